@@ -1,0 +1,138 @@
+-- base.lua: what the other Lua files share: checks of arguments, and what is sorted.
+--
+-- Each of these files is called with the bindings (bindings.c), with the table that they share, and
+-- with the plan's variables. An error is told at the plan's line, wherever it is found.
+local core, base, plan = ...
+
+function base.fail(format, ...)
+  error(string.format(format, ...), 0)
+end
+local fail = base.fail
+
+-- ------------------------------------------------------------------------------- kinds of things
+
+-- The tables that these files make for the plan, by what they are: "module", "mesh", "style" ...
+-- Their contents are kept apart too, in tables of the files: a plan cannot change or forge them.
+local kinds = {}
+
+function base.make(kind, object)
+  kinds[object] = kind
+  return object
+end
+
+function base.kind(v)
+  return v ~= nil and kinds[v] or core.kind(v)
+end
+
+-- "a number", "an optimizer", "nothing"
+function base.a(v)
+  if v == nil then return "nothing" end
+  return base.a_kind(base.kind(v))
+end
+
+function base.a_kind(kind)
+  local vowel = string.find(kind, "^[aeio]")
+  return (vowel and "an " or "a ") .. kind
+end
+
+-- What a function gives for tostring: "Colwise", "mesh".
+function base.named(name)
+  return setmetatable({}, {__tostring = function() return name end, __metatable = false})
+end
+
+-- -------------------------------------------------------------------------------------- checks
+
+function base.expect(v, kind, what)
+  if base.kind(v) ~= kind then
+    fail("%s must be %s, not %s", what, base.a_kind(kind), base.a(v))
+  end
+  return v
+end
+
+function base.integer(v, what, least, most)
+  local n = math.type(v) and math.tointeger(v)
+  if not n then
+    local came = math.type(v) and tostring(v) or base.a(v)
+    fail("%s must be a whole number, not %s", what, came)
+  end
+  if n < least or n > most then
+    fail("%s must be at least %d and at most %d, not %d", what, least, most, n)
+  end
+  return n
+end
+
+function base.number(v, what, least, below)
+  if type(v) ~= "number" then fail("%s must be a number, not %s", what, base.a(v)) end
+  if not (v >= least and v < below) then
+    local limit = below < math.huge and string.format(" and below %g", below) or ""
+    fail("%s must be at least %g%s, not %g", what, least, limit, v)
+  end
+  return v + 0.0
+end
+
+function base.boolean(v, what)
+  if type(v) ~= "boolean" then fail("%s must be true or false, not %s", what, base.a(v)) end
+  return v
+end
+
+-- The named arguments of a function: a table with no other keys than `allowed` (a list).
+function base.options(t, what, allowed)
+  if t == nil then return {} end
+  base.expect(t, "table", "what " .. what .. " is given")
+  local known = {}
+  for _, name in ipairs(allowed) do known[name] = true end
+  for key in pairs(t) do
+    if math.type(key) then fail("%s: every argument has a name, such as %s", what, allowed[1]) end
+    if not known[key] then
+      local hint = core.suggestion(key, allowed)
+      if hint == "" then hint = "; it knows " .. table.concat(allowed, ", ") end
+      fail("%s knows no '%s'%s", what, key, hint)
+    end
+  end
+  return t
+end
+
+-- The sizes in the unnamed part of a table.
+function base.sizes(t)
+  local sizes = {}
+  for i = 1, #t do sizes[i] = math.type(t[i]) and math.tointeger(t[i]) or t[i] end
+  return sizes
+end
+
+-- ------------------------------------------------------------------------------------- sorting
+
+-- Lua's own table.sort draws its pivots by the clock, so that equal elements could come out in
+-- another order each time. This one merges; equal elements stay as they were.
+local function merge(t, first, middle, last, less)
+  local left = table.move(t, first, middle, 1, {})
+  local i, j, n = 1, middle + 1, middle - first + 1
+  for at = first, last do
+    if i <= n and (j > last or not less(t[j], left[i])) then
+      t[at], i = left[i], i + 1
+    else
+      t[at], j = t[j], j + 1
+    end
+  end
+end
+
+local function sort(t, first, last, less)
+  if first >= last then return end
+  local middle = (first + last) // 2
+  sort(t, first, middle, less)
+  sort(t, middle + 1, last, less)
+  merge(t, first, middle, last, less)
+end
+
+function plan.table.sort(t, less)
+  base.expect(t, "table", "what table.sort is given")
+  sort(t, 1, #t, less or function(a, b) return a < b end)
+end
+
+-- ------------------------------------------------------------------------------------ the end
+
+-- Called when the plan has come to its end.
+function base.finish()
+  if not base.begun then
+    fail("the plan says neither train{...} nor infer{...}: there is nothing to compile")
+  end
+end

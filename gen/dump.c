@@ -1,0 +1,149 @@
+/* dump.c: the graph as text, in one form after every pass: `tpgen --dump=PASS plan.lua`.
+
+     in_proj.weight = parameter f32[32, 10] S(0)
+     v12 in_proj = matmul(input, in_proj.weight) mk,nk->mn  f32[20, 32] S(1)  line 8 in in_proj
+
+   Values with a name of their own (parameters, batch) stand under it, others as v<index>. */
+#include "tpgen.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const pass_name[PASS_COUNT] = {"lua",          "plan",    "propagate", "grad",
+                                           "optimize",     "redistribute", "outline", "bucket",
+                                           "fuse",         "schedule", "memory"};
+
+static const char *const role_name[] = {"activation", "parameter", "gradient",
+                                        "state",      "batch",     "loss"};
+
+static char *called(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE) return printable(v->name);
+  return text("v%d", value);
+}
+
+static char *kind_of(int value)
+{
+  const struct value *v = &graph->value[value];
+  struct buffer b = {0};
+  put(&b, "%s%s", type_name(v->type), shape_text(v->shape));
+  if (v->placed) put(&b, " %s", layout_text(v->layout));
+  return b.text;
+}
+
+static void dump_inputs(struct buffer *b, const struct op *op)
+{
+  put(b, "%s(", op_row[op->kind].name);
+  for (int i = 0; i < op->nin; i++) put(b, "%s%s", i ? ", " : "", called(op->in[i]));
+  put(b, ")");
+  if (op->equation) put(b, " %s", op->equation);
+  if (op->scalar != 0) put(b, " scalar %.9g", op->scalar);
+  if (op->dims) put(b, " dims %#x%s", op->dims, op->keep ? " kept" : "");
+}
+
+static void dump_redistribution(struct buffer *b, const struct op *op)
+{
+  if (op->kind == OP_redistribute) {
+    put(b, " to");
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      if (op->asked >> d & 1)
+        put(b, " %s=%s", printable(graph->mesh.name[d]), placement_text(op->to.on[d]));
+  }
+  if (is_collective(op->kind) || op->kind == OP_slice)
+    put(b, " over %s", printable(graph->group[op->group].name));
+  if (op->why) put(b, "  \"%s\"", printable(op->why));
+}
+
+static void dump_value(struct buffer *b, int value)
+{
+  const struct value *v = &graph->value[value];
+  put(b, "  %s", kind_of(value));
+  if (v->role != ACTIVATION) put(b, "  %s", role_name[v->role]);
+  if (v->role == GRADIENT) put(b, " of %s", printable(graph->value[v->of].name));
+  if (v->is_output) put(b, "  output %s", printable(v->name));
+}
+
+static void dump_op(struct buffer *b, int id, int indent, bool places)
+{
+  const struct op *op = &graph->op[id];
+  put(b, "%*s", indent, "");
+  if (op->nbody) {
+    put(b, "%s {\n", op_row[op->kind].name);
+    for (int k = 0; k < op->nbody; k++) dump_op(b, op->body[k], indent + 2, places);
+    put(b, "%*s}\n", indent, "");
+    return;
+  }
+  if (op->out != NONE) put(b, "v%d %s = ", op->out, printable(value_name(op->out)));
+  dump_inputs(b, op);
+  dump_redistribution(b, op);
+  if (op->out != NONE) dump_value(b, op->out);
+  put(b, "  line %d", op->line);
+  if (op->module != NONE && *graph->module[op->module].path)
+    put(b, " in %s", printable(graph->module[op->module].path));
+  if (places && op->out != NONE) {
+    const struct value *v = &graph->value[op->out];
+    if (!v->stored)
+      put(b, "  not stored");
+    else if (v->storage != op->out)
+      put(b, "  in place of v%d", v->storage);
+    else if (v->role == ACTIVATION && !v->is_output)
+      put(b, "  at %" PRId64 ", lives %d..%d", v->offset, v->first, v->last);
+  }
+  put(b, "\n");
+}
+
+static void dump_header(struct buffer *b)
+{
+  put(b, "mesh");
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    put(b, " %s=%d", printable(graph->mesh.name[d]), graph->mesh.size[d]);
+  put(b, "\n");
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->op == NONE)
+      put(b, "%s = %s %s\n", printable(v->name), role_name[v->role], kind_of(i));
+  }
+}
+
+static void dump_styles(struct buffer *b)
+{
+  for (int i = 0; i < graph->nstyle; i++) {
+    const struct style *s = &graph->style[i];
+    put(b, "style %s on %s over %s, line %d:", s->name, printable(graph->module[s->module].path),
+        printable(graph->mesh.name[s->mesh_dim]), s->line);
+    for (int k = 0; k < s->nwish; k++) {
+      const struct wish *w = &s->wish[k];
+      const char *to = placement_text(w->to);
+      if (w->what == WISH_PARAMETER)
+        put(b, " %s %s", printable(graph->value[w->value].name), to);
+      else
+        put(b, " %s %d %s", w->what == WISH_INPUT ? "input" : "output", w->index, to);
+    }
+    put(b, "\n");
+  }
+}
+
+void dump(enum pass after)
+{
+  if (!options.dump || strcmp(options.dump, pass_name[after])) return;
+  struct buffer b = {0};
+  dump_header(&b);
+  if (after == PASS_LUA) dump_styles(&b);
+  if (after < PASS_OUTLINE)
+    for (int i = 0; i < graph->norder; i++) dump_op(&b, graph->order[i], 0, false);
+  else
+    for (int i = 0; i < graph->nfunction; i++) {
+      const struct function *f = &graph->function[i];
+      put(&b, "%s {\n", f->name);
+      for (int k = 0; k < f->nop; k++) dump_op(&b, f->op[k], 2, after == PASS_MEMORY);
+      put(&b, "}\n");
+    }
+  if (graph->loss != NONE) put(&b, "loss v%d\n", graph->loss);
+  if (after == PASS_MEMORY)
+    put(&b, "arena %" PRId64 " bytes, %" PRId64 " live at most\n", graph->arena_bytes,
+        graph->live_bytes);
+  fputs(b.text, stdout);
+  exit(fflush(stdout) ? 3 : 0);
+}

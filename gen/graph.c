@@ -1,0 +1,191 @@
+/* graph.c: how values and operations are added, and what the table of operators says of a kind. */
+#include "tpgen.h"
+
+#include <string.h>
+
+const struct op_row op_row[OP_COUNT] = {
+#define OP(name, dimensions, linear, gradient, expression)                                         \
+  [OP_##name] = {#name, dimensions, linear, expression},
+#include "ops.h"
+#undef OP
+};
+
+bool is_pointwise(enum op_kind k)
+{
+  return !strcmp(op_row[k].dimensions, "pointwise") || !strcmp(op_row[k].dimensions, "create");
+}
+
+bool is_reduce(enum op_kind k)
+{
+  return !strcmp(op_row[k].dimensions, "reduce");
+}
+
+bool is_collective(enum op_kind k)
+{
+  return k == OP_all_reduce || k == OP_all_gather || k == OP_reduce_scatter || k == OP_all_to_all;
+}
+
+int64_t elements(struct shape s)
+{
+  int64_t n = 1;
+  for (int i = 0; i < s.ndim; i++) n *= s.size[i];
+  return n;
+}
+
+bool same_shape(struct shape a, struct shape b)
+{
+  if (a.ndim != b.ndim) return false;
+  for (int i = 0; i < a.ndim; i++)
+    if (a.size[i] != b.size[i]) return false;
+  return true;
+}
+
+int64_t type_bytes(enum type t)
+{
+  static const int64_t bytes[] = {[F32] = 4, [BF16] = 2, [I32] = 4, [I64] = 8};
+  return bytes[t];
+}
+
+const char *type_name(enum type t)
+{
+  static const char *const name[] = {[F32] = "f32", [BF16] = "bf16", [I32] = "i32", [I64] = "i64"};
+  return name[t];
+}
+
+int add_value(enum role role, const char *name, enum type type, struct shape shape, int module,
+              int line)
+{
+  GROW(graph->value, graph->nvalue, graph->value_room);
+  struct value *v = &graph->value[graph->nvalue];
+  *v = (struct value){.name = copy_text(name), .role = role, .type = type, .shape = shape,
+                      .of = NONE, .op = NONE, .module = module, .line = line, .style = NONE,
+                      .storage = graph->nvalue};
+  return graph->nvalue++;
+}
+
+int add_module(const char *name, const char *class_name, int parent, int line)
+{
+  GROW(graph->module, graph->nmodule, graph->module_room);
+  const char *above = parent == NONE ? "" : graph->module[parent].path;
+  const char *path = parent == NONE ? "" : *above ? text("%s.%s", above, name) : copy_text(name);
+  graph->module[graph->nmodule] = (struct module){.name = copy_text(name), .path = path,
+                                                  .class_name = copy_text(class_name),
+                                                  .parent = parent, .line = line};
+  return graph->nmodule++;
+}
+
+int add_group(unsigned dims)
+{
+  for (int i = 0; i < graph->ngroup; i++)
+    if (graph->group[i].dims == dims) return i;
+  struct buffer name = {0};
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (dims >> i & 1) put(&name, "%s%s", name.length ? "_" : "", graph->mesh.name[i]);
+  graph->group[graph->ngroup] = (struct group){.dims = dims, .name = name.text};
+  return graph->ngroup++;
+}
+
+static int store_op(struct op op)
+{
+  GROW(graph->op, graph->nop, graph->op_room);
+  graph->op[graph->nop] = op;
+  return graph->nop++;
+}
+
+static void append(int op)
+{
+  GROW(graph->order, graph->norder, graph->order_room);
+  graph->order[graph->norder++] = op;
+}
+
+static const char *made_in(int module)
+{
+  return module == NONE ? "" : graph->module[module].path;
+}
+
+const char *value_name(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (*v->name || v->op == NONE) return v->name;
+  return op_row[graph->op[v->op].kind].name;
+}
+
+static int make_op_shaped(struct op op, struct shape shape, enum type type)
+{
+  int i = store_op(op);
+  int out = add_value(ACTIVATION, made_in(op.module), type, shape, op.module, op.line);
+  graph->op[i].out = out;
+  graph->value[out].op = i;
+  return i;
+}
+
+int make_op(struct op op)
+{
+  enum type type = op.nin ? graph->value[op.in[0]].type : F32;
+  return make_op_shaped(op, shape(&op), type);
+}
+
+int append_op(struct op op)
+{
+  int i = make_op(op);
+  append(i);
+  return graph->op[i].out;
+}
+
+int append_op_shaped(struct op op, struct shape shape)
+{
+  int i = make_op_shaped(op, shape, op.nin ? graph->value[op.in[0]].type : F32);
+  append(i);
+  return graph->op[i].out;
+}
+
+int append_update(struct op op)
+{
+  op.out = NONE;
+  int i = store_op(op);
+  append(i);
+  return i;
+}
+
+static int add_once(int *list, int n, int value)
+{
+  for (int i = 0; i < n; i++)
+    if (list[i] == value) return n;
+  list[n] = value;
+  return n + 1;
+}
+
+int op_width(const struct op *op)
+{
+  return MAX_INPUTS * (op->nbody + 1) + 1;
+}
+
+int op_reads(const struct op *op, int *list)
+{
+  int n = 0;
+  if (!op->nbody)
+    for (int i = 0; i < op->nin; i++) n = add_once(list, n, op->in[i]);
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    for (int i = 0; i < inner->nin; i++) {
+      bool made_here = false;
+      for (int b = 0; b < k; b++) made_here |= graph->op[op->body[b]].out == inner->in[i];
+      if (!made_here) n = add_once(list, n, inner->in[i]);
+    }
+  }
+  return n;
+}
+
+/* adamw's and sgd's first input and the states are written in place. */
+int op_writes(const struct op *op, int *list)
+{
+  int n = 0;
+  if (op->out != NONE && !op->nbody) list[n++] = op->out;
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (inner->out != NONE && graph->value[inner->out].stored) n = add_once(list, n, inner->out);
+    if (inner->out == NONE) n = add_once(list, n, inner->in[0]);
+  }
+  if (op->out == NONE && !op->nbody && op->nin) list[n++] = op->in[0];
+  return n;
+}

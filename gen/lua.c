@@ -1,0 +1,386 @@
+/* lua.c: the pass `lua`: the plan becomes the global graph.
+
+   Takes   the plan's file and the definitions of the command line.
+   Leaves  the graph's values, operations, modules, calls and styles; its mesh, and what is to be
+           trained or computed. Or the plan's error, at the line where the plan was at work.
+
+   The plan is read here, by the parent; all that its text decides happens in the sandbox. */
+#include "tpgen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <lauxlib.h>
+#include <lua.h>
+
+enum { MAX_PLAN = 1 << 20, MAX_INSTRUCTIONS = 20000000, INSTRUCTIONS_A_LOOK = 100000 };
+static const size_t MAX_MEMORY = (size_t)128 << 20;
+
+/* What Lua calls the plan and our own files in its messages, which begin "name:line: ". */
+#define PLAN_NAME "(plan)"
+#define OWN_NAME  "(tpgen)"
+
+static const char *const files[] = {"gen/base.lua", "gen/nn.lua", "gen/parallel.lua", "gen/train.lua"};
+
+static char *plan_text;
+static size_t plan_length;
+
+/* -------------------------------------------------------------------------------- the plan's file */
+
+static void forbid_bytes_of_no_text(void)
+{
+  int line = 1;
+  for (size_t i = 0; i < plan_length; i++) {
+    if (plan_text[i] == '\n') line++;
+    if (plan_text[i] == 0 || plan_text[i] == LUA_SIGNATURE[0])
+      plan_error(line, "a plan is a text: byte %d cannot be part of it", plan_text[i]);
+  }
+}
+
+static void read_plan(void)
+{
+  int file = open(options.plan, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat about;
+  if (file < 0 || fstat(file, &about))
+    usage_error(3, "cannot read %s: %s", options.plan, strerror(errno));
+  if (!S_ISREG(about.st_mode)) usage_error(3, "cannot read %s: it is not a file", options.plan);
+  if (about.st_size > MAX_PLAN)
+    plan_error(0, "the plan has %lld bytes; at most %d are read", (long long)about.st_size, MAX_PLAN);
+  plan_text = alloc(MAX_PLAN + 1);
+  for (ssize_t n = 1; n > 0 && plan_length < MAX_PLAN; plan_length += (size_t)n) {
+    n = read(file, plan_text + plan_length, MAX_PLAN - plan_length);
+    if (n < 0) usage_error(3, "cannot read %s: %s", options.plan, strerror(errno));
+  }
+  close(file);
+  forbid_bytes_of_no_text();
+}
+
+static uint64_t hash_text(uint64_t hash, const char *s)
+{
+  return hash_bytes(hash, s, strlen(s) + 1);
+}
+
+/* Of all that decides the output. */
+static void hash_input(void)
+{
+  uint64_t hash = hash_text(HASH_START, TPGEN_VERSION);
+  hash = hash_text(hash, options.cuda ? "cuda" : "cpu");
+  hash = hash_bytes(hash, plan_text, plan_length);
+  for (int i = 0; i < options.ndefinition; i++) {
+    hash = hash_text(hash, options.definition[i].name);
+    hash = hash_text(hash, options.definition[i].value);
+  }
+  graph->hash = text("%016llx", (unsigned long long)hash);
+}
+
+/* -------------------------------------------------------------------------------- where the plan is
+
+   A frame for each function that runs: the line of the plan at work in it or, in a function of ours
+   or of Lua's, the line that called it. A tail call takes its caller's frame away from Lua's own
+   stack, and so the line; here it stays. */
+
+struct frame {
+  int line;
+  bool of_plan;
+};
+static struct frame *frame;
+static int depth, frame_room;
+static long instructions;
+
+static bool of_plan(lua_State *L, lua_Debug *about)
+{
+  return lua_getinfo(L, "S", about) && !strcmp(about->source, "=" PLAN_NAME);
+}
+
+static void push_frame(lua_State *L, lua_Debug *about)
+{
+  int caller = frame[depth].line;
+  depth++;
+  GROW(frame, depth, frame_room);
+  frame[depth] = (struct frame){.line = caller, .of_plan = of_plan(L, about)};
+}
+
+static void watch(lua_State *L, lua_Debug *about)
+{
+  switch (about->event) {
+  case LUA_HOOKCALL: push_frame(L, about); break;
+  case LUA_HOOKTAILCALL: frame[depth].of_plan = of_plan(L, about); break;
+  case LUA_HOOKRET:
+    if (depth > 0) depth--;
+    break;
+  case LUA_HOOKLINE:
+    if (frame[depth].of_plan) frame[depth].line = about->currentline;
+    break;
+  default:
+    instructions += INSTRUCTIONS_A_LOOK;
+    if (instructions > MAX_INSTRUCTIONS)
+      plan_fails("the plan ran more than %d instructions: does it end?", MAX_INSTRUCTIONS);
+  }
+  sandbox->line = frame[depth].line;
+}
+
+/* ------------------------------------------------------------------------------------------ errors */
+
+void plan_fails(const char *format, ...)
+{
+  char raw[1024], message[4 * sizeof raw], *at = message;
+  va_list list;
+  va_start(list, format);
+  vsnprintf(raw, sizeof raw, format, list);
+  va_end(list);
+  /* One line of plain letters, whatever names the plan has: no terminal's command. */
+  for (const char *c = raw; *c; c++) {
+    unsigned char byte = (unsigned char)*c;
+    bool plain = byte >= 0x20 && byte < 0x7f;
+    at += plain ? sprintf(at, "%c", byte) : sprintf(at, "\\x%02x", byte);
+  }
+  *at = 0;
+  plan_error(sandbox->line, "%s", message);
+}
+
+/* Steps over "(plan):14: " and leaves the line. */
+static const char *without_place(const char *message, int *line)
+{
+  bool plans = !strncmp(message, PLAN_NAME ":", strlen(PLAN_NAME ":"));
+  bool own = !strncmp(message, OWN_NAME ":", strlen(OWN_NAME ":"));
+  if (!plans && !own) return message;
+  const char *digits = strchr(message, ':') + 1;
+  char *rest;
+  long number = strtol(digits, &rest, 10);
+  if (rest == digits || strncmp(rest, ": ", 2) != 0) return message;
+  if (plans) *line = (int)number;
+  return rest + 2;
+}
+
+/* Tells the error at the top of the stack, and ends. */
+_Noreturn static void tell(lua_State *L, int status)
+{
+  int line = sandbox->line;
+  if (status == LUA_ERRMEM) plan_fails("the plan took more than %zu MiB of memory", MAX_MEMORY >> 20);
+  if (lua_type(L, -1) != LUA_TSTRING)
+    plan_fails("error was called with a value of type %s, not with a text", luaL_typename(L, -1));
+  const char *message = without_place(lua_tostring(L, -1), &line);
+  sandbox->line = line;
+  plan_fails("%s", message);
+}
+
+static int handle(lua_State *L)
+{
+  tell(L, LUA_ERRRUN);
+}
+
+/* Runs the function below its n arguments; what fails is told from where it fails. */
+static void run(lua_State *L, int n, int results)
+{
+  int at = lua_gettop(L) - n;
+  lua_pushcfunction(L, handle);
+  lua_insert(L, at);
+  int status = lua_pcall(L, n, results, at);
+  if (status != LUA_OK) tell(L, status);
+  lua_remove(L, at);
+}
+
+/* ------------------------------------------------------------------------- args: the definitions
+
+   Upvalues of its functions: the values by name, and the names that the plan has read. */
+
+static void push_definition(lua_State *L, const char *value)
+{
+  if (!strcmp(value, "true") || !strcmp(value, "false"))
+    lua_pushboolean(L, *value == 't');
+  else if (!lua_stringtonumber(L, value))
+    lua_pushstring(L, value);
+}
+
+static int read_arg(lua_State *L)
+{
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    lua_pushvalue(L, 2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, lua_upvalueindex(2));
+  }
+  lua_settop(L, 2);
+  lua_rawget(L, lua_upvalueindex(1));
+  return 1;
+}
+
+static int write_arg(lua_State *L)
+{
+  return luaL_error(L, "args holds what the command line defines: a plan cannot change it");
+}
+
+/* pairs(args) reads them all. */
+static int list_args(lua_State *L)
+{
+  lua_newtable(L);
+  lua_pushnil(L);
+  while (lua_next(L, lua_upvalueindex(1))) {
+    lua_pushvalue(L, -2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, lua_upvalueindex(2));
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+  lua_getfield(L, lua_upvalueindex(3), "pairs");
+  lua_insert(L, -2);
+  lua_call(L, 1, 3);
+  return 3;
+}
+
+static void set_event(lua_State *L, const char *event, lua_CFunction f, int values, int read, int env)
+{
+  lua_pushvalue(L, values);
+  lua_pushvalue(L, read);
+  lua_pushvalue(L, env);
+  lua_pushcclosure(L, f, 3);
+  lua_setfield(L, -2, event);
+}
+
+/* Sets args in the environment; leaves the values and the names read on the stack. */
+static void set_args(lua_State *L, int env)
+{
+  lua_newtable(L);
+  for (int i = 0; i < options.ndefinition; i++) {
+    push_definition(L, options.definition[i].value);
+    lua_setfield(L, -2, options.definition[i].name);
+  }
+  int values = lua_gettop(L), read = values + 1;
+  lua_newtable(L);
+  lua_newtable(L);
+  lua_newtable(L);
+  set_event(L, "__index", read_arg, values, read, env);
+  set_event(L, "__newindex", write_arg, values, read, env);
+  set_event(L, "__pairs", list_args, values, read, env);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, env, "args");
+}
+
+static void check_args_read(lua_State *L, int read)
+{
+  push_keys(L, read);
+  for (int i = 0; i < options.ndefinition; i++) {
+    const struct definition *d = &options.definition[i];
+    if (lua_getfield(L, read, d->name) == LUA_TNIL) {
+      push_suggestion(L, d->name, -2);
+      sandbox->line = 0;
+      plan_fails("-D %s=%s: the plan reads no args.%s%s", d->name, d->value, d->name,
+                 lua_tostring(L, -1));
+    }
+    lua_pop(L, 1);
+  }
+}
+
+/* ----------------------------------------------------------------------------- inside the sandbox */
+
+static void *allocate(void *used, void *block, size_t before, size_t size)
+{
+  size_t *total = used;
+  if (!block) before = 0;
+  if (!size) {
+    free(block);
+    *total -= before;
+    return NULL;
+  }
+  if (size > before && *total - before + size > MAX_MEMORY) return NULL;
+  void *at = realloc(block, size);
+  if (at) *total = *total - before + size;
+  return at;
+}
+
+/* Pushes a copy of the table at `from`, and of the tables in it as far as `levels` says. */
+static void push_copy(lua_State *L, int from, int levels)
+{
+  lua_newtable(L);
+  lua_pushnil(L);
+  while (lua_next(L, from)) {
+    lua_pushvalue(L, -2);
+    if (levels > 0 && lua_istable(L, -2))
+      push_copy(L, lua_gettop(L) - 1, levels - 1);
+    else
+      lua_pushvalue(L, -2);
+    lua_rawset(L, -5);
+    lua_pop(L, 1);
+  }
+}
+
+/* Our own files: each is given the bindings, what they share, and the plan's variables. Their own
+   variables are a copy, so that a plan may name its own things `pairs` or change string.format. */
+static void run_own_files(lua_State *L, int env)
+{
+  push_bindings(L);
+  lua_newtable(L);
+  int bindings = lua_gettop(L) - 1;
+  push_copy(L, env, 1);
+  int own = lua_gettop(L);
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    const char *source = embedded_text(files[i]);
+    if (luaL_loadbufferx(L, source, strlen(source), "=" OWN_NAME, "t"))
+      bug("lua", NONE, "%s: %s", files[i], lua_tostring(L, -1));
+    lua_pushvalue(L, own);
+    lua_setupvalue(L, -2, 1);
+    lua_pushvalue(L, bindings);
+    lua_pushvalue(L, bindings + 1);
+    lua_pushvalue(L, env);
+    run(L, 3, 0);
+  }
+  lua_settop(L, bindings + 1);
+}
+
+static void run_plan(lua_State *L, int env)
+{
+  static const char mark[] = "\xef\xbb\xbf"; /* some editors begin a text with it */
+  size_t skip = plan_length >= 3 && !memcmp(plan_text, mark, 3) ? 3 : 0;
+  int status = luaL_loadbufferx(L, plan_text + skip, plan_length - skip, "=" PLAN_NAME, "t");
+  if (status != LUA_OK) tell(L, status);
+  lua_pushvalue(L, env);
+  lua_setupvalue(L, -2, 1);
+  lua_sethook(L, watch, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT,
+              INSTRUCTIONS_A_LOOK);
+  run(L, 0, 0);
+  lua_sethook(L, NULL, 0, 0);
+  sandbox->line = 0;
+}
+
+/* In protected mode: setting up may run out of memory too. */
+static int evaluate(lua_State *L)
+{
+  push_environment(L);
+  int env = lua_gettop(L);
+  set_args(L, env);
+  int read = env + 2;
+  run_own_files(L, env);
+  lua_pushvalue(L, env);
+  forbid_absent(L, NULL);
+  lua_settop(L, read + 2);
+  run_plan(L, env);
+  lua_getfield(L, read + 2, "finish"); /* of what our files share: base.finish */
+  run(L, 0, 0);
+  check_args_read(L, read);
+  return 0;
+}
+
+static void read_in_sandbox(void)
+{
+  static size_t used;
+  GROW(frame, 0, frame_room);
+  lua_State *L = lua_newstate(allocate, &used);
+  if (!L) usage_error(3, "no memory for Lua");
+  lua_pushcfunction(L, evaluate);
+  run(L, 0, 0);
+}
+
+void lua(void)
+{
+  if (!graph->path) graph->path = options.plan;
+  read_plan();
+  hash_input();
+  in_sandbox(read_in_sandbox);
+}

@@ -1,0 +1,121 @@
+/* main.c: tpgen's table of contents. */
+#include "tpgen.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options options = {.last_rank = INT32_MAX};
+
+static const char usage[] =
+    "usage: tpgen PLAN.lua -o DIRECTORY [options]\n"
+    "Writes one program per rank for the model and the parallel plan in PLAN.lua.\n\n"
+    "  -o DIRECTORY          where the programs go; made if it isn't there\n"
+    "  --target cpu|cuda     C with CBLAS and MPI (the default), or CUDA C++ with cuBLAS and NCCL\n"
+    "  -D NAME=VALUE         what the plan reads as args.NAME\n"
+    "  --ranks FIRST-LAST    write only these ranks' programs\n"
+    "  --check               write nothing: fail if DIRECTORY is not what the plan gives\n"
+    "  --dump=PASS           print the graph after a pass:";
+
+static void print_usage(FILE *to)
+{
+  fputs(usage, to);
+  for (int i = 0; i < PASS_COUNT; i++)
+    fprintf(to, "%s%s", i % 6 ? " " : "\n                        ", pass_name[i]);
+  fputs("\n  --explain NAME        print what becomes of a value, and why\n"
+        "  --help, --version\n",
+        to);
+}
+
+static void define(char *arg)
+{
+  char *equals = strchr(arg, '=');
+  if (!equals || equals == arg) usage_error(2, "-D %s: write -D name=value", arg);
+  *equals = 0;
+  int n = options.ndefinition++;
+  options.definition = realloc(options.definition, (size_t)(n + 1) * sizeof *options.definition);
+  if (!options.definition) usage_error(3, "no memory");
+  options.definition[n] = (struct definition){arg, equals + 1};
+}
+
+static void set_target(const char *name)
+{
+  options.cuda = !strcmp(name, "cuda");
+  if (!options.cuda && strcmp(name, "cpu"))
+    usage_error(2, "--target %s: the targets are cpu and cuda", name);
+}
+
+static void set_ranks(const char *range)
+{
+  char end;
+  int n = sscanf(range, "%d-%d%c", &options.first_rank, &options.last_rank, &end);
+  if (n == 1) options.last_rank = options.first_rank;
+  if ((n != 1 && n != 2) || options.first_rank < 0 || options.last_rank < options.first_rank)
+    usage_error(2, "--ranks %s: write --ranks 0-7", range);
+}
+
+static void set_dump(const char *name)
+{
+  options.dump = name;
+  for (int i = 0; i < PASS_COUNT; i++)
+    if (!strcmp(name, pass_name[i])) return;
+  usage_error(2, "--dump=%s: no such pass; tpgen --help lists them", name);
+}
+
+static void read_options(int argc, char **argv)
+{
+  enum { TARGET = 256, RANKS, DUMP, CHECK, EXPLAIN, HELP, VERSION };
+  static const struct option list[] = {
+      {"target", required_argument, NULL, TARGET},   {"ranks", required_argument, NULL, RANKS},
+      {"dump", required_argument, NULL, DUMP},       {"check", no_argument, NULL, CHECK},
+      {"explain", required_argument, NULL, EXPLAIN}, {"help", no_argument, NULL, HELP},
+      {"version", no_argument, NULL, VERSION},       {0}};
+  for (int c; (c = getopt_long(argc, argv, "o:D:", list, NULL)) != -1;) {
+    switch (c) {
+    case 'o': options.out = optarg; break;
+    case 'D': define(optarg); break;
+    case TARGET: set_target(optarg); break;
+    case RANKS: set_ranks(optarg); break;
+    case DUMP: set_dump(optarg); break;
+    case CHECK: options.check = true; break;
+    case EXPLAIN: options.explain = optarg; break;
+    case HELP: print_usage(stdout); exit(0);
+    case VERSION: puts("tpgen " TPGEN_VERSION); exit(0);
+    default: print_usage(stderr); exit(2);
+    }
+  }
+  if (optind + 1 != argc) usage_error(2, "give one plan; tpgen --help tells more");
+  options.plan = argv[optind];
+  if (!options.out && !options.dump && !options.explain)
+    usage_error(2, "say where the programs go: -o DIRECTORY");
+}
+
+static void after(enum pass pass)
+{
+  check(pass);
+  dump(pass);
+}
+
+int main(int argc, char **argv)
+{
+  read_options(argc, argv);
+  arena_open();
+
+  lua();           after(PASS_LUA);
+  plan();          after(PASS_PLAN);
+  propagate();     after(PASS_PROPAGATE);
+  grad();          after(PASS_GRAD);
+  optimize();      after(PASS_OPTIMIZE);
+  redistribute();  after(PASS_REDISTRIBUTE);
+  outline();       after(PASS_OUTLINE);
+  bucket();        after(PASS_BUCKET);
+  fuse();          after(PASS_FUSE);
+  schedule();      after(PASS_SCHEDULE);
+  memory();        after(PASS_MEMORY);
+
+  prove();
+  explain();
+  emit();
+  write_files();
+  return 0;
+}

@@ -1,0 +1,279 @@
+-- nn.lua: modules and functions, as in torch.nn and torch.nn.functional.
+local core, base, plan = ...
+local fail = base.fail
+
+-- What is known of each module that a plan makes: its class, the names of its attributes in the
+-- order in which they were given, the line that made it and, once it is part of a model, its index
+-- and path there.
+local about = {}
+
+local nn, F = {}, {}
+
+-- --------------------------------------------------------------------------------- module classes
+
+local function set_attribute(self, key, value)
+  local known = about[self]
+  if not known.seen[key] then
+    known.seen[key] = true
+    known.keys[#known.keys + 1] = key
+  end
+  rawset(self, key, value)
+end
+
+local function why_not_callable(known)
+  if not base.model then
+    fail("train and infer call the model; a plan does not call it by itself")
+  end
+  fail("the %s of line %d is not part of the model: keep it as an attribute of one of its modules, "
+    .. "as self.name = ..., or in an nn.ModuleList", known.class_name, known.line)
+end
+
+-- Notes the call in the graph around the module's forward.
+local function call(self, ...)
+  local known = about[self]
+  if not known.index then why_not_callable(known) end
+  local forward = self.forward
+  if type(forward) ~= "function" then
+    fail("%s has no forward: write function self:forward(...) in its nn.module", known.class_name)
+  end
+  core.enter(known.index, ...)
+  return core.leave(forward(self, ...))
+end
+
+-- nn.module("Name", function(self, ...) ... end): a class. Called, it makes an instance.
+function nn.module(name, init)
+  base.expect(name, "string", "the name of nn.module")
+  core.check_name(name, "the name of nn.module")
+  base.expect(init, "function", "what nn.module is given after the name")
+  local class = base.make("module class", {})
+  local instances = {
+    __newindex = set_attribute,
+    __call = call,
+    __tostring = function() return name end,
+    __name = name,
+    __metatable = false,
+  }
+  local function new(_, ...)
+    local self = base.make("module", {})
+    about[self] = {class = class, class_name = name, keys = {}, seen = {}, line = core.line()}
+    setmetatable(self, instances)
+    init(self, ...)
+    return self
+  end
+  return setmetatable(class, {
+    __call = new,
+    __tostring = function() return name end,
+    __metatable = false,
+  })
+end
+
+-- ------------------------------------------------------------------------------------- parameters
+
+-- randn{20, 10} and the like: what is to be filled how. Of a batch, or of an nn.Parameter.
+local described = {}
+
+local function describe(what, init, a, b)
+  return function(sizes)
+    base.expect(sizes, "table", "what " .. what .. " is given, as in " .. what .. "{20, 10},")
+    local shape = base.sizes(sizes)
+    core.parameter(what, shape, init, a, b) -- checks the shape
+    local d = base.make("description", {shape = base.sizes(sizes)})
+    described[d] = {shape = shape, init = init, a = a, b = b, line = core.line(), placed = {}}
+    return d
+  end
+end
+
+plan.randn = describe("randn", "normal", 0.0, 1.0)
+plan.rand  = describe("rand", "uniform", 0.0, 1.0)
+plan.zeros = describe("zeros", "constant", 0.0, 0.0)
+plan.ones  = describe("ones", "constant", 1.0, 0.0)
+
+function base.described(d) return described[d] end
+
+-- How a parameter begins: nn.Parameter{32, 10, init = nn.init.normal(0, 0.02)}.
+local starts = {}
+
+local function start(kind, a, b)
+  local s = base.make("start of nn.init", base.named("nn.init." .. kind))
+  starts[s] = {kind = kind, a = a, b = b}
+  return s
+end
+
+local function finite(v, what)
+  if type(v) ~= "number" or v - v ~= 0 then
+    fail("%s must be a finite number, not %s", what, type(v) == "number" and v or base.a(v))
+  end
+  return v + 0.0
+end
+
+nn.init = core.forbid_absent({
+  constant = function(value) return start("constant", finite(value, "nn.init.constant"), 0.0) end,
+  uniform = function(low, high)
+    return start("uniform", finite(low, "nn.init.uniform's low"), finite(high, "nn.init.uniform's high"))
+  end,
+  normal = function(mean, deviation)
+    return start("normal", finite(mean, "nn.init.normal's mean"),
+      finite(deviation, "nn.init.normal's deviation"))
+  end,
+}, "nn.init")
+
+-- nn.Parameter{out, in, init = nn.init.uniform(-1, 1)} or nn.Parameter(randn{out, in})
+function nn.Parameter(t)
+  local d = described[t]
+  if d then return core.parameter("nn.Parameter", d.shape, d.init, d.a, d.b) end
+  base.expect(t, "table", "what nn.Parameter is given")
+  for key in pairs(t) do
+    if not math.type(key) and key ~= "init" then
+      fail("nn.Parameter knows no '%s'%s", key, core.suggestion(key, {"init"}))
+    end
+  end
+  local s = starts[base.expect(t.init, "start of nn.init", "nn.Parameter's init")]
+  return core.parameter("nn.Parameter", base.sizes(t), s.kind, s.a, s.b)
+end
+
+-- -------------------------------------------------------------------------------------- functions
+
+for _, name in ipairs{"relu", "silu", "sigmoid", "tanh", "exp"} do F[name] = core.methods[name] end
+F.linear, F.matmul = core.linear, core.matmul
+
+-- ---------------------------------------------------------------------------------------- modules
+
+local LARGEST = 1 << 40
+
+nn.Linear = nn.module("Linear", function(self, inputs, outputs, options)
+  inputs = base.integer(inputs, "Linear's number of inputs", 1, LARGEST)
+  outputs = base.integer(outputs, "Linear's number of outputs", 1, LARGEST)
+  options = base.options(options, "Linear", {"bias"})
+  local has_bias = options.bias == nil or base.boolean(options.bias, "Linear's bias")
+  local bound = 1 / math.sqrt(inputs)
+  self.in_features, self.out_features = inputs, outputs
+  self.weight = core.parameter("Linear", {outputs, inputs}, "uniform", -bound, bound)
+  if has_bias then self.bias = core.parameter("Linear", {outputs}, "uniform", -bound, bound) end
+
+  function self:forward(x)
+    base.expect(x, "tensor", "the input of Linear")
+    return core.linear(x, self.weight, self.bias)
+  end
+end)
+
+base.Linear = nn.Linear      -- what the styles know, whatever a plan does to nn
+
+local function pointwise(class_name, name)
+  nn[class_name] = nn.module(class_name, function(self)
+    function self:forward(x)
+      base.expect(x, "tensor", "the input of " .. class_name)
+      return core.methods[name](x)
+    end
+  end)
+end
+
+pointwise("ReLU", "relu")
+pointwise("SiLU", "silu")
+pointwise("Tanh", "tanh")
+pointwise("Sigmoid", "sigmoid")
+
+nn.Identity = nn.module("Identity", function(self)
+  function self:forward(...) return ... end
+end)
+
+local function keep_all(self, what, members)
+  for i = 1, #members do
+    self[i] = base.expect(members[i], "module", string.format("%s's member %d", what, i))
+  end
+end
+
+-- nn.Sequential(a, b, ...): one after the other. Their names are "0", "1" ..., as in PyTorch.
+nn.Sequential = nn.module("Sequential", function(self, ...)
+  keep_all(self, "Sequential", {...})
+  function self:forward(x)
+    for i = 1, #self do x = self[i](x) end
+    return x
+  end
+end)
+
+-- nn.ModuleList{a, b, ...}: list[1], #list and ipairs(list) as of any list in Lua; the names of its
+-- modules are "0", "1" ..., as in PyTorch.
+nn.ModuleList = nn.module("ModuleList", function(self, members)
+  members = members or {}
+  base.expect(members, "table", "what nn.ModuleList is given")
+  keep_all(self, "ModuleList", members)
+  function self:forward() fail("a ModuleList is not called: call its modules") end
+end)
+
+plan.nn = core.forbid_absent(nn, "nn")
+plan.F = core.forbid_absent(F, "F")
+
+-- ------------------------------------------------------------------------- the tree of a model
+
+-- The name of a child in paths and files: members of lists count from 0 there.
+local function child_name(known, key)
+  if math.type(key) == "integer" and key >= 1 then return tostring(key - 1) end
+  if type(key) ~= "string" then
+    fail("the %s of line %d holds a module or parameter under a key that is no name: %s",
+      known.class_name, known.line, tostring(key))
+  end
+  if string.find(key, ".", 1, true) then
+    fail("the %s of line %d: a name must not hold a dot: '%s'", known.class_name, known.line, key)
+  end
+  return key
+end
+
+-- Calls visit(name, attribute, kind) for each module and parameter that the module holds.
+local function each_child(module, visit)
+  local known = about[module]
+  local taken = {}
+  for _, key in ipairs(known.keys) do
+    local value = rawget(module, key)
+    local kind = base.kind(value)
+    if kind == "module" or kind == "tensor" then
+      local name = child_name(known, key)
+      if taken[name] then
+        fail("the %s of line %d holds two attributes of the name '%s'", known.class_name,
+          known.line, name)
+      end
+      taken[name] = true
+      visit(name, value, kind)
+    end
+  end
+end
+
+-- The modules directly inside a module: a list of {name, module}.
+function base.children(module)
+  local list = {}
+  each_child(module, function(name, value, kind)
+    if kind == "module" then list[#list + 1] = {name, value} end
+  end)
+  return list
+end
+
+-- The parameters directly inside a module: a list of {name, parameter}.
+function base.parameters(module)
+  local list = {}
+  each_child(module, function(name, value, kind)
+    if kind == "tensor" then list[#list + 1] = {name, value} end
+  end)
+  return list
+end
+
+function base.class(module) return about[module].class end
+function base.class_name(module) return about[module].class_name end
+function base.index(module) return about[module].index end
+
+local function take_up(module, name, parent, path)
+  local known = about[module]
+  if known.index then
+    fail("the %s of line %d is in two places of the model: '%s' and '%s'", known.class_name,
+      known.line, known.path, path)
+  end
+  known.path = path
+  known.index = core.add_module(name, known.class_name, parent, known.line)
+  local prefix = path == "" and "" or path .. "."
+  for _, p in ipairs(base.parameters(module)) do core.add_parameter(p[2], p[1], known.index) end
+  for _, c in ipairs(base.children(module)) do take_up(c[2], c[1], known.index, prefix .. c[1]) end
+end
+
+-- The model becomes part of the graph: its modules and its parameters, in PyTorch's order.
+function base.take_up(model)
+  base.model = model
+  take_up(model, "", -1, "")
+end

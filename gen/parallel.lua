@@ -1,0 +1,298 @@
+-- parallel.lua: the mesh, placements, and the styles that place a model on it, as in
+-- torch.distributed.tensor.parallel.
+local core, base, plan = ...
+local fail = base.fail
+
+-- --------------------------------------------------------------------------------------- the mesh
+
+local MAX_DIMS, MAX_WORLD = 6, 65536
+local REPLICATE = core.Replicate()
+
+local names                 -- of the dimensions of the one mesh
+local dims_of = {}          -- of a mesh or a part of it: its dimensions, counted from 0
+
+local function part_of_mesh(dims)
+  local mesh = {}
+  dims_of[mesh] = dims
+  return base.make("mesh", setmetatable(mesh, {
+    __index = function(_, name)
+      local own = {}
+      for i, d in ipairs(dims) do
+        own[i] = names[d + 1]
+        if own[i] == name then return part_of_mesh{d} end
+      end
+      fail("the mesh has no dimension '%s'; it has %s", tostring(name), table.concat(own, ", "))
+    end,
+    __newindex = function() fail("a mesh cannot be changed") end,
+    __tostring = function() return "mesh" end,
+    __metatable = false,
+  }))
+end
+
+-- {{"dp", 2}, {"tp", 4}} as it stands; {dp = 2, tp = 4} by name.
+local function dimensions(t)
+  local list = {}
+  for key, value in pairs(t) do
+    if type(key) == "string" then
+      list[#list + 1] = {key, value}
+    else
+      list[#list + 1] = base.expect(value, "table", 'a dimension of the mesh, as in {"tp", 2},')
+    end
+  end
+  if #t > 0 and #t < #list then fail("device_mesh: name all dimensions in the same way") end
+  return list
+end
+
+local function device_mesh(t)
+  base.expect(t, "table", 'what device_mesh is given, as in device_mesh{ {"dp", 1}, {"tp", 2} },')
+  if names then fail("device_mesh is called twice: a plan has one mesh") end
+  if base.begun then fail("device_mesh comes before train and infer") end
+  local list = dimensions(t)
+  if #list < 1 or #list > MAX_DIMS then
+    fail("a mesh has 1 to %d dimensions, not %d", MAX_DIMS, #list)
+  end
+  local found, sizes, dims, world = {}, {}, {}, 1
+  for i, entry in ipairs(list) do
+    local name = base.expect(entry[1], "string", "the name of a dimension of the mesh")
+    for _, other in ipairs(found) do
+      if other == name then fail("the mesh has two dimensions '%s'", name) end
+    end
+    local size = base.integer(entry[2], string.format("the size of the mesh's '%s'", name), 1, MAX_WORLD)
+    found[i], sizes[i], dims[i] = name, size, i - 1
+    world = world * size
+  end
+  if world > MAX_WORLD then fail("the mesh has %d ranks; at most %d are known", world, MAX_WORLD) end
+  names = found
+  core.set_mesh(found, sizes)
+  return part_of_mesh(dims)
+end
+
+plan.device_mesh = device_mesh
+
+-- A plan without a mesh is for one rank.
+function base.need_mesh()
+  if not names then device_mesh{ {"rank", 1} } end
+end
+
+local function one_dimension(mesh, who)
+  base.expect(mesh, "mesh", "the mesh given to " .. who)
+  local dims = dims_of[mesh]
+  if #dims ~= 1 then
+    fail("%s works along one dimension of the mesh: give it mesh.%s, say, not the whole mesh", who,
+      names[#names])
+  end
+  return dims[1]
+end
+
+-- ------------------------------------------------------------------------------------- placements
+
+local function shard(dim)
+  return core.Shard(base.integer(dim, "Shard's dimension", -8, 7))
+end
+
+plan.Shard, plan.Replicate, plan.Partial = shard, core.Replicate, core.Partial
+
+-- distribute(description, mesh.dp, Shard(0)): that input of the step lies so. Or a table of them.
+local function distribute(what, mesh, placement)
+  local dim = one_dimension(mesh, "distribute")
+  base.expect(placement, "placement", "the third argument of distribute")
+  if base.kind(what) == "table" then
+    for _, d in pairs(what) do distribute(d, mesh, placement) end
+    return what
+  end
+  base.expect(what, "description", "what distribute is given, such as randn{20, 10},")
+  base.described(what).placed[dim] = placement
+  return what
+end
+plan.distribute = distribute
+
+-- ----------------------------------------------------------------------------------------- styles
+
+-- What each style that the plan makes asks for: its name, its line, and a function that gives its
+-- wishes for a module, each {what, parameter or index, placement}.
+local asked = {}
+
+local function style(name, wishes)
+  local s = base.make("style", base.named(name))
+  asked[s] = {name = name, line = core.line(), wishes = wishes}
+  return s
+end
+
+-- A placement among a style's options, or another where there is none.
+local function placement_option(options, name, style_name, otherwise)
+  if options[name] == nil then return otherwise end
+  return base.expect(options[name], "placement", style_name .. "'s " .. name)
+end
+
+-- Where the parameters of each class lie under the styles that know it.
+local COLWISE = {[base.Linear] = {weight = core.Shard(0), bias = core.Shard(0)}}
+local ROWWISE = {[base.Linear] = {weight = core.Shard(1), bias = REPLICATE}}
+
+local function parameter_wishes(module, style_name, known)
+  local places = known[base.class(module)]
+  if not places then
+    fail("%s knows no %s; it knows Linear", style_name, base.class_name(module))
+  end
+  local wishes = {}
+  for _, p in ipairs(base.parameters(module)) do
+    if places[p[1]] then wishes[#wishes + 1] = {"parameter", p[2], places[p[1]]} end
+  end
+  return wishes
+end
+
+-- input_layouts says how the input lies; tpgen knows, so that it decides nothing here.
+local function linear_style(name, known, input, output)
+  return function(options)
+    options = base.options(options, name, {"input_layouts", "output_layouts"})
+    placement_option(options, "input_layouts", name)
+    local result = placement_option(options, "output_layouts", name, output)
+    return style(name, function(module)
+      local wishes = parameter_wishes(module, name, known)
+      wishes[#wishes + 1] = {"input", 0, input}
+      wishes[#wishes + 1] = {"output", 0, result}
+      return wishes
+    end)
+  end
+end
+
+plan.Colwise = linear_style("Colwise", COLWISE, REPLICATE, core.Shard(-1))
+plan.Rowwise = linear_style("Rowwise", ROWWISE, core.Shard(-1), REPLICATE)
+
+-- SequenceParallel{sequence_dim = 1}: whole parameters; input and output are cut along the sequence.
+function plan.SequenceParallel(options)
+  options = base.options(options, "SequenceParallel", {"sequence_dim"})
+  local cut = shard(options.sequence_dim or 1)
+  return style("SequenceParallel", function(module)
+    local wishes = {}
+    for i, p in ipairs(base.parameters(module)) do wishes[i] = {"parameter", p[2], REPLICATE} end
+    wishes[#wishes + 1] = {"input", 0, cut}
+    wishes[#wishes + 1] = {"output", 0, cut}
+    return wishes
+  end)
+end
+
+-- A placement, or a list of one for each tensor: false where it may lie as it does.
+local function layouts(v, what)
+  if base.kind(v) == "placement" then return {v} end
+  base.expect(v, "table", what .. ", if it is no placement,")
+  for i = 1, #v do
+    if v[i] ~= false then base.expect(v[i], "placement", string.format("%s[%d]", what, i)) end
+  end
+  return v
+end
+
+local function prepare(name, side, given, desired)
+  return function(options)
+    options = base.options(options, name, {given, desired})
+    if options[desired] == nil then fail("%s needs %s", name, desired) end
+    if options[given] ~= nil then layouts(options[given], name .. "'s " .. given) end
+    local wishes = {}
+    for i, placement in ipairs(layouts(options[desired], name .. "'s " .. desired)) do
+      if placement then wishes[#wishes + 1] = {side, i - 1, placement} end
+    end
+    return style(name, function() return wishes end)
+  end
+end
+
+plan.PrepareModuleInput =
+  prepare("PrepareModuleInput", "input", "input_layouts", "desired_input_layouts")
+plan.PrepareModuleOutput =
+  prepare("PrepareModuleOutput", "output", "output_layouts", "desired_output_layouts")
+
+-- ------------------------------------------------------------------------------------ parallelize
+
+local MOST_PATHS = 2000
+
+-- The paths below the module, for the list of what a pattern might have meant.
+local function all_paths(module, prefix, list)
+  for _, child in ipairs(base.children(module)) do
+    if #list >= MOST_PATHS then return list end
+    list[#list + 1] = prefix .. child[1]
+    all_paths(child[2], prefix .. child[1] .. ".", list)
+  end
+  return list
+end
+
+local function nothing_matches(pattern, module)
+  local paths = core.nearest(pattern, all_paths(module, "", {}))
+  if #paths == 0 then
+    fail("no module matches '%s': %s holds no modules", pattern, base.class_name(module))
+  end
+  local nearest = {}
+  for i = 1, math.min(#paths, 3) do nearest[i] = "'" .. paths[i] .. "'" end
+  fail("no module matches '%s'; the nearest names are %s", pattern, table.concat(nearest, ", "))
+end
+
+-- The modules below `module` whose paths match: "layers.*.w1" goes name by name, each as fnmatch.
+local function matching(module, pattern, found)
+  local first, rest = string.match(pattern, "^([^.]*)%.?(.*)$")
+  for _, child in ipairs(base.children(module)) do
+    if core.matches(child[1], first) then
+      if rest == "" then
+        found[#found + 1] = child[2]
+      else
+        matching(child[2], rest, found)
+      end
+    end
+  end
+  return found
+end
+
+local pending = {}          -- styles by module, in the order in which the plan gave them
+
+local function apply(module, dim, s)
+  local found = asked[s]
+  found.wishes(module)      -- told here, at the call, if the style does not know the module
+  pending[#pending + 1] = {module = module, dim = dim, style = found}
+end
+
+-- A plan inside a plan is for the modules that its key matches.
+local function walk(module, dim, t, prefix)
+  for key, value in pairs(t) do
+    if type(key) ~= "string" then
+      fail('parallelize: the key of a style must be a pattern of names, as ["layers.*.w1"], not %s',
+        tostring(key))
+    end
+    local pattern = prefix .. key
+    if string.find("." .. pattern .. ".", "..", 1, true) then
+      fail("parallelize: the pattern '%s' has an empty name in it", pattern)
+    end
+    if #pattern > 1000 then fail("parallelize: a pattern of %d letters", #pattern) end
+    local found = matching(module, pattern, {})
+    if #found == 0 then nothing_matches(pattern, module) end
+    if base.kind(value) == "style" then
+      for _, m in ipairs(found) do apply(m, dim, value) end
+    else
+      base.expect(value, "table", "what parallelize is given for '" .. pattern .. "', if it is no style,")
+      walk(module, dim, value, pattern .. ".")
+    end
+  end
+end
+
+-- parallelize(model, mesh.tp, {["layers.*.w1"] = Colwise(), ...}): the model.
+-- Or a style alone, for the module itself.
+function plan.parallelize(module, mesh, styles)
+  base.expect(module, "module", "the first argument of parallelize")
+  local dim = one_dimension(mesh, "parallelize")
+  if base.begun then fail("parallelize comes before train and infer") end
+  if base.kind(styles) == "style" then
+    apply(module, dim, styles)
+  else
+    base.expect(styles, "table", "the third argument of parallelize, if it is no style,")
+    walk(module, dim, styles, "")
+  end
+  return module
+end
+
+-- When the model is part of the graph, so are the styles of its modules.
+function base.lower_styles()
+  for _, p in ipairs(pending) do
+    local s = p.style
+    local index = base.index(p.module)
+    if not index then
+      fail("%s of line %d is for a %s that is not part of the model", s.name, s.line,
+        base.class_name(p.module))
+    end
+    core.add_style(s.name, index, p.dim, s.line, s.wishes(p.module))
+  end
+end

@@ -1,0 +1,136 @@
+/* plan.c: the pass `plan`: what the styles ask for becomes part of the program.
+
+   Takes   the global graph, its calls of modules, and the styles with their wishes.
+   Leaves  every parameter and input of the step placed; a redistribute operation wherever a style
+           asks for a layout at a module's input or output; no calls and no styles are needed after.
+
+   A redistribute is made even where the value already lies as wished: its gradient then has a place
+   at which a pending sum must be finished (seed 002: a gradient comes back as its value lay).
+
+   Along a mesh dimension of size 1 nothing can be sharded: everything is replicated there, and no
+   later pass meets such a dimension. */
+#include "tpgen.h"
+
+static struct placement resolve(struct placement p, int value, const struct style *s)
+{
+  int ndim = graph->value[value].shape.ndim;
+  if (p.kind == SHARD && (p.dim < -ndim || p.dim >= ndim))
+    plan_error(s->line, "%s: Shard(%d) of a tensor with shape %s", s->name, p.dim,
+               shape_text(graph->value[value].shape));
+  if (graph->mesh.size[s->mesh_dim] == 1) return (struct placement){0};
+  if (p.kind == SHARD && p.dim < 0) p.dim += ndim;
+  return p;
+}
+
+static void place_parameters(void)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    struct value *v = &graph->value[i];
+    if (v->role == PARAMETER || v->role == BATCH) v->placed = true;
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      if (graph->mesh.size[d] == 1) v->layout.on[d] = (struct placement){0};
+  }
+  for (int i = 0; i < graph->nstyle; i++) {
+    const struct style *s = &graph->style[i];
+    for (int k = 0; k < s->nwish; k++) {
+      if (s->wish[k].what != WISH_PARAMETER) continue;
+      struct value *v = &graph->value[s->wish[k].value];
+      struct placement *at = &v->layout.on[s->mesh_dim];
+      struct placement to = resolve(s->wish[k].to, s->wish[k].value, s);
+      if (v->style != NONE && !same_placement(*at, to))
+        plan_error(s->line, "%s places %s as %s over %s, but %s at line %d placed it as %s", s->name,
+                   printable(v->name), placement_text(to), printable(graph->mesh.name[s->mesh_dim]),
+                   graph->style[v->style].name, graph->style[v->style].line, placement_text(*at));
+      *at = to;
+      v->style = i;
+    }
+  }
+}
+
+/* ---------------------------------------------------- one sweep over the program and its calls */
+
+static int *now;             /* the value that stands for a value from here on */
+static int *new_order, new_norder, new_order_room;
+
+static void emit_op(int op)
+{
+  GROW(new_order, new_norder, new_order_room);
+  new_order[new_norder++] = op;
+}
+
+static int moved(int value, const struct style *s, const struct wish *w, const char *side)
+{
+  struct op op = {.kind = OP_redistribute, .nin = 1, .in = {value}, .module = s->module,
+                  .line = s->line, .asked = 1u << s->mesh_dim};
+  op.to.on[s->mesh_dim] = resolve(w->to, value, s);
+  op.why = text("%s's %s", s->name, side);
+  int i = make_op(op);
+  emit_op(i);
+  return graph->op[i].out;
+}
+
+/* The values made so far, and those that moved() adds, which stand for themselves. */
+static int current(int value, int known)
+{
+  return value < known ? now[value] : value;
+}
+
+static void wishes_of(const struct call *c, int what, int known)
+{
+  int n = what == WISH_INPUT ? c->nin : c->nout;
+  const int *value = what == WISH_INPUT ? c->in : c->out;
+  for (int i = 0; i < graph->nstyle; i++) {
+    const struct style *s = &graph->style[i];
+    if (s->module != c->module) continue;
+    for (int k = 0; k < s->nwish; k++) {
+      const struct wish *w = &s->wish[k];
+      if ((int)w->what != what) continue;
+      if (w->index >= n)
+        plan_error(s->line, "%s asks for %s %d of %s, which has %d", s->name,
+                   what == WISH_INPUT ? "input" : "output", w->index,
+                   printable(graph->module[c->module].path), n);
+      int v = value[w->index];
+      now[v] = moved(current(v, known), s, w, what == WISH_INPUT ? "input layout" : "output layout");
+    }
+  }
+}
+
+void plan(void)
+{
+  place_parameters();
+  int known = graph->nvalue;
+  now = alloc((size_t)known * sizeof *now);
+  for (int i = 0; i < known; i++) now[i] = i;
+
+  /* The calls that are open, and what stood for their inputs before they began. */
+  int(*before)[MAX_INPUTS] = alloc((size_t)(graph->ncall + 1) * sizeof *before);
+  int open = NONE, next = 0, norder = graph->norder;
+  for (int at = 0; at <= norder;) {
+    struct call *c = next < graph->ncall ? &graph->call[next] : NULL;
+    if (c && c->first == at && c->parent == open) {
+      for (int i = 0; i < c->nin; i++) before[next][i] = now[c->in[i]];
+      wishes_of(c, WISH_INPUT, known);
+      open = next++;
+    } else if (open != NONE && graph->call[open].last == at) {
+      c = &graph->call[open];
+      for (int i = 0; i < c->nin; i++) now[c->in[i]] = before[open][i];
+      wishes_of(c, WISH_OUTPUT, known);
+      open = c->parent;
+    } else {
+      if (at == norder) break;
+      struct op *op = &graph->op[graph->order[at]];
+      for (int i = 0; i < op->nin; i++) op->in[i] = current(op->in[i], known);
+      emit_op(graph->order[at++]);
+    }
+  }
+  graph->order = new_order;
+  graph->norder = new_norder;
+  graph->order_room = new_order_room;
+  if (graph->loss != NONE) graph->loss = now[graph->loss];
+  for (int i = 0; i < known; i++)
+    if (graph->value[i].is_output && now[i] != i) {
+      graph->value[now[i]].is_output = true;
+      graph->value[now[i]].name = graph->value[i].name;
+      graph->value[i].is_output = false;
+    }
+}

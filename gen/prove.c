@@ -1,0 +1,104 @@
+/* prove.c: no program that could hang is written.
+
+   A job hangs when a rank waits in a collective that another of the group never enters, or enters with
+   another one before it. So the ranks' sequences are run against each other, as they will run: a
+   collective is done when every member of its group stands before it, and all must then mean the same
+   one. If the sequences can be run to their ends in one way they can be in every way, since each rank
+   does one thing at a time. */
+#include "tpgen.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct sequence issued_by(int rank)
+{
+  struct sequence s = {0};
+  int room = 0;
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (!is_collective(op->kind)) continue;
+      int n = group_size(op->group);
+      int64_t *give = alloc((size_t)n * sizeof *give), *get = alloc((size_t)n * sizeof *get);
+      collective_counts(op, rank, give, get);
+      GROW(s.issue, s.n, room);
+      s.issue[s.n++] = (struct issue){.group = op->group, .kind = op->kind, .reduction = op->reduction,
+                                      .type = graph->value[op->out].type, .give = give, .get = get,
+                                      .line = op->line};
+    }
+  return s;
+}
+
+static char *issue_text(const struct issue *x, int members)
+{
+  struct buffer b = {0};
+  put(&b, "%s of %s over %s (line %d), elements", op_row[x->kind].name, type_name(x->type),
+      printable(graph->group[x->group].name), x->line);
+  for (int i = 0; i < members; i++) put(&b, " %" PRId64, x->give[i]);
+  return b.text;
+}
+
+/* Whether member a's and member b's calls, the a-th and b-th of the group, are two ends of one. */
+static bool agree(const struct issue *x, const struct issue *y, int a, int b, int members)
+{
+  if (x->group != y->group || x->kind != y->kind || x->type != y->type) return false;
+  if (x->reduction != y->reduction) return false;
+  if (x->kind == OP_all_to_all) return x->give[b] == y->get[a] && x->get[b] == y->give[a];
+  return !memcmp(x->give, y->give, (size_t)members * sizeof *x->give);
+}
+
+/* Runs the collective at which `rank` stands, if all its members stand at it. */
+static const char *advance(const struct sequence *of_rank, int *next, int rank, bool *done)
+{
+  const struct issue *mine = &of_rank[rank].issue[next[rank]];
+  int *member = alloc((size_t)group_size(mine->group) * sizeof *member);
+  int n = group_members(mine->group, rank, member), me = 0;
+  *done = false;
+  while (member[me] != rank) me++;
+  for (int i = 0; i < n; i++) {
+    const struct sequence *s = &of_rank[member[i]];
+    if (next[member[i]] == s->n)
+      return text("rank %d waits in %s, but rank %d has no more collectives", rank,
+                  issue_text(mine, n), member[i]);
+    if (s->issue[next[member[i]]].group != mine->group) return NULL;
+  }
+  for (int i = 0; i < n; i++) {
+    const struct issue *theirs = &of_rank[member[i]].issue[next[member[i]]];
+    if (!agree(mine, theirs, me, i, n))
+      return text("rank %d enters %s while rank %d enters %s", rank, issue_text(mine, n), member[i],
+                  issue_text(theirs, n));
+  }
+  for (int i = 0; i < n; i++) next[member[i]]++;
+  *done = true;
+  return NULL;
+}
+
+const char *prove_order(const struct sequence *of_rank)
+{
+  int world = world_size(), *next = alloc((size_t)world * sizeof *next);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int r = 0; r < world; r++) {
+      bool done = true;
+      while (done && next[r] < of_rank[r].n) {
+        const char *why = advance(of_rank, next, r, &done);
+        if (why) return why;
+        moved |= done;
+      }
+    }
+  }
+  for (int r = 0; r < world; r++)
+    if (next[r] < of_rank[r].n)
+      return text("rank %d waits in %s for ranks that wait in other groups", r,
+                  issue_text(&of_rank[r].issue[next[r]], group_size(of_rank[r].issue[next[r]].group)));
+  return NULL;
+}
+
+void prove(void)
+{
+  int world = world_size();
+  struct sequence *of_rank = alloc((size_t)world * sizeof *of_rank);
+  for (int r = 0; r < world; r++) of_rank[r] = issued_by(r);
+  const char *why = prove_order(of_rank);
+  if (why) bug("prove", NONE, "the programs could hang: %s", why);
+}

@@ -1,0 +1,115 @@
+/* shard.c: which part of a tensor a rank holds. Follows torch.chunk (tests/golden/local_shapes.tsv). */
+#include "tpgen.h"
+
+int world_size(void)
+{
+  int n = 1;
+  for (int i = 0; i < graph->mesh.ndim; i++) n *= graph->mesh.size[i];
+  return n;
+}
+
+/* Ranks are laid over the mesh row by row: the last dimension's neighbours are consecutive. */
+void coordinate_of(int rank, int coordinate[MAX_MESH])
+{
+  for (int i = graph->mesh.ndim - 1; i >= 0; i--) {
+    coordinate[i] = rank % graph->mesh.size[i];
+    rank /= graph->mesh.size[i];
+  }
+}
+
+struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
+                       const int coordinate[MAX_MESH])
+{
+  struct part p = {.shape = whole};
+  for (int i = 0; i < mesh->ndim; i++) {
+    if (layout.on[i].kind != SHARD) continue;
+    int d = layout.on[i].dim;
+    int64_t n = p.shape.size[d];
+    int64_t chunk = (n + mesh->size[i] - 1) / mesh->size[i];
+    int64_t first = chunk * coordinate[i] < n ? chunk * coordinate[i] : n;
+    int64_t last = first + chunk < n ? first + chunk : n;
+    p.shape.size[d] = last - first;
+    p.first[d] += first;
+    if (last == first) p.first[d] = whole.size[d];
+  }
+  return p;
+}
+
+struct shape local_shape(int value, int rank)
+{
+  int coordinate[MAX_MESH];
+  coordinate_of(rank, coordinate);
+  const struct value *v = &graph->value[value];
+  return local_part(&graph->mesh, v->shape, v->layout, coordinate).shape;
+}
+
+/* torch.chunk gives the first ranks the largest parts, so rank 0 has the largest of all. */
+int64_t largest_bytes(int value)
+{
+  return elements(local_shape(value, 0)) * type_bytes(graph->value[value].type);
+}
+
+int group_size(int group)
+{
+  int n = 1;
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (graph->group[group].dims >> i & 1) n *= graph->mesh.size[i];
+  return n;
+}
+
+int group_members(int group, int rank, int *members)
+{
+  unsigned dims = graph->group[group].dims;
+  int mine[MAX_MESH], at[MAX_MESH];
+  coordinate_of(rank, mine);
+  int n = group_size(group);
+  for (int k = 0; k < n; k++) {
+    int rest = k, id = 0;
+    for (int i = graph->mesh.ndim - 1; i >= 0; i--) {
+      at[i] = dims >> i & 1 ? rest % graph->mesh.size[i] : mine[i];
+      if (dims >> i & 1) rest /= graph->mesh.size[i];
+    }
+    for (int i = 0; i < graph->mesh.ndim; i++) id = id * graph->mesh.size[i] + at[i];
+    members[k] = id;
+  }
+  return n;
+}
+
+bool same_placement(struct placement a, struct placement b)
+{
+  if (a.kind != b.kind) return false;
+  if (a.kind == SHARD) return a.dim == b.dim;
+  return a.kind == REPLICATE || a.reduction == b.reduction;
+}
+
+bool same_layout(struct layout a, struct layout b)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (!same_placement(a.on[i], b.on[i])) return false;
+  return true;
+}
+
+char *placement_text(struct placement p)
+{
+  static const char *const reduction[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
+  if (p.kind == SHARD) return text("S(%d)", p.dim);
+  if (p.kind == PARTIAL) return text("P(%s)", reduction[p.reduction]);
+  return text("R");
+}
+
+char *layout_text(struct layout layout)
+{
+  struct buffer b = {0};
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    put(&b, "%s%s", i ? " " : "", placement_text(layout.on[i]));
+  return b.text;
+}
+
+char *shape_text(struct shape s)
+{
+  struct buffer b = {0};
+  put(&b, "[");
+  for (int i = 0; i < s.ndim; i++) put(&b, "%s%lld", i ? ", " : "", (long long)s.size[i]);
+  put(&b, "]");
+  return b.text;
+}

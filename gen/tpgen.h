@@ -1,0 +1,498 @@
+/* tpgen.h: what the passes share, in the order of the pipeline.
+
+   The program is a graph: values and operations, each an index into an array, all in one arena.
+   Until `redistribute` the graph is global: shapes are whole, and a value's layout says which part
+   of it a rank holds. Shapes stay whole afterwards too; a rank's part is always a function of the
+   whole shape, the layout and the rank's coordinates (shard.c), so that one graph serves all ranks.
+
+   Nothing is freed: tpgen lives for some milliseconds.  */
+#ifndef TPGEN_H
+#define TPGEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define TPGEN_VERSION "0.1.0"
+
+enum { NONE = -1, MAX_DIMS = 8, MAX_MESH = 6, MAX_INPUTS = 4 };
+
+/* ------------------------------------------------------------------------- meshes and placements */
+
+struct mesh {
+  int ndim;
+  const char *name[MAX_MESH];
+  int size[MAX_MESH];
+  int line;
+};
+
+enum placement_kind { REPLICATE, SHARD, PARTIAL };
+enum reduction { SUM, MAX, MIN };
+
+/* On one dimension of the mesh. SHARD: the ranks along it hold consecutive parts of dimension `dim`,
+   cut as torch.chunk does. PARTIAL: the value is the `reduction` of what they hold. */
+struct placement {
+  enum placement_kind kind;
+  int dim;
+  enum reduction reduction;
+};
+
+/* Two mesh dimensions on one tensor dimension cut it in the order of the mesh: the first one's
+   parts are cut again by the second. */
+struct layout {
+  struct placement on[MAX_MESH];
+};
+
+struct shape {
+  int ndim;
+  int64_t size[MAX_DIMS];
+};
+
+enum type { F32, BF16, I32, I64 };
+
+/* ------------------------------------------------------------------------------------- the graph */
+
+enum role {
+  ACTIVATION, /* made and used within a step; lives in the arena                    */
+  PARAMETER,  /* trained, or read from a file of weights                            */
+  GRADIENT,   /* of the parameter `of`, as it is laid out                           */
+  STATE,      /* the optimizer's, of the parameter `of`                             */
+  BATCH,      /* an input of the step                                               */
+  LOSS        /* the scalar that is trained down: replicated, kept for the metrics  */
+};
+
+/* How a parameter or an input is filled where no file gives it: see runtime/program.h. */
+enum init_kind { INIT_CONSTANT, INIT_UNIFORM, INIT_NORMAL };
+struct init {
+  enum init_kind kind;
+  double a, b;
+};
+
+struct value {
+  const char *name;      /* the model's: "in_proj.weight"; of an activation its module's path  */
+  enum role role;
+  enum type type;
+  struct shape shape;    /* whole */
+  struct layout layout;
+  bool placed;           /* the layout is known */
+  bool is_output;        /* of an inference program: written to a file */
+  struct init init;
+  int of;                /* GRADIENT, STATE: of this parameter */
+  int op;                /* that makes it, or NONE */
+  int module;            /* in which it was made */
+  int line;              /* of the plan */
+  int style;             /* that placed this parameter, or NONE */
+  /* memory.c */
+  int storage;           /* the value whose bytes it shares: itself, mostly */
+  bool stored;           /* takes bytes at all: not so inside a fused kernel */
+  int64_t offset;        /* ACTIVATION: in the arena */
+  int first, last;       /* lives from this place in the program to that */
+};
+
+enum op_kind {
+#define OP(name, dimensions, linear, gradient, expression) OP_##name,
+#include "ops.h"
+#undef OP
+  OP_COUNT
+};
+
+enum linear { NEVER, EACH, TOGETHER, FIRST };
+enum phase { FORWARD, BACKWARD, UPDATE, PHASES };
+
+struct op {
+  enum op_kind kind;
+  int nin, in[MAX_INPUTS];
+  int out;                  /* the value it makes, or NONE */
+  const char *equation;     /* matmul */
+  double scalar;            /* scale, expand, sum, variance, full */
+  unsigned dims;            /* reduce: a bit for each dimension of the first input that vanishes */
+  bool keep;                /* reduce: they stay, with size 1 */
+  struct layout to;         /* redistribute: where it is wanted, on the mesh dimensions in `asked` */
+  unsigned asked;           /* redistribute: a bit for each mesh dimension that `to` speaks of */
+  int group;                /* collectives: among whom */
+  int mesh_dim;             /* collectives, slice, to_partial: along this dimension of the mesh */
+  int dim, dim_to;          /* all_gather, reduce_scatter, slice: the tensor's dimension; all_to_all: both */
+  enum reduction reduction; /* all_reduce, reduce_scatter */
+  int nbody;                /* fused, and an all_reduce that is a bucket: the operations in it */
+  const int *body;
+  enum phase phase;
+  int module, line;         /* where it comes from */
+  const char *why;          /* redistribute and what becomes of it: who asked, in words, or NULL */
+};
+
+/* The module tree. A module's path is its dotted name from the root, "" for the root itself. */
+struct module {
+  const char *name, *path;
+  const char *class_name;   /* "Linear" */
+  int parent, line;
+};
+
+/* One call of a module: operations first <= i < last of the flat graph were made inside it. Calls
+   are in the order in which they began; parent is the call around it. */
+struct call {
+  int module, parent, first, last;
+  int nin, in[MAX_INPUTS];
+  int nout, out[MAX_INPUTS];
+};
+
+/* What a style asks of one module, along one dimension of the mesh. */
+struct wish {
+  enum { WISH_PARAMETER, WISH_INPUT, WISH_OUTPUT } what;
+  int value;                /* WISH_PARAMETER */
+  int index;                /* WISH_INPUT, WISH_OUTPUT: which of them, from 0 */
+  struct placement to;
+};
+struct style {
+  const char *name;         /* "Rowwise" */
+  int module, mesh_dim, line;
+  int nwish;
+  struct wish *wish;
+};
+
+/* Ranks that differ in the mesh dimensions `dims` alone meet in a group: "tp", "dp_tp". */
+struct group {
+  unsigned dims;
+  const char *name;
+};
+
+struct optimizer {
+  const char *name;         /* "AdamW", "SGD" */
+  double lr, beta1, beta2, eps, weight_decay;
+  int line;
+};
+
+/* A run of the program that is emitted as one C function. */
+struct function {
+  const char *name;
+  enum phase phase;
+  int nop, *op;             /* in the order in which they run */
+};
+
+struct graph {
+  const char *path;         /* the plan's, as it appears in messages and in the output */
+  const char *hash;         /* 16 hexadecimal digits: of all that decides the output */
+  struct mesh mesh;
+  int nvalue, value_room;
+  struct value *value;
+  int nop, op_room;
+  struct op *op;            /* all there ever were: append only */
+  int norder, order_room;
+  int *order;               /* the flat program, until outline: these operations, in this order */
+  int nmodule, module_room;
+  struct module *module;
+  int ncall, call_room;
+  struct call *call;
+  int nstyle, style_room;
+  struct style *style;
+  int ngroup;
+  struct group group[1 << MAX_MESH];
+  int nfunction;
+  struct function function[PHASES];
+  int loss;                 /* the value that is trained down, or NONE: a forward-only program */
+  int train_line;
+  int steps;
+  uint64_t seed;
+  struct optimizer optimizer;
+  int64_t arena_bytes;      /* memory.c: of a rank, the same on all */
+  int64_t live_bytes;       /* the largest sum of what lives at once: the bound below arena_bytes */
+};
+
+/* The one graph, in memory that the process which reads the plan shares with its parent. */
+extern struct graph *graph;
+
+/* ------------------------------------------------------------------- util.c: memory, text, errors */
+
+/* Reserves the arena, shared with the processes forked later, and makes the empty graph in it. */
+void arena_open(void);
+/* Zeroed memory; ends tpgen with a message when there is no more. Never NULL, never freed. */
+void *alloc(size_t size);
+/* As printf into the arena. */
+char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *copy_text(const char *s);
+/* Makes room for one more element in an array that grows. */
+#define GROW(array, n, room)                                                                       \
+  ((n) < (room) ? (void)0 : (void)((array) = grow((array), (n), &(room), sizeof *(array))))
+void *grow(void *array, int n, int *room, size_t size);
+
+/* A growing text; buffer.text is always terminated. */
+struct buffer {
+  char *text;
+  size_t length, room;
+};
+void put(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void put_text(struct buffer *b, const char *s, size_t length);
+
+/* The plan's author is told `path:line: error: ...` and tpgen ends with status 1. Where the plan is
+   being read, the message goes to the parent, which prints it. line <= 0: no line. */
+_Noreturn void plan_error(int line, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* `tpgen: error: ...` and this status: 2 wrong usage, 3 a file. */
+_Noreturn void usage_error(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* tpgen itself is wrong: names the pass and the operation, and aborts. */
+_Noreturn void bug(const char *pass, int op, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* From here on, in this process, plan_error leaves its message for the parent. */
+void child_mode(void);
+/* In the parent: if the child left a message, prints it and ends tpgen with status 1. */
+void report_child_error(void);
+
+/* Any bytes as printable ASCII that ends no comment and starts no trigraph, escape or macro. */
+char *printable(const char *s);
+/* Any bytes as a C identifier that is no keyword and no name of the libraries used. */
+char *identifier(const char *s);
+/* 64-bit FNV-1a, on from `hash`; begin with HASH_START. */
+#define HASH_START UINT64_C(0xcbf29ce484222325)
+uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);
+
+/* ------------------------------------------------------------------------ options, and lua.c */
+
+struct definition {
+  const char *name, *value;
+};
+struct options {
+  const char *plan, *out;
+  bool cuda, check;
+  const char *dump;         /* a pass, or NULL */
+  const char *explain;      /* a value, or NULL */
+  int first_rank, last_rank;
+  int ndefinition;
+  struct definition *definition;
+};
+extern struct options options;
+
+/* The plan, evaluated in its sandbox: leaves the global graph, its modules, calls and styles. */
+void lua(void);
+
+/* The parts of the pass lua: sandbox.c (the process), environment.c (what of Lua a plan may use),
+   bindings.c (what the Lua files in gen/ call to build the graph). */
+
+/* What the process that reads the plan leaves for its parent, whatever becomes of it. */
+struct sandbox {
+  volatile int line;        /* of the plan, where it is at work; 0: nowhere */
+  size_t printed;
+  char print[1 << 16];
+};
+extern struct sandbox *sandbox;
+/* Runs body in a child process that can reach nothing and lasts two seconds. Comes back only where
+   it ended well; else tells the plan's error. */
+void in_sandbox(void (*body)(void));
+
+struct lua_State;
+/* The plan's error, at the line where the plan is at work. */
+_Noreturn void plan_fails(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Pushes the table of all that a plan may name, as far as it is Lua's own. */
+void push_environment(struct lua_State *L);
+/* Makes reading an absent name of the table at the top an error; what: "math", or NULL: a variable. */
+void forbid_absent(struct lua_State *L, const char *what);
+/* Pushes "; did you mean 'x'?" for the text in the list at `list` that is nearest to the name, or
+   nothing in particular: "". */
+void push_suggestion(struct lua_State *L, const char *name, int list);
+/* Pushes a list of the table's keys in the order of `pairs`. */
+void push_keys(struct lua_State *L, int table);
+/* Pushes the table of the graph's bindings. */
+void push_bindings(struct lua_State *L);
+
+/* ------------------------------------------------------------------------------ graph.c, shape.c */
+
+/* How the front end and the passes add to the graph. All give the index of what they added. */
+int add_value(enum role role, const char *name, enum type type, struct shape shape, int module,
+              int line);
+int add_module(const char *name, const char *class_name, int parent, int line);
+int add_group(unsigned dims);
+/* Adds an operation and the value it makes, whose shape and type follow from the inputs and the
+   attributes in `op` (kind, nin, in, equation, scalar, dims, keep, module, line, phase are given).
+   A misfit is the plan's error at op->line. Appends it to the order unless told not to. */
+int make_op(struct op op);           /* gives the operation; its value is graph->op[i].out */
+int append_op(struct op op);         /* make_op, then at the end of the order; gives the value */
+/* For operators whose output's shape is not a function of the inputs: expand, full. */
+int append_op_shaped(struct op op, struct shape shape);
+/* An operation that writes in place and makes no value. */
+int append_update(struct op op);
+
+/* The model's name for a value; where it has none, the name of the operator that made it. */
+const char *value_name(int value);
+
+/* The shape and type of what `op` makes. */
+struct shape shape(const struct op *op);
+int64_t elements(struct shape s);
+bool same_shape(struct shape a, struct shape b);
+int64_t type_bytes(enum type t);
+const char *type_name(enum type t);
+
+/* The values that an operation reads and writes in memory, those of its body among them (a fused
+   kernel's inner values are neither). Give how many; list has room for op_width(op). */
+int op_reads(const struct op *op, int *list);
+int op_writes(const struct op *op, int *list);
+int op_width(const struct op *op);
+
+struct op_row {
+  const char *name, *dimensions;
+  enum linear linear;
+  const char *expression;
+};
+extern const struct op_row op_row[OP_COUNT];
+bool is_pointwise(enum op_kind k);
+bool is_reduce(enum op_kind k);
+bool is_collective(enum op_kind k);
+
+/* ------------------------------------------------------------------------------------ shard.c */
+
+struct part {
+  struct shape shape;
+  int64_t first[MAX_DIMS];  /* where it begins in the whole */
+};
+int world_size(void);
+void coordinate_of(int rank, int coordinate[MAX_MESH]);
+/* The part of `whole` that the rank at `coordinate` holds. */
+struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
+                       const int coordinate[MAX_MESH]);
+struct shape local_shape(int value, int rank);
+/* The largest local shard of any rank, in bytes. */
+int64_t largest_bytes(int value);
+/* The ranks that `rank` meets in a group, ascending; gives how many. */
+int group_members(int group, int rank, int *members);
+int group_size(int group);
+bool same_placement(struct placement a, struct placement b);
+bool same_layout(struct layout a, struct layout b);
+char *layout_text(struct layout layout);      /* "R, S(0)": a placement for each mesh dimension */
+char *placement_text(struct placement p);
+char *shape_text(struct shape s);             /* "[20, 10]" */
+
+/* ------------------------------------------------------------------------------------- rule.c */
+
+/* An operation's operands, a letter (a number from 0) for each dimension; NONE where a dimension
+   has size 1 and is stretched. A letter has the same size everywhere. */
+struct letters {
+  int n;
+  struct shape space;        /* pointwise and reduce: letter d runs over space.size[d] */
+  signed char in[MAX_INPUTS][MAX_DIMS], out[MAX_DIMS];
+};
+void op_letters(const struct op *op, struct letters *l);
+
+/* One way in which an operation may run on one dimension of the mesh. */
+struct choice {
+  struct placement in[MAX_INPUTS], out;
+};
+/* All legal ways, the one with everything replicated first; gives how many. */
+enum { MAX_CHOICES = MAX_INPUTS * MAX_DIMS + MAX_INPUTS + 1 };
+int choices(const struct op *op, struct choice *list);
+
+/* --------------------------------------------------------------------------------- the passes */
+
+void plan(void);
+void propagate(void);
+void grad(void);
+void optimize(void);
+void redistribute(void);
+void outline(void);
+void bucket(void);
+void fuse(void);
+void schedule(void);
+void memory(void);
+void emit(void);
+
+/* What the passes ask of each other. */
+/* Gives layouts to the values that operations order[first...] make, adding redistributions. */
+void propagate_from(int first);
+/* One step of a redistribution: along one mesh dimension. */
+struct move {
+  int mesh_dim;
+  struct placement from, to;
+};
+enum { MAX_MOVES = 2 * MAX_MESH };
+/* The steps from one layout to another, and how many: seed 002's greedy planner. */
+int plan_moves(struct layout from, struct layout to, struct move *moves);
+/* Bytes that the rank which receives most receives for it. */
+double move_cost(struct shape whole, enum type type, struct layout from, struct layout to);
+
+/* ------------------------------------------------------ what emit.c is made of: names.c, kernel.c */
+
+/* Gives every stored value its name in the program of `rank` and of all ranks like it. */
+void name_values(int rank);
+/* The address of a value's first element: "m->w.in_proj.weight", "relu". NULL where this rank
+   has no part of it. */
+const char *c_name(int value);
+/* The declarations of the rank's memory: struct parameters, struct memory. */
+char *memory_declaration(void);
+/* A line for each activation that the function uses: `float *const relu = ...;`. */
+char *local_declarations(const struct function *f);
+/* "int" or "long": what counts to n. */
+const char *counter_type(int64_t n);
+const char *c_type(enum type t);
+/* "20 * 16" */
+char *product_text(struct shape s);
+
+/* The statement that runs a fused operation or an update, and the kernel's text added to those of
+   the program. A kernel that is there already is used again. */
+char *kernel_call(const struct op *op, int rank);
+/* The statement of a collective, and the name of a group's communicator. */
+char *collective_text(const struct op *op, int rank);
+const char *group_name(int group);
+/* The elements that `rank` gives to each member of the group, and gets from it; for all_gather what
+   each member gives to all, for reduce_scatter what each gets. */
+void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *get);
+/* The bytes of the value that `rank` brings to it. */
+int64_t collective_bytes(const struct op *op, int rank);
+/* The head of a step file: mesh, parameters, communication, a line each. */
+char *summary_text(int rank);
+/* All kernels, and their prototypes. */
+char *kernel_definitions(void);
+char *kernel_prototypes(void);
+/* Replaces the holes `$name$` of a template: pairs of name and text, then NULL. */
+char *fill(const char *template, ...) __attribute__((sentinel));
+
+/* An operation in the model's words: "relu(in_proj + in_proj.bias)". */
+char *expression_text(const struct op *op);
+/* Layouts of what it takes and makes: "S(1), S(0) -> S(1)". */
+char *layouts_text(const struct op *op);
+
+/* ------------------------------------------------------------- check.c, prove.c, dump.c, report.c */
+
+enum pass { PASS_LUA, PASS_PLAN, PASS_PROPAGATE, PASS_GRAD, PASS_OPTIMIZE, PASS_REDISTRIBUTE,
+            PASS_OUTLINE, PASS_BUCKET, PASS_FUSE, PASS_SCHEDULE, PASS_MEMORY, PASS_COUNT };
+extern const char *const pass_name[PASS_COUNT];
+/* Asserts what the pass promises to leave; bug() where it does not hold. */
+void check(enum pass after);
+/* Prints the graph as it stands, where --dump asks for this pass, and ends tpgen. */
+void dump(enum pass after);
+
+/* One collective as one rank issues it. */
+struct issue {
+  int group;
+  enum op_kind kind;
+  enum type type;
+  enum reduction reduction;
+  const int64_t *give, *get; /* elements to and from each member, as collective_counts says */
+  int line;
+};
+struct sequence {
+  int n;
+  struct issue *issue;
+};
+/* What a rank issues in one step, in order. */
+struct sequence issued_by(int rank);
+/* Runs all ranks' sequences against each other. NULL when every rank comes to its end, else what
+   would hang, in words. */
+const char *prove_order(const struct sequence *of_rank);
+void prove(void);
+
+/* --explain NAME: what becomes of the values of that name, and why; then ends tpgen. */
+void explain(void);
+void report_text(struct buffer *b);   /* plan.txt */
+void report_json(struct buffer *b);   /* plan.json */
+
+/* ------------------------------------------------------------------------------------ write.c */
+
+struct embedded {
+  const char *name;
+  const unsigned char *text;
+  size_t size;
+};
+extern const struct embedded embedded[];
+const char *embedded_text(const char *name);
+/* Collects the files of out/; nothing is on disk before write_files, and then all or none. */
+void add_file(const char *name, const char *contents, size_t size, bool executable);
+void write_files(void);
+
+#endif

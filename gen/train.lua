@@ -1,0 +1,130 @@
+-- train.lua: what is to be done with a model: train it, or compute with it; and the optimizers.
+local core, base, plan = ...
+local fail = base.fail
+
+local HUGE = math.huge
+local MAX_STEPS = (1 << 31) - 1
+
+-- ------------------------------------------------------------------------------------- optimizers
+
+local optimizers = {}
+
+local function optimizer(name, fields)
+  fields.name, fields.line = name, core.line()
+  local o = base.make("optimizer", base.named(name))
+  optimizers[o] = fields
+  return o
+end
+
+local function number_option(options, key, who, otherwise, below)
+  local v = options[key]
+  if v == nil then return otherwise end
+  return base.number(v, who .. "'s " .. key, 0, below or HUGE)
+end
+
+-- The defaults are PyTorch's.
+function plan.AdamW(options)
+  options = base.options(options, "AdamW", {"lr", "betas", "eps", "weight_decay"})
+  local betas = options.betas or {0.9, 0.999}
+  base.expect(betas, "table", "AdamW's betas")
+  if #betas ~= 2 then fail("AdamW's betas are two numbers, not %d", #betas) end
+  return optimizer("AdamW", {
+    lr = number_option(options, "lr", "AdamW", 1e-3),
+    beta1 = base.number(betas[1], "AdamW's first beta", 0, 1),
+    beta2 = base.number(betas[2], "AdamW's second beta", 0, 1),
+    eps = number_option(options, "eps", "AdamW", 1e-8),
+    weight_decay = number_option(options, "weight_decay", "AdamW", 1e-2),
+  })
+end
+
+function plan.SGD(options)
+  options = base.options(options, "SGD", {"lr", "weight_decay"})
+  return optimizer("SGD", {
+    lr = number_option(options, "lr", "SGD", 1e-3),
+    weight_decay = number_option(options, "weight_decay", "SGD", 0),
+  })
+end
+
+-- --------------------------------------------------------------------------- the model and a batch
+
+local function need(options, who, key, kind)
+  if options[key] == nil then fail("%s needs %s", who, key) end
+  return base.expect(options[key], kind, who .. "'s " .. key)
+end
+
+local function optional(options, who, key, kind)
+  if options[key] == nil then return nil end
+  return base.expect(options[key], kind, who .. "'s " .. key)
+end
+
+-- The inputs of a step as tensors, by name.
+local function take_batch(batch, who)
+  local tensors = {}
+  for name, description in pairs(batch) do
+    base.expect(name, "string", "a name in " .. who .. "'s batch")
+    base.expect(description, "description", "the batch's " .. name .. ", such as randn{20, 10},")
+    local d = base.described(description)
+    tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b, d.placed, d.line)
+  end
+  return core.forbid_absent(tensors, "the batch")
+end
+
+local function model_of_input(model, batch)
+  return model(batch.input)
+end
+
+local function begin(who, options, steps)
+  if base.begun then
+    fail("%s: line %d has said what the program is for, and a plan makes one program", who, base.begun)
+  end
+  base.begun = core.line()
+  local model = need(options, who, "model", "module")
+  local batch = need(options, who, "batch", "table")
+  local seed = base.integer(options.seed or 0, who .. "'s seed", 0, math.maxinteger)
+  base.need_mesh()
+  base.take_up(model)
+  base.lower_styles()
+  core.begin(steps, seed)
+  return model, take_batch(batch, who)
+end
+
+-- --------------------------------------------------------------------------------- the two programs
+
+-- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
+--       forward = function(model, batch)}: steps that bring the loss down.
+function plan.train(options)
+  base.expect(options, "table", "what train is given")
+  base.options(options, "train",
+    {"model", "batch", "loss", "optimizer", "steps", "seed", "forward"})
+  local loss = need(options, "train", "loss", "function")
+  local how = need(options, "train", "optimizer", "optimizer")
+  if options.steps == nil then fail("train needs steps") end
+  local steps = base.integer(options.steps, "train's steps", 1, MAX_STEPS)
+  local forward = optional(options, "train", "forward", "function") or model_of_input
+
+  local model, batch = begin("train", options, steps)
+  local result = loss(forward(model, batch), batch)
+  core.set_loss(base.expect(result, "tensor", "what the loss gives"))
+  core.set_optimizer(optimizers[how])
+  core.end_()
+end
+
+-- infer{model =, batch =, outputs = function(model, batch), seed =}: one step forward, whose
+-- outputs, a table of tensors by name, are written to a file.
+function plan.infer(options)
+  base.expect(options, "table", "what infer is given")
+  base.options(options, "infer", {"model", "batch", "outputs", "seed"})
+  local outputs = optional(options, "infer", "outputs", "function")
+    or function(model, batch) return {output = model(batch.input)} end
+
+  local model, batch = begin("infer", options, 1)
+  local result = base.expect(outputs(model, batch), "table", "what infer's outputs give")
+  local n = 0
+  for name, tensor in pairs(result) do
+    base.expect(name, "string", "the name of an output")
+    core.set_output(name, base.expect(tensor, "tensor", "the output '" .. name .. "'"))
+    n = n + 1
+  end
+  if n == 0 then fail("infer's outputs give no tensor: there is nothing to compute") end
+  core.end_()
+end

@@ -1,0 +1,236 @@
+/* util.c: memory, text and errors.
+
+   All memory comes from one arena, reserved once and shared with the process that reads the plan, so
+   that the graph which that process builds is there when it has ended. */
+#include "tpgen.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { ALIGNMENT = 16 };
+static const size_t ARENA_BYTES = (size_t)1 << 30;
+
+/* At the arena's start. */
+struct arena {
+  size_t used;
+  bool has_message;
+  char message[4096];
+};
+
+static struct arena *arena;
+static bool in_child;
+struct graph *graph;
+
+void arena_open(void)
+{
+  void *at = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) usage_error(3, "no memory: cannot reserve %zu bytes", ARENA_BYTES);
+  arena = at;
+  arena->used = (sizeof *arena + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  graph = alloc(sizeof *graph);
+  graph->loss = NONE;
+}
+
+void *alloc(size_t size)
+{
+  if (size > ARENA_BYTES - arena->used - ALIGNMENT)
+    plan_error(0, "the plan needs more than %zu MiB to compile", ARENA_BYTES >> 20);
+  void *at = (char *)arena + arena->used;
+  arena->used += (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return at;
+}
+
+void *grow(void *array, int n, int *room, size_t size)
+{
+  int wider = *room ? 2 * *room : 16;
+  void *at = alloc((size_t)wider * size);
+  if (n) memcpy(at, array, (size_t)n * size);
+  *room = wider;
+  return at;
+}
+
+/* ----------------------------------------------------------------------------------------- text */
+
+static char *format_text(const char *format, va_list list)
+{
+  va_list again;
+  va_copy(again, list);
+  int length = vsnprintf(NULL, 0, format, again);
+  va_end(again);
+  char *at = alloc((size_t)length + 1);
+  vsnprintf(at, (size_t)length + 1, format, list);
+  return at;
+}
+
+char *text(const char *format, ...)
+{
+  va_list list;
+  va_start(list, format);
+  char *at = format_text(format, list);
+  va_end(list);
+  return at;
+}
+
+char *copy_text(const char *s)
+{
+  size_t n = strlen(s) + 1;
+  return memcpy(alloc(n), s, n);
+}
+
+void put_text(struct buffer *b, const char *s, size_t length)
+{
+  if (b->length + length + 1 > b->room) {
+    size_t room = 2 * b->room > b->length + length + 1 ? 2 * b->room : b->length + length + 1024;
+    char *at = alloc(room);
+    if (b->length) memcpy(at, b->text, b->length);
+    b->text = at;
+    b->room = room;
+  }
+  memcpy(b->text + b->length, s, length);
+  b->length += length;
+  b->text[b->length] = 0;
+}
+
+void put(struct buffer *b, const char *format, ...)
+{
+  va_list list;
+  va_start(list, format);
+  va_list again;
+  va_copy(again, list);
+  int length = vsnprintf(NULL, 0, format, again);
+  va_end(again);
+  char small[512];
+  char *at = (size_t)length < sizeof small ? small : alloc((size_t)length + 1);
+  vsnprintf(at, (size_t)length + 1, format, list);
+  va_end(list);
+  put_text(b, at, (size_t)length);
+}
+
+char *printable(const char *s)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (const unsigned char *c = (const unsigned char *)s; *c; c++) {
+    bool ends_comment = c[0] == '*' && c[1] == '/';
+    bool starts_comment = c[0] == '/' && c[1] == '*';
+    bool trigraph = c[0] == '?' && c[1] == '?';
+    bool plain = *c >= 0x20 && *c < 0x7f && *c != '\\' && *c != '"' && *c != '$';
+    if (plain && !ends_comment && !starts_comment && !trigraph)
+      put_text(&b, (const char *)c, 1);
+    else
+      put(&b, "%%%02x", *c);
+  }
+  return b.text;
+}
+
+/* Words that a plan may use as a name and C may not: keywords of C and C++, what the generated
+   files declare themselves, and macros and functions of the headers they include. */
+static const char *const reserved[] = {
+    "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case",
+    "catch", "char", "class", "compl", "complex", "const", "const_cast", "consteval", "constexpr",
+    "constinit", "continue", "decltype", "default", "delete", "do", "double", "dynamic_cast", "else",
+    "enum", "errno", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
+    "imaginary", "inline", "int", "linux", "long", "mutable", "namespace", "new", "noexcept", "not",
+    "not_eq", "nullptr", "operator", "or", "or_eq", "private", "protected", "public", "register",
+    "reinterpret_cast", "requires", "restrict", "return", "short", "signed", "sizeof", "static",
+    "static_assert", "static_cast", "stdin", "stdout", "stderr", "struct", "switch", "template",
+    "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof",
+    "union", "unix", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while", "xor",
+    "xor_eq", "main", "m", "program", "rank", "stream", "cublas", "step", "forward", "backward",
+    "update", "tensors", "groups", "t", "i", "j", "k", "l", "memory", "memcpy", "memset", "NULL",
+    "I", "offsetof", NULL};
+
+static bool is_reserved(const char *s)
+{
+  for (int i = 0; reserved[i]; i++)
+    if (!strcmp(s, reserved[i])) return true;
+  return false;
+}
+
+char *identifier(const char *s)
+{
+  enum { LONGEST = 48 };
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  bool plain = strlen(s) <= LONGEST;
+  for (const char *c = s; *c && plain; c++) {
+    bool digit = *c >= '0' && *c <= '9';
+    bool letter = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || *c == '_' || *c == '.';
+    plain = letter || digit;
+    if (digit && c == s) put(&b, "n");
+    put_text(&b, *c == '.' ? "_" : c, 1);
+  }
+  /* Names that begin with an underscore or hold two in a row belong to the compiler. */
+  if (!plain || !*s || b.text[0] == '_' || strstr(b.text, "__") || is_reserved(b.text))
+    return text("n%08x", (unsigned)hash_bytes(HASH_START, s, strlen(s)));
+  return b.text;
+}
+
+uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
+{
+  const unsigned char *b = bytes;
+  for (size_t i = 0; i < n; i++) hash = (hash ^ b[i]) * UINT64_C(0x100000001b3);
+  return hash;
+}
+
+/* --------------------------------------------------------------------------------------- errors */
+
+void child_mode(void)
+{
+  in_child = true;
+}
+
+void report_child_error(void)
+{
+  if (!arena->has_message) return;
+  fputs(arena->message, stderr);
+  exit(1);
+}
+
+void plan_error(int line, const char *format, ...)
+{
+  char what[3072];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(what, sizeof what, format, list);
+  va_end(list);
+  const char *path = graph && graph->path ? graph->path : "plan";
+  if (line > 0)
+    snprintf(arena->message, sizeof arena->message, "%s:%d: error: %s\n", path, line, what);
+  else
+    snprintf(arena->message, sizeof arena->message, "%s: error: %s\n", path, what);
+  arena->has_message = true;
+  if (in_child) _exit(1);
+  report_child_error();
+  exit(1);
+}
+
+void usage_error(int status, const char *format, ...)
+{
+  va_list list;
+  va_start(list, format);
+  fputs("tpgen: error: ", stderr);
+  vfprintf(stderr, format, list);
+  fputc('\n', stderr);
+  va_end(list);
+  exit(status);
+}
+
+void bug(const char *pass, int op, const char *format, ...)
+{
+  va_list list;
+  va_start(list, format);
+  fprintf(stderr, "tpgen: a mistake in tpgen itself, found in %s", pass);
+  if (op >= 0)
+    fprintf(stderr, " at operation %d (%s, line %d of the plan)", op,
+            op_row[graph->op[op].kind].name, graph->op[op].line);
+  fputs(": ", stderr);
+  vfprintf(stderr, format, list);
+  fputc('\n', stderr);
+  va_end(list);
+  abort();
+}

@@ -1,0 +1,119 @@
+// The CPU target: memory is the process's own, ranks meet in MPI.
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "program.h"
+#include "target.h"
+
+static int last_error = MPI_SUCCESS;
+
+// MPI calls this when a call fails, and then returns from that call.
+static void remember_error(MPI_Comm *comm, int *error, ...)
+{
+  (void)comm;
+  last_error = *error;
+}
+
+static MPI_Errhandler handler;
+static int groups_made;
+static int here, size; // this rank, and all, as MPI counts
+
+void fail_call(const char *file, int line, const char *call, const char *why)
+{
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length;
+  const char *base = strrchr(file, '/');
+  if (!why && last_error != MPI_SUCCESS && MPI_Error_string(last_error, text, &length) == 0)
+    why = text;
+  fprintf(stderr, "rank %d: %s failed at %s:%d%s%s\n", rank.id, call, base ? base + 1 : file, line,
+          why ? ": " : "", why ? why : "");
+  fflush(NULL);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  _exit(1);
+}
+
+bool target_start(struct identity *me, struct failure *why)
+{
+  int level;
+  if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
+    return failed(why, "MPI_Init failed");
+  CHECK_MPI(MPI_Comm_create_errhandler(remember_error, &handler));
+  CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler));
+  CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &here));
+  CHECK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
+  if (me->launcher && (me->rank != here || me->size != size))
+    return failed(why,
+                  "%s says rank %d of %d (%s, %s), but MPI says rank %d of %d: "
+                  "start it with run.sh, mpirun, or srun --mpi=pmix",
+                  me->launcher, me->rank, me->size, me->rank_variable, me->size_variable, here,
+                  size);
+  me->rank = here;
+  me->size = size;
+  return true;
+}
+
+int target_first_failure(bool ok)
+{
+  int mine = ok ? size : here, lowest;
+  CHECK_MPI(MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
+  return lowest < size ? lowest : -1;
+}
+
+bool target_same_program(struct failure *why)
+{
+  enum { BYTES = 32 };
+  char mine[BYTES] = "", first[BYTES];
+  snprintf(mine, sizeof mine, "%s", program.hash);
+  memcpy(first, mine, BYTES);
+  CHECK_MPI(MPI_Bcast(first, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD));
+  if (memcmp(mine, first, BYTES) == 0) return true;
+  return failed(why, "rank %d carries the program %.31s, but rank 0 carries %.31s: build it anew",
+                here, mine, first);
+}
+
+void target_groups(void)
+{
+  for (int i = 0; i < program.ngroups; i++, groups_made++) {
+    communicator *comm = program.groups[i].comm;
+    CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank.members[i][0], rank.id, comm));
+    CHECK_MPI(MPI_Comm_set_errhandler(*comm, handler));
+  }
+}
+
+void *target_allocate(size_t bytes, struct failure *why)
+{
+  enum { PAGE = 4096, HUGE = 2 << 20 };
+  size_t align = bytes < HUGE ? PAGE : HUGE;
+  void *memory = NULL;
+  if (posix_memalign(&memory, align, bytes ? bytes : 1) != 0) {
+    failed(why, "no memory for the program's %zu bytes", bytes);
+    return NULL;
+  }
+  if (align == HUGE) madvise(memory, bytes, MADV_HUGEPAGE); // a wish; it may be refused
+  memset(memory, 0, bytes);
+  return memory;
+}
+
+void target_put(void *memory, const void *from, size_t bytes)
+{
+  memcpy(memory, from, bytes);
+}
+
+void target_get(void *to, const void *memory, size_t bytes)
+{
+  memcpy(to, memory, bytes);
+}
+
+void target_wait(void)
+{
+}
+
+void target_stop(void)
+{
+  while (groups_made > 0) MPI_Comm_free(program.groups[--groups_made].comm);
+  MPI_Errhandler_free(&handler);
+  MPI_Finalize();
+}

@@ -1,0 +1,273 @@
+// The CUDA target: memory is a GPU's, ranks meet in NCCL, and before that through MPI or over TCP.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "program.h"
+#include "target.h"
+#include "meet.h"
+#ifdef TPGEN_MPI
+#include <mpi.h>
+#endif
+
+cudaStream_t stream;
+cublasHandle_t cublas;
+
+enum { CUBLAS_WORKSPACE = 32 << 20, MEETING_SECONDS = 60 };
+
+static ncclComm_t everyone;
+static int groups_made;
+static struct meeting meeting;
+#ifdef TPGEN_MPI
+static bool over_mpi; // the ranks meet through MPI, not over TCP
+#endif
+static void *workspace;
+
+// ---- failing -----------------------------------------------------------------------------------
+
+static void abort_communicators()
+{
+  while (groups_made > 0) ncclCommAbort(*program.groups[--groups_made].comm);
+  if (everyone) ncclCommAbort(everyone);
+  everyone = NULL;
+}
+
+void fail_call(const char *file, int line, const char *call, const char *why)
+{
+  static bool failing;
+  const char *base = strrchr(file, '/');
+  fprintf(stderr, "rank %d: %s failed at %s:%d%s%s\n", rank.id, call, base ? base + 1 : file, line,
+          why ? ": " : "", why ? why : "");
+  fflush(NULL);
+  if (!failing) {
+    failing = true;
+    abort_communicators();
+  }
+#ifdef TPGEN_MPI
+  if (over_mpi) MPI_Abort(MPI_COMM_WORLD, 1);
+#endif
+  _exit(1);
+}
+
+// ---- meeting before there is NCCL --------------------------------------------------------------
+
+#ifdef TPGEN_MPI
+
+// MPI's default error handler ends the job, which is right for a meeting.
+static bool start_mpi(struct identity *me, struct failure *why)
+{
+  int mpi_rank, mpi_size;
+  MPI_Init(NULL, NULL);
+  over_mpi = true;
+  MPI_Comm_rank(MPI_COMM_WORLD, &mpi_rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &mpi_size);
+  if (me->launcher && (me->rank != mpi_rank || me->size != mpi_size))
+    return failed(why,
+                  "%s says rank %d of %d (%s, %s), but MPI says rank %d of %d: start it with "
+                  "run.sh, mpirun, torchrun, or srun --mpi=pmix",
+                  me->launcher, me->rank, me->size, me->rank_variable, me->size_variable, mpi_rank,
+                  mpi_size);
+  me->rank = mpi_rank;
+  me->size = mpi_size;
+  return true;
+}
+
+// torchrun and plain srun leave the ranks to find each other; MPI's launchers do not.
+static bool wants_mpi(const struct identity *me)
+{
+  bool torchrun = me->launcher && strcmp(me->launcher, "torchrun") == 0;
+  return !torchrun && (me->mpi || !getenv("MASTER_ADDR"));
+}
+
+static bool same_over_mpi(struct failure *why)
+{
+  enum { BYTES = 32 };
+  char mine[BYTES] = "", first[BYTES];
+  snprintf(mine, sizeof mine, "%s", program.hash);
+  memcpy(first, mine, BYTES);
+  MPI_Bcast(first, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD);
+  if (memcmp(mine, first, BYTES) == 0) return true;
+  return failed(why, "rank %d carries the program %.31s, but rank 0 carries %.31s: build it anew",
+                rank.id, mine, first);
+}
+
+#endif
+
+static bool meet(struct identity *me, struct failure *why)
+{
+#ifdef TPGEN_MPI
+  if (wants_mpi(me)) return start_mpi(me, why);
+#endif
+  return launch_fits(me, program.world, rank.id, why) &&
+         meet_start(&meeting, me, program.hash, MEETING_SECONDS, why);
+}
+
+static void share(void *bytes, size_t count)
+{
+  struct failure why;
+#ifdef TPGEN_MPI
+  if (over_mpi) {
+    MPI_Bcast(bytes, (int)count, MPI_CHAR, 0, MPI_COMM_WORLD);
+    return;
+  }
+#endif
+  if (meeting.size > 1 && !meet_share(&meeting, bytes, count, &why))
+    fail_call(__FILE__, __LINE__, "meet_share", why.text);
+}
+
+static int lowest_of_all(int value)
+{
+  int lowest = value;
+  struct failure why;
+#ifdef TPGEN_MPI
+  if (over_mpi) {
+    MPI_Allreduce(&value, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    return lowest;
+  }
+#endif
+  if (meeting.size > 1 && !meet_lowest(&meeting, value, &lowest, &why))
+    fail_call(__FILE__, __LINE__, "meet_lowest", why.text);
+  return lowest;
+}
+
+int target_first_failure(bool ok)
+{
+  int lowest = lowest_of_all(ok ? program.world : rank.id);
+  return lowest < program.world ? lowest : -1;
+}
+
+bool target_same_program(struct failure *why)
+{
+#ifdef TPGEN_MPI
+  if (over_mpi) return same_over_mpi(why);
+#endif
+  (void)why;
+  return true; // the greeting over TCP has compared them
+}
+
+// ---- the device --------------------------------------------------------------------------------
+
+// NCCL refuses two ranks of one host on one GPU. With host names of their own they talk over the
+// loopback: slow, and good enough to try a program.
+static void share_device(int local)
+{
+  char host[32];
+  snprintf(host, sizeof host, "tpgen-%d", local);
+  setenv("NCCL_HOSTID", host, 0);
+  setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  setenv("NCCL_IB_DISABLE", "1", 0);
+  setenv("NCCL_NVLS_ENABLE", "0", 0);
+  setenv("NCCL_MNNVL_ENABLE", "0", 0);
+}
+
+static bool choose_device(const struct identity *me, struct failure *why)
+{
+  int count = 0, local = me->local_rank < 0 ? me->rank : me->local_rank;
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess || count == 0)
+    return failed(why, "no GPU that CUDA can use: %s",
+                  error != cudaSuccess ? cudaGetErrorString(error) : "there is none");
+  if (me->local_size > count) share_device(local);
+  error = cudaSetDevice(local % count);
+  if (error == cudaSuccess) return true;
+  return failed(why, "cannot use GPU %d: %s", local % count, cudaGetErrorString(error));
+}
+
+static void open_device()
+{
+  CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CHECK_CUDA(cudaMalloc(&workspace, CUBLAS_WORKSPACE));
+  CHECK_CUBLAS(cublasCreate(&cublas));
+  CHECK_CUBLAS(cublasSetStream(cublas, stream));
+  CHECK_CUBLAS(cublasSetMathMode(cublas, CUBLAS_PEDANTIC_MATH));         // float32 is float32
+  CHECK_CUBLAS(cublasSetWorkspace(cublas, workspace, CUBLAS_WORKSPACE)); // sums that repeat
+}
+
+static void open_nccl()
+{
+  ncclUniqueId id;
+  memset(&id, 0, sizeof id);
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); // several communicators, one order
+  if (rank.id == 0) CHECK_NCCL(ncclGetUniqueId(&id));
+  share(&id, sizeof id);
+  CHECK_NCCL(ncclCommInitRank(&everyone, program.world, id, rank.id));
+}
+
+// Collective. False on every rank where one is not ok; `why` stays empty on those that are.
+static bool all(bool ok, struct failure *why)
+{
+  if (ok) why->text[0] = 0;
+  return lowest_of_all(ok) == 1;
+}
+
+// A rank that cannot start must say so here: in NCCL the others would wait for it.
+bool target_start(struct identity *me, struct failure *why)
+{
+  if (!meet(me, why)) return false;
+  if (!all(launch_fits(me, program.world, rank.id, why), why)) return false;
+  if (!all(target_same_program(why) && choose_device(me, why), why)) return false;
+  open_device();
+  open_nccl();
+  return true;
+}
+
+void target_groups()
+{
+  for (int i = 0; i < program.ngroups; i++, groups_made++)
+    CHECK_NCCL(ncclCommSplit(everyone, rank.members[i][0], rank.id, program.groups[i].comm, NULL));
+}
+
+// ---- memory ------------------------------------------------------------------------------------
+
+void *target_allocate(size_t bytes, struct failure *why)
+{
+  void *memory = NULL;
+  size_t some = bytes ? bytes : 1;
+  cudaError_t error = cudaMalloc(&memory, some);
+  if (error != cudaSuccess) {
+    failed(why, "no GPU memory for the program's %zu bytes: %s", bytes, cudaGetErrorString(error));
+    return NULL;
+  }
+  CHECK_CUDA(cudaMemsetAsync(memory, 0, some, stream));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  return memory;
+}
+
+void target_put(void *memory, const void *from, size_t bytes)
+{
+  CHECK_CUDA(cudaMemcpyAsync(memory, from, bytes, cudaMemcpyHostToDevice, stream));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+}
+
+void target_get(void *to, const void *memory, size_t bytes)
+{
+  CHECK_CUDA(cudaMemcpyAsync(to, memory, bytes, cudaMemcpyDeviceToHost, stream));
+  target_wait();
+}
+
+void target_wait()
+{
+  ncclResult_t later = ncclSuccess;
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  CHECK_NCCL(ncclCommGetAsyncError(everyone, &later));
+  CHECK_NCCL(later);
+  for (int i = 0; i < groups_made; i++) {
+    CHECK_NCCL(ncclCommGetAsyncError(*program.groups[i].comm, &later));
+    CHECK_NCCL(later);
+  }
+}
+
+void target_stop()
+{
+  while (groups_made > 0) ncclCommDestroy(*program.groups[--groups_made].comm);
+  ncclCommDestroy(everyone);
+  everyone = NULL;
+  cublasDestroy(cublas);
+  cudaFree(workspace);
+  cudaFree(*program.memory);
+  cudaStreamDestroy(stream);
+  meet_stop(&meeting);
+#ifdef TPGEN_MPI
+  if (over_mpi) MPI_Finalize();
+#endif
+}

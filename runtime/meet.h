@@ -1,0 +1,38 @@
+// How the ranks of a job meet over TCP, where there is no MPI: as a star around rank 0.
+//
+// Rank 0 listens at MASTER_ADDR on the port after MASTER_PORT (29500 + 1 where it is not set; the
+// port itself is torchrun's own). Each other rank connects and greets with the plan's hash and its
+// rank; rank 0 turns away whoever is not of this job. The connections stay for the agreements
+// below.
+#ifndef MEET_H
+#define MEET_H
+
+#include "launch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct meeting {
+  int size, rank;
+  int *peers; // sockets: on rank 0 one for each rank, elsewhere peers[0] alone
+};
+
+// Collective. Waits at most `seconds` for the others. False, and why, where one is missing, is
+// of another program, or MASTER_ADDR and MASTER_PORT are no address; then nothing is left open.
+bool meet_start(struct meeting *meeting, const struct identity *me, const char *hash, int seconds,
+                struct failure *why);
+
+// Collective. The lowest value of all ranks, to each. False where a rank has gone away.
+bool meet_lowest(const struct meeting *meeting, int value, int *lowest, struct failure *why);
+
+// Collective. Rank 0's bytes, to each.
+bool meet_share(const struct meeting *meeting, void *bytes, size_t count, struct failure *why);
+
+void meet_stop(struct meeting *meeting);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

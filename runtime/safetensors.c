@@ -1,0 +1,401 @@
+// safetensors files: judged whole before anything of them is believed.
+#include "safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LONGEST_HEADER = 100000000 };
+
+static const char METADATA[] = "__metadata__";
+
+// ---- elements ----------------------------------------------------------------------------------
+
+unsigned safetensors_bits(const char *dtype)
+{
+  static const struct {
+    const char *name;
+    unsigned bits;
+  } types[] = {
+      {"BOOL", 8},    {"U8", 8},   {"I8", 8},      {"F8_E5M2", 8}, {"F8_E4M3", 8},
+      {"F8_E8M0", 8}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"I16", 16},
+      {"U16", 16},    {"F16", 16}, {"BF16", 16},   {"I32", 32},    {"U32", 32},
+      {"F32", 32},    {"F64", 64}, {"I64", 64},    {"U64", 64},    {"C64", 64},
+  };
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    if (strcmp(types[i].name, dtype) == 0) return types[i].bits;
+  return 0;
+}
+
+// The bytes of a tensor, or false where they are more than can be counted or end within a byte.
+static bool count_bytes(const struct entry *e, uint64_t *bytes)
+{
+  uint64_t bits = 1;
+  for (size_t d = 0; d < e->ndim; d++)
+    if (__builtin_mul_overflow(bits, (uint64_t)e->shape[d], &bits)) return false;
+  if (__builtin_mul_overflow(bits, (uint64_t)safetensors_bits(e->dtype), &bits)) return false;
+  *bytes = bits / 8;
+  return bits % 8 == 0;
+}
+
+// ---- reading -----------------------------------------------------------------------------------
+
+static bool read_bytes(int fd, const char *path, uint64_t at, void *to, size_t count,
+                       struct failure *why)
+{
+  for (char *next = to; count > 0;) {
+    ssize_t n = pread(fd, next, count, (off_t)at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failed(why, "%s: cannot read: %s", path, strerror(errno));
+    if (n == 0) return failed(why, "%s: the file ended while it was read", path);
+    next += n;
+    at += (uint64_t)n;
+    count -= (size_t)n;
+  }
+  return true;
+}
+
+static bool write_bytes(int fd, const char *path, uint64_t at, const void *from, size_t count,
+                        struct failure *why)
+{
+  for (const char *next = from; count > 0;) {
+    ssize_t n = pwrite(fd, next, count, (off_t)at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      return failed(why, "%s: cannot write: %s", path, n < 0 ? strerror(errno) : "no progress");
+    next += n;
+    at += (uint64_t)n;
+    count -= (size_t)n;
+  }
+  return true;
+}
+
+static bool read_natural(const json_t *value, long *number)
+{
+  if (!json_is_integer(value) || json_integer_value(value) < 0) return false;
+  *number = (long)json_integer_value(value);
+  return true;
+}
+
+static bool read_shape(struct entry *e, const json_t *shape, const char *path, struct failure *why)
+{
+  if (!json_is_array(shape)) return failed(why, "%s: %s has no shape", path, e->name);
+  e->ndim = json_array_size(shape);
+  long *sizes = calloc(e->ndim ? e->ndim : 1, sizeof *sizes);
+  if (!sizes) return failed(why, "%s: out of memory", path);
+  e->shape = sizes;
+  for (size_t d = 0; d < e->ndim; d++)
+    if (!read_natural(json_array_get(shape, d), &sizes[d]))
+      return failed(why, "%s: %s has a size in its shape that is not a whole number of 0 or more",
+                    path, e->name);
+  return true;
+}
+
+static bool read_entry(struct entry *e, const json_t *info, const char *path, struct failure *why)
+{
+  if (!json_is_object(info)) return failed(why, "%s: %s is not an object", path, e->name);
+  e->dtype = json_string_value(json_object_get(info, "dtype"));
+  if (!e->dtype) return failed(why, "%s: %s has no dtype", path, e->name);
+  if (safetensors_bits(e->dtype) == 0)
+    return failed(why, "%s: %s has the unknown dtype %s", path, e->name, e->dtype);
+  if (!read_shape(e, json_object_get(info, "shape"), path, why)) return false;
+
+  const json_t *offsets = json_object_get(info, "data_offsets");
+  long begin, end;
+  if (json_array_size(offsets) != 2 || !read_natural(json_array_get(offsets, 0), &begin) ||
+      !read_natural(json_array_get(offsets, 1), &end) || begin > end)
+    return failed(why, "%s: %s has no data_offsets [begin, end]", path, e->name);
+  e->begin = (uint64_t)begin;
+  e->end = (uint64_t)end;
+
+  uint64_t bytes;
+  if (!count_bytes(e, &bytes))
+    return failed(why, "%s: %s has a shape whose bytes cannot be counted", path, e->name);
+  if (bytes != e->end - e->begin)
+    return failed(why, "%s: %s takes %llu bytes by its shape, but %llu by its data_offsets", path,
+                  e->name, (unsigned long long)bytes, (unsigned long long)(e->end - e->begin));
+  return true;
+}
+
+static bool check_metadata(json_t *metadata, const char *path, struct failure *why)
+{
+  const char *key;
+  json_t *value;
+  if (!metadata || json_is_null(metadata)) return true;
+  if (!json_is_object(metadata)) return failed(why, "%s: %s is not an object", path, METADATA);
+  json_object_foreach(metadata, key, value)
+  {
+    if (!json_is_string(value))
+      return failed(why, "%s: %s in %s is not a string", path, key, METADATA);
+  }
+  return true;
+}
+
+static bool read_entries(struct safetensors *file, struct failure *why)
+{
+  const char *name;
+  json_t *info;
+  file->entries = calloc(json_object_size(file->header) + 1, sizeof *file->entries);
+  if (!file->entries) return failed(why, "%s: out of memory", file->path);
+  json_object_foreach(file->header, name, info)
+  {
+    if (strcmp(name, METADATA) == 0) continue;
+    struct entry *e = &file->entries[file->count++];
+    e->name = name;
+    if (!read_entry(e, info, file->path, why)) return false;
+  }
+  return check_metadata(json_object_get(file->header, METADATA), file->path, why);
+}
+
+static int by_place(const void *a, const void *b)
+{
+  const struct entry *x = a, *y = b;
+  if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+  return (x->end > y->end) - (x->end < y->end);
+}
+
+static int by_name(const void *a, const void *b)
+{
+  return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+}
+
+// The tensors fill the data from its first byte to its last, each byte once.
+static bool check_places(struct safetensors *file, uint64_t size, struct failure *why)
+{
+  uint64_t end = 0;
+  qsort(file->entries, file->count, sizeof *file->entries, by_place);
+  for (size_t i = 0; i < file->count; i++) {
+    const struct entry *e = &file->entries[i];
+    if (e->begin != end)
+      return failed(why, "%s: %s %s", file->path, e->name,
+                    e->begin < end ? "overlaps the tensor before it" : "comes after a hole");
+    end = e->end;
+  }
+  if (end != size)
+    return failed(why, "%s: its tensors take %llu bytes, but %llu follow the header: %s",
+                  file->path, (unsigned long long)end, (unsigned long long)size,
+                  end > size ? "the file is cut short" : "something comes after the last tensor");
+  qsort(file->entries, file->count, sizeof *file->entries, by_name);
+  return true;
+}
+
+static bool parse_header(struct safetensors *file, const char *text, size_t length,
+                         struct failure *why)
+{
+  json_error_t error;
+  if (length == 0 || *text != '{')
+    return failed(why, "%s: its header does not start with '{': not a safetensors file",
+                  file->path);
+  file->header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+  if (!file->header)
+    return failed(why, "%s: its header is not JSON: %s, at byte %d", file->path, error.text,
+                  error.position + 8);
+  return true;
+}
+
+static bool read_header(struct safetensors *file, uint64_t size, struct failure *why)
+{
+  unsigned char raw[8];
+  if (size < sizeof raw)
+    return failed(why, "%s: %llu bytes are too few for a safetensors file", file->path,
+                  (unsigned long long)size);
+  if (!read_bytes(file->fd, file->path, 0, raw, sizeof raw, why)) return false;
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; i--) length = length << 8 | raw[i];
+  if (length > LONGEST_HEADER)
+    return failed(why,
+                  "%s: a header of %llu bytes is above the limit of %d: not a safetensors file",
+                  file->path, (unsigned long long)length, LONGEST_HEADER);
+  if (length > size - sizeof raw)
+    return failed(why, "%s: a header of %llu bytes does not fit in the file, which has %llu",
+                  file->path, (unsigned long long)length, (unsigned long long)size);
+
+  char *text = malloc(length + 1);
+  if (!text) return failed(why, "%s: out of memory", file->path);
+  file->data = sizeof raw + length;
+  bool ok = read_bytes(file->fd, file->path, sizeof raw, text, length, why) &&
+            parse_header(file, text, length, why);
+  free(text);
+  return ok && read_entries(file, why) && check_places(file, size - file->data, why);
+}
+
+bool safetensors_open(struct safetensors *file, const char *path, struct failure *why)
+{
+  struct stat about;
+  *file = (struct safetensors){.path = strdup(path), .fd = open(path, O_RDONLY | O_CLOEXEC)};
+  bool ok = false;
+  if (!file->path)
+    failed(why, "out of memory");
+  else if (file->fd < 0 || fstat(file->fd, &about) != 0)
+    failed(why, "%s: cannot open: %s", path, strerror(errno));
+  else if (!S_ISREG(about.st_mode))
+    failed(why, "%s: not a file", path);
+  else
+    ok = read_header(file, (uint64_t)about.st_size, why);
+  if (!ok) safetensors_close(file);
+  return ok;
+}
+
+void safetensors_close(struct safetensors *file)
+{
+  for (size_t i = 0; i < file->count; i++) free((void *)(uintptr_t)file->entries[i].shape);
+  free(file->entries);
+  json_decref(file->header);
+  if (file->fd >= 0) close(file->fd);
+  free(file->path);
+  *file = (struct safetensors){.fd = -1};
+}
+
+const struct entry *safetensors_find(const struct safetensors *file, const char *name)
+{
+  struct entry key = {.name = name};
+  if (file->count == 0) return NULL;
+  return bsearch(&key, file->entries, file->count, sizeof key, by_name);
+}
+
+const char *safetensors_metadata(const struct safetensors *file, const char *key)
+{
+  return json_string_value(json_object_get(json_object_get(file->header, METADATA), key));
+}
+
+// ---- slices ------------------------------------------------------------------------------------
+
+size_t slice_elements(const struct slice *slice)
+{
+  size_t elements = 1;
+  for (size_t d = 0; d < slice->ndim; d++) elements *= (size_t)slice->here[d];
+  return elements;
+}
+
+// Behind dimension `cut` the slice is whole, so a run goes from an index of `cut` to its end; the
+// dimensions before `cut` say where the run begins.
+struct run slice_run(const struct slice *slice, size_t from, size_t most)
+{
+  size_t cut = slice->ndim, length = 1;
+  uint64_t stride = 1, first = 0;
+  while (cut > 0 && slice->here[cut - 1] == slice->of[cut - 1]) {
+    stride *= (uint64_t)slice->of[--cut];
+    length *= (size_t)slice->here[cut];
+  }
+  if (cut > 0) {
+    first = (uint64_t)slice->first[--cut] * stride;
+    stride *= (uint64_t)slice->of[cut];
+    length *= (size_t)slice->here[cut];
+  }
+  if (length == 0) return (struct run){0};
+
+  size_t within = from % length, row = from / length;
+  for (size_t d = cut; d-- > 0;) {
+    size_t here = (size_t)slice->here[d];
+    if (here == 0) return (struct run){0};
+    first += ((uint64_t)slice->first[d] + row % here) * stride;
+    row /= here;
+    stride *= (uint64_t)slice->of[d];
+  }
+  size_t left = length - within;
+  return (struct run){first + within, left < most ? left : most};
+}
+
+bool safetensors_read(const struct safetensors *file, const struct entry *entry,
+                      const struct slice *slice, size_t from, size_t count, void *to,
+                      struct failure *why)
+{
+  size_t size = safetensors_bits(entry->dtype) / 8;
+  for (char *next = to; count > 0;) {
+    struct run run = slice_run(slice, from, count);
+    uint64_t at = file->data + entry->begin + run.first * size;
+    if (!read_bytes(file->fd, file->path, at, next, run.count * size, why)) return false;
+    from += run.count;
+    count -= run.count;
+    next += run.count * size;
+  }
+  return true;
+}
+
+bool safetensors_write(int fd, const char *path, uint64_t at, size_t size,
+                       const struct slice *slice, size_t from, size_t count, const void *data,
+                       struct failure *why)
+{
+  for (const char *next = data; count > 0;) {
+    struct run run = slice_run(slice, from, count);
+    if (!write_bytes(fd, path, at + run.first * size, next, run.count * size, why)) return false;
+    from += run.count;
+    count -= run.count;
+    next += run.count * size;
+  }
+  return true;
+}
+
+// ---- a new file's header -----------------------------------------------------------------------
+
+static bool place_entries(struct entry *entries, size_t count, struct failure *why)
+{
+  uint64_t end = 0, bytes;
+  for (unsigned bits = 64; bits >= 8; bits /= 2)
+    for (size_t i = 0; i < count; i++) {
+      struct entry *e = &entries[i];
+      if (safetensors_bits(e->dtype) != bits) continue;
+      if (!count_bytes(e, &bytes)) return failed(why, "%s is too large for a file", e->name);
+      e->begin = end;
+      if (__builtin_add_overflow(end, bytes, &end) || end > LONG_MAX)
+        return failed(why, "the tensors are too large for a file");
+      e->end = end;
+    }
+  return true;
+}
+
+static json_t *describe(const struct entry *e)
+{
+  json_t *shape = json_array();
+  for (size_t d = 0; d < e->ndim; d++) json_array_append_new(shape, json_integer(e->shape[d]));
+  json_t *info = json_pack("{s:s, s:o, s:[I, I]}", "dtype", e->dtype, "shape", shape,
+                           "data_offsets", (json_int_t)e->begin, (json_int_t)e->end);
+  if (info && json_array_size(shape) == e->ndim) return info;
+  json_decref(info);
+  return NULL;
+}
+
+static json_t *make_header(const struct entry *entries, size_t count,
+                           const char *const (*metadata)[2], size_t pairs, struct failure *why)
+{
+  json_t *header = json_object(), *strings = json_object();
+  bool ok = true;
+  for (size_t i = 0; i < pairs; i++)
+    ok = json_object_set_new(strings, metadata[i][0], json_string(metadata[i][1])) == 0 && ok;
+  ok = json_object_set_new(header, METADATA, strings) == 0 && ok;
+  if (!ok) failed(why, "the file's metadata is no UTF-8, or memory ended");
+  for (size_t i = 0; ok && i < count; i++) {
+    ok = json_object_set_new(header, entries[i].name, describe(&entries[i])) == 0;
+    if (!ok) failed(why, "%s: its name is no UTF-8, or memory ended", entries[i].name);
+  }
+  if (ok) return header;
+  json_decref(header);
+  return NULL;
+}
+
+bool safetensors_layout(struct entry *entries, size_t count, const char *const (*metadata)[2],
+                        size_t pairs, char **head, size_t *length, struct failure *why)
+{
+  if (!place_entries(entries, count, why)) return false;
+  json_t *header = make_header(entries, count, metadata, pairs, why);
+  if (!header) return false;
+  size_t text = json_dumpb(header, NULL, 0, JSON_COMPACT);
+  size_t padded = (text + 7) / 8 * 8;
+  char *bytes = text > 0 ? malloc(8 + padded) : NULL;
+  bool ok = bytes && json_dumpb(header, bytes + 8, text, JSON_COMPACT) == text;
+  json_decref(header);
+  if (!ok || padded > LONGEST_HEADER) {
+    free(bytes);
+    return failed(why, ok ? "the header of the file would be above its limit" : "out of memory");
+  }
+  memset(bytes + 8 + text, ' ', padded - text);
+  for (int i = 0; i < 8; i++) bytes[i] = (char)(padded >> 8 * i & 0xff);
+  *head = bytes;
+  *length = 8 + padded;
+  return true;
+}

@@ -1,0 +1,45 @@
+// What the runtime asks of a target. cpu.c answers with MPI, cuda.cu with CUDA and NCCL.
+//
+// "Collective": every rank of the job calls it, in the same order. Once target_start has succeeded,
+// a call that cannot do its work ends the whole job by fail_call.
+#ifndef TARGET_H
+#define TARGET_H
+
+#include <stddef.h>
+#include "launch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Collective. Finds the other ranks; where no launcher's variable told `me` who it is, the target
+// may. False, and why, where they cannot be found; `why` is empty where another rank says it.
+bool target_start(struct identity *me, struct failure *why);
+
+// Collective. The lowest rank that is not ok, or -1; a barrier, too.
+int target_first_failure(bool ok);
+
+// Collective. False, and why, where this rank carries another program than rank 0.
+bool target_same_program(struct failure *why);
+
+// Collective. Makes the communicators of program.groups.
+void target_groups(void);
+
+// Zeroed memory for the program, aligned for any use; NULL, and why, where there is none.
+void *target_allocate(size_t bytes, struct failure *why);
+
+// Copies to and from the program's memory. Getting waits for all work before it.
+void target_put(void *memory, const void *from, size_t bytes);
+void target_get(void *to, const void *memory, size_t bytes);
+
+// Waits until all work of the steps before is done.
+void target_wait(void);
+
+// Collective.
+void target_stop(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
