@@ -24,9 +24,10 @@ function base.kind(v)
   return v ~= nil and kinds[v] or core.kind(v)
 end
 
--- "a number", "an optimizer", "nothing"
+-- "a number", "an optimizer", "the text 'wide'", "nothing"
 function base.a(v)
   if v == nil then return "nothing" end
+  if type(v) == "string" then return "the text '" .. string.sub(v, 1, 60) .. "'" end
   return base.a_kind(base.kind(v))
 end
 

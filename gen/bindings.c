@@ -15,18 +15,19 @@ enum { MAX_OPS = 1 << 15, MAX_CALLS = 1 << 15, MAX_MODULES = 1 << 15, MAX_PATH =
 static const int64_t MAX_ELEMENTS = (int64_t)1 << 40;
 
 struct tensor {
-  int value;                /* NONE: a parameter that is not part of a model yet */
+  int value; /* NONE: a parameter that is not part of a model yet */
   struct shape shape;
   struct init init;
   int line;
 };
 
-static bool recording;      /* train or infer runs the model */
+static bool recording; /* train or infer runs the model */
 static int open_call = NONE;
 
 extern const luaL_Reg name_functions[];
 
-/* ------------------------------------------------------------------------------------- arguments */
+/* ------------------------------------------------------------------------------------- arguments
+ */
 
 static struct tensor *push_tensor(lua_State *L, int value)
 {
@@ -48,7 +49,8 @@ static int check_value(lua_State *L, int at)
   const struct tensor *t = check_tensor(L, at);
   if (t->value == NONE)
     plan_fails("the parameter of line %d is not part of the model: keep it in one of its modules, "
-               "as self.name = nn.Parameter{...}, and use it in forward", t->line);
+               "as self.name = nn.Parameter{...}, and use it in forward",
+               t->line);
   return t->value;
 }
 
@@ -115,13 +117,15 @@ static double check_finite(lua_State *L, int at)
   return number;
 }
 
-/* ------------------------------------------------------------------------------------- operations */
+/* ------------------------------------------------------------------------------------- operations
+ */
 
 static struct op here(struct op op)
 {
   if (!recording)
     plan_fails("%s: tensors are computed with in the model's forward, in the loss or in the "
-               "outputs, nowhere else", op_row[op.kind].name);
+               "outputs, nowhere else",
+               op_row[op.kind].name);
   if (graph->nop >= MAX_OPS) plan_fails("the model has more than %d operations", MAX_OPS);
   op.line = sandbox->line;
   op.module = open_call == NONE ? 0 : graph->call[open_call].module;
@@ -154,7 +158,8 @@ static int full(double number)
 /* relu(x), -x ...; upvalue 1: the kind. */
 static int unary(lua_State *L)
 {
-  push_tensor(L, unary_op((enum op_kind)lua_tointeger(L, lua_upvalueindex(1)), check_value(L, 1), 0));
+  push_tensor(L,
+              unary_op((enum op_kind)lua_tointeger(L, lua_upvalueindex(1)), check_value(L, 1), 0));
   return 1;
 }
 
@@ -195,7 +200,8 @@ static int power(lua_State *L)
   return 1;
 }
 
-/* -------------------------------------------------------------------------------------- reductions */
+/* -------------------------------------------------------------------------------------- reductions
+ */
 
 static unsigned check_dim(lua_State *L, int at, struct shape s, const char *what)
 {
@@ -260,20 +266,32 @@ static int var(lua_State *L)
                shape_text(s));
   bool whole = dims == (1u << s.ndim) - 1 && !lua_toboolean(L, 3);
   int mean = reduce(a, dims, !whole, 1 / n);
-  int v = append_here((struct op){.kind = OP_variance, .nin = 2, .in = {a, mean}, .dims = dims,
-                                  .keep = !whole, .scalar = 1 / (n - 1)});
+  int v = append_here((struct op){.kind = OP_variance,
+                                  .nin = 2,
+                                  .in = {a, mean},
+                                  .dims = dims,
+                                  .keep = !whole,
+                                  .scalar = 1 / (n - 1)});
   /* The mean has to line up with its tensor, so the dimensions stay at first, with size 1. */
   if (!whole && !lua_toboolean(L, 3)) v = reduce(v, dims, false, 1);
   push_tensor(L, v);
   return 1;
 }
 
-/* --------------------------------------------------------------------------------- matrix products */
+/* --------------------------------------------------------------------------------- matrix products
+ */
 
 static int product(int a, int b, const char *equation)
 {
   return append_here(
       (struct op){.kind = OP_matmul, .nin = 2, .in = {a, b}, .equation = copy_text(equation)});
+}
+
+/* Whose forward runs, for messages: "layers.0.w1". */
+static const char *place(const char *otherwise)
+{
+  const char *path = open_call == NONE ? "" : graph->module[graph->call[open_call].module].path;
+  return *path ? path : otherwise;
 }
 
 /* linear(x, weight, bias or nil): x [..., in], weight [out, in], bias [out]. */
@@ -282,21 +300,22 @@ static int linear(lua_State *L)
   int x = check_value(L, 1), w = check_value(L, 2);
   struct shape s = graph->value[x].shape, of = graph->value[w].shape;
   if (of.ndim != 2)
-    plan_fails("linear: the weight must have two dimensions, out and in, not the shape %s",
-               shape_text(of));
+    plan_fails("%s: the weight must have two dimensions, out and in, not the shape %s",
+               place("linear"), shape_text(of));
   if (s.ndim < 1 || s.size[s.ndim - 1] != of.size[1])
-    plan_fails("linear: an input of shape %s does not fit a weight of shape %s, which takes %lld "
+    plan_fails("%s: an input of shape %s does not fit a weight of shape %s, which takes %lld "
                "numbers in the input's last dimension",
-               shape_text(s), shape_text(of), (long long)of.size[1]);
+               place("linear"), shape_text(s), shape_text(of), (long long)of.size[1]);
   char equation[32];
-  snprintf(equation, sizeof equation, "%.*sk,nk->%.*sn", s.ndim - 1, "abcdefg", s.ndim - 1, "abcdefg");
+  snprintf(equation, sizeof equation, "%.*sk,nk->%.*sn", s.ndim - 1, "abcdefg", s.ndim - 1,
+           "abcdefg");
   int y = product(x, w, equation);
   if (!lua_isnoneornil(L, 3)) {
     int b = check_value(L, 3);
     struct shape bias = graph->value[b].shape;
     if (bias.ndim != 1 || bias.size[0] != of.size[0])
-      plan_fails("linear: a bias of shape %s does not fit a weight of shape %s", shape_text(bias),
-                 shape_text(of));
+      plan_fails("%s: a bias of shape %s does not fit a weight of shape %s", place("linear"),
+                 shape_text(bias), shape_text(of));
     y = binary_op(OP_add, y, b);
   }
   push_tensor(L, y);
@@ -313,7 +332,8 @@ static int matmul(lua_State *L)
   for (int i = 0; i < t.ndim - 2 && fits; i++) fits = s.size[i] == t.size[i];
   if (!fits)
     plan_fails("matmul: shapes %s and %s do not fit: it takes [..., m, k] and [k, n], or "
-               "[..., k, n] with equal leading sizes", shape_text(s), shape_text(t));
+               "[..., k, n] with equal leading sizes",
+               shape_text(s), shape_text(t));
   char equation[40];
   snprintf(equation, sizeof equation, "%.*smk,%.*skn->%.*smn", s.ndim - 2, "abcdef", t.ndim - 2,
            "abcdef", s.ndim - 2, "abcdef");
@@ -321,7 +341,8 @@ static int matmul(lua_State *L)
   return 1;
 }
 
-/* ------------------------------------------------------------------------------- a tensor's fields */
+/* ------------------------------------------------------------------------------- a tensor's fields
+ */
 
 static int size(lua_State *L)
 {
@@ -355,7 +376,8 @@ static int describe(lua_State *L)
 static int field(lua_State *L)
 {
   const struct tensor *t = check_tensor(L, 1);
-  if (lua_type(L, 2) != LUA_TSTRING) plan_fails("a tensor is not indexed by a %s", luaL_typename(L, 2));
+  if (lua_type(L, 2) != LUA_TSTRING)
+    plan_fails("a tensor is not indexed by a %s", luaL_typename(L, 2));
   if (strcmp(lua_tostring(L, 2), "shape") != 0) {
     lua_pushvalue(L, 2);
     lua_gettable(L, lua_upvalueindex(1));
@@ -375,7 +397,8 @@ static int no_assignment(lua_State *L)
   plan_fails("a tensor's fields cannot be changed");
 }
 
-/* -------------------------------------------------------------------------------------- placements */
+/* -------------------------------------------------------------------------------------- placements
+ */
 
 static struct placement check_placement(lua_State *L, int at)
 {
@@ -419,7 +442,8 @@ static int placement_name(lua_State *L)
   return 1;
 }
 
-/* ------------------------------------------------------------------------- modules and their calls */
+/* ------------------------------------------------------------------------- modules and their calls
+ */
 
 /* add_module(name, class, parent or -1, line): its index. */
 static int new_module(lua_State *L)
@@ -512,8 +536,10 @@ static int enter(lua_State *L)
   if (graph->ncall >= MAX_CALLS) plan_fails("the modules are called more than %d times", MAX_CALLS);
   GROW(graph->call, graph->ncall, graph->call_room);
   struct call *c = &graph->call[graph->ncall];
-  *c = (struct call){.module = (int)luaL_checkinteger(L, 1), .parent = open_call,
-                     .first = graph->norder, .last = graph->norder};
+  *c = (struct call){.module = (int)luaL_checkinteger(L, 1),
+                     .parent = open_call,
+                     .first = graph->norder,
+                     .last = graph->norder};
   c->nin = note_tensors(L, 2, c->in, "takes");
   open_call = graph->ncall++;
   lua_pushinteger(L, open_call);
@@ -530,7 +556,8 @@ static int leave(lua_State *L)
   return lua_gettop(L);
 }
 
-/* ---------------------------------------------------------------------------- the mesh and styles */
+/* ---------------------------------------------------------------------------- the mesh and styles
+ */
 
 /* set_mesh(names, sizes) */
 static int set_mesh(lua_State *L)
@@ -565,21 +592,24 @@ static struct wish check_wish(lua_State *L)
   return w;
 }
 
-static void forbid_second_wish(const struct style *s, const struct wish *w)
+static void forbid_both(const struct style *s, const struct wish *w, const struct style *other)
+{
+  static const char *const what[] = {
+      [WISH_PARAMETER] = "the parameters", [WISH_INPUT] = "an input", [WISH_OUTPUT] = "an output"};
+  for (int k = 0; k < other->nwish; k++)
+    if (other->wish[k].what == w->what && other->wish[k].index == w->index &&
+        other->wish[k].value == w->value)
+      plan_error(s->line, "%s and the %s of line %d both place %s of '%s' over %s", s->name,
+                 other->name, other->line, what[w->what], printable(graph->module[s->module].path),
+                 printable(graph->mesh.name[s->mesh_dim]));
+}
+
+static void forbid_second_wish(const struct style *s)
 {
   for (int i = 0; i < graph->nstyle; i++) {
     const struct style *other = &graph->style[i];
     if (other->module != s->module || other->mesh_dim != s->mesh_dim) continue;
-    for (int k = 0; k < other->nwish; k++)
-      if (other->wish[k].what == w->what && other->wish[k].index == w->index &&
-          other->wish[k].value == w->value)
-        plan_error(s->line, "%s and the %s of line %d both place %s of '%s' over %s", s->name,
-                   other->name, other->line,
-                   w->what == WISH_PARAMETER ? "the parameters"
-                   : w->what == WISH_INPUT   ? "an input"
-                                             : "an output",
-                   printable(graph->module[s->module].path),
-                   printable(graph->mesh.name[s->mesh_dim]));
+    for (int k = 0; k < s->nwish; k++) forbid_both(s, &s->wish[k], other);
   }
 }
 
@@ -595,9 +625,9 @@ static int add_style(lua_State *L)
   for (int i = 0; i < s.nwish; i++) {
     lua_rawgeti(L, 5, i + 1);
     s.wish[i] = check_wish(L);
-    forbid_second_wish(&s, &s.wish[i]);
     lua_pop(L, 1);
   }
+  forbid_second_wish(&s);
   GROW(graph->style, graph->nstyle, graph->style_room);
   graph->style[graph->nstyle++] = s;
   return 0;
@@ -617,7 +647,8 @@ static int matches(lua_State *L)
   return 1;
 }
 
-/* --------------------------------------------------------------------------- training, and the end */
+/* --------------------------------------------------------------------------- training, and the end
+ */
 
 /* A value of its own for what would be an input, a parameter, or an output already. */
 static int own_value(int value)
@@ -643,8 +674,10 @@ static int set_loss(lua_State *L)
   int loss = check_value(L, 1);
   struct value v = graph->value[loss];
   if (v.shape.ndim != 0)
-    plan_error(v.line, "the loss must be a single number, not a tensor of shape %s: end it with "
-                       ":mean(), :sum() or :var()", shape_text(v.shape));
+    plan_error(v.line,
+               "the loss must be a single number, not a tensor of shape %s: end it with "
+               ":mean(), :sum() or :var()",
+               shape_text(v.shape));
   if (!depends_on_parameter(loss))
     plan_error(v.line, "the loss depends on no parameter of the model: there is nothing to train");
   graph->loss = own_value(loss);
@@ -722,7 +755,8 @@ static int kind(lua_State *L)
   return 1;
 }
 
-/* ---------------------------------------------------------------------------------------- the table */
+/* ---------------------------------------------------------------------------------------- the
+ * table */
 
 static const luaL_Reg functions[] = {{"Shard", shard},
                                      {"Replicate", replicate},
@@ -765,7 +799,7 @@ static void set_operator(lua_State *L, const char *event, enum op_kind kind, con
 /* Pushes the methods of a tensor, which are also the functions of F. */
 static void push_methods(lua_State *L)
 {
-  static const enum op_kind unaries[] = {OP_relu, OP_silu, OP_sigmoid, OP_tanh,
+  static const enum op_kind unaries[] = {OP_relu, OP_silu,   OP_sigmoid, OP_tanh,
                                          OP_exp,  OP_square, OP_neg};
   static const char *const sums[] = {"sum", "mean"};
   lua_newtable(L);

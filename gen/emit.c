@@ -55,32 +55,54 @@ static const char *shown(int value)
   return printable(value_name(value));
 }
 
-static char *joined(const char *between, const struct op *op)
+/* The operation that makes a value within the same kernel without storing it, or NULL: such a value
+   is shown as what makes it. */
+static const struct op *inner_maker(const struct op *group, int value)
 {
-  struct buffer b = {0};
-  for (int i = 0; i < op->nin; i++) put(&b, "%s%s", i ? between : "", shown(op->in[i]));
-  if (!op->nin) put(&b, "%g", op->scalar);
-  return b.text;
+  for (int k = 0; k < group->nbody; k++) {
+    const struct op *op = &graph->op[group->body[k]];
+    if (op->out == value && !graph->value[value].stored) return op;
+  }
+  return NULL;
 }
 
-static char *single_text(const struct op *op)
+static char *nested_text(const struct op *group, const struct op *op, bool within);
+
+static char *operand(const struct op *group, int value, bool within)
 {
-  switch (op->kind) {
-  case OP_add: return joined(" + ", op);
-  case OP_sub: return joined(" - ", op);
-  case OP_mul: return joined(" * ", op);
-  case OP_div: return joined(" / ", op);
-  case OP_matmul: return text("%s: %s", joined(" @ ", op), op->equation);
-  default: return text("%s(%s)", op_row[op->kind].name, joined(", ", op));
+  const struct op *maker = inner_maker(group, value);
+  if (maker) return nested_text(group, maker, within);
+  const struct value *v = &graph->value[value];
+  if (v->op != NONE && !v->stored) return text("%g", graph->op[v->op].scalar);
+  return copy_text(shown(value));
+}
+
+/* "a + b" for the operators that C writes between their operands, "relu(a)" for the others. */
+static char *nested_text(const struct op *group, const struct op *op, bool within)
+{
+  static const char *const sign[OP_COUNT] = {[OP_add] = " + ", [OP_sub] = " - ", [OP_mul] = " * ",
+                                             [OP_div] = " / ", [OP_matmul] = " @ "};
+  struct buffer b = {0};
+  bool infix = sign[op->kind] != NULL;
+  put(&b, "%s%s", infix ? "" : op_name(op), infix && !within ? "" : "(");
+  for (int i = 0; i < op->nin; i++) {
+    const char *between = !i ? "" : infix ? sign[op->kind] : ", ";
+    put(&b, "%s%s", between, operand(group, op->in[i], infix && i > 0));
   }
+  put(&b, "%s", infix && !within ? "" : ")");
+  return b.text;
 }
 
 char *expression_text(const struct op *op)
 {
-  if (op->kind != OP_fused) return single_text(op);
+  if (op->kind == OP_matmul) return text("%s    %s", nested_text(op, op, false), op->equation);
+  if (op->kind != OP_fused) return nested_text(op, op, false);
   struct buffer b = {0};
-  for (int k = 0; k < op->nbody; k++)
-    put(&b, "%s%s", k ? "; " : "", single_text(&graph->op[op->body[k]]));
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (!graph->value[inner->out].stored) continue;
+    put(&b, "%s%s = %s", b.length ? "; " : "", shown(inner->out), nested_text(op, inner, false));
+  }
   return b.text;
 }
 
@@ -543,7 +565,7 @@ static char *ranks_text(const int *class_of, int mine)
     int last = r;
     while (last + 1 < world && class_of[last + 1] == mine) last++;
     put(&b, "%s%d", b.length ? ", " : "", r);
-    if (last > r) put(&b, " to %d", last);
+    if (last > r) put(&b, "-%d", last);
     r = last;
   }
   return b.text;

@@ -1,8 +1,8 @@
 /* environment.c: what of Lua a plan may use.
 
    A list of what is allowed, not of what is forbidden. Nothing that is left can reach a file, load
-   code, tell an address, a time or a random number, or depend on the order of a hash table: the same
-   plan gives the same graph in every process. */
+   code, tell an address, a time or a random number, or depend on the order of a hash table: the
+   same plan gives the same graph in every process. */
 #include "tpgen.h"
 
 #include <stdlib.h>
@@ -27,9 +27,9 @@ static const struct {
                  {"utf8", luaopen_utf8, {NULL}}};
 
 static const char *const absent[] = {
-    "_G",       "collectgarbage", "coroutine", "debug",   "dofile", "io",     "load",
-    "loadfile", "loadstring",     "next",      "os",      "package", "pcall", "require",
-    "setfenv",  "unpack",         "warn",      "xpcall"};
+    "_G",    "collectgarbage", "coroutine",  "debug",  "dofile", "io",
+    "load",  "loadfile",       "loadstring", "next",   "os",     "package",
+    "pcall", "require",        "setfenv",    "unpack", "warn",   "xpcall"};
 
 /* ----------------------------------------------------------------------------- the nearest name */
 
@@ -60,11 +60,12 @@ static int distance(const char *a, const char *b)
 void push_suggestion(lua_State *L, const char *name, int list)
 {
   list = lua_absindex(L, list);
-  int n = (int)lua_rawlen(L, list), best = 0, best_distance = 1 + (int)strnlen(name, COMPARED) / 3;
+  int n = (int)lua_rawlen(L, list), best = 0, length = (int)strnlen(name, COMPARED);
+  int best_distance = length < 6 ? 2 : length / 3 + 1; /* no more than every third letter */
   for (int i = 1; i <= n; i++) {
     if (lua_rawgeti(L, list, i) == LUA_TSTRING) {
       int d = distance(name, lua_tostring(L, -1));
-      if (d < best_distance || (d == best_distance && !best)) {
+      if (d < best_distance) {
         best = i;
         best_distance = d;
       }
@@ -118,7 +119,8 @@ static int suggestion(lua_State *L)
   return 1;
 }
 
-/* --------------------------------------------------------------------------------- ordered pairs */
+/* --------------------------------------------------------------------------------- ordered pairs
+ */
 
 struct key {
   const char *text; /* NULL: a whole number */
@@ -145,8 +147,10 @@ static struct key read_key(lua_State *L, int at)
   else if (lua_isinteger(L, at))
     k.number = lua_tointeger(L, at);
   else
-    luaL_error(L, "pairs: one of the table's keys is a %s: only whole numbers and strings have an "
-                  "order", luaL_typename(L, at));
+    luaL_error(L,
+               "pairs: one of the table's keys is a %s: only whole numbers and strings have an "
+               "order",
+               luaL_typename(L, at));
   return k;
 }
 
@@ -216,7 +220,8 @@ static int ordered_pairs(lua_State *L)
   return 1;
 }
 
-/* ------------------------------------------------------------------ text that tells no addresses */
+/* ------------------------------------------------------------------ text that tells no addresses
+ */
 
 static void push_text(lua_State *L, int at)
 {
@@ -228,8 +233,11 @@ static void push_text(lua_State *L, int at)
   case LUA_TNIL:
   case LUA_TBOOLEAN:
   case LUA_TNUMBER:
-  case LUA_TSTRING: luaL_tolstring(L, at, NULL); break;
-  default: lua_pushstring(L, luaL_typename(L, at));
+  case LUA_TSTRING:
+    luaL_tolstring(L, at, NULL);
+    break;
+  default:
+    lua_pushstring(L, luaL_typename(L, at));
   }
 }
 
@@ -301,7 +309,8 @@ static int repeat(lua_State *L)
   return 1;
 }
 
-/* -------------------------------------------------------------------------------------- metatables */
+/* -------------------------------------------------------------------------------------- metatables
+ */
 
 static int get_metatable(lua_State *L)
 {
@@ -342,7 +351,8 @@ static int absent_name(lua_State *L)
   if (lua_type(L, 2) != LUA_TSTRING) return 0;
   const char *name = lua_tostring(L, 2), *what = lua_tostring(L, lua_upvalueindex(1));
   if (!what && is_absent(name))
-    return luaL_error(L, "a plan has no '%s': it cannot reach files, processes or other code", name);
+    return luaL_error(L, "a plan has no '%s': it cannot reach files, processes or other code",
+                      name);
   push_keys(L, 1);
   push_suggestion(L, name, -1);
   const char *hint = lua_tostring(L, -1);
@@ -372,11 +382,12 @@ static int forbid(lua_State *L)
   return 1;
 }
 
-/* ------------------------------------------------------------------------------- the environment */
+/* ------------------------------------------------------------------------------- the environment
+ */
 
-static const luaL_Reg own[] = {{"pairs", ordered_pairs},        {"tostring", to_string},
-                               {"print", print},                {"getmetatable", get_metatable},
-                               {"setmetatable", set_metatable}, {NULL, NULL}};
+static const luaL_Reg own[] = {
+    {"pairs", ordered_pairs},        {"tostring", to_string},         {"print", print},
+    {"getmetatable", get_metatable}, {"setmetatable", set_metatable}, {NULL, NULL}};
 
 /* For the Lua files in gen/ alone: see bindings.c. */
 const luaL_Reg name_functions[] = {

@@ -13,6 +13,7 @@
 
 static int *gradient;        /* of each value: a value, or NONE while nothing has reached it */
 static bool *wanted;         /* the value depends on a parameter */
+static int *readers;         /* of each value: operations that may still add to its gradient */
 static const struct op *at;  /* the forward operation under work: module and line of what it leads to */
 
 static int apply(struct op op)
@@ -201,8 +202,10 @@ static void mark_wanted(void)
   for (int i = 0; i < graph->nvalue; i++) wanted[i] = graph->value[i].role == PARAMETER;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
-    for (int k = 0; k < op->nin; k++)
+    for (int k = 0; k < op->nin; k++) {
       if (op->out != NONE && wanted[op->in[k]]) wanted[op->out] = true;
+      readers[op->in[k]]++;
+    }
   }
 }
 
@@ -215,7 +218,17 @@ static void gradient_of_parameter(int parameter)
   int out = append_op(op);
   graph->value[out].role = GRADIENT;
   graph->value[out].of = parameter;
-  graph->value[out].name = p.name;
+  graph->value[out].name = text("d_%s", p.name);
+}
+
+/* The operation is done with: parameters that nothing else reads have their whole gradient. */
+static void leave(const struct op *op)
+{
+  for (int i = 0; i < op->nin; i++) {
+    int value = op->in[i];
+    bool whole = --readers[value] == 0 && gradient[value] != NONE;
+    if (whole && graph->value[value].role == PARAMETER) gradient_of_parameter(value);
+  }
 }
 
 void grad(void)
@@ -224,6 +237,7 @@ void grad(void)
   int known = graph->nvalue, norder = graph->norder;
   gradient = alloc((size_t)known * sizeof *gradient);
   wanted = alloc((size_t)known * sizeof *wanted);
+  readers = alloc((size_t)known * sizeof *readers);
   for (int i = 0; i < known; i++) gradient[i] = NONE;
   mark_wanted();
   if (!wanted[graph->loss])
@@ -238,11 +252,10 @@ void grad(void)
       graph->value[graph->loss].shape);
   for (int i = norder - 1; i >= 0; i--) {
     struct op op = graph->op[graph->order[i]];
-    if (op.out == NONE || !wanted[op.out] || gradient[op.out] == NONE) continue;
     at = &op;
-    write_gradient[op.kind](gradient[op.out]);
+    if (op.out != NONE && wanted[op.out] && gradient[op.out] != NONE)
+      write_gradient[op.kind](gradient[op.out]);
+    leave(&op);
   }
-  for (int i = 0; i < known; i++)
-    if (graph->value[i].role == PARAMETER && gradient[i] != NONE) gradient_of_parameter(i);
   propagate_from(norder);
 }

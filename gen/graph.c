@@ -107,7 +107,12 @@ const char *value_name(int value)
 {
   const struct value *v = &graph->value[value];
   if (*v->name || v->op == NONE) return v->name;
-  return op_row[graph->op[v->op].kind].name;
+  return op_name(&graph->op[v->op]);
+}
+
+const char *op_name(const struct op *op)
+{
+  return op->kind == OP_sum && op->scalar != 1 ? "mean" : op_row[op->kind].name;
 }
 
 static int make_op_shaped(struct op op, struct shape shape, enum type type)

@@ -4,6 +4,7 @@
 #include "tpgen.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct kernel {
@@ -129,7 +130,7 @@ static char *index_text(const struct loops *loops, const signed char *letter)
 
 /* What a kernel is given: one pointer for each place in memory. */
 struct argument {
-  int storage;
+  int storage, value;
   bool written;
   const char *name;                      /* within the kernel */
 };
@@ -160,12 +161,11 @@ static void add_argument(struct arguments *a, int value, bool written)
       a->list[i].written |= written;
       return;
     }
-  const struct value *v = &graph->value[storage];
-  const char *mark = v->role == GRADIENT ? "d_" : "";
-  const char *wanted = identifier(text("%s%s", mark, leaf(value_name(storage)))), *name = wanted;
+  const char *mark = graph->value[value].role == GRADIENT ? "d_" : "";
+  const char *wanted = identifier(text("%s%s", mark, leaf(value_name(value)))), *name = wanted;
   for (int again = 2; name_taken(a, name); again++) name = text("%s_%d", wanted, again);
   GROW(a->list, a->n, a->room);
-  a->list[a->n++] = (struct argument){storage, written, name};
+  a->list[a->n++] = (struct argument){storage, value, written, name};
 }
 
 static const char *argument_name(const struct arguments *a, int value)
@@ -198,7 +198,7 @@ static char *parameter_list(const struct arguments *a)
 static char *argument_list(const struct arguments *a)
 {
   struct buffer b = {0};
-  for (int i = 0; i < a->n; i++) put(&b, "%s%s", i ? ", " : "", c_name(a->list[i].storage));
+  for (int i = 0; i < a->n; i++) put(&b, "%s%s", i ? ", " : "", c_name(a->list[i].value));
   return b.text;
 }
 
@@ -211,11 +211,27 @@ struct temporaries {
   const char *name[64];
 };
 
+/* The shortest text that reads back as the number. */
+static char *double_text(double x)
+{
+  for (int digits = 6; digits < 17; digits++) {
+    char *s = text("%.*g", digits, x);
+    if (strtod(s, NULL) == x) return s;
+  }
+  return text("%.17g", x);
+}
+
 static char *number_text(double x)
 {
-  char *s = text("%.9g", x);
+  char *s = double_text((float)x);
+  for (int digits = 1; digits < 9; digits++) {
+    char *shorter = text("%.*g", digits, x);
+    if ((float)strtod(shorter, NULL) != (float)x) continue;
+    s = shorter;
+    break;
+  }
   bool plain = strspn(s, "-0123456789") == strlen(s);
-  return text("%s%sf", s, plain ? "." : "");
+  return text("%s%sf", s, plain ? ".0" : "");
 }
 
 static const char *operand_text(const struct temporaries *t, const struct arguments *a,
@@ -250,7 +266,7 @@ static char *element_text(const struct op *op, const struct temporaries *t,
 
 static const char *temporary(struct temporaries *t, const struct arguments *a, const struct op *op)
 {
-  const char *kind = op_row[op->kind].name, *name = kind;
+  const char *kind = op_name(op), *name = kind;
   for (int again = 2;; again++) {
     bool taken = name_taken(a, name);
     for (int i = 0; i < t->n; i++) taken |= !strcmp(t->name[i], name);
@@ -297,7 +313,7 @@ static void put_elements(struct buffer *b, const struct op *group, const struct 
 
 static const char *sum_name(const struct op *group, int k)
 {
-  const char *kind = op_row[graph->op[group->body[k]].kind].name;
+  const char *kind = op_name(&graph->op[group->body[k]]);
   return k == group->nbody - 1 || k == 0 ? text("%s_of", kind) : text("%s_of_%d", kind, k);
 }
 
@@ -334,7 +350,7 @@ static void put_sums(struct buffer *b, const struct op *group, const struct loop
     if (!is_reduce(op->kind)) continue;
     struct letters l;
     op_letters(op, &l);
-    char *factor = op->scalar == 1 ? "" : text(" * %.17g", op->scalar);
+    char *factor = op->scalar == 1 ? "" : text(" * %s", double_text(op->scalar));
     put(b, "%*s%s[%s] = (float)(%s%s);\n", indent, "", argument_name(a, op->out),
         index_text(loops, l.out), sum_name(group, k), factor);
   }
@@ -544,7 +560,7 @@ static char *kernel_name(const struct op *group, const struct loops *loops)
       put(&b, "_and_%d_more", group->nbody - k);
       break;
     }
-    put(&b, "%s%s", k ? "_" : "", op_row[graph->op[group->body[k]].kind].name);
+    put(&b, "%s%s", k ? "_" : "", op_name(&graph->op[group->body[k]]));
   }
   for (int d = 0; d < loops->space.ndim; d++)
     put(&b, "%s%" PRId64, d ? "x" : "_", loops->space.size[d]);
@@ -590,8 +606,8 @@ static char *update_call(const struct op *op, int rank)
   const char *kind = op_row[op->kind].name;
   const char *template = embedded_text(text("templates/%s.%s", kind, options.cuda ? "cu" : "c"));
   char *body = fill(template, "n", text("%" PRId64, n), "counter", counter_type(n), "lr",
-                    number_text(o->lr), "beta1", text("%.17g", o->beta1), "beta2",
-                    text("%.17g", o->beta2), "keep1", number_text(o->beta1), "take1",
+                    number_text(o->lr), "beta1", double_text(o->beta1), "beta2",
+                    double_text(o->beta2), "keep1", number_text(o->beta1), "take1",
                     number_text(1 - o->beta1), "keep2", number_text(o->beta2), "take2",
                     number_text(1 - o->beta2), "eps", number_text(o->eps), "decay",
                     number_text(1 - o->lr * o->weight_decay), NULL);

@@ -18,19 +18,21 @@
 #include <lauxlib.h>
 #include <lua.h>
 
-enum { MAX_PLAN = 1 << 20, MAX_INSTRUCTIONS = 20000000, INSTRUCTIONS_A_LOOK = 100000 };
+enum { MAX_PLAN = 1 << 20, MAX_STEPS = 10000000 };
 static const size_t MAX_MEMORY = (size_t)128 << 20;
 
 /* What Lua calls the plan and our own files in its messages, which begin "name:line: ". */
 #define PLAN_NAME "(plan)"
 #define OWN_NAME  "(tpgen)"
 
-static const char *const files[] = {"gen/base.lua", "gen/nn.lua", "gen/parallel.lua", "gen/train.lua"};
+static const char *const files[] = {"gen/base.lua", "gen/nn.lua", "gen/parallel.lua",
+                                    "gen/train.lua"};
 
 static char *plan_text;
 static size_t plan_length;
 
-/* -------------------------------------------------------------------------------- the plan's file */
+/* -------------------------------------------------------------------------------- the plan's file
+ */
 
 static void forbid_bytes_of_no_text(void)
 {
@@ -50,7 +52,8 @@ static void read_plan(void)
     usage_error(3, "cannot read %s: %s", options.plan, strerror(errno));
   if (!S_ISREG(about.st_mode)) usage_error(3, "cannot read %s: it is not a file", options.plan);
   if (about.st_size > MAX_PLAN)
-    plan_error(0, "the plan has %lld bytes; at most %d are read", (long long)about.st_size, MAX_PLAN);
+    plan_error(0, "the plan has %lld bytes; at most %d are read", (long long)about.st_size,
+               MAX_PLAN);
   plan_text = alloc(MAX_PLAN + 1);
   for (ssize_t n = 1; n > 0 && plan_length < MAX_PLAN; plan_length += (size_t)n) {
     n = read(file, plan_text + plan_length, MAX_PLAN - plan_length);
@@ -78,11 +81,13 @@ static void hash_input(void)
   graph->hash = text("%016llx", (unsigned long long)hash);
 }
 
-/* -------------------------------------------------------------------------------- where the plan is
+/* -------------------------------------------------------------------------------- where the plan
+   is
 
    A frame for each function that runs: the line of the plan at work in it or, in a function of ours
    or of Lua's, the line that called it. A tail call takes its caller's frame away from Lua's own
-   stack, and so the line; here it stays. */
+   stack, and so the line; here it stays. Lines are followed in the plan's functions alone: ours run
+   at full speed. */
 
 struct frame {
   int line;
@@ -90,41 +95,58 @@ struct frame {
 };
 static struct frame *frame;
 static int depth, frame_room;
-static long instructions;
+static int steps; /* lines that the plan ran, and calls: no loop is without one */
+static bool follows_lines;
 
-static bool of_plan(lua_State *L, lua_Debug *about)
+static void watch(lua_State *L, lua_Debug *about);
+
+static void follow_lines(lua_State *L, bool follow)
 {
-  return lua_getinfo(L, "S", about) && !strcmp(about->source, "=" PLAN_NAME);
+  if (follow == follows_lines) return;
+  follows_lines = follow;
+  lua_sethook(L, watch, LUA_MASKCALL | LUA_MASKRET | (follow ? LUA_MASKLINE : 0), 0);
 }
 
-static void push_frame(lua_State *L, lua_Debug *about)
+static void enter_function(lua_State *L, lua_Debug *about)
 {
-  int caller = frame[depth].line;
-  depth++;
-  GROW(frame, depth, frame_room);
-  frame[depth] = (struct frame){.line = caller, .of_plan = of_plan(L, about)};
+  lua_getinfo(L, "S", about);
+  frame[depth].of_plan = !strcmp(about->source, "=" PLAN_NAME);
+  if (*about->what != 'C') follow_lines(L, frame[depth].of_plan);
+}
+
+static void count_step(void)
+{
+  if (++steps > MAX_STEPS)
+    plan_fails("the plan ran for more than %d steps: does it end?", MAX_STEPS);
 }
 
 static void watch(lua_State *L, lua_Debug *about)
 {
   switch (about->event) {
-  case LUA_HOOKCALL: push_frame(L, about); break;
-  case LUA_HOOKTAILCALL: frame[depth].of_plan = of_plan(L, about); break;
+  case LUA_HOOKCALL:
+    count_step();
+    depth++;
+    GROW(frame, depth, frame_room);
+    frame[depth].line = frame[depth - 1].line;
+    enter_function(L, about);
+    break;
+  case LUA_HOOKTAILCALL:
+    count_step();
+    enter_function(L, about);
+    break;
   case LUA_HOOKRET:
     if (depth > 0) depth--;
-    break;
-  case LUA_HOOKLINE:
-    if (frame[depth].of_plan) frame[depth].line = about->currentline;
+    follow_lines(L, frame[depth].of_plan);
     break;
   default:
-    instructions += INSTRUCTIONS_A_LOOK;
-    if (instructions > MAX_INSTRUCTIONS)
-      plan_fails("the plan ran more than %d instructions: does it end?", MAX_INSTRUCTIONS);
+    count_step();
+    if (frame[depth].of_plan) frame[depth].line = about->currentline;
   }
   sandbox->line = frame[depth].line;
 }
 
-/* ------------------------------------------------------------------------------------------ errors */
+/* ------------------------------------------------------------------------------------------ errors
+ */
 
 void plan_fails(const char *format, ...)
 {
@@ -161,7 +183,8 @@ static const char *without_place(const char *message, int *line)
 _Noreturn static void tell(lua_State *L, int status)
 {
   int line = sandbox->line;
-  if (status == LUA_ERRMEM) plan_fails("the plan took more than %zu MiB of memory", MAX_MEMORY >> 20);
+  if (status == LUA_ERRMEM)
+    plan_fails("the plan took more than %zu MiB of memory", MAX_MEMORY >> 20);
   if (lua_type(L, -1) != LUA_TSTRING)
     plan_fails("error was called with a value of type %s, not with a text", luaL_typename(L, -1));
   const char *message = without_place(lua_tostring(L, -1), &line);
@@ -233,7 +256,8 @@ static int list_args(lua_State *L)
   return 3;
 }
 
-static void set_event(lua_State *L, const char *event, lua_CFunction f, int values, int read, int env)
+static void set_event(lua_State *L, const char *event, lua_CFunction f, int values, int read,
+                      int env)
 {
   lua_pushvalue(L, values);
   lua_pushvalue(L, read);
@@ -278,7 +302,8 @@ static void check_args_read(lua_State *L, int read)
   }
 }
 
-/* ----------------------------------------------------------------------------- inside the sandbox */
+/* ----------------------------------------------------------------------------- inside the sandbox
+ */
 
 static void *allocate(void *used, void *block, size_t before, size_t size)
 {
@@ -342,8 +367,7 @@ static void run_plan(lua_State *L, int env)
   if (status != LUA_OK) tell(L, status);
   lua_pushvalue(L, env);
   lua_setupvalue(L, -2, 1);
-  lua_sethook(L, watch, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT,
-              INSTRUCTIONS_A_LOOK);
+  follow_lines(L, true);
   run(L, 0, 0);
   lua_sethook(L, NULL, 0, 0);
   sandbox->line = 0;

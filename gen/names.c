@@ -237,12 +237,18 @@ static bool in_arena(int value)
   return v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE;
 }
 
+/* A value that is made in place of another has a name of its own for the same address, unless it is
+   called the same. */
 static void name_activations(void)
 {
   struct scope scope = {0};
-  for (int i = 0; i < graph->nvalue; i++)
-    if (in_arena(i) && graph->value[i].storage == i)
-      name_of[i] = unique(&scope, identifier(value_name(i)));
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (!in_arena(i) || !in_arena(v->storage)) continue;
+    const char *wanted = identifier(value_name(i));
+    bool same = v->storage != i && !strcmp(wanted, identifier(value_name(v->storage)));
+    name_of[i] = same ? name_of[v->storage] : unique(&scope, wanted);
+  }
 }
 
 void name_values(int of_rank)
@@ -255,7 +261,8 @@ void name_values(int of_rank)
 
 const char *c_name(int value)
 {
-  return has_part(value) ? name_of[graph->value[value].storage] : NULL;
+  if (!has_part(value)) return NULL;
+  return name_of[value] ? name_of[value] : name_of[graph->value[value].storage];
 }
 
 static const char *lifetime(const struct value *v)
@@ -266,6 +273,21 @@ static const char *lifetime(const struct value *v)
   return crosses ? text("%s .. backward", from) : from;
 }
 
+static void put_local(struct buffer *b, int value)
+{
+  const struct value *v = &graph->value[value], *place = &graph->value[v->storage];
+  struct shape here = local_shape(value, rank);
+  char *line = text("float *const %s = (float *)(m->arena + %lld);", name_of[value],
+                    (long long)v->offset);
+  put(b, "  %-50s // %s", line, shape_text(here));
+  if (!same_shape(here, v->shape)) put(b, " of %s", shape_text(v->shape));
+  put(b, "  %s", layout_text(v->layout));
+  if (v->storage == value)
+    put(b, "  %s\n", lifetime(place));
+  else
+    put(b, "  in place of %s\n", name_of[v->storage]);
+}
+
 char *local_declarations(const struct function *f)
 {
   struct buffer b = {0};
@@ -274,18 +296,16 @@ char *local_declarations(const struct function *f)
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     int *list = alloc((size_t)op_width(op) * sizeof *list);
-    for (int n = op_reads(op, list); n--;) used[graph->value[list[n]].storage] = true;
-    for (int n = op_writes(op, list); n--;) used[graph->value[list[n]].storage] = true;
+    for (int n = op_reads(op, list); n--;) used[list[n]] = true;
+    for (int n = op_writes(op, list); n--;) used[list[n]] = true;
   }
   for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (!used[i] || !in_arena(i) || !has_part(i)) continue;
-    struct shape here = local_shape(i, rank);
-    char *line = text("float *const %s = (float *)(m->arena + %lld);", name_of[i],
-                      (long long)v->offset);
-    put(&b, "  %-56s // %s", line, shape_text(here));
-    if (!same_shape(here, v->shape)) put(&b, " of %s", shape_text(v->shape));
-    put(&b, "  %s  lives %s\n", layout_text(v->layout), lifetime(v));
+    int place = graph->value[i].storage;
+    if (!used[i] || !name_of[i] || !in_arena(i) || !has_part(i)) continue;
+    bool same = place != i && name_of[place] == name_of[i];
+    if (same && used[place]) continue;
+    put_local(&b, same ? place : i);
+    if (same) used[place] = true;
   }
   if (b.length) put(&b, "\n");
   return b.text;

@@ -94,7 +94,7 @@ function base.described(d) return described[d] end
 local starts = {}
 
 local function start(kind, a, b)
-  local s = base.make("start of nn.init", base.named("nn.init." .. kind))
+  local s = base.make("initializer", base.named("nn.init." .. kind))
   starts[s] = {kind = kind, a = a, b = b}
   return s
 end
@@ -127,7 +127,8 @@ function nn.Parameter(t)
       fail("nn.Parameter knows no '%s'%s", key, core.suggestion(key, {"init"}))
     end
   end
-  local s = starts[base.expect(t.init, "start of nn.init", "nn.Parameter's init")]
+  local s = starts[base.expect(t.init, "initializer",
+    "nn.Parameter's init, such as nn.init.normal(0, 0.02),")]
   return core.parameter("nn.Parameter", base.sizes(t), s.kind, s.a, s.b)
 end
 
@@ -218,42 +219,20 @@ local function child_name(known, key)
   return key
 end
 
--- Calls visit(name, attribute, kind) for each module and parameter that the module holds.
-local function each_child(module, visit)
-  local known = about[module]
-  local taken = {}
+-- What a module itself holds of one kind: a list of {name, thing}, in the order of the attributes.
+local function held(module, kind, lua_type)
+  local known, list = about[module], {}
   for _, key in ipairs(known.keys) do
     local value = rawget(module, key)
-    local kind = base.kind(value)
-    if kind == "module" or kind == "tensor" then
-      local name = child_name(known, key)
-      if taken[name] then
-        fail("the %s of line %d holds two attributes of the name '%s'", known.class_name,
-          known.line, name)
-      end
-      taken[name] = true
-      visit(name, value, kind)
+    if type(value) == lua_type and base.kind(value) == kind then
+      list[#list + 1] = {child_name(known, key), value}
     end
   end
-end
-
--- The modules directly inside a module: a list of {name, module}.
-function base.children(module)
-  local list = {}
-  each_child(module, function(name, value, kind)
-    if kind == "module" then list[#list + 1] = {name, value} end
-  end)
   return list
 end
 
--- The parameters directly inside a module: a list of {name, parameter}.
-function base.parameters(module)
-  local list = {}
-  each_child(module, function(name, value, kind)
-    if kind == "tensor" then list[#list + 1] = {name, value} end
-  end)
-  return list
-end
+function base.children(module) return held(module, "module", "table") end
+function base.parameters(module) return held(module, "tensor", "userdata") end
 
 function base.class(module) return about[module].class end
 function base.class_name(module) return about[module].class_name end
@@ -267,9 +246,21 @@ local function take_up(module, name, parent, path)
   end
   known.path = path
   known.index = core.add_module(name, known.class_name, parent, known.line)
-  local prefix = path == "" and "" or path .. "."
-  for _, p in ipairs(base.parameters(module)) do core.add_parameter(p[2], p[1], known.index) end
-  for _, c in ipairs(base.children(module)) do take_up(c[2], c[1], known.index, prefix .. c[1]) end
+  local prefix, taken = path == "" and "" or path .. ".", {}
+  local function take(child)
+    if taken[child] then
+      fail("the %s of line %d holds two things of the name '%s'", known.class_name, known.line, child)
+    end
+    taken[child] = true
+  end
+  for _, p in ipairs(base.parameters(module)) do
+    take(p[1])
+    core.add_parameter(p[2], p[1], known.index)
+  end
+  for _, c in ipairs(base.children(module)) do
+    take(c[1])
+    take_up(c[2], c[1], known.index, prefix .. c[1])
+  end
 end
 
 -- The model becomes part of the graph: its modules and its parameters, in PyTorch's order.

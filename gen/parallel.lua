@@ -43,10 +43,7 @@ local function dimensions(t)
   return list
 end
 
-local function device_mesh(t)
-  base.expect(t, "table", 'what device_mesh is given, as in device_mesh{ {"dp", 1}, {"tp", 2} },')
-  if names then fail("device_mesh is called twice: a plan has one mesh") end
-  if base.begun then fail("device_mesh comes before train and infer") end
+local function make_mesh(t)
   local list = dimensions(t)
   if #list < 1 or #list > MAX_DIMS then
     fail("a mesh has 1 to %d dimensions, not %d", MAX_DIMS, #list)
@@ -67,11 +64,16 @@ local function device_mesh(t)
   return part_of_mesh(dims)
 end
 
-plan.device_mesh = device_mesh
+function plan.device_mesh(t)
+  base.expect(t, "table", 'what device_mesh is given, as in device_mesh{ {"dp", 1}, {"tp", 2} },')
+  if names then fail("device_mesh is called twice: a plan has one mesh") end
+  if base.begun then fail("device_mesh comes before train and infer") end
+  return make_mesh(t)
+end
 
 -- A plan without a mesh is for one rank.
 function base.need_mesh()
-  if not names then device_mesh{ {"rank", 1} } end
+  if not names then make_mesh{ {"rank", 1} } end
 end
 
 local function one_dimension(mesh, who)
@@ -100,7 +102,10 @@ local function distribute(what, mesh, placement)
     for _, d in pairs(what) do distribute(d, mesh, placement) end
     return what
   end
-  base.expect(what, "description", "what distribute is given, such as randn{20, 10},")
+  if base.kind(what) ~= "description" then
+    fail("distribute takes what a batch is made of, such as randn{20, 10}, or a table of it, not %s",
+      base.a(what))
+  end
   base.described(what).placed[dim] = placement
   return what
 end
@@ -174,7 +179,9 @@ end
 -- A placement, or a list of one for each tensor: false where it may lie as it does.
 local function layouts(v, what)
   if base.kind(v) == "placement" then return {v} end
-  base.expect(v, "table", what .. ", if it is no placement,")
+  if base.kind(v) ~= "table" then
+    fail("%s must be a placement or a list of them, not %s", what, base.a(v))
+  end
   for i = 1, #v do
     if v[i] ~= false then base.expect(v[i], "placement", string.format("%s[%d]", what, i)) end
   end
@@ -241,9 +248,8 @@ end
 local pending = {}          -- styles by module, in the order in which the plan gave them
 
 local function apply(module, dim, s)
-  local found = asked[s]
-  found.wishes(module)      -- told here, at the call, if the style does not know the module
-  pending[#pending + 1] = {module = module, dim = dim, style = found}
+  pending[#pending + 1] =
+    {module = module, dim = dim, style = asked[s], wishes = asked[s].wishes(module)}
 end
 
 -- A plan inside a plan is for the modules that its key matches.
@@ -263,7 +269,10 @@ local function walk(module, dim, t, prefix)
     if base.kind(value) == "style" then
       for _, m in ipairs(found) do apply(m, dim, value) end
     else
-      base.expect(value, "table", "what parallelize is given for '" .. pattern .. "', if it is no style,")
+      if base.kind(value) ~= "table" then
+        fail("parallelize: '%s' must get a style such as Colwise(), or a table of them, not %s",
+          pattern, base.a(value))
+      end
       walk(module, dim, value, pattern .. ".")
     end
   end
@@ -278,7 +287,10 @@ function plan.parallelize(module, mesh, styles)
   if base.kind(styles) == "style" then
     apply(module, dim, styles)
   else
-    base.expect(styles, "table", "the third argument of parallelize, if it is no style,")
+    if base.kind(styles) ~= "table" then
+      fail("the third argument of parallelize must be a style or a table of them, not %s",
+        base.a(styles))
+    end
     walk(module, dim, styles, "")
   end
   return module
@@ -293,6 +305,6 @@ function base.lower_styles()
       fail("%s of line %d is for a %s that is not part of the model", s.name, s.line,
         base.class_name(p.module))
     end
-    core.add_style(s.name, index, p.dim, s.line, s.wishes(p.module))
+    core.add_style(s.name, index, p.dim, s.line, p.wishes)
   end
 end

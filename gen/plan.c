@@ -65,6 +65,7 @@ static int moved(int value, const struct style *s, const struct wish *w, const c
   op.to.on[s->mesh_dim] = resolve(w->to, value, s);
   op.why = text("%s's %s", s->name, side);
   int i = make_op(op);
+  graph->value[graph->op[i].out].name = value_name(value);
   emit_op(i);
   return graph->op[i].out;
 }

@@ -90,6 +90,7 @@ static int as_layout(int value, struct layout to, const struct op *user)
   tell_why(&op, user);
   int i = make_op(op);
   int out = graph->op[i].out;
+  graph->value[out].name = value_name(value);
   graph->value[out].layout = to;
   graph->value[out].placed = true;
   room_for_new();
@@ -214,6 +215,7 @@ static int finish(int value, bool whole, const char *why)
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (whole || v.layout.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
   int out = append_op(op);
+  graph->value[out].name = value_name(value);
   graph->value[out].layout = op.to;
   graph->value[out].placed = true;
   return out;

@@ -97,7 +97,7 @@ static int add(struct op op, int value, struct layout layout)
   struct value *out = &graph->value[graph->op[i].out];
   out->layout = layout;
   out->placed = true;
-  out->name = graph->value[value].name;
+  out->name = value_name(value);
   emit_op(i);
   return graph->op[i].out;
 }

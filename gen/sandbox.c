@@ -2,8 +2,8 @@
 
    A plan is a program, and not always a friend's. It runs in a child of tpgen that has given up,
    before the first line is read, files, processes and network, and that ends soon whatever it does:
-   a loop inside the pattern matcher, say, where no hook of Lua's comes by. What it builds lies in the
-   arena, which parent and child share. */
+   a loop inside the pattern matcher, say, where no hook of Lua's comes by. What it builds lies in
+   the arena, which parent and child share. */
 #include "tpgen.h"
 
 #include <errno.h>
@@ -52,19 +52,19 @@ struct sandbox *sandbox;
 enum { REFUSE = SECCOMP_RET_ERRNO | EPERM };
 
 /* What memory, time, an abort and the end need. */
-static const unsigned harmless[] = {SYS_brk,           SYS_munmap,        SYS_mremap,
-                                    SYS_madvise,       SYS_futex,         SYS_clock_gettime,
-                                    SYS_gettimeofday,  SYS_exit,          SYS_exit_group,
-                                    SYS_rt_sigreturn,  SYS_rt_sigprocmask, SYS_rt_sigaction,
-                                    SYS_getpid,        SYS_gettid};
+static const unsigned harmless[] = {SYS_brk,          SYS_munmap,         SYS_mremap,
+                                    SYS_madvise,      SYS_futex,          SYS_clock_gettime,
+                                    SYS_gettimeofday, SYS_exit,           SYS_exit_group,
+                                    SYS_rt_sigreturn, SYS_rt_sigprocmask, SYS_rt_sigaction,
+                                    SYS_getpid,       SYS_gettid};
 
 static struct sock_filter filter[96];
 static unsigned short filter_length;
 
 static void add(unsigned short code, unsigned k, int if_true, int if_false)
 {
-  filter[filter_length++] = (struct sock_filter){.code = code, .jt = (unsigned char)if_true,
-                                                 .jf = (unsigned char)if_false, .k = k};
+  filter[filter_length++] = (struct sock_filter){
+      .code = code, .jt = (unsigned char)if_true, .jf = (unsigned char)if_false, .k = k};
 }
 
 /* Loads the low half of an argument of the call. */
@@ -151,8 +151,8 @@ static void give_up_rights(void)
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
-  struct itimerval wall = {.it_value = {.tv_sec = WALL_MILLISECONDS / 1000,
-                                        .tv_usec = WALL_MILLISECONDS % 1000 * 1000}};
+  struct itimerval wall = {
+      .it_value = {.tv_sec = WALL_MILLISECONDS / 1000, .tv_usec = WALL_MILLISECONDS % 1000 * 1000}};
   setitimer(ITIMER_REAL, &wall, NULL);
   limit(RLIMIT_CPU, SECONDS, SECONDS + 1);
   limit(RLIMIT_CORE, 0, 0);
@@ -196,8 +196,7 @@ void in_sandbox(void (*body)(void))
   signal(SIGCHLD, SIG_DFL); /* ignored, as some launchers leave it, no child could be waited for */
   fflush(NULL);
   pid_t child = fork();
-  if (child < 0)
-    usage_error(3, "cannot start a process to read the plan in: %s", strerror(errno));
+  if (child < 0) usage_error(3, "cannot start a process to read the plan in: %s", strerror(errno));
   if (child == 0) {
     child_mode();
     give_up_rights();

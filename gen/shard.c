@@ -101,7 +101,9 @@ char *layout_text(struct layout layout)
 {
   struct buffer b = {0};
   for (int i = 0; i < graph->mesh.ndim; i++)
-    put(&b, "%s%s", i ? " " : "", placement_text(layout.on[i]));
+    if (graph->mesh.size[i] > 1)
+      put(&b, "%s%s", b.length ? " " : "", placement_text(layout.on[i]));
+  if (!b.length) put(&b, "R");
   return b.text;
 }
 

@@ -312,6 +312,8 @@ int append_update(struct op op);
 
 /* The model's name for a value; where it has none, the name of the operator that made it. */
 const char *value_name(int value);
+/* The operator's name; a sum that is scaled is called a mean. */
+const char *op_name(const struct op *op);
 
 /* The shape and type of what `op` makes. */
 struct shape shape(const struct op *op);
@@ -355,7 +357,7 @@ int group_members(int group, int rank, int *members);
 int group_size(int group);
 bool same_placement(struct placement a, struct placement b);
 bool same_layout(struct layout a, struct layout b);
-char *layout_text(struct layout layout);      /* "R, S(0)": a placement for each mesh dimension */
+char *layout_text(struct layout layout);      /* "R S(0)": on each mesh dimension of more than one rank */
 char *placement_text(struct placement p);
 char *shape_text(struct shape s);             /* "[20, 10]" */
 

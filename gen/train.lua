@@ -62,7 +62,10 @@ local function take_batch(batch, who)
   local tensors = {}
   for name, description in pairs(batch) do
     base.expect(name, "string", "a name in " .. who .. "'s batch")
-    base.expect(description, "description", "the batch's " .. name .. ", such as randn{20, 10},")
+    if base.kind(description) ~= "description" then
+      fail("the batch's %s must say a shape and how to fill it, such as randn{20, 10}; it is %s", name,
+        base.a(description))
+    end
     local d = base.described(description)
     tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b, d.placed, d.line)
   end

@@ -12,8 +12,6 @@
 #include "target.h"
 #include "tensors.h"
 
-enum { STAGED_BYTES = 4 << 20 };
-
 // What the file will hold. `tensors` says which tensor of the table each entry is.
 struct layout {
   struct entry *entries;

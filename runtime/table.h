@@ -5,6 +5,9 @@
 #include "program.h"
 #include "safetensors.h"
 
+// Shards pass between files and the program's memory in pieces of at most so much.
+enum { STAGED_BYTES = 4 << 20 };
+
 struct type_row {
   const char *name; // in files
   size_t bytes;     // of an element

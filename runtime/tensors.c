@@ -10,8 +10,6 @@
 #include "table.h"
 #include "target.h"
 
-enum { STAGED_BYTES = 4 << 20 };
-
 static const struct tensor *find_tensor(const char *name)
 {
   for (int i = 0; i < program.ntensors; i++)
