@@ -93,9 +93,10 @@ function base.options(t, what, allowed)
   return t
 end
 
--- The sizes in the unnamed part of a table.
-function base.sizes(t)
+-- The sizes in the unnamed part of a table; C says what is wrong with them.
+function base.sizes(t, what)
   local sizes = {}
+  if #t > 8 then fail("%s: a tensor has at most 8 dimensions, not %d", what, #t) end
   for i = 1, #t do sizes[i] = math.type(t[i]) and math.tointeger(t[i]) or t[i] end
   return sizes
 end

@@ -1,94 +1,16 @@
-/* bindings.c: what the Lua files in gen/ call to build the graph.
-
-   Lua holds tensors and placements as userdata. A tensor is an index into graph->value; a parameter
-   that no model has taken up yet is its description, and becomes a value in train or infer. */
+/* bindings.c: what the Lua files in gen/ call to build the graph around its operations: modules and
+   their calls, parameters and inputs, the mesh and the styles, and what is to be trained. */
 #include "tpgen.h"
 
 #include <fnmatch.h>
-#include <math.h>
 #include <string.h>
 
 #include <lauxlib.h>
 #include <lua.h>
 
-enum { MAX_OPS = 1 << 15, MAX_CALLS = 1 << 15, MAX_MODULES = 1 << 15, MAX_PATH = 1024 };
-static const int64_t MAX_ELEMENTS = (int64_t)1 << 40;
+enum { MAX_CALLS = 1 << 15, MAX_MODULES = 1 << 15, MAX_PATH = 1024 };
 
-struct tensor {
-  int value; /* NONE: a parameter that is not part of a model yet */
-  struct shape shape;
-  struct init init;
-  int line;
-};
-
-static bool recording; /* train or infer runs the model */
-static int open_call = NONE;
-
-extern const luaL_Reg name_functions[];
-
-/* ------------------------------------------------------------------------------------- arguments
- */
-
-static struct tensor *push_tensor(lua_State *L, int value)
-{
-  struct tensor *t = lua_newuserdatauv(L, sizeof *t, 0);
-  *t = (struct tensor){.value = value};
-  if (value != NONE) t->shape = graph->value[value].shape;
-  luaL_setmetatable(L, "tensor");
-  return t;
-}
-
-static struct tensor *check_tensor(lua_State *L, int at)
-{
-  return luaL_checkudata(L, at, "tensor");
-}
-
-/* A tensor that can be computed with. */
-static int check_value(lua_State *L, int at)
-{
-  const struct tensor *t = check_tensor(L, at);
-  if (t->value == NONE)
-    plan_fails("the parameter of line %d is not part of the model: keep it in one of its modules, "
-               "as self.name = nn.Parameter{...}, and use it in forward",
-               t->line);
-  return t->value;
-}
-
-static int64_t check_size(lua_State *L, const char *what)
-{
-  int is_integer;
-  lua_Integer n = lua_tointegerx(L, -1, &is_integer);
-  if (!is_integer || lua_type(L, -1) != LUA_TNUMBER)
-    plan_fails("%s: a size must be a whole number, not %s", what,
-               lua_type(L, -1) == LUA_TNUMBER ? lua_tostring(L, -1) : luaL_typename(L, -1));
-  if (n < 1 || n > MAX_ELEMENTS)
-    plan_fails("%s: a size must be at least 1 and at most 2^40, not %lld", what, (long long)n);
-  return n;
-}
-
-static void check_elements(const char *what, struct shape s)
-{
-  int64_t n = 1;
-  for (int i = 0; i < s.ndim; i++)
-    if (__builtin_mul_overflow(n, s.size[i], &n) || n > MAX_ELEMENTS)
-      plan_fails("%s: a tensor of shape %s has more than 2^40 elements", what, shape_text(s));
-}
-
-static struct shape check_shape(lua_State *L, int at, const char *what)
-{
-  struct shape s = {0};
-  luaL_checktype(L, at, LUA_TTABLE);
-  lua_Integer n = luaL_len(L, at);
-  if (n > MAX_DIMS)
-    plan_fails("%s: a tensor has at most %d dimensions, not %lld", what, MAX_DIMS, (long long)n);
-  for (; s.ndim < n; s.ndim++) {
-    lua_rawgeti(L, at, s.ndim + 1);
-    s.size[s.ndim] = check_size(L, what);
-    lua_pop(L, 1);
-  }
-  check_elements(what, s);
-  return s;
-}
+/* ------------------------------------------------------------------------------------ arguments */
 
 static struct init check_init(lua_State *L, int at)
 {
@@ -110,295 +32,7 @@ static const char *check_name(lua_State *L, int at, const char *what)
   return name;
 }
 
-static double check_finite(lua_State *L, int at)
-{
-  double number = luaL_checknumber(L, at);
-  if (!isfinite(number)) plan_fails("a tensor cannot be computed with the number %g", number);
-  return number;
-}
-
-/* ------------------------------------------------------------------------------------- operations
- */
-
-static struct op here(struct op op)
-{
-  if (!recording)
-    plan_fails("%s: tensors are computed with in the model's forward, in the loss or in the "
-               "outputs, nowhere else",
-               op_row[op.kind].name);
-  if (graph->nop >= MAX_OPS) plan_fails("the model has more than %d operations", MAX_OPS);
-  op.line = sandbox->line;
-  op.module = open_call == NONE ? 0 : graph->call[open_call].module;
-  op.phase = FORWARD;
-  return op;
-}
-
-static int append_here(struct op op)
-{
-  int value = append_op(here(op));
-  check_elements(op_row[op.kind].name, graph->value[value].shape);
-  return value;
-}
-
-static int unary_op(enum op_kind kind, int a, double scalar)
-{
-  return append_here((struct op){.kind = kind, .nin = 1, .in = {a}, .scalar = scalar});
-}
-
-static int binary_op(enum op_kind kind, int a, int b)
-{
-  return append_here((struct op){.kind = kind, .nin = 2, .in = {a, b}});
-}
-
-static int full(double number)
-{
-  return append_op_shaped(here((struct op){.kind = OP_full, .scalar = number}), (struct shape){0});
-}
-
-/* relu(x), -x ...; upvalue 1: the kind. */
-static int unary(lua_State *L)
-{
-  push_tensor(L,
-              unary_op((enum op_kind)lua_tointeger(L, lua_upvalueindex(1)), check_value(L, 1), 0));
-  return 1;
-}
-
-/* An operand of + - * /: a tensor, or a number as a tensor without dimensions. */
-static int operand(lua_State *L, int at, const char *sign)
-{
-  if (lua_type(L, at) == LUA_TNUMBER) return full(check_finite(L, at));
-  if (!luaL_testudata(L, at, "tensor"))
-    plan_fails("%s: a tensor goes with a tensor or a number, not with a %s", sign,
-               luaL_typename(L, at));
-  return check_value(L, at);
-}
-
-/* a + b ...; upvalues: the kind, the sign. A product with a number is a scaling. */
-static int binary(lua_State *L)
-{
-  enum op_kind kind = (enum op_kind)lua_tointeger(L, lua_upvalueindex(1));
-  const char *sign = lua_tostring(L, lua_upvalueindex(2));
-  int number = lua_type(L, 1) == LUA_TNUMBER ? 1 : lua_type(L, 2) == LUA_TNUMBER ? 2 : 0;
-  bool scales = number && (kind == OP_mul || (kind == OP_div && number == 2));
-  if (scales) {
-    double by = check_finite(L, number);
-    if (kind == OP_div && by == 0) plan_fails("a tensor cannot be divided by 0");
-    int a = check_value(L, 3 - number);
-    push_tensor(L, unary_op(OP_scale, a, kind == OP_div ? 1 / by : by));
-  } else {
-    int a = operand(L, 1, sign), b = operand(L, 2, sign);
-    push_tensor(L, binary_op(kind, a, b));
-  }
-  return 1;
-}
-
-static int power(lua_State *L)
-{
-  if (!lua_isnumber(L, 2) || lua_tonumber(L, 2) != 2)
-    plan_fails("^: a tensor can be raised to the power 2 alone");
-  push_tensor(L, unary_op(OP_square, check_value(L, 1), 0));
-  return 1;
-}
-
-/* -------------------------------------------------------------------------------------- reductions
- */
-
-static unsigned check_dim(lua_State *L, int at, struct shape s, const char *what)
-{
-  lua_Integer d = luaL_checkinteger(L, at);
-  if (d < -s.ndim || d >= s.ndim)
-    plan_fails("%s: dimension %lld of a tensor of shape %s", what, (long long)d, shape_text(s));
-  return 1u << (d < 0 ? d + s.ndim : d);
-}
-
-/* A dimension, a list of them, or nothing: all. */
-static unsigned check_dims(lua_State *L, int at, struct shape s, const char *what)
-{
-  if (lua_isnoneornil(L, at)) return (1u << s.ndim) - 1;
-  if (!lua_istable(L, at)) return check_dim(L, at, s, what);
-  unsigned dims = 0;
-  lua_Integer n = luaL_len(L, at);
-  for (lua_Integer i = 1; i <= n; i++) {
-    lua_rawgeti(L, at, i);
-    unsigned dim = check_dim(L, -1, s, what);
-    if (dims & dim) plan_fails("%s: a dimension is named twice", what);
-    dims |= dim;
-    lua_pop(L, 1);
-  }
-  return dims;
-}
-
-static double count(struct shape s, unsigned dims)
-{
-  double n = 1;
-  for (int i = 0; i < s.ndim; i++)
-    if (dims >> i & 1) n *= (double)s.size[i];
-  return n;
-}
-
-static int reduce(int a, unsigned dims, bool keep, double scalar)
-{
-  return append_here((struct op){
-      .kind = OP_sum, .nin = 1, .in = {a}, .dims = dims, .keep = keep, .scalar = scalar});
-}
-
-/* x:sum(dim, keep) and x:mean(dim, keep); upvalue 1: its name. */
-static int sum(lua_State *L)
-{
-  const char *name = lua_tostring(L, lua_upvalueindex(1));
-  int a = check_value(L, 1);
-  struct shape s = graph->value[a].shape;
-  unsigned dims = check_dims(L, 2, s, name);
-  double scalar = *name == 'm' ? 1 / count(s, dims) : 1;
-  push_tensor(L, reduce(a, dims, lua_toboolean(L, 3), scalar));
-  return 1;
-}
-
-/* x:var(dim, keep): with Bessel's correction, as PyTorch's. */
-static int var(lua_State *L)
-{
-  int a = check_value(L, 1);
-  struct shape s = graph->value[a].shape;
-  unsigned dims = check_dims(L, 2, s, "var");
-  double n = count(s, dims);
-  if (n < 2)
-    plan_fails("var: the variance of one number alone is not defined; the shape is %s",
-               shape_text(s));
-  bool whole = dims == (1u << s.ndim) - 1 && !lua_toboolean(L, 3);
-  int mean = reduce(a, dims, !whole, 1 / n);
-  int v = append_here((struct op){.kind = OP_variance,
-                                  .nin = 2,
-                                  .in = {a, mean},
-                                  .dims = dims,
-                                  .keep = !whole,
-                                  .scalar = 1 / (n - 1)});
-  /* The mean has to line up with its tensor, so the dimensions stay at first, with size 1. */
-  if (!whole && !lua_toboolean(L, 3)) v = reduce(v, dims, false, 1);
-  push_tensor(L, v);
-  return 1;
-}
-
-/* --------------------------------------------------------------------------------- matrix products
- */
-
-static int product(int a, int b, const char *equation)
-{
-  return append_here(
-      (struct op){.kind = OP_matmul, .nin = 2, .in = {a, b}, .equation = copy_text(equation)});
-}
-
-/* Whose forward runs, for messages: "layers.0.w1". */
-static const char *place(const char *otherwise)
-{
-  const char *path = open_call == NONE ? "" : graph->module[graph->call[open_call].module].path;
-  return *path ? path : otherwise;
-}
-
-/* linear(x, weight, bias or nil): x [..., in], weight [out, in], bias [out]. */
-static int linear(lua_State *L)
-{
-  int x = check_value(L, 1), w = check_value(L, 2);
-  struct shape s = graph->value[x].shape, of = graph->value[w].shape;
-  if (of.ndim != 2)
-    plan_fails("%s: the weight must have two dimensions, out and in, not the shape %s",
-               place("linear"), shape_text(of));
-  if (s.ndim < 1 || s.size[s.ndim - 1] != of.size[1])
-    plan_fails("%s: an input of shape %s does not fit a weight of shape %s, which takes %lld "
-               "numbers in the input's last dimension",
-               place("linear"), shape_text(s), shape_text(of), (long long)of.size[1]);
-  char equation[32];
-  snprintf(equation, sizeof equation, "%.*sk,nk->%.*sn", s.ndim - 1, "abcdefg", s.ndim - 1,
-           "abcdefg");
-  int y = product(x, w, equation);
-  if (!lua_isnoneornil(L, 3)) {
-    int b = check_value(L, 3);
-    struct shape bias = graph->value[b].shape;
-    if (bias.ndim != 1 || bias.size[0] != of.size[0])
-      plan_fails("%s: a bias of shape %s does not fit a weight of shape %s", place("linear"),
-                 shape_text(bias), shape_text(of));
-    y = binary_op(OP_add, y, b);
-  }
-  push_tensor(L, y);
-  return 1;
-}
-
-/* matmul(a, b): a [..., m, k]; b [k, n], or [..., k, n] with a's leading dimensions. */
-static int matmul(lua_State *L)
-{
-  int a = check_value(L, 1), b = check_value(L, 2);
-  struct shape s = graph->value[a].shape, t = graph->value[b].shape;
-  bool fits = s.ndim >= 2 && t.ndim >= 2 && (t.ndim == 2 || t.ndim == s.ndim) &&
-              s.size[s.ndim - 1] == t.size[t.ndim - 2];
-  for (int i = 0; i < t.ndim - 2 && fits; i++) fits = s.size[i] == t.size[i];
-  if (!fits)
-    plan_fails("matmul: shapes %s and %s do not fit: it takes [..., m, k] and [k, n], or "
-               "[..., k, n] with equal leading sizes",
-               shape_text(s), shape_text(t));
-  char equation[40];
-  snprintf(equation, sizeof equation, "%.*smk,%.*skn->%.*smn", s.ndim - 2, "abcdef", t.ndim - 2,
-           "abcdef", s.ndim - 2, "abcdef");
-  push_tensor(L, product(a, b, equation));
-  return 1;
-}
-
-/* ------------------------------------------------------------------------------- a tensor's fields
- */
-
-static int size(lua_State *L)
-{
-  const struct tensor *t = check_tensor(L, 1);
-  unsigned dim = check_dim(L, 2, t->shape, "size");
-  lua_pushinteger(L, t->shape.size[__builtin_ctz(dim)]);
-  return 1;
-}
-
-static int dim(lua_State *L)
-{
-  lua_pushinteger(L, check_tensor(L, 1)->shape.ndim);
-  return 1;
-}
-
-static int length(lua_State *L)
-{
-  const struct tensor *t = check_tensor(L, 1);
-  if (t->shape.ndim == 0) plan_fails("#: a tensor without dimensions has no length");
-  lua_pushinteger(L, t->shape.size[0]);
-  return 1;
-}
-
-static int describe(lua_State *L)
-{
-  lua_pushfstring(L, "tensor %s", shape_text(check_tensor(L, 1)->shape));
-  return 1;
-}
-
-/* upvalue 1: the methods, which know all their names. */
-static int field(lua_State *L)
-{
-  const struct tensor *t = check_tensor(L, 1);
-  if (lua_type(L, 2) != LUA_TSTRING)
-    plan_fails("a tensor is not indexed by a %s", luaL_typename(L, 2));
-  if (strcmp(lua_tostring(L, 2), "shape") != 0) {
-    lua_pushvalue(L, 2);
-    lua_gettable(L, lua_upvalueindex(1));
-    return 1;
-  }
-  lua_createtable(L, t->shape.ndim, 0);
-  for (int i = 0; i < t->shape.ndim; i++) {
-    lua_pushinteger(L, t->shape.size[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  return 1;
-}
-
-static int no_assignment(lua_State *L)
-{
-  check_tensor(L, 1);
-  plan_fails("a tensor's fields cannot be changed");
-}
-
-/* -------------------------------------------------------------------------------------- placements
- */
+/* ----------------------------------------------------------------------------------- placements */
 
 static struct placement check_placement(lua_State *L, int at)
 {
@@ -442,8 +76,7 @@ static int placement_name(lua_State *L)
   return 1;
 }
 
-/* ------------------------------------------------------------------------- modules and their calls
- */
+/* ---------------------------------------------------------------------- modules and their calls */
 
 /* add_module(name, class, parent or -1, line): its index. */
 static int new_module(lua_State *L)
@@ -462,7 +95,7 @@ static int new_module(lua_State *L)
 /* parameter(what, shape, init kind, a, b): one that is not part of a model yet. */
 static int parameter(lua_State *L)
 {
-  struct shape s = check_shape(L, 2, luaL_checkstring(L, 1));
+  struct shape s = argument_shape(L, 2, luaL_checkstring(L, 1));
   struct init init = check_init(L, 3);
   struct tensor *t = push_tensor(L, NONE);
   *t = (struct tensor){.value = NONE, .shape = s, .init = init, .line = sandbox->line};
@@ -472,7 +105,7 @@ static int parameter(lua_State *L)
 /* add_parameter(parameter, name, module) */
 static int add_parameter(lua_State *L)
 {
-  struct tensor *t = check_tensor(L, 1);
+  struct tensor *t = argument_tensor(L, 1);
   const char *name = check_name(L, 2, "a parameter's name");
   int module = (int)luaL_checkinteger(L, 3);
   const char *path = graph->module[module].path;
@@ -496,7 +129,7 @@ static void forbid_parameters_name(const char *name, int line)
 static int add_batch(lua_State *L)
 {
   const char *name = check_name(L, 1, "a name in the batch");
-  struct shape s = check_shape(L, 2, name);
+  struct shape s = argument_shape(L, 2, name);
   int line = (int)luaL_checkinteger(L, 7);
   forbid_parameters_name(name, line);
   int value = add_value(BATCH, name, F32, s, 0, line);
@@ -524,7 +157,7 @@ static int note_tensors(lua_State *L, int first, int *noted, const char *what)
   for (int i = first; i <= top; i++) {
     if (!luaL_testudata(L, i, "tensor")) continue;
     if (n == MAX_INPUTS) plan_fails("a module %s at most %d tensors", what, MAX_INPUTS);
-    noted[n++] = check_value(L, i);
+    noted[n++] = argument_value(L, i);
   }
   return n;
 }
@@ -532,32 +165,32 @@ static int note_tensors(lua_State *L, int first, int *noted, const char *what)
 /* enter(module, arguments...): the call. */
 static int enter(lua_State *L)
 {
-  if (!recording) plan_fails("train and infer call the model; a plan does not call it by itself");
+  if (!recording.on)
+    plan_fails("train and infer call the model; a plan does not call it by itself");
   if (graph->ncall >= MAX_CALLS) plan_fails("the modules are called more than %d times", MAX_CALLS);
   GROW(graph->call, graph->ncall, graph->call_room);
   struct call *c = &graph->call[graph->ncall];
   *c = (struct call){.module = (int)luaL_checkinteger(L, 1),
-                     .parent = open_call,
+                     .parent = recording.call,
                      .first = graph->norder,
                      .last = graph->norder};
   c->nin = note_tensors(L, 2, c->in, "takes");
-  open_call = graph->ncall++;
-  lua_pushinteger(L, open_call);
+  recording.call = graph->ncall++;
+  lua_pushinteger(L, recording.call);
   return 1;
 }
 
 /* leave(results...): of the call that began last. */
 static int leave(lua_State *L)
 {
-  struct call *c = &graph->call[open_call];
+  struct call *c = &graph->call[recording.call];
   c->nout = note_tensors(L, 1, c->out, "gives");
   c->last = graph->norder;
-  open_call = c->parent;
+  recording.call = c->parent;
   return lua_gettop(L);
 }
 
-/* ---------------------------------------------------------------------------- the mesh and styles
- */
+/* -------------------------------------------------------------------------- the mesh and styles */
 
 /* set_mesh(names, sizes) */
 static int set_mesh(lua_State *L)
@@ -585,7 +218,7 @@ static struct wish check_wish(lua_State *L)
   int kind = luaL_checkoption(L, at + 1, NULL, kinds);
   w.what = kind == 0 ? WISH_PARAMETER : kind == 1 ? WISH_INPUT : WISH_OUTPUT;
   if (w.what == WISH_PARAMETER)
-    w.value = check_value(L, at + 2);
+    w.value = argument_value(L, at + 2);
   else
     w.index = (int)luaL_checkinteger(L, at + 2);
   lua_settop(L, at);
@@ -647,14 +280,15 @@ static int matches(lua_State *L)
   return 1;
 }
 
-/* --------------------------------------------------------------------------- training, and the end
- */
+/* ------------------------------------------------------------------------ training, and the end */
 
 /* A value of its own for what would be an input, a parameter, or an output already. */
 static int own_value(int value)
 {
   const struct value *v = &graph->value[value];
-  return v->role == ACTIVATION && !v->is_output ? value : unary_op(OP_scale, value, 1);
+  return v->role == ACTIVATION && !v->is_output
+             ? value
+             : append_here((struct op){.kind = OP_scale, .nin = 1, .in = {value}, .scalar = 1});
 }
 
 static bool depends_on_parameter(int value)
@@ -671,7 +305,7 @@ static bool depends_on_parameter(int value)
 
 static int set_loss(lua_State *L)
 {
-  int loss = check_value(L, 1);
+  int loss = argument_value(L, 1);
   struct value v = graph->value[loss];
   if (v.shape.ndim != 0)
     plan_error(v.line,
@@ -689,7 +323,7 @@ static int set_loss(lua_State *L)
 static int set_output(lua_State *L)
 {
   const char *name = check_name(L, 1, "an output's name");
-  int value = own_value(check_value(L, 2));
+  int value = own_value(argument_value(L, 2));
   graph->value[value].is_output = true;
   graph->value[value].name = copy_text(name);
   return 0;
@@ -701,14 +335,14 @@ static int begin(lua_State *L)
   graph->steps = (int)luaL_checkinteger(L, 1);
   graph->seed = (uint64_t)luaL_checkinteger(L, 2);
   graph->train_line = sandbox->line;
-  recording = true;
+  recording.on = true;
   return 0;
 }
 
 static int end(lua_State *L)
 {
   (void)L;
-  recording = false;
+  recording.on = false;
   return 0;
 }
 
@@ -755,14 +389,11 @@ static int kind(lua_State *L)
   return 1;
 }
 
-/* ---------------------------------------------------------------------------------------- the
- * table */
+/* ------------------------------------------------------------------------------------ the table */
 
 static const luaL_Reg functions[] = {{"Shard", shard},
                                      {"Replicate", replicate},
                                      {"Partial", partial},
-                                     {"linear", linear},
-                                     {"matmul", matmul},
                                      {"add_module", new_module},
                                      {"parameter", parameter},
                                      {"add_parameter", add_parameter},
@@ -782,67 +413,6 @@ static const luaL_Reg functions[] = {{"Shard", shard},
                                      {"kind", kind},
                                      {NULL, NULL}};
 
-static const luaL_Reg tensor_events[] = {{"__len", length},
-                                         {"__tostring", describe},
-                                         {"__newindex", no_assignment},
-                                         {"__pow", power},
-                                         {NULL, NULL}};
-
-static void set_operator(lua_State *L, const char *event, enum op_kind kind, const char *sign)
-{
-  lua_pushinteger(L, kind);
-  lua_pushstring(L, sign);
-  lua_pushcclosure(L, binary, 2);
-  lua_setfield(L, -2, event);
-}
-
-/* Pushes the methods of a tensor, which are also the functions of F. */
-static void push_methods(lua_State *L)
-{
-  static const enum op_kind unaries[] = {OP_relu, OP_silu,   OP_sigmoid, OP_tanh,
-                                         OP_exp,  OP_square, OP_neg};
-  static const char *const sums[] = {"sum", "mean"};
-  lua_newtable(L);
-  for (size_t i = 0; i < sizeof unaries / sizeof *unaries; i++) {
-    lua_pushinteger(L, unaries[i]);
-    lua_pushcclosure(L, unary, 1);
-    lua_setfield(L, -2, op_row[unaries[i]].name);
-  }
-  for (size_t i = 0; i < 2; i++) {
-    lua_pushstring(L, sums[i]);
-    lua_pushcclosure(L, sum, 1);
-    lua_setfield(L, -2, sums[i]);
-  }
-  lua_pushcfunction(L, var);
-  lua_setfield(L, -2, "var");
-  lua_pushcfunction(L, size);
-  lua_setfield(L, -2, "size");
-  lua_pushcfunction(L, dim);
-  lua_setfield(L, -2, "dim");
-}
-
-/* Leaves the methods at the top. */
-static void make_tensors(lua_State *L)
-{
-  push_methods(L);
-  luaL_newmetatable(L, "tensor");
-  luaL_setfuncs(L, tensor_events, 0);
-  set_operator(L, "__add", OP_add, "+");
-  set_operator(L, "__sub", OP_sub, "-");
-  set_operator(L, "__mul", OP_mul, "*");
-  set_operator(L, "__div", OP_div, "/");
-  lua_pushinteger(L, OP_neg);
-  lua_pushcclosure(L, unary, 1);
-  lua_setfield(L, -2, "__unm");
-  lua_pushvalue(L, -2);
-  forbid_absent(L, "a tensor");
-  lua_pushcclosure(L, field, 1);
-  lua_setfield(L, -2, "__index");
-  lua_pushboolean(L, 0);
-  lua_setfield(L, -2, "__metatable");
-  lua_pop(L, 1);
-}
-
 static void make_placements(lua_State *L)
 {
   luaL_newmetatable(L, "placement");
@@ -856,8 +426,7 @@ static void make_placements(lua_State *L)
 void push_bindings(lua_State *L)
 {
   luaL_newlib(L, functions);
-  luaL_setfuncs(L, name_functions, 0);
+  set_name_bindings(L);
   make_placements(L);
-  make_tensors(L);
-  lua_setfield(L, -2, "methods");
+  set_tensor_bindings(L);
 }

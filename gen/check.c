@@ -18,7 +18,7 @@ static bool is_value(int v)
   return v >= 0 && v < graph->nvalue;
 }
 
-static void check_value(const struct value *v)
+static void sane_value(const struct value *v)
 {
   hold(v->shape.ndim >= 0 && v->shape.ndim <= MAX_DIMS, v->op, "a value has too many dimensions");
   for (int d = 0; d < v->shape.ndim; d++)
@@ -33,7 +33,7 @@ static void check_value(const struct value *v)
   }
 }
 
-static void check_op(int id)
+static void sane_op(int id)
 {
   const struct op *op = &graph->op[id];
   hold(op->kind < OP_COUNT, NONE, "an operation of no kind");
@@ -45,14 +45,28 @@ static void check_op(int id)
 
 /* ---------------------------------------------------------------------- facts about the program */
 
+/* A value of a family is made by the loop, a carried one where its initial value is. */
+static bool is_made(int value, const bool *made)
+{
+  const struct value *v = &graph->value[value];
+  if (v->step) return is_made(v->initial, made);
+  return made[value] || v->op == NONE || (v->family != NONE && made[v->family]);
+}
+
 /* Marks what `op` makes, having seen that what it takes is there. */
 static void run(int id, bool *made)
 {
   const struct op *op = &graph->op[id];
   for (int i = 0; i < op->nin && !op->nbody; i++)
-    hold(made[op->in[i]] || graph->value[op->in[i]].op == NONE, id, "it reads a value not made yet");
+    hold(is_made(op->in[i], made), id, "it reads a value not made yet");
   for (int k = 0; k < op->nbody; k++) run(op->body[k], made);
   if (op->out != NONE) made[op->out] = true;
+}
+
+static void run_in_program(void *made, int id, int times)
+{
+  (void)times;
+  run(id, made);
 }
 
 /* Constants of one element are written as numbers: fuse.c drops what makes them. */
@@ -69,8 +83,7 @@ static void check_order(enum pass after)
   if (after < PASS_OUTLINE)
     for (int i = 0; i < graph->norder; i++) run(graph->order[i], made);
   else
-    for (int i = 0; i < graph->nfunction; i++)
-      for (int k = 0; k < graph->function[i].nop; k++) run(graph->function[i].op[k], made);
+    each_op(run_in_program, made);
   if (graph->loss != NONE) hold(made[graph->loss], NONE, "the loss is not made");
 }
 
@@ -145,16 +158,14 @@ static void check_memory(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *a = &graph->value[i];
-    if (!a->stored || a->role != ACTIVATION || a->is_output || a->op == NONE || a->storage != i)
-      continue;
-    hold(a->offset >= 0 && a->offset + largest_bytes(i) <= graph->arena_bytes, a->op,
+    if (!in_arena(i) || a->storage != i) continue;
+    hold(a->offset >= 0 && a->offset + arena_size(i) <= graph->arena_bytes, a->op,
          "a value lies outside the arena");
     for (int k = 0; k < i; k++) {
       const struct value *b = &graph->value[k];
-      if (!b->stored || b->role != ACTIVATION || b->is_output || b->op == NONE || b->storage != k)
-        continue;
+      if (!in_arena(k) || b->storage != k) continue;
       bool live = a->first <= b->last && b->first <= a->last;
-      bool apart = a->offset + largest_bytes(i) <= b->offset || b->offset + largest_bytes(k) <= a->offset;
+      bool apart = a->offset + arena_size(i) <= b->offset || b->offset + arena_size(k) <= a->offset;
       hold(!live || apart, a->op, "two values that live at once overlap");
     }
   }
@@ -163,8 +174,8 @@ static void check_memory(void)
 void check(enum pass after)
 {
   now = pass_name[after];
-  for (int i = 0; i < graph->nvalue; i++) check_value(&graph->value[i]);
-  for (int i = 0; i < graph->nop; i++) check_op(i);
+  for (int i = 0; i < graph->nvalue; i++) sane_value(&graph->value[i]);
+  for (int i = 0; i < graph->nop; i++) sane_op(i);
   check_order(after);
   if (after == PASS_LUA) check_parameter_order();
   if (after >= PASS_PROPAGATE && after <= PASS_REDISTRIBUTE) check_layouts(after);

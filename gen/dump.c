@@ -20,7 +20,10 @@ static const char *const role_name[] = {"activation", "parameter", "gradient",
 static char *called(int value)
 {
   const struct value *v = &graph->value[value];
+  if (v->step)
+    return text("v%d[%+d]|%s", v->family, v->step, called(v->initial));
   if (v->op == NONE) return printable(v->name);
+  if (v->family != NONE && v->index > 0) return text("v%d[%d]", v->family, v->index);
   return text("v%d", value);
 }
 
@@ -69,6 +72,11 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
 {
   const struct op *op = &graph->op[id];
   put(b, "%*s", indent, "");
+  if (op->kind == OP_loop) {
+    const struct function *f = &graph->function[op->function];
+    put(b, "%s for %d modules, %s\n", f->name, f->count, f->upward ? "upward" : "downward");
+    return;
+  }
   if (op->nbody) {
     put(b, "%s {\n", op_row[op->kind].name);
     for (int k = 0; k < op->nbody; k++) dump_op(b, op->body[k], indent + 2, places);
@@ -90,6 +98,7 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
       put(b, "  in place of v%d", v->storage);
     else if (v->role == ACTIVATION && !v->is_output)
       put(b, "  at %" PRId64 ", lives %d..%d", v->offset, v->first, v->last);
+    if (v->stored && v->depth > 1) put(b, ", %d kept", v->depth);
   }
   put(b, "\n");
 }
@@ -102,7 +111,7 @@ static void dump_header(struct buffer *b)
   put(b, "\n");
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->op == NONE)
+    if (v->op == NONE && !v->step)
       put(b, "%s = %s %s\n", printable(v->name), role_name[v->role], kind_of(i));
   }
 }

@@ -52,7 +52,7 @@ static const char *plan_shown(void)
 
 static const char *shown(int value)
 {
-  return printable(value_name(value));
+  return printable(local_name(value));
 }
 
 /* The operation that makes a value within the same kernel without storing it, or NULL: such a value
@@ -121,6 +121,23 @@ char *layouts_text(const struct op *op)
 static char *where(int line)
 {
   return line > 0 ? text("%s:%d", plan_shown(), line) : copy_text(plan_shown());
+}
+
+/* "plans/toy.lua:14, 34": where the operations of a kernel come from. */
+static char *lines_of(const struct op *op)
+{
+  if (op->kind != OP_fused) return where(op->line);
+  struct buffer b = {0};
+  for (int k = 0; k < op->nbody; k++) {
+    int line = graph->op[op->body[k]].line;
+    bool told = false;
+    for (int i = 0; i < k; i++) told |= graph->op[op->body[i]].line == line;
+    if (!told && !b.length)
+      put(&b, "%s:%d", plan_shown(), line);
+    else if (!told)
+      put(&b, ", %d", line);
+  }
+  return b.text;
 }
 
 /* --------------------------------------------------------------------------------- the products */
@@ -308,10 +325,17 @@ static bool is_empty(const struct op *op, int rank)
   return elements(local_shape(space, rank)) == 0;
 }
 
+static char *loop_text(const struct function *f)
+{
+  if (f->upward) return text("for (int l = 0; l < %d; l++) %s(l);", f->count, f->name);
+  return text("for (int l = %d; l >= 0; l--) %s(l);", f->count - 1, f->name);
+}
+
 /* The C of one operation, or "" where this rank has nothing to do. */
 static char *statement(const struct op *op, int rank)
 {
   switch (op->kind) {
+  case OP_loop: return loop_text(&graph->function[op->function]);
   case OP_matmul: return matmul_text(op, rank);
   case OP_slice: return slice_text(op, rank);
   case OP_to_partial: return to_partial_text(op, rank);
@@ -338,8 +362,11 @@ static char *comment(const struct op *op)
   if (op->kind == OP_adamw || op->kind == OP_sgd)
     return text("%s over the rank's parameters, %d at once    %s", graph->optimizer.name, op->nbody,
                 where(graph->optimizer.line));
+  if (op->kind == OP_loop)
+    return text("%s, %d modules", printable(graph->module[op->module].path),
+                graph->function[op->function].count);
   if (!op->why)
-    return text("%s    %s    %s", expression_text(op), where(op->line), layouts_text(op));
+    return text("%s    %s    %s", expression_text(op), lines_of(op), layouts_text(op));
   struct buffer b = {0};
   put(&b, "%s: %s -> %s over %s: %s", shown(op->in[0]), moved_from(op),
       layout_text(graph->value[op->out].layout), printable(graph->group[op->group].name),
@@ -350,26 +377,62 @@ static char *comment(const struct op *op)
   return b.text;
 }
 
+char *wrapped(const char *line, const char *separator, const char *lead)
+{
+  enum { COLUMNS = 100 };
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  size_t begun = 0;
+  while (strlen(line) + begun > COLUMNS && !strchr(line, '\n')) {
+    size_t at = 0;
+    for (const char *c = line; (c = strstr(c, separator));) {
+      c += strlen(separator);
+      if ((size_t)(c - line) + begun > COLUMNS && at) break;
+      at = (size_t)(c - line);
+    }
+    if (!at || !line[at]) break;
+    size_t end = at;
+    while (end && line[end - 1] == ' ') end--;
+    put(&b, "%.*s\n%s", (int)end, line, lead);
+    line += at;
+    while (*line == ' ') line++;
+    begun = strlen(lead);
+  }
+  put(&b, "%s", line);
+  return b.text;
+}
+
+/* AdamW corrects its averages by the number of the step. */
+static bool takes_step(const struct function *f)
+{
+  for (int k = 0; k < f->nop; k++)
+    if (graph->op[f->op[k]].kind == OP_adamw) return true;
+  return false;
+}
+
 static char *function_text(const struct function *f, int rank)
 {
   struct buffer body = {0}, b = {0};
   put_text(&body, "", 0);
+  name_locals(f);
   bool constants = false;
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     char *does = statement(op, rank);
     if (!*does) continue;
-    put(&body, "%s  // %s\n", body.length ? "\n" : "", comment(op));
+    put(&body, "%s%s\n", body.length ? "\n" : "",
+        wrapped(text("  // %s", comment(op)), " ", "  // "));
     if (op->kind == OP_adamw && options.cuda && !constants) {
       put(&body, "%s", fill(embedded_text("templates/adamw_constants.cu"), "beta1",
                             text("%.17g", graph->optimizer.beta1), "beta2",
                             text("%.17g", graph->optimizer.beta2), NULL));
       constants = true;
     }
-    put(&body, "  %s\n", does);
+    put(&body, "%s\n", wrapped(text("  %s", does), ", ", "      "));
   }
-  put(&b, "static void %s(%s)\n{\n%s%s}\n\n", f->name, f->phase == UPDATE ? "int t" : "void",
-      local_declarations(f), body.text);
+  put(&b, "static void %s(%s)\n{\n%s%s}\n\n", f->name,
+      f->count > 1 ? "int l" : takes_step(f) ? "int t" : "void", local_declarations(body.text),
+      body.text);
   return b.text;
 }
 
@@ -380,9 +443,10 @@ static char *functions_text(int rank)
   put(&b, "static void step(int t)\n{\n");
   bool counted = false;
   for (int i = 0; i < graph->nfunction; i++) {
-    bool update = graph->function[i].phase == UPDATE;
-    counted |= update;
-    put(&b, "  %s(%s);\n", graph->function[i].name, update ? "t" : "");
+    if (graph->function[i].count > 1) continue;
+    bool takes = takes_step(&graph->function[i]);
+    counted |= takes;
+    put(&b, "  %s(%s);\n", graph->function[i].name, takes ? "t" : "");
   }
   if (!counted) put(&b, "  (void)t;\n");
   put(&b, "}\n");
@@ -574,7 +638,9 @@ static char *ranks_text(const int *class_of, int mine)
 static char *step_text(int rank, const char *ranks)
 {
   name_values(rank);
-  char *tensor_rows = tensors_text(rank), *functions = functions_text(rank);
+  char *tensor_rows = tensors_text(rank);
+  functions_text(rank);        /* once for the kernels, whose names no variable may take */
+  char *functions = functions_text(rank);
   return fill(embedded_text(options.cuda ? "templates/step.cu" : "templates/step.c"), "version",
               TPGEN_VERSION, "plan", plan_shown(), "plan_string", string_text(graph->path),
               "hash", graph->hash, "summary", summary_text(rank), "ranks", ranks, "memory",

@@ -119,8 +119,7 @@ static int suggestion(lua_State *L)
   return 1;
 }
 
-/* --------------------------------------------------------------------------------- ordered pairs
- */
+/* -------------------------------------------------------------------------------- ordered pairs */
 
 struct key {
   const char *text; /* NULL: a whole number */
@@ -220,8 +219,7 @@ static int ordered_pairs(lua_State *L)
   return 1;
 }
 
-/* ------------------------------------------------------------------ text that tells no addresses
- */
+/* ----------------------------------------------------------------- text that tells no addresses */
 
 static void push_text(lua_State *L, int at)
 {
@@ -309,8 +307,7 @@ static int repeat(lua_State *L)
   return 1;
 }
 
-/* -------------------------------------------------------------------------------------- metatables
- */
+/* ----------------------------------------------------------------------------------- metatables */
 
 static int get_metatable(lua_State *L)
 {
@@ -382,16 +379,18 @@ static int forbid(lua_State *L)
   return 1;
 }
 
-/* ------------------------------------------------------------------------------- the environment
- */
+/* ------------------------------------------------------------------------------ the environment */
 
 static const luaL_Reg own[] = {
     {"pairs", ordered_pairs},        {"tostring", to_string},         {"print", print},
     {"getmetatable", get_metatable}, {"setmetatable", set_metatable}, {NULL, NULL}};
 
-/* For the Lua files in gen/ alone: see bindings.c. */
-const luaL_Reg name_functions[] = {
-    {"nearest", nearest}, {"suggestion", suggestion}, {"forbid_absent", forbid}, {NULL, NULL}};
+void set_name_bindings(lua_State *L)
+{
+  static const luaL_Reg functions[] = {
+      {"nearest", nearest}, {"suggestion", suggestion}, {"forbid_absent", forbid}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}
 
 /* Puts `wrapper` around the function of that name in the library at the top. */
 static void wrap(lua_State *L, const char *name, lua_CFunction wrapper)

@@ -125,6 +125,16 @@ static void fuse_updates(struct function *f)
   f->nop = kept;
 }
 
+/* What is read is stored: of a family the value that stands for it, and where a carried one begins. */
+static void store(int value)
+{
+  struct value *v = &graph->value[value];
+  if (v->op != NONE && is_literal(&graph->op[v->op])) return;
+  v->stored = true;
+  if (v->family != NONE) graph->value[v->family].stored = true;
+  if (v->step) store(v->initial);
+}
+
 static void mark_stored(void)
 {
   int *list = NULL, room = 0;
@@ -138,11 +148,7 @@ static void mark_stored(void)
       const struct op *op = &graph->op[f->op[k]];
       while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
       int n = op_reads(op, list);
-      for (int j = 0; j < n; j++) {
-        int maker = graph->value[list[j]].op;
-        bool literal = maker != NONE && is_literal(&graph->op[maker]);
-        if (!literal) graph->value[list[j]].stored = true;
-      }
+      for (int j = 0; j < n; j++) store(list[j]);
     }
   }
 }

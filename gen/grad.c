@@ -55,14 +55,21 @@ static int unbroadcast(int g, int value)
   return g;
 }
 
+static void name_after(int g, int value)
+{
+  struct value *v = &graph->value[g];
+  if (strncmp(v->name, "d_", 2)) v->name = text("d_%s", value_name(value));
+}
+
 /* Adds g to the gradient of the i-th input, and names it after that input. */
 static void give(int i, int g)
 {
   int value = at->in[i];
   g = unbroadcast(g, value);
-  struct value *v = &graph->value[g];
-  if (strncmp(v->name, "d_", 2)) v->name = text("d_%s", value_name(value));
-  gradient[value] = gradient[value] == NONE ? g : binary(OP_add, gradient[value], g);
+  name_after(g, value);
+  if (gradient[value] != NONE) g = binary(OP_add, gradient[value], g);
+  name_after(g, value);
+  gradient[value] = g;
 }
 
 static bool needs(int i)

@@ -59,7 +59,7 @@ int add_value(enum role role, const char *name, enum type type, struct shape sha
   struct value *v = &graph->value[graph->nvalue];
   *v = (struct value){.name = copy_text(name), .role = role, .type = type, .shape = shape,
                       .of = NONE, .op = NONE, .module = module, .line = line, .style = NONE,
-                      .storage = graph->nvalue};
+                      .family = NONE, .sibling = NONE, .depth = 1, .storage = graph->nvalue};
   return graph->nvalue++;
 }
 
@@ -193,4 +193,19 @@ int op_writes(const struct op *op, int *list)
   }
   if (op->out == NONE && !op->nbody && op->nin) list[n++] = op->in[0];
   return n;
+}
+
+void each_op(void (*visit)(void *to, int op, int times), void *to)
+{
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (f->count > 1) continue;
+    for (int k = 0; k < f->nop; k++) {
+      visit(to, f->op[k], 1);
+      const struct op *op = &graph->op[f->op[k]];
+      if (op->kind != OP_loop) continue;
+      const struct function *body = &graph->function[op->function];
+      for (int n = 0; n < body->nop; n++) visit(to, body->op[n], body->count);
+    }
+  }
 }

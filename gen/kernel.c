@@ -8,17 +8,25 @@
 #include <string.h>
 
 struct kernel {
-  const char *name, *prototype, *text;
+  const char *name, *prototype, *comment, *body;
 };
 
 static struct kernel *kernel;
 static int nkernel, kernel_room;
 
+const char *const *kernel_names(void)
+{
+  const char **list = alloc((size_t)(nkernel + 1) * sizeof *list);
+  for (int i = 0; i < nkernel; i++) list[i] = kernel[i].name;
+  return list;
+}
+
 char *kernel_definitions(void)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  for (int i = 0; i < nkernel; i++) put(&b, "%s%s", i ? "\n" : "", kernel[i].text);
+  for (int i = 0; i < nkernel; i++)
+    put(&b, "%s%s%s\n{\n%s}\n", i ? "\n" : "", kernel[i].comment, kernel[i].prototype, kernel[i].body);
   return b.text;
 }
 
@@ -30,18 +38,20 @@ char *kernel_prototypes(void)
   return b.text;
 }
 
-/* Adds a kernel whose text holds its name as the hole `$name$`; gives the name it has in the end. */
-static const char *add_kernel(const char *wanted, const char *prototype, const char *body)
+/* Adds a kernel whose prototype holds its name as the hole `$name$`; gives the name it has in the end.
+   A kernel of the same prototype and body is used again, whatever its comment says. */
+static const char *add_kernel(const char *wanted, const char *prototype, const char *comment,
+                              const char *body)
 {
   for (int again = 1;; again++) {
     const char *name = again == 1 ? wanted : text("%s_%d", wanted, again);
-    char *whole = fill(body, "name", name, NULL);
+    char *head = wrapped(fill(prototype, "name", name, NULL), ", ", "    ");
     int i = 0;
     while (i < nkernel && strcmp(kernel[i].name, name)) i++;
-    if (i < nkernel && !strcmp(kernel[i].text, whole)) return name;
+    if (i < nkernel && !strcmp(kernel[i].prototype, head) && !strcmp(kernel[i].body, body)) return name;
     if (i < nkernel) continue;
     GROW(kernel, nkernel, kernel_room);
-    kernel[nkernel++] = (struct kernel){name, fill(prototype, "name", name, NULL), whole};
+    kernel[nkernel++] = (struct kernel){name, head, comment, body};
     return name;
   }
 }
@@ -162,7 +172,7 @@ static void add_argument(struct arguments *a, int value, bool written)
       return;
     }
   const char *mark = graph->value[value].role == GRADIENT ? "d_" : "";
-  const char *wanted = identifier(text("%s%s", mark, leaf(value_name(value)))), *name = wanted;
+  const char *wanted = identifier(text("%s%s", mark, leaf(local_name(value)))), *name = wanted;
   for (int again = 2; name_taken(a, name); again++) name = text("%s_%d", wanted, again);
   GROW(a->list, a->n, a->room);
   a->list[a->n++] = (struct argument){storage, value, written, name};
@@ -205,10 +215,13 @@ static char *argument_list(const struct arguments *a)
 /* ------------------------------------------------------------------------- a kernel's statements */
 
 /* The value of an inner value's element: the name of a temporary. */
+struct temporary {
+  int value;
+  const char *name;
+};
 struct temporaries {
-  int n;
-  int value[64];
-  const char *name[64];
+  int n, room;
+  struct temporary *list;
 };
 
 /* The shortest text that reads back as the number. */
@@ -238,7 +251,7 @@ static const char *operand_text(const struct temporaries *t, const struct argume
                                 const struct loops *loops, int value, const signed char *letter)
 {
   for (int i = 0; i < t->n; i++)
-    if (t->value[i] == value) return t->name[i];
+    if (t->list[i].value == value) return t->list[i].name;
   const struct value *v = &graph->value[value];
   if (!v->stored) return number_text(graph->op[v->op].scalar);
   return text("%s[%s]", argument_name(a, value), index_text(loops, letter));
@@ -269,13 +282,12 @@ static const char *temporary(struct temporaries *t, const struct arguments *a, c
   const char *kind = op_name(op), *name = kind;
   for (int again = 2;; again++) {
     bool taken = name_taken(a, name);
-    for (int i = 0; i < t->n; i++) taken |= !strcmp(t->name[i], name);
+    for (int i = 0; i < t->n; i++) taken |= !strcmp(t->list[i].name, name);
     if (!taken) break;
     name = text("%s_%d", kind, again);
   }
-  if (t->n == 64) bug("emit", NONE, "a kernel of more than 64 operations");
-  t->value[t->n] = op->out;
-  t->name[t->n++] = name;
+  GROW(t->list, t->n, t->room);
+  t->list[t->n++] = (struct temporary){op->out, name};
   return name;
 }
 
@@ -287,6 +299,12 @@ static bool read_by_others(const struct op *group, const struct op *op)
       if (inner->in[i] == op->out) return true;
   }
   return false;
+}
+
+static void put_statement(struct buffer *b, int indent, const char *statement)
+{
+  char *lead = text("%*s", indent + 4, "");
+  put(b, "%s\n", wrapped(text("%*s%s", indent, "", statement), " ", lead));
 }
 
 /* One line for each pointwise operation. */
@@ -302,12 +320,12 @@ static void put_elements(struct buffer *b, const struct op *group, const struct 
     bool stored = graph->value[op->out].stored;
     if (read_by_others(group, op)) {
       const char *name = temporary(t, a, op);
-      put(b, "%*sconst float %s = %s;\n", indent, "", name, element);
+      put_statement(b, indent, text("const float %s = %s;", name, element));
       element = copy_text(name);
     }
     if (stored)
-      put(b, "%*s%s[%s] = %s;\n", indent, "", argument_name(a, op->out),
-          index_text(loops, l.out), element);
+      put_statement(b, indent, text("%s[%s] = %s;", argument_name(a, op->out),
+                                    index_text(loops, l.out), element));
   }
 }
 
@@ -568,6 +586,12 @@ static char *kernel_name(const struct op *group, const struct loops *loops)
   return b.text;
 }
 
+/* What the kernel computes, in the names of its parameters. */
+static char *kernel_comment(const struct op *group)
+{
+  return text("%s\n", wrapped(text("// %s", expression_text(group)), " ", "// "));
+}
+
 static char *fused_call(const struct op *group, int rank)
 {
   struct loops loops;
@@ -577,19 +601,27 @@ static char *fused_call(const struct op *group, int rank)
   if (!options.cuda) {
     const char *prototype = text("void $name$(%s)", parameters);
     char *body = cpu_body(group, &loops, &a);
-    const char *name =
-        add_kernel(kernel_name(group, &loops), prototype, text("%s\n{\n%s}\n", prototype, body));
+    const char *name = add_kernel(kernel_name(group, &loops), prototype, kernel_comment(group), body);
     return text("%s(%s);", name, arguments);
   }
   int64_t blocks;
   char *body = cuda_body(group, &loops, &a, &blocks);
   const char *prototype = text("__global__ void $name$(%s)", parameters);
-  const char *name =
-      add_kernel(kernel_name(group, &loops), prototype, text("%s\n{\n%s}\n", prototype, body));
+  const char *name = add_kernel(kernel_name(group, &loops), prototype, kernel_comment(group), body);
   return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, blocks, BLOCK, arguments);
 }
 
 /* ------------------------------------------------------------------------------------- updates */
+
+static char *optimizer_text(void)
+{
+  const struct optimizer *o = &graph->optimizer;
+  if (strcmp(o->name, "AdamW"))
+    return text("lr %s, weight decay %s", double_text(o->lr), double_text(o->weight_decay));
+  return text("lr %s, betas %s %s, eps %s, weight decay %s, step t from 1", double_text(o->lr),
+              double_text(o->beta1), double_text(o->beta2), double_text(o->eps),
+              double_text(o->weight_decay));
+}
 
 static char *update_call(const struct op *op, int rank)
 {
@@ -611,9 +643,13 @@ static char *update_call(const struct op *op, int rank)
                     number_text(1 - o->beta1), "keep2", number_text(o->beta2), "take2",
                     number_text(1 - o->beta2), "eps", number_text(o->eps), "decay",
                     number_text(1 - o->lr * o->weight_decay), NULL);
-  size_t end = strcspn(body, "{");
-  while (end && (body[end - 1] == '\n' || body[end - 1] == ' ')) end--;
-  const char *name = add_kernel(text("%s_%" PRId64, kind, n), text("%.*s", (int)end, body), body);
+  /* The template is a whole function: its head up to the brace is the prototype. */
+  size_t head = strcspn(body, "{"), length = strlen(body);
+  const char *inner = text("%.*s", (int)(length - head - strlen("{\n") - strlen("}\n")), body + head + 2);
+  while (head && (body[head - 1] == '\n' || body[head - 1] == ' ')) head--;
+  const char *comment = text("// %s: %s\n", o->name, optimizer_text());
+  const char *name =
+      add_kernel(text("%s_%" PRId64, kind, n), text("%.*s", (int)head, body), comment, inner);
   struct buffer b = {0};
   for (int i = 0; i < first->nin; i++) put(&b, "%s%s", i ? ", " : "", c_name(first->in[i]));
   if (options.cuda) {

@@ -31,8 +31,7 @@ static const char *const files[] = {"gen/base.lua", "gen/nn.lua", "gen/parallel.
 static char *plan_text;
 static size_t plan_length;
 
-/* -------------------------------------------------------------------------------- the plan's file
- */
+/* ------------------------------------------------------------------------------ the plan's file */
 
 static void forbid_bytes_of_no_text(void)
 {
@@ -81,10 +80,9 @@ static void hash_input(void)
   graph->hash = text("%016llx", (unsigned long long)hash);
 }
 
-/* -------------------------------------------------------------------------------- where the plan
-   is
+/* ---------------------------------------------------------------------------- where the plan is */
 
-   A frame for each function that runs: the line of the plan at work in it or, in a function of ours
+/* A frame for each function that runs: the line of the plan at work in it or, in a function of ours
    or of Lua's, the line that called it. A tail call takes its caller's frame away from Lua's own
    stack, and so the line; here it stays. Lines are followed in the plan's functions alone: ours run
    at full speed. */
@@ -145,8 +143,7 @@ static void watch(lua_State *L, lua_Debug *about)
   sandbox->line = frame[depth].line;
 }
 
-/* ------------------------------------------------------------------------------------------ errors
- */
+/* --------------------------------------------------------------------------------------- errors */
 
 void plan_fails(const char *format, ...)
 {
@@ -208,9 +205,9 @@ static void run(lua_State *L, int n, int results)
   lua_remove(L, at);
 }
 
-/* ------------------------------------------------------------------------- args: the definitions
+/* ------------------------------------------------------------------------ args: the definitions */
 
-   Upvalues of its functions: the values by name, and the names that the plan has read. */
+/* Upvalues of its functions: the values by name, and the names that the plan has read. */
 
 static void push_definition(lua_State *L, const char *value)
 {
@@ -302,8 +299,7 @@ static void check_args_read(lua_State *L, int read)
   }
 }
 
-/* ----------------------------------------------------------------------------- inside the sandbox
- */
+/* --------------------------------------------------------------------------- inside the sandbox */
 
 static void *allocate(void *used, void *block, size_t before, size_t size)
 {
@@ -397,6 +393,9 @@ static void read_in_sandbox(void)
   GROW(frame, 0, frame_room);
   lua_State *L = lua_newstate(allocate, &used);
   if (!L) usage_error(3, "no memory for Lua");
+  /* Garbage is collected only when memory is out: a plan that watches its weak tables sees the same
+     in every process. */
+  lua_gc(L, LUA_GCSTOP);
   lua_pushcfunction(L, evaluate);
   run(L, 0, 0);
 }

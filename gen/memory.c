@@ -4,7 +4,9 @@
    Leaves  for each stored activation a range of bytes in the arena, such that no two which live at
            the same time overlap; the same on every rank (sizes are those of the largest shard, on
            rank 0). A value that is only changed in place shares the bytes of what it was made from.
-           Parameters, gradients, states, batch, loss and outputs have places of their own.
+           Parameters, gradients, states, batch, loss and outputs have places of their own. Of a value that the
+   modules of a list make alike, one is kept for all of them, two where the neighbour reads it, or one
+   for each where the backward does.
 
    Placing is first fit, from the largest to the smallest; of a few such orders the best is kept. */
 #include "tpgen.h"
@@ -14,34 +16,129 @@
 
 enum { ALIGNMENT = 64 };
 
-/* ---------------------------------------------------------------------------------- lifetimes */
+/* ------------------------------------------------------------------ places in the program, loops */
 
-static void live(int value, int at)
+/* Operations in the order of each_op: the place of an operation is its index here. */
+static int nplace, place_room, *op_at;
+static int *function_of;     /* by operation */
+static int *loop_first, *loop_last;   /* by function: the places of a loop's body */
+
+static void add_place(void *to, int op, int times)
+{
+  (void)to, (void)times;
+  GROW(op_at, nplace, place_room);
+  op_at[nplace++] = op;
+}
+
+static void find_places(void)
+{
+  each_op(add_place, NULL);
+  function_of = alloc((size_t)(graph->nop + 1) * sizeof *function_of);
+  loop_first = alloc((size_t)graph->nfunction * sizeof *loop_first);
+  loop_last = alloc((size_t)graph->nfunction * sizeof *loop_last);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) function_of[graph->function[i].op[k]] = i;
+  for (int at = 0; at < nplace; at++) {
+    int f = function_of[op_at[at]];
+    if (at == 0 || function_of[op_at[at - 1]] != f) loop_first[f] = at;
+    loop_last[f] = at;
+  }
+}
+
+static bool is_loop(int function)
+{
+  return graph->function[function].count > 1;
+}
+
+/* ------------------------------------------------------------------------ lifetimes and depths */
+
+/* How much of a family must be kept for a reader: only this module's value, the neighbour's too, or
+   all. Outside the loop only what the last module made is there without keeping more. */
+static int depth_for(int value, int reader)
+{
+  const struct value *v = &graph->value[value];
+  if (v->family == NONE) return 1;
+  int maker = v->made_by, count = graph->function[maker].count;
+  if (v->step) return reader == maker ? 2 : count;
+  if (reader == maker) return 1;
+  int last = graph->function[maker].upward ? count - 1 : 0;
+  return !is_loop(reader) && v->index == last ? 1 : count;
+}
+
+static void make_at(int value, int at)
 {
   struct value *v = &graph->value[value];
-  if (v->first == NONE) v->first = at;
-  if (v->last < at) v->last = at;
+  v->made = v->first = v->last = at;
+  v->made_by = function_of[op_at[at]];
+}
+
+/* A loop reads what it did not make itself in each of its rounds: that lives until the last. */
+static void read_at(int value, int at)
+{
+  struct value *v = &graph->value[value];
+  int reader = function_of[op_at[at]];
+  if (v->step) read_at(v->initial, at);
+  struct value *kept = v->family == NONE ? v : &graph->value[v->family];
+  bool own = kept->op != NONE && kept->made_by == reader && !v->step;
+  int until = is_loop(reader) && !own ? loop_last[reader] : at;
+  if (kept->last < until) kept->last = until;
+}
+
+static void widen(int value, int reader)
+{
+  struct value *v = &graph->value[value];
+  if (v->family == NONE) return;
+  int family = v->family;
+  v->made_by = graph->value[family].made_by;
+  int depth = depth_for(value, reader);
+  if (graph->value[family].depth < depth) graph->value[family].depth = depth;
+  if (v->step) widen(v->initial, reader);
+}
+
+static void each_access(void (*on_write)(int, int), void (*on_read)(int, int))
+{
+  int *list = NULL, room = 0;
+  for (int at = 0; at < nplace; at++) {
+    const struct op *op = &graph->op[op_at[at]];
+    while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
+    if (on_write)
+      for (int n = op_writes(op, list); n--;) on_write(list[n], at);
+    if (on_read)
+      for (int n = op_reads(op, list); n--;) on_read(list[n], at);
+  }
+}
+
+static void widen_at(int value, int at)
+{
+  widen(value, function_of[op_at[at]]);
 }
 
 static void find_lifetimes(void)
 {
-  int *list = NULL, room = 0, at = 0;
-  for (int i = 0; i < graph->nvalue; i++) graph->value[i].first = graph->value[i].last = NONE;
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++, at++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
-      for (int n = op_reads(op, list); n--;) live(list[n], at);
-      for (int n = op_writes(op, list); n--;) live(list[n], at);
-    }
+  for (int i = 0; i < graph->nvalue; i++) {
+    struct value *v = &graph->value[i];
+    v->made = v->first = v->last = NONE;
+    v->depth = 1;
+  }
+  each_access(make_at, NULL);
+  each_access(NULL, widen_at);
+  each_access(NULL, read_at);
+  /* What is kept for several modules lives from the first round to, at least, the last. */
+  for (int i = 0; i < graph->nvalue; i++) {
+    struct value *v = &graph->value[i];
+    if (v->depth == 1) continue;
+    v->first = loop_first[v->made_by];
+    if (v->last < loop_last[v->made_by]) v->last = loop_last[v->made_by];
+  }
 }
 
 /* ----------------------------------------------------------------------------------- in place */
 
-static bool in_arena(int value)
+bool in_arena(int value)
 {
   const struct value *v = &graph->value[value];
-  return v->stored && v->role == ACTIVATION && !v->is_output;
+  bool stands_for_itself = v->family == NONE || v->family == value;
+  return v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE && stands_for_itself;
 }
 
 static int root(int value)
@@ -54,36 +151,41 @@ static int root(int value)
 static bool share(int in, int out, int at)
 {
   const struct value *a = &graph->value[in], *b = &graph->value[out];
-  if (!a->stored || !b->stored || a->last != at || b->first != at) return false;
+  if (!a->stored || !b->stored || a->last != at || b->made != at) return false;
   if (a->type != b->type || !same_shape(a->shape, b->shape)) return false;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement p = a->layout.on[d], q = b->layout.on[d];
     if ((p.kind == SHARD || q.kind == SHARD) && !same_placement(p, q)) return false;
   }
-  int ra = root(in), rb = root(out);
-  if (ra == rb) return true;
+  int from = root(in), to = root(out);
+  if (from == to) return true;
   /* What has a place of its own keeps it; only what is in the arena can give way. */
-  if (in_arena(ra) && graph->value[ra].op != NONE) {
-    if (in_arena(rb)) {
-      graph->value[rb].storage = ra;
-      if (graph->value[ra].last < b->last) graph->value[ra].last = b->last;
-    } else {
-      graph->value[ra].storage = rb;
-    }
+  if (!in_arena(from)) return false;
+  struct value *place = &graph->value[from];
+  if (!in_arena(to)) {
+    place->storage = to;
     return true;
   }
-  return false;
+  graph->value[to].storage = from;
+  if (place->depth < b->depth) place->depth = b->depth;
+  if (place->first > b->first) place->first = b->first;
+  if (place->last < b->last) place->last = b->last;
+  return true;
 }
 
-/* The elements of `value` are read by `op` one by one, each where it is written. */
-static bool read_in_step(const struct op *op, int value)
+/* Whether a kernel that writes `out` over `value` when it has come to body[k] still finds what it needs:
+   every read of `value` is of the element that is written, and comes no later. */
+static bool read_in_step(const struct op *op, int k, int value)
 {
-  for (int k = 0; k < op->nbody; k++) {
-    const struct op *inner = &graph->op[op->body[k]];
+  for (int n = 0; n < op->nbody; n++) {
+    const struct op *inner = &graph->op[op->body[n]];
     struct letters l;
     op_letters(inner, &l);
-    for (int i = 0; i < inner->nin; i++)
-      if (inner->in[i] == value && !same_shape(graph->value[value].shape, l.space)) return false;
+    for (int i = 0; i < inner->nin; i++) {
+      if (inner->in[i] != value) continue;
+      if (n > k || is_reduce(inner->kind)) return false;
+      if (!same_shape(graph->value[value].shape, l.space)) return false;
+    }
   }
   return true;
 }
@@ -102,28 +204,24 @@ static void share_in(const struct op *op, int at)
     const struct op *inner = &graph->op[op->body[k]];
     if (is_reduce(inner->kind) || !graph->value[inner->out].stored) continue;
     for (int i = 0; i < n; i++)
-      if (list[i] != NONE && read_in_step(op, list[i]) && share(list[i], inner->out, at)) {
+      if (list[i] != NONE && read_in_step(op, k, list[i]) && share(list[i], inner->out, at)) {
         list[i] = NONE;
         break;
       }
   }
 }
 
-static void share_all(void)
-{
-  int at = 0;
-  for (int i = 0; i < graph->nvalue; i++) graph->value[i].storage = i;
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++, at++)
-      share_in(&graph->op[graph->function[i].op[k]], at);
-}
-
 /* ------------------------------------------------------------------------------------ placing */
 
-static int64_t size_of(int value)
+int64_t arena_stride(int value)
 {
   int64_t bytes = largest_bytes(value);
   return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+int64_t arena_size(int value)
+{
+  return arena_stride(value) * graph->value[value].depth;
 }
 
 static bool meet(const struct value *a, const struct value *b)
@@ -134,7 +232,7 @@ static bool meet(const struct value *a, const struct value *b)
 static int by_size(const void *a, const void *b)
 {
   int x = *(const int *)a, y = *(const int *)b;
-  if (size_of(x) != size_of(y)) return size_of(x) > size_of(y) ? -1 : 1;
+  if (arena_size(x) != arena_size(y)) return arena_size(x) > arena_size(y) ? -1 : 1;
   return x < y ? -1 : 1;
 }
 
@@ -163,8 +261,8 @@ static int64_t lowest(const int *value, const int64_t *offset, int k)
   for (bool moved = true; moved;) {
     moved = false;
     for (int i = 0; i < k; i++) {
-      int64_t end = offset[i] + size_of(value[i]);
-      if (!meet(v, &graph->value[value[i]]) || end <= at || offset[i] >= at + size_of(value[k]))
+      int64_t end = offset[i] + arena_size(value[i]);
+      if (!meet(v, &graph->value[value[i]]) || end <= at || offset[i] >= at + arena_size(value[k]))
         continue;
       at = end;
       moved = true;
@@ -180,7 +278,7 @@ static int64_t try_order(int *value, int n, int (*order)(const void *, const voi
   qsort(value, (size_t)n, sizeof *value, order);
   for (int k = 0; k < n; k++) {
     offset[k] = lowest(value, offset, k);
-    if (offset[k] + size_of(value[k]) > peak) peak = offset[k] + size_of(value[k]);
+    if (offset[k] + arena_size(value[k]) > peak) peak = offset[k] + arena_size(value[k]);
   }
   return peak;
 }
@@ -193,7 +291,7 @@ static int64_t most_live(const int *value, int n)
     for (int k = 0; k < n; k++) {
       const struct value *v = &graph->value[value[k]];
       if (v->first <= graph->value[value[i]].first && graph->value[value[i]].first <= v->last)
-        sum += size_of(value[k]);
+        sum += arena_size(value[k]);
     }
     if (sum > most) most = sum;
   }
@@ -203,13 +301,14 @@ static int64_t most_live(const int *value, int n)
 void memory(void)
 {
   static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start};
+  find_places();
   find_lifetimes();
-  share_all();
+  for (int i = 0; i < graph->nvalue; i++) graph->value[i].storage = i;
+  for (int at = 0; at < nplace; at++) share_in(&graph->op[op_at[at]], at);
   int n = 0, *value = alloc((size_t)(graph->nvalue + 1) * sizeof *value);
   int64_t *offset = alloc((size_t)(graph->nvalue + 1) * sizeof *offset), best = INT64_MAX;
   for (int i = 0; i < graph->nvalue; i++)
-    if (in_arena(i) && root(i) == i && graph->value[i].op != NONE && graph->value[i].first != NONE)
-      value[n++] = i;
+    if (in_arena(i) && root(i) == i && graph->value[i].first != NONE) value[n++] = i;
   for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
     int64_t peak = try_order(value, n, orders[k], offset);
     if (peak >= best) continue;
@@ -219,7 +318,9 @@ void memory(void)
   graph->arena_bytes = n ? best : 0;
   graph->live_bytes = most_live(value, n);
   for (int i = 0; i < graph->nvalue; i++) {
-    graph->value[i].storage = root(i);
-    graph->value[i].offset = graph->value[root(i)].offset;
+    struct value *v = &graph->value[i];
+    v->storage = root(v->family != NONE && !v->step && v->role == ACTIVATION ? v->family : i);
+    v->offset = graph->value[v->storage].offset;
+    v->depth = graph->value[v->storage].depth;
   }
 }

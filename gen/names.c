@@ -229,69 +229,147 @@ char *memory_declaration(void)
   return declaration.text;
 }
 
-/* ------------------------------------------------------------------------------- activations */
+/* ----------------------------------------------------------------------- names within a function */
 
-static bool in_arena(int value)
+static const struct function *speaking;   /* the function whose names are given, or NULL */
+static const char **local;                /* by value: its name in that function, or NULL */
+
+static bool loops(void)
 {
-  const struct value *v = &graph->value[value];
-  return v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE;
+  return speaking && speaking->count > 1;
 }
 
-/* A value that is made in place of another has a name of its own for the same address, unless it is
-   called the same. */
-static void name_activations(void)
+/* What a value of a loop's body is called in it: by its place in the module. "layers.1.wq", with
+   "layers" the list, is "wq"; what the module makes is "out", and what it is given "in". */
+const char *local_name(int value)
 {
-  struct scope scope = {0};
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (!in_arena(i) || !in_arena(v->storage)) continue;
-    const char *wanted = identifier(value_name(i));
-    bool same = v->storage != i && !strcmp(wanted, identifier(value_name(v->storage)));
-    name_of[i] = same ? name_of[v->storage] : unique(&scope, wanted);
-  }
+  const struct value *v = &graph->value[value];
+  const struct value *first = v->family == NONE ? NULL : &graph->value[v->family];
+  if (!loops() || !first || (v->family != value && !v->step) || first->sibling == NONE)
+    return value_name(value);
+  const char *name = value_name(first->sibling), *mark = strncmp(name, "d_", 2) ? "" : "d_";
+  const char *list = graph->module[first->list].path;
+  char *prefix = text("%s%s%s", mark, list, *list ? "." : "");
+  if (strncmp(name, prefix, strlen(prefix))) return value_name(value);
+  char *rest;
+  long number = strtol(name + strlen(prefix), &rest, 10) - 1 + v->step;
+  if (*rest == '.' && number == 0) return text("%s%s", mark, rest + 1);
+  if (*rest == 0 && (number == 0 || number == -1)) return text("%s%s", mark, number ? "in" : "out");
+  return value_name(value);
+}
+
+/* "m->w.layers[0].wq" as "m->w.layers[l].wq": where it differs from module 1's stands the number. */
+static const char *with_index(int value)
+{
+  const char *name = name_of[value];
+  int sibling = graph->value[value].sibling;
+  if (!name || sibling == NONE || !name_of[sibling]) return name;
+  int at = 0;
+  while (name[at] && name[at] == name_of[sibling][at]) at++;
+  return text("%.*sl%s", at, name, name + at + 1);
+}
+
+const char *c_name(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (!has_part(value)) return NULL;
+  if (local && local[value]) return local[value];
+  if (name_of[value]) return loops() ? with_index(value) : name_of[value];
+  return v->storage == value ? NULL : c_name(v->storage);
 }
 
 void name_values(int of_rank)
 {
   rank = of_rank;
+  speaking = NULL;
+  local = NULL;
   name_of = alloc((size_t)(graph->nvalue + 1) * sizeof *name_of);
   declare_memory();
-  name_activations();
 }
 
-const char *c_name(int value)
+/* ------------------------------------------------------------------------------- activations */
+
+/* The bytes of a value at a fixed slot of its family. */
+static char *fixed_address(const struct value *v, int64_t slot)
 {
-  if (!has_part(value)) return NULL;
-  return name_of[value] ? name_of[value] : name_of[graph->value[value].storage];
+  return text("(float *)(m->arena + %lld)", (long long)(v->offset + slot * arena_stride(v->storage)));
 }
 
+/* The bytes of the family's value at module l + step. */
+static char *moving_address(const struct value *v, int step)
+{
+  char *at = !step ? "l" : text("(l %c 1)", step < 0 ? '-' : '+');
+  if (v->depth == 1) return fixed_address(v, 0);
+  char *slot = v->depth < speaking->count ? text("%s %% %d", at, v->depth) : at;
+  return text("(float *)(m->arena + %lld + %s * %lldL)", (long long)v->offset, slot,
+              (long long)arena_stride(v->storage));
+}
+
+/* Whether the value's bytes are in the arena, whoever's they are. */
+static bool is_activation(int value)
+{
+  const struct value *v = &graph->value[value], *place = &graph->value[v->storage];
+  if (v->step) return v->stored;
+  return v->stored && v->op != NONE && place->role == ACTIVATION && !place->is_output;
+}
+
+static const char *address(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (!is_activation(value)) return name_of[value];
+  if (v->step)
+    return text("%s ? %s : %s", v->step < 0 ? "l > 0" : text("l < %d", speaking->count - 1),
+                moving_address(&graph->value[v->family], v->step), address(v->initial));
+  if (v->family == NONE) return fixed_address(v, 0);
+  if (loops() && v->family == value) return moving_address(v, 0);
+  return fixed_address(v, v->index % v->depth);
+}
+
+/* "forward", "forward .. backward": in which phases it is needed. */
 static const char *lifetime(const struct value *v)
 {
-  const char *from = graph->op[v->op].phase == FORWARD ? "forward" : "backward";
-  int forward = graph->nfunction ? graph->function[0].nop : 0;
-  bool crosses = graph->op[v->op].phase == FORWARD && v->last >= forward;
-  return crosses ? text("%s .. backward", from) : from;
+  static const char *const phase[] = {"forward", "backward", "update"};
+  enum phase from = graph->op[v->op].phase, to = from;
+  for (int i = 0, at = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (f->count > 1) continue;
+    for (int k = 0; k < f->nop; k++) {
+      const struct op *op = &graph->op[f->op[k]];
+      at += 1 + (op->kind == OP_loop ? graph->function[op->function].nop : 0);
+    }
+    if (v->last < at) {
+      to = f->phase;
+      break;
+    }
+  }
+  return from == to ? phase[from] : text("%s .. %s", phase[from], phase[to]);
 }
 
 static void put_local(struct buffer *b, int value)
 {
-  const struct value *v = &graph->value[value], *place = &graph->value[v->storage];
+  const struct value *v = &graph->value[value];
   struct shape here = local_shape(value, rank);
-  char *line = text("float *const %s = (float *)(m->arena + %lld);", name_of[value],
-                    (long long)v->offset);
-  put(b, "  %-50s // %s", line, shape_text(here));
-  if (!same_shape(here, v->shape)) put(b, " of %s", shape_text(v->shape));
-  put(b, "  %s", layout_text(v->layout));
-  if (v->storage == value)
-    put(b, "  %s\n", lifetime(place));
+  struct buffer about = {0};
+  put(&about, "// %s", shape_text(here));
+  if (!same_shape(here, v->shape)) put(&about, " of %s", shape_text(v->shape));
+  put(&about, "  %s", layout_text(v->layout));
+  if (v->step)
+    put(&about, "  made by the module %s", v->step < 0 ? "before" : "behind");
+  else if (v->storage != value && local[v->storage] && local[v->storage] != local[value])
+    put(&about, "  in place of %s", local[v->storage]);
   else
-    put(b, "  in place of %s\n", name_of[v->storage]);
+    put(&about, "  %s", lifetime(&graph->value[v->storage]));
+  char *line = text("  float *const %s = %s;", local[value], address(value));
+  enum { COLUMN = 52, COLUMNS = 100 };
+  if (strlen(line) <= COLUMN && COLUMN + 1 + about.length <= COLUMNS)
+    put(b, "%-*s %s\n", COLUMN, line, about.text);
+  else
+    put(b, "  %s\n%s\n", about.text, wrapped(line, " : ", "      "));
 }
 
-char *local_declarations(const struct function *f)
+/* Values that the function reads or writes. */
+static bool *used_by(const struct function *f)
 {
-  struct buffer b = {0};
-  put_text(&b, "", 0);
   bool *used = alloc((size_t)(graph->nvalue + 1) * sizeof *used);
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
@@ -299,13 +377,47 @@ char *local_declarations(const struct function *f)
     for (int n = op_reads(op, list); n--;) used[list[n]] = true;
     for (int n = op_writes(op, list); n--;) used[list[n]] = true;
   }
+  return used;
+}
+
+void name_locals(const struct function *f)
+{
+  bool *used = used_by(f);
+  struct scope scope = {0};
+  for (const char *const *name = kernel_names(); *name; name++) unique(&scope, *name);
+  speaking = f;
+  local = alloc((size_t)(graph->nvalue + 1) * sizeof *local);
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (!used[i] || !is_activation(i) || !has_part(i)) continue;
+    /* What is made in place under the same name is the same variable. */
+    int place = graph->value[i].storage;
+    const char *wanted = identifier(local_name(i));
+    bool same = place != i && local[place] && !strcmp(address(place), address(i)) &&
+                !strcmp(wanted, identifier(local_name(place)));
+    local[i] = same ? local[place] : unique(&scope, wanted);
+  }
+}
+
+bool has_word(const char *text, const char *word)
+{
+  static const char letters[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  size_t n = strlen(word);
+  for (const char *at = text; (at = strstr(at, word)); at++) {
+    bool begins = at == text || !strchr(letters, at[-1]);
+    if (begins && (!at[n] || !strchr(letters, at[n]))) return true;
+  }
+  return false;
+}
+
+char *local_declarations(const char *body)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
   for (int i = 0; i < graph->nvalue; i++) {
     int place = graph->value[i].storage;
-    if (!used[i] || !name_of[i] || !in_arena(i) || !has_part(i)) continue;
-    bool same = place != i && name_of[place] == name_of[i];
-    if (same && used[place]) continue;
-    put_local(&b, same ? place : i);
-    if (same) used[place] = true;
+    if (!local[i] || (place != i && local[place] == local[i])) continue;
+    if (has_word(body, local[i])) put_local(&b, i);
   }
   if (b.length) put(&b, "\n");
   return b.text;

@@ -75,9 +75,9 @@ local described = {}
 local function describe(what, init, a, b)
   return function(sizes)
     base.expect(sizes, "table", "what " .. what .. " is given, as in " .. what .. "{20, 10},")
-    local shape = base.sizes(sizes)
+    local shape = base.sizes(sizes, what)
     core.parameter(what, shape, init, a, b) -- checks the shape
-    local d = base.make("description", {shape = base.sizes(sizes)})
+    local d = base.make("description", {shape = base.sizes(sizes, what)})
     described[d] = {shape = shape, init = init, a = a, b = b, line = core.line(), placed = {}}
     return d
   end
@@ -101,7 +101,7 @@ end
 
 local function finite(v, what)
   if type(v) ~= "number" or v - v ~= 0 then
-    fail("%s must be a finite number, not %s", what, type(v) == "number" and v or base.a(v))
+    fail("%s must be a finite number, not %s", what, math.type(v) and tostring(v) or base.a(v))
   end
   return v + 0.0
 end
@@ -109,7 +109,8 @@ end
 nn.init = core.forbid_absent({
   constant = function(value) return start("constant", finite(value, "nn.init.constant"), 0.0) end,
   uniform = function(low, high)
-    return start("uniform", finite(low, "nn.init.uniform's low"), finite(high, "nn.init.uniform's high"))
+    return start("uniform", finite(low, "nn.init.uniform's low"),
+      finite(high, "nn.init.uniform's high"))
   end,
   normal = function(mean, deviation)
     return start("normal", finite(mean, "nn.init.normal's mean"),
@@ -129,7 +130,7 @@ function nn.Parameter(t)
   end
   local s = starts[base.expect(t.init, "initializer",
     "nn.Parameter's init, such as nn.init.normal(0, 0.02),")]
-  return core.parameter("nn.Parameter", base.sizes(t), s.kind, s.a, s.b)
+  return core.parameter("nn.Parameter", base.sizes(t, "nn.Parameter"), s.kind, s.a, s.b)
 end
 
 -- -------------------------------------------------------------------------------------- functions
@@ -249,7 +250,8 @@ local function take_up(module, name, parent, path)
   local prefix, taken = path == "" and "" or path .. ".", {}
   local function take(child)
     if taken[child] then
-      fail("the %s of line %d holds two things of the name '%s'", known.class_name, known.line, child)
+      fail("the %s of line %d holds two things of the name '%s'", known.class_name, known.line,
+        child)
     end
     taken[child] = true
   end

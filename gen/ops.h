@@ -63,5 +63,7 @@ OP(slice,          "-",         NEVER,    no_grad,             "")
 OP(to_partial,     "-",         NEVER,    no_grad,             "")
 OP(pack,           "-",         NEVER,    no_grad,             "")
 OP(unpack,         "-",         NEVER,    no_grad,             "")
+/* Calls a function once for each module of a list: outline.c. */
+OP(loop,           "-",         NEVER,    no_grad,             "")
 /* One kernel for several pointwise and reduce operations: fuse.c. */
 OP(fused,          "-",         NEVER,    no_grad,             "")

@@ -1,18 +1,401 @@
 /* outline.c: the pass `outline`: from one flat program to functions.
 
-   Takes   the flat local program in graph->order, and the phase of each operation.
-   Leaves  a function for each phase that has work, in which every operation of graph->order stands
-           once, in its order; passes after this one walk functions and leave graph->order alone. */
+   Takes   the flat local program in graph->order, and the phase and module of each operation.
+   Leaves  a function for each phase that has work, and one for each run of equal modules of a list
+           (layers.0, layers.1, ...), which the phase's function calls in a loop. Passes after this one
+           see each distinct layer once; graph->order is left alone.
+
+   Modules of a list are equal when their operations are, one by one: kind, attributes, shapes, layouts,
+   and where each input comes from. The operations of the first module then stand for all of them, and
+   its values for the families of values that the others make: a value of module i has `family` and
+   `index` i. An input of a module comes
+
+     from within            an operation of the same module
+     with the module        its parameters, or what it saved in an earlier loop
+     from the neighbour     what the module before it in the list, or behind it, made: the body reads a
+                            carried value, which for the module at the end of the list is `initial`
+     from outside           the same value for all
+
+   Where any input comes from elsewhere, or anything differs, the modules stay apart. */
 #include "tpgen.h"
+
+#include <string.h>
+
+/* Operations order[first .. first + length) are what one module of a list does in one phase. */
+struct run {
+  int first, length;
+};
+
+/* A loop over a list's modules in one phase. run[i] is module i's. */
+struct region {
+  int list, count, phase;
+  int first, last;             /* places in graph->order */
+  bool upward;                 /* from module 0 to the last */
+  struct run *run;
+};
+
+static struct region *region;
+static int nregion, region_room;
+static int *place_of;          /* by operation: where it stands in graph->order */
+
+/* ------------------------------------------------------------------------------ finding the runs */
+
+/* "layers.3" for a module in or under layers.3: the module of the list that holds it, or NONE. */
+static int element_of(int module, int list)
+{
+  while (module != NONE && graph->module[module].parent != list) module = graph->module[module].parent;
+  return module;
+}
+
+/* The place of a module in its list, from its name; NONE where that is no number. */
+static int number_of(int module)
+{
+  const char *name = graph->module[module].name;
+  int n = 0;
+  if (!*name || (name[0] == '0' && name[1])) return NONE;
+  for (; *name; name++) {
+    if (*name < '0' || *name > '9' || n > 100000) return NONE;
+    n = 10 * n + *name - '0';
+  }
+  return n;
+}
+
+static int count_elements(int list)
+{
+  int n = 0;
+  for (int m = 0; m < graph->nmodule; m++)
+    if (graph->module[m].parent == list) {
+      if (number_of(m) != n) return 0;
+      n++;
+    }
+  return n;
+}
+
+static int index_at(int place, int list)
+{
+  int module = graph->op[graph->order[place]].module;
+  int element = module == NONE ? NONE : element_of(module, list);
+  return element == NONE ? NONE : number_of(element);
+}
+
+static bool same_value_kind(int a, int b)
+{
+  const struct value *v = &graph->value[a], *w = &graph->value[b];
+  return v->type == w->type && v->role == w->role && same_shape(v->shape, w->shape) &&
+         same_layout(v->layout, w->layout) && !v->is_output && v->role != LOSS;
+}
+
+/* The next parameter in or under a module, from value `at` on; NONE at the end. */
+static int next_parameter(int at, int element)
+{
+  for (; at < graph->nvalue; at++) {
+    int m = graph->value[at].module;
+    while (m != NONE && m != element) m = graph->module[m].parent;
+    if (m == element && m != NONE && graph->value[at].role == PARAMETER) return at;
+  }
+  return NONE;
+}
+
+/* Whether the list's modules hold the same parameters: then they are an array of structs in C. */
+static bool same_parameters(int list)
+{
+  int first = NONE;
+  for (int m = 0; m < graph->nmodule; m++) {
+    if (graph->module[m].parent != list) continue;
+    if (first == NONE) first = m;
+    int a = next_parameter(0, first), b = next_parameter(0, m);
+    for (; a != NONE && b != NONE; a = next_parameter(a + 1, first), b = next_parameter(b + 1, m)) {
+      const char *x = graph->value[a].name + strlen(graph->module[first].path);
+      const char *y = graph->value[b].name + strlen(graph->module[m].path);
+      if (strcmp(x, y) || !same_value_kind(a, b)) return false;
+    }
+    if (a != b) return false;
+  }
+  return true;
+}
+
+/* The runs of all the list's modules, one after the other from `place` on, in either direction. */
+static bool find_region(int place, int list, int count, struct region *r)
+{
+  int first = index_at(place, list), phase = (int)graph->op[graph->order[place]].phase;
+  *r = (struct region){.list = list, .count = count, .phase = phase, .first = place, .last = place,
+                       .upward = first == 0};
+  if (first != 0 && first != count - 1) return false;
+  r->run = alloc((size_t)count * sizeof *r->run);
+  for (int k = 0; k < count; k++) {
+    int index = r->upward ? k : count - 1 - k;
+    struct run *run = &r->run[index];
+    run->first = r->last;
+    while (r->last < graph->norder && index_at(r->last, list) == index &&
+           (int)graph->op[graph->order[r->last]].phase == phase)
+      r->last++;
+    run->length = r->last - run->first;
+    if (!run->length || run->length != r->run[r->upward ? 0 : count - 1].length) return false;
+  }
+  return true;
+}
+
+/* ---------------------------------------------------------------------------- comparing the runs */
+
+static const struct op *op_at(const struct region *r, int index, int k)
+{
+  return &graph->op[graph->order[r->run[index].first + k]];
+}
+
+static bool same_op(const struct op *a, const struct op *b)
+{
+  if (a->kind != b->kind || a->nin != b->nin || a->line != b->line) return false;
+  if (!a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation))) return false;
+  if (a->scalar != b->scalar || a->dims != b->dims || a->keep != b->keep) return false;
+  if (a->group != b->group || a->mesh_dim != b->mesh_dim || a->reduction != b->reduction) return false;
+  if (a->dim != b->dim || a->dim_to != b->dim_to || !same_layout(a->to, b->to)) return false;
+  if ((a->out == NONE) != (b->out == NONE)) return false;
+  return a->out == NONE || same_value_kind(a->out, b->out);
+}
+
+/* Where in run `index` the value is made, from its start; NONE if not there. */
+static int made_in(const struct region *r, int index, int value)
+{
+  int op = graph->value[value].op;
+  if (op == NONE || place_of[op] == NONE) return NONE;
+  int k = place_of[op] - r->run[index].first;
+  return k >= 0 && k < r->run[index].length ? k : NONE;
+}
+
+/* "weight" of "layers.3.weight" and such: the value's name within module `index` of the list. */
+static const char *name_within(const struct region *r, int index, int value)
+{
+  const char *list = graph->module[r->list].path, *name = graph->value[value].name;
+  char *prefix = text("%s%s%d.", list, *list ? "." : "", index);
+  return strncmp(name, prefix, strlen(prefix)) ? NULL : name + strlen(prefix);
+}
+
+static bool is_own_parameter(const struct region *r, int index, int value, int first)
+{
+  if (graph->value[value].role != PARAMETER || graph->value[first].role != PARAMETER) return false;
+  const char *a = name_within(r, 0, first), *b = name_within(r, index, value);
+  return a && b && !strcmp(a, b) && same_value_kind(first, value);
+}
+
+/* The representative of a family and the value's index in it; false if it belongs to none. In the
+   region under work, what run i makes at k belongs to what run 0 makes there. */
+static bool family_of(const struct region *r, int value, int *family, int *index)
+{
+  const struct value *v = &graph->value[value];
+  if (v->family != NONE) {
+    *family = v->family;
+    *index = v->index;
+    return true;
+  }
+  for (int i = 0; i < r->count; i++) {
+    int k = made_in(r, i, value);
+    if (k == NONE) continue;
+    *family = op_at(r, 0, k)->out;
+    *index = i;
+    return true;
+  }
+  return false;
+}
+
+/* What the body reads for input j of its k-th operation; NONE where the runs do not agree. */
+struct source {
+  int value;                 /* as it is, where it isn't carried */
+  int family, step, initial; /* carried: from the neighbour at index + step */
+};
+
+static bool all_same(const struct region *r, int k, int j)
+{
+  for (int i = 1; i < r->count; i++)
+    if (op_at(r, i, k)->in[j] != op_at(r, 0, k)->in[j]) return false;
+  return true;
+}
+
+static bool all_parameters(const struct region *r, int k, int j)
+{
+  for (int i = 0; i < r->count; i++)
+    if (!is_own_parameter(r, i, op_at(r, i, k)->in[j], op_at(r, 0, k)->in[j])) return false;
+  return true;
+}
+
+/* Whether every run reads the same family at its own index plus `step`, but for the one at the end. */
+static bool all_family(const struct region *r, int k, int j, int step, int *family)
+{
+  *family = NONE;
+  for (int i = 0; i < r->count; i++) {
+    int f, index;
+    if (i + step < 0 || i + step >= r->count) continue;
+    if (!family_of(r, op_at(r, i, k)->in[j], &f, &index) || index != i + step) return false;
+    if (*family != NONE && f != *family) return false;
+    *family = f;
+  }
+  return *family != NONE;
+}
+
+static bool find_source(const struct region *r, int k, int j, struct source *s)
+{
+  *s = (struct source){.value = op_at(r, 0, k)->in[j], .family = NONE};
+  int family;
+  if (all_family(r, k, j, 0, &family)) {
+    s->value = family;
+    return true;
+  }
+  if (all_same(r, k, j) || all_parameters(r, k, j)) return true;
+  for (int step = -1; step <= 1; step += 2) {
+    int end = step < 0 ? 0 : r->count - 1;
+    if (!all_family(r, k, j, step, &family)) continue;
+    /* A value of this very loop must come from the module that ran before. */
+    if (made_in(r, 0, family) != NONE && (step < 0) != r->upward) continue;
+    int initial = op_at(r, end, k)->in[j], f, index;
+    if (family_of(r, initial, &f, &index) && f == family) continue;
+    if (!same_value_kind(initial, family)) continue;
+    *s = (struct source){.family = family, .step = step, .initial = initial};
+    return true;
+  }
+  return false;
+}
+
+/* ------------------------------------------------------------------------------------- folding */
+
+static int carried_value(const struct source *s)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->step && v->family == s->family && v->step == s->step && v->initial == s->initial) return i;
+  }
+  struct value from = graph->value[s->initial];
+  int c = add_value(ACTIVATION, value_name(s->initial), from.type, from.shape, from.module, from.line);
+  struct value *v = &graph->value[c];
+  v->layout = from.layout;
+  v->placed = true;
+  v->family = s->family;
+  v->step = s->step;
+  v->initial = s->initial;
+  return c;
+}
+
+static bool foldable(const struct region *r)
+{
+  struct source s;
+  for (int k = 0; k < r->run[0].length; k++) {
+    for (int i = 1; i < r->count; i++)
+      if (!same_op(op_at(r, 0, k), op_at(r, i, k))) return false;
+    for (int j = 0; j < op_at(r, 0, k)->nin; j++)
+      if (!find_source(r, k, j, &s)) return false;
+  }
+  return true;
+}
+
+/* Value `of` is what module `index` of the list has where module 0 has `first`. */
+static void join(int list, int of, int first, int index)
+{
+  struct value *v = &graph->value[of];
+  v->family = first;
+  v->index = index;
+  v->list = list;
+  if (index == 1) graph->value[first].sibling = of;
+}
+
+static void fold(struct region *r)
+{
+  int length = r->run[0].length;
+  struct source *source = alloc((size_t)length * MAX_INPUTS * sizeof *source);
+  for (int k = 0; k < length; k++)
+    for (int j = 0; j < op_at(r, 0, k)->nin; j++) find_source(r, k, j, &source[k * MAX_INPUTS + j]);
+  for (int k = 0; k < length; k++) {
+    struct op *op = &graph->op[graph->order[r->run[0].first + k]];
+    for (int j = 0; j < op->nin; j++) {
+      const struct source *s = &source[k * MAX_INPUTS + j];
+      if (s->family == NONE && all_parameters(r, k, j))
+        for (int i = r->count; i-- > 0;) join(r->list, op_at(r, i, k)->in[j], op->in[j], i);
+      op->in[j] = s->family == NONE ? s->value : carried_value(s);
+    }
+    for (int i = 0; i < r->count && op->out != NONE; i++) join(r->list, op_at(r, i, k)->out, op->out, i);
+  }
+}
+
+static void find_regions(void)
+{
+  for (int list = 0; list < graph->nmodule; list++) {
+    int count = count_elements(list);
+    if (count < 2 || !same_parameters(list)) continue;
+    for (int place = 0; place < graph->norder; place++) {
+      struct region r;
+      bool inside = false;
+      for (int i = 0; i < nregion; i++) inside |= place >= region[i].first && place < region[i].last;
+      if (inside || index_at(place, list) == NONE || !find_region(place, list, count, &r)) continue;
+      if (!foldable(&r)) continue;
+      fold(&r);
+      GROW(region, nregion, region_room);
+      region[nregion++] = r;
+      place = r.last - 1;
+    }
+  }
+}
+
+/* ----------------------------------------------------------------------------------- functions */
+
+static const char *const phase_name[PHASES] = {"forward", "backward", "update"};
+
+static int add_function(struct function f)
+{
+  GROW(graph->function, graph->nfunction, graph->function_room);
+  graph->function[graph->nfunction] = f;
+  return graph->nfunction++;
+}
+
+static struct region *region_at(int place)
+{
+  for (int i = 0; i < nregion; i++)
+    if (region[i].first == place) return &region[i];
+  return NULL;
+}
+
+/* "layers_forward", told apart where a list is walked twice in a phase. */
+static const char *body_name(const struct region *r)
+{
+  const char *list = graph->module[r->list].path;
+  const char *wanted = text("%s_%s", *list ? identifier(list) : "list", phase_name[r->phase]);
+  const char *name = wanted;
+  for (int again = 2;; again++) {
+    bool taken = false;
+    for (int i = 0; i < graph->nfunction; i++) taken |= !strcmp(graph->function[i].name, name);
+    if (!taken) return name;
+    name = text("%s_%d", wanted, again);
+  }
+}
+
+/* The loop's body as a function, and the operation that calls it. */
+static int call_of(const struct region *r)
+{
+  struct function f = {.name = body_name(r), .phase = (enum phase)r->phase, .count = r->count, .upward = r->upward};
+  f.op = alloc((size_t)r->run[0].length * sizeof *f.op);
+  for (int k = 0; k < r->run[0].length; k++) f.op[f.nop++] = graph->order[r->run[0].first + k];
+  struct op call = {.kind = OP_loop, .out = NONE, .function = add_function(f),
+                    .phase = (enum phase)r->phase, .module = r->list,
+                    .line = graph->module[r->list].line};
+  GROW(graph->op, graph->nop, graph->op_room);
+  graph->op[graph->nop] = call;
+  return graph->nop++;
+}
+
+static void add_phase(enum phase phase)
+{
+  struct function f = {.name = phase_name[phase], .phase = phase, .count = 1, .upward = true};
+  f.op = alloc((size_t)(graph->norder + 1) * sizeof *f.op);
+  for (int i = 0; i < graph->norder; i++) {
+    if (graph->op[graph->order[i]].phase != phase) continue;
+    const struct region *r = region_at(i);
+    f.op[f.nop++] = r ? call_of(r) : graph->order[i];
+    if (r) i = r->last - 1;
+  }
+  if (f.nop) add_function(f);
+}
 
 void outline(void)
 {
-  static const char *const name[PHASES] = {"forward", "backward", "update"};
-  for (enum phase phase = FORWARD; phase < PHASES; phase++) {
-    struct function f = {.name = name[phase], .phase = phase};
-    f.op = alloc((size_t)(graph->norder + 1) * sizeof *f.op);
-    for (int i = 0; i < graph->norder; i++)
-      if (graph->op[graph->order[i]].phase == phase) f.op[f.nop++] = graph->order[i];
-    if (f.nop) graph->function[graph->nfunction++] = f;
-  }
+  place_of = alloc((size_t)(graph->nop + 1) * sizeof *place_of);
+  for (int i = 0; i < graph->nop; i++) place_of[i] = NONE;
+  for (int i = 0; i < graph->norder; i++) place_of[graph->order[i]] = i;
+  find_regions();
+  for (enum phase phase = FORWARD; phase < PHASES; phase++) add_phase(phase);
 }

@@ -54,11 +54,11 @@ local function make_mesh(t)
     for _, other in ipairs(found) do
       if other == name then fail("the mesh has two dimensions '%s'", name) end
     end
-    local size = base.integer(entry[2], string.format("the size of the mesh's '%s'", name), 1, MAX_WORLD)
-    found[i], sizes[i], dims[i] = name, size, i - 1
-    world = world * size
+    local what = string.format("the size of the mesh's '%s'", name)
+    found[i], sizes[i], dims[i] = name, base.integer(entry[2], what, 1, MAX_WORLD), i - 1
+    world = world * sizes[i]
+    if world > MAX_WORLD then fail("the mesh has more than %d ranks", MAX_WORLD) end
   end
-  if world > MAX_WORLD then fail("the mesh has %d ranks; at most %d are known", world, MAX_WORLD) end
   names = found
   core.set_mesh(found, sizes)
   return part_of_mesh(dims)
@@ -103,8 +103,8 @@ local function distribute(what, mesh, placement)
     return what
   end
   if base.kind(what) ~= "description" then
-    fail("distribute takes what a batch is made of, such as randn{20, 10}, or a table of it, not %s",
-      base.a(what))
+    fail("distribute takes what a batch is made of, such as randn{20, 10}, or a table of it, "
+      .. "not %s", base.a(what))
   end
   base.described(what).placed[dim] = placement
   return what
@@ -163,7 +163,7 @@ end
 plan.Colwise = linear_style("Colwise", COLWISE, REPLICATE, core.Shard(-1))
 plan.Rowwise = linear_style("Rowwise", ROWWISE, core.Shard(-1), REPLICATE)
 
--- SequenceParallel{sequence_dim = 1}: whole parameters; input and output are cut along the sequence.
+-- SequenceParallel{sequence_dim = 1}: whole parameters; input and output cut along the sequence.
 function plan.SequenceParallel(options)
   options = base.options(options, "SequenceParallel", {"sequence_dim"})
   local cut = shard(options.sequence_dim or 1)

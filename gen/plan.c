@@ -30,18 +30,22 @@ static void place_parameters(void)
     for (int d = 0; d < graph->mesh.ndim; d++)
       if (graph->mesh.size[d] == 1) v->layout.on[d] = (struct placement){0};
   }
+  /* The style that placed a parameter over a dimension of the mesh, plus 1. */
+  int(*placed_by)[MAX_MESH] = alloc((size_t)(graph->nvalue + 1) * sizeof *placed_by);
   for (int i = 0; i < graph->nstyle; i++) {
     const struct style *s = &graph->style[i];
     for (int k = 0; k < s->nwish; k++) {
       if (s->wish[k].what != WISH_PARAMETER) continue;
       struct value *v = &graph->value[s->wish[k].value];
+      int *by = &placed_by[s->wish[k].value][s->mesh_dim];
       struct placement *at = &v->layout.on[s->mesh_dim];
       struct placement to = resolve(s->wish[k].to, s->wish[k].value, s);
-      if (v->style != NONE && !same_placement(*at, to))
+      if (*by && !same_placement(*at, to))
         plan_error(s->line, "%s places %s as %s over %s, but %s at line %d placed it as %s", s->name,
                    printable(v->name), placement_text(to), printable(graph->mesh.name[s->mesh_dim]),
-                   graph->style[v->style].name, graph->style[v->style].line, placement_text(*at));
+                   graph->style[*by - 1].name, graph->style[*by - 1].line, placement_text(*at));
       *at = to;
+      *by = i + 1;
       v->style = i;
     }
   }

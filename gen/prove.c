@@ -10,22 +10,34 @@
 #include <inttypes.h>
 #include <string.h>
 
+static struct issue issue_of(const struct op *op, int rank)
+{
+  int n = group_size(op->group);
+  int64_t *give = alloc((size_t)n * sizeof *give), *get = alloc((size_t)n * sizeof *get);
+  collective_counts(op, rank, give, get);
+  return (struct issue){.group = op->group, .kind = op->kind, .reduction = op->reduction,
+                        .type = graph->value[op->out].type, .give = give, .get = get,
+                        .line = op->line};
+}
+
+static void issue_function(struct sequence *s, const struct function *f, int rank)
+{
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    if (op->kind == OP_loop)
+      for (int i = 0; i < graph->function[op->function].count; i++)
+        issue_function(s, &graph->function[op->function], rank);
+    if (!is_collective(op->kind)) continue;
+    GROW(s->issue, s->n, s->room);
+    s->issue[s->n++] = issue_of(op, rank);
+  }
+}
+
 struct sequence issued_by(int rank)
 {
   struct sequence s = {0};
-  int room = 0;
   for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      if (!is_collective(op->kind)) continue;
-      int n = group_size(op->group);
-      int64_t *give = alloc((size_t)n * sizeof *give), *get = alloc((size_t)n * sizeof *get);
-      collective_counts(op, rank, give, get);
-      GROW(s.issue, s.n, room);
-      s.issue[s.n++] = (struct issue){.group = op->group, .kind = op->kind, .reduction = op->reduction,
-                                      .type = graph->value[op->out].type, .give = give, .get = get,
-                                      .line = op->line};
-    }
+    if (graph->function[i].count == 1) issue_function(&s, &graph->function[i], rank);
   return s;
 }
 

@@ -36,7 +36,7 @@ int plan_moves(struct layout from, struct layout to, struct move *moves)
 {
   int n = 0, shards = 0, ndim = graph->mesh.ndim;
   for (int i = 0; i < ndim; i++) shards += from.on[i].kind == SHARD;
-  for (int i = ndim - 1; i >= 0 && shards > 1; i--) {
+  for (int i = ndim - 1; i >= 0 && shards > 0; i--) {
     bool nested = to.on[i].kind == SHARD && !nests_alike(from, to, to.on[i].dim, i);
     step(moves, &n, &from, i, nested ? (struct placement){0} : to.on[i]);
   }

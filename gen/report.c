@@ -8,16 +8,6 @@
 
 static const char *const phase_name[] = {"forward", "backward", "update"};
 
-/* Calls `visit` for every collective of a step, in order. */
-static void each_collective(void (*visit)(void *to, const struct op *op), void *to)
-{
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      if (is_collective(op->kind)) visit(to, op);
-    }
-}
-
 /* What the ring algorithms send from each rank, on the whole, for a collective of these bytes. */
 static int64_t sent_bytes(const struct op *op)
 {
@@ -34,18 +24,20 @@ struct totals {
   int64_t bytes, sent;
 };
 
-static void add_up(void *to, const struct op *op)
+static void add_up(void *to, int id, int times)
 {
+  const struct op *op = &graph->op[id];
   struct totals *t = to;
-  t->collectives++;
-  t->bytes += collective_bytes(op, 0);
-  t->sent += sent_bytes(op);
+  if (!is_collective(op->kind)) return;
+  t->collectives += times;
+  t->bytes += times * collective_bytes(op, 0);
+  t->sent += times * sent_bytes(op);
 }
 
 static struct totals totals(void)
 {
   struct totals t = {0};
-  each_collective(add_up, &t);
+  each_op(add_up, &t);
   return t;
 }
 
@@ -120,22 +112,29 @@ static void put_parameters(struct buffer *b)
       grouped(held(PARAMETER, true, true)));
 }
 
-static void put_collective(void *to, const struct op *op)
+static void put_collective(void *to, int id, int times)
 {
+  const struct op *op = &graph->op[id];
   struct buffer *b = to;
+  if (!is_collective(op->kind)) return;
   int in = op->nbody ? graph->op[op->body[0]].in[0] : op->in[0];
   put(b, "  %-9s %-15s %-8s %14s   %s -> %s: %s", phase_name[op->phase], op_row[op->kind].name,
       printable(graph->group[op->group].name), grouped(collective_bytes(op, 0)),
       layout_text(graph->value[in].layout), layout_text(graph->value[op->out].layout),
       printable(op->why));
   if (!op->nbody) put(b, ", %s:%d", printable(graph->path), op->line);
-  put(b, "\n");
+  put(b, times > 1 ? ", %d times\n" : "\n", times);
 }
 
-static void put_issue(void *to, const struct op *op)
+static void put_issue(void *to, int id, int times)
 {
-  put(to, "%s%s %s over %s", ((struct buffer *)to)->length ? ", " : "", op_row[op->kind].name,
-      grouped(collective_bytes(op, 0)), printable(graph->group[op->group].name));
+  const struct op *op = &graph->op[id];
+  struct buffer *b = to;
+  if (!is_collective(op->kind)) return;
+  if (b->length) put(b, ", ");
+  if (times > 1) put(b, "%d times ", times);
+  put(b, "%s %s over %s", op_row[op->kind].name, grouped(collective_bytes(op, 0)),
+      printable(graph->group[op->group].name));
 }
 
 static void put_memory(struct buffer *b)
@@ -161,13 +160,13 @@ void report_text(struct buffer *b)
       printable(graph->path), graph->hash, options.cuda ? "cuda" : "cpu", mesh_text(), world_size());
   put_parameters(b);
   put(b, "\ncollectives of a step                %11s   what and why\n", "bytes");
-  each_collective(put_collective, b);
+  each_op(put_collective, b);
   put(b, "  %d collective%s, %s bytes; rings send %s bytes from each rank\n", t.collectives,
       t.collectives == 1 ? "" : "s", grouped(t.bytes), grouped(t.sent));
   put_memory(b);
   struct buffer order = {0};
   put_text(&order, "", 0);
-  each_collective(put_issue, &order);
+  each_op(put_issue, &order);
   put(b, "\norder        every rank issues: %s. Proved free of deadlock on %d ranks.\n",
       order.length ? order.text : "nothing", world_size());
 }
@@ -190,12 +189,14 @@ static json_t *json_layout(struct layout layout)
   return object;
 }
 
-static void add_collective(void *to, const struct op *op)
+static void add_collective(void *to, int id, int times)
 {
+  const struct op *op = &graph->op[id];
+  if (!is_collective(op->kind)) return;
   json_array_append_new(
-      to, json_pack("{s:s, s:s, s:I, s:i, s:s, s:i, s:s}", "kind", op_row[op->kind].name, "group",
+      to, json_pack("{s:s, s:s, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", op_row[op->kind].name, "group",
                     printable(graph->group[op->group].name), "bytes",
-                    (json_int_t)collective_bytes(op, 0), "ranks", group_size(op->group), "phase",
+                    (json_int_t)collective_bytes(op, 0), "ranks", group_size(op->group), "times", times, "phase",
                     phase_name[op->phase], "line", op->line, "why", printable(op->why)));
 }
 
@@ -221,7 +222,7 @@ void report_json(struct buffer *b)
   for (int d = 0; d < graph->mesh.ndim; d++)
     json_array_append_new(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]), "size",
                                           graph->mesh.size[d]));
-  each_collective(add_collective, collectives);
+  each_op(add_collective, collectives);
   json_t *memory =
       json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)held(PARAMETER, false, false),
                 "gradients", (json_int_t)held(GRADIENT, false, false), "optimizer",

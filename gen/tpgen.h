@@ -83,10 +83,17 @@ struct value {
   int module;            /* in which it was made */
   int line;              /* of the plan */
   int style;             /* that placed this parameter, or NONE */
-  /* memory.c */
+  /* outline.c: values that the modules of a list make alike are a family. The one of module 0 stands
+     for all of them in the loop's body. */
+  int family, index;     /* the value of module 0 and the number of its own module, or NONE */
+  int list, sibling;     /* of module 0's: the list of modules, and the value of module 1 */
+  int step, initial;     /* carried: the family's value at index + step, `initial` at the list's end */
+  /* fuse.c, memory.c */
   int storage;           /* the value whose bytes it shares: itself, mostly */
   bool stored;           /* takes bytes at all: not so inside a fused kernel */
-  int64_t offset;        /* ACTIVATION: in the arena */
+  int64_t offset;        /* ACTIVATION: in the arena; of module 0's value, in a family */
+  int depth;             /* how many values of its family are kept: index i lies at slot i % depth */
+  int made, made_by;     /* the place in the program where it is made, and in which function */
   int first, last;       /* lives from this place in the program to that */
 };
 
@@ -116,6 +123,7 @@ struct op {
   enum reduction reduction; /* all_reduce, reduce_scatter */
   int nbody;                /* fused, and an all_reduce that is a bucket: the operations in it */
   const int *body;
+  int function;             /* loop: which it calls */
   enum phase phase;
   int module, line;         /* where it comes from */
   const char *why;          /* redistribute and what becomes of it: who asked, in words, or NULL */
@@ -162,10 +170,13 @@ struct optimizer {
   int line;
 };
 
-/* A run of the program that is emitted as one C function. */
+/* A run of the program that is emitted as one C function. The phases' functions run in the order in
+   which they stand; a loop's body is called by one of them. */
 struct function {
   const char *name;
   enum phase phase;
+  int count;                /* 1: a phase; else how many modules of a list it is called for */
+  bool upward;              /* from module 0 to the last, or back */
   int nop, *op;             /* in the order in which they run */
 };
 
@@ -187,8 +198,8 @@ struct graph {
   struct style *style;
   int ngroup;
   struct group group[1 << MAX_MESH];
-  int nfunction;
-  struct function function[PHASES];
+  int nfunction, function_room;
+  struct function *function;
   int loss;                 /* the value that is trained down, or NONE: a forward-only program */
   int train_line;
   int steps;
@@ -265,7 +276,7 @@ extern struct options options;
 void lua(void);
 
 /* The parts of the pass lua: sandbox.c (the process), environment.c (what of Lua a plan may use),
-   bindings.c (what the Lua files in gen/ call to build the graph). */
+   tensor.c and bindings.c (what the Lua files in gen/ call to build the graph). */
 
 /* What the process that reads the plan leaves for its parent, whatever becomes of it. */
 struct sandbox {
@@ -292,6 +303,30 @@ void push_suggestion(struct lua_State *L, const char *name, int list);
 void push_keys(struct lua_State *L, int table);
 /* Pushes the table of the graph's bindings. */
 void push_bindings(struct lua_State *L);
+/* Add to the table at the top those that concern names and tensors. */
+void set_name_bindings(struct lua_State *L);
+void set_tensor_bindings(struct lua_State *L);
+
+/* tensor.c: what Lua holds of a tensor. */
+struct tensor {
+  int value;                /* NONE: a parameter that is not part of a model yet */
+  struct shape shape;
+  struct init init;
+  int line;
+};
+/* Whether train or infer runs the model now, and in which call of a module, or NONE. */
+extern struct recording {
+  bool on;
+  int call;
+} recording;
+struct tensor *push_tensor(struct lua_State *L, int value);
+/* The tensor that is the argument `at`; its value, which it must have already. */
+struct tensor *argument_tensor(struct lua_State *L, int at);
+int argument_value(struct lua_State *L, int at);
+/* A list of sizes; `what` takes it. */
+struct shape argument_shape(struct lua_State *L, int at, const char *what);
+/* Adds an operation where the plan is at work; gives its value. */
+int append_here(struct op op);
 
 /* ------------------------------------------------------------------------------ graph.c, shape.c */
 
@@ -327,6 +362,10 @@ const char *type_name(enum type t);
 int op_reads(const struct op *op, int *list);
 int op_writes(const struct op *op, int *list);
 int op_width(const struct op *op);
+
+/* Calls `visit` for every operation in the order of the program, a loop's body once, after its call,
+   with how many times it runs in a step. */
+void each_op(void (*visit)(void *to, int op, int times), void *to);
 
 struct op_row {
   const char *name, *dimensions;
@@ -395,6 +434,12 @@ void memory(void);
 void emit(void);
 
 /* What the passes ask of each other. */
+/* Whether the value's bytes are the arena's, and are its own and not another's of its family; how many
+   bytes all of its family take there. */
+bool in_arena(int value);
+int64_t arena_size(int value);
+/* The bytes from one of a family to the next. */
+int64_t arena_stride(int value);
 /* Gives layouts to the values that operations order[first...] make, adding redistributions. */
 void propagate_from(int first);
 /* One step of a redistribution: along one mesh dimension. */
@@ -415,10 +460,15 @@ void name_values(int rank);
 /* The address of a value's first element: "m->w.in_proj.weight", "relu". NULL where this rank
    has no part of it. */
 const char *c_name(int value);
+/* The value's name for a reader of the function that c_name speaks of. */
+const char *local_name(int value);
 /* The declarations of the rank's memory: struct parameters, struct memory. */
 char *memory_declaration(void);
-/* A line for each activation that the function uses: `float *const relu = ...;`. */
-char *local_declarations(const struct function *f);
+/* From here on c_name and local_name speak of values as this function names them. */
+void name_locals(const struct function *f);
+/* A line for each activation that occurs in the function's body: `float *const relu = ...;`. */
+char *local_declarations(const char *body);
+bool has_word(const char *text, const char *word);
 /* "int" or "long": what counts to n. */
 const char *counter_type(int64_t n);
 const char *c_type(enum type t);
@@ -438,12 +488,16 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
 int64_t collective_bytes(const struct op *op, int rank);
 /* The head of a step file: mesh, parameters, communication, a line each. */
 char *summary_text(int rank);
+/* The kernels that there are, then NULL: names that nothing else in the program may have. */
+const char *const *kernel_names(void);
 /* All kernels, and their prototypes. */
 char *kernel_definitions(void);
 char *kernel_prototypes(void);
 /* Replaces the holes `$name$` of a template: pairs of name and text, then NULL. */
 char *fill(const char *template, ...) __attribute__((sentinel));
 
+/* Breaks a line of more than 100 columns after separators; the rest is led in by `lead`. */
+char *wrapped(const char *line, const char *separator, const char *lead);
 /* An operation in the model's words: "relu(in_proj + in_proj.bias)". */
 char *expression_text(const struct op *op);
 /* Layouts of what it takes and makes: "S(1), S(0) -> S(1)". */
@@ -469,7 +523,7 @@ struct issue {
   int line;
 };
 struct sequence {
-  int n;
+  int n, room;
   struct issue *issue;
 };
 /* What a rank issues in one step, in order. */

@@ -63,8 +63,8 @@ local function take_batch(batch, who)
   for name, description in pairs(batch) do
     base.expect(name, "string", "a name in " .. who .. "'s batch")
     if base.kind(description) ~= "description" then
-      fail("the batch's %s must say a shape and how to fill it, such as randn{20, 10}; it is %s", name,
-        base.a(description))
+      fail("the batch's %s must say a shape and how to fill it, such as randn{20, 10}; it is %s",
+        name, base.a(description))
     end
     local d = base.described(description)
     tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b, d.placed, d.line)
@@ -78,7 +78,8 @@ end
 
 local function begin(who, options, steps)
   if base.begun then
-    fail("%s: line %d has said what the program is for, and a plan makes one program", who, base.begun)
+    fail("%s: line %d has said what the program is for, and a plan makes one program", who,
+      base.begun)
   end
   base.begun = core.line()
   local model = need(options, who, "model", "module")
@@ -91,7 +92,7 @@ local function begin(who, options, steps)
   return model, take_batch(batch, who)
 end
 
--- --------------------------------------------------------------------------------- the two programs
+-- -------------------------------------------------------------------------------- the two programs
 
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
 --       forward = function(model, batch)}: steps that bring the loss down.

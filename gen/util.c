@@ -141,7 +141,7 @@ static const char *const reserved[] = {
     "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof",
     "union", "unix", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while", "xor",
     "xor_eq", "main", "m", "program", "rank", "stream", "cublas", "step", "forward", "backward",
-    "update", "tensors", "groups", "t", "i", "j", "k", "l", "memory", "memcpy", "memset", "NULL",
+    "update", "tensors", "groups", "t", "b", "i", "j", "k", "l", "n", "p", "q", "r", "s", "memory", "memcpy", "memset", "NULL",
     "I", "offsetof", NULL};
 
 static bool is_reserved(const char *s)

@@ -1,4 +1,5 @@
--- The toy's model without training: the program reads an input and writes what the model makes of it.
+-- The toy's model without training: the program reads an input and writes what the model makes
+-- of it.
 --
 --   tpgen plans/toy_infer.lua -o out/ -D tp=4
 

@@ -156,15 +156,20 @@ static bool take(const struct safetensors *file, enum role role, bool needed,
   return true;
 }
 
+// May an inference program leave this tensor of the weights' file aside? The training's state, and
+// other data where the file is that of the data, too.
+static bool needless(const char *name, bool data_too)
+{
+  return program.loss < 0 && (data_too || strncmp(name, "optim.", strlen("optim.")) == 0);
+}
+
 // A weight that the program does not know would be dropped in silence.
-static bool all_known(const struct safetensors *file, struct failure *why)
+static bool all_known(const struct safetensors *file, bool data_too, struct failure *why)
 {
   for (size_t i = 0; i < file->count; i++) {
     const char *name = file->entries[i].name;
     const struct tensor *t = find_tensor(name);
-    if (t && t->role != OUTPUT) continue;
-    bool state = program.loss < 0 && strncmp(name, "optim.", strlen("optim.")) == 0;
-    if (state) continue; // of the training that made these weights; inference has no use for it
+    if ((t && t->role != OUTPUT) || needless(name, data_too)) continue;
     return failed(why, "%s: it holds %s, which the program does not know", file->path, name);
   }
   return true;
@@ -196,10 +201,10 @@ static bool find_step(const struct safetensors *file, const struct source *sourc
   return true;
 }
 
-static bool take_weights(struct safetensors *file, const char *path, struct source *sources,
-                         int *step, struct failure *why)
+static bool take_weights(struct safetensors *file, const char *path, bool data_too,
+                         struct source *sources, int *step, struct failure *why)
 {
-  return safetensors_open(file, path, why) && all_known(file, why) &&
+  return safetensors_open(file, path, why) && all_known(file, data_too, why) &&
          take(file, PARAMETER, true, sources, why) && take(file, STATE, false, sources, why) &&
          find_step(file, sources, step, why);
 }
@@ -227,7 +232,8 @@ bool tensors_fill(const char *weights, const char *data, int *step, struct failu
   struct source *sources = calloc((size_t)program.ntensors + 1, sizeof *sources);
   *step = 0;
   bool ok = sources ? true : failed(why, "out of memory");
-  if (ok && weights) ok = take_weights(&weights_file, weights, sources, step, why);
+  bool same = weights && data && strcmp(weights, data) == 0;
+  if (ok && weights) ok = take_weights(&weights_file, weights, same, sources, step, why);
   if (ok && data) ok = take_data(&data_file, data, sources, why);
   ok = ok && fill_all(sources, why);
   safetensors_close(&weights_file);

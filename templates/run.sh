@@ -87,13 +87,18 @@ build_all() {
   need cmake cmake cmake
   need "${CC:-cc}" "a C compiler" gcc
   command -v ninja >/dev/null || need make "make (or ninja)" make
+  local began
+  began=$(date +%s%N)
   mkdir -p "${build}" || exit 1
   exec 9>"${build}/.lock" || exit 1
   command -v flock >/dev/null && flock 9
-  fresh && return # another process has just built it
+  fresh && return # another process has just built it, or has tried
+  [[ -s ${build}/.failed ]] && (($(<"${build}/.failed") >= began)) &&
+    die "the build failed in another process: see ${build}/build.log"
   echo "run.sh: building in ${build}" >&2
   : >"${build}/.started"
   if ! make_all >"${build}/build.log" 2>&1; then
+    date +%s%N >"${build}/.failed"
     cat "${build}/build.log" >&2
     die "the build failed; its output is above and in ${build}/build.log"
   fi

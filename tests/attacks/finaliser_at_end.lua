@@ -1,0 +1,2 @@
+kept = setmetatable({}, {__gc = function() while true do end end})
+error("and now it ends")

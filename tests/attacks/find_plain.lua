@@ -1,0 +1,2 @@
+local s = ("a"):rep(8 << 20)
+return (s .. s):find(s .. "b", 1, true)

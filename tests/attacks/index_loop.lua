@@ -1,0 +1,4 @@
+local t = {}
+setmetatable(t, {__index = t})
+t = setmetatable({}, {__index = function(self, k) return self[k] end})
+return t.x

@@ -1,0 +1,1 @@
+error("leak: " .. string.format("%p %p %s %q", {}, print, {}, 1) .. #string.format("%p", {}))

@@ -1,0 +1,1 @@
+while true do nn.Linear(1, 1) end

@@ -1,0 +1,1 @@
+while true do print(("flood "):rep(1000)) end

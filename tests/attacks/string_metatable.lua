@@ -1,0 +1,15 @@
+-- The libraries' tables are the plan's to change: not with effect on tpgen's own Lua.
+local function evil() error("ESCAPED: tpgen called the plan's function") end
+rawset(string, "format", evil)
+rawset(string, "find", evil)
+rawset(string, "gsub", evil)
+rawset(string, "match", evil)
+rawset(string, "rep", evil)
+rawset(table, "concat", evil)
+rawset(table, "sort", evil)
+rawset(table, "insert", evil)
+rawset(table, "unpack", evil)
+rawset(math, "type", evil)
+rawset(math, "tointeger", evil)
+rawset(nn, "Linear", nn.Linear)
+nn.Linear("x", "y")

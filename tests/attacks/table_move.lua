@@ -1,0 +1,2 @@
+-- Long ways inside the library, where no instruction is counted.
+table.move({}, 1, 1 << 53, 2)

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# From start to the end of the first step of the toy on two ranks, beside a program of two ranks that
+# only starts MPI and stops it: what a generated program adds to the launcher's own time.
+#   TPGEN    the compiler   (build/tpgen)
+#   ROUNDS   (15)
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+TPGEN=${TPGEN:-$root/build/tpgen}
+rounds=${ROUNDS:-15}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cat > "$work/hello.c" <<'C'
+#include <mpi.h>
+
+int main(int argc, char **argv)
+{
+  MPI_Init(&argc, &argv);
+  MPI_Barrier(MPI_COMM_WORLD);
+  return MPI_Finalize();
+}
+C
+mpicc -O2 "$work/hello.c" -o "$work/hello"
+(cd "$root" && "$TPGEN" plans/toy.lua -o "$work/toy")
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+hello() { mpirun --quiet --oversubscribe --bind-to none -n 1 "$work/hello" : -n 1 "$work/hello"; }
+toy() { "$work/toy/run.sh" --steps 1; }
+
+# The milliseconds that a command takes.
+milliseconds() {
+  local begin=${EPOCHREALTIME/[.,]/} end
+  "$@" > /dev/null
+  end=${EPOCHREALTIME/[.,]/}
+  echo $(((end - begin) / 1000))
+}
+median() { sort -n "$1" | awk '{ a[NR] = $1 } END { print (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'; }
+
+toy > /dev/null
+hello
+for ((i = 1; i <= rounds; i++)); do
+  milliseconds hello >> "$work/hello.ms"
+  milliseconds toy >> "$work/toy.ms"
+done
+awk -v a="$(median "$work/hello.ms")" -v b="$(median "$work/toy.ms")" \
+  'BEGIN { printf "milliseconds, median: MPI alone %.0f, the toy with one step %.0f: %.0f more\n", a, b, b - a }'

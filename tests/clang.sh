@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Everything, the tests too, compiles with clang without a warning.
+. "$(dirname "$0")/common.sh"
+
+build=$(dirname "$WORK")/clang-build
+cmake --preset clang -B "$build" > "$WORK/log" 2>&1 &&
+  cmake --build "$build" --parallel 2 >> "$WORK/log" 2>&1 || {
+  tail -n 60 "$WORK/log"
+  fail "the build ended with status $?"
+}
+finish "builds without a warning"

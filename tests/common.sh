@@ -1,0 +1,79 @@
+# Common to the test scripts; each sources it first. From the environment, set by ctest:
+#   TPGEN   the compiler under test             else build/tpgen
+#   TOOLS   where the tests' own programs are   else build/tests
+#   WORK    a directory for this script alone   else build/tests/work/SCRIPT; it is made anew
+#   TPGEN_GOLDEN  the tables of facts           else tests/golden
+# A script counts its failures with `fail` and ends with `finish`.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+script=$(basename "$0" .sh)
+TPGEN=$(realpath "${TPGEN:-$root/build/tpgen}")
+TOOLS=$(realpath "${TOOLS:-$root/build/tests}")
+WORK=$(realpath -m "${WORK:-$root/build/tests/work/$script}")
+golden=$(realpath "${TPGEN_GOLDEN:-$root/tests/golden}")
+rm -rf "$WORK"
+mkdir -p "$WORK"
+cd "$root"
+
+failures=0
+fail() {
+  printf '%s: FAILED: %s\n' "$script" "$*"
+  failures=$((failures + 1))
+}
+finish() {
+  [ "$failures" -eq 0 ] || exit 1
+  printf '%s: %s\n' "$script" "$*"
+}
+
+# The arguments that a plan's first line asks for: `-- args: -D tp=4`.
+plan_args() { sed -n '1s/^-- args: *//p' "$1"; }
+
+# A hash of all names and contents under a directory.
+hash_of() {
+  (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum) | sha256sum
+}
+
+# generate NAME ARGUMENTS...: the toy plan into $WORK/NAME.
+generate() {
+  local name=$1
+  shift
+  "$TPGEN" plans/toy.lua -o "$WORK/$name" "$@" || fail "$name: tpgen ended with status $?"
+}
+
+# train NAME ARGUMENTS...: runs $WORK/NAME, its metrics in $WORK/NAME.jsonl, all it says in NAME.log.
+train() {
+  local name=$1
+  shift
+  "$WORK/$name/run.sh" --metrics "$WORK/$name.jsonl" "$@" > "$WORK/$name.log" 2>&1 || {
+    fail "$name: run.sh $* ended with status $?"
+    tail -n 30 "$WORK/$name.log"
+  }
+}
+
+# The losses in a file of metrics, and those of the golden file, one a line.
+losses_of() { sed -n 's/.*"loss": *\([-+.0-9eE]*\)[,}].*/\1/p' "$1"; }
+golden_losses() { sed 's/.*"losses": *\[\([^]]*\)\].*/\1/' "$golden/toy/losses.json" | tr -d ' ' | tr , '\n'; }
+
+# same_losses NAME FILE1 FILE2: as many in both, and each pair within 1e-5 of the second.
+same_losses() {
+  paste "$2" "$3" | awk -v name="$1" '
+    function abs(x) { return x < 0 ? -x : x }
+    NF != 2 { print "  " name ": one has more losses than the other"; bad = 1; exit }
+    { difference = abs($1 - $2) / abs($2); if (difference > worst) worst = difference }
+    !(difference <= 1e-5) { print "  " name ": step " NR ": " $1 ", expected " $2; bad = 1 }
+    END {
+      if (NR == 0) { print "  " name ": no losses"; bad = 1 }
+      if (bad) exit 1
+      printf "  %-16s %d losses, at most %.1e apart\n", name, NR, worst
+    }' || fail "$1: other losses"
+}
+# Trains on the golden weights and data, and compares the losses.
+train_golden() {
+  local name=$1
+  shift
+  train "$name" --weights "$golden/toy/toy.safetensors" --data "$golden/toy/toy.safetensors" "$@"
+  [ -f "$WORK/$name.jsonl" ] || return 0
+  losses_of "$WORK/$name.jsonl" > "$WORK/$name.losses"
+  golden_losses > "$WORK/golden.losses"
+  same_losses "$name" "$WORK/$name.losses" "$WORK/golden.losses"
+}

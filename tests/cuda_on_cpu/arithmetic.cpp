@@ -1,0 +1,137 @@
+// A stand-in for CUDA that exists for tests only: the arithmetic that nvcc gives to device code
+// beyond what <math.h> has. Rounding is the nearest throughout, as the names with _rn ask.
+#include "cuda_runtime.h"
+
+extern "C" {
+float rsqrtf(float x) noexcept
+{
+  return (float)(1 / sqrt((double)x));
+}
+double rsqrt(double x) noexcept
+{
+  return 1 / sqrt(x);
+}
+float __expf(float x) noexcept
+{
+  return expf(x);
+}
+float __exp10f(float x) noexcept
+{
+  return (float)pow(10.0, (double)x);
+}
+float __logf(float x) noexcept
+{
+  return logf(x);
+}
+float __log2f(float x) noexcept
+{
+  return log2f(x);
+}
+float __log10f(float x) noexcept
+{
+  return log10f(x);
+}
+float __powf(float x, float y) noexcept
+{
+  return powf(x, y);
+}
+float __sinf(float x) noexcept
+{
+  return sinf(x);
+}
+float __cosf(float x) noexcept
+{
+  return cosf(x);
+}
+float __tanf(float x) noexcept
+{
+  return tanf(x);
+}
+float __fdividef(float x, float y) noexcept
+{
+  return x / y;
+}
+float __frcp_rn(float x) noexcept
+{
+  return 1 / x;
+}
+float __fsqrt_rn(float x) noexcept
+{
+  return sqrtf(x);
+}
+float __frsqrt_rn(float x) noexcept
+{
+  return rsqrtf(x);
+}
+float __fadd_rn(float x, float y) noexcept
+{
+  return x + y;
+}
+float __fsub_rn(float x, float y) noexcept
+{
+  return x - y;
+}
+float __fmul_rn(float x, float y) noexcept
+{
+  return x * y;
+}
+float __fdiv_rn(float x, float y) noexcept
+{
+  return x / y;
+}
+float __fmaf_rn(float x, float y, float z) noexcept
+{
+  return fmaf(x, y, z);
+}
+float __saturatef(float x) noexcept
+{
+  return x > 0 ? (x < 1 ? x : 1) : 0; // NaN gives 0
+}
+
+unsigned __umulhi(unsigned x, unsigned y) noexcept
+{
+  return (unsigned)((uint64_t)x * y >> 32);
+}
+int __mulhi(int x, int y) noexcept
+{
+  return (int)((int64_t)x * y >> 32);
+}
+unsigned long long __umul64hi(unsigned long long x, unsigned long long y) noexcept
+{
+  __extension__ typedef unsigned __int128 wide;
+  return (unsigned long long)((wide)x * y >> 64);
+}
+int __popc(unsigned x) noexcept
+{
+  return __builtin_popcount(x);
+}
+int __clz(int x) noexcept
+{
+  return x ? __builtin_clz((unsigned)x) : 32;
+}
+int __ffs(int x) noexcept
+{
+  return __builtin_ffs(x);
+}
+
+unsigned __float_as_uint(float x) noexcept
+{
+  unsigned bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+float __uint_as_float(unsigned x) noexcept
+{
+  float value;
+  memcpy(&value, &x, sizeof value);
+  return value;
+}
+int __float_as_int(float x) noexcept
+{
+  return (int)__float_as_uint(x);
+}
+float __int_as_float(int x) noexcept
+{
+  return __uint_as_float((unsigned)x);
+}
+}

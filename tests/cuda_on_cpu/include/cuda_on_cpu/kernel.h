@@ -1,0 +1,217 @@
+// A stand-in for CUDA that exists for tests only: what kernels are written with (qualifiers, the
+// place in the grid, barriers, shuffles, atomics) and how they are launched. Included by
+// cuda_runtime.h.
+#ifndef CUDA_ON_CPU_KERNEL_H
+#define CUDA_ON_CPU_KERNEL_H
+
+#include <functional>
+#include <type_traits>
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+
+// Blocks run one after another, so one copy of a shared variable is enough. The section lets each
+// block begin with all of them poisoned; the address sanitizer guards plain statics only, so under
+// it they stay where they are. `extern __shared__` does not compile.
+#if defined(__SANITIZE_ADDRESS__)
+#define __shared__ static
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __shared__ static
+#endif
+#endif
+#ifndef __shared__
+#define __shared__ static __attribute__((section("cuda_shared")))
+#endif
+
+namespace cuda_on_cpu
+{
+extern uint3 thread_index, block_index;
+extern dim3 block_size, grid_size;
+
+// Runs `thread` once for each thread of each block, in the order of the stream.
+void launch(const char *kernel, dim3 blocks, dim3 threads, cudaStream_t stream,
+            std::function<void()> thread);
+
+// Fails unless a pointer handed to a kernel is null or points into device memory.
+void check_argument(const char *kernel, int index, const void *pointer);
+
+// What meets in a warp: the calling lane gives 8 bytes and gets 8.
+enum class warp_call { sync, shfl, shfl_up, shfl_down, shfl_xor, ballot };
+uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argument, int width,
+                      const char *file, int line);
+
+template <class... P> class launcher
+{
+public:
+  launcher(const char *name_, void (*kernel_)(P...), dim3 blocks_, dim3 threads_,
+           cudaStream_t stream_)
+      : name(name_), kernel(kernel_), blocks(blocks_), threads(threads_), stream(stream_)
+  {
+  }
+
+  void operator()(P... arguments) const
+  {
+    int index = 1;
+    (check(index++, arguments), ...);
+    (void)index;
+    launch(name, blocks, threads, stream, [=, k = kernel] { k(arguments...); });
+  }
+
+private:
+  template <class T> void check(int index, const T &argument) const
+  {
+    if constexpr (std::is_pointer_v<T>) check_argument(name, index, argument);
+    (void)index, (void)argument;
+  }
+
+  const char *name;
+  void (*kernel)(P...);
+  dim3 blocks, threads;
+  cudaStream_t stream;
+};
+
+template <class T>
+T shuffle(warp_call call, unsigned mask, T value, int argument, int width, const char *file,
+          int line)
+{
+  static_assert(std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, long> ||
+                    std::is_same_v<T, unsigned long> || std::is_same_v<T, long long> ||
+                    std::is_same_v<T, unsigned long long> || std::is_same_v<T, float> ||
+                    std::is_same_v<T, double>,
+                "the stand-in shuffles int, long, long long, their unsigned kin, float and double");
+  uint64_t bits = 0;
+  memcpy(&bits, &value, sizeof value);
+  bits = meet_in_warp(call, mask, bits, argument, width, file, line);
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+} // namespace cuda_on_cpu
+
+#define LAUNCH(kernel, blocks, threads, on)                                                        \
+  ::cuda_on_cpu::launcher(#kernel, kernel, blocks, threads, on)
+
+static constexpr int warpSize = 32;
+inline const uint3 &threadIdx = cuda_on_cpu::thread_index;
+inline const uint3 &blockIdx = cuda_on_cpu::block_index;
+inline const dim3 &blockDim = cuda_on_cpu::block_size;
+inline const dim3 &gridDim = cuda_on_cpu::grid_size;
+
+// The last two arguments of these are never written: they say where the call stands.
+void __syncthreads(const char *file = __builtin_FILE(), int line = __builtin_LINE());
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu, const char *file = __builtin_FILE(),
+                              int line = __builtin_LINE())
+{
+  cuda_on_cpu::meet_in_warp(cuda_on_cpu::warp_call::sync, mask, 0, 0, 32, file, line);
+}
+template <class T>
+T __shfl_sync(unsigned mask, T value, int lane, int width = 32, const char *file = __builtin_FILE(),
+              int line = __builtin_LINE())
+{
+  return cuda_on_cpu::shuffle(cuda_on_cpu::warp_call::shfl, mask, value, lane, width, file, line);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32,
+                 const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+  return cuda_on_cpu::shuffle(cuda_on_cpu::warp_call::shfl_up, mask, value, (int)by, width, file,
+                              line);
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32,
+                   const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+  return cuda_on_cpu::shuffle(cuda_on_cpu::warp_call::shfl_down, mask, value, (int)by, width, file,
+                              line);
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32,
+                  const char *file = __builtin_FILE(), int line = __builtin_LINE())
+{
+  return cuda_on_cpu::shuffle(cuda_on_cpu::warp_call::shfl_xor, mask, value, with, width, file,
+                              line);
+}
+static inline unsigned __ballot_sync(unsigned mask, int predicate,
+                                     const char *file = __builtin_FILE(),
+                                     int line = __builtin_LINE())
+{
+  return (unsigned)cuda_on_cpu::meet_in_warp(cuda_on_cpu::warp_call::ballot, mask, predicate != 0,
+                                             0, 32, file, line);
+}
+static inline int __any_sync(unsigned mask, int predicate, const char *file = __builtin_FILE(),
+                             int line = __builtin_LINE())
+{
+  return __ballot_sync(mask, predicate, file, line) != 0;
+}
+static inline int __all_sync(unsigned mask, int predicate, const char *file = __builtin_FILE(),
+                             int line = __builtin_LINE())
+{
+  return __ballot_sync(mask, !predicate, file, line) == 0;
+}
+
+// Threads take turns and memory is one: nothing is left to order.
+static inline void __threadfence(void)
+{
+}
+static inline void __threadfence_block(void)
+{
+}
+
+namespace cuda_on_cpu
+{
+template <class T, class... Allowed> constexpr bool one_of = (std::is_same_v<T, Allowed> || ...);
+template <class T> struct same {
+  using type = T;
+};
+template <class T> using given = typename same<T>::type; // not deduced: converts as in real calls
+} // namespace cuda_on_cpu
+
+// A thread is never interrupted between two barriers, so these are plain. All return the old value.
+template <class T> T atomicAdd(T *at, cuda_on_cpu::given<T> by)
+{
+  static_assert(cuda_on_cpu::one_of<T, int, unsigned, unsigned long long, float, double>,
+                "atomicAdd takes int, unsigned, unsigned long long, float or double");
+  T old = *at;
+  *at = old + by;
+  return old;
+}
+template <class T> T atomicMax(T *at, cuda_on_cpu::given<T> value)
+{
+  static_assert(cuda_on_cpu::one_of<T, int, unsigned, long long, unsigned long long>,
+                "atomicMax takes int, unsigned and their long long kin");
+  T old = *at;
+  *at = old > value ? old : value;
+  return old;
+}
+template <class T> T atomicMin(T *at, cuda_on_cpu::given<T> value)
+{
+  static_assert(cuda_on_cpu::one_of<T, int, unsigned, long long, unsigned long long>,
+                "atomicMin takes int, unsigned and their long long kin");
+  T old = *at;
+  *at = old < value ? old : value;
+  return old;
+}
+template <class T> T atomicExch(T *at, cuda_on_cpu::given<T> value)
+{
+  static_assert(cuda_on_cpu::one_of<T, int, unsigned, unsigned long long, float>,
+                "atomicExch takes int, unsigned, unsigned long long or float");
+  T old = *at;
+  *at = value;
+  return old;
+}
+template <class T> T atomicCAS(T *at, cuda_on_cpu::given<T> compare, cuda_on_cpu::given<T> value)
+{
+  static_assert(cuda_on_cpu::one_of<T, int, unsigned, unsigned long long>,
+                "atomicCAS takes int, unsigned or unsigned long long");
+  T old = *at;
+  if (old == compare) *at = value;
+  return old;
+}
+
+#endif

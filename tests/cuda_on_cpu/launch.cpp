@@ -1,0 +1,407 @@
+// A stand-in for CUDA that exists for tests only: runs a kernel's threads over its grid and block.
+//
+// Blocks run one after another. Within a block each warp runs as far as it can before the next one
+// does, so that a missing barrier shows. A fiber runs a warp's threads in a row for as long as none
+// of them waits; a thread that waits keeps its fiber and the next thread gets another. Where no
+// thread can go on, the block is stuck, and the message says who waits where.
+// CUDA_ON_CPU_ORDER=backward runs blocks, warps and threads from the last to the first.
+#include "stand_in.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+// Where the shared variables lie, if there are any.
+extern char __start_cuda_shared[] __attribute__((weak, visibility("hidden")));
+extern char __stop_cuda_shared[] __attribute__((weak, visibility("hidden")));
+
+namespace cuda_on_cpu
+{
+uint3 thread_index, block_index;
+dim3 block_size, grid_size;
+
+namespace
+{
+const unsigned WARP = 32, MAX_THREADS = 1024;
+
+struct place {
+  const char *file;
+  int line;
+};
+
+bool operator==(const place &a, const place &b)
+{
+  return a.line == b.line && strcmp(a.file, b.file) == 0;
+}
+
+enum class state { unstarted, ready, at_barrier, in_warp, done };
+
+struct thread {
+  enum state state;
+  fiber *on;
+  uint3 index;
+  place at;       // of the barrier or warp call that it waits in
+  warp_call call; // while in_warp, and what follows
+  unsigned mask;
+  uint64_t given, taken;
+  int argument, width;
+};
+
+const char *kernel_name; // of the kernel that runs, or null
+const std::function<void()> *kernel_body;
+std::vector<thread> threads;
+unsigned current; // the thread that runs
+unsigned live;    // threads of the block that have not ended
+std::vector<fiber *> idle;
+bool backward;
+
+const char *name_of(warp_call call)
+{
+  switch (call) {
+  case warp_call::sync:
+    return "__syncwarp";
+  case warp_call::shfl:
+    return "__shfl_sync";
+  case warp_call::shfl_up:
+    return "__shfl_up_sync";
+  case warp_call::shfl_down:
+    return "__shfl_down_sync";
+  case warp_call::shfl_xor:
+    return "__shfl_xor_sync";
+  case warp_call::ballot:
+    return "__ballot_sync (or __any_sync, __all_sync)";
+  }
+  abort();
+}
+
+unsigned warp_begin(unsigned t)
+{
+  return t / WARP * WARP;
+}
+
+unsigned warp_end(unsigned t)
+{
+  return std::min(warp_begin(t) + WARP, (unsigned)threads.size());
+}
+
+// The i-th thread of [begin, end) in the order in which threads run.
+unsigned in_order(unsigned begin, unsigned end, unsigned i)
+{
+  return backward ? end - 1 - i : begin + i;
+}
+
+std::string describe(unsigned t)
+{
+  const uint3 &i = threads[t].index;
+  char text[64];
+  snprintf(text, sizeof text, "thread (%u, %u, %u)", i.x, i.y, i.z);
+  return text;
+}
+
+std::string waits_in(unsigned t)
+{
+  const thread &w = threads[t];
+  char text[512];
+  if (w.state == state::at_barrier)
+    snprintf(text, sizeof text, "__syncthreads at %s:%d", w.at.file, w.at.line);
+  else
+    snprintf(text, sizeof text, "%s with mask 0x%08x at %s:%d", name_of(w.call), w.mask, w.at.file,
+             w.at.line);
+  return text;
+}
+
+// ---- fibers and threads
+
+void try_warp(unsigned t);
+
+void run_thread(unsigned t, fiber *self)
+{
+  current = t;
+  thread_index = threads[t].index;
+  threads[t].on = self;
+  threads[t].state = state::ready;
+  (*kernel_body)();
+  threads[t].state = state::done;
+  live--;
+  for (unsigned other = warp_begin(t); other < warp_end(t); other++)
+    if (threads[other].state == state::in_warp) try_warp(other);
+}
+
+fiber *next_fiber; // the fiber that is switched to, so that it can learn who it is
+
+// A fiber's life: the thread that it was woken for, then the rest of the warp, then idleness.
+void live_on()
+{
+  fiber *self = next_fiber;
+  for (;;) {
+    unsigned begin = warp_begin(current), end = warp_end(current);
+    run_thread(current, self);
+    for (unsigned i = 0; i < end - begin; i++) {
+      unsigned t = in_order(begin, end, i);
+      if (threads[t].state == state::unstarted) run_thread(t, self);
+    }
+    idle.push_back(self);
+    switch_fiber(self, host_fiber());
+  }
+}
+
+void resume(unsigned t)
+{
+  fiber *f = threads[t].on;
+  if (threads[t].state == state::unstarted) {
+    if (idle.empty()) idle.push_back(new_fiber(live_on));
+    f = idle.back();
+    idle.pop_back();
+  }
+  current = t;
+  thread_index = threads[t].index;
+  next_fiber = f;
+  switch_fiber(host_fiber(), f);
+}
+
+void wait_here()
+{
+  unsigned t = current;
+  switch_fiber(threads[t].on, host_fiber());
+}
+
+// ---- what meets in a warp
+
+// The lane whose value a lane gets, by CUDA's rules; its own where the rule leads out of reach.
+unsigned source_lane(const thread &w, unsigned lane)
+{
+  unsigned width = (unsigned)w.width, in = lane % width, first = lane - in;
+  unsigned by = (unsigned)w.argument;
+  switch (w.call) {
+  case warp_call::shfl:
+    return first + by % width;
+  case warp_call::shfl_up:
+    return by > in ? lane : lane - by;
+  case warp_call::shfl_down:
+    return by >= width - in ? lane : lane + by;
+  case warp_call::shfl_xor:
+    return (lane ^ by) >= first + width ? lane : lane ^ by;
+  default:
+    return lane;
+  }
+}
+
+void give(unsigned begin, unsigned lane, unsigned members)
+{
+  thread &w = threads[begin + lane];
+  if (w.call == warp_call::ballot) {
+    w.taken = 0;
+    for (unsigned l = 0; l < WARP; l++)
+      if (members >> l & 1 && threads[begin + l].given) w.taken |= 1ull << l;
+    return;
+  }
+  unsigned from = source_lane(w, lane);
+  if (!(members >> from & 1))
+    fail(name_of(w.call), "%s reads lane %u of its warp, which takes no part in the call at %s:%d",
+         describe(begin + lane).c_str(), from, w.at.file, w.at.line);
+  w.taken = threads[begin + from].given;
+}
+
+void must_agree(unsigned a, unsigned b)
+{
+  if (threads[a].call == threads[b].call && threads[a].at == threads[b].at) return;
+  fail(name_of(threads[a].call), "the warp has parted: %s is in %s, %s in %s", describe(a).c_str(),
+       waits_in(a).c_str(), describe(b).c_str(), waits_in(b).c_str());
+}
+
+// Lets the lanes of a waiting thread's mask go on once all of them that live are there.
+void try_warp(unsigned t)
+{
+  unsigned begin = warp_begin(t), end = warp_end(t), mask = threads[t].mask, members = 0;
+  for (unsigned other = begin; other < end; other++) {
+    unsigned lane = other - begin;
+    if (!(mask >> lane & 1) || threads[other].state == state::done) continue;
+    if (threads[other].state != state::in_warp || threads[other].mask != mask) return;
+    members |= 1u << lane;
+  }
+  for (unsigned lane = 0; lane < end - begin; lane++)
+    if (members >> lane & 1) must_agree(t, begin + lane);
+  for (unsigned lane = 0; lane < end - begin; lane++)
+    if (members >> lane & 1) give(begin, lane, members);
+  for (unsigned lane = 0; lane < end - begin; lane++)
+    if (members >> lane & 1) threads[begin + lane].state = state::ready;
+}
+
+// ---- blocks
+
+bool run_warp(unsigned begin, unsigned end)
+{
+  bool ran = false;
+  for (bool again = true; again; ran |= again) {
+    again = false;
+    for (unsigned i = 0; i < end - begin; i++) {
+      unsigned t = in_order(begin, end, i);
+      if (threads[t].state != state::unstarted && threads[t].state != state::ready) continue;
+      resume(t);
+      again = true;
+    }
+  }
+  return ran;
+}
+
+// Lets all go on if every live thread waits at the block's barrier; false if one does not.
+bool open_barrier()
+{
+  unsigned first = MAX_THREADS;
+  for (unsigned t = 0; t < threads.size(); t++) {
+    if (threads[t].state == state::done) continue;
+    if (threads[t].state != state::at_barrier) return false;
+    if (first == MAX_THREADS) first = t;
+    if (!(threads[t].at == threads[first].at))
+      fail("__syncthreads", "the block has parted: %s is in %s, %s in %s", describe(first).c_str(),
+           waits_in(first).c_str(), describe(t).c_str(), waits_in(t).c_str());
+  }
+  for (thread &w : threads)
+    if (w.state == state::at_barrier) w.state = state::ready;
+  return true;
+}
+
+[[noreturn]] void report_stuck()
+{
+  std::string text;
+  std::vector<bool> told(threads.size());
+  for (unsigned t = 0; t < threads.size(); t++) {
+    if (threads[t].state == state::done || told[t]) continue;
+    std::string here = waits_in(t);
+    unsigned alike = 0;
+    for (unsigned other = t; other < threads.size(); other++) {
+      if (threads[other].state == state::done || waits_in(other) != here) continue;
+      told[other] = true;
+      alike++;
+    }
+    text += (text.empty() ? "" : "; ") + std::to_string(alike) + " thread(s), the first " +
+            describe(t) + ", wait in " + here;
+  }
+  fail(kernel_name,
+       "block (%u, %u, %u) is stuck, since not all of its threads reach the same call:"
+       " %s",
+       block_index.x, block_index.y, block_index.z, text.c_str());
+}
+
+void poison_shared()
+{
+  char *begin = __start_cuda_shared, *end = __stop_cuda_shared;
+  if (begin != end) memset(begin, 0xff, (size_t)(end - begin));
+}
+
+void run_block()
+{
+  unsigned count = (unsigned)threads.size();
+  for (unsigned t = 0; t < count; t++) {
+    threads[t] = {};
+    threads[t].index = {t % block_size.x, t / block_size.x % block_size.y,
+                        t / (block_size.x * block_size.y)};
+  }
+  live = count;
+  poison_shared();
+  unsigned warps = (count + WARP - 1) / WARP;
+  while (live) {
+    bool ran = false;
+    for (unsigned i = 0; i < warps; i++) {
+      unsigned w = in_order(0, warps, i);
+      ran |= run_warp(w * WARP, warp_end(w * WARP));
+    }
+    if (live && !open_barrier() && !ran) report_stuck();
+  }
+}
+
+void run_grid(const char *name, dim3 grid, dim3 block, const std::function<void()> &body)
+{
+  backward = false;
+  if (const char *order = getenv("CUDA_ON_CPU_ORDER")) {
+    backward = strcmp(order, "backward") == 0;
+    if (!backward && strcmp(order, "forward") != 0)
+      fail("CUDA_ON_CPU_ORDER", "the environment says '%s'; forward or backward is wanted", order);
+  }
+  grid_size = grid;
+  block_size = block;
+  kernel_body = &body;
+  threads.resize((size_t)block.x * block.y * block.z);
+  kernel_name = name;
+  uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+  for (uint64_t i = 0; i < blocks; i++) {
+    uint64_t b = backward ? blocks - 1 - i : i;
+    block_index = {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y),
+                   (unsigned)(b / grid.x / grid.y)};
+    run_block();
+  }
+  kernel_name = nullptr;
+}
+} // namespace
+
+bool in_kernel(char *where, size_t bytes)
+{
+  if (!kernel_name) return false;
+  snprintf(where, bytes, "kernel %s, block (%u, %u, %u), thread (%u, %u, %u)", kernel_name,
+           block_index.x, block_index.y, block_index.z, thread_index.x, thread_index.y,
+           thread_index.z);
+  return true;
+}
+
+void host_call(const char *call)
+{
+  if (kernel_name) fail(call, "a kernel called it; only the host may");
+}
+
+void launch(const char *kernel, dim3 blocks, dim3 size, cudaStream_t stream,
+            std::function<void()> body)
+{
+  host_call(kernel);
+  if (blocks.x < 1 || blocks.x > 0x7fffffffu || blocks.y < 1 || blocks.y > 65535 || blocks.z < 1 ||
+      blocks.z > 65535)
+    fail(kernel, "a grid of %u x %u x %u blocks; 1 to 2147483647 x 65535 x 65535 are possible",
+         blocks.x, blocks.y, blocks.z);
+  if (size.x < 1 || size.x > MAX_THREADS || size.y < 1 || size.y > MAX_THREADS || size.z < 1 ||
+      size.z > 64 || size.x * size.y * size.z > MAX_THREADS)
+    fail(kernel,
+         "a block of %u x %u x %u threads; at most 1024 x 1024 x 64, and 1024 in all, are"
+         " possible",
+         size.x, size.y, size.z);
+  on_stream(kernel, stream, [=] { run_grid(kernel, blocks, size, body); });
+}
+
+void check_argument(const char *kernel, int index, const void *pointer)
+{
+  char what[32];
+  snprintf(what, sizeof what, "argument %d", index);
+  if (pointer) need_device(kernel, what, pointer, 0);
+}
+
+uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argument, int width,
+                      const char *file, int line)
+{
+  if (!kernel_name) fail(name_of(call), "called outside a kernel, at %s:%d", file, line);
+  unsigned t = current, lane = t % WARP;
+  if (width < 1 || width > 32 || (width & (width - 1)))
+    fail(name_of(call), "width %d at %s:%d; a power of two up to 32 is wanted", width, file, line);
+  if (!(mask >> lane & 1))
+    fail(name_of(call), "lane %u calls it with mask 0x%08x, where it is not itself, at %s:%d", lane,
+         mask, file, line);
+  thread &w = threads[t];
+  w.call = call;
+  w.at = {file, line};
+  w.mask = mask;
+  w.given = given;
+  w.argument = argument;
+  w.width = width;
+  w.state = state::in_warp;
+  try_warp(t);
+  if (w.state == state::in_warp) wait_here();
+  return threads[t].taken;
+}
+} // namespace cuda_on_cpu
+
+void __syncthreads(const char *file, int line)
+{
+  using namespace cuda_on_cpu;
+  if (!kernel_name) fail("__syncthreads", "called outside a kernel, at %s:%d", file, line);
+  threads[current].at = {file, line};
+  threads[current].state = state::at_barrier;
+  wait_here();
+}

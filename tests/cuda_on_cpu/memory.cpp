@@ -1,0 +1,373 @@
+// A stand-in for CUDA that exists for tests only: device memory.
+//
+// An allocation is a mapping of its own between two stretches of addresses that nobody may touch,
+// placed so that it ends as close to the second as its alignment of 256 bytes lets it. It begins as
+// bytes of 0xff, which read as NaN, and so do the few bytes left on its page before and behind it:
+// a change of those is an overrun. Outside kernels and library calls nobody may touch it either, so
+// that a host that forgets a copy is caught by the processor.
+#include "stand_in.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <iterator>
+#include <map>
+#include <set>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace cuda_on_cpu
+{
+namespace
+{
+const size_t ALIGNMENT = 256, GUARD = 64 << 20; // a guard costs addresses only
+
+struct allocation {
+  char *mapping; // begins and ends with GUARD bytes that are always closed
+  size_t mapped;
+  char *inner; // the pages between
+  size_t inner_bytes;
+  size_t bytes; // of the allocation, which begins at its key in the map
+};
+
+std::map<char *, allocation> allocations;
+std::set<void *> pinned;
+size_t used;
+int open_count;
+
+size_t page_size()
+{
+  return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+size_t round_up(size_t bytes, size_t to)
+{
+  return (bytes + to - 1) / to * to;
+}
+
+size_t total_memory()
+{
+  return (size_t)setting("CUDA_ON_CPU_MEMORY_MIB", 16 * 1024) << 20;
+}
+
+// The allocation that begins at or last before p, or end().
+std::map<char *, allocation>::iterator at_or_before(const void *p)
+{
+  auto next = allocations.upper_bound(static_cast<char *>(const_cast<void *>(p)));
+  return next == allocations.begin() ? allocations.end() : std::prev(next);
+}
+
+void protect(const allocation &a, int how)
+{
+  if (mprotect(a.inner, a.inner_bytes, how) != 0)
+    fail("device memory", "mprotect of %zu bytes failed", a.inner_bytes);
+}
+
+// ---- what a stray load or store ends in
+
+struct sigaction before_segv, before_bus;
+
+void explain(const char *address)
+{
+  char where[512];
+  bool kernel = in_kernel(where, sizeof where);
+  if (fiber_that_overflowed(address))
+    fail("a kernel", "a thread's stack is full: recursion, or arrays too large for it");
+  for (const auto &[start, a] : allocations) {
+    if (address < a.mapping || address >= a.mapping + a.mapped) continue;
+    if (!kernel && address >= start && address < start + a.bytes)
+      fail("the host",
+           "touched device memory, %zu bytes into an allocation of %zu; only kernels"
+           " and copies may",
+           (size_t)(address - start), a.bytes);
+    if (address < start)
+      fail(kernel ? "a kernel" : "the host", "touched %zu bytes before an allocation of %zu bytes",
+           (size_t)(start - address), a.bytes);
+    fail(kernel ? "a kernel" : "the host",
+         "touched %zu bytes behind the end of an allocation of"
+         " %zu bytes",
+         (size_t)(address - start) - a.bytes, a.bytes);
+  }
+  if (kernel)
+    fail("a kernel", "touched address %p, which is no device memory", (const void *)address);
+}
+
+void on_fault(int number, siginfo_t *info, void *)
+{
+  explain(static_cast<const char *>(info->si_addr));
+  // Not ours: the same fault again, for whoever was there before.
+  sigaction(number, number == SIGSEGV ? &before_segv : &before_bus, nullptr);
+}
+
+// The handler needs a stack of its own: the fault may be that there is none left.
+void catch_faults()
+{
+  static bool done;
+  if (done) return;
+  done = true;
+  const size_t bytes = 256 * 1024;
+  stack_t own = {};
+  own.ss_sp = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  own.ss_size = bytes;
+  if (own.ss_sp == MAP_FAILED || sigaltstack(&own, nullptr) != 0)
+    fail("cudaMalloc", "no stack for the handler of faults");
+  struct sigaction action = {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigaction(SIGSEGV, &action, &before_segv);
+  sigaction(SIGBUS, &action, &before_bus);
+}
+
+bool poisoned(const char *begin, const char *end)
+{
+  return std::all_of(begin, end, [](char c) { return c == (char)0xff; });
+}
+
+// ---- copies
+
+enum class side { host, device };
+
+side guess(const void *p)
+{
+  return touches_device(p, 1) ? side::device : side::host;
+}
+
+void check_side(const char *call, const char *what, const void *p, size_t bytes, side s)
+{
+  if (s == side::device)
+    need_device(call, what, p, bytes);
+  else
+    need_host(call, what, p, bytes);
+}
+
+struct sides {
+  side to, from;
+};
+
+sides sides_of(const char *call, const void *to, const void *from, cudaMemcpyKind kind)
+{
+  switch (kind) {
+  case cudaMemcpyHostToHost:
+    return {side::host, side::host};
+  case cudaMemcpyHostToDevice:
+    return {side::device, side::host};
+  case cudaMemcpyDeviceToHost:
+    return {side::host, side::device};
+  case cudaMemcpyDeviceToDevice:
+    return {side::device, side::device};
+  case cudaMemcpyDefault:
+    return {guess(to), guess(from)};
+  }
+  fail(call, "unknown kind %d", (int)kind);
+}
+
+// Copies `to.count` stretches, each of `to.bytes`; `from` has as many of the same size.
+cudaError_t copy(const char *call, const stretches &to, const stretches &from, cudaMemcpyKind kind,
+                 cudaStream_t stream)
+{
+  host_call(call);
+  if (to.bytes > to.pitch || from.bytes > from.pitch)
+    fail(call, "rows of %zu bytes, %zu and %zu bytes apart", to.bytes, to.pitch, from.pitch);
+  sides s = sides_of(call, to.at, from.at, kind);
+  check_side(call, "the destination", to.at, to.extent(), s.to);
+  check_side(call, "the source", from.at, from.extent(), s.from);
+  if (overlap(to, from)) fail(call, "source and destination overlap");
+  on_stream(call, stream, [=] {
+    for (size_t i = 0; i < to.count && to.bytes; i++)
+      memcpy(const_cast<char *>(to.at) + i * to.pitch, from.at + i * from.pitch, to.bytes);
+  });
+  return cudaSuccess;
+}
+
+stretches rows(const void *at, size_t bytes, size_t pitch, size_t count)
+{
+  return {static_cast<const char *>(at), bytes, pitch, count};
+}
+
+cudaError_t fill(const char *call, void *p, int byte, size_t bytes, cudaStream_t stream)
+{
+  host_call(call);
+  need_device(call, "the destination", p, bytes);
+  on_stream(call, stream, [=] {
+    if (bytes) memset(p, byte, bytes);
+  });
+  return cudaSuccess;
+}
+} // namespace
+
+bool touches_device(const void *p, size_t bytes)
+{
+  const char *begin = static_cast<const char *>(p);
+  auto last = at_or_before(begin + (bytes ? bytes - 1 : 0));
+  return last != allocations.end() && begin < last->first + last->second.bytes;
+}
+
+void need_device(const char *call, const char *what, const void *p, size_t bytes)
+{
+  const char *begin = static_cast<const char *>(p);
+  auto a = at_or_before(p);
+  if (!bytes && !p) return;
+  if (!p) fail(call, "%s is null", what);
+  if (a == allocations.end() || begin > a->first + a->second.bytes)
+    fail(call, "%s, %p, is not device memory", what, p);
+  size_t offset = (size_t)(begin - a->first);
+  if (bytes > a->second.bytes - offset)
+    fail(call, "%s is out of bounds: %zu bytes from offset %zu of an allocation of %zu bytes", what,
+         bytes, offset, a->second.bytes);
+}
+
+void need_host(const char *call, const char *what, const void *p, size_t bytes)
+{
+  if (!bytes) return;
+  if (!p) fail(call, "%s is null", what);
+  if (touches_device(p, bytes))
+    fail(call, "%s, %p, is device memory; the host's is wanted", what, p);
+}
+
+bool overlap(const stretches &x, const stretches &y)
+{
+  const stretches &low = x.at <= y.at ? x : y, &high = x.at <= y.at ? y : x;
+  if (!high.extent() || low.at + low.extent() <= high.at) return false;
+  if (x.pitch != y.pitch) return true;
+  size_t distance = (size_t)(high.at - low.at), whole = distance / x.pitch,
+         rest = distance % x.pitch;
+  return (rest < low.bytes && whole < low.count) ||
+         (rest + high.bytes > x.pitch && whole + 1 < low.count);
+}
+
+device_access::device_access()
+{
+  if (open_count++) return;
+  for (const auto &[start, a] : allocations) protect(a, PROT_READ | PROT_WRITE);
+}
+
+device_access::~device_access()
+{
+  if (--open_count) return;
+  for (const auto &[start, a] : allocations) protect(a, PROT_NONE);
+}
+
+void check_edges(const char *call)
+{
+  for (const auto &[start, a] : allocations) {
+    if (!poisoned(a.inner, start))
+      fail(call, "wrote just before an allocation of %zu bytes", a.bytes);
+    if (!poisoned(start + a.bytes, a.inner + a.inner_bytes))
+      fail(call, "wrote just behind the end of an allocation of %zu bytes", a.bytes);
+  }
+}
+} // namespace cuda_on_cpu
+
+using namespace cuda_on_cpu;
+
+cudaError_t cudaMalloc(void **pointer, size_t bytes)
+{
+  host_call("cudaMalloc");
+  if (!pointer) fail("cudaMalloc", "the pointer's address is null");
+  *pointer = nullptr;
+  if (!bytes) return cudaSuccess;
+  if (bytes > total_memory() - used) return set_last_error(cudaErrorMemoryAllocation);
+  catch_faults();
+  allocation a = {};
+  size_t page = page_size();
+  a.bytes = bytes;
+  a.inner_bytes = round_up(round_up(bytes, ALIGNMENT), page);
+  a.mapped = a.inner_bytes + 2 * GUARD;
+  void *mapping =
+      mmap(nullptr, a.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) return set_last_error(cudaErrorMemoryAllocation);
+  a.mapping = static_cast<char *>(mapping);
+  a.inner = a.mapping + GUARD;
+  protect(a, PROT_READ | PROT_WRITE);
+  memset(a.inner, 0xff, a.inner_bytes);
+  protect(a, PROT_NONE);
+  char *start = a.inner + a.inner_bytes - round_up(bytes, ALIGNMENT);
+  allocations[start] = a;
+  used += bytes;
+  *pointer = start;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *pointer)
+{
+  host_call("cudaFree");
+  if (!pointer) return cudaSuccess;
+  auto found = allocations.find(static_cast<char *>(pointer));
+  if (found == allocations.end())
+    fail("cudaFree", "%p was not given by cudaMalloc, or is free already", pointer);
+  munmap(found->second.mapping, found->second.mapped);
+  used -= found->second.bytes;
+  allocations.erase(found);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void **pointer, size_t bytes)
+{
+  return cudaHostAlloc(pointer, bytes, cudaHostAllocDefault);
+}
+
+cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned flags)
+{
+  host_call("cudaHostAlloc");
+  if (!pointer) fail("cudaHostAlloc", "the pointer's address is null");
+  if (flags != cudaHostAllocDefault) fail("cudaHostAlloc", "unsupported flags 0x%x", flags);
+  *pointer = bytes ? malloc(bytes) : nullptr;
+  if (bytes && !*pointer) return set_last_error(cudaErrorMemoryAllocation);
+  if (*pointer) pinned.insert(memset(*pointer, 0xff, bytes));
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *pointer)
+{
+  host_call("cudaFreeHost");
+  if (!pointer) return cudaSuccess;
+  if (!pinned.erase(pointer))
+    fail("cudaFreeHost", "%p was not given by cudaMallocHost, or is free already", pointer);
+  free(pointer);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemset(void *pointer, int byte, size_t bytes)
+{
+  return fill("cudaMemset", pointer, byte, bytes, nullptr);
+}
+
+cudaError_t cudaMemsetAsync(void *pointer, int byte, size_t bytes, cudaStream_t stream)
+{
+  return fill("cudaMemsetAsync", pointer, byte, bytes, stream);
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
+{
+  return copy("cudaMemcpy", rows(to, bytes, bytes, 1), rows(from, bytes, bytes, 1), kind, nullptr);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+  return copy("cudaMemcpyAsync", rows(to, bytes, bytes, 1), rows(from, bytes, bytes, 1), kind,
+              stream);
+}
+
+cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                         size_t bytes, size_t count, cudaMemcpyKind kind)
+{
+  return copy("cudaMemcpy2D", rows(to, bytes, to_pitch, count),
+              rows(from, bytes, from_pitch, count), kind, nullptr);
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t bytes, size_t count, cudaMemcpyKind kind, cudaStream_t stream)
+{
+  return copy("cudaMemcpy2DAsync", rows(to, bytes, to_pitch, count),
+              rows(from, bytes, from_pitch, count), kind, stream);
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
+{
+  host_call("cudaMemGetInfo");
+  if (!free_bytes || !total) fail("cudaMemGetInfo", "an address is null");
+  *total = total_memory();
+  *free_bytes = *total - used;
+  return cudaSuccess;
+}

@@ -1,0 +1,2 @@
+-- args: -D tp=4
+args.tp = 2

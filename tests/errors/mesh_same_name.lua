@@ -1,0 +1,1 @@
+local mesh = device_mesh{ {"tp", 2}, {"tp", 2} }

@@ -1,0 +1,2 @@
+-- args: -D tp=two
+local mesh = device_mesh{ {"tp", args.tp} }

@@ -1,0 +1,1 @@
+local width = math.random(1, 32)

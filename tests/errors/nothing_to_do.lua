@@ -1,0 +1,1 @@
+local model = nn.Linear(10, 5)

@@ -1,0 +1,2 @@
+local width = 33
+assert(width % 2 == 0, "the width must be even")

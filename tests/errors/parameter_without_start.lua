@@ -1,0 +1,1 @@
+local p = nn.Parameter{10, 5}

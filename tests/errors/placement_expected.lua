@@ -1,0 +1,1 @@
+local style = Rowwise{output_layouts = 1}

@@ -1,0 +1,1 @@
+local input = randn{1 << 30, 1 << 30}

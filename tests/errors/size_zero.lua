@@ -1,0 +1,1 @@
+local input = randn{20, 0}

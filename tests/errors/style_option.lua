@@ -1,0 +1,1 @@
+local style = Colwise{output_layout = Shard(0)}

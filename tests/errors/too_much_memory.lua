@@ -1,0 +1,4 @@
+local text = "x"
+while true do
+  text = text .. text
+end

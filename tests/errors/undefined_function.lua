@@ -1,0 +1,1 @@
+local model = paralellize(nn.Linear(10, 5))

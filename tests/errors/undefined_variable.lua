@@ -1,0 +1,4 @@
+model = nn.Linear(10, 5)
+return train{
+  model = modul,
+}

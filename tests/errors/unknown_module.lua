@@ -1,0 +1,1 @@
+local model = nn.Linaer(10, 5)

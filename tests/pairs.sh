@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Pairs of files. dump/NAME.lua with NAME.PASS.expected: what `tpgen --dump=PASS` prints.
+# errors/NAME.lua with NAME.err: the message of a plan that is wrong, with status 1 and no output.
+# `tests/pairs.sh --update` rewrites what is expected; a new dump pair begins with an empty file.
+. "$(dirname "$0")/common.sh"
+
+update=${1:-}
+pairs=0
+# compare EXPECTED GOT
+compare() {
+  pairs=$((pairs + 1))
+  if [ "$update" = --update ]; then
+    cp "$2" "$1"
+  else
+    diff -u "$1" "$2" || fail "$1 differs"
+  fi
+}
+
+for expected in tests/dump/*.expected; do
+  stem=${expected%.expected}
+  pass=${stem##*.}
+  plan=${stem%.*}.lua
+  read -ra args <<< "$(plan_args "$plan")"
+  "$TPGEN" "$plan" "${args[@]}" "--dump=$pass" > "$WORK/got" 2>&1 ||
+    fail "$plan: --dump=$pass ended with status $?"
+  compare "$expected" "$WORK/got"
+done
+
+for plan in tests/errors/*.lua; do
+  read -ra args <<< "$(plan_args "$plan")"
+  status=0
+  "$TPGEN" "$plan" "${args[@]}" -o "$WORK/out" > "$WORK/stdout" 2> "$WORK/got" || status=$?
+  [ $status -eq 1 ] || fail "$plan: status $status instead of 1"
+  [ ! -s "$WORK/stdout" ] || fail "$plan: wrote to standard output"
+  [ ! -e "$WORK/out" ] || fail "$plan: left output behind"
+  rm -rf "$WORK/out"
+  compare "${plan%.lua}.err" "$WORK/got"
+done
+finish "$pairs pairs"

@@ -1,0 +1,218 @@
+/* Which part of a tensor a rank holds, who meets whom, and how layouts read. The parts are those of
+   PyTorch: TPGEN_GOLDEN, or tests/golden, local_shapes.tsv. */
+#include "unit.h"
+
+/* ------------------------------------------------------------------------------------- the table */
+
+enum { MESH, WHOLE, PLACEMENTS, COORDINATE, LOCAL, OFFSET, FIELDS };
+
+static void parse_list(const char *s, int64_t *list)
+{
+  for (char *end; *s; s = end + (*end == ',')) *list++ = strtoll(s, &end, 10);
+}
+
+static void check_row(char **field)
+{
+  int size[MAX_MESH], at[MAX_MESH] = {0};
+  int64_t coordinate[MAX_MESH] = {0}, offset[MAX_DIMS] = {0};
+  new_graph(parse_mesh(field[MESH], size), size);
+  parse_list(field[COORDINATE], coordinate);
+  parse_list(field[OFFSET], offset);
+  for (int d = 0; d < graph->mesh.ndim; d++) at[d] = (int)coordinate[d];
+
+  struct shape whole = parse_shape(field[WHOLE]);
+  struct layout layout = parse_layout(field[PLACEMENTS]);
+  struct part p = local_part(&graph->mesh, whole, layout, at);
+  const char *row = text("mesh %s, %s as %s at %s", field[MESH], field[WHOLE], field[PLACEMENTS],
+                         field[COORDINATE]);
+  must(same_shape(p.shape, parse_shape(field[LOCAL])), "%s: part %s, not %s", row,
+       shape_text(p.shape), field[LOCAL]);
+  for (int d = 0; d < whole.ndim; d++)
+    must(p.first[d] == offset[d], "%s: begins at %" PRId64 " on dimension %d, not %" PRId64, row,
+         p.first[d], d, offset[d]);
+}
+
+static void test_golden_parts(void **state)
+{
+  (void)state;
+  char line[1024], *field[FIELDS];
+  int rows = 0;
+  FILE *f = open_golden("local_shapes.tsv");
+  for (; golden_line(f, line, sizeof line, field, FIELDS) == FIELDS; rows++) check_row(field);
+  fclose(f);
+  print_message("%d parts\n", rows);
+  assert_true(rows > 100);
+}
+
+/* ------------------------------------------------------------------- facts that hold for any part */
+
+/* Every element of the whole is in just as many parts as there are ranks that replicate it. */
+static void check_cover(struct shape whole, struct layout layout)
+{
+  int world = world_size(), copies = 1, coordinate[MAX_MESH];
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (layout.on[d].kind != SHARD) copies *= graph->mesh.size[d];
+  int *seen = alloc((size_t)(elements(whole) + 1) * sizeof *seen);
+  for (int r = 0; r < world; r++) {
+    coordinate_of(r, coordinate);
+    struct part p = local_part(&graph->mesh, whole, layout, coordinate);
+    for (int64_t i = 0; i < p.shape.size[0]; i++)
+      for (int64_t j = 0; j < p.shape.size[1]; j++)
+        seen[(p.first[0] + i) * whole.size[1] + p.first[1] + j]++;
+  }
+  for (int64_t i = 0; i < elements(whole); i++)
+    must(seen[i] == copies, "%s as %s: element %" PRId64 " is in %d parts, not %d",
+         shape_text(whole), layout_text(layout), i, seen[i], copies);
+}
+
+static void test_parts_cover_the_whole(void **state)
+{
+  (void)state;
+  static const char *const mesh[] = {"1", "3", "2x3", "3x2x2"};
+  static const char *const whole[] = {"12x6", "7x5", "1x2", "0x3", "13x1"};
+  for (size_t m = 0; m < sizeof mesh / sizeof *mesh; m++) {
+    int size[MAX_MESH];
+    new_graph(parse_mesh(mesh[m], size), size);
+    struct placement list[3] = {R, S(0), S(1)};
+    for (int which = 0; which < power(3, graph->mesh.ndim); which++)
+      for (size_t w = 0; w < sizeof whole / sizeof *whole; w++)
+        check_cover(parse_shape(whole[w]), nth_layout(list, 3, which));
+  }
+}
+
+static void test_largest_part_is_counted(void **state)
+{
+  (void)state;
+  new_graph(2, (int[]){2, 3});
+  int v = given(PARAMETER, "w", parse_shape("7x5"), parse_layout("S(0) S(1)"));
+  assert_int_equal(largest_bytes(v), 4 * 2 * 4);
+  assert_true(same_shape(local_shape(v, 0), parse_shape("4x2")));
+  assert_true(same_shape(local_shape(v, 5), parse_shape("3x1")));
+  graph->value[v].type = BF16;
+  assert_int_equal(largest_bytes(v), 4 * 2 * 2);
+  for (int r = 0; r < 6; r++)
+    assert_true(elements(local_shape(v, r)) * type_bytes(BF16) <= largest_bytes(v));
+}
+
+/* --------------------------------------------------------------------------------- ranks and groups */
+
+static void test_coordinates(void **state)
+{
+  (void)state;
+  new_graph(3, (int[]){2, 3, 4});
+  assert_int_equal(world_size(), 24);
+  int rank = 0, at[MAX_MESH];
+  for (int a = 0; a < 2; a++)
+    for (int b = 0; b < 3; b++)
+      for (int c = 0; c < 4; c++, rank++) {
+        coordinate_of(rank, at);
+        assert_int_equal(at[0], a);
+        assert_int_equal(at[1], b);
+        assert_int_equal(at[2], c);
+      }
+}
+
+static void check_members(unsigned dims, int rank, int n, const int *wanted)
+{
+  int group = add_group(dims), member[24];
+  assert_int_equal(group_size(group), n);
+  assert_int_equal(group_members(group, rank, member), n);
+  for (int i = 0; i < n; i++) assert_int_equal(member[i], wanted[i]);
+}
+
+static void test_groups(void **state)
+{
+  (void)state;
+  new_graph(3, (int[]){2, 3, 2});
+  check_members(1, 7, 2, (int[]){1, 7});
+  check_members(2, 7, 3, (int[]){7, 9, 11});
+  check_members(4, 7, 2, (int[]){6, 7});
+  check_members(3, 3, 6, (int[]){1, 3, 5, 7, 9, 11});
+  check_members(5, 4, 4, (int[]){4, 5, 10, 11});
+  check_members(6, 8, 6, (int[]){6, 7, 8, 9, 10, 11});
+  check_members(7, 5, 12, (int[]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+}
+
+/* Whoever I meet meets me, and the same others, in the same order. */
+static void test_groups_are_mutual(void **state)
+{
+  (void)state;
+  new_graph(3, (int[]){2, 3, 4});
+  for (unsigned dims = 1; dims < 8; dims++)
+    for (int r = 0, group = add_group(dims); r < 24; r++) {
+      int mine[24], theirs[24], n = group_members(group, r, mine);
+      bool me = false;
+      for (int i = 0; i < n; i++) {
+        me |= mine[i] == r;
+        assert_int_equal(group_members(group, mine[i], theirs), n);
+        assert_memory_equal(mine, theirs, (size_t)n * sizeof *mine);
+        assert_true(i == 0 || mine[i - 1] < mine[i]);
+      }
+      assert_true(me);
+    }
+}
+
+static void test_group_names(void **state)
+{
+  (void)state;
+  new_graph(3, (int[]){2, 3, 4});
+  int b = add_group(2), ac = add_group(5);
+  assert_string_equal(graph->group[b].name, "b");
+  assert_string_equal(graph->group[ac].name, "a_c");
+  assert_int_equal(add_group(2), b);
+  assert_int_equal(graph->ngroup, 2);
+}
+
+/* -------------------------------------------------------------------------- comparing and showing */
+
+static void test_same_placement(void **state)
+{
+  (void)state;
+  struct placement max = {.kind = PARTIAL, .reduction = MAX}, odd = {.kind = REPLICATE, .dim = 3};
+  assert_true(same_placement(R, odd));
+  assert_true(same_placement(P, P));
+  assert_false(same_placement(P, max));
+  assert_false(same_placement(R, P));
+  assert_true(same_placement(S(1), S(1)));
+  assert_false(same_placement(S(1), S(0)));
+  assert_false(same_placement(R, S(0)));
+}
+
+static void test_same_layout(void **state)
+{
+  (void)state;
+  new_graph(2, (int[]){2, 3});
+  assert_true(same_layout(parse_layout("R S(1)"), parse_layout("R S(1)")));
+  assert_false(same_layout(parse_layout("R S(1)"), parse_layout("S(1) R")));
+  assert_false(same_layout(parse_layout("R S(1)"), parse_layout("R S(0)")));
+  assert_true(same_layout(parse_layout("R R P"), parse_layout("R R R")));
+}
+
+static void test_texts(void **state)
+{
+  (void)state;
+  new_graph(3, (int[]){2, 1, 3});
+  struct placement max = {.kind = PARTIAL, .reduction = MAX}, min = {PARTIAL, 0, MIN};
+  assert_string_equal(placement_text(R), "R");
+  assert_string_equal(placement_text(S(3)), "S(3)");
+  assert_string_equal(placement_text(P), "P(sum)");
+  assert_string_equal(placement_text(max), "P(max)");
+  assert_string_equal(placement_text(min), "P(min)");
+  assert_string_equal(layout_text(parse_layout("S(0) S(1) P")), "S(0) P(sum)");
+  assert_string_equal(shape_text(parse_shape("20x10")), "[20, 10]");
+  assert_string_equal(shape_text(parse_shape("")), "[]");
+  new_graph(2, (int[]){1, 1});
+  assert_string_equal(layout_text(parse_layout("S(0) S(1)")), "R");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_golden_parts),      cmocka_unit_test(test_parts_cover_the_whole),
+      cmocka_unit_test(test_largest_part_is_counted), cmocka_unit_test(test_coordinates),
+      cmocka_unit_test(test_groups),            cmocka_unit_test(test_groups_are_mutual),
+      cmocka_unit_test(test_group_names),       cmocka_unit_test(test_same_placement),
+      cmocka_unit_test(test_same_layout),       cmocka_unit_test(test_texts),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Generated C and the runtime, without a warning by gcc, its analyzer and clang; and a run of the toy
+# under the sanitizers.
+. "$(dirname "$0")/common.sh"
+
+strict=(-std=c11 -D_GNU_SOURCE -O2 -c -o /dev/null -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+# MPI's and BLAS's own headers are not what is tested.
+read -ra libraries <<< "$(mpicc -show | tr ' ' '\n' | sed -n 's/^-I/-isystem/p' | tr '\n' ' ')"
+read -ra blas <<< "$(pkg-config --cflags openblas | sed 's/-I/-isystem/g')"
+for tp in 2 3; do
+  generate tp$tp -D tp=$tp
+  here=(-I"$WORK/tp$tp" -I"$WORK/tp$tp/runtime" "${libraries[@]}" "${blas[@]}")
+  for file in "$WORK/tp$tp"/*.c "$WORK/tp$tp"/runtime/*.c; do
+    gcc "${strict[@]}" -Wbidi-chars=any "${here[@]}" "$file" || fail "gcc: $file"
+    clang "${strict[@]}" "${here[@]}" "$file" || fail "clang: $file"
+  done
+done
+# The analyzer takes longest over main.c; one mesh will do.
+for file in "$WORK"/tp2/*.c; do
+  gcc "${strict[@]}" -fanalyzer "${here[@]}" "$file" || fail "gcc -fanalyzer: $file"
+done
+
+export CMAKE_ARGS=-DCMAKE_C_FLAGS=-fsanitize=address,undefined
+export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1
+for tp in 2 3; do train_golden tp$tp; done
+finish "no compiler and no sanitizer had anything to say"
