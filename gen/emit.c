@@ -412,8 +412,9 @@ static bool takes_step(const struct function *f)
 
 static char *function_text(const struct function *f, int rank)
 {
-  struct buffer body = {0}, b = {0};
+  struct buffer body = {0}, code = {0}, b = {0};
   put_text(&body, "", 0);
+  put_text(&code, "", 0);
   name_locals(f);
   bool constants = false;
   for (int k = 0; k < f->nop; k++) {
@@ -424,14 +425,15 @@ static char *function_text(const struct function *f, int rank)
         wrapped(text("  // %s", comment(op)), " ", "  // "));
     if (op->kind == OP_adamw && options.cuda && !constants) {
       put(&body, "%s", fill(embedded_text("templates/adamw_constants.cu"), "beta1",
-                            text("%.17g", graph->optimizer.beta1), "beta2",
-                            text("%.17g", graph->optimizer.beta2), NULL));
+                            double_text(graph->optimizer.beta1), "beta2",
+                            double_text(graph->optimizer.beta2), NULL));
       constants = true;
     }
     put(&body, "%s\n", wrapped(text("  %s", does), ", ", "      "));
+    put(&code, "%s\n", does);
   }
   put(&b, "static void %s(%s)\n{\n%s%s}\n\n", f->name,
-      f->count > 1 ? "int l" : takes_step(f) ? "int t" : "void", local_declarations(body.text),
+      f->count > 1 ? "int l" : takes_step(f) ? "int t" : "void", local_declarations(code.text),
       body.text);
   return b.text;
 }

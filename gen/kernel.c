@@ -224,8 +224,7 @@ struct temporaries {
   struct temporary *list;
 };
 
-/* The shortest text that reads back as the number. */
-static char *double_text(double x)
+char *double_text(double x)
 {
   for (int digits = 6; digits < 17; digits++) {
     char *s = text("%.*g", digits, x);

@@ -410,14 +410,14 @@ bool has_word(const char *text, const char *word)
   return false;
 }
 
-char *local_declarations(const char *body)
+char *local_declarations(const char *code)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
   for (int i = 0; i < graph->nvalue; i++) {
     int place = graph->value[i].storage;
     if (!local[i] || (place != i && local[place] == local[i])) continue;
-    if (has_word(body, local[i])) put_local(&b, i);
+    if (has_word(code, local[i])) put_local(&b, i);
   }
   if (b.length) put(&b, "\n");
   return b.text;

@@ -1,12 +1,151 @@
 /* schedule.c: the pass `schedule`: in which order the operations run.
 
    Takes   functions whose order respects every dependence.
-   Leaves  the same operations, each value made before it is read, an all-reduce as late as its first
-           reader allows among its function's operations where arithmetic that doesn't need it can go
-           first; the same order on all ranks. There is one stream: everything runs in this order. */
+   Leaves  the same operations, each value still made before it is read, in an order in which less is
+           alive at once, or in the old one where none better was found. The order is the same on every
+           rank: sizes are those of rank 0. There is one stream; everything runs in this order.
+
+   At each turn, of the operations whose inputs are there, the one goes first that frees the most over
+   what it takes, so that a gradient of a weight is computed while its input is at hand. A loop is
+   passed by nothing. */
 #include "tpgen.h"
+
+#include <string.h>
+
+static int *readers;          /* of each value: operations still to come that read it */
+static bool *ready;           /* the value is there */
+static bool *leaves;          /* another function reads it: it is not freed here */
+
+static int *read_list, *write_list, list_room;
+
+static void widen_lists(const struct op *op)
+{
+  while (list_room < op_width(op)) {
+    int room = list_room;
+    read_list = grow(read_list, 0, &room, sizeof *read_list);
+    write_list = grow(write_list, 0, &list_room, sizeof *write_list);
+  }
+}
+
+static int64_t weight(int value)
+{
+  const struct value *v = &graph->value[value];
+  bool in_step = v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE;
+  return in_step ? largest_bytes(value) : 0;
+}
+
+/* What running the operation would add to what is alive. */
+static int64_t growth(const struct op *op)
+{
+  widen_lists(op);
+  int64_t sum = 0;
+  for (int n = op_writes(op, write_list); n--;) sum += weight(write_list[n]);
+  for (int n = op_reads(op, read_list); n--;)
+    if (readers[read_list[n]] == 1 && !leaves[read_list[n]]) sum -= weight(read_list[n]);
+  return sum;
+}
+
+static bool can_run(const struct op *op)
+{
+  widen_lists(op);
+  for (int n = op_reads(op, read_list); n--;)
+    if (!ready[read_list[n]]) return false;
+  return true;
+}
+
+static int64_t run(const struct op *op)
+{
+  int64_t sum = growth(op);
+  for (int n = op_reads(op, read_list); n--;) readers[read_list[n]]--;
+  for (int n = op_writes(op, write_list); n--;) ready[write_list[n]] = true;
+  return sum;
+}
+
+/* Counts the readers of a stretch of operations; nothing it makes is there yet. */
+static void begin(const int *op, int n)
+{
+  for (int i = 0; i < n; i++) {
+    widen_lists(&graph->op[op[i]]);
+    for (int k = op_reads(&graph->op[op[i]], read_list); k--;) readers[read_list[k]]++;
+    for (int k = op_writes(&graph->op[op[i]], write_list); k--;) ready[write_list[k]] = false;
+  }
+}
+
+/* The most that is alive while the stretch runs in this order, over what was before it. */
+static int64_t peak_of(const int *op, int n)
+{
+  int64_t now = 0, peak = 0;
+  begin(op, n);
+  for (int i = 0; i < n; i++) {
+    int64_t freed = 0, grown = run(&graph->op[op[i]]);
+    for (int k = op_writes(&graph->op[op[i]], write_list); k--;) freed += weight(write_list[k]);
+    if (now + freed > peak) peak = now + freed;
+    now += grown;
+  }
+  return peak;
+}
+
+static void order_stretch(int *op, int n)
+{
+  int *better = alloc((size_t)n * sizeof *better);
+  bool *gone = alloc((size_t)n);
+  begin(op, n);
+  for (int turn = 0; turn < n; turn++) {
+    int best = NONE;
+    int64_t least = 0;
+    for (int i = 0; i < n; i++) {
+      if (gone[i] || !can_run(&graph->op[op[i]])) continue;
+      int64_t grown = growth(&graph->op[op[i]]);
+      if (best != NONE && grown >= least) continue;
+      best = i;
+      least = grown;
+    }
+    gone[best] = true;
+    better[turn] = op[best];
+    run(&graph->op[op[best]]);
+  }
+  if (peak_of(better, n) < peak_of(op, n)) memcpy(op, better, (size_t)n * sizeof *op);
+}
+
+/* Marks what others than `mine` read: a value outlives the function, or the round of a loop. */
+static void mark_leaving(const struct function *mine)
+{
+  memset(leaves, 0, (size_t)graph->nvalue);
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    for (int k = 0; k < f->nop; k++) {
+      const struct op *op = &graph->op[f->op[k]];
+      widen_lists(op);
+      for (int n = op_reads(op, read_list); n--;) {
+        const struct value *v = &graph->value[read_list[n]];
+        if (f != mine) leaves[read_list[n]] = true;
+        if ((f != mine || v->step) && v->family != NONE) leaves[v->family] = true;
+      }
+    }
+  }
+}
+
+static void order_function(struct function *f)
+{
+  enum { LONGEST = 512 };   /* the search is quadratic: longer stretches are cut */
+  mark_leaving(f);
+  for (int i = 0; i < graph->nvalue; i++) {
+    readers[i] = 0;
+    ready[i] = true;
+  }
+  for (int first = 0; first < f->nop;) {
+    int n = 0;
+    while (first + n < f->nop && n < LONGEST && graph->op[f->op[first + n]].kind != OP_loop) n++;
+    if (n) order_stretch(f->op + first, n);
+    first += n ? n : 1;
+  }
+}
 
 void schedule(void)
 {
-  /* The order in which the passes have left the operations is the order in which they run. */
+  readers = alloc((size_t)graph->nvalue * sizeof *readers);
+  ready = alloc((size_t)graph->nvalue);
+  leaves = alloc((size_t)graph->nvalue);
+  for (int i = 0; i < graph->nfunction; i++)
+    if (graph->function[i].phase != UPDATE) order_function(&graph->function[i]);
 }

@@ -466,8 +466,8 @@ const char *local_name(int value);
 char *memory_declaration(void);
 /* From here on c_name and local_name speak of values as this function names them. */
 void name_locals(const struct function *f);
-/* A line for each activation that occurs in the function's body: `float *const relu = ...;`. */
-char *local_declarations(const char *body);
+/* A line for each activation that occurs in the function's statements: `float *const relu = ...;`. */
+char *local_declarations(const char *code);
 bool has_word(const char *text, const char *word);
 /* "int" or "long": what counts to n. */
 const char *counter_type(int64_t n);
@@ -496,6 +496,8 @@ char *kernel_prototypes(void);
 /* Replaces the holes `$name$` of a template: pairs of name and text, then NULL. */
 char *fill(const char *template, ...) __attribute__((sentinel));
 
+/* The shortest text that reads back as the number. */
+char *double_text(double x);
 /* Breaks a line of more than 100 columns after separators; the rest is led in by `lead`. */
 char *wrapped(const char *line, const char *separator, const char *lead);
 /* An operation in the model's words: "relu(in_proj + in_proj.bias)". */

@@ -34,8 +34,9 @@ enum role { PARAMETER, STATE, BATCH, OUTPUT };
 // How a tensor is filled where no file gives it: by Philox, counted by the element's global index,
 // so that it is the same on every mesh. UNIFORM: a <= x < b. NORMAL: mean a, deviation b.
 // CONSTANT: a.
+enum how { CONSTANT, UNIFORM, NORMAL };
 struct init {
-  enum { CONSTANT, UNIFORM, NORMAL } how;
+  enum how how;
   double a, b;
 };
 

@@ -121,13 +121,30 @@ share_cores() { # ranks on this machine
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${threads}}
 }
 
-# The rank that a launcher gave this process; empty where nothing started it.
-rank=${RANK:-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${PMIX_RANK:-${SLURM_PROCID:-}}}}}
+# The rank that a launcher gave this process, and of how many; empty where nothing started it.
+rank='' size='' size_variable=''
+find_rank() {
+  local rank_variable
+  while read -r rank_variable size_variable; do
+    rank=${!rank_variable:-} size=${!size_variable:-}
+    [[ -z ${rank} ]] || return 0
+  done <<'END'
+RANK WORLD_SIZE
+OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
+PMI_RANK PMI_SIZE
+PMIX_RANK SLURM_NTASKS
+SLURM_PROCID SLURM_NTASKS
+END
+}
 
 be_one_rank() {
+  # A misfit must end here: in MPI's start the other ranks would wait for one that has no program.
+  if [[ ${size} != "${world}" ]]; then
+    [[ ${rank} == 0 ]] || exit 1
+    die "this is a program of ${world} ranks, but ${size_variable} is '${size}'"
+  fi
+  [[ -x ${build}/rank${rank} ]] || die "there is no program for rank ${rank} in ${build}"
   share_cores "${LOCAL_WORLD_SIZE:-${OMPI_COMM_WORLD_LOCAL_SIZE:-${MPI_LOCALNRANKS:-${world}}}}"
-  [[ -x ${build}/rank${rank} ]] ||
-    die "there is no program for rank ${rank} here: this is a program of ${world} ranks"
   exec "${build}/rank${rank}" "$@"
 }
 
@@ -177,6 +194,7 @@ for argument in "$@"; do
   :) die "an argument cannot be ':'" ;; # mpirun would take it for the next rank's beginning
   esac
 done
+find_rank
 fresh || build_all
 if [[ -n ${rank} ]]; then
   be_one_rank "$@"

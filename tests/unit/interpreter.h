@@ -13,9 +13,31 @@ struct array {
   double *at;
 };
 
+/* Memory for arrays, all of it free again after forget(): a test makes very many. */
+enum { POOL = 1 << 23 };
+static double pool[POOL];
+static size_t pool_used;
+
+__attribute__((unused)) static void forget(void)
+{
+  pool_used = 0;
+}
+
+static void *take(size_t bytes)
+{
+  size_t n = bytes / sizeof *pool + 1;
+  if (pool_used + n > POOL) {
+    fprintf(stderr, "the interpreter's memory is full\n");
+    abort();
+  }
+  void *at = memset(pool + pool_used, 0, bytes);
+  pool_used += n;
+  return at;
+}
+
 __attribute__((unused)) static struct array zeros(struct shape shape)
 {
-  return (struct array){shape, alloc((size_t)(elements(shape) + 1) * sizeof(double))};
+  return (struct array){shape, take((size_t)elements(shape) * sizeof(double))};
 }
 
 __attribute__((unused)) static struct array random_array(struct shape shape)
@@ -79,7 +101,7 @@ __attribute__((unused)) static int64_t difference(struct array a, struct array b
 __attribute__((unused)) static struct array *scatter(struct array whole, struct layout layout)
 {
   int world = world_size(), coordinate[MAX_MESH];
-  struct array *full = alloc((size_t)world * sizeof *full);
+  struct array *full = take((size_t)world * sizeof *full);
   for (int r = 0; r < world; r++) {
     full[r] = zeros(whole.shape);
     memcpy(full[r].at, whole.at, (size_t)elements(whole.shape) * sizeof(double));
@@ -105,7 +127,7 @@ __attribute__((unused)) static struct array *scatter(struct array whole, struct 
         }
       }
   }
-  struct array *part = alloc((size_t)world * sizeof *part);
+  struct array *part = take((size_t)world * sizeof *part);
   for (int r = 0; r < world; r++) part[r] = cut(full[r], layout, r);
   return part;
 }
@@ -122,7 +144,7 @@ __attribute__((unused)) static const char *not_the_whole(const struct array *par
                                                          struct layout layout, double tolerance)
 {
   int world = world_size(), coordinate[MAX_MESH];
-  struct array *sum = alloc((size_t)world * sizeof *sum);
+  struct array *sum = take((size_t)world * sizeof *sum);
   for (int r = 0; r < world; r++) {
     struct shape wanted = cut(whole, layout, r).shape;
     if (!same_shape(part[r].shape, wanted))
@@ -131,7 +153,7 @@ __attribute__((unused)) static const char *not_the_whole(const struct array *par
   }
   for (int d = graph->mesh.ndim - 1, stride = 1; d >= 0; stride *= graph->mesh.size[d], d--) {
     if (layout.on[d].kind != PARTIAL) continue;
-    struct array *next = alloc((size_t)world * sizeof *next);
+    struct array *next = take((size_t)world * sizeof *next);
     for (int r = 0; r < world; r++) {
       coordinate_of(r, coordinate);
       next[r] = zeros(sum[r].shape);

@@ -25,10 +25,8 @@ struct options options = {.last_rank = INT32_MAX};
 
 static bool unit_in_child;
 
-/* As an assertion that says what is wrong; in a child it ends the child. */
-__attribute__((format(printf, 2, 3), unused)) static void must(bool fact, const char *format, ...)
+__attribute__((format(printf, 1, 2), unused)) static void give_up(const char *format, ...)
 {
-  if (fact) return;
   char what[2048];
   va_list list;
   va_start(list, format);
@@ -38,6 +36,9 @@ __attribute__((format(printf, 2, 3), unused)) static void must(bool fact, const 
   fprintf(stderr, "%s\n", what);
   exit(99);
 }
+
+/* An assertion that says what is wrong, as printf does; in a child it ends the child. */
+#define must(fact, ...) ((fact) ? (void)0 : give_up(__VA_ARGS__))
 
 /* How a child ended: its exit status, or minus the signal; and what it wrote to standard error. */
 struct ending {
