@@ -138,7 +138,7 @@ static void filter_calls(void)
 static void limit(int resource, rlim_t soft, rlim_t hard)
 {
   struct rlimit r = {.rlim_cur = soft, .rlim_max = hard};
-  if (setrlimit((__rlimit_resource_t)resource, &r))
+  if (setrlimit(resource, &r))
     usage_error(3, "cannot limit the process that reads the plan: %s", strerror(errno));
 }
 
@@ -156,7 +156,6 @@ static void give_up_rights(void)
   setitimer(ITIMER_REAL, &wall, NULL);
   limit(RLIMIT_CPU, SECONDS, SECONDS + 1);
   limit(RLIMIT_CORE, 0, 0);
-  limit(RLIMIT_FSIZE, 0, 0);
   limit(RLIMIT_NPROC, 0, 0);
   limit(RLIMIT_NOFILE, 0, 0);
 #ifndef SANITIZED

@@ -173,9 +173,12 @@ static int power(lua_State *L)
 
 static unsigned check_dim(lua_State *L, int at, struct shape s, const char *what)
 {
-  lua_Integer d = luaL_checkinteger(L, at);
+  int is_integer;
+  lua_Integer d = lua_tointegerx(L, at, &is_integer);
+  if (!is_integer)
+    plan_fails("%s: a dimension must be a whole number, not a %s", what, luaL_typename(L, at));
   if (d < -s.ndim || d >= s.ndim)
-    plan_fails("%s: dimension %lld of a tensor of shape %s", what, (long long)d, shape_text(s));
+    plan_fails("%s: a tensor of shape %s has no dimension %lld", what, shape_text(s), (long long)d);
   return 1u << (d < 0 ? d + s.ndim : d);
 }
 

@@ -517,7 +517,7 @@ static void run_to_partial(struct machine *m, const struct op *op, int rank)
   m->part[rank][op->out] = out;
 }
 
-/* Runs one operation on all ranks. A redistribution that is not yet lowered must move nothing. */
+/* Runs one operation on all ranks. */
 static void run_op(struct machine *m, const struct op *op)
 {
   for (int r = 0; r < m->world; r++) {
@@ -531,10 +531,22 @@ static void run_op(struct machine *m, const struct op *op)
       run_pack(m, op, r);
     else if (op->kind == OP_to_partial)
       run_to_partial(m, op, r);
-    else if (op->kind == OP_redistribute && m->world == 1)
-      m->part[r][op->out] = in[0];
     else
       m->part[r][op->out] = evaluate(op, in, local_shape(op->out, r));
+  }
+}
+
+/* What the flat program means on whole arrays, whatever the layouts: whole[value] for each value. The
+   arrays of what no operation makes are given. */
+__attribute__((unused)) static void run_whole(struct array *whole)
+{
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    struct array in[MAX_INPUTS];
+    if (op->out == NONE) continue;
+    for (int k = 0; k < op->nin; k++) in[k] = whole[op->in[k]];
+    bool moves = op->kind == OP_redistribute;
+    whole[op->out] = moves ? in[0] : evaluate(op, in, graph->value[op->out].shape);
   }
 }
 
