@@ -10,13 +10,34 @@
 #include <inttypes.h>
 #include <string.h>
 
-static struct issue issue_of(const struct op *op, int rank)
+/* What the members give each other is the same seen from any of them, but for all_to_all: it is
+   counted once for each operation and each set of ranks that meet, told apart by its first. */
+struct counted {
+  int64_t *give, *get;
+};
+static struct counted **counted;   /* by operation, then by the first rank of the group */
+
+static struct counted count_for(int id, int rank)
 {
+  const struct op *op = &graph->op[id];
+  if (!counted) counted = alloc((size_t)graph->nop * sizeof *counted);
+  if (!counted[id]) counted[id] = alloc((size_t)world_size() * sizeof **counted);
+  int key = op->kind == OP_all_to_all ? rank : first_member(op->group, rank);
+  struct counted *c = &counted[id][key];
+  if (c->give) return *c;
   int n = group_size(op->group);
-  int64_t *give = alloc((size_t)n * sizeof *give), *get = alloc((size_t)n * sizeof *get);
-  collective_counts(op, rank, give, get);
+  c->give = alloc((size_t)n * sizeof *c->give);
+  c->get = alloc((size_t)n * sizeof *c->get);
+  collective_counts(op, rank, c->give, c->get);
+  return *c;
+}
+
+static struct issue issue_of(int id, int rank)
+{
+  const struct op *op = &graph->op[id];
+  struct counted c = count_for(id, rank);
   return (struct issue){.group = op->group, .kind = op->kind, .reduction = op->reduction,
-                        .type = graph->value[op->out].type, .give = give, .get = get,
+                        .type = graph->value[op->out].type, .give = c.give, .get = c.get,
                         .line = op->line};
 }
 
@@ -29,7 +50,7 @@ static void issue_function(struct sequence *s, const struct function *f, int ran
         issue_function(s, &graph->function[op->function], rank);
     if (!is_collective(op->kind)) continue;
     GROW(s->issue, s->n, s->room);
-    s->issue[s->n++] = issue_of(op, rank);
+    s->issue[s->n++] = issue_of(f->op[k], rank);
   }
 }
 
@@ -56,14 +77,16 @@ static bool agree(const struct issue *x, const struct issue *y, int a, int b, in
   if (x->group != y->group || x->kind != y->kind || x->type != y->type) return false;
   if (x->reduction != y->reduction) return false;
   if (x->kind == OP_all_to_all) return x->give[b] == y->get[a] && x->get[b] == y->give[a];
-  return !memcmp(x->give, y->give, (size_t)members * sizeof *x->give);
+  return x->give == y->give || !memcmp(x->give, y->give, (size_t)members * sizeof *x->give);
 }
 
 /* Runs the collective at which `rank` stands, if all its members stand at it. */
 static const char *advance(const struct sequence *of_rank, int *next, int rank, bool *done)
 {
   const struct issue *mine = &of_rank[rank].issue[next[rank]];
-  int *member = alloc((size_t)group_size(mine->group) * sizeof *member);
+  static int *member;
+  static int room;
+  while (room < world_size()) member = grow(member, 0, &room, sizeof *member);
   int n = group_members(mine->group, rank, member), me = 0;
   *done = false;
   while (member[me] != rank) me++;

@@ -90,7 +90,7 @@ char *summary_text(int rank)
 static char *asked_by(int value)
 {
   const struct value *v = &graph->value[value];
-  const char *path = printable(graph->path);
+  const char *path = plan_shown();
   if (v->style == NONE) return text("%s:%d", path, v->line);
   return text("%s:%d %s", path, graph->style[v->style].line, graph->style[v->style].name);
 }
@@ -122,7 +122,7 @@ static void put_collective(void *to, int id, int times)
       printable(graph->group[op->group].name), grouped(collective_bytes(op, 0)),
       layout_text(graph->value[in].layout), layout_text(graph->value[op->out].layout),
       printable(op->why));
-  if (!op->nbody) put(b, ", %s:%d", printable(graph->path), op->line);
+  if (!op->nbody) put(b, ", %s:%d", plan_shown(), op->line);
   put(b, times > 1 ? ", %d times\n" : "\n", times);
 }
 
@@ -157,7 +157,7 @@ void report_text(struct buffer *b)
 {
   struct totals t = totals();
   put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
-      printable(graph->path), graph->hash, options.cuda ? "cuda" : "cpu", mesh_text(), world_size());
+      plan_shown(), graph->hash, options.cuda ? "cuda" : "cpu", mesh_text(), world_size());
   put_parameters(b);
   put(b, "\ncollectives of a step                %11s   what and why\n", "bytes");
   each_op(put_collective, b);
@@ -200,18 +200,50 @@ static void add_collective(void *to, int id, int times)
                     phase_name[op->phase], "line", op->line, "why", printable(op->why)));
 }
 
+/* "0-2, 5" */
+static char *ranks_with(int value, struct shape here)
+{
+  struct buffer b = {0};
+  int world = world_size();
+  for (int r = 0; r < world; r++) {
+    if (!same_shape(local_shape(value, r), here)) continue;
+    int last = r;
+    while (last + 1 < world && same_shape(local_shape(value, last + 1), here)) last++;
+    put(&b, last > r ? "%s%d-%d" : "%s%d", b.length ? ", " : "", r, last);
+    r = last;
+  }
+  return b.text;
+}
+
+/* The shapes of a value's parts, each with the ranks that hold one: [{"ranks": "0-1", "shape": [11]}]. */
+static json_t *json_parts(int value)
+{
+  struct shape *seen = NULL;
+  int n = 0, room = 0;
+  json_t *list = json_array();
+  for (int r = 0; r < world_size(); r++) {
+    struct shape here = local_shape(value, r);
+    int k = 0;
+    while (k < n && !same_shape(seen[k], here)) k++;
+    if (k < n) continue;
+    GROW(seen, n, room);
+    seen[n++] = here;
+    json_array_append_new(
+        list, json_pack("{s:s, s:o}", "ranks", ranks_with(value, here), "shape", json_shape(here)));
+  }
+  return list;
+}
+
 static json_t *json_parameters(void)
 {
   json_t *list = json_array();
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role != PARAMETER) continue;
-    json_t *local = json_array();
-    for (int r = 0; r < world_size(); r++) json_array_append_new(local, json_shape(local_shape(i, r)));
     json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", printable(v->name),
                                           "type", type_name(v->type), "shape", json_shape(v->shape),
-                                          "placement", json_layout(v->layout), "local_shape_of_rank",
-                                          local));
+                                          "placement", json_layout(v->layout), "local",
+                                          json_parts(i)));
   }
   return list;
 }
@@ -230,7 +262,7 @@ void report_json(struct buffer *b)
                 "outputs", (json_int_t)held(ACTIVATION, false, false), "activations",
                 (json_int_t)graph->arena_bytes);
   json_t *whole = json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
-                            "plan", printable(graph->path), "hash", graph->hash, "target",
+                            "plan", plan_shown(), "hash", graph->hash, "target",
                             options.cuda ? "cuda" : "cpu", "ranks", world_size(), "mesh", mesh,
                             "parameters", json_parameters(), "collectives", collectives,
                             "memory_of_rank", memory);
@@ -247,7 +279,7 @@ static void explain_value(int value)
 {
   const struct value *v = &graph->value[value];
   printf("%s  %s%s  %s  (%s:%d)\n", printable(value_name(value)), type_name(v->type),
-         shape_text(v->shape), layout_text(v->layout), printable(graph->path), v->line);
+         shape_text(v->shape), layout_text(v->layout), plan_shown(), v->line);
   if (v->role == PARAMETER) printf("  placed by %s\n", asked_by(value));
   if (v->op != NONE) printf("  made by %s\n", expression_text(&graph->op[v->op]));
   for (int i = 0; i < graph->norder; i++) {

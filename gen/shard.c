@@ -57,6 +57,15 @@ int group_size(int group)
   return n;
 }
 
+int first_member(int group, int rank)
+{
+  int at[MAX_MESH], id = 0;
+  coordinate_of(rank, at);
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    id = id * graph->mesh.size[i] + (graph->group[group].dims >> i & 1 ? 0 : at[i]);
+  return id;
+}
+
 int group_members(int group, int rank, int *members)
 {
   unsigned dims = graph->group[group].dims;

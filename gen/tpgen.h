@@ -393,6 +393,7 @@ struct shape local_shape(int value, int rank);
 int64_t largest_bytes(int value);
 /* The ranks that `rank` meets in a group, ascending; gives how many. */
 int group_members(int group, int rank, int *members);
+int first_member(int group, int rank);
 int group_size(int group);
 bool same_placement(struct placement a, struct placement b);
 bool same_layout(struct layout a, struct layout b);
@@ -453,7 +454,7 @@ int plan_moves(struct layout from, struct layout to, struct move *moves);
 /* Bytes that the rank which receives most receives for it. */
 double move_cost(struct shape whole, enum type type, struct layout from, struct layout to);
 
-/* ------------------------------------------------------ what emit.c is made of: names.c, kernel.c */
+/* ------------------------- what emit.c is made of: names.c, kernel.c, collective.c, statement.c */
 
 /* Gives every stored value its name in the program of `rank` and of all ranks like it. */
 void name_values(int rank);
@@ -500,10 +501,16 @@ char *fill(const char *template, ...) __attribute__((sentinel));
 char *double_text(double x);
 /* Breaks a line of more than 100 columns after separators; the rest is led in by `lead`. */
 char *wrapped(const char *line, const char *separator, const char *lead);
-/* An operation in the model's words: "relu(in_proj + in_proj.bias)". */
+/* The plan's path as it may stand in comments and files: of an absolute one only the last name. */
+const char *plan_shown(void);
+/* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)". */
 char *expression_text(const struct op *op);
 /* Layouts of what it takes and makes: "S(1), S(0) -> S(1)". */
 char *layouts_text(const struct op *op);
+/* What a reader wants to know of an operation before its statement, and its statement in C, "" where
+   this rank has nothing to do. */
+char *comment_text(const struct op *op);
+char *statement_text(const struct op *op, int rank);
 
 /* ------------------------------------------------------------- check.c, prove.c, dump.c, report.c */
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum { ALIGNMENT = 16 };
-static const size_t ARENA_BYTES = (size_t)1 << 30;
+static const size_t ARENA_BYTES = (size_t)384 << 20;
 
 /* At the arena's start. */
 struct arena {

@@ -15,12 +15,15 @@
 #include <set>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <vector>
 
 namespace cuda_on_cpu
 {
 namespace
 {
-const size_t ALIGNMENT = 256, GUARD = 64 << 20; // a guard costs addresses only
+const size_t ALIGNMENT = 256;
+const size_t GUARD = 64 << 20; // addresses only
+const size_t POISON = 2 << 20; // the file's length
 
 struct allocation {
   char *mapping; // begins and ends with GUARD bytes that are always closed
@@ -34,11 +37,6 @@ std::map<char *, allocation> allocations;
 std::set<void *> pinned;
 size_t used;
 int open_count;
-
-size_t page_size()
-{
-  return (size_t)sysconf(_SC_PAGESIZE);
-}
 
 size_t round_up(size_t bytes, size_t to)
 {
@@ -61,6 +59,36 @@ void protect(const allocation &a, int how)
 {
   if (mprotect(a.inner, a.inner_bytes, how) != 0)
     fail("device memory", "mprotect of %zu bytes failed", a.inner_bytes);
+}
+
+int poison_file()
+{
+  static int file = -1;
+  if (file >= 0) return file;
+  std::vector<char> poison(POISON, (char)0xff);
+  file = memfd_create("poison", MFD_CLOEXEC);
+  if (file < 0 || write(file, poison.data(), POISON) != (ssize_t)POISON)
+    fail("cudaMalloc", "no file of %zu bytes in memory", POISON);
+  return file;
+}
+
+// Maps an allocation of a.bytes; false where there are no addresses left.
+bool map(allocation &a)
+{
+  a.inner_bytes = round_up(round_up(a.bytes, ALIGNMENT), (size_t)sysconf(_SC_PAGESIZE));
+  a.mapped = a.inner_bytes + 2 * GUARD;
+  void *whole =
+      mmap(nullptr, a.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (whole == MAP_FAILED) return false;
+  a.mapping = static_cast<char *>(whole);
+  a.inner = a.mapping + GUARD;
+  for (size_t done = 0; done < a.inner_bytes; done += POISON) {
+    size_t part = std::min(POISON, a.inner_bytes - done);
+    void *at = mmap(a.inner + done, part, PROT_NONE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                    poison_file(), 0);
+    if (at == MAP_FAILED) fail("cudaMalloc", "cannot map %zu bytes", part);
+  }
+  return true;
 }
 
 // ---- what a stray load or store ends in
@@ -269,18 +297,8 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
   if (bytes > total_memory() - used) return set_last_error(cudaErrorMemoryAllocation);
   catch_faults();
   allocation a = {};
-  size_t page = page_size();
   a.bytes = bytes;
-  a.inner_bytes = round_up(round_up(bytes, ALIGNMENT), page);
-  a.mapped = a.inner_bytes + 2 * GUARD;
-  void *mapping =
-      mmap(nullptr, a.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapping == MAP_FAILED) return set_last_error(cudaErrorMemoryAllocation);
-  a.mapping = static_cast<char *>(mapping);
-  a.inner = a.mapping + GUARD;
-  protect(a, PROT_READ | PROT_WRITE);
-  memset(a.inner, 0xff, a.inner_bytes);
-  protect(a, PROT_NONE);
+  if (!map(a)) return set_last_error(cudaErrorMemoryAllocation);
   char *start = a.inner + a.inner_bytes - round_up(bytes, ALIGNMENT);
   allocations[start] = a;
   used += bytes;

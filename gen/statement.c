@@ -1,0 +1,340 @@
+/* statement.c: one operation as text: its C, and the comment that stands above it. */
+#include "tpgen.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------- comments */
+
+const char *plan_shown(void)
+{
+  const char *slash = strrchr(graph->path, '/');
+  return printable(*graph->path == '/' ? slash + 1 : graph->path);
+}
+
+static const char *shown(int value)
+{
+  return printable(local_name(value));
+}
+
+/* The operation that makes a value within the same kernel without storing it, or NULL: such a value
+   is shown as what makes it. */
+static const struct op *inner_maker(const struct op *group, int value)
+{
+  for (int k = 0; k < group->nbody; k++) {
+    const struct op *op = &graph->op[group->body[k]];
+    if (op->out == value && !graph->value[value].stored) return op;
+  }
+  return NULL;
+}
+
+static char *nested_text(const struct op *group, const struct op *op, bool within);
+
+static char *operand(const struct op *group, int value, bool within)
+{
+  const struct op *maker = inner_maker(group, value);
+  if (maker) return nested_text(group, maker, within);
+  const struct value *v = &graph->value[value];
+  if (v->op != NONE && !v->stored) return text("%g", graph->op[v->op].scalar);
+  return copy_text(shown(value));
+}
+
+/* "a + b" for the operators that C writes between their operands, "relu(a)" for the others. */
+static char *nested_text(const struct op *group, const struct op *op, bool within)
+{
+  static const char *const sign[OP_COUNT] = {[OP_add] = " + ", [OP_sub] = " - ", [OP_mul] = " * ",
+                                             [OP_div] = " / ", [OP_matmul] = " @ "};
+  struct buffer b = {0};
+  bool infix = sign[op->kind] != NULL;
+  put(&b, "%s%s", infix ? "" : op_name(op), infix && !within ? "" : "(");
+  for (int i = 0; i < op->nin; i++) {
+    const char *between = !i ? "" : infix ? sign[op->kind] : ", ";
+    put(&b, "%s%s", between, operand(group, op->in[i], infix && i > 0));
+  }
+  put(&b, "%s", infix && !within ? "" : ")");
+  return b.text;
+}
+
+char *expression_text(const struct op *op)
+{
+  if (op->kind == OP_matmul) return text("%s    %s", nested_text(op, op, false), op->equation);
+  if (op->kind != OP_fused) return nested_text(op, op, false);
+  struct buffer b = {0};
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (!graph->value[inner->out].stored) continue;
+    put(&b, "%s%s = %s", b.length ? "; " : "", shown(inner->out), nested_text(op, inner, false));
+  }
+  return b.text;
+}
+
+char *layouts_text(const struct op *op)
+{
+  struct buffer b = {0};
+  int *list = alloc((size_t)op_width(op) * sizeof *list);
+  for (int i = 0, n = op_reads(op, list); i < n; i++)
+    put(&b, "%s%s", i ? ", " : "", layout_text(graph->value[list[i]].layout));
+  put(&b, " -> ");
+  for (int i = 0, n = op_writes(op, list); i < n; i++)
+    put(&b, "%s%s", i ? ", " : "", layout_text(graph->value[list[i]].layout));
+  return b.text;
+}
+
+static char *where(int line)
+{
+  return line > 0 ? text("%s:%d", plan_shown(), line) : copy_text(plan_shown());
+}
+
+/* "plans/toy.lua:14, 34": where the operations of a kernel come from. */
+static char *lines_of(const struct op *op)
+{
+  if (op->kind != OP_fused) return where(op->line);
+  struct buffer b = {0};
+  for (int k = 0; k < op->nbody; k++) {
+    int line = graph->op[op->body[k]].line;
+    bool told = false;
+    for (int i = 0; i < k; i++) told |= graph->op[op->body[i]].line == line;
+    if (!told && !b.length)
+      put(&b, "%s:%d", plan_shown(), line);
+    else if (!told)
+      put(&b, ", %d", line);
+  }
+  return b.text;
+}
+
+static const char *moved_from(const struct op *op)
+{
+  int in = op->nbody ? graph->op[op->body[0]].in[0] : op->in[0];
+  return layout_text(graph->value[in].layout);
+}
+
+/* What a reader wants to know of an operation before its statement. */
+char *comment_text(const struct op *op)
+{
+  if (op->kind == OP_adamw || op->kind == OP_sgd)
+    return text("%s over the rank's parameters, %d at once    %s", graph->optimizer.name, op->nbody,
+                where(graph->optimizer.line));
+  if (op->kind == OP_loop)
+    return text("%s, %d modules", printable(graph->module[op->module].path),
+                graph->function[op->function].count);
+  if (!op->why)
+    return text("%s    %s    %s", expression_text(op), lines_of(op), layouts_text(op));
+  struct buffer b = {0};
+  put(&b, "%s: %s -> %s over %s: %s", shown(op->in[0]), moved_from(op),
+      layout_text(graph->value[op->out].layout), printable(graph->group[op->group].name),
+      printable(op->why));
+  if (!op->nbody) put(&b, ", %s", where(op->line));
+  if (is_collective(op->kind))
+    put(&b, ". %" PRId64 " bytes.", collective_bytes(op, 0));
+  return b.text;
+}
+
+/* --------------------------------------------------------------------------------- the products */
+
+/* A product of matrices: for each of `batch`, c[m, n] = a[m, k] b[k, n], an operand transposed
+   where its letters stand the other way round. */
+struct product {
+  int64_t batch, m, n, k;
+  bool a_transposed, b_transposed, swapped;
+};
+
+static int64_t size_of_letters(const struct op *op, const char *letters, int rank)
+{
+  int64_t size = 1;
+  const char *c = op->equation;
+  for (int i = 0; i < 2; i++, c += *c == ',') {
+    struct shape here = local_shape(op->in[i], rank);
+    for (int d = 0; *c && *c != ',' && *c != '-'; c++, d++) {
+      bool counted = i == 1 && memchr(op->equation, *c, strcspn(op->equation, ","));
+      if (strchr(letters, *c) && !counted) size *= here.size[d];
+    }
+  }
+  return size;
+}
+
+/* Which letters of x are in y and, where z is given, not in z. */
+static char *common(const char *x, const char *y, const char *z)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (; *x; x++)
+    if (strchr(y, *x) && !strchr(z, *x)) put_text(&b, x, 1);
+  return b.text;
+}
+
+/* Whether an operand is [batch, first, second] (1), [batch, second, first] (-1) or neither (0). */
+static int order_of(const char *operand, const char *batch, const char *first, const char *second)
+{
+  if (!strcmp(operand, text("%s%s%s", batch, first, second))) return 1;
+  if (!strcmp(operand, text("%s%s%s", batch, second, first))) return -1;
+  return 0;
+}
+
+static struct product product_of(const struct op *op, int rank)
+{
+  int at = 0;
+  const char *arrow = strchr(op->equation, '-');
+  char *a = text("%.*s", (int)strcspn(op->equation, ","), op->equation);
+  at = (int)strlen(a) + 1;
+  char *b = text("%.*s", (int)(arrow - op->equation) - at, op->equation + at);
+  const char *c = arrow + strlen("->");
+  char *batch = common(common(c, a, ""), b, "");
+  char *m = common(c, a, b), *n = common(c, b, a), *k = common(a, b, c);
+  int in_c = order_of(c, batch, m, n), in_a = order_of(a, batch, m, k), in_b = order_of(b, batch, k, n);
+  if (!in_a || !in_b || !in_c)
+    plan_error(op->line, "matmul %s: this order of dimensions has no product of matrices; transpose first",
+               op->equation);
+  struct product p = {.batch = size_of_letters(op, batch, rank), .m = size_of_letters(op, m, rank),
+                      .n = size_of_letters(op, n, rank), .k = size_of_letters(op, k, rank),
+                      .a_transposed = in_a < 0, .b_transposed = in_b < 0, .swapped = in_c < 0};
+  if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX)
+    plan_error(op->line, "matmul: a rank's part has a side of more than %d", INT32_MAX);
+  return p;
+}
+
+static char *zero_text(int value, int rank)
+{
+  int64_t bytes = elements(local_shape(value, rank)) * type_bytes(graph->value[value].type);
+  const char *name = c_name(value);
+  return options.cuda
+             ? text("CHECK_CUDA(cudaMemsetAsync(%s, 0, %" PRId64 ", stream));", name, bytes)
+             : text("memset(%s, 0, %" PRId64 ");", name, bytes);
+}
+
+static char *matmul_text(const struct op *op, int rank)
+{
+  struct product p = product_of(op, rank);
+  if (p.batch * p.m * p.n == 0) return "";
+  if (p.k == 0) return zero_text(op->out, rank);
+  const char *a = c_name(op->in[0]), *b = c_name(op->in[1]);
+  bool ta = p.a_transposed, tb = p.b_transposed;
+  int64_t m = p.m, n = p.n;
+  if (p.swapped) {
+    /* C^T = B^T A^T */
+    const char *first = a;
+    a = b;
+    b = first;
+    ta = !p.b_transposed;
+    tb = !p.a_transposed;
+    m = p.n;
+    n = p.m;
+  }
+  char *name = text("matmul_%c%c", ta ? 't' : 'n', tb ? 't' : 'n');
+  char *sizes = text("%" PRId64 ", %" PRId64 ", %" PRId64, m, n, p.k);
+  if (p.batch == 1) return text("%s(%s, %s, %s, %s);", name, c_name(op->out), a, b, sizes);
+  return text("for (int b = 0; b < %" PRId64 "; b++)\n    %s(%s + b * %" PRId64 ", %s + b * %" PRId64
+              ", %s + b * %" PRId64 ", %s);",
+              p.batch, name, c_name(op->out), m * n, a, m * p.k, b, p.k * n, sizes);
+}
+
+/* ------------------------------------------------------------------ moves within a rank's memory */
+
+static int64_t row_bytes(int value, int rank, int dim)
+{
+  struct shape here = local_shape(value, rank);
+  int64_t n = type_bytes(graph->value[value].type);
+  for (int d = dim; d < here.ndim; d++) n *= here.size[d];
+  return n;
+}
+
+static int64_t rows(int value, int rank, int dim)
+{
+  struct shape here = local_shape(value, rank);
+  int64_t n = 1;
+  for (int d = 0; d < dim; d++) n *= here.size[d];
+  return n;
+}
+
+/* This rank's part of a whole value: where it begins depends on the rank alone. */
+static char *slice_text(const struct op *op, int rank)
+{
+  int in = op->in[0], out = op->out, dim = op->dim, d = op->mesh_dim;
+  if (!c_name(out)) return "";
+  struct shape whole = local_shape(in, rank);
+  int64_t chunk = (whole.size[dim] + graph->mesh.size[d] - 1) / graph->mesh.size[d];
+  int64_t inner = row_bytes(in, rank, dim) / whole.size[dim];
+  return text("slice_rows(%s, %s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+              "L * rank.coordinate[%d]);",
+              c_name(out), c_name(in), rows(in, rank, dim), row_bytes(out, rank, dim),
+              row_bytes(in, rank, dim), chunk * inner, d);
+}
+
+/* The sizes in bytes of the parts along op->dim that the ranks of the mesh dimension hold. */
+static char *part_bytes(const struct op *op, int rank)
+{
+  int coordinate[MAX_MESH], value = op->in[0];
+  coordinate_of(rank, coordinate);
+  int64_t inner = row_bytes(value, rank, op->dim) / local_shape(value, rank).size[op->dim];
+  struct buffer b = {0};
+  for (int r = 0; r < graph->mesh.size[op->mesh_dim]; r++) {
+    coordinate[op->mesh_dim] = r;
+    struct part p = local_part(&graph->mesh, graph->value[value].shape, op->to, coordinate);
+    put(&b, "%s%" PRId64, r ? ", " : "", p.shape.size[op->dim] * inner);
+  }
+  return b.text;
+}
+
+static char *pack_text(const struct op *op, int rank)
+{
+  if (!c_name(op->out)) return "";
+  return text("{\n    static const long part[] = {%s};\n"
+              "    %s_parts(%s, %s, %" PRId64 ", %d, part);\n  }",
+              part_bytes(op, rank), op_row[op->kind].name, c_name(op->out), c_name(op->in[0]),
+              rows(op->in[0], rank, op->dim), graph->mesh.size[op->mesh_dim]);
+}
+
+/* The value is a sum in which the first rank along the mesh dimension has all. */
+static char *to_partial_text(const struct op *op, int rank)
+{
+  if (!c_name(op->out)) return "";
+  int64_t bytes = row_bytes(op->out, rank, 0);
+  struct buffer b = {0};
+  if (graph->value[op->in[0]].storage != graph->value[op->out].storage)
+    put(&b, "slice_rows(%s, %s, 1, %" PRId64 ", %" PRId64 ", 0);\n  ", c_name(op->out),
+        c_name(op->in[0]), bytes, bytes);
+  put(&b, "if (rank.coordinate[%d] != 0) %s", op->mesh_dim, zero_text(op->out, rank));
+  return b.text;
+}
+
+/* A kernel over no element writes nothing, but for its sums, which are zero. */
+static char *empty_text(const struct op *op, int rank)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  int *list = alloc((size_t)op_width(op) * sizeof *list);
+  for (int i = 0, n = op_writes(op, list); i < n; i++)
+    if (c_name(list[i])) put(&b, "%s%s", b.length ? "\n  " : "", zero_text(list[i], rank));
+  return b.text;
+}
+
+static bool is_empty(const struct op *op, int rank)
+{
+  const struct op *first = &graph->op[op->body[0]];
+  int space = is_reduce(first->kind) ? first->in[0] : first->out;
+  return elements(local_shape(space, rank)) == 0;
+}
+
+static char *loop_text(const struct function *f)
+{
+  if (f->upward) return text("for (int l = 0; l < %d; l++) %s(l);", f->count, f->name);
+  return text("for (int l = %d; l >= 0; l--) %s(l);", f->count - 1, f->name);
+}
+
+/* The C of one operation, or "" where this rank has nothing to do. */
+char *statement_text(const struct op *op, int rank)
+{
+  switch (op->kind) {
+  case OP_loop: return loop_text(&graph->function[op->function]);
+  case OP_matmul: return matmul_text(op, rank);
+  case OP_slice: return slice_text(op, rank);
+  case OP_to_partial: return to_partial_text(op, rank);
+  case OP_pack:
+  case OP_unpack: return pack_text(op, rank);
+  case OP_fused: return is_empty(op, rank) ? empty_text(op, rank) : kernel_call(op, rank);
+  case OP_adamw:
+  case OP_sgd: return kernel_call(op, rank);
+  default: return collective_text(op, rank);
+  }
+}
+

@@ -1,0 +1,281 @@
+/* The proof that no program hangs: sequences of collectives that run to their ends are let through, and
+   every sequence with a fault in it, whatever and wherever the fault, is refused by name. */
+#include "unit.h"
+
+/* ----------------------------------------------------------------------- sequences as ranks issue them */
+
+static int value_as(const char *shape, const char *layout)
+{
+  return given(ACTIVATION, "x", parse_shape(shape), parse_layout(layout));
+}
+
+/* A collective along one dimension of the mesh, from one layout of a value to another. */
+static void collective(struct function *f, enum op_kind kind, unsigned dims, const char *from,
+                       const char *to, int dim, int dim_to)
+{
+  struct op op = {.kind = kind, .nin = 1, .module = NONE, .dim = dim, .dim_to = dim_to,
+                  .group = add_group(dims), .line = 100 + f->nop};
+  op.in[0] = value_as("7x5", from);
+  while (!(dims >> op.mesh_dim & 1)) op.mesh_dim++;
+  GROW(graph->op, graph->nop, graph->op_room);
+  op.out = value_as("7x5", to);
+  graph->op[graph->nop] = op;
+  f->op[f->nop++] = graph->nop++;
+}
+
+/* A program with every kind of collective over several groups of a 2x3 mesh. */
+static struct sequence *good_program(void)
+{
+  new_graph(2, (int[]){2, 3});
+  struct function *f = graph->function = alloc(sizeof *f);
+  graph->nfunction = 1;
+  f->name = "forward";
+  f->count = 1;
+  f->op = alloc(16 * sizeof *f->op);
+  collective(f, OP_all_reduce, 1, "P R", "R R", 0, 0);
+  collective(f, OP_all_gather, 2, "R S(0)", "R R", 0, 0);
+  collective(f, OP_reduce_scatter, 2, "R P", "R S(1)", 1, 0);
+  collective(f, OP_all_to_all, 2, "R S(0)", "R S(1)", 0, 1);
+  collective(f, OP_all_reduce, 3, "P P", "R R", 0, 0);
+  collective(f, OP_all_reduce, 2, "S(0) P", "S(0) R", 0, 0);
+  struct sequence *of_rank = alloc(6 * sizeof *of_rank);
+  for (int r = 0; r < 6; r++) of_rank[r] = issued_by(r);
+  return of_rank;
+}
+
+/* A copy of the sequences in which rank `rank`'s may be spoiled. */
+static struct sequence *copy_for(const struct sequence *of_rank, int world, int rank)
+{
+  struct sequence *copy = alloc((size_t)world * sizeof *copy);
+  memcpy(copy, of_rank, (size_t)world * sizeof *copy);
+  size_t n = (size_t)of_rank[rank].n;
+  copy[rank].issue = alloc((n + 1) * sizeof *copy[rank].issue);
+  memcpy(copy[rank].issue, of_rank[rank].issue, n * sizeof *copy[rank].issue);
+  return copy;
+}
+
+static void test_equal_sequences_are_let_through(void **state)
+{
+  (void)state;
+  struct sequence *of_rank = good_program();
+  assert_int_equal(of_rank[0].n, 6);
+  assert_null(prove_order(of_rank));
+  prove();
+}
+
+static void test_what_is_issued(void **state)
+{
+  (void)state;
+  struct sequence *of_rank = good_program();
+  const struct issue *x = &of_rank[4].issue[3];
+  assert_int_equal(x->kind, OP_all_to_all);
+  assert_int_equal(x->line, 103);
+  assert_int_equal(graph->group[x->group].dims, 2);
+  /* Rank 4 is the second of its three: it holds 3 rows of 7, and 2 columns of 5. */
+  int64_t give[] = {3 * 2, 3 * 2, 3 * 1}, get[] = {3 * 2, 3 * 2, 1 * 2};
+  assert_memory_equal(x->give, give, sizeof give);
+  assert_memory_equal(x->get, get, sizeof get);
+  int64_t parts[] = {3 * 5, 3 * 5, 1 * 5}, columns[] = {7 * 2, 7 * 2, 7 * 1}, both[] = {35, 35};
+  assert_memory_equal(of_rank[4].issue[1].give, parts, sizeof parts);
+  assert_memory_equal(of_rank[4].issue[2].give, columns, sizeof columns);
+  assert_memory_equal(of_rank[4].issue[0].give, both, sizeof both);
+}
+
+static void test_no_collectives(void **state)
+{
+  (void)state;
+  new_graph(1, (int[]){3});
+  struct sequence none[3] = {{0}};
+  assert_null(prove_order(none));
+}
+
+/* --------------------------------------------------------------------------------- one fault, anywhere */
+
+enum fault { KIND, TYPE, REDUCTION, GIVE, GET, OTHER_GROUP, LEAVE_OUT, TWICE, SWAP, FAULTS };
+
+static int64_t *one_more(const int64_t *counts, int n)
+{
+  int64_t *copy = alloc((size_t)n * sizeof *copy);
+  memcpy(copy, counts, (size_t)n * sizeof *copy);
+  copy[n - 1]++;
+  return copy;
+}
+
+/* Puts the fault into place i; false where it would be none. */
+static bool spoil(struct sequence *s, int i, enum fault fault)
+{
+  struct issue *x = &s->issue[i];
+  int n = group_size(x->group);
+  size_t rest = (size_t)(s->n - i - 1) * sizeof *x;
+  switch (fault) {
+  case KIND: x->kind = x->kind == OP_all_reduce ? OP_all_gather : OP_all_reduce; return true;
+  case TYPE: x->type = BF16; return true;
+  case REDUCTION: x->reduction = MAX; return true;
+  case GIVE: x->give = one_more(x->give, n); return true;
+  case GET: x->get = one_more(x->get, n); return x->kind == OP_all_to_all;
+  case OTHER_GROUP: x->group = x->group ? 0 : 1; return true;
+  case LEAVE_OUT: memmove(x, x + 1, rest); s->n--; return true;
+  case TWICE: memmove(x + 1, x, rest + sizeof *x); s->n++; return true;
+  case SWAP:
+    /* Of two groups the other ranks may let both pass: only neighbours in one group must not swap. */
+    if (i + 1 == s->n || x[0].group != x[1].group) return false;
+    struct issue first = x[0];
+    x[0] = x[1];
+    x[1] = first;
+    return true;
+  default: return false;
+  }
+}
+
+static void test_every_fault_is_refused(void **state)
+{
+  (void)state;
+  struct sequence *of_rank = good_program();
+  int tried = 0;
+  for (int rank = 0; rank < 6; rank++)
+    for (int i = 0; i < of_rank[rank].n; i++)
+      for (enum fault fault = KIND; fault < FAULTS; fault++) {
+        struct sequence *spoilt = copy_for(of_rank, 6, rank);
+        if (!spoil(&spoilt[rank], i, fault)) continue;
+        tried++;
+        must(prove_order(spoilt), "fault %d in collective %d of rank %d is let through", (int)fault, i, rank);
+      }
+  print_message("%d faults\n", tried);
+  assert_true(tried > 200);
+}
+
+static void says(const char *why, const char *word)
+{
+  must(why && strstr(why, word), "'%s' is not in: %s", word, why ? why : "nothing");
+}
+
+static void test_messages(void **state)
+{
+  (void)state;
+  struct sequence *of_rank = good_program(), *spoilt = copy_for(of_rank, 6, 4);
+  spoil(&spoilt[4], 2, SWAP);
+  const char *why = prove_order(spoilt);
+  says(why, "rank 3 enters reduce_scatter of f32 over b (line 102)");
+  says(why, "rank 4 enters all_to_all of f32 over b (line 103)");
+
+  spoilt = copy_for(of_rank, 6, 5);
+  spoilt[5].n--;
+  why = prove_order(spoilt);
+  says(why, "rank 3 waits in all_reduce of f32 over b (line 105)");
+  says(why, "rank 5 has no more collectives");
+
+  spoilt = copy_for(of_rank, 6, 1);
+  spoil(&spoilt[1], 1, GIVE);
+  why = prove_order(spoilt);
+  says(why, "elements 15 15 5");
+  says(why, "elements 15 15 6");
+}
+
+/* Each rank's own counts agree with themselves, but what one sends is not what the other awaits. */
+static void test_two_ends_of_an_exchange(void **state)
+{
+  (void)state;
+  struct sequence *of_rank = good_program(), *spoilt = copy_for(of_rank, 6, 2);
+  struct issue *x = &spoilt[2].issue[3];
+  int64_t give[] = {2, 2, 1}, get[] = {2, 2, 1};
+  assert_memory_equal(x->give, give, sizeof give);
+  get[0] = 3;
+  x->get = get;
+  says(prove_order(spoilt), "all_to_all");
+}
+
+/* ------------------------------------------------------------------------------- between the groups */
+
+static struct sequence two_issues(int first, int second)
+{
+  static const int64_t one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  struct sequence s = {.n = 2, .issue = alloc(2 * sizeof *s.issue)};
+  for (int i = 0; i < 2; i++)
+    s.issue[i] = (struct issue){.group = i ? second : first, .kind = OP_all_reduce, .give = one,
+                                .get = one, .line = 10 + i};
+  return s;
+}
+
+/* Ranks 0 and 2 of a 2x2 mesh meet along the first dimension and, with all, along both. */
+static void test_groups_in_two_orders(void **state)
+{
+  (void)state;
+  new_graph(2, (int[]){2, 2});
+  int a = add_group(1), ab = add_group(3);
+  struct sequence of_rank[4];
+  for (int r = 0; r < 4; r++) of_rank[r] = two_issues(a, ab);
+  assert_null(prove_order(of_rank));
+  of_rank[2] = two_issues(ab, a);
+  says(prove_order(of_rank), "for ranks that wait in other groups");
+}
+
+/* Of a 2x2 mesh each rank may go along its row first or along its column first. They wait in a ring
+   only where each one's first partner prefers its other one. */
+static void test_rings(void **state)
+{
+  (void)state;
+  new_graph(2, (int[]){2, 2});
+  int column = add_group(1), row = add_group(2), rings = 0;
+  for (int which = 0; which < 16; which++) {
+    struct sequence of_rank[4];
+    bool row_first[4];
+    for (int r = 0; r < 4; r++) {
+      row_first[r] = which >> r & 1;
+      of_rank[r] = row_first[r] ? two_issues(row, column) : two_issues(column, row);
+    }
+    bool ring = row_first[0] != row_first[1] && row_first[1] != row_first[3] &&
+                row_first[3] != row_first[2] && row_first[2] != row_first[0];
+    const char *why = prove_order(of_rank);
+    must(ring == (why != NULL), "order %d: %s", which, why ? why : "let through");
+    if (!ring) continue;
+    rings++;
+    says(why, "rank 0 waits in all_reduce of f32 over ");
+    says(why, "for ranks that wait in other groups");
+  }
+  assert_int_equal(rings, 2);
+}
+
+/* A ring of six over a mesh of three dimensions, while the other two ranks are long done. */
+static void test_ring_of_six(void **state)
+{
+  (void)state;
+  new_graph(3, (int[]){2, 2, 2});
+  int along[3] = {add_group(1), add_group(2), add_group(4)};
+  /* The ring 0 1 3 7 6 4 0: from each to the next along this dimension of the mesh. */
+  static const int ring[] = {0, 1, 3, 7, 6, 4}, dim[] = {2, 1, 0, 2, 1, 0};
+  struct sequence of_rank[8] = {{0}};
+  for (int i = 0; i < 6; i++) of_rank[ring[i]] = two_issues(along[dim[i]], along[dim[(i + 5) % 6]]);
+  says(prove_order(of_rank), "for ranks that wait in other groups");
+  of_rank[ring[0]] = two_issues(along[dim[5]], along[dim[0]]);
+  assert_null(prove_order(of_rank));
+}
+
+/* Groups without a rank in common need not agree. */
+static void test_strangers_may_differ(void **state)
+{
+  (void)state;
+  new_graph(2, (int[]){2, 2});
+  int row = add_group(2), column = add_group(1);
+  struct sequence of_rank[4] = {{0}};
+  of_rank[0] = of_rank[1] = two_issues(row, row);
+  assert_null(prove_order(of_rank));
+  of_rank[2] = two_issues(column, column);
+  says(prove_order(of_rank), "rank 2 waits");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_equal_sequences_are_let_through),
+      cmocka_unit_test(test_what_is_issued),
+      cmocka_unit_test(test_no_collectives),
+      cmocka_unit_test(test_every_fault_is_refused),
+      cmocka_unit_test(test_messages),
+      cmocka_unit_test(test_two_ends_of_an_exchange),
+      cmocka_unit_test(test_groups_in_two_orders),
+      cmocka_unit_test(test_rings),
+      cmocka_unit_test(test_ring_of_six),
+      cmocka_unit_test(test_strangers_may_differ),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
