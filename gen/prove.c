@@ -87,9 +87,8 @@ static const char *advance(const struct sequence *of_rank, int *next, int rank, 
   static int *member;
   static int room;
   while (room < world_size()) member = grow(member, 0, &room, sizeof *member);
-  int n = group_members(mine->group, rank, member), me = 0;
+  int n = group_members(mine->group, rank, member);
   *done = false;
-  while (member[me] != rank) me++;
   for (int i = 0; i < n; i++) {
     const struct sequence *s = &of_rank[member[i]];
     if (next[member[i]] == s->n)
@@ -97,12 +96,16 @@ static const char *advance(const struct sequence *of_rank, int *next, int rank, 
                   issue_text(mine, n), member[i]);
     if (s->issue[next[member[i]]].group != mine->group) return NULL;
   }
-  for (int i = 0; i < n; i++) {
-    const struct issue *theirs = &of_rank[member[i]].issue[next[member[i]]];
-    if (!agree(mine, theirs, me, i, n))
-      return text("rank %d enters %s while rank %d enters %s", rank, issue_text(mine, n), member[i],
-                  issue_text(theirs, n));
-  }
+  /* Who agrees with the first agrees with all, but in an all-to-all each pair has its own counts. */
+  int pairs = mine->kind == OP_all_to_all ? n : 1;
+  for (int a = 0; a < pairs; a++)
+    for (int b = a + 1; b < n; b++) {
+      const struct issue *x = &of_rank[member[a]].issue[next[member[a]]];
+      const struct issue *y = &of_rank[member[b]].issue[next[member[b]]];
+      if (!agree(x, y, a, b, n))
+        return text("rank %d enters %s while rank %d enters %s", member[a], issue_text(x, n),
+                    member[b], issue_text(y, n));
+    }
   for (int i = 0; i < n; i++) next[member[i]]++;
   *done = true;
   return NULL;

@@ -84,7 +84,8 @@ char *copy_text(const char *s)
 void put_text(struct buffer *b, const char *s, size_t length)
 {
   if (b->length + length + 1 > b->room) {
-    size_t room = 2 * b->room > b->length + length + 1 ? 2 * b->room : b->length + length + 1024;
+    size_t needed = b->length + length + 1, least = 48;
+    size_t room = 2 * b->room > needed ? 2 * b->room : needed > least ? needed : least;
     char *at = alloc(room);
     if (b->length) memcpy(at, b->text, b->length);
     b->text = at;
