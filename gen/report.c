@@ -95,8 +95,18 @@ static char *asked_by(int value)
   return text("%s:%d %s", path, graph->style[v->style].line, graph->style[v->style].name);
 }
 
+/* For each parameter, whether an update writes it. */
+static bool *find_trained(void)
+{
+  bool *trained = alloc((size_t)graph->nvalue + 1);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == GRADIENT) trained[graph->value[i].of] = true;
+  return trained;
+}
+
 static void put_parameters(struct buffer *b)
 {
+  bool *trained = find_trained();
   put(b, "\n%-28s %-14s %-14s ", "parameters", "here", "of");
   for (int d = 0; d < graph->mesh.ndim; d++) put(b, "%-6s ", printable(graph->mesh.name[d]));
   put(b, "asked for by\n");
@@ -106,7 +116,8 @@ static void put_parameters(struct buffer *b)
     put(b, "  %-26s %-14s %-14s ", printable(v->name), shape_text(local_shape(i, 0)),
         shape_text(v->shape));
     for (int d = 0; d < graph->mesh.ndim; d++) put(b, "%-6s ", placement_text(v->layout.on[d]));
-    put(b, "%s\n", asked_by(i));
+    put(b, "%s%s\n", asked_by(i),
+        graph->loss != NONE && !trained[i] ? "; not trained: the loss does not depend on it" : "");
   }
   put(b, "  %s of %s elements here\n", grouped(held(PARAMETER, true, false)),
       grouped(held(PARAMETER, true, true)));

@@ -2,7 +2,7 @@
 # The toy's CUDA program, its very text, on the stand-in for CUDA: PyTorch's ten losses.
 . "$(dirname "$0")/common.sh"
 
-export CMAKE_ARGS=-DTPGEN_CUDA_ON_CPU=$root/tests/cuda_on_cpu
+export CMAKE_ARGS="-DTPGEN_CUDA_ON_CPU=$root/tests/cuda_on_cpu -DCMAKE_CXX_FLAGS=-O1"
 train_golden_on() {
   local name=$1
   shift

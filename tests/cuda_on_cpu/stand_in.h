@@ -41,7 +41,7 @@ fiber *fiber_that_overflowed(const void *address); // whose guard page holds the
 bool touches_device(const void *p, size_t bytes);
 
 // Fails unless [p, p + bytes) lies within one allocation of device memory. `what` names the
-// argument. 0 bytes may lie anywhere.
+// argument. 0 bytes may be null, or at the end of an allocation.
 void need_device(const char *call, const char *what, const void *p, size_t bytes);
 
 // Fails where [p, p + bytes) touches device memory or is null.

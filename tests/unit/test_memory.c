@@ -1,34 +1,9 @@
 /* The arena: random programs are run with a mark on every four bytes that says whose they are. A value
    must find its own marks wherever it is read, in the order in which a kernel reads and writes; nothing
    else that memory.c may decide, lifetimes, sharing in place or offsets, is looked at for this. */
-#include "unit.h"
+#include "functions.h"
 
 /* ------------------------------------------------------------------------------------ random programs */
-
-static struct function *phase(enum phase which)
-{
-  static const char *const name[PHASES] = {"forward", "backward", "update"};
-  for (int i = 0; i < graph->nfunction; i++)
-    if (graph->function[i].phase == which) return &graph->function[i];
-  if (!graph->function) graph->function = alloc(PHASES * sizeof *graph->function);
-  struct function *f = &graph->function[graph->nfunction++];
-  *f = (struct function){.name = name[which], .phase = which, .count = 1, .upward = true};
-  f->op = alloc(1024 * sizeof *f->op);
-  return f;
-}
-
-/* Adds an operation to the function of its phase; gives its value, laid out as its first input. */
-static int add(struct op op)
-{
-  op.module = NONE;
-  int i = make_op(op);
-  struct value *out = &graph->value[graph->op[i].out];
-  if (op.nin) out->layout = graph->value[op.in[0]].layout;
-  out->placed = true;
-  struct function *f = phase(op.phase);
-  f->op[f->nop++] = i;
-  return graph->op[i].out;
-}
 
 static struct shape random_shape(void)
 {
@@ -71,7 +46,7 @@ static int random_step(const int *made, int n, enum phase phase)
     if (op.nin == 1) op.kind = OP_relu;
     break;
   }
-  return add(op);
+  return run_in_phase(op);
 }
 
 /* Two phases of random operations over some values of random sizes. */
@@ -81,7 +56,7 @@ static void random_program(int length)
   int *made = alloc((size_t)(length + 4) * sizeof *made), n = 0;
   for (int i = 0; i < 4; i++) {
     int x = given(BATCH, "x", random_shape(), (struct layout){0});
-    made[n++] = add((struct op){.kind = OP_pack, .nin = 1, .in = {x}, .phase = FORWARD});
+    made[n++] = run_in_phase((struct op){.kind = OP_pack, .nin = 1, .in = {x}, .phase = FORWARD});
   }
   for (int i = 0; i < length; i++) {
     made[n] = random_step(made, n, i < length / 2 ? FORWARD : BACKWARD);
@@ -248,14 +223,14 @@ static void deep(const void *with)
   new_graph(1, (int[]){1});
   int saved[64], x = given(BATCH, "x", parse_shape(shape[0]), (struct layout){0});
   for (int l = 0; l < 64; l++) {
-    x = add((struct op){.kind = OP_pack, .nin = 1, .in = {x}});
+    x = run_in_phase((struct op){.kind = OP_pack, .nin = 1, .in = {x}});
     graph->value[x].shape = parse_shape(shape[l % 3]);
     saved[l] = x;
-    x = add((struct op){.kind = OP_pack, .nin = 1, .in = {x}});
+    x = run_in_phase((struct op){.kind = OP_pack, .nin = 1, .in = {x}});
   }
-  int g = add((struct op){.kind = OP_pack, .nin = 1, .in = {x}, .phase = BACKWARD});
+  int g = run_in_phase((struct op){.kind = OP_pack, .nin = 1, .in = {x}, .phase = BACKWARD});
   for (int l = 63; l >= 0; l--) {
-    g = add((struct op){.kind = OP_matmul, .nin = 2, .in = {g, saved[l]}, .equation = "ab,cd->ab",
+    g = run_in_phase((struct op){.kind = OP_matmul, .nin = 2, .in = {g, saved[l]}, .equation = "ab,cd->ab",
                         .phase = BACKWARD});
     graph->value[g].shape = parse_shape(shape[(l + 2) % 3]);
   }
@@ -285,17 +260,17 @@ static bool shared(int a, int b)
 static int first_value(const char *shape)
 {
   int x = given(BATCH, "x", parse_shape(shape), (struct layout){0});
-  return add((struct op){.kind = OP_pack, .nin = 1, .in = {x}});
+  return run_in_phase((struct op){.kind = OP_pack, .nin = 1, .in = {x}});
 }
 
 static int pointwise(enum op_kind kind, int a, int b)
 {
-  return add((struct op){.kind = kind, .nin = b == NONE ? 1 : 2, .in = {a, b}, .scalar = 1});
+  return run_in_phase((struct op){.kind = kind, .nin = b == NONE ? 1 : 2, .in = {a, b}, .scalar = 1});
 }
 
 static void keep(int value)
 {
-  add((struct op){.kind = OP_slice, .nin = 1, .in = {value}});
+  run_in_phase((struct op){.kind = OP_slice, .nin = 1, .in = {value}});
 }
 
 /* What is read for the last time gives its bytes to what is made of it. */
@@ -346,7 +321,7 @@ static void read_by_the_sum(const void *with)
   (void)with;
   new_graph(1, (int[]){1});
   int a = first_value("4x8"), b = pointwise(OP_tanh, a, NONE);
-  int s = add((struct op){.kind = OP_sum, .nin = 1, .in = {a}, .dims = 3, .scalar = 1});
+  int s = run_in_phase((struct op){.kind = OP_sum, .nin = 1, .in = {a}, .dims = 3, .scalar = 1});
   keep(b);
   keep(s);
   fuse();
@@ -392,7 +367,7 @@ static void reduce_in_place(const void *with)
   new_graph(1, (int[]){2});
   int w = given(PARAMETER, "w", parse_shape("4x8"), (struct layout){0});
   int a = first_value("4x8");
-  int g = add((struct op){.kind = OP_all_reduce, .nin = 1, .in = {a}, .group = add_group(1)});
+  int g = run_in_phase((struct op){.kind = OP_all_reduce, .nin = 1, .in = {a}, .group = add_group(1)});
   graph->value[g].role = GRADIENT;
   graph->value[g].of = w;
   fuse();
@@ -419,8 +394,8 @@ static void unlike_layouts(const void *with)
   (void)with;
   new_graph(1, (int[]){2});
   int x = given(BATCH, "x", parse_shape("2x2"), parse_layout("S(0)"));
-  int a = add((struct op){.kind = OP_pack, .nin = 1, .in = {x}});
-  int b = add((struct op){.kind = OP_all_reduce, .nin = 1, .in = {a}, .group = add_group(1)});
+  int a = run_in_phase((struct op){.kind = OP_pack, .nin = 1, .in = {x}});
+  int b = run_in_phase((struct op){.kind = OP_all_reduce, .nin = 1, .in = {a}, .group = add_group(1)});
   graph->value[b].layout = parse_layout("S(1)");
   keep(b);
   fuse();
@@ -434,7 +409,7 @@ static void uneven(const void *with)
   (void)with;
   new_graph(2, (int[]){2, 3});
   int x = given(BATCH, "x", parse_shape("7x50"), parse_layout("S(0) S(1)"));
-  int a = add((struct op){.kind = OP_pack, .nin = 1, .in = {x}});
+  int a = run_in_phase((struct op){.kind = OP_pack, .nin = 1, .in = {x}});
   keep(a);
   fuse();
   memory();
@@ -445,7 +420,7 @@ static void empty(const void *with)
 {
   (void)with;
   new_graph(1, (int[]){1});
-  phase(FORWARD);
+  function_of_phase(FORWARD);
   fuse();
   memory();
   must(graph->arena_bytes == 0 && graph->live_bytes == 0, "an arena for nothing");

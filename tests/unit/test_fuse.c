@@ -1,0 +1,277 @@
+/* Which neighbouring operations become one kernel, in which order, and what of them is stored. */
+#include "functions.h"
+
+static void one_rank(void)
+{
+  new_graph(1, (int[]){1});
+}
+
+static int input(const char *shape)
+{
+  return given(BATCH, "x", parse_shape(shape), (struct layout){0});
+}
+
+static int pointwise(enum op_kind kind, int a, int b)
+{
+  return run_in_phase((struct op){.kind = kind, .nin = b == NONE ? 1 : 2, .in = {a, b}, .scalar = 1});
+}
+
+static int sum(int a, unsigned dims, bool keep)
+{
+  return run_in_phase((struct op){.kind = OP_sum, .nin = 1, .in = {a}, .dims = dims, .keep = keep, .scalar = 1});
+}
+
+/* Something that is no kernel, and reads the value. */
+static int move(int value)
+{
+  return run_in_phase((struct op){.kind = OP_pack, .nin = 1, .in = {value}});
+}
+
+/* The kinds of the forward's operations, a kernel's in brackets. */
+static const char *program(enum phase phase)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  const struct function *f = function_of_phase(phase);
+  for (int i = 0; i < f->nop; i++) {
+    const struct op *op = &graph->op[f->op[i]];
+    put(&b, "%s", i ? " " : "");
+    if (!op->nbody) put(&b, "%s", op_row[op->kind].name);
+    if (op->nbody) put(&b, "%s[", op->kind == OP_fused ? "" : op_row[op->kind].name);
+    for (int k = 0; k < op->nbody; k++)
+      put(&b, "%s%s", k ? " " : "", op_row[graph->op[op->body[k]].kind].name);
+    if (op->nbody) put(&b, "]");
+  }
+  return b.text;
+}
+
+static void becomes(const char *wanted)
+{
+  fuse();
+  assert_string_equal(program(FORWARD), wanted);
+}
+
+/* ---------------------------------------------------------------------------------------- kernels */
+
+static void test_a_run_is_one_kernel(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("4x6"), w = input("6");
+  int a = pointwise(OP_add, x, w), b = pointwise(OP_relu, a, NONE), c = pointwise(OP_mul, b, x);
+  int last = move(c);
+  becomes("[add relu mul] pack");
+  assert_false(graph->value[a].stored);
+  assert_false(graph->value[b].stored);
+  assert_true(graph->value[c].stored);
+  assert_true(graph->value[x].stored);
+  assert_true(graph->value[w].stored);
+  assert_false(graph->value[last].stored);
+  const struct op *kernel = nth_op(FORWARD, 0);
+  assert_int_equal(kernel->out, NONE);
+  int list[64];
+  assert_int_equal(op_reads(kernel, list), 2);
+  assert_int_equal(list[0], x);
+  assert_int_equal(list[1], w);
+  assert_int_equal(op_writes(kernel, list), 1);
+  assert_int_equal(list[0], c);
+}
+
+static void test_what_others_read_is_stored(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("4x6"), a = pointwise(OP_tanh, x, NONE), b = pointwise(OP_exp, a, NONE);
+  move(b);
+  run_in_phase((struct op){.kind = OP_tanh_back, .nin = 2, .in = {b, a}, .phase = BACKWARD});
+  becomes("[tanh exp] pack");
+  assert_true(graph->value[a].stored);
+  assert_true(graph->value[b].stored);
+  assert_string_equal(program(BACKWARD), "[tanh_back]");
+}
+
+static void test_outputs_are_stored(void **state)
+{
+  (void)state;
+  one_rank();
+  int a = pointwise(OP_tanh, input("4x6"), NONE), b = pointwise(OP_exp, a, NONE);
+  graph->value[a].is_output = true;
+  graph->value[b].role = LOSS;
+  becomes("[tanh exp]");
+  assert_true(graph->value[a].stored);
+  assert_true(graph->value[b].stored);
+}
+
+static void test_other_spaces_stay_apart(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("4x6"), y = input("6"), z = input("6x4");
+  pointwise(OP_exp, x, NONE);
+  pointwise(OP_exp, y, NONE);
+  pointwise(OP_exp, z, NONE);
+  pointwise(OP_exp, z, NONE);
+  becomes("[exp] [exp] [exp exp]");
+
+  new_graph(1, (int[]){2});
+  x = given(BATCH, "x", parse_shape("4x6"), parse_layout("S(0)"));
+  y = given(BATCH, "y", parse_shape("4x6"), parse_layout("S(1)"));
+  z = given(BATCH, "z", parse_shape("4x6"), parse_layout("R"));
+  int p = given(BATCH, "p", parse_shape("4x6"), parse_layout("P"));
+  pointwise(OP_exp, x, NONE);
+  pointwise(OP_exp, y, NONE);
+  pointwise(OP_exp, z, NONE);
+  pointwise(OP_neg, p, NONE);
+  becomes("[exp] [exp] [exp neg]");
+}
+
+static void test_something_between_ends_a_run(void **state)
+{
+  (void)state;
+  one_rank();
+  int a = pointwise(OP_exp, input("4x6"), NONE), b = move(a);
+  pointwise(OP_add, a, b);
+  becomes("[exp] pack [add]");
+}
+
+/* -------------------------------------------------------------------------------------------- sums */
+
+static void test_sums_end_with_their_kernel(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("4x6"), a = pointwise(OP_exp, x, NONE), s = sum(a, 3, false);
+  int centred = pointwise(OP_sub, a, s);
+  move(centred);
+  becomes("[exp sum] [sub] pack");
+  assert_true(graph->value[a].stored);
+  assert_true(graph->value[s].stored);
+}
+
+static void test_what_does_not_need_the_sum_goes_on(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("4x6"), s = sum(x, 1, false), b = pointwise(OP_exp, x, NONE), t = sum(b, 1, false);
+  move(s);
+  move(t);
+  becomes("[sum exp sum] pack pack");
+}
+
+static void test_sums_of_other_dimensions_stay_apart(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("4x6"), a = sum(x, 1, false), b = sum(x, 2, false), c = sum(x, 2, true);
+  move(a);
+  move(b);
+  move(c);
+  becomes("[sum] [sum] [sum] pack pack pack");
+}
+
+/* ----------------------------------------------------------------------------------------- constants */
+
+static int constant(const char *shape)
+{
+  int v = append_op_shaped((struct op){.kind = OP_full, .scalar = 3, .module = NONE}, parse_shape(shape));
+  graph->norder--;
+  struct function *f = function_of_phase(FORWARD);
+  f->op[f->nop++] = graph->value[v].op;
+  return v;
+}
+
+static void test_constants(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("4x6"), a = pointwise(OP_exp, x, NONE), one = constant(""), many = constant("4x6");
+  int b = pointwise(OP_add, a, one), c = pointwise(OP_add, b, many);
+  move(c);
+  becomes("[exp full add add] pack");
+  assert_false(graph->value[one].stored);
+  assert_false(graph->value[many].stored);
+  assert_true(graph->value[c].stored);
+}
+
+/* ------------------------------------------------------------------------------------------- updates */
+
+static int parameter(const char *shape)
+{
+  return given(PARAMETER, "w", parse_shape(shape), (struct layout){0});
+}
+
+static void update(enum op_kind kind, int parameter)
+{
+  int g = given(GRADIENT, "g", graph->value[parameter].shape, (struct layout){0});
+  struct op op = {.kind = kind, .nin = 2, .in = {parameter, g}, .out = NONE, .phase = UPDATE, .module = NONE};
+  struct function *f = function_of_phase(UPDATE);
+  f->op[f->nop++] = append_update(op);
+}
+
+static void test_updates_of_neighbours_are_one(void **state)
+{
+  (void)state;
+  one_rank();
+  int a = parameter("4"), b = parameter("6"), c = parameter("2"), d = parameter("3"), e = parameter("5");
+  graph->value[e].type = BF16;
+  update(OP_adamw, a);
+  update(OP_adamw, b);
+  update(OP_adamw, d);
+  update(OP_adamw, e);
+  (void)c;
+  fuse();
+  assert_string_equal(program(UPDATE), "adamw[adamw adamw] adamw[adamw] adamw[adamw]");
+  assert_true(graph->value[c].stored);
+}
+
+static void test_updates_of_other_kinds_stay_apart(void **state)
+{
+  (void)state;
+  one_rank();
+  int a = parameter("4"), b = parameter("6"), c = parameter("2");
+  update(OP_sgd, b);
+  update(OP_sgd, a);
+  update(OP_adamw, c);
+  fuse();
+  assert_string_equal(program(UPDATE), "sgd[sgd] sgd[sgd] adamw[adamw]");
+}
+
+/* A run has an end: kernel.c has room for so many values in a kernel. */
+static void test_long_runs_are_cut(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("4x6");
+  for (int i = 0; i < 500; i++) x = pointwise(OP_tanh, x, NONE);
+  move(x);
+  fuse();
+  memory();
+  name_values(0);
+  int operations = 0;
+  const struct function *f = function_of_phase(FORWARD);
+  for (int i = 0; i < f->nop; i++) {
+    const struct op *op = nth_op(FORWARD, i);
+    operations += op->nbody;
+    if (op->kind == OP_fused) assert_non_null(strstr(kernel_call(op, 0), "tanh"));
+  }
+  assert_int_equal(operations, 500);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_a_run_is_one_kernel),
+      cmocka_unit_test(test_what_others_read_is_stored),
+      cmocka_unit_test(test_outputs_are_stored),
+      cmocka_unit_test(test_other_spaces_stay_apart),
+      cmocka_unit_test(test_something_between_ends_a_run),
+      cmocka_unit_test(test_sums_end_with_their_kernel),
+      cmocka_unit_test(test_what_does_not_need_the_sum_goes_on),
+      cmocka_unit_test(test_sums_of_other_dimensions_stay_apart),
+      cmocka_unit_test(test_constants),
+      cmocka_unit_test(test_updates_of_neighbours_are_one),
+      cmocka_unit_test(test_updates_of_other_kinds_stay_apart),
+      cmocka_unit_test(test_long_runs_are_cut),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
