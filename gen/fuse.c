@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+static bool *in_memory;        /* by value: something reads it that is no kernel */
+
 static bool is_elementwise(const struct op *op)
 {
   return is_pointwise(op->kind) || is_reduce(op->kind);
@@ -69,7 +71,21 @@ static int fused(const int *run, int n)
 static bool is_literal(const struct op *op)
 {
   return op->kind == OP_full && elements(graph->value[op->out].shape) == 1 &&
-         graph->value[op->out].role == ACTIVATION && !graph->value[op->out].is_output;
+         graph->value[op->out].role == ACTIVATION && !graph->value[op->out].is_output &&
+         !in_memory[op->out];
+}
+
+/* What collectives, matmuls and copies read has to lie in memory. */
+static void find_in_memory(void)
+{
+  in_memory = alloc((size_t)(graph->nvalue + 1) * sizeof *in_memory);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (is_elementwise(op)) continue;
+      int *list = alloc((size_t)op_width(op) * sizeof *list);
+      for (int n = op_reads(op, list); n--;) in_memory[list[n]] = true;
+    }
 }
 
 static void fuse_elements(struct function *f)
@@ -155,6 +171,7 @@ static void mark_stored(void)
 
 void fuse(void)
 {
+  find_in_memory();
   for (int i = 0; i < graph->nfunction; i++) {
     struct function *f = &graph->function[i];
     if (f->phase == UPDATE)

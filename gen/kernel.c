@@ -158,6 +158,7 @@ static const char *leaf(const char *name)
 
 static bool name_taken(const struct arguments *a, const char *name)
 {
+  if (is_spoken(name)) return true;
   for (int i = 0; i < a->n; i++)
     if (!strcmp(a->list[i].name, name)) return true;
   return false;

@@ -32,8 +32,9 @@ char *product_text(struct shape s)
 
 /* ------------------------------------------------------------------------- names in one scope */
 
-/* The names given out in a scope; a second comer gets a number. */
+/* The names given out in a scope; a second comer gets a number. Local: of variables. */
 struct scope {
+  bool local;
   int n, room;
   const char **name;
 };
@@ -42,7 +43,7 @@ static const char *unique(struct scope *s, const char *wanted)
 {
   const char *name = wanted;
   for (int again = 2;; again++) {
-    bool taken = false;
+    bool taken = s->local && is_spoken(name);
     for (int i = 0; i < s->n; i++) taken |= !strcmp(s->name[i], name);
     if (!taken) break;
     name = text("%s_%d", wanted, again);
@@ -313,16 +314,22 @@ static bool is_activation(int value)
   return v->stored && v->op != NONE && place->role == ACTIVATION && !place->is_output;
 }
 
-static const char *address(int value)
+/* The bytes of one certain value, of whatever family. */
+static const char *own_address(int value)
 {
   const struct value *v = &graph->value[value];
   if (!is_activation(value)) return name_of[value];
+  return fixed_address(v, v->family == NONE ? 0 : v->index % v->depth);
+}
+
+static const char *address(int value)
+{
+  const struct value *v = &graph->value[value];
   if (v->step)
     return text("%s ? %s : %s", v->step < 0 ? "l > 0" : text("l < %d", speaking->count - 1),
-                moving_address(&graph->value[v->family], v->step), address(v->initial));
-  if (v->family == NONE) return fixed_address(v, 0);
+                moving_address(&graph->value[v->family], v->step), own_address(v->initial));
   if (loops() && v->family == value) return moving_address(v, 0);
-  return fixed_address(v, v->index % v->depth);
+  return own_address(value);
 }
 
 /* "forward", "forward .. backward": in which phases it is needed. */
@@ -383,7 +390,7 @@ static bool *used_by(const struct function *f)
 void name_locals(const struct function *f)
 {
   bool *used = used_by(f);
-  struct scope scope = {0};
+  struct scope scope = {.local = true};
   for (const char *const *name = kernel_names(); *name; name++) unique(&scope, *name);
   speaking = f;
   local = alloc((size_t)(graph->nvalue + 1) * sizeof *local);
@@ -404,8 +411,9 @@ bool has_word(const char *text, const char *word)
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
   size_t n = strlen(word);
   for (const char *at = text; (at = strstr(at, word)); at++) {
-    bool begins = at == text || !strchr(letters, at[-1]);
-    if (begins && (!at[n] || !strchr(letters, at[n]))) return true;
+    /* "m->w.c" names no variable c. */
+    bool begins = at == text || !strchr(letters, at[-1]), member = begins && at > text && at[-1] == '.';
+    if (begins && !member && (!at[n] || !strchr(letters, at[n]))) return true;
   }
   return false;
 }

@@ -203,11 +203,15 @@ struct source {
   int family, step, initial; /* carried: from the neighbour at index + step */
 };
 
+/* One value for all modules. It must not be module 0's own: in the body that would mean each module's. */
 static bool all_same(const struct region *r, int k, int j)
 {
-  for (int i = 1; i < r->count; i++)
-    if (op_at(r, i, k)->in[j] != op_at(r, 0, k)->in[j]) return false;
-  return true;
+  int value = op_at(r, 0, k)->in[j];
+  const struct value *v = &graph->value[value];
+  for (int i = 0; i < r->count; i++)
+    if (op_at(r, i, k)->in[j] != value || made_in(r, i, value) != NONE) return false;
+  bool of_list = v->role == PARAMETER && element_of(v->module, r->list) != NONE;
+  return !of_list && v->family != value;
 }
 
 static bool all_parameters(const struct region *r, int k, int j)

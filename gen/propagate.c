@@ -65,6 +65,14 @@ static struct layout wanted_layout(const struct op *op)
   return to;
 }
 
+/* The value as it was redistributed to this layout before, or NONE. */
+static int moved_before_to(int value, struct layout to)
+{
+  for (int i = moved_to[value]; i != NONE; i = moved_before[i])
+    if (same_layout(graph->value[graph->op[i].out].layout, to)) return graph->op[i].out;
+  return NONE;
+}
+
 /* Who is behind it that `user` takes an input as `to`: the plan, where it asks for just this layout of
    what the operation makes (a sum that is finished before the bias is added, say), or the operation. */
 static void tell_why(struct op *op, const struct op *user)
@@ -83,8 +91,8 @@ static void tell_why(struct op *op, const struct op *user)
 /* `value` as `to`, by a redistribution made before, or a new one. */
 static int as_layout(int value, struct layout to, const struct op *user)
 {
-  for (int i = moved_to[value]; i != NONE; i = moved_before[i])
-    if (same_layout(graph->value[graph->op[i].out].layout, to)) return graph->op[i].out;
+  int there = moved_before_to(value, to);
+  if (there != NONE) return there;
   struct op op = {.kind = OP_redistribute, .nin = 1, .in = {value}, .module = user->module,
                   .phase = user->phase, .to = to, .asked = (1u << graph->mesh.ndim) - 1};
   tell_why(&op, user);
@@ -106,7 +114,7 @@ static struct price price_of(const struct op *op, const struct layout *in, struc
   struct price p = {0};
   for (int i = 0; i < op->nin; i++) {
     const struct value *v = &graph->value[op->in[i]];
-    if (same_layout(v->layout, in[i])) continue;
+    if (same_layout(v->layout, in[i]) || moved_before_to(op->in[i], in[i]) != NONE) continue;
     p.moves++;
     p.bytes += move_cost(v->shape, v->type, v->layout, in[i]);
     for (int d = 0; d < graph->mesh.ndim; d++)

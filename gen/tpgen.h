@@ -250,8 +250,10 @@ void report_child_error(void);
 
 /* Any bytes as printable ASCII that ends no comment and starts no trigraph, escape or macro. */
 char *printable(const char *s);
-/* Any bytes as a C identifier that is no keyword and no name of the libraries used. */
+/* Any bytes as a C identifier that is no keyword and no macro. */
 char *identifier(const char *s);
+/* Whether generated statements use the name themselves: no variable or parameter may have it. */
+bool is_spoken(const char *name);
 /* 64-bit FNV-1a, on from `hash`; begin with HASH_START. */
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);

@@ -128,28 +128,45 @@ char *printable(const char *s)
   return b.text;
 }
 
-/* Words that a plan may use as a name and C may not: keywords of C and C++, what the generated
-   files declare themselves, and macros and functions of the headers they include. */
-static const char *const reserved[] = {
+/* Words that a plan may use as a name and C or C++ may not: keywords, and macros of the headers that
+   generated files include. */
+static const char *const keyword[] = {
     "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case",
-    "catch", "char", "class", "compl", "complex", "const", "const_cast", "consteval", "constexpr",
-    "constinit", "continue", "decltype", "default", "delete", "do", "double", "dynamic_cast", "else",
-    "enum", "errno", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
-    "imaginary", "inline", "int", "linux", "long", "mutable", "namespace", "new", "noexcept", "not",
-    "not_eq", "nullptr", "operator", "or", "or_eq", "private", "protected", "public", "register",
-    "reinterpret_cast", "requires", "restrict", "return", "short", "signed", "sizeof", "static",
-    "static_assert", "static_cast", "stdin", "stdout", "stderr", "struct", "switch", "template",
-    "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof",
-    "union", "unix", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while", "xor",
-    "xor_eq", "main", "m", "program", "rank", "stream", "cublas", "step", "forward", "backward",
-    "update", "tensors", "groups", "t", "b", "i", "j", "k", "l", "n", "p", "q", "r", "s", "memory", "memcpy", "memset", "NULL",
-    "I", "offsetof", NULL};
+    "catch", "char", "class", "complex", "compl", "concept", "const", "const_cast", "consteval",
+    "constexpr", "constinit", "continue", "decltype", "default", "delete", "do", "double",
+    "dynamic_cast", "else", "enum", "errno", "explicit", "export", "extern", "false", "float", "for",
+    "friend", "goto", "if", "imaginary", "inline", "int", "linux", "long", "mutable", "namespace",
+    "new", "noexcept", "noreturn", "not", "not_eq", "nullptr", "offsetof", "operator", "or", "or_eq",
+    "private", "protected", "public", "register", "reinterpret_cast", "requires", "restrict",
+    "return", "short", "signed", "sizeof", "static", "static_assert", "static_cast", "stderr",
+    "stdin", "stdout", "struct", "switch", "template", "this", "thread_local", "throw", "true", "try",
+    "typedef", "typeid", "typename", "typeof", "union", "unix", "unsigned", "using", "va_arg",
+    "virtual", "void", "volatile", "wchar_t", "while", "xor", "xor_eq", NULL};
 
-static bool is_reserved(const char *s)
+/* What the statements of generated functions and kernels say themselves. */
+static const char *const spoken[] = {
+    "b", "backward", "block_sum", "blockIdx", "c1", "c2", "counts", "counts_in", "cublas", "exp",
+    "expf", "forward", "groups", "i", "j", "k", "l", "m", "matmul_nn", "matmul_nt", "matmul_tn",
+    "matmul_tt", "memcpy", "memset", "n", "p", "pack_parts", "part", "pow", "program", "q", "r",
+    "rank", "s", "slice_rows", "sqrtf", "starts", "starts_in", "step", "stream", "t", "tanhf",
+    "tensors", "threadIdx", "unpack_parts", "update", NULL};
+
+static bool is_in(const char *const *list, const char *s)
 {
-  for (int i = 0; reserved[i]; i++)
-    if (!strcmp(s, reserved[i])) return true;
+  for (int i = 0; list[i]; i++)
+    if (!strcmp(list[i], s)) return true;
   return false;
+}
+
+bool is_spoken(const char *name)
+{
+  return is_in(spoken, name);
+}
+
+/* Macros are in capitals: MPI_FLOAT, NULL. */
+static bool is_shouted(const char *s)
+{
+  return strlen(s) > 2 && strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(s);
 }
 
 char *identifier(const char *s)
@@ -166,7 +183,8 @@ char *identifier(const char *s)
     put_text(&b, *c == '.' ? "_" : c, 1);
   }
   /* Names that begin with an underscore or hold two in a row belong to the compiler. */
-  if (!plain || !*s || b.text[0] == '_' || strstr(b.text, "__") || is_reserved(b.text))
+  if (!plain || !*s || b.text[0] == '_' || strstr(b.text, "__") || is_in(keyword, b.text) ||
+      is_shouted(b.text))
     return text("n%08x", (unsigned)hash_bytes(HASH_START, s, strlen(s)));
   return b.text;
 }
