@@ -47,7 +47,7 @@ install_packages() {
       "./setup.sh goes on without it"
 }
 
-# The arguments are targets; without any, everything is built.
+# build TARGET
 build() {
   local log
   if [ ! -f build/build.ninja ]; then
@@ -56,7 +56,7 @@ build() {
       die "cmake could not configure build/: see above"
     }
   fi
-  cmake --build build ${*:+--target "$@"}
+  cmake --build build --target "$1"
 }
 
 demo() {
@@ -103,7 +103,7 @@ demo)
   ;;
 test)
   install_packages "${packages[@]}" "${test_packages[@]}"
-  build
+  build all
   run_tests
   ;;
 -h | --help) usage ;;

@@ -164,6 +164,11 @@ char *collective_text(const struct op *op, int rank)
   for (int k = op->nbody; k-- > 0;)
     if (c_name(graph->op[op->body[k]].out)) first = graph->op[op->body[k]].out;
   bool in_place = graph->value[in].storage == graph->value[op->out].storage;
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (graph->value[inner->in[0]].storage != graph->value[inner->out].storage)
+      bug("emit", op->body[k], "a bucket's gradient is not reduced where it lies");
+  }
   const char *from = in_place ? (options.cuda ? pointer(first) : "MPI_IN_PLACE") : pointer(in);
   if (op->kind == OP_all_reduce && total == 0) return "";
   char *call = fill(form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(first), "n",

@@ -162,12 +162,15 @@ static bool share(int in, int out, int at)
   /* What has a place of its own keeps it; only what is in the arena can give way. */
   if (!in_arena(from)) return false;
   struct value *place = &graph->value[from];
+  /* A round of a loop may only take the place of what the same round made, and where as many rounds'
+     values are kept. */
+  if (is_loop(b->made_by) && a->made_by != b->made_by) return false;
+  if (place->depth != (in_arena(to) ? b->depth : 1)) return false;
   if (!in_arena(to)) {
     place->storage = to;
     return true;
   }
   graph->value[to].storage = from;
-  if (place->depth < b->depth) place->depth = b->depth;
   if (place->first > b->first) place->first = b->first;
   if (place->last < b->last) place->last = b->last;
   return true;

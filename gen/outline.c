@@ -3,7 +3,8 @@
    Takes   the flat local program in graph->order, and the phase and module of each operation.
    Leaves  a function for each phase that has work, and one for each run of equal modules of a list
            (layers.0, layers.1, ...), which the phase's function calls in a loop. Passes after this one
-           see each distinct layer once; graph->order is left alone.
+           see each distinct layer once, and nothing that neither the loss, nor an output, nor an
+           update needs; they leave graph->order alone.
 
    Modules of a list are equal when their operations are, one by one: kind, attributes, shapes, layouts,
    and where each input comes from. The operations of the first module then stand for all of them, and
@@ -203,15 +204,22 @@ struct source {
   int family, step, initial; /* carried: from the neighbour at index + step */
 };
 
+static bool made_by_region(const struct region *r, int value)
+{
+  for (int i = 0; i < r->count; i++)
+    if (made_in(r, i, value) != NONE) return true;
+  return false;
+}
+
 /* One value for all modules. It must not be module 0's own: in the body that would mean each module's. */
 static bool all_same(const struct region *r, int k, int j)
 {
   int value = op_at(r, 0, k)->in[j];
   const struct value *v = &graph->value[value];
   for (int i = 0; i < r->count; i++)
-    if (op_at(r, i, k)->in[j] != value || made_in(r, i, value) != NONE) return false;
+    if (op_at(r, i, k)->in[j] != value) return false;
   bool of_list = v->role == PARAMETER && element_of(v->module, r->list) != NONE;
-  return !of_list && v->family != value;
+  return !of_list && v->family != value && !made_by_region(r, value);
 }
 
 static bool all_parameters(const struct region *r, int k, int j)
@@ -251,7 +259,7 @@ static bool find_source(const struct region *r, int k, int j, struct source *s)
     if (made_in(r, 0, family) != NONE && (step < 0) != r->upward) continue;
     int initial = op_at(r, end, k)->in[j], f, index;
     if (family_of(r, initial, &f, &index) && f == family) continue;
-    if (!same_value_kind(initial, family)) continue;
+    if (!same_value_kind(initial, family) || made_by_region(r, initial)) continue;
     *s = (struct source){.family = family, .step = step, .initial = initial};
     return true;
   }
@@ -395,8 +403,26 @@ static void add_phase(enum phase phase)
   if (f.nop) add_function(f);
 }
 
+/* Takes out of the order what nothing needs in the end. */
+static void leave_out_dead(void)
+{
+  bool *needed = alloc((size_t)graph->nvalue + 1);
+  bool *lives = alloc((size_t)graph->norder + 1);
+  for (int at = graph->norder; at-- > 0;) {
+    const struct op *op = &graph->op[graph->order[at]];
+    lives[at] = op->out == NONE || needed[op->out] || op->out == graph->loss ||
+                graph->value[op->out].is_output;
+    for (int i = 0; i < op->nin && lives[at]; i++) needed[op->in[i]] = true;
+  }
+  int kept = 0;
+  for (int at = 0; at < graph->norder; at++)
+    if (lives[at]) graph->order[kept++] = graph->order[at];
+  graph->norder = kept;
+}
+
 void outline(void)
 {
+  leave_out_dead();
   place_of = alloc((size_t)(graph->nop + 1) * sizeof *place_of);
   for (int i = 0; i < graph->nop; i++) place_of[i] = NONE;
   for (int i = 0; i < graph->norder; i++) place_of[graph->order[i]] = i;

@@ -109,6 +109,15 @@ static int as_layout(int value, struct layout to, const struct op *user)
 
 /* ------------------------------------------------------------------ the cheapest combination */
 
+/* What the redistribution makes of a layout. */
+static struct layout layout_after(int redistribute, struct layout now)
+{
+  const struct op *op = &graph->op[redistribute];
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (op->asked >> d & 1) now.on[d] = op->to.on[d];
+  return now;
+}
+
 static struct price price_of(const struct op *op, const struct layout *in, struct layout out)
 {
   struct price p = {0};
@@ -120,13 +129,12 @@ static struct price price_of(const struct op *op, const struct layout *in, struc
     for (int d = 0; d < graph->mesh.ndim; d++)
       p.sums += in[i].on[d].kind == PARTIAL && v->layout.on[d].kind != PARTIAL;
   }
-  int asked = asked_of[op->out];
-  if (asked != NONE) {
+  /* What the plan asks of the output: one redistribution after another. */
+  for (int r = asked_of[op->out]; r != NONE; r = asked_of[graph->op[r].out]) {
     const struct value *v = &graph->value[op->out];
-    struct layout to = out;
-    for (int d = 0; d < graph->mesh.ndim; d++)
-      if (graph->op[asked].asked >> d & 1) to.on[d] = graph->op[asked].to.on[d];
-    p.bytes += move_cost(v->shape, v->type, out, to);
+    struct layout next = layout_after(r, out);
+    p.bytes += move_cost(v->shape, v->type, out, next);
+    out = next;
   }
   return p;
 }
@@ -138,15 +146,27 @@ static bool cheaper(struct price a, struct price b)
   return a.moves < b.moves;
 }
 
-/* A way that asks an input to go from a shard or a pending sum of one kind to a pending sum of
-   another is no way: a value's summands cannot be had from its parts without finishing it first. */
-static bool reachable(const struct op *op, const struct layout *in)
+/* From a shard, or from a pending sum of another kind, there is no way to a pending sum: a value's
+   summands cannot be had from its parts without finishing it first. */
+static bool leads(struct layout from, struct layout to)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (to.on[d].kind == PARTIAL && !same_placement(from.on[d], to.on[d]) &&
+        from.on[d].kind != REPLICATE)
+      return false;
+  return true;
+}
+
+/* Whether the inputs can be had so, and what the plan asks of the output can be made of it. */
+static bool reachable(const struct op *op, const struct layout *in, struct layout out)
 {
   for (int i = 0; i < op->nin; i++)
-    for (int d = 0; d < graph->mesh.ndim; d++) {
-      struct placement from = graph->value[op->in[i]].layout.on[d], to = in[i].on[d];
-      if (to.kind == PARTIAL && !same_placement(from, to) && from.kind != REPLICATE) return false;
-    }
+    if (!leads(graph->value[op->in[i]].layout, in[i])) return false;
+  for (int r = asked_of[op->out]; r != NONE; r = asked_of[graph->op[r].out]) {
+    struct layout next = layout_after(r, out);
+    if (!leads(out, next)) return false;
+    out = next;
+  }
   return true;
 }
 
@@ -163,7 +183,7 @@ static void place(struct op *op)
       for (int i = 0; i < op->nin; i++) in[i].on[d] = list[pick[d]].in[i];
       out.on[d] = list[pick[d]].out;
     }
-    if (reachable(op, in)) {
+    if (reachable(op, in, out)) {
       struct price p = price_of(op, in, out);
       if (!found || cheaper(p, best)) {
         best = p;

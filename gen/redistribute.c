@@ -2,9 +2,8 @@
 
    Takes   a graph in which every value is placed, with redistribute operations.
    Leaves  none of them: in their place collectives, local slices and packings, each along one
-           dimension of the mesh, or nothing where nothing moves; and no operation whose value
-           neither the loss, nor an output, nor an update needs in the end. From here on an operation
-           is what each rank does with its own parts.
+           dimension of the mesh, or nothing where nothing moves. From here on an operation is what
+           each rank does with its own parts.
 
    The steps are those of seed 002's planner. From the inner dimensions of the mesh to the outer, a
    sharding that does not nest as the target's does is made whole; then from the outer to the inner
@@ -178,23 +177,6 @@ static int take_over(const struct op *op, int last)
   return last;
 }
 
-/* Takes out of the order what nothing needs in the end. */
-static void leave_out_dead(void)
-{
-  bool *needed = alloc((size_t)graph->nvalue + 1);
-  bool *lives = alloc((size_t)graph->norder + 1);
-  for (int at = graph->norder; at-- > 0;) {
-    const struct op *op = &graph->op[graph->order[at]];
-    lives[at] = op->out == NONE || needed[op->out] || op->out == graph->loss ||
-                graph->value[op->out].is_output;
-    for (int i = 0; i < op->nin && lives[at]; i++) needed[op->in[i]] = true;
-  }
-  int kept = 0;
-  for (int at = 0; at < graph->norder; at++)
-    if (lives[at]) graph->order[kept++] = graph->order[at];
-  graph->norder = kept;
-}
-
 void redistribute(void)
 {
   int known = graph->nvalue, norder = graph->norder;
@@ -218,5 +200,4 @@ void redistribute(void)
   graph->order = new_order;
   graph->norder = new_norder;
   graph->order_room = new_order_room;
-  leave_out_dead();
 }

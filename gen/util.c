@@ -135,13 +135,14 @@ static const char *const keyword[] = {
     "catch", "char", "class", "complex", "compl", "concept", "const", "const_cast", "consteval",
     "constexpr", "constinit", "continue", "decltype", "default", "delete", "do", "double",
     "dynamic_cast", "else", "enum", "errno", "explicit", "export", "extern", "false", "float", "for",
-    "friend", "goto", "if", "imaginary", "inline", "int", "linux", "long", "mutable", "namespace",
+    "friend", "goto", "I", "if", "imaginary", "inline", "int", "linux", "long", "main",
+    "math_errhandling", "mutable", "namespace",
     "new", "noexcept", "noreturn", "not", "not_eq", "nullptr", "offsetof", "operator", "or", "or_eq",
     "private", "protected", "public", "register", "reinterpret_cast", "requires", "restrict",
     "return", "short", "signed", "sizeof", "static", "static_assert", "static_cast", "stderr",
     "stdin", "stdout", "struct", "switch", "template", "this", "thread_local", "throw", "true", "try",
     "typedef", "typeid", "typename", "typeof", "union", "unix", "unsigned", "using", "va_arg",
-    "virtual", "void", "volatile", "wchar_t", "while", "xor", "xor_eq", NULL};
+    "virtual", "void", "volatile", "wchar_t", "while", "xdouble", "xor", "xor_eq", NULL};
 
 /* What the statements of generated functions and kernels say themselves. */
 static const char *const spoken[] = {
@@ -163,9 +164,12 @@ bool is_spoken(const char *name)
   return is_in(spoken, name);
 }
 
-/* Macros are in capitals: MPI_FLOAT, NULL. */
-static bool is_shouted(const char *s)
+/* Macros are in capitals, or begin with their library's name: NULL, MPI_Fint, cudaStreamDefault. */
+static bool looks_like_macro(const char *s)
 {
+  static const char *const library[] = {"MPI", "ompi_", "OPENBLAS", "M_", "cuda", "nccl", "cublas"};
+  for (size_t i = 0; i < sizeof library / sizeof *library; i++)
+    if (!strncmp(s, library[i], strlen(library[i]))) return true;
   return strlen(s) > 2 && strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == strlen(s);
 }
 
@@ -184,7 +188,7 @@ char *identifier(const char *s)
   }
   /* Names that begin with an underscore or hold two in a row belong to the compiler. */
   if (!plain || !*s || b.text[0] == '_' || strstr(b.text, "__") || is_in(keyword, b.text) ||
-      is_shouted(b.text))
+      looks_like_macro(b.text))
     return text("n%08x", (unsigned)hash_bytes(HASH_START, s, strlen(s)));
   return b.text;
 }

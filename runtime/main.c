@@ -182,7 +182,7 @@ static bool close_metrics(FILE *metrics, const char *path, struct failure *why)
 
 static bool save(const char *directory, int step)
 {
-  struct failure why;
+  struct failure why = {""};
   bool first = me.rank == 0;
   bool saved = all_ok(!first || save_begin(directory, step, &why), &why) &&
                all_ok(save_write(directory, step, &why), &why) &&
@@ -195,7 +195,7 @@ static bool save(const char *directory, int step)
 
 static bool prepare(const struct options *o, int *step)
 {
-  struct failure why;
+  struct failure why = {""};
   if (!all_ok(launch_fits(&me, program.world, rank.id, &why), &why)) return false;
   if (!all_ok(target_same_program(&why), &why)) return false;
   target_groups();
@@ -207,7 +207,7 @@ static bool prepare(const struct options *o, int *step)
 
 static bool run(const struct options *o)
 {
-  struct failure why;
+  struct failure why = {""};
   FILE *metrics;
   int step;
   if (!prepare(o, &step) || !all_ok(open_metrics(&metrics, o->metrics, &why), &why)) return false;
@@ -219,7 +219,7 @@ static bool run(const struct options *o)
 int main(int argc, char **argv)
 {
   struct options options;
-  struct failure why;
+  struct failure why = {""};
 #ifdef __SSE__
   _mm_setcsr(_mm_getcsr() |
              0x8040); // flush denormals to zero, and read them as zero: they are slow

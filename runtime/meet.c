@@ -277,7 +277,7 @@ bool meet_start(struct meeting *meeting, const struct identity *me, const char *
   if (!find_place(&place, why)) return false;
   meeting->peers = malloc((size_t)me->size * sizeof *meeting->peers);
   if (!meeting->peers) return failed(why, "out of memory");
-  for (int r = 0; r < me->size; r++) meeting->peers[r] = -1;
+  memset(meeting->peers, -1, (size_t)me->size * sizeof *meeting->peers); // nobody yet
   bool ok = me->rank == 0 ? gather(meeting, hash, place.port, seconds, why)
                           : greet(meeting, hash, &place, seconds, why);
   if (!ok) meet_stop(meeting);

@@ -44,6 +44,7 @@ static void free_layout(struct layout *layout)
   free(layout->entries);
   free(layout->tensors);
   free(layout->head);
+  *layout = (struct layout){0};
 }
 
 static bool make_layout(struct layout *layout, int step, struct failure *why)

@@ -54,7 +54,7 @@ static void store(enum type type, float x, double exact, void *to, size_t i)
 static void draw(const struct tensor *t, uint64_t first, size_t count, void *to)
 {
   enum { AT_ONCE = 512 };
-  double x[AT_ONCE];
+  double x[AT_ONCE] = {0};
   struct philox named = philox_named(program.seed, t->name);
   const struct init *init = &t->init;
   for (size_t done = 0; done < count;) {
@@ -231,9 +231,9 @@ bool tensors_fill(const char *weights, const char *data, int *step, struct failu
   struct safetensors weights_file = {.fd = -1}, data_file = {.fd = -1};
   struct source *sources = calloc((size_t)program.ntensors + 1, sizeof *sources);
   *step = 0;
-  bool ok = sources ? true : failed(why, "out of memory");
-  bool same = weights && data && strcmp(weights, data) == 0;
-  if (ok && weights) ok = take_weights(&weights_file, weights, same, sources, step, why);
+  if (!sources) return failed(why, "out of memory");
+  bool ok = true, same = weights && data && strcmp(weights, data) == 0;
+  if (weights) ok = take_weights(&weights_file, weights, same, sources, step, why);
   if (ok && data) ok = take_data(&data_file, data, sources, why);
   ok = ok && fill_all(sources, why);
   safetensors_close(&weights_file);

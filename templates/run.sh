@@ -168,6 +168,23 @@ start_without_mpi() {
   exit 0
 }
 
+# Runs a command to its end, passes on the signals that ask it to stop, and says it when a rank was
+# killed: mpirun would say so, but it is quiet, for it has as many words after an ordinary error.
+watch() {
+  local child status with=()
+  command -v setpriv >/dev/null && with=(setpriv --pdeathsig TERM)
+  "${with[@]}" "$@" <&0 &
+  child=$!
+  trap 'kill -TERM "${child}" 2>/dev/null' INT TERM HUP
+  while :; do
+    wait "${child}"
+    status=$?
+    kill -0 "${child}" 2>/dev/null || break # else the wait ended for a signal to this process
+  done
+  ((status <= 128)) || echo "run.sh: a rank was killed by signal $((status - 128)) ($(kill -l "${status}"))" >&2
+  exit "${status}"
+}
+
 start_all() {
   local r options=() ranks=()
   share_cores "${world}"
@@ -185,7 +202,7 @@ start_all() {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   fi
   need "${launcher}" "MPI's mpirun" openmpi-bin
-  exec "${launcher}" "${options[@]}" "${ranks[@]}"
+  watch "${launcher}" "${options[@]}" "${ranks[@]}"
 }
 
 for argument in "$@"; do

@@ -35,8 +35,10 @@ done < tests/attacks/refused.txt
 
 # run NAME: its status, milliseconds and KiB into $report, what it said into $WORK/messages.
 run() {
+  local args
+  read -ra args <<< "$(plan_args "$place/$1.lua" | tr -d '\0')"
   (cd "$place" && HOME=$place TMPDIR=$place \
-    "$TOOLS/measured" 3 "$WORK/report" "$TPGEN" "$1.lua" -o out 2>&1 > /dev/null < /dev/null) |
+    "$TOOLS/measured" 3 "$WORK/report" "$TPGEN" "$1.lua" "${args[@]}" -o out 2>&1 > /dev/null < /dev/null) |
     { head -c 100000; tail -c 100000; } > "$WORK/messages"
   read -r status milliseconds kib < "$WORK/report"
 }
@@ -51,7 +53,7 @@ for attack in tests/attacks/*.lua "$made"/*.lua; do
   n=$((n + 1))
   rm -rf "$place/out"
   cp "$attack" "$place/$name.lua"
-  : > "$WORK/messages" > "$WORK/report"
+  touch "$WORK/messages" "$WORK/report"
   before=$(surroundings)
   run "$name"
   [ "$before" = "$(surroundings)" ] || fail "$name: something beside the output changed"

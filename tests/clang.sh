@@ -6,6 +6,6 @@ build=$(dirname "$WORK")/clang-build
 cmake --preset clang -B "$build" > "$WORK/log" 2>&1 &&
   cmake --build "$build" --parallel 2 >> "$WORK/log" 2>&1 || {
   tail -n 60 "$WORK/log"
-  fail "the build ended with status $?"
+  fail "the build failed: see above"
 }
 finish "builds without a warning"

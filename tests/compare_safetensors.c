@@ -1,5 +1,6 @@
 /* compare_safetensors A B TOLERANCE: ends with 0 where two safetensors files hold the same float32
-   tensors, by name and shape, with values no further apart than TOLERANCE * max(1, |value|).
+   tensors, by name and shape, with values no further apart than TOLERANCE times the largest
+   magnitude in A's tensor.
    It reads the format on its own, not by the runtime's code, which it is there to test.  */
 #include <jansson.h>
 #include <math.h>
@@ -52,6 +53,32 @@ static const unsigned char *bytes_of(const struct file *f, json_t *tensor, size_
   return f->data + first;
 }
 
+static float number(const unsigned char *bytes, size_t i)
+{
+  float x;
+  memcpy(&x, bytes + 4 * i, 4);
+  return x;
+}
+
+/* How far y[i] is from x[i] at most, over the largest |x[i]|. Ends the program beyond the
+ * tolerance. */
+static double distance(const char *name, const unsigned char *x, const unsigned char *y, size_t n,
+                       double tolerance)
+{
+  double largest = 0, worst = 0;
+  for (size_t i = 0; i < n; i++) largest = fmax(largest, fabs((double)number(x, i)));
+  for (size_t i = 0; i < n; i++) {
+    double u = (double)number(x, i), v = (double)number(y, i), apart = fabs(u - v);
+    if (!(apart <= tolerance * largest)) {
+      fprintf(stderr, "%s[%zu]: %.9g and %.9g, where the largest is %.9g\n", name, i, u, v,
+              largest);
+      exit(1);
+    }
+    if (largest > 0) worst = fmax(worst, apart / largest);
+  }
+  return worst;
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 4) die("usage", "compare_safetensors A B TOLERANCE");
@@ -69,17 +96,7 @@ int main(int argc, char **argv)
     size_t n, m;
     const unsigned char *x = bytes_of(&a, tensor, &n), *y = bytes_of(&b, other, &m);
     if (n != m) die(name, "differs in size");
-    for (size_t i = 0; i + 4 <= n; i += 4) {
-      float u, v;
-      memcpy(&u, x + i, 4);
-      memcpy(&v, y + i, 4);
-      double apart = fabs((double)u - v) / fmax(1, fabs((double)u));
-      if (!(apart <= tolerance)) {
-        fprintf(stderr, "%s[%zu]: %.9g and %.9g\n", name, i / 4, u, v);
-        return 1;
-      }
-      worst = fmax(worst, apart);
-    }
+    worst = fmax(worst, distance(name, x, y, n / 4, tolerance));
   }
   printf("  %zu tensors, at most %.1e apart\n", json_object_size(a.header), worst);
   return 0;

@@ -8,7 +8,7 @@ build=$(dirname "$WORK")/sanitize-build
 cmake --preset sanitize -B "$build" > "$WORK/log" 2>&1 &&
   cmake --build "$build" --parallel 2 >> "$WORK/log" 2>&1 || {
   tail -n 60 "$WORK/log"
-  fail "the build ended with status $?"
+  fail "the build failed: see above"
   finish
 }
 # In that build: all cmocka programs, the pairs of plans and dumps, and fewer of the mutants.

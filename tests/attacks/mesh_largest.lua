@@ -1,3 +1,4 @@
+-- args: --ranks 0-1
 local M = nn.module("M", function(self)
   self.a = nn.Linear(10, 5)
   function self:forward(x) return self.a(x) end

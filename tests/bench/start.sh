@@ -23,7 +23,11 @@ C
 mpicc -O2 "$work/hello.c" -o "$work/hello"
 (cd "$root" && "$TPGEN" plans/toy.lua -o "$work/toy")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-hello() { mpirun --quiet --oversubscribe --bind-to none -n 1 "$work/hello" : -n 1 "$work/hello"; }
+# Started as run.sh starts the toy.
+hello() {
+  mpirun --quiet --oversubscribe --bind-to none --mca mpi_yield_when_idle 0 --mca pml ob1 \
+    -n 1 "$work/hello" : -n 1 "$work/hello"
+}
 toy() { "$work/toy/run.sh" --steps 1; }
 
 # The milliseconds that a command takes.
@@ -35,7 +39,7 @@ milliseconds() {
 }
 median() { sort -n "$1" | awk '{ a[NR] = $1 } END { print (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'; }
 
-toy > /dev/null
+toy > /dev/null 2>&1
 hello
 for ((i = 1; i <= rounds; i++)); do
   milliseconds hello >> "$work/hello.ms"

@@ -349,6 +349,13 @@ static void different_order()
   ncclCommSplit(world, 0, rank, &other, nullptr);
   for (int i = 0; i < 2; i++) all_reduce(8, ncclFloat, ncclSum, (i ^ rank) & 1 ? other : world);
 }
+static void different_communicator()
+{
+  begin_nccl();
+  ncclComm_t parts[2];
+  for (ncclComm_t &part : parts) ncclCommSplit(world, 0, rank, &part, nullptr);
+  all_reduce(8, ncclFloat, ncclSum, parts[rank]);
+}
 static void collective_and_receive()
 {
   begin_nccl();
@@ -497,6 +504,7 @@ static const struct fault {
     FAULT(different_root, 2, "4 x ncclFloat32, root 1"),
     FAULT(different_kind, 3, "ncclAllGather on communicator world, call 1 on it, 10 x ncclFloat32"),
     FAULT(different_order, 2, "ncclAllReduce on communicator world/split 1, color 0, call 1 on it"),
+    FAULT(different_communicator, 2, "communicator world/split 2, color 0, call 1 on it, 8 x"),
     FAULT(
         collective_and_receive, 2,
         "rank 0 is in ncclRecv on communicator world, 4 x ncclFloat32; rank 1 is in ncclAllReduce"),

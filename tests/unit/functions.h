@@ -1,4 +1,5 @@
-/* functions.h: programs made by hand as the passes after outline find them: functions of operations. */
+/* functions.h: programs made by hand as the passes after outline find them: functions of
+ * operations. */
 #ifndef FUNCTIONS_H
 #define FUNCTIONS_H
 

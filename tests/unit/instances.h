@@ -8,20 +8,26 @@
 struct instance {
   enum op_kind kind;
   const char *in[MAX_INPUTS];
-  const char *equation;     /* matmul */
-  unsigned dims;            /* reduce, expand */
+  const char *equation; /* matmul */
+  unsigned dims;        /* reduce, expand */
   bool keep;
-  const char *out;          /* expand, full */
+  const char *out; /* expand, full */
 };
 
 #define UNARY(kind)                                                                                \
   {kind, {"ab"}, NULL, 0, false, NULL}, {kind, {"abc"}, NULL, 0, false, NULL},                     \
-      {kind, {""}, NULL, 0, false, NULL}, {kind, {"1b"}, NULL, 0, false, NULL}
+      {kind, {""}, NULL, 0, false, NULL},                                                          \
+  {                                                                                                \
+    kind, {"1b"}, NULL, 0, false, NULL                                                             \
+  }
 #define BINARY(kind)                                                                               \
   {kind, {"ab", "ab"}, NULL, 0, false, NULL}, {kind, {"ab", "b"}, NULL, 0, false, NULL},           \
       {kind, {"b", "ab"}, NULL, 0, false, NULL}, {kind, {"a1", "1b"}, NULL, 0, false, NULL},       \
       {kind, {"", "ab"}, NULL, 0, false, NULL}, {kind, {"abc", "1c"}, NULL, 0, false, NULL},       \
-      {kind, {"ab", ""}, NULL, 0, false, NULL}, {kind, {"b1", "abc"}, NULL, 0, false, NULL}
+      {kind, {"ab", ""}, NULL, 0, false, NULL},                                                    \
+  {                                                                                                \
+    kind, {"b1", "abc"}, NULL, 0, false, NULL                                                      \
+  }
 
 static const struct instance instances[] = {
     {OP_matmul, {"ab", "bc"}, "mk,kn->mn", 0, false, NULL},
@@ -82,13 +88,21 @@ static struct shape shape_in_letters(const char *letters, const int64_t *size)
 }
 
 /* Adds the instance to the graph. */
-__attribute__((unused)) static const struct op *instantiate(const struct instance *instance, const int64_t *size)
+__attribute__((unused)) static const struct op *instantiate(const struct instance *instance,
+                                                            const int64_t *size)
 {
-  struct op op = {.kind = instance->kind, .equation = instance->equation, .dims = instance->dims,
-                  .keep = instance->keep, .scalar = 0.75, .module = NONE, .line = 1};
+  struct op op = {.kind = instance->kind,
+                  .equation = instance->equation,
+                  .dims = instance->dims,
+                  .keep = instance->keep,
+                  .scalar = 0.75,
+                  .module = NONE,
+                  .line = 1};
   for (; op.nin < MAX_INPUTS && instance->in[op.nin]; op.nin++)
-    op.in[op.nin] = given(BATCH, "x", shape_in_letters(instance->in[op.nin], size), (struct layout){0});
-  int out = instance->out ? append_op_shaped(op, shape_in_letters(instance->out, size)) : append_op(op);
+    op.in[op.nin] =
+        given(BATCH, "x", shape_in_letters(instance->in[op.nin], size), (struct layout){0});
+  int out =
+      instance->out ? append_op_shaped(op, shape_in_letters(instance->out, size)) : append_op(op);
   return &graph->op[graph->value[out].op];
 }
 

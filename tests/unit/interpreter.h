@@ -1,12 +1,13 @@
-/* interpreter.h: what a program means, in plain loops over doubles: a reference for every row of the
-   table of operators, and a machine of simulated ranks that runs a graph, collectives included, as the
-   generated C would (gen/emit.c, gen/collective.c, runtime/cpu_math.h). */
+/* interpreter.h: what a program means, in plain loops over doubles: a reference for every row of
+   the table of operators, and a machine of simulated ranks that runs a graph, collectives included,
+   as the generated C would (gen/emit.c, gen/collective.c, runtime/cpu_math.h). */
 #ifndef INTERPRETER_H
 #define INTERPRETER_H
 
 #include "unit.h"
 
-/* ------------------------------------------------------------------------------------------ tensors */
+/* ------------------------------------------------------------------------------------------
+ * tensors */
 
 struct array {
   struct shape shape;
@@ -85,7 +86,8 @@ static bool is_near(double a, double b, double tolerance)
   return fabs(a - b) <= tolerance * (1 + size);
 }
 
-/* Where two tensors of a shape differ by more than the tolerance, absolute and relative; or NONE. */
+/* Where two tensors of a shape differ by more than the tolerance, absolute and relative; or NONE.
+ */
 __attribute__((unused)) static int64_t difference(struct array a, struct array b, double tolerance)
 {
   for (int64_t i = 0, n = elements(a.shape); i < n; i++)
@@ -93,11 +95,12 @@ __attribute__((unused)) static int64_t difference(struct array a, struct array b
   return NONE;
 }
 
-/* -------------------------------------------------------------------------- parts, sums and wholes */
+/* -------------------------------------------------------------------------- parts, sums and wholes
+ */
 
-/* Each rank's tensors: what it holds of `whole` under `layout`. Along a mesh dimension of pending sums
-   the ranks hold random summands of it; along one of pending maxima or minima, random lesser or
-   greater numbers, but for one of them. */
+/* Each rank's tensors: what it holds of `whole` under `layout`. Along a mesh dimension of pending
+   sums the ranks hold random summands of it; along one of pending maxima or minima, random lesser
+   or greater numbers, but for one of them. */
 __attribute__((unused)) static struct array *scatter(struct array whole, struct layout layout)
 {
   int world = world_size(), coordinate[MAX_MESH];
@@ -120,7 +123,9 @@ __attribute__((unused)) static struct array *scatter(struct array whole, struct 
         for (int k = n - 1; k >= 0; k--) {
           double mine = k ? draw_number() : rest;
           if (layout.on[d].reduction != SUM)
-            mine = k == owner ? rest : rest + (layout.on[d].reduction == MAX ? -1 : 1) * fabs(draw_number());
+            mine = k == owner
+                       ? rest
+                       : rest + (layout.on[d].reduction == MAX ? -1 : 1) * fabs(draw_number());
           else if (k)
             rest -= mine;
           for (int below = 0; below < stride; below++) full[r + k * stride + below].at[i] = mine;
@@ -140,8 +145,8 @@ static double reduce_two(enum reduction how, double a, double b)
 }
 
 /* NULL if the ranks' parts mean `whole` under `layout`, else what is wrong. */
-__attribute__((unused)) static const char *not_the_whole(const struct array *part, struct array whole,
-                                                         struct layout layout, double tolerance)
+__attribute__((unused)) static const char *
+not_the_whole(const struct array *part, struct array whole, struct layout layout, double tolerance)
 {
   int world = world_size(), coordinate[MAX_MESH];
   struct array *sum = take((size_t)world * sizeof *sum);
@@ -175,41 +180,84 @@ __attribute__((unused)) static const char *not_the_whole(const struct array *par
   return NULL;
 }
 
-/* --------------------------------------------------------------------------- the rows of the table */
+/* --------------------------------------------------------------------------- the rows of the table
+ */
 
 static double sigmoid(double x)
 {
   return 1 / (1 + exp(-x));
 }
 
-/* One element of a pointwise row, or one summand of a reduce row; false if the row has no reference. */
+/* One element of a pointwise row, or one summand of a reduce row; false if the row has no
+ * reference. */
 static bool element(enum op_kind kind, const double *x, double s, double *y)
 {
   switch (kind) {
-  case OP_add: *y = x[0] + x[1]; return true;
-  case OP_sub: *y = x[0] - x[1]; return true;
-  case OP_mul: *y = x[0] * x[1]; return true;
-  case OP_div: *y = x[0] / x[1]; return true;
-  case OP_neg: *y = -x[0]; return true;
-  case OP_scale: *y = s * x[0]; return true;
-  case OP_relu: *y = fmax(x[0], 0); return true;
-  case OP_relu_back: *y = x[1] > 0 ? x[0] : 0; return true;
-  case OP_sigmoid: *y = sigmoid(x[0]); return true;
-  case OP_sigmoid_back: *y = x[0] * x[1] * (1 - x[1]); return true;
-  case OP_tanh: *y = tanh(x[0]); return true;
-  case OP_tanh_back: *y = x[0] * (1 - x[1] * x[1]); return true;
-  case OP_silu: *y = x[0] * sigmoid(x[0]); return true;
+  case OP_add:
+    *y = x[0] + x[1];
+    return true;
+  case OP_sub:
+    *y = x[0] - x[1];
+    return true;
+  case OP_mul:
+    *y = x[0] * x[1];
+    return true;
+  case OP_div:
+    *y = x[0] / x[1];
+    return true;
+  case OP_neg:
+    *y = -x[0];
+    return true;
+  case OP_scale:
+    *y = s * x[0];
+    return true;
+  case OP_relu:
+    *y = fmax(x[0], 0);
+    return true;
+  case OP_relu_back:
+    *y = x[1] > 0 ? x[0] : 0;
+    return true;
+  case OP_sigmoid:
+    *y = sigmoid(x[0]);
+    return true;
+  case OP_sigmoid_back:
+    *y = x[0] * x[1] * (1 - x[1]);
+    return true;
+  case OP_tanh:
+    *y = tanh(x[0]);
+    return true;
+  case OP_tanh_back:
+    *y = x[0] * (1 - x[1] * x[1]);
+    return true;
+  case OP_silu:
+    *y = x[0] * sigmoid(x[0]);
+    return true;
   case OP_silu_back:
     *y = x[0] * (sigmoid(x[1]) + x[1] * sigmoid(x[1]) * (1 - sigmoid(x[1])));
     return true;
-  case OP_exp: *y = exp(x[0]); return true;
-  case OP_square: *y = x[0] * x[0]; return true;
-  case OP_expand: *y = s * x[0]; return true;
-  case OP_sum: *y = x[0]; return true;
-  case OP_variance: *y = (x[0] - x[1]) * (x[0] - x[1]); return true;
-  case OP_variance_back: *y = 2 * s * x[0] * (x[1] - x[2]); return true;
-  case OP_full: *y = s; return true;
-  default: return false;
+  case OP_exp:
+    *y = exp(x[0]);
+    return true;
+  case OP_square:
+    *y = x[0] * x[0];
+    return true;
+  case OP_expand:
+    *y = s * x[0];
+    return true;
+  case OP_sum:
+    *y = x[0];
+    return true;
+  case OP_variance:
+    *y = (x[0] - x[1]) * (x[0] - x[1]);
+    return true;
+  case OP_variance_back:
+    *y = 2 * s * x[0] * (x[1] - x[2]);
+    return true;
+  case OP_full:
+    *y = s;
+    return true;
+  default:
+    return false;
   }
 }
 
@@ -259,7 +307,8 @@ static struct array run_pointwise(const struct op *op, const struct array *in, s
       reduced_index(op, shape.ndim, index, own);
       x[k] = in[k].at[place_of(in[k].shape, own)];
     }
-    must(element(op->kind, x, op->scalar, &out.at[i]), "no reference for %s", op_row[op->kind].name);
+    must(element(op->kind, x, op->scalar, &out.at[i]), "no reference for %s",
+         op_row[op->kind].name);
   }
   return out;
 }
@@ -313,14 +362,15 @@ static struct array run_matmul(const struct op *op, const struct array *in, stru
 
 /* What an operation with a rule makes of tensors, whole or parts; `shape` is that of its output. */
 __attribute__((unused)) static struct array evaluate(const struct op *op, const struct array *in,
-                                                      struct shape shape)
+                                                     struct shape shape)
 {
   if (op->kind == OP_matmul) return run_matmul(op, in, shape);
   if (is_reduce(op->kind)) return run_reduce(op, in, shape);
   return run_pointwise(op, in, shape);
 }
 
-/* --------------------------------------------------------------------------------------- the machine */
+/* --------------------------------------------------------------------------------------- the
+ * machine */
 
 /* part[rank][value]: what each rank holds. */
 struct machine {
@@ -354,24 +404,25 @@ __attribute__((unused)) static const char *not_held(const struct machine *m, int
 }
 
 /* A collective's buffers are flat, and its counts are those that the generated call would name. */
-static void run_all_reduce(struct machine *m, const struct op *op, const int *member, int n, int rank,
-                           const int64_t *give)
+static void run_all_reduce(struct machine *m, const struct op *op, const int *member, int n,
+                           int rank, const int64_t *give)
 {
   struct array out = zeros(local_shape(op->out, rank));
   must(give[0] == elements(out.shape), "all_reduce of %" PRId64 " elements into %s", give[0],
        shape_text(out.shape));
   for (int k = 0; k < n; k++) {
     struct array in = m->part[member[k]][op->in[0]];
-    must(elements(in.shape) == give[0], "all_reduce: rank %d brings %s, rank %d %" PRId64 " elements",
-         member[k], shape_text(in.shape), rank, give[0]);
+    must(elements(in.shape) == give[0],
+         "all_reduce: rank %d brings %s, rank %d %" PRId64 " elements", member[k],
+         shape_text(in.shape), rank, give[0]);
     for (int64_t i = 0; i < give[0]; i++)
       out.at[i] = k ? reduce_two(op->reduction, out.at[i], in.at[i]) : in.at[i];
   }
   m->part[rank][op->out] = out;
 }
 
-static void run_all_gather(struct machine *m, const struct op *op, const int *member, int n, int rank,
-                           const int64_t *give)
+static void run_all_gather(struct machine *m, const struct op *op, const int *member, int n,
+                           int rank, const int64_t *give)
 {
   struct array out = zeros(local_shape(op->out, rank));
   int64_t start = 0;
@@ -410,8 +461,8 @@ static void run_reduce_scatter(struct machine *m, const struct op *op, const int
   m->part[rank][op->out] = out;
 }
 
-static void run_all_to_all(struct machine *m, const struct op *op, const int *member, int n, int rank,
-                           const int64_t *get)
+static void run_all_to_all(struct machine *m, const struct op *op, const int *member, int n,
+                           int rank, const int64_t *get)
 {
   struct array out = zeros(local_shape(op->out, rank));
   int64_t *theirs = alloc((size_t)n * sizeof *theirs), *unused = alloc((size_t)n * sizeof *unused);
@@ -445,10 +496,18 @@ static void run_collective(struct machine *m, const struct op *op, int rank)
   group_members(op->group, rank, member);
   collective_counts(op, rank, give, get);
   switch (op->kind) {
-  case OP_all_reduce: run_all_reduce(m, op, member, n, rank, give); break;
-  case OP_all_gather: run_all_gather(m, op, member, n, rank, give); break;
-  case OP_reduce_scatter: run_reduce_scatter(m, op, member, n, rank, give); break;
-  default: run_all_to_all(m, op, member, n, rank, get); break;
+  case OP_all_reduce:
+    run_all_reduce(m, op, member, n, rank, give);
+    break;
+  case OP_all_gather:
+    run_all_gather(m, op, member, n, rank, give);
+    break;
+  case OP_reduce_scatter:
+    run_reduce_scatter(m, op, member, n, rank, give);
+    break;
+  default:
+    run_all_to_all(m, op, member, n, rank, get);
+    break;
   }
 }
 
@@ -470,7 +529,8 @@ static void run_slice(struct machine *m, const struct op *op, int rank)
   int64_t begin = (n + parts - 1) / parts * coordinate[op->mesh_dim] * inner;
   int64_t length = product(out.shape, op->dim, out.shape.ndim), of = n * inner;
   if (elements(out.shape)) {
-    must(begin + length <= of, "slice of %s from %" PRId64 " on overruns", shape_text(in.shape), begin);
+    must(begin + length <= of, "slice of %s from %" PRId64 " on overruns", shape_text(in.shape),
+         begin);
     must(product(in.shape, 0, op->dim) == product(out.shape, 0, op->dim), "slice: rows differ");
     for (int64_t row = 0; row < product(in.shape, 0, op->dim); row++)
       for (int64_t i = 0; i < length; i++) out.at[row * length + i] = in.at[row * of + begin + i];
@@ -478,21 +538,23 @@ static void run_slice(struct machine *m, const struct op *op, int rank)
   m->part[rank][op->out] = out;
 }
 
-/* As pack_text: between rows that hold a stretch of every part, and the parts one after the other. */
+/* As pack_text: between rows that hold a stretch of every part, and the parts one after the other.
+ */
 static void run_pack(struct machine *m, const struct op *op, int rank)
 {
   struct array in = m->part[rank][op->in[0]], out = zeros(local_shape(op->out, rank));
   must(elements(in.shape) == elements(out.shape), "%s changes the size", op_row[op->kind].name);
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
-  int64_t inner = product(in.shape, op->dim + 1, in.shape.ndim), rows = product(in.shape, 0, op->dim);
+  int64_t inner = product(in.shape, op->dim + 1, in.shape.ndim),
+          rows = product(in.shape, 0, op->dim);
   int64_t of = in.shape.size[op->dim] * inner, begin = 0;
   for (int p = 0; p < graph->mesh.size[op->mesh_dim]; p++) {
     coordinate[op->mesh_dim] = p;
-    struct part part =
-        local_part(&graph->mesh, graph->value[op->in[0]].shape, op->to, coordinate);
+    struct part part = local_part(&graph->mesh, graph->value[op->in[0]].shape, op->to, coordinate);
     int64_t length = part.shape.size[op->dim] * inner;
-    must(begin + length <= of, "%s: the parts overrun %s", op_row[op->kind].name, shape_text(in.shape));
+    must(begin + length <= of, "%s: the parts overrun %s", op_row[op->kind].name,
+         shape_text(in.shape));
     for (int64_t row = 0; row < rows; row++)
       for (int64_t i = 0; i < length; i++) {
         int64_t in_row = row * of + begin + i, in_part = rows * begin + row * length + i;
@@ -512,8 +574,7 @@ static void run_to_partial(struct machine *m, const struct op *op, int rank)
   struct array in = m->part[rank][op->in[0]], out = zeros(in.shape);
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
-  if (!coordinate[op->mesh_dim])
-    memcpy(out.at, in.at, (size_t)elements(in.shape) * sizeof *in.at);
+  if (!coordinate[op->mesh_dim]) memcpy(out.at, in.at, (size_t)elements(in.shape) * sizeof *in.at);
   m->part[rank][op->out] = out;
 }
 
@@ -536,8 +597,8 @@ static void run_op(struct machine *m, const struct op *op)
   }
 }
 
-/* What the flat program means on whole arrays, whatever the layouts: whole[value] for each value. The
-   arrays of what no operation makes are given. */
+/* What the flat program means on whole arrays, whatever the layouts: whole[value] for each value.
+   The arrays of what no operation makes are given. */
 __attribute__((unused)) static void run_whole(struct array *whole)
 {
   for (int i = 0; i < graph->norder; i++) {

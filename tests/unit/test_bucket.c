@@ -10,7 +10,10 @@ static int parameter(const char *shape, const char *layout)
 static int sum_gradient(int of, unsigned dims)
 {
   int partial = given(ACTIVATION, "d", graph->value[of].shape, graph->value[of].layout);
-  int out = run_in_phase((struct op){.kind = OP_all_reduce, .nin = 1, .in = {partial}, .phase = BACKWARD,
+  int out = run_in_phase((struct op){.kind = OP_all_reduce,
+                                     .nin = 1,
+                                     .in = {partial},
+                                     .phase = BACKWARD,
                                      .group = add_group(dims)});
   graph->value[out].role = GRADIENT;
   graph->value[out].of = of;
@@ -20,7 +23,9 @@ static int sum_gradient(int of, unsigned dims)
 static int something(void)
 {
   int x = given(BATCH, "x", parse_shape("3"), (struct layout){0});
-  return graph->value[run_in_phase((struct op){.kind = OP_exp, .nin = 1, .in = {x}, .phase = BACKWARD})].op;
+  return graph
+      ->value[run_in_phase((struct op){.kind = OP_exp, .nin = 1, .in = {x}, .phase = BACKWARD})]
+      .op;
 }
 
 /* The i-th operation is a bucket of these, in this order, NONE last. */
@@ -140,10 +145,10 @@ static void test_other_values_are_left_alone(void **state)
   new_graph(1, (int[]){2});
   int x = given(ACTIVATION, "x", parse_shape("4"), parse_layout("P"));
   for (int i = 0; i < 2; i++)
-    run_in_phase((struct op){.kind = OP_all_reduce, .nin = 1, .in = {x}, .phase = BACKWARD,
-                             .group = add_group(1)});
-  int gathered = run_in_phase((struct op){.kind = OP_all_gather, .nin = 1, .in = {x}, .phase = BACKWARD,
-                                          .group = add_group(1)});
+    run_in_phase((struct op){
+        .kind = OP_all_reduce, .nin = 1, .in = {x}, .phase = BACKWARD, .group = add_group(1)});
+  int gathered = run_in_phase((struct op){
+      .kind = OP_all_gather, .nin = 1, .in = {x}, .phase = BACKWARD, .group = add_group(1)});
   graph->value[gathered].role = GRADIENT;
   graph->value[gathered].of = parameter("4", "R");
   bucket();

@@ -13,12 +13,14 @@ static int input(const char *shape)
 
 static int pointwise(enum op_kind kind, int a, int b)
 {
-  return run_in_phase((struct op){.kind = kind, .nin = b == NONE ? 1 : 2, .in = {a, b}, .scalar = 1});
+  return run_in_phase(
+      (struct op){.kind = kind, .nin = b == NONE ? 1 : 2, .in = {a, b}, .scalar = 1});
 }
 
 static int sum(int a, unsigned dims, bool keep)
 {
-  return run_in_phase((struct op){.kind = OP_sum, .nin = 1, .in = {a}, .dims = dims, .keep = keep, .scalar = 1});
+  return run_in_phase(
+      (struct op){.kind = OP_sum, .nin = 1, .in = {a}, .dims = dims, .keep = keep, .scalar = 1});
 }
 
 /* Something that is no kernel, and reads the value. */
@@ -51,7 +53,8 @@ static void becomes(const char *wanted)
   assert_string_equal(program(FORWARD), wanted);
 }
 
-/* ---------------------------------------------------------------------------------------- kernels */
+/* ---------------------------------------------------------------------------------------- kernels
+ */
 
 static void test_a_run_is_one_kernel(void **state)
 {
@@ -134,7 +137,8 @@ static void test_something_between_ends_a_run(void **state)
   becomes("[exp] pack [add]");
 }
 
-/* -------------------------------------------------------------------------------------------- sums */
+/* -------------------------------------------------------------------------------------------- sums
+ */
 
 static void test_sums_end_with_their_kernel(void **state)
 {
@@ -169,11 +173,13 @@ static void test_sums_of_other_dimensions_stay_apart(void **state)
   becomes("[sum] [sum] [sum] pack pack pack");
 }
 
-/* ----------------------------------------------------------------------------------------- constants */
+/* -----------------------------------------------------------------------------------------
+ * constants */
 
 static int constant(const char *shape)
 {
-  int v = append_op_shaped((struct op){.kind = OP_full, .scalar = 3, .module = NONE}, parse_shape(shape));
+  int v = append_op_shaped((struct op){.kind = OP_full, .scalar = 3, .module = NONE},
+                           parse_shape(shape));
   graph->norder--;
   struct function *f = function_of_phase(FORWARD);
   f->op[f->nop++] = graph->value[v].op;
@@ -193,7 +199,8 @@ static void test_constants(void **state)
   assert_true(graph->value[c].stored);
 }
 
-/* ------------------------------------------------------------------------------------------- updates */
+/* -------------------------------------------------------------------------------------------
+ * updates */
 
 static int parameter(const char *shape)
 {
@@ -203,7 +210,8 @@ static int parameter(const char *shape)
 static void update(enum op_kind kind, int parameter)
 {
   int g = given(GRADIENT, "g", graph->value[parameter].shape, (struct layout){0});
-  struct op op = {.kind = kind, .nin = 2, .in = {parameter, g}, .out = NONE, .phase = UPDATE, .module = NONE};
+  struct op op = {
+      .kind = kind, .nin = 2, .in = {parameter, g}, .out = NONE, .phase = UPDATE, .module = NONE};
   struct function *f = function_of_phase(UPDATE);
   f->op[f->nop++] = append_update(op);
 }
@@ -212,7 +220,8 @@ static void test_updates_of_neighbours_are_one(void **state)
 {
   (void)state;
   one_rank();
-  int a = parameter("4"), b = parameter("6"), c = parameter("2"), d = parameter("3"), e = parameter("5");
+  int a = parameter("4"), b = parameter("6"), c = parameter("2"), d = parameter("3"),
+      e = parameter("5");
   graph->value[e].type = BF16;
   update(OP_adamw, a);
   update(OP_adamw, b);

@@ -1,6 +1,7 @@
 /* Gradients against central finite differences, in double precision: for every row of the table of
-   operators that has a gradient, on every instance of it; then where gradients meet, and where there
-   are none. The loss is a sum of what the operation makes, each element times a number of its own. */
+   operators that has a gradient, on every instance of it; then where gradients meet, and where
+   there are none. The loss is a sum of what the operation makes, each element times a number of its
+   own. */
 #include "instances.h"
 
 static const char *const gradient_of[OP_COUNT] = {
@@ -14,7 +15,8 @@ static bool has_gradient(enum op_kind kind)
   return strcmp(gradient_of[kind], "no_grad") != 0;
 }
 
-/* --------------------------------------------------------------------------- a graph and its numbers */
+/* --------------------------------------------------------------------------- a graph and its
+ * numbers */
 
 static struct array *whole;
 
@@ -28,10 +30,15 @@ static void train_down(int value)
 {
   struct shape shape = graph->value[value].shape;
   int weights = given(BATCH, "weights", shape, (struct layout){0});
-  int product =
-      append_op((struct op){.kind = OP_mul, .nin = 2, .in = {value, weights}, .module = NONE, .line = 1});
-  graph->loss = append_op((struct op){.kind = OP_sum, .nin = 1, .in = {product}, .scalar = 1,
-                                      .dims = (1u << shape.ndim) - 1, .module = NONE, .line = 1});
+  int product = append_op(
+      (struct op){.kind = OP_mul, .nin = 2, .in = {value, weights}, .module = NONE, .line = 1});
+  graph->loss = append_op((struct op){.kind = OP_sum,
+                                      .nin = 1,
+                                      .in = {product},
+                                      .scalar = 1,
+                                      .dims = (1u << shape.ndim) - 1,
+                                      .module = NONE,
+                                      .line = 1});
 }
 
 /* Numbers away from zero, where some operators have a corner or a pole. */
@@ -63,15 +70,18 @@ static int gradient_value(int parameter)
   return found;
 }
 
-/* By how much the loss changes with each element of a parameter, and what the backward program says. */
+/* By how much the loss changes with each element of a parameter, and what the backward program
+ * says. */
 static void compare(int parameter)
 {
   enum { MOST = 64 };
   double made[MOST];
   int gradient = gradient_value(parameter);
   must(gradient != NONE, "no gradient of parameter %d", parameter);
-  must(same_shape(graph->value[gradient].shape, graph->value[parameter].shape), "its shape is wrong");
-  must(same_layout(graph->value[gradient].layout, graph->value[parameter].layout), "its layout is wrong");
+  must(same_shape(graph->value[gradient].shape, graph->value[parameter].shape),
+       "its shape is wrong");
+  must(same_layout(graph->value[gradient].layout, graph->value[parameter].layout),
+       "its layout is wrong");
   int64_t n = elements(graph->value[parameter].shape);
   must(n <= MOST, "too large a parameter");
   size_t used = pool_used;
@@ -101,7 +111,8 @@ static void compare_all(void)
     if (graph->value[i].role == PARAMETER) compare(i);
 }
 
-/* --------------------------------------------------------------------------------------- every row */
+/* --------------------------------------------------------------------------------------- every row
+ */
 
 static void one_rank(void)
 {
@@ -118,8 +129,13 @@ static void try_instance(const void *with)
   const struct trial *trial = with;
   const struct instance *instance = trial->instance;
   one_rank();
-  struct op op = {.kind = instance->kind, .equation = instance->equation, .dims = instance->dims,
-                  .keep = instance->keep, .scalar = 0.75, .module = NONE, .line = 1};
+  struct op op = {.kind = instance->kind,
+                  .equation = instance->equation,
+                  .dims = instance->dims,
+                  .keep = instance->keep,
+                  .scalar = 0.75,
+                  .module = NONE,
+                  .line = 1};
   for (; op.nin < MAX_INPUTS && instance->in[op.nin]; op.nin++)
     op.in[op.nin] = parameter("p", shape_in_letters(instance->in[op.nin], trial->size));
   if (op.kind == OP_variance) {
@@ -128,10 +144,17 @@ static void try_instance(const void *with)
     double n = 1;
     for (int d = 0; d < s.ndim; d++) n *= op.dims >> d & 1 ? (double)s.size[d] : 1;
     graph->nvalue--;
-    op.in[1] = append_op((struct op){.kind = OP_sum, .nin = 1, .in = {op.in[0]}, .dims = op.dims,
-                                     .keep = op.keep, .scalar = 1 / n, .module = NONE, .line = 1});
+    op.in[1] = append_op((struct op){.kind = OP_sum,
+                                     .nin = 1,
+                                     .in = {op.in[0]},
+                                     .dims = op.dims,
+                                     .keep = op.keep,
+                                     .scalar = 1 / n,
+                                     .module = NONE,
+                                     .line = 1});
   }
-  int out = instance->out ? append_op_shaped(op, shape_in_letters(instance->out, trial->size)) : append_op(op);
+  int out = instance->out ? append_op_shaped(op, shape_in_letters(instance->out, trial->size))
+                          : append_op(op);
   train_down(out);
   compare_all();
 }
@@ -155,12 +178,17 @@ static void test_every_row(void **state)
   print_message("%d trials\n", trials);
 }
 
-/* ---------------------------------------------------------------------------------- where they meet */
+/* ---------------------------------------------------------------------------------- where they
+ * meet */
 
 static int apply(enum op_kind kind, int a, int b)
 {
-  return append_op((struct op){.kind = kind, .nin = b == NONE ? 1 : 2, .in = {a, b}, .scalar = 1.5,
-                               .module = NONE, .line = 1});
+  return append_op((struct op){.kind = kind,
+                               .nin = b == NONE ? 1 : 2,
+                               .in = {a, b},
+                               .scalar = 1.5,
+                               .module = NONE,
+                               .line = 1});
 }
 
 static void use_twice(const void *with)
@@ -169,7 +197,8 @@ static void use_twice(const void *with)
   one_rank();
   int p = parameter("p", parse_shape("2x3")), q = parameter("q", parse_shape("3"));
   int product = apply(OP_mul, p, p), sum = apply(OP_add, product, q);
-  int t = apply(OP_tanh, sum, NONE), again = apply(OP_sub, apply(OP_mul, t, p), apply(OP_mul, sum, q));
+  int t = apply(OP_tanh, sum, NONE),
+      again = apply(OP_sub, apply(OP_mul, t, p), apply(OP_mul, sum, q));
   train_down(again);
   compare_all();
 }
@@ -179,20 +208,23 @@ static void use_inputs(const void *with)
 {
   const enum op_kind *kind = with;
   one_rank();
-  int x = given(BATCH, "x", parse_shape("2x3"), (struct layout){0}), p = parameter("p", parse_shape("3"));
+  int x = given(BATCH, "x", parse_shape("2x3"), (struct layout){0}),
+      p = parameter("p", parse_shape("3"));
   train_down(apply(OP_exp, apply(*kind, p, x), NONE));
   int before = graph->nop;
   compare_all();
   must(gradient_value(x) == NONE, "a gradient of an input");
   for (int i = before; i < graph->nop; i++)
-    must(graph->op[i].phase == BACKWARD || graph->op[i].kind == OP_redistribute, "not in the backward");
+    must(graph->op[i].phase == BACKWARD || graph->op[i].kind == OP_redistribute,
+         "not in the backward");
 }
 
 static void use_inputs_right(const void *with)
 {
   const enum op_kind *kind = with;
   one_rank();
-  int x = given(BATCH, "x", parse_shape("2x3"), (struct layout){0}), p = parameter("p", parse_shape("3"));
+  int x = given(BATCH, "x", parse_shape("2x3"), (struct layout){0}),
+      p = parameter("p", parse_shape("3"));
   train_down(apply(OP_exp, apply(*kind, x, p), NONE));
   compare_all();
 }
@@ -216,8 +248,13 @@ static void redistribute_between(const void *with)
   (void)with;
   one_rank();
   int p = parameter("p", parse_shape("2x2"));
-  int moved = append_op((struct op){.kind = OP_redistribute, .nin = 1, .in = {p}, .module = NONE,
-                                    .line = 1, .asked = 1, .why = "the test"});
+  int moved = append_op((struct op){.kind = OP_redistribute,
+                                    .nin = 1,
+                                    .in = {p},
+                                    .module = NONE,
+                                    .line = 1,
+                                    .asked = 1,
+                                    .why = "the test"});
   train_down(apply(OP_square, moved, NONE));
   compare_all();
 }
@@ -235,7 +272,8 @@ static void test_where_gradients_meet(void **state)
   passes(redistribute_between, NULL);
 }
 
-/* ------------------------------------------------------------------------------ what is left behind */
+/* ------------------------------------------------------------------------------ what is left
+ * behind */
 
 /* Where the backward operations say they come from. */
 static void check_origins(const void *with)
@@ -254,13 +292,15 @@ static void check_origins(const void *with)
   int of_inner = 0;
   for (int i = forward; i < graph->norder; i++) {
     const struct op *back = &graph->op[graph->order[i]];
-    must(back->phase == BACKWARD, "%s of the backward is in phase %d", op_row[back->kind].name, back->phase);
+    must(back->phase == BACKWARD, "%s of the backward is in phase %d", op_row[back->kind].name,
+         back->phase);
     must(back->line > 0, "%s of the backward has no line", op_row[back->kind].name);
     of_inner += back->module == inner && back->line == 17;
   }
   must(of_inner >= 2, "%d operations come from line 17", of_inner);
   int gradient = gradient_value(p);
-  must(!strcmp(graph->value[gradient].name, "d_inner.weight"), "called %s", graph->value[gradient].name);
+  must(!strcmp(graph->value[gradient].name, "d_inner.weight"), "called %s",
+       graph->value[gradient].name);
 }
 
 static void train_nothing(const void *with)

@@ -1,9 +1,11 @@
-/* The arena: random programs are run with a mark on every four bytes that says whose they are. A value
-   must find its own marks wherever it is read, in the order in which a kernel reads and writes; nothing
-   else that memory.c may decide, lifetimes, sharing in place or offsets, is looked at for this. */
+/* The arena: random programs are run with a mark on every four bytes that says whose they are. A
+   value must find its own marks wherever it is read, in the order in which a kernel reads and
+   writes; nothing else that memory.c may decide, lifetimes, sharing in place or offsets, is looked
+   at for this. */
 #include "functions.h"
 
-/* ------------------------------------------------------------------------------------ random programs */
+/* ------------------------------------------------------------------------------------ random
+ * programs */
 
 static struct shape random_shape(void)
 {
@@ -30,15 +32,26 @@ static int random_step(const int *made, int n, enum phase phase)
   struct op op = {.phase = phase, .nin = 1, .in = {recent(made, n, NULL)}, .scalar = 2};
   struct shape shape = graph->value[op.in[0]].shape;
   switch (draw_below(8)) {
-  case 0: op.kind = OP_all_reduce; op.group = add_group(1); break;
-  case 1: op.kind = OP_to_partial; break;
-  case 2: op.kind = OP_sum; op.dims = 1; op.keep = true; break;
+  case 0:
+    op.kind = OP_all_reduce;
+    op.group = add_group(1);
+    break;
+  case 1:
+    op.kind = OP_to_partial;
+    break;
+  case 2:
+    op.kind = OP_sum;
+    op.dims = 1;
+    op.keep = true;
+    break;
   case 3:
     op.kind = OP_matmul;
     op.equation = "ab,ab->aa";
     op.in[op.nin++] = op.in[0];
     break;
-  case 4: op.kind = OP_scale; break;
+  case 4:
+    op.kind = OP_scale;
+    break;
   default:
     op.kind = draw_below(2) ? OP_add : OP_relu_back;
     op.in[1] = recent(made, n, &shape);
@@ -67,10 +80,11 @@ static void random_program(int length)
   fuse();
 }
 
-/* -------------------------------------------------------------------------------------------- marks */
+/* --------------------------------------------------------------------------------------------
+ * marks */
 
 static int *mark;
-static int *own_mark;        /* by storage: of what has a place of its own */
+static int *own_mark; /* by storage: of what has a place of its own */
 
 static bool placed(int value)
 {
@@ -98,13 +112,13 @@ static void find_marks(int value, const struct op *op)
   const struct value *v = &graph->value[value];
   if (!v->stored || v->op == NONE) return;
   if (!placed(value)) {
-    must(own_mark[v->storage] == value, "%s reads v%d, but finds v%d in its place", op_row[op->kind].name,
-         value, own_mark[v->storage]);
+    must(own_mark[v->storage] == value, "%s reads v%d, but finds v%d in its place",
+         op_row[op->kind].name, value, own_mark[v->storage]);
     return;
   }
   for (int i = 0; i < words(value); i++)
-    must(mark[v->offset / 4 + i] == value, "%s reads v%d, but finds v%d at %d", op_row[op->kind].name,
-         value, mark[v->offset / 4 + i], (int)v->offset + 4 * i);
+    must(mark[v->offset / 4 + i] == value, "%s reads v%d, but finds v%d at %d",
+         op_row[op->kind].name, value, mark[v->offset / 4 + i], (int)v->offset + 4 * i);
 }
 
 static bool made_inside(const struct op *kernel, int value)
@@ -114,8 +128,9 @@ static bool made_inside(const struct op *kernel, int value)
   return false;
 }
 
-/* A kernel goes from element to element: for each, it does its pointwise operations in order, reading
-   the element, then adds to its sums. What it reads at other elements must be there until its end. */
+/* A kernel goes from element to element: for each, it does its pointwise operations in order,
+   reading the element, then adds to its sums. What it reads at other elements must be there until
+   its end. */
 static void run_kernel(const struct op *kernel)
 {
   for (int sums = 0; sums < 2; sums++)
@@ -194,8 +209,8 @@ static void run_random(const void *with)
   must(graph->arena_bytes >= graph->live_bytes, "the arena is smaller than what lives in it");
   must(graph->live_bytes == bound(), "%" PRId64 " bytes live at once, not %" PRId64, bound(),
        graph->live_bytes);
-  must((double)graph->arena_bytes <= 1.2 * (double)graph->live_bytes, "the arena is %" PRId64 " for %" PRId64,
-       graph->arena_bytes, graph->live_bytes);
+  must((double)graph->arena_bytes <= 1.2 * (double)graph->live_bytes,
+       "the arena is %" PRId64 " for %" PRId64, graph->arena_bytes, graph->live_bytes);
   for (int i = 0; i < graph->nvalue; i++)
     must(!in_arena(i) || graph->value[i].offset % 64 == 0, "v%d is not aligned", i);
 }
@@ -209,7 +224,8 @@ static void test_values_find_what_they_wrote(void **state)
   print_message("%d programs\n", programs);
 }
 
-/* -------------------------------------------------------------------------------------- near the bound */
+/* -------------------------------------------------------------------------------------- near the
+ * bound */
 
 static int64_t bytes_of(const char *shape)
 {
@@ -230,16 +246,19 @@ static void deep(const void *with)
   }
   int g = run_in_phase((struct op){.kind = OP_pack, .nin = 1, .in = {x}, .phase = BACKWARD});
   for (int l = 63; l >= 0; l--) {
-    g = run_in_phase((struct op){.kind = OP_matmul, .nin = 2, .in = {g, saved[l]}, .equation = "ab,cd->ab",
-                        .phase = BACKWARD});
+    g = run_in_phase((struct op){.kind = OP_matmul,
+                                 .nin = 2,
+                                 .in = {g, saved[l]},
+                                 .equation = "ab,cd->ab",
+                                 .phase = BACKWARD});
     graph->value[g].shape = parse_shape(shape[(l + 2) % 3]);
   }
   graph->value[g].is_output = true;
   fuse();
   memory();
   run_program();
-  must((double)graph->arena_bytes <= 1.005 * (double)graph->live_bytes, "the arena is %" PRId64 " for %" PRId64,
-       graph->arena_bytes, graph->live_bytes);
+  must((double)graph->arena_bytes <= 1.005 * (double)graph->live_bytes,
+       "the arena is %" PRId64 " for %" PRId64, graph->arena_bytes, graph->live_bytes);
 }
 
 static void test_deep_models_are_near_the_bound(void **state)
@@ -250,7 +269,8 @@ static void test_deep_models_are_near_the_bound(void **state)
   passes(deep, (const char *[]){"100x70", "30x9", "211x3"});
 }
 
-/* ------------------------------------------------------------------------------------------- in place */
+/* ------------------------------------------------------------------------------------------- in
+ * place */
 
 static bool shared(int a, int b)
 {
@@ -265,7 +285,8 @@ static int first_value(const char *shape)
 
 static int pointwise(enum op_kind kind, int a, int b)
 {
-  return run_in_phase((struct op){.kind = kind, .nin = b == NONE ? 1 : 2, .in = {a, b}, .scalar = 1});
+  return run_in_phase(
+      (struct op){.kind = kind, .nin = b == NONE ? 1 : 2, .in = {a, b}, .scalar = 1});
 }
 
 static void keep(int value)
@@ -367,7 +388,8 @@ static void reduce_in_place(const void *with)
   new_graph(1, (int[]){2});
   int w = given(PARAMETER, "w", parse_shape("4x8"), (struct layout){0});
   int a = first_value("4x8");
-  int g = run_in_phase((struct op){.kind = OP_all_reduce, .nin = 1, .in = {a}, .group = add_group(1)});
+  int g =
+      run_in_phase((struct op){.kind = OP_all_reduce, .nin = 1, .in = {a}, .group = add_group(1)});
   graph->value[g].role = GRADIENT;
   graph->value[g].of = w;
   fuse();
@@ -395,7 +417,8 @@ static void unlike_layouts(const void *with)
   new_graph(1, (int[]){2});
   int x = given(BATCH, "x", parse_shape("2x2"), parse_layout("S(0)"));
   int a = run_in_phase((struct op){.kind = OP_pack, .nin = 1, .in = {x}});
-  int b = run_in_phase((struct op){.kind = OP_all_reduce, .nin = 1, .in = {a}, .group = add_group(1)});
+  int b =
+      run_in_phase((struct op){.kind = OP_all_reduce, .nin = 1, .in = {a}, .group = add_group(1)});
   graph->value[b].layout = parse_layout("S(1)");
   keep(b);
   fuse();

@@ -1,8 +1,9 @@
-/* The proof that no program hangs: sequences of collectives that run to their ends are let through, and
-   every sequence with a fault in it, whatever and wherever the fault, is refused by name. */
+/* The proof that no program hangs: sequences of collectives that run to their ends are let through,
+   and every sequence with a fault in it, whatever and wherever the fault, is refused by name. */
 #include "unit.h"
 
-/* ----------------------------------------------------------------------- sequences as ranks issue them */
+/* ----------------------------------------------------------------------- sequences as ranks issue
+ * them */
 
 static int value_as(const char *shape, const char *layout)
 {
@@ -13,8 +14,13 @@ static int value_as(const char *shape, const char *layout)
 static void collective(struct function *f, enum op_kind kind, unsigned dims, const char *from,
                        const char *to, int dim, int dim_to)
 {
-  struct op op = {.kind = kind, .nin = 1, .module = NONE, .dim = dim, .dim_to = dim_to,
-                  .group = add_group(dims), .line = 100 + f->nop};
+  struct op op = {.kind = kind,
+                  .nin = 1,
+                  .module = NONE,
+                  .dim = dim,
+                  .dim_to = dim_to,
+                  .group = add_group(dims),
+                  .line = 100 + f->nop};
   op.in[0] = value_as("7x5", from);
   while (!(dims >> op.mesh_dim & 1)) op.mesh_dim++;
   GROW(graph->op, graph->nop, graph->op_room);
@@ -89,7 +95,8 @@ static void test_no_collectives(void **state)
   assert_null(prove_order(none));
 }
 
-/* --------------------------------------------------------------------------------- one fault, anywhere */
+/* --------------------------------------------------------------------------------- one fault,
+ * anywhere */
 
 enum fault { KIND, TYPE, REDUCTION, GIVE, GET, OTHER_GROUP, LEAVE_OUT, TWICE, SWAP, FAULTS };
 
@@ -108,22 +115,42 @@ static bool spoil(struct sequence *s, int i, enum fault fault)
   int n = group_size(x->group);
   size_t rest = (size_t)(s->n - i - 1) * sizeof *x;
   switch (fault) {
-  case KIND: x->kind = x->kind == OP_all_reduce ? OP_all_gather : OP_all_reduce; return true;
-  case TYPE: x->type = BF16; return true;
-  case REDUCTION: x->reduction = MAX; return true;
-  case GIVE: x->give = one_more(x->give, n); return true;
-  case GET: x->get = one_more(x->get, n); return x->kind == OP_all_to_all;
-  case OTHER_GROUP: x->group = x->group ? 0 : 1; return true;
-  case LEAVE_OUT: memmove(x, x + 1, rest); s->n--; return true;
-  case TWICE: memmove(x + 1, x, rest + sizeof *x); s->n++; return true;
+  case KIND:
+    x->kind = x->kind == OP_all_reduce ? OP_all_gather : OP_all_reduce;
+    return true;
+  case TYPE:
+    x->type = BF16;
+    return true;
+  case REDUCTION:
+    x->reduction = MAX;
+    return true;
+  case GIVE:
+    x->give = one_more(x->give, n);
+    return true;
+  case GET:
+    x->get = one_more(x->get, n);
+    return x->kind == OP_all_to_all;
+  case OTHER_GROUP:
+    x->group = x->group ? 0 : 1;
+    return true;
+  case LEAVE_OUT:
+    memmove(x, x + 1, rest);
+    s->n--;
+    return true;
+  case TWICE:
+    memmove(x + 1, x, rest + sizeof *x);
+    s->n++;
+    return true;
   case SWAP:
-    /* Of two groups the other ranks may let both pass: only neighbours in one group must not swap. */
+    /* Of two groups the other ranks may let both pass: only neighbours in one group must not swap.
+     */
     if (i + 1 == s->n || x[0].group != x[1].group) return false;
     struct issue first = x[0];
     x[0] = x[1];
     x[1] = first;
     return true;
-  default: return false;
+  default:
+    return false;
   }
 }
 
@@ -138,7 +165,8 @@ static void test_every_fault_is_refused(void **state)
         struct sequence *spoilt = copy_for(of_rank, 6, rank);
         if (!spoil(&spoilt[rank], i, fault)) continue;
         tried++;
-        must(prove_order(spoilt), "fault %d in collective %d of rank %d is let through", (int)fault, i, rank);
+        must(prove_order(spoilt), "fault %d in collective %d of rank %d is let through", (int)fault,
+             i, rank);
       }
   print_message("%d faults\n", tried);
   assert_true(tried > 200);
@@ -184,15 +212,19 @@ static void test_two_ends_of_an_exchange(void **state)
   says(prove_order(spoilt), "all_to_all");
 }
 
-/* ------------------------------------------------------------------------------- between the groups */
+/* ------------------------------------------------------------------------------- between the
+ * groups */
 
 static struct sequence two_issues(int first, int second)
 {
   static const int64_t one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
   struct sequence s = {.n = 2, .issue = alloc(2 * sizeof *s.issue)};
   for (int i = 0; i < 2; i++)
-    s.issue[i] = (struct issue){.group = i ? second : first, .kind = OP_all_reduce, .give = one,
-                                .get = one, .line = 10 + i};
+    s.issue[i] = (struct issue){.group = i ? second : first,
+                                .kind = OP_all_reduce,
+                                .give = one,
+                                .get = one,
+                                .line = 10 + i};
   return s;
 }
 

@@ -1,9 +1,11 @@
-/* From one layout to another: the steps, what they cost, and the operations they become. The steps are
-   those of PyTorch: TPGEN_GOLDEN, or tests/golden, redistribute_plans.tsv. Then every pair of layouts
-   on small meshes, with shapes that cut evenly, unevenly and not at all, is run on simulated ranks. */
+/* From one layout to another: the steps, what they cost, and the operations they become. The steps
+   are those of PyTorch: TPGEN_GOLDEN, or tests/golden, redistribute_plans.tsv. Then every pair of
+   layouts on small meshes, with shapes that cut evenly, unevenly and not at all, is run on
+   simulated ranks. */
 #include "interpreter.h"
 
-/* ------------------------------------------------------------------------------------- the planner */
+/* ------------------------------------------------------------------------------------- the planner
+ */
 
 enum { MESH, WHOLE, FROM, TO, STEPS, SHAPES, FIELDS };
 
@@ -25,7 +27,8 @@ static char *without_sum(char *s)
   return s;
 }
 
-/* The shape that the first rank has of the source, as far as the dimensions before a step's cut it. */
+/* The shape that the first rank has of the source, as far as the dimensions before a step's cut it.
+ */
 static char *shapes_text(const struct move *moves, int n, struct shape whole, struct layout from)
 {
   static const int origin[MAX_MESH];
@@ -66,7 +69,8 @@ static void test_golden_steps(void **state)
   assert_int_equal(wrong, 0);
 }
 
-/* Every step starts where the one before it has left that dimension, and the last leaves the target. */
+/* Every step starts where the one before it has left that dimension, and the last leaves the
+ * target. */
 static void test_steps_lead_from_source_to_target(void **state)
 {
   (void)state;
@@ -88,13 +92,14 @@ static void test_steps_lead_from_source_to_target(void **state)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- the cost */
+/* ---------------------------------------------------------------------------------------- the cost
+ */
 
 static void costs(const char *shape, enum type type, const char *from, const char *to, double bytes)
 {
   double cost = move_cost(parse_shape(shape), type, parse_layout(from), parse_layout(to));
-  must(fabs(cost - bytes) < 1e-9 * (1 + bytes), "%s: %s -> %s costs %g, not %g", shape, from, to, cost,
-       bytes);
+  must(fabs(cost - bytes) < 1e-9 * (1 + bytes), "%s: %s -> %s costs %g, not %g", shape, from, to,
+       cost, bytes);
 }
 
 static void test_costs(void **state)
@@ -116,7 +121,8 @@ static void test_costs(void **state)
   costs("8x8", F32, "S(0) S(0)", "R S(0)", 1 * 8 * 4 * 3 + 4 * 8 * 4 * 1);
 }
 
-/* The tables of bytes: PyTorch's greedy planner's for a (2,4) mesh and a 16384x8192 tensor of float32. */
+/* The tables of bytes: PyTorch's greedy planner's for a (2,4) mesh and a 16384x8192 tensor of
+ * float32. */
 static void test_golden_bytes(void **state)
 {
   (void)state;
@@ -138,31 +144,46 @@ static void test_golden_bytes(void **state)
   assert_true(rows > 40);
 }
 
-/* ------------------------------------------------------------------------------ every pair, by force */
+/* ------------------------------------------------------------------------------ every pair, by
+ * force */
 
 struct world {
   const char *mesh, *shape;
 };
 
-/* A redistribution of a value of its own for every pair of layouts; gives how many. */
+/* An operation that writes something for good, and reads the value to do so. */
+static void use(int value)
+{
+  append_update(
+      (struct op){.kind = OP_sgd, .nin = 1, .in = {value}, .module = NONE, .phase = UPDATE});
+}
+
+/* A redistribution of a value of its own, used in the end, for every pair of layouts; gives how
+ * many. */
 static int ask_for_pairs(struct shape shape, const struct placement *list, int nfrom, int nto)
 {
   int n = 0, all_from = power(nfrom, graph->mesh.ndim), all_to = power(nto, graph->mesh.ndim);
   for (int i = 0; i < all_from; i++)
     for (int k = 0; k < all_to; k++, n++) {
       int v = given(BATCH, "x", shape, nth_layout(list, nfrom, i));
-      struct op op = {.kind = OP_redistribute, .nin = 1, .in = {v}, .module = NONE, .line = 7,
-                      .asked = (1u << graph->mesh.ndim) - 1, .why = "the test"};
+      struct op op = {.kind = OP_redistribute,
+                      .nin = 1,
+                      .in = {v},
+                      .module = NONE,
+                      .line = 7,
+                      .asked = (1u << graph->mesh.ndim) - 1,
+                      .why = "the test"};
       op.to = nth_layout(list, nto, k);
       int out = append_op(op);
       graph->value[out].layout = op.to;
       graph->value[out].placed = true;
+      use(out);
     }
   return n;
 }
 
-/* Whether each lowered operation follows from its input along one dimension of the mesh, as its kind
-   says. */
+/* Whether each lowered operation follows from its input along one dimension of the mesh, as its
+   kind says. */
 static void check_step(const struct op *op)
 {
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
@@ -178,31 +199,41 @@ static void check_step(const struct op *op)
   case OP_all_reduce:
     must(a.kind == PARTIAL && b.kind == REPLICATE && op->reduction == a.reduction, "all_reduce");
     break;
-  case OP_all_gather: must(a.kind == SHARD && b.kind == REPLICATE && op->dim == a.dim, "all_gather"); break;
+  case OP_all_gather:
+    must(a.kind == SHARD && b.kind == REPLICATE && op->dim == a.dim, "all_gather");
+    break;
   case OP_reduce_scatter:
     must(a.kind == PARTIAL && b.kind == SHARD && op->dim == b.dim && op->reduction == a.reduction,
          "reduce_scatter");
     break;
   case OP_all_to_all:
-    must(a.kind == SHARD && b.kind == SHARD && op->dim == a.dim && op->dim_to == b.dim, "all_to_all");
+    must(a.kind == SHARD && b.kind == SHARD && op->dim == a.dim && op->dim_to == b.dim,
+         "all_to_all");
     break;
-  case OP_slice: must(a.kind == REPLICATE && b.kind == SHARD && op->dim == b.dim, "slice"); break;
-  case OP_to_partial: must(a.kind == REPLICATE && b.kind == PARTIAL, "to_partial"); break;
+  case OP_slice:
+    must(a.kind == REPLICATE && b.kind == SHARD && op->dim == b.dim, "slice");
+    break;
+  case OP_to_partial:
+    must(a.kind == REPLICATE && b.kind == PARTIAL, "to_partial");
+    break;
   case OP_pack:
-  case OP_unpack: must(same_placement(a, b), "a packing moves something"); break;
-  default: must(false, "a redistribution leaves %s", op_row[op->kind].name);
+  case OP_unpack:
+    must(same_placement(a, b), "a packing moves something");
+    break;
+  default:
+    must(false, "a redistribution leaves %s", op_row[op->kind].name);
   }
 }
 
-/* The value that the k-th source has become: the last that follows from it. */
-static int result_of(int source)
+/* The value that the k-th redistribution has become: what is used of it. */
+static int result_of(int k)
 {
-  int last = source;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
-    if (op->in[0] == last) last = op->out;
+    if (op->out == NONE && k-- == 0) return op->in[0];
   }
-  return last;
+  give_up("a use is lost");
+  return NONE;
 }
 
 static void run_pairs(const struct world *w, const struct placement *list, int nfrom, int nto)
@@ -212,21 +243,22 @@ static void run_pairs(const struct world *w, const struct placement *list, int n
   struct shape shape = parse_shape(w->shape);
   int pairs = ask_for_pairs(shape, list, nfrom, nto);
   redistribute();
-  for (int i = 0; i < graph->norder; i++) check_step(&graph->op[graph->order[i]]);
+  for (int i = 0; i < graph->norder; i++)
+    if (graph->op[graph->order[i]].out != NONE) check_step(&graph->op[graph->order[i]]);
 
   struct array whole = random_array(shape);
   struct machine m = new_machine();
   for (int k = 0; k < pairs; k++) load(&m, 2 * k, whole);
   run_flat(&m);
   for (int k = 0; k < pairs; k++) {
-    int from = 2 * k, to = result_of(from);
+    int from = 2 * k, to = result_of(k);
     struct layout wanted = graph->value[2 * k + 1].layout;
     must(same_layout(graph->value[to].layout, wanted), "mesh %s, %s: %s -> %s ends as %s", w->mesh,
          w->shape, layout_text(graph->value[from].layout), layout_text(wanted),
          layout_text(graph->value[to].layout));
     const char *why = not_held(&m, to, whole, 1e-12);
-    must(!why, "mesh %s, %s: %s -> %s: %s", w->mesh, w->shape, layout_text(graph->value[from].layout),
-         layout_text(wanted), why);
+    must(!why, "mesh %s, %s: %s -> %s: %s", w->mesh, w->shape,
+         layout_text(graph->value[from].layout), layout_text(wanted), why);
   }
 }
 
@@ -240,7 +272,8 @@ static void run_world(const void *with)
 }
 
 static const char *const meshes[] = {"2", "3", "4", "2x2", "2x3", "3x2", "2x2x2"};
-static const char *const shapes[] = {"12x12", "7x5", "5x13", "3x1", "1x2", "1x1", "2x9", "4x3x5", "1x5x6", "6"};
+static const char *const shapes[] = {"12x12", "7x5", "5x13",  "3x1",   "1x2",
+                                     "1x1",   "2x9", "4x3x5", "1x5x6", "6"};
 
 static void test_every_pair_by_force(void **state)
 {
@@ -294,7 +327,7 @@ static void run_to_sums(const void *with)
   for (int k = 0; k < pairs; k++) load(&m, 2 * k, whole);
   run_flat(&m);
   for (int k = 0; k < pairs; k++) {
-    int to = result_of(2 * k);
+    int to = result_of(k);
     must(same_layout(graph->value[to].layout, graph->value[2 * k + 1].layout), "ends elsewhere");
     const char *why = not_held(&m, to, whole, 1e-12);
     must(!why, "%s -> %s: %s", layout_text(graph->value[2 * k].layout),
@@ -309,12 +342,19 @@ static void test_pending_sums_by_force(void **state)
   passes(run_to_sums, &(struct world){"2x3", "3x1"});
 }
 
-/* ---------------------------------------------------------------------------------------- the pass */
+/* ---------------------------------------------------------------------------------------- the pass
+ */
 
 static int moved(int from, const char *to)
 {
-  struct op op = {.kind = OP_redistribute, .nin = 1, .in = {from}, .module = NONE, .line = 31,
-                  .to = parse_layout(to), .asked = (1u << graph->mesh.ndim) - 1, .why = "a style"};
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {from},
+                  .module = NONE,
+                  .line = 31,
+                  .to = parse_layout(to),
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .why = "a style"};
   int out = append_op(op);
   graph->value[out].layout = op.to;
   graph->value[out].placed = true;
@@ -325,7 +365,7 @@ static void refuse_shard_to_sum(const void *with)
 {
   (void)with;
   new_graph(1, (int[]){2});
-  moved(given(BATCH, "x", parse_shape("4x4"), parse_layout("S(0)")), "P");
+  use(moved(given(BATCH, "x", parse_shape("4x4"), parse_layout("S(0)")), "P"));
   redistribute();
 }
 
@@ -344,19 +384,42 @@ static void check_readers(const void *with)
   int whole = moved(x, "R"), again = moved(whole, "S(1)"), back = moved(whole, "R");
   struct op op = {.kind = OP_add, .nin = 2, .in = {again, back}, .module = NONE};
   int sum = append_op(op);
+  use(sum);
   redistribute();
-  assert_int_equal(graph->norder, 3);
+  must(graph->norder == 4, "%d operations", graph->norder);
   const struct op *gather = &graph->op[graph->order[0]], *slice = &graph->op[graph->order[1]];
   const struct op *add = &graph->op[graph->order[2]];
   must(gather->kind == OP_all_gather && gather->in[0] == x, "no all_gather of x");
   must(slice->kind == OP_slice && slice->in[0] == gather->out, "no slice of the gathered value");
-  must(add->out == sum && add->in[0] == slice->out && add->in[1] == gather->out, "add reads others");
+  must(add->out == sum && add->in[0] == slice->out && add->in[1] == gather->out,
+       "add reads others");
+}
+
+/* What neither the loss, nor an output, nor an update needs is left out; the rest stays in its
+ * order. */
+static void leave_out(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){2});
+  int x = given(BATCH, "x", parse_shape("4x4"), parse_layout("S(0)"));
+  struct op exp = {.kind = OP_exp, .nin = 1, .in = {x}, .module = NONE};
+  int output = append_op(exp), loss = append_op(exp), used = append_op(exp), dead = append_op(exp);
+  exp.in[0] = dead;
+  append_op(exp);
+  moved(x, "R");
+  graph->value[output].is_output = true;
+  graph->loss = loss;
+  use(used);
+  redistribute();
+  must(graph->norder == 4, "%d operations", graph->norder);
+  for (int i = 0; i < 3; i++) must(graph->op[graph->order[i]].out == output + i, "another order");
 }
 
 static void test_readers_follow(void **state)
 {
   (void)state;
   passes(check_readers, NULL);
+  passes(leave_out, NULL);
 }
 
 /* A gradient, a loss and an output keep what they are, whatever becomes of the redistribution. */
@@ -365,7 +428,8 @@ static void check_roles(const void *with)
   const char *from = with;
   new_graph(1, (int[]){3});
   int w = given(PARAMETER, "w", parse_shape("4x5"), parse_layout("R"));
-  int g = append_op((struct op){.kind = OP_scale, .nin = 1, .in = {w}, .scalar = 1, .module = NONE});
+  int g =
+      append_op((struct op){.kind = OP_scale, .nin = 1, .in = {w}, .scalar = 1, .module = NONE});
   graph->value[g].layout = parse_layout(from);
   graph->value[g].placed = true;
   int gradient = moved(g, "R"), output = moved(g, "R"), loss = moved(g, "R");
@@ -376,10 +440,12 @@ static void check_roles(const void *with)
   graph->value[output].name = "result";
   graph->value[loss].role = LOSS;
   graph->loss = loss;
+  use(gradient);
   redistribute();
   int gradients = 0, outputs = 0, losses = 0;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
+    if (op->out == NONE) continue;
     const struct value *v = &graph->value[op->out];
     must(op->kind != OP_redistribute, "a redistribution is left");
     gradients += v->role == GRADIENT && v->of == w && !strcmp(v->name, "d_w");
@@ -387,8 +453,8 @@ static void check_roles(const void *with)
     losses += v->role == LOSS && graph->loss == op->out;
     must(!v->is_output || v->role == ACTIVATION, "an output that is something else too");
   }
-  must(gradients == 1 && outputs == 1 && losses == 1, "%d gradients, %d outputs, %d losses", gradients,
-       outputs, losses);
+  must(gradients == 1 && outputs == 1 && losses == 1, "%d gradients, %d outputs, %d losses",
+       gradients, outputs, losses);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     bool made = false;
@@ -412,7 +478,7 @@ static void count_too_many(const void *with)
 {
   (void)with;
   new_graph(1, (int[]){2});
-  moved(given(BATCH, "x", parse_shape("65536x65536"), parse_layout("P")), "R");
+  use(moved(given(BATCH, "x", parse_shape("65536x65536"), parse_layout("P")), "R"));
   redistribute();
   name_values(0);
   graph->value[graph->op[graph->order[0]].out].storage = 0;

@@ -1,12 +1,13 @@
-/* Soundness by force: every way in which the rule engine says that an operation may run is run, on small
-   meshes, with sizes that cut evenly, unevenly and not at all: the inputs are cut, each rank does its
-   part, and what the ranks make must be what the whole operation makes. And completeness: the ways are
-   those of PyTorch's einop_rule and pointwise_rule (TPGEN_GOLDEN, or tests/golden).
+/* Soundness by force: every way in which the rule engine says that an operation may run is run, on
+   small meshes, with sizes that cut evenly, unevenly and not at all: the inputs are cut, each rank
+   does its part, and what the ranks make must be what the whole operation makes. And completeness:
+   the ways are those of PyTorch's einop_rule and pointwise_rule (TPGEN_GOLDEN, or tests/golden).
 
    A row of the table of operators without a reference (interpreter.h) or an instance here fails. */
 #include "instances.h"
 
-/* -------------------------------------------------------------------------------- every row is tried */
+/* -------------------------------------------------------------------------------- every row is
+ * tried */
 
 static void test_every_row_has_instance_and_reference(void **state)
 {
@@ -16,14 +17,17 @@ static void test_every_row_has_instance_and_reference(void **state)
     bool has_rule = strcmp(op_row[kind].dimensions, "-");
     rows += has_rule;
     bool found = false;
-    for (size_t i = 0; i < sizeof instances / sizeof *instances; i++) found |= (int)instances[i].kind == kind;
-    must(found == has_rule, "%s %s", op_row[kind].name, has_rule ? "has no instance here" : "has no rule");
+    for (size_t i = 0; i < sizeof instances / sizeof *instances; i++)
+      found |= (int)instances[i].kind == kind;
+    must(found == has_rule, "%s %s", op_row[kind].name,
+         has_rule ? "has no instance here" : "has no rule");
     must(has_reference((enum op_kind)kind) == has_rule, "%s has no reference", op_row[kind].name);
   }
   print_message("%d rows\n", rows);
 }
 
-/* ---------------------------------------------------------------------------------------- soundness */
+/* ----------------------------------------------------------------------------------------
+ * soundness */
 
 /* One number for each dimension of the mesh: which of the choices is taken there. */
 static const char *unsound(const struct op *op, const struct choice *list, const int *pick)
@@ -77,7 +81,8 @@ static void test_every_choice_is_sound(void **state)
 {
   (void)state;
   static const char *const mesh[] = {"2", "3", "4", "2x2", "2x3"};
-  static const int64_t sizes[][4] = {{12, 12, 12, 12}, {5, 7, 9, 3}, {2, 1, 3, 2}, {1, 2, 1, 3}, {6, 3, 4, 5}};
+  static const int64_t sizes[][4] = {
+      {12, 12, 12, 12}, {5, 7, 9, 3}, {2, 1, 3, 2}, {1, 2, 1, 3}, {6, 3, 4, 5}};
   int tried = 0;
   for (size_t m = 0; m < sizeof mesh / sizeof *mesh; m++) {
     int size[MAX_MESH];
@@ -94,7 +99,8 @@ static void test_every_choice_is_sound(void **state)
   assert_true(tried > 10000);
 }
 
-/* ------------------------------------------------------------------------------------- completeness */
+/* -------------------------------------------------------------------------------------
+ * completeness */
 
 static char *choices_text(const struct op *op)
 {
@@ -122,7 +128,8 @@ static void test_ways_of_rows(void **state)
   lists((struct instance){OP_matmul, {"ab", "bc"}, "mk,kn->mn", 0, false, NULL},
         "R,R>R; S(0),R>S(0); S(1),S(0)>P(sum); R,S(1)>S(1); P(sum),R>P(sum); R,P(sum)>P(sum)");
   lists((struct instance){OP_matmul, {"dab", "cb"}, "bmk,nk->bmn", 0, false, NULL},
-        "R,R>R; S(0),R>S(0); S(1),R>S(1); S(2),S(1)>P(sum); R,S(0)>S(2); P(sum),R>P(sum); R,P(sum)>P(sum)");
+        "R,R>R; S(0),R>S(0); S(1),R>S(1); S(2),S(1)>P(sum); R,S(0)>S(2); P(sum),R>P(sum); "
+        "R,P(sum)>P(sum)");
   lists((struct instance){OP_add, {"ab", "b"}, NULL, 0, false, NULL},
         "R,R>R; S(0),R>S(0); S(1),S(0)>S(1); P(sum),P(sum)>P(sum)");
   lists((struct instance){OP_mul, {"a1", "ab"}, NULL, 0, false, NULL},
@@ -130,8 +137,10 @@ static void test_ways_of_rows(void **state)
   lists((struct instance){OP_div, {"ab", ""}, NULL, 0, false, NULL},
         "R,R>R; S(0),R>S(0); S(1),R>S(1); P(sum),R>P(sum)");
   lists((struct instance){OP_relu, {"1b"}, NULL, 0, false, NULL}, "R>R; S(1)>S(1)");
-  lists((struct instance){OP_sum, {"ab"}, NULL, 1, false, NULL}, "R>R; S(0)>P(sum); S(1)>S(0); P(sum)>P(sum)");
-  lists((struct instance){OP_sum, {"ab"}, NULL, 1, true, NULL}, "R>R; S(0)>P(sum); S(1)>S(1); P(sum)>P(sum)");
+  lists((struct instance){OP_sum, {"ab"}, NULL, 1, false, NULL},
+        "R>R; S(0)>P(sum); S(1)>S(0); P(sum)>P(sum)");
+  lists((struct instance){OP_sum, {"ab"}, NULL, 1, true, NULL},
+        "R>R; S(0)>P(sum); S(1)>S(1); P(sum)>P(sum)");
   lists((struct instance){OP_variance, {"ab", "a1"}, NULL, 2, true, NULL},
         "R,R>R; S(0),S(0)>S(0); S(1),R>P(sum)");
   lists((struct instance){OP_expand, {"b"}, NULL, 1, false, "ab"}, "R>R; S(0)>S(1); P(sum)>P(sum)");
@@ -166,8 +175,9 @@ static const struct op *golden_op(char **field, bool einop)
   return &graph->op[graph->value[out].op];
 }
 
-/* Sums may go through our rows otherwise than through PyTorch's (one input of a product, not both), and
-   a dimension of size 1 is never sharded by the rules here: such rows say nothing about ours. */
+/* Sums may go through our rows otherwise than through PyTorch's (one input of a product, not both),
+   and a dimension of size 1 is never sharded by the rules here: such rows say nothing about ours.
+ */
 static bool comparable(const struct op *op, char **field, bool einop)
 {
   if (strchr(field[GIVEN], 'P') && (einop || op->kind == OP_relu_back)) return false;
@@ -177,7 +187,8 @@ static bool comparable(const struct op *op, char **field, bool einop)
   return true;
 }
 
-/* What our choices make of the inputs as given: the output's layout; false if they take them not. */
+/* What our choices make of the inputs as given: the output's layout; false if they take them not.
+ */
 static bool takes(const struct op *op, const struct layout *in, struct layout *out)
 {
   struct choice list[MAX_CHOICES];

@@ -2,7 +2,8 @@
    PyTorch: TPGEN_GOLDEN, or tests/golden, local_shapes.tsv. */
 #include "unit.h"
 
-/* ------------------------------------------------------------------------------------- the table */
+/* ------------------------------------------------------------------------------------- the table
+ */
 
 enum { MESH, WHOLE, PLACEMENTS, COORDINATE, LOCAL, OFFSET, FIELDS };
 
@@ -44,7 +45,8 @@ static void test_golden_parts(void **state)
   assert_true(rows > 100);
 }
 
-/* ------------------------------------------------------------------- facts that hold for any part */
+/* ------------------------------------------------------------------- facts that hold for any part
+ */
 
 /* Every element of the whole is in just as many parts as there are ranks that replicate it. */
 static void check_cover(struct shape whole, struct layout layout)
@@ -94,7 +96,8 @@ static void test_largest_part_is_counted(void **state)
     assert_true(elements(local_shape(v, r)) * type_bytes(BF16) <= largest_bytes(v));
 }
 
-/* --------------------------------------------------------------------------------- ranks and groups */
+/* --------------------------------------------------------------------------------- ranks and
+ * groups */
 
 static void test_coordinates(void **state)
 {
@@ -163,7 +166,8 @@ static void test_group_names(void **state)
   assert_int_equal(graph->ngroup, 2);
 }
 
-/* -------------------------------------------------------------------------- comparing and showing */
+/* -------------------------------------------------------------------------- comparing and showing
+ */
 
 static void test_same_placement(void **state)
 {
@@ -208,11 +212,16 @@ static void test_texts(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_golden_parts),      cmocka_unit_test(test_parts_cover_the_whole),
-      cmocka_unit_test(test_largest_part_is_counted), cmocka_unit_test(test_coordinates),
-      cmocka_unit_test(test_groups),            cmocka_unit_test(test_groups_are_mutual),
-      cmocka_unit_test(test_group_names),       cmocka_unit_test(test_same_placement),
-      cmocka_unit_test(test_same_layout),       cmocka_unit_test(test_texts),
+      cmocka_unit_test(test_golden_parts),
+      cmocka_unit_test(test_parts_cover_the_whole),
+      cmocka_unit_test(test_largest_part_is_counted),
+      cmocka_unit_test(test_coordinates),
+      cmocka_unit_test(test_groups),
+      cmocka_unit_test(test_groups_are_mutual),
+      cmocka_unit_test(test_group_names),
+      cmocka_unit_test(test_same_placement),
+      cmocka_unit_test(test_same_layout),
+      cmocka_unit_test(test_texts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

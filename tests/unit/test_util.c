@@ -8,7 +8,8 @@ static int open_arena(void **state)
   return 0;
 }
 
-/* ------------------------------------------------------------------------------------- printable text */
+/* ------------------------------------------------------------------------------------- printable
+ * text */
 
 static void prints(const char *s, const char *wanted)
 {
@@ -23,7 +24,9 @@ static void test_printable(void **state)
   prints("a */ b", "a %2a/ b");
   prints("a /* b", "a %2f* b");
   prints("*/*", "%2a%2f*");
-  prints("what?" "?/", "what%3f?/");
+  prints("what?"
+         "?/",
+         "what%3f?/");
   prints("a\nb\r\tc", "a%0ab%0d%09c");
   prints("a\\", "a%5c");
   prints("\"); system(\"x", "%22); system(%22x");
@@ -31,26 +34,31 @@ static void test_printable(void **state)
   prints("\xe2\x80\xae\xc3\xa9\x7f\x01", "%e2%80%ae%c3%a9%7f%01");
 }
 
-/* Whatever the bytes: printable ASCII, no end or start of a comment, no trigraph, no escape, no quote,
-   and no hole of a template. */
+/* Whatever the bytes: printable ASCII, no end or start of a comment, no trigraph, no escape, no
+   quote, and no hole of a template. */
 static void check_printable(const char *s)
 {
   const char *p = printable(s);
   for (const char *c = p; *c; c++)
     must(*c >= 0x20 && *c < 0x7f && !strchr("\\\"$", *c), "byte %d is left", *c);
-  must(!strstr(p, "*/") && !strstr(p, "/*") && !strstr(p, "?" "?"), "'%s'", p);
+  must(!strstr(p, "*/") && !strstr(p, "/*") &&
+           !strstr(p, "?"
+                      "?"),
+       "'%s'", p);
 }
 
-/* ----------------------------------------------------------------------------------------- identifiers */
+/* -----------------------------------------------------------------------------------------
+ * identifiers */
 
-static const char *const keywords[] = {"int",  "while", "restrict", "class", "template", "main",  "errno",
-                                       "NULL", "xor",   "asm",      "linux", "rank",     "this", "I"};
+static const char *const keywords[] = {"int",  "while", "restrict", "class", "template", "errno",
+                                       "NULL", "xor",   "asm",      "linux", "this",     "I"};
 
 static bool is_identifier(const char *s)
 {
   if (!*s || (*s >= '0' && *s <= '9') || *s == '_' || strstr(s, "__")) return false;
   for (; *s; s++) {
-    bool digit = *s >= '0' && *s <= '9', letter = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z');
+    bool digit = *s >= '0' && *s <= '9',
+         letter = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z');
     if (!digit && !letter && *s != '_') return false;
   }
   return true;
@@ -75,10 +83,61 @@ static void test_identifier(void **state)
   assert_string_equal(identifier("12.b"), "n12_b");
   assert_string_equal(identifier("A9"), "A9");
   for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++) check_identifier(keywords[i]);
-  static const char *const hostile[] = {"",        "_x",   "a__b",  ".",        "..",  "a..b", "a b", "a-b",
-                                        "a\nb",    "*/",   "?" "?/",   "\xc3\xa9", "1",   "a;b",  "a\"b",
-                                        "\xe2\x80\xae", "__attribute__", "a._b", "_", "x$y"};
+  static const char *const hostile[] = {"",
+                                        "_x",
+                                        "a__b",
+                                        ".",
+                                        "..",
+                                        "a..b",
+                                        "a b",
+                                        "a-b",
+                                        "a\nb",
+                                        "*/",
+                                        "?"
+                                        "?/",
+                                        "\xc3\xa9",
+                                        "1",
+                                        "a;b",
+                                        "a\"b",
+                                        "\xe2\x80\xae",
+                                        "__attribute__",
+                                        "a._b",
+                                        "_",
+                                        "x$y"};
   for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) check_identifier(hostile[i]);
+}
+
+/* Macros of the headers that generated files include: a variable of that name would become its
+ * text. */
+static void test_macros_of_headers(void **state)
+{
+  (void)state;
+  static const char *const words[] = {"I",
+                                      "NULL",
+                                      "M_PI",
+                                      "errno",
+                                      "math_errhandling",
+                                      "xdouble",
+                                      "MPI_FLOAT",
+                                      "MPI_Fint",
+                                      "MPI_IN_PLACE",
+                                      "ompi_fortran_integer_t",
+                                      "OPENBLAS_CORE_generic",
+                                      "INT_MAX",
+                                      "NAN",
+                                      "INFINITY",
+                                      "EOF",
+                                      "bool",
+                                      "true",
+                                      "cudaStreamDefault",
+                                      "cudaEventDefault",
+                                      "complex",
+                                      "noreturn",
+                                      "static_assert",
+                                      "CHECK_MPI",
+                                      "LAUNCH"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    must(strcmp(identifier(words[i]), words[i]), "'%s' is left as it is", words[i]);
 }
 
 /* Every word that the compiler keeps is kept from names. */
@@ -86,12 +145,13 @@ static void test_keywords_of_c(void **state)
 {
   (void)state;
   static const char *const words[] = {
-      "auto",   "break",  "case",     "char",   "const",    "continue", "default",  "do",     "double",
-      "else",   "enum",   "extern",   "float",  "for",      "goto",     "if",       "inline", "int",
-      "long",   "register", "restrict", "return", "short",  "signed",   "sizeof",   "static", "struct",
-      "switch", "typedef", "union",   "unsigned", "void",   "volatile", "while",    "new",    "delete",
-      "catch",  "try",    "throw",    "using",  "private",  "public",   "virtual",  "friend", "operator",
-      "bool",   "true",   "false",    "typename", "namespace", "export", "nullptr", "wchar_t"};
+      "auto",     "break",     "case",    "char",     "const",    "continue", "default",  "do",
+      "double",   "else",      "enum",    "extern",   "float",    "for",      "goto",     "if",
+      "inline",   "int",       "long",    "register", "restrict", "return",   "short",    "signed",
+      "sizeof",   "static",    "struct",  "switch",   "typedef",  "union",    "unsigned", "void",
+      "volatile", "while",     "new",     "delete",   "catch",    "try",      "throw",    "using",
+      "private",  "public",    "virtual", "friend",   "operator", "bool",     "true",     "false",
+      "typename", "namespace", "export",  "nullptr",  "wchar_t"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     must(strcmp(identifier(words[i]), words[i]), "'%s' is left as it is", words[i]);
 }
@@ -100,8 +160,8 @@ static void test_keywords_of_c(void **state)
 static void test_hostile_names_stay_apart(void **state)
 {
   (void)state;
-  static const char *const name[] = {"",      "a b",  "a  b", "a-b",  "a+b",  "*/",   "/*",     "int",
-                                     "float", "_a",   "__a",  "a__b", "\n",   "\xff", "\xfe", "a\nb"};
+  static const char *const name[] = {"",      "a b", "a  b", "a-b",  "a+b", "*/",   "/*",   "int",
+                                     "float", "_a",  "__a",  "a__b", "\n",  "\xff", "\xfe", "a\nb"};
   for (size_t i = 0; i < sizeof name / sizeof *name; i++)
     for (size_t k = 0; k < i; k++)
       must(strcmp(identifier(name[i]), identifier(name[k])), "'%s' and '%s' are both %s",
@@ -130,7 +190,8 @@ static void test_random_bytes(void **state)
   }
 }
 
-/* -------------------------------------------------------------------------------------------- hashes */
+/* --------------------------------------------------------------------------------------------
+ * hashes */
 
 static void test_hash(void **state)
 {
@@ -143,7 +204,8 @@ static void test_hash(void **state)
               hash_bytes(HASH_START, "foobar", 6));
 }
 
-/* ------------------------------------------------------------------------------------------- buffers */
+/* -------------------------------------------------------------------------------------------
+ * buffers */
 
 static void test_buffers(void **state)
 {
@@ -178,7 +240,8 @@ static void test_texts(void **state)
   assert_string_equal(copy, "abc");
 }
 
-/* ---------------------------------------------------------------------------------------- the arena */
+/* ---------------------------------------------------------------------------------------- the
+ * arena */
 
 static void test_memory_is_zero_and_aligned(void **state)
 {
@@ -226,7 +289,8 @@ static void test_memory_has_an_end(void **state)
   refused(take_the_impossible, NULL, 1, "big.lua: error:", "MiB", NULL);
 }
 
-/* -------------------------------------------------------------------------------------------- errors */
+/* --------------------------------------------------------------------------------------------
+ * errors */
 
 static void fail_with_line(const void *with)
 {
@@ -272,7 +336,8 @@ static void test_errors(void **state)
   refused(fail_at_length, NULL, 1, "error: xxx", NULL);
   refused(fail_in_usage, &(int){2}, 2, "tpgen: error: no way\n", NULL);
   refused(fail_in_usage, &(int){3}, 3, "tpgen: error: no way\n", NULL);
-  refused(fail_ourselves, NULL, -SIGABRT, "fuse", "operation 0", "relu", "line 5", "it broke 7", NULL);
+  refused(fail_ourselves, NULL, -SIGABRT, "fuse", "operation 0", "relu", "line 5", "it broke 7",
+          NULL);
 }
 
 /* A child's message is told by its parent, not by itself. */
@@ -307,6 +372,7 @@ int main(void)
       cmocka_unit_test(test_printable),
       cmocka_unit_test(test_identifier),
       cmocka_unit_test(test_keywords_of_c),
+      cmocka_unit_test(test_macros_of_headers),
       cmocka_unit_test(test_hostile_names_stay_apart),
       cmocka_unit_test(test_random_bytes),
       cmocka_unit_test(test_hash),

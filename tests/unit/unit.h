@@ -1,5 +1,5 @@
-/* unit.h: what the unit tests share: graphs made by hand, golden tables, and cases that run in a child
-   process because the passes keep what they know of the one graph, or because they end tpgen.
+/* unit.h: what the unit tests share: graphs made by hand, golden tables, and cases that run in a
+   child process because the passes keep what they know of the one graph, or because they end tpgen.
 
    Each test is one program; it includes this header once and brings main's `options` with it. */
 #ifndef UNIT_H
@@ -22,7 +22,8 @@
 
 struct options options = {.last_rank = INT32_MAX};
 
-/* ------------------------------------------------------------------------------ cases in a child */
+/* ------------------------------------------------------------------------------ cases in a child
+ */
 
 static bool unit_in_child;
 
@@ -95,7 +96,8 @@ __attribute__((sentinel, unused)) static void refused(void (*body)(const void *)
   va_end(list);
 }
 
-/* ----------------------------------------------------------------------------------- golden tables */
+/* ----------------------------------------------------------------------------------- golden tables
+ */
 
 /* A table of the directory that TPGEN_GOLDEN names, else of tests/golden. */
 __attribute__((unused)) static FILE *open_golden(const char *name)
@@ -115,7 +117,8 @@ __attribute__((unused)) static FILE *open_golden(const char *name)
 
 /* The next line of a table that is no comment, taken apart at its tabs into at most `most` fields;
    gives how many, 0 at the end. The fields lie in `line`. */
-__attribute__((unused)) static int golden_line(FILE *f, char *line, int size, char **field, int most)
+__attribute__((unused)) static int golden_line(FILE *f, char *line, int size, char **field,
+                                               int most)
 {
   while (fgets(line, size, f)) {
     line[strcspn(line, "\n")] = 0;
@@ -131,18 +134,19 @@ __attribute__((unused)) static int golden_line(FILE *f, char *line, int size, ch
   return 0;
 }
 
-/* ------------------------------------------------------------------------------- graphs made by hand */
+/* ------------------------------------------------------------------------------- graphs made by
+ * hand */
 
 static const struct placement R = {.kind = REPLICATE};
 static const struct placement P = {.kind = PARTIAL, .reduction = SUM};
 
-__attribute__((unused)) static struct placement S(int dim)
-{
+__attribute__((unused)) static struct placement S(int dim) {
   return (struct placement){.kind = SHARD, .dim = dim};
 }
 
 /* An empty graph on a mesh of these sizes, whose dimensions are called a, b, c ... */
-__attribute__((unused)) static void new_graph(int ndim, const int *size)
+__attribute__((unused)) static void
+new_graph(int ndim, const int *size)
 {
   static const char *const name[MAX_MESH] = {"a", "b", "c", "d", "e", "f"};
   arena_open();
@@ -202,7 +206,8 @@ __attribute__((unused)) static int given(enum role role, const char *name, struc
   return v;
 }
 
-/* Every placement of one mesh dimension that a tensor of ndim dimensions can have; gives how many. */
+/* Every placement of one mesh dimension that a tensor of ndim dimensions can have; gives how many.
+ */
 __attribute__((unused)) static int every_placement(int ndim, bool partial, struct placement *list)
 {
   int n = 0;
@@ -213,7 +218,8 @@ __attribute__((unused)) static int every_placement(int ndim, bool partial, struc
 }
 
 /* The which-th layout of all those over the mesh: there are n to the power of its dimensions. */
-__attribute__((unused)) static struct layout nth_layout(const struct placement *list, int n, int which)
+__attribute__((unused)) static struct layout nth_layout(const struct placement *list, int n,
+                                                        int which)
 {
   struct layout layout = {0};
   for (int i = 0; i < graph->mesh.ndim; i++, which /= n) layout.on[i] = list[which % n];

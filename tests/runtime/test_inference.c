@@ -1,0 +1,122 @@
+// An inference program: what it may leave aside of a file of weights, and what it saves.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+// As they are, with the program made here.
+#include "../../runtime/tensors.c"
+#include "../../runtime/save.c"
+
+static const struct tensor tensors[] = {
+    {"w", PARAMETER, F32, 0, 1, {2}, {2}, {UNIFORM, 0, 1}},
+    {"input", BATCH, F32, 8, 1, {2}, {2}, {UNIFORM, 0, 1}},
+    {"output", OUTPUT, F32, 16, 1, {2}, {2}, {CONSTANT, 0, 0}},
+};
+static const long firsts[3][MAX_DIMS];
+static float values[6];
+static void *memory = values;
+
+const struct program program = {.hash = "0123456789abcdef",
+                                .world = 1,
+                                .memory = &memory,
+                                .bytes = sizeof values,
+                                .loss = -1,
+                                .tensors = tensors,
+                                .ntensors = 3};
+const struct rank rank = {.first = firsts, .owns = (const char[]){1, 1, 1}};
+
+void target_put(void *to, const void *from, size_t bytes)
+{
+  memcpy(to, from, bytes);
+}
+
+void target_get(void *to, const void *from, size_t bytes)
+{
+  memcpy(to, from, bytes);
+}
+
+static char directory[] = "/tmp/inference.XXXXXX";
+static char path[64], saved[64];
+
+static int make_directory(void **state)
+{
+  (void)state;
+  if (!mkdtemp(directory)) return -1;
+  snprintf(path, sizeof path, "%s/weights", directory);
+  snprintf(saved, sizeof saved, "%s/outputs.safetensors", directory);
+  return 0;
+}
+
+static int remove_directory(void **state)
+{
+  (void)state;
+  unlink(path);
+  unlink(saved);
+  return rmdir(directory);
+}
+
+// A file with these tensors, each of two float32: 1, 2 in the first, 3, 4 in the next ...
+static void write_file(const char *const *names)
+{
+  char header[1000] = "{", *end = header + 1;
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  int n = 0;
+  for (; names[n]; n++)
+    end += sprintf(end, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[%d,%d]}",
+                   n ? "," : "", names[n], 8 * n, 8 * n + 8);
+  end += sprintf(end, "}");
+  uint64_t length = (uint64_t)(end - header);
+  for (int i = 0; i < 8; i++) fputc((int)(length >> 8 * i & 0xff), f);
+  fwrite(header, 1, length, f);
+  for (int i = 0; i < 2 * n; i++) fwrite(&(float){(float)(i + 1)}, 4, 1, f);
+  assert_int_equal(fclose(f), 0);
+}
+
+static void needless_tensors(void **state)
+{
+  (void)state;
+  int step;
+  struct failure why = {""};
+  write_file((const char *const[]){"optim.exp_avg.w", "w", "input", "target", NULL});
+  assert_false(tensors_fill(path, NULL, &step, &why));
+  assert_non_null(strstr(why.text, "it holds target, which the program does not know"));
+  assert_true(tensors_fill(path, path, &step, &why)); // the data's file, too
+  assert_int_equal(step, 0);
+  for (int i = 0; i < 4; i++) assert_int_equal((int)values[i], i + 3); // w, then input
+
+  write_file((const char *const[]){"optim.exp_avg.w", "w", NULL});
+  assert_true(tensors_fill(path, NULL, &step, &why));
+  write_file((const char *const[]){"w", "output", NULL});
+  assert_false(tensors_fill(path, NULL, &step, &why));
+}
+
+static void outputs(void **state)
+{
+  (void)state;
+  struct safetensors file;
+  struct failure why = {""};
+  values[4] = 40;
+  values[5] = 50;
+  assert_true(save_begin(directory, 1, &why) && save_write(directory, 1, &why) &&
+              save_commit(directory, &why));
+  assert_true(safetensors_open(&file, saved, &why));
+  assert_int_equal(file.count, 1);
+  float got[2];
+  struct slice slice = table_slice(2);
+  const struct entry *output = safetensors_find(&file, "output");
+  assert_non_null(output);
+  assert_true(safetensors_read(&file, output, &slice, 0, 2, got, &why));
+  assert_memory_equal(got, values + 4, sizeof got);
+  safetensors_close(&file);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(needless_tensors),
+      cmocka_unit_test(outputs),
+  };
+  return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}

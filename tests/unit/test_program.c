@@ -1,0 +1,600 @@
+/* Whole programs by force: random models, with repeated layers and random layouts on random meshes,
+   go through every pass; what memory.c leaves is then run on simulated ranks, each with an arena of
+   its own, loops, kernels and collectives as the generated C has them. The loss and every gradient
+   must be those of the model computed whole, before anything was cut, fused, folded or placed. */
+#include "interpreter.h"
+
+/* ------------------------------------------------------------------------------------ a random
+ * model */
+
+enum { MOST_LAYERS = 4, MOST_RECIPE = 6 };
+
+/* What is done in a layer, the same in each. */
+struct recipe {
+  int n;
+  struct {
+    int kind, module;
+    struct placement to[MAX_MESH];
+    enum op_kind unary;
+  } step[MOST_RECIPE];
+};
+enum step {
+  LINEAR,
+  BIAS,
+  UNARY,
+  RESIDUAL,
+  CENTRE,
+  MOVE,
+  OUTSIDE,
+  LESS_OUTSIDE,
+  OF_FIRST,
+  TIED,
+  STEPS
+};
+
+static int width, rows;
+static int outside;  /* a value made before the layers */
+static int of_first; /* one that the first layer makes, or NONE */
+static int tied;     /* a weight of the first layer, or NONE */
+
+static struct layout random_layout(int ndim)
+{
+  struct placement list[MAX_DIMS + 2];
+  int n = every_placement(ndim, false, list);
+  struct layout layout = nth_layout(list, n, draw_below(power(n, graph->mesh.ndim)));
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (graph->mesh.size[d] == 1) layout.on[d] = R;
+  return layout;
+}
+
+static int apply(enum op_kind kind, int a, int b, int module)
+{
+  return append_op((struct op){.kind = kind,
+                               .nin = b == NONE ? 1 : 2,
+                               .in = {a, b},
+                               .scalar = 0.5,
+                               .module = module,
+                               .line = 1});
+}
+
+static int parameter(const char *name, int module, struct shape shape, struct layout layout)
+{
+  const char *path = graph->module[module].path;
+  int p = given(PARAMETER, *path ? text("%s.%s", path, name) : name, shape, layout);
+  graph->value[p].module = module;
+  return p;
+}
+
+static struct shape matrix(int64_t m, int64_t n)
+{
+  return (struct shape){.ndim = 2, .size = {m, n}};
+}
+
+static int centred(int x, int module)
+{
+  int mean = append_op((struct op){.kind = OP_sum,
+                                   .nin = 1,
+                                   .in = {x},
+                                   .dims = 2,
+                                   .keep = true,
+                                   .scalar = 1.0 / width,
+                                   .module = module,
+                                   .line = 2});
+  return apply(OP_sub, x, mean, module);
+}
+
+static int multiply(int x, int weight, int module, int line)
+{
+  return append_op((struct op){.kind = OP_matmul,
+                               .nin = 2,
+                               .in = {x, weight},
+                               .equation = "mk,nk->mn",
+                               .module = module,
+                               .line = line});
+}
+
+/* As a style's wish. */
+static int move(int x, const struct placement *to, int module, int line)
+{
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {x},
+                  .module = module,
+                  .line = line,
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .why = "a style"};
+  for (int d = 0; d < graph->mesh.ndim; d++) op.to.on[d] = graph->mesh.size[d] > 1 ? to[d] : R;
+  return append_op(op);
+}
+
+/* The i-th step of a layer on x; `parameter` is the layer's for this step, and `residual` what the
+   layer began with. */
+static int take_step(const struct recipe *r, int i, int x, int parameter, int module, int residual)
+{
+  switch (r->step[i].kind) {
+  case LINEAR:
+    return multiply(x, parameter, module, 10 + i);
+  case BIAS:
+    return apply(OP_add, x, parameter, module);
+  case UNARY:
+    return apply(r->step[i].unary, x, NONE, module);
+  case RESIDUAL:
+    return apply(OP_add, x, residual, module);
+  case CENTRE:
+    return centred(x, module);
+  case OUTSIDE:
+    return apply(OP_mul, x, outside, module);
+  case LESS_OUTSIDE:
+    return apply(OP_sub, x, outside, module);
+  case OF_FIRST:
+    return of_first == NONE ? x : apply(OP_sub, x, of_first, module);
+  case TIED:
+    return tied == NONE ? x : multiply(x, tied, module, 10 + i);
+  default:
+    return move(x, r->step[i].to, module, 10 + i);
+  }
+}
+
+static struct recipe random_recipe(void)
+{
+  static const enum op_kind unary[] = {OP_relu, OP_tanh, OP_sigmoid, OP_silu, OP_scale, OP_neg};
+  struct recipe r = {.n = 1 + draw_below(MOST_RECIPE)};
+  for (int i = 0; i < r.n; i++) {
+    r.step[i].kind = draw_below(3) ? draw_below(STEPS) : LINEAR;
+    r.step[i].module = draw_below(2);
+    r.step[i].unary = unary[draw_below(6)];
+    for (int d = 0; d < MAX_MESH; d++) r.step[i].to[d] = draw_below(2) ? R : S(draw_below(2));
+  }
+  return r;
+}
+
+/* Layers of one recipe in a list, each with a module of its own inside; gives what the last makes.
+ */
+static int add_layers(int x, int root, int count, const struct recipe *r)
+{
+  int list = add_module("layers", "ModuleList", root, 1), layer[MOST_LAYERS], inner[MOST_LAYERS];
+  int weight[MOST_LAYERS][MOST_RECIPE];
+  struct layout layout[MOST_RECIPE][2];
+  for (int i = 0; i < r->n; i++) {
+    layout[i][0] = random_layout(1);
+    layout[i][1] = random_layout(2);
+  }
+  for (int l = 0; l < count; l++) {
+    layer[l] = add_module(text("%d", l), "Layer", list, 1);
+    inner[l] = add_module("inner", "Inner", layer[l], 1);
+    for (int module = 0; module < 2; module++)
+      for (int i = 0; i < r->n; i++) {
+        if (r->step[i].module != module || r->step[i].kind > BIAS) continue;
+        bool bias = r->step[i].kind == BIAS;
+        struct shape shape = bias ? (struct shape){1, {width}} : matrix(width, width);
+        weight[l][i] =
+            parameter(text("w%d", i), module ? inner[l] : layer[l], shape, layout[i][!bias]);
+      }
+  }
+  int first_weight = draw_below(r->n), first_value = draw_below(r->n);
+  bool twice = !draw_below(4);
+  if (r->step[first_weight].kind == LINEAR) tied = weight[0][first_weight];
+  for (int again = 0; again <= twice; again++)
+    for (int l = 0; l < count; l++) {
+      int residual = x;
+      for (int i = 0; i < r->n; i++) {
+        x = take_step(r, i, x, r->step[i].kind <= BIAS ? weight[l][i] : NONE,
+                      r->step[i].module ? inner[l] : layer[l], residual);
+        if (!again && l == 0 && i == first_value) of_first = x;
+      }
+    }
+  return x;
+}
+
+static void random_mesh(void)
+{
+  static const char *const mesh[] = {"1", "2", "3", "2x2", "2x3", "1x2"};
+  int size[MAX_MESH];
+  new_graph(parse_mesh(mesh[draw_below(6)], size), size);
+}
+
+static void random_model(void)
+{
+  random_mesh();
+  graph->optimizer = (struct optimizer){.name = "SGD", .lr = 0.1};
+  width = 1 + draw_below(9);
+  rows = 2 + draw_below(9);
+  int root = add_module("", "Model", NONE, 1), first = add_module("first", "Linear", root, 1);
+  int in = given(BATCH, "input", matrix(rows, width), random_layout(2));
+  int target = given(BATCH, "target", matrix(rows, width), random_layout(2));
+  int w = parameter("weight", first, matrix(width, width), random_layout(2));
+  struct recipe tail = random_recipe(), layers = random_recipe();
+  int x = append_op((struct op){.kind = OP_matmul,
+                                .nin = 2,
+                                .in = {in, w},
+                                .equation = "mk,nk->mn",
+                                .module = first,
+                                .line = 1});
+  outside = x;
+  of_first = tied = NONE;
+  x = add_layers(x, root, draw_below(4) ? 2 + draw_below(MOST_LAYERS - 1) : 1, &layers);
+  for (int i = 0; i < tail.n; i++)
+    if (tail.step[i].kind > BIAS) x = take_step(&tail, i, x, NONE, root, outside);
+  int d = apply(OP_sub, x, target, root), mean, n = width * rows;
+  mean = append_op((struct op){.kind = OP_sum,
+                               .nin = 1,
+                               .in = {d},
+                               .dims = 3,
+                               .scalar = 1.0 / n,
+                               .module = root,
+                               .line = 3});
+  graph->loss = append_op((struct op){.kind = OP_variance,
+                                      .nin = 2,
+                                      .in = {d, mean},
+                                      .dims = 3,
+                                      .scalar = 1.0 / n,
+                                      .module = root,
+                                      .line = 3});
+}
+
+/* ------------------------------------------------------------------------------------ ranks'
+ * memory */
+
+/* Of each rank: the arena, a word of four bytes an element, and the places of what has one of its
+ * own. */
+static struct machine machine;
+static double **arena, ***own;
+
+/* Values with a place of their own lie in the order of the parameters, without gaps, a role at a
+ * time. */
+static void lay_out(enum role role, int rank)
+{
+  for (int p = 0; p < graph->nvalue; p++) {
+    if (graph->value[p].role != PARAMETER && role != BATCH && role != LOSS) continue;
+    for (int i = 0; i < graph->nvalue; i++) {
+      const struct value *v = &graph->value[i];
+      bool follows = role == PARAMETER || role == BATCH || role == LOSS ? i == p : v->of == p;
+      if (v->role != role || !follows) continue;
+      /* Parts without elements take no room, as in the generated structs. */
+      int64_t n = elements(local_shape(i, rank));
+      own[rank][i] = pool + pool_used;
+      must(pool_used + (size_t)n < POOL, "the interpreter's memory is full");
+      pool_used += (size_t)n;
+    }
+  }
+}
+
+static void make_memory(void)
+{
+  machine = new_machine();
+  arena = alloc((size_t)machine.world * sizeof *arena);
+  own = alloc((size_t)machine.world * sizeof *own);
+  for (int r = 0; r < machine.world; r++) {
+    arena[r] = take((size_t)graph->arena_bytes * 2 + 8);
+    for (int64_t i = 0; i < graph->arena_bytes / 4; i++) arena[r][i] = NAN;
+    own[r] = alloc((size_t)graph->nvalue * sizeof **own);
+    lay_out(PARAMETER, r);
+    lay_out(GRADIENT, r);
+    lay_out(BATCH, r);
+    lay_out(LOSS, r);
+  }
+}
+
+/* The member of a value's family at a module; the value itself if it has none. */
+static int member(int family, int index)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].family == family && graph->value[i].index == index && !graph->value[i].step)
+      return i;
+  return family;
+}
+
+static double *slot(int rank, const struct value *v, int index)
+{
+  return arena[rank] + (v->offset + index % v->depth * arena_stride(v->storage)) / 4;
+}
+
+/* Where a value lies for a rank in the function f, in the round of module l: tpgen.h, struct value.
+ */
+static double *address(int rank, int value, const struct function *f, int l)
+{
+  const struct value *v = &graph->value[value];
+  bool in_loop = f->count > 1;
+  if (v->step) {
+    int neighbour = l + v->step;
+    if (neighbour < 0 || neighbour >= f->count) {
+      const struct value *first = &graph->value[v->initial];
+      if (!in_arena(first->storage)) return own[rank][first->storage];
+      return slot(rank, first, first->family == NONE ? 0 : first->index);
+    }
+    return slot(rank, &graph->value[v->family], neighbour);
+  }
+  bool each = in_loop && v->family == value;
+  if (in_arena(v->storage)) return slot(rank, v, each ? l : v->family == NONE ? 0 : v->index);
+  int place = v->storage;
+  if (each)
+    place = member(graph->value[place].family == NONE ? place : graph->value[place].family, l);
+  must(own[rank][place], "v%d has no place", value);
+  return own[rank][place];
+}
+
+static struct array at(int rank, int value, const struct function *f, int l)
+{
+  struct array a = {.shape = local_shape(value, rank)};
+  const struct value *v = &graph->value[value];
+  if (v->op != NONE && !v->stored) {
+    /* A constant that is written where it is read. */
+    must(graph->op[v->op].kind == OP_full, "v%d is read and not stored", value);
+    a = zeros(a.shape);
+    for (int64_t i = 0; i < elements(a.shape); i++) a.at[i] = graph->op[v->op].scalar;
+    return a;
+  }
+  a.at = address(rank, value, f, l);
+  return a;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * kernels */
+
+/* What a kernel holds of the element it is at. */
+struct held {
+  int n;
+  int value[256];
+  double x[256];
+};
+
+static double read_element(const struct op *op, int input, const struct held *held, struct array a,
+                           struct shape space, const int64_t *index)
+{
+  for (int i = 0; i < held->n; i++)
+    if (held->value[i] == op->in[input]) return held->x[i];
+  int64_t own_index[MAX_DIMS];
+  if (op->kind != OP_expand) return broadcast_element(op, a, space, index);
+  reduced_index(op, space.ndim, index, own_index);
+  return a.at[place_of(a.shape, own_index)];
+}
+
+/* Element by element: the pointwise operations in order, then what the sums take of it. */
+static void run_kernel(const struct op *kernel, const struct function *f, int l, int rank)
+{
+  const struct op *first = &graph->op[kernel->body[0]];
+  struct shape space = local_shape(is_reduce(first->kind) ? first->in[0] : first->out, rank);
+  struct array sum[256] = {{{0}, NULL}};
+  must(kernel->nbody <= 256, "a long kernel");
+  for (int k = 0; k < kernel->nbody; k++)
+    if (is_reduce(graph->op[kernel->body[k]].kind))
+      sum[k] = zeros(local_shape(graph->op[kernel->body[k]].out, rank));
+  for (int64_t i = 0; i < elements(space); i++) {
+    struct held held = {0};
+    int64_t index[MAX_DIMS], own_index[MAX_DIMS];
+    indices_of(space, i, index);
+    for (int sums = 0; sums < 2; sums++)
+      for (int k = 0; k < kernel->nbody; k++) {
+        const struct op *op = &graph->op[kernel->body[k]];
+        double x[MAX_INPUTS], y;
+        if (is_reduce(op->kind) != sums) continue;
+        for (int n = 0; n < op->nin; n++) {
+          bool here = false;
+          for (int h = 0; h < held.n; h++) here |= held.value[h] == op->in[n];
+          x[n] = read_element(op, n, &held, here ? (struct array){0} : at(rank, op->in[n], f, l),
+                              space, index);
+        }
+        must(element(op->kind, x, op->scalar, &y), "no reference for %s", op_row[op->kind].name);
+        if (sums) {
+          reduced_index(op, space.ndim, index, own_index);
+          sum[k].at[place_of(sum[k].shape, own_index)] += op->scalar * y;
+          continue;
+        }
+        held.value[held.n] = op->out;
+        held.x[held.n++] = y;
+        if (graph->value[op->out].stored) address(rank, op->out, f, l)[i] = y;
+      }
+  }
+  for (int k = 0; k < kernel->nbody; k++)
+    if (sum[k].at)
+      memcpy(address(rank, graph->op[kernel->body[k]].out, f, l), sum[k].at,
+             (size_t)elements(sum[k].shape) * sizeof(double));
+}
+
+/* ---------------------------------------------------------------------------------------
+ * operations */
+
+static bool overlap(struct array a, struct array b)
+{
+  return a.at < b.at + elements(b.shape) && b.at < a.at + elements(a.shape);
+}
+
+/* Any other operation: from what lies in memory to what then lies in memory. */
+static void run_plain(const struct op *op, const struct function *f, int l)
+{
+  bool in_place = op->kind == OP_all_reduce || op->kind == OP_to_partial;
+  for (int r = 0; r < machine.world; r++)
+    for (int i = 0; i < op->nin; i++) machine.part[r][op->in[i]] = at(r, op->in[i], f, l);
+  size_t used = pool_used;
+  run_op(&machine, op);
+  for (int r = 0; r < machine.world; r++) {
+    struct array out = at(r, op->out, f, l);
+    for (int i = 0; i < op->nin; i++) {
+      struct array in = machine.part[r][op->in[i]];
+      must(!overlap(in, out) || (in_place && in.at == out.at), "%s writes over what it reads",
+           op_row[op->kind].name);
+    }
+    memcpy(out.at, machine.part[r][op->out].at, (size_t)elements(out.shape) * sizeof(double));
+  }
+  pool_used = used;
+}
+
+/* One call for all: the sums lie one after the other, and what is summed lies where they will. */
+static void run_bucket(const struct op *op, const struct function *f, int l)
+{
+  for (int r = 0; r < machine.world; r++)
+    for (int k = 0; k < op->nbody; k++) {
+      const struct op *inner = &graph->op[op->body[k]];
+      struct array out = at(r, inner->out, f, l);
+      must(at(r, inner->in[0], f, l).at == out.at, "a gradient is not summed where it lies");
+      if (k + 1 == op->nbody) continue;
+      must(at(r, graph->op[op->body[k + 1]].out, f, l).at == out.at + elements(out.shape),
+           "gradients that are summed together do not follow each other");
+    }
+  for (int k = 0; k < op->nbody; k++) run_plain(&graph->op[op->body[k]], f, l);
+}
+
+/* An update of many goes over them as if they were one. */
+static void check_update(const struct op *op, const struct function *f)
+{
+  for (int r = 0; r < machine.world; r++)
+    for (int k = 0; k + 1 < op->nbody; k++)
+      for (int i = 0; i < 2; i++) {
+        struct array here = at(r, graph->op[op->body[k]].in[i], f, 0);
+        struct array next = at(r, graph->op[op->body[k + 1]].in[i], f, 0);
+        must(next.at == here.at + elements(here.shape), "what is updated together has gaps");
+      }
+}
+
+static void run_function(const struct function *f, int l);
+
+static void run_one(const struct op *op, const struct function *f, int l)
+{
+  const struct function *body;
+  switch (op->kind) {
+  case OP_loop:
+    body = &graph->function[op->function];
+    for (int i = 0; i < body->count; i++)
+      run_function(body, body->upward ? i : body->count - 1 - i);
+    break;
+  case OP_fused:
+    for (int r = 0; r < machine.world; r++) {
+      size_t used = pool_used;
+      run_kernel(op, f, l, r);
+      pool_used = used;
+    }
+    break;
+  case OP_adamw:
+  case OP_sgd:
+    check_update(op, f);
+    break;
+  default:
+    if (op->nbody)
+      run_bucket(op, f, l);
+    else
+      run_plain(op, f, l);
+  }
+}
+
+static void run_function(const struct function *f, int l)
+{
+  for (int k = 0; k < f->nop; k++) run_one(&graph->op[f->op[k]], f, l);
+}
+
+/* ----------------------------------------------------------------------------------------- the
+ * trial */
+
+/* What ends as the gradient of each parameter, and the parameters that are updated by them. */
+static int gradient_of(int parameter)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == GRADIENT && graph->value[i].of == parameter) return i;
+  return NONE;
+}
+
+static void compare(int value, struct array whole)
+{
+  const struct function outside_loops = {.count = 1};
+  for (int r = 0; r < machine.world; r++) {
+    machine.part[r][value] = (struct array){local_shape(value, r), NULL};
+    machine.part[r][value].at = own[r][value];
+    (void)outside_loops;
+  }
+  const char *why = not_held(&machine, value, whole, 1e-9);
+  must(!why, "%s (v%d): %s", graph->value[value].name, value, why);
+}
+
+/* How many functions are loops, for the last program: told to the parent by the exit status. */
+static int loops(void)
+{
+  int n = 0;
+  for (int i = 0; i < graph->nfunction; i++) n += graph->function[i].count > 1;
+  return n;
+}
+
+struct trial {
+  uint64_t seed;
+  bool adamw;
+};
+
+static void try_model(const void *with)
+{
+  const struct trial *trial = with;
+  unit_seed = trial->seed;
+  random_model();
+  if (trial->adamw) graph->optimizer.name = "AdamW";
+  check(PASS_PLAN);
+  propagate();
+  check(PASS_PROPAGATE);
+  grad();
+  check(PASS_GRAD);
+
+  int known = graph->nvalue, loss = graph->loss;
+  struct array *whole = take((size_t)known * sizeof *whole);
+  for (int i = 0; i < known; i++)
+    if (graph->value[i].op == NONE) whole[i] = random_array(graph->value[i].shape);
+  run_whole(whole);
+  struct array *slope = take((size_t)known * sizeof *slope);
+  bool *has_slope = take((size_t)known * sizeof *has_slope);
+  for (int i = 0; i < known; i++) {
+    int g = graph->value[i].role == PARAMETER ? gradient_of(i) : NONE;
+    has_slope[i] = g != NONE;
+    if (g != NONE) slope[i] = whole[g];
+  }
+
+  optimize();
+  check(PASS_OPTIMIZE);
+  redistribute();
+  check(PASS_REDISTRIBUTE);
+  outline();
+  check(PASS_OUTLINE);
+  bucket();
+  check(PASS_BUCKET);
+  fuse();
+  check(PASS_FUSE);
+  schedule();
+  check(PASS_SCHEDULE);
+  memory();
+  check(PASS_MEMORY);
+  prove();
+
+  make_memory();
+  for (int i = 0; i < known; i++) {
+    enum role role = graph->value[i].role;
+    if (role != PARAMETER && role != BATCH) continue;
+    for (int r = 0; r < machine.world; r++) {
+      struct array part = cut(whole[i], graph->value[i].layout, r);
+      memcpy(own[r][i], part.at, (size_t)elements(part.shape) * sizeof(double));
+    }
+  }
+  for (int i = 0; i < graph->nfunction; i++)
+    if (graph->function[i].count == 1) run_function(&graph->function[i], 0);
+
+  compare(graph->loss, whole[loss]);
+  for (int i = 0; i < known; i++)
+    if (has_slope[i]) compare(gradient_of(i), slope[i]);
+  if (loops()) exit(7);
+}
+
+static void test_random_programs(void **state)
+{
+  (void)state;
+  int programs = 0, with_loops = 0, wrong = 0;
+  for (uint64_t seed = 1; seed <= 600; seed++, programs++) {
+    struct ending e = run_child(try_model, &(struct trial){seed, seed % 2});
+    with_loops += e.status == 7;
+    if (e.status == 0 || e.status == 7) continue;
+    if (wrong++ < 5) print_error("seed %d ended with %d: %s", (int)seed, e.status, e.said);
+  }
+  print_message("%d programs, %d with loops\n", programs, with_loops);
+  assert_int_equal(wrong, 0);
+  assert_true(with_loops > 50);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_random_programs),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
