@@ -16,6 +16,7 @@
 struct price {
   double bytes;
   int sums, moves;
+  int refused;               /* what the plan asks of the output that cannot be made of it */
 };
 
 static int *asked_of;        /* the plan's redistribute of a value, or NONE */
@@ -57,12 +58,23 @@ static void remember(int op)
 
 /* ------------------------------------------------------------------------- redistribute itself */
 
-static struct layout wanted_layout(const struct op *op)
+/* What the redistribution makes of a layout. */
+static struct layout layout_after(const struct op *op, struct layout now)
 {
-  struct layout to = graph->value[op->in[0]].layout;
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (op->asked >> i & 1) to.on[i] = op->to.on[i];
-  return to;
+    if (op->asked >> i & 1) now.on[i] = op->to.on[i];
+  return now;
+}
+
+/* From a shard, or from a pending sum of another kind, there is no way to a pending sum: a value's
+   summands cannot be had from its parts without finishing it first. */
+static bool leads(struct layout from, struct layout to)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (to.on[d].kind == PARTIAL && !same_placement(from.on[d], to.on[d]) &&
+        from.on[d].kind != REPLICATE)
+      return false;
+  return true;
 }
 
 /* The value as it was redistributed to this layout before, or NONE. */
@@ -109,15 +121,6 @@ static int as_layout(int value, struct layout to, const struct op *user)
 
 /* ------------------------------------------------------------------ the cheapest combination */
 
-/* What the redistribution makes of a layout. */
-static struct layout layout_after(int redistribute, struct layout now)
-{
-  const struct op *op = &graph->op[redistribute];
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (op->asked >> d & 1) now.on[d] = op->to.on[d];
-  return now;
-}
-
 static struct price price_of(const struct op *op, const struct layout *in, struct layout out)
 {
   struct price p = {0};
@@ -132,7 +135,8 @@ static struct price price_of(const struct op *op, const struct layout *in, struc
   /* What the plan asks of the output: one redistribution after another. */
   for (int r = asked_of[op->out]; r != NONE; r = asked_of[graph->op[r].out]) {
     const struct value *v = &graph->value[op->out];
-    struct layout next = layout_after(r, out);
+    struct layout next = layout_after(&graph->op[r], out);
+    p.refused += !leads(out, next);
     p.bytes += move_cost(v->shape, v->type, out, next);
     out = next;
   }
@@ -141,32 +145,16 @@ static struct price price_of(const struct op *op, const struct layout *in, struc
 
 static bool cheaper(struct price a, struct price b)
 {
+  if (a.refused != b.refused) return a.refused < b.refused;
   if (a.bytes != b.bytes) return a.bytes < b.bytes;
   if (a.sums != b.sums) return a.sums < b.sums;
   return a.moves < b.moves;
 }
 
-/* From a shard, or from a pending sum of another kind, there is no way to a pending sum: a value's
-   summands cannot be had from its parts without finishing it first. */
-static bool leads(struct layout from, struct layout to)
-{
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (to.on[d].kind == PARTIAL && !same_placement(from.on[d], to.on[d]) &&
-        from.on[d].kind != REPLICATE)
-      return false;
-  return true;
-}
-
-/* Whether the inputs can be had so, and what the plan asks of the output can be made of it. */
-static bool reachable(const struct op *op, const struct layout *in, struct layout out)
+static bool reachable(const struct op *op, const struct layout *in)
 {
   for (int i = 0; i < op->nin; i++)
     if (!leads(graph->value[op->in[i]].layout, in[i])) return false;
-  for (int r = asked_of[op->out]; r != NONE; r = asked_of[graph->op[r].out]) {
-    struct layout next = layout_after(r, out);
-    if (!leads(out, next)) return false;
-    out = next;
-  }
   return true;
 }
 
@@ -183,7 +171,7 @@ static void place(struct op *op)
       for (int i = 0; i < op->nin; i++) in[i].on[d] = list[pick[d]].in[i];
       out.on[d] = list[pick[d]].out;
     }
-    if (reachable(op, in, out)) {
+    if (reachable(op, in)) {
       struct price p = price_of(op, in, out);
       if (!found || cheaper(p, best)) {
         best = p;
@@ -220,7 +208,7 @@ void propagate_from(int first)
   for (int at = first; at < norder; at++) {
     struct op op = graph->op[order[at]];   /* a copy: adding operations moves the array */
     if (op.kind == OP_redistribute) {
-      graph->value[op.out].layout = wanted_layout(&op);
+      graph->value[op.out].layout = layout_after(&op, graph->value[op.in[0]].layout);
       remember(order[at]);
     } else if (op.out != NONE) {
       place(&op);

@@ -96,10 +96,11 @@ static const char *advance(const struct sequence *of_rank, int *next, int rank, 
                   issue_text(mine, n), member[i]);
     if (s->issue[next[member[i]]].group != mine->group) return NULL;
   }
-  /* Who agrees with the first agrees with all, but in an all-to-all each pair has its own counts. */
+  /* Who agrees with the first agrees with all, but in an all-to-all each pair has its own counts, and
+     each member its own with itself. */
   int pairs = mine->kind == OP_all_to_all ? n : 1;
   for (int a = 0; a < pairs; a++)
-    for (int b = a + 1; b < n; b++) {
+    for (int b = a; b < n; b++) {
       const struct issue *x = &of_rank[member[a]].issue[next[member[a]]];
       const struct issue *y = &of_rank[member[b]].issue[next[member[b]]];
       if (!agree(x, y, a, b, n))
