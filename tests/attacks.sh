@@ -44,7 +44,10 @@ run() {
 }
 
 # What a failed attack may not have changed: all that lies beside the output.
-surroundings() { (cd "$WORK" && find . -path ./place/out -prune -o -name messages -o -name report -o -ls) | sort; }
+surroundings() {
+  (cd "$WORK" && find . -path ./place/out -prune -o -name messages -o -name report -o \
+    -type d -printf '%p\n' -o -printf '%p %m %s %T@\n') | sort
+}
 
 n=0
 for attack in tests/attacks/*.lua "$made"/*.lua; do

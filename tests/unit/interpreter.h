@@ -6,8 +6,7 @@
 
 #include "unit.h"
 
-/* ------------------------------------------------------------------------------------------
- * tensors */
+/* -------------------------------------------------------------------------------------- tensors */
 
 struct array {
   struct shape shape;
@@ -95,8 +94,7 @@ __attribute__((unused)) static int64_t difference(struct array a, struct array b
   return NONE;
 }
 
-/* -------------------------------------------------------------------------- parts, sums and wholes
- */
+/* ----------------------------------------------------------------------- parts, sums and wholes */
 
 /* Each rank's tensors: what it holds of `whole` under `layout`. Along a mesh dimension of pending
    sums the ranks hold random summands of it; along one of pending maxima or minima, random lesser
@@ -180,8 +178,7 @@ not_the_whole(const struct array *part, struct array whole, struct layout layout
   return NULL;
 }
 
-/* --------------------------------------------------------------------------- the rows of the table
- */
+/* ------------------------------------------------------------------------ the rows of the table */
 
 static double sigmoid(double x)
 {
@@ -369,8 +366,7 @@ __attribute__((unused)) static struct array evaluate(const struct op *op, const 
   return run_pointwise(op, in, shape);
 }
 
-/* --------------------------------------------------------------------------------------- the
- * machine */
+/* ---------------------------------------------------------------------------------- the machine */
 
 /* part[rank][value]: what each rank holds. */
 struct machine {

@@ -53,8 +53,7 @@ static void becomes(const char *wanted)
   assert_string_equal(program(FORWARD), wanted);
 }
 
-/* ---------------------------------------------------------------------------------------- kernels
- */
+/* -------------------------------------------------------------------------------------- kernels */
 
 static void test_a_run_is_one_kernel(void **state)
 {
@@ -137,8 +136,7 @@ static void test_something_between_ends_a_run(void **state)
   becomes("[exp] pack [add]");
 }
 
-/* -------------------------------------------------------------------------------------------- sums
- */
+/* ----------------------------------------------------------------------------------------- sums */
 
 static void test_sums_end_with_their_kernel(void **state)
 {
@@ -173,8 +171,7 @@ static void test_sums_of_other_dimensions_stay_apart(void **state)
   becomes("[sum] [sum] [sum] pack pack pack");
 }
 
-/* -----------------------------------------------------------------------------------------
- * constants */
+/* ------------------------------------------------------------------------------------ constants */
 
 static int constant(const char *shape)
 {
@@ -199,8 +196,7 @@ static void test_constants(void **state)
   assert_true(graph->value[c].stored);
 }
 
-/* -------------------------------------------------------------------------------------------
- * updates */
+/* -------------------------------------------------------------------------------------- updates */
 
 static int parameter(const char *shape)
 {

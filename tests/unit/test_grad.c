@@ -15,8 +15,7 @@ static bool has_gradient(enum op_kind kind)
   return strcmp(gradient_of[kind], "no_grad") != 0;
 }
 
-/* --------------------------------------------------------------------------- a graph and its
- * numbers */
+/* ---------------------------------------------------------------------- a graph and its numbers */
 
 static struct array *whole;
 
@@ -111,8 +110,7 @@ static void compare_all(void)
     if (graph->value[i].role == PARAMETER) compare(i);
 }
 
-/* --------------------------------------------------------------------------------------- every row
- */
+/* ------------------------------------------------------------------------------------ every row */
 
 static void one_rank(void)
 {
@@ -178,8 +176,7 @@ static void test_every_row(void **state)
   print_message("%d trials\n", trials);
 }
 
-/* ---------------------------------------------------------------------------------- where they
- * meet */
+/* ------------------------------------------------------------------------------ where they meet */
 
 static int apply(enum op_kind kind, int a, int b)
 {
@@ -272,8 +269,7 @@ static void test_where_gradients_meet(void **state)
   passes(redistribute_between, NULL);
 }
 
-/* ------------------------------------------------------------------------------ what is left
- * behind */
+/* -------------------------------------------------------------------------- what is left behind */
 
 /* Where the backward operations say they come from. */
 static void check_origins(const void *with)

@@ -4,8 +4,7 @@
    at for this. */
 #include "functions.h"
 
-/* ------------------------------------------------------------------------------------ random
- * programs */
+/* ------------------------------------------------------------------------------ random programs */
 
 static struct shape random_shape(void)
 {
@@ -80,8 +79,7 @@ static void random_program(int length)
   fuse();
 }
 
-/* --------------------------------------------------------------------------------------------
- * marks */
+/* ---------------------------------------------------------------------------------------- marks */
 
 static int *mark;
 static int *own_mark; /* by storage: of what has a place of its own */
@@ -224,8 +222,7 @@ static void test_values_find_what_they_wrote(void **state)
   print_message("%d programs\n", programs);
 }
 
-/* -------------------------------------------------------------------------------------- near the
- * bound */
+/* ------------------------------------------------------------------------------- near the bound */
 
 static int64_t bytes_of(const char *shape)
 {
@@ -269,8 +266,7 @@ static void test_deep_models_are_near_the_bound(void **state)
   passes(deep, (const char *[]){"100x70", "30x9", "211x3"});
 }
 
-/* ------------------------------------------------------------------------------------------- in
- * place */
+/* ------------------------------------------------------------------------------------- in place */
 
 static bool shared(int a, int b)
 {

@@ -80,8 +80,7 @@ static void runs(const char *wanted)
   must(!strcmp(program(), wanted), "%s, not %s", program(), wanted);
 }
 
-/* -----------------------------------------------------------------------------------------
- * parameters */
+/* ----------------------------------------------------------------------------------- parameters */
 
 static void without_styles(const void *with)
 {
@@ -150,8 +149,7 @@ static void test_parameters(void **state)
           NULL);
 }
 
-/* ------------------------------------------------------------------------------------ inputs and
- * outputs */
+/* --------------------------------------------------------------------------- inputs and outputs */
 
 static void ask_for_an_input(const void *with)
 {
@@ -268,8 +266,7 @@ static void test_calls(void **state)
   passes(call_twice, NULL);
 }
 
-/* -------------------------------------------------------------------------------- what leaves the
- * program */
+/* ---------------------------------------------------------------------- what leaves the program */
 
 static void move_the_loss(const void *with)
 {

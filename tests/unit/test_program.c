@@ -4,8 +4,7 @@
    must be those of the model computed whole, before anything was cut, fused, folded or placed. */
 #include "interpreter.h"
 
-/* ------------------------------------------------------------------------------------ a random
- * model */
+/* ------------------------------------------------------------------------------- a random model */
 
 enum { MOST_LAYERS = 4, MOST_RECIPE = 6 };
 
@@ -232,8 +231,7 @@ static void random_model(void)
                                       .line = 3});
 }
 
-/* ------------------------------------------------------------------------------------ ranks'
- * memory */
+/* -------------------------------------------------------------------------------- ranks' memory */
 
 /* Of each rank: the arena, a word of four bytes an element, and the places of what has one of its
  * own. */
@@ -328,8 +326,7 @@ static struct array at(int rank, int value, const struct function *f, int l)
   return a;
 }
 
-/* ------------------------------------------------------------------------------------------
- * kernels */
+/* -------------------------------------------------------------------------------------- kernels */
 
 /* What a kernel holds of the element it is at. */
 struct held {
@@ -391,8 +388,7 @@ static void run_kernel(const struct op *kernel, const struct function *f, int l,
              (size_t)elements(sum[k].shape) * sizeof(double));
 }
 
-/* ---------------------------------------------------------------------------------------
- * operations */
+/* ----------------------------------------------------------------------------------- operations */
 
 static bool overlap(struct array a, struct array b)
 {
@@ -481,8 +477,7 @@ static void run_function(const struct function *f, int l)
   for (int k = 0; k < f->nop; k++) run_one(&graph->op[f->op[k]], f, l);
 }
 
-/* ----------------------------------------------------------------------------------------- the
- * trial */
+/* ------------------------------------------------------------------------------------ the trial */
 
 /* What ends as the gradient of each parameter, and the parameters that are updated by them. */
 static int gradient_of(int parameter)

@@ -56,8 +56,7 @@ static int taken(int value, int i)
   return graph->op[graph->value[value].op].in[i];
 }
 
-/* ------------------------------------------------------------------------------------ tensor
- * parallel */
+/* ------------------------------------------------------------------------------ tensor parallel */
 
 /* Columns then rows: one sum at the end. */
 static void columns_then_rows(const void *with)
@@ -115,8 +114,7 @@ static void test_tensor_parallel(void **state)
   passes(as_the_plan_asks, NULL);
 }
 
-/* --------------------------------------------------------------------------------- redistributions
- */
+/* ------------------------------------------------------------------------------ redistributions */
 
 static void move_once(const void *with)
 {
@@ -199,8 +197,7 @@ static void test_redistributions(void **state)
   passes(finish_an_output, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------- the
- * choice */
+/* ----------------------------------------------------------------------------------- the choice */
 
 /* Of ways that cost the same the one that moves fewer inputs, then the first of the rule. */
 static void ties(const void *with)

@@ -2,8 +2,7 @@
    and every sequence with a fault in it, whatever and wherever the fault, is refused by name. */
 #include "unit.h"
 
-/* ----------------------------------------------------------------------- sequences as ranks issue
- * them */
+/* ---------------------------------------------------------------- sequences as ranks issue them */
 
 static int value_as(const char *shape, const char *layout)
 {
@@ -95,8 +94,7 @@ static void test_no_collectives(void **state)
   assert_null(prove_order(none));
 }
 
-/* --------------------------------------------------------------------------------- one fault,
- * anywhere */
+/* -------------------------------------------------------------------------- one fault, anywhere */
 
 enum fault { KIND, TYPE, REDUCTION, GIVE, GET, OTHER_GROUP, LEAVE_OUT, TWICE, SWAP, FAULTS };
 
@@ -212,8 +210,7 @@ static void test_two_ends_of_an_exchange(void **state)
   says(prove_order(spoilt), "all_to_all");
 }
 
-/* ------------------------------------------------------------------------------- between the
- * groups */
+/* --------------------------------------------------------------------------- between the groups */
 
 static struct sequence two_issues(int first, int second)
 {

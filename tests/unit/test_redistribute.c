@@ -4,8 +4,7 @@
    simulated ranks. */
 #include "interpreter.h"
 
-/* ------------------------------------------------------------------------------------- the planner
- */
+/* ---------------------------------------------------------------------------------- the planner */
 
 enum { MESH, WHOLE, FROM, TO, STEPS, SHAPES, FIELDS };
 
@@ -92,8 +91,7 @@ static void test_steps_lead_from_source_to_target(void **state)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- the cost
- */
+/* ------------------------------------------------------------------------------------- the cost */
 
 static void costs(const char *shape, enum type type, const char *from, const char *to, double bytes)
 {
@@ -144,8 +142,7 @@ static void test_golden_bytes(void **state)
   assert_true(rows > 40);
 }
 
-/* ------------------------------------------------------------------------------ every pair, by
- * force */
+/* ------------------------------------------------------------------------- every pair, by force */
 
 struct world {
   const char *mesh, *shape;
@@ -342,8 +339,7 @@ static void test_pending_sums_by_force(void **state)
   passes(run_to_sums, &(struct world){"2x3", "3x1"});
 }
 
-/* ---------------------------------------------------------------------------------------- the pass
- */
+/* ------------------------------------------------------------------------------------- the pass */
 
 static int moved(int from, const char *to)
 {

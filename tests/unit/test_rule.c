@@ -6,8 +6,7 @@
    A row of the table of operators without a reference (interpreter.h) or an instance here fails. */
 #include "instances.h"
 
-/* -------------------------------------------------------------------------------- every row is
- * tried */
+/* --------------------------------------------------------------------------- every row is tried */
 
 static void test_every_row_has_instance_and_reference(void **state)
 {
@@ -26,8 +25,7 @@ static void test_every_row_has_instance_and_reference(void **state)
   print_message("%d rows\n", rows);
 }
 
-/* ----------------------------------------------------------------------------------------
- * soundness */
+/* ------------------------------------------------------------------------------------ soundness */
 
 /* One number for each dimension of the mesh: which of the choices is taken there. */
 static const char *unsound(const struct op *op, const struct choice *list, const int *pick)
@@ -90,7 +88,7 @@ static void test_every_choice_is_sound(void **state)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
       for (size_t i = 0; i < sizeof instances / sizeof *instances; i++) {
         const struct instance *instance = &instances[i];
-        bool large = instance->kind == OP_matmul && (instance->in[0][2] || instance->in[1][2]);
+        bool large = instance->kind == OP_matmul && (strlen(instance->in[0]) > 2 || strlen(instance->in[1]) > 2);
         if (large && s == 0) continue;
         tried += try_every_choice(instantiate(instance, sizes[s]));
       }
@@ -99,8 +97,7 @@ static void test_every_choice_is_sound(void **state)
   assert_true(tried > 10000);
 }
 
-/* -------------------------------------------------------------------------------------
- * completeness */
+/* --------------------------------------------------------------------------------- completeness */
 
 static char *choices_text(const struct op *op)
 {

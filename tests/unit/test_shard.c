@@ -2,8 +2,7 @@
    PyTorch: TPGEN_GOLDEN, or tests/golden, local_shapes.tsv. */
 #include "unit.h"
 
-/* ------------------------------------------------------------------------------------- the table
- */
+/* ------------------------------------------------------------------------------------ the table */
 
 enum { MESH, WHOLE, PLACEMENTS, COORDINATE, LOCAL, OFFSET, FIELDS };
 
@@ -45,8 +44,7 @@ static void test_golden_parts(void **state)
   assert_true(rows > 100);
 }
 
-/* ------------------------------------------------------------------- facts that hold for any part
- */
+/* ----------------------------------------------------------------- facts that hold for any part */
 
 /* Every element of the whole is in just as many parts as there are ranks that replicate it. */
 static void check_cover(struct shape whole, struct layout layout)
@@ -96,8 +94,7 @@ static void test_largest_part_is_counted(void **state)
     assert_true(elements(local_shape(v, r)) * type_bytes(BF16) <= largest_bytes(v));
 }
 
-/* --------------------------------------------------------------------------------- ranks and
- * groups */
+/* ----------------------------------------------------------------------------- ranks and groups */
 
 static void test_coordinates(void **state)
 {
@@ -166,8 +163,7 @@ static void test_group_names(void **state)
   assert_int_equal(graph->ngroup, 2);
 }
 
-/* -------------------------------------------------------------------------- comparing and showing
- */
+/* ------------------------------------------------------------------------ comparing and showing */
 
 static void test_same_placement(void **state)
 {

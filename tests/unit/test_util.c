@@ -8,8 +8,7 @@ static int open_arena(void **state)
   return 0;
 }
 
-/* ------------------------------------------------------------------------------------- printable
- * text */
+/* ------------------------------------------------------------------------------- printable text */
 
 static void prints(const char *s, const char *wanted)
 {
@@ -47,8 +46,7 @@ static void check_printable(const char *s)
        "'%s'", p);
 }
 
-/* -----------------------------------------------------------------------------------------
- * identifiers */
+/* ---------------------------------------------------------------------------------- identifiers */
 
 static const char *const keywords[] = {"int",  "while", "restrict", "class", "template", "errno",
                                        "NULL", "xor",   "asm",      "linux", "this",     "I"};
@@ -190,8 +188,7 @@ static void test_random_bytes(void **state)
   }
 }
 
-/* --------------------------------------------------------------------------------------------
- * hashes */
+/* --------------------------------------------------------------------------------------- hashes */
 
 static void test_hash(void **state)
 {
@@ -204,8 +201,7 @@ static void test_hash(void **state)
               hash_bytes(HASH_START, "foobar", 6));
 }
 
-/* -------------------------------------------------------------------------------------------
- * buffers */
+/* -------------------------------------------------------------------------------------- buffers */
 
 static void test_buffers(void **state)
 {
@@ -240,8 +236,7 @@ static void test_texts(void **state)
   assert_string_equal(copy, "abc");
 }
 
-/* ---------------------------------------------------------------------------------------- the
- * arena */
+/* ------------------------------------------------------------------------------------ the arena */
 
 static void test_memory_is_zero_and_aligned(void **state)
 {
@@ -289,8 +284,7 @@ static void test_memory_has_an_end(void **state)
   refused(take_the_impossible, NULL, 1, "big.lua: error:", "MiB", NULL);
 }
 
-/* --------------------------------------------------------------------------------------------
- * errors */
+/* --------------------------------------------------------------------------------------- errors */
 
 static void fail_with_line(const void *with)
 {

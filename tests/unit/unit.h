@@ -22,8 +22,7 @@
 
 struct options options = {.last_rank = INT32_MAX};
 
-/* ------------------------------------------------------------------------------ cases in a child
- */
+/* ----------------------------------------------------------------------------- cases in a child */
 
 static bool unit_in_child;
 
@@ -96,8 +95,7 @@ __attribute__((sentinel, unused)) static void refused(void (*body)(const void *)
   va_end(list);
 }
 
-/* ----------------------------------------------------------------------------------- golden tables
- */
+/* -------------------------------------------------------------------------------- golden tables */
 
 /* A table of the directory that TPGEN_GOLDEN names, else of tests/golden. */
 __attribute__((unused)) static FILE *open_golden(const char *name)
@@ -134,8 +132,7 @@ __attribute__((unused)) static int golden_line(FILE *f, char *line, int size, ch
   return 0;
 }
 
-/* ------------------------------------------------------------------------------- graphs made by
- * hand */
+/* -------------------------------------------------------------------------- graphs made by hand */
 
 static const struct placement R = {.kind = REPLICATE};
 static const struct placement P = {.kind = PARTIAL, .reduction = SUM};
