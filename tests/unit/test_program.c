@@ -477,6 +477,108 @@ static void run_function(const struct function *f, int l)
   for (int k = 0; k < f->nop; k++) run_one(&graph->op[f->op[k]], f, l);
 }
 
+/* ------------------------------------------------------------------------------- addresses in C */
+
+/* "l", "l % 2", "(l - 1)", "(l + 1) % 3" */
+static int slot_in_c(const char *c, int l)
+{
+  int step = 0, depth = 0;
+  if (*c == '(') step = c[3] == '-' ? -1 : 1;
+  const char *percent = strchr(c, '%'), *times = strchr(c, '*');
+  if (percent && percent < times) depth = atoi(percent + 1);
+  return depth ? (l + step) % depth : l + step;
+}
+
+/* The offset in the arena that an address in the generated C has in the round of module l, or NONE
+   where it lies elsewhere. */
+static int64_t offset_in_c(const char *c, int l)
+{
+  const char *question = strstr(c, " ? "), *end = strchr(c, ';');
+  if (question && question < end) {
+    bool holds = strncmp(c, "l > ", 4) ? l < atoi(c + 4) : l > atoi(c + 4);
+    const char *colon = strstr(c, " :");
+    return offset_in_c(holds ? question + 3 : colon + 2 + strspn(colon + 2, " \n"), l);
+  }
+  static const char start[] = "(float *)(m->arena + ";
+  if (strncmp(c, start, strlen(start))) return NONE;
+  char *rest;
+  int64_t offset = strtoll(c + strlen(start), &rest, 10);
+  if (strncmp(rest, " + ", 3)) return offset;
+  return offset + slot_in_c(rest + 3, l) * strtoll(strchr(rest, '*') + 1, NULL, 10);
+}
+
+/* "m->w.layers[l].w0" in the round of module l: "m->w.layers[2].w0" */
+static const char *name_in_round(const char *name, int l)
+{
+  const char *at = strstr(name, "[l]");
+  return at ? text("%.*s[%d]%s", (int)(at - name), name, l, at + 3) : name;
+}
+
+/* The value whose place of its own is at an address, or NONE. */
+static int owner(int rank, const double *place)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (own[rank][i] == place && elements(local_shape(i, rank))) return i;
+  return NONE;
+}
+
+static void check_address(int rank, int value, const struct function *f, const char *declarations,
+                          const char **fixed)
+{
+  const char *name = c_name(value);
+  if (!name) return;
+  const char *line = strstr(declarations, text(" *const %s = ", name));
+  for (int l = 0; l < f->count; l++) {
+    const double *wanted = address(rank, value, f, l);
+    int place = owner(rank, wanted);
+    if (!line) {
+      must(place != NONE && fixed[place] && !strcmp(name_in_round(name, l), fixed[place]),
+           "v%d in round %d of %s is %s, not %s", value, l, f->name, name,
+           place == NONE ? "in the arena" : fixed[place]);
+      continue;
+    }
+    int64_t offset = offset_in_c(strstr(line, " = ") + 3, l);
+    int64_t there = place == NONE ? (wanted - arena[rank]) * 4 : NONE;
+    must(offset == there, "v%d in round %d of %s lies at %" PRId64 ", not %" PRId64, value, l,
+         f->name, offset, there);
+  }
+}
+
+/* The values that a function reads and writes. */
+static bool *used_in(const struct function *f)
+{
+  bool *used = alloc((size_t)graph->nvalue);
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    int *list = alloc((size_t)op_width(op) * sizeof *list);
+    for (int n = op_reads(op, list); n--;) used[list[n]] = true;
+    for (int n = op_writes(op, list); n--;) used[list[n]] = true;
+  }
+  for (int i = 0; i < graph->nvalue; i++)
+    used[i] &= graph->value[i].stored && graph->value[i].role != STATE;
+  return used;
+}
+
+/* What the generated C calls each value, and where that is, round by round. */
+static void check_names(int rank)
+{
+  name_values(rank);
+  const char **fixed = alloc((size_t)graph->nvalue * sizeof *fixed);
+  for (int i = 0; i < graph->nvalue; i++) fixed[i] = own[rank][i] ? c_name(i) : NULL;
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    const bool *used = used_in(f);
+    struct buffer code = {0};
+    put_text(&code, "", 0);
+    name_locals(f);
+    for (int v = 0; v < graph->nvalue; v++)
+      if (used[v] && c_name(v)) put(&code, "%s ", c_name(v));
+    const char *declarations = local_declarations(code.text);
+    for (int v = 0; v < graph->nvalue; v++)
+      if (used[v]) check_address(rank, v, f, declarations, fixed);
+  }
+}
+
 /* ------------------------------------------------------------------------------------ the trial */
 
 /* What ends as the gradient of each parameter, and the parameters that are updated by them. */
@@ -489,12 +591,8 @@ static int gradient_of(int parameter)
 
 static void compare(int value, struct array whole)
 {
-  const struct function outside_loops = {.count = 1};
-  for (int r = 0; r < machine.world; r++) {
-    machine.part[r][value] = (struct array){local_shape(value, r), NULL};
-    machine.part[r][value].at = own[r][value];
-    (void)outside_loops;
-  }
+  for (int r = 0; r < machine.world; r++)
+    machine.part[r][value] = (struct array){local_shape(value, r), own[r][value]};
   const char *why = not_held(&machine, value, whole, 1e-9);
   must(!why, "%s (v%d): %s", graph->value[value].name, value, why);
 }
@@ -568,6 +666,8 @@ static void try_model(const void *with)
   compare(graph->loss, whole[loss]);
   for (int i = 0; i < known; i++)
     if (has_slope[i]) compare(gradient_of(i), slope[i]);
+  check_names(0);
+  if (world_size() > 1) check_names(world_size() - 1);
   if (loops()) exit(7);
 }
 

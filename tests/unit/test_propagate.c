@@ -252,7 +252,7 @@ static void choose(const void *with)
   }
   propagate();
   struct choice list[MAX_CHOICES];
-  int n = choices(&op, list), ndim = graph->mesh.ndim, chosen[MAX_MESH];
+  int n = choices(&op, list), ndim = graph->mesh.ndim, chosen[MAX_MESH] = {0};
   const struct op *placed = &graph->op[graph->value[op.out].op];
   for (int d = 0; d < ndim; d++) {
     chosen[d] = NONE;
@@ -267,7 +267,7 @@ static void choose(const void *with)
   double paid = price(&op, list, chosen, given_as);
   must(paid >= 0, "%s asks for summands that cannot be had", op_row[op.kind].name);
   for (int which = 0; which < power(n, ndim); which++) {
-    int pick[MAX_MESH];
+    int pick[MAX_MESH] = {0};
     for (int d = 0, rest = which; d < ndim; d++, rest /= n) pick[d] = rest % n;
     double other = price(&op, list, pick, given_as);
     must(other < 0 || paid <= other, "%s pays %g where %g would do", op_row[op.kind].name, paid,

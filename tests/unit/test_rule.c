@@ -88,7 +88,8 @@ static void test_every_choice_is_sound(void **state)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
       for (size_t i = 0; i < sizeof instances / sizeof *instances; i++) {
         const struct instance *instance = &instances[i];
-        bool large = instance->kind == OP_matmul && (strlen(instance->in[0]) > 2 || strlen(instance->in[1]) > 2);
+        bool large = instance->kind == OP_matmul &&
+                     (strlen(instance->in[0]) > 2 || strlen(instance->in[1]) > 2);
         if (large && s == 0) continue;
         tried += try_every_choice(instantiate(instance, sizes[s]));
       }

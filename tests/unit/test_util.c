@@ -81,27 +81,10 @@ static void test_identifier(void **state)
   assert_string_equal(identifier("12.b"), "n12_b");
   assert_string_equal(identifier("A9"), "A9");
   for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++) check_identifier(keywords[i]);
-  static const char *const hostile[] = {"",
-                                        "_x",
-                                        "a__b",
-                                        ".",
-                                        "..",
-                                        "a..b",
-                                        "a b",
-                                        "a-b",
-                                        "a\nb",
-                                        "*/",
-                                        "?"
-                                        "?/",
-                                        "\xc3\xa9",
-                                        "1",
-                                        "a;b",
-                                        "a\"b",
-                                        "\xe2\x80\xae",
-                                        "__attribute__",
-                                        "a._b",
-                                        "_",
-                                        "x$y"};
+  static const char *const hostile[] = {
+      "",   "_x",    "a__b",     ".", "..",  "a..b", "a b",          "a-b",           "a\nb",
+      "*/", "\?\?/", "\xc3\xa9", "1", "a;b", "a\"b", "\xe2\x80\xae", "__attribute__", "a._b",
+      "_",  "x$y"};
   for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) check_identifier(hostile[i]);
 }
 
