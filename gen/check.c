@@ -20,10 +20,10 @@ static bool is_value(int v)
 
 static void sane_value(const struct value *v)
 {
+  hold(v->op >= NONE && v->op < graph->nop, NONE, "a value is made by no operation");
   hold(v->shape.ndim >= 0 && v->shape.ndim <= MAX_DIMS, v->op, "a value has too many dimensions");
   for (int d = 0; d < v->shape.ndim; d++)
     hold(v->shape.size[d] >= 0, v->op, "a value has a negative size");
-  hold(v->op >= NONE && v->op < graph->nop, v->op, "a value is made by no operation");
   hold(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
   if (v->role == GRADIENT || v->role == STATE) hold(is_value(v->of), v->op, "it belongs to nothing");
   for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {

@@ -332,7 +332,9 @@ static void put_elements(struct buffer *b, const struct op *group, const struct 
 static const char *sum_name(const struct op *group, int k)
 {
   const char *kind = op_name(&graph->op[group->body[k]]);
-  return k == group->nbody - 1 || k == 0 ? text("%s_of", kind) : text("%s_of_%d", kind, k);
+  for (int i = 0; i < k; i++)
+    if (is_reduce(graph->op[group->body[i]].kind)) return text("%s_of_%d", kind, k);
+  return text("%s_of", kind);
 }
 
 /* ---------------------------------------------------------------------------------- CPU kernels */

@@ -83,7 +83,7 @@ static bool same_value_kind(int a, int b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
   return v->type == w->type && v->role == w->role && same_shape(v->shape, w->shape) &&
-         same_layout(v->layout, w->layout) && !v->is_output && v->role != LOSS;
+         same_layout(v->layout, w->layout) && !v->is_output && !w->is_output && v->role != LOSS;
 }
 
 /* The next parameter in or under a module, from value `at` on; NONE at the end. */

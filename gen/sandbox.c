@@ -35,7 +35,7 @@
 #include <sys/syscall.h>
 #endif
 
-enum { SECONDS = 2, WALL_MILLISECONDS = 2500 };
+enum { SECONDS = 1, WALL_MILLISECONDS = 2500 };
 
 struct sandbox *sandbox;
 
