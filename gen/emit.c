@@ -100,9 +100,11 @@ static char *function_text(const struct function *f, int rank)
     put(&body, "%s\n", wrapped(text("  %s", does), ", ", "      "));
     put(&code, "%s\n", does);
   }
-  put(&b, "static void %s(%s)\n{\n%s%s}\n\n", f->name,
-      f->count > 1 ? "int l" : takes_step(f) ? "int t" : "void", local_declarations(code.text),
-      body.text);
+  const char *takes = f->count > 1 ? "int l" : takes_step(f) ? "int t" : "void";
+  /* A rank that has no part of anything here has nothing to do. */
+  bool idle = !body.length;
+  put(&b, "static void %s(%s)\n{\n%s%s%s}\n\n", f->name, takes, local_declarations(code.text),
+      idle && strcmp(takes, "void") ? text("  (void)%s;\n", takes + strlen("int ")) : "", body.text);
   return b.text;
 }
 
@@ -250,7 +252,7 @@ static bool owns(int value, int rank)
   return elements(local_shape(value, rank)) > 0;
 }
 
-static char *rank_text(int rank)
+static char *rank_text(int rank, const char *step)
 {
   int *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list), n = tensors(list);
   int coordinate[MAX_MESH];
@@ -269,7 +271,7 @@ static char *rank_text(int rank)
   if (!n) put(&first, "    {0},\n"), put(&own, "0");
   return fill(embedded_text(options.cuda ? "templates/rank.cu" : "templates/rank.c"), "version",
               TPGEN_VERSION, "plan", plan_shown(), "hash", graph->hash, "rank",
-              text("%d", rank), "coordinate", coordinate_text(rank), "mesh", mesh_names(), "members",
+              text("%d", rank), "step", step, "coordinate", coordinate_text(rank), "mesh", mesh_names(), "members",
               members_text(rank), "first", first.text, "owns", own.text, NULL);
 }
 
@@ -428,7 +430,7 @@ void emit(void)
   bool *needed = alloc((size_t)nclass * sizeof *needed);
   for (int r = options.first_rank; r <= options.last_rank && r < world; r++) {
     needed[class_of[r]] = true;
-    add_text(text("rank%d.%s", r, suffix), rank_text(r));
+    add_text(text("rank%d.%s", r, suffix), rank_text(r, step_name(class_of[r])));
     put(&ranks, "%s%d:%s", ranks.length ? " " : "", r, step_name(class_of[r]));
   }
   for (int c = 0; c < nclass; c++)
