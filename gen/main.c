@@ -2,6 +2,7 @@
 #include "tpgen.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,6 +99,7 @@ static void after(enum pass pass)
 
 int main(int argc, char **argv)
 {
+  signal(SIGXFSZ, SIG_IGN);   /* a file that grows too large is an error to report */
   read_options(argc, argv);
   arena_open();
 

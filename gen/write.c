@@ -17,6 +17,7 @@ struct file {
   const char *name, *contents;
   size_t size;
   bool executable;
+  char *beside;        /* where its new text waits, or NULL */
 };
 
 static struct file *file;
@@ -32,7 +33,7 @@ const char *embedded_text(const char *name)
 void add_file(const char *name, const char *contents, size_t size, bool executable)
 {
   GROW(file, nfile, file_room);
-  file[nfile++] = (struct file){name, contents, size, executable};
+  file[nfile++] = (struct file){name, contents, size, executable, NULL};
 }
 
 static char *path_of(const char *name)
@@ -57,34 +58,35 @@ static bool is_current(const struct file *f)
   return same;
 }
 
-static _Noreturn void failed(const char *what, const char *path, const char *beside)
+/* Nothing half-written is left behind. */
+static _Noreturn void failed(const char *what, const char *path)
 {
   int error = errno;
-  if (beside) unlink(beside);
+  for (int i = 0; i < nfile; i++)
+    if (file[i].beside) unlink(file[i].beside);
   usage_error(3, "cannot %s %s: %s", what, path, strerror(error));
 }
 
 static void make_directory(const char *path)
 {
-  if (!mkdir(path, 0777) || errno == EEXIST) return;
-  failed("make the directory", path, NULL);
+  if (mkdir(path, 0777) && errno != EEXIST) failed("make the directory", path);
 }
 
-/* Writes the whole of a file beside its place; gives the path it has there. */
-static char *write_beside(const struct file *f)
+/* Writes the whole of a file beside its place. */
+static void write_beside(struct file *f)
 {
   char *beside = path_of(text("%s.tpgen-new", f->name));
   int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, f->executable ? 0777 : 0666);
-  if (fd < 0) failed("write", beside, NULL);
+  if (fd < 0) failed("write", beside);
+  f->beside = beside;
   size_t n = 0;
   while (n < f->size) {
     ssize_t put = write(fd, f->contents + n, f->size - n);
     if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) failed("write", beside, beside);
+    if (put <= 0) failed("write", beside);
     n += (size_t)put;
   }
-  if (close(fd)) failed("write", beside, beside);
-  return beside;
+  if (close(fd)) failed("write", beside);
 }
 
 /* Whether a name in out/ is one that tpgen gives: rank12.c, step_1.cu and the like. */
@@ -112,10 +114,10 @@ static bool is_written(const char *name)
 static void remove_stale(void)
 {
   DIR *d = opendir(options.out);
-  if (!d) failed("read the directory", options.out, NULL);
+  if (!d) failed("read the directory", options.out);
   for (struct dirent *e; (e = readdir(d));)
     if (is_ours(e->d_name) && !is_written(e->d_name) && unlink(path_of(e->d_name)))
-      failed("remove", path_of(e->d_name), NULL);
+      failed("remove", path_of(e->d_name));
   closedir(d);
 }
 
@@ -137,11 +139,12 @@ void write_files(void)
   }
   make_directory(options.out);
   make_directory(path_of("runtime"));
-  char **beside = alloc((size_t)nfile * sizeof *beside);
   for (int i = 0; i < nfile; i++)
-    if (!is_current(&file[i])) beside[i] = write_beside(&file[i]);
-  for (int i = 0; i < nfile; i++)
-    if (beside[i] && rename(beside[i], path_of(file[i].name)))
-      failed("put in place", path_of(file[i].name), beside[i]);
+    if (!is_current(&file[i])) write_beside(&file[i]);
+  for (int i = 0; i < nfile; i++) {
+    if (!file[i].beside) continue;
+    if (rename(file[i].beside, path_of(file[i].name))) failed("put in place", path_of(file[i].name));
+    file[i].beside = NULL;
+  }
   remove_stale();
 }

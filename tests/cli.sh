@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# The command line: what it prints, with which status, and what it leaves on the disk.
+. "$(dirname "$0")/common.sh"
+
+# ends STATUS WORDS COMMAND...: the command ends with STATUS, and its messages hold WORDS.
+ends() {
+  local wanted=$1 words=$2 status=0
+  shift 2
+  "$@" > "$WORK/out" 2> "$WORK/err" || status=$?
+  [ "$status" -eq "$wanted" ] || fail "$*: status $status, not $wanted: $(cat "$WORK/err")"
+  grep -qF -- "$words" "$WORK/out" "$WORK/err" || fail "$*: says nothing of '$words'"
+}
+toy=plans/toy.lua
+out=$WORK/cli
+rm -rf "$out"
+
+ends 0 "usage: tpgen" "$TPGEN" --help
+ends 0 "tpgen 0." "$TPGEN" --version
+ends 2 "usage: tpgen" "$TPGEN" --no-such-option
+ends 2 "give one plan" "$TPGEN" -o "$out"
+ends 2 "-o DIRECTORY" "$TPGEN" "$toy"
+ends 2 "the targets are cpu and cuda" "$TPGEN" "$toy" -o "$out" --target gpu
+ends 2 "no such pass" "$TPGEN" "$toy" --dump=everything
+ends 2 "write -D name=value" "$TPGEN" "$toy" -o "$out" -D tp
+ends 2 "write --ranks 0-7" "$TPGEN" "$toy" -o "$out" --ranks 3-1
+ends 2 "counted from 0" "$TPGEN" "$toy" -o "$out" --ranks 2-3
+ends 3 "$WORK/none.lua" "$TPGEN" "$WORK/none.lua" -o "$out"
+ends 1 "$toy: error: -D tpp=2" "$TPGEN" "$toy" -o "$out" -D tpp=2
+[ ! -e "$out" ] || fail "an error left something in $out"
+
+ends 0 "in_proj.weight  f32[32, 10]" "$TPGEN" "$toy" --explain in_proj.weight
+ends 1 "no value is called nothing" "$TPGEN" "$toy" --explain nothing
+
+# Files are written only where they changed, and go when the plan has them no longer.
+"$TPGEN" "$toy" -o "$out" -D tp=3
+touch -d '2001-01-01' "$out"/*.*
+"$TPGEN" "$toy" -o "$out" -D tp=3
+[ -z "$(find "$out" -maxdepth 1 -type f -newermt 2002-01-01)" ] || fail "an unchanged file was written"
+"$TPGEN" "$toy" -o "$out" -D tp=3 --check || fail "--check calls its own output stale"
+ends 1 "is not what this plan gives" "$TPGEN" "$toy" -o "$out" -D tp=2 --check
+[ -e "$out/rank2.c" ] && [ -e "$out/step_1.c" ] || fail "tp=3 has no third rank or no second step"
+"$TPGEN" "$toy" -o "$out" -D tp=2
+[ ! -e "$out/rank2.c" ] && [ ! -e "$out/step_1.c" ] || fail "files of tp=3 are left"
+echo "mine" > "$out/notes.txt"
+"$TPGEN" "$toy" -o "$out" -D tp=4 --ranks 1-2
+[ "$(cd "$out" && echo rank*.c)" = "rank1.c rank2.c" ] || fail "--ranks 1-2 wrote $(ls "$out")"
+[ -e "$out/notes.txt" ] || fail "a file that is not tpgen's was taken away"
+
+# What cannot be written leaves the old output whole and nothing beside it.
+"$TPGEN" "$toy" -o "$out" -D tp=2
+before=$(cat "$out"/*.c "$out"/*.txt | cksum)
+ends 3 "cannot write" bash -c "ulimit -f 2; exec '$TPGEN' '$toy' -o '$out' -D tp=5"
+[ "$(cat "$out"/*.c "$out"/*.txt | cksum)" = "$before" ] || fail "the old output is not whole"
+[ -z "$(find "$out" -name '*tpgen-new*')" ] || fail "half-written files are left"
+ends 3 "cannot make the directory" "$TPGEN" "$toy" -o "$WORK/err/below"
+finish "statuses, messages and files are as they should be"
