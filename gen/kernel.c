@@ -97,7 +97,7 @@ static void find_loops(const struct op *op, int rank, struct loops *loops)
     }
   }
   for (int d = 0; d < loops->space.ndim; d++) {
-    if (loops->space.size[d] == 1 && !(reduced >> d & 1)) {
+    if (loops->space.size[d] == 1) {
       if (d + 1 < loops->space.ndim) apart[d + 1] = true;
       continue;
     }
@@ -559,7 +559,7 @@ static char *cuda_body(const struct op *group, const struct loops *loops, const 
   *blocks = (kept + BLOCK - 1) / BLOCK;
   if (!has_sums(group)) {
     put_cuda_elements(&b, group, loops, a);
-  } else if (kept_outside(loops) != NONE) {
+  } else if (count(loops, true) > 1 && kept_outside(loops) != NONE) {
     put_cuda_inner_sums(&b, group, loops, a);
     *blocks = kept;
   } else {

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Parallel equals dense: each plan of tests/equal, and some made at random, on each mesh that a line such
 # as `-- mesh: dp=2 tp=3` names, comes to the losses of one rank, to its weights and its optimizer's
-# state, or to its outputs. gcc and clang compile the programs here, with every warning an error.
+# state, or to its outputs. gcc and clang compile the programs here, with every warning an error; some run
+# under the sanitizers too, and of some the CUDA text runs, on the stand-in.
 #   EQUAL_PLANS="mlp deep"   these plans alone; "" for none
 #   EQUAL_RANDOM=200         so many plans from random_plan, not 12
 #   EQUAL_SEED=1000          the first of them
 #   EQUAL_SANITIZE=all       all pairs run under the sanitizers too, not only a few; none for none
+#   EQUAL_CUDA=all           all pairs run on the stand-in too, not only a few; none for none
+#   EQUAL_KEEP=1             the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/common.sh"
 
 # What float32 sums in another order may do, over at most some hundred summands and five steps. Losses
@@ -13,13 +16,18 @@
 tensor_tolerance=2e-5
 sanitized='^(gather tp=3|layers tp=2|nested b=2,c=3|outputs dp=6)$'
 case ${EQUAL_SANITIZE:-} in all) sanitized=. ;; none) sanitized='^$' ;; esac
+on_stand_in='^(conflict dp=2,tp=2|layers tp=3|means dp=2,tp=2|scatter tp=3|outputs tp=2)$'
+case ${EQUAL_CUDA:-} in all) on_stand_in=. ;; none) on_stand_in='^$' ;; esac
 
 strict=(-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
-plain=(-O1)
-sanitizers=(-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined)
-export ASAN_OPTIONS=detect_leaks=0
+# Only kernels take time to run, and only they make promises (restrict) that an optimizer builds on:
+# they are compiled with -O2.
+plain=(-O0)
+sanitizers=(-g -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
+  -Wall -Wextra -Werror "-I$root/tests/cuda_on_cpu/include")
 # MPI's and BLAS's own headers are not what is tested.
-mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas; } | tr ' ' '\n' |
+mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson; } | tr ' ' '\n' |
   sed -n 's/^-I/-isystem/p')
 mapfile -t libraries < <({ mpicc -show && pkg-config --libs openblas jansson; } | tr ' ' '\n' |
   sed -n '/^-\(L\|l\|Wl\)/p')
@@ -27,104 +35,157 @@ libraries+=(-lm)
 # ld.gold takes half of ld's time.
 ! gcc -fuse-ld=gold -Wl,--version > /dev/null 2>&1 || libraries+=(-fuse-ld=gold)
 
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OPENBLAS_NUM_THREADS=1
+export ASAN_OPTIONS=detect_leaks=0 OPENBLAS_NUM_THREADS=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 launch=(mpirun)
 if mpirun --version 2>&1 | grep -q 'Open MPI'; then
   launch+=(--quiet --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --mca pml ob1)
 fi
 
-# compile_runtime KIND FLAGS...: the runtime's objects, which are the same for all programs.
-compile_runtime() (
-  mkdir "$WORK/$1"
-  cd "$WORK/$1"
-  shift
-  gcc "${strict[@]}" "$@" -I../runtime "${includes[@]}" $(pkg-config --cflags jansson) -c \
-    ../runtime/{main,tensors,save,safetensors,philox,launch,cpu}.c
-)
-
-# make_ranks DIRECTORY KIND FLAGS...: compiles the program there, into rank0, rank1 ... beside it.
-make_ranks() (
+# A program is of one of three kinds: plain, sanitized, or cuda.
+# objects DIRECTORY KIND FLAGS AND SOURCES...: compiles them there.
+objects() (
   cd "$1"
   kind=$2
   shift 2
-  gcc "${strict[@]}" "$@" -I. -Iruntime "${includes[@]}" -c rank*.c step*.c kernels.c || exit 1
-  for entry in $(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt); do
-    gcc "$@" -o "rank${entry%:*}" "rank${entry%:*}.o" "${entry#*:}.o" kernels.o "../$kind"/*.o \
-      "${libraries[@]}" || exit 1
-  done
-  [ "$kind" = sanitized ] || ! command -v clang > /dev/null ||
-    clang "${strict[@]}" -fsyntax-only -I. -Iruntime "${includes[@]}" rank0.c step*.c kernels.c
+  common=(-I. -Iruntime "${includes[@]}" -c "$@")
+  case $kind in
+  plain) gcc "${strict[@]}" "${plain[@]}" "${common[@]}" ;;
+  sanitized) gcc "${strict[@]}" "${sanitizers[@]}" "${common[@]}" ;;
+  cuda) g++ "${cuda[@]}" -x c++ "${common[@]}" ;;
+  esac
 )
 
-# start DIRECTORY: runs all its ranks; its metrics and what it saves are beside it.
-start() {
-  local ranks=() rank
-  for ((rank = 0; rank < $(find "$1" -name 'rank*.c' | wc -l); rank++)); do
-    [ $rank -eq 0 ] || ranks+=(:)
-    ranks+=(-n 1 "$1/rank$rank" --metrics "$1.jsonl" --save "$1.saved")
+# The runtime's objects in $WORK/KIND: they are the same for all programs of a kind.
+make_runtime() {
+  local kind=$1 to=$WORK/$1 target=cpu object sources=(main tensors save safetensors philox launch)
+  [ "$kind" != cuda ] || target=cuda
+  "$TPGEN" plans/toy.lua -o "$WORK/toy" --target $target && mv "$WORK/toy/runtime" "$to" || return
+  rm -r "$WORK/toy"
+  if [ "$kind" = cuda ]; then
+    mkdir "$to/stand_in"
+    objects "$to/stand_in" cuda -O1 "$root"/tests/cuda_on_cpu/*.cpp && objects "$to" cuda cuda.cu &&
+      objects "$to" plain -DTPGEN_MPI "${sources[@]/%/.c}" meet.c || return
+    for object in "$to"/stand_in/*.o; do mv "$object" "$to/stand_in_${object##*/}"; done
+  else
+    objects "$to" "$kind" "${sources[@]/%/.c}" cpu.c
+  fi
+}
+
+# make_ranks DIRECTORY KIND: compiles the program there, into rank0, rank1 ... beside it.
+make_ranks() (
+  cd "$1"
+  kind=$2 suffix=c link=(gcc)
+  case $kind in
+  sanitized) link=(gcc "${sanitizers[@]}") ;;
+  cuda) suffix=cu link=(g++) ;;
+  esac
+  objects . "$kind" rank*.$suffix step*.$suffix && objects . "$kind" -O2 kernels.$suffix || exit 1
+  for entry in $(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt); do
+    "${link[@]}" -o "rank${entry%:*}" "rank${entry%:*}.o" "${entry#*:}.o" kernels.o "../$kind"/*.o \
+      "${libraries[@]}" || exit 1
   done
-  timeout 60 "${launch[@]}" "${ranks[@]}" < /dev/null > "$1.out" 2>&1 || {
-    tail -n 20 "$1.out"
+  [ "$kind" != plain ] || ! command -v clang > /dev/null ||
+    clang "${strict[@]}" -fsyntax-only -I. -Iruntime "${includes[@]}" rank0.c step.c kernels.c
+)
+
+# start DIRECTORY RESULT ARGUMENTS...: runs all its ranks. RESULT.losses and RESULT.saved/ are what they
+# leave.
+start() {
+  local directory=$1 result=$2 ranks=() rank
+  shift 2
+  for ((rank = 0; rank < $(find "$directory" -name 'rank*.o' | wc -l); rank++)); do
+    [ $rank -eq 0 ] || ranks+=(:)
+    ranks+=(-n 1 "$directory/rank$rank" --metrics "$result.jsonl" --save "$result.saved" "$@")
+  done
+  timeout 60 "${launch[@]}" "${ranks[@]}" < /dev/null > "$result.out" 2>&1 || {
+    tail -n 20 "$result.out"
     return 1
   }
-  [ ! -f "$1.jsonl" ] || losses_of "$1.jsonl" > "$1.losses"
+  [ ! -f "$result.jsonl" ] || losses_of "$result.jsonl" > "$result.losses"
 }
 
 # make_and_run PLAN NAME KIND MESH...: the plan on a mesh, in $WORK/NAME.
 make_and_run() {
-  local plan=$1 to=$WORK/$2 kind=$3 size defines=() flags=("${plain[@]}")
+  local plan=$1 to=$WORK/$2 kind=$3 size arguments=()
   shift 3
-  for size; do defines+=(-D "$size"); done
-  [ "$kind" = plain ] || flags=("${sanitizers[@]}")
-  "$TPGEN" "$plan" -o "$to" "${defines[@]}" || { fail "$to: tpgen ended with status $?"; return 1; }
-  make_ranks "$to" "$kind" "${flags[@]}" || { fail "$to does not compile"; return 1; }
-  start "$to" || { fail "$to ended with status $?"; return 1; }
+  for size; do arguments+=(-D "$size"); done
+  [ "$kind" != cuda ] || arguments+=(--target cuda)
+  "$TPGEN" "$plan" -o "$to" "${arguments[@]}" || { fail "$to: tpgen ended with status $?"; return 1; }
+  make_ranks "$to" "$kind" || { fail "$to does not compile"; return 1; }
+  start "$to" "$to" || { fail "$to ended with status $?"; return 1; }
+}
+
+# Runs of the one rank from weights that are a rounding error away, where there are none yet.
+perturbed_runs() {
+  local base=$WORK/$1 i
+  [ ! -d "$base.like1.saved" ] || return 0
+  start "$base" "$base.zero" --steps 0
+  for i in 1 2 3; do
+    "$TOOLS/perturb" "$base.zero.saved/model.safetensors" "$base.zero.saved/$i" $i
+    start "$base" "$base.like$i" --weights "$base.zero.saved/$i"
+  done
+}
+
+# same_tensors NAME BASE FILE: what they have saved. Some gradients are sums of terms that cancel, all but
+# or altogether: where the tolerance does not do, it is measured what a rounding error grows to.
+same_tensors() {
+  local files=("$WORK/$2.saved/$3" "$WORK/$1.saved/$3")
+  "$TOOLS/compare_safetensors" "${files[@]}" $tensor_tolerance 2> "$WORK/$1.difference" && return
+  if [ "$3" = model.safetensors ] && [ -f "${files[1]}" ] && perturbed_runs "$2"; then
+    "$TOOLS/compare_safetensors" "${files[@]}" $tensor_tolerance \
+      "$WORK/$2".like[123].saved/model.safetensors && return
+  fi
+  cat "$WORK/$1.difference"
+  return 1
 }
 
 # compare NAME BASE: what two runs have left.
 compare() {
-  local name=$1 base=$2 saved
-  if [ -f "$WORK/$base.losses" ]; then
-    same_losses "$name" "$WORK/$name.losses" "$WORK/$base.losses"
+  local file=outputs.safetensors
+  if [ -f "$WORK/$2.saved/model.safetensors" ]; then
+    file=model.safetensors
+    same_losses "$1" "$WORK/$1.losses" "$WORK/$2.losses"
   fi
-  for saved in "$WORK/$base.saved"/*.safetensors; do
-    "$TOOLS/compare_safetensors" "$saved" "$WORK/$name.saved/${saved##*/}" $tensor_tolerance ||
-      fail "$name: ${saved##*/}"
-  done
+  same_tensors "$1" "$2" $file || fail "$1: other tensors"
 }
 
 # check_plan PLAN: all its meshes against one rank. Its status is 0 if they are all equal.
 check_plan() {
-  local plan=$1 stem base mesh name
+  local plan=$1 stem base mesh name kind
   stem=$(basename "$plan" .lua)
   base=$stem.one
   make_and_run "$plan" "$base" plain || return
   while read -ra mesh; do
     name=$(IFS=,; echo "${mesh[*]}")
-    make_and_run "$plan" "$stem.$name" plain "${mesh[@]}" && compare "$stem.$name" "$base"
-    [[ "$stem $name" =~ $sanitized ]] || continue
-    name=$stem.$name.sanitized
-    make_and_run "$plan" "$name" sanitized "${mesh[@]}" && compare "$name" "$base"
+    for kind in plain sanitized cuda; do
+      [ $kind != sanitized ] || [[ "$stem $name" =~ $sanitized ]] || continue
+      [ $kind != cuda ] || [[ "$stem $name" =~ $on_stand_in ]] || continue
+      make_and_run "$plan" "$stem.$name.$kind" $kind "${mesh[@]}" &&
+        compare "$stem.$name.$kind" "$base"
+    done
   done < <(sed -n 's/^-- mesh: *//p' "$plan")
   [ "$failures" -eq 0 ] || return 1
-  rm -rf "$WORK/$stem".*/
+  [ -n "${EQUAL_KEEP:-}" ] || rm -rf "$WORK/$stem".*/
 }
 
 plans=()
 for plan in tests/equal/*.lua; do
-  [[ -z ${EQUAL_PLANS+set} || " $EQUAL_PLANS " == *" $(basename "$plan" .lua) "* ]] && plans+=("$plan")
+  [[ -n ${EQUAL_PLANS+set} && " $EQUAL_PLANS " != *" $(basename "$plan" .lua) "* ]] || plans+=("$plan")
 done
 seed=${EQUAL_SEED:-1}
 for ((i = seed; i < seed + ${EQUAL_RANDOM:-12}; i++)); do
   "$TOOLS/random_plan" $i > "$WORK/random$i.lua"
   plans+=("$WORK/random$i.lua")
 done
+for kind in plain sanitized cuda; do
+  make_runtime $kind > "$WORK/runtime.log" 2>&1 || {
+    cat "$WORK/runtime.log"
+    fail "the runtime of $kind programs does not compile"
+  }
+done
 
-"$TPGEN" "${plans[0]}" -o "$WORK/first" && mv "$WORK/first/runtime" "$WORK"
-compile_runtime plain "${plain[@]}" || fail "the runtime does not compile"
-compile_runtime sanitized "${sanitizers[@]}" || fail "the runtime does not compile"
-
-# As many plans at once as there are cores. What each has said stands in a log.
+# As many plans at once as there are cores. What each has to say stands in a log.
 running=0
 for plan in "${plans[@]}"; do
   if [ $running -ge "$(nproc)" ]; then

@@ -40,4 +40,79 @@ __attribute__((unused)) static const struct op *nth_op(enum phase phase, int i)
   return &graph->op[f->op[i]];
 }
 
+/* ------------------------------------------------------------------------------ random programs */
+
+__attribute__((unused)) static struct shape random_shape(void)
+{
+  struct shape s = {.ndim = 2};
+  s.size[0] = 1 + draw_below(9);
+  s.size[1] = 1 + draw_below(40);
+  return s;
+}
+
+/* One of the last few values, of any shape or of this one. */
+static int recent(const int *made, int n, const struct shape *shape)
+{
+  for (int tries = 0; tries < 20; tries++) {
+    int back = draw_below(10) ? draw_below(n < 6 ? n : 6) : draw_below(n);
+    int v = made[n - 1 - back];
+    if (!shape || same_shape(graph->value[v].shape, *shape)) return v;
+  }
+  return NONE;
+}
+
+/* An operation of a random kind on what was made before. */
+static int random_step(const int *made, int n, enum phase phase)
+{
+  struct op op = {.phase = phase, .nin = 1, .in = {recent(made, n, NULL)}, .scalar = 2};
+  struct shape shape = graph->value[op.in[0]].shape;
+  switch (draw_below(8)) {
+  case 0:
+    op.kind = OP_all_reduce;
+    op.group = add_group(1);
+    break;
+  case 1:
+    op.kind = OP_to_partial;
+    break;
+  case 2:
+    op.kind = OP_sum;
+    op.dims = 1;
+    op.keep = true;
+    break;
+  case 3:
+    op.kind = OP_matmul;
+    op.equation = "ab,ab->aa";
+    op.in[op.nin++] = op.in[0];
+    break;
+  case 4:
+    op.kind = OP_scale;
+    break;
+  default:
+    op.kind = draw_below(2) ? OP_add : OP_relu_back;
+    op.in[1] = recent(made, n, &shape);
+    op.nin += op.in[1] != NONE;
+    if (op.nin == 1) op.kind = OP_relu;
+    break;
+  }
+  return run_in_phase(op);
+}
+
+/* Two phases of random operations over some values of random sizes. */
+__attribute__((unused)) static void random_program(int length)
+{
+  new_graph(1, (int[]){1});
+  int *made = alloc((size_t)(length + 4) * sizeof *made), n = 0;
+  for (int i = 0; i < 4; i++) {
+    int x = given(BATCH, "x", random_shape(), (struct layout){0});
+    made[n++] = run_in_phase((struct op){.kind = OP_pack, .nin = 1, .in = {x}, .phase = FORWARD});
+  }
+  for (int i = 0; i < length; i++) {
+    made[n] = random_step(made, n, i < length / 2 ? FORWARD : BACKWARD);
+    n++;
+  }
+  graph->value[made[n - 1]].is_output = true;
+  graph->value[made[n / 2]].is_output = draw_below(2);
+  fuse();
+}
+
 #endif

@@ -209,10 +209,10 @@ static bool element(enum op_kind kind, const double *x, double s, double *y)
     *y = s * x[0];
     return true;
   case OP_relu:
-    *y = fmax(x[0], 0);
+    *y = x[0] < 0 ? 0 : x[0];
     return true;
   case OP_relu_back:
-    *y = x[1] > 0 ? x[0] : 0;
+    *y = x[1] <= 0 ? 0 : x[0];
     return true;
   case OP_sigmoid:
     *y = sigmoid(x[0]);

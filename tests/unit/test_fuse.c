@@ -226,6 +226,11 @@ static void test_updates_of_neighbours_are_one(void **state)
   (void)c;
   fuse();
   assert_string_equal(program(UPDATE), "adamw[adamw adamw] adamw[adamw] adamw[adamw]");
+  int list[64];
+  assert_int_equal(op_writes(nth_op(UPDATE, 0), list), 2);
+  assert_int_equal(list[0], a);
+  assert_int_equal(list[1], b);
+  assert_int_equal(op_reads(nth_op(UPDATE, 0), list), 4);
   assert_true(graph->value[c].stored);
 }
 

@@ -192,7 +192,41 @@ static void random_mesh(void)
   new_graph(parse_mesh(mesh[draw_below(6)], size), size);
 }
 
-static void random_model(void)
+static int mean_of(int x, int module)
+{
+  return append_op((struct op){.kind = OP_sum,
+                               .nin = 1,
+                               .in = {x},
+                               .dims = 3,
+                               .scalar = 1.0 / (width * rows),
+                               .module = module,
+                               .line = 3});
+}
+
+static void add_loss(int x, int module)
+{
+  int target = given(BATCH, "target", matrix(rows, width), random_layout(2));
+  int d = apply(OP_sub, x, target, module);
+  graph->loss = append_op((struct op){.kind = OP_variance,
+                                      .nin = 2,
+                                      .in = {d, mean_of(d, module)},
+                                      .dims = 3,
+                                      .scalar = 1.0 / (width * rows),
+                                      .module = module,
+                                      .line = 3});
+}
+
+/* The result, and something on the way to it. */
+static void add_outputs(int x)
+{
+  int probe = graph->op[graph->order[draw_below(graph->norder)]].out;
+  graph->value[probe].is_output = true;
+  graph->value[probe].name = "probe";
+  graph->value[x].is_output = true;
+  graph->value[x].name = "result";
+}
+
+static void random_model(bool trained)
 {
   random_mesh();
   graph->optimizer = (struct optimizer){.name = "SGD", .lr = 0.1};
@@ -200,35 +234,17 @@ static void random_model(void)
   rows = 2 + draw_below(9);
   int root = add_module("", "Model", NONE, 1), first = add_module("first", "Linear", root, 1);
   int in = given(BATCH, "input", matrix(rows, width), random_layout(2));
-  int target = given(BATCH, "target", matrix(rows, width), random_layout(2));
   int w = parameter("weight", first, matrix(width, width), random_layout(2));
   struct recipe tail = random_recipe(), layers = random_recipe();
-  int x = append_op((struct op){.kind = OP_matmul,
-                                .nin = 2,
-                                .in = {in, w},
-                                .equation = "mk,nk->mn",
-                                .module = first,
-                                .line = 1});
-  outside = x;
+  int x = outside = multiply(in, w, first, 1);
   of_first = tied = NONE;
   x = add_layers(x, root, draw_below(4) ? 2 + draw_below(MOST_LAYERS - 1) : 1, &layers);
   for (int i = 0; i < tail.n; i++)
     if (tail.step[i].kind > BIAS) x = take_step(&tail, i, x, NONE, root, outside);
-  int d = apply(OP_sub, x, target, root), mean, n = width * rows;
-  mean = append_op((struct op){.kind = OP_sum,
-                               .nin = 1,
-                               .in = {d},
-                               .dims = 3,
-                               .scalar = 1.0 / n,
-                               .module = root,
-                               .line = 3});
-  graph->loss = append_op((struct op){.kind = OP_variance,
-                                      .nin = 2,
-                                      .in = {d, mean},
-                                      .dims = 3,
-                                      .scalar = 1.0 / n,
-                                      .module = root,
-                                      .line = 3});
+  if (trained)
+    add_loss(x, root);
+  else
+    add_outputs(x);
 }
 
 /* -------------------------------------------------------------------------------- ranks' memory */
@@ -242,12 +258,13 @@ static double **arena, ***own;
  * time. */
 static void lay_out(enum role role, int rank)
 {
+  bool of_parameters = role == PARAMETER || role == GRADIENT;
   for (int p = 0; p < graph->nvalue; p++) {
-    if (graph->value[p].role != PARAMETER && role != BATCH && role != LOSS) continue;
+    if (graph->value[p].role != PARAMETER && of_parameters) continue;
     for (int i = 0; i < graph->nvalue; i++) {
       const struct value *v = &graph->value[i];
-      bool follows = role == PARAMETER || role == BATCH || role == LOSS ? i == p : v->of == p;
-      if (v->role != role || !follows) continue;
+      if (v->role != role || (role == ACTIVATION && !v->is_output)) continue;
+      if (role == GRADIENT ? v->of != p : i != p) continue;
       /* Parts without elements take no room, as in the generated structs. */
       int64_t n = elements(local_shape(i, rank));
       own[rank][i] = pool + pool_used;
@@ -270,6 +287,7 @@ static void make_memory(void)
     lay_out(GRADIENT, r);
     lay_out(BATCH, r);
     lay_out(LOSS, r);
+    lay_out(ACTIVATION, r);
   }
 }
 
@@ -581,14 +599,6 @@ static void check_names(int rank)
 
 /* ------------------------------------------------------------------------------------ the trial */
 
-/* What ends as the gradient of each parameter, and the parameters that are updated by them. */
-static int gradient_of(int parameter)
-{
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == GRADIENT && graph->value[i].of == parameter) return i;
-  return NONE;
-}
-
 static void compare(int value, struct array whole)
 {
   for (int r = 0; r < machine.world; r++)
@@ -605,54 +615,69 @@ static int loops(void)
   return n;
 }
 
-struct trial {
-  uint64_t seed;
-  bool adamw;
+/* What the program must end with: the loss, the gradients, the outputs, each as a whole. */
+struct results {
+  int n;
+  struct {
+    enum role role;
+    int of;
+    const char *name;
+    struct array whole;
+  } list[64];
 };
 
-static void try_model(const void *with)
+/* Runs the program as it is before anything is cut, on random numbers. */
+static struct results run_uncut(struct array *whole)
 {
-  const struct trial *trial = with;
-  unit_seed = trial->seed;
-  random_model();
-  if (trial->adamw) graph->optimizer.name = "AdamW";
-  check(PASS_PLAN);
-  propagate();
-  check(PASS_PROPAGATE);
-  grad();
-  check(PASS_GRAD);
-
-  int known = graph->nvalue, loss = graph->loss;
-  struct array *whole = take((size_t)known * sizeof *whole);
-  for (int i = 0; i < known; i++)
+  struct results results = {0};
+  for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].op == NONE) whole[i] = random_array(graph->value[i].shape);
   run_whole(whole);
-  struct array *slope = take((size_t)known * sizeof *slope);
-  bool *has_slope = take((size_t)known * sizeof *has_slope);
-  for (int i = 0; i < known; i++) {
-    int g = graph->value[i].role == PARAMETER ? gradient_of(i) : NONE;
-    has_slope[i] = g != NONE;
-    if (g != NONE) slope[i] = whole[g];
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != LOSS && v->role != GRADIENT && !v->is_output) continue;
+    must(results.n < 64, "many results");
+    results.list[results.n].role = v->role;
+    results.list[results.n].of = v->of;
+    results.list[results.n].name = v->name;
+    results.list[results.n++].whole = whole[i];
   }
+  return results;
+}
 
-  optimize();
-  check(PASS_OPTIMIZE);
-  redistribute();
-  check(PASS_REDISTRIBUTE);
-  outline();
-  check(PASS_OUTLINE);
-  bucket();
-  check(PASS_BUCKET);
-  fuse();
-  check(PASS_FUSE);
-  schedule();
-  check(PASS_SCHEDULE);
-  memory();
-  check(PASS_MEMORY);
+/* The value that is a result now. */
+static int result_value(const struct results *results, int which)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    bool same = v->role == results->list[which].role && v->of == results->list[which].of;
+    bool output = v->is_output && !strcmp(v->name, results->list[which].name);
+    if (same && (v->role != ACTIVATION || output)) return i;
+  }
+  give_up("%s is lost", results->list[which].name);
+  return NONE;
+}
+
+static void after(enum pass pass)
+{
+  check(pass);
+}
+
+static void make_local(void)
+{
+  optimize(), after(PASS_OPTIMIZE);
+  redistribute(), after(PASS_REDISTRIBUTE);
+  outline(), after(PASS_OUTLINE);
+  bucket(), after(PASS_BUCKET);
+  fuse(), after(PASS_FUSE);
+  schedule(), after(PASS_SCHEDULE);
+  memory(), after(PASS_MEMORY);
   prove();
+}
 
-  make_memory();
-  for (int i = 0; i < known; i++) {
+static void load_parts(const struct array *whole)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
     enum role role = graph->value[i].role;
     if (role != PARAMETER && role != BATCH) continue;
     for (int r = 0; r < machine.world; r++) {
@@ -660,12 +685,33 @@ static void try_model(const void *with)
       memcpy(own[r][i], part.at, (size_t)elements(part.shape) * sizeof(double));
     }
   }
+}
+
+enum { TRAINED, BY_ADAMW, INFERRED, KINDS };
+struct trial {
+  uint64_t seed;
+  int kind;
+};
+
+/* Ends with 7 where the program has loops. */
+static void try_model(const void *with)
+{
+  const struct trial *trial = with;
+  unit_seed = trial->seed;
+  random_model(trial->kind != INFERRED);
+  if (trial->kind == BY_ADAMW) graph->optimizer.name = "AdamW";
+  check(PASS_PLAN);
+  propagate(), after(PASS_PROPAGATE);
+  grad(), after(PASS_GRAD);
+  struct array *whole = take((size_t)graph->nvalue * sizeof *whole);
+  struct results results = run_uncut(whole);
+  make_local();
+
+  make_memory();
+  load_parts(whole);
   for (int i = 0; i < graph->nfunction; i++)
     if (graph->function[i].count == 1) run_function(&graph->function[i], 0);
-
-  compare(graph->loss, whole[loss]);
-  for (int i = 0; i < known; i++)
-    if (has_slope[i]) compare(gradient_of(i), slope[i]);
+  for (int i = 0; i < results.n; i++) compare(result_value(&results, i), results.list[i].whole);
   check_names(0);
   if (world_size() > 1) check_names(world_size() - 1);
   if (loops()) exit(7);
@@ -676,7 +722,7 @@ static void test_random_programs(void **state)
   (void)state;
   int programs = 0, with_loops = 0, wrong = 0;
   for (uint64_t seed = 1; seed <= 600; seed++, programs++) {
-    struct ending e = run_child(try_model, &(struct trial){seed, seed % 2});
+    struct ending e = run_child(try_model, &(struct trial){seed, (int)(seed % KINDS)});
     with_loops += e.status == 7;
     if (e.status == 0 || e.status == 7) continue;
     if (wrong++ < 5) print_error("seed %d ended with %d: %s", (int)seed, e.status, e.said);

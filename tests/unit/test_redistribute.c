@@ -391,31 +391,10 @@ static void check_readers(const void *with)
        "add reads others");
 }
 
-/* What neither the loss, nor an output, nor an update needs is left out; the rest stays in its
- * order. */
-static void leave_out(const void *with)
-{
-  (void)with;
-  new_graph(1, (int[]){2});
-  int x = given(BATCH, "x", parse_shape("4x4"), parse_layout("S(0)"));
-  struct op exp = {.kind = OP_exp, .nin = 1, .in = {x}, .module = NONE};
-  int output = append_op(exp), loss = append_op(exp), used = append_op(exp), dead = append_op(exp);
-  exp.in[0] = dead;
-  append_op(exp);
-  moved(x, "R");
-  graph->value[output].is_output = true;
-  graph->loss = loss;
-  use(used);
-  redistribute();
-  must(graph->norder == 4, "%d operations", graph->norder);
-  for (int i = 0; i < 3; i++) must(graph->op[graph->order[i]].out == output + i, "another order");
-}
-
 static void test_readers_follow(void **state)
 {
   (void)state;
   passes(check_readers, NULL);
-  passes(leave_out, NULL);
 }
 
 /* A gradient, a loss and an output keep what they are, whatever becomes of the redistribution. */

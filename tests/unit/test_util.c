@@ -23,9 +23,7 @@ static void test_printable(void **state)
   prints("a */ b", "a %2a/ b");
   prints("a /* b", "a %2f* b");
   prints("*/*", "%2a%2f*");
-  prints("what?"
-         "?/",
-         "what%3f?/");
+  prints("what\?\?/", "what%3f?/");
   prints("a\nb\r\tc", "a%0ab%0d%09c");
   prints("a\\", "a%5c");
   prints("\"); system(\"x", "%22); system(%22x");

@@ -1,0 +1,342 @@
+/* Which modules of a list become one function called in a loop, what its body reads, and which
+   modules stay apart. That the folded programs compute the same is test_program.c's matter. */
+#include "unit.h"
+
+/* A list of three layers; a test writes what each does. */
+enum { LAYERS = 3 };
+static int root, list, layer[LAYERS], weight[LAYERS], start;
+
+static int apply(enum op_kind kind, int a, int b, int module, double scalar)
+{
+  int v = append_op((struct op){.kind = kind,
+                                .nin = b == NONE ? 1 : 2,
+                                .in = {a, b},
+                                .scalar = scalar,
+                                .module = module,
+                                .line = 5});
+  graph->value[v].layout = graph->value[a].layout;
+  graph->value[v].placed = true;
+  return v;
+}
+
+static int multiply(int x, int w, int module)
+{
+  int v = append_op((struct op){.kind = OP_matmul,
+                                .nin = 2,
+                                .in = {x, w},
+                                .equation = "mk,nk->mn",
+                                .module = module,
+                                .line = 4});
+  graph->value[v].placed = true;
+  return v;
+}
+
+static void model_on(int ranks)
+{
+  new_graph(1, (int[]){ranks});
+  root = add_module("", "Model", NONE, 1);
+  list = add_module("layers", "ModuleList", root, 1);
+  for (int l = 0; l < LAYERS; l++) {
+    layer[l] = add_module(text("%d", l), "Layer", list, 2);
+    weight[l] = given(PARAMETER, text("layers.%d.w", l), parse_shape("4x4"), (struct layout){0});
+    graph->value[weight[l]].module = layer[l];
+  }
+  start = apply(OP_exp, given(BATCH, "x", parse_shape("4x4"), (struct layout){0}), NONE, root, 1);
+}
+
+static void model(void)
+{
+  model_on(1);
+}
+
+/* All functions: "layers_forward x3 up: matmul tanh; forward x1 up: exp loop scale". */
+static const char *program(void)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    put(&b, "%s%s x%d %s:", i ? "; " : "", f->name, f->count, f->upward ? "up" : "down");
+    for (int k = 0; k < f->nop; k++) put(&b, " %s", op_row[graph->op[f->op[k]].kind].name);
+  }
+  return b.text;
+}
+
+static void becomes(int output, const char *wanted)
+{
+  graph->value[output].is_output = true;
+  outline();
+  must(!strcmp(program(), wanted), "%s\n  not %s", program(), wanted);
+}
+
+static const struct function *named(const char *name)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    if (!strcmp(graph->function[i].name, name)) return &graph->function[i];
+  give_up("no function %s", name);
+  return NULL;
+}
+
+static const struct op *op_in(const char *function, int i)
+{
+  return &graph->op[named(function)->op[i]];
+}
+
+/* ------------------------------------------------------------------------------- what is folded */
+
+static void equal_layers(const void *with)
+{
+  (void)with;
+  model();
+  int x = start, made[LAYERS][2];
+  for (int l = 0; l < LAYERS; l++) {
+    made[l][0] = multiply(x, weight[l], layer[l]);
+    x = made[l][1] = apply(OP_tanh, made[l][0], NONE, layer[l], 1);
+  }
+  int y = apply(OP_scale, x, NONE, root, 2), z = apply(OP_add, y, made[1][0], root, 1);
+  becomes(z, "layers_forward x3 up: matmul tanh; forward x1 up: exp loop scale add");
+  for (int l = 0; l < LAYERS; l++) {
+    must(graph->value[weight[l]].family == weight[0] && graph->value[weight[l]].index == l,
+         "weights");
+    for (int k = 0; k < 2; k++)
+      must(graph->value[made[l][k]].family == made[0][k] && graph->value[made[l][k]].index == l,
+           "values");
+  }
+  const struct op *product = op_in("layers_forward", 0);
+  const struct value *carried = &graph->value[product->in[0]];
+  must(carried->step == -1 && carried->family == made[0][1] && carried->initial == start,
+       "the layer before is not carried");
+  must(product->in[1] == weight[0] && product->out == made[0][0], "the body is not module 0's");
+  must(op_in("layers_forward", 1)->in[0] == made[0][0], "the body reads another");
+  must(graph->function[op_in("forward", 1)->function].count == LAYERS, "the loop calls another");
+  must(op_in("forward", 2)->in[0] == made[2][1], "after the loop not the last is read");
+  must(op_in("forward", 3)->in[1] == made[1][0], "after the loop another is read");
+}
+
+static void from_outside(const void *with)
+{
+  (void)with;
+  model();
+  int shared = given(PARAMETER, "shared", parse_shape("4x4"), (struct layout){0}), x = start;
+  graph->value[shared].module = root;
+  for (int l = 0; l < LAYERS; l++)
+    x = apply(OP_add, multiply(x, shared, layer[l]), start, layer[l], 1);
+  x = apply(OP_neg, x, NONE, root, 1);
+  becomes(x, "layers_forward x3 up: matmul add; forward x1 up: exp loop neg");
+  must(op_in("layers_forward", 0)->in[1] == shared, "the shared weight is lost");
+  must(op_in("layers_forward", 1)->in[1] == start, "the value from outside is lost");
+}
+
+/* From the last layer to the first, reading what the forward's loop has made. */
+static void downward(const void *with)
+{
+  (void)with;
+  model();
+  int x = start, made[LAYERS];
+  for (int l = 0; l < LAYERS; l++) x = made[l] = multiply(x, weight[l], layer[l]);
+  x = apply(OP_neg, x, NONE, root, 1);
+  for (int l = LAYERS; l-- > 0;) x = apply(OP_mul, x, made[l], layer[l], 1);
+  x = apply(OP_neg, x, NONE, root, 1);
+  for (int i = graph->norder - LAYERS - 1; i < graph->norder; i++)
+    graph->op[graph->order[i]].phase = BACKWARD;
+  becomes(x, "layers_forward x3 up: matmul; forward x1 up: exp loop neg; "
+             "layers_backward x3 down: mul; backward x1 up: loop neg");
+  const struct op *op = op_in("layers_backward", 0);
+  must(graph->value[op->in[0]].step == 1 && graph->value[op->in[1]].family == made[0],
+       "other inputs");
+}
+
+static void two_walks(const void *with)
+{
+  (void)with;
+  model();
+  int x = start;
+  for (int again = 0; again < 2; again++) {
+    for (int l = 0; l < LAYERS; l++) x = multiply(x, weight[l], layer[l]);
+    x = apply(OP_neg, x, NONE, root, 1);
+  }
+  becomes(x, "layers_forward x3 up: matmul; layers_forward_2 x3 up: matmul; "
+             "forward x1 up: exp loop neg loop neg");
+}
+
+static void test_what_is_folded(void **state)
+{
+  (void)state;
+  passes(equal_layers, NULL);
+  passes(from_outside, NULL);
+  passes(downward, NULL);
+  passes(two_walks, NULL);
+}
+
+/* ----------------------------------------------------------------------------- what stays apart */
+
+enum difference {
+  NO_DIFFERENCE,
+  KIND,
+  SCALAR,
+  DIMS,
+  LINE,
+  EQUATION,
+  LAYOUT,
+  OUTPUT,
+  TIED,
+  OF_FIRST,
+  FURTHER_BACK,
+  LENGTH,
+  DIFFERENCES
+};
+
+static void unlike_layers(const void *with)
+{
+  enum difference what = *(const enum difference *)with;
+  model_on(2);
+  int x = start, first = NONE, before = start;
+  for (int l = 0; l < LAYERS; l++) {
+    bool odd = l == 1;
+    int w = what == TIED ? weight[0] : weight[l], into = x;
+    if (what == LAYOUT && odd) graph->value[w].layout.on[0] = S(0);
+    x = multiply(what == FURTHER_BACK && l == 2 ? before : x, w, layer[l]);
+    if (what == EQUATION && odd) graph->op[graph->value[x].op].equation = "mk,kn->mn";
+    if (l == 0) first = x;
+    x = apply(what == KIND && odd ? OP_neg : OP_scale, x, NONE, layer[l],
+              what == SCALAR && odd ? 2 : 3);
+    int mean = append_op((struct op){.kind = OP_sum,
+                                     .nin = 1,
+                                     .in = {x},
+                                     .dims = what == DIMS && odd ? 1 : 2,
+                                     .keep = true,
+                                     .scalar = 1,
+                                     .module = layer[l],
+                                     .line = 5});
+    graph->value[mean].placed = true;
+    if (what == DIMS) graph->value[mean].shape = parse_shape("4x4");
+    x = apply(OP_sub, x, mean, layer[l], 1);
+    if (what == LINE && odd) graph->op[graph->value[x].op].line = 6;
+    if (what == OUTPUT && odd) graph->value[x].is_output = true;
+    if (what == OF_FIRST) x = apply(OP_add, x, first, layer[l], 1);
+    if (what == LENGTH && odd) x = apply(OP_exp, x, NONE, layer[l], 1);
+    before = into;
+  }
+  x = apply(OP_neg, x, NONE, root, 1);
+  graph->value[x].is_output = true;
+  outline();
+  int wanted = what == NO_DIFFERENCE ? 2 : 1;
+  must(graph->nfunction == wanted, "difference %d: %s", (int)what, program());
+}
+
+/* The second walk reads in each layer what the first layer made in the first walk. */
+static void back_to_the_first(const void *with)
+{
+  (void)with;
+  model();
+  int x = start, first = NONE;
+  for (int l = 0; l < LAYERS; l++) {
+    x = multiply(x, weight[l], layer[l]);
+    if (l == 0) first = x;
+  }
+  x = apply(OP_neg, x, NONE, root, 1);
+  for (int l = 0; l < LAYERS; l++) x = apply(OP_add, x, first, layer[l], 1);
+  x = apply(OP_neg, x, NONE, root, 1);
+  becomes(x, "layers_forward x3 up: matmul; forward x1 up: exp loop neg add add add neg");
+}
+
+/* The last layer's value is written as an output. */
+static void output_at_the_end(const void *with)
+{
+  (void)with;
+  model();
+  int x = start;
+  for (int l = 0; l < LAYERS; l++) x = multiply(x, weight[l], layer[l]);
+  becomes(x, "forward x1 up: exp matmul matmul matmul");
+}
+
+/* Layers whose parameters differ are no array of structs, whatever is done with them. */
+static void unlike_parameters(const void *with)
+{
+  (void)with;
+  model();
+  int more = given(PARAMETER, "layers.1.b", parse_shape("4"), (struct layout){0}), x = start;
+  graph->value[more].module = layer[1];
+  for (int l = 0; l < LAYERS; l++) x = multiply(x, weight[l], layer[l]);
+  x = apply(OP_add, x, more, root, 1);
+  becomes(x, "forward x1 up: exp matmul matmul matmul add");
+}
+
+static void other_names(const void *with)
+{
+  (void)with;
+  model();
+  int x = start;
+  graph->module[layer[2]].name = "last";
+  for (int l = 0; l < LAYERS; l++) x = multiply(x, weight[l], layer[l]);
+  becomes(apply(OP_neg, x, NONE, root, 1), "forward x1 up: exp matmul matmul matmul neg");
+}
+
+static void interrupted(const void *with)
+{
+  (void)with;
+  model();
+  int x = start;
+  for (int l = 0; l < LAYERS; l++) {
+    x = multiply(x, weight[l], layer[l]);
+    if (l == 1) x = apply(OP_neg, x, NONE, root, 1);
+  }
+  becomes(apply(OP_neg, x, NONE, root, 1), "forward x1 up: exp matmul matmul neg matmul neg");
+}
+
+static void test_what_stays_apart(void **state)
+{
+  (void)state;
+  for (enum difference what = NO_DIFFERENCE; what < DIFFERENCES; what++)
+    passes(unlike_layers, &what);
+  passes(unlike_parameters, NULL);
+  passes(back_to_the_first, NULL);
+  passes(output_at_the_end, NULL);
+  passes(other_names, NULL);
+  passes(interrupted, NULL);
+}
+
+/* -------------------------------------------------------------------------- phases and the dead */
+
+static void phases(const void *with)
+{
+  (void)with;
+  model();
+  int a = apply(OP_neg, start, NONE, root, 1), b = apply(OP_tanh, a, NONE, root, 1);
+  graph->op[graph->value[b].op].phase = BACKWARD;
+  append_update(
+      (struct op){.kind = OP_sgd, .nin = 2, .in = {weight[0], b}, .module = NONE, .phase = UPDATE});
+  becomes(a, "forward x1 up: exp neg; backward x1 up: tanh; update x1 up: sgd");
+}
+
+/* What neither the loss, nor an output, nor an update needs is left out; the rest keeps its order.
+ */
+static void the_dead(const void *with)
+{
+  (void)with;
+  model();
+  int output = apply(OP_neg, start, NONE, root, 1), dead = apply(OP_tanh, start, NONE, root, 1);
+  apply(OP_sigmoid, dead, NONE, root, 1);
+  int used = apply(OP_silu, start, NONE, root, 1);
+  graph->loss = apply(OP_square, start, NONE, root, 1);
+  append_update((struct op){
+      .kind = OP_sgd, .nin = 2, .in = {weight[0], used}, .module = NONE, .phase = UPDATE});
+  becomes(output, "forward x1 up: exp neg silu square; update x1 up: sgd");
+}
+
+static void test_phases_and_the_dead(void **state)
+{
+  (void)state;
+  passes(phases, NULL);
+  passes(the_dead, NULL);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_what_is_folded),
+      cmocka_unit_test(test_what_stays_apart),
+      cmocka_unit_test(test_phases_and_the_dead),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
