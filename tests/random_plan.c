@@ -98,7 +98,7 @@ static void binary(void)
 static void reduction(void)
 {
   int a = pick(), d = any(tensor[a].ndim), e = any(tensor[a].ndim);
-  char dims[16];
+  char dims[32];
   if (d == e)
     snprintf(dims, sizeof dims, "%d", any(2) ? d : d - tensor[a].ndim);
   else
