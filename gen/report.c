@@ -41,15 +41,24 @@ static struct totals totals(void)
   return t;
 }
 
-/* Bytes of rank 0's values with this role; elements where `count` says so. */
-static int64_t held(enum role role, bool count, bool whole)
+/* Elements of the values with this role: of a rank's parts, or of the whole with rank NONE. */
+static int64_t count_elements(enum role role, int rank)
+{
+  int64_t sum = 0;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == role)
+      sum += rank == NONE ? elements(graph->value[i].shape) : elements(local_shape(i, rank));
+  return sum;
+}
+
+/* Bytes of rank 0's values with this role, outputs for ACTIVATION. */
+static int64_t held(enum role role)
 {
   int64_t sum = 0;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role != role || (role == ACTIVATION && !v->is_output)) continue;
-    int64_t n = whole ? elements(v->shape) : elements(local_shape(i, 0));
-    sum += count ? n : n * type_bytes(v->type);
+    sum += elements(local_shape(i, 0)) * type_bytes(v->type);
   }
   return sum;
 }
@@ -75,13 +84,12 @@ static char *mesh_text(void)
 
 char *summary_text(int rank)
 {
-  (void)rank;
   struct totals t = totals();
   return text("//   mesh         %s\n"
-              "//   parameters   %s elements of %s on rank 0\n"
+              "//   parameters   %s elements of %s on each of these ranks\n"
               "//   a step       %d collective%s, %s bytes\n",
-              mesh_text(), grouped(held(PARAMETER, true, false)),
-              grouped(held(PARAMETER, true, true)), t.collectives, t.collectives == 1 ? "" : "s",
+              mesh_text(), grouped(count_elements(PARAMETER, rank)),
+              grouped(count_elements(PARAMETER, NONE)), t.collectives, t.collectives == 1 ? "" : "s",
               grouped(t.bytes));
 }
 
@@ -119,8 +127,8 @@ static void put_parameters(struct buffer *b)
     put(b, "%s%s\n", asked_by(i),
         graph->loss != NONE && !trained[i] ? "; not trained: the loss does not depend on it" : "");
   }
-  put(b, "  %s of %s elements here\n", grouped(held(PARAMETER, true, false)),
-      grouped(held(PARAMETER, true, true)));
+  put(b, "  %s of %s elements here\n", grouped(count_elements(PARAMETER, 0)),
+      grouped(count_elements(PARAMETER, NONE)));
 }
 
 static void put_collective(void *to, int id, int times)
@@ -157,8 +165,8 @@ static void put_memory(struct buffer *b)
              {"batch", BATCH},          {"outputs", ACTIVATION}};
   put(b, "\nmemory of a rank\n");
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-    if (held(row[i].role, false, false))
-      put(b, "  %-12s %16s B\n", row[i].name, grouped(held(row[i].role, false, false)));
+    if (held(row[i].role))
+      put(b, "  %-12s %16s B\n", row[i].name, grouped(held(row[i].role)));
   put(b, "  %-12s %16s B   %.3f of the lower bound, what lives at once\n", "activations",
       grouped(graph->arena_bytes),
       graph->live_bytes ? (double)graph->arena_bytes / (double)graph->live_bytes : 1.0);
@@ -267,10 +275,10 @@ void report_json(struct buffer *b)
                                           graph->mesh.size[d]));
   each_op(add_collective, collectives);
   json_t *memory =
-      json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)held(PARAMETER, false, false),
-                "gradients", (json_int_t)held(GRADIENT, false, false), "optimizer",
-                (json_int_t)held(STATE, false, false), "batch", (json_int_t)held(BATCH, false, false),
-                "outputs", (json_int_t)held(ACTIVATION, false, false), "activations",
+      json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)held(PARAMETER),
+                "gradients", (json_int_t)held(GRADIENT), "optimizer",
+                (json_int_t)held(STATE), "batch", (json_int_t)held(BATCH),
+                "outputs", (json_int_t)held(ACTIVATION), "activations",
                 (json_int_t)graph->arena_bytes);
   json_t *whole = json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
                             "plan", plan_shown(), "hash", graph->hash, "target",
