@@ -2,12 +2,12 @@
 
    Takes   functions with single collectives.
    Leaves  all-reduces of gradients that follow one another in memory, over the same group, as one:
-           an all_reduce whose body is the operations it stands for, ordered by address, at the place
-           of the last of them. Values keep their layouts; what is computed is unchanged.
+           an all_reduce whose body is the operations it stands for, ordered by address, at the
+   place of the last of them. Values keep their layouts; what is computed is unchanged.
 
    The gradients of a rank lie in one block in the order of the parameters (memory.c), so that a run
-   of them is reduced in place, with no copy in or out. A bucket is kept to BUCKET_BYTES, so that the
-   first can travel while the rest of the backward is still computed. */
+   of them is reduced in place, with no copy in or out. A bucket is kept to BUCKET_BYTES, so that
+   the first can travel while the rest of the backward is still computed. */
 #include "tpgen.h"
 
 static const int64_t BUCKET_BYTES = 25 << 20;

@@ -1,5 +1,5 @@
-/* check.c: after every pass, what it promises to leave. A failure is a mistake of tpgen's, but for the
-   pass `lua`: its graph comes from another process, and is looked at as a stranger's. */
+/* check.c: after every pass, what it promises to leave. A failure is a mistake of tpgen's, but for
+   the pass `lua`: its graph comes from another process, and is looked at as a stranger's. */
 #include "tpgen.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static void hold(bool fact, int op, const char *what)
   if (!fact) bug(now, op, "%s", what);
 }
 
-/* ------------------------------------------------------------------------- facts about one thing */
+/* ------------------------------------------------------------------------ facts about one thing */
 
 static bool is_value(int v)
 {
@@ -25,7 +25,8 @@ static void sane_value(const struct value *v)
   for (int d = 0; d < v->shape.ndim; d++)
     hold(v->shape.size[d] >= 0, v->op, "a value has a negative size");
   hold(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
-  if (v->role == GRADIENT || v->role == STATE) hold(is_value(v->of), v->op, "it belongs to nothing");
+  if (v->role == GRADIENT || v->role == STATE)
+    hold(is_value(v->of), v->op, "it belongs to nothing");
   for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {
     struct placement p = v->layout.on[d];
     hold(p.kind != SHARD || (p.dim >= 0 && p.dim < v->shape.ndim), v->op,
@@ -87,7 +88,8 @@ static void check_order(enum pass after)
   if (graph->loss != NONE) hold(made[graph->loss], NONE, "the loss is not made");
 }
 
-/* What the operation makes lies as one of its rule's ways leaves it, its inputs as that way asks. */
+/* What the operation makes lies as one of its rule's ways leaves it, its inputs as that way asks.
+ */
 static void check_placed(int id)
 {
   const struct op *op = &graph->op[id];
@@ -131,8 +133,8 @@ static void check_layouts(enum pass after)
   }
 }
 
-/* The parameters of a module and of all below it follow one another: the structs of names.c, and the
-   runs that bucket and fuse make, rely on it. */
+/* The parameters of a module and of all below it follow one another: the structs of names.c, and
+   the runs that bucket and fuse make, rely on it. */
 static bool is_under(int value, int module)
 {
   for (int m = graph->value[value].module; m != NONE; m = graph->module[m].parent)

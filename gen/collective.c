@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The calls. $in and $out are the values; $n the elements that this rank gives, or gets; $counts and
-   $starts the elements for each rank and where they begin, where the ranks' parts differ. The first
-   form is for equal parts, the second for unequal ones. */
+/* The calls. $in and $out are the values; $n the elements that this rank gives, or gets; $counts
+   and $starts the elements for each rank and where they begin, where the ranks' parts differ. The
+   first form is for equal parts, the second for unequal ones. */
 struct call_row {
   enum op_kind kind;
   const char *cpu[2], *cuda[2];
@@ -22,7 +22,8 @@ static const struct call_row call_row[] = {
      {"CHECK_NCCL(ncclAllGather($in$, $out$, $n$, $type$, $group$, stream));",
       "CHECK_NCCL(ncclGroupStart());\n"
       "    for (int r = 0; r < $ranks$; r++)\n"
-      "      CHECK_NCCL(ncclBroadcast($in$, $out$ + starts[r], counts[r], $type$, r, $group$, stream));\n"
+      "      CHECK_NCCL(ncclBroadcast($in$, $out$ + starts[r], counts[r], $type$, r, $group$, "
+      "stream));\n"
       "    CHECK_NCCL(ncclGroupEnd());"}},
     {OP_reduce_scatter,
      {"CHECK_MPI(MPI_Reduce_scatter_block($in$, $out$, $n$, $type$, $op$, $group$));",
@@ -30,26 +31,28 @@ static const struct call_row call_row[] = {
      {"CHECK_NCCL(ncclReduceScatter($in$, $out$, $n$, $type$, $op$, $group$, stream));",
       "CHECK_NCCL(ncclGroupStart());\n"
       "    for (int r = 0; r < $ranks$; r++)\n"
-      "      CHECK_NCCL(ncclReduce($in$ + starts[r], $out$, counts[r], $type$, $op$, r, $group$, stream));\n"
+      "      CHECK_NCCL(ncclReduce($in$ + starts[r], $out$, counts[r], $type$, $op$, r, $group$, "
+      "stream));\n"
       "    CHECK_NCCL(ncclGroupEnd());"}},
     {OP_all_to_all,
      {"CHECK_MPI(MPI_Alltoall($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
-      "CHECK_MPI(MPI_Alltoallv($in$, counts, starts, $type$, $out$, counts_in, starts_in, $type$, $group$));"},
-     {NULL,
-      "CHECK_NCCL(ncclGroupStart());\n"
-      "    for (int r = 0; r < $ranks$; r++) {\n"
-      "      CHECK_NCCL(ncclSend($in$ + starts[r], counts[r], $type$, r, $group$, stream));\n"
-      "      CHECK_NCCL(ncclRecv($out$ + starts_in[r], counts_in[r], $type$, r, $group$, stream));\n"
-      "    }\n"
-      "    CHECK_NCCL(ncclGroupEnd());"}},
+      "CHECK_MPI(MPI_Alltoallv($in$, counts, starts, $type$, $out$, counts_in, starts_in, $type$, "
+      "$group$));"},
+     {NULL, "CHECK_NCCL(ncclGroupStart());\n"
+            "    for (int r = 0; r < $ranks$; r++) {\n"
+            "      CHECK_NCCL(ncclSend($in$ + starts[r], counts[r], $type$, r, $group$, stream));\n"
+            "      CHECK_NCCL(ncclRecv($out$ + starts_in[r], counts_in[r], $type$, r, $group$, "
+            "stream));\n"
+            "    }\n"
+            "    CHECK_NCCL(ncclGroupEnd());"}},
 };
 
 static const char *library_type(enum type t)
 {
-  static const char *const mpi[] = {[F32] = "MPI_FLOAT", [BF16] = "MPI_UINT16_T",
-                                    [I32] = "MPI_INT32_T", [I64] = "MPI_INT64_T"};
-  static const char *const nccl[] = {[F32] = "ncclFloat", [BF16] = "ncclBfloat16",
-                                     [I32] = "ncclInt32", [I64] = "ncclInt64"};
+  static const char *const mpi[] = {
+      [F32] = "MPI_FLOAT", [BF16] = "MPI_UINT16_T", [I32] = "MPI_INT32_T", [I64] = "MPI_INT64_T"};
+  static const char *const nccl[] = {
+      [F32] = "ncclFloat", [BF16] = "ncclBfloat16", [I32] = "ncclInt32", [I64] = "ncclInt64"};
   return options.cuda ? nccl[t] : mpi[t];
 }
 
@@ -83,10 +86,18 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
   for (int k = 0; k < op->nbody; k++) sum += elements_at(graph->op[op->body[k]].out, rank);
   for (int r = 0; r < n; r++) {
     switch (op->kind) {
-    case OP_all_gather: give[r] = elements_at(op->in[0], member[r]); break;
-    case OP_reduce_scatter: give[r] = elements_at(op->out, member[r]); break;
-    case OP_all_to_all: give[r] = exchanged(op, rank, member[r]); break;
-    default: give[r] = op->nbody ? sum : elements_at(op->out, rank); break;
+    case OP_all_gather:
+      give[r] = elements_at(op->in[0], member[r]);
+      break;
+    case OP_reduce_scatter:
+      give[r] = elements_at(op->out, member[r]);
+      break;
+    case OP_all_to_all:
+      give[r] = exchanged(op, rank, member[r]);
+      break;
+    default:
+      give[r] = op->nbody ? sum : elements_at(op->out, rank);
+      break;
     }
     get[r] = op->kind == OP_all_to_all ? exchanged(op, member[r], rank) : give[r];
   }
@@ -120,8 +131,8 @@ static char *list_text(const char *type, const char *name, const int64_t *n, int
   return b.text;
 }
 
-/* Whether all members of the group hold equal parts. Every one of them has to choose the same call, so
-   it is asked of the group, not of this rank. Parts do not grow from a member to the next. */
+/* Whether all members of the group hold equal parts. Every one of them has to choose the same call,
+   so it is asked of the group, not of this rank. Parts do not grow from a member to the next. */
 static bool equal_parts(const struct op *op, int rank, int ranks)
 {
   int *member = alloc((size_t)world_size() * sizeof *member);
@@ -155,8 +166,8 @@ char *collective_text(const struct op *op, int rank)
   int64_t total = 0;
   for (int r = 0; r < ranks; r++) total += give[r];
   if (total > INT32_MAX)
-    plan_error(op->line, "a collective of %" PRId64 " elements: more than %d cannot be counted", total,
-               INT32_MAX);
+    plan_error(op->line, "a collective of %" PRId64 " elements: more than %d cannot be counted",
+               total, INT32_MAX);
   const char *const *form = options.cuda ? row->cuda : row->cpu;
   bool equal = form[0] && equal_parts(op, rank, ranks);
   int in = op->nbody ? graph->op[op->body[0]].in[0] : op->in[0];
@@ -171,10 +182,11 @@ char *collective_text(const struct op *op, int rank)
   }
   const char *from = in_place ? (options.cuda ? pointer(first) : "MPI_IN_PLACE") : pointer(in);
   if (op->kind == OP_all_reduce && total == 0) return "";
-  char *call = fill(form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(first), "n",
-                    text("%" PRId64, own_count(op, rank, give)), "type",
-                    library_type(graph->value[op->out].type), "op", library_reduction(op->reduction),
-                    "group", group_name(op->group), "ranks", text("%d", ranks), NULL);
+  char *call =
+      fill(form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(first), "n",
+           text("%" PRId64, own_count(op, rank, give)), "type",
+           library_type(graph->value[op->out].type), "op", library_reduction(op->reduction),
+           "group", group_name(op->group), "ranks", text("%d", ranks), NULL);
   if (equal || !form[1]) return call;
   const char *type = options.cuda ? "size_t" : "int";
   struct buffer b = {0};

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const pass_name[PASS_COUNT] = {"lua",          "plan",    "propagate", "grad",
-                                           "optimize",     "redistribute", "outline", "bucket",
-                                           "fuse",         "schedule", "memory"};
+const char *const pass_name[PASS_COUNT] = {"lua",      "plan",         "propagate", "grad",
+                                           "optimize", "redistribute", "outline",   "bucket",
+                                           "fuse",     "schedule",     "memory"};
 
 static const char *const role_name[] = {"activation", "parameter", "gradient",
                                         "state",      "batch",     "loss"};
@@ -20,8 +20,7 @@ static const char *const role_name[] = {"activation", "parameter", "gradient",
 static char *called(int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->step)
-    return text("v%d[%+d]|%s", v->family, v->step, called(v->initial));
+  if (v->step) return text("v%d[%+d]|%s", v->family, v->step, called(v->initial));
   if (v->op == NONE) return printable(v->name);
   if (v->family != NONE && v->index > 0) return text("v%d[%d]", v->family, v->index);
   return text("v%d", value);

@@ -1,10 +1,12 @@
 /* emit.c: the pass `emit`: the files of out/.
 
    Takes   the finished graph, and the templates.
-   Leaves  the text of every file, for write.c. Only this pass, kernel.c and names.c know the target.
+   Leaves  the text of every file, for write.c. Only this pass, kernel.c and names.c know the
+   target.
 
-   Ranks whose parts have the same shapes run the same text: a class of ranks shares a step file. What
-   is a rank's alone, where its parts begin and whom it meets, is in its own file, as constants. */
+   Ranks whose parts have the same shapes run the same text: a class of ranks shares a step file.
+   What is a rank's alone, where its parts begin and whom it meets, is in its own file, as
+   constants. */
 #include "tpgen.h"
 
 #include <inttypes.h>
@@ -92,9 +94,10 @@ static char *function_text(const struct function *f, int rank)
     put(&body, "%s%s\n", body.length ? "\n" : "",
         wrapped(text("  // %s", comment_text(op)), " ", "  // "));
     if (op->kind == OP_adamw && options.cuda && !constants) {
-      put(&body, "%s", fill(embedded_text("templates/adamw_constants.cu"), "beta1",
-                            double_text(graph->optimizer.beta1), "beta2",
-                            double_text(graph->optimizer.beta2), NULL));
+      put(&body, "%s",
+          fill(embedded_text("templates/adamw_constants.cu"), "beta1",
+               double_text(graph->optimizer.beta1), "beta2", double_text(graph->optimizer.beta2),
+               NULL));
       constants = true;
     }
     put(&body, "%s\n", wrapped(text("  %s", does), ", ", "      "));
@@ -104,14 +107,16 @@ static char *function_text(const struct function *f, int rank)
   /* A rank that has no part of anything here has nothing to do. */
   bool idle = !body.length;
   put(&b, "static void %s(%s)\n{\n%s%s%s}\n\n", f->name, takes, local_declarations(code.text),
-      idle && strcmp(takes, "void") ? text("  (void)%s;\n", takes + strlen("int ")) : "", body.text);
+      idle && strcmp(takes, "void") ? text("  (void)%s;\n", takes + strlen("int ")) : "",
+      body.text);
   return b.text;
 }
 
 static char *functions_text(int rank)
 {
   struct buffer b = {0};
-  for (int i = 0; i < graph->nfunction; i++) put(&b, "%s", function_text(&graph->function[i], rank));
+  for (int i = 0; i < graph->nfunction; i++)
+    put(&b, "%s", function_text(&graph->function[i], rank));
   put(&b, "static void step(int t)\n{\n");
   bool counted = false;
   for (int i = 0; i < graph->nfunction; i++) {
@@ -166,11 +171,11 @@ static char *sizes_text(struct shape s)
 
 static char *tensors_text(int rank)
 {
-  static const char *const role[] = {[PARAMETER] = "PARAMETER", [STATE] = "STATE", [BATCH] = "BATCH",
-                                     [ACTIVATION] = "OUTPUT"};
+  static const char *const role[] = {
+      [PARAMETER] = "PARAMETER", [STATE] = "STATE", [BATCH] = "BATCH", [ACTIVATION] = "OUTPUT"};
   static const char *const type[] = {[F32] = "F32", [BF16] = "BF16", [I32] = "I32", [I64] = "I64"};
-  static const char *const how[] = {[INIT_CONSTANT] = "CONSTANT", [INIT_UNIFORM] = "UNIFORM",
-                                    [INIT_NORMAL] = "NORMAL"};
+  static const char *const how[] = {
+      [INIT_CONSTANT] = "CONSTANT", [INIT_UNIFORM] = "UNIFORM", [INIT_NORMAL] = "NORMAL"};
   struct buffer b = {0};
   put_text(&b, "", 0);
   int *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list), n = tensors(list);
@@ -229,8 +234,7 @@ static char *coordinate_text(int rank)
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
   struct buffer b = {0};
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    put(&b, "%s%d", d ? ", " : "", coordinate[d]);
+  for (int d = 0; d < graph->mesh.ndim; d++) put(&b, "%s%d", d ? ", " : "", coordinate[d]);
   return b.text;
 }
 
@@ -270,8 +274,8 @@ static char *rank_text(int rank, const char *step)
   }
   if (!n) put(&first, "    {0},\n"), put(&own, "0");
   return fill(embedded_text(options.cuda ? "templates/rank.cu" : "templates/rank.c"), "version",
-              TPGEN_VERSION, "plan", plan_shown(), "hash", graph->hash, "rank",
-              text("%d", rank), "step", step, "coordinate", coordinate_text(rank), "mesh", mesh_names(), "members",
+              TPGEN_VERSION, "plan", plan_shown(), "hash", graph->hash, "rank", text("%d", rank),
+              "step", step, "coordinate", coordinate_text(rank), "mesh", mesh_names(), "members",
               members_text(rank), "first", first.text, "owns", own.text, NULL);
 }
 
@@ -287,7 +291,8 @@ static char *groups_text(bool declare)
     else
       put(&b, "    {%s, &%s},\n", string_text(graph->group[g].name), group_name(g));
   }
-  if (declare && graph->ngroup) put(&b, ";  // the runtime makes them from the members in rank<N>\n");
+  if (declare && graph->ngroup)
+    put(&b, ";  // the runtime makes them from the members in rank<N>\n");
   if (!declare && !graph->ngroup) put(&b, "    {0, 0},\n");
   return b.text;
 }
@@ -311,11 +316,11 @@ static char *step_text(int rank, const char *ranks)
 {
   name_values(rank);
   char *tensor_rows = tensors_text(rank);
-  functions_text(rank);        /* once for the kernels, whose names no variable may take */
+  functions_text(rank); /* once for the kernels, whose names no variable may take */
   char *functions = functions_text(rank);
   return fill(embedded_text(options.cuda ? "templates/step.cu" : "templates/step.c"), "version",
-              TPGEN_VERSION, "plan", plan_shown(), "plan_string", string_text(plan_shown()),
-              "hash", graph->hash, "summary", summary_text(rank), "ranks", ranks, "memory",
+              TPGEN_VERSION, "plan", plan_shown(), "plan_string", string_text(plan_shown()), "hash",
+              graph->hash, "summary", summary_text(rank), "ranks", ranks, "memory",
               memory_declaration(), "communicators", groups_text(true), "functions", functions,
               "tensors", tensor_rows, "ntensors", text("%d", count_tensors()), "groups",
               groups_text(false), "ngroups", text("%d", graph->ngroup), "world",
@@ -376,12 +381,13 @@ static void add_runtime(void)
 
 static void add_kernels(const char *suffix)
 {
-  char *common[] = {"version", TPGEN_VERSION, "plan", copy_text(plan_shown()), "hash",
-                    copy_text(graph->hash)};
+  char *common[] = {"version", TPGEN_VERSION,         "plan", copy_text(plan_shown()),
+                    "hash",    copy_text(graph->hash)};
   const char *c = embedded_text(text("templates/kernels.%s", suffix));
   const char *h = embedded_text(options.cuda ? "templates/kernels.cuh" : "templates/kernels.h");
-  add_text(text("kernels.%s", suffix), fill(c, common[0], common[1], common[2], common[3], common[4],
-                                            common[5], "kernels", kernel_definitions(), NULL));
+  add_text(text("kernels.%s", suffix),
+           fill(c, common[0], common[1], common[2], common[3], common[4], common[5], "kernels",
+                kernel_definitions(), NULL));
   add_text("kernels.h", fill(h, common[0], common[1], common[2], common[3], common[4], common[5],
                              "prototypes", kernel_prototypes(), NULL));
 }
@@ -389,11 +395,12 @@ static void add_kernels(const char *suffix)
 static void add_launcher(const char *ranks)
 {
   char *world = text("%d", world_size());
-  const char *cmake = options.cuda ? "templates/CMakeLists.cuda.txt" : "templates/CMakeLists.cpu.txt";
-  add_text("CMakeLists.txt", fill(embedded_text(cmake), "plan", plan_shown(), "hash",
-                                  graph->hash, "ranks", ranks, "world", world, NULL));
-  char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world,
-                   "hash", graph->hash, NULL);
+  const char *cmake =
+      options.cuda ? "templates/CMakeLists.cuda.txt" : "templates/CMakeLists.cpu.txt";
+  add_text("CMakeLists.txt", fill(embedded_text(cmake), "plan", plan_shown(), "hash", graph->hash,
+                                  "ranks", ranks, "world", world, NULL));
+  char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
+                   graph->hash, NULL);
   add_file("run.sh", run, strlen(run), true);
 }
 
@@ -421,7 +428,7 @@ void emit(void)
     if (r < options.first_rank || r > options.last_rank) continue;
     uint64_t mine = signature(r);
     int class = 0;
-    while (class < nclass && seen[class] != mine) class++;
+    while (class < nclass && seen[class] != mine) class ++;
     if (class == nclass) first_of[nclass++] = r;
     seen[class] = mine;
     class_of[r] = class;
@@ -435,7 +442,8 @@ void emit(void)
   }
   for (int c = 0; c < nclass; c++)
     if (needed[c])
-      add_text(text("%s.%s", step_name(c), suffix), step_text(first_of[c], ranks_text(class_of, c)));
+      add_text(text("%s.%s", step_name(c), suffix),
+               step_text(first_of[c], ranks_text(class_of, c)));
   add_kernels(suffix);
   struct buffer plan = {0}, json = {0};
   report_text(&plan);

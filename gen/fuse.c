@@ -3,15 +3,15 @@
    Takes   functions whose pointwise and reduce operations stand alone.
    Leaves  each run of them that goes over one space of elements as one fused operation: first the
            elements' values, in order, then the sums over them. Inside it a value that nothing else
-           reads is not stored. Updates of parameters that follow one another in memory, with the same
-           settings, are one operation too. A value is marked `stored` if it takes memory at all.
+           reads is not stored. Updates of parameters that follow one another in memory, with the
+   same settings, are one operation too. A value is marked `stored` if it takes memory at all.
 
    A sum is complete only when its kernel ends: what reads it begins another. */
 #include "tpgen.h"
 
 #include <string.h>
 
-static bool *in_memory;        /* by value: something reads it that is no kernel */
+static bool *in_memory; /* by value: something reads it that is no kernel */
 
 static bool is_elementwise(const struct op *op)
 {
@@ -60,8 +60,13 @@ static int fused(const int *run, int n)
   int *body = alloc((size_t)n * sizeof *body);
   memcpy(body, run, (size_t)n * sizeof *body);
   const struct op *last = &graph->op[run[n - 1]];
-  struct op op = {.kind = OP_fused, .out = NONE, .nbody = n, .body = body, .phase = last->phase,
-                  .module = last->module, .line = last->line};
+  struct op op = {.kind = OP_fused,
+                  .out = NONE,
+                  .nbody = n,
+                  .body = body,
+                  .phase = last->phase,
+                  .module = last->module,
+                  .line = last->line};
   GROW(graph->op, graph->nop, graph->op_room);
   graph->op[graph->nop] = op;
   return graph->nop++;
@@ -115,7 +120,8 @@ static bool is_update(const struct op *op)
 /* Whether no parameter lies between the two that `a` and `b` update. */
 static bool neighbours(const struct op *a, const struct op *b)
 {
-  if (a->kind != b->kind || graph->value[a->in[0]].type != graph->value[b->in[0]].type) return false;
+  if (a->kind != b->kind || graph->value[a->in[0]].type != graph->value[b->in[0]].type)
+    return false;
   for (int v = a->in[0] + 1; v < b->in[0]; v++)
     if (graph->value[v].role == PARAMETER) return false;
   return a->in[0] < b->in[0];
@@ -141,7 +147,8 @@ static void fuse_updates(struct function *f)
   f->nop = kept;
 }
 
-/* What is read is stored: of a family the value that stands for it, and where a carried one begins. */
+/* What is read is stored: of a family the value that stands for it, and where a carried one begins.
+ */
 static void store(int value)
 {
   struct value *v = &graph->value[value];

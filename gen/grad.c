@@ -4,17 +4,18 @@
    Leaves  after it, for each parameter that the loss depends on, the operations that make its
            gradient, laid out as the parameter is: a value with the role GRADIENT.
 
-   Reverse mode: from the loss back, each operation's gradient function adds the operations that take
-   the gradient of what it made to the gradients of what it took. A redistribution's own gradient
-   follows seed 002: back to where its input lay, with pending sums made whole. */
+   Reverse mode: from the loss back, each operation's gradient function adds the operations that
+   take the gradient of what it made to the gradients of what it took. A redistribution's own
+   gradient follows seed 002: back to where its input lay, with pending sums made whole. */
 #include "tpgen.h"
 
 #include <string.h>
 
-static int *gradient;        /* of each value: a value, or NONE while nothing has reached it */
-static bool *wanted;         /* the value depends on a parameter */
-static int *readers;         /* of each value: operations that may still add to its gradient */
-static const struct op *at;  /* the forward operation under work: module and line of what it leads to */
+static int *gradient; /* of each value: a value, or NONE while nothing has reached it */
+static bool *wanted;  /* the value depends on a parameter */
+static int *readers;  /* of each value: operations that may still add to its gradient */
+static const struct op
+    *at; /* the forward operation under work: module and line of what it leads to */
 
 static int apply(struct op op)
 {
@@ -47,11 +48,10 @@ static int unbroadcast(int g, int value)
   unsigned gone = (1u << missing) - 1, stretched = 0;
   for (int d = 0; d < to.ndim; d++)
     if (to.size[d] == 1 && from.size[missing + d] != 1) stretched |= 1u << d;
-  if (gone)
-    g = apply((struct op){.kind = OP_sum, .nin = 1, .in = {g}, .dims = gone, .scalar = 1});
+  if (gone) g = apply((struct op){.kind = OP_sum, .nin = 1, .in = {g}, .dims = gone, .scalar = 1});
   if (stretched)
-    g = apply((struct op){.kind = OP_sum, .nin = 1, .in = {g}, .dims = stretched, .keep = true,
-                          .scalar = 1});
+    g = apply((struct op){
+        .kind = OP_sum, .nin = 1, .in = {g}, .dims = stretched, .keep = true, .scalar = 1});
   return g;
 }
 
@@ -91,7 +91,9 @@ static void matmul_grad(int g)
   }
   for (int i = 0; i < 2; i++)
     if (needs(i))
-      give(i, apply((struct op){.kind = OP_matmul, .nin = 2, .in = {g, at->in[1 - i]},
+      give(i, apply((struct op){.kind = OP_matmul,
+                                .nin = 2,
+                                .in = {g, at->in[1 - i]},
                                 .equation = text("%s,%s->%s", part[2], part[1 - i], part[i])}));
 }
 
@@ -161,14 +163,25 @@ static void square_grad(int g)
 
 static void expand_grad(int g)
 {
-  give(0, apply((struct op){.kind = OP_sum, .nin = 1, .in = {g}, .dims = at->dims,
-                            .keep = at->keep, .scalar = at->scalar}));
+  give(0, apply((struct op){.kind = OP_sum,
+                            .nin = 1,
+                            .in = {g},
+                            .dims = at->dims,
+                            .keep = at->keep,
+                            .scalar = at->scalar}));
 }
 
 static void sum_grad(int g)
 {
-  struct op op = {.kind = OP_expand, .nin = 1, .in = {g}, .dims = at->dims, .keep = at->keep,
-                  .scalar = at->scalar, .module = at->module, .line = at->line, .phase = BACKWARD};
+  struct op op = {.kind = OP_expand,
+                  .nin = 1,
+                  .in = {g},
+                  .dims = at->dims,
+                  .keep = at->keep,
+                  .scalar = at->scalar,
+                  .module = at->module,
+                  .line = at->line,
+                  .phase = BACKWARD};
   give(0, append_op_shaped(op, graph->value[at->in[0]].shape));
 }
 
@@ -176,7 +189,9 @@ static void sum_grad(int g)
 static void variance_grad(int g)
 {
   if (needs(0))
-    give(0, apply((struct op){.kind = OP_variance_back, .nin = 3, .in = {g, at->in[0], at->in[1]},
+    give(0, apply((struct op){.kind = OP_variance_back,
+                              .nin = 3,
+                              .in = {g, at->in[0], at->in[1]},
                               .scalar = at->scalar}));
 }
 
@@ -185,7 +200,10 @@ static void redistribute_grad(int g)
   struct layout to = graph->value[at->in[0]].layout;
   for (int d = 0; d < MAX_MESH; d++)
     if (to.on[d].kind == PARTIAL) to.on[d] = (struct placement){0};
-  struct op op = {.kind = OP_redistribute, .nin = 1, .in = {g}, .to = to,
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {g},
+                  .to = to,
                   .asked = (1u << graph->mesh.ndim) - 1};
   op.why = text("backward of %s", at->why);
   give(0, apply(op));
@@ -202,7 +220,7 @@ static void (*const write_gradient[OP_COUNT])(int g) = {
 #undef OP
 };
 
-/* -------------------------------------------------------------------------------------- the pass */
+/* ------------------------------------------------------------------------------------- the pass */
 
 static void mark_wanted(void)
 {
@@ -219,9 +237,15 @@ static void mark_wanted(void)
 static void gradient_of_parameter(int parameter)
 {
   struct value p = graph->value[parameter];
-  struct op op = {.kind = OP_redistribute, .nin = 1, .in = {gradient[parameter]}, .to = p.layout,
-                  .asked = (1u << graph->mesh.ndim) - 1, .phase = BACKWARD, .module = p.module,
-                  .line = p.line, .why = text("the gradient of %s", p.name)};
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {gradient[parameter]},
+                  .to = p.layout,
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .phase = BACKWARD,
+                  .module = p.module,
+                  .line = p.line,
+                  .why = text("the gradient of %s", p.name)};
   int out = append_op(op);
   graph->value[out].role = GRADIENT;
   graph->value[out].of = parameter;
@@ -253,10 +277,12 @@ void grad(void)
   /* Gradient functions read the forward operation through `at` while they add to the array. */
   struct op loss = graph->op[graph->value[graph->loss].op];
   at = &loss;
-  gradient[graph->loss] = append_op_shaped(
-      (struct op){.kind = OP_full, .scalar = 1, .module = loss.module, .line = loss.line,
-                  .phase = BACKWARD},
-      graph->value[graph->loss].shape);
+  gradient[graph->loss] = append_op_shaped((struct op){.kind = OP_full,
+                                                       .scalar = 1,
+                                                       .module = loss.module,
+                                                       .line = loss.line,
+                                                       .phase = BACKWARD},
+                                           graph->value[graph->loss].shape);
   for (int i = norder - 1; i >= 0; i--) {
     struct op op = graph->op[graph->order[i]];
     at = &op;

@@ -57,9 +57,19 @@ int add_value(enum role role, const char *name, enum type type, struct shape sha
 {
   GROW(graph->value, graph->nvalue, graph->value_room);
   struct value *v = &graph->value[graph->nvalue];
-  *v = (struct value){.name = copy_text(name), .role = role, .type = type, .shape = shape,
-                      .of = NONE, .op = NONE, .module = module, .line = line, .style = NONE,
-                      .family = NONE, .sibling = NONE, .depth = 1, .storage = graph->nvalue};
+  *v = (struct value){.name = copy_text(name),
+                      .role = role,
+                      .type = type,
+                      .shape = shape,
+                      .of = NONE,
+                      .op = NONE,
+                      .module = module,
+                      .line = line,
+                      .style = NONE,
+                      .family = NONE,
+                      .sibling = NONE,
+                      .depth = 1,
+                      .storage = graph->nvalue};
   return graph->nvalue++;
 }
 
@@ -68,9 +78,11 @@ int add_module(const char *name, const char *class_name, int parent, int line)
   GROW(graph->module, graph->nmodule, graph->module_room);
   const char *above = parent == NONE ? "" : graph->module[parent].path;
   const char *path = parent == NONE ? "" : *above ? text("%s.%s", above, name) : copy_text(name);
-  graph->module[graph->nmodule] = (struct module){.name = copy_text(name), .path = path,
+  graph->module[graph->nmodule] = (struct module){.name = copy_text(name),
+                                                  .path = path,
                                                   .class_name = copy_text(class_name),
-                                                  .parent = parent, .line = line};
+                                                  .parent = parent,
+                                                  .line = line};
   return graph->nmodule++;
 }
 

@@ -1,6 +1,6 @@
-/* kernel.c: the text of the kernels. A kernel is a loop over the elements of a rank's part, with one
-   statement for each operation, made from the expressions of the table of operators, or a template
-   with its sizes filled in. Kernels with the same text are one. */
+/* kernel.c: the text of the kernels. A kernel is a loop over the elements of a rank's part, with
+   one statement for each operation, made from the expressions of the table of operators, or a
+   template with its sizes filled in. Kernels with the same text are one. */
 #include "tpgen.h"
 
 #include <inttypes.h>
@@ -26,7 +26,8 @@ char *kernel_definitions(void)
   struct buffer b = {0};
   put_text(&b, "", 0);
   for (int i = 0; i < nkernel; i++)
-    put(&b, "%s%s%s\n{\n%s}\n", i ? "\n" : "", kernel[i].comment, kernel[i].prototype, kernel[i].body);
+    put(&b, "%s%s%s\n{\n%s}\n", i ? "\n" : "", kernel[i].comment, kernel[i].prototype,
+        kernel[i].body);
   return b.text;
 }
 
@@ -38,8 +39,8 @@ char *kernel_prototypes(void)
   return b.text;
 }
 
-/* Adds a kernel whose prototype holds its name as the hole `$name$`; gives the name it has in the end.
-   A kernel of the same prototype and body is used again, whatever its comment says. */
+/* Adds a kernel whose prototype holds its name as the hole `$name$`; gives the name it has in the
+   end. A kernel of the same prototype and body is used again, whatever its comment says. */
 static const char *add_kernel(const char *wanted, const char *prototype, const char *comment,
                               const char *body)
 {
@@ -48,7 +49,8 @@ static const char *add_kernel(const char *wanted, const char *prototype, const c
     char *head = wrapped(fill(prototype, "name", name, NULL), ", ", "    ");
     int i = 0;
     while (i < nkernel && strcmp(kernel[i].name, name)) i++;
-    if (i < nkernel && !strcmp(kernel[i].prototype, head) && !strcmp(kernel[i].body, body)) return name;
+    if (i < nkernel && !strcmp(kernel[i].prototype, head) && !strcmp(kernel[i].body, body))
+      return name;
     if (i < nkernel) continue;
     GROW(kernel, nkernel, kernel_room);
     kernel[nkernel++] = (struct kernel){name, head, comment, body};
@@ -62,9 +64,9 @@ static const char *add_kernel(const char *wanted, const char *prototype, const c
 struct loops {
   int n;
   int64_t size[MAX_DIMS];
-  int first[MAX_DIMS], last[MAX_DIMS];   /* the letters it runs over */
+  int first[MAX_DIMS], last[MAX_DIMS]; /* the letters it runs over */
   bool reduced[MAX_DIMS];
-  struct shape space;                    /* local sizes of the letters */
+  struct shape space; /* local sizes of the letters */
 };
 
 static const char loop_variable[] = "ijklpqrs";
@@ -84,7 +86,7 @@ static void find_loops(const struct op *op, int rank, struct loops *loops)
   int space = is_reduce(first->kind) ? first->in[0] : first->out;
   *loops = (struct loops){.space = local_shape(space, rank)};
   unsigned reduced = 0;
-  bool apart[MAX_DIMS] = {false};        /* letter d may not be joined with letter d - 1 */
+  bool apart[MAX_DIMS] = {false}; /* letter d may not be joined with letter d - 1 */
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
     struct letters l;
@@ -142,7 +144,7 @@ static char *index_text(const struct loops *loops, const signed char *letter)
 struct argument {
   int storage, value;
   bool written;
-  const char *name;                      /* within the kernel */
+  const char *name; /* within the kernel */
 };
 struct arguments {
   int n, room;
@@ -213,7 +215,7 @@ static char *argument_list(const struct arguments *a)
   return b.text;
 }
 
-/* ------------------------------------------------------------------------- a kernel's statements */
+/* ------------------------------------------------------------------------ a kernel's statements */
 
 /* The value of an inner value's element: the name of a temporary. */
 struct temporary {
@@ -324,8 +326,9 @@ static void put_elements(struct buffer *b, const struct op *group, const struct 
       element = copy_text(name);
     }
     if (stored)
-      put_statement(b, indent, text("%s[%s] = %s;", argument_name(a, op->out),
-                                    index_text(loops, l.out), element));
+      put_statement(
+          b, indent,
+          text("%s[%s] = %s;", argument_name(a, op->out), index_text(loops, l.out), element));
   }
 }
 
@@ -342,8 +345,8 @@ static const char *sum_name(const struct op *group, int k)
 static void put_loop(struct buffer *b, const struct loops *loops, int n, int indent)
 {
   char v = loop_variable[n];
-  put(b, "%*sfor (%s %c = 0; %c < %" PRId64 "; %c++) {\n", indent, "", counter_type(loops->size[n]), v,
-      v, loops->size[n], v);
+  put(b, "%*sfor (%s %c = 0; %c < %" PRId64 "; %c++) {\n", indent, "", counter_type(loops->size[n]),
+      v, v, loops->size[n], v);
 }
 
 static void close_loops(struct buffer *b, int n, int indent)
@@ -433,8 +436,8 @@ static void put_outer_sums(struct buffer *b, const struct op *group, const struc
     op_letters(op, &l);
     char *factor = op->scalar == 1 ? "" : text("%s * ", number_text(op->scalar));
     char *element = element_text(op, &t, a, loops);
-    put(b, "%*s%s[%s] += %s%s;\n", indent, "", argument_name(a, op->out),
-        index_text(loops, l.out), factor, *factor ? text("(%s)", element) : element);
+    put(b, "%*s%s[%s] += %s%s;\n", indent, "", argument_name(a, op->out), index_text(loops, l.out),
+        factor, *factor ? text("(%s)", element) : element);
   }
   close_loops(b, loops->n, 2);
 }
@@ -603,7 +606,8 @@ static char *fused_call(const struct op *group, int rank)
   if (!options.cuda) {
     const char *prototype = text("void $name$(%s)", parameters);
     char *body = cpu_body(group, &loops, &a);
-    const char *name = add_kernel(kernel_name(group, &loops), prototype, kernel_comment(group), body);
+    const char *name =
+        add_kernel(kernel_name(group, &loops), prototype, kernel_comment(group), body);
     return text("%s(%s);", name, arguments);
   }
   int64_t blocks;
@@ -639,15 +643,16 @@ static char *update_call(const struct op *op, int rank)
   const struct optimizer *o = &graph->optimizer;
   const char *kind = op_row[op->kind].name;
   const char *template = embedded_text(text("templates/%s.%s", kind, options.cuda ? "cu" : "c"));
-  char *body = fill(template, "n", text("%" PRId64, n), "counter", counter_type(n), "lr",
-                    number_text(o->lr), "beta1", double_text(o->beta1), "beta2",
-                    double_text(o->beta2), "keep1", number_text(o->beta1), "take1",
-                    number_text(1 - o->beta1), "keep2", number_text(o->beta2), "take2",
-                    number_text(1 - o->beta2), "eps", number_text(o->eps), "decay",
-                    number_text(1 - o->lr * o->weight_decay), NULL);
+  char *body =
+      fill(template, "n", text("%" PRId64, n), "counter", counter_type(n), "lr", number_text(o->lr),
+           "beta1", double_text(o->beta1), "beta2", double_text(o->beta2), "keep1",
+           number_text(o->beta1), "take1", number_text(1 - o->beta1), "keep2",
+           number_text(o->beta2), "take2", number_text(1 - o->beta2), "eps", number_text(o->eps),
+           "decay", number_text(1 - o->lr * o->weight_decay), NULL);
   /* The template is a whole function: its head up to the brace is the prototype. */
   size_t head = strcspn(body, "{"), length = strlen(body);
-  const char *inner = text("%.*s", (int)(length - head - strlen("{\n") - strlen("}\n")), body + head + 2);
+  const char *inner =
+      text("%.*s", (int)(length - head - strlen("{\n") - strlen("}\n")), body + head + 2);
   while (head && (body[head - 1] == '\n' || body[head - 1] == ' ')) head--;
   const char *comment = text("// %s: %s\n", o->name, optimizer_text());
   const char *name =
@@ -656,7 +661,8 @@ static char *update_call(const struct op *op, int rank)
   for (int i = 0; i < first->nin; i++) put(&b, "%s%s", i ? ", " : "", c_name(first->in[i]));
   if (options.cuda) {
     put(&b, "%s", op->kind == OP_adamw ? ", c1, c2" : "");
-    return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, (n + BLOCK - 1) / BLOCK, BLOCK, b.text);
+    return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, (n + BLOCK - 1) / BLOCK, BLOCK,
+                b.text);
   }
   return text("%s(%s%s);", name, b.text, op->kind == OP_adamw ? ", t" : "");
 }

@@ -4,9 +4,9 @@
    Leaves  for each stored activation a range of bytes in the arena, such that no two which live at
            the same time overlap; the same on every rank (sizes are those of the largest shard, on
            rank 0). A value that is only changed in place shares the bytes of what it was made from.
-           Parameters, gradients, states, batch, loss and outputs have places of their own. Of a value that the
-   modules of a list make alike, one is kept for all of them, two where the neighbour reads it, or one
-   for each where the backward does.
+           Parameters, gradients, states, batch, loss and outputs have places of their own. Of a
+   value that the modules of a list make alike, one is kept for all of them, two where the neighbour
+   reads it, or one for each where the backward does.
 
    Placing is first fit, from the largest to the smallest; of a few such orders the best is kept. */
 #include "tpgen.h"
@@ -16,12 +16,12 @@
 
 enum { ALIGNMENT = 64 };
 
-/* ------------------------------------------------------------------ places in the program, loops */
+/* ----------------------------------------------------------------- places in the program, loops */
 
 /* Operations in the order of each_op: the place of an operation is its index here. */
 static int nplace, place_room, *op_at;
-static int *function_of;     /* by operation */
-static int *loop_first, *loop_last;   /* by function: the places of a loop's body */
+static int *function_of;            /* by operation */
+static int *loop_first, *loop_last; /* by function: the places of a loop's body */
 
 static void add_place(void *to, int op, int times)
 {
@@ -162,8 +162,8 @@ static bool share(int in, int out, int at)
   /* What has a place of its own keeps it; only what is in the arena can give way. */
   if (!in_arena(from)) return false;
   struct value *place = &graph->value[from];
-  /* A round of a loop may only take the place of what the same round made, and where as many rounds'
-     values are kept. */
+  /* A round of a loop may only take the place of what the same round made, and where as many
+     rounds' values are kept. */
   if (is_loop(b->made_by) && a->made_by != b->made_by) return false;
   if (place->depth != (in_arena(to) ? b->depth : 1)) return false;
   if (!in_arena(to)) {
@@ -176,8 +176,8 @@ static bool share(int in, int out, int at)
   return true;
 }
 
-/* Whether a kernel that writes `out` over `value` when it has come to body[k] still finds what it needs:
-   every read of `value` is of the element that is written, and comes no later. */
+/* Whether a kernel that writes `out` over `value` when it has come to body[k] still finds what it
+   needs: every read of `value` is of the element that is written, and comes no later. */
 static bool read_in_step(const struct op *op, int k, int value)
 {
   for (int n = 0; n < op->nbody; n++) {
@@ -256,7 +256,8 @@ static int by_start(const void *a, const void *b)
   return by_size(a, b);
 }
 
-/* The lowest place at which value[k] fits beside those of value[0 .. k-1] that live when it does. */
+/* The lowest place at which value[k] fits beside those of value[0 .. k-1] that live when it does.
+ */
 static int64_t lowest(const int *value, const int64_t *offset, int k)
 {
   const struct value *v = &graph->value[value[k]];

@@ -1,18 +1,20 @@
 /* names.c: what things are called in the program of one class of ranks, and the declarations of its
-   memory. Names come from the model: a struct mirrors the module tree, gradients and the optimizer's
-   state are the same struct again, and an activation is called after the module that made it. */
+   memory. Names come from the model: a struct mirrors the module tree, gradients and the
+   optimizer's state are the same struct again, and an activation is called after the module that
+   made it. */
 #include "tpgen.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static int rank;
-static const char **name_of;       /* by value */
+static const char **name_of; /* by value */
 static struct buffer declaration;
 
 const char *c_type(enum type t)
 {
-  static const char *const name[] = {[F32] = "float", [BF16] = "bf16", [I32] = "int", [I64] = "long"};
+  static const char *const name[] = {
+      [F32] = "float", [BF16] = "bf16", [I32] = "int", [I64] = "long"};
   return name[t];
 }
 
@@ -81,7 +83,8 @@ static size_t first_word(const char *s)
   return strcspn(s, ".");
 }
 
-static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const char *path, int indent);
+static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const char *path,
+                     int indent);
 
 /* Where each child of a module begins among its leaves; gives how many children. */
 static int children(const struct leaf *leaf, int n, int *begin)
@@ -102,7 +105,8 @@ static struct leaf *below(const struct leaf *leaf, int n)
 {
   struct leaf *copy = alloc((size_t)n * sizeof *copy);
   for (int i = 0; i < n; i++)
-    copy[i] = (struct leaf){.value = leaf[i].value, .rest = leaf[i].rest + first_word(leaf[i].rest) + 1};
+    copy[i] =
+        (struct leaf){.value = leaf[i].value, .rest = leaf[i].rest + first_word(leaf[i].rest) + 1};
   return copy;
 }
 
@@ -230,10 +234,10 @@ char *memory_declaration(void)
   return declaration.text;
 }
 
-/* ----------------------------------------------------------------------- names within a function */
+/* ---------------------------------------------------------------------- names within a function */
 
-static const struct function *speaking;   /* the function whose names are given, or NULL */
-static const char **local;                /* by value: its name in that function, or NULL */
+static const struct function *speaking; /* the function whose names are given, or NULL */
+static const char **local;              /* by value: its name in that function, or NULL */
 
 static bool loops(void)
 {
@@ -259,7 +263,8 @@ const char *local_name(int value)
   return value_name(value);
 }
 
-/* "m->w.layers[0].wq" as "m->w.layers[l].wq": where it differs from module 1's stands the number. */
+/* "m->w.layers[0].wq" as "m->w.layers[l].wq": where it differs from module 1's stands the number.
+ */
 static const char *with_index(int value)
 {
   const char *name = name_of[value];
@@ -293,7 +298,8 @@ void name_values(int of_rank)
 /* The bytes of a value at a fixed slot of its family. */
 static char *fixed_address(const struct value *v, int64_t slot)
 {
-  return text("(float *)(m->arena + %lld)", (long long)(v->offset + slot * arena_stride(v->storage)));
+  return text("(float *)(m->arena + %lld)",
+              (long long)(v->offset + slot * arena_stride(v->storage)));
 }
 
 /* The bytes of the family's value at module l + step. */
@@ -407,12 +413,12 @@ void name_locals(const struct function *f)
 
 bool has_word(const char *text, const char *word)
 {
-  static const char letters[] =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
   size_t n = strlen(word);
   for (const char *at = text; (at = strstr(at, word)); at++) {
     /* "m->w.c" names no variable c. */
-    bool begins = at == text || !strchr(letters, at[-1]), member = begins && at > text && at[-1] == '.';
+    bool begins = at == text || !strchr(letters, at[-1]),
+         member = begins && at > text && at[-1] == '.';
     if (begins && !member && (!at[n] || !strchr(letters, at[n]))) return true;
   }
   return false;

@@ -19,8 +19,8 @@ static int state_of(int parameter, const char *what)
 
 static void update(int parameter, int gradient)
 {
-  struct op op = {.phase = UPDATE, .module = graph->value[parameter].module,
-                  .line = graph->optimizer.line};
+  struct op op = {
+      .phase = UPDATE, .module = graph->value[parameter].module, .line = graph->optimizer.line};
   op.in[op.nin++] = parameter;
   op.in[op.nin++] = gradient;
   if (!strcmp(graph->optimizer.name, "AdamW")) {

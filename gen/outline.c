@@ -2,20 +2,20 @@
 
    Takes   the flat local program in graph->order, and the phase and module of each operation.
    Leaves  a function for each phase that has work, and one for each run of equal modules of a list
-           (layers.0, layers.1, ...), which the phase's function calls in a loop. Passes after this one
-           see each distinct layer once, and nothing that neither the loss, nor an output, nor an
-           update needs; they leave graph->order alone.
+           (layers.0, layers.1, ...), which the phase's function calls in a loop. Passes after this
+   one see each distinct layer once, and nothing that neither the loss, nor an output, nor an update
+   needs; they leave graph->order alone.
 
-   Modules of a list are equal when their operations are, one by one: kind, attributes, shapes, layouts,
-   and where each input comes from. The operations of the first module then stand for all of them, and
-   its values for the families of values that the others make: a value of module i has `family` and
-   `index` i. An input of a module comes
+   Modules of a list are equal when their operations are, one by one: kind, attributes, shapes,
+   layouts, and where each input comes from. The operations of the first module then stand for all
+   of them, and its values for the families of values that the others make: a value of module i has
+   `family` and `index` i. An input of a module comes
 
      from within            an operation of the same module
      with the module        its parameters, or what it saved in an earlier loop
-     from the neighbour     what the module before it in the list, or behind it, made: the body reads a
-                            carried value, which for the module at the end of the list is `initial`
-     from outside           the same value for all
+     from the neighbour     what the module before it in the list, or behind it, made: the body
+   reads a carried value, which for the module at the end of the list is `initial` from outside the
+   same value for all
 
    Where any input comes from elsewhere, or anything differs, the modules stay apart. */
 #include "tpgen.h"
@@ -30,21 +30,22 @@ struct run {
 /* A loop over a list's modules in one phase. run[i] is module i's. */
 struct region {
   int list, count, phase;
-  int first, last;             /* places in graph->order */
-  bool upward;                 /* from module 0 to the last */
+  int first, last; /* places in graph->order */
+  bool upward;     /* from module 0 to the last */
   struct run *run;
 };
 
 static struct region *region;
 static int nregion, region_room;
-static int *place_of;          /* by operation: where it stands in graph->order */
+static int *place_of; /* by operation: where it stands in graph->order */
 
-/* ------------------------------------------------------------------------------ finding the runs */
+/* ----------------------------------------------------------------------------- finding the runs */
 
 /* "layers.3" for a module in or under layers.3: the module of the list that holds it, or NONE. */
 static int element_of(int module, int list)
 {
-  while (module != NONE && graph->module[module].parent != list) module = graph->module[module].parent;
+  while (module != NONE && graph->module[module].parent != list)
+    module = graph->module[module].parent;
   return module;
 }
 
@@ -119,7 +120,11 @@ static bool same_parameters(int list)
 static bool find_region(int place, int list, int count, struct region *r)
 {
   int first = index_at(place, list), phase = (int)graph->op[graph->order[place]].phase;
-  *r = (struct region){.list = list, .count = count, .phase = phase, .first = place, .last = place,
+  *r = (struct region){.list = list,
+                       .count = count,
+                       .phase = phase,
+                       .first = place,
+                       .last = place,
                        .upward = first == 0};
   if (first != 0 && first != count - 1) return false;
   r->run = alloc((size_t)count * sizeof *r->run);
@@ -136,7 +141,7 @@ static bool find_region(int place, int list, int count, struct region *r)
   return true;
 }
 
-/* ---------------------------------------------------------------------------- comparing the runs */
+/* --------------------------------------------------------------------------- comparing the runs */
 
 static const struct op *op_at(const struct region *r, int index, int k)
 {
@@ -146,9 +151,11 @@ static const struct op *op_at(const struct region *r, int index, int k)
 static bool same_op(const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || a->nin != b->nin || a->line != b->line) return false;
-  if (!a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation))) return false;
+  if (!a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
+    return false;
   if (a->scalar != b->scalar || a->dims != b->dims || a->keep != b->keep) return false;
-  if (a->group != b->group || a->mesh_dim != b->mesh_dim || a->reduction != b->reduction) return false;
+  if (a->group != b->group || a->mesh_dim != b->mesh_dim || a->reduction != b->reduction)
+    return false;
   if (a->dim != b->dim || a->dim_to != b->dim_to || !same_layout(a->to, b->to)) return false;
   if ((a->out == NONE) != (b->out == NONE)) return false;
   return a->out == NONE || same_value_kind(a->out, b->out);
@@ -211,7 +218,8 @@ static bool made_by_region(const struct region *r, int value)
   return false;
 }
 
-/* One value for all modules. It must not be module 0's own: in the body that would mean each module's. */
+/* One value for all modules. It must not be module 0's own: in the body that would mean each
+ * module's. */
 static bool all_same(const struct region *r, int k, int j)
 {
   int value = op_at(r, 0, k)->in[j];
@@ -229,7 +237,8 @@ static bool all_parameters(const struct region *r, int k, int j)
   return true;
 }
 
-/* Whether every run reads the same family at its own index plus `step`, but for the one at the end. */
+/* Whether every run reads the same family at its own index plus `step`, but for the one at the end.
+ */
 static bool all_family(const struct region *r, int k, int j, int step, int *family)
 {
   *family = NONE;
@@ -272,10 +281,12 @@ static int carried_value(const struct source *s)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->step && v->family == s->family && v->step == s->step && v->initial == s->initial) return i;
+    if (v->step && v->family == s->family && v->step == s->step && v->initial == s->initial)
+      return i;
   }
   struct value from = graph->value[s->initial];
-  int c = add_value(ACTIVATION, value_name(s->initial), from.type, from.shape, from.module, from.line);
+  int c =
+      add_value(ACTIVATION, value_name(s->initial), from.type, from.shape, from.module, from.line);
   struct value *v = &graph->value[c];
   v->layout = from.layout;
   v->placed = true;
@@ -321,7 +332,8 @@ static void fold(struct region *r)
         for (int i = r->count; i-- > 0;) join(r->list, op_at(r, i, k)->in[j], op->in[j], i);
       op->in[j] = s->family == NONE ? s->value : carried_value(s);
     }
-    for (int i = 0; i < r->count && op->out != NONE; i++) join(r->list, op_at(r, i, k)->out, op->out, i);
+    for (int i = 0; i < r->count && op->out != NONE; i++)
+      join(r->list, op_at(r, i, k)->out, op->out, i);
   }
 }
 
@@ -333,7 +345,8 @@ static void find_regions(void)
     for (int place = 0; place < graph->norder; place++) {
       struct region r;
       bool inside = false;
-      for (int i = 0; i < nregion; i++) inside |= place >= region[i].first && place < region[i].last;
+      for (int i = 0; i < nregion; i++)
+        inside |= place >= region[i].first && place < region[i].last;
       if (inside || index_at(place, list) == NONE || !find_region(place, list, count, &r)) continue;
       if (!foldable(&r)) continue;
       fold(&r);
@@ -379,11 +392,15 @@ static const char *body_name(const struct region *r)
 /* The loop's body as a function, and the operation that calls it. */
 static int call_of(const struct region *r)
 {
-  struct function f = {.name = body_name(r), .phase = (enum phase)r->phase, .count = r->count, .upward = r->upward};
+  struct function f = {
+      .name = body_name(r), .phase = (enum phase)r->phase, .count = r->count, .upward = r->upward};
   f.op = alloc((size_t)r->run[0].length * sizeof *f.op);
   for (int k = 0; k < r->run[0].length; k++) f.op[f.nop++] = graph->order[r->run[0].first + k];
-  struct op call = {.kind = OP_loop, .out = NONE, .function = add_function(f),
-                    .phase = (enum phase)r->phase, .module = r->list,
+  struct op call = {.kind = OP_loop,
+                    .out = NONE,
+                    .function = add_function(f),
+                    .phase = (enum phase)r->phase,
+                    .module = r->list,
                     .line = graph->module[r->list].line};
   GROW(graph->op, graph->nop, graph->op_room);
   graph->op[graph->nop] = call;

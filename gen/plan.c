@@ -41,9 +41,10 @@ static void place_parameters(void)
       struct placement *at = &v->layout.on[s->mesh_dim];
       struct placement to = resolve(s->wish[k].to, s->wish[k].value, s);
       if (*by && !same_placement(*at, to))
-        plan_error(s->line, "%s places %s as %s over %s, but %s at line %d placed it as %s", s->name,
-                   printable(v->name), placement_text(to), printable(graph->mesh.name[s->mesh_dim]),
-                   graph->style[*by - 1].name, graph->style[*by - 1].line, placement_text(*at));
+        plan_error(s->line, "%s places %s as %s over %s, but %s at line %d placed it as %s",
+                   s->name, printable(v->name), placement_text(to),
+                   printable(graph->mesh.name[s->mesh_dim]), graph->style[*by - 1].name,
+                   graph->style[*by - 1].line, placement_text(*at));
       *at = to;
       *by = i + 1;
       v->style = i;
@@ -53,7 +54,7 @@ static void place_parameters(void)
 
 /* ---------------------------------------------------- one sweep over the program and its calls */
 
-static int *now;             /* the value that stands for a value from here on */
+static int *now; /* the value that stands for a value from here on */
 static int *new_order, new_norder, new_order_room;
 
 static void emit_op(int op)
@@ -64,8 +65,12 @@ static void emit_op(int op)
 
 static int moved(int value, const struct style *s, const struct wish *w, const char *side)
 {
-  struct op op = {.kind = OP_redistribute, .nin = 1, .in = {value}, .module = s->module,
-                  .line = s->line, .asked = 1u << s->mesh_dim};
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .module = s->module,
+                  .line = s->line,
+                  .asked = 1u << s->mesh_dim};
   op.to.on[s->mesh_dim] = resolve(w->to, value, s);
   op.why = text("%s's %s", s->name, side);
   int i = make_op(op);
@@ -95,7 +100,8 @@ static void wishes_of(const struct call *c, int what, int known)
                    what == WISH_INPUT ? "input" : "output", w->index,
                    printable(graph->module[c->module].path), n);
       int v = value[w->index];
-      now[v] = moved(current(v, known), s, w, what == WISH_INPUT ? "input layout" : "output layout");
+      now[v] =
+          moved(current(v, known), s, w, what == WISH_INPUT ? "input layout" : "output layout");
     }
   }
 }

@@ -1,8 +1,8 @@
 /* propagate.c: the pass `propagate`: a layout for every value.
 
    Takes   a graph whose parameters and inputs are placed, with the plan's redistribute operations.
-   Leaves  every value placed, so that every operation runs on its inputs as they lie: a redistribute
-           operation stands wherever it could not.
+   Leaves  every value placed, so that every operation runs on its inputs as they lie: a
+   redistribute operation stands wherever it could not.
 
    For each operation, of all combinations of legal ways over the dimensions of the mesh, the one
    that moves the fewest bytes wins, counting also what the plan asks of the output. Ties go to the
@@ -16,12 +16,12 @@
 struct price {
   double bytes;
   int sums, moves;
-  int refused;               /* what the plan asks of the output that cannot be made of it */
+  int refused; /* what the plan asks of the output that cannot be made of it */
 };
 
-static int *asked_of;        /* the plan's redistribute of a value, or NONE */
-static int *moved_to;        /* the last redistribute already made of a value, or NONE */
-static int *moved_before;    /* by operation: the one before it, of the same value */
+static int *asked_of;     /* the plan's redistribute of a value, or NONE */
+static int *moved_to;     /* the last redistribute already made of a value, or NONE */
+static int *moved_before; /* by operation: the one before it, of the same value */
 static int value_room, op_room;
 static int *new_order, new_norder, new_order_room;
 
@@ -85,8 +85,9 @@ static int moved_before_to(int value, struct layout to)
   return NONE;
 }
 
-/* Who is behind it that `user` takes an input as `to`: the plan, where it asks for just this layout of
-   what the operation makes (a sum that is finished before the bias is added, say), or the operation. */
+/* Who is behind it that `user` takes an input as `to`: the plan, where it asks for just this layout
+   of what the operation makes (a sum that is finished before the bias is added, say), or the
+   operation. */
 static void tell_why(struct op *op, const struct op *user)
 {
   op->line = user->line;
@@ -105,8 +106,13 @@ static int as_layout(int value, struct layout to, const struct op *user)
 {
   int there = moved_before_to(value, to);
   if (there != NONE) return there;
-  struct op op = {.kind = OP_redistribute, .nin = 1, .in = {value}, .module = user->module,
-                  .phase = user->phase, .to = to, .asked = (1u << graph->mesh.ndim) - 1};
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .module = user->module,
+                  .phase = user->phase,
+                  .to = to,
+                  .asked = (1u << graph->mesh.ndim) - 1};
   tell_why(&op, user);
   int i = make_op(op);
   int out = graph->op[i].out;
@@ -206,7 +212,7 @@ void propagate_from(int first)
     if (op->kind == OP_redistribute && asked_of[op->in[0]] == NONE) asked_of[op->in[0]] = order[at];
   }
   for (int at = first; at < norder; at++) {
-    struct op op = graph->op[order[at]];   /* a copy: adding operations moves the array */
+    struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
     if (op.kind == OP_redistribute) {
       graph->value[op.out].layout = layout_after(&op, graph->value[op.in[0]].layout);
       remember(order[at]);
@@ -226,8 +232,14 @@ void propagate_from(int first)
 static int finish(int value, bool whole, const char *why)
 {
   struct value v = graph->value[value];
-  struct op op = {.kind = OP_redistribute, .nin = 1, .in = {value}, .module = v.module,
-                  .line = v.line, .to = v.layout, .asked = (1u << graph->mesh.ndim) - 1, .why = why};
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .module = v.module,
+                  .line = v.line,
+                  .to = v.layout,
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .why = why};
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (whole || v.layout.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
   int out = append_op(op);

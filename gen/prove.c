@@ -1,10 +1,10 @@
 /* prove.c: no program that could hang is written.
 
-   A job hangs when a rank waits in a collective that another of the group never enters, or enters with
-   another one before it. So the ranks' sequences are run against each other, as they will run: a
-   collective is done when every member of its group stands before it, and all must then mean the same
-   one. If the sequences can be run to their ends in one way they can be in every way, since each rank
-   does one thing at a time. */
+   A job hangs when a rank waits in a collective that another of the group never enters, or enters
+   with another one before it. So the ranks' sequences are run against each other, as they will run:
+   a collective is done when every member of its group stands before it, and all must then mean the
+   same one. If the sequences can be run to their ends in one way they can be in every way, since
+   each rank does one thing at a time. */
 #include "tpgen.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 struct counted {
   int64_t *give, *get;
 };
-static struct counted **counted;   /* by operation, then by the first rank of the group */
+static struct counted **counted; /* by operation, then by the first rank of the group */
 
 static struct counted count_for(int id, int rank)
 {
@@ -36,8 +36,12 @@ static struct issue issue_of(int id, int rank)
 {
   const struct op *op = &graph->op[id];
   struct counted c = count_for(id, rank);
-  return (struct issue){.group = op->group, .kind = op->kind, .reduction = op->reduction,
-                        .type = graph->value[op->out].type, .give = c.give, .get = c.get,
+  return (struct issue){.group = op->group,
+                        .kind = op->kind,
+                        .reduction = op->reduction,
+                        .type = graph->value[op->out].type,
+                        .give = c.give,
+                        .get = c.get,
                         .line = op->line};
 }
 
@@ -96,8 +100,8 @@ static const char *advance(const struct sequence *of_rank, int *next, int rank, 
                   issue_text(mine, n), member[i]);
     if (s->issue[next[member[i]]].group != mine->group) return NULL;
   }
-  /* Who agrees with the first agrees with all, but in an all-to-all each pair has its own counts, and
-     each member its own with itself. */
+  /* Who agrees with the first agrees with all, but in an all-to-all each pair has its own counts,
+     and each member its own with itself. */
   int pairs = mine->kind == OP_all_to_all ? n : 1;
   for (int a = 0; a < pairs; a++)
     for (int b = a; b < n; b++) {
@@ -128,8 +132,9 @@ const char *prove_order(const struct sequence *of_rank)
   }
   for (int r = 0; r < world; r++)
     if (next[r] < of_rank[r].n)
-      return text("rank %d waits in %s for ranks that wait in other groups", r,
-                  issue_text(&of_rank[r].issue[next[r]], group_size(of_rank[r].issue[next[r]].group)));
+      return text(
+          "rank %d waits in %s for ranks that wait in other groups", r,
+          issue_text(&of_rank[r].issue[next[r]], group_size(of_rank[r].issue[next[r]].group)));
   return NULL;
 }
 

@@ -71,7 +71,7 @@ double move_cost(struct shape whole, enum type type, struct layout from, struct 
 
 /* ----------------------------------------------------------------------------------- the pass */
 
-static int *stands_for;      /* the value that an operation now takes instead of a value */
+static int *stands_for; /* the value that an operation now takes instead of a value */
 static int *new_order, new_norder, new_order_room;
 
 static void emit_op(int op)
@@ -117,8 +117,12 @@ static int run_move(const struct op *why, int value, struct move m)
 {
   struct layout from = graph->value[value].layout, to = from;
   to.on[m.mesh_dim] = m.to;
-  struct op op = {.module = why->module, .line = why->line, .phase = why->phase, .why = why->why,
-                  .mesh_dim = m.mesh_dim, .group = add_group(1u << m.mesh_dim)};
+  struct op op = {.module = why->module,
+                  .line = why->line,
+                  .phase = why->phase,
+                  .why = why->why,
+                  .mesh_dim = m.mesh_dim,
+                  .group = add_group(1u << m.mesh_dim)};
   enum placement_kind a = m.from.kind, b = m.to.kind;
   if (a == REPLICATE) {
     op.kind = b == SHARD ? OP_slice : OP_to_partial;
@@ -159,8 +163,8 @@ static int take_over(const struct op *op, int last)
   struct value *made = &graph->value[op->out], *v = &graph->value[last];
   bool leaves = made->role != ACTIVATION || made->is_output;
   if (leaves && (v->role != ACTIVATION || v->is_output || v->op == NONE)) {
-    struct op copy = {.kind = OP_scale, .scalar = 1, .module = op->module, .line = op->line,
-                      .phase = op->phase};
+    struct op copy = {
+        .kind = OP_scale, .scalar = 1, .module = op->module, .line = op->line, .phase = op->phase};
     last = add(copy, last, v->layout);
     made = &graph->value[op->out];
     v = &graph->value[last];

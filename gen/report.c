@@ -1,4 +1,5 @@
-/* report.c: what was decided: plan.txt for people, plan.json for programs, the head of a step file. */
+/* report.c: what was decided: plan.txt for people, plan.json for programs, the head of a step file.
+ */
 #include "tpgen.h"
 
 #include <inttypes.h>
@@ -13,9 +14,12 @@ static int64_t sent_bytes(const struct op *op)
 {
   int64_t n = group_size(op->group), bytes = collective_bytes(op, 0);
   switch (op->kind) {
-  case OP_all_reduce: return 2 * bytes * (n - 1) / n;
-  case OP_all_gather: return bytes * (n - 1);
-  default: return bytes * (n - 1) / n;
+  case OP_all_reduce:
+    return 2 * bytes * (n - 1) / n;
+  case OP_all_gather:
+    return bytes * (n - 1);
+  default:
+    return bytes * (n - 1) / n;
   }
 }
 
@@ -89,8 +93,8 @@ char *summary_text(int rank)
               "//   parameters   %s elements of %s on each of these ranks\n"
               "//   a step       %d collective%s, %s bytes\n",
               mesh_text(), grouped(count_elements(PARAMETER, rank)),
-              grouped(count_elements(PARAMETER, NONE)), t.collectives, t.collectives == 1 ? "" : "s",
-              grouped(t.bytes));
+              grouped(count_elements(PARAMETER, NONE)), t.collectives,
+              t.collectives == 1 ? "" : "s", grouped(t.bytes));
 }
 
 /* ------------------------------------------------------------------------------------- plan.txt */
@@ -161,12 +165,14 @@ static void put_memory(struct buffer *b)
   static const struct {
     const char *name;
     enum role role;
-  } row[] = {{"parameters", PARAMETER}, {"gradients", GRADIENT}, {"optimizer", STATE},
-             {"batch", BATCH},          {"outputs", ACTIVATION}};
+  } row[] = {{"parameters", PARAMETER},
+             {"gradients", GRADIENT},
+             {"optimizer", STATE},
+             {"batch", BATCH},
+             {"outputs", ACTIVATION}};
   put(b, "\nmemory of a rank\n");
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-    if (held(row[i].role))
-      put(b, "  %-12s %16s B\n", row[i].name, grouped(held(row[i].role)));
+    if (held(row[i].role)) put(b, "  %-12s %16s B\n", row[i].name, grouped(held(row[i].role)));
   put(b, "  %-12s %16s B   %.3f of the lower bound, what lives at once\n", "activations",
       grouped(graph->arena_bytes),
       graph->live_bytes ? (double)graph->arena_bytes / (double)graph->live_bytes : 1.0);
@@ -213,10 +219,11 @@ static void add_collective(void *to, int id, int times)
   const struct op *op = &graph->op[id];
   if (!is_collective(op->kind)) return;
   json_array_append_new(
-      to, json_pack("{s:s, s:s, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", op_row[op->kind].name, "group",
-                    printable(graph->group[op->group].name), "bytes",
-                    (json_int_t)collective_bytes(op, 0), "ranks", group_size(op->group), "times", times, "phase",
-                    phase_name[op->phase], "line", op->line, "why", printable(op->why)));
+      to,
+      json_pack("{s:s, s:s, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", op_row[op->kind].name, "group",
+                printable(graph->group[op->group].name), "bytes",
+                (json_int_t)collective_bytes(op, 0), "ranks", group_size(op->group), "times", times,
+                "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why)));
 }
 
 /* "0-2, 5" */
@@ -234,7 +241,8 @@ static char *ranks_with(int value, struct shape here)
   return b.text;
 }
 
-/* The shapes of a value's parts, each with the ranks that hold one: [{"ranks": "0-1", "shape": [11]}]. */
+/* The shapes of a value's parts, each with the ranks that hold one: [{"ranks": "0-1", "shape":
+ * [11]}]. */
 static json_t *json_parts(int value)
 {
   struct shape *seen = NULL;
@@ -259,10 +267,10 @@ static json_t *json_parameters(void)
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role != PARAMETER) continue;
-    json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", printable(v->name),
-                                          "type", type_name(v->type), "shape", json_shape(v->shape),
-                                          "placement", json_layout(v->layout), "local",
-                                          json_parts(i)));
+    json_array_append_new(list,
+                          json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", printable(v->name), "type",
+                                    type_name(v->type), "shape", json_shape(v->shape), "placement",
+                                    json_layout(v->layout), "local", json_parts(i)));
   }
   return list;
 }
@@ -271,20 +279,18 @@ void report_json(struct buffer *b)
 {
   json_t *mesh = json_array(), *collectives = json_array();
   for (int d = 0; d < graph->mesh.ndim; d++)
-    json_array_append_new(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]), "size",
-                                          graph->mesh.size[d]));
+    json_array_append_new(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]),
+                                          "size", graph->mesh.size[d]));
   each_op(add_collective, collectives);
   json_t *memory =
       json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)held(PARAMETER),
-                "gradients", (json_int_t)held(GRADIENT), "optimizer",
-                (json_int_t)held(STATE), "batch", (json_int_t)held(BATCH),
-                "outputs", (json_int_t)held(ACTIVATION), "activations",
-                (json_int_t)graph->arena_bytes);
-  json_t *whole = json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
-                            "plan", plan_shown(), "hash", graph->hash, "target",
-                            options.cuda ? "cuda" : "cpu", "ranks", world_size(), "mesh", mesh,
-                            "parameters", json_parameters(), "collectives", collectives,
-                            "memory_of_rank", memory);
+                "gradients", (json_int_t)held(GRADIENT), "optimizer", (json_int_t)held(STATE),
+                "batch", (json_int_t)held(BATCH), "outputs", (json_int_t)held(ACTIVATION),
+                "activations", (json_int_t)graph->arena_bytes);
+  json_t *whole = json_pack(
+      "{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION, "plan", plan_shown(),
+      "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu", "ranks", world_size(), "mesh",
+      mesh, "parameters", json_parameters(), "collectives", collectives, "memory_of_rank", memory);
   char *text = whole ? json_dumps(whole, JSON_INDENT(2)) : NULL;
   if (!text) usage_error(3, "no memory for plan.json");
   put(b, "%s\n", text);
@@ -305,8 +311,9 @@ static void explain_value(int value)
     const struct op *op = &graph->op[graph->order[i]];
     for (int k = 0; k < op->nin; k++)
       if (op->in[k] == value)
-        printf("  %s: read by %s at line %d, %s%s%s\n", phase_name[op->phase], op_row[op->kind].name,
-               op->line, layouts_text(op), op->why ? ": " : "", op->why ? printable(op->why) : "");
+        printf("  %s: read by %s at line %d, %s%s%s\n", phase_name[op->phase],
+               op_row[op->kind].name, op->line, layouts_text(op), op->why ? ": " : "",
+               op->why ? printable(op->why) : "");
   }
 }
 

@@ -1,20 +1,20 @@
 /* schedule.c: the pass `schedule`: in which order the operations run.
 
    Takes   functions whose order respects every dependence.
-   Leaves  the same operations, each value still made before it is read, in an order in which less is
-           alive at once, or in the old one where none better was found. The order is the same on every
+   Leaves  the same operations, each value still made before it is read, in an order in which less
+   is alive at once, or in the old one where none better was found. The order is the same on every
            rank: sizes are those of rank 0. There is one stream; everything runs in this order.
 
-   At each turn, of the operations whose inputs are there, the one goes first that frees the most over
-   what it takes, so that a gradient of a weight is computed while its input is at hand. A loop is
-   passed by nothing. */
+   At each turn, of the operations whose inputs are there, the one goes first that frees the most
+   over what it takes, so that a gradient of a weight is computed while its input is at hand. A loop
+   is passed by nothing. */
 #include "tpgen.h"
 
 #include <string.h>
 
-static int *readers;          /* of each value: operations still to come that read it */
-static bool *ready;           /* the value is there */
-static bool *leaves;          /* another function reads it: it is not freed here */
+static int *readers; /* of each value: operations still to come that read it */
+static bool *ready;  /* the value is there */
+static bool *leaves; /* another function reads it: it is not freed here */
 
 static int *read_list, *write_list, list_room;
 
@@ -127,7 +127,7 @@ static void mark_leaving(const struct function *mine)
 
 static void order_function(struct function *f)
 {
-  enum { LONGEST = 512 };   /* the search is quadratic: longer stretches are cut */
+  enum { LONGEST = 512 }; /* the search is quadratic: longer stretches are cut */
   mark_leaving(f);
   for (int i = 0; i < graph->nvalue; i++) {
     readers[i] = 0;

@@ -27,11 +27,11 @@ static struct shape broadcast(const struct op *op)
       int at = a.ndim - b.ndim + d;
       if (b.size[d] == a.size[at] || b.size[d] == 1) continue;
       if (a.size[at] != 1)
-        plan_error(op->line,
-                   "%s: shapes %s and %s do not fit: sizes %lld and %lld at dimension %d from the end",
-                   op_row[op->kind].name, shape_text(input_shape(op, 0)),
-                   shape_text(input_shape(op, i)), (long long)a.size[at], (long long)b.size[d],
-                   b.ndim - d);
+        plan_error(
+            op->line,
+            "%s: shapes %s and %s do not fit: sizes %lld and %lld at dimension %d from the end",
+            op_row[op->kind].name, shape_text(input_shape(op, 0)), shape_text(input_shape(op, i)),
+            (long long)a.size[at], (long long)b.size[d], b.ndim - d);
       out.size[at] = b.size[d];
     }
   }

@@ -1,4 +1,5 @@
-/* shard.c: which part of a tensor a rank holds. Follows torch.chunk (tests/golden/local_shapes.tsv). */
+/* shard.c: which part of a tensor a rank holds. Follows torch.chunk
+ * (tests/golden/local_shapes.tsv). */
 #include "tpgen.h"
 
 int world_size(void)
@@ -110,8 +111,7 @@ char *layout_text(struct layout layout)
 {
   struct buffer b = {0};
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (graph->mesh.size[i] > 1)
-      put(&b, "%s%s", b.length ? " " : "", placement_text(layout.on[i]));
+    if (graph->mesh.size[i] > 1) put(&b, "%s%s", b.length ? " " : "", placement_text(layout.on[i]));
   if (!b.length) put(&b, "R");
   return b.text;
 }

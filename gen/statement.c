@@ -43,8 +43,8 @@ static char *operand(const struct op *group, int value, bool within)
 /* "a + b" for the operators that C writes between their operands, "relu(a)" for the others. */
 static char *nested_text(const struct op *group, const struct op *op, bool within)
 {
-  static const char *const sign[OP_COUNT] = {[OP_add] = " + ", [OP_sub] = " - ", [OP_mul] = " * ",
-                                             [OP_div] = " / ", [OP_matmul] = " @ "};
+  static const char *const sign[OP_COUNT] = {
+      [OP_add] = " + ", [OP_sub] = " - ", [OP_mul] = " * ", [OP_div] = " / ", [OP_matmul] = " @ "};
   struct buffer b = {0};
   bool infix = sign[op->kind] != NULL;
   put(&b, "%s%s", infix ? "" : op_name(op), infix && !within ? "" : "(");
@@ -118,15 +118,13 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_loop)
     return text("%s, %d modules", printable(graph->module[op->module].path),
                 graph->function[op->function].count);
-  if (!op->why)
-    return text("%s    %s    %s", expression_text(op), lines_of(op), layouts_text(op));
+  if (!op->why) return text("%s    %s    %s", expression_text(op), lines_of(op), layouts_text(op));
   struct buffer b = {0};
   put(&b, "%s: %s -> %s over %s: %s", shown(op->in[0]), moved_from(op),
       layout_text(graph->value[op->out].layout), printable(graph->group[op->group].name),
       printable(op->why));
   if (!op->nbody) put(&b, ", %s", where(op->line));
-  if (is_collective(op->kind))
-    put(&b, ". %" PRId64 " bytes.", collective_bytes(op, 0));
+  if (is_collective(op->kind)) put(&b, ". %" PRId64 " bytes.", collective_bytes(op, 0));
   return b.text;
 }
 
@@ -181,13 +179,19 @@ static struct product product_of(const struct op *op, int rank)
   const char *c = arrow + strlen("->");
   char *batch = common(common(c, a, ""), b, "");
   char *m = common(c, a, b), *n = common(c, b, a), *k = common(a, b, c);
-  int in_c = order_of(c, batch, m, n), in_a = order_of(a, batch, m, k), in_b = order_of(b, batch, k, n);
+  int in_c = order_of(c, batch, m, n), in_a = order_of(a, batch, m, k),
+      in_b = order_of(b, batch, k, n);
   if (!in_a || !in_b || !in_c)
-    plan_error(op->line, "matmul %s: this order of dimensions has no product of matrices; transpose first",
+    plan_error(op->line,
+               "matmul %s: this order of dimensions has no product of matrices; transpose first",
                op->equation);
-  struct product p = {.batch = size_of_letters(op, batch, rank), .m = size_of_letters(op, m, rank),
-                      .n = size_of_letters(op, n, rank), .k = size_of_letters(op, k, rank),
-                      .a_transposed = in_a < 0, .b_transposed = in_b < 0, .swapped = in_c < 0};
+  struct product p = {.batch = size_of_letters(op, batch, rank),
+                      .m = size_of_letters(op, m, rank),
+                      .n = size_of_letters(op, n, rank),
+                      .k = size_of_letters(op, k, rank),
+                      .a_transposed = in_a < 0,
+                      .b_transposed = in_b < 0,
+                      .swapped = in_c < 0};
   if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX)
     plan_error(op->line, "matmul: a rank's part has a side of more than %d", INT32_MAX);
   return p;
@@ -223,12 +227,12 @@ static char *matmul_text(const struct op *op, int rank)
   char *name = text("matmul_%c%c", ta ? 't' : 'n', tb ? 't' : 'n');
   char *sizes = text("%" PRId64 ", %" PRId64 ", %" PRId64, m, n, p.k);
   if (p.batch == 1) return text("%s(%s, %s, %s, %s);", name, c_name(op->out), a, b, sizes);
-  return text("for (int b = 0; b < %" PRId64 "; b++)\n    %s(%s + b * %" PRId64 ", %s + b * %" PRId64
-              ", %s + b * %" PRId64 ", %s);",
+  return text("for (int b = 0; b < %" PRId64 "; b++)\n    %s(%s + b * %" PRId64
+              ", %s + b * %" PRId64 ", %s + b * %" PRId64 ", %s);",
               p.batch, name, c_name(op->out), m * n, a, m * p.k, b, p.k * n, sizes);
 }
 
-/* ------------------------------------------------------------------ moves within a rank's memory */
+/* ----------------------------------------------------------------- moves within a rank's memory */
 
 static int64_t row_bytes(int value, int rank, int dim)
 {
@@ -325,16 +329,23 @@ static char *loop_text(const struct function *f)
 char *statement_text(const struct op *op, int rank)
 {
   switch (op->kind) {
-  case OP_loop: return loop_text(&graph->function[op->function]);
-  case OP_matmul: return matmul_text(op, rank);
-  case OP_slice: return slice_text(op, rank);
-  case OP_to_partial: return to_partial_text(op, rank);
+  case OP_loop:
+    return loop_text(&graph->function[op->function]);
+  case OP_matmul:
+    return matmul_text(op, rank);
+  case OP_slice:
+    return slice_text(op, rank);
+  case OP_to_partial:
+    return to_partial_text(op, rank);
   case OP_pack:
-  case OP_unpack: return pack_text(op, rank);
-  case OP_fused: return is_empty(op, rank) ? empty_text(op, rank) : kernel_call(op, rank);
+  case OP_unpack:
+    return pack_text(op, rank);
+  case OP_fused:
+    return is_empty(op, rank) ? empty_text(op, rank) : kernel_call(op, rank);
   case OP_adamw:
-  case OP_sgd: return kernel_call(op, rank);
-  default: return collective_text(op, rank);
+  case OP_sgd:
+    return kernel_call(op, rank);
+  default:
+    return collective_text(op, rank);
   }
 }
-

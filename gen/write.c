@@ -1,8 +1,8 @@
 /* write.c: puts the files of out/ on the disk.
 
    Every file's text is complete before the first is written. A file is written beside its place and
-   renamed into it, and only where its contents changed; files of an earlier generation that this one
-   no longer has (a rank, a class) are taken away. With --check nothing is written. */
+   renamed into it, and only where its contents changed; files of an earlier generation that this
+   one no longer has (a rank, a class) are taken away. With --check nothing is written. */
 #include "tpgen.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@ struct file {
   const char *name, *contents;
   size_t size;
   bool executable;
-  char *beside;        /* where its new text waits, or NULL */
+  char *beside; /* where its new text waits, or NULL */
 };
 
 static struct file *file;
@@ -49,7 +49,7 @@ static bool is_current(const struct file *f)
   if (same) {
     char *there = alloc(f->size + 1);
     size_t n = 0;
-    for (ssize_t got = 1; got > 0 && n < f->size; n += got > 0 ? (size_t)got : 0)
+    for (ssize_t got = 1; got > 0 && n<f->size; n += got> 0 ? (size_t)got : 0)
       got = read(fd, there + n, f->size - n);
     same = n == f->size && !memcmp(there, f->contents, f->size) &&
            !!(s.st_mode & S_IXUSR) == f->executable;
@@ -143,7 +143,8 @@ void write_files(void)
     if (!is_current(&file[i])) write_beside(&file[i]);
   for (int i = 0; i < nfile; i++) {
     if (!file[i].beside) continue;
-    if (rename(file[i].beside, path_of(file[i].name))) failed("put in place", path_of(file[i].name));
+    if (rename(file[i].beside, path_of(file[i].name)))
+      failed("put in place", path_of(file[i].name));
     file[i].beside = NULL;
   }
   remove_stale();

@@ -27,8 +27,10 @@ static inline void matmul_tt(float *c, const float *a, const float *b, int m, in
   cblas_sgemm(CblasRowMajor, CblasTrans, CblasTrans, m, n, k, 1, a, m, b, k, 0, c, n);
 }
 
-// Takes `bytes` bytes of each of the rows of `from`, from `begin` on; a row of `from` has `of` bytes.
-static inline void slice_rows(void *to, const void *from, long rows, long bytes, long of, long begin)
+// Takes `bytes` bytes of each of the rows of `from`, from `begin` on; a row of `from` has `of`
+// bytes.
+static inline void slice_rows(void *to, const void *from, long rows, long bytes, long of,
+                              long begin)
 {
   for (long r = 0; r < rows; r++)
     memcpy((char *)to + r * bytes, (const char *)from + r * of + begin, (size_t)bytes);

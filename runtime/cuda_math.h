@@ -1,5 +1,5 @@
-// What generated CUDA calls on a rank's own device memory: matrix products, and moves of rows, all on
-// the program's stream. Matrices are row-major float32 without gaps.
+// What generated CUDA calls on a rank's own device memory: matrix products, and moves of rows, all
+// on the program's stream. Matrices are row-major float32 without gaps.
 #ifndef CUDA_MATH_H
 #define CUDA_MATH_H
 
@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-// c[m, n] = a[m, k] b[k, n], with the transposed form that is stored. cuBLAS takes columns first, so
-// it computes the transposed product of the transposed operands.
+// c[m, n] = a[m, k] b[k, n], with the transposed form that is stored. cuBLAS takes columns first,
+// so it computes the transposed product of the transposed operands.
 static inline void matmul(cublasOperation_t a_is, cublasOperation_t b_is, float *c, const float *a,
                           const float *b, int m, int n, int k)
 {
@@ -46,8 +46,10 @@ static inline void copy_rows(void *to, const void *from, long rows, long bytes, 
                                (size_t)rows, cudaMemcpyDeviceToDevice, stream));
 }
 
-// Takes `bytes` bytes of each of the rows of `from`, from `begin` on; a row of `from` has `of` bytes.
-static inline void slice_rows(void *to, const void *from, long rows, long bytes, long of, long begin)
+// Takes `bytes` bytes of each of the rows of `from`, from `begin` on; a row of `from` has `of`
+// bytes.
+static inline void slice_rows(void *to, const void *from, long rows, long bytes, long of,
+                              long begin)
 {
   copy_rows(to, (const char *)from + begin, rows, bytes, bytes, of);
 }
