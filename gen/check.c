@@ -88,8 +88,7 @@ static void check_order(enum pass after)
   if (graph->loss != NONE) hold(made[graph->loss], NONE, "the loss is not made");
 }
 
-/* What the operation makes lies as one of its rule's ways leaves it, its inputs as that way asks.
- */
+/* What the operation makes lies as one way of its rule leaves it, its inputs as that way asks. */
 static void check_placed(int id)
 {
   const struct op *op = &graph->op[id];

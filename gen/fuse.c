@@ -147,8 +147,7 @@ static void fuse_updates(struct function *f)
   f->nop = kept;
 }
 
-/* What is read is stored: of a family the value that stands for it, and where a carried one begins.
- */
+/* What is read is stored: of a family what stands for it, and where a carried value begins. */
 static void store(int value)
 {
   struct value *v = &graph->value[value];

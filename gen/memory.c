@@ -256,8 +256,7 @@ static int by_start(const void *a, const void *b)
   return by_size(a, b);
 }
 
-/* The lowest place at which value[k] fits beside those of value[0 .. k-1] that live when it does.
- */
+/* The lowest place at which value[k] fits beside those of value[0 .. k-1] that live with it. */
 static int64_t lowest(const int *value, const int64_t *offset, int k)
 {
   const struct value *v = &graph->value[value[k]];

@@ -263,8 +263,7 @@ const char *local_name(int value)
   return value_name(value);
 }
 
-/* "m->w.layers[0].wq" as "m->w.layers[l].wq": where it differs from module 1's stands the number.
- */
+/* "m->w.layers[0].wq" as "m->w.layers[l].wq": the number is where it differs from module 1's. */
 static const char *with_index(int value)
 {
   const char *name = name_of[value];

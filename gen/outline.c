@@ -237,8 +237,7 @@ static bool all_parameters(const struct region *r, int k, int j)
   return true;
 }
 
-/* Whether every run reads the same family at its own index plus `step`, but for the one at the end.
- */
+/* Whether every run, but for one at the end, reads the same family at its own index + `step`. */
 static bool all_family(const struct region *r, int k, int j, int step, int *family)
 {
   *family = NONE;

@@ -1,5 +1,4 @@
-/* report.c: what was decided: plan.txt for people, plan.json for programs, the head of a step file.
- */
+/* report.c: what was decided: plan.txt for people, plan.json for programs, a step file's head. */
 #include "tpgen.h"
 
 #include <inttypes.h>

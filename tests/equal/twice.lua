@@ -13,7 +13,7 @@ local Model = nn.module("Model", function(self)
   self.down = nn.Linear(7, 6)
   function self:forward(x)
     local h = self.down(self.up((self.p + self.q) * x):tanh())
-    return h * (self.r - self.q) + self.down(self.up(h):tanh())
+    return h * (self.r - self.r * self.r) + self.down(self.up(h):tanh())
   end
 end)
 
