@@ -2,7 +2,7 @@
 
      OP(name, dimensions, linear, gradient, expression)
 
-   dimensions   which dimension of each input is which of the output, and so how the operator shards:
+   dimensions   which dimension of each input is which of the output, so how the operator shards:
      "equation"   each operation brings its own, as an einsum does: "mk,nk->mn". A letter is a
                   dimension. A letter may be sharded: then every operand that has it is sharded on
                   it, the others are replicated, and an output that lacks it is a partial sum.
@@ -57,7 +57,7 @@ OP(all_reduce,     "-",         NEVER,    no_grad,             "")
 OP(all_gather,     "-",         NEVER,    no_grad,             "")
 OP(reduce_scatter, "-",         NEVER,    no_grad,             "")
 OP(all_to_all,     "-",         NEVER,    no_grad,             "")
-/* slice: this rank's part. to_partial: a whole value as a sum in which the first rank has all of it.
+/* slice: this rank's part. to_partial: a whole value as a sum of which the first rank has all.
    pack, unpack: reorder a value so that the parts along `dim` lie one after the other, and back. */
 OP(slice,          "-",         NEVER,    no_grad,             "")
 OP(to_partial,     "-",         NEVER,    no_grad,             "")

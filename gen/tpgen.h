@@ -18,7 +18,7 @@
 
 enum { NONE = -1, MAX_DIMS = 8, MAX_MESH = 6, MAX_INPUTS = 4 };
 
-/* ------------------------------------------------------------------------- meshes and placements */
+/* ------------------------------------------------------------------------ meshes and placements */
 
 struct mesh {
   int ndim;
@@ -30,8 +30,8 @@ struct mesh {
 enum placement_kind { REPLICATE, SHARD, PARTIAL };
 enum reduction { SUM, MAX, MIN };
 
-/* On one dimension of the mesh. SHARD: the ranks along it hold consecutive parts of dimension `dim`,
-   cut as torch.chunk does. PARTIAL: the value is the `reduction` of what they hold. */
+/* On one dimension of the mesh. SHARD: the ranks along it hold consecutive parts of dimension
+   `dim`, cut as torch.chunk does. PARTIAL: the value is the `reduction` of what they hold. */
 struct placement {
   enum placement_kind kind;
   int dim;
@@ -51,7 +51,7 @@ struct shape {
 
 enum type { F32, BF16, I32, I64 };
 
-/* ------------------------------------------------------------------------------------- the graph */
+/* ------------------------------------------------------------------------------------ the graph */
 
 enum role {
   ACTIVATION, /* made and used within a step; lives in the arena                    */
@@ -70,31 +70,31 @@ struct init {
 };
 
 struct value {
-  const char *name;      /* the model's: "in_proj.weight"; of an activation its module's path  */
+  const char *name; /* the model's: "in_proj.weight"; of an activation its module's path  */
   enum role role;
   enum type type;
-  struct shape shape;    /* whole */
+  struct shape shape; /* whole */
   struct layout layout;
-  bool placed;           /* the layout is known */
-  bool is_output;        /* of an inference program: written to a file */
+  bool placed;    /* the layout is known */
+  bool is_output; /* of an inference program: written to a file */
   struct init init;
-  int of;                /* GRADIENT, STATE: of this parameter */
-  int op;                /* that makes it, or NONE */
-  int module;            /* in which it was made */
-  int line;              /* of the plan */
-  int style;             /* that placed this parameter, or NONE */
-  /* outline.c: values that the modules of a list make alike are a family. The one of module 0 stands
-     for all of them in the loop's body. */
-  int family, index;     /* the value of module 0 and the number of its own module, or NONE */
-  int list, sibling;     /* of module 0's: the list of modules, and the value of module 1 */
-  int step, initial;     /* carried: the family's value at index + step, `initial` at the list's end */
+  int of;     /* GRADIENT, STATE: of this parameter */
+  int op;     /* that makes it, or NONE */
+  int module; /* in which it was made */
+  int line;   /* of the plan */
+  int style;  /* that placed this parameter, or NONE */
+  /* outline.c: values that the modules of a list make alike are a family. The one of module 0
+     stands for all of them in the loop's body. */
+  int family, index; /* the value of module 0 and the number of its own module, or NONE */
+  int list, sibling; /* of module 0's: the list of modules, and the value of module 1 */
+  int step, initial; /* carried: the family's value at index + step, `initial` at the list's end */
   /* fuse.c, memory.c */
-  int storage;           /* the value whose bytes it shares: itself, mostly */
-  bool stored;           /* takes bytes at all: not so inside a fused kernel */
-  int64_t offset;        /* ACTIVATION: in the arena; of module 0's value, in a family */
-  int depth;             /* how many values of its family are kept: index i lies at slot i % depth */
-  int made, made_by;     /* the place in the program where it is made, and in which function */
-  int first, last;       /* lives from this place in the program to that */
+  int storage;       /* the value whose bytes it shares: itself, mostly */
+  bool stored;       /* takes bytes at all: not so inside a fused kernel */
+  int64_t offset;    /* ACTIVATION: in the arena; of module 0's value, in a family */
+  int depth;         /* how many values of its family are kept: index i lies at slot i % depth */
+  int made, made_by; /* the place in the program where it is made, and in which function */
+  int first, last;   /* lives from this place in the program to that */
 };
 
 enum op_kind {
@@ -110,29 +110,29 @@ enum phase { FORWARD, BACKWARD, UPDATE, PHASES };
 struct op {
   enum op_kind kind;
   int nin, in[MAX_INPUTS];
-  int out;                  /* the value it makes, or NONE */
-  const char *equation;     /* matmul */
-  double scalar;            /* scale, expand, sum, variance, full */
-  unsigned dims;            /* reduce: a bit for each dimension of the first input that vanishes */
-  bool keep;                /* reduce: they stay, with size 1 */
-  struct layout to;         /* redistribute: where it is wanted, on the mesh dimensions in `asked` */
-  unsigned asked;           /* redistribute: a bit for each mesh dimension that `to` speaks of */
-  int group;                /* collectives: among whom */
-  int mesh_dim;             /* collectives, slice, to_partial: along this dimension of the mesh */
-  int dim, dim_to;          /* all_gather, reduce_scatter, slice: the tensor's dimension; all_to_all: both */
+  int out;              /* the value it makes, or NONE */
+  const char *equation; /* matmul */
+  double scalar;        /* scale, expand, sum, variance, full */
+  unsigned dims;        /* reduce: a bit for each dimension of the first input that vanishes */
+  bool keep;            /* reduce: they stay, with size 1 */
+  struct layout to;     /* redistribute: where it is wanted, on the mesh dimensions in `asked` */
+  unsigned asked;       /* redistribute: a bit for each mesh dimension that `to` speaks of */
+  int group;            /* collectives: among whom */
+  int mesh_dim;         /* collectives, slice, to_partial: along this dimension of the mesh */
+  int dim, dim_to; /* all_gather, reduce_scatter, slice: the tensor's dimension; all_to_all: both */
   enum reduction reduction; /* all_reduce, reduce_scatter */
   int nbody;                /* fused, and an all_reduce that is a bucket: the operations in it */
   const int *body;
-  int function;             /* loop: which it calls */
+  int function; /* loop: which it calls */
   enum phase phase;
-  int module, line;         /* where it comes from */
-  const char *why;          /* redistribute and what becomes of it: who asked, in words, or NULL */
+  int module, line; /* where it comes from */
+  const char *why;  /* redistribute and what becomes of it: who asked, in words, or NULL */
 };
 
 /* The module tree. A module's path is its dotted name from the root, "" for the root itself. */
 struct module {
   const char *name, *path;
-  const char *class_name;   /* "Linear" */
+  const char *class_name; /* "Linear" */
   int parent, line;
 };
 
@@ -147,12 +147,12 @@ struct call {
 /* What a style asks of one module, along one dimension of the mesh. */
 struct wish {
   enum { WISH_PARAMETER, WISH_INPUT, WISH_OUTPUT } what;
-  int value;                /* WISH_PARAMETER */
-  int index;                /* WISH_INPUT, WISH_OUTPUT: which of them, from 0 */
+  int value; /* WISH_PARAMETER */
+  int index; /* WISH_INPUT, WISH_OUTPUT: which of them, from 0 */
   struct placement to;
 };
 struct style {
-  const char *name;         /* "Rowwise" */
+  const char *name; /* "Rowwise" */
   int module, mesh_dim, line;
   int nwish;
   struct wish *wish;
@@ -165,7 +165,7 @@ struct group {
 };
 
 struct optimizer {
-  const char *name;         /* "AdamW", "SGD" */
+  const char *name; /* "AdamW", "SGD" */
   double lr, beta1, beta2, eps, weight_decay;
   int line;
 };
@@ -175,21 +175,21 @@ struct optimizer {
 struct function {
   const char *name;
   enum phase phase;
-  int count;                /* 1: a phase; else how many modules of a list it is called for */
-  bool upward;              /* from module 0 to the last, or back */
-  int nop, *op;             /* in the order in which they run */
+  int count;    /* 1: a phase; else how many modules of a list it is called for */
+  bool upward;  /* from module 0 to the last, or back */
+  int nop, *op; /* in the order in which they run */
 };
 
 struct graph {
-  const char *path;         /* the plan's, as it appears in messages and in the output */
-  const char *hash;         /* 16 hexadecimal digits: of all that decides the output */
+  const char *path; /* the plan's, as it appears in messages and in the output */
+  const char *hash; /* 16 hexadecimal digits: of all that decides the output */
   struct mesh mesh;
   int nvalue, value_room;
   struct value *value;
   int nop, op_room;
-  struct op *op;            /* all there ever were: append only */
+  struct op *op; /* all there ever were: append only */
   int norder, order_room;
-  int *order;               /* the flat program, until outline: these operations, in this order */
+  int *order; /* the flat program, until outline: these operations, in this order */
   int nmodule, module_room;
   struct module *module;
   int ncall, call_room;
@@ -200,19 +200,19 @@ struct graph {
   struct group group[1 << MAX_MESH];
   int nfunction, function_room;
   struct function *function;
-  int loss;                 /* the value that is trained down, or NONE: a forward-only program */
+  int loss; /* the value that is trained down, or NONE: a forward-only program */
   int train_line;
   int steps;
   uint64_t seed;
   struct optimizer optimizer;
-  int64_t arena_bytes;      /* memory.c: of a rank, the same on all */
-  int64_t live_bytes;       /* the largest sum of what lives at once: the bound below arena_bytes */
+  int64_t arena_bytes; /* memory.c: of a rank, the same on all */
+  int64_t live_bytes;  /* the largest sum of what lives at once: the bound below arena_bytes */
 };
 
 /* The one graph, in memory that the process which reads the plan shares with its parent. */
 extern struct graph *graph;
 
-/* ------------------------------------------------------------------- util.c: memory, text, errors */
+/* ----------------------------------------------------------------- util.c: memory, text, errors */
 
 /* Reserves the arena, shared with the processes forked later, and makes the empty graph in it. */
 void arena_open(void);
@@ -238,7 +238,8 @@ void put_text(struct buffer *b, const char *s, size_t length);
    being read, the message goes to the parent, which prints it. line <= 0: no line. */
 _Noreturn void plan_error(int line, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* `tpgen: error: ...` and this status: 2 wrong usage, 3 a file. */
-_Noreturn void usage_error(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void usage_error(int status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* tpgen itself is wrong: names the pass and the operation, and aborts. */
 _Noreturn void bug(const char *pass, int op, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -266,8 +267,8 @@ struct definition {
 struct options {
   const char *plan, *out;
   bool cuda, check;
-  const char *dump;         /* a pass, or NULL */
-  const char *explain;      /* a value, or NULL */
+  const char *dump;    /* a pass, or NULL */
+  const char *explain; /* a value, or NULL */
   int first_rank, last_rank;
   int ndefinition;
   struct definition *definition;
@@ -282,7 +283,7 @@ void lua(void);
 
 /* What the process that reads the plan leaves for its parent, whatever becomes of it. */
 struct sandbox {
-  volatile int line;        /* of the plan, where it is at work; 0: nowhere */
+  volatile int line; /* of the plan, where it is at work; 0: nowhere */
   size_t printed;
   char print[1 << 16];
 };
@@ -296,7 +297,8 @@ struct lua_State;
 _Noreturn void plan_fails(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Pushes the table of all that a plan may name, as far as it is Lua's own. */
 void push_environment(struct lua_State *L);
-/* Makes reading an absent name of the table at the top an error; what: "math", or NULL: a variable. */
+/* Makes reading an absent name of the table at the top an error; what: "math", or NULL: a variable.
+ */
 void forbid_absent(struct lua_State *L, const char *what);
 /* Pushes "; did you mean 'x'?" for the text in the list at `list` that is nearest to the name, or
    nothing in particular: "". */
@@ -311,7 +313,7 @@ void set_tensor_bindings(struct lua_State *L);
 
 /* tensor.c: what Lua holds of a tensor. */
 struct tensor {
-  int value;                /* NONE: a parameter that is not part of a model yet */
+  int value; /* NONE: a parameter that is not part of a model yet */
   struct shape shape;
   struct init init;
   int line;
@@ -330,7 +332,7 @@ struct shape argument_shape(struct lua_State *L, int at, const char *what);
 /* Adds an operation where the plan is at work; gives its value. */
 int append_here(struct op op);
 
-/* ------------------------------------------------------------------------------ graph.c, shape.c */
+/* ----------------------------------------------------------------------------- graph.c, shape.c */
 
 /* How the front end and the passes add to the graph. All give the index of what they added. */
 int add_value(enum role role, const char *name, enum type type, struct shape shape, int module,
@@ -340,8 +342,8 @@ int add_group(unsigned dims);
 /* Adds an operation and the value it makes, whose shape and type follow from the inputs and the
    attributes in `op` (kind, nin, in, equation, scalar, dims, keep, module, line, phase are given).
    A misfit is the plan's error at op->line. Appends it to the order unless told not to. */
-int make_op(struct op op);           /* gives the operation; its value is graph->op[i].out */
-int append_op(struct op op);         /* make_op, then at the end of the order; gives the value */
+int make_op(struct op op);   /* gives the operation; its value is graph->op[i].out */
+int append_op(struct op op); /* make_op, then at the end of the order; gives the value */
 /* For operators whose output's shape is not a function of the inputs: expand, full. */
 int append_op_shaped(struct op op, struct shape shape);
 /* An operation that writes in place and makes no value. */
@@ -365,8 +367,8 @@ int op_reads(const struct op *op, int *list);
 int op_writes(const struct op *op, int *list);
 int op_width(const struct op *op);
 
-/* Calls `visit` for every operation in the order of the program, a loop's body once, after its call,
-   with how many times it runs in a step. */
+/* Calls `visit` for every operation in the order of the program, a loop's body once, after its
+   call, with how many times it runs in a step. */
 void each_op(void (*visit)(void *to, int op, int times), void *to);
 
 struct op_row {
@@ -383,7 +385,7 @@ bool is_collective(enum op_kind k);
 
 struct part {
   struct shape shape;
-  int64_t first[MAX_DIMS];  /* where it begins in the whole */
+  int64_t first[MAX_DIMS]; /* where it begins in the whole */
 };
 int world_size(void);
 void coordinate_of(int rank, int coordinate[MAX_MESH]);
@@ -399,9 +401,10 @@ int first_member(int group, int rank);
 int group_size(int group);
 bool same_placement(struct placement a, struct placement b);
 bool same_layout(struct layout a, struct layout b);
-char *layout_text(struct layout layout);      /* "R S(0)": on each mesh dimension of more than one rank */
+char *
+layout_text(struct layout layout); /* "R S(0)": on each mesh dimension of more than one rank */
 char *placement_text(struct placement p);
-char *shape_text(struct shape s);             /* "[20, 10]" */
+char *shape_text(struct shape s); /* "[20, 10]" */
 
 /* ------------------------------------------------------------------------------------- rule.c */
 
@@ -409,7 +412,7 @@ char *shape_text(struct shape s);             /* "[20, 10]" */
    has size 1 and is stretched. A letter has the same size everywhere. */
 struct letters {
   int n;
-  struct shape space;        /* pointwise and reduce: letter d runs over space.size[d] */
+  struct shape space; /* pointwise and reduce: letter d runs over space.size[d] */
   signed char in[MAX_INPUTS][MAX_DIMS], out[MAX_DIMS];
 };
 void op_letters(const struct op *op, struct letters *l);
@@ -437,8 +440,8 @@ void memory(void);
 void emit(void);
 
 /* What the passes ask of each other. */
-/* Whether the value's bytes are the arena's, and are its own and not another's of its family; how many
-   bytes all of its family take there. */
+/* Whether the value's bytes are the arena's, and are its own and not another's of its family; how
+   many bytes all of its family take there. */
 bool in_arena(int value);
 int64_t arena_size(int value);
 /* The bytes from one of a family to the next. */
@@ -469,7 +472,8 @@ const char *local_name(int value);
 char *memory_declaration(void);
 /* From here on c_name and local_name speak of values as this function names them. */
 void name_locals(const struct function *f);
-/* A line for each activation that occurs in the function's statements: `float *const relu = ...;`. */
+/* A line for each activation that occurs in the function's statements: `float *const relu = ...;`.
+ */
 char *local_declarations(const char *code);
 bool has_word(const char *text, const char *word);
 /* "int" or "long": what counts to n. */
@@ -509,15 +513,27 @@ const char *plan_shown(void);
 char *expression_text(const struct op *op);
 /* Layouts of what it takes and makes: "S(1), S(0) -> S(1)". */
 char *layouts_text(const struct op *op);
-/* What a reader wants to know of an operation before its statement, and its statement in C, "" where
-   this rank has nothing to do. */
+/* What a reader wants to know of an operation before its statement, and its statement in C, ""
+   where this rank has nothing to do. */
 char *comment_text(const struct op *op);
 char *statement_text(const struct op *op, int rank);
 
-/* ------------------------------------------------------------- check.c, prove.c, dump.c, report.c */
+/* ----------------------------------------------------------- check.c, prove.c, dump.c, report.c */
 
-enum pass { PASS_LUA, PASS_PLAN, PASS_PROPAGATE, PASS_GRAD, PASS_OPTIMIZE, PASS_REDISTRIBUTE,
-            PASS_OUTLINE, PASS_BUCKET, PASS_FUSE, PASS_SCHEDULE, PASS_MEMORY, PASS_COUNT };
+enum pass {
+  PASS_LUA,
+  PASS_PLAN,
+  PASS_PROPAGATE,
+  PASS_GRAD,
+  PASS_OPTIMIZE,
+  PASS_REDISTRIBUTE,
+  PASS_OUTLINE,
+  PASS_BUCKET,
+  PASS_FUSE,
+  PASS_SCHEDULE,
+  PASS_MEMORY,
+  PASS_COUNT
+};
 extern const char *const pass_name[PASS_COUNT];
 /* Asserts what the pass promises to leave; bug() where it does not hold. */
 void check(enum pass after);
@@ -546,8 +562,8 @@ void prove(void);
 
 /* --explain NAME: what becomes of the values of that name, and why; then ends tpgen. */
 void explain(void);
-void report_text(struct buffer *b);   /* plan.txt */
-void report_json(struct buffer *b);   /* plan.json */
+void report_text(struct buffer *b); /* plan.txt */
+void report_json(struct buffer *b); /* plan.json */
 
 /* ------------------------------------------------------------------------------------ write.c */
 

@@ -2,7 +2,8 @@
 //
 // step.c    defines `program`: the step, the table of tensors, the groups that its collectives use
 // rank<N>.c defines `rank`: what is that rank's alone, constants only
-// the runtime (main.c and the files beside it) reads both; it holds no size and no name of any model
+// the runtime (main.c and the files beside it) reads both; it holds no size and no name of any
+// model
 //
 // Compiled as C11 for the CPU target and, with TPGEN_CUDA defined, as C++ for the CUDA target.
 #ifndef PROGRAM_H
@@ -41,32 +42,32 @@ struct init {
 };
 
 struct tensor {
-  const char *name;               // in files
+  const char *name; // in files
   enum role role;
   enum type type;
-  size_t offset;                  // of its shard, in bytes from the start of the rank's memory
+  size_t offset; // of its shard, in bytes from the start of the rank's memory
   int ndim;
-  long of[MAX_DIMS];              // the whole tensor's shape
-  long here[MAX_DIMS];            // this rank's shard's shape; a size may be 0
+  long of[MAX_DIMS];   // the whole tensor's shape
+  long here[MAX_DIMS]; // this rank's shard's shape; a size may be 0
   struct init init;
 };
 
 // The ranks that meet in a collective: one or more dimensions of the mesh.
 struct group {
-  const char *name;               // "tp", "dp_tp"
-  communicator *comm;             // the runtime makes it before the first step
+  const char *name;   // "tp", "dp_tp"
+  communicator *comm; // the runtime makes it before the first step
 };
 
 struct program {
-  const char *plan;               // the plan's path, as it was given
-  const char *hash;               // of the plan and all that decides the output: 16 hexadecimal digits
-  int world;                      // ranks in the whole job
+  const char *plan; // the plan's path, as it was given
+  const char *hash; // of the plan and all that decides the output: 16 hexadecimal digits
+  int world;        // ranks in the whole job
   unsigned long long seed;
-  int steps;                      // unless --steps says otherwise; an inference program has 1
-  void (*step)(int t);            // t counts from 1
-  void **memory;                  // where the program looks for its memory
-  size_t bytes;                   // of that memory; it begins zeroed
-  ptrdiff_t loss;                 // offset of the float32 loss in memory, or -1: an inference program
+  int steps;           // unless --steps says otherwise; an inference program has 1
+  void (*step)(int t); // t counts from 1
+  void **memory;       // where the program looks for its memory
+  size_t bytes;        // of that memory; it begins zeroed
+  ptrdiff_t loss;      // offset of the float32 loss in memory, or -1: an inference program
   const struct tensor *tensors;
   int ntensors;
   const struct group *groups;
@@ -75,10 +76,10 @@ struct program {
 
 struct rank {
   int id;
-  const int *coordinate;          // on each dimension of the mesh
-  const int *const *members;      // for each group: the ranks in it, ascending, then -1
-  const long (*first)[MAX_DIMS];  // for each tensor: where its shard begins in the whole
-  const char *owns;               // for each tensor: 1 where this rank is the one that writes its shard
+  const int *coordinate;         // on each dimension of the mesh
+  const int *const *members;     // for each group: the ranks in it, ascending, then -1
+  const long (*first)[MAX_DIMS]; // for each tensor: where its shard begins in the whole
+  const char *owns; // for each tensor: 1 where this rank is the one that writes its shard
 };
 
 extern const struct program program;
@@ -92,8 +93,8 @@ __attribute__((noreturn))
 void fail_call(const char *file, int line, const char *call, const char *why);
 
 #ifdef TPGEN_CUDA
-extern cudaStream_t stream;       // all work of a step is ordered on it
-extern cublasHandle_t cublas;     // bound to that stream, pointer mode host
+extern cudaStream_t stream;   // all work of a step is ordered on it
+extern cublasHandle_t cublas; // bound to that stream, pointer mode host
 #endif
 
 #ifdef __cplusplus
@@ -101,33 +102,31 @@ extern cublasHandle_t cublas;     // bound to that stream, pointer mode host
 #endif
 
 #ifdef TPGEN_CUDA
-#define CHECK_CUDA(call)                                                        \
-  do {                                                                          \
-    cudaError_t error_ = (call);                                                \
-    if (error_ != cudaSuccess)                                                  \
-      fail_call(__FILE__, __LINE__, #call, cudaGetErrorString(error_));         \
+#define CHECK_CUDA(call)                                                                           \
+  do {                                                                                             \
+    cudaError_t error_ = (call);                                                                   \
+    if (error_ != cudaSuccess) fail_call(__FILE__, __LINE__, #call, cudaGetErrorString(error_));   \
   } while (0)
-#define CHECK_CUBLAS(call)                                                      \
-  do {                                                                          \
-    cublasStatus_t error_ = (call);                                             \
-    if (error_ != CUBLAS_STATUS_SUCCESS)                                        \
-      fail_call(__FILE__, __LINE__, #call, cublasGetStatusString(error_));      \
+#define CHECK_CUBLAS(call)                                                                         \
+  do {                                                                                             \
+    cublasStatus_t error_ = (call);                                                                \
+    if (error_ != CUBLAS_STATUS_SUCCESS)                                                           \
+      fail_call(__FILE__, __LINE__, #call, cublasGetStatusString(error_));                         \
   } while (0)
-#define CHECK_NCCL(call)                                                        \
-  do {                                                                          \
-    ncclResult_t error_ = (call);                                               \
-    if (error_ != ncclSuccess)                                                  \
-      fail_call(__FILE__, __LINE__, #call, ncclGetErrorString(error_));         \
+#define CHECK_NCCL(call)                                                                           \
+  do {                                                                                             \
+    ncclResult_t error_ = (call);                                                                  \
+    if (error_ != ncclSuccess) fail_call(__FILE__, __LINE__, #call, ncclGetErrorString(error_));   \
   } while (0)
 // A kernel's launch: LAUNCH(kernel, blocks, threads, stream)(arguments).
 #ifdef __CUDACC__
 #define LAUNCH(kernel, blocks, threads, on) kernel<<<blocks, threads, 0, on>>>
 #endif
 #else
-#define CHECK_MPI(call)                                                         \
-  do {                                                                          \
-    int error_ = (call);                                                        \
-    if (error_ != MPI_SUCCESS) fail_call(__FILE__, __LINE__, #call, NULL);      \
+#define CHECK_MPI(call)                                                                            \
+  do {                                                                                             \
+    int error_ = (call);                                                                           \
+    if (error_ != MPI_SUCCESS) fail_call(__FILE__, __LINE__, #call, NULL);                         \
   } while (0)
 #endif
 
