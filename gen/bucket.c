@@ -1,7 +1,8 @@
 /* bucket.c: the pass `bucket`: few large collectives in the place of many small ones.
 
    Takes   functions with single collectives.
-   Leaves  all-reduces of gradients that follow one another in memory, over the same group, as one:
+   Leaves  every gradient that is summed over ranks summed in its own place; and all-reduces of
+           gradients that follow one another in memory, over the same group, as one:
            an all_reduce whose body is the operations it stands for, ordered by address, at the
    place of the last of them. Values keep their layouts; what is computed is unchanged.
 
@@ -15,6 +16,54 @@ static const int64_t BUCKET_BYTES = 25 << 20;
 static bool is_gradient_sum(const struct op *op)
 {
   return op->kind == OP_all_reduce && graph->value[op->out].role == GRADIENT;
+}
+
+/* How many operations read the value, or one of its family. */
+static int readers(int value)
+{
+  int count = 0, family = graph->value[value].family;
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      for (int j = 0; j < op->nin; j++)
+        count += op->in[j] == value || (family != NONE && graph->value[op->in[j]].family == family);
+    }
+  return count;
+}
+
+static int copy_of(int value, const struct op *reader)
+{
+  struct op op = {.kind = OP_scale,
+                  .nin = 1,
+                  .in = {value},
+                  .scalar = 1,
+                  .phase = reader->phase,
+                  .module = reader->module,
+                  .line = reader->line};
+  int id = make_op(op);
+  struct value *v = &graph->value[graph->op[id].out];
+  v->name = graph->value[value].name;
+  v->layout = graph->value[value].layout;
+  v->placed = true;
+  return id;
+}
+
+/* Parameters that are added to each other have one gradient, which may also travel on to what lies
+   before them. A sum in place would spoil it for the others: it gets a copy. */
+static void own_inputs(struct function *f)
+{
+  int *op = alloc((size_t)(2 * f->nop + 1) * sizeof *op), n = 0;
+  for (int i = 0; i < f->nop; i++) {
+    int id = f->op[i], value = graph->op[id].nin ? graph->op[id].in[0] : NONE;
+    if (is_gradient_sum(&graph->op[id]) && readers(value) > 1) {
+      int copy = copy_of(value, &graph->op[id]);
+      op[n++] = copy;
+      graph->op[id].in[0] = graph->op[copy].out;
+    }
+    op[n++] = id;
+  }
+  f->op = op;
+  f->nop = n;
 }
 
 /* The all-reduce of the parameter's gradient in this function, or NONE. */
@@ -80,5 +129,6 @@ static void bucket_function(struct function *f)
 
 void bucket(void)
 {
+  for (int i = 0; i < graph->nfunction; i++) own_inputs(&graph->function[i]);
   for (int i = 0; i < graph->nfunction; i++) bucket_function(&graph->function[i]);
 }
