@@ -2,9 +2,9 @@
 
    Takes   functions with single collectives.
    Leaves  every gradient that is summed over ranks summed in its own place; and all-reduces of
-           gradients that follow one another in memory, over the same group, as one:
-           an all_reduce whose body is the operations it stands for, ordered by address, at the
-   place of the last of them. Values keep their layouts; what is computed is unchanged.
+           gradients that follow one another in memory, over the same group, as one: an all_reduce
+           whose body is the operations it stands for, ordered by address, at the place of the last
+           of them. Values keep their layouts; what is computed is unchanged.
 
    The gradients of a rank lie in one block in the order of the parameters (memory.c), so that a run
    of them is reduced in place, with no copy in or out. A bucket is kept to BUCKET_BYTES, so that
