@@ -1,8 +1,8 @@
 /* emit.c: the pass `emit`: the files of out/.
 
    Takes   the finished graph, and the templates.
-   Leaves  the text of every file, for write.c. Only this pass, kernel.c and names.c know the
-   target.
+   Leaves  the text of every file, for write.c. Only this pass, with the files that it is made of,
+           knows the target.
 
    Ranks whose parts have the same shapes run the same text: a class of ranks shares a step file.
    What is a rank's alone, where its parts begin and whom it meets, is in its own file, as
@@ -10,67 +10,10 @@
 #include "tpgen.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ----------------------------------------------------------------------------------- templates */
-
-char *fill(const char *template, ...)
-{
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  for (const char *c = template; *c;) {
-    size_t plain = strcspn(c, "$");
-    put_text(&b, c, plain);
-    c += plain;
-    if (!*c) break;
-    size_t n = strcspn(c + 1, "$ \n");
-    va_list list;
-    va_start(list, template);
-    const char *name, *value = NULL;
-    while ((name = va_arg(list, const char *))) {
-      value = va_arg(list, const char *);
-      if (c[n + 1] == '$' && strlen(name) == n && !strncmp(name, c + 1, n)) break;
-      value = NULL;
-    }
-    va_end(list);
-    if (value) {
-      put(&b, "%s", value);
-      c += n + 2;
-    } else {
-      put_text(&b, c++, 1);
-    }
-  }
-  return b.text;
-}
-
 /* ----------------------------------------------------------------------------------- functions */
-
-char *wrapped(const char *line, const char *separator, const char *lead)
-{
-  enum { COLUMNS = 100 };
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  size_t begun = 0;
-  while (strlen(line) + begun > COLUMNS && !strchr(line, '\n')) {
-    size_t at = 0;
-    for (const char *c = line; (c = strstr(c, separator));) {
-      c += strlen(separator);
-      if ((size_t)(c - line) + begun > COLUMNS && at) break;
-      at = (size_t)(c - line);
-    }
-    if (!at || !line[at]) break;
-    size_t end = at;
-    while (end && line[end - 1] == ' ') end--;
-    put(&b, "%.*s\n%s", (int)end, line, lead);
-    line += at;
-    while (*line == ' ') line++;
-    begun = strlen(lead);
-  }
-  put(&b, "%s", line);
-  return b.text;
-}
 
 /* AdamW corrects its averages by the number of the step. */
 static bool takes_step(const struct function *f)
@@ -198,19 +141,6 @@ static int count_tensors(void)
 }
 
 /* ------------------------------------------------------------------------------- the rank files */
-
-static const char *identifier_of_group(int group)
-{
-  const char *name = identifier(graph->group[group].name);
-  for (int i = 0; i < group; i++)
-    if (!strcmp(identifier(graph->group[i].name), name)) return text("%s_%d", name, group + 1);
-  return name;
-}
-
-const char *group_name(int group)
-{
-  return text("over_%s", identifier_of_group(group));
-}
 
 static char *members_text(int rank)
 {

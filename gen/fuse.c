@@ -3,8 +3,8 @@
    Takes   functions whose pointwise and reduce operations stand alone.
    Leaves  each run of them that goes over one space of elements as one fused operation: first the
            elements' values, in order, then the sums over them. Inside it a value that nothing else
-           reads is not stored. Updates of parameters that follow one another in memory, with the
-   same settings, are one operation too. A value is marked `stored` if it takes memory at all.
+           reads is not stored. Updates of parameters that follow one another in memory are one
+           operation too. A value is marked `stored` if it takes memory at all.
 
    A sum is complete only when its kernel ends: what reads it begins another. */
 #include "tpgen.h"

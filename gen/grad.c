@@ -6,7 +6,7 @@
 
    Reverse mode: from the loss back, each operation's gradient function adds the operations that
    take the gradient of what it made to the gradients of what it took. A redistribution's own
-   gradient follows seed 002: back to where its input lay, with pending sums made whole. */
+   gradient is DTensor's: back to where its input lay, with pending sums made whole. */
 #include "tpgen.h"
 
 #include <string.h>

@@ -32,6 +32,19 @@ char *product_text(struct shape s)
   return b.text;
 }
 
+static const char *identifier_of_group(int group)
+{
+  const char *name = identifier(graph->group[group].name);
+  for (int i = 0; i < group; i++)
+    if (!strcmp(identifier(graph->group[i].name), name)) return text("%s_%d", name, group + 1);
+  return name;
+}
+
+const char *group_name(int group)
+{
+  return text("over_%s", identifier_of_group(group));
+}
+
 /* ------------------------------------------------------------------------- names in one scope */
 
 /* The names given out in a scope; a second comer gets a number. Local: of variables. */

@@ -3,19 +3,19 @@
    Takes   the flat local program in graph->order, and the phase and module of each operation.
    Leaves  a function for each phase that has work, and one for each run of equal modules of a list
            (layers.0, layers.1, ...), which the phase's function calls in a loop. Passes after this
-   one see each distinct layer once, and nothing that neither the loss, nor an output, nor an update
-   needs; they leave graph->order alone.
+           one see each distinct layer once, and nothing that neither the loss, nor an output, nor
+           an update needs; they leave graph->order alone.
 
    Modules of a list are equal when their operations are, one by one: kind, attributes, shapes,
    layouts, and where each input comes from. The operations of the first module then stand for all
    of them, and its values for the families of values that the others make: a value of module i has
    `family` and `index` i. An input of a module comes
 
-     from within            an operation of the same module
-     with the module        its parameters, or what it saved in an earlier loop
-     from the neighbour     what the module before it in the list, or behind it, made: the body
-   reads a carried value, which for the module at the end of the list is `initial` from outside the
-   same value for all
+     from within            made by an operation of the same module
+     with the module        its parameter, or what it saved in an earlier loop
+     from the neighbour     made by the module before it in the list, or behind it: the body
+                            reads a carried value, `initial` for the module at the list's end
+     from outside           the same value for all
 
    Where any input comes from elsewhere, or anything differs, the modules stay apart. */
 #include "tpgen.h"

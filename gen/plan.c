@@ -5,7 +5,7 @@
            asks for a layout at a module's input or output; no calls and no styles are needed after.
 
    A redistribute is made even where the value already lies as wished: its gradient then has a place
-   at which a pending sum must be finished (seed 002: a gradient comes back as its value lay).
+   at which a pending sum must be finished (as in DTensor a gradient comes back as its value lay).
 
    Along a mesh dimension of size 1 nothing can be sharded: everything is replicated there, and no
    later pass meets such a dimension. */

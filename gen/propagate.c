@@ -1,8 +1,8 @@
 /* propagate.c: the pass `propagate`: a layout for every value.
 
    Takes   a graph whose parameters and inputs are placed, with the plan's redistribute operations.
-   Leaves  every value placed, so that every operation runs on its inputs as they lie: a
-   redistribute operation stands wherever it could not.
+   Leaves  every value placed, so that every operation runs on its inputs as they lie: where it
+           could not, a redistribute operation stands before it.
 
    For each operation, of all combinations of legal ways over the dimensions of the mesh, the one
    that moves the fewest bytes wins, counting also what the plan asks of the output. Ties go to the

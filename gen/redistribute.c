@@ -5,7 +5,7 @@
            dimension of the mesh, or nothing where nothing moves. From here on an operation is what
            each rank does with its own parts.
 
-   The steps are those of seed 002's planner. From the inner dimensions of the mesh to the outer, a
+   The steps are those of DTensor's greedy planner. From the inner dimensions of the mesh to the outer, a
    sharding that does not nest as the target's does is made whole; then from the outer to the inner
    each dimension goes to its target. */
 #include "tpgen.h"

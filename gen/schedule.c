@@ -2,8 +2,8 @@
 
    Takes   functions whose order respects every dependence.
    Leaves  the same operations, each value still made before it is read, in an order in which less
-   is alive at once, or in the old one where none better was found. The order is the same on every
-           rank: sizes are those of rank 0. There is one stream; everything runs in this order.
+           is alive at once, or in the old one where none better was found. The order is the same
+           on every rank: sizes are those of rank 0. There is one stream; all runs in this order.
 
    At each turn, of the operations whose inputs are there, the one goes first that frees the most
    over what it takes, so that a gradient of a weight is computed while its input is at hand. A loop

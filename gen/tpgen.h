@@ -234,6 +234,11 @@ struct buffer {
 void put(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void put_text(struct buffer *b, const char *s, size_t length);
 
+/* Replaces the holes `$name$` of a template: pairs of name and text, then NULL. */
+char *fill(const char *template, ...) __attribute__((sentinel));
+/* Breaks a line of more than 100 columns after separators; the rest is led in by `lead`. */
+char *wrapped(const char *line, const char *separator, const char *lead);
+
 /* The plan's author is told `path:line: error: ...` and tpgen ends with status 1. Where the plan is
    being read, the message goes to the parent, which prints it. line <= 0: no line. */
 _Noreturn void plan_error(int line, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -454,7 +459,7 @@ struct move {
   struct placement from, to;
 };
 enum { MAX_MOVES = 2 * MAX_MESH };
-/* The steps from one layout to another, and how many: seed 002's greedy planner. */
+/* The steps from one layout to another, and how many: DTensor's greedy planner. */
 int plan_moves(struct layout from, struct layout to, struct move *moves);
 /* Bytes that the rank which receives most receives for it. */
 double move_cost(struct shape whole, enum type type, struct layout from, struct layout to);
@@ -500,13 +505,9 @@ const char *const *kernel_names(void);
 /* All kernels, and their prototypes. */
 char *kernel_definitions(void);
 char *kernel_prototypes(void);
-/* Replaces the holes `$name$` of a template: pairs of name and text, then NULL. */
-char *fill(const char *template, ...) __attribute__((sentinel));
 
 /* The shortest text that reads back as the number. */
 char *double_text(double x);
-/* Breaks a line of more than 100 columns after separators; the rest is led in by `lead`. */
-char *wrapped(const char *line, const char *separator, const char *lead);
 /* The plan's path as it may stand in comments and files: of an absolute one only the last name. */
 const char *plan_shown(void);
 /* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)". */

@@ -111,6 +111,60 @@ void put(struct buffer *b, const char *format, ...)
   put_text(b, at, (size_t)length);
 }
 
+char *fill(const char *template, ...)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (const char *c = template; *c;) {
+    size_t plain = strcspn(c, "$");
+    put_text(&b, c, plain);
+    c += plain;
+    if (!*c) break;
+    size_t n = strcspn(c + 1, "$ \n");
+    va_list list;
+    va_start(list, template);
+    const char *name, *value = NULL;
+    while ((name = va_arg(list, const char *))) {
+      value = va_arg(list, const char *);
+      if (c[n + 1] == '$' && strlen(name) == n && !strncmp(name, c + 1, n)) break;
+      value = NULL;
+    }
+    va_end(list);
+    if (value) {
+      put(&b, "%s", value);
+      c += n + 2;
+    } else {
+      put_text(&b, c++, 1);
+    }
+  }
+  return b.text;
+}
+
+char *wrapped(const char *line, const char *separator, const char *lead)
+{
+  enum { COLUMNS = 100 };
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  size_t begun = 0;
+  while (strlen(line) + begun > COLUMNS && !strchr(line, '\n')) {
+    size_t at = 0;
+    for (const char *c = line; (c = strstr(c, separator));) {
+      c += strlen(separator);
+      if ((size_t)(c - line) + begun > COLUMNS && at) break;
+      at = (size_t)(c - line);
+    }
+    if (!at || !line[at]) break;
+    size_t end = at;
+    while (end && line[end - 1] == ' ') end--;
+    put(&b, "%.*s\n%s", (int)end, line, lead);
+    line += at;
+    while (*line == ' ') line++;
+    begun = strlen(lead);
+  }
+  put(&b, "%s", line);
+  return b.text;
+}
+
 char *printable(const char *s)
 {
   struct buffer b = {0};
