@@ -302,8 +302,8 @@ struct lua_State;
 _Noreturn void plan_fails(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Pushes the table of all that a plan may name, as far as it is Lua's own. */
 void push_environment(struct lua_State *L);
-/* Makes reading an absent name of the table at the top an error; what: "math", or NULL: a variable.
- */
+/* Makes reading an absent name of the table at the top an error. what: "math", or NULL: a
+   variable. */
 void forbid_absent(struct lua_State *L, const char *what);
 /* Pushes "; did you mean 'x'?" for the text in the list at `list` that is nearest to the name, or
    nothing in particular: "". */
@@ -477,8 +477,7 @@ const char *local_name(int value);
 char *memory_declaration(void);
 /* From here on c_name and local_name speak of values as this function names them. */
 void name_locals(const struct function *f);
-/* A line for each activation that occurs in the function's statements: `float *const relu = ...;`.
- */
+/* A line for each activation that the function's statements name: `float *const relu = ...;`. */
 char *local_declarations(const char *code);
 bool has_word(const char *text, const char *word);
 /* "int" or "long": what counts to n. */
