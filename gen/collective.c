@@ -131,10 +131,10 @@ static char *list_text(const char *type, const char *name, const int64_t *n, int
   return b.text;
 }
 
-/* Whether all members of the group hold equal parts. Every one of them has to choose the same call,
-   so it is asked of the group, not of this rank. Parts do not grow from a member to the next. */
-static bool equal_parts(const struct op *op, int rank, int ranks)
+/* Parts do not grow from a member to the next: the first and the last tell. */
+bool equal_parts(const struct op *op, int rank)
 {
+  int ranks = group_size(op->group);
   int *member = alloc((size_t)world_size() * sizeof *member);
   group_members(op->group, rank, member);
   int first = member[0], last = member[ranks - 1];
@@ -169,7 +169,7 @@ char *collective_text(const struct op *op, int rank)
     plan_error(op->line, "a collective of %" PRId64 " elements: more than %d cannot be counted",
                total, INT32_MAX);
   const char *const *form = options.cuda ? row->cuda : row->cpu;
-  bool equal = form[0] && equal_parts(op, rank, ranks);
+  bool equal = form[0] && equal_parts(op, rank);
   int in = op->nbody ? graph->op[op->body[0]].in[0] : op->in[0];
   int first = op->out;
   for (int k = op->nbody; k-- > 0;)

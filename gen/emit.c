@@ -287,6 +287,7 @@ static uint64_t signature(int rank)
   for (int i = 0; i < s.n; i++) {
     size_t bytes = (size_t)group_size(s.issue[i].group) * sizeof(int64_t);
     h = hash_bytes(hash_bytes(h, s.issue[i].give, bytes), s.issue[i].get, bytes);
+    h = hash_bytes(h, &s.issue[i].equal, sizeof s.issue[i].equal);
   }
   return h;
 }

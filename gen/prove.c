@@ -14,6 +14,7 @@
    counted once for each operation and each set of ranks that meet, told apart by its first. */
 struct counted {
   int64_t *give, *get;
+  bool equal;
 };
 static struct counted **counted; /* by operation, then by the first rank of the group */
 
@@ -29,6 +30,7 @@ static struct counted count_for(int id, int rank)
   c->give = alloc((size_t)n * sizeof *c->give);
   c->get = alloc((size_t)n * sizeof *c->get);
   collective_counts(op, rank, c->give, c->get);
+  c->equal = equal_parts(op, rank);
   return *c;
 }
 
@@ -42,6 +44,7 @@ static struct issue issue_of(int id, int rank)
                         .type = graph->value[op->out].type,
                         .give = c.give,
                         .get = c.get,
+                        .equal = c.equal,
                         .line = op->line};
 }
 
@@ -79,7 +82,7 @@ static char *issue_text(const struct issue *x, int members)
 static bool agree(const struct issue *x, const struct issue *y, int a, int b, int members)
 {
   if (x->group != y->group || x->kind != y->kind || x->type != y->type) return false;
-  if (x->reduction != y->reduction) return false;
+  if (x->reduction != y->reduction || x->equal != y->equal) return false;
   if (x->kind == OP_all_to_all) return x->give[b] == y->get[a] && x->get[b] == y->give[a];
   return x->give == y->give || !memcmp(x->give, y->give, (size_t)members * sizeof *x->give);
 }

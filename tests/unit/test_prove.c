@@ -96,7 +96,7 @@ static void test_no_collectives(void **state)
 
 /* -------------------------------------------------------------------------- one fault, anywhere */
 
-enum fault { KIND, TYPE, REDUCTION, GIVE, GET, OTHER_GROUP, LEAVE_OUT, TWICE, SWAP, FAULTS };
+enum fault { KIND, FORM, TYPE, REDUCTION, GIVE, GET, OTHER_GROUP, LEAVE_OUT, TWICE, SWAP, FAULTS };
 
 static int64_t *one_more(const int64_t *counts, int n)
 {
@@ -115,6 +115,9 @@ static bool spoil(struct sequence *s, int i, enum fault fault)
   switch (fault) {
   case KIND:
     x->kind = x->kind == OP_all_reduce ? OP_all_gather : OP_all_reduce;
+    return true;
+  case FORM:
+    x->equal = !x->equal;
     return true;
   case TYPE:
     x->type = BF16;
