@@ -95,9 +95,12 @@ end
 
 -- The sizes in the unnamed part of a table; C says what is wrong with them.
 function base.sizes(t, what)
-  local sizes = {}
-  if #t > 8 then fail("%s: a tensor has at most 8 dimensions, not %d", what, #t) end
-  for i = 1, #t do sizes[i] = math.type(t[i]) and math.tointeger(t[i]) or t[i] end
+  local sizes, n = {}, rawlen(t)
+  if n > 8 then fail("%s: a tensor has at most 8 dimensions, not %d", what, n) end
+  for i = 1, n do
+    local size = rawget(t, i)
+    sizes[i] = math.type(size) and math.tointeger(size) or size
+  end
   return sizes
 end
 

@@ -125,14 +125,15 @@ static void forbid_parameters_name(const char *name, int line)
       plan_error(line, "the batch and the model both have a '%s'", printable(name));
 }
 
-/* add_batch(name, shape, init kind, a, b, {[mesh dimension] = placement}, line): the tensor. */
+/* add_batch(name, shape, init kind, a, b, {[mesh dimension] = placement}, line, type): the tensor.
+ */
 static int add_batch(lua_State *L)
 {
   const char *name = check_name(L, 1, "a name in the batch");
   struct shape s = argument_shape(L, 2, name);
   int line = (int)luaL_checkinteger(L, 7);
   forbid_parameters_name(name, line);
-  int value = add_value(BATCH, name, F32, s, 0, line);
+  int value = add_value(BATCH, name, argument_type(L, 8), s, 0, line);
   graph->value[value].init = check_init(L, 3);
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (lua_rawgeti(L, 6, i) != LUA_TNIL) {
@@ -286,9 +287,11 @@ static int matches(lua_State *L)
 static int own_value(int value)
 {
   const struct value *v = &graph->value[value];
-  return v->role == ACTIVATION && !v->is_output
-             ? value
-             : append_here((struct op){.kind = OP_scale, .nin = 1, .in = {value}, .scalar = 1});
+  if (v->role == ACTIVATION && !v->is_output) return value;
+  struct op copy = {.kind = OP_scale, .nin = 1, .in = {value}, .scalar = 1};
+  if (!is_floating(v->type))
+    copy = (struct op){.kind = OP_cast, .nin = 1, .in = {value}, .type = v->type};
+  return append_here(copy);
 }
 
 static bool depends_on_parameter(int value)
@@ -297,8 +300,9 @@ static bool depends_on_parameter(int value)
   for (int i = 0; i < graph->nvalue; i++) depends[i] = graph->value[i].role == PARAMETER;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
-    for (int k = 0; k < op->nin; k++)
-      if (depends[op->in[k]]) depends[op->out] = true;
+    bool any = false;
+    for (int k = 0; k < op->nin; k++) any |= depends[op->in[k]];
+    for (int k = 0; k < op->nout; k++) depends[op->out + k] = any;
   }
   return depends[value];
 }
@@ -312,6 +316,8 @@ static int set_loss(lua_State *L)
                "the loss must be a single number, not a tensor of shape %s: end it with "
                ":mean(), :sum() or :var()",
                shape_text(v.shape));
+  if (!is_floating(v.type))
+    plan_error(v.line, "the loss must be floating, not whole numbers: cast it with :to('float32')");
   if (!depends_on_parameter(loss))
     plan_error(v.line, "the loss depends on no parameter of the model: there is nothing to train");
   graph->loss = own_value(loss);

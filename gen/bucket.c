@@ -48,6 +48,23 @@ static int copy_of(int value, const struct op *reader)
   return id;
 }
 
+static bool runs(const struct function *f, int op)
+{
+  for (int i = 0; i < f->nop; i++)
+    if (f->op[i] == op) return true;
+  return false;
+}
+
+/* Whether the value's bytes are made here, and read by one operation alone: they may be changed. A
+   view's are those of what it shows. */
+static bool is_own(const struct function *f, int value)
+{
+  const struct value *v = &graph->value[value];
+  if (readers(value) > 1 || !runs(f, v->op) || v->role != ACTIVATION || v->is_output) return false;
+  const struct op *op = &graph->op[v->op];
+  return op->kind != OP_view || is_own(f, op->in[0]);
+}
+
 /* Parameters that are added to each other have one gradient, which may also travel on to what lies
    before them. A sum in place would spoil it for the others: it gets a copy. */
 static void own_inputs(struct function *f)
@@ -55,7 +72,7 @@ static void own_inputs(struct function *f)
   int *op = alloc((size_t)(2 * f->nop + 1) * sizeof *op), n = 0;
   for (int i = 0; i < f->nop; i++) {
     int id = f->op[i], value = graph->op[id].nin ? graph->op[id].in[0] : NONE;
-    if (is_gradient_sum(&graph->op[id]) && readers(value) > 1) {
+    if (is_gradient_sum(&graph->op[id]) && !is_own(f, value)) {
       int copy = copy_of(value, &graph->op[id]);
       op[n++] = copy;
       graph->op[id].in[0] = graph->op[copy].out;

@@ -40,7 +40,9 @@ static void sane_op(int id)
   hold(op->kind < OP_COUNT, NONE, "an operation of no kind");
   hold(op->nin >= 0 && op->nin <= MAX_INPUTS, id, "too many inputs");
   for (int i = 0; i < op->nin; i++) hold(is_value(op->in[i]), id, "an input is no value");
-  hold(op->out == NONE || is_value(op->out), id, "its output is no value");
+  hold(op->nout >= 0 && op->nout <= MAX_OUTPUTS, id, "too many outputs");
+  hold((op->out == NONE) == (op->nout == 0), id, "it counts its outputs wrongly");
+  for (int k = 0; k < op->nout; k++) hold(is_value(op->out + k), id, "an output is no value");
   hold(op->module >= NONE && op->module < graph->nmodule, id, "it lies in no module");
 }
 
@@ -61,7 +63,7 @@ static void run(int id, bool *made)
   for (int i = 0; i < op->nin && !op->nbody; i++)
     hold(is_made(op->in[i], made), id, "it reads a value not made yet");
   for (int k = 0; k < op->nbody; k++) run(op->body[k], made);
-  if (op->out != NONE) made[op->out] = true;
+  for (int k = 0; k < op->nout; k++) made[op->out + k] = true;
 }
 
 static void run_in_program(void *made, int id, int times)
@@ -88,24 +90,37 @@ static void check_order(enum pass after)
   if (graph->loss != NONE) hold(made[graph->loss], NONE, "the loss is not made");
 }
 
+/* The choice by which the operation runs on one dimension of the mesh, or NONE. */
+static int choice_taken(const struct op *op, const struct choice *list, int n, int d)
+{
+  for (int c = 0; c < n; c++) {
+    bool taken = true;
+    for (int i = 0; i < op->nin; i++)
+      taken &= same_placement(list[c].in[i], graph->value[op->in[i]].layout.on[d]);
+    for (int k = 0; k < op->nout; k++)
+      taken &= same_placement(list[c].out[k], graph->value[op->out + k].layout.on[d]);
+    if (taken) return c;
+  }
+  return NONE;
+}
+
 /* What the operation makes lies as one way of its rule leaves it, its inputs as that way asks. */
 static void check_placed(int id)
 {
   const struct op *op = &graph->op[id];
-  if (op->out == NONE) return;
-  hold(graph->value[op->out].placed, id, "its value is not placed");
-  if (!strcmp(op_row[op->kind].dimensions, "-")) return;
+  for (int k = 0; k < op->nout; k++)
+    hold(graph->value[op->out + k].placed, id, "its value is not placed");
+  if (op->nout == 0 || !*rule_of(op)) return;
+  struct letters l;
   struct choice list[MAX_CHOICES];
-  int n = choices(op, list);
+  int pick[MAX_MESH] = {0};
+  op_letters(op, &l);
+  int n = choices(op, &l, list);
   for (int d = 0; d < graph->mesh.ndim; d++) {
-    bool legal = false;
-    for (int c = 0; c < n && !legal; c++) {
-      legal = same_placement(list[c].out, graph->value[op->out].layout.on[d]);
-      for (int i = 0; i < op->nin; i++)
-        legal &= same_placement(list[c].in[i], graph->value[op->in[i]].layout.on[d]);
-    }
-    hold(legal, id, "it does not run on its inputs as they lie");
+    pick[d] = choice_taken(op, list, n, d);
+    hold(pick[d] != NONE, id, "it does not run on its inputs as they lie");
   }
+  hold(fits_together(&l, op->nin, list, pick), id, "its merged dimensions are not where they seem");
 }
 
 static bool no_sum_left(int value)

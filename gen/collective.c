@@ -49,10 +49,16 @@ static const struct call_row call_row[] = {
 
 static const char *library_type(enum type t)
 {
-  static const char *const mpi[] = {
-      [F32] = "MPI_FLOAT", [BF16] = "MPI_UINT16_T", [I32] = "MPI_INT32_T", [I64] = "MPI_INT64_T"};
-  static const char *const nccl[] = {
-      [F32] = "ncclFloat", [BF16] = "ncclBfloat16", [I32] = "ncclInt32", [I64] = "ncclInt64"};
+  static const char *const mpi[] = {[F32] = "MPI_FLOAT",
+                                    [BF16] = "MPI_UINT16_T",
+                                    [I32] = "MPI_INT32_T",
+                                    [I64] = "MPI_INT64_T",
+                                    [BOOL] = "MPI_UNSIGNED_CHAR"};
+  static const char *const nccl[] = {[F32] = "ncclFloat",
+                                     [BF16] = "ncclBfloat16",
+                                     [I32] = "ncclInt32",
+                                     [I64] = "ncclInt64",
+                                     [BOOL] = "ncclUint8"};
   return options.cuda ? nccl[t] : mpi[t];
 }
 
@@ -174,10 +180,10 @@ char *collective_text(const struct op *op, int rank)
   int first = op->out;
   for (int k = op->nbody; k-- > 0;)
     if (c_name(graph->op[op->body[k]].out)) first = graph->op[op->body[k]].out;
-  bool in_place = graph->value[in].storage == graph->value[op->out].storage;
+  bool in_place = same_place(in, op->nbody ? graph->op[op->body[0]].out : op->out);
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
-    if (graph->value[inner->in[0]].storage != graph->value[inner->out].storage)
+    if (!same_place(inner->in[0], inner->out))
       bug("emit", op->body[k], "a bucket's gradient is not reduced where it lies");
   }
   const char *from = in_place ? (options.cuda ? pointer(first) : "MPI_IN_PLACE") : pointer(in);

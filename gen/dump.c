@@ -82,10 +82,12 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
     put(b, "%*s}\n", indent, "");
     return;
   }
-  if (op->out != NONE) put(b, "v%d %s = ", op->out, printable(value_name(op->out)));
+  for (int k = 0; k < op->nout; k++)
+    put(b, "v%d %s%s", op->out + k, printable(value_name(op->out + k)),
+        k + 1 < op->nout ? ", " : " = ");
   dump_inputs(b, op);
   dump_redistribution(b, op);
-  if (op->out != NONE) dump_value(b, op->out);
+  for (int k = 0; k < op->nout; k++) dump_value(b, op->out + k);
   put(b, "  line %d", op->line);
   if (op->module != NONE && *graph->module[op->module].path)
     put(b, " in %s", printable(graph->module[op->module].path));

@@ -15,12 +15,40 @@
 
 /* ----------------------------------------------------------------------------------- functions */
 
-/* AdamW corrects its averages by the number of the step. */
+static bool is_of_step(const struct op *op)
+{
+  bool random = op->kind != OP_custom && strstr(op_row[op->kind].element, "$random");
+  for (int k = 0; k < op->nbody; k++) random |= is_of_step(&graph->op[op->body[k]]);
+  return random || op->kind == OP_adamw;
+}
+
+/* AdamW corrects its averages by the number of the step, and random numbers depend on it. */
 static bool takes_step(const struct function *f)
 {
-  for (int k = 0; k < f->nop; k++)
-    if (graph->op[f->op[k]].kind == OP_adamw) return true;
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    if (op->kind == OP_loop ? takes_step(&graph->function[op->function]) : is_of_step(op))
+      return true;
+  }
   return false;
+}
+
+static char *loop_text(const struct function *f)
+{
+  const char *from = f->upward ? "0" : text("%d", f->count - 1);
+  const char *next = f->upward ? text("l < %d; l++", f->count) : "l >= 0; l--";
+  return text("for (int l = %s; %s) %s(l%s);", from, next, f->name, takes_step(f) ? ", t" : "");
+}
+
+static const char *parameters_text(const struct function *f)
+{
+  if (f->count > 1) return takes_step(f) ? "int l, int t" : "int l";
+  return takes_step(f) ? "int t" : "void";
+}
+
+static bool speaks_of(const char *code, const char *locals, const char *variable)
+{
+  return has_word(code, variable) || has_word(locals, variable);
 }
 
 static char *function_text(const struct function *f, int rank)
@@ -32,7 +60,8 @@ static char *function_text(const struct function *f, int rank)
   bool constants = false;
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    char *does = statement_text(op, rank);
+    char *does =
+        op->kind == OP_loop ? loop_text(&graph->function[op->function]) : statement_text(op, rank);
     if (!*does) continue;
     put(&body, "%s%s\n", body.length ? "\n" : "",
         wrapped(text("  // %s", comment_text(op)), " ", "  // "));
@@ -46,11 +75,11 @@ static char *function_text(const struct function *f, int rank)
     put(&body, "%s\n", wrapped(text("  %s", does), ", ", "      "));
     put(&code, "%s\n", does);
   }
-  const char *takes = f->count > 1 ? "int l" : takes_step(f) ? "int t" : "void";
+  char *locals = local_declarations(code.text);
   /* A rank that has no part of anything here has nothing to do. */
-  bool idle = !body.length;
-  put(&b, "static void %s(%s)\n{\n%s%s%s}\n\n", f->name, takes, local_declarations(code.text),
-      idle && strcmp(takes, "void") ? text("  (void)%s;\n", takes + strlen("int ")) : "",
+  const char *l = f->count > 1 && !speaks_of(code.text, locals, "l") ? "  (void)l;\n" : "";
+  const char *t = takes_step(f) && !speaks_of(code.text, locals, "t") ? "  (void)t;\n" : "";
+  put(&b, "static void %s(%s)\n{\n%s%s%s%s}\n\n", f->name, parameters_text(f), locals, l, t,
       body.text);
   return b.text;
 }
@@ -116,7 +145,8 @@ static char *tensors_text(int rank)
 {
   static const char *const role[] = {
       [PARAMETER] = "PARAMETER", [STATE] = "STATE", [BATCH] = "BATCH", [ACTIVATION] = "OUTPUT"};
-  static const char *const type[] = {[F32] = "F32", [BF16] = "BF16", [I32] = "I32", [I64] = "I64"};
+  static const char *const type[] = {
+      [F32] = "F32", [BF16] = "BF16", [I32] = "I32", [I64] = "I64", [BOOL] = "BOOL"};
   static const char *const how[] = {
       [INIT_CONSTANT] = "CONSTANT", [INIT_UNIFORM] = "UNIFORM", [INIT_NORMAL] = "NORMAL"};
   struct buffer b = {0};

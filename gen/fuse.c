@@ -6,7 +6,8 @@
            reads is not stored. Updates of parameters that follow one another in memory are one
            operation too. A value is marked `stored` if it takes memory at all.
 
-   A sum is complete only when its kernel ends: what reads it begins another. */
+   A sum is complete only when its kernel ends: what reads it begins another. So does what reads
+   elements of a value other than the one at hand. */
 #include "tpgen.h"
 
 #include <string.h>
@@ -29,8 +30,8 @@ static bool same_space(const struct op *a, const struct op *b)
   const struct value *x = &graph->value[space_of(a)], *y = &graph->value[space_of(b)];
   if (!same_shape(x->shape, y->shape)) return false;
   for (int d = 0; d < graph->mesh.ndim; d++) {
-    bool cut_x = x->layout.on[d].kind == SHARD, cut_y = y->layout.on[d].kind == SHARD;
-    if (cut_x != cut_y || (cut_x && x->layout.on[d].dim != y->layout.on[d].dim)) return false;
+    struct placement p = x->layout.on[d], q = y->layout.on[d];
+    if ((p.kind == SHARD || q.kind == SHARD) && !same_placement(p, q)) return false;
   }
   return true;
 }
@@ -42,12 +43,21 @@ static bool reads(const struct op *op, int value)
   return false;
 }
 
+/* Whether an operation reads the value at another element than the one that it makes. */
+static bool reads_another(const struct op *op, int value)
+{
+  for (int i = 0; i < op->nin; i++)
+    if (op->in[i] == value && reads_elsewhere(op, i)) return true;
+  return false;
+}
+
 static bool joins(const int *run, int n, const struct op *op)
 {
   const struct op *first = &graph->op[run[0]];
   if (!same_space(first, op) || first->phase != op->phase) return false;
   for (int i = 0; i < n; i++) {
     const struct op *before = &graph->op[run[i]];
+    if (reads_another(op, before->out)) return false;
     if (!is_reduce(before->kind)) continue;
     if (reads(op, before->out)) return false;
     if (is_reduce(op->kind) && (op->dims != before->dims || op->keep != before->keep)) return false;
@@ -147,7 +157,8 @@ static void fuse_updates(struct function *f)
   f->nop = kept;
 }
 
-/* What is read is stored: of a family what stands for it, and where a carried value begins. */
+/* What is read is stored, and what a kernel file writes: of a family what stands for it, and where
+ * a carried value begins. */
 static void store(int value)
 {
   struct value *v = &graph->value[value];
@@ -169,8 +180,8 @@ static void mark_stored(void)
     for (int k = 0; k < f->nop; k++) {
       const struct op *op = &graph->op[f->op[k]];
       while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
-      int n = op_reads(op, list);
-      for (int j = 0; j < n; j++) store(list[j]);
+      for (int n = op_reads(op, list); n--;) store(list[n]);
+      for (int j = 0; j < op->nout && op->nout > 1; j++) store(op->out + j);
     }
   }
 }

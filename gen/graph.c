@@ -4,20 +4,56 @@
 #include <string.h>
 
 const struct op_row op_row[OP_COUNT] = {
-#define OP(name, dimensions, linear, gradient, expression)                                         \
-  [OP_##name] = {#name, dimensions, linear, expression},
+#define OP(name, rule, linear, gradient, numbers, element)                                         \
+  [OP_##name] = {#name, rule, linear, numbers, element},
 #include "ops.h"
 #undef OP
 };
 
-bool is_pointwise(enum op_kind k)
-{
-  return !strcmp(op_row[k].dimensions, "pointwise") || !strcmp(op_row[k].dimensions, "create");
-}
-
 bool is_reduce(enum op_kind k)
 {
-  return !strcmp(op_row[k].dimensions, "reduce");
+  return *op_row[k].element && !strncmp(op_row[k].rule, "...D->...", strlen("...D->...")) &&
+         op_row[k].rule[strlen("...D->...")] != 'D';
+}
+
+bool is_pointwise(enum op_kind k)
+{
+  return *op_row[k].element && !is_reduce(k);
+}
+
+bool is_broadcast(enum op_kind k)
+{
+  const char *rule = op_row[k].rule;
+  return !strncmp(rule, "...", 3) && rule[strspn(rule, ".,->")] == 0;
+}
+
+bool has_kernel(enum op_kind k)
+{
+  return *op_row[k].rule && !*op_row[k].element && k != OP_matmul && k != OP_view && k != OP_cat;
+}
+
+const char *rule_of(const struct op *op)
+{
+  if (op->kind == OP_custom) return graph->custom[op->custom].rule;
+  const char *rule = op_row[op->kind].rule;
+  return strcmp(rule, "equation") ? rule : op->equation;
+}
+
+const char *linear_of(const struct op *op)
+{
+  return op->kind == OP_custom ? graph->custom[op->custom].linear : op_row[op->kind].linear;
+}
+
+int64_t number_of(const struct op *op, const char *name)
+{
+  size_t length = strlen(name);
+  const char *c = op_row[op->kind].numbers;
+  for (int i = 0; *c; i++, c += strspn(c, " ")) {
+    size_t n = strcspn(c, " ");
+    if (n == length && !strncmp(c, name, n)) return op->number[i];
+    c += n;
+  }
+  bug("ops", NONE, "%s has no number '%s'", op_row[op->kind].name, name);
 }
 
 bool is_collective(enum op_kind k)
@@ -42,13 +78,14 @@ bool same_shape(struct shape a, struct shape b)
 
 int64_t type_bytes(enum type t)
 {
-  static const int64_t bytes[] = {[F32] = 4, [BF16] = 2, [I32] = 4, [I64] = 8};
+  static const int64_t bytes[] = {[F32] = 4, [BF16] = 2, [I32] = 4, [I64] = 8, [BOOL] = 1};
   return bytes[t];
 }
 
 const char *type_name(enum type t)
 {
-  static const char *const name[] = {[F32] = "f32", [BF16] = "bf16", [I32] = "i32", [I64] = "i64"};
+  static const char *const name[] = {
+      [F32] = "f32", [BF16] = "bf16", [I32] = "i32", [I64] = "i64", [BOOL] = "bool"};
   return name[t];
 }
 
@@ -122,24 +159,42 @@ const char *value_name(int value)
   return op_name(&graph->op[v->op]);
 }
 
-const char *op_name(const struct op *op)
+static bool is_mean(const struct op *op)
 {
-  return op->kind == OP_sum && op->scalar != 1 ? "mean" : op_row[op->kind].name;
+  if (op->kind != OP_sum || op->scalar == 1) return false;
+  struct shape s = graph->value[op->in[0]].shape;
+  double n = 1;
+  for (int d = 0; d < s.ndim; d++)
+    if (op->dims >> d & 1) n *= (double)s.size[d];
+  return op->scalar == 1 / n;
 }
 
-static int make_op_shaped(struct op op, struct shape shape, enum type type)
+const char *op_name(const struct op *op)
 {
+  if (op->kind == OP_custom) return graph->custom[op->custom].name;
+  return is_mean(op) ? "mean" : op_row[op->kind].name;
+}
+
+static int make_op_shaped(struct op op, const struct shape *shape, int nout)
+{
+  enum type type[MAX_OUTPUTS];
+  for (int k = 0; k < nout; k++) type[k] = type_of(&op, k);
+  op.nout = nout;
+  op.out = graph->nvalue;
   int i = store_op(op);
-  int out = add_value(ACTIVATION, made_in(op.module), type, shape, op.module, op.line);
-  graph->op[i].out = out;
-  graph->value[out].op = i;
+  for (int k = 0; k < nout; k++) {
+    int out = add_value(ACTIVATION, made_in(op.module), type[k], shape[k], op.module, op.line);
+    graph->value[out].op = i;
+  }
   return i;
 }
 
 int make_op(struct op op)
 {
-  enum type type = op.nin ? graph->value[op.in[0]].type : F32;
-  return make_op_shaped(op, shape(&op), type);
+  struct shape made[MAX_OUTPUTS];
+  op.nout = 0;
+  int nout = shapes(&op, made);
+  return make_op_shaped(op, made, nout);
 }
 
 int append_op(struct op op)
@@ -149,16 +204,22 @@ int append_op(struct op op)
   return graph->op[i].out;
 }
 
-int append_op_shaped(struct op op, struct shape shape)
+int append_op_outputs(struct op op, const struct shape *shape, int nout)
 {
-  int i = make_op_shaped(op, shape, op.nin ? graph->value[op.in[0]].type : F32);
+  int i = make_op_shaped(op, shape, nout);
   append(i);
   return graph->op[i].out;
+}
+
+int append_op_shaped(struct op op, struct shape shape)
+{
+  return append_op_outputs(op, &shape, 1);
 }
 
 int append_update(struct op op)
 {
   op.out = NONE;
+  op.nout = 0;
   int i = store_op(op);
   append(i);
   return i;
@@ -197,7 +258,7 @@ int op_reads(const struct op *op, int *list)
 int op_writes(const struct op *op, int *list)
 {
   int n = 0;
-  if (op->out != NONE && !op->nbody) list[n++] = op->out;
+  for (int k = 0; k < op->nout && !op->nbody; k++) list[n++] = op->out + k;
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
     if (inner->out != NONE && graph->value[inner->out].stored) n = add_once(list, n, inner->out);

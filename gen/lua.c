@@ -1,10 +1,12 @@
 /* lua.c: the pass `lua`: the plan becomes the global graph.
 
    Takes   the plan's file and the definitions of the command line.
-   Leaves  the graph's values, operations, modules, calls and styles; its mesh, and what is to be
-           trained or computed. Or the plan's error, at the line where the plan was at work.
+   Leaves  the graph's values, operations, modules, calls and styles; its mesh, its own operators
+           with the texts of their kernels, and what is to be trained or computed. Or the plan's
+           error, at the line where the plan was at work.
 
-   The plan is read here, by the parent; all that its text decides happens in the sandbox. */
+   Files are read here, by the parent: the plan, and after it the kernels that it names. All that
+   the plan's text decides happens in the sandbox. */
 #include "tpgen.h"
 
 #include <errno.h>
@@ -18,20 +20,51 @@
 #include <lauxlib.h>
 #include <lua.h>
 
-enum { MAX_PLAN = 1 << 20, MAX_STEPS = 10000000 };
+enum { MAX_PLAN = 1 << 20, MAX_KERNEL = 1 << 18, MAX_STEPS = 10000000 };
 static const size_t MAX_MEMORY = (size_t)128 << 20;
 
 /* What Lua calls the plan and our own files in its messages, which begin "name:line: ". */
 #define PLAN_NAME "(plan)"
 #define OWN_NAME  "(tpgen)"
 
-static const char *const files[] = {"gen/base.lua", "gen/nn.lua", "gen/parallel.lua",
-                                    "gen/train.lua"};
+static const char *const files[] = {"gen/base.lua",      "gen/tensors.lua", "gen/views.lua",
+                                    "gen/functions.lua", "gen/losses.lua",  "gen/attention.lua",
+                                    "gen/indices.lua",   "gen/nn.lua",      "gen/operators.lua",
+                                    "gen/parallel.lua",  "gen/train.lua"};
 
 static char *plan_text;
 static size_t plan_length;
 
-/* ------------------------------------------------------------------------------ the plan's file */
+/* ------------------------------------------------------------------------------ the plan's files
+ */
+
+/* Reads a file of at most `most` bytes into the arena, with a zero behind it. NULL, and why, where
+   that cannot be. */
+static char *read_file(const char *path, size_t most, size_t *length, const char **why)
+{
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat about;
+  char *at = NULL;
+  *length = 0;
+  *why = NULL;
+  if (file < 0 || fstat(file, &about))
+    *why = strerror(errno);
+  else if (!S_ISREG(about.st_mode))
+    *why = "it is not a file";
+  else if ((unsigned long long)about.st_size > most)
+    *why = text("it has %lld bytes; at most %zu are read", (long long)about.st_size, most);
+  size_t size = *why ? 0 : (size_t)about.st_size;
+  if (!*why) at = alloc(size + 1);
+  for (ssize_t n = 1; at && n > 0 && *length < size; *length += (size_t)n) {
+    n = read(file, at + *length, size - *length);
+    if (n < 0) {
+      *why = strerror(errno);
+      at = NULL;
+    }
+  }
+  if (file >= 0) close(file);
+  return at;
+}
 
 static void forbid_bytes_of_no_text(void)
 {
@@ -45,21 +78,57 @@ static void forbid_bytes_of_no_text(void)
 
 static void read_plan(void)
 {
-  int file = open(options.plan, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat about;
-  if (file < 0 || fstat(file, &about))
-    usage_error(3, "cannot read %s: %s", options.plan, strerror(errno));
-  if (!S_ISREG(about.st_mode)) usage_error(3, "cannot read %s: it is not a file", options.plan);
-  if (about.st_size > MAX_PLAN)
+  if (!stat(options.plan, &about) && S_ISREG(about.st_mode) && about.st_size > MAX_PLAN)
     plan_error(0, "the plan has %lld bytes; at most %d are read", (long long)about.st_size,
                MAX_PLAN);
-  plan_text = alloc(MAX_PLAN + 1);
-  for (ssize_t n = 1; n > 0 && plan_length < MAX_PLAN; plan_length += (size_t)n) {
-    n = read(file, plan_text + plan_length, MAX_PLAN - plan_length);
-    if (n < 0) usage_error(3, "cannot read %s: %s", options.plan, strerror(errno));
-  }
-  close(file);
+  const char *why;
+  plan_text = read_file(options.plan, MAX_PLAN, &plan_length, &why);
+  if (!plan_text) usage_error(3, "cannot read %s: %s", options.plan, why);
   forbid_bytes_of_no_text();
+}
+
+/* Whether the file is the plan's neighbour or lies below it, whatever links lead there. */
+static bool is_below_plan(const char *directory, const char *path)
+{
+  char *top = realpath(*directory ? directory : ".", NULL), *file = realpath(path, NULL);
+  size_t n = top ? strlen(top) : 0;
+  bool below = top && file && !strncmp(top, file, n) && (n == 1 || file[n] == '/');
+  free(top);
+  free(file);
+  return below;
+}
+
+/* The text of a kernel that the plan names. */
+static const char *kernel_text(const struct custom *c, const char *name)
+{
+  const char *slash = strrchr(options.plan, '/'), *why = "it lies elsewhere than the plan";
+  const char *directory = slash ? text("%.*s", (int)(slash + 1 - options.plan), options.plan) : "";
+  const char *path = text("%s%s", directory, name);
+  size_t length = 0;
+  char *at = NULL;
+  if (access(path, F_OK))
+    why = strerror(errno);
+  else if (is_below_plan(directory, path))
+    at = read_file(path, MAX_KERNEL, &length, &why);
+  if (at && strlen(at) != length) {
+    at = NULL;
+    why = "it is no text";
+  }
+  if (!at) plan_error(c->line, "operator '%s': cannot read %s: %s", c->name, name, why);
+  return at;
+}
+
+static void read_kernels(void)
+{
+  for (int i = 0; i < graph->ncustom; i++) {
+    struct custom *c = &graph->custom[i];
+    if (c->kernel_c) c->kernel_c = kernel_text(c, c->kernel_c);
+    if (c->kernel_cu) c->kernel_cu = kernel_text(c, c->kernel_cu);
+    if (options.cuda ? !c->kernel_cu : !c->kernel_c)
+      plan_error(c->line, "operator '%s' has no kernel for the target %s: give it %s", c->name,
+                 options.cuda ? "cuda" : "cpu", options.cuda ? "kernel_cuda" : "kernel");
+  }
 }
 
 static uint64_t hash_text(uint64_t hash, const char *s)
@@ -77,6 +146,8 @@ static void hash_input(void)
     hash = hash_text(hash, options.definition[i].name);
     hash = hash_text(hash, options.definition[i].value);
   }
+  for (int i = 0; i < graph->ncustom; i++)
+    hash = hash_text(hash, options.cuda ? graph->custom[i].kernel_cu : graph->custom[i].kernel_c);
   graph->hash = text("%016llx", (unsigned long long)hash);
 }
 
@@ -404,6 +475,7 @@ void lua(void)
 {
   if (!graph->path) graph->path = options.plan;
   read_plan();
-  hash_input();
   in_sandbox(read_in_sandbox);
+  read_kernels();
+  hash_input();
 }

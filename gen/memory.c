@@ -3,10 +3,10 @@
    Takes   functions in their final order, each value marked if it is stored.
    Leaves  for each stored activation a range of bytes in the arena, such that no two which live at
            the same time overlap; the same on every rank (sizes are those of the largest shard, on
-           rank 0). A value that is only changed in place shares the bytes of what it was made from.
-           Parameters, gradients, states, batch, loss and outputs have places of their own. Of a
-           value that the modules of a list make alike, one is kept for all of them, two where the
-           neighbour reads it, or one for each where the backward does.
+           rank 0). A value that is only changed in place shares the bytes of what it was made from,
+           and a view those of what it shows. Parameters, gradients, states, batch, loss and outputs
+   have places of their own. Of a value that the modules of a list make alike, one is kept for all
+   of them, two where the neighbour reads it, or one for each where the backward does.
 
    Placing is first fit, from the largest to the smallest; of a few such orders the best is kept. */
 #include "tpgen.h"
@@ -95,6 +95,15 @@ static void widen(int value, int reader)
   if (v->step) widen(v->initial, reader);
 }
 
+static bool *told_apart; /* by value: one of its family is read by itself, not as the module's */
+
+static void note_reader(int value, int at)
+{
+  const struct value *v = &graph->value[value];
+  if (v->family == NONE) return;
+  if (v->family != value || !is_loop(function_of[op_at[at]])) told_apart[v->family] = true;
+}
+
 static void each_access(void (*on_write)(int, int), void (*on_read)(int, int))
 {
   int *list = NULL, room = 0;
@@ -121,8 +130,14 @@ static void find_lifetimes(void)
     v->depth = 1;
   }
   each_access(make_at, NULL);
+  told_apart = alloc((size_t)graph->nvalue + 1);
+  each_access(NULL, note_reader);
   each_access(NULL, widen_at);
   each_access(NULL, read_at);
+}
+
+static void widen_lifetimes(void)
+{
   /* What is kept for several modules lives from the first round to, at least, the last. */
   for (int i = 0; i < graph->nvalue; i++) {
     struct value *v = &graph->value[i];
@@ -132,7 +147,7 @@ static void find_lifetimes(void)
   }
 }
 
-/* ----------------------------------------------------------------------------------- in place */
+/* -------------------------------------------------------------------------------------- storage */
 
 bool in_arena(int value)
 {
@@ -147,16 +162,92 @@ static int root(int value)
   return value;
 }
 
-/* Lets `out`, made at `at`, take the bytes of `in`, which nobody reads later. */
-static bool share(int in, int out, int at)
+/* Of one of a family, where all of it lies. */
+static int place_of(int value)
+{
+  const struct value *v = &graph->value[value];
+  return root(v->family != NONE && !v->step && v->role == ACTIVATION ? v->family : value);
+}
+
+/* --------------------------------------------------------------------------------------- views */
+
+static int
+    *slot_of; /* by value: of a view of one of a family, made outside the loop: which of them */
+
+/* Operations whose output is what their input is, byte for byte. */
+static bool is_view(const struct op *op)
+{
+  return op->kind == OP_view || (op->kind == OP_to_partial && op->reduction != SUM);
+}
+
+/* Whether a view made by this function may show the bytes of `in` themselves, wherever the view is
+   read. What is carried has no place of its own; what lies outside the arena is called by its name,
+   and so not known by a module's number. */
+static bool can_show(int in, int out, int function)
 {
   const struct value *a = &graph->value[in], *b = &graph->value[out];
-  if (!a->stored || !b->stored || a->last != at || b->made != at) return false;
+  if (!a->stored || a->step || !in_arena(out)) return false;
+  bool outside = !in_arena(place_of(in));
+  if (outside && b->family != NONE && told_apart[out]) return false;
+  if (a->family == NONE) return true;
+  if (is_loop(function)) return a->family == in && b->family == out;
+  return !outside && b->family == NONE;
+}
+
+static void show(int in, int out)
+{
+  const struct value *a = &graph->value[in];
+  struct value *b = &graph->value[out];
+  bool alone = a->family != NONE && b->family == NONE;
+  slot_of[out] = alone ? a->index : slot_of[in];
+  int from = place_of(in);
+  struct value *place = &graph->value[from];
+  if (a->family != NONE && place->depth < b->depth) place->depth = b->depth;
+  b->storage = from;
+}
+
+/* What shows the same bytes lives as long, and is kept as often. */
+static void join_lifetimes(void)
+{
+  for (int turn = 0; turn < 2; turn++)
+    for (int i = 0; i < graph->nvalue; i++) {
+      struct value *v = &graph->value[i], *place = &graph->value[root(i)];
+      if (v == place || !in_arena(root(i))) continue;
+      struct value *from = turn ? place : v, *to = turn ? v : place;
+      if (from->first < to->first) to->first = from->first;
+      if (from->last > to->last) to->last = from->last;
+      v->depth = place->depth;
+    }
+}
+
+static void share_views(void)
+{
+  slot_of = alloc((size_t)(graph->nvalue + 1) * sizeof *slot_of);
+  for (int at = 0; at < nplace; at++) {
+    const struct op *op = &graph->op[op_at[at]];
+    if (is_view(op) && can_show(op->in[0], op->out, function_of[op_at[at]]))
+      show(op->in[0], op->out);
+  }
+}
+
+/* ----------------------------------------------------------------------------------- in place */
+
+static bool same_parts(int in, int out)
+{
+  const struct value *a = &graph->value[in], *b = &graph->value[out];
   if (a->type != b->type || !same_shape(a->shape, b->shape)) return false;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement p = a->layout.on[d], q = b->layout.on[d];
     if ((p.kind == SHARD || q.kind == SHARD) && !same_placement(p, q)) return false;
   }
+  return true;
+}
+
+/* Lets `out`, made at `at`, take the bytes of `in`, as many, which nobody reads later. */
+static bool share(int in, int out, int at)
+{
+  const struct value *a = &graph->value[in], *b = &graph->value[out];
+  if (!a->stored || !b->stored || a->last != at || b->made != at) return false;
   int from = root(in), to = root(out);
   if (from == to) return true;
   /* What has a place of its own keeps it; only what is in the arena can give way. */
@@ -164,7 +255,8 @@ static bool share(int in, int out, int at)
   struct value *place = &graph->value[from];
   /* A round of a loop may only take the place of what the same round made, and where as many
      rounds' values are kept. */
-  if (is_loop(b->made_by) && a->made_by != b->made_by) return false;
+  if (is_loop(b->made_by) && (a->made_by != b->made_by || place->made_by != b->made_by))
+    return false;
   if (place->depth != (in_arena(to) ? b->depth : 1)) return false;
   if (!in_arena(to)) {
     place->storage = to;
@@ -176,41 +268,51 @@ static bool share(int in, int out, int at)
   return true;
 }
 
-/* Whether a kernel that writes `out` over `value` when it has come to body[k] still finds what it
-   needs: every read of `value` is of the element that is written, and comes no later. */
+/* Whether a kernel that writes over `value` when it has come to body[k] still finds what it needs:
+   every read of these bytes is of the element that is written, and comes no later. */
 static bool read_in_step(const struct op *op, int k, int value)
 {
   for (int n = 0; n < op->nbody; n++) {
     const struct op *inner = &graph->op[op->body[n]];
-    struct letters l;
-    op_letters(inner, &l);
     for (int i = 0; i < inner->nin; i++) {
-      if (inner->in[i] != value) continue;
-      if (n > k || is_reduce(inner->kind)) return false;
-      if (!same_shape(graph->value[value].shape, l.space)) return false;
+      if (place_of(inner->in[i]) != place_of(value)) continue;
+      if (n > k || is_reduce(inner->kind) || reads_elsewhere(inner, i)) return false;
+      if (!same_shape(graph->value[inner->in[i]].shape, graph->value[inner->out].shape))
+        return false;
     }
   }
   return true;
 }
 
-static void share_in(const struct op *op, int at)
+static void share_in_kernel(const struct op *op, int at)
 {
-  if (op->kind == OP_all_reduce && !op->nbody) share(op->in[0], op->out, at);
-  if (op->kind == OP_all_reduce && op->nbody)
-    for (int k = 0; k < op->nbody; k++)
-      share(graph->op[op->body[k]].in[0], graph->op[op->body[k]].out, at);
-  if (op->kind == OP_to_partial) share(op->in[0], op->out, at);
-  if (op->kind != OP_fused) return;
   int *list = alloc((size_t)op_width(op) * sizeof *list);
   int n = op_reads(op, list);
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
     if (is_reduce(inner->kind) || !graph->value[inner->out].stored) continue;
+    int taken = NONE;
+    for (int i = 0; i < n && taken == NONE; i++)
+      if (same_parts(list[i], inner->out) && read_in_step(op, k, list[i]) &&
+          share(list[i], inner->out, at))
+        taken = place_of(list[i]);
+    int left = 0;
     for (int i = 0; i < n; i++)
-      if (list[i] != NONE && read_in_step(op, k, list[i]) && share(list[i], inner->out, at)) {
-        list[i] = NONE;
-        break;
-      }
+      if (place_of(list[i]) != taken) list[left++] = list[i];
+    n = left;
+  }
+}
+
+static void share_in(const struct op *op, int at)
+{
+  if (op->kind == OP_fused) share_in_kernel(op, at);
+  /* A view that could not show its input's bytes may still take them. */
+  if (op->kind == OP_view) share(op->in[0], op->out, at);
+  if (op->kind != OP_all_reduce && op->kind != OP_to_partial) return;
+  if (!op->nbody && same_parts(op->in[0], op->out)) share(op->in[0], op->out, at);
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (same_parts(inner->in[0], inner->out)) share(inner->in[0], inner->out, at);
   }
 }
 
@@ -301,12 +403,27 @@ static int64_t most_live(const int *value, int n)
   return most;
 }
 
+/* Where a value lies in the end; offset[storage] is known. */
+static void find_place(int value)
+{
+  struct value *v = &graph->value[value];
+  bool is_one = v->family != NONE && !v->step && v->role == ACTIVATION;
+  int storage = place_of(value), slot = is_one ? v->index : slot_of[value];
+  const struct value *place = &graph->value[storage];
+  v->storage = storage;
+  v->depth = place->depth;
+  v->offset = place->offset + slot % place->depth * arena_stride(storage);
+}
+
 void memory(void)
 {
   static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start};
   find_places();
   find_lifetimes();
   for (int i = 0; i < graph->nvalue; i++) graph->value[i].storage = i;
+  share_views();
+  widen_lifetimes();
+  join_lifetimes();
   for (int at = 0; at < nplace; at++) share_in(&graph->op[op_at[at]], at);
   int n = 0, *value = alloc((size_t)(graph->nvalue + 1) * sizeof *value);
   int64_t *offset = alloc((size_t)(graph->nvalue + 1) * sizeof *offset), best = INT64_MAX;
@@ -320,10 +437,11 @@ void memory(void)
   }
   graph->arena_bytes = n ? best : 0;
   graph->live_bytes = most_live(value, n);
-  for (int i = 0; i < graph->nvalue; i++) {
-    struct value *v = &graph->value[i];
-    v->storage = root(v->family != NONE && !v->step && v->role == ACTIVATION ? v->family : i);
-    v->offset = graph->value[v->storage].offset;
-    v->depth = graph->value[v->storage].depth;
-  }
+  for (int i = 0; i < graph->nvalue; i++) find_place(i);
+}
+
+bool same_place(int a, int b)
+{
+  const struct value *v = &graph->value[a], *w = &graph->value[b];
+  return v->storage == w->storage && v->offset == w->offset;
 }

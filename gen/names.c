@@ -14,7 +14,7 @@ static struct buffer declaration;
 const char *c_type(enum type t)
 {
   static const char *const name[] = {
-      [F32] = "float", [BF16] = "bf16", [I32] = "int", [I64] = "long"};
+      [F32] = "float", [BF16] = "bf16", [I32] = "int", [I64] = "long", [BOOL] = "unsigned char"};
   return name[t];
 }
 
@@ -307,21 +307,20 @@ void name_values(int of_rank)
 
 /* ------------------------------------------------------------------------------- activations */
 
-/* The bytes of a value at a fixed slot of its family. */
-static char *fixed_address(const struct value *v, int64_t slot)
+/* "(float *)(m->arena + 128)" */
+static char *arena_address(const struct value *v, const char *at)
 {
-  return text("(float *)(m->arena + %lld)",
-              (long long)(v->offset + slot * arena_stride(v->storage)));
+  return text("(%s *)(m->arena + %s)", c_type(v->type), at);
 }
 
 /* The bytes of the family's value at module l + step. */
 static char *moving_address(const struct value *v, int step)
 {
-  char *at = !step ? "l" : text("(l %c 1)", step < 0 ? '-' : '+');
-  if (v->depth == 1) return fixed_address(v, 0);
-  char *slot = v->depth < speaking->count ? text("%s %% %d", at, v->depth) : at;
-  return text("(float *)(m->arena + %lld + %s * %lldL)", (long long)v->offset, slot,
-              (long long)arena_stride(v->storage));
+  char *base = text("%lld", (long long)v->offset);
+  if (v->depth == 1) return arena_address(v, base);
+  char *l = !step ? "l" : text("(l %c 1)", step < 0 ? '-' : '+');
+  char *slot = v->depth < speaking->count ? text("%s %% %d", l, v->depth) : l;
+  return arena_address(v, text("%s + %s * %lldL", base, slot, (long long)arena_stride(v->storage)));
 }
 
 /* Whether the value's bytes are in the arena, whoever's they are. */
@@ -336,8 +335,8 @@ static bool is_activation(int value)
 static const char *own_address(int value)
 {
   const struct value *v = &graph->value[value];
-  if (!is_activation(value)) return name_of[value];
-  return fixed_address(v, v->family == NONE ? 0 : v->index % v->depth);
+  if (!is_activation(value)) return name_of[name_of[value] ? value : v->storage];
+  return arena_address(v, text("%lld", (long long)v->offset));
 }
 
 static const char *address(int value)
@@ -370,6 +369,14 @@ static const char *lifetime(const struct value *v)
   return from == to ? phase[from] : text("%s .. %s", phase[from], phase[to]);
 }
 
+/* The name of what a view shows, where that has one here. */
+static const char *shown_by(int value)
+{
+  const struct op *op = &graph->op[graph->value[value].op];
+  if (graph->value[value].step || op->kind != OP_view || !same_place(op->in[0], value)) return NULL;
+  return local[op->in[0]] == local[value] ? NULL : local[op->in[0]];
+}
+
 static void put_local(struct buffer *b, int value)
 {
   const struct value *v = &graph->value[value];
@@ -380,11 +387,13 @@ static void put_local(struct buffer *b, int value)
   put(&about, "  %s", layout_text(v->layout));
   if (v->step)
     put(&about, "  made by the module %s", v->step < 0 ? "before" : "behind");
+  else if (shown_by(value))
+    put(&about, "  %s in this shape", shown_by(value));
   else if (v->storage != value && local[v->storage] && local[v->storage] != local[value])
     put(&about, "  in place of %s", local[v->storage]);
   else
     put(&about, "  %s", lifetime(&graph->value[v->storage]));
-  char *line = text("  float *const %s = %s;", local[value], address(value));
+  char *line = text("  %s *const %s = %s;", c_type(v->type), local[value], address(value));
   enum { COLUMN = 52, COLUMNS = 100 };
   if (strlen(line) <= COLUMN && COLUMN + 1 + about.length <= COLUMNS)
     put(b, "%-*s %s\n", COLUMN, line, about.text);
@@ -428,8 +437,8 @@ bool has_word(const char *text, const char *word)
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
   size_t n = strlen(word);
   for (const char *at = text; (at = strstr(at, word)); at++) {
-    /* "m->w.c" names no variable c. */
-    bool begins = at == text || !strchr(letters, at[-1]),
+    /* "m->w.c" names no variable c, nor does 'c'. */
+    bool begins = at == text || (!strchr(letters, at[-1]) && at[-1] != '\''),
          member = begins && at > text && at[-1] == '.';
     if (begins && !member && (!at[n] || !strchr(letters, at[n]))) return true;
   }

@@ -7,7 +7,9 @@ local fail = base.fail
 -- and path there.
 local about = {}
 
-local nn, F = {}, {}
+local nn, F = {}, base.F
+local of = {}        -- the functions, whatever a plan does to F
+for name, f in pairs(F) do of[name] = f end
 
 -- --------------------------------------------------------------------------------- module classes
 
@@ -69,24 +71,65 @@ end
 
 -- ------------------------------------------------------------------------------------- parameters
 
--- randn{20, 10} and the like: what is to be filled how. Of a batch, or of an nn.Parameter.
+-- randn{20, 10} and the like: what is to be filled how. Of a batch, or of an nn.Parameter. Of a
+-- batch it may be of another type: zeros{20, 10, dtype = "bool"}.
 local described = {}
 
-local function describe(what, init, a, b)
+local function keys_of(sizes, what)
+  for key in pairs(sizes) do
+    if not math.type(key) and key ~= "dtype" then
+      fail("%s knows no '%s'%s", what, key, core.suggestion(key, {"dtype"}))
+    end
+  end
+end
+
+-- The type that the sizes name, one of `types`, or the first of these.
+local function type_among(types, sizes, what)
+  local name = rawget(sizes, "dtype")
+  if name == nil then return types[1] end
+  for _, known in ipairs(types) do
+    if name == known then return name end
+  end
+  fail("%s: its dtype is one of %s, not %s", what, table.concat(types, ", "), base.a(name))
+end
+
+-- Inside forward, zeros{...} and ones{...} are tensors, F.zeros and F.ones.
+local function made_in_forward(what, shape, value, name)
+  if what ~= "zeros" and what ~= "ones" then
+    fail("%s describes an input of the step: it belongs in the batch", what)
+  end
+  return of.full(shape, value, name)
+end
+
+local function describe(what, init, a, b, types)
   return function(sizes)
     base.expect(sizes, "table", "what " .. what .. " is given, as in " .. what .. "{20, 10},")
-    local shape = base.sizes(sizes, what)
+    keys_of(sizes, what)
+    local shape, name = base.sizes(sizes, what), type_among(types, sizes, what)
+    if core.recording() then return made_in_forward(what, shape, a, name) end
     core.parameter(what, shape, init, a, b) -- checks the shape
     local d = base.make("description", {shape = base.sizes(sizes, what)})
-    described[d] = {shape = shape, init = init, a = a, b = b, line = core.line(), placed = {}}
+    described[d] = {shape = shape, init = init, a = a, b = b, type = name, line = core.line(),
+      placed = {}}
     return d
   end
 end
 
-plan.randn = describe("randn", "normal", 0.0, 1.0)
-plan.rand  = describe("rand", "uniform", 0.0, 1.0)
-plan.zeros = describe("zeros", "constant", 0.0, 0.0)
-plan.ones  = describe("ones", "constant", 1.0, 0.0)
+local ANY = {"float32", "int32", "int64", "bool"}
+
+plan.randn = describe("randn", "normal", 0.0, 1.0, {"float32"})
+plan.rand  = describe("rand", "uniform", 0.0, 1.0, {"float32"})
+plan.zeros = describe("zeros", "constant", 0.0, 0.0, ANY)
+plan.ones  = describe("ones", "constant", 1.0, 0.0, ANY)
+
+-- randint(high){20, 10}: whole numbers from 0 to high - 1; or from low on: randint(low, high){...}.
+function plan.randint(low, high)
+  if high == nil then low, high = 0, low end
+  local most = 1 << 31
+  low = base.integer(low, "randint's lowest number", -most, most - 1)
+  high = base.integer(high, "randint's end", low + 1, most)
+  return describe("randint", "uniform", low + 0.0, high + 0.0, {"int32", "int64", "bool"})
+end
 
 function base.described(d) return described[d] end
 
@@ -121,6 +164,7 @@ nn.init = core.forbid_absent({
 -- nn.Parameter{out, in, init = nn.init.uniform(-1, 1)} or nn.Parameter(randn{out, in})
 function nn.Parameter(t)
   local d = described[t]
+  if d and d.type ~= "float32" then fail("nn.Parameter must be float32, not %s", d.type) end
   if d then return core.parameter("nn.Parameter", d.shape, d.init, d.a, d.b) end
   base.expect(t, "table", "what nn.Parameter is given")
   for key in pairs(t) do
@@ -132,11 +176,6 @@ function nn.Parameter(t)
     "nn.Parameter's init, such as nn.init.normal(0, 0.02),")]
   return core.parameter("nn.Parameter", base.sizes(t, "nn.Parameter"), s.kind, s.a, s.b)
 end
-
--- -------------------------------------------------------------------------------------- functions
-
-for _, name in ipairs{"relu", "silu", "sigmoid", "tanh", "exp"} do F[name] = core.methods[name] end
-F.linear, F.matmul = core.linear, core.matmul
 
 -- ---------------------------------------------------------------------------------------- modules
 
@@ -154,25 +193,139 @@ nn.Linear = nn.module("Linear", function(self, inputs, outputs, options)
 
   function self:forward(x)
     base.expect(x, "tensor", "the input of Linear")
-    return core.linear(x, self.weight, self.bias)
+    return of.linear(x, self.weight, self.bias)
   end
 end)
 
-base.Linear = nn.Linear      -- what the styles know, whatever a plan does to nn
+-- nn.Embedding(rows, size)
+nn.Embedding = nn.module("Embedding", function(self, rows, size)
+  rows = base.integer(rows, "Embedding's number of rows", 1, LARGEST)
+  size = base.integer(size, "Embedding's size", 1, LARGEST)
+  self.num_embeddings, self.embedding_dim = rows, size
+  self.weight = core.parameter("Embedding", {rows, size}, "normal", 0.0, 1.0)
 
-local function pointwise(class_name, name)
-  nn[class_name] = nn.module(class_name, function(self)
+  function self:forward(ids)
+    base.expect(ids, "tensor", "the input of Embedding")
+    return of.embedding(ids, self.weight)
+  end
+end)
+
+-- What the styles know, whatever a plan does to nn.
+base.Linear, base.Embedding = nn.Linear, nn.Embedding
+
+-- Sizes of the last dimensions: a number, or a list of them.
+local function normalized_sizes(v, who)
+  if base.kind(v) ~= "table" then v = {v} end
+  if rawlen(v) == 0 then fail("%s takes the sizes of the last dimensions", who) end
+  local sizes = {}
+  for i = 1, rawlen(v) do sizes[i] = base.integer(rawget(v, i), who .. "'s size", 1, LARGEST) end
+  return sizes
+end
+
+local function flag(options, name, who)
+  return options[name] == nil or base.boolean(options[name], who .. "'s " .. name)
+end
+
+local function epsilon(options, who, otherwise)
+  if options.eps == nil then return otherwise end
+  return base.number(options.eps, who .. "'s eps", 0, math.huge)
+end
+
+local function filled(who, sizes, value)
+  return core.parameter(who, sizes, "constant", value, 0.0)
+end
+
+-- nn.LayerNorm(sizes, {eps =, elementwise_affine =, bias =})
+nn.LayerNorm = nn.module("LayerNorm", function(self, sizes, options)
+  options = base.options(options, "LayerNorm", {"eps", "elementwise_affine", "bias"})
+  sizes = normalized_sizes(sizes, "LayerNorm")
+  local eps = epsilon(options, "LayerNorm", 1e-5)
+  if flag(options, "elementwise_affine", "LayerNorm") then
+    self.weight = filled("LayerNorm", sizes, 1.0)
+    if flag(options, "bias", "LayerNorm") then self.bias = filled("LayerNorm", sizes, 0.0) end
+  end
+
+  function self:forward(x)
+    base.expect(x, "tensor", "the input of LayerNorm")
+    return of.layer_norm(x, sizes, self.weight, self.bias, eps)
+  end
+end)
+
+-- nn.RMSNorm(sizes, {eps =, elementwise_affine =})
+nn.RMSNorm = nn.module("RMSNorm", function(self, sizes, options)
+  options = base.options(options, "RMSNorm", {"eps", "elementwise_affine"})
+  sizes = normalized_sizes(sizes, "RMSNorm")
+  local eps = epsilon(options, "RMSNorm", nil)
+  if flag(options, "elementwise_affine", "RMSNorm") then
+    self.weight = filled("RMSNorm", sizes, 1.0)
+  end
+
+  function self:forward(x)
+    base.expect(x, "tensor", "the input of RMSNorm")
+    return of.rms_norm(x, sizes, self.weight, eps)
+  end
+end)
+
+-- A number for both dimensions of an image, or {y, x}.
+local function both(v, who)
+  if base.kind(v) ~= "table" then v = {v, v} end
+  if rawlen(v) ~= 2 then fail("%s is a number, or {y, x}", who) end
+  return {base.integer(rawget(v, 1), who, 0, 1 << 20), base.integer(rawget(v, 2), who, 0, 1 << 20)}
+end
+
+-- nn.Conv2d(in, out, kernel, {stride =, padding =, dilation =, groups =, bias =})
+nn.Conv2d = nn.module("Conv2d", function(self, inputs, outputs, kernel, options)
+  options = base.options(options, "Conv2d", {"stride", "padding", "dilation", "groups", "bias"})
+  inputs = base.integer(inputs, "Conv2d's number of input channels", 1, LARGEST)
+  outputs = base.integer(outputs, "Conv2d's number of output channels", 1, LARGEST)
+  kernel = both(kernel, "Conv2d's kernel")
+  local groups = base.integer(options.groups or 1, "Conv2d's groups", 1, LARGEST)
+  if inputs % groups ~= 0 or outputs % groups ~= 0 then
+    fail("Conv2d: %d channels in and %d out do not part into %d groups", inputs, outputs, groups)
+  end
+  if kernel[1] < 1 or kernel[2] < 1 then fail("Conv2d's kernel must be at least 1") end
+  local how = {stride = options.stride, padding = options.padding, dilation = options.dilation,
+    groups = groups}
+  local bound = 1 / math.sqrt(inputs // groups * kernel[1] * kernel[2])
+  self.weight = core.parameter("Conv2d", {outputs, inputs // groups, kernel[1], kernel[2]},
+    "uniform", -bound, bound)
+  if flag(options, "bias", "Conv2d") then
+    self.bias = core.parameter("Conv2d", {outputs}, "uniform", -bound, bound)
+  end
+
+  function self:forward(x)
+    base.expect(x, "tensor", "the input of Conv2d")
+    return of.conv2d(x, self.weight, self.bias, how)
+  end
+end)
+
+-- Modules without parameters, each a call of one function with the module's arguments.
+local function plain(class_name, name)
+  nn[class_name] = nn.module(class_name, function(self, ...)
+    local given = table.pack(...)
     function self:forward(x)
       base.expect(x, "tensor", "the input of " .. class_name)
-      return core.methods[name](x)
+      return of[name](x, table.unpack(given, 1, given.n))
     end
   end)
 end
 
-pointwise("ReLU", "relu")
-pointwise("SiLU", "silu")
-pointwise("Tanh", "tanh")
-pointwise("Sigmoid", "sigmoid")
+plain("ReLU", "relu")
+plain("SiLU", "silu")
+plain("Tanh", "tanh")
+plain("Sigmoid", "sigmoid")
+plain("GELU", "gelu")             -- nn.GELU("tanh")
+plain("Softmax", "softmax")       -- nn.Softmax(dim)
+plain("Dropout", "dropout")       -- nn.Dropout(p): nothing where the plan only computes
+plain("MaxPool2d", "max_pool2d")  -- nn.MaxPool2d(kernel, {stride =, padding =})
+
+-- nn.Flatten(first, last): all but the first dimension, unless it is told otherwise.
+nn.Flatten = nn.module("Flatten", function(self, first, last)
+  function self:forward(x)
+    base.expect(x, "tensor", "the input of Flatten")
+    return of.flatten(x, first == nil and 1 or first, last)
+  end
+end)
 
 nn.Identity = nn.module("Identity", function(self)
   function self:forward(...) return ... end

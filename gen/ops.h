@@ -1,69 +1,202 @@
-/* ops.h: the table of operators. One row for each; every other list expands from here.
+/* ops.h: the table of operators. One row for each; every other list expands from here. To add an
+   operator: a row here, its element's expression in the row or a pair of kernel files, a function in
+   gradients.c if it has a gradient, and a reference for the tests (tests/unit/interpreter.h).
 
-     OP(name, dimensions, linear, gradient, expression)
+     OP(name, rule, linear, gradient, numbers, element)
 
-   dimensions   which dimension of each input is which of the output, so how the operator shards:
-     "equation"   each operation brings its own, as an einsum does: "mk,nk->mn". A letter is a
-                  dimension. A letter may be sharded: then every operand that has it is sharded on
-                  it, the others are replicated, and an output that lacks it is a partial sum.
-     "pointwise"  the inputs are broadcast to the output's shape; equal places have equal letters.
-     "reduce"     as pointwise, but the first input's dimensions in `dims` vanish from the output
-                  (or stay with size 1 where `keep` says so): sharded, they leave a partial sum.
-     "create"     no inputs: any rank can make any part.
-     "-"          no rule: the operation itself says where its values lie.
-   linear       which inputs may be pending sums, P(sum), leaving the output one:
-     NEVER        none        relu(a + b) is not relu(a) + relu(b)
-     EACH         any one of them, while the others are replicated       matmul, mul
-     TOGETHER     all of them at once                                    add, sub
-     FIRST        only the first, while the others are replicated        relu_grad
-   gradient     the function in grad.c that writes the backward operations, or NONE_GRAD
-   expression   of a pointwise or reduce operator: the value of one element, in C. $a $b $c are the
-                inputs' elements and $s the operation's scalar. A reduction sums its expression and
-                multiplies the sum by the scalar.  */
+   rule       Which dimension of each input is which of each output; so how the operator shards.
 
-OP(matmul,         "equation",  EACH,     matmul_grad,         "")
-OP(add,            "pointwise", TOGETHER, add_grad,            "$a + $b")
-OP(sub,            "pointwise", TOGETHER, sub_grad,            "$a - $b")
-OP(mul,            "pointwise", EACH,     mul_grad,            "$a * $b")
-OP(div,            "pointwise", FIRST,    div_grad,            "$a / $b")
-OP(neg,            "pointwise", FIRST,    neg_grad,            "-$a")
-OP(scale,          "pointwise", FIRST,    scale_grad,          "$s * $a")
-OP(relu,           "pointwise", NEVER,    relu_grad,           "$a < 0 ? 0 : $a")
-OP(relu_back,      "pointwise", FIRST,    no_grad,             "$b <= 0 ? 0 : $a")
-OP(sigmoid,        "pointwise", NEVER,    sigmoid_grad,        "1 / (1 + expf(-$a))")
-OP(sigmoid_back,   "pointwise", FIRST,    no_grad,             "$a * $b * (1 - $b)")
-OP(tanh,           "pointwise", NEVER,    tanh_grad,           "tanhf($a)")
-OP(tanh_back,      "pointwise", FIRST,    no_grad,             "$a * (1 - $b * $b)")
-OP(silu,           "pointwise", NEVER,    silu_grad,           "$a / (1 + expf(-$a))")
-OP(silu_back,      "pointwise", FIRST,    no_grad,
+                rule    = operand {"," operand} "->" operand {"," operand}
+                operand = {dimension} ["*"] {":" word}
+                dimension = letter | "..." | "(" letter {letter} ")" | "1"
+                letter  = a lower-case or capital letter, [its size in digits], [mark]
+
+     mk,kn->mn  Equal letters are one dimension. It may be cut: then every operand that has the
+                letter is sharded there and the others are whole; each rank makes its part of the
+                output or, where the output lacks the letter, one term of a sum over the ranks.
+     ...        All the dimensions that are not named, aligned at the last one as in broadcasting: a
+                size of 1 stretches. It may carry a mark.
+     D          A capital letter stands for the dimensions that the operation names (op->dims),
+                wherever they stand among those of `...`.  ...D->... is a reduction.
+     (gr)       One dimension made of several, the outermost first:  (bs)d->bsd splits one,
+                (b8s4)d->bsd with sizes. Cut along a letter that is not the outermost, the dimension
+                is a strided shard.
+     1          A dimension of size 1; after a letter a blank parts them:  ab->a 1 b
+     x!         Is never cut. (Its size may differ between operands.)
+     x@         May be cut, by a kernel that is told where its part begins: it leaves out what lies
+                outside (an embedding's rows, say: then its output is a pending sum), or goes by the
+                index in the whole tensor (a causal mask).
+     *          The operand is repeated:  ...D!*->...D!  takes any number of them.
+     :max :min  Of an output: what a letter that it lacks leaves, where that is not a sum.
+     :i32 :bool Of an output: its type. Else it is that of the inputs.
+     equation   Each operation brings its own rule.
+     ""         None: the operation itself says where its values lie.
+
+   linear     Which inputs may be pending sums, so that the outputs are: alternatives, parted by "|";
+              each names inputs (a is the first; * means all) that are pending together while the
+              others are replicated. "ab": f(x1 + x2, y1 + y2) = f(x1, y1) + f(x2, y2). "a|b": in
+              either, not in both. "a:max": the same of pending maxima.
+   gradient   The function in gradients.c that writes the backward operations, or no_grad.
+   numbers    Names of the operation's whole-number attributes, parted by blanks.
+   element    How one element of the output comes about, in C; of a reduction: one of its terms.
+
+     $a $b ...  The inputs' elements at this place.
+     $a(i)      The input's element at index i of the first letter that its operand names, elsewhere
+                at this place; 0 if there is no such index, or another rank has it.
+     $x         The index of letter x, in the whole tensor.
+     $s $name   The operation's scalar, and its numbers by name.
+     $random    A number in [0, 1) that depends on the seed, the step, $stream and the place in the
+                whole tensor alone.
+
+              ""  with a rule: the operator has kernels of its own, templates/kernels/NAME.c and .cu
+              (kernel_file.c says how they are written), but for matmul, view and cat. */
+
+/* ------------------------------------------------------------------------------------- products */
+
+OP(matmul,         "equation",            "a|b",      matmul_grad,         "", "")
+
+/* ------------------------------------------------------------------------- element by element */
+
+OP(add,            "...,...->...",        "ab|a:max|b:max|a:min|b:min", add_grad, "", "$a + $b")
+OP(sub,            "...,...->...",        "ab|a:max|a:min", sub_grad,      "", "$a - $b")
+OP(mul,            "...,...->...",        "a|b",      mul_grad,            "", "$a * $b")
+OP(div,            "...,...->...",        "a",        div_grad,            "", "$a / $b")
+OP(maximum,        "...,...->...",        "ab:max|a:max|b:max|a:min|b:min", maximum_grad, "",
+   "$a > $b || $a != $a ? $a : $b")
+OP(minimum,        "...,...->...",        "ab:min|a:min|b:min|a:max|b:max", minimum_grad, "",
+   "$a < $b || $a != $a ? $a : $b")
+OP(pow,            "...,...->...",        "",         pow_grad,            "", "powf($a, $b)")
+OP(power,          "...->...",            "",         power_grad,          "", "powf($a, $s)")
+OP(neg,            "...->...",            "a",        neg_grad,            "", "-$a")
+OP(scale,          "...->...",            "a",        scale_grad,          "", "$s * $a")
+OP(abs,            "...->...",            "",         abs_grad,            "", "fabsf($a)")
+OP(abs_back,       "...,...->...",        "a",        no_grad,             "",
+   "$b > 0 ? $a : $b < 0 ? -$a : 0")
+OP(exp,            "...->...",            "a:max|a:min", exp_grad,         "", "expf($a)")
+OP(log,            "...->...",            "", log_grad,         "", "logf($a)")
+OP(sqrt,           "...->...",            "", sqrt_grad,        "", "sqrtf($a)")
+OP(rsqrt,          "...->...",            "",         rsqrt_grad,          "", "1 / sqrtf($a)")
+OP(square,         "...->...",            "",         square_grad,         "", "$a * $a")
+OP(sin,            "...->...",            "",         sin_grad,            "", "sinf($a)")
+OP(cos,            "...->...",            "",         cos_grad,            "", "cosf($a)")
+OP(relu,           "...->...",            "a:max|a:min", relu_grad,        "", "$a < 0 ? 0 : $a")
+OP(relu_back,      "...,...->...",        "a",        no_grad,             "", "$b <= 0 ? 0 : $a")
+OP(sigmoid,        "...->...",            "a:max|a:min", sigmoid_grad,     "", "1 / (1 + expf(-$a))")
+OP(sigmoid_back,   "...,...->...",        "a",        no_grad,             "", "$a * $b * (1 - $b)")
+OP(tanh,           "...->...",            "a:max|a:min", tanh_grad,        "", "tanhf($a)")
+OP(tanh_back,      "...,...->...",        "a",        no_grad,             "", "$a * (1 - $b * $b)")
+OP(silu,           "...->...",            "",         silu_grad,           "", "$a / (1 + expf(-$a))")
+OP(silu_back,      "...,...->...",        "a",        no_grad,             "",
    "$a * (1 + $b * (1 - 1 / (1 + expf(-$b)))) / (1 + expf(-$b))")
-OP(exp,            "pointwise", NEVER,    exp_grad,            "expf($a)")
-OP(square,         "pointwise", NEVER,    square_grad,         "$a * $a")
-OP(expand,         "pointwise", FIRST,    expand_grad,         "$s * $a")
-OP(sum,            "reduce",    FIRST,    sum_grad,            "$a")
-/* The variance about a mean that is given, $s = 1 / (n - 1). The mean must be the first input's:
-   then its own gradient is zero, which is why variance_grad leaves none for it. */
-OP(variance,       "reduce",    NEVER,    variance_grad,       "($a - $b) * ($a - $b)")
-OP(variance_back,  "pointwise", FIRST,    no_grad,             "2 * $s * $a * ($b - $c)")
-OP(full,           "create",    NEVER,    no_grad,             "$s")
+OP(gelu,           "...->...",            "",         gelu_grad,           "",
+   "0.5f * $a * (1 + erff(0.70710678f * $a))")
+OP(gelu_back,      "...,...->...",        "a",        no_grad,             "",
+   "$a * (0.5f * (1 + erff(0.70710678f * $b)) + 0.39894228f * $b * expf(-0.5f * $b * $b))")
+OP(gelu_tanh,      "...->...",            "",         gelu_tanh_grad,      "",
+   "0.5f * $a * (1 + tanhf(0.79788456f * $a * (1 + 0.044715f * $a * $a)))")
+OP(gelu_tanh_back, "...,...->...",        "a",        no_grad,             "", "$a * gelu_tanh_slope($b)")
+OP(where,          "...,...,...->...",    "bc|bc:max|bc:min",       where_grad,          "", "$a ? $b : $c")
+OP(eq,             "...,...->...:bool",   "",         no_grad,             "", "$a == $b")
+OP(ne,             "...,...->...:bool",   "",         no_grad,             "", "$a != $b")
+OP(lt,             "...,...->...:bool",   "",         no_grad,             "", "$a < $b")
+OP(le,             "...,...->...:bool",   "",         no_grad,             "", "$a <= $b")
+OP(gt,             "...,...->...:bool",   "",         no_grad,             "", "$a > $b")
+OP(ge,             "...,...->...:bool",   "",         no_grad,             "", "$a >= $b")
+OP(logical_and,    "...,...->...:bool",   "",         no_grad,             "", "$a && $b")
+OP(logical_or,     "...,...->...:bool",   "",         no_grad,             "", "$a || $b")
+OP(logical_not,    "...->...:bool",       "",         no_grad,             "", "!$a")
+OP(cast,           "...->...",            "a|a:max|a:min",        cast_grad,           "", "$a")
+OP(dropout,        "...@->...@",          "a|a:max|a:min",        dropout_grad,        "stream",
+   "$random < $s ? 0 : $a / (1 - $s)")
+OP(tril,           "...y@x@->...y@x@",    "a|a:max|a:min",        tril_grad,           "diagonal",
+   "$x - $y <= $diagonal ? $a : 0")
+OP(triu,           "...y@x@->...y@x@",    "a|a:max|a:min",        triu_grad,           "diagonal",
+   "$x - $y >= $diagonal ? $a : 0")
+/* Rotates pairs (x1, x2) of the last dimension by an angle with cosine b and sine c, of half as many
+   elements: x1 in the first half, x2 in the second, as Hugging Face has it; or side by side. */
+OP(rotary,         "...d!,...c!,...c!->...d!", "a",   rotary_grad,         "half",
+   "$d < $half ? $a * $b($d) - $a($d + $half) * $c($d)"
+   " : $a * $b($d - $half) + $a($d - $half) * $c($d - $half)")
+OP(rotary_pairs,   "...d!,...c!,...c!->...d!", "a",   rotary_pairs_grad,   "",
+   "$d % 2 ? $a * $b($d / 2) + $a($d - 1) * $c($d / 2) : $a * $b($d / 2) - $a($d + 1) * $c($d / 2)")
+
+/* ------------------------------------------------------------------- dimensions come and go */
+
+/* The sum, times the scalar: a mean is one. */
+OP(sum,            "...D->...",           "a",        sum_grad,            "", "$a")
+OP(amax,           "...D->...:max",       "a:max",    amax_grad,           "", "$a")
+OP(amin,           "...D->...:min",       "a:min",    amin_grad,           "", "$a")
+OP(expand,         "...->...D",           "a",        expand_grad,         "", "$s * $a")
+OP(full,           "->...",               "",         no_grad,             "", "$s")
+OP(index,          "->D@",                "",         no_grad,             "", "$D")
+OP(permute,        "equation",            "a|a:max|a:min", permute_grad,   "", "$a")
+/* The same elements in another shape: no bytes move. */
+OP(view,           "equation",            "a|a:max|a:min", view_grad,      "", "")
+OP(cat,            "...D!*->...D!",       "*|*:max|*:min",        cat_grad,            "", "")
+OP(narrow,         "...D!->...E!",        "a|a:max|a:min", narrow_grad,    "start", "$a($start + $E)")
+OP(pad,            "...D!->...E!",        "a|a:max|a:min",        pad_grad,            "before", "$a($E - $before)")
+/* Every step-th, and the way back, with zeros between. */
+OP(every,          "...D!->...E!",        "a|a:max|a:min", every_grad,     "step", "$a($E * $step)")
+OP(spread,         "...D!->...E!",        "a|a:max|a:min",        spread_grad,         "step",
+   "$E % $step ? 0 : $a($E / $step)")
+
+/* ------------------------------------------------------------------------- by indices of elements */
+
+OP(gather,         "...D@,...I->...I",    "a|a:max|a:min",        gather_grad,         "", "$a($b)")
+OP(scatter_add,    "...I,...I->...D@",    "a",        scatter_add_grad,    "", "")
+OP(scatter,        "...D@,...I!,...I!->...D@", "ac|ac:max|ac:min",  scatter_grad,        "", "")
+OP(index_select,   "...D@,I->...I",       "a|a:max|a:min",        index_select_grad,   "", "$a($b)")
+OP(index_add,      "...I,I->...D@",       "a",        index_add_grad,      "", "")
+OP(embedding,      "v@d,...->...d",       "a|a:max|a:min",        embedding_grad,      "", "$a($b)")
+OP(embedding_back, "...d,...->v@d",       "a",        no_grad,             "", "")
+
+/* -------------------------------------------------------------------------------- along a dimension */
+
+OP(cumsum,         "...D!->...D!",        "a",        cumsum_grad,         "reverse", "")
+OP(argsort,        "...D!->...D!:i32",    "",         no_grad,             "descending", "")
+OP(argmax,         "...D!->...:i32",      "",         no_grad,             "", "")
+
+/* ----------------------------------------------------------------------------- whole operators */
+
+/* softmax(scale q k^T) v over heads in groups that share keys and values; and the logarithm of each
+   row's sum. $s is the scale. Never holds a whole matrix of scores. */
+OP(attention,      "b(gr)q@d!,bgk!d!,bgk!e!->b(gr)qe!,b(gr)q", "", attention_grad, "causal", "")
+/* Takes the output's gradient, q, k, v, the output and the logarithms; makes q's, k's and v's. */
+OP(attention_back, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q->b(gr)qd!,bgkd!,bgke!", "a", no_grad,
+   "causal", "")
+OP(conv2d,         "n(gc)y!x!,(go)ck!l!->n(go)p!q!", "a|b", conv2d_grad,
+   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "")
+OP(conv2d_back_input, "n(go)p!q!,(go)ck!l!->n(gc)y!x!", "a|b", no_grad,
+   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "")
+OP(conv2d_back_weight, "n(go)p!q!,n(gc)y!x!->(go)ck!l!", "a|b", no_grad,
+   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "")
+OP(max_pool2d,     "...y!x!->...p!q!",    "a:max",    max_pool2d_grad,
+   "kernel_y kernel_x stride_y stride_x pad_y pad_x", "")
+OP(max_pool2d_back, "...p!q!,...y!x!,...p!q!->...y!x!", "a", no_grad,
+   "kernel_y kernel_x stride_y stride_x pad_y pad_x", "")
+/* The plan's own operator: graph->custom. */
+OP(custom,         "equation",            "",         custom_grad,         "", "")
+
+/* ------------------------------------------------------------------------------- without a rule */
+
 /* w, its gradient, and AdamW's two averages: writes w and the averages in place. */
-OP(adamw,          "-",         NEVER,    no_grad,             "")
-OP(sgd,            "-",         NEVER,    no_grad,             "")
+OP(adamw,          "",                    "",         no_grad,             "", "")
+OP(sgd,            "",                    "",         no_grad,             "", "")
 /* From one layout to another. The plan and propagate ask for it, the pass of its name makes
    it collectives and local work. */
-OP(redistribute,   "-",         NEVER,    redistribute_grad,   "")
+OP(redistribute,   "",                    "",         redistribute_grad,   "", "")
 /* What a redistribution becomes: on local shapes, over one group of ranks. */
-OP(all_reduce,     "-",         NEVER,    no_grad,             "")
-OP(all_gather,     "-",         NEVER,    no_grad,             "")
-OP(reduce_scatter, "-",         NEVER,    no_grad,             "")
-OP(all_to_all,     "-",         NEVER,    no_grad,             "")
+OP(all_reduce,     "",                    "",         no_grad,             "", "")
+OP(all_gather,     "",                    "",         no_grad,             "", "")
+OP(reduce_scatter, "",                    "",         no_grad,             "", "")
+OP(all_to_all,     "",                    "",         no_grad,             "", "")
 /* slice: this rank's part. to_partial: a whole value as a sum of which the first rank has all.
    pack, unpack: reorder a value so that the parts along `dim` lie one after the other, and back. */
-OP(slice,          "-",         NEVER,    no_grad,             "")
-OP(to_partial,     "-",         NEVER,    no_grad,             "")
-OP(pack,           "-",         NEVER,    no_grad,             "")
-OP(unpack,         "-",         NEVER,    no_grad,             "")
+OP(slice,          "",                    "",         no_grad,             "", "")
+OP(to_partial,     "",                    "",         no_grad,             "", "")
+OP(pack,           "",                    "",         no_grad,             "", "")
+OP(unpack,         "",                    "",         no_grad,             "", "")
 /* Calls a function once for each module of a list: outline.c. */
-OP(loop,           "-",         NEVER,    no_grad,             "")
+OP(loop,           "",                    "",         no_grad,             "", "")
 /* One kernel for several pointwise and reduce operations: fuse.c. */
-OP(fused,          "-",         NEVER,    no_grad,             "")
+OP(fused,          "",                    "",         no_grad,             "", "")

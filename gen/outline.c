@@ -7,9 +7,10 @@
            an update needs; they leave graph->order alone.
 
    Modules of a list are equal when their operations are, one by one: kind, attributes, shapes,
-   layouts, and where each input comes from. The operations of the first module then stand for all
-   of them, and its values for the families of values that the others make: a value of module i has
-   `family` and `index` i. An input of a module comes
+   layouts, and where each input comes from. Dropouts differ in their streams of random numbers,
+   each module's by as much from the one before. The operations of the first module then stand for
+   all of them, and its values for the families of values that the others make: a value of module i
+   has `family` and `index` i. An input of a module comes
 
      from within            made by an operation of the same module
      with the module        its parameter, or what it saved in an earlier loop
@@ -50,7 +51,7 @@ static int element_of(int module, int list)
 }
 
 /* The place of a module in its list, from its name; NONE where that is no number. */
-static int number_of(int module)
+static int place_in_list(int module)
 {
   const char *name = graph->module[module].name;
   int n = 0;
@@ -67,7 +68,7 @@ static int count_elements(int list)
   int n = 0;
   for (int m = 0; m < graph->nmodule; m++)
     if (graph->module[m].parent == list) {
-      if (number_of(m) != n) return 0;
+      if (place_in_list(m) != n) return 0;
       n++;
     }
   return n;
@@ -77,7 +78,7 @@ static int index_at(int place, int list)
 {
   int module = graph->op[graph->order[place]].module;
   int element = module == NONE ? NONE : element_of(module, list);
-  return element == NONE ? NONE : number_of(element);
+  return element == NONE ? NONE : place_in_list(element);
 }
 
 static bool same_value_kind(int a, int b)
@@ -148,6 +149,14 @@ static const struct op *op_at(const struct region *r, int index, int k)
   return &graph->op[graph->order[r->run[index].first + k]];
 }
 
+static bool same_numbers(const struct op *a, const struct op *b)
+{
+  bool streams = a->kind == OP_dropout;
+  for (int i = streams; i < MAX_NUMBERS; i++)
+    if (a->number[i] != b->number[i]) return false;
+  return a->type == b->type && a->constant == b->constant && a->custom == b->custom;
+}
+
 static bool same_op(const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || a->nin != b->nin || a->line != b->line) return false;
@@ -157,8 +166,22 @@ static bool same_op(const struct op *a, const struct op *b)
   if (a->group != b->group || a->mesh_dim != b->mesh_dim || a->reduction != b->reduction)
     return false;
   if (a->dim != b->dim || a->dim_to != b->dim_to || !same_layout(a->to, b->to)) return false;
-  if ((a->out == NONE) != (b->out == NONE)) return false;
-  return a->out == NONE || same_value_kind(a->out, b->out);
+  if (a->nout != b->nout || !same_numbers(a, b)) return false;
+  for (int o = 0; o < a->nout; o++)
+    if (!same_value_kind(a->out + o, b->out + o)) return false;
+  return true;
+}
+
+/* By how much the k-th operation's stream grows from each module to the next; false if it does so
+   unevenly. */
+static bool find_growth(const struct region *r, int k, int64_t *growth)
+{
+  *growth = 0;
+  if (op_at(r, 0, k)->kind != OP_dropout) return true;
+  *growth = op_at(r, 1, k)->number[0] - op_at(r, 0, k)->number[0];
+  for (int i = 2; i < r->count; i++)
+    if (op_at(r, i, k)->number[0] - op_at(r, i - 1, k)->number[0] != *growth) return false;
+  return true;
 }
 
 /* Where in run `index` the value is made, from its start; NONE if not there. */
@@ -198,7 +221,7 @@ static bool family_of(const struct region *r, int value, int *family, int *index
   for (int i = 0; i < r->count; i++) {
     int k = made_in(r, i, value);
     if (k == NONE) continue;
-    *family = op_at(r, 0, k)->out;
+    *family = op_at(r, 0, k)->out + (value - op_at(r, i, k)->out);
     *index = i;
     return true;
   }
@@ -298,9 +321,11 @@ static int carried_value(const struct source *s)
 static bool foldable(const struct region *r)
 {
   struct source s;
+  int64_t growth;
   for (int k = 0; k < r->run[0].length; k++) {
     for (int i = 1; i < r->count; i++)
       if (!same_op(op_at(r, 0, k), op_at(r, i, k))) return false;
+    if (!find_growth(r, k, &growth)) return false;
     for (int j = 0; j < op_at(r, 0, k)->nin; j++)
       if (!find_source(r, k, j, &s)) return false;
   }
@@ -331,8 +356,10 @@ static void fold(struct region *r)
         for (int i = r->count; i-- > 0;) join(r->list, op_at(r, i, k)->in[j], op->in[j], i);
       op->in[j] = s->family == NONE ? s->value : carried_value(s);
     }
-    for (int i = 0; i < r->count && op->out != NONE; i++)
-      join(r->list, op_at(r, i, k)->out, op->out, i);
+    for (int i = 0; i < r->count; i++)
+      for (int o = 0; o < op->nout; o++) join(r->list, op_at(r, i, k)->out + o, op->out + o, i);
+    int64_t growth;
+    if (find_growth(r, k, &growth) && op->kind == OP_dropout) op->number[1] = growth;
   }
 }
 
@@ -426,8 +453,10 @@ static void leave_out_dead(void)
   bool *lives = alloc((size_t)graph->norder + 1);
   for (int at = graph->norder; at-- > 0;) {
     const struct op *op = &graph->op[graph->order[at]];
-    lives[at] = op->out == NONE || needed[op->out] || op->out == graph->loss ||
-                graph->value[op->out].is_output;
+    lives[at] = op->nout == 0;
+    for (int k = 0; k < op->nout; k++)
+      lives[at] |=
+          needed[op->out + k] || op->out + k == graph->loss || graph->value[op->out + k].is_output;
     for (int i = 0; i < op->nin && lives[at]; i++) needed[op->in[i]] = true;
   }
   int kept = 0;

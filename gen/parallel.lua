@@ -130,13 +130,19 @@ local function placement_option(options, name, style_name, otherwise)
 end
 
 -- Where the parameters of each class lie under the styles that know it.
-local COLWISE = {[base.Linear] = {weight = core.Shard(0), bias = core.Shard(0)}}
-local ROWWISE = {[base.Linear] = {weight = core.Shard(1), bias = REPLICATE}}
+local COLWISE = {
+  [base.Linear] = {weight = core.Shard(0), bias = core.Shard(0)},
+  [base.Embedding] = {weight = core.Shard(1)},
+}
+local ROWWISE = {
+  [base.Linear] = {weight = core.Shard(1), bias = REPLICATE},
+  [base.Embedding] = {weight = core.Shard(0)},
+}
 
 local function parameter_wishes(module, style_name, known)
   local places = known[base.class(module)]
   if not places then
-    fail("%s knows no %s; it knows Linear", style_name, base.class_name(module))
+    fail("%s knows no %s; it knows Linear and Embedding", style_name, base.class_name(module))
   end
   local wishes = {}
   for _, p in ipairs(base.parameters(module)) do
@@ -145,7 +151,8 @@ local function parameter_wishes(module, style_name, known)
   return wishes
 end
 
--- input_layouts says how the input lies; tpgen knows, so that it decides nothing here.
+-- input_layouts says how the input lies; tpgen knows, so that it decides nothing here. An
+-- Embedding's input is indices: whole.
 local function linear_style(name, known, input, output)
   return function(options)
     options = base.options(options, name, {"input_layouts", "output_layouts"})
@@ -153,7 +160,8 @@ local function linear_style(name, known, input, output)
     local result = placement_option(options, "output_layouts", name, output)
     return style(name, function(module)
       local wishes = parameter_wishes(module, name, known)
-      wishes[#wishes + 1] = {"input", 0, input}
+      local is_embedding = base.class(module) == base.Embedding
+      wishes[#wishes + 1] = {"input", 0, is_embedding and REPLICATE or input}
       wishes[#wishes + 1] = {"output", 0, result}
       return wishes
     end)

@@ -55,13 +55,7 @@ static void place_parameters(void)
 /* ---------------------------------------------------- one sweep over the program and its calls */
 
 static int *now; /* the value that stands for a value from here on */
-static int *new_order, new_norder, new_order_room;
-
-static void emit_op(int op)
-{
-  GROW(new_order, new_norder, new_order_room);
-  new_order[new_norder++] = op;
-}
+static struct list new_order;
 
 static int moved(int value, const struct style *s, const struct wish *w, const char *side)
 {
@@ -75,7 +69,7 @@ static int moved(int value, const struct style *s, const struct wish *w, const c
   op.why = text("%s's %s", s->name, side);
   int i = make_op(op);
   graph->value[graph->op[i].out].name = value_name(value);
-  emit_op(i);
+  add(&new_order, i);
   return graph->op[i].out;
 }
 
@@ -131,12 +125,12 @@ void plan(void)
       if (at == norder) break;
       struct op *op = &graph->op[graph->order[at]];
       for (int i = 0; i < op->nin; i++) op->in[i] = current(op->in[i], known);
-      emit_op(graph->order[at++]);
+      add(&new_order, graph->order[at++]);
     }
   }
-  graph->order = new_order;
-  graph->norder = new_norder;
-  graph->order_room = new_order_room;
+  graph->order = new_order.at;
+  graph->norder = new_order.n;
+  graph->order_room = new_order.room;
   if (graph->loss != NONE) graph->loss = now[graph->loss];
   for (int i = 0; i < known; i++)
     if (graph->value[i].is_output && now[i] != i) {

@@ -1,132 +1,507 @@
-/* rule.c: the rule engine. Reads an operation's row as letters, one for each dimension of each
-   operand, and derives from them every way in which the operation may run on sharded inputs.
-
-   The reasoning for one dimension of the mesh, following DTensor's einop_rule: an operation whose
-   operands are all replicated runs as it is. Cut along one letter, every operand that has the
-   letter is sharded there and the others are whole, and each rank makes its part of the output,
-   or, where the output lacks the letter, one summand of it. Where the operation is linear, summands
-   go in and a summand comes out. The dimensions of a mesh are independent of each other. */
+/* rule.c: the row language of ops.h. Takes a rule apart and puts it to an operation's operands as
+   letters: which dimension of each is which, and of what size. choices.c derives from the letters
+   how the operation may be cut. */
 #include "tpgen.h"
 
+#include <ctype.h>
+#include <inttypes.h>
 #include <string.h>
 
-static void letters_of_equation(const struct op *op, struct letters *l)
+/* ---------------------------------------------------------------------------- a rule taken apart
+ */
+
+/* One letter as it stands in a rule; '.' stands for `...`. */
+struct term {
+  char name;
+  bool whole, told;
+  int64_t size; /* or 0 */
+};
+/* One dimension of an operand: no term is a "1", several are a merged dimension. */
+struct dimension {
+  int n;
+  struct term term[MAX_DIMS];
+};
+struct operand {
+  int n;
+  struct dimension dimension[MAX_DIMS + 1];
+  bool repeated;
+  enum reduction reduction;
+  int type;
+};
+struct rule {
+  int nin, nout;
+  struct operand in[MAX_INPUTS], out[MAX_OUTPUTS];
+};
+
+static const char *scan_marks(const char *c, struct term *t)
 {
-  char seen[128];
-  memset(seen, NONE, sizeof seen);
-  const char *c = op->equation;
-  signed char *to = l->in[0];
-  int input = 0;
-  for (; *c; c++) {
+  for (; *c == '!' || *c == '@'; c++) {
+    t->whole |= *c == '!';
+    t->told |= *c == '@';
+  }
+  return c;
+}
+
+/* A letter, its size and its marks; NULL where there is none. */
+static const char *scan_letter(const char *c, struct term *t)
+{
+  if (!isalpha((unsigned char)*c)) return NULL;
+  *t = (struct term){.name = *c++};
+  for (int digits = 0; isdigit((unsigned char)*c); c++) {
+    if (++digits > 15) return NULL;
+    t->size = 10 * t->size + *c - '0';
+  }
+  return scan_marks(c, t);
+}
+
+static const char *scan_dimension(const char *c, struct dimension *d)
+{
+  *d = (struct dimension){0};
+  if (*c == '1') return c + 1;
+  if (!strncmp(c, "...", 3)) {
+    d->n = 1;
+    d->term[0] = (struct term){.name = '.'};
+    return scan_marks(c + 3, &d->term[0]);
+  }
+  if (*c != '(') {
+    d->n = 1;
+    return scan_letter(c, &d->term[0]);
+  }
+  for (c++; c && *c != ')';) {
+    if (d->n == MAX_DIMS) return NULL;
+    c = scan_letter(c, &d->term[d->n++]);
+  }
+  return c && d->n ? c + 1 : NULL;
+}
+
+static const char *scan_word(const char *c, struct operand *o)
+{
+  static const struct {
+    const char *word;
+    int type;
+    enum reduction reduction;
+  } known[] = {{"sum", NONE, SUM}, {"max", NONE, MAX}, {"min", NONE, MIN},
+               {"f32", F32, SUM},  {"i32", I32, SUM},  {"bool", BOOL, SUM}};
+  size_t n = strspn(c, "abcdefghijklmnopqrstuvwxyz0123456789");
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (strlen(known[i].word) != n || strncmp(c, known[i].word, n)) continue;
+    if (known[i].type != NONE)
+      o->type = known[i].type;
+    else
+      o->reduction = known[i].reduction;
+    return c + n;
+  }
+  return NULL;
+}
+
+static const char *skip_blanks(const char *c)
+{
+  return c + strspn(c, " ");
+}
+
+static const char *scan_operand(const char *c, struct operand *o, bool output)
+{
+  *o = (struct operand){.type = NONE};
+  c = skip_blanks(c);
+  while (c && *c && !strchr(",-*:", *c)) {
+    if (o->n > MAX_DIMS) return NULL;
+    c = scan_dimension(c, &o->dimension[o->n++]);
+    if (c) c = skip_blanks(c);
+  }
+  if (c && *c == '*') {
+    o->repeated = true;
+    c++;
+  }
+  while (c && *c == ':' && output) c = scan_word(c + 1, o);
+  return c ? skip_blanks(c) : NULL;
+}
+
+/* NULL, or where the text stops being a rule. */
+static const char *scan_rule(const char *text, struct rule *r)
+{
+  const char *c = text, *at = text;
+  *r = (struct rule){0};
+  while (strncmp(c, "->", 2) != 0) {
+    if (r->nin == MAX_INPUTS) return c;
+    at = c;
+    c = scan_operand(c, &r->in[r->nin++], false);
+    if (!c) return at;
     if (*c == ',')
-      to = l->in[++input];
-    else if (*c == '-') {
-      to = l->out;
       c++;
-    } else {
-      char *letter = &seen[*c & 127];
-      if (*letter == NONE) *letter = (char)l->n++;
-      *to++ = (signed char)*letter;
-    }
+    else if (strncmp(c, "->", 2) != 0)
+      return c;
   }
+  c += strlen("->");
+  do {
+    if (r->nout == MAX_OUTPUTS) return c;
+    at = c += r->nout > 0;
+    c = scan_operand(c, &r->out[r->nout++], true);
+    if (!c) return at;
+  } while (*c == ',');
+  return *c ? c : NULL;
 }
 
-/* Aligned at the last dimension; a dimension of size 1 is stretched and has no letter. */
-static void align(const struct shape whole, struct shape part, signed char *letter)
+static void repeat_operand(struct rule *r, int nin)
 {
-  for (int d = 0; d < part.ndim; d++) {
-    int at = whole.ndim - part.ndim + d;
-    letter[d] = (signed char)(part.size[d] == 1 ? NONE : at);
-  }
-}
-
-/* The dimensions of `whole` but those in `dims`, which have vanished or keep a size of 1. */
-static void without(struct shape whole, unsigned dims, bool keep, signed char *letter)
-{
-  int n = 0;
-  for (int d = 0; d < whole.ndim; d++) {
-    bool gone = dims >> d & 1;
-    if (gone && !keep) continue;
-    letter[n++] = (signed char)(gone || whole.size[d] == 1 ? NONE : d);
-  }
-}
-
-void op_letters(const struct op *op, struct letters *l)
-{
-  memset(l, 0, sizeof *l);
-  memset(l->in, NONE, sizeof l->in);
-  memset(l->out, NONE, sizeof l->out);
-  if (!strcmp(op_row[op->kind].dimensions, "equation")) {
-    letters_of_equation(op, l);
+  for (int i = 0; i < r->nin; i++) {
+    if (!r->in[i].repeated) continue;
+    int more = nin - r->nin;
+    for (int k = nin - 1; k > i + more; k--) r->in[k] = r->in[k - more];
+    for (int k = 1; k <= more; k++) r->in[i + k] = r->in[i];
+    r->nin = nin;
     return;
   }
-  bool reduce = is_reduce(op->kind);
-  l->space = graph->value[reduce ? op->in[0] : op->out].shape;
-  l->n = l->space.ndim;
-  align(l->space, l->space, reduce ? l->in[0] : l->out);
-  if (reduce) without(l->space, op->dims, op->keep, l->out);
-  for (int i = reduce; i < op->nin; i++) {
-    if (op->kind == OP_expand)
-      without(l->space, op->dims, op->keep, l->in[i]);
-    else
-      align(l->space, graph->value[op->in[i]].shape, l->in[i]);
-  }
 }
 
-static struct placement shard_of(const signed char *letter, int ndim, int wanted)
+static void read_rule(const struct op *op, struct rule *r)
 {
-  for (int d = 0; d < ndim; d++)
-    if (letter[d] == wanted) return (struct placement){.kind = SHARD, .dim = d};
-  return (struct placement){.kind = REPLICATE};
+  const char *stop = scan_rule(rule_of(op), r);
+  if (stop) bug("rule", NONE, "%s: '%s' is no rule, from '%s' on", op_name(op), rule_of(op), stop);
+  if (r->nin == 0 && op->nin == 1) r->in[r->nin++] = (struct operand){.type = NONE}; /* a scalar */
+  repeat_operand(r, op->nin);
+  if (r->nin != op->nin)
+    plan_error(op->line, "%s takes %d inputs, by its rule %s, not %d", printable(op_name(op)),
+               r->nin, printable(rule_of(op)), op->nin);
 }
 
-static bool has_letter(const struct op *op, const struct letters *l, int letter)
+int rule_type(const struct op *op, int k)
 {
-  if (op->nin == 0) return letter < l->space.ndim && l->space.size[letter] > 1;
-  for (int i = 0; i < op->nin; i++)
-    for (int d = 0; d < MAX_DIMS; d++)
-      if (l->in[i][d] == letter) return true;
+  struct rule r;
+  read_rule(op, &r);
+  return r.out[k].type;
+}
+
+/* ------------------------------------------------------------------- letters of the operands */
+
+/* One operand while its letters are found. ndim is NONE for an output not made yet. */
+struct place {
+  const struct operand *operand;
+  struct axis *axis;
+  int *ndim;
+};
+
+/* What find_letters works on. */
+static const struct op *op;
+static struct letters *found;
+static struct rule rule;
+static int number[MAX_LETTERS]; /* of letters with one name: which of them */
+static int nbatch, ncapital; /* dimensions of `...`, and those that a capital letter stands for */
+static int seen_in[MAX_LETTERS]; /* the input that gave the size */
+
+static bool is_capital(const struct dimension *d)
+{
+  return d->n == 1 && isupper((unsigned char)d->term[0].name);
+}
+
+static bool is_rest(const struct dimension *d)
+{
+  return d->n == 1 && d->term[0].name == '.';
+}
+
+static bool has(const struct operand *o, bool (*is)(const struct dimension *))
+{
+  for (int i = 0; i < o->n; i++)
+    if (is(&o->dimension[i])) return true;
   return false;
 }
 
-static struct choice cut_along(const struct op *op, const struct letters *l, int letter)
+static bool rule_has_capital(void)
 {
-  struct choice c = {0};
-  for (int i = 0; i < op->nin; i++)
-    c.in[i] = shard_of(l->in[i], graph->value[op->in[i]].shape.ndim, letter);
-  c.out = shard_of(l->out, graph->value[op->out].shape.ndim, letter);
-  if (c.out.kind == REPLICATE) c.out = (struct placement){.kind = PARTIAL, .reduction = SUM};
-  return c;
+  for (int i = 0; i < rule.nin; i++)
+    if (has(&rule.in[i], is_capital)) return true;
+  for (int k = 0; k < rule.nout; k++)
+    if (has(&rule.out[k], is_capital)) return true;
+  return false;
 }
 
-static struct choice sum_through(unsigned inputs, int nin)
+/* How many of an operand's dimensions are not those of `...`. A capital letter beside `...` stands
+   for as many as the operation names; alone, for one. An operand without the capital letter has
+   ones there, where the operation keeps them. */
+static int named_dimensions(const struct operand *o)
 {
-  struct choice c = {.out = {.kind = PARTIAL, .reduction = SUM}};
-  for (int i = 0; i < nin; i++)
-    if (inputs >> i & 1) c.in[i] = c.out;
-  return c;
+  bool rest = has(o, is_rest);
+  int n = 0;
+  for (int i = 0; i < o->n; i++) {
+    if (is_rest(&o->dimension[i])) continue;
+    n += rest && is_capital(&o->dimension[i]) ? ncapital : 1;
+  }
+  if (rest && op->keep && !has(o, is_capital)) n += ncapital;
+  return n;
 }
 
-int choices(const struct op *op, struct choice *list)
+static void count_batch(void)
+{
+  nbatch = 0;
+  ncapital = rule_has_capital() ? __builtin_popcount(op->dims) : 0;
+  for (int i = 0; i < rule.nin; i++) {
+    int ndim = graph->value[op->in[i]].shape.ndim, rest = ndim - named_dimensions(&rule.in[i]);
+    if (rest < 0 || (rest > 0 && !has(&rule.in[i], is_rest)))
+      plan_error(op->line, "%s: input %d has shape %s, which does not fit the rule %s",
+                 printable(op_name(op)), i, shape_text(graph->value[op->in[i]].shape),
+                 printable(rule_of(op)));
+    if (rest > nbatch) nbatch = rest;
+  }
+  if (op->nin == 0 && op->nout && has(&rule.out[0], is_rest))
+    nbatch = graph->value[op->out].shape.ndim - named_dimensions(&rule.out[0]);
+}
+
+static int letter_of(const struct term *t, int which)
+{
+  int i = 0;
+  while (i < found->n && (found->name[i] != t->name || number[i] != which)) i++;
+  if (i == found->n) {
+    if (i == MAX_LETTERS)
+      plan_error(op->line, "%s: more than %d different dimensions", printable(op_name(op)), i);
+    found->name[i] = t->name;
+    number[i] = which;
+    seen_in[i] = NONE;
+    found->n++;
+  }
+  found->whole[i] |= t->whole;
+  found->told[i] |= t->told;
+  if (t->size) found->size[i] = t->size;
+  return i;
+}
+
+static void put_axis(const struct place *p, const struct dimension *d, int which)
+{
+  if (*p->ndim == MAX_DIMS)
+    plan_error(op->line, "%s: a tensor has at most %d dimensions", printable(op_name(op)),
+               MAX_DIMS);
+  struct axis *axis = &p->axis[(*p->ndim)++];
+  axis->n = d->n;
+  for (int i = 0; i < d->n; i++) axis->letter[i] = letter_of(&d->term[i], which);
+}
+
+/* `...` with the capital letter among it: `rest` dimensions and those at op->dims. */
+static void put_rest(const struct place *p, const struct dimension *d, int rest)
+{
+  static const struct dimension one = {0};
+  const struct dimension *capital = NULL;
+  for (int i = 0; i < p->operand->n; i++)
+    if (is_capital(&p->operand->dimension[i])) capital = &p->operand->dimension[i];
+  bool ones = !capital && op->keep;
+  int all = rest + (capital || ones ? ncapital : 0), at = 0, which = 0;
+  for (int i = 0; i < all; i++) {
+    if (all > rest && op->dims >> i & 1)
+      put_axis(p, capital ? capital : &one, which++);
+    else
+      put_axis(p, d, nbatch - rest + at++);
+  }
+}
+
+static void put_operand(const struct place *p, int rest)
+{
+  *p->ndim = 0;
+  bool among = has(p->operand, is_rest);
+  for (int i = 0; i < p->operand->n; i++) {
+    const struct dimension *d = &p->operand->dimension[i];
+    if (is_rest(d))
+      put_rest(p, d, rest);
+    else if (!among || !is_capital(d))
+      put_axis(p, d, 0);
+  }
+}
+
+static void put_input(int i)
+{
+  struct place p = {&rule.in[i], found->in[i], &found->ndim_in[i]};
+  put_operand(&p, graph->value[op->in[i]].shape.ndim - named_dimensions(p.operand));
+}
+
+static void put_output(int k)
+{
+  struct place p = {&rule.out[k], found->out[k], &found->ndim_out[k]};
+  put_operand(&p, nbatch);
+  found->reduction[k] = p.operand->reduction;
+  found->type[k] = p.operand->type;
+}
+
+/* The operand that the operation walks over is first, so that its letters are in order. */
+static void put_operands(void)
+{
+  bool reduces = is_reduce(op->kind);
+  found->nout = rule.nout;
+  if (reduces) put_input(0);
+  for (int k = 0; k < rule.nout; k++) put_output(k);
+  for (int i = reduces; i < rule.nin; i++) put_input(i);
+}
+
+/* ------------------------------------------------------------------------------ letters' sizes */
+
+/* The operands one after the other: the inputs, then the outputs as far as they are made. */
+static int operand_count(void)
+{
+  return op->nin + op->nout;
+}
+
+static struct shape operand_shape(int i)
+{
+  return graph->value[i < op->nin ? op->in[i] : op->out + i - op->nin].shape;
+}
+
+static const struct axis *operand_axis(int i, int d)
+{
+  return i < op->nin ? &found->in[i][d] : &found->out[i - op->nin][d];
+}
+
+static _Noreturn void misfit(int letter, int i, int64_t size)
+{
+  struct shape a = operand_shape(seen_in[letter] == NONE ? i : seen_in[letter]);
+  struct shape b = operand_shape(i);
+  if (found->name[letter] == '.')
+    plan_error(op->line,
+               "%s: shapes %s and %s do not fit: sizes %" PRId64 " and %" PRId64
+               " at dimension %d from the end",
+               printable(op_name(op)), shape_text(a), shape_text(b), found->size[letter], size,
+               nbatch - number[letter]);
+  plan_error(op->line, "%s: shapes %s and %s do not fit: %" PRId64 " is not %" PRId64,
+             printable(op_name(op)), shape_text(a), shape_text(b), found->size[letter], size);
+}
+
+/* The letter's size from one dimension of operand i. Of `...` a size of 1 stretches. */
+static void meet(int letter, int64_t size, int i)
+{
+  int64_t *known = &found->size[letter];
+  bool rest = found->name[letter] == '.';
+  if (*known == 0 || (rest && *known == 1)) {
+    *known = size;
+    seen_in[letter] = i;
+  } else if (*known != size && !found->whole[letter] && !(rest && size == 1)) {
+    misfit(letter, i, size);
+  }
+}
+
+/* What is known of a merged dimension's letters, and the one that is not; false if several are not.
+ */
+static bool solve_merged(const struct axis *axis, int64_t size, int i)
+{
+  int64_t known = 1;
+  int unknown = NONE, missing = 0;
+  for (int k = 0; k < axis->n; k++) {
+    if (found->size[axis->letter[k]])
+      known *= found->size[axis->letter[k]];
+    else {
+      unknown = axis->letter[k];
+      missing++;
+    }
+  }
+  if (missing > 1) return false;
+  if (missing ? size % known != 0 : known != size)
+    plan_error(op->line, "%s: shape %s does not fit: a dimension of %" PRId64 " is not %s%" PRId64,
+               printable(op_name(op)), shape_text(operand_shape(i)), size,
+               missing ? "a multiple of " : "", known);
+  if (missing) meet(unknown, size / known, i);
+  return true;
+}
+
+static bool solve_all_merged(void)
+{
+  bool solved = true;
+  for (int i = 0; i < operand_count(); i++)
+    for (int d = 0; d < operand_shape(i).ndim; d++)
+      if (operand_axis(i, d)->n > 1)
+        solved &= solve_merged(operand_axis(i, d), operand_shape(i).size[d], i);
+  return solved;
+}
+
+static void find_sizes(void)
+{
+  for (int i = 0; i < operand_count(); i++)
+    for (int d = 0; d < operand_shape(i).ndim; d++)
+      if (operand_axis(i, d)->n == 1)
+        meet(operand_axis(i, d)->letter[0], operand_shape(i).size[d], i);
+  for (int round = 0; round < MAX_LETTERS; round++)
+    if (solve_all_merged()) return;
+  plan_error(op->line, "%s: the rule %s does not say how its merged dimensions are made up",
+             printable(op_name(op)), printable(rule_of(op)));
+}
+
+static void drop_ones(struct axis *axis, int64_t size)
 {
   int n = 0;
-  list[n++] = (struct choice){0};
-  struct letters l;
-  op_letters(op, &l);
-  for (int letter = 0; letter < l.n; letter++)
-    if (has_letter(op, &l, letter)) list[n++] = cut_along(op, &l, letter);
-  switch (op_row[op->kind].linear) {
-  case NEVER:
-    break;
-  case EACH:
-    for (int i = 0; i < op->nin; i++) list[n++] = sum_through(1u << i, op->nin);
-    break;
-  case TOGETHER:
-    list[n++] = sum_through((1u << op->nin) - 1, op->nin);
-    break;
-  case FIRST:
-    list[n++] = sum_through(1, op->nin);
-    break;
+  bool stretched = axis->n == 1 && size == 1;
+  for (int i = 0; i < axis->n; i++)
+    if (found->size[axis->letter[i]] != 1 && !stretched) axis->letter[n++] = axis->letter[i];
+  axis->n = n;
+}
+
+void op_letters(const struct op *of, struct letters *l)
+{
+  memset(l, 0, sizeof *l);
+  op = of;
+  found = l;
+  read_rule(op, &rule);
+  count_batch();
+  put_operands();
+  for (int k = 0; k < op->nout; k++)
+    if (l->ndim_out[k] != graph->value[op->out + k].shape.ndim)
+      bug("rule", NONE, "%s: output %d does not have the dimensions of its rule", op_name(op), k);
+  find_sizes();
+  for (int i = 0; i < op->nin; i++)
+    for (int d = 0; d < l->ndim_in[i]; d++)
+      drop_ones(&l->in[i][d], graph->value[op->in[i]].shape.size[d]);
+  for (int k = 0; k < l->nout; k++)
+    for (int d = 0; d < l->ndim_out[k]; d++) drop_ones(&l->out[k][d], 0);
+}
+
+/* ------------------------------------------------------------------------ rules that plans write
+ */
+
+static const char *operand_error(const struct operand *o, char *seen)
+{
+  int rests = 0;
+  for (int i = 0; i < o->n; i++) {
+    rests += is_rest(&o->dimension[i]);
+    for (int k = 0; k < o->dimension[i].n; k++) {
+      char name = o->dimension[i].term[k].name;
+      if (name == '.') continue;
+      if (isupper((unsigned char)name))
+        return "capital letters are for tpgen's own operators: write lower-case ones";
+      if (seen[(unsigned char)name]++) return "a letter stands twice in one operand";
+    }
   }
-  return n;
+  return rests > 1 ? "'...' stands twice in one operand" : NULL;
+}
+
+/* "a|bc:max": names of inputs, alternatives. */
+static const char *linear_error(const char *linear, int nin)
+{
+  for (const char *c = linear; *c;) {
+    size_t n = strcspn(c, "|:");
+    if (n == 0) return "linear names no input between two '|'";
+    for (size_t i = 0; i < n; i++)
+      if (c[i] != '*' && (c[i] < 'a' || c[i] >= 'a' + nin))
+        return "linear names inputs by the letters a, b ..., or all by *, parted by |";
+    c += n;
+    if (*c == ':') {
+      if (strncmp(c, ":max", 4) && strncmp(c, ":min", 4) && strncmp(c, ":sum", 4))
+        return "linear knows :sum, :max and :min";
+      c += strlen(":max");
+    }
+    if (*c == '|' && !c[1]) return "linear ends with '|'";
+    if (*c == '|')
+      c++;
+    else if (*c)
+      return "linear's alternatives are parted by |";
+  }
+  return NULL;
+}
+
+const char *rule_error(const char *text_, const char *linear)
+{
+  struct rule r;
+  const char *stop = scan_rule(text_, &r);
+  if (stop)
+    return *stop ? text("it is no rule from '%.20s' on", printable(stop))
+                 : "it ends too soon: a rule is 'inputs -> outputs', without blanks";
+  if (r.nin == 0 || (r.nin == 1 && r.in[0].n == 0 && *text_ == '-'))
+    return "an operator needs an input";
+  for (int i = 0; i < r.nin + r.nout; i++) {
+    char seen[256] = {0};
+    const char *why = operand_error(i < r.nin ? &r.in[i] : &r.out[i - r.nin], seen);
+    if (why) return why;
+    if (i < r.nin && r.in[i].repeated) return "a repeated operand is for tpgen's own operators";
+  }
+  return linear_error(linear, r.nin);
 }

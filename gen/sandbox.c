@@ -61,7 +61,7 @@ static const unsigned harmless[] = {SYS_brk,          SYS_munmap,         SYS_mr
 static struct sock_filter filter[96];
 static unsigned short filter_length;
 
-static void add(unsigned short code, unsigned k, int if_true, int if_false)
+static void instruct(unsigned short code, unsigned k, int if_true, int if_false)
 {
   filter[filter_length++] = (struct sock_filter){
       .code = code, .jt = (unsigned char)if_true, .jf = (unsigned char)if_false, .k = k};
@@ -70,45 +70,45 @@ static void add(unsigned short code, unsigned k, int if_true, int if_false)
 /* Loads the low half of an argument of the call. */
 static void load_argument(unsigned i)
 {
-  add(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, args) + 8 * i, 0, 0);
+  instruct(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, args) + 8 * i, 0, 0);
 }
 
 static void answer(unsigned verdict)
 {
-  add(BPF_RET | BPF_K, verdict, 0, 0);
+  instruct(BPF_RET | BPF_K, verdict, 0, 0);
 }
 
 /* The call `number` is allowed where its argument i passes one test; else it is refused. */
 static void allow_where(unsigned number, unsigned i, unsigned short test, unsigned k)
 {
-  add(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 4);
+  instruct(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 4);
   load_argument(i);
-  add(BPF_JMP | test | BPF_K, k, 0, 1);
+  instruct(BPF_JMP | test | BPF_K, k, 0, 1);
   answer(SECCOMP_RET_ALLOW);
   answer((unsigned)REFUSE);
 }
 
 static void build_filter(void)
 {
-  add(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, arch), 0, 0);
-  add(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
+  instruct(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, arch), 0, 0);
+  instruct(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0);
   answer((unsigned)REFUSE);
-  add(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, nr), 0, 0);
+  instruct(BPF_LD | BPF_W | BPF_ABS, (unsigned)offsetof(struct seccomp_data, nr), 0, 0);
   for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
-    add(BPF_JMP | BPF_JEQ | BPF_K, harmless[i], 0, 1);
+    instruct(BPF_JMP | BPF_JEQ | BPF_K, harmless[i], 0, 1);
     answer(SECCOMP_RET_ALLOW);
   }
   /* Memory that is no file's, and never to be executed. */
-  add(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 6);
+  instruct(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 6);
   load_argument(2);
-  add(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 3, 0);
+  instruct(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 3, 0);
   load_argument(3);
-  add(BPF_JMP | BPF_JSET | BPF_K, MAP_ANONYMOUS, 0, 1);
+  instruct(BPF_JMP | BPF_JSET | BPF_K, MAP_ANONYMOUS, 0, 1);
   answer(SECCOMP_RET_ALLOW);
   answer((unsigned)REFUSE);
-  add(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 4);
+  instruct(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 4);
   load_argument(2);
-  add(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 1, 0);
+  instruct(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 1, 0);
   answer(SECCOMP_RET_ALLOW);
   answer((unsigned)REFUSE);
   /* A message of ours, and an abort of this process alone. */

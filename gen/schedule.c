@@ -12,9 +12,10 @@
 
 #include <string.h>
 
-static int *readers; /* of each value: operations still to come that read it */
+static int *readers; /* of each value: operations still to come that read its bytes */
 static bool *ready;  /* the value is there */
 static bool *leaves; /* another function reads it: it is not freed here */
+static int *shown;   /* the value whose bytes it is: a view has none of its own */
 
 static int *read_list, *write_list, list_room;
 
@@ -27,10 +28,32 @@ static void widen_lists(const struct op *op)
   }
 }
 
+static int shown_by(int value)
+{
+  const struct value *v = &graph->value[value];
+  bool view = v->op != NONE && graph->op[v->op].kind == OP_view;
+  if (!view || v->role != ACTIVATION || v->is_output) return value;
+  return shown_by(graph->op[v->op].in[0]);
+}
+
+/* The values that the operation reads, each that several views of it show once. */
+static int reads_of(const struct op *op)
+{
+  int n = 0;
+  for (int i = 0, all = op_reads(op, read_list); i < all; i++) {
+    int value = shown[read_list[i]], k = 0;
+    while (k < n && read_list[k] != value) k++;
+    read_list[k] = value;
+    if (k == n) n++;
+  }
+  return n;
+}
+
 static int64_t weight(int value)
 {
   const struct value *v = &graph->value[value];
   bool in_step = v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE;
+  if (shown[value] != value) return 0;
   return in_step ? largest_bytes(value) : 0;
 }
 
@@ -40,7 +63,7 @@ static int64_t growth(const struct op *op)
   widen_lists(op);
   int64_t sum = 0;
   for (int n = op_writes(op, write_list); n--;) sum += weight(write_list[n]);
-  for (int n = op_reads(op, read_list); n--;)
+  for (int n = reads_of(op); n--;)
     if (readers[read_list[n]] == 1 && !leaves[read_list[n]]) sum -= weight(read_list[n]);
   return sum;
 }
@@ -56,7 +79,7 @@ static bool can_run(const struct op *op)
 static int64_t run(const struct op *op)
 {
   int64_t sum = growth(op);
-  for (int n = op_reads(op, read_list); n--;) readers[read_list[n]]--;
+  for (int n = reads_of(op); n--;) readers[read_list[n]]--;
   for (int n = op_writes(op, write_list); n--;) ready[write_list[n]] = true;
   return sum;
 }
@@ -66,7 +89,7 @@ static void begin(const int *op, int n)
 {
   for (int i = 0; i < n; i++) {
     widen_lists(&graph->op[op[i]]);
-    for (int k = op_reads(&graph->op[op[i]], read_list); k--;) readers[read_list[k]]++;
+    for (int k = reads_of(&graph->op[op[i]]); k--;) readers[read_list[k]]++;
     for (int k = op_writes(&graph->op[op[i]], write_list); k--;) ready[write_list[k]] = false;
   }
 }
@@ -118,8 +141,8 @@ static void mark_leaving(const struct function *mine)
       widen_lists(op);
       for (int n = op_reads(op, read_list); n--;) {
         const struct value *v = &graph->value[read_list[n]];
-        if (f != mine) leaves[read_list[n]] = true;
-        if ((f != mine || v->step) && v->family != NONE) leaves[v->family] = true;
+        if (f != mine) leaves[shown[read_list[n]]] = true;
+        if ((f != mine || v->step) && v->family != NONE) leaves[shown[v->family]] = true;
       }
     }
   }
@@ -146,6 +169,8 @@ void schedule(void)
   readers = alloc((size_t)graph->nvalue * sizeof *readers);
   ready = alloc((size_t)graph->nvalue);
   leaves = alloc((size_t)graph->nvalue);
+  shown = alloc((size_t)graph->nvalue * sizeof *shown);
+  for (int i = 0; i < graph->nvalue; i++) shown[i] = shown_by(i);
   for (int i = 0; i < graph->nfunction; i++)
     if (graph->function[i].phase != UPDATE) order_function(&graph->function[i]);
 }

@@ -18,6 +18,54 @@ void coordinate_of(int rank, int coordinate[MAX_MESH])
   }
 }
 
+static int64_t stride_of(struct placement p)
+{
+  return p.outer > 1 ? p.outer : 1;
+}
+
+bool is_strided(const struct mesh *mesh, struct layout layout, int dim)
+{
+  for (int i = 0; i < mesh->ndim; i++)
+    if (layout.on[i].kind == SHARD && layout.on[i].dim == dim && stride_of(layout.on[i]) > 1)
+      return true;
+  return false;
+}
+
+/* The size of the factor that a cut with this stride cuts: down to the next finer cut of `dim`. */
+static int64_t factor_of(const struct mesh *mesh, struct layout layout, int dim, int64_t size,
+                         int64_t stride)
+{
+  int64_t next = size;
+  for (int i = 0; i < mesh->ndim; i++) {
+    struct placement p = layout.on[i];
+    if (p.kind == SHARD && p.dim == dim && stride_of(p) > stride && stride_of(p) < next)
+      next = stride_of(p);
+  }
+  return next / stride;
+}
+
+/* A strided dimension's local size: the product of its factors' parts. */
+static int64_t strided_size(const struct mesh *mesh, struct layout layout, int dim, int64_t size,
+                            const int coordinate[MAX_MESH])
+{
+  int64_t product = size;
+  unsigned done = 0;
+  for (int i = 0; i < mesh->ndim; i++) {
+    struct placement p = layout.on[i];
+    if (p.kind != SHARD || p.dim != dim || done >> i & 1) continue;
+    int64_t factor = factor_of(mesh, layout, dim, size, stride_of(p)), n = factor;
+    for (int k = i; k < mesh->ndim; k++) {
+      struct placement q = layout.on[k];
+      if (q.kind != SHARD || q.dim != dim || stride_of(q) != stride_of(p)) continue;
+      int64_t chunk = (n + mesh->size[k] - 1) / mesh->size[k], first = chunk * coordinate[k];
+      n = first >= n ? 0 : first + chunk < n ? chunk : n - first;
+      done |= 1u << k;
+    }
+    product = product / factor * n;
+  }
+  return product;
+}
+
 struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
                        const int coordinate[MAX_MESH])
 {
@@ -25,6 +73,10 @@ struct part local_part(const struct mesh *mesh, struct shape whole, struct layou
   for (int i = 0; i < mesh->ndim; i++) {
     if (layout.on[i].kind != SHARD) continue;
     int d = layout.on[i].dim;
+    if (is_strided(mesh, layout, d)) {
+      p.shape.size[d] = strided_size(mesh, layout, d, whole.size[d], coordinate);
+      continue;
+    }
     int64_t n = p.shape.size[d];
     int64_t chunk = (n + mesh->size[i] - 1) / mesh->size[i];
     int64_t first = chunk * coordinate[i] < n ? chunk * coordinate[i] : n;
@@ -88,7 +140,7 @@ int group_members(int group, int rank, int *members)
 bool same_placement(struct placement a, struct placement b)
 {
   if (a.kind != b.kind) return false;
-  if (a.kind == SHARD) return a.dim == b.dim;
+  if (a.kind == SHARD) return a.dim == b.dim && stride_of(a) == stride_of(b);
   return a.kind == REPLICATE || a.reduction == b.reduction;
 }
 
@@ -102,6 +154,7 @@ bool same_layout(struct layout a, struct layout b)
 char *placement_text(struct placement p)
 {
   static const char *const reduction[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
+  if (p.kind == SHARD && stride_of(p) > 1) return text("S(%d/%lld)", p.dim, (long long)p.outer);
   if (p.kind == SHARD) return text("S(%d)", p.dim);
   if (p.kind == PARTIAL) return text("P(%s)", reduction[p.reduction]);
   return text("R");

@@ -44,7 +44,10 @@ static char *operand(const struct op *group, int value, bool within)
 static char *nested_text(const struct op *group, const struct op *op, bool within)
 {
   static const char *const sign[OP_COUNT] = {
-      [OP_add] = " + ", [OP_sub] = " - ", [OP_mul] = " * ", [OP_div] = " / ", [OP_matmul] = " @ "};
+      [OP_add] = " + ",        [OP_sub] = " - ", [OP_mul] = " * ", [OP_div] = " / ",
+      [OP_matmul] = " @ ",     [OP_eq] = " == ", [OP_ne] = " != ", [OP_lt] = " < ",
+      [OP_le] = " <= ",        [OP_gt] = " > ",  [OP_ge] = " >= ", [OP_logical_and] = " && ",
+      [OP_logical_or] = " || "};
   struct buffer b = {0};
   bool infix = sign[op->kind] != NULL;
   put(&b, "%s%s", infix ? "" : op_name(op), infix && !within ? "" : "(");
@@ -52,6 +55,7 @@ static char *nested_text(const struct op *group, const struct op *op, bool withi
     const char *between = !i ? "" : infix ? sign[op->kind] : ", ";
     put(&b, "%s%s", between, operand(group, op->in[i], infix && i > 0));
   }
+  if (op->kind == OP_power) put(&b, ", %s", double_text(op->scalar));
   put(&b, "%s", infix && !within ? "" : ")");
   return b.text;
 }
@@ -59,6 +63,9 @@ static char *nested_text(const struct op *group, const struct op *op, bool withi
 char *expression_text(const struct op *op)
 {
   if (op->kind == OP_matmul) return text("%s    %s", nested_text(op, op, false), op->equation);
+  if (op->kind == OP_view)
+    return text("%s    %s -> %s", nested_text(op, op, false),
+                shape_text(graph->value[op->in[0]].shape), shape_text(graph->value[op->out].shape));
   if (op->kind != OP_fused) return nested_text(op, op, false);
   struct buffer b = {0};
   for (int k = 0; k < op->nbody; k++) {
@@ -118,7 +125,8 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_loop)
     return text("%s, %d modules", printable(graph->module[op->module].path),
                 graph->function[op->function].count);
-  if (!op->why) return text("%s    %s    %s", expression_text(op), lines_of(op), layouts_text(op));
+  if (!op->why || op->kind == OP_view)
+    return text("%s    %s    %s", expression_text(op), lines_of(op), layouts_text(op));
   struct buffer b = {0};
   put(&b, "%s: %s -> %s over %s: %s", shown(op->in[0]), moved_from(op),
       layout_text(graph->value[op->out].layout), printable(graph->group[op->group].name),
@@ -128,76 +136,9 @@ char *comment_text(const struct op *op)
   return b.text;
 }
 
-/* --------------------------------------------------------------------------------- the products */
+/* ----------------------------------------------------------------- moves within a rank's memory */
 
-/* A product of matrices: for each of `batch`, c[m, n] = a[m, k] b[k, n], an operand transposed
-   where its letters stand the other way round. */
-struct product {
-  int64_t batch, m, n, k;
-  bool a_transposed, b_transposed, swapped;
-};
-
-static int64_t size_of_letters(const struct op *op, const char *letters, int rank)
-{
-  int64_t size = 1;
-  const char *c = op->equation;
-  for (int i = 0; i < 2; i++, c += *c == ',') {
-    struct shape here = local_shape(op->in[i], rank);
-    for (int d = 0; *c && *c != ',' && *c != '-'; c++, d++) {
-      bool counted = i == 1 && memchr(op->equation, *c, strcspn(op->equation, ","));
-      if (strchr(letters, *c) && !counted) size *= here.size[d];
-    }
-  }
-  return size;
-}
-
-/* Which letters of x are in y and, where z is given, not in z. */
-static char *common(const char *x, const char *y, const char *z)
-{
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  for (; *x; x++)
-    if (strchr(y, *x) && !strchr(z, *x)) put_text(&b, x, 1);
-  return b.text;
-}
-
-/* Whether an operand is [batch, first, second] (1), [batch, second, first] (-1) or neither (0). */
-static int order_of(const char *operand, const char *batch, const char *first, const char *second)
-{
-  if (!strcmp(operand, text("%s%s%s", batch, first, second))) return 1;
-  if (!strcmp(operand, text("%s%s%s", batch, second, first))) return -1;
-  return 0;
-}
-
-static struct product product_of(const struct op *op, int rank)
-{
-  int at = 0;
-  const char *arrow = strchr(op->equation, '-');
-  char *a = text("%.*s", (int)strcspn(op->equation, ","), op->equation);
-  at = (int)strlen(a) + 1;
-  char *b = text("%.*s", (int)(arrow - op->equation) - at, op->equation + at);
-  const char *c = arrow + strlen("->");
-  char *batch = common(common(c, a, ""), b, "");
-  char *m = common(c, a, b), *n = common(c, b, a), *k = common(a, b, c);
-  int in_c = order_of(c, batch, m, n), in_a = order_of(a, batch, m, k),
-      in_b = order_of(b, batch, k, n);
-  if (!in_a || !in_b || !in_c)
-    plan_error(op->line,
-               "matmul %s: this order of dimensions has no product of matrices; transpose first",
-               op->equation);
-  struct product p = {.batch = size_of_letters(op, batch, rank),
-                      .m = size_of_letters(op, m, rank),
-                      .n = size_of_letters(op, n, rank),
-                      .k = size_of_letters(op, k, rank),
-                      .a_transposed = in_a < 0,
-                      .b_transposed = in_b < 0,
-                      .swapped = in_c < 0};
-  if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX)
-    plan_error(op->line, "matmul: a rank's part has a side of more than %d", INT32_MAX);
-  return p;
-}
-
-static char *zero_text(int value, int rank)
+char *zero_text(int value, int rank)
 {
   int64_t bytes = elements(local_shape(value, rank)) * type_bytes(graph->value[value].type);
   const char *name = c_name(value);
@@ -205,34 +146,6 @@ static char *zero_text(int value, int rank)
              ? text("CHECK_CUDA(cudaMemsetAsync(%s, 0, %" PRId64 ", stream));", name, bytes)
              : text("memset(%s, 0, %" PRId64 ");", name, bytes);
 }
-
-static char *matmul_text(const struct op *op, int rank)
-{
-  struct product p = product_of(op, rank);
-  if (p.batch * p.m * p.n == 0) return "";
-  if (p.k == 0) return zero_text(op->out, rank);
-  const char *a = c_name(op->in[0]), *b = c_name(op->in[1]);
-  bool ta = p.a_transposed, tb = p.b_transposed;
-  int64_t m = p.m, n = p.n;
-  if (p.swapped) {
-    /* C^T = B^T A^T */
-    const char *first = a;
-    a = b;
-    b = first;
-    ta = !p.b_transposed;
-    tb = !p.a_transposed;
-    m = p.n;
-    n = p.m;
-  }
-  char *name = text("matmul_%c%c", ta ? 't' : 'n', tb ? 't' : 'n');
-  char *sizes = text("%" PRId64 ", %" PRId64 ", %" PRId64, m, n, p.k);
-  if (p.batch == 1) return text("%s(%s, %s, %s, %s);", name, c_name(op->out), a, b, sizes);
-  return text("for (int b = 0; b < %" PRId64 "; b++)\n    %s(%s + b * %" PRId64
-              ", %s + b * %" PRId64 ", %s + b * %" PRId64 ", %s);",
-              p.batch, name, c_name(op->out), m * n, a, m * p.k, b, p.k * n, sizes);
-}
-
-/* ----------------------------------------------------------------- moves within a rank's memory */
 
 static int64_t row_bytes(int value, int rank, int dim)
 {
@@ -288,49 +201,47 @@ static char *pack_text(const struct op *op, int rank)
               rows(op->in[0], rank, op->dim), graph->mesh.size[op->mesh_dim]);
 }
 
-/* The value is a sum in which the first rank along the mesh dimension has all. */
+/* The value's own bytes, where they are not those of the input; "" where they are. */
+static char *copy_text_of(const struct op *op, int rank)
+{
+  if (!c_name(op->out) || same_place(op->in[0], op->out)) return "";
+  int64_t bytes = row_bytes(op->out, rank, 0);
+  return text("slice_rows(%s, %s, 1, %" PRId64 ", %" PRId64 ", 0);", c_name(op->out),
+              c_name(op->in[0]), bytes, bytes);
+}
+
+/* The value is a sum in which the first rank along the mesh dimension has all; or a maximum or
+   minimum of which each rank has all. */
 static char *to_partial_text(const struct op *op, int rank)
 {
+  char *copy = copy_text_of(op, rank);
+  if (!c_name(op->out) || op->reduction != SUM) return copy;
+  return text("%s%sif (rank.coordinate[%d] != 0) %s", copy, *copy ? "\n  " : "", op->mesh_dim,
+              zero_text(op->out, rank));
+}
+
+/* The inputs' rows, side by side. */
+static char *cat_text(const struct op *op, int rank)
+{
+  struct buffer b = {0};
+  int64_t begin = 0;
+  int dim = 0;
+  while (!(op->dims >> dim & 1)) dim++;
   if (!c_name(op->out)) return "";
-  int64_t bytes = row_bytes(op->out, rank, 0);
-  struct buffer b = {0};
-  if (graph->value[op->in[0]].storage != graph->value[op->out].storage)
-    put(&b, "slice_rows(%s, %s, 1, %" PRId64 ", %" PRId64 ", 0);\n  ", c_name(op->out),
-        c_name(op->in[0]), bytes, bytes);
-  put(&b, "if (rank.coordinate[%d] != 0) %s", op->mesh_dim, zero_text(op->out, rank));
+  for (int i = 0; i < op->nin; i++) {
+    int64_t bytes = row_bytes(op->in[i], rank, dim);
+    put(&b, "%sput_rows(%s, %s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ");",
+        i ? "\n  " : "", c_name(op->out), c_name(op->in[i]), rows(op->out, rank, dim), bytes,
+        row_bytes(op->out, rank, dim), begin);
+    begin += bytes;
+  }
   return b.text;
-}
-
-/* A kernel over no element writes nothing, but for its sums, which are zero. */
-static char *empty_text(const struct op *op, int rank)
-{
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  int *list = alloc((size_t)op_width(op) * sizeof *list);
-  for (int i = 0, n = op_writes(op, list); i < n; i++)
-    if (c_name(list[i])) put(&b, "%s%s", b.length ? "\n  " : "", zero_text(list[i], rank));
-  return b.text;
-}
-
-static bool is_empty(const struct op *op, int rank)
-{
-  const struct op *first = &graph->op[op->body[0]];
-  int space = is_reduce(first->kind) ? first->in[0] : first->out;
-  return elements(local_shape(space, rank)) == 0;
-}
-
-static char *loop_text(const struct function *f)
-{
-  if (f->upward) return text("for (int l = 0; l < %d; l++) %s(l);", f->count, f->name);
-  return text("for (int l = %d; l >= 0; l--) %s(l);", f->count - 1, f->name);
 }
 
 /* The C of one operation, or "" where this rank has nothing to do. */
 char *statement_text(const struct op *op, int rank)
 {
   switch (op->kind) {
-  case OP_loop:
-    return loop_text(&graph->function[op->function]);
   case OP_matmul:
     return matmul_text(op, rank);
   case OP_slice:
@@ -340,12 +251,15 @@ char *statement_text(const struct op *op, int rank)
   case OP_pack:
   case OP_unpack:
     return pack_text(op, rank);
+  case OP_view:
+    return copy_text_of(op, rank);
+  case OP_cat:
+    return cat_text(op, rank);
   case OP_fused:
-    return is_empty(op, rank) ? empty_text(op, rank) : kernel_call(op, rank);
   case OP_adamw:
   case OP_sgd:
     return kernel_call(op, rank);
   default:
-    return collective_text(op, rank);
+    return has_kernel(op->kind) ? file_kernel_call(op, rank) : collective_text(op, rank);
   }
 }

@@ -1,20 +1,25 @@
 /* tensor.c: tensors as a plan computes with them.
 
    A tensor is an index into graph->value, held by Lua as userdata. What a plan does with it adds an
-   operation to the graph at once. A parameter that no model has taken up yet is only described: it
-   becomes a value in train or infer. */
+   operation to the graph at once: our Lua files say which, and `append` adds it. A parameter that no
+   model has taken up yet is only described: it becomes a value in train or infer.  */
 #include "tpgen.h"
 
-#include <math.h>
 #include <string.h>
 
 #include <lauxlib.h>
 #include <lua.h>
 
-enum { MAX_OPS = 1 << 15 };
+enum { MAX_OPS = 1 << 15, MAX_CUSTOM = 256 };
 static const int64_t MAX_ELEMENTS = (int64_t)1 << 40;
 
 struct recording recording = {.call = NONE};
+
+/* The function that the plan has called, for messages: "softmax", "+"; NULL: none. */
+static const char *called;
+
+static const char *const type_names[] = {[F32] = "float32", [BF16] = "bfloat16", [I32] = "int32",
+                                         [I64] = "int64",   [BOOL] = "bool",     NULL};
 
 /* ------------------------------------------------------------------------------------ arguments */
 
@@ -68,10 +73,11 @@ struct shape argument_shape(lua_State *L, int at, const char *what)
 {
   struct shape s = {0};
   luaL_checktype(L, at, LUA_TTABLE);
-  lua_Integer n = luaL_len(L, at);
+  lua_Unsigned n = lua_rawlen(L, at);
   if (n > MAX_DIMS)
-    plan_fails("%s: a tensor has at most %d dimensions, not %lld", what, MAX_DIMS, (long long)n);
-  for (; s.ndim < n; s.ndim++) {
+    plan_fails("%s: a tensor has at most %d dimensions, not %llu", what, MAX_DIMS,
+               (unsigned long long)n);
+  for (; s.ndim < (int)n; s.ndim++) {
     lua_rawgeti(L, at, s.ndim + 1);
     s.size[s.ndim] = check_size(L, what);
     lua_pop(L, 1);
@@ -80,11 +86,69 @@ struct shape argument_shape(lua_State *L, int at, const char *what)
   return s;
 }
 
-static double check_finite(lua_State *L, int at)
+enum type argument_type(lua_State *L, int at)
 {
-  double number = luaL_checknumber(L, at);
-  if (!isfinite(number)) plan_fails("a tensor cannot be computed with the number %g", number);
-  return number;
+  const char *name = luaL_checkstring(L, at);
+  for (int t = 0; type_names[t]; t++)
+    if (!strcmp(name, type_names[t])) return (enum type)t;
+  plan_fails("there is no type '%s'; the types are float32, int32, int64 and bool",
+             printable(name));
+}
+
+/* ------------------------------------------------------------------------- functions of the plan
+ */
+
+static const char *called_or(const char *otherwise)
+{
+  return called ? called : otherwise;
+}
+
+/* Upvalues: the name, the function, whether it takes a tensor first. */
+static int call_function(lua_State *L)
+{
+  const char *outer = called;
+  if (!called) called = lua_tostring(L, lua_upvalueindex(1));
+  if (lua_toboolean(L, lua_upvalueindex(3)) && !luaL_testudata(L, 1, "tensor"))
+    plan_fails("%s takes a tensor first, not %s%s", called, lua_isnoneornil(L, 1) ? "" : "a ",
+               lua_isnoneornil(L, 1) ? "nothing" : luaL_typename(L, 1));
+  lua_pushvalue(L, lua_upvalueindex(2));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  called = outer;
+  return lua_gettop(L);
+}
+
+/* named(name, function, takes a tensor first): the function, whose messages begin with the name.
+   Those that it calls itself speak of it, too. */
+static int named(lua_State *L)
+{
+  luaL_checkstring(L, 1);
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  lua_settop(L, 3);
+  lua_pushcclosure(L, call_function, 3);
+  return 1;
+}
+
+/* called(): the name of the function that the plan has called. */
+static int called_name(lua_State *L)
+{
+  lua_pushstring(L, called_or("tensor"));
+  return 1;
+}
+
+/* place(): the path of the module whose forward runs, "layers.0.w1", or "". */
+static int place(lua_State *L)
+{
+  lua_pushstring(
+      L, recording.call == NONE ? "" : graph->module[graph->call[recording.call].module].path);
+  return 1;
+}
+
+/* recording(): whether tensors can be computed with now. */
+static int is_recording(lua_State *L)
+{
+  lua_pushboolean(L, recording.on);
+  return 1;
 }
 
 /* ----------------------------------------------------------------------------------- operations */
@@ -94,7 +158,7 @@ static struct op here(struct op op)
   if (!recording.on)
     plan_fails("%s: tensors are computed with in the model's forward, in the loss or in the "
                "outputs, nowhere else",
-               op_row[op.kind].name);
+               called_or(op_row[op.kind].name));
   if (graph->nop >= MAX_OPS) plan_fails("the model has more than %d operations", MAX_OPS);
   op.line = sandbox->line;
   op.module = recording.call == NONE ? 0 : graph->call[recording.call].module;
@@ -102,229 +166,242 @@ static struct op here(struct op op)
   return op;
 }
 
-int append_here(struct op op)
+/* What was appended makes; refused where it is too large. */
+static int checked(int value)
 {
-  int value = append_op(here(op));
-  check_elements(op_row[op.kind].name, graph->value[value].shape);
+  const struct op *op = &graph->op[graph->value[value].op];
+  for (int k = 0; k < op->nout; k++)
+    check_elements(called_or(op_name(op)), graph->value[value + k].shape);
   return value;
 }
 
-static int unary_op(enum op_kind kind, int a, double scalar)
+int append_here(struct op op)
 {
-  return append_here((struct op){.kind = kind, .nin = 1, .in = {a}, .scalar = scalar});
+  return checked(append_op(here(op)));
 }
 
-static int binary_op(enum op_kind kind, int a, int b)
+static enum op_kind check_kind(lua_State *L, int at)
 {
-  return append_here((struct op){.kind = kind, .nin = 2, .in = {a, b}});
+  const char *name = luaL_checkstring(L, at);
+  for (int k = 0; k < OP_COUNT; k++)
+    if (!strcmp(op_row[k].name, name)) return (enum op_kind)k;
+  bug("lua", NONE, "there is no operator '%s'", name);
 }
 
-static int full(double number)
+/* Whether the table of attributes, at 3, has the field; then it is at the top. */
+static bool has_field(lua_State *L, const char *name)
 {
-  return append_op_shaped(here((struct op){.kind = OP_full, .scalar = number}), (struct shape){0});
+  if (lua_getfield(L, 3, name) != LUA_TNIL) return true;
+  lua_pop(L, 1);
+  return false;
 }
 
-/* relu(x), -x ...; upvalue 1: the kind. */
-static int unary(lua_State *L)
+static bool boolean_field(lua_State *L, const char *name)
 {
-  push_tensor(
-      L, unary_op((enum op_kind)lua_tointeger(L, lua_upvalueindex(1)), argument_value(L, 1), 0));
-  return 1;
+  if (!has_field(L, name)) return false;
+  bool is = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return is;
 }
 
-/* An operand of + - * /: a tensor, or a number as a tensor without dimensions. */
-static int operand(lua_State *L, int at, const char *sign)
+static void read_dims(lua_State *L, struct op *op)
 {
-  if (lua_type(L, at) == LUA_TNUMBER) return full(check_finite(L, at));
-  if (!luaL_testudata(L, at, "tensor"))
-    plan_fails("%s: a tensor goes with a tensor or a number, not with a %s", sign,
-               luaL_typename(L, at));
-  return argument_value(L, at);
-}
-
-/* a + b ...; upvalues: the kind, the sign. A product with a number is a scaling. */
-static int binary(lua_State *L)
-{
-  enum op_kind kind = (enum op_kind)lua_tointeger(L, lua_upvalueindex(1));
-  const char *sign = lua_tostring(L, lua_upvalueindex(2));
-  int number = lua_type(L, 1) == LUA_TNUMBER ? 1 : lua_type(L, 2) == LUA_TNUMBER ? 2 : 0;
-  bool scales = number && (kind == OP_mul || (kind == OP_div && number == 2));
-  if (scales) {
-    double by = check_finite(L, number);
-    if (kind == OP_div && by == 0) plan_fails("a tensor cannot be divided by 0");
-    int a = argument_value(L, 3 - number);
-    push_tensor(L, unary_op(OP_scale, a, kind == OP_div ? 1 / by : by));
-  } else {
-    int a = operand(L, 1, sign), b = operand(L, 2, sign);
-    push_tensor(L, binary_op(kind, a, b));
-  }
-  return 1;
-}
-
-static int power(lua_State *L)
-{
-  if (!lua_isnumber(L, 2) || lua_tonumber(L, 2) != 2)
-    plan_fails("^: a tensor can be raised to the power 2 alone");
-  push_tensor(L, unary_op(OP_square, argument_value(L, 1), 0));
-  return 1;
-}
-
-/* ----------------------------------------------------------------------------------- reductions */
-
-static unsigned check_dim(lua_State *L, int at, struct shape s, const char *what)
-{
-  int is_integer;
-  lua_Integer d = lua_tointegerx(L, at, &is_integer);
-  if (!is_integer)
-    plan_fails("%s: a dimension must be a whole number, not a %s", what, luaL_typename(L, at));
-  if (d < -s.ndim || d >= s.ndim)
-    plan_fails("%s: a tensor of shape %s has no dimension %lld", what, shape_text(s), (long long)d);
-  return 1u << (d < 0 ? d + s.ndim : d);
-}
-
-/* A dimension, a list of them, or nothing: all. */
-static unsigned check_dims(lua_State *L, int at, struct shape s, const char *what)
-{
-  if (lua_isnoneornil(L, at)) return (1u << s.ndim) - 1;
-  if (!lua_istable(L, at)) return check_dim(L, at, s, what);
-  unsigned dims = 0;
-  lua_Integer n = luaL_len(L, at);
+  if (!has_field(L, "dims")) return;
+  lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
   for (lua_Integer i = 1; i <= n; i++) {
-    lua_rawgeti(L, at, i);
-    unsigned dim = check_dim(L, -1, s, what);
-    if (dims & dim) plan_fails("%s: a dimension is named twice", what);
-    dims |= dim;
+    lua_rawgeti(L, -1, i);
+    lua_Integer dim = luaL_checkinteger(L, -1);
+    if (dim < 0 || dim >= MAX_DIMS)
+      plan_fails("%s: a tensor has at most %d dimensions", called_or(op_row[op->kind].name),
+                 MAX_DIMS);
+    op->dims |= 1u << dim;
     lua_pop(L, 1);
   }
-  return dims;
+  lua_pop(L, 1);
 }
 
-static double count(struct shape s, unsigned dims)
+static void read_numbers(lua_State *L, struct op *op)
 {
-  double n = 1;
-  for (int i = 0; i < s.ndim; i++)
-    if (dims >> i & 1) n *= (double)s.size[i];
+  const char *c = op_row[op->kind].numbers;
+  for (int i = 0; *c; i++, c += strspn(c, " ")) {
+    size_t n = strcspn(c, " ");
+    lua_pushlstring(L, c, n);
+    if (lua_gettable(L, 3) != LUA_TNIL) op->number[i] = luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+    c += n;
+  }
+}
+
+static void read_attributes(lua_State *L, struct op *op)
+{
+  if (has_field(L, "scalar")) op->scalar = luaL_checknumber(L, -1);
+  if (has_field(L, "type")) op->type = argument_type(L, -1);
+  if (has_field(L, "equation")) op->equation = copy_text(luaL_checkstring(L, -1));
+  op->keep = boolean_field(L, "keep");
+  op->constant = boolean_field(L, "constant");
+  read_dims(L, op);
+  read_numbers(L, op);
+}
+
+static void read_inputs(lua_State *L, struct op *op)
+{
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_Unsigned n = lua_rawlen(L, 2);
+  if (n > MAX_INPUTS)
+    plan_fails("%s takes at most %d tensors, not %llu", called_or(op_row[op->kind].name),
+               MAX_INPUTS, (unsigned long long)n);
+  for (; op->nin < (int)n; op->nin++) {
+    lua_rawgeti(L, 2, op->nin + 1);
+    op->in[op->nin] = argument_value(L, -1);
+    lua_pop(L, 1);
+  }
+}
+
+/* The field shapes: a list of them; gives how many. */
+static int read_shapes(lua_State *L, struct shape list[MAX_OUTPUTS])
+{
+  int n = 0;
+  if (!has_field(L, "shapes")) return 0;
+  for (; n < MAX_OUTPUTS && lua_rawgeti(L, -1, n + 1) != LUA_TNIL; n++) {
+    list[n] = argument_shape(L, lua_gettop(L), called_or("tensor"));
+    lua_pop(L, 1);
+  }
   return n;
 }
 
-static int reduce(int a, unsigned dims, bool keep, double scalar)
+static int push_outputs(lua_State *L, int value)
 {
-  return append_here((struct op){
-      .kind = OP_sum, .nin = 1, .in = {a}, .dims = dims, .keep = keep, .scalar = scalar});
+  int n = graph->op[graph->value[value].op].nout;
+  for (int k = 0; k < n; k++) push_tensor(L, value + k);
+  return n;
 }
 
-/* x:sum(dim, keep) and x:mean(dim, keep); upvalue 1: its name. */
-static int sum(lua_State *L)
+/* append(operator, {tensors}, {attributes}): adds the operation; gives what it makes. The
+   attributes are those of struct op, and the row's numbers, by name. shapes: of what it makes,
+   where they do not follow from the inputs. */
+static int append(lua_State *L)
 {
-  const char *name = lua_tostring(L, lua_upvalueindex(1));
-  int a = argument_value(L, 1);
-  struct shape s = graph->value[a].shape;
-  unsigned dims = check_dims(L, 2, s, name);
-  double scalar = *name == 'm' ? 1 / count(s, dims) : 1;
-  push_tensor(L, reduce(a, dims, lua_toboolean(L, 3), scalar));
-  return 1;
-}
-
-/* x:var(dim, keep): with Bessel's correction, as PyTorch's. */
-static int var(lua_State *L)
-{
-  int a = argument_value(L, 1);
-  struct shape s = graph->value[a].shape;
-  unsigned dims = check_dims(L, 2, s, "var");
-  double n = count(s, dims);
-  if (n < 2)
-    plan_fails("var: the variance of one number alone is not defined; the shape is %s",
-               shape_text(s));
-  bool whole = dims == (1u << s.ndim) - 1 && !lua_toboolean(L, 3);
-  int mean = reduce(a, dims, !whole, 1 / n);
-  int v = append_here((struct op){.kind = OP_variance,
-                                  .nin = 2,
-                                  .in = {a, mean},
-                                  .dims = dims,
-                                  .keep = !whole,
-                                  .scalar = 1 / (n - 1)});
-  /* The mean has to line up with its tensor, so the dimensions stay at first, with size 1. */
-  if (!whole && !lua_toboolean(L, 3)) v = reduce(v, dims, false, 1);
-  push_tensor(L, v);
-  return 1;
-}
-
-/* ------------------------------------------------------------------------------ matrix products */
-
-static int product(int a, int b, const char *equation)
-{
-  return append_here(
-      (struct op){.kind = OP_matmul, .nin = 2, .in = {a, b}, .equation = copy_text(equation)});
-}
-
-/* Whose forward runs, for messages: "layers.0.w1". */
-static const char *place(const char *otherwise)
-{
-  const char *path =
-      recording.call == NONE ? "" : graph->module[graph->call[recording.call].module].path;
-  return *path ? path : otherwise;
-}
-
-/* linear(x, weight, bias or nil): x [..., in], weight [out, in], bias [out]. */
-static int linear(lua_State *L)
-{
-  int x = argument_value(L, 1), w = argument_value(L, 2);
-  struct shape s = graph->value[x].shape, of = graph->value[w].shape;
-  if (of.ndim != 2)
-    plan_fails("%s: the weight must have two dimensions, out and in, not the shape %s",
-               place("linear"), shape_text(of));
-  if (s.ndim < 1 || s.size[s.ndim - 1] != of.size[1])
-    plan_fails("%s: an input of shape %s does not fit a weight of shape %s, which takes %lld "
-               "numbers in the input's last dimension",
-               place("linear"), shape_text(s), shape_text(of), (long long)of.size[1]);
-  char equation[32];
-  snprintf(equation, sizeof equation, "%.*sk,nk->%.*sn", s.ndim - 1, "abcdefg", s.ndim - 1,
-           "abcdefg");
-  int y = product(x, w, equation);
-  if (!lua_isnoneornil(L, 3)) {
-    int b = argument_value(L, 3);
-    struct shape bias = graph->value[b].shape;
-    if (bias.ndim != 1 || bias.size[0] != of.size[0])
-      plan_fails("%s: a bias of shape %s does not fit a weight of shape %s", place("linear"),
-                 shape_text(bias), shape_text(of));
-    y = binary_op(OP_add, y, b);
+  struct op op = {.kind = check_kind(L, 1)};
+  struct shape list[MAX_OUTPUTS];
+  lua_settop(L, 3);
+  if (lua_isnil(L, 3)) {
+    lua_newtable(L);
+    lua_replace(L, 3);
   }
-  push_tensor(L, y);
+  read_inputs(L, &op);
+  read_attributes(L, &op);
+  int nout = read_shapes(L, list);
+  lua_settop(L, 3);
+  int value = nout ? append_op_outputs(here(op), list, nout) : append_here(op);
+  return push_outputs(L, value);
+}
+
+/* replicate(tensor): the same, whole on every rank. */
+static int replicate(lua_State *L)
+{
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {argument_value(L, 1)},
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .why = "replicate"};
+  int value = append_here(op);
+  graph->value[value].name = value_name(op.in[0]);
+  return push_outputs(L, value);
+}
+
+/* ------------------------------------------------------------------------- the plan's operators */
+
+static int count_inputs(const char *rule)
+{
+  const char *end = strstr(rule, "->");
+  int n = end && end > rule;
+  for (const char *c = rule; end && c < end; c++) n += *c == ',';
+  return n;
+}
+
+static const char *optional_text(lua_State *L, int at)
+{
+  return lua_isnoneornil(L, at) ? NULL : copy_text(luaL_checkstring(L, at));
+}
+
+static void forbid_known(const char *name)
+{
+  for (int k = 0; k < OP_COUNT; k++)
+    if (!strcmp(op_row[k].name, name))
+      plan_fails("operator: tpgen has an operator '%s' itself: give yours another name", name);
+  for (int i = 0; i < graph->ncustom; i++)
+    if (!strcmp(graph->custom[i].name, name))
+      plan_fails("operator: there is an operator '%s' already, of line %d", name,
+                 graph->custom[i].line);
+}
+
+/* declare_operator(name, rule, linear, kernel, kernel for CUDA, {index of each input's gradient, or
+   -1}): its index. The files are only named here: the process that reads the plan reaches none. */
+static int declare_operator(lua_State *L)
+{
+  struct custom c = {.name = copy_text(luaL_checkstring(L, 1)),
+                     .rule = copy_text(luaL_checkstring(L, 2)),
+                     .linear = copy_text(luaL_checkstring(L, 3)),
+                     .kernel_c = optional_text(L, 4),
+                     .kernel_cu = optional_text(L, 5),
+                     .line = sandbox->line};
+  forbid_known(c.name);
+  if (graph->ncustom == MAX_CUSTOM) plan_fails("operator: there are more than %d", MAX_CUSTOM);
+  const char *wrong = rule_error(c.rule, c.linear);
+  if (wrong) plan_fails("operator '%s': %s", c.name, wrong);
+  int nin = count_inputs(c.rule);
+  lua_Unsigned given = lua_rawlen(L, 6);
+  if (given > (lua_Unsigned)nin)
+    plan_fails("operator '%s': backward is given for %llu inputs, and the rule %s has %d", c.name,
+               (unsigned long long)given, c.rule, nin);
+  for (int i = 0; i < MAX_INPUTS; i++) {
+    c.backward[i] = NONE;
+    if (i >= (int)given) continue;
+    lua_rawgeti(L, 6, i + 1);
+    c.backward[i] = (int)luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  GROW(graph->custom, graph->ncustom, graph->custom_room);
+  graph->custom[graph->ncustom] = c;
+  lua_pushinteger(L, graph->ncustom++);
   return 1;
 }
 
-/* matmul(a, b): a [..., m, k]; b [k, n], or [..., k, n] with a's leading dimensions. */
-static int matmul(lua_State *L)
+/* apply_operator(index, {tensors}, {scalar =}): what it makes. */
+static int apply_operator(lua_State *L)
 {
-  int a = argument_value(L, 1), b = argument_value(L, 2);
-  struct shape s = graph->value[a].shape, t = graph->value[b].shape;
-  bool fits = s.ndim >= 2 && t.ndim >= 2 && (t.ndim == 2 || t.ndim == s.ndim) &&
-              s.size[s.ndim - 1] == t.size[t.ndim - 2];
-  for (int i = 0; i < t.ndim - 2 && fits; i++) fits = s.size[i] == t.size[i];
-  if (!fits)
-    plan_fails("matmul: shapes %s and %s do not fit: it takes [..., m, k] and [k, n], or "
-               "[..., k, n] with equal leading sizes",
-               shape_text(s), shape_text(t));
-  char equation[40];
-  snprintf(equation, sizeof equation, "%.*smk,%.*skn->%.*smn", s.ndim - 2, "abcdef", t.ndim - 2,
-           "abcdef", s.ndim - 2, "abcdef");
-  push_tensor(L, product(a, b, equation));
-  return 1;
+  struct op op = {.kind = OP_custom, .custom = (int)luaL_checkinteger(L, 1)};
+  lua_settop(L, 3);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  read_inputs(L, &op);
+  read_attributes(L, &op);
+  lua_settop(L, 3);
+  return push_outputs(L, append_here(op));
 }
 
 /* ---------------------------------------------------------------------------- a tensor's fields */
 
-static int size(lua_State *L)
+static void push_shape(lua_State *L, struct shape s)
 {
-  const struct tensor *t = argument_tensor(L, 1);
-  unsigned dim = check_dim(L, 2, t->shape, "size");
-  lua_pushinteger(L, t->shape.size[__builtin_ctz(dim)]);
+  lua_createtable(L, s.ndim, 0);
+  for (int i = 0; i < s.ndim; i++) {
+    lua_pushinteger(L, s.size[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* shape(tensor): a list of its sizes. */
+static int shape_of(lua_State *L)
+{
+  push_shape(L, argument_tensor(L, 1)->shape);
   return 1;
 }
 
-static int dim(lua_State *L)
+/* type(tensor): the name of its type. A parameter's is float32. */
+static int type_of_tensor(lua_State *L)
 {
-  lua_pushinteger(L, argument_tensor(L, 1)->shape.ndim);
+  const struct tensor *t = argument_tensor(L, 1);
+  lua_pushstring(L, type_names[t->value == NONE ? F32 : graph->value[t->value].type]);
   return 1;
 }
 
@@ -345,19 +422,13 @@ static int describe(lua_State *L)
 /* upvalue 1: the methods, which know all their names. */
 static int field(lua_State *L)
 {
-  const struct tensor *t = argument_tensor(L, 1);
+  argument_tensor(L, 1);
   if (lua_type(L, 2) != LUA_TSTRING)
-    plan_fails("a tensor is not indexed by a %s", luaL_typename(L, 2));
-  if (strcmp(lua_tostring(L, 2), "shape") != 0) {
-    lua_pushvalue(L, 2);
-    lua_gettable(L, lua_upvalueindex(1));
-    return 1;
-  }
-  lua_createtable(L, t->shape.ndim, 0);
-  for (int i = 0; i < t->shape.ndim; i++) {
-    lua_pushinteger(L, t->shape.size[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
+    plan_fails("a tensor is not indexed by a %s: use narrow, select or slice", luaL_typename(L, 2));
+  if (!strcmp(lua_tostring(L, 2), "shape")) return shape_of(L);
+  if (!strcmp(lua_tostring(L, 2), "dtype")) return type_of_tensor(L);
+  lua_pushvalue(L, 2);
+  lua_gettable(L, lua_upvalueindex(1));
   return 1;
 }
 
@@ -369,73 +440,38 @@ static int no_assignment(lua_State *L)
 
 /* ----------------------------------------------------------------------------------- the tables */
 
-static const luaL_Reg tensor_events[] = {{"__len", length},
-                                         {"__tostring", describe},
-                                         {"__newindex", no_assignment},
-                                         {"__pow", power},
-                                         {NULL, NULL}};
-
-static void set_operator(lua_State *L, const char *event, enum op_kind kind, const char *sign)
-{
-  lua_pushinteger(L, kind);
-  lua_pushstring(L, sign);
-  lua_pushcclosure(L, binary, 2);
-  lua_setfield(L, -2, event);
-}
-
-/* Pushes the methods of a tensor, which are also the functions of F. */
-static void push_methods(lua_State *L)
-{
-  static const enum op_kind unaries[] = {OP_relu, OP_silu,   OP_sigmoid, OP_tanh,
-                                         OP_exp,  OP_square, OP_neg};
-  static const char *const sums[] = {"sum", "mean"};
-  lua_newtable(L);
-  for (size_t i = 0; i < sizeof unaries / sizeof *unaries; i++) {
-    lua_pushinteger(L, unaries[i]);
-    lua_pushcclosure(L, unary, 1);
-    lua_setfield(L, -2, op_row[unaries[i]].name);
-  }
-  for (size_t i = 0; i < 2; i++) {
-    lua_pushstring(L, sums[i]);
-    lua_pushcclosure(L, sum, 1);
-    lua_setfield(L, -2, sums[i]);
-  }
-  lua_pushcfunction(L, var);
-  lua_setfield(L, -2, "var");
-  lua_pushcfunction(L, size);
-  lua_setfield(L, -2, "size");
-  lua_pushcfunction(L, dim);
-  lua_setfield(L, -2, "dim");
-}
-
-/* Makes the metatable of tensors; leaves their methods at the top. */
+/* Sets, in the table at the top, `methods` and `events`: what x.name and x + y find; our Lua files
+   fill both. */
 static void make_tensors(lua_State *L)
 {
-  push_methods(L);
-  luaL_newmetatable(L, "tensor");
-  luaL_setfuncs(L, tensor_events, 0);
-  set_operator(L, "__add", OP_add, "+");
-  set_operator(L, "__sub", OP_sub, "-");
-  set_operator(L, "__mul", OP_mul, "*");
-  set_operator(L, "__div", OP_div, "/");
-  lua_pushinteger(L, OP_neg);
-  lua_pushcclosure(L, unary, 1);
-  lua_setfield(L, -2, "__unm");
-  lua_pushvalue(L, -2);
+  static const luaL_Reg events[] = {
+      {"__len", length}, {"__tostring", describe}, {"__newindex", no_assignment}, {NULL, NULL}};
+  lua_newtable(L);
   forbid_absent(L, "a tensor");
+  luaL_newmetatable(L, "tensor");
+  luaL_setfuncs(L, events, 0);
+  lua_pushvalue(L, -2);
   lua_pushcclosure(L, field, 1);
   lua_setfield(L, -2, "__index");
   lua_pushboolean(L, 0);
   lua_setfield(L, -2, "__metatable");
-  lua_pop(L, 1);
+  lua_setfield(L, -3, "events");
+  lua_setfield(L, -2, "methods");
 }
 
 void set_tensor_bindings(lua_State *L)
 {
+  static const luaL_Reg functions[] = {{"named", named},
+                                       {"called", called_name},
+                                       {"place", place},
+                                       {"recording", is_recording},
+                                       {"append", append},
+                                       {"replicate", replicate},
+                                       {"declare_operator", declare_operator},
+                                       {"apply_operator", apply_operator},
+                                       {"shape", shape_of},
+                                       {"type", type_of_tensor},
+                                       {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
   make_tensors(L);
-  lua_setfield(L, -2, "methods");
-  lua_pushcfunction(L, linear);
-  lua_setfield(L, -2, "linear");
-  lua_pushcfunction(L, matmul);
-  lua_setfield(L, -2, "matmul");
 }

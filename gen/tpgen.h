@@ -16,7 +16,15 @@
 
 #define TPGEN_VERSION "0.1.0"
 
-enum { NONE = -1, MAX_DIMS = 8, MAX_MESH = 6, MAX_INPUTS = 4 };
+enum {
+  NONE = -1,
+  MAX_DIMS = 8,
+  MAX_MESH = 6,
+  MAX_INPUTS = 8,
+  MAX_OUTPUTS = 3,
+  MAX_NUMBERS = 8,
+  MAX_LETTERS = 32
+};
 
 /* ------------------------------------------------------------------------ meshes and placements */
 
@@ -31,11 +39,14 @@ enum placement_kind { REPLICATE, SHARD, PARTIAL };
 enum reduction { SUM, MAX, MIN };
 
 /* On one dimension of the mesh. SHARD: the ranks along it hold consecutive parts of dimension
-   `dim`, cut as torch.chunk does. PARTIAL: the value is the `reduction` of what they hold. */
+   `dim`, cut as torch.chunk does. Where `outer` is more than 1 the shard is strided: the dimension
+   is seen as [outer, size / outer], and the second of these is cut: what a cut dimension becomes
+   that is merged with one outside it. PARTIAL: the value is the `reduction` of what they hold. */
 struct placement {
   enum placement_kind kind;
   int dim;
   enum reduction reduction;
+  int64_t outer; /* 0 and 1: a plain shard */
 };
 
 /* Two mesh dimensions on one tensor dimension cut it in the order of the mesh: the first one's
@@ -49,7 +60,7 @@ struct shape {
   int64_t size[MAX_DIMS];
 };
 
-enum type { F32, BF16, I32, I64 };
+enum type { F32, BF16, I32, I64, BOOL };
 
 /* ------------------------------------------------------------------------------------ the graph */
 
@@ -98,27 +109,30 @@ struct value {
 };
 
 enum op_kind {
-#define OP(name, dimensions, linear, gradient, expression) OP_##name,
+#define OP(name, rule, linear, gradient, numbers, element) OP_##name,
 #include "ops.h"
 #undef OP
   OP_COUNT
 };
 
-enum linear { NEVER, EACH, TOGETHER, FIRST };
 enum phase { FORWARD, BACKWARD, UPDATE, PHASES };
 
 struct op {
   enum op_kind kind;
   int nin, in[MAX_INPUTS];
-  int out;              /* the value it makes, or NONE */
-  const char *equation; /* matmul */
-  double scalar;        /* scale, expand, sum, variance, full */
-  unsigned dims;        /* reduce: a bit for each dimension of the first input that vanishes */
-  bool keep;            /* reduce: they stay, with size 1 */
-  struct layout to;     /* redistribute: where it is wanted, on the mesh dimensions in `asked` */
-  unsigned asked;       /* redistribute: a bit for each mesh dimension that `to` speaks of */
-  int group;            /* collectives: among whom */
-  int mesh_dim;         /* collectives, slice, to_partial: along this dimension of the mesh */
+  int nout, out;        /* the values it makes: out, out + 1, ...; NONE where there are none */
+  const char *equation; /* where the row's rule is "equation" */
+  double scalar;        /* $s */
+  int64_t number[MAX_NUMBERS]; /* in the order of the row's names */
+  unsigned dims;               /* a bit for each dimension that a capital letter stands for */
+  bool keep;        /* those that vanish from the output, or appear there, have size 1 before */
+  enum type type;   /* cast, and what makes a value of nothing: its type */
+  bool constant;    /* no gradient flows through it */
+  int custom;       /* custom: which of graph->custom */
+  struct layout to; /* redistribute: where it is wanted, on the mesh dimensions in `asked` */
+  unsigned asked;   /* redistribute: a bit for each mesh dimension that `to` speaks of */
+  int group;        /* collectives: among whom */
+  int mesh_dim;     /* collectives, slice, to_partial: along this dimension of the mesh */
   int dim, dim_to; /* all_gather, reduce_scatter, slice: the tensor's dimension; all_to_all: both */
   enum reduction reduction; /* all_reduce, reduce_scatter */
   int nbody;                /* fused, and an all_reduce that is a bucket: the operations in it */
@@ -164,6 +178,14 @@ struct group {
   const char *name;
 };
 
+/* An operator that the plan declares: a row of its own, and the files of its kernels. */
+struct custom {
+  const char *name, *rule, *linear;
+  const char *kernel_c, *kernel_cu; /* the files' text, or NULL where there is none */
+  int backward[MAX_INPUTS];         /* that makes an input's gradient: graph->custom, or NONE */
+  int line;
+};
+
 struct optimizer {
   const char *name; /* "AdamW", "SGD" */
   double lr, beta1, beta2, eps, weight_decay;
@@ -200,6 +222,8 @@ struct graph {
   struct group group[1 << MAX_MESH];
   int nfunction, function_room;
   struct function *function;
+  int ncustom, custom_room;
+  struct custom *custom;
   int loss; /* the value that is trained down, or NONE: a forward-only program */
   int train_line;
   int steps;
@@ -225,6 +249,12 @@ char *copy_text(const char *s);
 #define GROW(array, n, room)                                                                       \
   ((n) < (room) ? (void)0 : (void)((array) = grow((array), (n), &(room), sizeof *(array))))
 void *grow(void *array, int n, int *room, size_t size);
+
+/* A growing list of numbers: operations, mostly. */
+struct list {
+  int n, room, *at;
+};
+void add(struct list *list, int number);
 
 /* A growing text; buffer.text is always terminated. */
 struct buffer {
@@ -334,6 +364,8 @@ struct tensor *argument_tensor(struct lua_State *L, int at);
 int argument_value(struct lua_State *L, int at);
 /* A list of sizes; `what` takes it. */
 struct shape argument_shape(struct lua_State *L, int at, const char *what);
+/* A type's name, such as "int32". */
+enum type argument_type(struct lua_State *L, int at);
 /* Adds an operation where the plan is at work; gives its value. */
 int append_here(struct op op);
 
@@ -351,16 +383,21 @@ int make_op(struct op op);   /* gives the operation; its value is graph->op[i].o
 int append_op(struct op op); /* make_op, then at the end of the order; gives the value */
 /* For operators whose output's shape is not a function of the inputs: expand, full. */
 int append_op_shaped(struct op op, struct shape shape);
+/* The shapes of all it makes, in order. */
+int append_op_outputs(struct op op, const struct shape *shape, int nout);
 /* An operation that writes in place and makes no value. */
 int append_update(struct op op);
 
 /* The model's name for a value; where it has none, the name of the operator that made it. */
 const char *value_name(int value);
-/* The operator's name; a sum that is scaled is called a mean. */
+/* The operator's name; a sum that is divided by the number of its terms is called a mean. */
 const char *op_name(const struct op *op);
 
-/* The shape and type of what `op` makes. */
-struct shape shape(const struct op *op);
+/* The shapes of the values that `op` makes, from its inputs; gives how many. */
+int shapes(const struct op *op, struct shape shape[MAX_OUTPUTS]);
+/* The type of the k-th of them. */
+enum type type_of(const struct op *op, int k);
+bool is_floating(enum type t);
 int64_t elements(struct shape s);
 bool same_shape(struct shape a, struct shape b);
 int64_t type_bytes(enum type t);
@@ -376,15 +413,25 @@ int op_width(const struct op *op);
    call, with how many times it runs in a step. */
 void each_op(void (*visit)(void *to, int op, int times), void *to);
 
+/* A row of ops.h; its gradient is gradients.c's. */
 struct op_row {
-  const char *name, *dimensions;
-  enum linear linear;
-  const char *expression;
+  const char *name, *rule, *linear, *numbers, *element;
 };
 extern const struct op_row op_row[OP_COUNT];
+/* How an operator is computed: each element of the output by an expression, or a reduction of such;
+   by a kernel of its own, a file in templates/kernels or the plan's; or in a way of its own. */
 bool is_pointwise(enum op_kind k);
 bool is_reduce(enum op_kind k);
+/* Whether it takes its inputs element by element, broadcast: "...,...->...". */
+bool is_broadcast(enum op_kind k);
+bool has_kernel(enum op_kind k);
 bool is_collective(enum op_kind k);
+/* The rule and linearity of an operation: its row's, its equation, or its custom operator's. "":
+   it has none, and says itself where its values lie. */
+const char *rule_of(const struct op *op);
+const char *linear_of(const struct op *op);
+/* The attribute of that name, which the row has. */
+int64_t number_of(const struct op *op, const char *name);
 
 /* ------------------------------------------------------------------------------------ shard.c */
 
@@ -394,7 +441,10 @@ struct part {
 };
 int world_size(void);
 void coordinate_of(int rank, int coordinate[MAX_MESH]);
-/* The part of `whole` that the rank at `coordinate` holds. */
+/* Whether the layout cuts the dimension in strides. */
+bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
+/* The part of `whole` that the rank at `coordinate` holds; of a dimension that is cut in strides
+   `first` says nothing. */
 struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
                        const int coordinate[MAX_MESH]);
 struct shape local_shape(int value, int rank);
@@ -406,29 +456,78 @@ int first_member(int group, int rank);
 int group_size(int group);
 bool same_placement(struct placement a, struct placement b);
 bool same_layout(struct layout a, struct layout b);
-char *
-layout_text(struct layout layout); /* "R S(0)": on each mesh dimension of more than one rank */
+/* "R S(0)": on each mesh dimension of more than one rank; "S(0/4)" is strided, with outer 4. */
+char *layout_text(struct layout layout);
 char *placement_text(struct placement p);
 char *shape_text(struct shape s); /* "[20, 10]" */
 
 /* ------------------------------------------------------------------------------------- rule.c */
 
-/* An operation's operands, a letter (a number from 0) for each dimension; NONE where a dimension
-   has size 1 and is stretched. A letter has the same size everywhere. */
+/* One dimension of an operand: the letters that it is made of, the outermost first; none where its
+   size is 1. */
+struct axis {
+  int n, letter[MAX_DIMS];
+};
+/* An operation's rule (ops.h) put to its operands. A letter is a number from 0, in the order of the
+   dimensions of the operand that the operation walks over (the first input of a reduction, else the
+   output). Letters of size 1 are left out. */
 struct letters {
   int n;
-  struct shape space; /* pointwise and reduce: letter d runs over space.size[d] */
-  signed char in[MAX_INPUTS][MAX_DIMS], out[MAX_DIMS];
+  int64_t size[MAX_LETTERS]; /* whole */
+  char name[MAX_LETTERS];    /* as the rule calls it; '.': one of the dimensions of `...` */
+  bool whole[MAX_LETTERS];   /* marked `!`: never cut */
+  bool told[MAX_LETTERS];    /* marked `@`: the kernel knows where its part begins */
+  int ndim_in[MAX_INPUTS], ndim_out[MAX_OUTPUTS];
+  struct axis in[MAX_INPUTS][MAX_DIMS], out[MAX_OUTPUTS][MAX_DIMS];
+  int nout;
+  enum reduction reduction[MAX_OUTPUTS]; /* what a cut letter leaves that the output lacks */
+  int type[MAX_OUTPUTS];                 /* the rule names it; or NONE */
 };
+/* Fits the rule to the inputs' shapes, and to the outputs' where the operation has them already. A
+   misfit is the plan's error. */
 void op_letters(const struct op *op, struct letters *l);
+/* The type that the rule names for the k-th output, or NONE. */
+int rule_type(const struct op *op, int k);
+/* NULL if a plan's rule and linearity are well formed, else what is wrong. */
+const char *rule_error(const char *rule, const char *linear);
+
+/* --------------------------------------------------------------------------------- choices.c */
 
 /* One way in which an operation may run on one dimension of the mesh. */
 struct choice {
-  struct placement in[MAX_INPUTS], out;
+  struct placement in[MAX_INPUTS], out[MAX_OUTPUTS];
+  int letter; /* that is cut, or NONE */
 };
-/* All legal ways, the one with everything replicated first; gives how many. */
-enum { MAX_CHOICES = MAX_INPUTS * MAX_DIMS + MAX_INPUTS + 1 };
-int choices(const struct op *op, struct choice *list);
+/* All legal ways, the one with everything replicated first; gives how many. Strided cuts are among
+   them where an input lies so. */
+enum { MAX_CHOICES = 64 };
+int choices(const struct op *op, const struct letters *l, struct choice *list);
+/* Whether one choice for each dimension of the mesh, list[pick[d]], goes together: merged
+   dimensions are cut where their letters are. */
+bool fits_together(const struct letters *l, int nin, const struct choice *list, const int *pick);
+
+/* ------------------------------------------------------------------------------------ einop.c */
+
+/* What DTensor's rules say of an operation: it runs as its inputs lie, or on other layouts, or not.
+ */
+struct ruling {
+  enum { RULE_RUNS, RULE_RESHARDS, RULE_ERROR } what;
+  struct layout out;            /* RULE_RUNS */
+  struct layout in[MAX_INPUTS]; /* RULE_RESHARDS: what the inputs should become */
+  char error[96];               /* RULE_ERROR */
+};
+/* An operation as the rules see it. */
+struct ruled {
+  int nin;
+  struct shape shape[MAX_INPUTS];
+  struct layout layout[MAX_INPUTS];
+  bool linear;
+  const struct layout *enforce; /* pointwise_rule: of what is written in place; or NULL */
+};
+/* enforce: by letter the mesh dimension that must shard it, NONE for none, -2 where nothing is
+   asked; or NULL. */
+struct ruling einop_rule(const char *equation, const struct ruled *op, const int *enforce);
+struct ruling pointwise_rule(const struct ruled *op);
 
 /* --------------------------------------------------------------------------------- the passes */
 
@@ -449,8 +548,14 @@ void emit(void);
    many bytes all of its family take there. */
 bool in_arena(int value);
 int64_t arena_size(int value);
+/* Whether two values have the same bytes: one storage, and one place in the arena. */
+bool same_place(int a, int b);
 /* The bytes from one of a family to the next. */
 int64_t arena_stride(int value);
+/* Adds the operations that take g, the gradient of what `op` made, to the gradients of its inputs
+   that are wanted. Both lists are by value; gradient[value] is NONE where nothing has reached it.
+   `op` is a copy: adding operations moves the graph's. */
+void write_gradient(const struct op *op, int g, const bool *wanted, int *gradient);
 /* Gives layouts to the values that operations order[first...] make, adding redistributions. */
 void propagate_from(int first);
 /* One step of a redistribution: along one mesh dimension. */
@@ -489,6 +594,23 @@ char *product_text(struct shape s);
 /* The statement that runs a fused operation or an update, and the kernel's text added to those of
    the program. A kernel that is there already is used again. */
 char *kernel_call(const struct op *op, int rank);
+/* Adds a kernel; gives the name that it has in the end, which replaces `$name$` in both texts. The
+   prototypes are the heads of the functions that are called, one a line; the definition is all of
+   the text. A kernel of the same texts is used again, whatever its comment says. */
+const char *add_kernel(const char *wanted, const char *prototypes, const char *comment,
+                       const char *definition);
+/* Whether a pointwise or reduce operation reads elements of input i that stand at other places than
+   its own: permuted, broadcast, or by an index. */
+bool reads_elsewhere(const struct op *op, int i);
+/* Where the rank's part of a value begins in dimension `dim` of the whole: "25L * rank.coordinate[0]",
+   the same text on all ranks; "0" where it is not cut. Of a rank without a part it says nothing. */
+char *first_text(int value, int dim);
+/* matmul.c: the statement of a matmul; kernel_file.c: of an operation that has a kernel of its own.
+ */
+char *matmul_text(const struct op *op, int rank);
+char *file_kernel_call(const struct op *op, int rank);
+/* Sets the rank's part of a value to zero. */
+char *zero_text(int value, int rank);
 /* The statement of a collective, and the name of a group's communicator. */
 char *collective_text(const struct op *op, int rank);
 const char *group_name(int group);
@@ -508,8 +630,9 @@ const char *const *kernel_names(void);
 char *kernel_definitions(void);
 char *kernel_prototypes(void);
 
-/* The shortest text that reads back as the number. */
+/* The shortest text that reads back as the number, as a double and as a float: "0.1f". */
 char *double_text(double x);
+char *number_text(double x);
 /* The plan's path as it may stand in comments and files: of an absolute one only the last name. */
 const char *plan_shown(void);
 /* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)". */

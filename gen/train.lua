@@ -67,7 +67,7 @@ local function take_batch(batch, who)
         name, base.a(description))
     end
     local d = base.described(description)
-    tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b, d.placed, d.line)
+    tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b, d.placed, d.line, d.type)
   end
   return core.forbid_absent(tensors, "the batch")
 end
@@ -82,6 +82,7 @@ local function begin(who, options, steps)
       base.begun)
   end
   base.begun = core.line()
+  base.training = who == "train"
   local model = need(options, who, "model", "module")
   local batch = need(options, who, "batch", "table")
   local seed = base.integer(options.seed or 0, who .. "'s seed", 0, math.maxinteger)

@@ -53,6 +53,12 @@ void *grow(void *array, int n, int *room, size_t size)
   return at;
 }
 
+void add(struct list *list, int number)
+{
+  GROW(list->at, list->n, list->room);
+  list->at[list->n++] = number;
+}
+
 /* ----------------------------------------------------------------------------------------- text */
 
 static char *format_text(const char *format, va_list list)
@@ -290,17 +296,83 @@ static const char *const keyword[] = {"alignas",
                                       NULL};
 
 /* What the statements of generated functions and kernels say themselves. */
-static const char *const spoken[] = {
-    "b",         "backward",   "block_sum", "blockIdx",  "c1",
-    "c2",        "counts",     "counts_in", "cublas",    "exp",
-    "expf",      "forward",    "groups",    "i",         "j",
-    "k",         "l",          "m",         "matmul_nn", "matmul_nt",
-    "matmul_tn", "matmul_tt",  "memcpy",    "memset",    "n",
-    "p",         "pack_parts", "part",      "pow",       "program",
-    "q",         "r",          "rank",      "s",         "slice_rows",
-    "sqrtf",     "starts",     "starts_in", "step",      "stream",
-    "t",         "tanhf",      "tensors",   "threadIdx", "unpack_parts",
-    "update",    NULL};
+static const char *const spoken[] = {"abs",
+                                     "at",
+                                     "b",
+                                     "backward",
+                                     "block_max",
+                                     "block_min",
+                                     "block_sum",
+                                     "blockIdx",
+                                     "c1",
+                                     "c2",
+                                     "cos",
+                                     "cosf",
+                                     "counts",
+                                     "counts_in",
+                                     "cublas",
+                                     "erff",
+                                     "exp",
+                                     "expf",
+                                     "fabsf",
+                                     "first",
+                                     "forward",
+                                     "gelu_tanh_slope",
+                                     "gemm",
+                                     "gemm_batch",
+                                     "groups",
+                                     "i",
+                                     "j",
+                                     "k",
+                                     "l",
+                                     "larger",
+                                     "log",
+                                     "logf",
+                                     "m",
+                                     "matmul_nn",
+                                     "matmul_nn_batch",
+                                     "matmul_nt",
+                                     "matmul_nt_batch",
+                                     "matmul_tn",
+                                     "matmul_tn_batch",
+                                     "matmul_tt",
+                                     "matmul_tt_batch",
+                                     "memcpy",
+                                     "memset",
+                                     "n",
+                                     "p",
+                                     "pack_parts",
+                                     "part",
+                                     "part_first",
+                                     "part_size",
+                                     "pow",
+                                     "powf",
+                                     "program",
+                                     "put_rows",
+                                     "q",
+                                     "r",
+                                     "random",
+                                     "random_at",
+                                     "random_stream",
+                                     "rank",
+                                     "s",
+                                     "sin",
+                                     "sinf",
+                                     "slice_rows",
+                                     "smaller",
+                                     "sqrtf",
+                                     "starts",
+                                     "starts_in",
+                                     "step",
+                                     "stream",
+                                     "stream_of",
+                                     "t",
+                                     "tanhf",
+                                     "tensors",
+                                     "threadIdx",
+                                     "unpack_parts",
+                                     "update",
+                                     NULL};
 
 static bool is_in(const char *const *list, const char *s)
 {

@@ -1,30 +1,75 @@
 // What generated C calls on a rank's own memory: matrix products, and moves of rows.
-// Matrices are row-major float32 without gaps.
+// Matrices are row-major float32.
 #ifndef CPU_MATH_H
 #define CPU_MATH_H
 
 #include <cblas.h>
+#include <stdbool.h>
 #include <string.h>
 
-// c[m, n] = a[m, k] b[k, n]; with a t, the operand is stored transposed.
+// c[m, n] = a[m, k] b[k, n], or c += a b where `add` is true. An operand that is 't' is stored
+// transposed, one that is 'n' is not; from each stored row to the next there are ld elements.
+static inline void gemm(char a_is, char b_is, float *c, int ldc, const float *a, int lda,
+                        const float *b, int ldb, int m, int n, int k, bool add)
+{
+  cblas_sgemm(CblasRowMajor, a_is == 't' ? CblasTrans : CblasNoTrans,
+              b_is == 't' ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb, add ? 1 : 0, c,
+              ldc);
+}
+
+// As gemm for each of `batch` products, whose matrices begin `step` elements after each other's.
+static inline void gemm_batch(char a_is, char b_is, float *c, int ldc, long step_c, const float *a,
+                              int lda, long step_a, const float *b, int ldb, long step_b, int m,
+                              int n, int k, int batch, bool add)
+{
+  for (int i = 0; i < batch; i++)
+    gemm(a_is, b_is, c + i * step_c, ldc, a + i * step_a, lda, b + i * step_b, ldb, m, n, k, add);
+}
+
+// c[m, n] = a[m, k] b[k, n], all without gaps; with a t, the operand is stored transposed.
 static inline void matmul_nn(float *c, const float *a, const float *b, int m, int n, int k)
 {
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, k, b, n, 0, c, n);
+  gemm('n', 'n', c, n, a, k, b, n, m, n, k, false);
 }
 
 static inline void matmul_nt(float *c, const float *a, const float *b, int m, int n, int k)
 {
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1, a, k, b, k, 0, c, n);
+  gemm('n', 't', c, n, a, k, b, k, m, n, k, false);
 }
 
 static inline void matmul_tn(float *c, const float *a, const float *b, int m, int n, int k)
 {
-  cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, m, n, k, 1, a, m, b, n, 0, c, n);
+  gemm('t', 'n', c, n, a, m, b, n, m, n, k, false);
 }
 
 static inline void matmul_tt(float *c, const float *a, const float *b, int m, int n, int k)
 {
-  cblas_sgemm(CblasRowMajor, CblasTrans, CblasTrans, m, n, k, 1, a, m, b, k, 0, c, n);
+  gemm('t', 't', c, n, a, m, b, k, m, n, k, false);
+}
+
+// The same for each of `batch` products, whose matrices begin `step` elements after each other's.
+static inline void matmul_nn_batch(float *c, const float *a, const float *b, int m, int n, int k,
+                                   int batch, long step_c, long step_a, long step_b)
+{
+  gemm_batch('n', 'n', c, n, step_c, a, k, step_a, b, n, step_b, m, n, k, batch, false);
+}
+
+static inline void matmul_nt_batch(float *c, const float *a, const float *b, int m, int n, int k,
+                                   int batch, long step_c, long step_a, long step_b)
+{
+  gemm_batch('n', 't', c, n, step_c, a, k, step_a, b, k, step_b, m, n, k, batch, false);
+}
+
+static inline void matmul_tn_batch(float *c, const float *a, const float *b, int m, int n, int k,
+                                   int batch, long step_c, long step_a, long step_b)
+{
+  gemm_batch('t', 'n', c, n, step_c, a, m, step_a, b, n, step_b, m, n, k, batch, false);
+}
+
+static inline void matmul_tt_batch(float *c, const float *a, const float *b, int m, int n, int k,
+                                   int batch, long step_c, long step_a, long step_b)
+{
+  gemm_batch('t', 't', c, n, step_c, a, m, step_a, b, k, step_b, m, n, k, batch, false);
 }
 
 // Takes `bytes` bytes of each of the rows of `from`, from `begin` on; a row of `from` has `of`

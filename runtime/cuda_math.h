@@ -1,5 +1,5 @@
 // What generated CUDA calls on a rank's own device memory: matrix products, and moves of rows, all
-// on the program's stream. Matrices are row-major float32 without gaps.
+// on the program's stream. Matrices are row-major float32.
 #ifndef CUDA_MATH_H
 #define CUDA_MATH_H
 
@@ -7,35 +7,73 @@
 
 #include <math.h>
 
-// c[m, n] = a[m, k] b[k, n], with the transposed form that is stored. cuBLAS takes columns first,
-// so it computes the transposed product of the transposed operands.
-static inline void matmul(cublasOperation_t a_is, cublasOperation_t b_is, float *c, const float *a,
-                          const float *b, int m, int n, int k)
+// c[m, n] = a[m, k] b[k, n], or c += a b where `add` is true. An operand that is 't' is stored
+// transposed, one that is 'n' is not; from each stored row to the next there are ld elements.
+// cuBLAS takes columns first, so it computes the transposed product of the transposed operands.
+static inline void gemm(char a_is, char b_is, float *c, int ldc, const float *a, int lda,
+                        const float *b, int ldb, int m, int n, int k, bool add)
 {
-  const float one = 1, zero = 0;
-  CHECK_CUBLAS(cublasSgemm(cublas, b_is, a_is, n, m, k, &one, b, b_is == CUBLAS_OP_N ? n : k, a,
-                           a_is == CUBLAS_OP_N ? k : m, &zero, c, n));
+  const float one = 1, beta = add ? 1 : 0;
+  CHECK_CUBLAS(cublasSgemm(cublas, b_is == 't' ? CUBLAS_OP_T : CUBLAS_OP_N,
+                           a_is == 't' ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, ldb, a, lda,
+                           &beta, c, ldc));
 }
 
-// c[m, n] = a[m, k] b[k, n]; with a t, the operand is stored transposed.
+// As gemm for each of `batch` products, whose matrices begin `step` elements after each other's.
+static inline void gemm_batch(char a_is, char b_is, float *c, int ldc, long step_c, const float *a,
+                              int lda, long step_a, const float *b, int ldb, long step_b, int m,
+                              int n, int k, int batch, bool add)
+{
+  const float one = 1, beta = add ? 1 : 0;
+  CHECK_CUBLAS(cublasSgemmStridedBatched(
+      cublas, b_is == 't' ? CUBLAS_OP_T : CUBLAS_OP_N, a_is == 't' ? CUBLAS_OP_T : CUBLAS_OP_N, n,
+      m, k, &one, b, ldb, step_b, a, lda, step_a, &beta, c, ldc, step_c, batch));
+}
+
+// c[m, n] = a[m, k] b[k, n], all without gaps; with a t, the operand is stored transposed.
 static inline void matmul_nn(float *c, const float *a, const float *b, int m, int n, int k)
 {
-  matmul(CUBLAS_OP_N, CUBLAS_OP_N, c, a, b, m, n, k);
+  gemm('n', 'n', c, n, a, k, b, n, m, n, k, false);
 }
 
 static inline void matmul_nt(float *c, const float *a, const float *b, int m, int n, int k)
 {
-  matmul(CUBLAS_OP_N, CUBLAS_OP_T, c, a, b, m, n, k);
+  gemm('n', 't', c, n, a, k, b, k, m, n, k, false);
 }
 
 static inline void matmul_tn(float *c, const float *a, const float *b, int m, int n, int k)
 {
-  matmul(CUBLAS_OP_T, CUBLAS_OP_N, c, a, b, m, n, k);
+  gemm('t', 'n', c, n, a, m, b, n, m, n, k, false);
 }
 
 static inline void matmul_tt(float *c, const float *a, const float *b, int m, int n, int k)
 {
-  matmul(CUBLAS_OP_T, CUBLAS_OP_T, c, a, b, m, n, k);
+  gemm('t', 't', c, n, a, m, b, k, m, n, k, false);
+}
+
+// The same for each of `batch` products, whose matrices begin `step` elements after each other's.
+static inline void matmul_nn_batch(float *c, const float *a, const float *b, int m, int n, int k,
+                                   int batch, long step_c, long step_a, long step_b)
+{
+  gemm_batch('n', 'n', c, n, step_c, a, k, step_a, b, n, step_b, m, n, k, batch, false);
+}
+
+static inline void matmul_nt_batch(float *c, const float *a, const float *b, int m, int n, int k,
+                                   int batch, long step_c, long step_a, long step_b)
+{
+  gemm_batch('n', 't', c, n, step_c, a, k, step_a, b, k, step_b, m, n, k, batch, false);
+}
+
+static inline void matmul_tn_batch(float *c, const float *a, const float *b, int m, int n, int k,
+                                   int batch, long step_c, long step_a, long step_b)
+{
+  gemm_batch('t', 'n', c, n, step_c, a, m, step_a, b, n, step_b, m, n, k, batch, false);
+}
+
+static inline void matmul_tt_batch(float *c, const float *a, const float *b, int m, int n, int k,
+                                   int batch, long step_c, long step_a, long step_b)
+{
+  gemm_batch('t', 't', c, n, step_c, a, m, step_a, b, k, step_b, m, n, k, batch, false);
 }
 
 static inline void copy_rows(void *to, const void *from, long rows, long bytes, long to_row,

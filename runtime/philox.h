@@ -8,14 +8,12 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "philox4x32.h"
 
 struct philox {
   uint32_t key[2];  // the seed, low word first
   uint32_t name[2]; // the hash of the name, low word first
 };
-
-// Ten rounds: Random123's philox4x32.
-void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 // FNV-1a of the name's bytes, 64 bits.
 uint64_t philox_hash(const char *name);

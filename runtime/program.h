@@ -27,14 +27,14 @@ extern "C" {
 
 enum { MAX_DIMS = 8, MAX_MESH = 6 };
 
-enum type { F32, BF16, I32, I64 };
+enum type { F32, BF16, I32, I64, BOOL }; // BOOL: one byte, 0 or 1
 
 // What a tensor is for. A file of weights must hold every PARAMETER, a file of data every BATCH.
 enum role { PARAMETER, STATE, BATCH, OUTPUT };
 
 // How a tensor is filled where no file gives it: by Philox, counted by the element's global index,
 // so that it is the same on every mesh. UNIFORM: a <= x < b. NORMAL: mean a, deviation b.
-// CONSTANT: a.
+// CONSTANT: a. Whole numbers are these, rounded down; a BOOL says whether they are not 0.
 enum how { CONSTANT, UNIFORM, NORMAL };
 struct init {
   enum how how;
@@ -84,6 +84,17 @@ struct rank {
 
 extern const struct program program;
 extern const struct rank rank;
+
+// Of n elements cut into parts as torch.chunk does: where part `index` begins, and its size.
+static inline long part_first(long n, int parts, int index)
+{
+  long first = (n + parts - 1) / parts * index;
+  return first < n ? first : n;
+}
+static inline long part_size(long n, int parts, int index)
+{
+  return part_first(n, parts, index + 1) - part_first(n, parts, index);
+}
 
 // Says on standard error what failed and where in the generated program, then ends the whole job
 // with a non-zero status. Never returns.

@@ -15,8 +15,11 @@ struct type_row {
 
 static inline struct type_row table_type(enum type type)
 {
-  static const struct type_row rows[] = {
-      [F32] = {"F32", 4}, [BF16] = {"BF16", 2}, [I32] = {"I32", 4}, [I64] = {"I64", 8}};
+  static const struct type_row rows[] = {[F32] = {"F32", 4},
+                                         [BF16] = {"BF16", 2},
+                                         [I32] = {"I32", 4},
+                                         [I64] = {"I64", 8},
+                                         [BOOL] = {"BOOL", 1}};
   return rows[type];
 }
 

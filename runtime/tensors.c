@@ -47,6 +47,12 @@ static void store(enum type type, float x, double exact, void *to, size_t i)
   case I64:
     ((int64_t *)to)[i] = (int64_t)floor(exact);
     break;
+  case BOOL:
+    ((unsigned char *)to)[i] = floor(exact) != 0;
+    break;
+  case BOOL:
+    ((unsigned char *)to)[i] = floor(exact) != 0;
+    break;
   }
 }
 

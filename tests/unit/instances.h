@@ -1,109 +1,386 @@
-/* instances.h: for every row of the table of operators that has a rule, operations of that kind. */
+/* instances.h: for every row of the table of operators that has a rule, operations of that kind,
+   and inputs that suit them. */
 #ifndef INSTANCES_H
 #define INSTANCES_H
 
 #include "interpreter.h"
 
-/* Shapes in letters, each of which a case gives a size; 1 is 1. */
+/* Shapes are in letters, to each of which a case gives a size:
+
+     ab       two dimensions; letters from e on have the sizes of a, b, c, d again
+     1, 2 ..  a dimension of that size
+     (ab2)    one dimension: the product
+     [ab]     one dimension: the sum
+     ?ab #ab  of truths; of whole numbers, indices where the operator takes such
+
+   The letters of a view's equation have these sizes too; those of other equations are their own. */
 struct instance {
   enum op_kind kind;
   const char *in[MAX_INPUTS];
-  const char *equation; /* matmul */
-  unsigned dims;        /* reduce, expand */
+  const char *out[MAX_OUTPUTS]; /* where they do not follow from the inputs */
+  const char *equation;
+  unsigned dims;
   bool keep;
-  const char *out; /* expand, full */
+  double scalar; /* 0: 0.75 */
+  int64_t number[MAX_NUMBERS];
+  enum type type;
+  const char *custom;
 };
 
-#define UNARY(kind)                                                                                \
-  {kind, {"ab"}, NULL, 0, false, NULL}, {kind, {"abc"}, NULL, 0, false, NULL},                     \
-      {kind, {""}, NULL, 0, false, NULL},                                                          \
+#define UNARY(k)                                                                                   \
+  {k, .in = {"ab"}}, {k, .in = {"abc"}}, {k, .in = {""}},                                          \
   {                                                                                                \
-    kind, {"1b"}, NULL, 0, false, NULL                                                             \
+    k, .in = { "1b" }                                                                              \
   }
-#define BINARY(kind)                                                                               \
-  {kind, {"ab", "ab"}, NULL, 0, false, NULL}, {kind, {"ab", "b"}, NULL, 0, false, NULL},           \
-      {kind, {"b", "ab"}, NULL, 0, false, NULL}, {kind, {"a1", "1b"}, NULL, 0, false, NULL},       \
-      {kind, {"", "ab"}, NULL, 0, false, NULL}, {kind, {"abc", "1c"}, NULL, 0, false, NULL},       \
-      {kind, {"ab", ""}, NULL, 0, false, NULL},                                                    \
+#define BINARY(k)                                                                                  \
+  {k, .in = {"ab", "ab"}}, {k, .in = {"ab", "b"}}, {k, .in = {"b", "ab"}},                         \
+      {k, .in = {"a1", "1b"}}, {k, .in = {"", "ab"}}, {k, .in = {"abc", "1c"}},                    \
+      {k, .in = {"ab", ""}},                                                                       \
   {                                                                                                \
-    kind, {"b1", "abc"}, NULL, 0, false, NULL                                                      \
+    k, .in = { "b1", "abc" }                                                                       \
+  }
+#define FEW(k)                                                                                     \
+  {k, .in = {"ab", "ab"}},                                                                         \
+  {                                                                                                \
+    k, .in = { "a1", "b" }                                                                         \
+  }
+#define REDUCE(k)                                                                                  \
+  {k, .in = {"ab"}, .dims = 1}, {k, .in = {"ab"}, .dims = 2}, {k, .in = {"ab"}, .dims = 3},        \
+      {k, .in = {"ab"}, .dims = 2, .keep = true}, {k, .in = {"abc"}, .dims = 5},                   \
+      {k, .in = {"abc"}, .dims = 2, .keep = true},                                                 \
+  {                                                                                                \
+    k, .in = {"1b"}, .dims = 1                                                                     \
   }
 
 static const struct instance instances[] = {
-    {OP_matmul, {"ab", "bc"}, "mk,kn->mn", 0, false, NULL},
-    {OP_matmul, {"ab", "cb"}, "mk,nk->mn", 0, false, NULL},
-    {OP_matmul, {"ba", "bc"}, "km,kn->mn", 0, false, NULL},
-    {OP_matmul, {"ab", "bc"}, "mk,kn->nm", 0, false, NULL},
-    {OP_matmul, {"abc", "dc"}, "abk,nk->abn", 0, false, NULL},
-    {OP_matmul, {"dab", "dbc"}, "bmk,bkn->bmn", 0, false, NULL},
-    {OP_matmul, {"abc", "abd"}, "abn,abk->nk", 0, false, NULL},
-    {OP_matmul, {"ab", "b"}, "mk,k->m", 0, false, NULL},
+    {OP_matmul, .in = {"ab", "bc"}, .equation = "mk,kn->mn"},
+    {OP_matmul, .in = {"ab", "cb"}, .equation = "mk,nk->mn"},
+    {OP_matmul, .in = {"ba", "bc"}, .equation = "km,kn->mn"},
+    {OP_matmul, .in = {"ab", "bc"}, .equation = "mk,kn->nm"},
+    {OP_matmul, .in = {"abc", "dc"}, .equation = "abk,nk->abn"},
+    {OP_matmul, .in = {"dab", "dbc"}, .equation = "bmk,bkn->bmn"},
+    {OP_matmul, .in = {"abc", "abd"}, .equation = "abn,abk->nk"},
+    {OP_matmul, .in = {"ab", "b"}, .equation = "mk,k->m"},
+    {OP_matmul, .in = {"a", "b"}, .equation = "m,n->mn"},
+    {OP_matmul, .in = {"a", "a"}, .equation = "k,k->"},
+    {OP_matmul, .in = {"abc", "ac"}, .equation = "mxk,mk->m"},
+    {OP_matmul, .in = {"dacb", "dcab"}, .equation = "bhqd,bqhd->bhq"},
     BINARY(OP_add),
+    {OP_add, .in = {"#ab", "#ab"}},
     BINARY(OP_sub),
     BINARY(OP_mul),
     BINARY(OP_div),
+    BINARY(OP_maximum),
+    BINARY(OP_minimum),
+    BINARY(OP_pow),
+    UNARY(OP_power),
+    {OP_power, .in = {"ab"}, .scalar = 2},
     UNARY(OP_neg),
     UNARY(OP_scale),
-    UNARY(OP_relu),
-    BINARY(OP_relu_back),
-    UNARY(OP_sigmoid),
-    BINARY(OP_sigmoid_back),
-    UNARY(OP_tanh),
-    BINARY(OP_tanh_back),
-    UNARY(OP_silu),
-    BINARY(OP_silu_back),
+    UNARY(OP_abs),
+    FEW(OP_abs_back),
     UNARY(OP_exp),
+    UNARY(OP_log),
+    UNARY(OP_sqrt),
+    UNARY(OP_rsqrt),
     UNARY(OP_square),
-    {OP_expand, {""}, NULL, 3, false, "ab"},
-    {OP_expand, {"b"}, NULL, 1, false, "ab"},
-    {OP_expand, {"a"}, NULL, 2, false, "ab"},
-    {OP_expand, {"a1"}, NULL, 2, true, "ab"},
-    {OP_expand, {"11"}, NULL, 3, true, "ab"},
-    {OP_expand, {"ac"}, NULL, 2, false, "abc"},
-    {OP_expand, {"1b1"}, NULL, 5, true, "abc"},
-    {OP_sum, {"ab"}, NULL, 1, false, NULL},
-    {OP_sum, {"ab"}, NULL, 2, false, NULL},
-    {OP_sum, {"ab"}, NULL, 3, false, NULL},
-    {OP_sum, {"ab"}, NULL, 2, true, NULL},
-    {OP_sum, {"abc"}, NULL, 5, false, NULL},
-    {OP_sum, {"abc"}, NULL, 2, true, NULL},
-    {OP_sum, {"1b"}, NULL, 1, false, NULL},
-    {OP_variance, {"ab", ""}, NULL, 3, false, NULL},
-    {OP_variance, {"ab", "a1"}, NULL, 2, true, NULL},
-    {OP_variance, {"ab", "1b"}, NULL, 1, true, NULL},
-    {OP_variance, {"abc", "1b1"}, NULL, 5, true, NULL},
-    {OP_variance_back, {"", "ab", ""}, NULL, 0, false, NULL},
-    {OP_variance_back, {"a1", "ab", "a1"}, NULL, 0, false, NULL},
-    {OP_variance_back, {"1b1", "abc", "1b1"}, NULL, 0, false, NULL},
-    {OP_full, {NULL}, NULL, 0, false, "ab"},
-    {OP_full, {NULL}, NULL, 0, false, ""},
-    {OP_full, {NULL}, NULL, 0, false, "1b"},
+    UNARY(OP_sin),
+    UNARY(OP_cos),
+    UNARY(OP_relu),
+    FEW(OP_relu_back),
+    UNARY(OP_sigmoid),
+    FEW(OP_sigmoid_back),
+    UNARY(OP_tanh),
+    FEW(OP_tanh_back),
+    UNARY(OP_silu),
+    FEW(OP_silu_back),
+    UNARY(OP_gelu),
+    FEW(OP_gelu_back),
+    UNARY(OP_gelu_tanh),
+    FEW(OP_gelu_tanh_back),
+    {OP_where, .in = {"?ab", "ab", "ab"}},
+    {OP_where, .in = {"?b", "ab", "a1"}},
+    {OP_where, .in = {"?ab", "", "ab"}},
+    {OP_where, .in = {"?", "ab", "b"}},
+    FEW(OP_eq),
+    FEW(OP_ne),
+    FEW(OP_lt),
+    FEW(OP_le),
+    FEW(OP_gt),
+    FEW(OP_ge),
+    {OP_logical_and, .in = {"?ab", "?ab"}},
+    {OP_logical_and, .in = {"?a1", "?b"}},
+    {OP_logical_or, .in = {"?ab", "?ab"}},
+    {OP_logical_or, .in = {"?a1", "?b"}},
+    {OP_logical_not, .in = {"?ab"}},
+    {OP_cast, .in = {"ab"}, .type = BF16},
+    {OP_cast, .in = {"ab"}, .type = I32},
+    {OP_cast, .in = {"ab"}, .type = BOOL},
+    {OP_cast, .in = {"#ab"}, .type = F32},
+    {OP_cast, .in = {"#ab"}, .type = BOOL},
+    {OP_cast, .in = {"?ab"}, .type = F32},
+    {OP_cast, .in = {"?ab"}, .type = I32},
+    {OP_dropout, .in = {"ab"}, .scalar = 0.4, .number = {7}},
+    {OP_dropout, .in = {"abc"}, .scalar = 0.4, .number = {8}},
+    {OP_dropout, .in = {"1b"}, .scalar = 0.4, .number = {9}},
+    {OP_tril, .in = {"ab"}},
+    {OP_tril, .in = {"cab"}, .number = {1}},
+    {OP_triu, .in = {"ab"}},
+    {OP_triu, .in = {"cab"}, .number = {-1}},
+    {OP_rotary, .in = {"ab(2c)", "bc", "bc"}},
+    {OP_rotary, .in = {"ab(2c)", "a1c", "a1c"}},
+    {OP_rotary_pairs, .in = {"ab(2c)", "bc", "bc"}},
+    REDUCE(OP_sum),
+    REDUCE(OP_amax),
+    REDUCE(OP_amin),
+    {OP_expand, .in = {""}, .dims = 3, .out = {"ab"}},
+    {OP_expand, .in = {"b"}, .dims = 1, .out = {"ab"}},
+    {OP_expand, .in = {"a"}, .dims = 2, .out = {"ab"}},
+    {OP_expand, .in = {"a1"}, .dims = 2, .keep = true, .out = {"ab"}},
+    {OP_expand, .in = {"11"}, .dims = 3, .keep = true, .out = {"ab"}},
+    {OP_expand, .in = {"ac"}, .dims = 2, .out = {"abc"}},
+    {OP_expand, .in = {"1b1"}, .dims = 5, .keep = true, .out = {"abc"}},
+    {OP_full, .out = {"ab"}},
+    {OP_full, .out = {""}},
+    {OP_full, .out = {"1b"}},
+    {OP_index, .dims = 1, .out = {"a"}, .type = I32},
+    {OP_permute, .in = {"ab"}, .equation = "ab->ba"},
+    {OP_permute, .in = {"abc"}, .equation = "abc->cab"},
+    {OP_permute, .in = {"abcd"}, .equation = "bshd->bhsd"},
+    {OP_view, .in = {"ab"}, .equation = "ab->(ab)", .out = {"(ab)"}},
+    {OP_view, .in = {"(ab)c"}, .equation = "(ab)c->abc", .out = {"abc"}},
+    {OP_view, .in = {"a(bc)"}, .equation = "a(bc)->abc", .out = {"abc"}},
+    {OP_view, .in = {"(ab)c"}, .equation = "(ab)c->a(bc)", .out = {"a(bc)"}},
+    {OP_view, .in = {"abc"}, .equation = "abc->(abc)", .out = {"(abc)"}},
+    {OP_view, .in = {"(ab)(cd)"}, .equation = "(ab)(cd)->a(bc)d", .out = {"a(bc)d"}},
+    {OP_view, .in = {"ab"}, .equation = "ab->a1b1", .out = {"a1b1"}},
+    {OP_view, .in = {"1ab"}, .equation = "1ab->ab", .out = {"ab"}},
+    {OP_view, .in = {"1"}, .equation = "1->", .out = {""}},
+    {OP_cat, .in = {"ab", "ac"}, .dims = 2, .out = {"a[bc]"}},
+    {OP_cat, .in = {"ab", "cb", "ab"}, .dims = 1, .out = {"[aca]b"}},
+    {OP_narrow, .in = {"a(2b)"}, .dims = 2, .number = {1}, .out = {"ab"}},
+    {OP_narrow, .in = {"(3a)b"}, .dims = 1, .number = {1}, .out = {"(2a)b"}},
+    {OP_pad, .in = {"ab"}, .dims = 2, .number = {1}, .out = {"a(3b)"}},
+    {OP_pad, .in = {"abc"}, .dims = 2, .number = {1}, .out = {"a(3b)c"}},
+    {OP_every, .in = {"a(2b)"}, .dims = 2, .number = {2}, .out = {"ab"}},
+    {OP_every, .in = {"(3a)b"}, .dims = 1, .number = {3}, .out = {"ab"}},
+    {OP_spread, .in = {"ab"}, .dims = 2, .number = {2}, .out = {"a(2b)"}},
+    {OP_gather, .in = {"ab", "#cb"}, .dims = 1},
+    {OP_gather, .in = {"ab", "#ac"}, .dims = 2},
+    {OP_gather, .in = {"abc", "#adc"}, .dims = 2},
+    {OP_scatter_add, .in = {"cb", "#cb"}, .dims = 1, .out = {"ab"}},
+    {OP_scatter_add, .in = {"acb", "#acb"}, .dims = 2, .out = {"adb"}},
+    {OP_scatter, .in = {"ab", "#cb", "cb"}, .dims = 1},
+    {OP_scatter, .in = {"ab", "#ac", "ac"}, .dims = 2},
+    {OP_index_select, .in = {"ab", "#c"}, .dims = 1},
+    {OP_index_select, .in = {"abc", "#d"}, .dims = 2},
+    {OP_index_add, .in = {"cb", "#c"}, .dims = 1, .out = {"ab"}},
+    {OP_index_add, .in = {"adc", "#d"}, .dims = 2, .out = {"abc"}},
+    {OP_embedding, .in = {"ab", "#c"}},
+    {OP_embedding, .in = {"ab", "#cd"}},
+    {OP_embedding, .in = {"ab", "#"}},
+    {OP_embedding_back, .in = {"cb", "#c"}, .out = {"ab"}},
+    {OP_embedding_back, .in = {"cdb", "#cd"}, .out = {"ab"}},
+    {OP_cumsum, .in = {"ab"}, .dims = 1},
+    {OP_cumsum, .in = {"ab"}, .dims = 2, .number = {1}},
+    {OP_argsort, .in = {"ab"}, .dims = 1},
+    {OP_argsort, .in = {"ab"}, .dims = 2, .number = {1}},
+    {OP_argmax, .in = {"ab"}, .dims = 1},
+    {OP_argmax, .in = {"abc"}, .dims = 2, .keep = true},
+    {OP_attention, .in = {"a(bc)d2", "abe2", "abe3"}, .out = {"a(bc)d3", "a(bc)d"}},
+    {OP_attention, .in = {"a(bc)d2", "abd2", "abd3"}, .out = {"a(bc)d3", "a(bc)d"}, .number = {1}},
+    {OP_attention, .in = {"acd2", "a1e2", "a1e2"}, .out = {"acd2", "acd"}, .number = {1}},
+    {OP_attention, .in = {"abd2", "abe2", "abe2"}, .out = {"abd2", "abd"}},
+    {OP_attention_back, .in = {"a(bc)d3", "a(bc)d2", "abe2", "abe3", "a(bc)d3", "a(bc)d"},
+     .out = {"a(bc)d2", "abe2", "abe3"}},
+    {OP_attention_back, .in = {"a(bc)d2", "a(bc)d2", "abd2", "abd2", "a(bc)d2", "a(bc)d"},
+     .out = {"a(bc)d2", "abd2", "abd2"}, .number = {1}},
+    {OP_attention_back, .in = {"acd2", "acd2", "a1e2", "a1e2", "acd2", "acd"},
+     .out = {"acd2", "a1e2", "a1e2"}},
+    {OP_conv2d, .in = {"ab45", "cb32"}, .out = {"ac44"}, .number = {1, 1, 1, 0, 1, 1}},
+    {OP_conv2d, .in = {"a(bc)45", "(bd)c32"}, .out = {"a(bd)44"}, .number = {1, 1, 1, 0, 1, 1}},
+    {OP_conv2d, .in = {"ab57", "b122"}, .out = {"ab34"}, .number = {2, 2, 1, 1, 2, 2}},
+    {OP_conv2d_back_input, .in = {"ac44", "cb32"}, .out = {"ab45"}, .number = {1, 1, 1, 0, 1, 1}},
+    {OP_conv2d_back_input, .in = {"a(bd)44", "(bd)c32"}, .out = {"a(bc)45"},
+     .number = {1, 1, 1, 0, 1, 1}},
+    {OP_conv2d_back_weight, .in = {"ac44", "ab45"}, .out = {"cb32"}, .number = {1, 1, 1, 0, 1, 1}},
+    {OP_conv2d_back_weight, .in = {"a(bd)44", "a(bc)45"}, .out = {"(bd)c32"},
+     .number = {1, 1, 1, 0, 1, 1}},
+    {OP_max_pool2d, .in = {"ab45"}, .out = {"ab24"}, .number = {3, 2, 2, 1, 1, 0}},
+    {OP_max_pool2d_back, .in = {"ab24", "ab45", "ab24"}, .out = {"ab45"},
+     .number = {3, 2, 2, 1, 1, 0}},
+    {OP_custom, .in = {"ab"}, .custom = "unit_rows"},
+    {OP_custom, .in = {"cab"}, .custom = "unit_rows"},
+    {OP_custom, .in = {"ab", "b"}, .custom = "merged_rows"},
+    {OP_custom, .in = {"ab"}, .custom = "times_row"},
 };
+enum { INSTANCES = sizeof instances / sizeof *instances, SIZES = 4 };
+
+static int64_t size_of(char c, const int64_t *size)
+{
+  return c >= '0' && c <= '9' ? c - '0' : size[(c - 'a') % SIZES];
+}
 
 static struct shape shape_in_letters(const char *letters, const int64_t *size)
 {
   struct shape s = {0};
-  for (; *letters; letters++) s.size[s.ndim++] = *letters == '1' ? 1 : size[*letters - 'a'];
+  for (letters += strspn(letters, "?#"); *letters; letters++) {
+    int64_t *to = &s.size[s.ndim++];
+    if (*letters == '(')
+      for (*to = 1; *++letters != ')';) *to *= size_of(*letters, size);
+    else if (*letters == '[')
+      for (*to = 0; *++letters != ']';) *to += size_of(*letters, size);
+    else
+      *to = size_of(*letters, size);
+  }
   return s;
 }
 
-/* Adds the instance to the graph. */
-__attribute__((unused)) static const struct op *instantiate(const struct instance *instance,
-                                                            const int64_t *size)
+static enum type type_in_letters(const char *letters)
+{
+  return *letters == '?' ? BOOL : *letters == '#' ? I32 : F32;
+}
+
+/* "(ab)c->ab1c" becomes "(a4b6)(c8)->(a4)(b6)1(c8)". */
+static const char *with_sizes(const char *equation, const int64_t *size)
+{
+  struct buffer b = {0};
+  bool merged = false;
+  for (const char *c = equation; *c; c++) {
+    merged = (merged || *c == '(') && *c != ')';
+    if (*c < 'a' || *c > 'z')
+      put(&b, "%c", *c);
+    else
+      put(&b, merged ? "%c%" PRId64 : "(%c%" PRId64 ")", *c, size_of(*c, size));
+  }
+  return b.text;
+}
+
+/* The operation without its inputs. */
+static struct op op_of_instance(const struct instance *instance, const int64_t *size)
 {
   struct op op = {.kind = instance->kind,
                   .equation = instance->equation,
                   .dims = instance->dims,
                   .keep = instance->keep,
-                  .scalar = 0.75,
+                  .scalar = instance->scalar != 0 ? instance->scalar : 0.75,
+                  .type = instance->type,
                   .module = NONE,
                   .line = 1};
-  for (; op.nin < MAX_INPUTS && instance->in[op.nin]; op.nin++)
-    op.in[op.nin] =
-        given(BATCH, "x", shape_in_letters(instance->in[op.nin], size), (struct layout){0});
-  int out =
-      instance->out ? append_op_shaped(op, shape_in_letters(instance->out, size)) : append_op(op);
+  memcpy(op.number, instance->number, sizeof op.number);
+  if (op.kind == OP_view) op.equation = with_sizes(op.equation, size);
+  if (op.kind == OP_custom) op.custom = custom_of_name(instance->custom);
+  if (op.kind == OP_rotary) {
+    struct shape turned = shape_in_letters(instance->in[0], size);
+    op.number[0] = turned.size[turned.ndim - 1] / 2;
+  }
+  return op;
+}
+
+/* Adds it to the graph once it has its inputs; gives the first value that it makes. */
+static int append_instance(const struct instance *instance, const int64_t *size, struct op op)
+{
+  struct shape out[MAX_OUTPUTS];
+  int n = 0;
+  for (; n < MAX_OUTPUTS && instance->out[n]; n++)
+    out[n] = shape_in_letters(instance->out[n], size);
+  return n ? append_op_outputs(op, out, n) : append_op(op);
+}
+
+/* Adds the instance to the graph, on inputs of its own. */
+__attribute__((unused)) static const struct op *instantiate(const struct instance *instance,
+                                                            const int64_t *size)
+{
+  struct op op = op_of_instance(instance, size);
+  for (; op.nin < MAX_INPUTS && instance->in[op.nin]; op.nin++) {
+    const char *in = instance->in[op.nin];
+    op.in[op.nin] = given(BATCH, "x", shape_in_letters(in, size), (struct layout){0});
+    graph->value[op.in[op.nin]].type = type_in_letters(in);
+  }
+  int out = append_instance(instance, size, op);
   return &graph->op[graph->value[out].op];
+}
+
+/* ----------------------------------------------------------------------------------- the inputs */
+
+/* How many elements its indices may name; 0: it takes none. */
+static int64_t index_bound(const struct op *op)
+{
+  struct shape first = graph->value[op->in[0]].shape, made = graph->value[op->out].shape;
+  switch (op->kind) {
+  case OP_gather:
+  case OP_index_select:
+  case OP_scatter:
+    return first.size[named_dim(op)];
+  case OP_scatter_add:
+  case OP_index_add:
+    return made.size[named_dim(op)];
+  case OP_embedding:
+    return first.size[0];
+  case OP_embedding_back:
+    return made.size[0];
+  default:
+    return 0;
+  }
+}
+
+/* Numbers on which the operator is defined; of both signs, and equal ones, where it matters. */
+static double suitable_number(const struct op *op, int i)
+{
+  double x = 3 * draw_number();
+  switch (op->kind) {
+  case OP_log:
+  case OP_sqrt:
+  case OP_rsqrt:
+    return 0.1 + fabs(x);
+  case OP_power:
+    return op->scalar == 2 ? x : 0.1 + fabs(x);
+  case OP_pow:
+    return i == 0 ? 0.2 + fabs(x) / 2 : x;
+  case OP_div:
+    return i == 0 ? x : x < 0 ? x - 0.5 : x + 0.5;
+  case OP_eq:
+  case OP_ne:
+  case OP_lt:
+  case OP_le:
+  case OP_gt:
+  case OP_ge:
+  case OP_argsort:
+  case OP_argmax:
+  case OP_cast:
+  case OP_max_pool2d_back:
+    return draw_below(6) ? draw_below(7) - 3 : x;
+  default:
+    return x;
+  }
+}
+
+static double suitable(const struct op *op, int i)
+{
+  enum type type = graph->value[op->in[i]].type;
+  int64_t bound = index_bound(op);
+  if (type == BOOL) return draw_below(2);
+  if (type == I32) return bound ? draw_below((int)bound) : draw_below(9) - 4;
+  return suitable_number(op, i);
+}
+
+/* The i-th input of an operation, whole; `before` are those before it. */
+static struct array suitable_input(const struct op *op, int i, const struct array *before)
+{
+  struct array x = zeros(graph->value[op->in[i]].shape);
+  for (int64_t k = 0, n = elements(x.shape); k < n; k++) x.at[k] = suitable(op, i);
+  /* What the operator before it made of its input. */
+  if (op->kind == OP_max_pool2d_back && i == 2) {
+    struct op pool = *op;
+    pool.kind = OP_max_pool2d;
+    run_max_pool2d(&pool, before + 1, &x, NULL);
+  }
+  return x;
+}
+
+__attribute__((unused)) static void suitable_inputs(const struct op *op, struct array *in)
+{
+  for (int i = 0; i < op->nin; i++) in[i] = suitable_input(op, i, in);
 }
 
 #endif

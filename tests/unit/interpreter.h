@@ -1,370 +1,10 @@
-/* interpreter.h: what a program means, in plain loops over doubles: a reference for every row of
-   the table of operators, and a machine of simulated ranks that runs a graph, collectives included,
-   as the generated C would (gen/emit.c, gen/collective.c, runtime/cpu_math.h). */
+/* interpreter.h: what a program means: a machine of simulated ranks that runs a graph, collectives
+   included, as the generated C would (gen/statement.c, gen/collective.c), by the references of
+   reference.h. */
 #ifndef INTERPRETER_H
 #define INTERPRETER_H
 
-#include "unit.h"
-
-/* -------------------------------------------------------------------------------------- tensors */
-
-struct array {
-  struct shape shape;
-  double *at;
-};
-
-/* Memory for arrays, all of it free again after forget(): a test makes very many. */
-enum { POOL = 1 << 23 };
-static double pool[POOL];
-static size_t pool_used;
-
-__attribute__((unused)) static void forget(void)
-{
-  pool_used = 0;
-}
-
-static void *take(size_t bytes)
-{
-  size_t n = bytes / sizeof *pool + 1;
-  if (pool_used + n > POOL) {
-    fprintf(stderr, "the interpreter's memory is full\n");
-    abort();
-  }
-  void *at = memset(pool + pool_used, 0, bytes);
-  pool_used += n;
-  return at;
-}
-
-__attribute__((unused)) static struct array zeros(struct shape shape)
-{
-  return (struct array){shape, take((size_t)elements(shape) * sizeof(double))};
-}
-
-__attribute__((unused)) static struct array random_array(struct shape shape)
-{
-  struct array t = zeros(shape);
-  for (int64_t i = 0, n = elements(shape); i < n; i++) t.at[i] = draw_number();
-  return t;
-}
-
-/* The indices of the element at place `flat`. */
-static void indices_of(struct shape s, int64_t flat, int64_t *index)
-{
-  for (int d = s.ndim - 1; d >= 0; d--) {
-    index[d] = flat % s.size[d];
-    flat /= s.size[d];
-  }
-}
-
-static int64_t place_of(struct shape s, const int64_t *index)
-{
-  int64_t flat = 0;
-  for (int d = 0; d < s.ndim; d++) flat = flat * s.size[d] + index[d];
-  return flat;
-}
-
-/* The part of `whole` that `rank` holds. */
-__attribute__((unused)) static struct array cut(struct array whole, struct layout layout, int rank)
-{
-  int coordinate[MAX_MESH];
-  coordinate_of(rank, coordinate);
-  struct part p = local_part(&graph->mesh, whole.shape, layout, coordinate);
-  struct array t = zeros(p.shape);
-  int64_t index[MAX_DIMS];
-  for (int64_t i = 0, n = elements(p.shape); i < n; i++) {
-    indices_of(p.shape, i, index);
-    for (int d = 0; d < p.shape.ndim; d++) index[d] += p.first[d];
-    t.at[i] = whole.at[place_of(whole.shape, index)];
-  }
-  return t;
-}
-
-static bool is_near(double a, double b, double tolerance)
-{
-  double size = fabs(a) > fabs(b) ? fabs(a) : fabs(b);
-  return fabs(a - b) <= tolerance * (1 + size);
-}
-
-/* Where two tensors of a shape differ by more than the tolerance, absolute and relative; or NONE.
- */
-__attribute__((unused)) static int64_t difference(struct array a, struct array b, double tolerance)
-{
-  for (int64_t i = 0, n = elements(a.shape); i < n; i++)
-    if (!is_near(a.at[i], b.at[i], tolerance)) return i;
-  return NONE;
-}
-
-/* ----------------------------------------------------------------------- parts, sums and wholes */
-
-/* Each rank's tensors: what it holds of `whole` under `layout`. Along a mesh dimension of pending
-   sums the ranks hold random summands of it; along one of pending maxima or minima, random lesser
-   or greater numbers, but for one of them. */
-__attribute__((unused)) static struct array *scatter(struct array whole, struct layout layout)
-{
-  int world = world_size(), coordinate[MAX_MESH];
-  struct array *full = take((size_t)world * sizeof *full);
-  for (int r = 0; r < world; r++) {
-    full[r] = zeros(whole.shape);
-    memcpy(full[r].at, whole.at, (size_t)elements(whole.shape) * sizeof(double));
-  }
-  for (int d = 0, stride = world; d < graph->mesh.ndim; d++) {
-    int n = graph->mesh.size[d];
-    stride /= n;
-    if (layout.on[d].kind != PARTIAL) continue;
-    /* Ranks alike in all but this and the later dimensions hold the same so far. */
-    for (int64_t i = 0, m = elements(whole.shape); i < m; i++)
-      for (int r = 0; r < world; r++) {
-        coordinate_of(r, coordinate);
-        if (coordinate[d] || r % stride) continue;
-        double rest = full[r].at[i];
-        int owner = draw_below(n);
-        for (int k = n - 1; k >= 0; k--) {
-          double mine = k ? draw_number() : rest;
-          if (layout.on[d].reduction != SUM)
-            mine = k == owner
-                       ? rest
-                       : rest + (layout.on[d].reduction == MAX ? -1 : 1) * fabs(draw_number());
-          else if (k)
-            rest -= mine;
-          for (int below = 0; below < stride; below++) full[r + k * stride + below].at[i] = mine;
-        }
-      }
-  }
-  struct array *part = take((size_t)world * sizeof *part);
-  for (int r = 0; r < world; r++) part[r] = cut(full[r], layout, r);
-  return part;
-}
-
-static double reduce_two(enum reduction how, double a, double b)
-{
-  if (how == MAX) return a > b ? a : b;
-  if (how == MIN) return a < b ? a : b;
-  return a + b;
-}
-
-/* NULL if the ranks' parts mean `whole` under `layout`, else what is wrong. */
-__attribute__((unused)) static const char *
-not_the_whole(const struct array *part, struct array whole, struct layout layout, double tolerance)
-{
-  int world = world_size(), coordinate[MAX_MESH];
-  struct array *sum = take((size_t)world * sizeof *sum);
-  for (int r = 0; r < world; r++) {
-    struct shape wanted = cut(whole, layout, r).shape;
-    if (!same_shape(part[r].shape, wanted))
-      return text("rank %d holds %s, not %s", r, shape_text(part[r].shape), shape_text(wanted));
-    sum[r] = part[r];
-  }
-  for (int d = graph->mesh.ndim - 1, stride = 1; d >= 0; stride *= graph->mesh.size[d], d--) {
-    if (layout.on[d].kind != PARTIAL) continue;
-    struct array *next = take((size_t)world * sizeof *next);
-    for (int r = 0; r < world; r++) {
-      coordinate_of(r, coordinate);
-      next[r] = zeros(sum[r].shape);
-      for (int64_t i = 0, n = elements(sum[r].shape); i < n; i++)
-        for (int k = 0; k < graph->mesh.size[d]; k++) {
-          double x = sum[r + (k - coordinate[d]) * stride].at[i];
-          next[r].at[i] = k ? reduce_two(layout.on[d].reduction, next[r].at[i], x) : x;
-        }
-    }
-    sum = next;
-  }
-  for (int r = 0; r < world; r++) {
-    struct array wanted = cut(whole, layout, r);
-    int64_t at = difference(sum[r], wanted, tolerance);
-    if (at != NONE)
-      return text("rank %d: element %" PRId64 " of %s is %.9g, not %.9g", r, at,
-                  shape_text(wanted.shape), sum[r].at[at], wanted.at[at]);
-  }
-  return NULL;
-}
-
-/* ------------------------------------------------------------------------ the rows of the table */
-
-static double sigmoid(double x)
-{
-  return 1 / (1 + exp(-x));
-}
-
-/* One element of a pointwise row, or one summand of a reduce row; false if the row has no
- * reference. */
-static bool element(enum op_kind kind, const double *x, double s, double *y)
-{
-  switch (kind) {
-  case OP_add:
-    *y = x[0] + x[1];
-    return true;
-  case OP_sub:
-    *y = x[0] - x[1];
-    return true;
-  case OP_mul:
-    *y = x[0] * x[1];
-    return true;
-  case OP_div:
-    *y = x[0] / x[1];
-    return true;
-  case OP_neg:
-    *y = -x[0];
-    return true;
-  case OP_scale:
-    *y = s * x[0];
-    return true;
-  case OP_relu:
-    *y = x[0] < 0 ? 0 : x[0];
-    return true;
-  case OP_relu_back:
-    *y = x[1] <= 0 ? 0 : x[0];
-    return true;
-  case OP_sigmoid:
-    *y = sigmoid(x[0]);
-    return true;
-  case OP_sigmoid_back:
-    *y = x[0] * x[1] * (1 - x[1]);
-    return true;
-  case OP_tanh:
-    *y = tanh(x[0]);
-    return true;
-  case OP_tanh_back:
-    *y = x[0] * (1 - x[1] * x[1]);
-    return true;
-  case OP_silu:
-    *y = x[0] * sigmoid(x[0]);
-    return true;
-  case OP_silu_back:
-    *y = x[0] * (sigmoid(x[1]) + x[1] * sigmoid(x[1]) * (1 - sigmoid(x[1])));
-    return true;
-  case OP_exp:
-    *y = exp(x[0]);
-    return true;
-  case OP_square:
-    *y = x[0] * x[0];
-    return true;
-  case OP_expand:
-    *y = s * x[0];
-    return true;
-  case OP_sum:
-    *y = x[0];
-    return true;
-  case OP_variance:
-    *y = (x[0] - x[1]) * (x[0] - x[1]);
-    return true;
-  case OP_variance_back:
-    *y = 2 * s * x[0] * (x[1] - x[2]);
-    return true;
-  case OP_full:
-    *y = s;
-    return true;
-  default:
-    return false;
-  }
-}
-
-__attribute__((unused)) static bool has_reference(enum op_kind kind)
-{
-  double x[MAX_INPUTS] = {1, 1, 1, 1}, y;
-  return kind == OP_matmul || element(kind, x, 1, &y);
-}
-
-/* The element of `t`, aligned at the last dimension, that stands at `index` of `space`. */
-static double broadcast_element(const struct op *op, struct array t, struct shape space,
-                                const int64_t *index)
-{
-  int64_t own[MAX_DIMS];
-  for (int d = 0; d < t.shape.ndim; d++) {
-    int at = space.ndim - t.shape.ndim + d;
-    must(t.shape.size[d] == 1 || t.shape.size[d] == space.size[at],
-         "%s: an input of shape %s does not fit %s", op_row[op->kind].name, shape_text(t.shape),
-         shape_text(space));
-    own[d] = t.shape.size[d] == 1 ? 0 : index[at];
-  }
-  return t.at[place_of(t.shape, own)];
-}
-
-/* The indices without those in op->dims, which are gone or 0. */
-static void reduced_index(const struct op *op, int ndim, const int64_t *index, int64_t *own)
-{
-  for (int d = 0, n = 0; d < ndim; d++) {
-    bool gone = op->dims >> d & 1;
-    if (!gone) own[n++] = index[d];
-    if (gone && op->keep) own[n++] = 0;
-  }
-}
-
-static struct array run_pointwise(const struct op *op, const struct array *in, struct shape shape)
-{
-  struct array out = zeros(shape);
-  for (int64_t i = 0, n = elements(shape); i < n; i++) {
-    int64_t index[MAX_DIMS], own[MAX_DIMS];
-    double x[MAX_INPUTS];
-    indices_of(shape, i, index);
-    for (int k = 0; k < op->nin; k++) {
-      if (op->kind != OP_expand) {
-        x[k] = broadcast_element(op, in[k], shape, index);
-        continue;
-      }
-      reduced_index(op, shape.ndim, index, own);
-      x[k] = in[k].at[place_of(in[k].shape, own)];
-    }
-    must(element(op->kind, x, op->scalar, &out.at[i]), "no reference for %s",
-         op_row[op->kind].name);
-  }
-  return out;
-}
-
-static struct array run_reduce(const struct op *op, const struct array *in, struct shape shape)
-{
-  struct array out = zeros(shape);
-  struct shape space = in[0].shape;
-  for (int64_t i = 0, n = elements(space); i < n; i++) {
-    int64_t index[MAX_DIMS], own[MAX_DIMS];
-    double x[MAX_INPUTS], y;
-    indices_of(space, i, index);
-    for (int k = 0; k < op->nin; k++) x[k] = broadcast_element(op, in[k], space, index);
-    must(element(op->kind, x, op->scalar, &y), "no reference for %s", op_row[op->kind].name);
-    reduced_index(op, space.ndim, index, own);
-    out.at[place_of(shape, own)] += op->scalar * y;
-  }
-  return out;
-}
-
-/* Any einsum of two operands, by walking over all letters. */
-static struct array run_matmul(const struct op *op, const struct array *in, struct shape shape)
-{
-  struct array out = zeros(shape), operand[3] = {in[0], in[1], out};
-  char letters[32] = "";
-  struct shape space = {0};
-  int64_t index[MAX_DIMS], own[3][MAX_DIMS];
-  int where[3][MAX_DIMS];
-  const char *c = op->equation;
-  for (int k = 0; k < 3; k++, c += strspn(c, ",->"))
-    for (int d = 0; d < operand[k].shape.ndim; d++, c++) {
-      char *found = strchr(letters, *c);
-      int at = found ? (int)(found - letters) : space.ndim;
-      if (!found) {
-        letters[space.ndim] = *c;
-        space.size[space.ndim++] = operand[k].shape.size[d];
-      }
-      must(space.size[at] == operand[k].shape.size[d], "matmul %s of %s and %s to %s: '%c' differs",
-           op->equation, shape_text(in[0].shape), shape_text(in[1].shape), shape_text(shape), *c);
-      where[k][d] = at;
-    }
-  for (int64_t i = 0, n = elements(space); i < n; i++) {
-    indices_of(space, i, index);
-    for (int k = 0; k < 3; k++)
-      for (int d = 0; d < operand[k].shape.ndim; d++) own[k][d] = index[where[k][d]];
-    out.at[place_of(shape, own[2])] +=
-        in[0].at[place_of(in[0].shape, own[0])] * in[1].at[place_of(in[1].shape, own[1])];
-  }
-  return out;
-}
-
-/* What an operation with a rule makes of tensors, whole or parts; `shape` is that of its output. */
-__attribute__((unused)) static struct array evaluate(const struct op *op, const struct array *in,
-                                                     struct shape shape)
-{
-  if (op->kind == OP_matmul) return run_matmul(op, in, shape);
-  if (is_reduce(op->kind)) return run_reduce(op, in, shape);
-  return run_pointwise(op, in, shape);
-}
+#include "reference.h"
 
 /* ---------------------------------------------------------------------------------- the machine */
 
@@ -386,7 +26,7 @@ __attribute__((unused)) static struct machine new_machine(void)
 /* Gives every rank its part of a value. */
 __attribute__((unused)) static void load(struct machine *m, int value, struct array whole)
 {
-  struct array *part = scatter(whole, graph->value[value].layout);
+  struct array *part = scatter_type(whole, graph->value[value].type, graph->value[value].layout);
   for (int r = 0; r < m->world; r++) m->part[r][value] = part[r];
 }
 
@@ -574,12 +214,32 @@ static void run_to_partial(struct machine *m, const struct op *op, int rank)
   m->part[rank][op->out] = out;
 }
 
+/* Every rank does its part of an operation with a rule. */
+static void run_row(struct machine *m, const struct op *op)
+{
+  struct layout in_layout[MAX_INPUTS], out_layout[MAX_OUTPUTS];
+  struct letters l;
+  op_letters(op, &l);
+  for (int i = 0; i < op->nin; i++) in_layout[i] = graph->value[op->in[i]].layout;
+  for (int k = 0; k < op->nout; k++) out_layout[k] = graph->value[op->out + k].layout;
+  for (int r = 0; r < m->world; r++) {
+    struct array in[MAX_INPUTS], out[MAX_OUTPUTS];
+    for (int i = 0; i < op->nin; i++) in[i] = m->part[r][op->in[i]];
+    for (int k = 0; k < op->nout; k++) out[k] = zeros(local_shape(op->out + k, r));
+    struct places at = places_at(op, &l, in_layout, out_layout, r);
+    must(evaluate(op, in, out, &at), "%s: the parts of rank %d do not fit", op_name(op), r);
+    for (int k = 0; k < op->nout; k++) m->part[r][op->out + k] = out[k];
+  }
+}
+
 /* Runs one operation on all ranks. */
 static void run_op(struct machine *m, const struct op *op)
 {
+  if (*rule_of(op)) {
+    run_row(m, op);
+    return;
+  }
   for (int r = 0; r < m->world; r++) {
-    struct array in[MAX_INPUTS];
-    for (int i = 0; i < op->nin; i++) in[i] = m->part[r][op->in[i]];
     if (is_collective(op->kind))
       run_collective(m, op, r);
     else if (op->kind == OP_slice)
@@ -589,7 +249,7 @@ static void run_op(struct machine *m, const struct op *op)
     else if (op->kind == OP_to_partial)
       run_to_partial(m, op, r);
     else
-      m->part[r][op->out] = evaluate(op, in, local_shape(op->out, r));
+      give_up("the machine cannot run %s", op_name(op));
   }
 }
 
@@ -602,8 +262,12 @@ __attribute__((unused)) static void run_whole(struct array *whole)
     struct array in[MAX_INPUTS];
     if (op->out == NONE) continue;
     for (int k = 0; k < op->nin; k++) in[k] = whole[op->in[k]];
-    bool moves = op->kind == OP_redistribute;
-    whole[op->out] = moves ? in[0] : evaluate(op, in, graph->value[op->out].shape);
+    if (op->kind == OP_redistribute) {
+      whole[op->out] = in[0];
+      continue;
+    }
+    for (int k = 0; k < op->nout; k++) whole[op->out + k] = zeros(graph->value[op->out + k].shape);
+    must(evaluate(op, in, whole + op->out, NULL), "%s: the inputs do not fit", op_name(op));
   }
 }
 

@@ -6,18 +6,30 @@ static int parameter(const char *shape, const char *layout)
   return given(PARAMETER, "w", parse_shape(shape), parse_layout(layout));
 }
 
-/* The all-reduce, over these dimensions of the mesh, of the gradient of a parameter. */
-static int sum_gradient(int of, unsigned dims)
+/* A gradient that is pending, computed from something. */
+static int made_of(int value)
 {
-  int partial = given(ACTIVATION, "d", graph->value[of].shape, graph->value[of].layout);
+  return run_in_phase((struct op){.kind = OP_neg, .nin = 1, .in = {value}, .phase = BACKWARD});
+}
+
+/* The all-reduce of it, over these dimensions of the mesh. */
+static int sum_into(int of, int pending, unsigned dims)
+{
   int out = run_in_phase((struct op){.kind = OP_all_reduce,
                                      .nin = 1,
-                                     .in = {partial},
+                                     .in = {pending},
                                      .phase = BACKWARD,
                                      .group = add_group(dims)});
   graph->value[out].role = GRADIENT;
   graph->value[out].of = of;
   return graph->value[out].op;
+}
+
+/* The all-reduce of a gradient of the parameter. */
+static int sum_gradient(int of, unsigned dims)
+{
+  int x = given(BATCH, "x", graph->value[of].shape, graph->value[of].layout);
+  return sum_into(of, made_of(x), dims);
 }
 
 static int something(void)
@@ -28,10 +40,25 @@ static int something(void)
       .op;
 }
 
+/* The i-th operation, but for those that compute pending gradients; NONE if there is none. */
+static int at(int i)
+{
+  const struct function *f = function_of_phase(BACKWARD);
+  for (int k = 0; k < f->nop; k++)
+    if (graph->op[f->op[k]].kind != OP_neg && i-- == 0) return f->op[k];
+  return NONE;
+}
+
+static void are(int count)
+{
+  assert_int_not_equal(at(count - 1), NONE);
+  assert_int_equal(at(count), NONE);
+}
+
 /* The i-th operation is a bucket of these, in this order, NONE last. */
 static void is_bucket(int i, const int *members)
 {
-  const struct op *op = nth_op(BACKWARD, i);
+  const struct op *op = &graph->op[at(i)];
   int n = 0;
   while (members[n] != NONE) n++;
   assert_int_equal(op->kind, OP_all_reduce);
@@ -41,7 +68,7 @@ static void is_bucket(int i, const int *members)
 
 static void is_op(int i, int op)
 {
-  assert_int_equal(function_of_phase(BACKWARD)->op[i], op);
+  assert_int_equal(at(i), op);
 }
 
 /* They are summed together where the last of them was, in the order in which they lie in memory. */
@@ -53,13 +80,13 @@ static void test_neighbours_travel_together(void **state)
   int of_c = sum_gradient(c, 1), between = something(), of_a = sum_gradient(a, 1);
   int of_b = sum_gradient(b, 1), last = something();
   bucket();
-  assert_int_equal(function_of_phase(BACKWARD)->nop, 3);
+  are(3);
   is_op(0, between);
   is_bucket(1, (int[]){of_a, of_b, of_c, NONE});
   is_op(2, last);
 
   int64_t give[2], get[2];
-  const struct op *op = nth_op(BACKWARD, 1);
+  const struct op *op = &graph->op[at(1)];
   collective_counts(op, 0, give, get);
   assert_int_equal(give[0], 12 + 5 + 4);
   assert_int_equal(get[1], 12 + 5 + 4);
@@ -81,9 +108,9 @@ static void test_parts_are_counted(void **state)
   sum_gradient(parameter("4", "R R"), 1);
   bucket();
   int64_t give[2], get[2];
-  collective_counts(nth_op(BACKWARD, 0), 2, give, get);
+  collective_counts(&graph->op[at(0)], 2, give, get);
   assert_int_equal(give[0], 1 * 3 + 4);
-  collective_counts(nth_op(BACKWARD, 0), 3, give, get);
+  collective_counts(&graph->op[at(0)], 3, give, get);
   assert_int_equal(give[0], 3 * 3 + 4);
 }
 
@@ -93,7 +120,7 @@ static void test_one_stays_as_it_is(void **state)
   new_graph(1, (int[]){2});
   int op = sum_gradient(parameter("4", "R"), 1);
   bucket();
-  assert_int_equal(function_of_phase(BACKWARD)->nop, 1);
+  are(1);
   is_op(0, op);
 }
 
@@ -104,7 +131,7 @@ static void test_other_groups_stay_apart(void **state)
   int a = sum_gradient(parameter("4", "R R"), 1), b = sum_gradient(parameter("4", "R R"), 1);
   int c = sum_gradient(parameter("4", "R R"), 2), d = sum_gradient(parameter("4", "R R"), 3);
   bucket();
-  assert_int_equal(function_of_phase(BACKWARD)->nop, 3);
+  are(3);
   is_bucket(0, (int[]){a, b, NONE});
   is_op(1, c);
   is_op(2, d);
@@ -119,7 +146,7 @@ static void test_other_types_and_reductions_stay_apart(void **state)
   graph->value[graph->op[b].out].type = BF16;
   graph->op[c].reduction = MAX;
   bucket();
-  assert_int_equal(function_of_phase(BACKWARD)->nop, 3);
+  are(3);
   is_op(0, a);
   is_op(1, b);
   is_op(2, c);
@@ -134,7 +161,7 @@ static void test_gaps_stay_apart(void **state)
   parameter("4", "R");
   int c = sum_gradient(parameter("4", "R"), 1), d = sum_gradient(parameter("4", "R"), 1);
   bucket();
-  assert_int_equal(function_of_phase(BACKWARD)->nop, 2);
+  are(2);
   is_bucket(0, (int[]){a, b, NONE});
   is_bucket(1, (int[]){c, d, NONE});
 }
@@ -152,8 +179,8 @@ static void test_other_values_are_left_alone(void **state)
   graph->value[gathered].role = GRADIENT;
   graph->value[gathered].of = parameter("4", "R");
   bucket();
-  assert_int_equal(function_of_phase(BACKWARD)->nop, 3);
-  for (int i = 0; i < 3; i++) assert_int_equal(nth_op(BACKWARD, i)->nbody, 0);
+  are(3);
+  for (int i = 0; i < 3; i++) assert_int_equal(graph->op[at(i)].nbody, 0);
 }
 
 /* 25 MiB at most: the first can be under way while the rest is computed. */
@@ -166,7 +193,7 @@ static void test_buckets_have_a_size(void **state)
   op[4] = sum_gradient(parameter("4096x4096", "R"), 1);
   op[5] = sum_gradient(parameter("8", "R"), 1);
   bucket();
-  assert_int_equal(function_of_phase(BACKWARD)->nop, 4);
+  are(4);
   is_bucket(0, (int[]){op[0], op[1], NONE});
   is_bucket(1, (int[]){op[2], op[3], NONE});
   is_op(2, op[4]);
@@ -175,8 +202,92 @@ static void test_buckets_have_a_size(void **state)
   new_graph(1, (int[]){2});
   for (int i = 0; i < 3; i++) op[i] = sum_gradient(parameter("1024x3200", "R"), 1);
   bucket();
-  assert_int_equal(function_of_phase(BACKWARD)->nop, 2);
+  are(2);
   is_bucket(0, (int[]){op[0], op[1], NONE});
+}
+
+/* How many copies there are: they scale by 1. */
+static int copies(void)
+{
+  const struct function *f = function_of_phase(BACKWARD);
+  int n = 0;
+  for (int k = 0; k < f->nop; k++) n += graph->op[f->op[k]].kind == OP_scale;
+  return n;
+}
+
+static int view_of(int value)
+{
+  return run_in_phase((struct op){
+      .kind = OP_view, .nin = 1, .in = {value}, .equation = "(a2b2)->a2b2", .phase = BACKWARD});
+}
+
+static int as_given(void)
+{
+  return given(BATCH, "x", parse_shape("4"), parse_layout("R"));
+}
+
+/* What others read too, by its own name or by a view's, is not summed where it lies. */
+static void copied(int (*pending)(void), int wanted)
+{
+  new_graph(1, (int[]){2});
+  int value = pending(), w = parameter("4", "R");
+  graph->value[w].shape = graph->value[value].shape;
+  sum_into(w, value, 1);
+  bucket();
+  assert_int_equal(copies(), wanted);
+}
+
+static int read_once(void)
+{
+  return made_of(as_given());
+}
+
+static int read_twice(void)
+{
+  int value = read_once();
+  made_of(value);
+  return value;
+}
+
+static int view_read_once(void)
+{
+  return view_of(read_once());
+}
+
+static int view_of_what_is_read(void)
+{
+  return view_of(read_twice());
+}
+
+static int view_of_view_of_what_is_read(void)
+{
+  int value = view_of(read_twice());
+  return run_in_phase((struct op){
+      .kind = OP_view, .nin = 1, .in = {value}, .equation = "ab->(ab)", .phase = BACKWARD});
+}
+
+static int view_of_given(void)
+{
+  return view_of(as_given());
+}
+
+static int made_in_another_function(void)
+{
+  int x = as_given();
+  return run_in_phase((struct op){.kind = OP_neg, .nin = 1, .in = {x}, .phase = FORWARD});
+}
+
+static void test_what_others_read_is_copied(void **state)
+{
+  (void)state;
+  copied(read_once, 0);
+  copied(read_twice, 1);
+  copied(view_read_once, 0);
+  copied(view_of_what_is_read, 1);
+  copied(view_of_view_of_what_is_read, 1);
+  copied(as_given, 1);
+  copied(view_of_given, 1);
+  copied(made_in_another_function, 1);
 }
 
 int main(void)
@@ -190,6 +301,7 @@ int main(void)
       cmocka_unit_test(test_gaps_stay_apart),
       cmocka_unit_test(test_other_values_are_left_alone),
       cmocka_unit_test(test_buckets_have_a_size),
+      cmocka_unit_test(test_what_others_read_is_copied),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -300,6 +300,7 @@ static int member(int family, int index)
   return family;
 }
 
+/* The arena at the value of a family that a module makes; `v` is the first module's. */
 static double *slot(int rank, const struct value *v, int index)
 {
   return arena[rank] + (v->offset + index % v->depth * arena_stride(v->storage)) / 4;
@@ -316,12 +317,12 @@ static double *address(int rank, int value, const struct function *f, int l)
     if (neighbour < 0 || neighbour >= f->count) {
       const struct value *first = &graph->value[v->initial];
       if (!in_arena(first->storage)) return own[rank][first->storage];
-      return slot(rank, first, first->family == NONE ? 0 : first->index);
+      return arena[rank] + first->offset / 4;
     }
     return slot(rank, &graph->value[v->family], neighbour);
   }
   bool each = in_loop && v->family == value;
-  if (in_arena(v->storage)) return slot(rank, v, each ? l : v->family == NONE ? 0 : v->index);
+  if (in_arena(v->storage)) return each ? slot(rank, v, l) : arena[rank] + v->offset / 4;
   int place = v->storage;
   if (each)
     place = member(graph->value[place].family == NONE ? place : graph->value[place].family, l);

@@ -251,24 +251,31 @@ static void choose(const void *with)
     given_as[i] = op.in[i];
   }
   propagate();
-  struct choice list[MAX_CHOICES];
-  int n = choices(&op, list), ndim = graph->mesh.ndim, chosen[MAX_MESH] = {0};
   const struct op *placed = &graph->op[graph->value[op.out].op];
+  struct letters l;
+  struct choice list[MAX_CHOICES];
+  op_letters(&op, &l);
+  for (int i = 0; i < op.nin; i++) op.in[i] = given_as[i];
+  int n = choices(&op, &l, list), ndim = graph->mesh.ndim, chosen[MAX_MESH] = {0};
   for (int d = 0; d < ndim; d++) {
     chosen[d] = NONE;
     for (int c = n - 1; c >= 0; c--) {
-      bool same = same_placement(list[c].out, graph->value[op.out].layout.on[d]);
+      bool same = true;
+      for (int k = 0; k < op.nout; k++)
+        same &= same_placement(list[c].out[k], graph->value[op.out + k].layout.on[d]);
       for (int i = 0; i < op.nin; i++)
         same &= same_placement(list[c].in[i], graph->value[placed->in[i]].layout.on[d]);
       if (same) chosen[d] = c;
     }
     must(chosen[d] != NONE, "%s runs on its inputs as no rule says", op_row[op.kind].name);
   }
+  must(fits_together(&l, op.nin, list, chosen), "%s does not fit together", op_row[op.kind].name);
   double paid = price(&op, list, chosen, given_as);
   must(paid >= 0, "%s asks for summands that cannot be had", op_row[op.kind].name);
   for (int which = 0; which < power(n, ndim); which++) {
     int pick[MAX_MESH] = {0};
     for (int d = 0, rest = which; d < ndim; d++, rest /= n) pick[d] = rest % n;
+    if (!fits_together(&l, op.nin, list, pick)) continue;
     double other = price(&op, list, pick, given_as);
     must(other < 0 || paid <= other, "%s pays %g where %g would do", op_row[op.kind].name, paid,
          other);

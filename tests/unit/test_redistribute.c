@@ -1,7 +1,7 @@
 /* From one layout to another: the steps, what they cost, and the operations they become. The steps
    are those of PyTorch: TPGEN_GOLDEN, or tests/golden, redistribute_plans.tsv. Then every pair of
-   layouts on small meshes, with shapes that cut evenly, unevenly and not at all, is run on
-   simulated ranks. */
+   layouts on small meshes, strided ones among them, with shapes that cut evenly, unevenly and not
+   at all, is run on simulated ranks. */
 #include "interpreter.h"
 
 /* ---------------------------------------------------------------------------------- the planner */
@@ -146,6 +146,9 @@ static void test_golden_bytes(void **state)
 
 struct world {
   const char *mesh, *shape;
+  enum reduction how;
+  int dim;           /* strided worlds: that is cut in strides, */
+  int64_t stride[4]; /* of these */
 };
 
 /* An operation that writes something for good, and reads the value to do so. */
@@ -155,14 +158,50 @@ static void use(int value)
       (struct op){.kind = OP_sgd, .nin = 1, .in = {value}, .module = NONE, .phase = UPDATE});
 }
 
+struct layouts {
+  int n;
+  struct layout *at;
+};
+
+/* Whether the dimension's strides divide each other, and its size, and leave something to cut. */
+static bool is_whole_numbered(struct layout layout, int dim, int64_t size)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    struct placement p = layout.on[i];
+    if (p.kind != SHARD || p.dim != dim || p.outer <= 1) continue;
+    if (p.outer >= size || size % p.outer) return false;
+    for (int k = 0; k < i; k++) {
+      struct placement q = layout.on[k];
+      if (q.kind != SHARD || q.dim != dim || q.outer <= 1) continue;
+      if (p.outer % q.outer && q.outer % p.outer) return false;
+    }
+  }
+  return true;
+}
+
+/* All layouts with one of these placements on each dimension of the mesh that the shape can have.
+ */
+static struct layouts every_layout(struct shape shape, const struct placement *list, int n)
+{
+  int all = power(n, graph->mesh.ndim);
+  struct layouts l = {.at = alloc((size_t)all * sizeof *l.at)};
+  for (int i = 0; i < all; i++) {
+    struct layout layout = nth_layout(list, n, i);
+    bool fits = true;
+    for (int d = 0; d < shape.ndim; d++) fits &= is_whole_numbered(layout, d, shape.size[d]);
+    if (fits) l.at[l.n++] = layout;
+  }
+  return l;
+}
+
 /* A redistribution of a value of its own, used in the end, for every pair of layouts; gives how
  * many. */
-static int ask_for_pairs(struct shape shape, const struct placement *list, int nfrom, int nto)
+static int ask_for_pairs(struct shape shape, struct layouts from, struct layouts to)
 {
-  int n = 0, all_from = power(nfrom, graph->mesh.ndim), all_to = power(nto, graph->mesh.ndim);
-  for (int i = 0; i < all_from; i++)
-    for (int k = 0; k < all_to; k++, n++) {
-      int v = given(BATCH, "x", shape, nth_layout(list, nfrom, i));
+  int n = 0;
+  for (int i = 0; i < from.n; i++)
+    for (int k = 0; k < to.n; k++, n++) {
+      int v = given(BATCH, "x", shape, from.at[i]);
       struct op op = {.kind = OP_redistribute,
                       .nin = 1,
                       .in = {v},
@@ -170,7 +209,7 @@ static int ask_for_pairs(struct shape shape, const struct placement *list, int n
                       .line = 7,
                       .asked = (1u << graph->mesh.ndim) - 1,
                       .why = "the test"};
-      op.to = nth_layout(list, nto, k);
+      op.to = to.at[k];
       int out = append_op(op);
       graph->value[out].layout = op.to;
       graph->value[out].placed = true;
@@ -185,11 +224,13 @@ static void check_step(const struct op *op)
 {
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
   struct placement a = in->layout.on[op->mesh_dim], b = out->layout.on[op->mesh_dim];
+  must(op->line == 7 && op->why && !strcmp(op->why, "the test"), "a step loses who asked for it");
+  must(out->placed, "a step loses its layout");
+  if (op->kind == OP_view) return; /* check() knows whether its layouts are alike */
   for (int d = 0; d < graph->mesh.ndim; d++)
     must(d == op->mesh_dim || same_placement(in->layout.on[d], out->layout.on[d]),
          "%s changes another dimension of the mesh", op_row[op->kind].name);
-  must(out->placed && same_shape(in->shape, out->shape), "a step loses its shape or layout");
-  must(op->line == 7 && op->why && !strcmp(op->why, "the test"), "a step loses who asked for it");
+  must(same_shape(in->shape, out->shape), "a step loses its shape");
   must(!is_collective(op->kind) || graph->group[op->group].dims == 1u << op->mesh_dim,
        "a collective over the wrong group");
   switch (op->kind) {
@@ -211,7 +252,7 @@ static void check_step(const struct op *op)
     must(a.kind == REPLICATE && b.kind == SHARD && op->dim == b.dim, "slice");
     break;
   case OP_to_partial:
-    must(a.kind == REPLICATE && b.kind == PARTIAL, "to_partial");
+    must(a.kind == REPLICATE && b.kind == PARTIAL && op->reduction == b.reduction, "to_partial");
     break;
   case OP_pack:
   case OP_unpack:
@@ -233,15 +274,54 @@ static int result_of(int k)
   return NONE;
 }
 
-static void run_pairs(const struct world *w, const struct placement *list, int nfrom, int nto)
+/* Bytes that the first rank gets, by the counts of a ring. */
+static double bytes_of(const struct op *op)
 {
-  int size[MAX_MESH];
-  new_graph(parse_mesh(w->mesh, size), size);
+  double n = graph->mesh.size[op->mesh_dim];
+  double here = (double)(elements(local_shape(op->in[0], 0)) * type_bytes(F32));
+  switch (op->kind) {
+  case OP_all_reduce:
+    return 2 * here * (n - 1) / n;
+  case OP_all_gather:
+    return here * (n - 1);
+  case OP_reduce_scatter:
+  case OP_all_to_all:
+    return here * (n - 1) / n;
+  default:
+    return 0;
+  }
+}
+
+/* What the operations up to the use of the k-th pair's result cost, from those of the one before.
+ */
+static void check_costs(int pairs)
+{
+  double bytes = 0;
+  for (int i = 0, k = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    if (op->out != NONE) {
+      bytes += bytes_of(op);
+      continue;
+    }
+    const struct value *from = &graph->value[2 * k], *to = &graph->value[2 * k + 1];
+    double told = move_cost(from->shape, F32, from->layout, to->layout);
+    must(k++ < pairs && fabs(told - bytes) < 1e-9 * (1 + bytes), "%s: %s -> %s costs %g, not %g",
+         shape_text(from->shape), layout_text(from->layout), layout_text(to->layout), bytes, told);
+    bytes = 0;
+  }
+}
+
+/* Gives how many pairs. */
+static int run_pairs(const struct world *w, const struct placement *list, int nfrom, int nto)
+{
   struct shape shape = parse_shape(w->shape);
-  int pairs = ask_for_pairs(shape, list, nfrom, nto);
+  int pairs =
+      ask_for_pairs(shape, every_layout(shape, list, nfrom), every_layout(shape, list, nto));
   redistribute();
+  check(PASS_REDISTRIBUTE);
   for (int i = 0; i < graph->norder; i++)
     if (graph->op[graph->order[i]].out != NONE) check_step(&graph->op[graph->order[i]]);
+  check_costs(pairs);
 
   struct array whole = random_array(shape);
   struct machine m = new_machine();
@@ -257,6 +337,13 @@ static void run_pairs(const struct world *w, const struct placement *list, int n
     must(!why, "mesh %s, %s: %s -> %s: %s", w->mesh, w->shape,
          layout_text(graph->value[from].layout), layout_text(wanted), why);
   }
+  return pairs;
+}
+
+static void mesh_of(const struct world *w)
+{
+  int size[MAX_MESH];
+  new_graph(parse_mesh(w->mesh, size), size);
 }
 
 static void run_world(const void *with)
@@ -265,11 +352,12 @@ static void run_world(const void *with)
   int ndim = parse_shape(w->shape).ndim;
   struct placement list[MAX_DIMS + 2];
   int n = every_placement(ndim, true, list);
+  mesh_of(w);
   run_pairs(w, list, n, n - 1);
 }
 
 static const char *const meshes[] = {"2", "3", "4", "2x2", "2x3", "3x2", "2x2x2"};
-static const char *const shapes[] = {"12x12", "7x5", "5x13",  "3x1",   "1x2",
+static const char *const wholes[] = {"12x12", "7x5", "5x13",  "3x1",   "1x2",
                                      "1x1",   "2x9", "4x3x5", "1x5x6", "6"};
 
 static void test_every_pair_by_force(void **state)
@@ -277,8 +365,8 @@ static void test_every_pair_by_force(void **state)
   (void)state;
   int tried = 0;
   for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
-    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
-      struct world w = {meshes[i], shapes[k]};
+    for (size_t k = 0; k < sizeof wholes / sizeof *wholes; k++) {
+      struct world w = {.mesh = meshes[i], .shape = wholes[k]};
       int size[MAX_MESH], ndim = parse_mesh(w.mesh, size), n = parse_shape(w.shape).ndim;
       if (ndim == 3 && n == 3) continue;
       passes(run_world, &w);
@@ -287,56 +375,178 @@ static void test_every_pair_by_force(void **state)
   print_message("%d pairs of layouts\n", tried);
 }
 
+static struct placement pending(enum reduction how)
+{
+  return (struct placement){.kind = PARTIAL, .reduction = how};
+}
+
 /* Pending maxima or minima; the two together would have no meaning. */
 static void run_maxima(const void *with)
 {
   const struct world *w = with;
-  run_pairs(w, (struct placement[]){R, S(0), S(1), {PARTIAL, 0, MAX}}, 4, 3);
+  mesh_of(w);
+  run_pairs(w, (struct placement[]){R, S(0), S(1), pending(MAX)}, 4, 3);
 }
 
 static void run_minima(const void *with)
 {
   const struct world *w = with;
-  run_pairs(w, (struct placement[]){R, S(0), S(1), {PARTIAL, 0, MIN}}, 4, 3);
+  mesh_of(w);
+  run_pairs(w, (struct placement[]){R, S(0), S(1), pending(MIN)}, 4, 3);
 }
 
 static void test_maxima_and_minima_by_force(void **state)
 {
   (void)state;
-  passes(run_maxima, &(struct world){"3", "7x5"});
-  passes(run_minima, &(struct world){"3", "7x5"});
-  passes(run_maxima, &(struct world){"2x2", "6x4"});
-  passes(run_minima, &(struct world){"2x3", "5x4"});
+  passes(run_maxima, &(struct world){.mesh = "3", .shape = "7x5"});
+  passes(run_minima, &(struct world){.mesh = "3", .shape = "7x5"});
+  passes(run_maxima, &(struct world){.mesh = "2x2", .shape = "6x4"});
+  passes(run_minima, &(struct world){.mesh = "2x3", .shape = "5x4"});
 }
 
-/* From whole values or sums to pending sums. */
-static void run_to_sums(const void *with)
+/* From whole values or sums to pending sums; or maxima, or minima. */
+static void run_to_pending(const void *with)
 {
   const struct world *w = with;
-  int size[MAX_MESH];
-  new_graph(parse_mesh(w->mesh, size), size);
-  struct placement list[] = {R, P};
-  struct shape shape = parse_shape(w->shape);
-  int pairs = ask_for_pairs(shape, list, 2, 2);
-  redistribute();
-  struct array whole = random_array(shape);
-  struct machine m = new_machine();
-  for (int k = 0; k < pairs; k++) load(&m, 2 * k, whole);
-  run_flat(&m);
-  for (int k = 0; k < pairs; k++) {
-    int to = result_of(k);
-    must(same_layout(graph->value[to].layout, graph->value[2 * k + 1].layout), "ends elsewhere");
-    const char *why = not_held(&m, to, whole, 1e-12);
-    must(!why, "%s -> %s: %s", layout_text(graph->value[2 * k].layout),
-         layout_text(graph->value[to].layout), why);
+  mesh_of(w);
+  run_pairs(w, (struct placement[]){R, pending(w->how)}, 2, 2);
+}
+
+static void test_pending_values_by_force(void **state)
+{
+  (void)state;
+  for (enum reduction how = SUM; how <= MIN; how++) {
+    passes(run_to_pending, &(struct world){.mesh = "3", .shape = "5x4", .how = how});
+    passes(run_to_pending, &(struct world){.mesh = "2x3", .shape = "3x1", .how = how});
   }
 }
 
-static void test_pending_sums_by_force(void **state)
+/* ------------------------------------------------------------------------------ strided shards */
+
+/* Every pair of layouts over the mesh, among them all that cut one dimension in strides. */
+static void run_strided(const void *with)
+{
+  const struct world *w = with;
+  int ndim = parse_shape(w->shape).ndim;
+  struct placement list[16] = {P};
+  int n = every_placement(ndim, false, list + 1) + 1;
+  for (int i = 0; i < 4 && w->stride[i]; i++)
+    list[n++] = (struct placement){.kind = SHARD, .dim = w->dim, .outer = w->stride[i]};
+  mesh_of(w);
+  /* Pending sums are the last of the list where they may be. */
+  list[0] = list[n - 1];
+  list[n - 1] = P;
+  int pairs = run_pairs(w, list, n, n - 1);
+  must(pairs > 0, "no pairs");
+}
+
+static void test_strided_shards_by_force(void **state)
 {
   (void)state;
-  passes(run_to_sums, &(struct world){"3", "5x4"});
-  passes(run_to_sums, &(struct world){"2x3", "3x1"});
+  static const struct world worlds[] = {
+      {.mesh = "2", .shape = "12x2", .stride = {2, 3, 4, 6}},
+      {.mesh = "2", .shape = "20x3", .stride = {4, 5, 10, 2}},
+      {.mesh = "3", .shape = "18", .stride = {2, 3, 6, 9}},
+      {.mesh = "4", .shape = "12x3", .stride = {2, 3, 4, 6}},
+      {.mesh = "4", .shape = "2x16", .dim = 1, .stride = {2, 4, 8}},
+      {.mesh = "4", .shape = "1x24", .dim = 1, .stride = {2, 3, 4, 12}},
+      {.mesh = "2x2", .shape = "12", .stride = {2, 3, 4, 6}},
+      {.mesh = "2x2", .shape = "3x20", .dim = 1, .stride = {2, 4, 5}},
+      {.mesh = "2x2", .shape = "2x12x3", .dim = 1, .stride = {2, 6}},
+      {.mesh = "2x2", .shape = "8x1", .stride = {2, 4}},
+      {.mesh = "2x3", .shape = "12x2", .stride = {2, 4, 6}},
+      {.mesh = "2x3", .shape = "36", .stride = {2, 3, 6, 18}},
+      {.mesh = "2x3", .shape = "10", .stride = {2, 5}},
+      {.mesh = "3x2", .shape = "12", .stride = {2, 3, 6}},
+      {.mesh = "2x2x2", .shape = "24", .stride = {4, 12}},
+  };
+  for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) passes(run_strided, &worlds[i]);
+}
+
+static struct placement strided(int dim, int64_t outer)
+{
+  return (struct placement){.kind = SHARD, .dim = dim, .outer = outer};
+}
+
+/* Two dimensions cut in strides at once; and sums that are pending meanwhile. */
+static void run_two_strided(const void *with)
+{
+  const struct world *w = with;
+  mesh_of(w);
+  run_pairs(w, (struct placement[]){R, strided(0, 3), strided(1, 4), strided(1, 2), P}, 5, 4);
+}
+
+static void test_two_strided_dimensions_by_force(void **state)
+{
+  (void)state;
+  passes(run_two_strided, &(struct world){.mesh = "2x2", .shape = "6x8"});
+  passes(run_two_strided, &(struct world){.mesh = "2x3", .shape = "9x8"});
+  passes(run_two_strided, &(struct world){.mesh = "2x2x2", .shape = "3x4"});
+}
+
+/* What is known of some steps: views move nothing, aligned cuts stay where they are, and what does
+   not come apart is made whole. */
+static const char *kinds_of(const char *shape, struct placement from, struct placement to)
+{
+  struct layouts a = {1, &(struct layout){.on = {from}}}, b = {1, &(struct layout){.on = {to}}};
+  struct buffer text = {0};
+  new_graph(1, (int[]){2});
+  ask_for_pairs(parse_shape(shape), a, b);
+  redistribute();
+  put_text(&text, "", 0);
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    if (op->out == NONE) continue;
+    put(&text, "%s%s", text.length ? " " : "", op_row[op->kind].name);
+    if (op->kind == OP_view) put(&text, ":%s", op->equation);
+  }
+  return text.text;
+}
+
+static void becomes(const char *shape, struct placement from, struct placement to,
+                    const char *wanted)
+{
+  const char *kinds = kinds_of(shape, from, to);
+  must(!strcmp(kinds, wanted), "%s: %s\n  not %s", shape, kinds, wanted);
+}
+
+static void check_strided_steps(const void *with)
+{
+  (void)with;
+  becomes("12x5", strided(0, 4), strided(0, 4), "");
+  becomes("12x5", strided(0, 4), R, "view:(a4b3)c->a4b3c all_gather unpack view:a4b3c->(a4b3)c");
+  becomes("12x5", R, strided(0, 4), "view:(a4b3)c->a4b3c slice view:a4b3c->(a4b3)c");
+  becomes("12x5", S(0), strided(0, 4), "view:(a4b3)c->a4b3c pack all_to_all view:a4b3c->(a4b3)c");
+  becomes("12x5", P, strided(0, 4), "view:(a4b3)c->a4b3c pack reduce_scatter view:a4b3c->(a4b3)c");
+  becomes("12x5", strided(0, 4), strided(0, 2),
+          "view:(a2b2c3)d->a2b2c3d pack all_to_all unpack view:a2b2c3d->(a2b2c3)d");
+  becomes("10x5", S(0), strided(0, 5), "all_gather view:(a5b2)c->a5b2c slice view:a5b2c->(a5b2)c");
+  becomes("12x5", strided(0, 4), strided(0, 3),
+          "view:(a4b3)c->a4b3c all_gather unpack view:a4b3c->(a4b3)c "
+          "view:(a3b4)c->a3b4c slice view:a3b4c->(a3b4)c");
+}
+
+static void test_strided_steps(void **state)
+{
+  (void)state;
+  passes(check_strided_steps, NULL);
+}
+
+static void many_dimensions(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){2});
+  struct layout from = {.on = {strided(0, 2)}}, whole = {0};
+  struct shape shape = parse_shape("4x2x2x2x2x2x2x2");
+  must(isinf(move_cost(shape, F32, from, whole)), "it has a price");
+  ask_for_pairs(shape, (struct layouts){1, &from}, (struct layouts){1, &whole});
+  redistribute();
+}
+
+static void test_dimensions_have_a_limit(void **state)
+{
+  (void)state;
+  refused(many_dimensions, NULL, 1, "unit.lua:7", "9 dimensions", NULL);
 }
 
 /* ------------------------------------------------------------------------------------- the pass */
@@ -475,7 +685,11 @@ int main(void)
       cmocka_unit_test(test_golden_bytes),
       cmocka_unit_test(test_every_pair_by_force),
       cmocka_unit_test(test_maxima_and_minima_by_force),
-      cmocka_unit_test(test_pending_sums_by_force),
+      cmocka_unit_test(test_pending_values_by_force),
+      cmocka_unit_test(test_strided_shards_by_force),
+      cmocka_unit_test(test_two_strided_dimensions_by_force),
+      cmocka_unit_test(test_strided_steps),
+      cmocka_unit_test(test_dimensions_have_a_limit),
       cmocka_unit_test(test_a_shard_cannot_become_a_sum),
       cmocka_unit_test(test_readers_follow),
       cmocka_unit_test(test_roles_are_kept),

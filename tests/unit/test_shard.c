@@ -188,11 +188,55 @@ static void test_same_layout(void **state)
   assert_true(same_layout(parse_layout("R R P"), parse_layout("R R R")));
 }
 
+/* A strided shard: the parts of every block of the dimension. */
+static void test_strided_parts(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *mesh;
+    int64_t size, outer[2]; /* of each mesh dimension; 0: a plain shard, -1: replicated */
+    int64_t parts[6];       /* of each rank */
+  } list[] = {
+      {"2", 24, {4}, {12, 12}},
+      {"3", 24, {6}, {12, 12, 0}},
+      {"4", 24, {4}, {8, 8, 8, 0}},
+      {"2x3", 24, {0, 4}, {4, 4, 4, 4, 4, 4}},
+      {"2x3", 24, {4, 0}, {6, 6, 0, 6, 6, 0}},
+      {"2x3", 30, {0, 5}, {6, 6, 6, 4, 4, 4}},
+      {"2x2", 24, {4, 12}, {8, 8, 4, 4}},
+      {"2x2", 24, {12, 4}, {8, 4, 8, 4}},
+      {"2x2", 24, {4, 4}, {8, 4, 8, 4}},
+      {"2x2", 24, {-1, 4}, {12, 12, 12, 12}},
+  };
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+    int size[MAX_MESH], coordinate[MAX_MESH];
+    new_graph(parse_mesh(list[i].mesh, size), size);
+    struct layout layout = {0};
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      if (list[i].outer[d] >= 0)
+        layout.on[d] = (struct placement){.kind = SHARD, .dim = 1, .outer = list[i].outer[d]};
+    struct shape whole = {.ndim = 2, .size = {3, list[i].size}};
+    assert_true(is_strided(&graph->mesh, layout, 1));
+    assert_false(is_strided(&graph->mesh, layout, 0));
+    for (int r = 0; r < world_size(); r++) {
+      coordinate_of(r, coordinate);
+      struct shape here = local_part(&graph->mesh, whole, layout, coordinate).shape;
+      must(here.size[0] == 3 && here.size[1] == list[i].parts[r],
+           "case %zu: rank %d has %s, not %" PRId64, i, r, shape_text(here), list[i].parts[r]);
+    }
+  }
+  struct placement strided = {.kind = SHARD, .dim = 0, .outer = 4};
+  assert_string_equal(placement_text(strided), "S(0/4)");
+  assert_false(same_placement(strided, S(0)));
+  assert_true(same_placement((struct placement){.kind = SHARD, .outer = 1}, S(0)));
+}
+
 static void test_texts(void **state)
 {
   (void)state;
   new_graph(3, (int[]){2, 1, 3});
-  struct placement max = {.kind = PARTIAL, .reduction = MAX}, min = {PARTIAL, 0, MIN};
+  struct placement max = {.kind = PARTIAL, .reduction = MAX},
+                   min = {.kind = PARTIAL, .reduction = MIN};
   assert_string_equal(placement_text(R), "R");
   assert_string_equal(placement_text(S(3)), "S(3)");
   assert_string_equal(placement_text(P), "P(sum)");
@@ -217,6 +261,7 @@ int main(void)
       cmocka_unit_test(test_group_names),
       cmocka_unit_test(test_same_placement),
       cmocka_unit_test(test_same_layout),
+      cmocka_unit_test(test_strided_parts),
       cmocka_unit_test(test_texts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,163 @@
+-- attention.lua: attention, and the turning of its queries and keys by their places.
+local core, base = ...
+local append, raw, define, method = core.append, base.raw, base.define, base.method
+local misfit, shape_text, view = base.misfit, base.shape_text, base.view
+
+-- -------------------------------------------------------------------------------------- attention
+
+-- Heads [b, h, ...] in groups [b, groups, h / groups, ...].
+local function grouped(x, groups)
+  local shape = core.shape(x)
+  local heads = shape[2] // groups
+  shape[2] = groups
+  table.insert(shape, 3, heads)
+  return view(x, shape)
+end
+
+-- A mask that broadcasts to [b, heads, q, k], for heads in groups.
+local function grouped_mask(mask, groups)
+  local shape = core.shape(mask)
+  if #shape < 3 then return mask end
+  local at = #shape - 2
+  local heads = shape[at]
+  shape[at] = heads == 1 and 1 or groups
+  table.insert(shape, at + 1, heads == 1 and 1 or heads // groups)
+  return view(mask, shape)
+end
+
+local LEAST = -3.4028234663852886e38 -- of float32: what a masked score becomes
+
+local function masked_attention(q, k, v, mask, scale)
+  local heads, groups, shape = core.shape(q)[2], core.shape(k)[2], core.shape(q)
+  local in_groups = groups < heads
+  if in_groups then q, mask = grouped(q, groups), grouped_mask(mask, groups) end
+  local r = in_groups and "r" or ""
+  local scores = base.product(q, k, string.format("bg%sqd,bgkd->bg%sqk", r, r))
+  scores = base.scaled(scores, scale)
+  if core.type(mask) == "bool" then
+    scores = raw.where(mask, scores, LEAST)
+  else
+    scores = raw.add(scores, mask)
+  end
+  local y = base.product(raw.softmax(scores, -1), v, string.format("bg%sqk,bgke->bg%sqe", r, r))
+  shape[4] = core.shape(v)[4]
+  return view(y, shape)
+end
+
+-- softmax(scale q k^T) v. causal: a query sees the keys up to its own place.
+local function whole_attention(q, k, v, causal, scale)
+  local s = core.shape(q)
+  local y = append("attention", {q, k, v}, {scalar = scale, causal = causal and 1 or 0,
+    shapes = {{s[1], s[2], s[3], core.shape(v)[4]}, {s[1], s[2], s[3]}}})
+  return y
+end
+
+local function check_heads(q, k, v)
+  local a, b, c = core.shape(q), core.shape(k), core.shape(v)
+  if #a ~= 4 or #b ~= 4 or #c ~= 4 then
+    misfit("it takes tensors [batch, heads, sequence, size], not the shapes %s, %s and %s",
+      shape_text(a), shape_text(b), shape_text(c))
+  end
+  if a[1] ~= b[1] or a[1] ~= c[1] or b[2] ~= c[2] or b[3] ~= c[3] or a[4] ~= b[4] then
+    misfit("queries %s, keys %s and values %s do not fit", shape_text(a), shape_text(b),
+      shape_text(c))
+  end
+  if a[2] % b[2] ~= 0 then
+    misfit("the %d heads of the queries %s are no multiple of the %d heads of the keys %s", a[2],
+      shape_text(a), b[2], shape_text(b))
+  end
+end
+
+local function check_mask(q, k, mask)
+  base.tensor(mask, "the mask")
+  local s, t = core.shape(q), core.shape(k)
+  local scores, shape = {s[1], s[2], s[3], t[3]}, core.shape(mask)
+  if #shape > 4 then
+    misfit("a mask of shape %s has more dimensions than the scores %s", shape_text(shape),
+      shape_text(scores))
+  end
+  for i = 0, #shape - 1 do
+    local size = shape[#shape - i]
+    if size ~= 1 and size ~= scores[4 - i] then
+      misfit("a mask of shape %s does not fit the scores %s", shape_text(shape), shape_text(scores))
+    end
+  end
+  if core.type(mask) ~= "bool" and not base.is_floating(mask) then
+    misfit("the mask must be bool, or float32 to be added, not %s", core.type(mask))
+  end
+end
+
+-- scaled_dot_product_attention(q, k, v, {causal =, mask =, scale =}), each of shape [batch, heads,
+-- sequence, size]; keys and values may have fewer heads, each for a group of the queries'. mask:
+-- true where a query sees a key, or what is added to the scores.
+method("scaled_dot_product_attention", function(q, k, v, options)
+  options = base.options_of(options, {"causal", "mask", "scale"})
+  base.tensor(k, "the keys")
+  base.tensor(v, "the values")
+  check_heads(q, k, v)
+  for _, x in ipairs{q, k, v} do base.need_floating(x) end
+  local causal, mask, scale = options.causal, options.mask, options.scale
+  if causal ~= nil and type(causal) ~= "boolean" then
+    misfit("causal must be true or false, not %s", base.a(causal))
+  end
+  if scale == nil then scale = 1 / math.sqrt(core.shape(q)[4]) end
+  if type(scale) ~= "number" or scale - scale ~= 0 then
+    misfit("the scale must be a number, not %s", base.a(scale))
+  end
+  if mask == nil then return whole_attention(q, k, v, causal, scale) end
+  if causal then misfit("it takes a mask or causal, not both") end
+  check_mask(q, k, mask)
+  return masked_attention(q, k, v, mask, scale)
+end)
+
+-- ----------------------------------------------------------------------------------------- rotary
+
+-- rotary_tables(sequence, size[, theta]): cosines and sines [sequence, size / 2].
+define("rotary_tables", function(length, size, theta)
+  length = base.whole(length, "the sequence's length", 1, 2^31 - 1 | 0)
+  size = base.whole(size, "the size of a head", 2, 2^31 - 1 | 0)
+  theta = theta == nil and 10000 or theta
+  if size % 2 ~= 0 then misfit("the size of a head must be even, not %d", size) end
+  if type(theta) ~= "number" or not (theta > 0 and theta < math.huge) then
+    misfit("theta must be a number above 0, not %s", math.type(theta) and tostring(theta)
+      or base.a(theta))
+  end
+  local place = view(base.floating(base.index_row(length)), {length, 1})
+  local turn = raw.exp(base.scaled(base.index_row(size // 2), -2 * math.log(theta) / size))
+  local angle = raw.mul(place, turn)
+  return raw.cos(angle), raw.sin(angle)
+end)
+
+-- Cosines or sines broadcast to half of x, and do not stretch it.
+local function check_turn(half, v, what)
+  local shape = core.shape(base.need_floating(base.tensor(v, "the " .. what)))
+  local fits = #shape >= 1 and #shape <= #half and shape[#shape] == half[#half]
+  for i = 0, #shape - 1 do
+    local size = shape[#shape - i]
+    fits = fits and (size == 1 or size == half[#half - i])
+  end
+  if not fits then
+    misfit("%s of shape %s do not fit the shape %s, half of the tensor", what, shape_text(shape),
+      shape_text(half))
+  end
+end
+
+-- rotary(x, cos, sin[, {pairs = true}]): turns pairs of the last dimension: i and i + half of it, or
+-- neighbours. cos and sin broadcast to x, with half its last dimension.
+method("rotary", function(x, cos, sin, options)
+  options = base.options_of(options, {"pairs"})
+  if options.pairs ~= nil and type(options.pairs) ~= "boolean" then
+    misfit("pairs must be true or false, not %s", base.a(options.pairs))
+  end
+  x = base.floating(x)
+  local shape = core.shape(x)
+  local size = shape[#shape]
+  if not size or size % 2 ~= 0 then
+    misfit("the last dimension must be even: the shape is %s", shape_text(shape))
+  end
+  local half = base.resized(shape, #shape - 1, size // 2)
+  check_turn(half, cos, "cosines")
+  check_turn(half, sin, "sines")
+  if options.pairs then return append("rotary_pairs", {x, cos, sin}) end
+  return append("rotary", {x, cos, sin}, {half = size // 2})
+end)

@@ -1,0 +1,227 @@
+/* choices.c: from an operation's letters (rule.c), every way in which it may run on sharded inputs.
+
+   The reasoning for one dimension of the mesh, after DTensor's einop_rule: an operation whose
+   operands are all replicated runs as it is. Cut along one letter, every operand that has the
+   letter is sharded there and the others are whole, and each rank makes its part of the output,
+   or, where the output lacks the letter, one term of it. Where the operation is linear, terms go
+   in and a term comes out. The dimensions of a mesh are independent of each other, but for merged
+   dimensions, whose parts must be where their letters' parts are. */
+#include "tpgen.h"
+
+#include <string.h>
+
+/* Where the letter stands in an operand: its dimension, or NONE, and how much is outside it. */
+static int dimension_with(const struct letters *l, const struct axis *axis, int ndim, int letter,
+                          int64_t *outer)
+{
+  for (int d = 0; d < ndim; d++) {
+    *outer = 1;
+    for (int i = 0; i < axis[d].n; *outer *= l->size[axis[d].letter[i++]])
+      if (axis[d].letter[i] == letter) return d;
+  }
+  return NONE;
+}
+
+static struct placement shard_of(const struct letters *l, const struct axis *axis, int ndim,
+                                 int letter, int64_t outer)
+{
+  int64_t outside;
+  int d = dimension_with(l, axis, ndim, letter, &outside);
+  if (d == NONE) return (struct placement){.kind = REPLICATE};
+  if (outside > outer) outer = outside;
+  return (struct placement){.kind = SHARD, .dim = d, .outer = outer > 1 ? outer : 0};
+}
+
+/* Cut along a letter; with outer > 1 the letter's own dimension is cut inside so many parts. */
+static struct choice cut_along(const struct letters *l, int nin, int letter, int64_t outer)
+{
+  struct choice c = {.letter = letter};
+  for (int i = 0; i < nin; i++) c.in[i] = shard_of(l, l->in[i], l->ndim_in[i], letter, outer);
+  for (int k = 0; k < l->nout; k++) {
+    c.out[k] = shard_of(l, l->out[k], l->ndim_out[k], letter, outer);
+    if (c.out[k].kind == REPLICATE)
+      c.out[k] = (struct placement){.kind = PARTIAL, .reduction = l->reduction[k]};
+  }
+  return c;
+}
+
+/* Whether the letter is a whole dimension wherever it stands: then it may be cut in strides. */
+static bool stands_alone(const struct letters *l, int nin, int letter)
+{
+  int64_t outer;
+  for (int i = 0; i < nin + l->nout; i++) {
+    const struct axis *axis = i < nin ? l->in[i] : l->out[i - nin];
+    int d = dimension_with(l, axis, i < nin ? l->ndim_in[i] : l->ndim_out[i - nin], letter, &outer);
+    if (d != NONE && axis[d].n > 1) return false;
+  }
+  return !l->told[letter];
+}
+
+/* The strides in which the inputs are cut along the letter now, told once each. */
+static int strides_now(const struct op *o, const struct letters *l, int letter, int64_t *stride)
+{
+  int n = 0;
+  for (int i = 0; i < o->nin; i++) {
+    int64_t outer;
+    int dim = dimension_with(l, l->in[i], l->ndim_in[i], letter, &outer);
+    for (int d = 0; d < graph->mesh.ndim && dim != NONE; d++) {
+      struct placement p = graph->value[o->in[i]].layout.on[d];
+      bool known =
+          p.kind != SHARD || p.dim != dim || p.outer <= 1 || l->size[letter] % p.outer != 0;
+      for (int k = 0; k < n; k++) known |= stride[k] == p.outer;
+      if (!known && n < MAX_MESH) stride[n++] = p.outer;
+    }
+  }
+  return n;
+}
+
+static void add_choice(struct choice *list, int *n, struct choice c)
+{
+  if (*n < MAX_CHOICES) list[(*n)++] = c;
+}
+
+/* A cast is linear unless it rounds. */
+static bool may_be_pending(const struct op *o)
+{
+  if (o->kind != OP_cast) return true;
+  return is_floating(o->type) || (o->type != BOOL && !is_floating(graph->value[o->in[0]].type));
+}
+
+static void add_linear(const struct op *o, const struct letters *l, struct choice *list, int *n)
+{
+  for (const char *c = linear_of(o); *c; c += *c == '|') {
+    struct placement pending = {.kind = PARTIAL, .reduction = SUM};
+    struct choice choice = {.letter = NONE};
+    const char *name = c;
+    c += strcspn(c, "|:");
+    const char *end = c;
+    if (*c == ':') {
+      pending.reduction = !strncmp(c, ":max", 4) ? MAX : !strncmp(c, ":min", 4) ? MIN : SUM;
+      c += strcspn(c, "|");
+    }
+    for (; name < end; name++)
+      for (int i = 0; i < o->nin; i++)
+        if (*name == '*' || *name == 'a' + i) choice.in[i] = pending;
+    for (int k = 0; k < l->nout; k++) choice.out[k] = pending;
+    add_choice(list, n, choice);
+  }
+}
+
+int choices(const struct op *o, const struct letters *l, struct choice *list)
+{
+  int n = 0;
+  add_choice(list, &n, (struct choice){.letter = NONE});
+  for (int letter = 0; letter < l->n; letter++) {
+    if (l->size[letter] == 1 || l->whole[letter]) continue;
+    int64_t stride[MAX_MESH];
+    add_choice(list, &n, cut_along(l, o->nin, letter, 1));
+    if (!stands_alone(l, o->nin, letter)) continue;
+    for (int k = 0, m = strides_now(o, l, letter, stride); k < m; k++)
+      add_choice(list, &n, cut_along(l, o->nin, letter, stride[k]));
+  }
+  if (may_be_pending(o)) add_linear(o, l, list, &n);
+  return n;
+}
+
+/* ---------------------------------------------------------------------------- merged dimensions */
+
+/* The size of the letter's part at a coordinate. */
+static int64_t letter_part(const struct letters *l, int letter, const struct choice *list,
+                           const int *pick, const int *coordinate)
+{
+  int64_t n = l->size[letter];
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (list[pick[d]].letter != letter) continue;
+    int64_t chunk = (n + graph->mesh.size[d] - 1) / graph->mesh.size[d];
+    int64_t first = chunk * coordinate[d] < n ? chunk * coordinate[d] : n;
+    n = first + chunk < n ? chunk : n - first;
+  }
+  return n;
+}
+
+/* Whether every rank's part of a merged dimension is made of its parts of the letters. */
+static bool is_aligned(const struct letters *l, const struct axis *axis, int dim, int64_t whole,
+                       struct layout layout, const struct choice *list, const int *pick)
+{
+  struct shape shape = {.ndim = dim + 1};
+  int coordinate[MAX_MESH] = {0};
+  for (int d = 0; d < dim; d++) shape.size[d] = 1;
+  shape.size[dim] = whole;
+  unsigned cut = 0;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (layout.on[d].kind == SHARD && layout.on[d].dim == dim)
+      cut |= 1u << d;
+    else
+      layout.on[d] = (struct placement){0};
+  }
+  for (bool more = cut != 0; more;) {
+    int64_t size = 1;
+    for (int i = 0; i < axis->n; i++)
+      size *= letter_part(l, axis->letter[i], list, pick, coordinate);
+    if (local_part(&graph->mesh, shape, layout, coordinate).shape.size[dim] != size) return false;
+    more = false;
+    for (int d = graph->mesh.ndim - 1; d >= 0 && !more; d--) {
+      if (!(cut >> d & 1)) continue;
+      more = ++coordinate[d] < graph->mesh.size[d];
+      if (!more) coordinate[d] = 0;
+    }
+  }
+  return true;
+}
+
+/* Cuts of one dimension in several strides are told apart by where they lie: each has to be made of
+   the one outside it. */
+static bool strides_nest(struct layout layout, int dim, int64_t size)
+{
+  int64_t stride[MAX_MESH + 1] = {size};
+  int n = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement p = layout.on[d];
+    if (p.kind != SHARD || p.dim != dim || p.outer <= 1) continue;
+    int at = n++;
+    for (; at > 0 && stride[at - 1] < p.outer; at--) stride[at] = stride[at - 1];
+    stride[at] = p.outer;
+  }
+  for (int i = 1; i < n; i++)
+    if (stride[i - 1] % stride[i]) return false;
+  return true;
+}
+
+/* A maximum of sums is not the sum of maxima: pending results of one value are of one kind. */
+static bool reductions_agree(struct layout layout)
+{
+  int first = NONE;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (layout.on[d].kind != PARTIAL) continue;
+    if (first == NONE) first = d;
+    if (layout.on[d].reduction != layout.on[first].reduction) return false;
+  }
+  return true;
+}
+
+static bool operand_fits(const struct letters *l, const struct axis *axis, int ndim,
+                         struct layout layout, const struct choice *list, const int *pick)
+{
+  if (!reductions_agree(layout)) return false;
+  for (int dim = 0; dim < ndim; dim++) {
+    int64_t size = 1;
+    for (int i = 0; i < axis[dim].n; i++) size *= l->size[axis[dim].letter[i]];
+    if (!strides_nest(layout, dim, size)) return false;
+    if (axis[dim].n > 1 && !is_aligned(l, &axis[dim], dim, size, layout, list, pick)) return false;
+  }
+  return true;
+}
+
+bool fits_together(const struct letters *l, int nin, const struct choice *list, const int *pick)
+{
+  for (int i = 0; i < nin + l->nout; i++) {
+    struct layout layout = {0};
+    bool input = i < nin;
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      layout.on[d] = input ? list[pick[d]].in[i] : list[pick[d]].out[i - nin];
+    const struct axis *axis = input ? l->in[i] : l->out[i - nin];
+    int ndim = input ? l->ndim_in[i] : l->ndim_out[i - nin];
+    if (!operand_fits(l, axis, ndim, layout, list, pick)) return false;
+  }
+  return true;
+}

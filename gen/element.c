@@ -1,0 +1,519 @@
+/* element.c: what a kernel is given, and the elements of its operations in C.
+
+   Takes   a kernel whose loops are known; the expressions of the table of operators.
+   Leaves  a line for each operation, in terms of the loops' variables; the names of parameters and
+           temporaries. Numbers that are a rank's alone, or a step's, become parameters.
+
+   Types are C's: where an operation computes in float, whole numbers are made float, and what is
+   stored as a narrower type is made that. */
+#include "kernel.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --------------------------------------------------------------------------------- parameters */
+
+/* The last word of a dotted name: "weight". */
+static const char *leaf(const char *name)
+{
+  const char *dot = strrchr(name, '.');
+  return dot && dot[1] ? dot + 1 : name;
+}
+
+static bool name_taken(const struct draft *k, const char *name)
+{
+  if (is_spoken(name)) return true;
+  for (int i = 0; i < k->nargument; i++)
+    if (!strcmp(k->argument[i].name, name)) return true;
+  for (int i = 0; i < k->nextra; i++)
+    if (!strcmp(k->extra[i].name, name)) return true;
+  for (int i = 0; i < k->ntemporary; i++)
+    if (!strcmp(k->temporary[i].name, name)) return true;
+  return false;
+}
+
+static const char *free_name(const struct draft *k, const char *wanted)
+{
+  const char *name = wanted;
+  for (int again = 2; name_taken(k, name); again++) name = text("%s_%d", wanted, again);
+  return name;
+}
+
+/* One pointer for each place in memory. */
+static void add_argument(struct draft *k, int value, bool written)
+{
+  if (!elements(local_shape(value, k->rank))) return;
+  for (int i = 0; i < k->nargument; i++)
+    if (same_place(k->argument[i].value, value)) {
+      k->argument[i].written |= written;
+      return;
+    }
+  const char *mark = graph->value[value].role == GRADIENT ? "d_" : "";
+  const char *wanted = identifier(text("%s%s", mark, leaf(local_name(value))));
+  const char *name = free_name(k, wanted);
+  GROW(k->argument, k->nargument, k->argument_room);
+  k->argument[k->nargument++] = (struct argument){value, written, name};
+}
+
+const char *argument_name(const struct draft *k, int value)
+{
+  for (int i = 0; i < k->nargument; i++)
+    if (same_place(k->argument[i].value, value)) return k->argument[i].name;
+  bug("emit", graph->value[value].op, "its kernel has no argument for it");
+}
+
+void find_arguments(struct draft *k)
+{
+  int *list = alloc((size_t)op_width(k->group) * sizeof *list);
+  for (int i = 0, n = op_writes(k->group, list); i < n; i++) add_argument(k, list[i], true);
+  for (int i = 0, n = op_reads(k->group, list); i < n; i++)
+    if (graph->value[list[i]].stored) add_argument(k, list[i], false);
+}
+
+/* A parameter that is no place in memory; what is called alike is one. */
+static const char *add_extra(struct draft *k, const char *type, const char *wanted,
+                             const char *call)
+{
+  for (int i = 0; i < k->nextra; i++)
+    if (!strcmp(k->extra[i].call, call)) return k->extra[i].name;
+  GROW(k->extra, k->nextra, k->extra_room);
+  const char *name = free_name(k, wanted);
+  k->extra[k->nextra++] = (struct extra){type, name, call};
+  return name;
+}
+
+char *parameters_text(const struct draft *k)
+{
+  struct buffer b = {0};
+  const char *mark = options.cuda ? "__restrict__ " : "restrict ";
+  for (int i = 0; i < k->nargument; i++)
+    put(&b, "%s%s%s *%s%s", i ? ", " : "", k->argument[i].written ? "" : "const ",
+        c_type(graph->value[k->argument[i].value].type), mark, k->argument[i].name);
+  for (int i = 0; i < k->nextra; i++) put(&b, ", %s %s", k->extra[i].type, k->extra[i].name);
+  return b.text;
+}
+
+char *arguments_text(const struct draft *k)
+{
+  struct buffer b = {0};
+  for (int i = 0; i < k->nargument; i++)
+    put(&b, "%s%s", i ? ", " : "", c_name(k->argument[i].value));
+  for (int i = 0; i < k->nextra; i++) put(&b, ", %s", k->extra[i].call);
+  return b.text;
+}
+
+/* ------------------------------------------------------------------------------------ numbers */
+
+char *double_text(double x)
+{
+  for (int digits = 6; digits < 17; digits++) {
+    char *s = text("%.*g", digits, x);
+    if (strtod(s, NULL) == x) return s;
+  }
+  return text("%.17g", x);
+}
+
+char *number_text(double x)
+{
+  if (isnan(x)) return copy_text("NAN");
+  if (isinf((float)x)) return copy_text(x < 0 ? "-INFINITY" : "INFINITY");
+  char *s = double_text((float)x);
+  for (int digits = 1; digits < 9; digits++) {
+    char *shorter = text("%.*g", digits, x);
+    if ((float)strtod(shorter, NULL) != (float)x) continue;
+    s = shorter;
+    break;
+  }
+  bool plain = strspn(s, "-0123456789") == strlen(s);
+  return text("%s%sf", s, plain ? ".0" : "");
+}
+
+static bool is_float(enum type type)
+{
+  return type == F32 || type == BF16;
+}
+
+static char *typed_number(double x, enum type type)
+{
+  if (is_float(type)) return number_text(x);
+  return type == BOOL ? copy_text(x != 0 ? "1" : "0") : text("%" PRId64, (int64_t)x);
+}
+
+/* Whether a text has operators outside of brackets. */
+static bool is_compound(const char *text)
+{
+  int depth = 0;
+  for (const char *c = text; *c; c++) {
+    depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
+    if (*c == ' ' && !depth) return true;
+  }
+  return false;
+}
+
+static char *in_brackets(const char *s)
+{
+  return is_compound(s) ? text("(%s)", s) : copy_text(s);
+}
+
+static char *converted(char *s, enum type from, enum type to)
+{
+  if (to == BOOL && from != BOOL) return text("%s != 0", in_brackets(s));
+  bool narrower = (is_float(from) && !is_float(to)) || (from == I64 && to == I32) ||
+                  (is_float(to) && (from == I32 || from == I64));
+  return narrower ? text("(%s)%s", c_type(to), in_brackets(s)) : s;
+}
+
+/* ------------------------------------------------------------------------- types of expressions */
+
+/* An operation's expression while it is written in C. */
+struct writing {
+  struct draft *k;
+  const struct op *op;
+  struct letters l;
+  enum type type;        /* in which it computes */
+  struct buffer *before; /* gets what has to stand on lines before */
+  int indent;
+};
+
+/* The end of what is in the brackets that open at c. */
+static const char *closing(const char *c)
+{
+  int depth = 0;
+  do depth += (*c == '(') - (*c == ')');
+  while (c++, depth);
+  return c;
+}
+
+/* Whether input i's element is computed with: it is neither an index nor only a condition. */
+static bool counts(const struct op *op, int i)
+{
+  for (const char *c = op_row[op->kind].element; *c; c++) {
+    if (*c != '$') continue;
+    bool this = c[1] == 'a' + i && !isalpha((unsigned char)c[2]);
+    if (this && strncmp(c + 2, " ?", 2) != 0) return true;
+    if (c[2] == '(') c = closing(c + 2) - 1;
+  }
+  return false;
+}
+
+/* "expf(", "0.5f" */
+static bool is_float_row(const char *element)
+{
+  for (const char *c = element; (c = strchr(c, 'f')); c++)
+    if (c > element && (c[1] == '(' || isdigit((unsigned char)c[-1]))) return true;
+  return strstr(element, "gelu_tanh_slope") || strstr(element, "$random");
+}
+
+static bool is_letter_row(const struct op *op)
+{
+  const char *element = op_row[op->kind].element;
+  return element[0] == '$' && names_letter(op, element + 1) && !element[2];
+}
+
+static enum type type_of_computing(const struct op *op)
+{
+  const char *element = op_row[op->kind].element;
+  enum type type = is_letter_row(op) ? I32 : BOOL, out = graph->value[op->out].type;
+  bool scaled = strstr(element, "$s") != NULL, decides = rule_type(op, 0) == BOOL;
+  if (is_float_row(element) || (scaled && op->scalar != floor(op->scalar))) return F32;
+  if (is_float(out) && !decides && !is_letter_row(op)) return F32;
+  for (int i = 0; i < op->nin; i++) {
+    enum type in = graph->value[op->in[i]].type;
+    if (!counts(op, i)) continue;
+    if (is_float(in)) return F32;
+    if (in == I64 || (in == I32 && type == BOOL)) type = in;
+  }
+  return op->nin || is_letter_row(op) ? type : out;
+}
+
+/* The type of the expression as C sees it. */
+static enum type type_of_text(const struct writing *w, const char *written)
+{
+  if (rule_type(w->op, 0) == BOOL) return BOOL;
+  if (is_letter_row(w->op))
+    return strstr(written, "first") || !strcmp(w->k->loops.type, "long") ? I64 : I32;
+  bool computes = w->op->kind != OP_expand && strpbrk(op_row[w->op->kind].element, "+-*/") &&
+                  !is_indexed(w->op, 0);
+  return w->type == BOOL && computes ? I32 : w->type;
+}
+
+/* ----------------------------------------------------------------------------------- operands */
+
+static const char *temporary_of(const struct draft *k, int value)
+{
+  for (int i = 0; i < k->ntemporary; i++)
+    if (k->temporary[i].value == value) return k->temporary[i].name;
+  return NULL;
+}
+
+static const char *new_temporary(struct draft *k, int value, const char *wanted)
+{
+  const char *name = free_name(k, wanted);
+  GROW(k->temporary, k->ntemporary, k->temporary_room);
+  k->temporary[k->ntemporary++] = (struct temporary){value, name};
+  return name;
+}
+
+static void put_statement(struct buffer *b, int indent, const char *statement)
+{
+  char *lead = text("%*s", indent + 4, "");
+  put(b, "%s\n", wrapped(text("%*s%s", indent, "", statement), " ", lead));
+}
+
+/* Input i's element, in dimension `dim` at the index `at` unless dim is NONE. */
+static char *element_of(const struct writing *w, int i, int dim, const char *at)
+{
+  int value = w->op->in[i];
+  const struct value *v = &graph->value[value];
+  const char *temporary = temporary_of(w->k, value);
+  if (temporary) return copy_text(temporary);
+  if (!v->stored)
+    return typed_number(graph->op[v->op].scalar, counts(w->op, i) ? w->type : v->type);
+  if (!elements(local_shape(value, w->k->rank))) return copy_text("0");
+  struct operand operand;
+  find_operand(w->op, &w->l, i, w->k->rank, &operand);
+  char *s = text("%s[%s]", argument_name(w->k, value), index_text(&w->k->loops, &operand, dim, at));
+  return counts(w->op, i) && is_float(w->type) ? converted(s, v->type, F32) : s;
+}
+
+char *output_text(const struct draft *k, const struct op *op)
+{
+  struct letters l;
+  struct operand operand;
+  op_letters(op, &l);
+  find_operand(op, &l, op->nin, k->rank, &operand);
+  return text("%s[%s]", argument_name(k, op->out), index_text(&k->loops, &operand, NONE, NULL));
+}
+
+/* The index of a letter of the space in the whole tensor. */
+static char *letter_text(const struct writing *w, char name)
+{
+  int value = space_of(w->op), dim = space_dimension(w->op, &w->l, name);
+  const char *here = variable_text(&w->k->loops, dim);
+  if (dim == NONE || !is_cut(value, dim)) return copy_text(here);
+  const char *first = add_extra(w->k, "long", text("first_%c", name), first_text(value, dim));
+  return strcmp(here, "0") ? text("%s + %s", first, here) : copy_text(first);
+}
+
+static char *random_text(const struct writing *w)
+{
+  int64_t stream = number_of(w->op, "stream"), step = w->op->number[1];
+  char *number = text("%" PRId64, stream);
+  if (step) number = text("%" PRId64 " + %" PRId64 " * l", stream, step);
+  const char *name = add_extra(w->k, "struct random_stream", "random",
+                               text("stream_of(program.seed, %s, t)", number));
+  struct operand whole;
+  find_operand(w->op, &w->l, w->op->nin, w->k->rank, &whole);
+  struct shape shape = graph->value[w->op->out].shape;
+  for (int d = shape.ndim - 1; d > 0; d--) whole.stride[d - 1] = whole.stride[d] * shape.size[d];
+  char *index = index_text(&w->k->loops, &whole, NONE, NULL), *first = flat_first_text(w->op->out);
+  if (strcmp(first, "0")) index = text("%s + %s", add_extra(w->k, "long", "first", first), index);
+  return text("random_at(%s, %s)", name, index);
+}
+
+/* ------------------------------------------------------------------------- `$a(i)`: elsewhere */
+
+/* An index in the whole tensor, and between which numbers it is. */
+struct index {
+  char *text;
+  int64_t low, high;
+  bool data; /* an element of a tensor: any number */
+  enum type type;
+};
+
+static struct index constant(int64_t x)
+{
+  return (struct index){text("%" PRId64, x), x, x, false, I32};
+}
+
+static bool is_constant(struct index i, int64_t x)
+{
+  return i.low == x && i.high == x;
+}
+
+static const char *read_name(const char *c, char name[32])
+{
+  int n = 0;
+  for (; (isalpha((unsigned char)*c) || *c == '_') && n < 31; c++) name[n++] = *c;
+  name[n] = 0;
+  return c;
+}
+
+/* "$E", "$start", "$b", "2" */
+static const char *read_term(struct writing *w, const char *c, struct index *term)
+{
+  if (*c != '$') {
+    char *end;
+    *term = constant(strtoll(c, &end, 10));
+    return end;
+  }
+  char name[32];
+  bool letter = names_letter(w->op, ++c);
+  c = read_name(c, name);
+  if (letter) {
+    int dim = space_dimension(w->op, &w->l, *name);
+    int64_t size = dim == NONE ? 1 : graph->value[space_of(w->op)].shape.size[dim];
+    *term = (struct index){letter_text(w, *name), 0, size - 1, false, I32};
+    if (strstr(term->text, "first")) term->type = I64;
+  } else if (!name[1]) {
+    int i = name[0] - 'a';
+    *term = (struct index){element_of(w, i, NONE, NULL), INT32_MIN, INT32_MAX, true,
+                           graph->value[w->op->in[i]].type};
+  } else {
+    *term = constant(number_of(w->op, name));
+  }
+  return c;
+}
+
+static struct index sum(struct index a, struct index b)
+{
+  if (is_constant(a, 0)) return b;
+  if (is_constant(b, 0)) return a;
+  int64_t low = a.low + b.low, high = a.high + b.high;
+  if (low == high) return constant(low);
+  if (a.low == a.high) return sum(b, a);
+  char *s = b.high < 0 && b.low == b.high ? text("%s - %" PRId64, a.text, -b.low)
+                                          : text("%s + %s", a.text, b.text);
+  return (struct index){s, low, high, a.data || b.data, a.type};
+}
+
+/* times or by a constant */
+static struct index scaled(struct index a, char sign, int64_t by)
+{
+  if (by == 1) return a;
+  int64_t low = sign == '*' ? a.low * by : a.low / by,
+          high = sign == '*' ? a.high * by : a.high / by;
+  if (low == high) return constant(low);
+  char *s = text("%s %c %" PRId64, in_brackets(a.text), sign, by);
+  return (struct index){s, low, high, a.data, a.type};
+}
+
+/* Terms with operators between them, from the left to the right. */
+static struct index read_index(struct writing *w, const char *c, const char *end)
+{
+  struct index index, term;
+  for (c = read_term(w, c, &index); c < end;) {
+    char sign = c[1];
+    c = read_term(w, c + 3, &term);
+    if (sign == '-') term = scaled(term, '*', -1);
+    index = sign == '*' || sign == '/' ? scaled(index, sign, term.low) : sum(index, term);
+  }
+  return index;
+}
+
+/* Rows that ask for an index only where it is one. */
+static bool looks_ahead(enum op_kind kind)
+{
+  return kind == OP_rotary || kind == OP_rotary_pairs;
+}
+
+/* Input i's element at another index of one dimension: 0 where there is none, or another rank has
+   it. */
+static char *indexed_text(struct writing *w, int i, const char *from, const char *to, bool last)
+{
+  int value = w->op->in[i], dim = indexed_dimension(w->op, i);
+  int64_t here = local_shape(value, w->k->rank).size[dim];
+  struct index index = read_index(w, from, to);
+  bool cut = is_cut(value, dim), anywhere = index.data || cut;
+  if (!here) return copy_text("0");
+  if (cut) {
+    char letter = w->l.name[w->l.in[i][dim].letter[0]];
+    const char *first = add_extra(w->k, "long", text("first_%c", letter), first_text(value, dim));
+    index.text = text("%s - %s", index.text, first);
+    index.type = I64;
+  }
+  bool below = anywhere || index.low < 0, above = anywhere || index.high >= here;
+  if (looks_ahead(w->op->kind)) below = above = false;
+  if (!below && !above) return element_of(w, i, dim, index.text);
+  const char *type = index.type == I64 ? "long" : w->k->loops.type;
+  const char *at = new_temporary(w->k, NONE, "at");
+  put_statement(w->before, w->indent, text("const %s %s = %s;", type, at, index.text));
+  char *low = below ? text("%s >= 0", at) : "",
+       *high = above ? text("%s < %" PRId64, at, here) : "";
+  char *s =
+      text("%s%s%s ? %s : 0", low, below && above ? " && " : "", high, element_of(w, i, dim, at));
+  return last ? s : text("(%s)", s);
+}
+
+/* ------------------------------------------------------------------------- whole expressions */
+
+static char *scalar_text(const struct writing *w)
+{
+  return typed_number(w->op->scalar, w->type == BOOL ? I32 : w->type);
+}
+
+/* Puts what stands for the name at c, behind its `$`; gives its end. */
+static const char *put_name(struct buffer *b, struct writing *w, const char *c)
+{
+  char name[32], *s;
+  bool letter = names_letter(w->op, c);
+  const char *end = read_name(c, name);
+  if (letter) {
+    s = letter_text(w, *name);
+    if (!is_letter_row(w->op)) s = in_brackets(s);
+  } else if (!strcmp(name, "s")) {
+    s = scalar_text(w);
+    /* Whole numbers and truth values stay what they are. */
+    if (w->op->scalar == 1 && !is_float(w->type) && !strncmp(end, " * ", 3)) return end + 3;
+  } else if (!strcmp(name, "random")) {
+    s = random_text(w);
+  } else if (name[1]) {
+    s = text("%" PRId64, number_of(w->op, name));
+  } else if (*end == '(') {
+    const char *close = closing(end);
+    s = indexed_text(w, *name - 'a', end + 1, close - 1, !*close);
+    end = close;
+  } else {
+    s = element_of(w, *name - 'a', NONE, NULL);
+  }
+  bool twice = *s == '-' && b->length && b->text[b->length - 1] == '-';
+  put(b, twice ? "(%s)" : "%s", s);
+  return end;
+}
+
+char *element_text(struct buffer *before, struct draft *k, const struct op *op, int indent)
+{
+  struct writing w = {
+      .k = k, .op = op, .type = type_of_computing(op), .before = before, .indent = indent};
+  struct buffer b = {0};
+  op_letters(op, &w.l);
+  put_text(&b, "", 0);
+  for (const char *c = op_row[op->kind].element; *c;) {
+    if (*c == '$') {
+      c = put_name(&b, &w, c + 1);
+    } else {
+      put_text(&b, c++, 1);
+    }
+  }
+  if (is_reduce(op->kind)) return b.text;
+  return converted(b.text, type_of_text(&w, b.text), graph->value[op->out].type);
+}
+
+static bool read_by_others(const struct op *group, const struct op *op)
+{
+  for (int k = 0; k < group->nbody; k++) {
+    const struct op *inner = &graph->op[group->body[k]];
+    for (int i = 0; i < inner->nin; i++)
+      if (inner->in[i] == op->out) return true;
+  }
+  return false;
+}
+
+void put_elements(struct buffer *b, struct draft *k, int indent)
+{
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = &graph->op[k->group->body[n]];
+    if (is_reduce(op->kind)) continue;
+    const struct value *out = &graph->value[op->out];
+    char *element = element_text(b, k, op, indent);
+    if (read_by_others(k->group, op)) {
+      const char *name = new_temporary(k, op->out, op_name(op));
+      put_statement(b, indent, text("const %s %s = %s;", c_type(out->type), name, element));
+      element = copy_text(name);
+    }
+    if (out->stored) put_statement(b, indent, text("%s = %s;", output_text(k, op), element));
+  }
+}

@@ -1,0 +1,283 @@
+-- functions.lua: sums and the like, and products.
+local core, base = ...
+local append, raw, define, method = core.append, base.raw, base.define, base.method
+local misfit, shape_text, dimension = base.misfit, base.shape_text, base.dimension
+local dimensions, view = base.dimensions, base.view
+local floating, counting = base.floating, base.counting
+
+-- ------------------------------------------------------------------------------------- reductions
+
+-- constant: no gradient flows through it.
+local function reduced(operator, x, dims, keep, scalar, constant)
+  if #dims == 0 then return x end
+  if operator == "sum" then scalar = scalar or 1 end
+  return append(operator, {x}, {dims = dims, keep = keep, scalar = scalar, constant = constant})
+end
+base.reduced = reduced
+
+local function keeps(keep)
+  if keep ~= nil and type(keep) ~= "boolean" then
+    misfit("whether the dimension stays must be true or false, not %s", base.a(keep))
+  end
+  return keep
+end
+base.keeps = keeps
+
+method("sum", function(x, dims, keep)
+  x = counting(x)
+  return reduced("sum", x, dimensions(core.shape(x), dims), keeps(keep))
+end)
+
+method("mean", function(x, dims, keep)
+  local list, n = dimensions(core.shape(x), dims)
+  return reduced("sum", base.need_floating(x), list, keeps(keep), 1 / n)
+end)
+
+-- With Bessel's correction, as PyTorch's.
+method("var", function(x, dims, keep)
+  local shape = core.shape(base.need_floating(x))
+  local list, n = dimensions(shape, dims)
+  if n < 2 then
+    misfit("the variance of one number alone is not defined; the shape is %s", shape_text(shape))
+  end
+  -- A mean of all lines up without its dimensions.
+  local stays = #list < #shape or keeps(keep)
+  local mean = reduced("sum", x, list, stays, 1 / n, true)
+  return reduced("sum", raw.square(raw.sub(x, mean)), list, keeps(keep), 1 / (n - 1))
+end)
+
+for _, name in ipairs{"amax", "amin"} do
+  method(name, function(x, dims, keep)
+    x = counting(x)
+    return reduced(name, x, dimensions(core.shape(x), dims), keeps(keep))
+  end)
+end
+
+-- The index of the largest, with a size of 1 at dimension d.
+local function largest(x, d)
+  return append("argmax", {x}, {dims = {d}, keep = true})
+end
+
+local function without(x, d)
+  local shape = core.shape(x)
+  table.remove(shape, d + 1)
+  return view(x, shape)
+end
+base.without = without
+
+local function gathered(x, d, index)
+  return append("gather", {x, index}, {dims = {d}})
+end
+base.gathered = gathered
+
+for _, name in ipairs{"max", "min"} do
+  local whole = name == "max" and "amax" or "amin"
+  local function of(x, d) return largest(name == "max" and x or raw.neg(x), d) end
+
+  -- x:max(): of all. x:max(dim): the largest along the dimension, and their indices.
+  method(name, function(x, dim, keep)
+    if dim == nil then return raw[whole](x) end
+    if base.is_tensor(dim) then return raw[name .. "imum"](x, dim) end
+    x = counting(x)
+    local d = dimension(core.shape(x), dim)
+    local index = of(x, d)
+    local values = gathered(x, d, index)
+    if keeps(keep) then return values, index end
+    return without(values, d), without(index, d)
+  end)
+
+  -- x:argmax(): in the flattened tensor. x:argmax(dim): along the dimension.
+  method("arg" .. name, function(x, dim, keep)
+    x = counting(x)
+    if dim == nil then return view(of(raw.flatten(x), 0), {}) end
+    local d = dimension(core.shape(x), dim)
+    local index = of(x, d)
+    return keeps(keep) and index or without(index, d)
+  end)
+end
+
+-- x:norm(p, dims, keep)
+method("norm", function(x, p, dims, keep)
+  p = p == nil and 2 or p
+  if type(p) ~= "number" or p ~= p then
+    misfit("p must be a number or math.huge, not %s", math.type(p) and tostring(p) or base.a(p))
+  end
+  x = floating(x)
+  local list = dimensions(core.shape(x), dims)
+  if p == math.huge then return reduced("amax", raw.abs(x), list, keeps(keep)) end
+  if p == -math.huge then return reduced("amin", raw.abs(x), list, keeps(keep)) end
+  if p == 0 then return reduced("sum", raw.to(raw.ne(x, 0), "float32"), list, keeps(keep)) end
+  if p == 1 then return reduced("sum", raw.abs(x), list, keeps(keep)) end
+  local sum = reduced("sum", p == 2 and raw.square(x) or raw.pow(raw.abs(x), p), list, keeps(keep))
+  -- The root has no slope at 0; where all are 0, neither has the norm.
+  local none = raw.eq(sum, 0)
+  return raw.where(none, 0.0, raw.pow(raw.where(none, 1.0, sum), 1 / p))
+end)
+
+-- x:cumsum(dim)
+method("cumsum", function(x, dim)
+  x = counting(x)
+  return append("cumsum", {x}, {dims = {dimension(core.shape(x), dim)}})
+end)
+
+-- --------------------------------------------------------------------------------------- products
+
+local BATCH = "abcdefgh"
+
+local function product(a, b, equation)
+  return append("matmul", {base.need_floating(a), base.need_floating(b)}, {equation = equation})
+end
+base.product = product
+
+-- linear(x, weight, bias or nil): x [..., in], weight [out, in], bias [out].
+method("linear", function(x, weight, bias)
+  local function say(format, ...)
+    local place = core.place()
+    base.fail("%s: " .. format, place == "" and "linear" or place, ...)
+  end
+  local from, of = core.shape(x), core.shape(base.tensor(weight, "the weight"))
+  if #of ~= 2 then
+    say("the weight must have two dimensions, out and in, not the shape %s", shape_text(of))
+  end
+  if #from < 1 or from[#from] ~= of[2] then
+    say("an input of shape %s does not fit a weight of shape %s, which takes %d numbers in the "
+      .. "input's last dimension", shape_text(from), shape_text(of), of[2])
+  end
+  local rows = string.sub(BATCH, 1, #from - 1)
+  local y = product(x, weight, string.format("%sk,nk->%sn", rows, rows))
+  if bias == nil then return y end
+  local size = core.shape(base.tensor(bias, "the bias"))
+  if #size ~= 1 or size[1] ~= of[1] then
+    say("a bias of shape %s does not fit a weight of shape %s", shape_text(size), shape_text(of))
+  end
+  return raw.add(y, bias)
+end)
+
+-- The batch dimensions of one operand of matmul: their letters, without those of size 1 where the
+-- other operand has more; and the tensor without these.
+local function batch_letters(x, shape, other, all)
+  local letters, kept = {}, {}
+  local n, behind = #shape - 2, #other - #shape
+  for i = 1, n do
+    local there = i + behind >= 1 and other[i + behind] or 1
+    if shape[i] > 1 or there == 1 then
+      local at = all - n + i
+      letters[#letters + 1] = string.sub(BATCH, at, at)
+      kept[#kept + 1] = shape[i]
+    end
+  end
+  kept[#kept + 1] = shape[#shape - 1]
+  kept[#kept + 1] = shape[#shape]
+  return table.concat(letters), view(x, kept)
+end
+
+-- matmul(a, b): [..., m, k] and [..., k, n], whose leading dimensions broadcast; or vectors [k].
+method("matmul", function(a, b)
+  local s, t = core.shape(a), core.shape(base.tensor(b, "the second operand"))
+  local function no_fit()
+    misfit("shapes %s and %s do not fit: it takes [..., m, k] and [..., k, n], whose leading sizes "
+      .. "broadcast", shape_text(s), shape_text(t))
+  end
+  if #s == 0 or #t == 0 then no_fit() end
+  local row, column = #s == 1, #t == 1
+  local left = row and {1, s[1]} or s
+  local right = column and {t[1], 1} or t
+  if left[#left] ~= right[#right - 1] then no_fit() end
+  local all = math.max(#left, #right) - 2
+  for i = 0, math.min(#left, #right) - 3 do
+    local x, y = left[#left - 2 - i], right[#right - 2 - i]
+    if x ~= y and x ~= 1 and y ~= 1 then no_fit() end
+  end
+  -- A vector keeps its one letter: nothing has to be viewed.
+  local before, x = "", a
+  if not row then before, x = batch_letters(a, left, right, all) end
+  local behind, y = "", b
+  if not column then behind, y = batch_letters(b, right, left, all) end
+  local batch = {}
+  for i = 1, all do
+    local letter = string.sub(BATCH, i, i)
+    if string.find(before .. behind, letter, 1, true) then batch[#batch + 1] = letter end
+  end
+  local m, n = row and "" or "m", column and "" or "n"
+  return product(x, y, string.format("%s%sk,%sk%s->%s%s%s", before, m, behind, n,
+    table.concat(batch), m, n))
+end)
+
+-- ------------------------------------------------------------------------------------------ einsum
+
+local function letters_of(text, shape, operand)
+  local size, list = {}, {}
+  if #text ~= #shape then
+    misfit("'%s' names %d dimensions, and operand %d has the shape %s", text, #text, operand,
+      shape_text(shape))
+  end
+  for i = 1, #text do
+    local letter = string.sub(text, i, i)
+    if size[letter] then misfit("'%s' stands twice in '%s'", letter, text) end
+    size[letter], list[i] = shape[i], letter
+  end
+  return size, list
+end
+
+-- Sums out the letters of x that neither the other operand nor the output has.
+local function without_own(x, text, elsewhere)
+  local dims, kept = {}, {}
+  for i = 1, #text do
+    local letter = string.sub(text, i, i)
+    if string.find(elsewhere, letter, 1, true) then
+      kept[#kept + 1] = letter
+    else
+      dims[#dims + 1] = i - 1
+    end
+  end
+  return reduced("sum", x, dims), table.concat(kept)
+end
+
+-- The dimensions of x, called `from`, in the order of `to`.
+local function ordered(x, from, to)
+  local order = {}
+  for letter in string.gmatch(to, ".") do
+    order[#order + 1] = string.find(from, letter, 1, true) - 1
+  end
+  return #order > 0 and raw.permute(x, order) or x
+end
+
+local function check_output(text, a, b)
+  local seen = {}
+  for letter in string.gmatch(text, ".") do
+    if seen[letter] then misfit("'%s' stands twice behind the arrow", letter) end
+    if not a[letter] and not b[letter] then misfit("no operand has the '%s'", letter) end
+    seen[letter] = true
+  end
+end
+
+-- einsum("bik,bjk->bij", a, b): of one or two tensors.
+define("einsum", function(equation, a, b)
+  if type(equation) ~= "string" then
+    misfit("the equation comes first, such as 'mk,kn->mn', not %s", base.a(equation))
+  end
+  local text = string.sub(string.gsub(equation, " ", ""), 1, 64)
+  local first, second, out = string.match(text, "^([a-z]+),?([a-z]*)%->([a-z]*)$")
+  local two = string.find(text, ",", 1, true)
+  if not first or (second == "") == (two ~= nil) then
+    misfit("'%.40s' is no equation of one or two tensors, such as 'mk,kn->mn'", equation)
+  end
+  base.tensor(a, "the first operand")
+  local s, t = letters_of(first, core.shape(a), 1), {}
+  if two then t = letters_of(second, core.shape(base.tensor(b, "the second operand")), 2) end
+  for letter, size in pairs(s) do
+    if t[letter] and t[letter] ~= size then
+      misfit("shapes %s and %s do not fit: '%s' is %d and %d", shape_text(core.shape(a)),
+        shape_text(core.shape(b)), letter, size, t[letter])
+    end
+  end
+  check_output(out, s, t)
+  a, first = without_own(a, first, second .. out)
+  if not two then return ordered(a, first, out) end
+  b, second = without_own(b, second, first .. out)
+  if first == "" or second == "" then -- by now a single number
+    return ordered(raw.mul(a, b), first .. second, out)
+  end
+  return product(a, b, string.format("%s,%s->%s", first, second, out))
+end)
+

@@ -1,0 +1,122 @@
+/* kernel.h: what the files share that write the kernels of element-wise operations and reductions:
+   kernel.c, space.c, element.c, kernel_cpu.c, kernel_cuda.c. */
+#ifndef KERNEL_H
+#define KERNEL_H
+
+#include "tpgen.h"
+
+enum { BLOCK = 256 }; /* threads */
+
+/* The loops of a kernel, over the dimensions of its space: the local shape of the value whose
+   elements it walks over. Neighbouring dimensions that lie behind one another in every operand are
+   one loop. */
+struct loops {
+  struct shape space;
+  int n;
+  int64_t size[MAX_DIMS];
+  int first[MAX_DIMS], last[MAX_DIMS]; /* the dimensions that it runs over */
+  bool reduced[MAX_DIMS];
+  const char *type; /* of indices: "int" where that counts to every element, else "long" */
+};
+
+/* A place in memory that the kernel is given. */
+struct argument {
+  int value;
+  bool written;
+  const char *name; /* within the kernel */
+};
+/* What it is given besides: a number, or a stream of random ones. */
+struct extra {
+  const char *type, *name, *call;
+};
+/* The element of an inner value. */
+struct temporary {
+  int value; /* or NONE: an index */
+  const char *name;
+};
+
+/* A kernel while it is written. */
+struct draft {
+  const struct op *group;
+  int rank;
+  struct loops loops;
+  int nargument, argument_room, nextra, extra_room, ntemporary, temporary_room;
+  struct argument *argument;
+  struct extra *extra;
+  struct temporary *temporary;
+};
+
+/* space.c */
+
+/* How one operand lies in the rank's memory: along which dimension of the space each of its own
+   runs, or NONE. */
+struct operand {
+  int value, ndim, along[MAX_DIMS];
+  int64_t size[MAX_DIMS], stride[MAX_DIMS];
+};
+/* Input i of an operation, or its output: i == op->nin. */
+void find_operand(const struct op *op, const struct letters *l, int i, int rank,
+                  struct operand *operand);
+void find_loops(struct draft *k);
+/* The value whose elements an operation walks over; the dimension of it that has the letter of this
+   name, or NONE: of size 1. */
+int space_of(const struct op *op);
+int space_dimension(const struct op *op, const struct letters *l, char name);
+/* The dimension of input i in which `$a(...)` goes another way: that of its first letter. */
+int indexed_dimension(const struct op *op, int i);
+/* Whether the row's expression reads input i through `$a(...)`. */
+bool is_indexed(const struct op *op, int i);
+/* Whether a name in a row's expression, behind its `$`, is a letter of the rule. */
+bool names_letter(const struct op *op, const char *name);
+/* "i": the index in a dimension of the space that has a loop of its own, "0" where there is none.
+ */
+const char *variable_text(const struct loops *loops, int dim);
+/* An element's place in an operand: "i * 16 + j"; in dimension `dim` at the index `at`, unless dim
+   is NONE. */
+char *index_text(const struct loops *loops, const struct operand *operand, int dim, const char *at);
+/* Whether a dimension is cut; a value's first element in the whole: "64L * rank.coordinate[0]". */
+bool is_cut(int value, int dim);
+char *flat_first_text(int value);
+
+/* element.c */
+
+void find_arguments(struct draft *k);
+const char *argument_name(const struct draft *k, int value);
+/* What stands in the parentheses of the prototype and of the call; the latter after all else. */
+char *parameters_text(const struct draft *k);
+char *arguments_text(const struct draft *k);
+/* The element of the operation's output: "relu[i * 16 + j]". */
+char *output_text(const struct draft *k, const struct op *op);
+/* An operation's element in C. What it needs before, it puts into b. */
+char *element_text(struct buffer *b, struct draft *k, const struct op *op, int indent);
+/* A line for each pointwise operation. */
+void put_elements(struct buffer *b, struct draft *k, int indent);
+
+/* reduction.c */
+
+bool has_reductions(const struct op *group);
+/* What a reduction begins with, in C: "0", "-INFINITY". */
+const char *neutral_text(const struct op *op);
+/* Before the loops: "double sum_of = 0;", where floats are summed up in `float_type`; in the loops:
+   "sum_of += x[i];"; after them: "sum[j] = (float)(sum_of);". */
+void put_starts(struct buffer *b, const struct op *group, const char *float_type, int indent);
+void put_terms(struct buffer *b, struct draft *k, int indent);
+void put_results(struct buffer *b, const struct draft *k, int indent);
+/* In the loops, straight into the output: "sum[j] += x[i * 5 + j];". */
+void put_terms_in_place(struct buffer *b, struct draft *k, int indent);
+/* Makes one number of what the threads of a block have: "sum_of = block_sum(sum_of);". */
+void put_block_results(struct buffer *b, const struct op *group, int indent);
+
+/* kernel_cpu.c, kernel_cuda.c: the body of the function, without its braces. */
+
+char *cpu_body(struct draft *k);
+char *cuda_body(struct draft *k, int64_t *blocks);
+void put_loop(struct buffer *b, const struct loops *loops, int n, int indent);
+void close_loops(struct buffer *b, int n, int indent);
+/* How many loops are outside all reduced ones, or NONE if a reduced loop is around a kept one. */
+int kept_outside(const struct loops *loops);
+
+/* update.c */
+char *update_call(const struct op *op, int rank);
+
+#endif

@@ -1,0 +1,377 @@
+/* matmul.c: a product of two tensors as calls of BLAS.
+
+   Takes   an einsum of two operands, a letter at most once in each; the parts that a rank holds
+           lie row by row, without gaps.
+   Leaves  its statement.
+
+   Where a letter occurs says what it is: in a and the output it is a row of the output (m), in b
+   and the output a column (n), in both operands it is summed (k), in all three it is a batch. A
+   letter of one operand alone is summed too. Letters that follow each other in every operand that
+   has them are folded into one run, with one size and one stride in each operand; letters of size
+   1 vanish.
+
+   A call of BLAS takes one run of m, of n and of k each, or none, and wants stride 1 of one of the
+   two sides of every matrix. Of all the calls that this allows the one that does most work is
+   taken. The runs that are left become loops around it, the largest that is not summed a batch.
+   In loops that sum, every call but the first adds to the output.  */
+#include "tpgen.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum operand { A, B, C, OPERANDS };
+
+/* The operands in which a letter of m, n or k occurs. */
+enum { IN_M = 1 << A | 1 << C, IN_N = 1 << B | 1 << C, IN_K = 1 << A | 1 << B };
+
+struct run {
+  char letter; /* the first of those folded into it */
+  unsigned in; /* a bit for each operand that has it */
+  int64_t size, stride[OPERANDS];
+};
+
+/* A matrix as it lies in memory: its rows, or where it is transposed its columns, are `ld` elements
+   apart; tight: without gaps. ld 0: no such matrix. */
+struct matrix {
+  bool transposed, tight;
+  int64_t ld;
+};
+
+struct gemm {
+  const struct run *m, *n, *k;
+  struct matrix matrix[OPERANDS];
+};
+
+enum { MAX_RUNS = OPERANDS * MAX_DIMS };
+
+struct product {
+  const struct op *op;
+  const char *letters[OPERANDS]; /* the equation's */
+  int nrun;
+  struct run run[MAX_RUNS];
+  struct gemm call;
+  const struct run *batch; /* or NULL */
+  int nloop;
+  const struct run *loop[MAX_RUNS]; /* from the outermost to the innermost */
+  char variable[MAX_RUNS];
+};
+
+/* ------------------------------------------------------------------------------------- the runs */
+
+static int value_of(const struct op *op, enum operand o)
+{
+  return o == C ? op->out : op->in[o];
+}
+
+static void parse_equation(struct product *p)
+{
+  const char *c = p->op->equation;
+  for (int o = A; o < OPERANDS; o++) {
+    int n = (int)strcspn(c, ",-");
+    p->letters[o] = text("%.*s", n, c);
+    for (const char *x = p->letters[o]; *x; x++)
+      if (strchr(x + 1, *x))
+        plan_error(p->op->line, "matmul %s: '%c' occurs twice in one operand", p->op->equation, *x);
+    c += n;
+    c += o == A ? strlen(",") : o == B ? strlen("->") : 0;
+  }
+}
+
+static struct run *run_of(struct product *p, char letter)
+{
+  for (int i = 0; i < p->nrun; i++)
+    if (p->run[i].letter == letter) return &p->run[i];
+  p->run[p->nrun] = (struct run){.letter = letter};
+  return &p->run[p->nrun++];
+}
+
+static void add_operand(struct product *p, enum operand o, int rank)
+{
+  struct shape here = local_shape(value_of(p->op, o), rank);
+  int64_t stride = elements(here);
+  for (int d = 0; d < here.ndim; d++) {
+    stride /= here.size[d];
+    if (here.size[d] == 1) continue;
+    struct run *r = run_of(p, p->letters[o][d]);
+    r->in |= 1u << o;
+    r->size = here.size[d];
+    r->stride[o] = stride;
+  }
+}
+
+/* Whether y comes right after x in every operand that has one of them. */
+static bool follows(const struct run *x, const struct run *y)
+{
+  if (x == y) return false;
+  for (int o = A; o < OPERANDS; o++)
+    if (x->stride[o] != y->size * y->stride[o]) return false;
+  return true;
+}
+
+static bool fold_two(struct product *p)
+{
+  for (int i = 0; i < p->nrun; i++)
+    for (int j = 0; j < p->nrun; j++) {
+      struct run *x = &p->run[i], *y = &p->run[j];
+      if (!follows(x, y)) continue;
+      x->size *= y->size;
+      memcpy(x->stride, y->stride, sizeof x->stride);
+      memmove(y, y + 1, (size_t)(--p->nrun - j) * sizeof *y);
+      return true;
+    }
+  return false;
+}
+
+/* No part is empty. The runs stand in the order of the output's letters, then of a's and b's. */
+static void find_runs(struct product *p, int rank)
+{
+  static const enum operand order[] = {C, A, B};
+  for (int i = 0; i < OPERANDS; i++) add_operand(p, order[i], rank);
+  while (fold_two(p)) continue;
+}
+
+/* ------------------------------------------------------------------------------------- the call */
+
+/* Where a call takes no run: one row, one column, or one term. */
+static const struct run single = {.size = 1};
+
+static unsigned operands_with(const struct product *p, char letter)
+{
+  unsigned in = 0;
+  for (int o = A; o < OPERANDS; o++)
+    if (strchr(p->letters[o], letter)) in |= 1u << o;
+  return in;
+}
+
+/* Whether the equation has the rows' letters behind the columns': where the sizes leave it open, a
+   matrix is named as the equation has it. */
+static bool reads_transposed(const struct product *p, enum operand o, unsigned rows,
+                             unsigned columns)
+{
+  bool rows_behind = false;
+  for (size_t d = strlen(p->letters[o]); d-- > 0;) {
+    unsigned in = operands_with(p, p->letters[o][d]);
+    if (in == columns) return rows_behind;
+    rows_behind |= in == rows;
+  }
+  return false;
+}
+
+static int64_t leading(enum operand o, const struct run *outer, const struct run *inner)
+{
+  if (inner->size > 1 && inner->stride[o] != 1) return 0;
+  return outer->size > 1 ? outer->stride[o] : inner->size;
+}
+
+static struct matrix lay(enum operand o, const struct run *rows, const struct run *columns,
+                         bool transposed)
+{
+  int64_t ld = transposed ? leading(o, columns, rows) : leading(o, rows, columns);
+  if (!ld) {
+    transposed = !transposed;
+    ld = transposed ? leading(o, columns, rows) : leading(o, rows, columns);
+  }
+  int64_t inner = transposed ? rows->size : columns->size;
+  return (struct matrix){.transposed = transposed, .tight = ld == inner, .ld = ld};
+}
+
+/* Whether BLAS can do it. */
+static bool lay_out(const struct product *p, struct gemm *call)
+{
+  struct matrix *x = call->matrix;
+  x[A] = lay(A, call->m, call->k, reads_transposed(p, A, IN_M, IN_K));
+  x[B] = lay(B, call->k, call->n, reads_transposed(p, B, IN_K, IN_N));
+  x[C] = lay(C, call->m, call->n, reads_transposed(p, C, IN_M, IN_N));
+  return x[A].ld && x[B].ld && x[C].ld;
+}
+
+/* The runs that may be this side of the call, from the last on, and none. */
+static int sides(const struct product *p, unsigned in, const struct run **list)
+{
+  int n = 0;
+  for (int i = p->nrun; i-- > 0;)
+    if (p->run[i].in == in) list[n++] = &p->run[i];
+  list[n++] = &single;
+  return n;
+}
+
+static bool is_better(const struct gemm *x, const struct gemm *y)
+{
+  double work_x = (double)x->m->size * (double)x->n->size * (double)x->k->size,
+         work_y = (double)y->m->size * (double)y->n->size * (double)y->k->size;
+  return work_x > work_y || (work_x == work_y && x->k->size > y->k->size);
+}
+
+/* With no run on any side there is always one: a product of two numbers. */
+static void choose_call(struct product *p)
+{
+  const struct run *m[MAX_RUNS + 1], *n[MAX_RUNS + 1], *k[MAX_RUNS + 1];
+  int nm = sides(p, IN_M, m), nn = sides(p, IN_N, n), nk = sides(p, IN_K, k);
+  p->call.m = NULL;
+  for (int i = 0; i < nm * nn * nk; i++) {
+    struct gemm call = {.m = m[i / nk / nn], .n = n[i / nk % nn], .k = k[i % nk]};
+    if (lay_out(p, &call) && (!p->call.m || is_better(&call, &p->call))) p->call = call;
+  }
+}
+
+/* ------------------------------------------------------------------------------------ the loops */
+
+static bool is_summed(const struct run *r)
+{
+  return !(r->in & 1u << C);
+}
+
+static void choose_batch(struct product *p)
+{
+  const struct gemm *c = &p->call;
+  for (int i = 0; i < p->nrun; i++) {
+    const struct run *r = &p->run[i];
+    if (r == c->m || r == c->n || r == c->k) continue;
+    p->loop[p->nloop++] = r;
+    if (!is_summed(r) && (!p->batch || r->size >= p->batch->size)) p->batch = r;
+  }
+  int n = 0;
+  for (int i = 0; i < p->nloop; i++)
+    if (p->loop[i] != p->batch) p->loop[n++] = p->loop[i];
+  p->nloop = n;
+}
+
+static bool is_free(const struct product *p, char letter)
+{
+  char word[] = {letter, 0};
+  for (int i = 0; i < p->nloop; i++)
+    if (p->variable[i] == letter) return false;
+  for (int o = A; o < OPERANDS; o++)
+    if (has_word(c_name(value_of(p->op, o)), word)) return false;
+  return true;
+}
+
+/* What a loop counts with: the run's own letter, where generated functions have no other use for
+   it, else one that the equation has not, else any. Those that they do speak come first. */
+static char counter(const struct product *p, char own)
+{
+  static const char list[] = "ijpqrsbknacdefghouvwxyz";
+  if (is_spoken((char[]){own, 0}) && strchr(list, own) && is_free(p, own)) return own;
+  for (const char *c = list; *c; c++)
+    if (!strchr(p->op->equation, *c) && is_free(p, *c)) return *c;
+  for (const char *c = list; *c; c++)
+    if (is_free(p, *c)) return *c;
+  bug("emit", NONE, "matmul %s: no letter is left to count with", p->op->equation);
+}
+
+/* ------------------------------------------------------------------------------------- the text */
+
+/* "a + b * 12 + i" */
+static char *address(const struct product *p, enum operand o)
+{
+  struct buffer b = {0};
+  put(&b, "%s", c_name(value_of(p->op, o)));
+  for (int i = 0; i < p->nloop; i++) {
+    int64_t stride = p->loop[i]->stride[o];
+    if (stride == 1) put(&b, " + %c", p->variable[i]);
+    if (stride > 1) put(&b, " + %c * %" PRId64, p->variable[i], stride);
+  }
+  return b.text;
+}
+
+/* Whether the call adds to what the output holds: "i > 0 || j > 0", "false". */
+static char *adds_text(const struct product *p)
+{
+  struct buffer b = {0};
+  for (int i = 0; i < p->nloop; i++)
+    if (is_summed(p->loop[i])) put(&b, "%s%c > 0", b.length ? " || " : "", p->variable[i]);
+  return b.length ? b.text : copy_text("false");
+}
+
+/* ", 12": its leading dimension, and where there is a batch how far its matrices are apart. */
+static char *strides_text(const struct product *p, enum operand o)
+{
+  char *ld = text(", %" PRId64, p->call.matrix[o].ld);
+  return p->batch ? text("%s, %" PRId64, ld, p->batch->stride[o]) : ld;
+}
+
+/* An output that is transposed is computed as C^T = B^T A^T. */
+static char *call_text(const struct product *p)
+{
+  const struct gemm *x = &p->call;
+  bool swapped = x->matrix[C].transposed;
+  enum operand a = swapped ? B : A, b = swapped ? A : B;
+  bool ta = x->matrix[a].transposed != swapped, tb = x->matrix[b].transposed != swapped;
+  char form[] = {ta ? 't' : 'n', tb ? 't' : 'n', 0};
+  char *sizes = text("%" PRId64 ", %" PRId64 ", %" PRId64, swapped ? x->n->size : x->m->size,
+                     swapped ? x->m->size : x->n->size, x->k->size);
+  if (p->batch) sizes = text("%s, %" PRId64, sizes, p->batch->size);
+  char *adds = adds_text(p);
+  const char *batch = p->batch ? "_batch" : "";
+  if (!x->matrix[A].tight || !x->matrix[B].tight || !x->matrix[C].tight || strcmp(adds, "false"))
+    return text("gemm%s('%c', '%c', %s%s, %s%s, %s%s, %s, %s);", batch, form[0], form[1],
+                address(p, C), strides_text(p, C), address(p, a), strides_text(p, a), address(p, b),
+                strides_text(p, b), sizes, adds);
+  if (p->batch)
+    sizes = text("%s, %" PRId64 ", %" PRId64 ", %" PRId64, sizes, p->batch->stride[C],
+                 p->batch->stride[a], p->batch->stride[b]);
+  return text("matmul_%s%s(%s, %s, %s, %s);", form, batch, address(p, C), address(p, a),
+              address(p, b), sizes);
+}
+
+/* Loops around a call are more than a line, which emit leaves as they are. */
+static char *nested_loops(const struct product *p, const char *call)
+{
+  if (!p->nloop) return copy_text(call);
+  struct buffer b = {0};
+  int64_t most = 0;
+  for (int o = A; o < OPERANDS; o++)
+    for (int i = 0; i < p->nloop; i++)
+      if (p->loop[i]->stride[o] * p->loop[i]->size > most)
+        most = p->loop[i]->stride[o] * p->loop[i]->size;
+  for (int i = 0; i < p->nloop; i++) {
+    char v = p->variable[i];
+    put(&b, "%*sfor (%s %c = 0; %c < %" PRId64 "; %c++)\n", i ? 2 + 2 * i : 0, "",
+        counter_type(most), v, v, p->loop[i]->size, v);
+  }
+  int indent = 2 + 2 * p->nloop;
+  put(&b, "%s", wrapped(text("%*s%s", indent, "", call), ", ", text("%*s", indent + 4, "")));
+  return b.text;
+}
+
+static void check_types(const struct op *op)
+{
+  for (int o = A; o < OPERANDS; o++) {
+    int v = value_of(op, o);
+    if (graph->value[v].type != F32)
+      plan_error(op->line, "matmul: %s is %s; products are of float32 only", value_name(v),
+                 type_name(graph->value[v].type));
+  }
+}
+
+static void check_sizes(const struct product *p)
+{
+  const struct gemm *c = &p->call;
+  const int64_t size[] = {c->m->size,
+                          c->n->size,
+                          c->k->size,
+                          c->matrix[A].ld,
+                          c->matrix[B].ld,
+                          c->matrix[C].ld,
+                          p->batch ? p->batch->size : 1};
+  for (size_t i = 0; i < sizeof size / sizeof *size; i++)
+    if (size[i] > INT32_MAX)
+      plan_error(p->op->line, "matmul: a rank's part has a side of more than %d", INT32_MAX);
+}
+
+char *matmul_text(const struct op *op, int rank)
+{
+  struct product *p = alloc(sizeof *p);
+  p->op = op;
+  check_types(op);
+  parse_equation(p);
+  if (!elements(local_shape(op->out, rank))) return "";
+  for (int i = 0; i < op->nin; i++)
+    if (!elements(local_shape(op->in[i], rank))) return zero_text(op->out, rank);
+  find_runs(p, rank);
+  choose_call(p);
+  choose_batch(p);
+  check_sizes(p);
+  for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
+  return nested_loops(p, call_text(p));
+}

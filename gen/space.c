@@ -1,0 +1,302 @@
+/* space.c: the space of elements that a kernel walks over: its loops, and where in memory an
+   operand's element is at each step.
+
+   Takes   a fused operation; the letters of the operations in it (rule.c).
+   Leaves  the loops over a rank's part; indices as text, in terms of the loops' variables.
+
+   An operand's letters may stand in any order, and some of them be missing: each of its dimensions
+   runs along one of the space with a stride of its own, along none where it is stretched. */
+#include "kernel.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+static const char loop_variable[][2] = {"i", "j", "k", "l", "p", "q", "r", "s"};
+
+int space_of(const struct op *op)
+{
+  return is_reduce(op->kind) ? op->in[0] : op->out;
+}
+
+/* ----------------------------------------------------------------------------------- operands */
+
+static const struct axis *space_axes(const struct op *op, const struct letters *l)
+{
+  return is_reduce(op->kind) ? l->in[0] : l->out[0];
+}
+
+static int dimension_with(const struct op *op, const struct letters *l, const struct axis *axis)
+{
+  const struct axis *space = space_axes(op, l);
+  if (axis->n != 1) return NONE;
+  for (int d = 0; d < graph->value[space_of(op)].shape.ndim; d++)
+    if (space[d].n && space[d].letter[0] == axis->letter[0]) return d;
+  return NONE;
+}
+
+void find_operand(const struct op *op, const struct letters *l, int i, int rank,
+                  struct operand *operand)
+{
+  int value = i < op->nin ? op->in[i] : op->out;
+  const struct axis *axis = i < op->nin ? l->in[i] : l->out[0];
+  struct shape here = local_shape(value, rank);
+  *operand = (struct operand){.value = value, .ndim = here.ndim};
+  int64_t stride = 1;
+  for (int d = here.ndim; d-- > 0;) {
+    operand->along[d] = dimension_with(op, l, &axis[d]);
+    operand->size[d] = here.size[d];
+    operand->stride[d] = stride;
+    stride *= here.size[d];
+  }
+}
+
+int space_dimension(const struct op *op, const struct letters *l, char name)
+{
+  const struct axis *space = space_axes(op, l);
+  for (int d = 0; d < graph->value[space_of(op)].shape.ndim; d++)
+    if (space[d].n && l->name[space[d].letter[0]] == name) return d;
+  return NONE;
+}
+
+/* "...D@" of "...D@,...I->...I" */
+static const char *operand_rule(const struct op *op, int i)
+{
+  const char *c = rule_of(op);
+  for (; i; i--) c += strcspn(c, ",") + 1;
+  return c;
+}
+
+int indexed_dimension(const struct op *op, int i)
+{
+  const char *c = operand_rule(op, i);
+  bool behind_rest = !strncmp(c, "...", 3);
+  c += strspn(c, ".");
+  if (isupper((unsigned char)*c)) return __builtin_ctz(op->dims);
+  int behind = 0; /* letters from this one on */
+  for (; *c && *c != ',' && *c != '-'; c++) behind += isalpha((unsigned char)*c) != 0;
+  return behind_rest ? graph->value[op->in[i]].shape.ndim - behind : 0;
+}
+
+bool is_indexed(const struct op *op, int i)
+{
+  return strstr(op_row[op->kind].element, text("$%c(", 'a' + i)) != NULL;
+}
+
+bool reads_elsewhere(const struct op *op, int i)
+{
+  struct letters l;
+  op_letters(op, &l);
+  const struct axis *space = space_axes(op, &l);
+  int ndim = graph->value[space_of(op)].shape.ndim;
+  if (is_indexed(op, i) || l.ndim_in[i] != ndim) return true;
+  for (int d = 0; d < ndim; d++) {
+    const struct axis *axis = &l.in[i][d];
+    if (axis->n != space[d].n || (axis->n && axis->letter[0] != space[d].letter[0])) return true;
+  }
+  return false;
+}
+
+/* -------------------------------------------------------------------------------------- loops */
+
+/* Dimensions of the space that may not be one loop with the dimension before. */
+typedef bool borders[MAX_DIMS + 1];
+
+/* Where an operand does not lie row by row. */
+static void part_at_operand(const struct loops *loops, const struct operand *o, int replaced,
+                            borders apart)
+{
+  int64_t stride[MAX_DIMS] = {0};
+  for (int d = 0; d < o->ndim; d++)
+    if (o->along[d] != NONE && d != replaced) stride[o->along[d]] = o->stride[d];
+  for (int d = 1; d < loops->space.ndim; d++)
+    apart[d] |= stride[d - 1] != stride[d] * loops->space.size[d];
+}
+
+bool names_letter(const struct op *op, const char *name)
+{
+  bool is_input = name[0] >= 'a' && name[0] < 'a' + op->nin;
+  return isalpha((unsigned char)name[0]) && !isalpha((unsigned char)name[1]) && !is_input &&
+         name[0] != 's';
+}
+
+/* An index that the expression asks for has a loop of its own. */
+static void part_at_letters(const struct op *op, const struct letters *l, borders apart)
+{
+  for (const char *c = op_row[op->kind].element; (c = strchr(c, '$'));) {
+    int d = names_letter(op, ++c) ? space_dimension(op, l, *c) : NONE;
+    if (d != NONE) apart[d] = apart[d + 1] = true;
+  }
+}
+
+/* The random number of an element goes by its place in the whole. */
+static void part_at_cuts(const struct loops *loops, int value, borders apart)
+{
+  for (int d = 1; d < loops->space.ndim; d++) apart[d] |= is_cut(value, d);
+}
+
+static void part_at(const struct draft *k, const struct op *op, borders apart)
+{
+  struct letters l;
+  op_letters(op, &l);
+  for (int i = 0; i <= op->nin; i++) {
+    struct operand o;
+    find_operand(op, &l, i, k->rank, &o);
+    bool indexed = i < op->nin && is_indexed(op, i);
+    part_at_operand(&k->loops, &o, indexed ? indexed_dimension(op, i) : NONE, apart);
+  }
+  part_at_letters(op, &l, apart);
+  if (strstr(op_row[op->kind].element, "$random")) part_at_cuts(&k->loops, op->out, apart);
+}
+
+static bool is_whole_counted(const struct op *op)
+{
+  return strstr(op_row[op->kind].element, "$random") != NULL;
+}
+
+/* The most elements that an index counts to. */
+static int64_t farthest(const struct draft *k)
+{
+  int64_t most = 0;
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = &graph->op[k->group->body[n]];
+    for (int i = 0; i <= op->nin; i++) {
+      int value = i < op->nin ? op->in[i] : op->out;
+      int64_t size =
+          elements(is_whole_counted(op) ? graph->value[value].shape : local_shape(value, k->rank));
+      if (most < size) most = size;
+    }
+  }
+  return most;
+}
+
+void find_loops(struct draft *k)
+{
+  struct loops *loops = &k->loops;
+  borders apart = {false};
+  unsigned reduced = 0;
+  *loops = (struct loops){.space = local_shape(space_of(&graph->op[k->group->body[0]]), k->rank),
+                          .type = counter_type(farthest(k) + BLOCK)};
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = &graph->op[k->group->body[n]];
+    if (is_reduce(op->kind)) reduced = op->dims;
+    part_at(k, op, apart);
+  }
+  for (int d = 0; d < loops->space.ndim; d++) {
+    if (loops->space.size[d] == 1) {
+      apart[d + 1] = true;
+      continue;
+    }
+    int n = loops->n;
+    bool joins = n && !apart[d] && loops->reduced[n - 1] == (reduced >> d & 1);
+    if (!joins) {
+      loops->size[n] = 1;
+      loops->first[n] = d;
+      loops->reduced[n] = reduced >> d & 1;
+      n = ++loops->n;
+    }
+    loops->last[n - 1] = d;
+    loops->size[n - 1] *= loops->space.size[d];
+  }
+}
+
+/* ------------------------------------------------------------------------------------ indices */
+
+static int loop_that_ends(const struct loops *loops, int dim)
+{
+  for (int n = 0; n < loops->n; n++)
+    if (loops->last[n] == dim) return n;
+  return NONE;
+}
+
+const char *variable_text(const struct loops *loops, int dim)
+{
+  int n = dim == NONE ? NONE : loop_that_ends(loops, dim);
+  return n == NONE ? "0" : loop_variable[n];
+}
+
+static void put_term(struct buffer *b, const char *index, int64_t stride)
+{
+  bool brackets = stride != 1 && strchr(index, ' ');
+  put(b, "%s%s%s%s", b->length ? " + " : "", brackets ? "(" : "", index, brackets ? ")" : "");
+  if (stride != 1) put(b, " * %" PRId64, stride);
+}
+
+char *index_text(const struct loops *loops, const struct operand *operand, int dim, const char *at)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int d = 0; d < operand->ndim; d++) {
+    int n = operand->along[d] == NONE ? NONE : loop_that_ends(loops, operand->along[d]);
+    if (d == dim && strcmp(at, "0") != 0)
+      put_term(&b, at, operand->stride[d]);
+    else if (d != dim && n != NONE)
+      put_term(&b, loop_variable[n], operand->stride[d]);
+  }
+  if (!b.length) put(&b, "0");
+  return b.text;
+}
+
+/* --------------------------------------------------------------- where a part begins in the whole
+ */
+
+static bool cuts(int mesh_dim, int value, int dim)
+{
+  struct placement p = graph->value[value].layout.on[mesh_dim];
+  return p.kind == SHARD && p.dim == dim && graph->mesh.size[mesh_dim] > 1;
+}
+
+bool is_cut(int value, int dim)
+{
+  for (int m = 0; m < graph->mesh.ndim; m++)
+    if (cuts(m, value, dim)) return true;
+  return false;
+}
+
+/* Adds `factor` times the first index of a rank's part in dimension `dim`. How large a part is that
+   is cut again may depend on the rank: where it does, the program finds it out. */
+static void put_first(struct buffer *b, int value, int dim, int64_t factor)
+{
+  const struct value *v = &graph->value[value];
+  int left = 0;
+  if (is_strided(&graph->mesh, v->layout, dim))
+    bug("emit", v->op, "a kernel asks where a strided part begins");
+  for (int m = 0; m < graph->mesh.ndim; m++) left += cuts(m, value, dim);
+  const char *size = NULL; /* the program knows it */
+  int64_t n = v->shape.size[dim];
+  for (int m = 0; left; m++) {
+    if (!cuts(m, value, dim)) continue;
+    int parts = graph->mesh.size[m];
+    int64_t chunk = (n + parts - 1) / parts;
+    left--;
+    put(b, "%s", b->length ? " + " : "");
+    if (!size && (n % parts == 0 || !left)) {
+      put(b, "%" PRId64 "L * rank.coordinate[%d]", chunk * factor, m);
+      n = chunk;
+      continue;
+    }
+    if (!size) size = text("%" PRId64, n);
+    if (factor != 1) put(b, "%" PRId64 " * ", factor);
+    put(b, "part_first(%s, %d, rank.coordinate[%d])", size, parts, m);
+    size = text("part_size(%s, %d, rank.coordinate[%d])", size, parts, m);
+  }
+}
+
+char *first_text(int value, int dim)
+{
+  struct buffer b = {0};
+  put_first(&b, value, dim, 1);
+  return b.length ? b.text : "0";
+}
+
+char *flat_first_text(int value)
+{
+  struct buffer b = {0};
+  const struct shape *whole = &graph->value[value].shape;
+  int64_t stride = elements(*whole);
+  for (int d = 0; d < whole->ndim; d++) {
+    stride /= whole->size[d];
+    put_first(&b, value, d, stride);
+  }
+  return b.length ? b.text : "0";
+}

@@ -1,0 +1,450 @@
+-- tensors.lua: how the functions of F, which are the methods of tensors too, are declared; what
+-- they take; arithmetic, comparisons, types, and tensors made of nothing.
+--
+-- A function adds operations (ops.h) by append(operator, {tensors}, {attributes}). What it says of
+-- a mistake begins with the name of the function that the plan has called, whichever found it.
+local core, base = ...
+local fail, append = base.fail, core.append
+
+local F, raw = {}, {}
+base.F = F           -- what a plan calls
+base.raw = raw       -- the same functions, for each other
+
+-- define("cat", f): F.cat(...)
+local function define(name, f)
+  raw[name] = f
+  F[name] = core.named(name, f, false)
+end
+
+-- method("relu", f): F.relu(x, ...) and x:relu(...)
+local function method(name, f)
+  raw[name] = f
+  F[name] = core.named(name, f, true)
+  core.methods[name] = F[name]
+end
+
+base.define, base.method = define, method
+
+-- ----------------------------------------------------------------------------- what functions take
+
+local function misfit(format, ...)
+  fail("%s: " .. format, core.called(), ...)
+end
+base.misfit = misfit
+
+local function is_tensor(v) return base.kind(v) == "tensor" end
+base.is_tensor = is_tensor
+
+-- A tensor among the arguments that are not the first.
+function base.tensor(v, what)
+  if not is_tensor(v) then
+    local hint = base.kind(v) == "description" and ", which is for a batch: F has tensors" or ""
+    misfit("%s must be a tensor, not %s%s", what, base.a(v), hint)
+  end
+  return v
+end
+
+-- "[20, 10]"
+function base.shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" end
+local shape_text = base.shape_text
+
+function base.elements(shape)
+  local n = 1
+  for _, size in ipairs(shape) do n = n * size end
+  return n
+end
+
+function base.same_shape(a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if a[i] ~= b[i] then return false end
+  end
+  return true
+end
+
+function base.whole(v, what, least, most)
+  local n = math.type(v) and math.tointeger(v)
+  if not n then
+    misfit("%s must be a whole number, not %s", what, math.type(v) and tostring(v) or base.a(v))
+  end
+  if least and n < least then misfit("%s must be at least %d, not %d", what, least, n) end
+  if most and n > most then misfit("%s must be at most %d, not %d", what, most, n) end
+  return n
+end
+
+-- A dimension of a shape, from 0, or from the end where it is negative; so many more may be named
+-- as `more` says.
+function base.dimension(shape, dim, more)
+  local n, d = #shape + (more or 0), base.whole(dim, "a dimension")
+  if d < -n or d >= n then
+    misfit("a tensor of shape %s has no dimension %d", shape_text(shape), d)
+  end
+  return d < 0 and d + n or d
+end
+
+-- A dimension, a list of them, or nothing: all. A list, from 0, in their order; and its elements.
+function base.dimensions(shape, dims)
+  local named, list, count = {}, {}, 1
+  if dims == nil or (base.kind(dims) == "table" and rawlen(dims) == 0) then
+    for d = 0, #shape - 1 do named[d] = true end
+  else
+    if base.kind(dims) ~= "table" then dims = {dims} end
+    if rawlen(dims) > #shape then misfit("%d dimensions of a tensor of shape %s", rawlen(dims),
+      shape_text(shape)) end
+    for i = 1, rawlen(dims) do
+      local d = base.dimension(shape, rawget(dims, i))
+      if named[d] then misfit("a dimension is named twice") end
+      named[d] = true
+    end
+  end
+  for d = 0, #shape - 1 do
+    if named[d] then
+      list[#list + 1] = d
+      count = count * shape[d + 1]
+    end
+  end
+  return list, count
+end
+
+-- Whole numbers: a list of them, or one after the other as arguments.
+function base.integers(what, first, ...)
+  local list, given = {}, {first, ...}
+  if base.kind(first) == "table" then given = first end
+  local n = given == first and rawlen(first) or select("#", first, ...)
+  if n > 64 then misfit("%d %ss are too many", n, what) end
+  for i = 1, n do list[i] = base.whole(rawget(given, i), "a " .. what) end
+  return list
+end
+
+function base.options_of(t, allowed)
+  return base.options(t, core.called(), allowed)
+end
+
+-- ------------------------------------------------------------------------------------------- types
+
+local RANK = {bool = 1, int32 = 2, int64 = 3, bfloat16 = 4, float32 = 5}
+local NAMES = {"bool", "int32", "int64", "bfloat16", "float32"}
+local LARGEST_INT32, LARGEST_EXACT = 2^31 - 1, 2^53
+
+local function rank(x) return RANK[core.type(x)] end
+
+local function is_floating(x) return rank(x) >= RANK.bfloat16 end
+base.is_floating = is_floating
+
+local function cast(x, to)
+  if core.type(x) == to then return x end
+  return append("cast", {x}, {type = to})
+end
+
+-- Where a function makes no whole numbers of whole ones.
+local function floating(x)
+  return is_floating(x) and x or cast(x, "float32")
+end
+base.floating = floating
+
+-- Where bools count as 0 and 1.
+local function counting(x)
+  return core.type(x) == "bool" and cast(x, "int32") or x
+end
+base.counting = counting
+
+function base.need_floating(x)
+  if not is_floating(x) then
+    misfit('it takes float32, not %s: x:to("float32") makes it so', core.type(x))
+  end
+  return x
+end
+
+-- Indices are int32 everywhere: a dimension has fewer elements.
+function base.indices(x, what)
+  base.tensor(x, what)
+  local r = rank(x)
+  if r ~= RANK.int32 and r ~= RANK.int64 then
+    misfit("%s must be whole numbers, int32 or int64, not %s", what, core.type(x))
+  end
+  return cast(x, "int32")
+end
+
+-- A number that a tensor meets: whole ones fit any type, others make float32 of it.
+local function number_rank(v)
+  if v ~= v then misfit("a tensor cannot be computed with the number nan") end
+  if math.type(v) ~= "integer" then return RANK.float32 end
+  if math.abs(v) > LARGEST_EXACT then
+    misfit("the whole number %d is too large to meet a tensor", v)
+  end
+  return math.abs(v) > LARGEST_INT32 and RANK.int64 or RANK.int32
+end
+
+local function finite(v)
+  if v - v ~= 0 then misfit("a tensor cannot be computed with the number %g", v) end
+  return v
+end
+
+-- The number as a tensor without dimensions, or of this shape.
+local function full(v, type_name, shape)
+  return append("full", {}, {scalar = v, type = type_name, shapes = {shape or {}}})
+end
+
+-- Two operands, tensors or one of them a number, as tensors of one type: of the higher one, and at
+-- least the given one.
+local function operands(a, b, least)
+  local high = RANK[least or "bool"]
+  for _, v in ipairs{a, b} do
+    if is_tensor(v) then
+      high = math.max(high, rank(v))
+    elseif type(v) == "number" then
+      high = math.max(high, number_rank(v))
+    end
+  end
+  local function as_tensor(v)
+    return is_tensor(v) and cast(v, NAMES[high]) or full(v, NAMES[high])
+  end
+  return as_tensor(a), as_tensor(b)
+end
+
+local function check_operands(a, b)
+  for i = 1, 2 do
+    local v
+    if i == 1 then v = a else v = b end
+    if not is_tensor(v) and type(v) ~= "number" then
+      misfit("a tensor goes with a tensor or a number, not with %s", base.a(v))
+    end
+  end
+  if not is_tensor(a) and not is_tensor(b) then misfit("one of the two must be a tensor") end
+end
+
+-- Whether two shapes broadcast, for functions of several operations: which says it in its own name.
+function base.check_broadcast(a, b, what)
+  for i = 0, math.min(#a, #b) - 1 do
+    local x, y = a[#a - i], b[#b - i]
+    if x ~= y and x ~= 1 and y ~= 1 then
+      misfit("%s of shape %s does not fit the shape %s", what, shape_text(b), shape_text(a))
+    end
+  end
+end
+
+-- -------------------------------------------------------------------------------------- arithmetic
+
+-- Both F.add(a, b) and a + b.
+local function arithmetic(name, sign, event, f)
+  local function checked(a, b)
+    check_operands(a, b)
+    return f(a, b)
+  end
+  raw[name] = checked
+  F[name] = core.named(name, checked, false)
+  core.methods[name] = F[name]
+  core.events[event] = core.named(sign, checked, false)
+end
+
+-- A number in whole or floating arithmetic; bools count as 0 and 1.
+local function simple(operator)
+  return function(a, b)
+    if type(a) == "number" then finite(a) end
+    if type(b) == "number" then finite(b) end
+    return append(operator, {operands(a, b, "int32")})
+  end
+end
+
+local function scaled(x, by)
+  return append("scale", {floating(x)}, {scalar = finite(by)})
+end
+base.scaled = scaled
+
+-- Whole numbers times a whole number stay whole.
+local function is_scaling(x, number)
+  return type(number) == "number" and (is_floating(x) or math.type(number) == "float")
+end
+
+arithmetic("add", "+", "__add", simple("add"))
+arithmetic("sub", "-", "__sub", simple("sub"))
+arithmetic("mul", "*", "__mul", function(a, b)
+  if type(a) == "number" then a, b = b, a end
+  if is_scaling(a, b) then return scaled(a, b) end
+  return simple("mul")(a, b)
+end)
+arithmetic("div", "/", "__div", function(a, b)
+  if b == 0 then misfit("a tensor cannot be divided by 0") end
+  if type(b) == "number" then return scaled(a, 1 / finite(b)) end
+  if type(a) == "number" then finite(a) end
+  return append("div", {operands(a, b, "float32")})
+end)
+arithmetic("pow", "^", "__pow", function(a, b)
+  if is_tensor(b) then
+    if type(a) == "number" then finite(a) end
+    return append("pow", {operands(a, b, "float32")})
+  end
+  finite(b)
+  if b == 2 then return append("square", {counting(a)}) end
+  if b == 0.5 then return append("sqrt", {floating(a)}) end
+  return append("power", {floating(a)}, {scalar = b})
+end)
+
+for _, name in ipairs{"maximum", "minimum"} do
+  method(name, function(a, b)
+    check_operands(a, b)
+    return append(name, {operands(a, b, "int32")})
+  end)
+end
+
+for _, name in ipairs{"relu", "square", "neg"} do
+  method(name, function(x) return append(name, {counting(x)}) end)
+end
+core.events.__unm = core.named("-", function(x) return raw.neg(x) end, true)
+
+for _, name in ipairs{"exp", "log", "sqrt", "rsqrt", "sin", "cos", "silu", "sigmoid", "tanh"} do
+  method(name, function(x) return append(name, {floating(x)}) end)
+end
+
+method("abs", function(x)
+  if is_floating(x) then return append("abs", {x}) end
+  return raw.maximum(x, raw.neg(x))
+end)
+
+-- gelu(x[, "tanh"]): by the error function, or PyTorch's approximation of it.
+method("gelu", function(x, approximate)
+  if approximate ~= nil and approximate ~= "none" and approximate ~= "tanh" then
+    misfit('the approximation is "none" or "tanh", not %s', base.a(approximate))
+  end
+  return append(approximate == "tanh" and "gelu_tanh" or "gelu", {floating(x)})
+end)
+
+-- -------------------------------------------------------------------------------------- conditions
+
+for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge"} do
+  method(name, function(a, b)
+    check_operands(a, b)
+    return append(name, {operands(a, b)})
+  end)
+end
+
+for _, name in ipairs{"logical_and", "logical_or"} do
+  method(name, function(a, b)
+    return append(name, {a, base.tensor(b, "the second operand")})
+  end)
+end
+method("logical_not", function(x) return append("logical_not", {x}) end)
+
+local function condition(x, what)
+  base.tensor(x, what)
+  if core.type(x) ~= "bool" then
+    misfit("%s must be of type bool, such as x:gt(0), not %s", what, core.type(x))
+  end
+  return x
+end
+
+-- where(condition, a, b): a where it holds, else b; tensors or numbers.
+define("where", function(c, a, b)
+  condition(c, "the condition")
+  for i = 1, 2 do
+    local v
+    if i == 1 then v = a else v = b end
+    if not is_tensor(v) and type(v) ~= "number" then
+      misfit("it chooses between tensors or numbers, not %s", base.a(v))
+    end
+  end
+  return append("where", {c, operands(a, b)})
+end)
+
+method("masked_fill", function(x, mask, value)
+  condition(mask, "the mask")
+  if type(value) ~= "number" then misfit("the value must be a number, not %s", base.a(value)) end
+  base.check_broadcast(core.shape(x), core.shape(mask), "a mask")
+  if #core.shape(mask) > #core.shape(x) then
+    misfit("a mask of shape %s has more dimensions than the shape %s",
+      shape_text(core.shape(mask)), shape_text(core.shape(x)))
+  end
+  return append("where", {mask, operands(value, x)})
+end)
+
+-- ------------------------------------------------------------------------- types, and no gradients
+
+local TYPES = {"float32", "int32", "int64", "bool"}
+
+local function type_name(v)
+  for _, name in ipairs(TYPES) do
+    if v == name then return name end
+  end
+  misfit("a type is one of %s, not %s", table.concat(TYPES, ", "), base.a(v))
+end
+base.type_name = type_name
+
+-- x:to("int32"). Of bool: whether it is not 0.
+local function to(x, name)
+  if type_name(name) == "bool" and core.type(x) ~= "bool" then return raw.ne(x, 0) end
+  return cast(x, name)
+end
+method("to", to)
+method("cast", to)
+
+-- The same values, through which no gradient flows.
+method("detach", function(x)
+  if #core.shape(x) == 0 then return append("scale", {x}, {scalar = 1, constant = true}) end
+  return append("view", {x}, {equation = base.view_equation(core.shape(x), core.shape(x)),
+    shapes = {core.shape(x)}, constant = true})
+end)
+
+-- The same values, whole on every rank: so a plan allows what could not be computed in parts.
+method("replicate", core.replicate)
+
+method("size", function(x, dim)
+  local shape = core.shape(x)
+  if dim == nil then return shape end
+  return shape[base.dimension(shape, dim) + 1]
+end)
+method("dim", function(x) return #core.shape(x) end)
+
+-- ------------------------------------------------------------------------- tensors made of nothing
+
+local MAX_SIZE = 1 << 40
+
+-- Sizes, as a list or one after the other.
+function base.given_sizes(...)
+  local list = base.integers("size", ...)
+  for _, size in ipairs(list) do
+    if size < 1 or size > MAX_SIZE then
+      misfit("a size must be at least 1 and at most 2^40, not %d", size)
+    end
+  end
+  if #list > 8 then misfit("a tensor has at most 8 dimensions, not %d", #list) end
+  return list
+end
+
+-- full(sizes, value[, type]); the value's own type is float32, or int32 where it is whole.
+define("full", function(sizes, value, name)
+  if type(value) ~= "number" then misfit("the value must be a number, not %s", base.a(value)) end
+  local own = NAMES[number_rank(value)]
+  name = name == nil and own or type_name(name)
+  if name == "bool" and value ~= 0 then value = 1 end
+  if RANK[name] < RANK[own] and name ~= "bool" then misfit("the value %s is no %s", value, name) end
+  return full(value, name, base.given_sizes(sizes))
+end)
+define("zeros", function(...) return full(0, "float32", base.given_sizes(...)) end)
+define("ones", function(...) return full(1, "float32", base.given_sizes(...)) end)
+
+-- 0 .. n - 1
+local function index(n)
+  return append("index", {}, {type = "int32", dims = {0}, shapes = {{n}}})
+end
+base.index_row = index
+
+-- arange(n), arange(from, to[, step]): without `to`. Whole numbers are int32, others float32.
+define("arange", function(from, to, step)
+  if to == nil then from, to = 0, from end
+  local given, whole = {from, to, step == nil and 1 or step}, true
+  for i = 1, 3 do
+    local v = given[i]
+    if type(v) ~= "number" then misfit("it takes numbers, not %s", base.a(v)) end
+    whole = number_rank(finite(v)) == RANK.int32 and whole
+  end
+  step = given[3]
+  if step == 0 then misfit("the step must not be 0") end
+  local n = math.ceil((to - from) / step)
+  if n < 1 or n > LARGEST_INT32 or whole and math.abs(to - from) > LARGEST_INT32 then
+    misfit("there must be 1 to 2^31 - 1 numbers from %s to %s, not %s", from, to, n)
+  end
+  local x = index(math.tointeger(n))
+  if not whole then x = cast(x, "float32") end
+  if step ~= 1 then x = raw.mul(x, step) end
+  return from ~= 0 and raw.add(x, from) or x
+end)

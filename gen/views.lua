@@ -1,0 +1,510 @@
+-- views.lua: functions that put elements elsewhere: other shapes, other orders, parts, and joins.
+local core, base = ...
+local append, raw, define, method = core.append, base.raw, base.define, base.method
+local misfit, shape_text, dimension = base.misfit, base.shape_text, base.dimension
+
+-- ----------------------------------------------------------------------------------------- views
+
+local function divisor(a, b)
+  while b ~= 0 do a, b = b, a % b end
+  return a
+end
+
+-- The shapes of a view, taken apart from the outermost dimension on: each side becomes a list of
+-- dimensions, each a list of factors, such as "a4". A factor that both sides have is one letter.
+-- Where the sides' factors do not nest, 6 x 4 and 8 x 3, say, what they have in common, 2, is a
+-- letter, and the rest is one on each side that is never cut: "(a2b3!)c4!->(a2d4!)e3!".
+local function factors(from, to)
+  -- What of dimension `at` is left to be given, and the letters of each dimension so far.
+  local a = {shape = from, at = 0, left = 1, dims = {}}
+  local b = {shape = to, at = 0, left = 1, dims = {}}
+  local letters = 0
+
+  -- Steps to the next dimension that has elements to give; false at the end.
+  local function ready(side)
+    while side.left == 1 and side.at < #side.shape do
+      side.at = side.at + 1
+      side.left = side.shape[side.at]
+      side.dims[side.at] = {}
+    end
+    return side.left > 1
+  end
+
+  local function letter(size, mark)
+    letters = letters + 1
+    if letters > 26 then
+      misfit("%s to %s is too much for one view: take two steps", shape_text(from), shape_text(to))
+    end
+    return string.format("%c%d%s", 96 + letters, size, mark)
+  end
+
+  local function give(side, name, size)
+    table.insert(side.dims[side.at], name)
+    side.left = side.left // size
+  end
+
+  -- Letters of their own until both sides have given equally many elements.
+  local function give_apart()
+    local given = {[a] = 1, [b] = 1}
+    repeat
+      local side = given[a] <= given[b] and a or b
+      ready(side)
+      given[side] = given[side] * side.left
+      give(side, letter(side.left, "!"), side.left)
+    until given[a] == given[b]
+  end
+
+  while ready(a) do
+    ready(b)
+    local common = divisor(a.left, b.left)
+    if common > 1 then
+      local name = letter(common, "")
+      give(a, name, common)
+      give(b, name, common)
+    end
+    if a.left > 1 and b.left > 1 then give_apart() end
+  end
+  ready(b)
+  return a.dims, b.dims
+end
+
+local function side_text(dims)
+  local text = {}
+  for i, names in ipairs(dims) do
+    text[i] = #names == 0 and "1" or #names == 1 and names[1] or "(" .. table.concat(names) .. ")"
+  end
+  return table.concat(text)
+end
+
+-- The rule of a view between two shapes of equally many elements.
+function base.view_equation(from, to)
+  local a, b = factors(from, to)
+  return side_text(a) .. "->" .. side_text(b)
+end
+
+local function ones(n)
+  local list = {}
+  for i = 1, n do list[i] = 1 end
+  return list
+end
+
+local function all_dims(n)
+  local list = {}
+  for d = 0, n - 1 do list[d + 1] = d end
+  return list
+end
+
+-- The tensor in another shape of as many elements.
+local function view(x, shape)
+  local from = core.shape(x)
+  if base.same_shape(from, shape) then return x end
+  if #from == 0 then -- a rule has no operand without dimensions
+    return append("expand", {x}, {scalar = 1, dims = all_dims(#shape), shapes = {shape}})
+  end
+  return append("view", {x}, {equation = base.view_equation(from, shape), shapes = {shape}})
+end
+base.view = view
+
+-- Sizes of which one may be -1: what is left of `count` elements.
+local function filled_sizes(count, of, ...)
+  local sizes = base.integers("size", ...)
+  if #sizes > 8 then misfit("a tensor has at most 8 dimensions, not %d", #sizes) end
+  local function no_fit()
+    misfit("sizes %s do not fit %s of %d elements", shape_text(sizes), of, count)
+  end
+  local open, known = nil, 1
+  for i, size in ipairs(sizes) do
+    if size == -1 then
+      if open then misfit("only one size can be -1") end
+      open = i
+    else
+      if size < 1 or size > count // known then no_fit() end
+      known = known * size
+    end
+  end
+  if count % known ~= 0 or not open and known ~= count then no_fit() end
+  if open then sizes[open] = count // known end
+  return sizes
+end
+
+local function reshape(x, ...)
+  local shape = core.shape(x)
+  return view(x, filled_sizes(base.elements(shape), "the shape " .. shape_text(shape), ...))
+end
+method("view", reshape)
+method("reshape", reshape)
+
+-- The shape with `sizes` where dimensions first .. last were.
+local function replaced(shape, first, last, sizes)
+  local new = {}
+  for d = 0, first - 1 do new[#new + 1] = shape[d + 1] end
+  for _, size in ipairs(sizes) do new[#new + 1] = size end
+  for d = last + 1, #shape - 1 do new[#new + 1] = shape[d + 1] end
+  if #new > 8 then misfit("a tensor has at most 8 dimensions, not %d", #new) end
+  return new
+end
+
+-- x:flatten(first, last): those dimensions, or all, as one.
+method("flatten", function(x, first, last)
+  local shape = core.shape(x)
+  if #shape == 0 then return view(x, {1}) end
+  first = dimension(shape, first == nil and 0 or first)
+  last = dimension(shape, last == nil and -1 or last)
+  if first > last then misfit("dimension %d comes after dimension %d", first, last) end
+  local size = 1
+  for d = first, last do size = size * shape[d + 1] end
+  return view(x, replaced(shape, first, last, {size}))
+end)
+
+method("unflatten", function(x, dim, ...)
+  local shape = core.shape(x)
+  local d = dimension(shape, dim)
+  local of = string.format("dimension %d of the shape %s,", d, shape_text(shape))
+  return view(x, replaced(shape, d, d, filled_sizes(shape[d + 1], of, ...)))
+end)
+
+-- x:squeeze(dim), or all dimensions of size 1; one of another size stays, as in PyTorch.
+method("squeeze", function(x, dim)
+  local shape, new = core.shape(x), {}
+  local dims = {}
+  for _, d in ipairs(base.dimensions(shape, dim)) do dims[d] = true end
+  for d = 0, #shape - 1 do
+    if not (dims[d] and shape[d + 1] == 1) then new[#new + 1] = shape[d + 1] end
+  end
+  return view(x, new)
+end)
+
+local function unsqueeze(x, dim)
+  local shape = core.shape(x)
+  local d = dimension(shape, dim, 1)
+  return view(x, replaced(shape, d, d - 1, {1}))
+end
+method("unsqueeze", unsqueeze)
+
+-- ----------------------------------------------------------------------------------- permutations
+
+local LETTERS = "abcdefgh"
+
+-- order[i] is the dimension that becomes dimension i, from 0.
+local function permuted(x, order)
+  local to, same = {}, true
+  for i, d in ipairs(order) do
+    to[i] = string.sub(LETTERS, d + 1, d + 1)
+    same = same and d == i - 1
+  end
+  if same then return x end
+  return append("permute", {x},
+    {equation = string.sub(LETTERS, 1, #order) .. "->" .. table.concat(to)})
+end
+
+method("permute", function(x, ...)
+  local shape, order, seen = core.shape(x), base.integers("dimension", ...), {}
+  if #order ~= #shape then
+    misfit("a tensor of shape %s has %d dimensions, and %d are named", shape_text(shape), #shape,
+      #order)
+  end
+  for i, dim in ipairs(order) do
+    local d = dimension(shape, dim)
+    if seen[d] then misfit("dimension %d is named twice", d) end
+    seen[d], order[i] = true, d
+  end
+  return permuted(x, order)
+end)
+
+local function transpose(x, a, b)
+  local shape, order = core.shape(x), {}
+  a, b = dimension(shape, a), dimension(shape, b)
+  for d = 0, #shape - 1 do order[d + 1] = d == a and b or d == b and a or d end
+  return permuted(x, order)
+end
+method("transpose", transpose)
+
+method("t", function(x)
+  local shape = core.shape(x)
+  if #shape > 2 then
+    misfit("a matrix is turned, not a tensor of shape %s: use transpose", shape_text(shape))
+  end
+  return #shape == 2 and transpose(x, 0, 1) or x
+end)
+
+-- -------------------------------------------------------------------------------------- stretching
+
+-- x:expand(sizes): sizes of 1 stretch, new dimensions come first; -1 leaves a size as it is.
+method("expand", function(x, ...)
+  local shape, sizes = core.shape(x), base.integers("size", ...)
+  local new = #sizes - #shape
+  local function no_fit()
+    misfit("the shape %s does not stretch to %s", shape_text(shape), shape_text(sizes))
+  end
+  if new < 0 or #sizes > 8 then no_fit() end
+  local given, to, stretched = {}, {}, {}
+  for i, size in ipairs(sizes) do
+    given[i] = i > new and shape[i - new] or 1
+    to[i] = size == -1 and i > new and given[i] or size
+    if to[i] < 1 or to[i] ~= given[i] and given[i] ~= 1 then no_fit() end
+    if to[i] ~= given[i] then stretched[#stretched + 1] = i - 1 end
+  end
+  if #stretched == 0 then return view(x, to) end
+  if #shape == 0 then
+    return append("expand", {x}, {scalar = 1, dims = all_dims(#to), shapes = {to}})
+  end
+  return append("expand", {view(x, given)},
+    {scalar = 1, dims = stretched, keep = true, shapes = {to}})
+end)
+
+-- ------------------------------------------------------------------------------------------- parts
+
+-- The shape with another size at dimension d.
+local function resized(shape, d, size)
+  local new = table.move(shape, 1, #shape, 1, {})
+  new[d + 1] = size
+  return new
+end
+base.resized = resized
+
+-- `size` elements from `start` on, along dimension d.
+local function narrow(x, d, start, size)
+  local shape = core.shape(x)
+  if start == 0 and size == shape[d + 1] then return x end
+  return append("narrow", {x}, {dims = {d}, start = start, shapes = {resized(shape, d, size)}})
+end
+base.narrow = narrow
+
+method("narrow", function(x, dim, start, size)
+  local shape = core.shape(x)
+  local d = dimension(shape, dim)
+  local n = shape[d + 1]
+  start = base.whole(start, "the start", -n, n)
+  if start < 0 then start = start + n end
+  size = base.whole(size, "the length", 1)
+  if size > n - start then
+    misfit("%d elements from %d on are more than dimension %d of the shape %s has", size, start, d,
+      shape_text(shape))
+  end
+  return narrow(x, d, start, size)
+end)
+
+-- x:slice(dim, from, to[, step]): as x[from:to:step] in PyTorch; nil: from the start, to the end.
+method("slice", function(x, dim, from, to, step)
+  local shape = core.shape(x)
+  local d = dimension(shape, dim)
+  local n = shape[d + 1]
+  local function place(v, what, otherwise)
+    if v == nil then return otherwise end
+    v = base.whole(v, what)
+    return math.max(0, math.min(n, v < 0 and v + n or v))
+  end
+  local first, last = place(from, "the start", 0), place(to, "the end", n)
+  step = step == nil and 1 or base.whole(step, "the step", 1)
+  if first >= last then
+    misfit("nothing lies from %d to %d along dimension %d of the shape %s", first, last, d,
+      shape_text(shape))
+  end
+  local part = narrow(x, d, first, last - first)
+  if step == 1 then return part end
+  return append("every", {part},
+    {dims = {d}, step = step, shapes = {resized(shape, d, (last - first + step - 1) // step)}})
+end)
+
+method("select", function(x, dim, index)
+  local shape = core.shape(x)
+  local d = dimension(shape, dim)
+  local n = shape[d + 1]
+  local i = base.whole(index, "the index")
+  if i < -n or i >= n then
+    misfit("dimension %d of the shape %s has no index %d", d, shape_text(shape), i)
+  end
+  return view(narrow(x, d, i < 0 and i + n or i, 1), replaced(shape, d, d, {}))
+end)
+
+local MOST_PARTS = 64
+
+-- The parts of these sizes, one after the other.
+local function parts(x, d, sizes)
+  if #sizes > MOST_PARTS then misfit("%d parts; at most %d", #sizes, MOST_PARTS) end
+  local list, start = {}, 0
+  for i, size in ipairs(sizes) do
+    list[i] = narrow(x, d, start, size)
+    start = start + size
+  end
+  return table.unpack(list)
+end
+
+-- Parts of `size`, the last one smaller where it does not divide.
+local function equal_parts(x, d, size)
+  local n = core.shape(x)[d + 1]
+  if (n - 1) // size >= MOST_PARTS then
+    misfit("%d parts; at most %d", (n - 1) // size + 1, MOST_PARTS)
+  end
+  local sizes = {}
+  for start = 0, n - 1, size do sizes[#sizes + 1] = math.min(size, n - start) end
+  return parts(x, d, sizes)
+end
+
+-- x:split(size or {sizes}, dim): the parts, as so many results.
+method("split", function(x, sizes, dim)
+  local shape = core.shape(x)
+  local d = dimension(shape, dim == nil and 0 or dim)
+  if base.kind(sizes) ~= "table" then
+    return equal_parts(x, d, base.whole(sizes, "the size of a part", 1))
+  end
+  local list, sum = base.integers("size", sizes), 0
+  for _, size in ipairs(list) do sum = sum + base.whole(size, "the size of a part", 1, 1 << 40) end
+  if sum ~= shape[d + 1] then
+    misfit("sizes %s make %d, and dimension %d of the shape %s has %d", shape_text(list), sum, d,
+      shape_text(shape), shape[d + 1])
+  end
+  return parts(x, d, list)
+end)
+
+-- x:chunk(n, dim): n equal parts, or as few as torch.chunk gives.
+method("chunk", function(x, n, dim)
+  local shape = core.shape(x)
+  local d = dimension(shape, dim == nil and 0 or dim)
+  n = base.whole(n, "the number of parts", 1)
+  return equal_parts(x, d, (shape[d + 1] - 1) // n + 1)
+end)
+
+-- ------------------------------------------------------------------------------------------- joins
+
+local MOST_JOINED, AT_ONCE = 512, 8
+
+local function tensors(list)
+  if base.kind(list) ~= "table" then misfit("it takes a list of tensors, not %s", base.a(list)) end
+  local n, found = rawlen(list), {}
+  if n == 0 or n > MOST_JOINED then misfit("it takes 1 to %d tensors, not %d", MOST_JOINED, n) end
+  for i = 1, n do
+    found[i] = base.tensor(rawget(list, i), string.format("tensor %d of the list", i))
+    if core.type(found[i]) ~= core.type(found[1]) then
+      misfit("tensor %d is %s, and the first is %s", i, core.type(found[i]), core.type(found[1]))
+    end
+  end
+  return found
+end
+
+local function check_joined(list, d)
+  local first = core.shape(list[1])
+  for i = 2, #list do
+    local other = core.shape(list[i])
+    if #other ~= #first or not base.same_shape(resized(other, d, first[d + 1]), first) then
+      misfit("shapes %s and %s do not fit along dimension %d", shape_text(first),
+        shape_text(other), d)
+    end
+  end
+end
+
+-- At most AT_ONCE at a time: more go in several steps.
+local function joined(list, d)
+  if #list == 1 then return list[1] end
+  local sum, inputs = 0, {}
+  for first = 1, #list, AT_ONCE do
+    local last = math.min(first + AT_ONCE - 1, #list)
+    if #list <= AT_ONCE then
+      inputs = list
+    else
+      inputs[#inputs + 1] = joined(table.move(list, first, last, 1, {}), d)
+    end
+  end
+  if #inputs > AT_ONCE then return joined(inputs, d) end
+  for _, x in ipairs(inputs) do sum = sum + core.shape(x)[d + 1] end
+  return append("cat", inputs, {dims = {d}, shapes = {resized(core.shape(list[1]), d, sum)}})
+end
+base.joined = joined
+
+-- cat({a, b, ...}, dim)
+define("cat", function(list, dim)
+  list = tensors(list)
+  local d = dimension(core.shape(list[1]), dim == nil and 0 or dim)
+  check_joined(list, d)
+  return joined(list, d)
+end)
+
+-- stack({a, b, ...}, dim): along a new dimension.
+define("stack", function(list, dim)
+  list = tensors(list)
+  local shape = core.shape(list[1])
+  local d = dimension(shape, dim == nil and 0 or dim, 1)
+  local raised = {}
+  for i, x in ipairs(list) do
+    if not base.same_shape(core.shape(x), shape) then
+      misfit("shapes %s and %s are not equal", shape_text(shape), shape_text(core.shape(x)))
+    end
+    raised[i] = unsqueeze(x, d)
+  end
+  return joined(raised, d)
+end)
+
+-- ------------------------------------------------------------------------------------- the borders
+
+local MOST_BORDER = 1 << 40
+
+-- Zeros before and after, along dimension d; less than nothing cuts off.
+local function padded(x, d, before, after)
+  local shape = core.shape(x)
+  local n = shape[d + 1]
+  local start, stop = math.max(0, -before), n - math.max(0, -after)
+  if start >= stop then
+    misfit("nothing is left of dimension %d of the shape %s", d, shape_text(shape))
+  end
+  local part = narrow(x, d, start, stop - start)
+  before, after = math.max(0, before), math.max(0, after)
+  if before == 0 and after == 0 then return part end
+  return append("pad", {part}, {dims = {d}, before = before,
+    shapes = {resized(shape, d, before + stop - start + after)}})
+end
+
+-- The value where dimension d of x lies outside of what was padded.
+local function filled(x, d, before, n, value)
+  local shape = core.shape(x)
+  local i = base.index_row(shape[d + 1])
+  local inside = raw.logical_and(raw.ge(i, before), raw.lt(i, before + n))
+  local across = ones(#shape - d)
+  across[1] = shape[d + 1]
+  return raw.where(view(inside, across), x, value)
+end
+
+-- {[dim] = {before, after}}, or PyTorch's {before the last, after it, before the one ahead, ...}.
+-- Gives {dim, before, after} in the order of the dimensions.
+local function borders(shape, given)
+  if base.kind(given) ~= "table" then
+    misfit("it takes {[dim] = {before, after}}, not %s", base.a(given))
+  end
+  local by_dim, list = {}, {}
+  local function add(dim, before, after)
+    local d = dimension(shape, dim)
+    if by_dim[d] then misfit("dimension %d is named twice", d) end
+    by_dim[d] = {d, base.whole(before, "a border", -MOST_BORDER, MOST_BORDER),
+      base.whole(after, "a border", -MOST_BORDER, MOST_BORDER)}
+  end
+  local n = rawlen(given)
+  if n > 0 and math.type(rawget(given, 1)) then
+    if n % 2 == 1 or n > 2 * #shape then
+      misfit("%d borders of a tensor of shape %s: each dimension has two", n, shape_text(shape))
+    end
+    for i = 1, n, 2 do add(-(i + 1) // 2, rawget(given, i), rawget(given, i + 1)) end
+  else
+    for dim, pair in pairs(given) do
+      if base.kind(pair) ~= "table" then
+        misfit("dimension %s needs {before, after}, not %s", tostring(dim), base.a(pair))
+      end
+      add(dim, rawget(pair, 1), rawget(pair, 2))
+    end
+  end
+  for d = 0, #shape - 1 do list[#list + 1] = by_dim[d] end
+  return list
+end
+
+-- x:pad(borders, value)
+method("pad", function(x, given, value)
+  value = value == nil and 0 or value
+  if type(value) ~= "number" then misfit("the value must be a number, not %s", base.a(value)) end
+  for _, border in ipairs(borders(core.shape(x), given)) do
+    local d, before, after = border[1], border[2], border[3]
+    local n = core.shape(x)[d + 1] + math.min(0, before) + math.min(0, after)
+    x = padded(x, d, before, after)
+    if value ~= 0 and (before > 0 or after > 0) then
+      x = filled(x, d, math.max(0, before), n, value)
+    end
+  end
+  return x
+end)

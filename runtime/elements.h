@@ -1,0 +1,55 @@
+// What generated kernels say of elements, in C and in CUDA.
+#ifndef ELEMENTS_H
+#define ELEMENTS_H
+
+#include <limits.h>
+#include <math.h>
+#include "philox4x32.h"
+
+#ifdef __CUDACC__
+#define ELEMENT __host__ __device__ static inline
+#else
+#define ELEMENT static inline
+#endif
+
+// Of two numbers; NaN where one of them is.
+ELEMENT float larger(float a, float b)
+{
+  return a > b || a != a ? a : b;
+}
+ELEMENT float smaller(float a, float b)
+{
+  return a < b || a != a ? a : b;
+}
+
+// The derivative of x / 2 (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
+ELEMENT float gelu_tanh_slope(float x)
+{
+  const float tanh_u = tanhf(0.79788456f * x * (1 + 0.044715f * x * x));
+  const float u_slope = 0.79788456f * (1 + 3 * 0.044715f * x * x);
+  return 0.5f * (1 + tanh_u) + 0.5f * x * (1 - tanh_u * tanh_u) * u_slope;
+}
+
+// Random numbers that depend on the seed, a number of their own, the step and an index alone: on no
+// rank, and not on the order in which they are asked for.
+struct random_stream {
+  uint32_t key[2]; // the seed, low word first
+  uint32_t number, step;
+};
+ELEMENT struct random_stream stream_of(unsigned long long seed, long number, int step)
+{
+  struct random_stream s = {
+      {(uint32_t)seed, (uint32_t)(seed >> 32)}, (uint32_t)number, (uint32_t)step};
+  return s;
+}
+// 0 <= x < 1, in steps of 2^-24: the first word of the block that the index counts.
+ELEMENT float random_at(struct random_stream s, long index)
+{
+  const uint32_t counter[4] = {(uint32_t)index, (uint32_t)((uint64_t)index >> 32), s.number,
+                               s.step};
+  uint32_t words[4];
+  philox4x32(counter, s.key, words);
+  return (float)(words[0] >> 8) * 5.9604645e-8f;
+}
+
+#endif

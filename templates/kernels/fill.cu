@@ -1,0 +1,7 @@
+// A maximum or a minimum of no element.
+// launch: ($n$ + 255) / 256, 256
+__global__ void $name$(float *__restrict__ out)
+{
+  const long n = (long)blockIdx.x * 256 + (long)threadIdx.x;
+  if (n < $n$) out[n] = $value$;
+}

@@ -1,0 +1,15 @@
+// Adds each slice across the middle dimension to that of the output which its index names. Indices
+// of what is not here are passed over.
+void $name$(float *restrict out, const float *restrict a, const int *restrict index, long first_D)
+{
+  const long before = $before$, size = $D$, count = $I$, after = $after$;
+  for (long i = 0; i < before * size * after; i++) out[i] = 0;
+  for (long i = 0; i < before; i++) {
+    for (long j = 0; j < count; j++) {
+      const long to = index[j] - first_D;
+      if (to < 0 || to >= size) continue;
+      for (long k = 0; k < after; k++)
+        out[(i * size + to) * after + k] += a[(i * count + j) * after + k];
+    }
+  }
+}

@@ -1,0 +1,19 @@
+// A copy of a in which elements of b stand where their indices along the middle dimension say, the
+// last of those that go to one place: a thread for each element of the output looks for it, from the
+// last on. Indices of what is not here are passed over.
+// launch: ($before$ * $D$ * $after$ + 255) / 256, 256
+__global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
+                       const int *__restrict__ index, const float *__restrict__ b, long first_D)
+{
+  const long before = $before$, size = $D$, count = $I$, after = $after$;
+  const long n = (long)blockIdx.x * 256 + (long)threadIdx.x;
+  if (n >= before * size * after) return;
+  const long i = n / (size * after), place = n / after % size + first_D, k = n % after;
+  for (long j = count - 1; j >= 0; j--) {
+    const long from = (i * count + j) * after + k;
+    if (index[from] != place) continue;
+    out[n] = b[from];
+    return;
+  }
+  out[n] = a[n];
+}

@@ -1,0 +1,17 @@
+// Adds each element to where its index along the middle dimension says: a thread for each element of
+// the output looks for those that come to it. Indices of what is not here are passed over.
+// launch: ($before$ * $D$ * $after$ + 255) / 256, 256
+__global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
+                       const int *__restrict__ index, long first_D)
+{
+  const long before = $before$, size = $D$, count = $I$, after = $after$;
+  const long n = (long)blockIdx.x * 256 + (long)threadIdx.x;
+  if (n >= before * size * after) return;
+  const long i = n / (size * after), place = n / after % size + first_D, k = n % after;
+  float sum = 0;
+  for (long j = 0; j < count; j++) {
+    const long from = (i * count + j) * after + k;
+    if (index[from] == place) sum += a[from];
+  }
+  out[n] = sum;
+}

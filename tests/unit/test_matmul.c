@@ -1,0 +1,561 @@
+/* Products of two tensors as C and CUDA: matmul.c writes the statements of a table of equations, of
+   their gradients and of random equations, whole and cut. The system's compilers compile them, the
+   CUDA text for the stand-in; what they leave must be the sum over all letters. How statements look
+   stands in a table of its own. Without compilers nothing is run. */
+#include "unit.h"
+
+enum { RANKS = 2, SIZES = 3, RANDOM_CASES = 480, MOST_TERMS = 12000 };
+
+/* `cut`: the letter that is cut over the ranks, or 0. */
+struct product {
+  char equation[40], cut;
+  int64_t size[128]; /* of each letter */
+  int a, b, c, op;
+};
+
+/* --------------------------------------------------------------------------- products in a graph
+ */
+
+static const char *letters_of(const struct product *p, int operand)
+{
+  const char *comma = strchr(p->equation, ','), *arrow = strchr(p->equation, '-');
+  if (operand == 0) return text("%.*s", (int)(comma - p->equation), p->equation);
+  if (operand == 1) return text("%.*s", (int)(arrow - comma - 1), comma + 1);
+  return arrow + strlen("->");
+}
+
+static struct shape shape_of(const struct product *p, int operand)
+{
+  const char *letters = letters_of(p, operand);
+  struct shape s = {.ndim = (int)strlen(letters)};
+  for (int d = 0; d < s.ndim; d++) s.size[d] = p->size[(int)letters[d]];
+  return s;
+}
+
+static struct layout layout_of(const struct product *p, int operand)
+{
+  const char *letters = letters_of(p, operand), *at = p->cut ? strchr(letters, p->cut) : NULL;
+  struct layout layout = {0};
+  if (at) layout.on[0] = S((int)(at - letters));
+  return layout;
+}
+
+/* Makes the values and the operation; `number` tells their names apart. */
+static void add_to_graph(struct product *p, const char *number)
+{
+  p->a = given(BATCH, text("a%s", number), shape_of(p, 0), layout_of(p, 0));
+  p->b = given(BATCH, text("b%s", number), shape_of(p, 1), layout_of(p, 1));
+  p->op = make_op((struct op){.kind = OP_matmul,
+                              .nin = 2,
+                              .in = {p->a, p->b},
+                              .equation = copy_text(p->equation),
+                              .module = NONE,
+                              .line = 7});
+  p->c = graph->op[p->op].out;
+  struct value *c = &graph->value[p->c];
+  c->name = text("c%s", number);
+  c->is_output = c->placed = true;
+  c->layout = layout_of(p, 2);
+}
+
+/* All operations of the graph as one function, and a place in memory for every value. */
+static void place_all(void)
+{
+  struct function *f = graph->function = alloc(sizeof *f);
+  *f = (struct function){.name = "forward", .count = 1, .upward = true};
+  f->op = alloc((size_t)(graph->nop + 1) * sizeof *f->op);
+  for (int i = 0; i < graph->nop; i++) f->op[f->nop++] = i;
+  graph->nfunction = 1;
+  memory();
+}
+
+/* ----------------------------------------------------------------------------------- statements */
+
+/* What becomes of an equation whose letters have these sizes: "m2 k3 n4". */
+struct expected {
+  const char *equation, *sizes, *statement;
+};
+
+static struct product parse_product(const char *equation, const char *sizes, char cut)
+{
+  struct product p = {.cut = cut};
+  snprintf(p.equation, sizeof p.equation, "%s", equation);
+  for (char *end; *sizes; sizes = *end ? end + 1 : end)
+    p.size[(int)*sizes] = strtoll(sizes + 1, &end, 10);
+  return p;
+}
+
+static const char *replaced(const char *s, const char *what, const char *by)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (const char *at; (at = strstr(s, what)); s = at + strlen(what))
+    put(&b, "%.*s%s", (int)(at - s), s, by);
+  put(&b, "%s", s);
+  return b.text;
+}
+
+/* The statement alone in its program, with A, B and C for the operands' addresses. */
+static const char *statement_of(struct product *p, int rank)
+{
+  new_graph(1, (int[]){RANKS});
+  add_to_graph(p, "");
+  place_all();
+  name_values(rank);
+  name_locals(graph->function);
+  const char *s = matmul_text(&graph->op[p->op], rank);
+  s = replaced(s, "m->batch.a", "A");
+  s = replaced(s, "m->batch.b", "B");
+  return replaced(s, "m->outputs.c", "C");
+}
+
+static const struct expected expected[] = {
+    {"mk,kn->mn", "m2 k3 n4", "matmul_nn(C, A, B, 2, 4, 3);"},
+    {"mk,nk->mn", "m2 k3 n4", "matmul_nt(C, A, B, 2, 4, 3);"},
+    {"km,kn->mn", "m2 k3 n4", "matmul_tn(C, A, B, 2, 4, 3);"},
+    {"km,nk->mn", "m2 k3 n4", "matmul_tt(C, A, B, 2, 4, 3);"},
+    {"mk,kn->nm", "m2 k3 n4", "matmul_tt(C, B, A, 4, 2, 3);"},
+    {"abk,nk->abn", "a2 b3 k4 n5", "matmul_nt(C, A, B, 6, 5, 4);"},
+    {"abn,nk->abk", "a2 b3 k4 n5", "matmul_nn(C, A, B, 6, 4, 5);"},
+    {"abn,abk->nk", "a2 b3 k4 n5", "matmul_tn(C, A, B, 5, 4, 6);"},
+    {"bhqd,bhkd->bhqk", "b2 h3 q4 k5 d6", "matmul_nt_batch(C, A, B, 4, 5, 6, 6, 20, 24, 30);"},
+    {"bhqk,bhkd->bhqd", "b2 h3 q4 k5 d6", "matmul_nn_batch(C, A, B, 4, 6, 5, 6, 24, 20, 30);"},
+    {"abmk,bkn->abmn", "a2 b3 m4 k5 n6",
+     "for (int i = 0; i < 2; i++)\n"
+     "    matmul_nn_batch(C + i * 72, A + i * 60, B, 4, 6, 5, 3, 24, 20, 30);"},
+    {"bmk,abkn->abmn", "a2 b3 m4 k5 n6",
+     "for (int i = 0; i < 2; i++)\n"
+     "    matmul_nn_batch(C + i * 72, A, B + i * 90, 4, 6, 5, 3, 24, 20, 30);"},
+    {"abmn,bkn->abmk", "a2 b3 m4 k5 n6",
+     "for (int i = 0; i < 2; i++)\n"
+     "    matmul_nt_batch(C + i * 60, A + i * 72, B, 4, 5, 6, 3, 20, 24, 30);"},
+    {"abmn,abmk->bkn", "a2 b3 m4 k5 n6",
+     "for (int i = 0; i < 2; i++)\n"
+     "    gemm_batch('t', 'n', C, 6, 30, B + i * 60, 5, 20, A + i * 72, 6,\n"
+     "        24, 5, 6, 4, 3, i > 0);"},
+    {"abmn,abkn->bmk", "a2 b3 m4 k5 n6",
+     "for (int i = 0; i < 2; i++)\n"
+     "    gemm_batch('n', 't', C, 5, 20, A + i * 72, 6, 24, B + i * 90, 6,\n"
+     "        30, 4, 5, 6, 3, i > 0);"},
+    {"amk,kn->amn", "a2 m3 k4 n5", "matmul_nn(C, A, B, 6, 5, 4);"},
+    {"mk,akn->amn", "a2 m3 k4 n5", "matmul_nn_batch(C, A, B, 3, 5, 4, 2, 15, 0, 20);"},
+    {"bqhd,bkhd->bhqk", "b2 h3 q4 k5 d6",
+     "for (int b = 0; b < 2; b++)\n"
+     "    gemm_batch('n', 't', C + b * 60, 5, 20, A + b * 72, 18, 6,\n"
+     "        B + b * 90, 18, 6, 4, 5, 6, 3, false);"},
+    {"bhqk,bkhd->bqhd", "b2 h3 q4 k5 d6",
+     "for (int b = 0; b < 2; b++)\n"
+     "    gemm_batch('n', 'n', C + b * 72, 18, 6, A + b * 60, 5, 20,\n"
+     "        B + b * 90, 18, 6, 4, 6, 5, 3, false);"},
+    {"bqgrd,bkgd->bgrqk", "b2 g3 r2 q4 k5 d6",
+     "for (int b = 0; b < 2; b++)\n"
+     "    for (int r = 0; r < 2; r++)\n"
+     "      gemm_batch('n', 't', C + b * 120 + r * 20, 5, 40, A + b * 144 + r * 6,\n"
+     "          36, 12, B + b * 90, 18, 6, 4, 5, 6, 3, false);"},
+    {"bhqd,bhkd->bhqk", "b2 h3 q1 k5 d6", "matmul_nt_batch(C, A, B, 1, 5, 6, 6, 5, 6, 30);"},
+    {"mk,k->m", "m3 k4", "matmul_nn(C, A, B, 3, 1, 4);"},
+    {"k,kn->n", "k3 n4", "matmul_nn(C, A, B, 1, 4, 3);"},
+    {"m,n->mn", "m3 n4", "matmul_nn(C, A, B, 3, 4, 1);"},
+    {"k,k->", "k5", "matmul_nn(C, A, B, 1, 1, 5);"},
+    {"mk,mk->", "m3 k4", "matmul_nn(C, A, B, 1, 1, 12);"},
+    {"bm,bm->b", "b3 m4", "matmul_nn_batch(C, A, B, 1, 1, 4, 3, 1, 4, 4);"},
+    {"bm,b->bm", "b3 m4", "matmul_nn_batch(C, A, B, 4, 1, 1, 3, 4, 4, 1);"},
+    {"b,b->b", "b5", "matmul_nn_batch(C, A, B, 1, 1, 1, 5, 1, 1, 1);"},
+    {"ab,ab->ba", "a2 b3",
+     "for (int i = 0; i < 2; i++)\n"
+     "    matmul_nn_batch(C + i, A + i * 3, B + i * 3, 1, 1, 1, 3, 2, 1, 1);"},
+    {"mk,nk->mn", "m1 k3 n4", "matmul_nt(C, A, B, 1, 4, 3);"},
+    {"mk,nk->mn", "m2 k3 n1", "matmul_nt(C, A, B, 2, 1, 3);"},
+    {"mk,nk->mn", "m1 k1 n1", "matmul_nt(C, A, B, 1, 1, 1);"},
+    {"mk,kn->mn", "m2 k1 n4", "matmul_nn(C, A, B, 2, 4, 1);"},
+    {"pmqk,kn->pmqn", "p2 m3 q4 k5 n6", "matmul_nn(C, A, B, 24, 6, 5);"},
+    {"pkmq,knq->pnm", "p2 m3 q4 k5 n6",
+     "for (int k = 0; k < 5; k++)\n"
+     "    gemm_batch('n', 't', C, 3, 18, B + k * 24, 4, 0, A + k * 12, 4,\n"
+     "        60, 6, 3, 4, 2, k > 0);"},
+    {"bqhd,bkhd->bhqk", "b1 h3 q4 k5 d6",
+     "gemm_batch('n', 't', C, 5, 20, A, 18, 6, B, 18, 6, 4, 5, 6, 3, false);"},
+    {"kmb,kb->mb", "k4 m4 b3",
+     "for (int b = 0; b < 3; b++)\n"
+     "    gemm_batch('t', 'n', C + b, 1, 3, A + b, 12, 3, B + b, 3, 0, 1, 1,\n"
+     "        4, 4, false);"},
+    {"kmb,kb->mb", "k3 m4 b3",
+     "for (int k = 0; k < 3; k++)\n"
+     "    gemm_batch('n', 'n', C, 3, 1, A + k * 12, 3, 1, B + k * 3, 1, 1,\n"
+     "        4, 1, 1, 3, k > 0);"},
+    {"mk,n->mn", "m3 k4 n5",
+     "for (int k = 0; k < 4; k++)\n"
+     "    gemm('n', 'n', C, 5, A + k, 4, B, 5, 3, 5, 1, k > 0);"},
+    {"mk,kn->mn", "m2000 k3 n4", "matmul_nn(C, A, B, 2000, 4, 3);"},
+};
+
+static void check_statements(const void *with)
+{
+  (void)with;
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    const struct expected *e = &expected[i];
+    struct product p = parse_product(e->equation, e->sizes, 0);
+    const char *statement = statement_of(&p, 0);
+    must(!strcmp(statement, e->statement), "%s of %s is\n  %s\nnot\n  %s", e->equation, e->sizes,
+         statement, e->statement);
+  }
+}
+
+static void test_statements_are_as_few_and_large_calls_as_they_can(void **state)
+{
+  (void)state;
+  passes(check_statements, NULL);
+}
+
+/* A rank without a part of the output has nothing to do; a sum of nothing is zero. */
+static void check_empty(const void *with)
+{
+  (void)with;
+  struct product rows = parse_product("mk,kn->mn", "m1 k2 n3", 'm'),
+                 sum = parse_product("mk,kn->mn", "m2 k1 n3", 'k');
+  must(*statement_of(&rows, 0), "rank 0 has a row");
+  must(!*statement_of(&rows, 1), "rank 1 has no row");
+  const char *zero = statement_of(&sum, 1);
+  must(!strcmp(zero, "memset(C, 0, 24);"), "a sum of nothing is %s", zero);
+}
+
+static void test_parts_of_size_0(void **state)
+{
+  (void)state;
+  passes(check_empty, NULL);
+}
+
+static void check_refused(const void *with)
+{
+  const struct expected *e = with;
+  struct product p = parse_product(e->equation, e->sizes, 0);
+  statement_of(&p, 0);
+}
+
+static void check_type(const void *with)
+{
+  struct product p = parse_product("mk,kn->mn", "m2 k3 n4", 0);
+  (void)with;
+  new_graph(1, (int[]){RANKS});
+  add_to_graph(&p, "");
+  graph->value[p.b].type = I64;
+  matmul_text(&graph->op[p.op], 0);
+}
+
+static void test_what_has_no_call_is_refused(void **state)
+{
+  (void)state;
+  refused(check_type, NULL, 1, "unit.lua:7", type_name(I64), "float32", NULL);
+  const struct expected twice = {.equation = "mm,mn->mn", .sizes = "m2 n3"},
+                        large = {.equation = "m,n->mn", .sizes = "m3000000000 n1"};
+  refused(check_refused, &twice, 1, "unit.lua:7", "mm,mn->mn", "'m' occurs twice", NULL);
+  refused(check_refused, &large, 1, "unit.lua:7", "more than 2147483647", NULL);
+}
+
+/* ------------------------------------------------------------------------------------ the cases */
+
+/* Each of these, and its two gradients, in several sizes. */
+static const char *const occurring[] = {"mk,kn->mn",
+                                        "mk,nk->mn",
+                                        "km,kn->mn",
+                                        "km,nk->mn",
+                                        "mk,kn->nm",
+                                        "abk,nk->abn",
+                                        "bmk,bkn->bmn",
+                                        "bhqd,bhkd->bhqk",
+                                        "bhqk,bhkd->bhqd",
+                                        "abmk,bkn->abmn",
+                                        "bmk,abkn->abmn",
+                                        "amk,kn->amn",
+                                        "mk,akn->amn",
+                                        "bqhd,bkhd->bhqk",
+                                        "bhqk,bkhd->bqhd",
+                                        "bqgrd,bkgd->bgrqk",
+                                        "bgrqk,bkgd->bqgrd",
+                                        "mk,k->m",
+                                        "k,kn->n",
+                                        "m,n->mn",
+                                        "k,k->",
+                                        "mk,mk->",
+                                        "m,->m",
+                                        "bm,bm->b",
+                                        "bm,b->bm",
+                                        "ab,ab->ba",
+                                        "ab,cd->dbca",
+                                        "pmqk,kn->pmqn",
+                                        "pkmq,knq->pnm",
+                                        "abcdefgh,cfbgij->hjadei"};
+/* A letter that one operand has and nothing else is summed too. Without gradients: the output's has
+   no such letter. */
+static const char *const lonely[] = {"mk,n->mn", "mk,n->", "smk,kn->mn", "mk,ksn->nm", "s,t->"};
+
+static struct product *product;
+static int nproduct, product_room;
+
+static int64_t terms(const struct product *p)
+{
+  int64_t n = 1;
+  for (int i = 0; i < 128; i++)
+    if (p->size[i]) n *= p->size[i];
+  return n;
+}
+
+/* With random sizes, and half of the time a letter that is cut. */
+static void add_case(const char *equation)
+{
+  struct product p = {0};
+  snprintf(p.equation, sizeof p.equation, "%s", equation);
+  const char *letters = text("%s%s%s", letters_of(&p, 0), letters_of(&p, 1), letters_of(&p, 2));
+  for (int most = 5; !terms(&p) || terms(&p) == 1 || terms(&p) > MOST_TERMS; most -= most > 2)
+    for (const char *c = letters; *c; c++) p.size[(int)*c] = 1 + draw_below(most);
+  if (draw_below(2)) p.cut = letters[draw_below((int)strlen(letters))];
+  add_to_graph(&p, text("%d", nproduct));
+  GROW(product, nproduct, product_room);
+  product[nproduct++] = p;
+}
+
+static void add_with_gradients(const char *equation)
+{
+  struct product p = {0};
+  snprintf(p.equation, sizeof p.equation, "%s", equation);
+  const char *a = letters_of(&p, 0), *b = letters_of(&p, 1), *c = letters_of(&p, 2);
+  for (int i = 0; i < SIZES; i++) {
+    add_case(equation);
+    add_case(text("%s,%s->%s", c, b, a));
+    add_case(text("%s,%s->%s", c, a, b));
+  }
+}
+
+static void put_letter(char *operand, char letter)
+{
+  size_t n = strlen(operand), at = (size_t)draw_below((int)n + 1);
+  memmove(operand + at + 1, operand + at, n - at + 1);
+  operand[at] = letter;
+}
+
+/* Up to three letters of each kind, in a random order in each operand. */
+static void add_random_case(void)
+{
+  static const int in[] = {5, 6, 3, 7, 1, 2}; /* bits: a, b, output */
+  char operand[3][32] = {"", "", ""}, letter = 'a';
+  bool has_lonely = !draw_below(8);
+  for (int kind = 0; kind < (has_lonely ? 6 : 4); kind++)
+    for (int n = draw_below(kind < 4 ? 4 : 2); n--; letter++)
+      for (int o = 0; o < 3; o++)
+        if (in[kind] >> o & 1) put_letter(operand[o], letter);
+  for (int o = 0; o < 3; o++)
+    if (strlen(operand[o]) > MAX_DIMS) return;
+  if (letter > 'a') add_case(text("%s,%s->%s", operand[0], operand[1], operand[2]));
+}
+
+static void add_all(void)
+{
+  unit_seed = 11;
+  new_graph(1, (int[]){RANKS});
+  for (size_t i = 0; i < sizeof occurring / sizeof *occurring; i++)
+    add_with_gradients(occurring[i]);
+  for (size_t i = 0; i < sizeof lonely / sizeof *lonely; i++)
+    for (int k = 0; k < SIZES; k++) add_case(lonely[i]);
+  for (int wanted = nproduct + RANDOM_CASES; nproduct < wanted;) add_random_case();
+  place_all();
+}
+
+/* ------------------------------------------------------------------------- written and compiled */
+
+static void put_place(struct buffer *b, int value, int rank)
+{
+  const char *at = c_name(value);
+  if (at)
+    put(b, "    {offsetof(struct memory, %s), %" PRId64 "},\n", at + strlen("m->"),
+        elements(local_shape(value, rank)));
+}
+
+/* One rank's products one after the other, for run_products.h to run. */
+static char *program_of(int rank)
+{
+  struct buffer code = {0}, operands = {0}, results = {0};
+  name_values(rank);
+  name_locals(graph->function);
+  for (const struct product *p = product; p < product + nproduct; p++) {
+    const char *statement = matmul_text(&graph->op[p->op], rank);
+    put(&code, "  // %s\n%s\n", p->equation, wrapped(text("  %s", statement), ", ", "      "));
+    put_place(&operands, p->a, rank);
+    put_place(&operands, p->b, rank);
+    put_place(&results, p->c, rank);
+  }
+  return fill("#include <stdalign.h>\n#include <stddef.h>\n#include <string.h>\n"
+              "#include \"$math$\"\n\n$memory$\nstatic struct memory *m;\n\n"
+              "static void run(void)\n{\n$code$}\n\n"
+              "struct place {\n  size_t at, n;\n};\n"
+              "static const struct place operands[] = {\n$operands$};\n"
+              "static const struct place results[] = {\n$results$};\n\n"
+              "#include \"run_products.h\"\n",
+              "math", options.cuda ? "cuda_math.h" : "cpu_math.h", "memory", memory_declaration(),
+              "code", code.text, "operands", operands.text, "results", results.text, NULL);
+}
+
+static void shell(const char *command)
+{
+  must(system(command) == 0, "%s", command);
+}
+
+static const char cpu_compiler[] =
+    "${CC:-cc} -std=c11 -O1 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+    " -Iruntime -Itests/unit $(pkg-config --cflags openblas) -o $directory$/program"
+    " $directory$/program.c $(pkg-config --libs openblas) -lm";
+
+static const char standin_compiler[] =
+    "cd $directory$ && ${MPICXX:-mpicxx} -std=c++17 -c -I$root$/tests/cuda_on_cpu"
+    " -I$root$/tests/cuda_on_cpu/include $(pkg-config --cflags openblas)"
+    " $(for part in fail fiber launch memory stream cublas;"
+    " do echo $root$/tests/cuda_on_cpu/$part.cpp; done)";
+
+static const char cuda_compiler[] =
+    "${MPICXX:-mpicxx} -std=c++17 -Wall -Wextra -Werror -DTPGEN_CUDA -Iruntime -Itests/unit"
+    " -Itests/cuda_on_cpu/include -o $directory$/program -x c++ $directory$/program.c -x none"
+    " $directory$/*.o $(pkg-config --libs openblas) -lm";
+
+static FILE *open_file(const char *directory, const char *name, const char *mode)
+{
+  FILE *f = fopen(text("%s/%s", directory, name), mode);
+  must(f, "%s/%s: %s", directory, name, strerror(errno));
+  return f;
+}
+
+static float *random_operand(int value, int rank, FILE *f)
+{
+  int64_t n = elements(local_shape(value, rank));
+  float *x = alloc((size_t)(n + 1) * sizeof *x);
+  for (int64_t i = 0; i < n; i++) x[i] = (float)draw_number();
+  must(fwrite(x, sizeof *x, (size_t)n, f) == (size_t)n, "cannot write the operands");
+  return x;
+}
+
+/* -------------------------------------------------------------------------------- what is right */
+
+/* Calls on every combination of the letters' indices, where each operand's element lies. */
+static void sum_over_letters(const struct product *p, int rank, const float *a, const float *b,
+                             double *c)
+{
+  const int value[] = {p->a, p->b, p->c};
+  int64_t size[128] = {0}, index[128] = {0};
+  for (int o = 0; o < 3; o++) {
+    struct shape here = local_shape(value[o], rank);
+    for (int d = 0; d < here.ndim; d++) size[(int)letters_of(p, o)[d]] = here.size[d];
+  }
+  const char *letters[] = {letters_of(p, 0), letters_of(p, 1), letters_of(p, 2)};
+  for (int i = 0; i < 128; i++)
+    if (p->size[i] && !size[i]) return;
+  for (int i = 0; i < 128;) {
+    int64_t at[3] = {0};
+    for (int o = 0; o < 3; o++)
+      for (const char *x = letters[o]; *x; x++) at[o] = at[o] * size[(int)*x] + index[(int)*x];
+    c[at[2]] += (double)a[at[0]] * b[at[1]];
+    for (i = 0; i < 128 && (!size[i] || ++index[i] == size[i]); i++) index[i] = 0;
+  }
+}
+
+static void check_result(const struct product *p, int rank, const float *a, const float *b,
+                         const float *c)
+{
+  int64_t n = elements(local_shape(p->c, rank));
+  double *right = alloc((size_t)(n + 1) * sizeof *right);
+  sum_over_letters(p, rank, a, b, right);
+  for (int64_t i = 0; i < n; i++)
+    must(fabs(c[i] - right[i]) <= 1e-4 * (1 + fabs(right[i])),
+         "rank %d: %s of %s and %s: element %" PRId64 " is %g, not %g:\n  %s", rank, p->equation,
+         shape_text(local_shape(p->a, rank)), shape_text(local_shape(p->b, rank)), i, (double)c[i],
+         right[i], matmul_text(&graph->op[p->op], rank));
+}
+
+/* ------------------------------------------------------------------------------------ and is run
+ */
+
+static void run_rank(int rank, const char *directory, const char *compiler)
+{
+  FILE *f = open_file(directory, "program.c", "w");
+  must(fputs(program_of(rank), f) >= 0 && !fclose(f), "cannot write the program");
+  shell(fill(compiler, "directory", directory, NULL));
+  float **a = alloc((size_t)nproduct * sizeof *a), **b = alloc((size_t)nproduct * sizeof *b);
+  f = open_file(directory, "operands", "wb");
+  for (int i = 0; i < nproduct; i++) {
+    a[i] = random_operand(product[i].a, rank, f);
+    b[i] = random_operand(product[i].b, rank, f);
+  }
+  must(!fclose(f), "cannot write the operands");
+  shell(fill("$directory$/program $directory$/operands $directory$/results", "directory", directory,
+             NULL));
+  f = open_file(directory, "results", "rb");
+  for (int i = 0; i < nproduct; i++) {
+    size_t n = (size_t)elements(local_shape(product[i].c, rank));
+    float *c = alloc((n + 1) * sizeof *c);
+    must(fread(c, sizeof *c, n, f) == n, "the results are too short");
+    check_result(&product[i], rank, a[i], b[i], c);
+  }
+  must(fgetc(f) == EOF, "the results are too long");
+  fclose(f);
+}
+
+/* How many of a rank's products are one call, loops around one, or nothing. */
+static void count_statements(int rank, int count[3])
+{
+  for (int i = 0; i < nproduct; i++) {
+    const char *s = matmul_text(&graph->op[product[i].op], rank);
+    bool calls = strstr(s, "matmul_") || strstr(s, "gemm");
+    count[!calls ? 2 : strchr(s, '\n') ? 1 : 0]++;
+  }
+}
+
+static void run_all(const void *with)
+{
+  const char *directory = with, *compiler = options.cuda ? cuda_compiler : cpu_compiler;
+  char root[4096];
+  int count[3] = {0};
+  must(getcwd(root, sizeof root), "no working directory");
+  add_all();
+  if (options.cuda) shell(fill(standin_compiler, "directory", directory, "root", root, NULL));
+  for (int rank = 0; rank < RANKS; rank++) {
+    run_rank(rank, directory, compiler);
+    count_statements(rank, count);
+  }
+  printf("%s: %d products on %d ranks: %d are one call, %d loops around one, %d nothing or zero\n",
+         options.cuda ? "CUDA" : "CPU", nproduct, RANKS, count[0], count[1], count[2]);
+}
+
+static void run_on(bool cuda, const char *needs)
+{
+  char directory[] = "/tmp/productsXXXXXX";
+  if (system(needs)) skip();
+  assert_non_null(mkdtemp(directory));
+  options.cuda = cuda;
+  struct ending e = run_child(run_all, directory);
+  options.cuda = false;
+  char command[64];
+  snprintf(command, sizeof command, "rm -r %s", directory);
+  if (!e.status) assert_int_equal(system(command), 0);
+  if (e.status) fail_msg("ended with %d, see %s: %s", e.status, directory, e.said);
+}
+
+static void test_c_computes_the_sum(void **state)
+{
+  (void)state;
+  run_on(false, "${CC:-cc} --version > /dev/null 2>&1 && pkg-config openblas");
+}
+
+static void test_cuda_computes_the_sum(void **state)
+{
+  (void)state;
+  run_on(true, "${MPICXX:-mpicxx} --version > /dev/null 2>&1 && pkg-config openblas");
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_statements_are_as_few_and_large_calls_as_they_can),
+      cmocka_unit_test(test_parts_of_size_0),
+      cmocka_unit_test(test_what_has_no_call_is_refused),
+      cmocka_unit_test(test_c_computes_the_sum),
+      cmocka_unit_test(test_cuda_computes_the_sum),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,416 @@
+/* Views by force. A view is free only where every rank's part, reshaped where it lies, is the rank's
+   part of the reshaped whole. All pairs of small shapes, all layouts, strided ones among them, on
+   small meshes: whatever propagate decides, the elements that a rank holds before the view, once
+   the inputs are moved, must be those that the output's layout gives it, element by element. Where
+   propagate moves or refuses, every layout that the output could have is tried: none may do without.
+
+   Which elements a rank holds is found here from what tpgen.h says of a placement, not from shard.c,
+   which is compared with it. */
+#include "unit.h"
+
+#include <sys/mman.h>
+
+enum { MOST_ELEMENTS = 48, MOST_SHAPES = 128, MOST_PLACEMENTS = 64, MOST_RANKS = 6 };
+
+/* ------------------------------------------------------------------- the elements that a rank has */
+
+static int64_t stride_of(struct placement p)
+{
+  return p.outer > 1 ? p.outer : 1;
+}
+
+static bool cuts(struct placement p, int dim)
+{
+  return p.kind == SHARD && p.dim == dim;
+}
+
+/* The next stride after `stride` at which the layout cuts the dimension; its size: none. */
+static int64_t next_stride(struct layout layout, int dim, int64_t size, int64_t stride)
+{
+  int64_t next = size;
+  for (int m = 0; m < graph->mesh.ndim; m++) {
+    int64_t s = stride_of(layout.on[m]);
+    if (cuts(layout.on[m], dim) && s > stride && s < next) next = s;
+  }
+  return next;
+}
+
+/* A dimension is a number with a digit for each of its factors; the rank has a range of each. */
+static bool holds_index(struct layout layout, int dim, int64_t size, const int *coordinate,
+                        int64_t index)
+{
+  int64_t stride = 1, next;
+  do {
+    next = next_stride(layout, dim, size, stride);
+    int64_t n = next / stride, digit = index / (size / next) % n;
+    for (int m = 0; m < graph->mesh.ndim; m++) {
+      if (!cuts(layout.on[m], dim) || stride_of(layout.on[m]) != stride) continue;
+      int64_t chunk = (n + graph->mesh.size[m] - 1) / graph->mesh.size[m];
+      digit -= chunk * coordinate[m];
+      n -= chunk * coordinate[m];
+      if (n > chunk) n = chunk;
+      if (digit < 0 || digit >= n) return false;
+    }
+    stride = next;
+  } while (stride < size);
+  return true;
+}
+
+/* A bit for each element of the whole, in row-major order. A part's elements lie in the same order,
+   so that reshaping it changes nothing of this. */
+static uint64_t held(struct shape shape, struct layout layout, int rank)
+{
+  int coordinate[MAX_MESH];
+  coordinate_of(rank, coordinate);
+  uint64_t all = 1;
+  int64_t n = 1;
+  for (int d = 0; d < shape.ndim; d++) {
+    uint64_t wider = 0;
+    uint64_t line[MOST_ELEMENTS];
+    for (int64_t i = 0; i < shape.size[d]; i++)
+      line[i] = holds_index(layout, d, shape.size[d], coordinate, i);
+    for (int64_t k = 0; k < n; k++)
+      for (int64_t i = 0; i < shape.size[d]; i++)
+        wider |= (all >> k & line[i]) << (k * shape.size[d] + i);
+    all = wider;
+    n *= shape.size[d];
+  }
+  return all;
+}
+
+static bool same_parts(struct shape a, struct layout in, struct shape b, struct layout out)
+{
+  for (int m = 0; m < graph->mesh.ndim; m++) {
+    bool pending = in.on[m].kind == PARTIAL, still = out.on[m].kind == PARTIAL;
+    if (pending != still || (pending && in.on[m].reduction != out.on[m].reduction)) return false;
+  }
+  for (int r = 0; r < world_size(); r++)
+    if (held(a, in, r) != held(b, out, r)) return false;
+  return true;
+}
+
+/* ------------------------------------------------------------------------------------- layouts */
+
+/* Whether each stride divides the next, and the last the dimension. */
+static bool well_formed(struct shape shape, struct layout layout)
+{
+  for (int m = 0; m < graph->mesh.ndim; m++) {
+    struct placement p = layout.on[m];
+    if (p.kind != SHARD) continue;
+    if (p.dim < 0 || p.dim >= shape.ndim || shape.size[p.dim] % stride_of(p)) return false;
+    if (next_stride(layout, p.dim, shape.size[p.dim], stride_of(p)) % stride_of(p)) return false;
+  }
+  return true;
+}
+
+/* What a tensor of this shape can be on one dimension of the mesh; gives how many. */
+static int placements(struct shape shape, bool pending, struct placement *list)
+{
+  int n = every_placement(shape.ndim, pending, list);
+  for (int d = 0; d < shape.ndim; d++)
+    for (int64_t outer = 2; outer < shape.size[d]; outer++)
+      if (shape.size[d] % outer == 0)
+        list[n++] = (struct placement){.kind = SHARD, .dim = d, .outer = outer};
+  return n;
+}
+
+static bool cuts_one(struct shape shape, struct layout layout)
+{
+  for (int m = 0; m < graph->mesh.ndim; m++)
+    if (layout.on[m].kind == SHARD && shape.size[layout.on[m].dim] == 1) return true;
+  return false;
+}
+
+/* Whether the view needs no move: whether the output has any layout in which the parts are those
+   that the ranks have. A dimension of size 1, of which one rank has all, is not kept cut. */
+static bool could_stay(struct shape from, struct layout in, struct shape to)
+{
+  struct placement list[MOST_PLACEMENTS];
+  int n = placements(to, true, list);
+  for (int i = 0; i < power(n, graph->mesh.ndim); i++) {
+    struct layout out = nth_layout(list, n, i);
+    if (well_formed(to, out) && !cuts_one(to, out) && same_parts(from, in, to, out)) return true;
+  }
+  return false;
+}
+
+/* -------------------------------------------------------------------------------------- shapes */
+
+static struct shape with_size(struct shape s, int64_t size)
+{
+  s.size[s.ndim++] = size;
+  return s;
+}
+
+/* All shapes of n elements, of at most `most` dimensions of 2 and more, that begin with `head`. */
+static void put_shapes(struct shape *list, int *count, struct shape head, int64_t n, int most)
+{
+  must(*count < MOST_SHAPES, "more than %d shapes", MOST_SHAPES);
+  if (n == 1) list[(*count)++] = head;
+  for (int64_t size = 2; size <= n && most > 0; size++)
+    if (n % size == 0) put_shapes(list, count, with_size(head, size), n / size, most - 1);
+}
+
+/* The same with a dimension of 1 somewhere. */
+static void put_ones(struct shape *list, int *count)
+{
+  for (int i = 0, n = *count; i < n; i++)
+    for (int at = 0; at <= list[i].ndim && list[i].ndim < 3; at++) {
+      struct shape s = {0};
+      for (int d = 0; d <= list[i].ndim; d++) {
+        if (d == at) s = with_size(s, 1);
+        if (d < list[i].ndim) s = with_size(s, list[i].size[d]);
+      }
+      must(*count < MOST_SHAPES, "more than %d shapes", MOST_SHAPES);
+      list[(*count)++] = s;
+    }
+}
+
+static int shapes_of(int64_t n, struct shape *list)
+{
+  int count = 0;
+  put_shapes(list, &count, (struct shape){0}, n, n == 16 || n == 24 ? 4 : 3);
+  if (n < 10) put_ones(list, &count);
+  return count;
+}
+
+/* ------------------------------------------------------------------------------- the equations */
+
+/* One side of an equation while it is written. */
+struct side {
+  struct buffer text;
+  struct shape shape;
+  int dim;
+  int64_t rest; /* of dimension dim, not written yet */
+  int letters;  /* of it, written */
+};
+
+static void put_letter(struct side *s, char letter, int64_t size, bool whole)
+{
+  if (!s->letters++) put(&s->text, "(");
+  put(&s->text, "%c%" PRId64 "%s", letter, size, whole ? "!" : "");
+  s->rest /= size;
+}
+
+static void end_dimension(struct side *s)
+{
+  while (s->dim < s->shape.ndim && s->rest == 1) {
+    put(&s->text, "%s", s->letters ? ")" : "1");
+    s->letters = 0;
+    s->dim++;
+    s->rest = s->dim < s->shape.ndim ? s->shape.size[s->dim] : 1;
+  }
+}
+
+static int64_t common(int64_t a, int64_t b)
+{
+  return b ? common(b, a % b) : a;
+}
+
+static struct side side_of(struct shape shape)
+{
+  struct side s = {.shape = shape, .rest = shape.ndim ? shape.size[0] : 1};
+  put(&s.text, "%s", "");
+  end_dimension(&s);
+  return s;
+}
+
+/* From the outermost on, the factor that both sides have; where they have none, one of each side's
+   own that may not be cut. */
+static const char *equation_of(struct shape from, struct shape to)
+{
+  struct side a = side_of(from), b = side_of(to);
+  int64_t ahead = 1, behind = 1; /* what is written of either side since they last were even */
+  for (char letter = 'a'; a.dim < from.ndim || b.dim < to.ndim; letter++) {
+    int64_t size = ahead == behind ? common(a.rest, b.rest) : 1;
+    if (size > 1) {
+      put_letter(&a, letter, size, false);
+      put_letter(&b, letter, size, false);
+    } else if (ahead <= behind) {
+      ahead *= a.rest;
+      put_letter(&a, letter, a.rest, true);
+    } else {
+      behind *= b.rest;
+      put_letter(&b, letter, b.rest, true);
+    }
+    end_dimension(&a);
+    end_dimension(&b);
+  }
+  return text("%s->%s", a.text.text, b.text.text);
+}
+
+/* ------------------------------------------------------------------------- what propagate decides */
+
+/* What the children of one test find, in memory that they share with it. */
+static struct found {
+  long total, next; /* cases tried, those of this mesh apart */
+  long stay, moved, refused, strided, required;
+  bool at_work; /* on this case: where a child ended, propagate refused it */
+  struct shape from, to;
+  struct layout in;
+} *found;
+
+static const char *case_text(struct shape from, struct layout in, struct shape to)
+{
+  return text("%s %s on %dx%d seen as %s", shape_text(from), layout_text(in), graph->mesh.size[0],
+              graph->mesh.ndim > 1 ? graph->mesh.size[1] : 1, shape_text(to));
+}
+
+/* The view of a value that lies so, propagated: gives the operation. */
+static const struct op *viewed(struct shape from, struct layout in, struct shape to)
+{
+  int first = graph->norder;
+  struct op op = {.kind = OP_view,
+                  .nin = 1,
+                  .in = {given(BATCH, "x", from, in)},
+                  .equation = equation_of(from, to),
+                  .module = NONE,
+                  .line = 1};
+  int out = append_op_shaped(op, to);
+  propagate_from(first);
+  return &graph->op[graph->value[out].op];
+}
+
+static void compare_with_shard(struct shape shape, struct layout layout)
+{
+  for (int r = 0; r < world_size(); r++) {
+    int coordinate[MAX_MESH];
+    coordinate_of(r, coordinate);
+    int64_t n = elements(local_part(&graph->mesh, shape, layout, coordinate).shape);
+    int wanted = __builtin_popcountll(held(shape, layout, r));
+    must(n == wanted, "%s %s: rank %d holds %" PRId64 " elements, not %d", shape_text(shape),
+         layout_text(layout), r, n, wanted);
+  }
+}
+
+/* On a mesh of one dimension, where the cut is even: the layout that the output must have, the
+   value staying where it is. The cut splits off `ranks` parts behind `outside` of the elements: it
+   is a cut of any dimension that begins before it and ends behind it. */
+static bool must_stay(struct shape from, struct placement in, struct shape to,
+                      struct placement *wanted)
+{
+  int64_t outside = stride_of(in), ranks = graph->mesh.size[0];
+  if (in.kind != SHARD) {
+    *wanted = in;
+    return true;
+  }
+  for (int d = 0; d < in.dim; d++) outside *= from.size[d];
+  if (from.size[in.dim] / stride_of(in) % ranks) return false;
+  int64_t begin = 1;
+  for (int d = 0; d < to.ndim; begin *= to.size[d++]) {
+    if (outside % begin || begin * to.size[d] % (outside * ranks)) continue;
+    *wanted = (struct placement){.kind = SHARD, .dim = d, .outer = outside / begin};
+    return true;
+  }
+  return false;
+}
+
+static void try_case(struct shape from, struct layout in, struct shape to)
+{
+  const struct op *op = viewed(from, in, to);
+  const struct value *taken = &graph->value[op->in[0]], *made = &graph->value[op->out];
+  must(well_formed(from, taken->layout) && well_formed(to, made->layout),
+       "%s: %s -> %s is no layout", case_text(from, in, to), layout_text(taken->layout),
+       layout_text(made->layout));
+  must(same_parts(from, taken->layout, to, made->layout), "%s: %s -> %s has the wrong elements",
+       case_text(from, in, to), layout_text(taken->layout), layout_text(made->layout));
+  compare_with_shard(to, made->layout);
+  bool stays = same_layout(taken->layout, in);
+  struct placement wanted;
+  if (graph->mesh.ndim == 1 && must_stay(from, in.on[0], to, &wanted)) {
+    must(stays && same_layout(made->layout, (struct layout){.on = {wanted}}),
+         "%s by %s: %s -> %s, not %s", case_text(from, in, to), op->equation,
+         layout_text(taken->layout), layout_text(made->layout), placement_text(wanted));
+    found->required++;
+  }
+  must(stays || !could_stay(from, in, to), "%s: %s -> %s moves what could stay",
+       case_text(from, in, to), layout_text(taken->layout), layout_text(made->layout));
+  found->stay += stays;
+  found->moved += !stays;
+  for (int m = 0; m < graph->mesh.ndim; m++)
+    found->strided += made->layout.on[m].kind == SHARD && made->layout.on[m].outer > 1;
+}
+
+/* ----------------------------------------------------------------------------------- by force */
+
+/* A mesh, and the numbers of elements that are tried on it. */
+struct force {
+  const char *mesh;
+  int64_t least, most;
+  int one_in; /* of so many cases one is tried */
+};
+
+static void try_refused(void)
+{
+  if (!found->at_work) return;
+  found->at_work = false;
+  must(!could_stay(found->from, found->in, found->to), "%s: refused, but it could stay",
+       case_text(found->from, found->in, found->to));
+  found->refused++;
+}
+
+static void try_layouts(struct shape from, struct shape to, long *number, int one_in)
+{
+  struct placement list[MOST_PLACEMENTS];
+  int n = placements(from, true, list);
+  for (int i = 0; i < power(n, graph->mesh.ndim); i++) {
+    struct layout in = nth_layout(list, n, i);
+    if (!well_formed(from, in) || draw_below(one_in) || (*number)++ < found->next) continue;
+    found->next = *number;
+    found->from = from;
+    found->in = in;
+    found->to = to;
+    found->at_work = true;
+    try_case(from, in, to);
+    found->at_work = false;
+  }
+}
+
+/* Goes on where the child before it ended. */
+static void force(const void *with)
+{
+  const struct force *f = with;
+  int size[MAX_MESH], ndim = parse_mesh(f->mesh, size);
+  long number = 0;
+  new_graph(ndim, size);
+  try_refused();
+  for (int64_t n = f->least; n <= f->most; n++) {
+    struct shape list[MOST_SHAPES];
+    int count = shapes_of(n, list);
+    for (int i = 0; i < count; i++)
+      for (int k = 0; k < count; k++) try_layouts(list[i], list[k], &number, f->one_in);
+  }
+}
+
+static void try_mesh(const char *mesh, int64_t least, int64_t most, int one_in)
+{
+  struct force f = {mesh, least, most, one_in};
+  found->total += found->next;
+  found->next = 0;
+  for (;;) {
+    struct ending e = run_child(force, &f);
+    if (e.status == 0) return;
+    if (e.status != 1 || !strstr(e.said, "cannot be sharded"))
+      fail_msg("ended with %d: %s", e.status, e.said);
+  }
+}
+
+static void test_force(void **state)
+{
+  (void)state;
+  static const char *const line[] = {"2", "3", "4"}, *const grid[] = {"2x2", "2x3"};
+  for (int i = 0; i < 3; i++) try_mesh(line[i], 1, MOST_ELEMENTS, 1);
+  for (int i = 0; i < 2; i++) try_mesh(grid[i], 1, 12, 1);
+  print_message("%ld views: %ld stay (%ld strided; %ld required), %ld move, %ld are refused\n",
+                found->total + found->next, found->stay, found->strided, found->required, found->moved,
+                found->refused);
+}
+
+int main(void)
+{
+  found = mmap(NULL, sizeof *found, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_force),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
