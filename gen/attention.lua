@@ -142,8 +142,8 @@ local function check_turn(half, v, what)
   end
 end
 
--- rotary(x, cos, sin[, {pairs = true}]): turns pairs of the last dimension: i and i + half of it, or
--- neighbours. cos and sin broadcast to x, with half its last dimension.
+-- rotary(x, cos, sin[, {pairs = true}]): turns pairs of the last dimension: i and i + half of it,
+-- or neighbours. cos and sin broadcast to x, with half its last dimension.
 method("rotary", function(x, cos, sin, options)
   options = base.options_of(options, {"pairs"})
   if options.pairs ~= nil and type(options.pairs) ~= "boolean" then

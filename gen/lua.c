@@ -29,7 +29,7 @@ static const size_t MAX_MEMORY = (size_t)128 << 20;
 
 static const char *const files[] = {"gen/base.lua",      "gen/tensors.lua", "gen/views.lua",
                                     "gen/functions.lua", "gen/losses.lua",  "gen/attention.lua",
-                                    "gen/indices.lua",   "gen/nn.lua",      "gen/operators.lua",
+                                    "gen/indices.lua",   "gen/rows.lua",   "gen/nn.lua",      "gen/operators.lua",
                                     "gen/parallel.lua",  "gen/train.lua"};
 
 static char *plan_text;
@@ -125,9 +125,6 @@ static void read_kernels(void)
     struct custom *c = &graph->custom[i];
     if (c->kernel_c) c->kernel_c = kernel_text(c, c->kernel_c);
     if (c->kernel_cu) c->kernel_cu = kernel_text(c, c->kernel_cu);
-    if (options.cuda ? !c->kernel_cu : !c->kernel_c)
-      plan_error(c->line, "operator '%s' has no kernel for the target %s: give it %s", c->name,
-                 options.cuda ? "cuda" : "cpu", options.cuda ? "kernel_cuda" : "kernel");
   }
 }
 
@@ -146,8 +143,11 @@ static void hash_input(void)
     hash = hash_text(hash, options.definition[i].name);
     hash = hash_text(hash, options.definition[i].value);
   }
-  for (int i = 0; i < graph->ncustom; i++)
-    hash = hash_text(hash, options.cuda ? graph->custom[i].kernel_cu : graph->custom[i].kernel_c);
+  for (int i = 0; i < graph->ncustom; i++) {
+    const struct custom *c = &graph->custom[i];
+    const char *kernel = options.cuda ? c->kernel_cu : c->kernel_c;
+    hash = hash_text(hash, kernel ? kernel : "");
+  }
   graph->hash = text("%016llx", (unsigned long long)hash);
 }
 

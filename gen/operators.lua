@@ -7,8 +7,8 @@
 --   y = swish(x)                      in forward; swish(x, {scalar = 0.5}) sets the kernel's scalar
 --
 -- The rule says how it shards (ops.h). backward: an operator for each input, or false where it has
--- no gradient: it is given the gradient of the first output, all inputs, then all outputs. The files
--- are beside the plan or below it.
+-- no gradient: it is given the gradient of the first output, all inputs, then all outputs. The
+-- files are beside the plan or below it.
 local core, base, plan = ...
 local fail = base.fail
 
@@ -29,7 +29,6 @@ local function text_of(options, key, name, otherwise)
   if options[key] == nil and otherwise then return otherwise end
   local text = base.expect(options[key], "string", string.format("%s of the operator '%s'", key,
     name))
-  text = string.gsub(text, " ", "")
   if #text > LONGEST_RULE then
     fail("%s of the operator '%s' has more than %d letters", key, name, LONGEST_RULE)
   end

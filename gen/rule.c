@@ -116,29 +116,34 @@ static const char *scan_operand(const char *c, struct operand *o, bool output)
   return c ? skip_blanks(c) : NULL;
 }
 
-/* NULL, or where the text stops being a rule. */
-static const char *scan_rule(const char *text, struct rule *r)
+static const char *scan_inputs(const char *c, struct rule *r)
 {
-  const char *c = text, *at = text;
-  *r = (struct rule){0};
-  while (strncmp(c, "->", 2) != 0) {
-    if (r->nin == MAX_INPUTS) return c;
-    at = c;
-    c = scan_operand(c, &r->in[r->nin++], false);
-    if (!c) return at;
-    if (*c == ',')
-      c++;
-    else if (strncmp(c, "->", 2) != 0)
-      return c;
+  if (!strncmp(c, "->", 2)) return c;
+  for (;; c++) {
+    const char *at = c;
+    if (r->nin == MAX_INPUTS) return NULL;
+    c = scan_operand(at, &r->in[r->nin++], false);
+    if (!c || *c != ',') return c;
   }
-  c += strlen("->");
-  do {
-    if (r->nout == MAX_OUTPUTS) return c;
-    at = c += r->nout > 0;
+}
+
+static const char *scan_outputs(const char *c, struct rule *r)
+{
+  for (;; c++) {
+    if (r->nout == MAX_OUTPUTS) return NULL;
     c = scan_operand(c, &r->out[r->nout++], true);
-    if (!c) return at;
-  } while (*c == ',');
-  return *c ? c : NULL;
+    if (!c || *c != ',') return c;
+  }
+}
+
+/* Whether the text is a rule. */
+static bool scan_rule(const char *text, struct rule *r)
+{
+  *r = (struct rule){0};
+  const char *c = scan_inputs(text, r);
+  if (!c || strncmp(c, "->", 2) != 0) return false;
+  c = scan_outputs(c + strlen("->"), r);
+  return c && !*c;
 }
 
 static void repeat_operand(struct rule *r, int nin)
@@ -155,8 +160,8 @@ static void repeat_operand(struct rule *r, int nin)
 
 static void read_rule(const struct op *op, struct rule *r)
 {
-  const char *stop = scan_rule(rule_of(op), r);
-  if (stop) bug("rule", NONE, "%s: '%s' is no rule, from '%s' on", op_name(op), rule_of(op), stop);
+  if (!scan_rule(rule_of(op), r))
+    bug("rule", NONE, "%s: '%s' is no rule", op_name(op), rule_of(op));
   if (r->nin == 0 && op->nin == 1) r->in[r->nin++] = (struct operand){.type = NONE}; /* a scalar */
   repeat_operand(r, op->nin);
   if (r->nin != op->nin)
@@ -426,6 +431,48 @@ static void drop_ones(struct axis *axis, int64_t size)
   axis->n = n;
 }
 
+/* A view of what is cut in strides: letters end where the strides do. */
+static void split_letter(int letter, int64_t outer)
+{
+  if (found->n == MAX_LETTERS) return;
+  int inner = found->n++;
+  found->size[inner] = found->size[letter] / outer;
+  found->size[letter] = outer;
+  found->name[inner] = found->name[letter];
+  for (int i = 0; i < operand_count(); i++)
+    for (int d = 0; d < operand_shape(i).ndim; d++) {
+      struct axis *axis = i < op->nin ? &found->in[i][d] : &found->out[i - op->nin][d];
+      for (int k = 0; k < axis->n; k++) {
+        if (axis->letter[k] != letter || axis->n == MAX_DIMS) continue;
+        for (int m = axis->n++; m > k + 1; m--) axis->letter[m] = axis->letter[m - 1];
+        axis->letter[k + 1] = inner;
+        break;
+      }
+    }
+}
+
+static void split_at_stride(int dim, int64_t stride)
+{
+  const struct axis *axis = &found->in[0][dim];
+  int64_t outside = 1;
+  for (int k = 0; k < axis->n; outside *= found->size[axis->letter[k++]]) {
+    int letter = axis->letter[k];
+    int64_t size = found->size[letter], outer = stride / outside;
+    if (stride <= outside || stride >= outside * size) continue;
+    if (!found->whole[letter] && stride % outside == 0 && size % outer == 0)
+      split_letter(letter, outer);
+    return;
+  }
+}
+
+static void split_at_strides(void)
+{
+  struct layout lies = graph->value[op->in[0]].layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (lies.on[d].kind == SHARD && lies.on[d].outer > 1)
+      split_at_stride(lies.on[d].dim, lies.on[d].outer);
+}
+
 void op_letters(const struct op *of, struct letters *l)
 {
   memset(l, 0, sizeof *l);
@@ -443,6 +490,7 @@ void op_letters(const struct op *of, struct letters *l)
       drop_ones(&l->in[i][d], graph->value[op->in[i]].shape.size[d]);
   for (int k = 0; k < l->nout; k++)
     for (int d = 0; d < l->ndim_out[k]; d++) drop_ones(&l->out[k][d], 0);
+  if (op->kind == OP_view) split_at_strides();
 }
 
 /* ------------------------------------------------------------------------ rules that plans write
@@ -488,15 +536,11 @@ static const char *linear_error(const char *linear, int nin)
   return NULL;
 }
 
-const char *rule_error(const char *text_, const char *linear)
+const char *rule_error(const char *text, const char *linear)
 {
   struct rule r;
-  const char *stop = scan_rule(text_, &r);
-  if (stop)
-    return *stop ? text("it is no rule from '%.20s' on", printable(stop))
-                 : "it ends too soon: a rule is 'inputs -> outputs', without blanks";
-  if (r.nin == 0 || (r.nin == 1 && r.in[0].n == 0 && *text_ == '-'))
-    return "an operator needs an input";
+  if (!scan_rule(text, &r)) return "it is not of the form inputs -> outputs, such as mk,kn->mn";
+  if (r.nin == 0 || (r.nin == 1 && r.in[0].n == 0)) return "an operator needs an input";
   for (int i = 0; i < r.nin + r.nout; i++) {
     char seen[256] = {0};
     const char *why = operand_error(i < r.nin ? &r.in[i] : &r.out[i - r.nin], seen);

@@ -269,6 +269,22 @@ static int read_shapes(lua_State *L, struct shape list[MAX_OUTPUTS])
   return n;
 }
 
+/* The field sizes: of letters. The shapes that follow from it and the inputs, or none. */
+static int solve_shapes(lua_State *L, const struct op *op, struct shape list[MAX_OUTPUTS])
+{
+  if (!has_field(L, "sizes")) return 0;
+  struct letters l;
+  op_letters(op, &l);
+  for (int i = 0; i < l.n; i++) {
+    lua_pushlstring(L, &l.name[i], 1);
+    if (lua_gettable(L, -2) != LUA_TNIL && !l.size[i]) l.size[i] = check_size(L, op_name(op));
+    lua_pop(L, 1);
+  }
+  shapes_of(op, &l, list);
+  for (int k = 0; k < l.nout; k++) check_elements(op_name(op), list[k]);
+  return l.nout;
+}
+
 static int push_outputs(lua_State *L, int value)
 {
   int n = graph->op[graph->value[value].op].nout;
@@ -290,10 +306,31 @@ static int append(lua_State *L)
   }
   read_inputs(L, &op);
   read_attributes(L, &op);
+  op = here(op);
   int nout = read_shapes(L, list);
+  if (!nout) nout = solve_shapes(L, &op, list);
   lua_settop(L, 3);
-  int value = nout ? append_op_outputs(here(op), list, nout) : append_here(op);
-  return push_outputs(L, value);
+  return push_outputs(L, nout ? append_op_outputs(op, list, nout) : append_here(op));
+}
+
+/* rows(): the operators with a rule of their own: {name =, rule =, numbers =} each. Those of the
+   backward alone are left out. */
+static int rows(lua_State *L)
+{
+  lua_newtable(L);
+  for (int k = 0; k < OP_COUNT; k++) {
+    const struct op_row *row = &op_row[k];
+    if (!*row->rule || !strcmp(row->rule, "equation") || strstr(row->name, "_back")) continue;
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, row->name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, row->rule);
+    lua_setfield(L, -2, "rule");
+    lua_pushstring(L, row->numbers);
+    lua_setfield(L, -2, "numbers");
+    lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+  }
+  return 1;
 }
 
 /* replicate(tensor): the same, whole on every rank. */
@@ -466,6 +503,7 @@ void set_tensor_bindings(lua_State *L)
                                        {"place", place},
                                        {"recording", is_recording},
                                        {"append", append},
+                                       {"rows", rows},
                                        {"replicate", replicate},
                                        {"declare_operator", declare_operator},
                                        {"apply_operator", apply_operator},

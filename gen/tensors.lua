@@ -176,7 +176,9 @@ local function number_rank(v)
 end
 
 local function finite(v)
-  if v - v ~= 0 then misfit("a tensor cannot be computed with the number %g", v) end
+  if v - v ~= 0 then
+    misfit("a tensor cannot be computed with the number %s", v == v and tostring(v) or "nan")
+  end
   return v
 end
 

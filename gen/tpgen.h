@@ -491,6 +491,9 @@ int rule_type(const struct op *op, int k);
 /* NULL if a plan's rule and linearity are well formed, else what is wrong. */
 const char *rule_error(const char *rule, const char *linear);
 
+/* view.c: the rule of a view between two shapes of as many elements. line: of the plan. */
+const char *view_equation(struct shape from, struct shape to, int line);
+
 /* --------------------------------------------------------------------------------- choices.c */
 
 /* One way in which an operation may run on one dimension of the mesh. */

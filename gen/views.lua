@@ -68,12 +68,14 @@ local function factors(from, to)
   return a.dims, b.dims
 end
 
+-- A blank parts a dimension of size 1 from the size of the letter before it.
 local function side_text(dims)
-  local text = {}
+  local text, has_ones = {}, false
   for i, names in ipairs(dims) do
     text[i] = #names == 0 and "1" or #names == 1 and names[1] or "(" .. table.concat(names) .. ")"
+    has_ones = has_ones or #names == 0
   end
-  return table.concat(text)
+  return table.concat(text, has_ones and " " or "")
 end
 
 -- The rule of a view between two shapes of equally many elements.

@@ -19,7 +19,7 @@ struct trial {
   struct array in[MAX_INPUTS], out[MAX_OUTPUTS];
 };
 
-static void prepare(struct trial *t, const struct op *op)
+__attribute__((unused)) static void prepare(struct trial *t, const struct op *op)
 {
   t->op = op;
   op_letters(op, &t->letters);

@@ -1077,8 +1077,11 @@ __attribute__((unused)) static int custom_of_name(const char *name)
 {
   enum { CUSTOMS = sizeof customs / sizeof *customs };
   if (!graph->custom) graph->custom = alloc(CUSTOMS * sizeof *graph->custom);
-  for (; graph->ncustom < CUSTOMS; graph->ncustom++)
-    graph->custom[graph->ncustom] = customs[graph->ncustom].custom;
+  for (; graph->ncustom < CUSTOMS; graph->ncustom++) {
+    struct custom *c = &graph->custom[graph->ncustom];
+    *c = customs[graph->ncustom].custom;
+    for (int i = 0; i < MAX_INPUTS; i++) c->backward[i] = NONE;
+  }
   int i = 0;
   while (strcmp(graph->custom[i].name, name)) i++;
   return i;

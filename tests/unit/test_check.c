@@ -179,7 +179,7 @@ static void test_every_fault_is_found(void **state)
       {no_kind, PASS_LUA, "of no kind"},
       {many_inputs, PASS_LUA, "too many inputs"},
       {no_input, PASS_LUA, "an input is no value"},
-      {no_output, PASS_LUA, "its output is no value"},
+      {no_output, PASS_LUA, "an output is no value"},
       {op_without_module, PASS_LUA, "lies in no module"},
       {not_in_order, PASS_PLAN, "not made yet"},
       {no_loss, PASS_PLAN, "the loss is not made"},

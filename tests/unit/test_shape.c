@@ -174,26 +174,26 @@ static void test_rules_of_plans(void **state)
                                         {"a->(a8b4)", ""}};
   static const struct {
     const char *rule, *linear, *why;
-  } bad[] = {{"", "", "ends too soon"},
-             {"ab", "", "ends too soon"},
+  } bad[] = {{"", "", "inputs -> outputs"},
+             {"ab", "", "inputs -> outputs"},
              {"->a", "", "needs an input"},
-             {"ab->a+b", "", "'a+b'"},
-             {"a-b->a", "", "'-b->a'"},
+             {"ab->a+b", "", "inputs -> outputs"},
+             {"a-b->a", "", "inputs -> outputs"},
              {"aba->a", "", "twice in one operand"},
              {"......->a", "", "'...' stands twice"},
-             {"(ab->a", "", "no rule"},
-             {"()->a", "", "no rule"},
+             {"(ab->a", "", "inputs -> outputs"},
+             {"()->a", "", "inputs -> outputs"},
              {"...D->...", "", "capital letters"},
              {"a*->a", "", "repeated"},
-             {"a->a:mean", "", "no rule"},
+             {"a->a:mean", "", "inputs -> outputs"},
              {"a->a", "b", "names inputs by the letters"},
              {"a->a", "a|", "ends with"},
              {"a->a", "|a", "no input"},
              {"a->a", "a:avg", ":sum, :max and :min"},
-             {"a9999999999999999->a", "", "no rule"},
-             {"a,b,c,d,e,f,g,h,i->a", "", "no rule"},
-             {"a->a,a,a,a", "", "no rule"},
-             {"abcdefghijk->a", "", "no rule"}};
+             {"a9999999999999999->a", "", "inputs -> outputs"},
+             {"a,b,c,d,e,f,g,h,i->a", "", "inputs -> outputs"},
+             {"a->a,a,a,a", "", "inputs -> outputs"},
+             {"abcdefghijk->a", "", "inputs -> outputs"}};
   new_graph(1, (int[]){1});
   for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
     const char *why = rule_error(good[i][0], good[i][1]);
@@ -220,7 +220,7 @@ static void test_values_and_operations(void **state)
   graph->value[x].type = BF16;
   int y = append_op((struct op){.kind = OP_exp, .nin = 1, .in = {x}, .module = inner, .line = 8});
   int z = append_op(
-      (struct op){.kind = OP_sum, .nin = 1, .in = {y}, .dims = 3, .scalar = 0.5, .module = NONE});
+      (struct op){.kind = OP_sum, .nin = 1, .in = {y}, .dims = 3, .scalar = 1 / 6.0, .module = NONE});
   assert_int_equal(graph->value[y].type, BF16);
   assert_int_equal(graph->value[y].line, 8);
   assert_string_equal(value_name(y), "layers.0");

@@ -1,0 +1,75 @@
+-- rows.lua: operators of the table (ops.h) for which no file before has a function. So a new row is
+-- a new function:
+--
+--   F.NAME(a, b, ...[, {scalar =, NUMBER =, dim = or dims =, keep =, sizes = {E = 8}}])
+--
+-- NUMBER: the row's numbers by name. dims: what a capital letter stands for. sizes: of the output's
+-- letters that no input has.
+local core, base = ...
+local misfit = base.misfit
+
+local MAX_INPUTS = 8
+
+local function checked_sizes(given)
+  local sizes = {}
+  if given == nil then return nil end
+  if base.kind(given) ~= "table" then misfit("sizes are as in {E = 8}, not %s", base.a(given)) end
+  for letter, size in pairs(given) do
+    if type(letter) ~= "string" or not string.find(letter, "^%a$") then
+      misfit("sizes are of letters, as in {E = 8}")
+    end
+    sizes[letter] = base.whole(size, "the size of " .. letter, 1, 1 << 40)
+  end
+  return sizes
+end
+
+local function checked_dims(row, options, first)
+  local dims = options.dims
+  if dims == nil then dims = options.dim end
+  if dims == nil then
+    if string.find(row.rule, "...%u") then misfit("name the dimension: dim = 0, say") end
+    return nil
+  end
+  if not first then misfit("it has no dimensions to name") end
+  return (base.dimensions(core.shape(first), dims))
+end
+
+-- What struct op is given beside the inputs.
+local function attributes(row, options, first)
+  local a = {scalar = 0, keep = options.keep, dims = checked_dims(row, options, first),
+    sizes = checked_sizes(options.sizes)}
+  if options.scalar ~= nil then
+    if type(options.scalar) ~= "number" or options.scalar ~= options.scalar then
+      misfit("the scalar must be a number, not %s", base.a(options.scalar))
+    end
+    a.scalar = options.scalar
+  end
+  for name in string.gmatch(row.numbers, "[%w_]+") do
+    if options[name] ~= nil then a[name] = base.whole(options[name], name) end
+  end
+  return a
+end
+
+local function function_of(row)
+  local known = {"scalar", "dim", "dims", "keep", "sizes"}
+  for name in string.gmatch(row.numbers, "[%w_]+") do known[#known + 1] = name end
+  return function(...)
+    local given, tensors, options = table.pack(...), {}, {}
+    local n = given.n
+    if n > 0 and base.kind(given[n]) == "table" then
+      options = base.options_of(given[n], known)
+      n = n - 1
+    end
+    if n > MAX_INPUTS then misfit("it takes at most %d tensors, not %d", MAX_INPUTS, n) end
+    for i = 1, n do tensors[i] = base.tensor(given[i], string.format("argument %d", i)) end
+    return core.append(row.name, tensors, attributes(row, options, tensors[1]))
+  end
+end
+
+for _, row in ipairs(core.rows()) do
+  if not base.raw[row.name] then
+    local first_is_tensor = string.sub(row.rule, 1, 2) ~= "->"
+    local declare = first_is_tensor and base.method or base.define
+    declare(row.name, function_of(row))
+  end
+end

@@ -1,0 +1,685 @@
+/* Operators whose kernels are files: every such row, cut in every way that the engine allows, on
+   the parts of every rank; and kernels of a plan's own. What gen/kernel_file.c writes is compiled,
+   as C by the system's compiler and as CUDA for the stand-in, and run; each rank's outputs must be
+   what the references make of the same parts. Without a compiler there is no test. */
+#include "instances.h"
+
+#include <dlfcn.h>
+
+/* -------------------------------------------------------------------------------------- the cases
+ */
+
+/* An operation and its whole inputs; what its parts should become, unless a reference says it. */
+struct trial {
+  const struct op *op;
+  struct array in[MAX_INPUTS], wanted[MAX_OUTPUTS];
+  reference *run;
+};
+
+enum { MOST_TRIALS = 4096 };
+static struct trial trials[MOST_TRIALS];
+static int ntrials;
+
+static const int64_t size_lists[][SIZES] = {{5, 4, 6, 3}, {1, 3, 2, 7}, {2, 1, 3, 4},
+                                            {7, 2, 5, 1}, {4, 6, 2, 2}, {3, 7, 4, 6}};
+enum { SIZE_LISTS = sizeof size_lists / sizeof *size_lists, CUTS = 3 };
+
+/* More than what kernels take at a time: tiles of attention, blocks of indices and of rows. */
+static const struct {
+  struct instance instance;
+  int64_t size[SIZES];
+} large[] = {
+    {{OP_cumsum, .in = {"ab"}, .dims = 2}, {3, 600}},
+    {{OP_cumsum, .in = {"abc"}, .dims = 2, .number = {1}}, {2, 40, 37}},
+    {{OP_argsort, .in = {"ab"}, .dims = 2}, {2, 1030}},
+    {{OP_argsort, .in = {"abc"}, .dims = 2, .number = {1}}, {1, 130, 3}},
+    {{OP_argmax, .in = {"ab"}, .dims = 2}, {3, 700}},
+    {{OP_argmax, .in = {"abc"}, .dims = 2}, {2, 5, 40}},
+    {{OP_scatter_add, .in = {"cb", "#cb"}, .dims = 1, .out = {"ab"}}, {9, 40, 300}},
+    {{OP_scatter, .in = {"ab", "#cb", "cb"}, .dims = 1}, {30, 11, 20}},
+    {{OP_index_add, .in = {"cb", "#c"}, .dims = 1, .out = {"ab"}}, {9, 270, 600}},
+    {{OP_index_add, .in = {"abc", "#b"}, .dims = 2, .out = {"adc"}}, {2, 300, 3, 7}},
+    {{OP_embedding_back, .in = {"cb", "#c"}, .out = {"ab"}}, {20, 270, 300}},
+    {{OP_attention, .in = {"1(ab)cd", "1acd", "1ac5"}, .out = {"1(ab)c5", "1(ab)c"}, .scalar = 0.1,
+      .number = {1}},
+     {2, 2, 75, 40}},
+    {{OP_attention, .in = {"2bc3", "2b9c", "2b9d"}, .out = {"2bcd", "2bc"}}, {0, 2, 3, 70}},
+    {{OP_attention, .in = {"1ab3", "1ac3", "1acd"}, .out = {"1abd", "1ab"}}, {2, 40, 140, 33}},
+    {{OP_attention_back, .in = {"1(ab)c5", "1(ab)cd", "1acd", "1ac5", "1(ab)c5", "1(ab)c"},
+      .out = {"1(ab)cd", "1acd", "1ac5"}, .scalar = 0.1, .number = {1}},
+     {2, 2, 75, 40}},
+    {{OP_attention_back, .in = {"1abd", "1ab3", "1ac3", "1acd", "1abd", "1ab"},
+      .out = {"1ab3", "1ac3", "1acd"}},
+     {2, 40, 140, 33}},
+    {{OP_conv2d, .in = {"2(ab)cc", "(a3)b35"}, .out = {"2(a3)88"}, .number = {3, 3, 1, 2, 1, 1}},
+     {2, 3, 24}},
+    {{OP_conv2d_back_input, .in = {"2(a3)88", "(a3)b35"}, .out = {"2(ab)cc"},
+      .number = {3, 3, 1, 2, 1, 1}},
+     {2, 3, 24}},
+    {{OP_conv2d_back_weight, .in = {"2(a3)88", "2(ab)cc"}, .out = {"(a3)b35"},
+      .number = {3, 3, 1, 2, 1, 1}},
+     {2, 3, 24}},
+    {{OP_max_pool2d, .in = {"abb"}, .out = {"acc"}, .number = {3, 3, 2, 2, 1, 1}}, {5, 20, 10}},
+    {{OP_max_pool2d_back, .in = {"acc", "abb", "acc"}, .out = {"abb"},
+      .number = {3, 3, 2, 2, 1, 1}},
+     {5, 20, 10}},
+};
+
+/* What no random input shows. */
+static const struct {
+  struct instance instance;
+  double in[MAX_INPUTS][8], out[MAX_OUTPUTS][8];
+} exact[] = {
+    {{OP_argsort, .in = {"6"}, .dims = 1}, {{3, NAN, 1, 3, -INFINITY, NAN}}, {{4, 2, 0, 3, 1, 5}}},
+    {{OP_argsort, .in = {"6"}, .dims = 1, .number = {1}},
+     {{3, NAN, 1, 3, -INFINITY, NAN}},
+     {{1, 5, 0, 3, 2, 4}}},
+    {{OP_argmax, .in = {"6"}, .dims = 1}, {{1, 5, 0, 5, 2, 5}}, {{1}}},
+    {{OP_argmax, .in = {"6"}, .dims = 1}, {{1, 9, NAN, 5, INFINITY, NAN}}, {{2}}},
+    {{OP_argmax, .in = {"23"}, .dims = 2},
+     {{-INFINITY, -INFINITY, -INFINITY, NAN, 1, 2}},
+     {{0, 0}}},
+    {{OP_scatter, .in = {"4", "#6", "6"}, .dims = 1},
+     {{1, 2, 3, 4}, {2, 2, 0, -1, 4, 2}, {10, 20, 30, 40, 50, 60}},
+     {{30, 2, 60, 4}}},
+    {{OP_scatter_add, .in = {"6", "#6"}, .dims = 1, .out = {"4"}},
+     {{1, 2, 3, 4, 5, 6}, {2, 2, 0, -1, 4, 1000}},
+     {{3, 0, 3, 0}}},
+    {{OP_index_add, .in = {"42", "#4"}, .dims = 1, .out = {"32"}},
+     {{1, 2, 3, 4, 5, 6, 7, 8}, {2, -1, 2, 3}},
+     {{0, 0, 0, 0, 6, 8}}},
+    {{OP_embedding_back, .in = {"42", "#4"}, .out = {"32"}},
+     {{1, 2, 3, 4, 5, 6, 7, 8}, {1, -1, 1, 3}},
+     {{0, 0, 6, 8, 0, 0}}},
+    {{OP_max_pool2d, .in = {"16"}, .out = {"13"}, .number = {1, 2, 1, 2}},
+     {{2, 2, NAN, 1, -INFINITY, -INFINITY}},
+     {{2, NAN, -INFINITY}}},
+    {{OP_max_pool2d_back, .in = {"13", "16", "13"}, .out = {"16"}, .number = {1, 2, 1, 2}},
+     {{5, 6, 7}, {2, 2, NAN, NAN, -INFINITY, -INFINITY}, {2, NAN, -INFINITY}},
+     {{5, 0, 0, 6, 7, 0}}},
+    /* Scores whose exponentials are no floats; and of which the rows see none that is more than
+       minus infinity. */
+    {{OP_attention, .in = {"1121", "1121", "1121"}, .out = {"1121", "112"}, .scalar = 1},
+     {{1000, -1000}, {1, 0.5}, {1, 2}},
+     {{1, 2}, {1000, -500}}},
+    {{OP_attention, .in = {"1111", "1121", "1121"}, .out = {"1111", "111"}, .scalar = 1},
+     {{-INFINITY}, {1, 2}, {1, 2}},
+     {{0}, {-INFINITY}}},
+    {{OP_attention_back, .in = {"1111", "1111", "1121", "1121", "1111", "111"},
+      .out = {"1111", "1121", "1121"}, .scalar = 1},
+     {{3}, {4}, {1, 2}, {1, 2}, {0}, {-INFINITY}},
+     {{0}, {0, 0}, {0, 0}}},
+};
+
+/* An operation that takes attention back is given what attention makes. */
+static void put_attention(const struct op *op, struct array *in)
+{
+  struct op forward = *op;
+  forward.kind = OP_attention;
+  struct places none = {0};
+  in[4] = zeros(in[4].shape);
+  in[5] = zeros(in[5].shape);
+  must(run_attention(&forward, in + 1, in + 4, &none), "attention does not fit");
+}
+
+/* Puts the operation's values where a random combination of choices has them. */
+static void cut_somehow(const struct op *op)
+{
+  struct letters l;
+  struct choice list[MAX_CHOICES];
+  int pick[MAX_MESH] = {0};
+  op_letters(op, &l);
+  int n = choices(op, &l, list);
+  for (int tries = 0; tries < 50; tries++) {
+    for (int d = 0; d < graph->mesh.ndim; d++) pick[d] = draw_below(n);
+    if (fits_together(&l, op->nin, list, pick)) break;
+    memset(pick, 0, sizeof pick);
+  }
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    for (int i = 0; i < op->nin; i++) graph->value[op->in[i]].layout.on[d] = list[pick[d]].in[i];
+    for (int k = 0; k < op->nout; k++)
+      graph->value[op->out + k].layout.on[d] = list[pick[d]].out[k];
+  }
+}
+
+static struct trial *add_trial(const struct op *op)
+{
+  must(ntrials < MOST_TRIALS, "too many trials");
+  struct trial *t = &trials[ntrials++];
+  *t = (struct trial){.op = op};
+  for (int k = 0; k < op->nout; k++) graph->value[op->out + k].role = BATCH;
+  return t;
+}
+
+static void add_instance(const struct instance *instance, const int64_t *size)
+{
+  const struct op *op = instantiate(instance, size);
+  struct trial *t = add_trial(op);
+  suitable_inputs(op, t->in);
+  if (op->kind == OP_attention_back) put_attention(op, t->in);
+  cut_somehow(op);
+}
+
+static void add_exact(void)
+{
+  for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
+    static const int64_t none[SIZES];
+    struct trial *t = add_trial(instantiate(&exact[i].instance, none));
+    for (int k = 0; k < t->op->nin; k++) {
+      t->in[k] = zeros(graph->value[t->op->in[k]].shape);
+      memcpy(t->in[k].at, exact[i].in[k], (size_t)elements(t->in[k].shape) * sizeof(double));
+    }
+    for (int k = 0; k < t->op->nout; k++) {
+      t->wanted[k] = zeros(graph->value[t->op->out + k].shape);
+      memcpy(t->wanted[k].at, exact[i].out[k],
+             (size_t)elements(t->wanted[k].shape) * sizeof(double));
+    }
+  }
+}
+
+/* ------------------------------------------------------------------------------- a plan's own ones
+ */
+
+/* Asks where its part begins, how large the whole is, and calls another function. */
+static const char places_c[] =
+    "static float $name$_more(float x, long n)\n{\n  return x + (float)(100 * n + $whole_a$);\n}\n"
+    "void $name$(float *restrict out, const float *restrict x,\n            long first_a)\n{\n"
+    "  for (long i = 0; i < $a$; i++)\n"
+    "    for (long j = 0; j < $s$; j++)\n"
+    "      out[i * $s$ + j] = $name$_more(x[i * $s$ + j], first_a + i);\n}";
+static const char places_cu[] =
+    "__device__ static float $name$_more(float x, long n)\n{\n  return x + (float)(100 * n);\n}\n\n"
+    "// launch: 1, 2 * (3 + 1)\n"
+    "__global__ void $name$(float *__restrict__ out, const float *__restrict__ x, long "
+    "first_a)\n{\n"
+    "  for (long n = (long)threadIdx.x; n < (long)$a$ * $s$; n += 8)\n"
+    "    out[n] = $name$_more(x[n], first_a + n / $s$);\n}\n"
+    "// launch: ($a$ * $s$ + 7) / 8, 8\n"
+    "__global__ void $name$_2nd(float *__restrict__ out, const float *__restrict__ x,\n"
+    "    long first_a)\n{\n  (void)x, (void)first_a;\n"
+    "  const int n = (int)blockIdx.x * 8 + (int)threadIdx.x;\n"
+    "  if (n < $a$ * $s$) out[n] += $whole_a$;\n}\n";
+
+static bool run_places(const struct op *op, const struct array *in, struct array *out,
+                       const struct places *at)
+{
+  (void)op;
+  int64_t wide = out->shape.size[1];
+  for (int64_t i = 0, n = elements(out->shape); i < n; i++)
+    out->at[i] = in[0].at[i] + (double)(100 * (i / wide + at->in[0].first[0])) +
+                 (double)at->in[0].whole.size[0];
+  return true;
+}
+
+/* A maximum along a dimension that may be cut, and the same elements merged into one dimension. */
+static const char most_c[] =
+    "void $name$(float *restrict most, float *restrict all, const float *restrict x)\n{\n"
+    "  for (int i = 0; i < $a$; i++) {\n    most[i] = x[i * $b$];\n"
+    "    for (int j = 0; j < $b$; j++) {\n      const float y = x[i * $b$ + j];\n"
+    "      all[i * $b$ + j] = y;\n      most[i] = y > most[i] ? y : most[i];\n    }\n  }\n}\n";
+static const char most_cu[] =
+    "// launch: $a$, 1\n__global__ void $name$(float *__restrict__ most, float *__restrict__ all,\n"
+    "    const float *__restrict__ x)\n{\n  const int i = (int)blockIdx.x;\n"
+    "  most[i] = x[i * $b$];\n"
+    "  for (int j = 0; j < $b$; j++) {\n    const float y = x[i * $b$ + j];\n"
+    "    all[i * $b$ + j] = y;\n    most[i] = y > most[i] ? y : most[i];\n  }\n}\n";
+
+static bool run_most(const struct op *op, const struct array *in, struct array *out,
+                     const struct places *at)
+{
+  (void)op, (void)at;
+  int64_t wide = in[0].shape.size[1];
+  for (int64_t i = 0; i < out[0].shape.size[0]; i++) out[0].at[i] = -INFINITY;
+  for (int64_t i = 0, n = elements(in[0].shape); i < n; i++) {
+    out[1].at[i] = in[0].at[i];
+    if (in[0].at[i] > out[0].at[i / wide]) out[0].at[i / wide] = in[0].at[i];
+  }
+  return true;
+}
+
+static int declare(struct custom custom)
+{
+  GROW(graph->custom, graph->ncustom, graph->custom_room);
+  graph->custom[graph->ncustom] = custom;
+  return graph->ncustom++;
+}
+
+static void add_custom(int custom, struct shape in, const struct shape *out, int nout,
+                       reference *run)
+{
+  struct op op = {.kind = OP_custom, .custom = custom, .nin = 1, .module = NONE, .line = 1};
+  op.in[0] = given(BATCH, "x", in, (struct layout){0});
+  int made = append_op_outputs(op, out, nout);
+  struct trial *t = add_trial(&graph->op[graph->value[made].op]);
+  t->run = run;
+  suitable_inputs(t->op, t->in);
+  cut_somehow(t->op);
+}
+
+static void add_customs(void)
+{
+  int places = declare((struct custom){.name = "places",
+                                       .rule = "a@s->a@s",
+                                       .linear = "",
+                                       .kernel_c = places_c,
+                                       .kernel_cu = places_cu});
+  int most = declare((struct custom){.name = "most",
+                                     .rule = "ab->a:max,(ab)",
+                                     .linear = "",
+                                     .kernel_c = most_c,
+                                     .kernel_cu = most_cu});
+  for (int i = 0; i < 12; i++) {
+    struct shape in = {2, {1 + draw_below(7), 1 + draw_below(7)}};
+    add_custom(places, in, &in, 1, run_places);
+    add_custom(most, in, (struct shape[]){{1, {in.size[0]}}, {1, {elements(in)}}}, 2, run_most);
+  }
+}
+
+static void add_trials(void)
+{
+  unit_seed = 11;
+  for (int i = 0; i < INSTANCES; i++)
+    if (has_kernel(instances[i].kind) && instances[i].kind != OP_custom)
+      for (int s = 0; s < SIZE_LISTS; s++)
+        for (int c = 0; c < CUTS; c++) add_instance(&instances[i], size_lists[s]);
+  for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+    add_instance(&large[i].instance, large[i].size);
+  add_exact();
+  add_customs();
+  for (int v = 0; v < graph->nvalue; v++) graph->value[v].name = text("x%d", v);
+}
+
+/* ------------------------------------------------------------------------- written and compiled */
+
+static void write_text(const char *directory, const char *name, const char *contents)
+{
+  FILE *out = fopen(text("%s/%s", directory, name), "w");
+  must(out && fputs(contents, out) >= 0 && fclose(out) == 0, "cannot write %s/%s", directory, name);
+}
+
+/* What a program's files say of themselves, as far as statements need it. */
+static const char prelude_c[] =
+    "#include <stdalign.h>\n#include <stddef.h>\n#include <string.h>\n#include \"kernels.h\"\n"
+    "static struct memory all, *const m = &all;\n"
+    "void start(void);\nvoid start(void)\n{\n}\n"
+    "void copy(void *to, const void *from, size_t n);\n"
+    "void copy(void *to, const void *from, size_t n)\n{\n  memcpy(to, from, n);\n}\n";
+static const char prelude_cu[] =
+    "#include \"kernels.h\"\n"
+    "static struct memory *m;\nstatic cudaStream_t stream;\n"
+    "#define CHECK_CUDA(call) do { if ((call) != cudaSuccess) abort(); } while (0)\n"
+    "extern \"C\" void start(void)\n{\n  CHECK_CUDA(cudaStreamCreate(&stream));\n"
+    "  CHECK_CUDA(cudaMalloc((void **)&m, sizeof *m));\n}\n"
+    "extern \"C\" void copy(void *to, const void *from, size_t n)\n{\n"
+    "  CHECK_CUDA(cudaStreamSynchronize(stream));\n"
+    "  CHECK_CUDA(cudaMemcpy(to, from, n, cudaMemcpyDefault));\n}\n";
+static const char prelude[] =
+    "static inline long part_first(long n, int parts, int i)\n{\n"
+    "  const long each = (n + parts - 1) / parts;\n  return each * i < n ? each * i : n;\n}\n"
+    "static inline long part_size(long n, int parts, int i)\n{\n"
+    "  return part_first(n, parts, i + 1) - part_first(n, parts, i);\n}\n";
+
+/* The program of one rank: a function that runs a trial, one that says where a value lies. */
+static char *program_of(int rank)
+{
+  struct buffer b = {0};
+  int coordinate[MAX_MESH] = {0};
+  name_values(rank);
+  coordinate_of(rank, coordinate);
+  const char *start = options.cuda ? prelude_cu : prelude_c;
+  const char *c = options.cuda ? "extern \"C\" " : "";
+  const char *split = strstr(start, "static struct memory");
+  put(&b, "%.*s%s%s%s", (int)(split - start), start, memory_declaration(), split, prelude);
+  put(&b, "static const struct { int coordinate[%d]; } rank = {{", MAX_MESH);
+  for (int d = 0; d < MAX_MESH; d++) put(&b, "%s%d", d ? ", " : "", coordinate[d]);
+  put(&b, "}};\n%svoid *place(int value);\n%svoid *place(int value)\n{\n", c, c);
+  put(&b, "  (void)rank;\n  switch (value) {\n");
+  for (int v = 0; v < graph->nvalue; v++)
+    if (c_name(v)) put(&b, "  case %d: return %s;\n", v, c_name(v));
+  put(&b, "  default: return NULL;\n  }\n}\n%svoid run(int trial);\n", c);
+  put(&b, "%svoid run(int trial)\n{\n  switch (trial) {\n", c);
+  for (int i = 0; i < ntrials; i++)
+    put(&b, "  case %d:\n  %s\n  break;\n", i, file_kernel_call(trials[i].op, rank));
+  put(&b, "  default: break;\n  }\n}\n");
+  return b.text;
+}
+
+/* fill() with what both kinds of kernel files have. */
+static char *filled_template(const char *name, const char *hole, const char *with)
+{
+  return fill(embedded_text(name), "version", "", "plan", "", "hash", "", hole, with, NULL);
+}
+
+static void write_program(const char *directory)
+{
+  const char *suffix = options.cuda ? "cu" : "c";
+  for (int rank = 0; rank < world_size(); rank++)
+    write_text(directory, text("rank%d.%s", rank, suffix), program_of(rank));
+  write_text(
+      directory, text("kernels.%s", suffix),
+      filled_template(text("templates/kernels.%s", suffix), "kernels", kernel_definitions()));
+  write_text(directory, "kernels.h",
+             filled_template(options.cuda ? "templates/kernels.cuh" : "templates/kernels.h",
+                             "prototypes", kernel_prototypes()));
+}
+
+/* One library for each rank: all have the same names. */
+static const char build_c[] =
+    "cd $1 && cc=\"${CC:-cc} -std=c11 -O1 -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC\" && "
+    "$cc -c kernels.c && for rank in rank*.c; do "
+    "$cc -shared -o $1/${rank%.c}.so $rank kernels.o -lm || exit 1; done";
+static const char build_cuda[] =
+    "cxx=\"${MPICXX:-mpicxx} -std=c++17 -O1 -fPIC -Itests/cuda_on_cpu "
+    "-Itests/cuda_on_cpu/include\" && "
+    "strict=\"-Wall -Wextra -Wshadow -Werror -Iruntime -I$1 -x c++\" && objects=$1/stand_in && "
+    "{ [ -f $objects/stream.o ] || { mkdir -p $objects && "
+    "for file in arithmetic fail fiber launch memory stream; do "
+    "$cxx -c -o $objects/$file.o tests/cuda_on_cpu/$file.cpp || exit 1; done; }; } && "
+    "$cxx $strict -c -o $1/kernels.o $1/kernels.cu && for rank in $1/rank*.cu; do "
+    "$cxx $strict -c -o $rank.o $rank && "
+    "$cxx -shared -o ${rank%.cu}.so $rank.o $1/kernels.o $objects/*.o || exit 1; done";
+
+static void build(const char *directory)
+{
+  write_text(directory, "build.sh", options.cuda ? build_cuda : build_c);
+  must(system(text("sh %s/build.sh %s", directory, directory)) == 0, "%s does not compile",
+       directory);
+}
+
+/* ---------------------------------------------------------------------------------------- a run */
+
+struct program {
+  void *(*place)(int);
+  void (*run)(int), (*start)(void);
+  void (*copy)(void *, const void *, size_t);
+};
+
+static struct program open_program(const char *directory, int rank)
+{
+  void *handle = dlopen(text("%s/rank%d.so", directory, rank), RTLD_NOW | RTLD_LOCAL);
+  must(handle, "%s", dlerror());
+  struct program p;
+  *(void **)&p.place = dlsym(handle, "place");
+  *(void **)&p.run = dlsym(handle, "run");
+  *(void **)&p.start = dlsym(handle, "start");
+  *(void **)&p.copy = dlsym(handle, "copy");
+  must(p.place && p.run && p.start && p.copy, "the program lacks a function");
+  p.start();
+  return p;
+}
+
+static size_t bytes_of(int value, int64_t n)
+{
+  return (size_t)(n * type_bytes(graph->value[value].type));
+}
+
+/* Into the program's memory, and out of it; what a float cannot hold is rounded in the array too.
+ */
+static void put_array(const struct program *p, int value, struct array a)
+{
+  int64_t n = elements(a.shape);
+  enum type type = graph->value[value].type;
+  if (!n) return;
+  float *number = take((size_t)n * sizeof *number);
+  int *whole = (int *)number;
+  for (int64_t i = 0; i < n; i++) {
+    if (type == I32)
+      whole[i] = (int)a.at[i];
+    else
+      a.at[i] = number[i] = (float)a.at[i];
+  }
+  p->copy(p->place(value), number, bytes_of(value, n));
+}
+
+static struct array get_array(const struct program *p, int value, struct shape shape,
+                              uint64_t *hash)
+{
+  struct array a = zeros(shape);
+  int64_t n = elements(shape);
+  if (!n) return a;
+  float *number = take((size_t)n * sizeof *number);
+  const int *whole = (const int *)number;
+  p->copy(number, p->place(value), bytes_of(value, n));
+  *hash = hash_bytes(*hash, number, bytes_of(value, n));
+  for (int64_t i = 0; i < n; i++)
+    a.at[i] = graph->value[value].type == I32 ? whole[i] : (double)number[i];
+  return a;
+}
+
+static bool is_same(double a, double b)
+{
+  return (isnan(a) && isnan(b)) || is_near(a, b, 2e-4);
+}
+
+static const char *described(const struct op *op)
+{
+  struct buffer b = {0};
+  put(&b, "%s", op_name(op));
+  for (int i = 0; i < op->nin; i++)
+    put(&b, " %s %s", shape_text(graph->value[op->in[i]].shape),
+        layout_text(graph->value[op->in[i]].layout));
+  return b.text;
+}
+
+/* What a trial's outputs should be on a rank whose inputs are these. */
+static void want(const struct trial *t, int rank, const struct array *in, struct array *out)
+{
+  const struct op *op = t->op;
+  struct letters l;
+  struct layout in_layout[MAX_INPUTS], out_layout[MAX_OUTPUTS];
+  for (int i = 0; i < op->nin; i++) in_layout[i] = graph->value[op->in[i]].layout;
+  for (int k = 0; k < op->nout; k++) {
+    out_layout[k] = graph->value[op->out + k].layout;
+    out[k] = t->wanted[0].at ? t->wanted[k] : zeros(local_shape(op->out + k, rank));
+  }
+  if (t->wanted[0].at) return;
+  op_letters(op, &l);
+  struct places at = places_at(op, &l, in_layout, out_layout, rank);
+  bool fits = t->run ? t->run(op, in, out, &at) : evaluate(op, in, out, &at);
+  must(fits, "rank %d: %s: its parts do not fit", rank, described(op));
+}
+
+static void run_trial(const struct program *p, int which, int rank, uint64_t *hash)
+{
+  const struct trial *t = &trials[which];
+  const struct op *op = t->op;
+  struct array in[MAX_INPUTS], out[MAX_OUTPUTS];
+  for (int i = 0; i < op->nin; i++) {
+    in[i] = cut(t->in[i], graph->value[op->in[i]].layout, rank);
+    put_array(p, op->in[i], in[i]);
+  }
+  want(t, rank, in, out);
+  p->run(which);
+  for (int k = 0; k < op->nout; k++) {
+    struct array made = get_array(p, op->out + k, out[k].shape, hash);
+    for (int64_t i = 0, n = elements(made.shape); i < n; i++)
+      must(is_same(made.at[i], out[k].at[i]),
+           "rank %d: %s: element %" PRId64 " of output %d is %g, not %g", rank, described(op), i, k,
+           made.at[i], out[k].at[i]);
+  }
+}
+
+static int count_kernels(void)
+{
+  int n = 0;
+  while (kernel_names()[n]) n++;
+  return n;
+}
+
+struct run {
+  bool cuda;
+  int ndim, size[MAX_MESH];
+  const char *directory, *order;
+  bool built;
+};
+
+/* Tells how much was run, and a hash of all that came out. */
+static void run_all(const void *with)
+{
+  const struct run *run = with;
+  options.cuda = run->cuda;
+  if (run->order) setenv("CUDA_ON_CPU_ORDER", run->order, 1);
+  new_graph(run->ndim, run->size);
+  add_trials();
+  write_program(run->directory);
+  if (!run->built) build(run->directory);
+  uint64_t hash = HASH_START;
+  size_t used = pool_used;
+  for (int rank = 0; rank < world_size(); rank++) {
+    struct program p = open_program(run->directory, rank);
+    for (int i = 0; i < ntrials; i++, pool_used = used) run_trial(&p, i, rank, &hash);
+  }
+  fprintf(stderr, "%d operations on %d ranks by %d kernels: %016" PRIx64 "\n", ntrials,
+          world_size(), count_kernels(), hash);
+}
+
+static struct ending run_somewhere(struct run run)
+{
+  struct ending e = run_child(run_all, &run);
+  if (e.status) fail_msg("ended with %d, see %s: %s", e.status, run.directory, e.said);
+  return e;
+}
+
+static const struct {
+  int ndim, size[MAX_MESH];
+} meshes[] = {{1, {3}}, {2, {2, 2}}};
+enum { MESHES = sizeof meshes / sizeof *meshes };
+
+static void run_on_meshes(bool cuda)
+{
+  char directory[] = "/tmp/kernel_fileXXXXXX";
+  assert_non_null(mkdtemp(directory));
+  for (int i = 0; i < MESHES; i++) {
+    struct run run = {.cuda = cuda, .ndim = meshes[i].ndim, .directory = directory};
+    memcpy(run.size, meshes[i].size, sizeof run.size);
+    if (cuda) run.order = "forward";
+    struct ending e = run_somewhere(run);
+    print_message("%s: %s", cuda ? "CUDA" : "C", e.said);
+    if (!cuda) continue;
+    run.order = "backward";
+    run.built = true;
+    struct ending again = run_somewhere(run);
+    assert_string_equal(e.said, again.said); /* whichever thread comes first */
+  }
+  char command[64];
+  snprintf(command, sizeof command, "rm -r %s", directory);
+  assert_int_equal(system(command), 0);
+}
+
+static void test_c_kernels(void **state)
+{
+  (void)state;
+  if (system("${CC:-cc} --version > /dev/null 2>&1")) skip();
+  run_on_meshes(false);
+}
+
+static void test_cuda_kernels(void **state)
+{
+  (void)state;
+  if (system("${MPICXX:-mpicxx} --version > /dev/null 2>&1")) skip();
+  run_on_meshes(true);
+}
+
+/* ------------------------------------------------------------------------------- what is refused
+ */
+
+struct bad {
+  const char *rule, *c, *cu;
+  const char *says;
+};
+
+#define HEAD    "void $name$(float *restrict y, const float *restrict x"
+#define BODY    ")\n{\n  y[0] = x[0];\n}\n"
+#define CU_HEAD "__global__ void $name$(float *__restrict__ y, const float *__restrict__ x"
+
+static const struct bad bads[] = {
+    {"a->a", NULL, NULL, "names no file"},
+    {"a->a", "int $name$(void)\n{\n}\n", NULL, "void $name$("},
+    {"a->a", HEAD BODY HEAD BODY, NULL, "two functions"},
+    {"a->a", HEAD ");\n", NULL, "no body"},
+    {"a->a", HEAD ")\n{\n  y[0] = $foo$;\n}\n", NULL, "$foo$"},
+    {"a->a", HEAD ")\n{\n  y[0] = $b$;\n}\n", NULL, "no letter of the rule a->a"},
+    {"a->a", HEAD ", long first_a" BODY, NULL, "first_a"},
+    {"a@->a@", HEAD ", int first_a" BODY, NULL, "int first_a"},
+    {"a@->a@", HEAD ", long first_b" BODY, NULL, "first_b"},
+    {"a->a", "void $name$(float *restrict y" BODY, NULL, "1 parameters for 1 outputs and 1 inputs"},
+    {"a->a", "void $name$(float *restrict y, const int *restrict x" BODY, NULL, "f32"},
+    {"a->a:i32", HEAD BODY, NULL, "i32"},
+    {"a->a", HEAD BODY, NULL, NULL},
+    {"a->a", HEAD BODY, CU_HEAD BODY, "// launch:"},
+    {"a->a", HEAD BODY, "// launch: 1, 32\n" CU_HEAD BODY CU_HEAD BODY, "// launch:"},
+    {"a->a", HEAD BODY, "// launch: 1, 32\n\n" CU_HEAD BODY, "should begin with"},
+    {"a->a", HEAD BODY, "// launch: 1\n" CU_HEAD BODY, "BLOCKS, THREADS"},
+    {"a->a", HEAD BODY, "// launch: 1, 32 33\n" CU_HEAD BODY, "goes on"},
+    {"a->a", HEAD BODY, "// launch: (1, 32\n" CU_HEAD BODY, "not closed"},
+    {"a->a", HEAD BODY, "// launch: x, 32\n" CU_HEAD BODY, "a number should stand"},
+    {"a->a", HEAD BODY, "// launch: $a$ / ($a$ - 6), 32\n" CU_HEAD BODY, "divides by 0"},
+    {"a->a", HEAD BODY, "// launch: 1, 2048\n" CU_HEAD BODY, "1 blocks of 2048 threads"},
+    {"a->a", HEAD BODY, "// launch: $a$ * 4294967296 * 4294967296, 32\n" CU_HEAD BODY, "too large"},
+    {"a->a", HEAD BODY, "// launch: 1, 32\n" CU_HEAD BODY, NULL},
+};
+
+static void apply_bad(const void *with)
+{
+  const struct bad *bad = with;
+  options.cuda = bad->cu != NULL;
+  new_graph(1, (int[]){1});
+  struct op op = {.kind = OP_custom, .nin = 1, .module = NONE, .line = 1};
+  op.custom = declare((struct custom){.name = "bad",
+                                      .rule = bad->rule,
+                                      .linear = "",
+                                      .kernel_c = bad->c,
+                                      .kernel_cu = bad->cu,
+                                      .line = 7});
+  op.in[0] = given(BATCH, "x", (struct shape){1, {6}}, (struct layout){0});
+  int out = append_op(op);
+  graph->value[out].role = BATCH;
+  graph->value[out].name = "y";
+  name_values(0);
+  file_kernel_call(&graph->op[graph->value[out].op], 0);
+}
+
+static void test_wrong_files_are_refused(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
+    print_message("%s\n", bads[i].says ? bads[i].says : "nothing");
+    if (bads[i].says)
+      refused(apply_bad, &bads[i], 1, "unit.lua:", bads[i].says, NULL);
+    else
+      passes(apply_bad, &bads[i]);
+  }
+}
+
+static void stretch(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){1});
+  static const int64_t size[SIZES] = {4, 3, 2, 1};
+  const struct instance one = {OP_scatter_add, .in = {"cb", "#c1"}, .dims = 1, .out = {"ab"}};
+  const struct op *op = instantiate(&one, size);
+  for (int v = 0; v < graph->nvalue; v++) {
+    graph->value[v].role = BATCH;
+    graph->value[v].name = text("x%d", v);
+  }
+  name_values(0);
+  file_kernel_call(op, 0);
+}
+
+/* A kernel would read beyond the end of an operand that is broadcast. */
+static void test_stretched_operands_are_refused(void **state)
+{
+  (void)state;
+  refused(stretch, NULL, 1, "scatter_add", "[2, 1]", "expand it", NULL);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_c_kernels),
+      cmocka_unit_test(test_cuda_kernels),
+      cmocka_unit_test(test_wrong_files_are_refused),
+      cmocka_unit_test(test_stretched_operands_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
