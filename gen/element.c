@@ -52,8 +52,7 @@ static void add_argument(struct draft *k, int value, bool written)
       return;
     }
   const char *mark = graph->value[value].role == GRADIENT ? "d_" : "";
-  const char *wanted = identifier(text("%s%s", mark, leaf(local_name(value))));
-  const char *name = free_name(k, wanted);
+  const char *name = free_name(k, identifier(text("%s%s", mark, leaf(local_name(value)))));
   GROW(k->argument, k->nargument, k->argument_room);
   k->argument[k->nargument++] = (struct argument){value, written, name};
 }
@@ -71,6 +70,14 @@ void find_arguments(struct draft *k)
   for (int i = 0, n = op_writes(k->group, list); i < n; i++) add_argument(k, list[i], true);
   for (int i = 0, n = op_reads(k->group, list); i < n; i++)
     if (graph->value[list[i]].stored) add_argument(k, list[i], false);
+}
+
+void drop_unused(struct draft *k, const char *body)
+{
+  int kept = 0;
+  for (int i = 0; i < k->nargument; i++)
+    if (has_word(body, k->argument[i].name)) k->argument[kept++] = k->argument[i];
+  k->nargument = kept;
 }
 
 /* A parameter that is no place in memory; what is called alike is one. */
@@ -121,7 +128,7 @@ char *number_text(double x)
   if (isnan(x)) return copy_text("NAN");
   if (isinf((float)x)) return copy_text(x < 0 ? "-INFINITY" : "INFINITY");
   char *s = double_text((float)x);
-  for (int digits = 1; digits < 9; digits++) {
+  for (int digits = 1; digits <= 9; digits++) {
     char *shorter = text("%.*g", digits, x);
     if ((float)strtod(shorter, NULL) != (float)x) continue;
     s = shorter;
@@ -257,10 +264,25 @@ static const char *new_temporary(struct draft *k, int value, const char *wanted)
   return name;
 }
 
+/* A line, broken where it is too long: between the arms of a choice, else outside of brackets. */
 static void put_statement(struct buffer *b, int indent, const char *statement)
 {
-  char *lead = text("%*s", indent + 4, "");
-  put(b, "%s\n", wrapped(text("%*s%s", indent, "", statement), " ", lead));
+  enum { COLUMNS = 100, KEPT = 1 };
+  char *lead = text("%*s", indent + 4, ""), *line = text("%*s%s", indent, "", statement);
+  char *lines = wrapped(line, " : ", lead);
+  bool fits = strlen(line) <= COLUMNS;
+  if (!fits && strchr(lines, '\n'))
+    fits = strcspn(lines, "\n") <= COLUMNS && strlen(strchr(lines, '\n')) <= COLUMNS + 1;
+  if (!fits) {
+    int depth = 0;
+    for (char *c = line + indent; *c; c++) {
+      depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
+      if (*c == ' ' && depth) *c = KEPT;
+    }
+    lines = wrapped(line, " ", lead);
+    for (char *c = lines; (c = strchr(c, KEPT));) *c = ' ';
+  }
+  put(b, "%s\n", lines);
 }
 
 /* Input i's element, in dimension `dim` at the index `at` unless dim is NONE. */
@@ -269,13 +291,14 @@ static char *element_of(const struct writing *w, int i, int dim, const char *at)
   int value = w->op->in[i];
   const struct value *v = &graph->value[value];
   const char *temporary = temporary_of(w->k, value);
-  if (temporary) return copy_text(temporary);
-  if (!v->stored)
+  char *s = copy_text(temporary ? temporary : "0");
+  if (!temporary && !v->stored)
     return typed_number(graph->op[v->op].scalar, counts(w->op, i) ? w->type : v->type);
-  if (!elements(local_shape(value, w->k->rank))) return copy_text("0");
-  struct operand operand;
-  find_operand(w->op, &w->l, i, w->k->rank, &operand);
-  char *s = text("%s[%s]", argument_name(w->k, value), index_text(&w->k->loops, &operand, dim, at));
+  if (!temporary && elements(local_shape(value, w->k->rank))) {
+    struct operand operand;
+    find_operand(w->op, &w->l, i, w->k->rank, &operand);
+    s = text("%s[%s]", argument_name(w->k, value), index_text(&w->k->loops, &operand, dim, at));
+  }
   return counts(w->op, i) && is_float(w->type) ? converted(s, v->type, F32) : s;
 }
 
@@ -302,8 +325,11 @@ static char *random_text(const struct writing *w)
 {
   int64_t stream = number_of(w->op, "stream"), step = w->op->number[1];
   char *number = text("%" PRId64, stream);
-  if (step) number = text("%" PRId64 " + %" PRId64 " * l", stream, step);
-  const char *name = add_extra(w->k, "struct random_stream", "random",
+  if (step) {
+    char *start = stream ? text("%s + ", number) : "";
+    number = step == 1 ? text("%sl", start) : text("%s%" PRId64 " * l", start, step);
+  }
+  const char *name = add_extra(w->k, "struct random_stream", "draws",
                                text("stream_of(program.seed, %s, t)", number));
   struct operand whole;
   find_operand(w->op, &w->l, w->op->nin, w->k->rank, &whole);
@@ -456,8 +482,7 @@ static const char *put_name(struct buffer *b, struct writing *w, const char *c)
     if (!is_letter_row(w->op)) s = in_brackets(s);
   } else if (!strcmp(name, "s")) {
     s = scalar_text(w);
-    /* Whole numbers and truth values stay what they are. */
-    if (w->op->scalar == 1 && !is_float(w->type) && !strncmp(end, " * ", 3)) return end + 3;
+    if (w->op->scalar == 1 && !strncmp(end, " * ", 3)) return end + 3;
   } else if (!strcmp(name, "random")) {
     s = random_text(w);
   } else if (name[1]) {

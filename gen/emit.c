@@ -158,8 +158,8 @@ static char *tensors_text(int rank)
     char *offset = at ? text("offsetof(struct memory, %s)", at + strlen("m->")) : "0";
     struct shape here = local_shape(list[i], rank);
     put(&b, "    {%s, %s, %s, %s,\n     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n",
-        string_text(v->name), role[v->role], type[v->type], offset, here.ndim ? here.ndim : 1,
-        sizes_text(v->shape), sizes_text(here), how[v->init.kind], v->init.a, v->init.b);
+        string_text(v->name), role[v->role], type[v->type], offset, here.ndim, sizes_text(v->shape),
+        sizes_text(here), how[v->init.kind], v->init.a, v->init.b);
   }
   return b.text;
 }

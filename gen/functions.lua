@@ -55,7 +55,7 @@ end
 
 -- The index of the largest, with a size of 1 at dimension d.
 local function largest(x, d)
-  return append("argmax", {x}, {dims = {d}, keep = true})
+  return append("argmax", {base.need_floating(x)}, {dims = {d}, keep = true})
 end
 
 local function without(x, d)
@@ -78,7 +78,6 @@ for _, name in ipairs{"max", "min"} do
   method(name, function(x, dim, keep)
     if dim == nil then return raw[whole](x) end
     if base.is_tensor(dim) then return raw[name .. "imum"](x, dim) end
-    x = counting(x)
     local d = dimension(core.shape(x), dim)
     local index = of(x, d)
     local values = gathered(x, d, index)
@@ -88,7 +87,6 @@ for _, name in ipairs{"max", "min"} do
 
   -- x:argmax(): in the flattened tensor. x:argmax(dim): along the dimension.
   method("arg" .. name, function(x, dim, keep)
-    x = counting(x)
     if dim == nil then return view(of(raw.flatten(x), 0), {}) end
     local d = dimension(core.shape(x), dim)
     local index = of(x, d)
@@ -116,8 +114,7 @@ end)
 
 -- x:cumsum(dim)
 method("cumsum", function(x, dim)
-  x = counting(x)
-  return append("cumsum", {x}, {dims = {dimension(core.shape(x), dim)}})
+  return append("cumsum", {base.need_floating(x)}, {dims = {dimension(core.shape(x), dim)}})
 end)
 
 -- --------------------------------------------------------------------------------------- products

@@ -10,7 +10,7 @@ local function order(x, d, descending)
   if descending ~= nil and type(descending) ~= "boolean" then
     misfit("whether it descends must be true or false, not %s", base.a(descending))
   end
-  return append("argsort", {x}, {dims = {d}, descending = descending and 1 or 0})
+  return append("argsort", {base.need_floating(x)}, {dims = {d}, descending = descending and 1 or 0})
 end
 
 local function sorted_dim(x, dim)
@@ -98,7 +98,7 @@ end
 
 -- x:scatter(dim, index, source): the source's elements where the index says, a number too.
 method("scatter", function(x, dim, index, src)
-  local d = dimension(core.shape(x), dim)
+  local d = dimension(core.shape(base.need_floating(x)), dim)
   index = base.indices(index, "the index")
   check_index(x, d, index)
   src = source(x, index, src)
@@ -109,7 +109,7 @@ end)
 
 -- x:scatter_add(dim, index, source)
 method("scatter_add", function(x, dim, index, src)
-  local d = dimension(core.shape(x), dim)
+  local d = dimension(core.shape(base.need_floating(x)), dim)
   index = base.indices(index, "the index")
   check_index(x, d, index)
   src = source(x, index, src)
@@ -135,7 +135,7 @@ end)
 
 -- x:index_add(dim, indices, source)
 method("index_add", function(x, dim, ids, src)
-  local shape = core.shape(x)
+  local shape = core.shape(base.need_floating(x))
   local d = dimension(shape, dim)
   ids = check_ids(ids)
   local there = core.shape(base.tensor(src, "the source"))
@@ -202,7 +202,8 @@ local function windows(x, size, window, stride, pad, dilation)
 end
 
 local function check_conv(x, weight, groups)
-  local s, t = core.shape(base.need_floating(x)), core.shape(base.tensor(weight, "the weight"))
+  base.need_floating(base.tensor(weight, "the weight"))
+  local s, t = core.shape(base.need_floating(x)), core.shape(weight)
   if #s ~= 4 or #t ~= 4 then
     misfit("it takes images [n, channels, y, x] and weights [out, in, y, x], not the shapes %s and "
       .. "%s", shape_text(s), shape_text(t))

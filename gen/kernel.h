@@ -81,6 +81,9 @@ char *flat_first_text(int value);
 /* element.c */
 
 void find_arguments(struct draft *k);
+/* Takes away the arguments that the body does not name: indices into what this rank has no part
+   of. */
+void drop_unused(struct draft *k, const char *body);
 const char *argument_name(const struct draft *k, int value);
 /* What stands in the parentheses of the prototype and of the call; the latter after all else. */
 char *parameters_text(const struct draft *k);

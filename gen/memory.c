@@ -202,7 +202,7 @@ static void show(int in, int out)
   slot_of[out] = alone ? a->index : slot_of[in];
   int from = place_of(in);
   struct value *place = &graph->value[from];
-  if (a->family != NONE && place->depth < b->depth) place->depth = b->depth;
+  if (place->family != NONE && place->depth < b->depth) place->depth = b->depth;
   b->storage = from;
 }
 

@@ -251,16 +251,28 @@ char *memory_declaration(void)
 
 static const struct function *speaking; /* the function whose names are given, or NULL */
 static const char **local;              /* by value: its name in that function, or NULL */
+static bool *declares;                  /* by value: it is the first of that name */
 
 static bool loops(void)
 {
   return speaking && speaking->count > 1;
 }
 
+/* What a view shows where it lies; of any other value itself. */
+static int shown_by(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE || graph->op[v->op].kind != OP_view) return value;
+  int in = graph->op[v->op].in[0];
+  return same_place(in, value) ? shown_by(in) : value;
+}
+
 /* What a value of a loop's body is called in it: by its place in the module. "layers.1.wq", with
-   "layers" the list, is "wq"; what the module makes is "out", and what it is given "in". */
+   "layers" the list, is "wq"; what the module makes is "out", and what it is given "in". A view is
+   called as what it shows. */
 const char *local_name(int value)
 {
+  value = shown_by(value);
   const struct value *v = &graph->value[value];
   const struct value *first = v->family == NONE ? NULL : &graph->value[v->family];
   if (!loops() || !first || (v->family != value && !v->step) || first->sibling == NONE)
@@ -369,14 +381,6 @@ static const char *lifetime(const struct value *v)
   return from == to ? phase[from] : text("%s .. %s", phase[from], phase[to]);
 }
 
-/* The name of what a view shows, where that has one here. */
-static const char *shown_by(int value)
-{
-  const struct op *op = &graph->op[graph->value[value].op];
-  if (graph->value[value].step || op->kind != OP_view || !same_place(op->in[0], value)) return NULL;
-  return local[op->in[0]] == local[value] ? NULL : local[op->in[0]];
-}
-
 static void put_local(struct buffer *b, int value)
 {
   const struct value *v = &graph->value[value];
@@ -387,8 +391,6 @@ static void put_local(struct buffer *b, int value)
   put(&about, "  %s", layout_text(v->layout));
   if (v->step)
     put(&about, "  made by the module %s", v->step < 0 ? "before" : "behind");
-  else if (shown_by(value))
-    put(&about, "  %s in this shape", shown_by(value));
   else if (v->storage != value && local[v->storage] && local[v->storage] != local[value])
     put(&about, "  in place of %s", local[v->storage]);
   else
@@ -414,6 +416,21 @@ static bool *used_by(const struct function *f)
   return used;
 }
 
+/* The variable that stands for a value: what is made in place under the same name is the same one,
+   and so is a view of what the function uses too. */
+static const char *variable(int value, const bool *used, struct scope *scope)
+{
+  if (local[value]) return local[value];
+  int shown = shown_by(value), place = graph->value[value].storage;
+  if (shown != value && used[shown] && is_activation(shown))
+    return local[value] = variable(shown, used, scope);
+  const char *wanted = identifier(local_name(value));
+  bool same = place != value && local[place] && !strcmp(address(place), address(value)) &&
+              !strcmp(wanted, identifier(local_name(place)));
+  declares[value] = !same;
+  return local[value] = same ? local[place] : unique(scope, wanted);
+}
+
 void name_locals(const struct function *f)
 {
   bool *used = used_by(f);
@@ -421,15 +438,9 @@ void name_locals(const struct function *f)
   for (const char *const *name = kernel_names(); *name; name++) unique(&scope, *name);
   speaking = f;
   local = alloc((size_t)(graph->nvalue + 1) * sizeof *local);
-  for (int i = 0; i < graph->nvalue; i++) {
-    if (!used[i] || !is_activation(i) || !has_part(i)) continue;
-    /* What is made in place under the same name is the same variable. */
-    int place = graph->value[i].storage;
-    const char *wanted = identifier(local_name(i));
-    bool same = place != i && local[place] && !strcmp(address(place), address(i)) &&
-                !strcmp(wanted, identifier(local_name(place)));
-    local[i] = same ? local[place] : unique(&scope, wanted);
-  }
+  declares = alloc((size_t)(graph->nvalue + 1) * sizeof *declares);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (used[i] && is_activation(i) && has_part(i)) variable(i, used, &scope);
 }
 
 bool has_word(const char *text, const char *word)
@@ -449,11 +460,8 @@ char *local_declarations(const char *code)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  for (int i = 0; i < graph->nvalue; i++) {
-    int place = graph->value[i].storage;
-    if (!local[i] || (place != i && local[place] == local[i])) continue;
-    if (has_word(code, local[i])) put_local(&b, i);
-  }
+  for (int i = 0; i < graph->nvalue; i++)
+    if (declares[i] && has_word(code, local[i])) put_local(&b, i);
   if (b.length) put(&b, "\n");
   return b.text;
 }

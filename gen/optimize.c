@@ -26,7 +26,7 @@ static void check_in_place(const struct op *op)
     ruled.shape[i] = graph->value[op->in[i]].shape;
     ruled.layout[i] = graph->value[op->in[i]].layout;
   }
-  if (pointwise_rule(&ruled).what != RULE_RUNS)
+  if (pointwise_rule(&ruled).what == RULE_RESHARDS)
     bug("optimize", graph->value[op->in[1]].op,
         "its value does not lie as the parameter it updates");
 }

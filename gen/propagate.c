@@ -4,12 +4,13 @@
    Leaves  every value placed, so that every operation runs on its inputs as they lie: where it
            could not, a redistribute operation stands before it.
 
-   For each operation, of all combinations of legal ways over the dimensions of the mesh, the one
-   that moves the fewest bytes wins, counting also what the plan asks of the output. Ties go to the
-   one that turns fewer whole values into pending sums, then to the one that touches fewer inputs,
-   then to the first in rule.c's order: the same on every machine. Where DTensor's rules say that an
-   operation runs as its inputs lie, that is taken as it is. What was decided once is remembered:
-   equal layers cost one decision.
+   What runs as its inputs lie, cut over some dimension of the mesh, runs so there: work that the
+   plan divided is not done twice to save a few bytes. Else, of all combinations of legal ways over
+   the dimensions of the mesh, the one that moves the fewest bytes wins, counting also what the plan
+   asks of the output. Ties go to the one that turns fewer whole values into pending sums, then to
+   the one that touches fewer inputs, then to the first in rule.c's order: the same on every
+   machine. Where DTensor's rules say that an operation runs as its inputs lie, that is taken as it
+   is. What was decided once is remembered: equal layers cost one decision.
 
    Where nothing but replication is legal, a sharded input is the plan's error, unless the plan made
    it whole itself: nothing is replicated in silence. */
@@ -240,13 +241,41 @@ static void shorten(const struct op *op, const struct choice *list, int d, int m
     }
 }
 
-static struct shortlist shortlist_of(const struct op *op, const struct choice *list, int n)
+/* The choice that takes the inputs as they lie on one dimension of the mesh, or NONE. */
+static int choice_as_it_lies(const struct op *op, const struct choice *list, int n, int d)
+{
+  for (int c = 0; c < n; c++) {
+    bool lies = true;
+    for (int i = 0; i < op->nin; i++)
+      lies &= same_placement(list[c].in[i], graph->value[op->in[i]].layout.on[d]);
+    if (lies) return c;
+  }
+  return NONE;
+}
+
+static bool all_as_it_lies(const struct op *op, const struct letters *l, const struct choice *list,
+                           int n, int *pick)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    pick[d] = choice_as_it_lies(op, list, n, d);
+    if (pick[d] == NONE) return false;
+  }
+  return op->nin && fits_together(l, op->nin, list, pick);
+}
+
+static struct shortlist shortlist_of(const struct op *op, const struct letters *l,
+                                     const struct choice *list, int n)
 {
   struct shortlist s;
-  int most = most_choices();
+  int most = most_choices(), lies[MAX_MESH];
+  bool runs = all_as_it_lies(op, l, list, n, lies);
   for (int d = 0; d < graph->mesh.ndim; d++) {
     s.n[d] = graph->mesh.size[d] > 1 ? n : 1;
     for (int i = 0; i < n; i++) s.pick[d][i] = i;
+    if (runs && list[lies[d]].letter != NONE) {
+      s.n[d] = 1;
+      s.pick[d][0] = lies[d];
+    }
     if (s.n[d] > most) shorten(op, list, d, most, &s);
   }
   return s;
@@ -256,7 +285,7 @@ static struct shortlist shortlist_of(const struct op *op, const struct choice *l
 static struct way cheapest(const struct op *op, const struct letters *l, const struct choice *list,
                            int n)
 {
-  struct shortlist s = shortlist_of(op, list, n);
+  struct shortlist s = shortlist_of(op, l, list, n);
   int at[MAX_MESH] = {0}, pick[MAX_MESH] = {0}, ndim = graph->mesh.ndim;
   struct way best = way_of(op, list, pick);
   struct price least = {0};

@@ -12,7 +12,7 @@ local MAX_INPUTS = 8
 
 local function checked_sizes(given)
   local sizes = {}
-  if given == nil then return nil end
+  if given == nil then return sizes end
   if base.kind(given) ~= "table" then misfit("sizes are as in {E = 8}, not %s", base.a(given)) end
   for letter, size in pairs(given) do
     if type(letter) ~= "string" or not string.find(letter, "^%a$") then
@@ -30,7 +30,7 @@ local function checked_dims(row, options, first)
     if string.find(row.rule, "...%u") then misfit("name the dimension: dim = 0, say") end
     return nil
   end
-  if not first then misfit("it has no dimensions to name") end
+  base.tensor(first, "the first argument")
   return (base.dimensions(core.shape(first), dims))
 end
 
@@ -66,10 +66,12 @@ local function function_of(row)
   end
 end
 
+-- What has a function by another name, which checks what the rule leaves open.
+local elsewhere = {attention = true}
+
 for _, row in ipairs(core.rows()) do
-  if not base.raw[row.name] then
-    local first_is_tensor = string.sub(row.rule, 1, 2) ~= "->"
-    local declare = first_is_tensor and base.method or base.define
-    declare(row.name, function_of(row))
+  local takes_tensors = string.sub(row.rule, 1, 2) ~= "->"
+  if takes_tensors and not base.raw[row.name] and not elsewhere[row.name] then
+    base.method(row.name, function_of(row))
   end
 end

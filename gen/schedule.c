@@ -16,6 +16,7 @@ static int *readers; /* of each value: operations still to come that read its by
 static bool *ready;  /* the value is there */
 static bool *leaves; /* another function reads it: it is not freed here */
 static int *shown;   /* the value whose bytes it is: a view has none of its own */
+static bool *wanted; /* anything reads it: a kernel's other outputs are gone at once */
 
 static int *read_list, *write_list, list_room;
 
@@ -62,7 +63,8 @@ static int64_t growth(const struct op *op)
 {
   widen_lists(op);
   int64_t sum = 0;
-  for (int n = op_writes(op, write_list); n--;) sum += weight(write_list[n]);
+  for (int n = op_writes(op, write_list); n--;)
+    if (wanted[write_list[n]]) sum += weight(write_list[n]);
   for (int n = reads_of(op); n--;)
     if (readers[read_list[n]] == 1 && !leaves[read_list[n]]) sum -= weight(read_list[n]);
   return sum;
@@ -164,6 +166,20 @@ static void order_function(struct function *f)
   }
 }
 
+static void find_wanted(void)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      widen_lists(op);
+      for (int n = op_reads(op, read_list); n--;) {
+        int family = graph->value[read_list[n]].family;
+        wanted[shown[read_list[n]]] = true;
+        if (family != NONE) wanted[shown[family]] = true;
+      }
+    }
+}
+
 void schedule(void)
 {
   readers = alloc((size_t)graph->nvalue * sizeof *readers);
@@ -171,6 +187,8 @@ void schedule(void)
   leaves = alloc((size_t)graph->nvalue);
   shown = alloc((size_t)graph->nvalue * sizeof *shown);
   for (int i = 0; i < graph->nvalue; i++) shown[i] = shown_by(i);
+  wanted = alloc((size_t)graph->nvalue);
+  find_wanted();
   for (int i = 0; i < graph->nfunction; i++)
     if (graph->function[i].phase != UPDATE) order_function(&graph->function[i]);
 }

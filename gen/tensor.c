@@ -1,8 +1,8 @@
 /* tensor.c: tensors as a plan computes with them.
 
    A tensor is an index into graph->value, held by Lua as userdata. What a plan does with it adds an
-   operation to the graph at once: our Lua files say which, and `append` adds it. A parameter that no
-   model has taken up yet is only described: it becomes a value in train or infer.  */
+   operation to the graph at once: our Lua files say which, and `append` adds it. A parameter that
+   no model has taken up yet is only described: it becomes a value in train or infer.  */
 #include "tpgen.h"
 
 #include <string.h>
@@ -269,6 +269,24 @@ static int read_shapes(lua_State *L, struct shape list[MAX_OUTPUTS])
   return n;
 }
 
+static struct shape shape_in_letters(const struct op *op, const struct letters *l, int k)
+{
+  struct shape s = {.ndim = l->ndim_out[k]};
+  for (int d = 0; d < s.ndim; d++) {
+    s.size[d] = 1;
+    for (int i = 0; i < l->out[k][d].n; i++) {
+      int letter = l->out[k][d].letter[i];
+      if (!l->size[letter])
+        plan_fails("%s: by its rule %s the output has a dimension %c that no input has: "
+                   "sizes = {%c = 8}, say",
+                   op_name(op), rule_of(op), l->name[letter], l->name[letter]);
+      s.size[d] *= l->size[letter];
+    }
+  }
+  check_elements(op_name(op), s);
+  return s;
+}
+
 /* The field sizes: of letters. The shapes that follow from it and the inputs, or none. */
 static int solve_shapes(lua_State *L, const struct op *op, struct shape list[MAX_OUTPUTS])
 {
@@ -280,8 +298,7 @@ static int solve_shapes(lua_State *L, const struct op *op, struct shape list[MAX
     if (lua_gettable(L, -2) != LUA_TNIL && !l.size[i]) l.size[i] = check_size(L, op_name(op));
     lua_pop(L, 1);
   }
-  shapes_of(op, &l, list);
-  for (int k = 0; k < l.nout; k++) check_elements(op_name(op), list[k]);
+  for (int k = 0; k < l.nout; k++) list[k] = shape_in_letters(op, &l, k);
   return l.nout;
 }
 
@@ -309,6 +326,8 @@ static int append(lua_State *L)
   op = here(op);
   int nout = read_shapes(L, list);
   if (!nout) nout = solve_shapes(L, &op, list);
+  if (op.kind == OP_view)
+    op.equation = view_equation(graph->value[op.in[0]].shape, list[0], sandbox->line);
   lua_settop(L, 3);
   return push_outputs(L, nout ? append_op_outputs(op, list, nout) : append_here(op));
 }

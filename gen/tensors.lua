@@ -282,10 +282,13 @@ arithmetic("pow", "^", "__pow", function(a, b)
   return append("power", {floating(a)}, {scalar = b})
 end)
 
-for _, name in ipairs{"maximum", "minimum"} do
+-- Whole numbers are never "not a number", for which the row of floating ones looks.
+for name, better in pairs{maximum = "gt", minimum = "lt"} do
   method(name, function(a, b)
     check_operands(a, b)
-    return append(name, {operands(a, b, "int32")})
+    local x, y = operands(a, b, "int32")
+    if is_floating(x) then return append(name, {x, y}) end
+    return append("where", {append(better, {x, y}), x, y})
   end)
 end
 
@@ -381,9 +384,7 @@ method("cast", to)
 
 -- The same values, through which no gradient flows.
 method("detach", function(x)
-  if #core.shape(x) == 0 then return append("scale", {x}, {scalar = 1, constant = true}) end
-  return append("view", {x}, {equation = base.view_equation(core.shape(x), core.shape(x)),
-    shapes = {core.shape(x)}, constant = true})
+  return append("view", {x}, {shapes = {core.shape(x)}, constant = true})
 end)
 
 -- The same values, whole on every rank: so a plan allows what could not be computed in parts.

@@ -5,105 +5,16 @@ local misfit, shape_text, dimension = base.misfit, base.shape_text, base.dimensi
 
 -- ----------------------------------------------------------------------------------------- views
 
-local function divisor(a, b)
-  while b ~= 0 do a, b = b, a % b end
-  return a
-end
-
--- The shapes of a view, taken apart from the outermost dimension on: each side becomes a list of
--- dimensions, each a list of factors, such as "a4". A factor that both sides have is one letter.
--- Where the sides' factors do not nest, 6 x 4 and 8 x 3, say, what they have in common, 2, is a
--- letter, and the rest is one on each side that is never cut: "(a2b3!)c4!->(a2d4!)e3!".
-local function factors(from, to)
-  -- What of dimension `at` is left to be given, and the letters of each dimension so far.
-  local a = {shape = from, at = 0, left = 1, dims = {}}
-  local b = {shape = to, at = 0, left = 1, dims = {}}
-  local letters = 0
-
-  -- Steps to the next dimension that has elements to give; false at the end.
-  local function ready(side)
-    while side.left == 1 and side.at < #side.shape do
-      side.at = side.at + 1
-      side.left = side.shape[side.at]
-      side.dims[side.at] = {}
-    end
-    return side.left > 1
-  end
-
-  local function letter(size, mark)
-    letters = letters + 1
-    if letters > 26 then
-      misfit("%s to %s is too much for one view: take two steps", shape_text(from), shape_text(to))
-    end
-    return string.format("%c%d%s", 96 + letters, size, mark)
-  end
-
-  local function give(side, name, size)
-    table.insert(side.dims[side.at], name)
-    side.left = side.left // size
-  end
-
-  -- Letters of their own until both sides have given equally many elements.
-  local function give_apart()
-    local given = {[a] = 1, [b] = 1}
-    repeat
-      local side = given[a] <= given[b] and a or b
-      ready(side)
-      given[side] = given[side] * side.left
-      give(side, letter(side.left, "!"), side.left)
-    until given[a] == given[b]
-  end
-
-  while ready(a) do
-    ready(b)
-    local common = divisor(a.left, b.left)
-    if common > 1 then
-      local name = letter(common, "")
-      give(a, name, common)
-      give(b, name, common)
-    end
-    if a.left > 1 and b.left > 1 then give_apart() end
-  end
-  ready(b)
-  return a.dims, b.dims
-end
-
--- A blank parts a dimension of size 1 from the size of the letter before it.
-local function side_text(dims)
-  local text, has_ones = {}, false
-  for i, names in ipairs(dims) do
-    text[i] = #names == 0 and "1" or #names == 1 and names[1] or "(" .. table.concat(names) .. ")"
-    has_ones = has_ones or #names == 0
-  end
-  return table.concat(text, has_ones and " " or "")
-end
-
--- The rule of a view between two shapes of equally many elements.
-function base.view_equation(from, to)
-  local a, b = factors(from, to)
-  return side_text(a) .. "->" .. side_text(b)
-end
-
 local function ones(n)
   local list = {}
   for i = 1, n do list[i] = 1 end
   return list
 end
 
-local function all_dims(n)
-  local list = {}
-  for d = 0, n - 1 do list[d + 1] = d end
-  return list
-end
-
 -- The tensor in another shape of as many elements.
 local function view(x, shape)
-  local from = core.shape(x)
-  if base.same_shape(from, shape) then return x end
-  if #from == 0 then -- a rule has no operand without dimensions
-    return append("expand", {x}, {scalar = 1, dims = all_dims(#shape), shapes = {shape}})
-  end
-  return append("view", {x}, {equation = base.view_equation(from, shape), shapes = {shape}})
+  if base.same_shape(core.shape(x), shape) then return x end
+  return append("view", {x}, {shapes = {shape}})
 end
 base.view = view
 
@@ -247,9 +158,6 @@ method("expand", function(x, ...)
     if to[i] ~= given[i] then stretched[#stretched + 1] = i - 1 end
   end
   if #stretched == 0 then return view(x, to) end
-  if #shape == 0 then
-    return append("expand", {x}, {scalar = 1, dims = all_dims(#to), shapes = {to}})
-  end
   return append("expand", {view(x, given)},
     {scalar = 1, dims = stretched, keep = true, shapes = {to}})
 end)

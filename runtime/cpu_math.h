@@ -81,6 +81,14 @@ static inline void slice_rows(void *to, const void *from, long rows, long bytes,
     memcpy((char *)to + r * bytes, (const char *)from + r * of + begin, (size_t)bytes);
 }
 
+// The way back: each of the rows of `from`, of `bytes` bytes, becomes those of `to` from `begin` on; a
+// row of `to` has `of` bytes.
+static inline void put_rows(void *to, const void *from, long rows, long bytes, long of, long begin)
+{
+  for (long r = 0; r < rows; r++)
+    memcpy((char *)to + r * of + begin, (const char *)from + r * bytes, (size_t)bytes);
+}
+
 // From rows that hold part[0] bytes of the first part, part[1] of the second ... to the parts one
 // after the other, each with its rows; unpack_parts is the way back.
 static inline void pack_parts(void *to, const void *from, long rows, int parts, const long *part)
@@ -98,9 +106,7 @@ static inline void unpack_parts(void *to, const void *from, long rows, int parts
   long of = 0, begin = 0;
   for (int p = 0; p < parts; p++) of += part[p];
   for (int p = 0; p < parts; p++) {
-    for (long r = 0; r < rows; r++)
-      memcpy((char *)to + r * of + begin, (const char *)from + rows * begin + r * part[p],
-             (size_t)part[p]);
+    put_rows(to, (const char *)from + rows * begin, rows, part[p], of, begin);
     begin += part[p];
   }
 }

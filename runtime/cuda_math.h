@@ -92,6 +92,13 @@ static inline void slice_rows(void *to, const void *from, long rows, long bytes,
   copy_rows(to, (const char *)from + begin, rows, bytes, bytes, of);
 }
 
+// The way back: each of the rows of `from`, of `bytes` bytes, becomes those of `to` from `begin` on; a
+// row of `to` has `of` bytes.
+static inline void put_rows(void *to, const void *from, long rows, long bytes, long of, long begin)
+{
+  copy_rows((char *)to + begin, from, rows, bytes, of, bytes);
+}
+
 // From rows that hold part[0] bytes of the first part, part[1] of the second ... to the parts one
 // after the other, each with its rows; unpack_parts is the way back.
 static inline void pack_parts(void *to, const void *from, long rows, int parts, const long *part)

@@ -50,9 +50,6 @@ static void store(enum type type, float x, double exact, void *to, size_t i)
   case BOOL:
     ((unsigned char *)to)[i] = floor(exact) != 0;
     break;
-  case BOOL:
-    ((unsigned char *)to)[i] = floor(exact) != 0;
-    break;
   }
 }
 

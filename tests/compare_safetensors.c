@@ -1,8 +1,9 @@
-/* compare_safetensors A B TOLERANCE [LIKE_A ...]: ends with 0 where A and B hold the same float32
-   tensors, by name and shape, and no value of B is further from A's than TOLERANCE times the
-   largest magnitude in A's tensor. LIKE_A are files of runs that began a rounding error away from
-   A's: they show what such errors grow to in each tensor, and ten times as much is let pass in B.
-   It reads the format on its own, not by the runtime's code, which it is there to test.  */
+/* compare_safetensors A B TOLERANCE [LIKE_A ...]: ends with 0 where A and B hold the same tensors,
+   by name, type and shape, and no value of B is further from A's than TOLERANCE times the largest
+   magnitude in A's tensor; whole numbers and truths are equal. LIKE_A are files of runs that began
+   a rounding error away from A's: they show what such errors grow to in each tensor, and ten times
+   as much is let pass in B. It reads the format on its own, not by the runtime's code, which it is
+   there to test.  */
 #include <jansson.h>
 #include <math.h>
 #include <stdint.h>
@@ -42,45 +43,70 @@ static struct file load(const char *path)
   return (struct file){path, json, bytes + 8 + header, size - 8 - header};
 }
 
-/* The bytes of one tensor, and how many. */
-static const unsigned char *bytes_of(const struct file *f, json_t *tensor, size_t *n)
+/* A tensor's elements; of which type, as the files say it. */
+struct elements {
+  const char *dtype;
+  const unsigned char *bytes;
+  size_t n;
+};
+
+static size_t size_of(const char *dtype)
+{
+  static const struct {
+    const char *dtype;
+    size_t size;
+  } known[] = {{"F32", 4}, {"I32", 4}, {"I64", 8}, {"BOOL", 1}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(known[i].dtype, dtype)) return known[i].size;
+  return 0;
+}
+
+static struct elements elements_of(const struct file *f, json_t *tensor)
 {
   json_int_t first, end;
-  const char *dtype;
-  if (json_unpack(tensor, "{s:s, s:[I, I]}", "dtype", &dtype, "data_offsets", &first, &end) ||
-      strcmp(dtype, "F32") || first < 0 || end < first || (size_t)end > f->size)
-    die(f->path, "a tensor that is not float32 or lies outside the file");
-  *n = (size_t)(end - first);
-  return f->data + first;
+  struct elements e;
+  if (json_unpack(tensor, "{s:s, s:[I, I]}", "dtype", &e.dtype, "data_offsets", &first, &end) ||
+      !size_of(e.dtype) || first < 0 || end < first || (size_t)end > f->size)
+    die(f->path, "a tensor of no known type, or outside the file");
+  e.bytes = f->data + first;
+  e.n = (size_t)(end - first) / size_of(e.dtype);
+  return e;
 }
 
-static float number(const unsigned char *bytes, size_t i)
+static double number(const struct elements *e, size_t i)
 {
-  float x;
-  memcpy(&x, bytes + 4 * i, 4);
-  return x;
+  float f;
+  int32_t i32;
+  int64_t i64;
+  switch (*e->dtype) {
+  case 'F':
+    return memcpy(&f, e->bytes + 4 * i, 4), (double)f;
+  case 'B':
+    return e->bytes[i];
+  default:
+    if (size_of(e->dtype) == 4) return memcpy(&i32, e->bytes + 4 * i, 4), i32;
+    return memcpy(&i64, e->bytes + 8 * i, 8), (double)i64;
+  }
 }
 
-/* The tensor of this name and shape. */
-static const unsigned char *same_tensor(const struct file *f, const char *name, json_t *like,
-                                        size_t n)
+/* The tensor of this name, with that shape and type. */
+static struct elements same_tensor(const struct file *f, const char *name, json_t *like)
 {
   json_t *tensor = json_object_get(f->header, name);
-  size_t bytes = 0;
-  if (!tensor || !json_equal(json_object_get(tensor, "shape"), json_object_get(like, "shape")))
-    die(name, "is not in all files, with one shape");
-  const unsigned char *data = bytes_of(f, tensor, &bytes);
-  if (bytes != n) die(name, "differs in size");
-  return data;
+  if (!tensor || !json_equal(json_object_get(tensor, "shape"), json_object_get(like, "shape")) ||
+      !json_equal(json_object_get(tensor, "dtype"), json_object_get(like, "dtype")))
+    die(name, "is not in all files, with one shape and type");
+  return elements_of(f, tensor);
 }
 
 /* The largest distance of two elements, and which. */
-static double distance(const unsigned char *x, const unsigned char *y, size_t n, size_t *where)
+static double distance(const struct elements *x, const struct elements *y, size_t *where)
 {
   double worst = 0;
   *where = 0;
-  for (size_t i = 0; i < n; i++) {
-    double apart = fabs((double)number(x, i) - (double)number(y, i));
+  if (x->n != y->n) die("tensors", "differ in size");
+  for (size_t i = 0; i < x->n; i++) {
+    double apart = fabs(number(x, i) - number(y, i));
     if (apart <= worst) continue;
     *where = i;
     worst = apart;
@@ -103,17 +129,19 @@ int main(int argc, char **argv)
   json_t *tensor;
   json_object_foreach(a->header, name, tensor)
   {
-    size_t bytes, n, where, ignored;
-    const unsigned char *x = bytes_of(a, tensor, &bytes);
-    const unsigned char *y = same_tensor(b, name, tensor, bytes);
-    double largest = 0, grown = 0, worst = distance(x, y, n = bytes / 4, &where);
-    for (size_t i = 0; i < n; i++) largest = fmax(largest, fabs((double)number(x, i)));
-    for (int i = 4; i < argc; i++)
-      grown = fmax(grown, distance(x, same_tensor(&file[i], name, tensor, bytes), n, &ignored));
-    if (!(worst <= fmax(strtod(argv[3], NULL) * largest, GROWN * grown))) {
+    size_t where, ignored;
+    struct elements x = elements_of(a, tensor), y = same_tensor(b, name, tensor);
+    double largest = 0, grown = 0, worst = distance(&x, &y, &where);
+    for (size_t i = 0; i < x.n; i++) largest = fmax(largest, fabs(number(&x, i)));
+    for (int i = 4; i < argc; i++) {
+      struct elements like = same_tensor(&file[i], name, tensor);
+      grown = fmax(grown, distance(&x, &like, &ignored));
+    }
+    double allowed = *x.dtype == 'F' ? fmax(strtod(argv[3], NULL) * largest, GROWN * grown) : 0;
+    if (!(worst <= allowed)) {
       fprintf(stderr,
               "%s[%zu]: %.9g and %.9g; the largest is %.9g, a rounding error grows to %.1e\n", name,
-              where, (double)number(x, where), (double)number(y, where), largest, grown);
+              where, number(&x, where), number(&y, where), largest, grown);
       return 1;
     }
     if (largest > 0) worst_of_all = fmax(worst_of_all, worst / largest);

@@ -24,12 +24,22 @@ __attribute__((unused)) static int run_in_phase(struct op op)
 {
   op.module = NONE;
   int i = make_op(op);
-  struct value *out = &graph->value[graph->op[i].out];
-  if (op.nin) out->layout = graph->value[op.in[0]].layout;
-  out->placed = true;
+  for (int k = 0; k < graph->op[i].nout; k++) {
+    struct value *out = &graph->value[graph->op[i].out + k];
+    if (op.nin) out->layout = graph->value[op.in[0]].layout;
+    out->placed = true;
+  }
   struct function *f = function_of_phase(op.phase);
   f->op[f->nop++] = i;
   return graph->op[i].out;
+}
+
+/* The value that a view shows, or a view of it; of any other itself. */
+__attribute__((unused)) static int shown_by(int value)
+{
+  int op = graph->value[value].op;
+  if (op == NONE || graph->op[op].kind != OP_view) return value;
+  return shown_by(graph->op[op].in[0]);
 }
 
 /* The i-th operation of a phase's function. */
@@ -66,7 +76,7 @@ static int random_step(const int *made, int n, enum phase phase)
 {
   struct op op = {.phase = phase, .nin = 1, .in = {recent(made, n, NULL)}, .scalar = 2};
   struct shape shape = graph->value[op.in[0]].shape;
-  switch (draw_below(8)) {
+  switch (draw_below(10)) {
   case 0:
     op.kind = OP_all_reduce;
     op.group = add_group(1);
@@ -87,6 +97,13 @@ static int random_step(const int *made, int n, enum phase phase)
   case 4:
     op.kind = OP_scale;
     break;
+  case 5:
+    op.kind = OP_view;
+    op.equation = "ab->1(ab)";
+    break;
+  case 6:
+    op.kind = OP_custom;
+    break;
   default:
     op.kind = draw_below(2) ? OP_add : OP_relu_back;
     op.in[1] = recent(made, n, &shape);
@@ -94,13 +111,17 @@ static int random_step(const int *made, int n, enum phase phase)
     if (op.nin == 1) op.kind = OP_relu;
     break;
   }
-  return run_in_phase(op);
+  int out = run_in_phase(op);
+  return out + draw_below(graph->op[graph->value[out].op].nout);
 }
 
 /* Two phases of random operations over some values of random sizes. */
 __attribute__((unused)) static void random_program(int length)
 {
+  static struct custom two_values = {.name = "pair", .rule = "ab->ab,a 1", .linear = ""};
   new_graph(1, (int[]){1});
+  graph->custom = &two_values;
+  graph->ncustom = 1;
   int *made = alloc((size_t)(length + 4) * sizeof *made), n = 0;
   for (int i = 0; i < 4; i++) {
     int x = given(BATCH, "x", random_shape(), (struct layout){0});

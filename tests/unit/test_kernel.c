@@ -1,18 +1,40 @@
-/* Kernels as C: random programs of pointwise operations and sums, with every way of broadcasting,
-   on the parts of every rank, are written out by kernel.c, compiled by the system's C compiler and
-   run; what they leave must be what the interpreter makes of the same numbers. Without a compiler
-   there is no test. */
-#include "interpreter.h"
+/* Kernels as C and as CUDA: every row of the table of operators that has an expression, whole and
+   cut in every way, and random programs of such operations with every way of broadcasting, are
+   written out for the parts of every rank, compiled by the system's compilers (the CUDA text for
+   the stand-in) and run; what they leave must be what the reference makes of the same numbers.
+   Without a compiler there is no test. */
+#include "../../runtime/philox4x32.h"
+#include "instances.h"
 
 #include <dlfcn.h>
 
-/* ------------------------------------------------------------------------------- random kernels */
+static const uint64_t seed = UINT64_C(0x123456789abcdef);
+enum { STEP = 5, MODULE = 2 }; /* t and l while the kernels run */
+
+/* -------------------------------------------------------------------- programs with many kernels
+ */
 
 static struct function *f;
+static enum phase phase; /* of the kernel that is made: a kernel ends where it changes */
+
+static void end_kernel(void)
+{
+  phase = phase == FORWARD ? BACKWARD : FORWARD;
+}
+
+static void new_program(void)
+{
+  new_graph(2, (int[]){2, 3});
+  f = graph->function = alloc(sizeof *f);
+  *f = (struct function){
+      .name = "forward", .count = 1, .upward = true, .op = alloc(8192 * sizeof(int))};
+  graph->nfunction = 1;
+}
 
 static int run(struct op op, struct layout layout)
 {
   op.module = NONE;
+  op.phase = phase;
   int i = make_op(op);
   struct value *out = &graph->value[graph->op[i].out];
   out->layout = layout;
@@ -20,6 +42,128 @@ static int run(struct op op, struct layout layout)
   f->op[f->nop++] = i;
   return graph->op[i].out;
 }
+
+static bool is_tried(const struct op *op)
+{
+  return is_pointwise(op->kind) || is_reduce(op->kind);
+}
+
+/* What no other operation reads is an output, and some others. */
+static void finish_program(void)
+{
+  bool *read = alloc((size_t)graph->nvalue);
+  for (int i = 0; i < graph->nop; i++)
+    for (int k = 0; k < graph->op[i].nin; k++) read[graph->op[i].in[k]] = true;
+  for (int i = 0; i < graph->nop; i++) {
+    struct value *v = &graph->value[graph->op[i].out];
+    if (!is_tried(&graph->op[i]) || !v->placed) continue;
+    v->is_output = !read[graph->op[i].out] || !draw_below(3);
+    v->name = text("y%d.y", i);
+  }
+  fuse();
+  memory();
+}
+
+/* ---------------------------------------------------------------------- every row, in every way */
+
+/* Other types than the rows' usual ones. */
+static const struct instance other_types[] = {
+    {OP_sum, .in = {"#ab"}, .dims = 2, .scalar = 1},
+    {OP_sum, .in = {"#ab"}, .dims = 1, .scalar = 1},
+    {OP_sum, .in = {"#ab"}, .dims = 3, .scalar = 1},
+    {OP_amax, .in = {"#ab"}, .dims = 1},
+    {OP_amax, .in = {"#ab"}, .dims = 2},
+    {OP_amin, .in = {"#abc"}, .dims = 2},
+    {OP_amax, .in = {"?ab"}, .dims = 2},
+    {OP_amin, .in = {"?ab"}, .dims = 1},
+    {OP_mul, .in = {"#ab", "#b"}},
+    {OP_mul, .in = {"#ab", "b"}},
+    {OP_sub, .in = {"ab", "#a1"}},
+    {OP_mul, .in = {"ab", "?ab"}},
+    {OP_neg, .in = {"#ab"}},
+    {OP_abs, .in = {"#ab"}},
+    {OP_scale, .in = {"#ab"}, .scalar = 3},
+    {OP_maximum, .in = {"#ab", "#b"}},
+    {OP_where, .in = {"?ab", "#ab", "#b"}},
+    {OP_where, .in = {"?ab", "?ab", "?b"}},
+    {OP_where, .in = {"#ab", "ab", "#b"}},
+    {OP_lt, .in = {"#ab", "ab"}},
+    {OP_eq, .in = {"#ab", "#ab"}},
+    {OP_logical_and, .in = {"#ab", "ab"}},
+    {OP_logical_not, .in = {"ab"}},
+    {OP_tril, .in = {"?ab"}},
+    {OP_triu, .in = {"#ab"}, .number = {-1}},
+    {OP_permute, .in = {"?abc"}, .equation = "abc->cab"},
+    {OP_narrow, .in = {"#ab"}, .dims = 2, .number = {1}, .out = {"a1"}},
+    {OP_pad, .in = {"?ab"}, .dims = 1, .number = {1}, .out = {"8b"}},
+    {OP_gather, .in = {"#ab", "#ab"}, .dims = 1},
+    {OP_index_select, .in = {"?ab", "#c"}, .dims = 2},
+    {OP_expand, .in = {"#a"}, .dims = 2, .scalar = 1, .out = {"ab"}},
+    {OP_expand, .in = {"?a"}, .dims = 2, .scalar = 1, .out = {"ab"}},
+    {OP_full, .out = {"ab"}, .scalar = -7, .type = I32},
+    {OP_full, .out = {"ab"}, .scalar = 1, .type = BOOL},
+    {OP_full, .out = {"ab"}, .scalar = -INFINITY},
+    {OP_full, .out = {"ab"}, .scalar = 1 / 3.0},
+    {OP_index, .dims = 1, .out = {"a"}, .type = F32},
+    {OP_index, .dims = 1, .out = {"a"}, .type = I32},
+    {OP_index, .dims = 1, .out = {"a"}, .type = I64},
+};
+enum { OTHER_TYPES = sizeof other_types / sizeof *other_types };
+
+/* The instance once more, cut in one way along each dimension of the mesh. */
+static void add_cut(const struct instance *instance, const int64_t *size, int first, int second)
+{
+  struct choice list[MAX_CHOICES];
+  struct letters l;
+  const struct op *made = instantiate(instance, size);
+  int id = (int)(made - graph->op), pick[] = {first, second};
+  op_letters(made, &l);
+  choices(made, &l, list);
+  for (int i = 0; i < made->nin; i++) {
+    struct value *in = &graph->value[made->in[i]];
+    in->name = text("x%d.%c", id, 'a' + i);
+    for (int d = 0; d < 2; d++) in->layout.on[d] = list[pick[d]].in[i];
+  }
+  for (int d = 0; d < 2; d++) graph->value[made->out].layout.on[d] = list[pick[d]].out[0];
+  graph->value[made->out].placed = true;
+  if (made->kind == OP_dropout) graph->op[id].number[1] = draw_below(2) ? 3 : 0;
+  graph->op[id].phase = phase;
+  f->op[f->nop++] = id;
+  end_kernel();
+}
+
+/* Operators that only look at one place are cut in a few ways, the others in all. */
+static void add_instance(const struct instance *instance, const int64_t *size)
+{
+  struct choice list[MAX_CHOICES];
+  struct letters l;
+  const struct op *op = instantiate(instance, size);
+  op_letters(op, &l);
+  int nin = op->nin, n = choices(op, &l, list), few = is_broadcast(op->kind) ? 2 : 14;
+  if (options.cuda) few /= 2; /* it takes long */
+  int ways = n * n < few ? n * n : few;
+  for (int k = 0; k < ways; k++) {
+    int way = n * n <= few ? k : k < n ? k * n + draw_below(n) : draw_below(n * n);
+    int pick[] = {way / n, way % n};
+    if (fits_together(&l, nin, list, pick)) add_cut(instance, size, pick[0], pick[1]);
+  }
+}
+
+static void every_row(void)
+{
+  static const int64_t sizes[][SIZES] = {{6, 4, 5, 2}, {5, 8, 3, 4}};
+  new_program();
+  for (int i = 0; i < OTHER_TYPES; i++) add_instance(&other_types[i], sizes[i % 2]);
+  for (int i = 0; i < INSTANCES; i++) {
+    const struct op op = {.kind = instances[i].kind};
+    bool narrow = instances[i].type == BF16;
+    if (!is_tried(&op) || narrow) continue;
+    add_instance(&instances[i], sizes[i % 2]);
+  }
+  finish_program();
+}
+
+/* ------------------------------------------------------------------------------- random kernels */
 
 /* An input that is broadcast to `space` where `stretched` has a bit, cut where the space is. */
 static int input(struct shape space, struct layout layout, unsigned stretched)
@@ -32,24 +176,70 @@ static int input(struct shape space, struct layout layout, unsigned stretched)
   return given(BATCH, text("x%d", graph->nvalue), s, layout);
 }
 
-static struct layout without(struct layout layout, unsigned dims, bool keep)
+static struct layout without(struct layout layout, unsigned dims, bool keep, enum reduction how)
 {
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement *p = &layout.on[d];
     if (p->kind != SHARD) continue;
-    if (dims >> p->dim & 1) *p = P;
+    if (dims >> p->dim & 1) *p = (struct placement){.kind = PARTIAL, .reduction = how};
     for (int k = p->dim; p->kind == SHARD && !keep && k-- > 0;) p->dim -= dims >> k & 1;
   }
   return layout;
 }
 
-/* Some operations over one space, each on what was made before or on new inputs, then some sums. */
+static bool is_cut_along(struct layout layout, int dim)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (layout.on[d].kind == SHARD && layout.on[d].dim == dim) return true;
+  return false;
+}
+
+/* A value made of `a` whose elements come from other places: turned about, or a dimension moved;
+   `a` itself where the space has no dimension for it. */
+static int from_elsewhere(int a, struct shape space, struct layout layout)
+{
+  if (space.ndim == 2 && space.size[0] == space.size[1] && !is_cut_along(layout, 0) &&
+      !is_cut_along(layout, 1))
+    return run((struct op){.kind = OP_permute, .nin = 1, .in = {a}, .equation = "xy->yx"}, layout);
+  int dim = space.ndim ? draw_below(space.ndim) : 0;
+  if (!space.ndim || is_cut_along(layout, dim)) return a;
+  struct op op = {.kind = OP_pad,
+                  .nin = 1,
+                  .in = {a},
+                  .dims = 1u << dim,
+                  .number = {draw_below(2)},
+                  .phase = phase,
+                  .module = NONE,
+                  .line = 1};
+  int out = append_op_shaped(op, space);
+  graph->value[out].layout = layout;
+  graph->value[out].placed = true;
+  f->op[f->nop++] = graph->value[out].op;
+  return out;
+}
+
+/* By way of other types: a float made whole and back, or the one of two that a comparison says. */
+static int by_another_type(int a, int b, struct layout layout)
+{
+  if (draw_below(2)) {
+    int whole = run((struct op){.kind = OP_cast, .nin = 1, .in = {a}, .type = I32}, layout);
+    int sum = run((struct op){.kind = OP_add, .nin = 2, .in = {whole, whole}}, layout);
+    return run((struct op){.kind = OP_cast, .nin = 1, .in = {sum}, .type = F32}, layout);
+  }
+  int truth = run((struct op){.kind = OP_gt, .nin = 2, .in = {a, b}}, layout);
+  if (draw_below(2)) return run((struct op){.kind = OP_cast, .nin = 1, .in = {truth}}, layout);
+  return run((struct op){.kind = OP_where, .nin = 3, .in = {truth, b, a}}, layout);
+}
+
+/* Some operations over one space, each on what was made before or on new inputs, then some
+   reductions. */
 static void random_kernel(struct shape space, struct layout layout)
 {
   static const enum op_kind unary[] = {OP_relu, OP_sigmoid, OP_tanh,  OP_silu,
                                        OP_neg,  OP_scale,   OP_square};
   static const enum op_kind binary[] = {OP_add,          OP_sub,       OP_mul,      OP_relu_back,
                                         OP_sigmoid_back, OP_tanh_back, OP_silu_back};
+  static const enum op_kind reductions[] = {OP_sum, OP_amax, OP_amin};
   unsigned all = (1u << space.ndim) - 1;
   int made[32], n = 0, steps = 1 + draw_below(6);
   made[n++] = input(space, layout, 0);
@@ -61,52 +251,27 @@ static void random_kernel(struct shape space, struct layout layout)
     if (!draw_below(3)) {
       op.kind = unary[draw_below(7)];
       op.nin = 1;
-    } else if (!draw_below(5)) {
-      op.kind = OP_variance_back;
-      op.in[op.nin++] = input(space, layout, draw() & all);
     }
     if (op.kind == OP_add && draw_below(2)) {
       op.in[0] = b;
       op.in[1] = a;
     }
-    made[n++] = run(op, layout);
+    made[n++] = draw_below(5)   ? run(op, layout)
+                : draw_below(2) ? from_elsewhere(a, space, layout)
+                                : by_another_type(a, b, layout);
   }
   if (!space.ndim || draw_below(3) == 0) return;
   unsigned dims = 1 + (unsigned)draw_below((int)all);
   bool keep = draw_below(2);
-  for (int sums = 1 + draw_below(2); sums--;) {
-    struct op op = {.kind = OP_sum,
+  for (int count = 1 + draw_below(2); count--;) {
+    int how = draw_below(3);
+    struct op op = {.kind = reductions[how],
                     .nin = 1,
                     .in = {made[draw_below(n)]},
                     .dims = dims,
                     .keep = keep,
                     .scalar = draw_below(2) ? 1 : draw_number()};
-    if (!draw_below(3)) {
-      op.kind = OP_variance;
-      op.in[op.nin++] = input(space, layout, dims);
-    }
-    run(op, without(layout, dims, keep));
-  }
-}
-
-/* Something that is no kernel ends it. */
-static void end_kernel(void)
-{
-  int x = given(BATCH, text("x%d", graph->nvalue), parse_shape("2"), (struct layout){0});
-  run((struct op){.kind = OP_to_partial, .nin = 1, .in = {x}}, (struct layout){0});
-}
-
-/* What no other operation reads is an output, and some others. */
-static void keep_results(void)
-{
-  bool *read = alloc((size_t)graph->nvalue);
-  for (int i = 0; i < graph->nop; i++)
-    for (int k = 0; k < graph->op[i].nin; k++) read[graph->op[i].in[k]] = true;
-  for (int i = 0; i < graph->nop; i++) {
-    struct value *v = &graph->value[graph->op[i].out];
-    if (graph->op[i].kind == OP_to_partial) continue;
-    v->is_output = !read[graph->op[i].out] || !draw_below(3);
-    v->name = text("y%d", graph->op[i].out);
+    run(op, without(layout, dims, keep, (enum reduction)how));
   }
 }
 
@@ -114,15 +279,11 @@ enum { KERNELS = 60 };
 
 static void random_program(void)
 {
-  static const char *const spaces[] = {"5x7",   "1x6", "6x1", "12", "2x3x4",
-                                       "3x1x5", "4x6", "",    "1",  "2x2x3x2"};
-  new_graph(2, (int[]){2, 3});
-  f = graph->function = alloc(sizeof *f);
-  *f = (struct function){
-      .name = "forward", .count = 1, .upward = true, .op = alloc(4096 * sizeof(int))};
-  graph->nfunction = 1;
+  static const char *const spaces[] = {"5x7", "1x6", "6x1", "12",  "2x3x4",  "3x1x5",
+                                       "4x6", "",    "1",   "6x6", "2x2x3x2"};
+  new_program();
   for (int i = 0; i < KERNELS; i++) {
-    struct shape space = parse_shape(spaces[draw_below(10)]);
+    struct shape space = parse_shape(spaces[draw_below(11)]);
     struct placement list[MAX_DIMS + 1];
     int n = every_placement(space.ndim, false, list);
     struct layout layout = nth_layout(list, n, draw_below(n * n));
@@ -131,118 +292,361 @@ static void random_program(void)
     random_kernel(space, layout);
     end_kernel();
   }
-  keep_results();
-  fuse();
-  memory();
+  finish_program();
 }
 
 /* ------------------------------------------------------------------------- written and compiled */
 
-/* The C of one rank's program: all kernels, and a function that runs them one after the other. */
+static const char c_head[] = "#include \"program.h\"\n#include \"kernels.h\"\n#include <math.h>\n"
+                             "#include <stdalign.h>\n#include <string.h>\n";
+static const char c_memory[] = "static struct memory all, *const m = &all;\n"
+                               "void copy(void *to, const void *from, size_t n)\n"
+                               "{\n  memcpy(to, from, n);\n}\n"
+                               "void begin(void)\n{\n}\n";
+static const char cuda_head[] = "#include \"program.h\"\n#include \"kernels.h\"\n"
+                                "cudaStream_t stream;\n"
+                                "void fail_call(const char *, int, const char *, const char *)\n"
+                                "{\n  abort();\n}\n";
+static const char cuda_memory[] =
+    "static struct memory *m;\n"
+    "extern \"C\" void copy(void *to, const void *from, size_t n)\n"
+    "{\n  CHECK_CUDA(cudaMemcpy(to, from, n, cudaMemcpyDefault));\n}\n"
+    "extern \"C\" void begin(void)\n{\n"
+    "  CHECK_CUDA(cudaMalloc((void **)&m, sizeof *m));\n}\n";
+
+/* The program of one rank: a function that runs all its kernels one after the other. */
 static char *program_of(int rank)
 {
   struct buffer code = {0}, b = {0}, places = {0};
+  int coordinate[MAX_MESH];
+  const char *c = options.cuda ? "extern \"C\" " : "";
+  coordinate_of(rank, coordinate);
   name_values(rank);
   put_text(&places, "", 0);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     const char *name = v->role == BATCH || v->is_output ? c_name(i) : NULL;
-    if (name) put(&places, "  if (value == %d) return (float *)%s;\n", i, name);
+    if (name) put(&places, "  if (value == %d) return %s;\n", i, name);
   }
   name_locals(f);
   for (int k = 0; k < f->nop; k++)
     if (graph->op[f->op[k]].kind == OP_fused)
       put(&code, "  %s\n", statement_text(&graph->op[f->op[k]], rank));
-  put(&b,
-      "#include <math.h>\n#include <stdalign.h>\n#include <stddef.h>\n#include "
-      "<string.h>\n%s\n%s\n",
-      kernel_definitions(), memory_declaration());
-  put(&b, "static struct memory all, *const m = &all;\n");
-  put(&b, "float *place(int value)\n{\n%s  return NULL;\n}\n", places.text);
-  put(&b, "void run(void)\n{\n%s%s}\n", local_declarations(code.text), code.text);
+  put(&b, "%s%s%s", options.cuda ? cuda_head : c_head, memory_declaration(),
+      options.cuda ? cuda_memory : c_memory);
+  put(&b, "static const int coordinate[] = {%d, %d};\n", coordinate[0], coordinate[1]);
+  put(&b, "const struct rank rank = {%d, coordinate};\n", rank);
+  put(&b, "const struct program program = {\"\", \"\", 6, %" PRIu64 "u};\n", seed);
+  put(&b, "%svoid *place(int value)\n{\n%s  return NULL;\n}\n", c, places.text);
+  put(&b, "%svoid run(int t, int l)\n{\n  (void)t, (void)l;\n%s%s}\n", c,
+      local_declarations(code.text), code.text);
   return b.text;
 }
 
-static void *compile(const char *text, const char *directory)
+static const char *directory;
+
+static void write_text(const char *name, const char *contents)
 {
-  char c[512], command[2048], library[512];
-  snprintf(c, sizeof c, "%s/kernels.c", directory);
-  snprintf(library, sizeof library, "%s/kernels.so", directory);
-  FILE *out = fopen(c, "w");
-  must(out && fputs(text, out) >= 0 && fclose(out) == 0, "cannot write %s", c);
-  snprintf(command, sizeof command,
-           "${CC:-cc} -std=c11 -O1 -Wall -Wextra -Wconversion -Werror -fPIC -shared -o %s %s -lm",
-           library, c);
-  must(system(command) == 0, "%s does not compile", c);
+  FILE *out = fopen(text("%s/%s", directory, name), "w");
+  must(out && fputs(contents, out) >= 0 && fclose(out) == 0, "cannot write %s", name);
+}
+
+static void command(const char *line)
+{
+  must(system(line) == 0, "failed: %s", line);
+}
+
+static void compile_kernels(void)
+{
+  write_text("kernels.h", text("%s%s%s", options.cuda ? "#include <cuda_runtime.h>\n" : "",
+                               "#include <stddef.h>\n", kernel_prototypes()));
+  const char *head = options.cuda ? "#include \"kernels.h\"\n#include \"cuda_kernels.h\"\n"
+                                  : "#include \"kernels.h\"\n#include <math.h>\n";
+  write_text(options.cuda ? "kernels.cu" : "kernels.c", text("%s%s", head, kernel_definitions()));
+  if (!options.cuda) {
+    command(
+        text("${CC:-cc} -std=c11 -O1 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -fPIC"
+             " -I%s -Iruntime -c -o %s/kernels.o %s/kernels.c",
+             directory, directory, directory));
+    return;
+  }
+  command(text("${CXX:-c++} -std=c++17 -Wall -Wextra -Werror -fPIC -Itests/cuda_on_cpu/include"
+               " -I%s -Iruntime -x c++ -c -o %s/kernels.o %s/kernels.cu",
+               directory, directory, directory));
+}
+
+/* The parts of the stand-in that run kernels. */
+static void compile_stand_in(void)
+{
+  command(text("for part in launch fiber memory stream fail; do mpicxx -std=c++17 -O1 -fPIC"
+               " -Itests/cuda_on_cpu -Itests/cuda_on_cpu/include -c -o %s/$part.o"
+               " tests/cuda_on_cpu/$part.cpp || exit 1; done",
+               directory));
+}
+
+static void *compile_rank(int rank)
+{
+  const char *source = text("%s/rank%d.%s", directory, rank, options.cuda ? "cu" : "c");
+  const char *library = text("%s/rank%d.so", directory, rank);
+  if (options.cuda)
+    command(text("mpicxx -std=c++17 -fPIC -shared -Wl,-Bsymbolic -DTPGEN_CUDA"
+                 " -Itests/cuda_on_cpu/include -I%s -Iruntime -o %s -x c++ %s -x none"
+                 " %s/kernels.o %s/launch.o %s/fiber.o %s/memory.o %s/stream.o %s/fail.o",
+                 directory, library, source, directory, directory, directory, directory, directory,
+                 directory));
+  else
+    command(text("mpicc -std=c11 -fPIC -shared -Wl,-Bsymbolic -Wall -Werror -I%s -Iruntime -o %s"
+                 " %s %s/kernels.o -lm",
+                 directory, library, source, directory));
   void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
   must(handle, "%s", dlerror());
   return handle;
 }
 
-/* Runs the compiled program on this rank's parts and compares every output. */
-static void run_on(int rank, const char *directory)
+/* ---------------------------------------------------------------------------------- run and seen
+ */
+
+/* A rank's program in this process. */
+struct loaded {
+  void *handle;
+  void *(*place)(int);
+  void (*begin)(void), (*run)(int, int), (*copy)(void *, const void *, size_t);
+};
+
+static struct loaded load_rank(int rank)
 {
-  void *handle = compile(program_of(rank), directory);
-  float *(*place)(int);
-  void (*go)(void);
-  *(void **)&place = dlsym(handle, "place");
-  *(void **)&go = dlsym(handle, "run");
-  must(place && go, "the program has no place or run");
-  struct machine m = new_machine();
-  for (int v = 0; v < graph->nvalue; v++) {
-    if (graph->value[v].role != BATCH) continue;
-    struct array here = random_array(local_shape(v, rank));
-    m.part[rank][v] = here;
-    for (int64_t i = 0; i < elements(here.shape); i++) {
-      here.at[i] = (float)here.at[i];
-      if (place(v)) place(v)[i] = (float)here.at[i];
-    }
+  struct loaded p = {.handle = compile_rank(rank)};
+  *(void **)&p.place = dlsym(p.handle, "place");
+  *(void **)&p.begin = dlsym(p.handle, "begin");
+  *(void **)&p.run = dlsym(p.handle, "run");
+  *(void **)&p.copy = dlsym(p.handle, "copy");
+  must(p.place && p.begin && p.run && p.copy, "the program lacks a function");
+  p.begin();
+  return p;
+}
+
+static double get(const void *from, enum type type, int64_t i)
+{
+  switch (type) {
+  case I32:
+    return ((const int32_t *)from)[i];
+  case I64:
+    return (double)((const int64_t *)from)[i];
+  case BOOL:
+    return ((const unsigned char *)from)[i];
+  default:
+    return ((const float *)from)[i];
   }
-  go();
+}
+
+static void set(void *to, enum type type, int64_t i, double x)
+{
+  switch (type) {
+  case I32:
+    ((int32_t *)to)[i] = (int32_t)x;
+    break;
+  case I64:
+    ((int64_t *)to)[i] = (int64_t)x;
+    break;
+  case BOOL:
+    ((unsigned char *)to)[i] = x != 0;
+    break;
+  default:
+    ((float *)to)[i] = (float)x;
+  }
+}
+
+/* Gives the program a rank's part of an input, which becomes what its type can hold. */
+static void give(const struct loaded *p, int value, struct array part)
+{
+  enum type type = graph->value[value].type;
+  int64_t n = elements(part.shape);
+  size_t bytes = (size_t)(n * type_bytes(type));
+  void *raw = take(bytes);
+  for (int64_t i = 0; i < n; i++) {
+    set(raw, type, i, part.at[i]);
+    part.at[i] = get(raw, type, i);
+  }
+  if (p->place(value)) p->copy(p->place(value), raw, bytes);
+}
+
+/* The maximum or minimum of nothing is as far as the type goes. */
+static double within(enum type type, double x)
+{
+  if (!isinf(x) || type == F32) return x;
+  if (type == BOOL) return x > 0;
+  return x > 0 ? INT32_MAX : INT32_MIN;
+}
+
+/* Whether the float, or whole number, came out in place of the double. */
+static bool is_same(double made, double wanted)
+{
+  if (isnan(made) || isnan(wanted)) return isnan(made) && isnan(wanted);
+  if (isinf(wanted)) return made == wanted;
+  return is_near(made, wanted, 2e-4);
+}
+
+static void compare(const struct loaded *p, int rank, const struct op *op, struct array wanted)
+{
+  enum type type = graph->value[op->out].type;
+  int64_t n = elements(wanted.shape);
+  size_t bytes = (size_t)(n * type_bytes(type));
+  void *raw = take(bytes);
+  if (!n) return;
+  must(p->place(op->out), "v%d has no place", op->out);
+  p->copy(raw, p->place(op->out), bytes);
+  for (int64_t i = 0; i < n; i++)
+    must(is_same(get(raw, type, i), within(type, wanted.at[i])),
+         "rank %d: v%d = %s: element %" PRId64 " of %s is %g, not %g", rank, op->out, op_name(op),
+         i, shape_text(wanted.shape), get(raw, type, i), wanted.at[i]);
+}
+
+/* As runtime/elements.h has it, from its definition. */
+static void drop(const struct op *op, const struct places *at, struct array in, struct array out)
+{
+  uint32_t key[] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, words[4];
+  uint32_t stream = (uint32_t)(op->number[0] + MODULE * op->number[1]);
+  for (int64_t i = 0, n = elements(out.shape); i < n; i++) {
+    int64_t index[MAX_DIMS];
+    indices_of(out.shape, i, index);
+    for (int d = 0; d < out.shape.ndim; d++) index[d] += at->out[0].first[d];
+    int64_t flat = place_of(at->out[0].whole, index);
+    uint32_t counter[] = {(uint32_t)flat, (uint32_t)((uint64_t)flat >> 32), stream, STEP};
+    philox4x32(counter, key, words);
+    bool drops = (float)(words[0] >> 8) / 16777216 < (float)op->scalar;
+    out.at[i] = drops ? 0 : in.at[i] / (1 - op->scalar);
+  }
+}
+
+/* What the operation makes of its parts on this rank, by the reference. */
+static struct array made_of(const struct op *op, const struct machine *m, int rank)
+{
+  struct array in[MAX_INPUTS], out = zeros(local_shape(op->out, rank));
+  struct layout in_layout[MAX_INPUTS], out_layout = graph->value[op->out].layout;
+  struct letters l;
+  for (int i = 0; i < op->nin; i++) {
+    in[i] = m->part[rank][op->in[i]];
+    in_layout[i] = graph->value[op->in[i]].layout;
+  }
+  op_letters(op, &l);
+  struct places at = places_at(op, &l, in_layout, &out_layout, rank);
+  must(evaluate(op, in, &out, &at), "%s: the parts of rank %d do not fit", op_name(op), rank);
+  if (op->kind == OP_dropout) drop(op, &at, in[0], out);
+  return out;
+}
+
+/* Runs the compiled program on this rank's parts and compares every output. */
+static int run_on(int rank, struct machine *m)
+{
+  int compared = 0;
+  struct loaded p = load_rank(rank);
+  for (int v = 0; v < graph->nvalue; v++)
+    if (m->part[rank][v].at && graph->value[v].role == BATCH) give(&p, v, m->part[rank][v]);
+  p.run(STEP, MODULE);
+  for (int k = 0; k < graph->nop; k++) {
+    const struct op *op = &graph->op[k];
+    if (!is_tried(op) || !graph->value[op->out].placed) continue;
+    m->part[rank][op->out] = made_of(op, m, rank);
+    if (!graph->value[op->out].is_output) continue;
+    compare(&p, rank, op, m->part[rank][op->out]);
+    compared++;
+  }
+  dlclose(p.handle);
+  return compared;
+}
+
+/* Numbers for all inputs, those that suit the first operation which reads them. */
+static struct machine with_inputs(void)
+{
+  struct machine m = new_machine();
   for (int k = 0; k < graph->nop; k++) {
     const struct op *op = &graph->op[k];
     struct array in[MAX_INPUTS];
-    if (op->nbody || op->kind == OP_to_partial) continue;
-    for (int i = 0; i < op->nin; i++) in[i] = m.part[rank][op->in[i]];
-    struct array out = m.part[rank][op->out] = evaluate(op, in, local_shape(op->out, rank));
-    if (!graph->value[op->out].is_output) continue;
-    const float *made = place(op->out);
-    must(made || !elements(out.shape), "v%d has no place", op->out);
-    for (int64_t i = 0; i < elements(out.shape); i++)
-      must(is_near(made[i], out.at[i], 2e-4),
-           "rank %d: v%d = %s: element %" PRId64 " is %g, not %g", rank, op->out,
-           op_row[op->kind].name, i, made[i], out.at[i]);
+    if (op->nbody) continue;
+    for (int i = 0; i < op->nin; i++) {
+      in[i] = zeros(graph->value[op->in[i]].shape);
+      if (graph->value[op->in[i]].role != BATCH || m.part[0][op->in[i]].at) continue;
+      in[i] = suitable_input(op, i, in);
+      load(&m, op->in[i], in[i]);
+    }
   }
-  dlclose(handle);
+  return m;
 }
+
+static void try_program(void (*make)(void), bool cuda)
+{
+  unit_seed = 5;
+  options.cuda = cuda;
+  make();
+  for (int rank = 0; rank < world_size(); rank++)
+    write_text(text("rank%d.%s", rank, cuda ? "cu" : "c"), program_of(rank));
+  compile_kernels();
+  if (cuda) compile_stand_in();
+  int kernels = 0, compared = 0;
+  for (const char *const *name = kernel_names(); *name; name++) kernels++;
+  struct machine m = with_inputs();
+  for (int rank = 0; rank < world_size(); rank++) compared += run_on(rank, &m);
+  printf("%d kernels, %d operations compared\n", kernels, compared);
+  fflush(stdout);
+}
+
+struct trial {
+  void (*make)(void);
+  bool cuda;
+};
 
 static void try_kernels(const void *with)
 {
-  const char *directory = with;
-  unit_seed = 5;
-  random_program();
-  for (int rank = 0; rank < world_size(); rank++) {
-    forget();
-    run_on(rank, directory);
-  }
+  const struct trial *trial = with;
+  try_program(trial->make, trial->cuda);
 }
 
-static void test_kernels_compute_what_they_say(void **state)
+static void kernels_compute_what_they_say(struct trial trial)
+{
+  if (system("${CC:-cc} --version > /dev/null 2>&1") || system("mpicc --version > /dev/null 2>&1"))
+    skip();
+  if (trial.cuda && system("mpicxx --version > /dev/null 2>&1")) skip();
+  char temporary[] = "/tmp/kernelsXXXXXX";
+  directory = mkdtemp(temporary);
+  assert_non_null(directory);
+  struct ending e = run_child(try_kernels, &trial);
+  if (e.status) fail_msg("ended with %d, see %s: %s", e.status, directory, e.said);
+  char remove[64];
+  snprintf(remove, sizeof remove, "rm -r %s", temporary);
+  assert_int_equal(system(remove), 0);
+}
+
+static void test_every_row_in_c(void **state)
 {
   (void)state;
-  if (system("${CC:-cc} --version > /dev/null 2>&1")) skip();
-  char directory[] = "/tmp/kernelsXXXXXX", command[64];
-  assert_non_null(mkdtemp(directory));
-  struct ending e = run_child(try_kernels, directory);
-  snprintf(command, sizeof command, "rm -r %s", directory);
-  if (!e.status) assert_int_equal(system(command), 0);
-  if (e.status) fail_msg("ended with %d, see %s: %s", e.status, directory, e.said);
+  kernels_compute_what_they_say((struct trial){every_row, false});
+}
+
+static void test_every_row_in_cuda(void **state)
+{
+  (void)state;
+  kernels_compute_what_they_say((struct trial){every_row, true});
+}
+
+static void test_random_kernels_in_c(void **state)
+{
+  (void)state;
+  kernels_compute_what_they_say((struct trial){random_program, false});
+}
+
+static void test_random_kernels_in_cuda(void **state)
+{
+  (void)state;
+  kernels_compute_what_they_say((struct trial){random_program, true});
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_kernels_compute_what_they_say),
+      cmocka_unit_test(test_every_row_in_c),
+      cmocka_unit_test(test_every_row_in_cuda),
+      cmocka_unit_test(test_random_kernels_in_c),
+      cmocka_unit_test(test_random_kernels_in_cuda),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,28 +19,31 @@ static int words(int value)
   return (int)((largest_bytes(value) + 3) / 4);
 }
 
+/* A view bears the mark of what it shows, whether it lies there or is a copy. */
 static void write_marks(int value)
 {
+  int whose = shown_by(value);
   if (!graph->value[value].stored) return;
   if (!placed(value)) {
-    own_mark[graph->value[value].storage] = value;
+    own_mark[graph->value[value].storage] = whose;
     return;
   }
   must(graph->value[value].offset + largest_bytes(value) <= graph->arena_bytes, "beyond the arena");
-  for (int i = 0; i < words(value); i++) mark[graph->value[value].offset / 4 + i] = value;
+  for (int i = 0; i < words(value); i++) mark[graph->value[value].offset / 4 + i] = whose;
 }
 
 static void find_marks(int value, const struct op *op)
 {
   const struct value *v = &graph->value[value];
-  if (!v->stored || v->op == NONE) return;
+  int whose = shown_by(value);
+  if (!v->stored || graph->value[whose].op == NONE) return;
   if (!placed(value)) {
-    must(own_mark[v->storage] == value, "%s reads v%d, but finds v%d in its place",
+    must(own_mark[v->storage] == whose, "%s reads v%d, but finds v%d in its place",
          op_row[op->kind].name, value, own_mark[v->storage]);
     return;
   }
   for (int i = 0; i < words(value); i++)
-    must(mark[v->offset / 4 + i] == value, "%s reads v%d, but finds v%d at %d",
+    must(mark[v->offset / 4 + i] == whose, "%s reads v%d, but finds v%d at %d",
          op_row[op->kind].name, value, mark[v->offset / 4 + i], (int)v->offset + 4 * i);
 }
 
@@ -83,7 +86,7 @@ static void run_step(const struct op *op)
   for (int i = 0; i < op->nin; i++) find_marks(op->in[i], op);
   /* Only these may write over what they read. */
   bool in_place = op->kind == OP_all_reduce || op->kind == OP_to_partial;
-  write_marks(op->out);
+  for (int k = 0; k < op->nout; k++) write_marks(op->out + k);
   for (int i = 0; i < op->nin && !in_place; i++) find_marks(op->in[i], op);
 }
 
@@ -331,6 +334,226 @@ static void test_in_place(void **state)
   passes(reduce_in_place, NULL);
 }
 
+/* ---------------------------------------------------------------------------------------- views */
+
+static int view_of(int value)
+{
+  return run_in_phase(
+      (struct op){.kind = OP_view, .nin = 1, .in = {value}, .equation = "ab->1(ab)"});
+}
+
+/* A view has no bytes of its own, whatever it shows, and keeps them alive. */
+static void a_view_shows(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){1});
+  int x = given(BATCH, "x", parse_shape("4x8"), (struct layout){0});
+  int w = given(PARAMETER, "w", parse_shape("4x8"), (struct layout){0});
+  int a = first_value("4x8"), b = view_of(a), again = view_of(b), c = first_value("4x8");
+  int of_batch = view_of(x), of_parameter = view_of(w);
+  keep(c);
+  keep(again);
+  keep(of_batch);
+  keep(of_parameter);
+  fuse();
+  memory();
+  must(shared(a, b) && shared(a, again) && same_place(a, again), "a view has bytes of its own");
+  must(shared(x, of_batch) && shared(w, of_parameter), "a view of what is given has its own");
+  must(graph->value[a].last >= graph->value[again].last, "what is shown dies before its view");
+  must(graph->arena_bytes == 2 * bytes_of("4x8"), "%" PRId64 " bytes", graph->arena_bytes);
+  run_program();
+}
+
+/* Nothing is written over what a view still shows, nor over what it shows itself. */
+static void a_view_is_kept(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){1});
+  int a = first_value("4x8"), b = view_of(a), c = pointwise(OP_tanh, a, NONE);
+  int d = first_value("4x8"), e = view_of(d), f = pointwise(OP_tanh, e, NONE);
+  keep(b);
+  keep(c);
+  keep(d);
+  keep(f);
+  fuse();
+  memory();
+  must(!shared(a, c), "what a view shows is overwritten");
+  must(!shared(d, f), "what is read later is overwritten through its view");
+  run_program();
+}
+
+static void a_dead_view_is_used_again(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){1});
+  int x = given(BATCH, "x", parse_shape("4x8"), (struct layout){0});
+  int a = first_value("4x8"), b = view_of(a), c = pointwise(OP_tanh, b, NONE);
+  int d = view_of(x), e = pointwise(OP_tanh, d, NONE);
+  keep(c);
+  keep(e);
+  fuse();
+  memory();
+  must(shared(a, c), "a dead view's bytes are not used again");
+  must(!shared(e, x), "what is given is overwritten through its view");
+  run_program();
+}
+
+/* One kernel that reads the same bytes under two names, and writes. */
+static void two_names_in_a_kernel(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){1});
+  int a = first_value("1x32"), b = view_of(a);
+  int c = pointwise(OP_tanh, a, NONE), d = pointwise(OP_add, c, b);
+  keep(c);
+  keep(d);
+  fuse();
+  memory();
+  must(!shared(a, c), "an input is overwritten that the kernel reads later by another name");
+  must(shared(a, d), "a dead input is not used again");
+  run_program();
+}
+
+/* What leaves the program lies in its own place: there a view's bytes are made at once, or copied
+   where they are still needed. */
+static void a_view_leaves(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){1});
+  int a = first_value("4x8"), b = view_of(a), c = first_value("4x8"), d = view_of(c);
+  keep(c);
+  graph->value[b].is_output = graph->value[d].is_output = true;
+  fuse();
+  memory();
+  must(graph->value[b].storage == b && graph->value[a].storage == b, "it is copied");
+  must(graph->value[d].storage == d && graph->value[c].storage == c, "it is not copied");
+  run_program();
+}
+
+/* Every rank's part is the whole maximum already; of a sum all but one rank's is zero. */
+static void pending_values(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){2});
+  int a = first_value("4x8");
+  int most =
+      run_in_phase((struct op){.kind = OP_to_partial, .nin = 1, .in = {a}, .reduction = MAX});
+  int sum = run_in_phase((struct op){.kind = OP_to_partial, .nin = 1, .in = {a}});
+  keep(most);
+  keep(sum);
+  keep(a);
+  fuse();
+  memory();
+  must(shared(a, most), "a maximum is copied");
+  must(!shared(a, sum), "a value is overwritten by its summands");
+}
+
+static void test_views(void **state)
+{
+  (void)state;
+  passes(a_view_shows, NULL);
+  passes(a_view_is_kept, NULL);
+  passes(a_dead_view_is_used_again, NULL);
+  passes(two_names_in_a_kernel, NULL);
+  passes(a_view_leaves, NULL);
+  passes(pending_values, NULL);
+}
+
+/* ------------------------------------------------------------------- kernels that look elsewhere
+ */
+
+static int index_of(int value)
+{
+  int i = given(BATCH, "i", graph->value[value].shape, (struct layout){0});
+  graph->value[i].type = I32;
+  return i;
+}
+
+static void looks_elsewhere(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){1});
+  int a = first_value("8x8"), b = first_value("8x8"), c = first_value("8x8");
+  int turned =
+      run_in_phase((struct op){.kind = OP_permute, .nin = 1, .in = {a}, .equation = "ab->ba"});
+  int summed = run_in_phase((struct op){.kind = OP_cumsum, .nin = 1, .in = {b}, .dims = 2});
+  int moved =
+      run_in_phase((struct op){.kind = OP_gather, .nin = 2, .in = {c, index_of(c)}, .dims = 2});
+  keep(turned);
+  keep(summed);
+  keep(moved);
+  fuse();
+  memory();
+  must(!shared(a, turned), "a kernel overwrites what it reads in another order");
+  must(!shared(b, summed), "a kernel of its own overwrites its input");
+  must(!shared(c, moved), "a kernel overwrites what it reads by index");
+  run_program();
+}
+
+/* What is made in the same kernel is not there yet at other elements. */
+static void looks_elsewhere_in_the_kernel(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){1});
+  int a = first_value("8x8"), b = pointwise(OP_tanh, a, NONE);
+  int turned =
+      run_in_phase((struct op){.kind = OP_permute, .nin = 1, .in = {b}, .equation = "ab->ba"});
+  keep(turned);
+  fuse();
+  const struct function *f = function_of_phase(FORWARD);
+  for (int k = 0; k < f->nop; k++)
+    must(graph->op[f->op[k]].nbody < 2, "a kernel reads what it has not made yet");
+  must(graph->value[b].stored, "what another kernel reads is not stored");
+}
+
+static void test_elsewhere(void **state)
+{
+  (void)state;
+  passes(looks_elsewhere, NULL);
+  passes(looks_elsewhere_in_the_kernel, NULL);
+}
+
+/* All that a kernel writes has a place, read or not. */
+static void several_outputs(const void *with)
+{
+  (void)with;
+  static struct custom two_values = {.name = "pair", .rule = "ab->ab,a 1", .linear = ""};
+  new_graph(1, (int[]){1});
+  graph->custom = &two_values;
+  int a = first_value("4x8"), kept = first_value("4x8");
+  int pair = run_in_phase((struct op){.kind = OP_custom, .nin = 1, .in = {a}});
+  keep(pair);
+  keep(kept);
+  fuse();
+  memory();
+  must(graph->value[pair + 1].stored && in_arena(pair + 1), "an output has no place");
+  must(!shared(a, pair) && !shared(a, pair + 1), "a kernel of its own overwrites its input");
+  must(graph->value[pair + 1].made == graph->value[pair].made, "they are made at other times");
+  run_program();
+}
+
+static void test_several_outputs(void **state)
+{
+  (void)state;
+  passes(several_outputs, NULL);
+}
+
+/* A truth is a byte. */
+static void truths(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){1});
+  int a = first_value("9x9"), b = pointwise(OP_gt, a, a), c = pointwise(OP_exp, a, NONE);
+  keep(a);
+  keep(b);
+  keep(c);
+  fuse();
+  memory();
+  must(graph->value[b].type == BOOL && arena_size(b) == 128, "81 truths take %" PRId64 " bytes",
+       arena_size(b));
+  must(!shared(a, b) && !shared(b, c), "types of unlike sizes share their bytes");
+}
+
 /* Parts of unlike layouts have unlike sizes on some ranks, even where rank 0's are alike. */
 static void unlike_layouts(const void *with)
 {
@@ -374,6 +597,7 @@ static void test_sizes(void **state)
 {
   (void)state;
   passes(unlike_layouts, NULL);
+  passes(truths, NULL);
   passes(uneven, NULL);
   passes(empty, NULL);
 }
@@ -384,6 +608,9 @@ int main(void)
       cmocka_unit_test(test_values_find_what_they_wrote),
       cmocka_unit_test(test_deep_models_are_near_the_bound),
       cmocka_unit_test(test_in_place),
+      cmocka_unit_test(test_views),
+      cmocka_unit_test(test_elsewhere),
+      cmocka_unit_test(test_several_outputs),
       cmocka_unit_test(test_sizes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -159,6 +159,92 @@ static void two_walks(const void *with)
              "forward x1 up: exp loop neg loop neg");
 }
 
+/* Two values of one operation are two families. */
+static void several_outputs(const void *with)
+{
+  (void)with;
+  model();
+  static struct custom two_values = {.name = "pair", .rule = "ab->ab,a 1", .linear = ""};
+  graph->custom = &two_values;
+  int x = start, made[LAYERS];
+  for (int l = 0; l < LAYERS; l++) {
+    made[l] = apply(OP_custom, x, NONE, layer[l], 1);
+    graph->value[made[l] + 1].placed = true;
+    x = apply(OP_sub, made[l], made[l] + 1, layer[l], 1);
+  }
+  x = apply(OP_neg, x, NONE, root, 1);
+  for (int l = LAYERS; l-- > 0;) x = apply(OP_mul, x, made[l] + 1, layer[l], 1);
+  x = apply(OP_neg, x, NONE, root, 1);
+  for (int i = graph->norder - LAYERS - 1; i < graph->norder; i++)
+    graph->op[graph->order[i]].phase = BACKWARD;
+  becomes(x, "layers_forward x3 up: custom sub; forward x1 up: exp loop neg; "
+             "layers_backward x3 down: mul; backward x1 up: loop neg");
+  for (int l = 0; l < LAYERS; l++)
+    for (int k = 0; k < 2; k++)
+      must(graph->value[made[l] + k].family == made[0] + k && graph->value[made[l] + k].index == l,
+           "the outputs of layer %d are families %d and %d", l, graph->value[made[l]].family,
+           graph->value[made[l] + 1].family);
+  must(op_in("layers_backward", 0)->in[1] == made[0] + 1, "the backward reads another output");
+}
+
+/* An operation lives while anything needs one of its outputs. */
+static void one_output_is_needed(const void *with)
+{
+  (void)with;
+  model();
+  static struct custom two_values = {.name = "pair", .rule = "ab->ab,a 1", .linear = ""};
+  graph->custom = &two_values;
+  int second = apply(OP_custom, start, NONE, root, 1) + 1,
+      dead = apply(OP_custom, start, NONE, root, 1);
+  graph->value[second].placed = true;
+  apply(OP_neg, dead + 1, NONE, root, 1);
+  becomes(apply(OP_neg, second, NONE, root, 1), "forward x1 up: exp custom neg");
+}
+
+/* Streams that grow by as much from each layer to the next. */
+static int drop(int x, int64_t stream, int module)
+{
+  int v = apply(OP_dropout, x, NONE, module, 0.5);
+  graph->op[graph->value[v].op].number[0] = stream;
+  return v;
+}
+
+static void growing_streams(const void *with)
+{
+  (void)with;
+  model();
+  int x = start;
+  for (int l = 0; l < LAYERS; l++) x = drop(drop(x, 5 + 2 * l, layer[l]), 20 - 3 * l, layer[l]);
+  becomes(apply(OP_neg, x, NONE, root, 1),
+          "layers_forward x3 up: dropout dropout; forward x1 up: exp loop neg");
+  for (int k = 0; k < 2; k++) {
+    const struct op *op = op_in("layers_forward", k);
+    must(op->number[0] == (k ? 20 : 5) && op->number[1] == (k ? -3 : 2),
+         "stream %d and %d more for each module", (int)op->number[0], (int)op->number[1]);
+  }
+}
+
+/* The same mask in every layer. */
+static void equal_streams(const void *with)
+{
+  (void)with;
+  model();
+  int x = start;
+  for (int l = 0; l < LAYERS; l++) x = drop(x, 4, layer[l]);
+  becomes(apply(OP_neg, x, NONE, root, 1),
+          "layers_forward x3 up: dropout; forward x1 up: exp loop neg");
+  must(op_in("layers_forward", 0)->number[1] == 0, "the stream grows");
+}
+
+static void uneven_streams(const void *with)
+{
+  (void)with;
+  model();
+  int x = start;
+  for (int l = 0; l < LAYERS; l++) x = drop(x, l == 2 ? 3 : l, layer[l]);
+  becomes(apply(OP_neg, x, NONE, root, 1), "forward x1 up: exp dropout dropout dropout neg");
+}
+
 static void test_what_is_folded(void **state)
 {
   (void)state;
@@ -166,6 +252,9 @@ static void test_what_is_folded(void **state)
   passes(from_outside, NULL);
   passes(downward, NULL);
   passes(two_walks, NULL);
+  passes(several_outputs, NULL);
+  passes(growing_streams, NULL);
+  passes(equal_streams, NULL);
 }
 
 /* ----------------------------------------------------------------------------- what stays apart */
@@ -183,6 +272,10 @@ enum difference {
   OF_FIRST,
   FURTHER_BACK,
   LENGTH,
+  NUMBER,
+  TYPE,
+  CONSTANT,
+  CUSTOM,
   DIFFERENCES
 };
 
@@ -214,6 +307,11 @@ static void unlike_layers(const void *with)
     if (what == LINE && odd) graph->op[graph->value[x].op].line = 6;
     if (what == OUTPUT && odd) graph->value[x].is_output = true;
     if (what == OF_FIRST) x = apply(OP_add, x, first, layer[l], 1);
+    struct op *last = &graph->op[graph->value[x].op];
+    if (what == NUMBER && odd) last->number[MAX_NUMBERS - 1] = 1;
+    if (what == TYPE && odd) last->type = I32;
+    if (what == CONSTANT && odd) last->constant = true;
+    if (what == CUSTOM && odd) last->custom = 1;
     if (what == LENGTH && odd) x = apply(OP_exp, x, NONE, layer[l], 1);
     before = into;
   }
@@ -294,6 +392,7 @@ static void test_what_stays_apart(void **state)
   passes(output_at_the_end, NULL);
   passes(other_names, NULL);
   passes(interrupted, NULL);
+  passes(uneven_streams, NULL);
 }
 
 /* -------------------------------------------------------------------------- phases and the dead */
@@ -329,6 +428,7 @@ static void test_phases_and_the_dead(void **state)
   (void)state;
   passes(phases, NULL);
   passes(the_dead, NULL);
+  passes(one_output_is_needed, NULL);
 }
 
 int main(void)

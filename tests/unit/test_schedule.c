@@ -52,7 +52,15 @@ static void check_complete(const int *before, const int *after)
   }
 }
 
-/* The most bytes that live at once, each value from where it is made to where it is last read. */
+/* The value whose bytes it is. An output has its own. */
+static int bytes_of(int value)
+{
+  bool view = !graph->value[value].is_output && shown_by(value) != value;
+  return view ? bytes_of(graph->op[graph->value[value].op].in[0]) : value;
+}
+
+/* The most bytes that live at once, each value from where it is made to where it is last read. A
+   view has none of its own. */
 static int64_t most_alive(const int *order, int n)
 {
   int *first = alloc((size_t)graph->nvalue * sizeof *first), list[64];
@@ -60,15 +68,16 @@ static int64_t most_alive(const int *order, int n)
   for (int v = 0; v < graph->nvalue; v++) first[v] = last[v] = NONE;
   for (int i = 0; i < n; i++) {
     const struct op *op = &graph->op[order[i]];
-    for (int k = op_writes(op, list); k--;) first[list[k]] = last[list[k]] = i;
-    for (int k = op_reads(op, list); k--;) last[list[k]] = i;
+    for (int k = op_writes(op, list); k--;) first[list[k]] = last[bytes_of(list[k])] = i;
+    for (int k = op_reads(op, list); k--;) last[bytes_of(list[k])] = i;
   }
   int64_t most = 0;
   for (int i = 0; i < n; i++) {
     int64_t sum = 0;
     for (int v = 0; v < graph->nvalue; v++) {
       const struct value *x = &graph->value[v];
-      bool counts = x->stored && x->role == ACTIVATION && !x->is_output && x->op != NONE;
+      bool counts =
+          bytes_of(v) == v && x->stored && x->role == ACTIVATION && !x->is_output && x->op != NONE;
       if (counts && first[v] != NONE && first[v] <= i && i <= last[v]) sum += largest_bytes(v);
     }
     if (sum > most) most = sum;

@@ -1,0 +1,1 @@
+nn.Conv2d(3, 4, 3, {groups = 2})

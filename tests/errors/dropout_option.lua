@@ -1,0 +1,3 @@
+infer{
+  model = nn.Sequential(nn.Dropout("half")), batch = {input = randn{2}},
+}

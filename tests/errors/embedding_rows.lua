@@ -1,0 +1,1 @@
+nn.Embedding("many", 3)

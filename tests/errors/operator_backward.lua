@@ -1,0 +1,1 @@
+operator{name = "twice", rule = "...->...", kernel = "twice.c", backward = {"twice_back"}}

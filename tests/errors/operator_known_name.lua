@@ -1,0 +1,1 @@
+operator{name = "relu", rule = "...->...", kernel = "twice.c"}

@@ -1,0 +1,1 @@
+operator{name = "twice", rule = "a->a", linear = "b", kernel = "twice.c"}

@@ -1,0 +1,1 @@
+operator{name = "Twice!", rule = "...->...", kernel = "twice.c"}

@@ -1,0 +1,1 @@
+operator{name = "twice", rule = "ab-ab", kernel = "twice.c"}

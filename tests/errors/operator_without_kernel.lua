@@ -1,0 +1,1 @@
+operator{name = "twice", rule = "...->..."}

@@ -1,0 +1,1 @@
+local m = nn.Parameter(ones{2, dtype = "bool"})

@@ -1,0 +1,1 @@
+infer{model = nn.Identity(), batch = {input = randint(3, 3){2}}}

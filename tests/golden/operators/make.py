@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""Writes the facts that tests/operators.sh compares with, beside itself. Needs PyTorch (2.13 made them).
+
+  python3 tests/golden/operators/make.py
+
+For each family of cases in tests/operators:
+
+  FAMILY.data.safetensors       the inputs, and a weight for each output
+  FAMILY.trained.safetensors    gradient_INPUT: of the sum of all outputs, each times its weight; value_OUTPUT
+  FAMILY.outputs.safetensors    value_OUTPUT alone
+  losses                        lines `FAMILY LOSS`: that sum
+
+The numbers are PyTorch's in float32; they are written only if it comes to the same ones in float64. What
+dropout leaves out is not PyTorch's choice: `dropout` has Philox4x32-10's numbers, written down here on
+their own."""
+import json
+import math
+import os
+import struct
+import sys
+
+import torch
+import torch.nn.functional as F
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+S = (4, 6, 5)
+CLOSE = 4e-6          # float32 against float64, of the largest magnitude
+
+
+def save(name, tensors):
+    names = {torch.float32: "F32", torch.int32: "I32", torch.bool: "BOOL"}
+    header, data = {}, b""
+    for key in sorted(tensors):
+        t = tensors[key].detach().contiguous()
+        raw = t.numpy().tobytes()
+        header[key] = {"dtype": names[t.dtype], "shape": list(t.shape),
+                       "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(os.path.join(HERE, name), "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def truths(*sizes):
+    return torch.rand(sizes) < 0.5
+
+
+def whole(low, high, *sizes):
+    return torch.randint(low, high, sizes).to(torch.int32)
+
+
+# ------------------------------------------------------------------------------------------ families
+
+def pointwise():
+    t = dict(x=torch.randn(S), y=torch.randn(S), p=torch.rand(S) + 0.25, row=torch.randn(5),
+             column=torch.randn(6, 1), mask=truths(*S), other=truths(6, 5), n=whole(-3, 4, *S),
+             m=whole(-3, 4, 6, 5))
+
+    def f(x, y, p, row, column, mask, other, n, m):
+        return dict(
+            add=x + y, sub=x - y, mul=x * y, div=x / p, add_row=x + row, sub_column=column - x,
+            mul_row=x * row, div_column=column / p, row_column=row * column - row,
+            numbers=3 * (x + 1.5) - (2 - y) / 4, number_by=2 / p, maximum=torch.maximum(x, y),
+            minimum=torch.minimum(x, row),
+            ties=torch.maximum(x.relu(), y.relu()) - torch.minimum(x.relu(), torch.zeros_like(x)),
+            pow=p ** y, power=p ** 1.7 + x ** 3, two_to=2 ** x, square=x ** 2 + y.square(),
+            sqrt=p.sqrt() + p ** 0.5, rsqrt=p.rsqrt(), neg=-x, abs=x.abs(), exp=x.exp(), log=p.log(),
+            sin=x.sin(), cos=x.cos(), relu=x.relu(), sigmoid=x.sigmoid(), tanh=x.tanh(), silu=F.silu(x),
+            gelu=F.gelu(x), gelu_tanh=F.gelu(x, approximate="tanh"),
+            several=(x * y).sigmoid() * row.exp() + p.log() * column, where=torch.where(mask, x, y),
+            where_numbers=torch.where(x > y, x, 0.5), where_row=torch.where(other, row, column) + x,
+            masked_fill=x.masked_fill(other, -7.5), detach=x * y.detach(), eq=n == m, ne=n != 1, lt=x < y,
+            le=n <= m, gt=x > row, ge=n >= 0, logical_and=mask & other, logical_or=mask | other,
+            logical_not=~mask, to_int=(x * 10).int(), to_long=n.long() * 3 - m, to_bool=n.bool(),
+            mask_times=x * mask + n, whole=n * m - n.abs() + torch.maximum(n, m.expand(S)) - 2 * -m,
+            whole_div=n / 4 + (m ** 2))
+    return t, f
+
+
+def reductions():
+    t = dict(x=torch.randn(S), y=torch.randn(S), n=whole(-3, 4, *S), mask=truths(*S))
+
+    def f(x, y, n, mask):
+        return dict(
+            sum=x.sum(), sum_0=x.sum(0), sum_02=y.sum((0, 2)), sum_keep=x.sum(-1, True), sum_whole=n.sum(1),
+            sum_truths=mask.sum(2), mean=(x * y).mean(), mean_1=x.mean(1), mean_keep=y.mean((1, 2), True),
+            var=x.var(), var_1=x.var(1), var_02=y.var((0, 2), keepdim=True), amax=x.amax(-1),
+            amax_02=y.amax((0, 2)), amax_ties=(x - 1).relu().amax(1), amin=x.amin(0), amin_all=y.amin(),
+            amax_whole=n.amax(1), max=x.max(), max_1=x.max(1)[0], max_1_index=x.max(1)[1],
+            min_0=y.min(0, True)[0], min_0_index=y.min(0)[1], argmax=x.argmax(-1), argmax_all=x.argmax(),
+            argmin=x.argmin(1, True), argmax_first=n.argmax(1), norm=x.norm(), norm_1=x.norm(1, -1),
+            norm_2=x.norm(2, (1, 2), True), norm_3=y.norm(3, 0), norm_0=x.relu().norm(0, 0),
+            norm_inf=x.norm(math.inf, 1), norm_inf_least=x.norm(-math.inf, 1), logsumexp=x.logsumexp(1),
+            logsumexp_keep=y.logsumexp(0, True), cumsum_0=x.cumsum(0), cumsum_1=y.cumsum(1),
+            cumsum_2=x.cumsum(-1), cumsum_whole=n.cumsum(1),
+            of_sums=(x.sum(2) * y.mean(2)).exp().sum(1, True).log())
+    return t, f
+
+
+def losses():
+    t = dict(x=torch.randn(S), y=torch.randn(S), gain=torch.randn(5), shift=torch.randn(5),
+             gains=torch.randn(6, 5), shifts=torch.randn(6, 5), sparse=whole(-1, 5, 4, 6))
+    t["class"] = whole(0, 5, 4, 6)
+
+    def f(x, y, gain, shift, gains, shifts, sparse, **more):
+        classes, sparse = more["class"].long().flatten(), sparse.long().flatten()
+
+        def cross(x, classes, **how):
+            return F.cross_entropy(x.reshape(-1, 5), classes, **how)
+        return dict(
+            softmax_0=x.softmax(0), softmax_1=y.softmax(1), softmax_2=x.softmax(-1),
+            log_softmax_0=y.log_softmax(0), log_softmax_1=x.log_softmax(1), log_softmax_2=y.log_softmax(-1),
+            cross_entropy=cross(x, classes), cross_entropy_sum=cross(y, classes, reduction="sum"),
+            cross_entropy_each=cross(x, classes, reduction="none").view(4, 6),
+            cross_entropy_sparse=cross(y, sparse, ignore_index=-1),
+            cross_entropy_sparse_each=cross(x, sparse, ignore_index=-1, reduction="none").view(4, 6),
+            nll=F.nll_loss(x.log_softmax(-1).view(-1, 5), classes),
+            nll_sparse=F.nll_loss(y.reshape(-1, 5), sparse, ignore_index=-1, reduction="sum"),
+            mse=F.mse_loss(x, y), mse_each=F.mse_loss(x, y, reduction="none"),
+            layer_norm=F.layer_norm(x, (5,), gain, shift),
+            layer_norm_two=F.layer_norm(y, (6, 5), gains, shifts, 1e-3), layer_norm_plain=F.layer_norm(x, (6, 5)),
+            rms_norm=F.rms_norm(x, (5,), gain, 1e-5), rms_norm_weight=F.rms_norm(y, (6, 5), gains, 2 ** -23),
+            rms_norm_plain=F.rms_norm(y, (6, 5), None, 2 ** -23))
+    return t, f
+
+
+def views():
+    t = dict(x=torch.randn(S), y=torch.randn(S), z=torch.randn(2, 6, 5), narrow=torch.randn(4, 1, 5),
+             wide=torch.randn(12, 10), n=whole(-3, 4, *S))
+
+    def f(x, y, z, narrow, wide, n):
+        a, b, c = x.split(2, 1)
+        d, e, g = y.split((2, 1, 2), -1)
+        h, i = x.chunk(2)
+        j, k, m = x.chunk(3, 2)
+        return dict(
+            merge_first=x.view(24, 5).tanh(), merge_last=x.reshape(4, -1).tanh(), split_first=y.view(2, 2, 6, 5) * 2,
+            split_middle=x.view(4, 3, 2, 5).sin(), split_merge=x.view(4, 3, 10).exp(), no_nest=y.view(8, 3, 5).exp(),
+            all=x.flatten().sin(), flatten=y.flatten(1) * x.flatten(1), unflatten=x.unflatten(1, (2, 3)).tanh(),
+            there_and_back=x.view(24, 5).tanh().view(4, 6, 5) * y, squeeze=narrow.squeeze(1).exp(),
+            squeeze_all=narrow.squeeze() * 3, unsqueeze=x.unsqueeze(2).exp(), permute=x.permute(2, 0, 1).exp(),
+            transpose=y.transpose(-1, 1), t=wide.t(), expand=narrow.expand(4, 6, -1) * x,
+            expand_new=narrow.expand(3, 4, 6, 5).sin(), narrow=x.narrow(1, 2, 3).exp(),
+            narrow_first=x.narrow(0, 1, 2) * z, slice=y[:, 1:-1:3], slice_first=x[::2].tanh(),
+            select=x.select(1, -2) * narrow.select(1, 0), select_first=y[3].exp(), split=a * b - c,
+            split_sizes=d * g + e, chunk=h * i.exp(), chunk_uneven=j * k + m, cat_first=torch.cat((x, z, y)).exp(),
+            cat_last=torch.cat((x, y), -1).exp(), cat_middle=torch.cat((narrow, x), 1),
+            stack=torch.stack((x, y), 1).sin(), stack_last=torch.stack((x, y), -1).sin(),
+            pad=F.pad(x, (0, 0, 1, 2)).exp(), pad_value=F.pad(y, (1, 2, 0, 0, 0, 1), value=2.5),
+            pad_off=F.pad(x, (-1, 0, 1, -2)).exp(), tril=wide.tril(), tril_up=x.tril(1) * 2, triu=wide.triu(-2),
+            triu_up=y.exp().triu(2), whole_view=n.transpose(0, 1) * 2, whole_cat=torch.cat((n, n * 3)),
+            replicate=x * y, arange=torch.arange(4), arange_step=x.sum(2) * torch.arange(1, 2.5, 0.25),
+            made=2.5 * x + 1 + 3)
+    return t, f
+
+
+def indices():
+    t = dict(x=torch.randn(S), y=torch.randn(S), table=torch.randn(7, 5), columns=torch.randn(4, 9, 5),
+             ids=whole(0, 7, 4, 6), at=whole(0, 6, 4, 3, 5), small=whole(0, 6, 2, 3, 4),
+             order=torch.rand(S).argsort(1).int(), picks=whole(0, 6, 8), rows=whole(0, 4, 3))
+
+    def f(x, y, table, columns, ids, at, small, order, picks, rows):
+        ids, at, small, order, picks, rows = (i.long() for i in (ids, at, small, order, picks, rows))
+        return dict(
+            embedding=F.embedding(ids, table), embedding_used=F.embedding(ids, table).exp() * x,
+            gather=x.gather(1, at).exp(), gather_small=y.gather(1, small),
+            gather_last=columns[:, :6].gather(2, order[..., :4].clamp(max=4)), scatter=x.scatter(1, order, y).exp(),
+            scatter_number=x.scatter(1, at, 2.5), scatter_into=columns.scatter(1, order, y),
+            scatter_add=x.scatter_add(1, at, y[:, :3]).sin(), scatter_add_small=y.scatter_add(1, small, columns[:2, :3, :4]),
+            index_select=x.index_select(1, picks).exp(), index_select_first=y.index_select(0, rows),
+            index_add=columns.index_add(1, picks, x.index_select(1, picks)).sin(),
+            index_add_first=y.index_add(0, rows, x[:3]), one_hot=F.one_hot(ids, 7), sort=x.sort()[0],
+            sort_index=x.sort(1, True)[1], sort_first=y.sort(0, True)[0].exp(), argsort=y.argsort(1),
+            topk=x.topk(2)[0], topk_index=y.topk(3, 1)[1], topk_least=x.topk(3, 1, False)[0].exp())
+    return t, f
+
+
+def products():
+    t = dict(x=torch.randn(4, 6, 8), y=torch.randn(4, 8, 5), w=torch.randn(7, 8), bias=torch.randn(7),
+             m=torch.randn(8, 6), many=torch.randn(3, 1, 6, 8), v=torch.randn(8), heads=torch.randn(4, 3, 6, 2),
+             others=torch.randn(4, 3, 5, 2))
+
+    def f(x, y, w, bias, m, many, v, heads, others):
+        return dict(
+            batched=x @ y, batch_row=x @ m, plain=x[1] @ y[2], turned=m.t() @ w.t(), broadcast=many @ y,
+            matrix_vector=x @ v, vector_matrix=v @ y, dot=v @ v, linear=F.linear(x, w, bias),
+            linear_plain=F.linear(many, w), chain=F.linear(x, w, bias).tanh() @ w @ y,
+            scores=torch.einsum("bhqd,bhkd->bhqk", heads, others).softmax(-1), outer=torch.einsum("i,j->ij", v, bias),
+            einsum_sum=torch.einsum("bik->ib", x), einsum_own=torch.einsum("bik,bkj->bj", x, y),
+            einsum_mixed=torch.einsum("bhqd,bkn->nbh", heads, y @ y[:, :5, :1].expand(4, 5, 7)),
+            no_dims=torch.einsum("i,j->j", bias, v))
+    return t, f
+
+
+def attention():
+    t = dict(q=torch.randn(4, 6, 5, 8), k=torch.randn(4, 6, 5, 8), v=torch.randn(4, 6, 5, 6),
+             few_k=torch.randn(4, 2, 7, 8), few_v=torch.randn(4, 2, 7, 4), bias=torch.randn(6, 5, 5),
+             mask=truths(4, 1, 5, 7))
+    t["mask"][..., 3] = True
+    turn = torch.rand(5, 4) * 6
+    fixed = dict(cos=turn.cos(), sin=turn.sin())
+
+    def attend(q, k, v, causal=False, mask=None, scale=None):
+        k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=scale)
+
+    def halves(x, cos, sin):
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+    def pairs(x, cos, sin):
+        a, b = x[..., ::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+
+    def table(n, size, theta):
+        angle = torch.arange(n).double().view(-1, 1) / theta ** (torch.arange(0, size, 2).double() / size)
+        return angle.cos(), angle.sin()
+
+    def f(q, k, v, few_k, few_v, bias, mask, cos, sin):
+        turn = [x.to(q.dtype) for x in table(5, 8, 500)]
+        return dict(
+            plain=attend(q, k, v), causal=attend(q, k, v, True), scaled=attend(k, q, v, scale=0.7),
+            groups=attend(q, few_k, few_v), groups_causal=attend(q, k[:, :2], v[:, 2:4], True),
+            masked=attend(q, few_k, few_v, mask=mask), biased=attend(q, k, v, mask=bias),
+            rotary=halves(q, cos, sin), rotary_pairs=pairs(k, cos, sin).exp(),
+            turned=attend(halves(q, *turn), halves(k, *turn), v, True), table_cos=table(9, 6, 10000)[0],
+            table_sin=table(9, 6, 10000)[1])
+    return t, f, fixed
+
+
+def images():
+    t = dict(x=torch.randn(4, 6, 9, 8), w=torch.randn(5, 6, 3, 2), bias=torch.randn(5), grouped=torch.randn(6, 2, 3, 3),
+             each=torch.randn(12, 1, 3, 3), one=torch.randn(4, 6, 1, 1))
+
+    def f(x, w, bias, grouped, each, one):
+        h = F.max_pool2d(F.conv2d(x, grouped, groups=3).relu(), 2)
+        return dict(
+            plain=F.conv2d(x, w, bias), padded=F.conv2d(x, w, stride=(2, 1), padding=(1, 2), dilation=(1, 3)),
+            groups=F.conv2d(x, grouped, groups=3, stride=2, padding=1).tanh(),
+            depthwise=F.conv2d(x, each, groups=6, padding=1), one_by_one=F.conv2d(x, one), pool=F.max_pool2d(x, 2),
+            pool_padded=F.max_pool2d(x, (3, 4), (2, 1), (1, 1)).exp(),
+            pool_negative=F.max_pool2d(-x.exp(), 3, (2, 3), (0, 1)), network=F.conv2d(h, one).tanh())
+    return t, f
+
+
+# ------------------------------------------------------------------------------------- what they come to
+
+def run(given, f, weights, dtype):
+    """Values and gradients of the sum of f's outputs, each times its weight."""
+    t, leaves = {}, {}
+    for name, x in given.items():
+        t[name] = x.to(dtype) if x.is_floating_point() else x
+        if x.is_floating_point():
+            t[name] = leaves[name] = t[name].clone().requires_grad_()
+    y = {name: v.to(dtype) for name, v in f(**t).items()}
+    total = 0
+    for name, v in y.items():
+        if name not in weights:
+            w = torch.randn(v.shape)
+            weights[name] = w if (w * v).sum() > 0 else -w # no sum of terms that cancel
+        total = total + (v * weights[name].to(dtype)).sum()
+    gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
+    result = {"value_" + name: v for name, v in y.items()}
+    for (name, x), g in zip(leaves.items(), gradients):
+        result["gradient_" + name] = torch.zeros_like(x) if g is None else g
+    return result, total
+
+
+def same(a, b, what):
+    apart = (a.double() - b.double()).abs().max()
+    if apart > CLOSE * b.double().abs().max():
+        sys.exit(f"{what}: float32 and float64 are {apart} apart: take other numbers")
+
+
+def main():
+    lines = []
+    for number, family in enumerate((pointwise, reductions, losses, views, indices, products, attention, images)):
+        name = family.__name__
+        torch.manual_seed(number)
+        given, f, *rest = family()
+        fixed = rest[0] if rest else {} # floating, without a gradient
+        weights = {}
+
+        def g(**t):
+            return f(**t, **{k: v.to(t[next(iter(given))].dtype) for k, v in fixed.items()})
+        found, total = run(given, g, weights, torch.float32)
+        exact, exact_total = run(given, g, weights, torch.float64)
+        for key in found:
+            same(found[key], exact[key], f"{name}: {key}")
+        same(total, exact_total, f"{name}: the loss")
+        save(f"{name}.data.safetensors", {**given, **fixed, **{"weight_" + k: w for k, w in weights.items()}})
+        save(f"{name}.trained.safetensors", found)
+        save(f"{name}.outputs.safetensors", {k: v for k, v in found.items() if k.startswith("value_")})
+        lines.append(f"{name} {total.item():.9g}\n")
+    with open(os.path.join(HERE, "losses"), "w") as file:
+        file.writelines(lines)
+
+
+main()

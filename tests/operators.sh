@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Every operator, in programs that really run: the outputs of each case of tests/operators, and the
+# gradients of its inputs, are PyTorch's (tests/golden/operators), on one rank and on meshes on which
+# the inputs lie in different ways. gcc and clang compile the programs, with every warning an error;
+# the CUDA text of some runs, on the stand-in.
+#   OPERATORS="views images"   these families alone
+#   OPERATORS_ON="tp=1"        only programs whose arguments match this (an extended regular expression)
+#   OPERATORS_KEEP=1           the programs stay in the work directory; else only those that differ
+. "$(dirname "$0")/common.sh"
+. "$root/tests/programs.sh"
+
+# What float32 sums in another order may do, over some hundred summands.
+tolerance=2e-5
+facts=$root/tests/golden/operators
+programs=(
+  "plain tp=1"
+  "plain tp=2 place=0"
+  "plain tp=2 place=1"
+  "plain tp=2 place=pending"
+  "plain tp=3 place=mixed"
+  "plain dp=2 tp=2 place=2"
+  "plain tp=2 place=2 mode=infer"
+  "cuda tp=1"
+  "cuda tp=2 place=mixed"
+)
+
+# check FAMILY KIND ARGUMENTS...: makes the program, runs it, and compares what it leaves.
+check() {
+  local family=$1 kind=$2 name=$1.$2 value arguments=() file=model facts_of=trained
+  shift 2
+  for value; do
+    arguments+=(-D "$value")
+    name+=.$value
+    [ "$value" != mode=infer ] || file=outputs facts_of=outputs
+  done
+  [ "$kind" != cuda ] || arguments+=(--target cuda)
+  local to=$WORK/$name
+  "$TPGEN" "$WORK/$family.lua" -o "$to" "${arguments[@]}" || { fail "$name: tpgen ended with status $?"; return; }
+  make_ranks "$to" "$kind" || { fail "$name does not compile"; return; }
+  start "$to" "$to" --data "$facts/$family.data.safetensors" || { fail "$name ended with status $?"; return; }
+  "$TOOLS/compare_safetensors" "$facts/$family.$facts_of.safetensors" "$to.saved/$file.safetensors" $tolerance ||
+    { fail "$name: other tensors"; return; }
+  if [ $file = model ]; then
+    same_losses "$name" "$to.losses" <(sed -n "s/^$family //p" "$facts/losses")
+  fi
+  [ -n "${OPERATORS_KEEP:-}" ] || rm -rf "$to" "$to".*
+}
+
+make_runtime plain && make_runtime cuda || fail "the runtime does not compile"
+families=${OPERATORS:-$(cut -d ' ' -f 1 "$facts/losses")}
+running=0 count=0
+for family in $families; do
+  cat tests/operators/{frame,"$family"}.lua > "$WORK/$family.lua"
+  for program in "${programs[@]}"; do
+    [[ "$program" =~ ${OPERATORS_ON:-.} ]] || continue
+    if [ $running -ge "$(nproc)" ]; then
+      wait -n || failures=$((failures + 1))
+      running=$((running - 1))
+    fi
+    count=$((count + 1))
+    # shellcheck disable=SC2086
+    (check $family $program; [ $failures -eq 0 ]) > "$WORK/$count.log" 2>&1 &
+    running=$((running + 1))
+  done
+done
+for ((; running > 0; running--)); do wait -n || failures=$((failures + 1)); done
+cat "$WORK"/*.log
+finish "$count programs come to PyTorch's values and gradients"

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Every word of a row is tested: rows of gen/ops.h are broken on purpose, one at a time, and the tests
+# by force have to notice: test_rule, that a way which a row allows is wrong, or test_offers, that a
+# way which is right is not offered.
+. "$(dirname "$0")/common.sh"
+
+# Row, what to replace everywhere in it, and by what.
+mutations='
+matmul             "a|b"          "ab"
+matmul             "a|b"          "a"
+add                "ab|           "a|b|
+sub                "ab|           "a|
+maximum            "ab:max|       "ab|
+minimum            |a:max         |a:min|ab
+pow                ""             "a"
+exp                "a:max|a:min"  "a"
+log                ""             "a:max"
+sigmoid_back       "a"            "b"
+where              "bc|           "b|c|
+cast               "a|            "
+dropout            @              -
+tril               y@x@           yx
+triu               x@             x@!
+rotary             d!             d
+rotary_pairs       c!             c
+sum                "a"            "a:max"
+amax               :max"          "
+expand             "a"            ""
+index              D@             D
+view               "a|            "
+cat                D!             D
+narrow             D!             D
+pad                E!             E
+gather             D@             D
+gather             D@             D@!
+scatter_add        D@             D
+scatter            I!             I
+index_select       D@             D
+embedding          v@d            vd
+embedding          v@d            d@v
+embedding_back     v@d            v@!d
+cumsum             D!             D
+argsort            D!             D
+argmax             D!             D
+attention          (gr)           (rg)
+attention          k!             k
+attention          q@             q
+attention_back     k@             k
+attention_back     "a"            "b"
+conv2d             (gc)           (cg)
+conv2d             y!             y
+conv2d_back_input  (go)           (og)
+conv2d_back_weight "a|b"          "ab"
+max_pool2d         "a:max"        "a"
+max_pool2d_back    x!             x
+'
+
+cc=${CC:-cc}
+passes=$(dirname "$TPGEN")/libtpgen_passes.a
+read -ra flags <<< "-std=c11 -O1 -D_GNU_SOURCE $(pkg-config --cflags cmocka)"
+read -ra libraries <<< "$(pkg-config --libs cmocka) -lm"
+
+# The table of rows is built into graph.c alone: its order is the enumeration that the others share.
+for name in rule offers; do
+  "$cc" "${flags[@]}" -Igen -c "tests/unit/test_$name.c" -o "$WORK/$name.o"
+done
+cp gen/tpgen.h gen/graph.c gen/ops.h "$WORK"
+link_rows() {
+  "$cc" "${flags[@]}" -I"$WORK" -c "$WORK/graph.c" -o "$WORK/graph.o"
+  for name in rule offers; do
+    "$cc" -o "$WORK/$name" "$WORK/$name.o" "$WORK/graph.o" "$passes" "${libraries[@]}"
+  done
+}
+
+# break_row ROW FROM TO: gen/ops.h with one row changed, as $WORK/ops.h; false if FROM is not in it.
+# A "-" stands for nothing.
+break_row() {
+  awk -v row="OP($1," -v from="$2" -v to="${3/#-/}" '
+    index($0, row) == 1 { inside = 1 }
+    inside {
+      line = ""
+      while (at = index($0, from)) {
+        line = line substr($0, 1, at - 1) to
+        $0 = substr($0, at + length(from))
+        done = 1
+      }
+      inside = !/\)$/
+      $0 = line $0
+    }
+    { print }
+    END { exit !done }' gen/ops.h > "$WORK/ops.h"
+}
+
+# Which test notices that the row is broken.
+noticed_by() {
+  for name in rule offers; do
+    TPGEN_ROWS=$1 timeout 60 "$WORK/$name" > "$WORK/$name.log" 2>&1 || {
+      echo "$name"
+      return
+    }
+  done
+}
+
+link_rows
+noticed=$(noticed_by "$(awk 'NF == 3 { print $1 }' <<< "$mutations" | sort -u | tr '\n' ' ')")
+[ -z "$noticed" ] || {
+  tail -n 20 "$WORK/$noticed.log"
+  fail "the rows as they are do not pass test_$noticed"
+}
+count=0
+while read -r row from to; do
+  [ -n "$row" ] || continue
+  count=$((count + 1))
+  break_row "$row" "$from" "$to" || {
+    fail "$row: there is no $from"
+    continue
+  }
+  link_rows
+  noticed=$(noticed_by "$row")
+  printf '  %-20s %-18s for %-18s %s\n' "$row" "$to" "$from" "${noticed:+test_$noticed}"
+  [ -n "$noticed" ] || fail "$row: $to for $from goes unnoticed"
+done <<< "$mutations"
+finish "$count broken rows, all noticed"
