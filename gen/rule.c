@@ -431,6 +431,17 @@ static void drop_ones(struct axis *axis, int64_t size)
   axis->n = n;
 }
 
+/* In one operand the letter becomes two, the inner one behind it. */
+static void split_in(struct axis *axis, int ndim, int letter, int inner)
+{
+  for (int d = 0; d < ndim; d++)
+    for (int k = 0; k < axis[d].n && axis[d].n < MAX_DIMS; k++) {
+      if (axis[d].letter[k] != letter) continue;
+      for (int m = axis[d].n++; m > k + 1; m--) axis[d].letter[m] = axis[d].letter[m - 1];
+      axis[d].letter[k + 1] = inner;
+    }
+}
+
 /* A view of what is cut in strides: letters end where the strides do. */
 static void split_letter(int letter, int64_t outer)
 {
@@ -439,16 +450,8 @@ static void split_letter(int letter, int64_t outer)
   found->size[inner] = found->size[letter] / outer;
   found->size[letter] = outer;
   found->name[inner] = found->name[letter];
-  for (int i = 0; i < operand_count(); i++)
-    for (int d = 0; d < operand_shape(i).ndim; d++) {
-      struct axis *axis = i < op->nin ? &found->in[i][d] : &found->out[i - op->nin][d];
-      for (int k = 0; k < axis->n; k++) {
-        if (axis->letter[k] != letter || axis->n == MAX_DIMS) continue;
-        for (int m = axis->n++; m > k + 1; m--) axis->letter[m] = axis->letter[m - 1];
-        axis->letter[k + 1] = inner;
-        break;
-      }
-    }
+  split_in(found->in[0], found->ndim_in[0], letter, inner);
+  split_in(found->out[0], found->ndim_out[0], letter, inner);
 }
 
 static void split_at_stride(int dim, int64_t stride)
