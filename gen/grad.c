@@ -11,6 +11,7 @@
 static int *gradient; /* of each value: a value, or NONE while nothing has reached it */
 static bool *wanted;  /* the value depends on a parameter, and has a gradient then */
 static int *readers;  /* of each value: operations that may still add to its gradient */
+static int *stays_at; /* of each value: a redistribution that leaves it where it lies, or NONE */
 
 static void mark_outputs(const struct op *op)
 {
@@ -27,8 +28,33 @@ static void mark_wanted(void)
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     for (int k = 0; k < op->nin; k++) readers[op->in[k]]++;
+    bool stays = op->kind == OP_redistribute &&
+                 same_layout(graph->value[op->in[0]].layout, graph->value[op->out].layout);
+    if (stays && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];
     mark_outputs(op);
   }
+}
+
+/* Where the plan asked that a value lie as it does, its gradient is to lie so too: what is pending
+   in it is finished here, once, whatever read the value. */
+static int finished(int value)
+{
+  if (stays_at[value] == NONE) return gradient[value];
+  const struct op *by = &graph->op[stays_at[value]];
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {gradient[value]},
+                  .to = graph->value[value].layout,
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .phase = BACKWARD,
+                  .module = by->module,
+                  .line = by->line,
+                  .why = text("backward of %s", by->why)};
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (op.to.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
+  int out = append_op(op);
+  graph->value[out].name = graph->value[gradient[value]].name;
+  return gradient[value] = out;
 }
 
 static void gradient_of_parameter(int parameter)
@@ -90,7 +116,8 @@ void grad(void)
   gradient = alloc((size_t)known * sizeof *gradient);
   wanted = alloc((size_t)known * sizeof *wanted);
   readers = alloc((size_t)known * sizeof *readers);
-  for (int i = 0; i < known; i++) gradient[i] = NONE;
+  stays_at = alloc((size_t)known * sizeof *stays_at);
+  for (int i = 0; i < known; i++) gradient[i] = stays_at[i] = NONE;
   mark_wanted();
   if (!wanted[graph->loss])
     plan_error(graph->train_line, "the loss depends on no parameter: there is nothing to train");
@@ -98,7 +125,7 @@ void grad(void)
   gradient[graph->loss] = one(graph->loss);
   for (int i = norder - 1; i >= 0; i--) {
     struct op op = graph->op[graph->order[i]];
-    if (is_reached(&op)) write_gradient(&op, gradient[op.out], wanted, gradient);
+    if (is_reached(&op)) write_gradient(&op, finished(op.out), wanted, gradient);
     leave(&op);
   }
   propagate_from(norder);

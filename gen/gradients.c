@@ -611,9 +611,15 @@ static void custom_grad(int g)
 /* ------------------------------------------------------------------------------- without a rule */
 
 /* DTensor's: back to where its input lay, with pending sums made whole. */
+/* DTensor's: back to where the input lay, pending sums made whole. Where nothing moved, that is
+   left to grad.c, once for all that is added to the same gradient. */
 static void redistribute_grad(int g)
 {
   struct layout to = graph->value[at->in[0]].layout;
+  if (same_layout(to, graph->value[at->out].layout)) {
+    give(0, g);
+    return;
+  }
   for (int d = 0; d < MAX_MESH; d++)
     if (to.on[d].kind == PARTIAL) to.on[d] = (struct placement){0};
   struct op op = {.kind = OP_redistribute,
