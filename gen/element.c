@@ -194,9 +194,12 @@ static const char *closing(const char *c)
   return c;
 }
 
-/* Whether input i's element is computed with: it is neither an index nor only a condition. */
+/* Whether input i's element is computed with: it is neither an index, nor is only its truth asked.
+ */
 static bool counts(const struct op *op, int i)
 {
+  if (op->kind == OP_logical_and || op->kind == OP_logical_or || op->kind == OP_logical_not)
+    return false;
   for (const char *c = op_row[op->kind].element; *c; c++) {
     if (*c != '$') continue;
     bool this = c[1] == 'a' + i && !isalpha((unsigned char)c[2]);
@@ -214,6 +217,13 @@ static bool is_float_row(const char *element)
   return strstr(element, "gelu_tanh_slope") || strstr(element, "$random");
 }
 
+/* "$s", not "$start" */
+static bool says_scalar(const char *element)
+{
+  while ((element = strstr(element, "$s")) && isalpha((unsigned char)element[2])) element += 2;
+  return element != NULL;
+}
+
 static bool is_letter_row(const struct op *op)
 {
   const char *element = op_row[op->kind].element;
@@ -224,8 +234,9 @@ static enum type type_of_computing(const struct op *op)
 {
   const char *element = op_row[op->kind].element;
   enum type type = is_letter_row(op) ? I32 : BOOL, out = graph->value[op->out].type;
-  bool scaled = strstr(element, "$s") != NULL, decides = rule_type(op, 0) == BOOL;
-  if (is_float_row(element) || (scaled && op->scalar != floor(op->scalar))) return F32;
+  bool decides = rule_type(op, 0) == BOOL;
+  if (is_float_row(element) || (says_scalar(element) && op->scalar != floor(op->scalar)))
+    return F32;
   if (is_float(out) && !decides && !is_letter_row(op)) return F32;
   for (int i = 0; i < op->nin; i++) {
     enum type in = graph->value[op->in[i]].type;
@@ -299,7 +310,8 @@ static char *element_of(const struct writing *w, int i, int dim, const char *at)
     find_operand(w->op, &w->l, i, w->k->rank, &operand);
     s = text("%s[%s]", argument_name(w->k, value), index_text(&w->k->loops, &operand, dim, at));
   }
-  return counts(w->op, i) && is_float(w->type) ? converted(s, v->type, F32) : s;
+  if (!counts(w->op, i)) return is_float(v->type) ? text("(%s != 0)", s) : s;
+  return is_float(w->type) ? converted(s, v->type, F32) : s;
 }
 
 char *output_text(const struct draft *k, const struct op *op)
@@ -506,8 +518,11 @@ char *element_text(struct buffer *before, struct draft *k, const struct op *op, 
   struct buffer b = {0};
   op_letters(op, &w.l);
   put_text(&b, "", 0);
+  static const char is_nan[] = " || $a != $a"; /* no whole number is */
   for (const char *c = op_row[op->kind].element; *c;) {
-    if (*c == '$') {
+    if (!is_float(w.type) && !strncmp(c, is_nan, strlen(is_nan))) {
+      c += strlen(is_nan);
+    } else if (*c == '$') {
       c = put_name(&b, &w, c + 1);
     } else {
       put_text(&b, c++, 1);

@@ -393,7 +393,7 @@ static struct function_text function_at(const char *begin, const char *start)
   struct function_text f = {.begin = begin, .end = begin + strcspn(begin, "{;")};
   if (*f.end != '{') fault("a head has no body");
   f.head = in_one_line(f.begin, f.end);
-  if (strncmp(f.head, start, strlen(start)))
+  if (strncmp(f.begin, start, strlen(start)))
     fault(text("a function should begin with '%s'", start));
   const char *suffix = f.head + strlen(start);
   f.suffix = text("%.*s", (int)strcspn(suffix, "( "), suffix);

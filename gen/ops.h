@@ -61,10 +61,11 @@ OP(add,            "...,...->...",        "ab|a:max|b:max|a:min|b:min", add_grad
 OP(sub,            "...,...->...",        "ab|a:max|a:min", sub_grad,      "", "$a - $b")
 OP(mul,            "...,...->...",        "a|b",      mul_grad,            "", "$a * $b")
 OP(div,            "...,...->...",        "a",        div_grad,            "", "$a / $b")
+/* Neither greater nor less: one is not a number, and so is their sum. */
 OP(maximum,        "...,...->...",        "ab:max|a:max|b:max|a:min|b:min", maximum_grad, "",
-   "$a > $b || $a != $a ? $a : $b")
+   "$a > $b ? $a : $a <= $b ? $b : $a + $b")
 OP(minimum,        "...,...->...",        "ab:min|a:min|b:min|a:max|b:max", minimum_grad, "",
-   "$a < $b || $a != $a ? $a : $b")
+   "$a < $b ? $a : $a >= $b ? $b : $a + $b")
 OP(pow,            "...,...->...",        "",         pow_grad,            "", "powf($a, $b)")
 OP(power,          "...->...",            "",         power_grad,          "", "powf($a, $s)")
 OP(neg,            "...->...",            "a",        neg_grad,            "", "-$a")

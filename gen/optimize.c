@@ -17,20 +17,6 @@ static int state_of(int parameter, const char *what)
   return s;
 }
 
-/* What is written in place keeps its layout, so that everything else has to lie so: the rule of
-   in-place operators. */
-static void check_in_place(const struct op *op)
-{
-  struct ruled ruled = {.nin = op->nin, .enforce = &graph->value[op->in[0]].layout};
-  for (int i = 0; i < op->nin; i++) {
-    ruled.shape[i] = graph->value[op->in[i]].shape;
-    ruled.layout[i] = graph->value[op->in[i]].layout;
-  }
-  if (pointwise_rule(&ruled).what == RULE_RESHARDS)
-    bug("optimize", graph->value[op->in[1]].op,
-        "its value does not lie as the parameter it updates");
-}
-
 static void update(int parameter, int gradient)
 {
   struct op op = {
@@ -44,7 +30,6 @@ static void update(int parameter, int gradient)
   } else {
     op.kind = OP_sgd;
   }
-  check_in_place(&op);
   append_update(op);
 }
 

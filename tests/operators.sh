@@ -37,11 +37,15 @@ check() {
   local to=$WORK/$name
   "$TPGEN" "$WORK/$family.lua" -o "$to" "${arguments[@]}" || { fail "$name: tpgen ended with status $?"; return; }
   make_ranks "$to" "$kind" || { fail "$name does not compile"; return; }
-  start "$to" "$to" --data "$facts/$family.data.safetensors" || { fail "$name ended with status $?"; return; }
+  local losses files=(--data "$facts/$family.data.safetensors")
+  losses=$(sed -n "s/^$family //p" "$facts/losses" | tr ' ' '\n')
+  [ $file = outputs ] || files+=(--steps "$(wc -l <<< "$losses")")
+  [ ! -f "$facts/$family.weights.safetensors" ] || files+=(--weights "$facts/$family.weights.safetensors")
+  start "$to" "$to" "${files[@]}" || { fail "$name ended with status $?"; return; }
   "$TOOLS/compare_safetensors" "$facts/$family.$facts_of.safetensors" "$to.saved/$file.safetensors" $tolerance ||
     { fail "$name: other tensors"; return; }
   if [ $file = model ]; then
-    same_losses "$name" "$to.losses" <(sed -n "s/^$family //p" "$facts/losses")
+    same_losses "$name" "$to.losses" <(echo "$losses")
   fi
   [ -n "${OPERATORS_KEEP:-}" ] || rm -rf "$to" "$to".*
 }

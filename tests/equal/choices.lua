@@ -25,7 +25,7 @@ local Model = nn.module("Model", function(self)
       parts = a:sum() + c:square():mean() + top:sum() + where:to("float32"):sum(),
       padded = x:replicate():pad({2, 1, 0, 3}, 0.5):mean(0),
       triangle = stacked:permute(1, 0, 2):tril(-1):flatten(1):norm(2, 1),
-      sums = joined:cumsum(0):slice(0, 1, 14, 3):abs():log(),
+      sums = joined:cumsum(0):slice(0, 1, 14, 3):square():add(1):log(),
       first = stacked:select(1, 0):unsqueeze(0):expand(2, 5, 6):squeeze(),
     }
   end

@@ -4,6 +4,7 @@
 --                               may be cut, all unless given
 --   given(name, description)    one without: truths, indices
 --   case(name, sizes, f)        f(t), of these sizes, is an output; t has the inputs by name
+--   part(name, module)          the module, which becomes part of the model
 --
 -- One step of SGD with a rate of 1 brings out values and gradients alike: an input is what the file
 -- says minus a parameter `gradient_NAME` that begins as 0, and the loss is the sum of all outputs,
@@ -16,7 +17,7 @@
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local place = args.place or 0
 
-local inputs, cases, batch = {}, {}, {}
+local inputs, cases, parts, batch = {}, {}, {}, {}
 
 -- The placement over tp of input i, as the cases take it.
 local function placed(i, x)
@@ -47,7 +48,13 @@ local function case(name, sizes, f)
   if #sizes > 0 then distribute(batch["weight_" .. name], mesh.tp, Shard(#cases % #sizes)) end
 end
 
+local function part(name, module)
+  parts[name] = module
+  return module
+end
+
 local Model = nn.module("Model", function(self)
+  for name, module in pairs(parts) do self[name] = module end
   self.placed = nn.ModuleList()
   for i, x in ipairs(inputs) do
     self.placed[i] = nn.Identity()

@@ -210,7 +210,8 @@ static void run_to_partial(struct machine *m, const struct op *op, int rank)
   struct array in = m->part[rank][op->in[0]], out = zeros(in.shape);
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
-  if (!coordinate[op->mesh_dim]) memcpy(out.at, in.at, (size_t)elements(in.shape) * sizeof *in.at);
+  if (op->reduction != SUM || !coordinate[op->mesh_dim])
+    memcpy(out.at, in.at, (size_t)elements(in.shape) * sizeof *in.at);
   m->part[rank][op->out] = out;
 }
 

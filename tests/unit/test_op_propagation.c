@@ -337,14 +337,13 @@ static void read_better(void)
   for (int n; (n = golden_line(f, text, sizeof text, field, 7));) {
     must(n == 7 && *field[6], "op_better.tsv: '%s' has no reason", text);
     must(nbetter < (int)(sizeof better / sizeof *better), "op_better.tsv is too long");
-    better[nbetter++] = (struct better){strdup(field[0]),
-                                        strdup(field[1]),
-                                        strdup(field[2]),
-                                        strdup(field[3]),
-                                        strdup(field[4]),
-                                        atof(field[5]),
-                                        false,
-                                        false};
+    for (int i = 0; i < n; i++) field[i] = strdup(field[i]);
+    better[nbetter++] = (struct better){.name = field[0],
+                                        .arguments = field[1],
+                                        .given = field[2],
+                                        .theirs = field[3],
+                                        .ours = field[4],
+                                        .bytes = atof(field[5])};
   }
   fclose(f);
 }

@@ -145,7 +145,7 @@ static void test_golden_bytes(void **state)
 /* ------------------------------------------------------------------------- every pair, by force */
 
 struct world {
-  const char *mesh, *shape;
+  const char *mesh, *shape, *from;
   enum reduction how;
   int dim;           /* strided worlds: that is cut in strides, */
   int64_t stride[4]; /* of these */
@@ -610,9 +610,10 @@ static void test_readers_follow(void **state)
 /* A gradient, a loss and an output keep what they are, whatever becomes of the redistribution. */
 static void check_roles(const void *with)
 {
-  const char *from = with;
+  const struct world *world = with;
+  const char *from = world->from;
   new_graph(1, (int[]){3});
-  int w = given(PARAMETER, "w", parse_shape("4x5"), parse_layout("R"));
+  int w = given(PARAMETER, "w", parse_shape(world->shape), parse_layout("R"));
   int g =
       append_op((struct op){.kind = OP_scale, .nin = 1, .in = {w}, .scalar = 1, .module = NONE});
   graph->value[g].layout = parse_layout(from);
@@ -627,6 +628,7 @@ static void check_roles(const void *with)
   graph->loss = loss;
   use(gradient);
   redistribute();
+  check(PASS_REDISTRIBUTE);
   int gradients = 0, outputs = 0, losses = 0;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
@@ -652,10 +654,12 @@ static void check_roles(const void *with)
 static void test_roles_are_kept(void **state)
 {
   (void)state;
-  passes(check_roles, "R");
-  passes(check_roles, "P");
-  passes(check_roles, "S(0)");
-  passes(check_roles, "S(1)");
+  passes(check_roles, &(struct world){.shape = "4x5", .from = "R"});
+  passes(check_roles, &(struct world){.shape = "4x5", .from = "P"});
+  passes(check_roles, &(struct world){.shape = "4x5", .from = "S(0)"});
+  passes(check_roles, &(struct world){.shape = "4x5", .from = "S(1)"});
+  passes(check_roles, &(struct world){.shape = "", .from = "R"});
+  passes(check_roles, &(struct world){.shape = "", .from = "P"});
 }
 
 /* Sizes in a message of the plan's author's: more elements than a call can count. */

@@ -8,7 +8,8 @@ For each family of cases in tests/operators:
   FAMILY.data.safetensors       the inputs, and a weight for each output
   FAMILY.trained.safetensors    gradient_INPUT: of the sum of all outputs, each times its weight; value_OUTPUT
   FAMILY.outputs.safetensors    value_OUTPUT alone
-  losses                        lines `FAMILY LOSS`: that sum
+  losses                        lines `FAMILY LOSS ...`: that sum, of each step
+  modules.weights.safetensors   what its modules begin with; `trained` is less the gradients
 
 The numbers are PyTorch's in float32; they are written only if it comes to the same ones in float64. What
 dropout leaves out is not PyTorch's choice: `dropout` has Philox4x32-10's numbers, written down here on
@@ -244,27 +245,119 @@ def images():
     return t, f
 
 
+# Their numbers: counter (index, 0, stream, step), key (seed 1, 0).
+def philox(index, stream, step):
+    c, k = [index, 0, stream, step], [1, 0]
+    for _ in range(10):
+        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(b >> 32) ^ c[1] ^ k[0], b & 0xFFFFFFFF, (a >> 32) ^ c[3] ^ k[1], a & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c[0]
+
+
+def kept(x, p, stream, step):
+    """1 / (1 - p) where the element stays, else 0; as many stay as it should be, all but by chance."""
+    uniform = [(philox(i, stream, step) >> 8) / 2 ** 24 for i in range(x.numel())]
+    mask = torch.tensor([float(u >= float(torch.tensor(p))) for u in uniform], dtype=x.dtype).view(x.shape)
+    assert abs(mask.mean() - (1 - p)) < 4 * math.sqrt(p * (1 - p) / x.numel()), (stream, step, mask.mean())
+    return mask / (1 - p)
+
+
+def dropout():
+    sizes = (6, 4, 10)
+    t = dict(x=torch.randn(sizes), y=torch.randn(sizes))
+
+    def f(x, y, step=None):
+        streams = iter(range(100))
+
+        def drop(x, p):
+            return x if step is None else x * kept(x, p, next(streams), step)
+        found = dict(dropout=drop(x, 0.3), again=drop(x, 0.3), of_function=drop((y * 2).flatten(1), 0.5),
+                     of_sum=drop(y.sum(1), 0.9), turned=drop(y.permute(2, 0, 1), 0.1))
+        layers = x
+        for _ in range(3):
+            layers = drop(layers * 1.5, 0.25) + layers
+        return dict(found, layers=layers, never=x + y, always=x * 0 if step else x)
+    return t, f
+
+
+# A model with weights of its own, and a batch.
+def modules():
+    heads, groups, size, length, width, words = 4, 2, 4, 6, 8, 11
+    shapes = {"embed.weight": (words, width), "image.0.weight": (4, 3, 3, 3), "image.0.bias": (4,),
+              "image.3.weight": (6, 2, 3, 3), "image.6.weight": (width, 24), "image.6.bias": (width,),
+              "scale": (width,), "mix.weight": (width, width), "mix.bias": (width,),
+              "head.weight": (words, width)}
+    for i in range(2):
+        block = {"norm.weight": (width,), "norm2.weight": (width,), "norm2.bias": (width,),
+                 "attention.wq.weight": (heads * size, width), "attention.wq.bias": (heads * size,),
+                 "attention.wk.weight": (groups * size, width), "attention.wv.weight": (groups * size, width),
+                 "attention.wo.weight": (width, heads * size), "attention.wo.bias": (width,),
+                 "up.weight": (12, width), "up.bias": (12,), "gate.weight": (12, width),
+                 "down.weight": (width, 12), "down.bias": (width,)}
+        shapes.update({f"blocks.{i}.{name}": shape for name, shape in block.items()})
+    weights = {name: torch.randn(shape) * 0.5 for name, shape in shapes.items()}
+    batch = dict(words=whole(0, words, 4, length), image=torch.randn(4, 3, 8, 8), target=whole(0, words, 4, length))
+
+    def logits(w, words, image, **_):
+        def linear(name, x):
+            return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
+
+        def turned(x, n):
+            x = x.view(4, length, n, size).transpose(1, 2)
+            angle = torch.arange(length).view(-1, 1) / 100 ** (torch.arange(0, size, 2).double() / size)
+            cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+            a, b = x.chunk(2, -1)
+            return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+        def attention(at, x):
+            v = linear(at + "wv", x).view(4, length, groups, size).transpose(1, 2)
+            y = F.scaled_dot_product_attention(turned(linear(at + "wq", x), heads),
+                turned(linear(at + "wk", x), groups).repeat_interleave(heads // groups, 1),
+                v.repeat_interleave(heads // groups, 1), is_causal=True)
+            return linear(at + "wo", y.transpose(1, 2).flatten(2))
+        h = F.max_pool2d(F.conv2d(image, w["image.0.weight"], w["image.0.bias"], padding=1).relu(), 2)
+        h = F.gelu(F.conv2d(h, w["image.3.weight"], groups=2), approximate="tanh")
+        x = w["embed.weight"][words.long()] + linear("image.6", h.flatten(1)).tanh().unsqueeze(1) * w["scale"]
+        for at in "blocks.0.", "blocks.1.":
+            x = x + attention(at + "attention.", F.rms_norm(x, (width,), w[at + "norm.weight"], 1e-4))
+            h = F.layer_norm(x, (width,), w[at + "norm2.weight"], w[at + "norm2.bias"])
+            x = x + linear(at + "down", F.silu(linear(at + "up", h)) * linear(at + "gate", h))
+        x = F.layer_norm(x, (length, width))
+        x = x + linear("mix", x).sigmoid() + F.gelu(x) + x.softmax(1)
+        return linear("head", x)
+
+    def entropy(y, how):
+        return F.cross_entropy(y.transpose(1, 2), batch["target"].long(), reduction=how)
+    return weights, batch, logits, entropy
+
+
 # ------------------------------------------------------------------------------------- what they come to
 
-def run(given, f, weights, dtype):
-    """Values and gradients of the sum of f's outputs, each times its weight."""
-    t, leaves = {}, {}
-    for name, x in given.items():
-        t[name] = x.to(dtype) if x.is_floating_point() else x
-        if x.is_floating_point():
-            t[name] = leaves[name] = t[name].clone().requires_grad_()
-    y = {name: v.to(dtype) for name, v in f(**t).items()}
-    total = 0
-    for name, v in y.items():
-        if name not in weights:
-            w = torch.randn(v.shape)
-            weights[name] = w if (w * v).sum() > 0 else -w # no sum of terms that cancel
-        total = total + (v * weights[name].to(dtype)).sum()
-    gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
-    result = {"value_" + name: v for name, v in y.items()}
-    for (name, x), g in zip(leaves.items(), gradients):
-        result["gradient_" + name] = torch.zeros_like(x) if g is None else g
-    return result, total
+def run(given, fixed, f, weights, dtype, steps=1):
+    """What the frame of tests/operators does: gradients of the sum of f's outputs, each times its weight,
+    and values; added up over the steps, where the inputs are less the gradients so far."""
+    t = {name: x.to(dtype) if x.is_floating_point() else x for name, x in {**given, **fixed}.items()}
+    leaves = [name for name, x in given.items() if x.is_floating_point()]
+    found = {"gradient_" + name: torch.zeros_like(t[name]) for name in leaves}
+    totals = []
+    for step in range(1, steps + 1):
+        now = {**t, **{name: (t[name] - found["gradient_" + name]).requires_grad_() for name in leaves}}
+        y = {name: v.to(dtype) for name, v in (f(**now, step=step) if steps > 1 else f(**now)).items()}
+        total = 0
+        for name, v in y.items():
+            if name not in weights:
+                w = torch.randn(v.shape)
+                weights[name] = w if (w * v).sum() > 0 else -w # no sum of terms that cancel
+            total = total + (v * weights[name].to(dtype)).sum()
+            total = total - (v.detach() * found.get("value_" + name, torch.zeros_like(v))).sum()
+        gradients = torch.autograd.grad(total, [now[name] for name in leaves], allow_unused=True)
+        for name, g in zip(leaves, gradients):
+            found["gradient_" + name] += 0 if g is None else g
+        for name, v in y.items():
+            found["value_" + name] = v.detach() + found.get("value_" + name, 0)
+        totals.append(total.detach())
+    return found, totals
 
 
 def same(a, b, what):
@@ -273,26 +366,64 @@ def same(a, b, what):
         sys.exit(f"{what}: float32 and float64 are {apart} apart: take other numbers")
 
 
+def all_same(found, exact, totals, exact_totals, family):
+    for key in found:
+        same(found[key], exact[key], f"{family}: {key}")
+    for total, exact_total in zip(totals, exact_totals):
+        same(total, exact_total, f"{family}: the loss")
+
+
+def losses_line(family, totals):
+    return " ".join([family] + [f"{total.item():.9g}" for total in totals]) + "\n"
+
+
+def write_cases(make, steps=1):
+    family = make.__name__
+    given, f, *rest = make()
+    fixed = rest[0] if rest else {} # floating, without a gradient
+    weights = {}
+    found, totals = run(given, fixed, f, weights, torch.float32, steps)
+    exact, exact_totals = run(given, fixed, f, weights, torch.float64, steps)
+    all_same(found, exact, totals, exact_totals, family)
+    save(f"{family}.data.safetensors", {**given, **fixed, **{"weight_" + k: w for k, w in weights.items()}})
+    save(f"{family}.trained.safetensors", found)
+    outputs = {"value_" + k: v.float() for k, v in f(**given, **fixed).items()}
+    save(f"{family}.outputs.safetensors", outputs)
+    return losses_line(family, totals)
+
+
+def write_modules():
+    weights, batch, logits, entropy = modules()
+    found, totals = [], []
+    for dtype in torch.float32, torch.float64:
+        w = {name: x.to(dtype).requires_grad_() for name, x in weights.items()}
+        data = {name: x.to(dtype) if x.is_floating_point() else x for name, x in batch.items()}
+        y = logits(w, **data)
+        totals.append([entropy(y, "sum").detach() * 2])
+        gradients = torch.autograd.grad(entropy(y, "sum") * 2, list(w.values()))
+        for (name, x), g in zip(w.items(), gradients):
+            assert g.abs().max() > 0.05 * x.abs().max(), f"{name}: its gradient is lost in it"
+        after = {name: x.detach() - g for (name, x), g in zip(w.items(), gradients)}
+        outputs = {"logits": y, "best": y.amax(-1), "words": y.argmax(-1).to(dtype), "loss": entropy(y, "none")}
+        found.append((after, outputs))
+    for single, double in zip(*found):
+        all_same(single, double, *totals, "modules")
+    save("modules.weights.safetensors", weights)
+    save("modules.data.safetensors", batch)
+    save("modules.trained.safetensors", found[0][0])
+    save("modules.outputs.safetensors", found[0][1])
+    return losses_line("modules", totals[0])
+
+
 def main():
     lines = []
     for number, family in enumerate((pointwise, reductions, losses, views, indices, products, attention, images)):
-        name = family.__name__
         torch.manual_seed(number)
-        given, f, *rest = family()
-        fixed = rest[0] if rest else {} # floating, without a gradient
-        weights = {}
-
-        def g(**t):
-            return f(**t, **{k: v.to(t[next(iter(given))].dtype) for k, v in fixed.items()})
-        found, total = run(given, g, weights, torch.float32)
-        exact, exact_total = run(given, g, weights, torch.float64)
-        for key in found:
-            same(found[key], exact[key], f"{name}: {key}")
-        same(total, exact_total, f"{name}: the loss")
-        save(f"{name}.data.safetensors", {**given, **fixed, **{"weight_" + k: w for k, w in weights.items()}})
-        save(f"{name}.trained.safetensors", found)
-        save(f"{name}.outputs.safetensors", {k: v for k, v in found.items() if k.startswith("value_")})
-        lines.append(f"{name} {total.item():.9g}\n")
+        lines.append(write_cases(family))
+    torch.manual_seed(100)
+    lines.append(write_cases(dropout, 2))
+    torch.manual_seed(101)
+    lines.append(write_modules())
     with open(os.path.join(HERE, "losses"), "w") as file:
         file.writelines(lines)
 

@@ -1,0 +1,27 @@
+-- Dropout: which elements are left out depends on the seed, the step, the call and the element's place
+-- in the whole tensor alone, and the gradient leaves out the same. Three equal layers draw numbers of
+-- their own each. In inference nothing is left out.
+local S = {6, 4, 10}
+input("x", S)
+input("y", S)
+
+local Layer = nn.module("Layer", function(self)
+  self.dropout = nn.Dropout(0.25)
+  function self:forward(x) return self.dropout(x * 1.5) + x end
+end)
+local layers = part("layers", nn.ModuleList{Layer(), Layer(), Layer()})
+
+case("dropout", S, function(t) return F.dropout(t.x, 0.3) end)
+case("again", S, function(t) return F.dropout(t.x, 0.3) end)
+case("of_function", {6, 40}, function(t) return (t.y * 2):flatten(1):dropout() end)
+case("of_sum", {6, 10}, function(t) return t.y:sum(1):dropout(0.9) end)
+case("turned", {10, 6, 4}, function(t) return t.y:permute(2, 0, 1):dropout(0.1) end)
+case("layers", S, function(t)
+  local x = t.x
+  for _, layer in ipairs(layers) do x = layer(x) end
+  return x
+end)
+case("never", S, function(t) return t.x:dropout(0) + t.y:dropout(0.5, false) end)
+case("always", S, function(t) return t.x:dropout(1) end)
+
+return program()
