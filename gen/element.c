@@ -518,15 +518,11 @@ char *element_text(struct buffer *before, struct draft *k, const struct op *op, 
   struct buffer b = {0};
   op_letters(op, &w.l);
   put_text(&b, "", 0);
-  static const char is_nan[] = " || $a != $a"; /* no whole number is */
   for (const char *c = op_row[op->kind].element; *c;) {
-    if (!is_float(w.type) && !strncmp(c, is_nan, strlen(is_nan))) {
-      c += strlen(is_nan);
-    } else if (*c == '$') {
+    if (*c == '$')
       c = put_name(&b, &w, c + 1);
-    } else {
+    else
       put_text(&b, c++, 1);
-    }
   }
   if (is_reduce(op->kind)) return b.text;
   return converted(b.text, type_of_text(&w, b.text), graph->value[op->out].type);

@@ -2,32 +2,12 @@
 
    Takes   a graph whose parameters and inputs are placed, with the plan's redistribute operations.
    Leaves  every value placed, so that every operation runs on its inputs as they lie: where it
-           could not, a redistribute operation stands before it.
-
-   What runs as its inputs lie, cut over some dimension of the mesh, runs so there: work that the
-   plan divided is not done twice to save a few bytes. Else, of all combinations of legal ways over
-   the dimensions of the mesh, the one that moves the fewest bytes wins, counting also what the plan
-   asks of the output. Ties go to the one that turns fewer whole values into pending sums, then to
-   the one that touches fewer inputs, then to the first in rule.c's order: the same on every
-   machine. Where DTensor's rules say that an operation runs as its inputs lie, that is taken as it
-   is. What was decided once is remembered: equal layers cost one decision.
-
-   Where nothing but replication is legal, a sharded input is the plan's error, unless the plan made
-   it whole itself: nothing is replicated in silence. */
+           could not, a redistribute operation stands before it. How it runs, decide.c says. */
 #include "tpgen.h"
 
 #include <string.h>
 
-/* What one combination costs. */
-struct price {
-  double bytes;
-  int sums, moves;
-  int refused; /* what the plan asks of the output that cannot be made of it */
-};
-
-static int *asked_of;     /* the plan's redistribute of a value, or NONE */
-static int *moved_to;     /* the last redistribute already made of a value, or NONE */
-static int *moved_before; /* by operation: the one before it, of the same value */
+static struct surroundings around;
 static int value_room, op_room;
 static struct list new_order;
 
@@ -43,46 +23,18 @@ static int *wider(int *array, int *room, int least)
 
 static void room_for_new(void)
 {
-  int room = value_room;
-  asked_of = wider(asked_of, &room, graph->nvalue + 1);
-  moved_to = wider(moved_to, &value_room, graph->nvalue + 1);
-  moved_before = wider(moved_before, &op_room, graph->nop + 1);
+  int asked = value_room, taken = value_room;
+  around.asked_of = wider(around.asked_of, &asked, graph->nvalue + 1);
+  around.taken_by = wider(around.taken_by, &taken, graph->nvalue + 1);
+  around.moved_to = wider(around.moved_to, &value_room, graph->nvalue + 1);
+  around.moved_before = wider(around.moved_before, &op_room, graph->nop + 1);
 }
 
 static void remember(int op)
 {
   int value = graph->op[op].in[0];
-  moved_before[op] = moved_to[value];
-  moved_to[value] = op;
-}
-
-/* ------------------------------------------------------------------------- redistribute itself */
-
-/* What the redistribution makes of a layout. */
-static struct layout layout_after(const struct op *op, struct layout now)
-{
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (op->asked >> i & 1) now.on[i] = op->to.on[i];
-  return now;
-}
-
-/* From a shard, or from a pending sum of another kind, there is no way to a pending sum: a value's
-   summands cannot be had from its parts without finishing it first. */
-static bool leads(struct layout from, struct layout to)
-{
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (to.on[d].kind == PARTIAL && !same_placement(from.on[d], to.on[d]) &&
-        from.on[d].kind != REPLICATE)
-      return false;
-  return true;
-}
-
-/* The value as it was redistributed to this layout before, or NONE. */
-static int moved_before_to(int value, struct layout to)
-{
-  for (int i = moved_to[value]; i != NONE; i = moved_before[i])
-    if (same_layout(graph->value[graph->op[i].out].layout, to)) return graph->op[i].out;
-  return NONE;
+  around.moved_before[op] = around.moved_to[value];
+  around.moved_to[value] = op;
 }
 
 /* Who is behind it that `user` takes an input as `to`: the plan, where it asks for just this layout
@@ -92,7 +44,7 @@ static void tell_why(struct op *op, const struct op *user)
 {
   op->line = user->line;
   op->why = text("%s takes it so", printable(op_name(user)));
-  int asked = user->nout == 1 ? asked_of[user->out] : NONE;
+  int asked = user->nout == 1 ? around.asked_of[user->out] : NONE;
   if (asked == NONE) return;
   const struct op *by = &graph->op[asked];
   for (int d = 0; d < graph->mesh.ndim; d++)
@@ -104,7 +56,7 @@ static void tell_why(struct op *op, const struct op *user)
 /* `value` as `to`, by a redistribution made before, or a new one. */
 static int as_layout(int value, struct layout to, const struct op *user)
 {
-  int there = moved_before_to(value, to);
+  int there = moved_before_to(&around, value, to);
   if (there != NONE) return there;
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
@@ -125,375 +77,9 @@ static int as_layout(int value, struct layout to, const struct op *user)
   return out;
 }
 
-/* ------------------------------------------------------------------ the cheapest combination */
-
-/* How an operation runs: where it takes its inputs, and where its outputs lie. */
-struct way {
-  struct layout in[MAX_INPUTS], out[MAX_OUTPUTS];
-};
-
-static struct price price_of(const struct op *op, const struct way *way)
-{
-  struct price p = {0};
-  for (int i = 0; i < op->nin; i++) {
-    const struct value *v = &graph->value[op->in[i]];
-    if (same_layout(v->layout, way->in[i]) || moved_before_to(op->in[i], way->in[i]) != NONE)
-      continue;
-    p.moves++;
-    p.bytes += move_cost(v->shape, v->type, v->layout, way->in[i]);
-    for (int d = 0; d < graph->mesh.ndim; d++)
-      p.sums += way->in[i].on[d].kind == PARTIAL && v->layout.on[d].kind != PARTIAL;
-  }
-  /* What the plan asks of the outputs: one redistribution after another. */
-  for (int k = 0; k < op->nout; k++) {
-    const struct value *v = &graph->value[op->out + k];
-    struct layout out = way->out[k];
-    for (int r = asked_of[op->out + k]; r != NONE; r = asked_of[graph->op[r].out]) {
-      struct layout next = layout_after(&graph->op[r], out);
-      p.refused += !leads(out, next);
-      p.bytes += move_cost(v->shape, v->type, out, next);
-      out = next;
-    }
-  }
-  return p;
-}
-
-static bool cheaper(struct price a, struct price b)
-{
-  if (a.refused != b.refused) return a.refused < b.refused;
-  if (a.bytes != b.bytes) return a.bytes < b.bytes;
-  if (a.sums != b.sums) return a.sums < b.sums;
-  return a.moves < b.moves;
-}
-
-static bool reachable(const struct op *op, const struct way *way)
-{
-  for (int i = 0; i < op->nin; i++)
-    if (!leads(graph->value[op->in[i]].layout, way->in[i])) return false;
-  return true;
-}
-
-/* One choice on each dimension of the mesh, put together. */
-static struct way way_of(const struct op *op, const struct choice *list, const int *pick)
-{
-  struct way way;
-  memset(&way, 0, sizeof way);
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    for (int i = 0; i < op->nin; i++) way.in[i].on[d] = list[pick[d]].in[i];
-    for (int k = 0; k < op->nout; k++) way.out[k].on[d] = list[pick[d]].out[k];
-  }
-  return way;
-}
-
-/* The choices that are tried on each dimension of the mesh: all, or where there are too many
-   combinations those that are cheapest on that dimension alone. */
-struct shortlist {
-  int n[MAX_MESH], pick[MAX_MESH][MAX_CHOICES];
-};
-
-static int most_choices(void)
-{
-  enum { MOST_COMBINATIONS = 100000 };
-  int active = 0, most = MAX_CHOICES;
-  for (int d = 0; d < graph->mesh.ndim; d++) active += graph->mesh.size[d] > 1;
-  for (; most > 2; most--) {
-    int64_t n = 1;
-    for (int k = 0; k < active; k++) n *= most;
-    if (n <= MOST_COMBINATIONS) break;
-  }
-  return most;
-}
-
-/* What a choice costs on mesh dimension d, everything else as it lies. */
-static struct price price_alone(const struct op *op, const struct choice *c, int d)
-{
-  struct way way;
-  memset(&way, 0, sizeof way);
-  for (int i = 0; i < op->nin; i++) {
-    way.in[i] = graph->value[op->in[i]].layout;
-    way.in[i].on[d] = c->in[i];
-  }
-  for (int k = 0; k < op->nout; k++) way.out[k].on[d] = c->out[k];
-  return price_of(op, &way);
-}
-
-static void shorten(const struct op *op, const struct choice *list, int d, int most,
-                    struct shortlist *s)
-{
-  struct price price[MAX_CHOICES];
-  for (int i = 0; i < s->n[d]; i++) {
-    struct price p = price_alone(op, &list[i], d);
-    int at = i;
-    for (; at > 0 && cheaper(p, price[at - 1]); at--) {
-      price[at] = price[at - 1];
-      s->pick[d][at] = s->pick[d][at - 1];
-    }
-    price[at] = p;
-    s->pick[d][at] = i;
-  }
-  if (s->n[d] > most) s->n[d] = most;
-  /* In rule.c's order again, which breaks ties. */
-  for (int i = 1; i < s->n[d]; i++)
-    for (int k = i; k > 0 && s->pick[d][k] < s->pick[d][k - 1]; k--) {
-      int swap = s->pick[d][k];
-      s->pick[d][k] = s->pick[d][k - 1];
-      s->pick[d][k - 1] = swap;
-    }
-}
-
-/* The choice that takes the inputs as they lie on one dimension of the mesh, or NONE. */
-static int choice_as_it_lies(const struct op *op, const struct choice *list, int n, int d)
-{
-  for (int c = 0; c < n; c++) {
-    bool lies = true;
-    for (int i = 0; i < op->nin; i++)
-      lies &= same_placement(list[c].in[i], graph->value[op->in[i]].layout.on[d]);
-    if (lies) return c;
-  }
-  return NONE;
-}
-
-static bool all_as_it_lies(const struct op *op, const struct letters *l, const struct choice *list,
-                           int n, int *pick)
-{
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    pick[d] = choice_as_it_lies(op, list, n, d);
-    if (pick[d] == NONE) return false;
-  }
-  return op->nin && fits_together(l, op->nin, list, pick);
-}
-
-static struct shortlist shortlist_of(const struct op *op, const struct letters *l,
-                                     const struct choice *list, int n)
-{
-  struct shortlist s;
-  int most = most_choices(), lies[MAX_MESH];
-  bool runs = all_as_it_lies(op, l, list, n, lies);
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    s.n[d] = graph->mesh.size[d] > 1 ? n : 1;
-    for (int i = 0; i < n; i++) s.pick[d][i] = i;
-    if (runs && list[lies[d]].letter != NONE) {
-      s.n[d] = 1;
-      s.pick[d][0] = lies[d];
-    }
-    if (s.n[d] > most) shorten(op, list, d, most, &s);
-  }
-  return s;
-}
-
-/* The cheapest combination. Replicating everything is always one. */
-static struct way cheapest(const struct op *op, const struct letters *l, const struct choice *list,
-                           int n)
-{
-  struct shortlist s = shortlist_of(op, l, list, n);
-  int at[MAX_MESH] = {0}, pick[MAX_MESH] = {0}, ndim = graph->mesh.ndim;
-  struct way best = way_of(op, list, pick);
-  struct price least = {0};
-  bool found = false;
-  for (bool more = true; more;) {
-    for (int d = 0; d < ndim; d++) pick[d] = s.pick[d][at[d]];
-    struct way way = way_of(op, list, pick);
-    if (reachable(op, &way) && fits_together(l, op->nin, list, pick)) {
-      struct price p = price_of(op, &way);
-      if (!found || cheaper(p, least)) {
-        least = p;
-        best = way;
-        found = true;
-      }
-    }
-    more = false;
-    for (int d = ndim - 1; d >= 0 && !more; d--) {
-      more = ++at[d] < s.n[d];
-      if (!more) at[d] = 0;
-    }
-  }
-  return best;
-}
-
-/* ------------------------------------------------------------------------- as the inputs lie */
-
-/* DTensor's rules know neither pending maxima, nor strides, nor one dimension cut twice, and take a
-   stretched dimension of size 1 for one that is summed. */
-static bool is_plain(const struct value *v)
-{
-  unsigned cut = 0;
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    struct placement p = v->layout.on[d];
-    if (p.kind == PARTIAL && p.reduction != SUM) return false;
-    if (p.kind != SHARD) continue;
-    if (p.outer > 1 || cut >> p.dim & 1 || v->shape.size[p.dim] == 1) return false;
-    cut |= 1u << p.dim;
-  }
-  return true;
-}
-
-/* Whether all inputs may be pending sums together, which is what DTensor's rules call linear. */
-static bool is_linear(const struct op *op)
-{
-  const char *c = linear_of(op);
-  size_t n = strcspn(c, "|");
-  return n == (size_t)op->nin && !strchr(c, ':') && !strncmp(c, "abcdefgh", n);
-}
-
-/* Whether the operation runs as its inputs lie, by DTensor's rules, and nothing is asked of what it
-   makes. */
-static bool runs_as_it_lies(const struct op *op, struct way *way)
-{
-  bool product = op->kind == OP_matmul;
-  if ((!product && !is_broadcast(op->kind)) || asked_of[op->out] != NONE) return false;
-  struct ruled ruled = {.nin = op->nin, .linear = is_linear(op)};
-  for (int i = 0; i < op->nin; i++) {
-    const struct value *v = &graph->value[op->in[i]];
-    if (!is_plain(v)) return false;
-    ruled.shape[i] = v->shape;
-    ruled.layout[i] = way->in[i] = v->layout;
-  }
-  struct ruling r = product ? einop_rule(op->equation, &ruled, NULL) : pointwise_rule(&ruled);
-  way->out[0] = r.out;
-  return r.what == RULE_RUNS;
-}
-
-/* ---------------------------------------------------------------------------- what was decided */
-
-/* All that a decision depends on, as bytes, and the decision. */
-struct decision {
-  struct buffer key;
-  struct way way;
-  int next; /* with an equal hash, or NONE */
-};
-enum { HEADS = 1 << 12 };
-static struct decision *decision;
-static int ndecision, decision_room, head[HEADS];
-
-static void put_number(struct buffer *b, int64_t n)
-{
-  put_text(b, (const char *)&n, sizeof n);
-}
-
-static void put_layout(struct buffer *b, struct layout layout)
-{
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    struct placement p = layout.on[d];
-    put_number(b, p.kind);
-    put_number(b, p.kind == SHARD ? p.dim : p.kind == PARTIAL ? (int)p.reduction : 0);
-    put_number(b, p.kind == SHARD && p.outer > 1 ? p.outer : 1);
-  }
-}
-
-static void put_kind(struct buffer *b, const struct value *v)
-{
-  put_number(b, (int64_t)v->type);
-  put_number(b, v->shape.ndim);
-  for (int d = 0; d < v->shape.ndim; d++) put_number(b, v->shape.size[d]);
-}
-
-/* An input, and where it was moved to before; the same one twice is told. */
-static void put_input(struct buffer *b, const struct op *op, int i)
-{
-  const struct value *v = &graph->value[op->in[i]];
-  put_kind(b, v);
-  put_layout(b, v->layout);
-  for (int k = 0; k < i; k++) put_number(b, op->in[k] == op->in[i]);
-  for (int m = moved_to[op->in[i]]; m != NONE; m = moved_before[m])
-    put_layout(b, graph->value[graph->op[m].out].layout);
-  put_text(b, "/", 1);
-}
-
-static struct buffer key_of(const struct op *op)
-{
-  struct buffer b = {0};
-  put(&b, "%s %s %d %u %d ", rule_of(op), linear_of(op), (int)op->kind, op->dims, op->keep);
-  for (int i = 0; i < op->nin; i++) put_input(&b, op, i);
-  for (int k = 0; k < op->nout; k++) {
-    const struct value *v = &graph->value[op->out + k];
-    put_kind(&b, v);
-    for (int r = asked_of[op->out + k]; r != NONE; r = asked_of[graph->op[r].out]) {
-      put_number(&b, graph->op[r].asked);
-      put_layout(&b, graph->op[r].to);
-    }
-  }
-  return b;
-}
-
-static int bucket_of(const struct buffer *key)
-{
-  return (int)(hash_bytes(HASH_START, key->text, key->length) % HEADS);
-}
-
-static const struct way *decided(const struct buffer *key)
-{
-  if (!ndecision) return NULL;
-  for (int i = head[bucket_of(key)] - 1; i != NONE; i = decision[i].next)
-    if (decision[i].key.length == key->length &&
-        !memcmp(decision[i].key.text, key->text, key->length))
-      return &decision[i].way;
-  return NULL;
-}
-
-static void decide(struct buffer key, const struct way *way)
-{
-  int *at = &head[bucket_of(&key)];
-  GROW(decision, ndecision, decision_room);
-  decision[ndecision] = (struct decision){.key = key, .way = *way, .next = *at - 1};
-  *at = ++ndecision;
-}
-
-/* ---------------------------------------------------------------------------------- strictness */
-
-static bool may_be_cut(const struct op *op, const struct letters *l, const struct choice *list,
-                       int n, int mesh_dim)
-{
-  for (int c = 0; c < n; c++) {
-    int pick[MAX_MESH] = {0};
-    pick[mesh_dim] = c;
-    if (list[c].letter != NONE && fits_together(l, op->nin, list, pick)) return true;
-  }
-  return false;
-}
-
-/* A sharded input is made whole because nothing else is legal: the plan has to say so itself. */
-static void forbid_silence(const struct op *op, const struct letters *l, const struct choice *list,
-                           int n, const struct way *way)
-{
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    for (int i = 0; i < op->nin; i++) {
-      const struct value *v = &graph->value[op->in[i]];
-      struct placement lies = v->layout.on[d];
-      if (lies.kind != SHARD || way->in[i].on[d].kind != REPLICATE) continue;
-      if (v->shape.size[lies.dim] == 1) continue; /* one rank has it all */
-      if (may_be_cut(op, l, list, n, d)) continue;
-      plan_error(
-          op->line,
-          "%s%s cannot be sharded over %s: its input %d, %s, is %s there, and the operator's "
-          "rule, %s, allows no cut; where it is to be replicated, write replicate(x), or a "
-          "style that makes it whole",
-          op->phase == BACKWARD ? "the backward's " : "", printable(op_name(op)),
-          printable(graph->mesh.name[d]), i, shape_text(v->shape), placement_text(v->layout.on[d]),
-          printable(rule_of(op)));
-    }
-}
-
-static struct way best_way(const struct op *op)
-{
-  struct way way;
-  memset(&way, 0, sizeof way);
-  if (runs_as_it_lies(op, &way)) return way;
-  struct buffer key = key_of(op);
-  const struct way *known = decided(&key);
-  if (known) return *known;
-  struct letters l;
-  struct choice list[MAX_CHOICES];
-  op_letters(op, &l);
-  int n = choices(op, &l, list);
-  way = cheapest(op, &l, list, n);
-  forbid_silence(op, &l, list, n, &way);
-  decide(key, &way);
-  return way;
-}
-
 static void place(struct op *op)
 {
-  struct way way = best_way(op);
+  struct way way = best_way(&around, op);
   for (int i = 0; i < op->nin; i++)
     if (!same_layout(graph->value[op->in[i]].layout, way.in[i]))
       op->in[i] = as_layout(op->in[i], way.in[i], op);
@@ -512,7 +98,9 @@ void propagate_from(int first)
   room_for_new();
   for (int at = first; at < norder; at++) {
     const struct op *op = &graph->op[order[at]];
-    if (op->kind == OP_redistribute && asked_of[op->in[0]] == NONE) asked_of[op->in[0]] = order[at];
+    int *first_of = op->kind == OP_redistribute ? around.asked_of : around.taken_by;
+    for (int i = 0; i < op->nin; i++)
+      if (first_of[op->in[i]] == NONE) first_of[op->in[i]] = order[at];
   }
   for (int at = first; at < norder; at++) {
     struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */

@@ -509,6 +509,25 @@ int choices(const struct op *op, const struct letters *l, struct choice *list);
    dimensions are cut where their letters are. */
 bool fits_together(const struct letters *l, int nin, const struct choice *list, const int *pick);
 
+/* ---------------------------------------------------------------------------------- decide.c */
+
+/* How an operation runs: where it takes its inputs, and where its outputs lie. */
+struct way {
+  struct layout in[MAX_INPUTS], out[MAX_OUTPUTS];
+};
+/* What is known around it, while `propagate` goes through the program; NONE where there is none. */
+struct surroundings {
+  int *asked_of;     /* by value: the plan's redistribute of it */
+  int *taken_by;     /* by value: the first operation that takes it, but redistributes */
+  int *moved_to;     /* by value: the last redistribute already made of it */
+  int *moved_before; /* by operation: the redistribute before it, of the same value */
+};
+struct way best_way(const struct surroundings *around, const struct op *op);
+/* What a redistribute makes of a layout. */
+struct layout layout_after(const struct op *op, struct layout now);
+/* The value as it was redistributed to this layout before, or NONE. */
+int moved_before_to(const struct surroundings *around, int value, struct layout to);
+
 /* ------------------------------------------------------------------------------------ einop.c */
 
 /* What DTensor's rules say of an operation: it runs as its inputs lie, or on other layouts, or not.

@@ -50,6 +50,7 @@ check() {
   [ -n "${OPERATORS_KEEP:-}" ] || rm -rf "$to" "$to".*
 }
 
+cp -r tests/operators/kernels "$WORK"
 make_runtime plain && make_runtime cuda || fail "the runtime does not compile"
 families=${OPERATORS:-$(cut -d ' ' -f 1 "$facts/losses")}
 running=0 count=0

@@ -139,8 +139,8 @@ static void add_instance(const struct instance *instance, const int64_t *size)
   struct letters l;
   const struct op *op = instantiate(instance, size);
   op_letters(op, &l);
-  int nin = op->nin, n = choices(op, &l, list), few = is_broadcast(op->kind) ? 2 : 14;
-  if (options.cuda) few /= 2; /* it takes long */
+  int nin = op->nin, n = choices(op, &l, list), few = is_broadcast(op->kind) ? 2 : 10;
+  if (options.cuda) few /= 2;
   int ways = n * n < few ? n * n : few;
   for (int k = 0; k < ways; k++) {
     int way = n * n <= few ? k : k < n ? k * n + draw_below(n) : draw_below(n * n);
@@ -375,9 +375,10 @@ static void compile_kernels(void)
                directory, directory, directory));
 }
 
-/* The parts of the stand-in that run kernels. */
+/* The parts of the stand-in that run kernels, once. */
 static void compile_stand_in(void)
 {
+  if (access(text("%s/fail.o", directory), R_OK) == 0) return;
   command(text("for part in launch fiber memory stream fail; do mpicxx -std=c++17 -O1 -fPIC"
                " -Itests/cuda_on_cpu -Itests/cuda_on_cpu/include -c -o %s/$part.o"
                " tests/cuda_on_cpu/$part.cpp || exit 1; done",
@@ -585,7 +586,8 @@ static void try_program(void (*make)(void), bool cuda)
   int kernels = 0, compared = 0;
   for (const char *const *name = kernel_names(); *name; name++) kernels++;
   struct machine m = with_inputs();
-  for (int rank = 0; rank < world_size(); rank++) compared += run_on(rank, &m);
+  int step = cuda ? 2 : 1; /* the stand-in is slow */
+  for (int rank = 0; rank < world_size(); rank += step) compared += run_on(rank, &m);
   printf("%d kernels, %d operations compared\n", kernels, compared);
   fflush(stdout);
 }
@@ -603,17 +605,9 @@ static void try_kernels(const void *with)
 
 static void kernels_compute_what_they_say(struct trial trial)
 {
-  if (system("${CC:-cc} --version > /dev/null 2>&1") || system("mpicc --version > /dev/null 2>&1"))
-    skip();
-  if (trial.cuda && system("mpicxx --version > /dev/null 2>&1")) skip();
-  char temporary[] = "/tmp/kernelsXXXXXX";
-  directory = mkdtemp(temporary);
-  assert_non_null(directory);
+  if (!directory || (trial.cuda && system("mpicxx --version > /dev/null 2>&1"))) skip();
   struct ending e = run_child(try_kernels, &trial);
   if (e.status) fail_msg("ended with %d, see %s: %s", e.status, directory, e.said);
-  char remove[64];
-  snprintf(remove, sizeof remove, "rm -r %s", temporary);
-  assert_int_equal(system(remove), 0);
 }
 
 static void test_every_row_in_c(void **state)
@@ -648,5 +642,11 @@ int main(void)
       cmocka_unit_test(test_random_kernels_in_c),
       cmocka_unit_test(test_random_kernels_in_cuda),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  char temporary[] = "/tmp/kernelsXXXXXX", remove[64];
+  bool compilers = !system("${CC:-cc} --version > /dev/null 2>&1") &&
+                   !system("mpicc --version > /dev/null 2>&1");
+  if (compilers) directory = mkdtemp(temporary);
+  int failures = cmocka_run_group_tests(tests, NULL, NULL);
+  snprintf(remove, sizeof remove, "rm -r %s", temporary);
+  return failures || (directory && system(remove));
 }

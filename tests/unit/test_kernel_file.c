@@ -42,15 +42,15 @@ static const struct {
     {{OP_embedding_back, .in = {"cb", "#c"}, .out = {"ab"}}, {20, 270, 300}},
     {{OP_attention, .in = {"1(ab)cd", "1acd", "1ac5"}, .out = {"1(ab)c5", "1(ab)c"}, .scalar = 0.1,
       .number = {1}},
-     {2, 2, 75, 40}},
+     {1, 2, 70, 35}},
     {{OP_attention, .in = {"2bc3", "2b9c", "2b9d"}, .out = {"2bcd", "2bc"}}, {0, 2, 3, 70}},
-    {{OP_attention, .in = {"1ab3", "1ac3", "1acd"}, .out = {"1abd", "1ab"}}, {2, 40, 140, 33}},
+    {{OP_attention, .in = {"1ab3", "1ac3", "1acd"}, .out = {"1abd", "1ab"}}, {2, 33, 70, 33}},
     {{OP_attention_back, .in = {"1(ab)c5", "1(ab)cd", "1acd", "1ac5", "1(ab)c5", "1(ab)c"},
       .out = {"1(ab)cd", "1acd", "1ac5"}, .scalar = 0.1, .number = {1}},
-     {2, 2, 75, 40}},
+     {1, 2, 70, 35}},
     {{OP_attention_back, .in = {"1abd", "1ab3", "1ac3", "1acd", "1abd", "1ab"},
       .out = {"1ab3", "1ac3", "1acd"}},
-     {2, 40, 140, 33}},
+     {2, 33, 70, 33}},
     {{OP_conv2d, .in = {"2(ab)cc", "(a3)b35"}, .out = {"2(a3)88"}, .number = {3, 3, 1, 2, 1, 1}},
      {2, 3, 24}},
     {{OP_conv2d_back_input, .in = {"2(a3)88", "(a3)b35"}, .out = {"2(ab)cc"},
@@ -280,8 +280,8 @@ static void add_trials(void)
   unit_seed = 11;
   for (int i = 0; i < INSTANCES; i++)
     if (has_kernel(instances[i].kind) && instances[i].kind != OP_custom)
-      for (int s = 0; s < (options.cuda ? 2 : SIZE_LISTS); s++)
-        for (int c = 0; c < 2; c++) add_instance(&instances[i], size_lists[s]);
+      for (int s = 0; s < SIZE_LISTS; s++)
+        for (int c = 0; c < (options.cuda ? 1 : 3); c++) add_instance(&instances[i], size_lists[s]);
   for (size_t i = 0; i < sizeof large / sizeof *large; i++)
     add_instance(&large[i].instance, large[i].size);
   add_exact();

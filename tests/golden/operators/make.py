@@ -71,7 +71,9 @@ def pointwise():
             gelu=F.gelu(x), gelu_tanh=F.gelu(x, approximate="tanh"),
             several=(x * y).sigmoid() * row.exp() + p.log() * column, where=torch.where(mask, x, y),
             where_numbers=torch.where(x > y, x, 0.5), where_row=torch.where(other, row, column) + x,
-            masked_fill=x.masked_fill(other, -7.5), detach=x * y.detach(), eq=n == m, ne=n != 1, lt=x < y,
+            masked_fill=x.masked_fill(other, -7.5), detach=x * y.detach(), 
+            rows=2.5 * x + p ** 1.3 * F.gelu(y, approximate="tanh") + (x + 1 - y) * (2 * y / p) - p ** 3 + n,
+            eq=n == m, ne=n != 1, lt=x < y,
             le=n <= m, gt=x > row, ge=n >= 0, logical_and=mask & other, logical_or=mask | other,
             logical_not=~mask, to_int=(x * 10).int(), to_long=n.long() * 3 - m, to_bool=n.bool(),
             mask_times=x * mask + n, whole=n * m - n.abs() + torch.maximum(n, m.expand(S)) - 2 * -m,
@@ -150,7 +152,8 @@ def views():
             stack=torch.stack((x, y), 1).sin(), stack_last=torch.stack((x, y), -1).sin(),
             pad=F.pad(x, (0, 0, 1, 2)).exp(), pad_value=F.pad(y, (1, 2, 0, 0, 0, 1), value=2.5),
             pad_off=F.pad(x, (-1, 0, 1, -2)).exp(), tril=wide.tril(), tril_up=x.tril(1) * 2, triu=wide.triu(-2),
-            triu_up=y.exp().triu(2), whole_view=n.transpose(0, 1) * 2, whole_cat=torch.cat((n, n * 3)),
+            triu_up=y.exp().triu(2), every=x[:, ::2].exp(),
+            spread=torch.stack((y, torch.zeros_like(y)), -1).flatten(-2)[..., :-1].exp(), whole_view=n.transpose(0, 1) * 2, whole_cat=torch.cat((n, n * 3)),
             replicate=x * y, arange=torch.arange(4), arange_step=x.sum(2) * torch.arange(1, 2.5, 0.25),
             made=2.5 * x + 1 + 3)
     return t, f
@@ -224,7 +227,7 @@ def attention():
             plain=attend(q, k, v), causal=attend(q, k, v, True), scaled=attend(k, q, v, scale=0.7),
             groups=attend(q, few_k, few_v), groups_causal=attend(q, k[:, :2], v[:, 2:4], True),
             masked=attend(q, few_k, few_v, mask=mask), biased=attend(q, k, v, mask=bias),
-            rotary=halves(q, cos, sin), rotary_pairs=pairs(k, cos, sin).exp(),
+            rotary=halves(q, cos, sin), rotary_pairs=pairs(k, cos, sin).exp(), rotary_row=pairs(q, cos, sin),
             turned=attend(halves(q, *turn), halves(k, *turn), v, True), table_cos=table(9, 6, 10000)[0],
             table_sin=table(9, 6, 10000)[1])
     return t, f, fixed
@@ -281,6 +284,18 @@ def dropout():
     return t, f
 
 
+# What a plan's own operators are to come to.
+def custom():
+    t = dict(x=torch.randn(S), w=torch.randn(5))
+
+    def f(x, w):
+        ramp = 1 + torch.arange(5) / 4
+        return dict(swish=F.silu(x) * 2, swish_scaled=x.detach() * (1.5 * x.detach()).sigmoid(), ramp=x * ramp,
+                    ramp_turned=(x.permute(2, 1, 0) * (1 + torch.arange(4) / 4)).exp(), weighed=x @ w,
+                    weighed_twice=(x.tanh() @ w).exp().sum(1))
+    return t, f
+
+
 # A model with weights of its own, and a batch.
 def modules():
     heads, groups, size, length, width, words = 4, 2, 4, 6, 8, 11
@@ -296,7 +311,7 @@ def modules():
                  "up.weight": (12, width), "up.bias": (12,), "gate.weight": (12, width),
                  "down.weight": (width, 12), "down.bias": (width,)}
         shapes.update({f"blocks.{i}.{name}": shape for name, shape in block.items()})
-    weights = {name: torch.randn(shape) * 0.5 for name, shape in shapes.items()}
+    weights = {name: torch.randn(shape) / max(1, math.prod(shape[1:])) ** 0.5 for name, shape in shapes.items()}
     batch = dict(words=whole(0, words, 4, length), image=torch.randn(4, 3, 8, 8), target=whole(0, words, 4, length))
 
     def logits(w, words, image, **_):
@@ -417,7 +432,8 @@ def write_modules():
 
 def main():
     lines = []
-    for number, family in enumerate((pointwise, reductions, losses, views, indices, products, attention, images)):
+    for number, family in enumerate((pointwise, reductions, losses, views, indices, products, attention, images,
+                                      custom)):
         torch.manual_seed(number)
         lines.append(write_cases(family))
     torch.manual_seed(100)
