@@ -100,9 +100,29 @@ static void wishes_of(const struct call *c, int what, int known)
   }
 }
 
+/* What a module gives is named after it, what it makes on the way after the operator as well. The
+   product of a linear module keeps the module's name. */
+static void name_inner_values(void)
+{
+  for (int i = 0; i < graph->ncall; i++) {
+    const struct call *c = &graph->call[i];
+    const char *path = graph->module[c->module].path;
+    for (int at = c->first; at < c->last && *path; at++) {
+      const struct op *op = &graph->op[graph->order[at]];
+      if (op->module != c->module || op->kind == OP_matmul) continue;
+      for (int v = op->out; v < op->out + op->nout; v++) {
+        bool given = false;
+        for (int k = 0; k < c->nout; k++) given |= c->out[k] == v;
+        if (!given) graph->value[v].name = text("%s.%s", path, op_name(op));
+      }
+    }
+  }
+}
+
 void plan(void)
 {
   place_parameters();
+  name_inner_values();
   int known = graph->nvalue;
   now = alloc((size_t)known * sizeof *now);
   for (int i = 0; i < known; i++) now[i] = i;

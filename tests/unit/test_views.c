@@ -11,13 +11,7 @@
 
 #include <sys/mman.h>
 
-enum {
-  MOST_ELEMENTS = 96,
-  MOST_BY_FORCE = 48,
-  MOST_SHAPES = 128,
-  MOST_PLACEMENTS = 64,
-  MOST_RANKS = 6
-};
+enum { MOST_ELEMENTS = 96, MOST_BY_FORCE = 48, MOST_SHAPES = 128, MOST_PLACEMENTS = 64 };
 
 /* ----------------------------------------------------------------- the elements that a rank has */
 
@@ -204,7 +198,7 @@ static struct found {
   bool at_work; /* on this case: where a child ended, propagate refused it */
   struct shape from, to;
   struct layout in;
-} * found;
+} *found;
 
 static const char *case_text(struct shape from, struct layout in, struct shape to)
 {
@@ -374,9 +368,9 @@ static void test_force(void **state)
     try_mesh(grid[i], 1, 12, 1);
     try_mesh(grid[i], 16, 24, 50);
   }
-  print_message("%ld views: %ld stay (%ld in strides; of %ld it is required), %ld move, %ld are "
-                "refused; %ld of these could stay\n",
-                found->total + found->next, found->stay, found->strided, found->required,
+  print_message("%ld views: %ld stay, as %ld of them must (%ld strided cuts come of it); %ld move, "
+                "%ld are refused, %ld of these although they could stay\n",
+                found->total + found->next, found->stay, found->required, found->strided,
                 found->moved, found->refused, found->missed);
   assert_true(found->stay > 0 && found->strided > 0 && found->required > 0 && found->moved > 0 &&
               found->refused > 0);
