@@ -89,8 +89,9 @@ function base.dimensions(shape, dims)
     for d = 0, #shape - 1 do named[d] = true end
   else
     if base.kind(dims) ~= "table" then dims = {dims} end
-    if rawlen(dims) > #shape then misfit("%d dimensions of a tensor of shape %s", rawlen(dims),
-      shape_text(shape)) end
+    if rawlen(dims) > #shape then
+      misfit("%d dimensions of a tensor of shape %s", rawlen(dims), shape_text(shape))
+    end
     for i = 1, rawlen(dims) do
       local d = base.dimension(shape, rawget(dims, i))
       if named[d] then misfit("a dimension is named twice") end
@@ -204,14 +205,15 @@ local function operands(a, b, least)
   return as_tensor(a), as_tensor(b)
 end
 
-local function check_operands(a, b)
-  for i = 1, 2 do
-    local v
-    if i == 1 then v = a else v = b end
-    if not is_tensor(v) and type(v) ~= "number" then
-      misfit("a tensor goes with a tensor or a number, not with %s", base.a(v))
-    end
+local function check_operand(v)
+  if not is_tensor(v) and type(v) ~= "number" then
+    misfit("a tensor goes with a tensor or a number, not with %s", base.a(v))
   end
+end
+
+local function check_operands(a, b)
+  check_operand(a)
+  check_operand(b)
   if not is_tensor(a) and not is_tensor(b) then misfit("one of the two must be a tensor") end
 end
 
@@ -341,13 +343,8 @@ end
 -- where(condition, a, b): a where it holds, else b; tensors or numbers.
 define("where", function(c, a, b)
   condition(c, "the condition")
-  for i = 1, 2 do
-    local v
-    if i == 1 then v = a else v = b end
-    if not is_tensor(v) and type(v) ~= "number" then
-      misfit("it chooses between tensors or numbers, not %s", base.a(v))
-    end
-  end
+  check_operand(a)
+  check_operand(b)
   return append("where", {c, operands(a, b)})
 end)
 

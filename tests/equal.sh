@@ -15,9 +15,9 @@
 # What float32 sums in another order may do, over at most some hundred summands and five steps. Losses
 # are compared relative to themselves (same_losses), tensors relative to their largest element.
 tensor_tolerance=2e-5
-sanitized='^(gather tp=3|layers tp=2|nested b=2,c=3|outputs dp=6)$'
+sanitized='^(gather tp=3|layers tp=2|nested b=2,c=3|outputs dp=6|choices tp=3|transformer dp=2,tp=2)$'
 case ${EQUAL_SANITIZE:-} in all) sanitized=. ;; none) sanitized='^$' ;; esac
-on_stand_in='^(conflict dp=2,tp=2|layers tp=3|means dp=2,tp=2|scatter tp=3|outputs tp=2)$'
+on_stand_in='^(conflict dp=2,tp=2|layers tp=3|means dp=2,tp=2|scatter tp=3|outputs tp=2|operators tp=2|masks tp=2)$'
 case ${EQUAL_CUDA:-} in all) on_stand_in=. ;; none) on_stand_in='^$' ;; esac
 
 # make_and_run PLAN NAME KIND MESH...: the plan on a mesh, in $WORK/NAME.

@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
-# 1,000 mutants of the toy plan (or $MUTANTS): tpgen takes or refuses each within 3 seconds, never
-# crashes, and touches nothing outside its output. `build/tests/mutate ... N` runs mutant N again.
+# 1,000 mutants of the toy plan (or $MUTANTS), and some hundred of plans that call every function:
+# tpgen takes or refuses each within 3 seconds, never crashes, and touches nothing outside its output.
+# `build/tests/mutate ... N` runs mutant N again.
 . "$(dirname "$0")/common.sh"
 
-"$TOOLS/mutate" "$TPGEN" plans/toy.lua "$WORK" "${MUTANTS:-1000}" || fail "see above"
+mutants=${MUTANTS:-1000}
+"$TOOLS/mutate" "$TPGEN" plans/toy.lua "$WORK" "$mutants" || fail "see above"
+for plan in tests/functions/shapes.lua tests/equal/transformer.lua; do
+  "$TOOLS/mutate" "$TPGEN" $plan "$WORK" $((mutants / 4)) || fail "$plan: see above"
+done
 finish "no mutant did harm"

@@ -1,5 +1,5 @@
-// Whether x at place i is more than y at place j: the first of equal ones is; a NaN is more than any
-// number.
+// Whether x at place i is more than y at place j: the first of equal ones is; a NaN is more than
+// any number.
 __device__ static inline bool $name$_more(float x, int i, float y, int j)
 {
   if (x != x || y != y) return x != x && (y == y || i < j);

@@ -4,8 +4,8 @@ static inline int $name$_before(float x, float y)
   return $descending$ ? x > y || (x != x && y == y) : x < y || (x == x && y != y);
 }
 
-// For each row along the middle dimension, where its elements stand in order; equal ones stay in the
-// order in which they are. Sorted runs are merged, two by two, to longer ones.
+// For each row along the middle dimension, where its elements stand in order; equal ones stay in
+// the order in which they are. Sorted runs are merged, two by two, to longer ones.
 void $name$(int *restrict out, const float *restrict a)
 {
   static float key[$D$];

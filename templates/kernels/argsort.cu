@@ -4,9 +4,9 @@ __device__ static inline bool $name$_before(float x, float y)
   return $descending$ ? x > y || (x != x && y == y) : x < y || (x == x && y != y);
 }
 
-// For each row along the middle dimension, where its elements stand in order; equal ones stay in the
-// order in which they are. A block for each row: a bitonic network whose comparators all put the
-// first of two at the lower place, so that a size need not be a power of two.
+// For each row along the middle dimension, where its elements stand in order; equal ones stay in
+// the order in which they are. A block for each row: a bitonic network whose comparators all put
+// the first of two at the lower place, so that a size need not be a power of two.
 // launch: $before$ * $after$, 256
 __global__ void $name$(int *__restrict__ out, const float *__restrict__ a)
 {

@@ -1,6 +1,6 @@
 // softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. The rows of the
-// heads that share keys and values are taken together, some at a time, and go over the keys, some at
-// a time; what a row has summed up is scaled down when it meets a greater one.
+// heads that share keys and values are taken together, some at a time, and go over the keys, some
+// at a time; what a row has summed up is scaled down when it meets a greater one.
 void $name$(float *restrict out, float *restrict lse, const float *restrict q,
             const float *restrict k, const float *restrict v, long first_q)
 {
@@ -8,6 +8,8 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
   static float turned[$d$][KEYS]; // some keys, as columns
   const long groups = (long)$b$ * $g$, queries = $q$, rows = $r$ * queries, keys = $k$;
   const long depth = $d$, width = $e$;
+  const int causal = $causal$;
+  const float scale = $s$;
   const long tiles = (rows + ROWS - 1) / ROWS;
   for (long tile = 0; tile < groups * tiles; tile++) {
     const long group = tile / tiles, first = tile % tiles * ROWS;
@@ -25,7 +27,7 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
       for (long i = first; i < last; i++) {
         const float *const query = q + (group * rows + i) * depth;
         float *const to = out + (group * rows + i) * width;
-        long seen = $causal$ ? first_q + i % queries + 1 - key : here;
+        long seen = causal ? first_q + i % queries + 1 - key : here;
         if (seen <= 0) continue;
         if (seen > here) seen = here;
         float score[KEYS] = {0};
@@ -33,7 +35,7 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
           for (long j = 0; j < KEYS; j++) score[j] += query[c] * turned[c][j];
         float more = most[i - first];
         for (long j = 0; j < seen; j++) {
-          score[j] *= $s$;
+          score[j] *= scale;
           more = score[j] > more ? score[j] : more;
         }
         const float base = more == -INFINITY ? 0 : more;

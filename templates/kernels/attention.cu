@@ -1,6 +1,6 @@
 // softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. A block takes 32
-// rows of the heads that share keys and values, a warp 4 of them, and goes over 32 keys at a time, a
-// lane for each; what a row has summed up is scaled down when it meets a greater one.
+// rows of the heads that share keys and values, a warp 4 of them, and goes over 32 keys at a time,
+// a lane for each; what a row has summed up is scaled down when it meets a greater one.
 // launch: $b$ * $g$ * (($r$ * $q$ + 31) / 32), 256
 __global__ void $name$(float *__restrict__ out, float *__restrict__ lse,
                        const float *__restrict__ q, const float *__restrict__ k,
@@ -10,6 +10,8 @@ __global__ void $name$(float *__restrict__ out, float *__restrict__ lse,
   __shared__ float some_q[32][33], some_k[32][33];
   const long queries = $q$, rows = $r$ * queries, keys = $k$, tiles = (rows + 31) / 32;
   const int depth = $d$, width = $e$, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+  const bool causal = $causal$;
+  const float scale = $s$;
   const long group = (long)blockIdx.x / tiles, first = (long)blockIdx.x % tiles * 32;
   q += group * rows * depth;
   k += group * keys * depth;
@@ -33,8 +35,8 @@ __global__ void $name$(float *__restrict__ out, float *__restrict__ lse,
     float weight[4];
     for (int i = 0; i < 4; i++) {
       const long row = first + warp * 4 + i;
-      const bool sees = lane < here && (!$causal$ || key + lane <= first_q + row % queries);
-      const float x = sees ? $s$ * score[i] : -INFINITY;
+      const bool sees = lane < here && (!causal || key + lane <= first_q + row % queries);
+      const float x = sees ? scale * score[i] : -INFINITY;
       float more = fmaxf(most[i], x), total;
       for (int d = 16; d; d /= 2) more = fmaxf(more, __shfl_xor_sync(0xffffffffu, more, d));
       const float base = more == -INFINITY ? 0 : more, less = expf(most[i] - base);

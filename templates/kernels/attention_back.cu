@@ -1,5 +1,6 @@
-// From the gradient of attention's output those of q, k and v. The weights are computed anew from the
-// logarithms of their rows' sums; a row's mean of the gradients of its weights is taken off from each.
+// From the gradient of attention's output those of q, k and v. The weights are computed anew from
+// the logarithms of their rows' sums; a row's mean of the gradients of its weights is taken off
+// from each.
 
 // The gradient of q. A block takes 32 rows of the heads that share keys and values, a warp 4 of
 // them, and goes over 32 keys at a time, a lane for each.
@@ -15,6 +16,8 @@ __global__ void $name$(float *__restrict__ dq, float *__restrict__ dk, float *__
       some_v[32][33];
   const long queries = $q$, rows = $r$ * queries, keys = $k$, tiles = (rows + 31) / 32;
   const int depth = $d$, width = $e$, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+  const bool causal = $causal$;
+  const float scale = $s$;
   const long group = (long)blockIdx.x / tiles, first = (long)blockIdx.x % tiles * 32;
   (void)dk, (void)dv;
   k += group * keys * depth;
@@ -48,9 +51,9 @@ __global__ void $name$(float *__restrict__ dq, float *__restrict__ dk, float *__
     for (int i = 0; i < 4; i++) {
       const long row = first + warp * 4 + i;
       const bool sees = row < rows && lane < here &&
-                        (!$causal$ || first_k + key + lane <= first_q + row % queries);
+                        (!causal || first_k + key + lane <= first_q + row % queries);
       const float log_sum = sees ? lse[group * rows + row] : -INFINITY;
-      step[i] = log_sum == -INFINITY ? 0 : $s$ * expf($s$ * score[i] - log_sum) * slope[i];
+      step[i] = log_sum == -INFINITY ? 0 : scale * expf(scale * score[i] - log_sum) * slope[i];
     }
     for (int j = 0; j < here; j++) {
       float here_step[4];
@@ -85,6 +88,8 @@ __global__ void $name$_2nd(float *__restrict__ dq, float *__restrict__ dk, float
       some_v[32][33];
   const long queries = $q$, rows = $r$ * queries, keys = $k$, tiles = (keys + 31) / 32;
   const int depth = $d$, width = $e$, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+  const bool causal = $causal$;
+  const float scale = $s$;
   const long group = (long)blockIdx.x / tiles, first = (long)blockIdx.x % tiles * 32;
   (void)dq;
   q += group * rows * depth;
@@ -118,10 +123,10 @@ __global__ void $name$_2nd(float *__restrict__ dq, float *__restrict__ dk, float
     float weight[4], step[4];
     for (int i = 0; i < 4; i++) {
       const long key = first_k + first + warp * 4 + i;
-      const bool sees = lane < here && (!$causal$ || key <= first_q + (row + lane) % queries);
+      const bool sees = lane < here && (!causal || key <= first_q + (row + lane) % queries);
       const float log_sum = sees ? lse[group * rows + row + lane] : -INFINITY;
-      weight[i] = log_sum == -INFINITY ? 0 : expf($s$ * score[i] - log_sum);
-      step[i] = $s$ * weight[i] * slope[i];
+      weight[i] = log_sum == -INFINITY ? 0 : expf(scale * score[i] - log_sum);
+      step[i] = scale * weight[i] * slope[i];
     }
     for (int j = 0; j < here; j++) {
       float here_weight[4], here_step[4];

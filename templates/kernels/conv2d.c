@@ -3,6 +3,8 @@ void $name$(float *restrict out, const float *restrict a, const float *restrict 
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
   const long height = $y$, width = $x$, kernel_y = $k$, kernel_x = $l$, rows = $p$, columns = $q$;
+  const long stride_y = $stride_y$, stride_x = $stride_x$, pad_y = $pad_y$, pad_x = $pad_x$;
+  const long dilation_y = $dilation_y$, dilation_x = $dilation_x$;
   for (long n = 0; n < images * groups * outs * rows * columns; n++) out[n] = 0;
   for (long image = 0; image < images; image++) {
     for (long channel = 0; channel < groups * outs; channel++) {
@@ -10,19 +12,19 @@ void $name$(float *restrict out, const float *restrict a, const float *restrict 
       const float *const from = a + (image * groups + channel / outs) * ins * height * width;
       for (long n = 0; n < ins * kernel_y * kernel_x; n++) {
         const long c = n / (kernel_y * kernel_x), l = n % kernel_x;
-        const long down = n / kernel_x % kernel_y * $dilation_y$ - $pad_y$;
-        const long right = l * $dilation_x$ - $pad_x$;
+        const long down = n / kernel_x % kernel_y * dilation_y - pad_y;
+        const long right = l * dilation_x - pad_x;
         const float weight = w[channel * ins * kernel_y * kernel_x + n];
         // the first column that has an input, and the first that has none any more
-        const long begin = right < 0 ? ($stride_x$ - 1 - right) / $stride_x$ : 0;
-        const long inside = right < width ? (width - 1 - right) / $stride_x$ + 1 : 0;
+        const long begin = right < 0 ? (stride_x - 1 - right) / stride_x : 0;
+        const long inside = right < width ? (width - 1 - right) / stride_x + 1 : 0;
         const long end = inside < columns ? inside : columns;
         for (long p = 0; p < rows; p++) {
-          const long y = p * $stride_y$ + down;
+          const long y = p * stride_y + down;
           if (y < 0 || y >= height) continue;
           const float *const line = from + (c * height + y) * width;
           for (long q = begin; q < end; q++)
-            to[p * columns + q] += weight * line[q * $stride_x$ + right];
+            to[p * columns + q] += weight * line[q * stride_x + right];
         }
       }
     }

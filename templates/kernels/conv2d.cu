@@ -6,6 +6,8 @@ __global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
   const int height = $y$, width = $x$, kernel_y = $k$, kernel_x = $l$, rows = $p$, columns = $q$;
+  const int stride_y = $stride_y$, stride_x = $stride_x$, pad_y = $pad_y$, pad_x = $pad_x$;
+  const int dilation_y = $dilation_y$, dilation_x = $dilation_x$;
   const long n = (long)blockIdx.x * 256 + (long)threadIdx.x;
   if (n >= images * groups * outs * rows * columns) return;
   const int q = (int)(n % columns), p = (int)(n / columns % rows);
@@ -16,10 +18,10 @@ __global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
   float sum = 0;
   for (long c = 0; c < ins; c++) {
     for (int k = 0; k < kernel_y; k++) {
-      const int y = p * $stride_y$ + k * $dilation_y$ - $pad_y$;
+      const int y = p * stride_y + k * dilation_y - pad_y;
       if (y < 0 || y >= height) continue;
       for (int l = 0; l < kernel_x; l++) {
-        const int x = q * $stride_x$ + l * $dilation_x$ - $pad_x$;
+        const int x = q * stride_x + l * dilation_x - pad_x;
         if (x < 0 || x >= width) continue;
         sum += weight[(c * kernel_y + k) * kernel_x + l] * from[(c * height + y) * width + x];
       }

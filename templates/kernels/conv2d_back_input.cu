@@ -6,6 +6,8 @@ __global__ void $name$(float *__restrict__ da, const float *__restrict__ dout,
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
   const int height = $y$, width = $x$, kernel_y = $k$, kernel_x = $l$, rows = $p$, columns = $q$;
+  const int stride_y = $stride_y$, stride_x = $stride_x$, pad_y = $pad_y$, pad_x = $pad_x$;
+  const int dilation_y = $dilation_y$, dilation_x = $dilation_x$;
   const long n = (long)blockIdx.x * 256 + (long)threadIdx.x;
   if (n >= images * groups * ins * height * width) return;
   const int x = (int)(n % width), y = (int)(n / width % height);
@@ -16,11 +18,11 @@ __global__ void $name$(float *__restrict__ da, const float *__restrict__ dout,
     const float *from = dout + (image * groups * outs + channel) * rows * columns;
     const float *weight = w + (channel * ins + c) * kernel_y * kernel_x;
     for (int k = 0; k < kernel_y; k++) {
-      const int down = y + $pad_y$ - k * $dilation_y$, p = down / $stride_y$;
-      if (down < 0 || down % $stride_y$ || p >= rows) continue;
+      const int down = y + pad_y - k * dilation_y, p = down / stride_y;
+      if (down < 0 || down % stride_y || p >= rows) continue;
       for (int l = 0; l < kernel_x; l++) {
-        const int right = x + $pad_x$ - l * $dilation_x$, q = right / $stride_x$;
-        if (right < 0 || right % $stride_x$ || q >= columns) continue;
+        const int right = x + pad_x - l * dilation_x, q = right / stride_x;
+        if (right < 0 || right % stride_x || q >= columns) continue;
         sum += weight[k * kernel_x + l] * from[p * columns + q];
       }
     }

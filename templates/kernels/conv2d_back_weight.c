@@ -4,24 +4,26 @@ void $name$(float *restrict dw, const float *restrict dout, const float *restric
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
   const long height = $y$, width = $x$, kernel_y = $k$, kernel_x = $l$, rows = $p$, columns = $q$;
+  const long stride_y = $stride_y$, stride_x = $stride_x$, pad_y = $pad_y$, pad_x = $pad_x$;
+  const long dilation_y = $dilation_y$, dilation_x = $dilation_x$;
   static float sum[$q$]; // of each column
   for (long channel = 0; channel < groups * outs; channel++) {
     for (long n = 0; n < ins * kernel_y * kernel_x; n++) {
       const long c = channel / outs * ins + n / (kernel_y * kernel_x), l = n % kernel_x;
-      const long down = n / kernel_x % kernel_y * $dilation_y$ - $pad_y$;
-      const long right = l * $dilation_x$ - $pad_x$;
+      const long down = n / kernel_x % kernel_y * dilation_y - pad_y;
+      const long right = l * dilation_x - pad_x;
       // the first column that has an input, and the first that has none any more
-      const long begin = right < 0 ? ($stride_x$ - 1 - right) / $stride_x$ : 0;
-      const long inside = right < width ? (width - 1 - right) / $stride_x$ + 1 : 0;
+      const long begin = right < 0 ? (stride_x - 1 - right) / stride_x : 0;
+      const long inside = right < width ? (width - 1 - right) / stride_x + 1 : 0;
       const long end = inside < columns ? inside : columns;
       for (long q = 0; q < columns; q++) sum[q] = 0;
       for (long image = 0; image < images; image++) {
         for (long p = 0; p < rows; p++) {
-          const long y = p * $stride_y$ + down;
+          const long y = p * stride_y + down;
           if (y < 0 || y >= height) continue;
           const float *const line = a + ((image * groups * ins + c) * height + y) * width;
           const float *const from = dout + ((image * groups * outs + channel) * rows + p) * columns;
-          for (long q = begin; q < end; q++) sum[q] += from[q] * line[q * $stride_x$ + right];
+          for (long q = begin; q < end; q++) sum[q] += from[q] * line[q * stride_x + right];
         }
       }
       double total = 0;

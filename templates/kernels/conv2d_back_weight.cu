@@ -6,6 +6,8 @@ __global__ void $name$(float *__restrict__ dw, const float *__restrict__ dout,
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
   const int height = $y$, width = $x$, kernel_y = $k$, kernel_x = $l$, rows = $p$, columns = $q$;
+  const int stride_y = $stride_y$, stride_x = $stride_x$, pad_y = $pad_y$, pad_x = $pad_x$;
+  const int dilation_y = $dilation_y$, dilation_x = $dilation_x$;
   const long channel = (long)blockIdx.x / kernel_x / kernel_y / ins;
   const long c = channel / outs * ins + (long)blockIdx.x / kernel_x / kernel_y % ins;
   const int k = (int)((long)blockIdx.x / kernel_x % kernel_y), l = (int)(blockIdx.x % $l$);
@@ -13,8 +15,8 @@ __global__ void $name$(float *__restrict__ dw, const float *__restrict__ dout,
   for (long n = (long)threadIdx.x; n < images * rows * columns; n += 256) {
     const int q = (int)(n % columns), p = (int)(n / columns % rows);
     const long image = n / columns / rows;
-    const int y = p * $stride_y$ + k * $dilation_y$ - $pad_y$;
-    const int x = q * $stride_x$ + l * $dilation_x$ - $pad_x$;
+    const int y = p * stride_y + k * dilation_y - pad_y;
+    const int x = q * stride_x + l * dilation_x - pad_x;
     if (y < 0 || y >= height || x < 0 || x >= width) continue;
     sum += dout[((image * groups * outs + channel) * rows + p) * columns + q] *
            a[((image * groups * ins + c) * height + y) * width + x];

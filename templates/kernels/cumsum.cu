@@ -5,12 +5,13 @@ __global__ void $name$(float *__restrict__ out, const float *__restrict__ a)
 {
   __shared__ float of_warp[8];
   const long size = $D$, after = $after$;
+  const bool reverse = $reverse$;
   const long first = (long)blockIdx.x / after * size * after + (long)blockIdx.x % after;
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
   float carry = 0;
   for (long from = 0; from < size; from += 256) {
     const long j = from + (long)threadIdx.x;
-    const long at = first + ($reverse$ ? size - 1 - j : j) * after;
+    const long at = first + (reverse ? size - 1 - j : j) * after;
     float sum = j < size ? a[at] : 0;
     for (int d = 1; d < 32; d *= 2) {
       const float left = __shfl_up_sync(0xffffffffu, sum, (unsigned)d);

@@ -1,4 +1,5 @@
-// Adds each token's gradient to its row of the table. Tokens whose rows are not here are passed over.
+// Adds each token's gradient to its row of the table. Tokens whose rows are not here are passed
+// over.
 void $name$(float *restrict out, const float *restrict a, const int *restrict token, long first_v)
 {
   const long tokens = $batch$, rows = $v$, width = $d$;

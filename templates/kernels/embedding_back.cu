@@ -1,5 +1,5 @@
-// Adds each token's gradient to its row of the table. A block for each row looks for its token among
-// 256 at once, and adds in their order.
+// Adds each token's gradient to its row of the table. A block for each row looks for its token
+// among 256 at once, and adds in their order.
 // launch: $v$, 256
 __global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
                        const int *__restrict__ token, long first_v)

@@ -1,5 +1,5 @@
-// Adds each element to where its index along the middle dimension says: a thread for each element of
-// the output looks for those that come to it. Indices of what is not here are passed over.
+// Adds each element to where its index along the middle dimension says: a thread for each element
+// of the output looks for those that come to it. Indices of what is not here are passed over.
 // launch: ($before$ * $D$ * $after$ + 255) / 256, 256
 __global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
                        const int *__restrict__ index, long first_D)

@@ -72,7 +72,8 @@ local Model = nn.module("Model", function(self)
     end
     for i, c in ipairs(cases) do
       outputs[i] = c.f(t)
-      assert(table.concat(outputs[i]:size(), " ") == table.concat(c.sizes, " "),
+      assert(outputs[i]:dim() == #c.sizes
+        and table.concat(outputs[i]:size(), " ") == table.concat(c.sizes, " "),
         c.name .. " is " .. tostring(outputs[i]))
     end
     return outputs

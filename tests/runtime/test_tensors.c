@@ -8,9 +8,9 @@
 #include "../../runtime/tensors.c"
 #include "../../runtime/save.c"
 
-// ---- a program of six tensors, over a row of ranks ---------------------------------------------
+// ---- a program of seven tensors, over a row of ranks -------------------------------------------
 
-enum { WEIGHT, BIAS, NORMED, MOMENT, TOKENS, RESULT, TENSORS, MEMORY = 4096, MOST_RANKS = 8 };
+enum { WEIGHT, BIAS, NORMED, MOMENT, TOKENS, SEEN, RESULT, TENSORS, MEMORY = 4096, MOST_RANKS = 8 };
 
 static struct tensor tensors[TENSORS] = {
     [WEIGHT] = {"weight", PARAMETER, F32, 0, 2, {5, 3}, {0}, {UNIFORM, -0.5, 0.5}},
@@ -18,10 +18,11 @@ static struct tensor tensors[TENSORS] = {
     [NORMED] = {"normed", PARAMETER, BF16, 512, 2, {2, 7}, {0}, {NORMAL, 1, 2}},
     [MOMENT] = {"optim.exp_avg.weight", STATE, F32, 768, 2, {5, 3}, {0}, {CONSTANT, 0, 0}},
     [TOKENS] = {"tokens", BATCH, I32, 1024, 1, {11}, {0}, {UNIFORM, 0, 100}},
+    [SEEN] = {"seen", BATCH, BOOL, 1152, 1, {40}, {0}, {UNIFORM, 0, 2}},
     [RESULT] = {"result", OUTPUT, F32, 1280, 1, {4}, {0}, {CONSTANT, 0, 0}},
 };
 // Which dimension is cut over the ranks; -1: each has the whole.
-static const int cut[TENSORS] = {0, -1, 1, 0, 0, -1};
+static const int cut[TENSORS] = {0, -1, 1, 0, 0, 0, -1};
 
 static long firsts[TENSORS][MAX_DIMS];
 static char owned[TENSORS];
@@ -138,6 +139,13 @@ static void values_are_in_their_bounds(void **state)
     assert_in_range(tokens[i], 0, 99);
     differ = differ || tokens[i] != tokens[0];
   }
+  const char *seen = memories[0] + tensors[SEEN].offset;
+  int truths = 0;
+  for (int i = 0; i < 40; i++) {
+    assert_in_range(seen[i], 0, 1);
+    truths += seen[i];
+  }
+  assert_in_range(truths, 8, 32);
   assert_true(differ);
 }
 

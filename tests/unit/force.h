@@ -32,11 +32,6 @@ __attribute__((unused)) static void prepare(struct trial *t, const struct op *op
   must(evaluate(op, t->in, t->out, NULL), "%s refuses its own inputs", op_name(op));
 }
 
-/* Where an operation takes its inputs and where its outputs lie. */
-struct way {
-  struct layout in[MAX_INPUTS], out[MAX_OUTPUTS];
-};
-
 __attribute__((unused)) static char *way_text(const struct trial *t, const struct way *way)
 {
   struct buffer b = {0};

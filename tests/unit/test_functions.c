@@ -116,7 +116,8 @@ static void test_misuse(void **state)
   static char room[1 << 16];
   FILE *f = fopen("tests/functions/misuse.tsv", "r");
   assert_non_null(f);
-  setvbuf(f, room, _IOFBF, sizeof room); /* all at once: a child's exit moves the place in the file */
+  setvbuf(f, room, _IOFBF,
+          sizeof room); /* all at once: a child's exit moves the place in the file */
   snprintf(misused, sizeof misused, "/tmp/tpgen_misuse_%d.lua", (int)getpid());
   char line[4096], said[4096], *field[2];
   int tried = 0;

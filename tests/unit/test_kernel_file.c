@@ -278,10 +278,11 @@ static void add_customs(void)
 static void add_trials(void)
 {
   unit_seed = 11;
-  for (int i = 0; i < INSTANCES; i++)
-    if (has_kernel(instances[i].kind) && instances[i].kind != OP_custom)
-      for (int s = 0; s < SIZE_LISTS; s++)
-        for (int c = 0; c < (options.cuda ? 1 : 3); c++) add_instance(&instances[i], size_lists[s]);
+  for (int i = 0; i < INSTANCES; i++) {
+    if (!has_kernel(instances[i].kind) || instances[i].kind == OP_custom) continue;
+    for (int s = 0; s < SIZE_LISTS; s++)
+      if (!options.cuda || s == i % SIZE_LISTS) add_instance(&instances[i], size_lists[s]);
+  }
   for (size_t i = 0; i < sizeof large / sizeof *large; i++)
     add_instance(&large[i].instance, large[i].size);
   add_exact();

@@ -140,16 +140,24 @@ static int n_in[MAX_INPUTS], n_out[MAX_OUTPUTS];
 static struct array *part_in[MAX_INPUTS][MAX_PLACEMENTS];
 
 /* By letter: whether the operands placed so far have it cut, or not; else NONE. Where operands
-   differ the parts cannot fit. */
+   differ the parts cannot fit. Letters whose size is not the same everywhere say nothing. */
 struct cuts {
   int of[MAX_LETTERS];
 };
+static bool is_one_size[MAX_LETTERS];
+
+static void compare_sizes(const struct axis *axis, int ndim, struct shape shape)
+{
+  for (int d = 0; d < ndim; d++)
+    if (axis[d].n == 1 && shape.size[d] != trial.letters.size[axis[d].letter[0]])
+      is_one_size[axis[d].letter[0]] = false;
+}
 
 static bool agrees(struct cuts *cuts, const struct axis *axis, int ndim, struct placement p)
 {
   for (int d = 0; d < ndim; d++) {
     int letter = axis[d].letter[0], cut = p.kind == SHARD && p.dim == d;
-    if (axis[d].n != 1 || trial.letters.whole[letter]) continue;
+    if (axis[d].n != 1 || !is_one_size[letter]) continue;
     if (cuts->of[letter] != NONE && cuts->of[letter] != cut) return false;
     cuts->of[letter] = cut;
   }
@@ -243,6 +251,11 @@ static void search(const struct instance *instance)
       part_in[i][p] = scatter_type(trial.in[i], graph->value[op->in[i]].type,
                                    (struct layout){.on = {list_in[i][p]}});
   }
+  memset(is_one_size, true, sizeof is_one_size);
+  for (int i = 0; i < op->nin; i++)
+    compare_sizes(trial.letters.in[i], trial.letters.ndim_in[i], trial.in[i].shape);
+  for (int k = 0; k < op->nout; k++)
+    compare_sizes(trial.letters.out[k], trial.letters.ndim_out[k], trial.out[k].shape);
   for (int k = 0; k < op->nout; k++) n_out[k] = placements_of(op->out + k, list_out[k]);
   struct simple s = {0};
   struct cuts cuts;

@@ -15,8 +15,7 @@
 
 enum { RANKS = 4, MOST_TENSORS = 8, MOST_OUTPUTS = 16 };
 
-/* ------------------------------------------------------------------------------ a line, taken
- * apart */
+/* -------------------------------------------------------------------------- a line, taken apart */
 
 struct line {
   const char *name;      /* "mm.default" */
@@ -64,7 +63,7 @@ static int split_bars(char *s, char **part, int most)
   return n;
 }
 
-static void add_lua(struct line *l, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_lua(struct line *l, const char *format, ...)
 {
   size_t at = strlen(l->lua);
   va_list list;
@@ -169,12 +168,13 @@ static void read_table(void)
 /* ----------------------------------------------------------------------------------- running it */
 
 /* What a child finds out, in memory that it shares with the test. */
-static struct outcome {
+struct outcome {
   bool ran;
   double bytes, theirs; /* what moves here, and what PyTorch moves */
   bool there[MOST_OUTPUTS];
   struct placement out[MOST_OUTPUTS];
-} * outcome;
+};
+static struct outcome *outcome;
 
 struct run {
   const struct line *line;
@@ -220,7 +220,9 @@ static void write_plan(const struct run *run)
 /* The graph of a plan, and its inputs and outputs by their names. */
 static void read_plan(const struct run *run, int *in, int *out)
 {
-  static struct definition ranks = {"ranks", "4"};
+  static char number[8];
+  static struct definition ranks = {"ranks", number};
+  snprintf(number, sizeof number, "%d", RANKS);
   write_plan(run);
   options.plan = plan_path;
   options.definition = &ranks;
@@ -381,6 +383,7 @@ static struct counts {
 
 static const char *place_name(struct placement p)
 {
+  static const char *const reduction[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
   static char text[4][32];
   static int next;
   char *s = text[next++ % 4];
@@ -389,10 +392,7 @@ static const char *place_name(struct placement p)
   else if (p.kind == SHARD)
     snprintf(s, sizeof *text, "S(%d)", p.dim);
   else if (p.kind == PARTIAL)
-    snprintf(s, sizeof *text, "P(%s)",
-             p.reduction == MAX   ? "max"
-             : p.reduction == MIN ? "min"
-                                  : "sum");
+    snprintf(s, sizeof *text, "P(%s)", reduction[p.reduction]);
   else
     snprintf(s, sizeof *text, "R");
   return s;
@@ -498,7 +498,9 @@ static void test_operators(void **state)
 int main(void)
 {
   outcome = mmap(NULL, sizeof *outcome, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  close(mkstemp(plan_path));
+  int file = mkstemp(plan_path);
+  if (file < 0) return 1;
+  close(file);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_operators),
   };

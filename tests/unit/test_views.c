@@ -192,13 +192,14 @@ static int shapes_of(int64_t n, struct shape *list)
 /* ----------------------------------------------------------------------- what propagate decides */
 
 /* What the children of one test find, in memory that they share with it. */
-static struct found {
+struct found {
   long total, next; /* cases tried, those of this mesh apart */
   long stay, moved, refused, strided, required, missed;
   bool at_work; /* on this case: where a child ended, propagate refused it */
   struct shape from, to;
   struct layout in;
-} *found;
+};
+static struct found *found;
 
 static const char *case_text(struct shape from, struct layout in, struct shape to)
 {
@@ -368,10 +369,11 @@ static void test_force(void **state)
     try_mesh(grid[i], 1, 12, 1);
     try_mesh(grid[i], 16, 24, 50);
   }
-  print_message("%ld views: %ld stay, as %ld of them must (%ld strided cuts come of it); %ld move, "
-                "%ld are refused, %ld of these although they could stay\n",
-                found->total + found->next, found->stay, found->required, found->strided,
-                found->moved, found->refused, found->missed);
+  print_message(
+      "%ld views: %ld stay, as %ld of them must (%ld strided cuts come of it); %ld move and "
+      "%ld are refused, %ld of both although they could stay\n",
+      found->total + found->next, found->stay, found->required, found->strided, found->moved,
+      found->refused, found->missed);
   assert_true(found->stay > 0 && found->strided > 0 && found->required > 0 && found->moved > 0 &&
               found->refused > 0);
   assert_true(found->missed < 400);
