@@ -395,7 +395,7 @@ static bool run_reduce(const struct op *op, const struct array *in, struct array
     if (op->kind == OP_sum)
       *y += op->scalar * x;
     else
-      *y = op->kind == OP_amax ? fmax(*y, x) : fmin(*y, x);
+      *y = reduce_two(op->kind == OP_amax ? MAX : MIN, *y, x);
   }
   return true;
 }

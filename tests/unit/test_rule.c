@@ -184,12 +184,61 @@ static void test_every_choice_of_strides_is_sound(void **state)
   assert_true(getenv("TPGEN_ROWS") || tried > 5000);
 }
 
+/* ---------------------------------------------------------------------------------- their order */
+
+static char *choices_text(const struct op *op)
+{
+  struct letters l;
+  struct choice list[MAX_CHOICES];
+  struct buffer b = {0};
+  op_letters(op, &l);
+  for (int c = 0, n = choices(op, &l, list); c < n; c++) {
+    put(&b, "%s", c ? "; " : "");
+    for (int i = 0; i < op->nin; i++) put(&b, "%s%s", i ? "," : "", placement_text(list[c].in[i]));
+    for (int k = 0; k < op->nout; k++)
+      put(&b, "%s%s", k ? "," : ">", placement_text(list[c].out[k]));
+  }
+  return b.text;
+}
+
+static void lists(struct instance instance, const char *wanted)
+{
+  new_mesh("2");
+  assert_string_equal(choices_text(instantiate(&instance, (int64_t[SIZES]){4, 6, 8, 10})), wanted);
+}
+
+/* Ties are broken by it: everything replicated, then cut along each letter in the order of the
+   operand that is walked over, then pending. */
+static void test_order_of_ways(void **state)
+{
+  (void)state;
+  lists((struct instance){OP_matmul, .in = {"ab", "bc"}, .equation = "mk,kn->mn"},
+        "R,R>R; S(0),R>S(0); R,S(1)>S(1); S(1),S(0)>P(sum); P(sum),R>P(sum); R,P(sum)>P(sum)");
+  lists((struct instance){OP_matmul, .in = {"dab", "cb"}, .equation = "bmk,nk->bmn"},
+        "R,R>R; S(0),R>S(0); S(1),R>S(1); R,S(0)>S(2); S(2),S(1)>P(sum); P(sum),R>P(sum); "
+        "R,P(sum)>P(sum)");
+  lists((struct instance){OP_mul, .in = {"a1", "ab"}},
+        "R,R>R; S(0),S(0)>S(0); R,S(1)>S(1); P(sum),R>P(sum); R,P(sum)>P(sum)");
+  lists((struct instance){OP_silu, .in = {"1b"}}, "R>R; S(1)>S(1)");
+  lists((struct instance){OP_sum, .in = {"ab"}, .dims = 1},
+        "R>R; S(0)>P(sum); S(1)>S(0); P(sum)>P(sum)");
+  lists((struct instance){OP_amax, .in = {"ab"}, .dims = 2, .keep = true},
+        "R>R; S(0)>S(0); S(1)>P(max); P(max)>P(max)");
+  lists((struct instance){OP_full, .out = {"ab1"}}, ">R; >S(0); >S(1)");
+  lists((struct instance){OP_embedding, .in = {"ab", "#c"}},
+        "R,R>R; R,S(0)>S(0); S(1),R>S(1); S(0),R>P(sum); P(sum),R>P(sum); P(max),R>P(max); "
+        "P(min),R>P(min)");
+  lists((struct instance){OP_view, .in = {"ab"}, .equation = "ab->(ab)", .out = {"(ab)"}},
+        "R>R; S(0)>S(0); S(1)>S(0/4); P(sum)>P(sum); P(max)>P(max); P(min)>P(min)");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_row_has_instance_and_reference),
       cmocka_unit_test(test_every_choice_is_sound),
       cmocka_unit_test(test_every_choice_of_strides_is_sound),
+      cmocka_unit_test(test_order_of_ways),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -246,7 +246,9 @@ static void try_job(const void *with)
   graph->loss = NONE;
   add_placements(job);
   propagate();
+  check(PASS_PROPAGATE);
   grad();
+  check(PASS_GRAD);
   int known = graph->nvalue;
   struct array *whole = alloc((size_t)known * sizeof *whole);
   for (int i = 0; i < nroot; i++) whole[root[i].value] = root[i].whole;
@@ -257,6 +259,7 @@ static void try_job(const void *with)
   for (int i = 0; i < graph->norder; i++)
     count->moves += graph->op[graph->order[i]].kind == OP_redistribute;
   redistribute();
+  check(PASS_REDISTRIBUTE);
   struct machine m = new_machine();
   for (int i = 0; i < nroot; i++) load(&m, root[i].value, root[i].whole);
   run_flat(&m);
