@@ -186,7 +186,7 @@ static bool is_view(const struct op *op)
 static bool can_show(int in, int out, int function)
 {
   const struct value *a = &graph->value[in], *b = &graph->value[out];
-  if (!a->stored || a->step || !in_arena(out)) return false;
+  if (!a->stored || !in_arena(out)) return false;
   bool outside = !in_arena(place_of(in));
   if (outside && b->family != NONE && told_apart[out]) return false;
   if (a->family == NONE) return true;
@@ -206,18 +206,18 @@ static void show(int in, int out)
   b->storage = from;
 }
 
-/* What shows the same bytes lives as long, and is kept as often. */
+/* What shows the same bytes is needed as long, and kept as often. */
 static void join_lifetimes(void)
 {
-  for (int turn = 0; turn < 2; turn++)
-    for (int i = 0; i < graph->nvalue; i++) {
-      struct value *v = &graph->value[i], *place = &graph->value[root(i)];
-      if (v == place || !in_arena(root(i))) continue;
-      struct value *from = turn ? place : v, *to = turn ? v : place;
-      if (from->first < to->first) to->first = from->first;
-      if (from->last > to->last) to->last = from->last;
-      v->depth = place->depth;
-    }
+  for (int i = 0; i < graph->nvalue; i++) {
+    struct value *place = &graph->value[root(i)];
+    if (in_arena(root(i)) && place->last < graph->value[i].last) place->last = graph->value[i].last;
+  }
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (root(i) == i || !in_arena(root(i))) continue;
+    graph->value[i].last = graph->value[root(i)].last;
+    graph->value[i].depth = graph->value[root(i)].depth;
+  }
 }
 
 static void share_views(void)

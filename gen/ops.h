@@ -1,6 +1,6 @@
 /* ops.h: the table of operators. One row for each; every other list expands from here. To add an
    operator: a row here, its element's expression in the row or a pair of kernel files, a function in
-   gradients.c if it has a gradient, and a reference for the tests (tests/unit/interpreter.h).
+   gradients.c if it has a gradient, and a reference for the tests (tests/unit/reference.h).
 
      OP(name, rule, linear, gradient, numbers, element)
 
@@ -22,11 +22,12 @@
                 (b8s4)d->bsd with sizes. Cut along a letter that is not the outermost, the dimension
                 is a strided shard.
      1          A dimension of size 1; after a letter a blank parts them:  ab->a 1 b
-     x!         Is never cut. (Its size may differ between operands.)
+     x!         Is never cut.
      x@         May be cut, by a kernel that is told where its part begins: it leaves out what lies
                 outside (an embedding's rows, say: then its output is a pending sum), or goes by the
                 index in the whole tensor (a causal mask).
-     *          The operand is repeated:  ...D!*->...D!  takes any number of them.
+     *          The operand is repeated:  ...D!*->...D!  takes any number of them, whose sizes of a
+                dimension that is never cut may differ.
      :max :min  Of an output: what a letter that it lacks leaves, where that is not a sum.
      :i32 :bool Of an output: its type. Else it is that of the inputs.
      equation   Each operation brings its own rule.

@@ -364,6 +364,14 @@ static _Noreturn void misfit(int letter, int i, int64_t size)
              printable(op_name(op)), shape_text(a), shape_text(b), found->size[letter], size);
 }
 
+/* The sizes of a repeated operand may differ: where parts are joined, one behind the other. */
+static bool may_differ(int letter)
+{
+  for (int i = 0; i < rule.nin; i++)
+    if (rule.in[i].repeated) return found->whole[letter];
+  return false;
+}
+
 /* The letter's size from one dimension of operand i. Of `...` a size of 1 stretches. */
 static void meet(int letter, int64_t size, int i)
 {
@@ -372,7 +380,7 @@ static void meet(int letter, int64_t size, int i)
   if (*known == 0 || (rest && *known == 1)) {
     *known = size;
     seen_in[letter] = i;
-  } else if (*known != size && !found->whole[letter] && !(rest && size == 1)) {
+  } else if (*known != size && !may_differ(letter) && !(rest && size == 1)) {
     misfit(letter, i, size);
   }
 }

@@ -307,6 +307,7 @@ static int add_layers(int x, int root, int count, const struct recipe *r)
   int first_weight = draw_below(r->n), first_value = draw_below(r->n);
   bool twice = !draw_below(4);
   if (r->step[first_weight].kind == LINEAR) tied = weight[0][first_weight];
+  if (tied != NONE && draw_below(2)) tied = viewed(tied, width, root);
   for (int again = 0; again <= twice; again++)
     for (int l = 0; l < count; l++) {
       int residual = x;

@@ -134,7 +134,7 @@ static void test_every_choice_is_sound(void **state)
   static const int64_t sizes[][SIZES] = {{12, 12, 12, 12}, {5, 7, 9, 3}, {2, 1, 3, 2},
                                          {1, 2, 1, 3},     {6, 3, 4, 5}, {4, 2, 2, 6},
                                          {2, 6, 3, 4},     {3, 4, 4, 2}, {3, 5, 2, 4}};
-  int tried = 0;
+  int tried = 0, tried_of[INSTANCES] = {0};
   for (int m = 0; m < MESHES; m++) {
     new_mesh(mesh[m]);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -145,9 +145,14 @@ static void test_every_choice_is_sound(void **state)
         forget();
         struct trial t;
         prepare(&t, op);
-        tried += try_every_choice(&t, false);
+        int n = try_every_choice(&t, false);
+        tried += n;
+        tried_of[i] += n;
       }
   }
+  for (int i = 0; i < INSTANCES; i++)
+    must(!is_tried(instances[i].kind) || tried_of[i] >= MESHES, "instance %d of %s is not tried", i,
+         op_row[instances[i].kind].name);
   print_message("%d combinations, %d wrong\n", tried, wrong);
   assert_int_equal(wrong, 0);
   assert_true(getenv("TPGEN_ROWS") || tried > 50000);

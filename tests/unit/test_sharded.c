@@ -199,7 +199,11 @@ static void add_placement(const struct job *job, struct form form[][MAX_MESH])
 /* ------------------------------------------------------------------------------------- one graph
  */
 
+#ifdef __SANITIZE_ADDRESS__
+enum { MOST_PLACEMENTS = 6 };
+#else
 enum { MOST_PLACEMENTS = 20 };
+#endif
 
 /* All placements, or as many random ones. */
 static void add_placements(const struct job *job)
