@@ -41,7 +41,7 @@ static char *operand(const struct op *group, int value, bool within)
 }
 
 /* "a + b" for the operators that C writes between their operands, "relu(a)" for the others. */
-static char *nested_text(const struct op *group, const struct op *op, bool within)
+static char *call_text(const struct op *group, const struct op *op, bool within)
 {
   static const char *const sign[OP_COUNT] = {
       [OP_add] = " + ",        [OP_sub] = " - ", [OP_mul] = " * ", [OP_div] = " / ",
@@ -58,6 +58,22 @@ static char *nested_text(const struct op *group, const struct op *op, bool withi
   if (op->kind == OP_power) put(&b, ", %s", double_text(op->scalar));
   put(&b, "%s", infix && !within ? "" : ")");
   return b.text;
+}
+
+/* The number that the operation multiplies by without its name telling. */
+static double factor_of(const struct op *op)
+{
+  bool has_factor = op->kind == OP_scale || op->kind == OP_expand ||
+                    (op->kind == OP_sum && !strcmp(op_name(op), "sum"));
+  return has_factor ? op->scalar : 1;
+}
+
+static char *nested_text(const struct op *group, const struct op *op, bool within)
+{
+  double factor = factor_of(op);
+  if (factor == 1) return call_text(group, op, within);
+  char *rest = op->kind == OP_scale ? operand(group, op->in[0], true) : call_text(group, op, true);
+  return text("%s%g * %s%s", within ? "(" : "", factor, rest, within ? ")" : "");
 }
 
 char *expression_text(const struct op *op)

@@ -77,3 +77,15 @@ train_golden() {
   golden_losses > "$WORK/golden.losses"
   same_losses "$name" "$WORK/$name.losses" "$WORK/golden.losses"
 }
+
+# Makes plans of the families of cases in tests/operators, $WORK/FAMILY.lua, and prints their names.
+operator_plans() {
+  local file
+  cp -r tests/operators/kernels "$WORK"
+  for file in tests/operators/*.lua; do
+    file=$(basename "$file" .lua)
+    [ "$file" != frame ] || continue
+    cat tests/operators/{frame,"$file"}.lua > "$WORK/$file.lua"
+    echo "$file"
+  done
+}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The toy's CUDA programs compile and link with nvcc, without a warning, into a binary for each rank.
+# The toy's CUDA programs compile and link with nvcc, without a warning, into a binary for each rank; the
+# kernels and steps of all cases of tests/operators compile.
 # Needs the toolkit, no GPU; skipped loudly where there is none.
 . "$(dirname "$0")/common.sh"
 
@@ -22,4 +23,21 @@ for tp in 2 3; do
       fail "tp=$tp: no binary for rank $rank"
   done
 done
-finish "two meshes compile and link with $nvcc"
+
+flags=(-std=c++20 -arch=sm_90 -Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror
+  -Xcicc=-O1 -Xptxas=-O0 -D_GNU_SOURCE -DTPGEN_CUDA -I. -Iruntime ${NCCL_HOME:+"-I$NCCL_HOME/include"})
+compiles() (
+  "$TPGEN" "$WORK/$1.lua" -o "$WORK/$1" --target cuda -D tp=2 -D place=mixed && cd "$WORK/$1" || exit 1
+  for file in kernels step; do "$nvcc" "${flags[@]}" -c $file.cu -o $file.o || exit 1; done
+)
+families=$(operator_plans) running=0
+for family in $families; do
+  if [ $running -ge "$(nproc)" ]; then
+    wait -n || failures=$((failures + 1))
+    running=$((running - 1))
+  fi
+  (compiles "$family" || { fail "the operators of $family do not compile with nvcc"; exit 1; }) &
+  running=$((running + 1))
+done
+for ((; running > 0; running--)); do wait -n || failures=$((failures + 1)); done
+finish "two meshes, and $(wc -w <<< "$families") families of operators, compile with $nvcc"

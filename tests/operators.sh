@@ -2,14 +2,15 @@
 # Every operator, in programs that really run: the outputs of each case of tests/operators, and the
 # gradients of its inputs, are PyTorch's (tests/golden/operators), on one rank and on meshes on which
 # the inputs lie in different ways. gcc and clang compile the programs, with every warning an error;
-# the CUDA text of some runs, on the stand-in.
+# some run under the sanitizers, and the CUDA text of some runs, on the stand-in.
 #   OPERATORS="views images"   these families alone
-#   OPERATORS_ON="tp=1"        only programs whose arguments match this (an extended regular expression)
+#   OPERATORS_ON="tp=1"        only programs that this matches (an extended regular expression)
 #   OPERATORS_KEEP=1           the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 
-# What float32 sums in another order may do, over some hundred summands.
+# What float32 sums in another order may do, over some hundred summands, of the largest magnitude in
+# the tensor.
 tolerance=5e-6
 facts=$root/tests/golden/operators
 programs=(
@@ -17,16 +18,22 @@ programs=(
   "plain tp=2 place=0"
   "plain tp=2 place=1"
   "plain tp=2 place=pending"
-  "plain tp=3 place=mixed"
+  "sanitized tp=3 place=mixed"
   "plain dp=2 tp=2 place=2"
   "plain tp=2 place=2 mode=infer"
   "cuda tp=1"
   "cuda tp=2 place=mixed"
 )
+# An optimizer that has something to go wrong with, or one that is quick.
+optimization() {
+  case $1 in "plain tp=1") echo -O2 ;; cuda*) echo -O0 ;; *) echo -O1 ;; esac
+}
 
 # check FAMILY KIND ARGUMENTS...: makes the program, runs it, and compares what it leaves.
 check() {
-  local family=$1 kind=$2 name=$1.$2 value arguments=() file=model facts_of=trained
+  local family=$1 kind=$2 name=$1.$2 value arguments=() file=model facts_of=trained losses
+  local files=(--data "$facts/$family.data.safetensors")
+  losses=$(sed -n "s/^$family //p" "$facts/losses" | tr ' ' '\n')
   shift 2
   for value; do
     arguments+=(-D "$value")
@@ -34,28 +41,39 @@ check() {
     [ "$value" != mode=infer ] || file=outputs facts_of=outputs
   done
   [ "$kind" != cuda ] || arguments+=(--target cuda)
+  [ $file = outputs ] || files+=(--steps "$(wc -l <<< "$losses")")
+  [ ! -f "$facts/$family.weights.safetensors" ] || files+=(--weights "$facts/$family.weights.safetensors")
   local to=$WORK/$name
   "$TPGEN" "$WORK/$family.lua" -o "$to" "${arguments[@]}" || { fail "$name: tpgen ended with status $?"; return; }
   make_ranks "$to" "$kind" || { fail "$name does not compile"; return; }
-  local losses files=(--data "$facts/$family.data.safetensors")
-  losses=$(sed -n "s/^$family //p" "$facts/losses" | tr ' ' '\n')
-  [ $file = outputs ] || files+=(--steps "$(wc -l <<< "$losses")")
-  [ ! -f "$facts/$family.weights.safetensors" ] || files+=(--weights "$facts/$family.weights.safetensors")
   start "$to" "$to" "${files[@]}" || { fail "$name ended with status $?"; return; }
-  "$TOOLS/compare_safetensors" "$facts/$family.$facts_of.safetensors" "$to.saved/$file.safetensors" $tolerance ||
-    { fail "$name: other tensors"; return; }
-  if [ $file = model ]; then
-    same_losses "$name" "$to.losses" <(echo "$losses")
-  fi
+  "$TOOLS/compare_safetensors" "$facts/$family.$facts_of.safetensors" "$to.saved/$file.safetensors" \
+    $tolerance || { fail "$name: other tensors"; return; }
+  [ $file = outputs ] || same_losses "$name" "$to.losses" <(echo "$losses")
   [ -n "${OPERATORS_KEEP:-}" ] || rm -rf "$to" "$to".*
 }
 
-cp -r tests/operators/kernels "$WORK"
-make_runtime plain && make_runtime cuda || fail "the runtime does not compile"
-families=${OPERATORS:-$(cut -d ' ' -f 1 "$facts/losses")}
+# What no case has: operators of the table, and functions and modules of plans. Nothing fails for it:
+# that a new row computes what it should is for its reference to tell.
+not_run() {
+  local family name
+  for family in $families; do
+    "$TPGEN" "$WORK/$family.lua" --dump=propagate -D tp=2 -D place=mixed
+  done > "$WORK/operations"
+  for name in $(sed -nE 's/^OP\((\w+), *"[^"].*/\1/p' gen/ops.h); do
+    grep -q " = $name(" "$WORK/operations" || echo "$name"
+  done
+  echo 'for _, t in ipairs{"F", "nn"} do for k in pairs(_ENV[t]) do print(t .. "." .. k) end end' > "$WORK/names.lua"
+  for name in $("$TPGEN" "$WORK/names.lua" -o "$WORK/names" 2> /dev/null); do
+    grep -qE "[.:]${name#*.}\b" tests/operators/*.lua || echo "$name"
+  done
+}
+
+families=$(operator_plans)
+families=${OPERATORS:-$families}
+make_runtime plain && make_runtime sanitized && make_runtime cuda || fail "the runtime does not compile"
 running=0 count=0
 for family in $families; do
-  cat tests/operators/{frame,"$family"}.lua > "$WORK/$family.lua"
   for program in "${programs[@]}"; do
     [[ "$program" =~ ${OPERATORS_ON:-.} ]] || continue
     if [ $running -ge "$(nproc)" ]; then
@@ -63,6 +81,7 @@ for family in $families; do
       running=$((running - 1))
     fi
     count=$((count + 1))
+    optimized=$(optimization "$program")
     # shellcheck disable=SC2086
     (check $family $program; [ $failures -eq 0 ]) > "$WORK/$count.log" 2>&1 &
     running=$((running + 1))
@@ -70,4 +89,5 @@ for family in $families; do
 done
 for ((; running > 0; running--)); do wait -n || failures=$((failures + 1)); done
 cat "$WORK"/*.log
+[ -n "${OPERATORS:-}" ] || for name in $(not_run); do echo "  no case runs $name"; done
 finish "$count programs come to PyTorch's values and gradients"

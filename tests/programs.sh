@@ -1,9 +1,9 @@
 # Builds and runs generated programs, for the scripts that do so with many of them; sourced after
 # common.sh. A program is of one of three kinds: plain, sanitized, or cuda.
 strict=(-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
-# Only kernels take time to run, and only they make promises (restrict) that an optimizer builds on:
-# they are compiled with -O2.
+# Only kernels take time to run, and only they make promises (restrict) that an optimizer builds on.
 plain=(-O0)
+optimized=-O2
 sanitizers=(-g -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
   -Wall -Wextra -Werror "-I$root/tests/cuda_on_cpu/include")
@@ -60,7 +60,7 @@ make_ranks() (
   sanitized) link=(gcc "${sanitizers[@]}") ;;
   cuda) suffix=cu link=(g++) ;;
   esac
-  objects . "$kind" rank*.$suffix step*.$suffix && objects . "$kind" -O2 kernels.$suffix || exit 1
+  objects . "$kind" rank*.$suffix step*.$suffix && objects . "$kind" $optimized kernels.$suffix || exit 1
   for entry in $(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt); do
     "${link[@]}" -o "rank${entry%:*}" "rank${entry%:*}.o" "${entry#*:}.o" kernels.o "../$kind"/*.o \
       "${libraries[@]}" || exit 1

@@ -1,8 +1,7 @@
 /* Soundness by force: every way in which the rule engine says that an operation may run is run, on
    small meshes, with sizes that cut evenly, unevenly and not at all: the inputs are cut, each rank
-   does its part, and what the ranks make must be what the whole operation makes. And completeness
-   by force: of all ways in which an operation could run on one dimension of a mesh, those that come
-   out right are the ones that the engine offers, but for the list below.
+   does its part, and what the ranks make must be what the whole operation makes. (test_offers.c
+   turns it round: what is right has to be offered. test_sharded.c runs whole programs.)
 
    A row of the table of operators without a reference (reference.h) or an instance (instances.h)
    fails. TPGEN_ROWS, names of rows parted by blanks: tries these alone. */
