@@ -31,26 +31,30 @@ void add_sub_mean_20x5(float *restrict sub, float *restrict mean, const float *r
   mean[0] = (float)(mean_of * 0.01);
 }
 
-// loss = variance(sub, mean)
-void variance_20x5(float *restrict loss, const float *restrict sub, const float *restrict mean)
+// sub = sub - mean; loss = 0.010101 * sum(square(sub))
+void sub_square_sum_20x5(float *restrict sub, float *restrict loss, const float *restrict mean)
 {
-  double variance_of = 0;
+  double sum_of = 0;
   for (int i = 0; i < 100; i++) {
-    variance_of += (sub[i] - mean[0]) * (sub[i] - mean[0]);
+    const float sub_2 = sub[i] - mean[0];
+    sub[i] = sub_2;
+    const float square = sub_2 * sub_2;
+    sum_of += square;
   }
-  loss[0] = (float)(variance_of * 0.010101010101010102);
+  loss[0] = (float)(sum_of * 0.010101010101010102);
 }
 
-// d_sub = variance_back(1, sub, mean); d_out_proj.bias = sum(d_sub)
-void variance_back_sum_20x5(float *restrict d_sub, float *restrict d_bias,
-    const float *restrict mean)
+// d_sub = 2 * (0.010101 * expand(1) * sub); d_out_proj.bias = sum(d_sub)
+void expand_mul_scale_sum_20x5(float *restrict d_sub, float *restrict d_bias)
 {
   for (int i = 0; i < 5; i++) d_bias[i] = 0;
   for (int i = 0; i < 20; i++) {
     for (int j = 0; j < 5; j++) {
-      const float variance_back = 2 * 0.01010101f * 1.0f * (d_sub[i * 5 + j] - mean[0]);
-      d_sub[i * 5 + j] = variance_back;
-      d_bias[j] += variance_back;
+      const float expand = 0.01010101f * 1.0f;
+      const float mul = expand * d_sub[i * 5 + j];
+      const float scale = 2.0f * mul;
+      d_sub[i * 5 + j] = scale;
+      d_bias[j] += scale;
     }
   }
 }

@@ -46,7 +46,8 @@ static void forward(void)
   // [20, 5]  P(sum)  forward .. backward
   float *const out_proj = (float *)(m->arena + 2560);
   float *const sub = (float *)(m->arena + 2560);     // [20, 5]  R  in place of out_proj
-  float *const mean = (float *)(m->arena + 1280);    // []  R  forward .. backward
+  float *const mean = (float *)(m->arena + 1280);    // []  R  forward
+  float *const sub_2 = (float *)(m->arena + 2560);   // [20, 5]  R  in place of out_proj
 
   // input @ in_proj.weight    ak,nk->an    plans/toy.lua:14    R, S(0) -> S(1)
   matmul_nt(in_proj, m->batch.input, m->w.in_proj.weight, 20, 16, 10);
@@ -64,23 +65,22 @@ static void forward(void)
   // -> R, R
   add_sub_mean_20x5(sub, mean, m->w.out_proj.bias, m->batch.target);
 
-  // loss = variance(sub, mean)    plans/toy.lua:34    R, R -> R
-  variance_20x5(&m->loss, sub, mean);
+  // sub = sub - mean; loss = 0.010101 * sum(square(sub))    plans/toy.lua:34    R, R -> R, R
+  sub_square_sum_20x5(sub_2, &m->loss, mean);
 }
 
 static void backward(void)
 {
   // [20, 16] of [20, 32]  S(1)  forward .. backward
   float *const relu = (float *)(m->arena + 0);
-  float *const mean = (float *)(m->arena + 1280);    // []  R  forward .. backward
   float *const d_sub = (float *)(m->arena + 2560);   // [20, 5]  R  forward .. backward
   float *const d_relu = (float *)(m->arena + 1280);  // [20, 16] of [20, 32]  S(1)  backward
   // [20, 16] of [20, 32]  S(1)  in place of d_relu
   float *const d_in_proj = (float *)(m->arena + 1280);
 
-  // d_sub = variance_back(1, sub, mean); d_out_proj.bias = sum(d_sub)    plans/toy.lua:34, 14
-  // R, R, R -> R, R
-  variance_back_sum_20x5(d_sub, m->grad.out_proj.bias, mean);
+  // d_sub = 2 * (0.010101 * expand(1) * sub); d_out_proj.bias = sum(d_sub)    plans/toy.lua:34, 14
+  // R, R -> R, R
+  expand_mul_scale_sum_20x5(d_sub, m->grad.out_proj.bias);
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
   matmul_nn(d_relu, d_sub, m->w.out_proj.weight, 20, 16, 5);

@@ -33,33 +33,37 @@ __global__ void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ m
   }
 }
 
-// loss = variance(sub, mean)
-__global__ void variance_20x5(float *__restrict__ loss, const float *__restrict__ sub,
+// sub = sub - mean; loss = 0.010101 * sum(square(sub))
+__global__ void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
     const float *__restrict__ mean)
 {
-  float variance_of = 0;
+  float sum_of = 0;
   for (int n = (int)threadIdx.x; n < 100; n += 256) {
     const int i = n;
-    variance_of += (sub[i] - mean[0]) * (sub[i] - mean[0]);
+    const float sub_2 = sub[i] - mean[0];
+    sub[i] = sub_2;
+    const float square = sub_2 * sub_2;
+    sum_of += square;
   }
-  variance_of = block_sum(variance_of);
+  sum_of = block_sum(sum_of);
   if (threadIdx.x == 0) {
-    loss[0] = (float)(variance_of * 0.010101010101010102);
+    loss[0] = (float)(sum_of * 0.010101010101010102);
   }
 }
 
-// d_sub = variance_back(1, sub, mean); d_out_proj.bias = sum(d_sub)
-__global__ void variance_back_sum_20x5(float *__restrict__ d_sub, float *__restrict__ d_bias,
-    const float *__restrict__ mean)
+// d_sub = 2 * (0.010101 * expand(1) * sub); d_out_proj.bias = sum(d_sub)
+__global__ void expand_mul_scale_sum_20x5(float *__restrict__ d_sub, float *__restrict__ d_bias)
 {
   const int n = (int)blockIdx.x * 256 + (int)threadIdx.x;
   if (n >= 5) return;
   const int j = n;
   float sum_of = 0;
   for (int i = 0; i < 20; i++) {
-    const float variance_back = 2 * 0.01010101f * 1.0f * (d_sub[i * 5 + j] - mean[0]);
-    d_sub[i * 5 + j] = variance_back;
-    sum_of += variance_back;
+    const float expand = 0.01010101f * 1.0f;
+    const float mul = expand * d_sub[i * 5 + j];
+    const float scale = 2.0f * mul;
+    d_sub[i * 5 + j] = scale;
+    sum_of += scale;
   }
   d_bias[j] = (float)(sum_of);
 }

@@ -184,6 +184,8 @@ static void several_outputs(const void *with)
       must(graph->value[made[l] + k].family == made[0] + k && graph->value[made[l] + k].index == l,
            "the outputs of layer %d are families %d and %d", l, graph->value[made[l]].family,
            graph->value[made[l] + 1].family);
+  const struct op *sub = op_in("layers_forward", 1);
+  must(sub->in[0] == made[0] && sub->in[1] == made[0] + 1, "the body reads another output");
   must(op_in("layers_backward", 0)->in[1] == made[0] + 1, "the backward reads another output");
 }
 

@@ -776,6 +776,17 @@ static bool *used_in(const struct function *f)
   return used;
 }
 
+/* A view of what the function uses too goes by the same name. */
+static void check_view(int value, const bool *used)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE || graph->op[v->op].kind != OP_view) return;
+  int in = graph->op[v->op].in[0];
+  if (!used[in] || !same_place(in, value) || !c_name(value)) return;
+  must(!strcmp(c_name(in), c_name(value)), "v%d is %s, but shows %s", value, c_name(value),
+       c_name(in));
+}
+
 /* What the generated C calls each value, and where that is, round by round. */
 static void check_names(int rank)
 {
@@ -792,7 +803,7 @@ static void check_names(int rank)
       if (used[v] && c_name(v)) put(&code, "%s ", c_name(v));
     const char *declarations = local_declarations(code.text);
     for (int v = 0; v < graph->nvalue; v++)
-      if (used[v]) check_address(rank, v, f, declarations, fixed);
+      if (used[v]) check_address(rank, v, f, declarations, fixed), check_view(v, used);
   }
 }
 
