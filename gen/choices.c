@@ -107,12 +107,21 @@ static void add_linear(const struct op *o, const struct letters *l, struct choic
   }
 }
 
+/* A kernel is told where one dimension begins: of several under one letter none is cut. */
+static bool may_be_cut(const struct letters *l, int letter)
+{
+  if (l->size[letter] == 1 || l->whole[letter]) return false;
+  int alike = 0;
+  for (int i = 0; i < l->n; i++) alike += l->name[i] == l->name[letter];
+  return !l->told[letter] || alike == 1 || l->name[letter] == '.';
+}
+
 int choices(const struct op *o, const struct letters *l, struct choice *list)
 {
   int n = 0;
   add_choice(list, &n, (struct choice){.letter = NONE});
   for (int letter = 0; letter < l->n; letter++) {
-    if (l->size[letter] == 1 || l->whole[letter]) continue;
+    if (!may_be_cut(l, letter)) continue;
     int64_t stride[MAX_MESH];
     add_choice(list, &n, cut_along(l, o->nin, letter, 1));
     if (!stands_alone(l, o->nin, letter)) continue;

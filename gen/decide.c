@@ -509,7 +509,7 @@ static void forbid_silence(const struct op *op, const struct letters *l, const s
       plan_error(
           op->line,
           "%s%s cannot be sharded over %s: its input %d, %s, is %s there, and the operator's "
-          "rule, %s, allows no cut; where it is to be replicated, write replicate(x), or a "
+          "rule, %s, allows no cut; where it is to be replicated, write x:replicate(), or a "
           "style that makes it whole",
           op->phase == BACKWARD ? "the backward's " : "", printable(op_name(op)),
           printable(graph->mesh.name[d]), i, shape_text(v->shape), placement_text(v->layout.on[d]),

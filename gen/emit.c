@@ -51,6 +51,13 @@ static bool speaks_of(const char *code, const char *locals, const char *variable
   return has_word(code, variable) || has_word(locals, variable);
 }
 
+static char *adamw_constants(void)
+{
+  return fill(embedded_text("templates/adamw_constants.cu"), "beta1",
+              double_text(graph->optimizer.beta1), "beta2", double_text(graph->optimizer.beta2),
+              NULL);
+}
+
 static char *function_text(const struct function *f, int rank)
 {
   struct buffer body = {0}, code = {0}, b = {0};
@@ -66,10 +73,8 @@ static char *function_text(const struct function *f, int rank)
     put(&body, "%s%s\n", body.length ? "\n" : "",
         wrapped(text("  // %s", comment_text(op)), " ", "  // "));
     if (op->kind == OP_adamw && options.cuda && !constants) {
-      put(&body, "%s",
-          fill(embedded_text("templates/adamw_constants.cu"), "beta1",
-               double_text(graph->optimizer.beta1), "beta2", double_text(graph->optimizer.beta2),
-               NULL));
+      put(&body, "%s", adamw_constants());
+      put(&code, "%s", adamw_constants());
       constants = true;
     }
     put(&body, "%s\n", wrapped(text("  %s", does), ", ", "      "));

@@ -586,6 +586,19 @@ static void max_pool2d_grad(int g)
   give(0, apply_shaped(op, shape_of(at->in[0])));
 }
 
+/* What makes a gradient must have the dimensions of its input. */
+static void check_backward(const struct op *op, const struct custom *of, int i)
+{
+  struct letters l;
+  op_letters(op, &l);
+  if (l.ndim_out[0] != shape_of(at->in[i]).ndim)
+    plan_error(
+        of->line,
+        "operator %s: backward[%d], %s, makes by its rule %s no tensor that fits input %c, %s",
+        of->name, i + 1, op_name(op), printable(rule_of(op)), 'a' + i,
+        shape_text(shape_of(at->in[i])));
+}
+
 static void custom_grad(int g)
 {
   const struct custom *custom = &graph->custom[at->custom];
@@ -604,13 +617,13 @@ static void custom_grad(int g)
                  custom->name, MAX_INPUTS, nin, at->nin, at->nout);
     struct op op = alike(OP_custom, nin, in);
     op.custom = custom->backward[i];
+    check_backward(&op, custom, i);
     give(i, apply_shaped(op, shape_of(at->in[i])));
   }
 }
 
 /* ------------------------------------------------------------------------------- without a rule */
 
-/* DTensor's: back to where its input lay, with pending sums made whole. */
 /* DTensor's: back to where the input lay, pending sums made whole. Where nothing moved, that is
    left to grad.c, once for all that is added to the same gradient. */
 static void redistribute_grad(int g)

@@ -27,9 +27,9 @@
      $x$        The size of letter x in this rank's part. Of a capital letter: the product of all
                 dimensions for which it stands.
      $whole_x$  Its size in the whole tensor.
-     $batch$    The product of all dimensions of `...`.
-     $before$   Of those that stand before the capital letter's dimensions, and of those after them:
-     $after$    the operand is [$before$, $D$, $after$].
+     $batch$    The product of all dimensions of `...`: they are equal in all operands that have
+   them; only element-wise operators stretch. $before$   Of those that stand before the capital
+   letter's dimensions, and of those after them: $after$    the operand is [$before$, $D$, $after$].
      $s$        The operation's scalar, where no letter of the rule is called s.
      $stride_y$ A number of the row, by its name.
 
@@ -272,10 +272,8 @@ static char *filled(const char *file)
     c += plain;
     if (!*c) break;
     size_t n = strspn(c + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-    if (n == 0 || c[n + 1] != '$') {
-      put_text(&b, c++, 1);
-      continue;
-    }
+    if (n == 0 || c[n + 1] != '$')
+      fault(text("a '$' begins no hole: '%s'", printable(text("%.20s", c))));
     const char *value = hole_text(text("%.*s", (int)n, c + 1));
     if (!value)
       fault(text("it has a hole $%.*s$, which is no letter of the rule %s and no number", (int)n,
@@ -525,24 +523,6 @@ static char *arguments(const char *head)
 
 /* ------------------------------------------------------------------------------------- the call */
 
-/* A kernel goes over `...` as over one dimension: no operand may be stretched there. */
-static void check_stretched(void)
-{
-  const char *c = rule_of(op);
-  for (int i = 0; i < operands(); i++) {
-    bool rest = false;
-    for (; *c && *c != ',' && *c != '-'; c++) rest |= *c == '.';
-    c += *c == '-' ? 2 : *c == ',';
-    int64_t product = 1;
-    for (int d = 0; d < graph->value[operand(i)].shape.ndim; d++)
-      if (has_named(&axes(i)[d], is_rest)) product *= local[axes(i)[d].letter[0]];
-    if (rest && product != batch())
-      plan_error(op->line, "%s: %s of shape %s is not stretched to the others' shape: expand it",
-                 printable(op_name(op)), printable(value_name(operand(i))),
-                 shape_text(graph->value[operand(i)].shape));
-  }
-}
-
 /* "cumsum_4x12x5": the operator and the shape of the first input's part. */
 static char *kernel_name(void)
 {
@@ -618,7 +598,6 @@ char *file_kernel_call(const struct op *of, int on)
   for (int i = 0; i < operands(); i++)
     if (is_empty(i)) return nothing_text();
   find_local_sizes();
-  check_stretched();
   struct function_text list[MOST_FUNCTIONS];
   int n;
   const char *name = add_functions(filled(file_text()), kernel_name(), list, &n);

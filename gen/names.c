@@ -258,13 +258,13 @@ static bool loops(void)
   return speaking && speaking->count > 1;
 }
 
-/* What a view shows where it lies; of any other value itself. */
+/* What a view shows where it lies; NONE of any other value. */
 static int shown_by(int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->op == NONE || graph->op[v->op].kind != OP_view) return value;
+  if (v->op == NONE || graph->op[v->op].kind != OP_view) return NONE;
   int in = graph->op[v->op].in[0];
-  return same_place(in, value) ? shown_by(in) : value;
+  return same_place(in, value) ? in : NONE;
 }
 
 /* What a value of a loop's body is called in it: by its place in the module. "layers.1.wq", with
@@ -272,7 +272,7 @@ static int shown_by(int value)
    called as what it shows. */
 const char *local_name(int value)
 {
-  value = shown_by(value);
+  while (shown_by(value) != NONE) value = shown_by(value);
   const struct value *v = &graph->value[value];
   const struct value *first = v->family == NONE ? NULL : &graph->value[v->family];
   if (!loops() || !first || (v->family != value && !v->step) || first->sibling == NONE)
@@ -421,9 +421,9 @@ static bool *used_by(const struct function *f)
 static const char *variable(int value, const bool *used, struct scope *scope)
 {
   if (local[value]) return local[value];
-  int shown = shown_by(value), place = graph->value[value].storage;
-  if (shown != value && used[shown] && is_activation(shown))
-    return local[value] = variable(shown, used, scope);
+  for (int in = shown_by(value); in != NONE; in = shown_by(in))
+    if (used[in] && is_activation(in)) return local[value] = variable(in, used, scope);
+  int place = graph->value[value].storage;
   const char *wanted = identifier(local_name(value));
   bool same = place != value && local[place] && !strcmp(address(place), address(value)) &&
               !strcmp(wanted, identifier(local_name(place)));

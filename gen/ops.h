@@ -1,6 +1,7 @@
 /* ops.h: the table of operators. One row for each; every other list expands from here. To add an
    operator: a row here, its element's expression in the row or a pair of kernel files, a function in
-   gradients.c if it has a gradient, and a reference for the tests (tests/unit/reference.h).
+   gradients.c if it has a gradient, and for the tests a reference (tests/unit/reference.h) and sizes
+   (instances.h, and test_grad.c for a gradient).
 
      OP(name, rule, linear, gradient, numbers, element)
 
@@ -14,18 +15,19 @@
      mk,kn->mn  Equal letters are one dimension. It may be cut: then every operand that has the
                 letter is sharded there and the others are whole; each rank makes its part of the
                 output or, where the output lacks the letter, one term of a sum over the ranks.
-     ...        All the dimensions that are not named, aligned at the last one as in broadcasting: a
-                size of 1 stretches. It may carry a mark.
+     ...        All the dimensions that are not named. Where the row has an element they are aligned at
+                the last one as in broadcasting, and a size of 1 stretches. It may carry a mark.
      D          A capital letter stands for the dimensions that the operation names (op->dims),
                 wherever they stand among those of `...`.  ...D->... is a reduction.
      (gr)       One dimension made of several, the outermost first:  (bs)d->bsd splits one,
                 (b8s4)d->bsd with sizes. Cut along a letter that is not the outermost, the dimension
                 is a strided shard.
      1          A dimension of size 1; after a letter a blank parts them:  ab->a 1 b
-     x!         Is never cut.
+     x!         Is never cut. A mark on one operand's letter holds for the letter everywhere.
      x@         May be cut, by a kernel that is told where its part begins: it leaves out what lies
                 outside (an embedding's rows, say: then its output is a pending sum), or goes by the
-                index in the whole tensor (a causal mask).
+                index in the whole tensor (a causal mask). Where a capital letter so marked stands for
+                several dimensions none of them is cut.
      *          The operand is repeated:  ...D!*->...D!  takes any number of them, whose sizes of a
                 dimension that is never cut may differ.
      :max :min  Of an output: what a letter that it lacks leaves, where that is not a sum.
@@ -39,7 +41,9 @@
               either, not in both. "a:max": the same of pending maxima.
    gradient   The function in gradients.c that writes the backward operations, or no_grad.
    numbers    Names of the operation's whole-number attributes, parted by blanks.
-   element    How one element of the output comes about, in C; of a reduction: one of its terms.
+   element    How one element of the output comes about, in C; of a reduction: one of its terms. It
+              may call expf logf sqrtf sinf cosf tanhf fabsf erff powf; a further function goes into
+              known[] of tests/unit/test_ops.c and into the taken names of util.c.
 
      $a $b ...  The inputs' elements at this place.
      $a(i)      The input's element at index i of the first letter that its operand names, elsewhere

@@ -45,7 +45,8 @@ local function attributes(row, options, first)
     a.scalar = options.scalar
   end
   for name in string.gmatch(row.numbers, "[%w_]+") do
-    if options[name] ~= nil then a[name] = base.whole(options[name], name) end
+    if options[name] == nil then misfit("say %s =, a whole number", name) end
+    a[name] = base.whole(options[name], name)
   end
   return a
 end

@@ -234,6 +234,16 @@ static int named_dimensions(const struct operand *o)
   return n;
 }
 
+/* A kernel of an operator's own goes over `...` as over one dimension. */
+static _Noreturn void no_stretching(int i)
+{
+  plan_error(
+      op->line,
+      "%s: its input %c, %s, would be stretched, and an operator with kernels of its own does "
+      "not stretch: expand it",
+      printable(op_name(op)), 'a' + i, shape_text(graph->value[op->in[i]].shape));
+}
+
 static void count_batch(void)
 {
   nbatch = 0;
@@ -245,6 +255,10 @@ static void count_batch(void)
                  printable(op_name(op)), i, shape_text(graph->value[op->in[i]].shape),
                  printable(rule_of(op)));
     if (rest > nbatch) nbatch = rest;
+  }
+  for (int i = 0; i < rule.nin && has_kernel(op->kind); i++) {
+    int rest = graph->value[op->in[i]].shape.ndim - named_dimensions(&rule.in[i]);
+    if (has(&rule.in[i], is_rest) && rest != nbatch) no_stretching(i);
   }
   if (op->nin == 0 && op->nout && has(&rule.out[0], is_rest))
     nbatch = graph->value[op->out].shape.ndim - named_dimensions(&rule.out[0]);
@@ -377,6 +391,8 @@ static void meet(int letter, int64_t size, int i)
 {
   int64_t *known = &found->size[letter];
   bool rest = found->name[letter] == '.';
+  if (rest && has_kernel(op->kind) && *known && *known != size && (*known == 1 || size == 1))
+    no_stretching(size == 1 || seen_in[letter] == NONE ? i : seen_in[letter]);
   if (*known == 0 || (rest && *known == 1)) {
     *known = size;
     seen_in[letter] = i;

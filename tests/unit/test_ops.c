@@ -97,7 +97,9 @@ static struct number named(void)
 {
   char name[32] = {0};
   size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
-  must(n > 0 && n < sizeof name, "%s: what is: %s", op_name(op), at);
+  must(n > 0 && n < sizeof name,
+       "%s: its element says '%s', which this test does not know: add it to known[]", op_name(op),
+       at);
   memcpy(name, at, n);
   at += n;
   if (!strcmp(name, "random")) return random_here();

@@ -19,8 +19,9 @@ static void test_every_row_has_instance_and_reference(void **state)
     bool found = false;
     for (int i = 0; i < INSTANCES; i++) found |= (int)instances[i].kind == kind;
     must(found == has_rule, "%s %s", op_row[kind].name,
-         has_rule ? "has no instance here" : "has no rule");
-    must(has_reference((enum op_kind)kind) == has_rule, "%s has no reference", op_row[kind].name);
+         has_rule ? "has no instance: add sizes to try it with to instances.h" : "has no rule");
+    must(has_reference((enum op_kind)kind) == has_rule,
+         "%s has no reference: add one to reference.h", op_row[kind].name);
   }
   print_message("%d rows\n", rows);
 }
