@@ -3,7 +3,7 @@
    What runs as its inputs lie, cut over some dimension of the mesh, runs so there: work that the
    plan divided is not done twice to save a few bytes. Else, of all combinations of legal ways over
    the dimensions of the mesh (choices.c), the one that moves the fewest bytes wins, counting also
-   what the plan asks of the output, or else what the operation that takes it will move at least.
+   what the plan asks of the output, or else what the operation that takes it will cost at least.
    Ties go to the one that turns fewer whole values into pending sums, then to the one that touches
    fewer inputs, then to the first in the order of the choices: the same on every machine. Where
    DTensor's rules (einop.c) say that an operation runs as its inputs lie, that is taken as it is.
@@ -258,14 +258,14 @@ static bool share_an_input(const struct op *a, const struct op *b)
   return false;
 }
 
-/* The operation ahead, or NULL, and what it moves at least where the output lies as told. */
+/* The operation ahead, or NULL, and what it costs at least where the output lies as told. */
 struct ahead {
   const struct op *op;
   bool depends; /* on more than that: on how an input that both take was moved */
   int n;
   struct {
     struct layout layout;
-    double bytes;
+    struct price price;
   } known[MAX_CHOICES];
 };
 
@@ -276,36 +276,38 @@ static void look_ahead(const struct op *op, struct ahead *a)
   a->depends = a->op && share_an_input(op, a->op);
 }
 
-/* The fewest bytes that an operation moves after a step. */
+/* The least that an operation costs after a step. */
 struct least {
   struct step before;
-  double bytes; /* or -1 */
+  struct price price;
+  bool found;
 };
 
 static void take_least(const struct op *op, const struct way *way, void *to)
 {
   struct least *l = to;
-  double bytes = price_of(op, way, &l->before).bytes;
-  if (l->bytes < 0 || bytes < l->bytes) l->bytes = bytes;
+  struct price p = price_of(op, way, &l->before);
+  if (l->found && !cheaper(p, l->price)) return;
+  l->price = p;
+  l->found = true;
 }
 
-static double bytes_ahead(struct ahead *a, const struct op *op, const struct way *way)
+static struct price price_ahead(struct ahead *a, const struct op *op, const struct way *way)
 {
   struct letters l;
   struct choice list[MAX_CHOICES];
   struct layout out = way->out[0];
-  struct least least = {{op, way}, -1};
+  struct least least = {.before = {op, way}};
   for (int i = 0; i < a->n; i++)
-    if (same_layout(a->known[i].layout, out)) return a->known[i].bytes;
+    if (same_layout(a->known[i].layout, out)) return a->known[i].price;
   graph->value[op->out].layout = out;
   op_letters(a->op, &l);
   each_way(a->op, &l, list, choices(a->op, &l, list), MOST_AHEAD, take_least, &least);
-  if (least.bytes < 0) least.bytes = 0;
   if (a->n < MAX_CHOICES && !a->depends) {
     a->known[a->n].layout = out;
-    a->known[a->n++].bytes = least.bytes;
+    a->known[a->n++].price = least.price;
   }
-  return least.bytes;
+  return least.price;
 }
 
 /* ----------------------------------------------------------------------------- the cheapest way */
@@ -322,7 +324,11 @@ static void take_cheapest(const struct op *op, const struct way *way, void *to)
   struct search *s = to;
   struct price p = price_of(op, way, NULL);
   if (s->found && !cheaper(p, s->least)) return;
-  if (s->ahead.op) p.bytes += bytes_ahead(&s->ahead, op, way);
+  if (s->ahead.op) {
+    struct price ahead = price_ahead(&s->ahead, op, way);
+    p.bytes += ahead.bytes;
+    p.moves += ahead.moves;
+  }
   if (s->found && !cheaper(p, s->least)) return;
   s->least = p;
   s->best = *way;

@@ -44,7 +44,8 @@ check() {
   [ $file = outputs ] || files+=(--steps "$(wc -l <<< "$losses")")
   [ ! -f "$facts/$family.weights.safetensors" ] || files+=(--weights "$facts/$family.weights.safetensors")
   local to=$WORK/$name
-  "$TPGEN" "$WORK/$family.lua" -o "$to" "${arguments[@]}" || { fail "$name: tpgen ended with status $?"; return; }
+  "$TPGEN" "$WORK/$family.lua" -o "$to" "${arguments[@]}" ||
+    { fail "$name: tpgen ended with status $?"; return; }
   make_ranks "$to" "$kind" || { fail "$name does not compile"; return; }
   start "$to" "$to" "${files[@]}" || { fail "$name ended with status $?"; return; }
   "$TOOLS/compare_safetensors" "$facts/$family.$facts_of.safetensors" "$to.saved/$file.safetensors" \
@@ -63,7 +64,8 @@ not_run() {
   for name in $(sed -nE 's/^OP\((\w+), *"[^"].*/\1/p' gen/ops.h); do
     grep -q " = $name(" "$WORK/operations" || echo "$name"
   done
-  echo 'for _, t in ipairs{"F", "nn"} do for k in pairs(_ENV[t]) do print(t .. "." .. k) end end' > "$WORK/names.lua"
+  echo 'for k in pairs(F) do print("F." .. k) end for k in pairs(nn) do print("nn." .. k) end' \
+    > "$WORK/names.lua"
   for name in $("$TPGEN" "$WORK/names.lua" -o "$WORK/names" 2> /dev/null); do
     grep -qE "[.:]${name#*.}\b" tests/operators/*.lua || echo "$name"
   done

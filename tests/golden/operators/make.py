@@ -349,6 +349,16 @@ def modules():
 
 # ------------------------------------------------------------------------------------- what they come to
 
+def weight(value, leaves):
+    """Random, so that no case's gradients are lost among the others', and the loss is no sum of terms that
+    cancel."""
+    w = torch.randn(value.shape)
+    if value.requires_grad:
+        gradients = torch.autograd.grad((value * w).sum(), leaves, allow_unused=True, retain_graph=True)
+        w /= max(1e-3, *(g.abs().max().item() for g in gradients if g is not None), 0)
+    return w if (w * value).sum() > 0 else -w
+
+
 def run(given, fixed, f, weights, dtype, steps=1):
     """What the frame of tests/operators does: gradients of the sum of f's outputs, each times its weight,
     and values; added up over the steps, where the inputs are less the gradients so far."""
@@ -362,8 +372,7 @@ def run(given, fixed, f, weights, dtype, steps=1):
         total = 0
         for name, v in y.items():
             if name not in weights:
-                w = torch.randn(v.shape)
-                weights[name] = w if (w * v).sum() > 0 else -w # no sum of terms that cancel
+                weights[name] = weight(v, [now[leaf] for leaf in leaves])
             total = total + (v * weights[name].to(dtype)).sum()
             total = total - (v.detach() * found.get("value_" + name, torch.zeros_like(v))).sum()
         gradients = torch.autograd.grad(total, [now[name] for name in leaves], allow_unused=True)
