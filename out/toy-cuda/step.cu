@@ -96,7 +96,6 @@ static void backward(void)
 
 static void update(int t)
 {
-  (void)t;
   // AdamW over the rank's parameters, 4 at once    plans/toy.lua:35
   const float c1 = (float)(1 / (1 - pow(0.9, t)));
   const float c2 = (float)(1 / (1 - pow(0.999, t)));
