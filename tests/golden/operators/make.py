@@ -355,7 +355,7 @@ def weight(value, leaves):
     w = torch.randn(value.shape)
     if value.requires_grad:
         gradients = torch.autograd.grad((value * w).sum(), leaves, allow_unused=True, retain_graph=True)
-        largest = max(g.abs().max().item() for g in gradients if g is not None)
+        largest = max((g.abs().max().item() for g in gradients if g is not None), default=0)
         w /= largest if largest > 1e-3 else 1
     return w if (w * value).sum() > 0 else -w
 
