@@ -608,8 +608,11 @@ static void custom_grad(int g)
   for (int i = 0; i < at->nin; i++) {
     if (!needs(i)) continue;
     if (custom->backward[i] == NONE)
-      plan_error(at->line, "%s has no gradient for its input %c, which depends on a parameter",
-                 custom->name, 'a' + i);
+      plan_error(
+          at->line,
+          "%s has no gradient for its input %c, which depends on a parameter: name an operator "
+          "in backward[%d] of line %d, or detach the input",
+          custom->name, 'a' + i, i + 1, custom->line);
     if (nin > MAX_INPUTS)
       plan_error(at->line,
                  "%s: the operator of a gradient takes at most %d inputs; this one's would be %d: "

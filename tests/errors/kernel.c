@@ -1,0 +1,1 @@
+// No plan here comes so far that a kernel is looked at.
