@@ -22,7 +22,8 @@ struct price {
   int refused; /* what the plan asks of the output that cannot be made of it */
 };
 
-static const struct surroundings *around;
+/* What is known around the operation that is decided. */
+static const struct surroundings *known;
 
 struct layout layout_after(const struct op *op, struct layout now)
 {
@@ -61,7 +62,7 @@ static bool is_there(int value, struct layout layout, const struct step *before)
   if (same_layout(graph->value[value].layout, layout)) return true;
   for (int i = 0; before && i < before->op->nin; i++)
     if (before->op->in[i] == value && same_layout(before->way->in[i], layout)) return true;
-  return moved_before_to(around, value, layout) != NONE;
+  return moved_before_to(known, value, layout) != NONE;
 }
 
 static struct price price_of(const struct op *op, const struct way *way, const struct step *before)
@@ -79,7 +80,7 @@ static struct price price_of(const struct op *op, const struct way *way, const s
   for (int k = 0; k < op->nout; k++) {
     const struct value *v = &graph->value[op->out + k];
     struct layout out = way->out[k];
-    for (int r = around->asked_of[op->out + k]; r != NONE; r = around->asked_of[graph->op[r].out]) {
+    for (int r = known->asked_of[op->out + k]; r != NONE; r = known->asked_of[graph->op[r].out]) {
       struct layout next = layout_after(&graph->op[r], out);
       p.refused += !leads(out, next);
       p.bytes += move_cost(v->shape, v->type, out, next);
@@ -241,10 +242,10 @@ static void each_way(const struct op *op, const struct letters *l, const struct 
    where that one's price is not known yet, or the plan asks for the output. */
 static const struct op *op_ahead(const struct op *op)
 {
-  if (op->nout != 1 || around->asked_of[op->out] != NONE || around->taken_by[op->out] == NONE)
+  if (op->nout != 1 || known->asked_of[op->out] != NONE || known->taken_by[op->out] == NONE)
     return NULL;
   if (most_choices(MOST_AHEAD) < FEWEST_AHEAD) return NULL;
-  const struct op *user = &graph->op[around->taken_by[op->out]];
+  const struct op *user = &graph->op[known->taken_by[op->out]];
   for (int i = 0; i < user->nin; i++)
     if (user->in[i] != op->out && !graph->value[user->in[i]].placed) return NULL;
   return *rule_of(user) ? user : NULL;
@@ -375,7 +376,7 @@ static bool is_linear(const struct op *op)
 static bool runs_as_it_lies(const struct op *op, struct way *way)
 {
   bool product = op->kind == OP_matmul;
-  if ((!product && !is_broadcast(op->kind)) || around->asked_of[op->out] != NONE) return false;
+  if ((!product && !is_broadcast(op->kind)) || known->asked_of[op->out] != NONE) return false;
   struct ruled ruled = {.nin = op->nin, .linear = is_linear(op)};
   for (int i = 0; i < op->nin; i++) {
     const struct value *v = &graph->value[op->in[i]];
@@ -429,7 +430,7 @@ static void put_input(struct buffer *b, const struct op *op, int i)
   put_kind(b, v);
   put_layout(b, v->layout);
   for (int k = 0; k < i; k++) put_number(b, op->in[k] == op->in[i]);
-  for (int m = around->moved_to[op->in[i]]; m != NONE; m = around->moved_before[m])
+  for (int m = known->moved_to[op->in[i]]; m != NONE; m = known->moved_before[m])
     put_layout(b, graph->value[graph->op[m].out].layout);
   put_text(b, "/", 1);
 }
@@ -442,7 +443,7 @@ static struct buffer key_of(const struct op *op)
   for (int k = 0; k < op->nout; k++) {
     const struct value *v = &graph->value[op->out + k];
     put_kind(&b, v);
-    for (int r = around->asked_of[op->out + k]; r != NONE; r = around->asked_of[graph->op[r].out]) {
+    for (int r = known->asked_of[op->out + k]; r != NONE; r = known->asked_of[graph->op[r].out]) {
       put_number(&b, graph->op[r].asked);
       put_layout(&b, graph->op[r].to);
     }
@@ -526,12 +527,12 @@ static void forbid_silence(const struct op *op, const struct letters *l, const s
 struct way best_way(const struct surroundings *of, const struct op *op)
 {
   struct way way;
-  around = of;
+  known = of;
   memset(&way, 0, sizeof way);
   if (runs_as_it_lies(op, &way)) return way;
   struct buffer key = key_with_ahead(op);
-  const struct way *known = decided(&key);
-  if (known) return *known;
+  const struct way *before = decided(&key);
+  if (before) return *before;
   struct letters l;
   struct choice list[MAX_CHOICES];
   op_letters(op, &l);

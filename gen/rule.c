@@ -566,7 +566,9 @@ static const char *linear_error(const char *linear, int nin)
 const char *rule_error(const char *text, const char *linear)
 {
   struct rule r;
-  if (!scan_rule(text, &r)) return "it is not of the form inputs -> outputs, such as mk,kn->mn";
+  if (!scan_rule(text, &r))
+    return "it is not of the form inputs -> outputs, such as mk,kn->mn; an output's words are :sum "
+           ":max :min :f32 :i32 :bool";
   if (r.nin == 0 || (r.nin == 1 && r.in[0].n == 0)) return "an operator needs an input";
   for (int i = 0; i < r.nin + r.nout; i++) {
     char seen[256] = {0};
