@@ -26,51 +26,7 @@ static inline void gemm_batch(char a_is, char b_is, float *c, int ldc, long step
     gemm(a_is, b_is, c + i * step_c, ldc, a + i * step_a, lda, b + i * step_b, ldb, m, n, k, add);
 }
 
-// c[m, n] = a[m, k] b[k, n], all without gaps; with a t, the operand is stored transposed.
-static inline void matmul_nn(float *c, const float *a, const float *b, int m, int n, int k)
-{
-  gemm('n', 'n', c, n, a, k, b, n, m, n, k, false);
-}
-
-static inline void matmul_nt(float *c, const float *a, const float *b, int m, int n, int k)
-{
-  gemm('n', 't', c, n, a, k, b, k, m, n, k, false);
-}
-
-static inline void matmul_tn(float *c, const float *a, const float *b, int m, int n, int k)
-{
-  gemm('t', 'n', c, n, a, m, b, n, m, n, k, false);
-}
-
-static inline void matmul_tt(float *c, const float *a, const float *b, int m, int n, int k)
-{
-  gemm('t', 't', c, n, a, m, b, k, m, n, k, false);
-}
-
-// The same for each of `batch` products, whose matrices begin `step` elements after each other's.
-static inline void matmul_nn_batch(float *c, const float *a, const float *b, int m, int n, int k,
-                                   int batch, long step_c, long step_a, long step_b)
-{
-  gemm_batch('n', 'n', c, n, step_c, a, k, step_a, b, n, step_b, m, n, k, batch, false);
-}
-
-static inline void matmul_nt_batch(float *c, const float *a, const float *b, int m, int n, int k,
-                                   int batch, long step_c, long step_a, long step_b)
-{
-  gemm_batch('n', 't', c, n, step_c, a, k, step_a, b, k, step_b, m, n, k, batch, false);
-}
-
-static inline void matmul_tn_batch(float *c, const float *a, const float *b, int m, int n, int k,
-                                   int batch, long step_c, long step_a, long step_b)
-{
-  gemm_batch('t', 'n', c, n, step_c, a, m, step_a, b, n, step_b, m, n, k, batch, false);
-}
-
-static inline void matmul_tt_batch(float *c, const float *a, const float *b, int m, int n, int k,
-                                   int batch, long step_c, long step_a, long step_b)
-{
-  gemm_batch('t', 't', c, n, step_c, a, m, step_a, b, k, step_b, m, n, k, batch, false);
-}
+#include "products.h"
 
 // Takes `bytes` bytes of each of the rows of `from`, from `begin` on; a row of `from` has `of`
 // bytes.
@@ -81,8 +37,8 @@ static inline void slice_rows(void *to, const void *from, long rows, long bytes,
     memcpy((char *)to + r * bytes, (const char *)from + r * of + begin, (size_t)bytes);
 }
 
-// The way back: each of the rows of `from`, of `bytes` bytes, becomes those of `to` from `begin` on; a
-// row of `to` has `of` bytes.
+// The way back: each of the rows of `from`, of `bytes` bytes, becomes those of `to` from `begin`
+// on; a row of `to` has `of` bytes.
 static inline void put_rows(void *to, const void *from, long rows, long bytes, long of, long begin)
 {
   for (long r = 0; r < rows; r++)
