@@ -541,6 +541,15 @@ static struct ending run_somewhere(struct run run)
   return e;
 }
 
+/* What run_all tells. A sanitizer may say before it that it does not know the stand-in's stacks. */
+static const char *told(const struct ending *e)
+{
+  const char *line = e->said;
+  for (const char *c = e->said; *c; c++)
+    if (*c == '\n' && c[1]) line = c + 1;
+  return line;
+}
+
 static void run_on_mesh(struct run run)
 {
   char directory[] = "/tmp/kernel_fileXXXXXX";
@@ -548,12 +557,12 @@ static void run_on_mesh(struct run run)
   run.directory = directory;
   if (run.cuda) run.order = "forward";
   struct ending e = run_somewhere(run);
-  print_message("%s: %s", run.cuda ? "CUDA" : "C", e.said);
+  print_message("%s: %s", run.cuda ? "CUDA" : "C", told(&e));
   if (run.cuda) {
     run.order = "backward";
     run.built = true;
     struct ending again = run_somewhere(run);
-    assert_string_equal(e.said, again.said); /* whichever thread comes first */
+    assert_string_equal(told(&e), told(&again)); /* whichever thread comes first */
   }
   char command[64];
   snprintf(command, sizeof command, "rm -r %s", directory);
