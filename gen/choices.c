@@ -141,9 +141,7 @@ static int64_t letter_part(const struct letters *l, int letter, const struct cho
   int64_t n = l->size[letter];
   for (int d = 0; d < graph->mesh.ndim; d++) {
     if (list[pick[d]].letter != letter) continue;
-    int64_t chunk = (n + graph->mesh.size[d] - 1) / graph->mesh.size[d];
-    int64_t first = chunk * coordinate[d] < n ? chunk * coordinate[d] : n;
-    n = first + chunk < n ? chunk : n - first;
+    n = chunk_size(n, graph->mesh.size[d], coordinate[d]);
   }
   return n;
 }

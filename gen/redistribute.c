@@ -65,11 +65,6 @@ static bool is_cut(struct placement p, int dim)
   return p.kind == SHARD && p.dim == dim;
 }
 
-static int64_t stride_of(struct placement p)
-{
-  return p.outer > 1 ? p.outer : 1;
-}
-
 /* The least stride of either layout's cuts of the dimension that is more than `least`; or `size`.
  */
 static int64_t next_stride(struct layout a, struct layout b, int dim, int64_t least, int64_t size)
@@ -77,8 +72,8 @@ static int64_t next_stride(struct layout a, struct layout b, int dim, int64_t le
   int64_t next = size;
   for (int i = 0; i < graph->mesh.ndim; i++) {
     struct placement p = a.on[i], q = b.on[i];
-    if (is_cut(p, dim) && stride_of(p) > least && stride_of(p) < next) next = stride_of(p);
-    if (is_cut(q, dim) && stride_of(q) > least && stride_of(q) < next) next = stride_of(q);
+    if (is_cut(p, dim) && shard_stride(p) > least && shard_stride(p) < next) next = shard_stride(p);
+    if (is_cut(q, dim) && shard_stride(q) > least && shard_stride(q) < next) next = shard_stride(q);
   }
   return next;
 }
@@ -106,7 +101,7 @@ static bool goes_apart(struct layout layout, struct layout other, int dim, int64
     int64_t end = next_stride(layout, layout, dim, at, size);
     unsigned cut = 0;
     for (int i = 0; i < graph->mesh.ndim; i++)
-      if (is_cut(layout.on[i], dim) && stride_of(layout.on[i]) == at) cut |= 1u << i;
+      if (is_cut(layout.on[i], dim) && shard_stride(layout.on[i]) == at) cut |= 1u << i;
     if (!is_aligned(next / at, end / next, cut)) return false;
   }
   return true;
@@ -166,7 +161,7 @@ static struct layout on_factors(const struct factors *f, struct layout layout)
     int at = 0;
     while (f->of[at] != p->dim) at++;
     bool alone = at + 1 == f->shape.ndim || f->of[at + 1] != p->dim;
-    if (!alone) at = factor_at(f, p->dim, stride_of(*p));
+    if (!alone) at = factor_at(f, p->dim, shard_stride(*p));
     *p = (struct placement){.kind = SHARD, .dim = at, .outer = alone ? p->outer : 0};
   }
   return layout;

@@ -18,15 +18,21 @@ void coordinate_of(int rank, int coordinate[MAX_MESH])
   }
 }
 
-static int64_t stride_of(struct placement p)
+int64_t shard_stride(struct placement p)
 {
   return p.outer > 1 ? p.outer : 1;
+}
+
+int64_t chunk_size(int64_t n, int parts, int index)
+{
+  int64_t chunk = (n + parts - 1) / parts, first = chunk * index;
+  return first >= n ? 0 : first + chunk < n ? chunk : n - first;
 }
 
 bool is_strided(const struct mesh *mesh, struct layout layout, int dim)
 {
   for (int i = 0; i < mesh->ndim; i++)
-    if (layout.on[i].kind == SHARD && layout.on[i].dim == dim && stride_of(layout.on[i]) > 1)
+    if (layout.on[i].kind == SHARD && layout.on[i].dim == dim && shard_stride(layout.on[i]) > 1)
       return true;
   return false;
 }
@@ -38,8 +44,8 @@ static int64_t factor_of(const struct mesh *mesh, struct layout layout, int dim,
   int64_t next = size;
   for (int i = 0; i < mesh->ndim; i++) {
     struct placement p = layout.on[i];
-    if (p.kind == SHARD && p.dim == dim && stride_of(p) > stride && stride_of(p) < next)
-      next = stride_of(p);
+    if (p.kind == SHARD && p.dim == dim && shard_stride(p) > stride && shard_stride(p) < next)
+      next = shard_stride(p);
   }
   return next / stride;
 }
@@ -53,12 +59,11 @@ static int64_t strided_size(const struct mesh *mesh, struct layout layout, int d
   for (int i = 0; i < mesh->ndim; i++) {
     struct placement p = layout.on[i];
     if (p.kind != SHARD || p.dim != dim || done >> i & 1) continue;
-    int64_t factor = factor_of(mesh, layout, dim, size, stride_of(p)), n = factor;
+    int64_t factor = factor_of(mesh, layout, dim, size, shard_stride(p)), n = factor;
     for (int k = i; k < mesh->ndim; k++) {
       struct placement q = layout.on[k];
-      if (q.kind != SHARD || q.dim != dim || stride_of(q) != stride_of(p)) continue;
-      int64_t chunk = (n + mesh->size[k] - 1) / mesh->size[k], first = chunk * coordinate[k];
-      n = first >= n ? 0 : first + chunk < n ? chunk : n - first;
+      if (q.kind != SHARD || q.dim != dim || shard_stride(q) != shard_stride(p)) continue;
+      n = chunk_size(n, mesh->size[k], coordinate[k]);
       done |= 1u << k;
     }
     product = product / factor * n;
@@ -140,7 +145,7 @@ int group_members(int group, int rank, int *members)
 bool same_placement(struct placement a, struct placement b)
 {
   if (a.kind != b.kind) return false;
-  if (a.kind == SHARD) return a.dim == b.dim && stride_of(a) == stride_of(b);
+  if (a.kind == SHARD) return a.dim == b.dim && shard_stride(a) == shard_stride(b);
   return a.kind == REPLICATE || a.reduction == b.reduction;
 }
 
@@ -154,7 +159,7 @@ bool same_layout(struct layout a, struct layout b)
 char *placement_text(struct placement p)
 {
   static const char *const reduction[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
-  if (p.kind == SHARD && stride_of(p) > 1) return text("S(%d/%lld)", p.dim, (long long)p.outer);
+  if (p.kind == SHARD && shard_stride(p) > 1) return text("S(%d/%lld)", p.dim, (long long)p.outer);
   if (p.kind == SHARD) return text("S(%d)", p.dim);
   if (p.kind == PARTIAL) return text("P(%s)", reduction[p.reduction]);
   return text("R");

@@ -441,6 +441,10 @@ struct part {
 };
 int world_size(void);
 void coordinate_of(int rank, int coordinate[MAX_MESH]);
+/* How much of its dimension is outside of what a shard cuts: 1 for a plain one. */
+int64_t shard_stride(struct placement p);
+/* The size of part `index` of n, cut as torch.chunk does. */
+int64_t chunk_size(int64_t n, int parts, int index);
 /* Whether the layout cuts the dimension in strides. */
 bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
 /* The part of `whole` that the rank at `coordinate` holds; of a dimension that is cut in strides
@@ -624,8 +628,9 @@ const char *add_kernel(const char *wanted, const char *prototypes, const char *c
 /* Whether a pointwise or reduce operation reads elements of input i that stand at other places than
    its own: permuted, broadcast, or by an index. */
 bool reads_elsewhere(const struct op *op, int i);
-/* Where the rank's part of a value begins in dimension `dim` of the whole: "25L * rank.coordinate[0]",
-   the same text on all ranks; "0" where it is not cut. Of a rank without a part it says nothing. */
+/* Where the rank's part of a value begins in dimension `dim` of the whole: "25L *
+   rank.coordinate[0]", the same text on all ranks; "0" where it is not cut. Of a rank without a
+   part it says nothing. */
 char *first_text(int value, int dim);
 /* matmul.c: the statement of a matmul; kernel_file.c: of an operation that has a kernel of its own.
  */
