@@ -53,7 +53,7 @@ static void dump_redistribution(struct buffer *b, const struct op *op)
       if (op->asked >> d & 1)
         put(b, " %s=%s", printable(graph->mesh.name[d]), placement_text(op->to.on[d]));
   }
-  if (is_collective(op->kind) || op->kind == OP_slice)
+  if (is_collective(op->kind))
     put(b, " over %s", printable(graph->group[op->group].name));
   if (op->why) put(b, "  \"%s\"", printable(op->why));
 }

@@ -58,7 +58,8 @@ int64_t number_of(const struct op *op, const char *name)
 
 bool is_collective(enum op_kind k)
 {
-  return k == OP_all_reduce || k == OP_all_gather || k == OP_reduce_scatter || k == OP_all_to_all;
+  return k == OP_all_reduce || k == OP_all_gather || k == OP_reduce_scatter || k == OP_all_to_all ||
+         k == OP_exchange;
 }
 
 int64_t elements(struct shape s)
@@ -123,15 +124,30 @@ int add_module(const char *name, const char *class_name, int parent, int line)
   return graph->nmodule++;
 }
 
-int add_group(unsigned dims)
+int add_ordered_group(int n, const int *dim)
 {
   for (int i = 0; i < graph->ngroup; i++)
-    if (graph->group[i].dims == dims) return i;
+    if (graph->group[i].n == n && !memcmp(graph->group[i].dim, dim, (size_t)n * sizeof *dim))
+      return i;
+  GROW(graph->group, graph->ngroup, graph->group_room);
+  struct group *g = &graph->group[graph->ngroup];
   struct buffer name = {0};
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (dims >> i & 1) put(&name, "%s%s", name.length ? "_" : "", graph->mesh.name[i]);
-  graph->group[graph->ngroup] = (struct group){.dims = dims, .name = name.text};
+  *g = (struct group){.n = n};
+  for (int i = 0; i < n; i++) {
+    g->dim[i] = dim[i];
+    g->dims |= 1u << dim[i];
+    put(&name, "%s%s", i ? "_" : "", graph->mesh.name[dim[i]]);
+  }
+  g->name = name.text;
   return graph->ngroup++;
+}
+
+int add_group(unsigned dims)
+{
+  int n = 0, dim[MAX_MESH];
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (dims >> i & 1) dim[n++] = i;
+  return add_ordered_group(n, dim);
 }
 
 static int store_op(struct op op)

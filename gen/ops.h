@@ -207,12 +207,18 @@ OP(all_reduce,     "",                     "",             no_grad,            "
 OP(all_gather,     "",                     "",             no_grad,            "", "")
 OP(reduce_scatter, "",                     "",             no_grad,            "", "")
 OP(all_to_all,     "",                     "",             no_grad,            "", "")
-/* slice: this rank's part. to_partial: a whole value as a sum of which the first rank has all.
-   pack, unpack: reorder a value so that the parts along `dim` lie one after the other, and back. */
+/* Each rank of the group sends every other the piece of its part that this one lacks. */
+OP(exchange,       "",                     "",             no_grad,            "", "")
+/* slice: this rank's part. to_partial: a whole value, or a part, as a sum of which one rank has
+   each element. pack, unpack: reorder a value so that the parts along `dim` that the members of the
+   group hold in the layout `to` lie one after the other, and back. pack_pieces, unpack_pieces: from
+   a part to the pieces that an exchange gives, by member, and from those that it got to a part. */
 OP(slice,          "",                     "",             no_grad,            "", "")
 OP(to_partial,     "",                     "",             no_grad,            "", "")
 OP(pack,           "",                     "",             no_grad,            "", "")
 OP(unpack,         "",                     "",             no_grad,            "", "")
+OP(pack_pieces,    "",                     "",             no_grad,            "", "")
+OP(unpack_pieces,  "",                     "",             no_grad,            "", "")
 /* Calls a function once for each module of a list: outline.c. */
 OP(loop,           "",                     "",             no_grad,            "", "")
 /* One kernel for several pointwise and reduce operations: fuse.c. */

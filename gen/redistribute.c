@@ -18,38 +18,6 @@
 #include <math.h>
 #include <string.h>
 
-/* -------------------------------------------------------------------------------- the planner */
-
-/* Whether both layouts cut dimension `dim` by the same mesh dimensions before `end`. */
-static bool nests_alike(struct layout a, struct layout b, int dim, int end)
-{
-  for (int i = 0; i < end; i++) {
-    bool in_a = a.on[i].kind == SHARD && a.on[i].dim == dim;
-    bool in_b = b.on[i].kind == SHARD && b.on[i].dim == dim;
-    if (in_a != in_b) return false;
-  }
-  return true;
-}
-
-static void step(struct move *moves, int *n, struct layout *now, int mesh_dim, struct placement to)
-{
-  if (same_placement(now->on[mesh_dim], to)) return;
-  moves[(*n)++] = (struct move){.mesh_dim = mesh_dim, .from = now->on[mesh_dim], .to = to};
-  now->on[mesh_dim] = to;
-}
-
-int plan_moves(struct layout from, struct layout to, struct move *moves)
-{
-  int n = 0, shards = 0, ndim = graph->mesh.ndim;
-  for (int i = 0; i < ndim; i++) shards += from.on[i].kind == SHARD;
-  for (int i = ndim - 1; i >= 0 && shards > 0; i--) {
-    bool nested = to.on[i].kind == SHARD && !nests_alike(from, to, to.on[i].dim, i);
-    step(moves, &n, &from, i, nested ? (struct placement){0} : to.on[i]);
-  }
-  for (int i = 0; i < ndim; i++) step(moves, &n, &from, i, to.on[i]);
-  return n;
-}
-
 /* ---------------------------------------------------------------- dimensions that are taken apart
  */
 
@@ -212,17 +180,14 @@ static double bytes_here(struct shape whole, enum type type, struct layout layou
 /* Bytes received along one mesh dimension of n ranks, by the counts of a ring. */
 static double plain_cost(struct shape whole, enum type type, struct layout from, struct layout to)
 {
-  struct move moves[MAX_MOVES];
+  const struct moves *moves = plan_moves(whole, type, from, to);
   double cost = 0;
-  int count = plan_moves(from, to, moves);
-  for (int k = 0; k < count; k++) {
-    double n = graph->mesh.size[moves[k].mesh_dim], here = bytes_here(whole, type, from);
-    enum placement_kind a = moves[k].from.kind, b = moves[k].to.kind;
-    if (a == PARTIAL && b == REPLICATE) cost += 2 * here * (n - 1) / n;
-    if (a == PARTIAL && b == SHARD) cost += here * (n - 1) / n;
-    if (a == SHARD && b == REPLICATE) cost += here * (n - 1);
-    if (a == SHARD && b == SHARD) cost += here * (n - 1) / n;
-    from.on[moves[k].mesh_dim] = moves[k].to;
+  for (int k = 0; k < moves->n; k++) {
+    const struct move *m = &moves->move[k];
+    double n = graph->mesh.size[m->dim[0]], here = bytes_here(whole, type, m->from);
+    if (m->kind == OP_all_reduce) cost += 2 * here * (n - 1) / n;
+    if (m->kind == OP_reduce_scatter || m->kind == OP_all_to_all) cost += here * (n - 1) / n;
+    if (m->kind == OP_all_gather) cost += here * (n - 1);
   }
   return cost;
 }
@@ -282,46 +247,32 @@ static struct op asked_for_by(const struct op *op)
   return (struct op){.module = op->module, .line = op->line, .phase = op->phase, .why = op->why};
 }
 
-static int run_move(const struct op *why, int value, struct move m)
+static int run_move(const struct op *why, int value, const struct move *m)
 {
-  struct layout from = graph->value[value].layout, to = from;
-  to.on[m.mesh_dim] = m.to;
   struct op op = asked_for_by(why);
-  op.mesh_dim = m.mesh_dim;
-  op.group = add_group(1u << m.mesh_dim);
-  enum placement_kind a = m.from.kind, b = m.to.kind;
-  if (a == REPLICATE) {
-    op.kind = b == SHARD ? OP_slice : OP_to_partial;
-    op.dim = m.to.dim;
-    op.reduction = m.to.reduction;
-    return moved(op, value, to);
+  struct placement from = m->from.on[m->dim[0]], to = m->to.on[m->dim[0]];
+  op.kind = m->kind;
+  if (is_collective(m->kind)) op.group = add_ordered_group(m->n, m->dim);
+  op.reduction = m->kind == OP_to_partial ? to.reduction : from.reduction;
+  if (m->kind == OP_all_reduce || m->kind == OP_slice) return moved(op, value, m->to);
+  if (m->kind == OP_to_partial && from.kind == REPLICATE) return moved(op, value, m->to);
+  if (m->kind == OP_reduce_scatter) {
+    value = pack(op, OP_pack, value, to.dim, m->to);
+    op.dim = to.dim;
+    return moved(op, value, m->to);
   }
-  if (a == PARTIAL && b == REPLICATE) {
-    op.kind = OP_all_reduce;
-    op.reduction = m.from.reduction;
-    return moved(op, value, to);
+  if (m->kind == OP_all_gather) {
+    op.dim = from.dim;
+    return pack(op, OP_unpack, moved(op, value, m->to), from.dim, m->from);
   }
-  if (a == PARTIAL && b == SHARD) {
-    value = pack(op, OP_pack, value, m.to.dim, to);
-    op.kind = OP_reduce_scatter;
-    op.reduction = m.from.reduction;
-    op.dim = m.to.dim;
-    return moved(op, value, to);
-  }
-  if (a == SHARD && b == REPLICATE) {
-    op.kind = OP_all_gather;
-    op.dim = m.from.dim;
-    return pack(op, OP_unpack, moved(op, value, to), m.from.dim, from);
-  }
-  if (a == SHARD && b == SHARD) {
-    value = pack(op, OP_pack, value, m.to.dim, to);
-    op.kind = OP_all_to_all;
-    op.dim = m.from.dim;
-    op.dim_to = m.to.dim;
-    return pack(op, OP_unpack, moved(op, value, to), m.from.dim, from);
+  if (m->kind == OP_all_to_all) {
+    value = pack(op, OP_pack, value, to.dim, m->to);
+    op.dim = from.dim;
+    op.dim_to = to.dim;
+    return pack(op, OP_unpack, moved(op, value, m->to), from.dim, m->from);
   }
   plan_error(why->line, "%s: %s -> %s over %s cannot be done: make it whole first", why->why,
-             placement_text(m.from), placement_text(m.to), printable(graph->mesh.name[m.mesh_dim]));
+             placement_text(from), placement_text(to), printable(graph->mesh.name[m->dim[0]]));
 }
 
 /* "(a4b3)c" for two factors of a dimension and another one; apart, "a4b3c". */
@@ -354,7 +305,6 @@ static int run_leg(const struct op *why, int value, struct layout to)
 {
   struct value v = graph->value[value];
   struct factors f;
-  struct move moves[MAX_MOVES];
   if (!take_apart(v.shape, v.layout, to, &f))
     plan_error(why->line,
                "%s: %s, which is cut in strides, cannot be moved: taken apart at them it has %d "
@@ -363,8 +313,8 @@ static int run_leg(const struct op *why, int value, struct layout to)
   struct layout from_here = on_factors(&f, v.layout), to_here = on_factors(&f, to);
   bool apart = f.shape.ndim > v.shape.ndim;
   if (apart) value = seen(why, value, &f, true, from_here);
-  int n = plan_moves(from_here, to_here, moves);
-  for (int k = 0; k < n; k++) value = run_move(why, value, moves[k]);
+  const struct moves *moves = plan_moves(f.shape, v.type, from_here, to_here);
+  for (int k = 0; k < moves->n; k++) value = run_move(why, value, &moves->move[k]);
   return apart ? seen(why, value, &f, false, to) : value;
 }
 

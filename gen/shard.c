@@ -2,6 +2,8 @@
  * (tests/golden/local_shapes.tsv). */
 #include "tpgen.h"
 
+#include <string.h>
+
 int world_size(void)
 {
   int n = 1;
@@ -27,6 +29,26 @@ int64_t chunk_size(int64_t n, int parts, int index)
 {
   int64_t chunk = (n + parts - 1) / parts, first = chunk * index;
   return first >= n ? 0 : first + chunk < n ? chunk : n - first;
+}
+
+int cuts_of(const struct mesh *mesh, struct layout layout, int dim, int cut[MAX_MESH])
+{
+  int n = 0;
+  for (int i = 0; i < mesh->ndim; i++) {
+    if (layout.on[i].kind != SHARD || layout.on[i].dim != dim) continue;
+    int at = n++;
+    for (; at > 0 && layout.on[cut[at - 1]].turn > layout.on[i].turn; at--) cut[at] = cut[at - 1];
+    cut[at] = i;
+  }
+  return n;
+}
+
+bool is_reordered(const struct mesh *mesh, struct layout layout, int dim)
+{
+  int cut[MAX_MESH], n = cuts_of(mesh, layout, dim, cut);
+  for (int i = 1; i < n; i++)
+    if (cut[i - 1] > cut[i]) return true;
+  return false;
 }
 
 bool is_strided(const struct mesh *mesh, struct layout layout, int dim)
@@ -56,14 +78,14 @@ static int64_t strided_size(const struct mesh *mesh, struct layout layout, int d
 {
   int64_t product = size;
   unsigned done = 0;
-  for (int i = 0; i < mesh->ndim; i++) {
-    struct placement p = layout.on[i];
-    if (p.kind != SHARD || p.dim != dim || done >> i & 1) continue;
-    int64_t factor = factor_of(mesh, layout, dim, size, shard_stride(p)), n = factor;
-    for (int k = i; k < mesh->ndim; k++) {
-      struct placement q = layout.on[k];
-      if (q.kind != SHARD || q.dim != dim || shard_stride(q) != shard_stride(p)) continue;
-      n = chunk_size(n, mesh->size[k], coordinate[k]);
+  int cut[MAX_MESH], ncut = cuts_of(mesh, layout, dim, cut);
+  for (int i = 0; i < ncut; i++) {
+    if (done >> i & 1) continue;
+    int64_t stride = shard_stride(layout.on[cut[i]]);
+    int64_t factor = factor_of(mesh, layout, dim, size, stride), n = factor;
+    for (int k = i; k < ncut; k++) {
+      if (shard_stride(layout.on[cut[k]]) != stride) continue;
+      n = chunk_size(n, mesh->size[cut[k]], coordinate[cut[k]]);
       done |= 1u << k;
     }
     product = product / factor * n;
@@ -71,24 +93,34 @@ static int64_t strided_size(const struct mesh *mesh, struct layout layout, int d
   return product;
 }
 
+static void cut_plainly(const struct mesh *mesh, struct layout layout, int dim, int64_t whole,
+                        const int coordinate[MAX_MESH], struct part *p)
+{
+  int cut[MAX_MESH], ncut = cuts_of(mesh, layout, dim, cut);
+  for (int i = 0; i < ncut; i++) {
+    int64_t n = p->shape.size[dim];
+    int64_t chunk = (n + mesh->size[cut[i]] - 1) / mesh->size[cut[i]];
+    int64_t first = chunk * coordinate[cut[i]] < n ? chunk * coordinate[cut[i]] : n;
+    int64_t last = first + chunk < n ? first + chunk : n;
+    p->shape.size[dim] = last - first;
+    p->first[dim] += first;
+    if (last == first) p->first[dim] = whole;
+  }
+}
+
 struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
                        const int coordinate[MAX_MESH])
 {
   struct part p = {.shape = whole};
+  unsigned done = 0;
   for (int i = 0; i < mesh->ndim; i++) {
-    if (layout.on[i].kind != SHARD) continue;
+    if (layout.on[i].kind != SHARD || done >> layout.on[i].dim & 1) continue;
     int d = layout.on[i].dim;
-    if (is_strided(mesh, layout, d)) {
+    done |= 1u << d;
+    if (is_strided(mesh, layout, d))
       p.shape.size[d] = strided_size(mesh, layout, d, whole.size[d], coordinate);
-      continue;
-    }
-    int64_t n = p.shape.size[d];
-    int64_t chunk = (n + mesh->size[i] - 1) / mesh->size[i];
-    int64_t first = chunk * coordinate[i] < n ? chunk * coordinate[i] : n;
-    int64_t last = first + chunk < n ? first + chunk : n;
-    p.shape.size[d] = last - first;
-    p.first[d] += first;
-    if (last == first) p.first[d] = whole.size[d];
+    else
+      cut_plainly(mesh, layout, d, whole.size[d], coordinate, &p);
   }
   return p;
 }
@@ -126,15 +158,14 @@ int first_member(int group, int rank)
 
 int group_members(int group, int rank, int *members)
 {
-  unsigned dims = graph->group[group].dims;
-  int mine[MAX_MESH], at[MAX_MESH];
-  coordinate_of(rank, mine);
-  int n = group_size(group);
+  const struct group *g = &graph->group[group];
+  int at[MAX_MESH], n = group_size(group);
+  coordinate_of(rank, at);
   for (int k = 0; k < n; k++) {
     int rest = k, id = 0;
-    for (int i = graph->mesh.ndim - 1; i >= 0; i--) {
-      at[i] = dims >> i & 1 ? rest % graph->mesh.size[i] : mine[i];
-      if (dims >> i & 1) rest /= graph->mesh.size[i];
+    for (int i = g->n - 1; i >= 0; i--) {
+      at[g->dim[i]] = rest % graph->mesh.size[g->dim[i]];
+      rest /= graph->mesh.size[g->dim[i]];
     }
     for (int i = 0; i < graph->mesh.ndim; i++) id = id * graph->mesh.size[i] + at[i];
     members[k] = id;
@@ -142,17 +173,33 @@ int group_members(int group, int rank, int *members)
   return n;
 }
 
-bool same_placement(struct placement a, struct placement b)
+static bool is_alike(struct placement a, struct placement b)
 {
   if (a.kind != b.kind) return false;
   if (a.kind == SHARD) return a.dim == b.dim && shard_stride(a) == shard_stride(b);
   return a.kind == REPLICATE || a.reduction == b.reduction;
 }
 
+bool same_placement(struct placement a, struct placement b)
+{
+  return is_alike(a, b) && (a.kind != SHARD || a.turn == b.turn);
+}
+
 bool same_layout(struct layout a, struct layout b)
 {
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (!same_placement(a.on[i], b.on[i])) return false;
+  bool turns = false;
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (!is_alike(a.on[i], b.on[i])) return false;
+    turns |= a.on[i].kind == SHARD && (a.on[i].turn || b.on[i].turn);
+  }
+  if (!turns) return true;
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    int x[MAX_MESH], y[MAX_MESH];
+    if (a.on[i].kind != SHARD) continue;
+    int n = cuts_of(&graph->mesh, a, a.on[i].dim, x);
+    cuts_of(&graph->mesh, b, a.on[i].dim, y);
+    if (memcmp(x, y, (size_t)n * sizeof *x)) return false;
+  }
   return true;
 }
 
@@ -165,11 +212,22 @@ char *placement_text(struct placement p)
   return text("R");
 }
 
+/* "[1]" where the dimension is cut in another order than the mesh's, else "". */
+static char *turn_text(struct layout layout, int mesh_dim)
+{
+  int cut[MAX_MESH], turn = 0, dim = layout.on[mesh_dim].dim;
+  if (layout.on[mesh_dim].kind != SHARD || !is_reordered(&graph->mesh, layout, dim)) return "";
+  cuts_of(&graph->mesh, layout, dim, cut);
+  while (cut[turn] != mesh_dim) turn++;
+  return text("[%d]", turn);
+}
+
 char *layout_text(struct layout layout)
 {
   struct buffer b = {0};
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (graph->mesh.size[i] > 1) put(&b, "%s%s", b.length ? " " : "", placement_text(layout.on[i]));
+    if (graph->mesh.size[i] > 1)
+      put(&b, "%s%s%s", b.length ? " " : "", placement_text(layout.on[i]), turn_text(layout, i));
   if (!b.length) put(&b, "R");
   return b.text;
 }

@@ -132,6 +132,19 @@ static const char *moved_from(const struct op *op)
   return layout_text(graph->value[in].layout);
 }
 
+/* The mesh dimensions over which it moves: the group's, or those on which the layout changes. */
+static char *over_text(const struct op *op)
+{
+  struct buffer b = {0};
+  if (is_collective(op->kind) || op->kind == OP_pack || op->kind == OP_unpack)
+    return printable(graph->group[op->group].name);
+  struct layout from = graph->value[op->in[0]].layout, to = graph->value[op->out].layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (!same_placement(from.on[d], to.on[d]))
+      put(&b, "%s%s", b.length ? ", " : "", printable(graph->mesh.name[d]));
+  return b.text ? b.text : "nothing";
+}
+
 /* What a reader wants to know of an operation before its statement. */
 char *comment_text(const struct op *op)
 {
@@ -145,8 +158,7 @@ char *comment_text(const struct op *op)
     return text("%s    %s    %s", expression_text(op), lines_of(op), layouts_text(op));
   struct buffer b = {0};
   put(&b, "%s: %s -> %s over %s: %s", shown(op->in[0]), moved_from(op),
-      layout_text(graph->value[op->out].layout), printable(graph->group[op->group].name),
-      printable(op->why));
+      layout_text(graph->value[op->out].layout), over_text(op), printable(op->why));
   if (!op->nbody) put(&b, ", %s", where(op->line));
   if (is_collective(op->kind)) put(&b, ". %" PRId64 " bytes.", collective_bytes(op, 0));
   return b.text;
@@ -179,10 +191,20 @@ static int64_t rows(int value, int rank, int dim)
   return n;
 }
 
+/* The first mesh dimension on which the operation changes the layout. */
+static int newly_cut(const struct op *op)
+{
+  struct layout from = graph->value[op->in[0]].layout, to = graph->value[op->out].layout;
+  int d = 0;
+  while (same_placement(from.on[d], to.on[d])) d++;
+  return d;
+}
+
 /* This rank's part of a whole value: where it begins depends on the rank alone. */
 static char *slice_text(const struct op *op, int rank)
 {
-  int in = op->in[0], out = op->out, dim = op->dim, d = op->mesh_dim;
+  int in = op->in[0], out = op->out, d = newly_cut(op);
+  int dim = graph->value[out].layout.on[d].dim;
   if (!c_name(out)) return "";
   struct shape whole = local_shape(in, rank);
   int64_t chunk = (whole.size[dim] + graph->mesh.size[d] - 1) / graph->mesh.size[d];
@@ -196,12 +218,13 @@ static char *slice_text(const struct op *op, int rank)
 /* The sizes in bytes of the parts along op->dim that the ranks of the mesh dimension hold. */
 static char *part_bytes(const struct op *op, int rank)
 {
-  int coordinate[MAX_MESH], value = op->in[0];
-  coordinate_of(rank, coordinate);
+  int coordinate[MAX_MESH], value = op->in[0], n = group_size(op->group);
+  int *member = alloc((size_t)n * sizeof *member);
+  group_members(op->group, rank, member);
   int64_t inner = row_bytes(value, rank, op->dim) / local_shape(value, rank).size[op->dim];
   struct buffer b = {0};
-  for (int r = 0; r < graph->mesh.size[op->mesh_dim]; r++) {
-    coordinate[op->mesh_dim] = r;
+  for (int r = 0; r < n; r++) {
+    coordinate_of(member[r], coordinate);
     struct part p = local_part(&graph->mesh, graph->value[value].shape, op->to, coordinate);
     put(&b, "%s%" PRId64, r ? ", " : "", p.shape.size[op->dim] * inner);
   }
@@ -214,7 +237,7 @@ static char *pack_text(const struct op *op, int rank)
   return text("{\n    static const long part[] = {%s};\n"
               "    %s_parts(%s, %s, %" PRId64 ", %d, part);\n  }",
               part_bytes(op, rank), op_row[op->kind].name, c_name(op->out), c_name(op->in[0]),
-              rows(op->in[0], rank, op->dim), graph->mesh.size[op->mesh_dim]);
+              rows(op->in[0], rank, op->dim), group_size(op->group));
 }
 
 /* The value's own bytes, where they are not those of the input; "" where they are. */
@@ -232,7 +255,7 @@ static char *to_partial_text(const struct op *op, int rank)
 {
   char *copy = copy_text_of(op, rank);
   if (!c_name(op->out) || op->reduction != SUM) return copy;
-  return text("%s%sif (rank.coordinate[%d] != 0) %s", copy, *copy ? "\n  " : "", op->mesh_dim,
+  return text("%s%sif (rank.coordinate[%d] != 0) %s", copy, *copy ? "\n  " : "", newly_cut(op),
               zero_text(op->out, rank));
 }
 

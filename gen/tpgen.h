@@ -32,6 +32,8 @@ struct mesh {
   int ndim;
   const char *name[MAX_MESH];
   int size[MAX_MESH];
+  double bandwidth[MAX_MESH]; /* bytes a second that a rank's link along it carries; 0: not told */
+  double latency[MAX_MESH];   /* seconds that a collective over it takes besides; 0: not told */
   int line;
 };
 
@@ -47,10 +49,12 @@ struct placement {
   int dim;
   enum reduction reduction;
   int64_t outer; /* 0 and 1: a plain shard */
+  int turn;      /* SHARD: see struct layout */
 };
 
-/* Two mesh dimensions on one tensor dimension cut it in the order of the mesh: the first one's
-   parts are cut again by the second. */
+/* Several mesh dimensions on one tensor dimension cut it one after the other, the first one's parts
+   are cut again by the second: in the order of their turns, and where these are equal in that of
+   the mesh. */
 struct layout {
   struct placement on[MAX_MESH];
 };
@@ -131,10 +135,10 @@ struct op {
   int custom;       /* custom: which of graph->custom */
   struct layout to; /* redistribute: where it is wanted, on the mesh dimensions in `asked` */
   unsigned asked;   /* redistribute: a bit for each mesh dimension that `to` speaks of */
-  int group;        /* collectives: among whom */
-  int mesh_dim;     /* collectives, slice, to_partial: along this dimension of the mesh */
-  int dim, dim_to; /* all_gather, reduce_scatter, slice: the tensor's dimension; all_to_all: both */
-  enum reduction reduction; /* all_reduce, reduce_scatter */
+  int group;        /* collectives, pack, unpack: among whom */
+  int dim, dim_to;  /* all_gather, reduce_scatter: the tensor's dimension; all_to_all: both */
+  enum reduction reduction; /* all_reduce, reduce_scatter, to_partial */
+  int exchange;             /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
   int nbody;                /* fused, and an all_reduce that is a bucket: the operations in it */
   const int *body;
   int function; /* loop: which it calls */
@@ -172,10 +176,35 @@ struct style {
   struct wish *wish;
 };
 
-/* Ranks that differ in the mesh dimensions `dims` alone meet in a group: "tp", "dp_tp". */
+/* Ranks that differ in the mesh dimensions `dim` alone meet in a group: "tp", "dp_tp". Its members
+   stand in the order of these: those that differ in the last of them follow one another. */
 struct group {
-  unsigned dims;
+  int n, dim[MAX_MESH];
+  unsigned dims; /* a bit for each */
   const char *name;
+};
+
+/* One step of a redistribution, within each rank or among the ranks of a group, on the dimensions
+   `dim` of the mesh.
+     slice           R -> S, cut last: each takes its part
+     to_partial      R, or the last cuts of a dimension -> P: the first rank has all, or each its
+   part all_reduce      P -> R reduce_scatter  P -> S(d), cut last, in the order of the group
+     all_gather      S(d), the last cuts of d in the order of the group -> R
+     all_to_all      S(d), the last cuts of d in the order of the group -> S(e), cut last, so too
+     exchange        any R and S -> any other: each rank gets each piece that it lacks from one that
+                     has it; what is pending over other dimensions stays so */
+struct move {
+  enum op_kind kind;
+  int n, dim[MAX_MESH]; /* in the order of the group's members */
+  struct layout from, to;
+};
+
+/* An exchange of the program. */
+struct exchange {
+  struct shape whole;
+  enum type type;
+  struct move move;
+  int group;
 };
 
 /* An operator that the plan declares: a row of its own, and the files of its kernels. */
@@ -206,6 +235,7 @@ struct graph {
   const char *path; /* the plan's, as it appears in messages and in the output */
   const char *hash; /* 16 hexadecimal digits: of all that decides the output */
   struct mesh mesh;
+  bool greedy; /* redistributions by the greedy planner, else by the fastest way */
   int nvalue, value_room;
   struct value *value;
   int nop, op_room;
@@ -218,10 +248,12 @@ struct graph {
   struct call *call;
   int nstyle, style_room;
   struct style *style;
-  int ngroup;
-  struct group group[1 << MAX_MESH];
+  int ngroup, group_room;
+  struct group *group;
   int nfunction, function_room;
   struct function *function;
+  int nexchange, exchange_room;
+  struct exchange *exchange;
   int ncustom, custom_room;
   struct custom *custom;
   int loss; /* the value that is trained down, or NONE: a forward-only program */
@@ -375,7 +407,9 @@ int append_here(struct op op);
 int add_value(enum role role, const char *name, enum type type, struct shape shape, int module,
               int line);
 int add_module(const char *name, const char *class_name, int parent, int line);
+/* The group over some dimensions of the mesh, a bit for each, in its order; or in another. */
 int add_group(unsigned dims);
+int add_ordered_group(int n, const int *dim);
 /* Adds an operation and the value it makes, whose shape and type follow from the inputs and the
    attributes in `op` (kind, nin, in, equation, scalar, dims, keep, module, line, phase are given).
    A misfit is the plan's error at op->line. Appends it to the order unless told not to. */
@@ -443,6 +477,10 @@ int world_size(void);
 void coordinate_of(int rank, int coordinate[MAX_MESH]);
 /* How much of its dimension is outside of what a shard cuts: 1 for a plain one. */
 int64_t shard_stride(struct placement p);
+/* The mesh dimensions that cut `dim`, the one that cuts it first before the others; how many. */
+int cuts_of(const struct mesh *mesh, struct layout layout, int dim, int cut[MAX_MESH]);
+/* Whether `dim` is cut in another order than that of the mesh. */
+bool is_reordered(const struct mesh *mesh, struct layout layout, int dim);
 /* The size of part `index` of n, cut as torch.chunk does. */
 int64_t chunk_size(int64_t n, int parts, int index);
 /* Whether the layout cuts the dimension in strides. */
@@ -454,13 +492,15 @@ struct part local_part(const struct mesh *mesh, struct shape whole, struct layou
 struct shape local_shape(int value, int rank);
 /* The largest local shard of any rank, in bytes. */
 int64_t largest_bytes(int value);
-/* The ranks that `rank` meets in a group, ascending; gives how many. */
+/* The ranks that `rank` meets in a group, in its order; gives how many. */
 int group_members(int group, int rank, int *members);
 int first_member(int group, int rank);
 int group_size(int group);
+/* Turns are compared too; layouts by what they mean. */
 bool same_placement(struct placement a, struct placement b);
 bool same_layout(struct layout a, struct layout b);
-/* "R S(0)": on each mesh dimension of more than one rank; "S(0/4)" is strided, with outer 4. */
+/* "R S(0)": on each mesh dimension of more than one rank; "S(0/4)" is strided, with outer 4;
+   "S(0)[1] S(0)[0]" tells the turns where the second cuts before the first. */
 char *layout_text(struct layout layout);
 char *placement_text(struct placement p);
 char *shape_text(struct shape s); /* "[20, 10]" */
@@ -584,15 +624,49 @@ int64_t arena_stride(int value);
 void write_gradient(const struct op *op, int g, const bool *wanted, int *gradient);
 /* Gives layouts to the values that operations order[first...] make, adding redistributions. */
 void propagate_from(int first);
-/* One step of a redistribution: along one mesh dimension. */
-struct move {
-  int mesh_dim;
-  struct placement from, to;
-};
+
+/* ------------------------------------------------------------------------- moves.c, exchange.c */
+
 enum { MAX_MOVES = 2 * MAX_MESH };
-/* The steps from one layout to another, and how many: DTensor's greedy planner. */
-int plan_moves(struct layout from, struct layout to, struct move *moves);
-/* Bytes that the rank which receives most receives for it. */
+struct moves {
+  int n;
+  struct move move[MAX_MOVES];
+  double time;   /* in seconds, by the model of the links (moves.c) */
+  int64_t bytes; /* that the rank which receives most receives */
+};
+/* The steps from one layout to another, of plain shards only: of DTensor's greedy planner, or of
+   the fastest way, as the plan asks. Remembered: the pointer stays good. */
+const struct moves *plan_moves(struct shape whole, enum type type, struct layout from,
+                               struct layout to);
+/* DTensor's greedy planner, each step along one dimension of the mesh; gives how many. */
+int greedy_moves(struct layout from, struct layout to, struct move *move);
+/* Adds the bytes that each rank of the mesh sends and receives in a step. */
+void add_traffic(const struct move *m, struct shape whole, enum type type, int64_t *sent,
+                 int64_t *received);
+/* The bytes that no way can do without: what the rank that lacks most lacks of its part, and what
+   the reduction of pending sums takes on average, whichever is more. */
+int64_t least_bytes(struct shape whole, enum type type, struct layout from, struct layout to);
+/* What a rank's link along a dimension of the mesh carries, and a collective over it costs: the
+   plan's figures, or the defaults. */
+double link_bandwidth(int mesh_dim);
+double link_latency(int mesh_dim);
+
+/* A piece of a tensor that one rank gives another, which is the member-th of the group. */
+struct piece {
+  int member;
+  struct part part; /* `first` counts from where the part of the rank that is asked begins */
+};
+/* What a rank gives in an exchange, and gets, by member; its own part of it, which stays, too. How
+   many; the list has room for as many as are in the group. */
+int pieces_given(const struct move *m, struct shape whole, int rank, struct piece *list);
+int pieces_got(const struct move *m, struct shape whole, int rank, struct piece *list);
+/* Whether on every rank every piece lies in one run, so that none needs to be copied first. */
+bool gives_runs(const struct move *m, struct shape whole);
+bool gets_runs(const struct move *m, struct shape whole);
+/* Whether no rank gives to, or gets from, more than one other. */
+bool is_permutation(const struct move *m, struct shape whole);
+
+/* redistribute.c: bytes that the rank which receives most receives for it; strided shards too. */
 double move_cost(struct shape whole, enum type type, struct layout from, struct layout to);
 
 /* ------------------------- what emit.c is made of: names.c, kernel.c, collective.c, statement.c */

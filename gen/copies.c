@@ -1,0 +1,2 @@
+/* copies.c: moves within a rank's memory, as text. */
+#include "tpgen.h"
