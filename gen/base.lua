@@ -66,7 +66,8 @@ function base.number(v, what, least, below)
   if type(v) ~= "number" then fail("%s must be a number, not %s", what, base.a(v)) end
   if not (v >= least and v < below) then
     local limit = below < math.huge and string.format(" and below %g", below) or ""
-    fail("%s must be at least %g%s, not %g", what, least, limit, v)
+    fail("%s must be at least %g%s, not %s", what, least, limit,
+      v == v and string.format("%g", v) or "nan")
   end
   return v + 0.0
 end

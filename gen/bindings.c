@@ -34,24 +34,39 @@ static const char *check_name(lua_State *L, int at, const char *what)
 
 /* ----------------------------------------------------------------------------------- placements */
 
+/* As Lua holds it: whether the plan told the turn, too. */
+struct placed {
+  struct placement placement;
+  bool turned;
+};
+
+static struct placed *check_placed(lua_State *L, int at)
+{
+  return luaL_checkudata(L, at, "placement");
+}
+
 static struct placement check_placement(lua_State *L, int at)
 {
-  return *(struct placement *)luaL_checkudata(L, at, "placement");
+  return check_placed(L, at)->placement;
 }
 
 static int push_placement(lua_State *L, struct placement p)
 {
-  *(struct placement *)lua_newuserdatauv(L, sizeof p, 0) = p;
+  *(struct placed *)lua_newuserdatauv(L, sizeof(struct placed), 0) = (struct placed){.placement = p};
   luaL_setmetatable(L, "placement");
   return 1;
 }
 
+/* Shard(dim, turn or nil) */
 static int shard(lua_State *L)
 {
-  lua_Integer dim = luaL_checkinteger(L, 1);
+  lua_Integer dim = luaL_checkinteger(L, 1), turn = luaL_optinteger(L, 2, 0);
+  bool turned = !lua_isnoneornil(L, 2);
   if (dim < -MAX_DIMS || dim >= MAX_DIMS)
     plan_fails("Shard(%lld): a tensor has at most %d dimensions", (long long)dim, MAX_DIMS);
-  return push_placement(L, (struct placement){.kind = SHARD, .dim = (int)dim});
+  push_placement(L, (struct placement){.kind = SHARD, .dim = (int)dim, .turn = (int)turn});
+  check_placed(L, -1)->turned = turned;
+  return 1;
 }
 
 static int replicate(lua_State *L)
@@ -69,10 +84,115 @@ static int partial(lua_State *L)
 static int placement_name(lua_State *L)
 {
   struct placement p = check_placement(L, 1);
-  if (p.kind == SHARD)
+  if (p.kind == SHARD && check_placed(L, 1)->turned)
+    lua_pushfstring(L, "Shard(%d, %d)", p.dim, p.turn);
+  else if (p.kind == SHARD)
     lua_pushfstring(L, "Shard(%d)", p.dim);
   else
     lua_pushstring(L, p.kind == PARTIAL ? "Partial()" : "Replicate()");
+  return 1;
+}
+
+/* ---------------------------------------------------------------------- layouts, redistribution */
+
+/* What the plan says of where a tensor is to lie. */
+struct asked {
+  struct layout to;
+  unsigned dims, turned; /* a bit for each mesh dimension that it speaks of, and whose turn it tells */
+  int line;
+  const char *who;
+};
+
+static const char *mesh_name(int mesh_dim)
+{
+  return printable(graph->mesh.name[mesh_dim]);
+}
+
+static void check_turn(const struct asked *a, int i)
+{
+  int dim = a->to.on[i].dim, turn = a->to.on[i].turn, cuts = 0;
+  for (int k = 0; k < graph->mesh.ndim; k++) {
+    struct placement p = a->to.on[k];
+    if (p.kind != SHARD || p.dim != dim) continue;
+    cuts++;
+    if (k < i && a->turned >> k & 1 && p.turn == turn)
+      plan_error(a->line, "%s: %s and %s both cut dimension %d in turn %d", a->who, mesh_name(k),
+                 mesh_name(i), dim, turn);
+  }
+  bool all = a->dims == (1u << graph->mesh.ndim) - 1;
+  int turns = all ? cuts : graph->mesh.ndim;
+  if (turn >= turns)
+    plan_error(a->line, "%s: Shard(%d, %d): %s, so that a turn is %s", a->who, dim, turn,
+               all ? text("%d dimension%s of the mesh cut%s dimension %d", cuts, cuts > 1 ? "s" : "",
+                          cuts > 1 ? "" : "s", dim)
+                   : text("the mesh has %d dimension%s", turns, turns > 1 ? "s" : ""),
+               turns > 1 ? text("0 to %d", turns - 1) : "0");
+}
+
+static void check_reduction(const struct asked *a, int i)
+{
+  for (int k = 0; k < i; k++)
+    if (a->to.on[k].kind == PARTIAL && a->to.on[k].reduction != a->to.on[i].reduction)
+      plan_error(a->line,
+                 "%s: %s over %s and %s over %s: what is pending in a tensor is of one reduction",
+                 a->who, placement_text(a->to.on[k]), mesh_name(k), placement_text(a->to.on[i]),
+                 mesh_name(i));
+}
+
+/* Along a mesh dimension of one rank everything is whole. */
+static void check_asked(struct asked *a)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (a->turned >> i & 1) check_turn(a, i);
+    if (a->to.on[i].kind == PARTIAL) check_reduction(a, i);
+  }
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (graph->mesh.size[i] == 1) a->to.on[i] = (struct placement){0};
+}
+
+/* {[mesh dimension] = placement} at `at`, for a tensor of this shape; a->line and a->who are told.
+ */
+static void read_layout(lua_State *L, int at, struct shape shape, struct asked *a)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (lua_rawgeti(L, at, i) != LUA_TNIL) {
+      const struct placed *given = check_placed(L, -1);
+      struct placement p = given->placement;
+      if (p.kind == SHARD && (p.dim < -shape.ndim || p.dim >= shape.ndim))
+        plan_error(a->line, "%s: Shard(%d): a tensor of shape %s has no such dimension", a->who,
+                   p.dim, shape_text(shape));
+      if (p.kind == SHARD && p.dim < 0) p.dim += shape.ndim;
+      a->to.on[i] = p;
+      a->dims |= 1u << i;
+      if (given->turned) a->turned |= 1u << i;
+    }
+    lua_pop(L, 1);
+  }
+  check_asked(a);
+}
+
+/* redistribute(tensor, {[mesh dimension] = placement}, type or nil, type of its gradient or nil,
+   why): the same values, moved and left in that type. */
+static int redistribute_tensor(lua_State *L)
+{
+  int value = argument_value(L, 1);
+  enum type own = graph->value[value].type;
+  struct asked a = {.line = sandbox->line, .who = copy_text(luaL_checkstring(L, 5))};
+  read_layout(L, 2, graph->value[value].shape, &a);
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .type = lua_isnil(L, 3) ? own : argument_type(L, 3),
+                  .backward_type = lua_isnil(L, 4) ? own : argument_type(L, 4),
+                  .to = a.to,
+                  .asked = a.dims,
+                  .why = a.who};
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (a.to.on[i].kind == PARTIAL && own == BOOL)
+      plan_error(a.line, "%s: a tensor of type bool cannot be pending over %s", a.who, mesh_name(i));
+  int moved = append_here(op);
+  graph->value[moved].name = value_name(value);
+  push_tensor(L, moved);
   return 1;
 }
 
@@ -135,17 +255,12 @@ static int add_batch(lua_State *L)
   forbid_parameters_name(name, line);
   int value = add_value(BATCH, name, argument_type(L, 8), s, 0, line);
   graph->value[value].init = check_init(L, 3);
-  for (int i = 0; i < graph->mesh.ndim; i++) {
-    if (lua_rawgeti(L, 6, i) != LUA_TNIL) {
-      struct placement p = check_placement(L, -1);
-      if (p.kind == PARTIAL || (p.kind == SHARD && (p.dim < -s.ndim || p.dim >= s.ndim)))
-        plan_error(line, "distribute: '%s' of shape %s cannot lie as %s", printable(name),
-                   shape_text(s), placement_text(p));
-      if (p.kind == SHARD && p.dim < 0) p.dim += s.ndim;
-      graph->value[value].layout.on[i] = p;
-    }
-    lua_pop(L, 1);
-  }
+  struct asked a = {.line = line, .who = text("distribute: '%s'", printable(name))};
+  read_layout(L, 6, s, &a);
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (a.to.on[i].kind == PARTIAL)
+      plan_error(line, "%s: an input of the step cannot be pending over %s", a.who, mesh_name(i));
+  graph->value[value].layout = a.to;
   graph->value[value].placed = true;
   push_tensor(L, value);
   return 1;
@@ -193,7 +308,15 @@ static int leave(lua_State *L)
 
 /* -------------------------------------------------------------------------- the mesh and styles */
 
-/* set_mesh(names, sizes) */
+static double number_at(lua_State *L, int list, int i)
+{
+  lua_rawgeti(L, list, i);
+  double n = luaL_checknumber(L, -1);
+  lua_pop(L, 1);
+  return n;
+}
+
+/* set_mesh(names, sizes, bandwidths, latencies): 0 where they are not told. */
 static int set_mesh(lua_State *L)
 {
   struct mesh *m = &graph->mesh;
@@ -205,6 +328,8 @@ static int set_mesh(lua_State *L)
     lua_rawgeti(L, 2, i + 1);
     m->size[i] = (int)luaL_checkinteger(L, -1);
     lua_pop(L, 2);
+    m->bandwidth[i] = number_at(L, 3, i + 1);
+    m->latency[i] = number_at(L, 4, i + 1);
   }
   return 0;
 }
@@ -318,6 +443,8 @@ static int set_loss(lua_State *L)
                shape_text(v.shape));
   if (!is_floating(v.type))
     plan_error(v.line, "the loss must be floating, not whole numbers: cast it with :to('float32')");
+  if (v.type != F32)
+    plan_error(v.line, "the loss must be float32, not bfloat16: cast it with :to('float32')");
   if (!depends_on_parameter(loss))
     plan_error(v.line, "the loss depends on no parameter of the model: there is nothing to train");
   graph->loss = own_value(loss);
@@ -335,11 +462,12 @@ static int set_output(lua_State *L)
   return 0;
 }
 
-/* begin(steps, seed): from here on modules may be called. */
+/* begin(steps, seed, by the greedy planner): from here on modules may be called. */
 static int begin(lua_State *L)
 {
   graph->steps = (int)luaL_checkinteger(L, 1);
   graph->seed = (uint64_t)luaL_checkinteger(L, 2);
+  graph->greedy = lua_toboolean(L, 3);
   graph->train_line = sandbox->line;
   recording.on = true;
   return 0;
@@ -400,6 +528,7 @@ static int kind(lua_State *L)
 static const luaL_Reg functions[] = {{"Shard", shard},
                                      {"Replicate", replicate},
                                      {"Partial", partial},
+                                     {"redistribute", redistribute_tensor},
                                      {"add_module", new_module},
                                      {"parameter", parameter},
                                      {"add_parameter", add_parameter},

@@ -123,6 +123,250 @@ static void check_placed(int id)
   hold(fits_together(&l, op->nin, list, pick), id, "its merged dimensions are not where they seem");
 }
 
+/* -------------------------------------------------------------------------- steps that move data
+ */
+
+/* An operation that redistribute left, the layouts of what it takes and makes, and its group. */
+struct step {
+  const struct op *op;
+  const struct value *in, *out;
+  struct layout from, to;
+  const struct group *group; /* of a collective, pack and unpack */
+};
+
+/* Whether dimension `dim` is cut alike, but for the last cuts of the first layout: how many more
+   it has is in *more. */
+static bool cut_alike(struct layout a, struct layout b, int dim, int *more)
+{
+  int x[MAX_MESH], y[MAX_MESH];
+  int n = cuts_of(&graph->mesh, a, dim, x), m = cuts_of(&graph->mesh, b, dim, y);
+  *more = n - m;
+  if (n < m) return false;
+  for (int i = 0; i < m; i++)
+    if (x[i] != y[i] || shard_stride(a.on[x[i]]) != shard_stride(b.on[y[i]])) return false;
+  return true;
+}
+
+/* Whether the second layout lacks nothing but the last cuts of some plain dimensions; other ones,
+   `except`, are not looked at. */
+static bool lacks_last_cuts(struct layout a, struct layout b, unsigned except)
+{
+  int more;
+  for (int d = 0; d < MAX_DIMS; d++) {
+    if (except >> d & 1) continue;
+    if (!cut_alike(a, b, d, &more)) return false;
+    if (more && is_strided(&graph->mesh, a, d)) return false;
+  }
+  return true;
+}
+
+static bool all_cut_alike(struct layout a, struct layout b, unsigned except)
+{
+  return lacks_last_cuts(a, b, except) && lacks_last_cuts(b, a, except);
+}
+
+/* Whether a group's cuts are the last ones of a plain dimension, in its order, and the others are
+   those of `rest`. */
+static bool ends_with(struct layout layout, int dim, const struct group *g, struct layout rest)
+{
+  int cut[MAX_MESH], n = cuts_of(&graph->mesh, layout, dim, cut), more;
+  if (is_strided(&graph->mesh, layout, dim) || !cut_alike(layout, rest, dim, &more)) return false;
+  return more == g->n && !memcmp(cut + n - g->n, g->dim, (size_t)g->n * sizeof *cut);
+}
+
+/* A bit for each mesh dimension on which the placements are of different kinds. */
+static unsigned changed(const struct step *s)
+{
+  unsigned dims = 0;
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    struct placement a = s->from.on[i], b = s->to.on[i];
+    if (a.kind != b.kind || (a.kind == SHARD && a.dim != b.dim) ||
+        (a.kind == PARTIAL && a.reduction != b.reduction))
+      dims |= 1u << i;
+  }
+  return dims;
+}
+
+/* Whether the layout is of this kind, and where it is pending of this reduction, on all of these
+   mesh dimensions. */
+static bool all_on(struct layout layout, unsigned dims, enum placement_kind kind, enum reduction r)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (dims >> i & 1 &&
+        (layout.on[i].kind != kind || (kind == PARTIAL && layout.on[i].reduction != r)))
+      return false;
+  return true;
+}
+
+/* Each of these says whether the step is what its kind is by definition. */
+
+static bool is_all_reduce(const struct step *s)
+{
+  return changed(s) == s->group->dims &&
+         all_on(s->from, s->group->dims, PARTIAL, s->op->reduction) &&
+         all_on(s->to, s->group->dims, REPLICATE, SUM) && all_cut_alike(s->from, s->to, 0);
+}
+
+static bool is_all_gather(const struct step *s)
+{
+  return changed(s) == s->group->dims && all_on(s->to, s->group->dims, REPLICATE, SUM) &&
+         ends_with(s->from, s->op->dim, s->group, s->to) &&
+         all_cut_alike(s->from, s->to, 1u << s->op->dim);
+}
+
+static bool is_reduce_scatter(const struct step *s)
+{
+  return changed(s) == s->group->dims &&
+         all_on(s->from, s->group->dims, PARTIAL, s->op->reduction) &&
+         ends_with(s->to, s->op->dim, s->group, s->from) &&
+         all_cut_alike(s->from, s->to, 1u << s->op->dim);
+}
+
+static bool is_all_to_all(const struct step *s)
+{
+  unsigned both = 1u << s->op->dim | 1u << s->op->dim_to;
+  return changed(s) == s->group->dims && s->op->dim != s->op->dim_to &&
+         ends_with(s->from, s->op->dim, s->group, s->to) &&
+         ends_with(s->to, s->op->dim_to, s->group, s->from) && all_cut_alike(s->from, s->to, both);
+}
+
+static bool is_slice(const struct step *s)
+{
+  unsigned dims = changed(s);
+  return dims && all_on(s->from, dims, REPLICATE, SUM) && all_on(s->to, dims, SHARD, SUM) &&
+         lacks_last_cuts(s->to, s->from, 0);
+}
+
+static bool is_to_partial(const struct step *s)
+{
+  unsigned dims = changed(s);
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (dims >> i & 1 && s->from.on[i].kind == PARTIAL) return false;
+  return dims && all_on(s->to, dims, PARTIAL, s->op->reduction) &&
+         lacks_last_cuts(s->from, s->to, 0);
+}
+
+static bool is_packing(const struct step *s)
+{
+  struct layout rest = s->op->to;
+  for (int i = 0; i < s->group->n; i++) rest.on[s->group->dim[i]] = (struct placement){0};
+  return same_layout(s->from, s->to) && s->op->dim >= 0 && s->op->dim < s->in->shape.ndim &&
+         ends_with(s->op->to, s->op->dim, s->group, rest);
+}
+
+static bool is_flat(const struct value *v)
+{
+  return v->shape.ndim == 1 && same_layout(v->layout, (struct layout){0});
+}
+
+/* Whether the value lies as the exchange has it on this side, or in a flat buffer where its pieces
+   are no runs. */
+static bool is_side(const struct exchange *e, const struct value *v, struct layout side, bool runs)
+{
+  if (v->type != e->type) return false;
+  if (!runs) return is_flat(v);
+  return same_shape(v->shape, e->whole) && same_layout(v->layout, side);
+}
+
+/* Whether among the members of its group all is there that any of them is to have: in every
+   dimension, behind the cuts that stay, all are the group's. */
+static bool is_complete(const struct exchange *e)
+{
+  const struct group *g = &graph->group[e->group];
+  struct layout from = e->move.from, to = e->move.to;
+  for (int d = 0; d < e->whole.ndim; d++) {
+    int x[MAX_MESH], y[MAX_MESH], same = 0;
+    int n = cuts_of(&graph->mesh, from, d, x), m = cuts_of(&graph->mesh, to, d, y);
+    while (same < n && same < m && x[same] == y[same]) same++;
+    for (int i = same; i < n; i++)
+      if (!(g->dims >> x[i] & 1)) return false;
+    for (int i = same; i < m; i++)
+      if (!(g->dims >> y[i] & 1)) return false;
+    bool strided = is_strided(&graph->mesh, from, d) || is_strided(&graph->mesh, to, d);
+    if (strided && (same < n || same < m)) return false;
+  }
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    bool pending = from.on[i].kind == PARTIAL || to.on[i].kind == PARTIAL;
+    if (pending && (g->dims >> i & 1 || !same_placement(from.on[i], to.on[i]))) return false;
+  }
+  return true;
+}
+
+static bool is_exchange(const struct step *s)
+{
+  if (s->op->exchange < 0 || s->op->exchange >= graph->nexchange) return false;
+  const struct exchange *e = &graph->exchange[s->op->exchange];
+  const struct move *m = &e->move;
+  bool packed = !gives_runs(m, e->whole), unpacked = !gets_runs(m, e->whole);
+  const struct group *g = &graph->group[e->group];
+  if (g->n != m->n || memcmp(g->dim, m->dim, (size_t)g->n * sizeof *g->dim)) return false;
+  switch (s->op->kind) {
+  case OP_pack_pieces:
+    return packed && is_side(e, s->in, m->from, true) && is_side(e, s->out, m->from, false);
+  case OP_unpack_pieces:
+    return unpacked && is_side(e, s->in, m->to, false) && is_side(e, s->out, m->to, true);
+  default:
+    return s->op->group == e->group && is_complete(e) && is_side(e, s->in, m->from, !packed) &&
+           is_side(e, s->out, m->to, !unpacked);
+  }
+}
+
+static bool is_what_it_says(const struct step *s)
+{
+  switch (s->op->kind) {
+  case OP_all_reduce:
+    return is_all_reduce(s);
+  case OP_all_gather:
+    return is_all_gather(s);
+  case OP_reduce_scatter:
+    return is_reduce_scatter(s);
+  case OP_all_to_all:
+    return is_all_to_all(s);
+  case OP_slice:
+    return is_slice(s);
+  case OP_to_partial:
+    return is_to_partial(s);
+  case OP_pack:
+  case OP_unpack:
+    return is_packing(s);
+  case OP_exchange:
+  case OP_pack_pieces:
+  case OP_unpack_pieces:
+    return is_exchange(s);
+  default:
+    return true;
+  }
+}
+
+static void check_step(int id)
+{
+  const struct op *op = &graph->op[id];
+  for (int k = 0; k < op->nbody; k++) check_step(op->body[k]);
+  if (op->nbody || op->out == NONE || op->nin != 1) return;
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  struct step s = {op, in, out, in->layout, out->layout, NULL};
+  if (is_collective(op->kind) || op->kind == OP_pack || op->kind == OP_unpack) {
+    hold(op->group >= 0 && op->group < graph->ngroup, id, "it has no group");
+    s.group = &graph->group[op->group];
+  }
+  hold(is_what_it_says(&s), id, "its layouts and group are not those of a step of its kind");
+}
+
+static void check_step_of_program(void *unused, int id, int times)
+{
+  (void)unused, (void)times;
+  check_step(id);
+}
+
+static void check_steps(enum pass after)
+{
+  if (after > PASS_REDISTRIBUTE) each_op(check_step_of_program, NULL);
+  for (int i = 0; i < graph->norder && after == PASS_REDISTRIBUTE; i++) check_step(graph->order[i]);
+}
+
+/* ----------------------------------------------------------------------------------- the layouts
+ */
+
 static bool no_sum_left(int value)
 {
   for (int d = 0; d < graph->mesh.ndim; d++)
@@ -130,8 +374,19 @@ static bool no_sum_left(int value)
   return true;
 }
 
+static bool has_usual_turns(struct layout layout)
+{
+  struct layout usual = usual_turns(layout);
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (usual.on[d].turn != layout.on[d].turn) return false;
+  return true;
+}
+
 static void check_layouts(enum pass after)
 {
+  for (int i = 0; i < graph->nvalue; i++)
+    hold(!graph->value[i].placed || has_usual_turns(graph->value[i].layout), graph->value[i].op,
+         "its turns are not told as usual");
   for (int i = 0; i < graph->norder; i++) {
     int id = graph->order[i];
     check_placed(id);
@@ -195,5 +450,6 @@ void check(enum pass after)
   check_order(after);
   if (after == PASS_LUA) check_parameter_order();
   if (after >= PASS_PROPAGATE && after <= PASS_REDISTRIBUTE) check_layouts(after);
+  if (after >= PASS_REDISTRIBUTE) check_steps(after);
   if (after == PASS_MEMORY) check_memory();
 }

@@ -22,23 +22,30 @@ static int dimension_with(const struct letters *l, const struct axis *axis, int 
   return NONE;
 }
 
+/* How a letter is cut: inside so many parts of its dimension, and in which turn. */
+struct cut {
+  int64_t outer;
+  int turn;
+};
+
 static struct placement shard_of(const struct letters *l, const struct axis *axis, int ndim,
-                                 int letter, int64_t outer)
+                                 int letter, struct cut cut)
 {
   int64_t outside;
   int d = dimension_with(l, axis, ndim, letter, &outside);
   if (d == NONE) return (struct placement){.kind = REPLICATE};
-  if (outside > outer) outer = outside;
-  return (struct placement){.kind = SHARD, .dim = d, .outer = outer > 1 ? outer : 0};
+  if (outside > cut.outer) cut.outer = outside;
+  return (struct placement){
+      .kind = SHARD, .dim = d, .outer = cut.outer > 1 ? cut.outer : 0, .turn = cut.turn};
 }
 
 /* Cut along a letter; with outer > 1 the letter's own dimension is cut inside so many parts. */
-static struct choice cut_along(const struct letters *l, int nin, int letter, int64_t outer)
+static struct choice cut_along(const struct letters *l, int nin, int letter, struct cut cut)
 {
   struct choice c = {.letter = letter};
-  for (int i = 0; i < nin; i++) c.in[i] = shard_of(l, l->in[i], l->ndim_in[i], letter, outer);
+  for (int i = 0; i < nin; i++) c.in[i] = shard_of(l, l->in[i], l->ndim_in[i], letter, cut);
   for (int k = 0; k < l->nout; k++) {
-    c.out[k] = shard_of(l, l->out[k], l->ndim_out[k], letter, outer);
+    c.out[k] = shard_of(l, l->out[k], l->ndim_out[k], letter, cut);
     if (c.out[k].kind == REPLICATE)
       c.out[k] = (struct placement){.kind = PARTIAL, .reduction = l->reduction[k]};
   }
@@ -57,19 +64,37 @@ static bool stands_alone(const struct letters *l, int nin, int letter)
   return !l->told[letter];
 }
 
-/* The strides in which the inputs are cut along the letter now, told once each. */
-static int strides_now(const struct op *o, const struct letters *l, int letter, int64_t *stride)
+/* Whether the letter can be cut as a dimension is that has `outside` outside of it. */
+static bool can_be_cut(const struct letters *l, int letter, int64_t outside, bool alone,
+                       int64_t stride)
 {
-  int n = 0;
+  return alone ? l->size[letter] % stride == 0 : stride == outside;
+}
+
+static int add_cut(struct cut *list, int n, struct cut cut)
+{
+  for (int k = 0; k < n; k++)
+    if (list[k].outer == cut.outer && list[k].turn == cut.turn) return n;
+  list[n] = cut;
+  return n + 1;
+}
+
+/* The ways to cut a letter, told once each: plainly, and as the inputs are cut along it now. A
+   kernel that is told where a part begins knows no strides. */
+enum { MAX_CUTS = 1 + MAX_INPUTS * MAX_MESH };
+static int cuts_now(const struct op *o, const struct letters *l, int letter, struct cut *list)
+{
+  bool alone = stands_alone(l, o->nin, letter);
+  int n = add_cut(list, 0, (struct cut){1, 0});
   for (int i = 0; i < o->nin; i++) {
-    int64_t outer;
-    int dim = dimension_with(l, l->in[i], l->ndim_in[i], letter, &outer);
+    int64_t outside;
+    int dim = dimension_with(l, l->in[i], l->ndim_in[i], letter, &outside);
     for (int d = 0; d < graph->mesh.ndim && dim != NONE; d++) {
       struct placement p = graph->value[o->in[i]].layout.on[d];
-      bool known =
-          p.kind != SHARD || p.dim != dim || p.outer <= 1 || l->size[letter] % p.outer != 0;
-      for (int k = 0; k < n; k++) known |= stride[k] == p.outer;
-      if (!known && n < MAX_MESH) stride[n++] = p.outer;
+      int64_t stride = shard_stride(p);
+      if (p.kind != SHARD || p.dim != dim) continue;
+      if (can_be_cut(l, letter, outside, alone, stride))
+        n = add_cut(list, n, (struct cut){alone ? stride : 1, p.turn});
     }
   }
   return n;
@@ -121,12 +146,10 @@ int choices(const struct op *o, const struct letters *l, struct choice *list)
   int n = 0;
   add_choice(list, &n, (struct choice){.letter = NONE});
   for (int letter = 0; letter < l->n; letter++) {
+    struct cut cut[MAX_CUTS];
     if (!may_be_cut(l, letter)) continue;
-    int64_t stride[MAX_MESH];
-    add_choice(list, &n, cut_along(l, o->nin, letter, 1));
-    if (!stands_alone(l, o->nin, letter)) continue;
-    for (int k = 0, m = strides_now(o, l, letter, stride); k < m; k++)
-      add_choice(list, &n, cut_along(l, o->nin, letter, stride[k]));
+    for (int k = 0, m = cuts_now(o, l, letter, cut); k < m; k++)
+      add_choice(list, &n, cut_along(l, o->nin, letter, cut[k]));
   }
   if (may_be_pending(o)) add_linear(o, l, list, &n);
   return n;
@@ -134,15 +157,15 @@ int choices(const struct op *o, const struct letters *l, struct choice *list)
 
 /* ---------------------------------------------------------------------------- merged dimensions */
 
-/* The size of the letter's part at a coordinate. */
+/* The size of the letter's part at a coordinate, cut in the order in which the dimension is. */
 static int64_t letter_part(const struct letters *l, int letter, const struct choice *list,
-                           const int *pick, const int *coordinate)
+                           const int *pick, struct layout layout, int dim, const int *coordinate)
 {
   int64_t n = l->size[letter];
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    if (list[pick[d]].letter != letter) continue;
-    n = chunk_size(n, graph->mesh.size[d], coordinate[d]);
-  }
+  int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, layout, dim, cut);
+  for (int i = 0; i < ncut; i++)
+    if (list[pick[cut[i]]].letter == letter)
+      n = chunk_size(n, graph->mesh.size[cut[i]], coordinate[cut[i]]);
   return n;
 }
 
@@ -164,7 +187,7 @@ static bool is_aligned(const struct letters *l, const struct axis *axis, int dim
   for (bool more = cut != 0; more;) {
     int64_t size = 1;
     for (int i = 0; i < axis->n; i++)
-      size *= letter_part(l, axis->letter[i], list, pick, coordinate);
+      size *= letter_part(l, axis->letter[i], list, pick, layout, dim, coordinate);
     if (local_part(&graph->mesh, shape, layout, coordinate).shape.size[dim] != size) return false;
     more = false;
     for (int d = graph->mesh.ndim - 1; d >= 0 && !more; d--) {
@@ -206,10 +229,19 @@ static bool reductions_agree(struct layout layout)
   return true;
 }
 
+/* Of several ways to tell the turns one is taken. */
+static bool has_usual_turns(struct layout layout)
+{
+  struct layout usual = usual_turns(layout);
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (usual.on[d].turn != layout.on[d].turn) return false;
+  return true;
+}
+
 static bool operand_fits(const struct letters *l, const struct axis *axis, int ndim,
                          struct layout layout, const struct choice *list, const int *pick)
 {
-  if (!reductions_agree(layout)) return false;
+  if (!reductions_agree(layout) || !has_usual_turns(layout)) return false;
   for (int dim = 0; dim < ndim; dim++) {
     int64_t size = 1;
     for (int i = 0; i < axis[dim].n; i++) size *= l->size[axis[dim].letter[i]];

@@ -1,4 +1,8 @@
-/* collective.c: the collectives, one row for each: what each rank gives and gets, and the calls. */
+/* collective.c: the collectives, one row for each: what each rank gives and gets, and the calls.
+
+   Sizes are written into the call, and ranks of equal shapes run the same text. But what a rank
+   gives in an exchange, and to whom, may differ between such ranks: that is a table in its rank<N>,
+   and the call names it. */
 #include "tpgen.h"
 
 #include <inttypes.h>
@@ -62,14 +66,25 @@ static const char *library_type(enum type t)
   return options.cuda ? nccl[t] : mpi[t];
 }
 
-static const char *library_reduction(enum reduction r)
+static const char *library_reduction(enum reduction r, enum type t)
 {
+  static const char *const bf16[] = {[SUM] = "bf16_sum", [MAX] = "bf16_max", [MIN] = "bf16_min"};
   static const char *const mpi[] = {[SUM] = "MPI_SUM", [MAX] = "MPI_MAX", [MIN] = "MPI_MIN"};
   static const char *const nccl[] = {[SUM] = "ncclSum", [MAX] = "ncclMax", [MIN] = "ncclMin"};
-  return options.cuda ? nccl[r] : mpi[r];
+  if (options.cuda) return nccl[r];
+  return t == BF16 ? bf16[r] : mpi[r];
 }
 
 /* ------------------------------------------------------------------------------------- counts */
+
+/* Which member of its group a rank is. */
+static int place_in(int group, int rank)
+{
+  int *member = alloc((size_t)group_size(group) * sizeof *member), at = 0;
+  group_members(group, rank, member);
+  while (member[at] != rank) at++;
+  return at;
+}
 
 static int64_t elements_at(int value, int rank)
 {
@@ -84,8 +99,50 @@ static int64_t exchanged(const struct op *op, int from, int to)
   return elements(s);
 }
 
+/* Where a box begins in an array of this shape, in elements. */
+static int64_t offset_of(struct part box, struct shape of)
+{
+  int64_t at = 0;
+  for (int d = 0; d < of.ndim; d++) at = at * of.size[d] + box.first[d];
+  return at;
+}
+
+/* By member of the group what `rank` gives, or gets, in an exchange, and where that begins: in its
+   part, or in the flat buffer that holds all pieces one after the other. */
+static void count_pieces(const struct exchange *x, int rank, bool gives, int64_t *count,
+                         int64_t *starts)
+{
+  int n = group_size(x->group), coordinate[MAX_MESH];
+  struct piece *list = alloc((size_t)n * sizeof *list);
+  int npiece = (gives ? pieces_given : pieces_got)(&x->move, x->whole, rank, list);
+  bool in_place = (gives ? gives_runs : gets_runs)(&x->move, x->whole);
+  coordinate_of(rank, coordinate);
+  struct layout layout = gives ? x->move.from : x->move.to;
+  struct shape here = local_part(&graph->mesh, x->whole, layout, coordinate).shape;
+  int64_t at = 0;
+  memset(count, 0, (size_t)n * sizeof *count);
+  memset(starts, 0, (size_t)n * sizeof *starts);
+  for (int i = 0; i < npiece; i++) {
+    int to = list[i].member;
+    count[to] = elements(list[i].part.shape);
+    starts[to] = in_place ? offset_of(list[i].part, here) : at;
+    at += count[to];
+  }
+}
+
+static const struct exchange *exchange_of(const struct op *op)
+{
+  return &graph->exchange[op->exchange];
+}
+
 void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *get)
 {
+  if (op->kind == OP_exchange) {
+    int64_t *starts = alloc((size_t)group_size(op->group) * sizeof *starts);
+    count_pieces(exchange_of(op), rank, true, give, starts);
+    count_pieces(exchange_of(op), rank, false, get, starts);
+    return;
+  }
   int *member = alloc((size_t)world_size() * sizeof *member);
   int n = group_members(op->group, rank, member);
   int64_t sum = 0;
@@ -111,6 +168,16 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
 
 int64_t collective_bytes(const struct op *op, int rank)
 {
+  if (op->kind == OP_exchange) {
+    const struct exchange *x = exchange_of(op);
+    int n = group_size(op->group);
+    int64_t *count = alloc((size_t)n * sizeof *count), *starts = alloc((size_t)n * sizeof *starts);
+    int64_t sum = 0;
+    count_pieces(x, rank, true, count, starts);
+    count[place_in(op->group, rank)] = 0;
+    for (int r = 0; r < n; r++) sum += count[r];
+    return sum * type_bytes(x->type);
+  }
   if (op->kind == OP_all_reduce && op->nbody) {
     int64_t sum = 0;
     for (int k = 0; k < op->nbody; k++) {
@@ -120,6 +187,23 @@ int64_t collective_bytes(const struct op *op, int rank)
     return sum;
   }
   return elements_at(op->in[0], rank) * type_bytes(graph->value[op->in[0]].type);
+}
+
+void add_op_traffic(const struct op *op, int64_t *sent, int64_t *received)
+{
+  if (op->kind == OP_exchange) {
+    const struct exchange *x = exchange_of(op);
+    add_traffic(&x->move, x->whole, x->type, sent, received);
+    return;
+  }
+  const struct group *g = &graph->group[op->group];
+  for (int k = 0; k < (op->nbody ? op->nbody : 1); k++) {
+    const struct op *inner = op->nbody ? &graph->op[op->body[k]] : op;
+    const struct value *in = &graph->value[inner->in[0]], *out = &graph->value[inner->out];
+    struct move m = {.kind = op->kind, .n = g->n, .from = in->layout, .to = out->layout};
+    memcpy(m.dim, g->dim, sizeof m.dim);
+    add_traffic(&m, in->shape, in->type, sent, received);
+  }
 }
 
 /* --------------------------------------------------------------------------------------- text */
@@ -140,6 +224,7 @@ static char *list_text(const char *type, const char *name, const int64_t *n, int
 /* Parts do not grow from a member to the next: the first and the last tell. */
 bool equal_parts(const struct op *op, int rank)
 {
+  if (op->kind == OP_exchange) return false;
   int ranks = group_size(op->group);
   int *member = alloc((size_t)world_size() * sizeof *member);
   group_members(op->group, rank, member);
@@ -154,6 +239,197 @@ static const char *pointer(int value)
   return name ? name : text("(%s *)NULL", c_type(graph->value[value].type));
 }
 
+static void check_count(int line, int64_t total)
+{
+  if (total > INT32_MAX)
+    plan_error(line, "a collective of %" PRId64 " elements: more than %d cannot be counted", total,
+               INT32_MAX);
+}
+
+/* ----------------------------------------------------------------------------------- exchanges */
+
+/* For the CPU, and for CUDA. $x is the rank's table. $in_at and $out_at are where the one piece
+   begins that it gives, or gets; $kept_in and $kept_out where what stays begins. */
+static const struct {
+  const char *all, *permutation, *kept;
+} exchange_row[] = {
+    {"CHECK_MPI(MPI_Alltoallv($in$, $x$.give, $x$.give_at, $type$, $out$, $x$.get, $x$.get_at, "
+     "$type$, $group$));",
+     "CHECK_MPI(MPI_Sendrecv($in_at$, $x$.give[0], $type$, $x$.to, 0, $out_at$, $x$.get[0], "
+     "$type$, $x$.from, 0, $group$, MPI_STATUS_IGNORE));",
+     "if ($x$.give[1] > 0)\n    memcpy($kept_out$, $kept_in$, (size_t)$x$.give[1] * $bytes$);"},
+    {"CHECK_NCCL(ncclGroupStart());\n"
+     "  for (int r = 0; r < $ranks$; r++) {\n"
+     "    if ($x$.give[r] > 0)\n"
+     "      CHECK_NCCL(ncclSend($in$ + $x$.give_at[r], $x$.give[r], $type$, r, $group$, "
+     "stream));\n"
+     "    if ($x$.get[r] > 0)\n"
+     "      CHECK_NCCL(ncclRecv($out$ + $x$.get_at[r], $x$.get[r], $type$, r, $group$, stream));\n"
+     "  }\n"
+     "  CHECK_NCCL(ncclGroupEnd());",
+     "CHECK_NCCL(ncclGroupStart());\n"
+     "  if ($x$.to != NOBODY)\n"
+     "    CHECK_NCCL(ncclSend($in_at$, $x$.give[0], $type$, $x$.to, $group$, stream));\n"
+     "  if ($x$.from != NOBODY)\n"
+     "    CHECK_NCCL(ncclRecv($out_at$, $x$.get[0], $type$, $x$.from, $group$, stream));\n"
+     "  CHECK_NCCL(ncclGroupEnd());",
+     "if ($x$.give[1] > 0)\n"
+     "    CHECK_CUDA(cudaMemcpyAsync($kept_out$, $kept_in$, $x$.give[1] * $bytes$, "
+     "cudaMemcpyDeviceToDevice, stream));"}};
+
+/* Whether some rank keeps a piece of what it has. */
+static bool is_kept(const struct exchange *x)
+{
+  struct piece *list = alloc((size_t)group_size(x->group) * sizeof *list);
+  for (int rank = 0; rank < world_size(); rank++) {
+    int own = place_in(x->group, rank);
+    for (int i = 0, n = pieces_given(&x->move, x->whole, rank, list); i < n; i++)
+      if (list[i].member == own) return true;
+  }
+  return false;
+}
+
+/* "x + rank.exchange[0].give_at[1]"; no part is not pointed into. */
+static const char *advanced(int value, const char *x, const char *by)
+{
+  return c_name(value) ? text("%s + %s.%s", c_name(value), x, by) : pointer(value);
+}
+
+static char *exchange_text(const struct op *op)
+{
+  const struct exchange *x = exchange_of(op);
+  const char *table = text("rank.exchange[%d]", op->exchange);
+  bool permutes = is_permutation(&x->move, x->whole);
+  const char *form =
+      permutes ? exchange_row[options.cuda].permutation : exchange_row[options.cuda].all;
+  int in = op->in[0], out = op->out;
+  if (permutes && is_kept(x) && c_name(in) && c_name(out))
+    form = text("%s\n  %s", form, exchange_row[options.cuda].kept);
+  return fill(form, "x", table, "in", pointer(in), "out", pointer(out), "in_at",
+              advanced(in, table, "give_at[0]"), "out_at", advanced(out, table, "get_at[0]"),
+              "kept_in", advanced(in, table, "give_at[1]"), "kept_out",
+              advanced(out, table, "get_at[1]"), "type", library_type(x->type), "bytes",
+              text("%" PRId64, type_bytes(x->type)), "group", group_name(op->group), "ranks",
+              text("%d", group_size(op->group)), NULL);
+}
+
+/* ------------------------------------------------------------- the tables of exchanges in rank<N>
+ */
+
+/* "static const counted give_0[] = {4, 4}, give_at_0[] = {0, 4};" */
+static void put_counts(struct buffer *b, const char *name, int k, const int64_t *count,
+                       const int64_t *starts, int n)
+{
+  struct buffer line = {0};
+  put(&line, "static const counted %s_%d[] = {", name, k);
+  for (int i = 0; i < n; i++) put(&line, "%s%" PRId64, i ? ", " : "", count[i]);
+  put(&line, "}, %s_at_%d[] = {", name, k);
+  for (int i = 0; i < n; i++) put(&line, "%s%" PRId64, i ? ", " : "", starts[i]);
+  put(&line, "};");
+  put(b, "%s\n", wrapped(line.text, ", ", "    "));
+}
+
+/* Of a permutation: the other's number, then the rank's own. Gives the other, or NONE. */
+static int two_of(int64_t *count, int64_t *starts, int n, int own)
+{
+  int other = NONE;
+  for (int r = 0; r < n; r++)
+    if (r != own && count[r]) other = r;
+  int64_t counts[] = {other == NONE ? 0 : count[other], count[own]};
+  int64_t begins[] = {other == NONE ? 0 : starts[other], starts[own]};
+  memcpy(count, counts, sizeof counts);
+  memcpy(starts, begins, sizeof begins);
+  return other;
+}
+
+static void put_sizes(struct buffer *b, const int64_t *size, int ndim)
+{
+  put(b, "{");
+  for (int d = 0; d < ndim; d++) put(b, "%s%" PRId64, d ? ", " : "", size[d]);
+  put(b, ndim ? "}" : "0}");
+}
+
+/* The boxes that are packed, or unpacked; and how the table of the exchange speaks of them. */
+static char *put_boxes(struct buffer *b, const struct exchange *x, int k, int rank, bool gives)
+{
+  const char *name = gives ? "pack" : "unpack";
+  int n = group_size(x->group), coordinate[MAX_MESH];
+  if ((gives ? gives_runs : gets_runs)(&x->move, x->whole)) return "{0, {0}, 0, NULL}";
+  struct piece *list = alloc((size_t)n * sizeof *list);
+  int *member = alloc((size_t)n * sizeof *member);
+  int npiece = (gives ? pieces_given : pieces_got)(&x->move, x->whole, rank, list);
+  if (!npiece) return "{0, {0}, 0, NULL}";
+  group_members(x->group, rank, member);
+  coordinate_of(rank, coordinate);
+  struct shape here =
+      local_part(&graph->mesh, x->whole, gives ? x->move.from : x->move.to, coordinate).shape;
+  int64_t at = 0;
+  put(b, "static const struct piece %s_%d[] = {\n", name, k);
+  for (int i = 0; i < npiece; i++) {
+    struct buffer row = {0};
+    put(&row, "{%" PRId64 ", ", at);
+    put_sizes(&row, list[i].part.first, here.ndim);
+    put(&row, ", ");
+    put_sizes(&row, list[i].part.shape.size, here.ndim);
+    put(&row, "},");
+    put(b, "    %-30s // %s rank %d\n", row.text, gives ? "to" : "from", member[list[i].member]);
+    at += elements(list[i].part.shape);
+  }
+  put(b, "};\n");
+  struct buffer tells = {0};
+  put(&tells, "{%d, ", here.ndim);
+  put_sizes(&tells, here.size, here.ndim);
+  put(&tells, ", %d, %s_%d}", npiece, name, k);
+  return tells.text;
+}
+
+/* One exchange's tables, and its row in the table of all. */
+static char *put_exchange(struct buffer *b, int k, int rank)
+{
+  const struct exchange *x = &graph->exchange[k];
+  int n = group_size(x->group), own = place_in(x->group, rank), to = NONE, from = NONE;
+  size_t room = (size_t)(n < 2 ? 2 : n) * sizeof(int64_t);
+  int64_t *give = alloc(room), *give_at = alloc(room), *get = alloc(room), *get_at = alloc(room);
+  count_pieces(x, rank, true, give, give_at);
+  count_pieces(x, rank, false, get, get_at);
+  int64_t total = 0;
+  for (int r = 0; r < n; r++) total += give[r] > get[r] ? give[r] : get[r];
+  check_count(0, total);
+  bool permutes = is_permutation(&x->move, x->whole);
+  const char *title =
+      text("// Exchange %d, of a %s%s over %s: %s -> %s.%s", k, type_name(x->type),
+           shape_text(x->whole), printable(graph->group[x->group].name), layout_text(x->move.from),
+           layout_text(x->move.to), permutes ? " With one other each, and what stays." : "");
+  put(b, "\n%s\n", wrapped(title, " ", "// "));
+  if (permutes) {
+    to = two_of(give, give_at, n, own);
+    from = two_of(get, get_at, n, own);
+    n = 2;
+  }
+  put_counts(b, "give", k, give, give_at, n);
+  put_counts(b, "get", k, get, get_at, n);
+  char *pack = put_boxes(b, x, k, rank, true), *unpack = put_boxes(b, x, k, rank, false);
+  const char *nobody = "NOBODY";
+  return text("    {give_%d, give_at_%d, get_%d, get_at_%d, %s, %s,\n     %s,\n     %s},\n", k, k,
+              k, k, to == NONE ? nobody : text("%d", to), from == NONE ? nobody : text("%d", from),
+              pack, unpack);
+}
+
+char *exchanges_text(int rank)
+{
+  struct buffer b = {0}, rows = {0};
+  if (!graph->nexchange) return "";
+  put(&b,
+      "\n// What it gives in exchanges and gets, to and from each member of the group: elements, "
+      "and "
+      "where they\n// begin. And the boxes that these are of what it has, and comes to have.\n");
+  for (int k = 0; k < graph->nexchange; k++) put(&rows, "%s", put_exchange(&b, k, rank));
+  put(&b, "\nstatic const struct exchange exchange[] = {\n%s};\n", rows.text);
+  return b.text;
+}
+
+/* --------------------------------------------------------------------------------- the others */
+
 /* The elements that this rank names in the call of equal parts, and what it gives otherwise. */
 static int64_t own_count(const struct op *op, int rank, const int64_t *give)
 {
@@ -164,6 +440,7 @@ static int64_t own_count(const struct op *op, int rank, const int64_t *give)
 
 char *collective_text(const struct op *op, int rank)
 {
+  if (op->kind == OP_exchange) return exchange_text(op);
   const struct call_row *row = call_row;
   while (row->kind != op->kind) row++;
   int ranks = group_size(op->group);
@@ -171,9 +448,7 @@ char *collective_text(const struct op *op, int rank)
   collective_counts(op, rank, give, get);
   int64_t total = 0;
   for (int r = 0; r < ranks; r++) total += give[r];
-  if (total > INT32_MAX)
-    plan_error(op->line, "a collective of %" PRId64 " elements: more than %d cannot be counted",
-               total, INT32_MAX);
+  check_count(op->line, total);
   const char *const *form = options.cuda ? row->cuda : row->cpu;
   bool equal = form[0] && equal_parts(op, rank);
   int in = op->nbody ? graph->op[op->body[0]].in[0] : op->in[0];
@@ -188,11 +463,11 @@ char *collective_text(const struct op *op, int rank)
   }
   const char *from = in_place ? (options.cuda ? pointer(first) : "MPI_IN_PLACE") : pointer(in);
   if (op->kind == OP_all_reduce && total == 0) return "";
-  char *call =
-      fill(form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(first), "n",
-           text("%" PRId64, own_count(op, rank, give)), "type",
-           library_type(graph->value[op->out].type), "op", library_reduction(op->reduction),
-           "group", group_name(op->group), "ranks", text("%d", ranks), NULL);
+  char *call = fill(form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(first), "n",
+                    text("%" PRId64, own_count(op, rank, give)), "type",
+                    library_type(graph->value[op->out].type), "op",
+                    library_reduction(op->reduction, graph->value[op->out].type), "group",
+                    group_name(op->group), "ranks", text("%d", ranks), NULL);
   if (equal || !form[1]) return call;
   const char *type = options.cuda ? "size_t" : "int";
   struct buffer b = {0};

@@ -29,7 +29,7 @@ struct layout layout_after(const struct op *op, struct layout now)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (op->asked >> i & 1) now.on[i] = op->to.on[i];
-  return now;
+  return usual_turns(now);
 }
 
 /* From a shard, or from a pending sum of another kind, there is no way to a pending sum: a value's
@@ -43,10 +43,18 @@ static bool leads(struct layout from, struct layout to)
   return true;
 }
 
+/* A redistribution that changes no type, of the gradient neither. */
+static bool is_plain_move(const struct op *op)
+{
+  enum type type = graph->value[op->in[0]].type;
+  return !is_floating(type) || (op->type == type && op->backward_type == type);
+}
+
 int moved_before_to(const struct surroundings *around, int value, struct layout to)
 {
   for (int i = around->moved_to[value]; i != NONE; i = around->moved_before[i])
-    if (same_layout(graph->value[graph->op[i].out].layout, to)) return graph->op[i].out;
+    if (is_plain_move(&graph->op[i]) && same_layout(graph->value[graph->op[i].out].layout, to))
+      return graph->op[i].out;
   return NONE;
 }
 
@@ -143,6 +151,7 @@ static struct price price_alone(const struct op *op, const struct choice *c, int
   for (int i = 0; i < op->nin; i++) {
     way.in[i] = graph->value[op->in[i]].layout;
     way.in[i].on[d] = c->in[i];
+    way.in[i] = usual_turns(way.in[i]);
   }
   for (int k = 0; k < op->nout; k++) way.out[k].on[d] = c->out[k];
   return price_of(op, &way, NULL);
@@ -412,7 +421,8 @@ static void put_layout(struct buffer *b, struct layout layout)
     struct placement p = layout.on[d];
     put_number(b, p.kind);
     put_number(b, p.kind == SHARD ? p.dim : p.kind == PARTIAL ? (int)p.reduction : 0);
-    put_number(b, p.kind == SHARD && p.outer > 1 ? p.outer : 1);
+    put_number(b, p.kind == SHARD ? shard_stride(p) : 1);
+    put_number(b, p.kind == SHARD ? p.turn : 0);
   }
 }
 

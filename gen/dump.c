@@ -45,16 +45,34 @@ static void dump_inputs(struct buffer *b, const struct op *op)
   if (op->dims) put(b, " dims %#x%s", op->dims, op->keep ? " kept" : "");
 }
 
+/* The placement that is asked for, with its turn: where another dimension of the mesh is asked for
+   the same, it tells which cuts first. */
+static char *asked_text(struct placement p)
+{
+  const char *to = placement_text(p);
+  return p.kind == SHARD && p.turn ? text("%s[%d]", to, p.turn) : copy_text(to);
+}
+
+static void dump_exchange(struct buffer *b, const struct exchange *e)
+{
+  put(b, " %s%s %s", type_name(e->type), shape_text(e->whole), layout_text(e->move.from));
+  put(b, " -> %s", layout_text(e->move.to));
+}
+
 static void dump_redistribution(struct buffer *b, const struct op *op)
 {
+  bool packs = op->kind == OP_pack || op->kind == OP_unpack;
+  bool packs_pieces = op->kind == OP_pack_pieces || op->kind == OP_unpack_pieces;
   if (op->kind == OP_redistribute) {
     put(b, " to");
     for (int d = 0; d < graph->mesh.ndim; d++)
       if (op->asked >> d & 1)
-        put(b, " %s=%s", printable(graph->mesh.name[d]), placement_text(op->to.on[d]));
+        put(b, " %s=%s", printable(graph->mesh.name[d]), asked_text(op->to.on[d]));
   }
-  if (is_collective(op->kind))
+  if (is_collective(op->kind) || packs || packs_pieces)
     put(b, " over %s", printable(graph->group[op->group].name));
+  if (packs) put(b, " as %s", layout_text(op->to));
+  if (op->kind == OP_exchange || packs_pieces) dump_exchange(b, &graph->exchange[op->exchange]);
   if (op->why) put(b, "  \"%s\"", printable(op->why));
 }
 

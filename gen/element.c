@@ -5,7 +5,8 @@
            temporaries. Numbers that are a rank's alone, or a step's, become parameters.
 
    Types are C's: where an operation computes in float, whole numbers are made float, and what is
-   stored as a narrower type is made that. */
+   stored as a narrower type is made that. A bfloat16 is a float wherever it is computed with, and
+   rounded wherever an operation makes one, whether that is stored or not. */
 #include "kernel.h"
 
 #include <ctype.h>
@@ -143,6 +144,18 @@ static bool is_float(enum type type)
   return type == F32 || type == BF16;
 }
 
+/* As float_to_bf16 of runtime/elements.h. */
+static double rounded_to_bf16(double x)
+{
+  float f = (float)x;
+  uint32_t bits;
+  if (isnan(x)) return x;
+  memcpy(&bits, &f, sizeof bits);
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+  memcpy(&f, &bits, sizeof f);
+  return f;
+}
+
 static char *typed_number(double x, enum type type)
 {
   if (is_float(type)) return number_text(x);
@@ -165,8 +178,30 @@ static char *in_brackets(const char *s)
   return is_compound(s) ? text("(%s)", s) : copy_text(s);
 }
 
+/* The end of what is in the brackets that open at c. */
+static const char *closing(const char *c)
+{
+  int depth = 0;
+  do depth += (*c == '(') - (*c == ')');
+  while (c++, depth);
+  return c;
+}
+
+/* A float as a bfloat16; one that was read as such and not computed with is that again. */
+static char *rounded(const char *s)
+{
+  static const char widened[] = "bf16_to_float";
+  size_t n = strlen(widened);
+  if (!strncmp(s, widened, n) && s[n] == '(' && !*closing(s + n))
+    return text("%.*s", (int)(strlen(s) - n - 2), s + n + 1);
+  return text("float_to_bf16(%s)", s);
+}
+
 static char *converted(char *s, enum type from, enum type to)
 {
+  if (from == BF16 && to == BF16) return s;
+  if (from == BF16) return converted(text("bf16_to_float(%s)", s), F32, to);
+  if (to == BF16) return rounded(converted(s, from, F32));
   if (to == BOOL && from != BOOL) return text("%s != 0", in_brackets(s));
   bool narrower = (is_float(from) && !is_float(to)) || (from == I64 && to == I32) ||
                   (is_float(to) && (from == I32 || from == I64));
@@ -184,15 +219,6 @@ struct writing {
   struct buffer *before; /* gets what has to stand on lines before */
   int indent;
 };
-
-/* The end of what is in the brackets that open at c. */
-static const char *closing(const char *c)
-{
-  int depth = 0;
-  do depth += (*c == '(') - (*c == ')');
-  while (c++, depth);
-  return c;
-}
 
 /* Whether input i's element is computed with: it is neither an index, nor is only its truth asked.
  */
@@ -275,7 +301,8 @@ static const char *new_temporary(struct draft *k, int value, const char *wanted)
   return name;
 }
 
-/* A line, broken where it is too long: between the arms of a choice, else outside of brackets. */
+/* A line, broken where it is too long: between the arms of a choice, else outside of brackets but
+   those of a rounding. */
 static void put_statement(struct buffer *b, int indent, const char *statement)
 {
   enum { COLUMNS = 100, KEPT = 1 };
@@ -285,15 +312,24 @@ static void put_statement(struct buffer *b, int indent, const char *statement)
   if (!fits && strchr(lines, '\n'))
     fits = strcspn(lines, "\n") <= COLUMNS && strlen(strchr(lines, '\n')) <= COLUMNS + 1;
   if (!fits) {
-    int depth = 0;
+    int depth = strstr(line, " = float_to_bf16(") ? -1 : 0;
     for (char *c = line + indent; *c; c++) {
       depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
-      if (*c == ' ' && depth) *c = KEPT;
+      if (*c == ' ' && depth > 0) *c = KEPT;
     }
     lines = wrapped(line, " ", lead);
     for (char *c = lines; (c = strchr(c, KEPT));) *c = ' ';
   }
   put(b, "%s\n", lines);
+}
+
+/* The number that input i is, which has no place in memory. */
+static char *literal_text(const struct writing *w, int i)
+{
+  const struct value *v = &graph->value[w->op->in[i]];
+  double number = graph->op[v->op].scalar;
+  if (v->type == BF16) number = rounded_to_bf16(number);
+  return typed_number(number, counts(w->op, i) ? w->type : v->type);
 }
 
 /* Input i's element, in dimension `dim` at the index `at` unless dim is NONE. */
@@ -303,14 +339,16 @@ static char *element_of(const struct writing *w, int i, int dim, const char *at)
   const struct value *v = &graph->value[value];
   const char *temporary = temporary_of(w->k, value);
   char *s = copy_text(temporary ? temporary : "0");
-  if (!temporary && !v->stored)
-    return typed_number(graph->op[v->op].scalar, counts(w->op, i) ? w->type : v->type);
-  if (!temporary && elements(local_shape(value, w->k->rank))) {
+  if (!temporary && !v->stored) return literal_text(w, i);
+  bool empty = !temporary && !elements(local_shape(value, w->k->rank));
+  if (empty && v->type == BF16) return s;
+  if (!temporary && !empty) {
     struct operand operand;
     find_operand(w->op, &w->l, i, w->k->rank, &operand);
     s = text("%s[%s]", argument_name(w->k, value), index_text(&w->k->loops, &operand, dim, at));
   }
-  if (!counts(w->op, i)) return is_float(v->type) ? text("(%s != 0)", s) : s;
+  if (!counts(w->op, i))
+    return is_float(v->type) ? text("(%s != 0)", converted(s, v->type, F32)) : s;
   return is_float(w->type) ? converted(s, v->type, F32) : s;
 }
 

@@ -58,6 +58,20 @@ static char *adamw_constants(void)
               NULL);
 }
 
+/* A statement, each of its lines broken where it is too long. */
+static char *statement_lines(const char *does)
+{
+  struct buffer b = {0};
+  for (const char *line = does; *line;) {
+    size_t length = strcspn(line, "\n"), indent = strspn(line, " ");
+    if (line == does) indent = 2;
+    const char *whole = text("%s%.*s", line == does ? "  " : "", (int)length, line);
+    put(&b, "%s\n", wrapped(whole, ", ", text("%*s", (int)indent + 4, "")));
+    line += length + (line[length] == '\n');
+  }
+  return b.text;
+}
+
 static char *function_text(const struct function *f, int rank)
 {
   struct buffer body = {0}, code = {0}, b = {0};
@@ -77,7 +91,7 @@ static char *function_text(const struct function *f, int rank)
       put(&code, "%s", adamw_constants());
       constants = true;
     }
-    put(&body, "%s\n", wrapped(text("  %s", does), ", ", "      "));
+    put(&body, "%s", statement_lines(does));
     put(&code, "%s\n", does);
   }
   char *locals = local_declarations(code.text);
@@ -241,7 +255,8 @@ static char *rank_text(int rank, const char *step)
   return fill(embedded_text(options.cuda ? "templates/rank.cu" : "templates/rank.c"), "version",
               TPGEN_VERSION, "plan", plan_shown(), "hash", graph->hash, "rank", text("%d", rank),
               "step", step, "coordinate", coordinate_text(rank), "mesh", mesh_names(), "members",
-              members_text(rank), "first", first.text, "owns", own.text, NULL);
+              members_text(rank), "first", first.text, "owns", own.text, "exchanges",
+              exchanges_text(rank), "exchange", graph->nexchange ? "exchange" : "NULL", NULL);
 }
 
 /* ------------------------------------------------------------------------------- the step files */
@@ -310,7 +325,8 @@ static void find_distinct(void)
   }
 }
 
-/* What decides the text of a rank's step: the shapes of all its parts and of those it exchanges. */
+/* What decides the text of a rank's step: the shapes of all its parts and of those that it moves.
+   What it gives in an exchange stands in its own file. */
 static uint64_t signature(int rank)
 {
   uint64_t h = HASH_START;
@@ -320,6 +336,7 @@ static uint64_t signature(int rank)
   }
   struct sequence s = issued_by(rank);
   for (int i = 0; i < s.n; i++) {
+    if (s.issue[i].kind == OP_exchange) continue;
     size_t bytes = (size_t)group_size(s.issue[i].group) * sizeof(int64_t);
     h = hash_bytes(hash_bytes(h, s.issue[i].give, bytes), s.issue[i].get, bytes);
     h = hash_bytes(h, &s.issue[i].equal, sizeof s.issue[i].equal);

@@ -21,6 +21,14 @@ static void mark_outputs(const struct op *op)
     wanted[op->out + k] = any && !op->constant && is_floating(graph->value[op->out + k].type);
 }
 
+bool stays(const struct op *op)
+{
+  if (op->kind != OP_redistribute) return false;
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  return same_layout(in->layout, out->layout) && in->type == out->type &&
+         op->backward_type == in->type;
+}
+
 static void mark_wanted(void)
 {
   for (int i = 0; i < graph->nvalue; i++)
@@ -28,9 +36,7 @@ static void mark_wanted(void)
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     for (int k = 0; k < op->nin; k++) readers[op->in[k]]++;
-    bool stays = op->kind == OP_redistribute &&
-                 same_layout(graph->value[op->in[0]].layout, graph->value[op->out].layout);
-    if (stays && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];
+    if (stays(op) && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];
     mark_outputs(op);
   }
 }
@@ -44,6 +50,8 @@ static int finished(int value)
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {gradient[value]},
+                  .type = graph->value[value].type,
+                  .backward_type = graph->value[value].type,
                   .to = graph->value[value].layout,
                   .asked = (1u << graph->mesh.ndim) - 1,
                   .phase = BACKWARD,
@@ -63,6 +71,8 @@ static void gradient_of_parameter(int parameter)
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {gradient[parameter]},
+                  .type = p.type,
+                  .backward_type = p.type,
                   .to = p.layout,
                   .asked = (1u << graph->mesh.ndim) - 1,
                   .phase = BACKWARD,

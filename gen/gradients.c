@@ -627,24 +627,29 @@ static void custom_grad(int g)
 
 /* ------------------------------------------------------------------------------- without a rule */
 
-/* DTensor's: back to where the input lay, pending sums made whole. Where nothing moved, that is
-   left to grad.c, once for all that is added to the same gradient. */
+/* DTensor's: back to where the input lay, pending sums made whole, in the type that was asked for.
+   Where nothing is changed, that is left to grad.c, once for all that is added to the same gradient.
+ */
 static void redistribute_grad(int g)
 {
-  struct layout to = graph->value[at->in[0]].layout;
-  if (same_layout(to, graph->value[at->out].layout)) {
+  if (stays(at)) {
     give(0, g);
     return;
   }
+  struct layout to = graph->value[at->in[0]].layout;
   for (int d = 0; d < MAX_MESH; d++)
     if (to.on[d].kind == PARTIAL) to.on[d] = (struct placement){0};
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {g},
+                  .type = at->backward_type,
+                  .backward_type = at->backward_type,
                   .to = to,
                   .asked = (1u << graph->mesh.ndim) - 1};
   op.why = text("backward of %s", at->why);
-  give(0, apply(op));
+  int back = apply(op);
+  name_after(back, at->in[0]);
+  give(0, back);
 }
 
 static void no_grad(int g)

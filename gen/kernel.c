@@ -66,15 +66,21 @@ static bool uses_elements(const struct kernel *k)
   return false;
 }
 
+/* Whether anything in the program is of the type that runtime/elements.h names. */
+static bool has_bf16(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].type == BF16) return true;
+  return false;
+}
+
 char *kernel_prototypes(void)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  for (int i = 0; i < nkernel; i++)
-    if (uses_elements(&kernel[i])) {
-      put(&b, "#include \"elements.h\"\n\n");
-      break;
-    }
+  bool uses = has_bf16();
+  for (int i = 0; i < nkernel; i++) uses |= uses_elements(&kernel[i]);
+  if (uses) put(&b, "#include \"elements.h\"\n\n");
   for (int i = 0; i < nkernel; i++)
     for (const char *c = kernel[i].prototypes; c;) {
       const char *next = next_prototype(c);
@@ -164,6 +170,7 @@ static char *neutral_call(const struct op *op, int rank)
 {
   const char *neutral = neutral_text(op), *type = c_type(graph->value[op->out].type);
   if (!strcmp(neutral, "0")) return zero_text(op->out, rank);
+  if (graph->value[op->out].type == BF16) neutral = text("float_to_bf16(%s)", neutral);
   int64_t n = elements(local_shape(op->out, rank));
   const char *counter = counter_type(n + BLOCK);
   struct buffer body = {0};

@@ -3,7 +3,8 @@
    Without a reduction one nest of loops makes every element. Where all kept loops are outside, a
    reduction is finished before the next element of its output begins. Else its outputs begin as
    they are over nothing, and every element is added to its own: the loops go through memory in
-   order. */
+   order. What is rounded when it is stored can only be stored once: then the kept loops are put
+   outside. */
 #include "kernel.h"
 
 #include <inttypes.h>
@@ -65,9 +66,35 @@ static void put_outer_reductions(struct buffer *b, struct draft *k)
   close_loops(b, loops->n, 2);
 }
 
+static bool rounds_results(const struct op *group)
+{
+  for (int n = 0; n < group->nbody; n++) {
+    const struct op *op = &graph->op[group->body[n]];
+    if (is_reduce(op->kind) && graph->value[op->out].type == BF16) return true;
+  }
+  return false;
+}
+
+/* The kept loops, then the reduced ones. */
+static struct loops kept_first(const struct loops *loops)
+{
+  struct loops sorted = *loops;
+  sorted.n = 0;
+  for (int reduced = 0; reduced < 2; reduced++)
+    for (int n = 0; n < loops->n; n++) {
+      if (loops->reduced[n] != reduced) continue;
+      sorted.size[sorted.n] = loops->size[n];
+      sorted.first[sorted.n] = loops->first[n];
+      sorted.last[sorted.n] = loops->last[n];
+      sorted.reduced[sorted.n++] = reduced;
+    }
+  return sorted;
+}
+
 char *cpu_body(struct draft *k)
 {
   struct buffer b = {0};
+  if (rounds_results(k->group)) k->loops = kept_first(&k->loops);
   int kept = kept_outside(&k->loops);
   if (!has_reductions(k->group)) {
     put_loops(&b, &k->loops, 0, k->loops.n);

@@ -17,7 +17,8 @@
 
      float *restrict out, const int *restrict a      in CUDA  float *__restrict__ out
 
-   float, int or, of truth values, unsigned char, 0 or 1. Behind them the kernel may ask, for
+   float, int or, of truth values, unsigned char, 0 or 1; bf16, with bf16_to_float and float_to_bf16
+   of runtime/elements.h, where it takes bfloat16. Behind them the kernel may ask, for
    letters of the rule that are marked @, for the index in the whole tensor at which the rank's part
    begins: long first_x  for letter x. (Sizes differ between ranks only where they must; where a
    part begins differs always, so it is no hole: most ranks share one kernel.)
@@ -456,13 +457,25 @@ static char *definition_of(const char *file, const struct function_text *list, i
 
 /* -------------------------------------------------------------------------------- the arguments */
 
+static void refuse_bf16(void)
+{
+  for (int i = 0; i < op->nin; i++)
+    if (graph->value[op->in[i]].type == BF16)
+      plan_error(op->line,
+                 "%s: %s is bfloat16, which its kernel does not take: cast it to float32 first, "
+                 "with x:to(\"float32\")",
+                 printable(op_name(op)), printable(value_name(op->in[i])));
+}
+
 /* The address of operand i, whose parameter must be of its type. */
 static void put_operand(struct buffer *b, int i, const char *parameter)
 {
   int value = operand(i);
   bool output = i >= op->nin;
   char *type = text("%s%s *", output ? "" : "const ", c_type(graph->value[value].type));
-  if (strncmp(parameter, type, strlen(type)))
+  bool fits = !strncmp(parameter, type, strlen(type));
+  if (!fits) refuse_bf16();
+  if (!fits)
     plan_error(op->line, "%s: its kernel takes %s%s as '%s', which is %s", printable(op_name(op)),
                output ? "output " : "", printable(value_name(value)), printable(parameter),
                type_name(graph->value[value].type));

@@ -18,14 +18,25 @@ static const char usage[] =
     "  --check               write nothing: fail if DIRECTORY is not what the plan gives\n"
     "  --dump=PASS           print the graph after a pass:";
 
+static const char move_usage[] =
+    "usage: tpgen --move 'f32[16384,8192] on a=2,b=4: S(0) S(0) -> S(1) S(1)' [options]\n"
+    "Prints the steps that take a tensor on a mesh from one layout to another, and the bytes that\n"
+    "each rank sends and receives. A layout is a placement for each dimension of the mesh: R, S(0),\n"
+    "P, P(max), P(min); S(0)[1] with its turn among those that cut the same dimension.\n\n"
+    "  --planner fastest|greedy  the quickest way (the default), or step by step as DTensor goes\n"
+    "  --link NAME=BANDWIDTH,LATENCY\n"
+    "                        of a dimension of the mesh, in bytes a second and in seconds\n"
+    "  --json                for programs: steps, sent, received, bound\n";
+
 static void print_usage(FILE *to)
 {
   fputs(usage, to);
   for (int i = 0; i < PASS_COUNT; i++)
     fprintf(to, "%s%s", i % 6 ? " " : "\n                        ", pass_name[i]);
   fputs("\n  --explain NAME        print what becomes of a value, and why\n"
-        "  --help, --version\n",
+        "  --help, --version\n\n",
         to);
+  fputs(move_usage, to);
 }
 
 static void define(char *arg)
@@ -55,6 +66,21 @@ static void set_ranks(const char *range)
     usage_error(2, "--ranks %s: write --ranks 0-7", range);
 }
 
+static void set_planner(const char *name)
+{
+  options.planner = name;
+  if (strcmp(name, "greedy") && strcmp(name, "fastest"))
+    usage_error(2, "--planner %s: the planners are fastest and greedy", name);
+}
+
+static void add_link(const char *link)
+{
+  int n = options.nlink++;
+  options.link = realloc(options.link, (size_t)(n + 1) * sizeof *options.link);
+  if (!options.link) usage_error(3, "no memory");
+  options.link[n] = link;
+}
+
 static void set_dump(const char *name)
 {
   options.dump = name;
@@ -63,13 +89,29 @@ static void set_dump(const char *name)
   usage_error(2, "--dump=%s: no such pass; tpgen --help lists them", name);
 }
 
+/* What is left goes together: a plan, or --move, with the options of either. */
+static void check_options(int argc)
+{
+  bool makes = options.out || options.dump || options.explain;
+  if (options.move) {
+    if (makes || optind != argc) usage_error(2, "--move takes no plan, and writes nothing");
+    return;
+  }
+  if (options.json || options.planner || options.nlink)
+    usage_error(2, "--json, --planner and --link are options of --move");
+  if (optind + 1 != argc) usage_error(2, "give one plan; tpgen --help tells more");
+  if (!makes) usage_error(2, "say where the programs go: -o DIRECTORY");
+}
+
 static void read_options(int argc, char **argv)
 {
-  enum { TARGET = 256, RANKS, DUMP, CHECK, EXPLAIN, HELP, VERSION };
+  enum { TARGET = 256, RANKS, DUMP, CHECK, EXPLAIN, MOVE, PLANNER, LINK, JSON, HELP, VERSION };
   static const struct option list[] = {
       {"target", required_argument, NULL, TARGET},   {"ranks", required_argument, NULL, RANKS},
       {"dump", required_argument, NULL, DUMP},       {"check", no_argument, NULL, CHECK},
-      {"explain", required_argument, NULL, EXPLAIN}, {"help", no_argument, NULL, HELP},
+      {"explain", required_argument, NULL, EXPLAIN}, {"move", required_argument, NULL, MOVE},
+      {"planner", required_argument, NULL, PLANNER}, {"link", required_argument, NULL, LINK},
+      {"json", no_argument, NULL, JSON},             {"help", no_argument, NULL, HELP},
       {"version", no_argument, NULL, VERSION},       {0}};
   for (int c; (c = getopt_long(argc, argv, "o:D:", list, NULL)) != -1;) {
     switch (c) {
@@ -80,15 +122,17 @@ static void read_options(int argc, char **argv)
     case DUMP: set_dump(optarg); break;
     case CHECK: options.check = true; break;
     case EXPLAIN: options.explain = optarg; break;
+    case MOVE: options.move = optarg; break;
+    case PLANNER: set_planner(optarg); break;
+    case LINK: add_link(optarg); break;
+    case JSON: options.json = true; break;
     case HELP: print_usage(stdout); exit(0);
     case VERSION: puts("tpgen " TPGEN_VERSION); exit(0);
     default: print_usage(stderr); exit(2);
     }
   }
-  if (optind + 1 != argc) usage_error(2, "give one plan; tpgen --help tells more");
+  check_options(argc);
   options.plan = argv[optind];
-  if (!options.out && !options.dump && !options.explain)
-    usage_error(2, "say where the programs go: -o DIRECTORY");
 }
 
 static void after(enum pass pass)
@@ -102,6 +146,7 @@ int main(int argc, char **argv)
   signal(SIGXFSZ, SIG_IGN);   /* a file that grows too large is an error to report */
   read_options(argc, argv);
   arena_open();
+  ask();
 
   lua();           after(PASS_LUA);
   plan();          after(PASS_PLAN);

@@ -339,8 +339,8 @@ static void check_types(const struct op *op)
   for (int o = A; o < OPERANDS; o++) {
     int v = value_of(op, o);
     if (graph->value[v].type != F32)
-      plan_error(op->line, "matmul: %s is %s; products are of float32 only", value_name(v),
-                 type_name(graph->value[v].type));
+      plan_error(op->line, "matmul: %s is %s; products are of float32 only: cast it first",
+                 value_name(v), type_name(graph->value[v].type));
   }
 }
 

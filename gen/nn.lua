@@ -115,10 +115,11 @@ local function describe(what, init, a, b, types)
   end
 end
 
-local ANY = {"float32", "int32", "int64", "bool"}
+local ANY = {"float32", "bfloat16", "int32", "int64", "bool"}
+local FLOATING = {"float32", "bfloat16"}
 
-plan.randn = describe("randn", "normal", 0.0, 1.0, {"float32"})
-plan.rand  = describe("rand", "uniform", 0.0, 1.0, {"float32"})
+plan.randn = describe("randn", "normal", 0.0, 1.0, FLOATING)
+plan.rand  = describe("rand", "uniform", 0.0, 1.0, FLOATING)
 plan.zeros = describe("zeros", "constant", 0.0, 0.0, ANY)
 plan.ones  = describe("ones", "constant", 1.0, 0.0, ANY)
 

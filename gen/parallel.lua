@@ -1,5 +1,5 @@
--- parallel.lua: the mesh, placements, and the styles that place a model on it, as in
--- torch.distributed.tensor.parallel.
+-- parallel.lua: the mesh, placements, what moves a tensor to others, and the styles that place a
+-- model on the mesh, as in torch.distributed.tensor.parallel.
 local core, base, plan = ...
 local fail = base.fail
 
@@ -29,18 +29,41 @@ local function part_of_mesh(dims)
   }))
 end
 
--- {{"dp", 2}, {"tp", 4}} as it stands; {dp = 2, tp = 4} by name.
+-- {{"dp", 2}, {"tp", 4}} as it stands; {dp = 2, tp = 4} by name. Each as {name =, size =, link =}:
+-- of what stands beside the size, {"dp", 2, bandwidth = 25e9, latency = 10e-6}, {dp = {2, ...}}.
 local function dimensions(t)
   local list = {}
   for key, value in pairs(t) do
     if type(key) == "string" then
-      list[#list + 1] = {key, value}
+      local link = base.kind(value) == "table" and value or {value}
+      list[#list + 1] = {name = key, size = rawget(link, 1), link = link, plain = 1}
     else
-      list[#list + 1] = base.expect(value, "table", 'a dimension of the mesh, as in {"tp", 2},')
+      base.expect(value, "table", 'a dimension of the mesh, as in {"tp", 2},')
+      list[#list + 1] = {name = rawget(value, 1), size = rawget(value, 2), link = value, plain = 2}
     end
   end
   if #t > 0 and #t < #list then fail("device_mesh: name all dimensions in the same way") end
   return list
+end
+
+-- Bytes a second that the link of a rank along the dimension carries, and seconds that a collective
+-- over it takes besides; 0 where the plan does not tell.
+local function link_of(entry, what)
+  for key in pairs(entry.link) do
+    local plain = math.type(key) == "integer" and key >= 1 and key <= entry.plain
+    if not plain and key ~= "bandwidth" and key ~= "latency" then
+      local hint = type(key) == "string" and core.suggestion(key, {"bandwidth", "latency"}) or ""
+      fail("%s has a size, a bandwidth and a latency, but no '%.60s'%s", what, tostring(key), hint)
+    end
+  end
+  local bandwidth, latency = rawget(entry.link, "bandwidth"), rawget(entry.link, "latency")
+  if bandwidth ~= nil then
+    bandwidth = base.number(bandwidth, "the bandwidth of " .. what .. ", in bytes a second,", 1, 1e18)
+  end
+  if latency ~= nil then
+    latency = base.number(latency, "the latency of " .. what .. ", in seconds,", 1e-12, 1000)
+  end
+  return bandwidth or 0, latency or 0
 end
 
 local function make_mesh(t)
@@ -48,19 +71,21 @@ local function make_mesh(t)
   if #list < 1 or #list > MAX_DIMS then
     fail("a mesh has 1 to %d dimensions, not %d", MAX_DIMS, #list)
   end
-  local found, sizes, dims, world = {}, {}, {}, 1
+  local found, sizes, dims, world, bandwidths, latencies = {}, {}, {}, 1, {}, {}
   for i, entry in ipairs(list) do
-    local name = base.expect(entry[1], "string", "the name of a dimension of the mesh")
+    local name = base.expect(entry.name, "string", "the name of a dimension of the mesh")
     for _, other in ipairs(found) do
       if other == name then fail("the mesh has two dimensions '%s'", name) end
     end
-    local what = string.format("the size of the mesh's '%s'", name)
-    found[i], sizes[i], dims[i] = name, base.integer(entry[2], what, 1, MAX_WORLD), i - 1
+    local what = string.format("the mesh's '%s'", name)
+    found[i], dims[i] = name, i - 1
+    sizes[i] = base.integer(entry.size, "the size of " .. what, 1, MAX_WORLD)
+    bandwidths[i], latencies[i] = link_of(entry, what)
     world = world * sizes[i]
     if world > MAX_WORLD then fail("the mesh has more than %d ranks", MAX_WORLD) end
   end
   names = found
-  core.set_mesh(found, sizes)
+  core.set_mesh(found, sizes, bandwidths, latencies)
   return part_of_mesh(dims)
 end
 
@@ -88,28 +113,107 @@ end
 
 -- ------------------------------------------------------------------------------------- placements
 
-local function shard(dim)
-  return core.Shard(base.integer(dim, "Shard's dimension", -8, 7))
+-- Shard(0), or Shard(0, turn): of the dimensions of the mesh that cut the same dimension of a tensor
+-- the one of turn 0 cuts first, and the next one cuts its parts. Where no turn is told it is 0; of
+-- equal ones the mesh has the order.
+local function shard(dim, turn)
+  dim = base.integer(dim, "Shard's dimension", -8, 7)
+  if turn ~= nil then turn = base.integer(turn, "Shard's turn", 0, MAX_DIMS - 1) end
+  return core.Shard(dim, turn)
 end
 
-plan.Shard, plan.Replicate, plan.Partial = shard, core.Replicate, core.Partial
+-- Partial(), Partial("sum"), "max" or "min": the value is that of what the ranks along it hold.
+local function partial(reduction)
+  if reduction ~= nil and reduction ~= "sum" and reduction ~= "max" and reduction ~= "min" then
+    fail('Partial\'s reduction is "sum", "max" or "min", not %s', base.a(reduction))
+  end
+  return core.Partial(reduction)
+end
+
+plan.Shard, plan.Replicate, plan.Partial = shard, core.Replicate, partial
+
+-- What is given for a mesh or a part of it, by the mesh's dimensions, counted from 0: a list of a
+-- placement for each, where false says nothing; for one dimension a placement alone, too.
+local function placements_over(mesh, given, who)
+  base.expect(mesh, "mesh", "the mesh given to " .. who)
+  local dims, placed, n = dims_of[mesh], {}, 0
+  if base.kind(given) == "placement" and #dims == 1 then given = {given} end
+  local own = {}
+  for i, d in ipairs(dims) do own[i] = names[d + 1] end
+  local wanted = string.format("a list of one for each dimension of the mesh, {%s}",
+    table.concat(own, ", "))
+  if base.kind(given) ~= "table" then
+    fail("%s: the placements must be %s, not %s", who, wanted, base.a(given))
+  end
+  for key, placement in pairs(given) do
+    n = n + 1
+    if math.type(key) ~= "integer" or key < 1 or key > #dims then
+      fail("%s: the placements must be %s, and nothing else", who, wanted)
+    end
+    if placement ~= false then
+      placed[dims[key]] = base.expect(placement, "placement", string.format("%s's placement %d", who,
+        key))
+    end
+  end
+  if n ~= #dims then
+    fail("%s: the placements must be %s, not of %d", who, wanted, n)
+  end
+  return placed
+end
 
 -- distribute(description, mesh.dp, Shard(0)): that input of the step lies so. Or a table of them.
-local function distribute(what, mesh, placement)
-  local dim = one_dimension(mesh, "distribute")
-  base.expect(placement, "placement", "the third argument of distribute")
+-- For several dimensions of the mesh a list of placements: distribute(x, mesh, {Shard(0), false}).
+local function distribute_one(what, placed)
   if base.kind(what) == "table" then
-    for _, d in pairs(what) do distribute(d, mesh, placement) end
+    for _, d in pairs(what) do distribute_one(d, placed) end
     return what
   end
   if base.kind(what) ~= "description" then
     fail("distribute takes what a batch is made of, such as randn{20, 10}, or a table of it, "
       .. "not %s", base.a(what))
   end
-  base.described(what).placed[dim] = placement
+  for dim, placement in pairs(placed) do base.described(what).placed[dim] = placement end
   return what
 end
-plan.distribute = distribute
+
+function plan.distribute(what, mesh, placements)
+  return distribute_one(what, placements_over(mesh, placements, "distribute"))
+end
+
+-- --------------------------------------------------------------------------------- redistribution
+
+local MOVED_TYPES = {"float32", "bfloat16"}
+
+-- The type that a value, or its gradient, is moved in; nil: its own.
+local function type_option(options, key, x)
+  local name = options[key]
+  if name == nil then return nil end
+  if not base.is_floating(x) then
+    base.misfit("%s is for floating tensors, not for %s", key, core.type(x))
+  end
+  for _, known in ipairs(MOVED_TYPES) do
+    if name == known then return name end
+  end
+  base.misfit("%s is one of %s, not %s", key, table.concat(MOVED_TYPES, ", "), base.a(name))
+end
+
+-- x:redistribute(mesh, {Shard(0), Replicate()}): the same values, lying so. false in the list: as
+-- they lie there. x:redistribute(mesh.tp, Shard(1)): along tp, and as it is along the others.
+-- {forward_dtype =, backward_dtype =}: the type in which the values are moved, and stay, and that in
+-- which their gradient is moved.
+base.method("redistribute", function(x, mesh, placements, options)
+  options = base.options_of(options, {"forward_dtype", "backward_dtype"})
+  local placed = placements_over(mesh, placements, "redistribute")
+  return core.redistribute(x, placed, type_option(options, "forward_dtype", x),
+    type_option(options, "backward_dtype", x), "redistribute")
+end)
+
+-- The same values, whole on every rank: so a plan allows what could not be computed in parts.
+base.method("replicate", function(x)
+  local placed = {}
+  for i = 1, #(names or {}) do placed[i - 1] = REPLICATE end
+  return core.redistribute(x, placed, nil, nil, "replicate")
+end)
 
 -- ----------------------------------------------------------------------------------------- styles
 

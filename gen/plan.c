@@ -62,6 +62,8 @@ static int moved(int value, const struct style *s, const struct wish *w, const c
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {value},
+                  .type = graph->value[value].type,
+                  .backward_type = graph->value[value].type,
                   .module = s->module,
                   .line = s->line,
                   .asked = 1u << s->mesh_dim};

@@ -1,8 +1,9 @@
 /* propagate.c: the pass `propagate`: a layout for every value.
 
    Takes   a graph whose parameters and inputs are placed, with the plan's redistribute operations.
-   Leaves  every value placed, so that every operation runs on its inputs as they lie: where it
-           could not, a redistribute operation stands before it. How it runs, decide.c says. */
+   Leaves  every value placed, with its turns told as usual, so that every operation runs on its
+           inputs as they lie: where it could not, a redistribute operation stands before it. How it
+           runs, decide.c says. */
 #include "tpgen.h"
 
 #include <string.h>
@@ -47,8 +48,7 @@ static void tell_why(struct op *op, const struct op *user)
   int asked = user->nout == 1 ? around.asked_of[user->out] : NONE;
   if (asked == NONE) return;
   const struct op *by = &graph->op[asked];
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (by->asked >> d & 1 && !same_placement(by->to.on[d], op->to.on[d])) return;
+  if (!same_layout(layout_after(by, op->to), op->to)) return;
   op->line = by->line;
   op->why = by->why;
 }
@@ -63,6 +63,8 @@ static int as_layout(int value, struct layout to, const struct op *user)
                   .in = {value},
                   .module = user->module,
                   .phase = user->phase,
+                  .type = graph->value[value].type,
+                  .backward_type = graph->value[value].type,
                   .to = to,
                   .asked = (1u << graph->mesh.ndim) - 1};
   tell_why(&op, user);
@@ -128,6 +130,8 @@ static int finish(int value, bool whole, const char *why)
                   .in = {value},
                   .module = v.module,
                   .line = v.line,
+                  .type = v.type,
+                  .backward_type = v.type,
                   .to = v.layout,
                   .asked = (1u << graph->mesh.ndim) - 1,
                   .why = why};
@@ -135,6 +139,7 @@ static int finish(int value, bool whole, const char *why)
     if (whole || v.layout.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
     op.to.on[d].outer = 0;
   }
+  op.to = usual_turns(op.to);
   int out = append_op(op);
   graph->value[out].name = value_name(value);
   graph->value[out].layout = op.to;
@@ -144,6 +149,8 @@ static int finish(int value, bool whole, const char *why)
 
 void propagate(void)
 {
+  for (int i = 0; i < graph->nvalue; i++)
+    graph->value[i].layout = usual_turns(graph->value[i].layout);
   propagate_from(0);
   if (graph->loss != NONE) {
     graph->loss = finish(graph->loss, true, "the loss is told by every rank");

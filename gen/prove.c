@@ -10,8 +10,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What the members give each other is the same seen from any of them, but for all_to_all: it is
-   counted once for each operation and each set of ranks that meet, told apart by its first. */
+/* Whether each pair of members has counts of its own. */
+static bool is_pairwise(enum op_kind k)
+{
+  return k == OP_all_to_all || k == OP_exchange;
+}
+
+/* What the members give each other is the same seen from any of them, but where each pair has its
+   own: it is counted once for each operation and each set of ranks that meet, told apart by its
+   first. */
 struct counted {
   int64_t *give, *get;
   bool equal;
@@ -23,7 +30,7 @@ static struct counted count_for(int id, int rank)
   const struct op *op = &graph->op[id];
   if (!counted) counted = alloc((size_t)graph->nop * sizeof *counted);
   if (!counted[id]) counted[id] = alloc((size_t)world_size() * sizeof **counted);
-  int key = op->kind == OP_all_to_all ? rank : first_member(op->group, rank);
+  int key = is_pairwise(op->kind) ? rank : first_member(op->group, rank);
   struct counted *c = &counted[id][key];
   if (c->give) return *c;
   int n = group_size(op->group);
@@ -83,7 +90,7 @@ static bool agree(const struct issue *x, const struct issue *y, int a, int b, in
 {
   if (x->group != y->group || x->kind != y->kind || x->type != y->type) return false;
   if (x->reduction != y->reduction || x->equal != y->equal) return false;
-  if (x->kind == OP_all_to_all) return x->give[b] == y->get[a] && x->get[b] == y->give[a];
+  if (is_pairwise(x->kind)) return x->give[b] == y->get[a] && x->get[b] == y->give[a];
   return x->give == y->give || !memcmp(x->give, y->give, (size_t)members * sizeof *x->give);
 }
 
@@ -103,9 +110,9 @@ static const char *advance(const struct sequence *of_rank, int *next, int rank, 
                   issue_text(mine, n), member[i]);
     if (s->issue[next[member[i]]].group != mine->group) return NULL;
   }
-  /* Who agrees with the first agrees with all, but in an all-to-all each pair has its own counts,
-     and each member its own with itself. */
-  int pairs = mine->kind == OP_all_to_all ? n : 1;
+  /* Who agrees with the first agrees with all, but for pairs that have counts of their own, and
+     each member its own with itself. */
+  int pairs = is_pairwise(mine->kind) ? n : 1;
   for (int a = 0; a < pairs; a++)
     for (int b = a; b < n; b++) {
       const struct issue *x = &of_rank[member[a]].issue[next[member[a]]];

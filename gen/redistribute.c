@@ -1,13 +1,15 @@
 /* redistribute.c: the pass `redistribute`: from wishes to collectives.
 
    Takes   a graph in which every value is placed, with redistribute operations.
-   Leaves  none of them: in their place collectives, local slices and packings, each along one
-           dimension of the mesh, or nothing where nothing moves. From here on an operation is what
+   Leaves  none of them: in their place the steps that plan_moves (moves.c) chose, as collectives
+           over groups of ranks, local slices and packings; or nothing where nothing moves. A value
+           that is to be of another type is cast before it moves. From here on an operation is what
            each rank does with its own parts.
 
-   The steps are those of DTensor's greedy planner. From the inner dimensions of the mesh to the
-   outer, a sharding that does not nest as the target's does is made whole; then from the outer to
-   the inner each dimension goes to its target.
+   Collectives take and leave the members' parts one after the other, in the order of the group.
+   Where parts along a dimension don't lie so, pack puts them there before, and unpack puts what
+   came in its place. An exchange's pieces lie in flat buffers, by member, where they are no runs of
+   the value itself.
 
    The planner knows plain shards only. Where a dimension is cut in strides, before or after, the
    value is seen with that dimension taken apart at every stride: there each cut is plain, and a
@@ -46,40 +48,40 @@ static int64_t next_stride(struct layout a, struct layout b, int dim, int64_t le
   return next;
 }
 
-/* Whether cutting a dimension of outer * inner elements over the mesh dimensions `cut`, one after
-   the other, leaves each rank what cutting its outer factor alone does. */
-static bool is_aligned(int64_t outer, int64_t inner, unsigned cut)
+/* Whether cutting a dimension of outer * inner elements over these n mesh dimensions, one after the
+   other, leaves each rank what cutting its outer factor alone does. */
+static bool is_aligned(int64_t outer, int64_t inner, const int *cut, int n)
 {
-  if (!cut || !outer) return true;
-  int d = 0;
-  while (!(cut >> d & 1)) d++;
-  int64_t n = graph->mesh.size[d], chunk = (outer + n - 1) / n;
-  if ((outer * inner + n - 1) / n != chunk * inner) return false;
-  cut &= cut - 1;
-  return is_aligned(chunk, inner, cut) && is_aligned(outer % chunk, inner, cut);
+  if (!n || !outer) return true;
+  int64_t parts = graph->mesh.size[*cut], chunk = (outer + parts - 1) / parts;
+  if ((outer * inner + parts - 1) / parts != chunk * inner) return false;
+  return is_aligned(chunk, inner, cut + 1, n - 1) &&
+         is_aligned(outer % chunk, inner, cut + 1, n - 1);
 }
 
 /* Whether the layout's cuts of a dimension are cuts of its factors where it is taken apart at the
    strides of `other` too. */
 static bool goes_apart(struct layout layout, struct layout other, int dim, int64_t size)
 {
+  int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, layout, dim, cut);
   for (int64_t at = 1, next; at < size; at = next) {
     next = next_stride(layout, other, dim, at, size);
     if (next % at) return false;
     int64_t end = next_stride(layout, layout, dim, at, size);
-    unsigned cut = 0;
-    for (int i = 0; i < graph->mesh.ndim; i++)
-      if (is_cut(layout.on[i], dim) && shard_stride(layout.on[i]) == at) cut |= 1u << i;
-    if (!is_aligned(next / at, end / next, cut)) return false;
+    int here[MAX_MESH], n = 0;
+    for (int i = 0; i < ncut; i++)
+      if (shard_stride(layout.on[cut[i]]) == at) here[n++] = cut[i];
+    if (!is_aligned(next / at, end / next, here, n)) return false;
   }
   return true;
 }
 
 static bool differ(struct layout a, struct layout b, int dim)
 {
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if ((is_cut(a.on[i], dim) || is_cut(b.on[i], dim)) && !same_placement(a.on[i], b.on[i]))
-      return true;
+  int x[MAX_MESH], y[MAX_MESH], n = cuts_of(&graph->mesh, a, dim, x);
+  if (cuts_of(&graph->mesh, b, dim, y) != n) return true;
+  for (int i = 0; i < n; i++)
+    if (x[i] != y[i] || shard_stride(a.on[x[i]]) != shard_stride(b.on[y[i]])) return true;
   return false;
 }
 
@@ -130,7 +132,8 @@ static struct layout on_factors(const struct factors *f, struct layout layout)
     while (f->of[at] != p->dim) at++;
     bool alone = at + 1 == f->shape.ndim || f->of[at + 1] != p->dim;
     if (!alone) at = factor_at(f, p->dim, shard_stride(*p));
-    *p = (struct placement){.kind = SHARD, .dim = at, .outer = alone ? p->outer : 0};
+    p->dim = at;
+    if (!alone) p->outer = 0;
   }
   return layout;
 }
@@ -140,7 +143,7 @@ static struct layout on_factors(const struct factors *f, struct layout layout)
 
 /* A redistribution goes from stop to stop. Between two of them every dimension comes apart alike.
  */
-enum { MAX_STOPS = 5 };
+enum { MAX_STOPS = MAX_LEGS + 1 };
 
 /* The layout with everything whole that cuts one of these dimensions. */
 static struct layout whole_along(struct layout layout, unsigned dims)
@@ -170,38 +173,41 @@ static int find_stops(struct shape whole, struct layout from, struct layout to, 
   return n;
 }
 
-static double bytes_here(struct shape whole, enum type type, struct layout layout)
+int legs_of(struct shape whole, enum type type, struct layout from, struct layout to,
+            struct leg leg[MAX_LEGS])
 {
-  int origin[MAX_MESH] = {0};
-  return (double)(elements(local_part(&graph->mesh, whole, layout, origin).shape) *
-                  type_bytes(type));
+  struct layout stop[MAX_STOPS];
+  struct factors f;
+  int n = find_stops(whole, from, to, stop) - 1;
+  for (int i = 0; i < n; i++) {
+    if (!take_apart(whole, stop[i], stop[i + 1], &f)) return NONE;
+    struct layout a = on_factors(&f, stop[i]), b = on_factors(&f, stop[i + 1]);
+    leg[i] = (struct leg){.whole = f.shape, .moves = plan_moves(f.shape, type, a, b)};
+  }
+  return n;
 }
 
-/* Bytes received along one mesh dimension of n ranks, by the counts of a ring. */
-static double plain_cost(struct shape whole, enum type type, struct layout from, struct layout to)
+/* Whether values of more than one kind of reduction are pending: in which order they would have to
+   be reduced nobody says. */
+static bool mixes_reductions(struct layout layout)
 {
-  const struct moves *moves = plan_moves(whole, type, from, to);
-  double cost = 0;
-  for (int k = 0; k < moves->n; k++) {
-    const struct move *m = &moves->move[k];
-    double n = graph->mesh.size[m->dim[0]], here = bytes_here(whole, type, m->from);
-    if (m->kind == OP_all_reduce) cost += 2 * here * (n - 1) / n;
-    if (m->kind == OP_reduce_scatter || m->kind == OP_all_to_all) cost += here * (n - 1) / n;
-    if (m->kind == OP_all_gather) cost += here * (n - 1);
+  int first = NONE;
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (layout.on[i].kind != PARTIAL) continue;
+    if (first == NONE) first = i;
+    if (layout.on[i].reduction != layout.on[first].reduction) return true;
   }
-  return cost;
+  return false;
 }
 
 double move_cost(struct shape whole, enum type type, struct layout from, struct layout to)
 {
-  struct layout stop[MAX_STOPS];
-  struct factors f;
-  double cost = 0;
-  for (int i = 1, n = find_stops(whole, from, to, stop); i < n; i++) {
-    if (!take_apart(whole, stop[i - 1], stop[i], &f)) return INFINITY;
-    cost += plain_cost(f.shape, type, on_factors(&f, stop[i - 1]), on_factors(&f, stop[i]));
-  }
-  return cost;
+  struct leg leg[MAX_LEGS];
+  if (mixes_reductions(from) || mixes_reductions(to)) return INFINITY;
+  int n = legs_of(whole, type, from, to, leg);
+  double bytes = n == NONE ? INFINITY : 0;
+  for (int i = 0; i < n; i++) bytes += (double)leg[i].moves->bytes;
+  return bytes;
 }
 
 /* ----------------------------------------------------------------------------------- the pass */
@@ -209,11 +215,13 @@ double move_cost(struct shape whole, enum type type, struct layout from, struct 
 static int *stands_for; /* the value that an operation now takes instead of a value */
 static struct list new_order;
 
-/* Whether parts along dimension `dim` lie one after the other in a value that is contiguous. */
+/* Whether parts along dimension `dim` lie one after the other in a value that is contiguous. No
+   rank has more than the first. */
 static bool outermost(int value, int dim)
 {
+  struct shape here = local_shape(value, 0);
   for (int d = 0; d < dim; d++)
-    if (local_shape(value, 0).size[d] != 1) return false;
+    if (here.size[d] > 1) return elements(here) == 0;
   return true;
 }
 
@@ -224,20 +232,19 @@ static int moved(struct op op, int value, struct layout layout)
   op.in[0] = value;
   int i = make_op(op);
   struct value *out = &graph->value[graph->op[i].out];
-  out->layout = layout;
+  out->layout = usual_turns(layout);
   out->placed = true;
   out->name = value_name(value);
   add(&new_order, i);
   return graph->op[i].out;
 }
 
-/* Packs `value` so that its parts along `dim`, as the ranks of the mesh dimension hold them under
-   `parts`, lie one after the other; unpack is the way back. */
-static int pack(struct op op, enum op_kind kind, int value, int dim, struct layout parts)
+/* Packs `value` so that its parts along op.dim, as the group's members hold them under `parts`, lie
+   one after the other; unpack is the way back. */
+static int pack(struct op op, enum op_kind kind, int value, struct layout parts)
 {
-  if (outermost(value, dim)) return value;
+  if (outermost(value, op.dim)) return value;
   op.kind = kind;
-  op.dim = dim;
   op.to = parts;
   return moved(op, value, graph->value[value].layout);
 }
@@ -247,32 +254,98 @@ static struct op asked_for_by(const struct op *op)
   return (struct op){.module = op->module, .line = op->line, .phase = op->phase, .why = op->why};
 }
 
+static bool same_exchange(const struct exchange *a, const struct exchange *b)
+{
+  return a->type == b->type && a->group == b->group && same_shape(a->whole, b->whole) &&
+         same_layout(a->move.from, b->move.from) && same_layout(a->move.to, b->move.to);
+}
+
+/* Equal exchanges are one, so that equal modules are. */
+static int add_exchange(struct exchange e)
+{
+  for (int i = 0; i < graph->nexchange; i++)
+    if (same_exchange(&graph->exchange[i], &e)) return i;
+  GROW(graph->exchange, graph->nexchange, graph->exchange_room);
+  graph->exchange[graph->nexchange] = e;
+  return graph->nexchange++;
+}
+
+typedef int pieces(const struct move *m, struct shape whole, int rank, struct piece *list);
+
+/* Room for the pieces that any rank gives, or gets, one after the other. */
+static struct shape flat_shape(const struct exchange *e, pieces *of)
+{
+  struct piece *list = alloc((size_t)group_size(e->group) * sizeof *list);
+  struct shape most = {.ndim = 1};
+  for (int r = 0, world = world_size(); r < world; r++) {
+    int64_t sum = 0;
+    for (int n = of(&e->move, e->whole, r, list); n--;) sum += elements(list[n].part.shape);
+    if (sum > most.size[0]) most.size[0] = sum;
+  }
+  return most;
+}
+
+static int moved_flat(struct op op, int value, struct shape shape)
+{
+  int flat = moved(op, value, (struct layout){0});
+  graph->value[flat].shape = shape;
+  return flat;
+}
+
+static int run_exchange(struct op op, int value, const struct move *m)
+{
+  struct exchange e = {graph->value[value].shape, graph->value[value].type, *m, op.group};
+  op.exchange = add_exchange(e);
+  if (!gives_runs(m, e.whole)) {
+    op.kind = OP_pack_pieces;
+    value = moved_flat(op, value, flat_shape(&e, pieces_given));
+  }
+  op.kind = OP_exchange;
+  if (!gets_runs(m, e.whole)) {
+    value = moved_flat(op, value, flat_shape(&e, pieces_got));
+    op.kind = OP_unpack_pieces;
+  }
+  int last = moved(op, value, m->to);
+  graph->value[last].shape = e.whole;
+  return last;
+}
+
+/* All dimensions of a group's move have the same before, and the same after. */
 static int run_move(const struct op *why, int value, const struct move *m)
 {
   struct op op = asked_for_by(why);
   struct placement from = m->from.on[m->dim[0]], to = m->to.on[m->dim[0]];
   op.kind = m->kind;
   if (is_collective(m->kind)) op.group = add_ordered_group(m->n, m->dim);
-  op.reduction = m->kind == OP_to_partial ? to.reduction : from.reduction;
-  if (m->kind == OP_all_reduce || m->kind == OP_slice) return moved(op, value, m->to);
-  if (m->kind == OP_to_partial && from.kind == REPLICATE) return moved(op, value, m->to);
-  if (m->kind == OP_reduce_scatter) {
-    value = pack(op, OP_pack, value, to.dim, m->to);
-    op.dim = to.dim;
+  switch (m->kind) {
+  case OP_slice:
     return moved(op, value, m->to);
-  }
-  if (m->kind == OP_all_gather) {
+  case OP_to_partial:
+    op.reduction = to.reduction;
+    return moved(op, value, m->to);
+  case OP_all_reduce:
+    op.reduction = from.reduction;
+    return moved(op, value, m->to);
+  case OP_reduce_scatter:
+    op.reduction = from.reduction;
+    op.dim = to.dim;
+    return moved(op, pack(op, OP_pack, value, m->to), m->to);
+  case OP_all_gather:
     op.dim = from.dim;
-    return pack(op, OP_unpack, moved(op, value, m->to), from.dim, m->from);
-  }
-  if (m->kind == OP_all_to_all) {
-    value = pack(op, OP_pack, value, to.dim, m->to);
+    return pack(op, OP_unpack, moved(op, value, m->to), m->from);
+  case OP_all_to_all:
+    op.dim = to.dim;
+    value = pack(op, OP_pack, value, m->to);
     op.dim = from.dim;
     op.dim_to = to.dim;
-    return pack(op, OP_unpack, moved(op, value, m->to), from.dim, m->from);
+    value = moved(op, value, m->to);
+    op.dim_to = 0;
+    return pack(op, OP_unpack, value, m->from);
+  case OP_exchange:
+    return run_exchange(op, value, m);
+  default:
+    bug("redistribute", NONE, "%s is no step of a redistribution", op_row[m->kind].name);
   }
-  plan_error(why->line, "%s: %s -> %s over %s cannot be done: make it whole first", why->why,
-             placement_text(from), placement_text(to), printable(graph->mesh.name[m->dim[0]]));
 }
 
 /* "(a4b3)c" for two factors of a dimension and another one; apart, "a4b3c". */
@@ -349,27 +422,54 @@ static int take_over(const struct op *op, int last)
   return last;
 }
 
+static int cast_to(const struct op *why, int value, enum type type)
+{
+  if (graph->value[value].type == type) return value;
+  struct op op = asked_for_by(why);
+  op.kind = OP_cast;
+  op.type = type;
+  op.why = NULL;
+  return moved(op, value, graph->value[value].layout);
+}
+
+static void refuse_mixed(const struct op *op, struct layout layout)
+{
+  if (mixes_reductions(layout))
+    plan_error(op->line,
+               "%s: %s -> %s: in %s values of two kinds are pending, and nobody says which is "
+               "reduced first: make one of them Replicate() before the other becomes pending",
+               op->why ? op->why : "a redistribution", layout_text(graph->value[op->in[0]].layout),
+               layout_text(graph->value[op->out].layout), layout_text(layout));
+}
+
+/* Gives the value that stands for what the redistribution leaves. */
+static int lower(const struct op *op)
+{
+  struct layout stop[MAX_STOPS], to = graph->value[op->out].layout;
+  refuse_mixed(op, graph->value[op->in[0]].layout);
+  refuse_mixed(op, to);
+  int last = cast_to(op, op->in[0], graph->value[op->out].type);
+  const struct value *v = &graph->value[last];
+  int n = find_stops(v->shape, v->layout, to, stop);
+  for (int i = 1; i < n; i++) last = run_leg(op, last, stop[i]);
+  return take_over(op, last);
+}
+
 void redistribute(void)
 {
-  int known = graph->nvalue, norder = graph->norder;
+  int known = graph->nvalue;
   stands_for = alloc((size_t)known * sizeof *stands_for);
   new_order = (struct list){0};
   for (int i = 0; i < known; i++) stands_for[i] = i;
-  for (int at = 0; at < norder; at++) {
+  for (int at = 0; at < graph->norder; at++) {
     int id = graph->order[at];
     struct op op = graph->op[id];
     for (int i = 0; i < op.nin; i++) op.in[i] = stands_for[op.in[i]];
     graph->op[id] = op;
-    if (op.kind != OP_redistribute) {
+    if (op.kind == OP_redistribute)
+      stands_for[op.out] = lower(&op);
+    else
       add(&new_order, id);
-      continue;
-    }
-    struct layout stop[MAX_STOPS];
-    int last = op.in[0];
-    const struct value *v = &graph->value[last];
-    int n = find_stops(v->shape, v->layout, graph->value[op.out].layout, stop);
-    for (int i = 1; i < n; i++) last = run_leg(&op, last, stop[i]);
-    stands_for[op.out] = take_over(&op, last);
   }
   graph->order = new_order.at;
   graph->norder = new_order.n;

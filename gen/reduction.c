@@ -1,7 +1,8 @@
 /* reduction.c: the reductions in a kernel, as statements before, in and after its loops.
 
-   Sums of floats are added up in double on the CPU, in float by each thread on CUDA; sums of whole
-   numbers in long. The greatest and the least number is NaN where one of them is. */
+   A bfloat16 is reduced as a float, and rounded at the end. Sums of floats are added up in double
+   on the CPU, in float by each thread on CUDA; sums of whole numbers in long. The greatest and the
+   least number is NaN where one of them is. */
 #include "kernel.h"
 
 #include <string.h>
@@ -56,9 +57,8 @@ static const char *result_name(const struct op *group, int k)
 static const char *kept_type(const struct op *op, const char *float_type)
 {
   enum type type = type_reduced(op);
-  bool floating = type == F32 || type == BF16;
-  if (reduction_of(op) == SUM) return floating ? float_type : "long";
-  return type == BOOL ? "int" : c_type(type);
+  if (reduction_of(op) == SUM) return is_floating(type) ? float_type : "long";
+  return type == BOOL ? "int" : is_floating(type) ? "float" : c_type(type);
 }
 
 void put_starts(struct buffer *b, const struct op *group, const char *float_type, int indent)
@@ -77,7 +77,7 @@ static char *term_text(const struct op *op, const char *to, const char *term)
   enum reduction reduction = reduction_of(op);
   enum type type = type_reduced(op);
   if (reduction == SUM) return text("%s += %s;", to, term);
-  if (type == F32 || type == BF16)
+  if (is_floating(type))
     return text("%s = %s(%s, %s);", to, reduction == MAX ? "larger" : "smaller", to, term);
   return text("if (%s %c %s) %s = %s;", term, reduction == MAX ? '>' : '<', to, to, term);
 }
@@ -114,18 +114,26 @@ void put_block_results(struct buffer *b, const struct op *group, int indent)
   }
 }
 
+/* The result as it is stored. */
+static char *result_text(const struct op *op, const char *name)
+{
+  enum type type = graph->value[op->out].type;
+  char *result = copy_text(name);
+  if (reduction_of(op) == SUM) {
+    char *factor = op->scalar == 1 ? "" : text(" * %s", double_text(op->scalar));
+    result = text("(%s)(%s%s)", type == BF16 ? "float" : c_type(type), name, factor);
+  } else if (type_reduced(op) == BOOL) {
+    result = text("(unsigned char)%s", name);
+  }
+  return type == BF16 ? text("float_to_bf16(%s)", result) : result;
+}
+
 void put_results(struct buffer *b, const struct draft *k, int indent)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = inner(k->group, n);
     if (!is_reduce(op->kind)) continue;
-    const char *name = result_name(k->group, n);
-    const char *type = c_type(graph->value[op->out].type);
-    char *factor = op->scalar == 1 ? "" : text(" * %s", double_text(op->scalar));
-    if (reduction_of(op) == SUM)
-      put(b, "%*s%s = (%s)(%s%s);\n", indent, "", output_text(k, op), type, name, factor);
-    else
-      put(b, "%*s%s = %s%s;\n", indent, "", output_text(k, op),
-          type_reduced(op) == BOOL ? "(unsigned char)" : "", name);
+    put(b, "%*s%s = %s;\n", indent, "", output_text(k, op),
+        result_text(op, result_name(k->group, n)));
   }
 }

@@ -8,23 +8,165 @@
 
 static const char *const phase_name[] = {"forward", "backward", "update"};
 
-/* What the ring algorithms send from each rank, on the whole, for a collective of these bytes. */
-static int64_t sent_bytes(const struct op *op)
+/* --------------------------------------------------------------------- what each rank sends and
+ * gets
+ */
+
+/* Bytes, by rank. */
+struct traffic {
+  int64_t *sent, *received;
+};
+
+static struct traffic no_traffic(void)
 {
-  int64_t n = group_size(op->group), bytes = collective_bytes(op, 0);
-  switch (op->kind) {
-  case OP_all_reduce:
-    return 2 * bytes * (n - 1) / n;
-  case OP_all_gather:
-    return bytes * (n - 1);
-  default:
-    return bytes * (n - 1) / n;
+  size_t bytes = (size_t)world_size() * sizeof(int64_t);
+  return (struct traffic){alloc(bytes), alloc(bytes)};
+}
+
+static void add_times(struct traffic *to, const struct traffic *what, int times)
+{
+  for (int r = 0; r < world_size(); r++) {
+    to->sent[r] += times * what->sent[r];
+    to->received[r] += times * what->received[r];
   }
+}
+
+/* Of the rank that has most. */
+static int64_t most_of(const int64_t *bytes)
+{
+  int64_t most = 0;
+  for (int r = 0; r < world_size(); r++)
+    if (bytes[r] > most) most = bytes[r];
+  return most;
+}
+
+/* ------------------------------------------------------------------------------- redistributions
+ */
+
+/* What became of one redistribution: steps that follow one another, each on what the one before has
+   made. A bucket of all-reduces stands alone. */
+struct chain {
+  int times, nstep, room, *step;
+};
+static struct chain *chain;
+static int nchain, chain_room;
+static int *chain_of; /* by operation, or NONE */
+
+static bool is_move(const struct op *op)
+{
+  return is_collective(op->kind) || (op->why && is_copy(op->kind));
+}
+
+/* The chain that an operation goes on with, or NONE. */
+static int continued(const struct op *op)
+{
+  int maker = op->nbody ? NONE : graph->value[op->in[0]].op;
+  if (maker == NONE || chain_of[maker] == NONE) return NONE;
+  const struct op *before = &graph->op[maker];
+  bool same = before->why == op->why && before->line == op->line && before->phase == op->phase;
+  return same && !before->nbody ? chain_of[maker] : NONE;
+}
+
+static void add_step(void *unused, int id, int times)
+{
+  (void)unused;
+  if (!is_move(&graph->op[id])) return;
+  int which = continued(&graph->op[id]);
+  if (which == NONE) {
+    which = nchain;
+    GROW(chain, nchain, chain_room);
+    chain[nchain++] = (struct chain){.times = times};
+  }
+  struct chain *c = &chain[which];
+  GROW(c->step, c->nstep, c->room);
+  c->step[c->nstep++] = id;
+  chain_of[id] = which;
+}
+
+static void find_chains(void)
+{
+  nchain = 0;
+  chain_of = alloc((size_t)(graph->nop + 1) * sizeof *chain_of);
+  for (int i = 0; i < graph->nop; i++) chain_of[i] = NONE;
+  each_op(add_step, NULL);
+}
+
+static const struct op *first_step(const struct chain *c)
+{
+  return &graph->op[c->step[0]];
+}
+
+static const struct op *last_step(const struct chain *c)
+{
+  return &graph->op[c->step[c->nstep - 1]];
+}
+
+static const struct value *moved_value(const struct chain *c)
+{
+  const struct op *op = first_step(c);
+  return &graph->value[op->nbody ? graph->op[op->body[0]].in[0] : op->in[0]];
+}
+
+static struct layout layout_before(const struct chain *c)
+{
+  return moved_value(c)->layout;
+}
+
+static struct layout layout_reached(const struct chain *c)
+{
+  return graph->value[last_step(c)->out].layout;
+}
+
+static bool has_strides(const struct chain *c)
+{
+  for (int d = 0; d < moved_value(c)->shape.ndim; d++)
+    if (is_strided(&graph->mesh, layout_before(c), d) ||
+        is_strided(&graph->mesh, layout_reached(c), d))
+      return true;
+  return false;
+}
+
+/* The bytes that no way can do without, or NONE where it is not known: of a bucket, and of what is
+   cut in strides. */
+static int64_t bound_of(const struct chain *c)
+{
+  const struct value *v = moved_value(c);
+  if (first_step(c)->nbody || has_strides(c)) return NONE;
+  return least_bytes(v->shape, v->type, layout_before(c), layout_reached(c));
+}
+
+/* Steps in which something moves or is put in its place, without the packing before and after. */
+static int count_steps(const struct chain *c)
+{
+  int n = 0;
+  for (int i = 0; i < c->nstep; i++) {
+    enum op_kind k = graph->op[c->step[i]].kind;
+    n += is_collective(k) || k == OP_slice || k == OP_to_partial;
+  }
+  return n;
+}
+
+/* The seconds that it takes by the model of the links, or 0 where the model has another way. */
+static double time_of(const struct chain *c)
+{
+  const struct value *v = moved_value(c);
+  if (first_step(c)->nbody || has_strides(c)) return 0;
+  const struct moves *moves = plan_moves(v->shape, v->type, layout_before(c), layout_reached(c));
+  return moves->n == count_steps(c) ? moves->time : 0;
+}
+
+static struct traffic traffic_of(const struct chain *c)
+{
+  struct traffic t = no_traffic();
+  for (int i = 0; i < c->nstep; i++)
+    if (is_collective(graph->op[c->step[i]].kind))
+      add_op_traffic(&graph->op[c->step[i]], t.sent, t.received);
+  return t;
 }
 
 struct totals {
   int collectives;
-  int64_t bytes, sent;
+  int64_t bytes;
 };
 
 static void add_up(void *to, int id, int times)
@@ -34,7 +176,6 @@ static void add_up(void *to, int id, int times)
   if (!is_collective(op->kind)) return;
   t->collectives += times;
   t->bytes += times * collective_bytes(op, 0);
-  t->sent += times * sent_bytes(op);
 }
 
 static struct totals totals(void)
@@ -43,6 +184,9 @@ static struct totals totals(void)
   each_op(add_up, &t);
   return t;
 }
+
+/* ---------------------------------------------------------------------------------------- counts
+ */
 
 /* Elements of the values with this role: of a rank's parts, or of the whole with rank NONE. */
 static int64_t count_elements(enum role role, int rank)
@@ -134,18 +278,119 @@ static void put_parameters(struct buffer *b)
       grouped(count_elements(PARAMETER, NONE)));
 }
 
-static void put_collective(void *to, int id, int times)
+static char *seconds_text(double seconds)
 {
-  const struct op *op = &graph->op[id];
-  struct buffer *b = to;
-  if (!is_collective(op->kind)) return;
+  return seconds < 1e-3 ? text("%.1f us", seconds * 1e6) : text("%.3f ms", seconds * 1e3);
+}
+
+/* "a_b" of a collective, the dimensions of the mesh on which another step changes the layout. */
+static char *over_text(const struct op *op)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  if (is_collective(op->kind)) return printable(graph->group[op->group].name);
+  struct layout from = graph->value[op->in[0]].layout, to = graph->value[op->out].layout;
+  for (int d = 0; d < graph->mesh.ndim && (op->kind == OP_slice || op->kind == OP_to_partial); d++)
+    if (!same_placement(from.on[d], to.on[d]))
+      put(&b, "%s%s", b.length ? "," : "", printable(graph->mesh.name[d]));
+  return b.text;
+}
+
+/* "S(0) R -> R R" of a step; "" of one that only packs. */
+static char *step_text(const struct op *op)
+{
   int in = op->nbody ? graph->op[op->body[0]].in[0] : op->in[0];
-  put(b, "  %-9s %-15s %-8s %14s   %s -> %s: %s", phase_name[op->phase], op_row[op->kind].name,
-      printable(graph->group[op->group].name), grouped(collective_bytes(op, 0)),
-      layout_text(graph->value[in].layout), layout_text(graph->value[op->out].layout),
-      printable(op->why));
-  if (!op->nbody) put(b, ", %s:%d", plan_shown(), op->line);
-  put(b, times > 1 ? ", %d times\n" : "\n", times);
+  struct layout from = graph->value[in].layout, to = graph->value[op->out].layout;
+  if (op->kind == OP_exchange) {
+    from = graph->exchange[op->exchange].move.from;
+    to = graph->exchange[op->exchange].move.to;
+  } else if (!is_collective(op->kind) && op->kind != OP_slice && op->kind != OP_to_partial) {
+    return "";
+  }
+  return text("%s -> %s", layout_text(from), layout_text(to));
+}
+
+static void put_bytes(struct buffer *b, const struct traffic *t, int64_t bound)
+{
+  put(b, " %15s %15s %15s   ", grouped(most_of(t->sent)), grouped(most_of(t->received)),
+      bound == NONE ? "" : grouped(bound));
+}
+
+static void put_step(struct buffer *b, const struct op *op)
+{
+  struct traffic t = no_traffic();
+  put(b, "    %s", op_row[op->kind].name);
+  if (!*step_text(op)) {
+    put(b, "\n");
+    return;
+  }
+  put(b, "%*s %-10s", 18 - (int)strlen(op_row[op->kind].name), "", over_text(op));
+  if (is_collective(op->kind)) {
+    add_op_traffic(op, t.sent, t.received);
+    put_bytes(b, &t, NONE);
+  } else {
+    put(b, "%51s", "");
+  }
+  put(b, "%s\n", step_text(op));
+}
+
+/* The step that is no packing, where there is one alone; else NULL. */
+static const struct op *only_step(const struct chain *c)
+{
+  const struct op *only = NULL;
+  for (int i = 0; i < c->nstep; i++) {
+    const struct op *op = &graph->op[c->step[i]];
+    if (!*step_text(op)) continue;
+    if (only) return NULL;
+    only = op;
+  }
+  return only;
+}
+
+static const char *packing_text(const struct chain *c)
+{
+  bool before = !*step_text(first_step(c)), after = !*step_text(last_step(c));
+  if (before && after) return ", packed before and unpacked after";
+  return before ? ", packed before" : after ? ", unpacked after" : "";
+}
+
+static void put_chain(struct buffer *b, const struct chain *c)
+{
+  const struct op *op = first_step(c), *only = only_step(c);
+  const struct value *v = moved_value(c);
+  struct traffic t = traffic_of(c);
+  if (only)
+    put(b, "  %-8s %-15s %-6s", phase_name[op->phase], op_row[only->kind].name, over_text(only));
+  else
+    put(b, "  %-8s %-22s", phase_name[op->phase], text("%d steps", count_steps(c)));
+  put_bytes(b, &t, bound_of(c));
+  if (op->nbody)
+    put(b, "%d gradients: %s: %s", op->nbody, step_text(op), printable(op->why));
+  else
+    put(b, "%s %s%s: %s -> %s: %s, %s:%d", printable(value_name((int)(v - graph->value))),
+        type_name(v->type), shape_text(v->shape), layout_text(layout_before(c)),
+        layout_text(layout_reached(c)), printable(op->why), plan_shown(), op->line);
+  if (only) put(b, "%s", packing_text(c));
+  if (!only && time_of(c) > 0) put(b, ", %s by the model", seconds_text(time_of(c)));
+  put(b, c->times > 1 ? ", %d times\n" : "\n", c->times);
+  for (int i = 0; i < c->nstep && !only; i++) put_step(b, &graph->op[c->step[i]]);
+}
+
+static void put_chains(struct buffer *b)
+{
+  struct traffic all = no_traffic();
+  struct totals t = totals();
+  put(b, "\n%-33s %15s %15s %15s   %s\n", "redistributions of a step", "sent", "received",
+      "at least", "what and why");
+  for (int i = 0; i < nchain; i++) {
+    struct traffic one = traffic_of(&chain[i]);
+    add_times(&all, &one, chain[i].times);
+    put_chain(b, &chain[i]);
+  }
+  put(b, "  %d collective%s of %s bytes", t.collectives, t.collectives == 1 ? "" : "s",
+      grouped(t.bytes));
+  put(b, "; the busiest rank sends %s bytes and receives %s\n", grouped(most_of(all.sent)),
+      grouped(most_of(all.received)));
 }
 
 static void put_issue(void *to, int id, int times)
@@ -179,14 +424,11 @@ static void put_memory(struct buffer *b)
 
 void report_text(struct buffer *b)
 {
-  struct totals t = totals();
+  find_chains();
   put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
       plan_shown(), graph->hash, options.cuda ? "cuda" : "cpu", mesh_text(), world_size());
   put_parameters(b);
-  put(b, "\ncollectives of a step                %11s   what and why\n", "bytes");
-  each_op(put_collective, b);
-  put(b, "  %d collective%s, %s bytes; rings send %s bytes from each rank\n", t.collectives,
-      t.collectives == 1 ? "" : "s", grouped(t.bytes), grouped(t.sent));
+  put_chains(b);
   put_memory(b);
   struct buffer order = {0};
   put_text(&order, "", 0);
@@ -217,12 +459,59 @@ static void add_collective(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
   if (!is_collective(op->kind)) return;
+  struct traffic t = no_traffic();
+  add_op_traffic(op, t.sent, t.received);
   json_array_append_new(
-      to,
-      json_pack("{s:s, s:s, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", op_row[op->kind].name, "group",
-                printable(graph->group[op->group].name), "bytes",
-                (json_int_t)collective_bytes(op, 0), "ranks", group_size(op->group), "times", times,
-                "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why)));
+      to, json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:i, s:s}", "kind",
+                    op_row[op->kind].name, "group", printable(graph->group[op->group].name),
+                    "bytes", (json_int_t)collective_bytes(op, 0), "sent",
+                    (json_int_t)most_of(t.sent), "received", (json_int_t)most_of(t.received),
+                    "ranks", group_size(op->group), "times", times, "phase", phase_name[op->phase],
+                    "line", op->line, "why", printable(op->why)));
+}
+
+static json_t *json_steps(const struct chain *c)
+{
+  json_t *list = json_array();
+  for (int i = 0; i < c->nstep; i++) {
+    const struct op *op = &graph->op[c->step[i]];
+    json_t *step = json_pack("{s:s}", "kind", op_row[op->kind].name);
+    if (*over_text(op)) json_object_set_new(step, "over", json_string(over_text(op)));
+    if (*step_text(op)) json_object_set_new(step, "move", json_string(step_text(op)));
+    if (is_collective(op->kind)) {
+      struct traffic t = no_traffic();
+      add_op_traffic(op, t.sent, t.received);
+      json_object_set_new(step, "sent", json_integer(most_of(t.sent)));
+      json_object_set_new(step, "received", json_integer(most_of(t.received)));
+    }
+    json_array_append_new(list, step);
+  }
+  return list;
+}
+
+/* Bytes are those of the busiest rank. */
+static json_t *json_chain(const struct chain *c)
+{
+  const struct op *op = first_step(c);
+  const struct value *v = moved_value(c);
+  struct traffic t = traffic_of(c);
+  json_t *object = json_pack(
+      "{s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:i, s:s, s:i, s:s}", "value",
+      printable(value_name((int)(v - graph->value))), "type", type_name(v->type), "shape",
+      json_shape(v->shape), "from", layout_text(layout_before(c)), "to",
+      layout_text(layout_reached(c)), "steps", json_steps(c), "sent", (json_int_t)most_of(t.sent),
+      "received", (json_int_t)most_of(t.received), "times", c->times, "phase",
+      phase_name[op->phase], "line", op->line, "why", printable(op->why));
+  if (bound_of(c) != NONE) json_object_set_new(object, "bound", json_integer(bound_of(c)));
+  if (time_of(c) > 0) json_object_set_new(object, "seconds", json_real(time_of(c)));
+  return object;
+}
+
+static json_t *json_chains(void)
+{
+  json_t *list = json_array();
+  for (int i = 0; i < nchain; i++) json_array_append_new(list, json_chain(&chain[i]));
+  return list;
 }
 
 /* "0-2, 5" */
@@ -277,6 +566,7 @@ static json_t *json_parameters(void)
 void report_json(struct buffer *b)
 {
   json_t *mesh = json_array(), *collectives = json_array();
+  find_chains();
   for (int d = 0; d < graph->mesh.ndim; d++)
     json_array_append_new(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]),
                                           "size", graph->mesh.size[d]));
@@ -286,10 +576,11 @@ void report_json(struct buffer *b)
                 "gradients", (json_int_t)held(GRADIENT), "optimizer", (json_int_t)held(STATE),
                 "batch", (json_int_t)held(BATCH), "outputs", (json_int_t)held(ACTIVATION),
                 "activations", (json_int_t)graph->arena_bytes);
-  json_t *whole = json_pack(
-      "{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION, "plan", plan_shown(),
-      "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu", "ranks", world_size(), "mesh",
-      mesh, "parameters", json_parameters(), "collectives", collectives, "memory_of_rank", memory);
+  json_t *whole =
+      json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
+                "plan", plan_shown(), "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu",
+                "ranks", world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
+                collectives, "redistributions", json_chains(), "memory_of_rank", memory);
   char *text = whole ? json_dumps(whole, JSON_INDENT(2)) : NULL;
   if (!text) usage_error(3, "no memory for plan.json");
   put(b, "%s\n", text);

@@ -48,6 +48,7 @@ enum type type_of(const struct op *op, int k)
   if (op->kind == OP_cast || op->nin == 0) return op->type;
   if (op->kind == OP_where) return graph->value[op->in[1]].type;
   enum type first = graph->value[op->in[0]].type;
+  if (op->kind == OP_redistribute && is_floating(first)) return op->type;
   if (op->kind == OP_sum && first == BOOL) return I32;
   if (op->kind == OP_gather || op->kind == OP_index_select || op->kind == OP_embedding ||
       op->kind == OP_scatter)

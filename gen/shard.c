@@ -185,21 +185,52 @@ bool same_placement(struct placement a, struct placement b)
   return is_alike(a, b) && (a.kind != SHARD || a.turn == b.turn);
 }
 
+/* Whether both cut one factor of one dimension, so that their order counts. */
+static bool share_a_cut(struct placement a, struct placement b)
+{
+  return a.kind == SHARD && b.kind == SHARD && a.dim == b.dim && shard_stride(a) == shard_stride(b);
+}
+
+static bool has_turns(struct layout layout)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (layout.on[i].turn) return true;
+  return false;
+}
+
+struct layout usual_turns(struct layout layout)
+{
+  if (!has_turns(layout)) return layout;
+  struct layout usual = layout;
+  bool reordered[MAX_MESH] = {false};
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    int turn = 0, place = 0;
+    for (int k = 0; k < graph->mesh.ndim; k++) {
+      if (!share_a_cut(layout.on[i], layout.on[k])) continue;
+      place += k < i;
+      turn += layout.on[k].turn < layout.on[i].turn + (k < i);
+    }
+    usual.on[i].turn = turn;
+    for (int k = 0; k < graph->mesh.ndim && turn != place; k++)
+      reordered[k] |= share_a_cut(layout.on[i], layout.on[k]);
+  }
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (!reordered[i]) usual.on[i].turn = 0;
+  return usual;
+}
+
 bool same_layout(struct layout a, struct layout b)
 {
   bool turns = false;
   for (int i = 0; i < graph->mesh.ndim; i++) {
     if (!is_alike(a.on[i], b.on[i])) return false;
-    turns |= a.on[i].kind == SHARD && (a.on[i].turn || b.on[i].turn);
+    turns |= a.on[i].turn != b.on[i].turn;
   }
   if (!turns) return true;
-  for (int i = 0; i < graph->mesh.ndim; i++) {
-    int x[MAX_MESH], y[MAX_MESH];
-    if (a.on[i].kind != SHARD) continue;
-    int n = cuts_of(&graph->mesh, a, a.on[i].dim, x);
-    cuts_of(&graph->mesh, b, a.on[i].dim, y);
-    if (memcmp(x, y, (size_t)n * sizeof *x)) return false;
-  }
+  a = usual_turns(a);
+  b = usual_turns(b);
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (!same_placement(a.on[i], b.on[i])) return false;
   return true;
 }
 

@@ -258,27 +258,24 @@ bool is_cut(int value, int dim)
 static void put_first(struct buffer *b, int value, int dim, int64_t factor)
 {
   const struct value *v = &graph->value[value];
-  int left = 0;
+  int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, v->layout, dim, cut);
   if (is_strided(&graph->mesh, v->layout, dim))
     bug("emit", v->op, "a kernel asks where a strided part begins");
-  for (int m = 0; m < graph->mesh.ndim; m++) left += cuts(m, value, dim);
   const char *size = NULL; /* the program knows it */
   int64_t n = v->shape.size[dim];
-  for (int m = 0; left; m++) {
-    if (!cuts(m, value, dim)) continue;
-    int parts = graph->mesh.size[m];
+  for (int i = 0; i < ncut; i++) {
+    int parts = graph->mesh.size[cut[i]];
     int64_t chunk = (n + parts - 1) / parts;
-    left--;
     put(b, "%s", b->length ? " + " : "");
-    if (!size && (n % parts == 0 || !left)) {
-      put(b, "%" PRId64 "L * rank.coordinate[%d]", chunk * factor, m);
+    if (!size && (n % parts == 0 || i + 1 == ncut)) {
+      put(b, "%" PRId64 "L * rank.coordinate[%d]", chunk * factor, cut[i]);
       n = chunk;
       continue;
     }
     if (!size) size = text("%" PRId64, n);
     if (factor != 1) put(b, "%" PRId64 " * ", factor);
-    put(b, "part_first(%s, %d, rank.coordinate[%d])", size, parts, m);
-    size = text("part_size(%s, %d, rank.coordinate[%d])", size, parts, m);
+    put(b, "part_first(%s, %d, rank.coordinate[%d])", size, parts, cut[i]);
+    size = text("part_size(%s, %d, rank.coordinate[%d])", size, parts, cut[i]);
   }
 }
 

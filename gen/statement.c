@@ -126,23 +126,61 @@ static char *lines_of(const struct op *op)
   return b.text;
 }
 
-static const char *moved_from(const struct op *op)
+/* "S(0) R -> R R over a" */
+static char *move_text(const struct op *op)
 {
   int in = op->nbody ? graph->op[op->body[0]].in[0] : op->in[0];
-  return layout_text(graph->value[in].layout);
+  struct layout from = graph->value[in].layout, to = graph->value[op->out].layout;
+  struct buffer over = {0};
+  if (op->kind == OP_exchange) {
+    from = graph->exchange[op->exchange].move.from;
+    to = graph->exchange[op->exchange].move.to;
+  }
+  if (is_collective(op->kind)) put(&over, "%s", printable(graph->group[op->group].name));
+  for (int d = 0; d < graph->mesh.ndim && !is_collective(op->kind); d++)
+    if (!same_placement(from.on[d], to.on[d]) && graph->mesh.size[d] > 1)
+      put(&over, "%s%s", over.length ? ", " : "", printable(graph->mesh.name[d]));
+  return text("%s -> %s%s%s", layout_text(from), layout_text(to), over.length ? " over " : "",
+              over.length ? over.text : "");
 }
 
-/* The mesh dimensions over which it moves: the group's, or those on which the layout changes. */
-static char *over_text(const struct op *op)
+/* What a packing is for. */
+static char *packing_text(const struct op *op)
 {
-  struct buffer b = {0};
-  if (is_collective(op->kind) || op->kind == OP_pack || op->kind == OP_unpack)
-    return printable(graph->group[op->group].name);
-  struct layout from = graph->value[op->in[0]].layout, to = graph->value[op->out].layout;
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (!same_placement(from.on[d], to.on[d]))
-      put(&b, "%s%s", b.length ? ", " : "", printable(graph->mesh.name[d]));
-  return b.text ? b.text : "nothing";
+  switch (op->kind) {
+  case OP_pack:
+    return text("its parts along dimension %d, one after the other, for %s", op->dim,
+                printable(graph->group[op->group].name));
+  case OP_unpack:
+    return text("the parts of %s, put together along dimension %d",
+                printable(graph->group[op->group].name), op->dim);
+  case OP_pack_pieces:
+    return copy_text("the pieces that others need, one after the other");
+  default:
+    return copy_text("the pieces that came, each to its place");
+  }
+}
+
+static bool is_packing(enum op_kind k)
+{
+  return k == OP_pack || k == OP_unpack || k == OP_pack_pieces || k == OP_unpack_pieces;
+}
+
+/* How much a collective moves: the value that rank 0 brings; of an exchange, whose ranks differ,
+   the most that one gives, and gets. */
+static char *bytes_text(const struct op *op)
+{
+  if (op->kind != OP_exchange) return text("%" PRId64 " bytes.", collective_bytes(op, 0));
+  int world = world_size();
+  int64_t *sent = alloc((size_t)world * sizeof *sent), most_sent = 0;
+  int64_t *received = alloc((size_t)world * sizeof *received), most_received = 0;
+  add_op_traffic(op, sent, received);
+  for (int r = 0; r < world; r++) {
+    if (sent[r] > most_sent) most_sent = sent[r];
+    if (received[r] > most_received) most_received = received[r];
+  }
+  return text("At most %" PRId64 " bytes from a rank, %" PRId64 " to one.", most_sent,
+              most_received);
 }
 
 /* What a reader wants to know of an operation before its statement. */
@@ -157,125 +195,14 @@ char *comment_text(const struct op *op)
   if (!op->why || op->kind == OP_view)
     return text("%s    %s    %s", expression_text(op), lines_of(op), layouts_text(op));
   struct buffer b = {0};
-  put(&b, "%s: %s -> %s over %s: %s", shown(op->in[0]), moved_from(op),
-      layout_text(graph->value[op->out].layout), over_text(op), printable(op->why));
+  put(&b, "%s: %s: %s", shown(op->kind == OP_unpack_pieces ? op->out : op->in[0]),
+      is_packing(op->kind) ? packing_text(op) : move_text(op), printable(op->why));
   if (!op->nbody) put(&b, ", %s", where(op->line));
-  if (is_collective(op->kind)) put(&b, ". %" PRId64 " bytes.", collective_bytes(op, 0));
+  if (is_collective(op->kind)) put(&b, ". %s", bytes_text(op));
   return b.text;
 }
 
-/* ----------------------------------------------------------------- moves within a rank's memory */
-
-char *zero_text(int value, int rank)
-{
-  int64_t bytes = elements(local_shape(value, rank)) * type_bytes(graph->value[value].type);
-  const char *name = c_name(value);
-  return options.cuda
-             ? text("CHECK_CUDA(cudaMemsetAsync(%s, 0, %" PRId64 ", stream));", name, bytes)
-             : text("memset(%s, 0, %" PRId64 ");", name, bytes);
-}
-
-static int64_t row_bytes(int value, int rank, int dim)
-{
-  struct shape here = local_shape(value, rank);
-  int64_t n = type_bytes(graph->value[value].type);
-  for (int d = dim; d < here.ndim; d++) n *= here.size[d];
-  return n;
-}
-
-static int64_t rows(int value, int rank, int dim)
-{
-  struct shape here = local_shape(value, rank);
-  int64_t n = 1;
-  for (int d = 0; d < dim; d++) n *= here.size[d];
-  return n;
-}
-
-/* The first mesh dimension on which the operation changes the layout. */
-static int newly_cut(const struct op *op)
-{
-  struct layout from = graph->value[op->in[0]].layout, to = graph->value[op->out].layout;
-  int d = 0;
-  while (same_placement(from.on[d], to.on[d])) d++;
-  return d;
-}
-
-/* This rank's part of a whole value: where it begins depends on the rank alone. */
-static char *slice_text(const struct op *op, int rank)
-{
-  int in = op->in[0], out = op->out, d = newly_cut(op);
-  int dim = graph->value[out].layout.on[d].dim;
-  if (!c_name(out)) return "";
-  struct shape whole = local_shape(in, rank);
-  int64_t chunk = (whole.size[dim] + graph->mesh.size[d] - 1) / graph->mesh.size[d];
-  int64_t inner = row_bytes(in, rank, dim) / whole.size[dim];
-  return text("slice_rows(%s, %s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-              "L * rank.coordinate[%d]);",
-              c_name(out), c_name(in), rows(in, rank, dim), row_bytes(out, rank, dim),
-              row_bytes(in, rank, dim), chunk * inner, d);
-}
-
-/* The sizes in bytes of the parts along op->dim that the ranks of the mesh dimension hold. */
-static char *part_bytes(const struct op *op, int rank)
-{
-  int coordinate[MAX_MESH], value = op->in[0], n = group_size(op->group);
-  int *member = alloc((size_t)n * sizeof *member);
-  group_members(op->group, rank, member);
-  int64_t inner = row_bytes(value, rank, op->dim) / local_shape(value, rank).size[op->dim];
-  struct buffer b = {0};
-  for (int r = 0; r < n; r++) {
-    coordinate_of(member[r], coordinate);
-    struct part p = local_part(&graph->mesh, graph->value[value].shape, op->to, coordinate);
-    put(&b, "%s%" PRId64, r ? ", " : "", p.shape.size[op->dim] * inner);
-  }
-  return b.text;
-}
-
-static char *pack_text(const struct op *op, int rank)
-{
-  if (!c_name(op->out)) return "";
-  return text("{\n    static const long part[] = {%s};\n"
-              "    %s_parts(%s, %s, %" PRId64 ", %d, part);\n  }",
-              part_bytes(op, rank), op_row[op->kind].name, c_name(op->out), c_name(op->in[0]),
-              rows(op->in[0], rank, op->dim), group_size(op->group));
-}
-
-/* The value's own bytes, where they are not those of the input; "" where they are. */
-static char *copy_text_of(const struct op *op, int rank)
-{
-  if (!c_name(op->out) || same_place(op->in[0], op->out)) return "";
-  int64_t bytes = row_bytes(op->out, rank, 0);
-  return text("slice_rows(%s, %s, 1, %" PRId64 ", %" PRId64 ", 0);", c_name(op->out),
-              c_name(op->in[0]), bytes, bytes);
-}
-
-/* The value is a sum in which the first rank along the mesh dimension has all; or a maximum or
-   minimum of which each rank has all. */
-static char *to_partial_text(const struct op *op, int rank)
-{
-  char *copy = copy_text_of(op, rank);
-  if (!c_name(op->out) || op->reduction != SUM) return copy;
-  return text("%s%sif (rank.coordinate[%d] != 0) %s", copy, *copy ? "\n  " : "", newly_cut(op),
-              zero_text(op->out, rank));
-}
-
-/* The inputs' rows, side by side. */
-static char *cat_text(const struct op *op, int rank)
-{
-  struct buffer b = {0};
-  int64_t begin = 0;
-  int dim = 0;
-  while (!(op->dims >> dim & 1)) dim++;
-  if (!c_name(op->out)) return "";
-  for (int i = 0; i < op->nin; i++) {
-    int64_t bytes = row_bytes(op->in[i], rank, dim);
-    put(&b, "%sput_rows(%s, %s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ");",
-        i ? "\n  " : "", c_name(op->out), c_name(op->in[i]), rows(op->out, rank, dim), bytes,
-        row_bytes(op->out, rank, dim), begin);
-    begin += bytes;
-  }
-  return b.text;
-}
+/* ---------------------------------------------------------------------------------- statements */
 
 /* The C of one operation, or "" where this rank has nothing to do. */
 char *statement_text(const struct op *op, int rank)
@@ -283,22 +210,12 @@ char *statement_text(const struct op *op, int rank)
   switch (op->kind) {
   case OP_matmul:
     return matmul_text(op, rank);
-  case OP_slice:
-    return slice_text(op, rank);
-  case OP_to_partial:
-    return to_partial_text(op, rank);
-  case OP_pack:
-  case OP_unpack:
-    return pack_text(op, rank);
-  case OP_view:
-    return copy_text_of(op, rank);
-  case OP_cat:
-    return cat_text(op, rank);
   case OP_fused:
   case OP_adamw:
   case OP_sgd:
     return kernel_call(op, rank);
   default:
+    if (is_copy(op->kind)) return copies_text(op, rank);
     return has_kernel(op->kind) ? file_kernel_call(op, rank) : collective_text(op, rank);
   }
 }

@@ -91,7 +91,7 @@ enum type argument_type(lua_State *L, int at)
   const char *name = luaL_checkstring(L, at);
   for (int t = 0; type_names[t]; t++)
     if (!strcmp(name, type_names[t])) return (enum type)t;
-  plan_fails("there is no type '%s'; the types are float32, int32, int64 and bool",
+  plan_fails("there is no type '%s'; the types are float32, bfloat16, int32, int64 and bool",
              printable(name));
 }
 
@@ -352,19 +352,6 @@ static int rows(lua_State *L)
   return 1;
 }
 
-/* replicate(tensor): the same, whole on every rank. */
-static int replicate(lua_State *L)
-{
-  struct op op = {.kind = OP_redistribute,
-                  .nin = 1,
-                  .in = {argument_value(L, 1)},
-                  .asked = (1u << graph->mesh.ndim) - 1,
-                  .why = "replicate"};
-  int value = append_here(op);
-  graph->value[value].name = value_name(op.in[0]);
-  return push_outputs(L, value);
-}
-
 /* ------------------------------------------------------------------------- the plan's operators */
 
 static int count_inputs(const char *rule)
@@ -523,7 +510,6 @@ void set_tensor_bindings(lua_State *L)
                                        {"recording", is_recording},
                                        {"append", append},
                                        {"rows", rows},
-                                       {"replicate", replicate},
                                        {"declare_operator", declare_operator},
                                        {"apply_operator", apply_operator},
                                        {"shape", shape_of},

@@ -166,7 +166,7 @@ function base.indices(x, what)
   return cast(x, "int32")
 end
 
--- A number that a tensor meets: whole ones fit any type, others make float32 of it.
+-- A number that a tensor meets: whole ones fit any type, others make float32 of whole numbers.
 local function number_rank(v)
   if v ~= v then misfit("a tensor cannot be computed with the number nan") end
   if math.type(v) ~= "integer" then return RANK.float32 end
@@ -188,17 +188,18 @@ local function full(v, type_name, shape)
   return append("full", {}, {scalar = v, type = type_name, shapes = {shape or {}}})
 end
 
--- Two operands, tensors or one of them a number, as tensors of one type: of the higher one, and at
--- least the given one.
+-- Two operands, tensors or one of them a number, as tensors of one type: of the higher one. Where no
+-- tensor is floating it is at least the given one, and the number's.
 local function operands(a, b, least)
-  local high = RANK[least or "bool"]
+  local high, at_least = RANK.bool, RANK[least or "bool"]
   for _, v in ipairs{a, b} do
     if is_tensor(v) then
       high = math.max(high, rank(v))
     elseif type(v) == "number" then
-      high = math.max(high, number_rank(v))
+      at_least = math.max(at_least, number_rank(v))
     end
   end
+  if high < RANK.bfloat16 then high = math.max(high, at_least) end
   local function as_tensor(v)
     return is_tensor(v) and cast(v, NAMES[high]) or full(v, NAMES[high])
   end
@@ -361,7 +362,7 @@ end)
 
 -- ------------------------------------------------------------------------- types, and no gradients
 
-local TYPES = {"float32", "int32", "int64", "bool"}
+local TYPES = {"float32", "bfloat16", "int32", "int64", "bool"}
 
 local function type_name(v)
   for _, name in ipairs(TYPES) do
@@ -383,9 +384,6 @@ method("cast", to)
 method("detach", function(x)
   return append("view", {x}, {shapes = {core.shape(x)}, constant = true})
 end)
-
--- The same values, whole on every rank: so a plan allows what could not be computed in parts.
-method("replicate", core.replicate)
 
 method("size", function(x, dim)
   local shape = core.shape(x)
@@ -416,7 +414,9 @@ define("full", function(sizes, value, name)
   local own = NAMES[number_rank(value)]
   name = name == nil and own or type_name(name)
   if name == "bool" and value ~= 0 then value = 1 end
-  if RANK[name] < RANK[own] and name ~= "bool" then misfit("the value %s is no %s", value, name) end
+  if RANK[name] < math.min(RANK[own], RANK.bfloat16) and name ~= "bool" then
+    misfit("the value %s is no %s", value, name)
+  end
   return full(value, name, base.given_sizes(sizes))
 end)
 define("zeros", function(...) return full(0, "float32", base.given_sizes(...)) end)

@@ -130,7 +130,8 @@ struct op {
   int64_t number[MAX_NUMBERS]; /* in the order of the row's names */
   unsigned dims;               /* a bit for each dimension that a capital letter stands for */
   bool keep;        /* those that vanish from the output, or appear there, have size 1 before */
-  enum type type;   /* cast, and what makes a value of nothing: its type */
+  enum type type;   /* cast, redistribute, and what makes a value of nothing: its type */
+  enum type backward_type; /* redistribute: in which its gradient is moved */
   bool constant;    /* no gradient flows through it */
   int custom;       /* custom: which of graph->custom */
   struct layout to; /* redistribute: where it is wanted, on the mesh dimensions in `asked` */
@@ -339,8 +340,17 @@ struct options {
   int first_rank, last_rank;
   int ndefinition;
   struct definition *definition;
+  const char *move; /* a tensor and two layouts: see ask.c; or NULL */
+  const char *planner;
+  bool json;
+  int nlink;
+  const char **link; /* "dp=25e9,10e-6" */
 };
 extern struct options options;
+
+/* --move: what moving a tensor takes, for a person or, with --json, for a program; then ends tpgen.
+   ask.c. */
+void ask(void);
 
 /* The plan, evaluated in its sandbox: leaves the global graph, its modules, calls and styles. */
 void lua(void);
@@ -496,6 +506,9 @@ int64_t largest_bytes(int value);
 int group_members(int group, int rank, int *members);
 int first_member(int group, int rank);
 int group_size(int group);
+/* The same layout with its turns told in one way: 0 where a dimension is cut in the order of the
+   mesh, else 0, 1, 2 ... in the order of the cuts. Every value that is placed lies so. */
+struct layout usual_turns(struct layout layout);
 /* Turns are compared too; layouts by what they mean. */
 bool same_placement(struct placement a, struct placement b);
 bool same_layout(struct layout a, struct layout b);
@@ -622,6 +635,8 @@ int64_t arena_stride(int value);
    that are wanted. Both lists are by value; gradient[value] is NONE where nothing has reached it.
    `op` is a copy: adding operations moves the graph's. */
 void write_gradient(const struct op *op, int g, const bool *wanted, int *gradient);
+/* Whether it is a redistribution that leaves its value where it lies, as it is: its gradient too. */
+bool stays(const struct op *op);
 /* Gives layouts to the values that operations order[first...] make, adding redistributions. */
 void propagate_from(int first);
 
@@ -666,7 +681,17 @@ bool gets_runs(const struct move *m, struct shape whole);
 /* Whether no rank gives to, or gets from, more than one other. */
 bool is_permutation(const struct move *m, struct shape whole);
 
-/* redistribute.c: bytes that the rank which receives most receives for it; strided shards too. */
+/* redistribute.c: from one layout to another, strided shards too: in legs, on each of which the
+   tensor is seen with its dimensions taken apart so that all its shards are plain. How many; NONE
+   where that gives more dimensions than a tensor has. */
+enum { MAX_LEGS = 4 };
+struct leg {
+  struct shape whole; /* taken apart */
+  const struct moves *moves;
+};
+int legs_of(struct shape whole, enum type type, struct layout from, struct layout to,
+            struct leg leg[MAX_LEGS]);
+/* Bytes that the rank which receives most receives for it. */
 double move_cost(struct shape whole, enum type type, struct layout from, struct layout to);
 
 /* ------------------------- what emit.c is made of: names.c, kernel.c, collective.c, statement.c */
@@ -710,10 +735,16 @@ char *first_text(int value, int dim);
  */
 char *matmul_text(const struct op *op, int rank);
 char *file_kernel_call(const struct op *op, int rank);
-/* Sets the rank's part of a value to zero. */
+/* copies.c: sets the rank's part of a value to zero; the value's own bytes, where they are not those
+   of the input; the statement of an operation that moves bytes within a rank's memory. */
 char *zero_text(int value, int rank);
-/* The statement of a collective, and the name of a group's communicator. */
+char *same_bytes_text(const struct op *op, int rank);
+bool is_copy(enum op_kind k);
+char *copies_text(const struct op *op, int rank);
+/* The statement of a collective, the tables of a rank's exchanges, and the name of a group's
+   communicator. */
 char *collective_text(const struct op *op, int rank);
+char *exchanges_text(int rank);
 const char *group_name(int group);
 /* The elements that `rank` gives to each member of the group, and gets from it; for all_gather what
    each member gives to all, for reduce_scatter what each gets. */
@@ -723,6 +754,8 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
 bool equal_parts(const struct op *op, int rank);
 /* The bytes of the value that `rank` brings to it. */
 int64_t collective_bytes(const struct op *op, int rank);
+/* Adds what each rank of the mesh sends and receives in a collective, in bytes. */
+void add_op_traffic(const struct op *op, int64_t *sent, int64_t *received);
 /* The head of a step file: mesh, parameters, communication, a line each. */
 char *summary_text(int rank);
 /* The kernels that there are, then NULL: names that nothing else in the program may have. */

@@ -72,6 +72,15 @@ local function take_batch(batch, who)
   return core.forbid_absent(tensors, "the batch")
 end
 
+-- How redistributions are planned: the fastest way, or step by step as DTensor does.
+local function is_greedy(options, who)
+  local planner = options.planner
+  if planner ~= nil and planner ~= "greedy" and planner ~= "fastest" then
+    fail('%s\'s planner is "fastest" or "greedy", not %s', who, base.a(planner))
+  end
+  return planner == "greedy"
+end
+
 local function model_of_input(model, batch)
   return model(batch.input)
 end
@@ -86,21 +95,22 @@ local function begin(who, options, steps)
   local model = need(options, who, "model", "module")
   local batch = need(options, who, "batch", "table")
   local seed = base.integer(options.seed or 0, who .. "'s seed", 0, math.maxinteger)
+  local greedy = is_greedy(options, who)
   base.need_mesh()
   base.take_up(model)
   base.lower_styles()
-  core.begin(steps, seed)
+  core.begin(steps, seed, greedy)
   return model, take_batch(batch, who)
 end
 
 -- -------------------------------------------------------------------------------- the two programs
 
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
---       forward = function(model, batch)}: steps that bring the loss down.
+--       forward = function(model, batch), planner =}: steps that bring the loss down.
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
-    {"model", "batch", "loss", "optimizer", "steps", "seed", "forward"})
+    {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -114,11 +124,11 @@ function plan.train(options)
   core.end_()
 end
 
--- infer{model =, batch =, outputs = function(model, batch), seed =}: one step forward, whose
--- outputs, a table of tensors by name, are written to a file.
+-- infer{model =, batch =, outputs = function(model, batch), seed =, planner =}: one step forward,
+-- whose outputs, a table of tensors by name, are written to a file.
 function plan.infer(options)
   base.expect(options, "table", "what infer is given")
-  base.options(options, "infer", {"model", "batch", "outputs", "seed"})
+  base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner"})
   local outputs = optional(options, "infer", "outputs", "function")
     or function(model, batch) return {output = model(batch.input)} end
 

@@ -17,6 +17,7 @@ static char *optimizer_text(void)
 
 char *update_call(const struct op *op, int rank)
 {
+  const struct optimizer *o = &graph->optimizer;
   int64_t n = 0;
   const struct op *first = NULL;
   for (int k = 0; k < op->nbody; k++) {
@@ -26,7 +27,10 @@ char *update_call(const struct op *op, int rank)
     n += here;
   }
   if (!first) return "";
-  const struct optimizer *o = &graph->optimizer;
+  if (graph->value[first->in[0]].type != F32)
+    plan_error(graph->optimizer.line, "%s: %s is %s; only parameters of float32 are trained",
+               o->name, printable(value_name(first->in[0])),
+               type_name(graph->value[first->in[0]].type));
   const char *kind = op_row[op->kind].name;
   const char *template = embedded_text(text("templates/%s.%s", kind, options.cuda ? "cu" : "c"));
   char *definition =

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "elements.h"
 #include "program.h"
 #include "target.h"
 
@@ -35,6 +36,48 @@ void fail_call(const char *file, int line, const char *call, const char *why)
   _exit(1);
 }
 
+// ---- reductions of bfloat16
+// ----------------------------------------------------------------------
+
+MPI_Op bf16_sum, bf16_max, bf16_min;
+
+// Each is a step of a reduction, as MPI wants it: `to` becomes that of `from` and `to`.
+static void sum_bf16(void *from, void *to, int *n, MPI_Datatype *type)
+{
+  const bf16 *a = from;
+  bf16 *b = to;
+  (void)type;
+  for (int i = 0; i < *n; i++) b[i] = float_to_bf16(bf16_to_float(a[i]) + bf16_to_float(b[i]));
+}
+
+static void max_bf16(void *from, void *to, int *n, MPI_Datatype *type)
+{
+  const bf16 *a = from;
+  bf16 *b = to;
+  (void)type;
+  for (int i = 0; i < *n; i++)
+    b[i] = float_to_bf16(larger(bf16_to_float(a[i]), bf16_to_float(b[i])));
+}
+
+static void min_bf16(void *from, void *to, int *n, MPI_Datatype *type)
+{
+  const bf16 *a = from;
+  bf16 *b = to;
+  (void)type;
+  for (int i = 0; i < *n; i++)
+    b[i] = float_to_bf16(smaller(bf16_to_float(a[i]), bf16_to_float(b[i])));
+}
+
+static void make_reductions(void)
+{
+  CHECK_MPI(MPI_Op_create(sum_bf16, 1, &bf16_sum));
+  CHECK_MPI(MPI_Op_create(max_bf16, 1, &bf16_max));
+  CHECK_MPI(MPI_Op_create(min_bf16, 1, &bf16_min));
+}
+
+// ---- what the runtime asks
+// -----------------------------------------------------------------------
+
 bool target_start(struct identity *me, struct failure *why)
 {
   int level;
@@ -52,6 +95,7 @@ bool target_start(struct identity *me, struct failure *why)
                   size);
   me->rank = here;
   me->size = size;
+  make_reductions();
   return true;
 }
 
@@ -78,7 +122,7 @@ void target_groups(void)
 {
   for (int i = 0; i < program.ngroups; i++, groups_made++) {
     communicator *comm = program.groups[i].comm;
-    CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank.members[i][0], rank.id, comm));
+    CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank.members[i][0], place_in(rank.members[i]), comm));
     CHECK_MPI(MPI_Comm_set_errhandler(*comm, handler));
   }
 }
@@ -114,6 +158,9 @@ void target_wait(void)
 void target_stop(void)
 {
   while (groups_made > 0) MPI_Comm_free(program.groups[--groups_made].comm);
+  MPI_Op_free(&bf16_sum);
+  MPI_Op_free(&bf16_max);
+  MPI_Op_free(&bf16_min);
   MPI_Errhandler_free(&handler);
   MPI_Finalize();
 }

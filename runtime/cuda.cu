@@ -214,7 +214,8 @@ bool target_start(struct identity *me, struct failure *why)
 void target_groups()
 {
   for (int i = 0; i < program.ngroups; i++, groups_made++)
-    CHECK_NCCL(ncclCommSplit(everyone, rank.members[i][0], rank.id, program.groups[i].comm, NULL));
+    CHECK_NCCL(ncclCommSplit(everyone, rank.members[i][0], place_in(rank.members[i]),
+                             program.groups[i].comm, NULL));
 }
 
 // ---- memory ------------------------------------------------------------------------------------

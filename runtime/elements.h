@@ -4,12 +4,47 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
+#ifdef __cplusplus
+#include <cuda_bf16.h>
+#endif
 #include "philox4x32.h"
 
 #ifdef __CUDACC__
 #define ELEMENT __host__ __device__ static inline
 #else
 #define ELEMENT static inline
+#endif
+
+// bfloat16, the upper half of a float: it is kept in memory, and computed with as a float.
+// Rounded to the nearest, of two as near to the even one; NaN stays NaN.
+#ifdef __cplusplus
+typedef __nv_bfloat16 bf16;
+ELEMENT float bf16_to_float(bf16 x)
+{
+  return __bfloat162float(x);
+}
+ELEMENT bf16 float_to_bf16(float x)
+{
+  return __float2bfloat16_rn(x);
+}
+#else
+typedef uint16_t bf16;
+ELEMENT float bf16_to_float(bf16 x)
+{
+  const uint32_t bits = (uint32_t)x << 16;
+  float y;
+  memcpy(&y, &bits, sizeof y);
+  return y;
+}
+ELEMENT bf16 float_to_bf16(float x)
+{
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  const uint32_t nearest = bits + 0x7fff + (bits >> 16 & 1), quiet = bits | 0x400000;
+  return (bf16)((x != x ? quiet : nearest) >> 16);
+}
 #endif
 
 // Of two numbers; NaN where one of them is.

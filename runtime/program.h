@@ -9,6 +9,8 @@
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
+#include "boxes.h"
+
 #include <stddef.h>
 
 #ifdef TPGEN_CUDA
@@ -16,16 +18,18 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 typedef ncclComm_t communicator;
+typedef size_t counted; // how the library counts elements
 #else
 #include <mpi.h>
 typedef MPI_Comm communicator;
+typedef int counted;
 #endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { MAX_DIMS = 8, MAX_MESH = 6 };
+enum { MAX_MESH = 6 };
 
 enum type { F32, BF16, I32, I64, BOOL }; // BOOL: one byte, 0 or 1
 
@@ -52,7 +56,8 @@ struct tensor {
   struct init init;
 };
 
-// The ranks that meet in a collective: one or more dimensions of the mesh.
+// The ranks that meet in a collective: one or more dimensions of the mesh, in an order of their
+// own.
 struct group {
   const char *name;   // "tp", "dp_tp"
   communicator *comm; // the runtime makes it before the first step
@@ -74,16 +79,39 @@ struct program {
   int ngroups;
 };
 
+// What a rank gives in an exchange, and gets: so many elements to and from each member of the
+// group, and where they begin. Where no rank meets more than one other, there are two of each
+// number: for the members that it gives `to` and gets `from`, or NOBODY, and for what it keeps.
+#ifdef TPGEN_CUDA
+enum { NOBODY = -1 };
+#else
+#define NOBODY MPI_PROC_NULL
+#endif
+struct exchange {
+  const counted *give, *give_at, *get, *get_at;
+  int to, from;
+  struct pieces pack, unpack; // boxes of what it has, and of what it comes to have
+};
+
 struct rank {
   int id;
-  const int *coordinate;         // on each dimension of the mesh
-  const int *const *members;     // for each group: the ranks in it, ascending, then -1
-  const long (*first)[MAX_DIMS]; // for each tensor: where its shard begins in the whole
-  const char *owns; // for each tensor: 1 where this rank is the one that writes its shard
+  const int *coordinate;           // on each dimension of the mesh
+  const int *const *members;       // for each group: the ranks in it, in its order, then -1
+  const long (*first)[MAX_DIMS];   // for each tensor: where its shard begins in the whole
+  const char *owns;                // for each tensor: 1 where this rank is the one that writes it
+  const struct exchange *exchange; // the program's exchanges
 };
 
 extern const struct program program;
 extern const struct rank rank;
+
+// This rank's place in a group: its rank in the communicator.
+static inline int place_in(const int *members)
+{
+  int i = 0;
+  while (members[i] != rank.id) i++;
+  return i;
+}
 
 // Of n elements cut into parts as torch.chunk does: where part `index` begins, and its size.
 static inline long part_first(long n, int parts, int index)
@@ -106,6 +134,8 @@ void fail_call(const char *file, int line, const char *call, const char *why);
 #ifdef TPGEN_CUDA
 extern cudaStream_t stream;   // all work of a step is ordered on it
 extern cublasHandle_t cublas; // bound to that stream, pointer mode host
+#else
+extern MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI does not know
 #endif
 
 #ifdef __cplusplus

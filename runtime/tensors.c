@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "elements.h"
 #include "philox.h"
 #include "program.h"
 #include "safetensors.h"
@@ -19,17 +20,16 @@ static const struct tensor *find_tensor(const char *name)
 
 // ---- by Philox ---------------------------------------------------------------------------------
 
-static float below(double x, double limit)
+// The nearest float, or bfloat16, that is below the limit.
+static float below(enum type type, double x, double limit)
 {
   float y = (float)x;
-  return (double)y < limit ? y : nextafterf((float)limit, -INFINITY);
-}
-
-static uint16_t to_bf16(float x)
-{
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); // to nearest, ties to even
+  if (!((double)y < limit)) y = nextafterf((float)limit, -INFINITY);
+  if (type != BF16) return y;
+  bf16 half = float_to_bf16(y);
+  if ((double)bf16_to_float(half) < limit) return bf16_to_float(half);
+  bool zero = !(half & 0x7fff), negative = half & 0x8000;
+  return bf16_to_float((bf16)(zero ? 0x8001 : negative ? half + 1 : half - 1));
 }
 
 static void store(enum type type, float x, double exact, void *to, size_t i)
@@ -39,7 +39,7 @@ static void store(enum type type, float x, double exact, void *to, size_t i)
     ((float *)to)[i] = x;
     break;
   case BF16:
-    ((uint16_t *)to)[i] = to_bf16(x);
+    ((bf16 *)to)[i] = float_to_bf16(x);
     break;
   case I32:
     ((int32_t *)to)[i] = (int32_t)floor(exact);
@@ -68,7 +68,7 @@ static void draw(const struct tensor *t, uint64_t first, size_t count, void *to)
       double value = init->how == CONSTANT  ? init->a
                      : init->how == UNIFORM ? init->a + (init->b - init->a) * x[i]
                                             : init->a + init->b * x[i];
-      float narrow = init->how == UNIFORM ? below(value, init->b) : (float)value;
+      float narrow = init->how == UNIFORM ? below(t->type, value, init->b) : (float)value;
       store(t->type, narrow, value, to, done + i);
     }
     done += n;
@@ -77,17 +77,39 @@ static void draw(const struct tensor *t, uint64_t first, size_t count, void *to)
 
 // ---- piece by piece ----------------------------------------------------------------------------
 
+// Is it bfloat16 in the file, but float32 in the program? That loses nothing.
+static bool widens(const struct entry *e, const struct tensor *t)
+{
+  return t->type == F32 && strcmp(e->dtype, table_type(BF16).name) == 0;
+}
+
 // Makes the shard's own elements from .. from + count - 1 in `to`.
 struct source {
   const struct safetensors *file; // NULL: drawn
   const struct entry *entry;
 };
 
+// Elements of bfloat16 in the file as floats: they are read behind where the floats end up.
+static bool read_widened(const struct source *source, const struct slice *slice, size_t from,
+                         size_t count, void *to, struct failure *why)
+{
+  char *narrow = (char *)to + count * (sizeof(float) - sizeof(bf16));
+  if (!safetensors_read(source->file, source->entry, slice, from, count, narrow, why)) return false;
+  for (size_t i = 0; i < count; i++) {
+    bf16 x;
+    memcpy(&x, narrow + i * sizeof x, sizeof x);
+    ((float *)to)[i] = bf16_to_float(x);
+  }
+  return true;
+}
+
 static bool make_piece(const struct source *source, int index, size_t from, size_t count, void *to,
                        struct failure *why)
 {
   const struct tensor *t = &program.tensors[index];
   struct slice slice = table_slice(index);
+  if (source->file && widens(source->entry, t))
+    return read_widened(source, &slice, from, count, to, why);
   if (source->file)
     return safetensors_read(source->file, source->entry, &slice, from, count, to, why);
   size_t size = table_type(t->type).bytes;
@@ -133,7 +155,7 @@ static bool fits(const struct safetensors *file, const struct entry *e, const st
 {
   const char *dtype = table_type(t->type).name;
   size_t ndim = (size_t)t->ndim;
-  if (strcmp(e->dtype, dtype) == 0 && e->ndim == ndim &&
+  if ((strcmp(e->dtype, dtype) == 0 || widens(e, t)) && e->ndim == ndim &&
       memcmp(e->shape, t->of, ndim * sizeof *t->of) == 0)
     return true;
   char there[200], here[200];

@@ -7,7 +7,7 @@ static const int coordinate[] = {$coordinate$}; // $mesh$
 
 // Whom it meets in collectives.
 $members$
-
+$exchanges$
 // Where its parts begin in the whole tensors.
 static const long first[][MAX_DIMS] = {
 $first$};
@@ -18,4 +18,5 @@ const struct rank rank = {
     .members = members,
     .first = first,
     .owns = (const char[]){$owns$}, // 1 where it is the one that writes its part
+    .exchange = $exchange$,
 };

@@ -7,7 +7,7 @@ static const int coordinate[] = {$coordinate$}; // $mesh$
 
 // Whom it meets in collectives.
 $members$
-
+$exchanges$
 // Where its parts begin in the whole tensors.
 static const long first[][MAX_DIMS] = {
 $first$};
@@ -15,4 +15,4 @@ $first$};
 // 1 where it is the one that writes its part.
 static const char owns[] = {$owns$};
 
-const struct rank rank = {$rank$, coordinate, members, first, owns};
+const struct rank rank = {$rank$, coordinate, members, first, owns, $exchange$};

@@ -24,6 +24,13 @@ ends 2 "no such pass" "$TPGEN" "$toy" --dump=everything
 ends 2 "write -D name=value" "$TPGEN" "$toy" -o "$out" -D tp
 ends 2 "write --ranks 0-7" "$TPGEN" "$toy" -o "$out" --ranks 3-1
 ends 2 "counted from 0" "$TPGEN" "$toy" -o "$out" --ranks 2-3
+move='f32[8] on a=2: S(0) -> R'
+ends 0 "usage: tpgen --move" "$TPGEN" --help
+ends 0 "all_gather over a" "$TPGEN" --move "$move"
+ends 2 "are options of --move" "$TPGEN" "$toy" -o "$out" --json
+ends 2 "takes no plan" "$TPGEN" --move "$move" "$toy"
+ends 2 "takes no plan" "$TPGEN" --move "$move" -o "$out"
+ends 3 "cannot write" bash -c "exec '$TPGEN' --move '$move' > /dev/full"
 ends 3 "$WORK/none.lua" "$TPGEN" "$WORK/none.lua" -o "$out"
 ends 1 "$toy: error: -D tpp=2" "$TPGEN" "$toy" -o "$out" -D tpp=2
 [ ! -e "$out" ] || fail "an error left something in $out"

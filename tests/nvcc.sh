@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The toy's CUDA programs compile and link with nvcc, without a warning, into a binary for each rank; the
-# kernels and steps of all cases of tests/operators compile.
+# kernels and steps of all cases of tests/operators, and of many moves (tests/moves), compile.
 # Needs the toolkit, no GPU; skipped loudly where there is none.
 . "$(dirname "$0")/common.sh"
 
@@ -26,18 +26,31 @@ done
 
 flags=(-std=c++20 -arch=sm_90 -Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror
   -Xcicc=-O1 -Xptxas=-O0 -D_GNU_SOURCE -DTPGEN_CUDA -I. -Iruntime ${NCCL_HOME:+"-I$NCCL_HOME/include"})
+# compiles NAME PLAN DEFINITIONS...
 compiles() (
-  "$TPGEN" "$WORK/$1.lua" -o "$WORK/$1" --target cuda -D tp=2 -D place=mixed && cd "$WORK/$1" || exit 1
-  for file in kernels step; do "$nvcc" "${flags[@]}" -c $file.cu -o $file.o || exit 1; done
+  to=$WORK/$1 plan=$2 arguments=() files=(kernels step)
+  [[ $1 != moves* ]] || files+=(rank0)
+  shift 2
+  for value; do arguments+=(-D "$value"); done
+  "$TPGEN" "$plan" -o "$to" --target cuda "${arguments[@]}" && cd "$to" || exit 1
+  for file in "${files[@]}"; do "$nvcc" "${flags[@]}" -c $file.cu -o $file.o || exit 1; done
 )
-families=$(operator_plans) running=0
-for family in $families; do
+running=0
+compile_beside() {
   if [ $running -ge "$(nproc)" ]; then
     wait -n || failures=$((failures + 1))
     running=$((running - 1))
   fi
-  (compiles "$family" || { fail "the operators of $family do not compile with nvcc"; exit 1; }) &
+  (compiles "$@" || { fail "$* does not compile with nvcc"; exit 1; }) &
   running=$((running + 1))
+}
+families=$(operator_plans)
+for family in $families; do
+  compile_beside "$family" "$WORK/$family.lua" tp=2 place=mixed
 done
+compile_beside moves1 tests/moves/pairs.lua mesh=3 shape=7x5
+compile_beside moves2 tests/moves/pairs.lua mesh=2x3 shape=7x5 every=13
+compile_beside moves3 tests/moves/pairs.lua mesh=2x2 shape=4x6 every=17 through=bfloat16
+compile_beside moves4 tests/moves/pairs.lua mesh=2x2x2 shape=7x5 every=499 planner=greedy
 for ((; running > 0; running--)); do wait -n || failures=$((failures + 1)); done
-finish "two meshes, and $(wc -w <<< "$families") families of operators, compile with $nvcc"
+finish "two meshes, and $(wc -w <<< "$families") families of operators, and moves on four, compile with $nvcc"

@@ -38,6 +38,7 @@ static struct {
 } input[MAX_INPUTS];
 static struct module module[MAX_STATEMENTS + 1];
 static int ntensor, ninput, nmodule, nparameter;
+static int mesh[MAX_MESH], nmesh; /* the mesh, and how many dimensions it has */
 static char init[1 << 12], forward[1 << 14];
 static uint64_t state;
 
@@ -670,6 +671,52 @@ static int blocks(void)
   return done();
 }
 
+/* --------------------------------------------------------------------------- where tensors lie */
+
+static const char *placement(int ndim)
+{
+  static char text[16];
+  if (!any(4)) return "Replicate()";
+  snprintf(text, sizeof text, "Shard(%d)", any(2) ? any(ndim) : -1 - any(ndim));
+  return text;
+}
+
+/* Where several dimensions of the mesh cut the same dimension of the tensor, in either order. */
+static void say_placements(int ndim)
+{
+  int often = any(ndim), cuts = 0, turned = any(2), is_cut[MAX_MESH];
+  for (int i = 0; i < nmesh; i++) cuts += is_cut[i] = any(2);
+  for (int i = 0, done = 0; i < nmesh; i++) {
+    SAY(forward, "%s", i ? ", " : "");
+    if (is_cut[i] && turned)
+      SAY(forward, "Shard(%d, %d)", often, cuts - ++done);
+    else if (is_cut[i])
+      SAY(forward, "Shard(%d)", often);
+    else if (!any(4))
+      SAY(forward, "%s", any(2) ? "false" : "Partial()");
+    else if (ndim > 1 && any(2))
+      SAY(forward, "Shard(%d)", (often + 1 + any(ndim - 1)) % ndim);
+    else
+      SAY(forward, "Replicate()");
+  }
+}
+
+static int redistributed(void)
+{
+  int a = pick(1, MAX_NDIM);
+  if (a < 0) return 0;
+  begin(tensor[a]);
+  if (any(4)) {
+    SAY(forward, "%s:redistribute(mesh, {", read_of(a));
+    say_placements(tensor[a].ndim);
+    SAY(forward, "})%s", any(2) ? ":tanh()" : "");
+  } else {
+    SAY(forward, "%s:redistribute(mesh.%c, %s)", read_of(a), 'a' + any(nmesh),
+        placement(tensor[a].ndim));
+  }
+  return done();
+}
+
 /* The plan's own classes. */
 static const char *const classes[NKINDS] = {
     [MLP] = "local Block = nn.module(\"Block\", function(self, width, hidden)\n"
@@ -720,14 +767,6 @@ static const struct {
 
 /* ----------------------------------------------------------------------------------- the styles */
 
-static const char *placement(int ndim)
-{
-  static char text[16];
-  if (!any(4)) return "Replicate()";
-  snprintf(text, sizeof text, "Shard(%d)", any(2) ? any(ndim) : -1 - any(ndim));
-  return text;
-}
-
 static void put_prepare_style(const char *path, int ndim)
 {
   const char *form = any(2) ? "  [\"%s\"] = PrepareModuleInput{desired_input_layouts = %s},\n"
@@ -756,9 +795,9 @@ static void put_style(const char *path, enum kind kind, int ndim, int rowwise)
 }
 
 /* What the modules, or the modules in them, are to be over one dimension of the mesh. */
-static void put_styles(char mesh)
+static void put_styles(char dimension)
 {
-  printf("parallelize(model, mesh.%c, {\n", mesh);
+  printf("parallelize(model, mesh.%c, {\n", dimension);
   for (int i = 0; i < nmodule; i++) {
     const struct module *m = &module[i];
     char path[32];
@@ -787,15 +826,17 @@ static void put_styles(char mesh)
 
 static void make_model(void)
 {
-  static int (*const statement[])(void) = {elementwise,     elementwise, elementwise, dropout,
-                                           along,           along,       along,       variance,
-                                           reduction,       part,        part,        join,
-                                           triangle,        permute,     reshape,     merge,
-                                           split_dimension, stretch,     parameter,   product,
-                                           rows_with_rows,  embedded,    linear,      linear,
-                                           linear,          norm,        identity,    convolution,
-                                           convolution,     pool,        attention,   blocks,
-                                           blocks,          blocks};
+  static int (*const statement[])(void) = {
+      elementwise,     elementwise,  elementwise,   dropout,
+      along,           along,        along,         variance,
+      reduction,       part,         part,          join,
+      triangle,        permute,      reshape,       merge,
+      split_dimension, stretch,      parameter,     product,
+      rows_with_rows,  embedded,     linear,        linear,
+      linear,          norm,         identity,      convolution,
+      convolution,     pool,         attention,     blocks,
+      blocks,          blocks,       redistributed, redistributed,
+      redistributed,   redistributed};
   tensor[0].ndim = 2 + any(3);
   do
     for (int d = 0; d < tensor[0].ndim; d++) tensor[0].size[d] = any_size();
@@ -820,23 +861,23 @@ static void make_model(void)
   }
 }
 
-static int put_mesh(void)
+static void choose_mesh(void)
 {
   static const int sizes[][MAX_MESH] = {{2, 1, 1}, {3, 1, 1}, {4, 1, 1}, {2, 2, 1},
                                         {2, 3, 1}, {3, 2, 1}, {5, 1, 1}, {2, 2, 2},
                                         {2, 2, 1}, {3, 1, 1}, {2, 1, 1}, {6, 1, 1}};
   const int *size = ANY_OF(sizes);
-  int ndim = 0;
+  for (nmesh = 0; nmesh < MAX_MESH && size[nmesh] > 1; nmesh++) mesh[nmesh] = size[nmesh];
+}
+
+static void put_mesh(void)
+{
   printf("-- mesh:");
-  while (ndim < MAX_MESH && size[ndim] > 1) {
-    printf(" %c=%d", 'a' + ndim, size[ndim]);
-    ndim++;
-  }
+  for (int d = 0; d < nmesh; d++) printf(" %c=%d", 'a' + d, mesh[d]);
   printf("\nlocal mesh = device_mesh{");
-  for (int d = 0; d < ndim; d++)
+  for (int d = 0; d < nmesh; d++)
     printf("%s{\"%c\", args.%c or 1}", d ? ", " : " ", 'a' + d, 'a' + d);
   printf(" }\n\n");
-  return ndim;
 }
 
 static void put_sizes(const struct tensor *t)
@@ -846,7 +887,7 @@ static void put_sizes(const struct tensor *t)
   printf("}");
 }
 
-static void put_batch(int nmesh)
+static void put_batch(void)
 {
   printf("local batch = {\n");
   for (int i = 0; i < ninput; i++) {
@@ -942,20 +983,21 @@ int main(int argc, char **argv)
     return 2;
   }
   state = strtoull(argv[1], NULL, 10) * UINT64_C(0xd1342543de82ef95);
+  choose_mesh();
   make_model();
   int infers = !any(6);
   if (infers)
     say_outputs();
   else
     say_loss();
-  int nmesh = put_mesh();
+  put_mesh();
   put_classes();
   printf("local Model = nn.module(\"Model\", function(self)\n%s"
          "  function self:forward(b)\n    local t0, t1 = b.i0, b.i1\n%s  end\nend)\n\n"
          "local model = Model()\n",
          init, forward);
   for (int d = 0; d < nmesh; d++) put_styles((char)('a' + d));
-  put_batch(nmesh);
+  put_batch();
   if (infers)
     printf("\nreturn infer{\n  model = model, batch = batch, seed = %s,\n"
            "  outputs = function(model, batch) return model(batch) end,\n}\n",

@@ -174,16 +174,40 @@ static void bf16_is_to_nearest(void **state)
   } rows[] = {{1, 0x3f80},         {-2, 0xc000},       {0x1.01p0f, 0x3f80}, {0x1.010002p0f, 0x3f81},
               {0x1.03p0f, 0x3f82}, {0x1.ffp0f, 0x4000}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    assert_int_equal(to_bf16(rows[i].x), rows[i].bits);
+    assert_int_equal(float_to_bf16(rows[i].x), rows[i].bits);
 }
 
 static void uniform_stays_below_its_limit(void **state)
 {
   (void)state;
   double limit = 0.31622776601683794; // the nearest float is above it
-  float x = below(limit * (1 - 1e-12), limit);
+  float x = below(F32, limit * (1 - 1e-12), limit);
   assert_true((double)x < limit);
   assert_true((double)nextafterf(x, 1) >= limit);
+  // Where rounding to bfloat16 would come to it: the one before.
+  static const float limits[] = {1, 0.5f, 100, -1, -0.25f, 0x1p-130f};
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+    x = below(BF16, (double)nextafterf(limits[i], -INFINITY), (double)limits[i]);
+    uint16_t bits = float_to_bf16(x);
+    assert_true(x < limits[i] && bf16_to_float(bits) >= x && bf16_to_float(bits) <= x);
+    uint16_t next = (uint16_t)(limits[i] > 0 ? bits + 1 : bits - 1);
+    assert_true(bf16_to_float(next) >= limits[i]);
+  }
+  assert_true(below(BF16, -1e-45, 0) < 0);
+}
+
+// Drawn as floats are, and rounded.
+static void bf16_is_drawn(void **state)
+{
+  (void)state;
+  float drawn[15];
+  fill(1, NULL, NULL);
+  memcpy(drawn, memories[0] + tensors[WEIGHT].offset, sizeof drawn);
+  tensors[WEIGHT].type = BF16;
+  fill(1, NULL, NULL);
+  tensors[WEIGHT].type = F32;
+  const uint16_t *rounded = (const uint16_t *)(memories[0] + tensors[WEIGHT].offset);
+  for (int i = 0; i < 15; i++) assert_int_equal(rounded[i], float_to_bf16(drawn[i]));
 }
 
 // ---- files -------------------------------------------------------------------------------------
@@ -205,6 +229,31 @@ static void loads_on_another_mesh(void **state)
     assert_int_equal(read_file(saved, after, sizeof after), bytes);
     assert_memory_equal(after, before, bytes);
   }
+}
+
+// What is bfloat16 in a file becomes the same numbers as floats, on every mesh.
+static void bf16_is_widened(void **state)
+{
+  (void)state;
+  uint16_t narrow[14];
+  fill(1, NULL, NULL);
+  memcpy(narrow, memories[0] + tensors[NORMED].offset, sizeof narrow);
+  fill(3, NULL, NULL);
+  save(3, 1);
+  tensors[NORMED].type = F32;
+  for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
+    fill(ranks, saved, NULL);
+    for (int id = 0; id < ranks; id++) {
+      become(id, ranks);
+      const float *wide = (const float *)(memories[id] + tensors[NORMED].offset);
+      long columns = tensors[NORMED].here[1], first = firsts[NORMED][1];
+      for (long i = 0; i < 2 * columns; i++) {
+        float wanted = bf16_to_float(narrow[i / columns * 7 + first + i % columns]);
+        assert_memory_equal(&wide[i], &wanted, sizeof wanted);
+      }
+    }
+  }
+  tensors[NORMED].type = BF16;
 }
 
 static void saved_metadata(void **state)
@@ -250,6 +299,9 @@ static void misfits(void **state)
   tensors[BIAS].type = I32;
   refused(saved, NULL, "bias is F32 [3] in the file, but I32 [3] in the program");
   tensors[BIAS].type = F32;
+  tensors[WEIGHT].type = BF16; // would be rounded
+  refused(saved, NULL, "weight is F32 [5, 3] in the file, but BF16 [5, 3] in the program");
+  tensors[WEIGHT].type = F32;
 
   tensors[BIAS].name = "offset";
   refused(saved, NULL, "it holds bias, which the program does not know");
@@ -328,7 +380,9 @@ int main(void)
       cmocka_unit_test(same_on_every_mesh),
       cmocka_unit_test(bf16_is_to_nearest),
       cmocka_unit_test(uniform_stays_below_its_limit),
+      cmocka_unit_test(bf16_is_drawn),
       cmocka_unit_test(loads_on_another_mesh),
+      cmocka_unit_test(bf16_is_widened),
       cmocka_unit_test(saved_metadata),
       cmocka_unit_test(misfits),
       cmocka_unit_test(old_file_stays),

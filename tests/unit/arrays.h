@@ -140,10 +140,11 @@ static void hold(struct layout layout, int dim, int64_t size, const int *coordin
     must(size == 0 || outer[j + 1] % outer[j] == 0,
          "%" PRId64 " elements cannot be cut in strides of %" PRId64, size, outer[j]);
     int64_t factor = outer[j + 1] / outer[j], first = 0, count = factor;
-    for (int i = 0; i < graph->mesh.ndim; i++)
-      if (layout.on[i].kind == SHARD && layout.on[i].dim == dim &&
-          outer_of(layout.on[i]) == outer[j])
-        chunk(i, coordinate, &first, &count);
+    for (int turn = 0; turn <= MAX_MESH; turn++)
+      for (int i = 0; i < graph->mesh.ndim; i++)
+        if (layout.on[i].kind == SHARD && layout.on[i].dim == dim && layout.on[i].turn == turn &&
+            outer_of(layout.on[i]) == outer[j])
+          chunk(i, coordinate, &first, &count);
     int64_t before = held->n;
     held->n = before * count;
     must(held->n <= (int64_t)(sizeof held->at / sizeof *held->at), "a dimension is too long");

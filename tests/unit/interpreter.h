@@ -39,6 +39,14 @@ __attribute__((unused)) static const char *not_held(const struct machine *m, int
   return not_the_whole(part, whole, graph->value[value].layout, tolerance);
 }
 
+static int place_in_group(const int *member, int n, int rank)
+{
+  int k = 0;
+  while (k < n && member[k] != rank) k++;
+  must(k < n, "rank %d is not in its own group", rank);
+  return k;
+}
+
 /* A collective's buffers are flat, and its counts are those that the generated call would name. */
 static void run_all_reduce(struct machine *m, const struct op *op, const int *member, int n,
                            int rank, const int64_t *give)
@@ -81,7 +89,7 @@ static void run_reduce_scatter(struct machine *m, const struct op *op, const int
   struct array out = zeros(local_shape(op->out, rank));
   int64_t start = 0, all = 0;
   for (int k = 0; k < n; k++) {
-    if (member[k] < rank) start += give[k];
+    if (k < place_in_group(member, n, rank)) start += give[k];
     if (member[k] == rank)
       must(give[k] == elements(out.shape), "reduce_scatter: %" PRId64 " elements into %s", give[k],
            shape_text(out.shape));
@@ -101,14 +109,14 @@ static void run_all_to_all(struct machine *m, const struct op *op, const int *me
                            int rank, const int64_t *get)
 {
   struct array out = zeros(local_shape(op->out, rank));
-  int64_t *theirs = alloc((size_t)n * sizeof *theirs), *unused = alloc((size_t)n * sizeof *unused);
+  int64_t *theirs = take((size_t)n * sizeof *theirs), *unused = take((size_t)n * sizeof *unused);
   int64_t start = 0;
   for (int k = 0; k < n; k++) {
     struct array in = m->part[member[k]][op->in[0]];
     collective_counts(op, member[k], theirs, unused);
     int64_t from = 0, mine = 0, all = 0;
     for (int j = 0; j < n; j++) {
-      if (member[j] < rank) from += theirs[j];
+      if (j < place_in_group(member, n, rank)) from += theirs[j];
       if (member[j] == rank) mine = theirs[j];
       all += theirs[j];
     }
@@ -125,12 +133,88 @@ static void run_all_to_all(struct machine *m, const struct op *op, const int *me
   m->part[rank][op->out] = out;
 }
 
+/* The pieces that a rank gives or gets, and where each begins in the value that it lies in: in a
+   flat buffer one after the other, else in the part itself. */
+struct pieces {
+  int n;
+  struct piece *at;
+  int64_t *start;
+};
+
+static struct pieces pieces_of(const struct op *op, int rank, bool given, bool flat)
+{
+  const struct exchange *e = &graph->exchange[op->exchange];
+  size_t room = (size_t)group_size(e->group);
+  struct pieces p = {.at = take(room * sizeof *p.at), .start = take(room * sizeof *p.start)};
+  p.n = (given ? pieces_given : pieces_got)(&e->move, e->whole, rank, p.at);
+  struct shape own = part_of(e->whole, given ? e->move.from : e->move.to, rank).shape;
+  int64_t start = 0;
+  for (int i = 0; i < p.n; i++) {
+    p.start[i] = flat ? start : place_of(own, p.at[i].part.first);
+    start += elements(p.at[i].part.shape);
+  }
+  return p;
+}
+
+static int piece_for(const struct pieces *p, int member)
+{
+  for (int i = 0; i < p->n; i++)
+    if (p->at[i].member == member) return i;
+  return NONE;
+}
+
+/* An element that nobody has written yet. */
+static struct array unwritten(struct shape shape)
+{
+  struct array t = zeros(shape);
+  for (int64_t i = 0, n = elements(shape); i < n; i++) t.at[i] = NAN;
+  return t;
+}
+
+static void run_exchange(struct machine *m, const struct op *op, const int *member, int n, int rank,
+                         const int64_t *get)
+{
+  const struct exchange *e = &graph->exchange[op->exchange];
+  bool packed = !gives_runs(&e->move, e->whole), packs = !gets_runs(&e->move, e->whole);
+  struct array out = unwritten(local_shape(op->out, rank));
+  struct pieces mine = pieces_of(op, rank, false, packs);
+  int me = place_in_group(member, n, rank);
+  for (int k = 0; k < n; k++) {
+    struct array in = m->part[member[k]][op->in[0]];
+    struct pieces theirs = pieces_of(op, member[k], true, packed);
+    int i = piece_for(&mine, k), j = piece_for(&theirs, me);
+    must((i == NONE) == (j == NONE), "exchange: one of rank %d and %d knows no piece", member[k],
+         rank);
+    int64_t count = i == NONE ? 0 : elements(mine.at[i].part.shape);
+    must(i == NONE || count == elements(theirs.at[j].part.shape), "exchange: a piece differs");
+    must(count == get[k], "exchange: rank %d awaits %" PRId64 " of rank %d, not %" PRId64, rank,
+         get[k], member[k], count);
+    if (!count) continue;
+    must(theirs.start[j] + count <= elements(in.shape), "exchange: rank %d sends beyond %s",
+         member[k], shape_text(in.shape));
+    must(mine.start[i] + count <= elements(out.shape), "exchange: rank %d overruns %s", rank,
+         shape_text(out.shape));
+    memcpy(out.at + mine.start[i], in.at + theirs.start[j], (size_t)count * sizeof *out.at);
+  }
+  m->part[rank][op->out] = out;
+}
+
+/* The call for equal parts names one number for all. */
+static void check_equal(const struct op *op, int rank, const int64_t *give, const int64_t *get,
+                        int n)
+{
+  for (int k = 0; k < n && equal_parts(op, rank); k++)
+    must(give[k] == give[0] && get[k] == get[0], "%s: equal parts of %" PRId64 " and %" PRId64,
+         op_row[op->kind].name, give[0], give[k]);
+}
+
 static void run_collective(struct machine *m, const struct op *op, int rank)
 {
-  int n = group_size(op->group), *member = alloc((size_t)n * sizeof *member);
-  int64_t *give = alloc((size_t)n * sizeof *give), *get = alloc((size_t)n * sizeof *get);
+  int n = group_size(op->group), *member = take((size_t)n * sizeof *member);
+  int64_t *give = take((size_t)n * sizeof *give), *get = take((size_t)n * sizeof *get);
   group_members(op->group, rank, member);
   collective_counts(op, rank, give, get);
+  check_equal(op, rank, give, get, n);
   switch (op->kind) {
   case OP_all_reduce:
     run_all_reduce(m, op, member, n, rank, give);
@@ -140,6 +224,9 @@ static void run_collective(struct machine *m, const struct op *op, int rank)
     break;
   case OP_reduce_scatter:
     run_reduce_scatter(m, op, member, n, rank, give);
+    break;
+  case OP_exchange:
+    run_exchange(m, op, member, n, rank, get);
     break;
   default:
     run_all_to_all(m, op, member, n, rank, get);
@@ -154,22 +241,56 @@ static int64_t product(struct shape s, int first, int last)
   return n;
 }
 
-/* As slice_text: rows of the part, each a stretch of a row of the whole. */
+/* Copies a box of one tensor to another, given where it begins in each. */
+static void copy_box(struct array to, const int64_t *at, struct array from, const int64_t *first,
+                     struct shape box)
+{
+  int64_t index[MAX_DIMS] = {0}, here[MAX_DIMS], there[MAX_DIMS];
+  if (!elements(box)) return;
+  do {
+    for (int d = 0; d < box.ndim; d++) {
+      here[d] = index[d] + (at ? at[d] : 0);
+      there[d] = index[d] + (first ? first[d] : 0);
+      must(here[d] < to.shape.size[d] && there[d] < from.shape.size[d], "a box %s leaves %s or %s",
+           shape_text(box), shape_text(to.shape), shape_text(from.shape));
+    }
+    to.at[place_of(to.shape, here)] = from.at[place_of(from.shape, there)];
+  } while (next_index(box, index));
+}
+
+/* Where the rank's part under `inner` begins in its part under `outer`, which is cut less. */
+static void begin_of(struct shape whole, struct layout inner, struct layout outer, int rank,
+                     int64_t *begin)
+{
+  struct part a = part_of(whole, inner, rank), b = part_of(whole, outer, rank);
+  for (int d = 0; d < whole.ndim; d++) begin[d] = a.first[d] - b.first[d];
+}
+
 static void run_slice(struct machine *m, const struct op *op, int rank)
 {
-  struct array in = m->part[rank][op->in[0]], out = zeros(local_shape(op->out, rank));
-  int coordinate[MAX_MESH];
-  coordinate_of(rank, coordinate);
-  int64_t parts = graph->mesh.size[op->mesh_dim], n = in.shape.size[op->dim];
-  int64_t inner = product(in.shape, op->dim + 1, in.shape.ndim);
-  int64_t begin = (n + parts - 1) / parts * coordinate[op->mesh_dim] * inner;
-  int64_t length = product(out.shape, op->dim, out.shape.ndim), of = n * inner;
-  if (elements(out.shape)) {
-    must(begin + length <= of, "slice of %s from %" PRId64 " on overruns", shape_text(in.shape),
-         begin);
-    must(product(in.shape, 0, op->dim) == product(out.shape, 0, op->dim), "slice: rows differ");
-    for (int64_t row = 0; row < product(in.shape, 0, op->dim); row++)
-      for (int64_t i = 0; i < length; i++) out.at[row * length + i] = in.at[row * of + begin + i];
+  const struct value *in = &graph->value[op->in[0]], *made = &graph->value[op->out];
+  struct array out = zeros(local_shape(op->out, rank));
+  int64_t begin[MAX_DIMS];
+  begin_of(in->shape, made->layout, in->layout, rank, begin);
+  copy_box(out, NULL, m->part[rank][op->in[0]], begin, out.shape);
+  m->part[rank][op->out] = out;
+}
+
+static void run_pieces(struct machine *m, const struct op *op, int rank)
+{
+  bool pack = op->kind == OP_pack_pieces;
+  struct array in = m->part[rank][op->in[0]], out = unwritten(local_shape(op->out, rank));
+  struct pieces p = pieces_of(op, rank, pack, true);
+  for (int i = 0; i < p.n; i++) {
+    struct shape box = p.at[i].part.shape;
+    must(p.start[i] + elements(box) <= elements(pack ? out.shape : in.shape),
+         "%s: the pieces overrun %s", op_row[op->kind].name,
+         shape_text(pack ? out.shape : in.shape));
+    struct array piece = {box, (pack ? out : in).at + p.start[i]};
+    if (pack)
+      copy_box(piece, NULL, in, p.at[i].part.first, box);
+    else
+      copy_box(out, p.at[i].part.first, piece, NULL, box);
   }
   m->part[rank][op->out] = out;
 }
@@ -180,14 +301,13 @@ static void run_pack(struct machine *m, const struct op *op, int rank)
 {
   struct array in = m->part[rank][op->in[0]], out = zeros(local_shape(op->out, rank));
   must(elements(in.shape) == elements(out.shape), "%s changes the size", op_row[op->kind].name);
-  int coordinate[MAX_MESH];
-  coordinate_of(rank, coordinate);
+  int n = group_size(op->group), *member = take((size_t)n * sizeof *member);
+  group_members(op->group, rank, member);
   int64_t inner = product(in.shape, op->dim + 1, in.shape.ndim),
           rows = product(in.shape, 0, op->dim);
   int64_t of = in.shape.size[op->dim] * inner, begin = 0;
-  for (int p = 0; p < graph->mesh.size[op->mesh_dim]; p++) {
-    coordinate[op->mesh_dim] = p;
-    struct part part = local_part(&graph->mesh, graph->value[op->in[0]].shape, op->to, coordinate);
+  for (int p = 0; p < n; p++) {
+    struct part part = part_of(graph->value[op->in[0]].shape, op->to, member[p]);
     int64_t length = part.shape.size[op->dim] * inner;
     must(begin + length <= of, "%s: the parts overrun %s", op_row[op->kind].name,
          shape_text(in.shape));
@@ -205,13 +325,28 @@ static void run_pack(struct machine *m, const struct op *op, int rank)
   m->part[rank][op->out] = out;
 }
 
+/* What changes nothing in a reduction. */
+static double neutral(enum reduction how)
+{
+  return how == SUM ? 0 : how == MAX ? -INFINITY : INFINITY;
+}
+
+/* Each rank has its part, in a place of its own among what changes nothing; of what several have
+   the first has it for a sum. */
 static void run_to_partial(struct machine *m, const struct op *op, int rank)
 {
-  struct array in = m->part[rank][op->in[0]], out = zeros(in.shape);
+  const struct value *in = &graph->value[op->in[0]], *made = &graph->value[op->out];
+  struct array out = zeros(local_shape(op->out, rank)), own = m->part[rank][op->in[0]];
   int coordinate[MAX_MESH];
+  int64_t begin[MAX_DIMS];
+  bool first = true;
   coordinate_of(rank, coordinate);
-  if (op->reduction != SUM || !coordinate[op->mesh_dim])
-    memcpy(out.at, in.at, (size_t)elements(in.shape) * sizeof *in.at);
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (in->layout.on[d].kind == REPLICATE && made->layout.on[d].kind == PARTIAL)
+      first &= coordinate[d] == 0;
+  for (int64_t i = 0, n = elements(out.shape); i < n; i++) out.at[i] = neutral(op->reduction);
+  begin_of(in->shape, in->layout, made->layout, rank, begin);
+  if (op->reduction != SUM || first) copy_box(out, begin, own, NULL, own.shape);
   m->part[rank][op->out] = out;
 }
 
@@ -247,6 +382,8 @@ static void run_op(struct machine *m, const struct op *op)
       run_slice(m, op, r);
     else if (op->kind == OP_pack || op->kind == OP_unpack)
       run_pack(m, op, r);
+    else if (op->kind == OP_pack_pieces || op->kind == OP_unpack_pieces)
+      run_pieces(m, op, r);
     else if (op->kind == OP_to_partial)
       run_to_partial(m, op, r);
     else

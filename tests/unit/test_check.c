@@ -150,6 +150,10 @@ static void move_left(void)
 {
   graph->op[2].kind = OP_redistribute;
 }
+static void unusual_turns(void)
+{
+  graph->value[x].layout.on[0].turn = 1;
+}
 static void not_in_modules_order(void)
 {
   given(PARAMETER, "a", parse_shape("2"), (struct layout){0});
@@ -190,10 +194,198 @@ static void test_every_fault_is_found(void **state)
       {sum_left, PASS_REDISTRIBUTE, "a pending sum is left"},
       {sum_left_in_output, PASS_REDISTRIBUTE, "a pending sum is left"},
       {move_left, PASS_REDISTRIBUTE, "a redistribution is left"},
+      {unusual_turns, PASS_PROPAGATE, "turns are not told as usual"},
       {not_in_modules_order, PASS_LUA, "order of the modules"},
   };
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     refused(find, &list[i], -SIGABRT, pass_name[list[i].pass], list[i].found, NULL);
+}
+
+/* ----------------------------------------------------------------------- steps that move data */
+
+/* One operation on a tensor of 12 x 12 on a mesh of 2 x 2 x 2, its group "ab" or "ba" or such. */
+struct step {
+  enum op_kind kind;
+  const char *group, *from, *to;
+  int dim, dim_to;
+  const char *parts; /* pack, unpack */
+};
+
+static int group_called(const char *name)
+{
+  int dim[MAX_MESH], n = 0;
+  for (; name[n]; n++) dim[n] = name[n] - 'a';
+  return add_ordered_group(n, dim);
+}
+
+static struct op step_of(const struct step *step, int in)
+{
+  struct op op = {.kind = step->kind, .nin = 1, .in = {in}, .module = NONE, .dim = step->dim};
+  op.dim_to = step->dim_to;
+  if (step->parts) op.to = parse_layout(step->parts);
+  op.group = group_called(step->group);
+  return op;
+}
+
+static void take_step(const void *with)
+{
+  const struct step *step = with;
+  new_graph(3, (int[]){2, 2, 2});
+  int in = given(BATCH, "x", parse_shape("12x12"), parse_layout(step->from));
+  int out = append_op(step_of(step, in));
+  graph->value[out].layout = parse_layout(step->to);
+  graph->value[out].placed = true;
+  check(PASS_REDISTRIBUTE);
+}
+
+static void test_steps_are_what_they_say(void **state)
+{
+  (void)state;
+  static const struct step list[] = {
+      {OP_all_reduce, "a", "P R R", "R R R", 0, 0, NULL},
+      {OP_all_reduce, "ac", "P S(0) P", "R S(0) R", 0, 0, NULL},
+      {OP_all_gather, "b", "S(0) S(0) R", "S(0) R R", 0, 0, NULL},
+      {OP_all_gather, "ab", "S(0) S(0) R", "R R R", 0, 0, NULL},
+      {OP_all_gather, "ba", "S(0)[1] S(0)[0] P", "R R P", 0, 0, NULL},
+      {OP_all_gather, "a", "S(0)[1] S(0)[0] R", "R S(0) R", 0, 0, NULL},
+      {OP_reduce_scatter, "ca", "P S(0) P", "S(0)[2] S(0)[0] S(0)[1]", 0, 0, NULL},
+      {OP_all_to_all, "bc", "S(0) S(0) S(0)", "S(0) S(1) S(1)", 0, 1, NULL},
+      {OP_slice, "", "S(1) R R", "S(1) S(0) S(1)", 0, 0, NULL},
+      {OP_slice, "", "R S(0) R", "S(0)[1] S(0)[0] R", 0, 0, NULL},
+      {OP_to_partial, "", "R S(0) S(0)", "P S(0) P", 0, 0, NULL},
+      {OP_pack, "ba", "P P R", "P P R", 1, 0, "S(1)[1] S(1)[0] R"},
+      {OP_unpack, "b", "S(0) R R", "S(0) R R", 0, 0, "S(0) S(0) R"},
+  };
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++) passes(take_step, &list[i]);
+}
+
+static void test_what_is_no_step_is_found(void **state)
+{
+  (void)state;
+  static const struct step list[] = {
+      /* other dimensions of the mesh than the group's change, or fewer */
+      {OP_all_reduce, "a", "P P R", "R R R", 0, 0, NULL},
+      {OP_all_reduce, "ab", "P S(0) R", "R S(0) R", 0, 0, NULL},
+      {OP_all_gather, "a", "S(0) S(1) R", "R R R", 0, 0, NULL},
+      /* not what is pending */
+      {OP_all_reduce, "a", "P(max) R R", "R R R", 0, 0, NULL},
+      {OP_reduce_scatter, "a", "R R R", "S(0) R R", 0, 0, NULL},
+      /* not the last cuts, or not in the order of the group */
+      {OP_all_gather, "a", "S(0) S(0) R", "R S(0) R", 0, 0, NULL},
+      {OP_all_gather, "ba", "S(0) S(0) R", "R R R", 0, 0, NULL},
+      {OP_all_gather, "ab", "S(0)[1] S(0)[0] R", "R R R", 0, 0, NULL},
+      {OP_reduce_scatter, "a", "P S(0) R", "S(0) S(0) R", 0, 0, NULL},
+      {OP_all_to_all, "a", "S(0) S(0) R", "S(1) S(0) R", 0, 1, NULL},
+      {OP_all_to_all, "b", "S(0) S(1) S(1)", "S(0) S(0) S(1)", 1, 0, NULL},
+      {OP_slice, "", "R S(0) R", "S(0) S(0) R", 0, 0, NULL},
+      {OP_to_partial, "", "S(0) S(0) R", "P S(0) R", 0, 0, NULL},
+      /* another dimension of the tensor */
+      {OP_all_gather, "a", "S(0) R R", "R R R", 1, 0, NULL},
+      {OP_all_to_all, "a", "S(0) R R", "S(1) R R", 1, 0, NULL},
+      {OP_all_to_all, "ab", "S(0) S(0) R", "S(0)[1] S(0)[0] R", 0, 0, NULL},
+      {OP_reduce_scatter, "a", "P R R", "S(0) R R", 1, 0, NULL},
+      /* nothing changes, or something else does */
+      {OP_slice, "", "R R R", "R R R", 0, 0, NULL},
+      {OP_slice, "", "S(0) R R", "S(1) R R", 0, 0, NULL},
+      {OP_slice, "", "P R R", "S(0) R R", 0, 0, NULL},
+      {OP_slice, "", "S(0) S(0) R", "S(0)[2] S(0)[1] S(0)[0]", 0, 0, NULL},
+      {OP_to_partial, "", "P(max) R R", "P R R", 0, 0, NULL},
+      {OP_to_partial, "", "S(0) R R", "R P R", 0, 0, NULL},
+      /* strided */
+      {OP_all_gather, "a", "S(0/2) R R", "R R R", 0, 0, NULL},
+      {OP_slice, "", "R R R", "S(0/2) R R", 0, 0, NULL},
+      {OP_slice, "", "S(0/2) R R", "S(0/2) S(0) R", 0, 0, NULL},
+      /* packings */
+      {OP_pack, "a", "P R R", "S(0) R R", 0, 0, "S(0) R R"},
+      {OP_pack, "a", "P R R", "P R R", 0, 0, "S(1) R R"},
+      {OP_unpack, "ab", "R R R", "R R R", 0, 0, "S(0)[1] S(0)[0] R"},
+      {OP_unpack, "a", "R R R", "R R R", 2, 0, "S(0) R R"},
+  };
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+    refused(take_step, &list[i], -SIGABRT, "redistribute", op_row[list[i].kind].name,
+            "not those of a step of its kind", NULL);
+}
+
+/* An exchange of a tensor of 4 x 4 over a, as the pass leaves it, and what is wrong in it. */
+struct wrong_exchange {
+  const char *from, *to;
+  void (*put)(struct exchange *e, struct op *op);
+};
+
+static void other_group(struct exchange *e, struct op *op)
+{
+  (void)e;
+  op->group = group_called("b");
+}
+static void smaller_group(struct exchange *e, struct op *op)
+{
+  e->move.n = 1;
+  e->group = op->group = group_called("a");
+}
+static void other_type(struct exchange *e, struct op *op)
+{
+  (void)op;
+  e->type = BF16;
+}
+static void other_shape(struct exchange *e, struct op *op)
+{
+  (void)op;
+  e->whole = parse_shape("4x6");
+}
+static void other_layout(struct exchange *e, struct op *op)
+{
+  (void)op;
+  e->move.from = parse_layout("R S(0) R");
+}
+static void no_exchange(struct exchange *e, struct op *op)
+{
+  (void)e;
+  op->exchange = 7;
+}
+
+static void exchange(const void *with)
+{
+  const struct wrong_exchange *wrong = with;
+  new_graph(3, (int[]){2, 2, 2});
+  struct exchange e = {.whole = parse_shape("4x4"),
+                       .move = {.kind = OP_exchange, .n = 2, .dim = {0, 1}},
+                       .group = group_called("ab")};
+  e.move.from = parse_layout(wrong->from);
+  e.move.to = parse_layout(wrong->to);
+  int in = given(BATCH, "x", e.whole, e.move.from);
+  struct op op = {.kind = OP_exchange, .nin = 1, .in = {in}, .group = e.group, .module = NONE};
+  int out = append_op(op);
+  graph->value[out].layout = e.move.to;
+  graph->value[out].placed = true;
+  if (wrong->put) wrong->put(&e, &graph->op[0]);
+  graph->exchange = &e;
+  graph->nexchange = 1;
+  check(PASS_REDISTRIBUTE);
+}
+
+static void test_exchanges(void **state)
+{
+  (void)state;
+  static const struct wrong_exchange right[] = {{"S(0) S(0) R", "S(0)[1] S(0)[0] R", NULL},
+                                                {"R S(0) P", "S(0) R P", NULL},
+                                                {"S(0)[1] S(0)[0] S(1)", "S(0) R S(1)", NULL}};
+  static const struct wrong_exchange wrong[] = {
+      {"R S(0) R", "S(0) R R", other_group},
+      {"R S(0) R", "S(0) R R", smaller_group},
+      {"R S(0) R", "S(0) R R", other_type},
+      {"R S(0) R", "S(0) R R", other_shape},
+      {"S(0) R R", "R S(0) R", other_layout},
+      {"R S(0) R", "S(0) R R", no_exchange},
+      {"P S(0) R", "R S(0) R", NULL},             /* nothing is reduced */
+      {"S(0) S(0) R", "R S(0) S(0)", NULL},       /* c is none of the group's */
+      {"R S(0) R", "S(0)[2] S(0)[1] S(0)", NULL}, /* so too */
+      {"R S(0/2) R", "S(0) R R", NULL},           /* strided */
+      {"S(1) S(0) R", "S(0) R R", NULL},          /* its pieces are no runs: they are not packed */
+  };
+  for (size_t i = 0; i < sizeof right / sizeof *right; i++) passes(exchange, &right[i]);
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    refused(exchange, &wrong[i], -SIGABRT, "redistribute", "exchange",
+            "not those of a step of its kind", NULL);
 }
 
 /* ------------------------------------------------------------------------------------ the arena */
@@ -252,6 +444,9 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_sound_graph_passes),
       cmocka_unit_test(test_every_fault_is_found),
+      cmocka_unit_test(test_steps_are_what_they_say),
+      cmocka_unit_test(test_what_is_no_step_is_found),
+      cmocka_unit_test(test_exchanges),
       cmocka_unit_test(test_the_arena),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,11 @@
 
    Right is what comes out right twice on two ranks and once on three, with tensors large enough,
    and other random numbers each time. A way that a better one implies is not told: a replicated
-   value is a pending maximum and minimum as it is. */
+   value is a pending maximum and minimum as it is.
+
+   Then the same on a mesh of two dimensions, both of which cut or reduce alike, but in either
+   order: what is right in the order that the mesh has not is offered, too, to inputs that lie so.
+ */
 #include "force.h"
 
 /* ------------------------------------------------------------------------------ what is left out
@@ -60,7 +64,8 @@ enum { LEFT_OUT = sizeof left_out / sizeof *left_out };
 
 /* -------------------------------------------------------------------------- placements and ways */
 
-/* A way on a mesh of one dimension. */
+/* A way on a mesh of one dimension, or alike on both of a mesh of two. There a turn of 1 says that
+   the second of them cuts first. */
 struct simple {
   struct placement in[MAX_INPUTS], out[MAX_OUTPUTS];
 };
@@ -80,37 +85,69 @@ static bool serves(const struct op *op, const struct simple *a, const struct sim
   return true;
 }
 
+static struct layout as_layout(struct placement p)
+{
+  struct layout layout = {0};
+  for (int d = 0; d < graph->mesh.ndim; d++) layout.on[d] = p;
+  layout.on[1].turn = 0;
+  return layout;
+}
+
+/* Whether the choices are alike on all dimensions of the mesh, but for the turns. */
+static bool is_simple(const struct op *op, const struct choice *list, const int *pick,
+                      struct simple *s)
+{
+  memcpy(s->in, list[pick[0]].in, sizeof s->in);
+  memcpy(s->out, list[pick[0]].out, sizeof s->out);
+  for (int d = 1; d < graph->mesh.ndim; d++) {
+    for (int i = 0; i < op->nin; i++)
+      if (!same_placement(list[pick[d]].in[i], as_layout(s->in[i]).on[d])) return false;
+    for (int k = 0; k < op->nout; k++)
+      if (!same_placement(list[pick[d]].out[k], as_layout(s->out[k]).on[d])) return false;
+  }
+  return true;
+}
+
 static bool is_offered(const struct trial *t, const struct simple *s)
 {
   struct choice list[MAX_CHOICES];
-  for (int c = 0, n = choices(t->op, &t->letters, list); c < n; c++) {
+  const struct op *op = t->op;
+  for (int i = 0; i < op->nin; i++) graph->value[op->in[i]].layout = as_layout(s->in[i]);
+  int n = choices(op, &t->letters, list), all = power(n, graph->mesh.ndim);
+  for (int c = 0; c < all; c++) {
     struct simple offer = {0};
-    memcpy(offer.in, list[c].in, sizeof offer.in);
-    memcpy(offer.out, list[c].out, sizeof offer.out);
-    if (serves(t->op, &offer, s) && fits_together(&t->letters, t->op->nin, list, &c)) return true;
+    int pick[] = {c % n, c / n};
+    if (is_simple(op, list, pick, &offer) && serves(op, &offer, s) &&
+        fits_together(&t->letters, op->nin, list, pick))
+      return true;
   }
   return false;
+}
+
+static const char *turned_text(struct placement p)
+{
+  return p.turn ? text("%s in turns", placement_text(p)) : placement_text(p);
 }
 
 static char *simple_text(const struct op *op, const struct simple *s)
 {
   struct buffer b = {0};
-  for (int i = 0; i < op->nin; i++) put(&b, "%s%s", i ? "," : "", placement_text(s->in[i]));
+  for (int i = 0; i < op->nin; i++) put(&b, "%s%s", i ? "," : "", turned_text(s->in[i]));
   put(&b, " -> ");
-  for (int k = 0; k < op->nout; k++) put(&b, "%s%s", k ? "," : "", placement_text(s->out[k]));
+  for (int k = 0; k < op->nout; k++) put(&b, "%s%s", k ? "," : "", turned_text(s->out[k]));
   return b.text;
 }
 
 static struct way as_way(const struct op *op, const struct simple *s)
 {
   struct way way = {0};
-  for (int i = 0; i < op->nin; i++) way.in[i].on[0] = s->in[i];
-  for (int k = 0; k < op->nout; k++) way.out[k].on[0] = s->out[k];
+  for (int i = 0; i < op->nin; i++) way.in[i] = as_layout(s->in[i]);
+  for (int k = 0; k < op->nout; k++) way.out[k] = as_layout(s->out[k]);
   return way;
 }
 
 /* All that a tensor of this shape can be, shards of one element aside: the sharded ones last. */
-enum { MAX_PLACEMENTS = MAX_DIMS + 4, PENDING = 4 };
+enum { MAX_PLACEMENTS = 2 * MAX_DIMS + 4, PENDING = 4 };
 static int placements_of(int value, struct placement *list)
 {
   struct shape shape = graph->value[value].shape;
@@ -118,11 +155,14 @@ static int placements_of(int value, struct placement *list)
   list[n++] = R;
   /* The sum of truths is none. */
   for (int r = SUM; r <= MIN; r++)
-    list[n++] = graph->value[value].type == BOOL && r == SUM
+    list[n++] = (graph->value[value].type == BOOL && r == SUM) || (graph->mesh.ndim > 1 && r != SUM)
                     ? R
                     : (struct placement){.kind = PARTIAL, .reduction = (enum reduction)r};
   for (int d = 0; d < shape.ndim; d++)
-    if (shape.size[d] > 1) list[n++] = S(d);
+    for (int turn = 0; turn < graph->mesh.ndim && shape.size[d] > 1; turn++) {
+      list[n++] = S(d);
+      list[n - 1].turn = turn;
+    }
   return n;
 }
 
@@ -156,7 +196,7 @@ static void compare_sizes(const struct axis *axis, int ndim, struct shape shape)
 static bool agrees(struct cuts *cuts, const struct axis *axis, int ndim, struct placement p)
 {
   for (int d = 0; d < ndim; d++) {
-    int letter = axis[d].letter[0], cut = p.kind == SHARD && p.dim == d;
+    int letter = axis[d].letter[0], cut = p.kind == SHARD && p.dim == d ? 1 + p.turn : 0;
     if (axis[d].n != 1 || !is_one_size[letter]) continue;
     if (cuts->of[letter] != NONE && cuts->of[letter] != cut) return false;
     cuts->of[letter] = cut;
@@ -164,9 +204,20 @@ static bool agrees(struct cuts *cuts, const struct axis *axis, int ndim, struct 
   return true;
 }
 
+/* The way in the order of the mesh. */
+static struct simple straight(const struct simple *s)
+{
+  struct simple way = *s;
+  for (int i = 0; i < trial.op->nin; i++) way.in[i].turn = 0;
+  for (int k = 0; k < trial.op->nout; k++) way.out[k].turn = 0;
+  return way;
+}
+
 static void note(const struct simple *s)
 {
+  struct simple usual = straight(s);
   if (is_offered(&trial, s)) return;
+  if (graph->mesh.ndim > 1 && !is_offered(&trial, &usual)) return;
   must(nfound < MOST, "too many are right and not offered");
   found[nfound++] = *s;
 }
@@ -181,8 +232,7 @@ static void sort_out(struct simple *s, struct array *const made[MAX_OUTPUTS], in
   struct placement as = s->out[k];
   for (int p = 0; p < PENDING; p++) {
     if (as.kind != SHARD) s->out[k] = list_out[k][p];
-    struct layout layout = {.on = {s->out[k]}};
-    if (not_the_whole(made[k], trial.out[k], layout, 1e-9)) {
+    if (not_the_whole(made[k], trial.out[k], as_layout(s->out[k]), 1e-9)) {
       if (as.kind == SHARD) break;
       continue;
     }
@@ -192,8 +242,17 @@ static void sort_out(struct simple *s, struct array *const made[MAX_OUTPUTS], in
   s->out[k] = as;
 }
 
+/* On a mesh of two dimensions what is asked is who takes an input in turns. */
+static bool has_turned_input(const struct simple *s)
+{
+  int turns = 0;
+  for (int i = 0; i < trial.op->nin; i++) turns += s->in[i].turn;
+  return turns > 0;
+}
+
 static void run_way(struct simple *s, const int *pick)
 {
+  if (graph->mesh.ndim > 1 && !has_turned_input(s)) return;
   struct array *part[MAX_INPUTS], *made[MAX_OUTPUTS];
   for (int i = 0; i < trial.op->nin; i++) part[i] = part_in[i][pick[i]];
   struct way way = as_way(trial.op, s);
@@ -240,16 +299,16 @@ static void start(const struct instance *instance, const char *ranks, int64_t si
   prepare(&trial, instantiate(instance, (int64_t[SIZES]){size, size, size, size}));
 }
 
-static void search(const struct instance *instance)
+static void search(const struct instance *instance, const char *ranks, int64_t size)
 {
-  start(instance, "2", 4);
+  start(instance, ranks, size);
   nfound = 0;
   const struct op *op = trial.op;
   for (int i = 0; i < op->nin; i++) {
     n_in[i] = placements_of(op->in[i], list_in[i]);
     for (int p = 0; p < n_in[i]; p++)
-      part_in[i][p] = scatter_type(trial.in[i], graph->value[op->in[i]].type,
-                                   (struct layout){.on = {list_in[i][p]}});
+      part_in[i][p] =
+          scatter_type(trial.in[i], graph->value[op->in[i]].type, as_layout(list_in[i][p]));
   }
   memset(is_one_size, true, sizeof is_one_size);
   for (int i = 0; i < op->nin; i++)
@@ -324,7 +383,7 @@ static void tell(const char *row, const char *way)
 
 static void tell_all(const struct instance *instance)
 {
-  search(instance);
+  search(instance, "2", 4);
   if (nfound) confirm(instance, "2", 4);
   if (nfound) confirm(instance, "3", 6);
   drop_implied();
@@ -376,10 +435,44 @@ static void test_right_ways_are_offered(void **state)
   assert_int_equal(wrong, 0);
 }
 
+/* What of an operation is tried in turns: tensors that are large take too long. */
+static bool is_small(const struct instance *instance, int64_t size)
+{
+  int64_t n = 0;
+  new_mesh("2x2");
+  const struct op *op = instantiate(instance, (int64_t[SIZES]){size, size, size, size});
+  for (int i = 0; i < op->nin; i++) n += elements(graph->value[op->in[i]].shape);
+  return n <= 1100;
+}
+
+static void test_right_ways_in_turns_are_offered(void **state)
+{
+  (void)state;
+  int tried = 0, more = 0;
+  ntried = 0;
+  for (int i = 0; i < INSTANCES; i++) {
+    if (!is_tried(instances[i].kind) || has_ones(&instances[i]) || !is_small(&instances[i], 8))
+      continue;
+    tried++;
+    search(&instances[i], "2x2", 8);
+    if (nfound) confirm(&instances[i], "2x2", 8);
+    if (nfound) confirm(&instances[i], "2x3", 12);
+    drop_implied();
+    for (int f = 0; f < nfound; f++)
+      print_error("%s: right, and not offered: %s\n", op_row[instances[i].kind].name,
+                  simple_text(trial.op, &found[f]));
+    more += nfound;
+  }
+  print_message("%d operations, %d ways tried; %d are right and not offered\n", tried, ntried,
+                more);
+  assert_int_equal(more, 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_right_ways_are_offered),
+      cmocka_unit_test(test_right_ways_in_turns_are_offered),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,12 +72,44 @@ static struct way way_of(const struct op *op, const struct choice *list, const i
   return way;
 }
 
-static bool is_strided_way(const struct op *op, const struct way *way)
+typedef bool kind_of_layout(struct layout layout);
+
+static bool is_any(struct layout layout)
+{
+  (void)layout;
+  return true;
+}
+
+static bool has_strides(struct layout layout)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (layout.on[d].kind == SHARD && layout.on[d].outer > 1) return true;
+  return false;
+}
+
+/* Two cuts of one dimension, in strides alike, of which the second is made first. */
+static bool has_turns(struct layout layout)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    for (int e = 0; e < d; e++) {
+      struct placement p = layout.on[e], q = layout.on[d];
+      if (p.kind == SHARD && q.kind == SHARD && p.dim == q.dim && outer_of(p) == outer_of(q) &&
+          p.turn > q.turn)
+        return true;
+    }
+  return false;
+}
+
+static bool has_both(struct layout layout)
+{
+  return has_strides(layout) && has_turns(layout);
+}
+
+static bool takes(const struct op *op, const struct way *way, kind_of_layout *is_wanted)
 {
   for (int i = 0; i < op->nin; i++)
-    for (int d = 0; d < graph->mesh.ndim; d++)
-      if (way->in[i].on[d].kind == SHARD && way->in[i].on[d].outer > 1) return true;
-  return false;
+    if (is_wanted(way->in[i])) return true;
+  return op->nin == 0 && is_wanted == is_any;
 }
 
 /* The first wrong way of a row is told, all are counted. */
@@ -90,9 +122,9 @@ static void tell(const struct trial *t, const struct way *way, const char *why)
   told[t->op->kind] = true;
 }
 
-/* Tries all combinations of choices; or those alone in which an input is cut in strides. Gives how
-   many. */
-static int try_every_choice(struct trial *t, bool strided)
+/* Tries all combinations of choices in which an input lies in a way of this kind. Gives how many.
+ */
+static int try_every_choice(struct trial *t, kind_of_layout *is_wanted)
 {
   struct choice list[MAX_CHOICES];
   int ndim = graph->mesh.ndim, tried = 0, n = choices(t->op, &t->letters, list);
@@ -102,7 +134,7 @@ static int try_every_choice(struct trial *t, bool strided)
     int pick[MAX_MESH];
     for (int d = 0, rest = which; d < ndim; d++, rest /= n) pick[d] = rest % n;
     struct way way = way_of(t->op, list, pick);
-    if (strided && !is_strided_way(t->op, &way)) continue;
+    if (!takes(t->op, &way, is_wanted)) continue;
     if (!fits_together(&t->letters, t->op->nin, list, pick)) continue;
     bool can_be = true;
     for (int i = 0; i < t->op->nin; i++) can_be &= !mixes(way.in[i]);
@@ -145,7 +177,7 @@ static void test_every_choice_is_sound(void **state)
         forget();
         struct trial t;
         prepare(&t, op);
-        int n = try_every_choice(&t, false);
+        int n = try_every_choice(&t, is_any);
         tried += n;
         tried_of[i] += n;
       }
@@ -181,12 +213,145 @@ static void test_every_choice_of_strides_is_sound(void **state)
             *p = S((d + k + v) % ndim);
             p->outer = strides[v][d];
           }
-        tried += try_every_choice(&t, true);
+        tried += try_every_choice(&t, has_strides);
       }
   }
   print_message("%d combinations, %d wrong\n", tried, wrong);
   assert_int_equal(wrong, 0);
   assert_true(getenv("TPGEN_ROWS") || tried > 5000);
+}
+
+/* Every dimension of the mesh cuts one dimension of each input, in the turns `turn`; in strides,
+   too, if those are not NULL. */
+static void lie_in_turns(const struct trial *t, int which, const int *turn, const int64_t *stride)
+{
+  for (int k = 0; k < t->op->nin; k++)
+    for (int d = 0, ndim = t->in[k].shape.ndim; d < graph->mesh.ndim && ndim; d++) {
+      struct placement p = S((k + which) % ndim);
+      p.turn = turn[d];
+      p.outer = stride ? stride[d] : 0;
+      graph->value[t->op->in[k]].layout.on[d] = p;
+    }
+}
+
+static int try_turns(const int64_t *sizes, const int *turn, const int64_t *stride)
+{
+  int tried = 0;
+  for (int i = 0; i < INSTANCES; i++) {
+    if (!is_tried(instances[i].kind)) continue;
+    const struct op *op = instantiate(&instances[i], sizes);
+    if (!is_small(op)) continue;
+    for (int which = 0; which < 2; which++) {
+      forget();
+      struct trial t;
+      prepare(&t, op);
+      lie_in_turns(&t, which, turn, stride);
+      tried += try_every_choice(&t, stride ? has_both : has_turns);
+    }
+  }
+  return tried;
+}
+
+/* Inputs that are cut in another order than the mesh's. */
+static void test_every_choice_of_turns_is_sound(void **state)
+{
+  (void)state;
+  static const int64_t sizes[][SIZES] = {{12, 6, 4, 8}, {5, 7, 9, 3}, {1, 3, 2, 5}};
+  static const struct {
+    const char *mesh;
+    int turn[MAX_MESH];
+  } list[] = {{"2x2", {1, 0}}, {"2x3", {1, 0}}, {"2x2x2", {2, 1, 0}}, {"3x2x2", {2, 0, 1}}};
+  int tried = 0;
+  for (size_t m = 0; m < sizeof list / sizeof *list; m++)
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+      new_mesh(list[m].mesh);
+      tried += try_turns(sizes[s], list[m].turn, NULL);
+    }
+  print_message("%d combinations, %d wrong\n", tried, wrong);
+  assert_int_equal(wrong, 0);
+  assert_true(getenv("TPGEN_ROWS") || tried > 5000);
+}
+
+static bool takes_as_it_lies(const struct op *op, const struct way *way)
+{
+  for (int i = 0; i < op->nin; i++) {
+    struct layout lies = graph->value[op->in[i]].layout;
+    if (lies.on[0].kind == SHARD && same_layout(way->in[i], lies)) return true;
+  }
+  return false;
+}
+
+/* How many combinations go together in which an input that is cut stays where it lies. */
+static int count_choices(const struct op *op)
+{
+  struct choice list[MAX_CHOICES];
+  struct letters l;
+  op_letters(op, &l);
+  int count = 0, n = choices(op, &l, list);
+  for (int which = 0; which < n * n; which++) {
+    int pick[] = {which / n, which % n};
+    struct way way = way_of(op, list, pick);
+    count += takes_as_it_lies(op, &way) && fits_together(&l, op->nin, list, pick);
+  }
+  return count;
+}
+
+static int count_turned(int which, const int64_t *sizes, int input, bool turned)
+{
+  new_mesh(turned ? "2x3" : "3x2");
+  const struct op *op = instantiate(&instances[which], sizes);
+  for (int k = 0; k < op->nin; k++)
+    for (int d = 0, ndim = graph->value[op->in[k]].shape.ndim; d < 2 && ndim; d++) {
+      struct placement *p = &graph->value[op->in[k]].layout.on[d];
+      *p = S((k + input) % ndim);
+      p->turn = turned && d == 0;
+    }
+  return count_choices(op);
+}
+
+/* Cut over the second dimension of the mesh before the first, an operation may run in all ways in
+   which it may on a mesh whose dimensions are the other way round. */
+static void test_a_turned_mesh_offers_as_much(void **state)
+{
+  (void)state;
+  static const int64_t sizes[][SIZES] = {
+      {12, 6, 4, 8}, {5, 7, 9, 3}, {6, 9, 2, 5}, {8, 4, 3, 7}, {2, 10, 5, 4}};
+  int all = 0;
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+    for (int i = 0; i < INSTANCES; i++)
+      for (int input = 0; input < 2; input++) {
+        if (!is_tried(instances[i].kind)) continue;
+        int n = count_turned(i, sizes[s], input, true), m = count_turned(i, sizes[s], input, false);
+        must(n == m, "instance %d of %s: %d ways in turns, and %d as the mesh is", i,
+             op_row[instances[i].kind].name, n, m);
+        all += n;
+      }
+  print_message("%d combinations\n", all);
+  assert_true(getenv("TPGEN_ROWS") || all > 1000);
+}
+
+static void test_every_choice_of_strides_and_turns_is_sound(void **state)
+{
+  (void)state;
+  static const int64_t sizes[][SIZES] = {{8, 12, 4, 6}, {12, 8, 6, 4}};
+  static const struct {
+    const char *mesh;
+    int turn[MAX_MESH];
+    int64_t stride[MAX_MESH];
+  } list[] = {{"2x2", {1, 0}, {2, 2}},
+              {"2x3", {1, 0}, {2, 2}},
+              {"2x2x2", {1, 0, 0}, {2, 2, 0}},
+              {"2x2x2", {1, 0, 0}, {0, 2, 0}},
+              {"2x2x2", {2, 1, 0}, {2, 2, 4}}};
+  int tried = 0;
+  for (size_t m = 0; m < sizeof list / sizeof *list; m++)
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+      new_mesh(list[m].mesh);
+      tried += try_turns(sizes[s], list[m].turn, list[m].stride);
+    }
+  print_message("%d combinations, %d wrong\n", tried, wrong);
+  assert_int_equal(wrong, 0);
+  assert_true(getenv("TPGEN_ROWS") || tried > 1000);
 }
 
 /* ---------------------------------------------------------------------------------- their order */
@@ -243,6 +408,9 @@ int main(void)
       cmocka_unit_test(test_every_row_has_instance_and_reference),
       cmocka_unit_test(test_every_choice_is_sound),
       cmocka_unit_test(test_every_choice_of_strides_is_sound),
+      cmocka_unit_test(test_every_choice_of_turns_is_sound),
+      cmocka_unit_test(test_a_turned_mesh_offers_as_much),
+      cmocka_unit_test(test_every_choice_of_strides_and_turns_is_sound),
       cmocka_unit_test(test_order_of_ways),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

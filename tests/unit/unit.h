@@ -181,9 +181,21 @@ __attribute__((unused)) static int parse_mesh(const char *s, int *size)
   return shape.ndim;
 }
 
+/* "R", "S(1)", "S(1/4)": strided, "S(1)[0]": with its turn, "P", "P(max)" */
 __attribute__((unused)) static struct placement parse_placement(const char *s)
 {
-  return *s == 'S' ? S(atoi(s + 2)) : *s == 'P' ? P : R;
+  struct placement p = R;
+  char *end;
+  if (*s == 'P') {
+    p = P;
+    if (!strncmp(s, "P(max)", 6)) p.reduction = MAX;
+    if (!strncmp(s, "P(min)", 6)) p.reduction = MIN;
+  }
+  if (*s != 'S') return p;
+  p = S((int)strtol(s + 2, &end, 10));
+  if (*end == '/') p.outer = strtoll(end + 1, &end, 10);
+  if (end[1] == '[') p.turn = atoi(end + 2);
+  return p;
 }
 
 /* "R S(0) P" */

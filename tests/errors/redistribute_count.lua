@@ -1,0 +1,7 @@
+local mesh = device_mesh{ {"dp", 2}, {"tp", 2} }
+local M = nn.module("M", function(self)
+  function self:forward(x)
+    return x:redistribute(mesh, {Shard(0)})
+  end
+end)
+return infer{ model = M(), batch = { input = randn{8, 4} } }
