@@ -8,9 +8,10 @@
            sizes, and space, may be left out or added where nothing runs together.
    Leaves  nothing: prints the steps, what each rank sends and receives, and what no way can do
            without; ends tpgen. With options.json it prints one object:
-             {"steps": [{"kind", "over", "from", "to", "bytes", "sent", "received"}, ...],
+             {"steps": [{"kind", "over", "shape", "from", "to", "bytes", "sent", "received"}, ...],
               "sent": [bytes of rank 0, ...], "received": [...], "bound": bytes}
-           A step's "bytes" are those of the rank that receives most. */
+           A step's "bytes" are those of the rank that receives most. Its "shape" is the tensor's,
+           but where a strided shard is moved, with its dimension taken apart. */
 #include "tpgen.h"
 
 #include <ctype.h>
@@ -422,15 +423,22 @@ static json_t *bytes_json(const int64_t *bytes)
   return list;
 }
 
+static json_t *shape_json(struct shape s)
+{
+  json_t *list = json_array();
+  for (int d = 0; d < s.ndim; d++) json_array_append_new(list, json_integer(s.size[d]));
+  return list;
+}
+
 static json_t *step_json(const struct step *s)
 {
   json_t *over = json_array();
   for (int i = 0; i < s->move.n; i++)
     json_array_append_new(over, json_string(graph->mesh.name[s->move.dim[i]]));
-  return json_pack("{s:s, s:o, s:s, s:s, s:I, s:o, s:o}", "kind", s->kind, "over", over, "from",
-                   placements_text(s->move.from), "to", placements_text(s->move.to), "bytes",
-                   (json_int_t)most(s->received), "sent", bytes_json(s->sent), "received",
-                   bytes_json(s->received));
+  return json_pack("{s:s, s:o, s:o, s:s, s:s, s:I, s:o, s:o}", "kind", s->kind, "over", over,
+                   "shape", shape_json(s->whole), "from", placements_text(s->move.from), "to",
+                   placements_text(s->move.to), "bytes", (json_int_t)most(s->received), "sent",
+                   bytes_json(s->sent), "received", bytes_json(s->received));
 }
 
 static void print_json(const struct answer *a)
@@ -506,7 +514,7 @@ static void print_steps(const struct answer *a)
 /* "0-3, 6": the ranks from `first` on that send and receive as much as it does. */
 static const char *ranks_like(const struct answer *a, int first)
 {
-  enum { RANGES = 6 };
+  enum { RANGES = 4 };
   struct buffer b = {0};
   int ranges = 0, left = 0;
   for (int r = first; r < world_size(); r++) {
@@ -534,19 +542,24 @@ static bool is_first_of_its_kind(const struct answer *a, int rank)
 
 static void print_ranks(const struct answer *a)
 {
-  printf("\n  %-28s%20s%20s\n", "ranks", "bytes sent", "bytes received");
+  int width = 0;
+  for (int r = 0; r < world_size(); r++)
+    if (is_first_of_its_kind(a, r)) width = wider(width, ranks_like(a, r));
+  printf("\n  %-*s%20s%20s\n", width, "rank", "bytes sent", "bytes received");
   for (int r = 0; r < world_size(); r++)
     if (is_first_of_its_kind(a, r))
-      printf("  %-28s%20s%20s\n", ranks_like(a, r), grouped(a->sent[r]), grouped(a->received[r]));
+      printf("  %-*s%20s%20s\n", width, ranks_like(a, r), grouped(a->sent[r]),
+             grouped(a->received[r]));
 }
 
 static void print_links(void)
 {
-  printf("  links:");
+  struct buffer b = {0};
+  put(&b, "  links:");
   for (int i = 0; i < graph->mesh.ndim; i++)
-    printf("%s %s %.4g GB/s and %s", i ? "," : "", graph->mesh.name[i], link_bandwidth(i) / 1e9,
-           seconds_text(link_latency(i)));
-  putchar('\n');
+    put(&b, "%s %s %.4g GB/s and %s", i ? "," : "", graph->mesh.name[i], link_bandwidth(i) / 1e9,
+        seconds_text(link_latency(i)));
+  puts(wrapped(b.text, ", ", "         "));
 }
 
 static void print_answer(const struct answer *a)

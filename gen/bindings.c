@@ -52,7 +52,8 @@ static struct placement check_placement(lua_State *L, int at)
 
 static int push_placement(lua_State *L, struct placement p)
 {
-  *(struct placed *)lua_newuserdatauv(L, sizeof(struct placed), 0) = (struct placed){.placement = p};
+  *(struct placed *)lua_newuserdatauv(L, sizeof(struct placed), 0) =
+      (struct placed){.placement = p};
   luaL_setmetatable(L, "placement");
   return 1;
 }
@@ -98,7 +99,8 @@ static int placement_name(lua_State *L)
 /* What the plan says of where a tensor is to lie. */
 struct asked {
   struct layout to;
-  unsigned dims, turned; /* a bit for each mesh dimension that it speaks of, and whose turn it tells */
+  unsigned dims,
+      turned; /* a bit for each mesh dimension that it speaks of, and whose turn it tells */
   int line;
   const char *who;
 };
@@ -123,8 +125,8 @@ static void check_turn(const struct asked *a, int i)
   int turns = all ? cuts : graph->mesh.ndim;
   if (turn >= turns)
     plan_error(a->line, "%s: Shard(%d, %d): %s, so that a turn is %s", a->who, dim, turn,
-               all ? text("%d dimension%s of the mesh cut%s dimension %d", cuts, cuts > 1 ? "s" : "",
-                          cuts > 1 ? "" : "s", dim)
+               all ? text("%d dimension%s of the mesh cut%s dimension %d", cuts,
+                          cuts > 1 ? "s" : "", cuts > 1 ? "" : "s", dim)
                    : text("the mesh has %d dimension%s", turns, turns > 1 ? "s" : ""),
                turns > 1 ? text("0 to %d", turns - 1) : "0");
 }
@@ -189,7 +191,8 @@ static int redistribute_tensor(lua_State *L)
                   .why = a.who};
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (a.to.on[i].kind == PARTIAL && own == BOOL)
-      plan_error(a.line, "%s: a tensor of type bool cannot be pending over %s", a.who, mesh_name(i));
+      plan_error(a.line, "%s: a tensor of type bool cannot be pending over %s", a.who,
+                 mesh_name(i));
   int moved = append_here(op);
   graph->value[moved].name = value_name(value);
   push_tensor(L, moved);

@@ -349,7 +349,9 @@ static void check_step(int id)
     hold(op->group >= 0 && op->group < graph->ngroup, id, "it has no group");
     s.group = &graph->group[op->group];
   }
-  hold(is_what_it_says(&s), id, "its layouts and group are not those of a step of its kind");
+  if (!is_what_it_says(&s))
+    bug(now, id, "%s -> %s over %s is not what a step of its kind does", layout_text(s.from),
+        layout_text(s.to), s.group ? s.group->name : "itself");
 }
 
 static void check_step_of_program(void *unused, int id, int times)

@@ -107,6 +107,23 @@ static int64_t offset_of(struct part box, struct shape of)
   return at;
 }
 
+/* What holds of an exchange on all ranks, found out once. */
+struct traits {
+  bool known, gives_runs, gets_runs, permutes;
+};
+
+static const struct traits *traits_of(const struct exchange *x)
+{
+  static struct traits *of;
+  static int room;
+  while (room < graph->nexchange) of = grow(of, room, &room, sizeof *of);
+  struct traits *t = &of[x - graph->exchange];
+  if (!t->known)
+    *t = (struct traits){true, gives_runs(&x->move, x->whole), gets_runs(&x->move, x->whole),
+                         is_permutation(&x->move, x->whole)};
+  return t;
+}
+
 /* By member of the group what `rank` gives, or gets, in an exchange, and where that begins: in its
    part, or in the flat buffer that holds all pieces one after the other. */
 static void count_pieces(const struct exchange *x, int rank, bool gives, int64_t *count,
@@ -115,7 +132,7 @@ static void count_pieces(const struct exchange *x, int rank, bool gives, int64_t
   int n = group_size(x->group), coordinate[MAX_MESH];
   struct piece *list = alloc((size_t)n * sizeof *list);
   int npiece = (gives ? pieces_given : pieces_got)(&x->move, x->whole, rank, list);
-  bool in_place = (gives ? gives_runs : gets_runs)(&x->move, x->whole);
+  bool in_place = gives ? traits_of(x)->gives_runs : traits_of(x)->gets_runs;
   coordinate_of(rank, coordinate);
   struct layout layout = gives ? x->move.from : x->move.to;
   struct shape here = local_part(&graph->mesh, x->whole, layout, coordinate).shape;
@@ -224,7 +241,7 @@ static char *list_text(const char *type, const char *name, const int64_t *n, int
 /* Parts do not grow from a member to the next: the first and the last tell. */
 bool equal_parts(const struct op *op, int rank)
 {
-  if (op->kind == OP_exchange) return false;
+  if (op->kind == OP_exchange) return traits_of(exchange_of(op))->permutes;
   int ranks = group_size(op->group);
   int *member = alloc((size_t)world_size() * sizeof *member);
   group_members(op->group, rank, member);
@@ -299,7 +316,7 @@ static char *exchange_text(const struct op *op)
 {
   const struct exchange *x = exchange_of(op);
   const char *table = text("rank.exchange[%d]", op->exchange);
-  bool permutes = is_permutation(&x->move, x->whole);
+  bool permutes = traits_of(x)->permutes;
   const char *form =
       permutes ? exchange_row[options.cuda].permutation : exchange_row[options.cuda].all;
   int in = op->in[0], out = op->out;
@@ -354,7 +371,7 @@ static char *put_boxes(struct buffer *b, const struct exchange *x, int k, int ra
 {
   const char *name = gives ? "pack" : "unpack";
   int n = group_size(x->group), coordinate[MAX_MESH];
-  if ((gives ? gives_runs : gets_runs)(&x->move, x->whole)) return "{0, {0}, 0, NULL}";
+  if (gives ? traits_of(x)->gives_runs : traits_of(x)->gets_runs) return "{0, {0}, 0, NULL}";
   struct piece *list = alloc((size_t)n * sizeof *list);
   int *member = alloc((size_t)n * sizeof *member);
   int npiece = (gives ? pieces_given : pieces_got)(&x->move, x->whole, rank, list);
@@ -395,7 +412,7 @@ static char *put_exchange(struct buffer *b, int k, int rank)
   int64_t total = 0;
   for (int r = 0; r < n; r++) total += give[r] > get[r] ? give[r] : get[r];
   check_count(0, total);
-  bool permutes = is_permutation(&x->move, x->whole);
+  bool permutes = traits_of(x)->permutes;
   const char *title =
       text("// Exchange %d, of a %s%s over %s: %s -> %s.%s", k, type_name(x->type),
            shape_text(x->whole), printable(graph->group[x->group].name), layout_text(x->move.from),

@@ -628,8 +628,7 @@ static void custom_grad(int g)
 /* ------------------------------------------------------------------------------- without a rule */
 
 /* DTensor's: back to where the input lay, pending sums made whole, in the type that was asked for.
-   Where nothing is changed, that is left to grad.c, once for all that is added to the same gradient.
- */
+   Where nothing changes, that is left to grad.c, once for all that is added to the gradient. */
 static void redistribute_grad(int g)
 {
   if (stays(at)) {

@@ -174,10 +174,22 @@ static int place_of(int value)
 static int
     *slot_of; /* by value: of a view of one of a family, made outside the loop: which of them */
 
+static bool same_parts(int in, int out)
+{
+  const struct value *a = &graph->value[in], *b = &graph->value[out];
+  if (a->type != b->type || !same_shape(a->shape, b->shape)) return false;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement p = a->layout.on[d], q = b->layout.on[d];
+    if ((p.kind == SHARD || q.kind == SHARD) && !same_placement(p, q)) return false;
+  }
+  return true;
+}
+
 /* Operations whose output is what their input is, byte for byte. */
 static bool is_view(const struct op *op)
 {
-  return op->kind == OP_view || (op->kind == OP_to_partial && op->reduction != SUM);
+  return op->kind == OP_view ||
+         (op->kind == OP_to_partial && op->reduction != SUM && same_parts(op->in[0], op->out));
 }
 
 /* Whether a view made by this function may show the bytes of `in` themselves, wherever the view is
@@ -231,17 +243,6 @@ static void share_views(void)
 }
 
 /* ----------------------------------------------------------------------------------- in place */
-
-static bool same_parts(int in, int out)
-{
-  const struct value *a = &graph->value[in], *b = &graph->value[out];
-  if (a->type != b->type || !same_shape(a->shape, b->shape)) return false;
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    struct placement p = a->layout.on[d], q = b->layout.on[d];
-    if ((p.kind == SHARD || q.kind == SHARD) && !same_placement(p, q)) return false;
-  }
-  return true;
-}
 
 /* Lets `out`, made at `at`, take the bytes of `in`, as many, which nobody reads later. */
 static bool share(int in, int out, int at)

@@ -15,9 +15,10 @@
      exchange        its pieces; each over the slowest link between the two, all links at once. In a
                      group of more than 256 a rank is taken to send as much as it receives, and to
                      copy all of it
-   A copy within a rank takes 2 TB/s, read and written: a slice, what becomes a pending sum, and
-   what is packed before a collective or unpacked after it because the parts along its dimension do
-   not lie one after the other.
+   A copy within a rank takes 2 TB/s, read and written: a slice, what becomes a pending sum, what a
+   rank keeps of its part in a gather, an all_to_all or an exchange, and all that is packed before a
+   collective or unpacked after it because the parts along its dimension do not lie one after the
+   other.
 
    The fastest way is found best first over all layouts, in whatever order they cut, on the
    tensor's dimensions that either layout cuts, and on the others where something is pending, as
@@ -165,15 +166,15 @@ static bool step_between(const struct brief *a, const struct brief *b, struct st
       continue;
     }
     if (a->at[i] < WHOLE && b->at[i] < WHOLE) return false;
-    if (s->n == 0) s->kind = kind_of(a->at[i], b->at[i]);
     join(s, i, a->at[i] >= 0 ? a->turn : b->turn);
   }
   if (s->n == 0) return false;
   int first = s->dim[0];
+  s->kind = kind_of(a->at[first], b->at[first]);
   for (int k = 1; k < s->n; k++) {
     int i = s->dim[k];
-    if (a->at[i] != a->at[first]) return false;
-    if (b->at[i] != b->at[first] && (s->kind != OP_slice || b->at[i] < 0)) return false;
+    if (a->at[i] != a->at[first] || kind_of(a->at[i], b->at[i]) != s->kind) return false;
+    if (b->at[i] != b->at[first] && s->kind != OP_slice) return false;
     if (s->kind == OP_all_to_all && b->turn[i] < b->turn[s->dim[k - 1]]) return false;
   }
   return true;
@@ -592,11 +593,12 @@ static void add_collective(const struct stage *g, struct traffic *t)
   bool unpack = dim >= 0 && !outermost(&g->gets[0], dim);
   for (int r = 0; r < world.ranks; r++) {
     int64_t has = volume(&g->has[r]), gets = volume(&g->gets[r]), *sent = &t->sent[at + r];
-    int64_t *got = &t->got[at + r], part;
+    int64_t *got = &t->got[at + r], part, kept = 0;
     switch (s->kind) {
     case OP_all_gather:
       *sent = has * (n - 1);
       *got = gets - has;
+      kept = has;
       break;
     case OP_reduce_scatter:
       *sent = has - gets;
@@ -607,15 +609,15 @@ static void add_collective(const struct stage *g, struct traffic *t)
       *sent = *got = has - part + part * (n - 1);
       continue;
     case OP_all_to_all:
-      part = overlap(&g->has[r], &g->gets[r]);
-      *sent = has - part;
-      *got = gets - part;
+      kept = overlap(&g->has[r], &g->gets[r]);
+      *sent = has - kept;
+      *got = gets - kept;
       break;
     default: /* slice, to_partial */
       t->copied[r] = gets;
       continue;
     }
-    t->copied[r] = (pack ? has : 0) + (unpack ? gets : 0);
+    t->copied[r] = kept + (pack ? has : 0) + (unpack ? gets : 0);
   }
 }
 
@@ -722,7 +724,9 @@ static void add_exchange(const struct stage *g, struct traffic *t)
   t->one_to_one = true;
   for (int r = 0; r < world.ranks; r++) {
     t->one_to_one &= d.gives_to[r] <= 1 && d.gets_from[r] <= 1;
-    if (!d.gives_runs) t->copied[r] += d.load[r] + overlap(&g->has[r], &g->gets[r]);
+    int64_t kept = overlap(&g->has[r], &g->gets[r]);
+    t->copied[r] += kept;
+    if (!d.gives_runs) t->copied[r] += d.load[r] + kept;
     if (!d.gets_runs) t->copied[r] += volume(&g->gets[r]);
   }
 }
@@ -732,9 +736,9 @@ static void guess_exchange(const struct stage *g, struct traffic *t)
 {
   int64_t at = (int64_t)slowest(g->step) * world.ranks;
   for (int r = 0; r < world.ranks; r++) {
-    int64_t lacks = volume(&g->gets[r]) - overlap(&g->has[r], &g->gets[r]);
-    t->sent[at + r] = t->got[at + r] = lacks;
-    t->copied[r] = volume(&g->has[r]) + volume(&g->gets[r]);
+    int64_t kept = overlap(&g->has[r], &g->gets[r]);
+    t->sent[at + r] = t->got[at + r] = volume(&g->gets[r]) - kept;
+    t->copied[r] = kept + volume(&g->has[r]) + volume(&g->gets[r]);
   }
 }
 
@@ -895,35 +899,34 @@ static void add_mixtures(struct brief b, int i, int dim)
   }
 }
 
-/* The dimensions of the tensor that are worth cutting: those that are cut, and where something is
-   pending those of more than one element. */
-static unsigned worthy_dims(bool pending)
+/* The dimensions of the tensor that one end of the way cuts; or all of more than one element. */
+static unsigned dims_to_cut(bool all)
 {
   unsigned dims = 0;
   for (int i = 0; i < world.mesh.ndim; i++) {
     if (way.from.at[i] >= 0) dims |= 1u << way.from.at[i];
     if (way.to.at[i] >= 0) dims |= 1u << way.to.at[i];
   }
-  for (int d = 0; pending && d < world.whole.ndim; d++)
+  for (int d = 0; all && d < world.whole.ndim; d++)
     if (world.whole.size[d] > 1) dims |= 1u << d;
   return dims;
 }
 
+/* As many layouts as there is room for: all, all on dimensions that are cut, or mixtures. */
 static void find_states(void)
 {
   struct brief whole;
   memset(&whole, 0, sizeof whole);
   memset(whole.at, WHOLE, sizeof whole.at);
-  bool pending = is_any(&way.from, PENDING);
   int first = 0;
   while (first + 1 < world.whole.ndim && world.whole.size[first] <= 1) first++;
   way.room = (int)least(MAX_STATES, 16 + (1 << 17) / world.ranks);
-  for (int attempt = pending ? 0 : 1; attempt < 3; attempt++) {
+  for (int attempt = 0; attempt < 3; attempt++) {
     way.states = 0;
     add_state(&way.from);
     add_state(&way.to);
     if (attempt < 2)
-      add_states(whole, 0, worthy_dims(attempt == 0));
+      add_states(whole, 0, dims_to_cut(attempt == 0));
     else
       add_mixtures(whole, 0, world.whole.ndim ? first : WHOLE);
     if (way.states <= way.room) return;
@@ -1265,10 +1268,11 @@ static struct brief trimmed(struct brief b)
 
 /* Where a dimension of the mesh has one rank, what is on it comes off first and goes on last. */
 static void plan_around(struct moves *moves, const struct brief *from, const struct brief *to,
-                 struct reductions r)
+                        struct reductions r)
 {
   struct walk w = {.move = moves->move, .now = *from, .reductions = r};
   struct brief last = trimmed(*to);
+  if (same_brief(from, to)) return;
   for (int i = 0; i < world.mesh.ndim; i++)
     if (world.mesh.size[i] == 1) walk_to(&w, i, WHOLE);
   moves->n = w.n;

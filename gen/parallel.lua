@@ -58,7 +58,8 @@ local function link_of(entry, what)
   end
   local bandwidth, latency = rawget(entry.link, "bandwidth"), rawget(entry.link, "latency")
   if bandwidth ~= nil then
-    bandwidth = base.number(bandwidth, "the bandwidth of " .. what .. ", in bytes a second,", 1, 1e18)
+    bandwidth = base.number(bandwidth, "the bandwidth of " .. what .. ", in bytes a second,", 1,
+      1e18)
   end
   if latency ~= nil then
     latency = base.number(latency, "the latency of " .. what .. ", in seconds,", 1e-12, 1000)
@@ -113,9 +114,9 @@ end
 
 -- ------------------------------------------------------------------------------------- placements
 
--- Shard(0), or Shard(0, turn): of the dimensions of the mesh that cut the same dimension of a tensor
--- the one of turn 0 cuts first, and the next one cuts its parts. Where no turn is told it is 0; of
--- equal ones the mesh has the order.
+-- Shard(0), or Shard(0, turn): of the dimensions of the mesh that cut the same one of a tensor that
+-- of turn 0 cuts first, and the next one cuts its parts. Where no turn is told it is 0; of equal
+-- turns the mesh has the order.
 local function shard(dim, turn)
   dim = base.integer(dim, "Shard's dimension", -8, 7)
   if turn ~= nil then turn = base.integer(turn, "Shard's turn", 0, MAX_DIMS - 1) end
@@ -151,8 +152,8 @@ local function placements_over(mesh, given, who)
       fail("%s: the placements must be %s, and nothing else", who, wanted)
     end
     if placement ~= false then
-      placed[dims[key]] = base.expect(placement, "placement", string.format("%s's placement %d", who,
-        key))
+      base.expect(placement, "placement", string.format("%s's placement %d", who, key))
+      placed[dims[key]] = placement
     end
   end
   if n ~= #dims then
@@ -161,8 +162,6 @@ local function placements_over(mesh, given, who)
   return placed
 end
 
--- distribute(description, mesh.dp, Shard(0)): that input of the step lies so. Or a table of them.
--- For several dimensions of the mesh a list of placements: distribute(x, mesh, {Shard(0), false}).
 local function distribute_one(what, placed)
   if base.kind(what) == "table" then
     for _, d in pairs(what) do distribute_one(d, placed) end
@@ -176,6 +175,8 @@ local function distribute_one(what, placed)
   return what
 end
 
+-- distribute(description, mesh.dp, Shard(0)): that input of the step lies so. Or a table of them.
+-- For several dimensions of the mesh a list of placements: distribute(x, mesh, {Shard(0), false}).
 function plan.distribute(what, mesh, placements)
   return distribute_one(what, placements_over(mesh, placements, "distribute"))
 end
@@ -199,7 +200,7 @@ end
 
 -- x:redistribute(mesh, {Shard(0), Replicate()}): the same values, lying so. false in the list: as
 -- they lie there. x:redistribute(mesh.tp, Shard(1)): along tp, and as it is along the others.
--- {forward_dtype =, backward_dtype =}: the type in which the values are moved, and stay, and that in
+-- {forward_dtype =, backward_dtype =}: the type in which the values are moved, and stay; that in
 -- which their gradient is moved.
 base.method("redistribute", function(x, mesh, placements, options)
   options = base.options_of(options, {"forward_dtype", "backward_dtype"})

@@ -94,13 +94,67 @@ static bool agree(const struct issue *x, const struct issue *y, int a, int b, in
   return x->give == y->give || !memcmp(x->give, y->give, (size_t)members * sizeof *x->give);
 }
 
+/* The members' counts, where every pair agreed: a loop comes to the same ones again and again. */
+struct agreement {
+  int n;
+  const int64_t **give, **get;
+  const struct agreement *next;
+};
+enum { AGREEMENTS = 1024 };
+
+static const struct agreement **agreements(const int64_t *give)
+{
+  static const struct agreement *list[AGREEMENTS];
+  return &list[hash_bytes(HASH_START, &give, sizeof give) % AGREEMENTS];
+}
+
+static bool have_agreed(const struct issue *const *x, int n)
+{
+  for (const struct agreement *a = *agreements(x[0]->give); a; a = a->next) {
+    int i = 0;
+    while (i < n && a->n == n && a->give[i] == x[i]->give && a->get[i] == x[i]->get) i++;
+    if (i == n) return true;
+  }
+  return false;
+}
+
+static void note_agreement(const struct issue *const *x, int n)
+{
+  struct agreement *a = alloc(sizeof *a);
+  const struct agreement **list = agreements(x[0]->give);
+  a->n = n;
+  a->give = alloc((size_t)n * sizeof *a->give);
+  a->get = alloc((size_t)n * sizeof *a->get);
+  for (int i = 0; i < n; i++) a->give[i] = x[i]->give, a->get[i] = x[i]->get;
+  a->next = *list;
+  *list = a;
+}
+
+/* Whether the members' calls are one collective; else says which two are not. Who agrees with the
+   first agrees with all, but for pairs that have counts of their own, and each member its own with
+   itself. */
+static const char *misfit(const struct issue *const *x, const int *member, int n)
+{
+  bool pairwise = is_pairwise(x[0]->kind);
+  int others = pairwise && !have_agreed(x, n) ? n : 1;
+  for (int a = 0; a < others; a++)
+    for (int b = a; b < n; b++)
+      if (!agree(x[a], x[b], a, b, n))
+        return text("rank %d enters %s while rank %d enters %s", member[a], issue_text(x[a], n),
+                    member[b], issue_text(x[b], n));
+  if (others > 1) note_agreement(x, n);
+  return NULL;
+}
+
 /* Runs the collective at which `rank` stands, if all its members stand at it. */
 static const char *advance(const struct sequence *of_rank, int *next, int rank, bool *done)
 {
   const struct issue *mine = &of_rank[rank].issue[next[rank]];
   static int *member;
-  static int room;
+  static const struct issue **at;
+  static int room, rooms;
   while (room < world_size()) member = grow(member, 0, &room, sizeof *member);
+  while (rooms < world_size()) at = grow(at, 0, &rooms, sizeof *at);
   int n = group_members(mine->group, rank, member);
   *done = false;
   for (int i = 0; i < n; i++) {
@@ -108,19 +162,11 @@ static const char *advance(const struct sequence *of_rank, int *next, int rank, 
     if (next[member[i]] == s->n)
       return text("rank %d waits in %s, but rank %d has no more collectives", rank,
                   issue_text(mine, n), member[i]);
-    if (s->issue[next[member[i]]].group != mine->group) return NULL;
+    at[i] = &s->issue[next[member[i]]];
+    if (at[i]->group != mine->group) return NULL;
   }
-  /* Who agrees with the first agrees with all, but for pairs that have counts of their own, and
-     each member its own with itself. */
-  int pairs = is_pairwise(mine->kind) ? n : 1;
-  for (int a = 0; a < pairs; a++)
-    for (int b = a; b < n; b++) {
-      const struct issue *x = &of_rank[member[a]].issue[next[member[a]]];
-      const struct issue *y = &of_rank[member[b]].issue[next[member[b]]];
-      if (!agree(x, y, a, b, n))
-        return text("rank %d enters %s while rank %d enters %s", member[a], issue_text(x, n),
-                    member[b], issue_text(y, n));
-    }
+  const char *why = misfit(at, member, n);
+  if (why) return why;
   for (int i = 0; i < n; i++) next[member[i]]++;
   *done = true;
   return NULL;

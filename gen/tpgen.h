@@ -749,8 +749,8 @@ const char *group_name(int group);
 /* The elements that `rank` gives to each member of the group, and gets from it; for all_gather what
    each member gives to all, for reduce_scatter what each gets. */
 void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *get);
-/* Whether all members of the group hold equal parts. Every one of them has to choose the same call,
-   so it is asked of the group, not of this rank. */
+/* Whether all members of the group hold equal parts; of an exchange, whether it is a permutation.
+   Every one of them has to choose the same call, so it is asked of the group, not of this rank. */
 bool equal_parts(const struct op *op, int rank);
 /* The bytes of the value that `rank` brings to it. */
 int64_t collective_bytes(const struct op *op, int rank);
@@ -807,7 +807,7 @@ struct issue {
   enum type type;
   enum reduction reduction;
   const int64_t *give, *get; /* elements to and from each member, as collective_counts says */
-  bool equal;                /* the call is the one for equal parts */
+  bool equal;                /* the call is the one for equal parts, or for a permutation */
   int line;
 };
 struct sequence {

@@ -1,5 +1,5 @@
 -- A big matrix on a mesh of two dimensions, and what x:redistribute is for: each part of the work
--- wants it to lie in another way. Nothing here is trained: the program writes what each part leaves.
+-- wants it to lie in another way. Nothing is trained: the program writes what each part leaves.
 --
 --   tpgen plans/reshard.lua -o out/ -D rows=16384 -D columns=8192 -D a=2 -D b=4
 --
@@ -9,10 +9,10 @@
 local rows, columns = args.rows or 1024, args.columns or 512
 
 -- Two machines, say, of four ranks each: b is within a machine, a goes from one to the other. tpgen
--- takes the way that is quickest over such links.
+-- takes the way that is quickest over such links, which is not always the one of fewest bytes.
 local mesh = device_mesh{
   {"a", args.a or 2, bandwidth = 25e9, latency = 10e-6},
-  {"b", args.b or 4, bandwidth = 400e9, latency = 5e-6},
+  {"b", args.b or 4, bandwidth = 100e9, latency = 5e-6},
 }
 
 local Reshard = nn.module("Reshard", function(self)
@@ -24,10 +24,10 @@ local Reshard = nn.module("Reshard", function(self)
 
     -- What runs down the columns wants them whole: cut by columns, over both dimensions at once.
     -- Each rank sends every other the block that this one lacks, and nothing twice.
-    local columnwise = p:redistribute(mesh, {Shard(1), Shard(1)})
-    out.cumulated = columnwise:cumsum(0)
+    out.cumulated = p:redistribute(mesh, {Shard(1), Shard(1)}):cumsum(0)
 
-    -- Blocks, a by rows and b by columns: only the rows have to change hands, over a.
+    -- Blocks: a cuts the rows, b the columns. Straight there, some ranks would get all that they
+    -- need from the other machine; by way of the rows all get half of it from there.
     local blocks = out.cumulated:redistribute(mesh, {Shard(0), Shard(1)})
     out.blocks = blocks * 2
 
@@ -35,15 +35,15 @@ local Reshard = nn.module("Reshard", function(self)
     -- another along a have rows that follow one another. That is another order than the mesh's.
     out.turned = out.blocks:redistribute(mesh, {Shard(0, 1), Shard(0, 0)})
 
-    -- From one order to the other each rank has one partner, or keeps what it has.
+    -- From one order to the other each rank has at most one partner: a send and a receive.
     out.turned_back = out.turned:redistribute(mesh, {Shard(0, 0), Shard(0, 1)})
 
     -- Along b everybody is to have all columns of a's rows, in half the bytes: cast, then gathered.
     local narrow = out.blocks:redistribute(mesh.b, Replicate(), {forward_dtype = "bfloat16"})
     out.rounded = narrow:to("float32")
 
-    -- The sums of the columns: along a they are pending, for a cuts the rows. Wanted over all ranks,
-    -- they are reduced and cut in one go.
+    -- The sums of the columns are pending along a, which cuts the rows, until they are reduced.
+    -- They are so few that bytes count for nothing: the way is that of the least latency.
     out.sums = blocks:sum(0):redistribute(mesh, {Shard(0), Shard(0)})
 
     return out

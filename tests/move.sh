@@ -23,7 +23,7 @@ total() { numbers "$1" | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
 # steps: "all_gather over b: S(0) S(0) -> S(0) R", one a line.
 steps() {
   sed 's/{"kind"/\n&/g' "$WORK/json" |
-    sed -nE 's/^\{"kind":"([a-z_]*)","over":\[([^]]*)\],"from":"([^"]*)","to":"([^"]*)".*/\1 over \2: \3 -> \4/p' | tr -d '"'
+    sed -nE 's/^\{"kind":"([a-z_]*)","over":\[([^]]*)\],"shape":\[[0-9,]*\],"from":"([^"]*)","to":"([^"]*)".*/\1 over \2: \3 -> \4/p' | tr -d '"'
 }
 
 # Every move of the table: no byte beyond the bound, which is the table's; what one rank sends,

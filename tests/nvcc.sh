@@ -52,5 +52,6 @@ compile_beside moves1 tests/moves/pairs.lua mesh=3 shape=7x5
 compile_beside moves2 tests/moves/pairs.lua mesh=2x3 shape=7x5 every=13
 compile_beside moves3 tests/moves/pairs.lua mesh=2x2 shape=4x6 every=17 through=bfloat16
 compile_beside moves4 tests/moves/pairs.lua mesh=2x2x2 shape=7x5 every=499 planner=greedy
+compile_beside bfloat16 tests/equal/bfloat16.lua dp=2 tp=2
 for ((; running > 0; running--)); do wait -n || failures=$((failures + 1)); done
 finish "two meshes, and $(wc -w <<< "$families") families of operators, and moves on four, compile with $nvcc"

@@ -9,6 +9,7 @@
 #include "nccl_inside.h"
 
 #include <cstdio>
+#include <cuda_bf16.h>
 #include <sched.h>
 #include <set>
 #include <string>
@@ -24,6 +25,46 @@ template <class T> void divide(void *data, size_t count, int by)
 {
   T *x = static_cast<T *>(data);
   for (size_t i = 0; i < count; i++) x[i] = (T)(x[i] / (T)by);
+}
+
+template <> void divide<__nv_bfloat16>(void *data, size_t count, int by)
+{
+  __nv_bfloat16 *x = static_cast<__nv_bfloat16 *>(data);
+  for (size_t i = 0; i < count; i++) x[i] = __float2bfloat16_rn(__bfloat162float(x[i]) / (float)by);
+}
+
+// MPI knows no bfloat16: each step of a reduction is done in float, and rounded.
+template <float (*two)(float, float)>
+void reduce_bfloat16(void *from, void *to, int *count, MPI_Datatype *)
+{
+  const __nv_bfloat16 *a = static_cast<const __nv_bfloat16 *>(from);
+  __nv_bfloat16 *b = static_cast<__nv_bfloat16 *>(to);
+  for (int i = 0; i < *count; i++)
+    b[i] = __float2bfloat16_rn(two(__bfloat162float(a[i]), __bfloat162float(b[i])));
+}
+
+float sum_of(float a, float b)
+{
+  return a + b;
+}
+float product_of(float a, float b)
+{
+  return a * b;
+}
+float greater_of(float a, float b)
+{
+  return a > b || a != a ? a : b;
+}
+float less_of(float a, float b)
+{
+  return a < b || a != a ? a : b;
+}
+
+MPI_Op make_op(MPI_User_function *reduce)
+{
+  MPI_Op op;
+  MPI_Op_create(reduce, 1, &op);
+  return op;
 }
 
 // Where the program did not begin MPI itself, it need not end it either. A program that fails must
@@ -71,11 +112,11 @@ const type_row &find_type(const char *call, ncclDataType_t type)
       {ncclUint64, "ncclUint64", 8, MPI_UINT64_T, divide<uint64_t>},
       {ncclFloat32, "ncclFloat32", 4, MPI_FLOAT, divide<float>},
       {ncclFloat64, "ncclFloat64", 8, MPI_DOUBLE, divide<double>},
+      {ncclBfloat16, "ncclBfloat16", 2, MPI_UINT16_T, divide<__nv_bfloat16>},
   };
   for (const type_row &r : rows)
     if (r.type == type) return r;
-  fail(call, "the stand-in does not know type %d of NCCL%s", (int)type,
-       type == ncclBfloat16 ? ", bfloat16" : "");
+  fail(call, "the stand-in does not know type %d of NCCL", (int)type);
 }
 
 const op_row &find_op(const char *call, ncclRedOp_t op)
@@ -88,6 +129,16 @@ const op_row &find_op(const char *call, ncclRedOp_t op)
   for (const op_row &r : rows)
     if (r.op == op) return r;
   fail(call, "the stand-in does not know operation %d", (int)op);
+}
+
+MPI_Op find_mpi_op(const char *call, ncclRedOp_t op, ncclDataType_t type)
+{
+  if (type != ncclBfloat16) return find_op(call, op).mpi;
+  static const MPI_Op sum = make_op(reduce_bfloat16<sum_of>);
+  static const MPI_Op product = make_op(reduce_bfloat16<product_of>);
+  static const MPI_Op most = make_op(reduce_bfloat16<greater_of>);
+  static const MPI_Op least = make_op(reduce_bfloat16<less_of>);
+  return op == ncclProd ? product : op == ncclMax ? most : op == ncclMin ? least : sum;
 }
 
 // ---- notices

@@ -157,7 +157,7 @@ MPI_Datatype mpi_type(const collective &c)
 
 MPI_Op mpi_op(const collective &c)
 {
-  return find_op(c.call, (ncclRedOp_t)c.op).mpi;
+  return find_mpi_op(c.call, (ncclRedOp_t)c.op, c.type);
 }
 
 void finish_average(const collective &c, void *data)

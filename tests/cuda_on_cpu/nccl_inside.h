@@ -41,6 +41,7 @@ struct op_row {
 
 const type_row &find_type(const char *call, ncclDataType_t type); // fails on one it does not know
 const op_row &find_op(const char *call, ncclRedOp_t op);          // likewise
+MPI_Op find_mpi_op(const char *call, ncclRedOp_t op, ncclDataType_t type);
 
 // What a rank tells another one about a call.
 struct notice {

@@ -397,7 +397,7 @@ static void one_fails()
 static void unknown_type()
 {
   begin_nccl();
-  all_reduce(4, ncclBfloat16, ncclSum, world);
+  all_reduce(4, ncclFloat16, ncclSum, world);
 }
 static void unknown_op()
 {
@@ -512,7 +512,7 @@ static const struct fault {
     FAULT(sends_that_block, 2, "ncclSend: waited 2 s in vain for rank(s)"),
     FAULT(one_stays_away, 2, "ncclAllReduce: waited 2 s in vain for rank(s) 1"),
     FAULT(one_fails, 2, ""),
-    FAULT(unknown_type, 2, "ncclAllReduce: the stand-in does not know type 9 of NCCL, bfloat16"),
+    FAULT(unknown_type, 2, "ncclAllReduce: the stand-in does not know type 6 of NCCL"),
     FAULT(unknown_op, 2, "ncclAllReduce: the stand-in does not know operation 7"),
     FAULT(reduce_out_of_bounds, 2, "ncclAllReduce: the send buffer is out of bounds: 404 bytes"),
     FAULT(reduce_host_memory, 2, "ncclAllReduce: the send buffer, 0x"),

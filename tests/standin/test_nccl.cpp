@@ -3,6 +3,7 @@
 // itself under mpirun: once with MPI begun by it and once with MPI left to the stand-in.
 #define OMPI_SKIP_MPICXX  1
 #define MPICH_SKIP_MPICXX 1
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <mpi.h>
 #include <nccl.h>
@@ -33,6 +34,18 @@ TYPE(int64_t, ncclInt64)
 TYPE(uint64_t, ncclUint64)
 TYPE(float, ncclFloat32)
 TYPE(double, ncclFloat64)
+
+struct bf16 {
+  __nv_bfloat16 x;
+  explicit bf16(float from = 0) : x(__float2bfloat16_rn(from))
+  {
+  }
+  operator float() const
+  {
+    return __bfloat162float(x);
+  }
+};
+TYPE(bf16, ncclBfloat16)
 
 template <class T> struct buffer {
   T *at;
@@ -293,6 +306,7 @@ static int test_as_rank(const char *path)
   test_type<uint64_t>(comm);
   test_type<float>(comm);
   test_type<double>(comm);
+  test_type<bf16>(comm);
   test_groups(comm);
   test_plain_send(comm);
   test_splits(comm);

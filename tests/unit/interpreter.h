@@ -214,7 +214,7 @@ static void run_collective(struct machine *m, const struct op *op, int rank)
   int64_t *give = take((size_t)n * sizeof *give), *get = take((size_t)n * sizeof *get);
   group_members(op->group, rank, member);
   collective_counts(op, rank, give, get);
-  check_equal(op, rank, give, get, n);
+  if (op->kind != OP_exchange) check_equal(op, rank, give, get, n);
   switch (op->kind) {
   case OP_all_reduce:
     run_all_reduce(m, op, member, n, rank, give);

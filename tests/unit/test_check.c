@@ -303,7 +303,7 @@ static void test_what_is_no_step_is_found(void **state)
   };
   for (size_t i = 0; i < sizeof list / sizeof *list; i++)
     refused(take_step, &list[i], -SIGABRT, "redistribute", op_row[list[i].kind].name,
-            "not those of a step of its kind", NULL);
+            "is not what a step of its kind does", NULL);
 }
 
 /* An exchange of a tensor of 4 x 4 over a, as the pass leaves it, and what is wrong in it. */
@@ -385,7 +385,7 @@ static void test_exchanges(void **state)
   for (size_t i = 0; i < sizeof right / sizeof *right; i++) passes(exchange, &right[i]);
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
     refused(exchange, &wrong[i], -SIGABRT, "redistribute", "exchange",
-            "not those of a step of its kind", NULL);
+            "is not what a step of its kind does", NULL);
 }
 
 /* ------------------------------------------------------------------------------------ the arena */

