@@ -173,8 +173,9 @@ static struct placement read_shard(bool *told)
   if (comes("/")) {
     const char *place = at;
     p.outer = read_number(1, INT64_MAX, "what is outside a strided shard is a number of parts");
-    if (whole.size[p.dim] == 0 || whole.size[p.dim] % p.outer)
-      misread(place, text("the size %" PRId64 " is not so many equal parts", whole.size[p.dim]));
+    int64_t size = whole.size[p.dim];
+    if (size % p.outer || (p.outer > 1 && size <= p.outer))
+      misread(place, text("the size %" PRId64 " is not so many equal parts of several", size));
   }
   must_come(")", "the shard's ) is missing");
   *told = comes("[");
@@ -372,10 +373,13 @@ static void add_step(struct answer *a, struct step s)
   }
 }
 
-/* Between strided shards that do not come apart alike: at least what a rank comes to hold more. */
+/* Between strided shards that do not come apart alike: at least what a rank comes to hold more. Of
+   a pending sum it may make what it holds itself. */
 static int64_t bytes_gained(void)
 {
   int64_t most_gained = 0;
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (to.on[i].kind == PARTIAL) return 0;
   for (int r = 0; r < world_size(); r++) {
     int at_mesh[MAX_MESH];
     coordinate_of(r, at_mesh);

@@ -25,6 +25,8 @@ static void sane_value(const struct value *v)
   for (int d = 0; d < v->shape.ndim; d++)
     hold(v->shape.size[d] >= 0, v->op, "a value has a negative size");
   hold(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
+  hold(!v->front || (v->front > 0 && v->front < v->shape.ndim && v->role == ACTIVATION), v->op,
+       "another dimension is outermost than may be");
   if (v->role == GRADIENT || v->role == STATE)
     hold(is_value(v->of), v->op, "it belongs to nothing");
   for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {
@@ -342,6 +344,7 @@ static void check_step(int id)
 {
   const struct op *op = &graph->op[id];
   for (int k = 0; k < op->nbody; k++) check_step(op->body[k]);
+  hold(is_arranged(op), id, "its operands lie in orders that it does not take");
   if (op->nbody || op->out == NONE || op->nin != 1) return;
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
   struct step s = {op, in, out, in->layout, out->layout, NULL};
@@ -362,8 +365,8 @@ static void check_step_of_program(void *unused, int id, int times)
 
 static void check_steps(enum pass after)
 {
-  if (after > PASS_REDISTRIBUTE) each_op(check_step_of_program, NULL);
-  for (int i = 0; i < graph->norder && after == PASS_REDISTRIBUTE; i++) check_step(graph->order[i]);
+  if (after >= PASS_OUTLINE) each_op(check_step_of_program, NULL);
+  for (int i = 0; i < graph->norder && after < PASS_OUTLINE; i++) check_step(graph->order[i]);
 }
 
 /* ----------------------------------------------------------------------------------- the layouts
@@ -451,7 +454,7 @@ void check(enum pass after)
   for (int i = 0; i < graph->nop; i++) sane_op(i);
   check_order(after);
   if (after == PASS_LUA) check_parameter_order();
-  if (after >= PASS_PROPAGATE && after <= PASS_REDISTRIBUTE) check_layouts(after);
+  if (after >= PASS_PROPAGATE && after <= PASS_ARRANGE) check_layouts(after);
   if (after >= PASS_REDISTRIBUTE) check_steps(after);
   if (after == PASS_MEMORY) check_memory();
 }

@@ -5,7 +5,8 @@
    letter is sharded there and the others are whole, and each rank makes its part of the output,
    or, where the output lacks the letter, one term of it. Where the operation is linear, terms go
    in and a term comes out. The dimensions of a mesh are independent of each other, but for merged
-   dimensions, whose parts must be where their letters' parts are. */
+   dimensions, whose parts must be where their letters' parts are. An input that is cut in strides,
+   or over the dimensions of the mesh in another order than theirs, is taken as it lies. */
 #include "tpgen.h"
 
 #include <string.h>
@@ -217,8 +218,7 @@ static bool strides_nest(struct layout layout, int dim, int64_t size)
   return true;
 }
 
-/* A maximum of sums is not the sum of maxima: pending results of one value are of one kind. */
-static bool reductions_agree(struct layout layout)
+bool reductions_agree(struct layout layout)
 {
   int first = NONE;
   for (int d = 0; d < graph->mesh.ndim; d++) {

@@ -185,16 +185,6 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
 
 int64_t collective_bytes(const struct op *op, int rank)
 {
-  if (op->kind == OP_exchange) {
-    const struct exchange *x = exchange_of(op);
-    int n = group_size(op->group);
-    int64_t *count = alloc((size_t)n * sizeof *count), *starts = alloc((size_t)n * sizeof *starts);
-    int64_t sum = 0;
-    count_pieces(x, rank, true, count, starts);
-    count[place_in(op->group, rank)] = 0;
-    for (int r = 0; r < n; r++) sum += count[r];
-    return sum * type_bytes(x->type);
-  }
   if (op->kind == OP_all_reduce && op->nbody) {
     int64_t sum = 0;
     for (int k = 0; k < op->nbody; k++) {
@@ -206,7 +196,8 @@ int64_t collective_bytes(const struct op *op, int rank)
   return elements_at(op->in[0], rank) * type_bytes(graph->value[op->in[0]].type);
 }
 
-void add_op_traffic(const struct op *op, int64_t *sent, int64_t *received)
+/* Adds what each rank sends and receives. */
+static void add_bytes(const struct op *op, int64_t *sent, int64_t *received)
 {
   if (op->kind == OP_exchange) {
     const struct exchange *x = exchange_of(op);
@@ -221,6 +212,41 @@ void add_op_traffic(const struct op *op, int64_t *sent, int64_t *received)
     memcpy(m.dim, g->dim, sizeof m.dim);
     add_traffic(&m, in->shape, in->type, sent, received);
   }
+}
+
+/* Zeroed room for the bytes of each rank, the same each time. */
+static int64_t *bytes_by_rank(int which)
+{
+  static int64_t *room[4];
+  size_t size = (size_t)world_size() * sizeof **room;
+  if (!room[which]) room[which] = alloc(size);
+  return memset(room[which], 0, size);
+}
+
+struct busiest busiest_in(int n, const int *op, const int *times)
+{
+  struct busiest most = {0};
+  int64_t *sent = bytes_by_rank(0), *received = bytes_by_rank(1);
+  for (int i = 0; i < n; i++) {
+    if (!is_collective(graph->op[op[i]].kind)) continue;
+    int64_t *sent_here = bytes_by_rank(2), *received_here = bytes_by_rank(3);
+    add_bytes(&graph->op[op[i]], sent_here, received_here);
+    for (int r = 0; r < world_size(); r++) {
+      sent[r] += (times ? times[i] : 1) * sent_here[r];
+      received[r] += (times ? times[i] : 1) * received_here[r];
+    }
+  }
+  for (int r = 0; r < world_size(); r++) {
+    if (sent[r] > most.sent) most.sent = sent[r];
+    if (received[r] > most.received) most.received = received[r];
+  }
+  return most;
+}
+
+struct busiest busiest_of(const struct op *op)
+{
+  int id = (int)(op - graph->op);
+  return busiest_in(1, &id, NULL);
 }
 
 /* --------------------------------------------------------------------------------------- text */
@@ -414,7 +440,7 @@ static char *put_exchange(struct buffer *b, int k, int rank)
   check_count(0, total);
   bool permutes = traits_of(x)->permutes;
   const char *title =
-      text("// Exchange %d, of a %s%s over %s: %s -> %s.%s", k, type_name(x->type),
+      text("// Exchange %d, of %s%s over %s: %s -> %s.%s", k, type_name(x->type),
            shape_text(x->whole), printable(graph->group[x->group].name), layout_text(x->move.from),
            layout_text(x->move.to), permutes ? " With one other each, and what stays." : "");
   put(b, "\n%s\n", wrapped(title, " ", "// "));

@@ -1,7 +1,7 @@
 /* copies.c: moves within a rank's memory, as text.
 
    Takes   an operation that moves no bytes between ranks, or packs them for one that does.
-   Leaves  its statement: calls of what runtime/cpu_math.h and runtime/cuda_math.h copy with, the
+   Leaves  its statement: calls of what runtime/cpu_copies.h and runtime/cuda_copies.h have, the
            sizes written in. Where a rank's part begins is an expression in its coordinates, the
            same text for all ranks. */
 #include "tpgen.h"
@@ -9,20 +9,34 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* The rank's part, its dimensions in the order in which they lie in memory. */
+static struct shape shape_in_memory(int value, int rank)
+{
+  struct shape here = local_shape(value, rank), laid = here;
+  for (int at = 0; at < here.ndim; at++) laid.size[at] = here.size[dimension_at(value, at)];
+  return laid;
+}
+
+/* In memory a part is rows of which each has dimension `dim` outermost. */
 static int64_t row_bytes(int value, int rank, int dim)
 {
-  struct shape here = local_shape(value, rank);
+  struct shape laid = shape_in_memory(value, rank);
   int64_t n = type_bytes(graph->value[value].type);
-  for (int d = dim; d < here.ndim; d++) n *= here.size[d];
+  for (int at = dimension_place(value, dim); at < laid.ndim; at++) n *= laid.size[at];
   return n;
 }
 
 static int64_t rows(int value, int rank, int dim)
 {
-  struct shape here = local_shape(value, rank);
+  struct shape laid = shape_in_memory(value, rank);
   int64_t n = 1;
-  for (int d = 0; d < dim; d++) n *= here.size[d];
+  for (int at = 0; at < dimension_place(value, dim); at++) n *= laid.size[at];
   return n;
+}
+
+static int64_t all_bytes(int value, int rank)
+{
+  return elements(local_shape(value, rank)) * type_bytes(graph->value[value].type);
 }
 
 static char *sizes_text(struct shape s)
@@ -34,7 +48,7 @@ static char *sizes_text(struct shape s)
 
 char *zero_text(int value, int rank)
 {
-  int64_t bytes = row_bytes(value, rank, 0);
+  int64_t bytes = all_bytes(value, rank);
   const char *name = c_name(value);
   return options.cuda
              ? text("CHECK_CUDA(cudaMemsetAsync(%s, 0, %" PRId64 ", stream));", name, bytes)
@@ -44,7 +58,7 @@ char *zero_text(int value, int rank)
 char *same_bytes_text(const struct op *op, int rank)
 {
   if (!c_name(op->out) || same_place(op->in[0], op->out)) return "";
-  int64_t bytes = row_bytes(op->out, rank, 0);
+  int64_t bytes = all_bytes(op->out, rank);
   return text("slice_rows(%s, %s, 1, %" PRId64 ", %" PRId64 ", 0);", c_name(op->out),
               c_name(op->in[0]), bytes, bytes);
 }
@@ -99,21 +113,21 @@ static char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor)
    it in. Where one dimension alone is cut, rows do. */
 static char *box_text(const struct op *op, int rank, const char *verb, int larger, int smaller)
 {
-  struct shape of = local_shape(larger, rank), size = local_shape(smaller, rank);
+  struct shape of = shape_in_memory(larger, rank), size = shape_in_memory(smaller, rank);
   int dim = NONE, ndims = 0, cut[MAX_MESH];
   struct buffer first = {0};
-  for (int d = 0; d < of.ndim; d++) {
-    int ncut = new_cuts(op, larger, smaller, d, cut);
-    if (ncut) dim = d, ndims++;
-    put(&first, "%s%s", d ? ", " : "", begin_text(cut, ncut, of.size[d], 1));
+  for (int at = 0; at < of.ndim; at++) {
+    int ncut = new_cuts(op, larger, smaller, dimension_at(larger, at), cut);
+    if (ncut) dim = dimension_at(larger, at), ndims++;
+    put(&first, "%s%s", at ? ", " : "", begin_text(cut, ncut, of.size[at], 1));
   }
   const char *to = c_name(op->out), *from = c_name(op->in[0]);
   if (ndims == 1) {
-    int64_t inner = row_bytes(larger, rank, dim) / of.size[dim];
+    int64_t n = local_shape(larger, rank).size[dim], inner = row_bytes(larger, rank, dim) / n;
     int ncut = new_cuts(op, larger, smaller, dim, cut);
     return text("%s_rows(%s, %s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %s);", verb, to, from,
                 rows(larger, rank, dim), row_bytes(smaller, rank, dim),
-                row_bytes(larger, rank, dim), begin_text(cut, ncut, of.size[dim], inner));
+                row_bytes(larger, rank, dim), begin_text(cut, ncut, n, inner));
   }
   return text("{\n    static const long size[] = {%s}, of[] = {%s};\n"
               "    const long first[] = {%s};\n"

@@ -32,8 +32,9 @@ struct layout layout_after(const struct op *op, struct layout now)
   return usual_turns(now);
 }
 
-/* From a shard, or from a pending sum of another kind, there is no way to a pending sum: a value's
-   summands cannot be had from its parts without finishing it first. */
+/* Whether the engine takes a value there unasked. Not from a shard to a pending sum, nor from one
+   kind of pending value to another: it moves nothing, but each rank would work on all of it then,
+   most of it zeros. */
 static bool leads(struct layout from, struct layout to)
 {
   for (int d = 0; d < graph->mesh.ndim; d++)
@@ -73,6 +74,18 @@ static bool is_there(int value, struct layout layout, const struct step *before)
   return moved_before_to(known, value, layout) != NONE;
 }
 
+/* What the plan asks of an output: one redistribution after another, each in its type. */
+static void add_asked(struct price *p, int value, struct layout out)
+{
+  for (int r = known->asked_of[value]; r != NONE; r = known->asked_of[graph->op[r].out]) {
+    const struct value *v = &graph->value[graph->op[r].out];
+    struct layout next = layout_after(&graph->op[r], out);
+    p->refused += !reductions_agree(next);
+    p->bytes += move_cost(v->shape, v->type, out, next);
+    out = next;
+  }
+}
+
 static struct price price_of(const struct op *op, const struct way *way, const struct step *before)
 {
   struct price p = {0};
@@ -84,17 +97,7 @@ static struct price price_of(const struct op *op, const struct way *way, const s
     for (int d = 0; d < graph->mesh.ndim; d++)
       p.sums += way->in[i].on[d].kind == PARTIAL && v->layout.on[d].kind != PARTIAL;
   }
-  /* What the plan asks of the outputs: one redistribution after another. */
-  for (int k = 0; k < op->nout; k++) {
-    const struct value *v = &graph->value[op->out + k];
-    struct layout out = way->out[k];
-    for (int r = known->asked_of[op->out + k]; r != NONE; r = known->asked_of[graph->op[r].out]) {
-      struct layout next = layout_after(&graph->op[r], out);
-      p.refused += !leads(out, next);
-      p.bytes += move_cost(v->shape, v->type, out, next);
-      out = next;
-    }
-  }
+  for (int k = 0; k < op->nout; k++) add_asked(&p, op->out + k, way->out[k]);
   return p;
 }
 
@@ -455,6 +458,7 @@ static struct buffer key_of(const struct op *op)
     put_kind(&b, v);
     for (int r = known->asked_of[op->out + k]; r != NONE; r = known->asked_of[graph->op[r].out]) {
       put_number(&b, graph->op[r].asked);
+      put_number(&b, (int64_t)graph->value[graph->op[r].out].type);
       put_layout(&b, graph->op[r].to);
     }
   }

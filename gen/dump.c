@@ -11,8 +11,8 @@
 #include <string.h>
 
 const char *const pass_name[PASS_COUNT] = {"lua",      "plan",         "propagate", "grad",
-                                           "optimize", "redistribute", "outline",   "bucket",
-                                           "fuse",     "schedule",     "memory"};
+                                           "optimize", "redistribute", "arrange",   "outline",
+                                           "bucket",   "fuse",         "schedule",  "memory"};
 
 static const char *const role_name[] = {"activation", "parameter", "gradient",
                                         "state",      "batch",     "loss"};
@@ -32,6 +32,7 @@ static char *kind_of(int value)
   struct buffer b = {0};
   put(&b, "%s%s", type_name(v->type), shape_text(v->shape));
   if (v->placed) put(&b, " %s", layout_text(v->layout));
+  if (v->front) put(&b, ", %d outermost", v->front);
   return b.text;
 }
 

@@ -384,6 +384,7 @@ static char *random_text(const struct writing *w)
   struct operand whole;
   find_operand(w->op, &w->l, w->op->nin, w->k->rank, &whole);
   struct shape shape = graph->value[w->op->out].shape;
+  if (shape.ndim) whole.stride[shape.ndim - 1] = 1;
   for (int d = shape.ndim - 1; d > 0; d--) whole.stride[d - 1] = whole.stride[d] * shape.size[d];
   char *index = index_text(&w->k->loops, &whole, NONE, NULL), *first = flat_first_text(w->op->out);
   if (strcmp(first, "0")) index = text("%s + %s", add_extra(w->k, "long", "first", first), index);

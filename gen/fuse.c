@@ -25,10 +25,17 @@ static int space_of(const struct op *op)
   return is_reduce(op->kind) ? op->in[0] : op->out;
 }
 
+/* Whether one walk goes through both along the neighbours in memory. */
+static bool same_rows(const struct value *x, const struct value *y)
+{
+  int last = x->shape.ndim - 1;
+  return x->front == y->front || (x->front != last && y->front != last);
+}
+
 static bool same_space(const struct op *a, const struct op *b)
 {
   const struct value *x = &graph->value[space_of(a)], *y = &graph->value[space_of(b)];
-  if (!same_shape(x->shape, y->shape)) return false;
+  if (!same_shape(x->shape, y->shape) || !same_rows(x, y)) return false;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement p = x->layout.on[d], q = y->layout.on[d];
     if ((p.kind == SHARD || q.kind == SHARD) && !same_placement(p, q)) return false;

@@ -12,6 +12,7 @@ enum { BLOCK = 256 }; /* threads */
    one loop. */
 struct loops {
   struct shape space;
+  int order[MAX_DIMS]; /* its dimensions, from the outermost loop's to the innermost */
   int n;
   int64_t size[MAX_DIMS];
   int first[MAX_DIMS], last[MAX_DIMS]; /* the dimensions that it runs over */

@@ -1,7 +1,7 @@
 /* matmul.c: a product of two tensors as calls of BLAS.
 
    Takes   an einsum of two operands, a letter at most once in each; the parts that a rank holds
-           lie row by row, without gaps.
+           lie without gaps, their dimensions in the order that arrange.c chose.
    Leaves  its statement.
 
    Where a letter occurs says what it is: in a and the output it is a row of the output (m), in b
@@ -46,7 +46,7 @@ enum { MAX_RUNS = OPERANDS * MAX_DIMS };
 
 struct product {
   const struct op *op;
-  const char *letters[OPERANDS]; /* the equation's */
+  char letters[OPERANDS][MAX_DIMS + 1]; /* the equation's */
   int nrun;
   struct run run[MAX_RUNS];
   struct gemm call;
@@ -67,8 +67,8 @@ static void parse_equation(struct product *p)
 {
   const char *c = p->op->equation;
   for (int o = A; o < OPERANDS; o++) {
-    int n = (int)strcspn(c, ",-");
-    p->letters[o] = text("%.*s", n, c);
+    size_t n = strcspn(c, ",-");
+    memcpy(p->letters[o], c, n);
     for (const char *x = p->letters[o]; *x; x++)
       if (strchr(x + 1, *x))
         plan_error(p->op->line, "matmul %s: '%c' occurs twice in one operand", p->op->equation, *x);
@@ -88,14 +88,14 @@ static struct run *run_of(struct product *p, char letter)
 static void add_operand(struct product *p, enum operand o, int rank)
 {
   struct shape here = local_shape(value_of(p->op, o), rank);
-  int64_t stride = elements(here);
+  int64_t stride[MAX_DIMS];
+  local_strides(value_of(p->op, o), rank, stride);
   for (int d = 0; d < here.ndim; d++) {
-    stride /= here.size[d];
     if (here.size[d] == 1) continue;
     struct run *r = run_of(p, p->letters[o][d]);
     r->in |= 1u << o;
     r->size = here.size[d];
-    r->stride[o] = stride;
+    r->stride[o] = stride[d];
   }
 }
 
@@ -339,7 +339,9 @@ static void check_types(const struct op *op)
   for (int o = A; o < OPERANDS; o++) {
     int v = value_of(op, o);
     if (graph->value[v].type != F32)
-      plan_error(op->line, "matmul: %s is %s; products are of float32 only: cast it first",
+      plan_error(op->line,
+                 "matmul: %s is %s; products are of float32 only: cast it first, with "
+                 "x:to(\"float32\")",
                  value_name(v), type_name(graph->value[v].type));
   }
 }
@@ -359,18 +361,39 @@ static void check_sizes(const struct product *p)
       plan_error(p->op->line, "matmul: a rank's part has a side of more than %d", INT32_MAX);
 }
 
-char *matmul_text(const struct op *op, int rank)
+static bool is_empty(const struct op *op, int rank)
 {
-  struct product *p = alloc(sizeof *p);
-  p->op = op;
-  check_types(op);
+  for (int o = A; o < OPERANDS; o++)
+    if (!elements(local_shape(value_of(op, o), rank))) return true;
+  return false;
+}
+
+static void choose(struct product *p, const struct op *op, int rank)
+{
+  *p = (struct product){.op = op};
   parse_equation(p);
-  if (!elements(local_shape(op->out, rank))) return "";
-  for (int i = 0; i < op->nin; i++)
-    if (!elements(local_shape(op->in[i], rank))) return zero_text(op->out, rank);
+  if (is_empty(op, rank)) return;
   find_runs(p, rank);
   choose_call(p);
   choose_batch(p);
+}
+
+double matmul_calls(const struct op *op, int rank)
+{
+  struct product p;
+  choose(&p, op, rank);
+  double calls = p.batch ? (double)p.batch->size : 1;
+  for (int i = 0; i < p.nloop; i++) calls *= (double)p.loop[i]->size;
+  return calls;
+}
+
+char *matmul_text(const struct op *op, int rank)
+{
+  struct product *p = alloc(sizeof *p);
+  check_types(op);
+  choose(p, op, rank);
+  if (!elements(local_shape(op->out, rank))) return "";
+  if (is_empty(op, rank)) return zero_text(op->out, rank);
   check_sizes(p);
   for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
   return nested_loops(p, call_text(p));

@@ -76,22 +76,13 @@ static bool goes_apart(struct layout layout, struct layout other, int dim, int64
   return true;
 }
 
-static bool differ(struct layout a, struct layout b, int dim)
-{
-  int x[MAX_MESH], y[MAX_MESH], n = cuts_of(&graph->mesh, a, dim, x);
-  if (cuts_of(&graph->mesh, b, dim, y) != n) return true;
-  for (int i = 0; i < n; i++)
-    if (x[i] != y[i] || shard_stride(a.on[x[i]]) != shard_stride(b.on[y[i]])) return true;
-  return false;
-}
-
 /* The dimensions that have to be taken apart between two layouts. */
 static unsigned strided_dims(struct shape whole, struct layout a, struct layout b)
 {
   unsigned dims = 0;
+  if (same_layout(a, b)) return 0;
   for (int d = 0; d < whole.ndim; d++)
-    if (differ(a, b, d) && (is_strided(&graph->mesh, a, d) || is_strided(&graph->mesh, b, d)))
-      dims |= 1u << d;
+    if (is_strided(&graph->mesh, a, d) || is_strided(&graph->mesh, b, d)) dims |= 1u << d;
   return dims;
 }
 
@@ -122,20 +113,16 @@ static int factor_at(const struct factors *f, int dim, int64_t stride)
   bug("redistribute", NONE, "dimension %d is not cut inside %" PRId64 " parts", dim, stride);
 }
 
-/* The layout of the factors. Dimensions that are not taken apart keep their strides. */
+/* The layout of the factors, in which every cut is plain. */
 static struct layout on_factors(const struct factors *f, struct layout layout)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
     struct placement *p = &layout.on[i];
     if (p->kind != SHARD) continue;
-    int at = 0;
-    while (f->of[at] != p->dim) at++;
-    bool alone = at + 1 == f->shape.ndim || f->of[at + 1] != p->dim;
-    if (!alone) at = factor_at(f, p->dim, shard_stride(*p));
-    p->dim = at;
-    if (!alone) p->outer = 0;
+    p->dim = factor_at(f, p->dim, shard_stride(*p));
+    p->outer = 0;
   }
-  return layout;
+  return usual_turns(layout);
 }
 
 /* -------------------------------------------------------------------------------------- the legs
@@ -154,17 +141,24 @@ static struct layout whole_along(struct layout layout, unsigned dims)
   return layout;
 }
 
+/* The dimensions of one element. A view's rule has no letter for them. */
+static unsigned ones_of(struct shape whole)
+{
+  unsigned ones = 0;
+  for (int d = 0; d < whole.ndim; d++)
+    if (whole.size[d] == 1) ones |= 1u << d;
+  return ones;
+}
+
 /* Where cuts do not come apart alike the dimension is made whole on the way. So is, while there are
-   views, a dimension of one element: a view's rule has no letter for it. */
+   views, a dimension of one element. */
 static int find_stops(struct shape whole, struct layout from, struct layout to, struct layout *stop)
 {
-  unsigned strided = strided_dims(whole, from, to), ones = 0, apart = 0;
-  for (int d = 0; d < whole.ndim; d++) {
-    if (strided && whole.size[d] == 1) ones |= 1u << d;
+  unsigned strided = strided_dims(whole, from, to), ones = strided ? ones_of(whole) : 0, apart = 0;
+  for (int d = 0; d < whole.ndim; d++)
     if (strided >> d & 1 &&
         !(goes_apart(from, to, d, whole.size[d]) && goes_apart(to, from, d, whole.size[d])))
       apart |= 1u << d;
-  }
   struct layout way[] = {from, whole_along(from, ones), whole_along(from, ones | apart),
                          whole_along(to, ones), to};
   int n = 0;
@@ -173,17 +167,64 @@ static int find_stops(struct shape whole, struct layout from, struct layout to, 
   return n;
 }
 
+/* Whether something is strided, and nothing but the cuts of dimensions of one element comes or
+   goes. */
+static bool moves_ones_alone(struct shape whole, struct layout from, struct layout to)
+{
+  unsigned ones = ones_of(whole);
+  return strided_dims(whole, from, to) &&
+         same_layout(whole_along(from, ones), whole_along(to, ones));
+}
+
+/* The rank that has the one element of a dimension gives it to all; or all that have it but one
+   forget it. Other dimensions may be strided. */
+static const struct moves *move_ones(struct shape whole, enum type type, struct layout from,
+                                     struct layout to)
+{
+  static const int origin[MAX_MESH];
+  struct moves *moves = alloc(sizeof *moves);
+  for (int d = 0; d < whole.ndim; d++) {
+    struct move *m = &moves->move[moves->n];
+    *m = (struct move){.from = from, .to = whole_along(from, 1u << d)};
+    m->n = cuts_of(&graph->mesh, from, d, m->dim);
+    if (same_layout(from, to) || m->n == 0 || whole.size[d] != 1) continue;
+    m->kind = OP_all_gather;
+    moves->bytes += elements(local_part(&graph->mesh, whole, m->to, origin).shape);
+    moves->n++;
+    from = m->to;
+  }
+  moves->bytes *= type_bytes(type);
+  if (same_layout(from, to)) return moves;
+  struct move *m = &moves->move[moves->n++];
+  *m = (struct move){.kind = OP_slice, .from = from, .to = to};
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (!same_placement(from.on[i], to.on[i])) m->dim[m->n++] = i;
+  return moves;
+}
+
+/* False if there are more dimensions than a shape can have. */
+static bool find_leg(struct shape whole, enum type type, struct layout from, struct layout to,
+                     struct factors *f, struct leg *leg)
+{
+  if (moves_ones_alone(whole, from, to)) {
+    f->shape = whole;
+    *leg = (struct leg){.whole = whole, .moves = move_ones(whole, type, from, to)};
+    return true;
+  }
+  if (!take_apart(whole, from, to, f)) return false;
+  struct layout a = on_factors(f, from), b = on_factors(f, to);
+  *leg = (struct leg){.whole = f->shape, .moves = plan_moves(f->shape, type, a, b)};
+  return true;
+}
+
 int legs_of(struct shape whole, enum type type, struct layout from, struct layout to,
             struct leg leg[MAX_LEGS])
 {
   struct layout stop[MAX_STOPS];
   struct factors f;
   int n = find_stops(whole, from, to, stop) - 1;
-  for (int i = 0; i < n; i++) {
-    if (!take_apart(whole, stop[i], stop[i + 1], &f)) return NONE;
-    struct layout a = on_factors(&f, stop[i]), b = on_factors(&f, stop[i + 1]);
-    leg[i] = (struct leg){.whole = f.shape, .moves = plan_moves(f.shape, type, a, b)};
-  }
+  for (int i = 0; i < n; i++)
+    if (!find_leg(whole, type, stop[i], stop[i + 1], &f, &leg[i])) return NONE;
   return n;
 }
 
@@ -220,8 +261,9 @@ static struct list new_order;
 static bool outermost(int value, int dim)
 {
   struct shape here = local_shape(value, 0);
+  if (here.size[dim] <= 1 || elements(here) == 0) return true;
   for (int d = 0; d < dim; d++)
-    if (here.size[d] > 1) return elements(here) == 0;
+    if (here.size[d] > 1) return false;
   return true;
 }
 
@@ -378,16 +420,15 @@ static int run_leg(const struct op *why, int value, struct layout to)
 {
   struct value v = graph->value[value];
   struct factors f;
-  if (!take_apart(v.shape, v.layout, to, &f))
+  struct leg leg;
+  if (!find_leg(v.shape, v.type, v.layout, to, &f, &leg))
     plan_error(why->line,
                "%s: %s, which is cut in strides, cannot be moved: taken apart at them it has %d "
                "dimensions, more than %d",
                why->why, shape_text(v.shape), f.shape.ndim, MAX_DIMS);
-  struct layout from_here = on_factors(&f, v.layout), to_here = on_factors(&f, to);
   bool apart = f.shape.ndim > v.shape.ndim;
-  if (apart) value = seen(why, value, &f, true, from_here);
-  const struct moves *moves = plan_moves(f.shape, v.type, from_here, to_here);
-  for (int k = 0; k < moves->n; k++) value = run_move(why, value, &moves->move[k]);
+  if (apart) value = seen(why, value, &f, true, on_factors(&f, v.layout));
+  for (int k = 0; k < leg.moves->n; k++) value = run_move(why, value, &leg.moves->move[k]);
   return apart ? seen(why, value, &f, false, to) : value;
 }
 

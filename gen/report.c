@@ -1,5 +1,5 @@
 /* report.c: what was decided: plan.txt for people, plan.json for programs, a step file's head. */
-#include "tpgen.h"
+#include "report.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -8,160 +8,13 @@
 
 static const char *const phase_name[] = {"forward", "backward", "update"};
 
-/* --------------------------------------------------------------------- what each rank sends and
- * gets
- */
+/* --------------------------------------------------------------------------------------- counts */
 
-/* Bytes, by rank. */
-struct traffic {
-  int64_t *sent, *received;
-};
-
-static struct traffic no_traffic(void)
+/* The value that a rank brings to a collective; of an exchange, whose ranks differ, what the
+   busiest sends. */
+static int64_t bytes_of(const struct op *op)
 {
-  size_t bytes = (size_t)world_size() * sizeof(int64_t);
-  return (struct traffic){alloc(bytes), alloc(bytes)};
-}
-
-static void add_times(struct traffic *to, const struct traffic *what, int times)
-{
-  for (int r = 0; r < world_size(); r++) {
-    to->sent[r] += times * what->sent[r];
-    to->received[r] += times * what->received[r];
-  }
-}
-
-/* Of the rank that has most. */
-static int64_t most_of(const int64_t *bytes)
-{
-  int64_t most = 0;
-  for (int r = 0; r < world_size(); r++)
-    if (bytes[r] > most) most = bytes[r];
-  return most;
-}
-
-/* ------------------------------------------------------------------------------- redistributions
- */
-
-/* What became of one redistribution: steps that follow one another, each on what the one before has
-   made. A bucket of all-reduces stands alone. */
-struct chain {
-  int times, nstep, room, *step;
-};
-static struct chain *chain;
-static int nchain, chain_room;
-static int *chain_of; /* by operation, or NONE */
-
-static bool is_move(const struct op *op)
-{
-  return is_collective(op->kind) || (op->why && is_copy(op->kind));
-}
-
-/* The chain that an operation goes on with, or NONE. */
-static int continued(const struct op *op)
-{
-  int maker = op->nbody ? NONE : graph->value[op->in[0]].op;
-  if (maker == NONE || chain_of[maker] == NONE) return NONE;
-  const struct op *before = &graph->op[maker];
-  bool same = before->why == op->why && before->line == op->line && before->phase == op->phase;
-  return same && !before->nbody ? chain_of[maker] : NONE;
-}
-
-static void add_step(void *unused, int id, int times)
-{
-  (void)unused;
-  if (!is_move(&graph->op[id])) return;
-  int which = continued(&graph->op[id]);
-  if (which == NONE) {
-    which = nchain;
-    GROW(chain, nchain, chain_room);
-    chain[nchain++] = (struct chain){.times = times};
-  }
-  struct chain *c = &chain[which];
-  GROW(c->step, c->nstep, c->room);
-  c->step[c->nstep++] = id;
-  chain_of[id] = which;
-}
-
-static void find_chains(void)
-{
-  nchain = 0;
-  chain_of = alloc((size_t)(graph->nop + 1) * sizeof *chain_of);
-  for (int i = 0; i < graph->nop; i++) chain_of[i] = NONE;
-  each_op(add_step, NULL);
-}
-
-static const struct op *first_step(const struct chain *c)
-{
-  return &graph->op[c->step[0]];
-}
-
-static const struct op *last_step(const struct chain *c)
-{
-  return &graph->op[c->step[c->nstep - 1]];
-}
-
-static const struct value *moved_value(const struct chain *c)
-{
-  const struct op *op = first_step(c);
-  return &graph->value[op->nbody ? graph->op[op->body[0]].in[0] : op->in[0]];
-}
-
-static struct layout layout_before(const struct chain *c)
-{
-  return moved_value(c)->layout;
-}
-
-static struct layout layout_reached(const struct chain *c)
-{
-  return graph->value[last_step(c)->out].layout;
-}
-
-static bool has_strides(const struct chain *c)
-{
-  for (int d = 0; d < moved_value(c)->shape.ndim; d++)
-    if (is_strided(&graph->mesh, layout_before(c), d) ||
-        is_strided(&graph->mesh, layout_reached(c), d))
-      return true;
-  return false;
-}
-
-/* The bytes that no way can do without, or NONE where it is not known: of a bucket, and of what is
-   cut in strides. */
-static int64_t bound_of(const struct chain *c)
-{
-  const struct value *v = moved_value(c);
-  if (first_step(c)->nbody || has_strides(c)) return NONE;
-  return least_bytes(v->shape, v->type, layout_before(c), layout_reached(c));
-}
-
-/* Steps in which something moves or is put in its place, without the packing before and after. */
-static int count_steps(const struct chain *c)
-{
-  int n = 0;
-  for (int i = 0; i < c->nstep; i++) {
-    enum op_kind k = graph->op[c->step[i]].kind;
-    n += is_collective(k) || k == OP_slice || k == OP_to_partial;
-  }
-  return n;
-}
-
-/* The seconds that it takes by the model of the links, or 0 where the model has another way. */
-static double time_of(const struct chain *c)
-{
-  const struct value *v = moved_value(c);
-  if (first_step(c)->nbody || has_strides(c)) return 0;
-  const struct moves *moves = plan_moves(v->shape, v->type, layout_before(c), layout_reached(c));
-  return moves->n == count_steps(c) ? moves->time : 0;
-}
-
-static struct traffic traffic_of(const struct chain *c)
-{
-  struct traffic t = no_traffic();
-  for (int i = 0; i < c->nstep; i++)
-    if (is_collective(graph->op[c->step[i]].kind))
-      add_op_traffic(&graph->op[c->step[i]], t.sent, t.received);
-  return t;
+  return op->kind == OP_exchange ? busiest_of(op).sent : collective_bytes(op, 0);
 }
 
 struct totals {
@@ -175,7 +28,7 @@ static void add_up(void *to, int id, int times)
   struct totals *t = to;
   if (!is_collective(op->kind)) return;
   t->collectives += times;
-  t->bytes += times * collective_bytes(op, 0);
+  t->bytes += times * bytes_of(op);
 }
 
 static struct totals totals(void)
@@ -184,9 +37,6 @@ static struct totals totals(void)
   each_op(add_up, &t);
   return t;
 }
-
-/* ---------------------------------------------------------------------------------------- counts
- */
 
 /* Elements of the values with this role: of a rank's parts, or of the whole with rank NONE. */
 static int64_t count_elements(enum role role, int rank)
@@ -280,6 +130,7 @@ static void put_parameters(struct buffer *b)
 
 static char *seconds_text(double seconds)
 {
+  if (seconds < 1e-6) return text("%.1f ns", seconds * 1e9);
   return seconds < 1e-3 ? text("%.1f us", seconds * 1e6) : text("%.3f ms", seconds * 1e3);
 }
 
@@ -292,7 +143,7 @@ static char *over_text(const struct op *op)
   struct layout from = graph->value[op->in[0]].layout, to = graph->value[op->out].layout;
   for (int d = 0; d < graph->mesh.ndim && (op->kind == OP_slice || op->kind == OP_to_partial); d++)
     if (!same_placement(from.on[d], to.on[d]))
-      put(&b, "%s%s", b.length ? "," : "", printable(graph->mesh.name[d]));
+      put(&b, "%s%s", b.length ? "_" : "", printable(graph->mesh.name[d]));
   return b.text;
 }
 
@@ -310,27 +161,24 @@ static char *step_text(const struct op *op)
   return text("%s -> %s", layout_text(from), layout_text(to));
 }
 
-static void put_bytes(struct buffer *b, const struct traffic *t, int64_t bound)
+static void put_bytes(struct buffer *b, struct busiest most, int64_t bound)
 {
-  put(b, " %15s %15s %15s   ", grouped(most_of(t->sent)), grouped(most_of(t->received)),
+  put(b, " %15s %15s %15s   ", grouped(most.sent), grouped(most.received),
       bound == NONE ? "" : grouped(bound));
 }
 
 static void put_step(struct buffer *b, const struct op *op)
 {
-  struct traffic t = no_traffic();
   put(b, "    %s", op_row[op->kind].name);
   if (!*step_text(op)) {
     put(b, "\n");
     return;
   }
   put(b, "%*s %-10s", 18 - (int)strlen(op_row[op->kind].name), "", over_text(op));
-  if (is_collective(op->kind)) {
-    add_op_traffic(op, t.sent, t.received);
-    put_bytes(b, &t, NONE);
-  } else {
+  if (is_collective(op->kind))
+    put_bytes(b, busiest_of(op), NONE);
+  else
     put(b, "%51s", "");
-  }
   put(b, "%s\n", step_text(op));
 }
 
@@ -358,12 +206,11 @@ static void put_chain(struct buffer *b, const struct chain *c)
 {
   const struct op *op = first_step(c), *only = only_step(c);
   const struct value *v = moved_value(c);
-  struct traffic t = traffic_of(c);
   if (only)
     put(b, "  %-8s %-15s %-6s", phase_name[op->phase], op_row[only->kind].name, over_text(only));
   else
     put(b, "  %-8s %-22s", phase_name[op->phase], text("%d steps", count_steps(c)));
-  put_bytes(b, &t, bound_of(c));
+  put_bytes(b, busiest_in(c->nstep, c->step, NULL), bound_of(c));
   if (op->nbody)
     put(b, "%d gradients: %s: %s", op->nbody, step_text(op), printable(op->why));
   else
@@ -376,21 +223,32 @@ static void put_chain(struct buffer *b, const struct chain *c)
   for (int i = 0; i < c->nstep && !only; i++) put_step(b, &graph->op[c->step[i]]);
 }
 
+/* All collectives of a step of the program. */
+struct issued {
+  struct list op, times;
+};
+
+static void add_issued(void *to, int id, int times)
+{
+  struct issued *all = to;
+  add(&all->op, id);
+  add(&all->times, times);
+}
+
 static void put_chains(struct buffer *b)
 {
-  struct traffic all = no_traffic();
   struct totals t = totals();
+  struct issued all = {0};
+  int n;
+  const struct chain *chain = find_chains(&n);
   put(b, "\n%-33s %15s %15s %15s   %s\n", "redistributions of a step", "sent", "received",
       "at least", "what and why");
-  for (int i = 0; i < nchain; i++) {
-    struct traffic one = traffic_of(&chain[i]);
-    add_times(&all, &one, chain[i].times);
-    put_chain(b, &chain[i]);
-  }
-  put(b, "  %d collective%s of %s bytes", t.collectives, t.collectives == 1 ? "" : "s",
-      grouped(t.bytes));
-  put(b, "; the busiest rank sends %s bytes and receives %s\n", grouped(most_of(all.sent)),
-      grouped(most_of(all.received)));
+  for (int i = 0; i < n; i++) put_chain(b, &chain[i]);
+  each_op(add_issued, &all);
+  struct busiest most = busiest_in(all.op.n, all.op.at, all.times.at);
+  put(b, "  %d collective%s of %s bytes; the busiest rank sends %s bytes and receives %s\n",
+      t.collectives, t.collectives == 1 ? "" : "s", grouped(t.bytes), grouped(most.sent),
+      grouped(most.received));
 }
 
 static void put_issue(void *to, int id, int times)
@@ -400,7 +258,7 @@ static void put_issue(void *to, int id, int times)
   if (!is_collective(op->kind)) return;
   if (b->length) put(b, ", ");
   if (times > 1) put(b, "%d times ", times);
-  put(b, "%s %s over %s", op_row[op->kind].name, grouped(collective_bytes(op, 0)),
+  put(b, "%s %s over %s", op_row[op->kind].name, grouped(bytes_of(op)),
       printable(graph->group[op->group].name));
 }
 
@@ -424,7 +282,6 @@ static void put_memory(struct buffer *b)
 
 void report_text(struct buffer *b)
 {
-  find_chains();
   put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
       plan_shown(), graph->hash, options.cuda ? "cuda" : "cpu", mesh_text(), world_size());
   put_parameters(b);
@@ -459,15 +316,13 @@ static void add_collective(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
   if (!is_collective(op->kind)) return;
-  struct traffic t = no_traffic();
-  add_op_traffic(op, t.sent, t.received);
+  struct busiest most = busiest_of(op);
   json_array_append_new(
       to, json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:i, s:s}", "kind",
                     op_row[op->kind].name, "group", printable(graph->group[op->group].name),
-                    "bytes", (json_int_t)collective_bytes(op, 0), "sent",
-                    (json_int_t)most_of(t.sent), "received", (json_int_t)most_of(t.received),
-                    "ranks", group_size(op->group), "times", times, "phase", phase_name[op->phase],
-                    "line", op->line, "why", printable(op->why)));
+                    "bytes", (json_int_t)bytes_of(op), "sent", (json_int_t)most.sent, "received",
+                    (json_int_t)most.received, "ranks", group_size(op->group), "times", times,
+                    "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why)));
 }
 
 static json_t *json_steps(const struct chain *c)
@@ -479,10 +334,9 @@ static json_t *json_steps(const struct chain *c)
     if (*over_text(op)) json_object_set_new(step, "over", json_string(over_text(op)));
     if (*step_text(op)) json_object_set_new(step, "move", json_string(step_text(op)));
     if (is_collective(op->kind)) {
-      struct traffic t = no_traffic();
-      add_op_traffic(op, t.sent, t.received);
-      json_object_set_new(step, "sent", json_integer(most_of(t.sent)));
-      json_object_set_new(step, "received", json_integer(most_of(t.received)));
+      struct busiest most = busiest_of(op);
+      json_object_set_new(step, "sent", json_integer(most.sent));
+      json_object_set_new(step, "received", json_integer(most.received));
     }
     json_array_append_new(list, step);
   }
@@ -494,14 +348,14 @@ static json_t *json_chain(const struct chain *c)
 {
   const struct op *op = first_step(c);
   const struct value *v = moved_value(c);
-  struct traffic t = traffic_of(c);
-  json_t *object = json_pack(
-      "{s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:i, s:s, s:i, s:s}", "value",
-      printable(value_name((int)(v - graph->value))), "type", type_name(v->type), "shape",
-      json_shape(v->shape), "from", layout_text(layout_before(c)), "to",
-      layout_text(layout_reached(c)), "steps", json_steps(c), "sent", (json_int_t)most_of(t.sent),
-      "received", (json_int_t)most_of(t.received), "times", c->times, "phase",
-      phase_name[op->phase], "line", op->line, "why", printable(op->why));
+  struct busiest most = busiest_in(c->nstep, c->step, NULL);
+  json_t *object =
+      json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:i, s:s, s:i, s:s}", "value",
+                printable(value_name((int)(v - graph->value))), "type", type_name(v->type), "shape",
+                json_shape(v->shape), "from", layout_text(layout_before(c)), "to",
+                layout_text(layout_reached(c)), "steps", json_steps(c), "sent",
+                (json_int_t)most.sent, "received", (json_int_t)most.received, "times", c->times,
+                "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
   if (bound_of(c) != NONE) json_object_set_new(object, "bound", json_integer(bound_of(c)));
   if (time_of(c) > 0) json_object_set_new(object, "seconds", json_real(time_of(c)));
   return object;
@@ -510,7 +364,9 @@ static json_t *json_chain(const struct chain *c)
 static json_t *json_chains(void)
 {
   json_t *list = json_array();
-  for (int i = 0; i < nchain; i++) json_array_append_new(list, json_chain(&chain[i]));
+  int n;
+  const struct chain *chain = find_chains(&n);
+  for (int i = 0; i < n; i++) json_array_append_new(list, json_chain(&chain[i]));
   return list;
 }
 
@@ -566,7 +422,6 @@ static json_t *json_parameters(void)
 void report_json(struct buffer *b)
 {
   json_t *mesh = json_array(), *collectives = json_array();
-  find_chains();
   for (int d = 0; d < graph->mesh.ndim; d++)
     json_array_append_new(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]),
                                           "size", graph->mesh.size[d]));

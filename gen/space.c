@@ -5,7 +5,8 @@
    Leaves  the loops over a rank's part; indices as text, in terms of the loops' variables.
 
    An operand's letters may stand in any order, and some of them be missing: each of its dimensions
-   runs along one of the space with a stride of its own, along none where it is stretched. */
+   runs along one of the space with a stride of its own, along none where it is stretched. The loops
+   go through what is written in the order in which it lies in memory. */
 #include "kernel.h"
 
 #include <ctype.h>
@@ -42,12 +43,10 @@ void find_operand(const struct op *op, const struct letters *l, int i, int rank,
   const struct axis *axis = i < op->nin ? l->in[i] : l->out[0];
   struct shape here = local_shape(value, rank);
   *operand = (struct operand){.value = value, .ndim = here.ndim};
-  int64_t stride = 1;
-  for (int d = here.ndim; d-- > 0;) {
+  local_strides(value, rank, operand->stride);
+  for (int d = 0; d < here.ndim; d++) {
     operand->along[d] = dimension_with(op, l, &axis[d]);
     operand->size[d] = here.size[d];
-    operand->stride[d] = stride;
-    stride *= here.size[d];
   }
 }
 
@@ -99,8 +98,35 @@ bool reads_elsewhere(const struct op *op, int i)
 
 /* -------------------------------------------------------------------------------------- loops */
 
-/* Dimensions of the space that may not be one loop with the dimension before. */
+/* Places in the order of the loops at which one must begin: the dimension that stands there may not
+   be one loop with the one before. */
 typedef bool borders[MAX_DIMS + 1];
+
+/* Whether the value's elements, all of them, are those of the kernel's space. */
+static bool fills(int value, const struct op *first, int rank)
+{
+  return same_shape(local_shape(value, rank), local_shape(space_of(first), rank));
+}
+
+/* The value whose order in memory the loops follow: what is written, else what is read; NONE where
+   nothing has the shape of the space. */
+static int leader(const struct draft *k)
+{
+  const struct op *first = &graph->op[k->group->body[0]];
+  int *list = alloc((size_t)op_width(k->group) * sizeof *list);
+  for (int i = 0, n = op_writes(k->group, list); i < n; i++)
+    if (graph->value[list[i]].stored && fills(list[i], first, k->rank)) return list[i];
+  for (int i = 0, n = op_reads(k->group, list); i < n; i++)
+    if (fills(list[i], first, k->rank)) return list[i];
+  return NONE;
+}
+
+static void find_order(struct draft *k)
+{
+  int value = leader(k);
+  for (int at = 0; at < k->loops.space.ndim; at++)
+    k->loops.order[at] = value == NONE ? at : dimension_at(value, at);
+}
 
 /* Where an operand does not lie row by row. */
 static void part_at_operand(const struct loops *loops, const struct operand *o, int replaced,
@@ -109,8 +135,10 @@ static void part_at_operand(const struct loops *loops, const struct operand *o, 
   int64_t stride[MAX_DIMS] = {0};
   for (int d = 0; d < o->ndim; d++)
     if (o->along[d] != NONE && d != replaced) stride[o->along[d]] = o->stride[d];
-  for (int d = 1; d < loops->space.ndim; d++)
-    apart[d] |= stride[d - 1] != stride[d] * loops->space.size[d];
+  for (int at = 1; at < loops->space.ndim; at++) {
+    int d = loops->order[at];
+    apart[at] |= stride[loops->order[at - 1]] != stride[d] * loops->space.size[d];
+  }
 }
 
 bool names_letter(const struct op *op, const char *name)
@@ -121,18 +149,23 @@ bool names_letter(const struct op *op, const char *name)
 }
 
 /* An index that the expression asks for has a loop of its own. */
-static void part_at_letters(const struct op *op, const struct letters *l, borders apart)
+static void part_at_letters(const struct loops *loops, const struct op *op, const struct letters *l,
+                            borders apart)
 {
   for (const char *c = op_row[op->kind].element; (c = strchr(c, '$'));) {
     int d = names_letter(op, ++c) ? space_dimension(op, l, *c) : NONE;
-    if (d != NONE) apart[d] = apart[d + 1] = true;
+    for (int at = 0; at < loops->space.ndim; at++)
+      if (loops->order[at] == d) apart[at] = apart[at + 1] = true;
   }
 }
 
 /* The random number of an element goes by its place in the whole. */
 static void part_at_cuts(const struct loops *loops, int value, borders apart)
 {
-  for (int d = 1; d < loops->space.ndim; d++) apart[d] |= is_cut(value, d);
+  for (int at = 1; at < loops->space.ndim; at++) {
+    int d = loops->order[at];
+    apart[at] |= is_cut(value, d) || loops->order[at - 1] + 1 != d;
+  }
 }
 
 static void part_at(const struct draft *k, const struct op *op, borders apart)
@@ -145,7 +178,7 @@ static void part_at(const struct draft *k, const struct op *op, borders apart)
     bool indexed = i < op->nin && is_indexed(op, i);
     part_at_operand(&k->loops, &o, indexed ? indexed_dimension(op, i) : NONE, apart);
   }
-  part_at_letters(op, &l, apart);
+  part_at_letters(&k->loops, op, &l, apart);
   if (strstr(op_row[op->kind].element, "$random")) part_at_cuts(&k->loops, op->out, apart);
 }
 
@@ -177,18 +210,20 @@ void find_loops(struct draft *k)
   unsigned reduced = 0;
   *loops = (struct loops){.space = local_shape(space_of(&graph->op[k->group->body[0]]), k->rank),
                           .type = counter_type(farthest(k) + BLOCK)};
+  find_order(k);
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = &graph->op[k->group->body[n]];
     if (is_reduce(op->kind)) reduced = op->dims;
     part_at(k, op, apart);
   }
-  for (int d = 0; d < loops->space.ndim; d++) {
+  for (int at = 0; at < loops->space.ndim; at++) {
+    int d = loops->order[at];
     if (loops->space.size[d] == 1) {
-      apart[d + 1] = true;
+      apart[at + 1] = true;
       continue;
     }
     int n = loops->n;
-    bool joins = n && !apart[d] && loops->reduced[n - 1] == (reduced >> d & 1);
+    bool joins = n && !apart[at] && loops->reduced[n - 1] == (reduced >> d & 1);
     if (!joins) {
       loops->size[n] = 1;
       loops->first[n] = d;
@@ -226,7 +261,8 @@ char *index_text(const struct loops *loops, const struct operand *operand, int d
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  for (int d = 0; d < operand->ndim; d++) {
+  for (int place = 0; place < operand->ndim; place++) {
+    int d = dimension_at(operand->value, place);
     int n = operand->along[d] == NONE ? NONE : loop_that_ends(loops, operand->along[d]);
     if (d == dim && strcmp(at, "0") != 0)
       put_term(&b, at, operand->stride[d]);

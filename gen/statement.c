@@ -139,7 +139,7 @@ static char *move_text(const struct op *op)
   if (is_collective(op->kind)) put(&over, "%s", printable(graph->group[op->group].name));
   for (int d = 0; d < graph->mesh.ndim && !is_collective(op->kind); d++)
     if (!same_placement(from.on[d], to.on[d]) && graph->mesh.size[d] > 1)
-      put(&over, "%s%s", over.length ? ", " : "", printable(graph->mesh.name[d]));
+      put(&over, "%s%s", over.length ? "_" : "", printable(graph->mesh.name[d]));
   return text("%s -> %s%s%s", layout_text(from), layout_text(to), over.length ? " over " : "",
               over.length ? over.text : "");
 }
@@ -171,16 +171,9 @@ static bool is_packing(enum op_kind k)
 static char *bytes_text(const struct op *op)
 {
   if (op->kind != OP_exchange) return text("%" PRId64 " bytes.", collective_bytes(op, 0));
-  int world = world_size();
-  int64_t *sent = alloc((size_t)world * sizeof *sent), most_sent = 0;
-  int64_t *received = alloc((size_t)world * sizeof *received), most_received = 0;
-  add_op_traffic(op, sent, received);
-  for (int r = 0; r < world; r++) {
-    if (sent[r] > most_sent) most_sent = sent[r];
-    if (received[r] > most_received) most_received = received[r];
-  }
-  return text("At most %" PRId64 " bytes from a rank, %" PRId64 " to one.", most_sent,
-              most_received);
+  struct busiest most = busiest_of(op);
+  return text("At most %" PRId64 " bytes from a rank, %" PRId64 " to one.", most.sent,
+              most.received);
 }
 
 /* What a reader wants to know of an operation before its statement. */

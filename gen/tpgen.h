@@ -91,6 +91,7 @@ struct value {
   struct shape shape; /* whole */
   struct layout layout;
   bool placed;    /* the layout is known */
+  int front;      /* the dimension that is outermost in memory; the others follow in their order */
   bool is_output; /* of an inference program: written to a file */
   struct init init;
   int of;     /* GRADIENT, STATE: of this parameter */
@@ -558,13 +559,15 @@ struct choice {
   struct placement in[MAX_INPUTS], out[MAX_OUTPUTS];
   int letter; /* that is cut, or NONE */
 };
-/* All legal ways, the one with everything replicated first; gives how many. Strided cuts are among
-   them where an input lies so. */
+/* All legal ways, the one with everything replicated first; gives how many. Cuts in strides, and
+   those in another order than the mesh's, are among them where an input lies so. */
 enum { MAX_CHOICES = 64 };
 int choices(const struct op *op, const struct letters *l, struct choice *list);
 /* Whether one choice for each dimension of the mesh, list[pick[d]], goes together: merged
-   dimensions are cut where their letters are. */
+   dimensions are cut where their letters are, and turns are told as usual. */
 bool fits_together(const struct letters *l, int nin, const struct choice *list, const int *pick);
+/* A maximum of sums is not the sum of maxima: pending results of one value are of one kind. */
+bool reductions_agree(struct layout layout);
 
 /* ---------------------------------------------------------------------------------- decide.c */
 
@@ -615,6 +618,7 @@ void propagate(void);
 void grad(void);
 void optimize(void);
 void redistribute(void);
+void arrange(void);
 void outline(void);
 void bucket(void);
 void fuse(void);
@@ -623,6 +627,24 @@ void memory(void);
 void emit(void);
 
 /* What the passes ask of each other. */
+/* The dimension of a value that lies in memory at this place from the outermost, and the place of a
+   dimension. */
+int dimension_at(int value, int place);
+int dimension_place(int value, int dim);
+/* By dimension: how many elements lie from one to the next along it, in the rank's part. */
+void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
+/* Whether the operation takes and makes its values as their dimensions lie in memory. */
+bool is_arranged(const struct op *op);
+/* cut.c: the cheapest way to part nodes, which count from 0, in a near and a far side. */
+struct cut;
+struct cut *new_cut(void);
+int add_node(struct cut *c);
+/* Paid if `near` is on the near side and `far` is not; if the node is on the near side, or with a
+   price below 0 if it is not. */
+void add_price(struct cut *c, int near, int far, int64_t price);
+void add_own_price(struct cut *c, int node, int64_t price);
+/* By node, whether it is on the near side: of the cheapest ways the one with the fewest there. */
+bool *near_side(struct cut *c);
 /* Whether the value's bytes are the arena's, and are its own and not another's of its family; how
    many bytes all of its family take there. */
 bool in_arena(int value);
@@ -734,6 +756,8 @@ char *first_text(int value, int dim);
 /* matmul.c: the statement of a matmul; kernel_file.c: of an operation that has a kernel of its own.
  */
 char *matmul_text(const struct op *op, int rank);
+/* How many products of matrices that takes, as the operands lie now. */
+double matmul_calls(const struct op *op, int rank);
 char *file_kernel_call(const struct op *op, int rank);
 /* copies.c: sets the rank's part of a value to zero; the value's own bytes, where they are not those
    of the input; the statement of an operation that moves bytes within a rank's memory. */
@@ -754,8 +778,13 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
 bool equal_parts(const struct op *op, int rank);
 /* The bytes of the value that `rank` brings to it. */
 int64_t collective_bytes(const struct op *op, int rank);
-/* Adds what each rank of the mesh sends and receives in a collective, in bytes. */
-void add_op_traffic(const struct op *op, int64_t *sent, int64_t *received);
+/* The bytes that the rank sends which sends most, and those of the one that receives most, in some of
+   the graph's operations, so many times each (NULL: once); or in one. */
+struct busiest {
+  int64_t sent, received;
+};
+struct busiest busiest_in(int n, const int *op, const int *times);
+struct busiest busiest_of(const struct op *op);
 /* The head of a step file: mesh, parameters, communication, a line each. */
 char *summary_text(int rank);
 /* The kernels that there are, then NULL: names that nothing else in the program may have. */
@@ -787,6 +816,7 @@ enum pass {
   PASS_GRAD,
   PASS_OPTIMIZE,
   PASS_REDISTRIBUTE,
+  PASS_ARRANGE,
   PASS_OUTLINE,
   PASS_BUCKET,
   PASS_FUSE,

@@ -74,6 +74,11 @@ json "f32[0,4] on a=2: S(0) -> R" && [ "$(total received)" = 0 ] || fail "an emp
 json "f32[8] on a=2,b=2: S(0)[1] S(0)[0] -> S(0) S(0)" || true
 [ "$(steps)" = "permute over a,b: S(0)[1] S(0)[0] -> S(0) S(0)" ] || fail "from one order to another: $(steps)"
 [ "$(numbers received | tr '\n' ' ')" = "0 8 8 0 " ] || fail "from one order to another: $(numbers received)"
+# A strided shard is moved as the tensor whose dimension is taken apart.
+json "f32[24,5] on a=2,b=3: S(0/4) S(1) -> R S(1)" || true
+[ "$(steps)" = "all_gather over a: S(1) S(2) -> R S(2)" ] || fail "a strided shard: $(steps)"
+grep -qF '"shape":[4,6,5]' "$WORK/json" || fail "a strided shard: $(cat "$WORK/json")"
+[ "$(most received)" = 96 ] && [ "$(numbers bound)" = 96 ] || fail "a strided shard: $(most received) bytes"
 # A slow link changes the way, and a greedy planner does not know of it.
 question="f32[4096,4096] on a=2,b=4: P P -> R R"
 json "$question" && usual=$(steps)
@@ -86,6 +91,7 @@ for words in 'f32[16384, 8192], 536,870,912 bytes, on a=2 b=4: S(0) S(0) -> S(1)
   '0-7' '58,720,256' 'bytes that no way can do without: 58,720,256'; do
   grep -qF -- "$words" "$WORK/text" || fail "the text says nothing of '$words': $(cat "$WORK/text")"
 done
+sed '0,/^[$] build\/tpgen --move/d; /^```/,$d' README.md | diff - "$WORK/text" || fail "README.md shows another text"
 
 # ------------------------------------------------------------------- what is none: one line, status 2
 
@@ -127,6 +133,9 @@ refused 'f32[2] on a=2,b=2: P(sum) P(max) -> R R' 'one reduction'
 refused 'f32[2] on a=2: P(avg) -> R' 'sum, max, min'
 refused 'bool[2] on a=2: P -> R' 'never pending'
 refused 'f32[6] on a=2: S(0/4) -> R' 'equal parts'
+refused 'f32[4] on a=2: S(0/4) -> R' 'equal parts'
+refused 'f32[0] on a=2: S(0/2) -> R' 'equal parts'
+refused 'f32[12] on a=2,b=2: S(0/4) S(0/6) -> R R' 'divide each other'
 refused $'f32[2] on a=2: \xff\n\e[0m -> R' 'character 16'
 refused "$(printf 'f32[2] on a=2: %0100000d' 0)" 'character 16'
 good='f32[2] on a=2: R -> S(0)'

@@ -9,7 +9,7 @@ local everywhere, moved = {Replicate(), Replicate()}, {forward_dtype = "bfloat16
 
 local Model = nn.module("Model", function(self)
   self.w = nn.Parameter{7, 6, init = nn.init.uniform(-2, 2)}
-  function self:forward(x, y)
+  function self:forward(x, y, z)
     local w = self.w:redistribute(mesh, {Shard(1), Shard(0)}):redistribute(mesh, everywhere, moved)
     local h = (x * 1.5 + 0.1):to("bfloat16")
     local part = h:redistribute(mesh, {Shard(0), Shard(1)})
@@ -24,6 +24,7 @@ local Model = nn.module("Model", function(self)
       few = F.cat({h:narrow(1, 1, 3), y:narrow(1, 0, 2)}, 1), odd = F.pad(turned, {2, 1}),
       numbers = (h * 10):to("int32"), truths = y:to("bool"), like = F.softmax(h:to("float32"), 1),
       picked = y:index_select(0, F.arange(3):to("int32")), tenth = y * 0 + 0.1,
+      highest = (-z):amax(0), lowest = z:amin(0):to("float32"), both = (z * 2):sum(0),
     }
   end
 end)
@@ -33,7 +34,9 @@ return infer{
   batch = {
     x = distribute(randn{7, 6}, mesh.dp, Shard(0)),
     y = distribute(randn{7, 6, dtype = "bfloat16"}, mesh.tp, Shard(1)),
+    -- Of three ranks one has nothing.
+    z = distribute(randn{2, 300, dtype = "bfloat16"}, mesh.tp, Shard(0)),
   },
-  outputs = function(model, batch) return model(batch.x, batch.y) end,
+  outputs = function(model, batch) return model(batch.x, batch.y, batch.z) end,
   seed = 23,
 }

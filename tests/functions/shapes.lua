@@ -58,6 +58,29 @@ local function pointwise(b)
   is("replicate", x:replicate(), {4, 6})
 end
 
+-- A number takes the type of what it meets, and so do whole numbers that meet bfloat16.
+local function halves(b)
+  local x, i, m, h = b.x, b.ids, b.mask, b.x:to("bfloat16")
+  for what, y in pairs{
+    ["h + 0.5"] = h + 0.5, ["0.5 - h"] = 0.5 - h, ["h * 3"] = h * 3, ["h / 3"] = h / 3,
+    ["2 / h"] = 2 / h, ["h / h"] = h / h, ["h / i"] = h / i, ["h + i"] = h + i, ["h * m"] = h * m,
+    ["h ^ 2"] = h ^ 2, ["h ^ 0.3"] = h ^ 0.3, ["2 ^ h"] = 2 ^ h, exp = h:exp(), gelu = h:gelu(),
+    abs = h:abs(), maximum = h:maximum(0.1), where = F.where(m, h, 0.5),
+    masked_fill = h:masked_fill(m, -math.huge), softmax = h:softmax(1), relu = h:relu(),
+    full = F.full({4, 6}, 0.1, "bfloat16"), sums = h:sum(0, true):expand(4, 6),
+    means = h:mean(1, true):expand(4, 6), most = h:amax(1, true):expand(4, 6),
+  } do
+    is(what, y, {4, 6}, "bfloat16")
+  end
+  is("h + x", h + x, {4, 6})
+  is("x * h", x * h, {4, 6})
+  is("h ^ x", h ^ x, {4, 6})
+  is("where", F.where(m, h, x), {4, 6})
+  is("h < 0.1", h:lt(0.1), {4, 6}, "bool")
+  is("to", h:to("int32"), {4, 6}, "int32")
+  is("to", h:to("float32"), {4, 6})
+end
+
 local function reductions(b)
   local x = b.cube                                          -- [2, 4, 6]
   for _, name in ipairs{"sum", "mean", "var", "amax", "amin"} do
@@ -276,7 +299,7 @@ local Model = nn.module("Model", function(self)
   end
 end)
 
-local families = {pointwise, reductions, losses, views, indices, products, attention, images}
+local families = {pointwise, halves, reductions, losses, views, indices, products, attention, images}
 
 return train{
   model = Model(),

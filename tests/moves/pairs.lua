@@ -25,7 +25,7 @@ end
 local mesh = device_mesh(dimensions)
 
 -- Layouts are texts, a letter for each dimension of the mesh: R, P (pending sum), U (pending
--- maximum), D (pending minimum), or the dimension that it cuts; "-" at the end where the last
+-- maximum), D (pending minimum), or the dimension that it cuts; "t" at the end where the last
 -- dimension of the mesh cuts before the others.
 local layouts = {}
 
@@ -42,7 +42,7 @@ local function add_layouts(text, letters)
     return
   end
   layouts[#layouts + 1] = text
-  if cuts_twice(text) then layouts[#layouts + 1] = text .. "-" end
+  if cuts_twice(text) then layouts[#layouts + 1] = text .. "t" end
 end
 
 local cuts = string.sub("01234567", 1, #shape)
@@ -63,7 +63,7 @@ local REDUCTION = {P = "sum", U = "max", D = "min"}
 local function letter_of(text, i) return string.sub(text, i, i) end
 
 local function placements(text)
-  local list, is_turned = {}, string.find(text, "-", 1, true)
+  local list, is_turned = {}, string.find(text, "t")
   for i = 1, #sizes do
     local letter, turn = letter_of(text, i), nil
     if is_turned and cuts_twice(text) then

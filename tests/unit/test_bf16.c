@@ -635,12 +635,10 @@ static void test_kernels_in_cuda(void **state)
 /* ------------------------------------------------------------------------------- what is refused
  */
 
-/* An operator with a kernel of its own, given bfloat16. */
-static void call_own_kernel(const void *with)
+/* The call of an operator with a kernel of its own that is given bfloat16. */
+static char *call_of(const struct op *of)
 {
-  const struct op *given_op = with;
-  struct op op = *given_op;
-  new_graph(1, (int[]){1});
+  struct op op = *of;
   op.nin = 1;
   op.module = NONE;
   op.line = 7;
@@ -649,7 +647,13 @@ static void call_own_kernel(const void *with)
   graph->value[out].placed = graph->value[out].is_output = true;
   graph->value[out].name = "y";
   name_values(0);
-  statement_text(&graph->op[graph->value[out].op], 0);
+  return statement_text(&graph->op[graph->value[out].op], 0);
+}
+
+static void call_own_kernel(const void *op)
+{
+  new_graph(1, (int[]){1});
+  call_of(op);
 }
 
 static void test_kernels_of_floats_refuse_it(void **state)
@@ -663,6 +667,31 @@ static void test_kernels_of_floats_refuse_it(void **state)
           NULL);
 }
 
+/* A plan's own operator may take it. */
+static void call_own_operator(const void *with)
+{
+  (void)with;
+  static struct custom twice = {.name = "twice",
+                                .rule = "...->...",
+                                .linear = "a",
+                                .kernel_c =
+                                    "void $name$(bf16 *restrict out, const bf16 *restrict x)\n{\n"
+                                    "  for (long i = 0; i < $batch$; i++)\n"
+                                    "    out[i] = float_to_bf16(2 * bf16_to_float(x[i]));\n}\n"};
+  static const struct op op = {.kind = OP_custom};
+  new_graph(1, (int[]){1});
+  GROW(graph->custom, graph->ncustom, graph->custom_room);
+  graph->custom[graph->ncustom++] = twice;
+  must(strstr(call_of(&op), "twice_3x4("), "it is not called");
+  must(strstr(kernel_prototypes(), "#include \"elements.h\""), "its types are not known");
+}
+
+static void test_own_operators_may_take_it(void **state)
+{
+  (void)state;
+  passes(call_own_operator, NULL);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -671,6 +700,7 @@ int main(void)
       cmocka_unit_test(test_kernels_in_c),
       cmocka_unit_test(test_kernels_in_cuda),
       cmocka_unit_test(test_kernels_of_floats_refuse_it),
+      cmocka_unit_test(test_own_operators_may_take_it),
   };
   char temporary[] = "/tmp/bf16XXXXXX", remove[64];
   if (!system("${CC:-cc} --version > /dev/null 2>&1")) directory = mkdtemp(temporary);

@@ -1,6 +1,6 @@
 /* Kernels as C and as CUDA: every row of the table of operators that has an expression, whole and
-   cut in every way, and random programs of such operations with every way of broadcasting, are
-   written out for the parts of every rank, compiled by the system's compilers (the CUDA text for
+   cut in every way, and random programs of such operations with every way of broadcasting, of values
+   whose dimensions lie in one order or another, are written out for the parts of every rank, compiled by the system's compilers (the CUDA text for
    the stand-in) and run; what they leave must be what the reference makes of the same numbers.
    Without a compiler there is no test. */
 #include "../../runtime/philox4x32.h"
@@ -48,9 +48,19 @@ static bool is_tried(const struct op *op)
   return is_pointwise(op->kind) || is_reduce(op->kind);
 }
 
+/* Of some values another dimension than the first lies outermost. */
+static void raise_some(void)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    struct value *v = &graph->value[i];
+    if (v->shape.ndim > 1 && draw_below(3) == 0) v->front = draw_below(v->shape.ndim);
+  }
+}
+
 /* What no other operation reads is an output, and some others. */
 static void finish_program(void)
 {
+  raise_some();
   bool *read = alloc((size_t)graph->nvalue);
   for (int i = 0; i < graph->nop; i++)
     for (int k = 0; k < graph->op[i].nin; k++) read[graph->op[i].in[k]] = true;
@@ -457,16 +467,27 @@ static void set(void *to, enum type type, int64_t i, double x)
   }
 }
 
+/* Where the i-th element of a rank's part lies in memory. */
+static int64_t in_memory(int value, int rank, int64_t i)
+{
+  int64_t index[MAX_DIMS], stride[MAX_DIMS], at = 0;
+  struct shape here = local_shape(value, rank);
+  indices_of(here, i, index);
+  local_strides(value, rank, stride);
+  for (int d = 0; d < here.ndim; d++) at += index[d] * stride[d];
+  return at;
+}
+
 /* Gives the program a rank's part of an input, which becomes what its type can hold. */
-static void give(const struct loaded *p, int value, struct array part)
+static void give(const struct loaded *p, int rank, int value, struct array part)
 {
   enum type type = graph->value[value].type;
   int64_t n = elements(part.shape);
   size_t bytes = (size_t)(n * type_bytes(type));
   void *raw = take(bytes);
   for (int64_t i = 0; i < n; i++) {
-    set(raw, type, i, part.at[i]);
-    part.at[i] = get(raw, type, i);
+    set(raw, type, in_memory(value, rank, i), part.at[i]);
+    part.at[i] = get(raw, type, in_memory(value, rank, i));
   }
   if (p->place(value)) p->copy(p->place(value), raw, bytes);
 }
@@ -496,10 +517,12 @@ static void compare(const struct loaded *p, int rank, const struct op *op, struc
   if (!n) return;
   must(p->place(op->out), "v%d has no place", op->out);
   p->copy(raw, p->place(op->out), bytes);
-  for (int64_t i = 0; i < n; i++)
-    must(is_same(get(raw, type, i), within(type, wanted.at[i])),
+  for (int64_t i = 0; i < n; i++) {
+    double made = get(raw, type, in_memory(op->out, rank, i));
+    must(is_same(made, within(type, wanted.at[i])),
          "rank %d: v%d = %s: element %" PRId64 " of %s is %g, not %g", rank, op->out, op_name(op),
-         i, shape_text(wanted.shape), get(raw, type, i), wanted.at[i]);
+         i, shape_text(wanted.shape), made, wanted.at[i]);
+  }
 }
 
 /* As runtime/elements.h has it, from its definition. */
@@ -542,7 +565,7 @@ static int run_on(int rank, struct machine *m)
   int compared = 0;
   struct loaded p = load_rank(rank);
   for (int v = 0; v < graph->nvalue; v++)
-    if (m->part[rank][v].at && graph->value[v].role == BATCH) give(&p, v, m->part[rank][v]);
+    if (m->part[rank][v].at && graph->value[v].role == BATCH) give(&p, rank, v, m->part[rank][v]);
   p.run(STEP, MODULE);
   for (int k = 0; k < graph->nop; k++) {
     const struct op *op = &graph->op[k];

@@ -1,6 +1,7 @@
 /* Products of two tensors as C and CUDA: matmul.c writes the statements of a table of equations, of
    their gradients and of random equations, whole and cut. The system's compilers compile them, the
-   CUDA text for the stand-in; what they leave must be the sum over all letters. How statements look
+   CUDA text for the stand-in; what they leave must be the sum over all letters. The dimensions of
+   operands lie in one order or another. How statements look
    stands in a table of its own. Without compilers nothing is run. */
 #include "unit.h"
 
@@ -207,6 +208,57 @@ static void test_statements_are_as_few_and_large_calls_as_they_can(void **state)
   passes(check_statements, NULL);
 }
 
+/* Which dimension of a, b and the output lies outermost, and how many calls that takes. */
+static const struct {
+  struct expected is;
+  int front[3];
+  double calls;
+} orders[] = {
+    {{"abk,nk->abn", "a2 b3 k4 n5", "matmul_nt(C, A, B, 6, 5, 4);"}, {1, 0, 1}, 1},
+    {{"abk,nk->abn",
+      "a2 b3 k4 n5",
+      "gemm_batch('n', 't', C, 6, 3, B, 4, 0, A, 8, 4, 5, 3, 4, 2, false);"},
+     {1, 0, 2},
+     2},
+    {{"abk,nk->abn", "a2 b3 k4 n5", "matmul_tn(C, A, B, 6, 5, 4);"}, {2, 1, 0}, 1},
+    {{"abk,nk->abn",
+      "a2 b3 k4 n5",
+      "gemm_batch('n', 't', C, 5, 15, A, 8, 4, B, 4, 0, 3, 5, 4, 2, false);"},
+     {1, 0, 0},
+     2},
+    {{"abn,abk->nk", "a2 b3 k4 n5", "matmul_tn(C, A, B, 5, 4, 6);"}, {1, 1, 0}, 1},
+    {{"bhqd,bhkd->bhqk",
+      "b2 h3 q4 k5 d6",
+      "gemm_batch('n', 't', C, 5, 20, A, 36, 6, B, 6, 30, 4, 5, 6, 6, false);"},
+     {2, 0, 0},
+     6},
+};
+
+static void check_orders(const void *with)
+{
+  (void)with;
+  for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+    const struct expected *e = &orders[i].is;
+    struct product p = parse_product(e->equation, e->sizes, 0);
+    statement_of(&p, 0);
+    const int operand[] = {p.a, p.b, p.c};
+    for (int o = 0; o < 3; o++) graph->value[operand[o]].front = orders[i].front[o];
+    const char *statement = matmul_text(&graph->op[p.op], 0);
+    statement = replaced(replaced(statement, "m->batch.a", "A"), "m->batch.b", "B");
+    statement = replaced(statement, "m->outputs.c", "C");
+    double calls = matmul_calls(&graph->op[p.op], 0);
+    must(!strcmp(statement, e->statement) && calls == orders[i].calls,
+         "%zu: %s of %s is %g times\n  %s\nnot\n  %s", i, e->equation, e->sizes, calls, statement,
+         e->statement);
+  }
+}
+
+static void test_operands_may_lie_in_another_order(void **state)
+{
+  (void)state;
+  passes(check_orders, NULL);
+}
+
 /* A rank without a part of the output has nothing to do; a sum of nothing is zero. */
 static void check_empty(const void *with)
 {
@@ -310,6 +362,11 @@ static void add_case(const char *equation)
     for (const char *c = letters; *c; c++) p.size[(int)*c] = 1 + draw_below(most);
   if (draw_below(2)) p.cut = letters[draw_below((int)strlen(letters))];
   add_to_graph(&p, text("%d", nproduct));
+  const int operand[] = {p.a, p.b, p.c};
+  for (int o = 0; o < 3; o++) {
+    struct value *v = &graph->value[operand[o]];
+    if (v->shape.ndim > 1 && draw_below(3) == 0) v->front = draw_below(v->shape.ndim);
+  }
   GROW(product, nproduct, product_room);
   product[nproduct++] = p;
 }
@@ -438,9 +495,10 @@ static void sum_over_letters(const struct product *p, int rank, const float *a, 
                              double *c)
 {
   const int value[] = {p->a, p->b, p->c};
-  int64_t size[128] = {0}, index[128] = {0};
+  int64_t size[128] = {0}, index[128] = {0}, stride[3][MAX_DIMS];
   for (int o = 0; o < 3; o++) {
     struct shape here = local_shape(value[o], rank);
+    local_strides(value[o], rank, stride[o]);
     for (int d = 0; d < here.ndim; d++) size[(int)letters_of(p, o)[d]] = here.size[d];
   }
   const char *letters[] = {letters_of(p, 0), letters_of(p, 1), letters_of(p, 2)};
@@ -449,7 +507,7 @@ static void sum_over_letters(const struct product *p, int rank, const float *a, 
   for (int i = 0; i < 128;) {
     int64_t at[3] = {0};
     for (int o = 0; o < 3; o++)
-      for (const char *x = letters[o]; *x; x++) at[o] = at[o] * size[(int)*x] + index[(int)*x];
+      for (int d = 0; letters[o][d]; d++) at[o] += stride[o][d] * index[(int)letters[o][d]];
     c[at[2]] += (double)a[at[0]] * b[at[1]];
     for (i = 0; i < 128 && (!size[i] || ++index[i] == size[i]); i++) index[i] = 0;
   }
@@ -463,9 +521,12 @@ static void check_result(const struct product *p, int rank, const float *a, cons
   sum_over_letters(p, rank, a, b, right);
   for (int64_t i = 0; i < n; i++)
     must(fabs(c[i] - right[i]) <= 1e-4 * (1 + fabs(right[i])),
-         "rank %d: %s of %s and %s: element %" PRId64 " is %g, not %g:\n  %s", rank, p->equation,
-         shape_text(local_shape(p->a, rank)), shape_text(local_shape(p->b, rank)), i, (double)c[i],
-         right[i], matmul_text(&graph->op[p->op], rank));
+         "rank %d: %s of %s and %s with %d, %d, %d outermost: element %" PRId64
+         " is %g, not %g:\n  %s",
+         rank, p->equation, shape_text(local_shape(p->a, rank)),
+         shape_text(local_shape(p->b, rank)), graph->value[p->a].front, graph->value[p->b].front,
+         graph->value[p->c].front, i, (double)c[i], right[i],
+         matmul_text(&graph->op[p->op], rank));
 }
 
 /* ------------------------------------------------------------------------------------ and is run
@@ -552,6 +613,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_statements_are_as_few_and_large_calls_as_they_can),
+      cmocka_unit_test(test_operands_may_lie_in_another_order),
       cmocka_unit_test(test_parts_of_size_0),
       cmocka_unit_test(test_what_has_no_call_is_refused),
       cmocka_unit_test(test_c_computes_the_sum),

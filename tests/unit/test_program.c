@@ -52,9 +52,11 @@ static struct layout random_layout(int ndim)
   struct placement list[MAX_DIMS + 2];
   int n = every_placement(ndim, false, list);
   struct layout layout = nth_layout(list, n, draw_below(power(n, graph->mesh.ndim)));
-  for (int d = 0; d < graph->mesh.ndim; d++)
+  for (int d = 0; d < graph->mesh.ndim; d++) {
     if (graph->mesh.size[d] == 1) layout.on[d] = R;
-  return layout;
+    if (layout.on[d].kind == SHARD) layout.on[d].turn = draw_below(2);
+  }
+  return usual_turns(layout);
 }
 
 static int apply(enum op_kind kind, int a, int b, int module)
@@ -276,7 +278,11 @@ static struct recipe random_recipe(void)
     r.step[i].module = draw_below(2);
     r.step[i].viewed = !draw_below(4);
     r.step[i].unary = unary[draw_below(6)];
-    for (int d = 0; d < MAX_MESH; d++) r.step[i].to[d] = draw_below(2) ? R : S(draw_below(2));
+    for (int d = 0; d < MAX_MESH; d++) {
+      r.step[i].to[d] = draw_below(2) ? R : S(draw_below(2));
+      r.step[i].to[d].turn = draw_below(2);
+      if (!draw_below(8)) r.step[i].to[d] = P;
+    }
   }
   return r;
 }
@@ -817,12 +823,13 @@ static void compare(int value, struct array whole)
   must(!why, "%s (v%d): %s", graph->value[value].name, value, why);
 }
 
-/* How many functions are loops, for the last program: told to the parent by the exit status. */
-static int loops(void)
+/* What the program has, told to the parent by the exit status. */
+enum { LOOPS = 16, EXCHANGES = 32 };
+static int traits(void)
 {
-  int n = 0;
-  for (int i = 0; i < graph->nfunction; i++) n += graph->function[i].count > 1;
-  return n;
+  bool loops = false;
+  for (int i = 0; i < graph->nfunction; i++) loops |= graph->function[i].count > 1;
+  return (loops ? LOOPS : 0) + (graph->nexchange ? EXCHANGES : 0);
 }
 
 /* What the program must end with: the loss, the gradients, the outputs, each as a whole. */
@@ -903,7 +910,7 @@ struct trial {
   int kind;
 };
 
-/* Ends with 7 where the program has loops. */
+/* Ends with the program's traits. */
 static void try_model(const void *with)
 {
   const struct trial *trial = with;
@@ -924,24 +931,28 @@ static void try_model(const void *with)
   for (int i = 0; i < results.n; i++) compare(result_value(&results, i), results.list[i].whole);
   check_names(0);
   if (world_size() > 1) check_names(world_size() - 1);
-  if (loops()) exit(7);
+  exit(traits());
 }
 
 static void test_random_programs(void **state)
 {
   (void)state;
-  int programs = 0, with_loops = 0, not_sharded = 0, wrong = 0;
+  int programs = 0, with_loops = 0, with_exchanges = 0, not_sharded = 0, wrong = 0;
   for (uint64_t seed = 1; seed <= 600; seed++, programs++) {
     struct ending e = run_child(try_model, &(struct trial){seed, (int)(seed % KINDS)});
-    with_loops += e.status == 7;
-    not_sharded += e.status == 1 && strstr(e.said, "cannot be sharded");
-    if (e.status == 0 || e.status == 7 || (e.status == 1 && strstr(e.said, "cannot be sharded")))
-      continue;
+    bool ran = e.status >= 0 && !(e.status & ~(LOOPS | EXCHANGES));
+    bool refused = e.status == 1 && strstr(e.said, "cannot be sharded");
+    with_loops += ran && e.status & LOOPS;
+    with_exchanges += ran && e.status & EXCHANGES;
+    not_sharded += refused;
+    if (ran || refused) continue;
     if (wrong++ < 5) print_error("seed %d ended with %d: %s", (int)seed, e.status, e.said);
   }
-  print_message("%d programs, %d with loops, %d not sharded\n", programs, with_loops, not_sharded);
+  print_message("%d programs, %d with loops, %d with exchanges, %d not sharded\n", programs,
+                with_loops, with_exchanges, not_sharded);
   assert_int_equal(wrong, 0);
   assert_true(with_loops > 50);
+  assert_true(with_exchanges > 50);
   assert_true(not_sharded < programs / 10);
 }
 

@@ -106,12 +106,25 @@ static void as_the_plan_asks(const void *with)
   lies(taken(z, 0), "S(0)");
 }
 
+/* A part is put among zeros where the plan asks for a sum: the operation before works on parts. */
+static void a_sum_of_parts(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){4});
+  int x = input("8x10", "S(0)"), y = op_of(OP_exp, x, NONE), to = asked(y, "P", 1);
+  propagate();
+  lies(y, "S(0)");
+  lies(to, "P");
+  must(taken(y, 0) == x && moves() == 1, "%d moves", moves());
+}
+
 static void test_tensor_parallel(void **state)
 {
   (void)state;
   passes(columns_then_rows, NULL);
   passes(bias_after_the_sum, NULL);
   passes(as_the_plan_asks, NULL);
+  passes(a_sum_of_parts, NULL);
 }
 
 /* ------------------------------------------------------------------------------ redistributions */
@@ -247,7 +260,9 @@ static void choose(const void *with)
   for (int i = 0; i < op.nin; i++) {
     struct placement list[MAX_DIMS + 2];
     int n = every_placement(graph->value[op.in[i]].shape.ndim, true, list);
-    graph->value[op.in[i]].layout = nth_layout(list, n, draw_below(power(n, graph->mesh.ndim)));
+    struct layout *lies = &graph->value[op.in[i]].layout;
+    *lies = nth_layout(list, n, draw_below(power(n, graph->mesh.ndim)));
+    lies->on[0].turn = lies->on[0].kind == SHARD && draw_below(2);
     given_as[i] = op.in[i];
   }
   propagate();
@@ -297,11 +312,89 @@ static void test_the_cheapest_way_wins(void **state)
   assert_in_range(refusals, 1, 100);
 }
 
+/* ------------------------------------------------------------------------- the order of the cuts
+ */
+
+/* Operations run on what is cut over the second dimension of the mesh first; so do views, where the
+   parts allow it. */
+static void stay_in_turns(const void *with)
+{
+  (void)with;
+  new_graph(2, (int[]){2, 3});
+  int x = input("12x4x6", "S(0)[1] S(0)[0]"), w = input("8x6", "R R");
+  int h = matmul(x, w, "abk,nk->abn");
+  int r = op_of(OP_relu, op_of(OP_add, h, input("8", "R R")), NONE);
+  int flat = append_op_shaped((struct op){.kind = OP_view,
+                                          .nin = 1,
+                                          .in = {r},
+                                          .equation = "(a12)(b4)c->(a12b4)c",
+                                          .module = NONE,
+                                          .line = 4},
+                              parse_shape("48x8"));
+  int product = matmul(flat, flat, "km,kn->mn");
+  graph->value[r].is_output = true;
+  propagate();
+  lies(h, "S(0)[1] S(0)[0]");
+  lies(r, "S(0)[1] S(0)[0]");
+  lies(flat, "S(0)[1] S(0)[0]");
+  lies(product, "P P");
+  must(moves() == 1, "%d moves", moves()); /* of the output, which finish() leaves where it is */
+  int out = graph->op[graph->order[graph->norder - 1]].out;
+  must(graph->value[out].is_output, "the output is not finished");
+  lies(out, "S(0)[1] S(0)[0]");
+}
+
+/* Of two that are cut in different orders the smaller one moves. */
+static void meet_in_turns(const void *with)
+{
+  (void)with;
+  new_graph(2, (int[]){2, 2});
+  int x = input("8x6", "S(0)[1] S(0)[0]"), b = input("8x1", "S(0) S(0)");
+  int y = op_of(OP_mul, x, b),
+      z = op_of(OP_mul, input("8x1", "S(0)[1] S(0)"), input("8x6", "S(0) S(0)"));
+  propagate();
+  lies(y, "S(0)[1] S(0)[0]");
+  must(taken(y, 0) == x && taken(y, 1) != b, "the larger one is moved");
+  lies(taken(y, 1), "S(0)[1] S(0)[0]");
+  lies(z, "S(0) S(0)");
+  lies(taken(z, 0), "S(0) S(0)");
+  must(moves() == 2, "%d moves", moves());
+}
+
+/* However a plan tells the turns, layouts that mean the same are the same. */
+static void tell_turns(const void *with)
+{
+  (void)with;
+  new_graph(3, (int[]){2, 2, 2});
+  int x = input("16x8", "S(0)[3] S(1)[2] S(0)[1]"), a = asked(x, "S(0)[7] S(1)[1] S(0)[5]", 7);
+  int y = op_of(OP_add, a, input("16x8", "S(0)[1] S(1) S(0)[0]"));
+  int b = asked(y, "S(0) R R", 4), c = asked(b, "R S(0)[2] R", 2), d = asked(c, "R R S(0)", 4);
+  propagate();
+  must(moves() == 4, "%d moves", moves());
+  lies(y, "S(0)[1] S(1) S(0)[0]");
+  must(graph->value[x].layout.on[0].turn == 1 && graph->value[a].layout.on[0].turn == 1 &&
+           graph->value[y].layout.on[1].turn == 0,
+       "turns are told as the plan told them");
+  lies(b, "S(0) S(1) R");
+  must(graph->value[b].layout.on[0].turn == 0, "one cut has a turn");
+  lies(c, "S(0) S(0) R");
+  lies(d, "S(0) S(0) S(0)");
+}
+
+static void test_order_of_cuts(void **state)
+{
+  (void)state;
+  passes(stay_in_turns, NULL);
+  passes(meet_in_turns, NULL);
+  passes(tell_turns, NULL);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_tensor_parallel),
       cmocka_unit_test(test_redistributions),
+      cmocka_unit_test(test_order_of_cuts),
       cmocka_unit_test(test_the_cheapest_way_wins),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@ static const char *const gradient_of[OP_COUNT] = {
 
 /* What the children count. */
 static struct count {
-  int placements, outputs, gradients, moves;
+  int placements, turned, outputs, gradients, moves;
 } * count;
 
 /* How an input lies on one dimension of the mesh: as a placement, or strided, as a merge leaves it.
@@ -98,6 +98,18 @@ static int pending(int value, unsigned dims)
   return append_op(op);
 }
 
+/* The dimensions of the mesh cut in the order of the mesh, or in any other. */
+static struct layout in_some_order(struct layout layout)
+{
+  if (draw_below(2)) return layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (layout.on[d].kind == SHARD) layout.on[d].turn = draw_below(3);
+  layout = usual_turns(layout);
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (layout.on[d].turn == 1) count->turned++;
+  return layout;
+}
+
 /* A value of this shape that lies as `form` says on each dimension of the mesh. */
 static int add_input(enum role role, enum type type, struct shape shape, const struct form *form)
 {
@@ -119,7 +131,7 @@ static int add_input(enum role role, enum type type, struct shape shape, const s
     split.size[dim] = 2;
     split.size[dim + 1] /= 2;
   }
-  int v = add_root(role, type, split, layout);
+  int v = add_root(role, type, split, in_some_order(layout));
   if (dim != NONE) v = merged(v, shape, dim);
   return sums ? pending(v, sums) : v;
 }
@@ -161,6 +173,7 @@ struct job {
   const struct instance *instance;
   const char *mesh;
   const int64_t *size;
+  bool greedy; /* the planner */
 };
 
 /* Which of its inputs may be trained. */
@@ -247,6 +260,7 @@ static void try_job(const void *with)
 {
   const struct job *job = with;
   new_mesh(job->mesh);
+  graph->greedy = job->greedy;
   graph->loss = NONE;
   add_placements(job);
   propagate();
@@ -289,7 +303,7 @@ static int report(const struct job *job)
 static void test_every_placement(void **state)
 {
   (void)state;
-  static const char *const mesh[] = {"2", "3", "2x2", "2x3"};
+  static const char *const mesh[] = {"2", "3", "2x2", "2x3", "2x2x2"};
   static const int64_t sizes[][SIZES] = {{4, 6, 4, 6}, {5, 3, 2, 4}};
   int jobs = 0, wrong = 0;
   count = mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -299,10 +313,12 @@ static void test_every_placement(void **state)
       for (int i = 0; i < INSTANCES; i++) {
         if (!is_tried(instances[i].kind)) continue;
         jobs++;
-        wrong += report(&(struct job){&instances[i], mesh[m], sizes[s]});
+        wrong += report(&(struct job){&instances[i], mesh[m], sizes[s], (s + (size_t)i) % 2 != 0});
       }
-  print_message("%d programs, %d placements, %d redistributions; %d outputs, %d gradients\n", jobs,
-                count->placements, count->moves, count->outputs, count->gradients);
+  print_message("%d programs, %d placements, %d inputs cut in an order of their own, %d "
+                "redistributions; %d outputs, %d gradients\n",
+                jobs, count->placements, count->turned, count->moves, count->outputs,
+                count->gradients);
   assert_int_equal(wrong, 0);
 }
 

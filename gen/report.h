@@ -1,0 +1,29 @@
+/* report.h: what report.c and chains.c share. */
+#ifndef REPORT_H
+#define REPORT_H
+
+#include "tpgen.h"
+
+/* What became of one redistribution. A bucket of all-reduces stands alone. */
+struct chain {
+  int times; /* it runs in a step of the program */
+  int nstep, room, *step;
+};
+/* All of the program, in the order in which they begin; gives how many in *n. */
+const struct chain *find_chains(int *n);
+
+const struct op *first_step(const struct chain *c);
+const struct op *last_step(const struct chain *c);
+/* The value that is moved; how it lies before, and after. */
+const struct value *moved_value(const struct chain *c);
+struct layout layout_before(const struct chain *c);
+struct layout layout_reached(const struct chain *c);
+/* Steps in which something moves or is put in its place, without the packing before and after. */
+int count_steps(const struct chain *c);
+/* The bytes that no way can do without, or NONE where it is not known: of a bucket, and of what is
+   cut in strides. */
+int64_t bound_of(const struct chain *c);
+/* The seconds that it takes by the model of the links, or 0 where the model has another way. */
+double time_of(const struct chain *c);
+
+#endif

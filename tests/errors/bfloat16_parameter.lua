@@ -1,0 +1,1 @@
+nn.Parameter(randn{4, dtype = "bfloat16"})
