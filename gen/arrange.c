@@ -8,9 +8,10 @@
 
    A gather along the sequence of [batch, sequence, width] puts the members' parts one after the
    other: where the sequence lies outermost that is the value itself, and so is what a
-   reduce-scatter along it takes. Kernels that are generated read and write any order, a product of
-   matrices those in which it stays one call, a view what is the same bytes, a collective what has
-   its dimension outermost. All else, and what lies outside of the arena, is as it is written.
+   reduce-scatter along it takes; an all-to-all is left with one packing of two. Kernels that are
+   generated read and write any order, a product of matrices those in which it stays one call, a
+   view what is the same bytes; moves keep the order. All else, and what lies outside of the arena,
+   is as it is written.
 
    First every value that a packing's dimension reaches through such operations has it raised. It is
    lowered again wherever that cannot be, and with it in all that has to agree. Of what is left that
@@ -92,13 +93,8 @@ static bool is_packing(const struct op *op)
 static bool is_move(const struct op *op)
 {
   return is_packing(op) || op->kind == OP_all_reduce || op->kind == OP_all_gather ||
-         op->kind == OP_reduce_scatter || op->kind == OP_slice || op->kind == OP_to_partial;
-}
-
-/* Whether it has a dimension that has to be outermost. */
-static bool has_own_dimension(const struct op *op)
-{
-  return is_packing(op) || op->kind == OP_all_gather || op->kind == OP_reduce_scatter;
+         op->kind == OP_reduce_scatter || op->kind == OP_all_to_all || op->kind == OP_slice ||
+         op->kind == OP_to_partial;
 }
 
 static bool takes_other_orders(const struct op *op)
@@ -131,28 +127,39 @@ static bool is_same_bytes(const struct op *view)
          !memcmp(in, out, (size_t)n * sizeof *in);
 }
 
+/* Whether the parts along `dim` that a collective takes from the value, or leaves in it, lie one
+   after the other. Where they would not as the value is written, there is a packing, which makes
+   them so in any order. */
+static bool has_parts(int value, int dim)
+{
+  if (!front(value) || front(value) == dim) return true;
+  struct shape here = local_shape(value, 0);
+  for (int d = 0; d < dim; d++)
+    if (here.size[d] != 1) return true;
+  return false;
+}
+
 bool is_arranged(const struct op *op)
 {
   bool plain = true;
   for (int i = 0; i < operands(op); i++) plain &= !front(operand(op, i));
   if (plain || is_pointwise(op->kind) || is_reduce(op->kind) || op->kind == OP_matmul) return true;
+  if (op->kind == OP_view) return is_same_bytes(op);
+  if (!is_move(op) || front(op->in[0]) != front(op->out)) return false;
   switch (op->kind) {
-  case OP_view:
-    return is_same_bytes(op);
-  case OP_all_reduce:
-  case OP_slice:
-  case OP_to_partial:
-    return front(op->in[0]) == front(op->out);
   case OP_all_gather:
+    return has_parts(op->out, op->dim);
   case OP_reduce_scatter:
-    return front(op->in[0]) == op->dim && front(op->out) == op->dim;
+    return has_parts(op->in[0], op->dim);
+  case OP_all_to_all:
+    return has_parts(op->in[0], op->dim_to) && has_parts(op->out, op->dim);
   default:
-    return false;
+    return true;
   }
 }
 
-/* Whether the operation can be done with its operands as they lie now; a packing also if it is
-   needless, or a copy to where its dimension is outermost, or from there. */
+/* Whether the operation can be done with its operands as they lie now; a packing also as a copy to
+   where its dimension is outermost, or from there. */
 static bool is_possible(int id)
 {
   const struct op *op = &graph->op[id];
@@ -308,7 +315,7 @@ static void find_users(void)
    it is the first in any case. */
 static int dimension_with(const struct op *op, const struct letters *l, int i, int dim, int j)
 {
-  if (is_move(op)) return has_own_dimension(op) && op->dim != dim ? 0 : dim;
+  if (is_move(op)) return dim;
   const struct axis *a = &axes(op, l, i)[dim], *b = axes(op, l, j);
   if (a->n != 1) return 0;
   for (int d = 1; d < graph->value[operand(op, j)].shape.ndim; d++)
@@ -339,18 +346,26 @@ static void carry_on(struct list *reached, int value)
   }
 }
 
-static void raise_all(void)
+/* Wishes begin at the packings along a dimension that is not the last, then at the others: rows
+   that stay rows suit more operations. */
+static void want_packed(bool last)
 {
   struct list reached = {0};
-  wanted = alloc((size_t)(graph->nvalue + 1) * sizeof *wanted);
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
-    if (!is_packing(op)) continue;
+    if (!is_packing(op) || (op->dim + 1 == graph->value[op->out].shape.ndim) != last) continue;
+    reached.n = 0;
     want(&reached, op->in[0], op->dim);
     want(&reached, op->out, op->dim);
     for (int i = 0; i < reached.n; i++) carry_on(&reached, reached.at[i]);
-    reached.n = 0;
   }
+}
+
+static void raise_all(void)
+{
+  wanted = alloc((size_t)(graph->nvalue + 1) * sizeof *wanted);
+  want_packed(false);
+  want_packed(true);
   plain_calls = alloc((size_t)(graph->nop + 1) * sizeof *plain_calls);
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];

@@ -99,8 +99,8 @@ static int placement_name(lua_State *L)
 /* What the plan says of where a tensor is to lie. */
 struct asked {
   struct layout to;
-  unsigned dims,
-      turned; /* a bit for each mesh dimension that it speaks of, and whose turn it tells */
+  unsigned dims;   /* a bit for each mesh dimension that it speaks of */
+  unsigned turned; /* and for each whose turn it tells */
   int line;
   const char *who;
 };

@@ -102,7 +102,7 @@ int count_steps(const struct chain *c)
   return n;
 }
 
-double time_of(const struct chain *c)
+double seconds_of(const struct chain *c)
 {
   const struct value *v = moved_value(c);
   if (first_step(c)->nbody || has_strides(c)) return 0;

@@ -77,11 +77,36 @@ static const char *library_reduction(enum reduction r, enum type t)
 
 /* ------------------------------------------------------------------------------------- counts */
 
+/* Room that is used again and again, by what for. */
+enum { MEMBERS, PIECES, STARTS, SENT, RECEIVED, SENT_HERE, RECEIVED_HERE, ROOMS };
+
+static void *room_for(int what, int n, size_t size)
+{
+  static struct {
+    void *at;
+    size_t size;
+  } room[ROOMS];
+  size_t wanted = (size_t)n * size;
+  if (room[what].size < wanted) {
+    room[what].at = alloc(wanted);
+    room[what].size = wanted;
+  }
+  return room[what].at;
+}
+
+/* The ranks that `rank` meets in a group: good until it is asked again. */
+static const int *members_of(int group, int rank)
+{
+  int *member = room_for(MEMBERS, group_size(group), sizeof *member);
+  group_members(group, rank, member);
+  return member;
+}
+
 /* Which member of its group a rank is. */
 static int place_in(int group, int rank)
 {
-  int *member = alloc((size_t)group_size(group) * sizeof *member), at = 0;
-  group_members(group, rank, member);
+  const int *member = members_of(group, rank);
+  int at = 0;
   while (member[at] != rank) at++;
   return at;
 }
@@ -91,12 +116,42 @@ static int64_t elements_at(int value, int rank)
   return elements(local_shape(value, rank));
 }
 
-/* What `from` sends to `to` in an all-to-all: its part, cut as `to` will hold dimension dim_to. */
-static int64_t exchanged(const struct op *op, int from, int to)
+/* By rank the elements of a value's part, or its size along a dimension; counted once. */
+struct known_sizes {
+  const struct graph *of;
+  int value, dim;
+  int64_t *size;
+};
+
+static const int64_t *sizes_by_rank(int value, int dim)
 {
-  struct shape s = local_shape(op->in[0], from);
-  s.size[op->dim_to] = local_shape(op->out, to).size[op->dim_to];
-  return elements(s);
+  static struct known_sizes *known;
+  static int n, room;
+  for (int i = 0; i < n; i++)
+    if (known[i].of == graph && known[i].value == value && known[i].dim == dim)
+      return known[i].size;
+  int64_t *size = alloc((size_t)world_size() * sizeof *size);
+  for (int r = 0; r < world_size(); r++) {
+    struct shape here = local_shape(value, r);
+    size[r] = dim == NONE ? elements(here) : here.size[dim];
+  }
+  GROW(known, n, room);
+  known[n++] = (struct known_sizes){graph, value, dim, size};
+  return size;
+}
+
+/* What `rank` sends each member in an all-to-all, and gets: a part, cut as the other will hold, or
+   holds, dimension dim_to. */
+static void count_all_to_all(const struct op *op, int rank, const int *member, int n, int64_t *give,
+                             int64_t *get)
+{
+  const int64_t *part = sizes_by_rank(op->in[0], NONE),
+                *size = sizes_by_rank(op->in[0], op->dim_to);
+  const int64_t *cut = sizes_by_rank(op->out, op->dim_to);
+  for (int r = 0; r < n; r++) {
+    give[r] = size[rank] ? part[rank] / size[rank] * cut[member[r]] : 0;
+    get[r] = size[member[r]] ? part[member[r]] / size[member[r]] * cut[rank] : 0;
+  }
 }
 
 /* Where a box begins in an array of this shape, in elements. */
@@ -109,17 +164,18 @@ static int64_t offset_of(struct part box, struct shape of)
 
 /* What holds of an exchange on all ranks, found out once. */
 struct traits {
-  bool known, gives_runs, gets_runs, permutes;
+  const struct exchange *of;
+  bool gives_runs, gets_runs, permutes;
 };
 
 static const struct traits *traits_of(const struct exchange *x)
 {
-  static struct traits *of;
+  static struct traits *known;
   static int room;
-  while (room < graph->nexchange) of = grow(of, room, &room, sizeof *of);
-  struct traits *t = &of[x - graph->exchange];
-  if (!t->known)
-    *t = (struct traits){true, gives_runs(&x->move, x->whole), gets_runs(&x->move, x->whole),
+  while (room < graph->nexchange) known = grow(known, room, &room, sizeof *known);
+  struct traits *t = &known[x - graph->exchange];
+  if (t->of != x)
+    *t = (struct traits){x, gives_runs(&x->move, x->whole), gets_runs(&x->move, x->whole),
                          is_permutation(&x->move, x->whole)};
   return t;
 }
@@ -130,7 +186,7 @@ static void count_pieces(const struct exchange *x, int rank, bool gives, int64_t
                          int64_t *starts)
 {
   int n = group_size(x->group), coordinate[MAX_MESH];
-  struct piece *list = alloc((size_t)n * sizeof *list);
+  struct piece *list = room_for(PIECES, n, sizeof *list);
   int npiece = (gives ? pieces_given : pieces_got)(&x->move, x->whole, rank, list);
   bool in_place = gives ? traits_of(x)->gives_runs : traits_of(x)->gets_runs;
   coordinate_of(rank, coordinate);
@@ -155,14 +211,18 @@ static const struct exchange *exchange_of(const struct op *op)
 void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *get)
 {
   if (op->kind == OP_exchange) {
-    int64_t *starts = alloc((size_t)group_size(op->group) * sizeof *starts);
+    int64_t *starts = room_for(STARTS, group_size(op->group), sizeof *starts);
     count_pieces(exchange_of(op), rank, true, give, starts);
     count_pieces(exchange_of(op), rank, false, get, starts);
     return;
   }
-  int *member = alloc((size_t)world_size() * sizeof *member);
-  int n = group_members(op->group, rank, member);
+  const int *member = members_of(op->group, rank);
+  int n = group_size(op->group);
   int64_t sum = 0;
+  if (op->kind == OP_all_to_all) {
+    count_all_to_all(op, rank, member, n, give, get);
+    return;
+  }
   for (int k = 0; k < op->nbody; k++) sum += elements_at(graph->op[op->body[k]].out, rank);
   for (int r = 0; r < n; r++) {
     switch (op->kind) {
@@ -172,14 +232,11 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
     case OP_reduce_scatter:
       give[r] = elements_at(op->out, member[r]);
       break;
-    case OP_all_to_all:
-      give[r] = exchanged(op, rank, member[r]);
-      break;
     default:
       give[r] = op->nbody ? sum : elements_at(op->out, rank);
       break;
     }
-    get[r] = op->kind == OP_all_to_all ? exchanged(op, member[r], rank) : give[r];
+    get[r] = give[r];
   }
 }
 
@@ -214,22 +271,20 @@ static void add_bytes(const struct op *op, int64_t *sent, int64_t *received)
   }
 }
 
-/* Zeroed room for the bytes of each rank, the same each time. */
-static int64_t *bytes_by_rank(int which)
+/* Zeroed. */
+static int64_t *bytes_by_rank(int what)
 {
-  static int64_t *room[4];
-  size_t size = (size_t)world_size() * sizeof **room;
-  if (!room[which]) room[which] = alloc(size);
-  return memset(room[which], 0, size);
+  int n = world_size();
+  return memset(room_for(what, n, sizeof(int64_t)), 0, (size_t)n * sizeof(int64_t));
 }
 
 struct busiest busiest_in(int n, const int *op, const int *times)
 {
   struct busiest most = {0};
-  int64_t *sent = bytes_by_rank(0), *received = bytes_by_rank(1);
+  int64_t *sent = bytes_by_rank(SENT), *received = bytes_by_rank(RECEIVED);
   for (int i = 0; i < n; i++) {
     if (!is_collective(graph->op[op[i]].kind)) continue;
-    int64_t *sent_here = bytes_by_rank(2), *received_here = bytes_by_rank(3);
+    int64_t *sent_here = bytes_by_rank(SENT_HERE), *received_here = bytes_by_rank(RECEIVED_HERE);
     add_bytes(&graph->op[op[i]], sent_here, received_here);
     for (int r = 0; r < world_size(); r++) {
       sent[r] += (times ? times[i] : 1) * sent_here[r];
@@ -269,8 +324,7 @@ bool equal_parts(const struct op *op, int rank)
 {
   if (op->kind == OP_exchange) return traits_of(exchange_of(op))->permutes;
   int ranks = group_size(op->group);
-  int *member = alloc((size_t)world_size() * sizeof *member);
-  group_members(op->group, rank, member);
+  const int *member = members_of(op->group, rank);
   int first = member[0], last = member[ranks - 1];
   return elements_at(op->in[0], first) == elements_at(op->in[0], last) &&
          elements_at(op->out, first) == elements_at(op->out, last);
@@ -282,9 +336,10 @@ static const char *pointer(int value)
   return name ? name : text("(%s *)NULL", c_type(graph->value[value].type));
 }
 
+/* MPI counts in ints. */
 static void check_count(int line, int64_t total)
 {
-  if (total > INT32_MAX)
+  if (!options.cuda && total > INT32_MAX)
     plan_error(line, "a collective of %" PRId64 " elements: more than %d cannot be counted", total,
                INT32_MAX);
 }
@@ -323,7 +378,7 @@ static const struct {
 /* Whether some rank keeps a piece of what it has. */
 static bool is_kept(const struct exchange *x)
 {
-  struct piece *list = alloc((size_t)group_size(x->group) * sizeof *list);
+  struct piece *list = room_for(PIECES, group_size(x->group), sizeof *list);
   for (int rank = 0; rank < world_size(); rank++) {
     int own = place_in(x->group, rank);
     for (int i = 0, n = pieces_given(&x->move, x->whole, rank, list); i < n; i++)
@@ -398,11 +453,10 @@ static char *put_boxes(struct buffer *b, const struct exchange *x, int k, int ra
   const char *name = gives ? "pack" : "unpack";
   int n = group_size(x->group), coordinate[MAX_MESH];
   if (gives ? traits_of(x)->gives_runs : traits_of(x)->gets_runs) return "{0, {0}, 0, NULL}";
-  struct piece *list = alloc((size_t)n * sizeof *list);
-  int *member = alloc((size_t)n * sizeof *member);
+  struct piece *list = room_for(PIECES, n, sizeof *list);
   int npiece = (gives ? pieces_given : pieces_got)(&x->move, x->whole, rank, list);
   if (!npiece) return "{0, {0}, 0, NULL}";
-  group_members(x->group, rank, member);
+  const int *member = members_of(x->group, rank);
   coordinate_of(rank, coordinate);
   struct shape here =
       local_part(&graph->mesh, x->whole, gives ? x->move.from : x->move.to, coordinate).shape;
@@ -426,6 +480,14 @@ static char *put_boxes(struct buffer *b, const struct exchange *x, int k, int ra
   return tells.text;
 }
 
+/* The plan's line of the first operation that is this exchange. */
+static int line_of(int k)
+{
+  for (int i = 0; i < graph->nop; i++)
+    if (graph->op[i].kind == OP_exchange && graph->op[i].exchange == k) return graph->op[i].line;
+  return 0;
+}
+
 /* One exchange's tables, and its row in the table of all. */
 static char *put_exchange(struct buffer *b, int k, int rank)
 {
@@ -435,9 +497,9 @@ static char *put_exchange(struct buffer *b, int k, int rank)
   int64_t *give = alloc(room), *give_at = alloc(room), *get = alloc(room), *get_at = alloc(room);
   count_pieces(x, rank, true, give, give_at);
   count_pieces(x, rank, false, get, get_at);
-  int64_t total = 0;
-  for (int r = 0; r < n; r++) total += give[r] > get[r] ? give[r] : get[r];
-  check_count(0, total);
+  int64_t given = 0, got = 0;
+  for (int r = 0; r < n; r++) given += give[r], got += get[r];
+  check_count(line_of(k), given > got ? given : got);
   bool permutes = traits_of(x)->permutes;
   const char *title =
       text("// Exchange %d, of %s%s over %s: %s -> %s.%s", k, type_name(x->type),

@@ -13,6 +13,7 @@
    it whole itself: nothing is replicated in silence. */
 #include "tpgen.h"
 
+#include <math.h>
 #include <string.h>
 
 /* What one combination costs. */
@@ -86,10 +87,12 @@ static void add_asked(struct price *p, int value, struct layout out)
   }
 }
 
-static struct price price_of(const struct op *op, const struct way *way, const struct step *before)
+/* What a way costs; where it is more than `most` bytes, that it is more. */
+static struct price price_of(const struct op *op, const struct way *way, const struct step *before,
+                             double most)
 {
   struct price p = {0};
-  for (int i = 0; i < op->nin; i++) {
+  for (int i = 0; i < op->nin && p.bytes <= most; i++) {
     const struct value *v = &graph->value[op->in[i]];
     if (is_there(op->in[i], way->in[i], before)) continue;
     p.moves++;
@@ -97,7 +100,7 @@ static struct price price_of(const struct op *op, const struct way *way, const s
     for (int d = 0; d < graph->mesh.ndim; d++)
       p.sums += way->in[i].on[d].kind == PARTIAL && v->layout.on[d].kind != PARTIAL;
   }
-  for (int k = 0; k < op->nout; k++) add_asked(&p, op->out + k, way->out[k]);
+  for (int k = 0; k < op->nout && p.bytes <= most; k++) add_asked(&p, op->out + k, way->out[k]);
   return p;
 }
 
@@ -157,7 +160,7 @@ static struct price price_alone(const struct op *op, const struct choice *c, int
     way.in[i] = usual_turns(way.in[i]);
   }
   for (int k = 0; k < op->nout; k++) way.out[k].on[d] = c->out[k];
-  return price_of(op, &way, NULL);
+  return price_of(op, &way, NULL, INFINITY);
 }
 
 static void shorten(const struct op *op, const struct choice *list, int d, int most,
@@ -299,7 +302,7 @@ struct least {
 static void take_least(const struct op *op, const struct way *way, void *to)
 {
   struct least *l = to;
-  struct price p = price_of(op, way, &l->before);
+  struct price p = price_of(op, way, &l->before, l->found ? l->price.bytes : INFINITY);
   if (l->found && !cheaper(p, l->price)) return;
   l->price = p;
   l->found = true;
@@ -335,7 +338,7 @@ struct search {
 static void take_cheapest(const struct op *op, const struct way *way, void *to)
 {
   struct search *s = to;
-  struct price p = price_of(op, way, NULL);
+  struct price p = price_of(op, way, NULL, s->found && !s->least.refused ? s->least.bytes : INFINITY);
   if (s->found && !cheaper(p, s->least)) return;
   if (s->ahead.op) {
     struct price ahead = price_ahead(&s->ahead, op, way);

@@ -185,9 +185,18 @@ static bool is_mean(const struct op *op)
   return op->scalar == 1 / n;
 }
 
+/* "abc->abc": from one order in memory to another (arrange.c). */
+static bool is_reordering(const struct op *op)
+{
+  if (op->kind != OP_permute) return false;
+  size_t n = strcspn(op->equation, "-");
+  return !strncmp(op->equation, op->equation + n + strlen("->"), n);
+}
+
 const char *op_name(const struct op *op)
 {
   if (op->kind == OP_custom) return graph->custom[op->custom].name;
+  if (is_reordering(op)) return "reorder";
   return is_mean(op) ? "mean" : op_row[op->kind].name;
 }
 

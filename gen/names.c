@@ -381,13 +381,13 @@ static const char *lifetime(const struct value *v)
   return from == to ? phase[from] : text("%s .. %s", phase[from], phase[to]);
 }
 
-/* Whether the value is a buffer of pieces that an exchange gives, or gets. */
-static bool is_flat(int value)
+bool holds_pieces(int value)
 {
-  const struct op *op = &graph->op[graph->value[value].op];
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE) return false;
+  const struct op *op = &graph->op[v->op];
   return op->kind == OP_pack_pieces ||
-         (op->kind == OP_exchange &&
-          !same_shape(graph->value[value].shape, graph->exchange[op->exchange].whole));
+         (op->kind == OP_exchange && !same_shape(v->shape, graph->exchange[op->exchange].whole));
 }
 
 static void put_local(struct buffer *b, int value)
@@ -397,7 +397,7 @@ static void put_local(struct buffer *b, int value)
   struct buffer about = {0};
   put(&about, "// %s", shape_text(here));
   if (!same_shape(here, v->shape)) put(&about, " of %s", shape_text(v->shape));
-  put(&about, "  %s", is_flat(value) ? "pieces of an exchange" : layout_text(v->layout));
+  put(&about, "  %s", holds_pieces(value) ? "pieces of an exchange" : layout_text(v->layout));
   if (v->front) put(&about, ", dimension %d outermost", v->front);
   if (v->step)
     put(&about, "  made by the module %s", v->step < 0 ? "before" : "behind");

@@ -20,10 +20,31 @@ static bool is_pairwise(enum op_kind k)
    own: it is counted once for each operation and each set of ranks that meet, told apart by its
    first. */
 struct counted {
-  int64_t *give, *get;
+  const int64_t *give, *get;
   bool equal;
 };
 static struct counted **counted; /* by operation, then by the first rank of the group */
+
+struct counts {
+  int n;
+  const int64_t *count;
+  struct counts *next;
+};
+
+/* Equal lists of counts are one: those of ranks that do alike, mostly. */
+static const int64_t *one_of(const int64_t *count, int n)
+{
+  enum { LISTS = 4096 };
+  static struct counts *list[LISTS];
+  size_t bytes = (size_t)n * sizeof *count;
+  struct counts **at = &list[hash_bytes(HASH_START, count, bytes) % LISTS];
+  for (const struct counts *l = *at; l; l = l->next)
+    if (l->n == n && !memcmp(l->count, count, bytes)) return l->count;
+  struct counts *l = alloc(sizeof *l);
+  *l = (struct counts){n, memcpy(alloc(bytes), count, bytes), *at};
+  *at = l;
+  return l->count;
+}
 
 static struct counted count_for(int id, int rank)
 {
@@ -34,9 +55,16 @@ static struct counted count_for(int id, int rank)
   struct counted *c = &counted[id][key];
   if (c->give) return *c;
   int n = group_size(op->group);
-  c->give = alloc((size_t)n * sizeof *c->give);
-  c->get = alloc((size_t)n * sizeof *c->get);
-  collective_counts(op, rank, c->give, c->get);
+  static int64_t *give, *get;
+  static int room;
+  if (room < n) {
+    give = alloc((size_t)n * sizeof *give);
+    get = alloc((size_t)n * sizeof *get);
+    room = n;
+  }
+  collective_counts(op, rank, give, get);
+  c->give = one_of(give, n);
+  c->get = one_of(get, n);
   c->equal = equal_parts(op, rank);
   return *c;
 }

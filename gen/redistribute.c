@@ -217,11 +217,22 @@ static bool find_leg(struct shape whole, enum type type, struct layout from, str
   return true;
 }
 
+static bool is_plain(struct layout layout)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (layout.on[i].kind == SHARD && shard_stride(layout.on[i]) > 1) return false;
+  return true;
+}
+
 int legs_of(struct shape whole, enum type type, struct layout from, struct layout to,
             struct leg leg[MAX_LEGS])
 {
   struct layout stop[MAX_STOPS];
   struct factors f;
+  if (is_plain(from) && is_plain(to)) {
+    *leg = (struct leg){.whole = whole, .moves = plan_moves(whole, type, from, to)};
+    return leg->moves->n > 0;
+  }
   int n = find_stops(whole, from, to, stop) - 1;
   for (int i = 0; i < n; i++)
     if (!find_leg(whole, type, stop[i], stop[i + 1], &f, &leg[i])) return NONE;

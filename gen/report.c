@@ -218,7 +218,7 @@ static void put_chain(struct buffer *b, const struct chain *c)
         type_name(v->type), shape_text(v->shape), layout_text(layout_before(c)),
         layout_text(layout_reached(c)), printable(op->why), plan_shown(), op->line);
   if (only) put(b, "%s", packing_text(c));
-  if (!only && time_of(c) > 0) put(b, ", %s by the model", seconds_text(time_of(c)));
+  if (!only && seconds_of(c) > 0) put(b, ", %s by the model", seconds_text(seconds_of(c)));
   put(b, c->times > 1 ? ", %d times\n" : "\n", c->times);
   for (int i = 0; i < c->nstep && !only; i++) put_step(b, &graph->op[c->step[i]]);
 }
@@ -357,7 +357,7 @@ static json_t *json_chain(const struct chain *c)
                 (json_int_t)most.sent, "received", (json_int_t)most.received, "times", c->times,
                 "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
   if (bound_of(c) != NONE) json_object_set_new(object, "bound", json_integer(bound_of(c)));
-  if (time_of(c) > 0) json_object_set_new(object, "seconds", json_real(time_of(c)));
+  if (seconds_of(c) > 0) json_object_set_new(object, "seconds", json_real(seconds_of(c)));
   return object;
 }
 
@@ -445,13 +445,29 @@ void report_json(struct buffer *b)
 
 /* ------------------------------------------------------------------------------------ --explain */
 
+/* Whether the value is one of the program's own: made by something that is still there, and no
+   buffer of pieces. */
+static bool is_there(int value)
+{
+  if (graph->value[value].op == NONE) return true;
+  if (holds_pieces(value)) return false;
+  for (int i = 0; i < graph->norder; i++)
+    if (graph->order[i] == graph->value[value].op) return true;
+  return false;
+}
+
+static char *made_by(const struct op *op)
+{
+  return op->why && op->kind != OP_view ? comment_text(op) : expression_text(op);
+}
+
 static void explain_value(int value)
 {
   const struct value *v = &graph->value[value];
   printf("%s  %s%s  %s  (%s:%d)\n", printable(value_name(value)), type_name(v->type),
          shape_text(v->shape), layout_text(v->layout), plan_shown(), v->line);
   if (v->role == PARAMETER) printf("  placed by %s\n", asked_by(value));
-  if (v->op != NONE) printf("  made by %s\n", expression_text(&graph->op[v->op]));
+  if (v->op != NONE) printf("  made by %s\n", made_by(&graph->op[v->op]));
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     for (int k = 0; k < op->nin; k++)
@@ -467,7 +483,7 @@ void explain(void)
   if (!options.explain) return;
   bool found = false;
   for (int i = 0; i < graph->nvalue; i++) {
-    if (strcmp(value_name(i), options.explain)) continue;
+    if (strcmp(value_name(i), options.explain) || !is_there(i)) continue;
     found = true;
     explain_value(i);
   }

@@ -24,6 +24,6 @@ int count_steps(const struct chain *c);
    cut in strides. */
 int64_t bound_of(const struct chain *c);
 /* The seconds that it takes by the model of the links, or 0 where the model has another way. */
-double time_of(const struct chain *c);
+double seconds_of(const struct chain *c);
 
 #endif

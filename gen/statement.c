@@ -92,15 +92,22 @@ char *expression_text(const struct op *op)
   return b.text;
 }
 
+static char *layout_of(int value)
+{
+  return holds_pieces(value) ? copy_text("pieces") : layout_text(graph->value[value].layout);
+}
+
 char *layouts_text(const struct op *op)
 {
   struct buffer b = {0};
+  const struct move *m = op->kind == OP_exchange ? &graph->exchange[op->exchange].move : NULL;
+  if (m) return text("%s -> %s", layout_text(m->from), layout_text(m->to));
   int *list = alloc((size_t)op_width(op) * sizeof *list);
   for (int i = 0, n = op_reads(op, list); i < n; i++)
-    put(&b, "%s%s", i ? ", " : "", layout_text(graph->value[list[i]].layout));
+    put(&b, "%s%s", i ? ", " : "", layout_of(list[i]));
   put(&b, " -> ");
   for (int i = 0, n = op_writes(op, list); i < n; i++)
-    put(&b, "%s%s", i ? ", " : "", layout_text(graph->value[list[i]].layout));
+    put(&b, "%s%s", i ? ", " : "", layout_of(list[i]));
   return b.text;
 }
 

@@ -662,13 +662,13 @@ bool stays(const struct op *op);
 /* Gives layouts to the values that operations order[first...] make, adding redistributions. */
 void propagate_from(int first);
 
-/* ------------------------------------------------------------------------- moves.c, exchange.c */
+/* ------------------------------------------------------ moves.c, steps.c, traffic.c, exchange.c */
 
 enum { MAX_MOVES = 2 * MAX_MESH };
 struct moves {
   int n;
   struct move move[MAX_MOVES];
-  double time;   /* in seconds, by the model of the links (moves.c) */
+  double time;   /* in seconds, by the model of the links (traffic.c) */
   int64_t bytes; /* that the rank which receives most receives */
 };
 /* The steps from one layout to another, of plain shards only: of DTensor's greedy planner, or of
@@ -725,6 +725,8 @@ void name_values(int rank);
 const char *c_name(int value);
 /* The value's name for a reader of the function that c_name speaks of. */
 const char *local_name(int value);
+/* Whether the value is a buffer of pieces that an exchange gives, or gets. */
+bool holds_pieces(int value);
 /* The declarations of the rank's memory: struct parameters, struct memory. */
 char *memory_declaration(void);
 /* From here on c_name and local_name speak of values as this function names them. */

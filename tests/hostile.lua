@@ -19,17 +19,20 @@ local hostile = {
 }
 local name = args.hostile and hostile or plain
 
+local mesh = device_mesh{ {name.dp, 2}, {name.tp, 2} }
+
 local ToyModel = nn.module(name.model, function(self)
   self[name.first]  = nn.Linear(10, 32)
   self.relu         = nn.ReLU()
   self[name.second] = nn.Linear(32, 5)
 
   function self:forward(x)
+    x = x:redistribute(mesh, {Shard(1), Shard(1)})
+    x = x:redistribute(mesh, {Shard(0, 1), Shard(0, 0)}) * 1.5
     return self[name.second](self.relu(self[name.first](x)))
   end
 end)
 
-local mesh  = device_mesh{ {name.dp, 2}, {name.tp, 2} }
 local model = parallelize(ToyModel(), mesh[name.tp], {
   ["*1"] = Colwise(),
   ["*2"] = Rowwise(),

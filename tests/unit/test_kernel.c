@@ -1,8 +1,8 @@
 /* Kernels as C and as CUDA: every row of the table of operators that has an expression, whole and
-   cut in every way, and random programs of such operations with every way of broadcasting, of values
-   whose dimensions lie in one order or another, are written out for the parts of every rank, compiled by the system's compilers (the CUDA text for
-   the stand-in) and run; what they leave must be what the reference makes of the same numbers.
-   Without a compiler there is no test. */
+   cut in every way, and random programs of such operations with every way of broadcasting, of
+   values whose dimensions lie in one order or another, are written out for the parts of every rank,
+   compiled by the system's compilers (the CUDA text for the stand-in) and run; what they leave must
+   be what the reference makes of the same numbers. Without a compiler there is no test. */
 #include "../../runtime/philox4x32.h"
 #include "instances.h"
 

@@ -215,20 +215,17 @@ static const struct {
   double calls;
 } orders[] = {
     {{"abk,nk->abn", "a2 b3 k4 n5", "matmul_nt(C, A, B, 6, 5, 4);"}, {1, 0, 1}, 1},
-    {{"abk,nk->abn",
-      "a2 b3 k4 n5",
+    {{"abk,nk->abn", "a2 b3 k4 n5",
       "gemm_batch('n', 't', C, 6, 3, B, 4, 0, A, 8, 4, 5, 3, 4, 2, false);"},
      {1, 0, 2},
      2},
     {{"abk,nk->abn", "a2 b3 k4 n5", "matmul_tn(C, A, B, 6, 5, 4);"}, {2, 1, 0}, 1},
-    {{"abk,nk->abn",
-      "a2 b3 k4 n5",
+    {{"abk,nk->abn", "a2 b3 k4 n5",
       "gemm_batch('n', 't', C, 5, 15, A, 8, 4, B, 4, 0, 3, 5, 4, 2, false);"},
      {1, 0, 0},
      2},
     {{"abn,abk->nk", "a2 b3 k4 n5", "matmul_tn(C, A, B, 5, 4, 6);"}, {1, 1, 0}, 1},
-    {{"bhqd,bhkd->bhqk",
-      "b2 h3 q4 k5 d6",
+    {{"bhqd,bhkd->bhqk", "b2 h3 q4 k5 d6",
       "gemm_batch('n', 't', C, 5, 20, A, 36, 6, B, 6, 30, 4, 5, 6, 6, false);"},
      {2, 0, 0},
      6},
@@ -525,8 +522,7 @@ static void check_result(const struct product *p, int rank, const float *a, cons
          " is %g, not %g:\n  %s",
          rank, p->equation, shape_text(local_shape(p->a, rank)),
          shape_text(local_shape(p->b, rank)), graph->value[p->a].front, graph->value[p->b].front,
-         graph->value[p->c].front, i, (double)c[i], right[i],
-         matmul_text(&graph->op[p->op], rank));
+         graph->value[p->c].front, i, (double)c[i], right[i], matmul_text(&graph->op[p->op], rank));
 }
 
 /* ------------------------------------------------------------------------------------ and is run

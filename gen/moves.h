@@ -1,0 +1,136 @@
+/* moves.h: what the files share that plan redistributions: steps.c, traffic.c, moves.c. */
+#ifndef MOVES_H
+#define MOVES_H
+
+#include "tpgen.h"
+
+static inline int64_t least(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+
+static inline int64_t most(int64_t a, int64_t b)
+{
+  return a > b ? a : b;
+}
+
+/* ------------------------------------------------------------------------------------ steps.c */
+
+/* What is on a dimension of the mesh: the dimension of the tensor that it cuts, or one of these.
+   OTHER: pending, of another reduction than the source's. */
+enum { WHOLE = -1, PENDING = -2, OTHER = -3 };
+
+/* A layout of plain shards, told briefly. `turn`: as how manieth it cuts that dimension; else 0. So
+   layouts that mean the same are the same bytes. */
+struct brief {
+  int8_t at[MAX_MESH], turn[MAX_MESH];
+};
+
+/* What PENDING and OTHER stand for. */
+struct reductions {
+  enum reduction pending, other;
+};
+
+struct reductions reductions_of(struct layout from, struct layout to);
+struct brief brief_of(struct layout layout, struct reductions r);
+/* Turns are told where the order is not that of the mesh. */
+struct layout layout_of(const struct brief *b, struct reductions r);
+bool same_brief(const struct brief *a, const struct brief *b);
+/* Whether it is on any dimension of the mesh. */
+bool is_any(const struct brief *b, int at);
+/* How many mesh dimensions cut `dim`. */
+int cuts(const struct brief *b, int dim);
+/* Puts it on mesh dimension i; a cut becomes the last. */
+void put_at(struct brief *b, int i, int at);
+/* A bit for each dimension of the tensor that is cut in another order than that of the mesh. */
+unsigned reordered_dims(const struct brief *b);
+
+struct step {
+  enum op_kind kind;
+  int n, dim[MAX_MESH]; /* in the order of the group */
+};
+
+/* The step, other than an exchange, that leads from a to b; false if none does. */
+bool step_between(const struct brief *a, const struct brief *b, struct step *s);
+/* The exchange from a to b, over all dimensions but those that cut a dimension of the tensor alike,
+   before any that don't; false if there is none, because something pending changes or nothing does.
+ */
+bool exchange_between(const struct brief *a, const struct brief *b, struct step *s);
+struct move move_of(const struct step *s, const struct brief *from, const struct brief *to,
+                    struct reductions r);
+
+/* Steps along one dimension of the mesh each, and where they have come to. */
+struct walk {
+  int n;
+  struct move *move; /* has room for MAX_MOVES */
+  struct brief now;
+  struct reductions reductions;
+};
+void walk_to(struct walk *w, int i, int at);
+/* By DTensor's greedy planner. */
+void walk_greedily(struct walk *w, const struct brief *to);
+
+/* ---------------------------------------------------------------------------------- traffic.c */
+
+/* What is moved, and on what mesh. A tier is the links of one bandwidth; tier 0 is the slowest.
+   `seats` are the ranks that are looked at: all, where these are not too many. */
+struct world {
+  struct mesh mesh;
+  struct shape whole;
+  int64_t bytes; /* of an element */
+  int ranks, seats;
+  int (*coordinate)[MAX_MESH]; /* by seat */
+  int tiers, tier[MAX_MESH];
+  double bandwidth[MAX_MESH]; /* by tier */
+  double latency[MAX_MESH];   /* by dimension of the mesh */
+};
+extern struct world world;
+enum { MAX_SEATS = 32 };
+/* Sets the world. all: looks at all ranks, however many there are. */
+void enter(struct shape whole, enum type type, bool all);
+bool same_mesh(const struct mesh *a, const struct mesh *b);
+
+/* What a rank holds: elements first <= i < last of each dimension. */
+struct box {
+  int64_t first[MAX_DIMS], last[MAX_DIMS];
+};
+int64_t volume(const struct box *b);
+int64_t overlap(const struct box *a, const struct box *b);
+/* The boxes of all seats. */
+void find_boxes(const struct brief *b, struct box *box);
+/* The elements that the busiest rank must get at least; and what each seat lacks of its part. */
+int64_t least_elements(const struct brief *a, const struct brief *b, const struct box *has,
+                       const struct box *wants, int64_t *lacks);
+
+/* A step, with what every seat holds before and after it. */
+struct stage {
+  const struct step *step;
+  const struct brief *from, *to;
+  const struct box *has, *gets;
+};
+/* What it moves, in elements. */
+struct traffic {
+  int64_t *sent, *got; /* by tier and seat: [tier * world.seats + seat] */
+  int64_t *received;   /* by seat, over all links */
+  int64_t *copied;     /* by seat: read and written within the rank */
+  bool one_to_one;     /* nobody gives to two, or gets from two */
+};
+/* Lasts until it is asked for again. planning: in a big group an exchange is not dealt out. */
+struct traffic traffic_of(const struct stage *g, bool planning);
+struct traffic traffic_of_move(const struct move *m, struct reductions r, bool planning);
+
+/* Times are picoseconds: whole numbers, so that equal times are equal; rounded up, so that those of
+   parts are no less than that of the whole. */
+int64_t picoseconds(double seconds);
+int64_t transfer_time(int64_t elements, double bandwidth);
+int64_t latency_of(const struct step *s);
+int64_t time_of(const struct step *s, const struct traffic *t);
+
+/* Memory that is used again: what it held before is lost. All zeros. */
+struct scratch {
+  size_t size;
+  void *at;
+};
+void *take(struct scratch *s, size_t size);
+
+#endif
