@@ -256,6 +256,20 @@ static bool is_packing(const struct step *s)
          ends_with(s->op->to, s->op->dim, s->group, rest);
 }
 
+/* Whether the pieces of each exchange are given and got in runs: asked once in a check. */
+static struct runs {
+  bool known, given, got;
+} * runs;
+
+static const struct runs *runs_of(int exchange)
+{
+  const struct exchange *e = &graph->exchange[exchange];
+  struct runs *r = &runs[exchange];
+  if (!r->known)
+    *r = (struct runs){true, gives_runs(&e->move, e->whole), gets_runs(&e->move, e->whole)};
+  return r;
+}
+
 static bool is_flat(const struct value *v)
 {
   return v->shape.ndim == 1 && same_layout(v->layout, (struct layout){0});
@@ -299,9 +313,9 @@ static bool is_exchange(const struct step *s)
   if (s->op->exchange < 0 || s->op->exchange >= graph->nexchange) return false;
   const struct exchange *e = &graph->exchange[s->op->exchange];
   const struct move *m = &e->move;
-  bool packed = !gives_runs(m, e->whole), unpacked = !gets_runs(m, e->whole);
   const struct group *g = &graph->group[e->group];
   if (g->n != m->n || memcmp(g->dim, m->dim, (size_t)g->n * sizeof *g->dim)) return false;
+  bool packed = !runs_of(s->op->exchange)->given, unpacked = !runs_of(s->op->exchange)->got;
   switch (s->op->kind) {
   case OP_pack_pieces:
     return packed && is_side(e, s->in, m->from, true) && is_side(e, s->out, m->from, false);
@@ -365,6 +379,7 @@ static void check_step_of_program(void *unused, int id, int times)
 
 static void check_steps(enum pass after)
 {
+  runs = alloc((size_t)(graph->nexchange + 1) * sizeof *runs);
   if (after >= PASS_OUTLINE) each_op(check_step_of_program, NULL);
   for (int i = 0; i < graph->norder && after < PASS_OUTLINE; i++) check_step(graph->order[i]);
 }

@@ -87,6 +87,12 @@ static void add_asked(struct price *p, int value, struct layout out)
   }
 }
 
+/* Beyond these bytes no way is cheaper than the cheapest so far. */
+static double limit_of(bool found, struct price least)
+{
+  return found && !least.refused ? least.bytes : INFINITY;
+}
+
 /* What a way costs; where it is more than `most` bytes, that it is more. */
 static struct price price_of(const struct op *op, const struct way *way, const struct step *before,
                              double most)
@@ -302,7 +308,7 @@ struct least {
 static void take_least(const struct op *op, const struct way *way, void *to)
 {
   struct least *l = to;
-  struct price p = price_of(op, way, &l->before, l->found ? l->price.bytes : INFINITY);
+  struct price p = price_of(op, way, &l->before, limit_of(l->found, l->price));
   if (l->found && !cheaper(p, l->price)) return;
   l->price = p;
   l->found = true;
@@ -338,7 +344,7 @@ struct search {
 static void take_cheapest(const struct op *op, const struct way *way, void *to)
 {
   struct search *s = to;
-  struct price p = price_of(op, way, NULL, s->found && !s->least.refused ? s->least.bytes : INFINITY);
+  struct price p = price_of(op, way, NULL, limit_of(s->found, s->least));
   if (s->found && !cheaper(p, s->least)) return;
   if (s->ahead.op) {
     struct price ahead = price_ahead(&s->ahead, op, way);

@@ -302,6 +302,11 @@ static int pack(struct op op, enum op_kind kind, int value, struct layout parts)
   return moved(op, value, graph->value[value].layout);
 }
 
+static const char *why_text(const struct op *op)
+{
+  return op->why ? op->why : "a redistribution";
+}
+
 static struct op asked_for_by(const struct op *op)
 {
   return (struct op){.module = op->module, .line = op->line, .phase = op->phase, .why = op->why};
@@ -363,41 +368,59 @@ static int run_exchange(struct op op, int value, const struct move *m)
   return last;
 }
 
-/* All dimensions of a group's move have the same before, and the same after. */
-static int run_move(const struct op *why, int value, const struct move *m)
+static bool keeps_order(const struct move *m)
 {
+  return m->kind != OP_all_reduce && m->kind != OP_exchange;
+}
+
+/* The members of a group that may stand in any order stand in that of the mesh: one group then
+   serves more collectives. */
+static struct move in_order_of_mesh(struct move m)
+{
+  unsigned dims = 0;
+  for (int i = 0; i < m.n; i++) dims |= 1u << m.dim[i];
+  m.n = 0;
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (dims >> i & 1) m.dim[m.n++] = i;
+  return m;
+}
+
+/* But in an exchange, all dimensions of the group have the same before, and the same after. */
+static int run_move(const struct op *why, int value, struct move m)
+{
+  if (!keeps_order(&m)) m = in_order_of_mesh(m);
   struct op op = asked_for_by(why);
-  struct placement from = m->from.on[m->dim[0]], to = m->to.on[m->dim[0]];
-  op.kind = m->kind;
-  if (is_collective(m->kind)) op.group = add_ordered_group(m->n, m->dim);
-  switch (m->kind) {
+  struct placement from = m.from.on[m.dim[0]], to = m.to.on[m.dim[0]];
+  op.kind = m.kind;
+  if (is_collective(m.kind)) op.group = add_ordered_group(m.n, m.dim);
+  switch (m.kind) {
   case OP_slice:
-    return moved(op, value, m->to);
+    return moved(op, value, m.to);
   case OP_to_partial:
     op.reduction = to.reduction;
-    return moved(op, value, m->to);
+    return moved(op, value, m.to);
   case OP_all_reduce:
     op.reduction = from.reduction;
-    return moved(op, value, m->to);
+    return moved(op, value, m.to);
   case OP_reduce_scatter:
     op.reduction = from.reduction;
     op.dim = to.dim;
-    return moved(op, pack(op, OP_pack, value, m->to), m->to);
+    return moved(op, pack(op, OP_pack, value, m.to), m.to);
   case OP_all_gather:
     op.dim = from.dim;
-    return pack(op, OP_unpack, moved(op, value, m->to), m->from);
+    return pack(op, OP_unpack, moved(op, value, m.to), m.from);
   case OP_all_to_all:
     op.dim = to.dim;
-    value = pack(op, OP_pack, value, m->to);
+    value = pack(op, OP_pack, value, m.to);
     op.dim = from.dim;
     op.dim_to = to.dim;
-    value = moved(op, value, m->to);
+    value = moved(op, value, m.to);
     op.dim_to = 0;
-    return pack(op, OP_unpack, value, m->from);
+    return pack(op, OP_unpack, value, m.from);
   case OP_exchange:
-    return run_exchange(op, value, m);
+    return run_exchange(op, value, &m);
   default:
-    bug("redistribute", NONE, "%s is no step of a redistribution", op_row[m->kind].name);
+    bug("redistribute", NONE, "%s is no step of a redistribution", op_row[m.kind].name);
   }
 }
 
@@ -436,10 +459,10 @@ static int run_leg(const struct op *why, int value, struct layout to)
     plan_error(why->line,
                "%s: %s, which is cut in strides, cannot be moved: taken apart at them it has %d "
                "dimensions, more than %d",
-               why->why, shape_text(v.shape), f.shape.ndim, MAX_DIMS);
+               why_text(why), shape_text(v.shape), f.shape.ndim, MAX_DIMS);
   bool apart = f.shape.ndim > v.shape.ndim;
   if (apart) value = seen(why, value, &f, true, on_factors(&f, v.layout));
-  for (int k = 0; k < leg.moves->n; k++) value = run_move(why, value, &leg.moves->move[k]);
+  for (int k = 0; k < leg.moves->n; k++) value = run_move(why, value, leg.moves->move[k]);
   return apart ? seen(why, value, &f, false, to) : value;
 }
 
@@ -490,7 +513,7 @@ static void refuse_mixed(const struct op *op, struct layout layout)
     plan_error(op->line,
                "%s: %s -> %s: in %s values of two kinds are pending, and nobody says which is "
                "reduced first: make one of them Replicate() before the other becomes pending",
-               op->why ? op->why : "a redistribution", layout_text(graph->value[op->in[0]].layout),
+               why_text(op), layout_text(graph->value[op->in[0]].layout),
                layout_text(graph->value[op->out].layout), layout_text(layout));
 }
 

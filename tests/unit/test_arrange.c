@@ -511,6 +511,38 @@ static void test_random_programs_are_arranged_soundly_and_always_alike(void **st
   passes(check_random, NULL);
 }
 
+/* ------------------------------------------------------------------------ what the check refuses
+ */
+
+static void check_wrong(const void *with)
+{
+  const char *which = with;
+  new_program();
+  int plain = input(B, T, W, "R"), x = one(OP_relu, input(B, T, W, "S(1)"), "S(1)");
+  int whole = gather(x, 1), y = one(OP_relu, plain, "R");
+  int merged = by(OP_view, "a4b6c32->(a4b6)c32", y, "R");
+  int sums = step((struct op){.kind = OP_cumsum, .nin = 1, .in = {y}, .dims = 2}, "R");
+  use(two(OP_add, whole, sums, "R"));
+  use(merged);
+  check(PASS_ARRANGE);
+  if (!strcmp(which, "gather")) graph->value[x].front = 1;
+  if (!strcmp(which, "unpack")) graph->value[whole].front = 1;
+  if (!strcmp(which, "kernel")) graph->value[sums].front = 2;
+  if (!strcmp(which, "view")) graph->value[y].front = 1;
+  if (!strcmp(which, "batch")) graph->value[plain].front = 1;
+  check(PASS_ARRANGE);
+}
+
+static void test_the_check_knows_what_lies_wrong(void **state)
+{
+  (void)state;
+  static const char *const wrong[] = {"gather", "unpack", "kernel", "view"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    refused(check_wrong, wrong[i], -SIGABRT, "arrange", "orders that it does not take", NULL);
+  refused(check_wrong, "batch", -SIGABRT, "arrange", "another dimension is outermost", NULL);
+  passes(check_wrong, "nothing");
+}
+
 /* ------------------------------------------------------------------------------------ least cuts
  */
 
@@ -581,6 +613,7 @@ int main(void)
       cmocka_unit_test(test_what_copies_are_left_are_kernels),
       cmocka_unit_test(test_equal_modules_are_decided_alike),
       cmocka_unit_test(test_random_programs_are_arranged_soundly_and_always_alike),
+      cmocka_unit_test(test_the_check_knows_what_lies_wrong),
       cmocka_unit_test(test_cuts_are_least),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -488,6 +488,33 @@ static void test_a_value_moves_in_the_type_asked_for(void **state)
   passes(check_types, "S(0)");
 }
 
+/* Two values that are moved alike share an exchange; others don't. */
+static void check_exchanges(const void *with)
+{
+  (void)with;
+  new_graph(2, (int[]){2, 2});
+  struct layout from = parse_layout("S(0) S(0)"), to = parse_layout("S(0)[1] S(0)[0]");
+  use(ask_for(parse_shape("8x3"), from, to));
+  use(ask_for(parse_shape("8x3"), from, to));
+  use(ask_for(parse_shape("8x3"), to, from));
+  use(ask_for(parse_shape("4x3"), from, to));
+  redistribute();
+  int first[4], n = 0;
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    must(op->out == NONE || (op->kind == OP_exchange && n < 4), "more than an exchange each");
+    if (op->out != NONE) first[n++] = op->exchange;
+  }
+  must(n == 4 && graph->nexchange == 3, "%d exchanges for %d moves", graph->nexchange, n);
+  must(first[0] == first[1], "equal exchanges are two");
+}
+
+static void test_equal_exchanges_are_one(void **state)
+{
+  (void)state;
+  passes(check_exchanges, NULL);
+}
+
 /* An operation that reads the redistributed value reads what it has become. */
 static void check_readers(const void *with)
 {
@@ -600,6 +627,7 @@ int main(void)
       cmocka_unit_test(test_dimensions_have_a_limit),
       cmocka_unit_test(test_values_of_two_kinds_cannot_be_pending),
       cmocka_unit_test(test_a_value_moves_in_the_type_asked_for),
+      cmocka_unit_test(test_equal_exchanges_are_one),
       cmocka_unit_test(test_readers_follow),
       cmocka_unit_test(test_roles_are_kept),
       cmocka_unit_test(test_counts_have_a_limit),
