@@ -35,8 +35,7 @@ static struct list *users;  /* by value: the operations that take or make it */
 static int *next_twin;      /* by operation: a ring */
 static double *plain_calls; /* by operation, a matmul: its products if nothing is raised */
 
-/* ------------------------------------------------------------------------------- orders in memory
- */
+/* ----------------------------------------------------------------------------- orders in memory */
 
 int dimension_at(int value, int place)
 {
@@ -61,8 +60,7 @@ void local_strides(int value, int rank, int64_t stride[MAX_DIMS])
   }
 }
 
-/* ----------------------------------------------------------------------- operands of an operation
- */
+/* --------------------------------------------------------------------- operands of an operation */
 
 static int operands(const struct op *op)
 {
@@ -114,8 +112,7 @@ static int letters_in_memory(const struct axis *axis, int value, int *letter)
   return n;
 }
 
-/* ------------------------------------------------------------------------------ what can be done
- */
+/* ----------------------------------------------------------------------------- what can be done */
 
 static bool is_same_bytes(const struct op *view)
 {
@@ -174,7 +171,7 @@ static bool is_needless(const struct op *op)
   return is_packing(op) && front(op->in[0]) == op->dim && front(op->out) == op->dim;
 }
 
-/* ------------------------------------------------------------------------------ what it costs */
+/* -------------------------------------------------------------------------------- what it costs */
 
 /* Whether operand i has the letters that it shares with operand `space` in the same order. The last
    of them is told, and that of the space. */
@@ -285,11 +282,10 @@ static void find_twins(void)
   }
 }
 
-/* ------------------------------------------------------------------------- raising all that can be
- */
+/* ---------------------------------------------------------------------- raising all that can be */
 
-/* Whether the value's order is ours to choose: it lies in the arena, and so do those of its
-   operations that say so take it. */
+/* Whether the value's order is ours to choose: it lies in the arena, and whatever takes or makes it
+   may do so in another. */
 static bool is_free(int value)
 {
   const struct value *v = &graph->value[value];
@@ -336,7 +332,6 @@ static void carry_on(struct list *reached, int value)
   for (int k = 0; k < users[value].n; k++) {
     const struct op *op = &graph->op[users[value].at[k]];
     struct letters l;
-    if (!takes_other_orders(op)) continue;
     if (!is_move(op)) op_letters(op, &l);
     for (int i = 0; i < operands(op); i++) {
       if (operand(op, i) != value) continue;
@@ -374,8 +369,7 @@ static void raise_all(void)
   for (int v = 0; v < graph->nvalue; v++) graph->value[v].front = wanted[v];
 }
 
-/* --------------------------------------------------------------------------------- lowering again
- */
+/* ------------------------------------------------------------------------------- lowering again */
 
 static void lower(struct list *lowered, int value)
 {
@@ -430,8 +424,7 @@ static void lower_impossible(void)
   }
 }
 
-/* ------------------------------------------------------------------------------------ the choice
- */
+/* ----------------------------------------------------------------------------------- the choice */
 
 static struct cut *choice; /* near: raised */
 static int *node_of;       /* by value: its node; twins' have one */
@@ -550,8 +543,7 @@ static void choose(void)
     if (!raised[node_of[v]]) graph->value[v].front = 0;
 }
 
-/* ------------------------------------------------------------------------------------- the program
- */
+/* ---------------------------------------------------------------------------------- the program */
 
 /* "abc->abc" */
 static const char *copy_equation(int value)

@@ -1,190 +1,235 @@
 /* exchange.c: the direct exchange: who gives which piece of a tensor to whom.
 
    Takes   a move from one layout to another, of plain shards, over a group; what is pending on
-           other dimensions of the mesh stays so.
+           other dimensions of the mesh stays so, and cuts by these come before those of the group.
    Leaves  the pieces that a rank gives and gets: boxes, at most one for each pair of ranks.
 
    A rank that gets a part holds some of it already; of every other part of the source that meets
    it, one holder in the group sends the piece. Of several holders it is the one over the quickest
    links; of equals the one that has the least to send so far, in the order of the receivers. So
-   all ranks come to the same pieces by themselves. */
-#include "tpgen.h"
+   all ranks come to the same pieces by themselves.
+
+   Groups whose ranks share parts of one size deal out the same pieces: a deal is made once for all
+   of them. */
+#include "moves.h"
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------ parts in a group
+/* -------------------------------------------------------------------------------------- the deal
  */
 
-/* The parts of the members of a group, whose coordinates on other dimensions are `base`. */
-struct parts {
-  int n;
-  struct part *from, *to;
-};
-
-static void member_coordinate(const struct move *m, int member, const int base[MAX_MESH],
-                              int coordinate[MAX_MESH])
+int members(const struct step *s)
 {
-  memcpy(coordinate, base, MAX_MESH * sizeof *base);
-  for (int i = m->n - 1; i >= 0; i--) {
-    coordinate[m->dim[i]] = member % graph->mesh.size[m->dim[i]];
-    member /= graph->mesh.size[m->dim[i]];
-  }
+  int n = 1;
+  for (int i = 0; i < s->n; i++) n *= world.mesh.size[s->dim[i]];
+  return n;
 }
 
-static int member_of(const struct move *m, const int coordinate[MAX_MESH])
+int member_at(const struct step *s, const int coordinate[MAX_MESH])
 {
   int member = 0;
-  for (int i = 0; i < m->n; i++)
-    member = member * graph->mesh.size[m->dim[i]] + coordinate[m->dim[i]];
+  for (int i = 0; i < s->n; i++)
+    member = member * world.mesh.size[s->dim[i]] + coordinate[s->dim[i]];
   return member;
 }
 
-/* Where two parts meet; false where they don't. */
-static bool meet(const struct part *a, const struct part *b, struct part *both)
+static bool is_of(const struct step *s, int mesh_dim)
 {
-  *both = *a;
-  for (int d = 0; d < a->shape.ndim; d++) {
-    int64_t last_a = a->first[d] + a->shape.size[d], last_b = b->first[d] + b->shape.size[d];
-    int64_t first = a->first[d] > b->first[d] ? a->first[d] : b->first[d];
-    int64_t last = last_a < last_b ? last_a : last_b;
-    if (last <= first) return false;
-    both->first[d] = first;
-    both->shape.size[d] = last - first;
+  for (int i = 0; i < s->n; i++)
+    if (s->dim[i] == mesh_dim) return true;
+  return false;
+}
+
+/* The layout as far as the group cuts it. */
+static struct brief of_group(const struct step *s, struct brief b)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (!is_of(s, i)) put_at(&b, i, WHOLE);
+  return b;
+}
+
+/* The members, with what they hold and get of the part that they share. */
+static void find_members(struct deal *d, const struct brief *from, const struct brief *to)
+{
+  struct brief a = of_group(d->step, *from), b = of_group(d->step, *to);
+  struct cut_list has = cuts_in_turn(&a), gets = cuts_in_turn(&b);
+  for (int k = 0; k < d->n; k++) {
+    struct member *m = &d->member[k];
+    for (int i = d->step->n - 1, rest = k, stride = 1; i >= 0; i--) {
+      int dim = d->step->dim[i], size = world.mesh.size[dim];
+      m->coordinate[dim] = rest % size;
+      if (from->at[dim] >= 0) m->cell += rest % size * stride;
+      rest /= size;
+      stride *= size;
+    }
+    if (m->cell == 0) d->holder[d->holders++] = k;
+    cut_box(&has, d->whole, m->coordinate, &m->has);
+    cut_box(&gets, d->whole, m->coordinate, &m->gets);
   }
-  return true;
 }
 
-static bool same_part(const struct part *a, const struct part *b)
+/* The slowest link between two members. */
+static int tier_between(const struct deal *d, const struct member *a, const struct member *b)
 {
-  if (!same_shape(a->shape, b->shape)) return false;
-  return !memcmp(a->first, b->first, (size_t)a->shape.ndim * sizeof *a->first);
-}
-
-/* ------------------------------------------------------------------------------------ who gives */
-
-/* All pieces of a group: from member `from` to member `to`. */
-struct given {
-  int from, to;
-  struct part part; /* in the whole */
-};
-struct deal {
-  struct mesh mesh;
-  struct shape whole;
-  struct move move;
-  int base[MAX_MESH];
-  struct parts parts;
-  int n, room;
-  struct given *given;
-};
-
-/* The seconds a byte takes from one member to another: over the slowest link between them. */
-static double slowness(const struct move *m, int a, int b)
-{
-  double most = 0;
-  for (int i = m->n - 1; i >= 0; i--) {
-    int n = graph->mesh.size[m->dim[i]];
-    double s = 1 / link_bandwidth(m->dim[i]);
-    if (a % n != b % n && s > most) most = s;
-    a /= n;
-    b /= n;
+  int tier = world.tiers - 1;
+  for (int i = 0; tier > 0 && i < d->step->n; i++) {
+    int dim = d->step->dim[i];
+    if (a->coordinate[dim] != b->coordinate[dim]) tier = (int)least(tier, world.tier[dim]);
   }
-  return most;
+  return tier;
 }
 
-/* Who of those that hold the same as `first` gives to `to`; itself, if it holds that. */
-static int giver(const struct deal *d, int first, int to, const int64_t *sent)
+/* Who of those that hold what `first` does gives to `to`. */
+static int giver(const struct deal *d, int first, const struct member *to)
 {
-  int best = NONE;
-  double least = 0;
-  if (same_part(&d->parts.from[to], &d->parts.from[first])) return to;
-  for (int k = first; k < d->parts.n; k++) {
-    if (!same_part(&d->parts.from[k], &d->parts.from[first])) continue;
-    double s = slowness(&d->move, k, to);
-    if (best != NONE && (s > least || (s == least && sent[k] >= sent[best]))) continue;
-    best = k;
-    least = s;
+  int best = NONE, quickest = NONE;
+  for (int k = 0; k < d->holders; k++) {
+    int at = first + d->holder[k], tier = tier_between(d, &d->member[at], to);
+    if (best != NONE && tier < quickest) continue;
+    if (best != NONE && tier == quickest && d->member[at].load >= d->member[best].load) continue;
+    best = at;
+    quickest = tier;
   }
   return best;
 }
 
-/* For each member, the first that holds the same part. */
-static int *first_holders(const struct parts *p)
+/* Whether where the boxes meet lies in one run of the first. */
+static bool meets_in_run(int ndim, const struct box *of, const struct box *with)
 {
-  int *first = alloc((size_t)p->n * sizeof *first);
-  for (int k = 0; k < p->n; k++) {
-    first[k] = 0;
-    while (!same_part(&p->from[first[k]], &p->from[k])) first[k]++;
+  bool inside = false; /* a dimension outside of this one takes more than one place */
+  for (int d = 0; d < ndim; d++) {
+    int64_t n = least(of->last[d], with->last[d]) - most(of->first[d], with->first[d]);
+    if (inside && n != of->last[d] - of->first[d]) return false;
+    inside |= n > 1;
   }
-  return first;
-}
-
-static void deal_out(struct deal *d)
-{
-  int n = d->parts.n, *first = first_holders(&d->parts);
-  int64_t *sent = alloc((size_t)n * sizeof *sent);
-  for (int to = 0; to < n; to++)
-    for (int k = 0; k < n; k++) {
-      struct part piece;
-      if (first[k] != k || !meet(&d->parts.from[k], &d->parts.to[to], &piece)) continue;
-      int from = giver(d, k, to, sent);
-      if (from != to) sent[from] += elements(piece.shape);
-      GROW(d->given, d->n, d->room);
-      d->given[d->n++] = (struct given){from, to, piece};
-    }
-}
-
-/* What was dealt out before: a rank asks for what it gives and what it gets, and so do all. */
-enum { KEPT = 64 };
-static struct deal kept[KEPT];
-static int nkept;
-
-static bool same_move(const struct move *a, const struct move *b)
-{
-  if (a->n != b->n || memcmp(a->dim, b->dim, (size_t)a->n * sizeof *a->dim)) return false;
-  return same_layout(a->from, b->from) && same_layout(a->to, b->to);
-}
-
-static bool same_mesh(const struct mesh *a, const struct mesh *b)
-{
-  if (a->ndim != b->ndim) return false;
-  for (int i = 0; i < a->ndim; i++)
-    if (a->size[i] != b->size[i] || a->bandwidth[i] != b->bandwidth[i]) return false;
   return true;
 }
 
-static const struct deal *deal_of(const struct move *m, struct shape whole, const int *coordinate)
+static void give(struct deal *d, int from, int to, int64_t n)
 {
-  int base[MAX_MESH];
-  memcpy(base, coordinate, sizeof base);
-  for (int i = 0; i < m->n; i++) base[m->dim[i]] = 0;
-  for (int i = 0; i < nkept && i < KEPT; i++)
-    if (same_mesh(&kept[i].mesh, &graph->mesh) && same_shape(kept[i].whole, whole) &&
-        same_move(&kept[i].move, m) &&
-        !memcmp(kept[i].base, base, (size_t)graph->mesh.ndim * sizeof *base))
-      return &kept[i];
-  struct deal *d = &kept[nkept++ % KEPT];
-  *d = (struct deal){.mesh = graph->mesh, .whole = whole, .move = *m, .parts = {.n = 1}};
-  memcpy(d->base, base, sizeof base);
-  for (int i = 0; i < m->n; i++) d->parts.n *= graph->mesh.size[m->dim[i]];
-  d->parts.from = alloc((size_t)d->parts.n * sizeof *d->parts.from);
-  d->parts.to = alloc((size_t)d->parts.n * sizeof *d->parts.to);
-  for (int k = 0; k < d->parts.n; k++) {
-    int at[MAX_MESH];
-    member_coordinate(m, k, base, at);
-    d->parts.from[k] = local_part(&graph->mesh, whole, m->from, at);
-    d->parts.to[k] = local_part(&graph->mesh, whole, m->to, at);
+  struct member *a = &d->member[from], *b = &d->member[to];
+  int tier = tier_between(d, a, b);
+  a->load += n;
+  a->sent[tier] += n;
+  b->got[tier] += n;
+  d->one_to_one = d->one_to_one && !a->gives++ && !b->gets_from++;
+}
+
+void deal_out(struct deal *d, const struct brief *from, const struct brief *to)
+{
+  d->gives_runs = d->gets_runs = d->one_to_one = true;
+  find_members(d, from, to);
+  for (int k = 0; k < d->n; k++) {
+    const struct member *m = &d->member[k];
+    for (int first = 0; first < d->n; first++) {
+      const struct member *f = &d->member[first];
+      int64_t n = f->cell == first ? overlap(&f->has, &m->gets) : 0;
+      if (n == 0) continue;
+      d->gives_runs = d->gives_runs && meets_in_run(d->whole.ndim, &f->has, &m->gets);
+      d->gets_runs = d->gets_runs && meets_in_run(d->whole.ndim, &m->gets, &f->has);
+      int giving = m->cell == first ? k : giver(d, first, m);
+      if (giving != k) give(d, giving, k, n);
+      if (!d->listed) continue;
+      GROW(d->given, d->ngiven, d->room);
+      d->given[d->ngiven++] = (struct given){giving, k};
+    }
   }
-  deal_out(d);
-  return d;
+}
+
+/* ------------------------------------------------------------------------------- what was dealt
+ * out
+ */
+
+/* A deal, found again by what it follows from. */
+struct kept {
+  struct mesh mesh;
+  struct shape whole; /* that the group shares */
+  struct step step;
+  struct brief from, to;
+  struct deal deal;
+  int *got, *gave,
+      *by_giver; /* where a receiver's begin; where a giver's do, in the list of these */
+  struct kept *next;
+};
+
+/* Where each member's begin, those of a member further than the last among them. */
+static int *begins(const struct deal *d, bool of_givers)
+{
+  int *at = alloc((size_t)(d->n + 1) * sizeof *at);
+  for (int i = 0; i < d->ngiven; i++) at[(of_givers ? d->given[i].from : d->given[i].to) + 1]++;
+  for (int k = 0; k < d->n; k++) at[k + 1] += at[k];
+  return at;
+}
+
+/* The pieces stand in the order of the receivers; so they do for each giver. */
+static void index_pieces(struct kept *k)
+{
+  const struct deal *d = &k->deal;
+  k->got = begins(d, false);
+  k->gave = begins(d, true);
+  k->by_giver = alloc((size_t)d->ngiven * sizeof *k->by_giver);
+  int *next = alloc((size_t)(d->n + 1) * sizeof *next);
+  memcpy(next, k->gave, (size_t)d->n * sizeof *next);
+  for (int i = 0; i < d->ngiven; i++) k->by_giver[next[d->given[i].from]++] = i;
+}
+
+static struct kept *make_deal(struct kept question)
+{
+  struct kept *k = alloc(sizeof *k);
+  *k = question;
+  struct deal *d = &k->deal;
+  *d = (struct deal){.step = &k->step, .n = members(&k->step), .whole = k->whole, .listed = true};
+  d->member = alloc((size_t)d->n * sizeof *d->member);
+  d->holder = alloc((size_t)d->n * sizeof *d->holder);
+  deal_out(d, &k->from, &k->to);
+  index_pieces(k);
+  return k;
+}
+
+/* What the ranks of a group hold together: cut as it is by the other dimensions of the mesh. */
+static struct shape shared_part(const struct move *m, struct shape whole, const int *coordinate)
+{
+  struct layout layout = m->from;
+  for (int i = 0; i < m->n; i++) layout.on[m->dim[i]] = (struct placement){0};
+  return local_part(&graph->mesh, whole, layout, coordinate).shape;
+}
+
+static const struct kept *deal_of(const struct move *m, struct shape whole, const int *coordinate)
+{
+  enum { BUCKETS = 256 };
+  static struct kept *bucket[BUCKETS];
+  struct untold u = untold_of(m->from, m->to);
+  enter(whole, F32, &u, coordinate, false);
+  struct kept q = {.mesh = graph->mesh, .whole = shared_part(m, whole, coordinate)};
+  q.step = (struct step){.kind = OP_exchange, .n = m->n};
+  memcpy(q.step.dim, m->dim, (size_t)m->n * sizeof *m->dim);
+  q.from = of_group(&q.step, brief_of(m->from, &u));
+  q.to = of_group(&q.step, brief_of(m->to, &u));
+  uint64_t hash = hash_bytes(HASH_START, &q.from, sizeof q.from);
+  hash = hash_bytes(hash, q.whole.size, sizeof q.whole.size);
+  q.next = bucket[hash % BUCKETS];
+  for (struct kept *k = q.next; k; k = k->next)
+    if (same_brief(&k->from, &q.from) && same_brief(&k->to, &q.to) && k->step.n == m->n &&
+        !memcmp(k->step.dim, m->dim, (size_t)m->n * sizeof *m->dim) &&
+        same_shape(k->whole, q.whole) && same_mesh(&k->mesh, &q.mesh))
+      return k;
+  return bucket[hash % BUCKETS] = make_deal(q);
 }
 
 /* --------------------------------------------------------------------------- what a rank is told
  */
 
-static struct piece piece_of(const struct given *g, int member, const struct part *own)
+/* Where the boxes of giver and receiver meet, from where `own` begins. */
+static struct piece piece_of(const struct deal *d, struct given g, int member,
+                             const struct box *own)
 {
-  struct piece p = {.member = member, .part = g->part};
-  for (int d = 0; d < own->shape.ndim; d++) p.part.first[d] -= own->first[d];
+  const struct box *a = &d->member[g.from].has, *b = &d->member[g.to].gets;
+  struct piece p = {.member = member, .part.shape.ndim = d->whole.ndim};
+  for (int i = 0; i < d->whole.ndim; i++) {
+    int64_t first = most(a->first[i], b->first[i]);
+    p.part.shape.size[i] = least(a->last[i], b->last[i]) - first;
+    p.part.first[i] = first - own->first[i];
+  }
   return p;
 }
 
@@ -192,11 +237,12 @@ int pieces_given(const struct move *m, struct shape whole, int rank, struct piec
 {
   int at[MAX_MESH] = {0}, n = 0;
   coordinate_of(rank, at);
-  const struct deal *d = deal_of(m, whole, at);
-  int me = member_of(m, at);
-  for (int i = 0; i < d->n; i++)
-    if (d->given[i].from == me)
-      list[n++] = piece_of(&d->given[i], d->given[i].to, &d->parts.from[me]);
+  const struct kept *k = deal_of(m, whole, at);
+  int me = member_at(&k->step, at);
+  for (int i = k->gave[me]; i < k->gave[me + 1]; i++) {
+    struct given g = k->deal.given[k->by_giver[i]];
+    list[n++] = piece_of(&k->deal, g, g.to, &k->deal.member[me].has);
+  }
   return n;
 }
 
@@ -204,27 +250,16 @@ int pieces_got(const struct move *m, struct shape whole, int rank, struct piece 
 {
   int at[MAX_MESH] = {0}, n = 0;
   coordinate_of(rank, at);
-  const struct deal *d = deal_of(m, whole, at);
-  int me = member_of(m, at);
-  for (int i = 0; i < d->n; i++) {
-    if (d->given[i].to != me) continue;
-    struct piece p = piece_of(&d->given[i], d->given[i].from, &d->parts.to[me]);
-    int k = n++;
-    for (; k > 0 && list[k - 1].member > p.member; k--) list[k] = list[k - 1];
-    list[k] = p;
+  const struct kept *k = deal_of(m, whole, at);
+  int me = member_at(&k->step, at);
+  for (int i = k->got[me]; i < k->got[me + 1]; i++, n++) {
+    struct given g = k->deal.given[i];
+    struct piece p = piece_of(&k->deal, g, g.from, &k->deal.member[me].gets);
+    int here = n;
+    for (; here > 0 && list[here - 1].member > p.member; here--) list[here] = list[here - 1];
+    list[here] = p;
   }
   return n;
-}
-
-/* Whether a box of a part lies in one run. */
-static bool is_run(const struct part *piece, struct shape of)
-{
-  bool inside = false; /* a dimension outside of this one takes more than one place */
-  for (int d = 0; d < of.ndim; d++) {
-    if (inside && piece->shape.size[d] != of.size[d]) return false;
-    inside |= piece->shape.size[d] > 1;
-  }
-  return true;
 }
 
 /* What is asked of every group's pieces: whether it holds for all of them. */
@@ -232,51 +267,41 @@ typedef bool question(const struct deal *d);
 
 static bool all_groups(const struct move *m, struct shape whole, question *holds)
 {
-  for (int r = 0; r < world_size(); r++) {
-    int at[MAX_MESH] = {0};
+  for (int r = 0, n = world_size(); r < n; r++) {
+    int at[MAX_MESH] = {0}, inside = 0;
     coordinate_of(r, at);
-    if (member_of(m, at) == 0 && !holds(deal_of(m, whole, at))) return false;
+    for (int i = 0; i < m->n; i++) inside += at[m->dim[i]];
+    if (inside == 0 && !holds(&deal_of(m, whole, at)->deal)) return false;
   }
   return true;
 }
 
-static bool all_given_in_runs(const struct deal *d)
+static bool in_runs_given(const struct deal *d)
 {
-  for (int i = 0; i < d->n; i++)
-    if (!is_run(&d->given[i].part, d->parts.from[d->given[i].from].shape)) return false;
-  return true;
+  return d->gives_runs;
 }
 
-static bool all_got_in_runs(const struct deal *d)
+static bool in_runs_got(const struct deal *d)
 {
-  for (int i = 0; i < d->n; i++)
-    if (!is_run(&d->given[i].part, d->parts.to[d->given[i].to].shape)) return false;
-  return true;
+  return d->gets_runs;
 }
 
-static bool all_one_to_one(const struct deal *d)
+static bool is_one_to_one(const struct deal *d)
 {
-  bool *gives = alloc((size_t)d->parts.n), *gets = alloc((size_t)d->parts.n);
-  for (int i = 0; i < d->n; i++) {
-    const struct given *g = &d->given[i];
-    if (g->from == g->to) continue;
-    if (gives[g->from] || gets[g->to]) return false;
-    gives[g->from] = gets[g->to] = true;
-  }
-  return true;
+  return d->one_to_one;
 }
 
 bool gives_runs(const struct move *m, struct shape whole)
 {
-  return all_groups(m, whole, all_given_in_runs);
+  return all_groups(m, whole, in_runs_given);
 }
 
 bool gets_runs(const struct move *m, struct shape whole)
 {
-  return all_groups(m, whole, all_got_in_runs);
+  return all_groups(m, whole, in_runs_got);
 }
 
 bool is_permutation(const struct move *m, struct shape whole)
 {
-  return all_groups(m, whole, all_one_to_one);
+  return all_groups(m, whole, is_one_to_one);
 }

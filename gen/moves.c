@@ -141,21 +141,22 @@ static unsigned dims_to_cut(bool all)
 }
 
 /* As many layouts as there is room for: all, all on dimensions that are cut, or mixtures. */
-static void find_states(void)
+static void find_states(unsigned fixed_dims)
 {
   struct brief whole;
   memset(&whole, 0, sizeof whole);
   memset(whole.at, WHOLE, sizeof whole.at);
   int first = 0;
-  while (first + 1 < world.whole.ndim && world.whole.size[first] <= 1) first++;
+  while (first < world.whole.ndim && (world.whole.size[first] <= 1 || fixed_dims >> first & 1))
+    first++;
   for (int attempt = 0; attempt < 3; attempt++) {
     way.states = 0;
     add_state(&way.from);
     add_state(&way.to);
     if (attempt < 2)
-      add_states(whole, 0, dims_to_cut(attempt == 0));
+      add_states(whole, 0, dims_to_cut(attempt == 0) & ~fixed_dims);
     else
-      add_mixtures(whole, 0, world.whole.ndim ? first : WHOLE);
+      add_mixtures(whole, 0, first < world.whole.ndim ? first : WHOLE);
     if (way.states <= MAX_STATES) return;
   }
   way.states = MAX_STATES;
@@ -334,26 +335,46 @@ static bool is_dominated(int label)
   return false;
 }
 
+/* Whether b may be reached from a without sending anything: it has what a has, and more. */
+static bool adds_to(const struct brief *a, const struct brief *b)
+{
+  for (int i = 0; i < world.mesh.ndim; i++) {
+    bool stays = a->at[i] == b->at[i] && a->turn[i] == b->turn[i];
+    if (!stays && a->at[i] != WHOLE && b->at[i] >= WHOLE) return false;
+  }
+  return true;
+}
+
+/* In a larger group there are too many pieces. */
+enum { MOST_DEALT = 1024 };
+
+/* Considers all states from here; not those from which something has to be sent again, where that
+   is hopeless, but by what sends nothing. */
 static void go_on(int label)
 {
   struct step s;
-  int here = search.label[label].state;
-  search.label[label].next = way.state[here].gone_on;
-  way.state[here].gone_on = label;
+  struct label *l = &search.label[label], twice = *l;
+  const struct brief *a = &way.state[l->state].brief;
+  l->next = way.state[l->state].gone_on;
+  way.state[l->state].gone_on = label;
+  twice.least = l->time + way.shortest + know(l->state)->rest;
+  twice.strangeness += 2;
   for (int t = TARGET; t < way.states; t++) {
-    const struct brief *a = &way.state[here].brief, *b = &way.state[t].brief;
-    bool alone = t == here;
-    if (!alone && step_between(a, b, &s)) {
+    const struct brief *b = &way.state[t].brief;
+    if (t == l->state || (way.state[t].far && is_hopeless(&twice) && !adds_to(a, b))) continue;
+    bool alone = false;
+    if (step_between(a, b, &s)) {
       consider(label, t, &s);
       alone = !is_collective(s.kind) || (t != TARGET && world.tiers == 1);
     }
-    if (!alone && exchange_between(a, b, &s)) consider(label, t, &s);
+    if (!alone && exchange_between(a, b, &s) && members(&s) <= MOST_DEALT) consider(label, t, &s);
   }
 }
 
 /* Leaves the best label at the target, unless none is better than `best`. */
 static void find_way(struct label best, int most_steps)
 {
+  for (int i = 0; i < way.states; i++) way.state[i].gone_on = NONE;
   search.best = best;
   search.label[0] = (struct label){.state = START, .least = know(START)->rest};
   search.n = 1;
@@ -376,14 +397,15 @@ static void find_way(struct label best, int most_steps)
  */
 
 /* The label that stands for these steps, and the elements that the busiest rank receives. */
-static struct label assess(const struct move *move, int n, struct reductions r, int64_t *busiest)
+static struct label assess(const struct walk *w, int64_t *busiest)
 {
   int64_t got[MAX_SEATS] = {0};
   struct label l = {.state = NONE};
-  for (int i = 0; i < n; i++) {
-    struct step s = {.kind = move[i].kind, .n = move[i].n};
-    memcpy(s.dim, move[i].dim, sizeof s.dim);
-    struct traffic t = traffic_of_move(&move[i], r, true);
+  for (int i = 0; i < w->n; i++) {
+    const struct move *m = &w->move[i];
+    struct step s = {.kind = m->kind, .n = m->n};
+    memcpy(s.dim, m->dim, sizeof s.dim);
+    struct traffic t = traffic_of_move(m, w->untold, true);
     l.time += time_of(&s, &t);
     l.strangeness += strangeness(&s, t.one_to_one);
     for (int k = 0; k < world.seats; k++) got[k] += t.received[k];
@@ -400,10 +422,10 @@ static void walk_label(struct walk *w, const struct label *l)
   const struct label *before = &search.label[l->before];
   walk_label(w, before);
   w->now = way.state[l->state].brief;
-  w->move[w->n++] = move_of(&l->step, &way.state[before->state].brief, &w->now, w->reductions);
+  w->move[w->n++] = move_of(&l->step, &way.state[before->state].brief, &w->now, w->untold);
 }
 
-static void begin_way(const struct brief *from, const struct brief *to)
+static void begin_way(const struct brief *from, const struct brief *to, unsigned fixed_dims)
 {
   way.from = *from;
   way.to = *to;
@@ -414,23 +436,33 @@ static void begin_way(const struct brief *from, const struct brief *to)
     int64_t l = picoseconds(world.latency[i]);
     if (world.mesh.size[i] > 1 && (!way.shortest || l < way.shortest)) way.shortest = l;
   }
-  find_states();
+  find_states(fixed_dims);
+}
+
+static bool is_anything_pending(const struct brief *a, const struct brief *b)
+{
+  return is_any(a, PENDING) || is_any(b, PENDING) || is_any(b, OTHER);
+}
+
+/* Whether there is a way on which no rank receives more than it lacks. */
+static bool find_least_way(int most_steps)
+{
+  way.limit = 0;
+  for (int k = 0; k < world.seats; k++) way.limit = most(way.limit, know(START)->lacks[k]);
+  find_way((struct label){.state = NONE, .least = INT64_MAX}, most_steps);
+  return search.best.state == TARGET;
 }
 
 static void walk_fastest(struct walk *w, const struct brief *to)
 {
   struct move greedy[MAX_MOVES];
-  struct walk greedily = {.move = greedy, .now = w->now, .reductions = w->reductions};
-  bool pending = is_any(&w->now, PENDING) || is_any(to, PENDING) || is_any(to, OTHER);
-  int64_t busiest;
-  begin_way(&w->now, to);
-  walk_greedily(&greedily, to);
-  struct label best = assess(greedy, greedily.n, w->reductions, &busiest);
-  way.limit = 0;
-  for (int k = 0; k < world.seats; k++) way.limit = most(way.limit, know(START)->lacks[k]);
-  if (pending) way.limit = busiest;
-  if (way.limited && busiest > way.limit) best.least = INT64_MAX;
-  find_way(best, MAX_MOVES - w->n);
+  struct walk greedily = {.move = greedy, .now = w->now, .untold = w->untold};
+  int most_steps = MAX_MOVES - w->n;
+  begin_way(&w->now, to, w->untold->fixed_dims);
+  if (!way.limited || is_anything_pending(&w->now, to) || !find_least_way(most_steps)) {
+    walk_greedily(&greedily, to);
+    find_way(assess(&greedily, &way.limit), most_steps);
+  }
   if (search.best.state == TARGET) {
     walk_label(w, &search.best);
     return;
@@ -458,7 +490,7 @@ static void walk_around(struct walk *w, const struct brief *to)
   if (!same_brief(&w->now, &nearly)) walk_fastest(w, &nearly);
   for (int i = 0; i < world.mesh.ndim; i++)
     if (world.mesh.size[i] == 1) walk_to(w, i, to->at[i]);
-  if (w->n > 0) w->move[w->n - 1].to = layout_of(to, w->reductions);
+  if (w->n > 0) w->move[w->n - 1].to = layout_of(to, w->untold);
 }
 
 /* ------------------------------------------------------------------------------ what was asked
@@ -472,7 +504,7 @@ struct question {
   int64_t bytes; /* of an element */
   bool greedy;
   struct brief from, to;
-  struct reductions reductions;
+  struct untold untold;
 };
 
 /* Those with one hash are a chain. */
@@ -491,24 +523,31 @@ static uint64_t hash_of(const struct question *q)
   return hash_bytes(hash, &q->to, sizeof q->to);
 }
 
+static bool same_untold(const struct untold *a, const struct untold *b)
+{
+  if (a->pending != b->pending || a->other != b->other || a->fixed != b->fixed) return false;
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (a->fixed >> i & 1 && !same_placement(a->layout.on[i], b->layout.on[i])) return false;
+  return true;
+}
+
 static bool same_question(const struct question *a, const struct question *b)
 {
   return a->bytes == b->bytes && a->greedy == b->greedy && same_brief(&a->from, &b->from) &&
-         same_brief(&a->to, &b->to) && a->reductions.pending == b->reductions.pending &&
-         a->reductions.other == b->reductions.other && same_shape(a->whole, b->whole) &&
-         same_mesh(&a->mesh, &b->mesh);
+         same_brief(&a->to, &b->to) && same_untold(&a->untold, &b->untold) &&
+         same_shape(a->whole, b->whole) && same_mesh(&a->mesh, &b->mesh);
 }
 
 static void answer(const struct question *q, struct moves *moves)
 {
-  struct walk w = {.move = moves->move, .now = q->from, .reductions = q->reductions};
+  struct walk w = {.move = moves->move, .now = q->from, .untold = &q->untold};
   int64_t busiest;
   if (q->greedy)
     walk_greedily(&w, &q->to);
   else
     walk_around(&w, &q->to);
   moves->n = w.n;
-  moves->time = (double)assess(w.move, w.n, q->reductions, &busiest).time * 1e-12;
+  moves->time = (double)assess(&w, &busiest).time * 1e-12;
   moves->bytes = busiest * q->bytes;
 }
 
@@ -517,17 +556,36 @@ const struct moves *plan_moves(struct shape whole, enum type type, struct layout
 {
   enum { BUCKETS = 4096 };
   static struct remembered *bucket[BUCKETS];
-  struct reductions r = reductions_of(from, to);
-  struct question q = {graph->mesh,     whole, type_bytes(type), graph->greedy, brief_of(from, r),
-                       brief_of(to, r), r};
+  static const int origin[MAX_MESH];
+  struct question q = {.mesh = graph->mesh,
+                       .whole = whole,
+                       .bytes = type_bytes(type),
+                       .greedy = graph->greedy,
+                       .untold = untold_of(from, to)};
+  q.from = brief_of(from, &q.untold);
+  q.to = brief_of(to, &q.untold);
   struct remembered **at = &bucket[hash_of(&q) % BUCKETS];
   for (struct remembered *k = *at; k; k = k->next)
     if (same_question(&k->question, &q)) return &k->moves;
-  enter(whole, type, false);
+  enter(whole, type, &q.untold, origin, false);
   struct remembered *new = alloc(sizeof *new);
   new->question = q;
   new->next = *at;
   *at = new;
-  answer(&q, &new->moves);
+  answer(&new->question, &new->moves);
   return &new->moves;
+}
+
+int64_t greedy_bytes(struct shape whole, enum type type, struct layout from, struct layout to)
+{
+  static const int origin[MAX_MESH];
+  struct move move[MAX_MOVES];
+  struct untold u = untold_of(from, to);
+  struct walk w = {.move = move, .now = brief_of(from, &u), .untold = &u};
+  struct brief target = brief_of(to, &u);
+  int64_t busiest;
+  enter(whole, type, &u, origin, false);
+  walk_greedily(&w, &target);
+  assess(&w, &busiest);
+  return busiest * world.bytes;
 }

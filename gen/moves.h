@@ -26,15 +26,19 @@ struct brief {
   int8_t at[MAX_MESH], turn[MAX_MESH];
 };
 
-/* What PENDING and OTHER stand for. */
-struct reductions {
+/* What two layouts have that is not told of them: which reductions PENDING and OTHER stand for; and
+   what stays as it is, the cuts of dimensions that are cut in strides. There the brief says WHOLE,
+   and such a dimension of the mesh is taken to have one rank. */
+struct untold {
   enum reduction pending, other;
+  unsigned fixed, fixed_dims; /* a bit for each dimension of the mesh, and of the tensor */
+  struct layout layout;       /* `fixed`: what is there */
 };
 
-struct reductions reductions_of(struct layout from, struct layout to);
-struct brief brief_of(struct layout layout, struct reductions r);
+struct untold untold_of(struct layout from, struct layout to);
+struct brief brief_of(struct layout layout, const struct untold *u);
 /* Turns are told where the order is not that of the mesh. */
-struct layout layout_of(const struct brief *b, struct reductions r);
+struct layout layout_of(const struct brief *b, const struct untold *u);
 bool same_brief(const struct brief *a, const struct brief *b);
 /* Whether it is on any dimension of the mesh. */
 bool is_any(const struct brief *b, int at);
@@ -57,14 +61,14 @@ bool step_between(const struct brief *a, const struct brief *b, struct step *s);
  */
 bool exchange_between(const struct brief *a, const struct brief *b, struct step *s);
 struct move move_of(const struct step *s, const struct brief *from, const struct brief *to,
-                    struct reductions r);
+                    const struct untold *u);
 
 /* Steps along one dimension of the mesh each, and where they have come to. */
 struct walk {
   int n;
   struct move *move; /* has room for MAX_MOVES */
   struct brief now;
-  struct reductions reductions;
+  const struct untold *untold;
 };
 void walk_to(struct walk *w, int i, int at);
 /* By DTensor's greedy planner. */
@@ -72,10 +76,12 @@ void walk_greedily(struct walk *w, const struct brief *to);
 
 /* ---------------------------------------------------------------------------------- traffic.c */
 
-/* What is moved, and on what mesh. A tier is the links of one bandwidth; tier 0 is the slowest.
-   `seats` are the ranks that are looked at: all, where these are not too many. */
+/* What is moved, and on what mesh: of what stays as it is, the part of one rank, without the
+   dimensions of the mesh over which it is cut. A tier is the links of one bandwidth; tier 0 is the
+   slowest. `seats` are the ranks that are looked at: all, where these are not too many. */
 struct world {
-  struct mesh mesh;
+  struct mesh given, mesh; /* the graph's; without what is fixed */
+  unsigned fixed;
   struct shape whole;
   int64_t bytes; /* of an element */
   int ranks, seats;
@@ -86,8 +92,10 @@ struct world {
 };
 extern struct world world;
 enum { MAX_SEATS = 32 };
-/* Sets the world. all: looks at all ranks, however many there are. */
-void enter(struct shape whole, enum type type, bool all);
+/* Sets the world to the part of `whole` that the ranks at these coordinates of what stays hold.
+   all: looks at all ranks, however many there are. */
+void enter(struct shape whole, enum type type, const struct untold *u,
+           const int coordinate[MAX_MESH], bool all);
 bool same_mesh(const struct mesh *a, const struct mesh *b);
 
 /* What a rank holds: elements first <= i < last of each dimension. */
@@ -96,6 +104,16 @@ struct box {
 };
 int64_t volume(const struct box *b);
 int64_t overlap(const struct box *a, const struct box *b);
+/* The cuts of a layout, one after the other. */
+struct cut_list {
+  int n;
+  struct {
+    int dim, by;
+  } at[MAX_MESH];
+};
+struct cut_list cuts_in_turn(const struct brief *b);
+void cut_box(const struct cut_list *c, struct shape whole, const int coordinate[MAX_MESH],
+             struct box *box);
 /* The boxes of all seats. */
 void find_boxes(const struct brief *b, struct box *box);
 /* The elements that the busiest rank must get at least; and what each seat lacks of its part. */
@@ -117,7 +135,41 @@ struct traffic {
 };
 /* Lasts until it is asked for again. planning: in a big group an exchange is not dealt out. */
 struct traffic traffic_of(const struct stage *g, bool planning);
-struct traffic traffic_of_move(const struct move *m, struct reductions r, bool planning);
+struct traffic traffic_of_move(const struct move *m, const struct untold *u, bool planning);
+
+/* --------------------------------------------------------------------------------- exchange.c */
+
+/* One of those that meet in a group. */
+struct member {
+  int coordinate[MAX_MESH];              /* on the dimensions of the group */
+  int cell;                              /* the first member that holds the same */
+  struct box has, gets;                  /* of what the group shares */
+  int64_t load;                          /* the elements that it sends; */
+  int64_t sent[MAX_MESH], got[MAX_MESH]; /* by tier */
+  int gives, gets_from;                  /* to and from how many others */
+};
+struct given {
+  int from, to;
+};
+/* Who gives what to whom. */
+struct deal {
+  const struct step *step;
+  struct shape whole; /* what the group shares */
+  int n;
+  struct member *member; /* room for n of each, zero */
+  int holders, *holder;  /* of what the first holds; of what others hold as many further */
+  bool gives_runs, gets_runs, one_to_one;
+  bool listed; /* the pieces are asked for: for each receiver in turn */
+  int ngiven, room;
+  struct given *given;
+};
+/* How many meet in a step, and which of them is at these coordinates. */
+int members(const struct step *s);
+int member_at(const struct step *s, const int coordinate[MAX_MESH]);
+/* Deals out: step, whole, n and listed are told, and the rest is empty. */
+void deal_out(struct deal *d, const struct brief *from, const struct brief *to);
+
+/* ------------------------------------------------------------------------- traffic.c again */
 
 /* Times are picoseconds: whole numbers, so that equal times are equal; rounded up, so that those of
    parts are no less than that of the whole. */

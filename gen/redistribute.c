@@ -76,13 +76,22 @@ static bool goes_apart(struct layout layout, struct layout other, int dim, int64
   return true;
 }
 
+static bool differ(struct layout a, struct layout b, int dim)
+{
+  int x[MAX_MESH], y[MAX_MESH], n = cuts_of(&graph->mesh, a, dim, x);
+  if (cuts_of(&graph->mesh, b, dim, y) != n) return true;
+  for (int i = 0; i < n; i++)
+    if (x[i] != y[i] || shard_stride(a.on[x[i]]) != shard_stride(b.on[y[i]])) return true;
+  return false;
+}
+
 /* The dimensions that have to be taken apart between two layouts. */
 static unsigned strided_dims(struct shape whole, struct layout a, struct layout b)
 {
   unsigned dims = 0;
-  if (same_layout(a, b)) return 0;
   for (int d = 0; d < whole.ndim; d++)
-    if (is_strided(&graph->mesh, a, d) || is_strided(&graph->mesh, b, d)) dims |= 1u << d;
+    if (differ(a, b, d) && (is_strided(&graph->mesh, a, d) || is_strided(&graph->mesh, b, d)))
+      dims |= 1u << d;
   return dims;
 }
 
@@ -113,14 +122,17 @@ static int factor_at(const struct factors *f, int dim, int64_t stride)
   bug("redistribute", NONE, "dimension %d is not cut inside %" PRId64 " parts", dim, stride);
 }
 
-/* The layout of the factors, in which every cut is plain. */
+/* The layout of the factors. Dimensions that are not taken apart keep their strides. */
 static struct layout on_factors(const struct factors *f, struct layout layout)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
     struct placement *p = &layout.on[i];
     if (p->kind != SHARD) continue;
-    p->dim = factor_at(f, p->dim, shard_stride(*p));
-    p->outer = 0;
+    int at = 0;
+    while (f->of[at] != p->dim) at++;
+    bool alone = at + 1 == f->shape.ndim || f->of[at + 1] != p->dim;
+    p->dim = alone ? at : factor_at(f, p->dim, shard_stride(*p));
+    if (!alone) p->outer = 0;
   }
   return usual_turns(layout);
 }
@@ -167,50 +179,10 @@ static int find_stops(struct shape whole, struct layout from, struct layout to, 
   return n;
 }
 
-/* Whether something is strided, and nothing but the cuts of dimensions of one element comes or
-   goes. */
-static bool moves_ones_alone(struct shape whole, struct layout from, struct layout to)
-{
-  unsigned ones = ones_of(whole);
-  return strided_dims(whole, from, to) &&
-         same_layout(whole_along(from, ones), whole_along(to, ones));
-}
-
-/* The rank that has the one element of a dimension gives it to all; or all that have it but one
-   forget it. Other dimensions may be strided. */
-static const struct moves *move_ones(struct shape whole, enum type type, struct layout from,
-                                     struct layout to)
-{
-  static const int origin[MAX_MESH];
-  struct moves *moves = alloc(sizeof *moves);
-  for (int d = 0; d < whole.ndim; d++) {
-    struct move *m = &moves->move[moves->n];
-    *m = (struct move){.from = from, .to = whole_along(from, 1u << d)};
-    m->n = cuts_of(&graph->mesh, from, d, m->dim);
-    if (same_layout(from, to) || m->n == 0 || whole.size[d] != 1) continue;
-    m->kind = OP_all_gather;
-    moves->bytes += elements(local_part(&graph->mesh, whole, m->to, origin).shape);
-    moves->n++;
-    from = m->to;
-  }
-  moves->bytes *= type_bytes(type);
-  if (same_layout(from, to)) return moves;
-  struct move *m = &moves->move[moves->n++];
-  *m = (struct move){.kind = OP_slice, .from = from, .to = to};
-  for (int i = 0; i < graph->mesh.ndim; i++)
-    if (!same_placement(from.on[i], to.on[i])) m->dim[m->n++] = i;
-  return moves;
-}
-
 /* False if there are more dimensions than a shape can have. */
 static bool find_leg(struct shape whole, enum type type, struct layout from, struct layout to,
                      struct factors *f, struct leg *leg)
 {
-  if (moves_ones_alone(whole, from, to)) {
-    f->shape = whole;
-    *leg = (struct leg){.whole = whole, .moves = move_ones(whole, type, from, to)};
-    return true;
-  }
   if (!take_apart(whole, from, to, f)) return false;
   struct layout a = on_factors(f, from), b = on_factors(f, to);
   *leg = (struct leg){.whole = f->shape, .moves = plan_moves(f->shape, type, a, b)};
@@ -239,23 +211,10 @@ int legs_of(struct shape whole, enum type type, struct layout from, struct layou
   return n;
 }
 
-/* Whether values of more than one kind of reduction are pending: in which order they would have to
-   be reduced nobody says. */
-static bool mixes_reductions(struct layout layout)
-{
-  int first = NONE;
-  for (int i = 0; i < graph->mesh.ndim; i++) {
-    if (layout.on[i].kind != PARTIAL) continue;
-    if (first == NONE) first = i;
-    if (layout.on[i].reduction != layout.on[first].reduction) return true;
-  }
-  return false;
-}
-
 double move_cost(struct shape whole, enum type type, struct layout from, struct layout to)
 {
   struct leg leg[MAX_LEGS];
-  if (mixes_reductions(from) || mixes_reductions(to)) return INFINITY;
+  if (!reductions_agree(from) || !reductions_agree(to)) return INFINITY;
   int n = legs_of(whole, type, from, to, leg);
   double bytes = n == NONE ? INFINITY : 0;
   for (int i = 0; i < n; i++) bytes += (double)leg[i].moves->bytes;
@@ -509,7 +468,7 @@ static int cast_to(const struct op *why, int value, enum type type)
 
 static void refuse_mixed(const struct op *op, struct layout layout)
 {
-  if (mixes_reductions(layout))
+  if (!reductions_agree(layout))
     plan_error(op->line,
                "%s: %s -> %s: in %s values of two kinds are pending, and nobody says which is "
                "reduced first: make one of them Replicate() before the other becomes pending",

@@ -43,22 +43,42 @@ static int first_pending(struct layout layout)
   return NONE;
 }
 
-struct reductions reductions_of(struct layout from, struct layout to)
+/* The dimensions of the tensor that the layout cuts in strides. */
+static unsigned strided_dims(struct layout layout)
 {
-  int a = first_pending(from), b = first_pending(to);
-  enum reduction asked = b == NONE ? SUM : to.on[b].reduction;
-  return (struct reductions){a == NONE ? asked : from.on[a].reduction, asked};
+  unsigned dims = 0;
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (layout.on[i].kind == SHARD && shard_stride(layout.on[i]) > 1)
+      dims |= 1u << layout.on[i].dim;
+  return dims;
 }
 
-struct brief brief_of(struct layout layout, struct reductions r)
+struct untold untold_of(struct layout from, struct layout to)
+{
+  int a = first_pending(from), b = first_pending(to);
+  struct untold u = {.other = b == NONE ? SUM : to.on[b].reduction};
+  u.pending = a == NONE ? u.other : from.on[a].reduction;
+  u.fixed_dims = strided_dims(from) | strided_dims(to);
+  for (int i = 0; u.fixed_dims && i < graph->mesh.ndim; i++) {
+    if (from.on[i].kind != SHARD || !(u.fixed_dims >> from.on[i].dim & 1)) continue;
+    u.fixed |= 1u << i;
+    u.layout.on[i] = from.on[i];
+    if (!same_placement(from.on[i], to.on[i]))
+      bug("moves", NONE, "%s -> %s: what is cut in strides cannot move", layout_text(from),
+          layout_text(to));
+  }
+  return u;
+}
+
+struct brief brief_of(struct layout layout, const struct untold *u)
 {
   struct brief b;
   memset(&b, WHOLE, sizeof b.at);
   memset(b.turn, 0, sizeof b.turn);
   for (int i = 0; i < graph->mesh.ndim; i++) {
     struct placement p = layout.on[i];
-    if (p.kind == PARTIAL) b.at[i] = p.reduction == r.pending ? PENDING : OTHER;
-    if (p.kind != SHARD || b.at[i] != WHOLE) continue;
+    if (p.kind == PARTIAL) b.at[i] = p.reduction == u->pending ? PENDING : OTHER;
+    if (p.kind != SHARD || b.at[i] != WHOLE || u->fixed >> i & 1) continue;
     int cut[MAX_MESH], n = cuts_of(&graph->mesh, layout, p.dim, cut);
     for (int k = 0; k < n; k++) {
       b.at[cut[k]] = (int8_t)p.dim;
@@ -77,7 +97,7 @@ unsigned reordered_dims(const struct brief *b)
   return dims;
 }
 
-struct layout layout_of(const struct brief *b, struct reductions r)
+struct layout layout_of(const struct brief *b, const struct untold *u)
 {
   struct layout layout = {0};
   unsigned reordered = reordered_dims(b);
@@ -85,8 +105,9 @@ struct layout layout_of(const struct brief *b, struct reductions r)
     struct placement *p = &layout.on[i];
     if (b->at[i] >= 0) *p = (struct placement){.kind = SHARD, .dim = b->at[i]};
     if (b->at[i] >= 0 && reordered >> b->at[i] & 1) p->turn = b->turn[i];
-    if (b->at[i] == PENDING) *p = (struct placement){.kind = PARTIAL, .reduction = r.pending};
-    if (b->at[i] == OTHER) *p = (struct placement){.kind = PARTIAL, .reduction = r.other};
+    if (b->at[i] == PENDING) *p = (struct placement){.kind = PARTIAL, .reduction = u->pending};
+    if (b->at[i] == OTHER) *p = (struct placement){.kind = PARTIAL, .reduction = u->other};
+    if (u->fixed >> i & 1) *p = u->layout.on[i];
   }
   return layout;
 }
@@ -163,12 +184,12 @@ bool exchange_between(const struct brief *a, const struct brief *b, struct step 
 }
 
 struct move move_of(const struct step *s, const struct brief *from, const struct brief *to,
-                    struct reductions r)
+                    const struct untold *u)
 {
   struct move m = {.kind = s->kind, .n = s->n};
   memcpy(m.dim, s->dim, sizeof m.dim);
-  m.from = layout_of(from, r);
-  m.to = layout_of(to, r);
+  m.from = layout_of(from, u);
+  m.to = layout_of(to, u);
   return m;
 }
 
@@ -181,7 +202,7 @@ void walk_to(struct walk *w, int i, int at)
   if (before.at[i] == at) return;
   put_at(&w->now, i, at);
   struct step s = {.kind = kind_of(before.at[i], at), .n = 1, .dim = {i}};
-  w->move[w->n++] = move_of(&s, &before, &w->now, w->reductions);
+  w->move[w->n++] = move_of(&s, &before, &w->now, w->untold);
 }
 
 /* Whether both layouts cut dimension `dim` by the same mesh dimensions before `end`. */
@@ -238,9 +259,9 @@ void walk_greedily(struct walk *w, const struct brief *to)
 
 int greedy_moves(struct layout from, struct layout to, struct move *move)
 {
-  struct reductions r = reductions_of(from, to);
-  struct walk w = {.move = move, .now = brief_of(from, r), .reductions = r};
-  struct brief target = brief_of(to, r);
+  struct untold u = untold_of(from, to);
+  struct walk w = {.move = move, .now = brief_of(from, &u), .untold = &u};
+  struct brief target = brief_of(to, &u);
   walk_greedily(&w, &target);
   return w.n;
 }

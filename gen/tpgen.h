@@ -683,6 +683,8 @@ void add_traffic(const struct move *m, struct shape whole, enum type type, int64
 /* The bytes that no way can do without: what the rank that lacks most lacks of its part, and what
    the reduction of pending sums takes on average, whichever is more. */
 int64_t least_bytes(struct shape whole, enum type type, struct layout from, struct layout to);
+/* The bytes that the rank which receives most receives on the greedy way. */
+int64_t greedy_bytes(struct shape whole, enum type type, struct layout from, struct layout to);
 /* What a rank's link along a dimension of the mesh carries, and a collective over it costs: the
    plan's figures, or the defaults. */
 double link_bandwidth(int mesh_dim);

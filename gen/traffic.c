@@ -8,24 +8,24 @@
      all_gather      sends its part to each other member, receives theirs
      reduce_scatter  sends what it does not keep, receives its part from each other member
      all_reduce      both, with its torch.chunk of the elements as its part
-     all_to_all      sends what it does not keep, receives what it does not have
-     exchange        its pieces; each over the slowest link between the two, all links at once
+     all_to_all, exchange
+                     each piece over the slowest link between the two, all links at once
    A copy within a rank takes 2 TB/s, read and written: a slice, what becomes a pending sum, what a
    rank keeps of its part in a gather, an all_to_all or an exchange, and all that is packed before a
    collective or unpacked after it because the parts along its dimension do not lie one after the
    other. Dimensions of one rank cost nothing.
 
-   Where there are more than 32 ranks a plan looks at some of them, at the same places along every
-   dimension of the mesh, the first and the last among them; at the exchanges of the first group and
-   of the last. In a group of more than 64 an exchange is not dealt out for a plan: each rank is
-   taken to send as much as it receives, and to copy all of it. */
+   Where there are more than 32 ranks a plan looks at some of them, at places along each dimension
+   of the mesh from the first to the last. In a group of more than 64 the pieces of an exchange are
+   not dealt out for a plan: each rank is taken to send as much as it receives, and to copy all of
+   it. */
 #include "moves.h"
 
 #include <string.h>
 
 static const double memory_bandwidth = 2e12;
 
-enum { BIG_GROUP = 64 };
+enum { BIG_GROUP = 64, MANY_RANKS = 256 };
 
 /* ------------------------------------------------------------------------------------- the world
  */
@@ -73,6 +73,15 @@ bool same_mesh(const struct mesh *a, const struct mesh *b)
   return true;
 }
 
+void *take(struct scratch *s, size_t size)
+{
+  if (size > s->size) {
+    s->size = 2 * size;
+    s->at = alloc(s->size);
+  }
+  return memset(s->at, 0, size);
+}
+
 /* How many places to look at along each dimension of the mesh; gives their product. */
 static int choose_places(int places[MAX_MESH])
 {
@@ -92,50 +101,45 @@ static int choose_places(int places[MAX_MESH])
   return product;
 }
 
-/* The coordinates of all ranks, or of those at some places along each dimension. */
-static int find_seats(bool all, int (**coordinate)[MAX_MESH])
+/* Seats at so many places along each dimension, from the first to the last. */
+static void seat(const int places[MAX_MESH], int (*at)[MAX_MESH])
 {
-  int places[MAX_MESH], n = world.ranks;
-  if (all)
-    memcpy(places, world.mesh.size, sizeof places);
-  else
-    n = choose_places(places);
-  int(*at)[MAX_MESH] = alloc((size_t)n * sizeof *at);
-  for (int k = 0; k < n; k++)
+  for (int k = 0; k < world.seats; k++)
     for (int i = world.mesh.ndim - 1, rest = k; i >= 0; i--) {
       int place = rest % places[i], last = places[i] - 1;
       at[k][i] = last > 0 ? place * (world.mesh.size[i] - 1) / last : 0;
       rest /= places[i];
     }
-  *coordinate = at;
-  return n;
+  world.coordinate = at;
 }
 
-void enter(struct shape whole, enum type type, bool all)
+static void enter_mesh(const struct untold *u)
 {
-  static int(*every)[MAX_MESH], (*some)[MAX_MESH];
-  static int nsome;
-  world.whole = whole;
+  world.given = world.mesh = graph->mesh;
+  world.fixed = u->fixed;
+  world.ranks = 1;
+  for (int i = 0; i < world.mesh.ndim; i++) {
+    if (u->fixed >> i & 1) world.mesh.size[i] = 1;
+    world.ranks *= world.mesh.size[i];
+  }
+  order_tiers();
+}
+
+void enter(struct shape whole, enum type type, const struct untold *u,
+           const int coordinate[MAX_MESH], bool all)
+{
+  static struct scratch some, every;
+  static bool seated_all;
+  int places[MAX_MESH];
+  bool same = world.ranks && world.fixed == u->fixed && same_mesh(&world.given, &graph->mesh);
+  world.whole = u->fixed ? local_part(&graph->mesh, whole, u->layout, coordinate).shape : whole;
   world.bytes = type_bytes(type);
-  if (!world.ranks || !same_mesh(&world.mesh, &graph->mesh)) {
-    world.mesh = graph->mesh;
-    world.ranks = world_size();
-    nsome = find_seats(world.ranks <= MAX_SEATS, &some);
-    every = nsome == world.ranks ? some : NULL;
-    order_tiers();
-  }
-  if (all && !every) find_seats(true, &every);
-  world.coordinate = all ? every : some;
-  world.seats = all ? world.ranks : nsome;
-}
-
-void *take(struct scratch *s, size_t size)
-{
-  if (size > s->size) {
-    s->size = 2 * size;
-    s->at = alloc(s->size);
-  }
-  return memset(s->at, 0, size);
+  if (same && seated_all == all) return;
+  if (!same) enter_mesh(u);
+  seated_all = all;
+  memcpy(places, world.mesh.size, sizeof places);
+  world.seats = all ? world.ranks : choose_places(places);
+  seat(places, take(all ? &every : &some, (size_t)world.seats * sizeof *world.coordinate));
 }
 
 /* ------------------------------------------------------------------------------- who holds what
@@ -156,15 +160,7 @@ int64_t volume(const struct box *b)
   return n;
 }
 
-/* The cuts of a layout, one after the other. */
-struct cut_list {
-  int n;
-  struct {
-    int dim, by;
-  } at[MAX_MESH];
-};
-
-static struct cut_list cuts_in_turn(const struct brief *b)
+struct cut_list cuts_in_turn(const struct brief *b)
 {
   struct cut_list c = {0};
   for (int turn = 0; turn < world.mesh.ndim; turn++)
@@ -176,11 +172,12 @@ static struct cut_list cuts_in_turn(const struct brief *b)
   return c;
 }
 
-static void cut_box(const struct cut_list *c, const int coordinate[MAX_MESH], struct box *box)
+void cut_box(const struct cut_list *c, struct shape whole, const int coordinate[MAX_MESH],
+             struct box *box)
 {
-  for (int d = 0; d < world.whole.ndim; d++) {
+  for (int d = 0; d < whole.ndim; d++) {
     box->first[d] = 0;
-    box->last[d] = world.whole.size[d];
+    box->last[d] = whole.size[d];
   }
   for (int k = 0; k < c->n; k++) {
     int64_t *first = &box->first[c->at[k].dim], *last = &box->last[c->at[k].dim];
@@ -194,7 +191,7 @@ static void cut_box(const struct cut_list *c, const int coordinate[MAX_MESH], st
 void find_boxes(const struct brief *b, struct box *box)
 {
   struct cut_list c = cuts_in_turn(b);
-  for (int k = 0; k < world.seats; k++) cut_box(&c, world.coordinate[k], &box[k]);
+  for (int k = 0; k < world.seats; k++) cut_box(&c, world.whole, world.coordinate[k], &box[k]);
 }
 
 /* ------------------------------------------------------------------------- what a rank must get
@@ -269,9 +266,10 @@ int64_t least_elements(const struct brief *a, const struct brief *b, const struc
 int64_t least_bytes(struct shape whole, enum type type, struct layout from, struct layout to)
 {
   static struct scratch room;
-  enter(whole, type, true);
-  struct reductions r = reductions_of(from, to);
-  struct brief a = brief_of(from, r), b = brief_of(to, r);
+  static const int origin[MAX_MESH];
+  struct untold u = untold_of(from, to);
+  enter(whole, type, &u, origin, world_size() <= MANY_RANKS);
+  struct brief a = brief_of(from, &u), b = brief_of(to, &u);
   size_t n = (size_t)world.seats;
   struct box *has = take(&room, n * (2 * sizeof *has + sizeof(int64_t)));
   find_boxes(&a, has);
@@ -290,13 +288,6 @@ static struct traffic no_traffic(void)
   return (struct traffic){at, at + all, at + 2 * all, at + 2 * all + n, false};
 }
 
-static int members(const struct step *s)
-{
-  int n = 1;
-  for (int i = 0; i < s->n; i++) n *= world.mesh.size[s->dim[i]];
-  return n;
-}
-
 /* The slowest link of a step. */
 static int slowest(const struct step *s)
 {
@@ -307,6 +298,95 @@ static int slowest(const struct step *s)
   return tier;
 }
 
+static int64_t sent_by(const struct traffic *t, int seat)
+{
+  int64_t sum = 0;
+  for (int tier = 0; tier < world.tiers; tier++) sum += t->sent[tier * world.seats + seat];
+  return sum;
+}
+
+/* What the ranks of a group share: their part by the cuts of other dimensions of the mesh. */
+static struct shape shared_shape(const struct stage *g, const int coordinate[MAX_MESH])
+{
+  struct brief b = *g->from;
+  struct shape shape = world.whole;
+  struct box box;
+  for (int i = 0; i < g->step->n; i++) put_at(&b, g->step->dim[i], WHOLE);
+  struct cut_list c = cuts_in_turn(&b);
+  cut_box(&c, world.whole, coordinate, &box);
+  for (int d = 0; d < shape.ndim; d++) shape.size[d] = box.last[d] - box.first[d];
+  return shape;
+}
+
+/* To the seats of the members, if all ranks are looked at; else to that of the first. */
+static void add_deal(const struct deal *d, const int base[MAX_MESH], struct traffic *t)
+{
+  for (int k = 0; k < d->n; k++) {
+    const struct member *m = &d->member[k];
+    int seat = 0;
+    for (int i = 0; i < world.mesh.ndim && world.seats == world.ranks; i++)
+      seat = seat * world.mesh.size[i] + base[i] + m->coordinate[i];
+    for (int tier = 0; tier < world.tiers; tier++) {
+      int at = tier * world.seats + seat;
+      t->sent[at] = most(t->sent[at], m->sent[tier]);
+      t->got[at] = most(t->got[at], m->got[tier]);
+    }
+  }
+}
+
+/* What the pieces of all groups come to, and what is true of all of them. Groups that share parts
+   of one size deal out alike: for a plan only one is asked. */
+static struct deal add_pieces(const struct stage *g, bool planning, struct traffic *t)
+{
+  static struct scratch room, holders;
+  struct deal all = {.gives_runs = true, .gets_runs = true, .one_to_one = true};
+  struct shape last = {.ndim = NONE};
+  for (int k = 0; k < world.seats; k++) {
+    const int *base = world.coordinate[k];
+    if (member_at(g->step, base) != 0) continue;
+    struct deal d = {.step = g->step, .n = members(g->step), .whole = shared_shape(g, base)};
+    if (planning && same_shape(d.whole, last)) continue;
+    last = d.whole;
+    d.member = take(&room, (size_t)d.n * sizeof *d.member);
+    d.holder = take(&holders, (size_t)d.n * sizeof *d.holder);
+    deal_out(&d, g->from, g->to);
+    add_deal(&d, base, t);
+    all.gives_runs = all.gives_runs && d.gives_runs;
+    all.gets_runs = all.gets_runs && d.gets_runs;
+    all.one_to_one = all.one_to_one && d.one_to_one;
+  }
+  return all;
+}
+
+/* In a big group, for a plan: all over the slowest link, and as much sent as received. */
+static struct deal guess_pieces(const struct stage *g, struct traffic *t)
+{
+  for (int k = 0; k < world.seats; k++) {
+    int at = slowest(g->step) * world.seats + k;
+    t->sent[at] = t->got[at] = volume(&g->gets[k]) - overlap(&g->has[k], &g->gets[k]);
+  }
+  return (struct deal){0};
+}
+
+static struct deal exchange_pieces(const struct stage *g, bool planning, struct traffic *t)
+{
+  if (planning && members(g->step) > BIG_GROUP) return guess_pieces(g, t);
+  return add_pieces(g, planning, t);
+}
+
+static void add_exchange(const struct stage *g, bool planning, struct traffic *t)
+{
+  struct deal all = exchange_pieces(g, planning, t);
+  t->one_to_one = all.one_to_one;
+  for (int k = 0; k < world.seats; k++) {
+    int64_t gets = volume(&g->gets[k]), kept = overlap(&g->has[k], &g->gets[k]);
+    t->received[k] = gets - kept;
+    t->copied[k] = kept;
+    if (!all.gives_runs) t->copied[k] += sent_by(t, k) + kept;
+    if (!all.gets_runs) t->copied[k] += gets;
+  }
+}
+
 /* Whether no rank has parts along `dim` that do not lie one after the other. The first has most. */
 static bool outermost(const struct box *box, int dim)
 {
@@ -315,12 +395,20 @@ static bool outermost(const struct box *box, int dim)
   return true;
 }
 
-static int member_at(const struct step *s, const int coordinate[MAX_MESH])
+static void add_all_to_all(const struct stage *g, bool planning, struct traffic *t)
 {
-  int member = 0;
-  for (int i = 0; i < s->n; i++)
-    member = member * world.mesh.size[s->dim[i]] + coordinate[s->dim[i]];
-  return member;
+  int dim = g->from->at[g->step->dim[0]], dim_to = g->to->at[g->step->dim[0]];
+  bool pack = !outermost(&g->has[0], dim_to), unpack = !outermost(&g->gets[0], dim);
+  if (world.tiers > 1) exchange_pieces(g, planning, t);
+  for (int k = 0; k < world.seats; k++) {
+    int64_t has = volume(&g->has[k]), gets = volume(&g->gets[k]);
+    int64_t kept = overlap(&g->has[k], &g->gets[k]);
+    t->received[k] = gets - kept;
+    t->copied[k] = kept + (pack ? has : 0) + (unpack ? gets : 0);
+    if (world.tiers > 1) continue;
+    t->sent[k] = has - kept;
+    t->got[k] = gets - kept;
+  }
 }
 
 static void add_collective(const struct stage *g, struct traffic *t)
@@ -331,193 +419,27 @@ static void add_collective(const struct stage *g, struct traffic *t)
   bool pack = dim_to >= 0 && !outermost(&g->has[0], dim_to);
   bool unpack = dim >= 0 && !outermost(&g->gets[0], dim);
   for (int k = 0; k < world.seats; k++) {
-    int64_t has = volume(&g->has[k]), gets = volume(&g->gets[k]), kept = 0;
+    int64_t has = volume(&g->has[k]), gets = volume(&g->gets[k]);
     switch (s->kind) {
     case OP_all_gather:
-      kept = has;
       sent[k] = has * (n - 1);
       t->received[k] = gets - has;
+      t->copied[k] = has + (unpack ? gets : 0);
       break;
     case OP_reduce_scatter:
       sent[k] = has - gets;
       t->received[k] = gets * (n - 1);
+      t->copied[k] = pack ? has : 0;
       break;
     case OP_all_reduce:
       part = chunk_size(has, (int)n, member_at(s, world.coordinate[k]));
       sent[k] = t->received[k] = has - part + part * (n - 1);
       break;
-    case OP_all_to_all:
-      kept = overlap(&g->has[k], &g->gets[k]);
-      sent[k] = has - kept;
-      t->received[k] = gets - kept;
-      break;
     default: /* slice, to_partial */
-      kept = gets;
+      t->copied[k] = gets;
     }
-    t->copied[k] = kept;
-    if (is_collective(s->kind)) t->copied[k] += (pack ? has : 0) + (unpack ? gets : 0);
   }
   memcpy(t->got + slowest(s) * world.seats, t->received, (size_t)world.seats * sizeof *t->received);
-}
-
-/* ------------------------------------------------------------------------------------ an exchange
- */
-
-/* Those that meet in a group. */
-struct member {
-  int coordinate[MAX_MESH];
-  int cell;             /* the first member that holds the same: differs in what is not cut */
-  struct box has, gets; /* parts */
-  int64_t load;         /* what it sends, */
-  int64_t *sent, *got;  /* and receives, by tier */
-  int gives_to, gets_from;
-};
-
-struct deal {
-  const struct step *step;
-  int n;
-  struct member *member;
-  int holders, *holder; /* of what the first holds; of what others hold as many further */
-  bool gives_runs, gets_runs;
-};
-
-/* The group of those that differ from `base` in the dimensions of the step alone. */
-static struct deal find_members(const struct stage *g, const int base[MAX_MESH])
-{
-  static struct scratch room, counts, holders;
-  const struct step *s = g->step;
-  struct deal d = {.step = s, .n = members(s), .gives_runs = true, .gets_runs = true};
-  struct cut_list has = cuts_in_turn(g->from), gets = cuts_in_turn(g->to);
-  d.member = take(&room, (size_t)d.n * sizeof *d.member);
-  d.holder = take(&holders, (size_t)d.n * sizeof *d.holder);
-  int64_t *count = take(&counts, (size_t)(2 * world.tiers * d.n) * sizeof *count);
-  for (int k = 0; k < d.n; k++) {
-    struct member *m = &d.member[k];
-    memcpy(m->coordinate, base, sizeof m->coordinate);
-    for (int i = s->n - 1, rest = k, step = 1; i >= 0; i--) {
-      int dim = s->dim[i], size = world.mesh.size[dim];
-      m->coordinate[dim] = rest % size;
-      if (g->from->at[dim] >= 0) m->cell += rest % size * step;
-      rest /= size;
-      step *= size;
-    }
-    if (m->cell == 0) d.holder[d.holders++] = k;
-    cut_box(&has, m->coordinate, &m->has);
-    cut_box(&gets, m->coordinate, &m->gets);
-    m->sent = count + 2 * world.tiers * k;
-    m->got = m->sent + world.tiers;
-  }
-  return d;
-}
-
-/* The slowest link between two members. */
-static int tier_between(const struct deal *d, const struct member *a, const struct member *b)
-{
-  int tier = world.tiers - 1;
-  for (int i = 0; tier > 0 && i < d->step->n; i++) {
-    int dim = d->step->dim[i];
-    if (a->coordinate[dim] != b->coordinate[dim]) tier = (int)least(tier, world.tier[dim]);
-  }
-  return tier;
-}
-
-/* Who of those that hold what `first` does gives to `to`; as exchange.c has it. */
-static struct member *giver(const struct deal *d, int first, const struct member *to)
-{
-  struct member *best = NULL;
-  int quickest = NONE;
-  for (int k = 0; k < d->holders; k++) {
-    struct member *m = &d->member[first + d->holder[k]];
-    int tier = tier_between(d, m, to);
-    if (best && (tier < quickest || (tier == quickest && m->load >= best->load))) continue;
-    best = m;
-    quickest = tier;
-  }
-  return best;
-}
-
-/* Whether where the boxes meet lies in one run of the first. */
-static bool meets_in_run(const struct box *of, const struct box *with)
-{
-  bool inside = false; /* a dimension outside of this one takes more than one place */
-  for (int d = 0; d < world.whole.ndim; d++) {
-    int64_t n = least(of->last[d], with->last[d]) - most(of->first[d], with->first[d]);
-    if (inside && n != of->last[d] - of->first[d]) return false;
-    inside |= n > 1;
-  }
-  return true;
-}
-
-static void deal_out(struct deal *d)
-{
-  for (int k = 0; k < d->n; k++) {
-    struct member *to = &d->member[k];
-    for (int first = 0; first < d->n; first++) {
-      const struct member *f = &d->member[first];
-      int64_t n = f->cell == first ? overlap(&f->has, &to->gets) : 0;
-      if (n == 0) continue;
-      d->gives_runs = d->gives_runs && meets_in_run(&f->has, &to->gets);
-      d->gets_runs = d->gets_runs && meets_in_run(&to->gets, &f->has);
-      if (to->cell == first) continue;
-      struct member *from = giver(d, first, to);
-      int tier = tier_between(d, from, to);
-      from->load += n;
-      from->sent[tier] += n;
-      to->got[tier] += n;
-      from->gives_to++;
-      to->gets_from++;
-    }
-  }
-}
-
-/* To the seats of the members, if all are looked at; else to that of the first rank. */
-static void add_deal(const struct deal *d, struct traffic *t)
-{
-  for (int k = 0; k < d->n; k++) {
-    const struct member *m = &d->member[k];
-    int seat = 0;
-    for (int i = 0; i < world.mesh.ndim && world.seats == world.ranks; i++)
-      seat = seat * world.mesh.size[i] + m->coordinate[i];
-    t->one_to_one &= m->gives_to <= 1 && m->gets_from <= 1;
-    for (int tier = 0; tier < world.tiers; tier++) {
-      int at = tier * world.seats + seat;
-      t->sent[at] = most(t->sent[at], m->sent[tier]);
-      t->got[at] = most(t->got[at], m->got[tier]);
-    }
-  }
-}
-
-static int64_t sent_by(const struct traffic *t, int seat)
-{
-  int64_t sum = 0;
-  for (int tier = 0; tier < world.tiers; tier++) sum += t->sent[tier * world.seats + seat];
-  return sum;
-}
-
-static void add_exchange(const struct stage *g, bool planning, struct traffic *t)
-{
-  bool gives_runs = true, gets_runs = true, guess = planning && members(g->step) > BIG_GROUP;
-  int last = world.seats - 1;
-  while (last > 0 && member_at(g->step, world.coordinate[last]) != 0) last--;
-  t->one_to_one = !guess;
-  for (int k = 0; k <= last && !guess; k++) {
-    bool some = world.seats < world.ranks && k != 0 && k != last;
-    if (some || member_at(g->step, world.coordinate[k]) != 0) continue;
-    struct deal d = find_members(g, world.coordinate[k]);
-    deal_out(&d);
-    add_deal(&d, t);
-    gives_runs = gives_runs && d.gives_runs;
-    gets_runs = gets_runs && d.gets_runs;
-  }
-  for (int k = 0; k < world.seats; k++) {
-    int64_t gets = volume(&g->gets[k]), kept = overlap(&g->has[k], &g->gets[k]);
-    int at = slowest(g->step) * world.seats + k;
-    t->received[k] = gets - kept;
-    if (guess) t->sent[at] = t->got[at] = gets - kept;
-    t->copied[k] = kept;
-    if (guess || !gives_runs) t->copied[k] += sent_by(t, k) + kept;
-    if (guess || !gets_runs) t->copied[k] += gets;
-  }
 }
 
 /* --------------------------------------------------------------------------------------- a step
@@ -528,31 +450,45 @@ struct traffic traffic_of(const struct stage *g, bool planning)
   struct traffic t = no_traffic();
   if (g->step->kind == OP_exchange)
     add_exchange(g, planning, &t);
+  else if (g->step->kind == OP_all_to_all)
+    add_all_to_all(g, planning, &t);
   else
     add_collective(g, &t);
   return t;
 }
 
-struct traffic traffic_of_move(const struct move *m, struct reductions r, bool planning)
+struct traffic traffic_of_move(const struct move *m, const struct untold *u, bool planning)
 {
   static struct scratch room;
   struct box *has = take(&room, (size_t)world.seats * 2 * sizeof *has), *gets = has + world.seats;
   struct step s = {.kind = m->kind, .n = m->n};
   memcpy(s.dim, m->dim, sizeof s.dim);
-  struct brief from = brief_of(m->from, r), to = brief_of(m->to, r);
+  struct brief from = brief_of(m->from, u), to = brief_of(m->to, u);
   find_boxes(&from, has);
   find_boxes(&to, gets);
   return traffic_of(&(struct stage){&s, &from, &to, has, gets}, planning);
 }
 
+/* What stays as it is leaves several worlds, in which ranks differ in the rest alone. */
 void add_traffic(const struct move *m, struct shape whole, enum type type, int64_t *sent,
                  int64_t *received)
 {
-  enter(whole, type, true);
-  struct traffic t = traffic_of_move(m, reductions_of(m->from, m->to), false);
-  for (int k = 0; k < world.seats; k++) {
-    sent[k] += sent_by(&t, k) * world.bytes;
-    received[k] += t.received[k] * world.bytes;
+  struct untold u = untold_of(m->from, m->to);
+  for (int first = 0, ranks = world_size(); first < ranks; first++) {
+    int base[MAX_MESH] = {0};
+    bool begins = true;
+    coordinate_of(first, base);
+    for (int i = 0; i < graph->mesh.ndim; i++) begins &= u.fixed >> i & 1 || base[i] == 0;
+    if (!begins) continue;
+    enter(whole, type, &u, base, true);
+    struct traffic t = traffic_of_move(m, &u, false);
+    for (int k = 0; k < world.seats; k++) {
+      int rank = 0;
+      for (int i = 0; i < graph->mesh.ndim; i++)
+        rank = rank * graph->mesh.size[i] + base[i] + world.coordinate[k][i];
+      sent[rank] += sent_by(&t, k) * world.bytes;
+      received[rank] += t.received[k] * world.bytes;
+    }
   }
 }
 

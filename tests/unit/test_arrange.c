@@ -2,8 +2,7 @@
    are decided alike; and a least cut against every way of cutting. */
 #include "unit.h"
 
-/* -------------------------------------------------------------------------- programs made by hand
- */
+/* ------------------------------------------------------------------------ programs made by hand */
 
 enum { RANKS = 2, B = 4, T = 6, W = 32, H = 64 }; /* batch, sequence, width, hidden */
 
@@ -141,8 +140,7 @@ static void use(int value)
   graph->value[out].is_output = true;
 }
 
-/* ------------------------------------------------------------------------------ what need not stay
- */
+/* --------------------------------------------------------------------------- what need not stay */
 
 /* Between the norms and within: x is cut along the sequence, hidden units are cut inside. */
 static int mlp(int x)
@@ -250,8 +248,7 @@ static void test_an_all_to_all_packs_once(void **state)
   passes(check_all_to_all, NULL);
 }
 
-/* ------------------------------------------------------------------------------------ what stays
- */
+/* ----------------------------------------------------------------------------------- what stays */
 
 static void check_roles(const void *with)
 {
@@ -376,8 +373,7 @@ static void test_what_copies_are_left_are_kernels(void **state)
   passes(check_copies, NULL);
 }
 
-/* ----------------------------------------------------------------------------------- equal modules
- */
+/* -------------------------------------------------------------------------------- equal modules */
 
 enum { LAYERS = 3 };
 
@@ -422,8 +418,7 @@ static void test_equal_modules_are_decided_alike(void **state)
   passes(check_raised_layers, NULL);
 }
 
-/* ------------------------------------------------------------------------------ many of all kinds
- */
+/* ---------------------------------------------------------------------------- many of all kinds */
 
 /* A value of three dimensions, pending or not, of the last few. */
 static int recent(const int *made, int n, enum placement_kind kind)
@@ -511,8 +506,7 @@ static void test_random_programs_are_arranged_soundly_and_always_alike(void **st
   passes(check_random, NULL);
 }
 
-/* ------------------------------------------------------------------------ what the check refuses
- */
+/* ----------------------------------------------------------------------- what the check refuses */
 
 static void check_wrong(const void *with)
 {
@@ -543,8 +537,7 @@ static void test_the_check_knows_what_lies_wrong(void **state)
   passes(check_wrong, "nothing");
 }
 
-/* ------------------------------------------------------------------------------------ least cuts
- */
+/* ----------------------------------------------------------------------------------- least cuts */
 
 enum { NODES = 7 };
 

@@ -430,11 +430,18 @@ static void a_view_leaves(const void *with)
   run_program();
 }
 
-/* Every rank's part is the whole maximum already; of a sum all but one rank's is zero. */
+/* Every rank's part is the whole maximum already; of a sum all but one rank's is zero. A part that
+   is put among what changes nothing is one of something larger. */
 static void pending_values(const void *with)
 {
   (void)with;
   new_graph(1, (int[]){2});
+  int part = first_value("4x8");
+  graph->value[part].layout = parse_layout("S(0)");
+  int put =
+      run_in_phase((struct op){.kind = OP_to_partial, .nin = 1, .in = {part}, .reduction = MAX});
+  graph->value[put].layout = parse_layout("P(max)");
+  keep(put);
   int a = first_value("4x8");
   int most =
       run_in_phase((struct op){.kind = OP_to_partial, .nin = 1, .in = {a}, .reduction = MAX});
@@ -446,6 +453,7 @@ static void pending_values(const void *with)
   memory();
   must(shared(a, most), "a maximum is copied");
   must(!shared(a, sum), "a value is overwritten by its summands");
+  must(!shared(part, put), "a part is taken for what it is put into");
 }
 
 static void test_views(void **state)

@@ -259,8 +259,9 @@ static double link_between(const struct move *m, int a, int b)
 
 enum { MOST_RANKS = 32 };
 
-/* What a rank sends and receives in a collective, peer by peer. */
-static struct load load_of(const struct move *m, struct shape whole, int rank)
+/* What a rank sends and receives in a collective, peer by peer; of an all_to_all over links of this
+   bandwidth, or over all where it is 0. */
+static struct load load_of(const struct move *m, struct shape whole, int rank, double bandwidth)
 {
   int list[MOST_RANKS], me = 0, n = meets(m, rank, list, &me);
   struct load l = {0};
@@ -282,6 +283,7 @@ static struct load load_of(const struct move *m, struct shape whole, int rank)
       l.got += chunk_size(mine, n, k) + chunk_size(mine, n, me);
       break;
     case OP_all_to_all:
+      if (bandwidth > 0 && link_between(m, rank, list[k]) != bandwidth) break;
       l.sent += in_both(has, part_of(whole, m->to, list[k]));
       l.got += in_both(gets, part_of(whole, m->from, list[k]));
       break;
@@ -343,7 +345,7 @@ static int64_t copied(const struct move *m, struct shape whole, int rank)
 /* What a rank sends and receives in a step, over links of this bandwidth; 0: over all. */
 static struct load load_over(const struct move *m, struct shape whole, int rank, double bandwidth)
 {
-  if (m->kind != OP_exchange) return load_of(m, whole, rank);
+  if (m->kind != OP_exchange) return load_of(m, whole, rank, bandwidth);
   struct load sum = {0};
   for (int i = 0; i < m->n; i++) {
     double b = link_bandwidth(m->dim[i]);
@@ -372,8 +374,9 @@ static double step_time(const struct move *m, struct shape whole)
     slowest = fmin(slowest, link_bandwidth(m->dim[i]));
   }
   for (int r = 0; r < world_size(); r++) {
-    if (m->kind != OP_exchange) busy = fmax(busy, busier(load_of(m, whole, r)) * 4 / slowest);
-    for (int i = 0; i < m->n && m->kind == OP_exchange; i++) {
+    bool direct = m->kind == OP_exchange || m->kind == OP_all_to_all;
+    if (!direct) busy = fmax(busy, busier(load_of(m, whole, r, 0)) * 4 / slowest);
+    for (int i = 0; i < m->n && direct; i++) {
       double b = link_bandwidth(m->dim[i]);
       busy = fmax(busy, busier(load_over(m, whole, r, b)) * 4 / b);
     }
@@ -701,6 +704,7 @@ static int no_dearer(const char *on, const char *shape)
            " by\n  %s",
            on, shape, layout_text(l.at[a]), layout_text(l.at[b]), p->time, p->bytes,
            moves_text(p->move, p->n), g->time, g->bytes, moves_text(g->move, g->n));
+      must(greedy_bytes(whole, F32, l.at[a], l.at[b]) == g->bytes, "other greedy bytes");
       must(p->bytes >= least_bytes(whole, F32, l.at[a], l.at[b]),
            "mesh %s, %s: %s -> %s: less than the bound %" PRId64 ": %s", on, shape,
            layout_text(l.at[a]), layout_text(l.at[b]), least_bytes(whole, F32, l.at[a], l.at[b]),
@@ -863,6 +867,7 @@ static int beats_all(const char *shape, const struct placement *list, int n, boo
       else if (alike)
         limit = most_lacked(m.whole, m.l.at[a], m.l.at[b]);
       check_against(&m, a, b, p, limit);
+      if ((a * m.l.n + b) % 5 == 0) check_plan(p, m.whole, m.l.at[a], m.l.at[b]);
     }
   return m.l.n * (m.l.n - 1);
 }
@@ -971,6 +976,47 @@ static void test_known_plans(void **state)
             "all_gather [10] S(0)[1] S(0)[0] -> R R");
 }
 
+/* What is cut in strides stays so, whatever else moves. */
+static void check_strided(const char *shape, const char *from, const char *to, int64_t bytes)
+{
+  struct shape whole = parse_shape(shape);
+  struct layout a = parse_layout(from), b = parse_layout(to);
+  for (int greedy = 0; greedy < 2; greedy++) {
+    const struct moves *p = plan_by(greedy, whole, a, b);
+    int64_t sent[MOST_RANKS] = {0}, got[MOST_RANKS] = {0}, busiest = 0;
+    struct layout now = a;
+    assert_true(p->n > 0);
+    for (int i = 0; i < p->n; i++) {
+      const struct move *m = &p->move[i];
+      assert_true(same_layout(m->from, now));
+      now = m->to;
+      for (int d = 0; d < graph->mesh.ndim; d++)
+        assert_true(a.on[d].outer <= 1 || same_placement(a.on[d], now.on[d]));
+      add_traffic(m, whole, F32, sent, got);
+    }
+    assert_true(same_layout(now, b));
+    for (int r = 0; r < world_size(); r++)
+      if (got[r] > busiest) busiest = got[r];
+    must(busiest == p->bytes && (greedy || busiest == bytes),
+         "%s -> %s: %" PRId64 " bytes, told %" PRId64, from, to, busiest, p->bytes);
+  }
+  must(least_bytes(whole, F32, a, b) <= bytes && greedy_bytes(whole, F32, a, b) >= bytes,
+       "%s -> %s: bounds", from, to);
+}
+
+static void test_strides_stay(void **state)
+{
+  (void)state;
+  mesh("2x2x3");
+  check_strided("12x6x5", "S(0/2) R R", "S(0/2) P R", 0);
+  check_strided("12x6x5", "S(0/2) S(1) R", "S(0/2) R R", 6 * 3 * 5 * 4);
+  check_strided("12x6x5", "S(0/3) S(1) S(2)", "S(0/3) S(2) S(1)", 6 * 2 * 3 * 4);
+  check_strided("12x7x5", "P S(0/2) S(2)", "R S(0/2) S(2)", 6 * 7 * 2 * 4);
+  check_strided("12x7x5", "S(1) S(0/2) S(0)", "R S(0/2) S(0)", 3 * 4 * 5 * 4);
+  mesh("3x2");
+  check_strided("10x4", "S(0/5) S(1)", "S(0/5) R", 5 * 2 * 4);
+}
+
 /* Where a dimension of the mesh has one rank there is nothing to send. */
 static void test_dimensions_of_one_rank(void **state)
 {
@@ -1067,6 +1113,7 @@ static void test_big_meshes(void **state)
                   p->time * 1e3, g->time * 1e3);
     check_steps(p->move, p->n, a, b);
     assert_true(p->time <= g->time && p->bytes <= g->bytes);
+    must(greedy_bytes(whole, F32, a, b) == g->bytes, "other greedy bytes");
     assert_true(seconds() - begin < 5);
   }
 }
@@ -1084,6 +1131,7 @@ int main(void)
       cmocka_unit_test(test_no_way_is_quicker_over_links_that_differ),
       cmocka_unit_test(test_slow_links_come_first),
       cmocka_unit_test(test_known_plans),
+      cmocka_unit_test(test_strides_stay),
       cmocka_unit_test(test_dimensions_of_one_rank),
       cmocka_unit_test(test_plans_are_remembered),
       cmocka_unit_test(test_plans_are_quick),

@@ -304,6 +304,7 @@ static void test_every_placement(void **state)
 {
   (void)state;
   static const char *const mesh[] = {"2", "3", "2x2", "2x3", "2x2x2"};
+  enum { THINNED = 4 }; /* of this one, every ninth operation: it takes long */
   static const int64_t sizes[][SIZES] = {{4, 6, 4, 6}, {5, 3, 2, 4}};
   int jobs = 0, wrong = 0;
   count = mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -311,7 +312,7 @@ static void test_every_placement(void **state)
   for (size_t m = 0; m < sizeof mesh / sizeof *mesh; m++)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
       for (int i = 0; i < INSTANCES; i++) {
-        if (!is_tried(instances[i].kind)) continue;
+        if (!is_tried(instances[i].kind) || (m == THINNED && (i + (int)s) % 9)) continue;
         jobs++;
         wrong += report(&(struct job){&instances[i], mesh[m], sizes[s], (s + (size_t)i) % 2 != 0});
       }
