@@ -315,6 +315,7 @@ static bool is_exchange(const struct step *s)
   const struct move *m = &e->move;
   const struct group *g = &graph->group[e->group];
   if (g->n != m->n || memcmp(g->dim, m->dim, (size_t)g->n * sizeof *g->dim)) return false;
+  if (!is_complete(e)) return false;
   bool packed = !runs_of(s->op->exchange)->given, unpacked = !runs_of(s->op->exchange)->got;
   switch (s->op->kind) {
   case OP_pack_pieces:
@@ -322,7 +323,7 @@ static bool is_exchange(const struct step *s)
   case OP_unpack_pieces:
     return unpacked && is_side(e, s->in, m->to, false) && is_side(e, s->out, m->to, true);
   default:
-    return s->op->group == e->group && is_complete(e) && is_side(e, s->in, m->from, !packed) &&
+    return s->op->group == e->group && is_side(e, s->in, m->from, !packed) &&
            is_side(e, s->out, m->to, !unpacked);
   }
 }

@@ -110,7 +110,9 @@ static void add_choice(struct choice *list, int *n, struct choice c)
 static bool may_be_pending(const struct op *o)
 {
   if (o->kind != OP_cast) return true;
-  return is_floating(o->type) || (o->type != BOOL && !is_floating(graph->value[o->in[0]].type));
+  enum type from = graph->value[o->in[0]].type;
+  return o->type == F32 || o->type == from ||
+         (o->type != BOOL && o->type != BF16 && !is_floating(from));
 }
 
 static void add_linear(const struct op *o, const struct letters *l, struct choice *list, int *n)

@@ -9,6 +9,7 @@
    too many it is found over those that cut what one end of the way cuts; where these are too many,
    over those that have on each dimension of the mesh what one end has, or nothing. What is pending
    on the way is so at one end. No way is dearer than the greedy one, whose steps are among them.
+   Among more than 1024 ranks there are no exchanges: they would have too many pieces.
 
    Where all links are of one bandwidth no rank may receive more than it has to; where something is
    pending, not more than on the greedy way. Of ways that take equal time that of the more familiar
@@ -345,7 +346,6 @@ static bool adds_to(const struct brief *a, const struct brief *b)
   return true;
 }
 
-/* In a larger group there are too many pieces. */
 enum { MOST_DEALT = 1024 };
 
 /* Considers all states from here; not those from which something has to be sent again, where that
@@ -499,10 +499,10 @@ static void walk_around(struct walk *w, const struct brief *to)
 
 /* What a plan follows from. */
 struct question {
-  struct mesh mesh;
+  int mesh; /* which of those that there were */
+  bool greedy;
   struct shape whole;
   int64_t bytes; /* of an element */
-  bool greedy;
   struct brief from, to;
   struct untold untold;
 };
@@ -514,10 +514,23 @@ struct remembered {
   struct remembered *next;
 };
 
+/* The number of the graph's mesh. */
+static int mesh_number(void)
+{
+  static int n, room;
+  static struct mesh *known;
+  int at = n;
+  while (at > 0 && !same_mesh(&known[at - 1], &graph->mesh)) at--;
+  if (at > 0) return at - 1;
+  GROW(known, n, room);
+  known[n] = graph->mesh;
+  return n++;
+}
+
 static uint64_t hash_of(const struct question *q)
 {
   uint64_t hash = HASH_START;
-  hash = hash_bytes(hash, q->mesh.size, sizeof q->mesh.size);
+  hash = hash_bytes(hash, &q->mesh, sizeof q->mesh);
   hash = hash_bytes(hash, q->whole.size, sizeof q->whole.size);
   hash = hash_bytes(hash, &q->from, sizeof q->from);
   return hash_bytes(hash, &q->to, sizeof q->to);
@@ -533,22 +546,24 @@ static bool same_untold(const struct untold *a, const struct untold *b)
 
 static bool same_question(const struct question *a, const struct question *b)
 {
-  return a->bytes == b->bytes && a->greedy == b->greedy && same_brief(&a->from, &b->from) &&
-         same_brief(&a->to, &b->to) && same_untold(&a->untold, &b->untold) &&
-         same_shape(a->whole, b->whole) && same_mesh(&a->mesh, &b->mesh);
+  return a->mesh == b->mesh && a->greedy == b->greedy && a->bytes == b->bytes &&
+         same_brief(&a->from, &b->from) && same_brief(&a->to, &b->to) &&
+         same_shape(a->whole, b->whole) && same_untold(&a->untold, &b->untold);
 }
 
-static void answer(const struct question *q, struct moves *moves)
+static struct moves answer(const struct question *q)
 {
-  struct walk w = {.move = moves->move, .now = q->from, .untold = &q->untold};
+  struct move move[MAX_MOVES], *kept;
+  struct walk w = {.move = move, .now = q->from, .untold = &q->untold};
   int64_t busiest;
   if (q->greedy)
     walk_greedily(&w, &q->to);
   else
     walk_around(&w, &q->to);
-  moves->n = w.n;
-  moves->time = (double)assess(&w, &busiest).time * 1e-12;
-  moves->bytes = busiest * q->bytes;
+  kept = alloc((size_t)w.n * sizeof *kept);
+  memcpy(kept, move, (size_t)w.n * sizeof *kept);
+  double time = (double)assess(&w, &busiest).time * 1e-12;
+  return (struct moves){w.n, kept, time, busiest * q->bytes};
 }
 
 const struct moves *plan_moves(struct shape whole, enum type type, struct layout from,
@@ -557,10 +572,7 @@ const struct moves *plan_moves(struct shape whole, enum type type, struct layout
   enum { BUCKETS = 4096 };
   static struct remembered *bucket[BUCKETS];
   static const int origin[MAX_MESH];
-  struct question q = {.mesh = graph->mesh,
-                       .whole = whole,
-                       .bytes = type_bytes(type),
-                       .greedy = graph->greedy,
+  struct question q = {mesh_number(), graph->greedy, whole, type_bytes(type),
                        .untold = untold_of(from, to)};
   q.from = brief_of(from, &q.untold);
   q.to = brief_of(to, &q.untold);
@@ -569,10 +581,8 @@ const struct moves *plan_moves(struct shape whole, enum type type, struct layout
     if (same_question(&k->question, &q)) return &k->moves;
   enter(whole, type, &q.untold, origin, false);
   struct remembered *new = alloc(sizeof *new);
-  new->question = q;
-  new->next = *at;
+  *new = (struct remembered){q, answer(&q), *at};
   *at = new;
-  answer(&new->question, &new->moves);
   return &new->moves;
 }
 

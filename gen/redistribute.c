@@ -179,16 +179,6 @@ static int find_stops(struct shape whole, struct layout from, struct layout to, 
   return n;
 }
 
-/* False if there are more dimensions than a shape can have. */
-static bool find_leg(struct shape whole, enum type type, struct layout from, struct layout to,
-                     struct factors *f, struct leg *leg)
-{
-  if (!take_apart(whole, from, to, f)) return false;
-  struct layout a = on_factors(f, from), b = on_factors(f, to);
-  *leg = (struct leg){.whole = f->shape, .moves = plan_moves(f->shape, type, a, b)};
-  return true;
-}
-
 static bool is_plain(struct layout layout)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
@@ -201,24 +191,92 @@ int legs_of(struct shape whole, enum type type, struct layout from, struct layou
 {
   struct layout stop[MAX_STOPS];
   struct factors f;
-  if (is_plain(from) && is_plain(to)) {
-    *leg = (struct leg){.whole = whole, .moves = plan_moves(whole, type, from, to)};
-    return leg->moves->n > 0;
-  }
   int n = find_stops(whole, from, to, stop) - 1;
-  for (int i = 0; i < n; i++)
-    if (!find_leg(whole, type, stop[i], stop[i + 1], &f, &leg[i])) return NONE;
+  for (int i = 0; i < n; i++) {
+    if (!take_apart(whole, stop[i], stop[i + 1], &f)) return NONE;
+    struct layout a = on_factors(&f, stop[i]), b = on_factors(&f, stop[i + 1]);
+    leg[i] = (struct leg){.whole = f.shape, .moves = plan_moves(f.shape, type, a, b)};
+  }
   return n;
 }
 
+/* --------------------------------------------------------------------------------------- the cost
+ */
+
+static bool is_pending(struct layout layout)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (layout.on[i].kind == PARTIAL) return true;
+  return false;
+}
+
+/* Of plain shards. The fastest way needs no more than the least there can be, where links are equal
+   and nothing is pending; else it is taken to need what the greedy one does. */
+static int64_t plain_cost(struct shape whole, enum type type, struct layout from, struct layout to)
+{
+  bool least = !graph->greedy && !is_pending(from) && !is_pending(to);
+  return (least ? least_bytes : greedy_bytes)(whole, type, from, to);
+}
+
+static double find_cost(struct shape whole, enum type type, struct layout from, struct layout to)
+{
+  struct layout stop[MAX_STOPS];
+  struct factors f;
+  double bytes = 0;
+  if (!reductions_agree(from) || !reductions_agree(to)) return INFINITY;
+  if (is_plain(from) && is_plain(to)) return (double)plain_cost(whole, type, from, to);
+  for (int i = 1, n = find_stops(whole, from, to, stop); i < n; i++) {
+    if (!take_apart(whole, stop[i - 1], stop[i], &f)) return INFINITY;
+    struct layout a = on_factors(&f, stop[i - 1]), b = on_factors(&f, stop[i]);
+    bytes += (double)plain_cost(f.shape, type, a, b);
+  }
+  return bytes;
+}
+
+/* What a cost follows from, in numbers. */
+enum { ASKED = 4 + MAX_MESH + MAX_DIMS + 2 * MAX_MESH };
+struct asked {
+  int n;
+  uint64_t at[ASKED];
+};
+
+static uint64_t in_a_number(struct placement p)
+{
+  if (p.kind == PARTIAL) return 1 + (uint64_t)p.reduction;
+  if (p.kind == REPLICATE) return 0;
+  return (uint64_t)shard_stride(p) << 16 | (uint64_t)p.turn << 8 | (uint64_t)p.dim << 4 | 15;
+}
+
+static void ask_cost(struct asked *q, struct shape whole, enum type type, struct layout from,
+                     struct layout to)
+{
+  int ndim = graph->mesh.ndim;
+  q->n = 0;
+  q->at[q->n++] = (uint64_t)type_bytes(type) << 1 | graph->greedy;
+  q->at[q->n++] = (uint64_t)ndim << 8 | (uint64_t)whole.ndim;
+  for (int i = 0; i < ndim; i++) q->at[q->n++] = (uint64_t)graph->mesh.size[i];
+  for (int d = 0; d < whole.ndim; d++) q->at[q->n++] = (uint64_t)whole.size[d];
+  for (int i = 0; i < ndim; i++) q->at[q->n++] = in_a_number(from.on[i]);
+  for (int i = 0; i < ndim; i++) q->at[q->n++] = in_a_number(to.on[i]);
+}
+
+/* The engine asks very often, and mostly what it asked before: the last answers are kept. */
 double move_cost(struct shape whole, enum type type, struct layout from, struct layout to)
 {
-  struct leg leg[MAX_LEGS];
-  if (!reductions_agree(from) || !reductions_agree(to)) return INFINITY;
-  int n = legs_of(whole, type, from, to, leg);
-  double bytes = n == NONE ? INFINITY : 0;
-  for (int i = 0; i < n; i++) bytes += (double)leg[i].moves->bytes;
-  return bytes;
+  enum { KEPT_BITS = 14 };
+  static struct {
+    struct asked asked;
+    double bytes;
+  } kept[1 << KEPT_BITS], *k;
+  struct asked q;
+  uint64_t hash = HASH_START;
+  ask_cost(&q, whole, type, from, to);
+  for (int i = 0; i < q.n; i++) hash = (hash ^ q.at[i]) * UINT64_C(0x9e3779b97f4a7c15);
+  k = &kept[hash >> (64 - KEPT_BITS)];
+  if (k->asked.n == q.n && !memcmp(k->asked.at, q.at, (size_t)q.n * sizeof *q.at)) return k->bytes;
+  k->asked = q;
+  k->bytes = find_cost(whole, type, from, to);
+  return k->bytes;
 }
 
 /* ----------------------------------------------------------------------------------- the pass */
@@ -413,15 +471,16 @@ static int run_leg(const struct op *why, int value, struct layout to)
 {
   struct value v = graph->value[value];
   struct factors f;
-  struct leg leg;
-  if (!find_leg(v.shape, v.type, v.layout, to, &f, &leg))
+  if (!take_apart(v.shape, v.layout, to, &f))
     plan_error(why->line,
                "%s: %s, which is cut in strides, cannot be moved: taken apart at them it has %d "
                "dimensions, more than %d",
                why_text(why), shape_text(v.shape), f.shape.ndim, MAX_DIMS);
+  struct layout from_here = on_factors(&f, v.layout), to_here = on_factors(&f, to);
   bool apart = f.shape.ndim > v.shape.ndim;
-  if (apart) value = seen(why, value, &f, true, on_factors(&f, v.layout));
-  for (int k = 0; k < leg.moves->n; k++) value = run_move(why, value, leg.moves->move[k]);
+  if (apart) value = seen(why, value, &f, true, from_here);
+  const struct moves *moves = plan_moves(f.shape, v.type, from_here, to_here);
+  for (int k = 0; k < moves->n; k++) value = run_move(why, value, moves->move[k]);
   return apart ? seen(why, value, &f, false, to) : value;
 }
 

@@ -667,7 +667,7 @@ void propagate_from(int first);
 enum { MAX_MOVES = 2 * MAX_MESH };
 struct moves {
   int n;
-  struct move move[MAX_MOVES];
+  const struct move *move;
   double time;   /* in seconds, by the model of the links (traffic.c) */
   int64_t bytes; /* that the rank which receives most receives */
 };

@@ -399,13 +399,14 @@ static void add_all_to_all(const struct stage *g, bool planning, struct traffic 
 {
   int dim = g->from->at[g->step->dim[0]], dim_to = g->to->at[g->step->dim[0]];
   bool pack = !outermost(&g->has[0], dim_to), unpack = !outermost(&g->gets[0], dim);
-  if (world.tiers > 1) exchange_pieces(g, planning, t);
+  bool by_tier = planning && world.tiers > 1;
+  if (by_tier) exchange_pieces(g, planning, t);
   for (int k = 0; k < world.seats; k++) {
     int64_t has = volume(&g->has[k]), gets = volume(&g->gets[k]);
     int64_t kept = overlap(&g->has[k], &g->gets[k]);
     t->received[k] = gets - kept;
     t->copied[k] = kept + (pack ? has : 0) + (unpack ? gets : 0);
-    if (world.tiers > 1) continue;
+    if (by_tier) continue;
     t->sent[k] = has - kept;
     t->got[k] = gets - kept;
   }

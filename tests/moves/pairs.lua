@@ -7,8 +7,9 @@
 --   -D through=bfloat16        the type in which it is moved
 --   -D planner=greedy -D slow=a    the planner; a dimension of the mesh whose links are slow
 --
--- Inputs are x1, x2 ... by the layout that they lie in; an output's name begins with that of the input
--- which it must equal.
+-- Inputs are x1, x2 ... by the layout that they lie in, the same tensor all; every output must be it:
+-- x7_0R_10, input 7 moved from 0R to 10, and x7_0R_1R_most and _least, of all copies the largest and
+-- the smallest elements.
 local function numbers(text)
   local list = {}
   for n in string.gmatch(tostring(text), "%d+") do list[#list + 1] = math.tointeger(tonumber(n)) end

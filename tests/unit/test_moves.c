@@ -1098,11 +1098,14 @@ static void test_plans_are_quick(void **state)
 static void test_big_meshes(void **state)
 {
   (void)state;
-  static const char *const meshes[] = {"1024", "16x64", "8x8x16", "2x2x2x2x2x2", "4x4x4x4"};
-  static const char *const from[] = {"S(0)", "S(0) S(1)", "S(0) R P", "S(0) S(1) S(2) R P R",
-                                     "S(0) R S(0) P"};
-  static const char *const to[] = {"S(1)", "S(1) S(0)", "S(1) S(0) R", "R S(0) S(1) S(3) S(2) P",
-                                   "R S(0) S(1) S(2)"};
+  static const char *const meshes[] = {"1024",    "16x64", "8x8x16", "2x2x2x2x2x2",
+                                       "4x4x4x4", "64x64", "8192x8", "256x256"};
+  static const char *const from[] = {
+      "S(0)",          "S(0) S(1)",       "S(0) R P", "S(0) S(1) S(2) R P R",
+      "S(0) R S(0) P", "S(0)[1] S(0)[0]", "S(1) P",   "S(0) S(1)"};
+  static const char *const to[] = {
+      "S(1)",      "S(1) S(0)", "S(1) S(0) R", "R S(0) S(1) S(3) S(2) P", "R S(0) S(1) S(2)",
+      "S(0) S(0)", "R S(0)",    "S(1) S(0)"};
   for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
     mesh(meshes[i]);
     struct shape whole = parse_shape("4096x512x64x8");
@@ -1113,9 +1116,36 @@ static void test_big_meshes(void **state)
                   p->time * 1e3, g->time * 1e3);
     check_steps(p->move, p->n, a, b);
     assert_true(p->time <= g->time && p->bytes <= g->bytes);
-    must(greedy_bytes(whole, F32, a, b) == g->bytes, "other greedy bytes");
+    assert_true(greedy_bytes(whole, F32, a, b) == g->bytes);
+    assert_true(least_bytes(whole, F32, a, b) <= p->bytes);
+    for (int k = 0; k < p->n && world_size() > 1024; k++) {
+      int ranks = 1;
+      for (int d = 0; d < p->move[k].n; d++) ranks *= graph->mesh.size[p->move[k].dim[d]];
+      assert_true(p->move[k].kind != OP_exchange || ranks <= 1024);
+    }
     assert_true(seconds() - begin < 5);
   }
+}
+
+/* Each rank's pieces of an exchange among many, as a program asks for them. */
+static void test_pieces_are_quick(void **state)
+{
+  (void)state;
+  mesh("32x16");
+  struct piece list[512];
+  struct shape whole = parse_shape("8192x8192");
+  struct move m = {.kind = OP_exchange, .n = 2, .dim = {0, 1}};
+  m.from = parse_layout("S(0) S(1)");
+  m.to = parse_layout("S(1) S(0)");
+  double begin = seconds();
+  int64_t sum = 0, given = 0;
+  for (int r = 0; r < world_size(); r++) {
+    for (int n = pieces_got(&m, whole, r, list); n--;) sum += elements(list[n].part.shape);
+    for (int n = pieces_given(&m, whole, r, list); n--;) given += elements(list[n].part.shape);
+  }
+  print_message("the pieces of 512 ranks take %.0f ms\n", (seconds() - begin) * 1e3);
+  assert_true(sum == elements(whole) && given == sum);
+  assert_true(seconds() - begin < 3);
 }
 
 int main(void)
@@ -1136,6 +1166,7 @@ int main(void)
       cmocka_unit_test(test_plans_are_remembered),
       cmocka_unit_test(test_plans_are_quick),
       cmocka_unit_test(test_big_meshes),
+      cmocka_unit_test(test_pieces_are_quick),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

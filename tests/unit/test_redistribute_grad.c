@@ -248,18 +248,25 @@ static int report(const struct job *job)
   return 1;
 }
 
-/* Every thin-th pair. */
+/* Every thin-th pair: of a shape that cuts unevenly with both planners, else with one. */
 static int try_mesh(const char *mesh, int thin)
 {
-  static const char *const shape[] = {"12x6", "5x7", "1x2"};
+  static const struct {
+    const char *shape;
+    bool greedy;
+  } list[] = {{"5x7", false}, {"5x7", true}, {"12x6", false}, {"1x2", true}};
   int all = pairs_of(mesh), wrong = 0;
-  for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
-    for (int greedy = 0; greedy < 2; greedy++)
-      for (int first = 0; first < all; first += MOST_PAIRS * thin)
-        wrong += report(&(struct job){
-            .mesh = mesh, .shape = shape[s], .greedy = greedy, .first = first, .step = thin});
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+    for (int first = 0; first < all; first += MOST_PAIRS * thin)
+      wrong += report(&(struct job){mesh, list[i].shape, list[i].greedy, first, thin});
   return wrong;
 }
+
+#ifdef __SANITIZE_ADDRESS__
+enum { THIN = 5 };
+#else
+enum { THIN = 1 };
+#endif
 
 static void test_every_pair(void **state)
 {
@@ -269,13 +276,13 @@ static void test_every_pair(void **state)
   assert_true(count != MAP_FAILED);
   wrong += try_mesh("2", 1);
   wrong += try_mesh("3", 1);
-  wrong += try_mesh("2x2", 1);
-  wrong += try_mesh("2x3", 1);
-  wrong += try_mesh("2x2x2", 41);
+  wrong += try_mesh("2x2", THIN);
+  wrong += try_mesh("2x3", THIN);
+  wrong += try_mesh("2x2x2", 41 * THIN);
   print_message("%d gradients, %d of them came back pending; %d collectives\n", count->pairs,
                 count->pending, count->moves);
   assert_int_equal(wrong, 0);
-  assert_true(count->pairs > 10000 && count->pending > 1000);
+  assert_true(count->pairs > 6000 / THIN && count->pending > 300 / THIN);
 }
 
 int main(void)
