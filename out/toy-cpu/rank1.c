@@ -33,4 +33,5 @@ const struct rank rank = {
     .members = members,
     .first = first,
     .owns = (const char[]){1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0}, // 1 where it is the one that writes its part
+    .exchange = NULL,
 };

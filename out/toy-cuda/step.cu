@@ -4,6 +4,7 @@
 //   parameters   261 elements of 517 on each of these ranks
 //   a step       1 collective, 400 bytes
 //   this is the program of ranks: 0-1
+#include "cuda_copies.h"
 #include "cuda_math.h"
 #include "kernels.h"
 #include "program.h"
