@@ -573,13 +573,22 @@ static void take_packings_out(void)
   graph->norder = kept;
 }
 
+static bool has_packings(void)
+{
+  for (int k = 0; k < graph->norder; k++)
+    if (is_packing(&graph->op[graph->order[k]])) return true;
+  return false;
+}
+
 void arrange(void)
 {
-  find_users();
-  find_twins();
-  raise_all();
-  lower_impossible();
-  choose();
-  lower_impossible();
+  if (has_packings()) {
+    find_users();
+    find_twins();
+    raise_all();
+    lower_impossible();
+    choose();
+    lower_impossible();
+  }
   take_packings_out();
 }
