@@ -5,6 +5,7 @@
 #include "../../runtime/cuda_copies.h"
 
 #include "check.h"
+#include "on_device.h"
 
 #include <vector>
 
@@ -15,27 +16,6 @@ void fail_call(const char *file, int line, const char *call, const char *why)
   fprintf(stderr, "%s:%d: %s: %s\n", file, line, call, why ? why : "");
   exit(1);
 }
-
-template <class T> struct on_device {
-  T *at;
-  size_t count;
-  explicit on_device(const std::vector<T> &from) : at(nullptr), count(from.size())
-  {
-    CHECK(cudaMalloc((void **)&at, count * sizeof(T)) == cudaSuccess);
-    CHECK(cudaMemcpy(at, from.data(), count * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess);
-  }
-  ~on_device()
-  {
-    cudaFree(at);
-  }
-  std::vector<T> read() const
-  {
-    std::vector<T> to(count);
-    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
-    CHECK(cudaMemcpy(to.data(), at, count * sizeof(T), cudaMemcpyDeviceToHost) == cudaSuccess);
-    return to;
-  }
-};
 
 template <class T> static std::vector<T> numbers(size_t count)
 {

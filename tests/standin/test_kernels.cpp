@@ -4,32 +4,12 @@
 #include <cuda_runtime.h>
 
 #include "check.h"
+#include "on_device.h"
 
 #include <cmath>
 #include <vector>
 
 #define FULL 0xffffffffu
-
-// Device memory that holds a vector's contents and gives them back.
-template <class T> struct on_device {
-  T *at;
-  size_t count;
-  explicit on_device(const std::vector<T> &from) : at(nullptr), count(from.size())
-  {
-    CHECK(cudaMalloc((void **)&at, count * sizeof(T)) == cudaSuccess);
-    CHECK(cudaMemcpy(at, from.data(), count * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess);
-  }
-  ~on_device()
-  {
-    cudaFree(at);
-  }
-  std::vector<T> read() const
-  {
-    std::vector<T> to(count);
-    CHECK(cudaMemcpy(to.data(), at, count * sizeof(T), cudaMemcpyDeviceToHost) == cudaSuccess);
-    return to;
-  }
-};
 
 // ---- sums over a block
 

@@ -9,6 +9,7 @@
 #include <nccl.h>
 
 #include "check.h"
+#include "on_device.h"
 
 #include <cmath>
 #include <cstdint>
@@ -47,27 +48,6 @@ struct bf16 {
 };
 TYPE(bf16, ncclBfloat16)
 
-template <class T> struct buffer {
-  T *at;
-  size_t count;
-  explicit buffer(const std::vector<T> &from) : at(nullptr), count(from.size())
-  {
-    CHECK(cudaMalloc((void **)&at, count * sizeof(T)) == cudaSuccess);
-    CHECK(cudaMemcpy(at, from.data(), count * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess);
-  }
-  ~buffer()
-  {
-    cudaFree(at);
-  }
-  std::vector<T> read() const
-  {
-    std::vector<T> to(count);
-    CHECK(cudaStreamSynchronize(stream) == cudaSuccess);
-    CHECK(cudaMemcpy(to.data(), at, count * sizeof(T), cudaMemcpyDeviceToHost) == cudaSuccess);
-    return to;
-  }
-};
-
 // Small whole numbers, so that sums and products are exact in every type.
 static int element(int r, size_t i)
 {
@@ -103,7 +83,7 @@ template <class T> static bool close(T a, T b)
 template <class T> static void test_all_reduce(ncclComm_t comm, ncclRedOp_t op, bool in_place)
 {
   const size_t n = 11;
-  buffer<T> x(elements<T>(rank, n)), y(std::vector<T>(n, (T)99));
+  on_device<T> x(elements<T>(rank, n)), y(std::vector<T>(n, (T)99));
   T *to = in_place ? x.at : y.at;
   OK(ncclAllReduce(x.at, to, n, type_of<T>::value, op, comm, stream));
   std::vector<T> got = in_place ? x.read() : y.read();
@@ -114,7 +94,7 @@ template <class T> static void test_reduce(ncclComm_t comm, ncclRedOp_t op, bool
 {
   const size_t n = 7;
   int root = ranks - 1;
-  buffer<T> x(elements<T>(rank, n)), y(std::vector<T>(n, (T)99));
+  on_device<T> x(elements<T>(rank, n)), y(std::vector<T>(n, (T)99));
   T *to = rank != root ? nullptr : in_place ? x.at : y.at;
   OK(ncclReduce(x.at, to, n, type_of<T>::value, op, root, comm, stream));
   std::vector<T> got = rank != root || in_place ? x.read() : y.read();
@@ -125,7 +105,7 @@ template <class T> static void test_reduce(ncclComm_t comm, ncclRedOp_t op, bool
 template <class T> static void test_reduce_scatter(ncclComm_t comm, ncclRedOp_t op, bool in_place)
 {
   const size_t n = 4, all = n * (size_t)ranks, first = n * (size_t)rank;
-  buffer<T> x(elements<T>(rank, all)), y(std::vector<T>(n, (T)99));
+  on_device<T> x(elements<T>(rank, all)), y(std::vector<T>(n, (T)99));
   T *to = in_place ? x.at + first : y.at;
   OK(ncclReduceScatter(x.at, to, n, type_of<T>::value, op, comm, stream));
   std::vector<T> got = in_place ? x.read() : y.read();
@@ -138,7 +118,7 @@ template <class T> static void test_all_gather(ncclComm_t comm, bool in_place)
   const size_t n = 5;
   std::vector<T> mine = elements<T>(rank, n), whole(n * (size_t)ranks, (T)99);
   for (size_t i = 0; in_place && i < n; i++) whole[n * (size_t)rank + i] = mine[i];
-  buffer<T> x(mine), y(whole);
+  on_device<T> x(mine), y(whole);
   const T *from = in_place ? y.at + n * (size_t)rank : x.at;
   OK(ncclAllGather(from, y.at, n, type_of<T>::value, comm, stream));
   std::vector<T> got = y.read();
@@ -149,7 +129,7 @@ template <class T> static void test_all_gather(ncclComm_t comm, bool in_place)
 template <class T> static void test_broadcast(ncclComm_t comm, int root, bool in_place)
 {
   const size_t n = 6;
-  buffer<T> x(elements<T>(rank, n)), y(std::vector<T>(n, (T)99));
+  on_device<T> x(elements<T>(rank, n)), y(std::vector<T>(n, (T)99));
   const T *from = rank == root ? x.at : nullptr;
   T *to = in_place ? x.at : y.at;
   OK(ncclBroadcast(from, to, n, type_of<T>::value, root, comm, stream));
@@ -175,7 +155,7 @@ static void test_groups(ncclComm_t comm)
 {
   const size_t most = 16;
   int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
-  buffer<float> x(elements<float>(rank, most)), y(std::vector<float>(most * (size_t)ranks, -1));
+  on_device<float> x(elements<float>(rank, most)), y(std::vector<float>(most * (size_t)ranks, -1));
   OK(ncclGroupStart());
   OK(ncclSend(x.at, 9, ncclFloat, next, comm, stream));
   OK(ncclRecv(y.at, 9, ncclFloat, before, comm, stream));
@@ -202,7 +182,7 @@ static void test_groups(ncclComm_t comm)
 
 static void test_plain_send(ncclComm_t comm)
 {
-  buffer<int> x(elements<int>(rank, 8));
+  on_device<int> x(elements<int>(rank, 8));
   if (rank == 0) OK(ncclSend(x.at, 8, ncclInt, 1, comm, stream));
   if (rank == 1) {
     OK(ncclRecv(x.at, 8, ncclInt, 0, comm, stream));
@@ -220,7 +200,7 @@ static void test_splits(ncclComm_t comm)
   OK(ncclCommCount(part, &count));
   OK(ncclCommUserRank(part, &member));
   CHECK(count == (rank == 0 ? 1 : ranks - 1) && member == (rank == 0 ? 0 : ranks - 1 - rank));
-  buffer<int> x(std::vector<int>(1, rank)), all(std::vector<int>((size_t)ranks, -1));
+  on_device<int> x(std::vector<int>(1, rank)), all(std::vector<int>((size_t)ranks, -1));
   OK(ncclAllGather(x.at, all.at, 1, ncclInt, part, stream));
   std::vector<int> got = all.read();
   for (int i = 0; i < count; i++) CHECK(got[(size_t)i] == (rank == 0 ? 0 : ranks - 1 - i));

@@ -275,6 +275,14 @@ static bool run_elements(const struct op *op, const struct array *in, struct arr
   return true;
 }
 
+/* To the nearest number of 8 significant bits, of two the one whose last bit is 0. */
+static double to_bf16(double x)
+{
+  int exponent;
+  double fraction = frexp(x, &exponent);
+  return ldexp(nearbyint(ldexp(fraction, 8)), exponent - 8);
+}
+
 /* A number becomes another type: towards zero where it is whole, 1 or 0 where it is a truth. */
 static bool run_cast(const struct op *op, const struct array *in, struct array *out,
                      const struct places *at)
@@ -283,7 +291,10 @@ static bool run_cast(const struct op *op, const struct array *in, struct array *
   if (!same_shape(in->shape, out->shape)) return false;
   for (int64_t i = 0, n = elements(in->shape); i < n; i++) {
     double x = in->at[i];
-    out->at[i] = op->type == BOOL ? x != 0 : op->type == I32 || op->type == I64 ? trunc(x) : x;
+    out->at[i] = op->type == BOOL                     ? x != 0
+                 : op->type == I32 || op->type == I64 ? trunc(x)
+                 : op->type == BF16                   ? to_bf16(x)
+                                                      : x;
   }
   return true;
 }

@@ -48,7 +48,7 @@ static const struct left_out {
     {"logical_and", "R,P(max) -> P(max); P(max),R -> P(max); P(min),P(min) -> P(min)", TRUTHS},
     {"logical_or", "R,P(min) -> P(min); P(max),P(max) -> P(max); P(min),R -> P(min)", TRUTHS},
     {"logical_not", "P(max) -> P(min); P(min) -> P(max)", TRUTHS},
-    {"cast", "P(sum) -> P(sum); " BOTH, "to bf16 each summand would be rounded; " TRUTHS},
+    {"cast", BOTH, "to bf16: nobody needs it; " TRUTHS},
     {"rotary", "R,P(sum),P(sum) -> P(sum)", POINTLESS},
     {"rotary_pairs", "R,P(sum),P(sum) -> P(sum); S(2),S(1),S(1) -> S(2)", POINTLESS "; " PARTS},
     {"expand", BOTH, POSITIVE},
