@@ -152,15 +152,14 @@ static void check_exchange(const struct tried *t)
   must(is_permutation(&t->move, t->whole) == single, "is_permutation says %d", !single);
 }
 
-static const char *const kinds[] = {"R", "S(0)", "S(1)", "S(0) last", "S(1) last"};
+/* On each mesh dimension: R, S(0), S(1), and these two again, as the last to cut. */
+enum { KINDS = 5 };
 
-/* Of each mesh dimension: replicated, or a shard; the last of a dimension's cuts or in order. */
 static struct layout layout_of(int which)
 {
   struct layout layout = {0};
-  int n = (int)(sizeof kinds / sizeof *kinds);
-  for (int d = 0; d < graph->mesh.ndim; d++, which /= n) {
-    int k = which % n;
+  for (int d = 0; d < graph->mesh.ndim; d++, which /= KINDS) {
+    int k = which % KINDS;
     if (k) layout.on[d] = (struct placement){.kind = SHARD, .dim = (k - 1) % 2, .turn = k > 2};
   }
   return layout;
@@ -176,7 +175,7 @@ static void check_world(const void *with)
   const struct world *w = with;
   int size[MAX_MESH], tried = 0;
   new_graph(parse_mesh(w->mesh, size), size);
-  int ndim = graph->mesh.ndim, n = power(5, ndim), world = world_size();
+  int ndim = graph->mesh.ndim, n = power(KINDS, ndim), world = world_size();
   struct tried t = {.whole = parse_shape(w->whole), .move = {.kind = OP_exchange, .n = ndim}};
   memcpy(t.move.dim, w->order, sizeof t.move.dim);
   t.from = alloc((size_t)world * sizeof *t.from);
