@@ -105,10 +105,12 @@ static const int *members_of(int group, int rank)
 /* Which member of its group a rank is. */
 static int place_in(int group, int rank)
 {
-  const int *member = members_of(group, rank);
-  int at = 0;
-  while (member[at] != rank) at++;
-  return at;
+  const struct group *g = &graph->group[group];
+  int coordinate[MAX_MESH], place = 0;
+  coordinate_of(rank, coordinate);
+  for (int i = 0; i < g->n; i++)
+    place = place * graph->mesh.size[g->dim[i]] + coordinate[g->dim[i]];
+  return place;
 }
 
 static int64_t elements_at(int value, int rank)
@@ -253,6 +255,21 @@ int64_t collective_bytes(const struct op *op, int rank)
   return elements_at(op->in[0], rank) * type_bytes(graph->value[op->in[0]].type);
 }
 
+/* Of a bucket: one run of elements to its ranks, so their parts of it are not those of each
+   gradient. */
+static void add_bucket(const struct op *op, int64_t *sent, int64_t *received)
+{
+  int n = group_size(op->group);
+  int64_t each = type_bytes(graph->value[op->out].type);
+  for (int r = 0; r < world_size(); r++) {
+    int64_t all = collective_bytes(op, r) / each;
+    int64_t part = chunk_size(all, n, place_in(op->group, r));
+    int64_t moved = (all - part + part * (n - 1)) * each;
+    sent[r] += moved;
+    received[r] += moved;
+  }
+}
+
 /* Adds what each rank sends and receives. */
 static void add_bytes(const struct op *op, int64_t *sent, int64_t *received)
 {
@@ -261,14 +278,15 @@ static void add_bytes(const struct op *op, int64_t *sent, int64_t *received)
     add_traffic(&x->move, x->whole, x->type, sent, received);
     return;
   }
-  const struct group *g = &graph->group[op->group];
-  for (int k = 0; k < (op->nbody ? op->nbody : 1); k++) {
-    const struct op *inner = op->nbody ? &graph->op[op->body[k]] : op;
-    const struct value *in = &graph->value[inner->in[0]], *out = &graph->value[inner->out];
-    struct move m = {.kind = op->kind, .n = g->n, .from = in->layout, .to = out->layout};
-    memcpy(m.dim, g->dim, sizeof m.dim);
-    add_traffic(&m, in->shape, in->type, sent, received);
+  if (op->nbody) {
+    add_bucket(op, sent, received);
+    return;
   }
+  const struct group *g = &graph->group[op->group];
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  struct move m = {.kind = op->kind, .n = g->n, .from = in->layout, .to = out->layout};
+  memcpy(m.dim, g->dim, sizeof m.dim);
+  add_traffic(&m, in->shape, in->type, sent, received);
 }
 
 /* Zeroed. */
