@@ -30,8 +30,7 @@ static struct shape whole;
 static enum type type;
 static struct layout from, to;
 
-/* ------------------------------------------------------------------------------ reading the text
- */
+/* ----------------------------------------------------------------------------- reading the text */
 
 static const char *at; /* the place in options.move */
 
@@ -144,8 +143,7 @@ static void read_mesh(void)
   must_come(":", "after the mesh comes a colon");
 }
 
-/* -------------------------------------------------------------------------------- the placements
- */
+/* ------------------------------------------------------------------------------- the placements */
 
 static enum reduction read_reduction(void)
 {
@@ -280,8 +278,8 @@ static void read_link(const char *link)
   if (told) latency = strtod(end + 1, &end);
   if (*end || end == equals + 1)
     usage_error(2, "--link %s: write --link a=25e9,10e-6", printable(link));
-  if (!(bandwidth >= 1 && bandwidth < 1e18))
-    usage_error(2, "--link %s: the bandwidth must be at least 1 and below 1e18 bytes a second",
+  if (!(bandwidth >= 1e6 && bandwidth < 1e18))
+    usage_error(2, "--link %s: the bandwidth must be at least 1e6 and below 1e18 bytes a second",
                 printable(link));
   if (told && !(latency >= 1e-12 && latency < 1000))
     usage_error(2, "--link %s: the latency must be at least 1e-12 and below 1000 seconds",
@@ -309,8 +307,7 @@ static void read_question(void)
   for (int i = 0; i < options.nlink; i++) read_link(options.link[i]);
 }
 
-/* ------------------------------------------------------------------------------------ the answer
- */
+/* ----------------------------------------------------------------------------------- the answer */
 
 /* A step, of the tensor seen in this shape, and what each rank sends and receives in it. */
 struct step {
@@ -417,8 +414,7 @@ static struct answer answer(void)
   return a;
 }
 
-/* ----------------------------------------------------------------------------------- for programs
- */
+/* --------------------------------------------------------------------------------- for programs */
 
 static json_t *bytes_json(const int64_t *bytes)
 {
@@ -456,24 +452,13 @@ static void print_json(const struct answer *a)
   putchar('\n');
 }
 
-/* ------------------------------------------------------------------------------------ for people
- */
-
-/* "58,720,256" */
-static const char *grouped(int64_t n)
-{
-  char digits[32];
-  int length = snprintf(digits, sizeof digits, "%" PRId64, n);
-  struct buffer b = {0};
-  for (int i = 0; i < length; i++)
-    put(&b, "%s%c", i && (length - i) % 3 == 0 ? "," : "", digits[i]);
-  return b.text;
-}
+/* ----------------------------------------------------------------------------------- for people */
 
 /* "688 us" */
 static const char *seconds_text(double s)
 {
   if (s >= 1) return text("%.3g s", s);
+  if (s > 0 && s < 1e-6) return text("%.3g ns", s * 1e9);
   return s >= 1e-3 ? text("%.3g ms", s * 1e3) : text("%.3g us", s * 1e6);
 }
 

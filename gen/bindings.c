@@ -75,13 +75,15 @@ static int replicate(lua_State *L)
   return push_placement(L, (struct placement){.kind = REPLICATE});
 }
 
+static const char *const reductions[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min", NULL};
+
 static int partial(lua_State *L)
 {
-  static const char *const names[] = {"sum", "max", "min", NULL};
-  enum reduction r = (enum reduction)luaL_checkoption(L, 1, "sum", names);
+  enum reduction r = (enum reduction)luaL_checkoption(L, 1, "sum", reductions);
   return push_placement(L, (struct placement){.kind = PARTIAL, .reduction = r});
 }
 
+/* As the plan has it. */
 static int placement_name(lua_State *L)
 {
   struct placement p = check_placement(L, 1);
@@ -89,6 +91,8 @@ static int placement_name(lua_State *L)
     lua_pushfstring(L, "Shard(%d, %d)", p.dim, p.turn);
   else if (p.kind == SHARD)
     lua_pushfstring(L, "Shard(%d)", p.dim);
+  else if (p.kind == PARTIAL && p.reduction != SUM)
+    lua_pushfstring(L, "Partial('%s')", reductions[p.reduction]);
   else
     lua_pushstring(L, p.kind == PARTIAL ? "Partial()" : "Replicate()");
   return 1;

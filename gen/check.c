@@ -135,8 +135,7 @@ static void check_placed(int id)
   hold(fits_together(&l, op->nin, list, pick), id, "its merged dimensions are not where they seem");
 }
 
-/* -------------------------------------------------------------------------- steps that move data
- */
+/* ------------------------------------------------------------------------- steps that move data */
 
 /* An operation that redistribute left, the layouts of what it takes and makes, and its group. */
 struct step {
@@ -395,8 +394,7 @@ static void check_steps(enum pass after)
   for (int i = 0; i < graph->norder && after < PASS_OUTLINE; i++) check_step(graph->order[i]);
 }
 
-/* ----------------------------------------------------------------------------------- the layouts
- */
+/* ---------------------------------------------------------------------------------- the layouts */
 
 static bool no_sum_left(int value)
 {

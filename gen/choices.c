@@ -24,13 +24,13 @@ static int dimension_with(const struct letters *l, const struct axis *axis, int 
 }
 
 /* How a letter is cut: inside so many parts of its dimension, and in which turn. */
-struct cut {
+struct way_to_cut {
   int64_t outer;
   int turn;
 };
 
 static struct placement shard_of(const struct letters *l, const struct axis *axis, int ndim,
-                                 int letter, struct cut cut)
+                                 int letter, struct way_to_cut cut)
 {
   int64_t outside;
   int d = dimension_with(l, axis, ndim, letter, &outside);
@@ -41,7 +41,7 @@ static struct placement shard_of(const struct letters *l, const struct axis *axi
 }
 
 /* Cut along a letter; with outer > 1 the letter's own dimension is cut inside so many parts. */
-static struct choice cut_along(const struct letters *l, int nin, int letter, struct cut cut)
+static struct choice cut_along(const struct letters *l, int nin, int letter, struct way_to_cut cut)
 {
   struct choice c = {.letter = letter};
   for (int i = 0; i < nin; i++) c.in[i] = shard_of(l, l->in[i], l->ndim_in[i], letter, cut);
@@ -72,7 +72,7 @@ static bool can_be_cut(const struct letters *l, int letter, int64_t outside, boo
   return alone ? l->size[letter] % stride == 0 : stride == outside;
 }
 
-static int add_cut(struct cut *list, int n, struct cut cut)
+static int add_cut(struct way_to_cut *list, int n, struct way_to_cut cut)
 {
   for (int k = 0; k < n; k++)
     if (list[k].outer == cut.outer && list[k].turn == cut.turn) return n;
@@ -83,10 +83,11 @@ static int add_cut(struct cut *list, int n, struct cut cut)
 /* The ways to cut a letter, told once each: plainly, and as the inputs are cut along it now. A
    kernel that is told where a part begins knows no strides. */
 enum { MAX_CUTS = 1 + MAX_INPUTS * MAX_MESH };
-static int cuts_now(const struct op *o, const struct letters *l, int letter, struct cut *list)
+static int cuts_now(const struct op *o, const struct letters *l, int letter,
+                    struct way_to_cut *list)
 {
   bool alone = stands_alone(l, o->nin, letter);
-  int n = add_cut(list, 0, (struct cut){1, 0});
+  int n = add_cut(list, 0, (struct way_to_cut){1, 0});
   for (int i = 0; i < o->nin; i++) {
     int64_t outside;
     int dim = dimension_with(l, l->in[i], l->ndim_in[i], letter, &outside);
@@ -95,7 +96,7 @@ static int cuts_now(const struct op *o, const struct letters *l, int letter, str
       int64_t stride = shard_stride(p);
       if (p.kind != SHARD || p.dim != dim) continue;
       if (can_be_cut(l, letter, outside, alone, stride))
-        n = add_cut(list, n, (struct cut){alone ? stride : 1, p.turn});
+        n = add_cut(list, n, (struct way_to_cut){alone ? stride : 1, p.turn});
     }
   }
   return n;
@@ -149,7 +150,7 @@ int choices(const struct op *o, const struct letters *l, struct choice *list)
   int n = 0;
   add_choice(list, &n, (struct choice){.letter = NONE});
   for (int letter = 0; letter < l->n; letter++) {
-    struct cut cut[MAX_CUTS];
+    struct way_to_cut cut[MAX_CUTS];
     if (!may_be_cut(l, letter)) continue;
     for (int k = 0, m = cuts_now(o, l, letter, cut); k < m; k++)
       add_choice(list, &n, cut_along(l, o->nin, letter, cut[k]));

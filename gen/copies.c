@@ -63,8 +63,7 @@ char *same_bytes_text(const struct op *op, int rank)
               c_name(op->in[0]), bytes, bytes);
 }
 
-/* -------------------------------------------------------------------- a part within a larger one
- */
+/* ------------------------------------------------------------------- a part within a larger one */
 
 /* The mesh dimensions that cut `dim` of a value, without those of one rank. */
 static int real_cuts(int value, int dim, int cut[MAX_MESH])
@@ -84,29 +83,6 @@ static int new_cuts(const struct op *op, int larger, int smaller, int dim, int *
     bug("emit", op->out, "a part is not one of what it is cut from");
   memcpy(cut, after + a, (size_t)(b - a) * sizeof *cut);
   return b - a;
-}
-
-/* Where the smaller part begins along `dim` of the larger, which has `n` there, times `factor`. The
-   sizes of parts that are cut again may depend on the rank: then the program finds them out. */
-static char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor)
-{
-  struct buffer b = {0};
-  const char *size = NULL; /* the program knows it */
-  for (int i = 0; i < ncut; i++) {
-    int parts = graph->mesh.size[cut[i]];
-    int64_t chunk = (n + parts - 1) / parts;
-    if (b.length) put(&b, " + ");
-    if (!size && (n % parts == 0 || i + 1 == ncut)) {
-      put(&b, "%" PRId64 "L * rank.coordinate[%d]", chunk * factor, cut[i]);
-      n = chunk;
-      continue;
-    }
-    if (!size) size = text("%" PRId64, n);
-    if (factor != 1) put(&b, "%" PRId64 " * ", factor);
-    put(&b, "part_first(%s, %d, rank.coordinate[%d])", size, parts, cut[i]);
-    size = text("part_size(%s, %d, rank.coordinate[%d])", size, parts, cut[i]);
-  }
-  return b.text ? b.text : "0";
 }
 
 /* The copy between a part and the box that it is of a larger one: "slice" takes it out, "put" puts
@@ -142,8 +118,7 @@ static char *slice_text(const struct op *op, int rank)
   return c_name(op->out) ? box_text(op, rank, "slice", op->in[0], op->out) : "";
 }
 
-/* ------------------------------------------------------------------------------ pending reductions
- */
+/* --------------------------------------------------------------------------- pending reductions */
 
 /* What adds nothing to a maximum or minimum, in C. */
 static const char *least_text(enum type type, bool of_max)
@@ -209,8 +184,7 @@ static char *to_partial_text(const struct op *op, int rank)
   return text("%s\n  %s%s", rest, condition, box_text(op, rank, "put", op->out, op->in[0]));
 }
 
-/* ----------------------------------------------------------------------------------------- packing
- */
+/* -------------------------------------------------------------------------------------- packing */
 
 /* The sizes in bytes of the parts along op->dim that the members of the group hold. */
 static char *part_bytes(const struct op *op, int rank)

@@ -15,8 +15,7 @@
 
 #include <string.h>
 
-/* -------------------------------------------------------------------------------------- the deal
- */
+/* ------------------------------------------------------------------------------------- the deal */
 
 int members(const struct step *s)
 {
@@ -136,9 +135,7 @@ void deal_out(struct deal *d, const struct brief *from, const struct brief *to)
   }
 }
 
-/* ------------------------------------------------------------------------------- what was dealt
- * out
- */
+/* --------------------------------------------------------------------------- what was dealt out */
 
 /* A deal, found again by what it follows from. */
 struct kept {
@@ -147,8 +144,8 @@ struct kept {
   struct step step;
   struct brief from, to;
   struct deal deal;
-  int *got, *gave,
-      *by_giver; /* where a receiver's begin; where a giver's do, in the list of these */
+  int *got;             /* by member: where the pieces that it gets begin */
+  int *gave, *by_giver; /* by member: where those that it gives begin in the list by_giver */
   struct kept *next;
 };
 
@@ -216,8 +213,7 @@ static const struct kept *deal_of(const struct move *m, struct shape whole, cons
   return bucket[hash % BUCKETS] = make_deal(q);
 }
 
-/* --------------------------------------------------------------------------- what a rank is told
- */
+/* -------------------------------------------------------------------------- what a rank is told */
 
 /* Where the boxes of giver and receiver meet, from where `own` begins. */
 static struct piece piece_of(const struct deal *d, struct given g, int member,

@@ -18,8 +18,7 @@
 
 #include <string.h>
 
-/* ----------------------------------------------------------------------------- all layouts
- */
+/* ---------------------------------------------------------------------------------- all layouts */
 
 /* A layout on the way. What follows from it is worked out when it is first asked for. */
 struct state {
@@ -179,8 +178,7 @@ static const struct state *know(int which)
   return s;
 }
 
-/* ------------------------------------------------------------------------------ the fastest way
- */
+/* ------------------------------------------------------------------------------ the fastest way */
 
 /* A way from the source to a state. `time` is that of its steps, `least` what it will be at the
    target at least. Of a rough one the last step, an exchange, is not dealt out yet. */
@@ -393,8 +391,7 @@ static void find_way(struct label best, int most_steps)
   }
 }
 
-/* -------------------------------------------------------------------------------------- the plan
- */
+/* ------------------------------------------------------------------------------------- the plan */
 
 /* The label that stands for these steps, and the elements that the busiest rank receives. */
 static struct label assess(const struct walk *w, int64_t *busiest)
@@ -493,9 +490,7 @@ static void walk_around(struct walk *w, const struct brief *to)
   if (w->n > 0) w->move[w->n - 1].to = layout_of(to, w->untold);
 }
 
-/* ------------------------------------------------------------------------------ what was asked
- * before
- */
+/* ------------------------------------------------------------------------ what was asked before */
 
 /* What a plan follows from. */
 struct question {

@@ -1,4 +1,5 @@
-/* moves.h: what the files share that plan redistributions: steps.c, traffic.c, moves.c. */
+/* moves.h: what the files share that plan redistributions: steps.c, traffic.c, exchange.c and
+   moves.c. */
 #ifndef MOVES_H
 #define MOVES_H
 
@@ -137,6 +138,21 @@ struct traffic {
 struct traffic traffic_of(const struct stage *g, bool planning);
 struct traffic traffic_of_move(const struct move *m, const struct untold *u, bool planning);
 
+/* Times are picoseconds: whole numbers, so that equal times are equal; rounded up, so that those of
+   parts are no less than that of the whole. None is more than 40 hours: a way's can be added up,
+   whatever the links are. */
+int64_t picoseconds(double seconds);
+int64_t transfer_time(int64_t elements, double bandwidth);
+int64_t latency_of(const struct step *s);
+int64_t time_of(const struct step *s, const struct traffic *t);
+
+/* Memory that is used again: what it held before is lost. All zeros. */
+struct scratch {
+  size_t size;
+  void *at;
+};
+void *take(struct scratch *s, size_t size);
+
 /* --------------------------------------------------------------------------------- exchange.c */
 
 /* One of those that meet in a group. */
@@ -168,21 +184,5 @@ int members(const struct step *s);
 int member_at(const struct step *s, const int coordinate[MAX_MESH]);
 /* Deals out: step, whole, n and listed are told, and the rest is empty. */
 void deal_out(struct deal *d, const struct brief *from, const struct brief *to);
-
-/* ------------------------------------------------------------------------- traffic.c again */
-
-/* Times are picoseconds: whole numbers, so that equal times are equal; rounded up, so that those of
-   parts are no less than that of the whole. */
-int64_t picoseconds(double seconds);
-int64_t transfer_time(int64_t elements, double bandwidth);
-int64_t latency_of(const struct step *s);
-int64_t time_of(const struct step *s, const struct traffic *t);
-
-/* Memory that is used again: what it held before is lost. All zeros. */
-struct scratch {
-  size_t size;
-  void *at;
-};
-void *take(struct scratch *s, size_t size);
 
 #endif

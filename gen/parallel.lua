@@ -58,7 +58,7 @@ local function link_of(entry, what)
   end
   local bandwidth, latency = rawget(entry.link, "bandwidth"), rawget(entry.link, "latency")
   if bandwidth ~= nil then
-    bandwidth = base.number(bandwidth, "the bandwidth of " .. what .. ", in bytes a second,", 1,
+    bandwidth = base.number(bandwidth, "the bandwidth of " .. what .. ", in bytes a second,", 1e6,
       1e18)
   end
   if latency ~= nil then

@@ -20,8 +20,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------- dimensions that are taken apart
- */
+/* -------------------------------------------------------------- dimensions that are taken apart */
 
 /* A value's dimensions, some of them taken apart into factors. */
 struct factors {
@@ -137,8 +136,7 @@ static struct layout on_factors(const struct factors *f, struct layout layout)
   return usual_turns(layout);
 }
 
-/* -------------------------------------------------------------------------------------- the legs
- */
+/* ------------------------------------------------------------------------------------- the legs */
 
 /* A redistribution goes from stop to stop. Between two of them every dimension comes apart alike.
  */
@@ -200,8 +198,7 @@ int legs_of(struct shape whole, enum type type, struct layout from, struct layou
   return n;
 }
 
-/* --------------------------------------------------------------------------------------- the cost
- */
+/* ------------------------------------------------------------------------------------- the cost */
 
 static bool is_pending(struct layout layout)
 {
@@ -210,8 +207,8 @@ static bool is_pending(struct layout layout)
   return false;
 }
 
-/* Of plain shards. The fastest way needs no more than the least there can be, where links are equal
-   and nothing is pending; else it is taken to need what the greedy one does. */
+/* Of plain shards. Where nothing is pending the fastest way is taken to need the least there can
+   be, as it does where links are equal; else what the greedy one does. */
 static int64_t plain_cost(struct shape whole, enum type type, struct layout from, struct layout to)
 {
   bool least = !graph->greedy && !is_pending(from) && !is_pending(to);
@@ -402,7 +399,8 @@ static struct move in_order_of_mesh(struct move m)
   return m;
 }
 
-/* But in an exchange, all dimensions of the group have the same before, and the same after. */
+/* All dimensions of the group have the same before, and the same after; but not in a slice, a
+   to_partial or an exchange. */
 static int run_move(const struct op *why, int value, struct move m)
 {
   if (!keeps_order(&m)) m = in_order_of_mesh(m);

@@ -60,17 +60,6 @@ static int64_t held(enum role role)
   return sum;
 }
 
-/* 1234567 as "1,234,567". */
-static char *grouped(int64_t n)
-{
-  char *digits = text("%" PRId64, n);
-  struct buffer b = {0};
-  size_t length = strlen(digits);
-  for (size_t i = 0; i < length; i++)
-    put(&b, "%s%c", i && (length - i) % 3 == 0 ? "," : "", digits[i]);
-  return b.text;
-}
-
 static char *mesh_text(void)
 {
   struct buffer b = {0};

@@ -289,30 +289,37 @@ bool is_cut(int value, int dim)
   return false;
 }
 
-/* Adds `factor` times the first index of a rank's part in dimension `dim`. How large a part is that
-   is cut again may depend on the rank: where it does, the program finds it out. */
+char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor)
+{
+  struct buffer b = {0};
+  const char *size = NULL; /* the program knows it */
+  for (int i = 0; i < ncut; i++) {
+    int parts = graph->mesh.size[cut[i]];
+    int64_t chunk = (n + parts - 1) / parts;
+    if (b.length) put(&b, " + ");
+    if (!size && (n % parts == 0 || i + 1 == ncut)) {
+      put(&b, "%" PRId64 "L * rank.coordinate[%d]", chunk * factor, cut[i]);
+      n = chunk;
+      continue;
+    }
+    if (!size) size = text("%" PRId64, n);
+    if (factor != 1) put(&b, "%" PRId64 " * ", factor);
+    put(&b, "part_first(%s, %d, rank.coordinate[%d])", size, parts, cut[i]);
+    size = text("part_size(%s, %d, rank.coordinate[%d])", size, parts, cut[i]);
+  }
+  return b.text ? b.text : "0";
+}
+
+/* Adds `factor` times the first index of a rank's part in dimension `dim`. */
 static void put_first(struct buffer *b, int value, int dim, int64_t factor)
 {
   const struct value *v = &graph->value[value];
   int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, v->layout, dim, cut);
   if (is_strided(&graph->mesh, v->layout, dim))
     bug("emit", v->op, "a kernel asks where a strided part begins");
-  const char *size = NULL; /* the program knows it */
-  int64_t n = v->shape.size[dim];
-  for (int i = 0; i < ncut; i++) {
-    int parts = graph->mesh.size[cut[i]];
-    int64_t chunk = (n + parts - 1) / parts;
-    put(b, "%s", b->length ? " + " : "");
-    if (!size && (n % parts == 0 || i + 1 == ncut)) {
-      put(b, "%" PRId64 "L * rank.coordinate[%d]", chunk * factor, cut[i]);
-      n = chunk;
-      continue;
-    }
-    if (!size) size = text("%" PRId64, n);
-    if (factor != 1) put(b, "%" PRId64 " * ", factor);
-    put(b, "part_first(%s, %d, rank.coordinate[%d])", size, parts, cut[i]);
-    size = text("part_size(%s, %d, rank.coordinate[%d])", size, parts, cut[i]);
-  }
+  if (!ncut) return;
+  const char *begin = begin_text(cut, ncut, v->shape.size[dim], factor);
+  put(b, "%s%s", b->length ? " + " : "", begin);
 }
 
 char *first_text(int value, int dim)

@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------- the layouts
- */
+/* ---------------------------------------------------------------------------------- the layouts */
 
 bool same_brief(const struct brief *a, const struct brief *b)
 {
@@ -112,8 +111,7 @@ struct layout layout_of(const struct brief *b, const struct untold *u)
   return layout;
 }
 
-/* ----------------------------------------------------------------------------------------- steps
- */
+/* ---------------------------------------------------------------------------------------- steps */
 
 /* What leads from one to the other on a dimension of the mesh. */
 static enum op_kind kind_of(int from, int to)
@@ -193,8 +191,7 @@ struct move move_of(const struct step *s, const struct brief *from, const struct
   return m;
 }
 
-/* ---------------------------------------------------------------------------- the greedy planner
- */
+/* --------------------------------------------------------------------------- the greedy planner */
 
 void walk_to(struct walk *w, int i, int at)
 {

@@ -130,15 +130,17 @@ struct op {
   double scalar;        /* $s */
   int64_t number[MAX_NUMBERS]; /* in the order of the row's names */
   unsigned dims;               /* a bit for each dimension that a capital letter stands for */
-  bool keep;        /* those that vanish from the output, or appear there, have size 1 before */
-  enum type type;   /* cast, redistribute, and what makes a value of nothing: its type */
+  bool keep;      /* those that vanish from the output, or appear there, have size 1 before */
+  enum type type; /* cast, redistribute, and what makes a value of nothing: its type */
   enum type backward_type; /* redistribute: in which its gradient is moved */
-  bool constant;    /* no gradient flows through it */
-  int custom;       /* custom: which of graph->custom */
-  struct layout to; /* redistribute: where it is wanted, on the mesh dimensions in `asked` */
+  bool constant;           /* no gradient flows through it */
+  int custom;              /* custom: which of graph->custom */
+  struct layout to; /* redistribute: where it is wanted, on the mesh dimensions in `asked`; pack,
+                       unpack: in which the members hold the parts */
   unsigned asked;   /* redistribute: a bit for each mesh dimension that `to` speaks of */
   int group;        /* collectives, pack, unpack: among whom */
-  int dim, dim_to;  /* all_gather, reduce_scatter: the tensor's dimension; all_to_all: both */
+  int dim, dim_to;  /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
+                       all_to_all: both */
   enum reduction reduction; /* all_reduce, reduce_scatter, to_partial */
   int exchange;             /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
   int nbody;                /* fused, and an all_reduce that is a bucket: the operations in it */
@@ -189,8 +191,10 @@ struct group {
 /* One step of a redistribution, within each rank or among the ranks of a group, on the dimensions
    `dim` of the mesh.
      slice           R -> S, cut last: each takes its part
-     to_partial      R, or the last cuts of a dimension -> P: the first rank has all, or each its
-   part all_reduce      P -> R reduce_scatter  P -> S(d), cut last, in the order of the group
+     to_partial      R, or the last cuts of a dimension -> P: of a sum the first of those that hold
+                     the same has it, of a maximum or minimum each; or each has its part
+     all_reduce      P -> R
+     reduce_scatter  P -> S(d), cut last, in the order of the group
      all_gather      S(d), the last cuts of d in the order of the group -> R
      all_to_all      S(d), the last cuts of d in the order of the group -> S(e), cut last, so too
      exchange        any R and S -> any other: each rank gets each piece that it lacks from one that
@@ -279,6 +283,7 @@ void *alloc(size_t size);
 /* As printf into the arena. */
 char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *copy_text(const char *s);
+char *grouped(int64_t n); /* 1234567 as "1,234,567" */
 /* Makes room for one more element in an array that grows. */
 #define GROW(array, n, room)                                                                       \
   ((n) < (room) ? (void)0 : (void)((array) = grow((array), (n), &(room), sizeof *(array))))
@@ -657,7 +662,7 @@ int64_t arena_stride(int value);
    that are wanted. Both lists are by value; gradient[value] is NONE where nothing has reached it.
    `op` is a copy: adding operations moves the graph's. */
 void write_gradient(const struct op *op, int g, const bool *wanted, int *gradient);
-/* Whether it is a redistribution that leaves its value where it lies, as it is: its gradient too. */
+/* Whether it is a redistribution that leaves its value as and where it lies: its gradient too. */
 bool stays(const struct op *op);
 /* Gives layouts to the values that operations order[first...] make, adding redistributions. */
 void propagate_from(int first);
@@ -757,14 +762,18 @@ bool reads_elsewhere(const struct op *op, int i);
    rank.coordinate[0]", the same text on all ranks; "0" where it is not cut. Of a rank without a
    part it says nothing. */
 char *first_text(int value, int dim);
+/* Where the part begins, times `factor`, that these cuts, one after the other, leave of n elements;
+   "0" where there are none. The sizes of parts that are cut again may depend on the rank: then the
+   program finds them out. */
+char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor);
 /* matmul.c: the statement of a matmul; kernel_file.c: of an operation that has a kernel of its own.
  */
 char *matmul_text(const struct op *op, int rank);
 /* How many products of matrices that takes, as the operands lie now. */
 double matmul_calls(const struct op *op, int rank);
 char *file_kernel_call(const struct op *op, int rank);
-/* copies.c: sets the rank's part of a value to zero; the value's own bytes, where they are not those
-   of the input; the statement of an operation that moves bytes within a rank's memory. */
+/* copies.c: sets the rank's part of a value to zero; the value's own bytes, where they are not
+   those of the input; the statement of an operation that moves bytes within a rank's memory. */
 char *zero_text(int value, int rank);
 char *same_bytes_text(const struct op *op, int rank);
 bool is_copy(enum op_kind k);
@@ -782,8 +791,8 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
 bool equal_parts(const struct op *op, int rank);
 /* The bytes of the value that `rank` brings to it. */
 int64_t collective_bytes(const struct op *op, int rank);
-/* The bytes that the rank sends which sends most, and those of the one that receives most, in some of
-   the graph's operations, so many times each (NULL: once); or in one. */
+/* The bytes that the rank sends which sends most, and those of the one that receives most, in some
+   of the graph's operations, so many times each (NULL: once); or in one. */
 struct busiest {
   int64_t sent, received;
 };

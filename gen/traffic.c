@@ -27,8 +27,7 @@ static const double memory_bandwidth = 2e12;
 
 enum { BIG_GROUP = 64, MANY_RANKS = 256 };
 
-/* ------------------------------------------------------------------------------------- the world
- */
+/* ------------------------------------------------------------------------------------ the world */
 
 struct world world;
 
@@ -142,8 +141,7 @@ void enter(struct shape whole, enum type type, const struct untold *u,
   seat(places, take(all ? &every : &some, (size_t)world.seats * sizeof *world.coordinate));
 }
 
-/* ------------------------------------------------------------------------------- who holds what
- */
+/* ------------------------------------------------------------------------------- who holds what */
 
 int64_t overlap(const struct box *a, const struct box *b)
 {
@@ -194,8 +192,7 @@ void find_boxes(const struct brief *b, struct box *box)
   for (int k = 0; k < world.seats; k++) cut_box(&c, world.whole, world.coordinate[k], &box[k]);
 }
 
-/* ------------------------------------------------------------------------- what a rank must get
- */
+/* ------------------------------------------------------------------------- what a rank must get */
 
 /* What each seat lacks of its part, and the most of it. What is pending in the end is nobody's
    alone; a term of a sum is not the sum. */
@@ -277,8 +274,7 @@ int64_t least_bytes(struct shape whole, enum type type, struct layout from, stru
   return world.bytes * least_elements(&a, &b, has, has + n, (int64_t *)(has + 2 * n));
 }
 
-/* ----------------------------------------------------------------------------- what a step moves
- */
+/* ---------------------------------------------------------------------------- what a step moves */
 
 static struct traffic no_traffic(void)
 {
@@ -443,8 +439,7 @@ static void add_collective(const struct stage *g, struct traffic *t)
   memcpy(t->got + slowest(s) * world.seats, t->received, (size_t)world.seats * sizeof *t->received);
 }
 
-/* --------------------------------------------------------------------------------------- a step
- */
+/* --------------------------------------------------------------------------------------- a step */
 
 struct traffic traffic_of(const struct stage *g, bool planning)
 {
@@ -495,7 +490,9 @@ void add_traffic(const struct move *m, struct shape whole, enum type type, int64
 
 int64_t picoseconds(double seconds)
 {
+  static const int64_t longest = INT64_MAX / 64;
   double p = seconds * 1e12;
+  if (p >= (double)longest) return longest;
   int64_t down = (int64_t)p;
   return (double)down < p ? down + 1 : down;
 }

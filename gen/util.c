@@ -4,6 +4,7 @@
    so that the graph which that process builds is there when it has ended. */
 #include "tpgen.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -423,6 +424,16 @@ char *identifier(const char *s)
   if (!plain || !*s || b.text[0] == '_' || strstr(b.text, "__") || is_in(keyword, b.text) ||
       looks_like_macro(b.text))
     return text("n%08x", (unsigned)hash_bytes(HASH_START, s, strlen(s)));
+  return b.text;
+}
+
+char *grouped(int64_t n)
+{
+  char *digits = text("%" PRId64, n);
+  struct buffer b = {0};
+  size_t length = strlen(digits);
+  for (size_t i = 0; i < length; i++)
+    put(&b, "%s%c", i && (length - i) % 3 == 0 ? "," : "", digits[i]);
   return b.text;
 }
 

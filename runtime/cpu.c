@@ -36,8 +36,7 @@ void fail_call(const char *file, int line, const char *call, const char *why)
   _exit(1);
 }
 
-// ---- reductions of bfloat16
-// ----------------------------------------------------------------------
+// ---- reductions of bfloat16 ---------------------------------------------------------------------
 
 MPI_Op bf16_sum, bf16_max, bf16_min;
 
@@ -75,8 +74,7 @@ static void make_reductions(void)
   CHECK_MPI(MPI_Op_create(min_bf16, 1, &bf16_min));
 }
 
-// ---- what the runtime asks
-// -----------------------------------------------------------------------
+// ---- what the runtime asks ----------------------------------------------------------------------
 
 bool target_start(struct identity *me, struct failure *why)
 {

@@ -142,6 +142,7 @@ good='f32[2] on a=2: R -> S(0)'
 refused "$good" 'no such dimension' --link b=1e9
 refused "$good" 'write --link' --link a
 refused "$good" 'bandwidth' --link a=0
+refused "$good" 'bandwidth' --link a=25
 refused "$good" 'bandwidth' --link a=nan
 refused "$good" 'latency' --link a=1e9,-1
 refused "$good" 'the planners are' --planner quickest
