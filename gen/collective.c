@@ -42,13 +42,19 @@ static const struct call_row call_row[] = {
      {"CHECK_MPI(MPI_Alltoall($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
       "CHECK_MPI(MPI_Alltoallv($in$, counts, starts, $type$, $out$, counts_in, starts_in, $type$, "
       "$group$));"},
-     {NULL, "CHECK_NCCL(ncclGroupStart());\n"
-            "    for (int r = 0; r < $ranks$; r++) {\n"
-            "      CHECK_NCCL(ncclSend($in$ + starts[r], counts[r], $type$, r, $group$, stream));\n"
-            "      CHECK_NCCL(ncclRecv($out$ + starts_in[r], counts_in[r], $type$, r, $group$, "
-            "stream));\n"
-            "    }\n"
-            "    CHECK_NCCL(ncclGroupEnd());"}},
+     {"CHECK_NCCL(ncclGroupStart());\n"
+      "  for (int r = 0; r < $ranks$; r++) {\n"
+      "    CHECK_NCCL(ncclSend($in$ + r * $n$L, $n$, $type$, r, $group$, stream));\n"
+      "    CHECK_NCCL(ncclRecv($out$ + r * $n$L, $n$, $type$, r, $group$, stream));\n"
+      "  }\n"
+      "  CHECK_NCCL(ncclGroupEnd());",
+      "CHECK_NCCL(ncclGroupStart());\n"
+      "    for (int r = 0; r < $ranks$; r++) {\n"
+      "      CHECK_NCCL(ncclSend($in$ + starts[r], counts[r], $type$, r, $group$, stream));\n"
+      "      CHECK_NCCL(ncclRecv($out$ + starts_in[r], counts_in[r], $type$, r, $group$, "
+      "stream));\n"
+      "    }\n"
+      "    CHECK_NCCL(ncclGroupEnd());"}},
 };
 
 static const char *library_type(enum type t)

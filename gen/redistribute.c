@@ -3,8 +3,9 @@
    Takes   a graph in which every value is placed, with redistribute operations.
    Leaves  none of them: in their place the steps that plan_moves (moves.c) chose, as collectives
            over groups of ranks, local slices and packings; or nothing where nothing moves. A value
-           that is to be of another type is cast before it moves. From here on an operation is what
-           each rank does with its own parts.
+           that is to be of another type is cast before it moves. Two in a row in the backward, where
+           no plan asked for the stop between, are one. From here on an operation is what each rank
+           does with its own parts.
 
    Collectives take and leave the members' parts one after the other, in the order of the group.
    Where parts along a dimension don't lie so, pack puts them there before, and unpack puts what
@@ -546,19 +547,46 @@ static int lower(const struct op *op)
   return take_over(op, last);
 }
 
+static int *readers, *reader; /* by value: how many operations read it, and the last of them */
+
+static void find_readers(void)
+{
+  reader = alloc((size_t)(graph->nvalue + 1) * sizeof *reader);
+  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    for (int i = 0; i < op->nin; i++) {
+      reader[op->in[i]] = graph->order[at];
+      readers[op->in[i]]++;
+    }
+  }
+}
+
+/* Whether nothing but another redistribution reads what this one leaves: in the backward, where no
+   plan asked for the stop between, the two are one way. */
+static bool is_stop_between(const struct op *op)
+{
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  if (op->phase != BACKWARD || readers[op->out] != 1 || in->type != out->type) return false;
+  const struct op *next = &graph->op[reader[op->out]];
+  return out->role == ACTIVATION && !out->is_output && next->kind == OP_redistribute &&
+         next->phase == BACKWARD;
+}
+
 void redistribute(void)
 {
   int known = graph->nvalue;
   stands_for = alloc((size_t)known * sizeof *stands_for);
   new_order = (struct list){0};
   for (int i = 0; i < known; i++) stands_for[i] = i;
+  find_readers();
   for (int at = 0; at < graph->norder; at++) {
     int id = graph->order[at];
     struct op op = graph->op[id];
     for (int i = 0; i < op.nin; i++) op.in[i] = stands_for[op.in[i]];
     graph->op[id] = op;
     if (op.kind == OP_redistribute)
-      stands_for[op.out] = lower(&op);
+      stands_for[op.out] = is_stop_between(&op) ? op.in[0] : lower(&op);
     else
       add(&new_order, id);
   }

@@ -150,6 +150,14 @@ static char *step_text(const struct op *op)
   return text("%s -> %s", layout_text(from), layout_text(to));
 }
 
+/* An exchange in which each rank has one partner at most is called a permute. */
+static const char *kind_of(const struct op *op)
+{
+  if (op->kind != OP_exchange) return op_row[op->kind].name;
+  const struct exchange *x = &graph->exchange[op->exchange];
+  return is_permutation(&x->move, x->whole) ? "permute" : "exchange";
+}
+
 static void put_bytes(struct buffer *b, struct busiest most, int64_t bound)
 {
   put(b, " %15s %15s %15s   ", grouped(most.sent), grouped(most.received),
@@ -158,12 +166,12 @@ static void put_bytes(struct buffer *b, struct busiest most, int64_t bound)
 
 static void put_step(struct buffer *b, const struct op *op)
 {
-  put(b, "    %s", op_row[op->kind].name);
+  put(b, "    %s", kind_of(op));
   if (!*step_text(op)) {
     put(b, "\n");
     return;
   }
-  put(b, "%*s %-10s", 18 - (int)strlen(op_row[op->kind].name), "", over_text(op));
+  put(b, "%*s %-10s", 18 - (int)strlen(kind_of(op)), "", over_text(op));
   if (is_collective(op->kind))
     put_bytes(b, busiest_of(op), NONE);
   else
@@ -196,7 +204,7 @@ static void put_chain(struct buffer *b, const struct chain *c)
   const struct op *op = first_step(c), *only = only_step(c);
   const struct value *v = moved_value(c);
   if (only)
-    put(b, "  %-8s %-15s %-6s", phase_name[op->phase], op_row[only->kind].name, over_text(only));
+    put(b, "  %-8s %-15s %-6s", phase_name[op->phase], kind_of(only), over_text(only));
   else
     put(b, "  %-8s %-22s", phase_name[op->phase], text("%d steps", count_steps(c)));
   put_bytes(b, busiest_in(c->nstep, c->step, NULL), bound_of(c));
@@ -247,7 +255,7 @@ static void put_issue(void *to, int id, int times)
   if (!is_collective(op->kind)) return;
   if (b->length) put(b, ", ");
   if (times > 1) put(b, "%d times ", times);
-  put(b, "%s %s over %s", op_row[op->kind].name, grouped(bytes_of(op)),
+  put(b, "%s %s over %s", kind_of(op), grouped(bytes_of(op)),
       printable(graph->group[op->group].name));
 }
 
@@ -307,9 +315,9 @@ static void add_collective(void *to, int id, int times)
   if (!is_collective(op->kind)) return;
   struct busiest most = busiest_of(op);
   json_array_append_new(
-      to, json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:i, s:s}", "kind",
-                    op_row[op->kind].name, "group", printable(graph->group[op->group].name),
-                    "bytes", (json_int_t)bytes_of(op), "sent", (json_int_t)most.sent, "received",
+      to, json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", kind_of(op),
+                    "group", printable(graph->group[op->group].name), "bytes",
+                    (json_int_t)bytes_of(op), "sent", (json_int_t)most.sent, "received",
                     (json_int_t)most.received, "ranks", group_size(op->group), "times", times,
                     "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why)));
 }
@@ -319,7 +327,7 @@ static json_t *json_steps(const struct chain *c)
   json_t *list = json_array();
   for (int i = 0; i < c->nstep; i++) {
     const struct op *op = &graph->op[c->step[i]];
-    json_t *step = json_pack("{s:s}", "kind", op_row[op->kind].name);
+    json_t *step = json_pack("{s:s}", "kind", kind_of(op));
     if (*over_text(op)) json_object_set_new(step, "over", json_string(over_text(op)));
     if (*step_text(op)) json_object_set_new(step, "move", json_string(step_text(op)));
     if (is_collective(op->kind)) {

@@ -37,7 +37,8 @@ compare() {
       calls["all_gather"] = "Allgather Allgatherv"
       calls["reduce_scatter"] = "Reduce_scatter Reduce_scatter_block"
       calls["all_to_all"] = "Alltoall Alltoallv"
-      calls["exchange"] = "Alltoallv Sendrecv"
+      calls["exchange"] = "Alltoallv"
+      calls["permute"] = "Sendrecv"
     }
     function wrong(what, told, counted) {
       if (told == counted) return
@@ -74,7 +75,7 @@ compare() {
           wrong(what " over, times", t[2] " " t[3], called[r, k])
         }
         wrong(what, moved(t[5], t[6]), busiest(k))
-        wrong(what " of bytes", t[4], t[1] == "exchange" ? t[5] : brought[3, k])
+        wrong(what " of bytes", t[4], t[1] ~ /exchange|permute/ ? t[5] : brought[3, k])
       }
       for (k = 1; k <= nmove; k++) {
         split(move[k], t)
