@@ -545,13 +545,6 @@ static void choose(void)
 
 /* ---------------------------------------------------------------------------------- the program */
 
-/* "abc->abc" */
-static const char *copy_equation(int value)
-{
-  int n = graph->value[value].shape.ndim;
-  return text("%.*s->%.*s", n, "abcdefgh", n, "abcdefgh");
-}
-
 static void take_packings_out(void)
 {
   int *stands_for = alloc((size_t)(graph->nvalue + 1) * sizeof *stands_for), kept = 0;
@@ -565,7 +558,7 @@ static void take_packings_out(void)
     }
     if (is_packing(op) && front(op->in[0]) != front(op->out)) {
       op->kind = OP_permute;
-      op->equation = copy_equation(op->out);
+      op->equation = identity_equation(graph->value[op->out].shape.ndim);
     }
     if (op->kind == OP_permute && is_same_bytes(op)) op->kind = OP_view;
     graph->order[kept++] = graph->order[k];

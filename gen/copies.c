@@ -55,7 +55,8 @@ char *zero_text(int value, int rank)
              : text("memset(%s, 0, %" PRId64 ");", name, bytes);
 }
 
-char *same_bytes_text(const struct op *op, int rank)
+/* The value's own bytes, where they are not those of the input; "" where they are. */
+static char *same_bytes_text(const struct op *op, int rank)
 {
   if (!c_name(op->out) || same_place(op->in[0], op->out)) return "";
   int64_t bytes = all_bytes(op->out, rank);

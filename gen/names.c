@@ -23,7 +23,8 @@ const char *counter_type(int64_t n)
   return n < INT32_MAX ? "int" : "long";
 }
 
-char *product_text(struct shape s)
+/* "20 * 16" */
+static char *product_text(struct shape s)
 {
   struct buffer b = {0};
   if (elements(s) > INT32_MAX) put(&b, "(size_t)");

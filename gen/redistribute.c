@@ -3,9 +3,9 @@
    Takes   a graph in which every value is placed, with redistribute operations.
    Leaves  none of them: in their place the steps that plan_moves (moves.c) chose, as collectives
            over groups of ranks, local slices and packings; or nothing where nothing moves. A value
-           that is to be of another type is cast before it moves. Two in a row in the backward, where
-           no plan asked for the stop between, are one. From here on an operation is what each rank
-           does with its own parts.
+           that is to be of another type is cast before it moves. Two in a row in the backward,
+           where no plan asked for the stop between, are one. From here on an operation is what
+           each rank does with its own parts.
 
    Collectives take and leave the members' parts one after the other, in the order of the group.
    Where parts along a dimension don't lie so, pack puts them there before, and unpack puts what
@@ -483,12 +483,10 @@ static int run_leg(const struct op *why, int value, struct layout to)
   return apart ? seen(why, value, &f, false, to) : value;
 }
 
-/* "abc->abc" */
 static int copy_of(const struct op *why, int value)
 {
   struct op op = {.kind = OP_view, .module = why->module, .line = why->line, .phase = why->phase};
-  char *letters = text("%.*s", graph->value[value].shape.ndim, "abcdefgh");
-  op.equation = text("%s->%s", letters, letters);
+  op.equation = identity_equation(graph->value[value].shape.ndim);
   return moved(op, value, graph->value[value].layout);
 }
 

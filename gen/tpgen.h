@@ -556,6 +556,8 @@ const char *rule_error(const char *rule, const char *linear);
 
 /* view.c: the rule of a view between two shapes of as many elements. line: of the plan. */
 const char *view_equation(struct shape from, struct shape to, int line);
+/* Of a value that stays as it is: "abc->abc". */
+const char *identity_equation(int ndim);
 
 /* --------------------------------------------------------------------------------- choices.c */
 
@@ -744,8 +746,6 @@ bool has_word(const char *text, const char *word);
 /* "int" or "long": what counts to n. */
 const char *counter_type(int64_t n);
 const char *c_type(enum type t);
-/* "20 * 16" */
-char *product_text(struct shape s);
 
 /* The statement that runs a fused operation or an update, and the kernel's text added to those of
    the program. A kernel that is there already is used again. */
@@ -772,10 +772,9 @@ char *matmul_text(const struct op *op, int rank);
 /* How many products of matrices that takes, as the operands lie now. */
 double matmul_calls(const struct op *op, int rank);
 char *file_kernel_call(const struct op *op, int rank);
-/* copies.c: sets the rank's part of a value to zero; the value's own bytes, where they are not
-   those of the input; the statement of an operation that moves bytes within a rank's memory. */
+/* copies.c: sets the rank's part of a value to zero; the statement of an operation that moves bytes
+   within a rank's memory. */
 char *zero_text(int value, int rank);
-char *same_bytes_text(const struct op *op, int rank);
 bool is_copy(enum op_kind k);
 char *copies_text(const struct op *op, int rank);
 /* The statement of a collective, the tables of a rank's exchanges, and the name of a group's

@@ -120,6 +120,11 @@ static void put_side(struct buffer *b, const struct side *s)
   }
 }
 
+const char *identity_equation(int ndim)
+{
+  return text("%.*s->%.*s", ndim, "abcdefgh", ndim, "abcdefgh");
+}
+
 const char *view_equation(struct shape from, struct shape to, int at)
 {
   struct side a = {.left = from}, b = {.left = to};

@@ -78,6 +78,22 @@ train_golden() {
   same_losses "$name" "$WORK/$name.losses" "$WORK/golden.losses"
 }
 
+# beside LOG COMMAND...: runs it beside others, as many at once as there are cores, and leaves in LOG what
+# it has to say. It fails where the command does, or something in it calls fail.
+running=0
+beside() {
+  local log=$1
+  shift
+  [ $running -lt "$(nproc)" ] || one_is_done
+  (failures=0; "$@"; [ $failures -eq 0 ]) > "$log" 2>&1 &
+  running=$((running + 1))
+}
+one_is_done() {
+  wait -n || failures=$((failures + 1))
+  running=$((running - 1))
+}
+all_are_done() { while [ $running -gt 0 ]; do one_is_done; done; }
+
 # Makes plans of the families of cases in tests/operators, $WORK/FAMILY.lua, and prints their names.
 operator_plans() {
   local file

@@ -116,19 +116,14 @@ check() {
 
 make_runtime plain && objects "$WORK/plain" plain "$root/tests/count_calls.c" ||
   { fail "the runtime does not compile"; exit 1; }
-running=0 count=0
+count=0
 for program in "${programs[@]}"; do
   [[ "$program" =~ ${COUNTED:-.} ]] || continue
-  if [ $running -ge "$(nproc)" ]; then
-    wait -n || failures=$((failures + 1))
-    running=$((running - 1))
-  fi
   count=$((count + 1))
   # shellcheck disable=SC2086
-  (check $program; [ $failures -eq 0 ]) > "$WORK/$count.log" 2>&1 &
-  running=$((running + 1))
+  beside "$WORK/$count.log" check $program
 done
-for ((; running > 0; running--)); do wait -n || failures=$((failures + 1)); done
+all_are_done
 [ $count -gt 0 ] || fail "no program is asked for"
 [ -n "${COUNTED:-}" ] || for call in $calls; do
   grep -qs "^$call " "$WORK"/*.counted.* || fail "no program has called MPI_$call"

@@ -112,16 +112,10 @@ for kind in plain sanitized cuda; do
 done
 
 # As many plans at once as there are cores. What each has to say stands in a log.
-running=0
 for plan in "${plans[@]}"; do
-  if [ $running -ge "$(nproc)" ]; then
-    wait -n || failures=$((failures + 1))
-    running=$((running - 1))
-  fi
-  (check_plan "$plan") > "$WORK/$(basename "$plan" .lua).log" 2>&1 &
-  running=$((running + 1))
+  beside "$WORK/$(basename "$plan" .lua).log" check_plan "$plan"
 done
-for ((; running > 0; running--)); do wait -n || failures=$((failures + 1)); done
+all_are_done
 cat "$WORK"/*.log
 refused=$({ grep -l "$refusal" "$WORK"/*.log || true; } | wc -l)
 [ $((4 * refused)) -le ${#plans[@]} ] || fail "$refused plans are refused: too many"

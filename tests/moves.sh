@@ -76,19 +76,14 @@ check() {
 for kind in plain sanitized cuda; do
   make_runtime $kind || { fail "the runtime of $kind programs does not compile"; exit 1; }
 done
-running=0 count=0
+count=0
 for program in "${programs[@]}"; do
   [[ "$program" =~ ${MOVES:-.} ]] || continue
-  if [ $running -ge "$(nproc)" ]; then
-    wait -n || failures=$((failures + 1))
-    running=$((running - 1))
-  fi
   count=$((count + 1))
   # shellcheck disable=SC2086
-  (check $program; [ $failures -eq 0 ]) > "$WORK/$count.log" 2>&1 &
-  running=$((running + 1))
+  beside "$WORK/$count.log" check $program
 done
-for ((; running > 0; running--)); do wait -n || failures=$((failures + 1)); done
+all_are_done
 [ $count -gt 0 ] || fail "no program is asked for"
 [ -n "${MOVES:-}" ] || for list in steps_c steps_cu; do
   for step in ${!list}; do

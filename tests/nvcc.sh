@@ -35,15 +35,8 @@ compiles() (
   "$TPGEN" "$plan" -o "$to" --target cuda "${arguments[@]}" && cd "$to" || exit 1
   for file in "${files[@]}"; do "$nvcc" "${flags[@]}" -c $file.cu -o $file.o || exit 1; done
 )
-running=0
-compile_beside() {
-  if [ $running -ge "$(nproc)" ]; then
-    wait -n || failures=$((failures + 1))
-    running=$((running - 1))
-  fi
-  (compiles "$@" || { fail "$* does not compile with nvcc"; exit 1; }) &
-  running=$((running + 1))
-}
+compile_or_fail() { compiles "$@" || fail "$* does not compile with nvcc"; }
+compile_beside() { beside "$WORK/$1.log" compile_or_fail "$@"; }
 families=$(operator_plans)
 for family in $families; do
   compile_beside "$family" "$WORK/$family.lua" tp=2 place=mixed
@@ -53,5 +46,6 @@ compile_beside moves2 tests/moves/pairs.lua mesh=2x3 shape=7x5 every=13
 compile_beside moves3 tests/moves/pairs.lua mesh=2x2 shape=4x6 every=17 through=bfloat16
 compile_beside moves4 tests/moves/pairs.lua mesh=2x2x2 shape=7x5 every=499 planner=greedy
 compile_beside bfloat16 tests/equal/bfloat16.lua dp=2 tp=2
-for ((; running > 0; running--)); do wait -n || failures=$((failures + 1)); done
+all_are_done
+cat "$WORK"/*.log
 finish "two meshes, and $(wc -w <<< "$families") families of operators, and moves on four, compile with $nvcc"

@@ -76,22 +76,17 @@ families=${OPERATORS:-$families}
 for kind in plain sanitized cuda; do
   make_runtime $kind || { fail "the runtime of $kind programs does not compile"; exit 1; }
 done
-running=0 count=0
+count=0
 for family in $families; do
   for program in "${programs[@]}"; do
     [[ "$program" =~ ${OPERATORS_ON:-.} ]] || continue
-    if [ $running -ge "$(nproc)" ]; then
-      wait -n || failures=$((failures + 1))
-      running=$((running - 1))
-    fi
     count=$((count + 1))
     optimized=$(optimization "$program")
     # shellcheck disable=SC2086
-    (check $family $program; [ $failures -eq 0 ]) > "$WORK/$count.log" 2>&1 &
-    running=$((running + 1))
+    beside "$WORK/$count.log" check $family $program
   done
 done
-for ((; running > 0; running--)); do wait -n || failures=$((failures + 1)); done
+all_are_done
 [ $count -gt 0 ] || fail "no program is asked for"
 cat /dev/null "$WORK"/*.log 2> /dev/null || true
 [ -n "${OPERATORS:-}" ] || for name in $(not_run); do echo "  no case runs $name"; done
