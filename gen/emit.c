@@ -176,7 +176,9 @@ static char *tensors_text(int rank)
     const char *at = c_name(list[i]);
     char *offset = at ? text("offsetof(struct memory, %s)", at + strlen("m->")) : "0";
     struct shape here = local_shape(list[i], rank);
-    put(&b, "    {%s, %s, %s, %s,\n     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n",
+    put(&b,
+        "    {{%s, NULL}, {NULL, NULL},\n     1, %s, %s, %s, 0,\n"
+        "     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n",
         string_text(v->name), role[v->role], type[v->type], offset, here.ndim, sizes_text(v->shape),
         sizes_text(here), how[v->init.kind], v->init.a, v->init.b);
   }

@@ -39,17 +39,30 @@ enum role { PARAMETER, STATE, BATCH, OUTPUT };
 // How a tensor is filled where no file gives it: by Philox, counted by the element's global index,
 // so that it is the same on every mesh. UNIFORM: a <= x < b. NORMAL: mean a, deviation b.
 // CONSTANT: a. Whole numbers are these, rounded down; a BOOL says whether they are not 0.
-enum how { CONSTANT, UNIFORM, NORMAL };
+// TOKENS: of a BATCH: the tokens of the data, b further on than where the batch begins; each of
+// them is below a. Without data: UNIFORM from 0 to a.
+enum how { CONSTANT, UNIFORM, NORMAL, TOKENS };
 struct init {
   enum how how;
   double a, b;
 };
 
+// A tensor's name in files. Of a family, of which the modules of a list hold one each: what stands
+// before the module's number and behind it, as in "layers.0.wq.weight".
+struct file_name {
+  const char *name; // NULL: none
+  const char *rest; // of a family
+};
+
+// A tensor, or a family of `count` of them that differ in their names and places only.
 struct tensor {
-  const char *name; // in files
+  struct file_name name;
+  struct file_name alias; // what others call it: Hugging Face's name, say
+  int count;
   enum role role;
   enum type type;
   size_t offset; // of its shard, in bytes from the start of the rank's memory
+  size_t stride; // from one of a family to the next
   int ndim;
   long of[MAX_DIMS];   // the whole tensor's shape
   long here[MAX_DIMS]; // this rank's shard's shape; a size may be 0
@@ -68,11 +81,15 @@ struct program {
   const char *hash; // of the plan and all that decides the output: 16 hexadecimal digits
   int world;        // ranks in the whole job
   unsigned long long seed;
-  int steps;           // unless --steps says otherwise; an inference program has 1
+  int steps;           // the last one, unless --steps says otherwise; an inference program has 1
   void (*step)(int t); // t counts from 1
-  void **memory;       // where the program looks for its memory
-  size_t bytes;        // of that memory; it begins zeroed
+  long batches; // that a step takes by next_batch: 0 where no input comes from a file of tokens
+  double flops; // of the products of a step, forward and backward, of all ranks together
+  double (*learning_rate)(int t); // NULL: an inference program
+  void **memory;                  // where the program looks for its memory
+  size_t bytes;                   // of that memory; it begins zeroed
   ptrdiff_t loss;      // offset of the float32 loss in memory, or -1: an inference program
+  ptrdiff_t grad_norm; // offset of the float32 norm of all gradients, or -1 where nothing needs it
   const struct tensor *tensors;
   int ntensors;
   const struct group *groups;
@@ -104,6 +121,9 @@ struct rank {
 
 extern const struct program program;
 extern const struct rank rank;
+
+// Fills the inputs that are TOKENS with batch number i of the data, counted from 0.
+void next_batch(long i);
 
 // This rank's place in a group: its rank in the communicator.
 static inline int place_in(const int *members)

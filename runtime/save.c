@@ -65,7 +65,7 @@ static bool make_layout(struct layout *layout, int step, struct failure *why)
     const struct tensor *t = &program.tensors[i];
     if (!is_saved(t)) continue;
     layout->tensors[layout->count] = i;
-    layout->entries[layout->count++] = (struct entry){.name = t->name,
+    layout->entries[layout->count++] = (struct entry){.name = t->name.name,
                                                       .dtype = table_type(t->type).name,
                                                       .ndim = (size_t)t->ndim,
                                                       .shape = t->of};

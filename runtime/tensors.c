@@ -14,7 +14,7 @@
 static const struct tensor *find_tensor(const char *name)
 {
   for (int i = 0; i < program.ntensors; i++)
-    if (strcmp(program.tensors[i].name, name) == 0) return &program.tensors[i];
+    if (strcmp(program.tensors[i].name.name, name) == 0) return &program.tensors[i];
   return NULL;
 }
 
@@ -58,7 +58,7 @@ static void draw(const struct tensor *t, uint64_t first, size_t count, void *to)
 {
   enum { AT_ONCE = 512 };
   double x[AT_ONCE] = {0};
-  struct philox named = philox_named(program.seed, t->name);
+  struct philox named = philox_named(program.seed, t->name.name);
   const struct init *init = &t->init;
   for (size_t done = 0; done < count;) {
     size_t n = count - done < AT_ONCE ? count - done : AT_ONCE;
@@ -161,8 +161,8 @@ static bool fits(const struct safetensors *file, const struct entry *e, const st
   char there[200], here[200];
   shape_text(e->ndim, e->shape, there, sizeof there);
   shape_text(ndim, t->of, here, sizeof here);
-  return failed(why, "%s: %s is %s %s in the file, but %s %s in the program", file->path, t->name,
-                e->dtype, there, dtype, here);
+  return failed(why, "%s: %s is %s %s in the file, but %s %s in the program", file->path,
+                t->name.name, e->dtype, there, dtype, here);
 }
 
 // Takes the tensors of a role from the file; a missing one is an error where it is `needed`.
@@ -172,9 +172,10 @@ static bool take(const struct safetensors *file, enum role role, bool needed,
   for (int i = 0; i < program.ntensors; i++) {
     const struct tensor *t = &program.tensors[i];
     if (t->role != role) continue;
-    const struct entry *e = safetensors_find(file, t->name);
+    const struct entry *e = safetensors_find(file, t->name.name);
     if (!e && !needed) continue;
-    if (!e) return failed(why, "%s: it has no %s, which the program needs", file->path, t->name);
+    if (!e)
+      return failed(why, "%s: it has no %s, which the program needs", file->path, t->name.name);
     if (!fits(file, e, t, why)) return false;
     sources[i] = (struct source){file, e};
   }
@@ -217,7 +218,7 @@ static bool find_step(const struct safetensors *file, const struct source *sourc
   if (found == 0 || !text) return true;
   if (found < states)
     return failed(why, "%s: it holds a part of the training's state, but no %s", file->path,
-                  program.tensors[missing].name);
+                  program.tensors[missing].name.name);
   char *end;
   long n = strtol(text, &end, 10);
   if (*end || end == text || n < 0 || n > 1000000000)

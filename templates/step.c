@@ -13,7 +13,9 @@ static struct memory *m;
 $communicators$
 $functions$
 // What the runtime fills, reads and writes:
-// name in files, role, type, offset in memory, dimensions, whole, here, how it begins.
+// name in files, and in others' files;
+// how many, role, type, offset in memory, from one to the next;
+// dimensions, whole, here, how it begins.
 static const struct tensor tensors[] = {
 $tensors$};
 
@@ -27,9 +29,13 @@ const struct program program = {
     .seed = $seed$,
     .steps = $steps$,
     .step = step,
+    .batches = 0,
+    .flops = 0,
+    .learning_rate = NULL,
     .memory = (void **)&m,
     .bytes = sizeof(struct memory),
     .loss = $loss$,
+    .grad_norm = -1,
     .tensors = tensors,
     .ntensors = $ntensors$,
     .groups = groups,

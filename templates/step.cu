@@ -11,7 +11,9 @@ static struct memory *m; // on the device: never read here, only pointed into
 $communicators$
 $functions$
 // What the runtime fills, reads and writes:
-// name in files, role, type, offset in memory, dimensions, whole, here, how it begins.
+// name in files, and in others' files;
+// how many, role, type, offset in memory, from one to the next;
+// dimensions, whole, here, how it begins.
 static const struct tensor tensors[] = {
 $tensors$};
 
@@ -25,9 +27,13 @@ const struct program program = {
     /* seed     */ $seed$,
     /* steps    */ $steps$,
     /* step     */ step,
+    /* batches  */ 0,
+    /* flops    */ 0,
+    /* rate     */ NULL,
     /* memory   */ (void **)&m,
     /* bytes    */ sizeof(struct memory),
     /* loss     */ $loss$,
+    /* norm     */ -1,
     /* tensors  */ tensors, $ntensors$,
     /* groups   */ groups, $ngroups$,
 };

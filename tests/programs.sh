@@ -38,17 +38,19 @@ objects() (
 
 # The runtime's objects in $WORK/KIND: they are the same for all programs of a kind.
 make_runtime() {
-  local kind=$1 to=$WORK/$1 target=cpu object sources=(main tensors save safetensors philox launch)
+  local kind=$1 to=$WORK/$1 target=cpu object sources
   [ "$kind" != cuda ] || target=cuda
   "$TPGEN" plans/toy.lua -o "$WORK/toy" --target $target && mv "$WORK/toy/runtime" "$to" || return
   rm -r "$WORK/toy"
+  # All but the target's own, and those that only CUDA's ranks meet by.
+  mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx 'cpu\.c\|meet\.c')
   if [ "$kind" = cuda ]; then
     mkdir "$to/stand_in"
     objects "$to/stand_in" cuda -O1 "$root"/tests/cuda_on_cpu/*.cpp && objects "$to" cuda cuda.cu &&
-      objects "$to" plain -DTPGEN_MPI "${sources[@]/%/.c}" meet.c || return
+      objects "$to" plain -DTPGEN_MPI "${sources[@]}" meet.c || return
     for object in "$to"/stand_in/*.o; do mv "$object" "$to/stand_in_${object##*/}"; done
   else
-    objects "$to" "$kind" "${sources[@]/%/.c}" cpu.c
+    objects "$to" "$kind" "${sources[@]}" cpu.c
   fi
 }
 

@@ -9,9 +9,9 @@
 #include "../../runtime/save.c"
 
 static const struct tensor tensors[] = {
-    {"w", PARAMETER, F32, 0, 1, {2}, {2}, {UNIFORM, 0, 1}},
-    {"input", BATCH, F32, 8, 1, {2}, {2}, {UNIFORM, 0, 1}},
-    {"output", OUTPUT, F32, 16, 1, {2}, {2}, {CONSTANT, 0, 0}},
+    {{"w", NULL}, {NULL, NULL}, 1, PARAMETER, F32, 0, 0, 1, {2}, {2}, {UNIFORM, 0, 1}},
+    {{"input", NULL}, {NULL, NULL}, 1, BATCH, F32, 8, 0, 1, {2}, {2}, {UNIFORM, 0, 1}},
+    {{"output", NULL}, {NULL, NULL}, 1, OUTPUT, F32, 16, 0, 1, {2}, {2}, {CONSTANT, 0, 0}},
 };
 static const long firsts[3][MAX_DIMS];
 static float values[6];

@@ -10,16 +10,49 @@
 
 // ---- a program of seven tensors, over a row of ranks -------------------------------------------
 
-enum { WEIGHT, BIAS, NORMED, MOMENT, TOKENS, SEEN, RESULT, TENSORS, MEMORY = 4096, MOST_RANKS = 8 };
+enum { WEIGHT, BIAS, NORMED, MOMENT, IDS, SEEN, RESULT, TENSORS, MEMORY = 4096, MOST_RANKS = 8 };
 
 static struct tensor tensors[TENSORS] = {
-    [WEIGHT] = {"weight", PARAMETER, F32, 0, 2, {5, 3}, {0}, {UNIFORM, -0.5, 0.5}},
-    [BIAS] = {"bias", PARAMETER, F32, 256, 1, {3}, {0}, {CONSTANT, 0.25, 0}},
-    [NORMED] = {"normed", PARAMETER, BF16, 512, 2, {2, 7}, {0}, {NORMAL, 1, 2}},
-    [MOMENT] = {"optim.exp_avg.weight", STATE, F32, 768, 2, {5, 3}, {0}, {CONSTANT, 0, 0}},
-    [TOKENS] = {"tokens", BATCH, I32, 1024, 1, {11}, {0}, {UNIFORM, 0, 100}},
-    [SEEN] = {"seen", BATCH, BOOL, 1152, 1, {40}, {0}, {UNIFORM, 0, 2}},
-    [RESULT] = {"result", OUTPUT, F32, 1280, 1, {4}, {0}, {CONSTANT, 0, 0}},
+    [WEIGHT] = {{"weight", NULL},
+                {NULL, NULL},
+                1,
+                PARAMETER,
+                F32,
+                0,
+                0,
+                2,
+                {5, 3},
+                {0},
+                {UNIFORM, -0.5, 0.5}},
+    [BIAS] =
+        {{"bias", NULL}, {NULL, NULL}, 1, PARAMETER, F32, 256, 0, 1, {3}, {0}, {CONSTANT, 0.25, 0}},
+    [NORMED] = {{"normed", NULL},
+                {NULL, NULL},
+                1,
+                PARAMETER,
+                BF16,
+                512,
+                0,
+                2,
+                {2, 7},
+                {0},
+                {NORMAL, 1, 2}},
+    [MOMENT] = {{"optim.exp_avg.weight", NULL},
+                {NULL, NULL},
+                1,
+                STATE,
+                F32,
+                768,
+                0,
+                2,
+                {5, 3},
+                {0},
+                {CONSTANT, 0, 0}},
+    [IDS] =
+        {{"tokens", NULL}, {NULL, NULL}, 1, BATCH, I32, 1024, 0, 1, {11}, {0}, {UNIFORM, 0, 100}},
+    [SEEN] = {{"seen", NULL}, {NULL, NULL}, 1, BATCH, BOOL, 1152, 0, 1, {40}, {0}, {UNIFORM, 0, 2}},
+    [RESULT] =
+        {{"result", NULL}, {NULL, NULL}, 1, OUTPUT, F32, 1280, 0, 1, {4}, {0}, {CONSTANT, 0, 0}},
 };
 // Which dimension is cut over the ranks; -1: each has the whole.
 static const int cut[TENSORS] = {0, -1, 1, 0, 0, 0, -1};
@@ -126,7 +159,7 @@ static void values_are_in_their_bounds(void **state)
   fill(1, NULL, NULL);
   const float *weight = (const float *)(memories[0] + tensors[WEIGHT].offset);
   const float *bias = (const float *)(memories[0] + tensors[BIAS].offset);
-  const int32_t *tokens = (const int32_t *)(memories[0] + tensors[TOKENS].offset);
+  const int32_t *tokens = (const int32_t *)(memories[0] + tensors[IDS].offset);
   bool differ = false;
   for (int i = 0; i < 15; i++) {
     assert_true(weight[i] >= -0.5f && weight[i] < 0.5f);
@@ -303,12 +336,12 @@ static void misfits(void **state)
   refused(saved, NULL, "weight is F32 [5, 3] in the file, but BF16 [5, 3] in the program");
   tensors[WEIGHT].type = F32;
 
-  tensors[BIAS].name = "offset";
+  tensors[BIAS].name.name = "offset";
   refused(saved, NULL, "it holds bias, which the program does not know");
-  tensors[BIAS].name = "bias";
-  tensors[TOKENS].role = PARAMETER;
+  tensors[BIAS].name.name = "bias";
+  tensors[IDS].role = PARAMETER;
   refused(saved, NULL, "it has no tokens, which the program needs");
-  tensors[TOKENS].role = BATCH;
+  tensors[IDS].role = BATCH;
   tensors[RESULT].role = STATE;
   refused(saved, NULL, "it holds a part of the training's state, but no result");
   tensors[RESULT].role = OUTPUT;
