@@ -14,7 +14,7 @@ enum { MAX_CALLS = 1 << 15, MAX_MODULES = 1 << 15, MAX_PATH = 1024 };
 
 static struct init check_init(lua_State *L, int at)
 {
-  static const char *const kinds[] = {"constant", "uniform", "normal", NULL};
+  static const char *const kinds[] = {"constant", "uniform", "normal", "tokens", NULL};
   return (struct init){.kind = (enum init_kind)luaL_checkoption(L, at, NULL, kinds),
                        .a = luaL_checknumber(L, at + 1),
                        .b = luaL_checknumber(L, at + 2)};

@@ -77,8 +77,9 @@ enum role {
   LOSS        /* the scalar that is trained down: replicated, kept for the metrics  */
 };
 
-/* How a parameter or an input is filled where no file gives it: see runtime/program.h. */
-enum init_kind { INIT_CONSTANT, INIT_UNIFORM, INIT_NORMAL };
+/* How a parameter or an input is filled where no file gives it; an input that is INIT_TOKENS is
+   filled from the data in every step: see runtime/program.h. */
+enum init_kind { INIT_CONSTANT, INIT_UNIFORM, INIT_NORMAL, INIT_TOKENS };
 struct init {
   enum init_kind kind;
   double a, b;
