@@ -103,13 +103,20 @@ static char *function_text(const struct function *f, int rank)
   return b.text;
 }
 
+static bool reads_tokens(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == BATCH && graph->value[i].init.kind == INIT_TOKENS) return true;
+  return false;
+}
+
 static char *functions_text(int rank)
 {
   struct buffer b = {0};
   for (int i = 0; i < graph->nfunction; i++)
     put(&b, "%s", function_text(&graph->function[i], rank));
-  put(&b, "static void step(int t)\n{\n");
-  bool counted = false;
+  bool counted = reads_tokens();
+  put(&b, "static void step(int t)\n{\n%s", counted ? "  next_batch(t - 1);\n" : "");
   for (int i = 0; i < graph->nfunction; i++) {
     if (graph->function[i].count > 1) continue;
     bool takes = takes_step(&graph->function[i]);
@@ -166,8 +173,10 @@ static char *tensors_text(int rank)
       [PARAMETER] = "PARAMETER", [STATE] = "STATE", [BATCH] = "BATCH", [ACTIVATION] = "OUTPUT"};
   static const char *const type[] = {
       [F32] = "F32", [BF16] = "BF16", [I32] = "I32", [I64] = "I64", [BOOL] = "BOOL"};
-  static const char *const how[] = {
-      [INIT_CONSTANT] = "CONSTANT", [INIT_UNIFORM] = "UNIFORM", [INIT_NORMAL] = "NORMAL"};
+  static const char *const how[] = {[INIT_CONSTANT] = "CONSTANT",
+                                    [INIT_UNIFORM] = "UNIFORM",
+                                    [INIT_NORMAL] = "NORMAL",
+                                    [INIT_TOKENS] = "TOKENS"};
   struct buffer b = {0};
   put_text(&b, "", 0);
   int *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list), n = tensors(list);
@@ -307,7 +316,7 @@ static char *step_text(int rank, const char *ranks)
               "tensors", tensor_rows, "ntensors", text("%d", count_tensors()), "groups",
               groups_text(false), "ngroups", text("%d", graph->ngroup), "world",
               text("%d", world_size()), "seed", text("%" PRIu64 "u", graph->seed), "steps",
-              text("%d", graph->steps), "loss",
+              text("%d", graph->steps), "batches", reads_tokens() ? "1" : "0", "loss",
               graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", NULL);
 }
 

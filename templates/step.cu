@@ -27,7 +27,7 @@ const struct program program = {
     /* seed     */ $seed$,
     /* steps    */ $steps$,
     /* step     */ step,
-    /* batches  */ 0,
+    /* batches  */ $batches$,
     /* flops    */ 0,
     /* rate     */ NULL,
     /* memory   */ (void **)&m,
