@@ -9,8 +9,9 @@
 #include <string.h>
 
 /* The calls. $in and $out are the values; $n the elements that this rank gives, or gets; $counts
-   and $starts the elements for each rank and where they begin, where the ranks' parts differ. The
-   first form is for equal parts, the second for unequal ones. */
+   and $starts the elements for each rank and where they begin, where the ranks' parts differ; $line
+   the plan's, which the program names where a rank is lost. The first form is for equal parts, the
+   second for unequal ones. */
 struct call_row {
   enum op_kind kind;
   const char *cpu[2], *cuda[2];
@@ -18,40 +19,45 @@ struct call_row {
 
 static const struct call_row call_row[] = {
     {OP_all_reduce,
-     {"CHECK_MPI(MPI_Allreduce($in$, $out$, $n$, $type$, $op$, $group$));", NULL},
-     {"CHECK_NCCL(ncclAllReduce($in$, $out$, $n$, $type$, $op$, $group$, stream));", NULL}},
+     {"COLLECTIVE($line$, MPI_Allreduce($in$, $out$, $n$, $type$, $op$, $group$));", NULL},
+     {"COLLECTIVE($line$, ncclAllReduce($in$, $out$, $n$, $type$, $op$, $group$, stream));", NULL}},
     {OP_all_gather,
-     {"CHECK_MPI(MPI_Allgather($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
-      "CHECK_MPI(MPI_Allgatherv($in$, $n$, $type$, $out$, counts, starts, $type$, $group$));"},
-     {"CHECK_NCCL(ncclAllGather($in$, $out$, $n$, $type$, $group$, stream));",
+     {"COLLECTIVE($line$, MPI_Allgather($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
+      "COLLECTIVE($line$, MPI_Allgatherv($in$, $n$, $type$, $out$, counts, starts, $type$, "
+      "$group$));"},
+     {"COLLECTIVE($line$, ncclAllGather($in$, $out$, $n$, $type$, $group$, stream));",
       "CHECK_NCCL(ncclGroupStart());\n"
       "    for (int r = 0; r < $ranks$; r++)\n"
-      "      CHECK_NCCL(ncclBroadcast($in$, $out$ + starts[r], counts[r], $type$, r, $group$, "
+      "      COLLECTIVE($line$, ncclBroadcast($in$, $out$ + starts[r], counts[r], $type$, r, "
+      "$group$, "
       "stream));\n"
       "    CHECK_NCCL(ncclGroupEnd());"}},
     {OP_reduce_scatter,
-     {"CHECK_MPI(MPI_Reduce_scatter_block($in$, $out$, $n$, $type$, $op$, $group$));",
-      "CHECK_MPI(MPI_Reduce_scatter($in$, $out$, counts, $type$, $op$, $group$));"},
-     {"CHECK_NCCL(ncclReduceScatter($in$, $out$, $n$, $type$, $op$, $group$, stream));",
+     {"COLLECTIVE($line$, MPI_Reduce_scatter_block($in$, $out$, $n$, $type$, $op$, $group$));",
+      "COLLECTIVE($line$, MPI_Reduce_scatter($in$, $out$, counts, $type$, $op$, $group$));"},
+     {"COLLECTIVE($line$, ncclReduceScatter($in$, $out$, $n$, $type$, $op$, $group$, stream));",
       "CHECK_NCCL(ncclGroupStart());\n"
       "    for (int r = 0; r < $ranks$; r++)\n"
-      "      CHECK_NCCL(ncclReduce($in$ + starts[r], $out$, counts[r], $type$, $op$, r, $group$, "
+      "      COLLECTIVE($line$, ncclReduce($in$ + starts[r], $out$, counts[r], $type$, $op$, r, "
+      "$group$, "
       "stream));\n"
       "    CHECK_NCCL(ncclGroupEnd());"}},
     {OP_all_to_all,
-     {"CHECK_MPI(MPI_Alltoall($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
-      "CHECK_MPI(MPI_Alltoallv($in$, counts, starts, $type$, $out$, counts_in, starts_in, $type$, "
+     {"COLLECTIVE($line$, MPI_Alltoall($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
+      "COLLECTIVE($line$, MPI_Alltoallv($in$, counts, starts, $type$, $out$, counts_in, starts_in, "
+      "$type$, "
       "$group$));"},
      {"CHECK_NCCL(ncclGroupStart());\n"
       "  for (int r = 0; r < $ranks$; r++) {\n"
-      "    CHECK_NCCL(ncclSend($in$ + r * $n$L, $n$, $type$, r, $group$, stream));\n"
-      "    CHECK_NCCL(ncclRecv($out$ + r * $n$L, $n$, $type$, r, $group$, stream));\n"
+      "    COLLECTIVE($line$, ncclSend($in$ + r * $n$L, $n$, $type$, r, $group$, stream));\n"
+      "    COLLECTIVE($line$, ncclRecv($out$ + r * $n$L, $n$, $type$, r, $group$, stream));\n"
       "  }\n"
       "  CHECK_NCCL(ncclGroupEnd());",
       "CHECK_NCCL(ncclGroupStart());\n"
       "    for (int r = 0; r < $ranks$; r++) {\n"
-      "      CHECK_NCCL(ncclSend($in$ + starts[r], counts[r], $type$, r, $group$, stream));\n"
-      "      CHECK_NCCL(ncclRecv($out$ + starts_in[r], counts_in[r], $type$, r, $group$, "
+      "      COLLECTIVE($line$, ncclSend($in$ + starts[r], counts[r], $type$, r, $group$, "
+      "stream));\n"
+      "      COLLECTIVE($line$, ncclRecv($out$ + starts_in[r], counts_in[r], $type$, r, $group$, "
       "stream));\n"
       "    }\n"
       "    CHECK_NCCL(ncclGroupEnd());"}},
@@ -375,25 +381,28 @@ static void check_count(int line, int64_t total)
 static const struct {
   const char *all, *permutation, *kept;
 } exchange_row[] = {
-    {"CHECK_MPI(MPI_Alltoallv($in$, $x$.give, $x$.give_at, $type$, $out$, $x$.get, $x$.get_at, "
+    {"COLLECTIVE($line$, MPI_Alltoallv($in$, $x$.give, $x$.give_at, $type$, $out$, $x$.get, "
+     "$x$.get_at, "
      "$type$, $group$));",
-     "CHECK_MPI(MPI_Sendrecv($in_at$, $x$.give[0], $type$, $x$.to, 0, $out_at$, $x$.get[0], "
+     "COLLECTIVE($line$, MPI_Sendrecv($in_at$, $x$.give[0], $type$, $x$.to, 0, $out_at$, "
+     "$x$.get[0], "
      "$type$, $x$.from, 0, $group$, MPI_STATUS_IGNORE));",
      "if ($x$.give[1] > 0)\n    memcpy($kept_out$, $kept_in$, (size_t)$x$.give[1] * $bytes$);"},
     {"CHECK_NCCL(ncclGroupStart());\n"
      "  for (int r = 0; r < $ranks$; r++) {\n"
      "    if ($x$.give[r] > 0)\n"
-     "      CHECK_NCCL(ncclSend($in$ + $x$.give_at[r], $x$.give[r], $type$, r, $group$, "
+     "      COLLECTIVE($line$, ncclSend($in$ + $x$.give_at[r], $x$.give[r], $type$, r, $group$, "
      "stream));\n"
      "    if ($x$.get[r] > 0)\n"
-     "      CHECK_NCCL(ncclRecv($out$ + $x$.get_at[r], $x$.get[r], $type$, r, $group$, stream));\n"
+     "      COLLECTIVE($line$, ncclRecv($out$ + $x$.get_at[r], $x$.get[r], $type$, r, $group$, "
+     "stream));\n"
      "  }\n"
      "  CHECK_NCCL(ncclGroupEnd());",
      "CHECK_NCCL(ncclGroupStart());\n"
      "  if ($x$.to != NOBODY)\n"
-     "    CHECK_NCCL(ncclSend($in_at$, $x$.give[0], $type$, $x$.to, $group$, stream));\n"
+     "    COLLECTIVE($line$, ncclSend($in_at$, $x$.give[0], $type$, $x$.to, $group$, stream));\n"
      "  if ($x$.from != NOBODY)\n"
-     "    CHECK_NCCL(ncclRecv($out_at$, $x$.get[0], $type$, $x$.from, $group$, stream));\n"
+     "    COLLECTIVE($line$, ncclRecv($out_at$, $x$.get[0], $type$, $x$.from, $group$, stream));\n"
      "  CHECK_NCCL(ncclGroupEnd());",
      "if ($x$.give[1] > 0)\n"
      "    CHECK_CUDA(cudaMemcpyAsync($kept_out$, $kept_in$, $x$.give[1] * $bytes$, "
@@ -432,7 +441,7 @@ static char *exchange_text(const struct op *op)
               "kept_in", advanced(in, table, "give_at[1]"), "kept_out",
               advanced(out, table, "get_at[1]"), "type", library_type(x->type), "bytes",
               text("%" PRId64, type_bytes(x->type)), "group", group_name(op->group), "ranks",
-              text("%d", group_size(op->group)), NULL);
+              text("%d", group_size(op->group)), "line", text("%d", op->line), NULL);
 }
 
 /* ------------------------------------------------------------- the tables of exchanges in rank<N>
@@ -592,11 +601,11 @@ char *collective_text(const struct op *op, int rank)
   }
   const char *from = in_place ? (options.cuda ? pointer(first) : "MPI_IN_PLACE") : pointer(in);
   if (op->kind == OP_all_reduce && total == 0) return "";
-  char *call = fill(form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(first), "n",
-                    text("%" PRId64, own_count(op, rank, give)), "type",
-                    library_type(graph->value[op->out].type), "op",
-                    library_reduction(op->reduction, graph->value[op->out].type), "group",
-                    group_name(op->group), "ranks", text("%d", ranks), NULL);
+  char *call = fill(
+      form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(first), "n",
+      text("%" PRId64, own_count(op, rank, give)), "type", library_type(graph->value[op->out].type),
+      "op", library_reduction(op->reduction, graph->value[op->out].type), "group",
+      group_name(op->group), "ranks", text("%d", ranks), "line", text("%d", op->line), NULL);
   if (equal || !form[1]) return call;
   const char *type = options.cuda ? "size_t" : "int";
   struct buffer b = {0};

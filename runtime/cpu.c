@@ -97,10 +97,24 @@ bool target_start(struct identity *me, struct failure *why)
   return true;
 }
 
+int target_neighbours(struct neighbour **list)
+{
+  MPI_Comm machine;
+  int n;
+  struct neighbour me = {here, (int)getpid()};
+  CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine));
+  CHECK_MPI(MPI_Comm_size(machine, &n));
+  *list = calloc((size_t)n, sizeof **list);
+  if (!*list) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
+  CHECK_MPI(MPI_Allgather(&me, 2, MPI_INT, *list, 2, MPI_INT, machine));
+  CHECK_MPI(MPI_Comm_free(&machine));
+  return n;
+}
+
 int target_first_failure(bool ok)
 {
   int mine = ok ? size : here, lowest;
-  CHECK_MPI(MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
+  COLLECTIVE(0, MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
   return lowest < size ? lowest : -1;
 }
 
@@ -110,7 +124,7 @@ bool target_same_program(struct failure *why)
   char mine[BYTES] = "", first[BYTES];
   snprintf(mine, sizeof mine, "%s", program.hash);
   memcpy(first, mine, BYTES);
-  CHECK_MPI(MPI_Bcast(first, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD));
+  COLLECTIVE(0, MPI_Bcast(first, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD));
   if (memcmp(mine, first, BYTES) == 0) return true;
   return failed(why, "rank %d carries the program %.31s, but rank 0 carries %.31s: build it anew",
                 here, mine, first);
@@ -120,7 +134,8 @@ void target_groups(void)
 {
   for (int i = 0; i < program.ngroups; i++, groups_made++) {
     communicator *comm = program.groups[i].comm;
-    CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, rank.members[i][0], place_in(rank.members[i]), comm));
+    COLLECTIVE(0,
+               MPI_Comm_split(MPI_COMM_WORLD, rank.members[i][0], place_in(rank.members[i]), comm));
     CHECK_MPI(MPI_Comm_set_errhandler(*comm, handler));
   }
 }

@@ -14,10 +14,10 @@
 #include "target.h"
 #include "tensors.h"
 
-enum { WRONG_USAGE = 2 };
+enum { WRONG_USAGE = 2, DEADLINE = 600 };
 
 struct options {
-  int steps, log_every;
+  int steps, log_every, deadline;
   const char *weights, *data, *metrics, *save;
   bool help;
 };
@@ -28,7 +28,7 @@ static struct identity me;
 
 static const char HELP[] =
     "usage: run.sh [--steps N] [--weights FILE] [--data FILE] [--metrics FILE] [--save DIR]\n"
-    "              [--log-every N] [--help]\n"
+    "              [--log-every N] [--deadline N] [--help]\n"
     "\n"
     "  --steps N        run N steps (default %d)\n"
     "  --weights FILE   parameters from this safetensors file, and the optimizer's state if it is\n"
@@ -36,7 +36,9 @@ static const char HELP[] =
     "  --data FILE      the batch from this safetensors file; else from the plan's seed\n"
     "  --metrics FILE   one JSON object a step into FILE\n"
     "  --save DIR       at the end write DIR/%s.safetensors\n"
-    "  --log-every N    show and record every N-th step and the last (default 1)\n";
+    "  --log-every N    show and record every N-th step and the last (default 1)\n"
+    "  --deadline N     end the job when a rank has waited N seconds for another (default 600; 0:\n"
+    "                   wait for ever)\n";
 
 static bool read_count(const char *text, int least, int *count)
 {
@@ -67,6 +69,8 @@ static bool read_option(struct options *o, int option)
   case 'o':
     o->save = optarg;
     return true;
+  case 'D':
+    return read_count(optarg, 0, &o->deadline);
   case 'h':
     o->help = true;
     return true;
@@ -79,13 +83,18 @@ static bool read_option(struct options *o, int option)
 static bool read_options(struct options *o, int argc, char **argv)
 {
   static const struct option known[] = {
-      {"steps", required_argument, NULL, 's'}, {"weights", required_argument, NULL, 'w'},
-      {"data", required_argument, NULL, 'd'},  {"metrics", required_argument, NULL, 'm'},
-      {"save", required_argument, NULL, 'o'},  {"log-every", required_argument, NULL, 'l'},
-      {"help", no_argument, NULL, 'h'},        {0},
+      {"steps", required_argument, NULL, 's'},
+      {"weights", required_argument, NULL, 'w'},
+      {"data", required_argument, NULL, 'd'},
+      {"metrics", required_argument, NULL, 'm'},
+      {"save", required_argument, NULL, 'o'},
+      {"log-every", required_argument, NULL, 'l'},
+      {"help", no_argument, NULL, 'h'},
+      {"deadline", required_argument, NULL, 'D'},
+      {0},
   };
   int option, index = 0;
-  *o = (struct options){.steps = program.steps, .log_every = 1};
+  *o = (struct options){.steps = program.steps, .log_every = 1, .deadline = DEADLINE};
   opterr = me.rank == 0;
   while ((option = getopt_long(argc, argv, "", known, &index)) != -1) {
     if (read_option(o, option)) continue;
@@ -151,6 +160,7 @@ static void run_steps(const struct options *o, int first, int last, FILE *metric
   bool logs = me.rank == 0 && program.loss >= 0;
   double start = now();
   for (int t = first; t <= last; t++) {
+    watch_step(t);
     program.step(t);
     if (logs && (t % o->log_every == 0 || t == last)) log_step(t, metrics);
   }
@@ -216,6 +226,14 @@ static bool run(const struct options *o)
   return !o->save || save(o->save, step + o->steps);
 }
 
+static void meet_neighbours(void)
+{
+  struct neighbour *list;
+  int n = target_neighbours(&list);
+  watch_neighbours(list, n);
+  free(list);
+}
+
 int main(int argc, char **argv)
 {
   struct options options;
@@ -231,11 +249,14 @@ int main(int argc, char **argv)
     if (me.rank == 0) printf(HELP, program.steps, program.loss < 0 ? "outputs" : "model");
     return EXIT_SUCCESS;
   }
+  if (known) watch_start(options.deadline);
   if (!known || !target_start(&me, &why)) {
     complain(&why);
     return EXIT_FAILURE;
   }
+  meet_neighbours();
   bool ok = run(&options);
+  watch_stop();
   target_stop();
   return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

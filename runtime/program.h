@@ -144,6 +144,19 @@ static inline long part_size(long n, int parts, int index)
   return part_first(n, parts, index + 1) - part_first(n, parts, index);
 }
 
+// A collective in the program's text, and the line of the plan that asks for it; 0: the runtime
+// does.
+struct place {
+  const char *call, *file;
+  int line, plan_line;
+};
+
+// The collective that this rank is in, or NULL; on a GPU, where they run by themselves, the last
+// one that was begun, while the rank waits. And how many it has begun. The watch (watch.h) reads
+// both.
+extern const struct place *pending;
+extern unsigned long collectives;
+
 // Says on standard error what failed and where in the generated program, then ends the whole job
 // with a non-zero status. Never returns.
 #ifdef __GNUC__
@@ -162,6 +175,16 @@ extern MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI does not k
 }
 #endif
 
+static inline void begin_waiting(const struct place *at)
+{
+  __atomic_store_n(&collectives, collectives + 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&pending, at, __ATOMIC_RELEASE);
+}
+static inline void end_waiting(void)
+{
+  __atomic_store_n(&pending, (const struct place *)NULL, __ATOMIC_RELEASE);
+}
+
 #ifdef TPGEN_CUDA
 #define CHECK_CUDA(call)                                                                           \
   do {                                                                                             \
@@ -179,6 +202,15 @@ extern MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI does not k
     ncclResult_t error_ = (call);                                                                  \
     if (error_ != ncclSuccess) fail_call(__FILE__, __LINE__, #call, ncclGetErrorString(error_));   \
   } while (0)
+// A collective, on a stream.
+extern const struct place *last_begun;
+#define COLLECTIVE(asked_at, call)                                                                 \
+  do {                                                                                             \
+    static const struct place here_ = {#call, __FILE__, __LINE__, asked_at};                       \
+    last_begun = &here_;                                                                           \
+    ncclResult_t error_ = (call);                                                                  \
+    if (error_ != ncclSuccess) fail_call(__FILE__, __LINE__, #call, ncclGetErrorString(error_));   \
+  } while (0)
 // A kernel's launch: LAUNCH(kernel, blocks, threads, stream)(arguments).
 #ifdef __CUDACC__
 #define LAUNCH(kernel, blocks, threads, on) kernel<<<blocks, threads, 0, on>>>
@@ -188,6 +220,15 @@ extern MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI does not k
   do {                                                                                             \
     int error_ = (call);                                                                           \
     if (error_ != MPI_SUCCESS) fail_call(__FILE__, __LINE__, #call, NULL);                         \
+  } while (0)
+                                            // A collective: COLLECTIVE(line of the plan, call).
+#define COLLECTIVE(asked_at, call)                                                                 \
+  do {                                                                                             \
+    static const struct place here_ = {#call, __FILE__, __LINE__, asked_at};                       \
+    begin_waiting(&here_);                                                                         \
+    int error_ = (call);                                                                           \
+    if (error_ != MPI_SUCCESS) fail_call(__FILE__, __LINE__, #call, NULL);                         \
+    end_waiting();                                                                                 \
   } while (0)
 #endif
 

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include "launch.h"
+#include "watch.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,6 +16,10 @@ extern "C" {
 // Collective. Finds the other ranks; where no launcher's variable told `me` who it is, the target
 // may. False, and why, where they cannot be found; `why` is empty where another rank says it.
 bool target_start(struct identity *me, struct failure *why);
+
+// Collective. The ranks on this machine, this one among them, in a list to be freed: how many; 0 where
+// the target does not know them.
+int target_neighbours(struct neighbour **list);
 
 // Collective. The lowest rank that is not ok, or -1; a barrier, too.
 int target_first_failure(bool ok);

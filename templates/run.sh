@@ -16,7 +16,7 @@ stamp=${build}/.built
 usage() {
   cat <<'END'
 usage: run.sh [--steps N] [--weights FILE] [--data FILE] [--metrics FILE] [--save DIR]
-              [--log-every N] [--help]
+              [--log-every N] [--deadline N] [--help]
 
   --steps N        run N steps instead of the plan's
   --weights FILE   parameters from this safetensors file, and the optimizer's state if it is there;
@@ -26,6 +26,7 @@ usage: run.sh [--steps N] [--weights FILE] [--data FILE] [--metrics FILE] [--sav
   --save DIR       at the end write DIR/model.safetensors; a program that only goes forward writes
                    DIR/outputs.safetensors
   --log-every N    show and record every N-th step and the last
+  --deadline N     end the job when a rank has waited N seconds for another (600; 0: wait for ever)
 
 Environment: TPGEN_BUILD_DIR, where to build (build/ in the program's folder); CMAKE_ARGS, more
 arguments for cmake; OPENBLAS_NUM_THREADS, OMP_NUM_THREADS (cores / ranks).

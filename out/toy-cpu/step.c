@@ -60,7 +60,7 @@ static void forward(void)
   matmul_nt(out_proj, relu, m->w.out_proj.weight, 20, 5, 16);
 
   // out_proj: P(sum) -> R over tp: Rowwise's output layout, plans/toy.lua:25. 400 bytes.
-  CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, out_proj, 100, MPI_FLOAT, MPI_SUM, over_tp));
+  COLLECTIVE(25, MPI_Allreduce(MPI_IN_PLACE, out_proj, 100, MPI_FLOAT, MPI_SUM, over_tp));
 
   // sub = out_proj + out_proj.bias - target; mean = mean(sub)    plans/toy.lua:14, 34    R, R, R
   // -> R, R

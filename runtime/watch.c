@@ -1,0 +1,192 @@
+#include "watch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "program.h"
+
+const struct place *pending;
+unsigned long collectives;
+
+static struct neighbour *neighbours;
+static int nneighbour, deadline, step;
+static bool watching, stopping;
+static volatile sig_atomic_t ended; // by SIGTERM
+static sem_t wake;
+static pthread_t thread;
+
+// ---- what has become of the others -------------------------------------------------------------
+
+enum state { RUNS, STOPPED, GONE };
+
+// From /proc: "12345 (rank1) T ...". A name may hold anything, a parenthesis too.
+static enum state state_of(int pid)
+{
+  char path[64], line[512];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  FILE *file = fopen(path, "re");
+  if (!file) return kill(pid, 0) != 0 && errno == ESRCH ? GONE : RUNS;
+  const char *end = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+  fclose(file);
+  if (!end || end[1] != ' ') return RUNS;
+  return end[2] == 'Z' || end[2] == 'X' ? GONE : end[2] == 'T' ? STOPPED : RUNS;
+}
+
+// "rank 1 is gone", "ranks 1, 3 are stopped"; nothing where none is.
+static void put_those(FILE *to, enum state state, const char *what)
+{
+  int n = 0;
+  for (int i = 0; i < nneighbour; i++) n += state_of(neighbours[i].pid) == state;
+  if (!n) return;
+  fprintf(to, n > 1 ? "; ranks" : "; rank");
+  for (int i = 0, k = 0; i < nneighbour && k < n; i++)
+    if (state_of(neighbours[i].pid) == state)
+      fprintf(to, "%s %d", k++ ? "," : "", neighbours[i].rank);
+  fprintf(to, " %s %s", n > 1 ? "are" : "is", what);
+}
+
+static bool is_lowest(void)
+{
+  for (int i = 0; i < nneighbour; i++)
+    if (neighbours[i].rank < rank.id && state_of(neighbours[i].pid) == RUNS) return false;
+  return true;
+}
+
+// ---- the message -------------------------------------------------------------------------------
+
+// " in MPI_Allreduce (step.c:120), which plans/toy.lua:25 asks for"
+static void put_place(FILE *to, const struct place *at)
+{
+  const char *base = strrchr(at->file, '/');
+  fprintf(to, " in %.*s (%s:%d)", (int)strcspn(at->call, "("), at->call, base ? base + 1 : at->file,
+          at->line);
+  if (at->plan_line > 0) fprintf(to, ", which %s:%d asks for", program.plan, at->plan_line);
+}
+
+// One write, so that the lines of several ranks do not run into each other.
+static void tell(const char *what, const struct place *at)
+{
+  char *text = NULL;
+  size_t size = 0;
+  FILE *to = open_memstream(&text, &size);
+  if (!to) return;
+  fprintf(to, "rank %d: error: %s", rank.id, what);
+  if (at) put_place(to, at);
+  int t = __atomic_load_n(&step, __ATOMIC_RELAXED);
+  if (t > 0) fprintf(to, ", step %d", t);
+  put_those(to, GONE, "gone");
+  put_those(to, STOPPED, "stopped");
+  fputc('\n', to);
+  if (fclose(to) == 0) (void)!write(STDERR_FILENO, text, size);
+  free(text);
+}
+
+// The others are not to take this rank for the one that was lost: they look first.
+static void leave_last(void)
+{
+  nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+}
+
+static void end_by_signal(void)
+{
+  const struct place *at = __atomic_load_n(&pending, __ATOMIC_ACQUIRE);
+  if (is_lowest()) tell(at ? "the job was ended while it waited" : "the job was ended", at);
+  leave_last();
+  signal(SIGTERM, SIG_DFL);
+  raise(SIGTERM);
+}
+
+static void end_by_deadline(const struct place *at)
+{
+  char what[64];
+  snprintf(what, sizeof what, "nothing has moved for %d s", deadline);
+  tell(what, at);
+  leave_last();
+  _exit(EXIT_FAILURE);
+}
+
+// ---- the thread --------------------------------------------------------------------------------
+
+static double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void on_signal(int number)
+{
+  (void)number;
+  ended = 1;
+  sem_post(&wake);
+}
+
+// Until the tick is over, or something is to be done.
+static void doze(void)
+{
+  enum { TICK = 250000000, SECOND = 1000000000 };
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += TICK;
+  until.tv_sec += until.tv_nsec / SECOND;
+  until.tv_nsec %= SECOND;
+  while (sem_timedwait(&wake, &until) != 0 && errno == EINTR) continue;
+}
+
+static void *watch(void *unused)
+{
+  unsigned long seen = 0;
+  double since = now();
+  (void)unused;
+  while (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
+    doze();
+    if (ended) end_by_signal();
+    const struct place *at = __atomic_load_n(&pending, __ATOMIC_ACQUIRE);
+    unsigned long count = __atomic_load_n(&collectives, __ATOMIC_RELAXED);
+    if (!at || count != seen) {
+      seen = count;
+      since = now();
+    } else if (deadline && now() - since > deadline) {
+      end_by_deadline(at);
+    }
+  }
+  return NULL;
+}
+
+void watch_start(int seconds)
+{
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  deadline = seconds;
+  if (sem_init(&wake, 0, 0) != 0) return;
+  watching = pthread_create(&thread, NULL, watch, NULL) == 0;
+  if (watching) sigaction(SIGTERM, &action, NULL);
+}
+
+void watch_neighbours(const struct neighbour *list, int n)
+{
+  neighbours = calloc((size_t)n + 1, sizeof *neighbours);
+  for (int i = 0; neighbours && i < n; i++) neighbours[i] = list[i];
+  __atomic_store_n(&nneighbour, neighbours ? n : 0, __ATOMIC_RELEASE);
+}
+
+void watch_step(int t)
+{
+  __atomic_store_n(&step, t, __ATOMIC_RELAXED);
+}
+
+void watch_stop(void)
+{
+  if (!watching) return;
+  signal(SIGTERM, SIG_DFL);
+  __atomic_store_n(&stopping, true, __ATOMIC_RELEASE);
+  sem_post(&wake);
+  pthread_join(thread, NULL);
+  watching = false;
+}

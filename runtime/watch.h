@@ -1,0 +1,37 @@
+// Watches over the job from a thread of its own, so that a lost rank ends it with one clear message
+// and never hangs it.
+//
+// A rank that dies is noticed by its launcher, which ends the others by SIGTERM: the lowest of them
+// on a machine then says which rank is gone, and in which collective it was waiting. A rank that is
+// there but does not go on is noticed by the others: none waits in one collective for longer than
+// the deadline.
+#ifndef WATCH_H
+#define WATCH_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Another rank on this machine.
+struct neighbour {
+  int rank;
+  int pid;
+};
+
+// Starts the thread. deadline: in seconds, or 0 for none.
+void watch_start(int deadline);
+
+// The ranks of this machine, this one among them; the list is copied.
+void watch_neighbours(const struct neighbour *list, int n);
+
+// The step at which the program is.
+void watch_step(int t);
+
+// From here on nobody is missed.
+void watch_stop(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

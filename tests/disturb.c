@@ -1,0 +1,101 @@
+/* Disturbs a running CPU program: linked into it, this stands in MPI's place for the collectives of
+   the program's text and of the runtime, and hands them on (PMPI).
+
+   DISTURB=kill:RANK:CALL  the rank kills itself right before its CALL-th collective
+   DISTURB=stop:RANK:CALL  it stops there, as a machine does that hangs
+   DISTURB=delay:SEED      every rank sleeps for up to a millisecond before some of its collectives
+   REPLICAS=FILE           at the end FILE.<rank> holds a hash of each parameter that is whole on it
+
+   Of a run that is not disturbed, DISTURB=count leaves in FILE.<rank> how many collectives it made.
+ */
+#include "program.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static long calls;
+
+static void disturb(void)
+{
+  const char *how = getenv("DISTURB");
+  int who;
+  long at;
+  unsigned long seed;
+  calls++;
+  if (!how) return;
+  if (sscanf(how, "kill:%d:%ld", &who, &at) == 2 && who == rank.id && at == calls) raise(SIGKILL);
+  if (sscanf(how, "stop:%d:%ld", &who, &at) == 2 && who == rank.id && at == calls) raise(SIGSTOP);
+  if (sscanf(how, "delay:%lu", &seed) == 1) {
+    uint64_t x = (seed * 1000003 + (unsigned)rank.id) * 1000003 + (uint64_t)calls;
+    x = (x ^ x >> 31) * UINT64_C(0x9e3779b97f4a7c15);
+    if (x >> 62 == 0) usleep((unsigned)(x >> 32) % 1000);
+  }
+}
+
+#define COLLECTIVES                                                                                \
+  CALL(Allreduce, (const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c),           \
+       (a, b, n, t, o, c))                                                                         \
+  CALL(Allgather,                                                                                  \
+       (const void *a, int n, MPI_Datatype t, void *b, int m, MPI_Datatype u, MPI_Comm c),         \
+       (a, n, t, b, m, u, c))                                                                      \
+  CALL(Allgatherv,                                                                                 \
+       (const void *a, int n, MPI_Datatype t, void *b, const int *m, const int *at,                \
+        MPI_Datatype u, MPI_Comm c),                                                               \
+       (a, n, t, b, m, at, u, c))                                                                  \
+  CALL(Reduce_scatter,                                                                             \
+       (const void *a, void *b, const int *n, MPI_Datatype t, MPI_Op o, MPI_Comm c),               \
+       (a, b, n, t, o, c))                                                                         \
+  CALL(Reduce_scatter_block,                                                                       \
+       (const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c), (a, b, n, t, o, c))  \
+  CALL(Alltoall,                                                                                   \
+       (const void *a, int n, MPI_Datatype t, void *b, int m, MPI_Datatype u, MPI_Comm c),         \
+       (a, n, t, b, m, u, c))                                                                      \
+  CALL(Alltoallv,                                                                                  \
+       (const void *a, const int *n, const int *from, MPI_Datatype t, void *b, const int *m,       \
+        const int *to, MPI_Datatype u, MPI_Comm c),                                                \
+       (a, n, from, t, b, m, to, u, c))
+
+#define CALL(name, parameters, arguments)                                                          \
+  int MPI_##name parameters                                                                        \
+  {                                                                                                \
+    disturb();                                                                                     \
+    return PMPI_##name arguments;                                                                  \
+  }
+COLLECTIVES
+
+static uint64_t hash_of(const unsigned char *bytes, size_t n)
+{
+  uint64_t h = UINT64_C(0xcbf29ce484222325);
+  for (size_t i = 0; i < n; i++) h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+  return h;
+}
+
+static void put_replicas(FILE *to, const struct tensor *t)
+{
+  size_t n = sizeof(float);
+  if (t->role != PARAMETER || memcmp(t->of, t->here, sizeof t->of) != 0) return;
+  for (int d = 0; d < t->ndim; d++) n *= (size_t)t->here[d];
+  for (int k = 0; k < t->count; k++) {
+    const unsigned char *at = (const unsigned char *)*program.memory + t->offset;
+    fprintf(to, "%s %d %s %016llx\n", t->name.name, k, t->name.rest ? t->name.rest : "",
+            (unsigned long long)hash_of(at + (size_t)k * t->stride, n));
+  }
+}
+
+int MPI_Finalize(void)
+{
+  char path[4096];
+  const char *prefix = getenv("REPLICAS"), *how = getenv("DISTURB");
+  snprintf(path, sizeof path, "%s.%d", prefix ? prefix : "replicas", rank.id);
+  FILE *file = prefix ? fopen(path, "w") : NULL;
+  if (prefix && !file) fail_call(__FILE__, __LINE__, "fopen", path);
+  if (file && how && !strcmp(how, "count")) fprintf(file, "%ld\n", calls);
+  for (int i = 0; file && (!how || strcmp(how, "count")) && i < program.ntensors; i++)
+    put_replicas(file, &program.tensors[i]);
+  if (file && fclose(file) != 0) fail_call(__FILE__, __LINE__, "fclose", path);
+  return PMPI_Finalize();
+}
