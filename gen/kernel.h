@@ -113,6 +113,8 @@ void put_block_results(struct buffer *b, const struct op *group, int indent);
 
 /* kernel_cpu.c, kernel_cuda.c: the body of the function, without its braces. */
 
+/* A kernel over as many elements is shared among threads. */
+extern int64_t worth_threads;
 char *cpu_body(struct draft *k);
 char *cuda_body(struct draft *k, int64_t *blocks);
 void put_loop(struct buffer *b, const struct loops *loops, int n, int indent);

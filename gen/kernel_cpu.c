@@ -35,10 +35,26 @@ static void put_loops(struct buffer *b, const struct loops *loops, int from, int
   for (int n = from; n < to; n++) put_loop(b, loops, n, 2 + 2 * n);
 }
 
+int64_t worth_threads = 1 << 14;
+
+/* Several threads share the iterations of the outermost `n` loops, always in the same way: the
+   inner of them are taken in only where the outermost alone has few. */
+static void put_threads(struct buffer *b, const struct loops *loops, int n, const char *clauses)
+{
+  enum { ENOUGH = 64 };
+  int64_t all = 1;
+  for (int i = 0; i < loops->n; i++) all *= loops->size[i];
+  if (!n || all < worth_threads) return;
+  bool collapse = n > 1 && loops->size[0] < ENOUGH;
+  put(b, "#pragma omp parallel for%s schedule(static)%s\n", clauses,
+      collapse ? text(" collapse(%d)", n) : "");
+}
+
 static void put_inner_reductions(struct buffer *b, struct draft *k, int kept)
 {
   const struct loops *loops = &k->loops;
   int innermost = 2 + 2 * loops->n;
+  put_threads(b, loops, kept, "");
   put_loops(b, loops, 0, kept);
   put_starts(b, k->group, "double", 2 + 2 * kept);
   put_loops(b, loops, kept, loops->n);
@@ -97,6 +113,8 @@ char *cpu_body(struct draft *k)
   if (rounds_results(k->group)) k->loops = kept_first(&k->loops);
   int kept = kept_outside(&k->loops);
   if (!has_reductions(k->group)) {
+    bool one = k->loops.n == 1;
+    put_threads(&b, &k->loops, one ? 1 : k->loops.n - 1, one ? " simd" : "");
     put_loops(&b, &k->loops, 0, k->loops.n);
     put_elements(&b, k, 2 + 2 * k->loops.n);
     close_loops(&b, k->loops.n, 2);

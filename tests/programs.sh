@@ -1,6 +1,6 @@
 # Builds and runs generated programs, for the scripts that do so with many of them; sourced after
 # common.sh. A program is of one of three kinds: plain, sanitized, or cuda.
-strict=(-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+strict=(-std=c11 -D_GNU_SOURCE -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # Only kernels take time to run, and only they make promises (restrict) that an optimizer builds on.
 plain=(-O0)
 optimized=-O2
@@ -12,7 +12,7 @@ mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson; }
   sed -n 's/^-I/-isystem/p')
 mapfile -t libraries < <({ mpicc -show && pkg-config --libs openblas jansson; } | tr ' ' '\n' |
   sed -n '/^-\(L\|l\|Wl\)/p')
-libraries+=(-lm)
+libraries+=(-fopenmp -lm)
 # ld.gold takes half of ld's time.
 ! gcc -fuse-ld=gold -Wl,--version > /dev/null 2>&1 || libraries+=(-fuse-ld=gold)
 

@@ -3,7 +3,7 @@
 # under the sanitizers.
 . "$(dirname "$0")/common.sh"
 
-strict=(-std=c11 -D_GNU_SOURCE -O2 -c -o /dev/null -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
+strict=(-std=c11 -D_GNU_SOURCE -fopenmp -O2 -c -o /dev/null -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # MPI's and BLAS's own headers are not what is tested.
 read -ra libraries <<< "$(mpicc -show | tr ' ' '\n' | sed -n 's/^-I/-isystem/p' | tr '\n' ' ')"
 read -ra blas <<< "$(pkg-config --cflags openblas | sed 's/-I/-isystem/g')"

@@ -379,8 +379,8 @@ static void compile(void)
                  " -x c++ %s/program.c launch.cpp fiber.cpp memory.cpp stream.cpp fail.cpp",
                  directory, directory, directory));
   else
-    command(text("${CC:-cc} -std=c11 -O1 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
-                 " -fPIC -shared -I%s -Iruntime -o %s/program.so %s/program.c -lm",
+    command(text("${CC:-cc} -std=c11 -O1 -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow"
+                 " -Werror -fPIC -shared -I%s -Iruntime -o %s/program.so %s/program.c -lm",
                  directory, directory, directory));
 }
 

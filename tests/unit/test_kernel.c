@@ -5,6 +5,7 @@
    be what the reference makes of the same numbers. Without a compiler there is no test. */
 #include "../../runtime/philox4x32.h"
 #include "instances.h"
+#include "kernel.h"
 
 #include <dlfcn.h>
 
@@ -371,13 +372,13 @@ static void compile_kernels(void)
   write_text("kernels.h", text("%s%s%s", options.cuda ? "#include <cuda_runtime.h>\n" : "",
                                "#include <stddef.h>\n", kernel_prototypes()));
   const char *head = options.cuda ? "#include \"kernels.h\"\n#include \"cuda_kernels.h\"\n"
-                                  : "#include \"kernels.h\"\n#include <math.h>\n";
+                                  : "#include \"kernels.h\"\n#include \"cpu_vectors.h\"\n";
   write_text(options.cuda ? "kernels.cu" : "kernels.c", text("%s%s", head, kernel_definitions()));
   if (!options.cuda) {
-    command(
-        text("${CC:-cc} -std=c11 -O1 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -fPIC"
-             " -I%s -Iruntime -c -o %s/kernels.o %s/kernels.c",
-             directory, directory, directory));
+    command(text(
+        "${CC:-cc} -std=c11 -O1 -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+        " -fPIC -I%s -Iruntime -c -o %s/kernels.o %s/kernels.c",
+        directory, directory, directory));
     return;
   }
   command(text("${CXX:-c++} -std=c++17 -Wall -Wextra -Werror -fPIC -Itests/cuda_on_cpu/include"
@@ -406,10 +407,12 @@ static void *compile_rank(int rank)
                  directory, library, source, directory, directory, directory, directory, directory,
                  directory));
   else
-    command(text("mpicc -std=c11 -fPIC -shared -Wl,-Bsymbolic -Wall -Werror -I%s -Iruntime -o %s"
-                 " %s %s/kernels.o -lm",
-                 directory, library, source, directory));
-  void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    command(text(
+        "mpicc -std=c11 -fopenmp -fPIC -shared -Wl,-Bsymbolic -Wall -Werror -I%s -Iruntime -o %s"
+        " %s %s/kernels.o -lm",
+        directory, library, source, directory));
+  /* Its threads outlive it. */
+  void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   must(handle, "%s", dlerror());
   return handle;
 }
@@ -601,6 +604,7 @@ static void try_program(void (*make)(void), bool cuda)
 {
   unit_seed = 5;
   options.cuda = cuda;
+  worth_threads = 8;
   make();
   for (int rank = 0; rank < world_size(); rank++)
     write_text(text("rank%d.%s", rank, cuda ? "cu" : "c"), program_of(rank));

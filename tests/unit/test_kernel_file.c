@@ -366,7 +366,7 @@ static void write_program(const char *directory)
 
 /* One library for each rank: all have the same names. */
 static const char build_c[] =
-    "cd $1 && cc=\"${CC:-cc} -std=c11 -O1 -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC\" && "
+    "cd $1 && cc=\"${CC:-cc} -std=c11 -O1 -fopenmp -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC\" && "
     "$cc -c kernels.c && for rank in rank*.c; do "
     "$cc -shared -o $1/${rank%.c}.so $rank kernels.o -lm || exit 1; done";
 static const char build_cuda[] =

@@ -1,0 +1,28 @@
+// So that loops which call these functions run over several elements at once: glibc has them for
+// vectors, and says so in its own headers only where the compiler may be careless with numbers.
+// They are within 4 units in the last place, and treat infinity and NaN as the others do.
+#ifndef CPU_VECTORS_H
+#define CPU_VECTORS_H
+
+#include <math.h>
+
+#if defined(_OPENMP) && defined(__GLIBC__) && defined(__x86_64__) && !defined(__cplusplus)
+#pragma omp declare simd notinbranch
+extern float expf(float);
+#pragma omp declare simd notinbranch
+extern float logf(float);
+#pragma omp declare simd notinbranch
+extern float sinf(float);
+#pragma omp declare simd notinbranch
+extern float cosf(float);
+#pragma omp declare simd notinbranch
+extern float powf(float, float);
+#if __GLIBC_PREREQ(2, 35)
+#pragma omp declare simd notinbranch
+extern float tanhf(float);
+#pragma omp declare simd notinbranch
+extern float erff(float);
+#endif
+#endif
+
+#endif
