@@ -203,6 +203,24 @@ static int redistribute_tensor(lua_State *L)
   return 1;
 }
 
+/* finish(tensor, why): the same values; what is pending in them is reduced, on every rank. */
+static int finish_tensor(lua_State *L)
+{
+  int value = argument_value(L, 1);
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .type = graph->value[value].type,
+                  .backward_type = graph->value[value].type,
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .finishes = true,
+                  .why = copy_text(luaL_checkstring(L, 2))};
+  int finished = append_here(op);
+  graph->value[finished].name = value_name(value);
+  push_tensor(L, finished);
+  return 1;
+}
+
 /* ---------------------------------------------------------------------- modules and their calls */
 
 /* add_module(name, class, parent or -1, line): its index. */
@@ -536,6 +554,7 @@ static const luaL_Reg functions[] = {{"Shard", shard},
                                      {"Replicate", replicate},
                                      {"Partial", partial},
                                      {"redistribute", redistribute_tensor},
+                                     {"finish", finish_tensor},
                                      {"add_module", new_module},
                                      {"parameter", parameter},
                                      {"add_parameter", add_parameter},

@@ -4,8 +4,12 @@
    plan divided is not done twice to save a few bytes. Else, of all combinations of legal ways over
    the dimensions of the mesh (choices.c), the one that moves the fewest bytes wins, counting also
    what the plan asks of the output, or else what the operation that takes it will cost at least.
-   Ties go to the one that turns fewer whole values into pending sums, then to the one that touches
-   fewer inputs, then to the first in the order of the choices: the same on every machine. Where
+   What training gathers again in the backward, because the forward cut a sum that was pending, is
+   a collective more: as many bytes as its link carries while one starts, so that small sums are
+   made whole at once.
+   Ties go to the one that turns fewer whole values into pending sums, then to the one that moves
+   fewer of the inputs and outputs, then to the one that leaves a gradient as its value lies, then
+   to the first in the order of the choices: the same on every machine. Where
    DTensor's rules (einop.c) say that an operation runs as its inputs lie, that is taken as it is.
    What was decided once is remembered: equal layers cost one decision.
 
@@ -20,6 +24,7 @@
 struct price {
   double bytes;
   int sums, moves;
+  int apart;   /* dimensions of the mesh on which a gradient does not lie as its value */
   int refused; /* what the plan asks of the output that cannot be made of it */
 };
 
@@ -29,7 +34,8 @@ static const struct surroundings *known;
 struct layout layout_after(const struct op *op, struct layout now)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
-    if (op->asked >> i & 1) now.on[i] = op->to.on[i];
+    if (op->asked >> i & 1 && (!op->finishes || now.on[i].kind == PARTIAL))
+      now.on[i] = op->to.on[i];
   return usual_turns(now);
 }
 
@@ -75,16 +81,41 @@ static bool is_there(int value, struct layout layout, const struct step *before)
   return moved_before_to(known, value, layout) != NONE;
 }
 
+/* The gathers of the backward that this way leads to where an operation of the forward takes or
+   leaves a value that is cut after, and was of this kind before. */
+static double gathered_again(const struct op *op, enum placement_kind kind, struct layout from,
+                             struct layout to)
+{
+  double bytes = 0;
+  if (graph->loss == NONE || op->phase != FORWARD) return 0;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (from.on[d].kind == kind && to.on[d].kind == SHARD && graph->mesh.size[d] > 1)
+      bytes += link_latency(d) * link_bandwidth(d);
+  return bytes;
+}
+
 /* What the plan asks of an output: one redistribution after another, each in its type. */
-static void add_asked(struct price *p, int value, struct layout out)
+static void add_asked(struct price *p, const struct op *op, int value, struct layout out)
 {
   for (int r = known->asked_of[value]; r != NONE; r = known->asked_of[graph->op[r].out]) {
     const struct value *v = &graph->value[graph->op[r].out];
     struct layout next = layout_after(&graph->op[r], out);
     p->refused += !reductions_agree(next);
+    p->moves += !same_layout(out, next);
     p->bytes += move_cost(v->shape, v->type, out, next);
+    p->bytes += gathered_again(op, REPLICATE, out, next);
     out = next;
   }
+}
+
+static int lies_apart(int value, struct layout out)
+{
+  int of = graph->value[value].of, apart = 0;
+  if (of == NONE) return 0;
+  struct layout like = graph->value[of].layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    apart += like.on[d].kind == SHARD && !same_placement(like.on[d], out.on[d]);
+  return apart;
 }
 
 /* Beyond these bytes no way is cheaper than the cheapest so far. */
@@ -103,10 +134,14 @@ static struct price price_of(const struct op *op, const struct way *way, const s
     if (is_there(op->in[i], way->in[i], before)) continue;
     p.moves++;
     p.bytes += move_cost(v->shape, v->type, v->layout, way->in[i]);
+    p.bytes += gathered_again(op, PARTIAL, v->layout, way->in[i]);
     for (int d = 0; d < graph->mesh.ndim; d++)
       p.sums += way->in[i].on[d].kind == PARTIAL && v->layout.on[d].kind != PARTIAL;
   }
-  for (int k = 0; k < op->nout && p.bytes <= most; k++) add_asked(&p, op->out + k, way->out[k]);
+  for (int k = 0; k < op->nout && p.bytes <= most; k++) {
+    add_asked(&p, op, op->out + k, way->out[k]);
+    p.apart += lies_apart(op->out + k, way->out[k]);
+  }
   return p;
 }
 
@@ -115,7 +150,8 @@ static bool cheaper(struct price a, struct price b)
   if (a.refused != b.refused) return a.refused < b.refused;
   if (a.bytes != b.bytes) return a.bytes < b.bytes;
   if (a.sums != b.sums) return a.sums < b.sums;
-  return a.moves < b.moves;
+  if (a.moves != b.moves) return a.moves < b.moves;
+  return a.apart < b.apart;
 }
 
 static bool reachable(const struct op *op, const struct way *way)
@@ -350,6 +386,7 @@ static void take_cheapest(const struct op *op, const struct way *way, void *to)
     struct price ahead = price_ahead(&s->ahead, op, way);
     p.bytes += ahead.bytes;
     p.moves += ahead.moves;
+    p.apart += ahead.apart;
   }
   if (s->found && !cheaper(p, s->least)) return;
   s->least = p;
@@ -461,12 +498,15 @@ static struct buffer key_of(const struct op *op)
 {
   struct buffer b = {0};
   put(&b, "%s %s %d %u %d ", rule_of(op), linear_of(op), (int)op->kind, op->dims, op->keep);
+  put_number(&b, op->phase);
   for (int i = 0; i < op->nin; i++) put_input(&b, op, i);
   for (int k = 0; k < op->nout; k++) {
     const struct value *v = &graph->value[op->out + k];
     put_kind(&b, v);
+    if (v->of != NONE) put_layout(&b, graph->value[v->of].layout);
     for (int r = known->asked_of[op->out + k]; r != NONE; r = known->asked_of[graph->op[r].out]) {
       put_number(&b, graph->op[r].asked);
+      put_number(&b, graph->op[r].finishes);
       put_number(&b, (int64_t)graph->value[graph->op[r].out].type);
       put_layout(&b, graph->op[r].to);
     }

@@ -65,7 +65,7 @@ static void dump_redistribution(struct buffer *b, const struct op *op)
   bool packs = op->kind == OP_pack || op->kind == OP_unpack;
   bool packs_pieces = op->kind == OP_pack_pieces || op->kind == OP_unpack_pieces;
   if (op->kind == OP_redistribute) {
-    put(b, " to");
+    put(b, "%s to", op->finishes ? " what is pending" : "");
     for (int d = 0; d < graph->mesh.ndim; d++)
       if (op->asked >> d & 1)
         put(b, " %s=%s", printable(graph->mesh.name[d]), asked_text(op->to.on[d]));

@@ -118,7 +118,9 @@ static int unbroadcast(int g, int value)
 static void name_after(int g, int value)
 {
   struct value *v = &graph->value[g];
-  if (strncmp(v->name, "d_", 2)) v->name = text("d_%s", value_name(value));
+  if (!strncmp(v->name, "d_", 2)) return;
+  v->name = text("d_%s", value_name(value));
+  v->of = value;
 }
 
 static bool needs(int i)

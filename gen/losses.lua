@@ -84,15 +84,17 @@ local function picked(x, targets)
 end
 
 -- cross_entropy(logits, targets[, {reduction =, ignore_index =}]): logits [..., classes]. Unlike
--- PyTorch's it ignores no class unless it is told to.
+-- PyTorch's it ignores no class unless it is told to. Where the classes are cut over ranks, each has a
+-- part of the sums and some of the targets; as these are few, every rank is told all of them at once.
 method("cross_entropy", function(logits, targets, options)
   options = base.options_of(options, {"reduction", "ignore_index"})
   logits = floating(logits)
   targets = check_targets(logits, targets)
   local d = #core.shape(logits) - 1
   local z, most = shifted(logits, d)
-  local all = raw.log(reduced("sum", raw.exp(z), {d}))
-  return lost(raw.sub(all, raw.sub(picked(logits, targets), without(most, d))), targets, options)
+  local all = core.finish(reduced("sum", raw.exp(z), {d}), "the loss over all classes")
+  local target = core.finish(picked(logits, targets), "the targets' part of the loss")
+  return lost(raw.sub(raw.log(all), raw.sub(target, without(most, d))), targets, options)
 end)
 
 -- nll_loss(log_probabilities, targets[, options])

@@ -95,7 +95,7 @@ struct value {
   int front;      /* the dimension that is outermost in memory; the others follow in their order */
   bool is_output; /* of an inference program: written to a file */
   struct init init;
-  int of;     /* GRADIENT, STATE: of this parameter */
+  int of;     /* GRADIENT, STATE: of this parameter; the gradient of an activation: of this value */
   int op;     /* that makes it, or NONE */
   int module; /* in which it was made */
   int line;   /* of the plan */
@@ -139,6 +139,7 @@ struct op {
   struct layout to; /* redistribute: where it is wanted, on the mesh dimensions in `asked`; pack,
                        unpack: in which the members hold the parts */
   unsigned asked;   /* redistribute: a bit for each mesh dimension that `to` speaks of */
+  bool finishes;    /* redistribute: of these only where something is pending */
   int group;        /* collectives, pack, unpack: among whom */
   int dim, dim_to;  /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
                        all_to_all: both */
