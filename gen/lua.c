@@ -476,6 +476,7 @@ void lua(void)
   if (!graph->path) graph->path = options.plan;
   read_plan();
   in_sandbox(read_in_sandbox);
+  arena_own();
   read_kernels();
   hash_input();
 }

@@ -48,8 +48,8 @@ struct placement {
   enum placement_kind kind;
   int dim;
   enum reduction reduction;
-  int64_t outer; /* 0 and 1: a plain shard */
   int turn;      /* SHARD: see struct layout */
+  int64_t outer; /* 0 and 1: a plain shard */
 };
 
 /* Several mesh dimensions on one tensor dimension cut it one after the other, the first one's parts
@@ -280,6 +280,8 @@ extern struct graph *graph;
 
 /* Reserves the arena, shared with the processes forked later, and makes the empty graph in it. */
 void arena_open(void);
+/* From here on the arena is this process's alone, all in its place: quicker, and in fewer pages. */
+void arena_own(void);
 /* Zeroed memory; ends tpgen with a message when there is no more. Never NULL, never freed. */
 void *alloc(size_t size);
 /* As printf into the arena. */

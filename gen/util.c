@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum { ALIGNMENT = 16 };
-static const size_t ARENA_BYTES = (size_t)384 << 20;
+#define ARENA_BYTES ((size_t)384 << 20)
 
 /* At the arena's start. */
 struct arena {
@@ -25,15 +25,46 @@ static struct arena *arena;
 static bool in_child;
 struct graph *graph;
 
+/* Values and operations lie behind the arena, with room for more than most plans need: what is
+   reserved and not written takes no memory, and what grows by moving takes it twice. */
+enum { ROOM = 1 << 16 };
+static const size_t RESERVED = ARENA_BYTES + ROOM * sizeof(struct value) + ROOM * sizeof(struct op);
+
+static char *reserve(int kind)
+{
+  void *at =
+      mmap(NULL, RESERVED, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return at == MAP_FAILED ? NULL : at;
+}
+
 void arena_open(void)
 {
-  void *at = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE,
-                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) usage_error(3, "no memory: cannot reserve %zu bytes", ARENA_BYTES);
-  arena = at;
+  char *at = reserve(MAP_SHARED);
+  if (!at) usage_error(3, "no memory: cannot reserve %zu bytes", RESERVED);
+  arena = (struct arena *)at;
   arena->used = (sizeof *arena + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   graph = alloc(sizeof *graph);
   graph->loss = NONE;
+  graph->value = (struct value *)(at + ARENA_BYTES);
+  graph->op = (struct op *)(at + ARENA_BYTES + ROOM * sizeof *graph->value);
+  graph->value_room = graph->op_room = ROOM;
+}
+
+static void copy_to(char *own, const void *from, size_t size)
+{
+  memcpy(own + ((const char *)from - (const char *)arena), from, size);
+}
+
+void arena_own(void)
+{
+  char *own = reserve(MAP_PRIVATE);
+  if (!own) return;
+  madvise(own, RESERVED, MADV_HUGEPAGE);
+  copy_to(own, arena, arena->used);
+  copy_to(own, graph->value, (size_t)graph->nvalue * sizeof *graph->value);
+  copy_to(own, graph->op, (size_t)graph->nop * sizeof *graph->op);
+  if (mremap(own, RESERVED, RESERVED, MREMAP_MAYMOVE | MREMAP_FIXED, arena) == MAP_FAILED)
+    munmap(own, RESERVED);
 }
 
 void *alloc(size_t size)
