@@ -130,17 +130,28 @@ static char *functions_text(int rank)
 
 /* ---------------------------------------------------------------------------- table of tensors */
 
-/* What the runtime fills, reads and writes, in this order. */
-static int tensors(int *list)
+/* "m->w.layers[31].wq" for "m->w.layers[0].wq": how much of the first stands before the number; 0
+   where it is no such thing. */
+static size_t before_number(const char *first, const char *at, int number)
 {
-  int n = 0;
+  size_t n = 0;
+  while (first[n] && first[n] == at[n]) n++;
+  if (!n || first[n - 1] != '[' || first[n] != '0') return 0;
+  return strcmp(at, text("%.*s%d%s", (int)n, first, number, first + n + 1)) ? 0 : n;
+}
+
+/* What the runtime fills, reads and writes, in this order, of the class of ranks whose names are
+   known. */
+static struct families find_tensors(void)
+{
+  int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
   static const enum role order[] = {PARAMETER, STATE, BATCH, ACTIVATION};
   for (size_t k = 0; k < sizeof order / sizeof *order; k++)
     for (int i = 0; i < graph->nvalue; i++) {
       const struct value *v = &graph->value[i];
       if (v->role == order[k] && (v->role != ACTIVATION || v->is_output)) list[n++] = i;
     }
-  return n;
+  return find_families(n, list, NULL);
 }
 
 /* A name as it stands in files, as a C string: bytes that are not plain are escaped. */
@@ -167,7 +178,22 @@ static char *sizes_text(struct shape s)
   return b.text;
 }
 
-static char *tensors_text(int rank)
+static char *name_text(const char *name, const char *rest)
+{
+  return text("{%s, %s}", string_text(name), rest ? string_text(rest) : "NULL");
+}
+
+/* Where the family begins in memory, and how far it is from one to the next. */
+static char *place_text(const struct family *f)
+{
+  const char *first = c_name(f->member.at[0]), *member = first ? first + strlen("m->") : NULL;
+  if (!first) return "0, 0";
+  if (!f->rest) return text("offsetof(struct memory, %s), 0", member);
+  int n = (int)before_number(first, c_name(f->member.at[1]), 1);
+  return text("offsetof(struct memory, %s), sizeof %.*s0]", member, n, first);
+}
+
+static char *tensors_text(const struct families *tensors, int rank)
 {
   static const char *const role[] = {
       [PARAMETER] = "PARAMETER", [STATE] = "STATE", [BATCH] = "BATCH", [ACTIVATION] = "OUTPUT"};
@@ -179,25 +205,16 @@ static char *tensors_text(int rank)
                                     [INIT_TOKENS] = "TOKENS"};
   struct buffer b = {0};
   put_text(&b, "", 0);
-  int *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list), n = tensors(list);
-  for (int i = 0; i < n; i++) {
-    const struct value *v = &graph->value[list[i]];
-    const char *at = c_name(list[i]);
-    char *offset = at ? text("offsetof(struct memory, %s)", at + strlen("m->")) : "0";
-    struct shape here = local_shape(list[i], rank);
-    put(&b,
-        "    {{%s, NULL}, {NULL, NULL},\n     1, %s, %s, %s, 0,\n"
-        "     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n",
-        string_text(v->name), role[v->role], type[v->type], offset, here.ndim, sizes_text(v->shape),
+  for (int i = 0; i < tensors->n; i++) {
+    const struct family *f = &tensors->at[i];
+    const struct value *v = &graph->value[f->member.at[0]];
+    struct shape here = local_shape(f->member.at[0], rank);
+    put(&b, "    {%s, {NULL, NULL}, %d, %s, %s,\n     %s,\n", name_text(f->name, f->rest),
+        f->member.n, role[v->role], type[v->type], place_text(f));
+    put(&b, "     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n", here.ndim, sizes_text(v->shape),
         sizes_text(here), how[v->init.kind], v->init.a, v->init.b);
   }
   return b.text;
-}
-
-static int count_tensors(void)
-{
-  int *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
-  return tensors(list);
 }
 
 /* ------------------------------------------------------------------------------- the rank files */
@@ -246,23 +263,23 @@ static bool owns(int value, int rank)
   return elements(local_shape(value, rank)) > 0;
 }
 
-static char *rank_text(int rank, const char *step)
+static char *rank_text(int rank, const char *step, const struct families *tensors)
 {
-  int *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list), n = tensors(list);
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
   struct buffer first = {0}, own = {0};
-  for (int i = 0; i < n; i++) {
-    const struct value *v = &graph->value[list[i]];
+  for (int i = 0; i < tensors->n; i++) {
+    int value = tensors->at[i].member.at[0];
+    const struct value *v = &graph->value[value];
     struct part p = local_part(&graph->mesh, v->shape, v->layout, coordinate);
     struct shape at = {.ndim = v->shape.ndim};
     memcpy(at.size, p.first, sizeof at.size);
     if (!at.ndim) at = (struct shape){.ndim = 1};
     char *row = text("{%s},", sizes_text(at));
-    put(&first, "    %-14s // %s\n", row, printable(v->name));
-    put(&own, "%s%d", i ? ", " : "", owns(list[i], rank));
+    put(&first, "    %-14s // %s\n", row, printable(family_text(&tensors->at[i])));
+    put(&own, "%s%d", i ? ", " : "", owns(value, rank));
   }
-  if (!n) put(&first, "    {0},\n"), put(&own, "0");
+  if (!tensors->n) put(&first, "    {0},\n"), put(&own, "0");
   return fill(embedded_text(options.cuda ? "templates/rank.cu" : "templates/rank.c"), "version",
               TPGEN_VERSION, "plan", plan_shown(), "hash", graph->hash, "rank", text("%d", rank),
               "step", step, "coordinate", coordinate_text(rank), "mesh", mesh_names(), "members",
@@ -303,20 +320,19 @@ static char *ranks_text(const int *class_of, int mine)
   return b.text;
 }
 
-static char *step_text(int rank, const char *ranks)
+static char *step_text(int rank, const char *ranks, const struct families *tensors)
 {
-  name_values(rank);
-  char *tensor_rows = tensors_text(rank);
+  char *rows = tensors_text(tensors, rank); /* while names are those of no function */
   functions_text(rank); /* once for the kernels, whose names no variable may take */
   char *functions = functions_text(rank);
   return fill(embedded_text(options.cuda ? "templates/step.cu" : "templates/step.c"), "version",
               TPGEN_VERSION, "plan", plan_shown(), "plan_string", string_text(plan_shown()), "hash",
               graph->hash, "summary", summary_text(rank), "ranks", ranks, "memory",
               memory_declaration(), "communicators", groups_text(true), "functions", functions,
-              "tensors", tensor_rows, "ntensors", text("%d", count_tensors()), "groups",
-              groups_text(false), "ngroups", text("%d", graph->ngroup), "world",
-              text("%d", world_size()), "seed", text("%" PRIu64 "u", graph->seed), "steps",
-              text("%d", graph->steps), "batches", reads_tokens() ? "1" : "0", "loss",
+              "tensors", rows, "ntensors", text("%d", tensors->n), "groups", groups_text(false),
+              "ngroups", text("%d", graph->ngroup), "world", text("%d", world_size()), "seed",
+              text("%" PRIu64 "u", graph->seed), "steps", text("%d", graph->steps), "batches",
+              reads_tokens() ? "1" : "0", "loss",
               graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", NULL);
 }
 
@@ -408,6 +424,26 @@ static void check_ranks(int world)
     usage_error(2, "the mesh has %d ranks: say which programs to write, as in --ranks 0-7", n);
 }
 
+/* The files of a class of ranks: its step, and its ranks'. */
+static void add_class(int class, int first, const int *class_of)
+{
+  const char *suffix = options.cuda ? "cu" : "c", *step = step_name(class);
+  name_values(first);
+  struct families tensors = find_tensors();
+  for (int r = 0; r < world_size(); r++)
+    if (class_of[r] == class) add_text(text("rank%d.%s", r, suffix), rank_text(r, step, &tensors));
+  add_text(text("%s.%s", step, suffix), step_text(first, ranks_text(class_of, class), &tensors));
+}
+
+/* "0:step 1:step_1": which step is each rank's. */
+static char *programs_text(const int *class_of)
+{
+  struct buffer b = {0};
+  for (int r = 0; r < world_size(); r++)
+    if (class_of[r] != NONE) put(&b, "%s%d:%s", b.length ? " " : "", r, step_name(class_of[r]));
+  return b.text;
+}
+
 void emit(void)
 {
   const char *suffix = options.cuda ? "cu" : "c";
@@ -427,23 +463,13 @@ void emit(void)
     seen[class] = mine;
     class_of[r] = class;
   }
-  struct buffer ranks = {0};
-  bool *needed = alloc((size_t)nclass * sizeof *needed);
-  for (int r = options.first_rank; r <= options.last_rank && r < world; r++) {
-    needed[class_of[r]] = true;
-    add_text(text("rank%d.%s", r, suffix), rank_text(r, step_name(class_of[r])));
-    put(&ranks, "%s%d:%s", ranks.length ? " " : "", r, step_name(class_of[r]));
-  }
-  for (int c = 0; c < nclass; c++)
-    if (needed[c])
-      add_text(text("%s.%s", step_name(c), suffix),
-               step_text(first_of[c], ranks_text(class_of, c)));
+  for (int c = 0; c < nclass; c++) add_class(c, first_of[c], class_of);
   add_kernels(suffix);
   struct buffer plan = {0}, json = {0};
   report_text(&plan);
   report_json(&json);
   add_text("plan.txt", plan.text);
   add_text("plan.json", json.text);
-  add_launcher(ranks.text);
+  add_launcher(programs_text(class_of));
   add_runtime();
 }

@@ -89,29 +89,53 @@ static char *asked_by(int value)
   return text("%s:%d %s", path, graph->style[v->style].line, graph->style[v->style].name);
 }
 
-/* For each parameter, whether an update writes it. */
-static bool *find_trained(void)
+static bool *trained; /* by value, of a parameter: an update writes it */
+
+static void find_trained(void)
 {
-  bool *trained = alloc((size_t)graph->nvalue + 1);
+  trained = alloc((size_t)graph->nvalue + 1);
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == GRADIENT) trained[graph->value[i].of] = true;
-  return trained;
+}
+
+/* Whether all is told of the parameter that is told of the family's. */
+static bool is_told_alike(const struct family *f, int value)
+{
+  int first = f->member.at[0], a = graph->value[first].style, b = graph->value[value].style;
+  if (!same_tensor(first, value) || trained[first] != trained[value]) return false;
+  if (a == NONE || b == NONE) return a == b && graph->value[first].line == graph->value[value].line;
+  return graph->style[a].line == graph->style[b].line &&
+         !strcmp(graph->style[a].name, graph->style[b].name);
+}
+
+static struct families find_parameters(void)
+{
+  int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
+  find_trained();
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER) list[n++] = i;
+  return find_families(n, list, is_told_alike);
 }
 
 static void put_parameters(struct buffer *b)
 {
-  bool *trained = find_trained();
-  put(b, "\n%-28s %-14s %-14s ", "parameters", "here", "of");
+  struct families parameters = find_parameters();
+  int width = 26;
+  for (int i = 0; i < parameters.n; i++) {
+    int length = (int)strlen(printable(family_text(&parameters.at[i])));
+    if (width < length) width = length;
+  }
+  put(b, "\n%-*s %-14s %-14s ", width + 2, "parameters", "here", "of");
   for (int d = 0; d < graph->mesh.ndim; d++) put(b, "%-6s ", printable(graph->mesh.name[d]));
   put(b, "asked for by\n");
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (v->role != PARAMETER) continue;
-    put(b, "  %-26s %-14s %-14s ", printable(v->name), shape_text(local_shape(i, 0)),
-        shape_text(v->shape));
+  for (int i = 0; i < parameters.n; i++) {
+    int first = parameters.at[i].member.at[0];
+    const struct value *v = &graph->value[first];
+    put(b, "  %-*s %-14s %-14s ", width, printable(family_text(&parameters.at[i])),
+        shape_text(local_shape(first, 0)), shape_text(v->shape));
     for (int d = 0; d < graph->mesh.ndim; d++) put(b, "%-6s ", placement_text(v->layout.on[d]));
-    put(b, "%s%s\n", asked_by(i),
-        graph->loss != NONE && !trained[i] ? "; not trained: the loss does not depend on it" : "");
+    bool lost = graph->loss != NONE && !trained[first];
+    put(b, "%s%s\n", asked_by(first), lost ? "; not trained: the loss does not depend on it" : "");
   }
   put(b, "  %s of %s elements here\n", grouped(count_elements(PARAMETER, 0)),
       grouped(count_elements(PARAMETER, NONE)));
@@ -405,13 +429,15 @@ static json_t *json_parts(int value)
 static json_t *json_parameters(void)
 {
   json_t *list = json_array();
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (v->role != PARAMETER) continue;
+  struct families parameters = find_parameters();
+  for (int i = 0; i < parameters.n; i++) {
+    const struct family *f = &parameters.at[i];
+    const struct value *v = &graph->value[f->member.at[0]];
     json_array_append_new(list,
-                          json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", printable(v->name), "type",
+                          json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "name",
+                                    printable(family_text(f)), "count", f->member.n, "type",
                                     type_name(v->type), "shape", json_shape(v->shape), "placement",
-                                    json_layout(v->layout), "local", json_parts(i)));
+                                    json_layout(v->layout), "local", json_parts(f->member.at[0])));
   }
   return list;
 }

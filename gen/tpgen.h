@@ -823,6 +823,27 @@ char *layouts_text(const struct op *op);
 char *comment_text(const struct op *op);
 char *statement_text(const struct op *op, int rank);
 
+/* ---------------------------------------------------------------------------------- family.c */
+
+/* Values that are told as one: the members' names are `name`, a number from 0 on, `rest`. Of one
+   value alone `name` is all of it, and `rest` NULL. */
+struct family {
+  const char *name, *rest;
+  struct list member;
+};
+struct families {
+  int n;
+  struct family *at;
+};
+/* The n values as families, each where its first member stands. `alike` says whether a value may
+   join one; NULL: none does. */
+struct families find_families(int n, const int *value,
+                              bool (*alike)(const struct family *f, int value));
+/* "layers.0-31.wq.weight" */
+char *family_text(const struct family *f);
+/* Whether two tensors are alike in all but their names and places. */
+bool same_tensor(int a, int b);
+
 /* ----------------------------------------------------------- check.c, prove.c, dump.c, report.c */
 
 enum pass {

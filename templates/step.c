@@ -13,8 +13,8 @@ static struct memory *m;
 $communicators$
 $functions$
 // What the runtime fills, reads and writes:
-// name in files, and in others' files;
-// how many, role, type, offset in memory, from one to the next;
+// name in files, and in others' files, how many of them, role, type;
+// offset in memory, from one to the next;
 // dimensions, whole, here, how it begins.
 static const struct tensor tensors[] = {
 $tensors$};
