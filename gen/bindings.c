@@ -528,6 +528,13 @@ static int set_optimizer(lua_State *L)
   return 0;
 }
 
+/* set_checkpoint(whether modules of lists are computed again from their inputs) */
+static int set_checkpoint(lua_State *L)
+{
+  graph->checkpoint = lua_toboolean(L, 1);
+  return 0;
+}
+
 /* line(): of the plan. */
 static int line(lua_State *L)
 {
@@ -568,6 +575,7 @@ static const luaL_Reg functions[] = {{"Shard", shard},
                                      {"set_loss", set_loss},
                                      {"set_output", set_output},
                                      {"set_optimizer", set_optimizer},
+                                     {"set_checkpoint", set_checkpoint},
                                      {"begin", begin},
                                      {"end_", end},
                                      {"line", line},

@@ -431,6 +431,42 @@ static void check_layouts(enum pass after)
   }
 }
 
+/* ---------------------------------------------------------------------- what is computed again */
+
+/* The module of the outermost ModuleList in which `module` lies, or NONE. */
+static int layer_of(int module)
+{
+  int layer = NONE;
+  for (int parent; module != NONE; module = parent) {
+    parent = graph->module[module].parent;
+    if (parent != NONE && !strcmp(graph->module[parent].class_name, "ModuleList")) layer = module;
+  }
+  return layer;
+}
+
+/* Whether the backward keeps the value for the module of a list that made it. */
+static bool is_kept_inside(int value, const struct op *reader)
+{
+  const struct value *v = &graph->value[value];
+  if (v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
+  const struct op *maker = &graph->op[v->op];
+  return maker->phase == FORWARD && layer_of(reader->module) != NONE &&
+         layer_of(reader->module) == layer_of(maker->module);
+}
+
+static void check_recomputed(void)
+{
+  for (int at = 0; at < graph->norder; at++) {
+    int id = graph->order[at];
+    const struct op *op = &graph->op[id];
+    hold(!op->again || op->phase == BACKWARD, id, "what is computed again is not in the backward");
+    if (!graph->checkpoint)
+      hold(!op->again || is_cheap(op), id, "it is not cheap to compute again");
+    for (int i = 0; i < op->nin && graph->checkpoint && op->phase == BACKWARD; i++)
+      hold(!is_kept_inside(op->in[i], op), id, "it reads what is not to be kept");
+  }
+}
+
 /* The parameters of a module and of all below it follow one another: the structs of names.c, and
    the runs that bucket and fuse make, rely on it. */
 static bool is_under(int value, int module)
@@ -480,5 +516,6 @@ void check(enum pass after)
   if (after == PASS_LUA) check_parameter_order();
   if (after >= PASS_PROPAGATE && after <= PASS_ARRANGE) check_layouts(after);
   if (after >= PASS_REDISTRIBUTE) check_steps(after);
+  if (after == PASS_RECOMPUTE) check_recomputed();
   if (after == PASS_MEMORY) check_memory();
 }

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const pass_name[PASS_COUNT] = {"lua",      "plan",         "propagate", "grad",
-                                           "optimize", "redistribute", "arrange",   "outline",
-                                           "bucket",   "fuse",         "schedule",  "memory"};
+const char *const pass_name[PASS_COUNT] = {
+    "lua",     "plan",    "propagate", "grad", "optimize", "redistribute", "recompute",
+    "arrange", "outline", "bucket",    "fuse", "schedule", "memory"};
 
 static const char *const role_name[] = {"activation", "parameter", "gradient",
                                         "state",      "batch",     "loss"};
@@ -107,7 +107,7 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
   dump_inputs(b, op);
   dump_redistribution(b, op);
   for (int k = 0; k < op->nout; k++) dump_value(b, op->out + k);
-  put(b, "  line %d", op->line);
+  put(b, "%s  line %d", op->again ? "  again" : "", op->line);
   if (op->module != NONE && *graph->module[op->module].path)
     put(b, " in %s", printable(graph->module[op->module].path));
   if (places && op->out != NONE) {

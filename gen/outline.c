@@ -21,6 +21,7 @@
    Where any input comes from elsewhere, or anything differs, the modules stay apart. */
 #include "tpgen.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* Operations order[first .. first + length) are what one module of a list does in one phase. */
@@ -118,7 +119,8 @@ static bool same_parameters(int list)
   return true;
 }
 
-/* The runs of all the list's modules, one after the other from `place` on, in either direction. */
+/* The runs of all the list's modules, one after the other from `place` on, in either direction. The
+   first says how long they are: what the last does beyond that stays outside. */
 static bool find_region(int place, int list, int count, struct region *r)
 {
   int first = index_at(place, list), phase = (int)graph->op[graph->order[place]].phase;
@@ -130,15 +132,16 @@ static bool find_region(int place, int list, int count, struct region *r)
                        .upward = first == 0};
   if (first != 0 && first != count - 1) return false;
   r->run = alloc((size_t)count * sizeof *r->run);
-  for (int k = 0; k < count; k++) {
+  for (int k = 0, length = INT_MAX; k < count; k++) {
     int index = r->upward ? k : count - 1 - k;
     struct run *run = &r->run[index];
     run->first = r->last;
-    while (r->last < graph->norder && index_at(r->last, list) == index &&
-           (int)graph->op[graph->order[r->last]].phase == phase)
+    while (r->last < graph->norder && r->last - run->first < length &&
+           index_at(r->last, list) == index && (int)graph->op[graph->order[r->last]].phase == phase)
       r->last++;
     run->length = r->last - run->first;
-    if (!run->length || run->length != r->run[r->upward ? 0 : count - 1].length) return false;
+    if (k == 0) length = run->length;
+    if (!length || run->length != length) return false;
   }
   return true;
 }
@@ -160,7 +163,8 @@ static bool same_numbers(const struct op *a, const struct op *b)
 
 static bool same_op(const struct op *a, const struct op *b)
 {
-  if (a->kind != b->kind || a->nin != b->nin || a->line != b->line) return false;
+  if (a->kind != b->kind || a->nin != b->nin || a->line != b->line || a->again != b->again)
+    return false;
   if (!a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
     return false;
   if (a->scalar != b->scalar || a->dims != b->dims || a->keep != b->keep) return false;
@@ -209,15 +213,15 @@ static bool is_own_parameter(const struct region *r, int index, int value, int f
   return a && b && !strcmp(a, b) && same_value_kind(first, value);
 }
 
-/* The representative of a family and the value's index in it; false if it belongs to none. In the
-   region under work, what run i makes at k belongs to what run 0 makes there. */
+/* The representative of a family and the value's index in it; false if it belongs to none, or to
+   that of another list. In the region under work, what run i makes at k belongs to what run 0 makes there. */
 static bool family_of(const struct region *r, int value, int *family, int *index)
 {
   const struct value *v = &graph->value[value];
   if (v->family != NONE) {
     *family = v->family;
     *index = v->index;
-    return true;
+    return v->list == r->list;
   }
   for (int i = 0; i < r->count; i++) {
     int k = made_in(r, i, value);
@@ -254,10 +258,15 @@ static bool all_same(const struct region *r, int k, int j)
   return !of_list && v->family != value && !made_by_region(r, value);
 }
 
+/* Where an earlier loop has them by the number of another list's module they are no family of this
+   one. */
 static bool all_parameters(const struct region *r, int k, int j)
 {
-  for (int i = 0; i < r->count; i++)
+  for (int i = 0; i < r->count; i++) {
+    const struct value *v = &graph->value[op_at(r, i, k)->in[j]];
+    if (v->family != NONE && v->list != r->list) return false;
     if (!is_own_parameter(r, i, op_at(r, i, k)->in[j], op_at(r, 0, k)->in[j])) return false;
+  }
   return true;
 }
 

@@ -149,6 +149,7 @@ struct op {
   const int *body;
   int function; /* loop: which it calls */
   enum phase phase;
+  bool again;       /* an operation of the forward that the backward runs once more */
   int module, line; /* where it comes from */
   const char *why;  /* redistribute and what becomes of it: who asked, in words, or NULL */
 };
@@ -243,7 +244,8 @@ struct graph {
   const char *path; /* the plan's, as it appears in messages and in the output */
   const char *hash; /* 16 hexadecimal digits: of all that decides the output */
   struct mesh mesh;
-  bool greedy; /* redistributions by the greedy planner, else by the fastest way */
+  bool greedy;     /* redistributions by the greedy planner, else by the fastest way */
+  bool checkpoint; /* of each module of a list only the inputs are kept for its backward */
   int nvalue, value_room;
   struct value *value;
   int nop, op_room;
@@ -629,6 +631,7 @@ void propagate(void);
 void grad(void);
 void optimize(void);
 void redistribute(void);
+void recompute(void);
 void arrange(void);
 void outline(void);
 void bucket(void);
@@ -656,6 +659,8 @@ void add_price(struct cut *c, int near, int far, int64_t price);
 void add_own_price(struct cut *c, int node, int64_t price);
 /* By node, whether it is on the near side: of the cheapest ways the one with the fewest there. */
 bool *near_side(struct cut *c);
+/* Whether the backward may always run the operation again, if less is kept for it. */
+bool is_cheap(const struct op *op);
 /* Whether the value's bytes are the arena's, and are its own and not another's of its family; how
    many bytes all of its family take there. */
 bool in_arena(int value);
@@ -853,6 +858,7 @@ enum pass {
   PASS_GRAD,
   PASS_OPTIMIZE,
   PASS_REDISTRIBUTE,
+  PASS_RECOMPUTE,
   PASS_ARRANGE,
   PASS_OUTLINE,
   PASS_BUCKET,

@@ -81,6 +81,15 @@ local function is_greedy(options, who)
   return planner == "greedy"
 end
 
+-- Whether each module of a list is computed again before its backward, from its inputs.
+local function has_checkpoints(options)
+  local checkpoint = options.checkpoint
+  if checkpoint ~= nil and checkpoint ~= "layer" then
+    fail('train\'s checkpoint is "layer", or it is left out; it is not %s', base.a(checkpoint))
+  end
+  return checkpoint == "layer"
+end
+
 local function model_of_input(model, batch)
   return model(batch.input)
 end
@@ -106,21 +115,24 @@ end
 -- -------------------------------------------------------------------------------- the two programs
 
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
---       forward = function(model, batch), planner =}: steps that bring the loss down.
+--       forward = function(model, batch), planner =, checkpoint =}: steps that bring the loss down.
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
-    {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner"})
+    {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
+     "checkpoint"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
   local steps = base.integer(options.steps, "train's steps", 1, MAX_STEPS)
   local forward = optional(options, "train", "forward", "function") or model_of_input
+  local checkpoint = has_checkpoints(options)
 
   local model, batch = begin("train", options, steps)
   local result = loss(forward(model, batch), batch)
   core.set_loss(base.expect(result, "tensor", "what the loss gives"))
   core.set_optimizer(optimizers[how])
+  core.set_checkpoint(checkpoint)
   core.end_()
 end
 

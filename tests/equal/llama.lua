@@ -1,7 +1,7 @@
 -- A small Llama under the plan of PyTorch's tutorial: between the blocks the sequence is cut, within
 -- them heads and hidden units; the logits stay cut over the vocabulary, into the loss.
 -- mesh: tp=2
--- mesh: tp=3
+-- mesh: tp=3 checkpoint=layer
 -- mesh: dp=2 tp=2
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local plain = {bias = false}
@@ -74,5 +74,5 @@ return train{
   model = model, batch = batch,
   loss = function(output, batch) return F.cross_entropy(output, batch.target) end,
   optimizer = AdamW{lr = 0.02, eps = 1e-3},
-  steps = 4, seed = 19,
+  steps = 4, seed = 19, checkpoint = args.checkpoint,
 }
