@@ -112,18 +112,73 @@ end)
 
 -- ----------------------------------------------------------------------------------------- rotary
 
--- rotary_tables(sequence, size[, theta]): cosines and sines [sequence, size / 2].
-define("rotary_tables", function(length, size, theta)
+local PI = math.pi
+
+local function positive(v, what)
+  if type(v) ~= "number" or not (v > 0 and v < math.huge) then
+    misfit("%s must be a number above 0, not %s", what, math.type(v) and tostring(v) or base.a(v))
+  end
+  return v + 0.0
+end
+
+-- Of each pair the angle from one place to the next, in float32 and in the order of operations of
+-- Hugging Face's tables, so that theirs are these, to the last bit but one.
+local function turns(size, theta)
+  local even = raw.to(raw.mul(base.index_row(size // 2), 2), "float32")
+  local exponent = append("div", {even, raw.full({}, size + 0.0)})
+  return raw.div(1, raw.pow(theta, exponent))
+end
+
+-- Llama 3.1's: those that turn slowly turn yet slower by `factor`, and between the two frequencies
+-- there is a passage.
+local function stretched_as_llama3(turn, s)
+  local factor, low, high = s.factor, s.low_freq_factor, s.high_freq_factor
+  local length = s.original_max_position_embeddings
+  if not (low < high) then
+    misfit("low_freq_factor must be below high_freq_factor: they are %g and %g", low, high)
+  end
+  local wave = raw.div(2 * PI, turn)
+  local share = append("div", {raw.sub(raw.div(length, wave), low), raw.full({}, high - low)})
+  local slower = append("div", {turn, raw.full({}, factor)})
+  local passage = raw.add(
+    append("div", {raw.mul(raw.sub(1.0, share), turn), raw.full({}, factor)}),
+    raw.mul(share, turn))
+  local is_slow, is_quick = raw.gt(wave, length / low), raw.lt(wave, length / high)
+  return raw.where(is_quick, turn, raw.where(is_slow, slower, passage))
+end
+
+local LLAMA3 = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
+
+-- scaling: {rope_type = "llama3", factor = 8, ...} or {rope_type = "linear", factor = 2}, under the
+-- names of Hugging Face's config.json.
+local function stretched(turn, scaling)
+  if base.kind(scaling) ~= "table" then
+    misfit("scaling must be a table such as {rope_type = 'linear', factor = 2}, not %s",
+      base.a(scaling))
+  end
+  local kind, known, s = rawget(scaling, "rope_type"), {"rope_type"}, {}
+  if kind ~= "llama3" and kind ~= "linear" and kind ~= "default" then
+    misfit("rope_type must be 'llama3', 'linear' or 'default', not %s", base.a(kind))
+  end
+  local numbers = kind == "llama3" and LLAMA3 or kind == "linear" and {"factor"} or {}
+  for _, name in ipairs(numbers) do
+    known[#known + 1] = name
+    s[name] = positive(rawget(scaling, name), "scaling's " .. name)
+  end
+  base.options_of(scaling, known)
+  if kind == "llama3" then return stretched_as_llama3(turn, s) end
+  if kind == "linear" then return append("div", {turn, raw.full({}, s.factor)}) end
+  return turn
+end
+
+-- rotary_tables(sequence, size[, theta[, scaling]]): cosines and sines [sequence, size / 2].
+define("rotary_tables", function(length, size, theta, scaling)
   length = base.whole(length, "the sequence's length", 1, 2^31 - 1 | 0)
   size = base.whole(size, "the size of a head", 2, 2^31 - 1 | 0)
-  theta = theta == nil and 10000 or theta
   if size % 2 ~= 0 then misfit("the size of a head must be even, not %d", size) end
-  if type(theta) ~= "number" or not (theta > 0 and theta < math.huge) then
-    misfit("theta must be a number above 0, not %s", math.type(theta) and tostring(theta)
-      or base.a(theta))
-  end
+  local turn = turns(size, positive(theta == nil and 10000 or theta, "theta"))
+  if scaling ~= nil then turn = stretched(turn, scaling) end
   local place = view(base.floating(base.index_row(length)), {length, 1})
-  local turn = raw.exp(base.scaled(base.index_row(size // 2), -2 * math.log(theta) / size))
   local angle = raw.mul(place, turn)
   return raw.cos(angle), raw.sin(angle)
 end)

@@ -8,7 +8,8 @@
 -- ---------------------------------------------------------------------------------------- settings
 
 -- Llama 3.1's own shapes, and one that trains on a laptop.
-local LLAMA_3_1 = {factor = 8, low_freq_factor = 1, high_freq_factor = 4, original_length = 8192}
+local LLAMA_3_1 = {rope_type = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4,
+  original_max_position_embeddings = 8192}
 local presets = {
   debug = {dim = 128, n_layers = 2, n_heads = 8, n_kv_heads = 4, hidden = 352, vocab = 512,
     theta = 10000, seq = 64, batch = 4},
@@ -89,7 +90,7 @@ local Llama = nn.module("Llama", function(self)
   self.output = nn.Linear(dim, vocab, plain)
 
   function self:forward(tokens)
-    local cos, sin = F.rotary_tables(seq, head_dim, theta)
+    local cos, sin = F.rotary_tables(seq, head_dim, theta, preset.scaling)
     local x = self.tok_embeddings(tokens)
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
     return self.output(self.norm(x))

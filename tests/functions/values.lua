@@ -17,6 +17,9 @@ return infer{
     local sorted, order = x:sort(0, true)
     local middle = select(2, x:split({1, 2, 1}, 0))
     local cos, sin = F.rotary_tables(6, 8, 500)
+    local llama_cos, llama_sin = F.rotary_tables(5, 12, 500000, {rope_type = "llama3", factor = 8,
+      low_freq_factor = 1, high_freq_factor = 4, original_max_position_embeddings = 8192})
+    local _, linear_sin = F.rotary_tables(5, 12, 10000, {rope_type = "linear", factor = 4})
     local attend = F.scaled_dot_product_attention
     return {
       arithmetic = (2 - x) / (x + 3) * column - row / 4,
@@ -63,7 +66,8 @@ return infer{
       attention = attend(b.q, b.k, b.v, {causal = true}), attention_scale = attend(b.q, b.q, b.q, {scale = 0.7}),
       attention_mask = attend(b.q, b.k, b.v, {mask = b.bias:gt(-0.5)}),
       attention_added = attend(b.q, b.q, b.q, {mask = cube:select(0, 0):view(4, 6, 1):expand(4, 6, 6)}),
-      cos = cos, sin = sin, rotary = b.q:rotary(cos, sin), rotary_pairs = b.q:rotary(cos, sin, {pairs = true}),
+      cos = cos, sin = sin, llama_cos = llama_cos, llama_sin = llama_sin, linear_sin = linear_sin,
+      rotary = b.q:rotary(cos, sin), rotary_pairs = b.q:rotary(cos, sin, {pairs = true}),
       conv = b.images:conv2d(b.kernel, b.six, {stride = {2, 1}, padding = {1, 0}}),
       conv_groups = b.images:conv2d(b.kernel2, nil, {groups = 2, dilation = 2}),
       pool = b.images:max_pool2d(2), pool_padded = b.images:max_pool2d({3, 2}, {stride = 1, padding = 1}),
