@@ -598,4 +598,5 @@ void push_bindings(lua_State *L)
   set_name_bindings(L);
   make_placements(L);
   set_tensor_bindings(L);
+  set_file_bindings(L);
 }

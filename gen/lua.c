@@ -30,7 +30,7 @@ static const size_t MAX_MEMORY = (size_t)128 << 20;
 static const char *const files[] = {"gen/base.lua",      "gen/tensors.lua",  "gen/views.lua",
                                     "gen/functions.lua", "gen/losses.lua",   "gen/attention.lua",
                                     "gen/indices.lua",   "gen/rows.lua",     "gen/nn.lua",
-                                    "gen/operators.lua", "gen/parallel.lua", "gen/train.lua"};
+                                    "gen/operators.lua", "gen/files.lua", "gen/parallel.lua", "gen/train.lua"};
 
 static char *plan_text;
 static size_t plan_length;
@@ -38,9 +38,7 @@ static size_t plan_length;
 /* ------------------------------------------------------------------------------ the plan's files
  */
 
-/* Reads a file of at most `most` bytes into the arena, with a zero behind it. NULL, and why, where
-   that cannot be. */
-static char *read_file(const char *path, size_t most, size_t *length, const char **why)
+char *read_file(const char *path, size_t most, size_t *length, const char **why)
 {
   int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat about;
@@ -88,8 +86,7 @@ static void read_plan(void)
   forbid_bytes_of_no_text();
 }
 
-/* Whether the file is the plan's neighbour or lies below it, whatever links lead there. */
-static bool is_below_plan(const char *directory, const char *path)
+bool is_below_plan(const char *directory, const char *path)
 {
   char *top = realpath(*directory ? directory : ".", NULL), *file = realpath(path, NULL);
   size_t n = top ? strlen(top) : 0;
@@ -148,6 +145,7 @@ static void hash_input(void)
     const char *kernel = options.cuda ? c->kernel_cu : c->kernel_c;
     hash = hash_text(hash, kernel ? kernel : "");
   }
+  hash = hash_files(hash);
   graph->hash = text("%016llx", (unsigned long long)hash);
 }
 
@@ -475,7 +473,8 @@ void lua(void)
 {
   if (!graph->path) graph->path = options.plan;
   read_plan();
-  in_sandbox(read_in_sandbox);
+  struct graph before = *graph;
+  for (in_sandbox(read_in_sandbox); read_wanted_file(); in_sandbox(read_in_sandbox)) *graph = before;
   arena_own();
   read_kernels();
   hash_input();

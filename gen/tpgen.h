@@ -368,18 +368,29 @@ void ask(void);
 void lua(void);
 
 /* The parts of the pass lua: sandbox.c (the process), environment.c (what of Lua a plan may use),
-   tensor.c and bindings.c (what the Lua files in gen/ call to build the graph). */
+   json.c (the files that it may read), tensor.c and bindings.c (what the Lua files in gen/ call to build the graph). */
 
 /* What the process that reads the plan leaves for its parent, whatever becomes of it. */
 struct sandbox {
   volatile int line; /* of the plan, where it is at work; 0: nowhere */
+  char wanted[1024]; /* the path of a file without which it could not go on, or "": see json.c */
   size_t printed;
   char print[1 << 16];
 };
 extern struct sandbox *sandbox;
-/* Runs body in a child process that can reach nothing and lasts two seconds. Comes back only where
-   it ended well; else tells the plan's error. */
+/* Runs body in a child process that can reach nothing; all such together last two seconds. Comes
+   back only where it ended well, or wants a file; else tells the plan's error. */
 void in_sandbox(void (*body)(void));
+
+/* lua.c: reads a file of at most `most` bytes into the arena, with a zero behind it. NULL, and why,
+   where that cannot be. */
+char *read_file(const char *path, size_t most, size_t *length, const char **why);
+/* Whether the file lies in the plan's directory or below it, whatever links lead there. */
+bool is_below_plan(const char *directory, const char *path);
+/* json.c: where the sandbox has left its wish for a file, reads it, so that the plan can be read
+   anew; false where there is no wish. A file that the plan may not see is the plan's error. */
+bool read_wanted_file(void);
+uint64_t hash_files(uint64_t hash);
 
 struct lua_State;
 /* The plan's error, at the line where the plan is at work. */
@@ -399,6 +410,7 @@ void push_bindings(struct lua_State *L);
 /* Add to the table at the top those that concern names and tensors. */
 void set_name_bindings(struct lua_State *L);
 void set_tensor_bindings(struct lua_State *L);
+void set_file_bindings(struct lua_State *L);
 
 /* tensor.c: what Lua holds of a tensor. */
 struct tensor {
