@@ -263,6 +263,14 @@ static int add_parameter(lua_State *L)
   return 0;
 }
 
+/* set_alias(parameter, name): what files of others call it. */
+static int set_alias(lua_State *L)
+{
+  graph->value[argument_value(L, 1)].alias =
+      copy_text(check_name(L, 2, "a parameter's other name"));
+  return 0;
+}
+
 static void forbid_parameters_name(const char *name, int line)
 {
   for (int i = 0; i < graph->nvalue; i++)
@@ -359,13 +367,15 @@ static int set_mesh(lua_State *L)
   return 0;
 }
 
-/* A wish as Lua has it: {what, tensor or index, placement}. */
+/* A wish as Lua has it: {what, tensor or index, placement, how it lies before or nil}. */
 static struct wish check_wish(lua_State *L)
 {
   static const char *const kinds[] = {"parameter", "input", "output", NULL};
   int at = lua_gettop(L);
-  for (int i = 1; i <= 3; i++) lua_rawgeti(L, at, i);
-  struct wish w = {.value = NONE, .to = check_placement(L, at + 3)};
+  for (int i = 1; i <= 4; i++) lua_rawgeti(L, at, i);
+  struct wish w = {
+      .value = NONE, .to = check_placement(L, at + 3), .states = !lua_isnil(L, at + 4)};
+  if (w.states) w.from = check_placement(L, at + 4);
   int kind = luaL_checkoption(L, at + 1, NULL, kinds);
   w.what = kind == 0 ? WISH_PARAMETER : kind == 1 ? WISH_INPUT : WISH_OUTPUT;
   if (w.what == WISH_PARAMETER)
@@ -565,6 +575,7 @@ static const luaL_Reg functions[] = {{"Shard", shard},
                                      {"add_module", new_module},
                                      {"parameter", parameter},
                                      {"add_parameter", add_parameter},
+                                     {"set_alias", set_alias},
                                      {"add_batch", add_batch},
                                      {"enter", enter},
                                      {"leave", leave},

@@ -183,6 +183,13 @@ static char *name_text(const char *name, const char *rest)
   return text("{%s, %s}", string_text(name), rest ? string_text(rest) : "NULL");
 }
 
+static char *alias_text(const struct family *f)
+{
+  const char *name, *rest;
+  family_alias(f, &name, &rest);
+  return name ? name_text(name, rest) : copy_text("{NULL, NULL}");
+}
+
 /* Where the family begins in memory, and how far it is from one to the next. */
 static char *place_text(const struct family *f)
 {
@@ -209,7 +216,7 @@ static char *tensors_text(const struct families *tensors, int rank)
     const struct family *f = &tensors->at[i];
     const struct value *v = &graph->value[f->member.at[0]];
     struct shape here = local_shape(f->member.at[0], rank);
-    put(&b, "    {%s, {NULL, NULL}, %d, %s, %s,\n     %s,\n", name_text(f->name, f->rest),
+    put(&b, "    {%s, %s, %d, %s, %s,\n     %s,\n", name_text(f->name, f->rest), alias_text(f),
         f->member.n, role[v->role], type[v->type], place_text(f));
     put(&b, "     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n", here.ndim, sizes_text(v->shape),
         sizes_text(here), how[v->init.kind], v->init.a, v->init.b);

@@ -86,6 +86,25 @@ struct families find_families(int n, const int *value,
   return all;
 }
 
+void family_alias(const struct family *f, const char **name, const char **rest)
+{
+  *name = graph->value[f->member.at[0]].alias;
+  *rest = NULL;
+  if (!*name || !f->rest) return;
+  struct parts p = parts_of(*name);
+  *rest = p.rest;
+  *name = text("%.*s", (int)p.before, p.name);
+}
+
+bool alias_goes_on(const struct family *f, int value)
+{
+  const char *first = graph->value[f->member.at[0]].alias, *next = graph->value[value].alias;
+  if (!first || !next) return first == next;
+  struct parts a = parts_of(first), b = parts_of(next);
+  return a.rest && b.rest && a.number == 0 && b.number == f->member.n && a.before == b.before &&
+         !memcmp(first, next, a.before) && !strcmp(a.rest, b.rest);
+}
+
 char *family_text(const struct family *f)
 {
   return f->rest ? text("%s0-%d%s", f->name, f->member.n - 1, f->rest) : copy_text(f->name);

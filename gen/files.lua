@@ -1,10 +1,79 @@
--- files.lua: what a plan may read beside itself.
+-- files.lua: what a plan may read beside itself, and what its parameters are called in files of
+-- others.
 local core, base, plan = ...
+local fail = base.fail
 
 -- read_json(path): what the file holds. The path is one that the command line names, as in
 -- -D config=FILE, or that of a file beside the plan or below it. Comes before train and infer.
 function plan.read_json(path)
   base.expect(path, "string", "the path that read_json is given")
-  if base.begun then base.fail("read_json comes before train and infer") end
+  if base.begun then fail("read_json comes before train and infer") end
   return core.read_json(path)
+end
+
+-- -------------------------------------------------------------------------- names in others' files
+
+local MOST_NEAREST = 2000
+
+local function stars(s) return select(2, string.gsub(s, "%*", "")) end
+
+local function literal(s) return (string.gsub(s, "%p", "%%%0")) end
+
+-- A pattern of names, in which one * may stand for a part without dots, as Lua has patterns.
+local function matcher(pattern)
+  local before, behind = string.match(pattern, "^(.*)%*(.*)$")
+  if not before then return "^" .. literal(pattern) .. "$" end
+  return "^" .. literal(before) .. "([^.]+)" .. literal(behind) .. "$"
+end
+
+local function check_pair(who, pattern, other)
+  base.expect(pattern, "string", "a key of " .. who .. "'s names")
+  base.expect(other, "string", string.format("what %s's names give for '%.80s'", who, pattern))
+  if stars(pattern) > 1 then
+    fail("%s's names: '%.80s' has more than one *", who, pattern)
+  end
+  if stars(other) ~= stars(pattern) then
+    fail("%s's names: '%.80s' has %d *, and '%.80s' has %d", who, pattern, stars(pattern), other,
+      stars(other))
+  end
+end
+
+local function matches_nothing(who, pattern, paths)
+  local near, list = core.nearest(pattern, table.move(paths, 1, math.min(#paths, MOST_NEAREST), 1,
+    {})), {}
+  for i = 1, math.min(#near, 3) do list[i] = "'" .. near[i] .. "'" end
+  fail("%s's names: no parameter is called '%.80s'; the nearest are %s", who, pattern,
+    table.concat(list, ", "))
+end
+
+-- names = {["layers.*.wq.weight"] = "model.layers.*.self_attn.q_proj.weight", ...}: what files of
+-- others call the parameters. No two of them may come to one name.
+function base.set_names(who, names)
+  if names == nil then return end
+  base.expect(names, "table", who .. "'s names")
+  local paths, tensors, given, taken = {}, {}, {}, {}
+  base.each_parameter(function(path, tensor)
+    paths[#paths + 1], tensors[path] = path, tensor
+  end)
+  for _, path in ipairs(paths) do taken[path] = path end
+  for pattern, other in pairs(names) do
+    check_pair(who, pattern, other)
+    local wanted, found = matcher(pattern), false
+    for _, path in ipairs(paths) do
+      local part = string.match(path, wanted)
+      if part then
+        found = true
+        local alias = string.gsub(other, "%*", function() return part end)
+        if given[path] then
+          fail("%s's names: '%.80s' and '%.80s' both name %s", who, given[path], pattern, path)
+        end
+        if taken[alias] and taken[alias] ~= path then
+          fail("%s's names: %s and %s would both be called '%.80s'", who, taken[alias], path, alias)
+        end
+        given[path], taken[alias] = pattern, path
+        core.set_alias(tensors[path], alias)
+      end
+    end
+    if not found then matches_nothing(who, pattern, paths) end
+  end
 end

@@ -30,7 +30,7 @@ static const size_t MAX_MEMORY = (size_t)128 << 20;
 static const char *const files[] = {"gen/base.lua",      "gen/tensors.lua",  "gen/views.lua",
                                     "gen/functions.lua", "gen/losses.lua",   "gen/attention.lua",
                                     "gen/indices.lua",   "gen/rows.lua",     "gen/nn.lua",
-                                    "gen/operators.lua", "gen/files.lua", "gen/parallel.lua", "gen/train.lua"};
+                                    "gen/operators.lua", "gen/files.lua", "gen/parallel.lua", "gen/styles.lua", "gen/train.lua"};
 
 static char *plan_text;
 static size_t plan_length;

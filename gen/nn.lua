@@ -191,14 +191,24 @@ end
 
 local LARGEST = 1 << 40
 
+-- What an option `init` says of how a weight begins, as core.parameter takes it; else this.
+local function beginning(options, who, kind, a, b)
+  if options.init == nil then return kind, a, b end
+  local s = starts[base.expect(options.init, "initializer",
+    who .. "'s init, such as nn.init.normal(0, 0.02),")]
+  return s.kind, s.a, s.b
+end
+
+-- nn.Linear(inputs, outputs, {bias =, init =}): init is of the weight.
 nn.Linear = nn.module("Linear", function(self, inputs, outputs, options)
   inputs = base.integer(inputs, "Linear's number of inputs", 1, LARGEST)
   outputs = base.integer(outputs, "Linear's number of outputs", 1, LARGEST)
-  options = base.options(options, "Linear", {"bias"})
+  options = base.options(options, "Linear", {"bias", "init"})
   local has_bias = options.bias == nil or base.boolean(options.bias, "Linear's bias")
   local bound = 1 / math.sqrt(inputs)
   self.in_features, self.out_features = inputs, outputs
-  self.weight = core.parameter("Linear", {outputs, inputs}, "uniform", -bound, bound)
+  self.weight = core.parameter("Linear", {outputs, inputs},
+    beginning(options, "Linear", "uniform", -bound, bound))
   if has_bias then self.bias = core.parameter("Linear", {outputs}, "uniform", -bound, bound) end
 
   function self:forward(x)
@@ -207,12 +217,14 @@ nn.Linear = nn.module("Linear", function(self, inputs, outputs, options)
   end
 end)
 
--- nn.Embedding(rows, size)
-nn.Embedding = nn.module("Embedding", function(self, rows, size)
+-- nn.Embedding(rows, size, {init =})
+nn.Embedding = nn.module("Embedding", function(self, rows, size, options)
+  options = base.options(options, "Embedding", {"init"})
   rows = base.integer(rows, "Embedding's number of rows", 1, LARGEST)
   size = base.integer(size, "Embedding's size", 1, LARGEST)
   self.num_embeddings, self.embedding_dim = rows, size
-  self.weight = core.parameter("Embedding", {rows, size}, "normal", 0.0, 1.0)
+  self.weight = core.parameter("Embedding", {rows, size},
+    beginning(options, "Embedding", "normal", 0.0, 1.0))
 
   function self:forward(ids)
     base.expect(ids, "tensor", "the input of Embedding")
@@ -426,6 +438,18 @@ local function take_up(module, name, parent, path)
     take(c[1])
     take_up(c[2], c[1], known.index, prefix .. c[1])
   end
+end
+
+-- Calls f(path, tensor) for every parameter of the model, in PyTorch's order.
+function base.each_parameter(f)
+  local function visit(module)
+    local path = about[module].path
+    for _, p in ipairs(base.parameters(module)) do
+      f(path == "" and p[1] or path .. "." .. p[1], p[2])
+    end
+    for _, c in ipairs(base.children(module)) do visit(c[2]) end
+  end
+  visit(base.model)
 end
 
 -- The model becomes part of the graph: its modules and its parameters, in PyTorch's order.

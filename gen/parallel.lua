@@ -1,5 +1,5 @@
--- parallel.lua: the mesh, placements, what moves a tensor to others, and the styles that place a
--- model on the mesh, as in torch.distributed.tensor.parallel.
+-- parallel.lua: the mesh, placements, what moves a tensor to others, and parallelize, which gives a
+-- model's modules their styles (styles.lua), as in torch.distributed.tensor.parallel.
 local core, base, plan = ...
 local fail = base.fail
 
@@ -11,17 +11,32 @@ local REPLICATE = core.Replicate()
 local names                 -- of the dimensions of the one mesh
 local dims_of = {}          -- of a mesh or a part of it: its dimensions, counted from 0
 
+-- The one of these dimensions of the mesh that has the name.
+local function dimension_named(dims, name)
+  local own = {}
+  for i, d in ipairs(dims) do
+    own[i] = names[d + 1]
+    if own[i] == name then return d end
+  end
+  fail("the mesh has no dimension '%s'; it has %s", tostring(name), table.concat(own, ", "))
+end
+
+-- mesh.tp, or mesh["tp"]: a dimension of it. mesh{"dp", "tp"}: several, in this order.
 local function part_of_mesh(dims)
   local mesh = {}
   dims_of[mesh] = dims
   return base.make("mesh", setmetatable(mesh, {
-    __index = function(_, name)
-      local own = {}
-      for i, d in ipairs(dims) do
-        own[i] = names[d + 1]
-        if own[i] == name then return part_of_mesh{d} end
+    __index = function(_, name) return part_of_mesh{dimension_named(dims, name)} end,
+    __call = function(_, wanted)
+      base.expect(wanted, "table", 'what a mesh is called with, as in mesh{"dp", "tp"},')
+      local some, seen = {}, {}
+      for i = 1, rawlen(wanted) do
+        some[i] = dimension_named(dims, rawget(wanted, i))
+        if seen[some[i]] then fail("mesh{...} names '%s' twice", rawget(wanted, i)) end
+        seen[some[i]] = true
       end
-      fail("the mesh has no dimension '%s'; it has %s", tostring(name), table.concat(own, ", "))
+      if #some == 0 then fail('a part of the mesh has a dimension at least, as in mesh{"tp"}') end
+      return part_of_mesh(some)
     end,
     __newindex = function() fail("a mesh cannot be changed") end,
     __tostring = function() return "mesh" end,
@@ -132,6 +147,7 @@ local function partial(reduction)
 end
 
 plan.Shard, plan.Replicate, plan.Partial = shard, core.Replicate, partial
+base.shard = shard
 
 -- What is given for a mesh or a part of it, by the mesh's dimensions, counted from 0: a list of a
 -- placement for each, where false says nothing; for one dimension a placement alone, too.
@@ -216,109 +232,6 @@ base.method("replicate", function(x)
   return core.redistribute(x, placed, nil, nil, "replicate")
 end)
 
--- ----------------------------------------------------------------------------------------- styles
-
--- What each style that the plan makes asks for: its name, its line, and a function that gives its
--- wishes for a module, each {what, parameter or index, placement}.
-local asked = {}
-
-local function style(name, wishes)
-  local s = base.make("style", base.named(name))
-  asked[s] = {name = name, line = core.line(), wishes = wishes}
-  return s
-end
-
--- A placement among a style's options, or another where there is none.
-local function placement_option(options, name, style_name, otherwise)
-  if options[name] == nil then return otherwise end
-  return base.expect(options[name], "placement", style_name .. "'s " .. name)
-end
-
--- Where the parameters of each class lie under the styles that know it.
-local COLWISE = {
-  [base.Linear] = {weight = core.Shard(0), bias = core.Shard(0)},
-  [base.Embedding] = {weight = core.Shard(1)},
-}
-local ROWWISE = {
-  [base.Linear] = {weight = core.Shard(1), bias = REPLICATE},
-  [base.Embedding] = {weight = core.Shard(0)},
-}
-
-local function parameter_wishes(module, style_name, known)
-  local places = known[base.class(module)]
-  if not places then
-    fail("%s knows no %s; it knows Linear and Embedding", style_name, base.class_name(module))
-  end
-  local wishes = {}
-  for _, p in ipairs(base.parameters(module)) do
-    if places[p[1]] then wishes[#wishes + 1] = {"parameter", p[2], places[p[1]]} end
-  end
-  return wishes
-end
-
--- input_layouts says how the input lies; tpgen knows, so that it decides nothing here. An
--- Embedding's input is indices: whole.
-local function linear_style(name, known, input, output)
-  return function(options)
-    options = base.options(options, name, {"input_layouts", "output_layouts"})
-    placement_option(options, "input_layouts", name)
-    local result = placement_option(options, "output_layouts", name, output)
-    return style(name, function(module)
-      local wishes = parameter_wishes(module, name, known)
-      local is_embedding = base.class(module) == base.Embedding
-      wishes[#wishes + 1] = {"input", 0, is_embedding and REPLICATE or input}
-      wishes[#wishes + 1] = {"output", 0, result}
-      return wishes
-    end)
-  end
-end
-
-plan.Colwise = linear_style("Colwise", COLWISE, REPLICATE, core.Shard(-1))
-plan.Rowwise = linear_style("Rowwise", ROWWISE, core.Shard(-1), REPLICATE)
-
--- SequenceParallel{sequence_dim = 1}: whole parameters; input and output cut along the sequence.
-function plan.SequenceParallel(options)
-  options = base.options(options, "SequenceParallel", {"sequence_dim"})
-  local cut = shard(options.sequence_dim or 1)
-  return style("SequenceParallel", function(module)
-    local wishes = {}
-    for i, p in ipairs(base.parameters(module)) do wishes[i] = {"parameter", p[2], REPLICATE} end
-    wishes[#wishes + 1] = {"input", 0, cut}
-    wishes[#wishes + 1] = {"output", 0, cut}
-    return wishes
-  end)
-end
-
--- A placement, or a list of one for each tensor: false where it may lie as it does.
-local function layouts(v, what)
-  if base.kind(v) == "placement" then return {v} end
-  if base.kind(v) ~= "table" then
-    fail("%s must be a placement or a list of them, not %s", what, base.a(v))
-  end
-  for i = 1, #v do
-    if v[i] ~= false then base.expect(v[i], "placement", string.format("%s[%d]", what, i)) end
-  end
-  return v
-end
-
-local function prepare(name, side, given, desired)
-  return function(options)
-    options = base.options(options, name, {given, desired})
-    if options[desired] == nil then fail("%s needs %s", name, desired) end
-    if options[given] ~= nil then layouts(options[given], name .. "'s " .. given) end
-    local wishes = {}
-    for i, placement in ipairs(layouts(options[desired], name .. "'s " .. desired)) do
-      if placement then wishes[#wishes + 1] = {side, i - 1, placement} end
-    end
-    return style(name, function() return wishes end)
-  end
-end
-
-plan.PrepareModuleInput =
-  prepare("PrepareModuleInput", "input", "input_layouts", "desired_input_layouts")
-plan.PrepareModuleOutput =
-  prepare("PrepareModuleOutput", "output", "output_layouts", "desired_output_layouts")
-
 -- ------------------------------------------------------------------------------------ parallelize
 
 local MOST_PATHS = 2000
@@ -361,8 +274,9 @@ end
 local pending = {}          -- styles by module, in the order in which the plan gave them
 
 local function apply(module, dim, s)
+  local style = base.style(s)
   pending[#pending + 1] =
-    {module = module, dim = dim, style = asked[s], wishes = asked[s].wishes(module)}
+    {module = module, dim = dim, style = style, wishes = style.wishes(module)}
 end
 
 -- A plan inside a plan is for the modules that its key matches.

@@ -86,7 +86,8 @@ struct init {
 };
 
 struct value {
-  const char *name; /* the model's: "in_proj.weight"; of an activation its module's path  */
+  const char *name;  /* the model's: "in_proj.weight"; of an activation its module's path  */
+  const char *alias; /* PARAMETER: what files of others call it, or NULL */
   enum role role;
   enum type type;
   struct shape shape; /* whole */
@@ -140,12 +141,13 @@ struct op {
                        unpack: in which the members hold the parts */
   unsigned asked;   /* redistribute: a bit for each mesh dimension that `to` speaks of */
   bool finishes;    /* redistribute: of these only where something is pending */
-  int group;        /* collectives, pack, unpack: among whom */
-  int dim, dim_to;  /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
-                       all_to_all: both */
-  enum reduction reduction; /* all_reduce, reduce_scatter, to_partial */
-  int exchange;             /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
-  int nbody;                /* fused, and an all_reduce that is a bucket: the operations in it */
+  const struct layout *stated; /* redistribute: how it lies before, as the plan says; or NULL */
+  int group;                   /* collectives, pack, unpack: among whom */
+  int dim, dim_to;             /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
+                                  all_to_all: both */
+  enum reduction reduction;    /* all_reduce, reduce_scatter, to_partial */
+  int exchange;                /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
+  int nbody;                   /* fused, and an all_reduce that is a bucket: the operations in it */
   const int *body;
   int function; /* loop: which it calls */
   enum phase phase;
@@ -175,6 +177,8 @@ struct wish {
   int value; /* WISH_PARAMETER */
   int index; /* WISH_INPUT, WISH_OUTPUT: which of them, from 0 */
   struct placement to;
+  bool states; /* that it lies as `from` before */
+  struct placement from;
 };
 struct style {
   const char *name; /* "Rowwise" */
@@ -368,7 +372,8 @@ void ask(void);
 void lua(void);
 
 /* The parts of the pass lua: sandbox.c (the process), environment.c (what of Lua a plan may use),
-   json.c (the files that it may read), tensor.c and bindings.c (what the Lua files in gen/ call to build the graph). */
+   json.c (the files that it may read), tensor.c and bindings.c (what the Lua files in gen/ call to
+   build the graph). */
 
 /* What the process that reads the plan leaves for its parent, whatever becomes of it. */
 struct sandbox {
@@ -858,6 +863,10 @@ struct families find_families(int n, const int *value,
                               bool (*alike)(const struct family *f, int value));
 /* "layers.0-31.wq.weight" */
 char *family_text(const struct family *f);
+/* What files of others call it, parted in the same way; name is NULL where nothing does. */
+void family_alias(const struct family *f, const char **name, const char **rest);
+/* Whether the value's alias goes on with those of the family that it is to join. */
+bool alias_goes_on(const struct family *f, int value);
 /* Whether two tensors are alike in all but their names and places. */
 bool same_tensor(int a, int b);
 

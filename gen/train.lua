@@ -57,9 +57,20 @@ local function optional(options, who, key, kind)
   return base.expect(options[key], kind, who .. "'s " .. key)
 end
 
+-- All inputs that are tokens begin at one place of the data, and the next step's where they end.
+local function check_tokens(name, d, first)
+  if d.init ~= "tokens" then return first end
+  local n = base.elements(d.shape)
+  if first and first.n ~= n then
+    fail("the batch's %s is of %d tokens, and its %s of %d: they are read together", first.name,
+      first.n, name, n)
+  end
+  return first or {name = name, n = n}
+end
+
 -- The inputs of a step as tensors, by name.
 local function take_batch(batch, who)
-  local tensors = {}
+  local tensors, tokens = {}, nil
   for name, description in pairs(batch) do
     base.expect(name, "string", "a name in " .. who .. "'s batch")
     if base.kind(description) ~= "description" then
@@ -67,6 +78,7 @@ local function take_batch(batch, who)
         name, base.a(description))
     end
     local d = base.described(description)
+    tokens = check_tokens(name, d, tokens)
     tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b, d.placed, d.line, d.type)
   end
   return core.forbid_absent(tensors, "the batch")
@@ -107,6 +119,7 @@ local function begin(who, options, steps)
   local greedy = is_greedy(options, who)
   base.need_mesh()
   base.take_up(model)
+  base.set_names(who, options.names)
   base.lower_styles()
   core.begin(steps, seed, greedy)
   return model, take_batch(batch, who)
@@ -115,12 +128,13 @@ end
 -- -------------------------------------------------------------------------------- the two programs
 
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
---       forward = function(model, batch), planner =, checkpoint =}: steps that bring the loss down.
+--       forward = function(model, batch), planner =, checkpoint =, names =}: steps that bring the
+-- loss down. names: what files of others call the parameters (files.lua).
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
-     "checkpoint"})
+     "checkpoint", "names"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -136,11 +150,11 @@ function plan.train(options)
   core.end_()
 end
 
--- infer{model =, batch =, outputs = function(model, batch), seed =, planner =}: one step forward,
--- whose outputs, a table of tensors by name, are written to a file.
+-- infer{model =, batch =, outputs = function(model, batch), seed =, planner =, names =}: one step
+-- forward, whose outputs, a table of tensors by name, are written to a file.
 function plan.infer(options)
   base.expect(options, "table", "what infer is given")
-  base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner"})
+  base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names"})
   local outputs = optional(options, "infer", "outputs", "function")
     or function(model, batch) return {output = model(batch.input)} end
 

@@ -7,46 +7,85 @@
 
 -- ---------------------------------------------------------------------------------------- settings
 
--- Llama 3.1's own shapes, and one that trains on a laptop.
+-- Llama 3.1's shapes, and one that trains on a laptop. hidden: of the feed-forward network.
 local LLAMA_3_1 = {rope_type = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4,
   original_max_position_embeddings = 8192}
 local presets = {
   debug = {dim = 128, n_layers = 2, n_heads = 8, n_kv_heads = 4, hidden = 352, vocab = 512,
-    theta = 10000, seq = 64, batch = 4},
+    seq = 64, batch = 4},
   ["8b"] = {dim = 4096, n_layers = 32, n_heads = 32, n_kv_heads = 8, hidden = 14336,
-    vocab = 128256, theta = 500000, scaling = LLAMA_3_1, seq = 8192, batch = 1},
+    vocab = 128256, theta = 500000, scaling = LLAMA_3_1, seq = 8192},
   ["70b"] = {dim = 8192, n_layers = 80, n_heads = 64, n_kv_heads = 8, hidden = 28672,
-    vocab = 128256, theta = 500000, scaling = LLAMA_3_1, seq = 8192, batch = 1},
+    vocab = 128256, theta = 500000, scaling = LLAMA_3_1, seq = 8192},
   ["405b"] = {dim = 16384, n_layers = 126, n_heads = 128, n_kv_heads = 8, hidden = 53248,
-    vocab = 128256, theta = 500000, scaling = LLAMA_3_1, seq = 8192, batch = 1},
+    vocab = 128256, theta = 500000, scaling = LLAMA_3_1, seq = 8192},
 }
-local preset = presets[args.preset or "debug"]
-  or error("there is no preset '" .. tostring(args.preset) .. "': 8b, 70b, 405b, debug")
 
--- What the command line says, else the preset, else the last resort.
+-- The same from a Hugging Face model's config.json.
+local function from_config(path)
+  local config = read_json(path)
+  local function need(key)
+    return config[key] or error(path .. " has no '" .. key .. "'")
+  end
+  local function only(key, known)
+    if (config[key] or known) ~= known then
+      error(path .. ": " .. key .. " is " .. tostring(config[key]) .. "; this plan knows "
+        .. tostring(known) .. " alone")
+    end
+  end
+  only("model_type", "llama")
+  only("hidden_act", "silu")
+  only("attention_bias", false)
+  only("mlp_bias", false)
+  -- Newer files have the angle of the rotary embedding among its parameters.
+  local rope, scaling = config.rope_parameters or config.rope_scaling or {}, {}
+  for key, value in pairs(rope) do
+    if key ~= "rope_theta" and key ~= "type" then scaling[key] = value end
+  end
+  scaling.rope_type = rope.rope_type or rope.type or "default"
+  local positions = config.max_position_embeddings or 2048
+  return {
+    dim = need("hidden_size"), n_layers = need("num_hidden_layers"),
+    n_heads = need("num_attention_heads"), n_kv_heads = config.num_key_value_heads,
+    head_dim = config.head_dim, hidden = need("intermediate_size"), vocab = need("vocab_size"),
+    theta = rope.rope_theta or config.rope_theta, scaling = scaling, eps = config.rms_norm_eps,
+    tied = config.tie_word_embeddings, seq = math.min(positions, 8192),
+  }
+end
+
+if args.config and args.preset then error("-D config and -D preset both say the model's shape") end
+local known = args.config and from_config(args.config) or presets[args.preset or "debug"]
+  or error("there is no preset '" .. args.preset .. "': there are 8b, 70b, 405b and debug")
+
+-- What -D says, else the preset or the configuration, else this.
 local function setting(name, otherwise)
   local value = args[name]
-  if value == nil then value = preset[name] end
+  if value == nil then value = known[name] end
   if value == nil then value = otherwise end
   return value
 end
 
 local dim, n_layers, hidden = setting("dim"), setting("n_layers"), setting("hidden")
-local n_heads, n_kv_heads = setting("n_heads"), setting("n_kv_heads")
+local n_heads = setting("n_heads")
+local n_kv_heads = setting("n_kv_heads", n_heads)
 local head_dim = setting("head_dim", dim // n_heads)
-local vocab, seq, batch_size = setting("vocab"), setting("seq"), setting("batch")
-local theta, eps = setting("theta"), setting("eps", 1e-5)
+local vocab, seq, batch_size = setting("vocab"), setting("seq"), setting("batch", 1)
+local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), setting("tied", false)
 local loss_parallel = setting("loss_parallel", true)
 
 -- --------------------------------------------------------------------------------------- the model
 
-local plain = {bias = false}
+-- A weight begins as torchtitan has it, but for the layers' depth: all layers begin alike.
+local function linear(inputs, outputs, deviation)
+  return nn.Linear(inputs, outputs, {bias = false, init = nn.init.normal(0, deviation)})
+end
+local INNER, LAST = 0.02, 0.02 / math.sqrt(2 * n_layers)
 
 local Attention = nn.module("Attention", function(self)
-  self.wq = nn.Linear(dim, n_heads * head_dim, plain)
-  self.wk = nn.Linear(dim, n_kv_heads * head_dim, plain)
-  self.wv = nn.Linear(dim, n_kv_heads * head_dim, plain)
-  self.wo = nn.Linear(n_heads * head_dim, dim, plain)
+  self.wq = linear(dim, n_heads * head_dim, INNER)
+  self.wk = linear(dim, n_kv_heads * head_dim, INNER)
+  self.wv = linear(dim, n_kv_heads * head_dim, INNER)
+  self.wo = linear(n_heads * head_dim, dim, LAST)
 
   -- [batch, sequence, heads * head_dim] as [batch, heads, sequence, head_dim]
   local function heads(x) return x:unflatten(-1, -1, head_dim):transpose(1, 2) end
@@ -60,9 +99,9 @@ local Attention = nn.module("Attention", function(self)
 end)
 
 local FeedForward = nn.module("FeedForward", function(self)
-  self.w1 = nn.Linear(dim, hidden, plain)
-  self.w2 = nn.Linear(hidden, dim, plain)
-  self.w3 = nn.Linear(dim, hidden, plain)
+  self.w1 = linear(dim, hidden, INNER)
+  self.w2 = linear(hidden, dim, LAST)
+  self.w3 = linear(dim, hidden, LAST)
 
   function self:forward(x)
     return self.w2(F.silu(self.w1(x)) * self.w3(x))
@@ -81,19 +120,26 @@ local Layer = nn.module("Layer", function(self)
   end
 end)
 
+-- The output of a model whose embedding is its last weight, too.
+local Tied = nn.module("Tied", function(self)
+  function self:forward(x, weight) return F.linear(x, weight) end
+end)
+
 local Llama = nn.module("Llama", function(self)
-  self.tok_embeddings = nn.Embedding(vocab, dim)
+  self.tok_embeddings = nn.Embedding(vocab, dim, {init = nn.init.normal(0, tied and INNER or 1)})
   local layers = {}
   for i = 1, n_layers do layers[i] = Layer() end
   self.layers = nn.ModuleList(layers)
   self.norm = nn.RMSNorm(dim, {eps = eps})
-  self.output = nn.Linear(dim, vocab, plain)
+  self.output = tied and Tied() or linear(dim, vocab, 1 / math.sqrt(dim))
 
   function self:forward(tokens)
-    local cos, sin = F.rotary_tables(seq, head_dim, theta, preset.scaling)
+    local cos, sin = F.rotary_tables(seq, head_dim, theta, known.scaling)
     local x = self.tok_embeddings(tokens)
     for _, layer in ipairs(self.layers) do x = layer(x, cos, sin) end
-    return self.output(self.norm(x))
+    x = self.norm(x)
+    if tied then return self.output(x, self.tok_embeddings.weight) end
+    return self.output(x)
   end
 end)
 
@@ -101,13 +147,25 @@ end)
 
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 
+-- Under loss parallel the logits stay cut over the vocabulary, into the loss.
+local logits = loss_parallel and Shard(-1) or Replicate()
+local output = Colwise{
+  input_layouts = Shard(1),
+  output_layouts = logits,
+  use_local_output = not loss_parallel,
+}
+if tied then
+  output = PrepareModuleInputOutput{
+    input_layouts = {Shard(1), false},
+    desired_input_layouts = {Replicate(), false},
+    desired_output_layouts = logits,
+  }
+end
+
 local model = parallelize(Llama(), mesh.tp, {
   tok_embeddings = Rowwise{input_layouts = Replicate(), output_layouts = Shard(1)},
   norm = SequenceParallel(),
-  output = Colwise{
-    input_layouts = Shard(1),
-    output_layouts = loss_parallel and Shard(-1) or Replicate(),
-  },
+  output = output,
   ["layers.*"] = {
     attention_norm = SequenceParallel(),
     attention = PrepareModuleInput{
@@ -129,7 +187,7 @@ local model = parallelize(Llama(), mesh.tp, {
   },
 })
 
--- -------------------------------------------------------------------------------------- training
+-- ------------------------------------------------------------------------------------ the training
 
 local batch = distribute({
   input = tokens(vocab){batch_size, seq},
@@ -146,4 +204,19 @@ return train{
     weight_decay = setting("weight_decay", 0.1),
   },
   steps     = setting("steps", 20),
+  -- What a Hugging Face model's files call the weights.
+  names     = {
+    ["tok_embeddings.weight"] = "model.embed_tokens.weight",
+    ["layers.*.attention_norm.weight"] = "model.layers.*.input_layernorm.weight",
+    ["layers.*.attention.wq.weight"] = "model.layers.*.self_attn.q_proj.weight",
+    ["layers.*.attention.wk.weight"] = "model.layers.*.self_attn.k_proj.weight",
+    ["layers.*.attention.wv.weight"] = "model.layers.*.self_attn.v_proj.weight",
+    ["layers.*.attention.wo.weight"] = "model.layers.*.self_attn.o_proj.weight",
+    ["layers.*.ffn_norm.weight"] = "model.layers.*.post_attention_layernorm.weight",
+    ["layers.*.feed_forward.w1.weight"] = "model.layers.*.mlp.gate_proj.weight",
+    ["layers.*.feed_forward.w2.weight"] = "model.layers.*.mlp.down_proj.weight",
+    ["layers.*.feed_forward.w3.weight"] = "model.layers.*.mlp.up_proj.weight",
+    ["norm.weight"] = "model.norm.weight",
+    ["output.weight"] = not tied and "lm_head.weight" or nil,
+  },
 }

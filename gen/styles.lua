@@ -1,0 +1,183 @@
+-- styles.lua: the styles that place a model on the mesh, as in torch.distributed.tensor.parallel:
+-- Colwise, Rowwise, SequenceParallel, PrepareModuleInput, PrepareModuleOutput and
+-- PrepareModuleInputOutput.
+--
+--   output_layouts          of Colwise and Rowwise: how the module's output is to lie
+--   desired_..._layouts     how inputs or outputs are to lie: a placement, or a list of one for each
+--                           tensor, with false where it may lie as it does
+--   input_layouts, and PrepareModuleOutput's output_layouts: how they lie before that. tpgen knows; so
+--                           they state what the plan expects, and where it is otherwise that is an error
+--   use_local_output, use_local_input: whether what comes of it counts as a tensor of its own on every
+--                           rank. Nothing does in a plan, which speaks of whole tensors alone: true says
+--                           something only of what is whole on every rank, and is refused elsewhere
+local core, base, plan = ...
+local fail = base.fail
+
+local REPLICATE = core.Replicate()
+
+-- What each style that the plan makes asks for: its name, its line, and a function that gives its
+-- wishes for a module, each {what, parameter or index, placement, how it lies before or nil}.
+local asked = {}
+
+local function style(name, wishes)
+  local s = base.make("style", base.named(name))
+  asked[s] = {name = name, line = core.line(), wishes = wishes}
+  return s
+end
+
+function base.style(s) return asked[s] end
+
+-- A placement among a style's options, or another where there is none.
+local function placement_option(options, key, name, otherwise)
+  if options[key] == nil then return otherwise end
+  return base.expect(options[key], "placement", name .. "'s " .. key)
+end
+
+-- Whether all of these placements are Replicate(), or false.
+local function all_whole(placements)
+  for _, p in ipairs(placements) do
+    if p and tostring(p) ~= "Replicate()" then return false end
+  end
+  return true
+end
+
+local function check_local(options, key, name, placements)
+  if options[key] == nil or not base.boolean(options[key], name .. "'s " .. key) then return end
+  if all_whole(placements) then return end
+  fail("%s's %s = true has no meaning where a rank holds a part: a plan speaks of whole tensors, and "
+    .. "each rank computes on its part by itself; leave it out", name, key)
+end
+
+-- -------------------------------------------------------------------------------- Colwise, Rowwise
+
+-- Where the parameters of each class lie under the styles that know it.
+local COLWISE = {
+  [base.Linear] = {weight = core.Shard(0), bias = core.Shard(0)},
+  [base.Embedding] = {weight = core.Shard(1)},
+}
+local ROWWISE = {
+  [base.Linear] = {weight = core.Shard(1), bias = REPLICATE},
+  [base.Embedding] = {weight = core.Shard(0)},
+}
+
+local function parameter_wishes(module, name, known)
+  local places = known[base.class(module)]
+  if not places then
+    fail("%s knows no %s; it knows Linear and Embedding", name, base.class_name(module))
+  end
+  local wishes = {}
+  for _, p in ipairs(base.parameters(module)) do
+    if places[p[1]] then wishes[#wishes + 1] = {"parameter", p[2], places[p[1]]} end
+  end
+  return wishes
+end
+
+-- An Embedding's input is indices: whole.
+local function linear_style(name, known, input, output)
+  return function(options)
+    options = base.options(options, name, {"input_layouts", "output_layouts", "use_local_output"})
+    local stated = placement_option(options, "input_layouts", name)
+    local result = placement_option(options, "output_layouts", name, output)
+    check_local(options, "use_local_output", name, {result})
+    return style(name, function(module)
+      local wishes = parameter_wishes(module, name, known)
+      local is_embedding = base.class(module) == base.Embedding
+      wishes[#wishes + 1] = {"input", 0, is_embedding and REPLICATE or input, stated}
+      wishes[#wishes + 1] = {"output", 0, result}
+      return wishes
+    end)
+  end
+end
+
+plan.Colwise = linear_style("Colwise", COLWISE, REPLICATE, core.Shard(-1))
+plan.Rowwise = linear_style("Rowwise", ROWWISE, core.Shard(-1), REPLICATE)
+
+-- -------------------------------------------------------------------------------- SequenceParallel
+
+-- SequenceParallel{sequence_dim = 1}: whole parameters; input and output cut along the sequence. For
+-- RMSNorm, LayerNorm, Dropout, and whatever else goes place by place.
+function plan.SequenceParallel(options)
+  options = base.options(options, "SequenceParallel", {"sequence_dim", "use_local_output"})
+  local dim = options.sequence_dim == nil and 1 or options.sequence_dim
+  local cut = base.shard(base.integer(dim, "SequenceParallel's sequence_dim", -8, 7))
+  check_local(options, "use_local_output", "SequenceParallel", {cut})
+  return style("SequenceParallel", function(module)
+    local wishes = {}
+    for i, p in ipairs(base.parameters(module)) do wishes[i] = {"parameter", p[2], REPLICATE} end
+    wishes[#wishes + 1] = {"input", 0, cut}
+    wishes[#wishes + 1] = {"output", 0, cut}
+    return wishes
+  end)
+end
+
+-- ----------------------------------------------------------------------------------- PrepareModule
+
+-- A placement, or a list of one for each tensor: false where it may lie as it does.
+local function layouts(v, what)
+  if base.kind(v) == "placement" then return {v} end
+  if base.kind(v) ~= "table" then
+    fail("%s must be a placement or a list of them, not %s", what, base.a(v))
+  end
+  for i = 1, #v do
+    if v[i] ~= false then base.expect(v[i], "placement", string.format("%s[%d]", what, i)) end
+  end
+  return v
+end
+
+-- The wishes that two options make: how the inputs or outputs lie, and how they are to lie.
+local function prepared(options, name, side)
+  local given, desired = side .. "_layouts", "desired_" .. side .. "_layouts"
+  if options[desired] == nil then fail("%s needs %s", name, desired) end
+  local to, from, wishes = layouts(options[desired], name .. "'s " .. desired), {}, {}
+  if options[given] ~= nil then
+    from = layouts(options[given], name .. "'s " .. given)
+    if #from ~= #to then
+      fail("%s's %s are %d, and its %s %d: one for each tensor", name, given, #from, desired, #to)
+    end
+  end
+  check_local(options, "use_local_" .. side, name, to)
+  for i = 1, #to do
+    if to[i] then wishes[#wishes + 1] = {side, i - 1, to[i], from[i] or nil} end
+  end
+  return wishes
+end
+
+local OPTIONS = {
+  input = {"input_layouts", "desired_input_layouts"},
+  output = {"output_layouts", "desired_output_layouts"},
+}
+
+local function forbid_named_arguments(options, name)
+  for _, key in ipairs{"input_kwarg_layouts", "desired_input_kwarg_layouts"} do
+    if type(options) == "table" and options[key] ~= nil then
+      fail("%s has no %s: forward takes its tensors by their place, in a plan; give their placements "
+        .. "in input_layouts and desired_input_layouts", name, key)
+    end
+  end
+end
+
+-- PyTorch's PrepareModuleInput has use_local_output for what the other one calls use_local_input.
+local function prepare(name, sides, locals)
+  local allowed = {}
+  for _, side in ipairs(sides) do
+    for _, key in ipairs(OPTIONS[side]) do allowed[#allowed + 1] = key end
+  end
+  for key in pairs(locals) do allowed[#allowed + 1] = key end
+  return function(options)
+    forbid_named_arguments(options, name)
+    options = base.options(options, name, allowed)
+    local known, wishes = {}, {}
+    for _, key in ipairs(allowed) do known[locals[key] or key] = options[key] end
+    for _, side in ipairs(sides) do
+      for _, wish in ipairs(prepared(known, name, side)) do wishes[#wishes + 1] = wish end
+    end
+    return style(name, function() return wishes end)
+  end
+end
+
+plan.PrepareModuleInput =
+  prepare("PrepareModuleInput", {"input"}, {use_local_output = "use_local_input"})
+plan.PrepareModuleOutput =
+  prepare("PrepareModuleOutput", {"output"}, {use_local_output = "use_local_output"})
+plan.PrepareModuleInputOutput = prepare("PrepareModuleInputOutput", {"input", "output"},
+  {use_local_input = "use_local_input", use_local_output = "use_local_output"})
