@@ -115,6 +115,24 @@ static bool rounds_alike(const struct op *op)
   return is_floating(in->type) && same_layout(in->layout, out->layout);
 }
 
+/* Whether an operation of the same rule was looked at whose operands lay alike. */
+static bool is_known(const struct op *op)
+{
+  static struct memo memo;
+  static struct query q;
+  int known = memo.n;
+  q.n = 0;
+  ask_rule(&q, op);
+  ask_number(&q, (int64_t)op->type);
+  for (int d = 0; d < graph->mesh.ndim; d++) ask_number(&q, graph->mesh.size[d]);
+  for (int i = 0; i < op->nin + op->nout; i++) {
+    const struct value *v = &graph->value[i < op->nin ? op->in[i] : op->out + i - op->nin];
+    ask_value(&q, v);
+    ask_layout(&q, &v->layout);
+  }
+  return number_of_query(&memo, &q) < known;
+}
+
 /* What the operation makes lies as one way of its rule leaves it, its inputs as that way asks. */
 static void check_placed(int id)
 {
@@ -122,7 +140,7 @@ static void check_placed(int id)
   for (int k = 0; k < op->nout; k++)
     hold(graph->value[op->out + k].placed, id, "its value is not placed");
   if (op->nout == 0 || !*rule_of(op)) return;
-  if (rounds_alike(op)) return;
+  if (rounds_alike(op) || is_known(op)) return;
   struct letters l;
   struct choice list[MAX_CHOICES];
   int pick[MAX_MESH] = {0};
@@ -478,15 +496,16 @@ static bool is_under(int value, int module)
 
 static void check_parameter_order(void)
 {
-  for (int m = 0; m < graph->nmodule; m++) {
-    bool seen = false, ended = false;
-    for (int v = 0; v < graph->nvalue; v++) {
-      if (graph->value[v].role != PARAMETER) continue;
-      bool inside = is_under(v, m);
-      hold(!(inside && ended), NONE, "the parameters do not stand in the order of the modules");
-      seen |= inside;
-      ended |= seen && !inside;
-    }
+  bool *ended = alloc((size_t)graph->nmodule + 1); /* by module: all of its parameters were there */
+  int before = NONE;
+  for (int v = 0; v < graph->nvalue; v++) {
+    if (graph->value[v].role != PARAMETER) continue;
+    for (int m = before == NONE ? NONE : graph->value[before].module; m != NONE;
+         m = graph->module[m].parent)
+      ended[m] |= !is_under(v, m);
+    for (int m = graph->value[v].module; m != NONE; m = graph->module[m].parent)
+      hold(!ended[m], NONE, "the parameters do not stand in the order of the modules");
+    before = v;
   }
 }
 

@@ -449,107 +449,50 @@ static bool runs_as_it_lies(const struct op *op, struct way *way)
 
 /* ---------------------------------------------------------------------------- what was decided */
 
-/* All that a decision depends on, as bytes, and the decision. */
-struct decision {
-  struct buffer key;
-  struct way way;
-  int next; /* with an equal hash, or NONE */
-};
-enum { HEADS = 1 << 12 };
-static struct decision *decision;
-static int ndecision, decision_room, head[HEADS];
-
-static void put_number(struct buffer *b, int64_t n)
-{
-  put_text(b, (const char *)&n, sizeof n);
-}
-
-static void put_layout(struct buffer *b, struct layout layout)
-{
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    struct placement p = layout.on[d];
-    put_number(b, p.kind);
-    put_number(b, p.kind == SHARD ? p.dim : p.kind == PARTIAL ? (int)p.reduction : 0);
-    put_number(b, p.kind == SHARD ? shard_stride(p) : 1);
-    put_number(b, p.kind == SHARD ? p.turn : 0);
-  }
-}
-
-static void put_kind(struct buffer *b, const struct value *v)
-{
-  put_number(b, (int64_t)v->type);
-  put_number(b, v->shape.ndim);
-  for (int d = 0; d < v->shape.ndim; d++) put_number(b, v->shape.size[d]);
-}
+/* All that a decision depends on is a question; the decisions, by its number. */
+static struct memo memo;
+static struct way *decision;
+static int decision_room;
 
 /* An input, and where it was moved to before; the same one twice is told. */
-static void put_input(struct buffer *b, const struct op *op, int i)
+static void ask_input(struct query *q, const struct op *op, int i)
 {
   const struct value *v = &graph->value[op->in[i]];
-  put_kind(b, v);
-  put_layout(b, v->layout);
-  for (int k = 0; k < i; k++) put_number(b, op->in[k] == op->in[i]);
+  ask_value(q, v);
+  ask_layout(q, &v->layout);
+  for (int k = 0; k < i; k++) ask_number(q, op->in[k] == op->in[i]);
   for (int m = known->moved_to[op->in[i]]; m != NONE; m = known->moved_before[m])
-    put_layout(b, graph->value[graph->op[m].out].layout);
-  put_text(b, "/", 1);
+    ask_layout(q, &graph->value[graph->op[m].out].layout);
+  ask_number(q, NONE);
 }
 
-static struct buffer key_of(const struct op *op)
+static void ask_op(struct query *q, const struct op *op)
 {
-  struct buffer b = {0};
-  put(&b, "%s %s %d %u %d ", rule_of(op), linear_of(op), (int)op->kind, op->dims, op->keep);
-  put_number(&b, op->phase);
-  for (int i = 0; i < op->nin; i++) put_input(&b, op, i);
+  ask_rule(q, op);
+  for (int i = 0; i < op->nin; i++) ask_input(q, op, i);
   for (int k = 0; k < op->nout; k++) {
-    const struct value *v = &graph->value[op->out + k];
-    put_kind(&b, v);
-    if (v->of != NONE) put_layout(&b, graph->value[v->of].layout);
+    ask_value(q, &graph->value[op->out + k]);
     for (int r = known->asked_of[op->out + k]; r != NONE; r = known->asked_of[graph->op[r].out]) {
-      put_number(&b, graph->op[r].asked);
-      put_number(&b, graph->op[r].finishes);
-      put_number(&b, (int64_t)graph->value[graph->op[r].out].type);
-      put_layout(&b, graph->op[r].to);
+      ask_number(q, graph->op[r].asked);
+      ask_number(q, (int64_t)graph->value[graph->op[r].out].type);
+      ask_layout(q, &graph->op[r].to);
     }
+    ask_number(q, NONE);
   }
-  return b;
 }
 
 /* And what the operation ahead depends on. */
-static struct buffer key_with_ahead(const struct op *op)
+static void ask_with_ahead(struct query *q, const struct op *op)
 {
-  struct buffer key = key_of(op);
   const struct op *ahead = op_ahead(op);
-  if (!ahead) return key;
-  struct buffer more = key_of(ahead);
-  put_text(&key, more.text, more.length);
+  q->n = 0;
+  ask_op(q, op);
+  if (!ahead) return;
+  ask_op(q, ahead);
   for (int i = 0; i < ahead->nin; i++) {
-    put_number(&key, ahead->in[i] == op->out);
-    for (int k = 0; k < op->nin; k++) put_number(&key, ahead->in[i] == op->in[k]);
+    ask_number(q, ahead->in[i] == op->out);
+    for (int k = 0; k < op->nin; k++) ask_number(q, ahead->in[i] == op->in[k]);
   }
-  return key;
-}
-
-static int bucket_of(const struct buffer *key)
-{
-  return (int)(hash_bytes(HASH_START, key->text, key->length) % HEADS);
-}
-
-static const struct way *decided(const struct buffer *key)
-{
-  if (!ndecision) return NULL;
-  for (int i = head[bucket_of(key)] - 1; i != NONE; i = decision[i].next)
-    if (decision[i].key.length == key->length &&
-        !memcmp(decision[i].key.text, key->text, key->length))
-      return &decision[i].way;
-  return NULL;
-}
-
-static void decide(struct buffer key, const struct way *way)
-{
-  int *at = &head[bucket_of(&key)];
-  GROW(decision, ndecision, decision_room);
-  decision[ndecision] = (struct decision){.key = key, .way = *way, .next = *at - 1};
-  *at = ++ndecision;
 }
 
 /* ---------------------------------------------------------------------------------- strictness */
@@ -589,19 +532,21 @@ static void forbid_silence(const struct op *op, const struct letters *l, const s
 
 struct way best_way(const struct surroundings *of, const struct op *op)
 {
+  static struct query q;
   struct way way;
   known = of;
   memset(&way, 0, sizeof way);
   if (runs_as_it_lies(op, &way)) return way;
-  struct buffer key = key_with_ahead(op);
-  const struct way *before = decided(&key);
-  if (before) return *before;
+  ask_with_ahead(&q, op);
+  GROW(decision, memo.n, decision_room);
+  int asked = memo.n, number = number_of_query(&memo, &q);
+  if (number < asked) return decision[number];
   struct letters l;
   struct choice list[MAX_CHOICES];
   op_letters(op, &l);
   int n = choices(op, &l, list);
   way = cheapest(op, &l, list, n);
   forbid_silence(op, &l, list, n, &way);
-  decide(key, &way);
+  decision[number] = way;
   return way;
 }

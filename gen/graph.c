@@ -250,12 +250,22 @@ int append_update(struct op op)
   return i;
 }
 
-static int add_once(int *list, int n, int value)
+/* The values that one call of op_reads or op_writes has met: an update of all parameters has many.
+ */
+static int *met_in, met_room, call_now; /* by value: the last call that met it */
+
+static void meet_none_yet(void)
 {
-  for (int i = 0; i < n; i++)
-    if (list[i] == value) return n;
-  list[n] = value;
-  return n + 1;
+  while (met_room < graph->nvalue) met_in = grow(met_in, met_room, &met_room, sizeof *met_in);
+  call_now++;
+}
+
+/* Whether the value is met for the first time. */
+static bool meet(int value)
+{
+  bool first = met_in[value] != call_now;
+  met_in[value] = call_now;
+  return first;
 }
 
 int op_width(const struct op *op)
@@ -266,15 +276,14 @@ int op_width(const struct op *op)
 int op_reads(const struct op *op, int *list)
 {
   int n = 0;
-  if (!op->nbody)
-    for (int i = 0; i < op->nin; i++) n = add_once(list, n, op->in[i]);
+  meet_none_yet();
+  for (int i = 0; i < op->nin && !op->nbody; i++)
+    if (meet(op->in[i])) list[n++] = op->in[i];
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
-    for (int i = 0; i < inner->nin; i++) {
-      bool made_here = false;
-      for (int b = 0; b < k; b++) made_here |= graph->op[op->body[b]].out == inner->in[i];
-      if (!made_here) n = add_once(list, n, inner->in[i]);
-    }
+    for (int i = 0; i < inner->nin; i++)
+      if (meet(inner->in[i])) list[n++] = inner->in[i];
+    if (inner->out != NONE) meet(inner->out);
   }
   return n;
 }
@@ -283,11 +292,13 @@ int op_reads(const struct op *op, int *list)
 int op_writes(const struct op *op, int *list)
 {
   int n = 0;
+  meet_none_yet();
   for (int k = 0; k < op->nout && !op->nbody; k++) list[n++] = op->out + k;
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
-    if (inner->out != NONE && graph->value[inner->out].stored) n = add_once(list, n, inner->out);
-    if (inner->out == NONE) n = add_once(list, n, inner->in[0]);
+    if (inner->out != NONE && graph->value[inner->out].stored && meet(inner->out))
+      list[n++] = inner->out;
+    if (inner->out == NONE && meet(inner->in[0])) list[n++] = inner->in[0];
   }
   if (op->out == NONE && !op->nbody && op->nin) list[n++] = op->in[0];
   return n;

@@ -64,15 +64,20 @@ static int place_in_list(int module)
   return n;
 }
 
-static int count_elements(int list)
+/* By module: how many modules it holds that are called 0, 1, ... in this order; 0 where it holds
+   others. */
+static int *count_elements(void)
 {
-  int n = 0;
+  enum { OTHERS = -1 };
+  int *count = alloc((size_t)(graph->nmodule + 1) * sizeof *count);
+  for (int m = 0; m < graph->nmodule; m++) {
+    int list = graph->module[m].parent;
+    if (list == NONE || count[list] == OTHERS) continue;
+    count[list] = place_in_list(m) == count[list] ? count[list] + 1 : OTHERS;
+  }
   for (int m = 0; m < graph->nmodule; m++)
-    if (graph->module[m].parent == list) {
-      if (place_in_list(m) != n) return 0;
-      n++;
-    }
-  return n;
+    if (count[m] == OTHERS) count[m] = 0;
+  return count;
 }
 
 static int index_at(int place, int list)
@@ -90,31 +95,38 @@ static bool same_value_kind(int a, int b)
          !w->is_output && v->role != LOSS;
 }
 
-/* The next parameter in or under a module, from value `at` on; NONE at the end. */
-static int next_parameter(int at, int element)
+/* The parameters in or under each of the list's modules, by the module's place in the list. */
+static struct list *parameters_by_place(int list, int count)
 {
-  for (; at < graph->nvalue; at++) {
-    int m = graph->value[at].module;
-    while (m != NONE && m != element) m = graph->module[m].parent;
-    if (m == element && m != NONE && graph->value[at].role == PARAMETER) return at;
+  struct list *of = alloc((size_t)count * sizeof *of);
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    int element = v->role == PARAMETER ? element_of(v->module, list) : NONE;
+    if (element != NONE) add(&of[place_in_list(element)], i);
   }
-  return NONE;
+  return of;
+}
+
+/* ".weight" of "layers.3.weight", with "layers" the list. */
+static const char *behind_number(const char *list, const char *name)
+{
+  size_t before = *list ? strlen(list) + 1 : 0;
+  if (strlen(name) < before) return "";
+  return name + before + strspn(name + before, "0123456789");
 }
 
 /* Whether the list's modules hold the same parameters: then they are an array of structs in C. */
-static bool same_parameters(int list)
+static bool same_parameters(int list, int count)
 {
-  int first = NONE;
-  for (int m = 0; m < graph->nmodule; m++) {
-    if (graph->module[m].parent != list) continue;
-    if (first == NONE) first = m;
-    int a = next_parameter(0, first), b = next_parameter(0, m);
-    for (; a != NONE && b != NONE; a = next_parameter(a + 1, first), b = next_parameter(b + 1, m)) {
-      const char *x = graph->value[a].name + strlen(graph->module[first].path);
-      const char *y = graph->value[b].name + strlen(graph->module[m].path);
-      if (strcmp(x, y) || !same_value_kind(a, b)) return false;
+  const struct list *of = parameters_by_place(list, count);
+  const char *path = graph->module[list].path;
+  for (int m = 1; m < count; m++) {
+    if (of[m].n != of[0].n) return false;
+    for (int k = 0; k < of[0].n; k++) {
+      const char *x = behind_number(path, graph->value[of[0].at[k]].name);
+      const char *y = behind_number(path, graph->value[of[m].at[k]].name);
+      if (strcmp(x, y) || !same_value_kind(of[0].at[k], of[m].at[k])) return false;
     }
-    if (a != b) return false;
   }
   return true;
 }
@@ -376,9 +388,10 @@ static void fold(struct region *r)
 
 static void find_regions(void)
 {
+  const int *counts = count_elements();
   for (int list = 0; list < graph->nmodule; list++) {
-    int count = count_elements(list);
-    if (count < 2 || !same_parameters(list)) continue;
+    int count = counts[list];
+    if (count < 2 || !same_parameters(list, count)) continue;
     for (int place = 0; place < graph->norder; place++) {
       struct region r;
       bool inside = false;

@@ -506,6 +506,27 @@ const char *linear_of(const struct op *op);
 /* The attribute of that name, which the row has. */
 int64_t number_of(const struct op *op, const char *name);
 
+/* ------------------------------------------------------------------------------------- memo.c */
+
+/* A question, a row of numbers, and those that were asked before. */
+struct query {
+  int n, room;
+  int64_t *at;
+};
+struct memo {
+  int n, room, places;
+  struct asked *asked;
+  int *last;
+};
+void ask_number(struct query *q, int64_t number);
+void ask_text(struct query *q, const char *s);
+/* A layout, a value's type and shape, an operation's kind and rule. */
+void ask_layout(struct query *q, const struct layout *layout);
+void ask_value(struct query *q, const struct value *v);
+void ask_rule(struct query *q, const struct op *op);
+/* The question's number, in the order in which they were first asked: a new one is the last. */
+int number_of_query(struct memo *memo, const struct query *q);
+
 /* ------------------------------------------------------------------------------------ shard.c */
 
 struct part {
