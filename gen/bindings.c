@@ -367,15 +367,13 @@ static int set_mesh(lua_State *L)
   return 0;
 }
 
-/* A wish as Lua has it: {what, tensor or index, placement, how it lies before or nil}. */
+/* A wish as Lua has it: {what, tensor or index, placement}. */
 static struct wish check_wish(lua_State *L)
 {
   static const char *const kinds[] = {"parameter", "input", "output", NULL};
   int at = lua_gettop(L);
-  for (int i = 1; i <= 4; i++) lua_rawgeti(L, at, i);
-  struct wish w = {
-      .value = NONE, .to = check_placement(L, at + 3), .states = !lua_isnil(L, at + 4)};
-  if (w.states) w.from = check_placement(L, at + 4);
+  for (int i = 1; i <= 3; i++) lua_rawgeti(L, at, i);
+  struct wish w = {.value = NONE, .to = check_placement(L, at + 3)};
   int kind = luaL_checkoption(L, at + 1, NULL, kinds);
   w.what = kind == 0 ? WISH_PARAMETER : kind == 1 ? WISH_INPUT : WISH_OUTPUT;
   if (w.what == WISH_PARAMETER)

@@ -68,11 +68,6 @@ static int moved(int value, const struct style *s, const struct wish *w, const c
                   .line = s->line,
                   .asked = 1u << s->mesh_dim};
   op.to.on[s->mesh_dim] = resolve(w->to, value, s);
-  if (w->states) {
-    struct layout *stated = alloc(sizeof *stated);
-    stated->on[s->mesh_dim] = resolve(w->from, value, s);
-    op.stated = stated;
-  }
   op.why = text("%s's %s", s->name, side);
   int i = make_op(op);
   graph->value[graph->op[i].out].name = value_name(value);

@@ -91,22 +91,6 @@ static void place(struct op *op)
   }
 }
 
-/* A style may say how a tensor lies before it comes to it: that must be so. */
-static void check_stated(const struct op *op)
-{
-  const struct value *v = &graph->value[op->in[0]];
-  for (int d = 0; d < graph->mesh.ndim && op->stated; d++) {
-    struct placement says = op->stated->on[d], is = v->layout.on[d];
-    if (!(op->asked >> d & 1) || same_placement(says, is)) continue;
-    const char *side = strstr(op->why, "input") ? "input_layouts" : "output_layouts";
-    plan_error(op->line,
-               "%.*s's %s say that %s lies as %s over %s, but it lies as %s there: say this, or "
-               "nothing, or make it so before",
-               (int)strcspn(op->why, "'"), op->why, side, printable(value_name(op->in[0])),
-               placement_text(says), printable(graph->mesh.name[d]), placement_text(is));
-  }
-}
-
 void propagate_from(int first)
 {
   int norder = graph->norder;
@@ -123,7 +107,6 @@ void propagate_from(int first)
   for (int at = first; at < norder; at++) {
     struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
     if (op.kind == OP_redistribute) {
-      check_stated(&op);
       graph->value[op.out].layout = layout_after(&op, graph->value[op.in[0]].layout);
       graph->value[op.out].placed = true;
       remember(order[at]);

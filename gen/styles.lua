@@ -5,8 +5,9 @@
 --   output_layouts          of Colwise and Rowwise: how the module's output is to lie
 --   desired_..._layouts     how inputs or outputs are to lie: a placement, or a list of one for each
 --                           tensor, with false where it may lie as it does
---   input_layouts, and PrepareModuleOutput's output_layouts: how they lie before that. tpgen knows; so
---                           they state what the plan expects, and where it is otherwise that is an error
+--   input_layouts, and PrepareModuleOutput's output_layouts: how they lie before that. They decide
+--                           nothing, as in PyTorch where a tensor is a DTensor already: tpgen knows how
+--                           every tensor lies
 --   use_local_output, use_local_input: whether what comes of it counts as a tensor of its own on every
 --                           rank. Nothing does in a plan, which speaks of whole tensors alone: true says
 --                           something only of what is whole on every rank, and is refused elsewhere
@@ -16,7 +17,7 @@ local fail = base.fail
 local REPLICATE = core.Replicate()
 
 -- What each style that the plan makes asks for: its name, its line, and a function that gives its
--- wishes for a module, each {what, parameter or index, placement, how it lies before or nil}.
+-- wishes for a module, each {what, parameter or index, placement}.
 local asked = {}
 
 local function style(name, wishes)
@@ -41,8 +42,8 @@ local function all_whole(placements)
   return true
 end
 
-local function check_local(options, key, name, placements)
-  if options[key] == nil or not base.boolean(options[key], name .. "'s " .. key) then return end
+local function check_local(v, key, name, placements)
+  if v == nil or not base.boolean(v, name .. "'s " .. key) then return end
   if all_whole(placements) then return end
   fail("%s's %s = true has no meaning where a rank holds a part: a plan speaks of whole tensors, and "
     .. "each rank computes on its part by itself; leave it out", name, key)
@@ -76,13 +77,13 @@ end
 local function linear_style(name, known, input, output)
   return function(options)
     options = base.options(options, name, {"input_layouts", "output_layouts", "use_local_output"})
-    local stated = placement_option(options, "input_layouts", name)
+    placement_option(options, "input_layouts", name)
     local result = placement_option(options, "output_layouts", name, output)
-    check_local(options, "use_local_output", name, {result})
+    check_local(options.use_local_output, "use_local_output", name, {result})
     return style(name, function(module)
       local wishes = parameter_wishes(module, name, known)
       local is_embedding = base.class(module) == base.Embedding
-      wishes[#wishes + 1] = {"input", 0, is_embedding and REPLICATE or input, stated}
+      wishes[#wishes + 1] = {"input", 0, is_embedding and REPLICATE or input}
       wishes[#wishes + 1] = {"output", 0, result}
       return wishes
     end)
@@ -100,7 +101,7 @@ function plan.SequenceParallel(options)
   options = base.options(options, "SequenceParallel", {"sequence_dim", "use_local_output"})
   local dim = options.sequence_dim == nil and 1 or options.sequence_dim
   local cut = base.shard(base.integer(dim, "SequenceParallel's sequence_dim", -8, 7))
-  check_local(options, "use_local_output", "SequenceParallel", {cut})
+  check_local(options.use_local_output, "use_local_output", "SequenceParallel", {cut})
   return style("SequenceParallel", function(module)
     local wishes = {}
     for i, p in ipairs(base.parameters(module)) do wishes[i] = {"parameter", p[2], REPLICATE} end
@@ -125,19 +126,20 @@ local function layouts(v, what)
 end
 
 -- The wishes that two options make: how the inputs or outputs lie, and how they are to lie.
-local function prepared(options, name, side)
+-- use_local: the name of the third.
+local function prepared(options, name, side, use_local)
   local given, desired = side .. "_layouts", "desired_" .. side .. "_layouts"
   if options[desired] == nil then fail("%s needs %s", name, desired) end
-  local to, from, wishes = layouts(options[desired], name .. "'s " .. desired), {}, {}
+  local to, wishes = layouts(options[desired], name .. "'s " .. desired), {}
   if options[given] ~= nil then
-    from = layouts(options[given], name .. "'s " .. given)
+    local from = layouts(options[given], name .. "'s " .. given)
     if #from ~= #to then
       fail("%s's %s are %d, and its %s %d: one for each tensor", name, given, #from, desired, #to)
     end
   end
-  check_local(options, "use_local_" .. side, name, to)
+  check_local(options[use_local], use_local, name, to)
   for i = 1, #to do
-    if to[i] then wishes[#wishes + 1] = {side, i - 1, to[i], from[i] or nil} end
+    if to[i] then wishes[#wishes + 1] = {side, i - 1, to[i]} end
   end
   return wishes
 end
@@ -156,28 +158,28 @@ local function forbid_named_arguments(options, name)
   end
 end
 
--- PyTorch's PrepareModuleInput has use_local_output for what the other one calls use_local_input.
-local function prepare(name, sides, locals)
+-- sides: "input", "output", each with the name of what says whether it counts as local.
+local function prepare(name, sides)
   local allowed = {}
-  for _, side in ipairs(sides) do
+  for side, use_local in pairs(sides) do
     for _, key in ipairs(OPTIONS[side]) do allowed[#allowed + 1] = key end
+    allowed[#allowed + 1] = use_local
   end
-  for key in pairs(locals) do allowed[#allowed + 1] = key end
   return function(options)
     forbid_named_arguments(options, name)
     options = base.options(options, name, allowed)
-    local known, wishes = {}, {}
-    for _, key in ipairs(allowed) do known[locals[key] or key] = options[key] end
-    for _, side in ipairs(sides) do
-      for _, wish in ipairs(prepared(known, name, side)) do wishes[#wishes + 1] = wish end
+    local wishes = {}
+    for side, use_local in pairs(sides) do
+      for _, wish in ipairs(prepared(options, name, side, use_local)) do
+        wishes[#wishes + 1] = wish
+      end
     end
     return style(name, function() return wishes end)
   end
 end
 
-plan.PrepareModuleInput =
-  prepare("PrepareModuleInput", {"input"}, {use_local_output = "use_local_input"})
-plan.PrepareModuleOutput =
-  prepare("PrepareModuleOutput", {"output"}, {use_local_output = "use_local_output"})
-plan.PrepareModuleInputOutput = prepare("PrepareModuleInputOutput", {"input", "output"},
-  {use_local_input = "use_local_input", use_local_output = "use_local_output"})
+-- PyTorch's name for the first one's local input is use_local_output.
+plan.PrepareModuleInput = prepare("PrepareModuleInput", {input = "use_local_output"})
+plan.PrepareModuleOutput = prepare("PrepareModuleOutput", {output = "use_local_output"})
+plan.PrepareModuleInputOutput = prepare("PrepareModuleInputOutput",
+  {input = "use_local_input", output = "use_local_output"})

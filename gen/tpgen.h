@@ -141,13 +141,12 @@ struct op {
                        unpack: in which the members hold the parts */
   unsigned asked;   /* redistribute: a bit for each mesh dimension that `to` speaks of */
   bool finishes;    /* redistribute: of these only where something is pending */
-  const struct layout *stated; /* redistribute: how it lies before, as the plan says; or NULL */
-  int group;                   /* collectives, pack, unpack: among whom */
-  int dim, dim_to;             /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
-                                  all_to_all: both */
-  enum reduction reduction;    /* all_reduce, reduce_scatter, to_partial */
-  int exchange;                /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
-  int nbody;                   /* fused, and an all_reduce that is a bucket: the operations in it */
+  int group;        /* collectives, pack, unpack: among whom */
+  int dim, dim_to;  /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
+                       all_to_all: both */
+  enum reduction reduction; /* all_reduce, reduce_scatter, to_partial */
+  int exchange;             /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
+  int nbody;                /* fused, and an all_reduce that is a bucket: the operations in it */
   const int *body;
   int function; /* loop: which it calls */
   enum phase phase;
@@ -177,8 +176,6 @@ struct wish {
   int value; /* WISH_PARAMETER */
   int index; /* WISH_INPUT, WISH_OUTPUT: which of them, from 0 */
   struct placement to;
-  bool states; /* that it lies as `from` before */
-  struct placement from;
 };
 struct style {
   const char *name; /* "Rowwise" */

@@ -7,6 +7,8 @@
 
 place=$WORK/place
 mkdir -p "$place" "$WORK/made"
+echo '{"secret": 1}' > "$WORK/secret.json"
+ln -s ../secret.json "$place/link.json"
 
 # Those that are long.
 repeat() { awk -v s="$1" -v n="$2" 'BEGIN { for (i = 0; i < n; i++) printf "%s", s }'; }

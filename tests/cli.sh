@@ -38,6 +38,28 @@ ends 1 "$toy: error: -D tpp=2" "$TPGEN" "$toy" -o "$out" -D tpp=2
 ends 0 "in_proj.weight  f32[32, 10]" "$TPGEN" "$toy" --explain in_proj.weight
 ends 1 "no value is called nothing" "$TPGEN" "$toy" --explain nothing
 
+# A file that -D names, and one beside the plan: what they hold reaches the plan, which is read anew for
+# each and prints once, and the output's hash.
+cat > "$WORK/reads.lua" << 'END'
+local given, beside = read_json(args.file), read_json("beside.json")
+for key, value in pairs(given) do print(key, value, math.type(value)) end
+print(#beside, beside[1], beside[2], beside[3].x)
+return infer{
+  model = nn.Linear(given.inputs, 3), batch = {input = randn{2, given.inputs}},
+}
+END
+echo '{"real": 0.5, "inputs": 5, "none": null, "name": "wide", "yes": true}' > "$WORK/given.json"
+echo '[7, null, {"x": "y"}]' > "$WORK/beside.json"
+reads() { "$TPGEN" "$WORK/reads.lua" -o "$out" -D file="$WORK/given.json" > "$WORK/printed"; }
+reads || fail "a plan that reads JSON ended with status $?"
+printf 'inputs\t5\tinteger\nname\twide\tnil\nreal\t0.5\tfloat\nyes\ttrue\tnil\n3\t7\tfalse\ty\n' |
+  diff - "$WORK/printed" || fail "a plan reads something else in JSON"
+hash=$(sed -n 's/^  "hash": //p' "$out/plan.json")
+echo '[8, null, {"x": "y"}]' > "$WORK/beside.json"
+reads && [ "$(sed -n 's/^  "hash": //p' "$out/plan.json")" != "$hash" ] ||
+  fail "another file has come to the same hash"
+rm -rf "$out"
+
 # Files are written only where they changed, and go when the plan has them no longer.
 "$TPGEN" "$toy" -o "$out" -D tp=3
 touch -d '2001-01-01' "$out"/*.*

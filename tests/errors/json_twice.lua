@@ -1,0 +1,1 @@
+read_json("json_twice.json")

@@ -1,0 +1,1 @@
+local model = nn.Linear(10, 4, {init = randn{4, 10}})

@@ -1,0 +1,2 @@
+local mesh = device_mesh{ {"dp", 2}, {"tp", 2} }
+local part = mesh{"tp", "tp"}

@@ -1,0 +1,1 @@
+local input = tokens(512, -1){4, 8}

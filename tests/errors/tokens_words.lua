@@ -1,0 +1,1 @@
+local input = tokens(0){4, 8}
