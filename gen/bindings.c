@@ -521,7 +521,7 @@ static double number_field(lua_State *L, const char *name)
   return n;
 }
 
-/* set_optimizer{name=, lr=, beta1=, beta2=, eps=, weight_decay=, line=} */
+/* set_optimizer{name=, lr=, beta1=, beta2=, eps=, weight_decay=, momentum=, nesterov=, line=} */
 static int set_optimizer(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -532,6 +532,8 @@ static int set_optimizer(lua_State *L)
                                         .beta2 = number_field(L, "beta2"),
                                         .eps = number_field(L, "eps"),
                                         .weight_decay = number_field(L, "weight_decay"),
+                                        .momentum = number_field(L, "momentum"),
+                                        .nesterov = number_field(L, "nesterov") != 0,
                                         .line = (int)number_field(L, "line")};
   return 0;
 }
@@ -540,6 +542,19 @@ static int set_optimizer(lua_State *L)
 static int set_checkpoint(lua_State *L)
 {
   graph->checkpoint = lua_toboolean(L, 1);
+  return 0;
+}
+
+/* set_training{clip=, norm=, accumulate=, warmup=, steps=, least=}: all are numbers; 0 for none. */
+static int set_training(lua_State *L)
+{
+  luaL_checktype(L, 1, LUA_TTABLE);
+  graph->clip = number_field(L, "clip");
+  graph->wants_norm = number_field(L, "norm") != 0;
+  graph->accumulate = (int)number_field(L, "accumulate");
+  graph->rates = (struct rates){.warmup = (int)number_field(L, "warmup"),
+                                .steps = (int)number_field(L, "steps"),
+                                .least = number_field(L, "least")};
   return 0;
 }
 
@@ -585,6 +600,7 @@ static const luaL_Reg functions[] = {{"Shard", shard},
                                      {"set_output", set_output},
                                      {"set_optimizer", set_optimizer},
                                      {"set_checkpoint", set_checkpoint},
+                                     {"set_training", set_training},
                                      {"begin", begin},
                                      {"end_", end},
                                      {"line", line},

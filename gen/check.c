@@ -443,9 +443,11 @@ static void check_layouts(enum pass after)
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role == GRADIENT)
-      hold(same_layout(v->layout, graph->value[v->of].layout), v->op,
-           "a gradient does not lie as its parameter");
-    if (v->role == LOSS || v->is_output) hold(no_sum_left(i), v->op, "a pending sum is left in it");
+      hold(same_layout(v->layout, graph->value[v->of].layout) ||
+               (graph->accumulate > 1 && as_large(v->layout, graph->value[v->of].layout)),
+           v->op, "a gradient does not lie as its parameter");
+    if (v->role == LOSS || v->role == NORM || v->is_output)
+      hold(no_sum_left(i), v->op, "a pending sum is left in it");
   }
 }
 

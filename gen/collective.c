@@ -65,16 +65,12 @@ static const struct call_row call_row[] = {
 
 static const char *library_type(enum type t)
 {
-  static const char *const mpi[] = {[F32] = "MPI_FLOAT",
-                                    [BF16] = "MPI_UINT16_T",
-                                    [I32] = "MPI_INT32_T",
-                                    [I64] = "MPI_INT64_T",
-                                    [BOOL] = "MPI_UNSIGNED_CHAR"};
-  static const char *const nccl[] = {[F32] = "ncclFloat",
-                                     [BF16] = "ncclBfloat16",
-                                     [I32] = "ncclInt32",
-                                     [I64] = "ncclInt64",
-                                     [BOOL] = "ncclUint8"};
+  static const char *const mpi[] = {
+      [F32] = "MPI_FLOAT",   [BF16] = "MPI_UINT16_T",      [I32] = "MPI_INT32_T",
+      [I64] = "MPI_INT64_T", [BOOL] = "MPI_UNSIGNED_CHAR", [F64] = "MPI_DOUBLE"};
+  static const char *const nccl[] = {
+      [F32] = "ncclFloat", [BF16] = "ncclBfloat16", [I32] = "ncclInt32",
+      [I64] = "ncclInt64", [BOOL] = "ncclUint8",    [F64] = "ncclFloat64"};
   return options.cuda ? nccl[t] : mpi[t];
 }
 

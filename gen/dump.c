@@ -14,8 +14,8 @@ const char *const pass_name[PASS_COUNT] = {
     "lua",     "plan",    "propagate", "grad", "optimize", "redistribute", "recompute",
     "arrange", "outline", "bucket",    "fuse", "schedule", "memory"};
 
-static const char *const role_name[] = {"activation", "parameter", "gradient",
-                                        "state",      "batch",     "loss"};
+static const char *const role_name[] = {"activation", "parameter", "gradient", "state",
+                                        "batch",      "loss",      "norm"};
 
 static char *called(int value)
 {

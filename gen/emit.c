@@ -15,14 +15,20 @@
 
 /* ----------------------------------------------------------------------------------- functions */
 
+static bool is_update(const struct op *op)
+{
+  return op->kind == OP_adamw || op->kind == OP_sgd;
+}
+
 static bool is_of_step(const struct op *op)
 {
   bool random = op->kind != OP_custom && strstr(op_row[op->kind].element, "$random");
   for (int k = 0; k < op->nbody; k++) random |= is_of_step(&graph->op[op->body[k]]);
-  return random || op->kind == OP_adamw;
+  return random || is_update(op);
 }
 
-/* AdamW corrects its averages by the number of the step, and random numbers depend on it. */
+/* The learning rate depends on the number of the step, and so do random numbers: where a step takes
+   several batches, on that of the batch. */
 static bool takes_step(const struct function *f)
 {
   for (int k = 0; k < f->nop; k++) {
@@ -51,13 +57,6 @@ static bool speaks_of(const char *code, const char *locals, const char *variable
   return has_word(code, variable) || has_word(locals, variable);
 }
 
-static char *adamw_constants(void)
-{
-  return fill(embedded_text("templates/adamw_constants.cu"), "beta1",
-              double_text(graph->optimizer.beta1), "beta2", double_text(graph->optimizer.beta2),
-              NULL);
-}
-
 /* A statement, each of its lines broken where it is too long. */
 static char *statement_lines(const char *does)
 {
@@ -84,13 +83,13 @@ static char *function_text(const struct function *f, int rank)
     char *does =
         op->kind == OP_loop ? loop_text(&graph->function[op->function]) : statement_text(op, rank);
     if (!*does) continue;
-    put(&body, "%s%s\n", body.length ? "\n" : "",
-        wrapped(text("  // %s", comment_text(op)), " ", "  // "));
-    if (op->kind == OP_adamw && options.cuda && !constants) {
-      put(&body, "%s", adamw_constants());
-      put(&code, "%s", adamw_constants());
+    if (is_update(op) && !constants) {
+      put(&body, "%s%s", body.length ? "\n" : "", update_constants());
+      put(&code, "%s", update_constants());
       constants = true;
     }
+    put(&body, "%s%s\n", body.length ? "\n" : "",
+        wrapped(text("  // %s", comment_text(op)), " ", "  // "));
     put(&body, "%s", statement_lines(does));
     put(&code, "%s\n", does);
   }
@@ -110,21 +109,60 @@ static bool reads_tokens(void)
   return false;
 }
 
+/* Calls the functions of some phases, in order; `t`: how the number of the step, or of the batch,
+   is told. */
+static void put_phases(struct buffer *b, enum phase from, enum phase to, const char *t, int indent)
+{
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (f->count > 1 || f->phase < from || f->phase > to) continue;
+    put(b, "%*s%s(%s);\n", indent, "", f->name, takes_step(f) ? t : "");
+  }
+}
+
+/* "memset(&m->grad, 0, sizeof m->grad);" */
+static void put_zero(struct buffer *b, const char *what)
+{
+  const char *form = options.cuda ? "  CHECK_CUDA(cudaMemsetAsync(&%s, 0, sizeof %s, stream));\n"
+                                  : "  memset(&%s, 0, sizeof %s);\n";
+  put(b, form, what, what);
+}
+
+static bool has_gradients(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == GRADIENT && c_name(i)) return true;
+  return false;
+}
+
+/* A step of several batches: their mean loss and gradients are added up, then there is an update.
+ */
+static void put_batches(struct buffer *b)
+{
+  int n = graph->accumulate;
+  if (has_gradients()) put_zero(b, "m->grad");
+  put_zero(b, "m->loss");
+  put(b, "  for (int i = %d * (t - 1); i < %d * t; i++) {\n", n, n);
+  if (reads_tokens()) put(b, "    next_batch(i);\n");
+  put_phases(b, FORWARD, BACKWARD, "i + 1", 4);
+  put(b, "  }\n");
+  put_phases(b, UPDATE, UPDATE, "t", 2);
+}
+
 static char *functions_text(int rank)
 {
-  struct buffer b = {0};
+  struct buffer b = {0}, step = {0};
   for (int i = 0; i < graph->nfunction; i++)
     put(&b, "%s", function_text(&graph->function[i], rank));
-  bool counted = reads_tokens();
-  put(&b, "static void step(int t)\n{\n%s", counted ? "  next_batch(t - 1);\n" : "");
-  for (int i = 0; i < graph->nfunction; i++) {
-    if (graph->function[i].count > 1) continue;
-    bool takes = takes_step(&graph->function[i]);
-    counted |= takes;
-    put(&b, "  %s(%s);\n", graph->function[i].name, takes ? "t" : "");
+  put_text(&step, "", 0);
+  if (graph->accumulate > 1) {
+    put_batches(&step);
+  } else {
+    if (reads_tokens()) put(&step, "  next_batch(t - 1);\n");
+    put_phases(&step, FORWARD, UPDATE, "t", 2);
   }
-  if (!counted) put(&b, "  (void)t;\n");
-  put(&b, "}\n");
+  const char *unused = has_word(step.text, "t") ? "" : "  (void)t;\n";
+  put(&b, "static void step(int t)\n{\n%s%s}\n", step.text, unused);
   return b.text;
 }
 
@@ -339,8 +377,11 @@ static char *step_text(int rank, const char *ranks, const struct families *tenso
               "tensors", rows, "ntensors", text("%d", tensors->n), "groups", groups_text(false),
               "ngroups", text("%d", graph->ngroup), "world", text("%d", world_size()), "seed",
               text("%" PRIu64 "u", graph->seed), "steps", text("%d", graph->steps), "batches",
-              reads_tokens() ? "1" : "0", "loss",
-              graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", NULL);
+              text("%d", reads_tokens() ? graph->accumulate : 0), "rate",
+              graph->loss == NONE ? "NULL" : "learning_rate", "learning_rate",
+              graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), "loss",
+              graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
+              graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
 }
 
 /* The shapes and layouts that occur, each once: what is cut alike on a rank is cut alike there. */

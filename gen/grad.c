@@ -2,7 +2,8 @@
 
    Takes   the forward graph, every value placed.
    Leaves  after it, for each parameter that the loss depends on, the operations that make its
-           gradient, laid out as the parameter is: a value with the role GRADIENT.
+           gradient, laid out as the parameter is: a value with the role GRADIENT. Where a step
+   takes several batches, the loss is their mean.
 
    Reverse mode: from the loss back, each operation's gradient function (gradients.c) adds the
    operations that take the gradient of what it made to the gradients of what it took. */
@@ -109,11 +110,37 @@ static bool is_reached(const struct op *op)
   return op->nout && wanted[op->out] && gradient[op->out] != NONE;
 }
 
-/* The loss's own gradient. */
-static int one(int loss)
+/* Where a step takes several batches, its loss is the mean of theirs: each adds its part to those
+   of the batches before it. */
+static void average_loss(void)
+{
+  int loss = graph->loss, norder = graph->norder;
+  struct value v = graph->value[loss];
+  struct op part = {.kind = OP_scale, .nin = 1, .in = {loss}, .scalar = 1.0 / graph->accumulate};
+  struct op sum = {.kind = OP_add, .nin = 2};
+  part.module = sum.module = v.module;
+  part.line = sum.line = graph->train_line;
+  sum.in[0] = add_value(LOSS, "loss", v.type, v.shape, v.module, v.line);
+  graph->value[sum.in[0]].layout = v.layout;
+  graph->value[sum.in[0]].placed = true;
+  sum.in[1] = append_op(part);
+  graph->loss = append_op(sum);
+  graph->value[graph->loss].role = LOSS;
+  graph->value[graph->loss].name = "loss";
+  graph->value[loss].role = ACTIVATION;
+  propagate_from(norder);
+  for (int i = loss; i != NONE; i = graph->op[graph->value[i].op].in[0]) {
+    graph->value[i].name = "loss_of_batch";
+    if (graph->op[graph->value[i].op].kind != OP_redistribute) break;
+  }
+}
+
+/* The gradient of a batch's loss: the part that it is of the step's. */
+static int begin(int loss)
 {
   const struct value *v = &graph->value[loss];
-  struct op op = {.kind = OP_full, .scalar = 1, .type = v->type, .phase = BACKWARD};
+  struct op op = {.kind = OP_full, .type = v->type, .phase = BACKWARD};
+  op.scalar = 1.0 / graph->accumulate;
   op.module = v->module;
   op.line = v->line;
   return append_op_shaped(op, v->shape);
@@ -122,6 +149,8 @@ static int one(int loss)
 void grad(void)
 {
   if (graph->loss == NONE) return;
+  int loss = graph->loss, last = graph->norder - 1;
+  if (graph->accumulate > 1) average_loss();
   int known = graph->nvalue, norder = graph->norder;
   gradient = alloc((size_t)known * sizeof *gradient);
   wanted = alloc((size_t)known * sizeof *wanted);
@@ -129,11 +158,11 @@ void grad(void)
   stays_at = alloc((size_t)known * sizeof *stays_at);
   for (int i = 0; i < known; i++) gradient[i] = stays_at[i] = NONE;
   mark_wanted();
-  if (!wanted[graph->loss])
+  if (!wanted[loss])
     plan_error(graph->train_line, "the loss depends on no parameter: there is nothing to train");
 
-  gradient[graph->loss] = one(graph->loss);
-  for (int i = norder - 1; i >= 0; i--) {
+  gradient[loss] = begin(loss);
+  for (int i = last; i >= 0; i--) {
     struct op op = graph->op[graph->order[i]];
     if (is_reached(&op)) write_gradient(&op, finished(op.out), wanted, gradient);
     leave(&op);

@@ -79,14 +79,15 @@ bool same_shape(struct shape a, struct shape b)
 
 int64_t type_bytes(enum type t)
 {
-  static const int64_t bytes[] = {[F32] = 4, [BF16] = 2, [I32] = 4, [I64] = 8, [BOOL] = 1};
+  static const int64_t bytes[] = {
+      [F32] = 4, [BF16] = 2, [I32] = 4, [I64] = 8, [BOOL] = 1, [F64] = 8};
   return bytes[t];
 }
 
 const char *type_name(enum type t)
 {
   static const char *const name[] = {
-      [F32] = "f32", [BF16] = "bf16", [I32] = "i32", [I64] = "i64", [BOOL] = "bool"};
+      [F32] = "f32", [BF16] = "bf16", [I32] = "i32", [I64] = "i64", [BOOL] = "bool", [F64] = "f64"};
   return name[t];
 }
 
@@ -293,8 +294,9 @@ int op_writes(const struct op *op, int *list)
 {
   int n = 0;
   meet_none_yet();
-  for (int k = 0; k < op->nout && !op->nbody; k++) list[n++] = op->out + k;
-  for (int k = 0; k < op->nbody; k++) {
+  bool alone = !op->nbody || op->kind == OP_squares;
+  for (int k = 0; k < op->nout && alone; k++) list[n++] = op->out + k;
+  for (int k = 0; k < op->nbody && !alone; k++) {
     const struct op *inner = &graph->op[op->body[k]];
     if (inner->out != NONE && graph->value[inner->out].stored && meet(inner->out))
       list[n++] = inner->out;
@@ -309,12 +311,13 @@ void each_op(void (*visit)(void *to, int op, int times), void *to)
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (f->count > 1) continue;
+    int times = f->phase == UPDATE ? 1 : graph->accumulate;
     for (int k = 0; k < f->nop; k++) {
-      visit(to, f->op[k], 1);
+      visit(to, f->op[k], times);
       const struct op *op = &graph->op[f->op[k]];
       if (op->kind != OP_loop) continue;
       const struct function *body = &graph->function[op->function];
-      for (int n = 0; n < body->nop; n++) visit(to, body->op[n], body->count);
+      for (int n = 0; n < body->nop; n++) visit(to, body->op[n], times * body->count);
     }
   }
 }

@@ -251,8 +251,10 @@ static bool share(int in, int out, int at)
   if (!a->stored || !b->stored || a->last != at || b->made != at) return false;
   int from = root(in), to = root(out);
   if (from == to) return true;
-  /* What has a place of its own keeps it; only what is in the arena can give way. */
+  /* What has a place of its own keeps it; only what is in the arena can give way, and not to what
+     batches add up. */
   if (!in_arena(from)) return false;
+  if (!in_arena(to) && graph->value[to].op == NONE) return false;
   struct value *place = &graph->value[from];
   /* A round of a loop may only take the place of what the same round made, and where as many
      rounds' values are kept. */
@@ -416,12 +418,28 @@ static void find_place(int value)
   v->offset = place->offset + slot % place->depth * arena_stride(storage);
 }
 
+/* What several batches add up lies in one place, before and after: a parameter's gradient, and the
+   loss. */
+static void join_sums(void)
+{
+  int *first = alloc((size_t)(graph->nvalue + 1) * sizeof *first), loss = NONE;
+  for (int i = 0; i < graph->nvalue; i++) first[i] = NONE;
+  for (int i = 0; i < graph->nvalue; i++) {
+    struct value *v = &graph->value[i];
+    if (v->role != GRADIENT && v->role != LOSS) continue;
+    int *at = v->role == LOSS ? &loss : &first[v->of];
+    if (*at == NONE) *at = i;
+    v->storage = *at;
+  }
+}
+
 void memory(void)
 {
   static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start};
   find_places();
   find_lifetimes();
   for (int i = 0; i < graph->nvalue; i++) graph->value[i].storage = i;
+  join_sums();
   share_views();
   widen_lifetimes();
   join_lifetimes();

@@ -13,8 +13,8 @@ static struct buffer declaration;
 
 const char *c_type(enum type t)
 {
-  static const char *const name[] = {
-      [F32] = "float", [BF16] = "bf16", [I32] = "int", [I64] = "long", [BOOL] = "unsigned char"};
+  static const char *const name[] = {[F32] = "float", [BF16] = "bf16",          [I32] = "int",
+                                     [I64] = "long",  [BOOL] = "unsigned char", [F64] = "double"};
   return name[t];
 }
 
@@ -236,7 +236,12 @@ static void declare_memory(void)
     put(&members, "  struct outputs outputs;\n");
   if (graph->loss != NONE) {
     put(&members, "  float loss;\n");
-    name_of[graph->loss] = "&m->loss";
+    for (int i = 0; i < graph->nvalue; i++)
+      if (graph->value[i].role == LOSS) name_of[i] = "&m->loss";
+  }
+  if (graph->norm != NONE) {
+    put(&members, "  float grad_norm;\n");
+    name_of[graph->norm] = "&m->grad_norm";
   }
   if (graph->arena_bytes)
     put(&members, "  alignas(64) unsigned char arena[%lld];\n", (long long)graph->arena_bytes);

@@ -196,7 +196,12 @@ OP(custom,         "equation",             "",             custom_grad,        "
 
 /* ------------------------------------------------------------------------------- without a rule */
 
-/* w, its gradient, and AdamW's two averages: writes w and the averages in place. */
+/* The sum of the squares of all elements of all gradients, those of its body; each counted once
+   over the ranks that share in the sum. And the root of that. */
+OP(squares,        "",                     "",             no_grad,            "", "")
+OP(norm,           "",                     "",             no_grad,            "", "")
+/* w, its gradient, AdamW's two averages or SGD's one, if it has momentum; and where gradients are
+   clipped their norm. Writes w and the averages in place. */
 OP(adamw,          "",                     "",             no_grad,            "", "")
 OP(sgd,            "",                     "",             no_grad,            "", "")
 /* From one layout to another. The plan and propagate ask for it, the pass of its name makes

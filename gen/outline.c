@@ -218,10 +218,19 @@ static const char *name_within(const struct region *r, int index, int value)
   return strncmp(name, prefix, strlen(prefix)) ? NULL : name + strlen(prefix);
 }
 
+/* The parameter whose value it is, or whose gradient before this batch's is added; or NONE. */
+static int parameter_of(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->role == PARAMETER) return value;
+  return v->role == GRADIENT && v->op == NONE ? v->of : NONE;
+}
+
 static bool is_own_parameter(const struct region *r, int index, int value, int first)
 {
-  if (graph->value[value].role != PARAMETER || graph->value[first].role != PARAMETER) return false;
-  const char *a = name_within(r, 0, first), *b = name_within(r, index, value);
+  int mine = parameter_of(value), its = parameter_of(first);
+  if (mine == NONE || its == NONE) return false;
+  const char *a = name_within(r, 0, its), *b = name_within(r, index, mine);
   return a && b && !strcmp(a, b) && same_value_kind(first, value);
 }
 
@@ -266,7 +275,7 @@ static bool all_same(const struct region *r, int k, int j)
   const struct value *v = &graph->value[value];
   for (int i = 0; i < r->count; i++)
     if (op_at(r, i, k)->in[j] != value) return false;
-  bool of_list = v->role == PARAMETER && element_of(v->module, r->list) != NONE;
+  bool of_list = parameter_of(value) != NONE && element_of(v->module, r->list) != NONE;
   return !of_list && v->family != value && !made_by_region(r, value);
 }
 

@@ -582,6 +582,10 @@ void redistribute(void)
     int id = graph->order[at];
     struct op op = graph->op[id];
     for (int i = 0; i < op.nin; i++) op.in[i] = stands_for[op.in[i]];
+    for (int k = 0; k < op.nbody; k++) {
+      int *in = &graph->op[op.body[k]].in[0]; /* of OP_squares */
+      *in = stands_for[*in];
+    }
     graph->op[id] = op;
     if (op.kind == OP_redistribute)
       stands_for[op.out] = is_stop_between(&op) ? op.in[0] : lower(&op);

@@ -55,6 +55,7 @@ static int64_t held(enum role role)
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role != role || (role == ACTIVATION && !v->is_output)) continue;
+    if (role == GRADIENT && v->storage != i) continue; /* added up in its own place */
     sum += elements(local_shape(i, 0)) * type_bytes(v->type);
   }
   return sum;

@@ -234,6 +234,22 @@ bool same_layout(struct layout a, struct layout b)
   return true;
 }
 
+bool lies_alike(struct layout a, struct layout b)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (graph->mesh.size[d] > 1 && !same_placement(a.on[d], b.on[d])) return false;
+  return true;
+}
+
+bool as_large(struct layout a, struct layout b)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement p = a.on[d], q = b.on[d];
+    if ((p.kind == SHARD || q.kind == SHARD) && !same_placement(p, q)) return false;
+  }
+  return true;
+}
+
 char *placement_text(struct placement p)
 {
   static const char *const reduction[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};

@@ -183,12 +183,21 @@ static char *bytes_text(const struct op *op)
               most.received);
 }
 
+static char *squares_comment(const struct op *op)
+{
+  bool whole = same_layout(graph->value[op->out].layout, (struct layout){0});
+  return text("the squares of all %d gradients, summed%s", op->nbody,
+              whole ? "" : "; of what several ranks hold each brings its share");
+}
+
 /* What a reader wants to know of an operation before its statement. */
 char *comment_text(const struct op *op)
 {
   if (op->kind == OP_adamw || op->kind == OP_sgd)
     return text("%s over the rank's parameters, %d at once    %s", graph->optimizer.name, op->nbody,
                 where(graph->optimizer.line));
+  if (op->kind == OP_squares) return squares_comment(op);
+  if (op->kind == OP_norm) return copy_text("the norm of all gradients");
   if (op->kind == OP_loop)
     return text("%s, %d modules", printable(graph->module[op->module].path),
                 graph->function[op->function].count);
@@ -214,6 +223,10 @@ char *statement_text(const struct op *op, int rank)
   case OP_adamw:
   case OP_sgd:
     return kernel_call(op, rank);
+  case OP_squares:
+    return squares_text(op, rank);
+  case OP_norm:
+    return norm_text(op);
   default:
     if (is_copy(op->kind)) return copies_text(op, rank);
     return has_kernel(op->kind) ? file_kernel_call(op, rank) : collective_text(op, rank);

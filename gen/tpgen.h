@@ -64,17 +64,20 @@ struct shape {
   int64_t size[MAX_DIMS];
 };
 
-enum type { F32, BF16, I32, I64, BOOL };
+/* A plan can't name F64: the norm of the gradients is summed in it. */
+enum type { F32, BF16, I32, I64, BOOL, F64 };
 
 /* ------------------------------------------------------------------------------------ the graph */
 
 enum role {
   ACTIVATION, /* made and used within a step; lives in the arena                    */
   PARAMETER,  /* trained, or read from a file of weights                            */
-  GRADIENT,   /* of the parameter `of`, as it is laid out                           */
+  GRADIENT,   /* of the parameter `of`, as it is laid out. What micro-steps add up, its shards as
+                 large, but perhaps pending, has the role too, and lies at its place  */
   STATE,      /* the optimizer's, of the parameter `of`                             */
   BATCH,      /* an input of the step                                               */
-  LOSS        /* the scalar that is trained down: replicated, kept for the metrics  */
+  LOSS,       /* the scalar that is trained down: replicated, kept for the metrics  */
+  NORM        /* of all gradients together; so too                                  */
 };
 
 /* How a parameter or an input is filled where no file gives it; an input that is INIT_TOKENS is
@@ -227,8 +230,16 @@ struct custom {
 
 struct optimizer {
   const char *name; /* "AdamW", "SGD" */
-  double lr, beta1, beta2, eps, weight_decay;
+  double lr, beta1, beta2, eps, weight_decay, momentum;
+  bool nesterov;
   int line;
+};
+
+/* Of the learning rate: up to the optimizer's along a line, in the steps 1 to `warmup`, then down to
+   `least` of it along a cosine, in the steps to `steps`. steps 0: it stays as it is. */
+struct rates {
+  int warmup, steps;
+  double least;
 };
 
 /* A run of the program that is emitted as one C function. The phases' functions run in the order in
@@ -272,6 +283,12 @@ struct graph {
   int steps;
   uint64_t seed;
   struct optimizer optimizer;
+  struct rates rates;
+  double clip;    /* gradients are scaled so that the norm of them all is at most this; 0: they are
+                     left alone */
+  bool wants_norm; /* it is computed */
+  int norm;        /* the value, or NONE */
+  int accumulate;  /* a step's gradients are the mean of those of so many batches */
   int64_t arena_bytes; /* memory.c: of a rank, the same on all */
   int64_t live_bytes;  /* the largest sum of what lives at once: the bound below arena_bytes */
 };
@@ -559,6 +576,10 @@ struct layout usual_turns(struct layout layout);
 /* Turns are compared too; layouts by what they mean. */
 bool same_placement(struct placement a, struct placement b);
 bool same_layout(struct layout a, struct layout b);
+/* Whether they differ at most on dimensions of the mesh that have one rank. */
+bool lies_alike(struct layout a, struct layout b);
+/* Whether all ranks' parts are as large in both: what one has pending the other may have whole. */
+bool as_large(struct layout a, struct layout b);
 /* "R S(0)": on each mesh dimension of more than one rank; "S(0/4)" is strided, with outer 4;
    "S(0)[1] S(0)[0]" tells the turns where the second cuts before the first. */
 char *layout_text(struct layout layout);
@@ -794,6 +815,12 @@ const char *c_type(enum type t);
 /* The statement that runs a fused operation or an update, and the kernel's text added to those of
    the program. A kernel that is there already is used again. */
 char *kernel_call(const struct op *op, int rank);
+/* update.c: the statements that sum the squares of gradients, and that make the norm of their sum;
+   the lines that begin the update; the function that gives the learning rate. */
+char *squares_text(const struct op *op, int rank);
+char *norm_text(const struct op *op);
+char *update_constants(void);
+char *learning_rate_text(void);
 /* Adds a kernel; gives the name that it has in the end, which replaces `$name$` in both texts. The
    prototypes are the heads of the functions that are called, one a line; the definition is all of
    the text. A kernel of the same texts is used again, whatever its comment says. */

@@ -1,4 +1,5 @@
--- train.lua: what is to be done with a model: train it, or compute with it; and the optimizers.
+-- train.lua: what is to be done with a model: train it, or compute with it; the optimizers and how
+-- their learning rate goes up and down.
 local core, base, plan = ...
 local fail = base.fail
 
@@ -38,11 +39,50 @@ function plan.AdamW(options)
 end
 
 function plan.SGD(options)
-  options = base.options(options, "SGD", {"lr", "weight_decay"})
+  options = base.options(options, "SGD", {"lr", "momentum", "nesterov", "weight_decay"})
+  local momentum = number_option(options, "momentum", "SGD", 0)
+  local nesterov = base.boolean(options.nesterov or false, "SGD's nesterov")
+  if nesterov and momentum == 0 then fail("SGD's nesterov needs a momentum") end
   return optimizer("SGD", {
     lr = number_option(options, "lr", "SGD", 1e-3),
+    momentum = momentum,
+    nesterov = nesterov and 1 or 0,
     weight_decay = number_option(options, "weight_decay", "SGD", 0),
   })
+end
+
+-- -------------------------------------------------------------------------------------- schedules
+
+local schedules = {}
+
+-- WarmupCosine{warmup =, steps =, least =}: the learning rate of step t is the optimizer's times
+--   t / warmup                                                             while t <= warmup
+--   least + (1 - least) (1 + cos(pi (t - warmup) / (steps - warmup))) / 2  while t <= steps
+--   least                                                                  from then on
+-- as torchtitan has it. steps is train's where it is not given, warmup 0, least 0. With least = 1 it
+-- stays up after the warm-up.
+function plan.WarmupCosine(options)
+  options = base.options(options, "WarmupCosine", {"warmup", "steps", "least"})
+  local least = base.number(options.least or 0, "WarmupCosine's least", 0, HUGE)
+  if least > 1 then fail("WarmupCosine's least is a part of the learning rate, at most 1") end
+  local schedule = base.make("schedule", base.named("WarmupCosine"))
+  schedules[schedule] = {
+    warmup = base.integer(options.warmup or 0, "WarmupCosine's warmup", 0, MAX_STEPS),
+    steps = options.steps and base.integer(options.steps, "WarmupCosine's steps", 1, MAX_STEPS),
+    least = least,
+  }
+  return schedule
+end
+
+-- Where there is none the rate stays as it is: steps 0.
+local function rates(schedule, steps)
+  if schedule == nil then return {warmup = 0, steps = 0, least = 0} end
+  local s = schedules[base.expect(schedule, "schedule", "train's schedule")]
+  local last = s.steps or steps
+  if s.warmup > last then
+    fail("WarmupCosine: warmup takes %d steps, more than all %d", s.warmup, last)
+  end
+  return {warmup = s.warmup, steps = last, least = s.least}
 end
 
 -- --------------------------------------------------------------------------- the model and a batch
@@ -127,26 +167,45 @@ end
 
 -- -------------------------------------------------------------------------------- the two programs
 
+-- How gradients become a step's, and what becomes of them: set_training's table.
+local function training(options, steps)
+  local t = rates(options.schedule, steps)
+  t.clip = base.number(options.clip or 0, "train's clip", 0, HUGE)
+  if options.clip and t.clip == 0 then fail("train's clip must be more than 0") end
+  local asked = base.boolean(options.grad_norm or false, "train's grad_norm")
+  t.norm = (asked or t.clip > 0) and 1 or 0
+  t.accumulate = base.integer(options.accumulate or 1, "train's accumulate", 1,
+    math.min(4096, MAX_STEPS // steps))
+  return t
+end
+
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
---       forward = function(model, batch), planner =, checkpoint =, names =}: steps that bring the
--- loss down. names: what files of others call the parameters (files.lua).
+--       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
+--       grad_norm =, accumulate =}: steps that bring the loss down.
+--   names       what files of others call the parameters (files.lua)
+--   schedule    how the learning rate goes up and down; it stays as it is
+--   clip        scales the gradients so that the norm of them all is at most this
+--   grad_norm   true: the norm is told in the metrics without clipping too
+--   accumulate  so many batches a step: their mean loss and gradient
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
-     "checkpoint", "names"})
+     "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
   local steps = base.integer(options.steps, "train's steps", 1, MAX_STEPS)
   local forward = optional(options, "train", "forward", "function") or model_of_input
   local checkpoint = has_checkpoints(options)
+  local how_trained = training(options, steps)
 
   local model, batch = begin("train", options, steps)
   local result = loss(forward(model, batch), batch)
   core.set_loss(base.expect(result, "tensor", "what the loss gives"))
   core.set_optimizer(optimizers[how])
   core.set_checkpoint(checkpoint)
+  core.set_training(how_trained)
   core.end_()
 end
 

@@ -1,23 +1,96 @@
-/* update.c: the kernels that update parameters: a template with the optimizer's numbers and how
-   many elements a rank has. */
+/* update.c: what a step does with the gradients, as text: the kernels that update parameters, which
+   are templates with the optimizer's numbers and how many elements a rank has; the sum of the
+   gradients' squares; and the learning rate. */
 #include "kernel.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+/* --------------------------------------------------------------------------- the optimizer's text
+ */
+
+static bool is_adamw(void)
+{
+  return !strcmp(graph->optimizer.name, "AdamW");
+}
+
+/* "lr 0.1, betas 0.9 0.95, ...": above a kernel. */
 static char *optimizer_text(void)
 {
   const struct optimizer *o = &graph->optimizer;
-  if (strcmp(o->name, "AdamW"))
-    return text("lr %s, weight decay %s", double_text(o->lr), double_text(o->weight_decay));
-  return text("lr %s, betas %s %s, eps %s, weight decay %s, step t from 1", double_text(o->lr),
-              double_text(o->beta1), double_text(o->beta2), double_text(o->eps),
-              double_text(o->weight_decay));
+  struct buffer b = {0};
+  put(&b, "lr %s", double_text(o->lr));
+  if (is_adamw())
+    put(&b, ", betas %s %s, eps %s", double_text(o->beta1), double_text(o->beta2),
+        double_text(o->eps));
+  if (o->momentum > 0)
+    put(&b, ", momentum %s%s", double_text(o->momentum), o->nesterov ? ", nesterov" : "");
+  put(&b, ", weight decay %s", double_text(o->weight_decay));
+  if (graph->clip > 0) put(&b, ", gradients clipped to norm %s", double_text(graph->clip));
+  return b.text;
+}
+
+/* "adamw", "sgd", "sgd_momentum", "sgd_nesterov": the template, and the kernel's name. */
+static const char *update_name(void)
+{
+  if (is_adamw()) return "adamw";
+  if (graph->optimizer.momentum == 0) return "sgd";
+  return graph->optimizer.nesterov ? "sgd_nesterov" : "sgd_momentum";
+}
+
+static const char *update_template(const char *name)
+{
+  return embedded_text(text("templates/%s.%s", name, options.cuda ? "cu" : "c"));
+}
+
+/* What the whole update computes once, from the number of the step. */
+char *update_constants(void)
+{
+  const struct optimizer *o = &graph->optimizer;
+  const char *template = is_adamw() ? "templates/adamw_rates.c" : "templates/sgd_rates.c";
+  return fill(embedded_text(template), "decay", double_text(o->weight_decay), "beta1",
+              double_text(o->beta1), "beta2", double_text(o->beta2), NULL);
+}
+
+char *learning_rate_text(void)
+{
+  const struct rates *r = &graph->rates;
+  double most = graph->optimizer.lr;
+  if (!r->steps)
+    return fill(embedded_text("templates/rate_constant.c"), "lr", double_text(most), NULL);
+  char *up = "", *climb = "", *down = text("t / %d", r->steps);
+  if (r->warmup) {
+    up = text("up along a line until step %d,\n// ", r->warmup);
+    climb = text("  if (t <= %d) return most * t / %d;\n", r->warmup, r->warmup);
+    down = text("(t - %d) / %d", r->warmup, r->steps - r->warmup);
+  }
+  return fill(embedded_text("templates/rate_warmup_cosine.c"), "most", double_text(most), "least",
+              double_text(r->least * most), "up", up, "climb", climb, "down", down, "steps",
+              text("%d", r->steps), NULL);
+}
+
+/* --------------------------------------------------------------------------------- its kernels */
+
+/* Elements from which on threads are worth their start. */
+static const int64_t MANY = 1 << 15;
+
+static char *update_definition(int64_t n)
+{
+  const struct optimizer *o = &graph->optimizer;
+  bool clips = graph->clip > 0;
+  char *threads = n < MANY ? "" : "#pragma omp parallel for simd schedule(static)\n";
+  char *clip =
+      !clips ? "" : fill(embedded_text("templates/clip.c"), "clip", number_text(graph->clip), NULL);
+  return fill(update_template(update_name()), "n", text("%" PRId64, n), "counter", counter_type(n),
+              "beta1", number_text(o->beta1), "take1", number_text(1 - o->beta1), "beta2",
+              number_text(o->beta2), "take2", number_text(1 - o->beta2), "eps", number_text(o->eps),
+              "decay", o->weight_decay ? text(" + %s * w[i]", number_text(o->weight_decay)) : "",
+              "momentum", number_text(o->momentum), "norm", clips ? ", const float *norm" : "",
+              "clip", clip, "times", clips ? "clip * " : "", "threads", threads, NULL);
 }
 
 char *update_call(const struct op *op, int rank)
 {
-  const struct optimizer *o = &graph->optimizer;
   int64_t n = 0;
   const struct op *first = NULL;
   for (int k = 0; k < op->nbody; k++) {
@@ -29,28 +102,184 @@ char *update_call(const struct op *op, int rank)
   if (!first) return "";
   if (graph->value[first->in[0]].type != F32)
     plan_error(graph->optimizer.line, "%s: %s is %s; only parameters of float32 are trained",
-               o->name, printable(value_name(first->in[0])),
+               graph->optimizer.name, printable(value_name(first->in[0])),
                type_name(graph->value[first->in[0]].type));
-  const char *kind = op_row[op->kind].name;
-  const char *template = embedded_text(text("templates/%s.%s", kind, options.cuda ? "cu" : "c"));
-  char *definition =
-      fill(template, "n", text("%" PRId64, n), "counter", counter_type(n), "lr", number_text(o->lr),
-           "beta1", double_text(o->beta1), "beta2", double_text(o->beta2), "keep1",
-           number_text(o->beta1), "take1", number_text(1 - o->beta1), "keep2",
-           number_text(o->beta2), "take2", number_text(1 - o->beta2), "eps", number_text(o->eps),
-           "decay", number_text(1 - o->lr * o->weight_decay), NULL);
+  char *definition = update_definition(n);
   /* The template is a whole function: its head up to the brace is the prototype. */
   size_t head = strcspn(definition, "{");
   while (head && (definition[head - 1] == '\n' || definition[head - 1] == ' ')) head--;
-  const char *comment = text("// %s: %s\n", o->name, optimizer_text());
-  const char *name = add_kernel(text("%s_%" PRId64, kind, n), text("%.*s", (int)head, definition),
-                                comment, definition);
+  const char *comment =
+      wrapped(text("// %s: %s", graph->optimizer.name, optimizer_text()), " ", "// ");
+  const char *name =
+      add_kernel(text("%s_%" PRId64, update_name(), n), text("%.*s", (int)head, definition),
+                 text("%s\n", comment), definition);
   struct buffer b = {0};
-  for (int i = 0; i < first->nin; i++) put(&b, "%s%s", i ? ", " : "", c_name(first->in[i]));
-  if (options.cuda) {
-    put(&b, "%s", op->kind == OP_adamw ? ", c1, c2" : "");
-    return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, (n + BLOCK - 1) / BLOCK, BLOCK,
-                b.text);
+  for (int i = 0; i < first->nin; i++) put(&b, "%s, ", c_name(first->in[i]));
+  put(&b, "%s", is_adamw() ? "keep, rate, root" : "rate");
+  if (!options.cuda) return text("%s(%s);", name, b.text);
+  return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, (n + BLOCK - 1) / BLOCK, BLOCK,
+              b.text);
+}
+
+/* ------------------------------------------------------------------------------------- the norm */
+
+/* On how many ranks, of those over which the squares are summed, each element of a gradient is. */
+static int copies_of(int gradient, struct layout pending)
+{
+  int n = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (pending.on[d].kind == PARTIAL && graph->value[gradient].layout.on[d].kind != SHARD)
+      n *= graph->mesh.size[d];
+  return n;
+}
+
+/* Gradients that follow one another in memory and are on as many ranks. */
+struct run {
+  const char *name; /* where it begins */
+  int64_t n;        /* elements; 0: there is none */
+  int copies, last; /* last: the parameter of the last of them */
+};
+
+static bool follows(int last, int parameter)
+{
+  for (int v = last + 1; v < parameter; v++)
+    if (graph->value[v].role == PARAMETER) return false;
+  return last < parameter;
+}
+
+/* The gradients body[from .. to) of the sum, in as few runs as there are. In a loop over modules a
+   run is called as that of module l. */
+struct sum {
+  const struct op *op;
+  int rank;
+  struct buffer text;
+  struct run run;
+};
+
+static void put_run(struct sum *s, int indent)
+{
+  struct run *run = &s->run;
+  struct buffer *b = &s->text;
+  const char *share = run->copies > 1 ? text("1.0 / %d", run->copies) : "1";
+  int64_t blocks = run->n < BLOCK * BLOCK ? (run->n + BLOCK - 1) / BLOCK : BLOCK;
+  if (run->n && options.cuda)
+    put(b, "\n%*sLAUNCH(add_squares, %" PRId64 ", %d, stream)(%s, %" PRId64 ", %s);", indent, "",
+        blocks, BLOCK, run->name, run->n, share);
+  else if (run->n)
+    put(b, "\n%*s*%s += sum_of_squares(%s, %" PRId64 ")%s;", indent, "", c_name(s->op->out),
+        run->name, run->n, run->copies > 1 ? text(" / %d", run->copies) : "");
+  run->n = 0;
+}
+
+static int gradient_at(const struct sum *s, int k)
+{
+  return graph->op[s->op->body[k]].in[0];
+}
+
+static const struct value *parameter_at(const struct sum *s, int k)
+{
+  return &graph->value[graph->value[gradient_at(s, k)].of];
+}
+
+static int copies_at(const struct sum *s, int k)
+{
+  return copies_of(gradient_at(s, k), graph->value[s->op->out].layout);
+}
+
+/* "m->grad.layers[l].wq" from "m->grad.layers[0].wq" and "m->grad.layers[1].wq"; NULL where the two
+   do not differ so. */
+static const char *name_in_loop(const char *first, const char *second)
+{
+  size_t at = 0;
+  while (first[at] && first[at] == second[at]) at++;
+  if (!at || first[at - 1] != '[' || first[at] != '0' || first[at + 1] != ']') return NULL;
+  return text("%.*sl%s", (int)at, first, first + at + 1);
+}
+
+/* period: from a module's gradient to the same of the next, in a loop; or 0. */
+static void add_gradient(struct sum *s, int k, int period, int indent)
+{
+  int gradient = gradient_at(s, k), of = graph->value[gradient].of, copies = copies_at(s, k);
+  int64_t n = elements(local_shape(gradient, s->rank));
+  struct run *run = &s->run;
+  if (run->n && !(run->copies == copies && follows(run->last, of))) put_run(s, indent);
+  if (!run->n && n) {
+    const char *name = c_name(gradient);
+    if (period) name = name_in_loop(name, c_name(gradient_at(s, k + period)));
+    *run = (struct run){.name = name, .copies = copies};
   }
-  return text("%s(%s%s);", name, b.text, op->kind == OP_adamw ? ", t" : "");
+  run->n += n;
+  run->last = of;
+}
+
+/* If the gradients from `from` on are those of a list's modules, alike in each, and not all on as
+   many ranks: how many a module has, and how many modules there are in *count; else 0. */
+static int find_loop(const struct sum *s, int from, int *count)
+{
+  const struct value *first = parameter_at(s, from);
+  int period = 0, to = from, varied = 0;
+  if (first->family == NONE || first->index != 0) return 0;
+  for (; to < s->op->nbody; to++) {
+    const struct value *p = parameter_at(s, to);
+    if (p->family == NONE || p->list != first->list) break;
+    if (p->index == 0) period++;
+    int same = from + (to - from) % period;
+    if (p->index != (to - from) / period || p->family != graph->value[gradient_at(s, same)].of)
+      break;
+    varied |= copies_at(s, to) != copies_at(s, from);
+  }
+  *count = (to - from) / period;
+  if (!varied || *count < 2) return 0;
+  for (int k = from; k < from + period; k++) {
+    const char *a = c_name(gradient_at(s, k)), *b = c_name(gradient_at(s, k + period));
+    if (a && !(b && name_in_loop(a, b))) return 0;
+  }
+  return period;
+}
+
+static void add_loop(struct sum *s, int from, int period, int count)
+{
+  put_run(s, 2);
+  put(&s->text, "\n  for (int l = 0; l < %d; l++) {", count);
+  for (int k = from; k < from + period; k++) add_gradient(s, k, period, 4);
+  put_run(s, 4);
+  put(&s->text, "\n  }");
+}
+
+static void add_template(const char *file, const char *prototypes)
+{
+  add_kernel(file, prototypes, "", update_template(file));
+}
+
+char *squares_text(const struct op *op, int rank)
+{
+  struct sum s = {.op = op, .rank = rank};
+  const char *squares = c_name(op->out);
+  int count = 0;
+  add_template(
+      "sum_of_squares",
+      options.cuda
+          ? "__global__ void add_squares(const float *__restrict__ g, long n, double weight)\n"
+            "__global__ void sum_of_squares(double *squares)"
+          : "double sum_of_squares(const float *g, long n)");
+  if (!options.cuda) put(&s.text, "*%s = 0;", squares);
+  for (int k = 0; k < op->nbody;) {
+    int period = find_loop(&s, k, &count);
+    if (period)
+      add_loop(&s, k, period, count);
+    else
+      add_gradient(&s, k, 0, 2);
+    k += period ? period * count : 1;
+  }
+  put_run(&s, 2);
+  if (options.cuda) put(&s.text, "\n  LAUNCH(sum_of_squares, 1, %d, stream)(%s);", BLOCK, squares);
+  return s.text.text + strspn(s.text.text, "\n ");
+}
+
+char *norm_text(const struct op *op)
+{
+  const char *norm = c_name(op->out), *squares = c_name(op->in[0]);
+  if (!options.cuda) return text("%s = (float)sqrt(*%s);", norm + strspn(norm, "&"), squares);
+  add_template("square_root", "__global__ void square_root(float *norm, const double *squares)");
+  return text("LAUNCH(square_root, 1, 1, stream)(%s, %s);", norm, squares);
 }

@@ -1,8 +1,9 @@
-__global__ void $name$(float *__restrict__ w, const float *__restrict__ g, float *__restrict__ m, float *__restrict__ v, float c1, float c2)
+__global__ void $name$(float *__restrict__ w, const float *__restrict__ g, float *__restrict__ m, float *__restrict__ v$norm$, float keep, float rate, float root)
 {
   const $counter$ i = ($counter$)blockIdx.x * 256 + ($counter$)threadIdx.x;
   if (i >= $n$) return;
-  m[i] = $keep1$ * m[i] + $take1$ * g[i];
-  v[i] = $keep2$ * v[i] + $take2$ * g[i] * g[i];
-  w[i] = $decay$ * w[i] - $lr$ * (m[i] * c1) / (sqrtf(v[i] * c2) + $eps$);
+$clip$  const float d = $times$g[i];
+  m[i] = $beta1$ * m[i] + $take1$ * d;
+  v[i] = $beta2$ * v[i] + $take2$ * d * d;
+  w[i] = keep * w[i] - rate * m[i] / (root * sqrtf(v[i]) + $eps$);
 }

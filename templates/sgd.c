@@ -1,4 +1,4 @@
-void $name$(float *restrict w, const float *restrict g)
+void $name$(float *restrict w, const float *restrict g$norm$, float rate)
 {
-  for ($counter$ i = 0; i < $n$; i++) w[i] = $decay$ * w[i] - $lr$ * g[i];
+$clip$$threads$  for ($counter$ i = 0; i < $n$; i++) w[i] -= rate * ($times$g[i]$decay$);
 }

@@ -6,12 +6,13 @@ $summary$//   this is the program of ranks: $ranks$
 #include "kernels.h"
 #include "program.h"
 
+#include <math.h>
 #include <stdalign.h>
 
 $memory$
 static struct memory *m;
 $communicators$
-$functions$
+$learning_rate$$functions$
 // What the runtime fills, reads and writes:
 // name in files, and in others' files, how many of them, role, type;
 // offset in memory, from one to the next;
@@ -31,11 +32,11 @@ const struct program program = {
     .step = step,
     .batches = $batches$,
     .flops = 0,
-    .learning_rate = NULL,
+    .learning_rate = $rate$,
     .memory = (void **)&m,
     .bytes = sizeof(struct memory),
     .loss = $loss$,
-    .grad_norm = -1,
+    .grad_norm = $norm$,
     .tensors = tensors,
     .ntensors = $ntensors$,
     .groups = groups,

@@ -9,7 +9,7 @@ $summary$//   this is the program of ranks: $ranks$
 $memory$
 static struct memory *m; // on the device: never read here, only pointed into
 $communicators$
-$functions$
+$learning_rate$$functions$
 // What the runtime fills, reads and writes:
 // name in files, and in others' files, how many of them, role, type;
 // offset in memory, from one to the next;
@@ -29,11 +29,11 @@ const struct program program = {
     /* step     */ step,
     /* batches  */ $batches$,
     /* flops    */ 0,
-    /* rate     */ NULL,
+    /* rate     */ $rate$,
     /* memory   */ (void **)&m,
     /* bytes    */ sizeof(struct memory),
     /* loss     */ $loss$,
-    /* norm     */ -1,
+    /* norm     */ $norm$,
     /* tensors  */ tensors, $ntensors$,
     /* groups   */ groups, $ngroups$,
 };

@@ -73,16 +73,15 @@ void relu_back_sum_20x16(float *restrict d_in_proj, float *restrict d_bias,
   }
 }
 
-// AdamW: lr 0.05, betas 0.9 0.999, eps 1e-08, weight decay 0.01, step t from 1
+// AdamW: lr 0.05, betas 0.9 0.999, eps 1e-08, weight decay 0.01
 void adamw_261(float *restrict w, const float *restrict g, float *restrict m, float *restrict v,
-    int t)
+    float keep, float rate, float root)
 {
-  const float c1 = (float)(1 / (1 - pow(0.9, t)));
-  const float c2 = (float)(1 / (1 - pow(0.999, t)));
   for (int i = 0; i < 261; i++) {
-    m[i] = 0.9f * m[i] + 0.1f * g[i];
-    v[i] = 0.999f * v[i] + 0.001f * g[i] * g[i];
-    w[i] = 0.9995f * w[i] - 0.05f * (m[i] * c1) / (sqrtf(v[i] * c2) + 1e-08f);
+    const float d = g[i];
+    m[i] = 0.9f * m[i] + 0.1f * d;
+    v[i] = 0.999f * v[i] + 0.001f * d * d;
+    w[i] = keep * w[i] - rate * m[i] / (root * sqrtf(v[i]) + 1e-08f);
   }
 }
 

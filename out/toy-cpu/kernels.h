@@ -10,6 +10,6 @@ void expand_mul_scale_sum_20x5(float *restrict d_sub, float *restrict d_bias);
 void relu_back_sum_20x16(float *restrict d_in_proj, float *restrict d_bias,
     const float *restrict relu);
 void adamw_261(float *restrict w, const float *restrict g, float *restrict m, float *restrict v,
-    int t);
+    float keep, float rate, float root);
 
 #endif

@@ -9,6 +9,7 @@
 #include "kernels.h"
 #include "program.h"
 
+#include <math.h>
 #include <stdalign.h>
 
 struct parameters {
@@ -37,6 +38,13 @@ struct memory {
 
 static struct memory *m;
 static communicator over_tp;  // the runtime makes them from the members in rank<N>
+
+// The same at every step.
+static double learning_rate(int t)
+{
+  (void)t;
+  return 0.05;
+}
 
 static void forward(void)
 {
@@ -99,9 +107,14 @@ static void backward(void)
 
 static void update(int t)
 {
+  const double lr = learning_rate(t);
+  const float keep = (float)(1 - lr * 0.01); // of a weight, under its decay
+  const float rate = (float)(lr / (1 - pow(0.9, t)));
+  const float root = (float)(1 / sqrt(1 - pow(0.999, t)));
+
   // AdamW over the rank's parameters, 4 at once    plans/toy.lua:35
   adamw_261(m->w.in_proj.weight, m->grad.in_proj.weight, m->exp_avg.in_proj.weight,
-      m->exp_avg_sq.in_proj.weight, t);
+      m->exp_avg_sq.in_proj.weight, keep, rate, root);
 }
 
 static void step(int t)
@@ -173,7 +186,7 @@ const struct program program = {
     .step = step,
     .batches = 0,
     .flops = 0,
-    .learning_rate = NULL,
+    .learning_rate = learning_rate,
     .memory = (void **)&m,
     .bytes = sizeof(struct memory),
     .loss = offsetof(struct memory, loss),

@@ -13,6 +13,6 @@ __global__ void expand_mul_scale_sum_20x5(float *__restrict__ d_sub, float *__re
 __global__ void relu_back_sum_20x16(float *__restrict__ d_in_proj, float *__restrict__ d_bias,
     const float *__restrict__ relu);
 __global__ void adamw_261(float *__restrict__ w, const float *__restrict__ g,
-    float *__restrict__ m, float *__restrict__ v, float c1, float c2);
+    float *__restrict__ m, float *__restrict__ v, float keep, float rate, float root);
 
 #endif

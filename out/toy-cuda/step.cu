@@ -36,6 +36,13 @@ struct memory {
 static struct memory *m; // on the device: never read here, only pointed into
 static communicator over_tp;  // the runtime makes them from the members in rank<N>
 
+// The same at every step.
+static double learning_rate(int t)
+{
+  (void)t;
+  return 0.05;
+}
+
 static void forward(void)
 {
   // [20, 16] of [20, 32]  S(1)  forward .. backward
@@ -97,11 +104,14 @@ static void backward(void)
 
 static void update(int t)
 {
+  const double lr = learning_rate(t);
+  const float keep = (float)(1 - lr * 0.01); // of a weight, under its decay
+  const float rate = (float)(lr / (1 - pow(0.9, t)));
+  const float root = (float)(1 / sqrt(1 - pow(0.999, t)));
+
   // AdamW over the rank's parameters, 4 at once    plans/toy.lua:35
-  const float c1 = (float)(1 / (1 - pow(0.9, t)));
-  const float c2 = (float)(1 / (1 - pow(0.999, t)));
   LAUNCH(adamw_261, 2, 256, stream)(m->w.in_proj.weight, m->grad.in_proj.weight,
-      m->exp_avg.in_proj.weight, m->exp_avg_sq.in_proj.weight, c1, c2);
+      m->exp_avg.in_proj.weight, m->exp_avg_sq.in_proj.weight, keep, rate, root);
 }
 
 static void step(int t)
@@ -173,7 +183,7 @@ const struct program program = {
     /* step     */ step,
     /* batches  */ 0,
     /* flops    */ 0,
-    /* rate     */ NULL,
+    /* rate     */ learning_rate,
     /* memory   */ (void **)&m,
     /* bytes    */ sizeof(struct memory),
     /* loss     */ offsetof(struct memory, loss),

@@ -1,0 +1,1 @@
+  const float factor = $clip$ / (*norm + 1e-6f), clip = factor > 1 ? 1 : factor;

@@ -1,0 +1,6 @@
+// The same at every step.
+static double learning_rate(int t)
+{
+  (void)t;
+  return $lr$;
+}

@@ -1,0 +1,7 @@
+// Of step t, which counts from 1: $up$down along a cosine until step $steps$.
+static double learning_rate(int t)
+{
+  const double most = $most$, least = $least$, pi = 3.14159265358979323846;
+$climb$  if (t >= $steps$) return least;
+  return least + (most - least) * (1 + cos(pi * $down$)) / 2;
+}

@@ -1,0 +1,1 @@
+  const float rate = (float)learning_rate(t);

@@ -1,0 +1,4 @@
+__global__ void square_root(float *norm, const double *squares)
+{
+  *norm = (float)sqrt(*squares);
+}

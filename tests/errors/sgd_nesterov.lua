@@ -1,0 +1,1 @@
+local how = SGD{lr = 0.1, nesterov = true}

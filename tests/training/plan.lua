@@ -1,0 +1,66 @@
+-- A small model with all that training knows: gradients that come whole, cut, and pending, some of
+-- repeated layers. -D how=NAME picks one of the ways of training below; golden/training has what
+-- PyTorch makes of each.
+local how = args.how or "adamw"
+local accumulate, batch_size = args.accumulate or 1, args.batch or 2
+local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
+local plain = {bias = false}
+local WORDS, WIDTH, HIDDEN, LENGTH = 128, 12, 14, 6
+
+local Block = nn.module("Block", function(self)
+  self.norm = nn.RMSNorm(WIDTH, {eps = 1e-5})
+  self.w1, self.w2 = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, WIDTH)
+  function self:forward(x) return x + self.w2(F.silu(self.w1(self.norm(x)))) end
+end)
+
+local Model = nn.module("Model", function(self)
+  self.embedding = nn.Embedding(WORDS, WIDTH)
+  self.layers = nn.ModuleList{Block(), Block(), Block()}
+  self.norm, self.output = nn.RMSNorm(WIDTH, {eps = 1e-5}), nn.Linear(WIDTH, WORDS, plain)
+  function self:forward(ids)
+    local x = self.embedding(ids)
+    for _, layer in ipairs(self.layers) do x = layer(x) end
+    return self.output(self.norm(x))
+  end
+end)
+
+local model = parallelize(Model(), mesh.tp, {
+  embedding = Rowwise{output_layouts = Shard(1)},
+  norm = SequenceParallel(),
+  output = Colwise{input_layouts = Shard(1)},
+  ["layers.*"] = {
+    norm = SequenceParallel(),
+    w1 = Colwise{input_layouts = Shard(1)},
+    w2 = Rowwise{output_layouts = Shard(1)},
+  },
+})
+
+local ways = {
+  adamw = {
+    optimizer = AdamW{lr = 0.02, betas = {0.9, 0.95}, weight_decay = 0.1},
+    schedule = WarmupCosine{warmup = 3, steps = 8, least = 0.1},
+    clip = 0.3,
+  },
+  sgd = {optimizer = SGD{lr = 0.5, weight_decay = 0.01}, grad_norm = true},
+  momentum = {
+    optimizer = SGD{lr = 0.1, momentum = 0.9, weight_decay = 0.01},
+    schedule = WarmupCosine{warmup = 4, least = 1},
+    clip = 0.5,
+  },
+  nesterov = {
+    optimizer = SGD{lr = 0.1, momentum = 0.9, nesterov = true, weight_decay = 0.01},
+    schedule = WarmupCosine{},
+    grad_norm = true,
+  },
+}
+local way = ways[how]
+
+return train{
+  model = model,
+  batch = distribute({
+    input = tokens(WORDS){batch_size, LENGTH}, target = tokens(WORDS, 1){batch_size, LENGTH},
+  }, mesh.dp, Shard(0)),
+  loss = function(output, batch) return F.cross_entropy(output, batch.target) end,
+  optimizer = way.optimizer, schedule = way.schedule, clip = way.clip, grad_norm = way.grad_norm,
+  accumulate = accumulate, steps = 10,
+}
