@@ -1,0 +1,207 @@
+# PyTorch's Llama, what plans/llama3.lua is compared with: run by tests/bench/llama.sh.
+#   llama_torch.py write WEIGHTS DATA              random weights and tokens, as safetensors files
+#   llama_torch.py eager|compile WEIGHTS DATA N    N steps in one process
+#   llama_torch.py tp WEIGHTS DATA N               tensor parallel over gloo, under torchrun
+# Prints each step's loss and seconds, and this process's peak memory.
+import json
+import os
+import resource
+import struct
+import sys
+import time
+
+import numpy as np
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+DIM, LAYERS, HEADS, KV_HEADS, HIDDEN, VOCAB, SEQ, BATCH = 512, 8, 8, 4, 1408, 8192, 256, 4
+LR, BETAS, WEIGHT_DECAY, CLIP, THETA, EPS = 1e-3, (0.9, 0.95), 0.1, 1.0, 10000.0, 1e-5
+HEAD = DIM // HEADS
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wq = nn.Linear(DIM, HEADS * HEAD, bias=False)
+        self.wk = nn.Linear(DIM, KV_HEADS * HEAD, bias=False)
+        self.wv = nn.Linear(DIM, KV_HEADS * HEAD, bias=False)
+        self.wo = nn.Linear(HEADS * HEAD, DIM, bias=False)
+
+    def forward(self, x, cos, sin):
+        q, k, v = (w(x).unflatten(-1, (-1, HEAD)).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
+        q, k = turned(q, cos, sin), turned(k, cos, sin)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return self.wo(y.transpose(1, 2).flatten(2))
+
+
+# Rotary embedding in Hugging Face's order: a pair is half a head apart.
+def turned(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
+class FeedForward(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w1 = nn.Linear(DIM, HIDDEN, bias=False)
+        self.w2 = nn.Linear(HIDDEN, DIM, bias=False)
+        self.w3 = nn.Linear(DIM, HIDDEN, bias=False)
+
+    def forward(self, x):
+        return self.w2(F.silu(self.w1(x)) * self.w3(x))
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention_norm, self.ffn_norm = nn.RMSNorm(DIM, EPS), nn.RMSNorm(DIM, EPS)
+        self.attention, self.feed_forward = Attention(), FeedForward()
+
+    def forward(self, x, cos, sin):
+        h = x + self.attention(self.attention_norm(x), cos, sin)
+        return h + self.feed_forward(self.ffn_norm(h))
+
+
+class Llama(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tok_embeddings = nn.Embedding(VOCAB, DIM)
+        self.layers = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.norm, self.output = nn.RMSNorm(DIM, EPS), nn.Linear(DIM, VOCAB, bias=False)
+        angle = torch.outer(torch.arange(SEQ), THETA ** (-torch.arange(0, HEAD, 2) / HEAD))
+        self.cos, self.sin = angle.cos(), angle.sin()
+
+    def forward(self, tokens):
+        x = self.tok_embeddings(tokens)
+        for layer in self.layers:
+            x = layer(x, self.cos, self.sin)
+        return self.output(self.norm(x))
+
+
+# torchtitan's plan: between the blocks the sequence is cut, within them heads and hidden units, and
+# the logits stay cut over the vocabulary into the loss.
+def parallelized(model, mesh):
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        PrepareModuleInput,
+        RowwiseParallel,
+        SequenceParallel,
+        parallelize_module,
+    )
+
+    model = parallelize_module(
+        model,
+        mesh,
+        {
+            "tok_embeddings": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+            "norm": SequenceParallel(),
+            "output": ColwiseParallel(input_layouts=Shard(1), output_layouts=Shard(-1), use_local_output=False),
+        },
+    )
+    for layer in model.layers:
+        parallelize_module(
+            layer,
+            mesh,
+            {
+                "attention_norm": SequenceParallel(),
+                "attention": PrepareModuleInput(
+                    input_layouts=(Shard(1), None, None), desired_input_layouts=(Replicate(), None, None)
+                ),
+                "attention.wq": ColwiseParallel(),
+                "attention.wk": ColwiseParallel(),
+                "attention.wv": ColwiseParallel(),
+                "attention.wo": RowwiseParallel(output_layouts=Shard(1)),
+                "ffn_norm": SequenceParallel(),
+                "feed_forward": PrepareModuleInput(
+                    input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)
+                ),
+                "feed_forward.w1": ColwiseParallel(),
+                "feed_forward.w2": RowwiseParallel(output_layouts=Shard(1)),
+                "feed_forward.w3": ColwiseParallel(),
+            },
+        )
+    return model
+
+
+TYPES = {"F32": np.float32, "I32": np.int32}
+
+
+def write_safetensors(path, tensors):
+    header, offset = {}, 0
+    for name, t in tensors.items():
+        kind = next(k for k, v in TYPES.items() if v == t.dtype)
+        header[name] = {"dtype": kind, "shape": list(t.shape), "data_offsets": [offset, offset + t.nbytes]}
+        offset += t.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for t in tensors.values():
+            file.write(np.ascontiguousarray(t).tobytes())
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    begin = 8 + struct.unpack("<Q", data[:8])[0]
+    tensors = {}
+    for name, t in json.loads(data[8:begin]).items():
+        if name == "__metadata__":
+            continue
+        a, b = t["data_offsets"]
+        array = np.frombuffer(data[begin + a : begin + b], TYPES[t["dtype"]]).reshape(t["shape"])
+        tensors[name] = torch.from_numpy(array.copy())
+    return tensors
+
+
+def write(weights, data):
+    torch.manual_seed(0)
+    model = Llama()
+    nn.init.normal_(model.tok_embeddings.weight, std=0.02)
+    write_safetensors(weights, {k: v.detach().numpy() for k, v in model.named_parameters()})
+    tokens = torch.randint(VOCAB, (BATCH, SEQ + 1), dtype=torch.int32).numpy()
+    write_safetensors(data, {"input": tokens[:, :-1], "target": tokens[:, 1:]})
+
+
+def main(how, weights, data, steps):
+    from contextlib import nullcontext
+
+    torch.manual_seed(0)
+    model = Llama().train()
+    model.load_state_dict(read_safetensors(weights))
+    batch = {k: v.long() for k, v in read_safetensors(data).items()}
+    rank, loss_context = 0, nullcontext
+    if how == "tp":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.parallel import loss_parallel
+
+        mesh = init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),), mesh_dim_names=("tp",))
+        model, rank, loss_context = parallelized(model, mesh), mesh.get_rank(), loss_parallel
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=LR, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
+    )
+    forward = torch.compile(model) if how == "compile" else model
+    for _ in range(steps):
+        begin = time.perf_counter()
+        optimizer.zero_grad()
+        with loss_context():
+            loss = F.cross_entropy(forward(batch["input"]).flatten(0, 1), batch["target"].flatten())
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        loss = loss.full_tensor().item() if how == "tp" else loss.item()
+        if rank == 0:
+            print(f'{{"loss":{loss:.9g},"seconds":{time.perf_counter() - begin:.6f}}}', flush=True)
+    if rank == 0:
+        print(f"memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    if how == "tp":
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        write(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:4], int(sys.argv[4]))
