@@ -17,6 +17,10 @@
 
      float *restrict out, const int *restrict a      in CUDA  float *__restrict__ out
 
+   A parameter for which the file asks how far apart its elements are, $step_a_x$, may have its
+   dimensions in another order in memory, which spares copies; but the neighbours of the last are
+   adjacent in any case.
+
    float, int or, of truth values, unsigned char, 0 or 1; bf16, with bf16_to_float and float_to_bf16
    of runtime/elements.h, where it takes bfloat16. Behind them the kernel may ask, for
    letters of the rule that are marked @, for the index in the whole tensor at which the rank's part
@@ -31,6 +35,7 @@
      $batch$    The product of all dimensions of `...`: they are equal in all operands that have
    them; only element-wise operators stretch. $before$   Of those that stand before the capital
    letter's dimensions, and of those after them: $after$    the operand is [$before$, $D$, $after$].
+     $step_a_x$ How many elements neighbours along letter x lie apart in parameter a.
      $s$        The operation's scalar, where no letter of the rule is called s.
      $stride_y$ A number of the row, by its name.
 
@@ -238,6 +243,55 @@ static char *int_text(int64_t n)
   return text("%" PRId64, n);
 }
 
+/* The operand that is the functions' n-th parameter: the outputs stand first. */
+static int operand_of_parameter(int n)
+{
+  return n < op->nout ? op->nin + n : n - op->nout;
+}
+
+/* The name of the parameter for operand i, as the file has it. */
+static const char *parameter_name(const char *file, int i)
+{
+  const char *c = strstr(file, "$name$(");
+  if (!c) return "";
+  c += strlen("$name$");
+  for (int n = 0; n < operands() && (*c == '(' || *c == ','); n++) {
+    const char *begin = ++c, *end = c += strcspn(c, ",)");
+    while (end > begin && isspace((unsigned char)end[-1])) end--;
+    begin = end;
+    while (isalnum((unsigned char)begin[-1]) || begin[-1] == '_') begin--;
+    if (operand_of_parameter(n) == i) return text("%.*s", (int)(end - begin), begin);
+  }
+  return "";
+}
+
+/* How far apart elements are in operand i that are neighbours along the letter: 0 where it has one;
+   NONE where the operand does not have the letter. */
+static int64_t step_along(int i, char letter)
+{
+  int64_t stride[MAX_DIMS];
+  local_strides(operand(i), rank, stride);
+  for (int d = 0; d < graph->value[operand(i)].shape.ndim; d++) {
+    int64_t step = stride[d];
+    for (int k = axes(i)[d].n; k-- > 0; step *= local[axes(i)[d].letter[k]])
+      if (letters.name[axes(i)[d].letter[k]] == letter) return step;
+  }
+  return product_of(letter, local) == 1 ? 0 : NONE;
+}
+
+/* "step_q_b" */
+static int64_t step_of_hole(const char *name)
+{
+  static const char start[] = "step_";
+  size_t n = strlen(name);
+  if (strncmp(name, start, strlen(start)) || n < strlen("step_a_x") || name[n - 2] != '_')
+    return NONE;
+  char *parameter = text("%.*s", (int)(n - strlen("step__x")), name + strlen(start));
+  for (int i = 0; i < operands(); i++)
+    if (!strcmp(parameter, parameter_name(file_text(), i))) return step_along(i, name[n - 1]);
+  return NONE;
+}
+
 static bool has_number(const char *name)
 {
   size_t n = strlen(name);
@@ -258,6 +312,7 @@ static const char *hole_text(const char *name)
   if (strlen(name) == 1 && *name != '.') size = product_of(*name, local);
   if (!strncmp(name, whole, strlen(whole)) && strlen(name) == strlen(whole) + 1)
     size = product_of(name[strlen(whole)], letters.size);
+  if (size == NONE) size = step_of_hole(name);
   if (size != NONE) return int_text(size);
   if (!strcmp(name, "s")) return number_text(op->scalar);
   return has_number(name) ? int_text(number_of(op, name)) : NULL;
@@ -522,10 +577,8 @@ static char *arguments(const char *head)
     size_t length = strcspn(c, ",)");
     char *parameter = text("%.*s", (int)length, c);
     c += length;
-    if (n < op->nout)
-      put_operand(&b, op->nin + n, parameter);
-    else if (n < operands())
-      put_operand(&b, n - op->nout, parameter);
+    if (n < operands())
+      put_operand(&b, operand_of_parameter(n), parameter);
     else
       put_first(&b, parameter);
   }

@@ -1,60 +1,75 @@
-// softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. The rows of the
-// heads that share keys and values are taken together, some at a time, and go over the keys, some
-// at a time; what a row has summed up is scaled down when it meets a greater one.
+// softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. Some queries of a
+// head are taken together and go over the keys that they see, some at a time; what a query has
+// summed up is scaled down when it meets a greater score. Scores lie by keys, the queries of one
+// side by side.
+enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
+
+// Scores become weights; what the queries have summed up before is scaled to the same base.
+static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, float *restrict most,
+                         float *restrict total, float (*restrict sum)[$e$])
+{
+  enum { QUERIES = $name$_QUERIES };
+  float base[QUERIES], less[QUERIES];
+  for (int i = 0; i < QUERIES; i++) base[i] = most[i];
+  for (int j = 0; j < keys; j++)
+    for (int i = 0; i < QUERIES; i++) base[i] = score[j][i] > base[i] ? score[j][i] : base[i];
+  for (int i = 0; i < QUERIES; i++) {
+    less[i] = most[i];
+    most[i] = base[i];
+    base[i] = base[i] == -INFINITY ? 0 : base[i];
+  }
+  for (int i = 0; i < QUERIES; i++) {
+    less[i] = expf(less[i] - base[i]);
+    total[i] *= less[i];
+  }
+  for (int j = 0; j < keys; j++)
+    for (int i = 0; i < QUERIES; i++) {
+      score[j][i] = expf(score[j][i] - base[i]);
+      total[i] += score[j][i];
+    }
+  for (int i = 0; i < QUERIES; i++)
+    for (int c = 0; c < $e$; c++) sum[i][c] *= less[i];
+}
+
 void $name$(float *restrict out, float *restrict lse, const float *restrict q,
             const float *restrict k, const float *restrict v, long first_q)
 {
-  enum { ROWS = 64, KEYS = 64 };
-  static float turned[$d$][KEYS]; // some keys, as columns
-  const long groups = (long)$b$ * $g$, queries = $q$, rows = $r$ * queries, keys = $k$;
-  const long depth = $d$, width = $e$;
-  const int causal = $causal$;
-  const float scale = $s$;
-  const long tiles = (rows + ROWS - 1) / ROWS;
-  for (long tile = 0; tile < groups * tiles; tile++) {
-    const long group = tile / tiles, first = tile % tiles * ROWS;
-    const long last = first + ROWS < rows ? first + ROWS : rows;
-    float most[ROWS], sum[ROWS];
-    for (long i = first; i < last; i++) {
-      most[i - first] = -INFINITY;
-      sum[i - first] = 0;
-      for (long c = 0; c < width; c++) out[(group * rows + i) * width + c] = 0;
+  enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
+  const long heads = (long)$b$ * $g$ * $r$, queries = $q$, keys = $k$;
+  const long tiles = (queries + QUERIES - 1) / QUERIES;
+  const bool causal = $causal$;
+#pragma omp parallel for schedule(dynamic) if (heads * queries * keys >= 16384)
+  for (long tile = 0; tile < heads * tiles; tile++) {
+    const long head = tile / tiles, b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
+    const long first = tile % tiles * QUERIES;
+    const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;
+    const long seen = first_q + first + here, last = causal && seen < keys ? seen : keys;
+    const float *const query = q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ +
+                               first * $step_q_q$;
+    const float *const some_k = k + b * $step_k_b$ + g * $step_k_g$;
+    const float *const some_v = v + b * $step_v_b$ + g * $step_v_g$;
+    float *const to = out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ +
+                      first * $step_out_q$;
+    float turned[DEPTH][QUERIES], score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
+    float most[QUERIES], total[QUERIES] = {0};
+    for (int i = 0; i < QUERIES; i++) {
+      most[i] = -INFINITY;
+      for (int c = 0; c < DEPTH; c++) turned[c][i] = i < here ? $s$ * query[i * $step_q_q$ + c] : 0;
     }
-    for (long key = 0; key < keys; key += KEYS) {
-      const long here = keys - key < KEYS ? keys - key : KEYS;
-      for (long c = 0; c < depth; c++)
-        for (long j = 0; j < here; j++) turned[c][j] = k[(group * keys + key + j) * depth + c];
-      for (long i = first; i < last; i++) {
-        const float *const query = q + (group * rows + i) * depth;
-        float *const to = out + (group * rows + i) * width;
-        long seen = causal ? first_q + i % queries + 1 - key : here;
-        if (seen <= 0) continue;
-        if (seen > here) seen = here;
-        float score[KEYS] = {0};
-        for (long c = 0; c < depth; c++)
-          for (long j = 0; j < KEYS; j++) score[j] += query[c] * turned[c][j];
-        float more = most[i - first];
-        for (long j = 0; j < seen; j++) {
-          score[j] *= scale;
-          more = score[j] > more ? score[j] : more;
-        }
-        const float base = more == -INFINITY ? 0 : more;
-        const float less = expf(most[i - first] - base);
-        most[i - first] = more;
-        sum[i - first] *= less;
-        for (long c = 0; c < width; c++) to[c] *= less;
-        for (long j = 0; j < seen; j++) {
-          const float *const value = v + (group * keys + key + j) * width;
-          const float weight = expf(score[j] - base);
-          sum[i - first] += weight;
-          for (long c = 0; c < width; c++) to[c] += weight * value[c];
-        }
-      }
+    for (long key = 0; key < last; key += KEYS) {
+      const int some = last - key < KEYS ? (int)(last - key) : KEYS;
+      tile_product(score[0], QUERIES, some_k + key * $step_k_k$, $step_k_k$, 1, turned[0], QUERIES,
+                  some, QUERIES, DEPTH, false);
+      for (int j = 0; causal && j < some; j++)
+        for (int i = 0; i < QUERIES && first_q + first + i < key + j; i++) score[j][i] = -INFINITY;
+      $name$_weigh(score, some, most, total, sum);
+      tile_product(sum[0], WIDTH, score[0], 1, QUERIES, some_v + key * $step_v_k$, $step_v_k$, here,
+                  WIDTH, some, true);
     }
-    for (long i = first; i < last; i++) {
-      const float total = sum[i - first], part = total > 0 ? 1 / total : 0;
-      lse[group * rows + i] = most[i - first] + logf(total);
-      for (long c = 0; c < width; c++) out[(group * rows + i) * width + c] *= part;
+    for (int i = 0; i < here; i++) {
+      const float part = total[i] > 0 ? 1 / total[i] : 0;
+      lse[head * queries + first + i] = most[i] + logf(total[i]);
+      for (int c = 0; c < WIDTH; c++) to[i * $step_out_q$ + c] = part * sum[i][c];
     }
   }
 }

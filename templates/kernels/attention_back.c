@@ -1,58 +1,96 @@
 // From the gradient of attention's output those of q, k and v. The weights are computed anew from
-// the logarithms of their rows' sums; a row's mean of the gradients of its weights is taken off
-// from each.
+// the logarithms of their rows' sums; a row's mean of the gradients of its weights is taken off from
+// each. Heads that share keys and values are one thread's. Some queries of a head are taken together
+// and go over the keys that they see, some at a time; scores lie by keys, the queries of one side by
+// side.
+enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
+
+// Rows as columns, times the factor; zero beyond those that are here.
+static void $name$_turn(float (*restrict turned)[$name$_QUERIES], const float *restrict row,
+                        long step, int here, int width, float factor)
+{
+  for (int i = 0; i < $name$_QUERIES; i++)
+    for (int c = 0; c < width; c++) turned[c][i] = i < here ? factor * row[i * step + c] : 0;
+}
+
+static void $name$_clear(float *restrict row, long step, long here, int width)
+{
+  for (long i = 0; i < here; i++) memset(row + i * step, 0, (size_t)width * sizeof *row);
+}
+
+// Scores become weights, and the gradients of weights those of scores.
+static void $name$_weigh(float (*restrict score)[$name$_QUERIES],
+                         float (*restrict slope)[$name$_QUERIES], int keys,
+                         const float *restrict log_sum, const float *restrict mean)
+{
+  for (int j = 0; j < keys; j++)
+    for (int i = 0; i < $name$_QUERIES; i++) {
+      score[j][i] = expf(score[j][i] - log_sum[i]);
+      slope[j][i] = $s$ * score[j][i] * (slope[j][i] - mean[i]);
+    }
+}
+
 void $name$(float *restrict dq, float *restrict dk, float *restrict dv,
             const float *restrict dout, const float *restrict q, const float *restrict k,
             const float *restrict v, const float *restrict out, const float *restrict lse,
             long first_q, long first_k)
 {
-  enum { ROWS = 64, KEYS = 64 };
-  static float turned[$d$][KEYS], turned_v[$e$][KEYS]; // some keys and values, as columns
-  const long groups = (long)$b$ * $g$, queries = $q$, rows = $r$ * queries, keys = $k$;
-  const long depth = $d$, width = $e$;
-  const int causal = $causal$;
-  const float scale = $s$;
-  const long tiles = (rows + ROWS - 1) / ROWS;
-  for (long n = 0; n < groups * rows * depth; n++) dq[n] = 0;
-  for (long n = 0; n < groups * keys * depth; n++) dk[n] = 0;
-  for (long n = 0; n < groups * keys * width; n++) dv[n] = 0;
-  for (long tile = 0; tile < groups * tiles; tile++) {
-    const long group = tile / tiles, first = tile % tiles * ROWS;
-    const long last = first + ROWS < rows ? first + ROWS : rows;
-    float mean[ROWS];
-    for (long i = first; i < last; i++) {
-      double sum = 0;
-      for (long c = (group * rows + i) * width, end = c + width; c < end; c++)
-        sum += (double)dout[c] * (double)out[c];
-      mean[i - first] = (float)sum;
-    }
-    for (long key = 0; key < keys; key += KEYS) {
-      const long here = keys - key < KEYS ? keys - key : KEYS;
-      for (long j = 0; j < here; j++) {
-        const long at = group * keys + key + j;
-        for (long c = 0; c < depth; c++) turned[c][j] = k[at * depth + c];
-        for (long c = 0; c < width; c++) turned_v[c][j] = v[at * width + c];
+  enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
+  const long groups = (long)$b$ * $g$, queries = $q$, keys = $k$;
+  const long tiles = (queries + QUERIES - 1) / QUERIES;
+  const bool causal = $causal$;
+#pragma omp parallel for schedule(dynamic) if (groups * $r$ * queries * keys >= 16384)
+  for (long group = 0; group < groups; group++) {
+    const long b = group / $g$, g = group % $g$;
+    const float *const group_k = k + b * $step_k_b$ + g * $step_k_g$;
+    const float *const group_v = v + b * $step_v_b$ + g * $step_v_g$;
+    float *const group_dk = dk + b * $step_dk_b$ + g * $step_dk_g$;
+    float *const group_dv = dv + b * $step_dv_b$ + g * $step_dv_g$;
+    $name$_clear(group_dk, $step_dk_k$, keys, DEPTH);
+    $name$_clear(group_dv, $step_dv_k$, keys, WIDTH);
+    for (long tile = 0; tile < $r$ * tiles; tile++) {
+      const long r = tile / tiles, first = tile % tiles * QUERIES;
+      const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;
+      const long seen = first_q + first + here - first_k, last = causal && seen < keys ? seen : keys;
+      const float *const some_q = q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ +
+                                  first * $step_q_q$;
+      const float *const some_out = out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ +
+                                    first * $step_out_q$;
+      const float *const some_dout = dout + b * $step_dout_b$ + g * $step_dout_g$ +
+                                     r * $step_dout_r$ + first * $step_dout_q$;
+      float *const some_dq = dq + b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ +
+                             first * $step_dq_q$;
+      float turned[DEPTH][QUERIES], turned_dout[WIDTH][QUERIES];
+      float score[KEYS][QUERIES], slope[KEYS][QUERIES], log_sum[QUERIES], mean[QUERIES];
+      $name$_turn(turned, some_q, $step_q_q$, here, DEPTH, $s$);
+      $name$_turn(turned_dout, some_dout, $step_dout_q$, here, WIDTH, 1);
+      $name$_clear(some_dq, $step_dq_q$, here, DEPTH);
+      for (int i = 0; i < QUERIES; i++) {
+        const float known = i < here ? lse[(group * $r$ + r) * queries + first + i] : -INFINITY;
+        double sum = 0;
+        for (int c = 0; i < here && c < WIDTH; c++)
+          sum += (double)some_dout[i * $step_dout_q$ + c] * (double)some_out[i * $step_out_q$ + c];
+        mean[i] = (float)sum;
+        log_sum[i] = known == -INFINITY ? INFINITY : known; // a query that sees nothing
       }
-      for (long i = first; i < last; i++) {
-        const long row = group * rows + i;
-        const float *const query = q + row * depth, *const gradient = dout + row * width;
-        float *const to = dq + row * depth;
-        long seen = causal ? first_q + i % queries + 1 - first_k - key : here;
-        if (seen <= 0 || lse[row] == -INFINITY) continue;
-        if (seen > here) seen = here;
-        float score[KEYS] = {0}, slope[KEYS] = {0};
-        for (long c = 0; c < depth; c++)
-          for (long j = 0; j < KEYS; j++) score[j] += query[c] * turned[c][j];
-        for (long c = 0; c < width; c++)
-          for (long j = 0; j < KEYS; j++) slope[j] += gradient[c] * turned_v[c][j];
-        for (long j = 0; j < seen; j++) {
-          const long at = group * keys + key + j;
-          const float weight = expf(scale * score[j] - lse[row]);
-          const float step = scale * weight * (slope[j] - mean[i - first]);
-          for (long c = 0; c < width; c++) dv[at * width + c] += weight * gradient[c];
-          for (long c = 0; c < depth; c++) dk[at * depth + c] += step * query[c];
-          for (long c = 0; c < depth; c++) to[c] += step * k[at * depth + c];
-        }
+      for (long key = 0; key < last; key += KEYS) {
+        const int some = last - key < KEYS ? (int)(last - key) : KEYS;
+        const float *const some_k = group_k + key * $step_k_k$;
+        const float *const some_v = group_v + key * $step_v_k$;
+        tile_product(score[0], QUERIES, some_k, $step_k_k$, 1, turned[0], QUERIES, some, QUERIES,
+                    DEPTH, false);
+        tile_product(slope[0], QUERIES, some_v, $step_v_k$, 1, turned_dout[0], QUERIES, some,
+                    QUERIES, WIDTH, false);
+        for (int j = 0; causal && j < some; j++)
+          for (int i = 0; i < QUERIES && first_q + first + i < first_k + key + j; i++)
+            score[j][i] = -INFINITY;
+        $name$_weigh(score, slope, some, log_sum, mean);
+        tile_product(group_dv + key * $step_dv_k$, $step_dv_k$, score[0], QUERIES, 1, some_dout,
+                    $step_dout_q$, some, WIDTH, here, true);
+        tile_product(group_dk + key * $step_dk_k$, $step_dk_k$, slope[0], QUERIES, 1, some_q,
+                    $step_q_q$, some, DEPTH, here, true);
+        tile_product(some_dq, $step_dq_q$, slope[0], 1, QUERIES, some_k, $step_k_k$, here, DEPTH,
+                    some, true);
       }
     }
   }

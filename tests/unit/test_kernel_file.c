@@ -366,7 +366,8 @@ static void write_program(const char *directory)
 
 /* One library for each rank: all have the same names. */
 static const char build_c[] =
-    "cd $1 && cc=\"${CC:-cc} -std=c11 -O1 -fopenmp -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC\" && "
+    "cc=\"${CC:-cc} -std=c11 -O1 -fopenmp -I$PWD/runtime\" && cd $1 && "
+    "cc=\"$cc -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC\" && "
     "$cc -c kernels.c && for rank in rank*.c; do "
     "$cc -shared -o $1/${rank%.c}.so $rank kernels.o -lm || exit 1; done";
 static const char build_cuda[] =
@@ -397,7 +398,7 @@ struct program {
 
 static struct program open_program(const char *directory, int rank)
 {
-  void *handle = dlopen(text("%s/rank%d.so", directory, rank), RTLD_NOW | RTLD_LOCAL);
+  void *handle = dlopen(text("%s/rank%d.so", directory, rank), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   must(handle, "%s", dlerror());
   struct program p;
   *(void **)&p.place = dlsym(handle, "place");
