@@ -396,11 +396,21 @@ static void forbid_both(const struct style *s, const struct wish *w, const struc
                  printable(graph->mesh.name[s->mesh_dim]));
 }
 
+/* The styles that a module has so far. */
+static struct list *styles_of(int module)
+{
+  static struct list *of;
+  static int room;
+  while (room <= module) of = grow(of, room, &room, sizeof *of);
+  return &of[module];
+}
+
 static void forbid_second_wish(const struct style *s)
 {
-  for (int i = 0; i < graph->nstyle; i++) {
-    const struct style *other = &graph->style[i];
-    if (other->module != s->module || other->mesh_dim != s->mesh_dim) continue;
+  const struct list *styles = styles_of(s->module);
+  for (int i = 0; i < styles->n; i++) {
+    const struct style *other = &graph->style[styles->at[i]];
+    if (other->mesh_dim != s->mesh_dim) continue;
     for (int k = 0; k < s->nwish; k++) forbid_both(s, &s->wish[k], other);
   }
 }
@@ -420,6 +430,7 @@ static int add_style(lua_State *L)
     lua_pop(L, 1);
   }
   forbid_second_wish(&s);
+  add(styles_of(s.module), graph->nstyle);
   GROW(graph->style, graph->nstyle, graph->style_room);
   graph->style[graph->nstyle++] = s;
   return 0;

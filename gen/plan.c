@@ -54,7 +54,8 @@ static void place_parameters(void)
 
 /* ---------------------------------------------------- one sweep over the program and its calls */
 
-static int *now; /* the value that stands for a value from here on */
+static int *now;               /* the value that stands for a value from here on */
+static struct list *styles_of; /* by module */
 static struct list new_order;
 
 static int moved(int value, const struct style *s, const struct wish *w, const char *side)
@@ -85,9 +86,9 @@ static void wishes_of(const struct call *c, int what, int known)
 {
   int n = what == WISH_INPUT ? c->nin : c->nout;
   const int *value = what == WISH_INPUT ? c->in : c->out;
-  for (int i = 0; i < graph->nstyle; i++) {
-    const struct style *s = &graph->style[i];
-    if (s->module != c->module) continue;
+  const struct list *styles = &styles_of[c->module];
+  for (int i = 0; i < styles->n; i++) {
+    const struct style *s = &graph->style[styles->at[i]];
     for (int k = 0; k < s->nwish; k++) {
       const struct wish *w = &s->wish[k];
       if ((int)w->what != what) continue;
@@ -128,6 +129,8 @@ void plan(void)
   int known = graph->nvalue;
   now = alloc((size_t)known * sizeof *now);
   for (int i = 0; i < known; i++) now[i] = i;
+  styles_of = alloc((size_t)(graph->nmodule + 1) * sizeof *styles_of);
+  for (int i = 0; i < graph->nstyle; i++) add(&styles_of[graph->style[i].module], i);
 
   /* The calls that are open, and what stood for their inputs before they began. */
   int(*before)[MAX_INPUTS] = alloc((size_t)(graph->ncall + 1) * sizeof *before);

@@ -12,9 +12,9 @@
 
 /* One letter as it stands in a rule; '.' stands for `...`. */
 struct term {
+  int64_t size; /* or 0 */
   char name;
   bool whole, told;
-  int64_t size; /* or 0 */
 };
 /* One dimension of an operand: no term is a "1", several are a merged dimension. */
 struct dimension {
@@ -146,34 +146,53 @@ static bool scan_rule(const char *text, struct rule *r)
   return c && !*c;
 }
 
-static void repeat_operand(struct rule *r, int nin)
+/* Rules that were taken apart: each is so once. By the hash of its text. */
+struct known {
+  const char *text;
+  const struct rule *rule;
+};
+enum { MOST_KNOWN = 1 << 10 };
+static struct known known[MOST_KNOWN];
+
+static const struct rule *scanned(const char *text)
 {
-  for (int i = 0; i < r->nin; i++) {
-    if (!r->in[i].repeated) continue;
-    int more = nin - r->nin;
-    for (int k = nin - 1; k > i + more; k--) r->in[k] = r->in[k - more];
-    for (int k = 1; k <= more; k++) r->in[i + k] = r->in[i];
-    r->nin = nin;
-    return;
-  }
+  struct known *k = &known[hash_bytes(HASH_START, text, strlen(text)) % MOST_KNOWN];
+  if (k->rule && (k->text == text || !strcmp(k->text, text))) return k->rule;
+  struct rule *r = alloc(sizeof *r);
+  if (!scan_rule(text, r)) return NULL;
+  *k = (struct known){text, r};
+  return r;
 }
 
-static void read_rule(const struct op *op, struct rule *r)
+/* An operation's rule: the operand of each of its inputs, where one is repeated, too. */
+struct reading {
+  const struct rule *rule;
+  int nin;
+  const struct operand *in[MAX_INPUTS];
+};
+
+/* What a scalar alone is by a rule without inputs. */
+static const struct operand nothing = {.type = NONE};
+
+static struct reading read_rule(const struct op *op)
 {
-  if (!scan_rule(rule_of(op), r))
-    bug("rule", NONE, "%s: '%s' is no rule", op_name(op), rule_of(op));
-  if (r->nin == 0 && op->nin == 1) r->in[r->nin++] = (struct operand){.type = NONE}; /* a scalar */
-  repeat_operand(r, op->nin);
-  if (r->nin != op->nin)
+  const struct rule *r = scanned(rule_of(op));
+  if (!r) bug("rule", NONE, "%s: '%s' is no rule", op_name(op), rule_of(op));
+  struct reading reading = {.rule = r};
+  for (int i = 0; i < r->nin; i++) {
+    int times = r->in[i].repeated ? op->nin - r->nin + 1 : 1;
+    while (times-- > 0 && reading.nin < MAX_INPUTS) reading.in[reading.nin++] = &r->in[i];
+  }
+  if (r->nin == 0 && op->nin == 1) reading.in[reading.nin++] = &nothing;
+  if (reading.nin != op->nin)
     plan_error(op->line, "%s takes %d inputs, by its rule %s, not %d", printable(op_name(op)),
                r->nin, printable(rule_of(op)), op->nin);
+  return reading;
 }
 
 int rule_type(const struct op *op, int k)
 {
-  struct rule r;
-  read_rule(op, &r);
-  return r.out[k].type;
+  return read_rule(op).rule->out[k].type;
 }
 
 /* ------------------------------------------------------------------- letters of the operands */
@@ -188,7 +207,7 @@ struct place {
 /* What find_letters works on. */
 static const struct op *op;
 static struct letters *found;
-static struct rule rule;
+static struct reading rule;
 static int number[MAX_LETTERS]; /* of letters with one name: which of them */
 static int nbatch, ncapital; /* dimensions of `...`, and those that a capital letter stands for */
 static int seen_in[MAX_LETTERS]; /* the input that gave the size */
@@ -213,9 +232,9 @@ static bool has(const struct operand *o, bool (*is)(const struct dimension *))
 static bool rule_has_capital(void)
 {
   for (int i = 0; i < rule.nin; i++)
-    if (has(&rule.in[i], is_capital)) return true;
-  for (int k = 0; k < rule.nout; k++)
-    if (has(&rule.out[k], is_capital)) return true;
+    if (has(rule.in[i], is_capital)) return true;
+  for (int k = 0; k < rule.rule->nout; k++)
+    if (has(&rule.rule->out[k], is_capital)) return true;
   return false;
 }
 
@@ -249,19 +268,19 @@ static void count_batch(void)
   nbatch = 0;
   ncapital = rule_has_capital() ? __builtin_popcount(op->dims) : 0;
   for (int i = 0; i < rule.nin; i++) {
-    int ndim = graph->value[op->in[i]].shape.ndim, rest = ndim - named_dimensions(&rule.in[i]);
-    if (rest < 0 || (rest > 0 && !has(&rule.in[i], is_rest)))
+    int ndim = graph->value[op->in[i]].shape.ndim, rest = ndim - named_dimensions(rule.in[i]);
+    if (rest < 0 || (rest > 0 && !has(rule.in[i], is_rest)))
       plan_error(op->line, "%s: input %d has shape %s, which does not fit the rule %s",
                  printable(op_name(op)), i, shape_text(graph->value[op->in[i]].shape),
                  printable(rule_of(op)));
     if (rest > nbatch) nbatch = rest;
   }
   for (int i = 0; i < rule.nin && has_kernel(op->kind); i++) {
-    int rest = graph->value[op->in[i]].shape.ndim - named_dimensions(&rule.in[i]);
-    if (has(&rule.in[i], is_rest) && rest != nbatch) no_stretching(i);
+    int rest = graph->value[op->in[i]].shape.ndim - named_dimensions(rule.in[i]);
+    if (has(rule.in[i], is_rest) && rest != nbatch) no_stretching(i);
   }
-  if (op->nin == 0 && op->nout && has(&rule.out[0], is_rest))
-    nbatch = graph->value[op->out].shape.ndim - named_dimensions(&rule.out[0]);
+  if (op->nin == 0 && op->nout && has(&rule.rule->out[0], is_rest))
+    nbatch = graph->value[op->out].shape.ndim - named_dimensions(&rule.rule->out[0]);
 }
 
 static int letter_of(const struct term *t, int which)
@@ -324,13 +343,13 @@ static void put_operand(const struct place *p, int rest)
 
 static void put_input(int i)
 {
-  struct place p = {&rule.in[i], found->in[i], &found->ndim_in[i]};
+  struct place p = {rule.in[i], found->in[i], &found->ndim_in[i]};
   put_operand(&p, graph->value[op->in[i]].shape.ndim - named_dimensions(p.operand));
 }
 
 static void put_output(int k)
 {
-  struct place p = {&rule.out[k], found->out[k], &found->ndim_out[k]};
+  struct place p = {&rule.rule->out[k], found->out[k], &found->ndim_out[k]};
   put_operand(&p, nbatch);
   found->reduction[k] = p.operand->reduction;
   found->type[k] = p.operand->type;
@@ -340,9 +359,9 @@ static void put_output(int k)
 static void put_operands(void)
 {
   bool reduces = is_reduce(op->kind);
-  found->nout = rule.nout;
+  found->nout = rule.rule->nout;
   if (reduces) put_input(0);
-  for (int k = 0; k < rule.nout; k++) put_output(k);
+  for (int k = 0; k < rule.rule->nout; k++) put_output(k);
   for (int i = reduces; i < rule.nin; i++) put_input(i);
 }
 
@@ -382,7 +401,7 @@ static _Noreturn void misfit(int letter, int i, int64_t size)
 static bool may_differ(int letter)
 {
   for (int i = 0; i < rule.nin; i++)
-    if (rule.in[i].repeated) return found->whole[letter];
+    if (rule.in[i]->repeated) return found->whole[letter];
   return false;
 }
 
@@ -505,7 +524,7 @@ void op_letters(const struct op *of, struct letters *l)
   memset(l, 0, sizeof *l);
   op = of;
   found = l;
-  read_rule(op, &rule);
+  rule = read_rule(op);
   count_batch();
   put_operands();
   for (int k = 0; k < op->nout; k++)

@@ -94,24 +94,16 @@ void add(struct list *list, int number)
 
 /* ----------------------------------------------------------------------------------------- text */
 
-static char *format_text(const char *format, va_list list)
-{
-  va_list again;
-  va_copy(again, list);
-  int length = vsnprintf(NULL, 0, format, again);
-  va_end(again);
-  char *at = alloc((size_t)length + 1);
-  vsnprintf(at, (size_t)length + 1, format, list);
-  return at;
-}
-
 char *text(const char *format, ...)
 {
+  /* Written where the arena ends, and then made part of it. */
+  char *at = (char *)arena + arena->used;
+  size_t room = ARENA_BYTES - arena->used;
   va_list list;
   va_start(list, format);
-  char *at = format_text(format, list);
+  size_t length = (size_t)vsnprintf(at, room, format, list);
   va_end(list);
-  return at;
+  return alloc(length < room ? length + 1 : ARENA_BYTES);
 }
 
 char *copy_text(const char *s)
@@ -137,17 +129,21 @@ void put_text(struct buffer *b, const char *s, size_t length)
 
 void put(struct buffer *b, const char *format, ...)
 {
-  va_list list;
+  va_list list, again;
   va_start(list, format);
-  va_list again;
   va_copy(again, list);
-  int length = vsnprintf(NULL, 0, format, again);
-  va_end(again);
-  char small[512];
-  char *at = (size_t)length < sizeof small ? small : alloc((size_t)length + 1);
-  vsnprintf(at, (size_t)length + 1, format, list);
+  size_t room = b->room - b->length;
+  size_t length = (size_t)vsnprintf(room ? b->text + b->length : NULL, room, format, list);
   va_end(list);
-  put_text(b, at, (size_t)length);
+  if (length < room) {
+    b->length += length;
+  } else {
+    char small[512], *at = length < sizeof small ? small : alloc(length + 1);
+    vsnprintf(at, length + 1, format, again);
+    if (room) b->text[b->length] = 0;
+    put_text(b, at, length);
+  }
+  va_end(again);
 }
 
 char *fill(const char *template, ...)
