@@ -373,6 +373,8 @@ static json_t *make_header(const struct entry *entries, size_t count,
     ok = json_object_set_new(header, entries[i].name, describe(&entries[i])) == 0;
     if (!ok) failed(why, "%s: its name is no UTF-8, or memory ended", entries[i].name);
   }
+  if (ok && json_object_size(header) != count + 1)
+    ok = failed(why, "two tensors of the file would have one name, or it is %s", METADATA);
   if (ok) return header;
   json_decref(header);
   return NULL;

@@ -1,7 +1,8 @@
-// Short ways into the program's table of tensors.
+// The program's table of tensors, each member of its families on its own.
 #ifndef TABLE_H
 #define TABLE_H
 
+#include "failure.h"
 #include "program.h"
 #include "safetensors.h"
 
@@ -23,11 +24,45 @@ static inline struct type_row table_type(enum type type)
   return rows[type];
 }
 
-// This rank's part of a tensor.
-static inline struct slice table_slice(int index)
+// This rank's part of a tensor, or of each of a family.
+static inline struct slice table_slice(int row)
 {
-  const struct tensor *t = &program.tensors[index];
-  return (struct slice){(size_t)t->ndim, t->of, t->here, rank.first[index]};
+  const struct tensor *t = &program.tensors[row];
+  return (struct slice){(size_t)t->ndim, t->of, t->here, rank.first[row]};
 }
+
+// One tensor: member `k` of the family in a row of the program's table.
+struct member {
+  int row, k;
+  const char *name;
+  const char *alias; // NULL: none
+};
+
+// Where this rank's shard of it lies.
+static inline char *table_memory(const struct member *m)
+{
+  const struct tensor *t = &program.tensors[m->row];
+  return (char *)*program.memory + t->offset + (size_t)m->k * t->stride;
+}
+
+struct called {
+  const char *name;
+  size_t member;
+};
+
+struct members {
+  struct member *all; // in the order of the table, a family's by their numbers
+  size_t count;
+  struct called *names; // all names and aliases, ascending
+  size_t nnames;
+  char *text; // owns them
+};
+
+// Lists all tensors. False, and why, where memory ends.
+bool table_members(struct members *members, struct failure *why);
+void table_free(struct members *members);
+
+// The tensor that has this name or this alias, or NULL.
+const struct member *table_find(const struct members *members, const char *name);
 
 #endif

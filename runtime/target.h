@@ -17,8 +17,8 @@ extern "C" {
 // may. False, and why, where they cannot be found; `why` is empty where another rank says it.
 bool target_start(struct identity *me, struct failure *why);
 
-// Collective. The ranks on this machine, this one among them, in a list to be freed: how many; 0 where
-// the target does not know them.
+// Collective. The ranks on this machine, this one among them, in a list to be freed: how many; 0
+// where the target does not know them.
 int target_neighbours(struct neighbour **list);
 
 // Collective. The lowest rank that is not ok, or -1; a barrier, too.
@@ -39,6 +39,9 @@ void target_get(void *to, const void *memory, size_t bytes);
 
 // Waits until all work of the steps before is done.
 void target_wait(void);
+
+// The most memory that this rank has had so far, in bytes; 0 where it cannot be told.
+size_t target_peak(void);
 
 // Collective.
 void target_stop(void);

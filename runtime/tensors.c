@@ -4,19 +4,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "archive.h"
+#include "data.h"
 #include "elements.h"
 #include "philox.h"
 #include "program.h"
-#include "safetensors.h"
 #include "table.h"
 #include "target.h"
-
-static const struct tensor *find_tensor(const char *name)
-{
-  for (int i = 0; i < program.ntensors; i++)
-    if (strcmp(program.tensors[i].name.name, name) == 0) return &program.tensors[i];
-  return NULL;
-}
 
 // ---- by Philox ---------------------------------------------------------------------------------
 
@@ -54,21 +48,23 @@ static void store(enum type type, float x, double exact, void *to, size_t i)
 }
 
 // Elements first .. first + count - 1 of the whole tensor.
-static void draw(const struct tensor *t, uint64_t first, size_t count, void *to)
+static void draw(const struct member *m, uint64_t first, size_t count, void *to)
 {
   enum { AT_ONCE = 512 };
   double x[AT_ONCE] = {0};
-  struct philox named = philox_named(program.seed, t->name.name);
-  const struct init *init = &t->init;
+  const struct tensor *t = &program.tensors[m->row];
+  struct philox named = philox_named(program.seed, m->name);
+  struct init init = t->init;
+  if (init.how == TOKENS) init = (struct init){UNIFORM, 0, init.a};
   for (size_t done = 0; done < count;) {
     size_t n = count - done < AT_ONCE ? count - done : AT_ONCE;
-    if (init->how == UNIFORM) philox_uniform(&named, first + done, n, x);
-    if (init->how == NORMAL) philox_normal(&named, first + done, n, x);
+    if (init.how == UNIFORM) philox_uniform(&named, first + done, n, x);
+    if (init.how == NORMAL) philox_normal(&named, first + done, n, x);
     for (size_t i = 0; i < n; i++) {
-      double value = init->how == CONSTANT  ? init->a
-                     : init->how == UNIFORM ? init->a + (init->b - init->a) * x[i]
-                                            : init->a + init->b * x[i];
-      float narrow = init->how == UNIFORM ? below(t->type, value, init->b) : (float)value;
+      double value = init.how == CONSTANT  ? init.a
+                     : init.how == UNIFORM ? init.a + (init.b - init.a) * x[i]
+                                           : init.a + init.b * x[i];
+      float narrow = init.how == UNIFORM ? below(t->type, value, init.b) : (float)value;
       store(t->type, narrow, value, to, done + i);
     }
     done += n;
@@ -77,45 +73,51 @@ static void draw(const struct tensor *t, uint64_t first, size_t count, void *to)
 
 // ---- piece by piece ----------------------------------------------------------------------------
 
-// Is it bfloat16 in the file, but float32 in the program? That loses nothing.
+// Is it of 16 bits in the file, but float32 in the program? That loses nothing.
 static bool widens(const struct entry *e, const struct tensor *t)
 {
-  return t->type == F32 && strcmp(e->dtype, table_type(BF16).name) == 0;
+  return t->type == F32 && (strcmp(e->dtype, "BF16") == 0 || strcmp(e->dtype, "F16") == 0);
 }
 
-// Makes the shard's own elements from .. from + count - 1 in `to`.
-struct source {
-  const struct safetensors *file; // NULL: drawn
-  const struct entry *entry;
-};
+// IEEE's binary16: a sign, 5 bits of exponent, 10 of fraction.
+static float half_to_float(uint16_t x)
+{
+  uint32_t exponent = x >> 10 & 31, fraction = x & 1023, bits = fraction << 13;
+  float size;
+  if (exponent == 0) return (x & 0x8000 ? -0x1p-24f : 0x1p-24f) * (float)fraction;
+  bits |= exponent == 31 ? 0x7f800000 : (exponent + 112) << 23;
+  memcpy(&size, &bits, sizeof size);
+  return x & 0x8000 ? -size : size;
+}
 
-// Elements of bfloat16 in the file as floats: they are read behind where the floats end up.
-static bool read_widened(const struct source *source, const struct slice *slice, size_t from,
+// Elements of 16 bits in the file as floats: they are read behind where the floats end up.
+static bool read_widened(const struct kept *from, const struct slice *slice, size_t first,
                          size_t count, void *to, struct failure *why)
 {
-  char *narrow = (char *)to + count * (sizeof(float) - sizeof(bf16));
-  if (!safetensors_read(source->file, source->entry, slice, from, count, narrow, why)) return false;
+  bool half = strcmp(from->entry->dtype, "F16") == 0;
+  char *narrow = (char *)to + count * (sizeof(float) - sizeof(uint16_t));
+  if (!safetensors_read(from->file, from->entry, slice, first, count, narrow, why)) return false;
   for (size_t i = 0; i < count; i++) {
-    bf16 x;
+    uint16_t x;
     memcpy(&x, narrow + i * sizeof x, sizeof x);
-    ((float *)to)[i] = bf16_to_float(x);
+    ((float *)to)[i] = half ? half_to_float(x) : bf16_to_float(x);
   }
   return true;
 }
 
-static bool make_piece(const struct source *source, int index, size_t from, size_t count, void *to,
-                       struct failure *why)
+// Makes the shard's own elements from .. from + count - 1 in `to`: read where `kept` says where
+// they are, else drawn.
+static bool make_piece(const struct kept *kept, const struct member *m, size_t from, size_t count,
+                       void *to, struct failure *why)
 {
-  const struct tensor *t = &program.tensors[index];
-  struct slice slice = table_slice(index);
-  if (source->file && widens(source->entry, t))
-    return read_widened(source, &slice, from, count, to, why);
-  if (source->file)
-    return safetensors_read(source->file, source->entry, &slice, from, count, to, why);
+  const struct tensor *t = &program.tensors[m->row];
+  struct slice slice = table_slice(m->row);
+  if (kept && widens(kept->entry, t)) return read_widened(kept, &slice, from, count, to, why);
+  if (kept) return safetensors_read(kept->file, kept->entry, &slice, from, count, to, why);
   size_t size = table_type(t->type).bytes;
   for (char *next = to; count > 0;) {
     struct run run = slice_run(&slice, from, count);
-    draw(t, run.first, run.count, next);
+    draw(m, run.first, run.count, next);
     from += run.count;
     count -= run.count;
     next += run.count * size;
@@ -123,17 +125,18 @@ static bool make_piece(const struct source *source, int index, size_t from, size
   return true;
 }
 
-static bool fill_tensor(const struct source *source, int index, void *stage, struct failure *why)
+static bool fill_tensor(const struct kept *kept, const struct member *m, void *stage,
+                        struct failure *why)
 {
-  const struct tensor *t = &program.tensors[index];
-  if (!source->file && t->init.how == CONSTANT && fpclassify(t->init.a) == FP_ZERO) return true;
-  struct slice slice = table_slice(index);
+  const struct tensor *t = &program.tensors[m->row];
+  if (!kept && t->init.how == CONSTANT && fpclassify(t->init.a) == FP_ZERO) return true;
+  struct slice slice = table_slice(m->row);
   size_t size = table_type(t->type).bytes, elements = slice_elements(&slice);
-  char *memory = (char *)*program.memory + t->offset;
+  char *memory = table_memory(m);
   for (size_t from = 0; from < elements;) {
     size_t count = STAGED_BYTES / size;
     if (count > elements - from) count = elements - from;
-    if (!make_piece(source, index, from, count, stage, why)) return false;
+    if (!make_piece(kept, m, from, count, stage, why)) return false;
     target_put(memory + from * size, stage, count * size);
     from += count;
   }
@@ -141,6 +144,13 @@ static bool fill_tensor(const struct source *source, int index, void *stage, str
 }
 
 // ---- from files --------------------------------------------------------------------------------
+
+// What fills each of the members: NULL where it is drawn.
+struct filling {
+  struct members members;
+  const struct kept **from;
+  struct archive weights, data;
+};
 
 static void shape_text(size_t ndim, const long *shape, char *to, size_t size)
 {
@@ -150,9 +160,9 @@ static void shape_text(size_t ndim, const long *shape, char *to, size_t size)
   if (used < size) snprintf(to + used, size - used, "]");
 }
 
-static bool fits(const struct safetensors *file, const struct entry *e, const struct tensor *t,
-                 struct failure *why)
+static bool fits(const struct kept *kept, const struct tensor *t, struct failure *why)
 {
+  const struct entry *e = kept->entry;
   const char *dtype = table_type(t->type).name;
   size_t ndim = (size_t)t->ndim;
   if ((strcmp(e->dtype, dtype) == 0 || widens(e, t)) && e->ndim == ndim &&
@@ -161,109 +171,149 @@ static bool fits(const struct safetensors *file, const struct entry *e, const st
   char there[200], here[200];
   shape_text(e->ndim, e->shape, there, sizeof there);
   shape_text(ndim, t->of, here, sizeof here);
-  return failed(why, "%s: %s is %s %s in the file, but %s %s in the program", file->path,
-                t->name.name, e->dtype, there, dtype, here);
+  return failed(why, "%s: %s is %s %s in the file, but %s %s in the program", kept->file->path,
+                e->name, e->dtype, there, dtype, here);
 }
 
-// Takes the tensors of a role from the file; a missing one is an error where it is `needed`.
-static bool take(const struct safetensors *file, enum role role, bool needed,
-                 struct source *sources, struct failure *why)
+// Finds a tensor by its name or its alias; NULL where the archive has neither.
+static bool look_up(const struct archive *archive, const struct member *m,
+                    const struct kept **found, struct failure *why)
 {
-  for (int i = 0; i < program.ntensors; i++) {
-    const struct tensor *t = &program.tensors[i];
+  const struct kept *named = archive_find(archive, m->name), *other = NULL;
+  if (m->alias && strcmp(m->alias, m->name) != 0) other = archive_find(archive, m->alias);
+  *found = named ? named : other;
+  if (!named || !other) return true;
+  return failed(why, "%s: it holds both %s and %s, which are one tensor of the program",
+                archive->path, m->name, m->alias);
+}
+
+static bool missing(const struct archive *archive, const struct member *m, size_t others,
+                    struct failure *why)
+{
+  char more[40] = "";
+  if (others > 0) snprintf(more, sizeof more, " and %zu more", others);
+  return failed(why, "%s: it has no %s%s%s%s%s, which the program needs", archive->path, m->name,
+                m->alias ? " (" : "", m->alias ? m->alias : "", m->alias ? ")" : "", more);
+}
+
+// Takes all tensors of a role from the archive.
+static bool take(struct filling *f, const struct archive *archive, enum role role,
+                 struct failure *why)
+{
+  const struct member *lacked = NULL;
+  size_t others = 0;
+  for (size_t i = 0; i < f->members.count; i++) {
+    const struct member *m = &f->members.all[i];
+    const struct tensor *t = &program.tensors[m->row];
     if (t->role != role) continue;
-    const struct entry *e = safetensors_find(file, t->name.name);
-    if (!e && !needed) continue;
-    if (!e)
-      return failed(why, "%s: it has no %s, which the program needs", file->path, t->name.name);
-    if (!fits(file, e, t, why)) return false;
-    sources[i] = (struct source){file, e};
-  }
-  return true;
-}
-
-// May an inference program leave this tensor of the weights' file aside? The training's state, and
-// other data where the file is that of the data, too.
-static bool needless(const char *name, bool data_too)
-{
-  return program.loss < 0 && (data_too || strncmp(name, "optim.", strlen("optim.")) == 0);
-}
-
-// A weight that the program does not know would be dropped in silence.
-static bool all_known(const struct safetensors *file, bool data_too, struct failure *why)
-{
-  for (size_t i = 0; i < file->count; i++) {
-    const char *name = file->entries[i].name;
-    const struct tensor *t = find_tensor(name);
-    if ((t && t->role != OUTPUT) || needless(name, data_too)) continue;
-    return failed(why, "%s: it holds %s, which the program does not know", file->path, name);
-  }
-  return true;
-}
-
-// Training goes on behind the file's step where the file holds the optimizer's whole state.
-static bool find_step(const struct safetensors *file, const struct source *sources, int *step,
-                      struct failure *why)
-{
-  int states = 0, found = 0, missing = -1;
-  for (int i = 0; i < program.ntensors; i++) {
-    if (program.tensors[i].role != STATE) continue;
-    states++;
-    if (sources[i].file)
-      found++;
+    if (!look_up(archive, m, &f->from[i], why)) return false;
+    if (f->from[i] && !fits(f->from[i], t, why)) return false;
+    if (f->from[i]) continue;
+    if (lacked)
+      others++;
     else
-      missing = i;
+      lacked = m;
   }
-  const char *text = safetensors_metadata(file, "step");
-  if (found == 0 || !text) return true;
-  if (found < states)
-    return failed(why, "%s: it holds a part of the training's state, but no %s", file->path,
-                  program.tensors[missing].name.name);
+  return !lacked || missing(archive, lacked, others, why);
+}
+
+static bool is_state(const char *name)
+{
+  return strncmp(name, "optim.", strlen("optim.")) == 0;
+}
+
+// A tensor that the program does not know would be dropped in silence.
+static bool surplus(const struct archive *archive, const char *name, struct failure *why)
+{
+  return failed(why, "%s: it holds %s, which the program does not know", archive->path, name);
+}
+
+// Parameters alone. The optimizer's state may be there, and the inputs where the file is that of
+// the data, too.
+static bool take_weights(struct filling *f, const char *path, bool data_too, struct failure *why)
+{
+  if (!archive_open(&f->weights, path, why)) return false;
+  for (size_t i = 0; i < f->weights.count; i++) {
+    const char *name = f->weights.all[i].entry->name;
+    const struct member *m = table_find(&f->members, name);
+    enum role role = m ? program.tensors[m->row].role : OUTPUT;
+    bool known = role != OUTPUT || is_state(name) || (data_too && program.loss < 0);
+    if (!known) return surplus(&f->weights, name, why);
+  }
+  return take(f, &f->weights, PARAMETER, why);
+}
+
+// Where a plan takes other batches than that of the checkpoint, the data goes on elsewhere.
+static void compare_position(const struct archive *checkpoint, long step)
+{
+  const char *text = archive_metadata(checkpoint, "tokens");
+  long long here = (long long)step * program.batches * data_batch_tokens();
+  if (rank.id != 0 || !text || strtoll(text, NULL, 10) == here) return;
+  printf(
+      "note: the checkpoint has seen %lld tokens, but step %ld of this program begins behind %lld: "
+      "its batches have another size\n",
+      strtoll(text, NULL, 10), step + 1, here);
+}
+
+// Parameters, state and step: no more and no less.
+static bool take_checkpoint(struct filling *f, const char *path, int *step, struct failure *why)
+{
+  if (!archive_open(&f->weights, path, why)) return false;
+  for (size_t i = 0; i < f->weights.count; i++) {
+    const char *name = f->weights.all[i].entry->name;
+    const struct member *m = table_find(&f->members, name);
+    enum role role = m ? program.tensors[m->row].role : OUTPUT;
+    if (role != PARAMETER && role != STATE) return surplus(&f->weights, name, why);
+  }
+  if (!take(f, &f->weights, PARAMETER, why) || !take(f, &f->weights, STATE, why)) return false;
+  const char *text = archive_metadata(&f->weights, "step");
+  if (!text)
+    return failed(why,
+                  "%s: no checkpoint: it does not say which step it was saved after "
+                  "(--weights takes the parameters alone)",
+                  f->weights.path);
   char *end;
   long n = strtol(text, &end, 10);
   if (*end || end == text || n < 0 || n > 1000000000)
-    return failed(why, "%s: its step \"%s\" is not a number of steps", file->path, text);
+    return failed(why, "%s: its step \"%s\" is not a number of steps", f->weights.path, text);
   *step = (int)n;
+  compare_position(&f->weights, n);
   return true;
 }
 
-static bool take_weights(struct safetensors *file, const char *path, bool data_too,
-                         struct source *sources, int *step, struct failure *why)
+static bool take_data(struct filling *f, const char *path, struct failure *why)
 {
-  return safetensors_open(file, path, why) && all_known(file, data_too, why) &&
-         take(file, PARAMETER, true, sources, why) && take(file, STATE, false, sources, why) &&
-         find_step(file, sources, step, why);
+  return archive_open(&f->data, path, why) && take(f, &f->data, BATCH, why);
 }
 
-static bool take_data(struct safetensors *file, const char *path, struct source *sources,
-                      struct failure *why)
-{
-  return safetensors_open(file, path, why) && take(file, BATCH, true, sources, why);
-}
-
-static bool fill_all(const struct source *sources, struct failure *why)
+static bool fill_all(const struct filling *f, struct failure *why)
 {
   void *stage = malloc(STAGED_BYTES);
   if (!stage) return failed(why, "out of memory for reading");
   bool ok = true;
-  for (int i = 0; ok && i < program.ntensors; i++)
-    if (program.tensors[i].role != OUTPUT) ok = fill_tensor(&sources[i], i, stage, why);
+  for (size_t i = 0; ok && i < f->members.count; i++) {
+    const struct member *m = &f->members.all[i];
+    if (program.tensors[m->row].role != OUTPUT) ok = fill_tensor(f->from[i], m, stage, why);
+  }
   free(stage);
   return ok;
 }
 
-bool tensors_fill(const char *weights, const char *data, int *step, struct failure *why)
+bool tensors_fill(const struct origins *from, int *step, struct failure *why)
 {
-  struct safetensors weights_file = {.fd = -1}, data_file = {.fd = -1};
-  struct source *sources = calloc((size_t)program.ntensors + 1, sizeof *sources);
+  struct filling f = {0};
   *step = 0;
-  if (!sources) return failed(why, "out of memory");
-  bool ok = true, same = weights && data && strcmp(weights, data) == 0;
-  if (weights) ok = take_weights(&weights_file, weights, same, sources, step, why);
-  if (ok && data) ok = take_data(&data_file, data, sources, why);
-  ok = ok && fill_all(sources, why);
-  safetensors_close(&weights_file);
-  safetensors_close(&data_file);
-  free(sources);
+  if (!table_members(&f.members, why)) return false;
+  f.from = calloc(f.members.count + 1, sizeof *f.from);
+  bool ok = f.from || failed(why, "out of memory");
+  bool same = from->weights && from->data && strcmp(from->weights, from->data) == 0;
+  if (ok && from->weights) ok = take_weights(&f, from->weights, same, why);
+  if (ok && from->load) ok = take_checkpoint(&f, from->load, step, why);
+  if (ok && from->data) ok = take_data(&f, from->data, why);
+  ok = ok && fill_all(&f, why);
+  archive_close(&f.weights);
+  archive_close(&f.data);
+  free(f.from);
+  table_free(&f.members);
   return ok;
 }

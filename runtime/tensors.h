@@ -1,28 +1,18 @@
-// The program's tensors: filled from files or by Philox, and saved whole.
+// The program's tensors: filled from files or by Philox.
 #ifndef TENSORS_H
 #define TENSORS_H
 
 #include "failure.h"
 
-// Fills every PARAMETER, STATE and BATCH tensor of this rank. `weights` and `data` are files, or
-// NULL; what no file gives comes from its init. *step is where training stands: the step that
-// `weights` was saved after where it holds all of the program's STATE, else 0.
-bool tensors_fill(const char *weights, const char *data, int *step, struct failure *why);
+// Where tensors come from; NULL: no file.
+struct origins {
+  const char *weights; // parameters, under the program's names or their aliases
+  const char *load;    // parameters and state, as a checkpoint has them
+  const char *data;    // the inputs
+};
 
-// A save in three parts, each to be agreed on by all ranks before the next; step: the last one
-// done.
-//   begin   rank 0 makes the directory, and beside the file a new one of full size, with its header
-//   write   each rank puts its shards into the new file
-//   commit  rank 0 gives the new file its name
-// abandon: rank 0 removes the new file after a part has failed anywhere.
-// A training program saves PARAMETER and STATE as model.safetensors, an inference program its
-// OUTPUT as outputs.safetensors.
-bool save_begin(const char *directory, int step, struct failure *why);
-bool save_write(const char *directory, int step, struct failure *why);
-bool save_commit(const char *directory, struct failure *why);
-void save_abandon(const char *directory);
-
-// Makes the directory and what leads to it, where they are missing.
-bool save_directory(const char *directory, struct failure *why);
+// Fills every PARAMETER, STATE and BATCH tensor of this rank. What no file gives comes from its
+// init. *step is where training stands: the step that `load` was saved after, else 0.
+bool tensors_fill(const struct origins *from, int *step, struct failure *why);
 
 #endif

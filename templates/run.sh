@@ -13,20 +13,10 @@ here=${BASH_SOURCE[0]%/*}
 build=${TPGEN_BUILD_DIR:-${here}/build}
 stamp=${build}/.built
 
+# The text stands in the program, between quotation marks.
 usage() {
+  sed -n 's/^ *"\(.*\)\\n";*$/\1/p' "${here}/runtime/help.h"
   cat <<'END'
-usage: run.sh [--steps N] [--weights FILE] [--data FILE] [--metrics FILE] [--save DIR]
-              [--log-every N] [--deadline N] [--help]
-
-  --steps N        run N steps instead of the plan's
-  --weights FILE   parameters from this safetensors file, and the optimizer's state if it is there;
-                   else both come from the plan's seed
-  --data FILE      the batch from this safetensors file; else from the plan's seed
-  --metrics FILE   one JSON object a step into FILE
-  --save DIR       at the end write DIR/model.safetensors; a program that only goes forward writes
-                   DIR/outputs.safetensors
-  --log-every N    show and record every N-th step and the last
-  --deadline N     end the job when a rank has waited N seconds for another (600; 0: wait for ever)
 
 Environment: TPGEN_BUILD_DIR, where to build (build/ in the program's folder); CMAKE_ARGS, more
 arguments for cmake; OPENBLAS_NUM_THREADS, OMP_NUM_THREADS (cores / ranks).
@@ -149,6 +139,18 @@ be_one_rank() {
   exec "${build}/rank${rank}" "$@"
 }
 
+# Tells rank 0 of a terminal and its width: a launcher's pipes are between them.
+find_terminal() {
+  local stream size
+  [[ ${TERM:-dumb} != dumb ]] || return 0
+  for stream in 1 2; do
+    [[ -t ${stream} ]] || continue
+    size=$(stty size <&"${stream}" 2>/dev/null)
+    export TPGEN_TERMINAL="${stream} ${size#* }"
+    return 0
+  done
+}
+
 # Without MPI: as torchrun would start them, and all end when one fails.
 start_without_mpi() {
   local r status pids=()
@@ -189,6 +191,7 @@ watch() {
 start_all() {
   local r options=() ranks=()
   share_cores "${world}"
+  find_terminal
   for ((r = 0; r < world; r++)); do
     [[ -x ${build}/rank${r} ]] ||
       die "rank ${r}'s program is not here: start this folder's ranks under srun or mpirun"

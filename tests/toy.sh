@@ -46,7 +46,7 @@ done
 # optimizer's state, to the loss that an unbroken run has.
 train tp3 --steps 11
 losses_of "$WORK/tp3.jsonl" | tail -n 1 > "$WORK/unbroken"
-train tp2 --weights "$WORK/tp3.saved/model.safetensors" --steps 1
+train tp2 --load "$WORK/tp3.saved" --steps 11
 losses_of "$WORK/tp2.jsonl" > "$WORK/resumed"
 same_losses "resumed" "$WORK/resumed" "$WORK/unbroken"
 finish "PyTorch's losses on 9 meshes"

@@ -4,9 +4,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-// As they are, with the program made here.
-#include "../../runtime/tensors.c"
-#include "../../runtime/save.c"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "checkpoint.h"
+#include "program.h"
+#include "table.h"
+#include "tensors.h"
 
 static const struct tensor tensors[] = {
     {{"w", NULL}, {NULL, NULL}, 1, PARAMETER, F32, 0, 0, 1, {2}, {2}, {UNIFORM, 0, 1}},
@@ -34,6 +38,12 @@ void target_put(void *to, const void *from, size_t bytes)
 void target_get(void *to, const void *from, size_t bytes)
 {
   memcpy(to, from, bytes);
+}
+
+void fail_call(const char *file, int line, const char *call, const char *why)
+{
+  fail_msg("%s:%d: %s: %s", file, line, call, why);
+  abort();
 }
 
 static char directory[] = "/tmp/inference.XXXXXX";
@@ -80,16 +90,17 @@ static void needless_tensors(void **state)
   int step;
   struct failure why = {""};
   write_file((const char *const[]){"optim.exp_avg.w", "w", "input", "target", NULL});
-  assert_false(tensors_fill(path, NULL, &step, &why));
+  assert_false(tensors_fill(&(struct origins){.weights = path}, &step, &why));
   assert_non_null(strstr(why.text, "it holds target, which the program does not know"));
-  assert_true(tensors_fill(path, path, &step, &why)); // the data's file, too
+  assert_true(tensors_fill(&(struct origins){.weights = path, .data = path}, &step,
+                           &why)); // the data's file, too
   assert_int_equal(step, 0);
   for (int i = 0; i < 4; i++) assert_int_equal((int)values[i], i + 3); // w, then input
 
   write_file((const char *const[]){"optim.exp_avg.w", "w", NULL});
-  assert_true(tensors_fill(path, NULL, &step, &why));
+  assert_true(tensors_fill(&(struct origins){.weights = path}, &step, &why));
   write_file((const char *const[]){"w", "output", NULL});
-  assert_false(tensors_fill(path, NULL, &step, &why));
+  assert_false(tensors_fill(&(struct origins){.weights = path}, &step, &why));
 }
 
 static void outputs(void **state)
@@ -99,8 +110,10 @@ static void outputs(void **state)
   struct failure why = {""};
   values[4] = 40;
   values[5] = 50;
-  assert_true(save_begin(directory, 1, &why) && save_write(directory, 1, &why) &&
-              save_commit(directory, &why));
+  struct save *save = save_plan(&(struct saving){directory, CHECKPOINT, 1, 1}, &why);
+  assert_non_null(save);
+  assert_true(save_create(save, &why) && save_write(save, &why) && save_commit(save, &why));
+  save_end(save);
   assert_true(safetensors_open(&file, saved, &why));
   assert_int_equal(file.count, 1);
   float got[2];

@@ -1,162 +1,14 @@
-// Filling and saving a program's tensors, with a program made here whose rank can be changed.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-// As they are, so that the test can be any rank and needs no MPI.
+// Filling a program's tensors: by Philox, from checkpoints and from others' files.
+#include "row_of_ranks.h"
+// As it is, for what it keeps to itself.
 #include "../../runtime/tensors.c"
-#include "../../runtime/save.c"
-
-// ---- a program of seven tensors, over a row of ranks -------------------------------------------
-
-enum { WEIGHT, BIAS, NORMED, MOMENT, IDS, SEEN, RESULT, TENSORS, MEMORY = 4096, MOST_RANKS = 8 };
-
-static struct tensor tensors[TENSORS] = {
-    [WEIGHT] = {{"weight", NULL},
-                {NULL, NULL},
-                1,
-                PARAMETER,
-                F32,
-                0,
-                0,
-                2,
-                {5, 3},
-                {0},
-                {UNIFORM, -0.5, 0.5}},
-    [BIAS] =
-        {{"bias", NULL}, {NULL, NULL}, 1, PARAMETER, F32, 256, 0, 1, {3}, {0}, {CONSTANT, 0.25, 0}},
-    [NORMED] = {{"normed", NULL},
-                {NULL, NULL},
-                1,
-                PARAMETER,
-                BF16,
-                512,
-                0,
-                2,
-                {2, 7},
-                {0},
-                {NORMAL, 1, 2}},
-    [MOMENT] = {{"optim.exp_avg.weight", NULL},
-                {NULL, NULL},
-                1,
-                STATE,
-                F32,
-                768,
-                0,
-                2,
-                {5, 3},
-                {0},
-                {CONSTANT, 0, 0}},
-    [IDS] =
-        {{"tokens", NULL}, {NULL, NULL}, 1, BATCH, I32, 1024, 0, 1, {11}, {0}, {UNIFORM, 0, 100}},
-    [SEEN] = {{"seen", NULL}, {NULL, NULL}, 1, BATCH, BOOL, 1152, 0, 1, {40}, {0}, {UNIFORM, 0, 2}},
-    [RESULT] =
-        {{"result", NULL}, {NULL, NULL}, 1, OUTPUT, F32, 1280, 0, 1, {4}, {0}, {CONSTANT, 0, 0}},
-};
-// Which dimension is cut over the ranks; -1: each has the whole.
-static const int cut[TENSORS] = {0, -1, 1, 0, 0, 0, -1};
-
-static long firsts[TENSORS][MAX_DIMS];
-static char owned[TENSORS];
-static char memories[MOST_RANKS][MEMORY];
-static void *memory;
-
-const struct program program = {.plan = "plan.lua",
-                                .hash = "0123456789abcdef",
-                                .world = 1,
-                                .seed = 45,
-                                .memory = &memory,
-                                .bytes = MEMORY,
-                                .loss = 2048,
-                                .tensors = tensors,
-                                .ntensors = TENSORS};
-const struct rank rank = {.first = (const long (*)[MAX_DIMS])firsts, .owns = owned};
-
-void target_put(void *to, const void *from, size_t bytes)
-{
-  memcpy(to, from, bytes);
-}
-
-void target_get(void *to, const void *from, size_t bytes)
-{
-  memcpy(to, from, bytes);
-}
-
-static void become(int id, int ranks)
-{
-  memory = memories[id];
-  for (int i = 0; i < TENSORS; i++) {
-    struct tensor *t = &tensors[i];
-    memcpy(t->here, t->of, sizeof t->here);
-    memset(firsts[i], 0, sizeof firsts[i]);
-    owned[i] = cut[i] >= 0 || id == 0;
-    if (cut[i] < 0) continue;
-    long size = t->of[cut[i]], part = (size + ranks - 1) / ranks, first = id * part;
-    firsts[i][cut[i]] = first < size ? first : size;
-    t->here[cut[i]] = first >= size ? 0 : first + part < size ? part : size - first;
-  }
-}
-
-static char directory[] = "/tmp/tensors.XXXXXX";
-static char saved[128], beside[128];
-
-static int make_directory(void **state)
-{
-  (void)state;
-  if (!mkdtemp(directory)) return -1;
-  snprintf(saved, sizeof saved, "%s/model.safetensors", directory);
-  snprintf(beside, sizeof beside, "%s/.model.safetensors.tmp", directory);
-  return 0;
-}
-
-static int remove_directory(void **state)
-{
-  (void)state;
-  unlink(saved);
-  return rmdir(directory);
-}
-
-static int fill(int ranks, const char *weights, const char *data)
-{
-  int step = -1;
-  struct failure why = {""};
-  memset(memories, 0, sizeof memories);
-  for (int id = 0; id < ranks; id++) {
-    become(id, ranks);
-    if (!tensors_fill(weights, data, &step, &why)) fail_msg("rank %d: %s", id, why.text);
-  }
-  return step;
-}
-
-static void save(int ranks, int step)
-{
-  struct failure why = {""};
-  become(0, ranks);
-  if (!save_begin(directory, step, &why)) fail_msg("%s", why.text);
-  for (int id = 0; id < ranks; id++) {
-    become(id, ranks);
-    if (!save_write(directory, step, &why)) fail_msg("rank %d: %s", id, why.text);
-  }
-  become(0, ranks);
-  if (!save_commit(directory, &why)) fail_msg("%s", why.text);
-}
-
-static size_t read_file(const char *path, char *to, size_t most)
-{
-  FILE *f = fopen(path, "rb");
-  assert_non_null(f);
-  size_t bytes = fread(to, 1, most, f);
-  assert_int_equal(fclose(f), 0);
-  return bytes;
-}
 
 // ---- filling -----------------------------------------------------------------------------------
 
 static void values_are_in_their_bounds(void **state)
 {
   (void)state;
-  fill(1, NULL, NULL);
+  fill(1, NULL);
   const float *weight = (const float *)(memories[0] + tensors[WEIGHT].offset);
   const float *bias = (const float *)(memories[0] + tensors[BIAS].offset);
   const int32_t *tokens = (const int32_t *)(memories[0] + tensors[IDS].offset);
@@ -186,12 +38,12 @@ static void values_are_in_their_bounds(void **state)
 static void same_on_every_mesh(void **state)
 {
   (void)state;
-  char one[MEMORY], many[MEMORY];
-  fill(1, NULL, NULL);
+  char one[2 * MEMORY], many[2 * MEMORY];
+  fill(1, NULL);
   save(1, 3);
   size_t bytes = read_file(saved, one, sizeof one);
   for (int ranks = 2; ranks <= MOST_RANKS; ranks++) {
-    fill(ranks, NULL, NULL);
+    fill(ranks, NULL);
     save(ranks, 3);
     assert_int_equal(read_file(saved, many, sizeof many), bytes);
     assert_memory_equal(many, one, bytes);
@@ -234,176 +86,207 @@ static void bf16_is_drawn(void **state)
 {
   (void)state;
   float drawn[15];
-  fill(1, NULL, NULL);
+  fill(1, NULL);
   memcpy(drawn, memories[0] + tensors[WEIGHT].offset, sizeof drawn);
   tensors[WEIGHT].type = BF16;
-  fill(1, NULL, NULL);
+  fill(1, NULL);
   tensors[WEIGHT].type = F32;
   const uint16_t *rounded = (const uint16_t *)(memories[0] + tensors[WEIGHT].offset);
   for (int i = 0; i < 15; i++) assert_int_equal(rounded[i], float_to_bf16(drawn[i]));
 }
 
-// ---- files -------------------------------------------------------------------------------------
-
-// What one mesh saves, another loads, bit by bit; and training goes on at its step.
-static void loads_on_another_mesh(void **state)
+// Each of a family is drawn by its own whole name, as a tensor alone would be.
+static void families_are_drawn_by_name(void **state)
 {
   (void)state;
-  char before[MEMORY], after[MEMORY];
-  fill(3, NULL, NULL);
-  for (int id = 0; id < 3; id++) // a state to tell apart
-    for (int i = 0; i < 6; i++)
-      ((float *)(memories[id] + tensors[MOMENT].offset))[i] = (float)(100 * id + i);
-  save(3, 7);
-  size_t bytes = read_file(saved, before, sizeof before);
-  for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
-    assert_int_equal(fill(ranks, saved, NULL), 7);
-    save(ranks, 7);
-    assert_int_equal(read_file(saved, after, sizeof after), bytes);
-    assert_memory_equal(after, before, bytes);
-  }
+  float drawn[FAMILY][12], alone[12];
+  fill(1, NULL);
+  for (int k = 0; k < FAMILY; k++)
+    memcpy(drawn[k], memories[0] + tensors[LAYERS].offset + 48 * k, sizeof drawn[k]);
+  const struct tensor family = tensors[LAYERS];
+  tensors[LAYERS].count = 1;
+  tensors[LAYERS].name = (struct file_name){"layers.11.w", NULL};
+  fill(1, NULL);
+  memcpy(alone, memories[0] + family.offset, sizeof alone);
+  tensors[LAYERS] = family;
+  assert_memory_equal(alone, drawn[11], sizeof alone);
+  assert_memory_not_equal(drawn[1], drawn[11], sizeof alone);
 }
 
-// What is bfloat16 in a file becomes the same numbers as floats, on every mesh.
-static void bf16_is_widened(void **state)
+// ---- files -------------------------------------------------------------------------------------
+
+// Element i of the whole tensor, of what all ranks have.
+static float element(int row, int k, int ranks, long i)
+{
+  for (int id = 0; id < ranks; id++) {
+    become(id, ranks);
+    const struct tensor *t = &tensors[row];
+    long columns = t->ndim == 2 ? t->of[1] : 1, at[2] = {i / columns, i % columns};
+    bool here = true;
+    for (int d = 0; d < t->ndim; d++) {
+      at[d] -= firsts[row][d];
+      here = here && at[d] >= 0 && at[d] < t->here[d];
+    }
+    if (here)
+      return float_at(
+          id, t->offset + (size_t)k * t->stride)[at[0] * (t->ndim == 2 ? t->here[1] : 1) + at[1]];
+  }
+  fail_msg("no rank has it");
+  return 0;
+}
+
+// A file of one tensor of 16 bits, [2, 7].
+static void write_narrow(const char *dtype, const uint16_t values[14])
+{
+  char header[200];
+  int length =
+      snprintf(header, sizeof header,
+               "{\"normed\":{\"dtype\":\"%s\",\"shape\":[2,7],\"data_offsets\":[0,28]}}", dtype);
+  FILE *f = fopen(saved, "wb");
+  assert_non_null(f);
+  for (int i = 0; i < 8; i++) fputc(i < 2 ? length >> 8 * i & 0xff : 0, f);
+  fwrite(header, 1, (size_t)length, f);
+  fwrite(values, 2, 14, f);
+  assert_int_equal(fclose(f), 0);
+}
+
+// What is of 16 bits in a file becomes the same numbers as floats, on every mesh.
+static void narrow_floats_are_widened(void **state)
 {
   (void)state;
-  uint16_t narrow[14];
-  fill(1, NULL, NULL);
-  memcpy(narrow, memories[0] + tensors[NORMED].offset, sizeof narrow);
-  fill(3, NULL, NULL);
-  save(3, 1);
+  static const uint16_t half[14] = {0x3c00, 0xc000, 0x7bff, 0x0400, 0x0001, 0x83ff, 0x8000,
+                                    0x7c00, 0xfc00, 0x3555, 0x0000, 0x7e00, 0xb800, 0x5640};
+  static const float from_half[14] = {
+      1,        -2,        65504,       0x1p-14f, 0x1p-24f, -0x1.ff8p-15f, 0,
+      INFINITY, -INFINITY, 0x1.554p-2f, 0,        NAN,      -0.5f,         100};
+  const struct tensor kept[TENSORS] = {tensors[NORMED]};
+  const int rows[] = {WEIGHT, BIAS, LAYERS};
   tensors[NORMED].type = F32;
-  for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
-    fill(ranks, saved, NULL);
-    for (int id = 0; id < ranks; id++) {
-      become(id, ranks);
-      const float *wide = (const float *)(memories[id] + tensors[NORMED].offset);
-      long columns = tensors[NORMED].here[1], first = firsts[NORMED][1];
-      for (long i = 0; i < 2 * columns; i++) {
-        float wanted = bf16_to_float(narrow[i / columns * 7 + first + i % columns]);
-        assert_memory_equal(&wide[i], &wanted, sizeof wanted);
+  for (size_t i = 0; i < 3; i++) tensors[rows[i]].role = OUTPUT;
+  for (int pass = 0; pass < 2; pass++) {
+    write_narrow(pass ? "F16" : "BF16", half);
+    for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
+      fill_from(ranks, &(struct origins){.weights = saved});
+      for (long i = 0; i < 14; i++) {
+        float wanted = pass ? from_half[i] : bf16_to_float(half[i]);
+        float got = element(NORMED, 0, ranks, i);
+        if (isnan(wanted))
+          assert_true(isnan(got));
+        else
+          assert_true(got >= wanted && got <= wanted);
       }
     }
   }
-  tensors[NORMED].type = BF16;
+  for (size_t i = 0; i < 3; i++) tensors[rows[i]].role = PARAMETER;
+  tensors[NORMED] = kept[0];
 }
 
-static void saved_metadata(void **state)
+// Others' names are as good as the program's own, and an export has them.
+static void aliases_are_known(void **state)
 {
   (void)state;
+  float before[FAMILY][12];
   struct safetensors file;
   struct failure why = {""};
-  fill(2, NULL, NULL);
-  save(2, 42);
+  fill(2, NULL);
+  for (int k = 0; k < FAMILY; k++)
+    for (long i = 0; i < 12; i++) before[k][i] = element(LAYERS, k, 2, i);
+  save_as(2, &(struct saving){directory, EXPORT, 1, 0});
   assert_true(safetensors_open(&file, saved, &why));
-  assert_int_equal(file.count, 4); // PARAMETER and STATE
-  assert_string_equal(safetensors_metadata(&file, "step"), "42");
-  assert_string_equal(safetensors_metadata(&file, "plan_hash"), program.hash);
-  assert_null(safetensors_find(&file, "tokens"));
-  assert_null(safetensors_find(&file, "result"));
+  assert_int_equal(file.count, 3 + FAMILY);
+  assert_non_null(safetensors_find(&file, "model.h.11.weight"));
+  assert_non_null(safetensors_find(&file, "w.weight"));
+  assert_non_null(safetensors_find(&file, "bias"));
+  assert_null(safetensors_find(&file, "layers.11.w"));
+  assert_null(safetensors_metadata(&file, "step"));
   safetensors_close(&file);
-  assert_int_equal(access(beside, F_OK), -1);
+  for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
+    assert_int_equal(fill_from(ranks, &(struct origins){.weights = directory}), 0);
+    for (int k = 0; k < FAMILY; k++)
+      for (long i = 0; i < 12; i++) {
+        float got = element(LAYERS, k, ranks, i);
+        assert_memory_equal(&got, &before[k][i], sizeof got);
+      }
+  }
 }
 
-static void refused(const char *weights, const char *data, const char *says)
+static void refused(const struct origins *from, const char *says)
 {
   int step;
   struct failure why = {""};
   become(0, 2);
-  if (tensors_fill(weights, data, &step, &why)) fail_msg("taken, though: %s", says);
+  if (tensors_fill(from, &step, &why)) fail_msg("taken, though: %s", says);
   if (!strstr(why.text, says)) fail_msg("said: %s\nnot: %s", why.text, says);
+}
+
+static void not_loaded(const char *says)
+{
+  refused(&(struct origins){.load = saved}, says);
 }
 
 static void misfits(void **state)
 {
   (void)state;
-  fill(2, NULL, NULL);
+  fill(2, NULL);
   save(2, 1);
-  refused("/nonexistent", NULL, "/nonexistent: cannot open");
-  refused(NULL, saved, "it has no tokens, which the program needs");
+  refused(&(struct origins){.load = "/nonexistent"}, "/nonexistent: cannot open");
+  refused(&(struct origins){.data = saved}, "it has no tokens and 1 more, which the program needs");
 
   tensors[WEIGHT].of[0] = 6;
-  refused(saved, NULL, "weight is F32 [5, 3] in the file, but F32 [6, 3] in the program");
+  not_loaded("weight is F32 [5, 3] in the file, but F32 [6, 3] in the program");
   tensors[WEIGHT].of[0] = 5;
   tensors[BIAS].ndim = 0;
-  refused(saved, NULL, "bias is F32 [3] in the file, but F32 [] in the program");
+  not_loaded("bias is F32 [3] in the file, but F32 [] in the program");
   tensors[BIAS].ndim = 1;
   tensors[BIAS].type = I32;
-  refused(saved, NULL, "bias is F32 [3] in the file, but I32 [3] in the program");
+  not_loaded("bias is F32 [3] in the file, but I32 [3] in the program");
   tensors[BIAS].type = F32;
   tensors[WEIGHT].type = BF16; // would be rounded
-  refused(saved, NULL, "weight is F32 [5, 3] in the file, but BF16 [5, 3] in the program");
+  not_loaded("weight is F32 [5, 3] in the file, but BF16 [5, 3] in the program");
   tensors[WEIGHT].type = F32;
+  tensors[LAYERS].of[1] = 4;
+  not_loaded("layers.0.w is F32 [4, 3] in the file, but F32 [4, 4] in the program");
+  tensors[LAYERS].of[1] = 3;
 
   tensors[BIAS].name.name = "offset";
-  refused(saved, NULL, "it holds bias, which the program does not know");
+  not_loaded("it holds bias, which the program does not know");
   tensors[BIAS].name.name = "bias";
   tensors[IDS].role = PARAMETER;
-  refused(saved, NULL, "it has no tokens, which the program needs");
+  not_loaded("it has no tokens, which the program needs");
   tensors[IDS].role = BATCH;
   tensors[RESULT].role = STATE;
-  refused(saved, NULL, "it holds a part of the training's state, but no result");
+  not_loaded("it has no result, which the program needs");
   tensors[RESULT].role = OUTPUT;
-  assert_int_equal(fill(2, saved, NULL), 1);
+  tensors[LAYERS].count = 10;
+  not_loaded("it holds layers.10.w, which the program does not know");
+  tensors[LAYERS].count = FAMILY;
+  assert_int_equal(fill(2, saved), 1);
+
+  tensors[LAYERS].count = FAMILY + 3;
+  refused(&(struct origins){.weights = saved},
+          "it has no layers.12.w (model.h.12.weight) and 2 more, which the program needs");
+  tensors[LAYERS].count = FAMILY;
+  save_as(2, &(struct saving){directory, EXPORT, 1, 0});
+  not_loaded("it has no optim.exp_avg.weight and 12 more, which the program needs");
+  for (int row = 0; row < TENSORS; row++)
+    if (tensors[row].role == STATE) tensors[row].role = OUTPUT;
+  not_loaded("no checkpoint: it does not say which step");
+  tensors[MOMENT].role = tensors[MOMENTS].role = STATE;
 }
 
-// A save that fails leaves the old file as it was, and nothing beside it.
-static void old_file_stays(void **state)
+// The names of two tensors must not become one.
+static void both_names(void **state)
 {
   (void)state;
-  char before[MEMORY], after[MEMORY];
   struct failure why = {""};
-  fill(2, NULL, NULL);
-  save(2, 1);
-  size_t bytes = read_file(saved, before, sizeof before);
-
-  become(0, 2);
-  assert_true(save_begin(directory, 2, &why));
-  assert_int_equal(access(beside, F_OK), 0);
-  assert_true(save_write(directory, 2, &why));
-  save_abandon(directory);
-  assert_int_equal(access(beside, F_OK), -1);
-  assert_false(save_write(directory, 2, &why)); // rank 0 has made nothing
-  assert_non_null(strstr(why.text, "cannot open what rank 0 made"));
-  assert_false(save_commit(directory, &why));
-
-  assert_int_equal(read_file(saved, after, sizeof after), bytes);
-  assert_memory_equal(after, before, bytes);
-}
-
-// What a killed job left beside is no obstacle.
-static void leftovers_are_replaced(void **state)
-{
-  (void)state;
-  FILE *f = fopen(beside, "wb");
-  assert_non_null(f);
-  for (int i = 0; i < 100000; i++) fputc('x', f);
-  assert_int_equal(fclose(f), 0);
-  fill(2, NULL, NULL);
-  save(2, 5);
-  assert_int_equal(fill(2, saved, NULL), 5);
-}
-
-static void directories(void **state)
-{
-  (void)state;
-  char deep[200], part[200];
-  struct failure why = {""};
-  snprintf(deep, sizeof deep, "%s/a/b//c/", directory);
-  assert_true(save_directory(deep, &why));
-  assert_int_equal(access(deep, F_OK), 0);
-  assert_true(save_directory(deep, &why));
-  for (const char *const *p = (const char *const[]){"a/b/c", "a/b", "a", NULL}; *p; p++) {
-    snprintf(part, sizeof part, "%s/%s", directory, *p);
-    assert_int_equal(rmdir(part), 0);
-  }
-  fill(1, NULL, NULL);
+  tensors[BIAS].name.name = "w.weight";
+  become(0, 1);
+  assert_null(save_plan(&(struct saving){directory, EXPORT, 1, 0}, &why));
+  assert_non_null(strstr(why.text, "two tensors of the file would have one name"));
+  fill(1, NULL);
   save(1, 1);
-  assert_false(save_directory(saved, &why));
-  assert_non_null(strstr(why.text, "Not a directory"));
-  assert_false(save_begin("/proc/none", 1, &why));
-  assert_false(save_directory("", &why));
+  tensors[BIAS].name.name = "bias";
+  refused(&(struct origins){.weights = saved}, "it holds both weight and w.weight");
 }
 
 int main(void)
@@ -414,13 +297,11 @@ int main(void)
       cmocka_unit_test(bf16_is_to_nearest),
       cmocka_unit_test(uniform_stays_below_its_limit),
       cmocka_unit_test(bf16_is_drawn),
-      cmocka_unit_test(loads_on_another_mesh),
-      cmocka_unit_test(bf16_is_widened),
-      cmocka_unit_test(saved_metadata),
+      cmocka_unit_test(families_are_drawn_by_name),
+      cmocka_unit_test(narrow_floats_are_widened),
+      cmocka_unit_test(aliases_are_known),
       cmocka_unit_test(misfits),
-      cmocka_unit_test(old_file_stays),
-      cmocka_unit_test(leftovers_are_replaced),
-      cmocka_unit_test(directories),
+      cmocka_unit_test(both_names),
   };
   return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -1,0 +1,290 @@
+// Loss, speed and memory of the steps, as torchtitan tells them, and one JSON object a line.
+#include "metrics.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "data.h"
+#include "program.h"
+#include "target.h"
+
+// What is told of the steps since the line before.
+struct told {
+  int step;
+  float loss, grad_norm;
+  double seconds; // of a step
+  double tokens_per_second, tflops, mfu, lr;
+  size_t memory;
+};
+
+static struct {
+  const struct options *options;
+  FILE *file;
+  FILE *bar;   // where a bar is drawn, or NULL
+  int columns; // of the terminal
+  int first, last;
+  int told;     // the last step told of
+  double begun; // when the run began, and the first step since the last line
+  double since;
+  double paused; // when other work began
+  size_t memory;
+  double looked; // when memory was last looked at
+  double flushed, drawn;
+} run;
+
+static double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool tells(void)
+{
+  return rank.id == 0;
+}
+
+// ---- the bar -----------------------------------------------------------------------------------
+
+// run.sh says where a terminal is and how wide: "1 80" for standard output. A rank cannot see it:
+// its launcher's pipe or pseudo-terminal is between them.
+static void find_terminal(void)
+{
+  const char *text = getenv("TPGEN_TERMINAL");
+  int fd, columns;
+  if (!text || sscanf(text, "%d %d", &fd, &columns) != 2 || columns < 40) return;
+  run.bar = fd == 1 ? stdout : fd == 2 ? stderr : NULL;
+  run.columns = columns < 120 ? columns : 120;
+}
+
+static void erase_bar(void)
+{
+  if (!run.bar || run.drawn <= 0) return;
+  fprintf(run.bar, "\r%*s\r", run.columns - 1, "");
+  if (run.bar == stderr) fflush(stderr);
+  run.drawn = 0;
+}
+
+// "[=====>         ]  412/1000  3:12 left", ten times a second at most.
+static void draw_bar(int t, double time)
+{
+  char after[64];
+  static double last;
+  if (!run.bar || time - last < 0.1) return;
+  last = time;
+  double left = (time - run.begun) / (t - run.first + 1) * (run.last - t);
+  int minutes = left < 6e6 ? (int)(left / 60) : 99999;
+  snprintf(after, sizeof after, "  %d/%d  %d:%02d left", t, run.last, minutes, (int)fmod(left, 60));
+  int width = run.columns - (int)strlen(after) - 4;
+  int full = (int)((double)width * t / run.last);
+  if (width < 5) return;
+  fprintf(run.bar, "\r[%.*s>%*s]%s", full > 0 ? full - 1 : 0,
+          "================================================================================"
+          "========================================",
+          width - (full > 0 ? full : 1), "", after);
+  fflush(run.bar);
+  run.drawn = time;
+}
+
+// ---- what is told ------------------------------------------------------------------------------
+
+static float get_float(ptrdiff_t offset)
+{
+  float x;
+  target_get(&x, (const char *)*program.memory + offset, sizeof x);
+  return x;
+}
+
+// Asking costs more than a small step does.
+static size_t peak_memory(double time)
+{
+  if (time - run.looked < 0.1 && run.memory > 0) return run.memory;
+  run.looked = time;
+  return run.memory = target_peak();
+}
+
+static struct told measure(int t)
+{
+  struct told told = {.step = t, .loss = get_float(program.loss)};
+  if (program.grad_norm >= 0) told.grad_norm = get_float(program.grad_norm);
+  double time = now();
+  told.memory = peak_memory(time);
+  told.seconds = (time - run.since) / (t - run.told);
+  if (told.seconds <= 0) told.seconds = 1e-9;
+  told.tokens_per_second = (double)program.batches * (double)data_batch_tokens() / told.seconds;
+  told.tflops = program.flops / told.seconds / program.world * 1e-12;
+  if (run.options->peak_tflops > 0) told.mfu = 100 * told.tflops / run.options->peak_tflops;
+  if (program.learning_rate) told.lr = program.learning_rate(t);
+  return told;
+}
+
+// "6,667"
+static const char *with_commas(double x, char to[32])
+{
+  char digits[24];
+  int n = snprintf(digits, sizeof digits, "%.0f", x < 1e15 ? x : 1e15), used = 0;
+  for (int i = 0; i < n; i++) {
+    if (i > 0 && (n - i) % 3 == 0) to[used++] = ',';
+    to[used++] = digits[i];
+  }
+  to[used] = 0;
+  return to;
+}
+
+// As torchtitan's, but for numbers that four places do not show.
+static void print_float(const char *name, float x)
+{
+  bool small = fabsf(x) < 0.1f && fpclassify(x) != FP_ZERO;
+  printf(small ? "  %s: %.4e" : "  %s: %.4f", name, (double)x);
+}
+
+static void print_told(const struct told *told)
+{
+  char number[32];
+  printf("step: %d", told->step);
+  print_float("loss", told->loss);
+  if (program.grad_norm >= 0) print_float("grad_norm", told->grad_norm);
+  printf("  memory: %.2fGiB", (double)told->memory / (1 << 30));
+  if (program.batches > 0)
+    printf("  tps: %s", with_commas(told->tokens_per_second / program.world, number));
+  if (program.flops > 0) printf("  tflops: %.2f", told->tflops);
+  if (program.flops > 0 && told->mfu > 0) printf("  mfu: %.2f%%", told->mfu);
+  if (program.learning_rate) printf("  lr: %.4e", told->lr);
+  printf("\n");
+}
+
+// A number of JSON, which has no NaN.
+static void write_number(const char *name, double x)
+{
+  if (isfinite(x))
+    fprintf(run.file, ",\"%s\":%.9g", name, x);
+  else
+    fprintf(run.file, ",\"%s\":null", name);
+}
+
+static void write_told(const struct told *told)
+{
+  fprintf(run.file, "{\"step\":%d", told->step);
+  write_number("loss", (double)told->loss);
+  if (program.grad_norm >= 0) write_number("grad_norm", (double)told->grad_norm);
+  write_number("seconds", told->seconds);
+  if (program.batches > 0) {
+    write_number("tps", told->tokens_per_second / program.world);
+    write_number("tokens_per_second", told->tokens_per_second);
+  }
+  if (program.flops > 0) write_number("tflops", told->tflops);
+  if (program.flops > 0 && told->mfu > 0) write_number("mfu", told->mfu);
+  fprintf(run.file, ",\"memory\":%zu", told->memory);
+  if (program.learning_rate) write_number("lr", told->lr);
+  fprintf(run.file, "}\n");
+}
+
+// Lines reach their readers at once when steps are slow, and cost little when they are quick.
+static void flush_now_and_then(double time)
+{
+  if (time - run.flushed < 0.1) return;
+  run.flushed = time;
+  fflush(stdout);
+  if (run.file) fflush(run.file);
+}
+
+// ---- a run -------------------------------------------------------------------------------------
+
+static double parameters(void)
+{
+  double count = 0;
+  for (int i = 0; i < program.ntensors; i++) {
+    const struct tensor *t = &program.tensors[i];
+    double elements = t->count;
+    for (int d = 0; d < t->ndim; d++) elements *= (double)t->of[d];
+    if (t->role == PARAMETER) count += elements;
+  }
+  return count;
+}
+
+static void print_what_runs(void)
+{
+  char number[32];
+  const char *threads = getenv("OMP_NUM_THREADS");
+  const char *data = *data_summary() ? data_summary() : run.options->data;
+  printf("%s: %d rank%s", program.plan, program.world, program.world == 1 ? "" : "s");
+  if (threads && *threads) printf(" of %s thread%s", threads, strcmp(threads, "1") ? "s" : "");
+  printf(", %s parameters, %s", with_commas(parameters(), number), data ? data : "random inputs");
+  if (program.loss < 0)
+    printf("\n");
+  else if (run.first > run.last)
+    printf(", no step: it stands at %d\n", run.last);
+  else
+    printf(", steps %d to %d\n", run.first, run.last);
+  fflush(stdout);
+}
+
+bool metrics_open(const struct options *o, int first, int last, struct failure *why)
+{
+  run.options = o;
+  run.first = first;
+  run.last = last;
+  run.told = first - 1;
+  if (!tells()) return true;
+  if (o->metrics) run.file = fopen(o->metrics, "we");
+  if (o->metrics && !run.file)
+    return failed(why, "%s: cannot create: %s", o->metrics, strerror(errno));
+  find_terminal();
+  print_what_runs();
+  run.begun = run.since = now();
+  return true;
+}
+
+void metrics_step(int t)
+{
+  if (!tells()) return;
+  bool turn = t % run.options->log_every == 0 || t == run.last;
+  if (program.loss >= 0 && turn) {
+    struct told told = measure(t);
+    erase_bar();
+    print_told(&told);
+    if (run.file) write_told(&told);
+    run.told = t;
+    run.since = now();
+    flush_now_and_then(run.since);
+  }
+  if (run.bar && t < run.last) draw_bar(t, now());
+}
+
+void metrics_pause(void)
+{
+  erase_bar();
+  target_wait();
+  run.paused = now();
+}
+
+void metrics_resume(void)
+{
+  double idle = now() - run.paused;
+  run.begun += idle;
+  run.since += idle;
+}
+
+bool metrics_close(struct failure *why)
+{
+  int steps = run.last - run.first + 1;
+  target_wait();
+  if (!tells()) return true;
+  erase_bar();
+  double each = steps > 0 ? (now() - run.begun) * 1e6 / steps : 0;
+  printf("steps: %d  us_per_step: %.2f\n", steps, each);
+  errno = 0;
+  bool ok = fflush(stdout) == 0 && !ferror(stdout);
+  if (!ok) failed(why, "standard output: cannot write: %s", strerror(errno));
+  if (!run.file) return ok;
+  errno = 0;
+  bool written = fflush(run.file) == 0 && !ferror(run.file);
+  if (fclose(run.file) != 0 || !written)
+    return failed(why, "%s: cannot write: %s", run.options->metrics,
+                  errno ? strerror(errno) : "a line was lost");
+  return ok;
+}

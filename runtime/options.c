@@ -1,0 +1,142 @@
+// The command line: each option is a row of a table.
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "help.h"
+#include "program.h"
+
+enum { DEADLINE = 600 };
+
+static bool read_count(const char *text, int least, int *count)
+{
+  char *end;
+  errno = 0;
+  long n = strtol(text, &end, 10);
+  if (errno || end == text || *end || n < least || n > INT_MAX / 2) return false;
+  *count = (int)n;
+  return true;
+}
+
+// A number, or one of 2^10, 2^20 or 2^30 bytes.
+static bool read_bytes(const char *text, uint64_t *bytes)
+{
+  char *end;
+  errno = 0;
+  if (*text < '0' || *text > '9') return false;
+  unsigned long long n = strtoull(text, &end, 10);
+  int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+  if (errno || end[shift > 0] || n == 0 || n > ULLONG_MAX >> 1 >> shift) return false;
+  *bytes = (uint64_t)n << shift;
+  return true;
+}
+
+static bool read_positive(const char *text, double *number)
+{
+  char *end;
+  *number = strtod(text, &end);
+  return end != text && !*end && *number > 0 && isfinite(*number);
+}
+
+static bool read_option(struct options *o, int option)
+{
+  switch (option) {
+  case 's':
+    return read_count(optarg, 0, &o->steps);
+  case 'l':
+    return read_count(optarg, 1, &o->log_every);
+  case 'v':
+    return read_count(optarg, 1, &o->save_every);
+  case 'D':
+    return read_count(optarg, 0, &o->deadline);
+  case 'b':
+    return read_bytes(optarg, &o->shard_bytes);
+  case 'p':
+    return read_positive(optarg, &o->peak_tflops);
+  case 'w':
+    o->weights = optarg;
+    return true;
+  case 'd':
+    o->data = optarg;
+    return true;
+  case 't':
+    o->tokens = optarg;
+    return true;
+  case 'm':
+    o->metrics = optarg;
+    return true;
+  case 'r':
+    o->load = optarg;
+    return true;
+  case 'o':
+    o->save = optarg;
+    return true;
+  case 'e':
+    o->export_to = optarg;
+    return true;
+  default:
+    o->help = true;
+    return option == 'h';
+  }
+}
+
+// Of two options that do not go together, or one that says nothing alone.
+static const char *contradiction(const struct options *o)
+{
+  if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
+  if (o->save_every && !o->save) return "--save-every wants --save DIR";
+  if (o->shard_bytes && !o->save && !o->export_to) return "--shard-bytes wants --save or --export";
+  if (o->tokens && !o->data) return "--tokens wants --data FILE";
+  if (o->tokens && strcmp(o->tokens, "bytes") != 0 && strcmp(o->tokens, "uint16") != 0 &&
+      strcmp(o->tokens, "uint32") != 0)
+    return "--tokens is bytes, uint16 or uint32";
+  if (o->load && program.loss < 0)
+    return "--load goes on with a training; this program takes --weights";
+  return NULL;
+}
+
+bool options_read(struct options *o, int argc, char **argv, bool says)
+{
+  static const struct option known[] = {
+      {"steps", required_argument, NULL, 's'},
+      {"log-every", required_argument, NULL, 'l'},
+      {"save-every", required_argument, NULL, 'v'},
+      {"shard-bytes", required_argument, NULL, 'b'},
+      {"peak-tflops", required_argument, NULL, 'p'},
+      {"weights", required_argument, NULL, 'w'},
+      {"data", required_argument, NULL, 'd'},
+      {"tokens", required_argument, NULL, 't'},
+      {"deadline", required_argument, NULL, 'D'},
+      {"metrics", required_argument, NULL, 'm'},
+      {"load", required_argument, NULL, 'r'},
+      {"save", required_argument, NULL, 'o'},
+      {"export", required_argument, NULL, 'e'},
+      {"help", no_argument, NULL, 'h'},
+      {0},
+  };
+  int option, index = 0;
+  *o = (struct options){.steps = program.steps, .log_every = 1, .deadline = DEADLINE};
+  opterr = says;
+  while ((option = getopt_long(argc, argv, "", known, &index)) != -1) {
+    if (option == '?') return false; // getopt has said it
+    if (read_option(o, option)) continue;
+    if (says) fprintf(stderr, "--%s %s: not a number that it can be\n", known[index].name, optarg);
+    return false;
+  }
+  const char *wrong = optind < argc ? "what is this?" : contradiction(o);
+  if (wrong && says)
+    fprintf(stderr, "%s%s%s\n", optind < argc ? argv[optind] : "", optind < argc ? ": " : "",
+            wrong);
+  return !wrong;
+}
+
+void options_help(void)
+{
+  fputs(HELP, stdout);
+  printf("\nThe plan's own last step is %d.\n", program.steps);
+}

@@ -1,0 +1,24 @@
+// The command line of every generated program.
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct options {
+  int steps, log_every;
+  int save_every; // 0: only at the end
+  int deadline;   // in seconds; 0: none
+  const char *weights, *data, *tokens, *metrics, *load, *save, *export_to;
+  uint64_t shard_bytes; // 0: never more than one file
+  double peak_tflops;   // 0: not told
+  bool help;
+};
+
+// Reads the command line. Where it is wrong, and `says` is true, it says so on standard error.
+bool options_read(struct options *o, int argc, char **argv, bool says);
+
+// Prints what the options mean.
+void options_help(void);
+
+#endif

@@ -1,0 +1,231 @@
+// A program of eight tensors and families over a row of ranks, for tests of what fills and saves
+// it.
+#ifndef ROW_OF_RANKS_H
+#define ROW_OF_RANKS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "checkpoint.h"
+#include "program.h"
+#include "safetensors.h"
+#include "tensors.h"
+
+enum { WEIGHT, BIAS, NORMED, LAYERS, MOMENT, MOMENTS, IDS, SEEN, RESULT, TENSORS };
+enum { MEMORY = 8192, MOST_RANKS = 8, FAMILY = 12 };
+
+static struct tensor tensors[TENSORS] = {
+    [WEIGHT] = {{"weight", NULL},
+                {"w.weight", NULL},
+                1,
+                PARAMETER,
+                F32,
+                0,
+                0,
+                2,
+                {5, 3},
+                {0},
+                {UNIFORM, -0.5, 0.5}},
+    [BIAS] =
+        {{"bias", NULL}, {NULL, NULL}, 1, PARAMETER, F32, 256, 0, 1, {3}, {0}, {CONSTANT, 0.25, 0}},
+    [NORMED] = {{"normed", NULL},
+                {NULL, NULL},
+                1,
+                PARAMETER,
+                BF16,
+                512,
+                0,
+                2,
+                {2, 7},
+                {0},
+                {NORMAL, 1, 2}},
+    [LAYERS] = {{"layers.", ".w"},
+                {"model.h.", ".weight"},
+                FAMILY,
+                PARAMETER,
+                F32,
+                2304,
+                48,
+                2,
+                {4, 3},
+                {0},
+                {NORMAL, 0, 1}},
+    [MOMENT] = {{"optim.exp_avg.weight", NULL},
+                {NULL, NULL},
+                1,
+                STATE,
+                F32,
+                768,
+                0,
+                2,
+                {5, 3},
+                {0},
+                {CONSTANT, 0, 0}},
+    [MOMENTS] = {{"optim.exp_avg.layers.", ".w"},
+                 {NULL, NULL},
+                 FAMILY,
+                 STATE,
+                 F32,
+                 4096,
+                 64,
+                 2,
+                 {4, 3},
+                 {0},
+                 {CONSTANT, 0, 0}},
+    [IDS] =
+        {{"tokens", NULL}, {NULL, NULL}, 1, BATCH, I32, 1024, 0, 1, {11}, {0}, {UNIFORM, 0, 100}},
+    [SEEN] = {{"seen", NULL}, {NULL, NULL}, 1, BATCH, BOOL, 1152, 0, 1, {40}, {0}, {UNIFORM, 0, 2}},
+    [RESULT] =
+        {{"result", NULL}, {NULL, NULL}, 1, OUTPUT, F32, 1280, 0, 1, {4}, {0}, {CONSTANT, 0, 0}},
+};
+// Which dimension is cut over the ranks; -1: each has the whole.
+static const int cut[TENSORS] = {0, -1, 1, 1, 0, 1, 0, 0, -1};
+
+static long firsts[TENSORS][MAX_DIMS];
+static char owned[TENSORS];
+static char memories[MOST_RANKS][MEMORY];
+static void *memory;
+
+const struct program program = {.plan = "plan.lua",
+                                .hash = "0123456789abcdef",
+                                .world = 1,
+                                .seed = 45,
+                                .memory = &memory,
+                                .bytes = MEMORY,
+                                .loss = 2048,
+                                .tensors = tensors,
+                                .ntensors = TENSORS};
+const struct rank rank = {.first = (const long (*)[MAX_DIMS])firsts, .owns = owned};
+
+void target_put(void *to, const void *from, size_t bytes)
+{
+  memcpy(to, from, bytes);
+}
+
+void target_get(void *to, const void *from, size_t bytes)
+{
+  memcpy(to, from, bytes);
+}
+
+void fail_call(const char *file, int line, const char *call, const char *why)
+{
+  fail_msg("%s:%d: %s: %s", file, line, call, why);
+  abort();
+}
+
+static void become(int id, int ranks)
+{
+  memory = memories[id];
+  for (int i = 0; i < TENSORS; i++) {
+    struct tensor *t = &tensors[i];
+    memcpy(t->here, t->of, sizeof t->here);
+    memset(firsts[i], 0, sizeof firsts[i]);
+    owned[i] = cut[i] >= 0 || id == 0;
+    if (cut[i] < 0) continue;
+    long size = t->of[cut[i]], part = (size + ranks - 1) / ranks, first = id * part;
+    firsts[i][cut[i]] = first < size ? first : size;
+    t->here[cut[i]] = first >= size ? 0 : first + part < size ? part : size - first;
+  }
+}
+
+// A float of a rank's memory.
+static inline float *float_at(int id, size_t offset)
+{
+  return (float *)(void *)(memories[id] + offset);
+}
+
+static char directory[] = "/tmp/tensors.XXXXXX";
+static char saved[128], index_path[128], beside[128];
+
+static int make_directory(void **state)
+{
+  (void)state;
+  if (!mkdtemp(directory)) return -1;
+  snprintf(saved, sizeof saved, "%s/model.safetensors", directory);
+  snprintf(index_path, sizeof index_path, "%s/model.safetensors.index.json", directory);
+  snprintf(beside, sizeof beside, "%s/.model.safetensors.tmp", directory);
+  return 0;
+}
+
+static int remove_directory(void **state)
+{
+  char command[200];
+  (void)state;
+  snprintf(command, sizeof command, "rm -r '%s'", directory);
+  return system(command);
+}
+
+static int fill_from(int ranks, const struct origins *from)
+{
+  int step = -1;
+  struct failure why = {""};
+  memset(memories, 0, sizeof memories);
+  for (int id = 0; id < ranks; id++) {
+    become(id, ranks);
+    if (!tensors_fill(from, &step, &why)) fail_msg("rank %d: %s", id, why.text);
+  }
+  return step;
+}
+
+// From a checkpoint, or from nothing.
+static int fill(int ranks, const char *load)
+{
+  return fill_from(ranks, &(struct origins){.load = load});
+}
+
+// Each rank's own save, as if they were processes.
+struct saves {
+  struct save *of[MOST_RANKS];
+  int ranks;
+};
+
+static struct saves begin_save(int ranks, const struct saving *what)
+{
+  struct saves saves = {.ranks = ranks};
+  struct failure why = {""};
+  for (int id = 0; id < ranks; id++) {
+    become(id, ranks);
+    saves.of[id] = save_plan(what, &why);
+    if (!saves.of[id]) fail_msg("%s", why.text);
+  }
+  if (!save_create(saves.of[0], &why)) fail_msg("%s", why.text);
+  for (int id = 0; id < ranks; id++) {
+    become(id, ranks);
+    if (!save_write(saves.of[id], &why)) fail_msg("rank %d: %s", id, why.text);
+  }
+  return saves;
+}
+
+static void end_save(struct saves *saves)
+{
+  for (int id = 0; id < saves->ranks; id++) save_end(saves->of[id]);
+}
+
+static void save_as(int ranks, const struct saving *what)
+{
+  struct failure why = {""};
+  struct saves saves = begin_save(ranks, what);
+  if (!save_commit(saves.of[0], &why)) fail_msg("%s", why.text);
+  end_save(&saves);
+}
+
+static void save(int ranks, int step)
+{
+  save_as(ranks, &(struct saving){directory, CHECKPOINT, step, 0});
+}
+
+static inline size_t read_file(const char *path, char *to, size_t most)
+{
+  FILE *f = fopen(path, "rb");
+  assert_non_null(f);
+  size_t bytes = fread(to, 1, most, f);
+  assert_int_equal(fclose(f), 0);
+  return bytes;
+}
+
+#endif
