@@ -195,6 +195,7 @@ static void mark_stored(void)
 
 void fuse(void)
 {
+  add_products_in_place();
   find_in_memory();
   for (int i = 0; i < graph->nfunction; i++) {
     struct function *f = &graph->function[i];

@@ -274,10 +274,12 @@ static char *address(const struct product *p, enum operand o)
   return b.text;
 }
 
-/* Whether the call adds to what the output holds: "i > 0 || j > 0", "false". */
+/* Whether the call adds to what the output holds: "i > 0 || j > 0", "false"; "true" where that is
+   the operation's third input. */
 static char *adds_text(const struct product *p)
 {
   struct buffer b = {0};
+  if (p->op->nin > 2) return copy_text("true");
   for (int i = 0; i < p->nloop; i++)
     if (is_summed(p->loop[i])) put(&b, "%s%c > 0", b.length ? " || " : "", p->variable[i]);
   return b.length ? b.text : copy_text("false");
@@ -393,7 +395,7 @@ char *matmul_text(const struct op *op, int rank)
   check_types(op);
   choose(p, op, rank);
   if (!elements(local_shape(op->out, rank))) return "";
-  if (is_empty(op, rank)) return zero_text(op->out, rank);
+  if (is_empty(op, rank)) return op->nin > 2 ? "" : zero_text(op->out, rank);
   check_sizes(p);
   for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
   return nested_loops(p, call_text(p));

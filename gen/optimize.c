@@ -3,102 +3,13 @@
    Takes   the graph with its gradients.
    Leaves  for each parameter that has one, the optimizer's state, laid out as the parameter is, and
            an operation that writes parameter and state in place; before these, where it is asked
-           for, the norm of all gradients together. Where a step takes several batches, the
-           backward adds each gradient to those of the batches before it, as it leaves it: what is
-           pending over ranks is finished in the update, once. */
+           for, the norm of all gradients together. Where a step takes several batches, their
+           gradients are added up (accumulate.c). */
 #include "tpgen.h"
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------ one of several batches
- */
-
-static int *readers; /* by value: how many operations read it */
-
-/* What the batches before have left of the gradient, plus this batch's: an operation. */
-static int added_up(int gradient, int of)
-{
-  struct value g = graph->value[gradient];
-  const char *name = text("d_%s", graph->value[of].name);
-  struct op sum = {.kind = OP_add, .nin = 2, .phase = BACKWARD, .module = g.module, .line = g.line};
-  sum.in[0] = add_value(GRADIENT, name, g.type, g.shape, g.module, g.line);
-  sum.in[1] = gradient;
-  int id = make_op(sum), both[] = {sum.in[0], graph->op[id].out};
-  for (int i = 0; i < 2; i++) {
-    struct value *v = &graph->value[both[i]];
-    v->role = GRADIENT;
-    v->of = of;
-    v->name = name;
-    v->layout = g.layout;
-    v->placed = true;
-  }
-  return id;
-}
-
-/* What the backward leaves before it is moved for nothing but to be the gradient: two
-   redistributions in a row are one way. */
-static int unmoved(int value, struct layout to)
-{
-  for (int i = value;;) {
-    const struct value *v = &graph->value[i];
-    const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
-    if (!op || op->kind != OP_redistribute || op->phase != BACKWARD || readers[i] > 1) return value;
-    i = op->in[0];
-    const struct value *in = &graph->value[i];
-    if (in->type != v->type || v->role != ACTIVATION || !as_large(in->layout, to)) return value;
-    value = i;
-  }
-}
-
-/* The operation `id` brings a gradient to its parameter's layout. It does so in the update, of the
-   sum over the batches, where that takes no other room; else before it is added up. Gives the
-   parameter's gradient. */
-static int accumulate(int id, struct list *order, struct list *later)
-{
-  int out = graph->op[id].out, of = graph->value[out].of;
-  struct layout to = graph->value[out].layout;
-  int in = unmoved(graph->op[id].in[0], to);
-  struct layout from = graph->value[in].layout;
-  bool waits = as_large(from, to) && graph->value[in].type == graph->value[out].type;
-  if (!waits) add(order, id);
-  int sum = added_up(waits ? in : out, of);
-  add(order, sum);
-  if (waits && !lies_alike(from, to)) {
-    graph->op[id].in[0] = graph->op[sum].out;
-    graph->op[id].phase = UPDATE;
-    add(later, id);
-    return out;
-  }
-  graph->value[out].role = ACTIVATION;
-  return graph->op[sum].out;
-}
-
-static void accumulate_gradients(int *gradient)
-{
-  struct list order = {0}, later = {0};
-  readers = alloc((size_t)graph->nvalue * sizeof *readers);
-  for (int i = 0; i < graph->norder; i++) {
-    const struct op *op = &graph->op[graph->order[i]];
-    for (int k = 0; k < op->nin; k++) readers[op->in[k]]++;
-  }
-  for (int i = 0; i < graph->norder; i++) {
-    const struct op *op = &graph->op[graph->order[i]];
-    int of = op->kind == OP_redistribute && graph->value[op->out].role == GRADIENT
-                 ? graph->value[op->out].of
-                 : NONE;
-    if (of == NONE)
-      add(&order, graph->order[i]);
-    else
-      gradient[of] = accumulate(graph->order[i], &order, &later);
-  }
-  for (int i = 0; i < later.n; i++) add(&order, later.at[i]);
-  graph->order = order.at;
-  graph->norder = order.n;
-  graph->order_room = order.room;
-}
-
-/* -------------------------------------------------------------------------------------- the norm
- */
+/* ------------------------------------------------------------------------------------ the norm */
 
 /* The mesh dimensions over which parts of gradients are to be summed: those that cut any. */
 static unsigned dimensions_cut(const int *gradient, int known)
@@ -168,8 +79,7 @@ static void find_norm(const int *gradient, int known)
   graph->norm = number(norm, NORM, "grad_norm", (struct layout){0});
 }
 
-/* ------------------------------------------------------------------------------------ the update
- */
+/* ---------------------------------------------------------------------------------- the update */
 
 static int state_of(int parameter, const char *what)
 {

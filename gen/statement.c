@@ -76,9 +76,19 @@ static char *nested_text(const struct op *group, const struct op *op, bool withi
   return text("%s%g * %s%s", within ? "(" : "", factor, rest, within ? ")" : "");
 }
 
+/* "x @ w    ak,nk->an", or "d_w + (x @ y)    ab,ac->bc" where the product is added to its output.
+ */
+static char *product_text(const struct op *op)
+{
+  struct op two = *op;
+  two.nin = 2;
+  if (op->nin == two.nin) return text("%s    %s", nested_text(op, op, false), op->equation);
+  return text("%s + %s    %s", shown(op->in[2]), nested_text(op, &two, true), op->equation);
+}
+
 char *expression_text(const struct op *op)
 {
-  if (op->kind == OP_matmul) return text("%s    %s", nested_text(op, op, false), op->equation);
+  if (op->kind == OP_matmul) return product_text(op);
   if (op->kind == OP_view)
     return text("%s    %s -> %s", nested_text(op, op, false),
                 shape_text(graph->value[op->in[0]].shape), shape_text(graph->value[op->out].shape));

@@ -725,6 +725,11 @@ int64_t arena_size(int value);
 bool same_place(int a, int b);
 /* The bytes from one of a family to the next. */
 int64_t arena_stride(int value);
+/* accumulate.c: where a step takes several batches, adds their gradients up; by parameter, which
+   value is its gradient then. Later on: products that are added to a gradient are added where it
+   lies, as the product's third input. */
+void accumulate_gradients(int *gradient);
+void add_products_in_place(void);
 /* Adds the operations that take g, the gradient of what `op` made, to the gradients of its inputs
    that are wanted. Both lists are by value; gradient[value] is NONE where nothing has reached it.
    `op` is a copy: adding operations moves the graph's. */
