@@ -3,7 +3,10 @@
    Takes   a graph whose parameters and inputs are placed, with the plan's redistribute operations.
    Leaves  every value placed, with its turns told as usual, so that every operation runs on its
            inputs as they lie: where it could not, a redistribute operation stands before it. How it
-           runs, decide.c says. */
+           runs, decide.c says.
+
+   What several modules of a list take of a value from outside of the list is moved once, ahead of
+   them all: else the first of them would have an operation more than the others. */
 #include "tpgen.h"
 
 #include <string.h>
@@ -11,6 +14,7 @@
 static struct surroundings around;
 static int value_room, op_room;
 static struct list new_order;
+static int first_new; /* in the order: what is before is done */
 
 static int *wider(int *array, int *room, int least)
 {
@@ -53,15 +57,72 @@ static void tell_why(struct op *op, const struct op *user)
   op->why = by->why;
 }
 
+/* -------------------------------------------------------------------- what several modules take */
+
+/* Of each module: the one of the outermost ModuleList in which it lies, or NONE. */
+static int *element_of;
+/* Of each value: the one whose operations take it, or NONE; SEVERAL. */
+enum { SEVERAL = -2 };
+static int *taken_in;
+static int taken_room;
+
+static void find_elements(void)
+{
+  if (element_of) return;
+  element_of = alloc((size_t)(graph->nmodule + 1) * sizeof *element_of);
+  for (int i = 0; i < graph->nmodule; i++) {
+    int parent = graph->module[i].parent;
+    bool of_list = parent != NONE && !strcmp(graph->module[parent].class_name, "ModuleList");
+    element_of[i] = parent != NONE && element_of[parent] != NONE ? element_of[parent]
+                    : of_list                                    ? i
+                                                                 : NONE;
+  }
+}
+
+static int element(int module)
+{
+  return module == NONE || module >= graph->nmodule ? NONE : element_of[module];
+}
+
+static void note_taken(const struct op *op)
+{
+  int here = element(op->module);
+  for (int i = 0; i < op->nin && here != NONE; i++) {
+    int *in = &taken_in[op->in[i]];
+    *in = *in == NONE || *in == here ? here : SEVERAL;
+  }
+}
+
+/* Whether several modules of the list in which `user` runs take the value, which none of them has
+   made. */
+static bool is_from_outside(int value, const struct op *user)
+{
+  int here = element(user->module), there = element(graph->value[value].module);
+  if (here == NONE || taken_in[value] != SEVERAL) return false;
+  return there == NONE || graph->module[there].parent != graph->module[here].parent;
+}
+
+/* Adds the operation to the order behind the one that makes its input. */
+static void add_ahead(int i, int value)
+{
+  add(&new_order, i);
+  int at = new_order.n - 1;
+  while (at > first_new && new_order.at[at - 1] != graph->value[value].op) at--;
+  memmove(&new_order.at[at + 1], &new_order.at[at],
+          (size_t)(new_order.n - 1 - at) * sizeof *new_order.at);
+  new_order.at[at] = i;
+}
+
 /* `value` as `to`, by a redistribution made before, or a new one. */
 static int as_layout(int value, struct layout to, const struct op *user)
 {
   int there = moved_before_to(&around, value, to);
   if (there != NONE) return there;
+  bool ahead = is_from_outside(value, user);
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {value},
-                  .module = user->module,
+                  .module = ahead ? graph->value[value].module : user->module,
                   .phase = user->phase,
                   .type = graph->value[value].type,
                   .backward_type = graph->value[value].type,
@@ -75,7 +136,10 @@ static int as_layout(int value, struct layout to, const struct op *user)
   graph->value[out].placed = true;
   room_for_new();
   remember(i);
-  add(&new_order, i);
+  if (ahead)
+    add_ahead(i, value);
+  else
+    add(&new_order, i);
   return out;
 }
 
@@ -97,9 +161,13 @@ void propagate_from(int first)
   int *order = alloc((size_t)(norder + 1) * sizeof *order);
   memcpy(order, graph->order, (size_t)norder * sizeof *order);
   new_order = (struct list){.n = first, .room = graph->order_room, .at = graph->order};
+  first_new = first;
   room_for_new();
+  find_elements();
+  taken_in = wider(taken_in, &taken_room, graph->nvalue + 1);
   for (int at = first; at < norder; at++) {
     const struct op *op = &graph->op[order[at]];
+    note_taken(op);
     int *first_of = op->kind == OP_redistribute ? around.asked_of : around.taken_by;
     for (int i = 0; i < op->nin; i++)
       if (first_of[op->in[i]] == NONE) first_of[op->in[i]] = order[at];

@@ -72,6 +72,10 @@ local head_dim = setting("head_dim", dim // n_heads)
 local vocab, seq, batch_size = setting("vocab"), setting("seq"), setting("batch", 1)
 local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), setting("tied", false)
 local loss_parallel = setting("loss_parallel", true)
+local dp, tp = args.dp or 1, args.tp or 1
+local steps, warmup = setting("steps", 20), setting("warmup")
+
+local mesh = device_mesh{ {"dp", dp}, {"tp", tp} }
 
 -- --------------------------------------------------------------------------------------- the model
 
@@ -81,6 +85,20 @@ local function linear(inputs, outputs, deviation)
 end
 local INNER, LAST = 0.02, 0.02 / math.sqrt(2 * n_layers)
 
+-- The ranks along tp share the heads among them, as many to each. Where there are fewer key-value
+-- heads than ranks, several ranks have the same ones. Where heads do not divide, each rank has all
+-- heads of some sequences; or, of fewer sequences than ranks, of some queries, against all keys.
+local divides = n_heads % tp == 0 and n_kv_heads % tp == 0
+local several = n_heads % tp == 0 and tp % n_kv_heads == 0 and n_kv_heads < tp
+local queries, keys = Shard(-1), Shard(-1)
+if several then
+  keys = Replicate()
+elseif not divides and batch_size // dp >= tp then
+  queries, keys = Shard(0), Shard(0)
+elseif not divides then
+  queries, keys = Shard(1), Replicate()
+end
+
 local Attention = nn.module("Attention", function(self)
   self.wq = linear(dim, n_heads * head_dim, INNER)
   self.wk = linear(dim, n_kv_heads * head_dim, INNER)
@@ -89,10 +107,15 @@ local Attention = nn.module("Attention", function(self)
 
   -- [batch, sequence, heads * head_dim] as [batch, heads, sequence, head_dim]
   local function heads(x) return x:unflatten(-1, -1, head_dim):transpose(1, 2) end
+  -- Each of these heads so often that all ranks have one.
+  local function repeated(x)
+    return x:unsqueeze(2):expand(-1, -1, tp // n_kv_heads, -1, -1):flatten(1, 2)
+  end
 
   function self:forward(x, cos, sin)
     local q, k, v = heads(self.wq(x)), heads(self.wk(x)), heads(self.wv(x))
     q, k = q:rotary(cos, sin), k:rotary(cos, sin)
+    if several then k, v = repeated(k), repeated(v) end
     local y = F.scaled_dot_product_attention(q, k, v, {causal = true})
     return self.wo(y:transpose(1, 2):flatten(2))
   end
@@ -145,8 +168,6 @@ end)
 
 -- ---------------------------------------------------------------------------------------- the plan
 
-local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
-
 -- Under loss parallel the logits stay cut over the vocabulary, into the loss.
 local logits = loss_parallel and Shard(-1) or Replicate()
 local output = Colwise{
@@ -172,9 +193,9 @@ local model = parallelize(Llama(), mesh.tp, {
       input_layouts = {Shard(1), false, false},
       desired_input_layouts = {Replicate(), false, false},
     },
-    ["attention.wq"] = Colwise(),
-    ["attention.wk"] = Colwise(),
-    ["attention.wv"] = Colwise(),
+    ["attention.wq"] = Colwise{output_layouts = queries},
+    ["attention.wk"] = Colwise{output_layouts = keys},
+    ["attention.wv"] = Colwise{output_layouts = keys},
     ["attention.wo"] = Rowwise{output_layouts = Shard(1)},
     ffn_norm = SequenceParallel(),
     feed_forward = PrepareModuleInput{
@@ -195,17 +216,21 @@ local batch = distribute({
 }, mesh.dp, Shard(0))
 
 return train{
-  model     = model,
-  batch     = batch,
-  loss      = function(logits, batch) return F.cross_entropy(logits, batch.target) end,
-  optimizer = AdamW{
+  model      = model,
+  batch      = batch,
+  loss       = function(logits, batch) return F.cross_entropy(logits, batch.target) end,
+  optimizer  = AdamW{
     lr = setting("lr", 3e-4),
     betas = {setting("beta1", 0.9), setting("beta2", 0.95)},
     weight_decay = setting("weight_decay", 0.1),
   },
-  steps     = setting("steps", 20),
+  clip       = setting("clip"),
+  schedule   = warmup and WarmupCosine{warmup = warmup, least = setting("least", 0)} or nil,
+  accumulate = setting("accumulate"),
+  checkpoint = setting("checkpoint"),
+  steps      = steps,
   -- What a Hugging Face model's files call the weights.
-  names     = {
+  names      = {
     ["tok_embeddings.weight"] = "model.embed_tokens.weight",
     ["layers.*.attention_norm.weight"] = "model.layers.*.input_layernorm.weight",
     ["layers.*.attention.wq.weight"] = "model.layers.*.self_attn.q_proj.weight",
