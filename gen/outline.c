@@ -479,6 +479,12 @@ static void add_phase(enum phase phase)
   if (f.nop) add_function(f);
 }
 
+/* Whether it is for those who run the program. */
+static bool is_told(int value)
+{
+  return value == graph->loss || value == graph->norm || graph->value[value].is_output;
+}
+
 /* Takes out of the order what nothing needs in the end. */
 static void leave_out_dead(void)
 {
@@ -487,9 +493,7 @@ static void leave_out_dead(void)
   for (int at = graph->norder; at-- > 0;) {
     const struct op *op = &graph->op[graph->order[at]];
     lives[at] = op->nout == 0;
-    for (int k = 0; k < op->nout; k++)
-      lives[at] |=
-          needed[op->out + k] || op->out + k == graph->loss || graph->value[op->out + k].is_output;
+    for (int k = 0; k < op->nout; k++) lives[at] |= needed[op->out + k] || is_told(op->out + k);
     for (int i = 0; i < op->nin && lives[at]; i++) needed[op->in[i]] = true;
   }
   int kept = 0;

@@ -2,7 +2,7 @@
 -- repeated layers. -D how=NAME picks one of the ways of training below; golden/training has what
 -- PyTorch makes of each.
 local how = args.how or "adamw"
-local accumulate, batch_size = args.accumulate or 1, args.batch or 2
+local accumulate, batch_size = args.accumulate or 1, args.batch or 4
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local plain = {bias = false}
 local WORDS, WIDTH, HIDDEN, LENGTH = 128, 12, 14, 6
