@@ -8,7 +8,9 @@
    have places of their own. Of a value that the modules of a list make alike, one is kept for all
    of them, two where the neighbour reads it, or one for each where the backward does.
 
-   Placing is first fit, from the largest to the smallest; of a few such orders the best is kept. */
+   Placing is first fit, from the largest to the smallest, the longest living or the first made;
+   what then lies beyond the bound, the largest sum of what lives at once, is placed earlier in the
+   next try, and where that does not help orders near to these are tried. */
 #include "tpgen.h"
 
 #include <stdlib.h>
@@ -287,35 +289,42 @@ static bool read_in_step(const struct op *op, int k, int value)
   return true;
 }
 
-static void share_in_kernel(const struct op *op, int at)
+static bool kernel_overwrites(const struct op *op, int in, int out)
 {
-  int *list = alloc((size_t)op_width(op) * sizeof *list);
-  int n = op_reads(op, list);
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
-    if (is_reduce(inner->kind) || !graph->value[inner->out].stored) continue;
-    int taken = NONE;
-    for (int i = 0; i < n && taken == NONE; i++)
-      if (same_parts(list[i], inner->out) && read_in_step(op, k, list[i]) &&
-          share(list[i], inner->out, at))
-        taken = place_of(list[i]);
-    int left = 0;
-    for (int i = 0; i < n; i++)
-      if (place_of(list[i]) != taken) list[left++] = list[i];
-    n = left;
+    if (inner->out == out) return !is_reduce(inner->kind) && read_in_step(op, k, in);
   }
+  return false;
 }
 
+bool may_overwrite(const struct op *op, int in, int out)
+{
+  if (!same_parts(in, out)) return false;
+  if (op->kind == OP_fused) return kernel_overwrites(op, in, out);
+  if (op->kind != OP_all_reduce && op->kind != OP_to_partial) return false;
+  for (int k = 0; k < op->nbody; k++)
+    if (graph->op[op->body[k]].out == out) return graph->op[op->body[k]].in[0] == in;
+  return true;
+}
+
+/* Of what the operation makes each may take the place of one that it reads. */
 static void share_in(const struct op *op, int at)
 {
-  if (op->kind == OP_fused) share_in_kernel(op, at);
   /* A view that could not show its input's bytes may still take them. */
   if (op->kind == OP_view) share(op->in[0], op->out, at);
-  if (op->kind != OP_all_reduce && op->kind != OP_to_partial) return;
-  if (!op->nbody && same_parts(op->in[0], op->out)) share(op->in[0], op->out, at);
-  for (int k = 0; k < op->nbody; k++) {
-    const struct op *inner = &graph->op[op->body[k]];
-    if (same_parts(inner->in[0], inner->out)) share(inner->in[0], inner->out, at);
+  if (op->kind != OP_fused && op->kind != OP_all_reduce && op->kind != OP_to_partial) return;
+  int *in = alloc((size_t)op_width(op) * sizeof *in),
+      *out = alloc((size_t)op_width(op) * sizeof *out);
+  int nin = op_reads(op, in), nout = op_writes(op, out);
+  for (int k = 0; k < nout; k++) {
+    int taken = NONE;
+    for (int i = 0; i < nin && taken == NONE; i++)
+      if (may_overwrite(op, in[i], out[k]) && share(in[i], out[k], at)) taken = place_of(in[i]);
+    int left = 0;
+    for (int i = 0; i < nin; i++)
+      if (place_of(in[i]) != taken) in[left++] = in[i];
+    nin = left;
   }
 }
 
@@ -361,34 +370,38 @@ static int by_start(const void *a, const void *b)
   return by_size(a, b);
 }
 
-/* The lowest place at which value[k] fits beside those of value[0 .. k-1] that live with it. */
-static int64_t lowest(const int *value, const int64_t *offset, int k)
-{
-  const struct value *v = &graph->value[value[k]];
-  int64_t at = 0;
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int i = 0; i < k; i++) {
-      int64_t end = offset[i] + arena_size(value[i]);
-      if (!meet(v, &graph->value[value[i]]) || end <= at || offset[i] >= at + arena_size(value[k]))
-        continue;
-      at = end;
-      moved = true;
-    }
-  }
-  return at;
-}
-
-static int64_t try_order(int *value, int n, int (*order)(const void *, const void *),
-                         int64_t *offset)
+/* Places each value of the order as low as it fits beside those before it that live with it;
+   `lying` has room for all. Gives where the last one ends. */
+static int64_t place_in_order(const int *value, int n, int64_t *offset, int *lying)
 {
   int64_t peak = 0;
-  qsort(value, (size_t)n, sizeof *value, order);
   for (int k = 0; k < n; k++) {
-    offset[k] = lowest(value, offset, k);
-    if (offset[k] + arena_size(value[k]) > peak) peak = offset[k] + arena_size(value[k]);
+    const struct value *v = &graph->value[value[k]];
+    int64_t at = 0, size = arena_size(value[k]);
+    for (int i = 0; i < k && offset[lying[i]] < at + size; i++) {
+      int64_t end = offset[lying[i]] + arena_size(lying[i]);
+      if (end > at && meet(v, &graph->value[lying[i]])) at = end;
+    }
+    int i = k; /* they stand in the order in which they lie */
+    for (; i > 0 && offset[lying[i - 1]] > at; i--) lying[i] = lying[i - 1];
+    lying[i] = value[k];
+    offset[value[k]] = at;
+    if (at + size > peak) peak = at + size;
   }
   return peak;
+}
+
+/* Moves what lies beyond the bound to the front of the order, so that it is placed first. */
+static void hurry(int *value, int n, const int64_t *offset, int64_t bound)
+{
+  int *late = alloc((size_t)n * sizeof *late), nlate = 0, front = n;
+  for (int k = n; k-- > 0;) {
+    if (offset[value[k]] + arena_size(value[k]) > bound)
+      late[nlate++] = value[k];
+    else
+      value[--front] = value[k];
+  }
+  for (int k = 0; k < nlate; k++) value[nlate - 1 - k] = late[k];
 }
 
 static int64_t most_live(const int *value, int n)
@@ -433,9 +446,10 @@ static void join_sums(void)
   }
 }
 
-void memory(void)
+/* Finds lifetimes and what shares whose bytes; gives the storages in the arena, and how many. */
+static int *find_storages(int *count)
 {
-  static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start};
+  nplace = 0;
   find_places();
   find_lifetimes();
   for (int i = 0; i < graph->nvalue; i++) graph->value[i].storage = i;
@@ -444,18 +458,72 @@ void memory(void)
   widen_lifetimes();
   join_lifetimes();
   for (int at = 0; at < nplace; at++) share_in(&graph->op[op_at[at]], at);
-  int n = 0, *value = alloc((size_t)(graph->nvalue + 1) * sizeof *value);
-  int64_t *offset = alloc((size_t)(graph->nvalue + 1) * sizeof *offset), best = INT64_MAX;
+  int *value = alloc((size_t)(graph->nvalue + 1) * sizeof *value);
+  *count = 0;
   for (int i = 0; i < graph->nvalue; i++)
-    if (in_arena(i) && root(i) == i && graph->value[i].first != NONE) value[n++] = i;
-  for (size_t k = 0; k < sizeof orders / sizeof *orders; k++) {
-    int64_t peak = try_order(value, n, orders[k], offset);
+    if (in_arena(i) && root(i) == i && graph->value[i].first != NONE) value[(*count)++] = i;
+  return value;
+}
+
+int64_t live_bytes(void)
+{
+  int n;
+  const int *value = find_storages(&n);
+  int64_t most = most_live(value, n);
+  for (int i = 0; i < graph->nvalue; i++) graph->value[i].storage = i;
+  return most;
+}
+
+static int64_t *key; /* by value: where it is to stand in the order */
+
+static int by_key(const void *a, const void *b)
+{
+  int x = *(const int *)a, y = *(const int *)b;
+  if (key[x] != key[y]) return key[x] < key[y] ? -1 : 1;
+  return x < y ? -1 : 1;
+}
+
+/* Moves each value forth or back by up to a third of its place; the same in every run of tpgen. */
+static void shuffle(int *value, int n)
+{
+  static uint64_t random = HASH_START;
+  for (int k = 0; k < n; k++) {
+    random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    key[value[k]] = k * (int64_t)(1000 + (random >> 33) % 1000);
+  }
+  qsort(value, (size_t)n, sizeof *value, by_key);
+}
+
+/* Tries orders until one comes to the bound: as they are, with what does not fit below the bound
+   placed earlier, and at random, the fewer the more there is to place. Leaves the best places, and
+   gives where they end. */
+static int64_t place(int *value, int n, int64_t bound)
+{
+  static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start};
+  enum { ORDERS = sizeof orders / sizeof *orders, HURRIED = 4 * ORDERS, STEPS = 4000000 };
+  int64_t *offset = alloc((size_t)(graph->nvalue + 1) * sizeof *offset), best = INT64_MAX;
+  int *lying = alloc((size_t)(n + 1) * sizeof *lying);
+  key = alloc((size_t)(graph->nvalue + 1) * sizeof *key);
+  int64_t tries = ORDERS + STEPS / ((int64_t)n * n + 1);
+  for (int k = 0; k < tries && best > bound; k++) {
+    if (k < ORDERS || k >= HURRIED) qsort(value, (size_t)n, sizeof *value, orders[k % ORDERS]);
+    if (k >= HURRIED)
+      shuffle(value, n);
+    else if (k >= ORDERS)
+      hurry(value, n, offset, bound);
+    int64_t peak = place_in_order(value, n, offset, lying);
     if (peak >= best) continue;
     best = peak;
-    for (int i = 0; i < n; i++) graph->value[value[i]].offset = offset[i];
+    for (int i = 0; i < n; i++) graph->value[value[i]].offset = offset[value[i]];
   }
-  graph->arena_bytes = n ? best : 0;
+  return best;
+}
+
+void memory(void)
+{
+  int n, *value = find_storages(&n);
   graph->live_bytes = most_live(value, n);
+  graph->arena_bytes = place(value, n, graph->live_bytes);
   for (int i = 0; i < graph->nvalue; i++) find_place(i);
 }
 

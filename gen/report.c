@@ -61,6 +61,12 @@ static int64_t held(enum role role)
   return sum;
 }
 
+static int64_t held_in_all(void)
+{
+  return held(PARAMETER) + held(GRADIENT) + held(STATE) + held(BATCH) + held(ACTIVATION) +
+         graph->arena_bytes;
+}
+
 static char *mesh_text(void)
 {
   struct buffer b = {0};
@@ -300,6 +306,7 @@ static void put_memory(struct buffer *b)
   put(b, "  %-12s %16s B   %.3f of the lower bound, what lives at once\n", "activations",
       grouped(graph->arena_bytes),
       graph->live_bytes ? (double)graph->arena_bytes / (double)graph->live_bytes : 1.0);
+  put(b, "  %-12s %16s B\n", "in all", grouped(held_in_all()));
 }
 
 void report_text(struct buffer *b)
@@ -450,11 +457,12 @@ void report_json(struct buffer *b)
     json_array_append_new(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]),
                                           "size", graph->mesh.size[d]));
   each_op(add_collective, collectives);
-  json_t *memory =
-      json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)held(PARAMETER),
-                "gradients", (json_int_t)held(GRADIENT), "optimizer", (json_int_t)held(STATE),
-                "batch", (json_int_t)held(BATCH), "outputs", (json_int_t)held(ACTIVATION),
-                "activations", (json_int_t)graph->arena_bytes);
+  json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters",
+                             (json_int_t)held(PARAMETER), "gradients", (json_int_t)held(GRADIENT),
+                             "optimizer", (json_int_t)held(STATE), "batch", (json_int_t)held(BATCH),
+                             "outputs", (json_int_t)held(ACTIVATION), "activations",
+                             (json_int_t)graph->arena_bytes, "activations_bound",
+                             (json_int_t)graph->live_bytes, "total", (json_int_t)held_in_all());
   json_t *whole =
       json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
                 "plan", plan_shown(), "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu",

@@ -6,8 +6,8 @@
            on every rank: sizes are those of rank 0. There is one stream; all runs in this order.
 
    At each turn, of the operations whose inputs are there, the one goes first that frees the most
-   over what it takes, so that a gradient of a weight is computed while its input is at hand. A loop
-   is passed by nothing. */
+   over what it takes (what is written in place counts once), so that a gradient of a weight is
+   computed while its input is at hand. A loop is passed by nothing. */
 #include "tpgen.h"
 
 #include <string.h>
@@ -55,7 +55,7 @@ static int64_t weight(int value)
   const struct value *v = &graph->value[value];
   bool in_step = v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE;
   if (shown[value] != value) return 0;
-  return in_step ? largest_bytes(value) : 0;
+  return in_step ? arena_stride(value) : 0;
 }
 
 /* What running the operation would add to what is alive. */
@@ -67,6 +67,28 @@ static int64_t growth(const struct op *op)
     if (wanted[write_list[n]]) sum += weight(write_list[n]);
   for (int n = reads_of(op); n--;)
     if (readers[read_list[n]] == 1 && !leaves[read_list[n]]) sum -= weight(read_list[n]);
+  return sum;
+}
+
+static bool dies(int value)
+{
+  return readers[shown[value]] == 1 && !leaves[shown[value]];
+}
+
+/* The bytes of what the operation makes in the place of what it reads for the last time. */
+static int64_t replaced(const struct op *op)
+{
+  widen_lists(op);
+  int64_t sum = 0;
+  int nin = op_reads(op, read_list);
+  for (int n = op_writes(op, write_list); n--;) {
+    int at = 0;
+    while (at < nin && !(dies(read_list[at]) && may_overwrite(op, read_list[at], write_list[n])))
+      at++;
+    if (at == nin || !weight(shown[read_list[at]])) continue;
+    sum += weight(write_list[n]);
+    read_list[at] = read_list[--nin];
+  }
   return sum;
 }
 
@@ -102,12 +124,23 @@ static int64_t peak_of(const int *op, int n)
   int64_t now = 0, peak = 0;
   begin(op, n);
   for (int i = 0; i < n; i++) {
-    int64_t freed = 0, grown = run(&graph->op[op[i]]);
-    for (int k = op_writes(&graph->op[op[i]], write_list); k--;) freed += weight(write_list[k]);
-    if (now + freed > peak) peak = now + freed;
+    int64_t made = -replaced(&graph->op[op[i]]), grown = run(&graph->op[op[i]]);
+    for (int k = op_writes(&graph->op[op[i]], write_list); k--;) made += weight(write_list[k]);
+    if (now + made > peak) peak = now + made;
     now += grown;
   }
   return peak;
+}
+
+/* Takes the better order, unless more is alive in it all the same, somewhere in the program: what
+   shares whose bytes memory.c alone knows. */
+static void take_over(int *op, const int *better, int n)
+{
+  int *before = alloc((size_t)n * sizeof *before);
+  memcpy(before, op, (size_t)n * sizeof *op);
+  int64_t was = live_bytes();
+  memcpy(op, better, (size_t)n * sizeof *op);
+  if (live_bytes() > was) memcpy(op, before, (size_t)n * sizeof *op);
 }
 
 static void order_stretch(int *op, int n)
@@ -129,7 +162,7 @@ static void order_stretch(int *op, int n)
     better[turn] = op[best];
     run(&graph->op[op[best]]);
   }
-  if (peak_of(better, n) < peak_of(op, n)) memcpy(op, better, (size_t)n * sizeof *op);
+  if (peak_of(better, n) < peak_of(op, n)) take_over(op, better, n);
 }
 
 /* Marks what others than `mine` read: a value outlives the function, or the round of a loop. */

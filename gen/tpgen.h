@@ -723,6 +723,10 @@ bool in_arena(int value);
 int64_t arena_size(int value);
 /* Whether two values have the same bytes: one storage, and one place in the arena. */
 bool same_place(int a, int b);
+/* The largest sum of what would live at once if the operations ran as they stand. */
+int64_t live_bytes(void);
+/* Whether the operation may leave `out` where `in` lies, if nothing reads that later. */
+bool may_overwrite(const struct op *op, int in, int out);
 /* The bytes from one of a family to the next. */
 int64_t arena_stride(int value);
 /* accumulate.c: where a step takes several batches, adds their gradients up; by parameter, which

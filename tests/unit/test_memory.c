@@ -135,7 +135,7 @@ static void run_random(const void *with)
   must(graph->arena_bytes >= graph->live_bytes, "the arena is smaller than what lives in it");
   must(graph->live_bytes == bound(), "%" PRId64 " bytes live at once, not %" PRId64, bound(),
        graph->live_bytes);
-  must((double)graph->arena_bytes <= 1.2 * (double)graph->live_bytes,
+  must((double)graph->arena_bytes <= 1.08 * (double)graph->live_bytes,
        "the arena is %" PRId64 " for %" PRId64, graph->arena_bytes, graph->live_bytes);
   for (int i = 0; i < graph->nvalue; i++)
     must(!in_arena(i) || graph->value[i].offset % 64 == 0, "v%d is not aligned", i);
