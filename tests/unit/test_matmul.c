@@ -440,9 +440,9 @@ static char *program_of(int rank)
   return fill("#include <stdalign.h>\n#include <stddef.h>\n#include <string.h>\n"
               "#include \"$math$\"\n\n$memory$\nstatic struct memory *m;\n\n"
               "static void run(void)\n{\n$code$}\n\n"
-              "struct place {\n  size_t at, n;\n};\n"
-              "static const struct place operands[] = {\n$operands$};\n"
-              "static const struct place results[] = {\n$results$};\n\n"
+              "struct spot {\n  size_t at, n;\n};\n"
+              "static const struct spot operands[] = {\n$operands$};\n"
+              "static const struct spot results[] = {\n$results$};\n\n"
               "#include \"run_products.h\"\n",
               "math", options.cuda ? "cuda_math.h" : "cpu_math.h", "memory", memory_declaration(),
               "code", code.text, "operands", operands.text, "results", results.text, NULL);
