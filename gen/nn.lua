@@ -133,9 +133,9 @@ function plan.randint(low, high)
   return describe("randint", "uniform", low + 0.0, high + 0.0, {"int32", "int64", "bool"})
 end
 
--- tokens(words){batch, sequence}: of the text or the file of tokens that the program is given, so many
--- in every step, on from where the step before ended; tokens(words, 1): each one token further, which
--- is what a language model is to tell. Their numbers are below `words`.
+-- tokens(words){batch, sequence}: of the text or the file of tokens that the program is given, so
+-- many in every step, on from where the step before ended; tokens(words, 1): each one token
+-- further, which is what a language model is to tell. Their numbers are below `words`.
 function plan.tokens(words, shift)
   words = base.integer(words, "the number of words that tokens is given", 1, (1 << 31) - 1)
   shift = base.integer(shift == nil and 0 or shift, "the shift that tokens is given", 0, 1 << 20)
