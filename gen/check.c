@@ -18,15 +18,6 @@ static bool is_value(int v)
   return v >= 0 && v < graph->nvalue;
 }
 
-/* As it is written, or each dimension once in another order. */
-static bool is_sane_order(unsigned order, int ndim)
-{
-  unsigned seen = 0;
-  if (!order) return true;
-  for (int at = 0; at < ndim; at++) seen |= 1u << (order >> 3 * at & 7);
-  return seen == (1u << ndim) - 1 && !(order >> 3 * ndim) && order != raised(0, ndim);
-}
-
 static void sane_value(const struct value *v)
 {
   hold(v->op >= NONE && v->op < graph->nop, NONE, "a value is made by no operation");
@@ -34,8 +25,8 @@ static void sane_value(const struct value *v)
   for (int d = 0; d < v->shape.ndim; d++)
     hold(v->shape.size[d] >= 0, v->op, "a value has a negative size");
   hold(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
-  hold(is_sane_order(v->order, v->shape.ndim) && (!v->order || v->role == ACTIVATION), v->op,
-       "its dimensions lie in an order that may not be");
+  hold(!v->front || (v->front > 0 && v->front < v->shape.ndim && v->role == ACTIVATION), v->op,
+       "another dimension is outermost than may be");
   if (v->role == GRADIENT || v->role == STATE)
     hold(is_value(v->of), v->op, "it belongs to nothing");
   for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {
@@ -520,6 +511,16 @@ static void check_parameter_order(void)
   }
 }
 
+/* A fused operation is one that a kernel can run: what it reads of its own is there by then. */
+static void check_kernel(void *unused, int id, int times)
+{
+  struct stages stages;
+  (void)unused, (void)times;
+  const struct op *op = &graph->op[id];
+  if (op->kind == OP_fused)
+    hold(find_stages(op->body, op->nbody, &stages), id, "no kernel can run what is fused in it");
+}
+
 static void check_memory(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
@@ -547,5 +548,6 @@ void check(enum pass after)
   if (after >= PASS_PROPAGATE && after <= PASS_ARRANGE) check_layouts(after);
   if (after >= PASS_REDISTRIBUTE) check_steps(after);
   if (after == PASS_RECOMPUTE) check_recomputed();
+  if (after >= PASS_FUSE) each_op(check_kernel, NULL);
   if (after == PASS_MEMORY) check_memory();
 }

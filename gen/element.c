@@ -36,7 +36,7 @@ static bool name_taken(const struct draft *k, const char *name)
   return false;
 }
 
-static const char *free_name(const struct draft *k, const char *wanted)
+const char *free_name(const struct draft *k, const char *wanted)
 {
   const char *name = wanted;
   for (int again = 2; name_taken(k, name); again++) name = text("%s_%d", wanted, again);
@@ -280,7 +280,7 @@ static enum type type_of_text(const struct writing *w, const char *written)
   if (is_letter_row(w->op))
     return strstr(written, "first") || !strcmp(w->k->loops.type, "long") ? I64 : I32;
   bool computes = w->op->kind != OP_expand && strpbrk(op_row[w->op->kind].element, "+-*/") &&
-                  !is_indexed(w->op, 0);
+                  !reads_by_index(w->op, 0);
   return w->type == BOOL && computes ? I32 : w->type;
 }
 
@@ -293,7 +293,7 @@ static const char *temporary_of(const struct draft *k, int value)
   return NULL;
 }
 
-static const char *new_temporary(struct draft *k, int value, const char *wanted)
+const char *new_temporary(struct draft *k, int value, const char *wanted)
 {
   const char *name = free_name(k, wanted);
   GROW(k->temporary, k->ntemporary, k->temporary_room);
@@ -303,7 +303,7 @@ static const char *new_temporary(struct draft *k, int value, const char *wanted)
 
 /* A line, broken where it is too long: between the arms of a choice, else outside of brackets but
    those of a rounding. */
-static void put_statement(struct buffer *b, int indent, const char *statement)
+void put_statement(struct buffer *b, int indent, const char *statement)
 {
   enum { COLUMNS = 100, KEPT = 1 };
   char *lead = text("%*s", indent + 4, ""), *line = text("%*s%s", indent, "", statement);
@@ -567,28 +567,46 @@ char *element_text(struct buffer *before, struct draft *k, const struct op *op, 
   return converted(b.text, type_of_text(&w, b.text), graph->value[op->out].type);
 }
 
-static bool read_by_others(const struct op *group, const struct op *op)
+static bool reads(const struct op *op, int value)
 {
-  for (int k = 0; k < group->nbody; k++) {
-    const struct op *inner = &graph->op[group->body[k]];
-    for (int i = 0; i < inner->nin; i++)
-      if (inner->in[i] == op->out) return true;
-  }
+  for (int i = 0; i < op->nin; i++)
+    if (op->in[i] == value) return true;
   return false;
 }
 
-void put_elements(struct buffer *b, struct draft *k, int indent)
+bool is_read_by_rows(const struct draft *k, int value)
+{
+  bool empty = !row_elements(&k->loops);
+  for (int n = 0; n < k->group->nbody; n++)
+    if (reads(&graph->op[k->group->body[n]], value) && (k->stages.task[n].of_row || !empty))
+      return true;
+  return false;
+}
+
+/* Whether one of those that are made with it reads it. */
+static bool is_read(const struct draft *k, int value, const bool *made)
+{
+  for (int n = 0; n < k->group->nbody; n++)
+    if (made[n] && reads(&graph->op[k->group->body[n]], value)) return true;
+  return false;
+}
+
+void put_elements(struct buffer *b, struct draft *k, const bool *made, int indent)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = &graph->op[k->group->body[n]];
-    if (is_reduce(op->kind)) continue;
+    if (!made[n] || is_reduce(op->kind)) continue;
     const struct value *out = &graph->value[op->out];
+    if (temporary_of(k, op->out)) continue; /* of a row of one element, it is there already */
+    bool of_row = k->stages.task[n].of_row;
+    const char *guard = of_row ? k->guard : "";
     char *element = element_text(b, k, op, indent);
-    if (read_by_others(k->group, op)) {
+    if (of_row ? is_read_by_rows(k, op->out) : is_read(k, op->out, made)) {
       const char *name = new_temporary(k, op->out, op_name(op));
       put_statement(b, indent, text("const %s %s = %s;", c_type(out->type), name, element));
       element = copy_text(name);
     }
-    if (out->stored) put_statement(b, indent, text("%s = %s;", output_text(k, op), element));
+    if (out->stored)
+      put_statement(b, indent, text("%s%s = %s;", guard, output_text(k, op), element));
   }
 }

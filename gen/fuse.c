@@ -1,13 +1,14 @@
-/* fuse.c: the pass `fuse`: one kernel for neighbouring operations on the same elements.
+/* fuse.c: the pass `fuse`: one kernel for operations on the same elements, and on the same rows.
 
    Takes   functions whose pointwise and reduce operations stand alone.
-   Leaves  each run of them that goes over one space of elements as one fused operation: first the
-           elements' values, in order, then the sums over them. Inside it a value that nothing else
-           reads is not stored. Updates of parameters that follow one another in memory are one
-           operation too. A value is marked `stored` if it takes memory at all.
+   Leaves  those that one kernel can run (stages.c) as one fused operation, each of them behind
+   those whose values it reads. Inside it a value that nothing else reads is not stored. Updates of
+           parameters that follow one another in memory are one operation too. A value is marked
+           `stored` if it takes memory at all.
 
-   A sum is complete only when its kernel ends: what reads it begins another. So does what reads
-   elements of a value other than the one at hand. */
+   The sum over a row may be read in its kernel, by what goes over the same row. Every other sum is
+   complete only when its kernel ends: what reads it begins another. So does what reads elements of
+   a value other than the one at hand. */
 #include "tpgen.h"
 
 #include <string.h>
@@ -17,65 +18,6 @@ static bool *in_memory; /* by value: something reads it that is no kernel */
 static bool is_elementwise(const struct op *op)
 {
   return is_pointwise(op->kind) || is_reduce(op->kind);
-}
-
-/* The value whose elements a kernel runs over. */
-static int space_of(const struct op *op)
-{
-  return is_reduce(op->kind) ? op->in[0] : op->out;
-}
-
-static int innermost(const struct value *v)
-{
-  int last = v->shape.ndim - 1;
-  return v->order ? (int)(v->order >> 3 * last & 7) : last;
-}
-
-/* Whether one walk goes through both along the neighbours in memory. */
-static bool same_rows(const struct value *x, const struct value *y)
-{
-  int last = x->shape.ndim - 1;
-  return x->order == y->order || (innermost(x) == last && innermost(y) == last);
-}
-
-static bool same_space(const struct op *a, const struct op *b)
-{
-  const struct value *x = &graph->value[space_of(a)], *y = &graph->value[space_of(b)];
-  if (!same_shape(x->shape, y->shape) || !same_rows(x, y)) return false;
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    struct placement p = x->layout.on[d], q = y->layout.on[d];
-    if ((p.kind == SHARD || q.kind == SHARD) && !same_placement(p, q)) return false;
-  }
-  return true;
-}
-
-static bool reads(const struct op *op, int value)
-{
-  for (int i = 0; i < op->nin; i++)
-    if (op->in[i] == value) return true;
-  return false;
-}
-
-/* Whether an operation reads the value at another element than the one that it makes. */
-static bool reads_another(const struct op *op, int value)
-{
-  for (int i = 0; i < op->nin; i++)
-    if (op->in[i] == value && reads_elsewhere(op, i)) return true;
-  return false;
-}
-
-static bool joins(const int *run, int n, const struct op *op)
-{
-  const struct op *first = &graph->op[run[0]];
-  if (!same_space(first, op) || first->phase != op->phase) return false;
-  for (int i = 0; i < n; i++) {
-    const struct op *before = &graph->op[run[i]];
-    if (reads_another(op, before->out)) return false;
-    if (!is_reduce(before->kind)) continue;
-    if (reads(op, before->out)) return false;
-    if (is_reduce(op->kind) && (op->dims != before->dims || op->keep != before->keep)) return false;
-  }
-  return true;
 }
 
 static int fused(const int *run, int n)
@@ -116,24 +58,147 @@ static void find_in_memory(void)
     }
 }
 
+/* ------------------------------------------------------------------------- which go together
+
+   A unit is an operation by itself, or several that will be one kernel. One after the other, each
+   operation becomes a unit behind those before it, and is made one with a unit that it shares a
+   value with, where one kernel can run both and nothing has to run between them. Of what stands
+   between the two, that which reads the first then stands behind both, the rest before. */
+
+struct unit {
+  bool element;
+  int n, op[MOST_IN_KERNEL];
+};
+
+static struct unit **unit; /* of a function, in the order in which they run */
+static int nunit;
+static int *maker;  /* by value: the operation of this function that makes it, or NONE */
+static int *place;  /* by operation: the place of its unit in the order */
+static bool *after; /* by place, while two units are looked at: it has to run behind the first */
+static int *list, list_room;
+
+static int reads_of(int op)
+{
+  while (list_room < op_width(&graph->op[op])) list = grow(list, 0, &list_room, sizeof *list);
+  return op_reads(&graph->op[op], list);
+}
+
+/* Whether the unit reads what one makes that stands at a place from `first` on, and is marked. */
+static bool reads_after(const struct unit *u, int first)
+{
+  for (int k = 0; k < u->n; k++)
+    for (int n = reads_of(u->op[k]); n--;) {
+      int op = maker[list[n]];
+      if (op != NONE && place[op] >= first && after[place[op]]) return true;
+    }
+  return false;
+}
+
+/* Whether what stands between two units can stand before or behind both. */
+static bool can_meet(int a, int b)
+{
+  after[a] = true;
+  for (int at = a + 1; at < b; at++) after[at] = reads_after(unit[at], a);
+  after[a] = after[b] = false;
+  return !reads_after(unit[b], a);
+}
+
+/* What an operation takes or makes that is as large as its space, and the unit too. */
+static bool shares_value(const struct unit *a, const struct op *op)
+{
+  int64_t most = elements(graph->value[space_of(op)].shape);
+  for (int i = 0; i < op->nin; i++) {
+    int value = op->in[i];
+    for (int k = 0; k < a->n; k++) {
+      const struct op *other = &graph->op[a->op[k]];
+      if (other->out == value) return true;
+      for (int j = 0; j < other->nin; j++)
+        if (other->in[j] == value && elements(graph->value[value].shape) == most) return true;
+    }
+  }
+  return false;
+}
+
+static bool is_related(const struct unit *a, const struct unit *b)
+{
+  for (int k = 0; k < b->n; k++)
+    if (shares_value(a, &graph->op[b->op[k]])) return true;
+  return false;
+}
+
+static bool can_be_one(int a, int b)
+{
+  const struct unit *u = unit[a], *v = unit[b];
+  int body[2 * MOST_IN_KERNEL], n = u->n + v->n;
+  struct stages stages;
+  if (!u->element || n > MOST_IN_KERNEL) return false;
+  if (graph->op[u->op[0]].phase != graph->op[v->op[0]].phase) return false;
+  bool related = is_related(u, v);
+  if (!related && a + 1 < b) return false;
+  memcpy(body, u->op, (size_t)u->n * sizeof *body);
+  memcpy(body + u->n, v->op, (size_t)v->n * sizeof *body);
+  if (!find_stages(body, n, &stages)) return false;
+  if (!related && stages.rows != NONE) return false;
+  return can_meet(a, b);
+}
+
+/* Makes one of the units at a and b, and gives its place. */
+static int make_one(int a, int b)
+{
+  struct unit *one = unit[a], *gone = unit[b], **behind = alloc((size_t)(b - a) * sizeof *behind);
+  int at = a, n = 0;
+  memcpy(one->op + one->n, gone->op, (size_t)gone->n * sizeof *one->op);
+  one->n += gone->n;
+  for (int i = a + 1; i < b; i++)
+    if (after[i])
+      behind[n++] = unit[i];
+    else
+      unit[at++] = unit[i];
+  int met = at;
+  unit[at++] = one;
+  for (int i = 0; i < n; i++) unit[at++] = behind[i];
+  for (int i = b + 1; i < nunit; i++) unit[at++] = unit[i];
+  nunit = at;
+  for (int i = a; i < nunit; i++)
+    for (int k = 0; k < unit[i]->n; k++) place[unit[i]->op[k]] = i;
+  return met;
+}
+
+static void join_others(int b)
+{
+  enum { FARTHEST = 48 }; /* so far back it is looked */
+  for (int a = b - 1; a >= 0 && b - a <= FARTHEST; a--) {
+    if (graph->op[unit[a]->op[0]].kind == OP_loop) return;
+    if (!can_be_one(a, b)) continue;
+    b = make_one(a, b);
+    a = b;
+  }
+}
+
+static void add_unit(int op)
+{
+  struct unit *u = alloc(sizeof *u);
+  *u = (struct unit){.element = is_elementwise(&graph->op[op]), .n = 1, .op = {op}};
+  place[op] = nunit;
+  for (int k = 0; k < graph->op[op].nout; k++) maker[graph->op[op].out + k] = op;
+  unit[nunit++] = u;
+  if (u->element) join_others(nunit - 1);
+}
+
 static void fuse_elements(struct function *f)
 {
-  int *run = alloc((size_t)(f->nop + 1) * sizeof *run), n = 0, kept = 0;
-  for (int i = 0; i <= f->nop; i++) {
-    const struct op *op = i < f->nop ? &graph->op[f->op[i]] : NULL;
-    if (op && is_literal(op)) continue;
-    bool element = op && is_elementwise(op);
-    if (n && !(element && joins(run, n, op))) {
-      f->op[kept++] = fused(run, n);
-      n = 0;
-    }
-    if (element)
-      run[n++] = f->op[i];
-    else if (op)
-      f->op[kept++] = f->op[i];
-  }
-  f->nop = kept;
+  unit = alloc((size_t)(f->nop + 1) * sizeof *unit);
+  after = alloc((size_t)(f->nop + 1) * sizeof *after);
+  nunit = 0;
+  for (int i = 0; i < graph->nvalue; i++) maker[i] = NONE;
+  for (int i = 0; i < f->nop; i++)
+    if (!is_literal(&graph->op[f->op[i]])) add_unit(f->op[i]);
+  f->nop = 0;
+  for (int i = 0; i < nunit; i++)
+    f->op[f->nop++] = unit[i]->element ? fused(unit[i]->op, unit[i]->n) : unit[i]->op[0];
 }
+
+/* ------------------------------------------------------------------------------------- updates */
 
 static bool is_update(const struct op *op)
 {
@@ -203,6 +268,8 @@ void fuse(void)
 {
   add_products_in_place();
   find_in_memory();
+  maker = alloc((size_t)(graph->nvalue + 1) * sizeof *maker);
+  place = alloc((size_t)(graph->nop + 1) * sizeof *place);
   for (int i = 0; i < graph->nfunction; i++) {
     struct function *f = &graph->function[i];
     if (f->phase == UPDATE)

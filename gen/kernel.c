@@ -199,16 +199,28 @@ static char *empty_call(const struct op *group, int rank)
   return b.text;
 }
 
+/* Whether there is anything to do for this rank: rows may have no elements, but what is reduced
+   over them is read. */
+static bool has_rows(const struct draft *k)
+{
+  struct shape here = local_shape(k->stages.space, k->rank);
+  for (int d = 0; d < here.ndim; d++)
+    if (!here.size[d] && (k->stages.rows == NONE || d < k->stages.rows)) return false;
+  return true;
+}
+
 static char *fused_call(const struct op *group, int rank)
 {
-  if (!elements(local_shape(space_of(&graph->op[group->body[0]]), rank)))
-    return empty_call(group, rank);
-  struct draft k = {.group = group, .rank = rank};
+  struct draft k = {.group = group, .rank = rank, .guard = ""};
   int64_t blocks = 0;
+  if (!find_stages(group->body, group->nbody, &k.stages))
+    bug("emit", group->body[0], "no kernel can run it with what it was fused with");
+  if (!has_rows(&k)) return empty_call(group, rank);
   find_loops(&k);
   find_arguments(&k);
   char *body = options.cuda ? cuda_body(&k, &blocks) : cpu_body(&k);
   drop_unused(&k, body);
+  if (!k.nargument) return copy_text(""); /* columns of which the rank has none */
   return added_call(kernel_name(group, k.loops.space), parameters_text(&k), kernel_comment(group),
                     body, blocks, arguments_text(&k));
 }

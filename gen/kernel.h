@@ -16,7 +16,7 @@ struct loops {
   int n;
   int64_t size[MAX_DIMS];
   int first[MAX_DIMS], last[MAX_DIMS]; /* the dimensions that it runs over */
-  bool reduced[MAX_DIMS];
+  bool reduced[MAX_DIMS];              /* or, by rows, a row's own */
   const char *type; /* of indices: "int" where that counts to every element, else "long" */
 };
 
@@ -40,6 +40,8 @@ struct temporary {
 struct draft {
   const struct op *group;
   int rank;
+  struct stages stages;
+  const char *guard; /* before what stores something that a row has one of */
   struct loops loops;
   int nargument, argument_room, nextra, extra_room, ntemporary, temporary_room;
   struct argument *argument;
@@ -59,16 +61,15 @@ struct operand {
 void find_operand(const struct op *op, const struct letters *l, int i, int rank,
                   struct operand *operand);
 void find_loops(struct draft *k);
-/* The value whose elements an operation walks over; the dimension of it that has the letter of this
-   name, or NONE: of size 1. */
-int space_of(const struct op *op);
+/* The dimension of an operation's space that has the letter of this name, or NONE: of size 1. */
 int space_dimension(const struct op *op, const struct letters *l, char name);
 /* The dimension of input i in which `$a(...)` goes another way: that of its first letter. */
 int indexed_dimension(const struct op *op, int i);
-/* Whether the row's expression reads input i through `$a(...)`. */
-bool is_indexed(const struct op *op, int i);
 /* Whether a name in a row's expression, behind its `$`, is a letter of the rule. */
 bool names_letter(const struct op *op, const char *name);
+/* By rows: how many elements the rank has of one, and the index within it: "j", "j * 4 + k". */
+int64_t row_elements(const struct loops *loops);
+char *row_index_text(const struct loops *loops);
 /* "i": the index in a dimension of the space that has a loop of its own, "0" where there is none.
  */
 const char *variable_text(const struct loops *loops, int dim);
@@ -93,23 +94,48 @@ char *arguments_text(const struct draft *k);
 char *output_text(const struct draft *k, const struct op *op);
 /* An operation's element in C. What it needs before, it puts into b. */
 char *element_text(struct buffer *b, struct draft *k, const struct op *op, int indent);
-/* A line for each pointwise operation. */
-void put_elements(struct buffer *b, struct draft *k, int indent);
+/* A line for each pointwise operation of those that are `made`; of elements, or of rows. */
+void put_elements(struct buffer *b, struct draft *k, const bool *made, int indent);
+/* Whether anything in the kernel reads what rows have one of. */
+bool is_read_by_rows(const struct draft *k, int value);
+/* From here on an inner value is called so: "const float mean = ". */
+const char *new_temporary(struct draft *k, int value, const char *wanted);
+/* A name that is no other's within the kernel. */
+const char *free_name(const struct draft *k, const char *wanted);
+void put_statement(struct buffer *b, int indent, const char *statement);
 
 /* reduction.c */
+
+/* Each of these works on some of the kernel's operations: these[n] says whether on body[n]. */
 
 bool has_reductions(const struct op *group);
 /* What a reduction begins with, in C: "0", "-INFINITY". */
 const char *neutral_text(const struct op *op);
 /* Before the loops: "double sum_of = 0;", where floats are summed up in `float_type`; in the loops:
    "sum_of += x[i];"; after them: "sum[j] = (float)(sum_of);". */
-void put_starts(struct buffer *b, const struct op *group, const char *float_type, int indent);
-void put_terms(struct buffer *b, struct draft *k, int indent);
-void put_results(struct buffer *b, const struct draft *k, int indent);
+void put_starts(struct buffer *b, const struct draft *k, const bool *these, const char *float_type,
+                int indent);
+void put_terms(struct buffer *b, struct draft *k, const bool *these, int indent);
+/* What is read inside the kernel gets a name there; `guard` stands before what stores it. */
+void put_results(struct buffer *b, struct draft *k, const bool *these, const char *guard,
+                 int indent);
 /* In the loops, straight into the output: "sum[j] += x[i * 5 + j];". */
-void put_terms_in_place(struct buffer *b, struct draft *k, int indent);
+void put_terms_in_place(struct buffer *b, struct draft *k, const bool *these, int indent);
 /* Makes one number of what the threads of a block have: "sum_of = block_sum(sum_of);". */
-void put_block_results(struct buffer *b, const struct op *group, int indent);
+void put_block_results(struct buffer *b, const struct draft *k, const bool *these, int indent);
+/* What each part of the loops comes to, and one number of them all, in the order of the parts. */
+void put_parts(struct buffer *b, const struct draft *k, const bool *these, int64_t parts);
+void put_part_results(struct buffer *b, const struct draft *k, const bool *these, int indent);
+void put_parts_together(struct buffer *b, const struct draft *k, const bool *these, int64_t parts);
+/* The same for columns; they begin, and are put together, in loops over a row. */
+void put_column_parts(struct buffer *b, const struct draft *k, const bool *these, int64_t parts);
+void put_column_starts(struct buffer *b, const struct draft *k, const bool *these, bool parted,
+                       int indent);
+void put_column_terms(struct buffer *b, struct draft *k, const bool *these, int indent);
+void put_columns_together(struct buffer *b, const struct draft *k, const bool *these, int64_t parts,
+                          int indent);
+/* "reduction(+ : sum_of)": for a loop that goes over several elements at once. */
+char *simd_clauses(const struct draft *k, const bool *these);
 
 /* kernel_cpu.c, kernel_cuda.c: the body of the function, without its braces. */
 

@@ -179,7 +179,7 @@ static int
 static bool same_parts(int in, int out)
 {
   const struct value *a = &graph->value[in], *b = &graph->value[out];
-  if (a->type != b->type || !same_shape(a->shape, b->shape) || a->order != b->order) return false;
+  if (a->type != b->type || !same_shape(a->shape, b->shape) || a->front != b->front) return false;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement p = a->layout.on[d], q = b->layout.on[d];
     if ((p.kind == SHARD || q.kind == SHARD) && !same_placement(p, q)) return false;
@@ -275,13 +275,16 @@ static bool share(int in, int out, int at)
 
 /* Whether a kernel that writes over `value` when it has come to body[k] still finds what it needs:
    every read of these bytes is of the element that is written, and comes no later. */
-static bool read_in_step(const struct op *op, int k, int value)
+static bool read_in_step(const struct op *op, const struct stages *stages, int k, int value)
 {
+  if (stages->task[k].of_row) return false;
   for (int n = 0; n < op->nbody; n++) {
     const struct op *inner = &graph->op[op->body[n]];
     for (int i = 0; i < inner->nin; i++) {
       if (place_of(inner->in[i]) != place_of(value)) continue;
-      if (n > k || is_reduce(inner->kind) || reads_elsewhere(inner, i)) return false;
+      if (reads_elsewhere(inner, i)) return false;
+      int last = last_stage(op->body, stages, n), now = stages->task[k].stage;
+      if (last > now || (last == now && (n > k || is_reduce(inner->kind)))) return false;
       if (!same_shape(graph->value[inner->in[i]].shape, graph->value[inner->out].shape))
         return false;
     }
@@ -291,9 +294,13 @@ static bool read_in_step(const struct op *op, int k, int value)
 
 static bool kernel_overwrites(const struct op *op, int in, int out)
 {
+  static struct stages stages; /* of the body that was asked of last */
+  static const int *known;
+  if (known != op->body && !find_stages(op->body, op->nbody, &stages)) return false;
+  known = op->body;
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
-    if (inner->out == out) return !is_reduce(inner->kind) && read_in_step(op, k, in);
+    if (inner->out == out) return !is_reduce(inner->kind) && read_in_step(op, &stages, k, in);
   }
   return false;
 }

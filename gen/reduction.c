@@ -1,8 +1,8 @@
 /* reduction.c: the reductions in a kernel, as statements before, in and after its loops.
 
    A bfloat16 is reduced as a float, and rounded at the end. Sums of floats are added up in double
-   on the CPU, in float by each thread on CUDA; sums of whole numbers in long. The greatest and the
-   least number is NaN where one of them is. */
+   on the CPU, in float by each thread on CUDA and, where they go on in memory, over columns; sums
+   of whole numbers in long. The greatest and the least number is NaN where one of them is. */
 #include "kernel.h"
 
 #include <string.h>
@@ -46,12 +46,12 @@ const char *neutral_text(const struct op *op)
 }
 
 /* The variable that a reduction's result is kept in. */
-static const char *result_name(const struct op *group, int k)
+static const char *result_name(const struct draft *k, int n)
 {
-  const char *kind = op_name(inner(group, k));
-  for (int i = 0; i < k; i++)
-    if (is_reduce(inner(group, i)->kind)) return text("%s_of_%d", kind, k);
-  return text("%s_of", kind);
+  const char *kind = op_name(inner(k->group, n));
+  for (int i = 0; i < n; i++)
+    if (is_reduce(inner(k->group, i)->kind)) return free_name(k, text("%s_of_%d", kind, n));
+  return free_name(k, text("%s_of", kind));
 }
 
 static const char *kept_type(const struct op *op, const char *float_type)
@@ -61,12 +61,13 @@ static const char *kept_type(const struct op *op, const char *float_type)
   return type == BOOL ? "int" : is_floating(type) ? "float" : c_type(type);
 }
 
-void put_starts(struct buffer *b, const struct op *group, const char *float_type, int indent)
+void put_starts(struct buffer *b, const struct draft *k, const bool *these, const char *float_type,
+                int indent)
 {
-  for (int k = 0; k < group->nbody; k++) {
-    const struct op *op = inner(group, k);
-    if (!is_reduce(op->kind)) continue;
-    put(b, "%*s%s %s = %s;\n", indent, "", kept_type(op, float_type), result_name(group, k),
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = inner(k->group, n);
+    if (!these[n] || !is_reduce(op->kind)) continue;
+    put(b, "%*s%s %s = %s;\n", indent, "", kept_type(op, float_type), result_name(k, n),
         neutral_text(op));
   }
 }
@@ -82,21 +83,21 @@ static char *term_text(const struct op *op, const char *to, const char *term)
   return text("if (%s %c %s) %s = %s;", term, reduction == MAX ? '>' : '<', to, to, term);
 }
 
-void put_terms(struct buffer *b, struct draft *k, int indent)
+void put_terms(struct buffer *b, struct draft *k, const bool *these, int indent)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = inner(k->group, n);
-    if (!is_reduce(op->kind)) continue;
+    if (!these[n] || !is_reduce(op->kind)) continue;
     const char *element = element_text(b, k, op, indent);
-    put(b, "%*s%s\n", indent, "", term_text(op, result_name(k->group, n), element));
+    put(b, "%*s%s\n", indent, "", term_text(op, result_name(k, n), element));
   }
 }
 
-void put_terms_in_place(struct buffer *b, struct draft *k, int indent)
+void put_terms_in_place(struct buffer *b, struct draft *k, const bool *these, int indent)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = inner(k->group, n);
-    if (!is_reduce(op->kind)) continue;
+    if (!these[n] || !is_reduce(op->kind)) continue;
     char *element = element_text(b, k, op, indent);
     if (op->scalar != 1 && reduction_of(op) == SUM)
       element = text("%s * %s", number_text(op->scalar), element);
@@ -104,13 +105,97 @@ void put_terms_in_place(struct buffer *b, struct draft *k, int indent)
   }
 }
 
-void put_block_results(struct buffer *b, const struct op *group, int indent)
+/* ------------------------------------------------------------------- parts that threads go through
+ */
+
+static const char *parts_name(const struct draft *k, int n)
+{
+  return free_name(k, text("%s_part", result_name(k, n)));
+}
+
+void put_parts(struct buffer *b, const struct draft *k, const bool *these, int64_t parts)
+{
+  for (int n = 0; n < k->group->nbody; n++)
+    if (these[n])
+      put(b, "  %s %s[%d];\n", kept_type(inner(k->group, n), "double"), parts_name(k, n),
+          (int)parts);
+}
+
+void put_part_results(struct buffer *b, const struct draft *k, const bool *these, int indent)
+{
+  for (int n = 0; n < k->group->nbody; n++)
+    if (these[n]) put(b, "%*s%s[part] = %s;\n", indent, "", parts_name(k, n), result_name(k, n));
+}
+
+void put_parts_together(struct buffer *b, const struct draft *k, const bool *these, int64_t parts)
+{
+  put_starts(b, k, these, "double", 2);
+  put(b, "  for (int part = 0; part < %d; part++) {\n", (int)parts);
+  for (int n = 0; n < k->group->nbody; n++)
+    if (these[n])
+      put(b, "    %s\n",
+          term_text(inner(k->group, n), result_name(k, n), text("%s[part]", parts_name(k, n))));
+  put(b, "  }\n");
+}
+
+/* ------------------------------------------------------------------------------------ columns */
+
+void put_column_parts(struct buffer *b, const struct draft *k, const bool *these, int64_t parts)
+{
+  for (int n = 0; n < k->group->nbody; n++)
+    if (these[n])
+      put(b, "  float %s[%d][%d];\n", parts_name(k, n), (int)parts, (int)row_elements(&k->loops));
+}
+
+void put_column_starts(struct buffer *b, const struct draft *k, const bool *these, bool parted,
+                       int indent)
+{
+  const char *index = row_index_text(&k->loops);
+  for (int n = 0; n < k->group->nbody; n++) {
+    if (!these[n]) continue;
+    const char *to =
+        parted ? text("%s[part][%s]", parts_name(k, n), index) : output_text(k, inner(k->group, n));
+    put(b, "%*s%s = %s;\n", indent, "", to, neutral_text(inner(k->group, n)));
+  }
+}
+
+void put_column_terms(struct buffer *b, struct draft *k, const bool *these, int indent)
+{
+  const char *index = row_index_text(&k->loops);
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = inner(k->group, n);
+    if (!these[n]) continue;
+    char *element = element_text(b, k, op, indent);
+    put(b, "%*s%s\n", indent, "",
+        term_text(op, text("%s[part][%s]", parts_name(k, n), index), element));
+  }
+}
+
+/* In loops over the columns: each one's parts become the output. */
+void put_columns_together(struct buffer *b, const struct draft *k, const bool *these, int64_t parts,
+                          int indent)
+{
+  const char *index = row_index_text(&k->loops);
+  put_starts(b, k, these, "double", indent);
+  put(b, "%*sfor (int part = 0; part < %d; part++) {\n", indent, "", (int)parts);
+  for (int n = 0; n < k->group->nbody; n++)
+    if (these[n])
+      put(b, "%*s%s\n", indent + 2, "",
+          term_text(inner(k->group, n), result_name(k, n),
+                    text("%s[part][%s]", parts_name(k, n), index)));
+  put(b, "%*s}\n", indent, "");
+}
+
+/* ------------------------------------------------------------------------------------- results */
+
+void put_block_results(struct buffer *b, const struct draft *k, const bool *these, int indent)
 {
   static const char *const word[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
-  for (int k = 0; k < group->nbody; k++) {
-    if (!is_reduce(inner(group, k)->kind)) continue;
-    const char *name = result_name(group, k);
-    put(b, "%*s%s = block_%s(%s);\n", indent, "", name, word[reduction_of(inner(group, k))], name);
+  for (int n = 0; n < k->group->nbody; n++) {
+    if (!these[n] || !is_reduce(inner(k->group, n)->kind)) continue;
+    const char *name = result_name(k, n);
+    put(b, "%*s%s = block_%s(%s);\n", indent, "", name, word[reduction_of(inner(k->group, n))],
+        name);
   }
 }
 
@@ -128,12 +213,38 @@ static char *result_text(const struct op *op, const char *name)
   return type == BF16 ? text("float_to_bf16(%s)", result) : result;
 }
 
-void put_results(struct buffer *b, const struct draft *k, int indent)
+void put_results(struct buffer *b, struct draft *k, const bool *these, const char *guard,
+                 int indent)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = inner(k->group, n);
-    if (!is_reduce(op->kind)) continue;
-    put(b, "%*s%s = %s;\n", indent, "", output_text(k, op),
-        result_text(op, result_name(k->group, n)));
+    if (!these[n] || !is_reduce(op->kind)) continue;
+    const char *result = result_text(op, result_name(k, n));
+    if (is_read_by_rows(k, op->out)) {
+      const char *name = new_temporary(k, op->out, op_name(op));
+      put(b, "%*sconst %s %s = %s;\n", indent, "", c_type(graph->value[op->out].type), name,
+          result);
+      result = name;
+    }
+    if (graph->value[op->out].stored)
+      put(b, "%*s%s%s = %s;\n", indent, "", guard, output_text(k, op), result);
   }
+}
+
+/* "reduction(+ : sum_of)": of those that a loop may take its terms of in any order. */
+char *simd_clauses(const struct draft *k, const bool *these)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = inner(k->group, n);
+    if (!these[n] || !is_reduce(op->kind)) continue;
+    enum reduction reduction = reduction_of(op);
+    bool floats = is_floating(type_reduced(op));
+    const char *by = reduction == SUM   ? "+"
+                     : reduction == MAX ? (floats ? "larger" : "max")
+                                        : (floats ? "smaller" : "min");
+    put(&b, " reduction(%s : %s)", by, result_name(k, n));
+  }
+  return b.text;
 }

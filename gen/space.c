@@ -15,11 +15,6 @@
 
 static const char loop_variable[][2] = {"i", "j", "k", "l", "p", "q", "r", "s"};
 
-int space_of(const struct op *op)
-{
-  return is_reduce(op->kind) ? op->in[0] : op->out;
-}
-
 /* ----------------------------------------------------------------------------------- operands */
 
 static const struct axis *space_axes(const struct op *op, const struct letters *l)
@@ -77,7 +72,7 @@ int indexed_dimension(const struct op *op, int i)
   return behind_rest ? graph->value[op->in[i]].shape.ndim - behind : 0;
 }
 
-bool is_indexed(const struct op *op, int i)
+bool reads_by_index(const struct op *op, int i)
 {
   return strstr(op_row[op->kind].element, text("$%c(", 'a' + i)) != NULL;
 }
@@ -88,7 +83,7 @@ bool reads_elsewhere(const struct op *op, int i)
   op_letters(op, &l);
   const struct axis *space = space_axes(op, &l);
   int ndim = graph->value[space_of(op)].shape.ndim;
-  if (is_indexed(op, i) || l.ndim_in[i] != ndim) return true;
+  if (reads_by_index(op, i) || l.ndim_in[i] != ndim) return true;
   for (int d = 0; d < ndim; d++) {
     const struct axis *axis = &l.in[i][d];
     if (axis->n != space[d].n || (axis->n && axis->letter[0] != space[d].letter[0])) return true;
@@ -103,29 +98,46 @@ bool reads_elsewhere(const struct op *op, int i)
 typedef bool borders[MAX_DIMS + 1];
 
 /* Whether the value's elements, all of them, are those of the kernel's space. */
-static bool fills(int value, const struct op *first, int rank)
+static bool fills(const struct draft *k, int value)
 {
-  return same_shape(local_shape(value, rank), local_shape(space_of(first), rank));
+  return same_shape(local_shape(value, k->rank), k->loops.space);
 }
 
 /* The value whose order in memory the loops follow: what is written, else what is read; NONE where
    nothing has the shape of the space. */
 static int leader(const struct draft *k)
 {
-  const struct op *first = &graph->op[k->group->body[0]];
   int *list = alloc((size_t)op_width(k->group) * sizeof *list);
   for (int i = 0, n = op_writes(k->group, list); i < n; i++)
-    if (graph->value[list[i]].stored && fills(list[i], first, k->rank)) return list[i];
+    if (graph->value[list[i]].stored && fills(k, list[i])) return list[i];
   for (int i = 0, n = op_reads(k->group, list); i < n; i++)
-    if (fills(list[i], first, k->rank)) return list[i];
+    if (fills(k, list[i])) return list[i];
   return NONE;
 }
 
+/* By rows, those of a row are the innermost. */
 static void find_order(struct draft *k)
 {
-  int value = leader(k);
-  for (int at = 0; at < k->loops.space.ndim; at++)
-    k->loops.order[at] = value == NONE ? at : dimension_at(value, at);
+  int value = leader(k), n = 0, ndim = k->loops.space.ndim;
+  for (int within = 0; within < 2; within++)
+    for (int at = 0; at < ndim; at++) {
+      int d = value == NONE ? at : dimension_at(value, at);
+      bool of_row = k->stages.rows != NONE && d >= k->stages.rows;
+      if (of_row == within) k->loops.order[n++] = d;
+    }
+}
+
+/* The dimensions whose loops are told apart from the others: a row's, or those that are reduced. */
+static unsigned marked_dims(const struct draft *k)
+{
+  unsigned dims = 0;
+  for (int d = 0; d < k->loops.space.ndim; d++)
+    if (k->stages.rows != NONE && d >= k->stages.rows) dims |= 1u << d;
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = &graph->op[k->group->body[n]];
+    if (k->stages.rows == NONE && is_reduce(op->kind)) dims = op->dims;
+  }
+  return dims;
 }
 
 /* Where an operand does not lie row by row. */
@@ -175,7 +187,7 @@ static void part_at(const struct draft *k, const struct op *op, borders apart)
   for (int i = 0; i <= op->nin; i++) {
     struct operand o;
     find_operand(op, &l, i, k->rank, &o);
-    bool indexed = i < op->nin && is_indexed(op, i);
+    bool indexed = i < op->nin && reads_by_index(op, i);
     part_at_operand(&k->loops, &o, indexed ? indexed_dimension(op, i) : NONE, apart);
   }
   part_at_letters(&k->loops, op, &l, apart);
@@ -207,13 +219,12 @@ void find_loops(struct draft *k)
 {
   struct loops *loops = &k->loops;
   borders apart = {false};
-  unsigned reduced = 0;
-  *loops = (struct loops){.space = local_shape(space_of(&graph->op[k->group->body[0]]), k->rank),
+  *loops = (struct loops){.space = local_shape(k->stages.space, k->rank),
                           .type = counter_type(farthest(k) + BLOCK)};
+  unsigned reduced = marked_dims(k);
   find_order(k);
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = &graph->op[k->group->body[n]];
-    if (is_reduce(op->kind)) reduced = op->dims;
     part_at(k, op, apart);
   }
   for (int at = 0; at < loops->space.ndim; at++) {
@@ -250,6 +261,13 @@ const char *variable_text(const struct loops *loops, int dim)
   return n == NONE ? "0" : loop_variable[n];
 }
 
+int64_t row_elements(const struct loops *loops)
+{
+  int64_t n = 1;
+  for (int i = 0; i < loops->n; i++) n *= loops->reduced[i] ? loops->size[i] : 1;
+  return n;
+}
+
 static void put_term(struct buffer *b, const char *index, int64_t stride)
 {
   bool brackets = stride != 1 && strchr(index, ' ');
@@ -271,6 +289,18 @@ char *index_text(const struct loops *loops, const struct operand *operand, int d
   }
   if (!b.length) put(&b, "0");
   return b.text;
+}
+
+char *row_index_text(const struct loops *loops)
+{
+  struct buffer b = {0};
+  int64_t stride = row_elements(loops);
+  for (int n = 0; n < loops->n; n++) {
+    if (!loops->reduced[n]) continue;
+    stride /= loops->size[n];
+    put_term(&b, loop_variable[n], stride);
+  }
+  return b.length ? b.text : copy_text("0");
 }
 
 /* --------------------------------------------------------------- where a part begins in the whole

@@ -96,7 +96,7 @@ struct value {
   struct shape shape; /* whole */
   struct layout layout;
   bool placed;    /* the layout is known */
-  unsigned order; /* of its dimensions in memory: see arrange.c; 0: as they are written */
+  int front;      /* the dimension that is outermost in memory; the others follow in their order */
   bool is_output; /* of an inference program: written to a file */
   struct init init;
   int of;     /* GRADIENT, STATE: of this parameter; the gradient of an activation: of this value */
@@ -701,10 +701,6 @@ void emit(void);
    dimension. */
 int dimension_at(int value, int place);
 int dimension_place(int value, int dim);
-/* The order of `ndim` dimensions in memory with one of them outermost, the others as written; and
-   how it is told: "dimension 1 outermost". */
-unsigned raised(int dim, int ndim);
-const char *order_text(const struct value *v);
 /* By dimension: how many elements lie from one to the next along it, in the rank's part. */
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
 /* Whether the operation takes and makes its values as their dimensions lie in memory. */
@@ -825,6 +821,37 @@ bool has_word(const char *text, const char *word);
 const char *counter_type(int64_t n);
 const char *c_type(enum type t);
 
+/* stages.c: how one kernel runs the operations in a body, each pointwise or a reduction. */
+enum { MOST_IN_KERNEL = 64 };
+enum reach {
+  NO_REDUCTION,
+  OVER_SOME,   /* in the plain way */
+  OVER_ROW,    /* each row to one element */
+  OVER_COLUMN, /* each place in the rows, over all rows */
+  OVER_ROWS,   /* what rows have one of, over all rows */
+  UNFIT
+};
+struct stages {
+  int space; /* the value over whose elements the kernel goes */
+  int rows;  /* how many of its dimensions come before those of a row; NONE: not by rows */
+  int count; /* how often a row is gone through */
+  int n;
+  struct task {
+    bool of_row; /* it makes, or reduces, one element for each row */
+    enum reach reach;
+    int stage;
+  } task[MOST_IN_KERNEL];
+};
+/* Whether one kernel can run them, and how. */
+bool find_stages(const int *body, int n, struct stages *stages);
+/* Which of the operations on elements are computed while a row is gone through in this stage;
+   gives whether the stage goes through it at all. Values are marked `stored` already. */
+bool made_in_stage(const int *body, const struct stages *stages, int stage, bool *made);
+/* The last stage in which body[k] is computed. */
+int last_stage(const int *body, const struct stages *stages, int k);
+/* The value whose elements an operation walks over. */
+int space_of(const struct op *op);
+
 /* The statement that runs a fused operation or an update, and the kernel's text added to those of
    the program. A kernel that is there already is used again. */
 char *kernel_call(const struct op *op, int rank);
@@ -842,6 +869,8 @@ const char *add_kernel(const char *wanted, const char *prototypes, const char *c
 /* Whether a pointwise or reduce operation reads elements of input i that stand at other places than
    its own: permuted, broadcast, or by an index. */
 bool reads_elsewhere(const struct op *op, int i);
+/* Whether it reads input i's elements by an index. */
+bool reads_by_index(const struct op *op, int i);
 /* Where the rank's part of a value begins in dimension `dim` of the whole: "25L *
    rank.coordinate[0]", the same text on all ranks; "0" where it is not cut. Of a rank without a
    part it says nothing. */
@@ -856,9 +885,6 @@ char *matmul_text(const struct op *op, int rank);
 /* How many products of matrices that takes, as the operands lie now. */
 double matmul_calls(const struct op *op, int rank);
 char *file_kernel_call(const struct op *op, int rank);
-/* Whether the kernel of the operation asks how operand i lies, and takes it in any order that leaves
-   the last dimension innermost. */
-bool takes_steps(const struct op *op, int i);
 /* copies.c: sets the rank's part of a value to zero; the statement of an operation that moves bytes
    within a rank's memory. */
 char *zero_text(int value, int rank);

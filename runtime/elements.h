@@ -56,6 +56,12 @@ ELEMENT float smaller(float a, float b)
 {
   return a < b || a != a ? a : b;
 }
+#if defined(_OPENMP) && !defined(__cplusplus)
+#pragma omp declare reduction(larger : float : omp_out = larger(omp_out, omp_in))                  \
+    initializer(omp_priv = -INFINITY)
+#pragma omp declare reduction(smaller : float : omp_out = smaller(omp_out, omp_in))                \
+    initializer(omp_priv = INFINITY)
+#endif
 
 // The derivative of x / 2 (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
 ELEMENT float gelu_tanh_slope(float x)

@@ -49,7 +49,9 @@ void sub_square_sum_20x5(float *restrict sub, float *restrict loss, const float 
 // d_sub = 2 * (0.010101 * expand(1) * sub); d_out_proj.bias = sum(d_sub)
 void expand_mul_scale_sum_20x5(float *restrict d_sub, float *restrict d_bias)
 {
-  for (int i = 0; i < 5; i++) d_bias[i] = 0;
+  for (int j = 0; j < 5; j++) {
+    d_bias[j] = 0;
+  }
   for (int i = 0; i < 20; i++) {
     for (int j = 0; j < 5; j++) {
       const float expand = 0.01010101f * 1.0f;
@@ -65,7 +67,9 @@ void expand_mul_scale_sum_20x5(float *restrict d_sub, float *restrict d_bias)
 void relu_back_sum_20x16(float *restrict d_in_proj, float *restrict d_bias,
     const float *restrict relu)
 {
-  for (int i = 0; i < 16; i++) d_bias[i] = 0;
+  for (int j = 0; j < 16; j++) {
+    d_bias[j] = 0;
+  }
   for (int i = 0; i < 20; i++) {
     for (int j = 0; j < 16; j++) {
       const float relu_back = relu[i * 16 + j] <= 0 ? 0 : d_in_proj[i * 16 + j];

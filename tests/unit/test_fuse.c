@@ -168,7 +168,126 @@ static void test_sums_of_other_dimensions_stay_apart(void **state)
   move(a);
   move(b);
   move(c);
-  becomes("[sum] [sum] [sum] pack pack pack");
+  int d = sum(input("4x6x5"), 2, false), e = sum(graph->op[graph->value[d].op].in[0], 4, false);
+  move(d);
+  move(e);
+  becomes("[sum sum sum] pack pack pack [sum] [sum] pack pack");
+}
+
+/* ----------------------------------------------------------------------------------------- rows */
+
+static const struct stages *stages_of(const struct op *op)
+{
+  static struct stages stages;
+  assert_true(find_stages(op->body, op->nbody, &stages));
+  return &stages;
+}
+
+static void test_a_norm_is_one_kernel(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("4x6"), y = input("4x6"), w = input("6");
+  int a = pointwise(OP_add, x, y), s = sum(pointwise(OP_square, a, NONE), 2, true);
+  int r = pointwise(OP_rsqrt, s, NONE), n = pointwise(OP_mul, a, r);
+  move(pointwise(OP_mul, n, w));
+  becomes("[add square sum rsqrt mul mul] pack");
+  assert_false(graph->value[s].stored);
+  assert_false(graph->value[r].stored);
+  assert_false(graph->value[a].stored);
+  const struct stages *stages = stages_of(nth_op(FORWARD, 0));
+  assert_int_equal(stages->rows, 1);
+  assert_int_equal(stages->count, 2);
+  assert_true(stages->task[3].of_row);
+  assert_int_equal(stages->task[3].stage, 1);
+  /* Not stored, the sum is made again for the second stage; the square is not. */
+  bool made[MOST_IN_KERNEL];
+  assert_true(made_in_stage(nth_op(FORWARD, 0)->body, stages, 1, made));
+  assert_true(made[0]);
+  assert_false(made[1]);
+  assert_true(made[4] && made[5]);
+  assert_int_equal(last_stage(nth_op(FORWARD, 0)->body, stages, 0), 1);
+}
+
+static void test_a_softmax_is_one_kernel(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("2x4x6");
+  int most =
+      run_in_phase((struct op){.kind = OP_amax, .nin = 1, .in = {x}, .dims = 4, .keep = true});
+  int e = pointwise(OP_exp, pointwise(OP_sub, x, most), NONE);
+  move(pointwise(OP_div, e, sum(e, 4, true)));
+  becomes("[amax sub exp sum div] pack");
+  assert_int_equal(stages_of(nth_op(FORWARD, 0))->count, 3);
+  assert_int_equal(stages_of(nth_op(FORWARD, 0))->rows, 2);
+}
+
+static void test_sums_over_columns_ride_along(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("4x6"), r = sum(x, 2, true), y = pointwise(OP_mul, x, r), c = sum(y, 1, false);
+  int all = sum(r, 3, false);
+  move(c);
+  move(all);
+  becomes("[sum mul sum sum] pack pack");
+  assert_int_equal(stages_of(nth_op(FORWARD, 0))->task[2].reach, OVER_COLUMN);
+  assert_int_equal(stages_of(nth_op(FORWARD, 0))->task[3].reach, OVER_ROWS);
+
+  options.cuda = true;
+  one_rank();
+  x = input("4x6");
+  r = sum(x, 2, true);
+  c = sum(pointwise(OP_mul, x, r), 1, false);
+  move(c);
+  fuse();
+  options.cuda = false;
+  assert_string_equal(program(FORWARD), "[sum mul] [sum] pack");
+}
+
+static void test_rows_end_where_others_begin(void **state)
+{
+  (void)state;
+  one_rank();
+  int x = input("4x6"), s = sum(x, 1, false); /* of columns: complete only with the kernel */
+  move(pointwise(OP_add, x, s));
+  becomes("[sum] [add] pack");
+
+  new_graph(1, (int[]){2});
+  x = given(BATCH, "x", parse_shape("4x6"), parse_layout("S(1)"));
+  s = sum(x, 2, true);
+  int whole = run_in_phase((struct op){.kind = OP_all_reduce, .nin = 1, .in = {s}});
+  graph->value[whole].layout = parse_layout("R");
+  graph->value[whole].placed = true;
+  move(pointwise(OP_sub, x, whole));
+  becomes("[sum] all_reduce [sub] pack");
+}
+
+static void test_others_do_not_part_a_kernel(void **state)
+{
+  (void)state;
+  one_rank();
+  int a = input("4x6"), s = pointwise(OP_silu, a, NONE), b = move(input("4x6"));
+  move(pointwise(OP_mul, s, b));
+  becomes("pack [silu mul] pack");
+
+  /* What reads the first and is read by the second stays between them. */
+  one_rank();
+  a = input("4x6");
+  s = pointwise(OP_silu, a, NONE);
+  b = move(s);
+  move(pointwise(OP_mul, s, b));
+  becomes("[silu] pack [mul] pack");
+
+  one_rank();
+  a = input("4x6");
+  s = pointwise(OP_silu, a, NONE);
+  b = move(s);
+  int c = move(b);
+  int d = pointwise(OP_neg, s, NONE);
+  move(pointwise(OP_mul, d, c));
+  becomes("[silu neg] pack pack [mul] pack");
 }
 
 /* ------------------------------------------------------------------------------------ constants */
@@ -278,6 +397,11 @@ int main(void)
       cmocka_unit_test(test_sums_end_with_their_kernel),
       cmocka_unit_test(test_what_does_not_need_the_sum_goes_on),
       cmocka_unit_test(test_sums_of_other_dimensions_stay_apart),
+      cmocka_unit_test(test_a_norm_is_one_kernel),
+      cmocka_unit_test(test_a_softmax_is_one_kernel),
+      cmocka_unit_test(test_sums_over_columns_ride_along),
+      cmocka_unit_test(test_rows_end_where_others_begin),
+      cmocka_unit_test(test_others_do_not_part_a_kernel),
       cmocka_unit_test(test_constants),
       cmocka_unit_test(test_updates_of_neighbours_are_one),
       cmocka_unit_test(test_updates_of_other_kinds_stay_apart),

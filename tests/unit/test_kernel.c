@@ -54,8 +54,7 @@ static void raise_some(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
     struct value *v = &graph->value[i];
-    if (v->shape.ndim > 1 && draw_below(3) == 0)
-      v->order = raised(draw_below(v->shape.ndim), v->shape.ndim);
+    if (v->shape.ndim > 1 && draw_below(3) == 0) v->front = draw_below(v->shape.ndim);
   }
 }
 
@@ -287,6 +286,106 @@ static void random_kernel(struct shape space, struct layout layout)
   }
 }
 
+/* Values of elements and of rows, while a kernel by rows is made. */
+struct rows {
+  struct shape space;
+  struct layout layout, of_rows;
+  unsigned dims; /* of a row */
+  int element[32], nelement, row[32], nrow;
+};
+
+static int one_of(const int *list, int n)
+{
+  return list[draw_below(n)];
+}
+
+static int expanded(struct rows *r, int row)
+{
+  struct op op = {.kind = OP_expand,
+                  .nin = 1,
+                  .in = {row},
+                  .dims = r->dims,
+                  .keep = true,
+                  .scalar = 0.5,
+                  .phase = phase,
+                  .module = NONE,
+                  .line = 1};
+  int out = append_op_shaped(op, r->space);
+  graph->value[out].layout = r->layout;
+  graph->value[out].placed = true;
+  f->op[f->nop++] = graph->value[out].op;
+  return out;
+}
+
+static int reduced(struct rows *r, int element, unsigned dims, bool keep)
+{
+  int how = draw_below(3);
+  static const enum op_kind reductions[] = {OP_sum, OP_amax, OP_amin};
+  struct op op = {.kind = reductions[how],
+                  .nin = 1,
+                  .in = {element},
+                  .dims = dims,
+                  .keep = keep,
+                  .scalar = 0.25};
+  return run(op, without(r->layout, dims, keep, (enum reduction)how));
+}
+
+static void step_by_rows(struct rows *r)
+{
+  static const enum op_kind unary[] = {OP_sigmoid, OP_tanh, OP_neg, OP_exp, OP_square};
+  static const enum op_kind binary[] = {OP_add, OP_sub, OP_mul};
+  unsigned all = (1u << r->space.ndim) - 1;
+  int a = one_of(r->element, r->nelement), b = one_of(r->element, r->nelement);
+  struct op two = {.kind = binary[draw_below(3)], .nin = 2, .in = {a, b}};
+  struct op one = {.kind = unary[draw_below(3)], .nin = 1, .in = {a}};
+  switch (draw_below(8)) {
+  case 0:
+  case 1:
+    r->row[r->nrow++] = reduced(r, a, r->dims, true);
+    return;
+  case 2:
+    one.in[0] = one_of(r->row, r->nrow);
+    r->row[r->nrow++] = run(one, r->of_rows);
+    return;
+  case 3:
+    two.in[0] = one_of(r->row, r->nrow);
+    two.in[1] = one_of(r->row, r->nrow);
+    r->row[r->nrow++] = run(two, r->of_rows);
+    return;
+  case 4:
+    two.in[1] = one_of(r->row, r->nrow);
+    r->element[r->nelement++] = run(two, r->layout);
+    return;
+  case 5:
+    r->element[r->nelement++] = run(draw_below(2) ? one : two, r->layout);
+    return;
+  case 6:
+    r->element[r->nelement++] = expanded(r, one_of(r->row, r->nrow));
+    return;
+  default:
+    if (draw_below(2))
+      reduced(r, a, all & ~r->dims, draw_below(2));
+    else
+      run(
+          (struct op){
+              .kind = OP_sum, .nin = 1, .in = {one_of(r->row, r->nrow)}, .dims = all, .scalar = 2},
+          r->of_rows);
+  }
+}
+
+/* Operations on the elements of rows, on what rows are reduced to, and on both; and reductions over
+   the rows. */
+static void random_kernel_by_rows(struct shape space, struct layout layout)
+{
+  unsigned all = (1u << space.ndim) - 1;
+  int first = 1 + draw_below(space.ndim - 1);
+  struct rows r = {.space = space, .layout = layout, .dims = all & ~((1u << first) - 1)};
+  r.of_rows = without(layout, r.dims, true, SUM);
+  r.element[r.nelement++] = input(space, layout, 0);
+  r.row[r.nrow++] = input(space, layout, r.dims);
+  for (int i = 4 + draw_below(12); i--;) step_by_rows(&r);
+}
+
 enum { KERNELS = 60 };
 
 static void random_program(void)
@@ -301,7 +400,10 @@ static void random_program(void)
     struct layout layout = nth_layout(list, n, draw_below(n * n));
     for (int d = 0; d < 2; d++)
       if (layout.on[d].kind == SHARD && space.size[layout.on[d].dim] == 1) layout.on[d] = R;
-    random_kernel(space, layout);
+    if (space.ndim > 1 && draw_below(2))
+      random_kernel_by_rows(space, layout);
+    else
+      random_kernel(space, layout);
     end_kernel();
   }
   finish_program();

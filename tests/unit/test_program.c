@@ -492,7 +492,15 @@ struct element_state {
   int n;
   int value[256];
   double x[256];
+  int64_t at[256]; /* which element of the value it is */
 };
+
+static void keep(struct element_state *held, int value, double x, int64_t at)
+{
+  held->value[held->n] = value;
+  held->at[held->n] = at;
+  held->x[held->n++] = x;
+}
 
 static const double *held_of(const struct element_state *held, int value)
 {
@@ -531,8 +539,9 @@ static double any_element(const struct op *op, const struct element_state *held,
     in_layout[k] = graph->value[op->in[k]].layout;
     const double *here = held_of(held, op->in[k]);
     if (!here) continue;
-    in[k] = zeros(space);
-    for (int64_t i = 0; i < elements(space); i++) in[k].at[i] = i == flat_index ? *here : NAN;
+    in[k] = zeros(local_shape(op->in[k], rank));
+    for (int64_t i = 0; i < elements(in[k].shape); i++)
+      in[k].at[i] = i == held->at[here - held->x] ? *here : NAN;
   }
   struct array out = zeros(space);
   struct places at = places_at(op, &l, in_layout, out_layout, rank);
@@ -570,13 +579,78 @@ static void reduce_into(const struct op *op, double *sum, double x)
                             : reduce_two(op->kind == OP_amax ? MAX : MIN, *sum, x);
 }
 
+/* A kernel by rows while it runs, on one rank. */
+struct by_rows {
+  const struct op *kernel;
+  const struct stages *stages;
+  const struct function *f;
+  int l, rank;
+  struct shape space;
+  struct array *sum;
+};
+
+/* Computes body[k] at an element of its space; what is reduced adds it to its sum, at `to` of it.
+ */
+static void run_member(const struct by_rows *b, int k, struct element_state *held, int64_t i,
+                       int64_t to)
+{
+  const struct op *op = &graph->op[b->kernel->body[k]];
+  double y = element_now(op, held, local_shape(space_of(op), b->rank), i, b->f, b->l, b->rank);
+  if (is_reduce(op->kind)) {
+    reduce_into(op, &b->sum[k].at[to], y);
+    return;
+  }
+  keep(held, op->out, y, i);
+  if (graph->value[op->out].stored) address(b->rank, op->out, b->f, b->l)[i] = y;
+}
+
+/* Goes through one row in one stage: element by element what is made, then what is reduced. */
+static void run_row_once(const struct by_rows *b, const struct element_state *of_row, int stage,
+                         int64_t row, int64_t n)
+{
+  bool made[MOST_IN_KERNEL];
+  made_in_stage(b->kernel->body, b->stages, stage, made);
+  for (int64_t j = 0; j < n; j++) {
+    struct element_state held = *of_row;
+    for (int sums = 0; sums < 2; sums++)
+      for (int k = 0; k < b->kernel->nbody; k++) {
+        bool reduces = is_reduce(graph->op[b->kernel->body[k]].kind);
+        enum reach reach = b->stages->task[k].reach;
+        if (made[k] && reduces == sums)
+          run_member(b, k, &held, row * n + j, reach == OVER_COLUMN ? j : row);
+      }
+  }
+}
+
+static void run_by_rows(const struct by_rows *b)
+{
+  int64_t rows = 1, n = 1;
+  for (int d = 0; d < b->space.ndim; d++) *(d < b->stages->rows ? &rows : &n) *= b->space.size[d];
+  for (int64_t row = 0; row < rows; row++) {
+    struct element_state held = {0};
+    for (int stage = 0; stage < b->stages->count; stage++) {
+      for (int k = 0; k < b->kernel->nbody; k++)
+        if (b->stages->task[k].of_row && b->stages->task[k].stage == stage)
+          run_member(b, k, &held, row, 0);
+      run_row_once(b, &held, stage, row, n);
+      for (int k = 0; k < b->kernel->nbody; k++) {
+        const struct task *task = &b->stages->task[k];
+        int out = graph->op[b->kernel->body[k]].out;
+        if (task->reach != OVER_ROW || task->stage != stage) continue;
+        keep(&held, out, b->sum[k].at[row], row);
+        if (graph->value[out].stored) address(b->rank, out, b->f, b->l)[row] = b->sum[k].at[row];
+      }
+    }
+  }
+}
+
 /* Element by element: the pointwise operations in order, then what the sums take of it. */
 static void run_kernel(const struct op *kernel, const struct function *f, int l, int rank)
 {
-  const struct op *first = &graph->op[kernel->body[0]];
-  struct shape space = local_shape(is_reduce(first->kind) ? first->in[0] : first->out, rank);
+  struct stages stages;
+  must(find_stages(kernel->body, kernel->nbody, &stages), "a kernel that nothing can run");
+  struct shape space = local_shape(stages.space, rank);
   struct array sum[256] = {{{0}, NULL}};
-  must(kernel->nbody <= 256, "a long kernel");
   for (int k = 0; k < kernel->nbody; k++) {
     const struct op *op = &graph->op[kernel->body[k]];
     if (!is_reduce(op->kind)) continue;
@@ -584,7 +658,8 @@ static void run_kernel(const struct op *kernel, const struct function *f, int l,
     for (int64_t i = 0; i < elements(sum[k].shape) && op->kind != OP_sum; i++)
       sum[k].at[i] = op->kind == OP_amax ? -INFINITY : INFINITY;
   }
-  for (int64_t i = 0; i < elements(space); i++) {
+  if (stages.rows != NONE) run_by_rows(&(struct by_rows){kernel, &stages, f, l, rank, space, sum});
+  for (int64_t i = 0; i < elements(space) && stages.rows == NONE; i++) {
     struct element_state held = {0};
     int64_t index[MAX_DIMS], own_index[MAX_DIMS];
     indices_of(space, i, index);
@@ -598,13 +673,12 @@ static void run_kernel(const struct op *kernel, const struct function *f, int l,
           reduce_into(op, &sum[k].at[place_of(sum[k].shape, own_index)], y);
           continue;
         }
-        held.value[held.n] = op->out;
-        held.x[held.n++] = y;
+        keep(&held, op->out, y, i);
         if (graph->value[op->out].stored) address(rank, op->out, f, l)[i] = y;
       }
   }
   for (int k = 0; k < kernel->nbody; k++)
-    if (sum[k].at)
+    if (sum[k].at && graph->value[graph->op[kernel->body[k]].out].stored)
       memcpy(address(rank, graph->op[kernel->body[k]].out, f, l), sum[k].at,
              (size_t)elements(sum[k].shape) * sizeof(double));
 }
