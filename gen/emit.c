@@ -178,6 +178,14 @@ static size_t before_number(const char *first, const char *at, int number)
   return strcmp(at, text("%.*s%d%s", (int)n, first, number, first + n + 1)) ? 0 : n;
 }
 
+/* Whether the value lies in memory behind the family's others, as they lie behind each other. */
+static bool lies_behind(const struct family *f, int value)
+{
+  const char *first = c_name(f->member.at[0]), *at = c_name(value);
+  if (!same_tensor(f->member.at[0], value) || !alias_goes_on(f, value)) return false;
+  return first && at ? before_number(first, at, f->member.n) > 0 : first == at;
+}
+
 /* What the runtime fills, reads and writes, in this order, of the class of ranks whose names are
    known. */
 static struct families find_tensors(void)
@@ -189,7 +197,7 @@ static struct families find_tensors(void)
       const struct value *v = &graph->value[i];
       if (v->role == order[k] && (v->role != ACTIVATION || v->is_output)) list[n++] = i;
     }
-  return find_families(n, list, NULL);
+  return find_families(n, list, lies_behind);
 }
 
 /* A name as it stands in files, as a C string: bytes that are not plain are escaped. */
@@ -377,10 +385,10 @@ static char *step_text(int rank, const char *ranks, const struct families *tenso
               "tensors", rows, "ntensors", text("%d", tensors->n), "groups", groups_text(false),
               "ngroups", text("%d", graph->ngroup), "world", text("%d", world_size()), "seed",
               text("%" PRIu64 "u", graph->seed), "steps", text("%d", graph->steps), "batches",
-              text("%d", reads_tokens() ? graph->accumulate : 0), "rate",
-              graph->loss == NONE ? "NULL" : "learning_rate", "learning_rate",
-              graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), "loss",
-              graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
+              text("%d", reads_tokens() ? graph->accumulate : 0), "flops",
+              double_text(step_flops()), "rate", graph->loss == NONE ? "NULL" : "learning_rate",
+              "learning_rate", graph->loss == NONE ? "" : text("%s\n", learning_rate_text()),
+              "loss", graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
               graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
 }
 

@@ -72,7 +72,7 @@ struct families find_families(int n, const int *value,
     struct parts p = parts_of(graph->value[value[i]].name);
     int *last = &index.last[p.hash & index.mask], k = p.rest ? *last : NONE;
     while (k != NONE && !goes_on(&all.at[k], &p)) k = index.before[k];
-    if (k == NONE || !alike || !alike(&all.at[k], value[i])) {
+    if (k == NONE || !alike(&all.at[k], value[i])) {
       k = all.n++;
       all.at[k] = begin(&p);
       index.before[k] = *last;

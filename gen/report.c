@@ -38,6 +38,30 @@ static struct totals totals(void)
   return t;
 }
 
+/* Of all ranks together: two for each product of two numbers. Attention is two products, and is
+   counted as if nothing were masked. */
+static void add_flops(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  struct letters l;
+  if (op->phase != FORWARD || (op->kind != OP_matmul && op->kind != OP_attention)) return;
+  double products = 1, width = op->kind == OP_attention ? 0 : 1;
+  op_letters(op, &l);
+  for (int i = 0; i < l.n; i++)
+    if (op->kind == OP_attention && (l.name[i] == 'd' || l.name[i] == 'e'))
+      width += (double)l.size[i];
+    else
+      products *= (double)l.size[i];
+  *(double *)to += 2 * products * width * times;
+}
+
+double step_flops(void)
+{
+  double forward = 0;
+  each_op(add_flops, &forward);
+  return graph->loss == NONE ? forward : 3 * forward * graph->accumulate;
+}
+
 /* Elements of the values with this role: of a rank's parts, or of the whole with rank NONE. */
 static int64_t count_elements(enum role role, int rank)
 {

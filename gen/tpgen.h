@@ -910,6 +910,9 @@ struct busiest {
 };
 struct busiest busiest_in(int n, const int *op, const int *times);
 struct busiest busiest_of(const struct op *op);
+/* The floating-point operations of the products of a step, of all ranks together: where it trains,
+   three times those of the forward. */
+double step_flops(void);
 /* The head of a step file: mesh, parameters, communication, a line each. */
 char *summary_text(int rank);
 /* The kernels that there are, then NULL: names that nothing else in the program may have. */
@@ -945,7 +948,7 @@ struct families {
   struct family *at;
 };
 /* The n values as families, each where its first member stands. `alike` says whether a value may
-   join one; NULL: none does. */
+   join one. */
 struct families find_families(int n, const int *value,
                               bool (*alike)(const struct family *f, int value));
 /* "layers.0-31.wq.weight" */

@@ -28,7 +28,7 @@ const struct program program = {
     /* steps    */ $steps$,
     /* step     */ step,
     /* batches  */ $batches$,
-    /* flops    */ 0,
+    /* flops    */ $flops$,
     /* rate     */ $rate$,
     /* memory   */ (void **)&m,
     /* bytes    */ sizeof(struct memory),

@@ -182,7 +182,7 @@ const struct program program = {
     /* steps    */ 10,
     /* step     */ step,
     /* batches  */ 0,
-    /* flops    */ 0,
+    /* flops    */ 57600,
     /* rate     */ learning_rate,
     /* memory   */ (void **)&m,
     /* bytes    */ sizeof(struct memory),
