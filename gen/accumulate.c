@@ -112,7 +112,7 @@ static int product_added_by(const struct function *f, const struct op *add)
   const struct value *before = &graph->value[add->in[0]], *part = &graph->value[add->in[1]];
   if (before->role != GRADIENT || before->op != NONE || readers[add->in[1]] != 1) return NONE;
   if (part->op == NONE || graph->op[part->op].kind != OP_matmul) return NONE;
-  if (part->role != ACTIVATION || part->front != graph->value[add->out].front) return NONE;
+  if (part->role != ACTIVATION || part->order != graph->value[add->out].order) return NONE;
   for (int k = 0; k < f->nop; k++)
     if (f->op[k] == part->op) return part->op;
   return NONE;

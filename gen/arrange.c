@@ -2,23 +2,26 @@
 
    Takes   the flat local program, with a packing at every collective along a dimension that is not
            the first.
-   Leaves  activations that have another dimension than the first outermost in memory where that
-           saves copies, and the program without the packings that this makes needless. Others have
-           become copies from one order to another: permute, which fuses with its neighbours.
+   Leaves  activations whose dimensions lie in another order in memory where that saves copies, and
+           the program without the packings and permutes that this makes needless. Other packings
+           have become copies from one order to another: permute, which fuses with its neighbours.
 
    A gather along the sequence of [batch, sequence, width] puts the members' parts one after the
    other: where the sequence lies outermost that is the value itself, and so is what a
    reduce-scatter along it takes; an all-to-all is left with one packing of two. Kernels that are
    generated read and write any order, a product of matrices those in which it stays one call, a
-   view what is the same bytes; moves keep the order. All else, and what lies outside of the arena,
-   is as it is written.
+   view what is the same bytes; moves keep the order; a kernel from a file takes those operands in
+   any order for which it asks how they lie. All else, and what lies outside of the arena, is as it
+   is written.
 
-   First every value that a packing's dimension reaches through such operations has it raised. It is
-   lowered again wherever that cannot be, and with it in all that has to agree. Of what is left that
-   is raised which saves most: a least cut between the raised and the others, where a packing is
-   paid for that stays, and a kernel for what it does not read or write in the order of memory. With
-   no gain nothing is raised. Operations that equal modules have in the same place are twins, and
-   decided alike: outline.c can fold them afterwards.
+   First every value that a packing's dimension reaches through such operations has it raised, that
+   is outermost. Then the operands of kernels that take any order get that in which a permute before
+   or behind them moves nothing: attention finds its heads where the products leave them. A value is
+   lowered again, to the written order, wherever that cannot be, and with it all that has to agree.
+   Of what is left that is raised which saves most: a least cut between the raised and the others,
+   where a packing is paid for that stays, and a kernel for what it does not read or write in the
+   order of memory. With no gain nothing is raised. Operations that equal modules have in the same
+   place are twins, and decided alike: outline.c can fold them afterwards.
 
    Costs are bytes read and written. A kernel that does not go along the rows of an operand costs as
    if it took whole lines for each element. */
@@ -30,23 +33,56 @@
 /* Dearer than all that a program can move. */
 #define NEVER (INT64_MAX / 4)
 
-static int *wanted;         /* by value: the dimension that would be raised, or 0 */
+static unsigned *wanted;    /* by value: the order that it would have, or 0 */
 static struct list *users;  /* by value: the operations that take or make it */
 static int *next_twin;      /* by operation: a ring */
 static double *plain_calls; /* by operation, a matmul: its products if nothing is raised */
 
 /* ----------------------------------------------------------------------------- orders in memory */
 
+/* An order has three bits for each place, the outermost first: the dimension that lies there. */
+static unsigned with_dimension(unsigned order, int place, int dim)
+{
+  return order | (unsigned)dim << 3 * place;
+}
+
+static bool is_written(unsigned order, int ndim)
+{
+  for (int at = 0; at < ndim; at++)
+    if ((int)(order >> 3 * at & 7) != at) return false;
+  return true;
+}
+
 int dimension_at(int value, int place)
 {
-  int front = graph->value[value].front;
-  return place == 0 ? front : place <= front ? place - 1 : place;
+  unsigned order = graph->value[value].order;
+  return order ? (int)(order >> 3 * place & 7) : place;
 }
 
 int dimension_place(int value, int dim)
 {
-  int front = graph->value[value].front;
-  return dim == front ? 0 : dim < front ? dim + 1 : dim;
+  int at = 0;
+  while (dimension_at(value, at) != dim) at++;
+  return at;
+}
+
+unsigned raised(int dim, int ndim)
+{
+  unsigned order = 0;
+  if (dim == 0) return 0;
+  for (int at = 0; at < ndim; at++)
+    order = with_dimension(order, at, at == 0 ? dim : at <= dim ? at - 1 : at);
+  return order;
+}
+
+const char *order_text(const struct value *v)
+{
+  int first = (int)(v->order & 7);
+  if (v->order == raised(first, v->shape.ndim)) return text("dimension %d outermost", first);
+  struct buffer b = {0};
+  for (int at = 0; at < v->shape.ndim; at++)
+    put(&b, "%s%u", at ? " " : "dimensions ordered ", v->order >> 3 * at & 7);
+  return b.text;
 }
 
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS])
@@ -77,9 +113,15 @@ static const struct axis *axes(const struct op *op, const struct letters *l, int
   return i < op->nin ? l->in[i] : l->out[i - op->nin];
 }
 
-static int front(int value)
+/* Whether its dimensions lie in another order than they are written in. */
+static bool lies_otherwise(int value)
 {
-  return graph->value[value].front;
+  return graph->value[value].order != 0;
+}
+
+static int outermost(int value)
+{
+  return dimension_at(value, 0);
 }
 
 static bool is_packing(const struct op *op)
@@ -95,8 +137,10 @@ static bool is_move(const struct op *op)
          op->kind == OP_to_partial;
 }
 
-static bool takes_other_orders(const struct op *op)
+/* Whether operand i, or with NONE any, may lie in another order. */
+static bool takes_other_orders(const struct op *op, int i)
 {
+  if (has_kernel(op->kind)) return i == NONE || takes_steps(op, i);
   return is_pointwise(op->kind) || is_reduce(op->kind) || op->kind == OP_matmul ||
          op->kind == OP_view || is_move(op);
 }
@@ -129,20 +173,33 @@ static bool is_same_bytes(const struct op *view)
    them so in any order. */
 static bool has_parts(int value, int dim)
 {
-  if (!front(value) || front(value) == dim) return true;
+  if (!lies_otherwise(value) || outermost(value) == dim) return true;
   struct shape here = local_shape(value, 0);
   for (int d = 0; d < dim; d++)
     if (here.size[d] != 1) return true;
   return false;
 }
 
+/* Whether a kernel from a file, which asks how some operands lie, takes all as they do. */
+static bool suits_kernel(const struct op *op)
+{
+  for (int i = 0; i < operands(op); i++) {
+    int last = graph->value[operand(op, i)].shape.ndim - 1;
+    if (lies_otherwise(operand(op, i)) &&
+        (!takes_steps(op, i) || dimension_at(operand(op, i), last) != last))
+      return false;
+  }
+  return true;
+}
+
 bool is_arranged(const struct op *op)
 {
   bool plain = true;
-  for (int i = 0; i < operands(op); i++) plain &= !front(operand(op, i));
+  for (int i = 0; i < operands(op); i++) plain &= !lies_otherwise(operand(op, i));
   if (plain || is_pointwise(op->kind) || is_reduce(op->kind) || op->kind == OP_matmul) return true;
   if (op->kind == OP_view) return is_same_bytes(op);
-  if (!is_move(op) || front(op->in[0]) != front(op->out)) return false;
+  if (has_kernel(op->kind)) return suits_kernel(op);
+  if (!is_move(op) || graph->value[op->in[0]].order != graph->value[op->out].order) return false;
   switch (op->kind) {
   case OP_all_gather:
     return has_parts(op->out, op->dim);
@@ -161,14 +218,15 @@ static bool is_possible(int id)
 {
   const struct op *op = &graph->op[id];
   if (op->kind == OP_matmul) return matmul_calls(op, 0) <= plain_calls[id];
-  if (op->kind == OP_pack && front(op->out) == op->dim) return true;
-  if (op->kind == OP_unpack && front(op->in[0]) == op->dim) return true;
+  if (op->kind == OP_pack && outermost(op->out) == op->dim) return true;
+  if (op->kind == OP_unpack && outermost(op->in[0]) == op->dim) return true;
   return is_arranged(op);
 }
 
 static bool is_needless(const struct op *op)
 {
-  return is_packing(op) && front(op->in[0]) == op->dim && front(op->out) == op->dim;
+  return is_packing(op) && outermost(op->in[0]) == op->dim &&
+         graph->value[op->in[0]].order == graph->value[op->out].order;
 }
 
 /* -------------------------------------------------------------------------------- what it costs */
@@ -290,8 +348,11 @@ static bool is_free(int value)
 {
   const struct value *v = &graph->value[value];
   if (v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
-  for (int k = 0; k < users[value].n; k++)
-    if (!takes_other_orders(&graph->op[users[value].at[k]])) return false;
+  for (int k = 0; k < users[value].n; k++) {
+    const struct op *op = &graph->op[users[value].at[k]];
+    for (int i = 0; i < operands(op); i++)
+      if (operand(op, i) == value && !takes_other_orders(op, i)) return false;
+  }
   return true;
 }
 
@@ -311,7 +372,6 @@ static void find_users(void)
    it is the first in any case. */
 static int dimension_with(const struct op *op, const struct letters *l, int i, int dim, int j)
 {
-  if (is_move(op)) return dim;
   const struct axis *a = &axes(op, l, i)[dim], *b = axes(op, l, j);
   if (a->n != 1) return 0;
   for (int d = 1; d < graph->value[operand(op, j)].shape.ndim; d++)
@@ -319,13 +379,54 @@ static int dimension_with(const struct op *op, const struct letters *l, int i, i
   return 0;
 }
 
-static void want(struct list *reached, int value, int dim)
+/* Where the first of the dimension's letters stands in the list; NONE: nowhere. */
+static int place_of(const struct axis *axis, const int *letter, int n)
 {
-  if (!dim || wanted[value] || !is_free(value)) return;
-  wanted[value] = dim;
-  add(reached, value);
+  for (int at = 0; at < n; at++)
+    for (int k = 0; k < axis->n; k++)
+      if (axis->letter[k] == letter[at]) return at;
+  return NONE;
 }
 
+/* The order in which the dimensions that have letters of the list follow each other as there; the
+   others stay where they are. */
+static unsigned order_along(const struct axis *axis, int ndim, const int *letter, int n)
+{
+  int dim[MAX_DIMS], place[MAX_DIMS], shared = 0, taken = 0;
+  for (int d = 0; d < ndim; d++) {
+    place[d] = place_of(&axis[d], letter, n);
+    if (place[d] == NONE) continue;
+    int at = shared++;
+    for (; at > 0 && place[dim[at - 1]] > place[d]; at--) dim[at] = dim[at - 1];
+    dim[at] = d;
+  }
+  unsigned order = 0;
+  for (int at = 0; at < ndim; at++)
+    order = with_dimension(order, at, place[at] == NONE ? at : dim[taken++]);
+  return is_written(order, ndim) ? 0 : order;
+}
+
+/* The order of operand j that goes with the one that is wanted for operand i. */
+static unsigned order_with(const struct op *op, const struct letters *l, int i, int j)
+{
+  int value = operand(op, i), letter[MAX_LETTERS];
+  int ndim = graph->value[operand(op, j)].shape.ndim;
+  if (is_move(op)) return wanted[value];
+  int first = (int)(wanted[value] & 7);
+  if (wanted[value] == raised(first, graph->value[value].shape.ndim))
+    return raised(dimension_with(op, l, i, first, j), ndim);
+  graph->value[value].order = wanted[value];
+  int n = letters_in_memory(axes(op, l, i), value, letter);
+  graph->value[value].order = 0;
+  return order_along(axes(op, l, j), ndim, letter, n);
+}
+
+static void want(struct list *reached, int value, unsigned order)
+{
+  if (!order || wanted[value] || !is_free(value)) return;
+  wanted[value] = order;
+  add(reached, value);
+}
 /* Carries the wish of a value on to all that its operations take and make. */
 static void carry_on(struct list *reached, int value)
 {
@@ -336,7 +437,7 @@ static void carry_on(struct list *reached, int value)
     for (int i = 0; i < operands(op); i++) {
       if (operand(op, i) != value) continue;
       for (int j = 0; j < operands(op); j++)
-        want(reached, operand(op, j), dimension_with(op, &l, i, wanted[value], j));
+        want(reached, operand(op, j), order_with(op, &l, i, j));
     }
   }
 }
@@ -350,9 +451,72 @@ static void want_packed(bool last)
     const struct op *op = &graph->op[graph->order[k]];
     if (!is_packing(op) || (op->dim + 1 == graph->value[op->out].shape.ndim) != last) continue;
     reached.n = 0;
-    want(&reached, op->in[0], op->dim);
-    want(&reached, op->out, op->dim);
+    unsigned order = raised(op->dim, graph->value[op->out].shape.ndim);
+    want(&reached, op->in[0], order);
+    want(&reached, op->out, order);
     for (int i = 0; i < reached.n; i++) carry_on(&reached, reached.at[i]);
+  }
+}
+
+/* The order of operand j, one side of a permute, in which it moves nothing. */
+static unsigned order_unmoved(const struct op *permute, int j)
+{
+  struct letters l;
+  int letter[MAX_LETTERS], i = !j;
+  op_letters(permute, &l);
+  int n = letters_in_memory(axes(permute, &l, i), operand(permute, i), letter);
+  return order_along(axes(permute, &l, j), graph->value[operand(permute, j)].shape.ndim, letter, n);
+}
+
+/* Whether an element of the output comes of those at its own place. */
+static bool keeps_places(const struct op *op)
+{
+  return is_pointwise(op->kind) && op->nin &&
+         same_shape(graph->value[op->in[0]].shape, graph->value[op->out].shape);
+}
+
+/* The order in which the permute that the value comes from, or goes to, over kernels that keep all
+   elements at their places, would move nothing; 0 where there is none. */
+static unsigned order_of_source(int value)
+{
+  for (;;) {
+    const struct value *v = &graph->value[value];
+    if (v->op == NONE) return 0;
+    const struct op *op = &graph->op[v->op];
+    if (op->kind == OP_permute) return order_unmoved(op, 1);
+    if (!keeps_places(op)) return 0;
+    value = op->in[0];
+  }
+}
+
+static unsigned order_of_target(int value, int depth)
+{
+  for (int k = 0; k < users[value].n; k++) {
+    const struct op *op = &graph->op[users[value].at[k]];
+    if (op->in[0] != value || op->nin == 0) continue;
+    if (op->kind == OP_permute) return order_unmoved(op, 0);
+    if (!keeps_places(op) || depth == 0) continue;
+    unsigned order = order_of_target(op->out, depth - 1);
+    if (order) return order;
+  }
+  return 0;
+}
+
+/* Wishes begin as well at kernels that take their operands in any order. */
+static void want_permuted(void)
+{
+  enum { DEPTH = 4 };
+  struct list reached = {0};
+  for (int k = 0; k < graph->norder; k++) {
+    const struct op *op = &graph->op[graph->order[k]];
+    if (!has_kernel(op->kind)) continue;
+    for (int i = 0; i < operands(op); i++) {
+      int value = operand(op, i);
+      if (wanted[value] || !takes_steps(op, i)) continue;
+      reached.n = 0;
+      want(&reached, value, i < op->nin ? order_of_source(value) : order_of_target(value, DEPTH));
+      for (int r = 0; r < reached.n; r++) carry_on(&reached, reached.at[r]);
+    }
   }
 }
 
@@ -361,20 +525,21 @@ static void raise_all(void)
   wanted = alloc((size_t)(graph->nvalue + 1) * sizeof *wanted);
   want_packed(false);
   want_packed(true);
+  want_permuted();
   plain_calls = alloc((size_t)(graph->nop + 1) * sizeof *plain_calls);
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
     if (op->kind == OP_matmul) plain_calls[graph->order[k]] = matmul_calls(op, 0);
   }
-  for (int v = 0; v < graph->nvalue; v++) graph->value[v].front = wanted[v];
+  for (int v = 0; v < graph->nvalue; v++) graph->value[v].order = wanted[v];
 }
 
 /* ------------------------------------------------------------------------------- lowering again */
 
 static void lower(struct list *lowered, int value)
 {
-  if (!front(value)) return;
-  graph->value[value].front = 0;
+  if (!lies_otherwise(value)) return;
+  graph->value[value].order = 0;
   add(lowered, value);
 }
 
@@ -415,7 +580,7 @@ static void lower_impossible(void)
     settle_op(&lowered, id);
     for (int i = 0; i < operands(&graph->op[id]); i++) {
       int a = operand(&graph->op[id], i), b = operand(&graph->op[twin], i);
-      if (front(a) == front(b)) continue;
+      if (graph->value[a].order == graph->value[b].order) continue;
       lower(&lowered, a);
       lower(&lowered, b);
     }
@@ -460,15 +625,15 @@ static void find_nodes(void)
 
 /* What it wastes if the space, and operand i, are raised or not. */
 static int64_t waste_if(const struct op *op, const struct letters *l, int space, int i,
-                        bool space_raised, bool raised)
+                        bool space_raised, bool other_raised)
 {
   struct value *a = &graph->value[operand(op, space)], *b = &graph->value[operand(op, i)];
-  int front_a = a->front, front_b = b->front;
-  if (!space_raised) a->front = 0;
-  if (!raised) b->front = 0;
+  unsigned order_a = a->order, order_b = b->order;
+  if (!space_raised) a->order = 0;
+  if (!other_raised) b->order = 0;
   int64_t waste = kernel_waste(op, l, space, i);
-  a->front = front_a;
-  b->front = front_b;
+  a->order = order_a;
+  b->order = order_b;
   return waste;
 }
 
@@ -481,9 +646,9 @@ static void price_operand(const struct op *op, const struct letters *l, int spac
           both = waste_if(op, l, space, i, true, true);
   if (node_of[a] == node_of[b]) {
     add_own_price(choice, node_of[a], both - none);
-  } else if (!front(b)) {
+  } else if (!lies_otherwise(b)) {
     add_own_price(choice, node_of[a], first - none);
-  } else if (!front(a)) {
+  } else if (!lies_otherwise(a)) {
     add_own_price(choice, node_of[b], second - none);
   } else {
     add_own_price(choice, node_of[a], first - none);
@@ -498,7 +663,7 @@ static void price_kernel(const struct op *op)
   op_letters(op, &l);
   int space = is_reduce(op->kind) ? 0 : op->nin;
   for (int i = 0; i < operands(op); i++)
-    if (i != space && (front(operand(op, i)) || front(operand(op, space))))
+    if (i != space && (lies_otherwise(operand(op, i)) || lies_otherwise(operand(op, space))))
       price_operand(op, &l, space, i);
 }
 
@@ -518,12 +683,12 @@ static void tie_operands(int id)
   const struct op *op = &graph->op[id];
   for (int i = 0; i < operands(op); i++) {
     struct value *v = &graph->value[operand(op, i)];
-    int raised = v->front;
-    v->front = 0;
-    bool possible = !raised || is_possible(id);
-    v->front = raised;
+    unsigned order = v->order;
+    v->order = 0;
+    bool possible = !order || is_possible(id);
+    v->order = order;
     for (int j = 0; j < operands(op) && !possible; j++)
-      if (front(operand(op, j)))
+      if (lies_otherwise(operand(op, j)))
         add_price(choice, node_of[operand(op, j)], node_of[operand(op, i)], NEVER);
   }
 }
@@ -533,14 +698,14 @@ static void choose(void)
   find_nodes();
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
-    if (!takes_other_orders(op)) continue;
+    if (!takes_other_orders(op, NONE)) continue;
     tie_operands(graph->order[k]);
     if (is_packing(op)) price_packing(op);
     if (is_pointwise(op->kind) || is_reduce(op->kind)) price_kernel(op);
   }
-  bool *raised = near_side(choice);
+  bool *near = near_side(choice);
   for (int v = 0; v < graph->nvalue; v++)
-    if (!raised[node_of[v]]) graph->value[v].front = 0;
+    if (!near[node_of[v]]) graph->value[v].order = 0;
 }
 
 /* ---------------------------------------------------------------------------------- the program */
@@ -556,7 +721,7 @@ static void take_packings_out(void)
       stands_for[op->out] = op->in[0];
       continue;
     }
-    if (is_packing(op) && front(op->in[0]) != front(op->out)) {
+    if (is_packing(op) && graph->value[op->in[0]].order != graph->value[op->out].order) {
       op->kind = OP_permute;
       op->equation = identity_equation(graph->value[op->out].shape.ndim);
     }
@@ -566,16 +731,22 @@ static void take_packings_out(void)
   graph->norder = kept;
 }
 
-static bool has_packings(void)
+/* Whether there is a packing, or a kernel that takes other orders beside a permute. */
+static bool has_work(void)
 {
-  for (int k = 0; k < graph->norder; k++)
-    if (is_packing(&graph->op[graph->order[k]])) return true;
-  return false;
+  bool permutes = false, kernels = false;
+  for (int k = 0; k < graph->norder; k++) {
+    const struct op *op = &graph->op[graph->order[k]];
+    if (is_packing(op)) return true;
+    permutes |= op->kind == OP_permute;
+    for (int i = 0; i < operands(op) && has_kernel(op->kind); i++) kernels |= takes_steps(op, i);
+  }
+  return permutes && kernels;
 }
 
 void arrange(void)
 {
-  if (has_packings()) {
+  if (has_work()) {
     find_users();
     find_twins();
     raise_all();

@@ -14,6 +14,7 @@ local fail = base.fail
 -- The tables that these files make for the plan, by what they are: "module", "mesh", "style" ...
 -- Their contents are kept apart too, in tables of the files: a plan cannot change or forge them.
 local kinds = {}
+base.kinds = kinds
 
 function base.make(kind, object)
   kinds[object] = kind

@@ -589,9 +589,72 @@ static int kind(lua_State *L)
   return 1;
 }
 
+/* between(texts, before, behind): those that begin and end so, with at least one letter and no dot
+   between, each followed by what stands there, as {text, part, text, part ...}. Without `behind`
+   the text that is `before`, and "". */
+static int between(lua_State *L)
+{
+  size_t before, behind = 0;
+  const char *first = luaL_checklstring(L, 2, &before);
+  const char *last = luaL_optlstring(L, 3, NULL, &behind);
+  lua_newtable(L);
+  lua_Integer n = 0;
+  for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
+    size_t length;
+    const char *s = luaL_checklstring(L, -1, &length), *part = s + before;
+    bool fits = last ? length > before + behind : length == before;
+    if (!fits || memcmp(s, first, before)) continue;
+    size_t middle = length - before - behind;
+    if (last && (memcmp(part + middle, last, behind) || memchr(part, '.', middle))) continue;
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, -3, ++n);
+    lua_pushlstring(L, part, middle);
+    lua_rawseti(L, -3, ++n);
+  }
+  lua_pop(L, 1);
+  return 1;
+}
+
+/* held(object, keys, kinds, kind): what the object has under these keys of a kind that `kinds`
+   tells, as {key, thing, key, thing ...}. Without the last two, tensors. */
+static int held(lua_State *L)
+{
+  enum { OBJECT = 1, KEYS, KINDS, KIND, LIST, KEY, THING };
+  lua_settop(L, KIND);
+  lua_newtable(L);
+  lua_Integer n = 0;
+  for (lua_Integer i = 1; lua_rawgeti(L, KEYS, i) != LUA_TNIL; i++) {
+    lua_pushvalue(L, KEY);
+    lua_rawget(L, OBJECT);
+    bool is = lua_isuserdata(L, THING) && luaL_testudata(L, THING, "tensor");
+    if (!lua_isnil(L, KIND)) {
+      lua_pushvalue(L, THING);
+      is = lua_istable(L, THING) && lua_rawget(L, KINDS) && lua_rawequal(L, -1, KIND);
+    }
+    lua_settop(L, THING);
+    if (is) {
+      lua_rawseti(L, LIST, n + 2);
+      lua_rawseti(L, LIST, n + 1);
+      n += 2;
+    }
+    lua_settop(L, LIST);
+  }
+  lua_settop(L, LIST);
+  return 1;
+}
+
+static int is_tensor(lua_State *L)
+{
+  lua_pushboolean(L, lua_isuserdata(L, 1) && luaL_testudata(L, 1, "tensor"));
+  return 1;
+}
+
 /* ------------------------------------------------------------------------------------ the table */
 
-static const luaL_Reg functions[] = {{"Shard", shard},
+static const luaL_Reg functions[] = {{"between", between},
+                                     {"held", held},
+                                     {"is_tensor", is_tensor},
+                                     {"Shard", shard},
                                      {"Replicate", replicate},
                                      {"Partial", partial},
                                      {"redistribute", redistribute_tensor},

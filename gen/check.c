@@ -18,6 +18,15 @@ static bool is_value(int v)
   return v >= 0 && v < graph->nvalue;
 }
 
+/* As it is written, or each dimension once in another order. */
+static bool is_sane_order(unsigned order, int ndim)
+{
+  unsigned seen = 0;
+  if (!order) return true;
+  for (int at = 0; at < ndim; at++) seen |= 1u << (order >> 3 * at & 7);
+  return seen == (1u << ndim) - 1 && !(order >> 3 * ndim) && order != raised(0, ndim);
+}
+
 static void sane_value(const struct value *v)
 {
   hold(v->op >= NONE && v->op < graph->nop, NONE, "a value is made by no operation");
@@ -25,8 +34,8 @@ static void sane_value(const struct value *v)
   for (int d = 0; d < v->shape.ndim; d++)
     hold(v->shape.size[d] >= 0, v->op, "a value has a negative size");
   hold(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
-  hold(!v->front || (v->front > 0 && v->front < v->shape.ndim && v->role == ACTIVATION), v->op,
-       "another dimension is outermost than may be");
+  hold(is_sane_order(v->order, v->shape.ndim) && (!v->order || v->role == ACTIVATION), v->op,
+       "its dimensions lie in an order that may not be");
   if (v->role == GRADIENT || v->role == STATE)
     hold(is_value(v->of), v->op, "it belongs to nothing");
   for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {

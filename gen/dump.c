@@ -32,7 +32,7 @@ static char *kind_of(int value)
   struct buffer b = {0};
   put(&b, "%s%s", type_name(v->type), shape_text(v->shape));
   if (v->placed) put(&b, " %s", layout_text(v->layout));
-  if (v->front) put(&b, ", %d outermost", v->front);
+  if (v->order) put(&b, ", %s", order_text(v));
   return b.text;
 }
 

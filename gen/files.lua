@@ -17,13 +17,10 @@ local MOST_NEAREST = 2000
 
 local function stars(s) return select(2, string.gsub(s, "%*", "")) end
 
-local function literal(s) return (string.gsub(s, "%p", "%%%0")) end
-
--- A pattern of names, in which one * may stand for a part without dots, as Lua has patterns.
-local function matcher(pattern)
+-- What stands before the * of a pattern of names, and behind it; without one, all of it.
+local function parts_of(pattern)
   local before, behind = string.match(pattern, "^(.*)%*(.*)$")
-  if not before then return "^" .. literal(pattern) .. "$" end
-  return "^" .. literal(before) .. "([^.]+)" .. literal(behind) .. "$"
+  return before or pattern, behind
 end
 
 local function check_pair(who, pattern, other)
@@ -58,22 +55,19 @@ function base.set_names(who, names)
   for _, path in ipairs(paths) do taken[path] = path end
   for pattern, other in pairs(names) do
     check_pair(who, pattern, other)
-    local wanted, found = matcher(pattern), false
-    for _, path in ipairs(paths) do
-      local part = string.match(path, wanted)
-      if part then
-        found = true
-        local alias = string.gsub(other, "%*", function() return part end)
-        if given[path] then
-          fail("%s's names: '%.80s' and '%.80s' both name %s", who, given[path], pattern, path)
-        end
-        if taken[alias] and taken[alias] ~= path then
-          fail("%s's names: %s and %s would both be called '%.80s'", who, taken[alias], path, alias)
-        end
-        given[path], taken[alias] = pattern, path
-        core.set_alias(tensors[path], alias)
+    local found = core.between(paths, parts_of(pattern))
+    local first, last = parts_of(other)
+    for i = 1, #found, 2 do
+      local path, alias = found[i], last and first .. found[i + 1] .. last or other
+      if given[path] then
+        fail("%s's names: '%.80s' and '%.80s' both name %s", who, given[path], pattern, path)
       end
+      if taken[alias] and taken[alias] ~= path then
+        fail("%s's names: %s and %s would both be called '%.80s'", who, taken[alias], path, alias)
+      end
+      given[path], taken[alias] = pattern, path
+      core.set_alias(tensors[path], alias)
     end
-    if not found then matches_nothing(who, pattern, paths) end
+    if #found == 0 then matches_nothing(who, pattern, paths) end
   end
 end

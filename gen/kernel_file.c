@@ -68,13 +68,19 @@ static _Noreturn void fault(const char *what)
              options.cuda ? "CUDA" : "C", what);
 }
 
-static const char *file_text(void)
+/* The file's text, or NULL where the plan names none. */
+static const char *file_if_any(void)
 {
   if (op->kind != OP_custom)
     return embedded_text(
         text("templates/kernels/%s.%s", op_row[op->kind].name, options.cuda ? "cu" : "c"));
   const struct custom *custom = &graph->custom[op->custom];
-  const char *file = options.cuda ? custom->kernel_cu : custom->kernel_c;
+  return options.cuda ? custom->kernel_cu : custom->kernel_c;
+}
+
+static const char *file_text(void)
+{
+  const char *file = file_if_any();
   if (!file) fault("the plan names no file for it");
   return file;
 }
@@ -654,6 +660,23 @@ static char *calls_text(const struct function_text *list, int n, const char *nam
     put(&b, "%s%s", i ? "\n  " : "", call);
   }
   return b.text;
+}
+
+static bool asks_for_steps(int i)
+{
+  const char *file = file_if_any();
+  return file && strstr(file, text("$step_%s_", parameter_name(file, i)));
+}
+
+bool takes_steps(const struct op *of, int i)
+{
+  enum { UNKNOWN, NO, YES };
+  static unsigned char known[OP_COUNT][MAX_INPUTS + MAX_OUTPUTS];
+  op = of;
+  if (op->kind == OP_custom) return asks_for_steps(i);
+  unsigned char *answer = &known[op->kind][i];
+  if (*answer == UNKNOWN) *answer = asks_for_steps(i) ? YES : NO;
+  return *answer == YES;
 }
 
 char *file_kernel_call(const struct op *of, int on)

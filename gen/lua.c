@@ -27,10 +27,11 @@ static const size_t MAX_MEMORY = (size_t)128 << 20;
 #define PLAN_NAME "(plan)"
 #define OWN_NAME  "(tpgen)"
 
-static const char *const files[] = {"gen/base.lua",      "gen/tensors.lua",  "gen/views.lua",
-                                    "gen/functions.lua", "gen/losses.lua",   "gen/attention.lua",
-                                    "gen/indices.lua",   "gen/rows.lua",     "gen/nn.lua",
-                                    "gen/operators.lua", "gen/files.lua", "gen/parallel.lua", "gen/styles.lua", "gen/train.lua"};
+static const char *const files[] = {"gen/base.lua",      "gen/tensors.lua", "gen/views.lua",
+                                    "gen/functions.lua", "gen/losses.lua",  "gen/attention.lua",
+                                    "gen/indices.lua",   "gen/rows.lua",    "gen/nn.lua",
+                                    "gen/operators.lua", "gen/files.lua",   "gen/parallel.lua",
+                                    "gen/styles.lua",    "gen/train.lua"};
 
 static char *plan_text;
 static size_t plan_length;
@@ -174,11 +175,22 @@ static void follow_lines(lua_State *L, bool follow)
   lua_sethook(L, watch, LUA_MASKCALL | LUA_MASKRET | (follow ? LUA_MASKLINE : 0), 0);
 }
 
+/* Most functions that run are C's, of which nothing needs to be known. */
+static bool is_of_c(lua_State *L, lua_Debug *about)
+{
+  lua_getinfo(L, "f", about);
+  bool c = lua_iscfunction(L, -1);
+  lua_pop(L, 1);
+  return c;
+}
+
 static void enter_function(lua_State *L, lua_Debug *about)
 {
+  frame[depth].of_plan = false;
+  if (is_of_c(L, about)) return;
   lua_getinfo(L, "S", about);
   frame[depth].of_plan = !strcmp(about->source, "=" PLAN_NAME);
-  if (*about->what != 'C') follow_lines(L, frame[depth].of_plan);
+  follow_lines(L, frame[depth].of_plan);
 }
 
 static void count_step(void)
@@ -474,7 +486,8 @@ void lua(void)
   if (!graph->path) graph->path = options.plan;
   read_plan();
   struct graph before = *graph;
-  for (in_sandbox(read_in_sandbox); read_wanted_file(); in_sandbox(read_in_sandbox)) *graph = before;
+  for (in_sandbox(read_in_sandbox); read_wanted_file(); in_sandbox(read_in_sandbox))
+    *graph = before;
   arena_own();
   read_kernels();
   hash_input();

@@ -179,7 +179,7 @@ static int
 static bool same_parts(int in, int out)
 {
   const struct value *a = &graph->value[in], *b = &graph->value[out];
-  if (a->type != b->type || !same_shape(a->shape, b->shape) || a->front != b->front) return false;
+  if (a->type != b->type || !same_shape(a->shape, b->shape) || a->order != b->order) return false;
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement p = a->layout.on[d], q = b->layout.on[d];
     if ((p.kind == SHARD || q.kind == SHARD) && !same_placement(p, q)) return false;

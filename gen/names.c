@@ -404,7 +404,7 @@ static void put_local(struct buffer *b, int value)
   put(&about, "// %s", shape_text(here));
   if (!same_shape(here, v->shape)) put(&about, " of %s", shape_text(v->shape));
   put(&about, "  %s", holds_pieces(value) ? "pieces of an exchange" : layout_text(v->layout));
-  if (v->front) put(&about, ", dimension %d outermost", v->front);
+  if (v->order) put(&about, ", %s", order_text(v));
   if (v->step)
     put(&about, "  made by the module %s", v->step < 0 ? "before" : "behind");
   else if (v->storage != value && local[v->storage] && local[v->storage] != local[value])

@@ -57,7 +57,8 @@ function nn.module(name, init)
   }
   local function new(_, ...)
     local self = base.make("module", {})
-    about[self] = {class = class, class_name = name, keys = {}, seen = {}, line = core.line()}
+    about[self] = {class = class, class_name = name, keys = {}, seen = {}, names = {},
+      line = core.line()}
     setmetatable(self, instances)
     init(self, ...)
     return self
@@ -132,9 +133,9 @@ function plan.randint(low, high)
   return describe("randint", "uniform", low + 0.0, high + 0.0, {"int32", "int64", "bool"})
 end
 
--- tokens(words){batch, sequence}: of the text or the file of tokens that the program is given, so many
--- in every step, on from where the step before ended; tokens(words, 1): each one token further, which
--- is what a language model is to tell. Their numbers are below `words`.
+-- tokens(words){batch, sequence}: of the text or the file of tokens that the program is given, so
+-- many in every step, on from where the step before ended; tokens(words, 1): each one token
+-- further, which is what a language model is to tell. Their numbers are below `words`.
 function plan.tokens(words, shift)
   words = base.integer(words, "the number of words that tokens is given", 1, (1 << 31) - 1)
   shift = base.integer(shift == nil and 0 or shift, "the shift that tokens is given", 0, 1 << 20)
@@ -396,19 +397,19 @@ local function child_name(known, key)
 end
 
 -- What a module itself holds of one kind: a list of {name, thing}, in the order of the attributes.
-local function held(module, kind, lua_type)
+local function held(module, kind)
   local known, list = about[module], {}
-  for _, key in ipairs(known.keys) do
-    local value = rawget(module, key)
-    if type(value) == lua_type and base.kind(value) == kind then
-      list[#list + 1] = {child_name(known, key), value}
-    end
+  local names, found = known.names, core.held(module, known.keys, kind and base.kinds, kind)
+  for i = 1, #found, 2 do
+    local key = found[i]
+    names[key] = names[key] or child_name(known, key)
+    list[#list + 1] = {names[key], found[i + 1]}
   end
   return list
 end
 
-function base.children(module) return held(module, "module", "table") end
-function base.parameters(module) return held(module, "tensor", "userdata") end
+function base.children(module) return held(module, "module") end
+function base.parameters(module) return held(module) end
 
 function base.class(module) return about[module].class end
 function base.class_name(module) return about[module].class_name end
@@ -430,24 +431,30 @@ local function take_up(module, name, parent, path)
     end
     taken[child] = true
   end
-  for _, p in ipairs(base.parameters(module)) do
-    take(p[1])
-    core.add_parameter(p[2], p[1], known.index)
+  local parameters, children = base.parameters(module), base.children(module)
+  known.parameters, known.children = parameters, children
+  for i = 1, #parameters do
+    local name, tensor = parameters[i][1], parameters[i][2]
+    take(name)
+    core.add_parameter(tensor, name, known.index)
   end
-  for _, c in ipairs(base.children(module)) do
-    take(c[1])
-    take_up(c[2], c[1], known.index, prefix .. c[1])
+  for i = 1, #children do
+    local name, child = children[i][1], children[i][2]
+    take(name)
+    take_up(child, name, known.index, prefix .. name)
   end
 end
 
--- Calls f(path, tensor) for every parameter of the model, in PyTorch's order.
+-- Calls f(path, tensor) for every parameter that the graph has of the model, in PyTorch's order.
 function base.each_parameter(f)
   local function visit(module)
-    local path = about[module].path
-    for _, p in ipairs(base.parameters(module)) do
-      f(path == "" and p[1] or path .. "." .. p[1], p[2])
+    local known = about[module]
+    local path, parameters, children = known.path, known.parameters, known.children
+    for i = 1, #parameters do
+      local name, tensor = parameters[i][1], parameters[i][2]
+      f(path == "" and name or path .. "." .. name, tensor)
     end
-    for _, c in ipairs(base.children(module)) do visit(c[2]) end
+    for i = 1, #children do visit(children[i][2]) end
   end
   visit(base.model)
 end

@@ -91,7 +91,7 @@ static bool same_value_kind(int a, int b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
   return v->type == w->type && v->role == w->role && same_shape(v->shape, w->shape) &&
-         same_layout(v->layout, w->layout) && v->front == w->front && !v->is_output &&
+         same_layout(v->layout, w->layout) && v->order == w->order && !v->is_output &&
          !w->is_output && v->role != LOSS;
 }
 
@@ -342,7 +342,7 @@ static int carried_value(const struct source *s)
       add_value(ACTIVATION, value_name(s->initial), from.type, from.shape, from.module, from.line);
   struct value *v = &graph->value[c];
   v->layout = from.layout;
-  v->front = from.front;
+  v->order = from.order;
   v->placed = true;
   v->family = s->family;
   v->step = s->step;

@@ -256,15 +256,25 @@ local function nothing_matches(pattern, module)
   fail("no module matches '%s'; the nearest names are %s", pattern, table.concat(nearest, ", "))
 end
 
--- The modules below `module` whose paths match: "layers.*.w1" goes name by name, each as fnmatch.
-local function matching(module, pattern, found)
-  local first, rest = string.match(pattern, "^([^.]*)%.?(.*)$")
-  for _, child in ipairs(base.children(module)) do
-    if core.matches(child[1], first) then
-      if rest == "" then
+-- The names of a pattern, one by one, and whether they are patterns too: "layers", "*", "w1".
+local function names_of(pattern)
+  local list = {}
+  for name in string.gmatch(pattern, "[^.]+") do
+    list[#list + 1] = {name, string.find(name, "[*?[]") ~= nil}
+  end
+  return list
+end
+
+-- The modules below `module` whose paths match the names from the i-th on, each as fnmatch.
+local function matching(module, names, i, found)
+  local children, name, is_pattern = base.children(module), names[i][1], names[i][2]
+  for k = 1, #children do
+    local child = children[k]
+    if child[1] == name or is_pattern and core.matches(child[1], name) then
+      if i == #names then
         found[#found + 1] = child[2]
       else
-        matching(child[2], rest, found)
+        matching(child[2], names, i + 1, found)
       end
     end
   end
@@ -291,7 +301,7 @@ local function walk(module, dim, t, prefix)
       fail("parallelize: the pattern '%s' has an empty name in it", pattern)
     end
     if #pattern > 1000 then fail("parallelize: a pattern of %d letters", #pattern) end
-    local found = matching(module, pattern, {})
+    local found = matching(module, names_of(pattern), 1, {})
     if #found == 0 then nothing_matches(pattern, module) end
     if base.kind(value) == "style" then
       for _, m in ipairs(found) do apply(m, dim, value) end

@@ -33,11 +33,17 @@ static bool cut_alike(const struct value *x, const struct value *y, int dims)
   return true;
 }
 
+static int innermost(const struct value *v)
+{
+  int last = v->shape.ndim - 1;
+  return v->order ? (int)(v->order >> 3 * last & 7) : last;
+}
+
 /* Whether one walk goes through both along the neighbours in memory. */
 static bool same_rows(const struct value *x, const struct value *y)
 {
   int last = x->shape.ndim - 1;
-  return x->front == y->front || (x->front != last && y->front != last);
+  return x->order == y->order || (innermost(x) == last && innermost(y) == last);
 }
 
 static bool same_space(const struct value *x, const struct value *y)

@@ -2,15 +2,16 @@
 -- Colwise, Rowwise, SequenceParallel, PrepareModuleInput, PrepareModuleOutput and
 -- PrepareModuleInputOutput.
 --
---   output_layouts          of Colwise and Rowwise: how the module's output is to lie
---   desired_..._layouts     how inputs or outputs are to lie: a placement, or a list of one for each
---                           tensor, with false where it may lie as it does
+--   output_layouts         of Colwise and Rowwise: how the module's output is to lie
+--   desired_..._layouts    how inputs or outputs are to lie: a placement, or a list of one for each
+--                          tensor, with false where it may lie as it does
 --   input_layouts, and PrepareModuleOutput's output_layouts: how they lie before that. They decide
---                           nothing, as in PyTorch where a tensor is a DTensor already: tpgen knows how
---                           every tensor lies
---   use_local_output, use_local_input: whether what comes of it counts as a tensor of its own on every
---                           rank. Nothing does in a plan, which speaks of whole tensors alone: true says
---                           something only of what is whole on every rank, and is refused elsewhere
+--                          nothing, as in PyTorch where a tensor is a DTensor already: tpgen knows
+--                          how every tensor lies
+--   use_local_output, use_local_input: whether what comes of it counts, on each rank, as a tensor
+--                          of its own. Nothing does in a plan, which speaks of whole tensors alone:
+--                          true says something of what is whole on every rank, and is refused
+--                          elsewhere
 local core, base, plan = ...
 local fail = base.fail
 
@@ -45,8 +46,8 @@ end
 local function check_local(v, key, name, placements)
   if v == nil or not base.boolean(v, name .. "'s " .. key) then return end
   if all_whole(placements) then return end
-  fail("%s's %s = true has no meaning where a rank holds a part: a plan speaks of whole tensors, and "
-    .. "each rank computes on its part by itself; leave it out", name, key)
+  fail("%s's %s = true has no meaning where a rank holds a part: a plan speaks of whole tensors, "
+    .. "and each rank computes on its part by itself; leave it out", name, key)
 end
 
 -- -------------------------------------------------------------------------------- Colwise, Rowwise
@@ -95,8 +96,8 @@ plan.Rowwise = linear_style("Rowwise", ROWWISE, core.Shard(-1), REPLICATE)
 
 -- -------------------------------------------------------------------------------- SequenceParallel
 
--- SequenceParallel{sequence_dim = 1}: whole parameters; input and output cut along the sequence. For
--- RMSNorm, LayerNorm, Dropout, and whatever else goes place by place.
+-- SequenceParallel{sequence_dim = 1}: whole parameters; input and output cut along the sequence.
+-- For RMSNorm, LayerNorm, Dropout, and whatever else goes place by place.
 function plan.SequenceParallel(options)
   options = base.options(options, "SequenceParallel", {"sequence_dim", "use_local_output"})
   local dim = options.sequence_dim == nil and 1 or options.sequence_dim
@@ -152,8 +153,8 @@ local OPTIONS = {
 local function forbid_named_arguments(options, name)
   for _, key in ipairs{"input_kwarg_layouts", "desired_input_kwarg_layouts"} do
     if type(options) == "table" and options[key] ~= nil then
-      fail("%s has no %s: forward takes its tensors by their place, in a plan; give their placements "
-        .. "in input_layouts and desired_input_layouts", name, key)
+      fail("%s has no %s: forward takes its tensors by their place, in a plan; give their "
+        .. "placements in input_layouts and desired_input_layouts", name, key)
     end
   end
 end

@@ -32,7 +32,7 @@ local function misfit(format, ...)
 end
 base.misfit = misfit
 
-local function is_tensor(v) return base.kind(v) == "tensor" end
+local is_tensor = core.is_tensor
 base.is_tensor = is_tensor
 
 -- A tensor among the arguments that are not the first.
@@ -192,18 +192,20 @@ end
 -- tensor is floating it is at least the given one, and the number's.
 local function operands(a, b, least)
   local high, at_least = RANK.bool, RANK[least or "bool"]
-  for _, v in ipairs{a, b} do
-    if is_tensor(v) then
-      high = math.max(high, rank(v))
-    elseif type(v) == "number" then
-      at_least = math.max(at_least, number_rank(v))
-    end
+  local x, y = is_tensor(a), is_tensor(b)
+  if x then
+    high = rank(a)
+  elseif type(a) == "number" then
+    at_least = math.max(at_least, number_rank(a))
+  end
+  if y then
+    high = math.max(high, rank(b))
+  elseif type(b) == "number" then
+    at_least = math.max(at_least, number_rank(b))
   end
   if high < RANK.bfloat16 then high = math.max(high, at_least) end
-  local function as_tensor(v)
-    return is_tensor(v) and cast(v, NAMES[high]) or full(v, NAMES[high])
-  end
-  return as_tensor(a), as_tensor(b)
+  local to = NAMES[high]
+  return x and cast(a, to) or full(a, to), y and cast(b, to) or full(b, to)
 end
 
 local function check_operand(v)

@@ -96,7 +96,7 @@ struct value {
   struct shape shape; /* whole */
   struct layout layout;
   bool placed;    /* the layout is known */
-  int front;      /* the dimension that is outermost in memory; the others follow in their order */
+  unsigned order; /* of its dimensions in memory: see arrange.c; 0: as they are written */
   bool is_output; /* of an inference program: written to a file */
   struct init init;
   int of;     /* GRADIENT, STATE: of this parameter; the gradient of an activation: of this value */
@@ -701,6 +701,10 @@ void emit(void);
    dimension. */
 int dimension_at(int value, int place);
 int dimension_place(int value, int dim);
+/* The order of `ndim` dimensions in memory with one of them outermost, the others as written; and
+   how it is told: "dimension 1 outermost". */
+unsigned raised(int dim, int ndim);
+const char *order_text(const struct value *v);
 /* By dimension: how many elements lie from one to the next along it, in the rank's part. */
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
 /* Whether the operation takes and makes its values as their dimensions lie in memory. */
@@ -885,6 +889,9 @@ char *matmul_text(const struct op *op, int rank);
 /* How many products of matrices that takes, as the operands lie now. */
 double matmul_calls(const struct op *op, int rank);
 char *file_kernel_call(const struct op *op, int rank);
+/* Whether the kernel of the operation asks how operand i lies, and takes it in any order that leaves
+   the last dimension innermost. */
+bool takes_steps(const struct op *op, int i);
 /* copies.c: sets the rank's part of a value to zero; the statement of an operation that moves bytes
    within a rank's memory. */
 char *zero_text(int value, int rank);

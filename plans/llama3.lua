@@ -1,9 +1,12 @@
 -- Llama 3, trained under torchtitan's plan: tensor parallel within the layers, sequence parallel
 -- between them, loss parallel at the end; data parallel for the batch.
 --
---   tpgen plans/llama3.lua -o out/ -D preset=debug -D tp=2
+--   tpgen plans/llama3.lua -o out/ -D tp=2                                 a small one, to try it
+--   tpgen plans/llama3.lua -o out/ -D preset=8b -D tp=8                    a Llama 3.1: 8b, 70b, 405b
+--   tpgen plans/llama3.lua -o out/ -D config=Llama-3.1-8B/config.json -D tp=8
+--   out/run.sh --weights Llama-3.1-8B --data text.txt --steps 100
 --
--- Every size is a definition, -D NAME=VALUE, or comes from the preset.
+-- Whatever setting(), whole() and flag() read below can be said on the command line: -D seq=4096.
 
 -- ---------------------------------------------------------------------------------------- settings
 
@@ -65,15 +68,29 @@ local function setting(name, otherwise)
   return value
 end
 
-local dim, n_layers, hidden = setting("dim"), setting("n_layers"), setting("hidden")
-local n_heads = setting("n_heads")
-local n_kv_heads = setting("n_kv_heads", n_heads)
-local head_dim = setting("head_dim", dim // n_heads)
-local vocab, seq, batch_size = setting("vocab"), setting("seq"), setting("batch", 1)
-local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), setting("tied", false)
-local loss_parallel = setting("loss_parallel", true)
-local dp, tp = args.dp or 1, args.tp or 1
-local steps, warmup = setting("steps", 20), setting("warmup")
+local function whole(name, otherwise)
+  local value = setting(name, otherwise)
+  if math.type(value) ~= "integer" or value < 1 then
+    error(name .. " must be a whole number, 1 or more, not " .. tostring(value))
+  end
+  return value
+end
+
+local function flag(name, otherwise)
+  local value = setting(name, otherwise)
+  if type(value) ~= "boolean" then
+    error(name .. " must be true or false, not " .. tostring(value))
+  end
+  return value
+end
+
+local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
+local n_kv_heads = whole("n_kv_heads", n_heads)
+local head_dim = whole("head_dim", math.tointeger(dim / n_heads) or dim / n_heads)
+local hidden, vocab, seq = whole("hidden"), whole("vocab"), whole("seq")
+local batch_size = whole("batch", 1)
+local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", false)
+local dp, tp, loss_parallel = whole("dp", 1), whole("tp", 1), flag("loss_parallel", true)
 
 local mesh = device_mesh{ {"dp", dp}, {"tp", tp} }
 
@@ -210,6 +227,8 @@ local model = parallelize(Llama(), mesh.tp, {
 
 -- ------------------------------------------------------------------------------------ the training
 
+local warmup = setting("warmup")
+
 local batch = distribute({
   input = tokens(vocab){batch_size, seq},
   target = tokens(vocab, 1){batch_size, seq},
@@ -228,7 +247,8 @@ return train{
   schedule   = warmup and WarmupCosine{warmup = warmup, least = setting("least", 0)} or nil,
   accumulate = setting("accumulate"),
   checkpoint = setting("checkpoint"),
-  steps      = steps,
+  steps      = setting("steps", 20),
+  seed       = setting("seed", 0),
   -- What a Hugging Face model's files call the weights.
   names      = {
     ["tok_embeddings.weight"] = "model.embed_tokens.weight",

@@ -22,10 +22,11 @@ unsigned safetensors_bits(const char *dtype)
     const char *name;
     unsigned bits;
   } types[] = {
-      {"BOOL", 8},    {"U8", 8},   {"I8", 8},      {"F8_E5M2", 8}, {"F8_E4M3", 8},
-      {"F8_E8M0", 8}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"I16", 16},
-      {"U16", 16},    {"F16", 16}, {"BF16", 16},   {"I32", 32},    {"U32", 32},
-      {"F32", 32},    {"F64", 64}, {"I64", 64},    {"U64", 64},    {"C64", 64},
+      {"BOOL", 8},        {"U8", 8},   {"I8", 8},      {"F8_E5M2", 8}, {"F8_E4M3", 8},
+      {"F8_E8M0", 8},     {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3FNUZ", 8},
+      {"F8_E5M2FNUZ", 8}, {"I16", 16}, {"U16", 16},    {"F16", 16},    {"BF16", 16},
+      {"I32", 32},        {"U32", 32}, {"F32", 32},    {"F64", 64},    {"I64", 64},
+      {"U64", 64},        {"C64", 64},
   };
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)
     if (strcmp(types[i].name, dtype) == 0) return types[i].bits;
@@ -96,16 +97,23 @@ static bool read_shape(struct entry *e, const json_t *shape, const char *path, s
   return true;
 }
 
+// What is told of a tensor, by its name, or in an array by its place.
+static const json_t *part_of(const json_t *info, const char *name, size_t place)
+{
+  return json_is_array(info) ? json_array_get(info, place) : json_object_get(info, name);
+}
+
 static bool read_entry(struct entry *e, const json_t *info, const char *path, struct failure *why)
 {
-  if (!json_is_object(info)) return failed(why, "%s: %s is not an object", path, e->name);
-  e->dtype = json_string_value(json_object_get(info, "dtype"));
+  if (!json_is_object(info) && json_array_size(info) != 3)
+    return failed(why, "%s: %s is not an object", path, e->name);
+  e->dtype = json_string_value(part_of(info, "dtype", 0));
   if (!e->dtype) return failed(why, "%s: %s has no dtype", path, e->name);
   if (safetensors_bits(e->dtype) == 0)
     return failed(why, "%s: %s has the unknown dtype %s", path, e->name, e->dtype);
-  if (!read_shape(e, json_object_get(info, "shape"), path, why)) return false;
+  if (!read_shape(e, part_of(info, "shape", 1), path, why)) return false;
 
-  const json_t *offsets = json_object_get(info, "data_offsets");
+  const json_t *offsets = part_of(info, "data_offsets", 2);
   long begin, end;
   if (json_array_size(offsets) != 2 || !read_natural(json_array_get(offsets, 0), &begin) ||
       !read_natural(json_array_get(offsets, 1), &end) || begin > end)
@@ -184,13 +192,39 @@ static bool check_places(struct safetensors *file, uint64_t size, struct failure
   return true;
 }
 
+// What the reference library refuses and jansson does not: deep nesting, and -0 for a size.
+static bool check_text(const char *path, const char *text, size_t length, struct failure *why)
+{
+  enum { DEEPEST = 127 };
+  bool quoted = false;
+  int depth = 0;
+  for (size_t i = 0; i < length; i++) {
+    if (quoted && text[i] == '\\')
+      i++;
+    else if (text[i] == '"')
+      quoted = !quoted;
+    else if (!quoted && (text[i] == '{' || text[i] == '['))
+      depth++;
+    else if (!quoted && (text[i] == '}' || text[i] == ']'))
+      depth--;
+    if (depth > DEEPEST) return failed(why, "%s: its header is nested too deeply", path);
+    if (!quoted && text[i] == '-' && i + 2 < length && text[i + 1] == '0' &&
+        !strchr(".eE", text[i + 2]))
+      return failed(why, "%s: its header has a size of -0", path);
+  }
+  return true;
+}
+
 static bool parse_header(struct safetensors *file, const char *text, size_t length,
                          struct failure *why)
 {
   json_error_t error;
-  if (length == 0 || *text != '{')
+  size_t space = 0;
+  while (space < length && memchr(" \t\n\r", text[space], 4)) space++;
+  if (space == length || text[space] != '{')
     return failed(why, "%s: its header does not start with '{': not a safetensors file",
                   file->path);
+  if (!check_text(file->path, text, length, why)) return false;
   file->header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
   if (!file->header)
     return failed(why, "%s: its header is not JSON: %s, at byte %d", file->path, error.text,

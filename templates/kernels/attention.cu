@@ -1,6 +1,13 @@
 // softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. A block takes 32
 // rows of the heads that share keys and values, a warp 4 of them, and goes over 32 keys at a time,
 // a lane for each; what a row has summed up is scaled down when it meets a greater one.
+
+// Where a row of the heads that share keys and values lies.
+static __device__ long $name$_at(long row, long step_r, long step_q)
+{
+  return row / $q$ * step_r + row % $q$ * step_q;
+}
+
 // launch: $b$ * $g$ * (($r$ * $q$ + 31) / 32), 256
 __global__ void $name$(float *__restrict__ out, float *__restrict__ lse,
                        const float *__restrict__ q, const float *__restrict__ k,
@@ -13,9 +20,11 @@ __global__ void $name$(float *__restrict__ out, float *__restrict__ lse,
   const bool causal = $causal$;
   const float scale = $s$;
   const long group = (long)blockIdx.x / tiles, first = (long)blockIdx.x % tiles * 32;
-  q += group * rows * depth;
-  k += group * keys * depth;
-  v += group * keys * width;
+  const long b = group / $g$, g = group % $g$;
+  q += b * $step_q_b$ + g * $step_q_g$;
+  k += b * $step_k_b$ + g * $step_k_g$;
+  v += b * $step_v_b$ + g * $step_v_g$;
+  out += b * $step_out_b$ + g * $step_out_g$;
   float sum[4] = {}, most[4], sums[4][COLUMNS] = {};
   for (int i = 0; i < 4; i++) most[i] = -INFINITY;
   for (long key = 0; key < keys; key += 32) {
@@ -25,8 +34,9 @@ __global__ void $name$(float *__restrict__ out, float *__restrict__ lse,
       __syncthreads();
       for (int i = warp; i < 32; i += 8) {
         const bool inside = from + lane < depth;
-        some_q[i][lane] = inside && first + i < rows ? q[(first + i) * depth + from + lane] : 0;
-        some_k[i][lane] = inside && i < here ? k[(key + i) * depth + from + lane] : 0;
+        const long row = $name$_at(first + i, $step_q_r$, $step_q_q$);
+        some_q[i][lane] = inside && first + i < rows ? q[row + from + lane] : 0;
+        some_k[i][lane] = inside && i < here ? k[(key + i) * $step_k_k$ + from + lane] : 0;
       }
       __syncthreads();
       for (int c = 0; c < 32; c++)
@@ -51,7 +61,7 @@ __global__ void $name$(float *__restrict__ out, float *__restrict__ lse,
       for (int i = 0; i < 4; i++) here_weight[i] = __shfl_sync(0xffffffffu, weight[i], j);
       for (int c = 0; c < COLUMNS; c++) {
         const int column = 32 * c + lane;
-        const float value = column < width ? v[(key + j) * width + column] : 0;
+        const float value = column < width ? v[(key + j) * $step_v_k$ + column] : 0;
         for (int i = 0; i < 4; i++) sums[i][c] += here_weight[i] * value;
       }
     }
@@ -60,10 +70,11 @@ __global__ void $name$(float *__restrict__ out, float *__restrict__ lse,
     const long row = first + warp * 4 + i;
     if (row >= rows) continue;
     const float part = sum[i] > 0 ? 1 / sum[i] : 0;
+    float *const to = out + $name$_at(row, $step_out_r$, $step_out_q$);
     if (lane == 0) lse[group * rows + row] = most[i] + logf(sum[i]);
     for (int c = 0; c < COLUMNS; c++) {
       const int column = 32 * c + lane;
-      if (column < width) out[(group * rows + row) * width + column] = part * sums[i][c];
+      if (column < width) to[column] = part * sums[i][c];
     }
   }
 }

@@ -2,6 +2,12 @@
 // the logarithms of their rows' sums; a row's mean of the gradients of its weights is taken off
 // from each.
 
+// Where a row of the heads that share keys and values lies.
+static __device__ long $name$_at(long row, long step_r, long step_q)
+{
+  return row / $q$ * step_r + row % $q$ * step_q;
+}
+
 // The gradient of q. A block takes 32 rows of the heads that share keys and values, a warp 4 of
 // them, and goes over 32 keys at a time, a lane for each.
 // launch: $b$ * $g$ * (($r$ * $q$ + 31) / 32), 256
@@ -20,8 +26,13 @@ __global__ void $name$(float *__restrict__ dq, float *__restrict__ dk, float *__
   const float scale = $s$;
   const long group = (long)blockIdx.x / tiles, first = (long)blockIdx.x % tiles * 32;
   (void)dk, (void)dv;
-  k += group * keys * depth;
-  v += group * keys * width;
+  const long b = group / $g$, g = group % $g$;
+  q += b * $step_q_b$ + g * $step_q_g$;
+  k += b * $step_k_b$ + g * $step_k_g$;
+  v += b * $step_v_b$ + g * $step_v_g$;
+  out += b * $step_out_b$ + g * $step_out_g$;
+  dout += b * $step_dout_b$ + g * $step_dout_g$;
+  dq += b * $step_dq_b$ + g * $step_dq_g$;
   float sums[4][COLUMNS] = {};
   for (long key = 0; key < keys; key += 32) {
     const int here = keys - key < 32 ? (int)(keys - key) : 32;
@@ -30,13 +41,15 @@ __global__ void $name$(float *__restrict__ dq, float *__restrict__ dk, float *__
       const int c = from + lane;
       __syncthreads();
       for (int i = warp; i < 32; i += 8) {
-        const long row = group * rows + first + i;
+        const long at_q = $name$_at(first + i, $step_q_r$, $step_q_q$);
+        const long at_out = $name$_at(first + i, $step_out_r$, $step_out_q$);
+        const long at_dout = $name$_at(first + i, $step_dout_r$, $step_dout_q$);
         const bool is_row = first + i < rows;
-        some_q[i][lane] = is_row && c < depth ? q[row * depth + c] : 0;
-        some_k[i][lane] = i < here && c < depth ? k[(key + i) * depth + c] : 0;
-        some_out[i][lane] = is_row && c < width ? out[row * width + c] : 0;
-        some_dout[i][lane] = is_row && c < width ? dout[row * width + c] : 0;
-        some_v[i][lane] = i < here && c < width ? v[(key + i) * width + c] : 0;
+        some_q[i][lane] = is_row && c < depth ? q[at_q + c] : 0;
+        some_k[i][lane] = i < here && c < depth ? k[(key + i) * $step_k_k$ + c] : 0;
+        some_out[i][lane] = is_row && c < width ? out[at_out + c] : 0;
+        some_dout[i][lane] = is_row && c < width ? dout[at_dout + c] : 0;
+        some_v[i][lane] = i < here && c < width ? v[(key + i) * $step_v_k$ + c] : 0;
       }
       __syncthreads();
       for (int n = 0; n < 32; n++) {
@@ -60,16 +73,16 @@ __global__ void $name$(float *__restrict__ dq, float *__restrict__ dk, float *__
       for (int i = 0; i < 4; i++) here_step[i] = __shfl_sync(0xffffffffu, step[i], j);
       for (int n = 0; n < COLUMNS; n++) {
         const int c = 32 * n + lane;
-        const float x = c < depth ? k[(key + j) * depth + c] : 0;
+        const float x = c < depth ? k[(key + j) * $step_k_k$ + c] : 0;
         for (int i = 0; i < 4; i++) sums[i][n] += here_step[i] * x;
       }
     }
   }
   for (int i = 0; i < 4; i++) {
-    const long row = first + warp * 4 + i;
+    const long row = first + warp * 4 + i, at = $name$_at(row, $step_dq_r$, $step_dq_q$);
     for (int n = 0; n < COLUMNS; n++) {
       const int c = 32 * n + lane;
-      if (row < rows && c < depth) dq[(group * rows + row) * depth + c] = sums[i][n];
+      if (row < rows && c < depth) dq[at + c] = sums[i][n];
     }
   }
 }
@@ -92,8 +105,14 @@ __global__ void $name$_2nd(float *__restrict__ dq, float *__restrict__ dk, float
   const float scale = $s$;
   const long group = (long)blockIdx.x / tiles, first = (long)blockIdx.x % tiles * 32;
   (void)dq;
-  q += group * rows * depth;
-  dout += group * rows * width;
+  const long b = group / $g$, g = group % $g$;
+  q += b * $step_q_b$ + g * $step_q_g$;
+  k += b * $step_k_b$ + g * $step_k_g$;
+  v += b * $step_v_b$ + g * $step_v_g$;
+  out += b * $step_out_b$ + g * $step_out_g$;
+  dout += b * $step_dout_b$ + g * $step_dout_g$;
+  dk += b * $step_dk_b$ + g * $step_dk_g$;
+  dv += b * $step_dv_b$ + g * $step_dv_g$;
   float sums[4][COLUMNS] = {}, sums_v[4][COLUMNS_V] = {};
   for (long row = 0; row < rows; row += 32) {
     const int here = rows - row < 32 ? (int)(rows - row) : 32;
@@ -102,14 +121,14 @@ __global__ void $name$_2nd(float *__restrict__ dq, float *__restrict__ dk, float
       const int c = from + lane;
       __syncthreads();
       for (int i = warp; i < 32; i += 8) {
-        const long key = group * keys + first + i;
-        const bool is_key = first + i < keys;
-        some_q[i][lane] = i < here && c < depth ? q[(row + i) * depth + c] : 0;
-        some_k[i][lane] = is_key && c < depth ? k[key * depth + c] : 0;
-        some_out[i][lane] =
-            i < here && c < width ? out[(group * rows + row + i) * width + c] : 0;
-        some_dout[i][lane] = i < here && c < width ? dout[(row + i) * width + c] : 0;
-        some_v[i][lane] = is_key && c < width ? v[key * width + c] : 0;
+        const long key = first + i, at_q = $name$_at(row + i, $step_q_r$, $step_q_q$);
+        const long at_out = $name$_at(row + i, $step_out_r$, $step_out_q$);
+        const long at_dout = $name$_at(row + i, $step_dout_r$, $step_dout_q$);
+        some_q[i][lane] = i < here && c < depth ? q[at_q + c] : 0;
+        some_k[i][lane] = key < keys && c < depth ? k[key * $step_k_k$ + c] : 0;
+        some_out[i][lane] = i < here && c < width ? out[at_out + c] : 0;
+        some_dout[i][lane] = i < here && c < width ? dout[at_dout + c] : 0;
+        some_v[i][lane] = key < keys && c < width ? v[key * $step_v_k$ + c] : 0;
       }
       __syncthreads();
       for (int n = 0; n < 32; n++) {
@@ -129,6 +148,8 @@ __global__ void $name$_2nd(float *__restrict__ dq, float *__restrict__ dk, float
       step[i] = scale * weight[i] * slope[i];
     }
     for (int j = 0; j < here; j++) {
+      const long at_q = $name$_at(row + j, $step_q_r$, $step_q_q$);
+      const long at_dout = $name$_at(row + j, $step_dout_r$, $step_dout_q$);
       float here_weight[4], here_step[4];
       for (int i = 0; i < 4; i++) {
         here_weight[i] = __shfl_sync(0xffffffffu, weight[i], j);
@@ -136,12 +157,12 @@ __global__ void $name$_2nd(float *__restrict__ dq, float *__restrict__ dk, float
       }
       for (int n = 0; n < COLUMNS; n++) {
         const int c = 32 * n + lane;
-        const float x = c < depth ? q[(row + j) * depth + c] : 0;
+        const float x = c < depth ? q[at_q + c] : 0;
         for (int i = 0; i < 4; i++) sums[i][n] += here_step[i] * x;
       }
       for (int n = 0; n < COLUMNS_V; n++) {
         const int c = 32 * n + lane;
-        const float x = c < width ? dout[(row + j) * width + c] : 0;
+        const float x = c < width ? dout[at_dout + c] : 0;
         for (int i = 0; i < 4; i++) sums_v[i][n] += here_weight[i] * x;
       }
     }
@@ -151,11 +172,11 @@ __global__ void $name$_2nd(float *__restrict__ dq, float *__restrict__ dk, float
     if (key >= keys) continue;
     for (int n = 0; n < COLUMNS; n++) {
       const int c = 32 * n + lane;
-      if (c < depth) dk[(group * keys + key) * depth + c] = sums[i][n];
+      if (c < depth) dk[key * $step_dk_k$ + c] = sums[i][n];
     }
     for (int n = 0; n < COLUMNS_V; n++) {
       const int c = 32 * n + lane;
-      if (c < width) dv[(group * keys + key) * width + c] = sums_v[i][n];
+      if (c < width) dv[key * $step_dv_k$ + c] = sums_v[i][n];
     }
   }
 }

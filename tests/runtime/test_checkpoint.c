@@ -71,7 +71,7 @@ static void loads_on_another_mesh(void **state)
   save(3, 7);
   size_t bytes = read_file(saved, before, sizeof before);
   for (int ranks = 1; ranks <= MOST_RANKS; ranks++)
-    for (uint64_t shard = 0; shard <= 4000; shard = shard ? shard * 5 : 32) {
+    for (uint64_t shard = 0; shard <= 4000; shard = shard ? shard * 5 : 150) {
       save_shards(3, 7, shard);
       assert_int_equal(fill(ranks, directory), 7);
       save(ranks, 7);
@@ -248,7 +248,7 @@ static int loaded_step(void)
 static void dies_at_every_call(void **state)
 {
   (void)state;
-  static const uint64_t sizes[] = {0, 600, 100, 600, 0, 100};
+  static const uint64_t sizes[] = {0, 600, 400, 600, 0, 400};
   int step = 1, deaths = 0, news = 0;
   fill(2, NULL);
   mark(2, step);

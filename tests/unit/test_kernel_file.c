@@ -142,6 +142,28 @@ static void cut_somehow(const struct op *op)
   }
 }
 
+/* Lets operands whose kernel asks for it lie in some order, the last dimension innermost. */
+static void lay_somehow(const struct op *op)
+{
+  for (int i = 0; i < op->nin + op->nout; i++) {
+    struct value *v = &graph->value[i < op->nin ? op->in[i] : op->out + i - op->nin];
+    int dim[MAX_DIMS], last = v->shape.ndim - 1;
+    bool moved = false;
+    for (int d = 0; d <= last; d++) dim[d] = d;
+    for (int d = last - 1; d > 0 && takes_steps(op, i); d--) {
+      int other = draw_below(d + 1), kept = dim[d];
+      dim[d] = dim[other];
+      dim[other] = kept;
+    }
+    unsigned order = 0;
+    for (int d = 0; d <= last; d++) {
+      order |= (unsigned)dim[d] << 3 * d;
+      moved |= dim[d] != d;
+    }
+    v->order = moved ? order : 0;
+  }
+}
+
 static struct trial *add_trial(const struct op *op)
 {
   must(ntrials < MOST_TRIALS, "too many trials");
@@ -158,6 +180,7 @@ static void add_instance(const struct instance *instance, const int64_t *size)
   suitable_inputs(op, t->in);
   if (op->kind == OP_attention_back) put_attention(op, t->in);
   cut_somehow(op);
+  lay_somehow(op);
 }
 
 static void add_exact(void)
@@ -365,11 +388,10 @@ static void write_program(const char *directory)
 }
 
 /* One library for each rank: all have the same names. */
-static const char build_c[] =
-    "cc=\"${CC:-cc} -std=c11 -O1 -fopenmp -I$PWD/runtime\" && cd $1 && "
-    "cc=\"$cc -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC\" && "
-    "$cc -c kernels.c && for rank in rank*.c; do "
-    "$cc -shared -o $1/${rank%.c}.so $rank kernels.o -lm || exit 1; done";
+static const char build_c[] = "cc=\"${CC:-cc} -std=c11 -O1 -fopenmp -I$PWD/runtime\" && cd $1 && "
+                              "cc=\"$cc -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC\" && "
+                              "$cc -c kernels.c && for rank in rank*.c; do "
+                              "$cc -shared -o $1/${rank%.c}.so $rank kernels.o -lm || exit 1; done";
 static const char build_cuda[] =
     "cxx=\"${MPICXX:-mpicxx} -std=c++17 -O1 -fPIC -Itests/cuda_on_cpu "
     "-Itests/cuda_on_cpu/include\" && "
@@ -398,7 +420,8 @@ struct program {
 
 static struct program open_program(const char *directory, int rank)
 {
-  void *handle = dlopen(text("%s/rank%d.so", directory, rank), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void *handle =
+      dlopen(text("%s/rank%d.so", directory, rank), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   must(handle, "%s", dlerror());
   struct program p;
   *(void **)&p.place = dlsym(handle, "place");
@@ -415,9 +438,19 @@ static size_t bytes_of(int value, int64_t n)
   return (size_t)(n * type_bytes(graph->value[value].type));
 }
 
+/* Where element i of the rank's part lies. */
+static int64_t lies_at(int value, int rank, int64_t i)
+{
+  struct shape here = local_shape(value, rank);
+  int64_t stride[MAX_DIMS], at = 0;
+  local_strides(value, rank, stride);
+  for (int d = here.ndim; d-- > 0; i /= here.size[d]) at += i % here.size[d] * stride[d];
+  return at;
+}
+
 /* Into the program's memory, and out of it; what a float cannot hold is rounded in the array too.
  */
-static void put_array(const struct program *p, int value, struct array a)
+static void put_array(const struct program *p, int value, int rank, struct array a)
 {
   int64_t n = elements(a.shape);
   enum type type = graph->value[value].type;
@@ -425,15 +458,16 @@ static void put_array(const struct program *p, int value, struct array a)
   float *number = take((size_t)n * sizeof *number);
   int *whole = (int *)number;
   for (int64_t i = 0; i < n; i++) {
+    int64_t at = lies_at(value, rank, i);
     if (type == I32)
-      whole[i] = (int)a.at[i];
+      whole[at] = (int)a.at[i];
     else
-      a.at[i] = number[i] = (float)a.at[i];
+      a.at[i] = number[at] = (float)a.at[i];
   }
   p->copy(p->place(value), number, bytes_of(value, n));
 }
 
-static struct array get_array(const struct program *p, int value, struct shape shape,
+static struct array get_array(const struct program *p, int value, int rank, struct shape shape,
                               uint64_t *hash)
 {
   struct array a = zeros(shape);
@@ -443,8 +477,10 @@ static struct array get_array(const struct program *p, int value, struct shape s
   const int *whole = (const int *)number;
   p->copy(number, p->place(value), bytes_of(value, n));
   *hash = hash_bytes(*hash, number, bytes_of(value, n));
-  for (int64_t i = 0; i < n; i++)
-    a.at[i] = graph->value[value].type == I32 ? whole[i] : (double)number[i];
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = lies_at(value, rank, i);
+    a.at[i] = graph->value[value].type == I32 ? whole[at] : (double)number[at];
+  }
   return a;
 }
 
@@ -488,12 +524,12 @@ static void run_trial(const struct program *p, int which, int rank, uint64_t *ha
   struct array in[MAX_INPUTS], out[MAX_OUTPUTS];
   for (int i = 0; i < op->nin; i++) {
     in[i] = cut(t->in[i], graph->value[op->in[i]].layout, rank);
-    put_array(p, op->in[i], in[i]);
+    put_array(p, op->in[i], rank, in[i]);
   }
   want(t, rank, in, out);
   p->run(which);
   for (int k = 0; k < op->nout; k++) {
-    struct array made = get_array(p, op->out + k, out[k].shape, hash);
+    struct array made = get_array(p, op->out + k, rank, out[k].shape, hash);
     for (int64_t i = 0, n = elements(made.shape); i < n; i++)
       must(is_same(made.at[i], out[k].at[i]),
            "rank %d: %s: element %" PRId64 " of output %d is %g, not %g", rank, described(op), i, k,

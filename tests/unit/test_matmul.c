@@ -239,7 +239,10 @@ static void check_orders(const void *with)
     struct product p = parse_product(e->equation, e->sizes, 0);
     statement_of(&p, 0);
     const int operand[] = {p.a, p.b, p.c};
-    for (int o = 0; o < 3; o++) graph->value[operand[o]].front = orders[i].front[o];
+    for (int o = 0; o < 3; o++) {
+      struct value *v = &graph->value[operand[o]];
+      v->order = raised(orders[i].front[o], v->shape.ndim);
+    }
     const char *statement = matmul_text(&graph->op[p.op], 0);
     statement = replaced(replaced(statement, "m->batch.a", "A"), "m->batch.b", "B");
     statement = replaced(statement, "m->outputs.c", "C");
@@ -362,7 +365,8 @@ static void add_case(const char *equation)
   const int operand[] = {p.a, p.b, p.c};
   for (int o = 0; o < 3; o++) {
     struct value *v = &graph->value[operand[o]];
-    if (v->shape.ndim > 1 && draw_below(3) == 0) v->front = draw_below(v->shape.ndim);
+    if (v->shape.ndim > 1 && draw_below(3) == 0)
+      v->order = raised(draw_below(v->shape.ndim), v->shape.ndim);
   }
   GROW(product, nproduct, product_room);
   product[nproduct++] = p;
@@ -440,9 +444,9 @@ static char *program_of(int rank)
   return fill("#include <stdalign.h>\n#include <stddef.h>\n#include <string.h>\n"
               "#include \"$math$\"\n\n$memory$\nstatic struct memory *m;\n\n"
               "static void run(void)\n{\n$code$}\n\n"
-              "struct place {\n  size_t at, n;\n};\n"
-              "static const struct place operands[] = {\n$operands$};\n"
-              "static const struct place results[] = {\n$results$};\n\n"
+              "struct spot {\n  size_t at, n;\n};\n"
+              "static const struct spot operands[] = {\n$operands$};\n"
+              "static const struct spot results[] = {\n$results$};\n\n"
               "#include \"run_products.h\"\n",
               "math", options.cuda ? "cuda_math.h" : "cpu_math.h", "memory", memory_declaration(),
               "code", code.text, "operands", operands.text, "results", results.text, NULL);
@@ -521,8 +525,8 @@ static void check_result(const struct product *p, int rank, const float *a, cons
          "rank %d: %s of %s and %s with %d, %d, %d outermost: element %" PRId64
          " is %g, not %g:\n  %s",
          rank, p->equation, shape_text(local_shape(p->a, rank)),
-         shape_text(local_shape(p->b, rank)), graph->value[p->a].front, graph->value[p->b].front,
-         graph->value[p->c].front, i, (double)c[i], right[i], matmul_text(&graph->op[p->op], rank));
+         shape_text(local_shape(p->b, rank)), dimension_at(p->a, 0), dimension_at(p->b, 0),
+         dimension_at(p->c, 0), i, (double)c[i], right[i], matmul_text(&graph->op[p->op], rank));
 }
 
 /* ------------------------------------------------------------------------------------ and is run

@@ -247,6 +247,43 @@ static void uneven_streams(const void *with)
   becomes(apply(OP_neg, x, NONE, root, 1), "forward x1 up: exp dropout dropout dropout neg");
 }
 
+/* What the last module does beyond the others stands behind the loop. */
+static void more_in_the_last(const void *with)
+{
+  (void)with;
+  model();
+  int x = start;
+  for (int l = 0; l < LAYERS; l++) x = multiply(x, weight[l], layer[l]);
+  x = apply(OP_tanh, x, NONE, layer[LAYERS - 1], 1);
+  becomes(apply(OP_neg, x, NONE, root, 1),
+          "layers_forward x3 up: matmul; forward x1 up: exp loop tanh neg");
+}
+
+/* What one loop has by the layer's number no other has by that of a module within the layer. */
+static void lists_in_lists(const void *with)
+{
+  (void)with;
+  model();
+  int cell[LAYERS][2], w[LAYERS][2], x = start;
+  for (int l = 0; l < LAYERS; l++) {
+    int inner = add_module("inner", "ModuleList", layer[l], 2);
+    for (int i = 0; i < 2; i++) {
+      cell[l][i] = add_module(text("%d", i), "Cell", inner, 3);
+      w[l][i] = given(PARAMETER, text("layers.%d.inner.%d.w", l, i), parse_shape("4x4"),
+                      (struct layout){0});
+      graph->value[w[l][i]].module = cell[l][i];
+      x = multiply(x, w[l][i], cell[l][i]);
+    }
+  }
+  x = apply(OP_neg, x, NONE, root, 1);
+  for (int i = 0; i < 2; i++) x = multiply(x, w[1][i], cell[1][i]);
+  x = apply(OP_neg, x, NONE, root, 1);
+  for (int i = graph->norder - 3; i < graph->norder; i++)
+    graph->op[graph->order[i]].phase = BACKWARD;
+  becomes(x, "layers_forward x3 up: matmul matmul; forward x1 up: exp loop neg; "
+             "backward x1 up: matmul matmul neg");
+}
+
 static void test_what_is_folded(void **state)
 {
   (void)state;
@@ -257,6 +294,8 @@ static void test_what_is_folded(void **state)
   passes(several_outputs, NULL);
   passes(growing_streams, NULL);
   passes(equal_streams, NULL);
+  passes(more_in_the_last, NULL);
+  passes(lists_in_lists, NULL);
 }
 
 /* ----------------------------------------------------------------------------- what stays apart */

@@ -1,0 +1,155 @@
+#!/usr/bin/env bash
+# plans/llama3.lua: PyTorch's losses and norms of gradients in twenty steps (tests/golden/llama), from
+# its weights and its text, on several meshes, with the logits cut and whole; its rotary tables; the
+# collectives of a step; a Hugging Face model's config.json, and weights under its names; heads that do
+# not divide, a tied output, and the weights that it begins with, against one rank.
+. "$(dirname "$0")/common.sh"
+. "$root/tests/programs.sh"
+
+# More ranks than cores: a thread each.
+launch=(env OMP_NUM_THREADS=1 "${launch[@]}")
+llama=$golden/llama
+golden_shape=(-D dim=128 -D n_layers=2 -D n_heads=8 -D n_kv_heads=4 -D hidden=352 -D vocab=512 -D seq=64
+  -D batch=4 -D lr=1e-3 -D beta1=0.9 -D beta2=0.95 -D weight_decay=0.1 -D clip=1.0)
+
+# make NAME ARGUMENTS...: the program in $WORK/NAME.
+make() {
+  local to=$WORK/$1
+  shift
+  "$TPGEN" plans/llama3.lua -o "$to" "$@" && make_ranks "$to" plain || fail "$(basename "$to"): no program"
+}
+
+# numbers KEY FILE: those of the metrics, or of the golden file's list, one a line.
+numbers() { sed -n "s/.*\"$1\": *\\([-+.0-9eE]*\\)[,}].*/\\1/p" "$2"; }
+golden_numbers() { sed "s/.*\"$1\": *\\[\\([^]]*\\)\\].*/\\1/" "$llama/losses.json" | tr -d ' ' | tr , '\n'; }
+
+# near NAME FILE1 FILE2: twenty in both; the first ten within 2e-5 of the second's, all within 2e-4.
+near() {
+  paste "$2" "$3" | awk -v name="$1" '
+    function abs(x) { return x < 0 ? -x : x }
+    NF == 2 { d = abs($1 - $2) / abs($2); if (d > worst) worst = d }
+    !(NF == 2 && d <= (NR <= 10 ? 2e-5 : 2e-4)) { print "  " name ": step " NR ": " $1 ", not " $2; bad = 1 }
+    END {
+      if (NR != 20) { print "  " name ": " NR " steps"; bad = 1 }
+      if (bad) exit 1
+      printf "  %-24s at most %.1e apart\n", name, worst
+    }' || fail "$1"
+}
+
+from_golden() { start "$1" "$1" --weights "$llama/llama.safetensors" --data "$llama/text.txt" --steps 20; }
+
+check_golden() {
+  local name=$1 to=$WORK/$1 key
+  shift
+  make "$name" "${golden_shape[@]}" "$@"
+  from_golden "$to" || fail "$name: it ended with status $?"
+  for key in loss grad_norm; do
+    numbers $key "$to.jsonl" > "$to.$key"
+    golden_numbers $([ $key = loss ] && echo losses || echo grad_norms) > "$to.$key.golden"
+    near "$name $key" "$to.$key" "$to.$key.golden"
+  done
+}
+
+# A step's collectives of one kind over tp.
+count() { "$TOOLS/collectives" "$WORK/$1/plan.json" traffic | awk -v kind="$2" '$1 == kind { n += $3 } END { print n + 0 }'; }
+
+# check_counts NAME LAYERS
+check_counts() {
+  local kind n
+  for kind in all_gather reduce_scatter; do
+    n=$(count "$1" $kind)
+    [ "$n" -eq $((4 * $2 + 2)) ] || fail "$1: $n $kind"
+  done
+  n=$(count "$1" all_reduce)
+  [ "$n" -le 5 ] || fail "$1: $n all-reduces"
+}
+
+# check_equal NAME ARGUMENTS, with -- TP...: on tp ranks what one rank trains, from random weights.
+check_equal() {
+  local name=$1 arguments=() tp
+  shift
+  while [ "$1" != -- ]; do arguments+=("$1") && shift; done
+  for tp in 1 "${@:2}"; do
+    make "$name.$tp" "${arguments[@]}" -D tp="$tp" -D lr=1e-2
+    start "$WORK/$name.$tp" "$WORK/$name.$tp" --data "$llama/text.txt" --steps 5 || fail "$name, tp=$tp: no run"
+    [ "$tp" = 1 ] || same_losses "$name.$tp" "$WORK/$name.$tp.losses" "$WORK/$name.1.losses"
+  done
+}
+
+# The weights begin as the same bits on every mesh.
+check_beginning() {
+  local name
+  for name in tp1 tp3 dp2_tp2; do
+    start "$WORK/$name" "$WORK/$name.begin" --steps 0 > "$WORK/$name.zero" || fail "$name: no beginning"
+    "$TOOLS/compare_safetensors" "$WORK/$name.begin.saved/model.safetensors" \
+      "$WORK/tp1.begin.saved/model.safetensors" 0 || fail "$name begins otherwise"
+  done
+}
+
+# What one rank exports is under Hugging Face's names. With the model's config.json it is what a program
+# for two ranks begins with: the same losses again.
+check_config() {
+  local hf=$WORK/hf
+  start "$WORK/tp1" "$WORK/exported" --weights "$llama/llama.safetensors" --steps 0 --export "$hf" ||
+    fail "no export"
+  grep -aq '"model.layers.1.self_attn.q_proj.weight":' "$hf/model.safetensors" || fail "names of ours are exported"
+  cat > "$hf/config.json" << 'END'
+{"model_type": "llama", "hidden_act": "silu", "hidden_size": 128, "intermediate_size": 352,
+ "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16,
+ "rms_norm_eps": 1e-05, "vocab_size": 512, "tie_word_embeddings": false, "max_position_embeddings": 64,
+ "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}}
+END
+  make config -D config="$hf/config.json" -D tp=2 -D batch=4 "${golden_shape[@]:16}"
+  start "$WORK/config" "$WORK/config" --weights "$hf" --data "$llama/text.txt" --steps 20 || fail "config: no run"
+  cmp "$WORK/config.losses" "$WORK/tp2.losses" || fail "the model of config.json is another"
+  ends "has no 'hidden_size'" '{"model_type": "llama"}'
+  ends "hidden_act is gelu" '{"model_type": "llama", "hidden_act": "gelu"}'
+  ends "is no JSON" '{"model_type": '
+  sed 's/"default"/"yarn"/' "$hf/config.json" > "$WORK/yarn.json"
+  ends "rope_type must be" "$(cat "$WORK/yarn.json")"
+}
+# The tables of Llama 3.1's rotary embedding are PyTorch's, but for the last bit of an angle.
+check_rotary() {
+  cat > "$WORK/rotary.lua" << 'END'
+local scaling = {rope_type = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4,
+  original_max_position_embeddings = 8192}
+return infer{model = nn.Identity(), batch = {}, outputs = function()
+  local cos, sin = F.rotary_tables(512, 128, 500000, scaling)
+  return {cos = cos:slice(0, 0, nil, 73), sin = sin:slice(0, 0, nil, 73)}
+end}
+END
+  "$TPGEN" "$WORK/rotary.lua" -o "$WORK/rotary" && make_ranks "$WORK/rotary" plain &&
+    start "$WORK/rotary" "$WORK/rotary" &&
+    "$TOOLS/compare_safetensors" "$WORK/rotary.saved/outputs.safetensors" "$llama/rotary.safetensors" 3e-5 ||
+    fail "other rotary tables"
+}
+
+# ends WORDS JSON: that configuration is refused in these words.
+ends() {
+  echo "$2" > "$WORK/wrong.json"
+  ! "$TPGEN" plans/llama3.lua -o "$WORK/wrong" -D config="$WORK/wrong.json" 2> "$WORK/wrong.err" &&
+    grep -qF -- "$1" "$WORK/wrong.err" || fail "of $2 it says: $(cat "$WORK/wrong.err")"
+}
+
+make_runtime plain > "$WORK/runtime.log" 2>&1 || fail "the runtime does not compile"
+beside "$WORK/rotary.log" check_rotary
+for tp in 1 2 3 4; do
+  beside "$WORK/tp$tp.log" check_golden tp$tp -D tp=$tp
+  [ $tp = 1 ] || beside "$WORK/tp${tp}_whole.log" check_golden tp${tp}_whole -D tp=$tp -D loss_parallel=false
+done
+beside "$WORK/dp2_tp2.log" check_golden dp2_tp2 -D dp=2 -D tp=2
+small=(-D dim=48 -D n_layers=3 -D hidden=40 -D vocab=258 -D seq=16)
+beside "$WORK/six.log" check_equal six "${small[@]}" -D n_heads=6 -D n_kv_heads=6 -- 4
+beside "$WORK/few.log" check_equal few "${small[@]}" -D n_heads=4 -D n_kv_heads=2 -D checkpoint=layer -- 4
+beside "$WORK/places.log" check_equal places "${small[@]}" -D n_heads=4 -D n_kv_heads=2 -D batch=2 -- 3
+beside "$WORK/tied.log" check_equal tied "${small[@]}" -D n_heads=4 -D n_kv_heads=2 -D tied=true -D accumulate=2 -- 2
+all_are_done
+for tp in 2 3 4; do check_counts tp$tp 2; done
+beside "$WORK/beginning.log" check_beginning
+beside "$WORK/config.log" check_config
+all_are_done
+cat "$WORK"/*.log
+for name in six.4 few.4 places.3 tied.2; do
+  grep -q 'for (int l = 0; l < 3; l++)' "$WORK/$name/step.c" || fail "$name: its layers are no loop"
+done
+finish "PyTorch's losses and norms on every mesh"

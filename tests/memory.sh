@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# A rank's memory is what the plan says. Arenas of Llamas end at most 0.5 % above the largest sum of what
+# lives at once; and a program that runs takes at most 16 MiB more, resident, than plan.json's figure and
+# what a program takes that only starts MPI and multiplies two matrices.
+. "$(dirname "$0")/common.sh"
+. "$root/tests/programs.sh"
+
+# figure NAME: of the memory of a rank, in $WORK/DIRECTORY/plan.json.
+figure() { sed -n "s/^ *\"$2\": *\([0-9]*\),\{0,1\}\$/\1/p" "$WORK/$1/plan.json" | tail -n 1; }
+
+# near_the_bound ARGUMENTS...: of plans/llama3.lua.
+arenas=0
+near_the_bound() {
+  "$TPGEN" plans/llama3.lua "$@" -o "$WORK/arena" || { fail "$*"; return; }
+  local placed bound
+  placed=$(figure arena activations) bound=$(figure arena activations_bound)
+  [ $((placed * 1000)) -le $((bound * 1005)) ] || fail "$*: $placed bytes are placed for $bound"
+  arenas=$((arenas + 1))
+}
+small=(-D dim=256 -D n_layers=6 -D n_heads=8 -D n_kv_heads=4 -D hidden=704 -D vocab=2048 -D seq=128)
+bench=(-D dim=512 -D n_layers=8 -D n_heads=8 -D n_kv_heads=4 -D hidden=1408 -D vocab=8192 -D seq=256)
+for tp in 1 2 3 4; do
+  near_the_bound -D tp=$tp
+  near_the_bound "${small[@]}" -D tp=$tp
+  near_the_bound "${bench[@]}" -D tp=$tp
+  near_the_bound "${bench[@]}" -D tp=$tp -D checkpoint=layer
+  near_the_bound "${small[@]}" -D tp=$tp -D dp=2 -D loss_parallel=false
+done
+near_the_bound -D preset=8b -D tp=8
+
+cat > "$WORK/empty.c" <<'C'
+#include <cblas.h>
+#include <mpi.h>
+
+static float a[1024 * 1024], b[1024 * 1024], c[1024 * 1024];
+
+int main(int argc, char **argv)
+{
+  MPI_Init(&argc, &argv);
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 1024, 1024, 1024, 1, a, 1024, b, 1024, 0, c,
+              1024);
+  MPI_Allreduce(MPI_IN_PLACE, c, 1024, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  return MPI_Finalize();
+}
+C
+matrices=$((3 * 4 * 1024)) # KiB
+gcc -O1 "${includes[@]}" "$WORK/empty.c" -o "$WORK/empty" "${libraries[@]}" || fail "empty.c"
+
+# peaks NAME PROGRAM ARGUMENTS...: the most that any of two ranks of it takes, in KiB.
+peaks() {
+  local name=$1 program=$2 rank ranks=()
+  shift 2
+  for rank in 0 1; do
+    [ $rank = 0 ] || ranks+=(:)
+    ranks+=(-n 1 "$TOOLS/peak" "$WORK/$name.$rank" "${program/RANK/$rank}" "$@")
+  done
+  timeout 120 "${launch[@]}" "${ranks[@]}" < /dev/null > "$WORK/$name.out" 2>&1 ||
+    { fail "$name: status $?"; tail -n 5 "$WORK/$name.out"; }
+  sort -n "$WORK/$name.0" "$WORK/$name.1" | tail -n 1
+}
+
+for ((i = 0; i < 40000; i++)); do echo "$i squared is $((i * i))"; done > "$WORK/text"
+export OMP_NUM_THREADS=1
+empty=$(($(peaks empty "$WORK/empty") - matrices))
+make_runtime plain > "$WORK/runtime.log" 2>&1 || fail "the runtime does not compile"
+"$TPGEN" plans/llama3.lua "${small[@]}" -D tp=2 -o "$WORK/llama" && make_ranks "$WORK/llama" plain ||
+  fail "the Llama does not compile"
+taken=$(peaks llama "$WORK/llama/rankRANK" --steps 2 --data "$WORK/text")
+planned=$(($(figure llama total) / 1024))
+beyond=$((taken - planned - empty))
+echo "  KiB: $taken resident, $planned planned, $empty of MPI and BLAS: $beyond beyond these"
+[ $beyond -le $((16 * 1024)) ] || fail "$beyond KiB beyond what is planned"
+finish "$arenas arenas within 0.5 % of their bounds; $((beyond / 1024)) MiB beyond the plan's figure"

@@ -1,0 +1,346 @@
+// Tokens: every form of file, what is refused and with which words, and which tokens a batch has.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "program.h"
+
+// ---- a program that reads tokens, of ranks that the test can be --------------------------------
+
+enum { INPUT, TARGET, MASK, TENSORS, MEMORY = 4096 };
+enum { ROWS = 4, COLUMNS = 6, EACH = ROWS * COLUMNS };
+
+static struct tensor tensors[TENSORS] = {
+    [INPUT] = {{"input", NULL},
+               {NULL, NULL},
+               1,
+               BATCH,
+               I32,
+               0,
+               0,
+               2,
+               {ROWS, COLUMNS},
+               {ROWS, COLUMNS},
+               {TOKENS, 300, 0}},
+    [TARGET] = {{"target", NULL},
+                {NULL, NULL},
+                1,
+                BATCH,
+                I64,
+                1024,
+                0,
+                2,
+                {ROWS, COLUMNS},
+                {ROWS, COLUMNS},
+                {TOKENS, 300, 1}},
+    [MASK] = {{"mask", NULL}, {NULL, NULL}, 1, BATCH, F32, 2048, 0, 1, {4}, {4}, {CONSTANT, 0, 0}},
+};
+static long firsts[TENSORS][MAX_DIMS];
+static char space[MEMORY];
+static void *memory = space;
+
+static struct program this_program = {
+    .world = 1, .memory = &memory, .bytes = MEMORY, .tensors = tensors, .ntensors = TENSORS};
+static struct rank this_rank = {.first = (const long (*)[MAX_DIMS])firsts};
+
+// As it is, but for whose program it is.
+#define program this_program
+#define rank    this_rank
+#include "../../runtime/data.c"
+
+void target_put(void *to, const void *from, size_t bytes)
+{
+  memcpy(to, from, bytes);
+}
+
+void fail_call(const char *file, int line, const char *call, const char *why)
+{
+  (void)file;
+  (void)line;
+  (void)call;
+  function_called();
+  if (!strstr(why, "ended while it was read")) fail_msg("%s", why);
+  longjmp(*(jmp_buf *)mock_ptr_type(void *), 1);
+}
+
+// This rank is one of rows x columns, each of which has a part of every input.
+static void become(int id, int rows, int columns)
+{
+  const int parts[] = {rows, columns}, at[] = {id / columns, id % columns};
+  this_program.world = rows * columns;
+  this_rank.id = id;
+  for (int t = INPUT; t <= TARGET; t++)
+    for (int d = 0; d < 2; d++) {
+      firsts[t][d] = part_first(tensors[t].of[d], parts[d], at[d]);
+      tensors[t].here[d] = part_size(tensors[t].of[d], parts[d], at[d]);
+    }
+}
+
+// ---- files -------------------------------------------------------------------------------------
+
+static char directory[] = "/tmp/data.XXXXXX";
+static char path[128];
+
+static int make_directory(void **state)
+{
+  (void)state;
+  return mkdtemp(directory) ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+  char command[200];
+  (void)state;
+  snprintf(command, sizeof command, "rm -r '%s'", directory);
+  return system(command);
+}
+
+// Token i of a file, of those that it can hold.
+static uint32_t token_of(size_t i, size_t size)
+{
+  return (uint32_t)(i * 7 + 3) % (size == 1 ? 256 : 300);
+}
+
+static void put_number(FILE *f, uint32_t value, size_t size)
+{
+  for (size_t i = 0; i < size; i++) fputc((int)(value >> 8 * i & 0xff), f);
+}
+
+// A file of so many tokens of `size` bytes; magic: with llm.c's header, which tells of `told`.
+static void write_tokens(const char *name, size_t size, size_t count, uint32_t magic,
+                         uint32_t version, uint32_t told)
+{
+  snprintf(path, sizeof path, "%s/%s", directory, name);
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  const uint32_t header[3] = {magic, version, told};
+  for (int i = 0; magic && i < 256; i++) put_number(f, i < 3 ? header[i] : 0, 4);
+  for (size_t i = 0; i < count; i++) put_number(f, token_of(i, size), size);
+  assert_int_equal(fclose(f), 0);
+}
+
+static void opened(const char *form)
+{
+  struct failure why = {""};
+  if (!data_open(path, form, &why)) fail_msg("%s", why.text);
+}
+
+static void refused(const char *form, const char *says)
+{
+  struct failure why = {""};
+  if (data_open(path, form, &why)) fail_msg("taken, though: %s", says);
+  if (!strstr(why.text, says)) fail_msg("said: %s\nnot: %s", why.text, says);
+  data_close();
+}
+
+// ---- tests -------------------------------------------------------------------------------------
+
+// Every rank's part of batch i is what the rule says.
+static void check_batch(long i, size_t length, size_t size)
+{
+  size_t begin = (size_t)i * EACH % (length - EACH - 1);
+  next_batch(i);
+  for (int t = INPUT; t <= TARGET; t++) {
+    const long *here = tensors[t].here, *first = firsts[t];
+    for (long k = 0; k < here[0] * here[1]; k++) {
+      long row = first[0] + k / here[1], column = first[1] + k % here[1];
+      size_t token = begin + (size_t)(row * COLUMNS + column) + (t == TARGET);
+      long long got = t == INPUT ? ((int32_t *)(void *)space)[k]
+                                 : ((int64_t *)(void *)(space + tensors[TARGET].offset))[k];
+      assert_int_equal(got, token_of(token, size));
+    }
+  }
+}
+
+static void batches(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *name, *form;
+    size_t size;
+    uint32_t magic, version;
+  } rows[] = {
+      {"text.txt", NULL, 1, 0, 0},       {"tokens.u16", NULL, 2, 0, 0},
+      {"tokens.uint16", NULL, 2, 0, 0},  {"tokens.u32", NULL, 4, 0, 0},
+      {"tokens.uint32", NULL, 4, 0, 0},  {"flat.bin", "uint16", 2, 0, 0},
+      {"flat.bin", "uint32", 4, 0, 0},   {"any.u16", "bytes", 1, 0, 0},
+      {"llm.bin", NULL, 2, 20240520, 1}, {"llama.bin", NULL, 4, 20240801, 7},
+  };
+  static const size_t lengths[] = {26, 27, 50, 100, 97};
+  static const int meshes[][2] = {{1, 1}, {2, 1}, {1, 2}, {3, 1}, {2, 2}, {1, 4}, {5, 1}, {1, 7}};
+  for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+      size_t length = lengths[l];
+      write_tokens(rows[r].name, rows[r].size, length, rows[r].magic, rows[r].version,
+                   (uint32_t)length);
+      opened(rows[r].form);
+      for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
+        for (int id = 0; id < meshes[m][0] * meshes[m][1]; id++) {
+          become(id, meshes[m][0], meshes[m][1]);
+          for (long i = 0; i < 12; i++) check_batch(i, length, rows[r].size);
+          check_batch(1234567890, length, rows[r].size);
+        }
+      data_close();
+    }
+  become(0, 1, 1);
+}
+
+// Rows that are cut take several pieces of the file; many take several pieces of memory.
+static void summaries(void **state)
+{
+  (void)state;
+  write_tokens("text.txt", 1, 1000, 0, 0, 0);
+  opened(NULL);
+  assert_non_null(strstr(data_summary(), "text.txt, 1000 bytes"));
+  data_close();
+  write_tokens("llama.bin", 4, 1000, 20240801, 7, 1000);
+  opened(NULL);
+  assert_non_null(strstr(data_summary(), "llama.bin, 1000 tokens of uint32"));
+  data_close();
+  assert_int_equal(data_batch_tokens(), EACH);
+}
+
+static void bad_files(void **state)
+{
+  (void)state;
+  snprintf(path, sizeof path, "%s/none", directory);
+  refused(NULL, "none: cannot open: No such file");
+  snprintf(path, sizeof path, "%s", directory);
+  refused(NULL, "not a file");
+  write_tokens("text.txt", 1, 25, 0, 0, 0);
+  refused(NULL, "text.txt: it has 25 bytes, but a batch of 24 needs at least 26");
+  write_tokens("text.txt", 1, 0, 0, 0, 0);
+  refused(NULL, "it has 0 bytes, but");
+  write_tokens("t.u16", 1, 101, 0, 0, 0);
+  refused(NULL, "its 101 bytes are not a whole number of tokens of uint16");
+  write_tokens("t.bin", 4, 102, 0, 0, 0);
+  refused(NULL, "too few for the header of llm.c's .bin");
+  write_tokens("t.bin", 4, 1024, 0, 0, 0);
+  refused(NULL, "it begins with 3, 10, which is no header of llm.c's .bin");
+  write_tokens("t.bin", 2, 100, 20240520, 2, 100);
+  refused(NULL, "it begins with 20240520, 2, which is no header");
+  write_tokens("t.bin", 2, 100, 20240801, 1, 100);
+  refused(NULL, "is no header");
+  write_tokens("t.bin", 2, 100, 20240520, 1, 101);
+  refused(NULL, "its header says 101 tokens, which take 202 bytes, but 200 follow it: the file is "
+                "cut short");
+  write_tokens("t.bin", 2, 100, 20240520, 1, 99);
+  refused(NULL, "its header says 99 tokens, which take 198 bytes, but 200 follow it");
+  write_tokens("t.bin", 4, 100, 20240801, 7, 0xffffffff);
+  refused(NULL, "its header says 4294967295 tokens");
+  write_tokens("t.bin", 2, 20, 20240520, 1, 20);
+  refused(NULL, "it has 20 tokens of uint16, but a batch of 24 needs at least 26");
+  refused("int8", "--tokens int8: there are bytes, uint16 and uint32");
+}
+
+static void changed_token(size_t token, size_t size, uint32_t value)
+{
+  FILE *f = fopen(path, "r+b");
+  assert_non_null(f);
+  assert_int_equal(fseek(f, (long)(token * size), SEEK_SET), 0);
+  put_number(f, value, size);
+  assert_int_equal(fclose(f), 0);
+}
+
+// Which of the ranks finds a token too large in the batches first .. last - 1; -1: none.
+static int finder(long first, long last, const char *says)
+{
+  struct failure why = {""};
+  int found = -1;
+  for (int id = 0; id < 3; id++) {
+    become(id, 3, 1);
+    if (data_check(first, last, &why)) continue;
+    if (!strstr(why.text, says)) fail_msg("said: %s\nnot: %s", why.text, says);
+    assert_int_equal(found, -1);
+    found = id;
+  }
+  become(0, 1, 1);
+  return found;
+}
+
+static void large_tokens(void **state)
+{
+  (void)state;
+  write_tokens("t.u16", 2, 1000, 0, 0, 0);
+  changed_token(100, 2, 300);
+  const char *says = "t.u16: token 100 is 300, which is not below the vocabulary of 300";
+  opened(NULL);
+  assert_int_equal(finder(0, 4, says), -1);  // 0 .. 96
+  assert_int_equal(finder(5, 40, says), -1); // 120 .. 960
+  assert_int_equal(finder(4, 5, says), 0);   // 96 .. 120
+  assert_int_equal(finder(0, 5, says), 2);
+  assert_int_equal(finder(0, 40, says), 0);
+  assert_int_equal(finder(39, 42, says), 0); // begins again within
+  assert_int_equal(finder(40, 40, says), -1);
+  changed_token(100, 2, 299);
+  assert_int_equal(finder(0, 1000000, says), -1);
+  changed_token(998, 2, 65535); // the last that a batch can have
+  says = "token 998 is 65535";
+  assert_int_equal(finder(0, 1000000, says), 2);
+  data_close();
+
+  tensors[INPUT].init.a = 256; // no byte is too large
+  write_tokens("t.txt", 1, 1000, 0, 0, 0);
+  opened(NULL);
+  assert_int_equal(finder(0, 1000, ""), -1);
+  data_close();
+  tensors[TARGET].init.a = 200;
+  opened(NULL);
+  struct failure why = {""};
+  assert_false(data_check(0, 2, &why));
+  assert_non_null(strstr(why.text, "token 29 is 206, which is not below the vocabulary of 200"));
+  data_close();
+  tensors[INPUT].init.a = tensors[TARGET].init.a = 300;
+}
+
+// A file that is cut while it is used ends the job with its name.
+static void cut_while_used(void **state)
+{
+  (void)state;
+  jmp_buf out;
+  write_tokens("text.txt", 1, 1000, 0, 0, 0);
+  opened(NULL);
+  next_batch(0);
+  assert_int_equal(truncate(path, 60), 0);
+  next_batch(1);
+  expect_function_call(fail_call);
+  will_return(fail_call, &out);
+  if (setjmp(out) == 0) {
+    next_batch(2);
+    fail_msg("it reads what is not there");
+  }
+  data_close();
+}
+
+// Whole inputs are those of a .safetensors file, and without data nothing is read.
+static void other_data(void **state)
+{
+  (void)state;
+  assert_true(data_is_tokens("text.txt", NULL));
+  assert_true(data_is_tokens("x.safetensors", "bytes"));
+  assert_false(data_is_tokens("x.safetensors", NULL));
+  memset(space, 5, sizeof space);
+  next_batch(3);
+  for (size_t i = 0; i < sizeof space; i++) assert_int_equal(space[i], 5);
+  struct failure why = {""};
+  assert_true(data_check(0, 100, &why));
+  tensors[INPUT].init.how = tensors[TARGET].init.how = UNIFORM;
+  assert_int_equal(data_batch_tokens(), 0);
+  assert_false(data_is_tokens("text.txt", NULL));
+  assert_false(data_is_tokens("text.txt", "bytes"));
+  tensors[INPUT].init.how = tensors[TARGET].init.how = TOKENS;
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(batches),        cmocka_unit_test(summaries),
+      cmocka_unit_test(bad_files),      cmocka_unit_test(large_tokens),
+      cmocka_unit_test(cut_while_used), cmocka_unit_test(other_data),
+  };
+  return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}
