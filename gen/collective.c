@@ -572,6 +572,20 @@ static int64_t own_count(const struct op *op, int rank, const int64_t *give)
   return give[0];
 }
 
+/* What a collective leaves, or where a bucket begins. */
+static int reduced_at(const struct op *op)
+{
+  if (op->packed) return op->buffer;
+  int first = op->out;
+  for (int k = op->nbody; k-- > 0;) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (!same_place(inner->in[0], inner->out))
+      bug("emit", op->body[k], "a bucket's gradient is not reduced where it lies");
+    if (c_name(inner->out)) first = inner->out;
+  }
+  return first;
+}
+
 char *collective_text(const struct op *op, int rank)
 {
   if (op->kind == OP_exchange) return exchange_text(op);
@@ -585,23 +599,16 @@ char *collective_text(const struct op *op, int rank)
   check_count(op->line, total);
   const char *const *form = options.cuda ? row->cuda : row->cpu;
   bool equal = form[0] && equal_parts(op, rank);
-  int in = op->nbody ? graph->op[op->body[0]].in[0] : op->in[0];
-  int first = op->out;
-  for (int k = op->nbody; k-- > 0;)
-    if (c_name(graph->op[op->body[k]].out)) first = graph->op[op->body[k]].out;
-  bool in_place = same_place(in, op->nbody ? graph->op[op->body[0]].out : op->out);
-  for (int k = 0; k < op->nbody; k++) {
-    const struct op *inner = &graph->op[op->body[k]];
-    if (!same_place(inner->in[0], inner->out))
-      bug("emit", op->body[k], "a bucket's gradient is not reduced where it lies");
-  }
-  const char *from = in_place ? (options.cuda ? pointer(first) : "MPI_IN_PLACE") : pointer(in);
+  int out = reduced_at(op);
+  bool in_place = op->nbody || same_place(op->in[0], op->out);
+  const char *from = in_place ? (options.cuda ? pointer(out) : "MPI_IN_PLACE") : pointer(op->in[0]);
   if (op->kind == OP_all_reduce && total == 0) return "";
   char *call = fill(
-      form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(first), "n",
+      form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(out), "n",
       text("%" PRId64, own_count(op, rank, give)), "type", library_type(graph->value[op->out].type),
       "op", library_reduction(op->reduction, graph->value[op->out].type), "group",
       group_name(op->group), "ranks", text("%d", ranks), "line", text("%d", op->line), NULL);
+  if (op->packed && !lies_in_buffer(op)) return packed_text(op, rank, call);
   if (equal || !form[1]) return call;
   const char *type = options.cuda ? "size_t" : "int";
   struct buffer b = {0};

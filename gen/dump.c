@@ -96,7 +96,7 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
     return;
   }
   if (op->nbody) {
-    put(b, "%s {\n", op_row[op->kind].name);
+    put(b, "%s%s {\n", op_row[op->kind].name, op->packed ? ", packed," : "");
     for (int k = 0; k < op->nbody; k++) dump_op(b, op->body[k], indent + 2, places);
     put(b, "%*s}\n", indent, "");
     return;

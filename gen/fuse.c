@@ -260,6 +260,7 @@ static void mark_stored(void)
       while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
       for (int n = op_reads(op, list); n--;) store(list[n]);
       for (int j = 0; j < op->nout && op->nout > 1; j++) store(op->out + j);
+      if (op->packed) store(op->buffer);
     }
   }
 }

@@ -303,6 +303,7 @@ int op_writes(const struct op *op, int *list)
     if (inner->out == NONE && meet(inner->in[0])) list[n++] = inner->in[0];
   }
   if (op->out == NONE && !op->nbody && op->nin) list[n++] = op->in[0];
+  if (op->packed) list[n++] = op->buffer;
   return n;
 }
 

@@ -312,7 +312,27 @@ bool may_overwrite(const struct op *op, int in, int out)
   if (op->kind != OP_all_reduce && op->kind != OP_to_partial) return false;
   for (int k = 0; k < op->nbody; k++)
     if (graph->op[op->body[k]].out == out) return graph->op[op->body[k]].in[0] == in;
-  return true;
+  return !op->nbody;
+}
+
+/* What each module of a list makes for the sum that becomes its gradient, which a bucket runs for
+   all of them, lies where the gradient will: bucket.c saw to it that nothing else reads it. */
+static void share_gradient(int in, int out)
+{
+  const struct value *a = &graph->value[in], *b = &graph->value[out];
+  int place = root(in);
+  if (a->family != in || b->family != out || b->role != GRADIENT || !in_arena(place)) return;
+  if (graph->value[place].family == place) graph->value[place].storage = out;
+}
+
+static void share_in_bucket(const struct op *op, int at)
+{
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (!same_parts(inner->in[0], inner->out)) continue;
+    share(inner->in[0], inner->out, at);
+    share_gradient(inner->in[0], inner->out);
+  }
 }
 
 /* Of what the operation makes each may take the place of one that it reads. */
@@ -320,6 +340,10 @@ static void share_in(const struct op *op, int at)
 {
   /* A view that could not show its input's bytes may still take them. */
   if (op->kind == OP_view) share(op->in[0], op->out, at);
+  if (op->kind == OP_all_reduce && op->nbody) {
+    share_in_bucket(op, at);
+    return;
+  }
   if (op->kind != OP_fused && op->kind != OP_all_reduce && op->kind != OP_to_partial) return;
   int *in = alloc((size_t)op_width(op) * sizeof *in),
       *out = alloc((size_t)op_width(op) * sizeof *out);
@@ -333,6 +357,65 @@ static void share_in(const struct op *op, int at)
       if (place_of(in[i]) != taken) in[left++] = in[i];
     nin = left;
   }
+}
+
+/* ------------------------------------------------------------------------------------ buckets */
+
+static int64_t *within; /* by value: where it begins in the bucket that it lies in */
+
+static bool equal_on_all_ranks(int value)
+{
+  int64_t n = elements(local_shape(value, 0));
+  for (int r = 1; r < world_size(); r++)
+    if (elements(local_shape(value, r)) != n) return false;
+  return true;
+}
+
+/* Whether a member of a bucket, which is reduced where it lies, can lie anywhere: nothing else has
+   a part in its bytes. */
+static bool is_free(const struct op *member)
+{
+  int place = root(member->in[0]);
+  const struct value *v = &graph->value[place];
+  return in_arena(place) && place == root(member->out) && v->family == NONE && v->depth == 1 &&
+         equal_on_all_ranks(place) && largest_bytes(place) == largest_bytes(member->out);
+}
+
+static bool are_free(const struct op *op)
+{
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *member = &graph->op[op->body[k]];
+    if (!is_free(member)) return false;
+    for (int i = 0; i < k; i++)
+      if (root(graph->op[op->body[i]].out) == root(member->out)) return false;
+  }
+  return true;
+}
+
+/* Members of a packed bucket that can lie anywhere are its parts, so that nothing is copied. */
+static void place_in_bucket(const struct op *op)
+{
+  struct value *bucket = &graph->value[op->buffer];
+  int64_t at = 0;
+  if (!op->packed || !are_free(op)) return;
+  for (int k = 0; k < op->nbody; k++) {
+    int place = root(graph->op[op->body[k]].out);
+    struct value *v = &graph->value[place];
+    within[place] = at;
+    at += largest_bytes(place);
+    if (v->first < bucket->first) bucket->first = v->first;
+    if (v->last > bucket->last) bucket->last = v->last;
+    v->storage = op->buffer;
+  }
+}
+
+/* Where a value begins in the place that it lies in. */
+static int64_t offset_within(int value)
+{
+  int64_t at = 0;
+  for (; graph->value[value].storage != value; value = graph->value[value].storage)
+    at += within[value];
+  return at;
 }
 
 /* ------------------------------------------------------------------------------------ placing */
@@ -426,6 +509,23 @@ static int64_t most_live(const int *value, int n)
   return most;
 }
 
+static int **gradient; /* by family: the gradients in it, by index */
+
+static void find_gradients(void)
+{
+  int *count = alloc((size_t)(graph->nvalue + 1) * sizeof *count);
+  gradient = alloc((size_t)(graph->nvalue + 1) * sizeof *gradient);
+  for (int pass = 0; pass < 2; pass++)
+    for (int i = 0; i < graph->nvalue; i++) {
+      const struct value *v = &graph->value[i];
+      if (v->role != GRADIENT || v->family == NONE) continue;
+      if (!pass && v->index >= count[v->family]) count[v->family] = v->index + 1;
+      if (pass && !gradient[v->family])
+        gradient[v->family] = alloc((size_t)count[v->family] * sizeof **gradient);
+      if (pass) gradient[v->family][v->index] = i;
+    }
+}
+
 /* Where a value lies in the end; offset[storage] is known. */
 static void find_place(int value)
 {
@@ -433,9 +533,17 @@ static void find_place(int value)
   bool is_one = v->family != NONE && !v->step && v->role == ACTIVATION;
   int storage = place_of(value), slot = is_one ? v->index : slot_of[value];
   const struct value *place = &graph->value[storage];
+  if (is_one && place->role == GRADIENT && place->family == storage) {
+    v->storage = gradient[storage][v->index];
+    v->offset = 0;
+    v->depth = 1;
+    return;
+  }
+  int64_t inside = offset_within(is_one && v->family != value ? v->family : value);
   v->storage = storage;
+  within[value] = inside;
   v->depth = place->depth;
-  v->offset = place->offset + slot % place->depth * arena_stride(storage);
+  v->offset = place->offset + slot % place->depth * arena_stride(storage) + inside;
 }
 
 /* What several batches add up lies in one place, before and after: a parameter's gradient, and the
@@ -465,6 +573,8 @@ static int *find_storages(int *count)
   widen_lifetimes();
   join_lifetimes();
   for (int at = 0; at < nplace; at++) share_in(&graph->op[op_at[at]], at);
+  within = alloc((size_t)(graph->nvalue + 1) * sizeof *within);
+  for (int at = 0; at < nplace; at++) place_in_bucket(&graph->op[op_at[at]]);
   int *value = alloc((size_t)(graph->nvalue + 1) * sizeof *value);
   *count = 0;
   for (int i = 0; i < graph->nvalue; i++)
@@ -531,6 +641,7 @@ void memory(void)
   int n, *value = find_storages(&n);
   graph->live_bytes = most_live(value, n);
   graph->arena_bytes = place(value, n, graph->live_bytes);
+  find_gradients();
   for (int i = 0; i < graph->nvalue; i++) find_place(i);
 }
 

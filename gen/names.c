@@ -264,11 +264,20 @@ static bool loops(void)
   return speaking && speaking->count > 1;
 }
 
-/* What a view shows where it lies; NONE of any other value. */
+static bool is_buffer(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->op != NONE && graph->op[v->op].packed && graph->op[v->op].buffer == value;
+}
+
+/* What a view shows where it lies, and what became whole in a bucket; NONE of any other value. */
 static int shown_by(int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->op == NONE || graph->op[v->op].kind != OP_view) return NONE;
+  if (v->op == NONE) return NONE;
+  enum op_kind kind = graph->op[v->op].kind;
+  bool in_bucket = kind == OP_all_reduce && v->storage != value && is_buffer(v->storage);
+  if (kind != OP_view && !in_bucket) return NONE;
   int in = graph->op[v->op].in[0];
   return same_place(in, value) ? in : NONE;
 }
@@ -403,12 +412,15 @@ static void put_local(struct buffer *b, int value)
   struct buffer about = {0};
   put(&about, "// %s", shape_text(here));
   if (!same_shape(here, v->shape)) put(&about, " of %s", shape_text(v->shape));
-  put(&about, "  %s", holds_pieces(value) ? "pieces of an exchange" : layout_text(v->layout));
+  put(&about, "  %s",
+      holds_pieces(value) ? "pieces of an exchange"
+      : is_buffer(value)  ? "values that travel together"
+                          : layout_text(v->layout));
   if (v->order) put(&about, ", %s", order_text(v));
   if (v->step)
     put(&about, "  made by the module %s", v->step < 0 ? "before" : "behind");
   else if (v->storage != value && local[v->storage] && local[v->storage] != local[value])
-    put(&about, "  in place of %s", local[v->storage]);
+    put(&about, "  %s %s", is_buffer(v->storage) ? "in" : "in place of", local[v->storage]);
   else
     put(&about, "  %s", lifetime(&graph->value[v->storage]));
   char *line = text("  %s *const %s = %s;", c_type(v->type), local[value], address(value));

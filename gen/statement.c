@@ -143,6 +143,15 @@ static char *lines_of(const struct op *op)
   return b.text;
 }
 
+char *reduced_text(const struct op *op)
+{
+  if (graph->value[op->out].role == GRADIENT) return text("%d gradients", op->nbody);
+  struct buffer b = {0};
+  for (int k = 0; k < op->nbody; k++)
+    put(&b, "%s%s", k ? ", " : "", shown(graph->op[op->body[k]].in[0]));
+  return b.text;
+}
+
 /* "S(0) R -> R R over a" */
 static char *move_text(const struct op *op)
 {
@@ -214,7 +223,8 @@ char *comment_text(const struct op *op)
   if (!op->why || op->kind == OP_view)
     return text("%s    %s    %s", expression_text(op), lines_of(op), layouts_text(op));
   struct buffer b = {0};
-  put(&b, "%s: %s: %s", shown(op->kind == OP_unpack_pieces ? op->out : op->in[0]),
+  const char *what = shown(op->kind == OP_unpack_pieces ? op->out : op->in[0]);
+  put(&b, "%s: %s: %s", op->nbody ? reduced_text(op) : what,
       is_packing(op->kind) ? packing_text(op) : move_text(op), printable(op->why));
   if (!op->nbody) put(&b, ", %s", where(op->line));
   if (is_collective(op->kind)) put(&b, ". %s", bytes_text(op));

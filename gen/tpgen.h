@@ -151,6 +151,8 @@ struct op {
   int exchange;             /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
   int nbody;                /* fused, and an all_reduce that is a bucket: the operations in it */
   const int *body;
+  bool packed; /* a bucket whose members travel in `buffer`, one after the other */
+  int buffer;
   int function; /* loop: which it calls */
   enum phase phase;
   bool again;       /* an operation of the forward that the backward runs once more */
@@ -900,6 +902,10 @@ char *copies_text(const struct op *op, int rank);
 /* The statement of a collective, the tables of a rank's exchanges, and the name of a group's
    communicator. */
 char *collective_text(const struct op *op, int rank);
+/* parcel.c: whether what a packed bucket reduces lies in its buffer; else the statement with the
+   copies before and after the call. */
+bool lies_in_buffer(const struct op *op);
+char *packed_text(const struct op *op, int rank, const char *call);
 char *exchanges_text(int rank);
 const char *group_name(int group);
 /* The elements that `rank` gives to each member of the group, and gets from it; for all_gather what
@@ -940,6 +946,8 @@ char *layouts_text(const struct op *op);
 /* What a reader wants to know of an operation before its statement, and its statement in C, ""
    where this rank has nothing to do. */
 char *comment_text(const struct op *op);
+/* What a bucket reduces: "7 gradients", or the names of other values. */
+char *reduced_text(const struct op *op);
 char *statement_text(const struct op *op, int rank);
 
 /* ---------------------------------------------------------------------------------- family.c */

@@ -152,35 +152,123 @@ static void test_other_types_and_reductions_stay_apart(void **state)
   is_op(2, c);
 }
 
-/* A parameter whose gradient is not summed lies between them. */
+/* A parameter whose gradient is not summed lies between them: in place they are two. */
 static void test_gaps_stay_apart(void **state)
 {
   (void)state;
+  const char *large = "1024x512";
   new_graph(1, (int[]){2});
-  int a = sum_gradient(parameter("4", "R"), 1), b = sum_gradient(parameter("4", "R"), 1);
+  int a = sum_gradient(parameter(large, "R"), 1), b = sum_gradient(parameter(large, "R"), 1);
   parameter("4", "R");
-  int c = sum_gradient(parameter("4", "R"), 1), d = sum_gradient(parameter("4", "R"), 1);
+  int c = sum_gradient(parameter(large, "R"), 1), d = sum_gradient(parameter(large, "R"), 1);
   bucket();
   are(2);
   is_bucket(0, (int[]){a, b, NONE});
   is_bucket(1, (int[]){c, d, NONE});
+  assert_false(graph->op[at(0)].packed);
 }
 
-static void test_other_values_are_left_alone(void **state)
+/* What is quicker sent than begun is packed; what is not stays where it lies. */
+static void test_small_ones_travel_over_gaps(void **state)
+{
+  (void)state;
+  new_graph(2, (int[]){2, 3});
+  int a = sum_gradient(parameter("7x3", "R S(0)"), 1);
+  parameter("4", "R R");
+  int large = sum_gradient(parameter("1024x512", "R R"), 1);
+  parameter("4", "R R");
+  int b = sum_gradient(parameter("5", "R R"), 1), c = sum_gradient(parameter("2", "R R"), 1);
+  int over_both = sum_gradient(parameter("3", "R R"), 3);
+  bucket();
+  are(3);
+  is_op(0, large);
+  is_bucket(1, (int[]){a, b, c, NONE});
+  is_op(2, over_both);
+  const struct op *op = &graph->op[at(1)];
+  assert_true(op->packed);
+  assert_int_equal(graph->value[op->buffer].op, at(1));
+  assert_int_equal(elements(graph->value[op->buffer].shape), 3 * 3 + 5 + 2);
+  int64_t give[2], get[2];
+  collective_counts(op, 2, give, get);
+  assert_int_equal(give[0], 1 * 3 + 5 + 2);
+  int list[64], n = op_writes(op, list);
+  assert_int_equal(list[n - 1], op->buffer);
+}
+
+/* ------------------------------------------------------------------------------- other values */
+
+static int pending(const char *shape)
+{
+  int x = given(BATCH, "x", parse_shape(shape), parse_layout("P"));
+  return run_in_phase((struct op){.kind = OP_neg, .nin = 1, .in = {x}, .phase = BACKWARD});
+}
+
+static int sum_of(int value, enum reduction reduction)
+{
+  return run_in_phase((struct op){.kind = OP_all_reduce,
+                                  .nin = 1,
+                                  .in = {value},
+                                  .phase = BACKWARD,
+                                  .reduction = reduction,
+                                  .group = add_group(1)});
+}
+
+static int maker(int value)
+{
+  return graph->value[value].op;
+}
+
+static int exp_of(int value)
+{
+  return run_in_phase((struct op){.kind = OP_exp, .nin = 1, .in = {value}, .phase = BACKWARD});
+}
+
+/* What needs the first goes behind the second; what does not stays before. */
+static void test_small_values_travel_together(void **state)
 {
   (void)state;
   new_graph(1, (int[]){2});
-  int x = given(ACTIVATION, "x", parse_shape("4"), parse_layout("P"));
-  for (int i = 0; i < 2; i++)
-    run_in_phase((struct op){
-        .kind = OP_all_reduce, .nin = 1, .in = {x}, .phase = BACKWARD, .group = add_group(1)});
-  int gathered = run_in_phase((struct op){
-      .kind = OP_all_gather, .nin = 1, .in = {x}, .phase = BACKWARD, .group = add_group(1)});
-  graph->value[gathered].role = GRADIENT;
-  graph->value[gathered].of = parameter("4", "R");
+  int a = sum_of(pending("4"), SUM), needs_a = exp_of(a), needs_that = exp_of(needs_a);
+  int other = something(), b = sum_of(pending("2x3"), SUM), needs_b = exp_of(b);
+  bucket();
+  are(5);
+  is_op(0, other);
+  is_bucket(1, (int[]){maker(a), maker(b), NONE});
+  is_op(2, maker(needs_a));
+  is_op(3, maker(needs_that));
+  is_op(4, maker(needs_b));
+  assert_true(graph->op[at(1)].packed);
+}
+
+static void test_others_stay_apart(void **state)
+{
+  (void)state;
+  new_graph(1, (int[]){2});
+  int a = sum_of(pending("4"), SUM), b = sum_of(pending("4"), MAX);
+  int large = sum_of(pending("1024x256"), SUM);
+  int gathered = run_in_phase((struct op){.kind = OP_all_gather,
+                                          .nin = 1,
+                                          .in = {pending("4")},
+                                          .phase = BACKWARD,
+                                          .group = add_group(1)});
+  bucket();
+  are(4);
+  is_op(0, maker(a));
+  is_op(1, maker(b));
+  is_op(2, maker(large));
+  is_op(3, maker(gathered));
+}
+
+static void test_what_depends_stays_apart(void **state)
+{
+  (void)state;
+  new_graph(1, (int[]){2});
+  int a = sum_of(pending("4"), SUM), between = exp_of(a), b = sum_of(between, SUM);
   bucket();
   are(3);
-  for (int i = 0; i < 3; i++) assert_int_equal(graph->op[at(i)].nbody, 0);
+  is_op(0, maker(a));
+  is_op(1, maker(between));
+  is_op(2, maker(b));
 }
 
 /* 25 MiB at most: the first can be under way while the rest is computed. */
@@ -299,7 +387,10 @@ int main(void)
       cmocka_unit_test(test_other_groups_stay_apart),
       cmocka_unit_test(test_other_types_and_reductions_stay_apart),
       cmocka_unit_test(test_gaps_stay_apart),
-      cmocka_unit_test(test_other_values_are_left_alone),
+      cmocka_unit_test(test_small_ones_travel_over_gaps),
+      cmocka_unit_test(test_small_values_travel_together),
+      cmocka_unit_test(test_others_stay_apart),
+      cmocka_unit_test(test_what_depends_stays_apart),
       cmocka_unit_test(test_buckets_have_a_size),
       cmocka_unit_test(test_what_others_read_is_copied),
   };

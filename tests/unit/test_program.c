@@ -727,6 +727,44 @@ static void run_bucket(const struct op *op, const struct function *f, int l)
   for (int k = 0; k < op->nbody; k++) run_plain(&graph->op[op->body[k]], f, l);
 }
 
+/* Into the buffer, or out of it, one after the other; what lies in it anyway stays where it is. */
+static void copy_members(const struct op *op, const struct function *f, int l, int rank, bool in)
+{
+  double *to = at(rank, op->buffer, f, l).at;
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    struct array a = at(rank, in ? inner->in[0] : inner->out, f, l);
+    size_t bytes = (size_t)elements(a.shape) * sizeof(double);
+    must(!lies_in_buffer(op) || a.at == to, "a member is not where its bucket has it");
+    if (in) memmove(to, a.at, bytes);
+    if (!in) memmove(a.at, to, bytes);
+    to += elements(a.shape);
+  }
+}
+
+/* One call for what lies in a buffer. */
+static void run_packed(const struct op *op, const struct function *f, int l)
+{
+  for (int r = 0; r < machine.world; r++) copy_members(op, f, l, r, true);
+  size_t used = pool_used;
+  int64_t *begin = alloc((size_t)machine.world * sizeof *begin);
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    for (int r = 0; r < machine.world; r++)
+      machine.part[r][inner->in[0]] = (struct array){
+          .shape = local_shape(inner->in[0], r), .at = at(r, op->buffer, f, l).at + begin[r]};
+    run_op(&machine, inner);
+    for (int r = 0; r < machine.world; r++) {
+      int64_t n = elements(machine.part[r][inner->out].shape);
+      memcpy(machine.part[r][inner->in[0]].at, machine.part[r][inner->out].at,
+             (size_t)n * sizeof(double));
+      begin[r] += n;
+    }
+  }
+  pool_used = used;
+  for (int r = 0; r < machine.world; r++) copy_members(op, f, l, r, false);
+}
+
 /* An update of many goes over them as if they were one. */
 static void check_update(const struct op *op, const struct function *f)
 {
@@ -762,7 +800,9 @@ static void run_one(const struct op *op, const struct function *f, int l)
     check_update(op, f);
     break;
   default:
-    if (op->nbody)
+    if (op->packed)
+      run_packed(op, f, l);
+    else if (op->nbody)
       run_bucket(op, f, l);
     else
       run_plain(op, f, l);
