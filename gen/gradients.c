@@ -513,9 +513,37 @@ static void give_added(int g, enum op_kind kind)
   give(0, apply_shaped(op, named_as_in(at->in[0], g)));
 }
 
+/* Of a single element of each row the way back goes element by element. */
 static void gather_grad(int g)
 {
+  struct shape picked = shape_of(at->in[1]);
+  for (int d = 0; d < picked.ndim; d++) {
+    if (!(at->dims >> d & 1) || picked.size[d] != 1) continue;
+    struct op op = alike(OP_place, 2, (int[]){g, at->in[1]});
+    op.keep = true;
+    give(0, apply_shaped(op, shape_of(at->in[0])));
+    return;
+  }
   give_added(g, OP_scatter_add);
+}
+
+/* The value with the dimension that the operation names, of size 1. */
+static int with_dimension(int value)
+{
+  struct shape shape = shape_of(at->out);
+  for (int d = 0; d < shape.ndim; d++)
+    if (at->dims >> d & 1) shape.size[d] = 1;
+  struct op op = {.kind = OP_view, .nin = 1, .in = {value}};
+  op.equation = view_equation(shape_of(value), shape, at->line);
+  return at->keep ? value : apply_shaped(op, shape);
+}
+
+static void place_grad(int g)
+{
+  int picked = apply(alike(OP_gather, 2, (int[]){g, with_dimension(at->in[1])}));
+  struct op back = {.kind = OP_view, .nin = 1, .in = {picked}};
+  back.equation = view_equation(shape_of(picked), shape_of(at->in[0]), at->line);
+  give(0, at->keep ? picked : apply_shaped(back, shape_of(at->in[0])));
 }
 
 static void index_select_grad(int g)

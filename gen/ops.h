@@ -160,6 +160,9 @@ OP(spread,         "...D!->...E!",         "a|a:max|a:min", spread_grad,       "
 /* ----------------------------------------------------------------------- by indices of elements */
 
 OP(gather,         "...D@,...I->...I",     "a|a:max|a:min", gather_grad,       "", "$a($b)")
+/* Each element at its index along a new dimension, or one of size 1, and zeros elsewhere. */
+OP(place,          "...,...->...D@",       "a|a:max|a:min", place_grad,        "",
+   "$D == $b ? $a : 0")
 OP(scatter_add,    "...I,...I->...D@",     "a",            scatter_add_grad,   "", "")
 OP(scatter,        "...D@,...I!,...I!->...D@", "ac|ac:max|ac:min", scatter_grad, "", "")
 OP(index_select,   "...D@,I->...I",        "a|a:max|a:min", index_select_grad, "", "$a($b)")

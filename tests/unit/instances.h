@@ -166,6 +166,8 @@ static const struct instance instances[] = {
     {OP_every, .in = {"(3a)b"}, .dims = 1, .number = {3}, .out = {"ab"}},
     {OP_spread, .in = {"ab"}, .dims = 2, .number = {2}, .out = {"a(2b)"}},
     {OP_gather, .in = {"ab", "#cb"}, .dims = 1},
+    {OP_place, .in = {"a1", "#a1"}, .dims = 2, .keep = true, .out = {"ab"}},
+    {OP_place, .in = {"ac", "#ac"}, .dims = 2, .out = {"abc"}},
     {OP_gather, .in = {"ab", "#ac"}, .dims = 2},
     {OP_gather, .in = {"abc", "#adc"}, .dims = 2},
     {OP_scatter_add, .in = {"cb", "#cb"}, .dims = 1, .out = {"ab"}},
@@ -312,6 +314,7 @@ static int64_t index_bound(const struct op *op)
   case OP_index_select:
   case OP_scatter:
     return first.size[named_dim(op)];
+  case OP_place:
   case OP_scatter_add:
   case OP_index_add:
     return made.size[named_dim(op)];

@@ -596,6 +596,25 @@ static bool run_gather(const struct op *op, const struct array *in, struct array
   return true;
 }
 
+/* y[.., index[.., ..], ..] = x[.., ..] */
+static bool run_place(const struct op *op, const struct array *in, struct array *out,
+                      const struct places *at)
+{
+  int dim = named_dim(op);
+  if (!same_shape(reduced_shape(op, out->shape), in[0].shape) ||
+      !same_shape(in[0].shape, in[1].shape))
+    return false;
+  for (int64_t i = 0, n = elements(out->shape); i < n; i++) {
+    int64_t index[MAX_DIMS], own[MAX_DIMS];
+    indices_of(out->shape, i, index);
+    reduced_index(op, out->shape.ndim, index, own);
+    int64_t from = place_of(in[0].shape, own);
+    bool here = in_part(in[1].at[from], at->out[0].first[dim], out->shape.size[dim]) == index[dim];
+    out->at[i] = here ? in[0].at[from] : 0;
+  }
+  return true;
+}
+
 /* y[.., index[.., j, ..], ..] += x[.., j, ..] */
 static bool run_scatter_add(const struct op *op, const struct array *in, struct array *out,
                             const struct places *at)
@@ -1144,6 +1163,8 @@ static reference *reference_of(enum op_kind kind)
     return run_picks;
   case OP_gather:
     return run_gather;
+  case OP_place:
+    return run_place;
   case OP_scatter_add:
     return run_scatter_add;
   case OP_scatter:
