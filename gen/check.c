@@ -2,6 +2,7 @@
    the pass `lua`: its graph comes from another process, and is looked at as a stranger's. */
 #include "tpgen.h"
 
+#include <float.h>
 #include <string.h>
 
 static const char *now;
@@ -124,6 +125,16 @@ static bool rounds_alike(const struct op *op)
   return is_floating(in->type) && same_layout(in->layout, out->layout);
 }
 
+/* A gradient is added to those of the batches before it as it lies: its parameter may be cut along a
+   dimension of size 1, which no way of a rule does. */
+static bool adds_batch(const struct op *op)
+{
+  if (op->kind != OP_add || graph->value[op->out].role != GRADIENT) return false;
+  struct layout layout = graph->value[op->out].layout;
+  return same_layout(graph->value[op->in[0]].layout, layout) &&
+         same_layout(graph->value[op->in[1]].layout, layout);
+}
+
 /* Whether an operation of the same rule was looked at whose operands lay alike. */
 static bool is_known(const struct op *op)
 {
@@ -149,7 +160,7 @@ static void check_placed(int id)
   for (int k = 0; k < op->nout; k++)
     hold(graph->value[op->out + k].placed, id, "its value is not placed");
   if (op->nout == 0 || !*rule_of(op)) return;
-  if (rounds_alike(op) || is_known(op)) return;
+  if (rounds_alike(op) || adds_batch(op) || is_known(op)) return;
   struct letters l;
   struct choice list[MAX_CHOICES];
   int pick[MAX_MESH] = {0};
@@ -547,6 +558,16 @@ static void check_memory(void)
   }
 }
 
+/* The numbers of the training are what train.lua lets through. */
+static void check_training(void)
+{
+  const struct rates *r = &graph->rates;
+  hold(graph->accumulate >= 1 && graph->accumulate <= 4096, NONE, "a step takes no batches");
+  hold(graph->clip >= 0 && graph->clip <= DBL_MAX, NONE, "gradients are clipped to no number");
+  hold(r->warmup >= 0 && r->warmup <= r->steps && r->least >= 0 && r->least <= 1, NONE,
+       "the learning rate goes nowhere");
+}
+
 void check(enum pass after)
 {
   now = pass_name[after];
@@ -554,6 +575,7 @@ void check(enum pass after)
   for (int i = 0; i < graph->nop; i++) sane_op(i);
   check_order(after);
   if (after == PASS_LUA) check_parameter_order();
+  if (after == PASS_LUA) check_training();
   if (after >= PASS_PROPAGATE && after <= PASS_ARRANGE) check_layouts(after);
   if (after >= PASS_REDISTRIBUTE) check_steps(after);
   if (after == PASS_RECOMPUTE) check_recomputed();

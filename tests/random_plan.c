@@ -976,6 +976,29 @@ static void say_outputs(void)
   SAY(forward, "    }\n");
 }
 
+static const char *any_optimizer(void)
+{
+  static const char *const list[] = {"SGD{lr = 0.05}", "SGD{lr = 0.05}",
+                                     "AdamW{lr = 0.01, eps = 1e-2}",
+                                     "SGD{lr = 0.02, momentum = 0.9, weight_decay = 0.01}",
+                                     "SGD{lr = 0.02, momentum = 0.5, nesterov = true}"};
+  return list[any(sizeof list / sizeof *list)];
+}
+
+/* Each batch of a step is the same one, but for what dropouts leave of it. */
+static void put_training(const char *seed)
+{
+  printf("\nreturn train{\n  model = model, batch = batch,\n"
+         "  forward = function(model, batch) return model(batch) end,\n"
+         "  loss = function(output) return output end,\n"
+         "  optimizer = %s,\n  steps = 3, seed = %s,\n",
+         any_optimizer(), seed);
+  if (!any(3)) printf("  clip = %s,\n", any(2) ? "0.5" : "100");
+  if (!any(3)) printf("  accumulate = %d,\n", 2 + any(2));
+  if (!any(3)) printf("  schedule = WarmupCosine{warmup = %d, least = 0.5},\n", any(3));
+  printf("}\n");
+}
+
 int main(int argc, char **argv)
 {
   if (argc != 2) {
@@ -1003,10 +1026,6 @@ int main(int argc, char **argv)
            "  outputs = function(model, batch) return model(batch) end,\n}\n",
            argv[1]);
   else
-    printf("\nreturn train{\n  model = model, batch = batch,\n"
-           "  forward = function(model, batch) return model(batch) end,\n"
-           "  loss = function(output) return output end,\n"
-           "  optimizer = %s,\n  steps = 3, seed = %s,\n}\n",
-           any(3) ? "SGD{lr = 0.05}" : "AdamW{lr = 0.01, eps = 1e-2}", argv[1]);
+    put_training(argv[1]);
   return 0;
 }

@@ -13,7 +13,7 @@ programs=(
   "how=adamw tp=2"
   "how=adamw tp=3 accumulate=2 batch=2"
   "how=adamw dp=2 tp=2 accumulate=2 batch=2"
-  "how=sgd tp=2 accumulate=4 batch=1"
+  "how=sgd tp=2 accumulate=4 batch=1 checkpoint=layer"
   "how=momentum tp=3"
   "how=momentum dp=2 accumulate=2 batch=2"
   "how=nesterov tp=2 accumulate=2 batch=2"

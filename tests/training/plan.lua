@@ -62,5 +62,5 @@ return train{
   }, mesh.dp, Shard(0)),
   loss = function(output, batch) return F.cross_entropy(output, batch.target) end,
   optimizer = way.optimizer, schedule = way.schedule, clip = way.clip, grad_norm = way.grad_norm,
-  accumulate = accumulate, steps = 10,
+  accumulate = accumulate, checkpoint = args.checkpoint, steps = 10,
 }
