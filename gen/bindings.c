@@ -506,6 +506,20 @@ static int set_output(lua_State *L)
   return 0;
 }
 
+/* set_expected({[collective] = at most}): their names are those of the table of operators. */
+static int set_expected(lua_State *L)
+{
+  luaL_checktype(L, 1, LUA_TTABLE);
+  graph->expected.told = true;
+  graph->expected.line = sandbox->line;
+  for (int k = 0; k < OP_COUNT; k++) {
+    lua_getfield(L, 1, op_row[k].name);
+    if (is_collective((enum op_kind)k)) graph->expected.most[k] = (int)luaL_optinteger(L, -1, 0);
+    lua_pop(L, 1);
+  }
+  return 0;
+}
+
 /* begin(steps, seed, by the greedy planner): from here on modules may be called. */
 static int begin(lua_State *L)
 {
@@ -672,6 +686,7 @@ static const luaL_Reg functions[] = {{"between", between},
                                      {"check_name", check_plain_name},
                                      {"set_loss", set_loss},
                                      {"set_output", set_output},
+                                     {"set_expected", set_expected},
                                      {"set_optimizer", set_optimizer},
                                      {"set_checkpoint", set_checkpoint},
                                      {"set_training", set_training},

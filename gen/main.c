@@ -164,6 +164,7 @@ int main(int argc, char **argv)
   memory();        after(PASS_MEMORY);
 
   prove();
+  expect();
   explain();
   emit();
   write_files();

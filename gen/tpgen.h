@@ -284,6 +284,11 @@ struct graph {
   int train_line;
   int steps;
   uint64_t seed;
+  struct {
+    bool told;
+    int most[OP_COUNT]; /* of each collective, in a step */
+    int line;
+  } expected; /* what the plan says by expect */
   struct optimizer optimizer;
   struct rates rates;
   double clip;    /* gradients are scaled so that the norm of them all is at most this; 0: they are
@@ -1022,6 +1027,8 @@ void prove(void);
 
 /* --explain NAME: what becomes of the values of that name, and why; then ends tpgen. */
 void explain(void);
+/* The plan's error where a step has more collectives than the plan expects. expect.c. */
+void expect(void);
 void report_text(struct buffer *b); /* plan.txt */
 void report_json(struct buffer *b); /* plan.json */
 

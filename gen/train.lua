@@ -142,6 +142,18 @@ local function has_checkpoints(options)
   return checkpoint == "layer"
 end
 
+local COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "exchange"}
+
+-- expect = {all_gather = 10}: which collectives a step has at most; of a kind not named, none.
+local function take_expectation(options, who)
+  if options.expect == nil then return end
+  local most = base.options(options.expect, who .. "'s expect", COLLECTIVES)
+  for kind, n in pairs(most) do
+    base.integer(n, who .. "'s expect: the number of " .. kind, 0, MAX_STEPS)
+  end
+  core.set_expected(most)
+end
+
 local function model_of_input(model, batch)
   return model(batch.input)
 end
@@ -157,6 +169,7 @@ local function begin(who, options, steps)
   local batch = need(options, who, "batch", "table")
   local seed = base.integer(options.seed or 0, who .. "'s seed", 0, math.maxinteger)
   local greedy = is_greedy(options, who)
+  take_expectation(options, who)
   base.need_mesh()
   base.take_up(model)
   base.set_names(who, options.names)
@@ -181,17 +194,18 @@ end
 
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
 --       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
---       grad_norm =, accumulate =}: steps that bring the loss down.
+--       grad_norm =, accumulate =, expect =}: steps that bring the loss down.
 --   names       what files of others call the parameters (files.lua)
 --   schedule    how the learning rate goes up and down; it stays as it is
 --   clip        scales the gradients so that the norm of them all is at most this
 --   grad_norm   true: the norm is told in the metrics without clipping too
 --   accumulate  so many batches a step: their mean loss and gradient
+--   expect      which collectives a step has at most, such as {all_reduce = 1}: more are an error
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
-     "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate"})
+     "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate", "expect"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -209,11 +223,11 @@ function plan.train(options)
   core.end_()
 end
 
--- infer{model =, batch =, outputs = function(model, batch), seed =, planner =, names =}: one step
--- forward, whose outputs, a table of tensors by name, are written to a file.
+-- infer{model =, batch =, outputs = function(model, batch), seed =, planner =, names =,
+-- expect =}: one step forward, whose outputs, a table of tensors by name, are written to a file.
 function plan.infer(options)
   base.expect(options, "table", "what infer is given")
-  base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names"})
+  base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect"})
   local outputs = optional(options, "infer", "outputs", "function")
     or function(model, batch) return {output = model(batch.input)} end
 
