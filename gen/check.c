@@ -58,6 +58,33 @@ static void sane_op(int id)
   hold(op->module >= NONE && op->module < graph->nmodule, id, "it lies in no module");
 }
 
+/* Of an operation that runs, what it does inside, and what it takes and makes. */
+static void sane_run(int id)
+{
+  sane_op(id);
+  const struct op *op = &graph->op[id];
+  for (int i = 0; i < op->nin; i++) sane_value(&graph->value[op->in[i]]);
+  for (int k = 0; k < op->nout; k++) sane_value(&graph->value[op->out + k]);
+  for (int k = 0; k < op->nbody; k++) sane_run(op->body[k]);
+}
+
+static void sane_in_program(void *unused, int id, int times)
+{
+  (void)unused, (void)times;
+  sane_run(id);
+}
+
+/* Once equal modules are folded, what only the others of a list do is looked at no more. */
+static void check_sanity(enum pass after)
+{
+  if (after > PASS_OUTLINE) {
+    each_op(sane_in_program, NULL);
+    return;
+  }
+  for (int i = 0; i < graph->nvalue; i++) sane_value(&graph->value[i]);
+  for (int i = 0; i < graph->nop; i++) sane_op(i);
+}
+
 /* ---------------------------------------------------------------------- facts about the program */
 
 /* A value of a family is made by the loop, a carried one where its initial value is. */
@@ -441,19 +468,22 @@ static bool no_sum_left(int value)
   return true;
 }
 
-static bool has_usual_turns(struct layout layout)
+static bool has_usual_turns(const struct layout *layout)
 {
-  struct layout usual = usual_turns(layout);
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (usual.on[d].turn != layout.on[d].turn) return false;
+  bool turned = false;
+  for (int d = 0; d < graph->mesh.ndim; d++) turned |= layout->on[d].turn != 0;
+  struct layout usual = turned ? usual_turns(*layout) : *layout;
+  for (int d = 0; d < graph->mesh.ndim && turned; d++)
+    if (usual.on[d].turn != layout->on[d].turn) return false;
   return true;
 }
 
 static void check_layouts(enum pass after)
 {
-  for (int i = 0; i < graph->nvalue; i++)
-    hold(!graph->value[i].placed || has_usual_turns(graph->value[i].layout), graph->value[i].op,
-         "its turns are not told as usual");
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    hold(!v->placed || has_usual_turns(&v->layout), v->op, "its turns are not told as usual");
+  }
   for (int i = 0; i < graph->norder; i++) {
     int id = graph->order[i];
     check_placed(id);
@@ -543,16 +573,17 @@ static void check_kernel(void *unused, int id, int times)
 
 static void check_memory(void)
 {
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *a = &graph->value[i];
-    if (!in_arena(i) || a->storage != i) continue;
-    hold(a->offset >= 0 && a->offset + arena_size(i) <= graph->arena_bytes, a->op,
-         "a value lies outside the arena");
+  struct list placed = {0};
+  for (int i = 0; i < graph->nvalue; i++)
+    if (in_arena(i) && graph->value[i].storage == i) add(&placed, i);
+  for (int i = 0; i < placed.n; i++) {
+    const struct value *a = &graph->value[placed.at[i]];
+    int64_t end = a->offset + arena_size(placed.at[i]);
+    hold(a->offset >= 0 && end <= graph->arena_bytes, a->op, "a value lies outside the arena");
     for (int k = 0; k < i; k++) {
-      const struct value *b = &graph->value[k];
-      if (!in_arena(k) || b->storage != k) continue;
+      const struct value *b = &graph->value[placed.at[k]];
       bool live = a->first <= b->last && b->first <= a->last;
-      bool apart = a->offset + arena_size(i) <= b->offset || b->offset + arena_size(k) <= a->offset;
+      bool apart = end <= b->offset || b->offset + arena_size(placed.at[k]) <= a->offset;
       hold(!live || apart, a->op, "two values that live at once overlap");
     }
   }
@@ -571,8 +602,7 @@ static void check_training(void)
 void check(enum pass after)
 {
   now = pass_name[after];
-  for (int i = 0; i < graph->nvalue; i++) sane_value(&graph->value[i]);
-  for (int i = 0; i < graph->nop; i++) sane_op(i);
+  check_sanity(after);
   check_order(after);
   if (after == PASS_LUA) check_parameter_order();
   if (after == PASS_LUA) check_training();

@@ -48,10 +48,10 @@ void ask_value(struct query *q, const struct value *v)
 
 void ask_rule(struct query *q, const struct op *op)
 {
-  ask_number(q, (int64_t)op->kind | op->keep << 8 | op->nin << 9 | op->nout << 16);
-  ask_number(q, op->dims);
-  ask_text(q, rule_of(op));
-  ask_text(q, linear_of(op));
+  ask_number(q, (int64_t)op->kind | op->keep << 8 | op->nin << 9 | op->nout << 16 |
+                    (op->equation != NULL) << 24);
+  ask_number(q, (int64_t)op->dims << 32 | op->custom);
+  if (op->equation) ask_text(q, op->equation);
 }
 
 static uint64_t hash_of(const struct query *q)
