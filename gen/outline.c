@@ -210,6 +210,12 @@ static int made_in(const struct region *r, int index, int value)
   return k >= 0 && k < r->run[index].length ? k : NONE;
 }
 
+static bool made_by_region(const struct region *r, int value)
+{
+  int op = graph->value[value].op;
+  return op != NONE && place_of[op] >= r->first && place_of[op] < r->last;
+}
+
 /* "weight" of "layers.3.weight" and such: the value's name within module `index` of the list. */
 static const char *name_within(const struct region *r, int index, int value)
 {
@@ -235,7 +241,8 @@ static bool is_own_parameter(const struct region *r, int index, int value, int f
 }
 
 /* The representative of a family and the value's index in it; false if it belongs to none, or to
-   that of another list. In the region under work, what run i makes at k belongs to what run 0 makes there. */
+   that of another list. In the region under work, what run i makes at k belongs to what run 0 makes
+   there. */
 static bool family_of(const struct region *r, int value, int *family, int *index)
 {
   const struct value *v = &graph->value[value];
@@ -244,14 +251,11 @@ static bool family_of(const struct region *r, int value, int *family, int *index
     *index = v->index;
     return v->list == r->list;
   }
-  for (int i = 0; i < r->count; i++) {
-    int k = made_in(r, i, value);
-    if (k == NONE) continue;
-    *family = op_at(r, 0, k)->out + (value - op_at(r, i, k)->out);
-    *index = i;
-    return true;
-  }
-  return false;
+  if (!made_by_region(r, value)) return false;
+  *index = index_at(place_of[v->op], r->list);
+  int k = made_in(r, *index, value);
+  *family = op_at(r, 0, k)->out + (value - op_at(r, *index, k)->out);
+  return true;
 }
 
 /* What the body reads for input j of its k-th operation; NONE where the runs do not agree. */
@@ -259,13 +263,6 @@ struct source {
   int value;                 /* as it is, where it isn't carried */
   int family, step, initial; /* carried: from the neighbour at index + step */
 };
-
-static bool made_by_region(const struct region *r, int value)
-{
-  for (int i = 0; i < r->count; i++)
-    if (made_in(r, i, value) != NONE) return true;
-  return false;
-}
 
 /* One value for all modules. It must not be module 0's own: in the body that would mean each
  * module's. */
