@@ -173,9 +173,10 @@ static char *functions_text(int rank)
 static size_t before_number(const char *first, const char *at, int number)
 {
   size_t n = 0;
+  char *rest;
   while (first[n] && first[n] == at[n]) n++;
   if (!n || first[n - 1] != '[' || first[n] != '0') return 0;
-  return strcmp(at, text("%.*s%d%s", (int)n, first, number, first + n + 1)) ? 0 : n;
+  return strtol(at + n, &rest, 10) == number && !strcmp(rest, first + n + 1) ? n : 0;
 }
 
 /* Whether the value lies in memory behind the family's others, as they lie behind each other. */
@@ -376,8 +377,8 @@ static char *ranks_text(const int *class_of, int mine)
 static char *step_text(int rank, const char *ranks, const struct families *tensors)
 {
   char *rows = tensors_text(tensors, rank); /* while names are those of no function */
-  functions_text(rank); /* once for the kernels, whose names no variable may take */
   char *functions = functions_text(rank);
+  if (clashes_with_kernels()) functions = functions_text(rank);
   return fill(embedded_text(options.cuda ? "templates/step.cu" : "templates/step.c"), "version",
               TPGEN_VERSION, "plan", plan_shown(), "plan_string", string_text(plan_shown()), "hash",
               graph->hash, "summary", summary_text(rank), "ranks", ranks, "memory",
@@ -397,14 +398,14 @@ static int *distinct, ndistinct;
 
 static void find_distinct(void)
 {
+  struct memo memo = {0};
+  struct query q = {0};
   distinct = alloc((size_t)(graph->nvalue + 1) * sizeof *distinct);
   for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    int k = 0;
-    while (k < ndistinct && !(same_shape(graph->value[distinct[k]].shape, v->shape) &&
-                              same_layout(graph->value[distinct[k]].layout, v->layout)))
-      k++;
-    if (k == ndistinct) distinct[ndistinct++] = i;
+    q.n = 0;
+    ask_value(&q, &graph->value[i]);
+    ask_layout(&q, &graph->value[i].layout);
+    if (number_of_query(&memo, &q) == ndistinct) distinct[ndistinct++] = i;
   }
 }
 

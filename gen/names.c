@@ -132,22 +132,48 @@ static char *tree_text(const struct leaf *leaf, int n, const char *path, int ind
   return b.text;
 }
 
+/* Whether two children hold the same, leaf by leaf. */
+static bool same_leaves(const struct leaf *a, const struct leaf *b, int n)
+{
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[a[i].value], *w = &graph->value[b[i].value];
+    if (strcmp(a[i].rest + first_word(a[i].rest), b[i].rest + first_word(b[i].rest)) ||
+        v->type != w->type || !same_shape(v->shape, w->shape) || !same_layout(v->layout, w->layout))
+      return false;
+  }
+  return true;
+}
+
+/* Whether the leaves are those of `count` children called 0, 1, ..., m each, that hold the same. */
+static bool is_list(const struct leaf *leaf, const int *begin, int count)
+{
+  int m = begin[1] - begin[0];
+  for (int i = 0; i < count; i++) {
+    const struct leaf *child = &leaf[begin[i]];
+    char number[16];
+    snprintf(number, sizeof number, "%d.", i);
+    if (begin[i + 1] - begin[i] != m || strncmp(child->rest, number, strlen(number)) ||
+        !same_leaves(leaf, child, m))
+      return false;
+  }
+  return true;
+}
+
 /* A list of modules called 0, 1, ... that hold the same: an array of structs. False if it isn't. */
 static bool put_array(struct buffer *b, const struct leaf *leaf, int n, const char *path,
                       const char *name, int indent)
 {
   int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children(leaf, n, begin);
-  char *members = NULL;
-  for (int i = 0; i < count; i++) {
-    const struct leaf *child = &leaf[begin[i]];
-    char *number = text("%d.", i);
-    if (strncmp(child->rest, number, strlen(number))) return false;
-    int m = begin[i + 1] - begin[i];
-    char *mine = tree_text(below(child, m), m, text("%s%s[%d].", path, name, i), indent + 2);
-    if (members && strcmp(members, mine)) return false;
-    members = mine;
+  if (count < 2 || !is_list(leaf, begin, count)) return false;
+  int m = begin[1];
+  const char *first = text("%s%s[0].", path, name);
+  char *members = tree_text(below(leaf, m), m, first, indent + 2);
+  if (!*members) return false;
+  for (int i = m; i < n; i++) {
+    const char *alike = name_of[leaf[i % m].value];
+    if (alike)
+      name_of[leaf[i].value] = text("%s%s[%d].%s", path, name, i / m, alike + strlen(first));
   }
-  if (count < 2 || !*members) return false;
   put(b, "%*sstruct {\n%s%*s} %s[%d];\n", indent, "", members, indent, "", name, count);
   return true;
 }
@@ -255,6 +281,9 @@ char *memory_declaration(void)
 
 /* ---------------------------------------------------------------------- names within a function */
 
+/* All names of variables that were given since the names of values. */
+static struct scope given;
+
 static const struct function *speaking; /* the function whose names are given, or NULL */
 static const char **local;              /* by value: its name in that function, or NULL */
 static bool *declares;                  /* by value: it is the first of that name */
@@ -328,6 +357,7 @@ void name_values(int of_rank)
   rank = of_rank;
   speaking = NULL;
   local = NULL;
+  given.n = 0;
   name_of = alloc((size_t)(graph->nvalue + 1) * sizeof *name_of);
   declare_memory();
 }
@@ -459,16 +489,29 @@ static const char *variable(int value, const bool *used, struct scope *scope)
   return local[value] = same ? local[place] : unique(scope, wanted);
 }
 
+bool clashes_with_kernels(void)
+{
+  for (const char *const *name = kernel_names(); *name; name++)
+    for (int i = 0; i < given.n; i++)
+      if (!strcmp(given.name[i], *name)) return true;
+  return false;
+}
+
 void name_locals(const struct function *f)
 {
   bool *used = used_by(f);
   struct scope scope = {.local = true};
   for (const char *const *name = kernel_names(); *name; name++) unique(&scope, *name);
+  int kernels = scope.n;
   speaking = f;
   local = alloc((size_t)(graph->nvalue + 1) * sizeof *local);
   declares = alloc((size_t)(graph->nvalue + 1) * sizeof *declares);
   for (int i = 0; i < graph->nvalue; i++)
     if (used[i] && is_activation(i) && has_part(i)) variable(i, used, &scope);
+  for (int i = kernels; i < scope.n; i++) {
+    GROW(given.name, given.n, given.room);
+    given.name[given.n++] = scope.name[i];
+  }
 }
 
 bool has_word(const char *text, const char *word)

@@ -72,22 +72,23 @@ static int64_t count_elements(enum role role, int rank)
   return sum;
 }
 
-/* Bytes of rank 0's values with this role, outputs for ACTIVATION. */
-static int64_t held(enum role role)
+/* Bytes of rank 0's values by role, of outputs for ACTIVATION. */
+static int64_t held[NORM + 1];
+
+static void find_held(void)
 {
-  int64_t sum = 0;
+  memset(held, 0, sizeof held);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role != role || (role == ACTIVATION && !v->is_output)) continue;
-    if (role == GRADIENT && v->storage != i) continue; /* added up in its own place */
-    sum += elements(local_shape(i, 0)) * type_bytes(v->type);
+    if (v->role == ACTIVATION && !v->is_output) continue;
+    if (v->role == GRADIENT && v->storage != i) continue; /* added up in its own place */
+    held[v->role] += elements(local_shape(i, 0)) * type_bytes(v->type);
   }
-  return sum;
 }
 
 static int64_t held_in_all(void)
 {
-  return held(PARAMETER) + held(GRADIENT) + held(STATE) + held(BATCH) + held(ACTIVATION) +
+  return held[PARAMETER] + held[GRADIENT] + held[STATE] + held[BATCH] + held[ACTIVATION] +
          graph->arena_bytes;
 }
 
@@ -325,9 +326,10 @@ static void put_memory(struct buffer *b)
              {"optimizer", STATE},
              {"batch", BATCH},
              {"outputs", ACTIVATION}};
+  find_held();
   put(b, "\nmemory of a rank\n");
   for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-    if (held(row[i].role)) put(b, "  %-12s %16s B\n", row[i].name, grouped(held(row[i].role)));
+    if (held[row[i].role]) put(b, "  %-12s %16s B\n", row[i].name, grouped(held[row[i].role]));
   put(b, "  %-12s %16s B   %.3f of the lower bound, what lives at once\n", "activations",
       grouped(graph->arena_bytes),
       graph->live_bytes ? (double)graph->arena_bytes / (double)graph->live_bytes : 1.0);
@@ -482,10 +484,11 @@ void report_json(struct buffer *b)
     json_array_append_new(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]),
                                           "size", graph->mesh.size[d]));
   each_op(add_collective, collectives);
+  find_held();
   json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters",
-                             (json_int_t)held(PARAMETER), "gradients", (json_int_t)held(GRADIENT),
-                             "optimizer", (json_int_t)held(STATE), "batch", (json_int_t)held(BATCH),
-                             "outputs", (json_int_t)held(ACTIVATION), "activations",
+                             (json_int_t)held[PARAMETER], "gradients", (json_int_t)held[GRADIENT],
+                             "optimizer", (json_int_t)held[STATE], "batch", (json_int_t)held[BATCH],
+                             "outputs", (json_int_t)held[ACTIVATION], "activations",
                              (json_int_t)graph->arena_bytes, "activations_bound",
                              (json_int_t)graph->live_bytes, "total", (json_int_t)held_in_all());
   json_t *whole =

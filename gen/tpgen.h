@@ -825,6 +825,8 @@ bool holds_pieces(int value);
 char *memory_declaration(void);
 /* From here on c_name and local_name speak of values as this function names them. */
 void name_locals(const struct function *f);
+/* Whether a kernel has the name of a variable: then the functions are to be named again. */
+bool clashes_with_kernels(void);
 /* A line for each activation that the function's statements name: `float *const relu = ...;`. */
 char *local_declarations(const char *code);
 bool has_word(const char *text, const char *word);
