@@ -1,18 +1,74 @@
 // The matrix products that generated C calls. Matrices are row-major float32.
+//
+// Each is dealt out to the threads that the kernels run on too, in parts that BLAS computes on one
+// thread: threads of BLAS's own would stand in the way of those (run.sh sets them to one). Which
+// part is which depends on the number of threads alone, and so do the sums, to the bit.
 #ifndef CPU_MATH_H
 #define CPU_MATH_H
 
 #include <cblas.h>
 #include <stdbool.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+static inline void gemm_on_one_thread(char a_is, char b_is, float *c, int ldc, const float *a,
+                                      int lda, const float *b, int ldb, int m, int n, int k,
+                                      bool add)
+{
+  cblas_sgemm(CblasRowMajor, a_is == 't' ? CblasTrans : CblasNoTrans,
+              b_is == 't' ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb, add ? 1 : 0, c,
+              ldc);
+}
+
+// How many threads it is worth to multiply and add so often.
+static inline int threads_for(long products)
+{
+#ifdef _OPENMP
+  return products < 1L << 20 ? 1 : omp_get_max_threads();
+#else
+  (void)products;
+  return 1;
+#endif
+}
+
+// Where the i-th of some parts of n rows or columns begins, at a multiple of what is quick.
+static inline int part_begin(int n, int parts, int i)
+{
+  enum { UNIT = 16 };
+  const long each = ((long)n + (long)parts * UNIT - 1) / ((long)parts * UNIT) * UNIT;
+  return each * i < n ? (int)(each * i) : n;
+}
+
+// Into how many parts the rows of a result are cut, its columns into threads / that: so that the
+// parts are nearest to squares, and all threads have one.
+static inline int parts_of_rows(int m, int n, int threads)
+{
+  int best = 1;
+  for (int rows = 1; rows <= threads; rows++) {
+    const double now = (double)m / best + (double)n / (threads / best);
+    if (threads % rows == 0 && (double)m / rows + (double)n / (threads / rows) < now) best = rows;
+  }
+  return best;
+}
 
 // c[m, n] = a[m, k] b[k, n], or c += a b where `add` is true. An operand that is 't' is stored
 // transposed, one that is 'n' is not; from each stored row to the next there are ld elements.
 static inline void gemm(char a_is, char b_is, float *c, int ldc, const float *a, int lda,
                         const float *b, int ldb, int m, int n, int k, bool add)
 {
-  cblas_sgemm(CblasRowMajor, a_is == 't' ? CblasTrans : CblasNoTrans,
-              b_is == 't' ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb, add ? 1 : 0, c,
-              ldc);
+  const int threads = threads_for((long)m * n * k), rows = parts_of_rows(m, n, threads);
+  const int columns = threads / rows;
+#pragma omp parallel for schedule(static) if (threads > 1)
+  for (int part = 0; part < threads; part++) {
+    const int i = part_begin(m, rows, part / columns), j = part_begin(n, columns, part % columns);
+    const int here_m = part_begin(m, rows, part / columns + 1) - i;
+    const int here_n = part_begin(n, columns, part % columns + 1) - j;
+    if (here_m > 0 && here_n > 0)
+      gemm_on_one_thread(a_is, b_is, c + (long)i * ldc + j, ldc,
+                         a_is == 't' ? a + i : a + (long)i * lda, lda,
+                         b_is == 't' ? b + (long)j * ldb : b + j, ldb, here_m, here_n, k, add);
+  }
 }
 
 // As gemm for each of `batch` products, whose matrices begin `step` elements after each other's.
@@ -20,8 +76,16 @@ static inline void gemm_batch(char a_is, char b_is, float *c, int ldc, long step
                               int lda, long step_a, const float *b, int ldb, long step_b, int m,
                               int n, int k, int batch, bool add)
 {
+  const int threads = threads_for((long)m * n * k * batch);
+  if (batch < threads) {
+    for (int i = 0; i < batch; i++)
+      gemm(a_is, b_is, c + i * step_c, ldc, a + i * step_a, lda, b + i * step_b, ldb, m, n, k, add);
+    return;
+  }
+#pragma omp parallel for schedule(static) if (threads > 1)
   for (int i = 0; i < batch; i++)
-    gemm(a_is, b_is, c + i * step_c, ldc, a + i * step_a, lda, b + i * step_b, ldb, m, n, k, add);
+    gemm_on_one_thread(a_is, b_is, c + i * step_c, ldc, a + i * step_a, lda, b + i * step_b, ldb, m,
+                       n, k, add);
 }
 
 #include "products.h"

@@ -15,7 +15,7 @@ trap 'rm -rf "$work"' EXIT
 "$PYTHON" -c 'import torch' 2> /dev/null || { echo "toy.sh: $PYTHON has no torch; set PYTHON" >&2; exit 1; }
 
 (cd "$root" && "$TPGEN" plans/toy.lua -o "$work/toy")
-export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+export OMP_NUM_THREADS=1
 "$work/toy/run.sh" --steps 1 > /dev/null 2>&1
 step_of() { sed -n 's/.*us_per_step: *\([0-9.]*\).*/\1/p'; }
 median() { sort -n "$1" | awk '{ a[NR] = $1 } END { print (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'; }

@@ -458,7 +458,7 @@ static void shell(const char *command)
 }
 
 static const char cpu_compiler[] =
-    "${CC:-cc} -std=c11 -O1 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+    "${CC:-cc} -std=c11 -O1 -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
     " -Iruntime -Itests/unit $(pkg-config --cflags openblas) -o $directory$/program"
     " $directory$/program.c $(pkg-config --libs openblas) -lm";
 
