@@ -1,14 +1,17 @@
 # PyTorch's Llama, what plans/llama3.lua is compared with: run by tests/bench/llama.sh.
-#   llama_torch.py write WEIGHTS DATA              random weights and tokens, as safetensors files
-#   llama_torch.py eager|compile WEIGHTS DATA N    N steps in one process
-#   llama_torch.py tp WEIGHTS DATA N               tensor parallel over gloo, under torchrun
-# Prints each step's loss and seconds, and this process's peak memory.
+#   llama_torch.py write WEIGHTS TOKENS                    random weights (safetensors) and tokens (uint16)
+#   llama_torch.py eager|compiled WEIGHTS TOKENS N LINES   N steps in one process; each step's loss and
+#                                                          seconds as a line of JSON in the file LINES
+#   llama_torch.py parallel WEIGHTS TOKENS N LINES         tensor parallel over gloo, under torchrun
+#   llama_torch.py peak FILE COMMAND...                    runs it; the MiB of its largest process
 import json
 import os
 import resource
 import struct
+import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -125,55 +128,52 @@ def parallelized(model, mesh):
     return model
 
 
-TYPES = {"F32": np.float32, "I32": np.int32}
-
-
 def write_safetensors(path, tensors):
     header, offset = {}, 0
     for name, t in tensors.items():
-        kind = next(k for k, v in TYPES.items() if v == t.dtype)
-        header[name] = {"dtype": kind, "shape": list(t.shape), "data_offsets": [offset, offset + t.nbytes]}
+        header[name] = {"dtype": "F32", "shape": list(t.shape), "data_offsets": [offset, offset + t.nbytes]}
         offset += t.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for t in tensors.values():
-            file.write(np.ascontiguousarray(t).tobytes())
+            file.write(t.tobytes())
 
 
 def read_safetensors(path):
     with open(path, "rb") as file:
-        data = file.read()
-    begin = 8 + struct.unpack("<Q", data[:8])[0]
-    tensors = {}
-    for name, t in json.loads(data[8:begin]).items():
-        if name == "__metadata__":
-            continue
-        a, b = t["data_offsets"]
-        array = np.frombuffer(data[begin + a : begin + b], TYPES[t["dtype"]]).reshape(t["shape"])
-        tensors[name] = torch.from_numpy(array.copy())
+        size = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(size))
+        tensors = {}
+        for name, t in header.items():
+            file.seek(8 + size + t["data_offsets"][0])
+            bytes = file.read(t["data_offsets"][1] - t["data_offsets"][0])
+            tensors[name] = torch.from_numpy(np.frombuffer(bytes, np.float32).reshape(t["shape"]).copy())
     return tensors
 
 
-def write(weights, data):
+def write(weights, tokens):
     torch.manual_seed(0)
     model = Llama()
     nn.init.normal_(model.tok_embeddings.weight, std=0.02)
     write_safetensors(weights, {k: v.detach().numpy() for k, v in model.named_parameters()})
-    tokens = torch.randint(VOCAB, (BATCH, SEQ + 1), dtype=torch.int32).numpy()
-    write_safetensors(data, {"input": tokens[:, :-1], "target": tokens[:, 1:]})
+    torch.randint(VOCAB, (20000,)).numpy().astype(np.uint16).tofile(tokens)
 
 
-def main(how, weights, data, steps):
-    from contextlib import nullcontext
+# Batch i begins at token (i * BATCH * SEQ) mod (length - BATCH * SEQ - 1); targets are one further.
+def batch(tokens, i):
+    n = BATCH * SEQ
+    begin = i * n % (len(tokens) - n - 1)
+    return (tokens[begin + shift : begin + shift + n].view(BATCH, SEQ) for shift in (0, 1))
 
-    torch.manual_seed(0)
+
+def train(how, weights, tokens, steps, lines):
     model = Llama().train()
     model.load_state_dict(read_safetensors(weights))
-    batch = {k: v.long() for k, v in read_safetensors(data).items()}
+    tokens = torch.from_numpy(np.fromfile(tokens, np.uint16).astype(np.int64))
     rank, loss_context = 0, nullcontext
-    if how == "tp":
+    if how == "parallel":
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.tensor.parallel import loss_parallel
 
@@ -182,26 +182,34 @@ def main(how, weights, data, steps):
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=LR, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
     )
-    forward = torch.compile(model) if how == "compile" else model
-    for _ in range(steps):
+    forward = torch.compile(model) if how == "compiled" else model
+    out = open(lines if rank == 0 else os.devnull, "w")
+    for i in range(steps):
         begin = time.perf_counter()
+        input, target = batch(tokens, i)
         optimizer.zero_grad()
         with loss_context():
-            loss = F.cross_entropy(forward(batch["input"]).flatten(0, 1), batch["target"].flatten())
+            loss = F.cross_entropy(forward(input).flatten(0, 1), target.flatten())
             loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
-        loss = loss.full_tensor().item() if how == "tp" else loss.item()
-        if rank == 0:
-            print(f'{{"loss":{loss:.9g},"seconds":{time.perf_counter() - begin:.6f}}}', flush=True)
-    if rank == 0:
-        print(f"memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
-    if how == "tp":
+        loss = loss.full_tensor().item() if how == "parallel" else loss.item()
+        print(f'{{"loss":{loss:.9g},"seconds":{time.perf_counter() - begin:.6f}}}', file=out, flush=True)
+    if how == "parallel":
         torch.distributed.destroy_process_group()
+
+
+def peak(file, command):
+    status = subprocess.run(command).returncode
+    with open(file, "w") as out:
+        print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024, file=out)
+    sys.exit(status)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "write":
         write(*sys.argv[2:])
+    elif sys.argv[1] == "peak":
+        peak(sys.argv[2], sys.argv[3:])
     else:
-        main(*sys.argv[1:4], int(sys.argv[4]))
+        train(*sys.argv[1:4], int(sys.argv[4]), sys.argv[5])
