@@ -19,7 +19,7 @@ usage() {
   cat <<'END'
 
 Environment: TPGEN_BUILD_DIR, where to build (build/ in the program's folder); CMAKE_ARGS, more
-arguments for cmake; OPENBLAS_NUM_THREADS, OMP_NUM_THREADS (cores / ranks).
+arguments for cmake; OMP_NUM_THREADS, the threads of a rank (cores / ranks).
 END
 }
 
@@ -108,8 +108,9 @@ share_cores() { # ranks on this machine
   local threads=$((cores / $1))
   [[ -n ${SLURM_CPUS_PER_TASK:-} ]] && threads=${cores}
   ((threads > 0)) || threads=1
-  export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-${threads}}
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${threads}}
+  # Products are dealt out to these: BLAS is to start none of its own.
+  export OPENBLAS_NUM_THREADS=1 BLIS_NUM_THREADS=1 MKL_NUM_THREADS=1
 }
 
 # The rank that a launcher gave this process, and of how many; empty where nothing started it.
