@@ -178,9 +178,12 @@ static void join_others(int b)
 static void add_unit(int op)
 {
   struct unit *u = alloc(sizeof *u);
-  *u = (struct unit){.element = is_elementwise(&graph->op[op]), .n = 1, .op = {op}};
+  const struct op *o = &graph->op[op];
+  *u = (struct unit){.element = is_elementwise(o), .n = 1, .op = {op}};
   place[op] = nunit;
-  for (int k = 0; k < graph->op[op].nout; k++) maker[graph->op[op].out + k] = op;
+  for (int k = 0; k < o->nout; k++) maker[o->out + k] = op;
+  for (int k = 0; k < o->nbody; k++)
+    if (graph->op[o->body[k]].out != NONE) maker[graph->op[o->body[k]].out] = op;
   unit[nunit++] = u;
   if (u->element) join_others(nunit - 1);
 }

@@ -37,11 +37,14 @@ static char *reserve(int kind)
   return at == MAP_FAILED ? NULL : at;
 }
 
+static bool is_own; /* the arena is this process's alone */
+
 void arena_open(void)
 {
   /* One of before, as tests have it, does not count against what the process that reads a plan may
      have: memory of its own that can be written. */
-  if (arena) mprotect(arena, RESERVED, PROT_READ);
+  if (is_own) mprotect(arena, RESERVED, PROT_READ);
+  is_own = false;
   char *at = reserve(MAP_SHARED);
   if (!at) usage_error(3, "no memory: cannot reserve %zu bytes", RESERVED);
   arena = (struct arena *)at;
@@ -61,6 +64,7 @@ static void copy_to(char *own, const void *from, size_t size)
 
 void arena_own(void)
 {
+  is_own = true;
   char *own = reserve(MAP_PRIVATE);
   if (!own) return;
   madvise(own, RESERVED, MADV_HUGEPAGE);
