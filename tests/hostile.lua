@@ -3,7 +3,7 @@
 -- A dot parts a name; both tables have as many dots, and names in the same order.
 local plain = {
   model = "ToyModel", first = "hidden_1", second = "output_2", target = "t.a.b.c.d",
-  dp = "dp", tp = "tp",
+  dp = "dp", tp = "tp", theirs = "theirs.0.*",
 }
 local all_bytes = {}
 for byte = 1, 255 do
@@ -16,6 +16,7 @@ local hostile = {
   target = "x../../x",
   dp = "MPI_Comm_rank\r\n#include </etc/passwd>",
   tp = "int",
+  theirs = '"}, {*/ system("touch escaped"); // ??/\n\\.0.\u{202e}%s',
 }
 local name = args.hostile and hostile or plain
 
@@ -48,4 +49,5 @@ return train{
   optimizer = AdamW{ lr = 0.05 },
   steps     = 10,
   seed      = 45,
+  names     = {["*1.weight"] = name.theirs},
 }
