@@ -2,6 +2,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "row_of_ranks.h"
@@ -304,6 +306,43 @@ static void old_file_stays(void **state)
   assert_memory_equal(after, before, bytes);
 }
 
+// A disk that is full, for files of more than so many bytes: the old checkpoint stays, with nothing
+// beside it. The parts may find room and their index none.
+static void no_room(void **state)
+{
+  (void)state;
+  static const struct {
+    uint64_t shard_bytes;
+    rlim_t room;
+    const char *says;
+  } rows[] = {
+      {0, 2000, ".model.safetensors.tmp: no room for"},
+      {600, 1000, ".model-00001-of-00003.safetensors.tmp: no room for"},
+      {100, 1300, ".model.safetensors.index.json.tmp: cannot write: File too large"},
+  };
+  struct failure why = {""};
+  struct rlimit before, small;
+  signal(SIGXFSZ, SIG_IGN);
+  fill(2, NULL);
+  save(2, 3);
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    struct save *s =
+        save_plan(&(struct saving){directory, CHECKPOINT, 4, rows[i].shard_bytes}, &why);
+    assert_non_null(s);
+    small = (struct rlimit){rows[i].room, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    bool saved = save_create(s, &why) && save_write(s, &why) && save_commit(s, &why);
+    if (!saved) save_abandon(s);
+    save_end(s);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_false(saved);
+    if (!strstr(why.text, rows[i].says)) fail_msg("said: %s\nnot: %s", why.text, rows[i].says);
+    assert_int_equal(count_files(), 1);
+    assert_int_equal(fill(2, directory), 3);
+  }
+}
+
 // What a killed job left beside is no obstacle.
 static void leftovers_are_replaced(void **state)
 {
@@ -351,6 +390,7 @@ int main(void)
       cmocka_unit_test(mixed_parts),
       cmocka_unit_test(dies_at_every_call),
       cmocka_unit_test(old_file_stays),
+      cmocka_unit_test(no_room),
       cmocka_unit_test(leftovers_are_replaced),
       cmocka_unit_test(directories),
   };

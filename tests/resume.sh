@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# Checkpoints of running programs: what is stopped and resumed ends with the very bits of what was not,
+# whatever instant a job is killed at; another mesh loads them; where they cannot be written or read there
+# is one clear message, and the old one stays.
+#   RESUME_KILLS=200   so many kills of one rank's jobs, not 44; and an eighth as many of two ranks' jobs
+. "$(dirname "$0")/common.sh"
+. "$root/tests/programs.sh"
+kills=${RESUME_KILLS:-44}
+RANDOM=${RESUME_SEED:-1}
+
+make_runtime plain > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime does not compile"; }
+# A text that ends within some steps of 40 tokens: batches begin again.
+head -c 700 README.md > "$WORK/text.txt"
+
+# make NAME ARGUMENTS...: the plan on a mesh.
+make() {
+  local to=$WORK/$1
+  shift
+  "$TPGEN" tests/resume/tiny.lua -o "$to" "$@" && make_ranks "$to" plain || { fail "$to"; exit 1; }
+}
+# The command that runs all of a program's ranks on the text; one rank needs no launcher.
+command_of() {
+  local to=$WORK/$1 rank
+  shift
+  command=("$to/rank0" --data "$WORK/text.txt" "$@")
+  [ -e "$to/rank1" ] || return 0
+  command=("${launch[@]}" -n 1 "${command[@]}")
+  for ((rank = 1; rank < $(find "$to" -name 'rank*.o' | wc -l); rank++)); do
+    command+=(: -n 1 "$to/rank$rank" --data "$WORK/text.txt" "$@")
+  done
+}
+# job NAME RESULT ARGUMENTS...: what it says is in RESULT.out.
+job() {
+  local name=$1 result=$WORK/$2
+  shift 2
+  command_of "$name" "$@"
+  timeout 60 "${command[@]}" > "$result.out" 2>&1 < /dev/null
+}
+run() {
+  if [ "${in_place:-}" ]; then exec "$@"; else timeout 60 "$@"; fi
+}
+run() {
+  job "$@" || { fail "$*: status $?"; tail -n 5 "$WORK/$2.out"; }
+}
+same() { cmp "$WORK/$1" "$WORK/$2" || fail "$3"; }
+
+make tp1 -D tp=1
+make tp2 -D tp=2
+make tp3 -D tp=3
+
+# ---- stopped and resumed ---------------------------------------------------------------------------
+
+run tp2 whole --steps 12 --save "$WORK/whole" --metrics "$WORK/whole.jsonl"
+run tp2 half --steps 6 --save "$WORK/half" --metrics "$WORK/half.jsonl"
+cp -r "$WORK/half" "$WORK/half3"
+run tp2 rest --load "$WORK/half" --steps 12 --save "$WORK/rest" --metrics "$WORK/rest.jsonl"
+same whole/model.safetensors rest/model.safetensors "resumed at step 6: other bits"
+# All but what depends on the clock is the same on both halves' lines.
+told() { sed -E 's/"(seconds|tps|tokens_per_second|memory)":[^,}]*,?//g' "$@"; }
+diff <(told "$WORK/whole.jsonl") <(told "$WORK/half.jsonl" "$WORK/rest.jsonl") || fail "resumed: other metrics"
+[ "$(sed -n '1s/.*"step":\([0-9]*\).*/\1/p;$s/.*"step":\([0-9]*\).*/\1/p' "$WORK/rest.jsonl" | xargs)" = "7 12" ] ||
+  fail "resumed: not steps 7 to 12"
+# In several files, and saved on the way.
+run tp2 shards --steps 9 --save "$WORK/shards" --save-every 4 --shard-bytes 2K
+[ "$(find "$WORK/shards" -name 'model-*' | wc -l)" -gt 10 ] || fail "--shard-bytes 2K: not several files"
+run tp2 rest --load "$WORK/shards" --steps 12 --save "$WORK/rest"
+same whole/model.safetensors rest/model.safetensors "resumed from several files: other bits"
+
+# Another mesh goes on from it, and carries it unchanged.
+run tp3 other --load "$WORK/half3" --steps 12 --save "$WORK/other" --metrics "$WORK/other.jsonl"
+losses_of "$WORK/other.jsonl" > "$WORK/other.losses"
+losses_of "$WORK/rest.jsonl" > "$WORK/rest.losses"
+same_losses "tp=2, then tp=3" "$WORK/other.losses" "$WORK/rest.losses"
+run tp3 carried --load "$WORK/half" --steps 6 --save "$WORK/half3" --shard-bytes 1K
+run tp2 carried --load "$WORK/half3" --steps 6 --save "$WORK/carried"
+same half/model.safetensors carried/model.safetensors "tp=2, tp=3, tp=2: other bits"
+
+# The parameters alone, under others' names, begin another training.
+run tp2 export --load "$WORK/half" --steps 6 --export "$WORK/export" --shard-bytes 4K
+grep -q '"h\.2\.mlp\.fc\.weight": "model-0000' "$WORK/export/model.safetensors.index.json" || fail "--export: no alias"
+run tp3 from --weights "$WORK/export" --steps 0 --export "$WORK/from"
+run tp2 from2 --weights "$WORK/half" --steps 0 --export "$WORK/from2"
+same from/model.safetensors from2/model.safetensors "--export and --weights: other bits"
+
+# ---- killed ----------------------------------------------------------------------------------------
+
+# A chain of jobs: each goes on from where the one before was killed, saves at every step, in turns in one
+# file and in several, and is killed at some instant. The end is that of one job that was let alone.
+doze() { read -rt "$1" <> <(:) || true; }
+# Until a new file is written in the folder.
+wait_for_save() {
+  local i
+  rm -f "$1"/.model*
+  for ((i = 0; i < 3000; i++)); do
+    compgen -G "$1/.model*" > /dev/null && return
+    doze 0.01
+  done
+  return 1
+}
+chain() {
+  local name=$1 into=$1.chain jobs=$2 i load=() pid reached
+  mkdir "$WORK/$into"
+  for ((i = 0; i < jobs; i++)); do
+    [ -z "$(find "$WORK/$into" -name 'model.safetensors*')" ] || load=(--load "$WORK/$into")
+    command_of "$name" "${load[@]}" --steps 100000 --save "$WORK/$into" --save-every 1 \
+      --shard-bytes $((i % 3 ? 4000 : 1 << 30))
+    pid=$(setsid "${command[@]}" > "$WORK/$into.out" 2>&1 < /dev/null & echo $!) # no child of this shell
+    wait_for_save "$WORK/$into" || fail "$into: job $i saves nothing: $(tail -n 1 "$WORK/$into.out")"
+    doze "0.$(printf %03d $((RANDOM % 80)))"
+    pkill -KILL -s "$pid" || fail "$into: job $i had ended: $(tail -n 1 "$WORK/$into.out")"
+    while pgrep -s "$pid" > /dev/null; do doze 0.01; done
+  done
+  ! job "$name" "$into" --load "$WORK/$into" --steps 0 || fail "$into: it stands at step 0"
+  reached=$(sed -n 's/.*its training stands at step \([0-9]*\),.*/\1/p' "$WORK/$into.out")
+  [ "${reached:-0}" -gt $((jobs / 4)) ] || fail "$into: it has come to step '${reached:-}' in $jobs jobs"
+  run "$name" "$into" --load "$WORK/$into" --steps $((reached + 3)) --save "$WORK/$into"
+  run "$name" "$into.alone" --steps $((reached + 3)) --save "$WORK/$into.alone" --log-every 1000
+  same "$into/model.safetensors" "$into.alone/model.safetensors" "$into: other bits"
+  [ "$(find "$WORK/$into" -type f | wc -l)" -eq 1 ] || fail "$into: files are left: $(ls -A "$WORK/$into")"
+  echo "  $name: $jobs jobs killed, $((reached + 3)) steps, the bits of one job"
+}
+chain tp1 "$kills"
+chain tp2 $((kills / 8))
+
+# ---- what cannot be --------------------------------------------------------------------------------
+
+# refused STATUS WORDS NAME ARGUMENTS...: it ends with that status and one message with these words.
+refused() {
+  local wanted=$1 words=$2 status=0
+  shift 2
+  job "$1" refused "${@:2}" || status=$?
+  [ $status -eq "$wanted" ] || fail "$*: status $status, not $wanted"
+  grep -qF -- "$words" "$WORK/refused.out" || fail "$*: says nothing of '$words': $(cat "$WORK/refused.out")"
+  [ "$(grep -c 'error:' "$WORK/refused.out")" -le 1 ] || fail "$*: more than one message: $(cat "$WORK/refused.out")"
+}
+cp "$WORK/half/model.safetensors" "$WORK/before"
+refused 1 "behind the last one: say --steps N" tp2 --load "$WORK/half" --steps 5
+refused 1 "the folder has neither model.safetensors nor" tp2 --load "$WORK"
+refused 1 "it has no optim.exp_avg" tp2 --load "$WORK/from"
+refused 1 "folders of their own" tp2 --save "$WORK/both" --export "$WORK/both/"
+refused 1 "cannot make the directory: Not a directory" tp2 --save "$WORK/text.txt"
+refused 1 "/dev/full: cannot write" tp1 --metrics /dev/full
+refused 2 "--weights and --load" tp1 --load "$WORK/half" --weights "$WORK/half"
+refused 2 "--save-every wants --save" tp1 --save-every 3
+refused 2 "--shard-bytes 5X: not a number" tp1 --save "$WORK/x" --shard-bytes 5X
+refused 2 "--tokens is bytes, uint16 or uint32" tp1 --tokens utf8
+head -c 21 "$WORK/text.txt" > "$WORK/short.txt"
+refused 1 "short.txt: it has 21 bytes, but a batch of 20 needs at least 22" tp2 --data "$WORK/short.txt"
+head -c 44 /dev/zero | tr '\0' '\377' > "$WORK/large.u16"
+refused 1 "large.u16: token 0 is 65535, which is not below the vocabulary of 256" tp2 --data "$WORK/large.u16"
+same half/model.safetensors before "what was refused has changed a checkpoint"
+finish "what was stopped, killed or carried to another mesh goes on with the same bits"
