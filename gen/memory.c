@@ -6,14 +6,10 @@
            rank 0). A value that is only changed in place shares the bytes of what it was made from,
            and a view those of what it shows. Parameters, gradients, states, batch, loss and outputs
    have places of their own. Of a value that the modules of a list make alike, one is kept for all
-   of them, two where the neighbour reads it, or one for each where the backward does.
-
-   Placing is first fit, from the largest to the smallest, the longest living or the first made;
-   what then lies beyond the bound, the largest sum of what lives at once, is placed earlier in the
-   next try, and where that does not help orders near to these are tried. */
+   of them, two where the neighbour reads it, or one for each where the backward does. Which range,
+   place.c finds. */
 #include "tpgen.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { ALIGNMENT = 64 };
@@ -431,84 +427,6 @@ int64_t arena_size(int value)
   return arena_stride(value) * graph->value[value].depth;
 }
 
-static bool meet(const struct value *a, const struct value *b)
-{
-  return a->first <= b->last && b->first <= a->last;
-}
-
-static int by_size(const void *a, const void *b)
-{
-  int x = *(const int *)a, y = *(const int *)b;
-  if (arena_size(x) != arena_size(y)) return arena_size(x) > arena_size(y) ? -1 : 1;
-  return x < y ? -1 : 1;
-}
-
-static int by_length(const void *a, const void *b)
-{
-  int x = *(const int *)a, y = *(const int *)b;
-  const struct value *v = &graph->value[x], *w = &graph->value[y];
-  if (v->last - v->first != w->last - w->first)
-    return v->last - v->first > w->last - w->first ? -1 : 1;
-  return by_size(a, b);
-}
-
-static int by_start(const void *a, const void *b)
-{
-  int x = *(const int *)a, y = *(const int *)b;
-  if (graph->value[x].first != graph->value[y].first)
-    return graph->value[x].first < graph->value[y].first ? -1 : 1;
-  return by_size(a, b);
-}
-
-/* Places each value of the order as low as it fits beside those before it that live with it;
-   `lying` has room for all. Gives where the last one ends. */
-static int64_t place_in_order(const int *value, int n, int64_t *offset, int *lying)
-{
-  int64_t peak = 0;
-  for (int k = 0; k < n; k++) {
-    const struct value *v = &graph->value[value[k]];
-    int64_t at = 0, size = arena_size(value[k]);
-    for (int i = 0; i < k && offset[lying[i]] < at + size; i++) {
-      int64_t end = offset[lying[i]] + arena_size(lying[i]);
-      if (end > at && meet(v, &graph->value[lying[i]])) at = end;
-    }
-    int i = k; /* they stand in the order in which they lie */
-    for (; i > 0 && offset[lying[i - 1]] > at; i--) lying[i] = lying[i - 1];
-    lying[i] = value[k];
-    offset[value[k]] = at;
-    if (at + size > peak) peak = at + size;
-  }
-  return peak;
-}
-
-/* Moves what lies beyond the bound to the front of the order, so that it is placed first. */
-static void hurry(int *value, int n, const int64_t *offset, int64_t bound)
-{
-  int *late = alloc((size_t)n * sizeof *late), nlate = 0, front = n;
-  for (int k = n; k-- > 0;) {
-    if (offset[value[k]] + arena_size(value[k]) > bound)
-      late[nlate++] = value[k];
-    else
-      value[--front] = value[k];
-  }
-  for (int k = 0; k < nlate; k++) value[nlate - 1 - k] = late[k];
-}
-
-static int64_t most_live(const int *value, int n)
-{
-  int64_t most = 0;
-  for (int i = 0; i < n; i++) {
-    int64_t sum = 0;
-    for (int k = 0; k < n; k++) {
-      const struct value *v = &graph->value[value[k]];
-      if (v->first <= graph->value[value[i]].first && graph->value[value[i]].first <= v->last)
-        sum += arena_size(value[k]);
-    }
-    if (sum > most) most = sum;
-  }
-  return most;
-}
-
 static int **gradient; /* by family: the gradients in it, by index */
 
 static void find_gradients(void)
@@ -591,56 +509,11 @@ int64_t live_bytes(void)
   return most;
 }
 
-static int64_t *key; /* by value: where it is to stand in the order */
-
-static int by_key(const void *a, const void *b)
-{
-  int x = *(const int *)a, y = *(const int *)b;
-  if (key[x] != key[y]) return key[x] < key[y] ? -1 : 1;
-  return x < y ? -1 : 1;
-}
-
-/* Moves each value forth or back by up to a third of its place; the same in every run of tpgen. */
-static void shuffle(int *value, int n)
-{
-  static uint64_t random = HASH_START;
-  for (int k = 0; k < n; k++) {
-    random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    key[value[k]] = k * (int64_t)(1000 + (random >> 33) % 1000);
-  }
-  qsort(value, (size_t)n, sizeof *value, by_key);
-}
-
-/* Tries orders until one comes to the bound: as they are, with what does not fit below the bound
-   placed earlier, and at random, the fewer the more there is to place. Leaves the best places, and
-   gives where they end. */
-static int64_t place(int *value, int n, int64_t bound)
-{
-  static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start};
-  enum { ORDERS = sizeof orders / sizeof *orders, HURRIED = 4 * ORDERS, STEPS = 4000000 };
-  int64_t *offset = alloc((size_t)(graph->nvalue + 1) * sizeof *offset), best = INT64_MAX;
-  int *lying = alloc((size_t)(n + 1) * sizeof *lying);
-  key = alloc((size_t)(graph->nvalue + 1) * sizeof *key);
-  int64_t tries = ORDERS + STEPS / ((int64_t)n * n + 1);
-  for (int k = 0; k < tries && best > bound; k++) {
-    if (k < ORDERS || k >= HURRIED) qsort(value, (size_t)n, sizeof *value, orders[k % ORDERS]);
-    if (k >= HURRIED)
-      shuffle(value, n);
-    else if (k >= ORDERS)
-      hurry(value, n, offset, bound);
-    int64_t peak = place_in_order(value, n, offset, lying);
-    if (peak >= best) continue;
-    best = peak;
-    for (int i = 0; i < n; i++) graph->value[value[i]].offset = offset[value[i]];
-  }
-  return best;
-}
-
 void memory(void)
 {
   int n, *value = find_storages(&n);
   graph->live_bytes = most_live(value, n);
-  graph->arena_bytes = place(value, n, graph->live_bytes);
+  graph->arena_bytes = place_all(value, n, graph->live_bytes);
   find_gradients();
   for (int i = 0; i < graph->nvalue; i++) find_place(i);
 }

@@ -209,6 +209,14 @@ static char *squares_comment(const struct op *op)
               whole ? "" : "; of what several ranks hold each brings its share");
 }
 
+/* Whether the backward runs all of it once more. */
+static bool is_again(const struct op *op)
+{
+  for (int k = 0; k < op->nbody; k++)
+    if (!graph->op[op->body[k]].again) return false;
+  return op->again || op->nbody;
+}
+
 /* What a reader wants to know of an operation before its statement. */
 char *comment_text(const struct op *op)
 {
@@ -220,11 +228,12 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_loop)
     return text("%s, %d modules", printable(graph->module[op->module].path),
                 graph->function[op->function].count);
+  const char *again = is_again(op) ? "again: " : "";
   if (!op->why || op->kind == OP_view)
-    return text("%s    %s    %s", expression_text(op), lines_of(op), layouts_text(op));
+    return text("%s%s    %s    %s", again, expression_text(op), lines_of(op), layouts_text(op));
   struct buffer b = {0};
   const char *what = shown(op->kind == OP_unpack_pieces ? op->out : op->in[0]);
-  put(&b, "%s: %s: %s", op->nbody ? reduced_text(op) : what,
+  put(&b, "%s%s: %s: %s", again, op->nbody ? reduced_text(op) : what,
       is_packing(op->kind) ? packing_text(op) : move_text(op), printable(op->why));
   if (!op->nbody) put(&b, ", %s", where(op->line));
   if (is_collective(op->kind)) put(&b, ". %s", bytes_text(op));

@@ -237,8 +237,8 @@ struct optimizer {
   int line;
 };
 
-/* Of the learning rate: up to the optimizer's along a line, in the steps 1 to `warmup`, then down to
-   `least` of it along a cosine, in the steps to `steps`. steps 0: it stays as it is. */
+/* Of the learning rate: up to the optimizer's along a line, in the steps 1 to `warmup`, then down
+   to `least` of it along a cosine, in the steps to `steps`. steps 0: it stays as it is. */
 struct rates {
   int warmup, steps;
   double least;
@@ -291,8 +291,8 @@ struct graph {
   } expected; /* what the plan says by expect */
   struct optimizer optimizer;
   struct rates rates;
-  double clip;    /* gradients are scaled so that the norm of them all is at most this; 0: they are
-                     left alone */
+  double clip;     /* gradients are scaled so that the norm of them all is at most this; 0: they are
+                      left alone */
   bool wants_norm; /* it is computed */
   int norm;        /* the value, or NONE */
   int accumulate;  /* a step's gradients are the mean of those of so many batches */
@@ -734,6 +734,10 @@ bool in_arena(int value);
 int64_t arena_size(int value);
 /* Whether two values have the same bytes: one storage, and one place in the arena. */
 bool same_place(int a, int b);
+/* place.c: the largest sum of what lives at once of these storages; and a place for each, if that
+   can be below the bound. Gives where the last one ends. */
+int64_t most_live(const int *value, int n);
+int64_t place_all(int *value, int n, int64_t bound);
 /* The largest sum of what would live at once if the operations ran as they stand. */
 int64_t live_bytes(void);
 /* Whether the operation may leave `out` where `in` lies, if nothing reads that later. */
@@ -898,8 +902,8 @@ char *matmul_text(const struct op *op, int rank);
 /* How many products of matrices that takes, as the operands lie now. */
 double matmul_calls(const struct op *op, int rank);
 char *file_kernel_call(const struct op *op, int rank);
-/* Whether the kernel of the operation asks how operand i lies, and takes it in any order that leaves
-   the last dimension innermost. */
+/* Whether the kernel of the operation asks how operand i lies, and takes it in any order that
+   leaves the last dimension innermost. */
 bool takes_steps(const struct op *op, int i);
 /* copies.c: sets the rank's part of a value to zero; the statement of an operation that moves bytes
    within a rank's memory. */
