@@ -64,6 +64,19 @@ check_counts() {
   [ "$n" -le 5 ] || fail "$1: $n all-reduces"
 }
 
+# Depth costs nothing to read, and no all-reduce.
+check_depth() {
+  local layers lines shallow=0
+  for layers in 2 5 32; do
+    "$TPGEN" plans/llama3.lua -o "$WORK/deep$layers" -D tp=2 -D clip=1 -D n_layers=$layers || fail "$layers layers"
+    check_counts deep$layers $layers
+    lines=$(wc -l < "$WORK/deep$layers/step.c")
+    [ "$shallow" -gt 0 ] || shallow=$lines
+    [ "$lines" -le $((shallow + 20)) ] || fail "$layers layers: $lines lines, and 2 layers $shallow"
+  done
+  [ "$(count deep32 all_reduce)" -eq "$(count deep2 all_reduce)" ] || fail "all-reduces grow with the depth"
+}
+
 # check_equal NAME ARGUMENTS, with -- TP...: on tp ranks what one rank trains, from random weights.
 check_equal() {
   local name=$1 arguments=() tp
@@ -145,6 +158,7 @@ beside "$WORK/places.log" check_equal places "${small[@]}" -D n_heads=4 -D n_kv_
 beside "$WORK/tied.log" check_equal tied "${small[@]}" -D n_heads=4 -D n_kv_heads=2 -D tied=true -D accumulate=2 -- 2
 all_are_done
 for tp in 2 3 4; do check_counts tp$tp 2; done
+check_depth
 beside "$WORK/beginning.log" check_beginning
 beside "$WORK/config.log" check_config
 all_are_done
