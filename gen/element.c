@@ -229,6 +229,9 @@ static bool counts(const struct op *op, int i)
   for (const char *c = op_row[op->kind].element; *c; c++) {
     if (*c != '$') continue;
     bool this = c[1] == 'a' + i && !isalpha((unsigned char)c[2]);
+    bool index = c > op_row[op->kind].element + 5 && isupper((unsigned char)c[-5]) &&
+                 !strncmp(c - 4, " == ", 4);
+    if (this && index) continue;
     if (this && strncmp(c + 2, " ?", 2) != 0) return true;
     if (c[2] == '(') c = closing(c + 2) - 1;
   }

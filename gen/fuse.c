@@ -98,8 +98,9 @@ static bool reads_after(const struct unit *u, int first)
 static bool can_meet(int a, int b)
 {
   after[a] = true;
+  for (int at = a + 1; at <= b; at++) after[at] = false;
   for (int at = a + 1; at < b; at++) after[at] = reads_after(unit[at], a);
-  after[a] = after[b] = false;
+  after[a] = false;
   return !reads_after(unit[b], a);
 }
 
@@ -188,6 +189,15 @@ static void add_unit(int op)
   if (u->element) join_others(nunit - 1);
 }
 
+static int kernel_of(const struct unit *u)
+{
+  int id = fused(u->op, u->n);
+  struct stages *stages = alloc(sizeof *stages);
+  if (!find_stages(u->op, u->n, stages)) bug("fuse", u->op[0], "no kernel can run it");
+  graph->op[id].stages = stages;
+  return id;
+}
+
 static void fuse_elements(struct function *f)
 {
   unit = alloc((size_t)(f->nop + 1) * sizeof *unit);
@@ -198,7 +208,7 @@ static void fuse_elements(struct function *f)
     if (!is_literal(&graph->op[f->op[i]])) add_unit(f->op[i]);
   f->nop = 0;
   for (int i = 0; i < nunit; i++)
-    f->op[f->nop++] = unit[i]->element ? fused(unit[i]->op, unit[i]->n) : unit[i]->op[0];
+    f->op[f->nop++] = unit[i]->element ? kernel_of(unit[i]) : unit[i]->op[0];
 }
 
 /* ------------------------------------------------------------------------------------- updates */
@@ -272,6 +282,8 @@ void fuse(void)
 {
   add_products_in_place();
   find_in_memory();
+  list = NULL;
+  list_room = 0;
   maker = alloc((size_t)(graph->nvalue + 1) * sizeof *maker);
   place = alloc((size_t)(graph->nop + 1) * sizeof *place);
   for (int i = 0; i < graph->nfunction; i++) {

@@ -211,10 +211,8 @@ static bool has_rows(const struct draft *k)
 
 static char *fused_call(const struct op *group, int rank)
 {
-  struct draft k = {.group = group, .rank = rank, .guard = ""};
+  struct draft k = {.group = group, .rank = rank, .stages = *group->stages, .guard = ""};
   int64_t blocks = 0;
-  if (!find_stages(group->body, group->nbody, &k.stages))
-    bug("emit", group->body[0], "no kernel can run it with what it was fused with");
   if (!has_rows(&k)) return empty_call(group, rank);
   find_loops(&k);
   find_arguments(&k);

@@ -63,8 +63,6 @@ void find_operand(const struct op *op, const struct letters *l, int i, int rank,
 void find_loops(struct draft *k);
 /* The dimension of an operation's space that has the letter of this name, or NONE: of size 1. */
 int space_dimension(const struct op *op, const struct letters *l, char name);
-/* The dimension of input i in which `$a(...)` goes another way: that of its first letter. */
-int indexed_dimension(const struct op *op, int i);
 /* Whether a name in a row's expression, behind its `$`, is a letter of the rule. */
 bool names_letter(const struct op *op, const char *name);
 /* By rows: how many elements the rank has of one, and the index within it: "j", "j * 4 + k". */

@@ -67,20 +67,24 @@ local function check_targets(x, targets)
   return targets
 end
 
--- What is lost of each target, brought together: where it is the class to be ignored, nothing.
+-- What is lost of each target, x [..., 1], brought together: where it is the class to be ignored,
+-- nothing.
 local function lost(x, targets, options)
   local how, ignored = reduction_of(options), options.ignore_index
-  if ignored == nil then return finished(x, how) end
-  local counts = raw.ne(targets, base.whole(ignored, "ignore_index", -2^31 | 0, 2^31 - 1 | 0))
-  local kept = raw.where(counts, x, 0.0)
-  if how ~= "mean" then return finished(kept, how) end
-  return raw.div(raw.sum(kept), raw.sum(raw.to(counts, "float32")))
+  local counts
+  if ignored ~= nil then
+    counts = raw.ne(raw.unsqueeze(targets, -1),
+      base.whole(ignored, "ignore_index", -2^31 | 0, 2^31 - 1 | 0))
+    x = raw.where(counts, x, 0.0)
+  end
+  if how == "none" then return without(x, #core.shape(x) - 1) end
+  if how == "sum" or not counts then return finished(x, how) end
+  return raw.div(raw.sum(x), raw.sum(raw.to(counts, "float32")))
 end
 
--- The element of each target's class.
+-- The element of each target's class: [..., 1].
 local function picked(x, targets)
-  local d = #core.shape(x) - 1
-  return without(gathered(x, d, raw.unsqueeze(targets, -1)), d)
+  return gathered(x, #core.shape(x) - 1, raw.unsqueeze(targets, -1))
 end
 
 -- cross_entropy(logits, targets[, {reduction =, ignore_index =}]): logits [..., classes]. Unlike
@@ -92,9 +96,9 @@ method("cross_entropy", function(logits, targets, options)
   targets = check_targets(logits, targets)
   local d = #core.shape(logits) - 1
   local z, most = shifted(logits, d)
-  local all = core.finish(reduced("sum", raw.exp(z), {d}), "the loss over all classes")
+  local all = core.finish(reduced("sum", raw.exp(z), {d}, true), "the loss over all classes")
   local target = core.finish(picked(logits, targets), "the targets' part of the loss")
-  return lost(raw.sub(raw.log(all), raw.sub(target, without(most, d))), targets, options)
+  return lost(raw.sub(raw.log(all), raw.sub(target, most)), targets, options)
 end)
 
 -- nll_loss(log_probabilities, targets[, options])

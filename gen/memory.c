@@ -271,17 +271,20 @@ static bool share(int in, int out, int at)
 
 /* Whether a kernel that writes over `value` when it has come to body[k] still finds what it needs:
    every read of these bytes is of the element that is written, and comes no later. */
-static bool read_in_step(const struct op *op, const struct stages *stages, int k, int value)
+static bool read_in_step(const struct op *op, int k, int value)
 {
+  const struct stages *stages = op->stages;
   if (stages->task[k].of_row) return false;
   for (int n = 0; n < op->nbody; n++) {
     const struct op *inner = &graph->op[op->body[n]];
     for (int i = 0; i < inner->nin; i++) {
       if (place_of(inner->in[i]) != place_of(value)) continue;
-      if (reads_elsewhere(inner, i)) return false;
       int last = last_stage(op->body, stages, n), now = stages->task[k].stage;
+      bool of_row = stages->task[n].of_row; /* done with its row when the next stage begins */
+      if (of_row && last < now && stays_in_row(inner, i, stages->rows)) continue;
+      if (reads_elsewhere(inner, i)) return false;
       if (last > now || (last == now && (n > k || is_reduce(inner->kind)))) return false;
-      if (!same_shape(graph->value[inner->in[i]].shape, graph->value[inner->out].shape))
+      if (!same_shape(graph->value[inner->in[i]].shape, graph->value[space_of(inner)].shape))
         return false;
     }
   }
@@ -290,13 +293,9 @@ static bool read_in_step(const struct op *op, const struct stages *stages, int k
 
 static bool kernel_overwrites(const struct op *op, int in, int out)
 {
-  static struct stages stages; /* of the body that was asked of last */
-  static const int *known;
-  if (known != op->body && !find_stages(op->body, op->nbody, &stages)) return false;
-  known = op->body;
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
-    if (inner->out == out) return !is_reduce(inner->kind) && read_in_step(op, &stages, k, in);
+    if (inner->out == out) return !is_reduce(inner->kind) && read_in_step(op, k, in);
   }
   return false;
 }

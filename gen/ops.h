@@ -48,7 +48,7 @@
      $a $b ...  The inputs' elements at this place.
      $a(i)      The input's element at index i of the first letter that its operand names, elsewhere
                 at this place; 0 if there is no such index, or another rank has it.
-     $x         The index of letter x, in the whole tensor.
+     $x         The index of letter x, in the whole tensor. What it is compared with by == is one too.
      $s $name   The operation's scalar, and its numbers by name.
      $random    A number in [0, 1) that depends on the seed, the step, $stream and the place in the
                 whole tensor alone.

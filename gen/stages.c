@@ -199,6 +199,19 @@ static bool reads_its_row(const struct op *op, int i, int rows)
   return true;
 }
 
+bool stays_in_row(const struct op *op, int i, int rows)
+{
+  struct letters l;
+  op_letters(op, &l);
+  const struct axis *space = is_reduce(op->kind) ? l.in[0] : l.out[0];
+  if (l.ndim_in[i] < rows || graph->value[space_of(op)].shape.ndim < rows) return false;
+  if (reads_by_index(op, i) && indexed_dimension(op, i) < rows) return false;
+  for (int d = 0; d < rows; d++)
+    if (l.in[i][d].n != space[d].n || (space[d].n && l.in[i][d].letter[0] != space[d].letter[0]))
+      return false;
+  return true;
+}
+
 /* Whether member k may read what member m makes in the same kernel. */
 static bool may_read(const struct stages *s, int k, const struct op *op, int i, int m)
 {

@@ -151,6 +151,7 @@ struct op {
   int exchange;             /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
   int nbody;                /* fused, and an all_reduce that is a bucket: the operations in it */
   const int *body;
+  const struct stages *stages; /* fused: how its kernel runs the body: stages.c */
   bool packed; /* a bucket whose members travel in `buffer`, one after the other */
   int buffer;
   int function; /* loop: which it calls */
@@ -866,6 +867,9 @@ bool find_stages(const int *body, int n, struct stages *stages);
 bool made_in_stage(const int *body, const struct stages *stages, int stage, bool *made);
 /* The last stage in which body[k] is computed. */
 int last_stage(const int *body, const struct stages *stages, int k);
+/* Whether the operation on rows reads no other than its own row of input i, `rows` dimensions of
+   which come before those of a row. */
+bool stays_in_row(const struct op *op, int i, int rows);
 /* The value whose elements an operation walks over. */
 int space_of(const struct op *op);
 
@@ -886,8 +890,10 @@ const char *add_kernel(const char *wanted, const char *prototypes, const char *c
 /* Whether a pointwise or reduce operation reads elements of input i that stand at other places than
    its own: permuted, broadcast, or by an index. */
 bool reads_elsewhere(const struct op *op, int i);
-/* Whether it reads input i's elements by an index. */
+/* Whether it reads input i's elements by an index, and in which dimension: that of the first letter
+   of the operand. */
 bool reads_by_index(const struct op *op, int i);
+int indexed_dimension(const struct op *op, int i);
 /* Where the rank's part of a value begins in dimension `dim` of the whole: "25L *
    rank.coordinate[0]", the same text on all ranks; "0" where it is not cut. Of a rank without a
    part it says nothing. */
