@@ -119,6 +119,14 @@ static bool lies_otherwise(int value)
   return graph->value[value].order != 0;
 }
 
+/* Whether any of its operands lies in another order than it is written in. */
+static bool has_other_orders(const struct op *op)
+{
+  for (int i = 0; i < operands(op); i++)
+    if (lies_otherwise(operand(op, i))) return true;
+  return false;
+}
+
 static int outermost(int value)
 {
   return dimension_at(value, 0);
@@ -194,9 +202,9 @@ static bool suits_kernel(const struct op *op)
 
 bool is_arranged(const struct op *op)
 {
-  bool plain = true;
-  for (int i = 0; i < operands(op); i++) plain &= !lies_otherwise(operand(op, i));
-  if (plain || is_pointwise(op->kind) || is_reduce(op->kind) || op->kind == OP_matmul) return true;
+  if (!has_other_orders(op) || is_pointwise(op->kind) || is_reduce(op->kind) ||
+      op->kind == OP_matmul)
+    return true;
   if (op->kind == OP_view) return is_same_bytes(op);
   if (has_kernel(op->kind)) return suits_kernel(op);
   if (!is_move(op) || graph->value[op->in[0]].order != graph->value[op->out].order) return false;
@@ -217,6 +225,7 @@ bool is_arranged(const struct op *op)
 static bool is_possible(int id)
 {
   const struct op *op = &graph->op[id];
+  if (!has_other_orders(op)) return true;
   if (op->kind == OP_matmul) return matmul_calls(op, 0) <= plain_calls[id];
   if (op->kind == OP_pack && outermost(op->out) == op->dim) return true;
   if (op->kind == OP_unpack && outermost(op->in[0]) == op->dim) return true;
@@ -268,29 +277,30 @@ static int64_t kernel_waste(const struct op *op, const struct letters *l, int sp
 
 /* Where an operation stands: in modules of this class of paths, as the place-th of its phase. */
 struct spot {
-  const char *path;
-  int phase, place, op;
+  int class, phase, place, op;
 };
 
-/* "layers.*.attention" */
-static const char *class_of_paths(const char *path)
+/* The number of the class of the path: of "layers.*.attention", say. NONE where it has no number.
+ */
+static int class_of_path(struct memo *classes, const char *path)
 {
-  struct buffer b = {0};
-  put_text(&b, "", 0);
+  static struct query q;
+  bool numbered = false;
+  q.n = 0;
   for (const char *c = path; *c;) {
     size_t n = strcspn(c, ".");
     bool number = n && strspn(c, "0123456789") == n;
-    put(&b, "%s%.*s", b.length ? "." : "", number ? 1 : (int)n, number ? "*" : c);
+    ask_text(&q, number ? "*" : text("%.*s", (int)n, c));
+    numbered |= number;
     c += n + (c[n] == '.');
   }
-  return b.text;
+  return numbered ? number_of_query(classes, &q) : NONE;
 }
 
 static int by_spot(const void *a, const void *b)
 {
   const struct spot *x = a, *y = b;
-  int paths = strcmp(x->path, y->path);
-  if (paths) return paths;
+  if (x->class != y->class) return x->class < y->class ? -1 : 1;
   if (x->phase != y->phase) return x->phase < y->phase ? -1 : 1;
   if (x->place != y->place) return x->place < y->place ? -1 : 1;
   return (x->op > y->op) - (x->op < y->op);
@@ -309,13 +319,15 @@ static bool are_alike(const struct op *a, const struct op *b)
 
 static int find_spots(struct spot *spot)
 {
-  const char **path = alloc((size_t)(graph->nmodule + 1) * sizeof *path);
+  struct memo classes = {0};
+  int *class = alloc((size_t)(graph->nmodule + 1) * sizeof *class);
   int *count = alloc((size_t)(graph->nmodule + 1) * PHASES * sizeof *count), n = 0;
-  for (int m = 0; m < graph->nmodule; m++) path[m] = class_of_paths(graph->module[m].path);
+  for (int m = 0; m < graph->nmodule; m++)
+    class[m] = class_of_path(&classes, graph->module[m].path);
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
-    if (op->module == NONE || !strchr(path[op->module], '*')) continue;
-    spot[n++] = (struct spot){.path = path[op->module],
+    if (op->module == NONE || class[op->module] == NONE) continue;
+    spot[n++] = (struct spot){.class = class[op->module],
                               .phase = (int)op->phase,
                               .place = count[op->module * PHASES + (int)op->phase]++,
                               .op = graph->order[i]};
@@ -332,7 +344,7 @@ static void find_twins(void)
   qsort(spot, (size_t)n, sizeof *spot, by_spot);
   for (int i = 1; i < n; i++) {
     const struct spot *x = &spot[i - 1], *y = &spot[i];
-    if (strcmp(x->path, y->path) || x->phase != y->phase || x->place != y->place ||
+    if (x->class != y->class || x->phase != y->phase || x->place != y->place ||
         !are_alike(&graph->op[x->op], &graph->op[y->op]))
       continue;
     next_twin[y->op] = next_twin[x->op];
@@ -520,6 +532,13 @@ static void want_permuted(void)
   }
 }
 
+static bool is_wanted(const struct op *op)
+{
+  for (int i = 0; i < operands(op); i++)
+    if (wanted[operand(op, i)]) return true;
+  return false;
+}
+
 static void raise_all(void)
 {
   wanted = alloc((size_t)(graph->nvalue + 1) * sizeof *wanted);
@@ -529,7 +548,7 @@ static void raise_all(void)
   plain_calls = alloc((size_t)(graph->nop + 1) * sizeof *plain_calls);
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
-    if (op->kind == OP_matmul) plain_calls[graph->order[k]] = matmul_calls(op, 0);
+    if (op->kind == OP_matmul && is_wanted(op)) plain_calls[graph->order[k]] = matmul_calls(op, 0);
   }
   for (int v = 0; v < graph->nvalue; v++) graph->value[v].order = wanted[v];
 }
@@ -660,6 +679,7 @@ static void price_operand(const struct op *op, const struct letters *l, int spac
 static void price_kernel(const struct op *op)
 {
   struct letters l;
+  if (!has_other_orders(op)) return;
   op_letters(op, &l);
   int space = is_reduce(op->kind) ? 0 : op->nin;
   for (int i = 0; i < operands(op); i++)
