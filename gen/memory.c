@@ -302,12 +302,10 @@ static bool kernel_overwrites(const struct op *op, int in, int out)
 
 bool may_overwrite(const struct op *op, int in, int out)
 {
-  if (!same_parts(in, out)) return false;
-  if (op->kind == OP_fused) return kernel_overwrites(op, in, out);
+  if (op->kind == OP_fused) return same_parts(in, out) && kernel_overwrites(op, in, out);
   if (op->kind != OP_all_reduce && op->kind != OP_to_partial) return false;
-  for (int k = 0; k < op->nbody; k++)
-    if (graph->op[op->body[k]].out == out) return graph->op[op->body[k]].in[0] == in;
-  return !op->nbody;
+  /* What a bucket makes is made of one value each. */
+  return graph->op[graph->value[out].op].in[0] == in && same_parts(in, out);
 }
 
 /* What each module of a list makes for the sum that becomes its gradient, which a bucket runs for
