@@ -217,8 +217,8 @@ static char *fused_call(const struct op *group, int rank)
   find_loops(&k);
   find_arguments(&k);
   char *body = options.cuda ? cuda_body(&k, &blocks) : cpu_body(&k);
-  drop_unused(&k, body);
-  if (!k.nargument) return copy_text(""); /* columns of which the rank has none */
+  if (body) drop_unused(&k, body);
+  if (!body || !k.nargument) return copy_text(""); /* columns of which the rank has none */
   return added_call(kernel_name(group, k.loops.space), parameters_text(&k), kernel_comment(group),
                     body, blocks, arguments_text(&k));
 }
