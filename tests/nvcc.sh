@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The toy's CUDA programs compile and link with nvcc, without a warning, into a binary for each rank; the
-# kernels and steps of all cases of tests/operators, and of many moves (tests/moves), compile.
+# kernels and steps of all cases of tests/operators, of many moves (tests/moves), and of training, compile.
 # Needs the toolkit, no GPU; skipped loudly where there is none.
 . "$(dirname "$0")/common.sh"
 
@@ -46,6 +46,7 @@ compile_beside moves2 tests/moves/pairs.lua mesh=2x3 shape=7x5 every=13
 compile_beside moves3 tests/moves/pairs.lua mesh=2x2 shape=4x6 every=17 through=bfloat16
 compile_beside moves4 tests/moves/pairs.lua mesh=2x2x2 shape=7x5 every=499 planner=greedy
 compile_beside bfloat16 tests/equal/bfloat16.lua dp=2 tp=2
+compile_beside training tests/equal/training.lua dp=2 tp=2
 all_are_done
 cat "$WORK"/*.log
 finish "two meshes, and $(wc -w <<< "$families") families of operators, and moves on four, compile with $nvcc"
