@@ -151,7 +151,8 @@ static void print_told(const struct told *told)
   printf("  memory: %.2fGiB", (double)told->memory / (1 << 30));
   if (program.batches > 0)
     printf("  tps: %s", with_commas(told->tokens_per_second / program.world, number));
-  if (program.flops > 0) printf("  tflops: %.2f", told->tflops);
+  if (program.flops > 0)
+    printf(told->tflops < 0.1 ? "  tflops: %.2g" : "  tflops: %.2f", told->tflops);
   if (program.flops > 0 && told->mfu > 0) printf("  mfu: %.2f%%", told->mfu);
   if (program.learning_rate) printf("  lr: %.4e", told->lr);
   printf("\n");

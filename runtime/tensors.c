@@ -47,27 +47,37 @@ static void store(enum type type, float x, double exact, void *to, size_t i)
   }
 }
 
-// Elements first .. first + count - 1 of the whole tensor.
-static void draw(const struct member *m, uint64_t first, size_t count, void *to)
+enum { AT_ONCE = 512 };
+
+// Elements first .. first + count - 1 of the whole tensor, at most AT_ONCE.
+static void draw_some(const struct tensor *t, const struct philox *named, uint64_t first,
+                      size_t count, void *to, size_t at)
 {
-  enum { AT_ONCE = 512 };
   double x[AT_ONCE] = {0};
-  const struct tensor *t = &program.tensors[m->row];
-  struct philox named = philox_named(program.seed, m->name);
   struct init init = t->init;
   if (init.how == TOKENS) init = (struct init){UNIFORM, 0, init.a};
-  for (size_t done = 0; done < count;) {
+  if (init.how == UNIFORM) philox_uniform(named, first, count, x);
+  if (init.how == NORMAL) philox_normal(named, first, count, x);
+  for (size_t i = 0; i < count; i++) {
+    double value = init.how == CONSTANT  ? init.a
+                   : init.how == UNIFORM ? init.a + (init.b - init.a) * x[i]
+                                         : init.a + init.b * x[i];
+    float narrow = init.how == UNIFORM ? below(t->type, value, init.b) : (float)value;
+    store(t->type, narrow, value, to, at + i);
+  }
+}
+
+// Any number of them. Each is a function of its index alone: threads may share the work.
+static void draw(const struct member *m, uint64_t first, size_t count, void *to)
+{
+  const struct tensor *t = &program.tensors[m->row];
+  const struct philox named = philox_named(program.seed, m->name);
+#ifdef _OPENMP
+#pragma omp parallel for
+#endif
+  for (size_t done = 0; done < count; done += AT_ONCE) {
     size_t n = count - done < AT_ONCE ? count - done : AT_ONCE;
-    if (init.how == UNIFORM) philox_uniform(&named, first + done, n, x);
-    if (init.how == NORMAL) philox_normal(&named, first + done, n, x);
-    for (size_t i = 0; i < n; i++) {
-      double value = init.how == CONSTANT  ? init.a
-                     : init.how == UNIFORM ? init.a + (init.b - init.a) * x[i]
-                                           : init.a + init.b * x[i];
-      float narrow = init.how == UNIFORM ? below(t->type, value, init.b) : (float)value;
-      store(t->type, narrow, value, to, done + i);
-    }
-    done += n;
+    draw_some(t, &named, first + done, n, to, done);
   }
 }
 

@@ -146,7 +146,7 @@ find_terminal() {
   [[ ${TERM:-dumb} != dumb ]] || return 0
   for stream in 1 2; do
     [[ -t ${stream} ]] || continue
-    size=$(stty size <&"${stream}" 2>/dev/null)
+    { size=$(stty size <&7 2>/dev/null); } 7>&"${stream}"
     export TPGEN_TERMINAL="${stream} ${size#* }"
     return 0
   done
