@@ -31,9 +31,14 @@ static const struct op *inner_maker(const struct op *group, int value)
 
 static char *nested_text(const struct op *group, const struct op *op, bool within);
 
+/* So many operations the expression at hand still tells: what is read twice is told twice, and all
+   that it is made of. */
+static int left;
+
 static char *operand(const struct op *group, int value, bool within)
 {
   const struct op *maker = inner_maker(group, value);
+  if (maker && left-- <= 0) return text("%s(...)", op_name(maker));
   if (maker) return nested_text(group, maker, within);
   const struct value *v = &graph->value[value];
   if (v->op != NONE && !v->stored) return text("%g", graph->op[v->op].scalar);
@@ -93,10 +98,12 @@ char *expression_text(const struct op *op)
     return text("%s    %s -> %s", nested_text(op, op, false),
                 shape_text(graph->value[op->in[0]].shape), shape_text(graph->value[op->out].shape));
   if (op->kind != OP_fused) return nested_text(op, op, false);
+  enum { MOST = 40 };
   struct buffer b = {0};
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
     if (!graph->value[inner->out].stored) continue;
+    left = MOST;
     put(&b, "%s%s = %s", b.length ? "; " : "", shown(inner->out), nested_text(op, inner, false));
   }
   return b.text;
