@@ -88,9 +88,9 @@ local dim, n_layers, n_heads = whole("dim"), whole("n_layers"), whole("n_heads")
 local n_kv_heads = whole("n_kv_heads", n_heads)
 local head_dim = whole("head_dim", math.tointeger(dim / n_heads) or dim / n_heads)
 local hidden, vocab, seq = whole("hidden"), whole("vocab"), whole("seq")
-local batch_size = whole("batch", 1)
 local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", false)
 local dp, tp, loss_parallel = whole("dp", 1), whole("tp", 1), flag("loss_parallel", true)
+local batch_size = whole("batch", dp)
 
 local mesh = device_mesh{ {"dp", dp}, {"tp", tp} }
 
