@@ -1,8 +1,8 @@
 -- Llama 3, trained under torchtitan's plan: tensor parallel within the layers, sequence parallel
 -- between them, loss parallel at the end; data parallel for the batch.
 --
---   tpgen plans/llama3.lua -o out/ -D tp=2                                 a small one, to try it
---   tpgen plans/llama3.lua -o out/ -D preset=8b -D tp=8                    a Llama 3.1: 8b, 70b, 405b
+--   tpgen plans/llama3.lua -o out/ -D tp=2                       a small one, to try it
+--   tpgen plans/llama3.lua -o out/ -D preset=8b -D tp=8          Llama 3.1's: 8b, 70b, 405b
 --   tpgen plans/llama3.lua -o out/ -D config=Llama-3.1-8B/config.json -D tp=8
 --   out/run.sh --weights Llama-3.1-8B --data text.txt --steps 100
 --
@@ -51,14 +51,15 @@ local function from_config(path)
     dim = need("hidden_size"), n_layers = need("num_hidden_layers"),
     n_heads = need("num_attention_heads"), n_kv_heads = config.num_key_value_heads,
     head_dim = config.head_dim, hidden = need("intermediate_size"), vocab = need("vocab_size"),
-    theta = rope.rope_theta or config.rope_theta, scaling = scaling, eps = config.rms_norm_eps,
-    tied = config.tie_word_embeddings, seq = math.min(positions, 8192),
+    theta = rope.rope_theta or config.rope_theta, scaling = scaling,
+    eps = config.rms_norm_eps or 1e-6, tied = config.tie_word_embeddings,
+    seq = math.min(positions, 8192),
   }
 end
 
 if args.config and args.preset then error("-D config and -D preset both say the model's shape") end
 local known = args.config and from_config(args.config) or presets[args.preset or "debug"]
-  or error("there is no preset '" .. args.preset .. "': there are 8b, 70b, 405b and debug")
+  or error("there is no preset '" .. tostring(args.preset) .. "': say 8b, 70b, 405b or debug")
 
 -- What -D says, else the preset or the configuration, else this.
 local function setting(name, otherwise)
