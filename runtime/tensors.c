@@ -73,7 +73,7 @@ static void draw(const struct member *m, uint64_t first, size_t count, void *to)
   const struct tensor *t = &program.tensors[m->row];
   const struct philox named = philox_named(program.seed, m->name);
 #ifdef _OPENMP
-#pragma omp parallel for
+#pragma omp parallel for if (count > 16 * AT_ONCE)
 #endif
   for (size_t done = 0; done < count; done += AT_ONCE) {
     size_t n = count - done < AT_ONCE ? count - done : AT_ONCE;

@@ -1,0 +1,249 @@
+// What a run tells: lines for people, JSON for programs, numbers that are none, a bar on a
+// terminal.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "program.h"
+
+// ---- a program of two ranks --------------------------------------------------------------------
+
+static struct {
+  float loss, grad_norm;
+} values;
+static void *memory = &values;
+
+static double learning_rate(int t)
+{
+  return 0.5 / t;
+}
+
+static struct program this_program = {.plan = "plan.lua",
+                                      .world = 2,
+                                      .memory = &memory,
+                                      .loss = 0,
+                                      .grad_norm = offsetof(__typeof__(values), grad_norm)};
+static struct rank this_rank;
+
+// As it is, but for whose program it is.
+#define program this_program
+#define rank    this_rank
+#include "../../runtime/metrics.c"
+
+void target_get(void *to, const void *from, size_t bytes)
+{
+  memcpy(to, from, bytes);
+}
+
+void target_wait(void)
+{
+}
+
+size_t target_peak(void)
+{
+  return (size_t)3 << 29;
+}
+
+long data_batch_tokens(void)
+{
+  return 500;
+}
+
+const char *data_summary(void)
+{
+  return "text.txt, 1000 bytes";
+}
+
+// ---- what it tells -----------------------------------------------------------------------------
+
+static char directory[] = "/tmp/metrics.XXXXXX";
+static char path[64], said_path[64], said[8000], written[8000];
+
+static int make_directory(void **state)
+{
+  (void)state;
+  if (!mkdtemp(directory)) return -1;
+  snprintf(path, sizeof path, "%s/metrics", directory);
+  snprintf(said_path, sizeof said_path, "%s/said", directory);
+  return 0;
+}
+
+static int remove_directory(void **state)
+{
+  (void)state;
+  unlink(path);
+  unlink(said_path);
+  return rmdir(directory);
+}
+
+static void read_text(const char *from, char *to, size_t size)
+{
+  FILE *f = fopen(from, "r");
+  assert_non_null(f);
+  to[fread(to, 1, size - 1, f)] = 0;
+  assert_int_equal(fclose(f), 0);
+}
+
+// Steps first to last, their losses and norms those that are told; what is said is in `said`, what
+// is written in `written`.
+static void tell(const struct options *o, int first, int last, float loss, float norm)
+{
+  struct failure why = {""};
+  fflush(stdout);
+  int out = dup(1);
+  assert_non_null(freopen(said_path, "w", stdout));
+  memset(&run, 0, sizeof run);
+  bool ok = metrics_open(o, first, last, &why);
+  for (int t = first; ok && t <= last; t++) {
+    values.loss = loss;
+    values.grad_norm = norm;
+    usleep(1000);
+    metrics_step(t);
+  }
+  ok = ok && metrics_close(&why);
+  fflush(stdout);
+  dup2(out, 1);
+  close(out);
+  if (!ok) fail_msg("%s", why.text);
+  read_text(said_path, said, sizeof said);
+  if (o->metrics) read_text(path, written, sizeof written);
+}
+
+static void says(const char *text)
+{
+  if (!strstr(said, text)) fail_msg("said: %s\nnot: %s", said, text);
+}
+
+static void writes(const char *text)
+{
+  if (!strstr(written, text)) fail_msg("wrote: %s\nnot: %s", written, text);
+}
+
+static int lines(const char *text)
+{
+  int n = 0;
+  for (; *text; text++) n += *text == '\n';
+  return n;
+}
+
+// A program prints what it has.
+static void few_numbers(void **state)
+{
+  (void)state;
+  this_program.grad_norm = -1;
+  tell(&(struct options){.log_every = 1, .metrics = path}, 1, 3, 2.5f, 0);
+  says("plan.lua: 2 ranks");
+  says("steps 1 to 3\n");
+  says("\nstep: 2  loss: 2.5000  memory: 1.50GiB\n");
+  writes("{\"step\":2,\"loss\":2.5,\"seconds\":");
+  writes(",\"memory\":1610612736}\n");
+  assert_int_equal(lines(written), 3);
+  assert_null(strstr(written, "grad_norm"));
+  assert_null(strstr(written, "tps"));
+  this_program.grad_norm = offsetof(__typeof__(values), grad_norm);
+}
+
+static void all_numbers(void **state)
+{
+  (void)state;
+  this_program.batches = 2;
+  this_program.flops = 4e9;
+  this_program.learning_rate = learning_rate;
+  tell(&(struct options){.log_every = 4, .metrics = path, .peak_tflops = 1}, 7, 9, 0.00123456789f,
+       1234567);
+  says("steps 7 to 9\n");
+  says("step: 8  loss: 1.2346e-03  grad_norm: 1234567.0000  memory: 1.50GiB  tps: ");
+  says("%  lr: 6.2500e-02\n");
+  assert_int_equal(lines(written), 2); // 8 and the last
+  writes("{\"step\":8,\"loss\":0.00123456784,\"grad_norm\":1234567,\"seconds\":");
+  double seconds, tps, all, tflops, mfu;
+  const char *at = strstr(written, "\"seconds\":");
+  assert_non_null(at);
+  assert_int_equal(sscanf(at,
+                          "\"seconds\":%lf,\"tps\":%lf,\"tokens_per_second\":%lf,\"tflops\":%lf,"
+                          "\"mfu\":%lf,\"memory\":1610612736,\"lr\":0.0625}",
+                          &seconds, &tps, &all, &tflops, &mfu),
+                   5);
+  assert_true(seconds > 0.0009 && seconds < 1);       // of a step, of the two since the beginning
+  assert_true(fabs(all * seconds / 1000 - 1) < 1e-6); // two batches of 500 tokens
+  assert_true(fabs(tps * 2 / all - 1) < 1e-6);
+  assert_true(fabs(tflops * seconds / 0.002 - 1) < 1e-6);
+  assert_true(fabs(mfu / tflops / 100 - 1) < 1e-6);
+}
+
+// JSON has no NaN.
+static void no_numbers(void **state)
+{
+  (void)state;
+  tell(&(struct options){.log_every = 1, .metrics = path}, 1, 1, NAN, INFINITY);
+  says("loss: nan  grad_norm: inf");
+  writes("{\"step\":1,\"loss\":null,\"grad_norm\":null,");
+}
+
+static void thousands(void **state)
+{
+  (void)state;
+  static const struct {
+    double x;
+    const char *text;
+  } rows[] = {{0, "0"},           {7.4, "7"},
+              {999, "999"},       {1000, "1,000"},
+              {66667, "66,667"},  {123456.7, "123,457"},
+              {1e6, "1,000,000"}, {1e300, "1,000,000,000,000,000"}};
+  char text[32];
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    assert_string_equal(with_commas(rows[i].x, text), rows[i].text);
+}
+
+// A bar between the lines leaves them as they are; there is none where there is no terminal.
+static void bar(void **state)
+{
+  (void)state;
+  const struct options o = {.log_every = 300};
+  tell(&o, 1, 300, 1, 1);
+  assert_null(strchr(said, '\r'));
+  setenv("TPGEN_TERMINAL", "1 60", 1);
+  tell(&o, 1, 300, 1, 1);
+  unsetenv("TPGEN_TERMINAL");
+  says("[===");
+  says("/300  0:0");
+  const char *line = strstr(said, "step: 300");
+  assert_non_null(line);
+  assert_true(line[-1] == '\r' || line[-1] == '\n');
+  for (const char *c = said; *c; c++) assert_true(*c != 033); // no colours
+  char *end = strrchr(said, '\r');
+  assert_true(end && end < line); // and nothing is left of it
+}
+
+// Only one rank tells.
+static void other_ranks(void **state)
+{
+  (void)state;
+  this_rank.id = 1;
+  tell(&(struct options){.log_every = 1}, 1, 3, 1, 1);
+  assert_string_equal(said, "");
+  this_rank.id = 0;
+}
+
+static void no_file(void **state)
+{
+  (void)state;
+  struct failure why = {""};
+  memset(&run, 0, sizeof run);
+  assert_false(metrics_open(&(struct options){.log_every = 1, .metrics = directory}, 1, 1, &why));
+  assert_non_null(strstr(why.text, "cannot create: Is a directory"));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(few_numbers), cmocka_unit_test(all_numbers), cmocka_unit_test(no_numbers),
+      cmocka_unit_test(thousands),   cmocka_unit_test(bar),         cmocka_unit_test(other_ranks),
+      cmocka_unit_test(no_file),
+  };
+  return cmocka_run_group_tests(tests, make_directory, remove_directory);
+}
