@@ -2,14 +2,13 @@
 // columns. Tokens whose rows are not here are passed over.
 void $name$(float *restrict out, const float *restrict a, const int *restrict token, long first_v)
 {
-  enum { COLUMNS = 64 };
-  const long tokens = $batch$, rows = $v$, width = $d$;
+  const long tokens = $batch$, rows = $v$, width = $d$, columns = 64;
 #pragma omp parallel for schedule(static) if (rows * width >= 16384)
   for (long row = 0; row < rows; row++)
     for (long j = 0; j < width; j++) out[row * width + j] = 0;
 #pragma omp parallel for schedule(static) if (tokens * width >= 16384)
-  for (long begin = 0; begin < width; begin += COLUMNS) {
-    const long end = begin + COLUMNS < width ? begin + COLUMNS : width;
+  for (long begin = 0; begin < width; begin += columns) {
+    const long end = begin + columns < width ? begin + columns : width;
     for (long i = 0; i < tokens; i++) {
       const long row = token[i] - first_v;
       if (row < 0 || row >= rows) continue;
