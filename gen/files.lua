@@ -45,7 +45,7 @@ end
 
 -- names = {["layers.*.wq.weight"] = "model.layers.*.self_attn.q_proj.weight", ...}: what files of
 -- others call the parameters. No two of them may come to one name.
-function base.set_names(who, names)
+base.set_names = core.unwatched(function(who, names)
   if names == nil then return end
   base.expect(names, "table", who .. "'s names")
   local paths, tensors, given, taken = {}, {}, {}, {}
@@ -70,4 +70,4 @@ function base.set_names(who, names)
     end
     if #found == 0 then matches_nothing(who, pattern, paths) end
   end
-end
+end)

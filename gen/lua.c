@@ -154,8 +154,8 @@ static void hash_input(void)
 
 /* A frame for each function that runs: the line of the plan at work in it or, in a function of ours
    or of Lua's, the line that called it. A tail call takes its caller's frame away from Lua's own
-   stack, and so the line; here it stays. Lines are followed in the plan's functions alone: ours run
-   at full speed. */
+   stack, and so the line; here it stays. Lines are followed in the plan's functions alone; most of
+   ours are not followed at all. */
 
 struct frame {
   int line;
@@ -222,6 +222,14 @@ static void watch(lua_State *L, lua_Debug *about)
     if (frame[depth].of_plan) frame[depth].line = about->currentline;
   }
   sandbox->line = frame[depth].line;
+}
+
+void call_unwatched(lua_State *L, int arguments)
+{
+  int mask = lua_gethookmask(L);
+  lua_sethook(L, NULL, 0, 0);
+  lua_call(L, arguments, LUA_MULTRET);
+  if (mask) lua_sethook(L, watch, mask, 0);
 }
 
 /* --------------------------------------------------------------------------------------- errors */

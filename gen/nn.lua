@@ -460,7 +460,7 @@ function base.each_parameter(f)
 end
 
 -- The model becomes part of the graph: its modules and its parameters, in PyTorch's order.
-function base.take_up(model)
+base.take_up = core.unwatched(function(model)
   base.model = model
   take_up(model, "", -1, "")
-end
+end)

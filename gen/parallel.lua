@@ -317,7 +317,7 @@ end
 
 -- parallelize(model, mesh.tp, {["layers.*.w1"] = Colwise(), ...}): the model.
 -- Or a style alone, for the module itself.
-function plan.parallelize(module, mesh, styles)
+plan.parallelize = core.unwatched(function(module, mesh, styles)
   base.expect(module, "module", "the first argument of parallelize")
   local dim = one_dimension(mesh, "parallelize")
   if base.begun then fail("parallelize comes before train and infer") end
@@ -331,10 +331,10 @@ function plan.parallelize(module, mesh, styles)
     walk(module, dim, styles, "")
   end
   return module
-end
+end)
 
 -- When the model is part of the graph, so are the styles of its modules.
-function base.lower_styles()
+base.lower_styles = core.unwatched(function()
   for _, p in ipairs(pending) do
     local s = p.style
     local index = base.index(p.module)
@@ -344,4 +344,4 @@ function base.lower_styles()
     end
     core.add_style(s.name, index, p.dim, s.line, p.wishes)
   end
-end
+end)

@@ -422,6 +422,9 @@ uint64_t hash_files(uint64_t hash);
 struct lua_State;
 /* The plan's error, at the line where the plan is at work. */
 _Noreturn void plan_fails(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Calls the function below its arguments, one of ours that calls none of the plan's, at full speed:
+   what happens in it happens at the plan's line that called it. Leaves what it gives. */
+void call_unwatched(struct lua_State *L, int arguments);
 /* Pushes the table of all that a plan may name, as far as it is Lua's own. */
 void push_environment(struct lua_State *L);
 /* Makes reading an absent name of the table at the top an error. what: "math", or NULL: a
