@@ -479,7 +479,8 @@ static void join_sums(void)
 /* Finds lifetimes and what shares whose bytes; gives the storages in the arena, and how many. */
 static int *find_storages(int *count)
 {
-  nplace = 0;
+  nplace = place_room = 0;
+  op_at = NULL;
   find_places();
   find_lifetimes();
   for (int i = 0; i < graph->nvalue; i++) graph->value[i].storage = i;
@@ -510,7 +511,7 @@ void memory(void)
 {
   int n, *value = find_storages(&n);
   graph->live_bytes = most_live(value, n);
-  graph->arena_bytes = place_all(value, n, graph->live_bytes);
+  graph->arena_bytes = place_values(value, n, graph->live_bytes);
   find_gradients();
   for (int i = 0; i < graph->nvalue; i++) find_place(i);
 }

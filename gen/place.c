@@ -110,7 +110,7 @@ static void shuffle(int *value, int n)
 /* Tries orders until one comes to the bound: as they are, with what does not fit below the bound
    placed earlier, and at random, the fewer the more there is to place. Leaves the best places, and
    gives where they end. */
-int64_t place_all(int *value, int n, int64_t bound)
+int64_t place_values(int *value, int n, int64_t bound)
 {
   static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start};
   enum { ORDERS = sizeof orders / sizeof *orders, HURRIED = 4 * ORDERS, STEPS = 4000000 };

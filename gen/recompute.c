@@ -12,6 +12,9 @@
    made of is needed: the least price is that of a least cut, and of the cheapest ways the one that
    makes the fewest values again. Parameters and inputs of the step cost nothing.
 
+   What the backward compares is kept too: a number that is made again in another kernel may differ
+   in its last bit, and then no element would equal the maximum of its row.
+
    The modules of a list shall stay equal (outline.c). So nothing is made again but in the backward
    of the very module of the list that made it; what goes from one to the next is kept.
 
@@ -218,7 +221,8 @@ static bool is_choice(int value)
 struct need {
   struct cut *cut;
   int *node;        /* by value: its node, the other is the next; or NONE */
-  bool *leaves;     /* by value: it is taken from one module of a list to another, or out of it */
+  bool *leaves;     /* by value: it is taken from one module of a list to another, or out of it, or
+                       compared */
   struct list list; /* the values that have nodes */
 };
 
@@ -232,13 +236,22 @@ static int needed(struct need *n, int value)
   return n->node[value];
 }
 
+/* Whether the operation may find whether its inputs are the very numbers that something was made
+   of: made again, in another kernel, they may be others in the last bit. */
+static bool compares(const struct op *op)
+{
+  return strstr(rule_of(op), ":bool") || op->kind == OP_max_pool2d_back || op->kind == OP_custom;
+}
+
+/* Marks, too, what only the value that the forward made will do for. */
 static void find_leaving(struct need *n)
 {
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
     if (op->phase == FORWARD && !is_cheap(op)) continue;
     for (int i = 0; i < op->nin; i++)
-      if (is_choice(op->in[i]) && place_in(element, maker(op->in[i])) != place_in(element, op))
+      if (is_choice(op->in[i]) && (place_in(element, maker(op->in[i])) != place_in(element, op) ||
+                                   (is_backward(op) && compares(op))))
         n->leaves[op->in[i]] = true;
   }
 }

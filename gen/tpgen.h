@@ -741,7 +741,7 @@ bool same_place(int a, int b);
 /* place.c: the largest sum of what lives at once of these storages; and a place for each, if that
    can be below the bound. Gives where the last one ends. */
 int64_t most_live(const int *value, int n);
-int64_t place_all(int *value, int n, int64_t bound);
+int64_t place_values(int *value, int n, int64_t bound);
 /* The largest sum of what would live at once if the operations ran as they stand. */
 int64_t live_bytes(void);
 /* Whether the operation may leave `out` where `in` lies, if nothing reads that later. */

@@ -260,6 +260,17 @@ static void collectives(const void *with)
     must(!kept[v] || graph->value[v].layout.on[0].kind == REPLICATE, "a part of x is kept");
 }
 
+/* What is compared with its maximum is not made again. */
+static void compared(const void *with)
+{
+  (void)with;
+  new_program(1);
+  int x = called("x", product(input("in", "4x8"), weight("w0", "8x8", "R")));
+  int y = step((struct op){
+      .kind = OP_amax, .nin = 1, .in = {called("t", one(OP_gelu, x))}, .dims = 2, .keep = true});
+  becomes(called("y", y), "t x y", "");
+}
+
 static void test_cheap_work(void **state)
 {
   (void)state;
@@ -270,6 +281,7 @@ static void test_cheap_work(void **state)
   passes(as_many_bytes, NULL);
   passes(not_at_hand, NULL);
   passes(collectives, NULL);
+  passes(compared, NULL);
 }
 
 /* --------------------------------------------------------------------------- programs at random */
