@@ -152,8 +152,8 @@ static bool rounds_alike(const struct op *op)
   return is_floating(in->type) && same_layout(in->layout, out->layout);
 }
 
-/* A gradient is added to those of the batches before it as it lies: its parameter may be cut along a
-   dimension of size 1, which no way of a rule does. */
+/* A gradient is added to those of the batches before it as it lies: its parameter may be cut along
+   a dimension of size 1, which no way of a rule does. */
 static bool adds_batch(const struct op *op)
 {
   if (op->kind != OP_add || graph->value[op->out].role != GRADIENT) return false;
@@ -496,7 +496,7 @@ static void check_layouts(enum pass after)
       hold(same_layout(v->layout, graph->value[v->of].layout) ||
                (graph->accumulate > 1 && as_large(v->layout, graph->value[v->of].layout)),
            v->op, "a gradient does not lie as its parameter");
-    if (v->role == LOSS || v->role == NORM || v->is_output)
+    if (i == graph->loss || v->role == NORM || v->is_output)
       hold(no_sum_left(i), v->op, "a pending sum is left in it");
   }
 }

@@ -110,29 +110,49 @@ static bool is_reached(const struct op *op)
   return op->nout && wanted[op->out] && gradient[op->out] != NONE;
 }
 
-/* Where a step takes several batches, its loss is the mean of theirs: each adds its part to those
-   of the batches before it. */
-static void average_loss(void)
+static int sum_of_losses(int batch, int before)
 {
-  int loss = graph->loss, norder = graph->norder;
-  struct value v = graph->value[loss];
-  struct op part = {.kind = OP_scale, .nin = 1, .in = {loss}, .scalar = 1.0 / graph->accumulate};
-  struct op sum = {.kind = OP_add, .nin = 2};
-  part.module = sum.module = v.module;
+  struct op part = {.kind = OP_scale, .nin = 1, .in = {batch}, .scalar = 1.0 / graph->accumulate};
+  struct op sum = {.kind = OP_add, .nin = 2, .in = {before}};
+  part.module = sum.module = graph->value[batch].module;
   part.line = sum.line = graph->train_line;
-  sum.in[0] = add_value(LOSS, "loss", v.type, v.shape, v.module, v.line);
-  graph->value[sum.in[0]].layout = v.layout;
-  graph->value[sum.in[0]].placed = true;
   sum.in[1] = append_op(part);
-  graph->loss = append_op(sum);
-  graph->value[graph->loss].role = LOSS;
-  graph->value[graph->loss].name = "loss";
-  graph->value[loss].role = ACTIVATION;
-  propagate_from(norder);
-  for (int i = loss; i != NONE; i = graph->op[graph->value[i].op].in[0]) {
-    graph->value[i].name = "loss_of_batch";
-    if (graph->op[graph->value[i].op].kind != OP_redistribute) break;
+  int out = append_op(sum);
+  graph->value[out].role = LOSS;
+  graph->value[out].name = "loss";
+  return out;
+}
+
+/* Where a step takes several batches, its loss is the mean of theirs: each adds its part to those
+   of the batches before it. If the loss is pending over ranks, their sum is made whole in the
+   update: *later is the operation that does it, else NONE. Gives the loss of one batch. */
+static int average_loss(int *later)
+{
+  int loss = graph->loss, made_by = graph->value[loss].op, batch = loss;
+  struct op *told = &graph->op[made_by];
+  if (told->kind == OP_redistribute && graph->order[graph->norder - 1] == made_by &&
+      graph->value[told->in[0]].type == graph->value[loss].type)
+    batch = told->in[0];
+  *later = batch == loss ? NONE : made_by;
+  if (*later == NONE)
+    graph->value[loss].role = ACTIVATION;
+  else
+    graph->norder--;
+  int norder = graph->norder;
+  struct value v = graph->value[batch];
+  int before = add_value(LOSS, "loss", v.type, v.shape, v.module, v.line);
+  graph->value[before].layout = v.layout;
+  graph->value[before].placed = true;
+  int sum = sum_of_losses(batch, before);
+  graph->value[batch].name = "loss_of_batch";
+  if (*later == NONE) {
+    graph->loss = sum;
+  } else {
+    graph->op[*later].in[0] = sum;
+    graph->op[*later].phase = UPDATE;
   }
+  propagate_from(norder);
+  return batch;
 }
 
 /* The gradient of a batch's loss: the part that it is of the step's. */
@@ -149,8 +169,8 @@ static int begin(int loss)
 void grad(void)
 {
   if (graph->loss == NONE) return;
-  int loss = graph->loss, last = graph->norder - 1;
-  if (graph->accumulate > 1) average_loss();
+  int loss = graph->loss, later = NONE;
+  if (graph->accumulate > 1) loss = average_loss(&later);
   int known = graph->nvalue, norder = graph->norder;
   gradient = alloc((size_t)known * sizeof *gradient);
   wanted = alloc((size_t)known * sizeof *wanted);
@@ -162,10 +182,14 @@ void grad(void)
     plan_error(graph->train_line, "the loss depends on no parameter: there is nothing to train");
 
   gradient[loss] = begin(loss);
-  for (int i = last; i >= 0; i--) {
+  for (int i = norder - 1; i >= 0; i--) {
     struct op op = graph->op[graph->order[i]];
     if (is_reached(&op)) write_gradient(&op, finished(op.out), wanted, gradient);
     leave(&op);
   }
   propagate_from(norder);
+  if (later != NONE) {
+    GROW(graph->order, graph->norder, graph->order_room);
+    graph->order[graph->norder++] = later;
+  }
 }

@@ -252,7 +252,7 @@ static bool share(int in, int out, int at)
   /* What has a place of its own keeps it; only what is in the arena can give way, and not to what
      batches add up. */
   if (!in_arena(from)) return false;
-  if (!in_arena(to) && graph->value[to].op == NONE) return false;
+  if (!in_arena(to) && graph->accumulate > 1) return false;
   struct value *place = &graph->value[from];
   /* A round of a loop may only take the place of what the same round made, and where as many
      rounds' values are kept. */
