@@ -6,10 +6,9 @@
    what the plan asks of the output, or else what the operation that takes it will cost at least.
    What training gathers again in the backward, because the forward cut a sum that was pending, is
    a collective more: as many bytes as its link carries while one starts, so that small sums are
-   made whole at once.
-   Ties go to the one that turns fewer whole values into pending sums, then to the one that moves
-   fewer of the inputs and outputs, then to the one that leaves a gradient as its value lies, then
-   to the first in the order of the choices: the same on every machine. Where
+   made whole at once. Ties go to the one that turns fewer whole values into pending sums, then to
+   the one that moves fewer of the inputs and outputs, then to the one that leaves a gradient as its
+   value lies, then to the first in the order of the choices: the same on every machine. Where
    DTensor's rules (einop.c) say that an operation runs as its inputs lie, that is taken as it is.
    What was decided once is remembered: equal layers cost one decision.
 
