@@ -16,7 +16,7 @@ libraries+=(-fopenmp -lm)
 # ld.gold takes half of ld's time.
 ! gcc -fuse-ld=gold -Wl,--version > /dev/null 2>&1 || libraries+=(-fuse-ld=gold)
 
-export ASAN_OPTIONS=detect_leaks=0 OPENBLAS_NUM_THREADS=1
+export ASAN_OPTIONS=detect_leaks=0 OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 launch=(mpirun)
 if mpirun --version 2>&1 | grep -q 'Open MPI'; then

@@ -751,8 +751,8 @@ static void run_packed(const struct op *op, const struct function *f, int l)
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
     for (int r = 0; r < machine.world; r++)
-      machine.part[r][inner->in[0]] = (struct array){
-          .shape = local_shape(inner->in[0], r), .at = at(r, op->buffer, f, l).at + begin[r]};
+      machine.part[r][inner->in[0]] = (struct array){.shape = local_shape(inner->in[0], r),
+                                                     .at = at(r, op->buffer, f, l).at + begin[r]};
     run_op(&machine, inner);
     for (int r = 0; r < machine.world; r++) {
       int64_t n = elements(machine.part[r][inner->out].shape);
