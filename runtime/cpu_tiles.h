@@ -2,6 +2,7 @@
 #ifndef CPU_TILES_H
 #define CPU_TILES_H
 
+#include <math.h>
 #include <stdbool.h>
 
 // As many floats as a register holds, and the block of a result that is kept in registers.
@@ -61,6 +62,27 @@ static inline void tile_product(float *c, long step_c, const float *a, long row,
       for (int k = 0; k < terms; k++) sum += a[i * row + k * column] * b[k * step_b + j];
       c[i * step_c + j] = sum;
     }
+}
+
+// The exponential, within a unit in the last place; 0 where it is less than 1e-37, and never more
+// than that of 88. In line, so that a loop over scores needs no calls.
+static inline float tile_exp(float x)
+{
+  const float least = -87, most = 88, within = x > least ? x < most ? x : most : least;
+  const float n = floorf(within * 1.44269504f + 0.5f); // exp(x) = 2^n exp(r)
+  const float r = within - n * 0.693359375f + n * 2.12194440e-4f;
+  float sum = 1.9875691500e-4f;
+  sum = sum * r + 1.3981999507e-3f;
+  sum = sum * r + 8.3334519073e-3f;
+  sum = sum * r + 4.1665795894e-2f;
+  sum = sum * r + 1.6666665459e-1f;
+  sum = sum * r + 5.0000001201e-1f;
+  const union {
+    int bits;
+    float number;
+  } power = {.bits = ((int)n + 127) * (1 << 23)};
+  const float result = (sum * r * r + r + 1) * power.number;
+  return x > least ? result : x == x ? 0 : x; // what is no number stays so
 }
 
 #endif

@@ -19,12 +19,12 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, floa
     base[i] = base[i] == -INFINITY ? 0 : base[i];
   }
   for (int i = 0; i < QUERIES; i++) {
-    less[i] = expf(less[i] - base[i]);
+    less[i] = tile_exp(less[i] - base[i]);
     total[i] *= less[i];
   }
   for (int j = 0; j < keys; j++)
     for (int i = 0; i < QUERIES; i++) {
-      score[j][i] = expf(score[j][i] - base[i]);
+      score[j][i] = tile_exp(score[j][i] - base[i]);
       total[i] += score[j][i];
     }
   for (int i = 0; i < QUERIES; i++)
@@ -52,16 +52,18 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
                       first * $step_out_q$;
     float turned[DEPTH][QUERIES], score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
     float most[QUERIES], total[QUERIES] = {0};
-    for (int i = 0; i < QUERIES; i++) {
-      most[i] = -INFINITY;
-      for (int c = 0; c < DEPTH; c++) turned[c][i] = i < here ? $s$ * query[i * $step_q_q$ + c] : 0;
-    }
+    for (int i = 0; i < QUERIES; i++) most[i] = -INFINITY;
+    for (int c = 0; c < DEPTH; c++)
+      for (int i = 0; i < QUERIES; i++)
+        turned[c][i] = $s$ * query[(i < here ? i : here - 1) * $step_q_q$ + c];
     for (long key = 0; key < last; key += KEYS) {
       const int some = last - key < KEYS ? (int)(last - key) : KEYS;
       tile_product(score[0], QUERIES, some_k + key * $step_k_k$, $step_k_k$, 1, turned[0], QUERIES,
                   some, QUERIES, DEPTH, false);
-      for (int j = 0; causal && j < some; j++)
-        for (int i = 0; i < QUERIES && first_q + first + i < key + j; i++) score[j][i] = -INFINITY;
+      for (int j = 0; causal && j < some; j++) {
+        const long before = key + j - first_q - first, blind = before < QUERIES ? before : QUERIES;
+        for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // these do not see the key
+      }
       $name$_weigh(score, some, most, total, sum);
       tile_product(sum[0], WIDTH, score[0], 1, QUERIES, some_v + key * $step_v_k$, $step_v_k$, here,
                   WIDTH, some, true);

@@ -25,7 +25,7 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES],
 {
   for (int j = 0; j < keys; j++)
     for (int i = 0; i < $name$_QUERIES; i++) {
-      score[j][i] = expf(score[j][i] - log_sum[i]);
+      score[j][i] = tile_exp(score[j][i] - log_sum[i]);
       slope[j][i] = $s$ * score[j][i] * (slope[j][i] - mean[i]);
     }
 }
@@ -81,9 +81,11 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv,
                     DEPTH, false);
         tile_product(slope[0], QUERIES, some_v, $step_v_k$, 1, turned_dout[0], QUERIES, some,
                     QUERIES, WIDTH, false);
-        for (int j = 0; causal && j < some; j++)
-          for (int i = 0; i < QUERIES && first_q + first + i < first_k + key + j; i++)
-            score[j][i] = -INFINITY;
+        for (int j = 0; causal && j < some; j++) {
+          const long before = first_k + key + j - first_q - first;
+          const long blind = before < QUERIES ? before : QUERIES;
+          for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // these do not see the key
+        }
         $name$_weigh(score, slope, some, log_sum, mean);
         tile_product(group_dv + key * $step_dv_k$, $step_dv_k$, score[0], QUERIES, 1, some_dout,
                     $step_dout_q$, some, WIDTH, here, true);
