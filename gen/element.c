@@ -577,12 +577,19 @@ static bool reads(const struct op *op, int value)
   return false;
 }
 
+/* Where rows are empty nothing reads what is for their elements alone. */
 bool is_read_by_rows(const struct draft *k, int value)
 {
-  bool empty = !row_elements(&k->loops);
-  for (int n = 0; n < k->group->nbody; n++)
-    if (reads(&graph->op[k->group->body[n]], value) && (k->stages.task[n].of_row || !empty))
-      return true;
+  bool empty = !row_elements(&k->loops), live[MOST_IN_KERNEL] = {false};
+  for (int n = k->group->nbody; n-- > 0;) {
+    const struct op *op = &graph->op[k->group->body[n]];
+    live[n] = !empty ||
+              (k->stages.task[n].of_row && (is_reduce(op->kind) || graph->value[op->out].stored));
+    for (int r = n + 1; r < k->group->nbody && !live[n]; r++)
+      live[n] =
+          k->stages.task[n].of_row && live[r] && reads(&graph->op[k->group->body[r]], op->out);
+    if (live[n] && reads(op, value)) return true;
+  }
   return false;
 }
 
@@ -602,6 +609,7 @@ void put_elements(struct buffer *b, struct draft *k, const bool *made, int inden
     const struct value *out = &graph->value[op->out];
     if (temporary_of(k, op->out)) continue; /* of a row of one element, it is there already */
     bool of_row = k->stages.task[n].of_row;
+    if (of_row && !out->stored && !is_read_by_rows(k, op->out)) continue;
     const char *guard = of_row ? k->guard : "";
     char *element = element_text(b, k, op, indent);
     if (of_row ? is_read_by_rows(k, op->out) : is_read(k, op->out, made)) {

@@ -327,6 +327,7 @@ char *cpu_body(struct draft *k)
   struct buffer b = {0};
   bool all[MOST_IN_KERNEL];
   for (int n = 0; n < MOST_IN_KERNEL; n++) all[n] = true;
+  put_text(&b, "", 0);
   if (k->stages.rows != NONE) {
     put_rows(&b, k);
     return b.text;

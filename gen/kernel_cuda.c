@@ -157,6 +157,7 @@ char *cuda_body(struct draft *k, int64_t *blocks)
   struct buffer b = {0};
   bool all[MOST_IN_KERNEL], sums[MOST_IN_KERNEL];
   for (int n = 0; n < MOST_IN_KERNEL; n++) all[n] = true;
+  put_text(&b, "", 0);
   int64_t kept = count(&k->loops, false);
   *blocks = (kept + BLOCK - 1) / BLOCK;
   if (k->stages.rows != NONE && !find_sums(k, NONE, sums) && row_elements(&k->loops)) {
