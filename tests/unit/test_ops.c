@@ -42,7 +42,7 @@ static bool eat(const char *word)
   return true;
 }
 
-static void expect(const char *word)
+static void expect_word(const char *word)
 {
   must(eat(word), "%s: no %s before: %s", op_name(op), word, at);
 }
@@ -109,7 +109,7 @@ static struct number named(void)
   if (i >= 0 && i < op->nin) {
     bool indexed = eat("(");
     int64_t index = indexed ? (int64_t)conditional().x : 0;
-    if (indexed) expect(")");
+    if (indexed) expect_word(")");
     return real(read_input(i, indexed ? &index : NULL));
   }
   must(strchr(rule_of(op), *name) != NULL, "%s: no letter is called %c", op_name(op), *name);
@@ -137,12 +137,12 @@ static bool called(struct number *y)
     if (!eat(known[i].name)) continue;
     double a = conditional().x;
     if (known[i].two) {
-      expect(",");
+      expect_word(",");
       *y = real(known[i].two(a, conditional().x));
     } else {
       *y = real(known[i].one(a));
     }
-    expect(")");
+    expect_word(")");
     return true;
   }
   return false;
@@ -161,7 +161,7 @@ static struct number factor(void)
   if (called(&y)) return y;
   if (eat("(")) {
     y = conditional();
-    expect(")");
+    expect_word(")");
     return y;
   }
   at += strspn(at, " ");
@@ -229,7 +229,7 @@ static struct number conditional(void)
   }
   if (!eat("?")) return x;
   struct number yes = conditional();
-  expect(":");
+  expect_word(":");
   struct number no = conditional();
   return x.x != 0 ? yes : no;
 }
