@@ -323,6 +323,9 @@ static void share_in_bucket(const struct op *op, int at)
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
     if (!same_parts(inner->in[0], inner->out)) continue;
+    bool taken = false; /* where one value is summed for several readers, by another of them */
+    for (int j = 0; j < k; j++) taken |= root(graph->op[op->body[j]].in[0]) == root(inner->in[0]);
+    if (taken) continue;
     share(inner->in[0], inner->out, at);
     share_gradient(inner->in[0], inner->out);
   }
