@@ -15,12 +15,12 @@ compile() {
   echo "$milliseconds $kib" >> "$WORK/$name.took"
 }
 
-# numberless DIRECTORY FILE: what it says but for its numbers, the plan's hash, and where its lines and
-# columns break.
+# numberless DIRECTORY FILE: what it says but for its numbers, the plan's hash, comments, and where its lines
+# and columns break. (A comment stands behind a declaration, or above it where that is too long.)
 numberless() {
   local hash
   hash=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$1/step.c")
-  sed "s/$hash//; s#^ *//##" "$1/$2" | tr -d ' \n' |
+  sed "s/$hash//; s#//.*##" "$1/$2" | tr -d ' \n' |
     sed -E 's/[0-9]+([.,][0-9]+)*(e[-+]?[0-9]+)?/0/g; s/[;{}]/&\n/g'
 }
 lines() { wc -l < "$1"; }
