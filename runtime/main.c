@@ -15,6 +15,7 @@
 #include "tensors.h"
 
 enum { WRONG_USAGE = 2 };
+enum { FILES = 10 }; // deadlines: some ranks have much to read or write, and others nothing
 
 static struct identity me;
 
@@ -42,11 +43,13 @@ static bool save(const struct saving *what)
 {
   struct failure why = {""};
   bool first = me.rank == 0;
+  watch_patience(FILES);
   struct save *s = save_plan(what, &why);
   bool saved = all_ok(s && (!first || save_create(s, &why)), &why) &&
                all_ok(save_write(s, &why), &why) && all_ok(!first || save_commit(s, &why), &why);
   if (!saved && first && s) save_abandon(s);
   save_end(s);
+  watch_patience(1);
   return saved;
 }
 
@@ -129,7 +132,10 @@ static bool run(const struct options *o)
 {
   struct failure why = {""};
   int step = 0, saved = -1;
-  if (!prepare(o, &step) || !all_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
+  watch_patience(FILES);
+  bool prepared = prepare(o, &step);
+  watch_patience(1);
+  if (!prepared || !all_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
   if (!run_steps(o, step + 1, &saved)) return false;
   if (!all_ok(metrics_close(&why), &why)) return false;
   return (!o->save || saved == o->steps || save_checkpoint(o, o->steps)) &&

@@ -1,6 +1,7 @@
 #include "watch.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -16,7 +17,7 @@ const struct place *pending;
 unsigned long collectives;
 
 static struct neighbour *neighbours;
-static int nneighbour, deadline, step;
+static int nneighbour, deadline, step, patience = 1;
 static bool watching, stopping;
 static volatile sig_atomic_t ended; // by SIGTERM
 static sem_t wake;
@@ -103,10 +104,10 @@ static void end_by_signal(void)
   raise(SIGTERM);
 }
 
-static void end_by_deadline(const struct place *at)
+static void end_by_deadline(const struct place *at, double waited)
 {
   char what[64];
-  snprintf(what, sizeof what, "nothing has moved for %d s", deadline);
+  snprintf(what, sizeof what, "nothing has moved for %.0f s", floor(waited));
   tell(what, at);
   leave_last();
   _exit(EXIT_FAILURE);
@@ -153,8 +154,9 @@ static void *watch(void *unused)
     if (!at || count != seen) {
       seen = count;
       since = now();
-    } else if (deadline && now() - since > deadline) {
-      end_by_deadline(at);
+    } else if (deadline &&
+               now() - since > (double)deadline * __atomic_load_n(&patience, __ATOMIC_RELAXED)) {
+      end_by_deadline(at, now() - since);
     }
   }
   return NULL;
@@ -174,6 +176,11 @@ void watch_neighbours(const struct neighbour *list, int n)
   neighbours = calloc((size_t)n + 1, sizeof *neighbours);
   for (int i = 0; neighbours && i < n; i++) neighbours[i] = list[i];
   __atomic_store_n(&nneighbour, neighbours ? n : 0, __ATOMIC_RELEASE);
+}
+
+void watch_patience(int deadlines)
+{
+  __atomic_store_n(&patience, deadlines, __ATOMIC_RELAXED);
 }
 
 void watch_step(int t)

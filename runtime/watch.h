@@ -24,6 +24,10 @@ void watch_start(int deadline);
 // The ranks of this machine, this one among them; the list is copied.
 void watch_neighbours(const struct neighbour *list, int n);
 
+// From here on ranks may keep each other waiting for so many deadlines: 1, or more where they read and
+// write files.
+void watch_patience(int deadlines);
+
 // The step at which the program is.
 void watch_step(int t);
 
