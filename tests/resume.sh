@@ -2,11 +2,11 @@
 # Checkpoints of running programs: what is stopped and resumed ends with the very bits of what was not,
 # whatever instant a job is killed at; another mesh loads them; where they cannot be written or read there
 # is one clear message, and the old one stays.
-#   RESUME_KILLS=200   so many kills of one rank's jobs, not 44; and an eighth as many of two ranks' jobs
+#   RESUME_KILLS=200   so many kills of one rank's jobs, not 45; and an eighth as many of two ranks' jobs
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
-kills=${RESUME_KILLS:-44}
-RANDOM=${RESUME_SEED:-1}
+kills=${RESUME_KILLS:-45}
+seed=${RESUME_SEED:-1}
 
 make_runtime plain > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime does not compile"; }
 # A text that ends within some steps of 40 tokens: batches begin again.
@@ -35,9 +35,6 @@ job() {
   shift 2
   command_of "$name" "$@"
   timeout 60 "${command[@]}" > "$result.out" 2>&1 < /dev/null
-}
-run() {
-  if [ "${in_place:-}" ]; then exec "$@"; else timeout 60 "$@"; fi
 }
 run() {
   job "$@" || { fail "$*: status $?"; tail -n 5 "$WORK/$2.out"; }
@@ -97,8 +94,10 @@ wait_for_save() {
   done
   return 1
 }
+# chain NAME FOLDER JOBS
 chain() {
-  local name=$1 into=$1.chain jobs=$2 i load=() pid reached
+  local name=$1 into=$2 jobs=$3 i load=() pid reached
+  RANDOM=$((seed + jobs))
   mkdir "$WORK/$into"
   for ((i = 0; i < jobs; i++)); do
     [ -z "$(find "$WORK/$into" -name 'model.safetensors*')" ] || load=(--load "$WORK/$into")
@@ -117,10 +116,13 @@ chain() {
   run "$name" "$into.alone" --steps $((reached + 3)) --save "$WORK/$into.alone" --log-every 1000
   same "$into/model.safetensors" "$into.alone/model.safetensors" "$into: other bits"
   [ "$(find "$WORK/$into" -type f | wc -l)" -eq 1 ] || fail "$into: files are left: $(ls -A "$WORK/$into")"
-  echo "  $name: $jobs jobs killed, $((reached + 3)) steps, the bits of one job"
+  echo "  $name, $into: $jobs jobs killed, $((reached + 3)) steps, the bits of one job"
 }
-chain tp1 "$kills"
-chain tp2 $((kills / 8))
+beside "$WORK/one.log" chain tp1 one $((kills / 2))
+beside "$WORK/another.log" chain tp1 another $((kills - kills / 2))
+beside "$WORK/two.log" chain tp2 two $((kills / 8))
+all_are_done
+cat "$WORK"/{one,another,two}.log
 
 # ---- what cannot be --------------------------------------------------------------------------------
 
