@@ -2,6 +2,14 @@
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H
 
+// A pointer to the dynamic shared memory that LAUNCH_SHARED gave the block, aligned to 16 bytes:
+// DYNAMIC_SHARED(float, tile);
+#ifdef __CUDACC__
+#define DYNAMIC_SHARED(type, name)                                                                 \
+  extern __shared__ __align__(16) unsigned char dynamic_shared[];                                  \
+  type *const name = (type *)dynamic_shared
+#endif
+
 template <class T> __device__ static inline T plus(T a, T b)
 {
   return a + b;

@@ -211,9 +211,11 @@ extern const struct place *last_begun;
     ncclResult_t error_ = (call);                                                                  \
     if (error_ != ncclSuccess) fail_call(__FILE__, __LINE__, #call, ncclGetErrorString(error_));   \
   } while (0)
-// A kernel's launch: LAUNCH(kernel, blocks, threads, stream)(arguments).
+// A kernel's launch: LAUNCH(kernel, blocks, threads, stream)(arguments); and of one that takes so
+// many bytes of dynamic shared memory.
 #ifdef __CUDACC__
-#define LAUNCH(kernel, blocks, threads, on) kernel<<<blocks, threads, 0, on>>>
+#define LAUNCH(kernel, blocks, threads, on)               kernel<<<blocks, threads, 0, on>>>
+#define LAUNCH_SHARED(kernel, blocks, threads, bytes, on) kernel<<<blocks, threads, bytes, on>>>
 #endif
 #else
 #define CHECK_MPI(call)                                                                            \

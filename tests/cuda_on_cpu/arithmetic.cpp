@@ -2,6 +2,8 @@
 // beyond what <math.h> has. Rounding is the nearest throughout, as the names with _rn ask.
 #include "cuda_runtime.h"
 
+#include <climits>
+
 extern "C" {
 float rsqrtf(float x) noexcept
 {
@@ -88,6 +90,48 @@ float __saturatef(float x) noexcept
   return x > 0 ? (x < 1 ? x : 1) : 0; // NaN gives 0
 }
 
+// Beyond the range of the result the nearest that there is; NaN gives 0.
+static int to_int(float x)
+{
+  if (x != x) return 0;
+  return x >= 0x1p31f ? INT_MAX : x < -0x1p31f ? INT_MIN : (int)x;
+}
+
+int __float2int_rn(float x) noexcept
+{
+  return to_int(nearbyintf(x));
+}
+int __float2int_rz(float x) noexcept
+{
+  return to_int(truncf(x));
+}
+int __float2int_rd(float x) noexcept
+{
+  return to_int(floorf(x));
+}
+int __float2int_ru(float x) noexcept
+{
+  return to_int(ceilf(x));
+}
+unsigned __float2uint_rn(float x) noexcept
+{
+  const float whole = nearbyintf(x);
+  if (!(whole > 0)) return 0;
+  return whole >= 0x1p32f ? UINT_MAX : (unsigned)whole;
+}
+float __int2float_rn(int x) noexcept
+{
+  return (float)x;
+}
+float __uint2float_rn(unsigned x) noexcept
+{
+  return (float)x;
+}
+float __double2float_rn(double x) noexcept
+{
+  return (float)x;
+}
+
 unsigned __umulhi(unsigned x, unsigned y) noexcept
 {
   return (unsigned)((uint64_t)x * y >> 32);
@@ -112,6 +156,35 @@ int __clz(int x) noexcept
 int __ffs(int x) noexcept
 {
   return __builtin_ffs(x);
+}
+int __popcll(unsigned long long x) noexcept
+{
+  return __builtin_popcountll(x);
+}
+int __clzll(long long x) noexcept
+{
+  return x ? __builtin_clzll((unsigned long long)x) : 64;
+}
+int __ffsll(long long x) noexcept
+{
+  return __builtin_ffsll(x);
+}
+unsigned __brev(unsigned x) noexcept
+{
+  unsigned y = 0;
+  for (int i = 0; i < 32; i++) y |= (x >> i & 1) << (31 - i);
+  return y;
+}
+// Each nibble of the selector names one of the eight bytes of x and y, or its sign's repetition.
+unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) noexcept
+{
+  const uint64_t bytes = (uint64_t)y << 32 | x;
+  unsigned result = 0;
+  for (int i = 0; i < 4; i++) {
+    const unsigned nibble = selector >> 4 * i & 15, byte = bytes >> 8 * (nibble & 7) & 255;
+    result |= (nibble & 8 ? (byte & 128 ? 255u : 0u) : byte) << 8 * i;
+  }
+  return result;
 }
 
 unsigned __float_as_uint(float x) noexcept

@@ -9,7 +9,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 // Where the shared variables lie, if there are any.
@@ -24,6 +27,7 @@ dim3 block_size, grid_size;
 namespace
 {
 const unsigned WARP = 32, MAX_THREADS = 1024;
+const size_t SHARED = 48 * 1024, MOST_SHARED = 227 * 1024; // dynamic: of any kernel, when asked for
 
 struct place {
   const char *file;
@@ -52,9 +56,14 @@ const char *kernel_name; // of the kernel that runs, or null
 const std::function<void()> *kernel_body;
 std::vector<thread> threads;
 unsigned current; // the thread that runs
-unsigned live;    // threads of the block that have not ended
+uint64_t blocks_begun;
+unsigned live; // threads of the block that have not ended
 std::vector<fiber *> idle;
 bool backward;
+int counted, last_counted;              // predicates at the barrier, and at the last one
+std::map<const void *, size_t> allowed; // dynamic shared memory, by kernel
+size_t shared_bytes;                    // that the block has
+char *shared_end;                       // behind which nobody may touch
 
 const char *name_of(warp_call call)
 {
@@ -71,6 +80,22 @@ const char *name_of(warp_call call)
     return "__shfl_xor_sync";
   case warp_call::ballot:
     return "__ballot_sync (or __any_sync, __all_sync)";
+  case warp_call::match_any:
+    return "__match_any_sync";
+  case warp_call::reduce_add:
+    return "__reduce_add_sync";
+  case warp_call::reduce_min:
+  case warp_call::reduce_min_signed:
+    return "__reduce_min_sync";
+  case warp_call::reduce_max:
+  case warp_call::reduce_max_signed:
+    return "__reduce_max_sync";
+  case warp_call::reduce_and:
+    return "__reduce_and_sync";
+  case warp_call::reduce_or:
+    return "__reduce_or_sync";
+  case warp_call::reduce_xor:
+    return "__reduce_xor_sync";
   }
   abort();
 }
@@ -187,6 +212,29 @@ unsigned source_lane(const thread &w, unsigned lane)
   }
 }
 
+uint64_t reduce_two(warp_call call, uint64_t a, uint64_t b)
+{
+  const unsigned x = (unsigned)a, y = (unsigned)b;
+  switch (call) {
+  case warp_call::reduce_add:
+    return x + y;
+  case warp_call::reduce_min:
+    return std::min(x, y);
+  case warp_call::reduce_max:
+    return std::max(x, y);
+  case warp_call::reduce_min_signed:
+    return (unsigned)std::min((int)x, (int)y);
+  case warp_call::reduce_max_signed:
+    return (unsigned)std::max((int)x, (int)y);
+  case warp_call::reduce_and:
+    return x & y;
+  case warp_call::reduce_or:
+    return x | y;
+  default:
+    return x ^ y;
+  }
+}
+
 void give(unsigned begin, unsigned lane, unsigned members)
 {
   thread &w = threads[begin + lane];
@@ -194,6 +242,19 @@ void give(unsigned begin, unsigned lane, unsigned members)
     w.taken = 0;
     for (unsigned l = 0; l < WARP; l++)
       if (members >> l & 1 && threads[begin + l].given) w.taken |= 1ull << l;
+    return;
+  }
+  if (w.call == warp_call::match_any) {
+    w.taken = 0;
+    for (unsigned l = 0; l < WARP; l++)
+      if (members >> l & 1 && threads[begin + l].given == w.given) w.taken |= 1ull << l;
+    return;
+  }
+  if (w.call >= warp_call::reduce_add) {
+    w.taken = w.given;
+    for (unsigned l = 0; l < WARP; l++)
+      if (members >> l & 1 && l != lane)
+        w.taken = reduce_two(w.call, w.taken, threads[begin + l].given);
     return;
   }
   unsigned from = source_lane(w, lane);
@@ -259,6 +320,8 @@ bool open_barrier()
   }
   for (thread &w : threads)
     if (w.state == state::at_barrier) w.state = state::ready;
+  last_counted = counted;
+  counted = 0;
   return true;
 }
 
@@ -286,6 +349,7 @@ bool open_barrier()
 
 void poison_shared()
 {
+  if (shared_bytes) memset(shared_end - shared_bytes, 0xff, shared_bytes);
   char *begin = __start_cuda_shared, *end = __stop_cuda_shared;
   if (begin != end) memset(begin, 0xff, (size_t)(end - begin));
 }
@@ -298,6 +362,7 @@ void run_block()
     threads[t].index = {t % block_size.x, t / block_size.x % block_size.y,
                         t / (block_size.x * block_size.y)};
   }
+  blocks_begun++;
   live = count;
   poison_shared();
   unsigned warps = (count + WARP - 1) / WARP;
@@ -311,8 +376,23 @@ void run_block()
   }
 }
 
-void run_grid(const char *name, dim3 grid, dim3 block, const std::function<void()> &body)
+// The dynamic shared memory ends where nobody may touch; it begins aligned to 16 bytes.
+void make_shared(size_t bytes)
 {
+  static const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = 256 * 1024;
+  if (bytes && !shared_end) {
+    void *memory =
+        mmap(nullptr, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) fail("a kernel's launch", "no memory for dynamic shared memory");
+    shared_end = static_cast<char *>(memory) + whole;
+    mprotect(shared_end, page, PROT_NONE);
+  }
+  shared_bytes = (bytes + 15) / 16 * 16;
+}
+
+void run_grid(const launch_of &what, const std::function<void()> &body)
+{
+  const dim3 grid = what.blocks, block = what.threads;
   backward = false;
   if (const char *order = getenv("CUDA_ON_CPU_ORDER")) {
     backward = strcmp(order, "backward") == 0;
@@ -323,7 +403,8 @@ void run_grid(const char *name, dim3 grid, dim3 block, const std::function<void(
   block_size = block;
   kernel_body = &body;
   threads.resize((size_t)block.x * block.y * block.z);
-  kernel_name = name;
+  kernel_name = what.kernel;
+  make_shared(what.shared);
   uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
   for (uint64_t i = 0; i < blocks; i++) {
     uint64_t b = backward ? blocks - 1 - i : i;
@@ -344,26 +425,51 @@ bool in_kernel(char *where, size_t bytes)
   return true;
 }
 
+unsigned current_thread()
+{
+  return current;
+}
+
+uint64_t block_number()
+{
+  return blocks_begun;
+}
+
 void host_call(const char *call)
 {
   if (kernel_name) fail(call, "a kernel called it; only the host may");
 }
 
-void launch(const char *kernel, dim3 blocks, dim3 size, cudaStream_t stream,
-            std::function<void()> body)
+void launch(const launch_of &what, std::function<void()> body)
 {
-  host_call(kernel);
+  const dim3 blocks = what.blocks, size = what.threads;
+  host_call(what.kernel);
   if (blocks.x < 1 || blocks.x > 0x7fffffffu || blocks.y < 1 || blocks.y > 65535 || blocks.z < 1 ||
       blocks.z > 65535)
-    fail(kernel, "a grid of %u x %u x %u blocks; 1 to 2147483647 x 65535 x 65535 are possible",
+    fail(what.kernel, "a grid of %u x %u x %u blocks; 1 to 2147483647 x 65535 x 65535 are possible",
          blocks.x, blocks.y, blocks.z);
   if (size.x < 1 || size.x > MAX_THREADS || size.y < 1 || size.y > MAX_THREADS || size.z < 1 ||
       size.z > 64 || size.x * size.y * size.z > MAX_THREADS)
-    fail(kernel,
+    fail(what.kernel,
          "a block of %u x %u x %u threads; at most 1024 x 1024 x 64, and 1024 in all, are"
          " possible",
          size.x, size.y, size.z);
-  on_stream(kernel, stream, [=] { run_grid(kernel, blocks, size, body); });
+  const auto own = allowed.find(what.entry);
+  const size_t most = own == allowed.end() ? SHARED : own->second;
+  if (what.shared > most)
+    fail(what.kernel,
+         "%zu bytes of dynamic shared memory; %zu are allowed (more, up to %zu, by"
+         " cudaFuncSetAttribute)",
+         what.shared, most, MOST_SHARED);
+  on_stream(what.kernel, what.stream, [=] { run_grid(what, body); });
+}
+
+void *dynamic_shared(size_t bytes)
+{
+  if (!kernel_name) fail("DYNAMIC_SHARED", "used outside a kernel");
+  if (bytes > shared_bytes)
+    fail("DYNAMIC_SHARED", "the launch gave %zu bytes: use LAUNCH_SHARED", shared_bytes);
+  return shared_end - shared_bytes;
 }
 
 void check_argument(const char *kernel, int index, const void *pointer)
@@ -397,11 +503,48 @@ uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argumen
 }
 } // namespace cuda_on_cpu
 
-void __syncthreads(const char *file, int line)
+// ---- barriers
+
+static void meet_in_block(const char *file, int line)
 {
   using namespace cuda_on_cpu;
   if (!kernel_name) fail("__syncthreads", "called outside a kernel, at %s:%d", file, line);
   threads[current].at = {file, line};
   threads[current].state = state::at_barrier;
   wait_here();
+}
+
+void __syncthreads(const char *file, int line)
+{
+  meet_in_block(file, line);
+}
+
+int __syncthreads_count(int predicate, const char *file, int line)
+{
+  cuda_on_cpu::counted += predicate != 0;
+  meet_in_block(file, line);
+  return cuda_on_cpu::last_counted;
+}
+
+int __syncthreads_and(int predicate, const char *file, int line)
+{
+  return __syncthreads_count(!predicate, file, line) == 0;
+}
+
+int __syncthreads_or(int predicate, const char *file, int line)
+{
+  return __syncthreads_count(predicate, file, line) != 0;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value)
+{
+  using namespace cuda_on_cpu;
+  host_call("cudaFuncSetAttribute");
+  if (!kernel) fail("cudaFuncSetAttribute", "the kernel is null");
+  if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess; // a hint
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
+    fail("cudaFuncSetAttribute", "attribute %d is unknown here", (int)attribute);
+  if (value < 0 || (size_t)value > MOST_SHARED) return set_last_error(cudaErrorInvalidValue);
+  allowed[kernel] = (size_t)value;
+  return cudaSuccess;
 }

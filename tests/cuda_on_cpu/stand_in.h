@@ -24,6 +24,11 @@ long setting(const char *name, long otherwise);
 // Whether a kernel runs now; if so, `where` gets its name, block and thread.
 bool in_kernel(char *where, size_t bytes);
 
+// Of the kernel that runs: which of its block's threads it is in, and a number that no other block
+// of the job's process has.
+unsigned current_thread();
+uint64_t block_number();
+
 // Every call of the host begins with this: fails where a kernel made it.
 void host_call(const char *call);
 

@@ -68,6 +68,8 @@ const struct {
     {cudaDevAttrMultiProcessorCount, 1},
     {cudaDevAttrComputeCapabilityMajor, 9},
     {cudaDevAttrComputeCapabilityMinor, 0},
+    {cudaDevAttrMaxSharedMemoryPerMultiprocessor, 228 * 1024},
+    {cudaDevAttrMaxSharedMemoryPerBlockOptin, 227 * 1024},
 };
 
 struct error_text {
@@ -203,6 +205,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int number)
   size_t free_bytes;
   cudaMemGetInfo(&free_bytes, &properties->totalGlobalMem);
   properties->sharedMemPerBlock = 48 * 1024;
+  properties->sharedMemPerBlockOptin = 227 * 1024;
   properties->warpSize = 32;
   properties->maxThreadsPerBlock = 1024;
   properties->major = 9;

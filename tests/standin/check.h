@@ -11,7 +11,11 @@
 #include <unistd.h>
 
 #ifdef __CUDACC__
-#define LAUNCH(kernel, blocks, threads, on) kernel<<<blocks, threads, 0, on>>>
+#define LAUNCH(kernel, blocks, threads, on)               kernel<<<blocks, threads, 0, on>>>
+#define LAUNCH_SHARED(kernel, blocks, threads, bytes, on) kernel<<<blocks, threads, bytes, on>>>
+#define DYNAMIC_SHARED(type, name)                                                                 \
+  extern __shared__ __align__(16) unsigned char dynamic_shared[];                                  \
+  type *const name = (type *)dynamic_shared
 #endif
 
 #define CHECK(condition)                                                                           \

@@ -53,13 +53,21 @@ enum cudaDeviceAttr {
   cudaDevAttrWarpSize = 10,
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrComputeCapabilityMajor = 75,
-  cudaDevAttrComputeCapabilityMinor = 76
+  cudaDevAttrComputeCapabilityMinor = 76,
+  cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+};
+
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9
 };
 
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem;
   size_t sharedMemPerBlock;
+  size_t sharedMemPerBlockOptin;
   int warpSize;
   int maxThreadsPerBlock;
   int major;
@@ -135,6 +143,15 @@ template <class T> cudaError_t cudaMallocHost(T **pointer, size_t bytes)
   return cudaMallocHost(reinterpret_cast<void **>(pointer), bytes);
 }
 
+// A block may have more than 48 KiB of dynamic shared memory where its kernel was told so.
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attribute, int value);
+template <class... P>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), enum cudaFuncAttribute attribute, int value)
+{
+  return cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel), attribute, value);
+}
+
+#include "cuda_on_cpu/vectors.h"
 #include "cuda_on_cpu/arithmetic.h"
 #include "cuda_on_cpu/kernel.h"
 

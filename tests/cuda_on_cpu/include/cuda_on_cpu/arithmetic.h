@@ -1,79 +1,7 @@
-// A stand-in for CUDA that exists for tests only: the vector types and the arithmetic that nvcc
-// gives to device code beyond what <math.h> has. Included by cuda_runtime.h.
+// A stand-in for CUDA that exists for tests only: the arithmetic that nvcc gives to device
+// code beyond what <math.h> has. Included by cuda_runtime.h.
 #ifndef CUDA_ON_CPU_ARITHMETIC_H
 #define CUDA_ON_CPU_ARITHMETIC_H
-
-struct uint3 {
-  unsigned x, y, z;
-};
-
-struct dim3 {
-  unsigned x, y, z;
-  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
-  {
-  }
-  constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z)
-  {
-  }
-};
-
-struct alignas(8) float2 {
-  float x, y;
-};
-struct float3 {
-  float x, y, z;
-};
-struct alignas(16) float4 {
-  float x, y, z, w;
-};
-struct alignas(16) double2 {
-  double x, y;
-};
-struct alignas(8) int2 {
-  int x, y;
-};
-struct alignas(16) int4 {
-  int x, y, z, w;
-};
-struct alignas(8) uint2 {
-  unsigned x, y;
-};
-struct alignas(16) uint4 {
-  unsigned x, y, z, w;
-};
-
-static inline float2 make_float2(float x, float y)
-{
-  return {x, y};
-}
-static inline float3 make_float3(float x, float y, float z)
-{
-  return {x, y, z};
-}
-static inline float4 make_float4(float x, float y, float z, float w)
-{
-  return {x, y, z, w};
-}
-static inline double2 make_double2(double x, double y)
-{
-  return {x, y};
-}
-static inline int2 make_int2(int x, int y)
-{
-  return {x, y};
-}
-static inline int4 make_int4(int x, int y, int z, int w)
-{
-  return {x, y, z, w};
-}
-static inline uint2 make_uint2(unsigned x, unsigned y)
-{
-  return {x, y};
-}
-static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
-{
-  return {x, y, z, w};
-}
 
 // The quick variants are computed exactly here: a test must not lean on their last bits. They are
 // C functions because <math.h> of some C libraries already declares a few of the names.
@@ -99,22 +27,53 @@ float __fmul_rn(float x, float y) noexcept;
 float __fdiv_rn(float x, float y) noexcept;
 float __fmaf_rn(float x, float y, float z) noexcept;
 float __saturatef(float x) noexcept;
+int __float2int_rn(float x) noexcept;
+int __float2int_rz(float x) noexcept;
+int __float2int_rd(float x) noexcept;
+int __float2int_ru(float x) noexcept;
+unsigned __float2uint_rn(float x) noexcept;
+float __int2float_rn(int x) noexcept;
+float __uint2float_rn(unsigned x) noexcept;
+float __double2float_rn(double x) noexcept;
 unsigned __umulhi(unsigned x, unsigned y) noexcept;
 int __mulhi(int x, int y) noexcept;
 unsigned long long __umul64hi(unsigned long long x, unsigned long long y) noexcept;
 int __popc(unsigned x) noexcept;
 int __clz(int x) noexcept;
 int __ffs(int x) noexcept;
+int __popcll(unsigned long long x) noexcept;
+int __clzll(long long x) noexcept;
+int __ffsll(long long x) noexcept;
+unsigned __brev(unsigned x) noexcept;
+unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) noexcept;
 unsigned __float_as_uint(float x) noexcept;
 float __uint_as_float(unsigned x) noexcept;
 int __float_as_int(float x) noexcept;
 float __int_as_float(int x) noexcept;
 }
 
-template <class T> static inline T __ldg(const T *pointer)
-{
-  return *pointer;
-}
+// Loads and stores that tell a cache what to do; there is none to tell.
+#define CUDA_ON_CPU_LOAD(name)                                                                     \
+  template <class T> static inline T name(const T *pointer)                                        \
+  {                                                                                                \
+    return *pointer;                                                                               \
+  }
+CUDA_ON_CPU_LOAD(__ldg)
+CUDA_ON_CPU_LOAD(__ldca)
+CUDA_ON_CPU_LOAD(__ldcg)
+CUDA_ON_CPU_LOAD(__ldcs)
+CUDA_ON_CPU_LOAD(__ldlu)
+#undef CUDA_ON_CPU_LOAD
+#define CUDA_ON_CPU_STORE(name)                                                                    \
+  template <class T> static inline void name(T *pointer, T value)                                  \
+  {                                                                                                \
+    *pointer = value;                                                                              \
+  }
+CUDA_ON_CPU_STORE(__stwb)
+CUDA_ON_CPU_STORE(__stcg)
+CUDA_ON_CPU_STORE(__stcs)
+CUDA_ON_CPU_STORE(__stwt)
+#undef CUDA_ON_CPU_STORE
 
 // The pairs that nvcc knows; any other pair is ambiguous there too.
 #define CUDA_ON_CPU_MIN_MAX(result, a, b)                                                          \

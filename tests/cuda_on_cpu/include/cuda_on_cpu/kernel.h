@@ -12,12 +12,14 @@
 #define __host__
 #define __constant__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__    __attribute__((noinline))
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 
 // Blocks run one after another, so one copy of a shared variable is enough. The section lets each
 // block begin with all of them poisoned; the address sanitizer guards plain statics only, so under
-// it they stay where they are. `extern __shared__` does not compile.
+// it they stay where they are. `extern __shared__` does not compile: see DYNAMIC_SHARED.
 #if defined(__SANITIZE_ADDRESS__)
 #define __shared__ static
 #elif defined(__has_feature)
@@ -34,24 +36,52 @@ namespace cuda_on_cpu
 extern uint3 thread_index, block_index;
 extern dim3 block_size, grid_size;
 
+// A launch: `entry` is the kernel's address, `shared` the bytes of dynamic shared memory.
+struct launch_of {
+  const char *kernel;
+  const void *entry;
+  dim3 blocks, threads;
+  size_t shared;
+  cudaStream_t stream;
+};
+
 // Runs `thread` once for each thread of each block, in the order of the stream.
-void launch(const char *kernel, dim3 blocks, dim3 threads, cudaStream_t stream,
-            std::function<void()> thread);
+void launch(const launch_of &what, std::function<void()> thread);
+
+// The dynamic shared memory of the block that runs, of at least so many bytes.
+void *dynamic_shared(size_t bytes);
 
 // Fails unless a pointer handed to a kernel is null or points into device memory.
 void check_argument(const char *kernel, int index, const void *pointer);
 
 // What meets in a warp: the calling lane gives 8 bytes and gets 8.
-enum class warp_call { sync, shfl, shfl_up, shfl_down, shfl_xor, ballot };
+enum class warp_call {
+  sync,
+  shfl,
+  shfl_up,
+  shfl_down,
+  shfl_xor,
+  ballot,
+  match_any,
+  reduce_add,
+  reduce_min,
+  reduce_max,
+  reduce_min_signed,
+  reduce_max_signed,
+  reduce_and,
+  reduce_or,
+  reduce_xor
+};
 uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argument, int width,
                       const char *file, int line);
 
 template <class... P> class launcher
 {
 public:
-  launcher(const char *name_, void (*kernel_)(P...), dim3 blocks_, dim3 threads_,
-           cudaStream_t stream_)
-      : name(name_), kernel(kernel_), blocks(blocks_), threads(threads_), stream(stream_)
+  launcher(const char *name, void (*kernel_)(P...), dim3 blocks, dim3 threads, size_t shared,
+           cudaStream_t stream)
+      : what{name, reinterpret_cast<const void *>(kernel_), blocks, threads, shared, stream},
+        kernel(kernel_)
   {
   }
 
@@ -60,22 +90,30 @@ public:
     int index = 1;
     (check(index++, arguments), ...);
     (void)index;
-    launch(name, blocks, threads, stream, [=, k = kernel] { k(arguments...); });
+    launch(what, [=, k = kernel] { k(arguments...); });
   }
 
 private:
   template <class T> void check(int index, const T &argument) const
   {
-    if constexpr (std::is_pointer_v<T>) check_argument(name, index, argument);
+    if constexpr (std::is_pointer_v<T>) check_argument(what.kernel, index, argument);
     (void)index, (void)argument;
   }
 
-  const char *name;
+  launch_of what;
   void (*kernel)(P...);
-  dim3 blocks, threads;
-  cudaStream_t stream;
 };
 
+template <class T>
+T shuffle_any(warp_call call, unsigned mask, T value, int argument, int width, const char *file,
+              int line)
+{
+  uint64_t bits = 0;
+  memcpy(&bits, static_cast<const void *>(&value), sizeof value);
+  bits = meet_in_warp(call, mask, bits, argument, width, file, line);
+  memcpy(static_cast<void *>(&value), &bits, sizeof value);
+  return value;
+}
 template <class T>
 T shuffle(warp_call call, unsigned mask, T value, int argument, int width, const char *file,
           int line)
@@ -85,16 +123,19 @@ T shuffle(warp_call call, unsigned mask, T value, int argument, int width, const
                     std::is_same_v<T, unsigned long long> || std::is_same_v<T, float> ||
                     std::is_same_v<T, double>,
                 "the stand-in shuffles int, long, long long, their unsigned kin, float and double");
-  uint64_t bits = 0;
-  memcpy(&bits, &value, sizeof value);
-  bits = meet_in_warp(call, mask, bits, argument, width, file, line);
-  memcpy(&value, &bits, sizeof value);
-  return value;
+  return shuffle_any(call, mask, value, argument, width, file, line);
 }
 } // namespace cuda_on_cpu
 
 #define LAUNCH(kernel, blocks, threads, on)                                                        \
-  ::cuda_on_cpu::launcher(#kernel, kernel, blocks, threads, on)
+  ::cuda_on_cpu::launcher(#kernel, kernel, blocks, threads, 0, on)
+#define LAUNCH_SHARED(kernel, blocks, threads, bytes, on)                                          \
+  ::cuda_on_cpu::launcher(#kernel, kernel, blocks, threads, bytes, on)
+
+// In place of `extern __shared__`, which a host compiler takes for something else: a pointer to the
+// block's dynamic shared memory.
+#define DYNAMIC_SHARED(type, name)                                                                 \
+  type *const name = static_cast<type *>(::cuda_on_cpu::dynamic_shared(sizeof(type)))
 
 static constexpr int warpSize = 32;
 inline const uint3 &threadIdx = cuda_on_cpu::thread_index;
@@ -104,6 +145,12 @@ inline const dim3 &gridDim = cuda_on_cpu::grid_size;
 
 // The last two arguments of these are never written: they say where the call stands.
 void __syncthreads(const char *file = __builtin_FILE(), int line = __builtin_LINE());
+int __syncthreads_count(int predicate, const char *file = __builtin_FILE(),
+                        int line = __builtin_LINE());
+int __syncthreads_and(int predicate, const char *file = __builtin_FILE(),
+                      int line = __builtin_LINE());
+int __syncthreads_or(int predicate, const char *file = __builtin_FILE(),
+                     int line = __builtin_LINE());
 
 static inline void __syncwarp(unsigned mask = 0xffffffffu, const char *file = __builtin_FILE(),
                               int line = __builtin_LINE())
@@ -155,11 +202,39 @@ static inline int __all_sync(unsigned mask, int predicate, const char *file = __
   return __ballot_sync(mask, !predicate, file, line) == 0;
 }
 
+static inline unsigned __match_any_sync(unsigned mask, unsigned value,
+                                        const char *file = __builtin_FILE(),
+                                        int line = __builtin_LINE())
+{
+  return (unsigned)cuda_on_cpu::meet_in_warp(cuda_on_cpu::warp_call::match_any, mask, value, 0, 32,
+                                             file, line);
+}
+#define CUDA_ON_CPU_REDUCE(name, T, call)                                                          \
+  static inline T name(unsigned mask, T value, const char *file = __builtin_FILE(),                \
+                       int line = __builtin_LINE())                                                \
+  {                                                                                                \
+    return (T)cuda_on_cpu::meet_in_warp(cuda_on_cpu::warp_call::call, mask, (unsigned)value, 0,    \
+                                        32, file, line);                                           \
+  }
+CUDA_ON_CPU_REDUCE(__reduce_add_sync, unsigned, reduce_add)
+CUDA_ON_CPU_REDUCE(__reduce_min_sync, unsigned, reduce_min)
+CUDA_ON_CPU_REDUCE(__reduce_max_sync, unsigned, reduce_max)
+CUDA_ON_CPU_REDUCE(__reduce_add_sync, int, reduce_add)
+CUDA_ON_CPU_REDUCE(__reduce_min_sync, int, reduce_min_signed)
+CUDA_ON_CPU_REDUCE(__reduce_max_sync, int, reduce_max_signed)
+CUDA_ON_CPU_REDUCE(__reduce_and_sync, unsigned, reduce_and)
+CUDA_ON_CPU_REDUCE(__reduce_or_sync, unsigned, reduce_or)
+CUDA_ON_CPU_REDUCE(__reduce_xor_sync, unsigned, reduce_xor)
+#undef CUDA_ON_CPU_REDUCE
+
 // Threads take turns and memory is one: nothing is left to order.
 static inline void __threadfence(void)
 {
 }
 static inline void __threadfence_block(void)
+{
+}
+static inline void __threadfence_system(void)
 {
 }
 
@@ -181,6 +256,32 @@ template <class T> T atomicAdd(T *at, cuda_on_cpu::given<T> by)
   *at = old + by;
   return old;
 }
+template <class T> T atomicSub(T *at, cuda_on_cpu::given<T> by)
+{
+  static_assert(cuda_on_cpu::one_of<T, int, unsigned>, "atomicSub takes int or unsigned");
+  T old = *at;
+  *at = old - by;
+  return old;
+}
+static inline unsigned atomicInc(unsigned *at, unsigned last)
+{
+  unsigned old = *at;
+  *at = old >= last ? 0 : old + 1;
+  return old;
+}
+#define CUDA_ON_CPU_ATOMIC(name, operation)                                                        \
+  template <class T> T name(T *at, cuda_on_cpu::given<T> value)                                    \
+  {                                                                                                \
+    static_assert(cuda_on_cpu::one_of<T, int, unsigned, unsigned long long>,                       \
+                  #name " takes int, unsigned or unsigned long long");                             \
+    T old = *at;                                                                                   \
+    *at = old operation value;                                                                     \
+    return old;                                                                                    \
+  }
+CUDA_ON_CPU_ATOMIC(atomicAnd, &)
+CUDA_ON_CPU_ATOMIC(atomicOr, |)
+CUDA_ON_CPU_ATOMIC(atomicXor, ^)
+#undef CUDA_ON_CPU_ATOMIC
 template <class T> T atomicMax(T *at, cuda_on_cpu::given<T> value)
 {
   static_assert(cuda_on_cpu::one_of<T, int, unsigned, long long, unsigned long long>,
