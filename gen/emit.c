@@ -15,26 +15,14 @@
 
 /* ----------------------------------------------------------------------------------- functions */
 
-static bool is_update(const struct op *op)
-{
-  return op->kind == OP_adamw || op->kind == OP_sgd;
-}
-
-static bool is_of_step(const struct op *op)
-{
-  bool random = op->kind != OP_custom && strstr(op_row[op->kind].element, "$random");
-  for (int k = 0; k < op->nbody; k++) random |= is_of_step(&graph->op[op->body[k]]);
-  return random || is_update(op);
-}
-
 /* The learning rate depends on the number of the step, and so do random numbers: where a step takes
-   several batches, on that of the batch. */
+   several batches, on that of the batch. On a GPU the rates lie in memory, and the number does. */
 static bool takes_step(const struct function *f)
 {
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    if (op->kind == OP_loop ? takes_step(&graph->function[op->function]) : is_of_step(op))
-      return true;
+    bool of_step = is_random(op) || (is_update(op) && !options.cuda);
+    if (op->kind == OP_loop ? takes_step(&graph->function[op->function]) : of_step) return true;
   }
   return false;
 }
@@ -48,8 +36,9 @@ static char *loop_text(const struct function *f)
 
 static const char *parameters_text(const struct function *f)
 {
-  if (f->count > 1) return takes_step(f) ? "int l, int t" : "int l";
-  return takes_step(f) ? "int t" : "void";
+  const char *t = options.cuda ? "const int *t" : "int t";
+  if (f->count > 1) return takes_step(f) ? text("int l, %s", t) : "int l";
+  return takes_step(f) ? t : "void";
 }
 
 static bool speaks_of(const char *code, const char *locals, const char *variable)
@@ -83,7 +72,7 @@ static char *function_text(const struct function *f, int rank)
     char *does =
         op->kind == OP_loop ? loop_text(&graph->function[op->function]) : statement_text(op, rank);
     if (!*does) continue;
-    if (is_update(op) && !constants) {
+    if (is_update(op) && !constants && !options.cuda) {
       put(&body, "%s%s", body.length ? "\n" : "", update_constants());
       put(&code, "%s", update_constants());
       constants = true;
@@ -100,13 +89,6 @@ static char *function_text(const struct function *f, int rank)
   put(&b, "static void %s(%s)\n{\n%s%s%s%s}\n\n", f->name, parameters_text(f), locals, l, t,
       body.text);
   return b.text;
-}
-
-static bool reads_tokens(void)
-{
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == BATCH && graph->value[i].init.kind == INIT_TOKENS) return true;
-  return false;
 }
 
 /* Calls the functions of some phases, in order; `t`: how the number of the step, or of the batch,
@@ -142,9 +124,16 @@ static void put_batches(struct buffer *b)
   int n = graph->accumulate;
   if (has_gradients()) put_zero(b, "m->grad");
   put_zero(b, "m->loss");
-  put(b, "  for (int i = %d * (t - 1); i < %d * t; i++) {\n", n, n);
-  if (reads_tokens()) put(b, "    next_batch(i);\n");
-  put_phases(b, FORWARD, BACKWARD, "i + 1", 4);
+  if (options.cuda)
+    put(b, "  for (int i = 0; i < %d; i++) {\n", n);
+  else
+    put(b, "  for (int i = %d * (t - 1); i < %d * t; i++) {\n", n, n);
+  if (keeps_batches())
+    put(b, "    CHECK_CUDA(cudaMemcpyAsync(&m->batch, &m->batches[i], sizeof m->batch,\n"
+           "                               cudaMemcpyDeviceToDevice, stream));\n");
+  else if (reads_tokens())
+    put(b, "    next_batch(i);\n");
+  put_phases(b, FORWARD, BACKWARD, options.cuda ? batch_number() : "i + 1", 4);
   put(b, "  }\n");
   put_phases(b, UPDATE, UPDATE, "t", 2);
 }
@@ -158,11 +147,12 @@ static char *functions_text(int rank)
   if (graph->accumulate > 1) {
     put_batches(&step);
   } else {
-    if (reads_tokens()) put(&step, "  next_batch(t - 1);\n");
-    put_phases(&step, FORWARD, UPDATE, "t", 2);
+    if (reads_tokens() && !options.cuda) put(&step, "  next_batch(t - 1);\n");
+    put_phases(&step, FORWARD, UPDATE, options.cuda ? batch_number() : "t", 2);
   }
-  const char *unused = has_word(step.text, "t") ? "" : "  (void)t;\n";
-  put(&b, "static void step(int t)\n{\n%s%s}\n", step.text, unused);
+  const char *unused = options.cuda || has_word(step.text, "t") ? "" : "  (void)t;\n";
+  put(&b, "%sstatic void step(%s)\n{\n%s%s}\n", prepare_text(), options.cuda ? "void" : "int t",
+      step.text, unused);
   return b.text;
 }
 
@@ -388,8 +378,9 @@ static char *step_text(int rank, const char *ranks, const struct families *tenso
               text("%" PRIu64 "u", graph->seed), "steps", text("%d", graph->steps), "batches",
               text("%d", reads_tokens() ? graph->accumulate : 0), "flops",
               double_text(step_flops()), "rate", graph->loss == NONE ? "NULL" : "learning_rate",
-              "learning_rate", graph->loss == NONE ? "" : text("%s\n", learning_rate_text()),
-              "loss", graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
+              "prepare", *prepare_text() ? "prepare" : "NULL", "learning_rate",
+              graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), "loss",
+              graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
               graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
 }
 
@@ -455,8 +446,9 @@ static void add_kernels(const char *suffix)
   add_text(text("kernels.%s", suffix),
            fill(c, common[0], common[1], common[2], common[3], common[4], common[5], "kernels",
                 kernel_definitions(), NULL));
-  add_text("kernels.h", fill(h, common[0], common[1], common[2], common[3], common[4], common[5],
-                             "prototypes", kernel_prototypes(), NULL));
+  add_text("kernels.h",
+           fill(h, common[0], common[1], common[2], common[3], common[4], common[5], "constants",
+                constants_text(), "prototypes", kernel_prototypes(), NULL));
 }
 
 static void add_launcher(const char *ranks)

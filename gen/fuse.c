@@ -213,11 +213,6 @@ static void fuse_elements(struct function *f)
 
 /* ------------------------------------------------------------------------------------- updates */
 
-static bool is_update(const struct op *op)
-{
-  return op->kind == OP_adamw || op->kind == OP_sgd;
-}
-
 /* Whether no parameter lies between the two that `a` and `b` update. */
 static bool neighbours(const struct op *a, const struct op *b)
 {

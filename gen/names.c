@@ -257,9 +257,11 @@ static void declare_memory(void)
     put(&members, ";\n");
   }
   if (put_struct(&declaration, "batch", BATCH, "m->batch."))
-    put(&members, "  struct batch batch;\n");
+    put(&members, "  struct batch batch%s;\n",
+        keeps_batches() ? text(", batches[%d]", graph->accumulate) : "");
   if (put_struct(&declaration, "outputs", ACTIVATION, "m->outputs."))
     put(&members, "  struct outputs outputs;\n");
+  if (*constants_text()) put(&members, "  struct constants now;\n");
   if (graph->loss != NONE) {
     put(&members, "  float loss;\n");
     for (int i = 0; i < graph->nvalue; i++)

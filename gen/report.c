@@ -84,6 +84,7 @@ static void find_held(void)
     if (v->role == GRADIENT && v->storage != i) continue; /* added up in its own place */
     held[v->role] += elements(local_shape(i, 0)) * type_bytes(v->type);
   }
+  if (keeps_batches()) held[BATCH] *= 1 + graph->accumulate;
 }
 
 static int64_t held_in_all(void)

@@ -880,11 +880,24 @@ int space_of(const struct op *op);
    the program. A kernel that is there already is used again. */
 char *kernel_call(const struct op *op, int rank);
 /* update.c: the statements that sum the squares of gradients, and that make the norm of their sum;
-   the lines that begin the update; the function that gives the learning rate. */
+   the lines that begin the update, or that compute the constants of a step: these are named in
+   update_rates; the function that gives the learning rate. */
 char *squares_text(const struct op *op, int rank);
 char *norm_text(const struct op *op);
 char *update_constants(void);
+const char *update_rates(void);
 char *learning_rate_text(void);
+/* prepare.c: whether inputs are read from a file of tokens; whether an operation updates parameters,
+   or needs random numbers; where the number of the batch lies that these depend on; whether the
+   batches of a step are kept, each in a place of its own; the struct of what changes from step to
+   step, and the function `prepare`: both "" where a program needs none. */
+bool reads_tokens(void);
+bool is_update(const struct op *op);
+bool is_random(const struct op *op);
+const char *batch_number(void);
+bool keeps_batches(void);
+char *constants_text(void);
+char *prepare_text(void);
 /* Adds a kernel; gives the name that it has in the end, which replaces `$name$` in both texts. The
    prototypes are the heads of the functions that are called, one a line; the definition is all of
    the text. A kernel of the same texts is used again, whatever its comment says. */

@@ -47,9 +47,14 @@ static const char *update_template(const char *name)
 char *update_constants(void)
 {
   const struct optimizer *o = &graph->optimizer;
-  const char *template = is_adamw() ? "templates/adamw_rates.c" : "templates/sgd_rates.c";
-  return fill(embedded_text(template), "decay", double_text(o->weight_decay), "beta1",
+  const char *name = is_adamw() ? "adamw_rates" : "sgd_rates";
+  return fill(update_template(name), "decay", double_text(o->weight_decay), "beta1",
               double_text(o->beta1), "beta2", double_text(o->beta2), NULL);
+}
+
+const char *update_rates(void)
+{
+  return is_adamw() ? "keep, rate, root" : "rate";
 }
 
 char *learning_rate_text(void)
@@ -115,7 +120,7 @@ char *update_call(const struct op *op, int rank)
                  text("%s\n", comment), definition);
   struct buffer b = {0};
   for (int i = 0; i < first->nin; i++) put(&b, "%s, ", c_name(first->in[i]));
-  put(&b, "%s", is_adamw() ? "keep, rate, root" : "rate");
+  put(&b, "%s", options.cuda ? "&m->now" : update_rates());
   if (!options.cuda) return text("%s(%s);", name, b.text);
   return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, (n + BLOCK - 1) / BLOCK, BLOCK,
               b.text);

@@ -154,6 +154,11 @@ void *target_allocate(size_t bytes, struct failure *why)
   return memory;
 }
 
+void target_step(int t)
+{
+  program.step(t);
+}
+
 void target_put(void *memory, const void *from, size_t bytes)
 {
   memcpy(memory, from, bytes);

@@ -241,6 +241,12 @@ void *target_allocate(size_t bytes, struct failure *why)
   return memory;
 }
 
+void target_step(int t)
+{
+  if (program.prepare) program.prepare(t);
+  program.step();
+}
+
 void target_put(void *memory, const void *from, size_t bytes)
 {
   CHECK_CUDA(cudaMemcpyAsync(memory, from, bytes, cudaMemcpyHostToDevice, stream));

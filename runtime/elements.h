@@ -57,9 +57,11 @@ ELEMENT float smaller(float a, float b)
   return a < b || a != a ? a : b;
 }
 #if defined(_OPENMP) && !defined(__cplusplus)
-#pragma omp declare reduction(larger : float : omp_out = larger(omp_out, omp_in))                  \
+#pragma omp declare reduction(larger:float                                                         \
+                              : omp_out = larger(omp_out, omp_in))                                 \
     initializer(omp_priv = -INFINITY)
-#pragma omp declare reduction(smaller : float : omp_out = smaller(omp_out, omp_in))                \
+#pragma omp declare reduction(smaller:float                                                        \
+                              : omp_out = smaller(omp_out, omp_in))                                \
     initializer(omp_priv = INFINITY)
 #endif
 
@@ -73,21 +75,28 @@ ELEMENT float gelu_tanh_slope(float x)
 
 // Random numbers that depend on the seed, a number of their own, the step and an index alone: on no
 // rank, and not on the order in which they are asked for.
+#ifdef __cplusplus
+typedef const int *step_number; // in the rank's memory: at a launch it need not be known
+#define NUMBER_OF(step) (*(step))
+#else
+typedef int step_number;
+#define NUMBER_OF(step) (step)
+#endif
 struct random_stream {
   uint32_t key[2]; // the seed, low word first
-  uint32_t number, step;
+  uint32_t number;
+  step_number step;
 };
-ELEMENT struct random_stream stream_of(unsigned long long seed, long number, int step)
+ELEMENT struct random_stream stream_of(unsigned long long seed, long number, step_number step)
 {
-  struct random_stream s = {
-      {(uint32_t)seed, (uint32_t)(seed >> 32)}, (uint32_t)number, (uint32_t)step};
+  struct random_stream s = {{(uint32_t)seed, (uint32_t)(seed >> 32)}, (uint32_t)number, step};
   return s;
 }
 // 0 <= x < 1, in steps of 2^-24: the first word of the block that the index counts.
 ELEMENT float random_at(struct random_stream s, long index)
 {
   const uint32_t counter[4] = {(uint32_t)index, (uint32_t)((uint64_t)index >> 32), s.number,
-                               s.step};
+                               (uint32_t)NUMBER_OF(s.step)};
   uint32_t words[4];
   philox4x32(counter, s.key, words);
   return (float)(words[0] >> 8) * 5.9604645e-8f;

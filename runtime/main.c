@@ -85,7 +85,7 @@ static bool run_steps(const struct options *o, int first, int *saved)
 {
   for (int t = first; t <= o->steps; t++) {
     watch_step(t);
-    program.step(t);
+    target_step(t);
     metrics_step(t);
     if (!o->save_every || t % o->save_every != 0) continue;
     metrics_pause();

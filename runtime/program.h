@@ -81,8 +81,15 @@ struct program {
   const char *hash; // of the plan and all that decides the output: 16 hexadecimal digits
   int world;        // ranks in the whole job
   unsigned long long seed;
-  int steps;           // the last one, unless --steps says otherwise; an inference program has 1
-  void (*step)(int t); // t counts from 1
+  int steps; // the last one, unless --steps says otherwise; an inference program has 1
+  // Of step t, counted from 1. On a GPU `prepare` puts what the step needs of the host into memory
+  // (NULL: it needs nothing), and `step` only sets the device to work, the same at every step.
+  void (*prepare)(int t);
+#ifdef TPGEN_CUDA
+  void (*step)(void);
+#else
+  void (*step)(int t);
+#endif
   long batches; // that a step takes by next_batch: 0 where no input comes from a file of tokens
   double flops; // of the products of a step, forward and backward, of all ranks together
   double (*learning_rate)(int t); // NULL: an inference program

@@ -33,7 +33,11 @@ void target_groups(void);
 // Zeroed memory for the program, aligned for any use; NULL, and why, where there is none.
 void *target_allocate(size_t bytes, struct failure *why);
 
-// Copies to and from the program's memory. Getting waits for all work before it.
+// Step t, counted from 1: done, or on a GPU given to it to do.
+void target_step(int t);
+
+// Copies to and from the program's memory, in the order of its work. What was put may change at
+// once; getting waits for all work before it.
 void target_put(void *memory, const void *from, size_t bytes);
 void target_get(void *to, const void *memory, size_t bytes);
 

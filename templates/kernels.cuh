@@ -4,5 +4,5 @@
 
 #include <cuda_runtime.h>
 
-$prototypes$
+$constants$$prototypes$
 #endif

@@ -5,6 +5,7 @@ $summary$//   this is the program of ranks: $ranks$
 #include "cuda_math.h"
 #include "kernels.h"
 #include "program.h"
+#include "target.h"
 
 $memory$
 static struct memory *m; // on the device: never read here, only pointed into
@@ -26,6 +27,7 @@ const struct program program = {
     /* world    */ $world$,
     /* seed     */ $seed$,
     /* steps    */ $steps$,
+    /* prepare  */ $prepare$,
     /* step     */ step,
     /* batches  */ $batches$,
     /* flops    */ $flops$,

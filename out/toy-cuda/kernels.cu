@@ -86,13 +86,13 @@ __global__ void relu_back_sum_20x16(float *__restrict__ d_in_proj, float *__rest
 
 // AdamW: lr 0.05, betas 0.9 0.999, eps 1e-08, weight decay 0.01
 __global__ void adamw_261(float *__restrict__ w, const float *__restrict__ g,
-    float *__restrict__ m, float *__restrict__ v, float keep, float rate, float root)
+    float *__restrict__ m, float *__restrict__ v, const struct constants *__restrict__ now)
 {
   const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
   if (i >= 261) return;
   const float d = g[i];
   m[i] = 0.9f * m[i] + 0.1f * d;
   v[i] = 0.999f * v[i] + 0.001f * d * d;
-  w[i] = keep * w[i] - rate * m[i] / (root * sqrtf(v[i]) + 1e-08f);
+  w[i] = now->keep * w[i] - now->rate * m[i] / (now->root * sqrtf(v[i]) + 1e-08f);
 }
 

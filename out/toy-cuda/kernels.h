@@ -4,6 +4,11 @@
 
 #include <cuda_runtime.h>
 
+// What is the same in all of a step, and another at the next.
+struct constants {
+  float keep, rate, root;
+};
+
 __global__ void add_relu_20x16(float *__restrict__ relu, const float *__restrict__ bias);
 __global__ void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ mean,
     const float *__restrict__ bias, const float *__restrict__ target);
@@ -13,6 +18,6 @@ __global__ void expand_mul_scale_sum_20x5(float *__restrict__ d_sub, float *__re
 __global__ void relu_back_sum_20x16(float *__restrict__ d_in_proj, float *__restrict__ d_bias,
     const float *__restrict__ relu);
 __global__ void adamw_261(float *__restrict__ w, const float *__restrict__ g,
-    float *__restrict__ m, float *__restrict__ v, float keep, float rate, float root);
+    float *__restrict__ m, float *__restrict__ v, const struct constants *__restrict__ now);
 
 #endif

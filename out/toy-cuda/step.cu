@@ -8,6 +8,7 @@
 #include "cuda_math.h"
 #include "kernels.h"
 #include "program.h"
+#include "target.h"
 
 struct parameters {
   struct {
@@ -29,6 +30,7 @@ struct batch {
 struct memory {
   struct parameters w, grad, exp_avg, exp_avg_sq;
   struct batch batch;
+  struct constants now;
   float loss;
   alignas(64) unsigned char arena[3008];
 };
@@ -102,23 +104,29 @@ static void backward(void)
   matmul_tn(m->grad.in_proj.weight, d_in_proj, m->batch.input, 16, 10, 20);
 }
 
-static void update(int t)
+static void update(void)
 {
-  const double lr = learning_rate(t);
-  const float keep = (float)(1 - lr * 0.01); // of a weight, under its decay
-  const float rate = (float)(lr / (1 - pow(0.9, t)));
-  const float root = (float)(1 / sqrt(1 - pow(0.999, t)));
-
   // AdamW over the rank's parameters, 4 at once    plans/toy.lua:35
   LAUNCH(adamw_261, 2, 256, stream)(m->w.in_proj.weight, m->grad.in_proj.weight,
-      m->exp_avg.in_proj.weight, m->exp_avg_sq.in_proj.weight, keep, rate, root);
+      m->exp_avg.in_proj.weight, m->exp_avg_sq.in_proj.weight, &m->now);
 }
 
-static void step(int t)
+// What the host does before step t: the device's part is the same at every step.
+static void prepare(int t)
+{
+  struct constants now;
+  const double lr = learning_rate(t);
+  now.keep = (float)(1 - lr * 0.01); // of a weight, under its decay
+  now.rate = (float)(lr / (1 - pow(0.9, t)));
+  now.root = (float)(1 / sqrt(1 - pow(0.999, t)));
+  target_put(&m->now, &now, sizeof now);
+}
+
+static void step(void)
 {
   forward();
   backward();
-  update(t);
+  update();
 }
 
 // What the runtime fills, reads and writes:
@@ -180,6 +188,7 @@ const struct program program = {
     /* world    */ 2,
     /* seed     */ 45u,
     /* steps    */ 10,
+    /* prepare  */ prepare,
     /* step     */ step,
     /* batches  */ 0,
     /* flops    */ 57600,

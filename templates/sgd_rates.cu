@@ -1,0 +1,1 @@
+  now.rate = (float)learning_rate(t);
