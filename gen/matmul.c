@@ -13,7 +13,10 @@
    A call of BLAS takes one run of m, of n and of k each, or none, and wants stride 1 of one of the
    two sides of every matrix. Of all the calls that this allows the one that does most work is
    taken. The runs that are left become loops around it, the largest that is not summed a batch.
-   In loops that sum, every call but the first adds to the output.  */
+   In loops that sum, every call but the first adds to the output.
+
+   Operands are of float32, or of bfloat16, whose products are summed as float32; the output is as
+   they are, or float32. One of bfloat16 is rounded by each call that adds to it.  */
 #include "tpgen.h"
 
 #include <inttypes.h>
@@ -292,6 +295,18 @@ static char *strides_text(const struct product *p, enum operand o)
   return p->batch ? text("%s, %" PRId64, ld, p->batch->stride[o]) : ld;
 }
 
+static enum type type_at(const struct op *op, enum operand o)
+{
+  return graph->value[value_of(op, o)].type;
+}
+
+/* What is behind a function's name: of which type the operands are, and what they make. */
+static const char *type_suffix(const struct op *op)
+{
+  if (type_at(op, A) == F32) return "";
+  return type_at(op, C) == F32 ? "_bf16_f32" : "_bf16";
+}
+
 /* An output that is transposed is computed as C^T = B^T A^T. */
 static char *call_text(const struct product *p)
 {
@@ -304,15 +319,16 @@ static char *call_text(const struct product *p)
                      swapped ? x->m->size : x->n->size, x->k->size);
   if (p->batch) sizes = text("%s, %" PRId64, sizes, p->batch->size);
   char *adds = adds_text(p);
-  const char *batch = p->batch ? "_batch" : "";
-  if (!x->matrix[A].tight || !x->matrix[B].tight || !x->matrix[C].tight || strcmp(adds, "false"))
-    return text("gemm%s('%c', '%c', %s%s, %s%s, %s%s, %s, %s);", batch, form[0], form[1],
+  const char *batch = p->batch ? "_batch" : "", *of = type_suffix(p->op);
+  bool plain = x->matrix[A].tight && x->matrix[B].tight && x->matrix[C].tight;
+  if (!plain || strcmp(adds, "false") || (p->batch && *of))
+    return text("gemm%s%s('%c', '%c', %s%s, %s%s, %s%s, %s, %s);", batch, of, form[0], form[1],
                 address(p, C), strides_text(p, C), address(p, a), strides_text(p, a), address(p, b),
                 strides_text(p, b), sizes, adds);
   if (p->batch)
     sizes = text("%s, %" PRId64 ", %" PRId64 ", %" PRId64, sizes, p->batch->stride[C],
                  p->batch->stride[a], p->batch->stride[b]);
-  return text("matmul_%s%s(%s, %s, %s, %s);", form, batch, address(p, C), address(p, a),
+  return text("matmul_%s%s%s(%s, %s, %s, %s);", form, of, batch, address(p, C), address(p, a),
               address(p, b), sizes);
 }
 
@@ -336,16 +352,22 @@ static char *nested_loops(const struct product *p, const char *call)
   return b.text;
 }
 
+/* Operands are of one type; of bfloat16 they may make float32. */
 static void check_types(const struct op *op)
 {
-  for (int o = A; o < OPERANDS; o++) {
-    int v = value_of(op, o);
-    if (graph->value[v].type != F32)
-      plan_error(op->line,
-                 "matmul: %s is %s; products are of float32 only: cast it first, with "
-                 "x:to(\"float32\")",
-                 value_name(v), type_name(graph->value[v].type));
-  }
+  enum type a = type_at(op, A), b = type_at(op, B), c = type_at(op, C);
+  for (int o = A; o < C; o++)
+    if (!is_floating(type_at(op, o)))
+      plan_error(op->line, "matmul: %s is %s; products are of float32 or bfloat16",
+                 value_name(op->in[o]), type_name(type_at(op, o)));
+  if (a != b)
+    plan_error(op->line, "matmul: %s is %s and %s is %s: cast one of them, with x:to(\"%s\")",
+               value_name(op->in[A]), type_name(a), value_name(op->in[B]), type_name(b),
+               a == BF16 || b == BF16 ? "bfloat16" : "float32");
+  if (options.cuda && a == BF16)
+    plan_error(op->line, "matmul: products of bfloat16 are the CPU target's alone so far");
+  if (c != a && !(a == BF16 && c == F32))
+    bug("emit", NONE, "matmul: %s of %s", type_name(c), type_name(a));
 }
 
 static void check_sizes(const struct product *p)

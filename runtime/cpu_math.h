@@ -1,4 +1,5 @@
-// The matrix products that generated C calls. Matrices are row-major float32.
+// The matrix products that generated C calls. Matrices are row-major, of float32; those of bfloat16
+// are in cpu_bf16.h.
 //
 // Each is dealt out to the threads that the kernels run on too, in parts that BLAS computes on one
 // thread: threads of BLAS's own would stand in the way of those (run.sh sets them to one). Which
@@ -88,6 +89,7 @@ static inline void gemm_batch(char a_is, char b_is, float *c, int ldc, long step
                        n, k, add);
 }
 
+#include "cpu_bf16.h"
 #include "products.h"
 
 #endif

@@ -1,6 +1,6 @@
 /* The end of each program that test_matmul.c writes. Before it stand `struct memory`, `m`, `run`
    and where the operands and the results of the products lie in memory. The program takes two
-   files: it reads the operands' elements from the first, runs, and writes the results' to the
+   files: it reads the operands' bytes from the first, runs, and writes the results' to the
    second. All else in memory begins as NaN. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,13 +41,11 @@ int main(int argc, char **argv)
   memset((void *)&image, 0xff, sizeof image);
   FILE *in = argc == 3 ? fopen(argv[1], "rb") : NULL;
   for (size_t i = 0; in && i < sizeof operands / sizeof *operands; i++)
-    if (fread((char *)&image + operands[i].at, sizeof(float), operands[i].n, in) != operands[i].n)
-      return 1;
+    if (fread((char *)&image + operands[i].at, 1, operands[i].n, in) != operands[i].n) return 1;
   if (!in || fclose(in)) return 1;
   run_on_image();
   FILE *out = fopen(argv[2], "wb");
   for (size_t i = 0; out && i < sizeof results / sizeof *results; i++)
-    if (fwrite((char *)&image + results[i].at, sizeof(float), results[i].n, out) != results[i].n)
-      return 1;
+    if (fwrite((char *)&image + results[i].at, 1, results[i].n, out) != results[i].n) return 1;
   return !out || fclose(out);
 }

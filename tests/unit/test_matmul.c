@@ -1,9 +1,11 @@
 /* Products of two tensors as C and CUDA: matmul.c writes the statements of a table of equations, of
    their gradients and of random equations, whole and cut. The system's compilers compile them, the
    CUDA text for the stand-in; what they leave must be the sum over all letters. The dimensions of
-   operands lie in one order or another. How statements look
-   stands in a table of its own. Without compilers nothing is run. */
+   operands lie in one order or another, and their elements are of float32 or of bfloat16. How
+   statements look stands in a table of its own. Without compilers nothing is run. */
 #include "unit.h"
+
+#include "../../runtime/elements.h"
 
 enum { RANKS = 2, SIZES = 3, RANDOM_CASES = 480, MOST_TERMS = 12000 };
 
@@ -31,6 +33,14 @@ static struct shape shape_of(const struct product *p, int operand)
   struct shape s = {.ndim = (int)strlen(letters)};
   for (int d = 0; d < s.ndim; d++) s.size[d] = p->size[(int)letters[d]];
   return s;
+}
+
+/* Of bfloat16 are two products of three, and the result of one of them. */
+static void set_types(const struct product *p, int number)
+{
+  if (options.cuda) return;
+  if (number % 3) graph->value[p->a].type = graph->value[p->b].type = BF16;
+  if (number % 3 == 1) graph->value[p->c].type = BF16;
 }
 
 static struct layout layout_of(const struct product *p, int operand)
@@ -202,6 +212,39 @@ static void check_statements(const void *with)
   }
 }
 
+/* The three types of operands and result; with gaps, and in a batch. */
+static const struct expected of_types[] = {
+    {"mk,kn->mn", "m2 k3 n4", "matmul_nn(C, A, B, 2, 4, 3);"},
+    {"mk,kn->mn", "m2 k3 n4", "matmul_nn_bf16(C, A, B, 2, 4, 3);"},
+    {"mk,kn->mn", "m2 k3 n4", "matmul_nn_bf16_f32(C, A, B, 2, 4, 3);"},
+    {"bmk,kbn->bmn", "m2 k3 n4 b5",
+     "gemm_batch('n', 'n', C, 4, 8, A, 3, 6, B, 20, 4, 2, 4, 3, 5, false);"},
+    {"bmk,kbn->bmn", "m2 k3 n4 b5",
+     "gemm_batch_bf16('n', 'n', C, 4, 8, A, 3, 6, B, 20, 4, 2, 4, 3, 5, false);"},
+    {"bmk,bkn->bmn", "m2 k3 n4 b5",
+     "gemm_batch_bf16_f32('n', 'n', C, 4, 8, A, 3, 6, B, 4, 12, 2, 4, 3, 5, false);"},
+};
+
+static void check_types_told(const void *with)
+{
+  (void)with;
+  for (size_t i = 0; i < sizeof of_types / sizeof *of_types; i++) {
+    const struct expected *e = &of_types[i];
+    struct product p = parse_product(e->equation, e->sizes, 0);
+    statement_of(&p, 0);
+    set_types(&p, (int)i);
+    const char *s = replaced(matmul_text(&graph->op[p.op], 0), "m->batch.a", "A");
+    s = replaced(replaced(s, "m->batch.b", "B"), "m->outputs.c", "C");
+    must(!strcmp(s, e->statement), "%zu: %s is\n  %s\nnot\n  %s", i, e->equation, s, e->statement);
+  }
+}
+
+static void test_types_are_told(void **state)
+{
+  (void)state;
+  passes(check_types_told, NULL);
+}
+
 static void test_statements_are_as_few_and_large_calls_as_they_can(void **state)
 {
   (void)state;
@@ -286,18 +329,20 @@ static void check_refused(const void *with)
 
 static void check_type(const void *with)
 {
+  const enum type *type = with;
   struct product p = parse_product("mk,kn->mn", "m2 k3 n4", 0);
-  (void)with;
   new_graph(1, (int[]){RANKS});
   add_to_graph(&p, "");
-  graph->value[p.b].type = I64;
+  graph->value[p.b].type = *type;
   matmul_text(&graph->op[p.op], 0);
 }
 
 static void test_what_has_no_call_is_refused(void **state)
 {
   (void)state;
-  refused(check_type, NULL, 1, "unit.lua:7", type_name(I64), "float32", NULL);
+  const enum type whole = I64, narrow = BF16;
+  refused(check_type, &whole, 1, "unit.lua:7", type_name(I64), "float32 or bfloat16", NULL);
+  refused(check_type, &narrow, 1, "unit.lua:7", "a is f32", "b is bf16", "cast", NULL);
   const struct expected twice = {.equation = "mm,mn->mn", .sizes = "m2 n3"},
                         large = {.equation = "m,n->mn", .sizes = "m3000000000 n1"};
   refused(check_refused, &twice, 1, "unit.lua:7", "mm,mn->mn", "'m' occurs twice", NULL);
@@ -352,6 +397,21 @@ static int64_t terms(const struct product *p)
   return n;
 }
 
+/* With dimensions in a random order. */
+static void add_product(struct product p)
+{
+  add_to_graph(&p, text("%d", nproduct));
+  set_types(&p, nproduct);
+  const int operand[] = {p.a, p.b, p.c};
+  for (int o = 0; o < 3; o++) {
+    struct value *v = &graph->value[operand[o]];
+    if (v->shape.ndim > 1 && draw_below(3) == 0)
+      v->order = raised(draw_below(v->shape.ndim), v->shape.ndim);
+  }
+  GROW(product, nproduct, product_room);
+  product[nproduct++] = p;
+}
+
 /* With random sizes, and half of the time a letter that is cut. */
 static void add_case(const char *equation)
 {
@@ -361,15 +421,7 @@ static void add_case(const char *equation)
   for (int most = 5; !terms(&p) || terms(&p) == 1 || terms(&p) > MOST_TERMS; most -= most > 2)
     for (const char *c = letters; *c; c++) p.size[(int)*c] = 1 + draw_below(most);
   if (draw_below(2)) p.cut = letters[draw_below((int)strlen(letters))];
-  add_to_graph(&p, text("%d", nproduct));
-  const int operand[] = {p.a, p.b, p.c};
-  for (int o = 0; o < 3; o++) {
-    struct value *v = &graph->value[operand[o]];
-    if (v->shape.ndim > 1 && draw_below(3) == 0)
-      v->order = raised(draw_below(v->shape.ndim), v->shape.ndim);
-  }
-  GROW(product, nproduct, product_room);
-  product[nproduct++] = p;
+  add_product(p);
 }
 
 static void add_with_gradients(const char *equation)
@@ -415,17 +467,25 @@ static void add_all(void)
   for (size_t i = 0; i < sizeof lonely / sizeof *lonely; i++)
     for (int k = 0; k < SIZES; k++) add_case(lonely[i]);
   for (int wanted = nproduct + RANDOM_CASES; nproduct < wanted;) add_random_case();
+  /* Larger than the tiles of bfloat16, in each type. */
+  for (int k = 0; k < 3; k++) add_product(parse_product("mk,nk->mn", "m130 k260 n3", 0));
+  for (int k = 0; k < 3; k++) add_product(parse_product("kbm,kbn->bmn", "k300 b2 m3 n263", 0));
   place_all();
 }
 
 /* ------------------------------------------------------------------------- written and compiled */
+
+static int64_t bytes_of(int value, int rank)
+{
+  return elements(local_shape(value, rank)) * type_bytes(graph->value[value].type);
+}
 
 static void put_place(struct buffer *b, int value, int rank)
 {
   const char *at = c_name(value);
   if (at)
     put(b, "    {offsetof(struct memory, %s), %" PRId64 "},\n", at + strlen("m->"),
-        elements(local_shape(value, rank)));
+        bytes_of(value, rank));
 }
 
 /* One rank's products one after the other, for run_products.h to run. */
@@ -480,20 +540,39 @@ static FILE *open_file(const char *directory, const char *name, const char *mode
   return f;
 }
 
+/* Numbers that bfloat16 holds, too. */
 static float *random_operand(int value, int rank, FILE *f)
 {
   int64_t n = elements(local_shape(value, rank));
   float *x = alloc((size_t)(n + 1) * sizeof *x);
-  for (int64_t i = 0; i < n; i++) x[i] = (float)draw_number();
-  must(fwrite(x, sizeof *x, (size_t)n, f) == (size_t)n, "cannot write the operands");
+  bf16 *narrow = alloc((size_t)(n + 1) * sizeof *narrow);
+  bool is_narrow = graph->value[value].type == BF16;
+  for (int64_t i = 0; i < n; i++) {
+    narrow[i] = float_to_bf16((float)draw_number());
+    x[i] = bf16_to_float(narrow[i]);
+  }
+  size_t bytes = (size_t)bytes_of(value, rank);
+  const void *from = is_narrow ? (const void *)narrow : x;
+  must(fwrite(from, 1, bytes, f) == bytes, "cannot write the operands");
+  return x;
+}
+
+static float *read_result(int value, int rank, FILE *f)
+{
+  size_t n = (size_t)elements(local_shape(value, rank)), bytes = (size_t)bytes_of(value, rank);
+  float *x = alloc((n + 1) * sizeof *x);
+  bf16 *narrow = alloc((n + 1) * sizeof *narrow);
+  bool is_narrow = graph->value[value].type == BF16;
+  must(fread(is_narrow ? (void *)narrow : x, 1, bytes, f) == bytes, "the results are too short");
+  for (size_t i = 0; i < n && is_narrow; i++) x[i] = bf16_to_float(narrow[i]);
   return x;
 }
 
 /* -------------------------------------------------------------------------------- what is right */
 
-/* Calls on every combination of the letters' indices, where each operand's element lies. */
+/* Over every combination of the letters' indices; and the sum of the terms' magnitudes. */
 static void sum_over_letters(const struct product *p, int rank, const float *a, const float *b,
-                             double *c)
+                             double *c, double *magnitude)
 {
   const int value[] = {p->a, p->b, p->c};
   int64_t size[128] = {0}, index[128] = {0}, stride[3][MAX_DIMS];
@@ -509,7 +588,9 @@ static void sum_over_letters(const struct product *p, int rank, const float *a, 
     int64_t at[3] = {0};
     for (int o = 0; o < 3; o++)
       for (int d = 0; letters[o][d]; d++) at[o] += stride[o][d] * index[(int)letters[o][d]];
-    c[at[2]] += (double)a[at[0]] * b[at[1]];
+    double term = (double)a[at[0]] * b[at[1]];
+    c[at[2]] += term;
+    magnitude[at[2]] += fabs(term);
     for (i = 0; i < 128 && (!size[i] || ++index[i] == size[i]); i++) index[i] = 0;
   }
 }
@@ -519,9 +600,13 @@ static void check_result(const struct product *p, int rank, const float *a, cons
 {
   int64_t n = elements(local_shape(p->c, rank));
   double *right = alloc((size_t)(n + 1) * sizeof *right);
-  sum_over_letters(p, rank, a, b, right);
+  double *magnitude = alloc((size_t)(n + 1) * sizeof *magnitude);
+  sum_over_letters(p, rank, a, b, right, magnitude);
+  /* A result of bfloat16 is rounded by each call that adds to it. */
+  double rounding = graph->value[p->c].type == BF16 ? 0x1p-8 : 0;
+  if (rounding > 0) rounding *= matmul_calls(&graph->op[p->op], rank);
   for (int64_t i = 0; i < n; i++)
-    must(fabs(c[i] - right[i]) <= 1e-4 * (1 + fabs(right[i])),
+    must(fabs(c[i] - right[i]) <= 1e-4 * (1 + fabs(right[i])) + rounding * magnitude[i],
          "rank %d: %s of %s and %s with %d, %d, %d outermost: element %" PRId64
          " is %g, not %g:\n  %s",
          rank, p->equation, shape_text(local_shape(p->a, rank)),
@@ -547,12 +632,8 @@ static void run_rank(int rank, const char *directory, const char *compiler)
   shell(fill("$directory$/program $directory$/operands $directory$/results", "directory", directory,
              NULL));
   f = open_file(directory, "results", "rb");
-  for (int i = 0; i < nproduct; i++) {
-    size_t n = (size_t)elements(local_shape(product[i].c, rank));
-    float *c = alloc((n + 1) * sizeof *c);
-    must(fread(c, sizeof *c, n, f) == n, "the results are too short");
-    check_result(&product[i], rank, a[i], b[i], c);
-  }
+  for (int i = 0; i < nproduct; i++)
+    check_result(&product[i], rank, a[i], b[i], read_result(product[i].c, rank, f));
   must(fgetc(f) == EOF, "the results are too long");
   fclose(f);
 }
@@ -613,6 +694,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_statements_are_as_few_and_large_calls_as_they_can),
+      cmocka_unit_test(test_types_are_told),
       cmocka_unit_test(test_operands_may_lie_in_another_order),
       cmocka_unit_test(test_parts_of_size_0),
       cmocka_unit_test(test_what_has_no_call_is_refused),
