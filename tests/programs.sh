@@ -88,3 +88,43 @@ start() {
   [ ! -f "$result.jsonl" ] || losses_of "$result.jsonl" > "$result.losses"
 }
 
+# ---- the Llama whose losses and norms of gradients PyTorch has told (tests/golden/llama) -----------
+
+llama=$golden/llama
+golden_shape=(-D dim=128 -D n_layers=2 -D n_heads=8 -D n_kv_heads=4 -D hidden=352 -D vocab=512 -D seq=64
+  -D batch=4 -D lr=1e-3 -D beta1=0.9 -D beta2=0.95 -D weight_decay=0.1 -D clip=1.0)
+
+# numbers KEY FILE: those of the metrics, or of the golden file's list, one a line.
+numbers() { sed -n "s/.*\"$1\": *\\([-+.0-9eE]*\\)[,}].*/\\1/p" "$2"; }
+golden_numbers() { sed "s/.*\"$1\": *\\[\\([^]]*\\)\\].*/\\1/" "$llama/losses.json" | tr -d ' ' | tr , '\n'; }
+
+# near NAME FILE1 FILE2: twenty in both, as near as `within` says: the first ten, and all.
+within=(2e-5 2e-4)
+near() {
+  paste "$2" "$3" | awk -v name="$1" -v ten="${within[0]}" -v twenty="${within[1]}" '
+    function abs(x) { return x < 0 ? -x : x }
+    NF == 2 { d = abs($1 - $2) / abs($2); if (d > worst) worst = d }
+    !(NF == 2 && d <= (NR <= 10 ? ten : twenty)) { print "  " name ": step " NR ": " $1 ", not " $2; bad = 1 }
+    END {
+      if (NR != 20) { print "  " name ": " NR " steps"; bad = 1 }
+      if (bad) exit 1
+      printf "  %-24s at most %.1e apart\n", name, worst
+    }' || fail "$1"
+}
+
+from_golden() { start "$1" "$1" --weights "$llama/llama.safetensors" --data "$llama/text.txt" --steps 20; }
+
+# check_golden KIND NAME ARGUMENTS...: of plans/llama3.lua.
+check_golden() {
+  local kind=$1 name=$2 to=$WORK/$2 key
+  shift 2
+  [ "$kind" != cuda ] || set -- --target cuda "$@"
+  "$TPGEN" plans/llama3.lua -o "$to" "${golden_shape[@]}" "$@" && make_ranks "$to" "$kind" ||
+    fail "$name: no program"
+  from_golden "$to" || fail "$name: it ended with status $?"
+  for key in loss grad_norm; do
+    numbers $key "$to.jsonl" > "$to.$key"
+    golden_numbers $([ $key = loss ] && echo losses || echo grad_norms) > "$to.$key.golden"
+    near "$name $key" "$to.$key" "$to.$key.golden"
+  done
+}
