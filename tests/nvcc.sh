@@ -1,52 +1,97 @@
 #!/usr/bin/env bash
-# The toy's CUDA programs compile and link with nvcc, without a warning, into a binary for each rank; the
-# kernels and steps of all cases of tests/operators, of many moves (tests/moves), and of training, compile.
+# Every plan of plans/, for CUDA, compiles and links with nvcc for sm_80, sm_90 and sm_100, without a
+# warning, into a binary for each rank; the toy by its own CMakeLists.txt. The kernels and steps of all cases
+# of tests/operators, of many moves (tests/moves), and of training, compile.
 # Needs the toolkit, no GPU; skipped loudly where there is none.
 . "$(dirname "$0")/common.sh"
+. "$root/tests/programs.sh"
 
 nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc) || {
   echo "nvcc: SKIPPED: no nvcc in PATH or /usr/local/cuda/bin. The .cu text was only compiled for the stand-in."
   exit 77
 }
-for tp in 2 3; do
-  generate tp$tp --target cuda -D tp=$tp
-  cmake -S "$WORK/tp$tp" -B "$WORK/tp$tp/build" -DCMAKE_CUDA_COMPILER="$nvcc" \
-    -DCMAKE_CUDA_ARCHITECTURES=90 \
-    -DCMAKE_CUDA_FLAGS="-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror" > "$WORK/log" 2>&1 &&
-    cmake --build "$WORK/tp$tp/build" --parallel 2 >> "$WORK/log" 2>&1 || {
-    tail -n 40 "$WORK/log"
-    fail "tp=$tp does not build with nvcc"
-    continue
-  }
-  for ((rank = 0; rank < tp; rank++)); do
-    find "$WORK/tp$tp/build" -type f -executable -name "*rank$rank" | grep -q . ||
-      fail "tp=$tp: no binary for rank $rank"
-  done
-done
 
-flags=(-std=c++20 -arch=sm_90 -Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror
-  -Xcicc=-O1 -Xptxas=-O0 -D_GNU_SOURCE -DTPGEN_CUDA -I. -Iruntime ${NCCL_HOME:+"-I$NCCL_HOME/include"})
-# compiles NAME PLAN DEFINITIONS...
-compiles() (
-  to=$WORK/$1 plan=$2 arguments=() files=(kernels step)
-  [[ $1 != moves* ]] || files+=(rank0)
+# ---- by CMakeLists.txt --------------------------------------------------------------------------
+
+by_cmake() {
+  generate toy --target cuda
+  cmake -S "$WORK/toy" -B "$WORK/toy/build" -DCMAKE_CUDA_COMPILER="$nvcc" -DCMAKE_CUDA_ARCHITECTURES=90 \
+    -DCMAKE_CUDA_FLAGS="-Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror" > "$WORK/cmake.out" 2>&1 &&
+    cmake --build "$WORK/toy/build" --parallel 2 >> "$WORK/cmake.out" 2>&1 || {
+    tail -n 40 "$WORK/cmake.out"
+    fail "the toy does not build by its CMakeLists.txt"
+  }
+  for rank in 0 1; do
+    find "$WORK/toy/build" -type f -executable -name "*rank$rank" | grep -q . || fail "no binary for rank $rank"
+  done
+}
+
+# ---- by hand: no optimizer takes its time ----------------------------------------------------------
+
+flags=(-std=c++20 -Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror -Xcicc=-O1 -Xptxas=-O0 -D_GNU_SOURCE
+  -DTPGEN_CUDA -I. -Iruntime ${NCCL_HOME:+"-I$NCCL_HOME/include"})
+one=(-arch=sm_90) all=()
+for sm in 80 90 100; do all+=(-gencode "arch=compute_$sm,code=sm_$sm"); done
+# The libraries that a program's own CMakeLists.txt names.
+mapfile -t linked < <(sed -n 's/.*INTERFACE \(CUDA::.*\) \${NCCL.*/\1/p' templates/CMakeLists.cuda.txt |
+  tr ' ' '\n' | sed 's/CUDA::/-l/')
+linked+=(-lnccl -ljansson -lgomp -lpthread ${NCCL_HOME:+"-L$NCCL_HOME/lib"})
+
+# The runtime, which is the same for all of them, in $WORK/runtime.
+nvcc_runtime() (
+  "$TPGEN" plans/toy.lua -o "$WORK/first" --target cuda && mkdir "$WORK/runtime" && cd "$WORK/first" || exit 1
+  gcc "${strict[@]}" -O0 -I. -Iruntime "${includes[@]}" -c runtime/*.c && mv ./*.o "$WORK/runtime" || exit 1
+  for file in runtime/*.cu; do
+    "$nvcc" "${flags[@]}" "${all[@]}" -c "$file" -o "$WORK/runtime/$(basename "$file" .cu).o" || exit 1
+  done
+)
+
+# generated NAME PLAN DEFINITIONS...
+generated() {
+  local to=$WORK/$1 plan=$2 value arguments=()
   shift 2
   for value; do arguments+=(-D "$value"); done
-  "$TPGEN" "$plan" -o "$to" --target cuda "${arguments[@]}" && cd "$to" || exit 1
-  for file in "${files[@]}"; do "$nvcc" "${flags[@]}" -c $file.cu -o $file.o || exit 1; done
+  "$TPGEN" "$plan" -o "$to" --target cuda "${arguments[@]}"
+}
+
+# links NAME PLAN DEFINITIONS...: all its ranks.
+links() (
+  generated "$@" && cd "$WORK/$1" || exit 1
+  for file in *.cu; do "$nvcc" "${flags[@]}" "${all[@]}" -c "$file" || exit 1; done
+  for entry in $(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt); do
+    objects=("rank${entry%:*}.o" "${entry#*:}.o" "$WORK"/runtime/*.o)
+    [ ! -e kernels.o ] || objects+=(kernels.o)
+    "$nvcc" "${all[@]}" --cudart shared -o "rank${entry%:*}" "${objects[@]}" "${linked[@]}" || exit 1
+  done
 )
-compile_or_fail() { compiles "$@" || fail "$* does not compile with nvcc"; }
-compile_beside() { beside "$WORK/$1.log" compile_or_fail "$@"; }
+
+# compiles NAME PLAN DEFINITIONS...: what is not the same in all programs.
+compiles() (
+  generated "$@" && cd "$WORK/$1" || exit 1
+  files=(kernels step)
+  [[ $1 != moves* ]] || files+=(rank0)
+  for file in "${files[@]}"; do "$nvcc" "${flags[@]}" "${one[@]}" -c $file.cu -o $file.o || exit 1; done
+)
+or_fail() { "$@" || fail "$* does not do so with nvcc"; }
+with_nvcc() { beside "$WORK/$2.log" or_fail "$@"; }
+
+nvcc_runtime > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime does not compile"; }
+beside "$WORK/cmake.log" by_cmake
+with_nvcc links toy3 plans/toy.lua tp=3
+with_nvcc links toy_infer plans/toy_infer.lua
+with_nvcc links reshard plans/reshard.lua
+with_nvcc links llama plans/llama3.lua tp=2 clip=1 accumulate=2
 families=$(operator_plans)
 for family in $families; do
-  compile_beside "$family" "$WORK/$family.lua" tp=2 place=mixed
+  with_nvcc compiles "$family" "$WORK/$family.lua" tp=2 place=mixed
 done
-compile_beside moves1 tests/moves/pairs.lua mesh=3 shape=7x5
-compile_beside moves2 tests/moves/pairs.lua mesh=2x3 shape=7x5 every=13
-compile_beside moves3 tests/moves/pairs.lua mesh=2x2 shape=4x6 every=17 through=bfloat16
-compile_beside moves4 tests/moves/pairs.lua mesh=2x2x2 shape=7x5 every=499 planner=greedy
-compile_beside bfloat16 tests/equal/bfloat16.lua dp=2 tp=2
-compile_beside training tests/equal/training.lua dp=2 tp=2
+with_nvcc compiles moves1 tests/moves/pairs.lua mesh=3 shape=7x5
+with_nvcc compiles moves2 tests/moves/pairs.lua mesh=2x3 shape=7x5 every=13
+with_nvcc compiles moves3 tests/moves/pairs.lua mesh=2x2 shape=4x6 every=17 through=bfloat16
+with_nvcc compiles moves4 tests/moves/pairs.lua mesh=2x2x2 shape=7x5 every=499 planner=greedy
+with_nvcc compiles bfloat16 tests/equal/bfloat16.lua dp=2 tp=2
+with_nvcc compiles training tests/equal/training.lua dp=2 tp=2
 all_are_done
+[ "$(ls plans/*.lua | wc -l)" -eq 4 ] || fail "there are other plans in plans/ than this script compiles"
 cat "$WORK"/*.log
-finish "two meshes, and $(wc -w <<< "$families") families of operators, and moves on four, compile with $nvcc"
+finish "every plan for three architectures, $(wc -w <<< "$families") families of operators, and moves, with $nvcc"
