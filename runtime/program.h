@@ -219,10 +219,18 @@ extern const struct place *last_begun;
     if (error_ != ncclSuccess) fail_call(__FILE__, __LINE__, #call, ncclGetErrorString(error_));   \
   } while (0)
 // A kernel's launch: LAUNCH(kernel, blocks, threads, stream)(arguments); and of one that takes so
-// many bytes of dynamic shared memory.
+// many bytes of dynamic shared memory: LAUNCH_SHARED(kernel, blocks, threads, bytes, stream).
 #ifdef __CUDACC__
-#define LAUNCH(kernel, blocks, threads, on)               kernel<<<blocks, threads, 0, on>>>
-#define LAUNCH_SHARED(kernel, blocks, threads, bytes, on) kernel<<<blocks, threads, bytes, on>>>
+#define LAUNCH(kernel, blocks, threads, on) kernel<<<blocks, threads, 0, on>>>
+#define LAUNCH_SHARED(kernel, blocks, threads, bytes, on)                                          \
+  with_shared(kernel, bytes)<<<blocks, threads, bytes, on>>>
+// More than 48 KiB of it are a block's only where the kernel's attribute says so.
+template <class... P> static inline auto with_shared(void (*kernel)(P...), int bytes)
+{
+  if (bytes > 48 * 1024)
+    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  return kernel;
+}
 #endif
 #else
 #define CHECK_MPI(call)                                                                            \

@@ -50,6 +50,8 @@ struct thread {
   unsigned mask;
   uint64_t given, taken;
   int argument, width;
+  const char *name; // of what all do together, and what that is
+  void (*work)(void *const *lanes);
 };
 
 const char *kernel_name; // of the kernel that runs, or null
@@ -96,8 +98,15 @@ const char *name_of(warp_call call)
     return "__reduce_or_sync";
   case warp_call::reduce_xor:
     return "__reduce_xor_sync";
+  case warp_call::all:
+    break;
   }
-  abort();
+  return "a call of the whole warp";
+}
+
+const char *name_of(const thread &w)
+{
+  return w.call == warp_call::all ? w.name : name_of(w.call);
 }
 
 unsigned warp_begin(unsigned t)
@@ -131,7 +140,7 @@ std::string waits_in(unsigned t)
   if (w.state == state::at_barrier)
     snprintf(text, sizeof text, "__syncthreads at %s:%d", w.at.file, w.at.line);
   else
-    snprintf(text, sizeof text, "%s with mask 0x%08x at %s:%d", name_of(w.call), w.mask, w.at.file,
+    snprintf(text, sizeof text, "%s with mask 0x%08x at %s:%d", name_of(w), w.mask, w.at.file,
              w.at.line);
   return text;
 }
@@ -259,7 +268,7 @@ void give(unsigned begin, unsigned lane, unsigned members)
   }
   unsigned from = source_lane(w, lane);
   if (!(members >> from & 1))
-    fail(name_of(w.call), "%s reads lane %u of its warp, which takes no part in the call at %s:%d",
+    fail(name_of(w), "%s reads lane %u of its warp, which takes no part in the call at %s:%d",
          describe(begin + lane).c_str(), from, w.at.file, w.at.line);
   w.taken = threads[begin + from].given;
 }
@@ -267,8 +276,20 @@ void give(unsigned begin, unsigned lane, unsigned members)
 void must_agree(unsigned a, unsigned b)
 {
   if (threads[a].call == threads[b].call && threads[a].at == threads[b].at) return;
-  fail(name_of(threads[a].call), "the warp has parted: %s is in %s, %s in %s", describe(a).c_str(),
+  fail(name_of(threads[a]), "the warp has parted: %s is in %s, %s in %s", describe(a).c_str(),
        waits_in(a).c_str(), describe(b).c_str(), waits_in(b).c_str());
+}
+
+// What all lanes of a warp do at once, each with what it has brought.
+void work_together(unsigned begin, unsigned members)
+{
+  const thread &w = threads[begin];
+  if (members != 0xffffffffu)
+    fail(name_of(w), "lanes 0x%08x of the warp alone come to %s:%d; all 32 must", members,
+         w.at.file, w.at.line);
+  void *lanes[WARP];
+  for (unsigned lane = 0; lane < WARP; lane++) lanes[lane] = (void *)threads[begin + lane].given;
+  w.work(lanes);
 }
 
 // Lets the lanes of a waiting thread's mask go on once all of them that live are there.
@@ -283,8 +304,11 @@ void try_warp(unsigned t)
   }
   for (unsigned lane = 0; lane < end - begin; lane++)
     if (members >> lane & 1) must_agree(t, begin + lane);
-  for (unsigned lane = 0; lane < end - begin; lane++)
-    if (members >> lane & 1) give(begin, lane, members);
+  if (threads[t].call == warp_call::all)
+    work_together(begin, members);
+  else
+    for (unsigned lane = 0; lane < end - begin; lane++)
+      if (members >> lane & 1) give(begin, lane, members);
   for (unsigned lane = 0; lane < end - begin; lane++)
     if (members >> lane & 1) threads[begin + lane].state = state::ready;
 }
@@ -500,6 +524,15 @@ uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argumen
   try_warp(t);
   if (w.state == state::in_warp) wait_here();
   return threads[t].taken;
+}
+
+void meet_all(const char *name, void *mine, void (*work)(void *const *lanes), const char *file,
+              int line)
+{
+  if (!kernel_name) fail(name, "called outside a kernel, at %s:%d", file, line);
+  threads[current].name = name;
+  threads[current].work = work;
+  meet_in_warp(warp_call::all, 0xffffffffu, (uint64_t)mine, 0, 32, file, line);
 }
 } // namespace cuda_on_cpu
 

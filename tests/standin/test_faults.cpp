@@ -53,6 +53,48 @@ __global__ static void parted_shuffles(float *x)
     y = __shfl_up_sync(0xffffffffu, y, 1);
   x[threadIdx.x] = y;
 }
+__global__ static void part_of_a_warp_multiplies(float *x)
+{
+  float d[4] = {};
+  const unsigned a[4] = {}, b[2] = {};
+  if (threadIdx.x < 30) mma_bf16(d, a, b);
+  x[threadIdx.x] = d[0];
+}
+__global__ static void multiply_unrounded(float *x)
+{
+  float d[4] = {};
+  const unsigned a[4] = {0x3f800001u}, b[2] = {};
+  mma_tf32(d, a, b);
+  x[threadIdx.x] = d[0];
+}
+__global__ static void load_uneven_row(float *x)
+{
+  unsigned d[4];
+  DYNAMIC_SHARED(char, rows);
+  load_matrices(d, rows + 16 * threadIdx.x + (threadIdx.x == 9 ? 4 : 0));
+  x[threadIdx.x] = (float)d[0];
+}
+__global__ static void load_from_global(float *x)
+{
+  unsigned d[4];
+  load_matrices(d, x);
+  x[threadIdx.x] = (float)d[0];
+}
+__global__ static void copy_uneven(float *x)
+{
+  DYNAMIC_SHARED(float, to);
+  copy_16(to, x + 1, true);
+}
+__global__ static void copy_far(float *x)
+{
+  DYNAMIC_SHARED(float, to);
+  copy_16(to, x + 1024, true);
+}
+__global__ static void write_behind_shared(float *x)
+{
+  DYNAMIC_SHARED(float, shared);
+  shared[256] = x[0];
+}
 __global__ static void read_ended_lane(float *x)
 {
   if (threadIdx.x >= 20) return;
@@ -150,6 +192,42 @@ static void kernel_calls_host()
 static void kernel_recurses()
 {
   LAUNCH(recurse, 1, 1, 0)(reinterpret_cast<int *>(memory(1)), 0);
+}
+static void part_of_a_warp()
+{
+  LAUNCH(part_of_a_warp_multiplies, 1, 32, 0)(memory(32));
+}
+static void unrounded_product()
+{
+  LAUNCH(multiply_unrounded, 1, 32, 0)(memory(32));
+}
+static void uneven_row()
+{
+  LAUNCH_SHARED(load_uneven_row, 1, 32, 1024, 0)(memory(32));
+}
+static void matrix_in_global_memory()
+{
+  LAUNCH(load_from_global, 1, 32, 0)(memory(32));
+}
+static void uneven_copy()
+{
+  LAUNCH_SHARED(copy_uneven, 1, 1, 1024, 0)(memory(32));
+}
+static void copy_from_afar()
+{
+  LAUNCH_SHARED(copy_far, 1, 1, 1024, 0)(memory(1024));
+}
+static void shared_overrun()
+{
+  LAUNCH_SHARED(write_behind_shared, 1, 1, 1024, 0)(memory(32));
+}
+static void shared_not_given()
+{
+  LAUNCH(write_behind_shared, 1, 1, 0)(memory(32));
+}
+static void too_much_shared()
+{
+  LAUNCH_SHARED(write_behind_shared, 1, 1, 1 << 20, 0)(memory(32));
 }
 static void too_many_threads()
 {
@@ -472,6 +550,15 @@ static const struct fault {
     FAULT(kernel_given_freed_memory, 0, "which is no device memory (in kernel write_hidden"),
     FAULT(kernel_calls_host, 0, "cudaMalloc: a kernel called it"),
     FAULT(kernel_recurses, 0, "a thread's stack is full"),
+    FAULT(part_of_a_warp, 0, "mma_bf16: lanes 0x3fffffff of the warp alone come to"),
+    FAULT(unrounded_product, 0, "mma_tf32: 0x1.000002p+0 is not rounded"),
+    FAULT(uneven_row, 0, "ldmatrix: lane 9's row is not at a multiple of 16 bytes"),
+    FAULT(matrix_in_global_memory, 0, "ldmatrix: lane 0's row is not in shared memory"),
+    FAULT(uneven_copy, 0, "an address is not aligned to 16 bytes"),
+    FAULT(copy_from_afar, 0, "the source is out of bounds: 16 bytes"),
+    FAULT(shared_overrun, 0, "kernel write_behind_shared"),
+    FAULT(shared_not_given, 0, "DYNAMIC_SHARED: the launch gave 0 bytes: use LAUNCH_SHARED"),
+    FAULT(too_much_shared, 0, "1048576 bytes of dynamic shared memory; 49152 are allowed"),
     FAULT(too_many_threads, 0, "nothing: a block of 1025 x 1 x 1 threads"),
     FAULT(no_blocks, 0, "nothing: a grid of 0 x 1 x 1 blocks"),
     FAULT(barrier_on_host, 0, "__syncthreads: called outside a kernel"),

@@ -154,5 +154,6 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), enum cudaFuncAttribute at
 #include "cuda_on_cpu/vectors.h"
 #include "cuda_on_cpu/arithmetic.h"
 #include "cuda_on_cpu/kernel.h"
+#include "cuda_on_cpu/mma.h"
 
 #endif

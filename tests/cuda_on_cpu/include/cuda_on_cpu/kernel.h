@@ -70,10 +70,15 @@ enum class warp_call {
   reduce_max_signed,
   reduce_and,
   reduce_or,
-  reduce_xor
+  reduce_xor,
+  all
 };
 uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argument, int width,
                       const char *file, int line);
+
+// What a whole warp does at once: the last lane to come does the work, with what each has brought.
+void meet_all(const char *name, void *mine, void (*work)(void *const *lanes), const char *file,
+              int line);
 
 template <class... P> class launcher
 {
@@ -104,6 +109,12 @@ private:
   void (*kernel)(P...);
 };
 
+template <class... P> void allow_shared(void (*kernel)(P...), size_t bytes)
+{
+  if (bytes > 48 * 1024)
+    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
+
 template <class T>
 T shuffle_any(warp_call call, unsigned mask, T value, int argument, int width, const char *file,
               int line)
@@ -129,8 +140,10 @@ T shuffle(warp_call call, unsigned mask, T value, int argument, int width, const
 
 #define LAUNCH(kernel, blocks, threads, on)                                                        \
   ::cuda_on_cpu::launcher(#kernel, kernel, blocks, threads, 0, on)
+// As that of program.h it asks for what is more than a kernel has unasked.
 #define LAUNCH_SHARED(kernel, blocks, threads, bytes, on)                                          \
-  ::cuda_on_cpu::launcher(#kernel, kernel, blocks, threads, bytes, on)
+  (::cuda_on_cpu::allow_shared(kernel, bytes),                                                     \
+   ::cuda_on_cpu::launcher(#kernel, kernel, blocks, threads, bytes, on))
 
 // In place of `extern __shared__`, which a host compiler takes for something else: a pointer to the
 // block's dynamic shared memory.

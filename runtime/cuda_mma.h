@@ -1,0 +1,118 @@
+// The instructions by which a warp multiplies small matrices on the tensor cores, and those that
+// bring the matrices to it: one function for each, with the place of every element in the registers
+// of the 32 lanes as PTX's manual has it. Every lane of the warp must take part. group = lane / 4
+// and in = lane % 4 below; an element of bfloat16 takes half a register, the lower half first.
+//
+// They need sm_80. Without nvcc the stand-in for CUDA declares the same functions.
+#ifndef CUDA_MMA_H
+#define CUDA_MMA_H
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <stdint.h>
+
+// d[16, 8] += a[16, 16] b[16, 8] of bfloat16, summed in float (mma.m16n8k16).
+//   d[0], d[1]  row group,     columns 2 in, 2 in + 1      d[2], d[3]  row group + 8, the same
+//   columns a[0]        row group,     columns 2 in, 2 in + 1      a[1]        row group + 8, the
+//   same columns a[2]        row group,     columns 2 in + 8, + 9       a[3]        row group + 8,
+//   the same columns b[0]        rows 2 in, 2 in + 1, column group          b[1]        rows 2 in +
+//   8, + 9, column group
+static __device__ __forceinline__ void mma_bf16(float (&d)[4], const unsigned (&a)[4],
+                                                const unsigned (&b)[2])
+{
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// d[16, 8] += a[16, 8] b[8, 8] of TF32, which to_tf32 makes, summed in float (mma.m16n8k8).
+//   d           as above
+//   a[0]        row group,     column in                   a[1]        row group + 8, column in
+//   a[2]        row group,     column in + 4               a[3]        row group + 8, column in + 4
+//   b[0]        row in,        column group                b[1]        row in + 4,    column group
+static __device__ __forceinline__ void mma_tf32(float (&d)[4], const unsigned (&a)[4],
+                                                const unsigned (&b)[2])
+{
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+static __device__ __forceinline__ unsigned address_in_shared(const void *p)
+{
+  return (unsigned)__cvta_generic_to_shared(p);
+}
+
+// Four matrices of 8 rows of 16 bytes from shared memory (ldmatrix). Lane l names row l % 8 of
+// matrix l / 8, at a multiple of 16 bytes. d[i] is of matrix i: row group, bytes 4 in to 4 in + 3.
+static __device__ __forceinline__ void load_matrices(unsigned (&d)[4], const void *row)
+{
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+               : "r"(address_in_shared(row))
+               : "memory");
+}
+
+// The same of elements of two bytes, turned: d[i] is rows 2 in and 2 in + 1, column group.
+static __device__ __forceinline__ void load_matrices_turned(unsigned (&d)[4], const void *row)
+{
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+               : "r"(address_in_shared(row))
+               : "memory");
+}
+
+// Copies 16 bytes, or 4, from global to shared memory beside the thread (cp.async), both at
+// multiples of as many; zeros where it is not filled, and then the source is not read.
+static __device__ __forceinline__ void copy_16(void *shared, const void *global, bool filled)
+{
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address_in_shared(shared)),
+               "l"(__cvta_generic_to_global(global)), "r"(filled ? 16 : 0)
+               : "memory");
+}
+static __device__ __forceinline__ void copy_4(void *shared, const void *global, bool filled)
+{
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address_in_shared(shared)),
+               "l"(__cvta_generic_to_global(global)), "r"(filled ? 4 : 0)
+               : "memory");
+}
+
+// Ends a group of this thread's copies.
+static __device__ __forceinline__ void end_copies()
+{
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Waits until all of this thread's groups but the last LATER have arrived. Others' copies are there
+// behind a barrier after their waiting.
+template <int LATER> static __device__ __forceinline__ void wait_for_copies()
+{
+  asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+}
+
+// Two floats rounded to bfloat16 in a register.
+static __device__ __forceinline__ unsigned bf16_pair(float low, float high)
+{
+  unsigned pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+static __device__ __forceinline__ unsigned to_tf32(float x)
+{
+  unsigned rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+  return rounded;
+}
+
+// 2^x, to 2 units in the last place; denormal results are 0.
+static __device__ __forceinline__ float quick_exp2(float x)
+{
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+#endif
+#endif
