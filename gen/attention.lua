@@ -32,14 +32,15 @@ local function masked_attention(q, k, v, mask, scale)
   local in_groups = groups < heads
   if in_groups then q, mask = grouped(q, groups), grouped_mask(mask, groups) end
   local r = in_groups and "r" or ""
-  local scores = base.product(q, k, string.format("bg%sqd,bgkd->bg%sqk", r, r))
+  local scores = base.wide(base.product(q, k, string.format("bg%sqd,bgkd->bg%sqk", r, r)))
   scores = base.scaled(scores, scale)
   if core.type(mask) == "bool" then
     scores = raw.where(mask, scores, LEAST)
   else
     scores = raw.add(scores, mask)
   end
-  local y = base.product(raw.softmax(scores, -1), v, string.format("bg%sqk,bgke->bg%sqe", r, r))
+  local shares = base.narrowed(raw.softmax(scores, -1), v)
+  local y = base.product(shares, v, string.format("bg%sqk,bgke->bg%sqe", r, r))
   shape[4] = core.shape(v)[4]
   return view(y, shape)
 end
@@ -95,7 +96,12 @@ method("scaled_dot_product_attention", function(q, k, v, options)
   base.tensor(k, "the keys")
   base.tensor(v, "the values")
   check_heads(q, k, v)
-  for _, x in ipairs{q, k, v} do base.need_floating(x) end
+  for _, x in ipairs{q, k, v} do
+    if core.type(base.need_floating(x)) ~= core.type(q) then
+      misfit("queries, keys and values are of one type, not %s, %s and %s", core.type(q),
+        core.type(k), core.type(v))
+    end
+  end
   local causal, mask, scale = options.causal, options.mask, options.scale
   if causal ~= nil and type(causal) ~= "boolean" then
     misfit("causal must be true or false, not %s", base.a(causal))

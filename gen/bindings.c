@@ -181,7 +181,7 @@ static void read_layout(lua_State *L, int at, struct shape shape, struct asked *
    why): the same values, moved and left in that type. */
 static int redistribute_tensor(lua_State *L)
 {
-  int value = argument_value(L, 1);
+  int value = argument_operand(L, 1);
   enum type own = graph->value[value].type;
   struct asked a = {.line = sandbox->line, .who = copy_text(luaL_checkstring(L, 5))};
   read_layout(L, 2, graph->value[value].shape, &a);
@@ -206,7 +206,7 @@ static int redistribute_tensor(lua_State *L)
 /* finish(tensor, why): the same values; what is pending in them is reduced, on every rank. */
 static int finish_tensor(lua_State *L)
 {
-  int value = argument_value(L, 1);
+  int value = argument_operand(L, 1);
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {value},
@@ -260,6 +260,16 @@ static int add_parameter(lua_State *L)
   name = *path ? text("%s.%s", path, name) : copy_text(name);
   t->value = add_value(PARAMETER, name, F32, t->shape, module, t->line);
   graph->value[t->value].init = t->init;
+  return 0;
+}
+
+/* set_precision(parameter, type that the model computes with, type that its gradient is moved in)
+ */
+static int set_precision(lua_State *L)
+{
+  struct value *v = &graph->value[argument_value(L, 1)];
+  v->used_as = argument_type(L, 2);
+  v->reduced_as = argument_type(L, 3);
   return 0;
 }
 
@@ -563,6 +573,13 @@ static int set_optimizer(lua_State *L)
   return 0;
 }
 
+/* set_tf32(whether products may round their operands to TF32) */
+static int set_tf32(lua_State *L)
+{
+  graph->tf32 = lua_toboolean(L, 1);
+  return 0;
+}
+
 /* set_checkpoint(whether modules of lists are computed again from their inputs) */
 static int set_checkpoint(lua_State *L)
 {
@@ -676,6 +693,7 @@ static const luaL_Reg functions[] = {{"between", between},
                                      {"add_module", new_module},
                                      {"parameter", parameter},
                                      {"add_parameter", add_parameter},
+                                     {"set_precision", set_precision},
                                      {"set_alias", set_alias},
                                      {"add_batch", add_batch},
                                      {"enter", enter},
@@ -688,6 +706,7 @@ static const luaL_Reg functions[] = {{"between", between},
                                      {"set_output", set_output},
                                      {"set_expected", set_expected},
                                      {"set_optimizer", set_optimizer},
+                                     {"set_tf32", set_tf32},
                                      {"set_checkpoint", set_checkpoint},
                                      {"set_training", set_training},
                                      {"begin", begin},

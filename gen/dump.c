@@ -11,8 +11,8 @@
 #include <string.h>
 
 const char *const pass_name[PASS_COUNT] = {
-    "lua",     "plan",    "propagate", "grad", "optimize", "redistribute", "recompute",
-    "arrange", "outline", "bucket",    "fuse", "schedule", "memory"};
+    "lua",       "plan",    "propagate", "grad",   "optimize", "redistribute", "uncast",
+    "recompute", "arrange", "outline",   "bucket", "fuse",     "schedule",     "memory"};
 
 static const char *const role_name[] = {"activation", "parameter", "gradient", "state",
                                         "batch",      "loss",      "norm"};

@@ -35,15 +35,17 @@ end)
 
 -- With Bessel's correction, as PyTorch's.
 method("var", function(x, dims, keep)
-  local shape = core.shape(base.need_floating(x))
+  local given, shape = base.need_floating(x), core.shape(x)
   local list, n = dimensions(shape, dims)
   if n < 2 then
     misfit("the variance of one number alone is not defined; the shape is %s", shape_text(shape))
   end
   -- A mean of all lines up without its dimensions.
   local stays = #list < #shape or keeps(keep)
+  x = base.wide(given)
   local mean = reduced("sum", x, list, stays, 1 / n, true)
-  return reduced("sum", raw.square(raw.sub(x, mean)), list, keeps(keep), 1 / (n - 1))
+  local y = reduced("sum", raw.square(raw.sub(x, mean)), list, keeps(keep), 1 / (n - 1))
+  return base.narrowed(y, given)
 end)
 
 for _, name in ipairs{"amax", "amin"} do
@@ -94,13 +96,7 @@ for _, name in ipairs{"max", "min"} do
   end)
 end
 
--- x:norm(p, dims, keep)
-method("norm", function(x, p, dims, keep)
-  p = p == nil and 2 or p
-  if type(p) ~= "number" or p ~= p then
-    misfit("p must be a number or math.huge, not %s", math.type(p) and tostring(p) or base.a(p))
-  end
-  x = floating(x)
+local function norm(x, p, dims, keep)
   local list = dimensions(core.shape(x), dims)
   if p == math.huge then return reduced("amax", raw.abs(x), list, keeps(keep)) end
   if p == -math.huge then return reduced("amin", raw.abs(x), list, keeps(keep)) end
@@ -110,11 +106,21 @@ method("norm", function(x, p, dims, keep)
   -- The root has no slope at 0; where all are 0, neither has the norm.
   local none = raw.eq(sum, 0)
   return raw.where(none, 0.0, raw.pow(raw.where(none, 1.0, sum), 1 / p))
+end
+
+-- x:norm(p, dims, keep)
+method("norm", function(x, p, dims, keep)
+  p = p == nil and 2 or p
+  if type(p) ~= "number" or p ~= p then
+    misfit("p must be a number or math.huge, not %s", math.type(p) and tostring(p) or base.a(p))
+  end
+  return base.narrowed(norm(base.wide(x), p, dims, keep), x)
 end)
 
 -- x:cumsum(dim)
 method("cumsum", function(x, dim)
-  return append("cumsum", {base.need_floating(x)}, {dims = {dimension(core.shape(x), dim)}})
+  local d = dimension(core.shape(base.need_floating(x)), dim)
+  return base.narrowed(append("cumsum", {x}, {dims = {d}}), x)
 end)
 
 -- --------------------------------------------------------------------------------------- products
@@ -122,7 +128,12 @@ end)
 local BATCH = "abcdefgh"
 
 local function product(a, b, equation)
-  return append("matmul", {base.need_floating(a), base.need_floating(b)}, {equation = equation})
+  local s, t = core.type(base.need_floating(a)), core.type(base.need_floating(b))
+  if s ~= t then
+    misfit('it takes two tensors of one type, not %s and %s: cast one of them, as in x:to("%s")',
+      s, t, t)
+  end
+  return append("matmul", {a, b}, {equation = equation})
 end
 base.product = product
 

@@ -51,8 +51,8 @@ static int finished(int value)
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {gradient[value]},
-                  .type = graph->value[value].type,
-                  .backward_type = graph->value[value].type,
+                  .type = graph->value[gradient[value]].type,
+                  .backward_type = graph->value[gradient[value]].type,
                   .to = graph->value[value].layout,
                   .asked = (1u << graph->mesh.ndim) - 1,
                   .phase = BACKWARD,
@@ -72,8 +72,8 @@ static void gradient_of_parameter(int parameter)
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {gradient[parameter]},
-                  .type = p.type,
-                  .backward_type = p.type,
+                  .type = p.reduced_as,
+                  .backward_type = p.reduced_as,
                   .to = p.layout,
                   .asked = (1u << graph->mesh.ndim) - 1,
                   .phase = BACKWARD,
@@ -81,6 +81,7 @@ static void gradient_of_parameter(int parameter)
                   .line = p.line,
                   .why = text("the gradient of %s", p.name)};
   int out = append_op(op);
+  graph->value[out].type = p.type;
   graph->value[out].role = GRADIENT;
   graph->value[out].of = parameter;
   graph->value[out].name = text("d_%s", p.name);

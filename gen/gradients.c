@@ -5,8 +5,9 @@
            what had reached that input before.
 
    A gradient has the shape and the type of its value: what was broadcast is summed, and what has
-   another type is cast, in one place (give). So the functions below may think in the output's
-   shape.
+   another type is cast, in one place (give). Only the gradient of a parameter's cast has the
+   parameter's type at once: products and sums of narrow numbers make it so, and it is never
+   rounded. So the functions below may think in the output's shape.
 
    A sum over the ranks that is still pending may pass only through inputs in which an operation is
    linear. Where a row could be written in several ways, it is written so that the incoming gradient
@@ -123,6 +124,25 @@ static void name_after(int g, int value)
   v->of = value;
 }
 
+/* The parameter that the value is, or is cast, moved or seen in another shape; or NONE. */
+static int parameter_in(int value)
+{
+  for (;; value = graph->op[graph->value[value].op].in[0]) {
+    const struct value *v = &graph->value[value];
+    if (v->role == PARAMETER) return value;
+    enum op_kind kind = v->op == NONE ? OP_COUNT : graph->op[v->op].kind;
+    if (kind != OP_cast && kind != OP_redistribute && kind != OP_view && kind != OP_permute)
+      return NONE;
+  }
+}
+
+/* The type of the value's gradient. */
+static enum type gradient_type(int value)
+{
+  int parameter = parameter_in(value);
+  return graph->value[parameter == NONE ? value : parameter].type;
+}
+
 static bool needs(int i)
 {
   return wanted[at->in[i]];
@@ -132,7 +152,8 @@ static bool needs(int i)
 static void give(int i, int g)
 {
   int value = at->in[i];
-  enum type type = graph->value[value].type;
+  enum type type = gradient_type(value);
+  if (type == F32 && graph->value[g].type != F32) g = cast(g, F32);
   g = unbroadcast(g, value);
   if (graph->value[g].type != type) g = cast(g, type);
   name_after(g, value);
@@ -190,6 +211,8 @@ static int matmul_side(int g, const char *const part[3], int i)
       stretch.dims |= 1u << d;
   }
   product.equation = text("%s,%s->%s", c, part[1 - i], left);
+  product.type = gradient_type(at->in[i]);
+  product.typed = product.type != graph->value[g].type;
   stretch.in[0] = apply(product);
   return stretch.dims ? apply_shaped(stretch, shape_of(at->in[i])) : stretch.in[0];
 }
@@ -666,13 +689,17 @@ static void redistribute_grad(int g)
     return;
   }
   struct layout to = graph->value[at->in[0]].layout;
+  enum type type = at->backward_type;
+  int parameter = parameter_in(at->in[0]);
+  if (parameter != NONE && graph->value[parameter].used_as != graph->value[parameter].type)
+    type = graph->value[parameter].reduced_as;
   for (int d = 0; d < MAX_MESH; d++)
     if (to.on[d].kind == PARTIAL) to.on[d] = (struct placement){0};
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
                   .in = {g},
-                  .type = at->backward_type,
-                  .backward_type = at->backward_type,
+                  .type = type,
+                  .backward_type = type,
                   .to = to,
                   .asked = (1u << graph->mesh.ndim) - 1};
   op.why = text("backward of %s", at->why);

@@ -100,6 +100,8 @@ int add_value(enum role role, const char *name, enum type type, struct shape sha
                       .role = role,
                       .type = type,
                       .shape = shape,
+                      .used_as = type,
+                      .reduced_as = type,
                       .of = NONE,
                       .op = NONE,
                       .module = module,

@@ -103,7 +103,7 @@ method("scatter", function(x, dim, index, src)
   check_index(x, d, index)
   src = source(x, index, src)
   return in_corner(x, d, core.shape(index), 1, function(part)
-    return append("scatter", {part, index, src}, {dims = {d}})
+    return base.narrowed(append("scatter", {part, index, src}, {dims = {d}}), x)
   end)
 end)
 
@@ -115,7 +115,7 @@ method("scatter_add", function(x, dim, index, src)
   src = source(x, index, src)
   return in_corner(x, d, core.shape(index), 1, function(part)
     local sum = append("scatter_add", {src, index}, {dims = {d}, shapes = {core.shape(part)}})
-    return raw.add(part, sum)
+    return base.narrowed(raw.add(part, sum), x)
   end)
 end)
 
@@ -146,7 +146,8 @@ method("index_add", function(x, dim, ids, src)
   if core.type(src) ~= core.type(x) then
     misfit("the source is %s and the tensor %s", core.type(src), core.type(x))
   end
-  return raw.add(x, append("index_add", {src, ids}, {dims = {d}, shapes = {shape}}))
+  local sum = append("index_add", {src, ids}, {dims = {d}, shapes = {shape}})
+  return base.narrowed(raw.add(x, sum), x)
 end)
 
 -- embedding(indices, weight): the weight's rows [..., size].
@@ -227,12 +228,12 @@ method("conv2d", function(x, weight, bias, options)
   local y = append("conv2d", {x, weight}, {stride_y = stride_y, stride_x = stride_x, pad_y = pad_y,
     pad_x = pad_x, dilation_y = dilation_y, dilation_x = dilation_x,
     shapes = {{s[1], t[1], high, wide}}})
-  if bias == nil then return y end
+  if bias == nil then return base.narrowed(y, x) end
   local size = core.shape(base.tensor(bias, "the bias"))
   if #size ~= 1 or size[1] ~= t[1] then
     misfit("a bias of shape %s does not fit weights %s", shape_text(size), shape_text(t))
   end
-  return raw.add(y, view(bias, {t[1], 1, 1}))
+  return base.narrowed(raw.add(y, view(bias, {t[1], 1, 1})), x)
 end)
 
 -- max_pool2d(x, kernel, {stride =, padding =}): the stride is the kernel's size unless it is given.
@@ -249,6 +250,7 @@ method("max_pool2d", function(x, kernel, options)
   local shape = table.move(s, 1, #s, 1, {})
   shape[#s - 1] = windows(x, s[#s - 1], kernel_y, stride_y, pad_y, 1)
   shape[#s] = windows(x, s[#s], kernel_x, stride_x, pad_x, 1)
-  return append("max_pool2d", {x}, {kernel_y = kernel_y, kernel_x = kernel_x, stride_y = stride_y,
-    stride_x = stride_x, pad_y = pad_y, pad_x = pad_x, shapes = {shape}})
+  local y = append("max_pool2d", {x}, {kernel_y = kernel_y, kernel_x = kernel_x,
+    stride_y = stride_y, stride_x = stride_x, pad_y = pad_y, pad_x = pad_x, shapes = {shape}})
+  return base.narrowed(y, x)
 end)

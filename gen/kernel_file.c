@@ -22,7 +22,9 @@
    adjacent in any case.
 
    float, int or, of truth values, unsigned char, 0 or 1; bf16, with bf16_to_float and float_to_bf16
-   of runtime/elements.h, where it takes bfloat16. Behind them the kernel may ask, for
+   of runtime/elements.h, where it takes bfloat16. A parameter that may be float or bf16 is declared
+   const $type_a$ *restrict a, and its elements are read as $float_a$(a[i]); our own kernels take
+   every floating input so, and make floats, but for attention. Behind them the kernel may ask, for
    letters of the rule that are marked @, for the index in the whole tensor at which the rank's part
    begins: long first_x  for letter x. (Sizes differ between ranks only where they must; where a
    part begins differs always, so it is no hole: most ranks share one kernel.)
@@ -36,6 +38,8 @@
    them; only element-wise operators stretch. $before$   Of those that stand before the capital
    letter's dimensions, and of those after them: $after$    the operand is [$before$, $D$, $after$].
      $step_a_x$ How many elements neighbours along letter x lie apart in parameter a.
+     $type_a$   The type of parameter a's elements.
+     $float_a$(x)  x, an element of parameter a, as a float: x, or bf16_to_float(x).
      $s$        The operation's scalar, where no letter of the rule is called s.
      $stride_y$ A number of the row, by its name.
 
@@ -298,6 +302,20 @@ static int64_t step_of_hole(const char *name)
   return NONE;
 }
 
+/* The operand whose parameter the hole's name tells behind `start`, or NONE. */
+static int operand_of_hole(const char *name, const char *start)
+{
+  if (strncmp(name, start, strlen(start))) return NONE;
+  for (int i = 0; i < operands(); i++)
+    if (!strcmp(name + strlen(start), parameter_name(file_text(), i))) return i;
+  return NONE;
+}
+
+static bool is_bf16(int i)
+{
+  return graph->value[operand(i)].type == BF16;
+}
+
 static bool has_number(const char *name)
 {
   size_t n = strlen(name);
@@ -320,19 +338,34 @@ static const char *hole_text(const char *name)
     size = product_of(name[strlen(whole)], letters.size);
   if (size == NONE) size = step_of_hole(name);
   if (size != NONE) return int_text(size);
+  int i = operand_of_hole(name, "type_");
+  if (i != NONE) return c_type(graph->value[operand(i)].type);
+  i = operand_of_hole(name, "float_");
+  if (i != NONE) return is_bf16(i) ? "bf16_to_float" : "";
   if (!strcmp(name, "s")) return number_text(op->scalar);
   return has_number(name) ? int_text(number_of(op, name)) : NULL;
 }
 
-static char *filled(const char *file)
+/* The end of what stands in the brackets that open at c, or NULL. */
+static const char *closing(const char *c)
 {
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  for (const char *c = file; *c;) {
+  int depth = 0;
+  for (; *c; c++) {
+    depth += (*c == '(') - (*c == ')');
+    if (!depth) return c;
+  }
+  return NULL;
+}
+
+/* Puts the text up to `end`, or to its own, with its holes filled. */
+static void put_filled(struct buffer *b, const char *c, const char *end)
+{
+  while (*c && c != end) {
     size_t plain = strcspn(c, "$");
-    put_text(&b, c, plain);
+    if (end && plain > (size_t)(end - c)) plain = (size_t)(end - c);
+    put_text(b, c, plain);
     c += plain;
-    if (!*c) break;
+    if (*c != '$' || c == end) continue;
     size_t n = strspn(c + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
     if (n == 0 || c[n + 1] != '$')
       fault(text("a '$' begins no hole: '%s'", printable(text("%.20s", c))));
@@ -340,9 +373,20 @@ static char *filled(const char *file)
     if (!value)
       fault(text("it has a hole $%.*s$, which is no letter of the rule %s and no number", (int)n,
                  c + 1, printable(rule_of(op))));
-    put(&b, "%s", value);
+    put(b, "%s", value);
     c += n + 2;
+    const char *close = *value || *c != '(' ? NULL : closing(c);
+    if (!close) continue; /* of a float element there is nothing to convert, nor to hold together */
+    put_filled(b, c + 1, close);
+    c = close + 1;
   }
+}
+
+static char *filled(const char *file)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  put_filled(&b, file, NULL);
   if (b.length && b.text[b.length - 1] != '\n') put_text(&b, "\n", 1);
   return b.text;
 }

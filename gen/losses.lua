@@ -4,7 +4,7 @@ local core, base = ...
 local append, raw, method = core.append, base.raw, base.method
 local misfit, shape_text, dimension = base.misfit, base.shape_text, base.dimension
 local reduced, keeps, without, gathered = base.reduced, base.keeps, base.without, base.gathered
-local floating = base.floating
+local floating, wide, narrowed = base.floating, base.wide, base.narrowed
 
 -- ----------------------------------------------------------------------------- softmax and losses
 
@@ -15,28 +15,28 @@ local function shifted(x, d)
   return raw.sub(x, most), most
 end
 
+-- What follows computes in float32, and gives the type that it was given; but losses are float32.
 local function softmax_input(x, dim)
-  x = floating(x)
-  return x, dimension(core.shape(x), dim == nil and -1 or dim)
+  return wide(x), dimension(core.shape(x), dim == nil and -1 or dim)
 end
 
 local function softmax(x, dim)
   local input, d = softmax_input(x, dim)
   local e = raw.exp((shifted(input, d)))
-  return raw.div(e, reduced("sum", e, {d}, true))
+  return narrowed(raw.div(e, reduced("sum", e, {d}, true)), x)
 end
 method("softmax", softmax)
 
 method("log_softmax", function(x, dim)
   local input, d = softmax_input(x, dim)
   local z = shifted(input, d)
-  return raw.sub(z, raw.log(reduced("sum", raw.exp(z), {d}, true)))
+  return narrowed(raw.sub(z, raw.log(reduced("sum", raw.exp(z), {d}, true))), x)
 end)
 
 method("logsumexp", function(x, dim, keep)
   local input, d = softmax_input(x, dim)
   local z, most = shifted(input, d)
-  local y = raw.add(raw.log(reduced("sum", raw.exp(z), {d}, true)), most)
+  local y = narrowed(raw.add(raw.log(reduced("sum", raw.exp(z), {d}, true)), most), x)
   return keeps(keep) and y or without(y, d)
 end)
 
@@ -92,7 +92,7 @@ end
 -- part of the sums and some of the targets; as these are few, every rank is told all of them at once.
 method("cross_entropy", function(logits, targets, options)
   options = base.options_of(options, {"reduction", "ignore_index"})
-  logits = floating(logits)
+  logits = wide(logits)
   targets = check_targets(logits, targets)
   local d = #core.shape(logits) - 1
   local z, most = shifted(logits, d)
@@ -105,7 +105,7 @@ end)
 method("nll_loss", function(x, targets, options)
   options = base.options_of(options, {"reduction", "ignore_index"})
   targets = check_targets(base.need_floating(x), targets)
-  return lost(raw.neg(picked(x, targets)), targets, options)
+  return lost(raw.neg(wide(picked(x, targets))), targets, options)
 end)
 
 method("mse_loss", function(x, target, options)
@@ -114,7 +114,7 @@ method("mse_loss", function(x, target, options)
   if not base.same_shape(a, b) then
     misfit("shapes %s and %s are not equal", shape_text(a), shape_text(b))
   end
-  return finished(raw.square(raw.sub(floating(x), floating(target))), how)
+  return finished(raw.square(raw.sub(wide(x), wide(target))), how)
 end)
 
 -- ---------------------------------------------------------------------------------- normalisation
@@ -153,8 +153,8 @@ local function check_affine(v, what, sizes)
 end
 
 -- layer_norm(x, sizes, weight, bias, eps): sizes: of the last dimensions.
-method("layer_norm", function(x, given, weight, bias, eps)
-  x = floating(x)
+method("layer_norm", function(input, given, weight, bias, eps)
+  local x = wide(input)
   local dims, n, sizes = last_dimensions(x, given)
   check_affine(weight, "the weight", sizes)
   check_affine(bias, "the bias", sizes)
@@ -162,18 +162,19 @@ method("layer_norm", function(x, given, weight, bias, eps)
   local variance = reduced("sum", raw.square(centred), dims, true, 1 / n)
   local y = raw.mul(centred, raw.rsqrt(raw.add(variance, epsilon(eps, 1e-5))))
   if weight ~= nil then y = raw.mul(y, weight) end
-  return bias == nil and y or raw.add(y, bias)
+  if bias ~= nil then y = raw.add(y, bias) end
+  return narrowed(y, input)
 end)
 
 -- rms_norm(x, sizes, weight, eps), or rms_norm(x, weight, eps).
-method("rms_norm", function(x, given, weight, eps)
-  x = floating(x)
+method("rms_norm", function(input, given, weight, eps)
+  local x = wide(input)
   if base.is_tensor(given) then given, weight, eps = core.shape(given), given, weight end
   local dims, n, sizes = last_dimensions(x, given)
   check_affine(weight, "the weight", sizes)
   local mean = reduced("sum", raw.square(x), dims, true, 1 / n)
   local y = raw.mul(x, raw.rsqrt(raw.add(mean, epsilon(eps, 2^-23))))
-  return weight == nil and y or raw.mul(y, weight)
+  return narrowed(weight == nil and y or raw.mul(y, weight), input)
 end)
 
 -- ---------------------------------------------------------------------------------------- dropout

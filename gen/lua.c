@@ -27,11 +27,11 @@ static const size_t MAX_MEMORY = (size_t)128 << 20;
 #define PLAN_NAME "(plan)"
 #define OWN_NAME  "(tpgen)"
 
-static const char *const files[] = {"gen/base.lua",      "gen/tensors.lua", "gen/views.lua",
-                                    "gen/functions.lua", "gen/losses.lua",  "gen/attention.lua",
-                                    "gen/indices.lua",   "gen/rows.lua",    "gen/nn.lua",
-                                    "gen/operators.lua", "gen/files.lua",   "gen/parallel.lua",
-                                    "gen/styles.lua",    "gen/train.lua"};
+static const char *const files[] = {"gen/base.lua",      "gen/tensors.lua",   "gen/views.lua",
+                                    "gen/functions.lua", "gen/losses.lua",    "gen/attention.lua",
+                                    "gen/indices.lua",   "gen/rows.lua",      "gen/precision.lua",
+                                    "gen/nn.lua",        "gen/operators.lua", "gen/files.lua",
+                                    "gen/parallel.lua",  "gen/styles.lua",    "gen/train.lua"};
 
 static char *plan_text;
 static size_t plan_length;

@@ -155,6 +155,7 @@ int main(int argc, char **argv)
   grad();          after(PASS_GRAD);
   optimize();      after(PASS_OPTIMIZE);
   redistribute();  after(PASS_REDISTRIBUTE);
+  uncast();        after(PASS_UNCAST);
   recompute();     after(PASS_RECOMPUTE);
   arrange();       after(PASS_ARRANGE);
   outline();       after(PASS_OUTLINE);

@@ -31,6 +31,11 @@ local function why_not_callable(known)
 end
 
 -- Notes the call in the graph around the module's forward.
+local function run(self, index, forward, ...)
+  core.enter(index, ...)
+  return core.leave(forward(self, ...))
+end
+
 local function call(self, ...)
   local known = about[self]
   if not known.index then why_not_callable(known) end
@@ -38,8 +43,10 @@ local function call(self, ...)
   if type(forward) ~= "function" then
     fail("%s has no forward: write function self:forward(...) in its nn.module", known.class_name)
   end
-  core.enter(known.index, ...)
-  return core.leave(forward(self, ...))
+  local policy = base.policy_of(self)
+  if not policy then return run(self, known.index, forward, ...) end
+  return base.as_type(policy.outputs,
+    run(self, known.index, forward, base.as_type(policy.inputs, ...)))
 end
 
 -- nn.module("Name", function(self, ...) ... end): a class. Called, it makes an instance.
@@ -415,8 +422,9 @@ function base.class(module) return about[module].class end
 function base.class_name(module) return about[module].class_name end
 function base.index(module) return about[module].index end
 
-local function take_up(module, name, parent, path)
+local function take_up(module, name, parent, path, policy)
   local known = about[module]
+  policy = base.policy_of(module) or policy
   if known.index then
     fail("the %s of line %d is in two places of the model: '%s' and '%s'", known.class_name,
       known.line, known.path, path)
@@ -437,11 +445,12 @@ local function take_up(module, name, parent, path)
     local name, tensor = parameters[i][1], parameters[i][2]
     take(name)
     core.add_parameter(tensor, name, known.index)
+    if policy then core.set_precision(tensor, policy.used, policy.reduced) end
   end
   for i = 1, #children do
     local name, child = children[i][1], children[i][2]
     take(name)
-    take_up(child, name, known.index, prefix .. name)
+    take_up(child, name, known.index, prefix .. name, policy)
   end
 end
 

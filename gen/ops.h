@@ -31,7 +31,7 @@
      *          The operand is repeated:  ...D!*->...D!  takes any number of them, whose sizes of a
                 dimension that is never cut may differ.
      :max :min  Of an output: what a letter that it lacks leaves, where that is not a sum.
-     :i32 :bool Of an output: its type. Else it is that of the inputs.
+     :i32 :bool :f32  Of an output: its type. Else it is that of the inputs.
      equation   Each operation brings its own rule.
      ""         None: the operation itself says where its values lie.
 
@@ -180,7 +180,7 @@ OP(argmax,         "...D!->...:i32",       "",             no_grad,            "
 
 /* softmax(scale q k^T) v over heads in groups that share keys and values; and the logarithm of each
    row's sum. $s is the scale. Never holds a whole matrix of scores. */
-OP(attention,      "b(gr)q@d!,bgk!d!,bgk!e!->b(gr)qe!,b(gr)q", "", attention_grad, "causal", "")
+OP(attention,      "b(gr)q@d!,bgk!d!,bgk!e!->b(gr)qe!,b(gr)q:f32", "", attention_grad, "causal", "")
 /* Takes the output's gradient, q, k, v, the output and the logarithms; makes q's, k's and v's. */
 OP(attention_back, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q->b(gr)qd!,bgkd!,bgke!", "a",
    no_grad, "causal", "")

@@ -170,7 +170,7 @@ static bool same_numbers(const struct op *a, const struct op *b)
   bool streams = a->kind == OP_dropout;
   for (int i = streams; i < MAX_NUMBERS; i++)
     if (a->number[i] != b->number[i]) return false;
-  return a->type == b->type && a->constant == b->constant && a->custom == b->custom;
+  return a->type == b->type && a->typed == b->typed && a->constant == b->constant && a->custom == b->custom;
 }
 
 static bool same_op(const struct op *a, const struct op *b)

@@ -532,17 +532,20 @@ static void refuse_mixed(const struct op *op, struct layout layout)
                layout_text(graph->value[op->out].layout), layout_text(layout));
 }
 
-/* Gives the value that stands for what the redistribution leaves. */
+/* Gives the value that stands for what the redistribution leaves: moved in the operation's type,
+   where it moves at all, and left in the value's. */
 static int lower(const struct op *op)
 {
   struct layout stop[MAX_STOPS], to = graph->value[op->out].layout;
   refuse_mixed(op, graph->value[op->in[0]].layout);
   refuse_mixed(op, to);
-  int last = cast_to(op, op->in[0], graph->value[op->out].type);
-  const struct value *v = &graph->value[last];
-  int n = find_stops(v->shape, v->layout, to, stop);
+  struct value in = graph->value[op->in[0]];
+  enum type type = graph->value[op->out].type;
+  bool moves = !lies_alike(in.layout, to);
+  int last = cast_to(op, op->in[0], moves && is_floating(type) ? op->type : type);
+  int n = find_stops(in.shape, in.layout, to, stop);
   for (int i = 1; i < n; i++) last = run_leg(op, last, stop[i]);
-  return take_over(op, last);
+  return take_over(op, cast_to(op, last, type));
 }
 
 static int *readers, *reader; /* by value: how many operations read it, and the last of them */

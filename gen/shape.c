@@ -39,17 +39,24 @@ bool is_floating(enum type t)
   return t == F32 || t == BF16;
 }
 
+/* Kernels of files take bfloat16 and make floats, which hold what they add up. */
+static bool makes_floats(enum op_kind kind)
+{
+  return has_kernel(kind) && kind != OP_attention && kind != OP_attention_back && kind != OP_custom;
+}
+
 enum type type_of(const struct op *op, int k)
 {
   if (*rule_of(op)) {
     int named = rule_type(op, k);
     if (named != NONE) return (enum type)named;
   }
-  if (op->kind == OP_cast || op->nin == 0) return op->type;
+  if (op->typed || op->kind == OP_cast || op->nin == 0) return op->type;
   if (op->kind == OP_where) return graph->value[op->in[1]].type;
   enum type first = graph->value[op->in[0]].type;
   if (op->kind == OP_redistribute && is_floating(first)) return op->type;
   if (op->kind == OP_sum && first == BOOL) return I32;
+  if (is_floating(first) && makes_floats(op->kind)) return F32;
   if (op->kind == OP_gather || op->kind == OP_index_select || op->kind == OP_embedding ||
       op->kind == OP_scatter)
     return first;

@@ -48,6 +48,42 @@ int argument_value(lua_State *L, int at)
   return t->value;
 }
 
+/* The cast of each parameter, and the call of a module in which it was made: another makes its own,
+   so that no cast lives longer than it is needed. By value. */
+static struct cast {
+  int value, call;
+} * casts;
+static int ncast, cast_room;
+
+static int cast_of(int parameter)
+{
+  while (ncast <= parameter) {
+    GROW(casts, ncast, cast_room);
+    casts[ncast++] = (struct cast){NONE, NONE};
+  }
+  struct cast *known = &casts[parameter];
+  if (known->value != NONE && known->call == recording.call) return known->value;
+  const struct value *v = &graph->value[parameter];
+  const char *name = v->name;
+  int value =
+      append_here((struct op){.kind = OP_cast, .nin = 1, .in = {parameter}, .type = v->used_as});
+  graph->value[value].name = name;
+  *known = (struct cast){value, recording.call};
+  return value;
+}
+
+static bool is_cast_for_use(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->role == PARAMETER && v->used_as != v->type;
+}
+
+int argument_operand(lua_State *L, int at)
+{
+  int value = argument_value(L, at);
+  return is_cast_for_use(value) ? cast_of(value) : value;
+}
+
 static int64_t check_size(lua_State *L, const char *what)
 {
   if (lua_type(L, -1) != LUA_TNUMBER)
@@ -261,6 +297,12 @@ static void read_attributes(lua_State *L, struct op *op)
   read_numbers(L, op);
 }
 
+/* Of a table few rows are read: they are cast, not the table. */
+static bool picks_rows(enum op_kind kind)
+{
+  return kind == OP_embedding || kind == OP_index_select || kind == OP_gather;
+}
+
 static void read_inputs(lua_State *L, struct op *op)
 {
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -270,9 +312,13 @@ static void read_inputs(lua_State *L, struct op *op)
                MAX_INPUTS, (unsigned long long)n);
   for (; op->nin < (int)n; op->nin++) {
     lua_rawgeti(L, 2, op->nin + 1);
-    op->in[op->nin] = argument_value(L, -1);
+    bool table = op->nin == 0 && picks_rows(op->kind);
+    op->in[op->nin] = table ? argument_value(L, -1) : argument_operand(L, -1);
     lua_pop(L, 1);
   }
+  if (op->nin == 0 || !picks_rows(op->kind) || !is_cast_for_use(op->in[0])) return;
+  op->typed = true;
+  op->type = graph->value[op->in[0]].used_as;
 }
 
 /* The field shapes: a list of them; gives how many. */
@@ -458,11 +504,12 @@ static int shape_of(lua_State *L)
   return 1;
 }
 
-/* type(tensor): the name of its type. A parameter's is float32. */
+/* type(tensor): the name of the type that it is computed with. */
 static int type_of_tensor(lua_State *L)
 {
   const struct tensor *t = argument_tensor(L, 1);
-  lua_pushstring(L, type_names[t->value == NONE ? F32 : graph->value[t->value].type]);
+  const struct value *v = t->value == NONE ? NULL : &graph->value[t->value];
+  lua_pushstring(L, type_names[!v ? F32 : v->role == PARAMETER ? v->used_as : v->type]);
   return 1;
 }
 

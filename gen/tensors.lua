@@ -143,6 +143,12 @@ local function floating(x)
 end
 base.floating = floating
 
+-- The same in float32: for what computes in it whatever it is given; and what it made, y, in the
+-- type that x came in.
+local function wide(x) return cast(x, "float32") end
+local function narrowed(y, x) return cast(y, is_floating(x) and core.type(x) or "float32") end
+base.wide, base.narrowed = wide, narrowed
+
 -- Where bools count as 0 and 1.
 local function counting(x)
   return core.type(x) == "bool" and cast(x, "int32") or x
@@ -188,6 +194,14 @@ local function full(v, type_name, shape)
   return append("full", {}, {scalar = v, type = type_name, shapes = {shape or {}}})
 end
 
+-- A floating tensor without dimensions makes one that has some no wider, as in PyTorch.
+local function without_numbers(a, b, high)
+  local m, n = #core.shape(a), #core.shape(b)
+  if m == 0 and n > 0 and is_floating(b) then return rank(b) end
+  if n == 0 and m > 0 and is_floating(a) then return rank(a) end
+  return high
+end
+
 -- Two operands, tensors or one of them a number, as tensors of one type: of the higher one. Where no
 -- tensor is floating it is at least the given one, and the number's.
 local function operands(a, b, least)
@@ -204,6 +218,7 @@ local function operands(a, b, least)
     at_least = math.max(at_least, number_rank(b))
   end
   if high < RANK.bfloat16 then high = math.max(high, at_least) end
+  if x and y then high = without_numbers(a, b, high) end
   local to = NAMES[high]
   return x and cast(a, to) or full(a, to), y and cast(b, to) or full(b, to)
 end

@@ -99,6 +99,8 @@ struct value {
   unsigned order; /* of its dimensions in memory: see arrange.c; 0: as they are written */
   bool is_output; /* of an inference program: written to a file */
   struct init init;
+  enum type used_as;    /* PARAMETER: the type that the model computes with */
+  enum type reduced_as; /* PARAMETER: in which its gradient is moved between ranks */
   int of;     /* GRADIENT, STATE: of this parameter; the gradient of an activation: of this value */
   int op;     /* that makes it, or NONE */
   int module; /* in which it was made */
@@ -137,6 +139,7 @@ struct op {
   unsigned dims;               /* a bit for each dimension that a capital letter stands for */
   bool keep;      /* those that vanish from the output, or appear there, have size 1 before */
   enum type type; /* cast, redistribute, and what makes a value of nothing: its type */
+  bool typed;     /* `type` is that of what it makes, which else follows from the inputs */
   enum type backward_type; /* redistribute: in which its gradient is moved */
   bool constant;           /* no gradient flows through it */
   int custom;              /* custom: which of graph->custom */
@@ -260,6 +263,7 @@ struct graph {
   const char *hash; /* 16 hexadecimal digits: of all that decides the output */
   struct mesh mesh;
   bool greedy;     /* redistributions by the greedy planner, else by the fastest way */
+  bool tf32;       /* products may round what they take of float32 to TF32 */
   bool checkpoint; /* of each module of a list only the inputs are kept for its backward */
   int nvalue, value_room;
   struct value *value;
@@ -458,6 +462,8 @@ struct tensor *push_tensor(struct lua_State *L, int value);
 /* The tensor that is the argument `at`; its value, which it must have already. */
 struct tensor *argument_tensor(struct lua_State *L, int at);
 int argument_value(struct lua_State *L, int at);
+/* The same as the model computes with it: a parameter may be kept in another type. */
+int argument_operand(struct lua_State *L, int at);
 /* A list of sizes; `what` takes it. */
 struct shape argument_shape(struct lua_State *L, int at, const char *what);
 /* A type's name, such as "int32". */
@@ -698,6 +704,7 @@ void propagate(void);
 void grad(void);
 void optimize(void);
 void redistribute(void);
+void uncast(void);
 void recompute(void);
 void arrange(void);
 void outline(void);
@@ -1017,6 +1024,7 @@ enum pass {
   PASS_GRAD,
   PASS_OPTIMIZE,
   PASS_REDISTRIBUTE,
+  PASS_UNCAST,
   PASS_RECOMPUTE,
   PASS_ARRANGE,
   PASS_OUTLINE,

@@ -168,13 +168,14 @@ local function begin(who, options, steps)
   local model = need(options, who, "model", "module")
   local batch = need(options, who, "batch", "table")
   local seed = base.integer(options.seed or 0, who .. "'s seed", 0, math.maxinteger)
-  local greedy = is_greedy(options, who)
+  local greedy, tf32 = is_greedy(options, who), base.is_tf32(options, who)
   take_expectation(options, who)
   base.need_mesh()
   base.take_up(model)
   base.set_names(who, options.names)
   base.lower_styles()
   core.begin(steps, seed, greedy)
+  core.set_tf32(tf32)
   return model, take_batch(batch, who)
 end
 
@@ -194,18 +195,20 @@ end
 
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
 --       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
---       grad_norm =, accumulate =, expect =}: steps that bring the loss down.
+--       grad_norm =, accumulate =, expect =, matmul_precision =}: steps that bring the loss down.
 --   names       what files of others call the parameters (files.lua)
 --   schedule    how the learning rate goes up and down; it stays as it is
 --   clip        scales the gradients so that the norm of them all is at most this
 --   grad_norm   true: the norm is told in the metrics without clipping too
 --   accumulate  so many batches a step: their mean loss and gradient
 --   expect      which collectives a step has at most, such as {all_reduce = 1}: more are an error
+--   matmul_precision  "tf32": products of float32 tensors may round what they take to TF32
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
-     "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate", "expect"})
+     "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate", "expect",
+     "matmul_precision"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -224,10 +227,11 @@ function plan.train(options)
 end
 
 -- infer{model =, batch =, outputs = function(model, batch), seed =, planner =, names =,
--- expect =}: one step forward, whose outputs, a table of tensors by name, are written to a file.
+-- expect =, matmul_precision =}: one step forward, whose outputs, a table of tensors by name, are written to a file.
 function plan.infer(options)
   base.expect(options, "table", "what infer is given")
-  base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect"})
+  base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect",
+    "matmul_precision"})
   local outputs = optional(options, "infer", "outputs", "function")
     or function(model, batch) return {output = model(batch.input)} end
 

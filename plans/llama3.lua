@@ -93,6 +93,13 @@ local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("ti
 local dp, tp, loss_parallel = whole("dp", 1), whole("tp", 1), flag("loss_parallel", true)
 local batch_size = whole("batch", dp)
 
+-- float32, or tf32: float32 whose products may round what they take; or bfloat16: weights and what
+-- the optimizer keeps of them are float32, and the model computes in bfloat16.
+local dtype = setting("dtype", "float32")
+if dtype ~= "float32" and dtype ~= "tf32" and dtype ~= "bfloat16" then
+  error("dtype must be float32, tf32 or bfloat16, not " .. tostring(dtype))
+end
+
 local mesh = device_mesh{ {"dp", dp}, {"tp", tp} }
 
 -- --------------------------------------------------------------------------------------- the model
@@ -226,6 +233,10 @@ local model = parallelize(Llama(), mesh.tp, {
   },
 })
 
+if dtype == "bfloat16" then
+  mixed_precision(model, {param_dtype = "bfloat16", reduce_dtype = "float32"})
+end
+
 -- ------------------------------------------------------------------------------------ the training
 
 local warmup = setting("warmup")
@@ -250,6 +261,7 @@ return train{
   checkpoint = setting("checkpoint"),
   steps      = setting("steps", 20),
   seed       = setting("seed", 0),
+  matmul_precision = dtype == "tf32" and "tf32" or nil,
   -- What a Hugging Face model's files call the weights.
   names      = {
     ["tok_embeddings.weight"] = "model.embed_tokens.weight",

@@ -1,6 +1,6 @@
 // Where the largest element along the middle dimension stands, the first of equal ones; a NaN is
 // more than any number.
-void $name$(int *restrict out, const float *restrict a)
+void $name$(int *restrict out, const $type_a$ *restrict a)
 {
   enum { WIDE = 16 }; // so many searches run side by side
   const long before = $before$, size = $D$, after = $after$;
@@ -10,12 +10,12 @@ void $name$(int *restrict out, const float *restrict a)
       float most[WIDE];
       int at[WIDE];
       for (long n = 0; n < wide; n++) {
-        most[n] = a[i * size * after + k + n];
+        most[n] = $float_a$(a[i * size * after + k + n]);
         at[n] = 0;
       }
       for (long j = 1; j < size; j++) {
         for (long n = 0; n < wide; n++) {
-          const float x = a[(i * size + j) * after + k + n];
+          const float x = $float_a$(a[(i * size + j) * after + k + n]);
           const int more = x > most[n] || (x != x && most[n] == most[n]);
           most[n] = more ? x : most[n];
           at[n] = more ? (int)j : at[n];

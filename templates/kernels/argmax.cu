@@ -8,17 +8,17 @@ __device__ static inline bool $name$_more(float x, int i, float y, int j)
 
 // Where the largest element along the middle dimension stands: a block for each row.
 // launch: $before$ * $after$, 256
-__global__ void $name$(int *__restrict__ out, const float *__restrict__ a)
+__global__ void $name$(int *__restrict__ out, const $type_a$ *__restrict__ a)
 {
   __shared__ float key[256];
   __shared__ int place[256];
   const long size = $D$, after = $after$;
   const long first = (long)blockIdx.x / after * size * after + (long)blockIdx.x % after;
   const int t = (int)threadIdx.x;
-  key[t] = a[first];
+  key[t] = $float_a$(a[first]);
   place[t] = 0;
   for (long j = t; j < size; j += 256) {
-    const float x = a[first + j * after];
+    const float x = $float_a$(a[first + j * after]);
     if (!$name$_more(x, (int)j, key[t], place[t])) continue;
     key[t] = x;
     place[t] = (int)j;

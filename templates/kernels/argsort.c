@@ -6,7 +6,7 @@ static inline int $name$_before(float x, float y)
 
 // For each row along the middle dimension, where its elements stand in order; equal ones stay in
 // the order in which they are. Sorted runs are merged, two by two, to longer ones.
-void $name$(int *restrict out, const float *restrict a)
+void $name$(int *restrict out, const $type_a$ *restrict a)
 {
   static float key[$D$];
   static int space[2][$D$];
@@ -15,7 +15,7 @@ void $name$(int *restrict out, const float *restrict a)
     const long first = row / after * size * after + row % after;
     int *from = space[0], *to = space[1];
     for (long j = 0; j < size; j++) {
-      key[j] = a[first + j * after];
+      key[j] = $float_a$(a[first + j * after]);
       from[j] = (int)j;
     }
     for (long run = 1; run < size; run *= 2) {

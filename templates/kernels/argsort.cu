@@ -8,7 +8,7 @@ __device__ static inline bool $name$_before(float x, float y)
 // the order in which they are. A block for each row: a bitonic network whose comparators all put
 // the first of two at the lower place, so that a size need not be a power of two.
 // launch: $before$ * $after$, 256
-__global__ void $name$(int *__restrict__ out, const float *__restrict__ a)
+__global__ void $name$(int *__restrict__ out, const $type_a$ *__restrict__ a)
 {
   const long size = $D$, after = $after$;
   const long first = (long)blockIdx.x / after * size * after + (long)blockIdx.x % after;
@@ -21,7 +21,8 @@ __global__ void $name$(int *__restrict__ out, const float *__restrict__ a)
         const long high = 2 * apart == run ? low + run - 1 - 2 * (n % apart) : low + apart;
         if (high >= size) continue;
         const int x = out[first + low * after], y = out[first + high * after];
-        const float key_x = a[first + x * after], key_y = a[first + y * after];
+        const float key_x = $float_a$(a[first + x * after]);
+        const float key_y = $float_a$(a[first + y * after]);
         const bool swap =
             $name$_before(key_y, key_x) || (!$name$_before(key_x, key_y) && y < x);
         if (!swap) continue;

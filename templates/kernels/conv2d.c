@@ -1,5 +1,5 @@
 // A convolution of each group of channels; beyond the edges of the input there are zeros.
-void $name$(float *restrict out, const float *restrict a, const float *restrict w)
+void $name$(float *restrict out, const $type_a$ *restrict a, const $type_w$ *restrict w)
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
   const long height = $y$, width = $x$, kernel_y = $k$, kernel_x = $l$, rows = $p$, columns = $q$;
@@ -9,12 +9,12 @@ void $name$(float *restrict out, const float *restrict a, const float *restrict 
   for (long image = 0; image < images; image++) {
     for (long channel = 0; channel < groups * outs; channel++) {
       float *const to = out + (image * groups * outs + channel) * rows * columns;
-      const float *const from = a + (image * groups + channel / outs) * ins * height * width;
+      const $type_a$ *const from = a + (image * groups + channel / outs) * ins * height * width;
       for (long n = 0; n < ins * kernel_y * kernel_x; n++) {
         const long c = n / (kernel_y * kernel_x), l = n % kernel_x;
         const long down = n / kernel_x % kernel_y * dilation_y - pad_y;
         const long right = l * dilation_x - pad_x;
-        const float weight = w[channel * ins * kernel_y * kernel_x + n];
+        const float weight = $float_w$(w[channel * ins * kernel_y * kernel_x + n]);
         // the first column that has an input, and the first that has none any more
         const long begin = right < 0 ? (stride_x - 1 - right) / stride_x : 0;
         const long inside = right < width ? (width - 1 - right) / stride_x + 1 : 0;
@@ -22,9 +22,9 @@ void $name$(float *restrict out, const float *restrict a, const float *restrict 
         for (long p = 0; p < rows; p++) {
           const long y = p * stride_y + down;
           if (y < 0 || y >= height) continue;
-          const float *const line = from + (c * height + y) * width;
+          const $type_a$ *const line = from + (c * height + y) * width;
           for (long q = begin; q < end; q++)
-            to[p * columns + q] += weight * line[q * stride_x + right];
+            to[p * columns + q] += weight * $float_a$(line[q * stride_x + right]);
         }
       }
     }

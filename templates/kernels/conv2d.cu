@@ -1,8 +1,8 @@
 // A convolution of each group of channels; beyond the edges of the input there are zeros. A thread
 // for each element of the output.
 // launch: ($n$ * $g$ * $o$ * $p$ * $q$ + 255) / 256, 256
-__global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
-                       const float *__restrict__ w)
+__global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
+                       const $type_w$ *__restrict__ w)
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
   const int height = $y$, width = $x$, kernel_y = $k$, kernel_x = $l$, rows = $p$, columns = $q$;
@@ -13,8 +13,8 @@ __global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
   const int q = (int)(n % columns), p = (int)(n / columns % rows);
   const long channel = n / columns / rows % (groups * outs);
   const long image = n / columns / rows / (groups * outs);
-  const float *from = a + (image * groups + channel / outs) * ins * height * width;
-  const float *weight = w + channel * ins * kernel_y * kernel_x;
+  const $type_a$ *from = a + (image * groups + channel / outs) * ins * height * width;
+  const $type_w$ *weight = w + channel * ins * kernel_y * kernel_x;
   float sum = 0;
   for (long c = 0; c < ins; c++) {
     for (int k = 0; k < kernel_y; k++) {
@@ -23,7 +23,8 @@ __global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
       for (int l = 0; l < kernel_x; l++) {
         const int x = q * stride_x + l * dilation_x - pad_x;
         if (x < 0 || x >= width) continue;
-        sum += weight[(c * kernel_y + k) * kernel_x + l] * from[(c * height + y) * width + x];
+        sum += $float_w$(weight[(c * kernel_y + k) * kernel_x + l]) *
+               $float_a$(from[(c * height + y) * width + x]);
       }
     }
   }

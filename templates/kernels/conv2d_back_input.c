@@ -1,6 +1,6 @@
 // The gradient of a convolution's input: each element of the output's goes back to those which it
 // came from.
-void $name$(float *restrict da, const float *restrict dout, const float *restrict w)
+void $name$(float *restrict da, const $type_dout$ *restrict dout, const $type_w$ *restrict w)
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
   const long height = $y$, width = $x$, kernel_y = $k$, kernel_x = $l$, rows = $p$, columns = $q$;
@@ -9,13 +9,13 @@ void $name$(float *restrict da, const float *restrict dout, const float *restric
   for (long n = 0; n < images * groups * ins * height * width; n++) da[n] = 0;
   for (long image = 0; image < images; image++) {
     for (long channel = 0; channel < groups * outs; channel++) {
-      const float *const from = dout + (image * groups * outs + channel) * rows * columns;
+      const $type_dout$ *const from = dout + (image * groups * outs + channel) * rows * columns;
       float *const to = da + (image * groups + channel / outs) * ins * height * width;
       for (long n = 0; n < ins * kernel_y * kernel_x; n++) {
         const long c = n / (kernel_y * kernel_x), l = n % kernel_x;
         const long down = n / kernel_x % kernel_y * dilation_y - pad_y;
         const long right = l * dilation_x - pad_x;
-        const float weight = w[channel * ins * kernel_y * kernel_x + n];
+        const float weight = $float_w$(w[channel * ins * kernel_y * kernel_x + n]);
         // the first column that has an input, and the first that has none any more
         const long begin = right < 0 ? (stride_x - 1 - right) / stride_x : 0;
         const long inside = right < width ? (width - 1 - right) / stride_x + 1 : 0;
@@ -25,7 +25,7 @@ void $name$(float *restrict da, const float *restrict dout, const float *restric
           if (y < 0 || y >= height) continue;
           float *const line = to + (c * height + y) * width;
           for (long q = begin; q < end; q++)
-            line[q * stride_x + right] += weight * from[p * columns + q];
+            line[q * stride_x + right] += weight * $float_dout$(from[p * columns + q]);
         }
       }
     }

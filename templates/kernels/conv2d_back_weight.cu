@@ -1,8 +1,8 @@
 // The gradient of a convolution's weights: a block for each sums over all places at which it met an
 // element of the input.
 // launch: $g$ * $o$ * $c$ * $k$ * $l$, 256
-__global__ void $name$(float *__restrict__ dw, const float *__restrict__ dout,
-                       const float *__restrict__ a)
+__global__ void $name$(float *__restrict__ dw, const $type_dout$ *__restrict__ dout,
+                       const $type_a$ *__restrict__ a)
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
   const int height = $y$, width = $x$, kernel_y = $k$, kernel_x = $l$, rows = $p$, columns = $q$;
@@ -18,8 +18,8 @@ __global__ void $name$(float *__restrict__ dw, const float *__restrict__ dout,
     const int y = p * stride_y + k * dilation_y - pad_y;
     const int x = q * stride_x + l * dilation_x - pad_x;
     if (y < 0 || y >= height || x < 0 || x >= width) continue;
-    sum += dout[((image * groups * outs + channel) * rows + p) * columns + q] *
-           a[((image * groups * ins + c) * height + y) * width + x];
+    sum += $float_dout$(dout[((image * groups * outs + channel) * rows + p) * columns + q]) *
+           $float_a$(a[((image * groups * ins + c) * height + y) * width + x]);
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) dw[blockIdx.x] = sum;

@@ -1,5 +1,5 @@
 // Running sums along the middle dimension, from the last element where it is reversed.
-void $name$(float *restrict out, const float *restrict a)
+void $name$(float *restrict out, const $type_a$ *restrict a)
 {
   enum { WIDE = 16 }; // so many sums run side by side
   const long before = $before$, size = $D$, after = $after$;
@@ -11,7 +11,7 @@ void $name$(float *restrict out, const float *restrict a)
       for (long j = 0; j < size; j++) {
         const long at = (i * size + (reverse ? size - 1 - j : j)) * after + k;
         for (long n = 0; n < wide; n++) {
-          sum[n] += (double)a[at + n];
+          sum[n] += (double)$float_a$(a[at + n]);
           out[at + n] = (float)sum[n];
         }
       }

@@ -1,7 +1,7 @@
 // Running sums along the middle dimension, from the last element where it is reversed: a block for
 // each row, which goes over it by 256 elements.
 // launch: $before$ * $after$, 256
-__global__ void $name$(float *__restrict__ out, const float *__restrict__ a)
+__global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a)
 {
   __shared__ float of_warp[8];
   const long size = $D$, after = $after$;
@@ -12,7 +12,7 @@ __global__ void $name$(float *__restrict__ out, const float *__restrict__ a)
   for (long from = 0; from < size; from += 256) {
     const long j = from + (long)threadIdx.x;
     const long at = first + (reverse ? size - 1 - j : j) * after;
-    float sum = j < size ? a[at] : 0;
+    float sum = j < size ? $float_a$(a[at]) : 0;
     for (int d = 1; d < 32; d *= 2) {
       const float left = __shfl_up_sync(0xffffffffu, sum, (unsigned)d);
       if (lane >= d) sum += left;

@@ -1,6 +1,6 @@
 // Adds each token's gradient to its row of the table, in the order of the tokens: a thread takes some
 // columns. Tokens whose rows are not here are passed over.
-void $name$(float *restrict out, const float *restrict a, const int *restrict token, long first_v)
+void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict token, long first_v)
 {
   const long tokens = $batch$, rows = $v$, width = $d$, columns = 64;
 #pragma omp parallel for schedule(static) if (rows * width >= 16384)
@@ -12,7 +12,7 @@ void $name$(float *restrict out, const float *restrict a, const int *restrict to
     for (long i = 0; i < tokens; i++) {
       const long row = token[i] - first_v;
       if (row < 0 || row >= rows) continue;
-      for (long j = begin; j < end; j++) out[row * width + j] += a[i * width + j];
+      for (long j = begin; j < end; j++) out[row * width + j] += $float_a$(a[i * width + j]);
     }
   }
 }

@@ -1,7 +1,7 @@
 // Adds each token's gradient to its row of the table. A block for each row looks for its token
 // among 256 at once, and adds in their order.
 // launch: $v$, 256
-__global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
+__global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
                        const int *__restrict__ token, long first_v)
 {
   __shared__ unsigned found[8]; // a bit for each token of a warp
@@ -16,7 +16,7 @@ __global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
     for (int w = 0; w < 8; w++) {
       for (unsigned rest = found[w]; rest; rest &= rest - 1) {
         const long i = from + 32 * w + __ffs((int)rest) - 1;
-        for (long j = t; j < width; j += 256) out[row * width + j] += a[i * width + j];
+        for (long j = t; j < width; j += 256) out[row * width + j] += $float_a$(a[i * width + j]);
       }
     }
     __syncthreads();

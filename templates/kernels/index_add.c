@@ -1,6 +1,6 @@
 // Adds each slice across the middle dimension to that of the output which its index names. Indices
 // of what is not here are passed over.
-void $name$(float *restrict out, const float *restrict a, const int *restrict index, long first_D)
+void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict index, long first_D)
 {
   const long before = $before$, size = $D$, count = $I$, after = $after$;
   for (long i = 0; i < before * size * after; i++) out[i] = 0;
@@ -9,7 +9,7 @@ void $name$(float *restrict out, const float *restrict a, const int *restrict in
       const long to = index[j] - first_D;
       if (to < 0 || to >= size) continue;
       for (long k = 0; k < after; k++)
-        out[(i * size + to) * after + k] += a[(i * count + j) * after + k];
+        out[(i * size + to) * after + k] += $float_a$(a[(i * count + j) * after + k]);
     }
   }
 }

@@ -1,7 +1,7 @@
 // Adds each slice across the middle dimension to that of the output which its index names. A block
 // for each slice of the output looks for its index among 256 at once, and adds in their order.
 // launch: $D$, 256
-__global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
+__global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
                        const int *__restrict__ index, long first_D)
 {
   __shared__ unsigned found[8]; // a bit for each index of a warp
@@ -19,7 +19,7 @@ __global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
         const long j = from + 32 * w + __ffs((int)rest) - 1;
         for (long n = t; n < before * after; n += 256) {
           const long i = n / after, k = n % after;
-          out[(i * size + slice) * after + k] += a[(i * count + j) * after + k];
+          out[(i * size + slice) * after + k] += $float_a$(a[(i * count + j) * after + k]);
         }
       }
     }

@@ -1,6 +1,6 @@
 // Each window's gradient goes to the first of its largest elements, or to its last NaN.
-void $name$(float *restrict da, const float *restrict dout, const float *restrict a,
-            const float *restrict out)
+void $name$(float *restrict da, const $type_dout$ *restrict dout, const $type_a$ *restrict a,
+            const $type_out$ *restrict out)
 {
   const long planes = $batch$, height = $y$, width = $x$, rows = $p$, columns = $q$;
   const long kernel_y = $kernel_y$, kernel_x = $kernel_x$;
@@ -13,10 +13,10 @@ void $name$(float *restrict da, const float *restrict dout, const float *restric
     long at = -1;
     for (long y = top < 0 ? 0 : top; y < top + kernel_y && y < height; y++) {
       for (long x = left < 0 ? 0 : left; x < left + kernel_x && x < width; x++) {
-        const float here = a[plane + y * width + x];
-        if ((at < 0 && here == out[n]) || here != here) at = plane + y * width + x;
+        const float here = $float_a$(a[plane + y * width + x]);
+        if ((at < 0 && here == $float_out$(out[n])) || here != here) at = plane + y * width + x;
       }
     }
-    if (at >= 0) da[at] += dout[n];
+    if (at >= 0) da[at] += $float_dout$(dout[n]);
   }
 }

@@ -1,8 +1,8 @@
 // Each window's gradient goes to the first of its largest elements, or to its last NaN: a thread
 // for each element of the input asks the windows in which it lies.
 // launch: ($batch$ * $y$ * $x$ + 255) / 256, 256
-__global__ void $name$(float *__restrict__ da, const float *__restrict__ dout,
-                       const float *__restrict__ a, const float *__restrict__ out)
+__global__ void $name$(float *__restrict__ da, const $type_dout$ *__restrict__ dout,
+                       const $type_a$ *__restrict__ a, const $type_out$ *__restrict__ out)
 {
   const long planes = $batch$;
   const int height = $y$, width = $x$, rows = $p$, columns = $q$;
@@ -23,12 +23,12 @@ __global__ void $name$(float *__restrict__ da, const float *__restrict__ dout,
       long at = -1;
       for (int y = top < 0 ? 0 : top; y < top + kernel_y && y < height; y++) {
         for (int x = left < 0 ? 0 : left; x < left + kernel_x && x < width; x++) {
-          const float here = a[(plane * height + y) * width + x];
-          if ((at < 0 && here == out[window]) || here != here)
+          const float here = $float_a$(a[(plane * height + y) * width + x]);
+          if ((at < 0 && here == $float_out$(out[window])) || here != here)
             at = (plane * height + y) * width + x;
         }
       }
-      if (at == n) sum += dout[window];
+      if (at == n) sum += $float_dout$(dout[window]);
     }
   }
   da[n] = sum;

@@ -1,15 +1,15 @@
 // A copy of a in which elements of b stand where their indices along the middle dimension say, the
 // last of those that go to one place. Indices of what is not here are passed over.
-void $name$(float *restrict out, const float *restrict a, const int *restrict index,
-            const float *restrict b, long first_D)
+void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict index,
+            const $type_b$ *restrict b, long first_D)
 {
   const long before = $before$, size = $D$, count = $I$, after = $after$;
-  for (long i = 0; i < before * size * after; i++) out[i] = a[i];
+  for (long i = 0; i < before * size * after; i++) out[i] = $float_a$(a[i]);
   for (long i = 0; i < before; i++) {
     for (long j = 0; j < count; j++) {
       for (long k = 0; k < after; k++) {
         const long from = (i * count + j) * after + k, to = index[from] - first_D;
-        if (to >= 0 && to < size) out[(i * size + to) * after + k] = b[from];
+        if (to >= 0 && to < size) out[(i * size + to) * after + k] = $float_b$(b[from]);
       }
     }
   }

@@ -2,8 +2,8 @@
 // last of those that go to one place: a thread for each element of the output looks for it, from
 // the last on. Indices of what is not here are passed over.
 // launch: ($before$ * $D$ * $after$ + 255) / 256, 256
-__global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
-                       const int *__restrict__ index, const float *__restrict__ b, long first_D)
+__global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
+                       const int *__restrict__ index, const $type_b$ *__restrict__ b, long first_D)
 {
   const long before = $before$, size = $D$, count = $I$, after = $after$;
   const long n = (long)blockIdx.x * 256 + (long)threadIdx.x;
@@ -12,8 +12,8 @@ __global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
   for (long j = count - 1; j >= 0; j--) {
     const long from = (i * count + j) * after + k;
     if (index[from] != place) continue;
-    out[n] = b[from];
+    out[n] = $float_b$(b[from]);
     return;
   }
-  out[n] = a[n];
+  out[n] = $float_a$(a[n]);
 }

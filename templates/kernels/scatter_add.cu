@@ -1,7 +1,7 @@
 // Adds each element to where its index along the middle dimension says: a thread for each element
 // of the output looks for those that come to it. Indices of what is not here are passed over.
 // launch: ($before$ * $D$ * $after$ + 255) / 256, 256
-__global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
+__global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
                        const int *__restrict__ index, long first_D)
 {
   const long before = $before$, size = $D$, count = $I$, after = $after$;
@@ -11,7 +11,7 @@ __global__ void $name$(float *__restrict__ out, const float *__restrict__ a,
   float sum = 0;
   for (long j = 0; j < count; j++) {
     const long from = (i * count + j) * after + k;
-    if (index[from] == place) sum += a[from];
+    if (index[from] == place) sum += $float_a$(a[from]);
   }
   out[n] = sum;
 }
