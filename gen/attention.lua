@@ -48,9 +48,10 @@ end
 -- softmax(scale q k^T) v. causal: a query sees the keys up to its own place.
 local function whole_attention(q, k, v, causal, scale)
   local s = core.shape(q)
-  local y = append("attention", {q, k, v}, {scalar = scale, causal = causal and 1 or 0,
+  -- Its kernels take float32 alone.
+  local y = append("attention", {base.wide(q), base.wide(k), base.wide(v)}, {scalar = scale, causal = causal and 1 or 0,
     shapes = {{s[1], s[2], s[3], core.shape(v)[4]}, {s[1], s[2], s[3]}}})
-  return y
+  return base.narrowed(y, q)
 end
 
 local function check_heads(q, k, v)

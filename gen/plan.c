@@ -104,7 +104,13 @@ static void wishes_of(const struct call *c, int what, int known)
 }
 
 /* What a module gives is named after it, what it makes on the way after the operator as well. The
-   product of a linear module keeps the module's name. */
+   product of a linear module keeps the module's name, and a parameter's cast the parameter's. */
+static bool is_named(const struct op *op)
+{
+  return op->kind == OP_matmul ||
+         (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER);
+}
+
 static void name_inner_values(void)
 {
   for (int i = 0; i < graph->ncall; i++) {
@@ -112,7 +118,7 @@ static void name_inner_values(void)
     const char *path = graph->module[c->module].path;
     for (int at = c->first; at < c->last && *path; at++) {
       const struct op *op = &graph->op[graph->order[at]];
-      if (op->module != c->module || op->kind == OP_matmul) continue;
+      if (op->module != c->module || is_named(op)) continue;
       for (int v = op->out; v < op->out + op->nout; v++) {
         bool given = false;
         for (int k = 0; k < c->nout; k++) given |= c->out[k] == v;
