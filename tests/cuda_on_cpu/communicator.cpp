@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <set>
+#include <string>
 #include <unistd.h>
 
 using namespace cuda_on_cpu;
@@ -10,6 +11,7 @@ using namespace cuda_on_cpu;
 namespace
 {
 std::set<ncclComm_t> comms;
+std::set<void *> registered;
 
 ncclComm_t new_comm(MPI_Comm mpi, uint64_t id, const char *name)
 {
@@ -46,6 +48,36 @@ void name_host(char *text, size_t bytes)
 }
 
 const char MARK[] = "cuda_on_cpu unique id";
+
+// What a config, or none, says; `parent` is the communicator that is split.
+struct settings {
+  bool blocking;
+  std::string name;
+};
+
+settings read_config(const char *call, const ncclConfig_t *config, ncclComm_t parent)
+{
+  const ncclConfig_t plain = NCCL_CONFIG_INITIALIZER;
+  settings s = {!parent || parent->blocking, ""};
+  if (!config) return s;
+  if (config->size != plain.size || config->magic != plain.magic)
+    fail(call, "the config does not begin as NCCL_CONFIG_INITIALIZER");
+  if (config->blocking != plain.blocking) {
+    if (config->blocking != 0 && config->blocking != 1)
+      fail(call, "the config's blocking is %d", config->blocking);
+    s.blocking = config->blocking;
+  }
+  if (config->commName) s.name = config->commName;
+  return s;
+}
+
+// One that does not block is made when ncclCommGetAsyncError has said so, at the second question.
+void heed(ncclComm_t comm, const settings &s)
+{
+  comm->blocking = s.blocking;
+  comm->answers_open = s.blocking ? 0 : 1;
+  if (!s.name.empty()) snprintf(comm->name, sizeof comm->name, "%s", s.name.c_str());
+}
 
 void init_rank(ncclComm_t *comm, int ranks, const ncclUniqueId &id, int rank)
 {
@@ -96,9 +128,15 @@ void split(ncclComm_t comm, int color, int key, ncclComm_t *newcomm)
   *newcomm = new_comm(mpi, mix(mix(comm->id, number), (uint64_t)(unsigned)color), name);
 }
 
+void check_alive(const char *call, ncclComm_t comm)
+{
+  host_call(call);
+  if (!comms.count(comm)) fail(call, "%p is no live communicator", (const void *)comm);
+}
+
 void free_comm(const char *call, ncclComm_t comm)
 {
-  check_comm(call, comm);
+  check_alive(call, comm);
   comms.erase(comm);
   delete comm; // MPI's own is kept: to free it would take all members at once
 }
@@ -106,8 +144,9 @@ void free_comm(const char *call, ncclComm_t comm)
 
 void cuda_on_cpu::check_comm(const char *call, ncclComm_t comm)
 {
-  host_call(call);
-  if (!comms.count(comm)) fail(call, "%p is no live communicator", (const void *)comm);
+  check_alive(call, comm);
+  if (comm->answers_open)
+    fail(call, "the communicator is still being made: ask ncclCommGetAsyncError until it is");
 }
 
 ncclResult_t ncclGetVersion(int *version)
@@ -127,21 +166,36 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
 {
+  return ncclCommInitRankConfig(comm, ranks, id, rank, nullptr);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
+{
   host_call("ncclCommInitRank");
+  not_in_capture("ncclCommInitRank");
+  const settings s = read_config("ncclCommInitRankConfig", config, nullptr);
   *comm = nullptr;
-  in_group([=] { init_rank(comm, ranks, id, rank); });
-  return ncclSuccess;
+  in_group([=] {
+    init_rank(comm, ranks, id, rank);
+    heed(*comm, s);
+  });
+  return s.blocking ? ncclSuccess : ncclInProgress;
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
                            ncclConfig_t *config)
 {
   check_comm("ncclCommSplit", comm);
-  if (config) fail("ncclCommSplit", "a config was given; the stand-in takes NULL only");
+  not_in_capture("ncclCommSplit");
+  const settings s = read_config("ncclCommSplit", config, comm);
   if (color < 0 && color != NCCL_SPLIT_NOCOLOR) fail("ncclCommSplit", "color %d", color);
   *newcomm = nullptr;
-  in_group([=] { split(comm, color, key, newcomm); });
-  return ncclSuccess;
+  in_group([=] {
+    split(comm, color, key, newcomm);
+    if (*newcomm) heed(*newcomm, s);
+  });
+  return s.blocking ? ncclSuccess : ncclInProgress;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
@@ -164,8 +218,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
-  check_comm("ncclCommGetAsyncError", comm);
-  *error = ncclSuccess;
+  check_alive("ncclCommGetAsyncError", comm);
+  *error = comm->answers_open ? ncclInProgress : ncclSuccess;
+  if (comm->answers_open) comm->answers_open--;
   return ncclSuccess;
 }
 
@@ -219,6 +274,22 @@ const char *ncclGetLastError(ncclComm_t comm)
 {
   if (comm) check_comm("ncclGetLastError", comm);
   return ""; // every failure here ends the job
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *pointer, size_t bytes, void **handle)
+{
+  check_comm("ncclCommRegister", comm);
+  need_device("ncclCommRegister", "the buffer", pointer, bytes);
+  registered.insert(*handle = new char);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+  check_comm("ncclCommDeregister", comm);
+  if (!registered.erase(handle)) fail("ncclCommDeregister", "%p is not registered", handle);
+  delete static_cast<char *>(handle);
+  return ncclSuccess;
 }
 
 ncclResult_t ncclMemAlloc(void **pointer, size_t bytes)

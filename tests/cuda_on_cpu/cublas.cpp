@@ -100,6 +100,11 @@ cublasStatus_t multiply(const char *call, cublasHandle_t handle, const product &
   check_apart(call, z, z, batches);
   float alpha = scalar(call, "alpha", p.alpha), beta = scalar(call, "beta", p.beta);
   on_stream(call, handle->stream, [=, m = p.m, n = p.n, k = p.k] {
+    for (int i = 0; i < batches; i++) {
+      reads(columns_of(x, i));
+      reads(columns_of(y, i));
+      writes(columns_of(z, i));
+    }
     for (int i = 0; i < batches; i++)
       cblas_sgemm(CblasColMajor, op_a, op_b, m, n, k, alpha, a + i * stride_a, lda,
                   b + i * stride_b, ldb, beta, c + i * stride_c, ldc);

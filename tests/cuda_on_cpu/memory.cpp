@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
-#include <set>
+#include <memory>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -34,7 +34,7 @@ struct allocation {
 };
 
 std::map<char *, allocation> allocations;
-std::set<void *> pinned;
+std::map<char *, size_t> pinned;
 size_t used;
 int open_count;
 
@@ -72,15 +72,51 @@ int poison_file()
   return file;
 }
 
-// Maps an allocation of a.bytes; false where there are no addresses left.
-bool map(allocation &a)
+// The addresses of all device memory, and those of its cells. Nothing is behind them yet.
+bool reserve_addresses()
+{
+  if (device_bytes) return true;
+  const size_t bytes = (size_t)1 << 37;
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void *whole = mmap(nullptr, bytes, PROT_NONE, flags, -1, 0);
+  void *cells = mmap(nullptr, bytes * 4, PROT_NONE, flags, -1, 0);
+  if (whole == MAP_FAILED || cells == MAP_FAILED) return false;
+  device_begin = reinterpret_cast<uintptr_t>(whole);
+  shadow_begin = reinterpret_cast<uintptr_t>(cells);
+  device_bytes = bytes;
+  return true;
+}
+
+// Where so many addresses are free, behind the last that were given, or null.
+char *find_addresses(size_t bytes)
+{
+  static char *next;
+  char *const begin = reinterpret_cast<char *>(device_begin), *const end = begin + device_bytes;
+  for (char *from : {next ? next : begin, begin}) {
+    char *at = from;
+    for (const auto &[start, a] : allocations) {
+      if (a.mapping + a.mapped <= at) continue;
+      if (a.mapping >= at + bytes) break;
+      at = a.mapping + a.mapped;
+    }
+    if (bytes > (size_t)(end - at)) continue;
+    next = at + bytes;
+    return at;
+  }
+  return nullptr;
+}
+
+char *end_of_pages(const allocation &a)
+{
+  return a.inner + a.inner_bytes;
+}
+
+// Maps an allocation of a.bytes and gives where it begins; null where there are no addresses left.
+char *map(allocation &a)
 {
   a.inner_bytes = round_up(round_up(a.bytes, ALIGNMENT), (size_t)sysconf(_SC_PAGESIZE));
   a.mapped = a.inner_bytes + 2 * GUARD;
-  void *whole =
-      mmap(nullptr, a.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (whole == MAP_FAILED) return false;
-  a.mapping = static_cast<char *>(whole);
+  if (!reserve_addresses() || !(a.mapping = find_addresses(a.mapped))) return nullptr;
   a.inner = a.mapping + GUARD;
   for (size_t done = 0; done < a.inner_bytes; done += POISON) {
     size_t part = std::min(POISON, a.inner_bytes - done);
@@ -88,7 +124,20 @@ bool map(allocation &a)
                     poison_file(), 0);
     if (at == MAP_FAILED) fail("cudaMalloc", "cannot map %zu bytes", part);
   }
-  return true;
+  if (mprotect(shadow_of(a.inner), a.inner_bytes * 4, PROT_READ | PROT_WRITE) != 0)
+    fail("cudaMalloc", "cannot map the cells of %zu bytes", a.bytes);
+  char *start = end_of_pages(a) - round_up(a.bytes, ALIGNMENT);
+  close_cells(a.inner, (size_t)(start - a.inner));
+  close_cells(start + round_up(a.bytes, 2), round_up(a.bytes, ALIGNMENT) - round_up(a.bytes, 2));
+  return start;
+}
+
+// The addresses are given back for another allocation, and nobody may touch them.
+void unmap(const allocation &a)
+{
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  mmap(a.inner, a.inner_bytes, PROT_NONE, flags, -1, 0);
+  mmap(shadow_of(a.inner), a.inner_bytes * 4, PROT_NONE, flags, -1, 0);
 }
 
 // ---- what a stray load or store ends in
@@ -189,6 +238,57 @@ sides sides_of(const char *call, const void *to, const void *from, cudaMemcpyKin
   fail(call, "unknown kind %d", (int)kind);
 }
 
+void copy_stretches(const stretches &to, const stretches &from)
+{
+  for (size_t i = 0; i < to.count; i++)
+    memcpy(const_cast<char *>(to.at) + i * to.pitch, from.at + i * from.pitch, to.bytes);
+}
+
+// Whether memory of the host was given by cudaHostAlloc: copies from and to it run beside the host.
+bool is_pinned(const void *p)
+{
+  auto next = pinned.upper_bound(static_cast<char *>(const_cast<void *>(p)));
+  if (next == pinned.begin()) return false;
+  return static_cast<const char *>(p) < std::prev(next)->first + std::prev(next)->second;
+}
+
+// What a copy brings into pinned memory is not there before the host has waited for it: until then
+// it reads as NaN.
+void bring_later(const stretches &to, const stretches &from)
+{
+  auto held = std::make_shared<std::vector<char>>(to.bytes * to.count);
+  const stretches kept = {held->data(), to.bytes, to.bytes, to.count};
+  copy_stretches(kept, from);
+  for (size_t i = 0; i < to.count; i++)
+    memset(const_cast<char *>(to.at) + i * to.pitch, 0xff, to.bytes);
+  when_host_knows([=] { copy_stretches(to, {held->data(), to.bytes, to.bytes, to.count}); });
+}
+
+// What a copy takes from pinned memory must be there until the host has waited for it.
+void must_stay(const char *call, const stretches &from)
+{
+  auto held = std::make_shared<std::vector<char>>(from.bytes * from.count);
+  copy_stretches({held->data(), from.bytes, from.bytes, from.count}, from);
+  when_host_knows([=] {
+    for (size_t i = 0; i < from.count; i++)
+      if (memcmp(from.at + i * from.pitch, held->data() + i * from.bytes, from.bytes) != 0)
+        fail(call, "the host changed what is copied before it waited for the copy");
+  });
+}
+
+void copy_now(const char *call, const stretches &to, const stretches &from, sides s)
+{
+  const bool later = strstr(call, "Async");
+  if (s.from == side::device) reads(from);
+  if (s.to == side::device) writes(to);
+  if (s.from == side::host) arrived();
+  if (s.to == side::host && later && is_pinned(to.at)) return bring_later(to, from);
+  copy_stretches(to, from);
+  if (s.from == side::host && later && is_pinned(from.at)) must_stay(call, from);
+  if (s.to == side::host) host_waits_for_this();
+  if (!later && s.from != s.to) host_waits_for_this();
+}
+
 // Copies `to.count` stretches, each of `to.bytes`; `from` has as many of the same size.
 cudaError_t copy(const char *call, const stretches &to, const stretches &from, cudaMemcpyKind kind,
                  cudaStream_t stream)
@@ -200,10 +300,7 @@ cudaError_t copy(const char *call, const stretches &to, const stretches &from, c
   check_side(call, "the destination", to.at, to.extent(), s.to);
   check_side(call, "the source", from.at, from.extent(), s.from);
   if (overlap(to, from)) fail(call, "source and destination overlap");
-  on_stream(call, stream, [=] {
-    for (size_t i = 0; i < to.count && to.bytes; i++)
-      memcpy(const_cast<char *>(to.at) + i * to.pitch, from.at + i * from.pitch, to.bytes);
-  });
+  if (to.extent()) on_stream(call, stream, [=] { copy_now(call, to, from, s); });
   return cudaSuccess;
 }
 
@@ -216,9 +313,11 @@ cudaError_t fill(const char *call, void *p, int byte, size_t bytes, cudaStream_t
 {
   host_call(call);
   need_device(call, "the destination", p, bytes);
-  on_stream(call, stream, [=] {
-    if (bytes) memset(p, byte, bytes);
-  });
+  if (bytes)
+    on_stream(call, stream, [=] {
+      writes(p, bytes);
+      memset(p, byte, bytes);
+    });
   return cudaSuccess;
 }
 } // namespace
@@ -275,6 +374,15 @@ device_access::~device_access()
   for (const auto &[start, a] : allocations) protect(a, PROT_NONE);
 }
 
+uintptr_t device_begin, device_bytes, shadow_begin;
+
+place_in_memory place_of(const void *p)
+{
+  auto a = at_or_before(p);
+  if (a == allocations.end()) a = allocations.begin();
+  return {(size_t)(static_cast<const char *>(p) - a->first), a->second.bytes};
+}
+
 void check_edges(const char *call)
 {
   for (const auto &[start, a] : allocations) {
@@ -291,6 +399,7 @@ using namespace cuda_on_cpu;
 cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
   host_call("cudaMalloc");
+  not_in_capture("cudaMalloc");
   if (!pointer) fail("cudaMalloc", "the pointer's address is null");
   *pointer = nullptr;
   if (!bytes) return cudaSuccess;
@@ -298,8 +407,8 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
   catch_faults();
   allocation a = {};
   a.bytes = bytes;
-  if (!map(a)) return set_last_error(cudaErrorMemoryAllocation);
-  char *start = a.inner + a.inner_bytes - round_up(bytes, ALIGNMENT);
+  char *start = map(a);
+  if (!start) return set_last_error(cudaErrorMemoryAllocation);
   allocations[start] = a;
   used += bytes;
   *pointer = start;
@@ -309,11 +418,13 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
 cudaError_t cudaFree(void *pointer)
 {
   host_call("cudaFree");
+  not_in_capture("cudaFree");
   if (!pointer) return cudaSuccess;
   auto found = allocations.find(static_cast<char *>(pointer));
   if (found == allocations.end())
     fail("cudaFree", "%p was not given by cudaMalloc, or is free already", pointer);
-  munmap(found->second.mapping, found->second.mapped);
+  host_waits_for_all();
+  unmap(found->second);
   used -= found->second.bytes;
   allocations.erase(found);
   return cudaSuccess;
@@ -327,11 +438,13 @@ cudaError_t cudaMallocHost(void **pointer, size_t bytes)
 cudaError_t cudaHostAlloc(void **pointer, size_t bytes, unsigned flags)
 {
   host_call("cudaHostAlloc");
+  not_in_capture("cudaHostAlloc");
   if (!pointer) fail("cudaHostAlloc", "the pointer's address is null");
-  if (flags != cudaHostAllocDefault) fail("cudaHostAlloc", "unsupported flags 0x%x", flags);
+  if (flags & ~(unsigned)cudaHostAllocPortable)
+    fail("cudaHostAlloc", "unsupported flags 0x%x", flags);
   *pointer = bytes ? malloc(bytes) : nullptr;
   if (bytes && !*pointer) return set_last_error(cudaErrorMemoryAllocation);
-  if (*pointer) pinned.insert(memset(*pointer, 0xff, bytes));
+  if (*pointer) pinned[static_cast<char *>(memset(*pointer, 0xff, bytes))] = bytes;
   return cudaSuccess;
 }
 
@@ -339,7 +452,9 @@ cudaError_t cudaFreeHost(void *pointer)
 {
   host_call("cudaFreeHost");
   if (!pointer) return cudaSuccess;
-  if (!pinned.erase(pointer))
+  not_in_capture("cudaFreeHost");
+  host_waits_for_all();
+  if (!pinned.erase(static_cast<char *>(pointer)))
     fail("cudaFreeHost", "%p was not given by cudaMallocHost, or is free already", pointer);
   free(pointer);
   return cudaSuccess;

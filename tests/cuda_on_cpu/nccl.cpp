@@ -1,6 +1,7 @@
 // A stand-in for CUDA that exists for tests only: the collectives of its NCCL, done by MPI.
 #include "nccl_inside.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstdio>
 
@@ -86,13 +87,29 @@ void run_transfers(const std::vector<transfer> &all)
   wait_all(call, requests, peers, [](size_t) {});
 }
 
+// All transfers of a group are one piece of work on the streams of all of them, as with NCCL.
+void start_transfers(const std::vector<transfer> &all)
+{
+  std::vector<cudaStream_t> streams;
+  for (const transfer &t : all)
+    if (std::find(streams.begin(), streams.end(), t.stream) == streams.end())
+      streams.push_back(t.stream);
+  on_streams(all[0].send ? "ncclSend" : "ncclRecv", streams, [all] {
+    for (const transfer &t : all)
+      if (t.send) reads(t.data, t.count * find_type("ncclSend", t.type).bytes);
+    for (const transfer &t : all)
+      if (!t.send) writes(t.data, t.count * find_type("ncclRecv", t.type).bytes);
+    run_transfers(all);
+  });
+}
+
 ncclResult_t add_transfer(const transfer &t)
 {
   check_transfer(t);
   if (group_depth)
     transfers.push_back(t);
   else
-    on_stream(t.send ? "ncclSend" : "ncclRecv", t.stream, [t] { run_transfers({t}); });
+    start_transfers({t});
   return ncclSuccess;
 }
 
@@ -143,6 +160,8 @@ ncclResult_t collect(const collective &c, const std::function<void()> &work)
       mine.type = c.type;
       mine.op = c.op;
       mine.root = c.root;
+      reads(c.send, c.send_count * bytes);
+      writes(c.receive, c.receive_count * bytes);
       agree_all(c.comm, mine);
       if (c.count) work();
     });
@@ -307,7 +326,7 @@ ncclResult_t ncclGroupEnd(void)
   all.swap(transfers);
   rest.swap(collectives);
   for (const transfer &t : all) check_transfer(t);
-  if (!all.empty()) on_stream("ncclGroupEnd", all[0].stream, [&] { run_transfers(all); });
+  if (!all.empty()) start_transfers(all);
   for (const auto &work : rest) work();
   return ncclSuccess;
 }

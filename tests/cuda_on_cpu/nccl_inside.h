@@ -19,6 +19,8 @@ struct ncclComm {
   std::vector<int> world; // each member's rank in MPI_COMM_WORLD
   uint64_t calls;         // made on it so far
   unsigned splits;
+  bool blocking;
+  int answers_open; // ncclInProgress, so often, before ncclCommGetAsyncError says ncclSuccess
 };
 
 namespace cuda_on_cpu
@@ -80,7 +82,7 @@ void agree_all(ncclComm_t comm, const notice &mine);
 
 // ---- communicator.cpp
 
-// Fails unless the communicator is alive.
+// Fails unless the communicator is alive, and not being made.
 void check_comm(const char *call, ncclComm_t comm);
 
 // ---- nccl.cpp

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "cuda_runtime.h"
 
@@ -75,6 +77,25 @@ struct device_access {
   device_access &operator=(const device_access &) = delete;
 };
 
+// An address of device memory, as far from the nearest allocation's begin.
+struct place_in_memory {
+  size_t offset, bytes;
+};
+place_in_memory place_of(const void *p);
+
+// All device memory lies in one stretch of addresses. Of each two bytes of it eight, zero at first,
+// at shadow_of them (order.cpp).
+extern uintptr_t device_begin, device_bytes, shadow_begin;
+inline bool in_device_addresses(const void *p)
+{
+  return reinterpret_cast<uintptr_t>(p) - device_begin < device_bytes;
+}
+inline void *shadow_of(const void *p)
+{
+  const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - device_begin;
+  return reinterpret_cast<void *>(shadow_begin + offset / 2 * 8);
+}
+
 // Fails where something was written just before or behind an allocation.
 void check_edges(const char *call);
 
@@ -83,10 +104,56 @@ void check_edges(const char *call);
 // Fails unless the stream is null or alive.
 void check_stream(const char *call, cudaStream_t stream);
 
-// The one door through which work reaches a stream: kernels, copies, products, collectives. Today
-// the work is done at once, so streams never overtake one another; an order that only waiting makes
-// safe would be checked here.
+// The one door through which work reaches a stream: kernels, copies, products, collectives. It is
+// done at once, or, where the stream captures, whenever the graph is launched. `call` must live as
+// long as the program. The work says what it touches by reads() and writes().
 void on_stream(const char *call, cudaStream_t stream, const std::function<void()> &work);
+
+// Likewise, of work that is on several streams, after what each of them has come to.
+void on_streams(const char *call, const std::vector<cudaStream_t> &together,
+                const std::function<void()> &work);
+
+// The host waits for a stream, or for all.
+void host_waits_for(const char *call, cudaStream_t stream);
+void host_waits_for_all();
+
+// ---- graph.cpp
+
+// Fails where a stream captures; unless even_relaxed, only where not in the relaxed mode.
+void not_in_capture(const char *call, bool even_relaxed = false);
+
+// ---- order.cpp: who comes after whom
+
+using clocks = std::vector<uint32_t>;
+
+void join(clocks &into, const clocks &from);
+unsigned new_actor(const std::string &name);
+const clocks &host_clock();
+bool host_has(const clocks &done); // whether the host knows all of it to be over
+void host_waits(const clocks &done);
+
+// Does the work as one more operation of the actor, after what its clock holds; the clock then
+// holds the operation, too.
+void run_operation(const char *call, unsigned actor, clocks &clock,
+                   const std::function<void()> &work);
+
+// Within an operation. It reads, or writes, these bytes of device memory: fails where another one
+// writes them, or reads what this one writes, and is not ordered with it.
+void reads(const void *p, size_t bytes);
+void writes(const void *p, size_t bytes);
+void reads(const stretches &s);
+void writes(const stretches &s);
+
+// Within an operation. The host does not go on before it is over; or: `work` is done when the host
+// learns, by waiting, that it is.
+void host_waits_for_this();
+void when_host_knows(const std::function<void()> &work);
+void arrived(); // what the host would have, had it waited for all before the operation, is there
+
+// Nobody may touch these bytes, of whole cells.
+void close_cells(const void *p, size_t bytes);
+
+// ---- device.cpp
 
 int current_device();
 

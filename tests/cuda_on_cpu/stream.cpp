@@ -1,19 +1,12 @@
-// A stand-in for CUDA that exists for tests only: streams, events, devices, errors.
-#include "stand_in.h"
+// A stand-in for CUDA that exists for tests only: streams and events.
+//
+// Work is done at once, in the order of the calls; what would happen on a device that does it later
+// is followed by clocks (order.cpp).
+#include "streams_inside.h"
 
-#include <cstdio>
+#include <algorithm>
 #include <set>
 #include <time.h>
-
-struct CUstream_st {
-  unsigned flags;
-};
-
-struct CUevent_st {
-  unsigned flags;
-  bool recorded;
-  double milliseconds;
-};
 
 namespace cuda_on_cpu
 {
@@ -21,12 +14,25 @@ namespace
 {
 std::set<cudaStream_t> streams;
 std::set<cudaEvent_t> events;
-cudaError_t last_error = cudaSuccess;
-int device;
+int streams_made;
 
-int device_count()
+// The default stream, whose handle is null: it waits for all streams that were not made with
+// cudaStreamNonBlocking, and they wait for it.
+CUstream_st &default_stream()
 {
-  return (int)setting("CUDA_ON_CPU_DEVICES", 8);
+  static CUstream_st *one;
+  if (!one) one = new CUstream_st{0, 0, 0, new_actor("the default stream"), {}, false, nullptr, {}};
+  return *one;
+}
+
+CUstream_st &state_of(cudaStream_t stream)
+{
+  return stream ? *stream : default_stream();
+}
+
+bool blocking(const CUstream_st &s)
+{
+  return s.number && !(s.flags & cudaStreamNonBlocking);
 }
 
 void check_event(const char *call, cudaEvent_t event)
@@ -40,9 +46,10 @@ void check_recorded(const char *call, cudaEvent_t event)
   if (!event->recorded) fail(call, "the event was never recorded, so there is nothing to wait for");
 }
 
-void check_device(const char *call, int number)
+void check_not_captured(const char *call, cudaEvent_t event)
 {
-  if (number < 0 || number >= device_count()) fail(call, "device %d of %d", number, device_count());
+  check_recorded(call, event);
+  if (event->in) fail(call, "the event was last recorded in a capture");
 }
 
 double now_in_milliseconds()
@@ -52,180 +59,108 @@ double now_in_milliseconds()
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-const struct {
-  cudaDeviceAttr attribute;
-  int value;
-} attributes[] = {
-    {cudaDevAttrMaxThreadsPerBlock, 1024},
-    {cudaDevAttrMaxBlockDimX, 1024},
-    {cudaDevAttrMaxBlockDimY, 1024},
-    {cudaDevAttrMaxBlockDimZ, 64},
-    {cudaDevAttrMaxGridDimX, 0x7fffffff},
-    {cudaDevAttrMaxGridDimY, 65535},
-    {cudaDevAttrMaxGridDimZ, 65535},
-    {cudaDevAttrMaxSharedMemoryPerBlock, 48 * 1024},
-    {cudaDevAttrWarpSize, 32},
-    {cudaDevAttrMultiProcessorCount, 1},
-    {cudaDevAttrComputeCapabilityMajor, 9},
-    {cudaDevAttrComputeCapabilityMinor, 0},
-    {cudaDevAttrMaxSharedMemoryPerMultiprocessor, 228 * 1024},
-    {cudaDevAttrMaxSharedMemoryPerBlockOptin, 227 * 1024},
-};
-
-struct error_text {
-  cudaError_t error;
-  const char *name, *text;
-};
-
-const error_text error_texts[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
-     "invalid configuration argument"},
-    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
-     "an illegal memory access was encountered"},
-    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
-    {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
-};
-
-const error_text &find_error(const char *call, cudaError_t error)
+// Whether the host may go on: what it asks about is not ready at the first question, so that a
+// program's way to wait is tested too.
+cudaError_t answer(const clocks &asked_about, bool &asked)
 {
-  for (const error_text &e : error_texts)
-    if (e.error == error) return e;
-  fail(call, "error %d is unknown here", (int)error);
+  if (!host_has(asked_about) && !asked) {
+    asked = true;
+    return cudaErrorNotReady;
+  }
+  asked = false;
+  host_waits(asked_about);
+  return cudaSuccess;
 }
 } // namespace
+
+std::string name_of(cudaStream_t stream)
+{
+  return stream ? "stream " + std::to_string(stream->number) : "the default stream";
+}
 
 void check_stream(const char *call, cudaStream_t stream)
 {
   if (stream && !streams.count(stream)) fail(call, "%p is no live stream", (void *)stream);
 }
 
+clocks &begin_work(const char *call, cudaStream_t stream)
+{
+  CUstream_st &s = state_of(stream);
+  if (!stream) {
+    not_in_capture(call, true);
+    for (cudaStream_t other : streams)
+      if (blocking(*other)) join(s.clock, other->clock);
+  } else if (blocking(s)) {
+    join(s.clock, default_stream().clock);
+  }
+  join(s.clock, host_clock());
+  s.asked = false;
+  return s.clock;
+}
+
 void on_stream(const char *call, cudaStream_t stream, const std::function<void()> &work)
 {
   check_stream(call, stream);
-  device_access access;
-  work();
-  check_edges(call);
+  if (stream && stream->in)
+    add_node(call, stream, work);
+  else
+    run_operation(call, state_of(stream).actor, begin_work(call, stream), work);
 }
 
-int current_device()
+void host_waits_for(const char *call, cudaStream_t stream)
 {
-  return device;
+  check_stream(call, stream);
+  if (stream && stream->in) fail(call, "%s captures", name_of(stream).c_str());
+  if (!stream) begin_work(call, stream);
+  host_waits(state_of(stream).clock);
 }
 
-cudaError_t set_last_error(cudaError_t error)
+void host_waits_for_all()
 {
-  return last_error = error;
+  host_waits(default_stream().clock);
+  for (cudaStream_t stream : streams) host_waits(stream->clock);
+}
+
+void on_streams(const char *call, const std::vector<cudaStream_t> &together,
+                const std::function<void()> &work)
+{
+  const cudaStream_t first = together[0];
+  for (cudaStream_t other : together) {
+    check_stream(call, other);
+    if ((other && other->in) != (first && first->in))
+      fail(call, "some of its streams capture and some do not");
+    if (other == first) continue;
+    if (other && other->in) {
+      CUevent_st reached = {0, true, 0, {}, false, other->in, other->tips};
+      wait_in_capture(first, &reached);
+    } else {
+      join(begin_work(call, first), begin_work(call, other));
+    }
+  }
+  on_stream(call, first, work);
+  for (cudaStream_t other : together) {
+    if (other == first) continue;
+    if (first && first->in) {
+      CUevent_st reached = {0, true, 0, {}, false, first->in, first->tips};
+      wait_in_capture(other, &reached);
+    } else {
+      join(state_of(other).clock, state_of(first).clock);
+    }
+  }
 }
 } // namespace cuda_on_cpu
 
 using namespace cuda_on_cpu;
 
-// ---- errors
-
-cudaError_t cudaGetLastError(void)
-{
-  host_call("cudaGetLastError");
-  cudaError_t error = last_error;
-  last_error = cudaSuccess;
-  return error;
-}
-
-cudaError_t cudaPeekAtLastError(void)
-{
-  host_call("cudaPeekAtLastError");
-  return last_error;
-}
-
-const char *cudaGetErrorString(cudaError_t error)
-{
-  return find_error("cudaGetErrorString", error).text;
-}
-
-const char *cudaGetErrorName(cudaError_t error)
-{
-  return find_error("cudaGetErrorName", error).name;
-}
-
-// ---- devices
-
-cudaError_t cudaGetDeviceCount(int *count)
-{
-  host_call("cudaGetDeviceCount");
-  *count = device_count();
-  return *count ? cudaSuccess : set_last_error(cudaErrorNoDevice);
-}
-
-cudaError_t cudaSetDevice(int number)
-{
-  host_call("cudaSetDevice");
-  if (number < 0 || number >= device_count()) return set_last_error(cudaErrorInvalidDevice);
-  device = number;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int *number)
-{
-  host_call("cudaGetDevice");
-  *number = device;
-  return cudaSuccess;
-}
+// ---- streams
 
 cudaError_t cudaDeviceSynchronize(void)
 {
   host_call("cudaDeviceSynchronize");
+  not_in_capture("cudaDeviceSynchronize", true);
+  host_waits_for_all();
   return cudaSuccess;
 }
-
-cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int number)
-{
-  host_call("cudaDeviceGetAttribute");
-  check_device("cudaDeviceGetAttribute", number);
-  for (const auto &[known, its_value] : attributes)
-    if (known == attribute) {
-      *value = its_value;
-      return cudaSuccess;
-    }
-  fail("cudaDeviceGetAttribute", "attribute %d is unknown here", (int)attribute);
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int number)
-{
-  host_call("cudaGetDeviceProperties");
-  check_device("cudaGetDeviceProperties", number);
-  *properties = {};
-  snprintf(properties->name, sizeof properties->name, "stand-in on the CPU, not a GPU");
-  size_t free_bytes;
-  cudaMemGetInfo(&free_bytes, &properties->totalGlobalMem);
-  properties->sharedMemPerBlock = 48 * 1024;
-  properties->sharedMemPerBlockOptin = 227 * 1024;
-  properties->warpSize = 32;
-  properties->maxThreadsPerBlock = 1024;
-  properties->major = 9;
-  properties->multiProcessorCount = 1;
-  return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int *version)
-{
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDriverGetVersion(int *version)
-{
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-
-// ---- streams
 
 cudaError_t cudaStreamCreate(cudaStream_t *stream)
 {
@@ -234,18 +169,43 @@ cudaError_t cudaStreamCreate(cudaStream_t *stream)
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
-  host_call("cudaStreamCreateWithFlags");
-  if (flags & ~(unsigned)cudaStreamNonBlocking)
-    fail("cudaStreamCreateWithFlags", "unsupported flags 0x%x", flags);
-  *stream = new CUstream_st{flags};
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
+{
+  const char *call = "cudaStreamCreateWithFlags";
+  host_call(call);
+  if (flags & ~(unsigned)cudaStreamNonBlocking) fail(call, "unsupported flags 0x%x", flags);
+  const int number = ++streams_made;
+  *stream = new CUstream_st{flags, number, priority, new_actor("stream " + std::to_string(number)),
+                            {},    false,  nullptr,  {}};
   streams.insert(*stream);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+  host_call("cudaDeviceGetStreamPriorityRange");
+  if (least) *least = 0;
+  if (greatest) *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
+{
+  host_call("cudaStreamGetPriority");
+  check_stream("cudaStreamGetPriority", stream);
+  *priority = std::min(0, std::max(-5, state_of(stream).priority));
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
   host_call("cudaStreamDestroy");
-  if (!streams.erase(stream)) fail("cudaStreamDestroy", "%p is no live stream", (void *)stream);
+  if (!streams.count(stream)) fail("cudaStreamDestroy", "%p is no live stream", (void *)stream);
+  if (stream->in) fail("cudaStreamDestroy", "%s captures", name_of(stream).c_str());
+  streams.erase(stream);
   delete stream;
   return cudaSuccess;
 }
@@ -253,7 +213,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
   host_call("cudaStreamSynchronize");
-  check_stream("cudaStreamSynchronize", stream);
+  host_waits_for("cudaStreamSynchronize", stream);
   return cudaSuccess;
 }
 
@@ -261,6 +221,15 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
   host_call("cudaStreamQuery");
   check_stream("cudaStreamQuery", stream);
+  if (stream && stream->in) fail("cudaStreamQuery", "%s captures", name_of(stream).c_str());
+  return answer(state_of(stream).clock, state_of(stream).asked);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data)
+{
+  host_call("cudaLaunchHostFunc");
+  if (!function) fail("cudaLaunchHostFunc", "the function is null");
+  on_stream("cudaLaunchHostFunc", stream, [=] { function(data); });
   return cudaSuccess;
 }
 
@@ -276,7 +245,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
   host_call("cudaEventCreateWithFlags");
   if (flags & ~(unsigned)(cudaEventBlockingSync | cudaEventDisableTiming))
     fail("cudaEventCreateWithFlags", "unsupported flags 0x%x", flags);
-  *event = new CUevent_st{flags, false, 0};
+  *event = new CUevent_st{flags, false, 0, {}, false, nullptr, {}};
   events.insert(*event);
   return cudaSuccess;
 }
@@ -295,6 +264,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
   check_event("cudaEventRecord", event);
   check_stream("cudaEventRecord", stream);
   event->recorded = true;
+  event->asked = false;
+  event->in = stream ? stream->in : nullptr;
+  if (event->in) {
+    event->tips = stream->tips;
+    return cudaSuccess;
+  }
+  event->clock = begin_work("cudaEventRecord", stream);
   event->milliseconds = now_in_milliseconds();
   return cudaSuccess;
 }
@@ -305,30 +281,36 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   check_stream("cudaStreamWaitEvent", stream);
   check_recorded("cudaStreamWaitEvent", event);
   if (flags) fail("cudaStreamWaitEvent", "unsupported flags 0x%x", flags);
+  if (event->in || (stream && stream->in))
+    wait_in_capture(stream, event);
+  else
+    join(begin_work("cudaStreamWaitEvent", stream), event->clock);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
   host_call("cudaEventSynchronize");
-  check_recorded("cudaEventSynchronize", event);
+  check_not_captured("cudaEventSynchronize", event);
+  host_waits(event->clock);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
   host_call("cudaEventQuery");
-  check_recorded("cudaEventQuery", event);
-  return cudaSuccess;
+  check_not_captured("cudaEventQuery", event);
+  return answer(event->clock, event->asked);
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
 {
   host_call("cudaEventElapsedTime");
-  check_recorded("cudaEventElapsedTime", begin);
-  check_recorded("cudaEventElapsedTime", end);
+  check_not_captured("cudaEventElapsedTime", begin);
+  check_not_captured("cudaEventElapsedTime", end);
   if ((begin->flags | end->flags) & cudaEventDisableTiming)
     fail("cudaEventElapsedTime", "an event was made with cudaEventDisableTiming");
+  if (!host_has(begin->clock) || !host_has(end->clock)) return cudaErrorNotReady;
   *milliseconds = (float)(end->milliseconds - begin->milliseconds);
   return cudaSuccess;
 }
