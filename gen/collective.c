@@ -10,8 +10,8 @@
 
 /* The calls. $in and $out are the values; $n the elements that this rank gives, or gets; $counts
    and $starts the elements for each rank and where they begin, where the ranks' parts differ; $line
-   the plan's, which the program names where a rank is lost. The first form is for equal parts, the
-   second for unequal ones. */
+   the plan's, which the program names where a rank is lost; $stream on which it runs. The first
+   form is for equal parts, the second for unequal ones. */
 struct call_row {
   enum op_kind kind;
   const char *cpu[2], *cuda[2];
@@ -20,27 +20,28 @@ struct call_row {
 static const struct call_row call_row[] = {
     {OP_all_reduce,
      {"COLLECTIVE($line$, MPI_Allreduce($in$, $out$, $n$, $type$, $op$, $group$));", NULL},
-     {"COLLECTIVE($line$, ncclAllReduce($in$, $out$, $n$, $type$, $op$, $group$, stream));", NULL}},
+     {"COLLECTIVE($line$, ncclAllReduce($in$, $out$, $n$, $type$, $op$, $group$, $stream$));",
+      NULL}},
     {OP_all_gather,
      {"COLLECTIVE($line$, MPI_Allgather($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
       "COLLECTIVE($line$, MPI_Allgatherv($in$, $n$, $type$, $out$, counts, starts, $type$, "
       "$group$));"},
-     {"COLLECTIVE($line$, ncclAllGather($in$, $out$, $n$, $type$, $group$, stream));",
+     {"COLLECTIVE($line$, ncclAllGather($in$, $out$, $n$, $type$, $group$, $stream$));",
       "CHECK_NCCL(ncclGroupStart());\n"
       "    for (int r = 0; r < $ranks$; r++)\n"
       "      COLLECTIVE($line$, ncclBroadcast($in$, $out$ + starts[r], counts[r], $type$, r, "
       "$group$, "
-      "stream));\n"
+      "$stream$));\n"
       "    CHECK_NCCL(ncclGroupEnd());"}},
     {OP_reduce_scatter,
      {"COLLECTIVE($line$, MPI_Reduce_scatter_block($in$, $out$, $n$, $type$, $op$, $group$));",
       "COLLECTIVE($line$, MPI_Reduce_scatter($in$, $out$, counts, $type$, $op$, $group$));"},
-     {"COLLECTIVE($line$, ncclReduceScatter($in$, $out$, $n$, $type$, $op$, $group$, stream));",
+     {"COLLECTIVE($line$, ncclReduceScatter($in$, $out$, $n$, $type$, $op$, $group$, $stream$));",
       "CHECK_NCCL(ncclGroupStart());\n"
       "    for (int r = 0; r < $ranks$; r++)\n"
       "      COLLECTIVE($line$, ncclReduce($in$ + starts[r], $out$, counts[r], $type$, $op$, r, "
       "$group$, "
-      "stream));\n"
+      "$stream$));\n"
       "    CHECK_NCCL(ncclGroupEnd());"}},
     {OP_all_to_all,
      {"COLLECTIVE($line$, MPI_Alltoall($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
@@ -49,16 +50,16 @@ static const struct call_row call_row[] = {
       "$group$));"},
      {"CHECK_NCCL(ncclGroupStart());\n"
       "  for (int r = 0; r < $ranks$; r++) {\n"
-      "    COLLECTIVE($line$, ncclSend($in$ + r * $n$L, $n$, $type$, r, $group$, stream));\n"
-      "    COLLECTIVE($line$, ncclRecv($out$ + r * $n$L, $n$, $type$, r, $group$, stream));\n"
+      "    COLLECTIVE($line$, ncclSend($in$ + r * $n$L, $n$, $type$, r, $group$, $stream$));\n"
+      "    COLLECTIVE($line$, ncclRecv($out$ + r * $n$L, $n$, $type$, r, $group$, $stream$));\n"
       "  }\n"
       "  CHECK_NCCL(ncclGroupEnd());",
       "CHECK_NCCL(ncclGroupStart());\n"
       "    for (int r = 0; r < $ranks$; r++) {\n"
       "      COLLECTIVE($line$, ncclSend($in$ + starts[r], counts[r], $type$, r, $group$, "
-      "stream));\n"
+      "$stream$));\n"
       "      COLLECTIVE($line$, ncclRecv($out$ + starts_in[r], counts_in[r], $type$, r, $group$, "
-      "stream));\n"
+      "$stream$));\n"
       "    }\n"
       "    CHECK_NCCL(ncclGroupEnd());"}},
 };
@@ -72,6 +73,11 @@ static const char *library_type(enum type t)
       [F32] = "ncclFloat", [BF16] = "ncclBfloat16", [I32] = "ncclInt32",
       [I64] = "ncclInt64", [BOOL] = "ncclUint8",    [F64] = "ncclFloat64"};
   return options.cuda ? nccl[t] : mpi[t];
+}
+
+static const char *stream_of(const struct op *op)
+{
+  return op->beside ? stream_name(op->group) : "stream";
 }
 
 static const char *library_reduction(enum reduction r, enum type t)
@@ -388,21 +394,22 @@ static const struct {
      "  for (int r = 0; r < $ranks$; r++) {\n"
      "    if ($x$.give[r] > 0)\n"
      "      COLLECTIVE($line$, ncclSend($in$ + $x$.give_at[r], $x$.give[r], $type$, r, $group$, "
-     "stream));\n"
+     "$stream$));\n"
      "    if ($x$.get[r] > 0)\n"
      "      COLLECTIVE($line$, ncclRecv($out$ + $x$.get_at[r], $x$.get[r], $type$, r, $group$, "
-     "stream));\n"
+     "$stream$));\n"
      "  }\n"
      "  CHECK_NCCL(ncclGroupEnd());",
      "CHECK_NCCL(ncclGroupStart());\n"
      "  if ($x$.to != NOBODY)\n"
-     "    COLLECTIVE($line$, ncclSend($in_at$, $x$.give[0], $type$, $x$.to, $group$, stream));\n"
+     "    COLLECTIVE($line$, ncclSend($in_at$, $x$.give[0], $type$, $x$.to, $group$, $stream$));\n"
      "  if ($x$.from != NOBODY)\n"
-     "    COLLECTIVE($line$, ncclRecv($out_at$, $x$.get[0], $type$, $x$.from, $group$, stream));\n"
+     "    COLLECTIVE($line$, ncclRecv($out_at$, $x$.get[0], $type$, $x$.from, $group$, "
+     "$stream$));\n"
      "  CHECK_NCCL(ncclGroupEnd());",
      "if ($x$.give[1] > 0)\n"
      "    CHECK_CUDA(cudaMemcpyAsync($kept_out$, $kept_in$, $x$.give[1] * $bytes$, "
-     "cudaMemcpyDeviceToDevice, stream));"}};
+     "cudaMemcpyDeviceToDevice, $stream$));"}};
 
 /* Whether some rank keeps a piece of what it has. */
 static bool is_kept(const struct exchange *x)
@@ -437,7 +444,8 @@ static char *exchange_text(const struct op *op)
               "kept_in", advanced(in, table, "give_at[1]"), "kept_out",
               advanced(out, table, "get_at[1]"), "type", library_type(x->type), "bytes",
               text("%" PRId64, type_bytes(x->type)), "group", group_name(op->group), "ranks",
-              text("%d", group_size(op->group)), "line", text("%d", op->line), NULL);
+              text("%d", group_size(op->group)), "line", text("%d", op->line), "stream",
+              stream_of(op), NULL);
 }
 
 /* ------------------------------------------------------------- the tables of exchanges in rank<N>
@@ -586,7 +594,7 @@ static int reduced_at(const struct op *op)
   return first;
 }
 
-char *collective_text(const struct op *op, int rank)
+static char *call_text(const struct op *op, int rank)
 {
   if (op->kind == OP_exchange) return exchange_text(op);
   const struct call_row *row = call_row;
@@ -603,12 +611,13 @@ char *collective_text(const struct op *op, int rank)
   bool in_place = op->nbody || same_place(op->in[0], op->out);
   const char *from = in_place ? (options.cuda ? pointer(out) : "MPI_IN_PLACE") : pointer(op->in[0]);
   if (op->kind == OP_all_reduce && total == 0) return "";
-  char *call = fill(
-      form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(out), "n",
-      text("%" PRId64, own_count(op, rank, give)), "type", library_type(graph->value[op->out].type),
-      "op", library_reduction(op->reduction, graph->value[op->out].type), "group",
-      group_name(op->group), "ranks", text("%d", ranks), "line", text("%d", op->line), NULL);
-  if (op->packed && !lies_in_buffer(op)) return packed_text(op, rank, call);
+  char *call = fill(form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(out), "n",
+                    text("%" PRId64, own_count(op, rank, give)), "type",
+                    library_type(graph->value[op->out].type), "op",
+                    library_reduction(op->reduction, graph->value[op->out].type), "group",
+                    group_name(op->group), "ranks", text("%d", ranks), "line", text("%d", op->line),
+                    "stream", stream_of(op), NULL);
+  if (op->packed) return call;
   if (equal || !form[1]) return call;
   const char *type = options.cuda ? "size_t" : "int";
   struct buffer b = {0};
@@ -619,4 +628,33 @@ char *collective_text(const struct op *op, int rank)
         list_text(type, "starts_in", get, ranks, true));
   put(&b, "    %s\n  }", call);
   return b.text;
+}
+
+/* The call, begun on the group's stream when what it works on is there. */
+static char *begun_text(const struct op *op, const char *call)
+{
+  const char *on = stream_name(op->group);
+  return text("begin_on(%s);\n  %s\n  end_on(%s, done[%d]);", on, call, on, op->event);
+}
+
+static bool is_copied(const struct op *op)
+{
+  return op->packed && !lies_in_buffer(op);
+}
+
+char *collective_text(const struct op *op, int rank)
+{
+  char *call = call_text(op, rank);
+  bool begins = op->beside && options.cuda;
+  if (begins && *call) call = begun_text(op, call);
+  if (!is_copied(op) || !*call) return call;
+  return text("%s%s%s", copies_in_text(op, rank), call, begins ? "" : copies_out_text(op, rank));
+}
+
+char *await_text(const struct op *op, int rank)
+{
+  const struct op *begun = &graph->op[op->begun];
+  if (!options.cuda || !*call_text(begun, rank)) return "";
+  return text("await(done[%d]);%s", begun->event,
+              is_copied(begun) ? copies_out_text(begun, rank) : "");
 }

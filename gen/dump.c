@@ -86,17 +86,28 @@ static void dump_value(struct buffer *b, int value)
   if (v->is_output) put(b, "  output %s", printable(v->name));
 }
 
+static void dump_await(struct buffer *b, const struct op *begun)
+{
+  int value = begun->packed ? begun->buffer : begun->out;
+  put(b, "await v%d over %s\n", value, printable(graph->group[begun->group].name));
+}
+
 static void dump_op(struct buffer *b, int id, int indent, bool places)
 {
   const struct op *op = &graph->op[id];
   put(b, "%*s", indent, "");
+  if (op->kind == OP_await) {
+    dump_await(b, &graph->op[op->begun]);
+    return;
+  }
   if (op->kind == OP_loop) {
     const struct function *f = &graph->function[op->function];
     put(b, "%s for %d modules, %s\n", f->name, f->count, f->upward ? "upward" : "downward");
     return;
   }
   if (op->nbody) {
-    put(b, "%s%s {\n", op_row[op->kind].name, op->packed ? ", packed," : "");
+    put(b, "%s%s%s {\n", op_row[op->kind].name, op->packed ? ", packed," : "",
+        op->beside ? " begun" : "");
     for (int k = 0; k < op->nbody; k++) dump_op(b, op->body[k], indent + 2, places);
     put(b, "%*s}\n", indent, "");
     return;
@@ -107,7 +118,7 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
   dump_inputs(b, op);
   dump_redistribution(b, op);
   for (int k = 0; k < op->nout; k++) dump_value(b, op->out + k);
-  put(b, "%s  line %d", op->again ? "  again" : "", op->line);
+  put(b, "%s%s  line %d", op->beside ? "  begun" : "", op->again ? "  again" : "", op->line);
   if (op->module != NONE && *graph->module[op->module].path)
     put(b, " in %s", printable(graph->module[op->module].path));
   if (places && op->out != NONE) {

@@ -333,19 +333,41 @@ static char *rank_text(int rank, const char *step, const struct families *tensor
 
 /* ------------------------------------------------------------------------------- the step files */
 
-static char *groups_text(bool declare)
+/* "static cudaStream_t dp_stream, tp_stream;": those that anything runs on, and the events. */
+static void declare_streams(struct buffer *b)
+{
+  bool any = false;
+  for (int g = 0; g < graph->ngroup; g++) {
+    if (!has_stream(g)) continue;
+    put(b, "%s%s", any ? ", " : "static cudaStream_t ", stream_name(g));
+    any = true;
+  }
+  if (any) put(b, ";  // for what runs beside arithmetic\n");
+  if (graph->nevent)
+    put(b, "static cudaEvent_t done[%d];  // what is pending there\n", graph->nevent);
+}
+
+static char *communicators_text(void)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int g = 0; g < graph->ngroup; g++)
+    put(&b, "%s%s", g ? ", " : "static communicator ", group_name(g));
+  if (graph->ngroup) put(&b, ";  // the runtime makes them from the members in rank<N>\n");
+  if (options.cuda) declare_streams(&b);
+  return b.text;
+}
+
+static char *groups_text(void)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
   for (int g = 0; g < graph->ngroup; g++) {
-    if (declare)
-      put(&b, "%s%s", g ? ", " : "static communicator ", group_name(g));
-    else
-      put(&b, "    {%s, &%s},\n", string_text(graph->group[g].name), group_name(g));
+    const char *stream = has_stream(g) ? text("&%s", stream_name(g)) : "NULL";
+    put(&b, "    {%s, &%s%s%s},\n", string_text(graph->group[g].name), group_name(g),
+        options.cuda ? ", " : "", options.cuda ? stream : "");
   }
-  if (declare && graph->ngroup)
-    put(&b, ";  // the runtime makes them from the members in rank<N>\n");
-  if (!declare && !graph->ngroup) put(&b, "    {0, 0},\n");
+  if (!graph->ngroup) put(&b, "    {0, 0},\n");
   return b.text;
 }
 
@@ -372,9 +394,10 @@ static char *step_text(int rank, const char *ranks, const struct families *tenso
   return fill(embedded_text(options.cuda ? "templates/step.cu" : "templates/step.c"), "version",
               TPGEN_VERSION, "plan", plan_shown(), "plan_string", string_text(plan_shown()), "hash",
               graph->hash, "summary", summary_text(rank), "ranks", ranks, "memory",
-              memory_declaration(), "communicators", groups_text(true), "functions", functions,
-              "tensors", rows, "ntensors", text("%d", tensors->n), "groups", groups_text(false),
-              "ngroups", text("%d", graph->ngroup), "world", text("%d", world_size()), "seed",
+              memory_declaration(), "communicators", communicators_text(), "functions", functions,
+              "tensors", rows, "ntensors", text("%d", tensors->n), "groups", groups_text(),
+              "ngroups", text("%d", graph->ngroup), "events", graph->nevent ? "done" : "NULL",
+              "nevents", text("%d", graph->nevent), "world", text("%d", world_size()), "seed",
               text("%" PRIu64 "u", graph->seed), "steps", text("%d", graph->steps), "batches",
               text("%d", reads_tokens() ? graph->accumulate : 0), "flops",
               double_text(step_flops()), "rate", graph->loss == NONE ? "NULL" : "learning_rate",

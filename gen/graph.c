@@ -276,12 +276,21 @@ static bool meet(int value)
 
 int op_width(const struct op *op)
 {
+  if (op->kind == OP_await) return 2 * op_width(&graph->op[op->begun]);
   return MAX_INPUTS * (op->nbody + 1) + 1;
+}
+
+/* An await stands for the end of what it awaits: all that has to be there until then. */
+static int await_reads(const struct op *op, int *list)
+{
+  int n = op_reads(op, list);
+  return n + op_writes(op, list + n);
 }
 
 int op_reads(const struct op *op, int *list)
 {
   int n = 0;
+  if (op->kind == OP_await) return await_reads(&graph->op[op->begun], list);
   meet_none_yet();
   for (int i = 0; i < op->nin && !op->nbody; i++)
     if (meet(op->in[i])) list[n++] = op->in[i];

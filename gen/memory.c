@@ -20,6 +20,7 @@ enum { ALIGNMENT = 64 };
 static int nplace, place_room, *op_at;
 static int *function_of;            /* by operation */
 static int *loop_first, *loop_last; /* by function: the places of a loop's body */
+static int *await_at;               /* by operation: the place of its await, or NONE */
 
 static void add_place(void *to, int op, int times)
 {
@@ -36,6 +37,12 @@ static void find_places(void)
   loop_last = alloc((size_t)graph->nfunction * sizeof *loop_last);
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) function_of[graph->function[i].op[k]] = i;
+  await_at = alloc((size_t)(graph->nop + 1) * sizeof *await_at);
+  for (int i = 0; i < graph->nop; i++) await_at[i] = NONE;
+  for (int at = 0; at < nplace; at++) {
+    const struct op *op = &graph->op[op_at[at]];
+    if (op->kind == OP_await) await_at[op->begun] = at;
+  }
   for (int at = 0; at < nplace; at++) {
     int f = function_of[op_at[at]];
     if (at == 0 || function_of[op_at[at - 1]] != f) loop_first[f] = at;
@@ -242,11 +249,31 @@ static void share_views(void)
 
 /* ----------------------------------------------------------------------------------- in place */
 
+static bool reads_place(const struct op *op, int storage)
+{
+  int *list = alloc((size_t)op_width(op) * sizeof *list);
+  for (int n = op_reads(op, list); n--;)
+    if (root(list[n]) == storage) return true;
+  return false;
+}
+
+/* Whether nothing needs the value any more when the operation at `at` has come to its end, which is
+   where it is awaited. */
+static bool ends_at(int value, int at)
+{
+  int last = graph->value[value].last, await = await_at[op_at[at]];
+  if (last == at) return true;
+  if (await == NONE || last != await) return false;
+  for (int k = at + 1; k < await; k++)
+    if (reads_place(&graph->op[op_at[k]], root(value))) return false;
+  return true;
+}
+
 /* Lets `out`, made at `at`, take the bytes of `in`, as many, which nobody reads later. */
 static bool share(int in, int out, int at)
 {
   const struct value *a = &graph->value[in], *b = &graph->value[out];
-  if (!a->stored || !b->stored || a->last != at || b->made != at) return false;
+  if (!a->stored || !b->stored || b->made != at || !ends_at(in, at)) return false;
   int from = root(in), to = root(out);
   if (from == to) return true;
   /* What has a place of its own keeps it; only what is in the arena can give way, and not to what

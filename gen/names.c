@@ -46,6 +46,11 @@ const char *group_name(int group)
   return text("over_%s", identifier_of_group(group));
 }
 
+const char *stream_name(int group)
+{
+  return text("%s_stream", identifier_of_group(group));
+}
+
 /* ------------------------------------------------------------------------- names in one scope */
 
 /* The names given out in a scope; a second comer gets a number. Local: of variables. */

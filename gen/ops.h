@@ -229,5 +229,7 @@ OP(pack_pieces,    "",                     "",             no_grad,            "
 OP(unpack_pieces,  "",                     "",             no_grad,            "", "")
 /* Calls a function once for each module of a list: outline.c. */
 OP(loop,           "",                     "",             no_grad,            "", "")
+/* What follows runs when a collective that runs beside what is between them is done: overlap.c. */
+OP(await,          "",                     "",             no_grad,            "", "")
 /* One kernel for several pointwise and reduce operations: fuse.c. */
 OP(fused,          "",                     "",             no_grad,            "", "")

@@ -2,8 +2,8 @@
    copies out of it.
 
    Takes   a packed all_reduce (bucket.c), every value in its place.
-   Leaves  its statement. Members that follow one another in memory are one run of bytes; runs of
-           the modules of a list, each as long as the others, are the rows of one copy. */
+   Leaves  the statements around its call. Members that follow one another in memory are one run of
+   bytes; runs of the modules of a list, each as long as the others, are the rows of one copy. */
 #include "tpgen.h"
 
 #include <inttypes.h>
@@ -134,11 +134,18 @@ static void put_copies(struct buffer *b, const struct op *op, int rank, bool in)
   }
 }
 
-char *packed_text(const struct op *op, int rank, const char *call)
+char *copies_in_text(const struct op *op, int rank)
 {
   struct buffer b = {0};
+  put_text(&b, "", 0);
   put_copies(&b, op, rank, true);
-  put(&b, "%s", call);
+  return b.text;
+}
+
+char *copies_out_text(const struct op *op, int rank)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
   put_copies(&b, op, rank, false);
   return b.text;
 }

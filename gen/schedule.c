@@ -2,13 +2,14 @@
 
    Takes   functions whose order respects every dependence.
    Leaves  the same operations, each value still made before it is read, in an order in which less
-           is alive at once, or in the old one where none better was found. The order is the same
-           on every rank: sizes are those of rank 0. There is one stream; all runs in this order.
+           is alive at once, or in the old one where none better was found; then with collectives
+           that run beside arithmetic, and their awaits: overlap.c. The order is the same on every
+           rank: sizes are those of rank 0.
 
    At each turn, of the operations whose inputs are there, the one goes first that frees the most
    over what it takes (what is written in place counts once), so that a gradient of a weight is
    computed while its input is at hand. A loop is passed by nothing. */
-#include "tpgen.h"
+#include "schedule.h"
 
 #include <string.h>
 
@@ -118,8 +119,7 @@ static void begin(const int *op, int n)
   }
 }
 
-/* The most that is alive while the stretch runs in this order, over what was before it. */
-static int64_t peak_of(const int *op, int n)
+int64_t peak_of(const int *op, int n)
 {
   int64_t now = 0, peak = 0;
   begin(op, n);
@@ -183,14 +183,19 @@ static void mark_leaving(const struct function *mine)
   }
 }
 
-static void order_function(struct function *f)
+void enter_function(const struct function *f)
 {
-  enum { LONGEST = 512 }; /* the search is quadratic: longer stretches are cut */
   mark_leaving(f);
   for (int i = 0; i < graph->nvalue; i++) {
     readers[i] = 0;
     ready[i] = true;
   }
+}
+
+static void order_function(struct function *f)
+{
+  enum { LONGEST = 512 }; /* the search is quadratic: longer stretches are cut */
+  enter_function(f);
   for (int first = 0; first < f->nop;) {
     int n = 0;
     while (first + n < f->nop && n < LONGEST && graph->op[f->op[first + n]].kind != OP_loop) n++;
@@ -213,6 +218,42 @@ static void find_wanted(void)
     }
 }
 
+static void number_event(void *taken, int id, int times)
+{
+  struct list *free_at = taken; /* by event: whether it is free */
+  struct op *op = &graph->op[id];
+  (void)times;
+  if (op->kind == OP_await) free_at->at[graph->op[op->begun].event] = true;
+  if (!is_collective(op->kind) || !op->beside) return;
+  op->event = 0;
+  while (op->event < free_at->n && !free_at->at[op->event]) op->event++;
+  if (op->event == free_at->n) add(free_at, false);
+  free_at->at[op->event] = false;
+}
+
+/* Each collective that runs beside others gets the first event that no pending one has. */
+static void number_events(void)
+{
+  struct list free_at = {0};
+  each_op(number_event, &free_at);
+  graph->nevent = free_at.n;
+}
+
+/* The bodies of loops come before those that call them. */
+static void overlap_all(void)
+{
+  int64_t most_live = live_bytes();
+  open_overlap();
+  for (int body = 1; body >= 0; body--)
+    for (int i = 0; i < graph->nfunction; i++) {
+      struct function *f = &graph->function[i];
+      if ((f->count > 1) != body) continue;
+      enter_function(f);
+      overlap_function(f, most_live);
+    }
+  number_events();
+}
+
 void schedule(void)
 {
   readers = alloc((size_t)graph->nvalue * sizeof *readers);
@@ -224,4 +265,5 @@ void schedule(void)
   find_wanted();
   for (int i = 0; i < graph->nfunction; i++)
     if (graph->function[i].phase != UPDATE) order_function(&graph->function[i]);
+  overlap_all();
 }

@@ -224,6 +224,19 @@ static bool is_again(const struct op *op)
   return op->again || op->nbody;
 }
 
+/* "On tp's stream, beside d_wq, d_wk." */
+static char *stream_text(const struct op *op)
+{
+  const char *group = printable(graph->group[op->group].name);
+  return text("On %s's stream, beside %s.", group, beside_text(op, shown));
+}
+
+static char *await_comment(const struct op *begun)
+{
+  const char *what = begun->nbody ? reduced_text(begun) : shown(begun->out);
+  return text("%s: from %s's stream", what, printable(graph->group[begun->group].name));
+}
+
 /* What a reader wants to know of an operation before its statement. */
 char *comment_text(const struct op *op)
 {
@@ -235,6 +248,7 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_loop)
     return text("%s, %d modules", printable(graph->module[op->module].path),
                 graph->function[op->function].count);
+  if (op->kind == OP_await) return await_comment(&graph->op[op->begun]);
   const char *again = is_again(op) ? "again: " : "";
   if (!op->why || op->kind == OP_view)
     return text("%s%s    %s    %s", again, expression_text(op), lines_of(op), layouts_text(op));
@@ -244,6 +258,7 @@ char *comment_text(const struct op *op)
       is_packing(op->kind) ? packing_text(op) : move_text(op), printable(op->why));
   if (!op->nbody) put(&b, ", %s", where(op->line));
   if (is_collective(op->kind)) put(&b, ". %s", bytes_text(op));
+  if (op->beside && options.cuda) put(&b, " %s", stream_text(op));
   return b.text;
 }
 
@@ -263,6 +278,8 @@ char *statement_text(const struct op *op, int rank)
     return squares_text(op, rank);
   case OP_norm:
     return norm_text(op);
+  case OP_await:
+    return await_text(op, rank);
   default:
     if (is_copy(op->kind)) return copies_text(op, rank);
     return has_kernel(op->kind) ? file_kernel_call(op, rank) : collective_text(op, rank);

@@ -158,6 +158,11 @@ struct op {
   bool packed; /* a bucket whose members travel in `buffer`, one after the other */
   int buffer;
   int function; /* loop: which it calls */
+  bool beside;  /* a collective: it runs beside what follows it, until it is awaited */
+  int event;    /* beside: which of the program's events tells that it is done */
+  int begun;    /* await: the collective */
+  int64_t takes, exposed; /* a collective: by the model of cost.c, and how long of that nothing runs
+                             beside it; picoseconds */
   enum phase phase;
   bool again;       /* an operation of the forward that the backward runs once more */
   int module, line; /* where it comes from */
@@ -301,6 +306,7 @@ struct graph {
   bool wants_norm; /* it is computed */
   int norm;        /* the value, or NONE */
   int accumulate;  /* a step's gradients are the mean of those of so many batches */
+  int nevent;          /* as many as collectives that are pending at once */
   int64_t arena_bytes; /* memory.c: of a rank, the same on all */
   int64_t live_bytes;  /* the largest sum of what lives at once: the bound below arena_bytes */
 };
@@ -749,6 +755,10 @@ bool same_place(int a, int b);
    can be below the bound. Gives where the last one ends. */
 int64_t most_live(const int *value, int n);
 int64_t place_values(int *value, int n, int64_t bound);
+/* cost.c: how long an operation takes, but a loop, and what it costs to run a collective beside
+   others, by a model; in picoseconds. */
+int64_t time_taken(const struct op *op);
+int64_t events_time(void);
 /* The largest sum of what would live at once if the operations ran as they stand. */
 int64_t live_bytes(void);
 /* Whether the operation may leave `out` where `in` lies, if nothing reads that later. */
@@ -939,15 +949,22 @@ bool takes_steps(const struct op *op, int i);
 char *zero_text(int value, int rank);
 bool is_copy(enum op_kind k);
 char *copies_text(const struct op *op, int rank);
-/* The statement of a collective, the tables of a rank's exchanges, and the name of a group's
-   communicator. */
+/* The statement of a collective, and of its await; the tables of a rank's exchanges; the names of a
+   group's communicator and stream. */
 char *collective_text(const struct op *op, int rank);
-/* parcel.c: whether what a packed bucket reduces lies in its buffer; else the statement with the
-   copies before and after the call. */
+char *await_text(const struct op *op, int rank);
+/* parcel.c: whether what a packed bucket reduces lies in its buffer; else the copies before the call
+   and after it. */
 bool lies_in_buffer(const struct op *op);
-char *packed_text(const struct op *op, int rank, const char *call);
+char *copies_in_text(const struct op *op, int rank);
+char *copies_out_text(const struct op *op, int rank);
 char *exchanges_text(int rank);
 const char *group_name(int group);
+const char *stream_name(int group);
+/* streams.c: what runs beside a collective, for a reader: "d_wq, d_wk and 2 more", each by what it
+   makes as `name` calls it; "nothing". Whether any of a group's runs on the group's stream. */
+char *beside_text(const struct op *op, const char *(*name)(int value));
+bool has_stream(int group);
 /* The elements that `rank` gives to each member of the group, and gets from it; for all_gather what
    each member gives to all, for reduce_scatter what each gets. */
 void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *get);

@@ -334,8 +334,10 @@ static const char *const keyword[] = {"alignas",
 
 /* What the statements of generated functions and kernels say themselves. */
 static const char *const spoken[] = {"abs",
+                                     "await",
                                      "b",
                                      "backward",
+                                     "begin_on",
                                      "bf16_sums",
                                      "bf16_tile",
                                      "bf16_to_float",
@@ -353,6 +355,8 @@ static const char *const spoken[] = {"abs",
                                      "counts",
                                      "counts_in",
                                      "cublas",
+                                     "done",
+                                     "end_on",
                                      "erff",
                                      "exp",
                                      "expf",
@@ -426,6 +430,7 @@ static const char *const spoken[] = {"abs",
                                      "random_stream",
                                      "rank",
                                      "rate",
+                                     "ready",
                                      "root",
                                      "s",
                                      "sin",
@@ -465,6 +470,11 @@ static bool is_in(const char *const *list, const char *s)
 
 bool is_spoken(const char *name)
 {
+  /* The groups' communicators and streams. */
+  static const char over[] = "over_", stream[] = "_stream";
+  size_t n = strlen(name), end = strlen(stream);
+  if (!strncmp(name, over, strlen(over))) return true;
+  if (n > end && !strcmp(name + n - end, stream)) return true;
   return is_in(spoken, name);
 }
 

@@ -12,12 +12,14 @@
 
 const struct place *last_begun;
 cudaStream_t stream;
+cudaEvent_t ready;
 cublasHandle_t cublas;
 
 enum { CUBLAS_WORKSPACE = 32 << 20, MEETING_SECONDS = 60 };
 
 static ncclComm_t everyone;
 static int groups_made;
+static bool one_stream; // the groups' streams are `stream`
 static struct meeting meeting;
 #ifdef TPGEN_MPI
 static bool over_mpi; // the ranks meet through MPI, not over TCP
@@ -183,6 +185,7 @@ static bool choose_device(const struct identity *me, struct failure *why)
 static void open_device()
 {
   CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CHECK_CUDA(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
   CHECK_CUDA(cudaMalloc(&workspace, CUBLAS_WORKSPACE));
   CHECK_CUBLAS(cublasCreate(&cublas));
   CHECK_CUBLAS(cublasSetStream(cublas, stream));
@@ -218,11 +221,43 @@ bool target_start(struct identity *me, struct failure *why)
   return true;
 }
 
+// A stream for each group whose collectives run beside arithmetic: of the highest priority, so that
+// they come in between the blocks of kernels that are running.
+//
+// Collectives of several groups may then run at the same time, and each holds its part of the GPU
+// until the others of its group have come. All is well as long as those that were issued first, on
+// all ranks alike, are never kept out by later ones: NCCL sees to it, from 2.26 on, where
+// NCCL_LAUNCH_ORDER_IMPLICIT is set. With an older one all run on the one stream, one by one.
+static void make_streams()
+{
+  enum { LAUNCHES_IN_ORDER = 22600 };
+  int version = 0, lowest = 0, highest = 0;
+  CHECK_NCCL(ncclGetVersion(&version));
+  CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  one_stream = program.ngroups > 1 && version < LAUNCHES_IN_ORDER;
+  for (int i = 0; i < program.ngroups; i++) {
+    cudaStream_t *own = program.groups[i].stream;
+    if (own && one_stream) *own = stream;
+    if (own && !one_stream)
+      CHECK_CUDA(cudaStreamCreateWithPriority(own, cudaStreamNonBlocking, highest));
+  }
+  for (int i = 0; i < program.nevents; i++)
+    CHECK_CUDA(cudaEventCreateWithFlags(&program.events[i], cudaEventDisableTiming));
+}
+
+static void drop_streams()
+{
+  for (int i = 0; i < program.nevents; i++) cudaEventDestroy(program.events[i]);
+  for (int i = 0; i < program.ngroups && !one_stream; i++)
+    if (program.groups[i].stream) cudaStreamDestroy(*program.groups[i].stream);
+}
+
 void target_groups()
 {
   for (int i = 0; i < program.ngroups; i++, groups_made++)
     CHECK_NCCL(ncclCommSplit(everyone, rank.members[i][0], place_in(rank.members[i]),
                              program.groups[i].comm, NULL));
+  make_streams();
 }
 
 // ---- memory ------------------------------------------------------------------------------------
@@ -286,6 +321,8 @@ void target_stop()
   cublasDestroy(cublas);
   cudaFree(workspace);
   cudaFree(*program.memory);
+  drop_streams();
+  cudaEventDestroy(ready);
   cudaStreamDestroy(stream);
   meet_stop(&meeting);
 #ifdef TPGEN_MPI

@@ -74,6 +74,9 @@ struct tensor {
 struct group {
   const char *name;   // "tp", "dp_tp"
   communicator *comm; // the runtime makes it before the first step
+#ifdef TPGEN_CUDA
+  cudaStream_t *stream; // and this, for its collectives that run beside arithmetic; NULL: none do
+#endif
 };
 
 struct program {
@@ -101,6 +104,10 @@ struct program {
   int ntensors;
   const struct group *groups;
   int ngroups;
+#ifdef TPGEN_CUDA
+  cudaEvent_t *events; // of collectives that run beside arithmetic: the runtime makes them
+  int nevents;
+#endif
 };
 
 // What a rank gives in an exchange, and gets: so many elements to and from each member of the
@@ -172,7 +179,8 @@ __attribute__((noreturn))
 void fail_call(const char *file, int line, const char *call, const char *why);
 
 #ifdef TPGEN_CUDA
-extern cudaStream_t stream;   // all work of a step is ordered on it
+extern cudaStream_t stream;   // of all work of a step, but collectives that run beside it
+extern cudaEvent_t ready;     // what those begin after: cuda_streams.h
 extern cublasHandle_t cublas; // bound to that stream, pointer mode host
 #else
 extern MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI does not know

@@ -1,0 +1,449 @@
+/* overlap.c: a part of the pass `schedule`: which collectives run beside arithmetic, and beside
+   which.
+
+   Takes   a function in an order in which little is alive at once.
+   Leaves  some of its collectives `beside`: such a one begins at its place, on its group's stream,
+           and is awaited by an `await` further on, right before the first operation that needs
+           what it makes or writes what it reads, at the latest at the function's end. Operations
+           that it doesn't need, and that don't need it, have moved between the two. All others run
+           where they stand. The order is the same on every rank, and so are the awaits.
+
+   By the model of cost.c a collective is given work to run beside it until none of it is waited
+   for: of what stands shortly before it and after it, one operation after the other, each time the
+   one that makes the function quickest. A collective that is not quicker for it, what an event
+   costs counted, stays as it is.
+
+   What waits meanwhile is kept alive: that may cost a thirty-second of what lives at most in the
+   program, and no more. On the way the estimate of schedule.c serves; in the end memory.c is asked.
+
+   Collectives of one group run in the order of the program, whatever they run beside: one that is
+   issued while another is pending follows it on the group's stream. */
+#include "schedule.h"
+
+#include <string.h>
+
+/* An operation of the function: those that have to come before it, and behind it. */
+struct node {
+  int op, group; /* group: of a collective, else NONE */
+  bool moves;    /* it may */
+  bool beside;
+  int64_t time, exposed; /* exposed: how long a collective is waited for, as last simulated */
+  struct list before, behind;
+};
+
+static struct node *node;
+static int nnode;
+static int *order, *place; /* the nodes in their order; by node, its place */
+
+/* By function: how long it takes, and by group whether a collective of it runs among arithmetic. */
+static int64_t *taken;
+static bool **alone;
+
+/* --------------------------------------------------------------------------------- dependences */
+
+/* What the last operations did to a value: who made it, and who has read it since. */
+struct touched {
+  int writer;
+  struct list readers;
+};
+static struct touched *touched; /* by speaker */
+
+/* The value that speaks for all whose bytes are, or may be, the same: of a view what it shows, of a
+   family its first, of what is added up in place its parameter. */
+static int speaker(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->role == GRADIENT) return graph->nvalue + v->of;
+  if (v->role == LOSS) return 2 * graph->nvalue;
+  if (v->family != NONE && v->family != value) return speaker(v->family);
+  if (v->op != NONE && graph->op[v->op].kind == OP_view && v->role == ACTIVATION && !v->is_output)
+    return speaker(graph->op[v->op].in[0]);
+  return value;
+}
+
+static void depend(int later, int earlier)
+{
+  if (earlier == NONE || earlier == later) return;
+  for (int i = 0; i < node[later].before.n; i++)
+    if (node[later].before.at[i] == earlier) return;
+  add(&node[later].before, earlier);
+  add(&node[earlier].behind, later);
+}
+
+static void note_read(int n, int value)
+{
+  struct touched *t = &touched[speaker(value)];
+  if (graph->value[value].step) note_read(n, graph->value[value].initial);
+  depend(n, t->writer);
+  if (!t->readers.n || t->readers.at[t->readers.n - 1] != n) add(&t->readers, n);
+}
+
+static void note_write(int n, int value)
+{
+  struct touched *t = &touched[speaker(value)];
+  depend(n, t->writer);
+  for (int i = 0; i < t->readers.n; i++) depend(n, t->readers.at[i]);
+  t->writer = n;
+  t->readers.n = 0;
+}
+
+static void each_touch(int n, const struct op *op, bool writes)
+{
+  static int *list, room;
+  if (op->kind == OP_loop) {
+    const struct function *body = &graph->function[op->function];
+    for (int k = 0; k < body->nop; k++) each_touch(n, &graph->op[body->op[k]], writes);
+    return;
+  }
+  while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
+  int count = writes ? op_writes(op, list) : op_reads(op, list);
+  for (int i = 0; i < count; i++) (writes ? note_write : note_read)(n, list[i]);
+}
+
+/* A loop in which a collective of the group runs among arithmetic waits for those before it. */
+static void depend_in_group(int loop)
+{
+  const bool *waits = alone[graph->op[node[loop].op].function];
+  for (int i = 0; i < loop; i++)
+    if (node[i].group != NONE && waits[node[i].group]) depend(loop, i);
+}
+
+static void find_dependences(void)
+{
+  int n = 2 * graph->nvalue + 1;
+  touched = alloc((size_t)n * sizeof *touched);
+  for (int i = 0; i < n; i++) touched[i].writer = NONE;
+  for (int i = 0; i < nnode; i++) {
+    each_touch(i, &graph->op[node[i].op], false);
+    each_touch(i, &graph->op[node[i].op], true);
+    if (graph->op[node[i].op].kind == OP_loop) depend_in_group(i);
+  }
+}
+
+/* ------------------------------------------------------------------------------------ the model */
+
+static int first_behind(int n)
+{
+  int first = nnode;
+  for (int i = 0; i < node[n].behind.n; i++)
+    if (place[node[n].behind.at[i]] < first) first = place[node[n].behind.at[i]];
+  return first;
+}
+
+static int last_before(int n)
+{
+  int last = NONE;
+  for (int i = 0; i < node[n].before.n; i++)
+    if (place[node[n].before.at[i]] > last) last = place[node[n].before.at[i]];
+  return last;
+}
+
+/* The streams while a function runs: until when each has work, and which nodes are pending. */
+static struct {
+  int64_t now, *until; /* until: by group */
+  int64_t *end;        /* by node: of a pending one, else 0 */
+  struct list pending;
+} streams;
+
+static bool is_pending(int group)
+{
+  for (int i = 0; i < streams.pending.n; i++)
+    if (node[streams.pending.at[i]].group == group) return true;
+  return false;
+}
+
+static void await(int n)
+{
+  int64_t end = streams.end[n];
+  streams.end[n] = 0;
+  node[n].exposed = end > streams.now ? end - streams.now : 0;
+  if (end > streams.now) streams.now = end;
+}
+
+/* Whether the operation wants that the pending collective is done. */
+static bool wants(int n, int pending)
+{
+  for (int i = 0; i < node[n].before.n; i++)
+    if (node[n].before.at[i] == pending) return true;
+  return false;
+}
+
+static void await_wanted(int n)
+{
+  int left = 0;
+  for (int i = 0; i < streams.pending.n; i++) {
+    int p = streams.pending.at[i];
+    if (n == nnode || wants(n, p))
+      await(p);
+    else
+      streams.pending.at[left++] = p;
+  }
+  streams.pending.n = left;
+}
+
+static void run_collective(int n)
+{
+  struct node *c = &node[n];
+  int64_t *until = &streams.until[c->group];
+  int64_t start = *until > streams.now ? *until : streams.now;
+  *until = start + c->time + (c->beside ? events_time() : 0);
+  streams.end[n] = *until;
+  if (c->beside)
+    add(&streams.pending, n);
+  else
+    await(n);
+}
+
+/* How long the nodes take in their order. Leaves what is exposed of each. */
+static int64_t simulate(void)
+{
+  streams.now = 0;
+  streams.pending.n = 0;
+  memset(streams.until, 0, (size_t)graph->ngroup * sizeof *streams.until);
+  for (int k = 0; k < nnode; k++) {
+    await_wanted(order[k]);
+    if (node[order[k]].group != NONE)
+      run_collective(order[k]);
+    else
+      streams.now += node[order[k]].time;
+  }
+  await_wanted(nnode);
+  return streams.now;
+}
+
+/* ---------------------------------------------------------------------------------------- moves */
+
+static void note_places(int from, int to)
+{
+  for (int k = from; k <= to; k++) place[order[k]] = k;
+}
+
+static void move(int from, int to)
+{
+  int n = order[from];
+  if (from < to)
+    memmove(order + from, order + from + 1, (size_t)(to - from) * sizeof *order);
+  else
+    memmove(order + to + 1, order + to, (size_t)(from - to) * sizeof *order);
+  order[to] = n;
+  note_places(from < to ? from : to, from < to ? to : from);
+}
+
+/* Writes the operations in their order, with the awaits of what runs beside others; how many. */
+static int *with_awaits;
+
+static int write_order(int *op)
+{
+  int count = 0;
+  streams.pending.n = 0;
+  for (int k = 0; k <= nnode; k++) {
+    int left = 0, n = k < nnode ? order[k] : nnode;
+    for (int i = 0; i < streams.pending.n; i++) {
+      int p = streams.pending.at[i];
+      if (n == nnode || wants(n, p))
+        op[count++] = with_awaits[p];
+      else
+        streams.pending.at[left++] = p;
+    }
+    streams.pending.n = left;
+    if (n == nnode) break;
+    op[count++] = node[n].op;
+    if (node[n].beside) add(&streams.pending, n);
+  }
+  return count;
+}
+
+static int64_t peak_now(void)
+{
+  static int *op, room;
+  while (room < 2 * nnode) op = grow(op, 0, &room, sizeof *op);
+  return peak_of(op, write_order(op));
+}
+
+struct trial {
+  int from, to;
+  int64_t time;
+};
+
+static void try_move(struct trial *best, int from, int to)
+{
+  move(from, to);
+  int64_t time = simulate();
+  if (time < best->time) *best = (struct trial){from, to, time};
+  move(to, from);
+}
+
+/* The move of an operation that stands shortly before the collective, or after its await, to run
+   beside it, by which the function is quickest; time: as it is without. */
+static struct trial best_move(int c, int64_t time)
+{
+  enum { NEAR = 48, TRIED = 6 };
+  struct trial best = {NONE, NONE, time};
+  int at = place[c], end = first_behind(c), tried = 0;
+  for (int k = at - 1; k >= 0 && k > at - NEAR && tried < TRIED; k--)
+    if (node[order[k]].moves && first_behind(order[k]) > at) try_move(&best, k, at), tried++;
+  tried = 0;
+  for (int k = end + 1; k < nnode && k < end + NEAR && tried < TRIED; k++)
+    if (node[order[k]].moves && last_before(order[k]) < end) try_move(&best, k, end), tried++;
+  return best;
+}
+
+/* Gives the collective work to run beside it, as long as that is quicker. */
+static void give_work(int c, int64_t most)
+{
+  enum { MOVES = 32 };
+  int *before = alloc((size_t)nnode * sizeof *before);
+  int64_t was = simulate();
+  bool beside = node[c].beside;
+  memcpy(before, order, (size_t)nnode * sizeof *order);
+  node[c].beside = true;
+  int64_t time = simulate();
+  for (int n = 0; n < MOVES && node[c].exposed; n++) {
+    struct trial best = best_move(c, time);
+    if (best.from == NONE) break;
+    move(best.from, best.to);
+    if (peak_now() > most) {
+      move(best.to, best.from);
+      break;
+    }
+    time = simulate();
+  }
+  if (time < was && peak_now() <= most) return;
+  node[c].beside = beside;
+  memcpy(order, before, (size_t)nnode * sizeof *order);
+  note_places(0, nnode - 1);
+}
+
+static void give_all_work(int64_t more)
+{
+  int64_t most = peak_now() + more;
+  for (int round = 0; round < 2; round++)
+    for (int n = 0; n < nnode; n++)
+      if (node[n].group != NONE) give_work(n, most);
+}
+
+/* What is issued while another of its group is pending runs on the same stream. */
+static void follow_pending(void)
+{
+  streams.pending.n = 0;
+  for (int k = 0; k < nnode; k++) {
+    int n = order[k];
+    await_wanted(n);
+    if (node[n].group == NONE) continue;
+    node[n].beside |= is_pending(node[n].group);
+    if (node[n].beside) add(&streams.pending, n);
+  }
+}
+
+/* -------------------------------------------------------------------------------- the function */
+
+static void add_awaits(void)
+{
+  with_awaits = alloc((size_t)nnode * sizeof *with_awaits);
+  for (int n = 0; n < nnode; n++) {
+    if (node[n].group == NONE) continue;
+    const struct op *c = &graph->op[node[n].op];
+    struct op op = {.kind = OP_await,
+                    .out = NONE,
+                    .begun = node[n].op,
+                    .group = c->group,
+                    .phase = c->phase,
+                    .module = c->module,
+                    .line = c->line};
+    GROW(graph->op, graph->nop, graph->op_room);
+    graph->op[graph->nop] = op;
+    with_awaits[n] = graph->nop++;
+  }
+}
+
+static void make_nodes(const int *op, int n)
+{
+  nnode = n;
+  node = alloc((size_t)n * sizeof *node);
+  order = alloc((size_t)n * sizeof *order);
+  place = alloc((size_t)(n + 1) * sizeof *place);
+  streams.until = alloc((size_t)(graph->ngroup + 1) * sizeof *streams.until);
+  streams.end = alloc((size_t)(n + 1) * sizeof *streams.end);
+  for (int i = 0; i < n; i++) {
+    const struct op *o = &graph->op[op[i]];
+    bool collective = is_collective(o->kind), loop = o->kind == OP_loop;
+    node[i].op = op[i];
+    node[i].group = collective ? o->group : NONE;
+    node[i].moves = !collective && !loop;
+    node[i].time = loop ? taken[o->function] * graph->function[o->function].count : time_taken(o);
+    order[i] = place[i] = i;
+  }
+  find_dependences();
+  add_awaits();
+}
+
+/* Notes of each collective what it takes, and what of that is waited for. */
+static int64_t note_times(bool *is_alone)
+{
+  int64_t time = simulate();
+  for (int n = 0; n < nnode; n++) {
+    struct op *op = &graph->op[node[n].op];
+    if (node[n].group == NONE) continue;
+    op->beside = node[n].beside;
+    op->takes = node[n].time;
+    op->exposed = node[n].exposed;
+    is_alone[op->group] |= !op->beside;
+  }
+  return time;
+}
+
+/* Some of the function's operations, in a new order, appended to `all`. */
+static int64_t order_part(const int *op, int n, struct list *all, int64_t more, bool *is_alone)
+{
+  make_nodes(op, n);
+  if (more >= 0) {
+    give_all_work(more);
+    follow_pending();
+  }
+  int64_t time = note_times(is_alone);
+  int *list = alloc((size_t)(2 * n + 1) * sizeof *list);
+  for (int i = 0, count = write_order(list); i < count; i++) add(all, list[i]);
+  return time;
+}
+
+/* In parts: what it takes grows with more than the length. more: what may live besides, or -1:
+   nothing runs beside anything. */
+static void order_parts(struct function *f, const int *op, int n, int64_t more)
+{
+  enum { LONGEST = 512 };
+  struct list all = {0};
+  int which = (int)(f - graph->function);
+  taken[which] = 0;
+  memset(alone[which], 0, (size_t)graph->ngroup);
+  for (int first = 0; first < n; first += LONGEST) {
+    int length = n - first < LONGEST ? n - first : LONGEST;
+    taken[which] += order_part(op + first, length, &all, more, alone[which]);
+  }
+  f->op = all.at;
+  f->nop = all.n;
+}
+
+static bool has_collectives(const int *op, int n)
+{
+  for (int i = 0; i < n; i++)
+    if (is_collective(graph->op[op[i]].kind)) return true;
+  return false;
+}
+
+void open_overlap(void)
+{
+  taken = alloc((size_t)graph->nfunction * sizeof *taken);
+  alone = alloc((size_t)graph->nfunction * sizeof *alone);
+  for (int i = 0; i < graph->nfunction; i++) alone[i] = alloc((size_t)graph->ngroup + 1);
+}
+
+void overlap_function(struct function *f, int64_t most_live)
+{
+  const int *op = f->op, n = f->nop;
+  bool any = has_collectives(op, n) && f->phase != UPDATE;
+  for (int64_t more = most_live / 32; more > 0 && any; more /= 8) {
+    order_parts(f, op, n, more);
+    if (live_bytes() <= most_live + most_live / 32) return;
+  }
+  order_parts(f, op, n, -1);
+}

@@ -1,0 +1,18 @@
+/* schedule.h: what schedule.c and overlap.c share. */
+#ifndef SCHEDULE_H
+#define SCHEDULE_H
+
+#include "tpgen.h"
+
+/* The most that is alive while some of a function's operations run in this order, over what was
+   before it. */
+int64_t peak_of(const int *op, int n);
+/* Prepares for this function's operations. */
+void enter_function(const struct function *f);
+
+/* overlap.c: before the first function; and lets the function's collectives run beside other
+   operations. Those that loops call come first. most_live: in the program as it stands. */
+void open_overlap(void);
+void overlap_function(struct function *f, int64_t most_live);
+
+#endif
