@@ -611,4 +611,5 @@ void check(enum pass after)
   if (after == PASS_RECOMPUTE) check_recomputed();
   if (after >= PASS_FUSE) each_op(check_kernel, NULL);
   if (after == PASS_MEMORY) check_memory();
+  if (after == PASS_MEMORY) check_pending();
 }

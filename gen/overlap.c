@@ -100,6 +100,11 @@ static void each_touch(int n, const struct op *op, bool writes)
   for (int i = 0; i < count; i++) (writes ? note_write : note_read)(n, list[i]);
 }
 
+static bool is_loop(int n)
+{
+  return graph->op[node[n].op].kind == OP_loop;
+}
+
 /* A loop in which a collective of the group runs among arithmetic waits for those before it. */
 static void depend_in_group(int loop)
 {
@@ -116,7 +121,7 @@ static void find_dependences(void)
   for (int i = 0; i < nnode; i++) {
     each_touch(i, &graph->op[node[i].op], false);
     each_touch(i, &graph->op[node[i].op], true);
-    if (graph->op[node[i].op].kind == OP_loop) depend_in_group(i);
+    if (is_loop(i)) depend_in_group(i);
   }
 }
 
@@ -128,14 +133,6 @@ static int first_behind(int n)
   for (int i = 0; i < node[n].behind.n; i++)
     if (place[node[n].behind.at[i]] < first) first = place[node[n].behind.at[i]];
   return first;
-}
-
-static int last_before(int n)
-{
-  int last = NONE;
-  for (int i = 0; i < node[n].before.n; i++)
-    if (place[node[n].before.at[i]] > last) last = place[node[n].before.at[i]];
-  return last;
 }
 
 /* The streams while a function runs: until when each has work, and which nodes are pending. */
@@ -218,15 +215,68 @@ static void note_places(int from, int to)
   for (int k = from; k <= to; k++) place[order[k]] = k;
 }
 
+/* What has to move along with a node. */
+static struct {
+  int n;
+  bool *has; /* by node */
+} along;
+
+static void take_along(int n)
+{
+  along.has[n] = true;
+  along.n++;
+}
+
+static bool has_any(const struct list *list)
+{
+  for (int i = 0; i < list->n; i++)
+    if (along.has[list->at[i]]) return true;
+  return false;
+}
+
+/* The node at `from` and what needs it, or what it needs, on its way to `to`: false where that is
+   more than a few, the node at `to` itself, or cannot be. */
+static bool find_along(int from, int to)
+{
+  enum { FEW = 4 };
+  int step = from < to ? 1 : -1;
+  bool loops = false, collectives = false;
+  along.n = 0;
+  memset(along.has, 0, (size_t)nnode * sizeof *along.has);
+  take_along(order[from]);
+  for (int k = from + step; k != to + step; k += step) {
+    const struct node *other = &node[order[k]];
+    bool comes = has_any(step > 0 ? &other->before : &other->behind);
+    if (comes && (k == to || is_loop(order[k]) || along.n == FEW)) return false;
+    if (comes) take_along(order[k]);
+    loops |= is_loop(order[k]);
+    collectives |= comes && other->group != NONE;
+  }
+  return !loops || !collectives;
+}
+
+/* Moves a node with what has to move along to the other side of the one at `to`. */
 static void move(int from, int to)
 {
-  int n = order[from];
-  if (from < to)
-    memmove(order + from, order + from + 1, (size_t)(to - from) * sizeof *order);
-  else
-    memmove(order + to + 1, order + to, (size_t)(from - to) * sizeof *order);
-  order[to] = n;
-  note_places(from < to ? from : to, from < to ? to : from);
+  static int *moved, room;
+  while (room < nnode) moved = grow(moved, 0, &room, sizeof *moved);
+  int first = from < to ? from : to, last = from < to ? to : from, n = 0;
+  for (int side = 0; side < 2; side++)
+    for (int k = first; k <= last; k++)
+      if (along.has[order[k]] == (from < to ? side == 1 : side == 0)) moved[n++] = order[k];
+  memcpy(order + first, moved, (size_t)n * sizeof *order);
+  note_places(first, last);
+}
+
+static void keep_order(int *kept)
+{
+  memcpy(kept, order, (size_t)nnode * sizeof *order);
+}
+
+static void take_order(const int *kept)
+{
+  memcpy(order, kept, (size_t)nnode * sizeof *order);
+  note_places(0, nnode - 1);
 }
 
 /* Writes the operations in their order, with the awaits of what runs beside others; how many. */
@@ -265,26 +315,31 @@ struct trial {
   int64_t time;
 };
 
-static void try_move(struct trial *best, int from, int to)
+static void try_move(struct trial *best, int from, int to, const int *kept)
 {
   move(from, to);
   int64_t time = simulate();
   if (time < best->time) *best = (struct trial){from, to, time};
-  move(to, from);
+  take_order(kept);
 }
 
 /* The move of an operation that stands shortly before the collective, or after its await, to run
    beside it, by which the function is quickest; time: as it is without. */
-static struct trial best_move(int c, int64_t time)
+static struct trial best_move(int c, int64_t time, const bool *barred)
 {
   enum { NEAR = 48, TRIED = 6 };
+  static int *kept, room;
+  while (room < nnode) kept = grow(kept, 0, &room, sizeof *kept);
   struct trial best = {NONE, NONE, time};
   int at = place[c], end = first_behind(c), tried = 0;
+  keep_order(kept);
   for (int k = at - 1; k >= 0 && k > at - NEAR && tried < TRIED; k--)
-    if (node[order[k]].moves && first_behind(order[k]) > at) try_move(&best, k, at), tried++;
+    if (node[order[k]].moves && !barred[order[k]] && find_along(k, at))
+      try_move(&best, k, at, kept), tried++;
   tried = 0;
   for (int k = end + 1; k < nnode && k < end + NEAR && tried < TRIED; k++)
-    if (node[order[k]].moves && last_before(order[k]) < end) try_move(&best, k, end), tried++;
+    if (node[order[k]].moves && !barred[order[k]] && find_along(k, end))
+      try_move(&best, k, end, kept), tried++;
   return best;
 }
 
@@ -292,26 +347,27 @@ static struct trial best_move(int c, int64_t time)
 static void give_work(int c, int64_t most)
 {
   enum { MOVES = 32 };
-  int *before = alloc((size_t)nnode * sizeof *before);
+  int *before = alloc((size_t)nnode * sizeof *before), *kept = alloc((size_t)nnode * sizeof *kept);
+  bool *barred = alloc((size_t)nnode), beside = node[c].beside; /* barred: it would take too much */
   int64_t was = simulate();
-  bool beside = node[c].beside;
-  memcpy(before, order, (size_t)nnode * sizeof *order);
+  keep_order(before);
   node[c].beside = true;
   int64_t time = simulate();
   for (int n = 0; n < MOVES && node[c].exposed; n++) {
-    struct trial best = best_move(c, time);
+    struct trial best = best_move(c, time, barred);
     if (best.from == NONE) break;
+    keep_order(kept);
+    find_along(best.from, best.to);
     move(best.from, best.to);
     if (peak_now() > most) {
-      move(best.to, best.from);
-      break;
+      take_order(kept);
+      barred[order[best.from]] = true;
     }
     time = simulate();
   }
   if (time < was && peak_now() <= most) return;
   node[c].beside = beside;
-  memcpy(order, before, (size_t)nnode * sizeof *order);
-  note_places(0, nnode - 1);
+  take_order(before);
 }
 
 static void give_all_work(int64_t more)
@@ -364,6 +420,7 @@ static void make_nodes(const int *op, int n)
   place = alloc((size_t)(n + 1) * sizeof *place);
   streams.until = alloc((size_t)(graph->ngroup + 1) * sizeof *streams.until);
   streams.end = alloc((size_t)(n + 1) * sizeof *streams.end);
+  along.has = alloc((size_t)(n + 1) * sizeof *along.has);
   for (int i = 0; i < n; i++) {
     const struct op *o = &graph->op[op[i]];
     bool collective = is_collective(o->kind), loop = o->kind == OP_loop;

@@ -1054,6 +1054,7 @@ enum pass {
 extern const char *const pass_name[PASS_COUNT];
 /* Asserts what the pass promises to leave; bug() where it does not hold. */
 void check(enum pass after);
+void check_pending(void); /* pending.c */
 /* Prints the graph as it stands, where --dump asks for this pass, and ends tpgen. */
 void dump(enum pass after);
 

@@ -6,6 +6,7 @@
 //   this is the program of ranks: 0-1
 #include "cuda_copies.h"
 #include "cuda_math.h"
+#include "cuda_streams.h"
 #include "kernels.h"
 #include "program.h"
 #include "target.h"
@@ -179,7 +180,7 @@ static const struct tensor tensors[] = {
 };
 
 static const struct group groups[] = {
-    {"tp", &over_tp},
+    {"tp", &over_tp, NULL},
 };
 
 const struct program program = {
@@ -199,4 +200,5 @@ const struct program program = {
     /* norm     */ -1,
     /* tensors  */ tensors, 14,
     /* groups   */ groups, 1,
+    /* events   */ NULL, 0,
 };

@@ -115,11 +115,11 @@ static int random_step(const int *made, int n, enum phase phase)
   return out + draw_below(graph->op[graph->value[out].op].nout);
 }
 
-/* Two phases of random operations over some values of random sizes. */
-__attribute__((unused)) static void random_program(int length)
+/* Two phases of random operations over some values of random sizes, on so many ranks. */
+__attribute__((unused)) static void random_program_on(int ranks, int length)
 {
   static struct custom two_values = {.name = "pair", .rule = "ab->ab,a 1", .linear = ""};
-  new_graph(1, (int[]){1});
+  new_graph(1, &ranks);
   graph->custom = &two_values;
   graph->ncustom = 1;
   int *made = alloc((size_t)(length + 4) * sizeof *made), n = 0;
@@ -134,6 +134,11 @@ __attribute__((unused)) static void random_program(int length)
   graph->value[made[n - 1]].is_output = true;
   graph->value[made[n / 2]].is_output = draw_below(2);
   fuse();
+}
+
+__attribute__((unused)) static void random_program(int length)
+{
+  random_program_on(1, length);
 }
 
 #endif

@@ -779,14 +779,30 @@ static void check_update(const struct op *op, const struct function *f)
 
 static void run_function(const struct function *f, int l);
 
+/* What runs beside a collective may come before all that the collective does, or after: they are
+   run where they are begun, or where they are awaited. */
+static bool late;
+
+static void run_moving(const struct op *op, const struct function *f, int l)
+{
+  if (op->packed)
+    run_packed(op, f, l);
+  else if (op->nbody)
+    run_bucket(op, f, l);
+  else
+    run_plain(op, f, l);
+}
+
+static void run_loop(const struct function *body)
+{
+  for (int i = 0; i < body->count; i++) run_function(body, body->upward ? i : body->count - 1 - i);
+}
+
 static void run_one(const struct op *op, const struct function *f, int l)
 {
-  const struct function *body;
   switch (op->kind) {
   case OP_loop:
-    body = &graph->function[op->function];
-    for (int i = 0; i < body->count; i++)
-      run_function(body, body->upward ? i : body->count - 1 - i);
+    run_loop(&graph->function[op->function]);
     break;
   case OP_fused:
     for (int r = 0; r < machine.world; r++) {
@@ -799,13 +815,11 @@ static void run_one(const struct op *op, const struct function *f, int l)
   case OP_sgd:
     check_update(op, f);
     break;
+  case OP_await:
+    if (late) run_moving(&graph->op[op->begun], f, l);
+    break;
   default:
-    if (op->packed)
-      run_packed(op, f, l);
-    else if (op->nbody)
-      run_bucket(op, f, l);
-    else
-      run_plain(op, f, l);
+    if (!late || !op->beside) run_moving(op, f, l);
   }
 }
 
@@ -938,12 +952,12 @@ static void compare(int value, struct array whole)
 }
 
 /* What the program has, told to the parent by the exit status. */
-enum { LOOPS = 16, EXCHANGES = 32 };
+enum { LOOPS = 16, EXCHANGES = 32, BESIDE = 64 };
 static int traits(void)
 {
   bool loops = false;
   for (int i = 0; i < graph->nfunction; i++) loops |= graph->function[i].count > 1;
-  return (loops ? LOOPS : 0) + (graph->nexchange ? EXCHANGES : 0);
+  return (loops ? LOOPS : 0) + (graph->nexchange ? EXCHANGES : 0) + (graph->nevent ? BESIDE : 0);
 }
 
 /* What the program must end with: the loss, the gradients, the outputs, each as a whole. */
@@ -1040,6 +1054,7 @@ static void try_model(const void *with)
 
   make_memory();
   load_parts(whole);
+  late = trial->seed / KINDS % 2;
   for (int i = 0; i < graph->nfunction; i++)
     if (graph->function[i].count == 1) run_function(&graph->function[i], 0);
   for (int i = 0; i < results.n; i++) compare(result_value(&results, i), results.list[i].whole);
@@ -1051,22 +1066,25 @@ static void try_model(const void *with)
 static void test_random_programs(void **state)
 {
   (void)state;
-  int programs = 0, with_loops = 0, with_exchanges = 0, not_sharded = 0, wrong = 0;
+  int programs = 0, with_loops = 0, with_exchanges = 0, with_streams = 0;
+  int not_sharded = 0, wrong = 0;
   for (uint64_t seed = 1; seed <= 600; seed++, programs++) {
     struct ending e = run_child(try_model, &(struct trial){seed, (int)(seed % KINDS)});
-    bool ran = e.status >= 0 && !(e.status & ~(LOOPS | EXCHANGES));
+    bool ran = e.status >= 0 && !(e.status & ~(LOOPS | EXCHANGES | BESIDE));
     bool refused = e.status == 1 && strstr(e.said, "cannot be sharded");
     with_loops += ran && e.status & LOOPS;
     with_exchanges += ran && e.status & EXCHANGES;
+    with_streams += ran && e.status & BESIDE;
     not_sharded += refused;
     if (ran || refused) continue;
     if (wrong++ < 5) print_error("seed %d ended with %d: %s", (int)seed, e.status, e.said);
   }
-  print_message("%d programs, %d with loops, %d with exchanges, %d not sharded\n", programs,
-                with_loops, with_exchanges, not_sharded);
+  print_message("%d programs, %d with loops, %d with exchanges, %d with streams, %d not sharded\n",
+                programs, with_loops, with_exchanges, with_streams, not_sharded);
   assert_int_equal(wrong, 0);
   assert_true(with_loops > 50);
   assert_true(with_exchanges > 50);
+  assert_true(with_streams > 50);
   assert_true(not_sharded < programs / 10);
 }
 
