@@ -173,9 +173,19 @@ static struct trial *add_trial(const struct op *op)
   return t;
 }
 
+/* Of every third operation all floating inputs are bfloat16; what it makes is float. */
+static void narrow_somehow(const struct op *op)
+{
+  bool attends = op->kind == OP_attention || op->kind == OP_attention_back;
+  if (attends || draw_below(3)) return;
+  for (int i = 0; i < op->nin; i++)
+    if (graph->value[op->in[i]].type == F32) graph->value[op->in[i]].type = BF16;
+}
+
 static void add_instance(const struct instance *instance, const int64_t *size)
 {
   const struct op *op = instantiate(instance, size);
+  narrow_somehow(op);
   struct trial *t = add_trial(op);
   suitable_inputs(op, t->in);
   if (op->kind == OP_attention_back) put_attention(op, t->in);
@@ -371,7 +381,8 @@ static char *program_of(int rank)
 /* fill() with what both kinds of kernel files have. */
 static char *filled_template(const char *name, const char *hole, const char *with)
 {
-  return fill(embedded_text(name), "version", "", "plan", "", "hash", "", hole, with, NULL);
+  return fill(embedded_text(name), "version", "", "plan", "", "hash", "", "constants", "", hole,
+              with, NULL);
 }
 
 static void write_program(const char *directory)
@@ -448,6 +459,18 @@ static int64_t lies_at(int value, int rank, int64_t i)
   return at;
 }
 
+/* The upper half of the nearest float whose lower half is 0: a bfloat16, and it as a number. */
+static uint16_t narrow(double *x)
+{
+  float number = (float)*x;
+  uint32_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+  memcpy(&number, &bits, sizeof number);
+  *x = number;
+  return (uint16_t)(bits >> 16);
+}
+
 /* Into the program's memory, and out of it; what a float cannot hold is rounded in the array too.
  */
 static void put_array(const struct program *p, int value, int rank, struct array a)
@@ -457,10 +480,13 @@ static void put_array(const struct program *p, int value, int rank, struct array
   if (!n) return;
   float *number = take((size_t)n * sizeof *number);
   int *whole = (int *)number;
+  uint16_t *half = (uint16_t *)number;
   for (int64_t i = 0; i < n; i++) {
     int64_t at = lies_at(value, rank, i);
     if (type == I32)
       whole[at] = (int)a.at[i];
+    else if (type == BF16)
+      half[at] = narrow(&a.at[i]);
     else
       a.at[i] = number[at] = (float)a.at[i];
   }

@@ -493,7 +493,7 @@ static void check_types(const void *with)
   new_graph(1, (int[]){2});
   int x = given(BATCH, "x", parse_shape("4x4"), parse_layout("S(0)"));
   int y = moved(x, to);
-  graph->value[y].type = BF16;
+  graph->op[graph->value[y].op].type = graph->value[y].type = BF16;
   use(y);
   redistribute();
   check(PASS_REDISTRIBUTE);
@@ -506,9 +506,33 @@ static void check_types(const void *with)
   }
 }
 
+/* Where it is to be left in its own type, it is cast back; where it does not move, it stays. */
+static void check_left_as_it_was(const void *with)
+{
+  const char *to = with;
+  new_graph(1, (int[]){2});
+  int x = given(BATCH, "x", parse_shape("4x4"), parse_layout("P(sum)"));
+  int y = moved(x, to), n = 0;
+  graph->op[graph->value[y].op].type = BF16;
+  use(y);
+  redistribute();
+  check(PASS_REDISTRIBUTE);
+  const struct op *last = &graph->op[graph->order[graph->norder - 1]];
+  must(graph->value[last->in[0]].type == F32, "another type is left");
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    n += op->kind == OP_cast;
+    must(!is_collective(op->kind) || graph->value[op->out].type == BF16, "a wide collective");
+  }
+  must(n == (strcmp(to, "P(sum)") ? 2 : 0), "%d casts", n);
+}
+
 static void test_a_value_moves_in_the_type_asked_for(void **state)
 {
   (void)state;
+  passes(check_left_as_it_was, "R");
+  passes(check_left_as_it_was, "S(1)");
+  passes(check_left_as_it_was, "P(sum)");
   passes(check_types, "R");
   passes(check_types, "S(1)");
   passes(check_types, "S(0)");
