@@ -83,8 +83,8 @@ template <class... P> class launcher
 {
 public:
   launcher(const char *name, void (*kernel_)(P...), dim3 blocks, dim3 threads, size_t shared,
-           cudaStream_t stream)
-      : what{name, reinterpret_cast<const void *>(kernel_), blocks, threads, shared, stream},
+           cudaStream_t stream_)
+      : what{name, reinterpret_cast<const void *>(kernel_), blocks, threads, shared, stream_},
         kernel(kernel_)
   {
   }
