@@ -20,29 +20,31 @@ struct call_row {
 static const struct call_row call_row[] = {
     {OP_all_reduce,
      {"COLLECTIVE($line$, MPI_Allreduce($in$, $out$, $n$, $type$, $op$, $group$));", NULL},
-     {"COLLECTIVE($line$, ncclAllReduce($in$, $out$, $n$, $type$, $op$, $group$, $stream$));",
+     {"COLLECTIVE($line$, $stream$, ncclAllReduce($in$, $out$, $n$, $type$, $op$, $group$, "
+      "$stream$));",
       NULL}},
     {OP_all_gather,
      {"COLLECTIVE($line$, MPI_Allgather($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
       "COLLECTIVE($line$, MPI_Allgatherv($in$, $n$, $type$, $out$, counts, starts, $type$, "
       "$group$));"},
-     {"COLLECTIVE($line$, ncclAllGather($in$, $out$, $n$, $type$, $group$, $stream$));",
+     {"COLLECTIVE($line$, $stream$, ncclAllGather($in$, $out$, $n$, $type$, $group$, $stream$));",
       "CHECK_NCCL(ncclGroupStart());\n"
       "    for (int r = 0; r < $ranks$; r++)\n"
-      "      COLLECTIVE($line$, ncclBroadcast($in$, $out$ + starts[r], counts[r], $type$, r, "
+      "      CHECK_NCCL(ncclBroadcast($in$, $out$ + starts[r], counts[r], $type$, r, "
       "$group$, "
       "$stream$));\n"
-      "    CHECK_NCCL(ncclGroupEnd());"}},
+      "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"}},
     {OP_reduce_scatter,
      {"COLLECTIVE($line$, MPI_Reduce_scatter_block($in$, $out$, $n$, $type$, $op$, $group$));",
       "COLLECTIVE($line$, MPI_Reduce_scatter($in$, $out$, counts, $type$, $op$, $group$));"},
-     {"COLLECTIVE($line$, ncclReduceScatter($in$, $out$, $n$, $type$, $op$, $group$, $stream$));",
+     {"COLLECTIVE($line$, $stream$, ncclReduceScatter($in$, $out$, $n$, $type$, $op$, $group$, "
+      "$stream$));",
       "CHECK_NCCL(ncclGroupStart());\n"
       "    for (int r = 0; r < $ranks$; r++)\n"
-      "      COLLECTIVE($line$, ncclReduce($in$ + starts[r], $out$, counts[r], $type$, $op$, r, "
+      "      CHECK_NCCL(ncclReduce($in$ + starts[r], $out$, counts[r], $type$, $op$, r, "
       "$group$, "
       "$stream$));\n"
-      "    CHECK_NCCL(ncclGroupEnd());"}},
+      "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"}},
     {OP_all_to_all,
      {"COLLECTIVE($line$, MPI_Alltoall($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
       "COLLECTIVE($line$, MPI_Alltoallv($in$, counts, starts, $type$, $out$, counts_in, starts_in, "
@@ -50,18 +52,18 @@ static const struct call_row call_row[] = {
       "$group$));"},
      {"CHECK_NCCL(ncclGroupStart());\n"
       "  for (int r = 0; r < $ranks$; r++) {\n"
-      "    COLLECTIVE($line$, ncclSend($in$ + r * $n$L, $n$, $type$, r, $group$, $stream$));\n"
-      "    COLLECTIVE($line$, ncclRecv($out$ + r * $n$L, $n$, $type$, r, $group$, $stream$));\n"
+      "    CHECK_NCCL(ncclSend($in$ + r * $n$L, $n$, $type$, r, $group$, $stream$));\n"
+      "    CHECK_NCCL(ncclRecv($out$ + r * $n$L, $n$, $type$, r, $group$, $stream$));\n"
       "  }\n"
-      "  CHECK_NCCL(ncclGroupEnd());",
+      "  COLLECTIVE($line$, $stream$, ncclGroupEnd());",
       "CHECK_NCCL(ncclGroupStart());\n"
       "    for (int r = 0; r < $ranks$; r++) {\n"
-      "      COLLECTIVE($line$, ncclSend($in$ + starts[r], counts[r], $type$, r, $group$, "
+      "      CHECK_NCCL(ncclSend($in$ + starts[r], counts[r], $type$, r, $group$, "
       "$stream$));\n"
-      "      COLLECTIVE($line$, ncclRecv($out$ + starts_in[r], counts_in[r], $type$, r, $group$, "
+      "      CHECK_NCCL(ncclRecv($out$ + starts_in[r], counts_in[r], $type$, r, $group$, "
       "$stream$));\n"
       "    }\n"
-      "    CHECK_NCCL(ncclGroupEnd());"}},
+      "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"}},
 };
 
 static const char *library_type(enum type t)
@@ -393,20 +395,20 @@ static const struct {
     {"CHECK_NCCL(ncclGroupStart());\n"
      "  for (int r = 0; r < $ranks$; r++) {\n"
      "    if ($x$.give[r] > 0)\n"
-     "      COLLECTIVE($line$, ncclSend($in$ + $x$.give_at[r], $x$.give[r], $type$, r, $group$, "
+     "      CHECK_NCCL(ncclSend($in$ + $x$.give_at[r], $x$.give[r], $type$, r, $group$, "
      "$stream$));\n"
      "    if ($x$.get[r] > 0)\n"
-     "      COLLECTIVE($line$, ncclRecv($out$ + $x$.get_at[r], $x$.get[r], $type$, r, $group$, "
+     "      CHECK_NCCL(ncclRecv($out$ + $x$.get_at[r], $x$.get[r], $type$, r, $group$, "
      "$stream$));\n"
      "  }\n"
-     "  CHECK_NCCL(ncclGroupEnd());",
+     "  COLLECTIVE($line$, $stream$, ncclGroupEnd());",
      "CHECK_NCCL(ncclGroupStart());\n"
      "  if ($x$.to != NOBODY)\n"
-     "    COLLECTIVE($line$, ncclSend($in_at$, $x$.give[0], $type$, $x$.to, $group$, $stream$));\n"
+     "    CHECK_NCCL(ncclSend($in_at$, $x$.give[0], $type$, $x$.to, $group$, $stream$));\n"
      "  if ($x$.from != NOBODY)\n"
-     "    COLLECTIVE($line$, ncclRecv($out_at$, $x$.get[0], $type$, $x$.from, $group$, "
+     "    CHECK_NCCL(ncclRecv($out_at$, $x$.get[0], $type$, $x$.from, $group$, "
      "$stream$));\n"
-     "  CHECK_NCCL(ncclGroupEnd());",
+     "  COLLECTIVE($line$, $stream$, ncclGroupEnd());",
      "if ($x$.give[1] > 0)\n"
      "    CHECK_CUDA(cudaMemcpyAsync($kept_out$, $kept_in$, $x$.give[1] * $bytes$, "
      "cudaMemcpyDeviceToDevice, $stream$));"}};

@@ -76,6 +76,11 @@ static void make_reductions(void)
 
 // ---- what the runtime asks ----------------------------------------------------------------------
 
+bool target_capture(struct failure *why)
+{
+  return failed(why, "--graph: there are graphs in programs for GPUs only");
+}
+
 bool target_start(struct identity *me, struct failure *why)
 {
   int level;
@@ -170,6 +175,22 @@ void target_get(void *to, const void *memory, size_t bytes)
 }
 
 void target_wait(void)
+{
+}
+
+struct waiting target_waiting(void)
+{
+  return waiting_in_call();
+}
+
+// MPI ends the job by itself.
+bool target_trouble(struct failure *what)
+{
+  (void)what;
+  return false;
+}
+
+void target_abandon(void)
 {
 }
 

@@ -2,15 +2,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "program.h"
 #include "target.h"
+#include "cuda_steps.h"
 #include "meet.h"
 #ifdef TPGEN_MPI
 #include <mpi.h>
 #endif
 
-const struct place *last_begun;
 cudaStream_t stream;
 cudaEvent_t ready;
 cublasHandle_t cublas;
@@ -21,18 +22,49 @@ static ncclComm_t everyone;
 static int groups_made;
 static bool one_stream; // the groups' streams are `stream`
 static struct meeting meeting;
-#ifdef TPGEN_MPI
 static bool over_mpi; // the ranks meet through MPI, not over TCP
-#endif
 static void *workspace;
 
 // ---- failing -----------------------------------------------------------------------------------
 
+// NCCL is watched from when its communicators are made until they are given back.
+static bool communicating;
+
 static void abort_communicators()
 {
+  __atomic_store_n(&communicating, false, __ATOMIC_RELEASE);
   while (groups_made > 0) ncclCommAbort(*program.groups[--groups_made].comm);
   if (everyone) ncclCommAbort(everyone);
   everyone = NULL;
+}
+
+static bool is_broken(ncclComm_t comm, struct failure *what)
+{
+  ncclResult_t state = ncclSuccess, asked = ncclCommGetAsyncError(comm, &state);
+  if (asked != ncclSuccess) state = asked;
+  if (state == ncclSuccess || state == ncclInProgress) return false;
+  const char *last = ncclGetLastError(comm);
+  failed(what, "NCCL says: %s%s%s", ncclGetErrorString(state), last && *last ? ": " : "",
+         last ? last : "");
+  return true;
+}
+
+bool target_trouble(struct failure *what)
+{
+  int lost = over_mpi ? -1 : meet_lost(&meeting);
+  if (lost >= 0) {
+    failed(what, "rank %d has gone away", lost);
+    return true;
+  }
+  if (!__atomic_load_n(&communicating, __ATOMIC_ACQUIRE)) return false;
+  for (int i = 0; i < program.ngroups; i++)
+    if (is_broken(*program.groups[i].comm, what)) return true;
+  return is_broken(everyone, what);
+}
+
+void target_abandon()
+{
+  if (__atomic_load_n(&communicating, __ATOMIC_ACQUIRE)) abort_communicators();
 }
 
 void fail_call(const char *file, int line, const char *call, const char *why)
@@ -53,6 +85,15 @@ void fail_call(const char *file, int line, const char *call, const char *why)
 }
 
 // ---- meeting before there is NCCL --------------------------------------------------------------
+
+// A call in which other ranks are waited for, though no plan asks for it.
+#define WAITING(call)                                                                              \
+  do {                                                                                             \
+    static const struct place here_ = {#call, __FILE__, __LINE__, 0};                              \
+    begin_waiting(&here_);                                                                         \
+    call;                                                                                          \
+    end_waiting();                                                                                 \
+  } while (0)
 
 #ifdef TPGEN_MPI
 
@@ -88,7 +129,7 @@ static bool same_over_mpi(struct failure *why)
   char mine[BYTES] = "", first[BYTES];
   snprintf(mine, sizeof mine, "%s", program.hash);
   memcpy(first, mine, BYTES);
-  MPI_Bcast(first, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD);
+  WAITING(MPI_Bcast(first, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD));
   if (memcmp(mine, first, BYTES) == 0) return true;
   return failed(why, "rank %d carries the program %.31s, but rank 0 carries %.31s: build it anew",
                 rank.id, mine, first);
@@ -110,12 +151,13 @@ static void share(void *bytes, size_t count)
   struct failure why;
 #ifdef TPGEN_MPI
   if (over_mpi) {
-    MPI_Bcast(bytes, (int)count, MPI_CHAR, 0, MPI_COMM_WORLD);
+    WAITING(MPI_Bcast(bytes, (int)count, MPI_CHAR, 0, MPI_COMM_WORLD));
     return;
   }
 #endif
-  if (meeting.size > 1 && !meet_share(&meeting, bytes, count, &why))
-    fail_call(__FILE__, __LINE__, "meet_share", why.text);
+  bool shared = true;
+  if (meeting.size > 1) WAITING(shared = meet_share(&meeting, bytes, count, &why));
+  if (!shared) fail_call(__FILE__, __LINE__, "meet_share", why.text);
 }
 
 static int lowest_of_all(int value)
@@ -124,19 +166,63 @@ static int lowest_of_all(int value)
   struct failure why;
 #ifdef TPGEN_MPI
   if (over_mpi) {
-    MPI_Allreduce(&value, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    WAITING(MPI_Allreduce(&value, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
     return lowest;
   }
 #endif
-  if (meeting.size > 1 && !meet_lowest(&meeting, value, &lowest, &why))
-    fail_call(__FILE__, __LINE__, "meet_lowest", why.text);
+  bool agreed = true;
+  if (meeting.size > 1) WAITING(agreed = meet_lowest(&meeting, value, &lowest, &why));
+  if (!agreed) fail_call(__FILE__, __LINE__, "meet_lowest", why.text);
   return lowest;
+}
+
+// What each rank gives, to all of them, in their order.
+static void gather(void *given, size_t bytes, void *all)
+{
+  struct failure why;
+  memcpy(all, given, bytes);
+#ifdef TPGEN_MPI
+  if (over_mpi) {
+    WAITING(MPI_Allgather(given, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD));
+    return;
+  }
+#endif
+  bool gathered = true;
+  if (meeting.size > 1) WAITING(gathered = meet_gather(&meeting, given, bytes, all, &why));
+  if (!gathered) fail_call(__FILE__, __LINE__, "meet_gather", why.text);
+}
+
+// The same for processes that see each other by their numbers: of one boot of one machine, in one
+// space of numbers.
+static unsigned long long machine()
+{
+  unsigned long long hash = 14695981039346656037ull;
+  char text[128] = "";
+  struct stat space;
+  FILE *boot = fopen("/proc/sys/kernel/random/boot_id", "re");
+  size_t n = boot ? fread(text, 1, 64, boot) : 0;
+  if (boot) fclose(boot);
+  if (stat("/proc/self/ns/pid", &space) == 0)
+    snprintf(text + n, sizeof text - n, "%llu", (unsigned long long)space.st_ino);
+  for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211ull;
+  return hash;
 }
 
 int target_neighbours(struct neighbour **list)
 {
-  *list = NULL;
-  return 0;
+  struct process {
+    unsigned long long machine;
+    long long pid;
+  } me = {machine(), getpid()};
+  int n = 0;
+  struct process *all = (struct process *)calloc((size_t)program.world, sizeof *all);
+  *list = (struct neighbour *)calloc((size_t)program.world, sizeof **list);
+  if (!all || !*list) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
+  gather(&me, sizeof me, all);
+  for (int r = 0; r < program.world; r++)
+    if (all[r].machine == me.machine) (*list)[n++] = {r, (int)all[r].pid};
+  free(all);
+  return n;
 }
 
 int target_first_failure(bool ok)
@@ -200,7 +286,7 @@ static void open_nccl()
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); // several communicators, one order
   if (rank.id == 0) CHECK_NCCL(ncclGetUniqueId(&id));
   share(&id, sizeof id);
-  CHECK_NCCL(ncclCommInitRank(&everyone, program.world, id, rank.id));
+  WAITING(CHECK_NCCL(ncclCommInitRank(&everyone, program.world, id, rank.id)));
 }
 
 // Collective. False on every rank where one is not ok; `why` stays empty on those that are.
@@ -255,9 +341,10 @@ static void drop_streams()
 void target_groups()
 {
   for (int i = 0; i < program.ngroups; i++, groups_made++)
-    CHECK_NCCL(ncclCommSplit(everyone, rank.members[i][0], place_in(rank.members[i]),
-                             program.groups[i].comm, NULL));
+    WAITING(CHECK_NCCL(ncclCommSplit(everyone, rank.members[i][0], place_in(rank.members[i]),
+                                     program.groups[i].comm, NULL)));
   make_streams();
+  __atomic_store_n(&communicating, true, __ATOMIC_RELEASE);
 }
 
 // ---- memory ------------------------------------------------------------------------------------
@@ -276,38 +363,6 @@ void *target_allocate(size_t bytes, struct failure *why)
   return memory;
 }
 
-void target_step(int t)
-{
-  if (program.prepare) program.prepare(t);
-  program.step();
-}
-
-void target_put(void *memory, const void *from, size_t bytes)
-{
-  CHECK_CUDA(cudaMemcpyAsync(memory, from, bytes, cudaMemcpyHostToDevice, stream));
-  CHECK_CUDA(cudaStreamSynchronize(stream));
-}
-
-void target_get(void *to, const void *memory, size_t bytes)
-{
-  CHECK_CUDA(cudaMemcpyAsync(to, memory, bytes, cudaMemcpyDeviceToHost, stream));
-  target_wait();
-}
-
-void target_wait()
-{
-  ncclResult_t later = ncclSuccess;
-  begin_waiting(last_begun);
-  CHECK_CUDA(cudaStreamSynchronize(stream));
-  end_waiting();
-  CHECK_NCCL(ncclCommGetAsyncError(everyone, &later));
-  CHECK_NCCL(later);
-  for (int i = 0; i < groups_made; i++) {
-    CHECK_NCCL(ncclCommGetAsyncError(*program.groups[i].comm, &later));
-    CHECK_NCCL(later);
-  }
-}
-
 size_t target_peak()
 {
   return program.bytes + CUBLAS_WORKSPACE; // all that is ever allocated
@@ -315,9 +370,11 @@ size_t target_peak()
 
 void target_stop()
 {
+  __atomic_store_n(&communicating, false, __ATOMIC_RELEASE);
   while (groups_made > 0) ncclCommDestroy(*program.groups[--groups_made].comm);
   ncclCommDestroy(everyone);
   everyone = NULL;
+  close_steps();
   cublasDestroy(cublas);
   cudaFree(workspace);
   cudaFree(*program.memory);

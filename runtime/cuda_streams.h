@@ -25,11 +25,13 @@ static inline void begin_on(cudaStream_t on)
 static inline void end_on(cudaStream_t on, cudaEvent_t event)
 {
   CHECK_CUDA(cudaEventRecord(event, on));
+  mark_end(event);
 }
 
 static inline void await(cudaEvent_t event)
 {
   CHECK_CUDA(cudaStreamWaitEvent(stream, event, 0));
+  mark_awaited(event);
 }
 
 #endif

@@ -30,6 +30,9 @@ static const char HELP[] =
     "                   tokens_per_second (of all ranks), tflops (of a rank, a second), mfu (%),\n"
     "                   memory (the most that rank 0 had, in bytes)\n"
     "  --peak-tflops N  what a rank could reach: mfu is told, too\n"
+    "\n"
+    "Running\n"
+    "  --graph          on GPUs: all of a step is one CUDA graph, from the second on\n"
     "  --deadline N     end the job when a rank has waited N seconds for another, ten times that\n"
     "                   where ranks read and write files (600; 0: wait for ever)\n"
     "  --help           this\n";

@@ -165,6 +165,10 @@ int main(int argc, char **argv)
     if (me.rank == 0) options_help();
     return EXIT_SUCCESS;
   }
+  if (known && options.graph && !target_capture(&why)) {
+    if (me.rank == 0) complain(&why);
+    return WRONG_USAGE;
+  }
   if (known) watch_start(options.deadline);
   if (!known || !target_start(&me, &why)) {
     complain(&why);

@@ -308,6 +308,26 @@ bool meet_lowest(const struct meeting *meeting, int value, int *lowest, struct f
   return meet_share(meeting, lowest, sizeof *lowest, why);
 }
 
+bool meet_gather(const struct meeting *meeting, const void *given, size_t count, void *all,
+                 struct failure *why)
+{
+  memcpy(all, given, count);
+  if (meeting->rank != 0 && !transmit(meeting->peers[0], given, count)) return gone(0, why);
+  for (int r = 1; meeting->rank == 0 && r < meeting->size; r++)
+    if (!receive(meeting->peers[r], (char *)all + (size_t)r * count, count, -1))
+      return gone(r, why);
+  return meet_share(meeting, all, (size_t)meeting->size * count, why);
+}
+
+int meet_lost(const struct meeting *meeting)
+{
+  for (int r = 0; r < meeting->size && meeting->peers; r++) {
+    struct pollfd p = {.fd = meeting->peers[r], .events = POLLRDHUP};
+    if (p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR)) return r;
+  }
+  return -1;
+}
+
 void meet_stop(struct meeting *meeting)
 {
   int sockets = meeting->peers ? meeting->size : 0;

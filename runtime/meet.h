@@ -29,6 +29,14 @@ bool meet_lowest(const struct meeting *meeting, int value, int *lowest, struct f
 // Collective. Rank 0's bytes, to each.
 bool meet_share(const struct meeting *meeting, void *bytes, size_t count, struct failure *why);
 
+// Collective. What each rank gives, `count` bytes, to all: in the order of the ranks.
+bool meet_gather(const struct meeting *meeting, const void *given, size_t count, void *all,
+                 struct failure *why);
+
+// A rank whose connection is closed, or -1: rank 0 knows of each, the others of rank 0. It may be
+// called while another thread meets.
+int meet_lost(const struct meeting *meeting);
+
 void meet_stop(struct meeting *meeting);
 
 #ifdef __cplusplus

@@ -58,6 +58,9 @@ static bool read_option(struct options *o, int option)
     return read_bytes(optarg, &o->shard_bytes);
   case 'p':
     return read_positive(optarg, &o->peak_tflops);
+  case 'g':
+    o->graph = true;
+    return true;
   case 'w':
     o->weights = optarg;
     return true;
@@ -116,6 +119,7 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"load", required_argument, NULL, 'r'},
       {"save", required_argument, NULL, 'o'},
       {"export", required_argument, NULL, 'e'},
+      {"graph", no_argument, NULL, 'g'},
       {"help", no_argument, NULL, 'h'},
       {0},
   };

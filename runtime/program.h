@@ -165,9 +165,8 @@ struct place {
   int line, plan_line;
 };
 
-// The collective that this rank is in, or NULL; on a GPU, where they run by themselves, the last
-// one that was begun, while the rank waits. And how many it has begun. The watch (watch.h) reads
-// both.
+// The collective whose call this rank is in, or NULL, and how many it has begun. The watch
+// (watch.h) reads both.
 extern const struct place *pending;
 extern unsigned long collectives;
 
@@ -179,6 +178,12 @@ __attribute__((noreturn))
 void fail_call(const char *file, int line, const char *call, const char *why);
 
 #ifdef TPGEN_CUDA
+// Where a collective is behind, its end is told by an event, and that is awaited: the host knows so
+// which one the GPU waits in.
+void mark_collective(const struct place *at, cudaStream_t on);
+void mark_end(cudaEvent_t event);
+void mark_awaited(cudaEvent_t event);
+
 extern cudaStream_t stream;   // of all work of a step, but collectives that run beside it
 extern cudaEvent_t ready;     // what those begin after: cuda_streams.h
 extern cublasHandle_t cublas; // bound to that stream, pointer mode host
@@ -217,14 +222,15 @@ static inline void end_waiting(void)
     ncclResult_t error_ = (call);                                                                  \
     if (error_ != ncclSuccess) fail_call(__FILE__, __LINE__, #call, ncclGetErrorString(error_));   \
   } while (0)
-// A collective, on a stream.
-extern const struct place *last_begun;
-#define COLLECTIVE(asked_at, call)                                                                 \
+// A collective: COLLECTIVE(line of the plan, the stream that it runs on, call). Of those that are
+// sent off in a group it is the group's end.
+#define COLLECTIVE(asked_at, on, call)                                                             \
   do {                                                                                             \
     static const struct place here_ = {#call, __FILE__, __LINE__, asked_at};                       \
-    last_begun = &here_;                                                                           \
-    ncclResult_t error_ = (call);                                                                  \
-    if (error_ != ncclSuccess) fail_call(__FILE__, __LINE__, #call, ncclGetErrorString(error_));   \
+    begin_waiting(&here_);                                                                         \
+    CHECK_NCCL(call);                                                                              \
+    end_waiting();                                                                                 \
+    mark_collective(&here_, on);                                                                   \
   } while (0)
 // A kernel's launch: LAUNCH(kernel, blocks, threads, stream)(arguments); and of one that takes so
 // many bytes of dynamic shared memory: LAUNCH_SHARED(kernel, blocks, threads, bytes, stream).

@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+// Asks for each step to be one graph, before target_start. False, and why, where the target has
+// none.
+bool target_capture(struct failure *why);
+
 // Collective. Finds the other ranks; where no launcher's variable told `me` who it is, the target
 // may. False, and why, where they cannot be found; `why` is empty where another rank says it.
 bool target_start(struct identity *me, struct failure *why);
@@ -43,6 +47,16 @@ void target_get(void *to, const void *memory, size_t bytes);
 
 // Waits until all work of the steps before is done.
 void target_wait(void);
+
+// From the watch's thread: what this rank waits in.
+struct waiting target_waiting(void);
+
+// From the watch's thread: whether the way to the other ranks is broken, and what is known of it.
+bool target_trouble(struct failure *what);
+
+// From the watch's thread, which is about to end the process: tells the other ranks, as far as it
+// can.
+void target_abandon(void);
 
 // The most memory that this rank has had so far, in bytes; 0 where it cannot be told.
 size_t target_peak(void);

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "program.h"
+#include "target.h"
 
 const struct place *pending;
 unsigned long collectives;
@@ -22,6 +23,12 @@ static bool watching, stopping;
 static volatile sig_atomic_t ended; // by SIGTERM
 static sem_t wake;
 static pthread_t thread;
+
+struct waiting waiting_in_call(void)
+{
+  return (struct waiting){.at = __atomic_load_n(&pending, __ATOMIC_ACQUIRE),
+                          .moved = __atomic_load_n(&collectives, __ATOMIC_RELAXED)};
+}
 
 // ---- what has become of the others -------------------------------------------------------------
 
@@ -72,15 +79,15 @@ static void put_place(FILE *to, const struct place *at)
 }
 
 // One write, so that the lines of several ranks do not run into each other.
-static void tell(const char *what, const struct place *at)
+static void tell(const char *what, const struct waiting *w)
 {
   char *text = NULL;
   size_t size = 0;
   FILE *to = open_memstream(&text, &size);
   if (!to) return;
   fprintf(to, "rank %d: error: %s", rank.id, what);
-  if (at) put_place(to, at);
-  int t = __atomic_load_n(&step, __ATOMIC_RELAXED);
+  if (w->at) put_place(to, w->at);
+  int t = w->step ? w->step : __atomic_load_n(&step, __ATOMIC_RELAXED);
   if (t > 0) fprintf(to, ", step %d", t);
   put_those(to, GONE, "gone");
   put_those(to, STOPPED, "stopped");
@@ -97,20 +104,38 @@ static void leave_last(void)
 
 static void end_by_signal(void)
 {
-  const struct place *at = __atomic_load_n(&pending, __ATOMIC_ACQUIRE);
-  if (is_lowest()) tell(at ? "the job was ended while it waited" : "the job was ended", at);
+  const struct waiting w = target_waiting();
+  if (is_lowest()) tell(w.at ? "the job was ended while it waited" : "the job was ended", &w);
   leave_last();
   signal(SIGTERM, SIG_DFL);
   raise(SIGTERM);
 }
 
-static void end_by_deadline(const struct place *at, double waited)
+// What a library does to leave may wait for the others, too: not for long.
+static void leave(void)
+{
+  enum { SECONDS = 3 };
+  leave_last();
+  signal(SIGALRM, SIG_DFL);
+  alarm(SECONDS);
+  target_abandon();
+  _exit(EXIT_FAILURE);
+}
+
+static void end_by_deadline(const struct waiting *w, double waited)
 {
   char what[64];
   snprintf(what, sizeof what, "nothing has moved for %.0f s", floor(waited));
-  tell(what, at);
-  leave_last();
-  _exit(EXIT_FAILURE);
+  tell(what, w);
+  leave();
+}
+
+static void end_by_trouble(const struct failure *trouble, const struct waiting *w)
+{
+  char what[sizeof trouble->text + 32];
+  snprintf(what, sizeof what, "%s, while it waited", trouble->text);
+  if (is_lowest()) tell(what, w);
+  leave();
 }
 
 // ---- the thread --------------------------------------------------------------------------------
@@ -149,14 +174,15 @@ static void *watch(void *unused)
   while (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
     doze();
     if (ended) end_by_signal();
-    const struct place *at = __atomic_load_n(&pending, __ATOMIC_ACQUIRE);
-    unsigned long count = __atomic_load_n(&collectives, __ATOMIC_RELAXED);
-    if (!at || count != seen) {
-      seen = count;
+    const struct waiting w = target_waiting();
+    struct failure trouble;
+    if (w.at && target_trouble(&trouble)) end_by_trouble(&trouble, &w);
+    if (!w.at || w.moved != seen) {
+      seen = w.moved;
       since = now();
     } else if (deadline &&
                now() - since > (double)deadline * __atomic_load_n(&patience, __ATOMIC_RELAXED)) {
-      end_by_deadline(at, now() - since);
+      end_by_deadline(&w, now() - since);
     }
   }
   return NULL;

@@ -18,14 +18,26 @@ struct neighbour {
   int pid;
 };
 
+// What this rank waits in, or NULL; at which step, 0 where that is what watch_step told; and a
+// number that grows while it gets on.
+struct place;
+struct waiting {
+  const struct place *at;
+  int step;
+  unsigned long moved;
+};
+
+// As the host knows of itself.
+struct waiting waiting_in_call(void);
+
 // Starts the thread. deadline: in seconds, or 0 for none.
 void watch_start(int deadline);
 
 // The ranks of this machine, this one among them; the list is copied.
 void watch_neighbours(const struct neighbour *list, int n);
 
-// From here on ranks may keep each other waiting for so many deadlines: 1, or more where they read and
-// write files.
+// From here on ranks may keep each other waiting for so many deadlines: 1, or more where they read
+// and write files.
 void watch_patience(int deadlines);
 
 // The step at which the program is.

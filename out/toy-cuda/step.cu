@@ -68,7 +68,8 @@ static void forward(void)
   matmul_nt(out_proj, relu, m->w.out_proj.weight, 20, 5, 16);
 
   // out_proj: P(sum) -> R over tp: Rowwise's output layout, plans/toy.lua:25. 400 bytes.
-  COLLECTIVE(25, ncclAllReduce(out_proj, out_proj, 100, ncclFloat, ncclSum, over_tp, stream));
+  COLLECTIVE(25, stream, ncclAllReduce(out_proj, out_proj, 100, ncclFloat, ncclSum, over_tp,
+      stream));
 
   // sub = out_proj + out_proj.bias - target; mean = mean(sub)    plans/toy.lua:14, 34    R, R, R
   // -> R, R

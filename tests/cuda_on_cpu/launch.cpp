@@ -500,7 +500,7 @@ void check_argument(const char *kernel, int index, const void *pointer)
 {
   char what[32];
   snprintf(what, sizeof what, "argument %d", index);
-  if (pointer) need_device(kernel, what, pointer, 0);
+  if (pointer && !is_pinned(pointer)) need_device(kernel, what, pointer, 0);
 }
 
 uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argument, int width,

@@ -244,14 +244,6 @@ void copy_stretches(const stretches &to, const stretches &from)
     memcpy(const_cast<char *>(to.at) + i * to.pitch, from.at + i * from.pitch, to.bytes);
 }
 
-// Whether memory of the host was given by cudaHostAlloc: copies from and to it run beside the host.
-bool is_pinned(const void *p)
-{
-  auto next = pinned.upper_bound(static_cast<char *>(const_cast<void *>(p)));
-  if (next == pinned.begin()) return false;
-  return static_cast<const char *>(p) < std::prev(next)->first + std::prev(next)->second;
-}
-
 // What a copy brings into pinned memory is not there before the host has waited for it: until then
 // it reads as NaN.
 void bring_later(const stretches &to, const stretches &from)
@@ -321,6 +313,13 @@ cudaError_t fill(const char *call, void *p, int byte, size_t bytes, cudaStream_t
   return cudaSuccess;
 }
 } // namespace
+
+bool is_pinned(const void *p)
+{
+  auto next = pinned.upper_bound(static_cast<char *>(const_cast<void *>(p)));
+  if (next == pinned.begin()) return false;
+  return static_cast<const char *>(p) < std::prev(next)->first + std::prev(next)->second;
+}
 
 bool touches_device(const void *p, size_t bytes)
 {

@@ -51,6 +51,10 @@ bool touches_device(const void *p, size_t bytes);
 // argument. 0 bytes may be null, or at the end of an allocation.
 void need_device(const char *call, const char *what, const void *p, size_t bytes);
 
+// Whether memory of the host was given by cudaHostAlloc: kernels may touch it, and copies from and
+// to it run beside the host.
+bool is_pinned(const void *p);
+
 // Fails where [p, p + bytes) touches device memory or is null.
 void need_host(const char *call, const char *what, const void *p, size_t bytes);
 

@@ -35,7 +35,7 @@ static struct identity identity(int rank, int size)
   return (struct identity){.launcher = "torchrun", .rank = rank, .size = size};
 }
 
-// A rank's life: meets, agrees twice, and says by its status whether all was right.
+// A rank's life: meets, agrees three times, and says by its status whether all was right.
 static int live(int rank, int size)
 {
   struct meeting meeting;
@@ -48,6 +48,10 @@ static int live(int rank, int size)
   if (!meet_share(&meeting, id, sizeof id, &why) || id[0] != 'x' || id[127] != 'x') return 2;
   if (!meet_lowest(&meeting, 100 + (rank + 2) % size, &lowest, &why) || lowest != 100) return 3;
   if (!meet_lowest(&meeting, -rank, &lowest, &why) || lowest != 1 - size) return 4;
+  long mine = 10 * rank, all[8];
+  if (!meet_gather(&meeting, &mine, sizeof mine, all, &why)) return 5;
+  for (int r = 0; r < size; r++)
+    if (all[r] != 10 * r) return 6;
   meet_stop(&meeting);
   return 0;
 }
@@ -131,9 +135,14 @@ static void the_dead_are_noticed(void **state)
   pid_t child = fork();
   if (child == 0) {
     struct identity second = identity(1, 2);
-    _exit(meet_start(&meeting, &second, HASH, SECONDS, &why) ? 0 : 1); // meets, then dies
+    bool met = meet_start(&meeting, &second, HASH, SECONDS, &why);
+    _exit(met && meet_share(&meeting, &lowest, sizeof lowest, &why) ? 0 : 1); // hears, then dies
   }
   assert_true(meet_start(&meeting, &first, HASH, SECONDS, &why));
+  assert_int_equal(meet_lost(&meeting), -1);
+  assert_true(meet_share(&meeting, &(int){1}, sizeof lowest, &why));
+  for (int i = 0; i < 500 && meet_lost(&meeting) < 0; i++) usleep(10000);
+  assert_int_equal(meet_lost(&meeting), 1);
   assert_false(meet_lowest(&meeting, 0, &lowest, &why));
   assert_non_null(strstr(why.text, "rank 1 has gone away"));
   meet_stop(&meeting);

@@ -1,0 +1,226 @@
+// The steps of a CUDA program: what goes to the GPU and comes back, one graph of all of a step, and
+// what is known of where the GPU is.
+//
+// Where `stream` has passed a collective a mark is set: the GPU counts there how many those are, in
+// memory of the host's. Every step issues the same collectives, so the count says which one of them
+// the GPU waits in, of which step, however far ahead of it the host is.
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "program.h"
+#include "table.h"
+#include "target.h"
+#include "cuda_steps.h"
+
+// ---- marks -------------------------------------------------------------------------------------
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // the watch's thread reads
+static const struct place **place;        // the collectives of a step, in the order of their marks
+static unsigned long count, room, issued; // in a step; marks that were given to the GPU in all
+static int first_step;
+static bool known;                   // a first step has shown what is issued
+static unsigned long long *passed;   // marks that the GPU has passed: on the host, which it writes
+static bool captures;                // what is issued becomes a graph, and does not run
+static const struct place *beside;   // the last collective that runs beside arithmetic
+static const struct place **ends_at; // which one it is that ends at each of program.events
+static __device__ unsigned long long passed_so_far;
+
+static __global__ void mark(unsigned long long *seen)
+{
+  *seen = ++passed_so_far;
+}
+
+static void *zeroed(size_t n, size_t size)
+{
+  void *memory = calloc(n ? n : 1, size);
+  if (!memory) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
+  return memory;
+}
+
+static void open_marks()
+{
+  CHECK_CUDA(cudaMallocHost((void **)&passed, sizeof *passed));
+  *passed = 0;
+  ends_at = (const struct place **)zeroed((size_t)program.nevents, sizeof *ends_at);
+}
+
+static void add_place(const struct place *at)
+{
+  if (count == room) {
+    room = room ? 2 * room : 64;
+    place = (const struct place **)realloc(place, room * sizeof *place);
+    if (!place) fail_call(__FILE__, __LINE__, "realloc", "out of memory");
+  }
+  place[count++] = at;
+}
+
+// All marks are on `stream`: on one that runs beside it, where kernels fill the GPU, a mark would
+// wait for room and what waits for the collective with it.
+static void set_mark(const struct place *at)
+{
+  pthread_mutex_lock(&lock);
+  if (!known) add_place(at);
+  issued += !captures;
+  pthread_mutex_unlock(&lock);
+  LAUNCH(mark, 1, 1, stream)(passed);
+}
+
+void mark_collective(const struct place *at, cudaStream_t on)
+{
+  if (!passed) open_marks();
+  if (on == stream)
+    set_mark(at);
+  else
+    beside = at;
+}
+
+static int number_of(cudaEvent_t event)
+{
+  int i = 0;
+  while (i < program.nevents && program.events[i] != event) i++;
+  if (i == program.nevents) fail_call(__FILE__, __LINE__, "number_of", "no event of the program");
+  return i;
+}
+
+void mark_end(cudaEvent_t event)
+{
+  ends_at[number_of(event)] = beside;
+  beside = NULL;
+}
+
+void mark_awaited(cudaEvent_t event)
+{
+  const struct place *at = ends_at[number_of(event)];
+  if (at) set_mark(at);
+}
+
+// The first collective that is not passed; else what the host itself waits in.
+struct waiting target_waiting()
+{
+  struct waiting w = waiting_in_call();
+  pthread_mutex_lock(&lock);
+  unsigned long here = passed ? (unsigned long)__atomic_load_n(passed, __ATOMIC_RELAXED) : 0;
+  if (here < issued) {
+    w.at = place[here % count];
+    w.step = first_step + (int)(here / count);
+  }
+  pthread_mutex_unlock(&lock);
+  w.moved += here;
+  return w;
+}
+
+// ---- a step ------------------------------------------------------------------------------------
+
+static bool wants_graph;
+static cudaGraphExec_t graph;
+
+bool target_capture(struct failure *why)
+{
+  (void)why;
+  wants_graph = true;
+  // What runs is either one graph after another, or none: communicators need not be ready for both.
+  setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);
+  return true;
+}
+
+// All ranks capture at the same step. What libraries do at their first call, such as to connect, no
+// graph can hold: the step before was not captured, and has ended.
+static void capture_step()
+{
+  cudaGraph_t captured;
+  target_wait();
+  CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  captures = true;
+  program.step();
+  captures = false;
+  CHECK_CUDA(cudaStreamEndCapture(stream, &captured));
+  CHECK_CUDA(cudaGraphInstantiateWithFlags(&graph, captured, 0));
+  CHECK_CUDA(cudaGraphDestroy(captured));
+}
+
+static void launch_graph()
+{
+  pthread_mutex_lock(&lock);
+  issued += count;
+  pthread_mutex_unlock(&lock);
+  CHECK_CUDA(cudaGraphLaunch(graph, stream));
+}
+
+void target_step(int t)
+{
+  if (!known) first_step = t;
+  if (program.prepare) program.prepare(t);
+  if (wants_graph && known) {
+    if (!graph) capture_step();
+    launch_graph();
+  } else {
+    program.step();
+    CHECK_CUDA(cudaGetLastError()); // of the kernels' launches
+  }
+  known = true;
+}
+
+// ---- to the GPU and back -----------------------------------------------------------------------
+
+// From memory of any kind a copy to the GPU may wait for all that was given to it before
+// ("API synchronization behavior" in CUDA's documentation). From pinned memory it does not: what is
+// put goes through some stages of that, each of which waits for its own copy alone. So the host can
+// prepare a step while the GPU is at the one before.
+enum { STAGES = 4 };
+
+static struct stage {
+  char *memory;
+  cudaEvent_t copied;
+} stages[STAGES];
+static int next_stage;
+
+static void open_stage(struct stage *s)
+{
+  CHECK_CUDA(cudaMallocHost((void **)&s->memory, STAGED_BYTES));
+  CHECK_CUDA(cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming));
+}
+
+static void put_piece(char *memory, const char *from, size_t bytes)
+{
+  struct stage *s = &stages[next_stage++ % STAGES];
+  if (!s->memory)
+    open_stage(s);
+  else
+    CHECK_CUDA(cudaEventSynchronize(s->copied));
+  memcpy(s->memory, from, bytes);
+  CHECK_CUDA(cudaMemcpyAsync(memory, s->memory, bytes, cudaMemcpyHostToDevice, stream));
+  CHECK_CUDA(cudaEventRecord(s->copied, stream));
+}
+
+void target_put(void *memory, const void *from, size_t bytes)
+{
+  const size_t most = STAGED_BYTES;
+  for (size_t done = 0; done < bytes; done += most) {
+    size_t left = bytes - done;
+    put_piece((char *)memory + done, (const char *)from + done, left < most ? left : most);
+  }
+}
+
+void target_get(void *to, const void *memory, size_t bytes)
+{
+  CHECK_CUDA(cudaMemcpyAsync(to, memory, bytes, cudaMemcpyDeviceToHost, stream));
+  target_wait();
+}
+
+// However long that takes: the watch ends the job where it is in vain.
+void target_wait()
+{
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+}
+
+void close_steps()
+{
+  if (graph) cudaGraphExecDestroy(graph);
+  for (int i = 0; i < STAGES && stages[i].memory; i++) {
+    cudaEventDestroy(stages[i].copied);
+    cudaFreeHost(stages[i].memory);
+  }
+  if (passed) cudaFreeHost(passed);
+  free(place);
+  free(ends_at);
+}

@@ -1,0 +1,8 @@
+// What cuda.cu and cuda_steps.cu know of each other.
+#ifndef CUDA_STEPS_H
+#define CUDA_STEPS_H
+
+// Gives back what steps have taken.
+void close_steps();
+
+#endif
