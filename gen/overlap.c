@@ -378,12 +378,20 @@ static void give_all_work(int64_t more)
       if (node[n].group != NONE) give_work(n, most);
 }
 
-/* What is issued while another of its group is pending runs on the same stream. */
+static void depend_on_pending(int n)
+{
+  for (int i = 0; i < streams.pending.n; i++)
+    if (node[streams.pending.at[i]].group == node[n].group) depend(n, streams.pending.at[i]);
+}
+
+/* What is issued while another of its group is pending runs on the same stream; or, where it would
+   be awaited at once, after that one's await. */
 static void follow_pending(void)
 {
   streams.pending.n = 0;
   for (int k = 0; k < nnode; k++) {
     int n = order[k];
+    if (node[n].group != NONE && !node[n].beside && first_behind(n) == k + 1) depend_on_pending(n);
     await_wanted(n);
     if (node[n].group == NONE) continue;
     node[n].beside |= is_pending(node[n].group);

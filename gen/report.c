@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const phase_name[] = {"forward", "backward", "update"};
+const char *const phase_name[] = {"forward", "backward", "update"};
 
 /* --------------------------------------------------------------------------------------- counts */
 
@@ -174,7 +174,7 @@ static void put_parameters(struct buffer *b)
       grouped(count_elements(PARAMETER, NONE)));
 }
 
-static char *seconds_text(double seconds)
+char *seconds_text(double seconds)
 {
   if (seconds < 1e-6) return text("%.1f ns", seconds * 1e9);
   return seconds < 1e-3 ? text("%.1f us", seconds * 1e6) : text("%.3f ms", seconds * 1e3);
@@ -208,7 +208,7 @@ static char *step_text(const struct op *op)
 }
 
 /* An exchange in which each rank has one partner at most is called a permute. */
-static const char *kind_of(const struct op *op)
+const char *kind_of(const struct op *op)
 {
   if (op->kind != OP_exchange) return op_row[op->kind].name;
   const struct exchange *x = &graph->exchange[op->exchange];
@@ -343,6 +343,7 @@ void report_text(struct buffer *b)
       plan_shown(), graph->hash, options.cuda ? "cuda" : "cpu", mesh_text(), world_size());
   put_parameters(b);
   put_chains(b);
+  if (options.cuda) put_streams(b);
   put_memory(b);
   struct buffer order = {0};
   put_text(&order, "", 0);
@@ -369,17 +370,37 @@ static json_t *json_layout(struct layout layout)
   return object;
 }
 
+static const char *shown_name(int value)
+{
+  return printable(value_name(value));
+}
+
+/* On which stream it runs, and beside what; how long it takes by the model, and is waited for. */
+static void add_stream(json_t *object, const struct op *op)
+{
+  json_t *list = json_array();
+  struct list others = beside(op);
+  for (int i = 0; i < others.n; i++)
+    json_array_append_new(list, json_string(called(&graph->op[others.at[i]], shown_name)));
+  json_object_set_new(object, "stream",
+                      json_string(op->beside ? stream_name(op->group) : "stream"));
+  json_object_set_new(object, "beside", list);
+  json_object_set_new(object, "takes_ns", json_integer(op->takes / 1000));
+  json_object_set_new(object, "waited_for_ns", json_integer(op->exposed / 1000));
+}
+
 static void add_collective(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
   if (!is_collective(op->kind)) return;
   struct busiest most = busiest_of(op);
-  json_array_append_new(
-      to, json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", kind_of(op),
-                    "group", printable(graph->group[op->group].name), "bytes",
-                    (json_int_t)bytes_of(op), "sent", (json_int_t)most.sent, "received",
-                    (json_int_t)most.received, "ranks", group_size(op->group), "times", times,
-                    "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why)));
+  json_t *object = json_pack(
+      "{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", kind_of(op), "group",
+      printable(graph->group[op->group].name), "bytes", (json_int_t)bytes_of(op), "sent",
+      (json_int_t)most.sent, "received", (json_int_t)most.received, "ranks", group_size(op->group),
+      "times", times, "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
+  if (options.cuda) add_stream(object, op);
+  json_array_append_new(to, object);
 }
 
 static json_t *json_steps(const struct chain *c)

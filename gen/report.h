@@ -26,4 +26,16 @@ int64_t bound_of(const struct chain *c);
 /* The seconds that it takes by the model of the links, or 0 where the model has another way. */
 double seconds_of(const struct chain *c);
 
+/* report.c: how things are told. */
+extern const char *const phase_name[];
+const char *kind_of(const struct op *op);
+char *seconds_text(double seconds);
+
+/* streams.c: what runs between a collective and its await, but what is no work; and what such an
+   operation is called: a loop by its function, all others by what they make. Adds to plan.txt on
+   which stream each collective runs, and beside what. */
+struct list beside(const struct op *op);
+const char *called(const struct op *op, const char *(*name)(int value));
+void put_streams(struct buffer *b);
+
 #endif

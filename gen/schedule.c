@@ -38,11 +38,19 @@ static int shown_by(int value)
   return shown_by(graph->op[v->op].in[0]);
 }
 
+/* The values whose bytes are needed until an operation is done. What is reduced in its place is
+   there under its new name alone. */
+static int needed_by(const struct op *op, int *list)
+{
+  const struct op *begun = op->kind == OP_await ? &graph->op[op->begun] : NULL;
+  return begun && begun->kind == OP_all_reduce ? op_writes(begun, list) : op_reads(op, list);
+}
+
 /* The values that the operation reads, each that several views of it show once. */
 static int reads_of(const struct op *op)
 {
   int n = 0;
-  for (int i = 0, all = op_reads(op, read_list); i < all; i++) {
+  for (int i = 0, all = needed_by(op, read_list); i < all; i++) {
     int value = shown[read_list[i]], k = 0;
     while (k < n && read_list[k] != value) k++;
     read_list[k] = value;

@@ -1,7 +1,9 @@
-/* streams.c: what runs on which stream of the CUDA target, for those that write it.
+/* streams.c: what runs on which stream of the CUDA target: for those that write it, and plan.txt.
 
    Takes   functions with collectives that run beside others, and their awaits. */
-#include "tpgen.h"
+#include "report.h"
+
+#include <string.h>
 
 static const struct function *function_with(const struct op *op)
 {
@@ -11,8 +13,7 @@ static const struct function *function_with(const struct op *op)
   bug("emit", (int)(op - graph->op), "no function runs it");
 }
 
-/* What runs between the collective and its await, but what is no work. */
-static struct list found_beside(const struct op *op)
+struct list beside(const struct op *op)
 {
   struct list found = {0};
   if (!op->beside) return found;
@@ -28,8 +29,7 @@ static struct list found_beside(const struct op *op)
   return found;
 }
 
-/* What an operation is called: a loop by its function, all others by what they make. */
-static const char *called(const struct op *op, const char *(*name)(int value))
+const char *called(const struct op *op, const char *(*name)(int value))
 {
   if (op->kind == OP_loop) return graph->function[op->function].name;
   if (op->kind != OP_fused) return name(op->out == NONE ? op->in[0] : op->out);
@@ -42,7 +42,7 @@ static const char *called(const struct op *op, const char *(*name)(int value))
 char *beside_text(const struct op *op, const char *(*name)(int value))
 {
   enum { TOLD = 4 };
-  struct list found = found_beside(op);
+  struct list found = beside(op);
   struct buffer b = {0};
   if (!found.n) return copy_text("nothing");
   int told = found.n > TOLD + 1 ? TOLD : found.n;
@@ -60,4 +60,53 @@ bool has_stream(int group)
       if (is_collective(op->kind) && op->beside && op->group == group) return true;
     }
   return false;
+}
+
+/* --------------------------------------------------------------------------------- in plan.txt */
+
+struct sums {
+  struct buffer *to;
+  int64_t taken, exposed;
+};
+
+static const char *report_name(int value)
+{
+  return printable(value_name(value));
+}
+
+static char *time_text(int64_t picoseconds)
+{
+  return picoseconds ? seconds_text((double)picoseconds * 1e-12) : copy_text("0");
+}
+
+/* The value that a collective moves, or what it moves several of. */
+static const char *moved_name(const struct op *op)
+{
+  return op->nbody ? reduced_text(op) : report_name(op->in[0]);
+}
+
+static void put_stream(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  struct sums *sums = to;
+  if (!is_collective(op->kind)) return;
+  sums->taken += times * op->takes;
+  sums->exposed += times * op->exposed;
+  const char *on = op->beside ? stream_name(op->group) : "stream";
+  put(sums->to, "  %-8s %-15s %-6s %15s %15s %15s   ", phase_name[op->phase], kind_of(op),
+      printable(graph->group[op->group].name), on, time_text(op->takes), time_text(op->exposed));
+  put(sums->to, "%s: beside %s", moved_name(op), beside_text(op, report_name));
+  put(sums->to, times > 1 ? ", %d times\n" : "\n", times);
+}
+
+void put_streams(struct buffer *b)
+{
+  struct buffer rows = {0};
+  struct sums sums = {.to = &rows};
+  each_op(put_stream, &sums);
+  if (!rows.length) return;
+  put(b, "\n%-33s %15s %15s %15s   %s\n%s", "streams, times by the model", "on", "takes",
+      "waited for", "what, and what runs meanwhile", rows.text);
+  put(b, "  collectives take %s in a step, arithmetic waits %s for them\n", time_text(sums.taken),
+      time_text(sums.exposed));
 }

@@ -1,0 +1,215 @@
+/* What runs beside a collective: work that doesn't need it, and that it doesn't need. And the
+   checker finds what could go wrong then. */
+#include "functions.h"
+
+static int x, a, b, sum, d;
+
+static int product(int of, int by, const char *equation)
+{
+  return run_in_phase(
+      (struct op){.kind = OP_matmul, .nin = 2, .in = {of, by}, .equation = equation});
+}
+
+static int summed(int value)
+{
+  return run_in_phase(
+      (struct op){.kind = OP_all_reduce, .nin = 1, .in = {value}, .group = add_group(1)});
+}
+
+/* Two products, the sum over the ranks of the first, and what needs that. */
+static void two_products(void)
+{
+  new_graph(1, (int[]){2});
+  x = given(BATCH, "x", parse_shape("512x512"), (struct layout){0});
+  a = product(x, x, "mk,kn->mn");
+  b = product(x, x, "mk,nk->mn");
+  sum = summed(a);
+  d = product(sum, x, "mk,kn->mn");
+  graph->value[b].is_output = graph->value[d].is_output = true;
+  fuse();
+  schedule();
+}
+
+static const struct op *maker(int value)
+{
+  return &graph->op[graph->value[value].op];
+}
+
+static void begins_and_awaits(const void *with)
+{
+  (void)with;
+  two_products();
+  must(nth_op(FORWARD, 0)->out == a && nth_op(FORWARD, 1)->out == sum, "the sum begins late");
+  must(nth_op(FORWARD, 1)->beside && nth_op(FORWARD, 2)->out == b, "nothing runs beside the sum");
+  must(nth_op(FORWARD, 3)->kind == OP_await && nth_op(FORWARD, 4)->out == d, "it is not awaited");
+  must(graph->nevent == 1 && maker(sum)->event == 0, "%d events", graph->nevent);
+  must(maker(sum)->exposed == maker(sum)->takes + events_time() - time_taken(maker(b)),
+       "it is waited for %" PRId64 " ps", maker(sum)->exposed);
+}
+
+/* Where all needs the sum nothing runs beside it. */
+static void nothing_beside(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){2});
+  x = given(BATCH, "x", parse_shape("512x512"), (struct layout){0});
+  sum = summed(product(x, x, "mk,kn->mn"));
+  d = product(sum, x, "mk,kn->mn");
+  graph->value[d].is_output = true;
+  fuse();
+  schedule();
+  must(function_of_phase(FORWARD)->nop == 3, "there is an await");
+  must(!maker(sum)->beside && !graph->nevent, "it runs on a stream of its own");
+  must(maker(sum)->exposed == maker(sum)->takes, "it is not waited for");
+}
+
+/* Four sums, one after the other, of what is dead then; and what lives from the first to the last.
+ */
+static void four_sums(int *made, const char *besides)
+{
+  new_graph(1, (int[]){2});
+  x = given(BATCH, "x", parse_shape("512x512"), (struct layout){0});
+  int y = given(BATCH, "y", parse_shape(besides), (struct layout){0});
+  int kept = product(y, y, "mk,nk->mn");
+  for (int i = 0; i < 4; i++) {
+    made[i] = summed(product(x, x, "mk,kn->mn"));
+    graph->value[made[i]].is_output = true;
+  }
+  graph->value[product(kept, kept, "mk,mk->m")].is_output = true;
+  fuse();
+  schedule();
+}
+
+static void several_are_pending(const void *with)
+{
+  (void)with;
+  int made[4];
+  four_sums(made, "4096x16");
+  for (int i = 0; i < 4; i++) must(maker(made[i])->beside, "sum %d has nothing beside it", i);
+  must(graph->nevent == 4, "%d events", graph->nevent);
+  memory();
+  check_pending();
+}
+
+/* A pending sum keeps what it sums alive: that may not be much more than lives without. */
+static void too_much_memory(const void *with)
+{
+  (void)with;
+  int made[4];
+  four_sums(made, "16x16");
+  for (int i = 0; i < 4; i++) must(!maker(made[i])->beside, "sum %d is pending", i);
+}
+
+static void test_what_runs_beside(void **state)
+{
+  (void)state;
+  passes(begins_and_awaits, NULL);
+  passes(nothing_beside, NULL);
+  passes(several_are_pending, NULL);
+  passes(too_much_memory, NULL);
+}
+
+/* --------------------------------------------------------------------------------------- faults */
+
+static struct function *forward(void)
+{
+  return function_of_phase(FORWARD);
+}
+
+static void swap(int i, int k)
+{
+  int *op = forward()->op, was = op[i];
+  op[i] = op[k];
+  op[k] = was;
+}
+
+static void put_nothing(void)
+{
+}
+static void no_await(void)
+{
+  forward()->op[3] = forward()->op[4];
+  forward()->nop--;
+}
+static void awaited_never(void)
+{
+  forward()->nop = 3;
+}
+static void awaited_late(void)
+{
+  swap(3, 4);
+}
+static void awaited_early(void)
+{
+  swap(1, 3);
+}
+static void awaited_again(void)
+{
+  forward()->op[5] = forward()->op[3];
+  forward()->nop++;
+}
+static void overwritten(void)
+{
+  graph->value[b].is_output = false;
+  graph->value[b].storage = a;
+  graph->value[b].offset = graph->value[a].offset;
+}
+static void read_too_soon(void)
+{
+  graph->op[graph->value[b].op].in[1] = sum;
+}
+static void no_event(void)
+{
+  graph->nevent = 0;
+}
+static void another_of_the_group(void)
+{
+  int c = summed(x);
+  graph->value[c].is_output = true;
+  forward()->nop--;
+  for (int k = 5; k > 2; k--) forward()->op[k] = forward()->op[k - 1];
+  forward()->op[2] = graph->value[c].op;
+  forward()->nop++;
+}
+
+static const struct fault {
+  void (*put)(void);
+  const char *found;
+} faults[] = {
+    {no_await, "it reads what a pending collective writes"},
+    {awaited_never, "it is not awaited where its function ends"},
+    {awaited_late, "it reads what a pending collective writes"},
+    {awaited_early, "it awaits what is not pending"},
+    {awaited_again, "it awaits what is not pending"},
+    {overwritten, "it writes what a pending collective reads"},
+    {read_too_soon, "it reads what a pending collective writes"},
+    {no_event, "it has no event"},
+    {another_of_the_group, "a collective passes one of its group that is pending"},
+};
+
+static void put_fault(const void *with)
+{
+  void (*const *put)(void) = with;
+  two_products();
+  memory();
+  (*put)();
+  check_pending();
+}
+
+static void test_faults(void **state)
+{
+  (void)state;
+  void (*nothing)(void) = put_nothing;
+  passes(put_fault, &nothing);
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    refused(put_fault, &faults[i].put, -SIGABRT, "memory", faults[i].found, NULL);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_what_runs_beside),
+      cmocka_unit_test(test_faults),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
