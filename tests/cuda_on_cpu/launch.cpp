@@ -2,10 +2,10 @@
 //
 // Blocks run one after another. Within a block each warp runs as far as it can before the next one
 // does, so that a missing barrier shows. A fiber runs a warp's threads in a row for as long as none
-// of them waits; a thread that waits keeps its fiber and the next thread gets another. Where no
-// thread can go on, the block is stuck, and the message says who waits where.
+// of them waits; a thread that waits keeps its fiber, and hands on to the next thread that can run.
+// Where no thread can, the block is stuck, and the message says who waits where.
 // CUDA_ON_CPU_ORDER=backward runs blocks, warps and threads from the last to the first.
-#include "stand_in.h"
+#include "kernel_inside.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -23,41 +23,18 @@ namespace cuda_on_cpu
 {
 uint3 thread_index, block_index;
 dim3 block_size, grid_size;
+const char *kernel_name;
+thread threads[MAX_THREADS];
+warp warps[MAX_THREADS / WARP];
+unsigned current;
 
 namespace
 {
-const unsigned WARP = 32, MAX_THREADS = 1024;
 const size_t SHARED = 48 * 1024, MOST_SHARED = 227 * 1024; // dynamic: of any kernel, when asked for
+const unsigned NOBODY = MAX_THREADS, POISONED_BLOCKS = 8;
 
-struct place {
-  const char *file;
-  int line;
-};
-
-bool operator==(const place &a, const place &b)
-{
-  return a.line == b.line && strcmp(a.file, b.file) == 0;
-}
-
-enum class state { unstarted, ready, at_barrier, in_warp, done };
-
-struct thread {
-  enum state state;
-  fiber *on;
-  uint3 index;
-  place at;       // of the barrier or warp call that it waits in
-  warp_call call; // while in_warp, and what follows
-  unsigned mask;
-  uint64_t given, taken;
-  int argument, width;
-  const char *name; // of what all do together, and what that is
-  void (*work)(void *const *lanes);
-};
-
-const char *kernel_name; // of the kernel that runs, or null
 const std::function<void()> *kernel_body;
-std::vector<thread> threads;
-unsigned current; // the thread that runs
+unsigned thread_count, warp_count;
 uint64_t blocks_begun;
 unsigned live; // threads of the block that have not ended
 std::vector<fiber *> idle;
@@ -67,298 +44,23 @@ std::map<const void *, size_t> allowed; // dynamic shared memory, by kernel
 size_t shared_bytes;                    // that the block has
 char *shared_end;                       // behind which nobody may touch
 
-const char *name_of(warp_call call)
+void live_on();
+
+bool waits(unsigned t)
 {
-  switch (call) {
-  case warp_call::sync:
-    return "__syncwarp";
-  case warp_call::shfl:
-    return "__shfl_sync";
-  case warp_call::shfl_up:
-    return "__shfl_up_sync";
-  case warp_call::shfl_down:
-    return "__shfl_down_sync";
-  case warp_call::shfl_xor:
-    return "__shfl_xor_sync";
-  case warp_call::ballot:
-    return "__ballot_sync (or __any_sync, __all_sync)";
-  case warp_call::match_any:
-    return "__match_any_sync";
-  case warp_call::reduce_add:
-    return "__reduce_add_sync";
-  case warp_call::reduce_min:
-  case warp_call::reduce_min_signed:
-    return "__reduce_min_sync";
-  case warp_call::reduce_max:
-  case warp_call::reduce_max_signed:
-    return "__reduce_max_sync";
-  case warp_call::reduce_and:
-    return "__reduce_and_sync";
-  case warp_call::reduce_or:
-    return "__reduce_or_sync";
-  case warp_call::reduce_xor:
-    return "__reduce_xor_sync";
-  case warp_call::all:
-    break;
-  }
-  return "a call of the whole warp";
-}
-
-const char *name_of(const thread &w)
-{
-  return w.call == warp_call::all ? w.name : name_of(w.call);
-}
-
-unsigned warp_begin(unsigned t)
-{
-  return t / WARP * WARP;
-}
-
-unsigned warp_end(unsigned t)
-{
-  return std::min(warp_begin(t) + WARP, (unsigned)threads.size());
-}
-
-// The i-th thread of [begin, end) in the order in which threads run.
-unsigned in_order(unsigned begin, unsigned end, unsigned i)
-{
-  return backward ? end - 1 - i : begin + i;
-}
-
-std::string describe(unsigned t)
-{
-  const uint3 &i = threads[t].index;
-  char text[64];
-  snprintf(text, sizeof text, "thread (%u, %u, %u)", i.x, i.y, i.z);
-  return text;
-}
-
-std::string waits_in(unsigned t)
-{
-  const thread &w = threads[t];
-  char text[512];
-  if (w.state == state::at_barrier)
-    snprintf(text, sizeof text, "__syncthreads at %s:%d", w.at.file, w.at.line);
-  else
-    snprintf(text, sizeof text, "%s with mask 0x%08x at %s:%d", name_of(w), w.mask, w.at.file,
-             w.at.line);
-  return text;
-}
-
-// ---- fibers and threads
-
-void try_warp(unsigned t);
-
-void run_thread(unsigned t, fiber *self)
-{
-  current = t;
-  thread_index = threads[t].index;
-  threads[t].on = self;
-  threads[t].state = state::ready;
-  (*kernel_body)();
-  threads[t].state = state::done;
-  live--;
-  for (unsigned other = warp_begin(t); other < warp_end(t); other++)
-    if (threads[other].state == state::in_warp) try_warp(other);
-}
-
-fiber *next_fiber; // the fiber that is switched to, so that it can learn who it is
-
-// A fiber's life: the thread that it was woken for, then the rest of the warp, then idleness.
-void live_on()
-{
-  fiber *self = next_fiber;
-  for (;;) {
-    unsigned begin = warp_begin(current), end = warp_end(current);
-    run_thread(current, self);
-    for (unsigned i = 0; i < end - begin; i++) {
-      unsigned t = in_order(begin, end, i);
-      if (threads[t].state == state::unstarted) run_thread(t, self);
-    }
-    idle.push_back(self);
-    switch_fiber(self, host_fiber());
-  }
-}
-
-void resume(unsigned t)
-{
-  fiber *f = threads[t].on;
-  if (threads[t].state == state::unstarted) {
-    if (idle.empty()) idle.push_back(new_fiber(live_on));
-    f = idle.back();
-    idle.pop_back();
-  }
-  current = t;
-  thread_index = threads[t].index;
-  next_fiber = f;
-  switch_fiber(host_fiber(), f);
-}
-
-void wait_here()
-{
-  unsigned t = current;
-  switch_fiber(threads[t].on, host_fiber());
-}
-
-// ---- what meets in a warp
-
-// The lane whose value a lane gets, by CUDA's rules; its own where the rule leads out of reach.
-unsigned source_lane(const thread &w, unsigned lane)
-{
-  unsigned width = (unsigned)w.width, in = lane % width, first = lane - in;
-  unsigned by = (unsigned)w.argument;
-  switch (w.call) {
-  case warp_call::shfl:
-    return first + by % width;
-  case warp_call::shfl_up:
-    return by > in ? lane : lane - by;
-  case warp_call::shfl_down:
-    return by >= width - in ? lane : lane + by;
-  case warp_call::shfl_xor:
-    return (lane ^ by) >= first + width ? lane : lane ^ by;
-  default:
-    return lane;
-  }
-}
-
-uint64_t reduce_two(warp_call call, uint64_t a, uint64_t b)
-{
-  const unsigned x = (unsigned)a, y = (unsigned)b;
-  switch (call) {
-  case warp_call::reduce_add:
-    return x + y;
-  case warp_call::reduce_min:
-    return std::min(x, y);
-  case warp_call::reduce_max:
-    return std::max(x, y);
-  case warp_call::reduce_min_signed:
-    return (unsigned)std::min((int)x, (int)y);
-  case warp_call::reduce_max_signed:
-    return (unsigned)std::max((int)x, (int)y);
-  case warp_call::reduce_and:
-    return x & y;
-  case warp_call::reduce_or:
-    return x | y;
-  default:
-    return x ^ y;
-  }
-}
-
-void give(unsigned begin, unsigned lane, unsigned members)
-{
-  thread &w = threads[begin + lane];
-  if (w.call == warp_call::ballot) {
-    w.taken = 0;
-    for (unsigned l = 0; l < WARP; l++)
-      if (members >> l & 1 && threads[begin + l].given) w.taken |= 1ull << l;
-    return;
-  }
-  if (w.call == warp_call::match_any) {
-    w.taken = 0;
-    for (unsigned l = 0; l < WARP; l++)
-      if (members >> l & 1 && threads[begin + l].given == w.given) w.taken |= 1ull << l;
-    return;
-  }
-  if (w.call >= warp_call::reduce_add) {
-    w.taken = w.given;
-    for (unsigned l = 0; l < WARP; l++)
-      if (members >> l & 1 && l != lane)
-        w.taken = reduce_two(w.call, w.taken, threads[begin + l].given);
-    return;
-  }
-  unsigned from = source_lane(w, lane);
-  if (!(members >> from & 1))
-    fail(name_of(w), "%s reads lane %u of its warp, which takes no part in the call at %s:%d",
-         describe(begin + lane).c_str(), from, w.at.file, w.at.line);
-  w.taken = threads[begin + from].given;
-}
-
-void must_agree(unsigned a, unsigned b)
-{
-  if (threads[a].call == threads[b].call && threads[a].at == threads[b].at) return;
-  fail(name_of(threads[a]), "the warp has parted: %s is in %s, %s in %s", describe(a).c_str(),
-       waits_in(a).c_str(), describe(b).c_str(), waits_in(b).c_str());
-}
-
-// What all lanes of a warp do at once, each with what it has brought.
-void work_together(unsigned begin, unsigned members)
-{
-  const thread &w = threads[begin];
-  if (members != 0xffffffffu)
-    fail(name_of(w), "lanes 0x%08x of the warp alone come to %s:%d; all 32 must", members,
-         w.at.file, w.at.line);
-  void *lanes[WARP];
-  for (unsigned lane = 0; lane < WARP; lane++) lanes[lane] = (void *)threads[begin + lane].given;
-  w.work(lanes);
-}
-
-// Lets the lanes of a waiting thread's mask go on once all of them that live are there.
-void try_warp(unsigned t)
-{
-  unsigned begin = warp_begin(t), end = warp_end(t), mask = threads[t].mask, members = 0;
-  for (unsigned other = begin; other < end; other++) {
-    unsigned lane = other - begin;
-    if (!(mask >> lane & 1) || threads[other].state == state::done) continue;
-    if (threads[other].state != state::in_warp || threads[other].mask != mask) return;
-    members |= 1u << lane;
-  }
-  for (unsigned lane = 0; lane < end - begin; lane++)
-    if (members >> lane & 1) must_agree(t, begin + lane);
-  if (threads[t].call == warp_call::all)
-    work_together(begin, members);
-  else
-    for (unsigned lane = 0; lane < end - begin; lane++)
-      if (members >> lane & 1) give(begin, lane, members);
-  for (unsigned lane = 0; lane < end - begin; lane++)
-    if (members >> lane & 1) threads[begin + lane].state = state::ready;
-}
-
-// ---- blocks
-
-bool run_warp(unsigned begin, unsigned end)
-{
-  bool ran = false;
-  for (bool again = true; again; ran |= again) {
-    again = false;
-    for (unsigned i = 0; i < end - begin; i++) {
-      unsigned t = in_order(begin, end, i);
-      if (threads[t].state != state::unstarted && threads[t].state != state::ready) continue;
-      resume(t);
-      again = true;
-    }
-  }
-  return ran;
-}
-
-// Lets all go on if every live thread waits at the block's barrier; false if one does not.
-bool open_barrier()
-{
-  unsigned first = MAX_THREADS;
-  for (unsigned t = 0; t < threads.size(); t++) {
-    if (threads[t].state == state::done) continue;
-    if (threads[t].state != state::at_barrier) return false;
-    if (first == MAX_THREADS) first = t;
-    if (!(threads[t].at == threads[first].at))
-      fail("__syncthreads", "the block has parted: %s is in %s, %s in %s", describe(first).c_str(),
-           waits_in(first).c_str(), describe(t).c_str(), waits_in(t).c_str());
-  }
-  for (thread &w : threads)
-    if (w.state == state::at_barrier) w.state = state::ready;
-  last_counted = counted;
-  counted = 0;
-  return true;
+  return (warps[t / WARP].in_call | warps[t / WARP].at_barrier) >> t % WARP & 1;
 }
 
 [[noreturn]] void report_stuck()
 {
   std::string text;
-  std::vector<bool> told(threads.size());
-  for (unsigned t = 0; t < threads.size(); t++) {
-    if (threads[t].state == state::done || told[t]) continue;
+  std::vector<bool> told(thread_count);
+  for (unsigned t = 0; t < thread_count; t++) {
+    if (!waits(t) || told[t]) continue;
     std::string here = waits_in(t);
     unsigned alike = 0;
-    for (unsigned other = t; other < threads.size(); other++) {
-      if (threads[other].state == state::done || waits_in(other) != here) continue;
+    for (unsigned other = t; other < thread_count; other++) {
+      if (!waits(other) || waits_in(other) != here) continue;
       told[other] = true;
       alike++;
     }
@@ -371,33 +73,154 @@ bool open_barrier()
        block_index.x, block_index.y, block_index.z, text.c_str());
 }
 
-void poison_shared()
+// ---- who runs
+
+// Lets all go on if every live thread waits at the block's barrier; false if one does not.
+bool open_barrier()
+{
+  unsigned first = NOBODY;
+  for (unsigned w = 0; w < warp_count; w++) {
+    if (warps[w].at_barrier != warps[w].live) return false;
+    for (unsigned left = warps[w].live; left; left &= left - 1) {
+      const unsigned t = w * WARP + (unsigned)__builtin_ctz(left);
+      if (first == NOBODY) first = t;
+      if (same_place(threads[t].at, threads[first].at)) continue;
+      fail("__syncthreads", "the block has parted: %s is in %s, %s in %s", describe(first).c_str(),
+           waits_in(first).c_str(), describe(t).c_str(), waits_in(t).c_str());
+    }
+  }
+  for (unsigned w = 0; w < warp_count; w++) {
+    warps[w].ready = warps[w].at_barrier;
+    warps[w].at_barrier = 0;
+  }
+  last_counted = counted;
+  counted = 0;
+  return true;
+}
+
+// The first of a warp's lanes to run, of these, in the order in which threads run.
+unsigned first_of(unsigned lanes)
+{
+  return backward ? WARP - 1 - (unsigned)__builtin_clz(lanes) : (unsigned)__builtin_ctz(lanes);
+}
+
+// The thread that runs next in a warp, the lanes behind the current one first, or NOBODY.
+unsigned next_in(unsigned w, unsigned lane)
+{
+  const unsigned lanes = warps[w].unstarted | warps[w].ready;
+  if (!lanes) return NOBODY;
+  const unsigned behind = lanes & (backward ? (1u << lane) - 1 : ~1u << lane);
+  return w * WARP + first_of(behind ? behind : lanes);
+}
+
+// The thread that runs next in the block, from a warp on; NOBODY where all have ended.
+unsigned next_from(unsigned w)
+{
+  for (;;) {
+    for (;;) {
+      const unsigned t = next_in(w, backward ? 0 : WARP - 1);
+      if (t != NOBODY) return t;
+      if (w == (backward ? 0 : warp_count - 1)) break;
+      w += backward ? -1u : 1u;
+    }
+    if (!live) return NOBODY;
+    if (!open_barrier()) report_stuck();
+    w = backward ? warp_count - 1 : 0;
+  }
+}
+
+unsigned next_thread()
+{
+  const unsigned t = next_in(current / WARP, current % WARP);
+  return t != NOBODY ? t : next_from(current / WARP);
+}
+
+// ---- fibers and threads
+
+void run_thread(unsigned t, fiber *self)
+{
+  const unsigned bit = 1u << t % WARP;
+  warp &w = warps[t / WARP];
+  current = t;
+  thread_index = threads[t].index;
+  threads[t].on = self;
+  w.unstarted &= ~bit;
+  (*kernel_body)();
+  w.live &= ~bit;
+  live--;
+  if (w.in_call) try_calls(w);
+}
+
+// Goes on with a thread on its own fiber, or on an idle one.
+void switch_to(fiber *self, unsigned t)
+{
+  const unsigned bit = 1u << t % WARP;
+  warp &w = warps[t / WARP];
+  fiber *f = threads[t].on;
+  if (w.unstarted & bit) {
+    if (idle.empty()) idle.push_back(new_fiber(live_on));
+    f = idle.back();
+    idle.pop_back();
+  }
+  w.ready &= ~bit;
+  current = t;
+  thread_index = threads[t].index;
+  threads[t].on = f;
+  switch_fiber(self, f);
+}
+
+// A fiber's life: the thread that it was woken for, and then whichever is next. Where that one has
+// begun on another fiber, or where none is left, this one is idle.
+void live_on()
+{
+  fiber *const self = threads[current].on;
+  for (;;) {
+    run_thread(current, self);
+    const unsigned begun = warps[current / WARP].unstarted;
+    const unsigned t = begun ? current / WARP * WARP + first_of(begun) : next_thread();
+    if (t != NOBODY && warps[t / WARP].unstarted >> t % WARP & 1) {
+      current = t;
+      continue;
+    }
+    idle.push_back(self);
+    if (t == NOBODY)
+      switch_fiber(self, host_fiber());
+    else
+      switch_to(self, t);
+  }
+}
+
+// ---- blocks
+
+void poison_shared(uint64_t block)
 {
   if (shared_bytes) memset(shared_end - shared_bytes, 0xff, shared_bytes);
   char *begin = __start_cuda_shared, *end = __stop_cuda_shared;
-  if (begin != end) memset(begin, 0xff, (size_t)(end - begin));
+  if (block < POISONED_BLOCKS && begin != end) memset(begin, 0xff, (size_t)(end - begin));
+}
+
+void make_threads()
+{
+  thread_count = block_size.x * block_size.y * block_size.z;
+  warp_count = (thread_count + WARP - 1) / WARP;
+  for (unsigned t = 0; t < thread_count; t++)
+    threads[t].index = {t % block_size.x, t / block_size.x % block_size.y,
+                        t / (block_size.x * block_size.y)};
 }
 
 void run_block()
 {
-  unsigned count = (unsigned)threads.size();
-  for (unsigned t = 0; t < count; t++) {
-    threads[t] = {};
-    threads[t].index = {t % block_size.x, t / block_size.x % block_size.y,
-                        t / (block_size.x * block_size.y)};
+  for (unsigned w = 0; w < warp_count; w++) {
+    const unsigned lanes = thread_count - w * WARP;
+    const unsigned all = lanes >= WARP ? 0xffffffffu : (1u << lanes) - 1;
+    warp &here = warps[w];
+    here.unstarted = here.live = all;
+    here.ready = here.in_call = here.at_barrier = 0;
+    here.whole[0].arrived = here.whole[1].arrived = 0;
   }
   blocks_begun++;
-  live = count;
-  poison_shared();
-  unsigned warps = (count + WARP - 1) / WARP;
-  while (live) {
-    bool ran = false;
-    for (unsigned i = 0; i < warps; i++) {
-      unsigned w = in_order(0, warps, i);
-      ran |= run_warp(w * WARP, warp_end(w * WARP));
-    }
-    if (live && !open_barrier() && !ran) report_stuck();
-  }
+  live = thread_count;
+  switch_to(host_fiber(), next_from(backward ? warp_count - 1 : 0));
 }
 
 // The dynamic shared memory ends where nobody may touch; it begins aligned to 16 bytes.
@@ -416,7 +239,7 @@ void make_shared(size_t bytes)
 
 void run_grid(const launch_of &what, const std::function<void()> &body)
 {
-  const dim3 grid = what.blocks, block = what.threads;
+  const dim3 grid = what.blocks;
   backward = false;
   if (const char *order = getenv("CUDA_ON_CPU_ORDER")) {
     backward = strcmp(order, "backward") == 0;
@@ -424,21 +247,51 @@ void run_grid(const launch_of &what, const std::function<void()> &body)
       fail("CUDA_ON_CPU_ORDER", "the environment says '%s'; forward or backward is wanted", order);
   }
   grid_size = grid;
-  block_size = block;
+  block_size = what.threads;
   kernel_body = &body;
-  threads.resize((size_t)block.x * block.y * block.z);
   kernel_name = what.kernel;
+  make_threads();
   make_shared(what.shared);
-  uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
+  const uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
   for (uint64_t i = 0; i < blocks; i++) {
-    uint64_t b = backward ? blocks - 1 - i : i;
+    const uint64_t b = backward ? blocks - 1 - i : i;
     block_index = {(unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y),
                    (unsigned)(b / grid.x / grid.y)};
+    poison_shared(i);
     run_block();
   }
   kernel_name = nullptr;
 }
 } // namespace
+
+std::string describe(unsigned t)
+{
+  const uint3 &i = threads[t].index;
+  char text[64];
+  snprintf(text, sizeof text, "thread (%u, %u, %u)", i.x, i.y, i.z);
+  return text;
+}
+
+std::string waits_in(unsigned t)
+{
+  const thread &w = threads[t];
+  char text[512];
+  if (warps[t / WARP].at_barrier >> t % WARP & 1)
+    snprintf(text, sizeof text, "__syncthreads at %s:%d", w.at.file, w.at.line);
+  else
+    snprintf(text, sizeof text, "%s with mask 0x%08x at %s:%d", name_of(w), w.mask, w.at.file,
+             w.at.line);
+  return text;
+}
+
+void wait_here()
+{
+  const unsigned t = current, next = next_thread();
+  if (next == t)
+    warps[t / WARP].ready &= ~(1u << t % WARP);
+  else
+    switch_to(threads[t].on, next);
+}
 
 bool in_kernel(char *where, size_t bytes)
 {
@@ -503,37 +356,6 @@ void check_argument(const char *kernel, int index, const void *pointer)
   if (pointer && !is_pinned(pointer)) need_device(kernel, what, pointer, 0);
 }
 
-uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argument, int width,
-                      const char *file, int line)
-{
-  if (!kernel_name) fail(name_of(call), "called outside a kernel, at %s:%d", file, line);
-  unsigned t = current, lane = t % WARP;
-  if (width < 1 || width > 32 || (width & (width - 1)))
-    fail(name_of(call), "width %d at %s:%d; a power of two up to 32 is wanted", width, file, line);
-  if (!(mask >> lane & 1))
-    fail(name_of(call), "lane %u calls it with mask 0x%08x, where it is not itself, at %s:%d", lane,
-         mask, file, line);
-  thread &w = threads[t];
-  w.call = call;
-  w.at = {file, line};
-  w.mask = mask;
-  w.given = given;
-  w.argument = argument;
-  w.width = width;
-  w.state = state::in_warp;
-  try_warp(t);
-  if (w.state == state::in_warp) wait_here();
-  return threads[t].taken;
-}
-
-void meet_all(const char *name, void *mine, void (*work)(void *const *lanes), const char *file,
-              int line)
-{
-  if (!kernel_name) fail(name, "called outside a kernel, at %s:%d", file, line);
-  threads[current].name = name;
-  threads[current].work = work;
-  meet_in_warp(warp_call::all, 0xffffffffu, (uint64_t)mine, 0, 32, file, line);
-}
 } // namespace cuda_on_cpu
 
 // ---- barriers
@@ -543,7 +365,7 @@ static void meet_in_block(const char *file, int line)
   using namespace cuda_on_cpu;
   if (!kernel_name) fail("__syncthreads", "called outside a kernel, at %s:%d", file, line);
   threads[current].at = {file, line};
-  threads[current].state = state::at_barrier;
+  warps[current / WARP].at_barrier |= 1u << current % WARP;
   wait_here();
 }
 

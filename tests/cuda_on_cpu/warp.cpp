@@ -1,0 +1,265 @@
+// A stand-in for CUDA that exists for tests only: what a warp's lanes do together.
+//
+// A lane that comes to such a call leaves what it gives and waits. The last one of those that the
+// mask names hands out what each gets, in one pass over the warp, and goes on at once.
+#include "kernel_inside.h"
+
+#include <algorithm>
+
+namespace cuda_on_cpu
+{
+namespace
+{
+const char *name_of(warp_call call)
+{
+  switch (call) {
+  case warp_call::sync:
+    return "__syncwarp";
+  case warp_call::shfl:
+    return "__shfl_sync";
+  case warp_call::shfl_up:
+    return "__shfl_up_sync";
+  case warp_call::shfl_down:
+    return "__shfl_down_sync";
+  case warp_call::shfl_xor:
+    return "__shfl_xor_sync";
+  case warp_call::ballot:
+    return "__ballot_sync (or __any_sync, __all_sync)";
+  case warp_call::match_any:
+    return "__match_any_sync";
+  case warp_call::reduce_add:
+    return "__reduce_add_sync";
+  case warp_call::reduce_min:
+  case warp_call::reduce_min_signed:
+    return "__reduce_min_sync";
+  case warp_call::reduce_max:
+  case warp_call::reduce_max_signed:
+    return "__reduce_max_sync";
+  case warp_call::reduce_and:
+    return "__reduce_and_sync";
+  case warp_call::reduce_or:
+    return "__reduce_or_sync";
+  case warp_call::reduce_xor:
+    return "__reduce_xor_sync";
+  case warp_call::all:
+    break;
+  }
+  return "a call of the whole warp";
+}
+
+// The lane whose value a lane gets, by CUDA's rules; its own where the rule leads out of reach.
+unsigned source_lane(warp_call call, unsigned lane, unsigned by, unsigned width)
+{
+  const unsigned in = lane & (width - 1), first = lane - in;
+  switch (call) {
+  case warp_call::shfl:
+    return first + (by & (width - 1));
+  case warp_call::shfl_up:
+    return by > in ? lane : lane - by;
+  case warp_call::shfl_down:
+    return by >= width - in ? lane : lane + by;
+  case warp_call::shfl_xor:
+    return (lane ^ by) >= first + width ? lane : lane ^ by;
+  default:
+    return lane;
+  }
+}
+
+uint64_t reduce_two(warp_call call, uint64_t a, uint64_t b)
+{
+  const unsigned x = (unsigned)a, y = (unsigned)b;
+  switch (call) {
+  case warp_call::reduce_add:
+    return x + y;
+  case warp_call::reduce_min:
+    return std::min(x, y);
+  case warp_call::reduce_max:
+    return std::max(x, y);
+  case warp_call::reduce_min_signed:
+    return (unsigned)std::min((int)x, (int)y);
+  case warp_call::reduce_max_signed:
+    return (unsigned)std::max((int)x, (int)y);
+  case warp_call::reduce_and:
+    return x & y;
+  case warp_call::reduce_or:
+    return x | y;
+  default:
+    return x ^ y;
+  }
+}
+
+unsigned lowest(unsigned lanes)
+{
+  return (unsigned)__builtin_ctz(lanes);
+}
+
+[[noreturn]] void report_parted(unsigned a, unsigned b)
+{
+  fail(name_of(threads[a]), "the warp has parted: %s is in %s, %s in %s", describe(a).c_str(),
+       waits_in(a).c_str(), describe(b).c_str(), waits_in(b).c_str());
+}
+
+bool agree(unsigned a, unsigned b)
+{
+  return threads[a].call == threads[b].call && same_place(threads[a].at, threads[b].at);
+}
+
+// What all lanes of a warp do at once, each with what it has brought.
+void work_together(const thread &t, unsigned members, const uint64_t *given)
+{
+  if (members != 0xffffffffu)
+    fail(name_of(t), "lanes 0x%08x of the warp alone come to %s:%d; all 32 must", members,
+         t.at.file, t.at.line);
+  void *lanes[WARP];
+  for (unsigned lane = 0; lane < WARP; lane++) lanes[lane] = (void *)given[lane];
+  t.work(lanes);
+}
+
+// What is the same for all members, or done for all at once.
+uint64_t make(const thread &t, unsigned members, const uint64_t *given)
+{
+  uint64_t made = 0;
+  if (t.call == warp_call::all) {
+    work_together(t, members, given);
+  } else if (t.call == warp_call::ballot) {
+    for (unsigned left = members; left; left &= left - 1)
+      if (given[lowest(left)]) made |= left & -left;
+  } else if (t.call >= warp_call::reduce_add) {
+    made = given[lowest(members)];
+    for (unsigned left = members & (members - 1); left; left &= left - 1)
+      made = reduce_two(t.call, made, given[lowest(left)]);
+  }
+  return made;
+}
+
+// What one lane gets.
+uint64_t take(const thread &t, unsigned lane, unsigned members, const uint64_t *given,
+              uint64_t made)
+{
+  if (t.call >= warp_call::ballot && t.call != warp_call::match_any) return made;
+  if (t.call == warp_call::match_any) {
+    uint64_t same = 0;
+    for (unsigned left = members; left; left &= left - 1)
+      if (given[lowest(left)] == given[lane]) same |= left & -left;
+    return same;
+  }
+  const unsigned from = source_lane(t.call, lane, (unsigned)t.argument, (unsigned)t.width);
+  if (!(members >> from & 1))
+    fail(name_of(t), "%s reads lane %u of its warp, which takes no part in the call at %s:%d",
+         describe((unsigned)(&t - threads)).c_str(), from, t.at.file, t.at.line);
+  return given[from];
+}
+
+// ---- meetings of all lanes
+
+void open_meeting(warp &w, meeting &m)
+{
+  m.members = m.arrived;
+  m.arrived = 0;
+  m.made = make(threads[m.first], m.members, m.given);
+  w.turn ^= 1;
+  w.in_call &= ~m.members;
+  w.ready |= m.members;
+}
+
+uint64_t meet_whole(warp &w, unsigned t, uint64_t given)
+{
+  const unsigned lane = t % WARP, bit = 1u << lane;
+  meeting &m = w.whole[w.turn];
+  if (!m.arrived)
+    m.first = t;
+  else if (!agree(t, m.first))
+    report_parted(m.first, t);
+  m.given[lane] = given;
+  m.arrived |= bit;
+  if (m.arrived == w.live) {
+    open_meeting(w, m);
+    w.ready &= ~bit; // it goes on at once
+  } else {
+    w.in_call |= bit;
+    wait_here();
+  }
+  return take(threads[t], lane, m.members, m.given, m.made);
+}
+
+// ---- meetings of some
+
+// Lets the lanes of a waiting thread's mask go on once all of them that live are there.
+void try_part(warp &w, unsigned t)
+{
+  const unsigned begin = t / WARP * WARP, mask = threads[t].mask, members = mask & w.live;
+  uint64_t given[WARP] = {};
+  if ((w.in_call & members) != members) return;
+  for (unsigned left = members; left; left &= left - 1)
+    if (threads[begin + lowest(left)].mask != mask) return;
+  for (unsigned left = members; left; left &= left - 1) {
+    const unsigned other = begin + lowest(left);
+    if (!agree(t, other)) report_parted(t, other);
+    given[lowest(left)] = threads[other].given;
+  }
+  const uint64_t made = make(threads[t], members, given);
+  for (unsigned left = members; left; left &= left - 1) {
+    thread &other = threads[begin + lowest(left)];
+    other.taken = take(other, lowest(left), members, given, made);
+  }
+  w.in_call &= ~members;
+  w.ready |= members;
+}
+
+uint64_t meet_part(warp &w, unsigned t, uint64_t given)
+{
+  const unsigned bit = 1u << t % WARP;
+  threads[t].given = given;
+  w.in_call |= bit;
+  try_part(w, t);
+  if (w.in_call & bit)
+    wait_here();
+  else
+    w.ready &= ~bit; // it goes on at once
+  return threads[t].taken;
+}
+} // namespace
+
+const char *name_of(const thread &w)
+{
+  return w.call == warp_call::all ? w.name : name_of(w.call);
+}
+
+void try_calls(warp &w)
+{
+  meeting &m = w.whole[w.turn];
+  if (m.arrived && m.arrived == w.live) return open_meeting(w, m);
+  const unsigned begin = (unsigned)(&w - warps) * WARP;
+  for (unsigned left = w.in_call & ~m.arrived; left; left &= left - 1)
+    if (w.in_call & left & -left) try_part(w, begin + lowest(left));
+}
+
+uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argument, int width,
+                      const char *file, int line)
+{
+  if (!kernel_name) fail(name_of(call), "called outside a kernel, at %s:%d", file, line);
+  const unsigned t = current, lane = t % WARP;
+  if (width < 1 || width > 32 || (width & (width - 1)))
+    fail(name_of(call), "width %d at %s:%d; a power of two up to 32 is wanted", width, file, line);
+  if (!(mask >> lane & 1))
+    fail(name_of(call), "lane %u calls it with mask 0x%08x, where it is not itself, at %s:%d", lane,
+         mask, file, line);
+  thread &self = threads[t];
+  self.call = call;
+  self.at = {file, line};
+  self.mask = mask;
+  self.argument = argument;
+  self.width = width;
+  warp &w = warps[t / WARP];
+  return mask == 0xffffffffu ? meet_whole(w, t, given) : meet_part(w, t, given);
+}
+
+void meet_all(const char *name, void *mine, void (*work)(void *const *lanes), const char *file,
+              int line)
+{
+  if (!kernel_name) fail(name, "called outside a kernel, at %s:%d", file, line);
+  threads[current].name = name;
+  threads[current].work = work;
+  meet_in_warp(warp_call::all, 0xffffffffu, (uint64_t)mine, 0, 32, file, line);
+}
+} // namespace cuda_on_cpu
