@@ -43,7 +43,8 @@ struct warp {
 
 // ---- launch.cpp
 
-extern const char *kernel_name; // of the kernel that runs, or null
+// Of the kernel that this thread runs, or null. A program may have other threads, such as a watch.
+extern thread_local const char *kernel_name;
 extern thread threads[MAX_THREADS];
 extern warp warps[MAX_THREADS / WARP];
 extern unsigned current; // the thread that runs

@@ -23,7 +23,7 @@ namespace cuda_on_cpu
 {
 uint3 thread_index, block_index;
 dim3 block_size, grid_size;
-const char *kernel_name;
+thread_local const char *kernel_name;
 thread threads[MAX_THREADS];
 warp warps[MAX_THREADS / WARP];
 unsigned current;

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Ranks of CUDA programs that are lost or stopped, on the stand-in: the others end the job within seconds, with one
+# message that names the rank, the collective, the plan's line and the step. Steps of their own, and as graphs; ranks
+# that meet through MPI, and over TCP as under torchrun.
+. "$(dirname "$0")/common.sh"
+. "$root/tests/programs.sh"
+
+make_runtime cuda > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime"; }
+"$TPGEN" plans/toy.lua -o "$WORK/mpi" --target cuda -D tp=2 && make_ranks "$WORK/mpi" cuda ||
+  { fail "the program does not compile"; exit 1; }
+# The same, of a build that knows no MPI: but for cuda.cu no file asks.
+mkdir "$WORK/tcp"
+cp "$WORK"/mpi/*.o "$WORK/tcp"
+(cd "$WORK/cuda" && g++ "${cuda[@]}" -UTPGEN_MPI -x c++ -I. "${includes[@]}" -c cuda.cu -o "$WORK/tcp/cuda.o") ||
+  fail "the runtime without MPI"
+for rank in 0 1; do
+  objects=$(find "$WORK/cuda" -name '*.o' ! -name cuda.o)
+  g++ -o "$WORK/tcp/rank$rank" "$WORK"/tcp/{rank$rank,step,kernels,cuda}.o $objects "${libraries[@]}" ||
+    fail "a rank without MPI does not link"
+done
+
+# one RANK DIRECTORY NAME ARGUMENTS...: becomes that rank, and leaves its number as a process.
+export one='echo $$ > "$2/$3.pid$1"; program=$2/rank$1; [ -z "${TCP:-}" ] || export RANK=$1 WORLD_SIZE=2 LOCAL_RANK=$1
+  shift 3; exec "$program" "$@"'
+
+# losing NAME PROGRAM SIGNAL PATTERN ARGUMENTS...: rank 1 gets the signal when some steps are done; what rank 0
+# says matches the pattern.
+losing() {
+  local name=$1 directory=$WORK/$2 signal=$3 pattern=$4 log=$WORK/$1.out began
+  shift 4
+  set -- "$@" --steps 1000000 --log-every 3
+  : > "$log"
+  timeout 60 "${launch[@]}" -n 1 bash -c "$one" one 0 "$directory" "$name" "$@" : \
+    -n 1 bash -c "$one" one 1 "$directory" "$name" "$@" < /dev/null > "$log" 2>&1 &
+  local job=$!
+  for ((i = 0; i < 300; i++)); do
+    ! grep -q '^step: 6 ' "$log" || break
+    sleep 0.1
+  done
+  began=$EPOCHREALTIME
+  kill -"$signal" "$(<"$directory/$name.pid1")"
+  ! wait $job || fail "$name: status 0"
+  awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { exit b - a > 8 }' || fail "$name: it ended late"
+  grep -qE "^rank 0: error: .*$pattern" "$log" || { fail "$name: the message is missing"; cat "$log"; }
+  [ "$(grep -c '^rank 0: error:' "$log")" = 1 ] || { fail "$name: more than one message"; cat "$log"; }
+  printf '  %-12s %s\n' "$name" "$(grep -m 1 '^rank 0: error:' "$log")"
+}
+
+waited=' in ncclAllReduce \(step\.cu:[0-9]+\), which plans/toy.lua:25 asks for, step [0-9]+'
+beside "$WORK/killed.log" losing killed mpi KILL "while it waited$waited; rank 1 is gone$"
+beside "$WORK/graph.log" losing graph mpi KILL "while it waited$waited; rank 1 is gone$" --graph
+beside "$WORK/stopped.log" losing stopped mpi STOP "nothing has moved for 1 s$waited; rank 1 is stopped$" --deadline 1
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
+TCP=1 beside "$WORK/tcp.log" losing tcp tcp KILL "while it waited$waited; rank 1 is gone$"
+all_are_done
+cat "$WORK"/{killed,graph,stopped,tcp}.log
+finish "of ranks that are lost or stopped the others tell, with and without a graph, over MPI and over TCP"
