@@ -283,10 +283,8 @@ void fuse(void)
   place = alloc((size_t)(graph->nop + 1) * sizeof *place);
   for (int i = 0; i < graph->nfunction; i++) {
     struct function *f = &graph->function[i];
-    if (f->phase == UPDATE)
-      fuse_updates(f);
-    else
-      fuse_elements(f);
+    fuse_elements(f);
+    if (f->phase == UPDATE) fuse_updates(f);
   }
   mark_stored();
 }

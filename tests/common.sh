@@ -54,13 +54,13 @@ train() {
 losses_of() { sed -n 's/.*"loss": *\([-+.0-9eE]*\)[,}].*/\1/p' "$1"; }
 golden_losses() { sed 's/.*"losses": *\[\([^]]*\)\].*/\1/' "$golden/toy/losses.json" | tr -d ' ' | tr , '\n'; }
 
-# same_losses NAME FILE1 FILE2: as many in both, and each pair within 1e-5 of the second.
+# same_losses NAME FILE1 FILE2 [WITHIN]: as many in both, and each pair within 1e-5 of the second.
 same_losses() {
-  paste "$2" "$3" | awk -v name="$1" '
+  paste "$2" "$3" | awk -v name="$1" -v within="${4:-1e-5}" '
     function abs(x) { return x < 0 ? -x : x }
     NF != 2 { print "  " name ": one has more losses than the other"; bad = 1; exit }
     { difference = abs($1 - $2) / abs($2); if (difference > worst) worst = difference }
-    !(difference <= 1e-5) { print "  " name ": step " NR ": " $1 ", expected " $2; bad = 1 }
+    !(difference <= within) { print "  " name ": step " NR ": " $1 ", expected " $2; bad = 1 }
     END {
       if (NR == 0) { print "  " name ": no losses"; bad = 1 }
       if (bad) exit 1

@@ -1,5 +1,7 @@
-/* perturb FROM TO SEED: a safetensors file of float32 tensors, with every value up to two units in
-   the last place away from what it was: as far as rounding could have moved it.  */
+/* perturb FROM TO SEED [bfloat16]: a safetensors file of float32 tensors, with every value up to two
+   units in the last place away from what it was, or half of a bfloat16's unit: as far as rounding
+   could have moved it.  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +24,9 @@ static double any(uint64_t *state)
 
 int main(int argc, char **argv)
 {
-  if (argc != 4) {
-    fprintf(stderr, "usage: perturb FROM TO SEED\n");
+  bool narrow = argc == 5 && !strcmp(argv[4], "bfloat16");
+  if (argc != 4 && !narrow) {
+    fprintf(stderr, "usage: perturb FROM TO SEED [bfloat16]\n");
     return 2;
   }
   FILE *from = fopen(argv[1], "rb"), *to = fopen(argv[2], "wb");
@@ -39,7 +42,7 @@ int main(int argc, char **argv)
   uint64_t state = strtoull(argv[3], NULL, 10);
   float x;
   while (fread(&x, sizeof x, 1, from) == 1) {
-    x = (float)(x * (1 + 0x1p-22 * any(&state)));
+    x = (float)(x * (1 + (narrow ? 0x1p-8 : 0x1p-22) * any(&state)));
     fwrite(&x, sizeof x, 1, to);
   }
   if (ferror(from)) die(argv[1]);
