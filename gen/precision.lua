@@ -21,6 +21,7 @@ local KEYS = {"param_dtype", "reduce_dtype", "output_dtype", "cast_forward_input
 local TYPES = {"float32", "bfloat16"}
 
 local policies = {}          -- of each module to which the plan gave one
+local with_policy = {}       -- these modules, in the order in which it did
 
 local function type_option(options, key, who)
   local name = options[key]
@@ -57,9 +58,20 @@ function base.set_policy(module, policy, who)
       base.class_name(module))
   end
   policies[module] = policy
+  with_policy[#with_policy + 1] = module
 end
 
 function base.policy_of(module) return policies[module] end
+
+-- When the model is part of the graph, all of these modules are in it.
+function base.check_policies()
+  for _, module in ipairs(with_policy) do
+    if not base.index(module) then
+      fail("line %d tells the precision of a %s that is not part of the model",
+        policies[module].line, base.class_name(module))
+    end
+  end
+end
 
 -- mixed_precision(model, {...}): the model.
 function plan.mixed_precision(model, options)

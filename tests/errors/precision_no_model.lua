@@ -1,0 +1,1 @@
+mixed_precision({param_dtype = "bfloat16"})

@@ -1,0 +1,1 @@
+mixed_precision(nn.Linear(3, 4), "bfloat16")
