@@ -24,9 +24,21 @@ static const char *leaf(const char *name)
   return dot && dot[1] ? dot + 1 : name;
 }
 
+/* What kernels on a device say besides. */
+static bool is_spoken_on_device(const char *name)
+{
+  static const char *const words[] = {"add_parts", "e",        "lane",     "load",   "store",
+                                      "v",         "vec",      "warp_max", "warp_min", "warp_sum"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcmp(name, words[i])) return true;
+  return false;
+}
+
 static bool name_taken(const struct draft *k, const char *name)
 {
-  if (is_spoken(name)) return true;
+  if (is_spoken(name) || (options.cuda && is_spoken_on_device(name))) return true;
+  for (int i = 0; i < k->vectors.n; i++)
+    if (!strcmp(k->vectors.list[i].name, name)) return true;
   for (int i = 0; i < k->nargument; i++)
     if (!strcmp(k->argument[i].name, name)) return true;
   for (int i = 0; i < k->nextra; i++)
@@ -81,9 +93,7 @@ void drop_unused(struct draft *k, const char *body)
   k->nargument = kept;
 }
 
-/* A parameter that is no place in memory; what is called alike is one. */
-static const char *add_extra(struct draft *k, const char *type, const char *wanted,
-                             const char *call)
+const char *add_extra(struct draft *k, const char *type, const char *wanted, const char *call)
 {
   for (int i = 0; i < k->nextra; i++)
     if (!strcmp(k->extra[i].call, call)) return k->extra[i].name;
@@ -100,7 +110,10 @@ char *parameters_text(const struct draft *k)
   for (int i = 0; i < k->nargument; i++)
     put(&b, "%s%s%s *%s%s", i ? ", " : "", k->argument[i].written ? "" : "const ",
         c_type(graph->value[k->argument[i].value].type), mark, k->argument[i].name);
-  for (int i = 0; i < k->nextra; i++) put(&b, ", %s %s", k->extra[i].type, k->extra[i].name);
+  for (int i = 0; i < k->nextra; i++) {
+    const char *comma = b.length ? ", " : "";
+    put(&b, "%s%s %s", comma, k->extra[i].type, k->extra[i].name);
+  }
   return b.text;
 }
 
@@ -109,7 +122,7 @@ char *arguments_text(const struct draft *k)
   struct buffer b = {0};
   for (int i = 0; i < k->nargument; i++)
     put(&b, "%s%s", i ? ", " : "", c_name(k->argument[i].value));
-  for (int i = 0; i < k->nextra; i++) put(&b, ", %s", k->extra[i].call);
+  for (int i = 0; i < k->nextra; i++) put(&b, "%s%s", b.length ? ", " : "", k->extra[i].call);
   return b.text;
 }
 
@@ -348,19 +361,23 @@ static char *element_of(const struct writing *w, int i, int dim, const char *at)
   if (!temporary && !empty) {
     struct operand operand;
     find_operand(w->op, &w->l, i, w->k->rank, &operand);
-    s = text("%s[%s]", argument_name(w->k, value), index_text(&w->k->loops, &operand, dim, at));
+    s = dim == NONE ? vector_element(w->k, value, &operand, false) : NULL;
+    if (!s)
+      s = text("%s[%s]", argument_name(w->k, value), index_text(&w->k->loops, &operand, dim, at));
   }
   if (!counts(w->op, i))
     return is_float(v->type) ? text("(%s != 0)", converted(s, v->type, F32)) : s;
   return is_float(w->type) ? converted(s, v->type, F32) : s;
 }
 
-char *output_text(const struct draft *k, const struct op *op)
+char *output_text(struct draft *k, const struct op *op)
 {
   struct letters l;
   struct operand operand;
   op_letters(op, &l);
   find_operand(op, &l, op->nin, k->rank, &operand);
+  char *element = vector_element(k, op->out, &operand, true);
+  if (element) return element;
   return text("%s[%s]", argument_name(k, op->out), index_text(&k->loops, &operand, NONE, NULL));
 }
 

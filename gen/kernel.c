@@ -132,12 +132,20 @@ const char *add_kernel(const char *wanted, const char *prototypes, const char *c
 
 /* A kernel that is one function: how it is called. */
 static char *added_call(const char *name, const char *parameters, const char *comment,
-                        const char *body, int64_t blocks, const char *arguments)
+                        const char *body, const struct launch *launch, const char *arguments)
 {
-  const char *head = text("%svoid $name$(%s)", options.cuda ? "__global__ " : "", parameters);
-  name = add_kernel(name, head, comment, text("%s\n{\n%s}\n", head, body));
+  const char *head = text("void $name$(%s)", parameters), *mark = "", *bounds = "";
+  if (options.cuda) {
+    mark = "__global__ ";
+    bounds = text("__global__ __launch_bounds__(%d)\n", launch->threads);
+  }
+  const char *definition = text("%s%s\n{\n%s}\n", bounds, head, body);
+  name = add_kernel(name, text("%s%s", mark, head), comment, definition);
   if (!options.cuda) return text("%s(%s);", name, arguments);
-  return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, blocks, BLOCK, arguments);
+  const char *blocks = text("%" PRId64, launch->blocks);
+  if (launch->rows > 1) blocks = text("dim3(%s, %" PRId64 ")", blocks, launch->rows);
+  char *call = text("LAUNCH(%s, %s, %d, stream)(%s);", name, blocks, launch->threads, arguments);
+  return launch->then ? text("%s\n  %s", call, launch->then) : call;
 }
 
 /* --------------------------------------------------------------------------- fused operations */
@@ -173,6 +181,7 @@ static char *neutral_call(const struct op *op, int rank)
   if (graph->value[op->out].type == BF16) neutral = text("float_to_bf16(%s)", neutral);
   int64_t n = elements(local_shape(op->out, rank));
   const char *counter = counter_type(n + BLOCK);
+  struct launch launch = {.blocks = (n + BLOCK - 1) / BLOCK, .threads = BLOCK};
   struct buffer body = {0};
   if (options.cuda) {
     put(&body, "  const %s n = (%s)blockIdx.x * %d + (%s)threadIdx.x;\n", counter, counter, BLOCK,
@@ -182,7 +191,7 @@ static char *neutral_call(const struct op *op, int rank)
     put(&body, "  for (%s i = 0; i < %" PRId64 "; i++) y[i] = %s;\n", counter, n, neutral);
   }
   return added_call(text("%s_of_none_%" PRId64, op_name(op), n), text("%s *y", type),
-                    text("// %s of no element\n", op_name(op)), body.text, (n + BLOCK - 1) / BLOCK,
+                    text("// %s of no element\n", op_name(op)), body.text, &launch,
                     c_name(op->out));
 }
 
@@ -199,9 +208,8 @@ static char *empty_call(const struct op *group, int rank)
   return b.text;
 }
 
-/* Whether there is anything to do for this rank: rows may have no elements, but what is reduced
-   over them is read. */
-static bool has_rows(const struct draft *k)
+/* Rows may have no elements, but what is reduced over them is read. */
+bool has_rows(const struct draft *k)
 {
   struct shape here = local_shape(k->stages.space, k->rank);
   for (int d = 0; d < here.ndim; d++)
@@ -212,15 +220,16 @@ static bool has_rows(const struct draft *k)
 static char *fused_call(const struct op *group, int rank)
 {
   struct draft k = {.group = group, .rank = rank, .stages = *group->stages, .guard = ""};
-  int64_t blocks = 0;
+  struct launch launch = {0};
   if (!has_rows(&k)) return empty_call(group, rank);
   find_loops(&k);
   find_arguments(&k);
-  char *body = options.cuda ? cuda_body(&k, &blocks) : cpu_body(&k);
+  char *body = options.cuda ? cuda_body(&k, &launch) : cpu_body(&k);
   if (body) drop_unused(&k, body);
-  if (!body || !k.nargument) return copy_text(""); /* columns of which the rank has none */
+  if (!body || !(k.nargument || launch.then))
+    return copy_text(""); /* columns of which the rank has none */
   return added_call(kernel_name(group, k.loops.space), parameters_text(&k), kernel_comment(group),
-                    body, blocks, arguments_text(&k));
+                    body, &launch, arguments_text(&k));
 }
 
 char *kernel_call(const struct op *op, int rank)

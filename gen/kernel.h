@@ -17,7 +17,8 @@ struct loops {
   int64_t size[MAX_DIMS];
   int first[MAX_DIMS], last[MAX_DIMS]; /* the dimensions that it runs over */
   bool reduced[MAX_DIMS];              /* or, by rows, a row's own */
-  const char *type; /* of indices: "int" where that counts to every element, else "long" */
+  const char *type;  /* of indices: "int" where that counts to every element, else "long" */
+  const char *inner; /* the innermost loop's variable, where it is not the usual one: "j + v" */
 };
 
 /* A place in memory that the kernel is given. */
@@ -36,6 +37,24 @@ struct temporary {
   const char *name;
 };
 
+/* Neighbours in memory that a thread of a CUDA kernel reads, or writes, at once. */
+struct vector {
+  int value;
+  const char *first;    /* where its first element is: "in + i * 2048 + j" */
+  const char *name;     /* the variable */
+  int from, until;      /* the first and the last stage that speak of it */
+  bool written, spoken; /* spoken: in the stage that is written now */
+};
+struct vectors {
+  int width;    /* elements of each; 1: there are none */
+  bool inside;  /* what is written now stands in the loop over a vector's elements */
+  int stage;    /* in which it stands */
+  bool kept;    /* from a stage to the next, in registers */
+  bool several; /* a thread has more than one of a row: "[part]" */
+  int n, room;
+  struct vector *list;
+};
+
 /* A kernel while it is written. */
 struct draft {
   const struct op *group;
@@ -47,6 +66,7 @@ struct draft {
   struct argument *argument;
   struct extra *extra;
   struct temporary *temporary;
+  struct vectors vectors;
 };
 
 /* space.c */
@@ -68,6 +88,9 @@ bool names_letter(const struct op *op, const char *name);
 /* By rows: how many elements the rank has of one, and the index within it: "j", "j * 4 + k". */
 int64_t row_elements(const struct loops *loops);
 char *row_index_text(const struct loops *loops);
+/* The innermost loop, or NONE; how far apart an operand's neighbours along a loop are. */
+int innermost_loop(const struct loops *loops);
+int64_t stride_along(const struct loops *loops, const struct operand *operand, int n);
 /* "i": the index in a dimension of the space that has a loop of its own, "0" where there is none.
  */
 const char *variable_text(const struct loops *loops, int dim);
@@ -89,7 +112,7 @@ const char *argument_name(const struct draft *k, int value);
 char *parameters_text(const struct draft *k);
 char *arguments_text(const struct draft *k);
 /* The element of the operation's output: "relu[i * 16 + j]". */
-char *output_text(const struct draft *k, const struct op *op);
+char *output_text(struct draft *k, const struct op *op);
 /* An operation's element in C. What it needs before, it puts into b. */
 char *element_text(struct buffer *b, struct draft *k, const struct op *op, int indent);
 /* A line for each pointwise operation of those that are `made`; of elements, or of rows. */
@@ -111,6 +134,13 @@ bool has_reductions(const struct op *group);
 const char *neutral_text(const struct op *op);
 /* Before the loops: "double sum_of = 0;", where floats are summed up in `float_type`; in the loops:
    "sum_of += x[i];"; after them: "sum[j] = (float)(sum_of);". */
+/* The variable that a reduction's result is kept in; the statement that takes one more term into
+   `to`; the result as it is stored, of what `name` is. */
+const char *result_name(const struct draft *k, int n);
+char *term_text(const struct op *op, const char *to, const char *term);
+char *result_text(const struct op *op, const char *name);
+/* Whether it adds up floats. */
+bool is_float_sum(const struct op *op);
 void put_starts(struct buffer *b, const struct draft *k, const bool *these, const char *float_type,
                 int indent);
 void put_terms(struct buffer *b, struct draft *k, const bool *these, int indent);
@@ -119,15 +149,17 @@ void put_results(struct buffer *b, struct draft *k, const bool *these, const cha
                  int indent);
 /* In the loops, straight into the output: "sum[j] += x[i * 5 + j];". */
 void put_terms_in_place(struct buffer *b, struct draft *k, const bool *these, int indent);
-/* Makes one number of what the threads of a block have: "sum_of = block_sum(sum_of);". */
-void put_block_results(struct buffer *b, const struct draft *k, const bool *these, int indent);
+/* Makes one number of what the threads of a block have, or of a warp, if there are but 32 of them:
+   "sum_of = block_sum(sum_of);". */
+void put_block_results(struct buffer *b, const struct draft *k, const bool *these, int threads,
+                       int indent);
 /* What each part of the loops comes to, and one number of them all, in the order of the parts. */
 void put_parts(struct buffer *b, const struct draft *k, const bool *these, int64_t parts);
 void put_part_results(struct buffer *b, const struct draft *k, const bool *these, int indent);
 void put_parts_together(struct buffer *b, const struct draft *k, const bool *these, int64_t parts);
 /* The same for columns; they begin, and are put together, in loops over a row. */
 void put_column_parts(struct buffer *b, const struct draft *k, const bool *these, int64_t parts);
-void put_column_starts(struct buffer *b, const struct draft *k, const bool *these, bool parted,
+void put_column_starts(struct buffer *b, struct draft *k, const bool *these, bool parted,
                        int indent);
 void put_column_terms(struct buffer *b, struct draft *k, const bool *these, int indent);
 void put_columns_together(struct buffer *b, const struct draft *k, const bool *these, int64_t parts,
@@ -135,16 +167,70 @@ void put_columns_together(struct buffer *b, const struct draft *k, const bool *t
 /* "reduction(+ : sum_of)": for a loop that goes over several elements at once. */
 char *simd_clauses(const struct draft *k, const bool *these);
 
+/* A parameter that is no place in memory; what is called alike is one. */
+const char *add_extra(struct draft *k, const char *type, const char *wanted, const char *call);
+
 /* kernel_cpu.c, kernel_cuda.c: the body of the function, without its braces. */
 
 /* A kernel over as many elements is shared among threads. */
 extern int64_t worth_threads;
 char *cpu_body(struct draft *k);
-char *cuda_body(struct draft *k, int64_t *blocks);
+/* Whether there is anything to do for this rank. */
+bool has_rows(const struct draft *k);
+/* How a CUDA kernel is launched, and what finishes its work. */
+struct launch {
+  int64_t blocks, rows; /* rows of blocks */
+  int threads;
+  char *then; /* the statements that add up its parts, or NULL */
+};
+char *cuda_body(struct draft *k, struct launch *launch);
 void put_loop(struct buffer *b, const struct loops *loops, int n, int indent);
 void close_loops(struct buffer *b, int n, int indent);
 /* How many loops are outside all reduced ones, or NONE if a reduced loop is around a kept one. */
 int kept_outside(const struct loops *loops);
+
+/* vector.c */
+
+/* How many elements of all that lies along the innermost loop can be read at once: 8, 4, 2, or 1.
+ */
+int vector_width(const struct draft *k);
+/* An element of a vector, "in_v[v]", where what is written stands in the loop over one and the
+   operand lies along it; else NULL. */
+char *vector_element(struct draft *k, int value, const struct operand *operand, bool written);
+/* What is written between the two stands in the loop over the elements of vectors, which is put
+   around it, with the loads before and the stores behind; where they have one element, there is
+   no loop. */
+void begin_vector(struct draft *k);
+void end_vector(struct buffer *b, struct draft *k, const char *body, int indent);
+/* Of what is kept from one stage to the next: the variables; how many floats a thread has of it. */
+void put_kept_vectors(struct buffer *b, const struct draft *k, int64_t parts, int indent);
+int64_t kept_elements(const struct draft *k);
+/* "in + i * 4", "in" */
+char *place_text(const char *base, const char *index);
+/* "vec<float, 4>" */
+char *vector_type(const struct draft *k, const char *type);
+
+/* kernel_rows.c: the body where rows are gone through together; in how many parts it leaves sums.
+ */
+char *cuda_rows_body(struct draft *k, struct launch *launch);
+int64_t cuda_rows_parts(const struct draft *k);
+/* The loops' variables out of one number that counts over those that are reduced, or not; only what
+   the body, if it is given, names. Along the innermost loop it counts every `step`-th element. */
+void put_variables(struct buffer *b, const struct loops *loops, bool reduced, const char *number,
+                   int step, const char *body, int indent);
+/* The product of the sizes of the loops that are reduced, or not. */
+int64_t count_of(const struct loops *loops, bool reduced);
+
+/* parts.c: sums that blocks have parts of, which are added up when all are there. */
+
+/* Whether body[n] is a sum that ends with the kernel, which is in parts where any is. */
+bool ends_in_parts(const struct draft *k, int n);
+/* A parameter for the parts of body[n]'s sum, `parts` of each of its elements; gives its name. */
+const char *add_parts(struct draft *k, int n, int64_t parts, struct launch *launch);
+/* The index of body[n]'s sum among its part's, as that in its output. */
+char *place_of_sum(const struct draft *k, int n);
+/* How many floats a kernel stores in as many parts. */
+int64_t room_of_parts(const struct draft *k, int64_t parts);
 
 /* update.c */
 char *update_call(const struct op *op, int rank);

@@ -170,7 +170,7 @@ static void put_row(struct buffer *b, struct draft *k, int kept, bool parted, in
 }
 
 /* What columns, or rows, begin with in each part. */
-static char *part_starts(const struct draft *k, int kept, const bool *rows, const bool *columns)
+static char *part_starts(struct draft *k, int kept, const bool *rows, const bool *columns)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);

@@ -1,11 +1,18 @@
-/* kernel_cuda.c: the body of a kernel in CUDA: a thread for each element; a block for each row that
-   is reduced, and for each reduction whose loops are inside; a thread for each whose loops are
-   outside, so that neighbours read neighbouring elements. */
+/* kernel_cuda.c: the body of a kernel in CUDA: a thread for each vector of neighbouring elements
+   (vector.c), or for each element. By rows, kernel_rows.c has it.
+
+   Reductions in the plain way: a block for each result whose loops are inside; a thread for each
+   whose loops are outside, so that neighbours read neighbouring elements. Where that is too few for
+   a whole device, sums are made in parts (parts.c). */
 #include "kernel.h"
 
 #include <inttypes.h>
+#include <string.h>
 
-static int64_t count(const struct loops *loops, bool reduced)
+/* A thread for every so many results, or vectors of elements, keeps a large device busy. */
+enum { ENOUGH_THREADS = 1 << 17, ENOUGH_BLOCKS = 512, MOST_PARTS = 1024 };
+
+int64_t count_of(const struct loops *loops, bool reduced)
 {
   int64_t n = 1;
   for (int i = 0; i < loops->n; i++)
@@ -13,18 +20,19 @@ static int64_t count(const struct loops *loops, bool reduced)
   return n;
 }
 
-/* The loops' variables out of one number that counts over them all: those that the body, if it is
-   given, names. */
-static void put_variables(struct buffer *b, const struct loops *loops, bool reduced,
-                          const char *number, const char *body, int indent)
+void put_variables(struct buffer *b, const struct loops *loops, bool reduced, const char *number,
+                   int step, const char *body, int indent)
 {
-  int64_t below = count(loops, reduced);
+  int64_t below = count_of(loops, reduced) / step;
   bool first = true;
   for (int n = 0; n < loops->n; n++) {
     if (loops->reduced[n] != reduced) continue;
-    below /= loops->size[n];
+    bool innermost = n == innermost_loop(loops);
+    int64_t size = loops->size[n] / (innermost ? step : 1);
+    below /= size;
     char *high = below == 1 ? copy_text(number) : text("%s / %" PRId64, number, below);
-    char *value = first ? high : text("%s %% %" PRId64, high, loops->size[n]);
+    char *value = first ? high : text("%s %% %" PRId64, high, size);
+    if (innermost && step > 1) value = text("%s * %d", value, step);
     const char *variable = variable_text(loops, loops->last[n]);
     first = false;
     if (body && !has_word(body, variable)) continue;
@@ -32,50 +40,150 @@ static void put_variables(struct buffer *b, const struct loops *loops, bool redu
   }
 }
 
-static void put_thread(struct buffer *b, const struct loops *loops)
+/* ------------------------------------------------------------------------------ without reductions
+ */
+
+/* The number of this thread's vector, and the variables that it makes. */
+static void put_thread(struct buffer *b, const struct loops *loops, int width)
 {
   const char *type = loops->type;
-  put(b, "  const %s n = (%s)blockIdx.x * %d + (%s)threadIdx.x;\n", type, type, BLOCK, type);
-  put(b, "  if (n >= %" PRId64 ") return;\n", count(loops, false));
-  put_variables(b, loops, false, "n", NULL, 2);
+  int64_t all = count_of(loops, false);
+  char *number = text("(%s)blockIdx.x * %d + (%s)threadIdx.x", type, BLOCK, type);
+  bool one = loops->n == 1, ends = all / width % BLOCK;
+  const char *variable = one ? variable_text(loops, loops->last[0]) : "n";
+  if (one && width > 1) number = text("(%s) * %d", number, width);
+  if (loops->n || ends) put(b, "  const %s %s = %s;\n", type, variable, number);
+  if (ends) put(b, "  if (%s >= %" PRId64 ") return;\n", variable, one ? all : all / width);
+  if (!one) put_variables(b, loops, false, "n", width, NULL, 2);
 }
 
-/* A loop in which the threads of a block share the iterations of all reduced loops. */
-static void put_shared_loop(struct buffer *b, struct draft *k, const bool *made, const bool *sums)
+static void find_of_rows(const struct draft *k, bool of_row, bool *these)
 {
-  const char *type = k->loops.type;
-  struct buffer body = {0};
+  for (int n = 0; n < k->group->nbody; n++) these[n] = k->stages.task[n].of_row == of_row;
+}
+
+/* Each thread computes for itself what its row has one of; the row's first one stores that. */
+static void put_flat(struct buffer *b, struct draft *k, struct launch *launch)
+{
+  struct loops every = k->loops;
+  struct buffer first = {0}, body = {0};
+  bool made[MOST_IN_KERNEL];
+  int width = k->vectors.width = vector_width(k), within = width > 1 ? 4 : 2;
+  for (int n = 0; n < every.n; n++) {
+    every.reduced[n] = false;
+    if (k->loops.reduced[n])
+      put(&first, "%s%s == 0", first.length ? " && " : "if (",
+          variable_text(&every, every.last[n]));
+  }
+  k->guard = first.length ? text("%s) ", first.text) : "";
+  launch->blocks = (count_of(&every, false) / width + BLOCK - 1) / BLOCK;
+  put_thread(b, &every, width);
+  find_of_rows(k, true, made);
+  put_elements(b, k, made, 2);
   put_text(&body, "", 0);
-  put_elements(&body, k, made, 4);
-  put_terms(&body, k, sums, 4);
-  put(b, "  for (%s n = (%s)threadIdx.x; n < %" PRId64 "; n += %d) {\n", type, type,
-      count(&k->loops, true), BLOCK);
-  put_variables(b, &k->loops, true, "n", body.text, 4);
-  put(b, "%s  }\n", body.text);
+  begin_vector(k);
+  if (k->stages.rows == NONE)
+    find_of_rows(k, false, made);
+  else
+    made_in_stage(k->group->body, &k->stages, 0, made);
+  put_elements(&body, k, made, within);
+  end_vector(b, k, body.text, 2);
 }
 
-/* The loops' variables of the block, out of its number. */
-static void put_block(struct buffer *b, const struct loops *loops)
+/* ---------------------------------------------------------------------------------- reductions */
+
+static bool only_float_sums(const struct draft *k)
 {
-  bool one = count(loops, false) == 1;
-  put_variables(b, loops, false, one ? "0" : text("(%s)blockIdx.x", loops->type), NULL, 2);
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = &graph->op[k->group->body[n]];
+    if (is_reduce(op->kind) && !is_float_sum(op)) return false;
+  }
+  return true;
 }
 
-static void put_inner_reductions(struct buffer *b, struct draft *k, const bool *all)
+static bool is_inner(const struct loops *loops)
 {
-  put_block(b, &k->loops);
+  return count_of(loops, true) > 1 && kept_outside(loops) != NONE;
+}
+
+/* How many parts are made of each sum; 1: it is made at once. */
+static int64_t plain_parts(const struct draft *k)
+{
+  const struct loops *loops = &k->loops;
+  int64_t kept = count_of(loops, false), reduced = count_of(loops, true), parts = 1;
+  if (!only_float_sums(k) || !kept || !reduced) return 1;
+  if (is_inner(loops)) {
+    if (kept == 1) parts = reduced / (BLOCK * 32);
+    return parts < 8 ? 1 : parts < ENOUGH_BLOCKS ? parts : ENOUGH_BLOCKS;
+  }
+  int64_t outermost = NONE;
+  for (int n = loops->n; n-- > 0;)
+    if (loops->reduced[n]) outermost = loops->size[n];
+  parts = ENOUGH_THREADS / kept;
+  if (parts > MOST_PARTS) parts = MOST_PARTS;
+  if (parts > outermost / 4) parts = outermost / 4;
+  return parts < 2 ? 1 : parts;
+}
+
+/* A loop in which the threads of a block, or of all blocks, share the iterations of all reduced
+   loops. */
+static void put_shared_loop(struct buffer *b, struct draft *k, int64_t parts, const bool *all)
+{
+  const struct loops *loops = &k->loops;
+  const char *type = loops->type;
+  int width = k->vectors.width, within = width > 1 ? 6 : 4;
+  int64_t elements_in_all = count_of(loops, true);
+  bool one =
+      loops->n && loops->reduced[loops->n - 1] && (loops->n == 1 || !loops->reduced[loops->n - 2]);
+  const char *variable = one ? variable_text(loops, loops->last[loops->n - 1]) : "n";
+  char *start = text("(%s)threadIdx.x", type);
+  struct buffer body = {0}, inside = {0};
+  int64_t step = BLOCK * parts;
+  if (parts > 1) start = text("(%s)blockIdx.x * %d + %s", type, BLOCK, start);
+  if (one && width > 1)
+    start = parts > 1 ? text("(%s) * %d", start, width) : text("%s * %d", start, width);
+  put_text(&body, "", 0);
+  put_text(&inside, "", 0);
+  begin_vector(k);
+  put_elements(&body, k, all, within);
+  put_terms(&body, k, all, within);
+  end_vector(&inside, k, body.text, 4);
+  int64_t end = one ? elements_in_all : elements_in_all / width;
+  put(b, "  for (%s %s = %s; %s < %" PRId64 "; %s += %" PRId64 ") {\n", type, variable, start,
+      variable, end, variable, one ? step * width : step);
+  if (!one) put_variables(b, loops, true, "n", width, inside.text, 4);
+  put(b, "%s  }\n", inside.text);
+}
+
+static void put_inner_reductions(struct buffer *b, struct draft *k, int64_t parts, const bool *all,
+                                 struct launch *launch)
+{
+  bool one = count_of(&k->loops, false) == 1;
+  k->vectors.width = vector_width(k);
+  launch->blocks = one ? parts : count_of(&k->loops, false);
+  put_variables(b, &k->loops, false, one ? "0" : text("(%s)blockIdx.x", k->loops.type), 1, NULL, 2);
   put_starts(b, k, all, "float", 2);
-  put_shared_loop(b, k, all, all);
-  put_block_results(b, k, all, 2);
+  put_shared_loop(b, k, parts, all);
+  put_block_results(b, k, all, BLOCK, 2);
   put(b, "  if (threadIdx.x == 0) {\n");
-  put_results(b, k, all, "", 4);
+  if (parts == 1)
+    put_results(b, k, all, "", 4);
+  else
+    for (int n = 0; n < k->group->nbody; n++)
+      if (ends_in_parts(k, n))
+        put(b, "    %s[blockIdx.x] = %s;\n", add_parts(k, n, parts, launch), result_name(k, n));
   put(b, "  }\n");
 }
 
-static void put_outer_reductions(struct buffer *b, struct draft *k, const bool *all)
+static void put_outer_reductions(struct buffer *b, struct draft *k, const bool *all,
+                                 struct launch *launch)
 {
   const struct loops *loops = &k->loops;
-  put_thread(b, loops);
+  launch->blocks = (count_of(loops, false) + BLOCK - 1) / BLOCK;
+  put(b, "  const %s n = (%s)blockIdx.x * %d + (%s)threadIdx.x;\n", loops->type, loops->type, BLOCK,
+      loops->type);
+  put(b, "  if (n >= %" PRId64 ") return;\n", count_of(loops, false));
+  put_variables(b, loops, false, "n", 1, NULL, 2);
   put_starts(b, k, all, "float", 2);
   int indent = 2;
   for (int n = 0; n < loops->n; n++) {
@@ -89,90 +197,114 @@ static void put_outer_reductions(struct buffer *b, struct draft *k, const bool *
   put_results(b, k, all, "", 2);
 }
 
-/* -------------------------------------------------------------------------------------- by rows */
+/* A thread for each vector of results, in each row of blocks, which has its part of the outermost
+   reduced loop. */
+static void put_outer_parts(struct buffer *b, struct draft *k, int64_t parts, const bool *all,
+                            struct launch *launch)
+{
+  struct loops *loops = &k->loops;
+  int last = innermost_loop(loops), indent = 2;
+  int width = k->vectors.width = loops->reduced[last] ? 1 : vector_width(k);
+  int64_t kept = count_of(loops, false), threads = kept / width;
+  launch->threads = threads >= BLOCK ? BLOCK : (int)((threads + 31) / 32 * 32);
+  launch->blocks = (threads + launch->threads - 1) / launch->threads;
+  launch->rows = parts;
+  put(b, "  const %s n = (%s)blockIdx.x * %d + (%s)threadIdx.x;\n", loops->type, loops->type,
+      launch->threads, loops->type);
+  if (threads % launch->threads) put(b, "  if (n >= %" PRId64 ") return;\n", threads);
+  put_variables(b, loops, false, "n", width, NULL, 2);
+  const char *type = width > 1 ? vector_type(k, "float") : "float";
+  for (int n = 0; n < k->group->nbody; n++)
+    if (ends_in_parts(k, n))
+      put(b, "  %s %s = %s;\n", type, result_name(k, n), width > 1 ? "{}" : "0");
+  for (int n = 0, outermost = 1; n < loops->n; n++) {
+    if (!loops->reduced[n]) continue;
+    const char *i = variable_text(loops, loops->last[n]);
+    if (outermost)
+      put(b, "  for (%s %s = (%s)blockIdx.y; %s < %" PRId64 "; %s += %" PRId64 ") {\n", loops->type,
+          i, loops->type, i, loops->size[n], i, parts);
+    else
+      put_loop(b, loops, n, indent);
+    outermost = 0;
+    indent += 2;
+  }
+  struct buffer body = {0};
+  int within = width > 1 ? indent + 2 : indent;
+  put_text(&body, "", 0);
+  begin_vector(k);
+  put_elements(&body, k, all, within);
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = &graph->op[k->group->body[n]];
+    if (!ends_in_parts(k, n)) continue;
+    char *element = element_text(&body, k, op, within);
+    put(&body, "%*s%s%s += %s;\n", within, "", result_name(k, n), width > 1 ? "[v]" : "", element);
+  }
+  end_vector(b, k, body.text, indent);
+  close_loops(b, (indent - 2) / 2, 2);
+  for (int n = 0; n < k->group->nbody; n++) {
+    if (!ends_in_parts(k, n)) continue;
+    const char *to = place_text(
+        text("%s + (%s)blockIdx.y * %" PRId64, add_parts(k, n, parts, launch), loops->type, kept),
+        place_of_sum(k, n));
+    put_statement(b, 2,
+                  width > 1 ? text("store(%s, %s);", to, result_name(k, n))
+                            : text("*(%s) = %s;", to, result_name(k, n)));
+  }
+}
 
-/* What rows have one of, and is made in this stage. */
-static void find_of_rows(const struct draft *k, int stage, bool *these)
+/* ------------------------------------------------------------------------------------ all kinds */
+
+static bool reduces_rows(const struct draft *k)
 {
   for (int n = 0; n < k->group->nbody; n++)
-    these[n] = k->stages.task[n].of_row && k->stages.task[n].stage == stage;
+    if (k->stages.task[n].reach != NO_REDUCTION) return true;
+  return false;
 }
 
-static bool find_sums(const struct draft *k, int stage, bool *these)
-{
-  bool any = false;
-  for (int n = 0; n < k->group->nbody; n++) {
-    const struct task *m = &k->stages.task[n];
-    these[n] = m->reach == OVER_ROW && (stage == NONE || m->stage == stage);
-    any |= these[n];
-  }
-  return any;
-}
-
-/* A block for each row: its threads go through it together, once in each stage. */
-static void put_rows(struct buffer *b, struct draft *k)
-{
-  bool made[MOST_IN_KERNEL], sums[MOST_IN_KERNEL], of_rows[MOST_IN_KERNEL];
-  k->guard = "if (threadIdx.x == 0) ";
-  put_block(b, &k->loops);
-  for (int stage = 0; stage < k->stages.count; stage++) {
-    find_of_rows(k, stage, of_rows);
-    put_elements(b, k, of_rows, 2);
-    find_sums(k, stage, sums);
-    put_starts(b, k, sums, "float", 2);
-    if (made_in_stage(k->group->body, &k->stages, stage, made) && row_elements(&k->loops)) {
-      int known = k->ntemporary;
-      put_shared_loop(b, k, made, sums);
-      k->ntemporary = known; /* they were the loop's own */
-    }
-    put_block_results(b, k, sums, 2);
-    put_results(b, k, sums, k->guard, 2);
-  }
-}
-
-/* Nothing is reduced: a thread for each element, which computes for itself what its row has one of.
-   The row's first one stores that. */
-static void put_elements_of_rows(struct buffer *b, struct draft *k, int64_t *blocks)
-{
-  struct loops every = k->loops;
-  bool made[MOST_IN_KERNEL], of_rows[MOST_IN_KERNEL];
-  struct buffer first = {0};
-  for (int n = 0; n < every.n; n++) {
-    every.reduced[n] = false;
-    if (k->loops.reduced[n])
-      put(&first, "%s%s == 0", first.length ? " && " : "if (",
-          variable_text(&every, every.last[n]));
-  }
-  k->guard = first.length ? text("%s) ", first.text) : "";
-  *blocks = (count(&every, false) + BLOCK - 1) / BLOCK;
-  put_thread(b, &every);
-  find_of_rows(k, 0, of_rows);
-  put_elements(b, k, of_rows, 2);
-  made_in_stage(k->group->body, &k->stages, 0, made);
-  put_elements(b, k, made, 2);
-}
-
-char *cuda_body(struct draft *k, int64_t *blocks)
+char *cuda_body(struct draft *k, struct launch *launch)
 {
   struct buffer b = {0};
-  bool all[MOST_IN_KERNEL], sums[MOST_IN_KERNEL];
+  bool all[MOST_IN_KERNEL];
   for (int n = 0; n < MOST_IN_KERNEL; n++) all[n] = true;
+  *launch = (struct launch){.rows = 1, .threads = BLOCK};
+  k->vectors.width = 1;
   put_text(&b, "", 0);
-  int64_t kept = count(&k->loops, false);
-  *blocks = (kept + BLOCK - 1) / BLOCK;
-  if (k->stages.rows != NONE && !find_sums(k, NONE, sums) && row_elements(&k->loops)) {
-    put_elements_of_rows(&b, k, blocks);
-  } else if (k->stages.rows != NONE) {
-    put_rows(&b, k);
-    *blocks = kept;
-  } else if (!has_reductions(k->group)) {
-    put_thread(&b, &k->loops);
-    put_elements(&b, k, all, 2);
-  } else if (count(&k->loops, true) > 1 && kept_outside(&k->loops) != NONE) {
-    put_inner_reductions(&b, k, all);
-    *blocks = kept;
-  } else {
-    put_outer_reductions(&b, k, all);
-  }
+  if (k->stages.rows != NONE && (reduces_rows(k) || !row_elements(&k->loops)))
+    return cuda_rows_body(k, launch);
+  int64_t parts = has_reductions(k->group) ? plain_parts(k) : 1;
+  if (!has_reductions(k->group))
+    put_flat(&b, k, launch);
+  else if (is_inner(&k->loops))
+    put_inner_reductions(&b, k, parts, all, launch);
+  else if (parts > 1)
+    put_outer_parts(&b, k, parts, all, launch);
+  else
+    put_outer_reductions(&b, k, all, launch);
   return b.text;
+}
+
+/* ------------------------------------------------------------------------------ room for parts */
+
+static int64_t room_of(const struct op *group, int rank)
+{
+  struct draft k = {.group = group, .rank = rank, .stages = *group->stages, .guard = ""};
+  if (!has_rows(&k)) return 0;
+  find_loops(&k);
+  if (k.stages.rows != NONE) return room_of_parts(&k, cuda_rows_parts(&k));
+  int64_t parts = has_reductions(group) ? plain_parts(&k) : 1;
+  return parts > 1 ? room_of_parts(&k, parts) : 0;
+}
+
+int64_t parts_room(int rank)
+{
+  int64_t most = 0;
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    for (int n = 0; n < f->nop; n++) {
+      const struct op *op = &graph->op[f->op[n]];
+      int64_t room = op->kind == OP_fused ? room_of(op, rank) : 0;
+      if (most < room) most = room;
+    }
+  }
+  return most;
 }

@@ -255,17 +255,18 @@ static void declare_memory(void)
 {
   declaration = (struct buffer){0};
   struct buffer members = {0};
+  const char *aligned = options.cuda ? "alignas(64) " : "";
   put_text(&members, "", 0);
   if (put_struct(&declaration, "parameters", PARAMETER, "m->w.")) {
-    put(&members, "  struct parameters w");
+    put(&members, "  %sstruct parameters w", aligned);
     name_followers(&members);
     put(&members, ";\n");
   }
   if (put_struct(&declaration, "batch", BATCH, "m->batch."))
-    put(&members, "  struct batch batch%s;\n",
+    put(&members, "  %sstruct batch batch%s;\n", aligned,
         keeps_batches() ? text(", batches[%d]", graph->accumulate) : "");
   if (put_struct(&declaration, "outputs", ACTIVATION, "m->outputs."))
-    put(&members, "  struct outputs outputs;\n");
+    put(&members, "  %sstruct outputs outputs;\n", aligned);
   if (*constants_text()) put(&members, "  struct constants now;\n");
   if (graph->loss != NONE) {
     put(&members, "  float loss;\n");
@@ -276,6 +277,8 @@ static void declare_memory(void)
     put(&members, "  float grad_norm;\n");
     name_of[graph->norm] = "&m->grad_norm";
   }
+  if (options.cuda && parts_room(rank))
+    put(&members, "  alignas(64) float parts[%lld];\n", (long long)parts_room(rank));
   if (graph->arena_bytes)
     put(&members, "  alignas(64) unsigned char arena[%lld];\n", (long long)graph->arena_bytes);
   put(&declaration, "// All of a rank's memory.\nstruct memory {\n%s};\n", members.text);
@@ -366,6 +369,7 @@ void name_values(int of_rank)
   local = NULL;
   given.n = 0;
   name_of = alloc((size_t)(graph->nvalue + 1) * sizeof *name_of);
+  find_alignments(of_rank);
   declare_memory();
 }
 

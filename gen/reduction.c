@@ -45,8 +45,12 @@ const char *neutral_text(const struct op *op)
   return reduction == MAX ? least[type_reduced(op)] : greatest[type_reduced(op)];
 }
 
-/* The variable that a reduction's result is kept in. */
-static const char *result_name(const struct draft *k, int n)
+bool is_float_sum(const struct op *op)
+{
+  return is_reduce(op->kind) && reduction_of(op) == SUM && is_floating(type_reduced(op));
+}
+
+const char *result_name(const struct draft *k, int n)
 {
   const char *kind = op_name(inner(k->group, n));
   for (int i = 0; i < n; i++)
@@ -72,8 +76,7 @@ void put_starts(struct buffer *b, const struct draft *k, const bool *these, cons
   }
 }
 
-/* The statement that takes one more term into `to`. */
-static char *term_text(const struct op *op, const char *to, const char *term)
+char *term_text(const struct op *op, const char *to, const char *term)
 {
   enum reduction reduction = reduction_of(op);
   enum type type = type_reduced(op);
@@ -147,7 +150,7 @@ void put_column_parts(struct buffer *b, const struct draft *k, const bool *these
       put(b, "  float %s[%d][%d];\n", parts_name(k, n), (int)parts, (int)row_elements(&k->loops));
 }
 
-void put_column_starts(struct buffer *b, const struct draft *k, const bool *these, bool parted,
+void put_column_starts(struct buffer *b, struct draft *k, const bool *these, bool parted,
                        int indent)
 {
   const char *index = row_index_text(&k->loops);
@@ -188,19 +191,22 @@ void put_columns_together(struct buffer *b, const struct draft *k, const bool *t
 
 /* ------------------------------------------------------------------------------------- results */
 
-void put_block_results(struct buffer *b, const struct draft *k, const bool *these, int indent)
+void put_block_results(struct buffer *b, const struct draft *k, const bool *these, int threads,
+                       int indent)
 {
   static const char *const word[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
   for (int n = 0; n < k->group->nbody; n++) {
     if (!these[n] || !is_reduce(inner(k->group, n)->kind)) continue;
     const char *name = result_name(k, n);
-    put(b, "%*s%s = block_%s(%s);\n", indent, "", name, word[reduction_of(inner(k->group, n))],
-        name);
+    const char *kind = word[reduction_of(inner(k->group, n))];
+    const char *all = threads == 32      ? text("warp_%s", kind)
+                      : threads == BLOCK ? text("block_%s", kind)
+                                         : text("block_%s<%d>", kind, threads);
+    put(b, "%*s%s = %s(%s);\n", indent, "", name, all, name);
   }
 }
 
-/* The result as it is stored. */
-static char *result_text(const struct op *op, const char *name)
+char *result_text(const struct op *op, const char *name)
 {
   enum type type = graph->value[op->out].type;
   char *result = copy_text(name);

@@ -220,7 +220,7 @@ void find_loops(struct draft *k)
   struct loops *loops = &k->loops;
   borders apart = {false};
   *loops = (struct loops){.space = local_shape(k->stages.space, k->rank),
-                          .type = counter_type(farthest(k) + BLOCK)};
+                          .type = counter_type(farthest(k) + BLOCK * (options.cuda ? 8 : 1))};
   unsigned reduced = marked_dims(k);
   find_order(k);
   for (int n = 0; n < k->group->nbody; n++) {
@@ -255,10 +255,27 @@ static int loop_that_ends(const struct loops *loops, int dim)
   return NONE;
 }
 
+int innermost_loop(const struct loops *loops)
+{
+  return loops->n ? loops->n - 1 : NONE;
+}
+
+int64_t stride_along(const struct loops *loops, const struct operand *operand, int n)
+{
+  for (int d = 0; d < operand->ndim; d++)
+    if (operand->along[d] == loops->last[n]) return operand->stride[d];
+  return 0;
+}
+
+static const char *loop_text(const struct loops *loops, int n)
+{
+  return loops->inner && n == innermost_loop(loops) ? loops->inner : loop_variable[n];
+}
+
 const char *variable_text(const struct loops *loops, int dim)
 {
   int n = dim == NONE ? NONE : loop_that_ends(loops, dim);
-  return n == NONE ? "0" : loop_variable[n];
+  return n == NONE ? "0" : loop_text(loops, n);
 }
 
 int64_t row_elements(const struct loops *loops)
@@ -285,7 +302,7 @@ char *index_text(const struct loops *loops, const struct operand *operand, int d
     if (d == dim && strcmp(at, "0") != 0)
       put_term(&b, at, operand->stride[d]);
     else if (d != dim && n != NONE)
-      put_term(&b, loop_variable[n], operand->stride[d]);
+      put_term(&b, loop_text(loops, n), operand->stride[d]);
   }
   if (!b.length) put(&b, "0");
   return b.text;

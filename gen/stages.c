@@ -124,12 +124,12 @@ static int64_t row_size(const struct stages *s)
 }
 
 /* Whether a kernel by rows may reduce columns on the way: threads keep sums of their own for all of
-   them, and on a device there is no order in which blocks would add up theirs. */
+   them. */
 static bool takes_columns(const struct stages *s, const struct op *op)
 {
   enum { MOST = 8192 };
   bool floats = graph->value[op->in[0]].type == F32 && graph->value[op->out].type == F32;
-  return !options.cuda && floats && row_size(s) <= MOST;
+  return floats && row_size(s) <= MOST;
 }
 
 static bool reduces_columns(const struct op *op, int ndim)
@@ -141,6 +141,7 @@ static bool reduces_columns(const struct op *op, int ndim)
 /* Where every operation is of elements and all that is reduced are columns, they go by rows too. */
 static void find_columns(const int *body, struct stages *s)
 {
+  if (options.cuda) return; /* rows that have nothing in common are tiles (kernel_cuda.c) */
   int ndim = graph->value[s->space].shape.ndim;
   for (int k = 0; k < s->n && s->rows == NONE; k++) {
     const struct op *op = &graph->op[body[k]];
@@ -156,7 +157,7 @@ static enum reach reach_by_rows(const struct stages *s, int k, const struct op *
   int ndim = graph->value[s->space].shape.ndim;
   unsigned all = dims_from(0, ndim), of_row = dims_from(s->rows, ndim);
   bool no_rows = s->rows == 0; /* but one, which no thread could share */
-  if (no_rows || (options.cuda && (s->task[k].of_row || op->dims != of_row))) return UNFIT;
+  if (no_rows || (options.cuda && s->task[k].of_row)) return UNFIT;
   if (s->task[k].of_row) {
     unsigned rest = dims_from(0, s->rows) & ~op->dims;
     return rest ? UNFIT : OVER_ROWS;

@@ -835,6 +835,13 @@ int legs_of(struct shape whole, enum type type, struct layout from, struct layou
 /* Bytes that the rank which receives most receives for it. */
 double move_cost(struct shape whole, enum type type, struct layout from, struct layout to);
 
+/* ------------------------------------------------------------------------------------ align.c */
+
+/* Finds how the values of a rank are aligned. */
+void find_alignments(int rank);
+/* The power of two, up to 64, that a value's address is a multiple of. */
+int64_t alignment_of(int value);
+
 /* ------------------------- what emit.c is made of: names.c, kernel.c, collective.c, statement.c */
 
 /* Gives every stored value its name in the program of `rank` and of all ranks like it. */
@@ -896,6 +903,8 @@ int space_of(const struct op *op);
 /* The statement that runs a fused operation or an update, and the kernel's text added to those of
    the program. A kernel that is there already is used again. */
 char *kernel_call(const struct op *op, int rank);
+/* How many floats the kernels of this rank need for parts of sums: those of one at a time. */
+int64_t parts_room(int rank);
 /* update.c: the statements that sum the squares of gradients, and that make the norm of their sum;
    the lines that begin the update, or that compute the constants of a step: these are named in
    update_rates; the function that gives the learning rate. */

@@ -23,31 +23,84 @@ template <class T> __device__ static inline T less(T a, T b)
   return a < b || a != a ? a : b;
 }
 
-// One of all x over a block of 256 threads, in every thread; always put together in the same order.
-template <class T, T (*two)(T, T)> __device__ static inline T over_block(T x)
+// Neighbouring elements that a thread reads, or writes, at once: 16 bytes in one instruction.
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) vec {
+  T element[N];
+  __device__ T &operator[](int i)
+  {
+    return element[i];
+  }
+  __device__ const T &operator[](int i) const
+  {
+    return element[i];
+  }
+};
+template <int N, class T> __device__ static inline vec<T, N> load(const T *from)
 {
-  __shared__ T part[8];
+  return *(const vec<T, N> *)from;
+}
+template <int N, class T> __device__ static inline void store(T *to, const vec<T, N> &x)
+{
+  *(vec<T, N> *)to = x;
+}
+
+// One of all x over a warp, in each of its threads; always put together in the same order.
+template <class T, T (*two)(T, T)> __device__ static inline T over_warp(T x)
+{
   for (int d = 16; d; d /= 2) x = two(x, __shfl_xor_sync(0xffffffffu, x, d));
+  return x;
+}
+
+// The same over a block.
+template <int THREADS, class T, T (*two)(T, T)> __device__ static inline T over_block(T x)
+{
+  __shared__ T part[THREADS / 32];
+  x = over_warp<T, two>(x);
   __syncthreads();
   if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
   __syncthreads();
   T all = part[0];
-  for (int i = 1; i < 8; i++) all = two(all, part[i]);
+  for (int i = 1; i < THREADS / 32; i++) all = two(all, part[i]);
   return all;
 }
 
 // The sum, the greatest and the least; NaN where one of them is.
-template <class T> __device__ static inline T block_sum(T x)
+template <class T> __device__ static inline T warp_sum(T x)
 {
-  return over_block<T, plus<T>>(x);
+  return over_warp<T, plus<T>>(x);
 }
-template <class T> __device__ static inline T block_max(T x)
+template <class T> __device__ static inline T warp_max(T x)
 {
-  return over_block<T, greater<T>>(x);
+  return over_warp<T, greater<T>>(x);
 }
-template <class T> __device__ static inline T block_min(T x)
+template <class T> __device__ static inline T warp_min(T x)
 {
-  return over_block<T, less<T>>(x);
+  return over_warp<T, less<T>>(x);
+}
+template <int THREADS = 256, class T> __device__ static inline T block_sum(T x)
+{
+  return over_block<THREADS, T, plus<T>>(x);
+}
+template <int THREADS = 256, class T> __device__ static inline T block_max(T x)
+{
+  return over_block<THREADS, T, greater<T>>(x);
+}
+template <int THREADS = 256, class T> __device__ static inline T block_min(T x)
+{
+  return over_block<THREADS, T, less<T>>(x);
+}
+
+// Of a block of 32 warps: the sum of what the threads of one place in their warps have, in each
+// thread of the first warp.
+__device__ static inline float columns_sum(float x)
+{
+  __shared__ float part[32][32];
+  part[threadIdx.x / 32][threadIdx.x % 32] = x;
+  __syncthreads();
+  x = 0;
+  if (threadIdx.x < 32)
+    for (int i = 0; i < 32; i++) x += part[i][threadIdx.x];
+  return x;
 }
 
 #endif

@@ -6,7 +6,7 @@ plain=(-O0)
 optimized=-O2
 sanitizers=(-g -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
-  -Wall -Wextra -Werror "-I$root/tests/cuda_on_cpu/include")
+  -Wall -Wextra -Werror -Wno-unknown-pragmas "-I$root/tests/cuda_on_cpu/include")
 # MPI's and BLAS's own headers are not what is tested.
 mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson; } | tr ' ' '\n' |
   sed -n 's/^-I/-isystem/p')

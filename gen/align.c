@@ -1,0 +1,75 @@
+/* align.c: how the places of values in a rank's memory are aligned.
+
+   Takes   where memory.c put what lies in the arena; struct memory as names.c declares it, in which
+           each struct and the arena begin at a multiple of 64 bytes in programs for a device.
+   Leaves  of each value the largest power of two, up to 64, that its address is a multiple of, in
+           every module that the value stands for.
+
+   Within a struct members lie one after the other, in the order of the values: behind one whose
+   bytes are odd all others are, until they happen to be even again. */
+#include "tpgen.h"
+
+#include <string.h>
+
+enum { MOST = 64 };
+
+static int known_rank;
+static int64_t *begin; /* by value that is a member of a struct: its offset in it */
+
+static int64_t power_in(int64_t bytes)
+{
+  return bytes % MOST ? bytes & -bytes : MOST;
+}
+
+/* Parameters, batch and outputs; whose members are of one size, so that no gaps are between. */
+static void find_members(enum role role)
+{
+  int64_t at = 0, size = 0;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != role || (role == ACTIVATION && !v->is_output)) continue;
+    int64_t each = type_bytes(v->type);
+    if (size && size != each) at |= 1; /* so it is not known how they lie */
+    size = each;
+    begin[i] = at;
+    at += elements(local_shape(i, known_rank)) * each;
+  }
+}
+
+void find_alignments(int rank)
+{
+  known_rank = rank;
+  begin = alloc((size_t)(graph->nvalue + 1) * sizeof *begin);
+  memset(begin, 0, (size_t)(graph->nvalue + 1) * sizeof *begin);
+  find_members(PARAMETER);
+  find_members(BATCH);
+  find_members(ACTIVATION);
+}
+
+static int64_t of_member(int value)
+{
+  const struct value *v = &graph->value[value];
+  int64_t least = MOST, own = type_bytes(v->type);
+  if (v->role == LOSS || v->role == NORM) return own;
+  if (v->role == GRADIENT || v->role == STATE) return of_member(v->of);
+  if (v->family == NONE) return begin[value] & 1 ? own : power_in(begin[value]);
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *w = &graph->value[i];
+    if (w->family != v->family || w->role != v->role) continue;
+    int64_t here = begin[i] & 1 ? own : power_in(begin[i]);
+    if (here < least) least = here;
+  }
+  return least;
+}
+
+int64_t alignment_of(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->step) {
+    int64_t here = alignment_of(v->family), first = alignment_of(v->initial);
+    return here < first ? here : first;
+  }
+  const struct value *place = &graph->value[v->storage];
+  bool in_arena = place->role == ACTIVATION && !place->is_output;
+  return in_arena ? power_in(v->offset) : of_member(v->storage);
+}

@@ -1,0 +1,336 @@
+/* kernel_rows.c: the body of a CUDA kernel by rows (stages.c).
+
+   A short row is a warp's, a longer one a block's; a thread has every 32nd, or 256th, vector of it.
+   It goes through its part once in each stage, and what several stages read stays in registers,
+   unless that is too much: then the part is read anew.
+
+   With sums over the rows, for each place in them (columns), a warp or a block takes many rows, and
+   every thread adds up its own places of them all; what it has in the end is a part (parts.c). */
+#include "kernel.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+  WARP = 32,
+  WIDEST = 1024,     /* threads of a block */
+  OF_WARP = 4,       /* vectors that a thread of a warp has at most */
+  MOST_UNROLLED = 8, /* vectors that are kept side by side in registers */
+  WARPS = 1024,      /* that share the rows, where there are columns */
+  BLOCKS = 512       /* likewise: some for each of a hundred processors */
+};
+
+struct form {
+  int width, threads; /* of a vector; that share a row */
+  int64_t row, rows;  /* elements of a row that the rank has; how many rows */
+  int64_t several;    /* vectors of a row that a thread has */
+  bool unrolled;      /* it goes through them side by side */
+  bool guarded;       /* some threads have one less */
+  bool columns;
+  int64_t parts; /* blocks, or warps, that share the rows */
+};
+
+/* --------------------------------------------------------------------------- sorts of operations
+ */
+
+static void find_of_rows(const struct draft *k, int stage, bool *these)
+{
+  for (int n = 0; n < k->group->nbody; n++)
+    these[n] = k->stages.task[n].of_row && k->stages.task[n].stage == stage;
+}
+
+static bool find_sums(const struct draft *k, enum reach reach, int stage, bool *these)
+{
+  bool any = false;
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct task *m = &k->stages.task[n];
+    these[n] = m->reach == reach && (stage == NONE || m->stage == stage);
+    any |= these[n];
+  }
+  return any;
+}
+
+static int count_columns(const struct draft *k)
+{
+  bool columns[MOST_IN_KERNEL];
+  int n = 0;
+  find_sums(k, OVER_COLUMN, NONE, columns);
+  for (int i = 0; i < k->group->nbody; i++) n += columns[i];
+  return n;
+}
+
+/* ---------------------------------------------------------------------------------------- form */
+
+static struct form form_of(const struct draft *k)
+{
+  struct form f = {.width = vector_width(k),
+                   .threads = WARP,
+                   .row = row_elements(&k->loops),
+                   .rows = count_of(&k->loops, false)};
+  int64_t vectors = f.row / f.width;
+  if (vectors > WARP * OF_WARP) f.threads = 2 * WARP;
+  while (f.threads > WARP && f.threads < WIDEST && f.threads * 2 < vectors) f.threads *= 2;
+  f.several = (vectors + f.threads - 1) / f.threads;
+  f.columns = f.row && count_columns(k);
+  f.unrolled = f.columns || (f.width > 1 && f.several <= MOST_UNROLLED);
+  f.guarded = f.width == 1 || vectors % f.threads;
+  int64_t most = f.threads == WARP ? WARPS : f.threads == WIDEST ? BLOCKS / 2 : BLOCKS;
+  f.parts = f.rows < most ? f.rows : most;
+  if (f.threads == WARP) f.parts = (f.parts + BLOCK / WARP - 1) / (BLOCK / WARP) * (BLOCK / WARP);
+  return f;
+}
+
+/* Whether the vectors that several stages speak of find room in registers. */
+static bool has_room(const struct draft *k, const struct form *f)
+{
+  int64_t sums = count_columns(k) * f->width, room = f->threads < 512      ? 96
+                                                     : f->threads < WIDEST ? 64
+                                                                           : 40;
+  return f->unrolled && (kept_elements(k) + sums) * f->several <= room;
+}
+
+int64_t cuda_rows_parts(const struct draft *k)
+{
+  struct form f = form_of(k);
+  return f.columns ? f.parts : 0;
+}
+
+/* ---------------------------------------------------------------------------- loops over a row */
+
+static const char *thread_text(const struct form *f)
+{
+  return f->threads == WARP ? "lane" : "(int)threadIdx.x";
+}
+
+/* The variable that counts over a row's elements, if it has one loop; else that from which those of
+   its loops are made. */
+static const char *row_variable(const struct loops *loops)
+{
+  int n = innermost_loop(loops);
+  bool one = n != NONE && (n == 0 || !loops->reduced[n - 1]);
+  return one ? variable_text(loops, loops->last[n]) : "n";
+}
+
+static const char *times(const char *number, int factor)
+{
+  return factor == 1 ? number : text("%s * %d", number, factor);
+}
+
+/* Where a thread's part begins. */
+static void put_row_index(struct buffer *b, const struct draft *k, const struct form *f, int indent)
+{
+  const char *variable = row_variable(&k->loops), *type = k->loops.type;
+  char *number = f->several == 1 ? text("%s", thread_text(f))
+                                 : text("(part * %d + %s)", f->threads, thread_text(f));
+  if (f->width == 1 && f->several > 1) number = text("part * %d + %s", f->threads, thread_text(f));
+  put(b, "%*sconst %s %s = %s;\n", indent, "", type, variable, times(number, f->width));
+  if (*variable == 'n') put_variables(b, &k->loops, true, "n", 1, NULL, indent);
+}
+
+static int open_row(struct buffer *b, const struct draft *k, const struct form *f, int indent)
+{
+  const char *variable = row_variable(&k->loops), *type = k->loops.type;
+  int depth = indent;
+  if (!f->unrolled) {
+    put(b, "%*sfor (%s %s = %s; %s < %" PRId64 "; %s += %d) {\n", depth, "", type, variable,
+        times(thread_text(f), f->width), variable, f->row, variable, f->threads * f->width);
+    if (*variable == 'n') put_variables(b, &k->loops, true, "n", 1, NULL, depth + 2);
+    return depth + 2;
+  }
+  if (f->several > 1) {
+    put(b, "#pragma unroll\n%*sfor (int part = 0; part < %" PRId64 "; part++) {\n", depth, "",
+        f->several);
+    depth += 2;
+    put_row_index(b, k, f, depth);
+  }
+  if (f->guarded) {
+    put(b, "%*sif (%s < %" PRId64 ") {\n", depth, "", variable, f->row);
+    depth += 2;
+  }
+  return depth;
+}
+
+static void close_row(struct buffer *b, int from, int to)
+{
+  for (; from > to; from -= 2) put(b, "%*s}\n", from - 2, "");
+}
+
+/* The part of the sums of a column that a thread has: of one place, "sum_of[part][v]". */
+static const char *column_text(const struct draft *k, const struct form *f, int n, bool element)
+{
+  return text("%s%s%s", result_name(k, n), f->several > 1 ? "[part]" : "",
+              element && f->width > 1 ? "[v]" : "");
+}
+
+static void put_column_sums(struct buffer *b, struct draft *k, const struct form *f, int stage,
+                            int indent)
+{
+  bool columns[MOST_IN_KERNEL];
+  find_sums(k, OVER_COLUMN, stage, columns);
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = &graph->op[k->group->body[n]];
+    if (!columns[n]) continue;
+    char *element = element_text(b, k, op, indent);
+    put(b, "%*s%s += %s;\n", indent, "", column_text(k, f, n, true), element);
+  }
+}
+
+static void put_stage_elements(struct buffer *b, struct draft *k, const struct form *f,
+                               const bool *made, const bool *sums, int indent)
+{
+  int known = k->ntemporary, within = indent + (f->width > 1 ? 2 : 0);
+  struct buffer body = {0};
+  put_text(&body, "", 0);
+  begin_vector(k);
+  put_elements(&body, k, made, within);
+  put_terms(&body, k, sums, within);
+  if (f->columns) put_column_sums(&body, k, f, k->vectors.stage, within);
+  end_vector(b, k, body.text, indent);
+  k->ntemporary = known; /* they were the loop's own */
+}
+
+/* -------------------------------------------------------------------------------------- a row */
+
+static void put_stages(struct buffer *b, struct draft *k, const struct form *f, int indent)
+{
+  bool made[MOST_IN_KERNEL], sums[MOST_IN_KERNEL], of_rows[MOST_IN_KERNEL];
+  for (int stage = 0; stage < k->stages.count; stage++) {
+    k->vectors.stage = stage;
+    find_of_rows(k, stage, of_rows);
+    put_elements(b, k, of_rows, indent);
+    find_sums(k, OVER_ROW, stage, sums);
+    put_starts(b, k, sums, "float", indent);
+    if (made_in_stage(k->group->body, &k->stages, stage, made) && f->row) {
+      int within = open_row(b, k, f, indent);
+      put_stage_elements(b, k, f, made, sums, within);
+      close_row(b, within, indent);
+    }
+    put_block_results(b, k, sums, f->threads, indent);
+    put_results(b, k, sums, k->guard, indent);
+  }
+}
+
+/* The first time it is seen which vectors several stages speak of. */
+static char *stages_text(struct draft *k, const struct form *f, int indent)
+{
+  struct buffer b = {0}, seen = {0};
+  struct draft before = *k;
+  k->vectors.kept = true;
+  put_stages(&seen, k, f, indent);
+  bool kept = has_room(k, f);
+  if (kept) before.vectors = k->vectors;
+  *k = before;
+  put_text(&b, "", 0);
+  if (kept) put_kept_vectors(&b, k, f->several, indent);
+  put_stages(&b, k, f, indent);
+  return b.text;
+}
+
+/* ------------------------------------------------------------------------------------- all rows */
+
+/* The number of this block, or warp. */
+static const char *group_text(const struct draft *k, const struct form *f)
+{
+  const char *type = k->loops.type;
+  if (f->threads != WARP) return text("(%s)blockIdx.x", type);
+  return text("(%s)blockIdx.x * %d + (%s)threadIdx.x / %d", type, BLOCK / WARP, type, WARP);
+}
+
+/* What counts over the rows: their loop's variable, if it is one. */
+static const char *count_variable(const struct loops *loops)
+{
+  bool one = loops->n && !loops->reduced[0] && (loops->n == 1 || loops->reduced[1]);
+  return one ? variable_text(loops, loops->last[0]) : "row";
+}
+
+static void put_row_variables(struct buffer *b, const struct loops *loops, int indent)
+{
+  const char *row = count_variable(loops);
+  if (!strcmp(row, "row")) put_variables(b, loops, false, row, 1, NULL, indent);
+}
+
+/* A row for each block, or warp. */
+static void put_rows_alone(struct buffer *b, struct draft *k, const struct form *f)
+{
+  const struct loops *loops = &k->loops;
+  const char *row = count_variable(loops);
+  bool ends = f->threads == WARP && f->rows % (BLOCK / WARP);
+  if (count_of(loops, false) > 1 || ends)
+    put(b, "  const %s %s = %s;\n", loops->type, row, group_text(k, f));
+  if (ends) put(b, "  if (%s >= %" PRId64 ") return;\n", row, f->rows);
+  put_row_variables(b, loops, 2);
+  put(b, "%s", stages_text(k, f, 2));
+}
+
+static const char *sums_type(const struct draft *k, const struct form *f)
+{
+  return f->width > 1 ? vector_type(k, "float") : "float";
+}
+
+/* What a thread has of the columns begins as nothing. */
+static void begin_columns(struct buffer *b, const struct draft *k, const struct form *f,
+                              const bool *columns)
+{
+  for (int n = 0; n < k->group->nbody; n++) {
+    if (!columns[n]) continue;
+    const char *many = f->several > 1 ? text("[%" PRId64 "]", f->several) : "";
+    const char *nothing = f->several > 1 || f->width > 1 ? "{}" : "0";
+    put(b, "  %s %s%s = %s;\n", sums_type(k, f), result_name(k, n), many, nothing);
+  }
+}
+
+static void store_columns(struct buffer *b, struct draft *k, const struct form *f,
+                             const bool *columns, struct launch *launch)
+{
+  int within = open_row(b, k, f, 2);
+  for (int n = 0; n < k->group->nbody; n++) {
+    if (!columns[n]) continue;
+    const char *parts = add_parts(k, n, f->parts, launch), *sum = column_text(k, f, n, false);
+    const char *place = place_text(text("%s + (%s) * %" PRId64, parts, group_text(k, f), f->row),
+                                   place_of_sum(k, n));
+    if (f->threads != WARP)
+      place = place_text(text("%s + %s * %" PRId64, parts, group_text(k, f), f->row),
+                         place_of_sum(k, n));
+    if (f->width > 1)
+      put_statement(b, within, text("store(%s, %s);", place, sum));
+    else
+      put_statement(b, within, text("*(%s) = %s;", place, sum));
+  }
+  close_row(b, within, 2);
+}
+
+/* Many rows for each block, or warp. */
+static void put_rows_and_columns(struct buffer *b, struct draft *k, const struct form *f,
+                                 struct launch *launch)
+{
+  const struct loops *loops = &k->loops;
+  const char *row = count_variable(loops);
+  bool columns[MOST_IN_KERNEL];
+  find_sums(k, OVER_COLUMN, NONE, columns);
+  begin_columns(b, k, f, columns);
+  put(b, "  for (%s %s = %s; %s < %" PRId64 "; %s += %" PRId64 ") {\n", loops->type, row,
+      group_text(k, f), row, f->rows, row, f->parts);
+  put_row_variables(b, loops, 4);
+  put(b, "%s  }\n", stages_text(k, f, 4));
+  store_columns(b, k, f, columns, launch);
+}
+
+char *cuda_rows_body(struct draft *k, struct launch *launch)
+{
+  struct buffer b = {0};
+  struct form f = form_of(k);
+  int64_t groups = f.columns ? f.parts : f.rows, of_block = f.threads == WARP ? BLOCK / WARP : 1;
+  *launch = (struct launch){.blocks = (groups + of_block - 1) / of_block,
+                            .threads = f.threads == WARP ? BLOCK : f.threads};
+  k->vectors.width = f.width;
+  k->vectors.several = f.several > 1;
+  k->guard = f.threads == WARP ? "if (lane == 0) " : "if (threadIdx.x == 0) ";
+  put_text(&b, "", 0);
+  if (f.threads == WARP) put(&b, "  const int lane = (int)threadIdx.x %% %d;\n", WARP);
+  if (f.row && f.unrolled && f.several == 1) put_row_index(&b, k, &f, 2);
+  if (f.columns)
+    put_rows_and_columns(&b, k, &f, launch);
+  else
+    put_rows_alone(&b, k, &f);
+  return b.text;
+}

@@ -1,0 +1,76 @@
+/* parts.c: sums of which the blocks of a CUDA kernel have parts.
+
+   There is no order in which blocks would add to one number. So each stores its part of every sum,
+   one part of them all behind the other, and a second kernel, made from templates/add_parts.cu,
+   adds them up in the order of the parts. They lie in a place of their own in struct memory, which
+   every kernel takes anew: kernels run one after the other. */
+#include "kernel.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static int64_t sums_of(const struct draft *k, int n)
+{
+  return elements(local_shape(graph->op[k->group->body[n]].out, k->rank));
+}
+
+bool ends_in_parts(const struct draft *k, int n)
+{
+  enum reach reach = k->stages.task[n].reach;
+  return reach == OVER_COLUMN || reach == OVER_SOME;
+}
+
+char *place_of_sum(const struct draft *k, int n)
+{
+  const struct op *op = &graph->op[k->group->body[n]];
+  struct letters l;
+  struct operand operand;
+  op_letters(op, &l);
+  find_operand(op, &l, op->nin, k->rank, &operand);
+  return index_text(&k->loops, &operand, NONE, NULL);
+}
+
+/* Each begins where 16 bytes do. */
+static int64_t room_for(int64_t sums, int64_t parts)
+{
+  return (sums * parts + 3) / 4 * 4;
+}
+
+int64_t room_of_parts(const struct draft *k, int64_t parts)
+{
+  int64_t room = 0;
+  for (int n = 0; n < k->group->nbody; n++)
+    if (ends_in_parts(k, n)) room += room_for(sums_of(k, n), parts);
+  return room;
+}
+
+/* The statement that adds them up, and its kernel. */
+static char *adding_call(const struct draft *k, int n, int64_t parts, const char *from)
+{
+  const struct op *op = &graph->op[k->group->body[n]];
+  int64_t sums = sums_of(k, n);
+  const char *result = result_text(op, "sum"), *type = c_type(graph->value[op->out].type);
+  char *all = fill(embedded_text("templates/add_parts.cu"), "n", text("%" PRId64, sums), "parts",
+                   text("%" PRId64, parts), "type", type, "result", result, "at",
+                   sums == 1 ? "part" : text("part * %" PRId64 " + i", sums), NULL);
+  const char *head = text("__global__ void $name$(%s *__restrict__ sums, const float "
+                          "*__restrict__ parts)",
+                          type);
+  size_t comment = strcspn(all, "\n") + 1;
+  const char *name = add_kernel(text("add_parts_%" PRId64 "x%" PRId64, parts, sums), head,
+                                text("%.*s", (int)comment, all), all + comment);
+  return text("LAUNCH(%s, %" PRId64 ", 1024, stream)(%s, %s);", name, (sums + 31) / 32,
+              c_name(op->out), from);
+}
+
+const char *add_parts(struct draft *k, int n, int64_t parts, struct launch *launch)
+{
+  int64_t before = 0;
+  for (int i = 0; i < n; i++)
+    if (ends_in_parts(k, i)) before += room_for(sums_of(k, i), parts);
+  const char *place = before ? text("m->parts + %" PRId64, before) : "m->parts";
+  const char *call = adding_call(k, n, parts, place);
+  launch->then = launch->then ? text("%s\n  %s", launch->then, call) : copy_text(call);
+  const char *kind = op_name(&graph->op[k->group->body[n]]);
+  return add_extra(k, "float *__restrict__", text("%s_parts", kind), place);
+}
