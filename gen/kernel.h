@@ -227,8 +227,10 @@ int64_t count_of(const struct loops *loops, bool reduced);
 bool ends_in_parts(const struct draft *k, int n);
 /* A parameter for the parts of body[n]'s sum, `parts` of each of its elements; gives its name. */
 const char *add_parts(struct draft *k, int n, int64_t parts, struct launch *launch);
-/* The index of body[n]'s sum among its part's, as that in its output. */
-char *place_of_sum(const struct draft *k, int n);
+/* Stores a part of body[n]'s sum at hand, or of a vector of neighbouring ones; those of the part
+   begin at the index `start` of `parts`. */
+void put_part(struct buffer *b, struct draft *k, int n, const char *parts, const char *start,
+              const char *sum, int indent);
 /* How many floats a kernel stores in as many parts. */
 int64_t room_of_parts(const struct draft *k, int64_t parts);
 

@@ -9,8 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A thread for every so many results, or vectors of elements, keeps a large device busy. */
-enum { ENOUGH_THREADS = 1 << 17, ENOUGH_BLOCKS = 512, MOST_PARTS = 1024 };
+/* So many threads, or blocks, keep a large device busy; fewer rows are not worth a part. */
+enum { ENOUGH_THREADS = 1 << 17, ENOUGH_BLOCKS = 512, MOST_PARTS = 1024, LEAST_ROWS = 8 };
 
 int64_t count_of(const struct loops *loops, bool reduced)
 {
@@ -121,8 +121,8 @@ static int64_t plain_parts(const struct draft *k)
     if (loops->reduced[n]) outermost = loops->size[n];
   parts = ENOUGH_THREADS / kept;
   if (parts > MOST_PARTS) parts = MOST_PARTS;
-  if (parts > outermost / 4) parts = outermost / 4;
-  return parts < 2 ? 1 : parts;
+  if (parts > outermost / LEAST_ROWS) parts = outermost / LEAST_ROWS;
+  return parts < 4 ? 1 : parts;
 }
 
 /* A loop in which the threads of a block, or of all blocks, share the iterations of all reduced
@@ -197,58 +197,74 @@ static void put_outer_reductions(struct buffer *b, struct draft *k, const bool *
   put_results(b, k, all, "", 2);
 }
 
-/* A thread for each vector of results, in each row of blocks, which has its part of the outermost
+/* The reduced loops, of the outermost a part; gives the indentation within them. */
+static int open_part(struct buffer *b, const struct loops *loops, int64_t parts)
+{
+  int indent = 2;
+  for (int n = 0; n < loops->n; n++) {
+    const char *i = variable_text(loops, loops->last[n]);
+    if (!loops->reduced[n]) continue;
+    if (indent > 2)
+      put_loop(b, loops, n, indent);
+    else
+      put(b, "  for (%s %s = (%s)blockIdx.y; %s < %" PRId64 "; %s += %" PRId64 ") {\n", loops->type,
+          i, loops->type, i, loops->size[n], i, parts);
+    indent += 2;
+  }
+  return indent;
+}
+
+static void put_outer_terms(struct buffer *b, struct draft *k, const bool *all, int indent)
+{
+  struct buffer body = {0};
+  int within = k->vectors.width > 1 ? indent + 2 : indent;
+  const char *element = k->vectors.width > 1 ? "[v]" : "";
+  put_text(&body, "", 0);
+  begin_vector(k);
+  put_elements(&body, k, all, within);
+  for (int n = 0; n < k->group->nbody; n++) {
+    if (!ends_in_parts(k, n)) continue;
+    char *term = element_text(&body, k, &graph->op[k->group->body[n]], within);
+    put(&body, "%*s%s%s += %s;\n", within, "", result_name(k, n), element, term);
+  }
+  end_vector(b, k, body.text, indent);
+}
+
+/* The number of this thread's vector of results, and what it has of them before the loops. */
+static void put_outer_thread(struct buffer *b, const struct draft *k, int64_t vectors, int threads)
+{
+  const struct loops *loops = &k->loops;
+  int width = k->vectors.width;
+  put(b, "  const %s n = (%s)blockIdx.x * %d + (%s)threadIdx.x;\n", loops->type, loops->type,
+      threads, loops->type);
+  if (vectors % threads) put(b, "  if (n >= %" PRId64 ") return;\n", vectors);
+  put_variables(b, loops, false, "n", width, NULL, 2);
+  for (int n = 0; n < k->group->nbody; n++)
+    if (ends_in_parts(k, n))
+      put(b, "  %s %s = %s;\n", width > 1 ? vector_type(k, "float") : "float", result_name(k, n),
+          width > 1 ? "{}" : "0");
+}
+
+/* A thread for each vector of results in each row of blocks, which has its part of the outermost
    reduced loop. */
 static void put_outer_parts(struct buffer *b, struct draft *k, int64_t parts, const bool *all,
                             struct launch *launch)
 {
   struct loops *loops = &k->loops;
-  int last = innermost_loop(loops), indent = 2;
-  int width = k->vectors.width = loops->reduced[last] ? 1 : vector_width(k);
-  int64_t kept = count_of(loops, false), threads = kept / width;
-  launch->threads = threads >= BLOCK ? BLOCK : (int)((threads + 31) / 32 * 32);
-  launch->blocks = (threads + launch->threads - 1) / launch->threads;
+  bool along = !loops->reduced[innermost_loop(loops)];
+  k->vectors.width = along ? vector_width(k) : 1;
+  int64_t kept = count_of(loops, false), vectors = kept / k->vectors.width;
+  launch->threads = vectors >= BLOCK ? BLOCK : (int)((vectors + 31) / 32 * 32);
+  launch->blocks = (vectors + launch->threads - 1) / launch->threads;
   launch->rows = parts;
-  put(b, "  const %s n = (%s)blockIdx.x * %d + (%s)threadIdx.x;\n", loops->type, loops->type,
-      launch->threads, loops->type);
-  if (threads % launch->threads) put(b, "  if (n >= %" PRId64 ") return;\n", threads);
-  put_variables(b, loops, false, "n", width, NULL, 2);
-  const char *type = width > 1 ? vector_type(k, "float") : "float";
-  for (int n = 0; n < k->group->nbody; n++)
-    if (ends_in_parts(k, n))
-      put(b, "  %s %s = %s;\n", type, result_name(k, n), width > 1 ? "{}" : "0");
-  for (int n = 0, outermost = 1; n < loops->n; n++) {
-    if (!loops->reduced[n]) continue;
-    const char *i = variable_text(loops, loops->last[n]);
-    if (outermost)
-      put(b, "  for (%s %s = (%s)blockIdx.y; %s < %" PRId64 "; %s += %" PRId64 ") {\n", loops->type,
-          i, loops->type, i, loops->size[n], i, parts);
-    else
-      put_loop(b, loops, n, indent);
-    outermost = 0;
-    indent += 2;
-  }
-  struct buffer body = {0};
-  int within = width > 1 ? indent + 2 : indent;
-  put_text(&body, "", 0);
-  begin_vector(k);
-  put_elements(&body, k, all, within);
-  for (int n = 0; n < k->group->nbody; n++) {
-    const struct op *op = &graph->op[k->group->body[n]];
-    if (!ends_in_parts(k, n)) continue;
-    char *element = element_text(&body, k, op, within);
-    put(&body, "%*s%s%s += %s;\n", within, "", result_name(k, n), width > 1 ? "[v]" : "", element);
-  }
-  end_vector(b, k, body.text, indent);
+  put_outer_thread(b, k, vectors, launch->threads);
+  int indent = open_part(b, loops, parts);
+  put_outer_terms(b, k, all, indent);
   close_loops(b, (indent - 2) / 2, 2);
   for (int n = 0; n < k->group->nbody; n++) {
     if (!ends_in_parts(k, n)) continue;
-    const char *to = place_text(
-        text("%s + (%s)blockIdx.y * %" PRId64, add_parts(k, n, parts, launch), loops->type, kept),
-        place_of_sum(k, n));
-    put_statement(b, 2,
-                  width > 1 ? text("store(%s, %s);", to, result_name(k, n))
-                            : text("*(%s) = %s;", to, result_name(k, n)));
+    put_part(b, k, n, add_parts(k, n, parts, launch),
+             text("(%s)blockIdx.y * %" PRId64, loops->type, kept), result_name(k, n), 2);
   }
 }
 

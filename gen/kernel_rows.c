@@ -63,7 +63,8 @@ static int count_columns(const struct draft *k)
 
 static struct form form_of(const struct draft *k)
 {
-  struct form f = {.width = vector_width(k),
+  int last = innermost_loop(&k->loops);
+  struct form f = {.width = last != NONE && k->loops.reduced[last] ? vector_width(k) : 1,
                    .threads = WARP,
                    .row = row_elements(&k->loops),
                    .rows = count_of(&k->loops, false)};
@@ -107,7 +108,7 @@ static const char *thread_text(const struct form *f)
 static const char *row_variable(const struct loops *loops)
 {
   int n = innermost_loop(loops);
-  bool one = n != NONE && (n == 0 || !loops->reduced[n - 1]);
+  bool one = n != NONE && loops->reduced[n] && (n == 0 || !loops->reduced[n - 1]);
   return one ? variable_text(loops, loops->last[n]) : "n";
 }
 
@@ -229,7 +230,7 @@ static char *stages_text(struct draft *k, const struct form *f, int indent)
 /* ------------------------------------------------------------------------------------- all rows */
 
 /* The number of this block, or warp. */
-static const char *group_text(const struct draft *k, const struct form *f)
+static char *group_text(const struct draft *k, const struct form *f)
 {
   const char *type = k->loops.type;
   if (f->threads != WARP) return text("(%s)blockIdx.x", type);
@@ -269,7 +270,7 @@ static const char *sums_type(const struct draft *k, const struct form *f)
 
 /* What a thread has of the columns begins as nothing. */
 static void begin_columns(struct buffer *b, const struct draft *k, const struct form *f,
-                              const bool *columns)
+                          const bool *columns)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     if (!columns[n]) continue;
@@ -280,21 +281,15 @@ static void begin_columns(struct buffer *b, const struct draft *k, const struct 
 }
 
 static void store_columns(struct buffer *b, struct draft *k, const struct form *f,
-                             const bool *columns, struct launch *launch)
+                          const bool *columns, struct launch *launch)
 {
   int within = open_row(b, k, f, 2);
   for (int n = 0; n < k->group->nbody; n++) {
     if (!columns[n]) continue;
-    const char *parts = add_parts(k, n, f->parts, launch), *sum = column_text(k, f, n, false);
-    const char *place = place_text(text("%s + (%s) * %" PRId64, parts, group_text(k, f), f->row),
-                                   place_of_sum(k, n));
-    if (f->threads != WARP)
-      place = place_text(text("%s + %s * %" PRId64, parts, group_text(k, f), f->row),
-                         place_of_sum(k, n));
-    if (f->width > 1)
-      put_statement(b, within, text("store(%s, %s);", place, sum));
-    else
-      put_statement(b, within, text("*(%s) = %s;", place, sum));
+    char *group = group_text(k, f);
+    if (f->threads == WARP) group = text("(%s)", group);
+    put_part(b, k, n, add_parts(k, n, f->parts, launch), text("%s * %" PRId64, group, f->row),
+             column_text(k, f, n, false), within);
   }
   close_row(b, within, 2);
 }

@@ -20,14 +20,14 @@ bool ends_in_parts(const struct draft *k, int n)
   return reach == OVER_COLUMN || reach == OVER_SOME;
 }
 
-char *place_of_sum(const struct draft *k, int n)
+static struct operand sum_operand(const struct draft *k, int n)
 {
   const struct op *op = &graph->op[k->group->body[n]];
   struct letters l;
   struct operand operand;
   op_letters(op, &l);
   find_operand(op, &l, op->nin, k->rank, &operand);
-  return index_text(&k->loops, &operand, NONE, NULL);
+  return operand;
 }
 
 /* Each begins where 16 bytes do. */
@@ -73,4 +73,28 @@ const char *add_parts(struct draft *k, int n, int64_t parts, struct launch *laun
   launch->then = launch->then ? text("%s\n  %s", launch->then, call) : copy_text(call);
   const char *kind = op_name(&graph->op[k->group->body[n]]);
   return add_extra(k, "float *__restrict__", text("%s_parts", kind), place);
+}
+
+/* Where the sum at hand is in a part, which begins at `start`. */
+static char *place_in_part(const struct draft *k, const struct operand *operand, const char *start)
+{
+  return place_text(start, index_text(&k->loops, operand, NONE, NULL));
+}
+
+void put_part(struct buffer *b, struct draft *k, int n, const char *parts, const char *start,
+              const char *sum, int indent)
+{
+  struct operand operand = sum_operand(k, n);
+  int width = k->vectors.width, last = innermost_loop(&k->loops);
+  char *at = place_in_part(k, &operand, start);
+  if (width == 1) {
+    put_statement(b, indent, text("%s[%s] = %s;", parts, at, sum));
+  } else if (stride_along(&k->loops, &operand, last) == 1) {
+    put_statement(b, indent, text("store(%s, %s);", place_text(parts, at), sum));
+  } else { /* the sums' neighbours lie elsewhere */
+    k->loops.inner = text("%s + v", variable_text(&k->loops, k->loops.last[last]));
+    at = place_in_part(k, &operand, start);
+    k->loops.inner = NULL;
+    put(b, "%*sfor (int v = 0; v < %d; v++) %s[%s] = %s[v];\n", indent, "", width, parts, at, sum);
+  }
 }

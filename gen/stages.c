@@ -129,7 +129,10 @@ static bool takes_columns(const struct stages *s, const struct op *op)
 {
   enum { MOST = 8192 };
   bool floats = graph->value[op->in[0]].type == F32 && graph->value[op->out].type == F32;
-  return floats && row_size(s) <= MOST;
+  struct letters l;
+  op_letters(op, &l);
+  bool fits = !options.cuda || l.reduction[0] == SUM; /* what parts.c adds up */
+  return floats && fits && row_size(s) <= MOST;
 }
 
 static bool reduces_columns(const struct op *op, int ndim)

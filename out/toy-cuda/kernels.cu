@@ -4,18 +4,27 @@
 #include "cuda_kernels.h"
 
 // relu = relu(in_proj + in_proj.bias)
-__global__ void add_relu_20x16(float *__restrict__ relu, const float *__restrict__ bias)
+__global__ __launch_bounds__(256)
+void add_relu_20x16(float *__restrict__ relu, const float *__restrict__ bias)
 {
   const int n = (int)blockIdx.x * 256 + (int)threadIdx.x;
-  if (n >= 320) return;
-  const int i = n / 16;
-  const int j = n % 16;
-  const float add = relu[i * 16 + j] + bias[j];
-  relu[i * 16 + j] = add < 0 ? 0 : add;
+  if (n >= 80) return;
+  const int i = n / 4;
+  const int j = n % 4 * 4;
+  const vec<float, 4> relu_v = load<4>(relu + i * 16 + j);
+  const vec<float, 4> bias_v = load<4>(bias + j);
+  vec<float, 4> relu_v_2;
+#pragma unroll
+  for (int v = 0; v < 4; v++) {
+    const float add = relu_v[v] + bias_v[v];
+    relu_v_2[v] = add < 0 ? 0 : add;
+  }
+  store(relu + i * 16 + j, relu_v_2);
 }
 
 // sub = out_proj + out_proj.bias - target; mean = mean(sub)
-__global__ void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ mean,
+__global__ __launch_bounds__(256)
+void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ mean,
     const float *__restrict__ bias, const float *__restrict__ target)
 {
   float mean_of = 0;
@@ -34,16 +43,22 @@ __global__ void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ m
 }
 
 // sub = sub - mean; loss = 0.010101 * sum(square(sub))
-__global__ void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
+__global__ __launch_bounds__(256)
+void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
     const float *__restrict__ mean)
 {
   float sum_of = 0;
-  for (int n = (int)threadIdx.x; n < 100; n += 256) {
-    const int i = n;
-    const float sub_2 = sub[i] - mean[0];
-    sub[i] = sub_2;
-    const float square = sub_2 * sub_2;
-    sum_of += square;
+  for (int i = (int)threadIdx.x * 4; i < 100; i += 1024) {
+    const vec<float, 4> sub_v = load<4>(sub + i);
+    vec<float, 4> sub_v_2;
+#pragma unroll
+    for (int v = 0; v < 4; v++) {
+      const float sub_2 = sub_v[v] - mean[0];
+      sub_v_2[v] = sub_2;
+      const float square = sub_2 * sub_2;
+      sum_of += square;
+    }
+    store(sub + i, sub_v_2);
   }
   sum_of = block_sum(sum_of);
   if (threadIdx.x == 0) {
@@ -52,7 +67,8 @@ __global__ void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__
 }
 
 // d_sub = 2 * (0.010101 * expand(1) * sub); d_out_proj.bias = sum(d_sub)
-__global__ void expand_mul_scale_sum_20x5(float *__restrict__ d_sub, float *__restrict__ d_bias)
+__global__ __launch_bounds__(256)
+void expand_mul_scale_sum_20x5(float *__restrict__ d_sub, float *__restrict__ d_bias)
 {
   const int n = (int)blockIdx.x * 256 + (int)threadIdx.x;
   if (n >= 5) return;
@@ -69,7 +85,8 @@ __global__ void expand_mul_scale_sum_20x5(float *__restrict__ d_sub, float *__re
 }
 
 // d_in_proj = relu_back(d_relu, relu); d_in_proj.bias = sum(d_in_proj)
-__global__ void relu_back_sum_20x16(float *__restrict__ d_in_proj, float *__restrict__ d_bias,
+__global__ __launch_bounds__(256)
+void relu_back_sum_20x16(float *__restrict__ d_in_proj, float *__restrict__ d_bias,
     const float *__restrict__ relu)
 {
   const int n = (int)blockIdx.x * 256 + (int)threadIdx.x;

@@ -29,8 +29,8 @@ struct batch {
 
 // All of a rank's memory.
 struct memory {
-  struct parameters w, grad, exp_avg, exp_avg_sq;
-  struct batch batch;
+  alignas(64) struct parameters w, grad, exp_avg, exp_avg_sq;
+  alignas(64) struct batch batch;
   struct constants now;
   float loss;
   alignas(64) unsigned char arena[3008];
@@ -62,7 +62,7 @@ static void forward(void)
   matmul_nt(in_proj, m->batch.input, m->w.in_proj.weight, 20, 16, 10);
 
   // relu = relu(in_proj + in_proj.bias)    plans/toy.lua:14    S(1), S(0) -> S(1)
-  LAUNCH(add_relu_20x16, 2, 256, stream)(relu, m->w.in_proj.bias);
+  LAUNCH(add_relu_20x16, 1, 256, stream)(relu, m->w.in_proj.bias);
 
   // relu @ out_proj.weight    ak,nk->an    plans/toy.lua:14    S(1), S(1) -> P(sum)
   matmul_nt(out_proj, relu, m->w.out_proj.weight, 20, 5, 16);

@@ -240,10 +240,12 @@ static void test_sums_over_columns_ride_along(void **state)
   x = input("4x6");
   r = sum(x, 2, true);
   c = sum(pointwise(OP_mul, x, r), 1, false);
+  all = sum(r, 3, false);
   move(c);
+  move(all);
   fuse();
   options.cuda = false;
-  assert_string_equal(program(FORWARD), "[sum mul] [sum] pack");
+  assert_string_equal(program(FORWARD), "[sum mul sum] [sum] pack pack");
 }
 
 static void test_rows_end_where_others_begin(void **state)

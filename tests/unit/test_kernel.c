@@ -429,6 +429,10 @@ static const char cuda_memory[] =
     "extern \"C\" void begin(void)\n{\n"
     "  CHECK_CUDA(cudaMalloc((void **)&m, sizeof *m));\n}\n";
 
+static const char step_begins[] =
+    "  CHECK_CUDA(cudaMemcpy(&m->now.step, &step, sizeof step, cudaMemcpyHostToDevice));\n"
+    "  const step_number t = &m->now.step;\n";
+
 /* The program of one rank: a function that runs all its kernels one after the other. */
 static char *program_of(int rank)
 {
@@ -453,8 +457,9 @@ static char *program_of(int rank)
   put(&b, "const struct rank rank = {%d, coordinate};\n", rank);
   put(&b, "const struct program program = {\"\", \"\", 6, %" PRIu64 "u};\n", seed);
   put(&b, "%svoid *place(int value)\n{\n%s  return NULL;\n}\n", c, places.text);
-  put(&b, "%svoid run(int t, int l)\n{\n  (void)t, (void)l;\n%s%s}\n", c,
-      local_declarations(code.text), code.text);
+  bool counts = options.cuda && has_word(code.text, "t");
+  put(&b, "%svoid run(int %s, int l)\n{\n  (void)%s, (void)l;\n%s%s%s}\n", c, counts ? "step" : "t",
+      counts ? "step" : "t", counts ? step_begins : "", local_declarations(code.text), code.text);
   return b.text;
 }
 
@@ -473,8 +478,10 @@ static void command(const char *line)
 
 static void compile_kernels(void)
 {
-  write_text("kernels.h", text("%s%s%s", options.cuda ? "#include <cuda_runtime.h>\n" : "",
-                               "#include <stddef.h>\n", kernel_prototypes()));
+  write_text("kernels.h",
+             text("%s%s%s",
+                  options.cuda ? text("#include <cuda_runtime.h>\n%s", constants_text()) : "",
+                  "#include <stddef.h>\n", kernel_prototypes()));
   const char *head = options.cuda ? "#include \"kernels.h\"\n#include \"cuda_kernels.h\"\n"
                                   : "#include \"kernels.h\"\n#include \"cpu_vectors.h\"\n";
   write_text(options.cuda ? "kernels.cu" : "kernels.c", text("%s%s", head, kernel_definitions()));
@@ -485,7 +492,8 @@ static void compile_kernels(void)
         directory, directory, directory));
     return;
   }
-  command(text("${CXX:-c++} -std=c++17 -Wall -Wextra -Werror -fPIC -Itests/cuda_on_cpu/include"
+  command(text("${CXX:-c++} -std=c++17 -Wall -Wextra -Werror -Wno-unknown-pragmas -fPIC "
+               "-Itests/cuda_on_cpu/include"
                " -I%s -Iruntime -x c++ -c -o %s/kernels.o %s/kernels.cu",
                directory, directory, directory));
 }
