@@ -286,7 +286,7 @@ static int class_of_path(struct memo *classes, const char *path)
 {
   static struct query q;
   bool numbered = false;
-  q.n = 0;
+  begin_query(&q);
   for (const char *c = path; *c;) {
     size_t n = strcspn(c, ".");
     bool number = n && strspn(c, "0123456789") == n;

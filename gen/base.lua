@@ -78,12 +78,27 @@ function base.boolean(v, what)
   return v
 end
 
--- The named arguments of a function: a table with no other keys than `allowed` (a list).
+-- The names in a list, as keys.
+local sets = {}
+
+local function set_of(list)
+  local set = sets[list]
+  if not set then
+    set = {}
+    for _, name in ipairs(list) do set[name] = true end
+    sets[list] = set
+  end
+  return set
+end
+
+-- The named arguments of a function: a table with no other keys than `allowed` (a list, which stays
+-- as it is).
 function base.options(t, what, allowed)
   if t == nil then return {} end
-  base.expect(t, "table", "what " .. what .. " is given")
-  local known = {}
-  for _, name in ipairs(allowed) do known[name] = true end
+  if type(t) ~= "table" or kinds[t] then
+    base.expect(t, "table", "what " .. what .. " is given")
+  end
+  local known = set_of(allowed)
   for key in pairs(t) do
     if math.type(key) then fail("%s: every argument has a name, such as %s", what, allowed[1]) end
     if not known[key] then

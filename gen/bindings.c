@@ -646,32 +646,53 @@ static int between(lua_State *L)
   return 1;
 }
 
-/* held(object, keys, kinds, kind): what the object has under these keys of a kind that `kinds`
-   tells, as {key, thing, key, thing ...}. Without the last two, tensors. */
-static int held(lua_State *L)
+/* Leaves the name that what lies under the key at the top has in paths and files, in its place:
+   members of lists count from 0 there. False: it has none, and the key stays. */
+static bool key_to_name(lua_State *L)
 {
-  enum { OBJECT = 1, KEYS, KINDS, KIND, LIST, KEY, THING };
-  lua_settop(L, KIND);
+  if (lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 1) {
+    lua_pushfstring(L, "%I", (LUAI_UACINT)(lua_tointeger(L, -1) - 1));
+    lua_replace(L, -2);
+    return true;
+  }
+  return lua_type(L, -1) == LUA_TSTRING && !strchr(lua_tostring(L, -1), '.');
+}
+
+/* members(object, keys, kinds): the tensors that the object has under these keys, as {name, tensor,
+   name, tensor ...}; what is a "module" by `kinds`, likewise; and of either the first key that is
+   no name, or nil. */
+static int members(lua_State *L)
+{
+  enum { OBJECT = 1, KEYS, KINDS, TENSORS, MODULES, BAD_TENSOR, BAD_MODULE, KEY, THING };
+  lua_settop(L, KINDS);
   lua_newtable(L);
-  lua_Integer n = 0;
+  lua_newtable(L);
+  lua_settop(L, BAD_MODULE);
+  lua_Integer n[2] = {0, 0};
   for (lua_Integer i = 1; lua_rawgeti(L, KEYS, i) != LUA_TNIL; i++) {
     lua_pushvalue(L, KEY);
     lua_rawget(L, OBJECT);
-    bool is = lua_isuserdata(L, THING) && luaL_testudata(L, THING, "tensor");
-    if (!lua_isnil(L, KIND)) {
+    bool is_module = false, is_tensor = false;
+    if (lua_istable(L, THING)) {
       lua_pushvalue(L, THING);
-      is = lua_istable(L, THING) && lua_rawget(L, KINDS) && lua_rawequal(L, -1, KIND);
+      is_module = lua_rawget(L, KINDS) == LUA_TSTRING && !strcmp(lua_tostring(L, -1), "module");
+      lua_pop(L, 1);
+    } else if (lua_isuserdata(L, THING)) {
+      is_tensor = luaL_testudata(L, THING, "tensor");
     }
-    lua_settop(L, THING);
-    if (is) {
-      lua_rawseti(L, LIST, n + 2);
-      lua_rawseti(L, LIST, n + 1);
-      n += 2;
+    if (is_module || is_tensor) {
+      lua_pushvalue(L, KEY);
+      if (!key_to_name(L)) {
+        if (lua_isnil(L, BAD_TENSOR + is_module)) lua_copy(L, KEY, BAD_TENSOR + is_module);
+      } else {
+        lua_rawseti(L, TENSORS + is_module, ++n[is_module]);
+        lua_rawseti(L, TENSORS + is_module, ++n[is_module]);
+      }
     }
-    lua_settop(L, LIST);
+    lua_settop(L, BAD_MODULE);
   }
-  lua_settop(L, LIST);
-  return 1;
+  lua_settop(L, BAD_MODULE);
+  return BAD_MODULE - KINDS;
 }
 
 static int is_tensor(lua_State *L)
@@ -683,7 +704,7 @@ static int is_tensor(lua_State *L)
 /* ------------------------------------------------------------------------------------ the table */
 
 static const luaL_Reg functions[] = {{"between", between},
-                                     {"held", held},
+                                     {"members", members},
                                      {"is_tensor", is_tensor},
                                      {"Shard", shard},
                                      {"Replicate", replicate},

@@ -167,8 +167,8 @@ static bool is_known(const struct op *op)
 {
   static struct memo memo;
   static struct query q;
-  int known = memo.n;
-  q.n = 0;
+  bool is_new;
+  begin_query(&q);
   ask_rule(&q, op);
   ask_number(&q, (int64_t)op->type);
   for (int d = 0; d < graph->mesh.ndim; d++) ask_number(&q, graph->mesh.size[d]);
@@ -177,7 +177,8 @@ static bool is_known(const struct op *op)
     ask_value(&q, v);
     ask_layout(&q, &v->layout);
   }
-  return number_of_query(&memo, &q) < known;
+  answer_to(&memo, &q, 1, &is_new);
+  return !is_new;
 }
 
 /* What the operation makes lies as one way of its rule leaves it, its inputs as that way asks. */

@@ -448,10 +448,8 @@ static bool runs_as_it_lies(const struct op *op, struct way *way)
 
 /* ---------------------------------------------------------------------------- what was decided */
 
-/* All that a decision depends on is a question; the decisions, by its number. */
+/* All that a decision depends on is a question; the decisions are its answers. */
 static struct memo memo;
-static struct way *decision;
-static int decision_room;
 
 /* An input, and where it was moved to before; the same one twice is told. */
 static void ask_input(struct query *q, const struct op *op, int i)
@@ -484,7 +482,7 @@ static void ask_op(struct query *q, const struct op *op)
 static void ask_with_ahead(struct query *q, const struct op *op)
 {
   const struct op *ahead = op_ahead(op);
-  q->n = 0;
+  begin_query(q);
   ask_op(q, op);
   if (!ahead) return;
   ask_op(q, ahead);
@@ -537,15 +535,15 @@ struct way best_way(const struct surroundings *of, const struct op *op)
   memset(&way, 0, sizeof way);
   if (runs_as_it_lies(op, &way)) return way;
   ask_with_ahead(&q, op);
-  GROW(decision, memo.n, decision_room);
-  int asked = memo.n, number = number_of_query(&memo, &q);
-  if (number < asked) return decision[number];
+  bool is_new;
+  struct way *decision = answer_to(&memo, &q, sizeof *decision, &is_new);
+  if (!is_new) return *decision;
   struct letters l;
   struct choice list[MAX_CHOICES];
   op_letters(op, &l);
   int n = choices(op, &l, list);
   way = cheapest(op, &l, list, n);
   forbid_silence(op, &l, list, n, &way);
-  decision[number] = way;
+  *decision = way;
   return way;
 }

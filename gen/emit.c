@@ -416,7 +416,7 @@ static void find_distinct(void)
   struct query q = {0};
   distinct = alloc((size_t)(graph->nvalue + 1) * sizeof *distinct);
   for (int i = 0; i < graph->nvalue; i++) {
-    q.n = 0;
+    begin_query(&q);
     ask_value(&q, &graph->value[i]);
     ask_layout(&q, &graph->value[i].layout);
     if (number_of_query(&memo, &q) == ndistinct) distinct[ndistinct++] = i;

@@ -395,12 +395,12 @@ static void *allocate(void *used, void *block, size_t before, size_t size)
   size_t *total = used;
   if (!block) before = 0;
   if (!size) {
-    free(block);
+    pool_free(block, before);
     *total -= before;
     return NULL;
   }
   if (size > before && *total - before + size > MAX_MEMORY) return NULL;
-  void *at = realloc(block, size);
+  void *at = pool_move(block, before, size);
   if (at) *total = *total - before + size;
   return at;
 }

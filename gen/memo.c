@@ -1,5 +1,6 @@
 /* memo.c: questions that were asked before: equal layers ask the same ones a hundred times. A
-   question is a row of numbers; who asks keeps the answers, by the question's number. */
+   question is a row of numbers; the answers are kept with it. What an earlier graph was asked, as
+   tests have several, is forgotten. */
 #include "tpgen.h"
 
 #include <string.h>
@@ -7,13 +8,14 @@
 struct asked {
   uint64_t hash;
   const int64_t *at;
+  void *answer;
   int n, before; /* before: with a hash that falls on the same place, or NONE */
 };
 
-void ask_number(struct query *q, int64_t number)
+void begin_query(struct query *q)
 {
-  GROW(q->at, q->n, q->room);
-  q->at[q->n++] = number;
+  if (q->of != graph) *q = (struct query){.of = graph};
+  q->n = 0;
 }
 
 void ask_text(struct query *q, const char *s)
@@ -79,6 +81,7 @@ static void widen(struct memo *memo)
 
 int number_of_query(struct memo *memo, const struct query *q)
 {
+  if (memo->of != graph) *memo = (struct memo){.of = graph};
   if (memo->n == memo->places) widen(memo);
   uint64_t hash = hash_of(q);
   size_t bytes = (size_t)q->n * sizeof *q->at;
@@ -93,4 +96,13 @@ int number_of_query(struct memo *memo, const struct query *q)
   *last = memo->n;
   memo->asked[memo->n] = new;
   return memo->n++;
+}
+
+void *answer_to(struct memo *memo, const struct query *q, size_t size, bool *is_new)
+{
+  int number = number_of_query(memo, q);
+  void **answer = &memo->asked[number].answer;
+  *is_new = !*answer;
+  if (*is_new) *answer = alloc(size);
+  return *answer;
 }

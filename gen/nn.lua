@@ -30,6 +30,12 @@ local function why_not_callable(known)
     .. "as self.name = ..., or in an nn.ModuleList", known.class_name, known.line)
 end
 
+-- A forward of ours calls no function of the plan's.
+local call_own = core.unwatched(function(index, forward, self, ...)
+  core.enter(index, ...)
+  return core.leave(forward(self, ...))
+end)
+
 -- Notes the call in the graph around the module's forward.
 local function run(self, index, forward, ...)
   core.enter(index, ...)
@@ -40,6 +46,7 @@ local function call(self, ...)
   local known = about[self]
   if not known.index then why_not_callable(known) end
   local forward = self.forward
+  if forward == known.own then return call_own(known.index, forward, self, ...) end
   if type(forward) ~= "function" then
     fail("%s has no forward: write function self:forward(...) in its nn.module", known.class_name)
   end
@@ -49,11 +56,8 @@ local function call(self, ...)
     run(self, known.index, forward, base.as_type(policy.inputs, ...)))
 end
 
--- nn.module("Name", function(self, ...) ... end): a class. Called, it makes an instance.
-function nn.module(name, init)
-  base.expect(name, "string", "the name of nn.module")
-  core.check_name(name, "the name of nn.module")
-  base.expect(init, "function", "what nn.module is given after the name")
+-- A class. is_own: neither its init nor the forward that this gives calls functions of the plan's.
+local function make_class(name, init, is_own)
   local class = base.make("module class", {})
   local instances = {
     __newindex = set_attribute,
@@ -64,18 +68,30 @@ function nn.module(name, init)
   }
   local function new(_, ...)
     local self = base.make("module", {})
-    about[self] = {class = class, class_name = name, keys = {}, seen = {}, names = {},
-      line = core.line()}
+    local known = {class = class, class_name = name, keys = {}, seen = {}, line = core.line(),
+      own = false, index = false, path = false, parameters = false, children = false}
+    about[self] = known
     setmetatable(self, instances)
     init(self, ...)
+    known.own = is_own and rawget(self, "forward")
     return self
   end
   return setmetatable(class, {
-    __call = new,
+    __call = is_own and core.unwatched(new) or new,
     __tostring = function() return name end,
     __metatable = false,
   })
 end
+
+-- nn.module("Name", function(self, ...) ... end): a class. Called, it makes an instance.
+function nn.module(name, init)
+  base.expect(name, "string", "the name of nn.module")
+  core.check_name(name, "the name of nn.module")
+  base.expect(init, "function", "what nn.module is given after the name")
+  return make_class(name, init, false)
+end
+
+local function own_class(name, init) return make_class(name, init, true) end
 
 -- ------------------------------------------------------------------------------------- parameters
 
@@ -207,11 +223,13 @@ local function beginning(options, who, kind, a, b)
   return s.kind, s.a, s.b
 end
 
+local LINEAR_OPTIONS = {"bias", "init"}
+
 -- nn.Linear(inputs, outputs, {bias =, init =}): init is of the weight.
-nn.Linear = nn.module("Linear", function(self, inputs, outputs, options)
+nn.Linear = own_class("Linear", function(self, inputs, outputs, options)
   inputs = base.integer(inputs, "Linear's number of inputs", 1, LARGEST)
   outputs = base.integer(outputs, "Linear's number of outputs", 1, LARGEST)
-  options = base.options(options, "Linear", {"bias", "init"})
+  options = base.options(options, "Linear", LINEAR_OPTIONS)
   local has_bias = options.bias == nil or base.boolean(options.bias, "Linear's bias")
   local bound = 1 / math.sqrt(inputs)
   self.in_features, self.out_features = inputs, outputs
@@ -225,9 +243,11 @@ nn.Linear = nn.module("Linear", function(self, inputs, outputs, options)
   end
 end)
 
+local EMBEDDING_OPTIONS = {"init"}
+
 -- nn.Embedding(rows, size, {init =})
-nn.Embedding = nn.module("Embedding", function(self, rows, size, options)
-  options = base.options(options, "Embedding", {"init"})
+nn.Embedding = own_class("Embedding", function(self, rows, size, options)
+  options = base.options(options, "Embedding", EMBEDDING_OPTIONS)
   rows = base.integer(rows, "Embedding's number of rows", 1, LARGEST)
   size = base.integer(size, "Embedding's size", 1, LARGEST)
   self.num_embeddings, self.embedding_dim = rows, size
@@ -266,7 +286,7 @@ local function filled(who, sizes, value)
 end
 
 -- nn.LayerNorm(sizes, {eps =, elementwise_affine =, bias =})
-nn.LayerNorm = nn.module("LayerNorm", function(self, sizes, options)
+nn.LayerNorm = own_class("LayerNorm", function(self, sizes, options)
   options = base.options(options, "LayerNorm", {"eps", "elementwise_affine", "bias"})
   sizes = normalized_sizes(sizes, "LayerNorm")
   local eps = epsilon(options, "LayerNorm", 1e-5)
@@ -281,9 +301,11 @@ nn.LayerNorm = nn.module("LayerNorm", function(self, sizes, options)
   end
 end)
 
+local RMSNORM_OPTIONS = {"eps", "elementwise_affine"}
+
 -- nn.RMSNorm(sizes, {eps =, elementwise_affine =})
-nn.RMSNorm = nn.module("RMSNorm", function(self, sizes, options)
-  options = base.options(options, "RMSNorm", {"eps", "elementwise_affine"})
+nn.RMSNorm = own_class("RMSNorm", function(self, sizes, options)
+  options = base.options(options, "RMSNorm", RMSNORM_OPTIONS)
   sizes = normalized_sizes(sizes, "RMSNorm")
   local eps = epsilon(options, "RMSNorm", nil)
   if flag(options, "elementwise_affine", "RMSNorm") then
@@ -304,7 +326,7 @@ local function both(v, who)
 end
 
 -- nn.Conv2d(in, out, kernel, {stride =, padding =, dilation =, groups =, bias =})
-nn.Conv2d = nn.module("Conv2d", function(self, inputs, outputs, kernel, options)
+nn.Conv2d = own_class("Conv2d", function(self, inputs, outputs, kernel, options)
   options = base.options(options, "Conv2d", {"stride", "padding", "dilation", "groups", "bias"})
   inputs = base.integer(inputs, "Conv2d's number of input channels", 1, LARGEST)
   outputs = base.integer(outputs, "Conv2d's number of output channels", 1, LARGEST)
@@ -331,7 +353,7 @@ end)
 
 -- Modules without parameters, each a call of one function with the module's arguments.
 local function plain(class_name, name)
-  nn[class_name] = nn.module(class_name, function(self, ...)
+  nn[class_name] = own_class(class_name, function(self, ...)
     local given = table.pack(...)
     function self:forward(x)
       base.expect(x, "tensor", "the input of " .. class_name)
@@ -350,14 +372,14 @@ plain("Dropout", "dropout")       -- nn.Dropout(p): nothing where the plan only 
 plain("MaxPool2d", "max_pool2d")  -- nn.MaxPool2d(kernel, {stride =, padding =})
 
 -- nn.Flatten(first, last): all but the first dimension, unless it is told otherwise.
-nn.Flatten = nn.module("Flatten", function(self, first, last)
+nn.Flatten = own_class("Flatten", function(self, first, last)
   function self:forward(x)
     base.expect(x, "tensor", "the input of Flatten")
     return of.flatten(x, first == nil and 1 or first, last)
   end
 end)
 
-nn.Identity = nn.module("Identity", function(self)
+nn.Identity = own_class("Identity", function(self)
   function self:forward(...) return ... end
 end)
 
@@ -390,33 +412,42 @@ plan.F = core.forbid_absent(F, "F")
 
 -- ------------------------------------------------------------------------- the tree of a model
 
--- The name of a child in paths and files: members of lists count from 0 there.
-local function child_name(known, key)
-  if math.type(key) == "integer" and key >= 1 then return tostring(key - 1) end
+local function forbid_key(known, key)
+  if key == nil then return end
   if type(key) ~= "string" then
     fail("the %s of line %d holds a module or parameter under a key that is no name: %s",
       known.class_name, known.line, tostring(key))
   end
-  if string.find(key, ".", 1, true) then
-    fail("the %s of line %d: a name must not hold a dot: '%s'", known.class_name, known.line, key)
-  end
-  return key
+  fail("the %s of line %d: a name must not hold a dot: '%s'", known.class_name, known.line, key)
 end
 
--- What a module itself holds of one kind: a list of {name, thing}, in the order of the attributes.
-local function held(module, kind)
-  local known, list = about[module], {}
-  local names, found = known.names, core.held(module, known.keys, kind and base.kinds, kind)
-  for i = 1, #found, 2 do
-    local key = found[i]
-    names[key] = names[key] or child_name(known, key)
-    list[#list + 1] = {names[key], found[i + 1]}
+-- What a module itself holds, in the order of its attributes: its parameters and its children, each
+-- a list of a name, then the thing, and so on. While `looked_at` is a table modules are known to
+-- stay as they are, and are looked at once.
+local looked_at
+
+local function members(module)
+  local known = looked_at and looked_at[module]
+  if not known then
+    known = table.pack(core.members(module, about[module].keys, base.kinds))
+    if looked_at then looked_at[module] = known end
   end
-  return list
+  return known
 end
 
-function base.children(module) return held(module, "module") end
-function base.parameters(module) return held(module) end
+function base.look_once(is_on) looked_at = is_on and {} or nil end
+
+function base.parameters(module)
+  local found = members(module)
+  forbid_key(about[module], found[3])
+  return found[1]
+end
+
+function base.children(module)
+  local found = members(module)
+  forbid_key(about[module], found[4])
+  return found[2]
+end
 
 function base.class(module) return about[module].class end
 function base.class_name(module) return about[module].class_name end
@@ -439,16 +470,19 @@ local function take_up(module, name, parent, path, policy)
     end
     taken[child] = true
   end
-  local parameters, children = base.parameters(module), base.children(module)
+  local parameters, children, bad_parameter, bad_child =
+    core.members(module, known.keys, base.kinds)
+  forbid_key(known, bad_parameter)
+  forbid_key(known, bad_child)
   known.parameters, known.children = parameters, children
-  for i = 1, #parameters do
-    local name, tensor = parameters[i][1], parameters[i][2]
+  for i = 1, #parameters, 2 do
+    local name, tensor = parameters[i], parameters[i + 1]
     take(name)
     core.add_parameter(tensor, name, known.index)
     if policy then core.set_precision(tensor, policy.used, policy.reduced) end
   end
-  for i = 1, #children do
-    local name, child = children[i][1], children[i][2]
+  for i = 1, #children, 2 do
+    local name, child = children[i], children[i + 1]
     take(name)
     take_up(child, name, known.index, prefix .. name, policy)
   end
@@ -459,11 +493,11 @@ function base.each_parameter(f)
   local function visit(module)
     local known = about[module]
     local path, parameters, children = known.path, known.parameters, known.children
-    for i = 1, #parameters do
-      local name, tensor = parameters[i][1], parameters[i][2]
+    for i = 1, #parameters, 2 do
+      local name, tensor = parameters[i], parameters[i + 1]
       f(path == "" and name or path .. "." .. name, tensor)
     end
-    for i = 1, #children do visit(children[i][2]) end
+    for i = 2, #children, 2 do visit(children[i]) end
   end
   visit(base.model)
 end

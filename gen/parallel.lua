@@ -238,10 +238,12 @@ local MOST_PATHS = 2000
 
 -- The paths below the module, for the list of what a pattern might have meant.
 local function all_paths(module, prefix, list)
-  for _, child in ipairs(base.children(module)) do
+  local children = base.children(module)
+  for i = 1, #children, 2 do
     if #list >= MOST_PATHS then return list end
-    list[#list + 1] = prefix .. child[1]
-    all_paths(child[2], prefix .. child[1] .. ".", list)
+    local name = prefix .. children[i]
+    list[#list + 1] = name
+    all_paths(children[i + 1], name .. ".", list)
   end
   return list
 end
@@ -268,13 +270,13 @@ end
 -- The modules below `module` whose paths match the names from the i-th on, each as fnmatch.
 local function matching(module, names, i, found)
   local children, name, is_pattern = base.children(module), names[i][1], names[i][2]
-  for k = 1, #children do
-    local child = children[k]
-    if child[1] == name or is_pattern and core.matches(child[1], name) then
+  for k = 1, #children, 2 do
+    local child = children[k + 1]
+    if children[k] == name or is_pattern and core.matches(children[k], name) then
       if i == #names then
-        found[#found + 1] = child[2]
+        found[#found + 1] = child
       else
-        matching(child[2], names, i + 1, found)
+        matching(child, names, i + 1, found)
       end
     end
   end
@@ -321,6 +323,7 @@ plan.parallelize = core.unwatched(function(module, mesh, styles)
   base.expect(module, "module", "the first argument of parallelize")
   local dim = one_dimension(mesh, "parallelize")
   if base.begun then fail("parallelize comes before train and infer") end
+  base.look_once(true)
   if base.kind(styles) == "style" then
     apply(module, dim, styles)
   else
@@ -330,6 +333,7 @@ plan.parallelize = core.unwatched(function(module, mesh, styles)
     end
     walk(module, dim, styles, "")
   end
+  base.look_once(false)
   return module
 end)
 

@@ -519,9 +519,8 @@ static void split_at_strides(void)
       split_at_stride(lies.on[d].dim, lies.on[d].outer);
 }
 
-void op_letters(const struct op *of, struct letters *l)
+static void find_letters(const struct op *of, struct letters *l)
 {
-  memset(l, 0, sizeof *l);
   op = of;
   found = l;
   rule = read_rule(op);
@@ -537,6 +536,28 @@ void op_letters(const struct op *of, struct letters *l)
   for (int k = 0; k < l->nout; k++)
     for (int d = 0; d < l->ndim_out[k]; d++) drop_ones(&l->out[k][d], 0);
   if (op->kind == OP_view) split_at_strides();
+}
+
+/* All that an operation's letters depend on. */
+static void ask_letters(struct query *q, const struct op *of)
+{
+  begin_query(q);
+  ask_rule(q, of);
+  if (of->kind == OP_custom) ask_text(q, rule_of(of));
+  for (int i = 0; i < of->nin + of->nout; i++)
+    ask_value(q, &graph->value[i < of->nin ? of->in[i] : of->out + i - of->nin]);
+  if (of->kind == OP_view) ask_layout(q, &graph->value[of->in[0]].layout);
+}
+
+void op_letters(const struct op *of, struct letters *l)
+{
+  static struct memo memo;
+  static struct query q;
+  bool is_new;
+  ask_letters(&q, of);
+  struct letters *answer = answer_to(&memo, &q, sizeof *answer, &is_new);
+  if (is_new) find_letters(of, answer);
+  *l = *answer;
 }
 
 /* ------------------------------------------------------------------------ rules that plans write

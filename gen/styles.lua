@@ -68,8 +68,10 @@ local function parameter_wishes(module, name, known)
     fail("%s knows no %s; it knows Linear and Embedding", name, base.class_name(module))
   end
   local wishes = {}
-  for _, p in ipairs(base.parameters(module)) do
-    if places[p[1]] then wishes[#wishes + 1] = {"parameter", p[2], places[p[1]]} end
+  local parameters = base.parameters(module)
+  for i = 1, #parameters, 2 do
+    local place = places[parameters[i]]
+    if place then wishes[#wishes + 1] = {"parameter", parameters[i + 1], place} end
   end
   return wishes
 end
@@ -104,8 +106,10 @@ function plan.SequenceParallel(options)
   local cut = base.shard(base.integer(dim, "SequenceParallel's sequence_dim", -8, 7))
   check_local(options.use_local_output, "use_local_output", "SequenceParallel", {cut})
   return style("SequenceParallel", function(module)
-    local wishes = {}
-    for i, p in ipairs(base.parameters(module)) do wishes[i] = {"parameter", p[2], REPLICATE} end
+    local wishes, parameters = {}, base.parameters(module)
+    for i = 2, #parameters, 2 do
+      wishes[#wishes + 1] = {"parameter", parameters[i], REPLICATE}
+    end
     wishes[#wishes + 1] = {"input", 0, cut}
     wishes[#wishes + 1] = {"output", 0, cut}
     return wishes

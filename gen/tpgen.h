@@ -318,7 +318,7 @@ extern struct graph *graph;
 
 /* Reserves the arena, shared with the processes forked later, and makes the empty graph in it. */
 void arena_open(void);
-/* From here on the arena is this process's alone, all in its place: quicker, and in fewer pages. */
+/* What is written in the arena from here on is this process's alone: quicker, and in fewer pages. */
 void arena_own(void);
 /* Zeroed memory; ends tpgen with a message when there is no more. Never NULL, never freed. */
 void *alloc(size_t size);
@@ -428,6 +428,11 @@ bool is_below_plan(const char *directory, const char *path);
    anew; false where there is no wish. A file that the plan may not see is the plan's error. */
 bool read_wanted_file(void);
 uint64_t hash_files(uint64_t hash);
+
+/* pool.c: memory that Lua asks for: a block that had `before` bytes, or NULL, as one of `size`, at
+   least 1; NULL where there is no more. The same block stays good then. */
+void *pool_move(void *block, size_t before, size_t size);
+void pool_free(void *block, size_t size);
 
 struct lua_State;
 /* The plan's error, at the line where the plan is at work. */
@@ -547,15 +552,22 @@ int64_t number_of(const struct op *op, const char *name);
 
 /* A question, a row of numbers, and those that were asked before. */
 struct query {
+  const struct graph *of;
   int n, room;
   int64_t *at;
 };
 struct memo {
+  const struct graph *of;
   int n, room, places;
   struct asked *asked;
   int *last;
 };
-void ask_number(struct query *q, int64_t number);
+void begin_query(struct query *q);
+static inline void ask_number(struct query *q, int64_t number)
+{
+  GROW(q->at, q->n, q->room);
+  q->at[q->n++] = number;
+}
 void ask_text(struct query *q, const char *s);
 /* A layout, a value's type and shape, an operation's kind and rule. */
 void ask_layout(struct query *q, const struct layout *layout);
@@ -563,6 +575,9 @@ void ask_value(struct query *q, const struct value *v);
 void ask_rule(struct query *q, const struct op *op);
 /* The question's number, in the order in which they were first asked: a new one is the last. */
 int number_of_query(struct memo *memo, const struct query *q);
+/* The place of its answer, of so many bytes; *is_new: it was not asked before, and is to be written
+   there. It stays where it is. */
+void *answer_to(struct memo *memo, const struct query *q, size_t size, bool *is_new);
 
 /* ------------------------------------------------------------------------------------ shard.c */
 
@@ -614,7 +629,7 @@ char *shape_text(struct shape s); /* "[20, 10]" */
 /* One dimension of an operand: the letters that it is made of, the outermost first; none where its
    size is 1. */
 struct axis {
-  int n, letter[MAX_DIMS];
+  signed char n, letter[MAX_DIMS];
 };
 /* An operation's rule (ops.h) put to its operands. A letter is a number from 0, in the order of the
    dimensions of the operand that the operation walks over (the first input of a reduction, else the
