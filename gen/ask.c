@@ -22,6 +22,7 @@
 #include <jansson.h>
 
 enum { MOST_RANKS = 1024 };
+static const int64_t MOST_OUTER = (int64_t)1 << 42; /* struct placement has no more room */
 /* Bytes of the tensor times ranks: so that no sum of what is sent can overflow. */
 static const int64_t MOST_BYTES = (int64_t)1 << 58;
 
@@ -170,10 +171,13 @@ static struct placement read_shard(bool *told)
   if (p.dim < 0) p.dim += n;
   if (comes("/")) {
     const char *place = at;
-    p.outer = read_number(1, INT64_MAX, "what is outside a strided shard is a number of parts");
     int64_t size = whole.size[p.dim];
-    if (size % p.outer || (p.outer > 1 && size <= p.outer))
+    int64_t outer =
+        read_number(1, INT64_MAX, "what is outside a strided shard is a number of parts");
+    if (size % outer || (outer > 1 && size <= outer))
       misread(place, text("the size %" PRId64 " is not so many equal parts of several", size));
+    if (outer > MOST_OUTER) misread(place, "a strided shard cuts at most 2^42 parts");
+    p.outer = outer;
   }
   must_come(")", "the shard's ) is missing");
   *told = comes("[");

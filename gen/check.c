@@ -40,8 +40,8 @@ static void sane_value(const struct value *v)
   if (v->role == GRADIENT || v->role == STATE)
     hold(is_value(v->of), v->op, "it belongs to nothing");
   for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {
-    struct placement p = v->layout.on[d];
-    hold(p.kind != SHARD || (p.dim >= 0 && p.dim < v->shape.ndim), v->op,
+    const struct placement *p = &v->layout.on[d];
+    hold(p->kind != SHARD || (p->dim >= 0 && p->dim < v->shape.ndim), v->op,
          "a value is sharded on a dimension that it has not");
   }
 }
@@ -162,6 +162,57 @@ static bool adds_batch(const struct op *op)
          same_layout(graph->value[op->in[1]].layout, layout);
 }
 
+/* By value a mark of what a rule sees of it; by operation that of itself and its operands when it
+   was last found to run as they lie. Marks are 64 bits of a hash: equal ones are of equal things.
+ */
+static struct marks {
+  const struct graph *of;
+  int nvalue, nop, value_room, op_room;
+  uint64_t *value, *op;
+} marks;
+
+static uint64_t mixed(uint64_t hash, uint64_t n)
+{
+  hash = (hash ^ n) * UINT64_C(0x9e3779b97f4a7c15);
+  return hash ^ hash >> 32;
+}
+
+static uint64_t mark_of_value(const struct value *v)
+{
+  uint64_t h = mixed(HASH_START, (uint64_t)v->type << 32 | (uint64_t)v->shape.ndim);
+  for (int d = 0; d < v->shape.ndim; d++) h = mixed(h, (uint64_t)v->shape.size[d]);
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    const struct placement *p = &v->layout.on[d];
+    if (p->kind == PARTIAL) h = mixed(h, (uint64_t)p->reduction << 8);
+    if (p->kind == SHARD)
+      h = mixed(mixed(h, (uint64_t)p->dim << 8 | (uint64_t)p->turn << 16), (uint64_t)p->outer);
+    h = mixed(h, p->kind);
+  }
+  return h;
+}
+
+static uint64_t mark_of_op(const struct op *op)
+{
+  uint64_t h = mixed(HASH_START, (uint64_t)op->kind << 32 | op->dims);
+  h = mixed(h, (uint64_t)op->nin << 32 | (uint64_t)op->nout << 16 | op->keep);
+  h = mixed(mixed(h, (uint64_t)op->type << 32 | (uint64_t)op->custom), (uintptr_t)op->equation);
+  for (int i = 0; i < op->nin; i++) h = mixed(h, marks.value[op->in[i]]);
+  for (int k = 0; k < op->nout; k++) h = mixed(h, marks.value[op->out + k]);
+  return h;
+}
+
+static void mark_values(void)
+{
+  if (marks.of != graph) marks = (struct marks){.of = graph};
+  while (marks.value_room < graph->nvalue)
+    marks.value = grow(marks.value, marks.nvalue, &marks.value_room, sizeof *marks.value);
+  for (int i = 0; i < graph->nvalue; i++) marks.value[i] = mark_of_value(&graph->value[i]);
+  marks.nvalue = graph->nvalue;
+  while (marks.op_room < graph->nop)
+    marks.op = grow(marks.op, marks.nop, &marks.op_room, sizeof *marks.op);
+  marks.nop = graph->nop;
+}
+
 /* Whether an operation of the same rule was looked at whose operands lay alike. */
 static bool is_known(const struct op *op)
 {
@@ -172,11 +223,8 @@ static bool is_known(const struct op *op)
   ask_rule(&q, op);
   ask_number(&q, (int64_t)op->type);
   for (int d = 0; d < graph->mesh.ndim; d++) ask_number(&q, graph->mesh.size[d]);
-  for (int i = 0; i < op->nin + op->nout; i++) {
-    const struct value *v = &graph->value[i < op->nin ? op->in[i] : op->out + i - op->nin];
-    ask_value(&q, v);
-    ask_layout(&q, &v->layout);
-  }
+  for (int i = 0; i < op->nin; i++) ask_number(&q, (int64_t)marks.value[op->in[i]]);
+  for (int k = 0; k < op->nout; k++) ask_number(&q, (int64_t)marks.value[op->out + k]);
   answer_to(&memo, &q, 1, &is_new);
   return !is_new;
 }
@@ -188,6 +236,9 @@ static void check_placed(int id)
   for (int k = 0; k < op->nout; k++)
     hold(graph->value[op->out + k].placed, id, "its value is not placed");
   if (op->nout == 0 || !*rule_of(op)) return;
+  uint64_t mark = mark_of_op(op);
+  if (marks.op[id] == mark) return;
+  marks.op[id] = mark;
   if (rounds_alike(op) || adds_batch(op) || is_known(op)) return;
   struct letters l;
   struct choice list[MAX_CHOICES];
@@ -213,31 +264,41 @@ struct step {
 
 /* Whether dimension `dim` is cut alike, but for the last cuts of the first layout: how many more
    it has is in *more. */
-static bool cut_alike(struct layout a, struct layout b, int dim, int *more)
+static bool cut_alike(const struct layout *a, const struct layout *b, int dim, int *more)
 {
   int x[MAX_MESH], y[MAX_MESH];
-  int n = cuts_of(&graph->mesh, a, dim, x), m = cuts_of(&graph->mesh, b, dim, y);
+  int n = cuts_of(&graph->mesh, *a, dim, x), m = cuts_of(&graph->mesh, *b, dim, y);
   *more = n - m;
   if (n < m) return false;
   for (int i = 0; i < m; i++)
-    if (x[i] != y[i] || shard_stride(a.on[x[i]]) != shard_stride(b.on[y[i]])) return false;
+    if (x[i] != y[i] || shard_stride(a->on[x[i]]) != shard_stride(b->on[y[i]])) return false;
   return true;
+}
+
+/* Whether either layout cuts the dimension. */
+static bool is_cut_in(const struct layout *a, const struct layout *b, int dim)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if ((a->on[i].kind == SHARD && a->on[i].dim == dim) ||
+        (b->on[i].kind == SHARD && b->on[i].dim == dim))
+      return true;
+  return false;
 }
 
 /* Whether the second layout lacks nothing but the last cuts of some plain dimensions; other ones,
    `except`, are not looked at. */
-static bool lacks_last_cuts(struct layout a, struct layout b, unsigned except)
+static bool lacks_last_cuts(const struct layout *a, const struct layout *b, unsigned except)
 {
   int more;
   for (int d = 0; d < MAX_DIMS; d++) {
-    if (except >> d & 1) continue;
+    if (except >> d & 1 || !is_cut_in(a, b, d)) continue;
     if (!cut_alike(a, b, d, &more)) return false;
-    if (more && is_strided(&graph->mesh, a, d)) return false;
+    if (more && is_strided(&graph->mesh, *a, d)) return false;
   }
   return true;
 }
 
-static bool all_cut_alike(struct layout a, struct layout b, unsigned except)
+static bool all_cut_alike(const struct layout *a, const struct layout *b, unsigned except)
 {
   return lacks_last_cuts(a, b, except) && lacks_last_cuts(b, a, except);
 }
@@ -247,7 +308,7 @@ static bool all_cut_alike(struct layout a, struct layout b, unsigned except)
 static bool ends_with(struct layout layout, int dim, const struct group *g, struct layout rest)
 {
   int cut[MAX_MESH], n = cuts_of(&graph->mesh, layout, dim, cut), more;
-  if (is_strided(&graph->mesh, layout, dim) || !cut_alike(layout, rest, dim, &more)) return false;
+  if (is_strided(&graph->mesh, layout, dim) || !cut_alike(&layout, &rest, dim, &more)) return false;
   return more == g->n && !memcmp(cut + n - g->n, g->dim, (size_t)g->n * sizeof *cut);
 }
 
@@ -281,14 +342,14 @@ static bool is_all_reduce(const struct step *s)
 {
   return changed(s) == s->group->dims &&
          all_on(s->from, s->group->dims, PARTIAL, s->op->reduction) &&
-         all_on(s->to, s->group->dims, REPLICATE, SUM) && all_cut_alike(s->from, s->to, 0);
+         all_on(s->to, s->group->dims, REPLICATE, SUM) && all_cut_alike(&s->from, &s->to, 0);
 }
 
 static bool is_all_gather(const struct step *s)
 {
   return changed(s) == s->group->dims && all_on(s->to, s->group->dims, REPLICATE, SUM) &&
          ends_with(s->from, s->op->dim, s->group, s->to) &&
-         all_cut_alike(s->from, s->to, 1u << s->op->dim);
+         all_cut_alike(&s->from, &s->to, 1u << s->op->dim);
 }
 
 static bool is_reduce_scatter(const struct step *s)
@@ -296,7 +357,7 @@ static bool is_reduce_scatter(const struct step *s)
   return changed(s) == s->group->dims &&
          all_on(s->from, s->group->dims, PARTIAL, s->op->reduction) &&
          ends_with(s->to, s->op->dim, s->group, s->from) &&
-         all_cut_alike(s->from, s->to, 1u << s->op->dim);
+         all_cut_alike(&s->from, &s->to, 1u << s->op->dim);
 }
 
 static bool is_all_to_all(const struct step *s)
@@ -304,14 +365,15 @@ static bool is_all_to_all(const struct step *s)
   unsigned both = 1u << s->op->dim | 1u << s->op->dim_to;
   return changed(s) == s->group->dims && s->op->dim != s->op->dim_to &&
          ends_with(s->from, s->op->dim, s->group, s->to) &&
-         ends_with(s->to, s->op->dim_to, s->group, s->from) && all_cut_alike(s->from, s->to, both);
+         ends_with(s->to, s->op->dim_to, s->group, s->from) &&
+         all_cut_alike(&s->from, &s->to, both);
 }
 
 static bool is_slice(const struct step *s)
 {
   unsigned dims = changed(s);
   return dims && all_on(s->from, dims, REPLICATE, SUM) && all_on(s->to, dims, SHARD, SUM) &&
-         lacks_last_cuts(s->to, s->from, 0);
+         lacks_last_cuts(&s->to, &s->from, 0);
 }
 
 static bool is_to_partial(const struct step *s)
@@ -320,7 +382,7 @@ static bool is_to_partial(const struct step *s)
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (dims >> i & 1 && s->from.on[i].kind == PARTIAL) return false;
   return dims && all_on(s->to, dims, PARTIAL, s->op->reduction) &&
-         lacks_last_cuts(s->from, s->to, 0);
+         lacks_last_cuts(&s->from, &s->to, 0);
 }
 
 static bool is_packing(const struct step *s)
@@ -481,6 +543,7 @@ static bool has_usual_turns(const struct layout *layout)
 
 static void check_layouts(enum pass after)
 {
+  mark_values();
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     hold(!v->placed || has_usual_turns(&v->layout), v->op, "its turns are not told as usual");

@@ -43,13 +43,14 @@ enum reduction { SUM, MAX, MIN };
 /* On one dimension of the mesh. SHARD: the ranks along it hold consecutive parts of dimension
    `dim`, cut as torch.chunk does. Where `outer` is more than 1 the shard is strided: the dimension
    is seen as [outer, size / outer], and the second of these is cut: what a cut dimension becomes
-   that is merged with one outside it. PARTIAL: the value is the `reduction` of what they hold. */
+   that is merged with one outside it. PARTIAL: the value is the `reduction` of what they hold.
+   Eight bytes: every value and operation holds six of them. */
 struct placement {
-  enum placement_kind kind;
-  int dim;
-  enum reduction reduction;
-  int turn;      /* SHARD: see struct layout */
-  int64_t outer; /* 0 and 1: a plain shard */
+  enum placement_kind kind : 4;
+  int dim : 6;
+  enum reduction reduction : 4;
+  int turn : 6;       /* SHARD: see struct layout */
+  int64_t outer : 44; /* 0 and 1: a plain shard */
 };
 
 /* Several mesh dimensions on one tensor dimension cut it one after the other, the first one's parts

@@ -101,15 +101,53 @@ void add(struct list *list, int number)
 
 /* ----------------------------------------------------------------------------------------- text */
 
+/* As vsnprintf, at several times its speed, of a format with nothing but texts in it and whole
+   numbers that are not negative; false, and nothing said, of others, or where there is no room. */
+static bool print_plain(char *at, size_t room, const char *format, va_list list, size_t *length)
+{
+  size_t n = 0;
+  for (const char *c = format; *c; c++) {
+    char digits[12];
+    const char *piece = c;
+    size_t size = 1;
+    if (*c == '%') {
+      c++;
+      int number = *c == 'd' ? va_arg(list, int) : -1;
+      if (*c == 's') {
+        piece = va_arg(list, const char *);
+        if (!piece) return false;
+        size = strlen(piece);
+      } else if (number >= 0) {
+        char *digit = digits + sizeof digits;
+        do *--digit = (char)('0' + number % 10);
+        while (number /= 10);
+        piece = digit;
+        size = (size_t)(digits + sizeof digits - digit);
+      } else {
+        return false;
+      }
+    }
+    if (size >= room - n) return false;
+    memcpy(at + n, piece, size);
+    n += size;
+  }
+  at[n] = 0;
+  *length = n;
+  return true;
+}
+
 char *text(const char *format, ...)
 {
   /* Written where the arena ends, and then made part of it. */
   char *at = (char *)arena + arena->used;
-  size_t room = ARENA_BYTES - arena->used;
-  va_list list;
+  size_t room = ARENA_BYTES - arena->used, length;
+  va_list list, again;
   va_start(list, format);
-  size_t length = (size_t)vsnprintf(at, room, format, list);
+  va_copy(again, list);
+  if (!print_plain(at, room, format, list, &length))
+    length = (size_t)vsnprintf(at, room, format, again);
   va_end(list);
+  va_end(again);
   return alloc(length < room ? length + 1 : ARENA_BYTES);
 }
 
@@ -136,11 +174,14 @@ void put_text(struct buffer *b, const char *s, size_t length)
 
 void put(struct buffer *b, const char *format, ...)
 {
-  va_list list, again;
+  va_list list, again, plain;
   va_start(list, format);
   va_copy(again, list);
-  size_t room = b->room - b->length;
-  size_t length = (size_t)vsnprintf(room ? b->text + b->length : NULL, room, format, list);
+  va_copy(plain, list);
+  size_t room = b->room - b->length, length;
+  if (!room || !print_plain(b->text + b->length, room, format, plain, &length))
+    length = (size_t)vsnprintf(room ? b->text + b->length : NULL, room, format, list);
+  va_end(plain);
   va_end(list);
   if (length < room) {
     b->length += length;
