@@ -528,20 +528,34 @@ static int *find_storages(int *count)
   return value;
 }
 
+static void forget_storages(void)
+{
+  for (int i = 0; i < graph->nvalue; i++) graph->value[i].storage = i;
+}
+
 int64_t live_bytes(void)
 {
   int n;
   const int *value = find_storages(&n);
   int64_t most = most_live(value, n);
-  for (int i = 0; i < graph->nvalue; i++) graph->value[i].storage = i;
+  forget_storages();
   return most;
+}
+
+bool can_live_in(int64_t bytes)
+{
+  int n, *value = find_storages(&n);
+  int64_t most = most_live(value, n);
+  bool fits = most <= bytes && place_values(value, n, most, false) <= most + most / 256;
+  forget_storages();
+  return fits;
 }
 
 void memory(void)
 {
   int n, *value = find_storages(&n);
   graph->live_bytes = most_live(value, n);
-  graph->arena_bytes = place_values(value, n, graph->live_bytes);
+  graph->arena_bytes = place_values(value, n, graph->live_bytes, true);
   find_gradients();
   for (int i = 0; i < graph->nvalue; i++) find_place(i);
 }

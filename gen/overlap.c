@@ -506,9 +506,10 @@ void overlap_function(struct function *f, int64_t most_live)
 {
   const int *op = f->op, n = f->nop;
   bool any = has_collectives(op, n) && f->phase != UPDATE;
-  for (int64_t more = most_live / 32; more > 0 && any; more /= 8) {
+  int64_t more = most_live / 32;
+  for (int tries = 0; tries < 3 && any; tries++, more /= 8) {
     order_parts(f, op, n, more);
-    if (live_bytes() <= most_live + most_live / 32) return;
+    if (can_live_in(most_live + most_live / 32)) return;
   }
   order_parts(f, op, n, -1);
 }

@@ -108,16 +108,16 @@ static void shuffle(int *value, int n)
 }
 
 /* Tries orders until one comes to the bound: as they are, with what does not fit below the bound
-   placed earlier, and at random, the fewer the more there is to place. Leaves the best places, and
-   gives where they end. */
-int64_t place_values(int *value, int n, int64_t bound)
+   placed earlier, and, if it is to be done well, at random, the fewer the more there is to place.
+   Leaves the best places, and gives where they end. */
+int64_t place_values(int *value, int n, int64_t bound, bool well)
 {
   static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start};
   enum { ORDERS = sizeof orders / sizeof *orders, HURRIED = 4 * ORDERS, STEPS = 4000000 };
   int64_t *offset = alloc((size_t)(graph->nvalue + 1) * sizeof *offset), best = INT64_MAX;
   int *lying = alloc((size_t)(n + 1) * sizeof *lying);
   key = alloc((size_t)(graph->nvalue + 1) * sizeof *key);
-  int64_t tries = ORDERS + STEPS / ((int64_t)n * n + 1);
+  int64_t tries = well ? ORDERS + STEPS / ((int64_t)n * n + 1) : HURRIED;
   for (int k = 0; k < tries && best > bound; k++) {
     if (k < ORDERS || k >= HURRIED) qsort(value, (size_t)n, sizeof *value, orders[k % ORDERS]);
     if (k >= HURRIED)

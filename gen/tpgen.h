@@ -770,13 +770,15 @@ bool same_place(int a, int b);
 /* place.c: the largest sum of what lives at once of these storages; and a place for each, if that
    can be below the bound. Gives where the last one ends. */
 int64_t most_live(const int *value, int n);
-int64_t place_values(int *value, int n, int64_t bound);
+int64_t place_values(int *value, int n, int64_t bound, bool well);
 /* cost.c: how long an operation takes, but a loop, and what it costs to run a collective beside
    others, by a model; in picoseconds. */
 int64_t time_taken(const struct op *op);
 int64_t events_time(void);
 /* The largest sum of what would live at once if the operations ran as they stand. */
 int64_t live_bytes(void);
+/* Whether so many bytes are enough for it, placed with little loss. */
+bool can_live_in(int64_t bytes);
 /* Whether the operation may leave `out` where `in` lies, if nothing reads that later. */
 bool may_overwrite(const struct op *op, int in, int out);
 /* The bytes from one of a family to the next. */
