@@ -141,6 +141,7 @@ static void put_batches(struct buffer *b)
 static char *functions_text(int rank)
 {
   struct buffer b = {0}, step = {0};
+  forget_products();
   for (int i = 0; i < graph->nfunction; i++)
     put(&b, "%s", function_text(&graph->function[i], rank));
   put_text(&step, "", 0);
@@ -395,6 +396,7 @@ static char *step_text(int rank, const char *ranks, const struct families *tenso
               TPGEN_VERSION, "plan", plan_shown(), "plan_string", string_text(plan_shown()), "hash",
               graph->hash, "summary", summary_text(rank), "ranks", ranks, "memory",
               memory_declaration(), "communicators", communicators_text(), "functions", functions,
+              "products", product_table(), "product_list", product_list(),
               "tensors", rows, "ntensors", text("%d", tensors->n), "groups", groups_text(),
               "ngroups", text("%d", graph->ngroup), "events", graph->nevent ? "done" : "NULL",
               "nevents", text("%d", graph->nevent), "world", text("%d", world_size()), "seed",

@@ -12,7 +12,7 @@ static const char usage[] =
     "usage: tpgen PLAN.lua -o DIRECTORY [options]\n"
     "Writes one program per rank for the model and the parallel plan in PLAN.lua.\n\n"
     "  -o DIRECTORY          where the programs go; made if it isn't there\n"
-    "  --target cpu|cuda     C with CBLAS and MPI (the default), or CUDA C++ with cuBLAS and NCCL\n"
+    "  --target cpu|cuda     C with CBLAS and MPI (the default), or CUDA C++ with cuBLASLt and NCCL\n"
     "  -D NAME=VALUE         what the plan reads as args.NAME\n"
     "  --ranks FIRST-LAST    write only these ranks' programs\n"
     "  --check               write nothing: fail if DIRECTORY is not what the plan gives\n"

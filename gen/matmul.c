@@ -1,4 +1,4 @@
-/* matmul.c: a product of two tensors as calls of BLAS.
+/* matmul.c: a product of two tensors as calls of BLAS, or of cuBLASLt by the runtime's matmul.
 
    Takes   an einsum of two operands, a letter at most once in each; the parts that a rank holds
            lie without gaps, their dimensions in the order that arrange.c chose.
@@ -307,29 +307,84 @@ static const char *type_suffix(const struct op *op)
   return type_at(op, C) == F32 ? "_bf16_f32" : "_bf16";
 }
 
-/* An output that is transposed is computed as C^T = B^T A^T. */
-static char *call_text(const struct product *p)
+/* The call as it is written. An output that is transposed is computed as C^T = B^T A^T. */
+struct written {
+  enum operand a, b;
+  char form[3]; /* "nt": a as it is, b stored transposed */
+  int64_t m, n, k;
+  bool has_gaps;
+  const char *adds;
+};
+
+static struct written written(const struct product *p)
 {
   const struct gemm *x = &p->call;
   bool swapped = x->matrix[C].transposed;
   enum operand a = swapped ? B : A, b = swapped ? A : B;
-  bool ta = x->matrix[a].transposed != swapped, tb = x->matrix[b].transposed != swapped;
-  char form[] = {ta ? 't' : 'n', tb ? 't' : 'n', 0};
-  char *sizes = text("%" PRId64 ", %" PRId64 ", %" PRId64, swapped ? x->n->size : x->m->size,
-                     swapped ? x->m->size : x->n->size, x->k->size);
+  return (struct written){.a = a,
+                          .b = b,
+                          .form = {x->matrix[a].transposed != swapped ? 't' : 'n',
+                                   x->matrix[b].transposed != swapped ? 't' : 'n'},
+                          .m = swapped ? x->n->size : x->m->size,
+                          .n = swapped ? x->m->size : x->n->size,
+                          .k = x->k->size,
+                          .has_gaps =
+                              !x->matrix[A].tight || !x->matrix[B].tight || !x->matrix[C].tight,
+                          .adds = adds_text(p)};
+}
+
+static char *call_text(const struct product *p)
+{
+  struct written w = written(p);
+  char *sizes = text("%" PRId64 ", %" PRId64 ", %" PRId64, w.m, w.n, w.k);
   if (p->batch) sizes = text("%s, %" PRId64, sizes, p->batch->size);
-  char *adds = adds_text(p);
   const char *batch = p->batch ? "_batch" : "", *of = type_suffix(p->op);
-  bool plain = x->matrix[A].tight && x->matrix[B].tight && x->matrix[C].tight;
-  if (!plain || strcmp(adds, "false") || (p->batch && *of))
-    return text("gemm%s%s('%c', '%c', %s%s, %s%s, %s%s, %s, %s);", batch, of, form[0], form[1],
-                address(p, C), strides_text(p, C), address(p, a), strides_text(p, a), address(p, b),
-                strides_text(p, b), sizes, adds);
+  if (w.has_gaps || strcmp(w.adds, "false") || (p->batch && *of))
+    return text("gemm%s%s('%c', '%c', %s%s, %s%s, %s%s, %s, %s);", batch, of, w.form[0], w.form[1],
+                address(p, C), strides_text(p, C), address(p, w.a), strides_text(p, w.a),
+                address(p, w.b), strides_text(p, w.b), sizes, w.adds);
   if (p->batch)
     sizes = text("%s, %" PRId64 ", %" PRId64 ", %" PRId64, sizes, p->batch->stride[C],
-                 p->batch->stride[a], p->batch->stride[b]);
-  return text("matmul_%s%s%s(%s, %s, %s, %s);", form, of, batch, address(p, C), address(p, a),
-              address(p, b), sizes);
+                 p->batch->stride[w.a], p->batch->stride[w.b]);
+  return text("matmul_%s%s%s(%s, %s, %s, %s);", w.form, of, batch, address(p, C), address(p, w.a),
+              address(p, w.b), sizes);
+}
+
+/* ".a = 't', .b = 'n', .m = 256, .n = 64, .k = 128": what the runtime has to know of it, besides
+   the operands' addresses. */
+static char *fields_text(const struct product *p, const struct written *w)
+{
+  const struct matrix *x = p->call.matrix;
+  enum type of = type_at(p->op, A), makes = type_at(p->op, C);
+  struct buffer b = {0};
+  put(&b, ".a = '%c', .b = '%c', .m = %" PRId64 ", .n = %" PRId64 ", .k = %" PRId64, w->form[0],
+      w->form[1], w->m, w->n, w->k);
+  if (of == BF16) put(&b, ", .of = BF16");
+  if (makes == BF16) put(&b, ", .makes = BF16");
+  if (of == F32 && graph->tf32) put(&b, ", .tf32 = true");
+  if (w->has_gaps)
+    put(&b, ", .ld_c = %" PRId64 ", .ld_a = %" PRId64 ", .ld_b = %" PRId64, x[C].ld, x[w->a].ld,
+        x[w->b].ld);
+  if (p->batch)
+    put(&b,
+        ", .batch = %" PRId64 ", .step_c = %" PRId64 ", .step_a = %" PRId64 ", .step_b = %" PRId64,
+        p->batch->size, p->batch->stride[C], p->batch->stride[w->a], p->batch->stride[w->b]);
+  return b.text;
+}
+
+/* "matmul(&product.nt_256x64x128, wq, x, m->w.wq);" */
+static char *cuda_call_text(const struct product *p)
+{
+  struct written w = written(p);
+  char *wanted =
+      text("%s_%" PRId64 "x%" PRId64 "x%" PRId64 "%s", w.form, w.m, w.n, w.k, type_suffix(p->op));
+  if (p->batch) wanted = text("%s_x%" PRId64, wanted, p->batch->size);
+  const char *name = add_product(wanted, fields_text(p, &w));
+  char *operands =
+      text("&product.%s, %s, %s, %s", name, address(p, C), address(p, w.a), address(p, w.b));
+  if (!strcmp(w.adds, "false")) return text("matmul(%s);", operands);
+  return text("matmul_add(%s%s%s);", operands, strcmp(w.adds, "true") ? ", " : "",
+              strcmp(w.adds, "true") ? w.adds : "");
 }
 
 /* Loops around a call are more than a line, which emit leaves as they are. */
@@ -364,8 +419,6 @@ static void check_types(const struct op *op)
     plan_error(op->line, "matmul: %s is %s and %s is %s: cast one of them, with x:to(\"%s\")",
                value_name(op->in[A]), type_name(a), value_name(op->in[B]), type_name(b),
                a == BF16 || b == BF16 ? "bfloat16" : "float32");
-  if (options.cuda && a == BF16)
-    plan_error(op->line, "matmul: products of bfloat16 are the CPU target's alone so far");
   if (c != a && !(a == BF16 && c == F32))
     bug("emit", NONE, "matmul: %s of %s", type_name(c), type_name(a));
 }
@@ -420,5 +473,5 @@ char *matmul_text(const struct op *op, int rank)
   if (is_empty(op, rank)) return op->nin > 2 ? "" : zero_text(op->out, rank);
   check_sizes(p);
   for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
-  return nested_loops(p, call_text(p));
+  return nested_loops(p, options.cuda ? cuda_call_text(p) : call_text(p));
 }

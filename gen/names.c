@@ -281,6 +281,9 @@ static void declare_memory(void)
     put(&members, "  alignas(64) float parts[%lld];\n", (long long)parts_room(rank));
   if (graph->arena_bytes)
     put(&members, "  alignas(64) unsigned char arena[%lld];\n", (long long)graph->arena_bytes);
+  if (product_workspace())
+    put(&members, "  alignas(256) unsigned char workspace[%lld]; // of the products of matrices\n",
+        (long long)product_workspace());
   put(&declaration, "// All of a rank's memory.\nstruct memory {\n%s};\n", members.text);
 }
 

@@ -90,7 +90,7 @@ static void find_held(void)
 static int64_t held_in_all(void)
 {
   return held[PARAMETER] + held[GRADIENT] + held[STATE] + held[BATCH] + held[ACTIVATION] +
-         graph->arena_bytes;
+         graph->arena_bytes + product_workspace();
 }
 
 static char *mesh_text(void)
@@ -334,6 +334,9 @@ static void put_memory(struct buffer *b)
   put(b, "  %-12s %16s B   %.3f of the lower bound, what lives at once\n", "activations",
       grouped(graph->arena_bytes),
       graph->live_bytes ? (double)graph->arena_bytes / (double)graph->live_bytes : 1.0);
+  if (product_workspace())
+    put(b, "  %-12s %16s B   of the products of matrices\n", "workspace",
+        grouped(product_workspace()));
   put(b, "  %-12s %16s B\n", "in all", grouped(held_in_all()));
 }
 
@@ -513,6 +516,8 @@ void report_json(struct buffer *b)
                              "outputs", (json_int_t)held[ACTIVATION], "activations",
                              (json_int_t)graph->arena_bytes, "activations_bound",
                              (json_int_t)graph->live_bytes, "total", (json_int_t)held_in_all());
+  if (product_workspace())
+    json_object_set_new(memory, "workspace", json_integer((json_int_t)product_workspace()));
   json_t *whole =
       json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
                 "plan", plan_shown(), "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu",

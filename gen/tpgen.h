@@ -967,6 +967,14 @@ char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor);
 char *matmul_text(const struct op *op, int rank);
 /* How many products of matrices that takes, as the operands lie now. */
 double matmul_calls(const struct op *op, int rank);
+/* products.c: of a CUDA program. Empties the table; gives the row of these fields its name, which
+   begins with the one wanted; the table, and how the runtime is told of it; the bytes in which
+   cuBLASLt may work, 0 where there are no products. */
+void forget_products(void);
+const char *add_product(const char *wanted, const char *fields);
+char *product_table(void);
+char *product_list(void);
+int64_t product_workspace(void);
 char *file_kernel_call(const struct op *op, int rank);
 /* Whether the kernel of the operation asks how operand i lies, and takes it in any order that
    leaves the last dimension innermost. */

@@ -107,7 +107,7 @@ static inline void gemm_bf16_f32(char a_is, char b_is, float *c, int ldc, const 
   gemm_batch_bf16_f32(a_is, b_is, c, ldc, 0, a, lda, 0, b, ldb, 0, m, n, k, 1, add);
 }
 
-// As those of products.h, of bfloat16; c is of bfloat16, or of float32.
+// As those of cpu_math.h, of bfloat16; c is of bfloat16, or of float32.
 static inline void matmul_nn_bf16(bf16 *c, const bf16 *a, const bf16 *b, int m, int n, int k)
 {
   gemm_bf16('n', 'n', c, n, a, k, b, n, m, n, k, false);

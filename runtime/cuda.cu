@@ -8,22 +8,21 @@
 #include "target.h"
 #include "cuda_steps.h"
 #include "meet.h"
+#include "cuda_math.h"
 #ifdef TPGEN_MPI
 #include <mpi.h>
 #endif
 
 cudaStream_t stream;
 cudaEvent_t ready;
-cublasHandle_t cublas;
 
-enum { CUBLAS_WORKSPACE = 32 << 20, MEETING_SECONDS = 60 };
+enum { MEETING_SECONDS = 60 };
 
 static ncclComm_t everyone;
 static int groups_made;
 static bool one_stream; // the groups' streams are `stream`
 static struct meeting meeting;
 static bool over_mpi; // the ranks meet through MPI, not over TCP
-static void *workspace;
 
 // ---- failing -----------------------------------------------------------------------------------
 
@@ -272,11 +271,7 @@ static void open_device()
 {
   CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   CHECK_CUDA(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
-  CHECK_CUDA(cudaMalloc(&workspace, CUBLAS_WORKSPACE));
-  CHECK_CUBLAS(cublasCreate(&cublas));
-  CHECK_CUBLAS(cublasSetStream(cublas, stream));
-  CHECK_CUBLAS(cublasSetMathMode(cublas, CUBLAS_PEDANTIC_MATH));         // float32 is float32
-  CHECK_CUBLAS(cublasSetWorkspace(cublas, workspace, CUBLAS_WORKSPACE)); // sums that repeat
+  prepare_products();
 }
 
 static void open_nccl()
@@ -365,7 +360,7 @@ void *target_allocate(size_t bytes, struct failure *why)
 
 size_t target_peak()
 {
-  return program.bytes + CUBLAS_WORKSPACE; // all that is ever allocated
+  return program.bytes; // all that is ever allocated
 }
 
 void target_stop()
@@ -375,8 +370,7 @@ void target_stop()
   ncclCommDestroy(everyone);
   everyone = NULL;
   close_steps();
-  cublasDestroy(cublas);
-  cudaFree(workspace);
+  forget_products();
   cudaFree(*program.memory);
   drop_streams();
   cudaEventDestroy(ready);

@@ -1,33 +1,46 @@
-// The matrix products that generated CUDA calls, on the program's stream. Matrices are row-major
-// float32.
+// The products of matrices that generated CUDA calls: cuBLASLt's, on the program's stream.
 #ifndef CUDA_MATH_H
 #define CUDA_MATH_H
 
 #include "program.h"
 
-// c[m, n] = a[m, k] b[k, n], or c += a b where `add` is true. An operand that is 't' is stored
-// transposed, one that is 'n' is not; from each stored row to the next there are ld elements.
-// cuBLAS takes columns first, so it computes the transposed product of the transposed operands.
-static inline void gemm(char a_is, char b_is, float *c, int ldc, const float *a, int lda,
-                        const float *b, int ldb, int m, int n, int k, bool add)
+// c[m, n] = a[m, k] b[k, n], row-major. What is 0 here: an operand has no gaps between its rows,
+// and there is one product, not a batch of them.
+struct product {
+  char a = 'n', b = 'n'; // 't': stored transposed
+  int m = 0, n = 0, k = 0;
+  enum type of = F32, makes = F32;         // a and b, and c; sums are float32
+  bool tf32 = false;                       // of float32 operands 10 bits of the fraction are read
+  int ld_c = 0, ld_a = 0, ld_b = 0;        // elements from a stored row to the next
+  int batch = 0;                           // so many products, whose matrices begin
+  long step_c = 0, step_a = 0, step_b = 0; // so many elements after each other's
+  struct prepared *prepared = NULL;        // the runtime's
+};
+
+// What step.cu says of its products, and where in the rank's memory cuBLASLt may work.
+struct products {
+  struct product *list;
+  int count;
+  size_t workspace, workspace_bytes;
+};
+extern const struct products products;
+
+// Before the first step, and after the last: chooses an algorithm for each.
+void prepare_products();
+void forget_products();
+
+// c = a b, or c += a b where `add` is true.
+void multiply(const struct product *p, void *c, const void *a, const void *b, bool add);
+
+static inline void matmul(const struct product *p, void *c, const void *a, const void *b)
 {
-  const float one = 1, beta = add ? 1 : 0;
-  CHECK_CUBLAS(cublasSgemm(cublas, b_is == 't' ? CUBLAS_OP_T : CUBLAS_OP_N,
-                           a_is == 't' ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &one, b, ldb, a, lda,
-                           &beta, c, ldc));
+  multiply(p, c, a, b, false);
 }
 
-// As gemm for each of `batch` products, whose matrices begin `step` elements after each other's.
-static inline void gemm_batch(char a_is, char b_is, float *c, int ldc, long step_c, const float *a,
-                              int lda, long step_a, const float *b, int ldb, long step_b, int m,
-                              int n, int k, int batch, bool add)
+static inline void matmul_add(const struct product *p, void *c, const void *a, const void *b,
+                              bool add = true)
 {
-  const float one = 1, beta = add ? 1 : 0;
-  CHECK_CUBLAS(cublasSgemmStridedBatched(
-      cublas, b_is == 't' ? CUBLAS_OP_T : CUBLAS_OP_N, a_is == 't' ? CUBLAS_OP_T : CUBLAS_OP_N, n,
-      m, k, &one, b, ldb, step_b, a, lda, step_a, &beta, c, ldc, step_c, batch));
+  multiply(p, c, a, b, add);
 }
-
-#include "products.h"
 
 #endif

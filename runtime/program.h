@@ -14,7 +14,6 @@
 #include <stddef.h>
 
 #ifdef TPGEN_CUDA
-#include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <nccl.h>
 typedef ncclComm_t communicator;
@@ -184,9 +183,8 @@ void mark_collective(const struct place *at, cudaStream_t on);
 void mark_end(cudaEvent_t event);
 void mark_awaited(cudaEvent_t event);
 
-extern cudaStream_t stream;   // of all work of a step, but collectives that run beside it
-extern cudaEvent_t ready;     // what those begin after: cuda_streams.h
-extern cublasHandle_t cublas; // bound to that stream, pointer mode host
+extern cudaStream_t stream; // of all work of a step, but collectives that run beside it
+extern cudaEvent_t ready;   // what those begin after: cuda_streams.h
 #else
 extern MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI does not know
 #endif
@@ -210,12 +208,6 @@ static inline void end_waiting(void)
   do {                                                                                             \
     cudaError_t error_ = (call);                                                                   \
     if (error_ != cudaSuccess) fail_call(__FILE__, __LINE__, #call, cudaGetErrorString(error_));   \
-  } while (0)
-#define CHECK_CUBLAS(call)                                                                         \
-  do {                                                                                             \
-    cublasStatus_t error_ = (call);                                                                \
-    if (error_ != CUBLAS_STATUS_SUCCESS)                                                           \
-      fail_call(__FILE__, __LINE__, #call, cublasGetStatusString(error_));                         \
   } while (0)
 #define CHECK_NCCL(call)                                                                           \
   do {                                                                                             \

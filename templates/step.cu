@@ -10,7 +10,7 @@ $summary$//   this is the program of ranks: $ranks$
 
 $memory$
 static struct memory *m; // on the device: never read here, only pointed into
-$communicators$
+$communicators$$products$
 $learning_rate$$functions$
 // What the runtime fills, reads and writes:
 // name in files, and in others' files, how many of them, role, type;
@@ -21,6 +21,10 @@ $tensors$};
 
 static const struct group groups[] = {
 $groups$};
+
+const struct products products = {
+    $product_list$,
+};
 
 const struct program program = {
     /* plan     */ $plan_string$,

@@ -46,7 +46,7 @@ make_runtime() {
   mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx 'cpu\.c\|meet\.c')
   if [ "$kind" = cuda ]; then
     mkdir "$to/stand_in"
-    objects "$to/stand_in" cuda -O1 "$root"/tests/cuda_on_cpu/*.cpp && objects "$to" cuda cuda.cu cuda_steps.cu &&
+    objects "$to/stand_in" cuda -O1 "$root"/tests/cuda_on_cpu/*.cpp && objects "$to" cuda cuda.cu cuda_products.cu cuda_steps.cu &&
       objects "$to" plain -DTPGEN_MPI "${sources[@]}" meet.c || return
     for object in "$to"/stand_in/*.o; do mv "$object" "$to/stand_in_${object##*/}"; done
   else

@@ -34,10 +34,20 @@ struct memory {
   struct constants now;
   float loss;
   alignas(64) unsigned char arena[3008];
+  alignas(256) unsigned char workspace[1048576]; // of the products of matrices
 };
 
 static struct memory *m; // on the device: never read here, only pointed into
 static communicator over_tp;  // the runtime makes them from the members in rank<N>
+
+// The products of matrices: c[m, n] = a[m, k] b[k, n]. What is 't' is stored transposed.
+static struct {
+  struct product nt_20x16x10 = {.a = 'n', .b = 't', .m = 20, .n = 16, .k = 10};
+  struct product nt_20x5x16 = {.a = 'n', .b = 't', .m = 20, .n = 5, .k = 16};
+  struct product nn_20x16x5 = {.a = 'n', .b = 'n', .m = 20, .n = 16, .k = 5};
+  struct product tn_5x16x20 = {.a = 't', .b = 'n', .m = 5, .n = 16, .k = 20};
+  struct product tn_16x10x20 = {.a = 't', .b = 'n', .m = 16, .n = 10, .k = 20};
+} product;
 
 // The same at every step.
 static double learning_rate(int t)
@@ -59,13 +69,13 @@ static void forward(void)
   float *const sub_2 = (float *)(m->arena + 2560);   // [20, 5]  R  in place of out_proj
 
   // input @ in_proj.weight    ak,nk->an    plans/toy.lua:14    R, S(0) -> S(1)
-  matmul_nt(in_proj, m->batch.input, m->w.in_proj.weight, 20, 16, 10);
+  matmul(&product.nt_20x16x10, in_proj, m->batch.input, m->w.in_proj.weight);
 
   // relu = relu(in_proj + in_proj.bias)    plans/toy.lua:14    S(1), S(0) -> S(1)
   LAUNCH(add_relu_20x16, 1, 256, stream)(relu, m->w.in_proj.bias);
 
   // relu @ out_proj.weight    ak,nk->an    plans/toy.lua:14    S(1), S(1) -> P(sum)
-  matmul_nt(out_proj, relu, m->w.out_proj.weight, 20, 5, 16);
+  matmul(&product.nt_20x5x16, out_proj, relu, m->w.out_proj.weight);
 
   // out_proj: P(sum) -> R over tp: Rowwise's output layout, plans/toy.lua:25. 400 bytes.
   COLLECTIVE(25, stream, ncclAllReduce(out_proj, out_proj, 100, ncclFloat, ncclSum, over_tp,
@@ -93,17 +103,17 @@ static void backward(void)
   LAUNCH(expand_mul_scale_sum_20x5, 1, 256, stream)(d_sub, m->grad.out_proj.bias);
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
-  matmul_nn(d_relu, d_sub, m->w.out_proj.weight, 20, 16, 5);
+  matmul(&product.nn_20x16x5, d_relu, d_sub, m->w.out_proj.weight);
 
   // d_sub @ relu    an,ak->nk    plans/toy.lua:14    R, S(1) -> S(1)
-  matmul_tn(m->grad.out_proj.weight, d_sub, relu, 5, 16, 20);
+  matmul(&product.tn_5x16x20, m->grad.out_proj.weight, d_sub, relu);
 
   // d_in_proj = relu_back(d_relu, relu); d_in_proj.bias = sum(d_in_proj)    plans/toy.lua:14
   // S(1), S(1) -> S(1), S(0)
   LAUNCH(relu_back_sum_20x16, 1, 256, stream)(d_in_proj, m->grad.in_proj.bias, relu);
 
   // d_in_proj @ input    an,ak->nk    plans/toy.lua:14    S(1), R -> S(0)
-  matmul_tn(m->grad.in_proj.weight, d_in_proj, m->batch.input, 16, 10, 20);
+  matmul(&product.tn_16x10x20, m->grad.in_proj.weight, d_in_proj, m->batch.input);
 }
 
 static void update(void)
@@ -182,6 +192,11 @@ static const struct tensor tensors[] = {
 
 static const struct group groups[] = {
     {"tp", &over_tp, NULL},
+};
+
+const struct products products = {
+    (struct product *)&product, sizeof product / sizeof(struct product),
+    offsetof(struct memory, workspace), sizeof m->workspace,
 };
 
 const struct program program = {

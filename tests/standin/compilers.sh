@@ -27,7 +27,7 @@ compile g++ c++20 'tests/standin/test_*.cpp' -fsyntax-only
 
 # A macro, a type or a call that only the stand-in knows would show here.
 if nvcc=$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc); then
-  for name in kernels bfloat16 graph mma runtime cublas nccl; do
+  for name in kernels bfloat16 graph mma runtime cublaslt nccl; do
     "$nvcc" -std=c++17 -arch=sm_80 --Werror all-warnings "${mpi[@]/-isystem/-I}" -x cu -c -o /dev/null \
       "tests/standin/test_$name.cpp" || {
       echo "compilers: FAILED: nvcc tests/standin/test_$name.cpp"

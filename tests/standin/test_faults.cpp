@@ -1,6 +1,5 @@
 // The stand-in for CUDA must not be quiet: every fault below ends the program, soon, with a status
 // other than 0 and a message that names the call. Each fault is a run of this program of its own.
-#include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -321,52 +320,6 @@ static void bad_setting()
   cudaGetDeviceCount(&n);
 }
 
-// ---- cuBLAS
-
-static void product(int k, int lda, float *a, const float *alpha, cudaDataType type)
-{
-  cublasHandle_t handle;
-  float *b = memory(8), *c = memory(16), zero = 0;
-  cublasCreate(&handle);
-  cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, k, alpha, a, type, lda, b, CUDA_R_32F, 2,
-               &zero, c, CUDA_R_32F, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-}
-static const float one = 1;
-static void product_out_of_bounds()
-{
-  product(2, 5, memory(8), &one, CUDA_R_32F);
-}
-static void product_leading_dimension()
-{
-  product(2, 3, memory(8), &one, CUDA_R_32F);
-}
-static void product_of_bfloat16()
-{
-  product(2, 4, memory(8), &one, CUDA_R_16BF);
-}
-static void product_of_host_memory()
-{
-  float a[8] = {};
-  product(2, 4, a, &one, CUDA_R_32F);
-}
-static void product_device_alpha()
-{
-  product(2, 4, memory(8), memory(1), CUDA_R_32F);
-}
-static void product_into_itself()
-{
-  cublasHandle_t handle;
-  float *x = memory(16), zero = 0;
-  cublasCreate(&handle);
-  cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, x, 4, x, 4, &zero, x, 4);
-}
-static void pointer_mode()
-{
-  cublasHandle_t handle;
-  cublasCreate(&handle);
-  cublasSetPointerMode(handle, CUBLAS_POINTER_MODE_DEVICE);
-}
-
 // ---- NCCL
 
 // The ranks can't share an id without MPI, nor need they: this is as good as one for all.
@@ -578,13 +531,6 @@ static const struct fault {
     FAULT(event_never_recorded, 0, "cudaStreamWaitEvent: the event was never recorded"),
     FAULT(stream_flags, 0, "cudaStreamCreateWithFlags: unsupported flags 0x40"),
     FAULT(bad_setting, 0, "CUDA_ON_CPU_DEVICES: the environment says 'many'"),
-    FAULT(product_out_of_bounds, 0, "cublasGemmEx: a is out of bounds: 36 bytes"),
-    FAULT(product_leading_dimension, 0, "cublasGemmEx: leading dimension 3 of a, which has 4 rows"),
-    FAULT(product_of_bfloat16, 0, "cublasGemmEx: type 14 of a"),
-    FAULT(product_of_host_memory, 0, "cublasGemmEx: a, 0x"),
-    FAULT(product_device_alpha, 0, "cublasGemmEx: alpha, 0x"),
-    FAULT(product_into_itself, 0, "cublasSgemm: c overlaps a"),
-    FAULT(pointer_mode, 0, "cublasSetPointerMode: mode 1"),
     FAULT(different_count, 2, "call 1 on it, 99 x ncclFloat32, ncclSum"),
     FAULT(different_type, 2, "50 x ncclInt32, ncclSum"),
     FAULT(different_op, 2, "50 x ncclFloat32, ncclMax"),

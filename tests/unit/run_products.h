@@ -9,7 +9,14 @@ static struct memory image;
 
 #ifdef TPGEN_CUDA
 cudaStream_t stream;
-cublasHandle_t cublas;
+const struct rank rank = {};
+static struct program as_if()
+{
+  struct program p = {};
+  p.memory = (void **)&m;
+  return p;
+}
+const struct program program = as_if();
 
 void fail_call(const char *file, int line, const char *call, const char *why)
 {
@@ -21,12 +28,12 @@ static void run_on_image(void)
 {
   CHECK_CUDA(cudaMalloc((void **)&m, sizeof image));
   CHECK_CUDA(cudaStreamCreate(&stream));
-  CHECK_CUBLAS(cublasCreate(&cublas));
-  CHECK_CUBLAS(cublasSetStream(cublas, stream));
+  prepare_products();
   CHECK_CUDA(cudaMemcpy(m, &image, sizeof image, cudaMemcpyHostToDevice));
   run();
   CHECK_CUDA(cudaStreamSynchronize(stream));
   CHECK_CUDA(cudaMemcpy(&image, m, sizeof image, cudaMemcpyDeviceToHost));
+  forget_products();
 }
 #else
 static void run_on_image(void)

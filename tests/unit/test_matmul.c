@@ -38,7 +38,6 @@ static struct shape shape_of(const struct product *p, int operand)
 /* Of bfloat16 are two products of three, and the result of one of them. */
 static void set_types(const struct product *p, int number)
 {
-  if (options.cuda) return;
   if (number % 3) graph->value[p->a].type = graph->value[p->b].type = BF16;
   if (number % 3 == 1) graph->value[p->c].type = BF16;
 }
@@ -398,7 +397,7 @@ static int64_t terms(const struct product *p)
 }
 
 /* With dimensions in a random order. */
-static void add_product(struct product p)
+static void add_to_cases(struct product p)
 {
   add_to_graph(&p, text("%d", nproduct));
   set_types(&p, nproduct);
@@ -421,7 +420,7 @@ static void add_case(const char *equation)
   for (int most = 5; !terms(&p) || terms(&p) == 1 || terms(&p) > MOST_TERMS; most -= most > 2)
     for (const char *c = letters; *c; c++) p.size[(int)*c] = 1 + draw_below(most);
   if (draw_below(2)) p.cut = letters[draw_below((int)strlen(letters))];
-  add_product(p);
+  add_to_cases(p);
 }
 
 static void add_with_gradients(const char *equation)
@@ -468,8 +467,8 @@ static void add_all(void)
     for (int k = 0; k < SIZES; k++) add_case(lonely[i]);
   for (int wanted = nproduct + RANDOM_CASES; nproduct < wanted;) add_random_case();
   /* Larger than the tiles of bfloat16, in each type. */
-  for (int k = 0; k < 3; k++) add_product(parse_product("mk,nk->mn", "m130 k260 n3", 0));
-  for (int k = 0; k < 3; k++) add_product(parse_product("kbm,kbn->bmn", "k300 b2 m3 n263", 0));
+  for (int k = 0; k < 3; k++) add_to_cases(parse_product("mk,nk->mn", "m130 k260 n3", 0));
+  for (int k = 0; k < 3; k++) add_to_cases(parse_product("kbm,kbn->bmn", "k300 b2 m3 n263", 0));
   place_all();
 }
 
@@ -492,6 +491,7 @@ static void put_place(struct buffer *b, int value, int rank)
 static char *program_of(int rank)
 {
   struct buffer code = {0}, operands = {0}, results = {0};
+  forget_products();
   name_values(rank);
   name_locals(graph->function);
   for (const struct product *p = product; p < product + nproduct; p++) {
@@ -502,14 +502,18 @@ static char *program_of(int rank)
     put_place(&results, p->c, rank);
   }
   return fill("#include <stdalign.h>\n#include <stddef.h>\n#include <string.h>\n"
-              "#include \"$math$\"\n\n$memory$\nstatic struct memory *m;\n\n"
+              "#include \"$math$\"\n#include \"elements.h\"\n\n"
+              "$memory$\nstatic struct memory *m;\n$products$\n"
               "static void run(void)\n{\n$code$}\n\n"
               "struct spot {\n  size_t at, n;\n};\n"
               "static const struct spot operands[] = {\n$operands$};\n"
               "static const struct spot results[] = {\n$results$};\n\n"
-              "#include \"run_products.h\"\n",
+              "$list$#include \"run_products.h\"\n",
               "math", options.cuda ? "cuda_math.h" : "cpu_math.h", "memory", memory_declaration(),
-              "code", code.text, "operands", operands.text, "results", results.text, NULL);
+              "code", code.text, "products", product_table(), "list",
+              options.cuda ? text("const struct products products = {%s};\n\n", product_list())
+                           : "",
+              "operands", operands.text, "results", results.text, NULL);
 }
 
 static void shell(const char *command)
@@ -525,13 +529,13 @@ static const char cpu_compiler[] =
 static const char standin_compiler[] =
     "cd $directory$ && ${MPICXX:-mpicxx} -std=c++17 -c -I$root$/tests/cuda_on_cpu"
     " -I$root$/tests/cuda_on_cpu/include $(pkg-config --cflags openblas)"
-    " $(for part in fail fiber launch memory stream cublas;"
+    " $(for part in fail fiber launch memory stream order graph device pipeline cublaslt;"
     " do echo $root$/tests/cuda_on_cpu/$part.cpp; done)";
 
 static const char cuda_compiler[] =
-    "${MPICXX:-mpicxx} -std=c++17 -Wall -Wextra -Werror -DTPGEN_CUDA -Iruntime -Itests/unit"
-    " -Itests/cuda_on_cpu/include -o $directory$/program -x c++ $directory$/program.c -x none"
-    " $directory$/*.o $(pkg-config --libs openblas) -lm";
+    "${MPICXX:-mpicxx} -std=c++20 -Wall -Wextra -Werror -DTPGEN_CUDA -Iruntime -Itests/unit"
+    " -Itests/cuda_on_cpu/include -o $directory$/program -x c++ $directory$/program.c"
+    " runtime/cuda_products.cu -x none $directory$/*.o $(pkg-config --libs openblas) -lm";
 
 static FILE *open_file(const char *directory, const char *name, const char *mode)
 {
@@ -643,7 +647,7 @@ static void count_statements(int rank, int count[3])
 {
   for (int i = 0; i < nproduct; i++) {
     const char *s = matmul_text(&graph->op[product[i].op], rank);
-    bool calls = strstr(s, "matmul_") || strstr(s, "gemm");
+    bool calls = strstr(s, "matmul") || strstr(s, "gemm");
     count[!calls ? 2 : strchr(s, '\n') ? 1 : 0]++;
   }
 }

@@ -1,0 +1,77 @@
+/* products.c: the table of the products of matrices in a CUDA program, which the runtime prepares
+   before the first step (runtime/cuda_products.cu). Products that are equal in all but their
+   operands are one row, called as what they are: nt_256x64x128. */
+#include "tpgen.h"
+
+#include <string.h>
+
+struct row {
+  const char *name, *fields;
+};
+
+static struct row *row;
+static int nrow, row_room;
+
+void forget_products(void)
+{
+  nrow = 0;
+}
+
+const char *add_product(const char *wanted, const char *fields)
+{
+  for (int again = 1;; again++) {
+    const char *name = again == 1 ? wanted : text("%s_%d", wanted, again);
+    int i = 0;
+    while (i < nrow && strcmp(row[i].name, name)) i++;
+    if (i < nrow && !strcmp(row[i].fields, fields)) return name;
+    if (i < nrow) continue;
+    GROW(row, nrow, row_room);
+    row[nrow++] = (struct row){name, fields};
+    return name;
+  }
+}
+
+char *product_table(void)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  if (!nrow) return b.text;
+  put(&b, "\n// The products of matrices: c[m, n] = a[m, k] b[k, n]. What is 't' is stored "
+          "transposed.\n"
+          "static struct {\n");
+  for (int i = 0; i < nrow; i++)
+    put(&b, "%s\n",
+        wrapped(text("  struct product %s = {%s};", row[i].name, row[i].fields), ", ", "      "));
+  put(&b, "} product;\n");
+  return b.text;
+}
+
+char *product_list(void)
+{
+  return copy_text(nrow ? "(struct product *)&product, sizeof product / sizeof(struct product),\n"
+                          "    offsetof(struct memory, workspace), sizeof m->workspace"
+                        : "NULL, 0, 0, 0");
+}
+
+/* A product may be cut along its terms, and the sums of the parts be put together: there is room
+   for sixteen of them of the largest result, within what cuBLASLt makes use of. */
+static int64_t workspace_for(const struct op *op)
+{
+  enum { PARTS = 16, LEAST = 1 << 20, MOST = 32 << 20 };
+  int64_t bytes = elements(local_shape(op->out, 0));
+  if (bytes > MOST / PARTS / 4) return MOST;
+  bytes *= PARTS * 4;
+  return bytes < LEAST ? LEAST : bytes;
+}
+
+int64_t product_workspace(void)
+{
+  int64_t most = 0;
+  for (int i = 0; i < graph->nfunction && options.cuda; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      int64_t bytes = op->kind == OP_matmul ? workspace_for(op) : 0;
+      if (most < bytes) most = bytes;
+    }
+  return most;
+}
