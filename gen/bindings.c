@@ -359,7 +359,7 @@ static double number_at(lua_State *L, int list, int i)
   return n;
 }
 
-/* set_mesh(names, sizes, bandwidths, latencies): 0 where they are not told. */
+/* set_mesh(names, sizes, bandwidths, latencies, memory): 0 where they are not told. */
 static int set_mesh(lua_State *L)
 {
   struct mesh *m = &graph->mesh;
@@ -374,6 +374,7 @@ static int set_mesh(lua_State *L)
     m->bandwidth[i] = number_at(L, 3, i + 1);
     m->latency[i] = number_at(L, 4, i + 1);
   }
+  m->memory = luaL_checkinteger(L, 5);
   return 0;
 }
 

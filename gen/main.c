@@ -166,6 +166,7 @@ int main(int argc, char **argv)
 
   prove();
   expect();
+  fit();
   explain();
   emit();
   write_files();

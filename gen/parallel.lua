@@ -46,10 +46,13 @@ end
 
 -- {{"dp", 2}, {"tp", 4}} as it stands; {dp = 2, tp = 4} by name. Each as {name =, size =, link =}:
 -- of what stands beside the size, {"dp", 2, bandwidth = 25e9, latency = 10e-6}, {dp = {2, ...}}.
+-- What a rank has of memory is no dimension.
 local function dimensions(t)
   local list = {}
   for key, value in pairs(t) do
-    if type(key) == "string" then
+    if key == "memory" then
+      -- see memory_of
+    elseif type(key) == "string" then
       local link = base.kind(value) == "table" and value or {value}
       list[#list + 1] = {name = key, size = rawget(link, 1), link = link, plain = 1}
     else
@@ -82,6 +85,21 @@ local function link_of(entry, what)
   return bandwidth or 0, latency or 0
 end
 
+-- The bytes that a rank has: device_mesh{ ..., memory = "80GiB" }; 0 where the plan does not tell.
+local function memory_of(t)
+  local units = {[""] = 1, K = 1e3, M = 1e6, G = 1e9, T = 1e12, Ki = 2^10, Mi = 2^20, Gi = 2^30, Ti = 2^40}
+  local told = rawget(t, "memory")
+  if told == nil then return 0 end
+  base.expect(told, "string", 'the memory of a rank, as in memory = "80GiB",')
+  local number, unit = told:match("^(%d%d?%d?%d?%d?%d?%.?%d?%d?%d?) ?([KMGT]?i?)B$")
+  local bytes = number and units[unit] and tonumber(number) * units[unit] or 0
+  if bytes < 1 then
+    fail('the memory of a rank is as in "80GiB": in B, KiB to TiB by 1024, or KB to TB by 1000; it is not '
+      .. '"%.60s"', told)
+  end
+  return math.floor(bytes)
+end
+
 local function make_mesh(t)
   local list = dimensions(t)
   if #list < 1 or #list > MAX_DIMS then
@@ -101,7 +119,7 @@ local function make_mesh(t)
     if world > MAX_WORLD then fail("the mesh has more than %d ranks", MAX_WORLD) end
   end
   names = found
-  core.set_mesh(found, sizes, bandwidths, latencies)
+  core.set_mesh(found, sizes, bandwidths, latencies, memory_of(t))
   return part_of_mesh(dims)
 end
 

@@ -87,8 +87,15 @@ static void find_held(void)
   if (keeps_batches()) held[BATCH] *= 1 + graph->accumulate;
 }
 
-static int64_t held_in_all(void)
+int64_t memory_of_role(enum role role)
 {
+  find_held();
+  return held[role];
+}
+
+int64_t memory_of_rank(void)
+{
+  find_held();
   return held[PARAMETER] + held[GRADIENT] + held[STATE] + held[BATCH] + held[ACTIVATION] +
          graph->arena_bytes + product_workspace();
 }
@@ -337,7 +344,13 @@ static void put_memory(struct buffer *b)
   if (product_workspace())
     put(b, "  %-12s %16s B   of the products of matrices\n", "workspace",
         grouped(product_workspace()));
-  put(b, "  %-12s %16s B\n", "in all", grouped(held_in_all()));
+  put(b, "  %-12s %16s B\n", "in all", grouped(memory_of_rank()));
+  if (options.cuda)
+    put(b, "  %-12s %16s B   what CUDA and NCCL keep for themselves: an allowance\n", "besides",
+        grouped(memory_besides()));
+  if (graph->mesh.memory)
+    put(b, "  %-12s %16s B   of a rank, %s:%d\n", "limit", grouped(graph->mesh.memory),
+        plan_shown(), graph->mesh.line);
 }
 
 void report_text(struct buffer *b)
@@ -515,9 +528,10 @@ void report_json(struct buffer *b)
                              "optimizer", (json_int_t)held[STATE], "batch", (json_int_t)held[BATCH],
                              "outputs", (json_int_t)held[ACTIVATION], "activations",
                              (json_int_t)graph->arena_bytes, "activations_bound",
-                             (json_int_t)graph->live_bytes, "total", (json_int_t)held_in_all());
+                             (json_int_t)graph->live_bytes, "total", (json_int_t)memory_of_rank());
   if (product_workspace())
     json_object_set_new(memory, "workspace", json_integer((json_int_t)product_workspace()));
+  if (graph->mesh.memory) json_object_set_new(memory, "limit", json_integer(graph->mesh.memory));
   json_t *whole =
       json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
                 "plan", plan_shown(), "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu",

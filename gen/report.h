@@ -38,4 +38,10 @@ struct list beside(const struct op *op);
 const char *called(const struct op *op, const char *(*name)(int value));
 void put_streams(struct buffer *b);
 
+/* Bytes of rank 0, which has the largest parts: of its values by role (outputs for ACTIVATION), of
+   all that the program asks for, and an allowance for what libraries keep for themselves. */
+int64_t memory_of_role(enum role role);
+int64_t memory_of_rank(void);
+int64_t memory_besides(void); /* fit.c */
+
 #endif

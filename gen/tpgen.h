@@ -34,6 +34,7 @@ struct mesh {
   int size[MAX_MESH];
   double bandwidth[MAX_MESH]; /* bytes a second that a rank's link along it carries; 0: not told */
   double latency[MAX_MESH];   /* seconds that a collective over it takes besides; 0: not told */
+  int64_t memory;             /* bytes that a rank has; 0: not told */
   int line;
 };
 
@@ -1118,6 +1119,8 @@ void prove(void);
 void explain(void);
 /* The plan's error where a step has more collectives than the plan expects. expect.c. */
 void expect(void);
+/* The plan's error where a rank needs more memory than device_mesh gives it. fit.c. */
+void fit(void);
 void report_text(struct buffer *b); /* plan.txt */
 void report_json(struct buffer *b); /* plan.json */
 

@@ -344,18 +344,63 @@ void target_groups()
 
 // ---- memory ------------------------------------------------------------------------------------
 
+static bool of_nccl; // memory is NCCL's to free
+
+// "78.3 GiB", "0.21 MiB"
+static const char *size_text(size_t bytes, char to[32])
+{
+  if (bytes >= 1 << 30)
+    snprintf(to, 32, "%.1f GiB", (double)bytes / (1 << 30));
+  else
+    snprintf(to, 32, "%.2f MiB", (double)bytes / (1 << 20));
+  return to;
+}
+
+// What CUDA, NCCL and other processes have taken is taken: what is free now is all there is.
+static bool is_free(size_t bytes, struct failure *why)
+{
+  size_t free_bytes = 0, total = 0;
+  char a[32], b[32], c[32];
+  int device = 0;
+  CHECK_CUDA(cudaGetDevice(&device));
+  CHECK_CUDA(cudaMemGetInfo(&free_bytes, &total));
+  if (bytes <= free_bytes) return true;
+  return failed(
+      why,
+      "the program needs %s (plan.txt tells what for), but of GPU %d's %s only %s are free: "
+      "see in nvidia-smi who has the rest, or let the plan need less: checkpoint = "
+      "\"layer\", a smaller batch, more ranks to cut it over",
+      size_text(bytes, a), device, size_text(total, b), size_text(free_bytes, c));
+}
+
+// NCCL's own memory: ranks of one machine can reach it directly, and it can be registered. All that
+// a rank has lies in one piece, at the same offsets on all ranks.
 void *target_allocate(size_t bytes, struct failure *why)
 {
   void *memory = NULL;
   size_t some = bytes ? bytes : 1;
-  cudaError_t error = cudaMalloc(&memory, some);
-  if (error != cudaSuccess) {
-    failed(why, "no GPU memory for the program's %zu bytes: %s", bytes, cudaGetErrorString(error));
-    return NULL;
+  if (!is_free(some, why)) return NULL;
+  of_nccl = ncclMemAlloc(&memory, some) == ncclSuccess;
+  if (!of_nccl) {
+    cudaGetLastError(); // it was ncclMemAlloc's
+    cudaError_t error = cudaMalloc(&memory, some);
+    if (error != cudaSuccess) {
+      failed(why, "no GPU memory for the program's %zu bytes: ncclMemAlloc says %s, cudaMalloc %s",
+             bytes, ncclGetLastError(NULL), cudaGetErrorString(error));
+      return NULL;
+    }
   }
   CHECK_CUDA(cudaMemsetAsync(memory, 0, some, stream));
   CHECK_CUDA(cudaStreamSynchronize(stream));
   return memory;
+}
+
+static void free_memory()
+{
+  if (of_nccl)
+    ncclMemFree(*program.memory);
+  else
+    cudaFree(*program.memory);
 }
 
 size_t target_peak()
@@ -366,12 +411,12 @@ size_t target_peak()
 void target_stop()
 {
   __atomic_store_n(&communicating, false, __ATOMIC_RELEASE);
+  close_steps(); // a graph holds communicators
   while (groups_made > 0) ncclCommDestroy(*program.groups[--groups_made].comm);
   ncclCommDestroy(everyone);
   everyone = NULL;
-  close_steps();
   forget_products();
-  cudaFree(*program.memory);
+  free_memory();
   drop_streams();
   cudaEventDestroy(ready);
   cudaStreamDestroy(stream);
