@@ -48,10 +48,12 @@ end
 -- softmax(scale q k^T) v. causal: a query sees the keys up to its own place.
 local function whole_attention(q, k, v, causal, scale)
   local s = core.shape(q)
-  -- Its kernels take float32 alone.
-  local y = append("attention", {base.wide(q), base.wide(k), base.wide(v)}, {scalar = scale, causal = causal and 1 or 0,
+  if core.type(q) ~= core.type(k) or core.type(q) ~= core.type(v) then
+    q, k, v = base.wide(q), base.wide(k), base.wide(v)
+  end
+  local y = append("attention", {q, k, v}, {scalar = scale, causal = causal and 1 or 0,
     shapes = {{s[1], s[2], s[3], core.shape(v)[4]}, {s[1], s[2], s[3]}}})
-  return base.narrowed(y, q)
+  return y
 end
 
 local function check_heads(q, k, v)

@@ -9,8 +9,9 @@
             static functions whose names begin with $name$_.
      CUDA   One or more functions  __global__ void $name$(...), $name$_2nd(...)  and so on, all with
             the same parameters, each right behind a line  // launch: BLOCKS, THREADS  of whole
-            numbers, holes and + - * / % ( ). They run in the order in which they stand. Static
-            __device__ functions may stand among them. There is block_sum() of cuda_kernels.h.
+            numbers, holes and + - * / % ( ); behind them may stand how many BYTES of dynamic shared
+            memory a block takes. They run in the order in which they stand. Static __device__
+            functions may stand among them. There are cuda_kernels.h and cuda_tiles.h.
 
    The parameters are the outputs and then the inputs in the order of the rule, each the rank's
    part, its elements one after the other, the last dimension's neighbours adjacent:
@@ -65,7 +66,7 @@ static int64_t local[MAX_LETTERS];
 static _Noreturn void fault(const char *what)
 {
   if (op->kind != OP_custom)
-    bug("emit", NONE, "templates/kernels/%s.%s: %s", op_row[op->kind].name,
+    bug("emit", NONE, "templates/kernels/%s%s.%s: %s", op_row[op->kind].name, attention_variant(op),
         options.cuda ? "cu" : "c", what);
   const struct custom *custom = &graph->custom[op->custom];
   plan_error(custom->line, "operator %s: its %s kernel: %s", printable(custom->name),
@@ -76,8 +77,8 @@ static _Noreturn void fault(const char *what)
 static const char *file_if_any(void)
 {
   if (op->kind != OP_custom)
-    return embedded_text(
-        text("templates/kernels/%s.%s", op_row[op->kind].name, options.cuda ? "cu" : "c"));
+    return embedded_text(text("templates/kernels/%s%s.%s", op_row[op->kind].name,
+                              attention_variant(op), options.cuda ? "cu" : "c"));
   const struct custom *custom = &graph->custom[op->custom];
   return options.cuda ? custom->kernel_cu : custom->kernel_c;
 }
@@ -342,6 +343,8 @@ static const char *hole_text(const char *name)
   if (i != NONE) return c_type(graph->value[operand(i)].type);
   i = operand_of_hole(name, "float_");
   if (i != NONE) return is_bf16(i) ? "bf16_to_float" : "";
+  const char *of_tiles = attention_hole(op, name, product_of('d', local), product_of('e', local));
+  if (of_tiles) return of_tiles;
   if (!strcmp(name, "s")) return number_text(op->scalar);
   return has_number(name) ? int_text(number_of(op, name)) : NULL;
 }
@@ -453,18 +456,22 @@ static int64_t sum_at(const char **c)
   return value;
 }
 
-/* "BLOCKS, THREADS": "12, 256". */
+/* "BLOCKS, THREADS", or "BLOCKS, THREADS, BYTES": "12, 256". */
 static char *launch_text(const char *line)
 {
   const char *c = line;
-  int64_t blocks = sum_at(&c);
+  int64_t blocks = sum_at(&c), bytes = 0;
   if (next_sign(&c) != ',') fault("a line '// launch:' is not of the form BLOCKS, THREADS");
   c++;
   int64_t threads = sum_at(&c);
-  if (next_sign(&c) != '\n') fault("a line '// launch:' goes on after BLOCKS, THREADS");
+  if (next_sign(&c) == ',') c++, bytes = sum_at(&c);
+  if (next_sign(&c) != '\n') fault("a line '// launch:' goes on after BLOCKS, THREADS, BYTES");
   if (blocks < 1 || blocks > INT32_MAX || threads < 1 || threads > 1024)
     fault(text("it launches %" PRId64 " blocks of %" PRId64 " threads", blocks, threads));
-  return text("%" PRId64 ", %" PRId64, blocks, threads);
+  if (bytes < 0 || bytes > MOST_SHARED)
+    fault(text("a block takes %" PRId64 " bytes of shared memory, of %d", bytes, MOST_SHARED));
+  char *places = text("%" PRId64 ", %" PRId64, blocks, threads);
+  return bytes ? text("%s, %" PRId64, places, bytes) : places;
 }
 
 /* -------------------------------------------------------------------------------- the functions */
@@ -474,7 +481,7 @@ struct function_text {
   const char *begin, *end; /* its head in the file's text, up to the brace */
   const char *head;        /* in one line */
   const char *suffix;      /* its name is $name$ and this */
-  const char *launch;      /* CUDA */
+  const char *launch;      /* CUDA: blocks and threads, and bytes of shared memory if any */
 };
 
 /* Its words, parted by one blank each. */
@@ -662,7 +669,9 @@ static const char *add_functions(const char *file, const char *wanted, struct fu
 static char *call_text(const struct function_text *f, const char *name, const char *given)
 {
   if (!f->launch) return text("%s%s(%s);", name, f->suffix, given);
-  return text("LAUNCH(%s%s, %s, stream)(%s);", name, f->suffix, f->launch, given);
+  bool shared = strchr(strchr(f->launch, ',') + 1, ',');
+  return text("LAUNCH%s(%s%s, %s, stream)(%s);", shared ? "_SHARED" : "", name, f->suffix,
+              f->launch, given);
 }
 
 /* Sets output k, a maximum or a minimum, to what that is of no element. */

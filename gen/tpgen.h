@@ -980,6 +980,11 @@ char *file_kernel_call(const struct op *op, int rank);
 /* Whether the kernel of the operation asks how operand i lies, and takes it in any order that
    leaves the last dimension innermost. */
 bool takes_steps(const struct op *op, int i);
+/* tiles.c: of attention, which of its files the kernel is ("_mma": NAME_mma.cu); and what a hole for
+   the sizes of its tiles is filled with, or NULL. Of other operations "" and NULL. */
+enum { MOST_SHARED = 163 * 1024 }; /* bytes of a block's shared memory, on any GPU from sm_80 on */
+const char *attention_variant(const struct op *op);
+const char *attention_hole(const struct op *op, const char *hole, int64_t depth, int64_t width);
 /* copies.c: sets the rank's part of a value to zero; the statement of an operation that moves bytes
    within a rank's memory. */
 char *zero_text(int value, int rank);

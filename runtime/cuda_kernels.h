@@ -2,6 +2,9 @@
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H
 
+#include "cuda_squares.h"
+#include "cuda_tiles.h"
+
 // A pointer to the dynamic shared memory that LAUNCH_SHARED gave the block, aligned to 16 bytes:
 // DYNAMIC_SHARED(float, tile);
 #ifdef __CUDACC__

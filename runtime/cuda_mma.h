@@ -6,37 +6,51 @@
 // They need sm_80. Without nvcc the stand-in for CUDA declares the same functions.
 #ifndef CUDA_MMA_H
 #define CUDA_MMA_H
+
+// Before a loop whose count is known: its turns one after the other, so that arrays lie in registers.
+#ifdef __CUDACC__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL
+#endif
+
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <stdint.h>
 
 // d[16, 8] += a[16, 16] b[16, 8] of bfloat16, summed in float (mma.m16n8k16).
-//   d[0], d[1]  row group,     columns 2 in, 2 in + 1      d[2], d[3]  row group + 8, the same
-//   columns a[0]        row group,     columns 2 in, 2 in + 1      a[1]        row group + 8, the
-//   same columns a[2]        row group,     columns 2 in + 8, + 9       a[3]        row group + 8,
-//   the same columns b[0]        rows 2 in, 2 in + 1, column group          b[1]        rows 2 in +
-//   8, + 9, column group
-static __device__ __forceinline__ void mma_bf16(float (&d)[4], const unsigned (&a)[4],
-                                                const unsigned (&b)[2])
+//   d[0], d[1]  row group,     columns 2 in, + 1
+//   d[2], d[3]  row group + 8, columns 2 in, + 1
+//   a[0]        row group,     columns 2 in, + 1
+//   a[1]        row group + 8, columns 2 in, + 1
+//   a[2]        row group,     columns 2 in + 8, + 9
+//   a[3]        row group + 8, columns 2 in + 8, + 9
+//   b0          rows 2 in, + 1,     column group
+//   b1          rows 2 in + 8, + 9, column group
+static __device__ __forceinline__ void mma_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0,
+                                                unsigned b1)
 {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // d[16, 8] += a[16, 8] b[8, 8] of TF32, which to_tf32 makes, summed in float (mma.m16n8k8).
 //   d           as above
-//   a[0]        row group,     column in                   a[1]        row group + 8, column in
-//   a[2]        row group,     column in + 4               a[3]        row group + 8, column in + 4
-//   b[0]        row in,        column group                b[1]        row in + 4,    column group
-static __device__ __forceinline__ void mma_tf32(float (&d)[4], const unsigned (&a)[4],
-                                                const unsigned (&b)[2])
+//   a[0]        row group,     column in
+//   a[1]        row group + 8, column in
+//   a[2]        row group,     column in + 4
+//   a[3]        row group + 8, column in + 4
+//   b0          row in,        column group
+//   b1          row in + 4,    column group
+static __device__ __forceinline__ void mma_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0,
+                                                unsigned b1)
 {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 static __device__ __forceinline__ unsigned address_in_shared(const void *p)

@@ -1,80 +1,68 @@
-// softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. A block takes 32
-// rows of the heads that share keys and values, a warp 4 of them, and goes over 32 keys at a time,
-// a lane for each; what a row has summed up is scaled down when it meets a greater one.
+// softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. A block takes 64
+// queries of a head and goes over the keys that they see, 64 at a time, a thread 4 of each; what a row
+// has summed up is scaled down when it meets a greater score. The last queries come first: they see
+// the most keys.
 
-// Where a row of the heads that share keys and values lies.
-static __device__ long $name$_at(long row, long step_r, long step_q)
+// launch: $b$ * $g$ * $r$ * (($q$ + 63) / 64), 256
+__global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
+                       const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
+                       const $type_q$ *__restrict__ v, long first_q)
 {
-  return row / $q$ * step_r + row % $q$ * step_q;
-}
-
-// launch: $b$ * $g$ * (($r$ * $q$ + 31) / 32), 256
-__global__ void $name$(float *__restrict__ out, float *__restrict__ lse,
-                       const float *__restrict__ q, const float *__restrict__ k,
-                       const float *__restrict__ v, long first_q)
-{
-  constexpr int COLUMNS = ($e$ + 31) / 32; // of the output, that a lane has
-  __shared__ float some_q[32][33], some_k[32][33];
-  const long queries = $q$, rows = $r$ * queries, keys = $k$, tiles = (rows + 31) / 32;
-  const int depth = $d$, width = $e$, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+  typedef $type_q$ element;
+  __shared__ __align__(16) square_row room[SQUARE], weight[SQUARE];
+  const long queries = $q$, keys = $k$, tiles = (queries + SQUARE - 1) / SQUARE;
   const bool causal = $causal$;
   const float scale = $s$;
-  const long group = (long)blockIdx.x / tiles, first = (long)blockIdx.x % tiles * 32;
-  const long b = group / $g$, g = group % $g$;
-  q += b * $step_q_b$ + g * $step_q_g$;
+  const long head = (long)blockIdx.x / tiles;
+  const long first = (tiles - 1 - (long)blockIdx.x % tiles) * SQUARE;
+  const long b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
+  const int row = (int)threadIdx.x / 16 * 4, column = (int)threadIdx.x % 16 * 4;
+  q += b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
   k += b * $step_k_b$ + g * $step_k_g$;
   v += b * $step_v_b$ + g * $step_v_g$;
-  out += b * $step_out_b$ + g * $step_out_g$;
-  float sum[4] = {}, most[4], sums[4][COLUMNS] = {};
+  out += b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + first * $step_out_q$;
+  lse += head * queries + first;
+  const long here = queries - first < SQUARE ? queries - first : SQUARE;
+  const long seen = causal && first_q + first + here < keys ? first_q + first + here : keys;
+  float most[4], total[4] = {}, sum[($e$ + 63) / 64][4][4] = {};
   for (int i = 0; i < 4; i++) most[i] = -INFINITY;
-  for (long key = 0; key < keys; key += 32) {
-    const int here = keys - key < 32 ? (int)(keys - key) : 32;
-    float score[4] = {};
-    for (int from = 0; from < depth; from += 32) {
-      __syncthreads();
-      for (int i = warp; i < 32; i += 8) {
-        const bool inside = from + lane < depth;
-        const long row = $name$_at(first + i, $step_q_r$, $step_q_q$);
-        some_q[i][lane] = inside && first + i < rows ? q[row + from + lane] : 0;
-        some_k[i][lane] = inside && i < here ? k[(key + i) * $step_k_k$ + from + lane] : 0;
+
+  for (long key = 0; key < seen; key += SQUARE) {
+    float score[4][4] = {};
+    add_rows_by_rows<element>(score, {q, $step_q_q$, here, $d$},
+                              {k + key * $step_k_k$, $step_k_k$, keys - key, $d$}, room);
+    UNROLL for (int i = 0; i < 4; i++) {
+      float more = most[i], part = 0;
+      UNROLL for (int j = 0; j < 4; j++) {
+        const long at = key + column + j;
+        const bool sees = at < keys && (!causal || at <= first_q + first + row + i);
+        score[i][j] = sees ? scale * score[i][j] : -INFINITY;
+        more = fmaxf(more, score[i][j]);
       }
-      __syncthreads();
-      for (int c = 0; c < 32; c++)
-        for (int i = 0; i < 4; i++) score[i] += some_q[warp * 4 + i][c] * some_k[lane][c];
-    }
-    float weight[4];
-    for (int i = 0; i < 4; i++) {
-      const long row = first + warp * 4 + i;
-      const bool sees = lane < here && (!causal || key + lane <= first_q + row % queries);
-      const float x = sees ? scale * score[i] : -INFINITY;
-      float more = fmaxf(most[i], x), total;
-      for (int d = 16; d; d /= 2) more = fmaxf(more, __shfl_xor_sync(0xffffffffu, more, d));
+      for (int d = 8; d; d /= 2) more = fmaxf(more, __shfl_xor_sync(0xffffffffu, more, d));
       const float base = more == -INFINITY ? 0 : more, less = expf(most[i] - base);
-      weight[i] = total = expf(x - base);
-      for (int d = 16; d; d /= 2) total += __shfl_xor_sync(0xffffffffu, total, d);
+      UNROLL for (int j = 0; j < 4; j++) part += score[i][j] = expf(score[i][j] - base);
+      for (int d = 8; d; d /= 2) part += __shfl_xor_sync(0xffffffffu, part, d);
       most[i] = more;
-      sum[i] = sum[i] * less + total;
-      for (int c = 0; c < COLUMNS; c++) sums[i][c] *= less;
-    }
-    for (int j = 0; j < here; j++) {
-      float here_weight[4];
-      for (int i = 0; i < 4; i++) here_weight[i] = __shfl_sync(0xffffffffu, weight[i], j);
-      for (int c = 0; c < COLUMNS; c++) {
-        const int column = 32 * c + lane;
-        const float value = column < width ? v[(key + j) * $step_v_k$ + column] : 0;
-        for (int i = 0; i < 4; i++) sums[i][c] += here_weight[i] * value;
+      total[i] = total[i] * less + part;
+      UNROLL for (int n = 0; n < ($e$ + 63) / 64; n++) {
+        UNROLL for (int j = 0; j < 4; j++) sum[n][i][j] *= less;
       }
     }
+    store_turned(weight, score);
+    add_square_by_rows<element>(sum, weight, {v + key * $step_v_k$, $step_v_k$, keys - key, $e$},
+                                room);
   }
-  for (int i = 0; i < 4; i++) {
-    const long row = first + warp * 4 + i;
-    if (row >= rows) continue;
-    const float part = sum[i] > 0 ? 1 / sum[i] : 0;
-    float *const to = out + $name$_at(row, $step_out_r$, $step_out_q$);
-    if (lane == 0) lse[group * rows + row] = most[i] + logf(sum[i]);
-    for (int c = 0; c < COLUMNS; c++) {
-      const int column = 32 * c + lane;
-      if (column < width) to[column] = part * sums[i][c];
+
+  UNROLL for (int i = 0; i < 4; i++) {
+    if (row + i >= here) continue;
+    const float part = total[i] > 0 ? 1 / total[i] : 0;
+    if (column == 0) lse[row + i] = most[i] + logf(total[i]);
+    UNROLL for (int n = 0; n < ($e$ + 63) / 64; n++) {
+      UNROLL for (int j = 0; j < 4; j++) {
+        const int c = n * SQUARE + column + j;
+        if (c < $e$) put_float(out + (row + i) * $step_out_q$ + c, part * sum[n][i][j]);
+      }
     }
   }
 }

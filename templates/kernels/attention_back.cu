@@ -1,182 +1,161 @@
 // From the gradient of attention's output those of q, k and v. The weights are computed anew from
 // the logarithms of their rows' sums; a row's mean of the gradients of its weights is taken off
-// from each.
+// from each. Every sum is one thread's, in an order of its own, so that the same bits come out each
+// time: the gradients of k and v go over the queries, that of q over the keys, and scores are computed
+// for both.
 
-// Where a row of the heads that share keys and values lies.
-static __device__ long $name$_at(long row, long step_r, long step_q)
+// Of up to 64 rows the logarithms of their sums and the means of the gradients of their weights, by 4
+// threads each.
+static __device__ void $name$_means(float *log_sum, float *mean, const float *lse,
+                                    const $type_q$ *dout, const $type_q$ *out, long rows)
 {
-  return row / $q$ * step_r + row % $q$ * step_q;
+  const int row = (int)threadIdx.x / 4;
+  float sum = 0;
+  if (row < rows)
+    for (int c = (int)threadIdx.x % 4; c < $e$; c += 4)
+      sum += to_float(dout[row * $step_dout_q$ + c]) * to_float(out[row * $step_out_q$ + c]);
+  sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+  sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+  if (threadIdx.x % 4 || row >= rows) return;
+  mean[row] = sum;
+  log_sum[row] = lse[row] == -INFINITY ? INFINITY : lse[row]; // a query that sees nothing
 }
 
-// The gradient of q. A block takes 32 rows of the heads that share keys and values, a warp 4 of
-// them, and goes over 32 keys at a time, a lane for each.
-// launch: $b$ * $g$ * (($r$ * $q$ + 31) / 32), 256
-__global__ void $name$(float *__restrict__ dq, float *__restrict__ dk, float *__restrict__ dv,
-                       const float *__restrict__ dout, const float *__restrict__ q,
-                       const float *__restrict__ k, const float *__restrict__ v,
-                       const float *__restrict__ out, const float *__restrict__ lse, long first_q,
-                       long first_k)
+// The gradients of k and v. A block takes 64 keys and goes over the queries that see them, of all
+// heads that share them, 64 at a time; a thread has 4 of each.
+// launch: $b$ * $g$ * (($k$ + 63) / 64), 256
+__global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
+                       $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
+                       const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
+                       const $type_q$ *__restrict__ v, const $type_q$ *__restrict__ out,
+                       const float *__restrict__ lse, long first_q, long first_k)
 {
-  constexpr int COLUMNS = ($d$ + 31) / 32; // of the gradient, that a lane has
-  __shared__ float some_q[32][33], some_out[32][33], some_dout[32][33], some_k[32][33],
-      some_v[32][33];
-  const long queries = $q$, rows = $r$ * queries, keys = $k$, tiles = (rows + 31) / 32;
-  const int depth = $d$, width = $e$, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+  typedef $type_q$ element;
+  __shared__ __align__(16) square_row room[SQUARE], turned[SQUARE];
+  __shared__ float log_sum[SQUARE], mean[SQUARE];
+  const long queries = $q$, keys = $k$, tiles = (keys + SQUARE - 1) / SQUARE;
   const bool causal = $causal$;
   const float scale = $s$;
-  const long group = (long)blockIdx.x / tiles, first = (long)blockIdx.x % tiles * 32;
-  (void)dk, (void)dv;
+  const long group = (long)blockIdx.x / tiles, first = (long)blockIdx.x % tiles * SQUARE;
   const long b = group / $g$, g = group % $g$;
-  q += b * $step_q_b$ + g * $step_q_g$;
-  k += b * $step_k_b$ + g * $step_k_g$;
-  v += b * $step_v_b$ + g * $step_v_g$;
-  out += b * $step_out_b$ + g * $step_out_g$;
-  dout += b * $step_dout_b$ + g * $step_dout_g$;
-  dq += b * $step_dq_b$ + g * $step_dq_g$;
-  float sums[4][COLUMNS] = {};
-  for (long key = 0; key < keys; key += 32) {
-    const int here = keys - key < 32 ? (int)(keys - key) : 32;
-    float score[4] = {}, slope[4] = {};
-    for (int from = 0; from < depth || from < width; from += 32) {
-      const int c = from + lane;
-      __syncthreads();
-      for (int i = warp; i < 32; i += 8) {
-        const long at_q = $name$_at(first + i, $step_q_r$, $step_q_q$);
-        const long at_out = $name$_at(first + i, $step_out_r$, $step_out_q$);
-        const long at_dout = $name$_at(first + i, $step_dout_r$, $step_dout_q$);
-        const bool is_row = first + i < rows;
-        some_q[i][lane] = is_row && c < depth ? q[at_q + c] : 0;
-        some_k[i][lane] = i < here && c < depth ? k[(key + i) * $step_k_k$ + c] : 0;
-        some_out[i][lane] = is_row && c < width ? out[at_out + c] : 0;
-        some_dout[i][lane] = is_row && c < width ? dout[at_dout + c] : 0;
-        some_v[i][lane] = i < here && c < width ? v[(key + i) * $step_v_k$ + c] : 0;
-      }
-      __syncthreads();
-      for (int n = 0; n < 32; n++) {
-        for (int i = 0; i < 4; i++) {
-          const int row = warp * 4 + i;
-          score[i] += some_q[row][n] * some_k[lane][n];
-          slope[i] += some_dout[row][n] * (some_v[lane][n] - some_out[row][n]);
-        }
-      }
-    }
-    float step[4];
-    for (int i = 0; i < 4; i++) {
-      const long row = first + warp * 4 + i;
-      const bool sees = row < rows && lane < here &&
-                        (!causal || first_k + key + lane <= first_q + row % queries);
-      const float log_sum = sees ? lse[group * rows + row] : -INFINITY;
-      step[i] = log_sum == -INFINITY ? 0 : scale * expf(scale * score[i] - log_sum) * slope[i];
-    }
-    for (int j = 0; j < here; j++) {
-      float here_step[4];
-      for (int i = 0; i < 4; i++) here_step[i] = __shfl_sync(0xffffffffu, step[i], j);
-      for (int n = 0; n < COLUMNS; n++) {
-        const int c = 32 * n + lane;
-        const float x = c < depth ? k[(key + j) * $step_k_k$ + c] : 0;
-        for (int i = 0; i < 4; i++) sums[i][n] += here_step[i] * x;
-      }
-    }
-  }
-  for (int i = 0; i < 4; i++) {
-    const long row = first + warp * 4 + i, at = $name$_at(row, $step_dq_r$, $step_dq_q$);
-    for (int n = 0; n < COLUMNS; n++) {
-      const int c = 32 * n + lane;
-      if (row < rows && c < depth) dq[at + c] = sums[i][n];
-    }
-  }
-}
-
-// The gradients of k and v. A block takes 32 keys, a warp 4 of them, and goes over 32 rows at a
-// time, a lane for each.
-// launch: $b$ * $g$ * (($k$ + 31) / 32), 256
-__global__ void $name$_2nd(float *__restrict__ dq, float *__restrict__ dk, float *__restrict__ dv,
-                           const float *__restrict__ dout, const float *__restrict__ q,
-                           const float *__restrict__ k, const float *__restrict__ v,
-                           const float *__restrict__ out, const float *__restrict__ lse,
-                           long first_q, long first_k)
-{
-  constexpr int COLUMNS = ($d$ + 31) / 32, COLUMNS_V = ($e$ + 31) / 32;
-  __shared__ float some_q[32][33], some_out[32][33], some_dout[32][33], some_k[32][33],
-      some_v[32][33];
-  const long queries = $q$, rows = $r$ * queries, keys = $k$, tiles = (keys + 31) / 32;
-  const int depth = $d$, width = $e$, lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-  const bool causal = $causal$;
-  const float scale = $s$;
-  const long group = (long)blockIdx.x / tiles, first = (long)blockIdx.x % tiles * 32;
+  const int t = (int)threadIdx.x, row = t / 16 * 4, column = t % 16 * 4;
   (void)dq;
-  const long b = group / $g$, g = group % $g$;
   q += b * $step_q_b$ + g * $step_q_g$;
-  k += b * $step_k_b$ + g * $step_k_g$;
-  v += b * $step_v_b$ + g * $step_v_g$;
+  k += b * $step_k_b$ + g * $step_k_g$ + first * $step_k_k$;
+  v += b * $step_v_b$ + g * $step_v_g$ + first * $step_v_k$;
   out += b * $step_out_b$ + g * $step_out_g$;
   dout += b * $step_dout_b$ + g * $step_dout_g$;
-  dk += b * $step_dk_b$ + g * $step_dk_g$;
-  dv += b * $step_dv_b$ + g * $step_dv_g$;
-  float sums[4][COLUMNS] = {}, sums_v[4][COLUMNS_V] = {};
-  for (long row = 0; row < rows; row += 32) {
-    const int here = rows - row < 32 ? (int)(rows - row) : 32;
-    float score[4] = {}, slope[4] = {};
-    for (int from = 0; from < depth || from < width; from += 32) {
-      const int c = from + lane;
+  dk += b * $step_dk_b$ + g * $step_dk_g$ + first * $step_dk_k$;
+  dv += b * $step_dv_b$ + g * $step_dv_g$ + first * $step_dv_k$;
+  // The queries before these see none of the keys.
+  const long blind = causal && first_k + first > first_q ? first_k + first - first_q : 0;
+  const matrix_rows<element> some_k = {k, $step_k_k$, keys - first, $d$};
+  const matrix_rows<element> some_v = {v, $step_v_k$, keys - first, $e$};
+  float sum_k[($d$ + 63) / 64][4][4] = {}, sum_v[($e$ + 63) / 64][4][4] = {};
+
+  for (long r = 0; r < $r$; r++) {
+    for (long query = blind / SQUARE * SQUARE; query < queries; query += SQUARE) {
+      const element *const here_q = q + r * $step_q_r$ + query * $step_q_q$;
+      const element *const here_out = out + r * $step_out_r$ + query * $step_out_q$;
+      const element *const here_dout = dout + r * $step_dout_r$ + query * $step_dout_q$;
+      const matrix_rows<element> some_q = {here_q, $step_q_q$, queries - query, $d$};
+      const matrix_rows<element> some_dout = {here_dout, $step_dout_q$, queries - query, $e$};
       __syncthreads();
-      for (int i = warp; i < 32; i += 8) {
-        const long key = first + i, at_q = $name$_at(row + i, $step_q_r$, $step_q_q$);
-        const long at_out = $name$_at(row + i, $step_out_r$, $step_out_q$);
-        const long at_dout = $name$_at(row + i, $step_dout_r$, $step_dout_q$);
-        some_q[i][lane] = i < here && c < depth ? q[at_q + c] : 0;
-        some_k[i][lane] = key < keys && c < depth ? k[key * $step_k_k$ + c] : 0;
-        some_out[i][lane] = i < here && c < width ? out[at_out + c] : 0;
-        some_dout[i][lane] = i < here && c < width ? dout[at_dout + c] : 0;
-        some_v[i][lane] = key < keys && c < width ? v[key * $step_v_k$ + c] : 0;
-      }
-      __syncthreads();
-      for (int n = 0; n < 32; n++) {
-        for (int i = 0; i < 4; i++) {
-          const int key = warp * 4 + i;
-          score[i] += some_q[lane][n] * some_k[key][n];
-          slope[i] += some_dout[lane][n] * (some_v[key][n] - some_out[lane][n]);
+      $name$_means(log_sum, mean, lse + (group * $r$ + r) * queries + query, here_dout, here_out,
+                   queries - query);
+      float weight[4][4] = {}, slope[4][4] = {};
+      add_rows_by_rows(weight, some_k, some_q, room);
+      add_rows_by_rows(slope, some_v, some_dout, room);
+      UNROLL for (int j = 0; j < 4; j++) {
+        const long at = query + column + j;
+        UNROLL for (int i = 0; i < 4; i++) {
+          const bool seen = at < queries && (!causal || first_k + first + row + i <= first_q + at);
+          weight[i][j] = seen ? expf(scale * weight[i][j] - log_sum[column + j]) : 0;
+          slope[i][j] = seen ? scale * weight[i][j] * (slope[i][j] - mean[column + j]) : 0;
         }
       }
+      store_turned(turned, weight);
+      add_square_by_rows(sum_v, turned, some_dout, room);
+      __syncthreads();
+      store_turned(turned, slope);
+      add_square_by_rows(sum_k, turned, some_q, room);
     }
-    float weight[4], step[4];
-    for (int i = 0; i < 4; i++) {
-      const long key = first_k + first + warp * 4 + i;
-      const bool sees = lane < here && (!causal || key <= first_q + (row + lane) % queries);
-      const float log_sum = sees ? lse[group * rows + row + lane] : -INFINITY;
-      weight[i] = log_sum == -INFINITY ? 0 : expf(scale * score[i] - log_sum);
-      step[i] = scale * weight[i] * slope[i];
-    }
-    for (int j = 0; j < here; j++) {
-      const long at_q = $name$_at(row + j, $step_q_r$, $step_q_q$);
-      const long at_dout = $name$_at(row + j, $step_dout_r$, $step_dout_q$);
-      float here_weight[4], here_step[4];
-      for (int i = 0; i < 4; i++) {
-        here_weight[i] = __shfl_sync(0xffffffffu, weight[i], j);
-        here_step[i] = __shfl_sync(0xffffffffu, step[i], j);
+  }
+
+  UNROLL for (int i = 0; i < 4; i++) {
+    if (first + row + i >= keys) continue;
+    UNROLL for (int j = 0; j < 4; j++) {
+      UNROLL for (int n = 0; n < ($d$ + 63) / 64; n++) {
+        const int c = n * SQUARE + column + j;
+        if (c < $d$) put_float(dk + (row + i) * $step_dk_k$ + c, sum_k[n][i][j]);
       }
-      for (int n = 0; n < COLUMNS; n++) {
-        const int c = 32 * n + lane;
-        const float x = c < depth ? q[at_q + c] : 0;
-        for (int i = 0; i < 4; i++) sums[i][n] += here_step[i] * x;
-      }
-      for (int n = 0; n < COLUMNS_V; n++) {
-        const int c = 32 * n + lane;
-        const float x = c < width ? dout[at_dout + c] : 0;
-        for (int i = 0; i < 4; i++) sums_v[i][n] += here_weight[i] * x;
+      UNROLL for (int n = 0; n < ($e$ + 63) / 64; n++) {
+        const int c = n * SQUARE + column + j;
+        if (c < $e$) put_float(dv + (row + i) * $step_dv_k$ + c, sum_v[n][i][j]);
       }
     }
   }
-  for (int i = 0; i < 4; i++) {
-    const long key = first + warp * 4 + i;
-    if (key >= keys) continue;
-    for (int n = 0; n < COLUMNS; n++) {
-      const int c = 32 * n + lane;
-      if (c < depth) dk[key * $step_dk_k$ + c] = sums[i][n];
+}
+
+// The gradient of q. A block takes 64 queries of a head and goes over the keys that they see, 64 at a
+// time; a thread has 4 of each. The last queries come first: they see the most keys.
+// launch: $b$ * $g$ * $r$ * (($q$ + 63) / 64), 256
+__global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
+                           $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
+                           const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
+                           const $type_q$ *__restrict__ v, const $type_q$ *__restrict__ out,
+                           const float *__restrict__ lse, long first_q, long first_k)
+{
+  typedef $type_q$ element;
+  __shared__ __align__(16) square_row room[SQUARE], turned[SQUARE];
+  __shared__ float log_sum[SQUARE], mean[SQUARE];
+  const long queries = $q$, keys = $k$, tiles = (queries + SQUARE - 1) / SQUARE;
+  const bool causal = $causal$;
+  const float scale = $s$;
+  const long head = (long)blockIdx.x / tiles;
+  const long first = (tiles - 1 - (long)blockIdx.x % tiles) * SQUARE;
+  const long b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
+  const int t = (int)threadIdx.x, row = t / 16 * 4, column = t % 16 * 4;
+  (void)dk, (void)dv;
+  q += b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
+  k += b * $step_k_b$ + g * $step_k_g$;
+  v += b * $step_v_b$ + g * $step_v_g$;
+  out += b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + first * $step_out_q$;
+  dout += b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$ + first * $step_dout_q$;
+  dq += b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ + first * $step_dq_q$;
+  const long here = queries - first < SQUARE ? queries - first : SQUARE;
+  const long before = first_q + first + here - first_k, seen = causal && before < keys ? before : keys;
+  const matrix_rows<element> some_q = {q, $step_q_q$, here, $d$};
+  const matrix_rows<element> some_dout = {dout, $step_dout_q$, here, $e$};
+  float sum[($d$ + 63) / 64][4][4] = {};
+  $name$_means(log_sum, mean, lse + head * queries + first, dout, out, here);
+
+  for (long key = 0; key < seen; key += SQUARE) {
+    const matrix_rows<element> some_k = {k + key * $step_k_k$, $step_k_k$, keys - key, $d$};
+    const matrix_rows<element> some_v = {v + key * $step_v_k$, $step_v_k$, keys - key, $e$};
+    float weight[4][4] = {}, slope[4][4] = {};
+    add_rows_by_rows(weight, some_q, some_k, room);
+    add_rows_by_rows(slope, some_dout, some_v, room);
+    UNROLL for (int i = 0; i < 4; i++) {
+      UNROLL for (int j = 0; j < 4; j++) {
+        const long at = key + column + j;
+        const bool sees = row + i < here && at < keys &&
+                          (!causal || first_k + at <= first_q + first + row + i);
+        const float w = sees ? expf(scale * weight[i][j] - log_sum[row + i]) : 0;
+        slope[i][j] = sees ? scale * w * (slope[i][j] - mean[row + i]) : 0;
+      }
     }
-    for (int n = 0; n < COLUMNS_V; n++) {
-      const int c = 32 * n + lane;
-      if (c < width) dv[key * $step_dv_k$ + c] = sums_v[i][n];
+    store_turned(turned, slope);
+    add_square_by_rows(sum, turned, some_k, room);
+  }
+
+  UNROLL for (int i = 0; i < 4; i++) {
+    if (row + i >= here) continue;
+    UNROLL for (int n = 0; n < ($d$ + 63) / 64; n++) {
+      UNROLL for (int j = 0; j < 4; j++) {
+        const int c = n * SQUARE + column + j;
+        if (c < $d$) put_float(dq + (row + i) * $step_dq_q$ + c, sum[n][i][j]);
+      }
     }
   }
 }

@@ -31,7 +31,8 @@ unsigned as_bits(float x)
 
 struct product {
   float *d;
-  const unsigned *a, *b;
+  const unsigned *a;
+  unsigned b[2];
 };
 
 // The element of bfloat16 that a register holds in its lower or upper half.
@@ -126,18 +127,18 @@ void load_columns(void *const *lanes)
 
 using namespace cuda_on_cpu;
 
-void mma_bf16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], const char *file,
+void mma_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, const char *file,
               int line)
 {
-  product p = {d, a, b};
-  meet_all("mma_bf16", &p, multiply_bf16, file, line);
+  const product p = {d, a, {b0, b1}};
+  meet_all("mma_bf16", (void *)&p, multiply_bf16, file, line);
 }
 
-void mma_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], const char *file,
+void mma_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, const char *file,
               int line)
 {
-  product p = {d, a, b};
-  meet_all("mma_tf32", &p, multiply_tf32, file, line);
+  const product p = {d, a, {b0, b1}};
+  meet_all("mma_tf32", (void *)&p, multiply_tf32, file, line);
 }
 
 void load_matrices(unsigned (&d)[4], const void *row, const char *file, int line)

@@ -55,15 +55,15 @@ __global__ static void parted_shuffles(float *x)
 __global__ static void part_of_a_warp_multiplies(float *x)
 {
   float d[4] = {};
-  const unsigned a[4] = {}, b[2] = {};
-  if (threadIdx.x < 30) mma_bf16(d, a, b);
+  const unsigned a[4] = {};
+  if (threadIdx.x < 30) mma_bf16(d, a, 0, 0);
   x[threadIdx.x] = d[0];
 }
 __global__ static void multiply_unrounded(float *x)
 {
   float d[4] = {};
-  const unsigned a[4] = {0x3f800001u}, b[2] = {};
-  mma_tf32(d, a, b);
+  const unsigned a[4] = {0x3f800001u};
+  mma_tf32(d, a, 0, 0);
   x[threadIdx.x] = d[0];
 }
 __global__ static void load_uneven_row(float *x)

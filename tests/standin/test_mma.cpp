@@ -27,7 +27,7 @@ __global__ static void product_bf16(float *d, const float *a, const float *b)
   }
   float sum[4];
   for (int i = 0; i < 4; i++) sum[i] = d[(group + i / 2 * 8) * 8 + 2 * in + i % 2];
-  mma_bf16(sum, left, right);
+  mma_bf16(sum, left, right[0], right[1]);
   for (int i = 0; i < 4; i++) d[(group + i / 2 * 8) * 8 + 2 * in + i % 2] = sum[i];
 }
 
@@ -39,7 +39,7 @@ __global__ static void product_tf32(float *d, const float *a, const float *b)
   for (int i = 0; i < 2; i++) right[i] = to_tf32(b[(in + i * 4) * 8 + group]);
   float sum[4];
   for (int i = 0; i < 4; i++) sum[i] = d[(group + i / 2 * 8) * 8 + 2 * in + i % 2];
-  mma_tf32(sum, left, right);
+  mma_tf32(sum, left, right[0], right[1]);
   for (int i = 0; i < 4; i++) d[(group + i / 2 * 8) * 8 + 2 * in + i % 2] = sum[i];
 }
 

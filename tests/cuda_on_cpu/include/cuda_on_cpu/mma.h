@@ -4,9 +4,9 @@
 #define CUDA_ON_CPU_MMA_H
 
 // The last two arguments of these are never written: they say where the call stands.
-void mma_bf16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+void mma_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
               const char *file = __builtin_FILE(), int line = __builtin_LINE());
-void mma_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+void mma_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
               const char *file = __builtin_FILE(), int line = __builtin_LINE());
 void load_matrices(unsigned (&d)[4], const void *row, const char *file = __builtin_FILE(),
                    int line = __builtin_LINE());

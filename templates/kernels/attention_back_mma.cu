@@ -1,0 +1,273 @@
+// From the gradient of attention's output those of q, k and v, on the tensor cores. The weights are
+// computed anew from the logarithms of their rows' sums; a row's mean of the gradients of its weights
+// is taken off from each.
+//
+// Every sum is one warp's, in an order of its own, so that the same bits come out each time: the
+// gradients of k and v go over the queries, that of q over the keys, and scores are computed for both.
+// Adding to q's from all blocks of keys would spare two of seven products, but needs atomic additions
+// or memory for each block's part.
+
+// The means. They wait where q's gradients will be, at the beginning of each row. 8 threads a row.
+// launch: ($b$ * $g$ * $r$ * $q$ + 31) / 32, 256
+__global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
+                       $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
+                       const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
+                       const $type_q$ *__restrict__ v, const $type_q$ *__restrict__ out,
+                       const float *__restrict__ lse, long first_q, long first_k)
+{
+  typedef $type_q$ element;
+  const long rows = (long)$b$ * $g$ * $r$ * $q$, row = (long)blockIdx.x * 32 + threadIdx.x / 8;
+  const long at = row < rows ? row : rows - 1, head = at / $q$, n = at % $q$;
+  const long b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
+  (void)dk, (void)dv, (void)q, (void)k, (void)v, (void)lse, (void)first_q, (void)first_k;
+  dq += b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ + n * $step_dq_q$;
+  out += b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + n * $step_out_q$;
+  dout += b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$ + n * $step_dout_q$;
+  float mean = 0;
+  for (int c = (int)threadIdx.x % 8 * UNIT<element>; c < $e$; c += 8 * UNIT<element>) {
+    const unit<element> x = *(const unit<element> *)(out + c);
+    const unit<element> y = *(const unit<element> *)(dout + c);
+    UNROLL for (int i = 0; i < UNIT<element>; i++) mean += to_float(x.at[i]) * to_float(y.at[i]);
+  }
+  for (int d = 4; d; d /= 2) mean += __shfl_xor_sync(0xffffffffu, mean, d);
+  if (threadIdx.x % 8 == 0 && row < rows) memcpy((void *)dq, &mean, sizeof mean);
+}
+
+// The gradients of k and v. A block takes some keys, a warp some strips of 16 of them, and goes over
+// the queries that see them, of all heads that share them, some at a time: while it multiplies with
+// some, the next are copied to shared memory. A score's row is a key, its column a query. Where both
+// gradients of a strip would be too wide for its registers, each of $parts$ blocks has some columns.
+// launch: $b$ * $g$ * $parts$ * (($k$ + $rows_2nd$ - 1) / $rows_2nd$), 2 * $rows_2nd$ / $strips_2nd$, $shared_2nd$
+__global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
+                           $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
+                           const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
+                           const $type_q$ *__restrict__ v, const $type_q$ *__restrict__ out,
+                           const float *__restrict__ lse, long first_q, long first_k)
+{
+  typedef $type_q$ element;
+  constexpr int STRIPS = $strips_2nd$, ROWS = $rows_2nd$, THREADS = 2 * ROWS / STRIPS;
+  constexpr int QUERIES = $some_queries$, PARTS = $parts$;
+  constexpr int DEPTH = WHOLE<$d$>, WIDTH = WHOLE<$e$>;
+  constexpr int DEPTH_HERE = WHOLE<(DEPTH + PARTS - 1) / PARTS>;
+  constexpr int WIDTH_HERE = WHOLE<(WIDTH + PARTS - 1) / PARTS>;
+  constexpr int STAGE = QUERIES * (PITCH<element, DEPTH> + PITCH<element, WIDTH>);
+  constexpr float SCALE = $s$, BITS = SCALE * 1.44269504f;
+  constexpr bool causal = $causal$;
+  DYNAMIC_SHARED(element, some_k);
+  element *const some_v = some_k + ROWS * PITCH<element, DEPTH>;
+  element *const stages = some_v + ROWS * PITCH<element, WIDTH>;
+  float *const numbers = (float *)(stages + 2 * STAGE); // the logarithms and the means, by stages
+  const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, in = lane % 4 * 2;
+  const long queries = $q$, keys = $k$, tiles = (keys + ROWS - 1) / ROWS;
+  const int part = PARTS > 1 ? (int)(blockIdx.x % PARTS) : 0;
+  const long group = (long)blockIdx.x / PARTS / tiles;
+  const long first = (long)blockIdx.x / PARTS % tiles * ROWS;
+  const long b = group / $g$, g = group % $g$;
+  (void)out;
+  dq += b * $step_dq_b$ + g * $step_dq_g$;
+  dk += b * $step_dk_b$ + g * $step_dk_g$;
+  dv += b * $step_dv_b$ + g * $step_dv_g$;
+  dout += b * $step_dout_b$ + g * $step_dout_g$;
+  q += b * $step_q_b$ + g * $step_q_g$;
+  k += b * $step_k_b$ + g * $step_k_g$ + first * $step_k_k$;
+  v += b * $step_v_b$ + g * $step_v_g$ + first * $step_v_k$;
+  lse += group * $r$ * queries;
+  // The queries before these see none of the keys.
+  const long blind = causal && first_k + first > first_q ? first_k + first - first_q : 0;
+  const long begin = blind / QUERIES * QUERIES;
+  const auto copy_stage = [&](int stage, long r, long query) {
+    const long left = queries - query;
+    element *const to = stages + stage * STAGE;
+    float *const logs = numbers + stage * 2 * QUERIES, *const means = logs + QUERIES;
+    copy_tile<element, QUERIES, DEPTH, THREADS>(to, q + r * $step_q_r$ + query * $step_q_q$,
+                                                $step_q_q$, left, $d$);
+    copy_tile<element, QUERIES, WIDTH, THREADS>(to + QUERIES * PITCH<element, DEPTH>,
+                                                dout + r * $step_dout_r$ + query * $step_dout_q$,
+                                                $step_dout_q$, left, $e$);
+    for (int n = (int)threadIdx.x; n < QUERIES; n += THREADS) {
+      const long at = n < left ? query + n : query;
+      copy_4(logs + n, lse + r * queries + at, n < left);
+      copy_4(means + n, dq + r * $step_dq_r$ + at * $step_dq_q$, n < left);
+    }
+  };
+
+  copy_tile<element, ROWS, DEPTH, THREADS>(some_k, k, $step_k_k$, keys - first, $d$);
+  copy_tile<element, ROWS, WIDTH, THREADS>(some_v, v, $step_v_k$, keys - first, $e$);
+  if (begin < queries) copy_stage(0, 0, begin);
+  end_copies();
+  const int strip = warp * 16 * STRIPS; // where the warp's keys begin among the block's
+  left_rows<element, STRIPS, DEPTH, $kept_2nd$> my_k = {some_k + strip * PITCH<element, DEPTH>, {}};
+  left_rows<element, STRIPS, WIDTH, $kept_2nd$> my_v = {some_v + strip * PITCH<element, WIDTH>, {}};
+  float sum_k[STRIPS][DEPTH_HERE / 8][4] = {}, sum_v[STRIPS][WIDTH_HERE / 8][4] = {};
+
+  int stage = 0;
+  for (long r = 0, query = begin; r < $r$ && begin < queries; stage = 1 - stage) {
+    const bool ends = query + QUERIES >= queries; // of this head
+    const long next_r = ends ? r + 1 : r, next = ends ? begin : query + QUERIES;
+    if (next_r < $r$) copy_stage(1 - stage, next_r, next);
+    end_copies();
+    wait_for_copies<1>();
+    __syncthreads();
+    if (r == 0 && query == begin) {
+      my_k.keep();
+      my_v.keep();
+    }
+    const element *const some_q = stages + stage * STAGE;
+    const element *const some_dout = some_q + QUERIES * PITCH<element, DEPTH>;
+    const float *const logs = numbers + stage * 2 * QUERIES, *const means = logs + QUERIES;
+    // By how much the warp's first key lies behind the first of these queries.
+    const long behind = first_k + first + strip - first_q - query;
+    if (first + strip < keys && (!causal || behind < QUERIES)) {
+      float weight[STRIPS][QUERIES / 8][4] = {}, slope[STRIPS][QUERIES / 8][4] = {};
+      add_product(weight, my_k, some_q);
+      add_product(slope, my_v, some_dout);
+      const bool cut = causal && behind + 16 * STRIPS > 1;
+      const int back = cut ? (int)behind : 0;
+      UNROLL for (int n = 0; n < QUERIES / 8; n++) {
+        UNROLL for (int j = 0; j < 2; j++) {
+          const int column = 8 * n + in + j;
+          const float log = logs[column], mean = means[column];
+          const float base = log == -INFINITY ? INFINITY : log * 1.44269504f;
+          UNROLL for (int m = 0; m < STRIPS; m++) {
+            UNROLL for (int h = j; h < 4; h += 2) {
+              const bool hidden = cut && back + 16 * m + h / 2 * 8 + lane / 4 > column;
+              const float w = hidden ? 0 : quick_exp2(weight[m][n][h] * BITS - base);
+              weight[m][n][h] = w;
+              slope[m][n][h] = w * (slope[m][n][h] - mean);
+            }
+          }
+        }
+      }
+      add_product_of_sums<element, WIDTH>(sum_v, weight, some_dout + part * WIDTH_HERE);
+      add_product_of_sums<element, DEPTH>(sum_k, slope, some_q + part * DEPTH_HERE);
+    }
+    __syncthreads();
+    r = next_r;
+    query = next;
+  }
+
+  UNROLL for (int m = 0; m < STRIPS; m++) {
+    UNROLL for (int h = 0; h < 2; h++) {
+      const int row = strip + 16 * m + 8 * h + lane / 4;
+      if (first + row >= keys) continue;
+      element *const to_k = dk + (first + row) * $step_dk_k$ + part * DEPTH_HERE + in;
+      element *const to_v = dv + (first + row) * $step_dv_k$ + part * WIDTH_HERE + in;
+      UNROLL for (int n = 0; n < DEPTH_HERE / 8; n++) {
+        if (part * DEPTH_HERE + 8 * n < $d$)
+          store_two(to_k + 8 * n, SCALE * sum_k[m][n][2 * h], SCALE * sum_k[m][n][2 * h + 1]);
+      }
+      UNROLL for (int n = 0; n < WIDTH_HERE / 8; n++) {
+        if (part * WIDTH_HERE + 8 * n < $e$)
+          store_two(to_v + 8 * n, sum_v[m][n][2 * h], sum_v[m][n][2 * h + 1]);
+      }
+    }
+  }
+}
+
+// The gradient of q. A block takes some queries of a head, a warp some strips of 16 of them, and goes
+// over the keys that they see, some at a time. The last queries, which see the most, come first.
+// launch: $b$ * $g$ * $r$ * (($q$ + $rows_3rd$ - 1) / $rows_3rd$), 2 * $rows_3rd$ / $strips_3rd$, $shared_3rd$
+__global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
+                           $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
+                           const $type_q$ *__restrict__ q, const $type_q$ *__restrict__ k,
+                           const $type_q$ *__restrict__ v, const $type_q$ *__restrict__ out,
+                           const float *__restrict__ lse, long first_q, long first_k)
+{
+  typedef $type_q$ element;
+  constexpr int STRIPS = $strips_3rd$, ROWS = $rows_3rd$, THREADS = 2 * ROWS / STRIPS;
+  constexpr int KEYS = $some_keys$, DEPTH = WHOLE<$d$>, WIDTH = WHOLE<$e$>;
+  constexpr int STAGE = KEYS * (PITCH<element, DEPTH> + PITCH<element, WIDTH>);
+  constexpr float SCALE = $s$, BITS = SCALE * 1.44269504f;
+  constexpr bool causal = $causal$;
+  DYNAMIC_SHARED(element, some_q);
+  element *const some_dout = some_q + ROWS * PITCH<element, DEPTH>;
+  element *const stages = some_dout + ROWS * PITCH<element, WIDTH>;
+  const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, in = lane % 4 * 2;
+  const long queries = $q$, keys = $k$, tiles = (queries + ROWS - 1) / ROWS;
+  const long head = (long)blockIdx.x / tiles, first = (tiles - 1 - (long)blockIdx.x % tiles) * ROWS;
+  const long b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
+  (void)dk, (void)dv, (void)out;
+  dq += b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$;
+  dout += b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$ + first * $step_dout_q$;
+  q += b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
+  k += b * $step_k_b$ + g * $step_k_g$;
+  v += b * $step_v_b$ + g * $step_v_g$;
+  lse += head * queries;
+  const long row = first + warp * 16 * STRIPS; // the warp's first
+  const long end = first + ROWS < queries ? first + ROWS : queries;
+  const long before = first_q + end - first_k, seen = causal && before < keys ? before : keys;
+  const auto copy_stage = [&](long key) {
+    element *const to = stages + key / KEYS % 2 * STAGE;
+    copy_tile<element, KEYS, DEPTH, THREADS>(to, k + key * $step_k_k$, $step_k_k$, keys - key, $d$);
+    copy_tile<element, KEYS, WIDTH, THREADS>(to + KEYS * PITCH<element, DEPTH>,
+                                             v + key * $step_v_k$, $step_v_k$, keys - key, $e$);
+  };
+
+  copy_tile<element, ROWS, DEPTH, THREADS>(some_q, q, $step_q_q$, queries - first, $d$);
+  copy_tile<element, ROWS, WIDTH, THREADS>(some_dout, dout, $step_dout_q$, queries - first, $e$);
+  if (seen > 0) copy_stage(0);
+  end_copies();
+  const int strip = warp * 16 * STRIPS;
+  left_rows<element, STRIPS, DEPTH, $kept_3rd$> my_q = {some_q + strip * PITCH<element, DEPTH>, {}};
+  left_rows<element, STRIPS, WIDTH, $kept_3rd$> my_dout = {
+      some_dout + strip * PITCH<element, WIDTH>, {}};
+  float base[STRIPS][2], mean[STRIPS][2], sum[STRIPS][DEPTH / 8][4] = {};
+  UNROLL for (int m = 0; m < STRIPS; m++) {
+    UNROLL for (int h = 0; h < 2; h++) {
+      const long at = row + 16 * m + 8 * h + lane / 4;
+      const float log = at < queries ? lse[at] : -INFINITY;
+      base[m][h] = log == -INFINITY ? INFINITY : log * 1.44269504f;
+      mean[m][h] = 0;
+      if (at < queries) memcpy(&mean[m][h], dq + at * $step_dq_q$, sizeof mean[m][h]);
+    }
+  }
+
+  for (long key = 0; key < seen; key += KEYS) {
+    if (key + KEYS < seen) copy_stage(key + KEYS);
+    end_copies();
+    wait_for_copies<1>();
+    __syncthreads();
+    if (key == 0) {
+      my_q.keep();
+      my_dout.keep();
+    }
+    const element *const some_k = stages + key / KEYS % 2 * STAGE;
+    const element *const some_v = some_k + KEYS * PITCH<element, DEPTH>;
+    // By how much the first of these keys lies behind the warp's first row.
+    const long behind = first_k + key - first_q - row;
+    if (row < queries && (!causal || behind < 16 * STRIPS)) {
+      float weight[STRIPS][KEYS / 8][4] = {}, slope[STRIPS][KEYS / 8][4] = {};
+      add_product(weight, my_q, some_k);
+      add_product(slope, my_dout, some_v);
+      const bool cut = key + KEYS > keys || (causal && behind + KEYS > 1);
+      const int here = keys - key < KEYS ? (int)(keys - key) : KEYS;
+      const int back = causal && cut && behind > -KEYS ? (int)behind : -KEYS;
+      UNROLL for (int n = 0; n < KEYS / 8; n++) {
+        UNROLL for (int j = 0; j < 4; j++) {
+          const int column = 8 * n + in + j % 2;
+          UNROLL for (int m = 0; m < STRIPS; m++) {
+            const int down = 16 * m + j / 2 * 8 + lane / 4;
+            const bool hidden = cut && (column >= here || back + column > down);
+            const float w = hidden ? 0 : quick_exp2(weight[m][n][j] * BITS - base[m][j / 2]);
+            slope[m][n][j] = w * (slope[m][n][j] - mean[m][j / 2]);
+          }
+        }
+      }
+      add_product_of_sums<element, DEPTH>(sum, slope, some_k);
+    }
+    __syncthreads();
+  }
+
+  __syncwarp(); // all have read the means
+  UNROLL for (int m = 0; m < STRIPS; m++) {
+    UNROLL for (int h = 0; h < 2; h++) {
+      const long at = row + 16 * m + 8 * h + lane / 4;
+      if (at >= queries) continue;
+      element *const to = dq + at * $step_dq_q$ + in;
+      UNROLL for (int n = 0; n < DEPTH / 8; n++) {
+        if (8 * n < $d$)
+          store_two(to + 8 * n, SCALE * sum[m][n][2 * h], SCALE * sum[m][n][2 * h + 1]);
+      }
+    }
+  }
+}

@@ -1,0 +1,85 @@
+// softmax(scale q k^T) v of bfloat16, and the logarithm of the sum of each row's exponentials, both
+// computed as floats. Some queries of a head are taken together and go over the keys that they see,
+// some at a time, which are made floats; what a query has summed up is scaled down when it meets a
+// greater score. Scores lie by keys, the queries of one side by side.
+enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
+
+static void $name$_widen(float *restrict to, const bf16 *restrict row, long step, int rows,
+                         int width)
+{
+  for (int i = 0; i < rows; i++)
+    for (int c = 0; c < width; c++) to[i * width + c] = bf16_to_float(row[i * step + c]);
+}
+
+// Scores become weights; what the queries have summed up before is scaled to the same base.
+static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, float *restrict most,
+                         float *restrict total, float (*restrict sum)[$e$])
+{
+  enum { QUERIES = $name$_QUERIES };
+  float base[QUERIES], less[QUERIES];
+  for (int i = 0; i < QUERIES; i++) base[i] = most[i];
+  for (int j = 0; j < keys; j++)
+    for (int i = 0; i < QUERIES; i++) base[i] = score[j][i] > base[i] ? score[j][i] : base[i];
+  for (int i = 0; i < QUERIES; i++) {
+    less[i] = most[i];
+    most[i] = base[i];
+    base[i] = base[i] == -INFINITY ? 0 : base[i];
+  }
+  for (int i = 0; i < QUERIES; i++) {
+    less[i] = tile_exp(less[i] - base[i]);
+    total[i] *= less[i];
+  }
+  for (int j = 0; j < keys; j++)
+    for (int i = 0; i < QUERIES; i++) {
+      score[j][i] = tile_exp(score[j][i] - base[i]);
+      total[i] += score[j][i];
+    }
+  for (int i = 0; i < QUERIES; i++)
+    for (int c = 0; c < $e$; c++) sum[i][c] *= less[i];
+}
+
+void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q,
+            const bf16 *restrict k, const bf16 *restrict v, long first_q)
+{
+  enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
+  const long heads = (long)$b$ * $g$ * $r$, queries = $q$, keys = $k$;
+  const long tiles = (queries + QUERIES - 1) / QUERIES;
+  const bool causal = $causal$;
+#pragma omp parallel for schedule(dynamic) if (heads * queries * keys >= 16384)
+  for (long tile = 0; tile < heads * tiles; tile++) {
+    const long head = tile / tiles, b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
+    const long first = tile % tiles * QUERIES;
+    const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;
+    const long seen = first_q + first + here, last = causal && seen < keys ? seen : keys;
+    const bf16 *const query = q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ +
+                              first * $step_q_q$;
+    const bf16 *const group_k = k + b * $step_k_b$ + g * $step_k_g$;
+    const bf16 *const group_v = v + b * $step_v_b$ + g * $step_v_g$;
+    bf16 *const to = out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ +
+                     first * $step_out_q$;
+    float turned[DEPTH][QUERIES], score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
+    float some_k[KEYS][DEPTH], some_v[KEYS][WIDTH], most[QUERIES], total[QUERIES] = {0};
+    for (int i = 0; i < QUERIES; i++) most[i] = -INFINITY;
+    for (int c = 0; c < DEPTH; c++)
+      for (int i = 0; i < QUERIES; i++)
+        turned[c][i] = $s$ * bf16_to_float(query[(i < here ? i : here - 1) * $step_q_q$ + c]);
+    for (long key = 0; key < last; key += KEYS) {
+      const int some = last - key < KEYS ? (int)(last - key) : KEYS;
+      $name$_widen(some_k[0], group_k + key * $step_k_k$, $step_k_k$, some, DEPTH);
+      $name$_widen(some_v[0], group_v + key * $step_v_k$, $step_v_k$, some, WIDTH);
+      tile_product(score[0], QUERIES, some_k[0], DEPTH, 1, turned[0], QUERIES, some, QUERIES,
+                   DEPTH, false);
+      for (int j = 0; causal && j < some; j++) {
+        const long before = key + j - first_q - first, blind = before < QUERIES ? before : QUERIES;
+        for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // these do not see the key
+      }
+      $name$_weigh(score, some, most, total, sum);
+      tile_product(sum[0], WIDTH, score[0], 1, QUERIES, some_v[0], WIDTH, here, WIDTH, some, true);
+    }
+    for (int i = 0; i < here; i++) {
+      const float part = total[i] > 0 ? 1 / total[i] : 0;
+      lse[head * queries + first + i] = most[i] + logf(total[i]);
+      for (int c = 0; c < WIDTH; c++) to[i * $step_out_q$ + c] = float_to_bf16(part * sum[i][c]);
+    }
+  }
+}
