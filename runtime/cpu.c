@@ -81,6 +81,11 @@ bool target_capture(struct failure *why)
   return failed(why, "--graph: there are graphs in programs for GPUs only");
 }
 
+bool target_profile(struct failure *why)
+{
+  return failed(why, "--profile: programs for GPUs alone tell it; perf tells it of others");
+}
+
 bool target_start(struct identity *me, struct failure *why)
 {
   int level;

@@ -24,6 +24,7 @@ struct prepared {
   cublasLtMatrixLayout_t a, b, c;
   cublasLtMatmulAlgo_t aligned, any; // where all matrices begin at multiples of that, or anywhere
   bool takes_any;
+  char told[96]; // which product it is
 };
 
 static cublasLtHandle_t library;
@@ -104,12 +105,18 @@ static bool choose(const struct product *p, const struct prepared *made, uint32_
   return true;
 }
 
+static void tell(const struct product *p, char *text, size_t room)
+{
+  snprintf(text, room, "product %c%c, m %d, n %d, k %d, of %s, makes %s, batch %d", p->a, p->b, p->m,
+           p->n, p->k, p->of == BF16 ? "bfloat16" : "float32",
+           p->makes == BF16 ? "bfloat16" : "float32", p->batch);
+}
+
 static void fail_product(const struct product *p, const char *why)
 {
-  char text[256];
-  snprintf(text, sizeof text, "%s: %c%c, m %d, n %d, k %d, of %s, makes %s, batch %d", why, p->a,
-           p->b, p->m, p->n, p->k, p->of == BF16 ? "bfloat16" : "float32",
-           p->makes == BF16 ? "bfloat16" : "float32", p->batch);
+  char which[96], text[256];
+  tell(p, which, sizeof which);
+  snprintf(text, sizeof text, "%s: %s", why, which);
   fail_call(__FILE__, __LINE__, "cublasLtMatmulAlgoGetHeuristic", text);
 }
 
@@ -117,6 +124,7 @@ static struct prepared *prepare(const struct product *p)
 {
   struct prepared *made = (struct prepared *)calloc(1, sizeof *made);
   if (!made) fail_product(p, "no memory");
+  tell(p, made->told, sizeof made->told);
   describe(p, made);
   made->takes_any = choose(p, made, 0, &made->any);
   if (!choose(p, made, ALIGNED, &made->aligned)) fail_product(p, "cuBLASLt has no algorithm");
@@ -157,6 +165,7 @@ void multiply(const struct product *p, void *c, const void *a, const void *b, bo
   const bool aligned = is_aligned(c, a, b);
   if (!aligned && !with->takes_any)
     fail_product(p, "cuBLASLt has no algorithm for matrices that begin anywhere");
+  note(with->told, stream);
   CHECK_CUBLAS(cublasLtMatmul(library, with->operation, &one, b, with->b, a, with->a, &beta, c,
                               with->c, c, with->c, aligned ? &with->aligned : &with->any,
                               (char *)*program.memory + products.workspace,

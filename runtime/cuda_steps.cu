@@ -10,6 +10,7 @@
 #include "program.h"
 #include "table.h"
 #include "target.h"
+#include "cuda_profile.h"
 #include "cuda_steps.h"
 
 // ---- marks -------------------------------------------------------------------------------------
@@ -158,6 +159,7 @@ void target_step(int t)
     CHECK_CUDA(cudaGetLastError()); // of the kernels' launches
   }
   known = true;
+  profile_step();
 }
 
 // ---- to the GPU and back -----------------------------------------------------------------------
@@ -215,6 +217,7 @@ void target_wait()
 
 void close_steps()
 {
+  profile_tell();
   if (graph) cudaGraphExecDestroy(graph);
   for (int i = 0; i < STAGES && stages[i].memory; i++) {
     cudaEventDestroy(stages[i].copied);

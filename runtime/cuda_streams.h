@@ -24,6 +24,7 @@ static inline void begin_on(cudaStream_t on)
 
 static inline void end_on(cudaStream_t on, cudaEvent_t event)
 {
+  note(NULL, on);
   CHECK_CUDA(cudaEventRecord(event, on));
   mark_end(event);
 }

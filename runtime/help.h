@@ -35,4 +35,6 @@ static const char HELP[] =
     "  --graph          on GPUs: all of a step is one CUDA graph, from the second on\n"
     "  --deadline N     end the job when a rank has waited N seconds for another, ten times that\n"
     "                   where ranks read and write files (600; 0: wait for ever)\n"
+    "  --profile        on GPUs: tell at the end where the time of a step goes on rank 0, kernel by\n"
+    "                   kernel\n"
     "  --help           this\n";

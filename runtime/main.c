@@ -165,7 +165,8 @@ int main(int argc, char **argv)
     if (me.rank == 0) options_help();
     return EXIT_SUCCESS;
   }
-  if (known && options.graph && !target_capture(&why)) {
+  if (known && ((options.graph && !target_capture(&why)) ||
+                (options.profile && !target_profile(&why)))) {
     if (me.rank == 0) complain(&why);
     return WRONG_USAGE;
   }

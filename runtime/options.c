@@ -61,6 +61,9 @@ static bool read_option(struct options *o, int option)
   case 'g':
     o->graph = true;
     return true;
+  case 'f':
+    o->profile = true;
+    return true;
   case 'w':
     o->weights = optarg;
     return true;
@@ -94,6 +97,7 @@ static const char *contradiction(const struct options *o)
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
   if (o->save_every && !o->save) return "--save-every wants --save DIR";
   if (o->shard_bytes && !o->save && !o->export_to) return "--shard-bytes wants --save or --export";
+  if (o->graph && o->profile) return "--profile takes a step apart, --graph makes it one";
   if (o->tokens && !o->data) return "--tokens wants --data FILE";
   if (o->tokens && strcmp(o->tokens, "bytes") != 0 && strcmp(o->tokens, "uint16") != 0 &&
       strcmp(o->tokens, "uint32") != 0)
@@ -120,6 +124,7 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"save", required_argument, NULL, 'o'},
       {"export", required_argument, NULL, 'e'},
       {"graph", no_argument, NULL, 'g'},
+      {"profile", no_argument, NULL, 'f'},
       {"help", no_argument, NULL, 'h'},
       {0},
   };

@@ -12,6 +12,7 @@ struct options {
   const char *weights, *data, *tokens, *metrics, *load, *save, *export_to;
   uint64_t shard_bytes; // 0: never more than one file
   double peak_tflops;   // 0: not told
+  bool profile;         // where a step's time goes on the GPU is to be told
   bool graph;           // each step is to be one graph on the GPU
   bool help;
 };

@@ -183,6 +183,11 @@ void mark_collective(const struct place *at, cudaStream_t on);
 void mark_end(cudaEvent_t event);
 void mark_awaited(cudaEvent_t event);
 
+// With --profile: what is to be done next on the stream is called so, in a text that stays; NULL:
+// nothing is.
+extern bool profiling;
+void note_work(const char *what, cudaStream_t on);
+
 extern cudaStream_t stream; // of all work of a step, but collectives that run beside it
 extern cudaEvent_t ready;   // what those begin after: cuda_streams.h
 #else
@@ -220,15 +225,19 @@ static inline void end_waiting(void)
   do {                                                                                             \
     static const struct place here_ = {#call, __FILE__, __LINE__, asked_at};                       \
     begin_waiting(&here_);                                                                         \
+    note(#call, on);                                                                               \
     CHECK_NCCL(call);                                                                              \
     end_waiting();                                                                                 \
     mark_collective(&here_, on);                                                                   \
   } while (0)
+static inline void note(const char *what, cudaStream_t on)
+{
+  if (profiling) note_work(what, on);
+}
 // A kernel's launch: LAUNCH(kernel, blocks, threads, stream)(arguments); and of one that takes so
 // many bytes of dynamic shared memory: LAUNCH_SHARED(kernel, blocks, threads, bytes, stream).
 #ifdef __CUDACC__
-#define LAUNCH(kernel, blocks, threads, on) kernel<<<blocks, threads, 0, on>>>
-#define LAUNCH_SHARED(kernel, blocks, threads, bytes, on)                                          \
+#define LAUNCH_WITH(kernel, blocks, threads, bytes, on)                                            \
   with_shared(kernel, bytes)<<<blocks, threads, bytes, on>>>
 // More than 48 KiB of it are a block's only where the kernel's attribute says so.
 template <class... P> static inline auto with_shared(void (*kernel)(P...), int bytes)
@@ -237,7 +246,14 @@ template <class... P> static inline auto with_shared(void (*kernel)(P...), int b
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   return kernel;
 }
+#else
+#undef LAUNCH
+#undef LAUNCH_SHARED
 #endif
+#define LAUNCH(kernel, blocks, threads, on)                                                        \
+  note(#kernel, on), LAUNCH_WITH(kernel, blocks, threads, 0, on)
+#define LAUNCH_SHARED(kernel, blocks, threads, bytes, on)                                          \
+  note(#kernel, on), LAUNCH_WITH(kernel, blocks, threads, bytes, on)
 #else
 #define CHECK_MPI(call)                                                                            \
   do {                                                                                             \

@@ -38,15 +38,16 @@ objects() (
 
 # The runtime's objects in $WORK/KIND: they are the same for all programs of a kind.
 make_runtime() {
-  local kind=$1 to=$WORK/$1 target=cpu object sources
+  local kind=$1 to=$WORK/$1 target=cpu object sources cu
   [ "$kind" != cuda ] || target=cuda
   "$TPGEN" plans/toy.lua -o "$WORK/toy" --target $target && mv "$WORK/toy/runtime" "$to" || return
   rm -r "$WORK/toy"
   # All but the target's own, and those that only CUDA's ranks meet by.
   mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx 'cpu\.c\|meet\.c')
   if [ "$kind" = cuda ]; then
+    mapfile -t cu < <(cd "$to" && ls -- *.cu)
     mkdir "$to/stand_in"
-    objects "$to/stand_in" cuda -O1 "$root"/tests/cuda_on_cpu/*.cpp && objects "$to" cuda cuda.cu cuda_products.cu cuda_steps.cu &&
+    objects "$to/stand_in" cuda -O1 "$root"/tests/cuda_on_cpu/*.cpp && objects "$to" cuda "${cu[@]}" &&
       objects "$to" plain -DTPGEN_MPI "${sources[@]}" meet.c || return
     for object in "$to"/stand_in/*.o; do mv "$object" "$to/stand_in_${object##*/}"; done
   else

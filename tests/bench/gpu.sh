@@ -182,16 +182,9 @@ done
 
 # ---- profile ------------------------------------------------------------------------------------
 
-profiler=$(PATH=$PATH:/usr/local/cuda/bin command -v nsys)
-if [ -n "$profiler" ] && timeout 300 "$profiler" profile -o "$out/large" --force-overwrite true -t cuda \
-  "$programs/large/build/rank0" --steps 8 > "$out/nsys.log" 2>&1 &&
-  "$profiler" stats -q -r cuda_gpu_kern_sum "$out/large.nsys-rep" > "$out/tpgen.profile" 2>> "$out/nsys.log"; then
-  say "where tpgen's time goes (nsys; all of it in $out/tpgen.profile)"
-  head -n 24 "$out/tpgen.profile" | cut -c 1-110 | tee -a "$table"
-else
-  say "nsys is not here, or cannot profile: no profile of tpgen's kernels"
-fi
-[ ! -s "$out/compiled.trace" ] || { say "where PyTorch's goes (all of it in $out/compiled.trace)"; head -n 20 "$out/compiled.trace" | cut -c 1-150 | tee -a "$table"; }
+run large profile --steps 10 --profile && sed -n '/^where a step/,$p' "$out/profile.log" > "$out/tpgen.profile" &&
+  { say "tpgen's (all of it in $out/tpgen.profile)"; head -n 24 "$out/tpgen.profile" | tee -a "$table"; }
+[ ! -s "$out/compiled.trace" ] || { say "PyTorch's (all of it in $out/compiled.trace)"; head -n 20 "$out/compiled.trace" | cut -c 1-150 | tee -a "$table"; }
 
 [ $failures -eq 0 ] || { say "$failures wrong"; exit 1; }
 say "all as it should be"

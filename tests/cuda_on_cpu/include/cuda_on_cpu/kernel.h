@@ -137,12 +137,12 @@ T shuffle(warp_call call, unsigned mask, T value, int argument, int width, const
 }
 } // namespace cuda_on_cpu
 
-#define LAUNCH(kernel, blocks, threads, on)                                                        \
-  ::cuda_on_cpu::launcher(#kernel, kernel, blocks, threads, 0, on)
 // As that of program.h it asks for what is more than a kernel has unasked.
-#define LAUNCH_SHARED(kernel, blocks, threads, bytes, on)                                          \
+#define LAUNCH_WITH(kernel, blocks, threads, bytes, on)                                            \
   (::cuda_on_cpu::allow_shared(kernel, bytes),                                                     \
    ::cuda_on_cpu::launcher(#kernel, kernel, blocks, threads, bytes, on))
+#define LAUNCH(kernel, blocks, threads, on)               LAUNCH_WITH(kernel, blocks, threads, 0, on)
+#define LAUNCH_SHARED(kernel, blocks, threads, bytes, on) LAUNCH_WITH(kernel, blocks, threads, bytes, on)
 
 // In place of `extern __shared__`, which a host compiler takes for something else: a pointer to the
 // block's dynamic shared memory.
