@@ -120,7 +120,9 @@ static void name_after(int g, int value)
 {
   struct value *v = &graph->value[g];
   if (!strncmp(v->name, "d_", 2)) return;
-  v->name = text("d_%s", value_name(value));
+  int op = graph->value[value].op, in = op == NONE ? NONE : graph->op[op].in[0];
+  bool used = op != NONE && graph->op[op].kind == OP_cast && graph->value[in].role == PARAMETER;
+  v->name = text("d_%s", value_name(used ? in : value)); /* of a parameter's cast: the parameter's */
   v->of = value;
 }
 

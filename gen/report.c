@@ -121,6 +121,26 @@ char *summary_text(int rank)
 
 /* ------------------------------------------------------------------------------------- plan.txt */
 
+/* Where not all is float32. */
+static void put_precision(struct buffer *b)
+{
+  const struct value *mixed = NULL;
+  int of = 0, all = 0;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    all += v->role == PARAMETER;
+    if (v->role != PARAMETER || v->used_as == v->type) continue;
+    mixed = v;
+    of++;
+  }
+  if (mixed)
+    put(b,
+        "precision    %s%d parameters of %s are computed with as %s, their gradients move as %s\n",
+        of < all ? text("%d of ", of) : "", all, type_name(mixed->type), type_name(mixed->used_as),
+        type_name(mixed->reduced_as));
+  if (graph->tf32) put(b, "precision    products of f32 may round what they take to TF32\n");
+}
+
 static char *asked_by(int value)
 {
   const struct value *v = &graph->value[value];
@@ -357,6 +377,7 @@ void report_text(struct buffer *b)
 {
   put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
       plan_shown(), graph->hash, options.cuda ? "cuda" : "cpu", mesh_text(), world_size());
+  put_precision(b);
   put_parameters(b);
   put_chains(b);
   if (options.cuda) put_streams(b);

@@ -64,7 +64,7 @@ static int cast_of(int parameter)
   struct cast *known = &casts[parameter];
   if (known->value != NONE && known->call == recording.call) return known->value;
   const struct value *v = &graph->value[parameter];
-  const char *name = v->name;
+  const char *name = text("%s_%s", v->name, type_name(v->used_as));
   int value =
       append_here((struct op){.kind = OP_cast, .nin = 1, .in = {parameter}, .type = v->used_as});
   graph->value[value].name = name;
