@@ -5,7 +5,7 @@
 // bytes of 0xff, which read as NaN, and so do the few bytes left on its page before and behind it:
 // a change of those is an overrun. Outside kernels and library calls nobody may touch it either, so
 // that a host that forgets a copy is caught by the processor.
-#include "stand_in.h"
+#include "cells.h"
 
 #include <algorithm>
 #include <csignal>
@@ -82,7 +82,7 @@ bool reserve_addresses()
   void *cells = mmap(nullptr, bytes * 4, PROT_NONE, flags, -1, 0);
   if (whole == MAP_FAILED || cells == MAP_FAILED) return false;
   device_begin = reinterpret_cast<uintptr_t>(whole);
-  shadow_begin = reinterpret_cast<uintptr_t>(cells);
+  cells_begin = reinterpret_cast<uintptr_t>(cells);
   device_bytes = bytes;
   return true;
 }
@@ -124,7 +124,7 @@ char *map(allocation &a)
                     poison_file(), 0);
     if (at == MAP_FAILED) fail("cudaMalloc", "cannot map %zu bytes", part);
   }
-  if (mprotect(shadow_of(a.inner), a.inner_bytes * 4, PROT_READ | PROT_WRITE) != 0)
+  if (mprotect(cells_at(a.inner), a.inner_bytes * 4, PROT_READ | PROT_WRITE) != 0)
     fail("cudaMalloc", "cannot map the cells of %zu bytes", a.bytes);
   char *start = end_of_pages(a) - round_up(a.bytes, ALIGNMENT);
   close_cells(a.inner, (size_t)(start - a.inner));
@@ -137,17 +137,25 @@ void unmap(const allocation &a)
 {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
   mmap(a.inner, a.inner_bytes, PROT_NONE, flags, -1, 0);
-  mmap(shadow_of(a.inner), a.inner_bytes * 4, PROT_NONE, flags, -1, 0);
+  mmap(cells_at(a.inner), a.inner_bytes * 4, PROT_NONE, flags, -1, 0);
 }
 
 // ---- what a stray load or store ends in
 
 struct sigaction before_segv, before_bus;
 
+bool in_cells(const char *address)
+{
+  return reinterpret_cast<uintptr_t>(address) - cells_begin < 4 * device_bytes;
+}
+
 void explain(const char *address)
 {
   char where[512];
   bool kernel = in_kernel(where, sizeof where);
+  if (in_cells(address)) // those of what a kernel was about to touch
+    address = reinterpret_cast<char *>(device_begin +
+                                       (reinterpret_cast<uintptr_t>(address) - cells_begin) / 4);
   if (fiber_that_overflowed(address))
     fail("a kernel", "a thread's stack is full: recursion, or arrays too large for it");
   for (const auto &[start, a] : allocations) {
@@ -373,7 +381,7 @@ device_access::~device_access()
   for (const auto &[start, a] : allocations) protect(a, PROT_NONE);
 }
 
-uintptr_t device_begin, device_bytes, shadow_begin;
+uintptr_t device_begin, device_bytes, cells_begin;
 
 place_in_memory place_of(const void *p)
 {

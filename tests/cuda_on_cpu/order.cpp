@@ -7,7 +7,7 @@
 // together. For every two bytes of device memory a cell keeps the operation that wrote them last
 // and those that have read them since. One that touches them and is not ordered after these would,
 // on a device, race with them, and ends the job.
-#include "stand_in.h"
+#include "cells.h"
 
 #include <algorithm>
 #include <deque>
@@ -17,6 +17,8 @@
 
 namespace cuda_on_cpu
 {
+uint32_t now;
+
 namespace
 {
 std::deque<std::string> actors = {"the host"};
@@ -28,7 +30,6 @@ struct operation {
 };
 std::vector<operation> operations = {{"nothing", 0, 0}}; // those that cells name
 
-uint32_t now;        // the operation that is done now, or 0
 const clocks *known; // what it comes after
 
 // What reaches the host's memory, or is looked at there, once the host knows an operation over.
@@ -45,12 +46,9 @@ bool is_over(const clocks &when, uint32_t actor, uint32_t count)
 
 // ---- cells
 
-// An operation that wrote, and one that read since, or SEVERAL and which row of `readers`.
-struct cell {
-  uint32_t write, read;
-};
-const uint32_t SEVERAL = 0x80000000u, OUTSIDE = 0x7fffffffu;
-static_assert(sizeof(cell) == 8, "a cell has eight bytes");
+// In a cell's `read`: several operations have, and which row of `readers` they are.
+const uint32_t SEVERAL = 0x80000000u;
+const uint32_t OUTSIDE = 0x7fffffffu; // in its `write`: nobody may touch it
 
 std::vector<std::vector<uint32_t>> readers;
 std::map<std::vector<uint32_t>, uint32_t> rows_of_readers;
@@ -60,11 +58,6 @@ uint32_t row_of(std::vector<uint32_t> all)
   auto [at, is_new] = rows_of_readers.try_emplace(std::move(all), (uint32_t)readers.size());
   if (is_new) readers.push_back(at->first);
   return at->second | SEVERAL;
-}
-
-cell *cells_at(const void *p)
-{
-  return static_cast<cell *>(shadow_of(p));
 }
 
 [[noreturn]] void report(const char *does, const void *p, size_t bytes, uint32_t before,
@@ -127,16 +120,24 @@ cell after_write(cell c, const void *p, size_t bytes)
   return {now, 0};
 }
 
+// How many bytes from a cell on are as it is, up to an end: what a message tells.
+size_t alike(const cell *c, const cell *end)
+{
+  const cell *other = c;
+  while (other < end && other->write == c->write && other->read == c->read) other++;
+  return (size_t)(other - c) * 2;
+}
+
 // Neighbours are mostly alike: each that is seen again becomes what the one before it became.
 template <cell after(cell, const void *, size_t)> void touch(const char *p, size_t bytes)
 {
   if (!bytes || !now) return;
   cell *begin = cells_at(p), *end = cells_at(p + bytes - 1) + 1;
-  cell seen = *begin, made = after(seen, p, 2);
+  cell seen = {}, made = {};
   for (cell *c = begin; c < end; c++) {
-    if (c->write != seen.write || c->read != seen.read) {
+    if (c == begin || c->write != seen.write || c->read != seen.read) {
       seen = *c;
-      made = after(seen, p + (c - begin) * 2, 2);
+      made = after(seen, p + (c - begin) * 2, std::min(alike(c, end), bytes));
     }
     *c = made;
   }

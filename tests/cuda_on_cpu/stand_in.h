@@ -87,19 +87,6 @@ struct place_in_memory {
 };
 place_in_memory place_of(const void *p);
 
-// All device memory lies in one stretch of addresses. Of each two bytes of it eight, zero at first,
-// at shadow_of them (order.cpp).
-extern uintptr_t device_begin, device_bytes, shadow_begin;
-inline bool in_device_addresses(const void *p)
-{
-  return reinterpret_cast<uintptr_t>(p) - device_begin < device_bytes;
-}
-inline void *shadow_of(const void *p)
-{
-  const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - device_begin;
-  return reinterpret_cast<void *>(shadow_begin + offset / 2 * 8);
-}
-
 // Fails where something was written just before or behind an allocation.
 void check_edges(const char *call);
 

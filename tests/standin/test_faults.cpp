@@ -3,10 +3,8 @@
 #include <cuda_runtime.h>
 #include <nccl.h>
 
-#include "check.h"
+#include "faults.h"
 
-#include <chrono>
-#include <cstring>
 #include <vector>
 
 static int rank = -1, ranks;
@@ -478,16 +476,7 @@ static void group_end_alone()
   ncclGroupEnd();
 }
 
-#define FAULT(name, ranks, message)                                                                \
-  {                                                                                                \
-#name, name, ranks, message                                                                    \
-  }
-static const struct fault {
-  const char *name;
-  void (*run)();
-  int ranks;           // 0: without mpirun
-  const char *message; // what the output must hold
-} faults[] = {
+static const fault faults[] = {
     FAULT(divergent_barrier, 0, "__syncthreads: the block has parted: thread (0, 0, 0)"),
     FAULT(barrier_not_reached, 0, "barrier_and_warp: block (0, 0, 0) is stuck"),
     FAULT(shuffle_not_reached, 0, "16 thread(s), the first thread (0, 0, 0), wait in __shfl_down"),
@@ -558,34 +547,7 @@ static const struct fault {
     FAULT(group_end_alone, 0, "ncclGroupEnd: no group was started"),
 };
 
-static int run_fault(const char *name)
-{
-  for (const fault &f : faults)
-    if (strcmp(f.name, name) == 0) f.run();
-  return 0; // it was not caught
-}
-
-static bool is_caught(const fault &f)
-{
-  std::string output;
-  auto begun = std::chrono::steady_clock::now();
-  int status = run_command(own_command(f.ranks, f.name), output);
-  std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
-  bool said = output.find(f.message) != std::string::npos;
-  if (status != 0 && status != 124 && status != 137 && took.count() < 30 && said) return true;
-  fprintf(stderr, "%s: status %d after %.1f s; '%s' %s in:\n%s\n", f.name, status, took.count(),
-          f.message, said ? "is" : "is not", output.c_str());
-  return false;
-}
-
 int main(int argc, char **argv)
 {
-  if (argc > 1) return run_fault(argv[1]);
-  int missed = 0, count = 0;
-  for (const fault &f : faults) {
-    missed += !is_caught(f);
-    count++;
-  }
-  printf("%d of %d faults caught\n", count - missed, count);
-  return missed != 0;
+  return run_faults(faults, argc, argv);
 }
