@@ -251,7 +251,8 @@ static void share_views(void)
 
 static bool reads_place(const struct op *op, int storage)
 {
-  int *list = alloc((size_t)op_width(op) * sizeof *list);
+  static int *list, room;
+  while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
   for (int n = op_reads(op, list); n--;)
     if (root(list[n]) == storage) return true;
   return false;

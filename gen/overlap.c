@@ -14,7 +14,8 @@
    costs counted, stays as it is.
 
    What waits meanwhile is kept alive: that may cost a thirty-second of what lives at most in the
-   program, and no more. On the way the estimate of schedule.c serves; in the end memory.c is asked.
+   program, and no more. On the way the estimate of schedule.c serves; in the end memory.c is asked,
+   and where it finds more, asked for each collective anew.
 
    Collectives of one group run in the order of the program, whatever they run beside: one that is
    issued while another is pending follows it on the group's stream. */
@@ -343,8 +344,34 @@ static struct trial best_move(int c, int64_t time, const bool *barred)
   return best;
 }
 
-/* Gives the collective work to run beside it, as long as that is quicker. */
-static void give_work(int c, int64_t most)
+/* Where memory.c is asked for each collective: the function, and what of it stands before and after
+   the nodes. */
+static struct {
+  struct function *function; /* NULL: it is not asked */
+  const struct list *before;
+  const int *after;
+  int nafter, asked;
+  int64_t most_live;
+} whole;
+
+/* Whether the program can live with the nodes in their order; not more often than it may be asked.
+ */
+static bool fits(void)
+{
+  enum { MOST_ASKED = 32 };
+  if (!whole.function) return true;
+  if (whole.asked++ >= MOST_ASKED) return false;
+  int n = whole.before->n, *op = alloc((size_t)(n + 2 * nnode + whole.nafter) * sizeof *op);
+  if (n) memcpy(op, whole.before->at, (size_t)n * sizeof *op);
+  n += write_order(op + n);
+  if (whole.nafter) memcpy(op + n, whole.after, (size_t)whole.nafter * sizeof *op);
+  whole.function->op = op;
+  whole.function->nop = n + whole.nafter;
+  return can_live_in(whole.most_live);
+}
+
+/* Gives the collective work to run beside it, as long as that is quicker; false where none is. */
+static bool give_work(int c, int64_t most)
 {
   enum { MOVES = 32 };
   int *before = alloc((size_t)nnode * sizeof *before), *kept = alloc((size_t)nnode * sizeof *kept);
@@ -365,17 +392,19 @@ static void give_work(int c, int64_t most)
     }
     time = simulate();
   }
-  if (time < was && peak_now() <= most) return;
+  if (time < was && peak_now() <= most && fits()) return true;
   node[c].beside = beside;
   take_order(before);
+  return false;
 }
 
 static void give_all_work(int64_t more)
 {
-  int64_t most = peak_now() + more;
+  int64_t least = peak_now();
   for (int round = 0; round < 2; round++)
     for (int n = 0; n < nnode; n++)
-      if (node[n].group != NONE) give_work(n, most);
+      if (node[n].group != NONE && !give_work(n, least + more) && whole.function)
+        give_work(n, least);
 }
 
 static void depend_on_pending(int n)
@@ -482,6 +511,9 @@ static void order_parts(struct function *f, const int *op, int n, int64_t more)
   memset(alone[which], 0, (size_t)graph->ngroup);
   for (int first = 0; first < n; first += LONGEST) {
     int length = n - first < LONGEST ? n - first : LONGEST;
+    whole.before = &all;
+    whole.after = op + first + length;
+    whole.nafter = n - first - length;
     taken[which] += order_part(op + first, length, &all, more, alone[which]);
   }
   f->op = all.at;
@@ -507,9 +539,13 @@ void overlap_function(struct function *f, int64_t most_live)
   const int *op = f->op, n = f->nop;
   bool any = has_collectives(op, n) && f->phase != UPDATE;
   int64_t more = most_live / 32;
-  for (int tries = 0; tries < 3 && any; tries++, more /= 8) {
+  whole.most_live = most_live + more;
+  for (int careful = 0; careful < 2 && any; careful++) {
+    whole.function = careful ? f : NULL;
+    whole.asked = 0;
     order_parts(f, op, n, more);
-    if (can_live_in(most_live + most_live / 32)) return;
+    if (can_live_in(whole.most_live)) return;
   }
+  whole.function = NULL;
   order_parts(f, op, n, -1);
 }

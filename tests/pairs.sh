@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Pairs of files. dump/NAME.lua with NAME.PASS.expected: what `tpgen --dump=PASS` prints.
-# errors/NAME.lua with NAME.err: the message of a plan that is wrong, with status 1 and no output.
+# NAME.plan.txt: plan.txt of the CUDA target. errors/NAME.lua with NAME.err: the message of a plan that is wrong, with status 1 and no output.
 # `tests/pairs.sh --update` rewrites what is expected; a new dump pair begins with an empty file.
 . "$(dirname "$0")/common.sh"
 
@@ -24,6 +24,13 @@ for expected in tests/dump/*.expected; do
   "$TPGEN" "$plan" "${args[@]}" "--dump=$pass" > "$WORK/got" 2>&1 ||
     fail "$plan: --dump=$pass ended with status $?"
   compare "$expected" "$WORK/got"
+done
+
+for expected in tests/dump/*.plan.txt; do
+  plan=${expected%.plan.txt}.lua
+  read -ra args <<< "$(plan_args "$plan")"
+  "$TPGEN" "$plan" "${args[@]}" --target cuda -o "$WORK/cuda" || fail "$plan: status $?"
+  compare "$expected" "$WORK/cuda/plan.txt"
 done
 
 for plan in tests/errors/*.lua; do
