@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Pairs of files. dump/NAME.lua with NAME.PASS.expected: what `tpgen --dump=PASS` prints.
-# NAME.plan.txt: plan.txt of the CUDA target. errors/NAME.lua with NAME.err: the message of a plan that is wrong, with status 1 and no output.
+# NAME.plan.txt: plan.txt of the CUDA target. errors/NAME.lua with NAME.err: the message of a plan that is
+# wrong, with status 1 and no output.
 # `tests/pairs.sh --update` rewrites what is expected; a new dump pair begins with an empty file.
 . "$(dirname "$0")/common.sh"
 
