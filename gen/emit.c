@@ -368,7 +368,7 @@ static char *groups_text(void)
     put(&b, "    {%s, &%s%s%s},\n", string_text(graph->group[g].name), group_name(g),
         options.cuda ? ", " : "", options.cuda ? stream : "");
   }
-  if (!graph->ngroup) put(&b, "    {0, 0},\n");
+  if (!graph->ngroup) put(&b, "    {0%s},\n", options.cuda ? ", 0, 0" : ", 0");
   return b.text;
 }
 
