@@ -14,6 +14,33 @@
 
 enum { ALIGNMENT = 64 };
 
+/* --------------------------------------------------------------------- what is asked many times */
+
+/* An array that serves again at the next call, zeroed. */
+struct reused {
+  const struct graph *of;
+  size_t room;
+  void *at;
+};
+
+static void *cleared(struct reused *r, size_t bytes)
+{
+  if (r->of != graph || r->room < bytes)
+    *r = (struct reused){.of = graph, .room = bytes, .at = alloc(bytes)};
+  else
+    memset(r->at, 0, bytes);
+  return r->at;
+}
+
+static void *by_value(struct reused *r, size_t size)
+{
+  return cleared(r, (size_t)(graph->nvalue + 1) * size);
+}
+
+/* The values that are looked at, in their order: all; or, where only the bytes are asked that live
+   at once, those that the program touches: of a list of modules few but the first one's. */
+static struct list known;
+
 /* ----------------------------------------------------------------- places in the program, loops */
 
 /* Operations in the order of each_op: the place of an operation is its index here. */
@@ -31,14 +58,19 @@ static void add_place(void *to, int op, int times)
 
 static void find_places(void)
 {
+  static const struct graph *of;
+  static struct reused functions, awaits;
+  if (of != graph) op_at = NULL, place_room = 0;
+  of = graph;
+  nplace = 0;
   each_op(add_place, NULL);
-  function_of = alloc((size_t)(graph->nop + 1) * sizeof *function_of);
+  function_of = cleared(&functions, (size_t)(graph->nop + 1) * sizeof *function_of);
   loop_first = alloc((size_t)graph->nfunction * sizeof *loop_first);
   loop_last = alloc((size_t)graph->nfunction * sizeof *loop_last);
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) function_of[graph->function[i].op[k]] = i;
-  await_at = alloc((size_t)(graph->nop + 1) * sizeof *await_at);
-  for (int i = 0; i < graph->nop; i++) await_at[i] = NONE;
+  await_at = cleared(&awaits, (size_t)(graph->nop + 1) * sizeof *await_at);
+  for (int at = 0; at < nplace; at++) await_at[op_at[at]] = NONE;
   for (int at = 0; at < nplace; at++) {
     const struct op *op = &graph->op[op_at[at]];
     if (op->kind == OP_await) await_at[op->begun] = at;
@@ -111,10 +143,13 @@ static void note_reader(int value, int at)
 
 static void each_access(void (*on_write)(int, int), void (*on_read)(int, int))
 {
-  int *list = NULL, room = 0;
+  static struct reused lists;
+  int widest = 0;
+  for (int at = 0; at < nplace; at++)
+    if (op_width(&graph->op[op_at[at]]) > widest) widest = op_width(&graph->op[op_at[at]]);
+  int *list = cleared(&lists, (size_t)widest * sizeof *list);
   for (int at = 0; at < nplace; at++) {
     const struct op *op = &graph->op[op_at[at]];
-    while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
     if (on_write)
       for (int n = op_writes(op, list); n--;) on_write(list[n], at);
     if (on_read)
@@ -129,13 +164,14 @@ static void widen_at(int value, int at)
 
 static void find_lifetimes(void)
 {
-  for (int i = 0; i < graph->nvalue; i++) {
-    struct value *v = &graph->value[i];
+  static struct reused apart;
+  for (int k = 0; k < known.n; k++) {
+    struct value *v = &graph->value[known.at[k]];
     v->made = v->first = v->last = NONE;
     v->depth = 1;
   }
   each_access(make_at, NULL);
-  told_apart = alloc((size_t)graph->nvalue + 1);
+  told_apart = by_value(&apart, sizeof *told_apart);
   each_access(NULL, note_reader);
   each_access(NULL, widen_at);
   each_access(NULL, read_at);
@@ -144,8 +180,8 @@ static void find_lifetimes(void)
 static void widen_lifetimes(void)
 {
   /* What is kept for several modules lives from the first round to, at least, the last. */
-  for (int i = 0; i < graph->nvalue; i++) {
-    struct value *v = &graph->value[i];
+  for (int k = 0; k < known.n; k++) {
+    struct value *v = &graph->value[known.at[k]];
     if (v->depth == 1) continue;
     v->first = loop_first[v->made_by];
     if (v->last < loop_last[v->made_by]) v->last = loop_last[v->made_by];
@@ -226,11 +262,13 @@ static void show(int in, int out)
 /* What shows the same bytes is needed as long, and kept as often. */
 static void join_lifetimes(void)
 {
-  for (int i = 0; i < graph->nvalue; i++) {
+  for (int k = 0; k < known.n; k++) {
+    int i = known.at[k];
     struct value *place = &graph->value[root(i)];
     if (in_arena(root(i)) && place->last < graph->value[i].last) place->last = graph->value[i].last;
   }
-  for (int i = 0; i < graph->nvalue; i++) {
+  for (int k = 0; k < known.n; k++) {
+    int i = known.at[k];
     if (root(i) == i || !in_arena(root(i))) continue;
     graph->value[i].last = graph->value[root(i)].last;
     graph->value[i].depth = graph->value[root(i)].depth;
@@ -239,7 +277,8 @@ static void join_lifetimes(void)
 
 static void share_views(void)
 {
-  slot_of = alloc((size_t)(graph->nvalue + 1) * sizeof *slot_of);
+  static struct reused slots;
+  slot_of = by_value(&slots, sizeof *slot_of);
   for (int at = 0; at < nplace; at++) {
     const struct op *op = &graph->op[op_at[at]];
     if (is_view(op) && can_show(op->in[0], op->out, function_of[op_at[at]]))
@@ -496,47 +535,103 @@ static void find_place(int value)
    loss. */
 static void join_sums(void)
 {
-  int *first = alloc((size_t)(graph->nvalue + 1) * sizeof *first), loss = NONE;
-  for (int i = 0; i < graph->nvalue; i++) first[i] = NONE;
-  for (int i = 0; i < graph->nvalue; i++) {
-    struct value *v = &graph->value[i];
+  static struct reused firsts;
+  int *first = by_value(&firsts, sizeof *first), loss = 0; /* 0: none yet, else it and 1 */
+  for (int k = 0; k < known.n; k++) {
+    struct value *v = &graph->value[known.at[k]];
     if (v->role != GRADIENT && v->role != LOSS) continue;
     int *at = v->role == LOSS ? &loss : &first[v->of];
-    if (*at == NONE) *at = i;
-    v->storage = *at;
+    if (!*at) *at = known.at[k] + 1;
+    v->storage = *at - 1;
   }
+}
+
+static void know_none(void)
+{
+  static const struct graph *of;
+  if (of != graph) known = (struct list){0};
+  of = graph;
+  known.n = 0;
+}
+
+static void know_all(void)
+{
+  know_none();
+  for (int i = 0; i < graph->nvalue; i++) add(&known, i);
+}
+
+static bool *met; /* by value */
+
+static void meet(int value)
+{
+  const struct value *v = &graph->value[value];
+  met[value] = true;
+  if (v->family != NONE) met[v->family] = true;
+  if (v->step) meet(v->initial);
+}
+
+static void meet_touched(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  (void)to, (void)times;
+  for (int i = 0; i < op->nin; i++) meet(op->in[i]);
+  for (int k = 0; k < op->nout; k++) meet(op->out + k);
+  for (int k = 0; k < op->nbody; k++) meet_touched(NULL, op->body[k], 1);
+  if (op->packed) meet(op->buffer);
+}
+
+/* Sums have one place, whether or not the program touches all of them. */
+static void know_touched(void)
+{
+  static const struct graph *of;
+  static struct reused touched;
+  static struct list sums;
+  static int nvalue;
+  if (of != graph) sums = (struct list){0};
+  for (int i = of == graph ? nvalue : 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == GRADIENT || graph->value[i].role == LOSS) add(&sums, i);
+  of = graph;
+  nvalue = graph->nvalue;
+  met = by_value(&touched, sizeof *met);
+  each_op(meet_touched, NULL);
+  for (int k = 0; k < sums.n; k++) met[sums.at[k]] = true;
+  know_none();
+  for (int i = 0; i < graph->nvalue; i++)
+    if (met[i]) add(&known, i);
 }
 
 /* Finds lifetimes and what shares whose bytes; gives the storages in the arena, and how many. */
 static int *find_storages(int *count)
 {
-  nplace = place_room = 0;
-  op_at = NULL;
+  static struct reused offsets, storages;
   find_places();
   find_lifetimes();
-  for (int i = 0; i < graph->nvalue; i++) graph->value[i].storage = i;
+  for (int k = 0; k < known.n; k++) graph->value[known.at[k]].storage = known.at[k];
   join_sums();
   share_views();
   widen_lifetimes();
   join_lifetimes();
   for (int at = 0; at < nplace; at++) share_in(&graph->op[op_at[at]], at);
-  within = alloc((size_t)(graph->nvalue + 1) * sizeof *within);
+  within = by_value(&offsets, sizeof *within);
   for (int at = 0; at < nplace; at++) place_in_bucket(&graph->op[op_at[at]]);
-  int *value = alloc((size_t)(graph->nvalue + 1) * sizeof *value);
+  int *value = by_value(&storages, sizeof *value);
   *count = 0;
-  for (int i = 0; i < graph->nvalue; i++)
+  for (int k = 0; k < known.n; k++) {
+    int i = known.at[k];
     if (in_arena(i) && root(i) == i && graph->value[i].first != NONE) value[(*count)++] = i;
+  }
   return value;
 }
 
 static void forget_storages(void)
 {
-  for (int i = 0; i < graph->nvalue; i++) graph->value[i].storage = i;
+  for (int k = 0; k < known.n; k++) graph->value[known.at[k]].storage = known.at[k];
 }
 
 int64_t live_bytes(void)
 {
   int n;
+  know_touched();
   const int *value = find_storages(&n);
   int64_t most = most_live(value, n);
   forget_storages();
@@ -545,6 +640,7 @@ int64_t live_bytes(void)
 
 bool can_live_in(int64_t bytes)
 {
+  know_touched();
   int n, *value = find_storages(&n);
   int64_t most = most_live(value, n);
   bool fits = most <= bytes && place_values(value, n, most, false) <= most + most / 256;
@@ -554,6 +650,7 @@ bool can_live_in(int64_t bytes)
 
 void memory(void)
 {
+  know_all();
   int n, *value = find_storages(&n);
   graph->live_bytes = most_live(value, n);
   graph->arena_bytes = place_values(value, n, graph->live_bytes, true);

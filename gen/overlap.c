@@ -44,10 +44,12 @@ static bool **alone;
 
 /* What the last operations did to a value: who made it, and who has read it since. */
 struct touched {
+  int round; /* of find_dependences that it is of */
   int writer;
   struct list readers;
 };
 static struct touched *touched; /* by speaker */
+static int round_now;
 
 /* The value that speaks for all whose bytes are, or may be, the same: of a view what it shows, of a
    family its first, of what is added up in place its parameter. */
@@ -62,6 +64,17 @@ static int speaker(int value)
   return value;
 }
 
+static struct touched *touched_at(int value)
+{
+  struct touched *t = &touched[speaker(value)];
+  if (t->round != round_now) {
+    t->round = round_now;
+    t->writer = NONE;
+    t->readers.n = 0;
+  }
+  return t;
+}
+
 static void depend(int later, int earlier)
 {
   if (earlier == NONE || earlier == later) return;
@@ -73,7 +86,7 @@ static void depend(int later, int earlier)
 
 static void note_read(int n, int value)
 {
-  struct touched *t = &touched[speaker(value)];
+  struct touched *t = touched_at(value);
   if (graph->value[value].step) note_read(n, graph->value[value].initial);
   depend(n, t->writer);
   if (!t->readers.n || t->readers.at[t->readers.n - 1] != n) add(&t->readers, n);
@@ -81,7 +94,7 @@ static void note_read(int n, int value)
 
 static void note_write(int n, int value)
 {
-  struct touched *t = &touched[speaker(value)];
+  struct touched *t = touched_at(value);
   depend(n, t->writer);
   for (int i = 0; i < t->readers.n; i++) depend(n, t->readers.at[i]);
   t->writer = n;
@@ -116,9 +129,7 @@ static void depend_in_group(int loop)
 
 static void find_dependences(void)
 {
-  int n = 2 * graph->nvalue + 1;
-  touched = alloc((size_t)n * sizeof *touched);
-  for (int i = 0; i < n; i++) touched[i].writer = NONE;
+  round_now++;
   for (int i = 0; i < nnode; i++) {
     each_touch(i, &graph->op[node[i].op], false);
     each_touch(i, &graph->op[node[i].op], true);
@@ -530,6 +541,8 @@ static bool has_collectives(const int *op, int n)
 void open_overlap(void)
 {
   taken = alloc((size_t)graph->nfunction * sizeof *taken);
+  touched = alloc((size_t)(2 * graph->nvalue + 1) * sizeof *touched);
+  round_now = 0;
   alone = alloc((size_t)graph->nfunction * sizeof *alone);
   for (int i = 0; i < graph->nfunction; i++) alone[i] = alloc((size_t)graph->ngroup + 1);
 }
