@@ -74,17 +74,6 @@ static void sane_in_program(void *unused, int id, int times)
   sane_run(id);
 }
 
-/* Once equal modules are folded, what only the others of a list do is looked at no more. */
-static void check_sanity(enum pass after)
-{
-  if (after > PASS_OUTLINE) {
-    each_op(sane_in_program, NULL);
-    return;
-  }
-  for (int i = 0; i < graph->nvalue; i++) sane_value(&graph->value[i]);
-  for (int i = 0; i < graph->nop; i++) sane_op(i);
-}
-
 /* ---------------------------------------------------------------------- facts about the program */
 
 /* A value of a family is made by the loop, a carried one where its initial value is. */
@@ -116,17 +105,6 @@ static void mark_constants(bool *made)
 {
   for (int i = 0; i < graph->nop; i++)
     if (graph->op[i].kind == OP_full) made[graph->op[i].out] = true;
-}
-
-static void check_order(enum pass after)
-{
-  bool *made = alloc((size_t)graph->nvalue + 1);
-  if (after >= PASS_FUSE) mark_constants(made);
-  if (after < PASS_OUTLINE)
-    for (int i = 0; i < graph->norder; i++) run(graph->order[i], made);
-  else
-    each_op(run_in_program, made);
-  if (graph->loss != NONE) hold(made[graph->loss], NONE, "the loss is not made");
 }
 
 /* The choice by which the operation runs on one dimension of the mesh, or NONE. */
@@ -201,12 +179,11 @@ static uint64_t mark_of_op(const struct op *op)
   return h;
 }
 
-static void mark_values(void)
+static void make_marks(void)
 {
   if (marks.of != graph) marks = (struct marks){.of = graph};
   while (marks.value_room < graph->nvalue)
     marks.value = grow(marks.value, marks.nvalue, &marks.value_room, sizeof *marks.value);
-  for (int i = 0; i < graph->nvalue; i++) marks.value[i] = mark_of_value(&graph->value[i]);
   marks.nvalue = graph->nvalue;
   while (marks.op_room < graph->nop)
     marks.op = grow(marks.op, marks.nop, &marks.op_room, sizeof *marks.op);
@@ -515,13 +492,6 @@ static void check_step_of_program(void *unused, int id, int times)
   check_step(id);
 }
 
-static void check_steps(enum pass after)
-{
-  runs = alloc((size_t)(graph->nexchange + 1) * sizeof *runs);
-  if (after >= PASS_OUTLINE) each_op(check_step_of_program, NULL);
-  for (int i = 0; i < graph->norder && after < PASS_OUTLINE; i++) check_step(graph->order[i]);
-}
-
 /* ---------------------------------------------------------------------------------- the layouts */
 
 static bool no_sum_left(int value)
@@ -541,28 +511,69 @@ static bool has_usual_turns(const struct layout *layout)
   return true;
 }
 
-static void check_layouts(enum pass after)
+/* Of a gradient, and of what leaves the program. */
+static void check_end(int value)
 {
-  mark_values();
+  const struct value *v = &graph->value[value];
+  if (v->role == GRADIENT)
+    hold(same_layout(v->layout, graph->value[v->of].layout) ||
+             (graph->accumulate > 1 && as_large(v->layout, graph->value[v->of].layout)),
+         v->op, "a gradient does not lie as its parameter");
+  if (value == graph->loss || v->role == NORM || v->is_output)
+    hold(no_sum_left(value), v->op, "a pending sum is left in it");
+}
+
+/* --------------------------------------------------------------------------------- the programs */
+
+static bool is_laid_out(enum pass after)
+{
+  return after >= PASS_PROPAGATE && after <= PASS_ARRANGE;
+}
+
+/* There are many values and operations: each is looked at once, for all that is to be seen. */
+static void check_values(enum pass after, struct list *ends)
+{
+  bool laid_out = is_laid_out(after);
+  if (laid_out) make_marks();
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
+    sane_value(v);
+    if (!laid_out) continue;
     hold(!v->placed || has_usual_turns(&v->layout), v->op, "its turns are not told as usual");
+    marks.value[i] = mark_of_value(v);
+    if (v->role == GRADIENT || v->role == NORM || v->is_output || i == graph->loss) add(ends, i);
   }
-  for (int i = 0; i < graph->norder; i++) {
-    int id = graph->order[i];
-    check_placed(id);
-    if (after >= PASS_REDISTRIBUTE)
-      hold(graph->op[id].kind != OP_redistribute, id, "a redistribution is left");
-  }
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (v->role == GRADIENT)
-      hold(same_layout(v->layout, graph->value[v->of].layout) ||
-               (graph->accumulate > 1 && as_large(v->layout, graph->value[v->of].layout)),
-           v->op, "a gradient does not lie as its parameter");
-    if (i == graph->loss || v->role == NORM || v->is_output)
-      hold(no_sum_left(i), v->op, "a pending sum is left in it");
-  }
+}
+
+static void check_op(enum pass after, int id, bool *made)
+{
+  sane_op(id);
+  run(id, made);
+  if (is_laid_out(after)) check_placed(id);
+  hold(after < PASS_REDISTRIBUTE || graph->op[id].kind != OP_redistribute, id,
+       "a redistribution is left");
+}
+
+static void check_flat(enum pass after, bool *made)
+{
+  struct list ends = {0};
+  check_values(after, &ends);
+  /* Those that no pass will run are looked at where they come from another process. */
+  for (int i = 0; i < graph->nop && after == PASS_LUA; i++) sane_op(i);
+  for (int i = 0; i < graph->norder; i++) check_op(after, graph->order[i], made);
+  for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
+  for (int i = 0; i < graph->norder && after >= PASS_REDISTRIBUTE; i++) check_step(graph->order[i]);
+}
+
+/* Once equal modules are folded, what only the others of a list do is looked at no more. */
+static void check_folded(enum pass after, bool *made)
+{
+  struct list ends = {0};
+  if (after == PASS_OUTLINE) check_values(after, &ends);
+  each_op(sane_in_program, NULL);
+  if (after >= PASS_FUSE) mark_constants(made);
+  each_op(run_in_program, made);
+  each_op(check_step_of_program, NULL);
 }
 
 /* ---------------------------------------------------------------------- what is computed again */
@@ -666,12 +677,15 @@ static void check_training(void)
 void check(enum pass after)
 {
   now = pass_name[after];
-  check_sanity(after);
-  check_order(after);
+  runs = alloc((size_t)(graph->nexchange + 1) * sizeof *runs);
+  bool *made = alloc((size_t)graph->nvalue + 1);
+  if (after < PASS_OUTLINE)
+    check_flat(after, made);
+  else
+    check_folded(after, made);
+  if (graph->loss != NONE) hold(made[graph->loss], NONE, "the loss is not made");
   if (after == PASS_LUA) check_parameter_order();
   if (after == PASS_LUA) check_training();
-  if (after >= PASS_PROPAGATE && after <= PASS_ARRANGE) check_layouts(after);
-  if (after >= PASS_REDISTRIBUTE) check_steps(after);
   if (after == PASS_RECOMPUTE) check_recomputed();
   if (after >= PASS_FUSE) each_op(check_kernel, NULL);
   if (after == PASS_MEMORY) check_memory();
