@@ -86,8 +86,9 @@ static char *function_text(const struct function *f, int rank)
   /* A rank that has no part of anything here has nothing to do. */
   const char *l = f->count > 1 && !speaks_of(code.text, locals, "l") ? "  (void)l;\n" : "";
   const char *t = takes_step(f) && !speaks_of(code.text, locals, "t") ? "  (void)t;\n" : "";
-  put(&b, "static void %s(%s)\n{\n%s%s%s%s}\n\n", f->name, parameters_text(f), locals, l, t,
-      body.text);
+  const char *range = options.cuda ? text("  const range shown(\"%s\");\n", f->name) : "";
+  put(&b, "static void %s(%s)\n{\n%s%s%s%s%s}\n\n", f->name, parameters_text(f), range, locals, l,
+      t, body.text);
   return b.text;
 }
 
@@ -396,14 +397,15 @@ static char *step_text(int rank, const char *ranks, const struct families *tenso
               TPGEN_VERSION, "plan", plan_shown(), "plan_string", string_text(plan_shown()), "hash",
               graph->hash, "summary", summary_text(rank), "ranks", ranks, "memory",
               memory_declaration(), "communicators", communicators_text(), "functions", functions,
-              "products", product_table(), "product_list", product_list(),
-              "tensors", rows, "ntensors", text("%d", tensors->n), "groups", groups_text(),
-              "ngroups", text("%d", graph->ngroup), "events", graph->nevent ? "done" : "NULL",
-              "nevents", text("%d", graph->nevent), "world", text("%d", world_size()), "seed",
+              "products", product_table(), "product_list", product_list(), "tensors", rows,
+              "ntensors", text("%d", tensors->n), "groups", groups_text(), "ngroups",
+              text("%d", graph->ngroup), "events", graph->nevent ? "done" : "NULL", "nevents",
+              text("%d", graph->nevent), "world", text("%d", world_size()), "seed",
               text("%" PRIu64 "u", graph->seed), "steps", text("%d", graph->steps), "batches",
               text("%d", reads_tokens() ? graph->accumulate : 0), "flops",
-              double_text(step_flops()), "rate", graph->loss == NONE ? "NULL" : "learning_rate",
-              "prepare", *prepare_text() ? "prepare" : "NULL", "learning_rate",
+              double_text(step_flops()), "arithmetic", step_arithmetic(), "rate",
+              graph->loss == NONE ? "NULL" : "learning_rate", "prepare",
+              *prepare_text() ? "prepare" : "NULL", "learning_rate",
               graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), "loss",
               graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
               graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);

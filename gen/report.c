@@ -39,10 +39,11 @@ static struct totals totals(void)
 }
 
 /* Of all ranks together: two for each product of two numbers. Attention is two products, and is
-   counted as if nothing were masked. */
+   counted as if nothing were masked. By the type of what is multiplied. */
 static void add_flops(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
+  double *flops = to;
   struct letters l;
   if (op->phase != FORWARD || (op->kind != OP_matmul && op->kind != OP_attention)) return;
   double products = 1, width = op->kind == OP_attention ? 0 : 1;
@@ -52,14 +53,23 @@ static void add_flops(void *to, int id, int times)
       width += (double)l.size[i];
     else
       products *= (double)l.size[i];
-  *(double *)to += 2 * products * width * times;
+  flops[graph->value[op->in[0]].type == BF16] += 2 * products * width * times;
 }
 
 double step_flops(void)
 {
-  double forward = 0;
-  each_op(add_flops, &forward);
-  return graph->loss == NONE ? forward : 3 * forward * graph->accumulate;
+  double forward[2] = {0};
+  each_op(add_flops, forward);
+  double all = forward[0] + forward[1];
+  return graph->loss == NONE ? all : 3 * all * graph->accumulate;
+}
+
+const char *step_arithmetic(void)
+{
+  double forward[2] = {0};
+  each_op(add_flops, forward);
+  if (forward[1] > forward[0]) return "BFLOAT16";
+  return graph->tf32 ? "TFLOAT32" : "FLOAT32";
 }
 
 /* Elements of the values with this role: of a rank's parts, or of the whole with rank NONE. */

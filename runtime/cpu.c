@@ -212,6 +212,11 @@ size_t target_peak(void)
   return kilobytes * 1024;
 }
 
+double target_peak_tflops(void)
+{
+  return 0;
+}
+
 void target_stop(void)
 {
   while (groups_made > 0) MPI_Comm_free(program.groups[--groups_made].comm);

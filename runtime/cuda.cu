@@ -408,6 +408,29 @@ size_t target_peak()
   return program.bytes; // all that is ever allocated
 }
 
+// NVIDIA's data sheets, of products of matrices that are not sparse: FLOAT32, TFLOAT32, BFLOAT16.
+// Of two that a device's name holds the first counts.
+static const struct {
+  const char *name;
+  double tflops[3];
+} peaks[] = {
+    {"A100", {19.5, 156, 312}},  {"H100 PCIe", {51, 378, 756}},  {"H100 NVL", {60, 417.5, 835}},
+    {"H100", {67, 494.5, 989}},  {"H200 NVL", {60, 417.5, 835}}, {"H200", {67, 494.5, 989}},
+    {"GH200", {67, 494.5, 989}}, {"GB200", {80, 1250, 2500}},    {"B200", {75, 1125, 2250}},
+    {"L40S", {91.6, 183, 362}},
+};
+
+double target_peak_tflops()
+{
+  struct cudaDeviceProp about;
+  int device = 0;
+  CHECK_CUDA(cudaGetDevice(&device));
+  CHECK_CUDA(cudaGetDeviceProperties(&about, device));
+  for (const auto &peak : peaks)
+    if (strstr(about.name, peak.name)) return peak.tflops[program.arithmetic];
+  return 0;
+}
+
 void target_stop()
 {
   __atomic_store_n(&communicating, false, __ATOMIC_RELEASE);

@@ -29,7 +29,7 @@ static const char HELP[] =
     "                   grad_norm, lr, seconds (of a step), tps (tokens a second and rank),\n"
     "                   tokens_per_second (of all ranks), tflops (of a rank, a second), mfu (%),\n"
     "                   memory (the most that rank 0 had, in bytes)\n"
-    "  --peak-tflops N  what a rank could reach: mfu is told, too\n"
+    "  --peak-tflops N  what a rank could reach, for mfu; of NVIDIA's large GPUs it is known\n"
     "\n"
     "Running\n"
     "  --graph          on GPUs: all of a step is one CUDA graph, from the second on\n"

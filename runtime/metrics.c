@@ -34,6 +34,7 @@ static struct {
   size_t memory;
   double looked; // when memory was last looked at
   double flushed, drawn;
+  double peak_tflops; // of the device; 0: not known
 } run;
 
 static double now(void)
@@ -117,7 +118,7 @@ static struct told measure(int t)
   if (told.seconds <= 0) told.seconds = 1e-9;
   told.tokens_per_second = (double)program.batches * (double)data_batch_tokens() / told.seconds;
   told.tflops = program.flops / told.seconds / program.world * 1e-12;
-  if (run.options->peak_tflops > 0) told.mfu = 100 * told.tflops / run.options->peak_tflops;
+  if (run.peak_tflops > 0) told.mfu = 100 * told.tflops / run.peak_tflops;
   if (program.learning_rate) told.lr = program.learning_rate(t);
   return told;
 }
@@ -234,6 +235,7 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
   if (o->metrics) run.file = fopen(o->metrics, "we");
   if (o->metrics && !run.file)
     return failed(why, "%s: cannot create: %s", o->metrics, strerror(errno));
+  run.peak_tflops = o->peak_tflops > 0 ? o->peak_tflops : target_peak_tflops();
   find_terminal();
   print_what_runs();
   run.begun = run.since = now();

@@ -16,6 +16,7 @@
 #ifdef TPGEN_CUDA
 #include <cuda_runtime.h>
 #include <nccl.h>
+#include "cuda_ranges.h"
 typedef ncclComm_t communicator;
 typedef size_t counted; // how the library counts elements
 #else
@@ -78,6 +79,9 @@ struct group {
 #endif
 };
 
+// What is multiplied: TFLOAT32: a float, of which a tensor core takes 10 bits behind the point.
+enum arithmetic { FLOAT32, TFLOAT32, BFLOAT16 };
+
 struct program {
   const char *plan; // the plan's path, as it was given
   const char *hash; // of the plan and all that decides the output: 16 hexadecimal digits
@@ -94,6 +98,7 @@ struct program {
 #endif
   long batches; // that a step takes by next_batch: 0 where no input comes from a file of tokens
   double flops; // of the products of a step, forward and backward, of all ranks together
+  enum arithmetic arithmetic;     // of most of them
   double (*learning_rate)(int t); // NULL: an inference program
   void **memory;                  // where the program looks for its memory
   size_t bytes;                   // of that memory; it begins zeroed
@@ -224,6 +229,7 @@ static inline void end_waiting(void)
 #define COLLECTIVE(asked_at, on, call)                                                             \
   do {                                                                                             \
     static const struct place here_ = {#call, __FILE__, __LINE__, asked_at};                       \
+    const range shown_("line " #asked_at ": " #call);                                              \
     begin_waiting(&here_);                                                                         \
     note(#call, on);                                                                               \
     CHECK_NCCL(call);                                                                              \

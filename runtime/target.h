@@ -65,6 +65,10 @@ void target_abandon(void);
 // The most memory that this rank has had so far, in bytes; 0 where it cannot be told.
 size_t target_peak(void);
 
+// What the device can reach in the program's arithmetic, in 10^12 operations a second, or 0 where
+// that is not known.
+double target_peak_tflops(void);
+
 // Collective.
 void target_stop(void);
 

@@ -32,6 +32,7 @@ const struct program program = {
     .step = step,
     .batches = $batches$,
     .flops = $flops$,
+    .arithmetic = $arithmetic$,
     .learning_rate = $rate$,
     .memory = (void **)&m,
     .bytes = sizeof(struct memory),

@@ -35,7 +35,7 @@ const struct program program = {
     /* prepare  */ $prepare$,
     /* step     */ step,
     /* batches  */ $batches$,
-    /* flops    */ $flops$,
+    /* flops    */ $flops$, $arithmetic$,
     /* rate     */ $rate$,
     /* memory   */ (void **)&m,
     /* bytes    */ sizeof(struct memory),

@@ -186,6 +186,7 @@ const struct program program = {
     .step = step,
     .batches = 0,
     .flops = 57600,
+    .arithmetic = FLOAT32,
     .learning_rate = learning_rate,
     .memory = (void **)&m,
     .bytes = sizeof(struct memory),

@@ -58,6 +58,7 @@ static double learning_rate(int t)
 
 static void forward(void)
 {
+  const range shown("forward");
   // [20, 16] of [20, 32]  S(1)  forward .. backward
   float *const in_proj = (float *)(m->arena + 0);
   // [20, 16] of [20, 32]  S(1)  in place of in_proj
@@ -91,6 +92,7 @@ static void forward(void)
 
 static void backward(void)
 {
+  const range shown("backward");
   // [20, 16] of [20, 32]  S(1)  forward .. backward
   float *const relu = (float *)(m->arena + 0);
   float *const d_sub = (float *)(m->arena + 2560);   // [20, 5]  R  forward .. backward
@@ -118,6 +120,7 @@ static void backward(void)
 
 static void update(void)
 {
+  const range shown("update");
   // AdamW over the rank's parameters, 4 at once    plans/toy.lua:35
   LAUNCH(adamw_261, 2, 256, stream)(m->w.in_proj.weight, m->grad.in_proj.weight,
       m->exp_avg.in_proj.weight, m->exp_avg_sq.in_proj.weight, &m->now);
@@ -208,7 +211,7 @@ const struct program program = {
     /* prepare  */ prepare,
     /* step     */ step,
     /* batches  */ 0,
-    /* flops    */ 57600,
+    /* flops    */ 57600, FLOAT32,
     /* rate     */ learning_rate,
     /* memory   */ (void **)&m,
     /* bytes    */ sizeof(struct memory),

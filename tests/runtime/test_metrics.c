@@ -43,6 +43,11 @@ void target_wait(void)
 {
 }
 
+double target_peak_tflops(void)
+{
+  return 0;
+}
+
 size_t target_peak(void)
 {
   return (size_t)3 << 29;
