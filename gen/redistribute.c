@@ -532,6 +532,19 @@ static void refuse_mixed(const struct op *op, struct layout layout)
                layout_text(graph->value[op->out].layout), layout_text(layout));
 }
 
+/* What the value was widened from, which takes half the bytes to move and is the same afterwards,
+   where nothing is pending that would be summed; else the value. */
+static int narrowest(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE || graph->op[v->op].kind != OP_cast || v->type != F32) return value;
+  int from = graph->op[v->op].in[0];
+  bool narrow =
+      graph->value[from].type == BF16 && same_layout(graph->value[from].layout, v->layout);
+  for (int d = 0; d < graph->mesh.ndim; d++) narrow &= v->layout.on[d].kind != PARTIAL;
+  return narrow ? from : value;
+}
+
 /* Gives the value that stands for what the redistribution leaves: moved in the operation's type,
    where it moves at all, and left in the value's. */
 static int lower(const struct op *op)
@@ -542,7 +555,8 @@ static int lower(const struct op *op)
   struct value in = graph->value[op->in[0]];
   enum type type = graph->value[op->out].type;
   bool moves = !lies_alike(in.layout, to);
-  int last = cast_to(op, op->in[0], moves && is_floating(type) ? op->type : type);
+  int last = moves ? narrowest(op->in[0]) : op->in[0];
+  if (last == op->in[0]) last = cast_to(op, last, moves && is_floating(type) ? op->type : type);
   int n = find_stops(in.shape, in.layout, to, stop);
   for (int i = 1; i < n; i++) last = run_leg(op, last, stop[i]);
   return take_over(op, cast_to(op, last, type));
