@@ -207,23 +207,6 @@ static unsigned long long machine()
   return hash;
 }
 
-int target_neighbours(struct neighbour **list)
-{
-  struct process {
-    unsigned long long machine;
-    long long pid;
-  } me = {machine(), getpid()};
-  int n = 0;
-  struct process *all = (struct process *)calloc((size_t)program.world, sizeof *all);
-  *list = (struct neighbour *)calloc((size_t)program.world, sizeof **list);
-  if (!all || !*list) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
-  gather(&me, sizeof me, all);
-  for (int r = 0; r < program.world; r++)
-    if (all[r].machine == me.machine) (*list)[n++] = {r, (int)all[r].pid};
-  free(all);
-  return n;
-}
-
 int target_first_failure(bool ok)
 {
   int lowest = lowest_of_all(ok ? program.world : rank.id);
@@ -239,14 +222,21 @@ bool target_same_program(struct failure *why)
   return true; // the greeting over TCP has compared them
 }
 
+// What each rank tells of itself.
+static struct process {
+  unsigned long long machine;
+  long long pid;
+  char gpu[16]; // its place in the machine: "0000:3B:00.0"
+} * processes;
+
 // ---- the device --------------------------------------------------------------------------------
 
 // NCCL refuses two ranks of one host on one GPU. With host names of their own they talk over the
 // loopback: slow, and good enough to try a program.
-static void share_device(int local)
+static void share_device()
 {
   char host[32];
-  snprintf(host, sizeof host, "tpgen-%d", local);
+  snprintf(host, sizeof host, "tpgen-%d", rank.id);
   setenv("NCCL_HOSTID", host, 0);
   setenv("NCCL_SOCKET_IFNAME", "lo", 0);
   setenv("NCCL_IB_DISABLE", "1", 0);
@@ -261,10 +251,35 @@ static bool choose_device(const struct identity *me, struct failure *why)
   if (error != cudaSuccess || count == 0)
     return failed(why, "no GPU that CUDA can use: %s",
                   error != cudaSuccess ? cudaGetErrorString(error) : "there is none");
-  if (me->local_size > count) share_device(local);
   error = cudaSetDevice(local % count);
   if (error == cudaSuccess) return true;
   return failed(why, "cannot use GPU %d: %s", local % count, cudaGetErrorString(error));
+}
+
+// Collective. Sees which ranks are on this machine, and whether one has this rank's GPU, too.
+static void see_neighbours()
+{
+  struct process me = {machine(), getpid(), ""};
+  int device = 0;
+  processes = (struct process *)calloc((size_t)program.world, sizeof *processes);
+  if (!processes) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
+  CHECK_CUDA(cudaGetDevice(&device));
+  CHECK_CUDA(cudaDeviceGetPCIBusId(me.gpu, sizeof me.gpu, device));
+  gather(&me, sizeof me, processes);
+  for (int r = 0; r < program.world; r++)
+    if (r != rank.id && processes[r].machine == me.machine && !strcmp(processes[r].gpu, me.gpu))
+      share_device();
+}
+
+int target_neighbours(struct neighbour **list)
+{
+  int n = 0;
+  *list = (struct neighbour *)calloc((size_t)program.world, sizeof **list);
+  if (!*list) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
+  for (int r = 0; r < program.world; r++)
+    if (processes[r].machine == processes[rank.id].machine)
+      (*list)[n++] = {r, (int)processes[r].pid};
+  return n;
 }
 
 static void open_device()
@@ -291,12 +306,24 @@ static bool all(bool ok, struct failure *why)
   return lowest_of_all(ok) == 1;
 }
 
+// A collective is captured by all of its ranks, or by none.
+static bool is_graph_for_all(struct failure *why)
+{
+  int all_want = lowest_of_all(wants_graph()), none_wants = lowest_of_all(!wants_graph());
+  if (all_want || none_wants) return true;
+  why->text[0] = 0;
+  if (rank.id > 0) return false; // rank 0 says it
+  return failed(why, "--graph: some ranks were started with it and others were not");
+}
+
 // A rank that cannot start must say so here: in NCCL the others would wait for it.
 bool target_start(struct identity *me, struct failure *why)
 {
   if (!meet(me, why)) return false;
   if (!all(launch_fits(me, program.world, rank.id, why), why)) return false;
   if (!all(target_same_program(why) && choose_device(me, why), why)) return false;
+  if (!all(is_graph_for_all(why), why)) return false;
+  see_neighbours();
   open_device();
   open_nccl();
   return true;
@@ -444,6 +471,7 @@ void target_stop()
   cudaEventDestroy(ready);
   cudaStreamDestroy(stream);
   meet_stop(&meeting);
+  free(processes);
 #ifdef TPGEN_MPI
   if (over_mpi) MPI_Finalize();
 #endif

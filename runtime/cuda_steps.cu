@@ -112,13 +112,18 @@ struct waiting target_waiting()
 
 // ---- a step ------------------------------------------------------------------------------------
 
-static bool wants_graph;
+static bool wants;
 static cudaGraphExec_t graph;
+
+bool wants_graph()
+{
+  return wants;
+}
 
 bool target_capture(struct failure *why)
 {
   (void)why;
-  wants_graph = true;
+  wants = true;
   // What runs is either one graph after another, or none: communicators need not be ready for both.
   setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);
   return true;
@@ -151,7 +156,7 @@ void target_step(int t)
 {
   if (!known) first_step = t;
   if (program.prepare) program.prepare(t);
-  if (wants_graph && known) {
+  if (wants && known) {
     if (!graph) capture_step();
     launch_graph();
   } else {

@@ -2,6 +2,9 @@
 #ifndef CUDA_STEPS_H
 #define CUDA_STEPS_H
 
+// Whether steps are to be graphs.
+bool wants_graph();
+
 // Gives back what steps have taken.
 void close_steps();
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Ranks of CUDA programs that are lost or stopped, on the stand-in: the others end the job within seconds, with one
 # message that names the rank, the collective, the plan's line and the step. Steps of their own, and as graphs; ranks
-# that meet through MPI, and over TCP as under torchrun.
+# that meet through MPI, and over TCP as under torchrun. And what cannot start says so: a GPU that is too small.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 
@@ -46,12 +46,22 @@ losing() {
   printf '  %-12s %s\n' "$name" "$(grep -m 1 '^rank 0: error:' "$log")"
 }
 
+# refused NAME PATTERN FIRST SECOND: the two ranks, started so, end with one message, which the pattern matches.
+refused() {
+  ! timeout 60 "${launch[@]}" -n 1 "$WORK/mpi/rank0" $3 : -n 1 "$WORK/mpi/rank1" $4 < /dev/null > "$WORK/$1.out" 2>&1 ||
+    fail "$1: status 0"
+  grep -qE "^rank 0: error: $2" "$WORK/$1.out" || { fail "$1: other words"; cat "$WORK/$1.out"; }
+}
+
 waited=' in ncclAllReduce \(step\.cu:[0-9]+\), which plans/toy.lua:25 asks for, step [0-9]+'
 beside "$WORK/killed.log" losing killed mpi KILL "while it waited$waited; rank 1 is gone$"
 beside "$WORK/graph.log" losing graph mpi KILL "while it waited$waited; rank 1 is gone$" --graph
 beside "$WORK/stopped.log" losing stopped mpi STOP "nothing has moved for 1 s$waited; rank 1 is stopped$" --deadline 1
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
 TCP=1 beside "$WORK/tcp.log" losing tcp tcp KILL "while it waited$waited; rank 1 is gone$"
+beside "$WORK/alone.log" refused alone '--graph: some ranks were started with it and others were not$' --graph ''
+CUDA_ON_CPU_MEMORY_MIB=1 beside "$WORK/small.log" refused small \
+  'the program needs 1\.01 MiB \(plan.txt tells what for\), but of GPU 0.s 1\.00 MiB only 1\.00 MiB are free: ' '' ''
 all_are_done
-cat "$WORK"/{killed,graph,stopped,tcp}.log
+cat "$WORK"/{killed,graph,stopped,tcp,alone,small}.log
 finish "of ranks that are lost or stopped the others tell, with and without a graph, over MPI and over TCP"

@@ -146,6 +146,15 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int num
   fail("cudaDeviceGetAttribute", "attribute %d is unknown here", (int)attribute);
 }
 
+cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int number)
+{
+  host_call("cudaDeviceGetPCIBusId");
+  check_device("cudaDeviceGetPCIBusId", number);
+  if (!text || bytes < 13) return set_last_error(cudaErrorInvalidValue);
+  snprintf(text, (size_t)bytes, "0000:%02X:00.0", number & 0xff);
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int number)
 {
   host_call("cudaGetDeviceProperties");
