@@ -326,7 +326,8 @@ static const char c_memory[] = "static struct memory all, *const m = &all;\n"
                                "{\n  memcpy(to, from, n);\n}\n";
 static const char cuda_head[] = "#include \"program.h\"\n#include \"kernels.h\"\n"
                                 "#include \"cuda_kernels.h\"\n"
-                                "cudaStream_t stream;\n"
+                                "cudaStream_t stream;\nbool profiling;\n"
+                                "void note_work(const char *, cudaStream_t)\n{\n}\n"
                                 "void fail_call(const char *, int, const char *, const char *)\n"
                                 "{\n  abort();\n}\n";
 static const char cuda_memory[] =
@@ -376,7 +377,8 @@ static void compile(void)
   if (options.cuda)
     command(text("cd tests/cuda_on_cpu && mpicxx -std=c++17 -O1 -fPIC -shared -Wl,-Bsymbolic -Wall"
                  " -Wextra -DTPGEN_CUDA -I. -Iinclude -I%s -I../../runtime -o %s/program.so"
-                 " -x c++ %s/program.c launch.cpp fiber.cpp memory.cpp stream.cpp fail.cpp",
+                 " -x c++ %s/program.c arithmetic.cpp device.cpp fail.cpp fiber.cpp graph.cpp"
+                 " launch.cpp memory.cpp mma.cpp order.cpp pipeline.cpp stream.cpp warp.cpp",
                  directory, directory, directory));
   else
     command(text("${CC:-cc} -std=c11 -O1 -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow"
