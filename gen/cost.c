@@ -10,10 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-/* What products of float32 and of narrower numbers reach, and what memory carries. Starting a
-   kernel, and having a collective on another stream than what it works on: an event there and one
-   back. */
-static const double FLOPS = 50e12, FLOPS_NARROW = 500e12, BYTES = 2e12;
+/* What products of float32, of float32 rounded to TF32 and of narrower numbers reach, and what
+   memory carries. Starting a kernel, and having a collective on another stream than what it works
+   on: an event there and one back. */
+static const double FLOPS = 50e12, FLOPS_TF32 = 300e12, FLOPS_NARROW = 500e12, BYTES = 2e12;
 static const double KERNEL_SECONDS = 3e-6, EVENTS_SECONDS = 4e-6;
 
 static double local_size(int value)
@@ -69,11 +69,16 @@ static double bytes_of(const struct op *op)
   return bytes;
 }
 
+static double flops_a_second(const struct op *op)
+{
+  if (graph->value[op->in[0]].type == BF16) return FLOPS_NARROW;
+  return graph->tf32 ? FLOPS_TF32 : FLOPS;
+}
+
 static int64_t arithmetic_time(const struct op *op)
 {
   double flops = flops_of(op), bytes = bytes_of(op);
-  bool narrow = op->nin && type_bytes(graph->value[op->in[0]].type) < type_bytes(F32);
-  int64_t computing = picoseconds(flops / (narrow ? FLOPS_NARROW : FLOPS));
+  int64_t computing = flops > 0 ? picoseconds(flops / flops_a_second(op)) : 0;
   return picoseconds(KERNEL_SECONDS) + most(computing, picoseconds(bytes / BYTES));
 }
 
