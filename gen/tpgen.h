@@ -322,6 +322,9 @@ extern struct graph *graph;
 void arena_open(void);
 /* What is written in the arena from here on is this process's alone: quicker, and in fewer pages. */
 void arena_own(void);
+/* Makes some of the pages ready that this will take, until is_over() says that it is time: while
+   another process reads a long plan. */
+void arena_prepare(bool (*is_over)(void));
 /* Zeroed memory; ends tpgen with a message when there is no more. Never NULL, never freed. */
 void *alloc(size_t size);
 /* As printf into the arena. */

@@ -27,14 +27,15 @@ struct graph *graph;
 
 /* Values and operations lie behind the arena, with room for more than most plans need: what is
    reserved and not written takes no memory, and what grows by moving takes it twice. */
-enum { ROOM = 1 << 16 };
+enum { ROOM = 1 << 16, HUGE = 2 << 20 };
 static const size_t RESERVED = ARENA_BYTES + ROOM * sizeof(struct value) + ROOM * sizeof(struct op);
 
+/* At the start of a huge page, so that these can be moved as they are. */
 static char *reserve(int kind)
 {
-  void *at =
-      mmap(NULL, RESERVED, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return at == MAP_FAILED ? NULL : at;
+  char *at = mmap(NULL, RESERVED + HUGE, PROT_READ | PROT_WRITE,
+                  kind | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return at == MAP_FAILED ? NULL : at + (HUGE - (uintptr_t)at % HUGE) % HUGE;
 }
 
 static bool is_own; /* the arena is this process's alone */
@@ -57,7 +58,33 @@ void arena_open(void)
   graph->value_room = graph->op_room = ROOM;
 }
 
-static void copy_to(char *own, const void *from, size_t size)
+static char *own; /* what arena_own moves the arena to, or NULL */
+
+static char *reserve_own(void)
+{
+  if (!own) own = reserve(MAP_PRIVATE);
+  if (own) madvise(own, RESERVED, MADV_HUGEPAGE);
+  return own;
+}
+
+void arena_prepare(bool (*is_over)(void))
+{
+#ifdef MADV_POPULATE_WRITE
+  enum { ROUNDS = 3 };
+  size_t values = ARENA_BYTES, ops = values + ROOM * sizeof *graph->value;
+  if (!reserve_own()) return;
+  for (size_t i = 0; i < ROUNDS; i++) {
+    size_t piece[] = {values + i * HUGE, ops + i * HUGE, 3 * i * HUGE, (3 * i + 1) * HUGE,
+                      (3 * i + 2) * HUGE};
+    for (size_t k = 0; k < sizeof piece / sizeof *piece; k++)
+      if (is_over() || madvise(own + piece[k], HUGE, MADV_POPULATE_WRITE)) return;
+  }
+#else
+  (void)is_over;
+#endif
+}
+
+static void copy_to_own(const void *from, size_t size)
 {
   memcpy(own + ((const char *)from - (const char *)arena), from, size);
 }
@@ -65,14 +92,13 @@ static void copy_to(char *own, const void *from, size_t size)
 void arena_own(void)
 {
   is_own = true;
-  char *own = reserve(MAP_PRIVATE);
-  if (!own) return;
-  madvise(own, RESERVED, MADV_HUGEPAGE);
-  copy_to(own, arena, arena->used);
-  copy_to(own, graph->value, (size_t)graph->nvalue * sizeof *graph->value);
-  copy_to(own, graph->op, (size_t)graph->nop * sizeof *graph->op);
+  if (!reserve_own()) return;
+  copy_to_own(arena, arena->used);
+  copy_to_own(graph->value, (size_t)graph->nvalue * sizeof *graph->value);
+  copy_to_own(graph->op, (size_t)graph->nop * sizeof *graph->op);
   if (mremap(own, RESERVED, RESERVED, MREMAP_MAYMOVE | MREMAP_FIXED, arena) == MAP_FAILED)
     munmap(own, RESERVED);
+  own = NULL;
 }
 
 void *alloc(size_t size)
