@@ -314,7 +314,7 @@ static int note_tensors(lua_State *L, int first, int *noted, const char *what)
 {
   int n = 0, top = lua_gettop(L);
   for (int i = first; i <= top; i++) {
-    if (!luaL_testudata(L, i, "tensor")) continue;
+    if (!tensor_at(L, i)) continue;
     if (n == MAX_INPUTS) plan_fails("a module %s at most %d tensors", what, MAX_INPUTS);
     noted[n++] = argument_value(L, i);
   }
@@ -612,7 +612,7 @@ static int line(lua_State *L)
 static int kind(lua_State *L)
 {
   luaL_checkany(L, 1);
-  if (luaL_testudata(L, 1, "tensor"))
+  if (tensor_at(L, 1))
     lua_pushliteral(L, "tensor");
   else if (luaL_testudata(L, 1, "placement"))
     lua_pushliteral(L, "placement");
@@ -679,7 +679,7 @@ static int members(lua_State *L)
       is_module = lua_rawget(L, KINDS) == LUA_TSTRING && !strcmp(lua_tostring(L, -1), "module");
       lua_pop(L, 1);
     } else if (lua_isuserdata(L, THING)) {
-      is_tensor = luaL_testudata(L, THING, "tensor");
+      is_tensor = tensor_at(L, THING);
     }
     if (is_module || is_tensor) {
       lua_pushvalue(L, KEY);
@@ -698,7 +698,7 @@ static int members(lua_State *L)
 
 static int is_tensor(lua_State *L)
 {
-  lua_pushboolean(L, lua_isuserdata(L, 1) && luaL_testudata(L, 1, "tensor"));
+  lua_pushboolean(L, tensor_at(L, 1) != NULL);
   return 1;
 }
 

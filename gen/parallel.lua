@@ -309,8 +309,9 @@ local function apply(module, dim, s)
     {module = module, dim = dim, style = style, wishes = style.wishes(module)}
 end
 
--- A plan inside a plan is for the modules that its key matches.
-local function walk(module, dim, t, prefix)
+-- A plan inside a plan is for the modules that its key matches: below those in `inside`, which
+-- the prefix did.
+local function walk(module, dim, t, prefix, inside)
   for key, value in pairs(t) do
     if type(key) ~= "string" then
       fail('parallelize: the key of a style must be a pattern of names, as ["layers.*.w1"], not %s',
@@ -321,7 +322,8 @@ local function walk(module, dim, t, prefix)
       fail("parallelize: the pattern '%s' has an empty name in it", pattern)
     end
     if #pattern > 1000 then fail("parallelize: a pattern of %d letters", #pattern) end
-    local found = matching(module, names_of(pattern), 1, {})
+    local found, names = {}, names_of(key)
+    for i = 1, #inside do matching(inside[i], names, 1, found) end
     if #found == 0 then nothing_matches(pattern, module) end
     if base.kind(value) == "style" then
       for _, m in ipairs(found) do apply(m, dim, value) end
@@ -330,7 +332,7 @@ local function walk(module, dim, t, prefix)
         fail("parallelize: '%s' must get a style such as Colwise(), or a table of them, not %s",
           pattern, base.a(value))
       end
-      walk(module, dim, value, pattern .. ".")
+      walk(module, dim, value, pattern .. ".", found)
     end
   end
 end
@@ -349,7 +351,7 @@ plan.parallelize = core.unwatched(function(module, mesh, styles)
       fail("the third argument of parallelize must be a style or a table of them, not %s",
         base.a(styles))
     end
-    walk(module, dim, styles, "")
+    walk(module, dim, styles, "", {module})
   end
   base.look_once(false)
   return module

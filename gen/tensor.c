@@ -23,18 +23,31 @@ static const char *const type_names[] = {[F32] = "float32", [BF16] = "bfloat16",
 
 /* ------------------------------------------------------------------------------------ arguments */
 
+/* The metatable of tensors: in the registry under this address, and where it lies. */
+static const void *metatable;
+
 struct tensor *push_tensor(lua_State *L, int value)
 {
   struct tensor *t = lua_newuserdatauv(L, sizeof *t, 0);
   *t = (struct tensor){.value = value};
   if (value != NONE) t->shape = graph->value[value].shape;
-  luaL_setmetatable(L, "tensor");
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable);
+  lua_setmetatable(L, -2);
   return t;
+}
+
+struct tensor *tensor_at(lua_State *L, int at)
+{
+  if (lua_type(L, at) != LUA_TUSERDATA || !lua_getmetatable(L, at)) return NULL;
+  bool is = lua_topointer(L, -1) == metatable;
+  lua_pop(L, 1);
+  return is ? lua_touserdata(L, at) : NULL;
 }
 
 struct tensor *argument_tensor(lua_State *L, int at)
 {
-  return luaL_checkudata(L, at, "tensor");
+  struct tensor *t = tensor_at(L, at);
+  return t ? t : luaL_checkudata(L, at, "tensor"); /* which says what is wrong */
 }
 
 /* A tensor that can be computed with. */
@@ -144,7 +157,7 @@ static int call_function(lua_State *L)
 {
   const char *outer = called;
   if (!called) called = lua_tostring(L, lua_upvalueindex(1));
-  if (lua_toboolean(L, lua_upvalueindex(3)) && !luaL_testudata(L, 1, "tensor"))
+  if (lua_toboolean(L, lua_upvalueindex(3)) && !tensor_at(L, 1))
     plan_fails("%s takes a tensor first, not %s%s", called, lua_isnoneornil(L, 1) ? "" : "a ",
                lua_isnoneornil(L, 1) ? "nothing" : luaL_typename(L, 1));
   lua_pushvalue(L, lua_upvalueindex(2));
@@ -236,9 +249,14 @@ int append_here(struct op op)
 
 static enum op_kind check_kind(lua_State *L, int at)
 {
+  /* Equal names are mostly one text in Lua: by where it lies, the operator that it was before. */
+  enum { PLACES = 256 };
+  static enum op_kind found[PLACES];
   const char *name = luaL_checkstring(L, at);
+  enum op_kind *last = &found[(uintptr_t)name / 16 % PLACES];
+  if (!strcmp(op_row[*last].name, name)) return *last;
   for (int k = 0; k < OP_COUNT; k++)
-    if (!strcmp(op_row[k].name, name)) return (enum op_kind)k;
+    if (!strcmp(op_row[k].name, name)) return *last = (enum op_kind)k;
   bug("lua", NONE, "there is no operator '%s'", name);
 }
 
@@ -381,11 +399,8 @@ static int append(lua_State *L)
   struct op op = {.kind = check_kind(L, 1)};
   struct shape list[MAX_OUTPUTS];
   lua_settop(L, 3);
-  if (lua_isnil(L, 3)) {
-    lua_newtable(L);
-    lua_replace(L, 3);
-  }
   read_inputs(L, &op);
+  if (lua_isnil(L, 3)) return push_outputs(L, append_here(op));
   read_attributes(L, &op);
   op = here(op);
   int nout = read_shapes(L, list);
@@ -557,6 +572,9 @@ static void make_tensors(lua_State *L)
   lua_newtable(L);
   forbid_absent(L, "a tensor");
   luaL_newmetatable(L, "tensor");
+  metatable = lua_topointer(L, -1);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &metatable);
   luaL_setfuncs(L, events, 0);
   lua_pushvalue(L, -2);
   lua_pushcclosure(L, field, 1);

@@ -475,6 +475,8 @@ extern struct recording {
   int call;
 } recording;
 struct tensor *push_tensor(struct lua_State *L, int value);
+/* What lies there as a tensor, or NULL. */
+struct tensor *tensor_at(struct lua_State *L, int at);
 /* The tensor that is the argument `at`; its value, which it must have already. */
 struct tensor *argument_tensor(struct lua_State *L, int at);
 int argument_value(struct lua_State *L, int at);

@@ -601,6 +601,8 @@ uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
 void child_mode(void)
 {
   in_child = true;
+  if (own) munmap(own, RESERVED); /* it would count against what the process may have */
+  own = NULL;
 }
 
 void report_child_error(void)

@@ -49,5 +49,9 @@ done
 read -r some _ <<< "$(least "$WORK/plain32.took")"
 read -r many kib <<< "$(least "$WORK/plain126.took")"
 [ "$many" -le $((7 * some + 100)) ] || fail "32 layers take $some ms, 126 take $many ms"
-[ "$kib" -le 131072 ] || grep -q __asan_init "$TPGEN" || fail "126 layers take $kib KiB"
+# Three times what it takes on an idle machine, and a quarter more memory than it needs.
+if ! grep -q __asan_init "$TPGEN"; then
+  [ "$many" -le 450 ] || fail "126 layers take $many ms"
+  [ "$kib" -le 65536 ] || fail "126 layers take $kib KiB"
+fi
 finish "32 layers in $some ms, 126 in $many ms and $kib KiB; $(lines "$WORK/plain126/step.c") lines"
