@@ -178,6 +178,13 @@ const char *value_name(int value)
   return op_name(&graph->op[v->op]);
 }
 
+bool is_next_parameter(int one, int next)
+{
+  for (int v = one + 1; v < next; v++)
+    if (graph->value[v].role == PARAMETER) return false;
+  return one < next;
+}
+
 static bool is_mean(const struct op *op)
 {
   if (op->kind != OP_sum || op->scalar == 1) return false;

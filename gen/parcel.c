@@ -43,10 +43,8 @@ static bool follows(const struct op *op, int k)
 {
   const struct value *a = &graph->value[member(op, k - 1)->out];
   const struct value *b = &graph->value[member(op, k)->out];
-  if (a->role != GRADIENT || b->role != GRADIENT || a->of >= b->of) return false;
-  for (int p = a->of + 1; p < b->of; p++)
-    if (graph->value[p].role == PARAMETER) return false;
-  return same_place(member(op, k - 1)->in[0], member(op, k - 1)->out) &&
+  return a->role == GRADIENT && b->role == GRADIENT && is_next_parameter(a->of, b->of) &&
+         same_place(member(op, k - 1)->in[0], member(op, k - 1)->out) &&
          same_place(member(op, k)->in[0], member(op, k)->out);
 }
 

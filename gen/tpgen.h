@@ -512,6 +512,8 @@ int append_update(struct op op);
 
 /* The model's name for a value; where it has none, the name of the operator that made it. */
 const char *value_name(int value);
+/* Whether the second parameter comes behind the first with no other between: as they lie. */
+bool is_next_parameter(int one, int next);
 /* The operator's name; a sum that is divided by the number of its terms is called a mean. */
 const char *op_name(const struct op *op);
 

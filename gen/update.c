@@ -145,13 +145,6 @@ struct run {
   int copies, last; /* last: the parameter of the last of them */
 };
 
-static bool follows(int last, int parameter)
-{
-  for (int v = last + 1; v < parameter; v++)
-    if (graph->value[v].role == PARAMETER) return false;
-  return last < parameter;
-}
-
 /* The gradients body[from .. to) of the sum, in as few runs as there are. In a loop over modules a
    run is called as that of module l. */
 struct sum {
@@ -207,7 +200,7 @@ static void add_gradient(struct sum *s, int k, int period, int indent)
   int gradient = gradient_at(s, k), of = graph->value[gradient].of, copies = copies_at(s, k);
   int64_t n = elements(local_shape(gradient, s->rank));
   struct run *run = &s->run;
-  if (run->n && !(run->copies == copies && follows(run->last, of))) put_run(s, indent);
+  if (run->n && !(run->copies == copies && is_next_parameter(run->last, of))) put_run(s, indent);
   if (!run->n && n) {
     const char *name = c_name(gradient);
     if (period) name = name_in_loop(name, c_name(gradient_at(s, k + period)));
