@@ -388,7 +388,7 @@ static const char *place_name(struct placement p)
   static int next;
   char *s = text[next++ % 4];
   if (p.kind == SHARD && p.outer > 1)
-    snprintf(s, sizeof *text, "_S(%d, %" PRId64 ")", p.dim, p.outer);
+    snprintf(s, sizeof *text, "_S(%d, %" PRId64 ")", p.dim, (int64_t)p.outer);
   else if (p.kind == SHARD)
     snprintf(s, sizeof *text, "S(%d)", p.dim);
   else if (p.kind == PARTIAL)
