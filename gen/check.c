@@ -644,6 +644,13 @@ static void check_kernel(void *unused, int id, int times)
   const struct op *op = &graph->op[id];
   if (op->kind == OP_fused)
     hold(find_stages(op->body, op->nbody, &stages), id, "no kernel can run what is fused in it");
+  if (op->kind != OP_epilogue) return;
+  const struct op *product = &graph->op[op->body[0]];
+  hold(product->kind == OP_matmul && op->nbody > 1, id, "an epilogue of no product");
+  struct epilogue e = epilogue_of(op);
+  hold(e.function == OP_matmul || !graph->value[product->out].stored, id,
+       "what a function is applied to is stored, and not as what is kept");
+  hold(graph->value[e.result].stored, id, "the result is not stored");
 }
 
 static void check_memory(void)

@@ -54,6 +54,7 @@ static double attention_flops(const struct op *op)
 
 static double flops_of(const struct op *op)
 {
+  if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
   if (op->kind == OP_matmul) return product_flops(op);
   return op->kind == OP_attention || op->kind == OP_attention_back ? attention_flops(op) : 0;
 }

@@ -12,7 +12,8 @@
 
 const char *const pass_name[PASS_COUNT] = {
     "lua",       "plan",    "propagate", "grad",   "optimize", "redistribute", "uncast",
-    "recompute", "arrange", "outline",   "bucket", "fuse",     "schedule",     "memory"};
+    "recompute", "arrange", "outline",   "bucket", "fuse",     "epilogue",     "schedule",
+    "memory"};
 
 static const char *const role_name[] = {"activation", "parameter", "gradient", "state",
                                         "batch",      "loss",      "norm"};

@@ -161,6 +161,7 @@ int main(int argc, char **argv)
   outline();       after(PASS_OUTLINE);
   bucket();        after(PASS_BUCKET);
   fuse();          after(PASS_FUSE);
+  epilogue();      after(PASS_EPILOGUE);
   schedule();      after(PASS_SCHEDULE);
   memory();        after(PASS_MEMORY);
 

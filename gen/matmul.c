@@ -49,6 +49,7 @@ enum { MAX_RUNS = OPERANDS * MAX_DIMS };
 
 struct product {
   const struct op *op;
+  const struct epilogue *then;          /* or NULL */
   char letters[OPERANDS][MAX_DIMS + 1]; /* the equation's */
   int nrun;
   struct run run[MAX_RUNS];
@@ -268,7 +269,7 @@ static char counter(const struct product *p, char own)
 static char *address(const struct product *p, enum operand o)
 {
   struct buffer b = {0};
-  put(&b, "%s", c_name(value_of(p->op, o)));
+  put(&b, "%s", c_name(o == C && p->then ? p->then->result : value_of(p->op, o)));
   for (int i = 0; i < p->nloop; i++) {
     int64_t stride = p->loop[i]->stride[o];
     if (stride == 1) put(&b, " + %c", p->variable[i]);
@@ -350,6 +351,32 @@ static char *call_text(const struct product *p)
               address(p, w.b), sizes);
 }
 
+/* "BIAS_RELU": an enumerator of runtime/cuda_math.h. */
+static const char *epilogue_name(const struct product *p, const struct written *w)
+{
+  const struct epilogue *e = p->then;
+  if (e->function == OP_gelu_tanh_back) return e->summed == NONE ? "GELU_BACK" : "GELU_BACK_SUMS";
+  if (e->summed != NONE) return e->summed == value_of(p->op, w->a) ? "SUMS_OF_A" : "SUMS_OF_B";
+  if (e->function == OP_matmul) return "BIAS";
+  const char *function = e->function == OP_relu ? "RELU" : e->kept == NONE ? "GELU" : "GELU_KEPT";
+  return text("%s%s", e->bias == NONE ? "" : "BIAS_", function);
+}
+
+static char *lower(const char *s)
+{
+  char *t = copy_text(s);
+  for (char *c = t; *c; c++)
+    if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+  return t;
+}
+
+/* ", m->w.up.bias, up": the bias, or its gradient, and what gelu is applied to. */
+static char *epilogue_operands(const struct epilogue *e)
+{
+  char *bias = text(", %s", e->bias == NONE ? "NULL" : c_name(e->bias));
+  return e->kept == NONE ? bias : text("%s, %s", bias, c_name(e->kept));
+}
+
 /* ".a = 't', .b = 'n', .m = 256, .n = 64, .k = 128": what the runtime has to know of it, besides
    the operands' addresses. */
 static char *fields_text(const struct product *p, const struct written *w)
@@ -360,7 +387,7 @@ static char *fields_text(const struct product *p, const struct written *w)
   put(&b, ".a = '%c', .b = '%c', .m = %" PRId64 ", .n = %" PRId64 ", .k = %" PRId64, w->form[0],
       w->form[1], w->m, w->n, w->k);
   if (of == BF16) put(&b, ", .of = BF16");
-  if (makes == BF16) put(&b, ", .makes = BF16");
+  if (makes != of) put(&b, ", .makes = F32");
   if (of == F32 && graph->tf32) put(&b, ", .tf32 = true");
   if (w->has_gaps)
     put(&b, ", .ld_c = %" PRId64 ", .ld_a = %" PRId64 ", .ld_b = %" PRId64, x[C].ld, x[w->a].ld,
@@ -369,6 +396,7 @@ static char *fields_text(const struct product *p, const struct written *w)
     put(&b,
         ", .batch = %" PRId64 ", .step_c = %" PRId64 ", .step_a = %" PRId64 ", .step_b = %" PRId64,
         p->batch->size, p->batch->stride[C], p->batch->stride[w->a], p->batch->stride[w->b]);
+  if (p->then) put(&b, ", .then = %s", epilogue_name(p, w));
   return b.text;
 }
 
@@ -379,9 +407,11 @@ static char *cuda_call_text(const struct product *p)
   char *wanted =
       text("%s_%" PRId64 "x%" PRId64 "x%" PRId64 "%s", w.form, w.m, w.n, w.k, type_suffix(p->op));
   if (p->batch) wanted = text("%s_x%" PRId64, wanted, p->batch->size);
+  if (p->then) wanted = text("%s_%s", wanted, lower(epilogue_name(p, &w)));
   const char *name = add_product(wanted, fields_text(p, &w));
   char *operands =
       text("&product.%s, %s, %s, %s", name, address(p, C), address(p, w.a), address(p, w.b));
+  if (p->then) operands = text("%s%s", operands, epilogue_operands(p->then));
   if (!strcmp(w.adds, "false")) return text("matmul(%s);", operands);
   return text("matmul_add(%s%s%s);", operands, strcmp(w.adds, "true") ? ", " : "",
               strcmp(w.adds, "true") ? w.adds : "");
@@ -474,4 +504,20 @@ char *matmul_text(const struct op *op, int rank)
   check_sizes(p);
   for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
   return nested_loops(p, options.cuda ? cuda_call_text(p) : call_text(p));
+}
+
+/* epilogue.c lets through what is one call; see there. */
+char *epilogue_text(const struct op *op, int rank)
+{
+  const struct op *product = &graph->op[op->body[0]];
+  struct epilogue then = epilogue_of(op);
+  struct product *p = alloc(sizeof *p);
+  check_types(product);
+  if (!elements(local_shape(product->out, rank))) return "";
+  choose(p, product, rank);
+  check_sizes(p);
+  p->then = &then;
+  if (p->nloop || p->batch || p->call.matrix[C].transposed || !p->call.matrix[C].tight)
+    bug("epilogue", op->body[0], "the product is no single call");
+  return cuda_call_text(p);
 }

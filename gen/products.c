@@ -70,6 +70,7 @@ int64_t product_workspace(void)
   for (int i = 0; i < graph->nfunction && options.cuda; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
       int64_t bytes = op->kind == OP_matmul ? workspace_for(op) : 0;
       if (most < bytes) most = bytes;
     }

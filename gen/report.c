@@ -43,6 +43,7 @@ static struct totals totals(void)
 static void add_flops(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
+  if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
   double *flops = to;
   struct letters l;
   if (op->phase != FORWARD || (op->kind != OP_matmul && op->kind != OP_attention)) return;

@@ -97,7 +97,7 @@ char *expression_text(const struct op *op)
   if (op->kind == OP_view)
     return text("%s    %s -> %s", nested_text(op, op, false),
                 shape_text(graph->value[op->in[0]].shape), shape_text(graph->value[op->out].shape));
-  if (op->kind != OP_fused) return nested_text(op, op, false);
+  if (op->kind != OP_fused && op->kind != OP_epilogue) return nested_text(op, op, false);
   enum { MOST = 40 };
   struct buffer b = {0};
   for (int k = 0; k < op->nbody; k++) {
@@ -136,7 +136,7 @@ static char *where(int line)
 /* "plans/toy.lua:14, 34": where the operations of a kernel come from. */
 static char *lines_of(const struct op *op)
 {
-  if (op->kind != OP_fused) return where(op->line);
+  if (op->kind != OP_fused && op->kind != OP_epilogue) return where(op->line);
   struct buffer b = {0};
   for (int k = 0; k < op->nbody; k++) {
     int line = graph->op[op->body[k]].line;
@@ -270,6 +270,8 @@ char *statement_text(const struct op *op, int rank)
   switch (op->kind) {
   case OP_matmul:
     return matmul_text(op, rank);
+  case OP_epilogue:
+    return epilogue_text(op, rank);
   case OP_fused:
   case OP_adamw:
   case OP_sgd:

@@ -32,7 +32,7 @@ struct list beside(const struct op *op)
 const char *called(const struct op *op, const char *(*name)(int value))
 {
   if (op->kind == OP_loop) return graph->function[op->function].name;
-  if (op->kind != OP_fused) return name(op->out == NONE ? op->in[0] : op->out);
+  if (op->kind != OP_fused && op->kind != OP_epilogue) return name(op->out == NONE ? op->in[0] : op->out);
   const struct op *inner = NULL;
   for (int k = 0; k < op->nbody; k++)
     if (graph->value[graph->op[op->body[k]].out].stored) inner = &graph->op[op->body[k]];

@@ -154,7 +154,7 @@ struct op {
                        all_to_all: both */
   enum reduction reduction; /* all_reduce, reduce_scatter, to_partial */
   int exchange;             /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
-  int nbody;                /* fused, and an all_reduce that is a bucket: the operations in it */
+  int nbody;                /* fused, epilogue, and an all_reduce that is a bucket: the operations in it */
   const int *body;
   const struct stages *stages; /* fused: how its kernel runs the body: stages.c */
   bool packed; /* a bucket whose members travel in `buffer`, one after the other */
@@ -740,6 +740,7 @@ void arrange(void);
 void outline(void);
 void bucket(void);
 void fuse(void);
+void epilogue(void);
 void schedule(void);
 void memory(void);
 void emit(void);
@@ -789,6 +790,15 @@ int64_t live_bytes(void);
 bool can_live_in(int64_t bytes);
 /* Whether the operation may leave `out` where `in` lies, if nothing reads that later. */
 bool may_overwrite(const struct op *op, int in, int out);
+/* epilogue.c: what such an operation does; NONE where there is no such value. */
+struct epilogue {
+  enum op_kind function; /* relu, gelu_tanh, gelu_tanh_back; matmul: none */
+  int bias;              /* that is added first; or, with `summed`, its gradient, which is made */
+  int kept;              /* what gelu is applied to: stored, or for the gradient read */
+  int summed;            /* what is summed into bias: the result, or an operand over the terms */
+  int result;
+};
+struct epilogue epilogue_of(const struct op *op);
 /* The bytes from one of a family to the next. */
 int64_t arena_stride(int value);
 /* accumulate.c: where a step takes several batches, adds their gradients up; by parameter, which
@@ -973,6 +983,8 @@ char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor);
 /* matmul.c: the statement of a matmul; kernel_file.c: of an operation that has a kernel of its own.
  */
 char *matmul_text(const struct op *op, int rank);
+/* Of a product with an epilogue. */
+char *epilogue_text(const struct op *op, int rank);
 /* How many products of matrices that takes, as the operands lie now. */
 double matmul_calls(const struct op *op, int rank);
 /* products.c: of a CUDA program. Empties the table; gives the row of these fields its name, which
@@ -1097,6 +1109,7 @@ enum pass {
   PASS_OUTLINE,
   PASS_BUCKET,
   PASS_FUSE,
+  PASS_EPILOGUE,
   PASS_SCHEDULE,
   PASS_MEMORY,
   PASS_COUNT

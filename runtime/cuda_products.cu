@@ -3,12 +3,14 @@
 // cuBLASLt takes columns first: of row-major matrices it is given the transposed product,
 // C^T = B^T A^T, so that its A is our b and its B is our a. The algorithm of each product is chosen
 // once, by cuBLASLt's heuristics, the same on all ranks with the same GPU; it sums in one order, so
-// that runs repeat bit for bit.
+// that runs repeat bit for bit. Where they know none for an epilogue, kernels here do what it
+// would.
 #include <cublasLt.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "cuda_math.h"
+#include "elements.h"
 
 #define CHECK_CUBLAS(call)                                                                         \
   do {                                                                                             \
@@ -17,7 +19,7 @@
       fail_call(__FILE__, __LINE__, #call, cublasLtGetStatusString(error_));                       \
   } while (0)
 
-enum { ALIGNED = 16 }; // bytes; what the quick algorithms ask of matrices
+enum { ALIGNED = 16, BLOCK = 256 }; // bytes: what the quick algorithms ask of matrices; threads
 
 struct prepared {
   cublasLtMatmulDesc_t operation;
@@ -25,6 +27,7 @@ struct prepared {
   cublasLtMatmulAlgo_t aligned, any; // where all matrices begin at multiples of that, or anywhere
   bool takes_any;
   char told[96]; // which product it is
+  bool apart; // the epilogue is done by kernels
 };
 
 static cublasLtHandle_t library;
@@ -60,6 +63,41 @@ static void set_operand(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttrib
   CHECK_CUBLAS(cublasLtMatmulDescSetAttribute(operation, which, &transposed, sizeof transposed));
 }
 
+static void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t which,
+                const void *to, size_t bytes)
+{
+  CHECK_CUBLAS(cublasLtMatmulDescSetAttribute(operation, which, to, bytes));
+}
+
+static bool has_bias(enum epilogue e)
+{
+  return e != NOTHING_MORE && e != RELU && e != GELU && e != GELU_KEPT && e != GELU_BACK;
+}
+
+static bool keeps(enum epilogue e)
+{
+  return e == GELU_KEPT || e == BIAS_GELU_KEPT || e == GELU_BACK || e == GELU_BACK_SUMS;
+}
+
+// The heuristics want to know how the bias and what is kept are aligned.
+static void describe_epilogue(const struct product *p, struct prepared *made, uintptr_t aligned)
+{
+  static const cublasLtEpilogue_t known[] = {
+      CUBLASLT_EPILOGUE_DEFAULT,     CUBLASLT_EPILOGUE_BIAS,          CUBLASLT_EPILOGUE_RELU,
+      CUBLASLT_EPILOGUE_RELU_BIAS,   CUBLASLT_EPILOGUE_GELU,          CUBLASLT_EPILOGUE_GELU_BIAS,
+      CUBLASLT_EPILOGUE_GELU_AUX,    CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
+      CUBLASLT_EPILOGUE_DGELU_BGRAD, CUBLASLT_EPILOGUE_BGRADB,        CUBLASLT_EPILOGUE_BGRADA};
+  const uint32_t epilogue = made->apart ? CUBLASLT_EPILOGUE_DEFAULT : known[p->then];
+  const int64_t ld = p->n;
+  set(made->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+  if (made->apart) return;
+  if (has_bias(p->then))
+    set(made->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &aligned, sizeof aligned);
+  if (!keeps(p->then)) return;
+  set(made->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aligned, sizeof aligned);
+  set(made->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
+}
+
 static void describe(const struct product *p, struct prepared *made)
 {
   bool ta = p->a == 't', tb = p->b == 't';
@@ -80,7 +118,7 @@ static void prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferen
 
 // The first that cuBLASLt's heuristics name; false where they name none. Parts of a sum are kept as
 // float32, and put together in one order.
-static bool choose(const struct product *p, const struct prepared *made, uint32_t aligned,
+static bool choose(const struct product *p, struct prepared *made, uint32_t aligned,
                    cublasLtMatmulAlgo_t *algorithm)
 {
   cublasLtMatmulPreference_t preference;
@@ -89,6 +127,7 @@ static bool choose(const struct product *p, const struct prepared *made, uint32_
   uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   uint32_t of = aligned ? aligned : bytes_of(p->of), makes = aligned ? aligned : bytes_of(p->makes);
   int n = 0;
+  describe_epilogue(p, made, makes);
   CHECK_CUBLAS(cublasLtMatmulPreferenceCreate(&preference));
   prefer(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
   prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums);
@@ -126,6 +165,7 @@ static struct prepared *prepare(const struct product *p)
   if (!made) fail_product(p, "no memory");
   tell(p, made->told, sizeof made->told);
   describe(p, made);
+  made->apart = p->then != NOTHING_MORE && !choose(p, made, 0, &made->any);
   made->takes_any = choose(p, made, 0, &made->any);
   if (!choose(p, made, ALIGNED, &made->aligned)) fail_product(p, "cuBLASLt has no algorithm");
   return made;
@@ -151,23 +191,129 @@ void forget_products()
   cublasLtDestroy(library);
 }
 
-// ---- multiplying -------------------------------------------------------------------------------
+// ---- epilogues by kernels ----------------------------------------------------------------------
 
-static bool is_aligned(const void *c, const void *a, const void *b)
+__device__ static inline float read(const float *x)
 {
-  return (((uintptr_t)c | (uintptr_t)a | (uintptr_t)b) & (ALIGNED - 1)) == 0;
+  return *x;
+}
+__device__ static inline float read(const bf16 *x)
+{
+  return bf16_to_float(*x);
+}
+__device__ static inline void write(float *x, float y)
+{
+  *x = y;
+}
+__device__ static inline void write(bf16 *x, float y)
+{
+  *x = float_to_bf16(y);
 }
 
-void multiply(const struct product *p, void *c, const void *a, const void *b, bool add)
+// Of `count` elements, in rows of n.
+template <class T>
+__global__ void finish(T *c, const T *bias, T *kept, long count, int n, enum epilogue then)
+{
+  const long i = (long)blockIdx.x * BLOCK + threadIdx.x;
+  if (i >= count) return;
+  float x = read(c + i);
+  if (then == GELU_BACK || then == GELU_BACK_SUMS) {
+    write(c + i, x * gelu_tanh_slope(read(kept + i)));
+    return;
+  }
+  if (bias) x += read(bias + i % n);
+  if (kept) write(kept + i, x);
+  if (then == RELU || then == BIAS_RELU)
+    x = x < 0 ? 0 : x;
+  else if (then != BIAS)
+    x = 0.5f * x * (1 + tanhf(0.79788456f * x * (1 + 0.044715f * x * x)));
+  write(c + i, x);
+}
+
+// to[j] = the sum of x[j step + i other], i < terms.
+template <class T, class S>
+__global__ void sum_over(S *to, const T *x, int count, int terms, long step, long other)
+{
+  const int j = (int)(blockIdx.x * BLOCK + threadIdx.x);
+  if (j >= count) return;
+  float sum = 0;
+  for (int i = 0; i < terms; i++) sum += read(x + j * step + i * other);
+  write(to + j, sum);
+}
+
+static int blocks_for(long count)
+{
+  return (int)((count + BLOCK - 1) / BLOCK);
+}
+
+template <class T, class S>
+static void sum_terms(const struct product *p, S *to, const T *a, const T *b)
+{
+  const bool of_a = p->then == SUMS_OF_A, transposed = (of_a ? p->a : p->b) == 't';
+  const int count = of_a ? p->m : p->n;
+  const bool side_by_side = transposed == of_a; // those of one term
+  const int tight = side_by_side ? count : p->k, gaps = of_a ? p->ld_a : p->ld_b;
+  const long ld = gaps ? gaps : tight;
+  const auto kernel = sum_over<T, S>;
+  LAUNCH(kernel, blocks_for(count), BLOCK, stream)
+  (to, of_a ? a : b, count, p->k, side_by_side ? 1 : ld, side_by_side ? ld : 1);
+}
+
+template <class T> static void finish_rows(const struct product *p, T *c, T *bias, T *kept)
+{
+  const long count = (long)p->m * p->n;
+  const auto kernel = finish<T>;
+  const auto sum = sum_over<T, T>;
+  LAUNCH(kernel, blocks_for(count), BLOCK, stream)(c, bias, kept, count, p->n, p->then);
+  if (p->then != GELU_BACK_SUMS) return;
+  LAUNCH(sum, blocks_for(p->n), BLOCK, stream)(bias, (const T *)c, p->n, p->m, 1, p->n);
+}
+
+static void finish_apart(const struct product *p, void *c, const void *a, const void *b, void *bias,
+                         void *kept)
+{
+  const bool sums = p->then == SUMS_OF_A || p->then == SUMS_OF_B;
+  if (sums && p->of == F32)
+    sum_terms(p, (float *)bias, (const float *)a, (const float *)b);
+  else if (sums && p->makes == F32)
+    sum_terms(p, (float *)bias, (const bf16 *)a, (const bf16 *)b);
+  else if (sums)
+    sum_terms(p, (bf16 *)bias, (const bf16 *)a, (const bf16 *)b);
+  else if (p->makes == F32)
+    finish_rows(p, (float *)c, (float *)bias, (float *)kept);
+  else
+    finish_rows(p, (bf16 *)c, (bf16 *)bias, (bf16 *)kept);
+}
+
+// ---- multiplying -------------------------------------------------------------------------------
+
+static bool is_aligned(const void *c, const void *a, const void *b, const void *bias,
+                       const void *kept)
+{
+  return (((uintptr_t)c | (uintptr_t)a | (uintptr_t)b | (uintptr_t)bias | (uintptr_t)kept) &
+          (ALIGNED - 1)) == 0;
+}
+
+static void point_epilogue(const struct product *p, void *bias, void *kept)
+{
+  cublasLtMatmulDesc_t operation = p->prepared->operation;
+  if (has_bias(p->then)) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+  if (keeps(p->then)) set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &kept, sizeof kept);
+}
+
+void multiply(const struct product *p, void *c, const void *a, const void *b, bool add, void *bias,
+              void *kept)
 {
   const struct prepared *with = p->prepared;
   const float one = 1, beta = add ? 1 : 0;
-  const bool aligned = is_aligned(c, a, b);
+  const bool aligned = is_aligned(c, a, b, bias, kept);
   if (!aligned && !with->takes_any)
     fail_product(p, "cuBLASLt has no algorithm for matrices that begin anywhere");
   note(with->told, stream);
+  if (!with->apart) point_epilogue(p, bias, kept);
   CHECK_CUBLAS(cublasLtMatmul(library, with->operation, &one, b, with->b, a, with->a, &beta, c,
                               with->c, c, with->c, aligned ? &with->aligned : &with->any,
                               (char *)*program.memory + products.workspace,
                               products.workspace_bytes, stream));
+  if (with->apart && p->then != NOTHING_MORE) finish_apart(p, c, a, b, bias, kept);
 }

@@ -3,25 +3,6 @@
 
 #include "cuda_kernels.h"
 
-// relu = relu(in_proj + in_proj.bias)
-__global__ __launch_bounds__(256)
-void add_relu_20x16(float *__restrict__ relu, const float *__restrict__ bias)
-{
-  const int n = (int)blockIdx.x * 256 + (int)threadIdx.x;
-  if (n >= 80) return;
-  const int i = n / 4;
-  const int j = n % 4 * 4;
-  const vec<float, 4> relu_v = load<4>(relu + i * 16 + j);
-  const vec<float, 4> bias_v = load<4>(bias + j);
-  vec<float, 4> relu_v_2;
-#pragma unroll
-  for (int v = 0; v < 4; v++) {
-    const float add = relu_v[v] + bias_v[v];
-    relu_v_2[v] = add < 0 ? 0 : add;
-  }
-  store(relu + i * 16 + j, relu_v_2);
-}
-
 // sub = out_proj + out_proj.bias - target; mean = mean(sub)
 __global__ __launch_bounds__(256)
 void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ mean,
@@ -66,39 +47,37 @@ void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
   }
 }
 
-// d_sub = 2 * (0.010101 * expand(1) * sub); d_out_proj.bias = sum(d_sub)
+// d_sub = 2 * (0.010101 * expand(1) * sub)
 __global__ __launch_bounds__(256)
-void expand_mul_scale_sum_20x5(float *__restrict__ d_sub, float *__restrict__ d_bias)
+void expand_mul_scale_20x5(float *__restrict__ d_sub)
 {
-  const int n = (int)blockIdx.x * 256 + (int)threadIdx.x;
-  if (n >= 5) return;
-  const int j = n;
-  float sum_of = 0;
-  for (int i = 0; i < 20; i++) {
+  const int i = ((int)blockIdx.x * 256 + (int)threadIdx.x) * 4;
+  if (i >= 100) return;
+  const vec<float, 4> d_sub_v = load<4>(d_sub + i);
+  vec<float, 4> d_sub_v_2;
+#pragma unroll
+  for (int v = 0; v < 4; v++) {
     const float expand = 0.01010101f * 1.0f;
-    const float mul = expand * d_sub[i * 5 + j];
-    const float scale = 2.0f * mul;
-    d_sub[i * 5 + j] = scale;
-    sum_of += scale;
+    const float mul = expand * d_sub_v[v];
+    d_sub_v_2[v] = 2.0f * mul;
   }
-  d_bias[j] = (float)(sum_of);
+  store(d_sub + i, d_sub_v_2);
 }
 
-// d_in_proj = relu_back(d_relu, relu); d_in_proj.bias = sum(d_in_proj)
+// d_in_proj = relu_back(d_relu, relu)
 __global__ __launch_bounds__(256)
-void relu_back_sum_20x16(float *__restrict__ d_in_proj, float *__restrict__ d_bias,
-    const float *__restrict__ relu)
+void relu_back_20x16(float *__restrict__ d_in_proj, const float *__restrict__ relu)
 {
-  const int n = (int)blockIdx.x * 256 + (int)threadIdx.x;
-  if (n >= 16) return;
-  const int j = n;
-  float sum_of = 0;
-  for (int i = 0; i < 20; i++) {
-    const float relu_back = relu[i * 16 + j] <= 0 ? 0 : d_in_proj[i * 16 + j];
-    d_in_proj[i * 16 + j] = relu_back;
-    sum_of += relu_back;
+  const int i = ((int)blockIdx.x * 256 + (int)threadIdx.x) * 4;
+  if (i >= 320) return;
+  const vec<float, 4> relu_v = load<4>(relu + i);
+  const vec<float, 4> d_in_proj_v = load<4>(d_in_proj + i);
+  vec<float, 4> d_in_proj_v_2;
+#pragma unroll
+  for (int v = 0; v < 4; v++) {
+    d_in_proj_v_2[v] = relu_v[v] <= 0 ? 0 : d_in_proj_v[v];
   }
-  d_bias[j] = (float)(sum_of);
+  store(d_in_proj + i, d_in_proj_v_2);
 }
 
 // AdamW: lr 0.05, betas 0.9 0.999, eps 1e-08, weight decay 0.01

@@ -42,11 +42,14 @@ static communicator over_tp;  // the runtime makes them from the members in rank
 
 // The products of matrices: c[m, n] = a[m, k] b[k, n]. What is 't' is stored transposed.
 static struct {
-  struct product nt_20x16x10 = {.a = 'n', .b = 't', .m = 20, .n = 16, .k = 10};
+  struct product nt_20x16x10_bias_relu = {.a = 'n', .b = 't', .m = 20, .n = 16, .k = 10,
+      .then = BIAS_RELU};
   struct product nt_20x5x16 = {.a = 'n', .b = 't', .m = 20, .n = 5, .k = 16};
   struct product nn_20x16x5 = {.a = 'n', .b = 'n', .m = 20, .n = 16, .k = 5};
-  struct product tn_5x16x20 = {.a = 't', .b = 'n', .m = 5, .n = 16, .k = 20};
-  struct product tn_16x10x20 = {.a = 't', .b = 'n', .m = 16, .n = 10, .k = 20};
+  struct product tn_5x16x20_sums_of_a = {.a = 't', .b = 'n', .m = 5, .n = 16, .k = 20,
+      .then = SUMS_OF_A};
+  struct product tn_16x10x20_sums_of_a = {.a = 't', .b = 'n', .m = 16, .n = 10, .k = 20,
+      .then = SUMS_OF_A};
 } product;
 
 // The same at every step.
@@ -60,8 +63,6 @@ static void forward(void)
 {
   const range shown("forward");
   // [20, 16] of [20, 32]  S(1)  forward .. backward
-  float *const in_proj = (float *)(m->arena + 0);
-  // [20, 16] of [20, 32]  S(1)  in place of in_proj
   float *const relu = (float *)(m->arena + 0);
   // [20, 5]  P(sum)  forward .. backward
   float *const out_proj = (float *)(m->arena + 2560);
@@ -69,11 +70,9 @@ static void forward(void)
   float *const mean = (float *)(m->arena + 1280);    // []  R  forward
   float *const sub_2 = (float *)(m->arena + 2560);   // [20, 5]  R  in place of out_proj
 
-  // input @ in_proj.weight    ak,nk->an    plans/toy.lua:14    R, S(0) -> S(1)
-  matmul(&product.nt_20x16x10, in_proj, m->batch.input, m->w.in_proj.weight);
-
-  // relu = relu(in_proj + in_proj.bias)    plans/toy.lua:14    S(1), S(0) -> S(1)
-  LAUNCH(add_relu_20x16, 1, 256, stream)(relu, m->w.in_proj.bias);
+  // relu = relu(input @ in_proj.weight + in_proj.bias)    plans/toy.lua:14    R, S(0), S(0) -> S(1)
+  matmul(&product.nt_20x16x10_bias_relu, relu, m->batch.input, m->w.in_proj.weight,
+      m->w.in_proj.bias);
 
   // relu @ out_proj.weight    ak,nk->an    plans/toy.lua:14    S(1), S(1) -> P(sum)
   matmul(&product.nt_20x5x16, out_proj, relu, m->w.out_proj.weight);
@@ -100,22 +99,24 @@ static void backward(void)
   // [20, 16] of [20, 32]  S(1)  in place of d_relu
   float *const d_in_proj = (float *)(m->arena + 1280);
 
-  // d_sub = 2 * (0.010101 * expand(1) * sub); d_out_proj.bias = sum(d_sub)    plans/toy.lua:34, 14
-  // R, R -> R, R
-  LAUNCH(expand_mul_scale_sum_20x5, 1, 256, stream)(d_sub, m->grad.out_proj.bias);
+  // d_sub = 2 * (0.010101 * expand(1) * sub)    plans/toy.lua:34    R, R -> R
+  LAUNCH(expand_mul_scale_20x5, 1, 256, stream)(d_sub);
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
   matmul(&product.nn_20x16x5, d_relu, d_sub, m->w.out_proj.weight);
 
-  // d_sub @ relu    an,ak->nk    plans/toy.lua:14    R, S(1) -> S(1)
-  matmul(&product.tn_5x16x20, m->grad.out_proj.weight, d_sub, relu);
+  // d_out_proj.weight = d_sub @ relu; d_out_proj.bias = sum(d_sub)    plans/toy.lua:14    R, S(1)
+  // -> S(1), R
+  matmul(&product.tn_5x16x20_sums_of_a, m->grad.out_proj.weight, d_sub, relu,
+      m->grad.out_proj.bias);
 
-  // d_in_proj = relu_back(d_relu, relu); d_in_proj.bias = sum(d_in_proj)    plans/toy.lua:14
-  // S(1), S(1) -> S(1), S(0)
-  LAUNCH(relu_back_sum_20x16, 1, 256, stream)(d_in_proj, m->grad.in_proj.bias, relu);
+  // d_in_proj = relu_back(d_relu, relu)    plans/toy.lua:14    S(1), S(1) -> S(1)
+  LAUNCH(relu_back_20x16, 1, 256, stream)(d_in_proj, relu);
 
-  // d_in_proj @ input    an,ak->nk    plans/toy.lua:14    S(1), R -> S(0)
-  matmul(&product.tn_16x10x20, m->grad.in_proj.weight, d_in_proj, m->batch.input);
+  // d_in_proj.weight = d_in_proj @ input; d_in_proj.bias = sum(d_in_proj)    plans/toy.lua:14
+  // S(1), R -> S(0), S(0)
+  matmul(&product.tn_16x10x20_sums_of_a, m->grad.in_proj.weight, d_in_proj, m->batch.input,
+      m->grad.in_proj.bias);
 }
 
 static void update(void)

@@ -606,6 +606,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   product p =
       described(call, operation, matrix_of(call, "a", nullptr, a), matrix_of(call, "b", nullptr, b),
                 matrix_of(call, "c", nullptr, c), matrix_of(call, "d", nullptr, d));
+  *n = 0;
+  if (p.is.epilogue != CUBLASLT_EPILOGUE_DEFAULT && !setting("CUDA_ON_CPU_EPILOGUES", 1))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   const uint32_t *aligned = preference->aligned;
   const matrix *of[] = {&p.a, &p.b, &p.d, &p.d};
   for (int i = 0; i < 4; i++)

@@ -1,0 +1,38 @@
+-- Linear layers with what a product may do to its result: a bias; relu and gelu after it, trained and
+-- not; the gradients of gelu and of biases. Rows of 8, or not; in layers, and alone; with micro-steps.
+-- mesh: tp=2
+-- mesh: dp=2
+-- mesh: dp=2 tp=2
+-- mesh: dp=3
+local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
+
+local Block = nn.module("Block", function(self)
+  self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+  function self:forward(x) return x + self.down(F.gelu(self.up(x), "tanh")) end
+end)
+
+local Model = nn.module("Model", function(self)
+  self.first, self.layers = nn.Linear(6, 8), nn.ModuleList{Block(), Block(), Block()}
+  self.odd, self.back = nn.Linear(8, 12), nn.Linear(12, 8)
+  self.wide, self.narrow = nn.Linear(8, 10), nn.Linear(10, 8, {bias = false})
+  self.output = nn.Linear(8, 3)
+  function self:forward(x)
+    x = self.first(x)
+    for _, layer in ipairs(self.layers) do x = layer(x) end
+    x = x + self.back(F.gelu(self.odd(x), "tanh"))
+    return self.output(x + self.narrow(F.relu(self.wide(x))))
+  end
+end)
+
+local model = parallelize(Model(), mesh.tp, {
+  ["layers.*"] = {up = Colwise(), down = Rowwise()},
+  odd = Colwise(), back = Rowwise(), wide = Colwise(), narrow = Rowwise(),
+})
+local batch = distribute({input = randn{6, 4, 6}, target = randn{6, 4, 3}}, mesh.dp, Shard(0))
+
+return train{
+  model = model, batch = batch,
+  loss = function(output, batch) return F.mse_loss(output, batch.target) end,
+  optimizer = AdamW{lr = 0.02, eps = 1e-3},
+  steps = 5, seed = 4,
+}
