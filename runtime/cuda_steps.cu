@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "program.h"
-#include "table.h"
 #include "target.h"
 #include "cuda_profile.h"
 #include "cuda_steps.h"
@@ -173,7 +172,7 @@ void target_step(int t)
 // ("API synchronization behavior" in CUDA's documentation). From pinned memory it does not: what is
 // put goes through some stages of that, each of which waits for its own copy alone. So the host can
 // prepare a step while the GPU is at the one before.
-enum { STAGES = 4 };
+enum { STAGES = 4, STAGE_BYTES = 4 << 20 };
 
 static struct stage {
   char *memory;
@@ -183,7 +182,7 @@ static int next_stage;
 
 static void open_stage(struct stage *s)
 {
-  CHECK_CUDA(cudaMallocHost((void **)&s->memory, STAGED_BYTES));
+  CHECK_CUDA(cudaMallocHost((void **)&s->memory, STAGE_BYTES));
   CHECK_CUDA(cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming));
 }
 
@@ -201,7 +200,7 @@ static void put_piece(char *memory, const char *from, size_t bytes)
 
 void target_put(void *memory, const void *from, size_t bytes)
 {
-  const size_t most = STAGED_BYTES;
+  const size_t most = STAGE_BYTES;
   for (size_t done = 0; done < bytes; done += most) {
     size_t left = bytes - done;
     put_piece((char *)memory + done, (const char *)from + done, left < most ? left : most);
