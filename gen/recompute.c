@@ -265,12 +265,19 @@ static int64_t price_of(int value)
   return largest_bytes(value);
 }
 
+/* What a checkpoint has cast again of a parameter is at hand for the module's backward: it is not
+   cast once more. */
+static bool is_cast_again(const struct op *op)
+{
+  return op->again && op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER;
+}
+
 static void set_prices(struct need *n, int value)
 {
   const struct op *op = maker(value);
   int node = n->node[value], made = node + 1;
   add_price(n->cut, node, made, price_of(value));
-  if (n->leaves[value] || !is_cheap(op)) {
+  if (n->leaves[value] || !is_cheap(op) || is_cast_again(op)) {
     add_own_price(n->cut, made, NEVER);
     return;
   }
