@@ -7,6 +7,7 @@
 namespace cuda_on_cpu
 {
 const unsigned WARP = 32, MAX_THREADS = 1024;
+const unsigned AHEAD = 16; // how many calls a lane may be ahead of another
 
 struct place {
   const char *file;
@@ -25,20 +26,24 @@ struct thread {
   void (*work)(void *const *lanes);
 };
 
-// A call in which all lanes that have not ended meet: what each gives; then what is made of it.
+// A call in which all lanes that have not ended meet, and what each gives. A lane that needs the
+// value of one other goes on as soon as that one has come, so that some are ahead of others.
 struct meeting {
-  unsigned arrived, members;
+  unsigned number; // of those of its warp, from 1
+  unsigned arrived, taken;
+  unsigned waiting_for_all, waiting_for[WARP]; // by lane: those that need what it gives
+  warp_call call;
+  place at;
   unsigned first; // the thread that came first
   uint64_t given[WARP], made;
 };
 
 // A bit for each lane: those that have not begun, that may go on, that wait in a call of the warp
-// or at the block's barrier, and all that have not ended. One that runs is in `live` alone. Lanes
-// may be late to take what a meeting gives them, so it stays until the next but one begins.
+// or at the block's barrier, and all that have not ended. One that runs is in `live` alone.
 struct warp {
   unsigned unstarted, ready, in_call, at_barrier, live;
-  unsigned turn; // which of the two is the next meeting
-  meeting whole[2];
+  unsigned meetings[WARP]; // that each lane has come to
+  meeting last[AHEAD];     // number n is at n % AHEAD
 };
 
 // ---- launch.cpp
@@ -59,7 +64,11 @@ void wait_here();
 
 const char *name_of(const thread &w);
 
-// Lets the lanes that wait for no other one go on: a lane has ended.
+// The current thread waits until all lanes of its warp have come to the calls that it has behind
+// it: before it waits for them elsewhere, or ends.
+void wait_for_warp();
+
+// Lets those go on that waited for a lane which has ended.
 void try_calls(warp &w);
 
 inline bool same_place(const place &a, const place &b)

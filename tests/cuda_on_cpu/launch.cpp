@@ -146,6 +146,7 @@ void run_thread(unsigned t, fiber *self)
   threads[t].on = self;
   w.unstarted &= ~bit;
   (*kernel_body)();
+  wait_for_warp();
   w.live &= ~bit;
   live--;
   if (w.in_call) try_calls(w);
@@ -216,7 +217,8 @@ void run_block()
     warp &here = warps[w];
     here.unstarted = here.live = all;
     here.ready = here.in_call = here.at_barrier = 0;
-    here.whole[0].arrived = here.whole[1].arrived = 0;
+    memset(here.meetings, 0, sizeof here.meetings);
+    for (meeting &m : here.last) m.number = 0;
   }
   blocks_begun++;
   live = thread_count;
@@ -364,6 +366,7 @@ static void meet_in_block(const char *file, int line)
 {
   using namespace cuda_on_cpu;
   if (!kernel_name) fail("__syncthreads", "called outside a kernel, at %s:%d", file, line);
+  wait_for_warp();
   threads[current].at = {file, line};
   warps[current / WARP].at_barrier |= 1u << current % WARP;
   wait_here();

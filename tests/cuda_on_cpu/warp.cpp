@@ -1,7 +1,9 @@
 // A stand-in for CUDA that exists for tests only: what a warp's lanes do together.
 //
-// A lane that comes to such a call leaves what it gives and waits. The last one of those that the
-// mask names hands out what each gets, in one pass over the warp, and goes on at once.
+// Where the mask names all lanes, a lane that comes to such a call leaves what it gives, and goes
+// on as soon as it can have what it gets: a shuffle when the lane has come that it gets it from,
+// any other call when all have. So most shuffles are no switch between threads. A barrier and a
+// thread's end wait for all. Where the mask names some, the last of them hands out what each gets.
 #include "kernel_inside.h"
 
 #include <algorithm>
@@ -93,15 +95,15 @@ unsigned lowest(unsigned lanes)
   return (unsigned)__builtin_ctz(lanes);
 }
 
-[[noreturn]] void report_parted(unsigned a, unsigned b)
+[[noreturn]] void report_parted(unsigned a, const std::string &its, unsigned b)
 {
-  fail(name_of(threads[a]), "the warp has parted: %s is in %s, %s in %s", describe(a).c_str(),
-       waits_in(a).c_str(), describe(b).c_str(), waits_in(b).c_str());
+  fail("a warp's call", "the warp has parted: %s is in %s, %s in %s", describe(a).c_str(),
+       its.c_str(), describe(b).c_str(), waits_in(b).c_str());
 }
 
-bool agree(unsigned a, unsigned b)
+std::string place_of_call(const char *name, const place &at)
 {
-  return threads[a].call == threads[b].call && same_place(threads[a].at, threads[b].at);
+  return std::string(name) + " at " + at.file + ":" + std::to_string(at.line);
 }
 
 // What all lanes of a warp do at once, each with what it has brought.
@@ -152,37 +154,95 @@ uint64_t take(const thread &t, unsigned lane, unsigned members, const uint64_t *
 
 // ---- meetings of all lanes
 
-void open_meeting(warp &w, meeting &m)
+bool needs_all(warp_call call)
 {
-  m.members = m.arrived;
-  m.arrived = 0;
-  m.made = make(threads[m.first], m.members, m.given);
-  w.turn ^= 1;
-  w.in_call &= ~m.members;
-  w.ready |= m.members;
+  return call == warp_call::sync || call >= warp_call::ballot;
+}
+
+void wake(warp &w, unsigned &lanes)
+{
+  w.in_call &= ~lanes;
+  w.ready |= lanes;
+  lanes = 0;
+}
+
+bool complete(const warp &w, const meeting &m)
+{
+  return (m.arrived & w.live) == w.live;
+}
+
+// All have come, or those that have not have ended.
+void finish(warp &w, meeting &m)
+{
+  if (needs_all(m.call) && m.waiting_for_all) m.made = make(threads[m.first], m.arrived, m.given);
+  wake(w, m.waiting_for_all);
+}
+
+void wait_for_all(warp &w, meeting &m, unsigned bit)
+{
+  w.in_call |= bit;
+  m.waiting_for_all |= bit;
+  if (complete(w, m)) finish(w, m);
+  if (w.in_call & bit)
+    wait_here();
+  else
+    w.ready &= ~bit; // it goes on at once
+}
+
+// The meeting that the lane comes to next. Its place is free when all have taken what was there.
+meeting &next_meeting(warp &w, unsigned t)
+{
+  const unsigned lane = t % WARP, number = w.meetings[lane] + 1;
+  meeting &m = w.last[number % AHEAD];
+  if (m.number == number) {
+    if (m.call != threads[t].call || !same_place(m.at, threads[t].at))
+      report_parted(m.first, place_of_call(name_of(m.call), m.at), t);
+    return m;
+  }
+  if (m.number && (m.taken & w.live) != w.live) {
+    wait_for_warp();
+    return next_meeting(w, t); // another lane may have begun it by now
+  }
+  m.number = number;
+  m.arrived = m.taken = m.waiting_for_all = 0;
+  memset(m.waiting_for, 0, sizeof m.waiting_for);
+  m.call = threads[t].call;
+  m.at = threads[t].at;
+  m.first = t;
+  return m;
 }
 
 uint64_t meet_whole(warp &w, unsigned t, uint64_t given)
 {
   const unsigned lane = t % WARP, bit = 1u << lane;
-  meeting &m = w.whole[w.turn];
-  if (!m.arrived)
-    m.first = t;
-  else if (!agree(t, m.first))
-    report_parted(m.first, t);
+  const thread &self = threads[t];
+  meeting &m = next_meeting(w, t);
   m.given[lane] = given;
   m.arrived |= bit;
-  if (m.arrived == w.live) {
-    open_meeting(w, m);
-    w.ready &= ~bit; // it goes on at once
+  w.meetings[lane]++;
+  if (m.waiting_for[lane]) wake(w, m.waiting_for[lane]);
+  if (needs_all(self.call)) {
+    wait_for_all(w, m, bit);
   } else {
-    w.in_call |= bit;
-    wait_here();
+    if (m.waiting_for_all && complete(w, m)) finish(w, m);
+    const unsigned from =
+        source_lane(self.call, lane, (unsigned)self.argument, (unsigned)self.width);
+    if (!(m.arrived >> from & 1) && w.live >> from & 1) {
+      w.in_call |= bit;
+      m.waiting_for[from] |= bit;
+      wait_here();
+    }
   }
-  return take(threads[t], lane, m.members, m.given, m.made);
+  m.taken |= bit;
+  return take(self, lane, m.arrived, m.given, m.made);
 }
 
 // ---- meetings of some
+
+bool agree(unsigned a, unsigned b)
+{
+  return threads[a].call == threads[b].call && same_place(threads[a].at, threads[b].at);
+}
 
 // Lets the lanes of a waiting thread's mask go on once all of them that live are there.
 void try_part(warp &w, unsigned t)
@@ -194,7 +254,7 @@ void try_part(warp &w, unsigned t)
     if (threads[begin + lowest(left)].mask != mask) return;
   for (unsigned left = members; left; left &= left - 1) {
     const unsigned other = begin + lowest(left);
-    if (!agree(t, other)) report_parted(t, other);
+    if (!agree(t, other)) report_parted(t, waits_in(t), other);
     given[lowest(left)] = threads[other].given;
   }
   const uint64_t made = make(threads[t], members, given);
@@ -225,13 +285,28 @@ const char *name_of(const thread &w)
   return w.call == warp_call::all ? w.name : name_of(w.call);
 }
 
+void wait_for_warp()
+{
+  const unsigned t = current;
+  warp &w = warps[t / WARP];
+  const unsigned number = w.meetings[t % WARP];
+  meeting &m = w.last[number % AHEAD];
+  if (number && m.number == number && !complete(w, m)) wait_for_all(w, m, 1u << t % WARP);
+}
+
 void try_calls(warp &w)
 {
-  meeting &m = w.whole[w.turn];
-  if (m.arrived && m.arrived == w.live) return open_meeting(w, m);
   const unsigned begin = (unsigned)(&w - warps) * WARP;
-  for (unsigned left = w.in_call & ~m.arrived; left; left &= left - 1)
-    if (w.in_call & left & -left) try_part(w, begin + lowest(left));
+  for (meeting &m : w.last) {
+    if (!m.number) continue;
+    if (m.waiting_for_all && complete(w, m)) finish(w, m);
+    for (unsigned lane = 0; lane < WARP; lane++)
+      if (m.waiting_for[lane] && !(w.live >> lane & 1)) wake(w, m.waiting_for[lane]);
+  }
+  for (unsigned left = w.in_call; left; left &= left - 1) {
+    const unsigned t = begin + lowest(left);
+    if (w.in_call & left & -left && threads[t].mask != 0xffffffffu) try_part(w, t);
+  }
 }
 
 uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argument, int width,
@@ -244,14 +319,15 @@ uint64_t meet_in_warp(warp_call call, unsigned mask, uint64_t given, int argumen
   if (!(mask >> lane & 1))
     fail(name_of(call), "lane %u calls it with mask 0x%08x, where it is not itself, at %s:%d", lane,
          mask, file, line);
+  if (mask != 0xffffffffu) wait_for_warp();
   thread &self = threads[t];
   self.call = call;
   self.at = {file, line};
   self.mask = mask;
   self.argument = argument;
   self.width = width;
-  warp &w = warps[t / WARP];
-  return mask == 0xffffffffu ? meet_whole(w, t, given) : meet_part(w, t, given);
+  if (mask == 0xffffffffu) return meet_whole(warps[t / WARP], t, given);
+  return meet_part(warps[t / WARP], t, given);
 }
 
 void meet_all(const char *name, void *mine, void (*work)(void *const *lanes), const char *file,

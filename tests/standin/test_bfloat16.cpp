@@ -146,8 +146,58 @@ static void test_warps()
   CHECK(i[0] == -20 && i[1] == 16 && i[2] == 0 && i[3] == 0);
 }
 
+// Many shuffles in a row, of which some lanes can have what they need long before others; then some
+// of all lanes, some of half the warp.
+__global__ static void exchange(unsigned *y, int rounds)
+{
+  const unsigned lane = threadIdx.x % 32, half = lane < 16 ? 0xffffu : 0xffff0000u;
+  unsigned x = threadIdx.x * 2654435761u;
+  for (int r = 0; r < rounds; r++) {
+    x = x * 5 + __shfl_sync(FULL, x, r % 32);
+    x ^= __shfl_up_sync(FULL, x, 1);
+    x += __shfl_xor_sync(FULL, x >> 3, 1 << r % 5);
+    if (r % 7 == 3) x += __reduce_add_sync(FULL, x);
+    if (r % 11 == 5) x ^= __shfl_xor_sync(half, x, 3);
+    if (r % 50 == 49) __syncthreads();
+  }
+  y[threadIdx.x] = x;
+}
+
+static std::vector<unsigned> exchanged(int rounds)
+{
+  std::vector<unsigned> x(64);
+  for (unsigned t = 0; t < 64; t++) x[t] = t * 2654435761u;
+  for (int r = 0; r < rounds; r++) {
+    std::vector<unsigned> was = x;
+    for (unsigned t = 0; t < 64; t++) x[t] = was[t] * 5 + was[t / 32 * 32 + (unsigned)r % 32];
+    was = x;
+    for (unsigned t = 0; t < 64; t++) x[t] ^= t % 32 ? was[t - 1] : was[t];
+    was = x;
+    for (unsigned t = 0; t < 64; t++) x[t] += was[t ^ 1u << r % 5] >> 3;
+    was = x;
+    unsigned sum[2] = {};
+    for (unsigned t = 0; t < 64; t++) sum[t / 32] += was[t];
+    for (unsigned t = 0; t < 64 && r % 7 == 3; t++) x[t] += sum[t / 32];
+    was = x;
+    for (unsigned t = 0; t < 64 && r % 11 == 5; t++) x[t] ^= was[t ^ 3];
+  }
+  return x;
+}
+
+static void test_exchange()
+{
+  const char *const orders[] = {"forward", "backward"};
+  for (const char *order : orders) {
+    setenv("CUDA_ON_CPU_ORDER", order, 1);
+    on_device<unsigned> y(std::vector<unsigned>(64));
+    LAUNCH(exchange, 3, 64, 0)(y.at, 200);
+    CHECK(y.read() == exchanged(200));
+  }
+}
+
 int main()
 {
+  test_exchange();
   test_bfloat16();
   test_dynamic_shared();
   test_pipeline();
