@@ -27,8 +27,8 @@ static const char *leaf(const char *name)
 /* What kernels on a device say besides. */
 static bool is_spoken_on_device(const char *name)
 {
-  static const char *const words[] = {"add_parts", "e",        "lane",     "load",   "store",
-                                      "v",         "vec",      "warp_max", "warp_min", "warp_sum"};
+  static const char *const words[] = {"add_parts", "e",   "lane",     "load",     "store",
+                                      "v",         "vec", "warp_max", "warp_min", "warp_sum"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (!strcmp(name, words[i])) return true;
   return false;
@@ -348,6 +348,14 @@ static char *literal_text(const struct writing *w, int i)
   return typed_number(number, counts(w->op, i) ? w->type : v->type);
 }
 
+/* Input i's element as it is computed with. */
+static char *typed_element(const struct writing *w, int i, char *s)
+{
+  enum type type = graph->value[w->op->in[i]].type;
+  if (!counts(w->op, i)) return is_float(type) ? text("(%s != 0)", converted(s, type, F32)) : s;
+  return is_float(w->type) ? converted(s, type, F32) : s;
+}
+
 /* Input i's element, in dimension `dim` at the index `at` unless dim is NONE. */
 static char *element_of(const struct writing *w, int i, int dim, const char *at)
 {
@@ -365,9 +373,7 @@ static char *element_of(const struct writing *w, int i, int dim, const char *at)
     if (!s)
       s = text("%s[%s]", argument_name(w->k, value), index_text(&w->k->loops, &operand, dim, at));
   }
-  if (!counts(w->op, i))
-    return is_float(v->type) ? text("(%s != 0)", converted(s, v->type, F32)) : s;
-  return is_float(w->type) ? converted(s, v->type, F32) : s;
+  return typed_element(w, i, s);
 }
 
 char *output_text(struct draft *k, const struct op *op)
@@ -507,6 +513,25 @@ static bool looks_ahead(enum op_kind kind)
   return kind == OP_rotary || kind == OP_rotary_pairs;
 }
 
+/* Whether input i's elements are neighbours in all of a vector, at this index of another dimension.
+ */
+static bool is_read_at_once(const struct writing *w, int i, int dim, const char *index)
+{
+  const struct loops *loops = &w->k->loops;
+  struct operand operand;
+  if (!loops->inner || has_word(index, innermost_variable(loops))) return false;
+  find_operand(w->op, &w->l, i, w->k->rank, &operand);
+  return operand.stride[dim] != 1 && reads_vector_at(w->k, w->op->in[i], &operand, dim);
+}
+
+/* Input i's element of a vector that begins at this index of one dimension. */
+static char *vector_at(const struct writing *w, int i, int dim, const char *at, const char *where)
+{
+  struct operand operand;
+  find_operand(w->op, &w->l, i, w->k->rank, &operand);
+  return typed_element(w, i, indexed_vector(w->k, w->op->in[i], &operand, dim, at, where));
+}
+
 /* Input i's element at another index of one dimension: 0 where there is none, or another rank has
    it. */
 static char *indexed_text(struct writing *w, int i, const char *from, const char *to, bool last)
@@ -527,11 +552,14 @@ static char *indexed_text(struct writing *w, int i, const char *from, const char
   if (!below && !above) return element_of(w, i, dim, index.text);
   const char *type = index.type == I64 ? "long" : w->k->loops.type;
   const char *at = new_temporary(w->k, NONE, "at");
-  put_statement(w->before, w->indent, text("const %s %s = %s;", type, at, index.text));
+  bool of_all = is_read_at_once(w, i, dim, index.text);
+  put_statement(of_all ? &w->k->vectors.lead : w->before, of_all ? w->indent - 2 : w->indent,
+                text("const %s %s = %s;", type, at, index.text));
   char *low = below ? text("%s >= 0", at) : "",
        *high = above ? text("%s < %" PRId64, at, here) : "";
-  char *s =
-      text("%s%s%s ? %s : 0", low, below && above ? " && " : "", high, element_of(w, i, dim, at));
+  char *where = text("%s%s%s", low, below && above ? " && " : "", high);
+  if (of_all) return vector_at(w, i, dim, at, where);
+  char *s = text("%s ? %s : 0", where, element_of(w, i, dim, at));
   return last ? s : text("(%s)", s);
 }
 
@@ -570,12 +598,41 @@ static const char *put_name(struct buffer *b, struct writing *w, const char *c)
   return end;
 }
 
+/* The half of a row that a vector is in is the same for all of it: x cos - y sin in the first half,
+   with y from the second, and x cos + y sin in that, with y from the first. */
+static char *rotary_text(struct writing *w)
+{
+  struct loops *loops = &w->k->loops;
+  int64_t half = number_of(w->op, "half");
+  struct operand operand[3];
+  int dim[3];
+  if (!loops->inner || half % w->k->vectors.width) return NULL;
+  for (int i = 0; i < 3; i++) {
+    find_operand(w->op, &w->l, i, w->k->rank, &operand[i]);
+    dim[i] = i ? indexed_dimension(w->op, i) : operand[0].ndim - 1;
+    if (operand[i].stride[dim[i]] != 1) return NULL;
+    if (i && !reads_vector_at(w->k, w->op->in[i], &operand[i], dim[i])) return NULL;
+  }
+  if (stride_along(loops, &operand[0], innermost_loop(loops)) != 1) return NULL;
+  const char *d = innermost_variable(loops), *first = new_temporary(w->k, NONE, "is_first");
+  char *x = element_of(w, 0, NONE, NULL);
+  char *other = text("(%s ? %s + %" PRId64 " : %s - %" PRId64 ")", first, d, half, d, half);
+  char *angle = text("(%s ? %s : %s - %" PRId64 ")", first, d, d, half);
+  put_statement(&w->k->vectors.lead, w->indent - 2,
+                text("const bool %s = %s < %" PRId64 ";", first, d, half));
+  char *y = vector_at(w, 0, dim[0], other, ""), *c = vector_at(w, 1, dim[1], angle, "");
+  char *s = vector_at(w, 2, dim[2], angle, "");
+  return text("%s ? %s * %s - %s * %s : %s * %s + %s * %s", first, x, c, y, s, x, c, y, s);
+}
+
 char *element_text(struct buffer *before, struct draft *k, const struct op *op, int indent)
 {
   struct writing w = {
       .k = k, .op = op, .type = type_of_computing(op), .before = before, .indent = indent};
   struct buffer b = {0};
   op_letters(op, &w.l);
+  char *rotary = op->kind == OP_rotary ? rotary_text(&w) : NULL;
+  if (rotary) return converted(rotary, F32, graph->value[op->out].type);
   put_text(&b, "", 0);
   for (const char *c = op_row[op->kind].element; *c;) {
     if (*c == '$')

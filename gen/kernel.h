@@ -43,14 +43,17 @@ struct vector {
   const char *first;    /* where its first element is: "in + i * 2048 + j" */
   const char *name;     /* the variable */
   int from, until;      /* the first and the last stage that speak of it */
+  bool indexed;         /* by an index that is made in its stage */
+  const char *where;    /* the condition under which it is there, else it is zero; "": always */
   bool written, spoken; /* spoken: in the stage that is written now */
 };
 struct vectors {
-  int width;    /* elements of each; 1: there are none */
-  bool inside;  /* what is written now stands in the loop over a vector's elements */
-  int stage;    /* in which it stands */
-  bool kept;    /* from a stage to the next, in registers */
-  bool several; /* a thread has more than one of a row: "[part]" */
+  int width;          /* elements of each; 1: there are none */
+  bool inside;        /* what is written now stands in the loop over a vector's elements */
+  int stage;          /* in which it stands */
+  bool kept;          /* from a stage to the next, in registers */
+  bool several;       /* a thread has more than one of a row: "[part]" */
+  struct buffer lead; /* lines before the loads that the loop's text asks for */
   int n, room;
   struct vector *list;
 };
@@ -94,6 +97,8 @@ int64_t stride_along(const struct loops *loops, const struct operand *operand, i
 /* "i": the index in a dimension of the space that has a loop of its own, "0" where there is none.
  */
 const char *variable_text(const struct loops *loops, int dim);
+/* The innermost loop's variable: the index of a vector's first element. */
+const char *innermost_variable(const struct loops *loops);
 /* An element's place in an operand: "i * 16 + j"; in dimension `dim` at the index `at`, unless dim
    is NONE. */
 char *index_text(const struct loops *loops, const struct operand *operand, int dim, const char *at);
@@ -197,6 +202,11 @@ int vector_width(const struct draft *k);
 /* An element of a vector, "in_v[v]", where what is written stands in the loop over one and the
    operand lies along it; else NULL. */
 char *vector_element(struct draft *k, int value, const struct operand *operand, bool written);
+/* The same of an operand that is read in dimension dim at the index `at`, which is the same for all
+   of a vector or that of its first; where it is there at all. The first says whether it can be. */
+bool reads_vector_at(const struct draft *k, int value, const struct operand *operand, int dim);
+char *indexed_vector(struct draft *k, int value, const struct operand *operand, int dim,
+                     const char *at, const char *where);
 /* What is written between the two stands in the loop over the elements of vectors, which is put
    around it, with the loads before and the stores behind; where they have one element, there is
    no loop. */

@@ -278,6 +278,11 @@ const char *variable_text(const struct loops *loops, int dim)
   return n == NONE ? "0" : loop_text(loops, n);
 }
 
+const char *innermost_variable(const struct loops *loops)
+{
+  return loop_variable[innermost_loop(loops)];
+}
+
 int64_t row_elements(const struct loops *loops)
 {
   int64_t n = 1;

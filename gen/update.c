@@ -79,19 +79,31 @@ char *learning_rate_text(void)
 /* Elements from which on threads are worth their start. */
 static const int64_t MANY = 1 << 15;
 
-static char *update_definition(int64_t n)
+/* How many elements can be read at once from where the parameter, or its gradient, begins. */
+static int width_at(int parameter, int64_t n)
+{
+  int width = 4;
+  while (width > 1 && (n % width || alignment_of(parameter) % (4 * width))) width /= 2;
+  return width;
+}
+
+static char *update_definition(int64_t n, int width)
 {
   const struct optimizer *o = &graph->optimizer;
   bool clips = graph->clip > 0;
   char *threads = n < MANY ? "" : "#pragma omp parallel for simd schedule(static)\n";
   char *clip =
       !clips ? "" : fill(embedded_text("templates/clip.c"), "clip", number_text(graph->clip), NULL);
-  return fill(update_template(update_name()), "n", text("%" PRId64, n), "counter", counter_type(n),
-              "beta1", number_text(o->beta1), "take1", number_text(1 - o->beta1), "beta2",
-              number_text(o->beta2), "take2", number_text(1 - o->beta2), "eps", number_text(o->eps),
-              "decay", o->weight_decay ? text(" + %s * w[i]", number_text(o->weight_decay)) : "",
-              "momentum", number_text(o->momentum), "norm", clips ? ", const float *norm" : "",
-              "clip", clip, "times", clips ? "clip * " : "", "threads", threads, NULL);
+  return fill(
+      update_template(update_name()), "n", text("%" PRId64, n), "counter",
+      counter_type(n + (options.cuda ? BLOCK * width : 0)), "width", text("%d", width), "beta1",
+      number_text(o->beta1), "take1", number_text(1 - o->beta1), "beta2", number_text(o->beta2),
+      "take2", number_text(1 - o->beta2), "eps", number_text(o->eps), "decay",
+      o->weight_decay
+          ? text(" + %s * %s", number_text(o->weight_decay), options.cuda ? "w_v[e]" : "w[i]")
+          : "",
+      "momentum", number_text(o->momentum), "norm", clips ? ", const float *norm" : "", "clip",
+      clip, "times", clips ? "clip * " : "", "threads", threads, NULL);
 }
 
 char *update_call(const struct op *op, int rank)
@@ -109,21 +121,24 @@ char *update_call(const struct op *op, int rank)
     plan_error(graph->optimizer.line, "%s: %s is %s; only parameters of float32 are trained",
                graph->optimizer.name, printable(value_name(first->in[0])),
                type_name(graph->value[first->in[0]].type));
-  char *definition = update_definition(n);
+  int width = options.cuda ? width_at(first->in[0], n) : 1;
+  char *definition = update_definition(n, width);
   /* The template is a whole function: its head up to the brace is the prototype. */
   size_t head = strcspn(definition, "{");
   while (head && (definition[head - 1] == '\n' || definition[head - 1] == ' ')) head--;
   const char *comment =
       wrapped(text("// %s: %s", graph->optimizer.name, optimizer_text()), " ", "// ");
+  const char *mark = options.cuda ? "__global__ " : "";
+  const char *bounds = options.cuda ? text("__global__ __launch_bounds__(%d)\n", BLOCK) : "";
   const char *name =
-      add_kernel(text("%s_%" PRId64, update_name(), n), text("%.*s", (int)head, definition),
-                 text("%s\n", comment), definition);
+      add_kernel(text("%s_%" PRId64, update_name(), n), text("%s%.*s", mark, (int)head, definition),
+                 text("%s\n", comment), text("%s%s", bounds, definition));
   struct buffer b = {0};
   for (int i = 0; i < first->nin; i++) put(&b, "%s, ", c_name(first->in[i]));
   put(&b, "%s", options.cuda ? "&m->now" : update_rates());
   if (!options.cuda) return text("%s(%s);", name, b.text);
-  return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, (n + BLOCK - 1) / BLOCK, BLOCK,
-              b.text);
+  return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, (n / width + BLOCK - 1) / BLOCK,
+              BLOCK, b.text);
 }
 
 /* ------------------------------------------------------------------------------------- the norm */
@@ -150,6 +165,7 @@ struct run {
 struct sum {
   const struct op *op;
   int rank;
+  int width; /* elements that are read at once */
   struct buffer text;
   struct run run;
 };
@@ -159,7 +175,9 @@ static void put_run(struct sum *s, int indent)
   struct run *run = &s->run;
   struct buffer *b = &s->text;
   const char *share = run->copies > 1 ? text("1.0 / %d", run->copies) : "1";
-  int64_t blocks = run->n < BLOCK * BLOCK ? (run->n + BLOCK - 1) / BLOCK : BLOCK;
+  enum { MOST = 1024 };
+  int64_t blocks = (run->n / s->width + BLOCK - 1) / BLOCK;
+  if (blocks > MOST) blocks = MOST;
   if (run->n && options.cuda)
     put(b, "\n%*sLAUNCH(add_squares, %" PRId64 ", %d, stream)(%s, %" PRId64 ", %s);", indent, "",
         blocks, BLOCK, run->name, run->n, share);
@@ -244,14 +262,26 @@ static void add_loop(struct sum *s, int from, int period, int count)
   put(&s->text, "\n  }");
 }
 
-static void add_template(const char *file, const char *prototypes)
+static void add_template(const char *file, const char *prototypes, int width)
 {
-  add_kernel(file, prototypes, "", update_template(file));
+  add_kernel(file, prototypes, "", fill(update_template(file), "width", text("%d", width), NULL));
+}
+
+/* How many elements of all gradients can be read at once. */
+static int width_of_all(const struct op *op, int rank)
+{
+  int width = 4;
+  for (int k = 0; k < op->nbody; k++) {
+    int gradient = graph->op[op->body[k]].in[0];
+    int here = width_at(gradient, elements(local_shape(gradient, rank)));
+    if (here < width) width = here;
+  }
+  return width;
 }
 
 char *squares_text(const struct op *op, int rank)
 {
-  struct sum s = {.op = op, .rank = rank};
+  struct sum s = {.op = op, .rank = rank, .width = options.cuda ? width_of_all(op, rank) : 1};
   const char *squares = c_name(op->out);
   int count = 0;
   add_template(
@@ -259,7 +289,8 @@ char *squares_text(const struct op *op, int rank)
       options.cuda
           ? "__global__ void add_squares(const float *__restrict__ g, long n, double weight)\n"
             "__global__ void sum_of_squares(double *squares)"
-          : "double sum_of_squares(const float *g, long n)");
+          : "double sum_of_squares(const float *g, long n)",
+      s.width);
   if (!options.cuda) put(&s.text, "*%s = 0;", squares);
   for (int k = 0; k < op->nbody;) {
     int period = find_loop(&s, k, &count);
@@ -270,7 +301,7 @@ char *squares_text(const struct op *op, int rank)
     k += period ? period * count : 1;
   }
   put_run(&s, 2);
-  if (options.cuda) put(&s.text, "\n  LAUNCH(sum_of_squares, 1, %d, stream)(%s);", BLOCK, squares);
+  if (options.cuda) put(&s.text, "\n  LAUNCH(sum_of_squares, 1, 1024, stream)(%s);", squares);
   return s.text.text + strspn(s.text.text, "\n ");
 }
 
@@ -278,6 +309,6 @@ char *norm_text(const struct op *op)
 {
   const char *norm = c_name(op->out), *squares = c_name(op->in[0]);
   if (!options.cuda) return text("%s = (float)sqrt(*%s);", norm + strspn(norm, "&"), squares);
-  add_template("square_root", "__global__ void square_root(float *norm, const double *squares)");
+  add_template("square_root", "__global__ void square_root(float *norm, const double *squares)", 1);
   return text("LAUNCH(square_root, 1, 1, stream)(%s, %s);", norm, squares);
 }

@@ -85,18 +85,26 @@ char *place_text(const char *base, const char *index)
   return strcmp(index, "0") ? text("%s + %s", base, index) : copy_text(base);
 }
 
-/* Of a place there is one vector in each stage, or in all of them where they are kept. */
-static struct vector *find_vector(struct draft *k, int value, const char *first)
+/* Of a place there is one vector in each stage, or in all of them where they are kept; of one that
+   an index names, in each stage. */
+static struct vector *find_vector(struct draft *k, int value, const char *first, bool indexed)
 {
   struct vectors *all = &k->vectors;
   for (int i = 0; i < all->n; i++) {
     struct vector *v = &all->list[i];
-    bool here = all->kept || (v->from <= all->stage && all->stage <= v->until);
+    bool kept = all->kept && !indexed && !v->indexed;
+    bool here = kept || (v->from <= all->stage && all->stage <= v->until);
     if (here && v->value == value && !strcmp(v->first, first)) return v;
   }
   const char *name = free_name(k, text("%s_v", argument_name(k, value)));
   GROW(all->list, all->n, all->room);
-  all->list[all->n] = (struct vector){value, first, name, all->stage, all->stage, false, false};
+  all->list[all->n] = (struct vector){.value = value,
+                                      .first = first,
+                                      .name = name,
+                                      .from = all->stage,
+                                      .until = all->stage,
+                                      .indexed = indexed,
+                                      .where = ""};
   return &all->list[all->n++];
 }
 
@@ -105,29 +113,59 @@ static bool is_kept(const struct vector *v)
   return v->until > v->from;
 }
 
-char *vector_element(struct draft *k, int value, const struct operand *operand, bool written)
+static char *spoken_element(const struct vectors *all, struct vector *v)
 {
-  struct vectors *all = &k->vectors;
-  if (!all->inside || !is_vector(k, value, operand)) return NULL;
-  const char *inner = k->loops.inner;
-  k->loops.inner = NULL;
-  char *index = index_text(&k->loops, operand, NONE, NULL);
-  k->loops.inner = inner;
-  struct vector *v = find_vector(k, value, place_text(argument_name(k, value), index));
   v->spoken = true;
-  v->written |= written;
   if (v->until < all->stage) v->until = all->stage;
   return text("%s%s[v]", v->name, is_kept(v) && all->several ? "[part]" : "");
 }
 
-/* --------------------------------------------------------------------------------- around a loop
- */
+/* The index of the vector's first element: outside of the loop over its elements. */
+static char *first_index(struct draft *k, const struct operand *operand, int dim, const char *at)
+{
+  const char *inner = k->loops.inner;
+  k->loops.inner = NULL;
+  char *index = index_text(&k->loops, operand, dim, at);
+  k->loops.inner = inner;
+  return index;
+}
+
+char *vector_element(struct draft *k, int value, const struct operand *operand, bool written)
+{
+  struct vectors *all = &k->vectors;
+  if (!all->inside || !is_vector(k, value, operand)) return NULL;
+  const char *first = place_text(argument_name(k, value), first_index(k, operand, NONE, NULL));
+  struct vector *v = find_vector(k, value, first, false);
+  v->written |= written;
+  return spoken_element(all, v);
+}
+
+bool reads_vector_at(const struct draft *k, int value, const struct operand *operand, int dim)
+{
+  const struct vectors *all = &k->vectors;
+  if (!all->inside) return false;
+  bool along = operand->stride[dim] == 1, neighbours = is_vector(k, value, operand);
+  return fits(k, value, operand, all->width) && along != neighbours &&
+         (along || operand->stride[dim] % all->width == 0);
+}
+
+char *indexed_vector(struct draft *k, int value, const struct operand *operand, int dim,
+                     const char *at, const char *where)
+{
+  const char *first = place_text(argument_name(k, value), first_index(k, operand, dim, at));
+  struct vector *v = find_vector(k, value, first, true);
+  v->where = where;
+  return spoken_element(&k->vectors, v);
+}
+
+/* -------------------------------------------------------------------------------- around loops */
 
 static void put_load(struct buffer *b, const struct draft *k, const struct vector *v, int indent)
 {
   const struct vectors *all = &k->vectors;
   const char *type = vector_type(k, c_type(graph->value[v->value].type));
   char *load = text("load<%d>(%s);", all->width, v->first);
+  if (*v->where) load = text("%s ? load<%d>(%s) : %s{};", v->where, all->width, v->first, type);
   if (is_kept(v))
     put_statement(b, indent, text("%s%s = %s", v->name, all->several ? "[part]" : "", load));
   else
@@ -157,6 +195,8 @@ void end_vector(struct buffer *b, struct draft *k, const char *body, int indent)
     put(b, "%s", body);
     return;
   }
+  if (all->lead.length) put(b, "%s", all->lead.text);
+  all->lead.length = 0;
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];
     if (!v->spoken || is_made(all, v) || v->from < all->stage) continue;

@@ -1,6 +1,11 @@
-__global__ void $name$(float *__restrict__ w, const float *__restrict__ g$norm$, const struct constants *__restrict__ now)
+void $name$(float *__restrict__ w, const float *__restrict__ g$norm$, const struct constants *__restrict__ now)
 {
-  const $counter$ i = ($counter$)blockIdx.x * 256 + ($counter$)threadIdx.x;
+  const $counter$ i = (($counter$)blockIdx.x * 256 + ($counter$)threadIdx.x) * $width$;
   if (i >= $n$) return;
-$clip$  w[i] -= now->rate * ($times$g[i]$decay$);
+$clip$  const float rate = now->rate;
+  const vec<float, $width$> g_v = load<$width$>(g + i);
+  vec<float, $width$> w_v = load<$width$>(w + i);
+#pragma unroll
+  for (int e = 0; e < $width$; e++) w_v[e] -= rate * ($times$g_v[e]$decay$);
+  store(w + i, w_v);
 }

@@ -1,20 +1,25 @@
 // The sum of the squares of gradients, block by block; put together, always in one order, and begun
 // anew by sum_of_squares.
-static __device__ double squares_of_block[256];
+static __device__ double squares_of_block[1024];
 
-__global__ void add_squares(const float *__restrict__ g, long n, double weight)
+__global__ __launch_bounds__(256)
+void add_squares(const float *__restrict__ g, long n, double weight)
 {
-  const long step = (long)gridDim.x * 256;
+  const long step = (long)gridDim.x * 256 * $width$;
   double sum = 0;
-  for (long i = (long)blockIdx.x * 256 + (long)threadIdx.x; i < n; i += step)
-    sum += (double)g[i] * (double)g[i];
+  for (long i = ((long)blockIdx.x * 256 + (long)threadIdx.x) * $width$; i < n; i += step) {
+    const vec<float, $width$> g_v = load<$width$>(g + i);
+#pragma unroll
+    for (int e = 0; e < $width$; e++) sum += (double)g_v[e] * (double)g_v[e];
+  }
   sum = block_sum(sum);
   if (threadIdx.x == 0) squares_of_block[blockIdx.x] += weight * sum;
 }
 
-__global__ void sum_of_squares(double *squares)
+__global__ __launch_bounds__(1024)
+void sum_of_squares(double *squares)
 {
-  const double sum = block_sum(squares_of_block[threadIdx.x]);
+  const double sum = block_sum<1024>(squares_of_block[threadIdx.x]);
   squares_of_block[threadIdx.x] = 0;
   if (threadIdx.x == 0) *squares = sum;
 }
