@@ -91,19 +91,21 @@ static char *update_definition(int64_t n, int width)
 {
   const struct optimizer *o = &graph->optimizer;
   bool clips = graph->clip > 0;
+  const char *counter = counter_type(n + (options.cuda ? BLOCK * width : 0));
+  char *number = text("(%s)blockIdx.x * %d + (%s)threadIdx.x", counter, BLOCK, counter);
+  if (width > 1) number = text("(%s) * %d", number, width);
   char *threads = n < MANY ? "" : "#pragma omp parallel for simd schedule(static)\n";
   char *clip =
       !clips ? "" : fill(embedded_text("templates/clip.c"), "clip", number_text(graph->clip), NULL);
-  return fill(
-      update_template(update_name()), "n", text("%" PRId64, n), "counter",
-      counter_type(n + (options.cuda ? BLOCK * width : 0)), "width", text("%d", width), "beta1",
-      number_text(o->beta1), "take1", number_text(1 - o->beta1), "beta2", number_text(o->beta2),
-      "take2", number_text(1 - o->beta2), "eps", number_text(o->eps), "decay",
-      o->weight_decay
-          ? text(" + %s * %s", number_text(o->weight_decay), options.cuda ? "w_v[e]" : "w[i]")
-          : "",
-      "momentum", number_text(o->momentum), "norm", clips ? ", const float *norm" : "", "clip",
-      clip, "times", clips ? "clip * " : "", "threads", threads, NULL);
+  return fill(update_template(update_name()), "n", text("%" PRId64, n), "number", number, "counter",
+              counter, "width", text("%d", width), "beta1", number_text(o->beta1), "take1",
+              number_text(1 - o->beta1), "beta2", number_text(o->beta2), "take2",
+              number_text(1 - o->beta2), "eps", number_text(o->eps), "decay",
+              o->weight_decay ? text(" + %s * %s", number_text(o->weight_decay),
+                                     options.cuda ? "w_v[e]" : "w[i]")
+                              : "",
+              "momentum", number_text(o->momentum), "norm", clips ? ", const float *norm" : "",
+              "clip", clip, "times", clips ? "clip * " : "", "threads", threads, NULL);
 }
 
 char *update_call(const struct op *op, int rank)

@@ -1,6 +1,6 @@
 void $name$(float *__restrict__ w, const float *__restrict__ g, float *__restrict__ m, float *__restrict__ v$norm$, const struct constants *__restrict__ now)
 {
-  const $counter$ i = (($counter$)blockIdx.x * 256 + ($counter$)threadIdx.x) * $width$;
+  const $counter$ i = $number$;
   if (i >= $n$) return;
 $clip$  const float keep = now->keep, rate = now->rate, root = now->root;
   const vec<float, $width$> g_v = load<$width$>(g + i);

@@ -1,6 +1,6 @@
 void $name$(float *__restrict__ w, const float *__restrict__ g, float *__restrict__ m$norm$, const struct constants *__restrict__ now)
 {
-  const $counter$ i = (($counter$)blockIdx.x * 256 + ($counter$)threadIdx.x) * $width$;
+  const $counter$ i = $number$;
   if (i >= $n$) return;
 $clip$  const float rate = now->rate;
   const vec<float, $width$> g_v = load<$width$>(g + i);

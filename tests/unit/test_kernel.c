@@ -501,11 +501,13 @@ static void compile_kernels(void)
 /* The parts of the stand-in that run kernels, once. */
 static void compile_stand_in(void)
 {
-  if (access(text("%s/fail.o", directory), R_OK) == 0) return;
-  command(text("for part in launch fiber memory stream fail; do mpicxx -std=c++17 -O1 -fPIC"
-               " -Itests/cuda_on_cpu -Itests/cuda_on_cpu/include -c -o %s/$part.o"
-               " tests/cuda_on_cpu/$part.cpp || exit 1; done",
-               directory));
+  if (access(text("%s/stand_in/warp.o", directory), R_OK) == 0) return;
+  command(
+      text("mkdir %s/stand_in && for part in device fail fiber graph launch memory order stream "
+           "warp; do mpicxx -std=c++17 -O1 -fPIC -Itests/cuda_on_cpu "
+           "-Itests/cuda_on_cpu/include -c -o %s/stand_in/$part.o "
+           "tests/cuda_on_cpu/$part.cpp || exit 1; done",
+           directory, directory));
 }
 
 static void *compile_rank(int rank)
@@ -515,9 +517,8 @@ static void *compile_rank(int rank)
   if (options.cuda)
     command(text("mpicxx -std=c++17 -fPIC -shared -Wl,-Bsymbolic -DTPGEN_CUDA"
                  " -Itests/cuda_on_cpu/include -I%s -Iruntime -o %s -x c++ %s -x none"
-                 " %s/kernels.o %s/launch.o %s/fiber.o %s/memory.o %s/stream.o %s/fail.o",
-                 directory, library, source, directory, directory, directory, directory, directory,
-                 directory));
+                 " %s/kernels.o %s/stand_in/*.o",
+                 directory, library, source, directory, directory));
   else
     command(text(
         "mpicc -std=c11 -fopenmp -fPIC -shared -Wl,-Bsymbolic -Wall -Werror -I%s -Iruntime -o %s"
