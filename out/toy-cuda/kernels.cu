@@ -85,7 +85,7 @@ __global__ __launch_bounds__(256)
 void adamw_261(float *__restrict__ w, const float *__restrict__ g, float *__restrict__ m,
     float *__restrict__ v, const struct constants *__restrict__ now)
 {
-  const int i = ((int)blockIdx.x * 256 + (int)threadIdx.x) * 1;
+  const int i = (int)blockIdx.x * 256 + (int)threadIdx.x;
   if (i >= 261) return;
   const float keep = now->keep, rate = now->rate, root = now->root;
   const vec<float, 1> g_v = load<1>(g + i);
