@@ -14,10 +14,10 @@
 enum {
   WARP = 32,
   WIDEST = 1024,     /* threads of a block */
-  OF_WARP = 4,       /* vectors that a thread of a warp has at most */
+  OF_THREAD = 8,     /* elements of a row that a thread has, if there are threads enough */
+  OF_LANE = 16,      /* where a warp goes through it */
   MOST_UNROLLED = 8, /* vectors that are kept side by side in registers */
-  WARPS = 1024,      /* that share the rows, where there are columns */
-  BLOCKS = 512       /* likewise: some for each of a hundred processors */
+  BLOCKS = 512       /* that share the rows, where there are columns: some for each processor */
 };
 
 struct form {
@@ -69,13 +69,13 @@ static struct form form_of(const struct draft *k)
                    .row = row_elements(&k->loops),
                    .rows = count_of(&k->loops, false)};
   int64_t vectors = f.row / f.width;
-  if (vectors > WARP * OF_WARP) f.threads = 2 * WARP;
-  while (f.threads > WARP && f.threads < WIDEST && f.threads * 2 < vectors) f.threads *= 2;
+  if (f.row > WARP * OF_LANE) f.threads = 2 * WARP;
+  while (f.threads > WARP && f.threads < WIDEST && f.threads * OF_THREAD < f.row) f.threads *= 2;
   f.several = (vectors + f.threads - 1) / f.threads;
   f.columns = f.row && count_columns(k);
   f.unrolled = f.columns || (f.width > 1 && f.several <= MOST_UNROLLED);
   f.guarded = f.width == 1 || vectors % f.threads;
-  int64_t most = f.threads == WARP ? WARPS : f.threads == WIDEST ? BLOCKS / 2 : BLOCKS;
+  int64_t most = f.threads > BLOCK ? BLOCKS / 2 : f.threads == BLOCK ? BLOCKS : 2 * BLOCKS;
   f.parts = f.rows < most ? f.rows : most;
   if (f.threads == WARP) f.parts = (f.parts + BLOCK / WARP - 1) / (BLOCK / WARP) * (BLOCK / WARP);
   return f;
@@ -117,38 +117,46 @@ static const char *times(const char *number, int factor)
   return factor == 1 ? number : text("%s * %d", number, factor);
 }
 
-/* Where a thread's part begins. */
-static void put_row_index(struct buffer *b, const struct draft *k, const struct form *f, int indent)
+/* Where a thread's part begins: the variables of the row's loops that the body names. */
+static void put_row_index(struct buffer *b, const struct draft *k, const struct form *f,
+                          const char *body, int indent)
 {
-  const char *variable = row_variable(&k->loops), *type = k->loops.type;
-  char *number = f->several == 1 ? text("%s", thread_text(f))
-                                 : text("(part * %d + %s)", f->threads, thread_text(f));
-  if (f->width == 1 && f->several > 1) number = text("part * %d + %s", f->threads, thread_text(f));
-  put(b, "%*sconst %s %s = %s;\n", indent, "", type, variable, times(number, f->width));
-  if (*variable == 'n') put_variables(b, &k->loops, true, "n", 1, NULL, indent);
+  const char *variable = row_variable(&k->loops), *thread = thread_text(f);
+  struct buffer parts = {0};
+  put_text(&parts, "", 0);
+  if (*variable == 'n') put_variables(&parts, &k->loops, true, "n", 1, body, indent);
+  if (!parts.length && !f->guarded && !has_word(body, variable)) return;
+  char *number = copy_text(thread);
+  if (f->several > 1) number = text("part * %d + %s", f->threads, thread);
+  if (f->several > 1 && f->width > 1) number = text("(%s)", number);
+  put(b, "%*sconst %s %s = %s;\n%s", indent, "", k->loops.type, variable, times(number, f->width),
+      parts.text);
 }
 
-static int open_row(struct buffer *b, const struct draft *k, const struct form *f, int indent)
+/* How far within the loop over a row its body stands. */
+static int depth_in_row(const struct form *f, int indent)
+{
+  if (!f->unrolled) return indent + 2;
+  return indent + 2 * (f->several > 1) + 2 * f->guarded;
+}
+
+static void open_row(struct buffer *b, const struct draft *k, const struct form *f,
+                     const char *body, int indent)
 {
   const char *variable = row_variable(&k->loops), *type = k->loops.type;
-  int depth = indent;
   if (!f->unrolled) {
-    put(b, "%*sfor (%s %s = %s; %s < %" PRId64 "; %s += %d) {\n", depth, "", type, variable,
+    put(b, "%*sfor (%s %s = %s; %s < %" PRId64 "; %s += %d) {\n", indent, "", type, variable,
         times(thread_text(f), f->width), variable, f->row, variable, f->threads * f->width);
-    if (*variable == 'n') put_variables(b, &k->loops, true, "n", 1, NULL, depth + 2);
-    return depth + 2;
+    if (*variable == 'n') put_variables(b, &k->loops, true, "n", 1, body, indent + 2);
+    return;
   }
   if (f->several > 1) {
-    put(b, "#pragma unroll\n%*sfor (int part = 0; part < %" PRId64 "; part++) {\n", depth, "",
+    put(b, "#pragma unroll\n%*sfor (int part = 0; part < %" PRId64 "; part++) {\n", indent, "",
         f->several);
-    depth += 2;
-    put_row_index(b, k, f, depth);
+    indent += 2;
+    put_row_index(b, k, f, body, indent);
   }
-  if (f->guarded) {
-    put(b, "%*sif (%s < %" PRId64 ") {\n", depth, "", variable, f->row);
-    depth += 2;
-  }
-  return depth;
+  if (f->guarded) put(b, "%*sif (%s < %" PRId64 ") {\n", indent, "", variable, f->row);
 }
 
 static void close_row(struct buffer *b, int from, int to)
@@ -202,8 +210,11 @@ static void put_stages(struct buffer *b, struct draft *k, const struct form *f, 
     find_sums(k, OVER_ROW, stage, sums);
     put_starts(b, k, sums, "float", indent);
     if (made_in_stage(k->group->body, &k->stages, stage, made) && f->row) {
-      int within = open_row(b, k, f, indent);
-      put_stage_elements(b, k, f, made, sums, within);
+      struct buffer body = {0};
+      int within = depth_in_row(f, indent);
+      put_stage_elements(&body, k, f, made, sums, within);
+      open_row(b, k, f, body.text, indent);
+      put(b, "%s", body.text);
       close_row(b, within, indent);
     }
     put_block_results(b, k, sums, f->threads, indent);
@@ -283,14 +294,18 @@ static void begin_columns(struct buffer *b, const struct draft *k, const struct 
 static void store_columns(struct buffer *b, struct draft *k, const struct form *f,
                           const bool *columns, struct launch *launch)
 {
-  int within = open_row(b, k, f, 2);
+  int within = depth_in_row(f, 2);
+  struct buffer body = {0};
+  put_text(&body, "", 0);
   for (int n = 0; n < k->group->nbody; n++) {
     if (!columns[n]) continue;
     char *group = group_text(k, f);
     if (f->threads == WARP) group = text("(%s)", group);
-    put_part(b, k, n, add_parts(k, n, f->parts, launch), text("%s * %" PRId64, group, f->row),
+    put_part(&body, k, n, add_parts(k, n, f->parts, launch), text("%s * %" PRId64, group, f->row),
              column_text(k, f, n, false), within);
   }
+  open_row(b, k, f, body.text, 2);
+  put(b, "%s", body.text);
   close_row(b, within, 2);
 }
 
@@ -322,10 +337,13 @@ char *cuda_rows_body(struct draft *k, struct launch *launch)
   k->guard = f.threads == WARP ? "if (lane == 0) " : "if (threadIdx.x == 0) ";
   put_text(&b, "", 0);
   if (f.threads == WARP) put(&b, "  const int lane = (int)threadIdx.x %% %d;\n", WARP);
-  if (f.row && f.unrolled && f.several == 1) put_row_index(&b, k, &f, 2);
+  struct buffer rest = {0};
+  put_text(&rest, "", 0);
   if (f.columns)
-    put_rows_and_columns(&b, k, &f, launch);
+    put_rows_and_columns(&rest, k, &f, launch);
   else
-    put_rows_alone(&b, k, &f);
+    put_rows_alone(&rest, k, &f);
+  if (f.row && f.unrolled && f.several == 1) put_row_index(&b, k, &f, rest.text, 2);
+  put(&b, "%s", rest.text);
   return b.text;
 }

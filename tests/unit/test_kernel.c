@@ -419,7 +419,8 @@ static const char c_memory[] = "static struct memory all, *const m = &all;\n"
                                "{\n  memcpy(to, from, n);\n}\n"
                                "void begin(void)\n{\n}\n";
 static const char cuda_head[] = "#include \"program.h\"\n#include \"kernels.h\"\n"
-                                "cudaStream_t stream;\n"
+                                "cudaStream_t stream;\nbool profiling;\n"
+                                "void note_work(const char *, cudaStream_t)\n{\n}\n"
                                 "void fail_call(const char *, int, const char *, const char *)\n"
                                 "{\n  abort();\n}\n";
 static const char cuda_memory[] =
