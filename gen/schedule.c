@@ -59,12 +59,20 @@ static int reads_of(const struct op *op)
   return n;
 }
 
-static int64_t weight(int value)
+static int64_t *weights; /* of each value, or NONE where nobody has asked yet */
+
+static int64_t find_weight(int value)
 {
   const struct value *v = &graph->value[value];
   bool in_step = v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE;
   if (shown[value] != value) return 0;
   return in_step ? arena_stride(value) : 0;
+}
+
+static int64_t weight(int value)
+{
+  if (weights[value] == NONE) weights[value] = find_weight(value);
+  return weights[value];
 }
 
 /* What running the operation would add to what is alive. */
@@ -268,7 +276,11 @@ void schedule(void)
   ready = alloc((size_t)graph->nvalue);
   leaves = alloc((size_t)graph->nvalue);
   shown = alloc((size_t)graph->nvalue * sizeof *shown);
-  for (int i = 0; i < graph->nvalue; i++) shown[i] = shown_by(i);
+  weights = alloc((size_t)graph->nvalue * sizeof *weights);
+  for (int i = 0; i < graph->nvalue; i++) {
+    shown[i] = shown_by(i);
+    weights[i] = NONE;
+  }
   wanted = alloc((size_t)graph->nvalue);
   find_wanted();
   for (int i = 0; i < graph->nfunction; i++)
