@@ -39,6 +39,7 @@ losing() {
   done
   began=$EPOCHREALTIME
   kill -"$signal" "$(<"$directory/$name.pid1")"
+  [ -z "${CUDA_ON_CPU_REMOTE_ERROR:-}" ] || touch "$CUDA_ON_CPU_REMOTE_ERROR"
   ! wait $job || fail "$name: status 0"
   awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { exit b - a > 8 }' || fail "$name: it ended late"
   grep -qE "^rank 0: error: .*$pattern" "$log" || { fail "$name: the message is missing"; cat "$log"; }
@@ -57,11 +58,13 @@ waited=' in ncclAllReduce \(step\.cu:[0-9]+\), which plans/toy.lua:25 asks for, 
 beside "$WORK/killed.log" losing killed mpi KILL "while it waited$waited; rank 1 is gone$"
 beside "$WORK/graph.log" losing graph mpi KILL "while it waited$waited; rank 1 is gone$" --graph
 beside "$WORK/stopped.log" losing stopped mpi STOP "nothing has moved for 1 s$waited; rank 1 is stopped$" --deadline 1
+CUDA_ON_CPU_REMOTE_ERROR=$WORK/broken beside "$WORK/remote.log" losing remote mpi STOP \
+  "NCCL says: remote process exited or there was a network error, while it waited$waited; rank 1 is stopped$"
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
 TCP=1 beside "$WORK/tcp.log" losing tcp tcp KILL "while it waited$waited; rank 1 is gone$"
 beside "$WORK/alone.log" refused alone '--graph: some ranks were started with it and others were not$' --graph ''
 CUDA_ON_CPU_MEMORY_MIB=1 beside "$WORK/small.log" refused small \
   'the program needs 1\.01 MiB \(plan.txt tells what for\), but of GPU 0.s 1\.00 MiB only 1\.00 MiB are free: ' '' ''
 all_are_done
-cat "$WORK"/{killed,graph,stopped,tcp,alone,small}.log
+cat "$WORK"/{killed,graph,stopped,remote,tcp,alone,small}.log
 finish "of ranks that are lost or stopped the others tell, with and without a graph, over MPI and over TCP"

@@ -221,6 +221,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
   check_alive("ncclCommGetAsyncError", comm);
   *error = comm->answers_open ? ncclInProgress : ncclSuccess;
   if (comm->answers_open) comm->answers_open--;
+  const char *broken = getenv("CUDA_ON_CPU_REMOTE_ERROR");
+  if (broken && access(broken, F_OK) == 0) *error = ncclRemoteError;
   return ncclSuccess;
 }
 
