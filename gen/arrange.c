@@ -290,7 +290,7 @@ static int class_of_path(struct memo *classes, const char *path)
   for (const char *c = path; *c;) {
     size_t n = strcspn(c, ".");
     bool number = n && strspn(c, "0123456789") == n;
-    ask_text(&q, number ? "*" : text("%.*s", (int)n, c));
+    ask_piece(&q, number ? "*" : c, number ? 1 : n);
     numbered |= number;
     c += n + (c[n] == '.');
   }

@@ -428,22 +428,53 @@ static bool is_linear(const struct op *op)
   return n == (size_t)op->nin && !strchr(c, ':') && !strncmp(c, "abcdefgh", n);
 }
 
+struct answer {
+  bool runs;
+  struct layout out;
+};
+
+static struct answer ask_rules(const struct op *op)
+{
+  struct ruled ruled = {.nin = op->nin, .linear = is_linear(op)};
+  for (int i = 0; i < op->nin; i++) {
+    ruled.shape[i] = graph->value[op->in[i]].shape;
+    ruled.layout[i] = graph->value[op->in[i]].layout;
+  }
+  bool product = op->kind == OP_matmul;
+  struct ruling r = product ? einop_rule(op->equation, &ruled, NULL) : pointwise_rule(&ruled);
+  return (struct answer){r.what == RULE_RUNS, r.out};
+}
+
+/* What DTensor's rules say of the operation as its inputs lie: asked once of equal ones. */
+static const struct answer *answer_of_rules(const struct op *op)
+{
+  static struct memo asked;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_rule(&q, op);
+  for (int i = 0; i < op->nin; i++) {
+    ask_value(&q, &graph->value[op->in[i]]);
+    ask_layout(&q, &graph->value[op->in[i]].layout);
+  }
+  struct answer *answer = answer_to(&asked, &q, sizeof *answer, &is_new);
+  if (is_new) *answer = ask_rules(op);
+  return answer;
+}
+
 /* Whether the operation runs as its inputs lie, by DTensor's rules, and nothing is asked of what it
    makes. */
 static bool runs_as_it_lies(const struct op *op, struct way *way)
 {
-  bool product = op->kind == OP_matmul;
-  if ((!product && !is_broadcast(op->kind)) || known->asked_of[op->out] != NONE) return false;
-  struct ruled ruled = {.nin = op->nin, .linear = is_linear(op)};
+  if (op->kind != OP_matmul && !is_broadcast(op->kind)) return false;
+  if (known->asked_of[op->out] != NONE) return false;
   for (int i = 0; i < op->nin; i++) {
-    const struct value *v = &graph->value[op->in[i]];
-    if (!is_plain(v)) return false;
-    ruled.shape[i] = v->shape;
-    ruled.layout[i] = way->in[i] = v->layout;
+    if (!is_plain(&graph->value[op->in[i]])) return false;
+    way->in[i] = graph->value[op->in[i]].layout;
   }
-  struct ruling r = product ? einop_rule(op->equation, &ruled, NULL) : pointwise_rule(&ruled);
-  way->out[0] = r.out;
-  return r.what == RULE_RUNS;
+  const struct answer *answer = answer_of_rules(op);
+  way->out[0] = answer->out;
+  return answer->runs;
 }
 
 /* ---------------------------------------------------------------------------- what was decided */

@@ -18,16 +18,22 @@ void begin_query(struct query *q)
   q->n = 0;
 }
 
-void ask_text(struct query *q, const char *s)
+void ask_piece(struct query *q, const char *s, size_t length)
 {
-  for (size_t left = strlen(s) + 1; left;) {
+  ask_number(q, (int64_t)length);
+  while (length) {
     int64_t word = 0;
-    size_t n = left < sizeof word ? left : sizeof word;
+    size_t n = length < sizeof word ? length : sizeof word;
     memcpy(&word, s, n);
     ask_number(q, word);
     s += n;
-    left -= n;
+    length -= n;
   }
+}
+
+void ask_text(struct query *q, const char *s)
+{
+  ask_piece(q, s, strlen(s));
 }
 
 /* A layout as same_placement compares it, on each dimension of the mesh. */

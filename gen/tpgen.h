@@ -578,6 +578,7 @@ static inline void ask_number(struct query *q, int64_t number)
   q->at[q->n++] = number;
 }
 void ask_text(struct query *q, const char *s);
+void ask_piece(struct query *q, const char *s, size_t length);
 /* A layout, a value's type and shape, an operation's kind and rule. */
 void ask_layout(struct query *q, const struct layout *layout);
 void ask_value(struct query *q, const struct value *v);

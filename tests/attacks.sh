@@ -42,7 +42,7 @@ run() {
   (cd "$place" && HOME=$place TMPDIR=$place \
     "$TOOLS/measured" 3 "$WORK/report" "$TPGEN" "$1.lua" "${args[@]}" -o out 2>&1 > /dev/null < /dev/null) |
     { head -c 100000; tail -c 100000; } > "$WORK/messages"
-  read -r status milliseconds kib < "$WORK/report"
+  read -r status milliseconds kib _ < "$WORK/report"
 }
 
 # What a failed attack may not have changed: all that lies beside the output.

@@ -1,7 +1,8 @@
 /* measured SECONDS REPORT COMMAND...: runs a command in a process group of its own and writes
-   `STATUS MILLISECONDS KIB` to the file REPORT: its exit status (128 + n where signal n ended it,
-   124 where the time ran out and the whole group was killed), how long it took, and the memory of
-   the largest process in it.  */
+   `STATUS MILLISECONDS KIB WORKED` to the file REPORT: its exit status (128 + n where signal n
+   ended it, 124 where the time ran out and the whole group was killed), how long it took, the
+   memory of the largest process in it, and the milliseconds that it and its children had a
+   processor.  */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +20,11 @@ static void on_alarm(int signal_number)
   (void)signal_number;
   out_of_time = 1;
   kill(-child, SIGKILL);
+}
+
+static long milliseconds(struct timeval t)
+{
+  return t.tv_sec * 1000L + t.tv_usec / 1000;
 }
 
 int main(int argc, char **argv)
@@ -46,8 +52,8 @@ int main(int argc, char **argv)
   int code = out_of_time ? 124 : WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   FILE *report = fopen(argv[2], "w");
   if (!report) return 2;
-  fprintf(report, "%d %ld %ld\n", code,
+  fprintf(report, "%d %ld %ld %ld\n", code,
           (end.tv_sec - begin.tv_sec) * 1000L + (end.tv_nsec - begin.tv_nsec) / 1000000L,
-          used.ru_maxrss);
+          used.ru_maxrss, milliseconds(used.ru_utime) + milliseconds(used.ru_stime));
   return fclose(report) ? 2 : 0;
 }
