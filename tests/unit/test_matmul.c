@@ -529,8 +529,7 @@ static const char cpu_compiler[] =
 static const char standin_compiler[] =
     "cd $directory$ && ${MPICXX:-mpicxx} -std=c++17 -c -I$root$/tests/cuda_on_cpu"
     " -I$root$/tests/cuda_on_cpu/include $(pkg-config --cflags openblas)"
-    " $(for part in fail fiber launch memory stream order graph device pipeline cublaslt;"
-    " do echo $root$/tests/cuda_on_cpu/$part.cpp; done)";
+    " $root$/tests/cuda_on_cpu/*.cpp";
 
 static const char cuda_compiler[] =
     "${MPICXX:-mpicxx} -std=c++20 -Wall -Wextra -Werror -DTPGEN_CUDA -Iruntime -Itests/unit"
