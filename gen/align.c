@@ -64,6 +64,7 @@ static int64_t of_member(int value)
 
 int64_t alignment_of(int value)
 {
+  if (!begin) return MOST; /* not found yet */
   const struct value *v = &graph->value[value];
   if (v->step) {
     int64_t here = alignment_of(v->family), first = alignment_of(v->initial);

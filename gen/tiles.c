@@ -25,43 +25,39 @@ struct tiles {
   int parts;
 };
 
+enum { MOST_ROW = 512 };
 static const struct tiles forward[] = {
     {128, 128, 2, 64, true, 1},
     {256, 128, 2, 32, false, 1},
     {512, 128, 1, 64, false, 1},
-    {1024, 64, 1, 32, false, 1},
 };
 /* The gradients of k and v: rows are keys. */
 static const struct tiles of_keys[] = {
-    {128, 64, 1, 64, true, 1},
+    {128, 128, 2, 32, false, 1},
     {256, 64, 1, 32, false, 1},
-    {512, 64, 1, 32, false, 2},
-    {1024, 32, 1, 16, false, 2},
+    {512, 64, 1, 16, false, 2},
 };
 static const struct tiles of_queries[] = {
     {128, 128, 2, 32, true, 1},
-    {256, 64, 1, 64, true, 1},
-    {512, 64, 1, 32, false, 1},
-    {1024, 32, 1, 16, false, 1},
+    {256, 64, 1, 32, true, 1},
+    {512, 64, 1, 16, false, 1},
 };
-
-static int size_of(const struct op *op)
-{
-  return (int)type_bytes(graph->value[op->in[0]].type);
-}
 
 static int64_t whole_strips(int64_t n)
 {
   return (n + 15) / 16 * 16;
 }
 
-/* What 16 bytes hold: rows begin at a multiple of that, and tensor cores take as many at least. */
+/* Rows are copied by 16 bytes, which begin at multiples of 16. */
 static bool fits_tensor_cores(const struct op *op, int64_t depth, int64_t width)
 {
-  int unit = 16 / size_of(op);
+  int64_t size = type_bytes(graph->value[op->in[0]].type), unit = 16 / size;
   int64_t more = depth > width ? depth : width;
-  return depth % unit == 0 && width % unit == 0 && whole_strips(more) * size_of(op) <= 1024 &&
-         more <= 256;
+  for (int i = 0; i < op->nin; i++)
+    if (alignment_of(op->in[i]) < 16) return false;
+  for (int k = 0; k < op->nout; k++)
+    if (alignment_of(op->out + k) < 16) return false;
+  return depth % unit == 0 && width % unit == 0 && whole_strips(more) * size <= MOST_ROW;
 }
 
 static bool is_attention(const struct op *op)
@@ -71,50 +67,56 @@ static bool is_attention(const struct op *op)
 
 const char *attention_variant(const struct op *op)
 {
-  enum type type = graph->value[op->in[0]].type;
   if (!is_attention(op)) return "";
+  bool back = op->kind == OP_attention_back;
+  enum type type = graph->value[op->in[0]].type;
   if (!options.cuda) return type == BF16 ? "_bf16" : "";
-  /* q and v, or the output's gradient and q */
-  const struct shape *one = &graph->value[op->in[op->kind == OP_attention ? 0 : 1]].shape;
-  const struct shape *two = &graph->value[op->in[op->kind == OP_attention ? 2 : 0]].shape;
+  int64_t depth = graph->value[op->in[back ? 1 : 0]].shape.size[3]; /* of q */
+  int64_t width = graph->value[op->in[back ? 0 : 2]].shape.size[3]; /* of the output or of v */
   bool is_narrow = type == BF16 || (type == F32 && graph->tf32);
-  return is_narrow && fits_tensor_cores(op, one->size[3], two->size[3]) ? "_mma" : "";
+  return is_narrow && fits_tensor_cores(op, depth, width) ? "_mma" : "";
 }
 
-static const struct tiles *tiles_for(const struct tiles *table, int64_t bytes)
+/* The kernel that the hole is for: the forward one, "_2nd" for the keys' gradients, "_3rd". */
+static const struct tiles *table_of(const struct op *op, const char *hole)
 {
-  while (table->row_bytes < bytes) table++;
-  return table;
+  static const char *const keys[] = {"rows_2nd", "strips_2nd",   "shared_2nd",
+                                     "kept_2nd", "some_queries", "parts"};
+  if (op->kind == OP_attention) return forward;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (!strcmp(hole, keys[i])) return of_keys;
+  return of_queries;
 }
 
-/* "rows", "rows_2nd": whether the hole is of that name, and of which kernel. */
-static bool is_hole(const char *hole, const char *name, const char *suffix)
+/* What a block has in shared memory: its rows, one stage of the other side or two, and of the
+   queries' logarithms and means two stages. */
+static int64_t shared_bytes(const struct tiles *table, const struct tiles *t, int64_t size,
+                            int64_t depth, int64_t width)
+{
+  int64_t one = whole_strips(depth) * size + 16, both = one + whole_strips(width) * size + 16;
+  if (table == forward) return t->rows * one + t->some * both;
+  int64_t numbers = table == of_keys ? 2 * t->some * 2 * type_bytes(F32) : 0;
+  return (t->rows + 2 * t->some) * both + numbers;
+}
+
+/* "rows", "rows_2nd". */
+static bool is_hole(const char *hole, const char *name)
 {
   size_t n = strlen(name);
-  return !strncmp(hole, name, n) && !strcmp(hole + n, suffix);
+  return !strncmp(hole, name, n) && (!hole[n] || hole[n] == '_');
 }
 
 const char *attention_hole(const struct op *op, const char *hole, int64_t depth, int64_t width)
 {
-  if (!is_attention(op)) return NULL;
   if (strcmp(attention_variant(op), "_mma") != 0) return NULL;
-  bool back = op->kind == OP_attention_back,
-       second = strstr(hole, "_2nd") || !strcmp(hole, "parts") || !strcmp(hole, "some_queries");
-  const char *suffix = !back ? "" : second ? "_2nd" : "_3rd";
-  int64_t size = size_of(op), more = depth > width ? depth : width;
-  const struct tiles *t = tiles_for(!back    ? forward
-                                    : second ? of_keys
-                                             : of_queries,
-                                    whole_strips(more) * size);
-  int64_t row = (whole_strips(depth) + whole_strips(width)) * size + 32; /* of both tiles */
-  int64_t wide = whole_strips(depth) * size + 16;
-  int64_t shared = !back ? t->rows * wide + t->some * row : (t->rows + 2 * t->some) * row;
-  if (second) shared += 4 * t->some * 4;
-  if (is_hole(hole, "rows", suffix)) return text("%d", t->rows);
-  if (is_hole(hole, "strips", suffix)) return text("%d", t->strips);
-  if (is_hole(hole, "shared", suffix)) return text("%d", (int)shared);
-  if (is_hole(hole, "kept", suffix)) return t->kept ? "true" : "false";
-  if (!strcmp(hole, "some_keys") || !strcmp(hole, "some_queries")) return text("%d", t->some);
-  if (!strcmp(hole, "parts")) return text("%d", t->parts);
-  return NULL;
+  int64_t size = type_bytes(graph->value[op->in[0]].type), more = depth > width ? depth : width;
+  const struct tiles *table = table_of(op, hole), *t = table;
+  while (t->row_bytes < whole_strips(more) * size) t++;
+  if (is_hole(hole, "rows")) return text("%d", t->rows);
+  if (is_hole(hole, "strips")) return text("%d", t->strips);
+  if (is_hole(hole, "some")) return text("%d", t->some);
+  if (is_hole(hole, "kept")) return t->kept ? "true" : "false";
+  if (is_hole(hole, "parts")) return text("%d", t->parts);
+  if (!is_hole(hole, "shared")) return NULL;
+  return text("%d", (int)shared_bytes(table, t, size, depth, width));
 }

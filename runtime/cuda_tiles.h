@@ -26,7 +26,7 @@ template <int N> constexpr int WHOLE = (N + 15) / 16 * 16;
 // threads. Rows from `rows` on, and columns from `columns` on, become zeros. Both matrices' rows lie
 // at multiples of 16 bytes.
 template <class T, int ROWS, int COLUMNS, int THREADS>
-__device__ static inline void copy_tile(T *to, const T *from, long step, long rows, int columns)
+__device__ static inline void copy_tile(T *to, const T *from, long step, int rows, int columns)
 {
   constexpr int UNITS = COLUMNS / UNIT<T>;
   UNROLL for (int i = 0; i < (ROWS * UNITS + THREADS - 1) / THREADS; i++) {

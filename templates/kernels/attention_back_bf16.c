@@ -95,9 +95,9 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
   const long groups = (long)$b$ * $g$, heads = groups * $r$, queries = $q$, keys = $k$;
   const long tiles = (queries + QUERIES - 1) / QUERIES, key_tiles = (keys + KEYS - 1) / KEYS;
-  const bool causal = $causal$, many = heads * queries * keys >= 16384;
+  const bool causal = $causal$;
 
-#pragma omp parallel for schedule(dynamic) if (many)
+#pragma omp parallel for schedule(dynamic) if (heads * queries * keys >= 16384)
   for (long tile = 0; tile < groups * key_tiles; tile++) {
     const long group = tile / key_tiles, key = tile % key_tiles * KEYS;
     const long b = group / $g$, g = group % $g$;
@@ -130,7 +130,7 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
                   sum_v[0], some, WIDTH);
   }
 
-#pragma omp parallel for schedule(dynamic) if (many)
+#pragma omp parallel for schedule(dynamic) if (heads * queries * keys >= 16384)
   for (long tile = 0; tile < heads * tiles; tile++) {
     const long head = tile / tiles, b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
     const long first = tile % tiles * QUERIES;

@@ -58,10 +58,9 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   element *const stages = some_v + ROWS * PITCH<element, WIDTH>;
   float *const numbers = (float *)(stages + 2 * STAGE); // the logarithms and the means, by stages
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, in = lane % 4 * 2;
-  const long queries = $q$, keys = $k$, tiles = (keys + ROWS - 1) / ROWS;
-  const int part = PARTS > 1 ? (int)(blockIdx.x % PARTS) : 0;
-  const long group = (long)blockIdx.x / PARTS / tiles;
-  const long first = (long)blockIdx.x / PARTS % tiles * ROWS;
+  constexpr int queries = $q$, keys = $k$, tiles = (keys + ROWS - 1) / ROWS;
+  const int part = (int)blockIdx.x % PARTS, group = (int)blockIdx.x / PARTS / tiles;
+  const int first = (int)blockIdx.x / PARTS % tiles * ROWS;
   const long b = group / $g$, g = group % $g$;
   (void)out;
   dq += b * $step_dq_b$ + g * $step_dq_g$;
@@ -69,20 +68,20 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   dv += b * $step_dv_b$ + g * $step_dv_g$;
   dout += b * $step_dout_b$ + g * $step_dout_g$;
   q += b * $step_q_b$ + g * $step_q_g$;
-  k += b * $step_k_b$ + g * $step_k_g$ + first * $step_k_k$;
-  v += b * $step_v_b$ + g * $step_v_g$ + first * $step_v_k$;
-  lse += group * $r$ * queries;
+  k += b * $step_k_b$ + g * $step_k_g$ + (long)first * $step_k_k$;
+  v += b * $step_v_b$ + g * $step_v_g$ + (long)first * $step_v_k$;
+  lse += (long)group * $r$ * queries;
   // The queries before these see none of the keys.
-  const long blind = causal && first_k + first > first_q ? first_k + first - first_q : 0;
-  const long begin = blind / QUERIES * QUERIES;
-  const auto copy_stage = [&](int stage, long r, long query) {
-    const long left = queries - query;
+  const int shift = (int)(first_k - first_q), blind = causal ? max(0, shift + first) : 0;
+  const int begin = blind / QUERIES * QUERIES;
+  const auto copy_stage = [&](int stage, long r, int query) {
+    const int left = queries - query;
     element *const to = stages + stage * STAGE;
     float *const logs = numbers + stage * 2 * QUERIES, *const means = logs + QUERIES;
-    copy_tile<element, QUERIES, DEPTH, THREADS>(to, q + r * $step_q_r$ + query * $step_q_q$,
+    copy_tile<element, QUERIES, DEPTH, THREADS>(to, q + r * $step_q_r$ + (long)query * $step_q_q$,
                                                 $step_q_q$, left, $d$);
     copy_tile<element, QUERIES, WIDTH, THREADS>(to + QUERIES * PITCH<element, DEPTH>,
-                                                dout + r * $step_dout_r$ + query * $step_dout_q$,
+                                                dout + r * $step_dout_r$ + (long)query * $step_dout_q$,
                                                 $step_dout_q$, left, $e$);
     for (int n = (int)threadIdx.x; n < QUERIES; n += THREADS) {
       const long at = n < left ? query + n : query;
@@ -101,9 +100,9 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   float sum_k[STRIPS][DEPTH_HERE / 8][4] = {}, sum_v[STRIPS][WIDTH_HERE / 8][4] = {};
 
   int stage = 0;
-  for (long r = 0, query = begin; r < $r$ && begin < queries; stage = 1 - stage) {
+  for (int r = 0, query = begin; r < $r$ && begin < queries; stage = 1 - stage) {
     const bool ends = query + QUERIES >= queries; // of this head
-    const long next_r = ends ? r + 1 : r, next = ends ? begin : query + QUERIES;
+    const int next_r = ends ? r + 1 : r, next = ends ? begin : query + QUERIES;
     if (next_r < $r$) copy_stage(1 - stage, next_r, next);
     end_copies();
     wait_for_copies<1>();
@@ -116,13 +115,12 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     const element *const some_dout = some_q + QUERIES * PITCH<element, DEPTH>;
     const float *const logs = numbers + stage * 2 * QUERIES, *const means = logs + QUERIES;
     // By how much the warp's first key lies behind the first of these queries.
-    const long behind = first_k + first + strip - first_q - query;
+    const int behind = shift + first + strip - query;
     if (first + strip < keys && (!causal || behind < QUERIES)) {
       float weight[STRIPS][QUERIES / 8][4] = {}, slope[STRIPS][QUERIES / 8][4] = {};
       add_product(weight, my_k, some_q);
       add_product(slope, my_v, some_dout);
       const bool cut = causal && behind + 16 * STRIPS > 1;
-      const int back = cut ? (int)behind : 0;
       UNROLL for (int n = 0; n < QUERIES / 8; n++) {
         UNROLL for (int j = 0; j < 2; j++) {
           const int column = 8 * n + in + j;
@@ -130,7 +128,7 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
           const float base = log == -INFINITY ? INFINITY : log * 1.44269504f;
           UNROLL for (int m = 0; m < STRIPS; m++) {
             UNROLL for (int h = j; h < 4; h += 2) {
-              const bool hidden = cut && back + 16 * m + h / 2 * 8 + lane / 4 > column;
+              const bool hidden = cut && behind + 16 * m + h / 2 * 8 + lane / 4 > column;
               const float w = hidden ? 0 : quick_exp2(weight[m][n][h] * BITS - base);
               weight[m][n][h] = w;
               slope[m][n][h] = w * (slope[m][n][h] - mean);
@@ -150,8 +148,8 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     UNROLL for (int h = 0; h < 2; h++) {
       const int row = strip + 16 * m + 8 * h + lane / 4;
       if (first + row >= keys) continue;
-      element *const to_k = dk + (first + row) * $step_dk_k$ + part * DEPTH_HERE + in;
-      element *const to_v = dv + (first + row) * $step_dv_k$ + part * WIDTH_HERE + in;
+      element *const to_k = dk + (long)(first + row) * $step_dk_k$ + part * DEPTH_HERE + in;
+      element *const to_v = dv + (long)(first + row) * $step_dv_k$ + part * WIDTH_HERE + in;
       UNROLL for (int n = 0; n < DEPTH_HERE / 8; n++) {
         if (part * DEPTH_HERE + 8 * n < $d$)
           store_two(to_k + 8 * n, SCALE * sum_k[m][n][2 * h], SCALE * sum_k[m][n][2 * h + 1]);
@@ -183,24 +181,25 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   element *const some_dout = some_q + ROWS * PITCH<element, DEPTH>;
   element *const stages = some_dout + ROWS * PITCH<element, WIDTH>;
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, in = lane % 4 * 2;
-  const long queries = $q$, keys = $k$, tiles = (queries + ROWS - 1) / ROWS;
-  const long head = (long)blockIdx.x / tiles, first = (tiles - 1 - (long)blockIdx.x % tiles) * ROWS;
+  constexpr int queries = $q$, keys = $k$, tiles = (queries + ROWS - 1) / ROWS;
+  const int head = (int)blockIdx.x / tiles, first = (tiles - 1 - (int)blockIdx.x % tiles) * ROWS;
   const long b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
   (void)dk, (void)dv, (void)out;
   dq += b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$;
-  dout += b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$ + first * $step_dout_q$;
-  q += b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
+  dout += b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$ + (long)first * $step_dout_q$;
+  q += b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + (long)first * $step_q_q$;
   k += b * $step_k_b$ + g * $step_k_g$;
   v += b * $step_v_b$ + g * $step_v_g$;
-  lse += head * queries;
-  const long row = first + warp * 16 * STRIPS; // the warp's first
-  const long end = first + ROWS < queries ? first + ROWS : queries;
-  const long before = first_q + end - first_k, seen = causal && before < keys ? before : keys;
-  const auto copy_stage = [&](long key) {
+  lse += (long)head * queries;
+  const int row = first + warp * 16 * STRIPS; // the warp's first
+  const int shift = (int)(first_k - first_q);
+  const int before = (first + ROWS < queries ? first + ROWS : queries) - shift;
+  const int seen = causal && before < keys ? before : keys;
+  const auto copy_stage = [&](int key) {
     element *const to = stages + key / KEYS % 2 * STAGE;
-    copy_tile<element, KEYS, DEPTH, THREADS>(to, k + key * $step_k_k$, $step_k_k$, keys - key, $d$);
+    copy_tile<element, KEYS, DEPTH, THREADS>(to, k + (long)key * $step_k_k$, $step_k_k$, keys - key, $d$);
     copy_tile<element, KEYS, WIDTH, THREADS>(to + KEYS * PITCH<element, DEPTH>,
-                                             v + key * $step_v_k$, $step_v_k$, keys - key, $e$);
+                                             v + (long)key * $step_v_k$, $step_v_k$, keys - key, $e$);
   };
 
   copy_tile<element, ROWS, DEPTH, THREADS>(some_q, q, $step_q_q$, queries - first, $d$);
@@ -214,15 +213,15 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   float base[STRIPS][2], mean[STRIPS][2], sum[STRIPS][DEPTH / 8][4] = {};
   UNROLL for (int m = 0; m < STRIPS; m++) {
     UNROLL for (int h = 0; h < 2; h++) {
-      const long at = row + 16 * m + 8 * h + lane / 4;
+      const int at = row + 16 * m + 8 * h + lane / 4;
       const float log = at < queries ? lse[at] : -INFINITY;
       base[m][h] = log == -INFINITY ? INFINITY : log * 1.44269504f;
       mean[m][h] = 0;
-      if (at < queries) memcpy(&mean[m][h], dq + at * $step_dq_q$, sizeof mean[m][h]);
+      if (at < queries) memcpy(&mean[m][h], dq + (long)at * $step_dq_q$, sizeof mean[m][h]);
     }
   }
 
-  for (long key = 0; key < seen; key += KEYS) {
+  for (int key = 0; key < seen; key += KEYS) {
     if (key + KEYS < seen) copy_stage(key + KEYS);
     end_copies();
     wait_for_copies<1>();
@@ -234,20 +233,18 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     const element *const some_k = stages + key / KEYS % 2 * STAGE;
     const element *const some_v = some_k + KEYS * PITCH<element, DEPTH>;
     // By how much the first of these keys lies behind the warp's first row.
-    const long behind = first_k + key - first_q - row;
+    const int behind = shift + key - row;
     if (row < queries && (!causal || behind < 16 * STRIPS)) {
       float weight[STRIPS][KEYS / 8][4] = {}, slope[STRIPS][KEYS / 8][4] = {};
       add_product(weight, my_q, some_k);
       add_product(slope, my_dout, some_v);
       const bool cut = key + KEYS > keys || (causal && behind + KEYS > 1);
-      const int here = keys - key < KEYS ? (int)(keys - key) : KEYS;
-      const int back = causal && cut && behind > -KEYS ? (int)behind : -KEYS;
       UNROLL for (int n = 0; n < KEYS / 8; n++) {
         UNROLL for (int j = 0; j < 4; j++) {
           const int column = 8 * n + in + j % 2;
           UNROLL for (int m = 0; m < STRIPS; m++) {
             const int down = 16 * m + j / 2 * 8 + lane / 4;
-            const bool hidden = cut && (column >= here || back + column > down);
+            const bool hidden = cut && (column >= keys - key || (causal && behind + column > down));
             const float w = hidden ? 0 : quick_exp2(weight[m][n][j] * BITS - base[m][j / 2]);
             slope[m][n][j] = w * (slope[m][n][j] - mean[m][j / 2]);
           }
@@ -261,9 +258,9 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   __syncwarp(); // all have read the means
   UNROLL for (int m = 0; m < STRIPS; m++) {
     UNROLL for (int h = 0; h < 2; h++) {
-      const long at = row + 16 * m + 8 * h + lane / 4;
+      const int at = row + 16 * m + 8 * h + lane / 4;
       if (at >= queries) continue;
-      element *const to = dq + at * $step_dq_q$ + in;
+      element *const to = dq + (long)at * $step_dq_q$ + in;
       UNROLL for (int n = 0; n < DEPTH / 8; n++) {
         if (8 * n < $d$)
           store_two(to + 8 * n, SCALE * sum[m][n][2 * h], SCALE * sum[m][n][2 * h + 1]);

@@ -19,16 +19,18 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
   element *const some_k = some_q + ROWS * PITCH<element, DEPTH>;
   element *const some_v = some_k + KEYS * PITCH<element, DEPTH>;
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-  const long queries = $q$, keys = $k$, tiles = (queries + ROWS - 1) / ROWS;
-  const long head = (long)blockIdx.x / tiles, first = (tiles - 1 - (long)blockIdx.x % tiles) * ROWS;
+  constexpr int queries = $q$, keys = $k$, tiles = (queries + ROWS - 1) / ROWS;
+  const int head = (int)blockIdx.x / tiles, first = (tiles - 1 - (int)blockIdx.x % tiles) * ROWS;
   const long b = head / ($g$ * $r$), g = head / $r$ % $g$, r = head % $r$;
-  q += b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
+  q += b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + (long)first * $step_q_q$;
   k += b * $step_k_b$ + g * $step_k_g$;
   v += b * $step_v_b$ + g * $step_v_g$;
   out += b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$;
-  const long row = first + warp * 16 * STRIPS; // the warp's first
-  const long end = first + ROWS < queries ? first + ROWS : queries;
-  const long seen = causal && first_q + end < keys ? first_q + end : keys;
+  lse += (long)head * queries;
+  const int row = first + warp * 16 * STRIPS; // the warp's first
+  const int row_at = (int)first_q + row;      // and its place among the keys
+  const int end = (int)first_q + (first + ROWS < queries ? first + ROWS : queries);
+  const int seen = causal && end < keys ? end : keys;
 
   copy_tile<element, ROWS, DEPTH, THREADS>(some_q, q, $step_q_q$, queries - first, $d$);
   copy_tile<element, KEYS, DEPTH, THREADS>(some_k, k, $step_k_k$, keys, $d$);
@@ -38,12 +40,12 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
   float sum[STRIPS][WIDTH / 8][4] = {}, most[STRIPS][2], total[STRIPS][2] = {};
   UNROLL for (int m = 0; m < STRIPS; m++) most[m][0] = most[m][1] = -INFINITY;
 
-  for (long key = 0; key < seen; key += KEYS) {
-    const bool takes_part = row < queries && (!causal || key < first_q + row + 16 * STRIPS);
+  for (int key = 0; key < seen; key += KEYS) {
+    const bool takes_part = row < queries && (!causal || key < row_at + 16 * STRIPS);
     float score[STRIPS][KEYS / 8][4] = {};
     wait_for_copies<0>();
     __syncthreads();
-    copy_tile<element, KEYS, WIDTH, THREADS>(some_v, v + key * $step_v_k$, $step_v_k$, keys - key,
+    copy_tile<element, KEYS, WIDTH, THREADS>(some_v, v + (long)key * $step_v_k$, $step_v_k$, keys - key,
                                              $e$);
     end_copies();
     if (key == 0) mine.keep();
@@ -51,18 +53,16 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
     wait_for_copies<0>();
     __syncthreads();
     if (key + KEYS < seen)
-      copy_tile<element, KEYS, DEPTH, THREADS>(some_k, k + (key + KEYS) * $step_k_k$, $step_k_k$,
+      copy_tile<element, KEYS, DEPTH, THREADS>(some_k, k + (long)(key + KEYS) * $step_k_k$, $step_k_k$,
                                                keys - key - KEYS, $d$);
     end_copies();
     if (!takes_part) continue;
-    const bool cut = key + KEYS > keys || (causal && key + KEYS > first_q + row + 1);
+    const bool cut = key + KEYS > keys || (causal && key + KEYS > row_at + 1);
     UNROLL for (int m = 0; m < STRIPS; m++) {
       UNROLL for (int h = 0; h < 2; h++) {
         if (cut) {
-          long left = keys - key; // how many of these keys the row sees
-          const long before = first_q + row + 16 * m + 8 * h + lane / 4 + 1 - key;
-          if (causal && before < left) left = before;
-          const int visible = left < KEYS ? (int)left : KEYS;
+          const int before = row_at + 16 * m + 8 * h + lane / 4 + 1 - key;
+          const int visible = causal && before < keys - key ? before : keys - key;
           UNROLL for (int n = 0; n < KEYS / 8; n++) {
             UNROLL for (int i = 2 * h; i < 2 * h + 2; i++)
               if (8 * n + lane % 4 * 2 + i % 2 >= visible)
@@ -100,11 +100,11 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
     UNROLL for (int h = 0; h < 2; h++) {
       total[m][h] += __shfl_xor_sync(0xffffffffu, total[m][h], 1);
       total[m][h] += __shfl_xor_sync(0xffffffffu, total[m][h], 2);
-      const long at = row + 16 * m + 8 * h + lane / 4;
+      const int at = row + 16 * m + 8 * h + lane / 4;
       if (at >= queries) continue;
       const float part = total[m][h] > 0 ? 1 / total[m][h] : 0;
-      if (lane % 4 == 0) lse[head * queries + at] = most[m][h] * SIZE + logf(total[m][h]);
-      element *const to = out + at * $step_out_q$ + lane % 4 * 2;
+      if (lane % 4 == 0) lse[at] = most[m][h] * SIZE + logf(total[m][h]);
+      element *const to = out + (long)at * $step_out_q$ + lane % 4 * 2;
       UNROLL for (int n = 0; n < WIDTH / 8; n++) {
         if (8 * n < $e$)
           store_two(to + 8 * n, part * sum[m][n][2 * h], part * sum[m][n][2 * h + 1]);

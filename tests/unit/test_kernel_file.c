@@ -14,6 +14,8 @@ struct trial {
   const struct op *op;
   struct array in[MAX_INPUTS], wanted[MAX_OUTPUTS];
   reference *run;
+  bool tf32;
+  double rounding; /* of the largest output: how far one may be off that was rounded on the way */
 };
 
 enum { MOST_TRIALS = 4096 };
@@ -111,6 +113,56 @@ static const struct {
      {{0}, {0, 0}, {0, 0}}},
 };
 
+/* Attention in sizes that the tensor cores take: strips and tiles that are full, or not, heads that
+   share keys, queries that see few keys. */
+static const struct {
+  struct instance instance;
+  int64_t size[SIZES];
+} narrow_attention[] = {
+    {{OP_attention, .in = {"1(ab)cd", "1acd", "1acd"}, .out = {"1(ab)cd", "1(ab)c"}, .scalar = 0.3,
+      .number = {1}},
+     {2, 2, 70, 16}},
+    {{OP_attention, .in = {"1bcd", "1bcd", "1bc8"}, .out = {"1bc8", "1bc"}, .scalar = 0.1,
+      .number = {1}},
+     {0, 2, 140, 64}},
+    {{OP_attention, .in = {"1acb", "1adb", "1ad8"}, .out = {"1ac8", "1ac"}, .scalar = -0.1},
+     {2, 128, 35, 70}},
+    {{OP_attention, .in = {"1acb", "1adb", "1adb"}, .out = {"1acb", "1ac"}, .scalar = 0.05},
+     {1, 256, 5, 33}},
+    {{OP_attention_back, .in = {"1(ab)cd", "1(ab)cd", "1acd", "1acd", "1(ab)cd", "1(ab)c"},
+      .out = {"1(ab)cd", "1acd", "1acd"}, .scalar = 0.3, .number = {1}},
+     {2, 2, 70, 16}},
+    {{OP_attention_back, .in = {"1bc8", "1bcd", "1bcd", "1bc8", "1bc8", "1bc"},
+      .out = {"1bcd", "1bcd", "1bc8"}, .scalar = 0.1, .number = {1}},
+     {0, 2, 140, 64}},
+    {{OP_attention_back, .in = {"1ac8", "1acb", "1adb", "1ad8", "1ac8", "1ac"},
+      .out = {"1acb", "1adb", "1ad8"}, .scalar = -0.1},
+     {2, 128, 35, 70}},
+    {{OP_attention_back, .in = {"1acb", "1acb", "1adb", "1adb", "1acb", "1ac"},
+      .out = {"1acb", "1adb", "1adb"}, .scalar = 0.05},
+     {1, 256, 5, 33}},
+};
+
+/* The upper half of the nearest float whose lower half is 0: a bfloat16, and it as a number. */
+static uint16_t narrow(double *x)
+{
+  float number = (float)*x;
+  uint32_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+  memcpy(&number, &bits, sizeof number);
+  *x = number;
+  return (uint16_t)(bits >> 16);
+}
+
+static double wide(uint16_t half)
+{
+  uint32_t bits = (uint32_t)half << 16;
+  float number;
+  memcpy(&number, &bits, sizeof number);
+  return number;
+}
+
 /* An operation that takes attention back is given what attention makes. */
 static void put_attention(const struct op *op, struct array *in)
 {
@@ -189,6 +241,29 @@ static void add_instance(const struct instance *instance, const int64_t *size)
   struct trial *t = add_trial(op);
   suitable_inputs(op, t->in);
   if (op->kind == OP_attention_back) put_attention(op, t->in);
+  cut_somehow(op);
+  lay_somehow(op);
+}
+
+/* Of bfloat16 weights and slopes are rounded to 8 bits before they are multiplied, and so is what
+   comes out: each by 2^-9 at most, and the slopes' mean is off by as much. TF32 has 11 bits, but
+   the scores' operands are rounded too, and their sums stand in an exponent. */
+static void add_narrow_attention(int which, bool tf32)
+{
+  const struct instance *instance = &narrow_attention[which].instance;
+  const struct op *op = instantiate(instance, narrow_attention[which].size);
+  struct trial *t = add_trial(op);
+  bool back = op->kind == OP_attention_back;
+  t->tf32 = tf32;
+  t->rounding = tf32 ? 0x1p-8 : 0x1p-7;
+  for (int i = 0; i < op->nin && !tf32; i++)
+    if (!back || i < 5) graph->value[op->in[i]].type = BF16;
+  for (int k = 0; k < op->nout && !tf32; k++)
+    if (back || k == 0) graph->value[op->out + k].type = BF16;
+  suitable_inputs(op, t->in);
+  for (int i = 0; i < op->nin && !tf32; i++)
+    for (int64_t n = 0; n < elements(t->in[i].shape); n++) narrow(&t->in[i].at[n]);
+  if (back) put_attention(op, t->in);
   cut_somehow(op);
   lay_somehow(op);
 }
@@ -318,6 +393,10 @@ static void add_trials(void)
   }
   for (size_t i = 0; i < sizeof large / sizeof *large; i++)
     add_instance(&large[i].instance, large[i].size);
+  for (int i = 0; i < (int)(sizeof narrow_attention / sizeof *narrow_attention); i++) {
+    add_narrow_attention(i, false);
+    if (options.cuda) add_narrow_attention(i, true);
+  }
   add_exact();
   add_customs();
   for (int v = 0; v < graph->nvalue; v++) graph->value[v].name = text("x%d", v);
@@ -353,6 +432,21 @@ static const char prelude[] =
     "static inline long part_size(long n, int parts, int i)\n{\n"
     "  return part_first(n, parts, i + 1) - part_first(n, parts, i);\n}\n";
 
+/* The memory of a rank, each value at a multiple of 64 bytes, as in a program's arena. */
+static char *aligned_memory(void)
+{
+  struct buffer b = {0};
+  const char *c = memory_declaration();
+  put_text(&b, "", 0);
+  for (const char *end; *c; c = end) {
+    end = c + strcspn(c, "\n");
+    end += *end == '\n';
+    bool is_value = !strncmp(c, "  float x", 9) || !strncmp(c, "  bf16 x", 8);
+    put(&b, "%s%.*s", is_value ? "  alignas(64)" : "", (int)(end - c) - is_value, c + is_value);
+  }
+  return b.text;
+}
+
 /* The program of one rank: a function that runs a trial, one that says where a value lies. */
 static char *program_of(int rank)
 {
@@ -363,7 +457,7 @@ static char *program_of(int rank)
   const char *start = options.cuda ? prelude_cu : prelude_c;
   const char *c = options.cuda ? "extern \"C\" " : "";
   const char *split = strstr(start, "static struct memory");
-  put(&b, "%.*s%s%s%s", (int)(split - start), start, memory_declaration(), split, prelude);
+  put(&b, "%.*s%s%s%s", (int)(split - start), start, aligned_memory(), split, prelude);
   put(&b, "static const struct { int coordinate[%d]; } rank = {{", MAX_MESH);
   for (int d = 0; d < MAX_MESH; d++) put(&b, "%s%d", d ? ", " : "", coordinate[d]);
   put(&b, "}};\n%svoid *place(int value);\n%svoid *place(int value)\n{\n", c, c);
@@ -372,8 +466,10 @@ static char *program_of(int rank)
     if (c_name(v)) put(&b, "  case %d: return %s;\n", v, c_name(v));
   put(&b, "  default: return NULL;\n  }\n}\n%svoid run(int trial);\n", c);
   put(&b, "%svoid run(int trial)\n{\n  switch (trial) {\n", c);
-  for (int i = 0; i < ntrials; i++)
+  for (int i = 0; i < ntrials; i++) {
+    graph->tf32 = trials[i].tf32;
     put(&b, "  case %d:\n  %s\n  break;\n", i, file_kernel_call(trials[i].op, rank));
+  }
   put(&b, "  default: break;\n  }\n}\n");
   return b.text;
 }
@@ -409,7 +505,8 @@ static const char build_cuda[] =
     "strict=\"-Wall -Wextra -Wshadow -Werror -Wno-unknown-pragmas -Iruntime -I$1 -x c++\" && "
     "objects=$1/stand_in && "
     "{ [ -f $objects/stream.o ] || { mkdir -p $objects && "
-    "for file in arithmetic device fail fiber graph launch memory mma order pipeline stream warp; do "
+    "for file in arithmetic device fail fiber graph launch memory mma order pipeline stream warp; "
+    "do "
     "$cxx -c -o $objects/$file.o tests/cuda_on_cpu/$file.cpp || exit 1; done; }; } && "
     "$cxx $strict -c -o $1/kernels.o $1/kernels.cu && for rank in $1/rank*.cu; do "
     "$cxx $strict -O0 -c -o $rank.o $rank && "
@@ -460,18 +557,6 @@ static int64_t lies_at(int value, int rank, int64_t i)
   return at;
 }
 
-/* The upper half of the nearest float whose lower half is 0: a bfloat16, and it as a number. */
-static uint16_t narrow(double *x)
-{
-  float number = (float)*x;
-  uint32_t bits;
-  memcpy(&bits, &number, sizeof bits);
-  bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
-  memcpy(&number, &bits, sizeof number);
-  *x = number;
-  return (uint16_t)(bits >> 16);
-}
-
 /* Into the program's memory, and out of it; what a float cannot hold is rounded in the array too.
  */
 static void put_array(const struct program *p, int value, int rank, struct array a)
@@ -502,18 +587,28 @@ static struct array get_array(const struct program *p, int value, int rank, stru
   if (!n) return a;
   float *number = take((size_t)n * sizeof *number);
   const int *whole = (const int *)number;
+  const uint16_t *half = (const uint16_t *)number;
+  enum type type = graph->value[value].type;
   p->copy(number, p->place(value), bytes_of(value, n));
   *hash = hash_bytes(*hash, number, bytes_of(value, n));
   for (int64_t i = 0; i < n; i++) {
     int64_t at = lies_at(value, rank, i);
-    a.at[i] = graph->value[value].type == I32 ? whole[at] : (double)number[at];
+    a.at[i] = type == I32 ? whole[at] : type == BF16 ? wide(half[at]) : (double)number[at];
   }
   return a;
 }
 
-static bool is_same(double a, double b)
+static bool is_same(double a, double b, double far)
 {
-  return (isnan(a) && isnan(b)) || is_near(a, b, 2e-4);
+  return (isnan(a) && isnan(b)) || is_near(a, b, 2e-4) || fabs(a - b) <= far;
+}
+
+static double greatest_in(struct array a)
+{
+  double most = 0;
+  for (int64_t i = 0; i < elements(a.shape); i++)
+    if (fabs(a.at[i]) > most) most = fabs(a.at[i]);
+  return most;
 }
 
 static const char *described(const struct op *op)
@@ -557,8 +652,9 @@ static void run_trial(const struct program *p, int which, int rank, uint64_t *ha
   p->run(which);
   for (int k = 0; k < op->nout; k++) {
     struct array made = get_array(p, op->out + k, rank, out[k].shape, hash);
+    double far = t->rounding * greatest_in(out[k]);
     for (int64_t i = 0, n = elements(made.shape); i < n; i++)
-      must(is_same(made.at[i], out[k].at[i]),
+      must(is_same(made.at[i], out[k].at[i], far),
            "rank %d: %s: element %" PRId64 " of output %d is %g, not %g", rank, described(op), i, k,
            made.at[i], out[k].at[i]);
   }
