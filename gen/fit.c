@@ -59,8 +59,10 @@ static const char *help_text(void)
 
 void fit(void)
 {
-  int64_t limit = graph->mesh.memory, needed = memory_of_rank() + memory_besides();
-  if (!limit || needed <= limit) return;
+  int64_t limit = graph->mesh.memory;
+  if (!limit) return;
+  int64_t needed = memory_of_rank() + memory_besides();
+  if (needed <= limit) return;
   plan_error(graph->mesh.line,
              "a rank needs %s of memory, and device_mesh gives it %s: %s. What would help: %s",
              size_text(needed), size_text(limit), parts_text(), help_text());

@@ -98,6 +98,12 @@ static void find_held(void)
   if (keeps_batches()) held[BATCH] *= 1 + graph->accumulate;
 }
 
+static int64_t held_in_all(void)
+{
+  return held[PARAMETER] + held[GRADIENT] + held[STATE] + held[BATCH] + held[ACTIVATION] +
+         graph->arena_bytes + product_workspace();
+}
+
 int64_t memory_of_role(enum role role)
 {
   find_held();
@@ -107,8 +113,7 @@ int64_t memory_of_role(enum role role)
 int64_t memory_of_rank(void)
 {
   find_held();
-  return held[PARAMETER] + held[GRADIENT] + held[STATE] + held[BATCH] + held[ACTIVATION] +
-         graph->arena_bytes + product_workspace();
+  return held_in_all();
 }
 
 static char *mesh_text(void)
@@ -375,7 +380,7 @@ static void put_memory(struct buffer *b)
   if (product_workspace())
     put(b, "  %-12s %16s B   of the products of matrices\n", "workspace",
         grouped(product_workspace()));
-  put(b, "  %-12s %16s B\n", "in all", grouped(memory_of_rank()));
+  put(b, "  %-12s %16s B\n", "in all", grouped(held_in_all()));
   if (options.cuda)
     put(b, "  %-12s %16s B   what CUDA and NCCL keep for themselves: an allowance\n", "besides",
         grouped(memory_besides()));
@@ -560,7 +565,7 @@ void report_json(struct buffer *b)
                              "optimizer", (json_int_t)held[STATE], "batch", (json_int_t)held[BATCH],
                              "outputs", (json_int_t)held[ACTIVATION], "activations",
                              (json_int_t)graph->arena_bytes, "activations_bound",
-                             (json_int_t)graph->live_bytes, "total", (json_int_t)memory_of_rank());
+                             (json_int_t)graph->live_bytes, "total", (json_int_t)held_in_all());
   if (product_workspace())
     json_object_set_new(memory, "workspace", json_integer((json_int_t)product_workspace()));
   if (graph->mesh.memory) json_object_set_new(memory, "limit", json_integer(graph->mesh.memory));
