@@ -123,9 +123,10 @@ static int with_bias(const struct op *op, int value)
 static bool sums_rows(const struct op *op, int value)
 {
   const struct value *v = &graph->value[value];
+  if (v->shape.ndim < 2) return false;
   unsigned rows = (1u << (v->shape.ndim - 1)) - 1;
   return op->kind == OP_sum && op->in[0] == value && op->scalar == 1 && op->dims == rows &&
-         !op->keep && lies_as_written(value) && v->shape.ndim > 1;
+         !op->keep && lies_as_written(value);
 }
 
 /* Bias, then relu or gelu. */
