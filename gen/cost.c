@@ -108,8 +108,9 @@ static int64_t collective_time(const struct op *op)
 
 int64_t time_taken(const struct op *op)
 {
-  if (is_collective(op->kind)) return collective_time(op);
-  return op->kind == OP_view || op->kind == OP_await ? 0 : arithmetic_time(op);
+  if (is_collective(op->kind)) return least(collective_time(op), LONGEST_TIME);
+  bool works = op->kind != OP_view && op->kind != OP_await;
+  return works ? least(arithmetic_time(op), LONGEST_TIME) : 0;
 }
 
 int64_t events_time(void)

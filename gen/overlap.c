@@ -460,6 +460,12 @@ static void add_awaits(void)
   }
 }
 
+static int64_t time_of_loop(int function)
+{
+  int64_t time = taken[function], count = graph->function[function].count;
+  return time < LONGEST_TIME / count ? time * count : LONGEST_TIME;
+}
+
 static void make_nodes(const int *op, int n)
 {
   nnode = n;
@@ -475,7 +481,7 @@ static void make_nodes(const int *op, int n)
     node[i].op = op[i];
     node[i].group = collective ? o->group : NONE;
     node[i].moves = !collective && !loop;
-    node[i].time = loop ? taken[o->function] * graph->function[o->function].count : time_taken(o);
+    node[i].time = loop ? time_of_loop(o->function) : time_taken(o);
     order[i] = place[i] = i;
   }
   find_dependences();
@@ -525,7 +531,8 @@ static void order_parts(struct function *f, const int *op, int n, int64_t more)
     whole.before = &all;
     whole.after = op + first + length;
     whole.nafter = n - first - length;
-    taken[which] += order_part(op + first, length, &all, more, alone[which]);
+    int64_t time = order_part(op + first, length, &all, more, alone[which]);
+    taken[which] = time < LONGEST_TIME - taken[which] ? taken[which] + time : LONGEST_TIME;
   }
   f->op = all.at;
   f->nop = all.n;

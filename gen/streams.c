@@ -32,7 +32,8 @@ struct list beside(const struct op *op)
 const char *called(const struct op *op, const char *(*name)(int value))
 {
   if (op->kind == OP_loop) return graph->function[op->function].name;
-  if (op->kind != OP_fused && op->kind != OP_epilogue) return name(op->out == NONE ? op->in[0] : op->out);
+  if (op->kind != OP_fused && op->kind != OP_epilogue)
+    return name(op->out == NONE ? op->in[0] : op->out);
   const struct op *inner = NULL;
   for (int k = 0; k < op->nbody; k++)
     if (graph->value[graph->op[op->body[k]].out].stored) inner = &graph->op[op->body[k]];
@@ -66,7 +67,7 @@ bool has_stream(int group)
 
 struct sums {
   struct buffer *to;
-  int64_t taken, exposed;
+  double taken, exposed; /* picoseconds */
 };
 
 static const char *report_name(int value)
@@ -74,9 +75,9 @@ static const char *report_name(int value)
   return printable(value_name(value));
 }
 
-static char *time_text(int64_t picoseconds)
+static char *time_text(double picoseconds)
 {
-  return picoseconds ? seconds_text((double)picoseconds * 1e-12) : copy_text("0");
+  return picoseconds > 0 ? seconds_text(picoseconds * 1e-12) : copy_text("0");
 }
 
 /* The value that a collective moves, or what it moves several of. */
@@ -90,11 +91,12 @@ static void put_stream(void *to, int id, int times)
   const struct op *op = &graph->op[id];
   struct sums *sums = to;
   if (!is_collective(op->kind)) return;
-  sums->taken += times * op->takes;
-  sums->exposed += times * op->exposed;
+  sums->taken += times * (double)op->takes;
+  sums->exposed += times * (double)op->exposed;
   const char *on = op->beside ? stream_name(op->group) : "stream";
   put(sums->to, "  %-8s %-15s %-6s %15s %15s %15s   ", phase_name[op->phase], kind_of(op),
-      printable(graph->group[op->group].name), on, time_text(op->takes), time_text(op->exposed));
+      printable(graph->group[op->group].name), on, time_text((double)op->takes),
+      time_text((double)op->exposed));
   put(sums->to, "%s: beside %s", moved_name(op), beside_text(op, report_name));
   put(sums->to, times > 1 ? ", %d times\n" : "\n", times);
 }

@@ -782,7 +782,9 @@ bool same_place(int a, int b);
 int64_t most_live(const int *value, int n);
 int64_t place_values(int *value, int n, int64_t bound, bool well);
 /* cost.c: how long an operation takes, but a loop, and what it costs to run a collective beside
-   others, by a model; in picoseconds. */
+   others, by a model; in picoseconds. No more than LONGEST_TIME, so that the times of some thousand
+   can be added up. */
+#define LONGEST_TIME INT64_C(1000000000000000)
 int64_t time_taken(const struct op *op);
 int64_t events_time(void);
 /* The largest sum of what would live at once if the operations ran as they stand. */
