@@ -13,7 +13,7 @@
 
 enum { MOST = 64 };
 
-static int known_rank;
+static int known_rank = NONE;
 static int64_t *begin; /* by value that is a member of a struct: its offset in it */
 
 static int64_t power_in(int64_t bytes)
@@ -73,4 +73,14 @@ int64_t alignment_of(int value)
   const struct value *place = &graph->value[v->storage];
   bool in_arena = place->role == ACTIVATION && !place->is_output;
   return in_arena ? power_in(v->offset) : of_member(v->storage);
+}
+
+int64_t parts_bytes(void)
+{
+  int before = known_rank;
+  if (!options.cuda) return 0;
+  find_alignments(0);
+  int64_t bytes = parts_room(0) * type_bytes(F32);
+  if (before != NONE) find_alignments(before);
+  return bytes;
 }

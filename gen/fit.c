@@ -43,6 +43,7 @@ static char *parts_text(void)
   for (size_t i = 0; i < sizeof part / sizeof *part; i++)
     put_part(&b, part[i].name, memory_of_role(part[i].role));
   put_part(&b, "activations", graph->arena_bytes);
+  put_part(&b, "parts of sums", parts_bytes());
   put_part(&b, "workspace", product_workspace());
   put_part(&b, "CUDA and NCCL", memory_besides());
   return b.text;

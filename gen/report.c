@@ -101,7 +101,7 @@ static void find_held(void)
 static int64_t held_in_all(void)
 {
   return held[PARAMETER] + held[GRADIENT] + held[STATE] + held[BATCH] + held[ACTIVATION] +
-         graph->arena_bytes + product_workspace();
+         graph->arena_bytes + parts_bytes() + product_workspace();
 }
 
 int64_t memory_of_role(enum role role)
@@ -377,6 +377,8 @@ static void put_memory(struct buffer *b)
   put(b, "  %-12s %16s B   %.3f of the lower bound, what lives at once\n", "activations",
       grouped(graph->arena_bytes),
       graph->live_bytes ? (double)graph->arena_bytes / (double)graph->live_bytes : 1.0);
+  if (parts_bytes())
+    put(b, "  %-12s %16s B   of sums that many blocks add up\n", "parts", grouped(parts_bytes()));
   if (product_workspace())
     put(b, "  %-12s %16s B   of the products of matrices\n", "workspace",
         grouped(product_workspace()));
@@ -566,6 +568,7 @@ void report_json(struct buffer *b)
                              "outputs", (json_int_t)held[ACTIVATION], "activations",
                              (json_int_t)graph->arena_bytes, "activations_bound",
                              (json_int_t)graph->live_bytes, "total", (json_int_t)held_in_all());
+  if (parts_bytes()) json_object_set_new(memory, "parts", json_integer((json_int_t)parts_bytes()));
   if (product_workspace())
     json_object_set_new(memory, "workspace", json_integer((json_int_t)product_workspace()));
   if (graph->mesh.memory) json_object_set_new(memory, "limit", json_integer(graph->mesh.memory));

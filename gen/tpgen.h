@@ -880,6 +880,8 @@ double move_cost(struct shape whole, enum type type, struct layout from, struct 
 void find_alignments(int rank);
 /* The power of two, up to 64, that a value's address is a multiple of. */
 int64_t alignment_of(int value);
+/* The bytes of the parts of sums on rank 0. */
+int64_t parts_bytes(void);
 
 /* ------------------------- what emit.c is made of: names.c, kernel.c, collective.c, statement.c */
 

@@ -387,15 +387,11 @@ static void random_kernel_by_rows(struct shape space, struct layout layout)
   for (int i = 4 + draw_below(12); i--;) step_by_rows(&r);
 }
 
-enum { KERNELS = 60 };
-
-static void random_program(void)
+static void random_kernels(const char *const *spaces, int nspace, int kernels)
 {
-  static const char *const spaces[] = {"5x7", "1x6", "6x1", "12",  "2x3x4",  "3x1x5",
-                                       "4x6", "",    "1",   "6x6", "2x2x3x2"};
   new_program();
-  for (int i = 0; i < KERNELS; i++) {
-    struct shape space = parse_shape(spaces[draw_below(11)]);
+  for (int i = 0; i < kernels; i++) {
+    struct shape space = parse_shape(spaces[draw_below(nspace)]);
     struct placement list[MAX_DIMS + 1];
     int n = every_placement(space.ndim, false, list);
     struct layout layout = nth_layout(list, n, draw_below(n * n));
@@ -408,6 +404,21 @@ static void random_program(void)
     end_kernel();
   }
   finish_program();
+}
+
+static void random_program(void)
+{
+  static const char *const spaces[] = {"5x7", "1x6", "6x1", "12",  "2x3x4",  "3x1x5",
+                                       "4x6", "",    "1",   "6x6", "2x2x3x2"};
+  random_kernels(spaces, 11, 60);
+}
+
+/* Rows of which a thread has several vectors, and those that a whole block goes through; so many
+   that each has several of them. */
+static void program_of_long_rows(void)
+{
+  static const char *const spaces[] = {"3x1200", "20x517", "6x2x640", "300x12", "1100x8"};
+  random_kernels(spaces, 5, 10);
 }
 
 /* ------------------------------------------------------------------------- written and compiled */
@@ -775,13 +786,18 @@ static void test_random_kernels_in_cuda(void **state)
   kernels_compute_what_they_say((struct trial){random_program, true});
 }
 
+static void test_long_rows_in_cuda(void **state)
+{
+  (void)state;
+  kernels_compute_what_they_say((struct trial){program_of_long_rows, true});
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_row_in_c),
-      cmocka_unit_test(test_every_row_in_cuda),
-      cmocka_unit_test(test_random_kernels_in_c),
-      cmocka_unit_test(test_random_kernels_in_cuda),
+      cmocka_unit_test(test_every_row_in_c),      cmocka_unit_test(test_every_row_in_cuda),
+      cmocka_unit_test(test_random_kernels_in_c), cmocka_unit_test(test_random_kernels_in_cuda),
+      cmocka_unit_test(test_long_rows_in_cuda),
   };
   char temporary[] = "/tmp/kernelsXXXXXX", remove[64];
   setenv("OMP_WAIT_POLICY", "passive", 0); /* there may be more threads than cores */
