@@ -30,11 +30,11 @@ static const char HELP[] =
     "                   tokens_per_second (of all ranks), tflops (of a rank, a second), mfu (%),\n"
     "                   memory (the most that rank 0 had, in bytes)\n"
     "  --peak-tflops N  what a rank could reach, for mfu; of NVIDIA's large GPUs it is known\n"
+    "  --profile        on GPUs: tell at the end where the time of a step goes on rank 0, kernel by\n"
+    "                   kernel\n"
     "\n"
     "Running\n"
     "  --graph          on GPUs: all of a step is one CUDA graph, from the second on\n"
     "  --deadline N     end the job when a rank has waited N seconds for another, ten times that\n"
     "                   where ranks read and write files (600; 0: wait for ever)\n"
-    "  --profile        on GPUs: tell at the end where the time of a step goes on rank 0, kernel by\n"
-    "                   kernel\n"
     "  --help           this\n";

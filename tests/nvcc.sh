@@ -81,6 +81,8 @@ with_nvcc links toy3 plans/toy.lua tp=3
 with_nvcc links toy_infer plans/toy_infer.lua
 with_nvcc links reshard plans/reshard.lua
 with_nvcc links llama plans/llama3.lua tp=2 clip=1 accumulate=2
+with_nvcc links llama_tf32 plans/llama3.lua tp=4 dtype=tf32 checkpoint=layer
+with_nvcc links llama_bf16 plans/llama3.lua dp=2 tp=2 dtype=bfloat16 clip=1
 families=$(operator_plans)
 for family in $families; do
   with_nvcc compiles "$family" "$WORK/$family.lua" tp=2 place=mixed

@@ -55,7 +55,9 @@ make_runtime() {
   fi
 }
 
-# make_ranks DIRECTORY KIND: compiles the program there, into rank0, rank1 ... beside it.
+# make_ranks DIRECTORY KIND: compiles the program there, into rank0, rank1 ... beside it; with the flags in
+# `watched`.
+watched=()
 make_ranks() (
   cd "$1"
   kind=$2 suffix=c link=(gcc)
@@ -63,7 +65,8 @@ make_ranks() (
   sanitized) link=(gcc "${sanitizers[@]}") ;;
   cuda) suffix=cu link=(g++) ;;
   esac
-  objects . "$kind" rank*.$suffix step*.$suffix && objects . "$kind" $optimized kernels.$suffix || exit 1
+  objects . "$kind" "${watched[@]}" rank*.$suffix step*.$suffix &&
+    objects . "$kind" "${watched[@]}" $optimized kernels.$suffix || exit 1
   for entry in $(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt); do
     "${link[@]}" -o "rank${entry%:*}" "rank${entry%:*}.o" "${entry#*:}.o" kernels.o "../$kind"/*.o \
       "${libraries[@]}" || exit 1
@@ -73,8 +76,9 @@ make_ranks() (
     clang "${strict[@]}" -fsyntax-only -I. -Iruntime "${includes[@]}" rank0.c step.c kernels.c
 )
 
-# start DIRECTORY RESULT ARGUMENTS...: runs all its ranks. RESULT.losses and RESULT.saved/ are what they
-# leave.
+# start DIRECTORY RESULT ARGUMENTS...: runs all its ranks, for at most so many seconds. RESULT.losses and
+# RESULT.saved/ are what they leave.
+patience=60
 start() {
   local directory=$1 result=$2 ranks=() rank
   shift 2
@@ -82,7 +86,7 @@ start() {
     [ $rank -eq 0 ] || ranks+=(:)
     ranks+=(-n 1 "$directory/rank$rank" --metrics "$result.jsonl" --save "$result.saved" "$@")
   done
-  timeout 60 "${launch[@]}" "${ranks[@]}" < /dev/null > "$result.out" 2>&1 || {
+  timeout "$patience" "${launch[@]}" "${ranks[@]}" < /dev/null > "$result.out" 2>&1 || {
     tail -n 20 "$result.out"
     return 1
   }

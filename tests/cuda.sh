@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# The CUDA target's very text, run on the stand-in for CUDA, NCCL and cuBLASLt:
+#   the toy and the Llama come to PyTorch's losses and norms of gradients, tp = 1, 2, 4; in bfloat16 to
+#   losses within 2 % of float32's
+#   a step that is captured as a graph leaves the same bits
+#   checkpoints go to the CPU target's program and back
+#   what is planted in a program is caught: a missing wait, a wrong count, a swapped collective
+. "$(dirname "$0")/common.sh"
+. "$root/tests/programs.sh"
+optimized=-O2
+patience=300
+launch=(env OMP_NUM_THREADS=1 "${launch[@]}")
+plan=plans/llama3.lua
+
+# toy NAME ARGUMENTS...: PyTorch's ten losses.
+toy() {
+  local name=$1 to=$WORK/$1 data=$golden/toy/toy.safetensors
+  shift
+  "$TPGEN" plans/toy.lua -o "$to" --target cuda "$@" && make_ranks "$to" cuda || fail "$name: no program"
+  start "$to" "$to" --weights "$data" --data "$data" || fail "$name: it ended with status $?"
+  golden_losses > "$to.golden"
+  same_losses "$name" "$to.losses" "$to.golden"
+}
+
+# As a user builds and starts it: by run.sh and its CMakeLists.txt.
+by_run_sh() {
+  generate run --target cuda -D tp=2
+  CMAKE_ARGS="-DTPGEN_CUDA_ON_CPU=$root/tests/cuda_on_cpu -DCMAKE_CXX_FLAGS=-O1" train_golden run
+}
+
+bfloat16() {
+  within=(2e-2 2e-2)
+  check_golden cuda "$@" -D dtype=bfloat16
+}
+
+# from NAME RESULT ARGUMENTS...: the program of that name, on the Llama's text.
+from() {
+  local name=$1 result=$WORK/$2
+  shift 2
+  start "$WORK/$name" "$result" --data "$llama/text.txt" "$@" || fail "$result: it ended with status $?"
+}
+
+same_bits() { cmp "$WORK/$1.saved/model.safetensors" "$WORK/$2.saved/model.safetensors" || fail "$3"; }
+
+captured() {
+  from tp2 graph --weights "$llama/llama.safetensors" --steps 6 --graph
+  from tp2 plain --weights "$llama/llama.safetensors" --steps 6
+  same_bits graph plain "a captured step leaves other bits"
+}
+
+# exchanged FIRST THEN: three steps of one target, then three of the other: PyTorch's losses of these.
+exchanged() {
+  from "$1" "$1.three" --weights "$llama/llama.safetensors" --steps 3
+  from "$2" "$1.$2" --load "$WORK/$1.three.saved" --steps 6
+  golden_numbers losses | sed -n 4,6p > "$WORK/$1.$2.golden"
+  same_losses "$1, then $2" "$WORK/$1.$2.losses" "$WORK/$1.$2.golden"
+  # What is loaded and saved is the same tensors, bit for bit.
+  from "$2" "$2.as_loaded" --load "$WORK/$1.three.saved" --steps 3
+  "$TOOLS/compare_safetensors" "$WORK/$2.as_loaded.saved/model.safetensors" "$WORK/$1.three.saved/model.safetensors" 0 ||
+    fail "$2 does not save what it has loaded from $1"
+}
+
+# The stand-in follows what kernels and steps compiled so read and write.
+following=(-fsanitize=thread)
+
+# planted NAME RANKS PATTERN PERL: these ranks of tp=2 run a step changed so; the job ends with that message.
+planted() {
+  local name=$1 ranks=$2 pattern=$3 change=$4 to=$WORK/$1 rank
+  mkdir "$to"
+  cp -r "$WORK"/tp2/{*.cu,*.h,CMakeLists.txt,runtime} "$to"
+  perl -0pe "$change" "$to/step.cu" > "$to/step_1.cu"
+  ! cmp -s "$to/step.cu" "$to/step_1.cu" || fail "$name: nothing is planted"
+  for rank in $ranks; do sed -i "s/\b$rank:step\b/$rank:step_1/" "$to/CMakeLists.txt"; done
+  watched=("${following[@]}")
+  make_ranks "$to" cuda || { fail "$name does not compile"; return; }
+  ! start "$to" "$to" --data "$llama/text.txt" --steps 2 > "$to.said" || fail "$name: it went unnoticed"
+  grep -qE "$pattern" "$to.out" || { fail "$name: other words"; head -n 5 "$to.out"; }
+  printf '  %-24s %s\n' "$name" "$(grep -m 1 -E "$pattern" "$to.out")"
+}
+
+# As it is, it passes.
+followed() {
+  local to=$WORK/followed
+  mkdir "$to"
+  cp -r "$WORK"/tp2/{*.cu,*.h,CMakeLists.txt,runtime} "$to"
+  watched=("${following[@]}")
+  make_ranks "$to" cuda || fail "it does not compile to be followed"
+  from followed followed --steps 2
+  from followed followed_graph --steps 3 --graph
+}
+
+for kind in plain cuda; do
+  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime does not compile"; }
+done
+for tp in 1 2 4; do
+  beside "$WORK/tp$tp.log" check_golden cuda tp$tp -D tp=$tp
+  beside "$WORK/bf$tp.log" bfloat16 bf$tp -D tp=$tp
+  beside "$WORK/toy$tp.log" toy toy$tp -D tp=$tp
+done
+beside "$WORK/run_sh.log" by_run_sh
+beside "$WORK/toy_dp2_tp2.log" toy toy_dp2_tp2 -D dp=2 -D tp=2
+beside "$WORK/cpu.log" check_golden plain cpu -D tp=2
+all_are_done
+beside "$WORK/captured.log" captured
+beside "$WORK/exchanged.log" exchanged tp2 cpu
+beside "$WORK/exchanged_back.log" exchanged cpu tp2
+beside "$WORK/followed.log" followed
+beside "$WORK/wait.log" planted wait "0 1" 'nothing orders the one after the other' 's/\n +await\(done\[0\]\);//'
+beside "$WORK/begin.log" planted begin "0 1" 'nothing orders the one after the other' 's/\n +begin_on\(tp_stream\);//'
+beside "$WORK/count.log" planted count 1 'the ranks disagree.*16380 x' 's/(ncclAllGather\(\w+, \w+, )16384/${1}16380/'
+beside "$WORK/swapped.log" planted swapped 1 'ncclAllGather.*ncclReduceScatter|ncclReduceScatter.*ncclAllGather' \
+  's/(COLLECTIVE\(\d+, \w+, ncclAllGather.*?;\n)(.*?)(COLLECTIVE\(\d+, \w+, ncclReduceScatter.*?;\n)/$3$2$1/s'
+all_are_done
+cat "$WORK"/*.log
+finish "the toy and the Llama on the stand-in: PyTorch's losses, the CPU's checkpoints, and no planted fault unseen"
