@@ -519,7 +519,8 @@ static bool is_read_at_once(const struct writing *w, int i, int dim, const char 
 {
   const struct loops *loops = &w->k->loops;
   struct operand operand;
-  if (!loops->inner || has_word(index, innermost_variable(loops))) return false;
+  if (!loops->inner || has_word(index, innermost_variable(loops)) || has_word(index, "v"))
+    return false; /* another in each of its elements */
   find_operand(w->op, &w->l, i, w->k->rank, &operand);
   return operand.stride[dim] != 1 && reads_vector_at(w->k, w->op->in[i], &operand, dim);
 }
