@@ -51,11 +51,10 @@ static char *parts_text(void)
 
 static const char *help_text(void)
 {
-  if (graph->loss == NONE) return "more ranks to cut it over, or a smaller batch";
-  if (graph->checkpoint) return "more ranks to cut it over, or a smaller batch";
-  return "checkpoint = \"layer\" in train, which keeps less of the activations, more ranks to cut "
-         "it "
-         "over, or a smaller batch";
+  if (graph->loss == NONE || graph->checkpoint)
+    return "more ranks to cut it over, or a smaller batch";
+  return "checkpoint = \"layer\" in train, which keeps less of the activations, "
+         "more ranks to cut it over, or a smaller batch";
 }
 
 void fit(void)

@@ -11,27 +11,37 @@ cmake --preset sanitize -B "$build" > "$WORK/log" 2>&1 &&
   fail "the build failed: see above"
   finish
 }
-# In that build: all cmocka programs, the pairs of plans and dumps, and fewer of the mutants. Those that
-# try every operator by force try some of every sort.
+# In that build: the cmocka programs, but for those that mostly compile what was generated, the pairs of
+# plans and dumps, fewer of the mutants, and all plans of tests/equal for both targets. Those that try every
+# operator by force try some of every sort.
 rows="matmul add maximum where cast dropout tril rotary sum amax expand permute view cat narrow pad gather
   scatter_add index_select embedding cumsum argsort attention attention_back conv2d max_pool2d custom"
 by_force='^unit\.(rule|offers|sharded)$'
+compiling='^unit\.(kernel|kernel_file|matmul|bf16)$'
 run_units() {
   ctest --test-dir "$build" --output-on-failure -j 2 -L 'unit|runtime' "$@" > "$WORK/log" 2>&1 || {
     cat "$WORK/log"
     fail "unit tests"
   }
 }
-run_units -E "$by_force"
+run_units -E "$by_force|$compiling"
 TPGEN_ROWS=$(tr -s "\n " " " <<< "$rows") run_units -R "$by_force"
 MUTANTS=200 ctest --test-dir "$build" --output-on-failure -R '^(pairs|mutate)$' > "$WORK/log" 2>&1 || {
   cat "$WORK/log"
   fail "scripts"
 }
-for plan in plans/*.lua; do
+# generate_all PLAN ARGUMENTS...
+generate_all() {
+  local target
   for target in cpu cuda; do
-    "$build/tpgen" "$plan" -o "$WORK/out" --target $target || fail "$plan for $target: status $?"
+    "$build/tpgen" "$@" -o "$WORK/out" --target $target || fail "$* for $target: status $?"
     rm -rf "$WORK/out"
   done
+}
+for plan in plans/*.lua; do generate_all "$plan"; done
+for plan in tests/equal/*.lua; do
+  while read -ra mesh; do
+    generate_all "$plan" "${mesh[@]/#/-D}"
+  done < <(sed -n 's/^-- mesh: *//p' "$plan")
 done
 finish "no sanitizer had anything to say"

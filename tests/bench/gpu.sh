@@ -3,7 +3,7 @@
 #   losses    the toy's and the golden Llama's, at tp=1 and at tp=2 (two processes on the one GPU), against
 #             PyTorch's (tests/golden); a captured graph's, too; in bfloat16 within 2 % of float32's
 #   clean     compute-sanitizer's memcheck, racecheck and initcheck over two steps of both
-#   speed     a Llama of 1.2 billion parameters in bfloat16 (dim 2048, 16 layers, 32 heads, 8 key-value heads,
+#   speed     a Llama of 1.1 billion parameters in bfloat16 (dim 2048, 16 layers, 32 heads, 8 key-value heads,
 #             hidden 8192, vocabulary 32768, sequences of 2048): tpgen, and as a graph, beside PyTorch's, in
 #             turn: tokens a second, MFU, memory
 #   profile   where the time of a step goes, kernel by kernel, of both

@@ -1,4 +1,5 @@
-# PyTorch's Llama, what plans/llama3.lua is compared with: run by tests/bench/llama.sh.
+# PyTorch's Llama, what plans/llama3.lua is compared with: run by tests/bench/llama.sh; gpu_torch.py takes the
+# model from here.
 #   llama_torch.py write WEIGHTS TOKENS                    random weights (safetensors) and tokens (uint16)
 #   llama_torch.py eager|compiled WEIGHTS TOKENS N LINES   N steps in one process; each step's loss and
 #                                                          seconds as a line of JSON in the file LINES
@@ -41,7 +42,7 @@ class Attention(nn.Module):
 # Rotary embedding in Hugging Face's order: a pair is half a head apart.
 def turned(x, cos, sin):
     a, b = x.chunk(2, -1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
 
 
 class FeedForward(nn.Module):
