@@ -226,8 +226,7 @@ static bool same_parts(int in, int out)
   return true;
 }
 
-/* Operations whose output is what their input is, byte for byte. */
-static bool is_view(const struct op *op)
+bool is_view(const struct op *op)
 {
   return op->kind == OP_view ||
          (op->kind == OP_to_partial && op->reduction != SUM && same_parts(op->in[0], op->out));

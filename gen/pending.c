@@ -59,6 +59,12 @@ static bool any_meet(const int *a, int n, const int *b, int m, bool inside)
   return false;
 }
 
+/* What shows the bytes of another writes nothing. */
+static bool shows_its_input(const struct op *op)
+{
+  return is_view(op) && graph->value[op->in[0]].storage == graph->value[op->out].storage;
+}
+
 /* The operation beside one that is pending. */
 static void check_beside(int id, int begun, bool inside)
 {
@@ -93,6 +99,7 @@ static void check_function(const struct function *f, int outside)
     if (op->kind == OP_await) check_await(op, id);
     if (op->kind == OP_loop || op->kind == OP_await) continue;
     find_access(&here, op);
+    if (shows_its_input(op)) here.nwritten = 0;
     for (int k = 0; k < pending.n; k++) check_beside(id, pending.at[k], k < outside);
     hold(!op->beside || (op->event >= 0 && op->event < graph->nevent), id, "it has no event");
     if (op->beside) add(&pending, id);

@@ -791,6 +791,8 @@ int64_t events_time(void);
 int64_t live_bytes(void);
 /* Whether so many bytes are enough for it, placed with little loss. */
 bool can_live_in(int64_t bytes);
+/* Whether what the operation makes is what it reads, byte for byte. */
+bool is_view(const struct op *op);
 /* Whether the operation may leave `out` where `in` lies, if nothing reads that later. */
 bool may_overwrite(const struct op *op, int in, int out);
 /* epilogue.c: what such an operation does; NONE where there is no such value. */

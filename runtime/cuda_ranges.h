@@ -11,6 +11,7 @@
 #define nvtxRangePop()       ((void)0)
 #endif
 
+#ifdef __cplusplus
 // From where it is made to the end of the block.
 struct range {
   explicit range(const char *name)
@@ -24,5 +25,6 @@ struct range {
   range(const range &) = delete;
   range &operator=(const range &) = delete;
 };
+#endif
 
 #endif
