@@ -52,6 +52,7 @@ write() {
 }
 write_all() {
   local tp
+  mkdir -p "$programs"
   for tp in 1 2; do
     write toy$tp toy tp=$tp
     write llama$tp llama3 "${golden_shape[@]}" tp=$tp
