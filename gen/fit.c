@@ -31,17 +31,9 @@ static void put_part(struct buffer *b, const char *name, int64_t bytes)
 
 static char *parts_text(void)
 {
-  static const struct {
-    const char *name;
-    enum role role;
-  } part[] = {{"parameters", PARAMETER},
-              {"gradients", GRADIENT},
-              {"optimizer", STATE},
-              {"batch", BATCH},
-              {"outputs", ACTIVATION}};
   struct buffer b = {0};
-  for (size_t i = 0; i < sizeof part / sizeof *part; i++)
-    put_part(&b, part[i].name, memory_of_role(part[i].role));
+  for (int i = 0; i < MEMORY_PARTS; i++)
+    put_part(&b, memory_part[i].name, memory_of_role(memory_part[i].role));
   put_part(&b, "activations", graph->arena_bytes);
   put_part(&b, "parts of sums", parts_bytes());
   put_part(&b, "workspace", product_workspace());

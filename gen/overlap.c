@@ -59,9 +59,7 @@ static int speaker(int value)
   if (v->role == GRADIENT) return graph->nvalue + v->of;
   if (v->role == LOSS) return 2 * graph->nvalue;
   if (v->family != NONE && v->family != value) return speaker(v->family);
-  if (v->op != NONE && graph->op[v->op].kind == OP_view && v->role == ACTIVATION && !v->is_output)
-    return speaker(graph->op[v->op].in[0]);
-  return value;
+  return has_no_bytes(value) ? speaker(graph->op[v->op].in[0]) : value;
 }
 
 static struct touched *touched_at(int value)

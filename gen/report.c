@@ -98,10 +98,17 @@ static void find_held(void)
   if (keeps_batches()) held[BATCH] *= 1 + graph->accumulate;
 }
 
+const struct memory_part memory_part[MEMORY_PARTS] = {{"parameters", PARAMETER},
+                                                      {"gradients", GRADIENT},
+                                                      {"optimizer", STATE},
+                                                      {"batch", BATCH},
+                                                      {"outputs", ACTIVATION}};
+
 static int64_t held_in_all(void)
 {
-  return held[PARAMETER] + held[GRADIENT] + held[STATE] + held[BATCH] + held[ACTIVATION] +
-         graph->arena_bytes + parts_bytes() + product_workspace();
+  int64_t bytes = graph->arena_bytes + parts_bytes() + product_workspace();
+  for (int i = 0; i < MEMORY_PARTS; i++) bytes += held[memory_part[i].role];
+  return bytes;
 }
 
 int64_t memory_of_role(enum role role)
@@ -362,18 +369,12 @@ static void put_issue(void *to, int id, int times)
 
 static void put_memory(struct buffer *b)
 {
-  static const struct {
-    const char *name;
-    enum role role;
-  } row[] = {{"parameters", PARAMETER},
-             {"gradients", GRADIENT},
-             {"optimizer", STATE},
-             {"batch", BATCH},
-             {"outputs", ACTIVATION}};
   find_held();
   put(b, "\nmemory of a rank\n");
-  for (size_t i = 0; i < sizeof row / sizeof *row; i++)
-    if (held[row[i].role]) put(b, "  %-12s %16s B\n", row[i].name, grouped(held[row[i].role]));
+  for (int i = 0; i < MEMORY_PARTS; i++) {
+    int64_t bytes = held[memory_part[i].role];
+    if (bytes) put(b, "  %-12s %16s B\n", memory_part[i].name, grouped(bytes));
+  }
   put(b, "  %-12s %16s B   %.3f of the lower bound, what lives at once\n", "activations",
       grouped(graph->arena_bytes),
       graph->live_bytes ? (double)graph->arena_bytes / (double)graph->live_bytes : 1.0);
@@ -554,6 +555,27 @@ static json_t *json_parameters(void)
   return list;
 }
 
+static void set_bytes(json_t *memory, const char *name, int64_t bytes)
+{
+  if (json_object_set_new(memory, name, json_integer((json_int_t)bytes)))
+    usage_error(3, "no memory for plan.json");
+}
+
+static json_t *json_memory(void)
+{
+  json_t *memory = json_object();
+  find_held();
+  for (int i = 0; i < MEMORY_PARTS; i++)
+    set_bytes(memory, memory_part[i].name, held[memory_part[i].role]);
+  set_bytes(memory, "activations", graph->arena_bytes);
+  set_bytes(memory, "activations_bound", graph->live_bytes);
+  set_bytes(memory, "total", held_in_all());
+  if (parts_bytes()) set_bytes(memory, "parts", parts_bytes());
+  if (product_workspace()) set_bytes(memory, "workspace", product_workspace());
+  if (graph->mesh.memory) set_bytes(memory, "limit", graph->mesh.memory);
+  return memory;
+}
+
 void report_json(struct buffer *b)
 {
   json_t *mesh = json_array(), *collectives = json_array();
@@ -561,17 +583,7 @@ void report_json(struct buffer *b)
     json_array_append_new(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]),
                                           "size", graph->mesh.size[d]));
   each_op(add_collective, collectives);
-  find_held();
-  json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters",
-                             (json_int_t)held[PARAMETER], "gradients", (json_int_t)held[GRADIENT],
-                             "optimizer", (json_int_t)held[STATE], "batch", (json_int_t)held[BATCH],
-                             "outputs", (json_int_t)held[ACTIVATION], "activations",
-                             (json_int_t)graph->arena_bytes, "activations_bound",
-                             (json_int_t)graph->live_bytes, "total", (json_int_t)held_in_all());
-  if (parts_bytes()) json_object_set_new(memory, "parts", json_integer((json_int_t)parts_bytes()));
-  if (product_workspace())
-    json_object_set_new(memory, "workspace", json_integer((json_int_t)product_workspace()));
-  if (graph->mesh.memory) json_object_set_new(memory, "limit", json_integer(graph->mesh.memory));
+  json_t *memory = json_memory();
   json_t *whole =
       json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
                 "plan", plan_shown(), "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu",

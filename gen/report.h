@@ -40,6 +40,12 @@ void put_streams(struct buffer *b);
 
 /* Bytes of rank 0, which has the largest parts: of its values by role (outputs for ACTIVATION), of
    all that the program asks for, and an allowance for what libraries keep for themselves. */
+/* What a rank holds besides its arena, as plan.txt calls it. */
+enum { MEMORY_PARTS = 5 };
+extern const struct memory_part {
+  const char *name;
+  enum role role;
+} memory_part[MEMORY_PARTS];
 int64_t memory_of_role(enum role role);
 int64_t memory_of_rank(void);
 int64_t memory_besides(void); /* fit.c */

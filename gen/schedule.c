@@ -30,12 +30,16 @@ static void widen_lists(const struct op *op)
   }
 }
 
-static int shown_by(int value)
+bool has_no_bytes(int value)
 {
   const struct value *v = &graph->value[value];
   bool view = v->op != NONE && graph->op[v->op].kind == OP_view;
-  if (!view || v->role != ACTIVATION || v->is_output) return value;
-  return shown_by(graph->op[v->op].in[0]);
+  return view && v->role == ACTIVATION && !v->is_output;
+}
+
+static int shown_by(int value)
+{
+  return has_no_bytes(value) ? shown_by(graph->op[graph->value[value].op].in[0]) : value;
 }
 
 /* The values whose bytes are needed until an operation is done. What is reduced in its place is

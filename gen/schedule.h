@@ -10,6 +10,9 @@ int64_t peak_of(const int *op, int n);
 /* Prepares for this function's operations. */
 void enter_function(const struct function *f);
 
+/* Whether the value is a view, which has no bytes of its own: it shows those of what it reads. */
+bool has_no_bytes(int value);
+
 /* overlap.c: before the first function; and lets the function's collectives run beside other
    operations. Those that loops call come first. most_live: in the program as it stands. */
 void open_overlap(void);
