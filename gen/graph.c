@@ -107,6 +107,7 @@ int add_value(enum role role, const char *name, enum type type, struct shape sha
                       .module = module,
                       .line = line,
                       .style = NONE,
+                      .unit = NONE,
                       .family = NONE,
                       .sibling = NONE,
                       .depth = 1,
@@ -169,6 +170,11 @@ static void append(int op)
 static const char *made_in(int module)
 {
   return module == NONE ? "" : graph->module[module].path;
+}
+
+int unit_of(const struct op *op)
+{
+  return op->unit_plus_1 - 1;
 }
 
 const char *value_name(int value)

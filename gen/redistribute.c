@@ -324,7 +324,11 @@ static const char *why_text(const struct op *op)
 
 static struct op asked_for_by(const struct op *op)
 {
-  return (struct op){.module = op->module, .line = op->line, .phase = op->phase, .why = op->why};
+  return (struct op){.module = op->module,
+                     .line = op->line,
+                     .phase = op->phase,
+                     .unit_plus_1 = op->unit_plus_1,
+                     .why = op->why};
 }
 
 static bool same_exchange(const struct exchange *a, const struct exchange *b)

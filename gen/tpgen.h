@@ -103,6 +103,7 @@ struct value {
   struct init init;
   enum type used_as;    /* PARAMETER: the type that the model computes with */
   enum type reduced_as; /* PARAMETER: in which its gradient is moved between ranks */
+  int unit;             /* PARAMETER: that it is gathered with, or NONE */
   int of;     /* GRADIENT, STATE: of this parameter; the gradient of an activation: of this value */
   int op;     /* that makes it, or NONE */
   int module; /* in which it was made */
@@ -168,6 +169,7 @@ struct op {
   enum phase phase;
   bool again;       /* an operation of the forward that the backward runs once more */
   int module, line; /* where it comes from */
+  int unit_plus_1;  /* redistribute and what becomes of it: see unit_of */
   const char *why;  /* redistribute and what becomes of it: who asked, in words, or NULL */
 };
 
@@ -198,6 +200,16 @@ struct style {
   int module, mesh_dim, line;
   int nwish;
   struct wish *wish;
+};
+
+/* Parameters that are gathered together, where the modules of the unit first use them, and whose
+   gradients are reduced together: one call of fully_shard. */
+struct unit {
+  const char *name; /* the path of its first module; "" for the root */
+  int module, line; /* its first module; of the call */
+  unsigned shards;  /* a bit for each mesh dimension over which its parameters are kept cut */
+  unsigned copies;  /* and for each over which these parts are kept alike */
+  bool reshards;    /* what is gathered is given up after the forward, and gathered again */
 };
 
 /* Ranks that differ in the mesh dimensions `dim` alone meet in a group: "tp", "dp_tp". Its members
@@ -284,6 +296,8 @@ struct graph {
   struct call *call;
   int nstyle, style_room;
   struct style *style;
+  int nunit, unit_room;
+  struct unit *unit;
   int ngroup, group_room;
   struct group *group;
   int nfunction, function_room;
@@ -510,6 +524,9 @@ int append_op_outputs(struct op op, const struct shape *shape, int nout);
 /* An operation that writes in place and makes no value. */
 int append_update(struct op op);
 
+/* The unit whose parameter the operation gathers, or whose gradient it reduces, or casts or moves
+   on the way; NONE for others. */
+int unit_of(const struct op *op);
 /* The model's name for a value; where it has none, the name of the operator that made it. */
 const char *value_name(int value);
 /* Whether the second parameter comes behind the first with no other between: as they lie. */
