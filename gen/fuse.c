@@ -60,21 +60,21 @@ static void find_in_memory(void)
 
 /* ------------------------------------------------------------------------- which go together
 
-   A unit is an operation by itself, or several that will be one kernel. One after the other, each
-   operation becomes a unit behind those before it, and is made one with a unit that it shares a
+   A bundle is an operation by itself, or several that will be one kernel. One after the other, each
+   operation becomes a bundle behind those before it, and is made one with a bundle that it shares a
    value with, where one kernel can run both and nothing has to run between them. Of what stands
    between the two, that which reads the first then stands behind both, the rest before. */
 
-struct unit {
+struct bundle {
   bool element;
   int n, op[MOST_IN_KERNEL];
 };
 
-static struct unit **unit; /* of a function, in the order in which they run */
-static int nunit;
+static struct bundle **bundle; /* of a function, in the order in which they run */
+static int nbundle;
 static int *maker;  /* by value: the operation of this function that makes it, or NONE */
-static int *place;  /* by operation: the place of its unit in the order */
-static bool *after; /* by place, while two units are looked at: it has to run behind the first */
+static int *place;  /* by operation: the place of its bundle in the order */
+static bool *after; /* by place, while two bundles are looked at: it has to run behind the first */
 static int *list, list_room;
 
 static int reads_of(int op)
@@ -83,8 +83,8 @@ static int reads_of(int op)
   return op_reads(&graph->op[op], list);
 }
 
-/* Whether the unit reads what one makes that stands at a place from `first` on, and is marked. */
-static bool reads_after(const struct unit *u, int first)
+/* Whether the bundle reads what one makes that stands at a place from `first` on, and is marked. */
+static bool reads_after(const struct bundle *u, int first)
 {
   for (int k = 0; k < u->n; k++)
     for (int n = reads_of(u->op[k]); n--;) {
@@ -94,18 +94,18 @@ static bool reads_after(const struct unit *u, int first)
   return false;
 }
 
-/* Whether what stands between two units can stand before or behind both. */
+/* Whether what stands between two bundles can stand before or behind both. */
 static bool can_meet(int a, int b)
 {
   after[a] = true;
   for (int at = a + 1; at <= b; at++) after[at] = false;
-  for (int at = a + 1; at < b; at++) after[at] = reads_after(unit[at], a);
+  for (int at = a + 1; at < b; at++) after[at] = reads_after(bundle[at], a);
   after[a] = false;
-  return !reads_after(unit[b], a);
+  return !reads_after(bundle[b], a);
 }
 
-/* What an operation takes or makes that is as large as its space, and the unit too. */
-static bool shares_value(const struct unit *a, const struct op *op)
+/* What an operation takes or makes that is as large as its space, and the bundle too. */
+static bool shares_value(const struct bundle *a, const struct op *op)
 {
   int64_t most = elements(graph->value[space_of(op)].shape);
   for (int i = 0; i < op->nin; i++) {
@@ -120,7 +120,7 @@ static bool shares_value(const struct unit *a, const struct op *op)
   return false;
 }
 
-static bool is_related(const struct unit *a, const struct unit *b)
+static bool is_related(const struct bundle *a, const struct bundle *b)
 {
   for (int k = 0; k < b->n; k++)
     if (shares_value(a, &graph->op[b->op[k]])) return true;
@@ -129,7 +129,7 @@ static bool is_related(const struct unit *a, const struct unit *b)
 
 static bool can_be_one(int a, int b)
 {
-  const struct unit *u = unit[a], *v = unit[b];
+  const struct bundle *u = bundle[a], *v = bundle[b];
   int body[2 * MOST_IN_KERNEL], n = u->n + v->n;
   struct stages stages;
   if (!u->element || n > MOST_IN_KERNEL) return false;
@@ -143,25 +143,26 @@ static bool can_be_one(int a, int b)
   return can_meet(a, b);
 }
 
-/* Makes one of the units at a and b, and gives its place. */
+/* Makes one of the bundles at a and b, and gives its place. */
 static int make_one(int a, int b)
 {
-  struct unit *one = unit[a], *gone = unit[b], **behind = alloc((size_t)(b - a) * sizeof *behind);
+  struct bundle *one = bundle[a], *gone = bundle[b],
+                **behind = alloc((size_t)(b - a) * sizeof *behind);
   int at = a, n = 0;
   memcpy(one->op + one->n, gone->op, (size_t)gone->n * sizeof *one->op);
   one->n += gone->n;
   for (int i = a + 1; i < b; i++)
     if (after[i])
-      behind[n++] = unit[i];
+      behind[n++] = bundle[i];
     else
-      unit[at++] = unit[i];
+      bundle[at++] = bundle[i];
   int met = at;
-  unit[at++] = one;
-  for (int i = 0; i < n; i++) unit[at++] = behind[i];
-  for (int i = b + 1; i < nunit; i++) unit[at++] = unit[i];
-  nunit = at;
-  for (int i = a; i < nunit; i++)
-    for (int k = 0; k < unit[i]->n; k++) place[unit[i]->op[k]] = i;
+  bundle[at++] = one;
+  for (int i = 0; i < n; i++) bundle[at++] = behind[i];
+  for (int i = b + 1; i < nbundle; i++) bundle[at++] = bundle[i];
+  nbundle = at;
+  for (int i = a; i < nbundle; i++)
+    for (int k = 0; k < bundle[i]->n; k++) place[bundle[i]->op[k]] = i;
   return met;
 }
 
@@ -169,27 +170,27 @@ static void join_others(int b)
 {
   enum { FARTHEST = 48 }; /* so far back it is looked */
   for (int a = b - 1; a >= 0 && b - a <= FARTHEST; a--) {
-    if (graph->op[unit[a]->op[0]].kind == OP_loop) return;
+    if (graph->op[bundle[a]->op[0]].kind == OP_loop) return;
     if (!can_be_one(a, b)) continue;
     b = make_one(a, b);
     a = b;
   }
 }
 
-static void add_unit(int op)
+static void add_bundle(int op)
 {
-  struct unit *u = alloc(sizeof *u);
+  struct bundle *u = alloc(sizeof *u);
   const struct op *o = &graph->op[op];
-  *u = (struct unit){.element = is_elementwise(o), .n = 1, .op = {op}};
-  place[op] = nunit;
+  *u = (struct bundle){.element = is_elementwise(o), .n = 1, .op = {op}};
+  place[op] = nbundle;
   for (int k = 0; k < o->nout; k++) maker[o->out + k] = op;
   for (int k = 0; k < o->nbody; k++)
     if (graph->op[o->body[k]].out != NONE) maker[graph->op[o->body[k]].out] = op;
-  unit[nunit++] = u;
-  if (u->element) join_others(nunit - 1);
+  bundle[nbundle++] = u;
+  if (u->element) join_others(nbundle - 1);
 }
 
-static int kernel_of(const struct unit *u)
+static int kernel_of(const struct bundle *u)
 {
   int id = fused(u->op, u->n);
   struct stages *stages = alloc(sizeof *stages);
@@ -200,15 +201,15 @@ static int kernel_of(const struct unit *u)
 
 static void fuse_elements(struct function *f)
 {
-  unit = alloc((size_t)(f->nop + 1) * sizeof *unit);
+  bundle = alloc((size_t)(f->nop + 1) * sizeof *bundle);
   after = alloc((size_t)(f->nop + 1) * sizeof *after);
-  nunit = 0;
+  nbundle = 0;
   for (int i = 0; i < graph->nvalue; i++) maker[i] = NONE;
   for (int i = 0; i < f->nop; i++)
-    if (!is_literal(&graph->op[f->op[i]])) add_unit(f->op[i]);
+    if (!is_literal(&graph->op[f->op[i]])) add_bundle(f->op[i]);
   f->nop = 0;
-  for (int i = 0; i < nunit; i++)
-    f->op[f->nop++] = unit[i]->element ? kernel_of(unit[i]) : unit[i]->op[0];
+  for (int i = 0; i < nbundle; i++)
+    f->op[f->nop++] = bundle[i]->element ? kernel_of(bundle[i]) : bundle[i]->op[0];
 }
 
 /* ------------------------------------------------------------------------------------- updates */
