@@ -427,8 +427,22 @@ static void find_distinct(void)
   }
 }
 
+/* What the rank moves in a function, but in exchanges: what it gives there stands in its own file.
+ */
+static uint64_t hash_issued(uint64_t h, const struct function *f, int rank)
+{
+  struct sequence s = issued_by(f->op, f->nop, rank);
+  for (int i = 0; i < s.n; i++) {
+    if (s.issue[i].kind == OP_exchange) continue;
+    size_t bytes = (size_t)group_size(s.issue[i].group) * sizeof(int64_t);
+    h = hash_bytes(hash_bytes(h, s.issue[i].give, bytes), s.issue[i].get, bytes);
+    h = hash_bytes(h, &s.issue[i].equal, sizeof s.issue[i].equal);
+  }
+  return h;
+}
+
 /* What decides the text of a rank's step: the shapes of all its parts and of those that it moves.
-   What it gives in an exchange stands in its own file. */
+ */
 static uint64_t signature(int rank)
 {
   uint64_t h = HASH_START;
@@ -436,13 +450,7 @@ static uint64_t signature(int rank)
     struct shape here = local_shape(distinct[i], rank);
     h = hash_bytes(h, here.size, (size_t)here.ndim * sizeof *here.size);
   }
-  struct sequence s = issued_by(rank);
-  for (int i = 0; i < s.n; i++) {
-    if (s.issue[i].kind == OP_exchange) continue;
-    size_t bytes = (size_t)group_size(s.issue[i].group) * sizeof(int64_t);
-    h = hash_bytes(hash_bytes(h, s.issue[i].give, bytes), s.issue[i].get, bytes);
-    h = hash_bytes(h, &s.issue[i].equal, sizeof s.issue[i].equal);
-  }
+  for (int i = 0; i < graph->nfunction; i++) h = hash_issued(h, &graph->function[i], rank);
   return h;
 }
 

@@ -4,7 +4,13 @@
    with another one before it. So the ranks' sequences are run against each other, as they will run:
    a collective is done when every member of its group stands before it, and all must then mean the
    same one. If the sequences can be run to their ends in one way they can be in every way, since
-   each rank does one thing at a time. */
+   each rank does one thing at a time.
+
+   A stretch of operations without a call is run by itself. All ranks run the same stretches, one
+   after the other and a loop's as often: a function differs from rank to rank in counts alone. So
+   where every stretch, begun by all, comes to its end on all, so does the program, and a body needs
+   no more than one round of its loop. Of that round every rank's sequence is run, its counts as
+   they stand in its program; ranks whose counts are equal share one sequence in memory, no more. */
 #include "tpgen.h"
 
 #include <inttypes.h>
@@ -83,25 +89,33 @@ static struct issue issue_of(int id, int rank)
                         .line = op->line};
 }
 
-static void issue_function(struct sequence *s, const struct function *f, int rank)
-{
-  for (int k = 0; k < f->nop; k++) {
-    const struct op *op = &graph->op[f->op[k]];
-    if (op->kind == OP_loop)
-      for (int i = 0; i < graph->function[op->function].count; i++)
-        issue_function(s, &graph->function[op->function], rank);
-    if (!is_collective(op->kind)) continue;
-    GROW(s->issue, s->n, s->room);
-    s->issue[s->n++] = issue_of(f->op[k], rank);
-  }
-}
-
-struct sequence issued_by(int rank)
+struct sequence issued_by(const int *op, int n, int rank)
 {
   struct sequence s = {0};
-  for (int i = 0; i < graph->nfunction; i++)
-    if (graph->function[i].count == 1) issue_function(&s, &graph->function[i], rank);
+  for (int k = 0; k < n; k++) {
+    if (!is_collective(graph->op[op[k]].kind)) continue;
+    GROW(s.issue, s.n, s.room);
+    s.issue[s.n++] = issue_of(op[k], rank);
+  }
   return s;
+}
+
+/* The same, but kept once for all ranks that have the same counts. */
+static struct sequence shared_sequence(struct memo *memo, const int *op, int n, int rank)
+{
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  for (int k = 0; k < n; k++) {
+    if (!is_collective(graph->op[op[k]].kind)) continue;
+    struct counted c = count_for(op[k], rank);
+    ask_number(&q, (intptr_t)c.give);
+    ask_number(&q, (intptr_t)c.get);
+    ask_number(&q, c.equal);
+  }
+  struct sequence *s = answer_to(memo, &q, sizeof *s, &is_new);
+  if (is_new) *s = issued_by(op, n, rank);
+  return *s;
 }
 
 static char *issue_text(const struct issue *x, int members)
@@ -222,11 +236,29 @@ const char *prove_order(const struct sequence *of_rank)
   return NULL;
 }
 
-void prove(void)
+/* Proves a stretch of operations, which all ranks enter together. */
+static void prove_stretch(const int *op, int n)
 {
-  int world = world_size();
+  struct memo memo = {0};
+  int world = world_size(), some = 0;
+  for (int k = 0; k < n; k++) some += is_collective(graph->op[op[k]].kind);
+  if (!some) return;
   struct sequence *of_rank = alloc((size_t)world * sizeof *of_rank);
-  for (int r = 0; r < world; r++) of_rank[r] = issued_by(r);
+  for (int r = 0; r < world; r++) of_rank[r] = shared_sequence(&memo, op, n, r);
   const char *why = prove_order(of_rank);
   if (why) bug("prove", NONE, "the programs could hang: %s", why);
+}
+
+static void prove_function(const struct function *f)
+{
+  for (int first = 0, k = 0; k <= f->nop; k++) {
+    if (k < f->nop && graph->op[f->op[k]].kind != OP_loop) continue;
+    prove_stretch(f->op + first, k - first);
+    first = k + 1;
+  }
+}
+
+void prove(void)
+{
+  for (int i = 0; i < graph->nfunction; i++) prove_function(&graph->function[i]);
 }

@@ -1159,8 +1159,8 @@ struct sequence {
   int n, room;
   struct issue *issue;
 };
-/* What a rank issues in one step, in order. */
-struct sequence issued_by(int rank);
+/* What a rank issues in these operations, in order; what they call is left out. */
+struct sequence issued_by(const int *op, int n, int rank);
 /* Runs all ranks' sequences against each other. NULL when every rank comes to its end, else what
    would hang, in words. */
 const char *prove_order(const struct sequence *of_rank);

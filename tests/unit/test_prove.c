@@ -58,7 +58,7 @@ static struct sequence *good_program(void)
   exchange(f, 2, (int[]){0, 1}, "S(0) S(1)", "S(1) S(0)");
   exchange(f, 2, (int[]){1, 0}, "S(0) S(0)", "R S(0)");
   struct sequence *of_rank = alloc(6 * sizeof *of_rank);
-  for (int r = 0; r < 6; r++) of_rank[r] = issued_by(r);
+  for (int r = 0; r < 6; r++) of_rank[r] = issued_by(f->op, f->nop, r);
   return of_rank;
 }
 
