@@ -94,7 +94,7 @@ static const char *library_reduction(enum reduction r, enum type t)
 /* ------------------------------------------------------------------------------------- counts */
 
 /* Room that is used again and again, by what for. */
-enum { MEMBERS, PIECES, STARTS, SENT, RECEIVED, SENT_HERE, RECEIVED_HERE, ROOMS };
+enum { MEMBERS, PIECES, STARTS, ROOMS };
 
 static void *room_for(int what, int n, size_t size)
 {
@@ -116,17 +116,6 @@ static const int *members_of(int group, int rank)
   int *member = room_for(MEMBERS, group_size(group), sizeof *member);
   group_members(group, rank, member);
   return member;
-}
-
-/* Which member of its group a rank is. */
-static int place_in(int group, int rank)
-{
-  const struct group *g = &graph->group[group];
-  int coordinate[MAX_MESH], place = 0;
-  coordinate_of(rank, coordinate);
-  for (int i = 0; i < g->n; i++)
-    place = place * graph->mesh.size[g->dim[i]] + coordinate[g->dim[i]];
-  return place;
 }
 
 static int64_t elements_at(int value, int rank)
@@ -271,73 +260,6 @@ int64_t collective_bytes(const struct op *op, int rank)
   return elements_at(op->in[0], rank) * type_bytes(graph->value[op->in[0]].type);
 }
 
-/* Of a bucket: one run of elements to its ranks, so their parts of it are not those of each
-   gradient. */
-static void add_bucket(const struct op *op, int64_t *sent, int64_t *received)
-{
-  int n = group_size(op->group);
-  int64_t each = type_bytes(graph->value[op->out].type);
-  for (int r = 0; r < world_size(); r++) {
-    int64_t all = collective_bytes(op, r) / each;
-    int64_t part = chunk_size(all, n, place_in(op->group, r));
-    int64_t moved = (all - part + part * (n - 1)) * each;
-    sent[r] += moved;
-    received[r] += moved;
-  }
-}
-
-/* Adds what each rank sends and receives. */
-static void add_bytes(const struct op *op, int64_t *sent, int64_t *received)
-{
-  if (op->kind == OP_exchange) {
-    const struct exchange *x = exchange_of(op);
-    add_traffic(&x->move, x->whole, x->type, sent, received);
-    return;
-  }
-  if (op->nbody) {
-    add_bucket(op, sent, received);
-    return;
-  }
-  const struct group *g = &graph->group[op->group];
-  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
-  struct move m = {.kind = op->kind, .n = g->n, .from = in->layout, .to = out->layout};
-  memcpy(m.dim, g->dim, sizeof m.dim);
-  add_traffic(&m, in->shape, in->type, sent, received);
-}
-
-/* Zeroed. */
-static int64_t *bytes_by_rank(int what)
-{
-  int n = world_size();
-  return memset(room_for(what, n, sizeof(int64_t)), 0, (size_t)n * sizeof(int64_t));
-}
-
-struct busiest busiest_in(int n, const int *op, const int *times)
-{
-  struct busiest most = {0};
-  int64_t *sent = bytes_by_rank(SENT), *received = bytes_by_rank(RECEIVED);
-  for (int i = 0; i < n; i++) {
-    if (!is_collective(graph->op[op[i]].kind)) continue;
-    int64_t *sent_here = bytes_by_rank(SENT_HERE), *received_here = bytes_by_rank(RECEIVED_HERE);
-    add_bytes(&graph->op[op[i]], sent_here, received_here);
-    for (int r = 0; r < world_size(); r++) {
-      sent[r] += (times ? times[i] : 1) * sent_here[r];
-      received[r] += (times ? times[i] : 1) * received_here[r];
-    }
-  }
-  for (int r = 0; r < world_size(); r++) {
-    if (sent[r] > most.sent) most.sent = sent[r];
-    if (received[r] > most.received) most.received = received[r];
-  }
-  return most;
-}
-
-struct busiest busiest_of(const struct op *op)
-{
-  int id = (int)(op - graph->op);
-  return busiest_in(1, &id, NULL);
-}
-
 /* --------------------------------------------------------------------------------------- text */
 
 static char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts)
@@ -418,7 +340,7 @@ static bool is_kept(const struct exchange *x)
 {
   struct piece *list = room_for(PIECES, group_size(x->group), sizeof *list);
   for (int rank = 0; rank < world_size(); rank++) {
-    int own = place_in(x->group, rank);
+    int own = place_in_group(x->group, rank);
     for (int i = 0, n = pieces_given(&x->move, x->whole, rank, list); i < n; i++)
       if (list[i].member == own) return true;
   }
@@ -531,7 +453,7 @@ static int line_of(int k)
 static char *put_exchange(struct buffer *b, int k, int rank)
 {
   const struct exchange *x = &graph->exchange[k];
-  int n = group_size(x->group), own = place_in(x->group, rank), to = NONE, from = NONE;
+  int n = group_size(x->group), own = place_in_group(x->group, rank), to = NONE, from = NONE;
   size_t room = (size_t)(n < 2 ? 2 : n) * sizeof(int64_t);
   int64_t *give = alloc(room), *give_at = alloc(room), *get = alloc(room), *get_at = alloc(room);
   count_pieces(x, rank, true, give, give_at);

@@ -156,6 +156,16 @@ int first_member(int group, int rank)
   return id;
 }
 
+int place_in_group(int group, int rank)
+{
+  const struct group *g = &graph->group[group];
+  int coordinate[MAX_MESH], place = 0;
+  coordinate_of(rank, coordinate);
+  for (int i = 0; i < g->n; i++)
+    place = place * graph->mesh.size[g->dim[i]] + coordinate[g->dim[i]];
+  return place;
+}
+
 int group_members(int group, int rank, int *members)
 {
   const struct group *g = &graph->group[group];

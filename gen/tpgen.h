@@ -634,6 +634,8 @@ int64_t largest_bytes(int value);
 /* The ranks that `rank` meets in a group, in its order; gives how many. */
 int group_members(int group, int rank, int *members);
 int first_member(int group, int rank);
+/* Which member of its group a rank is. */
+int place_in_group(int group, int rank);
 int group_size(int group);
 /* The same layout with its turns told in one way: 0 where a dimension is cut in the order of the
    mesh, else 0, 1, 2 ... in the order of the cuts. Every value that is placed lies so. */
