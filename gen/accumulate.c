@@ -1,22 +1,24 @@
 /* accumulate.c: steps of several batches: each gradient is added to those of the batches before it,
    in its own place, as the backward leaves it. What is pending over ranks is finished in the
-   update, once. */
+   update, once. Of parameters that are kept cut over ranks (fully_shard) the whole gradients, still
+   pending, are added up, in places for SUMS, and reduced to parts in the update; or, where the plan
+   wants to save this memory, those of each batch are reduced, and the parts added up. */
 #include "tpgen.h"
 
 static int *readers; /* by value: how many operations read it */
 
 /* What the batches before have left of the gradient, plus this batch's: an operation. */
-static int added_up(int gradient, int of)
+static int added_up(int gradient, int of, enum role role)
 {
   struct value g = graph->value[gradient];
   const char *name = text("d_%s", graph->value[of].name);
   struct op sum = {.kind = OP_add, .nin = 2, .phase = BACKWARD, .module = g.module, .line = g.line};
-  sum.in[0] = add_value(GRADIENT, name, g.type, g.shape, g.module, g.line);
+  sum.in[0] = add_value(role, name, g.type, g.shape, g.module, g.line);
   sum.in[1] = gradient;
   int id = make_op(sum), both[] = {sum.in[0], graph->op[id].out};
   for (int i = 0; i < 2; i++) {
     struct value *v = &graph->value[both[i]];
-    v->role = GRADIENT;
+    v->role = role;
     v->of = of;
     v->name = name;
     v->layout = g.layout;
@@ -25,52 +27,153 @@ static int added_up(int gradient, int of)
   return id;
 }
 
-/* What the backward leaves before it is moved for nothing but to be the gradient: two
-   redistributions in a row are one way. */
-static int unmoved(int value, struct layout to)
+/* Whether the value is made by an operation of the backward, and only for the one that reads it. */
+static const struct op *made_for_one(int value)
 {
-  for (int i = value;;) {
-    const struct value *v = &graph->value[i];
-    const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
-    if (!op || op->kind != OP_redistribute || op->phase != BACKWARD || readers[i] > 1) return value;
-    i = op->in[0];
-    const struct value *in = &graph->value[i];
-    if (in->type != v->type || v->role != ACTIVATION || !as_large(in->layout, to)) return value;
-    value = i;
-  }
+  const struct value *v = &graph->value[value];
+  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
+  return op && op->phase == BACKWARD && readers[value] == 1 && v->role == ACTIVATION ? op : NULL;
 }
 
-/* The operation `id` brings a gradient to its parameter's layout. It does so in the update, of the
-   sum over the batches, where that takes no other room; else before it is added up. Gives the
-   parameter's gradient. */
+/* What the backward makes of the gradient before it is moved for nothing but to be the gradient:
+   redistributions in a row are one way, whatever casts are between them. The operations on the way
+   are listed. */
+static int unmoved(int value, struct list *way)
+{
+  int from = value, nway = 0;
+  for (const struct op *op; (op = made_for_one(value));) {
+    if (op->kind != OP_redistribute && op->kind != OP_cast) break;
+    add(way, graph->value[op->out].op);
+    value = op->in[0];
+    if (op->kind == OP_cast) continue;
+    from = value;
+    nway = way->n;
+  }
+  way->n = nway;
+  return from;
+}
+
+/* How the batches' gradients lie while they are added up: what is pending stays so, where the
+   gradient is not cut in the end, or the reduction is to wait. */
+static struct layout while_added(struct layout from, struct layout to, unsigned waits)
+{
+  struct layout between = to;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (from.on[d].kind == PARTIAL && (to.on[d].kind != SHARD || waits >> d & 1))
+      between.on[d] = from.on[d];
+  return usual_turns(between);
+}
+
+/* The mesh dimensions over which the gradients of batches wait to be reduced and cut. */
+static unsigned waits_over(int parameter)
+{
+  int unit = graph->value[parameter].unit;
+  return unit == NONE || graph->reduce_each_batch ? 0 : graph->unit[unit].shards;
+}
+
+/* Appends an operation of the backward on a gradient. */
+static int appended(struct op op, int gradient, const struct op *like, struct list *order)
+{
+  op.nin = 1;
+  op.in[0] = gradient;
+  op.phase = BACKWARD;
+  op.module = like->module;
+  op.line = like->line;
+  op.unit_plus_1 = like->unit_plus_1;
+  int id = make_op(op), out = graph->op[id].out;
+  graph->value[out].name = graph->value[gradient].name;
+  graph->value[out].placed = true;
+  add(order, id);
+  return out;
+}
+
+static int cast_to(enum type type, int gradient, const struct op *like, struct list *order)
+{
+  if (graph->value[gradient].type == type) return gradient;
+  struct op op = {.kind = OP_cast, .type = type};
+  int out = appended(op, gradient, like, order);
+  graph->value[out].layout = graph->value[gradient].layout;
+  return out;
+}
+
+static int moved_to(struct layout to, int gradient, const struct op *like, struct list *order)
+{
+  if (lies_alike(graph->value[gradient].layout, to)) return gradient;
+  struct op op = {.kind = OP_redistribute, .type = like->type, .backward_type = like->type};
+  op.to = to;
+  op.asked = (1u << graph->mesh.ndim) - 1;
+  op.why = like->why;
+  int out = appended(op, gradient, like, order);
+  graph->value[out].type = graph->value[gradient].type;
+  graph->value[out].layout = to;
+  return out;
+}
+
+static bool *unused; /* by operation: nobody needs it any more */
+
+static void leave_out(const struct list *way)
+{
+  for (int i = 0; i < way->n; i++) unused[way->at[i]] = true;
+}
+
+/* The operation `id` brings a gradient to its parameter's layout. What it sums over ranks it does
+   in the update, of the sum over the batches; but what it cuts over ranks besides it does before
+   that is added up, where that is not to wait. Gives the parameter's gradient. */
 static int accumulate(int id, struct list *order, struct list *later)
 {
-  int out = graph->op[id].out, of = graph->value[out].of;
-  struct layout to = graph->value[out].layout;
-  int in = unmoved(graph->op[id].in[0], to);
-  struct layout from = graph->value[in].layout;
-  bool waits = as_large(from, to) && graph->value[in].type == graph->value[out].type;
-  if (!waits) add(order, id);
-  int sum = added_up(waits ? in : out, of);
-  add(order, sum);
-  if (waits && !lies_alike(from, to)) {
-    graph->op[id].in[0] = graph->op[sum].out;
-    graph->op[id].phase = UPDATE;
-    add(later, id);
-    return out;
+  const struct op end = graph->op[id];
+  int of = graph->value[end.out].of;
+  struct list way = {0};
+  int in = unmoved(end.in[0], &way);
+  enum type type = graph->value[end.out].type;
+  struct layout from = graph->value[in].layout, to = graph->value[end.out].layout;
+  struct layout between = while_added(from, to, waits_over(of));
+  if (lies_alike(between, to)) {
+    bool stays = lies_alike(from, to) && graph->value[in].type == type;
+    if (stays)
+      leave_out(&way);
+    else
+      add(order, id);
+    int sum = added_up(stays ? in : end.out, of, GRADIENT);
+    add(order, sum);
+    graph->value[end.out].role = ACTIVATION;
+    return graph->op[sum].out;
   }
-  graph->value[out].role = ACTIVATION;
-  return graph->op[sum].out;
+  leave_out(&way);
+  in = moved_to(between, cast_to(type, in, &end, order), &end, order);
+  int sum = added_up(in, of, as_large(between, to) ? GRADIENT : SUMS);
+  add(order, sum);
+  graph->op[id].in[0] = graph->op[sum].out;
+  graph->op[id].phase = UPDATE;
+  add(later, id);
+  return end.out;
+}
+
+const int *sums_by_parameter(void)
+{
+  int *sums = alloc((size_t)(graph->nvalue + 1) * sizeof *sums);
+  for (int i = 0; i < graph->nvalue; i++) sums[i] = NONE;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == SUMS && graph->value[i].op == NONE) sums[graph->value[i].of] = i;
+  return sums;
+}
+
+static void append(int op)
+{
+  GROW(graph->order, graph->norder, graph->order_room);
+  graph->order[graph->norder++] = op;
 }
 
 void accumulate_gradients(int *gradient)
 {
   struct list order = {0}, later = {0};
   readers = alloc((size_t)graph->nvalue * sizeof *readers);
+  unused = alloc((size_t)graph->nop + 1);
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     for (int k = 0; k < op->nin; k++) readers[op->in[k]]++;
   }
+  int nop = graph->nop;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     int of = op->kind == OP_redistribute && graph->value[op->out].role == GRADIENT
@@ -81,10 +184,12 @@ void accumulate_gradients(int *gradient)
     else
       gradient[of] = accumulate(graph->order[i], &order, &later);
   }
-  for (int i = 0; i < later.n; i++) add(&order, later.at[i]);
-  graph->order = order.at;
-  graph->norder = order.n;
-  graph->order_room = order.room;
+  graph->norder = 0;
+  graph->order = NULL;
+  graph->order_room = 0;
+  for (int i = 0; i < order.n; i++)
+    if (order.at[i] >= nop || !unused[order.at[i]]) append(order.at[i]);
+  for (int i = 0; i < later.n; i++) append(later.at[i]);
 }
 
 /* ---------------------------------------------------------------------- products add themselves */
@@ -108,9 +213,9 @@ static void count_readers(void)
 /* The product that is made for nothing but to be added by this operation; or NONE. */
 static int product_added_by(const struct function *f, const struct op *add)
 {
-  if (add->kind != OP_add || graph->value[add->out].role != GRADIENT) return NONE;
+  if (add->kind != OP_add || !is_gradient(add->out)) return NONE;
   const struct value *before = &graph->value[add->in[0]], *part = &graph->value[add->in[1]];
-  if (before->role != GRADIENT || before->op != NONE || readers[add->in[1]] != 1) return NONE;
+  if (!is_gradient(add->in[0]) || before->op != NONE || readers[add->in[1]] != 1) return NONE;
   if (part->op == NONE || graph->op[part->op].kind != OP_matmul) return NONE;
   if (part->role != ACTIVATION || part->order != graph->value[add->out].order) return NONE;
   for (int k = 0; k < f->nop; k++)

@@ -21,19 +21,36 @@ static int64_t power_in(int64_t bytes)
   return bytes % MOST ? bytes & -bytes : MOST;
 }
 
-/* Parameters, batch and outputs; whose members are of one size, so that no gaps are between. */
+/* A struct, as far as its members are known; where they are of one size no gaps are between. */
+struct members {
+  int64_t at, size;
+};
+
+static void add_member(struct members *m, int value)
+{
+  int64_t each = type_bytes(graph->value[value].type);
+  if (m->size && m->size != each) m->at |= 1; /* so it is not known how they lie */
+  m->size = each;
+  begin[value] = m->at;
+  m->at += elements(local_shape(value, known_rank)) * each;
+}
+
+/* Parameters, batch and outputs. */
 static void find_members(enum role role)
 {
-  int64_t at = 0, size = 0;
+  struct members m = {0};
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role != role || (role == ACTIVATION && !v->is_output)) continue;
-    int64_t each = type_bytes(v->type);
-    if (size && size != each) at |= 1; /* so it is not known how they lie */
-    size = each;
-    begin[i] = at;
-    at += elements(local_shape(i, known_rank)) * each;
+    if (v->role == role && (role != ACTIVATION || v->is_output)) add_member(&m, i);
   }
+}
+
+static void find_sums(void)
+{
+  struct members m = {0};
+  const int *sums = sums_by_parameter();
+  for (int i = 0; i < graph->nvalue; i++)
+    if (sums[i] != NONE) add_member(&m, sums[i]);
 }
 
 void find_alignments(int rank)
@@ -44,6 +61,7 @@ void find_alignments(int rank)
   find_members(PARAMETER);
   find_members(BATCH);
   find_members(ACTIVATION);
+  find_sums();
 }
 
 static int64_t of_member(int value)

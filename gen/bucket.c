@@ -87,7 +87,7 @@ static bool runs(const struct function *f, int op)
 static bool is_own(const struct function *f, int value)
 {
   const struct value *v = &graph->value[value];
-  if (v->role == GRADIENT) return true; /* what batches have added up */
+  if (is_gradient(value)) return true; /* what batches have added up */
   if (readers(value) > 1 || !runs(f, v->op) || v->role != ACTIVATION || v->is_output) return false;
   const struct op *op = &graph->op[v->op];
   return op->kind != OP_view || is_own(f, op->in[0]);

@@ -37,7 +37,7 @@ static void sane_value(const struct value *v)
   hold(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
   hold(is_sane_order(v->order, v->shape.ndim) && (!v->order || v->role == ACTIVATION), v->op,
        "its dimensions lie in an order that may not be");
-  if (v->role == GRADIENT || v->role == STATE)
+  if (v->role == GRADIENT || v->role == SUMS || v->role == STATE)
     hold(is_value(v->of), v->op, "it belongs to nothing");
   for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {
     const struct placement *p = &v->layout.on[d];
@@ -134,7 +134,7 @@ static bool rounds_alike(const struct op *op)
    a dimension of size 1, which no way of a rule does. */
 static bool adds_batch(const struct op *op)
 {
-  if (op->kind != OP_add || graph->value[op->out].role != GRADIENT) return false;
+  if (op->kind != OP_add || !is_gradient(op->out)) return false;
   struct layout layout = graph->value[op->out].layout;
   return same_layout(graph->value[op->in[0]].layout, layout) &&
          same_layout(graph->value[op->in[1]].layout, layout);

@@ -15,7 +15,7 @@ const char *const pass_name[PASS_COUNT] = {
     "recompute", "arrange", "outline",   "bucket", "fuse",     "epilogue",     "schedule",
     "memory"};
 
-static const char *const role_name[] = {"activation", "parameter", "gradient", "state",
+static const char *const role_name[] = {"activation", "parameter", "gradient", "sums", "state",
                                         "batch",      "loss",      "norm"};
 
 static char *called(int value)
@@ -83,7 +83,7 @@ static void dump_value(struct buffer *b, int value)
   const struct value *v = &graph->value[value];
   put(b, "  %s", kind_of(value));
   if (v->role != ACTIVATION) put(b, "  %s", role_name[v->role]);
-  if (v->role == GRADIENT) put(b, " of %s", printable(graph->value[v->of].name));
+  if (is_gradient(value)) put(b, " of %s", printable(graph->value[v->of].name));
   if (v->is_output) put(b, "  output %s", printable(v->name));
 }
 

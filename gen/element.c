@@ -64,7 +64,7 @@ static void add_argument(struct draft *k, int value, bool written)
       k->argument[i].written |= written;
       return;
     }
-  const char *mark = graph->value[value].role == GRADIENT ? "d_" : "";
+  const char *mark = is_gradient(value) ? "d_" : "";
   const char *name = free_name(k, identifier(text("%s%s", mark, leaf(local_name(value)))));
   GROW(k->argument, k->nargument, k->argument_room);
   k->argument[k->nargument++] = (struct argument){value, written, name};

@@ -111,10 +111,13 @@ static void put_zero(struct buffer *b, const char *what)
   put(b, form, what, what);
 }
 
-static bool has_gradients(void)
+/* Whether anything with this role, that the rank has a part of, is added up. */
+static bool adds_up(enum role role)
 {
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == GRADIENT && c_name(i)) return true;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role == role && v->op == NONE && c_name(i)) return true;
+  }
   return false;
 }
 
@@ -123,7 +126,8 @@ static bool has_gradients(void)
 static void put_batches(struct buffer *b)
 {
   int n = graph->accumulate;
-  if (has_gradients()) put_zero(b, "m->grad");
+  if (adds_up(GRADIENT)) put_zero(b, "m->grad");
+  if (adds_up(SUMS)) put_zero(b, "m->sum");
   put_zero(b, "m->loss");
   if (options.cuda)
     put(b, "  for (int i = 0; i < %d; i++) {\n", n);

@@ -56,6 +56,11 @@ int64_t number_of(const struct op *op, const char *name)
   bug("ops", NONE, "%s has no number '%s'", op_row[op->kind].name, name);
 }
 
+bool is_gradient(int value)
+{
+  return graph->value[value].role == GRADIENT || graph->value[value].role == SUMS;
+}
+
 bool is_collective(enum op_kind k)
 {
   return k == OP_all_reduce || k == OP_all_gather || k == OP_reduce_scatter || k == OP_all_to_all ||

@@ -534,12 +534,13 @@ static void find_place(int value)
    loss. */
 static void join_sums(void)
 {
-  static struct reused firsts;
-  int *first = by_value(&firsts, sizeof *first), loss = 0; /* 0: none yet, else it and 1 */
+  static struct reused gradients, sums;
+  int *first = by_value(&gradients, sizeof *first), *first_sum = by_value(&sums, sizeof *first_sum),
+      loss = 0; /* 0: none yet, else it and 1 */
   for (int k = 0; k < known.n; k++) {
     struct value *v = &graph->value[known.at[k]];
-    if (v->role != GRADIENT && v->role != LOSS) continue;
-    int *at = v->role == LOSS ? &loss : &first[v->of];
+    if (!is_gradient(known.at[k]) && v->role != LOSS) continue;
+    int *at = v->role == LOSS ? &loss : v->role == SUMS ? &first_sum[v->of] : &first[v->of];
     if (!*at) *at = known.at[k] + 1;
     v->storage = *at - 1;
   }
@@ -588,7 +589,7 @@ static void know_touched(void)
   static int nvalue;
   if (of != graph) sums = (struct list){0};
   for (int i = of == graph ? nvalue : 0; i < graph->nvalue; i++)
-    if (graph->value[i].role == GRADIENT || graph->value[i].role == LOSS) add(&sums, i);
+    if (is_gradient(i) || graph->value[i].role == LOSS) add(&sums, i);
   of = graph;
   nvalue = graph->nvalue;
   met = by_value(&touched, sizeof *met);

@@ -251,6 +251,23 @@ static void name_followers(struct buffer *members)
   }
 }
 
+/* What batches add up lies in a struct of its own where it takes more room than the gradients. */
+static bool put_sums(struct buffer *b)
+{
+  const int *first = sums_by_parameter();
+  struct leaf *leaf = alloc((size_t)(graph->nvalue + 1) * sizeof *leaf);
+  int n = 0;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (first[i] != NONE) leaf[n++] = (struct leaf){first[i], graph->value[i].name};
+  char *members = tree_text(leaf, n, "m->sum.", 2);
+  if (!*members) return false;
+  put(b, "// What the batches of a step add up, before it is reduced.\nstruct sums {\n%s};\n\n",
+      members);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == SUMS) name_of[i] = name_of[first[graph->value[i].of]];
+  return true;
+}
+
 static void declare_memory(void)
 {
   declaration = (struct buffer){0};
@@ -262,6 +279,7 @@ static void declare_memory(void)
     name_followers(&members);
     put(&members, ";\n");
   }
+  if (put_sums(&declaration)) put(&members, "  %sstruct sums sum;\n", aligned);
   if (put_struct(&declaration, "batch", BATCH, "m->batch."))
     put(&members, "  %sstruct batch batch%s;\n", aligned,
         keeps_batches() ? text(", batches[%d]", graph->accumulate) : "");

@@ -229,7 +229,7 @@ static int parameter_of(int value)
 {
   const struct value *v = &graph->value[value];
   if (v->role == PARAMETER) return value;
-  return v->role == GRADIENT && v->op == NONE ? v->of : NONE;
+  return is_gradient(value) && v->op == NONE ? v->of : NONE;
 }
 
 static bool is_own_parameter(const struct region *r, int index, int value, int first)

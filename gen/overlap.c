@@ -57,7 +57,8 @@ static int speaker(int value)
 {
   const struct value *v = &graph->value[value];
   if (v->role == GRADIENT) return graph->nvalue + v->of;
-  if (v->role == LOSS) return 2 * graph->nvalue;
+  if (v->role == SUMS) return 2 * graph->nvalue + v->of;
+  if (v->role == LOSS) return 3 * graph->nvalue;
   if (v->family != NONE && v->family != value) return speaker(v->family);
   return has_no_bytes(value) ? speaker(graph->op[v->op].in[0]) : value;
 }
@@ -546,7 +547,7 @@ static bool has_collectives(const int *op, int n)
 void open_overlap(void)
 {
   taken = alloc((size_t)graph->nfunction * sizeof *taken);
-  touched = alloc((size_t)(2 * graph->nvalue + 1) * sizeof *touched);
+  touched = alloc((size_t)(3 * graph->nvalue + 1) * sizeof *touched);
   round_now = 0;
   alone = alloc((size_t)graph->nfunction * sizeof *alone);
   for (int i = 0; i < graph->nfunction; i++) alone[i] = alloc((size_t)graph->ngroup + 1);

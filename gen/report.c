@@ -92,8 +92,8 @@ static void find_held(void)
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role == ACTIVATION && !v->is_output) continue;
-    if (v->role == GRADIENT && v->storage != i) continue; /* added up in its own place */
-    held[v->role] += elements(local_shape(i, 0)) * type_bytes(v->type);
+    if (is_gradient(i) && v->storage != i) continue; /* added up in its own place */
+    held[v->role == SUMS ? GRADIENT : v->role] += elements(local_shape(i, 0)) * type_bytes(v->type);
   }
   if (keeps_batches()) held[BATCH] *= 1 + graph->accumulate;
 }

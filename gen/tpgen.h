@@ -76,6 +76,8 @@ enum role {
   PARAMETER,  /* trained, or read from a file of weights                            */
   GRADIENT,   /* of the parameter `of`, as it is laid out. What micro-steps add up, its shards as
                  large, but perhaps pending, has the role too, and lies at its place  */
+  SUMS,       /* what micro-steps add up, where its shards are larger than the gradient's: they are
+                 reduced once, in the update */
   STATE,      /* the optimizer's, of the parameter `of`                             */
   BATCH,      /* an input of the step                                               */
   LOSS,       /* the scalar that is trained down: replicated, kept for the metrics  */
@@ -322,6 +324,7 @@ struct graph {
   bool wants_norm; /* it is computed */
   int norm;        /* the value, or NONE */
   int accumulate;  /* a step's gradients are the mean of those of so many batches */
+  bool reduce_each_batch; /* gradients that are cut over ranks in the end are so before they are added up */
   int nevent;          /* as many as collectives that are pending at once */
   int64_t arena_bytes; /* memory.c: of a rank, the same on all */
   int64_t live_bytes;  /* the largest sum of what lives at once: the bound below arena_bytes */
@@ -527,6 +530,8 @@ int append_update(struct op op);
 /* The unit whose parameter the operation gathers, or whose gradient it reduces, or casts or moves
    on the way; NONE for others. */
 int unit_of(const struct op *op);
+/* Whether it is of a parameter's gradient, or what several batches add up for it. */
+bool is_gradient(int value);
 /* The model's name for a value; where it has none, the name of the operator that made it. */
 const char *value_name(int value);
 /* Whether the second parameter comes behind the first with no other between: as they lie. */
@@ -829,6 +834,8 @@ int64_t arena_stride(int value);
    value is its gradient then. Later on: products that are added to a gradient are added where it
    lies, as the product's third input. */
 void accumulate_gradients(int *gradient);
+/* By parameter: the value SUMS that a step's first batch begins with, or NONE. */
+const int *sums_by_parameter(void);
 void add_products_in_place(void);
 /* Adds the operations that take g, the gradient of what `op` made, to the gradients of its inputs
    that are wanted. Both lists are by value; gradient[value] is NONE where nothing has reached it.
