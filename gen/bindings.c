@@ -237,6 +237,41 @@ static int new_module(lua_State *L)
   return 1;
 }
 
+static unsigned dims_at(lua_State *L, int list)
+{
+  unsigned dims = 0;
+  for (lua_Integer i = 1, n = luaL_len(L, list); i <= n; i++) {
+    lua_rawgeti(L, list, i);
+    dims |= 1u << luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  return dims;
+}
+
+/* add_unit(its first module, line, {mesh dimension ...} that cut, {...} that have copies, whether it
+   reshards, the dimension that is cut or nil): its index. */
+static int add_unit(lua_State *L)
+{
+  GROW(graph->unit, graph->nunit, graph->unit_room);
+  int module = (int)luaL_checkinteger(L, 1);
+  graph->unit[graph->nunit] = (struct unit){.name = graph->module[module].path,
+                                            .module = module,
+                                            .line = (int)luaL_checkinteger(L, 2),
+                                            .shards = dims_at(L, 3),
+                                            .copies = dims_at(L, 4),
+                                            .reshards = lua_toboolean(L, 5),
+                                            .dim = (int)luaL_optinteger(L, 6, ANY_DIM)};
+  lua_pushinteger(L, graph->nunit++);
+  return 1;
+}
+
+/* set_unit(module, unit): the parameters that it gets are of this unit. */
+static int set_unit(lua_State *L)
+{
+  graph->module[luaL_checkinteger(L, 1)].unit = (int)luaL_checkinteger(L, 2);
+  return 0;
+}
+
 /* parameter(what, shape, init kind, a, b): one that is not part of a model yet. */
 static int parameter(lua_State *L)
 {
@@ -260,6 +295,7 @@ static int add_parameter(lua_State *L)
   name = *path ? text("%s.%s", path, name) : copy_text(name);
   t->value = add_value(PARAMETER, name, F32, t->shape, module, t->line);
   graph->value[t->value].init = t->init;
+  graph->value[t->value].unit = graph->module[module].unit;
   return 0;
 }
 
@@ -713,6 +749,8 @@ static const luaL_Reg functions[] = {{"between", between},
                                      {"redistribute", redistribute_tensor},
                                      {"finish", finish_tensor},
                                      {"add_module", new_module},
+                                     {"add_unit", add_unit},
+                                     {"set_unit", set_unit},
                                      {"parameter", parameter},
                                      {"add_parameter", add_parameter},
                                      {"set_precision", set_precision},

@@ -595,6 +595,7 @@ static bool is_kept_inside(int value, const struct op *reader)
   const struct value *v = &graph->value[value];
   if (v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
   const struct op *maker = &graph->op[v->op];
+  if (gathers(maker) && !reshards(maker)) return false;
   return maker->phase == FORWARD && layer_of(reader->module) != NONE &&
          layer_of(reader->module) == layer_of(maker->module);
 }
@@ -681,6 +682,25 @@ static void check_training(void)
        "the learning rate goes nowhere");
 }
 
+/* They come from another process. */
+static void check_units(void)
+{
+  unsigned all = (1u << graph->mesh.ndim) - 1;
+  for (int i = 0; i < graph->nunit; i++) {
+    const struct unit *u = &graph->unit[i];
+    hold(u->shards && !(u->shards & u->copies) && !((u->shards | u->copies) & ~all), NONE,
+         "a unit is cut over no dimension of the mesh");
+    hold(u->module >= 0 && u->module < graph->nmodule, NONE, "a unit has no module");
+    hold(u->dim >= -MAX_DIMS && u->dim <= ANY_DIM, NONE, "a unit is cut nowhere");
+  }
+  for (int i = 0; i < graph->nvalue; i++)
+    hold(graph->value[i].unit >= NONE && graph->value[i].unit < graph->nunit, NONE,
+         "a value is of no unit that there is");
+  for (int m = 0; m < graph->nmodule; m++)
+    hold(graph->module[m].unit >= NONE && graph->module[m].unit < graph->nunit, NONE,
+         "a module is of no unit that there is");
+}
+
 void check(enum pass after)
 {
   now = pass_name[after];
@@ -693,6 +713,7 @@ void check(enum pass after)
   if (graph->loss != NONE) hold(made[graph->loss], NONE, "the loss is not made");
   if (after == PASS_LUA) check_parameter_order();
   if (after == PASS_LUA) check_training();
+  if (after == PASS_LUA) check_units();
   if (after == PASS_RECOMPUTE) check_recomputed();
   if (after >= PASS_FUSE) each_op(check_kernel, NULL);
   if (after == PASS_MEMORY) check_memory();

@@ -122,7 +122,8 @@ static void name_after(int g, int value)
   if (!strncmp(v->name, "d_", 2)) return;
   int op = graph->value[value].op, in = op == NONE ? NONE : graph->op[op].in[0];
   bool used = op != NONE && graph->op[op].kind == OP_cast && graph->value[in].role == PARAMETER;
-  v->name = text("d_%s", value_name(used ? in : value)); /* of a parameter's cast: the parameter's */
+  v->name =
+      text("d_%s", value_name(used ? in : value)); /* of a parameter's cast: the parameter's */
   v->of = value;
 }
 
@@ -703,7 +704,8 @@ static void redistribute_grad(int g)
                   .type = type,
                   .backward_type = type,
                   .to = to,
-                  .asked = (1u << graph->mesh.ndim) - 1};
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .unit_plus_1 = at->unit_plus_1};
   op.why = text("backward of %s", at->why);
   int back = apply(op);
   name_after(back, at->in[0]);

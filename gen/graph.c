@@ -129,7 +129,8 @@ int add_module(const char *name, const char *class_name, int parent, int line)
                                                   .path = path,
                                                   .class_name = copy_text(class_name),
                                                   .parent = parent,
-                                                  .line = line};
+                                                  .line = line,
+                                                  .unit = NONE};
   return graph->nmodule++;
 }
 

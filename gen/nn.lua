@@ -406,6 +406,7 @@ nn.ModuleList = nn.module("ModuleList", function(self, members)
   keep_all(self, "ModuleList", members)
   function self:forward() fail("a ModuleList is not called: call its modules") end
 end)
+base.ModuleList = nn.ModuleList
 
 plan.nn = core.forbid_absent(nn, "nn")
 plan.F = core.forbid_absent(F, "F")
@@ -449,11 +450,12 @@ function base.children(module)
   return found[2]
 end
 
+function base.line_of(module) return about[module].line end
 function base.class(module) return about[module].class end
 function base.class_name(module) return about[module].class_name end
 function base.index(module) return about[module].index end
 
-local function take_up(module, name, parent, path, policy)
+local function take_up(module, name, parent, path, policy, unit)
   local known = about[module]
   policy = base.policy_of(module) or policy
   if known.index then
@@ -462,6 +464,8 @@ local function take_up(module, name, parent, path, policy)
   end
   known.path = path
   known.index = core.add_module(name, known.class_name, parent, known.line)
+  unit = base.unit_of(module, known.index) or unit
+  if unit then core.set_unit(known.index, unit) end
   local prefix, taken = path == "" and "" or path .. ".", {}
   local function take(child)
     if taken[child] then
@@ -484,7 +488,7 @@ local function take_up(module, name, parent, path, policy)
   for i = 1, #children, 2 do
     local name, child = children[i], children[i + 1]
     take(name)
-    take_up(child, name, known.index, prefix .. name, policy)
+    take_up(child, name, known.index, prefix .. name, policy, unit)
   end
 end
 

@@ -135,6 +135,14 @@ function base.need_mesh()
   if not names then make_mesh{ {"rank", 1} } end
 end
 
+-- The dimensions of a mesh or a part of it, counted from 0, and its names.
+function base.dimensions(mesh, who)
+  base.expect(mesh, "mesh", "the mesh given to " .. who)
+  local own = {}
+  for i, d in ipairs(dims_of[mesh]) do own[i] = names[d + 1] end
+  return dims_of[mesh], own
+end
+
 local function one_dimension(mesh, who)
   base.expect(mesh, "mesh", "the mesh given to " .. who)
   local dims = dims_of[mesh]

@@ -4,6 +4,8 @@
    Leaves  every parameter and input of the step placed; a redistribute operation wherever a style
            asks for a layout at a module's input or output; no calls and no styles are needed after.
 
+   Parameters of units are gathered where they are used: units.c.
+
    A redistribute is made even where the value already lies as wished: its gradient then has a place
    at which a pending sum must be finished (as in DTensor a gradient comes back as its value lay).
 
@@ -76,10 +78,13 @@ static int moved(int value, const struct style *s, const struct wish *w, const c
   return graph->op[i].out;
 }
 
-/* The values made so far, and those that moved() adds, which stand for themselves. */
-static int current(int value, int known)
+/* What the operation, or a style that speaks for it, takes as this value: of the values made so far
+   what stands for them, of a parameter that is kept cut what is gathered; those that moved() adds
+   stand for themselves. */
+static int current(int value, int known, const struct op *reader)
 {
-  return value < known ? now[value] : value;
+  if (value < known) value = now[value];
+  return is_kept_cut(value) ? gathered(value, reader, &new_order) : value;
 }
 
 static void wishes_of(const struct call *c, int what, int known)
@@ -97,8 +102,9 @@ static void wishes_of(const struct call *c, int what, int known)
                    what == WISH_INPUT ? "input" : "output", w->index,
                    printable(graph->module[c->module].path), n);
       int v = value[w->index];
-      now[v] =
-          moved(current(v, known), s, w, what == WISH_INPUT ? "input layout" : "output layout");
+      struct op reader = {.module = c->module};
+      now[v] = moved(current(v, known, &reader), s, w,
+                     what == WISH_INPUT ? "input layout" : "output layout");
     }
   }
 }
@@ -128,9 +134,24 @@ static void name_inner_values(void)
   }
 }
 
+/* Adds the operation to the program, on what stands for its inputs now. */
+static void take(int id, int known)
+{
+  struct op op = graph->op[id]; /* a copy: adding operations moves the array */
+  note_list(&op, &new_order);
+  if (casts_for_use(&op)) {
+    now[op.out] = gathered(op.in[0], &op, &new_order);
+    return;
+  }
+  for (int i = 0; i < op.nin; i++) op.in[i] = current(op.in[i], known, &op);
+  graph->op[id] = op;
+  add(&new_order, id);
+}
+
 void plan(void)
 {
   place_parameters();
+  place_units();
   name_inner_values();
   int known = graph->nvalue;
   now = alloc((size_t)known * sizeof *now);
@@ -154,9 +175,7 @@ void plan(void)
       open = c->parent;
     } else {
       if (at == norder) break;
-      struct op *op = &graph->op[graph->order[at]];
-      for (int i = 0; i < op->nin; i++) op->in[i] = current(op->in[i], known);
-      add(&new_order, graph->order[at++]);
+      take(graph->order[at++], known);
     }
   }
   graph->order = new_order.at;

@@ -63,6 +63,19 @@ end
 
 function base.policy_of(module) return policies[module] end
 
+-- Of a table of options those that tell a policy, or nil where there is none.
+function base.policy_options(options)
+  local own
+  for _, key in ipairs(KEYS) do
+    if options[key] ~= nil then
+      own = own or {}
+      own[key] = options[key]
+    end
+  end
+  return own
+end
+base.policy_keys = KEYS
+
 -- When the model is part of the graph, all of these modules are in it.
 function base.check_policies()
   for _, module in ipairs(with_policy) do

@@ -18,6 +18,9 @@
    The modules of a list shall stay equal (outline.c). So nothing is made again but in the backward
    of the very module of the list that made it; what goes from one to the next is kept.
 
+   What units gather of their parameters is made again too, where the unit says so: nothing of it is
+   kept then. Else it is kept, even where a checkpoint runs all around it again.
+
    With `checkpoint` nothing is kept of a module of a ModuleList but what others take of it, so its
    inputs: all else that its backward reads, products and collectives too, is made again before it,
    and cheap work then as above, so that less is alive in the module's backward. The bits are the
@@ -115,12 +118,23 @@ static void write_again(int id, const int *in)
 /* ------------------------------------------------------------------------------ under checkpoints
  */
 
+bool gathers(const struct op *op)
+{
+  return unit_of(op) != NONE && (op->phase == FORWARD || op->again);
+}
+
+bool reshards(const struct op *op)
+{
+  return graph->unit[unit_of(op)].reshards;
+}
+
 /* Whether what an operation of the backward reads there is a copy: both are of one module. */
 static bool in_one_checkpoint(int value, const struct op *reader)
 {
   int at = place_in(checkpoint, reader);
-  return at != NONE && is_kept(value) && maker(value)->phase == FORWARD &&
-         place_in(checkpoint, maker(value)) == at;
+  if (at == NONE || !is_kept(value) || maker(value)->phase != FORWARD) return false;
+  if (gathers(maker(value)) && !reshards(maker(value))) return false;
+  return place_in(checkpoint, maker(value)) == at;
 }
 
 static void mark_with_inputs(int value)
@@ -192,6 +206,7 @@ static void write_checkpoints(void)
 
 bool is_cheap(const struct op *op)
 {
+  if (gathers(op) && reshards(op)) return true;
   switch (op->kind) {
   case OP_view:
   case OP_slice:
@@ -265,11 +280,12 @@ static int64_t price_of(int value)
   return largest_bytes(value);
 }
 
-/* What a checkpoint has cast again of a parameter is at hand for the module's backward: it is not
-   cast once more. */
-static bool is_cast_again(const struct op *op)
+/* What a checkpoint has cast or gathered again of a parameter is at hand for the module's backward:
+   it is not made once more. */
+static bool is_at_hand(const struct op *op)
 {
-  return op->again && op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER;
+  return op->again &&
+         (gathers(op) || (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER));
 }
 
 static void set_prices(struct need *n, int value)
@@ -277,7 +293,7 @@ static void set_prices(struct need *n, int value)
   const struct op *op = maker(value);
   int node = n->node[value], made = node + 1;
   add_price(n->cut, node, made, price_of(value));
-  if (n->leaves[value] || !is_cheap(op) || is_cast_again(op)) {
+  if (n->leaves[value] || !is_cheap(op) || is_at_hand(op)) {
     add_own_price(n->cut, made, NEVER);
     return;
   }

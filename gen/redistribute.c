@@ -549,11 +549,31 @@ static int narrowest(int value)
   return narrow ? from : value;
 }
 
+/* Where the gradient of a unit's parameter stops: sums that become cut have been scattered, those
+   that become whole are still pending. The small parts are what is reduced then; that it is one
+   collective more costs little, since buckets gather them. */
+static struct layout scattered_first(const struct op *op, struct layout from, struct layout to)
+{
+  if (unit_of(op) == NONE || op->phase == FORWARD) return to;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (from.on[d].kind == PARTIAL && to.on[d].kind == REPLICATE) to.on[d] = from.on[d];
+  return usual_turns(to);
+}
+
+static int run_legs(const struct op *op, int value, struct layout to)
+{
+  struct layout stop[MAX_STOPS];
+  struct value v = graph->value[value];
+  int n = find_stops(v.shape, v.layout, to, stop);
+  for (int i = 1; i < n; i++) value = run_leg(op, value, stop[i]);
+  return value;
+}
+
 /* Gives the value that stands for what the redistribution leaves: moved in the operation's type,
    where it moves at all, and left in the value's. */
 static int lower(const struct op *op)
 {
-  struct layout stop[MAX_STOPS], to = graph->value[op->out].layout;
+  struct layout to = graph->value[op->out].layout;
   refuse_mixed(op, graph->value[op->in[0]].layout);
   refuse_mixed(op, to);
   struct value in = graph->value[op->in[0]];
@@ -561,8 +581,8 @@ static int lower(const struct op *op)
   bool moves = !lies_alike(in.layout, to);
   int last = moves ? narrowest(op->in[0]) : op->in[0];
   if (last == op->in[0]) last = cast_to(op, last, moves && is_floating(type) ? op->type : type);
-  int n = find_stops(in.shape, in.layout, to, stop);
-  for (int i = 1; i < n; i++) last = run_leg(op, last, stop[i]);
+  last = run_legs(op, last, scattered_first(op, in.layout, to));
+  last = run_legs(op, last, to);
   return take_over(op, cast_to(op, last, type));
 }
 

@@ -168,8 +168,11 @@ static char *asked_by(int value)
 {
   const struct value *v = &graph->value[value];
   const char *path = plan_shown();
-  if (v->style == NONE) return text("%s:%d", path, v->line);
-  return text("%s:%d %s", path, graph->style[v->style].line, graph->style[v->style].name);
+  const char *by = v->style == NONE ? text("%s:%d", path, v->line)
+                                    : text("%s:%d %s", path, graph->style[v->style].line,
+                                           graph->style[v->style].name);
+  if (!is_kept_cut(value)) return (char *)by;
+  return text("%s, :%d fully_shard", by, graph->unit[v->unit].line);
 }
 
 static bool *trained; /* by value, of a parameter: an update writes it */
@@ -181,11 +184,18 @@ static void find_trained(void)
     if (graph->value[i].role == GRADIENT) trained[graph->value[i].of] = true;
 }
 
+static int unit_line(int parameter)
+{
+  int unit = graph->value[parameter].unit;
+  return unit == NONE ? 0 : graph->unit[unit].line;
+}
+
 /* Whether all is told of the parameter that is told of the family's. */
 static bool is_told_alike(const struct family *f, int value)
 {
   int first = f->member.at[0], a = graph->value[first].style, b = graph->value[value].style;
   if (!same_tensor(first, value) || trained[first] != trained[value]) return false;
+  if (unit_line(first) != unit_line(value)) return false;
   if (a == NONE || b == NONE) return a == b && graph->value[first].line == graph->value[value].line;
   return graph->style[a].line == graph->style[b].line &&
          !strcmp(graph->style[a].name, graph->style[b].name);

@@ -180,6 +180,7 @@ struct module {
   const char *name, *path;
   const char *class_name; /* "Linear" */
   int parent, line;
+  int unit; /* to which its own parameters belong, or NONE */
 };
 
 /* One call of a module: operations first <= i < last of the flat graph were made inside it. Calls
@@ -212,7 +213,9 @@ struct unit {
   unsigned shards;  /* a bit for each mesh dimension over which its parameters are kept cut */
   unsigned copies;  /* and for each over which these parts are kept alike */
   bool reshards;    /* what is gathered is given up after the forward, and gathered again */
+  int dim;          /* that is cut where there is such, negative: from the last; or ANY_DIM */
 };
+enum { ANY_DIM = MAX_DIMS };
 
 /* Ranks that differ in the mesh dimensions `dim` alone meet in a group: "tp", "dp_tp". Its members
    stand in the order of these: those that differ in the last of them follow one another. */
@@ -771,6 +774,19 @@ void memory(void);
 void emit(void);
 
 /* What the passes ask of each other. */
+/* units.c: places the parameters of units, whose other cuts are known; tells of an operation that
+   comes next in the order; whether a value is a parameter that is to be gathered before it is used;
+   whether the operation casts one to the type that the model computes with; the parameter as the
+   reader takes it, gathered, by operations that are added to the order where there is none yet. */
+void place_units(void);
+void note_list(const struct op *op, const struct list *order);
+bool is_kept_cut(int value);
+bool casts_for_use(const struct op *op);
+int gathered(int parameter, const struct op *reader, struct list *order);
+/* recompute.c: whether it gathers a unit's parameter for the forward, and whether that is given up
+   behind it. */
+bool gathers(const struct op *op);
+bool reshards(const struct op *op);
 /* The dimension of a value that lies in memory at this place from the outermost, and the place of a
    dimension. */
 int dimension_at(int value, int place);

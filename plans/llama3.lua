@@ -1,7 +1,14 @@
 -- Llama 3, trained under torchtitan's plan: tensor parallel within the layers, sequence parallel
--- between them, loss parallel at the end; data parallel for the batch.
+-- between them, loss parallel at the end; data parallel for the batch, with the parameters, their
+-- gradients and the optimizer's state cut over its ranks.
 --
 --   tpgen plans/llama3.lua -o out/ -D tp=2                       a small one, to try it
+--   tpgen plans/llama3.lua -o out/ -D dp_shard=4                 fully sharded (FSDP) over 4 ranks
+--   tpgen plans/llama3.lua -o out/ -D dp_replicate=2 -D tp=2     DDP: two copies of all there is
+--   tpgen plans/llama3.lua -o out/ -D dp_replicate=2 -D dp_shard=4   hybrid (HSDP): two copies, each
+--                                                                cut over 4 ranks
+--   tpgen plans/llama3.lua -o out/ -D dp=8                       all of data parallel's ranks: cut over
+--                                                                as many as dp_replicate leaves
 --   tpgen plans/llama3.lua -o out/ -D preset=8b -D tp=8          Llama 3.1's: 8b, 70b, 405b
 --   tpgen plans/llama3.lua -o out/ -D config=Llama-3.1-8B/config.json -D tp=8
 --   out/run.sh --weights Llama-3.1-8B --data text.txt --steps 100
@@ -90,8 +97,25 @@ local n_kv_heads = whole("n_kv_heads", n_heads)
 local head_dim = whole("head_dim", math.tointeger(dim / n_heads) or dim / n_heads)
 local hidden, vocab, seq = whole("hidden"), whole("vocab"), whole("seq")
 local theta, eps, tied = setting("theta", 10000), setting("eps", 1e-5), flag("tied", false)
-local dp, tp, loss_parallel = whole("dp", 1), whole("tp", 1), flag("loss_parallel", true)
+local tp, loss_parallel = whole("tp", 1), flag("loss_parallel", true)
+
+-- The ranks that share the batch are dp_replicate * dp_shard.
+local dp_replicate = whole("dp_replicate", 1)
+local dp_shard = whole("dp_shard", args.dp and math.tointeger(whole("dp") / dp_replicate) or 1)
+local dp = whole("dp", dp_replicate * dp_shard)
+if dp ~= dp_replicate * dp_shard then
+  error("dp = " .. dp .. " ranks are not dp_replicate = " .. dp_replicate .. " times dp_shard = "
+    .. dp_shard)
+end
 local batch_size = whole("batch", dp)
+
+-- Whether what is gathered of the parameters is given up after the forward, and gathered again for
+-- the backward: always, never, or by default in the layers, but not at the end of the model, whose
+-- backward comes at once.
+local reshard = setting("reshard_after_forward", "default")
+if reshard ~= "default" and reshard ~= "always" and reshard ~= "never" then
+  error("reshard_after_forward must be default, always or never, not " .. tostring(reshard))
+end
 
 -- float32, or tf32: float32 whose products may round what they take; or bfloat16: weights and what
 -- the optimizer keeps of them are float32, and the model computes in bfloat16.
@@ -100,7 +124,11 @@ if dtype ~= "float32" and dtype ~= "tf32" and dtype ~= "bfloat16" then
   error("dtype must be float32, tf32 or bfloat16, not " .. tostring(dtype))
 end
 
-local mesh = device_mesh{ {"dp", dp}, {"tp", tp} }
+local hybrid = dp_replicate > 1 and dp_shard > 1
+local mesh = hybrid
+  and device_mesh{ {"dp_replicate", dp_replicate}, {"dp_shard", dp_shard}, {"tp", tp} }
+  or device_mesh{ {"dp", dp}, {"tp", tp} }
+local data_parallel = hybrid and mesh{"dp_replicate", "dp_shard"} or mesh.dp
 
 -- --------------------------------------------------------------------------------------- the model
 
@@ -233,6 +261,17 @@ local model = parallelize(Llama(), mesh.tp, {
   },
 })
 
+-- The units of parameters that are gathered, and whose gradients are reduced, together. A tied
+-- embedding is used at both ends of the model.
+if dp_shard > 1 then
+  local at_once = {reshard_after_forward = reshard == "always"}
+  local inside = {reshard_after_forward = reshard ~= "never"}
+  fully_shard(model.tok_embeddings, data_parallel, inside)
+  for _, layer in ipairs(model.layers) do fully_shard(layer, data_parallel, inside) end
+  fully_shard({model.norm, model.output}, data_parallel, at_once)
+  fully_shard(model, data_parallel, inside)
+end
+
 if dtype == "bfloat16" then
   mixed_precision(model, {param_dtype = "bfloat16", reduce_dtype = "float32"})
 end
@@ -244,7 +283,7 @@ local warmup = setting("warmup")
 local batch = distribute({
   input = tokens(vocab){batch_size, seq},
   target = tokens(vocab, 1){batch_size, seq},
-}, mesh.dp, Shard(0))
+}, data_parallel, hybrid and {Shard(0), Shard(0)} or Shard(0))
 
 return train{
   model      = model,
