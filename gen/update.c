@@ -170,6 +170,7 @@ struct sum {
   int width; /* elements that are read at once */
   struct buffer text;
   struct run run;
+  const char *kernel; /* that makes the sum */
 };
 
 static void put_run(struct sum *s, int indent)
@@ -181,10 +182,10 @@ static void put_run(struct sum *s, int indent)
   int64_t blocks = (run->n / s->width + BLOCK - 1) / BLOCK;
   if (blocks > MOST) blocks = MOST;
   if (run->n && options.cuda)
-    put(b, "\n%*sLAUNCH(add_squares, %" PRId64 ", %d, stream)(%s, %" PRId64 ", %s);", indent, "",
-        blocks, BLOCK, run->name, run->n, share);
+    put(b, "\n%*sLAUNCH(add_to_%s, %" PRId64 ", %d, stream)(%s, %" PRId64 ", %s);", indent, "",
+        s->kernel, blocks, BLOCK, run->name, run->n, share);
   else if (run->n)
-    put(b, "\n%*s*%s += sum_of_squares(%s, %" PRId64 ")%s;", indent, "", c_name(s->op->out),
+    put(b, "\n%*s*%s += %s(%s, %" PRId64 ")%s;", indent, "", c_name(s->op->out), s->kernel,
         run->name, run->n, run->copies > 1 ? text(" / %d", run->copies) : "");
   run->n = 0;
 }
@@ -264,9 +265,10 @@ static void add_loop(struct sum *s, int from, int period, int count)
   put(&s->text, "\n  }");
 }
 
-static void add_template(const char *file, const char *prototypes, int width)
+static const char *add_template(const char *file, const char *prototypes, int width)
 {
-  add_kernel(file, prototypes, "", fill(update_template(file), "width", text("%d", width), NULL));
+  const char *definition = fill(update_template(file), "width", text("%d", width), NULL);
+  return add_kernel(file, prototypes, "", definition);
 }
 
 /* How many elements of all gradients can be read at once. */
@@ -286,12 +288,12 @@ char *squares_text(const struct op *op, int rank)
   struct sum s = {.op = op, .rank = rank, .width = options.cuda ? width_of_all(op, rank) : 1};
   const char *squares = c_name(op->out);
   int count = 0;
-  add_template(
+  s.kernel = add_template(
       "sum_of_squares",
       options.cuda
-          ? "__global__ void add_squares(const float *__restrict__ g, long n, double weight)\n"
-            "__global__ void sum_of_squares(double *squares)"
-          : "double sum_of_squares(const float *g, long n)",
+          ? "__global__ void add_to_$name$(const float *__restrict__ g, long n, double weight)\n"
+            "__global__ void $name$(double *squares)"
+          : "double $name$(const float *g, long n)",
       s.width);
   if (!options.cuda) put(&s.text, "*%s = 0;", squares);
   for (int k = 0; k < op->nbody;) {
@@ -303,7 +305,7 @@ char *squares_text(const struct op *op, int rank)
     k += period ? period * count : 1;
   }
   put_run(&s, 2);
-  if (options.cuda) put(&s.text, "\n  LAUNCH(sum_of_squares, 1, 1024, stream)(%s);", squares);
+  if (options.cuda) put(&s.text, "\n  LAUNCH(%s, 1, 1024, stream)(%s);", s.kernel, squares);
   return s.text.text + strspn(s.text.text, "\n ");
 }
 

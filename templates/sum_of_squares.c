@@ -1,5 +1,5 @@
 // The sum of g[i] * g[i]: of parts, so that it does not depend on the number of threads.
-double sum_of_squares(const float *g, long n)
+double $name$(const float *g, long n)
 {
   enum { PARTS = 64, MANY = 1 << 15 };
   double part[PARTS], all = 0;

@@ -1,9 +1,9 @@
 // The sum of the squares of gradients, block by block; put together, always in one order, and begun
-// anew by sum_of_squares.
-static __device__ double squares_of_block[1024];
+// anew by $name$.
+static __device__ double $name$_of_block[1024];
 
 __global__ __launch_bounds__(256)
-void add_squares(const float *__restrict__ g, long n, double weight)
+void add_to_$name$(const float *__restrict__ g, long n, double weight)
 {
   const long step = (long)gridDim.x * 256 * $width$;
   double sum = 0;
@@ -13,13 +13,13 @@ void add_squares(const float *__restrict__ g, long n, double weight)
     for (int e = 0; e < $width$; e++) sum += (double)g_v[e] * (double)g_v[e];
   }
   sum = block_sum(sum);
-  if (threadIdx.x == 0) squares_of_block[blockIdx.x] += weight * sum;
+  if (threadIdx.x == 0) $name$_of_block[blockIdx.x] += weight * sum;
 }
 
 __global__ __launch_bounds__(1024)
-void sum_of_squares(double *squares)
+void $name$(double *squares)
 {
-  const double sum = block_sum<1024>(squares_of_block[threadIdx.x]);
-  squares_of_block[threadIdx.x] = 0;
+  const double sum = block_sum<1024>($name$_of_block[threadIdx.x]);
+  $name$_of_block[threadIdx.x] = 0;
   if (threadIdx.x == 0) *squares = sum;
 }
