@@ -183,6 +183,23 @@ int unit_of(const struct op *op)
   return op->unit_plus_1 - 1;
 }
 
+enum type moved_type(const struct op *op)
+{
+  if (op->packed) return graph->value[op->buffer].type;
+  return graph->value[op->nbody ? graph->op[op->body[0]].out : op->in[0]].type;
+}
+
+int64_t bucket_chunk(const struct op *op, int k)
+{
+  int64_t begin = 0;
+  while (k-- > 0) {
+    const struct op *member = &graph->op[op->body[k]];
+    int part = op->kind == OP_all_gather ? member->in[0] : member->out;
+    begin += elements(local_shape(part, 0)); /* no rank has more than the first */
+  }
+  return begin;
+}
+
 const char *value_name(int value)
 {
   const struct value *v = &graph->value[value];

@@ -157,7 +157,7 @@ struct op {
                        all_to_all: both */
   enum reduction reduction; /* all_reduce, reduce_scatter, to_partial */
   int exchange;             /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
-  int nbody;                /* fused, epilogue, and an all_reduce that is a bucket: the operations in it */
+  int nbody;                /* fused, epilogue, and a collective that is a bucket: the operations in it */
   const int *body;
   const struct stages *stages; /* fused: how its kernel runs the body: stages.c */
   bool packed; /* a bucket whose members travel in `buffer`, one after the other */
@@ -535,6 +535,12 @@ int append_update(struct op op);
 int unit_of(const struct op *op);
 /* Whether it is of a parameter's gradient, or what several batches add up for it. */
 bool is_gradient(int value);
+/* The type in which a collective's values travel: those of a packed bucket as its buffer has them. */
+enum type moved_type(const struct op *op);
+/* Where the k-th member of a packed gather or scatter begins in the chunk that each rank of the group
+   has of its buffer, in elements; with k = nbody how long that is. The same on all ranks: parts that
+   are smaller are followed by what nobody reads. */
+int64_t bucket_chunk(const struct op *op, int k);
 /* The model's name for a value; where it has none, the name of the operator that made it. */
 const char *value_name(int value);
 /* Whether the second parameter comes behind the first with no other between: as they lie. */

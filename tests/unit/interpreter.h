@@ -276,6 +276,94 @@ static void run_slice(struct machine *m, const struct op *op, int rank)
   m->part[rank][op->out] = out;
 }
 
+/* The part of the value that the place-th of the group's members has, or gets, lies in the value of
+   `rank` from there on; and in its chunk of the buffer one row after the other. */
+static struct shape member_part(const struct op *bucket, int k, int of, int64_t *begin)
+{
+  const struct op *op = &graph->op[bucket->body[k]];
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  bool gathers = bucket->kind == OP_all_gather;
+  struct layout part = gathers ? in->layout : out->layout,
+                whole = gathers ? out->layout : in->layout;
+  begin_of(in->shape, part, whole, of, begin);
+  return part_of(in->shape, part, of).shape;
+}
+
+static int64_t chunk_start(const struct op *op, int place, int k)
+{
+  return place * bucket_chunk(op, op->nbody) + bucket_chunk(op, k);
+}
+
+/* Each member's part into the rank's chunk; of a reduction what it has of each rank's into theirs. */
+static void copy_in(struct machine *m, const struct op *op, const int *member, int n, int rank)
+{
+  double *buffer = m->part[rank][op->buffer].at;
+  int64_t begin[MAX_DIMS];
+  for (int k = 0; k < op->nbody; k++) {
+    struct array in = m->part[rank][graph->op[op->body[k]].in[0]];
+    for (int place = 0; place < n; place++) {
+      bool own = member[place] == rank;
+      if (op->kind == OP_all_gather && !own) continue;
+      struct shape part = member_part(op, k, member[place], begin);
+      must(elements(part) <= bucket_chunk(op, k + 1) - bucket_chunk(op, k),
+           "member %d overruns its place in a chunk", k);
+      copy_box((struct array){part, buffer + chunk_start(op, place, k)}, NULL, in,
+               op->kind == OP_all_gather ? NULL : begin, part);
+    }
+  }
+}
+
+static void copy_out(struct machine *m, const struct op *op, const int *member, int n, int rank)
+{
+  double *buffer = m->part[rank][op->buffer].at;
+  int64_t begin[MAX_DIMS];
+  for (int k = 0; k < op->nbody; k++) {
+    struct array out = unwritten(local_shape(graph->op[op->body[k]].out, rank));
+    for (int place = 0; place < n; place++) {
+      if (op->kind == OP_reduce_scatter && member[place] != rank) continue;
+      struct shape part = member_part(op, k, member[place], begin);
+      copy_box(out, op->kind == OP_all_gather ? begin : NULL,
+               (struct array){part, buffer + chunk_start(op, place, k)}, NULL, part);
+    }
+    m->part[rank][graph->op[op->body[k]].out] = out;
+  }
+}
+
+/* A bucket of gathers or scatters as its call would run it: on chunks of equal length, the members'
+   own in their buffers. What pads them is no number. */
+static void run_chunks(struct machine *m, const struct op *op)
+{
+  int n = group_size(op->group), *member = take((size_t)n * sizeof *member);
+  int64_t chunk = bucket_chunk(op, op->nbody);
+  for (int r = 0; r < m->world; r++) {
+    struct array *buffer = &m->part[r][op->buffer];
+    if (!buffer->at) *buffer = zeros(graph->value[op->buffer].shape);
+    must(elements(buffer->shape) == n * chunk, "a buffer of %s for %d chunks of %" PRId64,
+         shape_text(buffer->shape), n, chunk);
+    for (int64_t i = 0; i < n * chunk; i++) buffer->at[i] = NAN;
+    group_members(op->group, r, member);
+    copy_in(m, op, member, n, r);
+  }
+  for (int r = 0; r < m->world; r++) {
+    group_members(op->group, r, member);
+    int me = place_in_group(member, n, r);
+    struct array mine = m->part[r][op->buffer];
+    for (int k = 0; k < n; k++) {
+      struct array theirs = m->part[member[k]][op->buffer];
+      for (int64_t i = 0; i < chunk; i++) {
+        double *at = &mine.at[(op->kind == OP_all_gather ? k : me) * chunk + i];
+        if (op->kind == OP_all_gather) *at = theirs.at[k * chunk + i];
+        if (op->kind == OP_reduce_scatter && k != me)
+          *at = reduce_two(op->reduction, *at, theirs.at[me * chunk + i]);
+      }
+    }
+  }
+  for (int r = 0; r < m->world; r++) {
+    group_members(op->group, r, member);
+    copy_out(m, op, member, n, r);
+  }
+}
+
 static void run_pieces(struct machine *m, const struct op *op, int rank)
 {
   bool pack = op->kind == OP_pack_pieces;
@@ -373,6 +461,10 @@ static void run_op(struct machine *m, const struct op *op)
 {
   if (*rule_of(op)) {
     run_row(m, op);
+    return;
+  }
+  if (op->packed && op->kind != OP_all_reduce) {
+    run_chunks(m, op);
     return;
   }
   for (int r = 0; r < m->world; r++) {

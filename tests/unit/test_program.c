@@ -2,6 +2,8 @@
    go through every pass; what memory.c leaves is then run on simulated ranks, each with an arena of
    its own, loops, kernels and collectives as the generated C has them. The loss and every gradient
    must be those of the model computed whole, before anything was cut, fused, folded or placed. */
+#include "bucket.h"
+
 #include "interpreter.h"
 
 /* ------------------------------------------------------------------------------- a random model */
@@ -742,6 +744,27 @@ static void copy_members(const struct op *op, const struct function *f, int l, i
   }
 }
 
+/* One call for gathers or scatters, which travel in chunks. */
+static void run_chunked(const struct op *op, const struct function *f, int l)
+{
+  for (int r = 0; r < machine.world; r++) {
+    machine.part[r][op->buffer] = at(r, op->buffer, f, l);
+    for (int k = 0; k < op->nbody; k++) {
+      int in = graph->op[op->body[k]].in[0];
+      machine.part[r][in] = at(r, in, f, l);
+    }
+  }
+  size_t used = pool_used;
+  run_op(&machine, op);
+  for (int r = 0; r < machine.world; r++)
+    for (int k = 0; k < op->nbody; k++) {
+      struct array out = at(r, graph->op[op->body[k]].out, f, l);
+      memcpy(out.at, machine.part[r][graph->op[op->body[k]].out].at,
+             (size_t)elements(out.shape) * sizeof(double));
+    }
+  pool_used = used;
+}
+
 /* One call for what lies in a buffer. */
 static void run_packed(const struct op *op, const struct function *f, int l)
 {
@@ -785,7 +808,9 @@ static bool late;
 
 static void run_moving(const struct op *op, const struct function *f, int l)
 {
-  if (op->packed)
+  if (op->packed && op->kind != OP_all_reduce)
+    run_chunked(op, f, l);
+  else if (op->packed)
     run_packed(op, f, l);
   else if (op->nbody)
     run_bucket(op, f, l);

@@ -1,0 +1,68 @@
+/* bucket.h: what the files of the pass `bucket` share. */
+#ifndef BUCKET_H
+#define BUCKET_H
+
+#include "tpgen.h"
+
+/* Whether gathers and scatters are bucketed: not before parcel.c writes their copies. */
+extern bool units_travel;
+
+/* ------------------------------------------------------------------------------------- choose.c */
+
+/* A collective as the choice sees it. */
+struct single {
+  enum op_kind kind;
+  int group;
+  enum reduction reduction;
+  enum type type; /* that travels */
+  int unit;       /* of which alone it may travel with others, or NONE */
+  int64_t bytes;  /* of what it takes or makes, whichever is more */
+  bool *needs;    /* by number, which of those before it have to be there first; NULL: none */
+};
+/* How much goes into the first bucket of a kind, the second, ...: the last is that of all that
+   follow. n 0: there is no end. */
+struct caps {
+  int n;
+  const int64_t *bytes;
+};
+struct buckets {
+  int n, room;
+  struct list *at; /* the numbers of the members */
+};
+/* Of those that follow one another; and of all that travel alike. */
+struct buckets choose_in_order(const struct single *s, int n, const struct caps *caps);
+struct buckets choose_alike(const struct single *s, int n, const struct caps *caps);
+/* Adds one of two members or more. */
+void add_bucket(struct buckets *found, const struct list *member);
+
+/* -------------------------------------------------------------------------------------- leave.c */
+
+/* Gives every gradient that is summed a value that may be summed in its place, and brings
+   small sums of gradients out of the loops over modules. */
+void prepare_gradients(void);
+
+/* Whether it sums a gradient over ranks in the gradient's place. */
+bool is_gradient_sum(const struct op *op);
+/* Whether the two are collectives that one call can make: of the same kind over the same group, of
+   values of the same type that travel. */
+bool same_kind(int a, int b);
+/* Whether to start a collective over the group takes longer than to send so many bytes. */
+bool is_small(int group, int64_t bytes);
+/* What stands for the value in a loop: one of a family speaks for all of it. */
+int speaker(int value);
+
+/* -------------------------------------------------------------------------------------- merge.c */
+
+/* Finds what each of a function's operations in the list, n singles, needs of the others. */
+void find_needs(const struct function *f, const int *op, struct single *s, int n);
+/* Whether the members can run as one: no member needs what another has made. */
+bool can_merge(const struct function *f, const int *member, int n);
+/* Makes one collective of the members, if there are several and they can run as one: where the
+   first of them stood if they gather, else where the last did. packed: they travel in a buffer.
+   Whether it did. */
+bool merge(struct function *f, const int *member, int n, bool packed);
+/* Whether the collective can be a member: what lies as the parts do, and not as its dimensions, can
+   be taken in. */
+bool is_mergeable(const struct function *f, int id);
+
+#endif
