@@ -20,12 +20,13 @@ struct moved {
 static void add_bucket(const struct op *op, int64_t *sent, int64_t *received)
 {
   int n = group_size(op->group), world = world_size();
-  int64_t each = type_bytes(graph->value[op->out].type), all = collective_bytes(op, 0) / each;
+  int64_t each = type_bytes(moved_type(op)), all = collective_bytes(op, 0) / each;
   bool even = all == collective_bytes(op, world - 1) / each;
   for (int r = 0; r < world; r++) {
     if (!even) all = collective_bytes(op, r) / each;
     int64_t part = chunk_size(all, n, place_in_group(op->group, r));
     int64_t moved = (all - part + part * (n - 1)) * each;
+    if (op->kind != OP_all_reduce) moved = (n - 1) * bucket_chunk(op, op->nbody) * each;
     sent[r] += moved;
     received[r] += moved;
   }

@@ -90,6 +90,8 @@ static void run(int id, bool *made)
   const struct op *op = &graph->op[id];
   for (int i = 0; i < op->nin && !op->nbody; i++)
     hold(is_made(op->in[i], made), id, "it reads a value not made yet");
+  for (int k = 0; k < op->nbody && is_collective(op->kind); k++)
+    hold(is_made(graph->op[op->body[k]].in[0], made), id, "a member reads a value not made yet");
   for (int k = 0; k < op->nbody; k++) run(op->body[k], made);
   for (int k = 0; k < op->nout; k++) made[op->out + k] = true;
 }
@@ -469,11 +471,62 @@ static bool is_what_it_says(const struct step *s)
   }
 }
 
-static void check_step(int id)
+/* Whether a copy between a value of one type and one of the other is a cast that a bucket does. */
+static bool is_copied_as(enum type type, enum type travels)
+{
+  return type == travels || ((type == F32 || type == BF16) && (travels == F32 || travels == BF16));
+}
+
+static int64_t largest_sum(const struct op *bucket)
+{
+  int64_t most = 0;
+  for (int r = 0; r < world_size(); r++) {
+    int64_t sum = 0;
+    for (int k = 0; k < bucket->nbody; k++)
+      sum += elements(local_shape(graph->op[bucket->body[k]].out, r));
+    if (sum > most) most = sum;
+  }
+  return most;
+}
+
+/* One call can do what all members would, on a buffer that holds them. */
+static void check_bucket(int id)
 {
   const struct op *op = &graph->op[id];
-  for (int k = 0; k < op->nbody; k++) check_step(op->body[k]);
-  hold(is_arranged(op), id, "its operands lie in orders that it does not take");
+  enum type travels = moved_type(op);
+  hold(op->nbody > 1, id, "a bucket of less than two");
+  hold(op->packed || op->kind == OP_all_reduce, id, "parts that lie nowhere together");
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *m = &graph->op[op->body[k]];
+    enum type in = graph->value[m->in[0]].type, out = graph->value[m->out].type;
+    hold(m->kind == op->kind && m->group == op->group && m->reduction == op->reduction, id,
+         "a member is of another kind");
+    hold(op->packed ? is_copied_as(in, travels) && is_copied_as(out, travels)
+                    : in == travels && out == travels,
+         id, "a member is of another type");
+    hold(graph->value[m->in[0]].order == graph->value[m->out].order, id,
+         "a member lies otherwise after than before");
+    for (int j = 0; j < op->nbody; j++)
+      hold(m->in[0] != graph->op[op->body[j]].out, id, "a member needs another");
+  }
+  if (!op->packed) return;
+  int64_t room = elements(graph->value[op->buffer].shape);
+  hold(graph->value[op->buffer].role == ACTIVATION && graph->value[op->buffer].op == id, id,
+       "its buffer is another's");
+  hold(room == (op->kind == OP_all_reduce ? largest_sum(op)
+                                          : group_size(op->group) * bucket_chunk(op, op->nbody)),
+       id, "its buffer does not fit its members");
+}
+
+/* In a packed bucket a member may lie in any order: it is copied. */
+static void check_step(int id, bool is_copied)
+{
+  const struct op *op = &graph->op[id];
+  bool is_bucket = is_collective(op->kind) && op->nbody;
+  if (is_bucket) check_bucket(id);
+  for (int k = 0; k < op->nbody; k++) check_step(op->body[k], is_bucket && op->packed);
+  hold(is_copied || is_bucket || is_arranged(op), id,
+       "its operands lie in orders that it does not take");
   if (op->nbody || op->out == NONE || op->nin != 1) return;
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
   struct step s = {op, in, out, in->layout, out->layout, NULL};
@@ -489,7 +542,7 @@ static void check_step(int id)
 static void check_step_of_program(void *unused, int id, int times)
 {
   (void)unused, (void)times;
-  check_step(id);
+  check_step(id, false);
 }
 
 /* ---------------------------------------------------------------------------------- the layouts */
@@ -562,7 +615,8 @@ static void check_flat(enum pass after, bool *made)
   for (int i = 0; i < graph->nop && after == PASS_LUA; i++) sane_op(i);
   for (int i = 0; i < graph->norder; i++) check_op(after, graph->order[i], made);
   for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
-  for (int i = 0; i < graph->norder && after >= PASS_REDISTRIBUTE; i++) check_step(graph->order[i]);
+  for (int i = 0; i < graph->norder && after >= PASS_REDISTRIBUTE; i++)
+    check_step(graph->order[i], false);
 }
 
 /* Once equal modules are folded, what only the others of a list do is looked at no more. */

@@ -230,14 +230,17 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
     count_all_to_all(op, rank, member, n, give, get);
     return;
   }
-  for (int k = 0; k < op->nbody; k++) sum += elements_at(graph->op[op->body[k]].out, rank);
+  bool in_chunks = op->packed && op->kind != OP_all_reduce;
+  if (in_chunks) sum = bucket_chunk(op, op->nbody);
+  for (int k = 0; k < op->nbody && !in_chunks; k++)
+    sum += elements_at(graph->op[op->body[k]].out, rank);
   for (int r = 0; r < n; r++) {
     switch (op->kind) {
     case OP_all_gather:
-      give[r] = elements_at(op->in[0], member[r]);
+      give[r] = in_chunks ? sum : elements_at(op->in[0], member[r]);
       break;
     case OP_reduce_scatter:
-      give[r] = elements_at(op->out, member[r]);
+      give[r] = in_chunks ? sum : elements_at(op->out, member[r]);
       break;
     default:
       give[r] = op->nbody ? sum : elements_at(op->out, rank);
@@ -249,13 +252,13 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
 
 int64_t collective_bytes(const struct op *op, int rank)
 {
-  if (op->kind == OP_all_reduce && op->nbody) {
-    int64_t sum = 0;
-    for (int k = 0; k < op->nbody; k++) {
-      int out = graph->op[op->body[k]].out;
-      sum += elements_at(out, rank) * type_bytes(graph->value[out].type);
-    }
-    return sum;
+  int64_t sum = 0, each = type_bytes(moved_type(op));
+  if (op->packed && op->kind != OP_all_reduce)
+    return (op->kind == OP_all_gather ? 1 : group_size(op->group)) * bucket_chunk(op, op->nbody) *
+           each;
+  if (op->nbody) {
+    for (int k = 0; k < op->nbody; k++) sum += elements_at(graph->op[op->body[k]].out, rank);
+    return sum * each;
   }
   return elements_at(op->in[0], rank) * type_bytes(graph->value[op->in[0]].type);
 }
@@ -279,6 +282,7 @@ static char *list_text(const char *type, const char *name, const int64_t *n, int
 bool equal_parts(const struct op *op, int rank)
 {
   if (op->kind == OP_exchange) return traits_of(exchange_of(op))->permutes;
+  if (op->packed && op->kind != OP_all_reduce) return true; /* chunks */
   int ranks = group_size(op->group);
   const int *member = members_of(op->group, rank);
   int first = member[0], last = member[ranks - 1];

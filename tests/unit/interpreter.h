@@ -39,7 +39,7 @@ __attribute__((unused)) static const char *not_held(const struct machine *m, int
   return not_the_whole(part, whole, graph->value[value].layout, tolerance);
 }
 
-static int place_in_group(const int *member, int n, int rank)
+static int place_among(const int *member, int n, int rank)
 {
   int k = 0;
   while (k < n && member[k] != rank) k++;
@@ -89,7 +89,7 @@ static void run_reduce_scatter(struct machine *m, const struct op *op, const int
   struct array out = zeros(local_shape(op->out, rank));
   int64_t start = 0, all = 0;
   for (int k = 0; k < n; k++) {
-    if (k < place_in_group(member, n, rank)) start += give[k];
+    if (k < place_among(member, n, rank)) start += give[k];
     if (member[k] == rank)
       must(give[k] == elements(out.shape), "reduce_scatter: %" PRId64 " elements into %s", give[k],
            shape_text(out.shape));
@@ -116,7 +116,7 @@ static void run_all_to_all(struct machine *m, const struct op *op, const int *me
     collective_counts(op, member[k], theirs, unused);
     int64_t from = 0, mine = 0, all = 0;
     for (int j = 0; j < n; j++) {
-      if (j < place_in_group(member, n, rank)) from += theirs[j];
+      if (j < place_among(member, n, rank)) from += theirs[j];
       if (member[j] == rank) mine = theirs[j];
       all += theirs[j];
     }
@@ -178,7 +178,7 @@ static void run_exchange(struct machine *m, const struct op *op, const int *memb
   bool packed = !gives_runs(&e->move, e->whole), packs = !gets_runs(&e->move, e->whole);
   struct array out = unwritten(local_shape(op->out, rank));
   struct pieces mine = pieces_of(op, rank, false, packs);
-  int me = place_in_group(member, n, rank);
+  int me = place_among(member, n, rank);
   for (int k = 0; k < n; k++) {
     struct array in = m->part[member[k]][op->in[0]];
     struct pieces theirs = pieces_of(op, member[k], true, packed);
@@ -294,7 +294,8 @@ static int64_t chunk_start(const struct op *op, int place, int k)
   return place * bucket_chunk(op, op->nbody) + bucket_chunk(op, k);
 }
 
-/* Each member's part into the rank's chunk; of a reduction what it has of each rank's into theirs. */
+/* Each member's part into the rank's chunk; of a reduction what it has of each rank's into theirs.
+ */
 static void copy_in(struct machine *m, const struct op *op, const int *member, int n, int rank)
 {
   double *buffer = m->part[rank][op->buffer].at;
@@ -346,7 +347,7 @@ static void run_chunks(struct machine *m, const struct op *op)
   }
   for (int r = 0; r < m->world; r++) {
     group_members(op->group, r, member);
-    int me = place_in_group(member, n, r);
+    int me = place_among(member, n, r);
     struct array mine = m->part[r][op->buffer];
     for (int k = 0; k < n; k++) {
       struct array theirs = m->part[member[k]][op->buffer];

@@ -143,7 +143,7 @@ static void test_other_types_and_reductions_stay_apart(void **state)
   new_graph(1, (int[]){2});
   int a = sum_gradient(parameter("4", "R"), 1), b = sum_gradient(parameter("4", "R"), 1);
   int c = sum_gradient(parameter("4", "R"), 1);
-  graph->value[graph->op[b].out].type = BF16;
+  graph->value[graph->op[b].in[0]].type = graph->value[graph->op[b].out].type = BF16;
   graph->op[c].reduction = MAX;
   bucket();
   are(3);

@@ -977,12 +977,18 @@ static void compare(int value, struct array whole)
 }
 
 /* What the program has, told to the parent by the exit status. */
-enum { LOOPS = 16, EXCHANGES = 32, BESIDE = 64 };
+enum { LOOPS = 16, EXCHANGES = 32, BESIDE = 64, CHUNKS = 128 };
 static int traits(void)
 {
-  bool loops = false;
-  for (int i = 0; i < graph->nfunction; i++) loops |= graph->function[i].count > 1;
-  return (loops ? LOOPS : 0) + (graph->nexchange ? EXCHANGES : 0) + (graph->nevent ? BESIDE : 0);
+  bool loops = false, chunks = false;
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    loops |= f->count > 1;
+    for (int k = 0; k < f->nop; k++)
+      chunks |= graph->op[f->op[k]].packed && graph->op[f->op[k]].kind != OP_all_reduce;
+  }
+  return (loops ? LOOPS : 0) + (graph->nexchange ? EXCHANGES : 0) + (graph->nevent ? BESIDE : 0) +
+         (chunks ? CHUNKS : 0);
 }
 
 /* What the program must end with: the loss, the gradients, the outputs, each as a whole. */
@@ -1033,10 +1039,21 @@ static void after(enum pass pass)
   check(pass);
 }
 
+/* What is gathered or reduced in one module, or anywhere, travels together, whatever it is. */
+static void give_units(void)
+{
+  enum { NO_UNITS, ONE_UNIT, BY_MODULE, WAYS } way = draw_below(WAYS);
+  for (int i = 0; i < graph->norder && way != NO_UNITS; i++) {
+    struct op *op = &graph->op[graph->order[i]];
+    if (is_collective(op->kind)) op->unit_plus_1 = way == ONE_UNIT ? 1 : 2 + op->module;
+  }
+}
+
 static void make_local(void)
 {
   optimize(), after(PASS_OPTIMIZE);
   redistribute(), after(PASS_REDISTRIBUTE);
+  give_units();
   outline(), after(PASS_OUTLINE);
   bucket(), after(PASS_BUCKET);
   fuse(), after(PASS_FUSE);
@@ -1091,25 +1108,28 @@ static void try_model(const void *with)
 static void test_random_programs(void **state)
 {
   (void)state;
-  int programs = 0, with_loops = 0, with_exchanges = 0, with_streams = 0;
+  int programs = 0, with_loops = 0, with_exchanges = 0, with_streams = 0, with_chunks = 0;
   int not_sharded = 0, wrong = 0;
   for (uint64_t seed = 1; seed <= 600; seed++, programs++) {
     struct ending e = run_child(try_model, &(struct trial){seed, (int)(seed % KINDS)});
-    bool ran = e.status >= 0 && !(e.status & ~(LOOPS | EXCHANGES | BESIDE));
+    bool ran = e.status >= 0 && !(e.status & ~(LOOPS | EXCHANGES | BESIDE | CHUNKS));
     bool refused = e.status == 1 && strstr(e.said, "cannot be sharded");
     with_loops += ran && e.status & LOOPS;
     with_exchanges += ran && e.status & EXCHANGES;
     with_streams += ran && e.status & BESIDE;
+    with_chunks += ran && e.status & CHUNKS;
     not_sharded += refused;
     if (ran || refused) continue;
     if (wrong++ < 5) print_error("seed %d ended with %d: %s", (int)seed, e.status, e.said);
   }
-  print_message("%d programs, %d with loops, %d with exchanges, %d with streams, %d not sharded\n",
-                programs, with_loops, with_exchanges, with_streams, not_sharded);
+  print_message("%d programs, %d with loops, %d with exchanges, %d with streams, %d with chunks, "
+                "%d not sharded\n",
+                programs, with_loops, with_exchanges, with_streams, with_chunks, not_sharded);
   assert_int_equal(wrong, 0);
   assert_true(with_loops > 50);
   assert_true(with_exchanges > 50);
   assert_true(with_streams > 50);
+  assert_true(with_chunks > 50);
   assert_true(not_sharded < programs / 10);
 }
 
