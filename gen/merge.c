@@ -306,6 +306,29 @@ static const char *why_together(const struct op *op)
   return op->packed ? "they are small, and travel together" : "they lie side by side";
 }
 
+/* The parameter that a member gathers, or whose gradient it makes; NONE of others. */
+static int parameter_of(const struct op *op)
+{
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  if (in->role == PARAMETER) return op->in[0];
+  return is_gradient(op->out) ? out->of : NONE;
+}
+
+/* Puts the members in the order in which their parameters lie, if they have such: what is copied
+   then lies in one run. */
+static void put_in_order(int *member, int n)
+{
+  for (int k = 0; k < n; k++)
+    if (parameter_of(&graph->op[member[k]]) == NONE) return;
+  for (int k = 1; k < n; k++)
+    for (int i = k; i > 0; i--) {
+      int id = member[i];
+      if (parameter_of(&graph->op[member[i - 1]]) <= parameter_of(&graph->op[id])) break;
+      member[i] = member[i - 1];
+      member[i - 1] = id;
+    }
+}
+
 static int bucket_of(const int *member, int n, bool packed, enum type type)
 {
   int *body = alloc((size_t)n * sizeof *body);
@@ -330,6 +353,7 @@ bool merge(struct function *f, const int *member, int n, bool packed)
   enum type type = moved_type(&graph->op[member[0]]);
   for (int k = 0; k < n; k++)
     add(&body, packed ? with_surroundings(f, member[k], &gone) : member[k]);
+  if (packed && graph->op[member[0]].kind != OP_all_reduce) put_in_order(body.at, n);
   int id = bucket_of(body.at, n, packed, type);
   for (int i = 0; i < order.n; i++)
     if (is_among(member, n, order.at[i])) order.at[i] = id;
