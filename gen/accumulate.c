@@ -68,7 +68,8 @@ static struct layout while_added(struct layout from, struct layout to, unsigned 
 static unsigned waits_over(int parameter)
 {
   int unit = graph->value[parameter].unit;
-  return unit == NONE || graph->reduce_each_batch ? 0 : graph->unit[unit].shards;
+  if (unit == NONE || graph->reduce_each_batch || graph->unit[unit].reduces_each) return 0;
+  return graph->unit[unit].shards;
 }
 
 /* Appends an operation of the backward on a gradient. */

@@ -248,19 +248,22 @@ static unsigned dims_at(lua_State *L, int list)
   return dims;
 }
 
-/* add_unit(its first module, line, {mesh dimension ...} that cut, {...} that have copies, whether it
-   reshards, the dimension that is cut or nil): its index. */
+/* add_unit(its first module, who makes it, line, {mesh dimension ...} that cut, {...} that have
+   copies, whether it reshards, the dimension that is cut or nil, whether each batch's gradients are
+   reduced): its index. */
 static int add_unit(lua_State *L)
 {
   GROW(graph->unit, graph->nunit, graph->unit_room);
   int module = (int)luaL_checkinteger(L, 1);
   graph->unit[graph->nunit] = (struct unit){.name = graph->module[module].path,
                                             .module = module,
-                                            .line = (int)luaL_checkinteger(L, 2),
-                                            .shards = dims_at(L, 3),
-                                            .copies = dims_at(L, 4),
-                                            .reshards = lua_toboolean(L, 5),
-                                            .dim = (int)luaL_optinteger(L, 6, ANY_DIM)};
+                                            .who = copy_text(luaL_checkstring(L, 2)),
+                                            .line = (int)luaL_checkinteger(L, 3),
+                                            .shards = dims_at(L, 4),
+                                            .copies = dims_at(L, 5),
+                                            .reshards = lua_toboolean(L, 6),
+                                            .dim = (int)luaL_optinteger(L, 7, ANY_DIM),
+                                            .reduces_each = lua_toboolean(L, 8)};
   lua_pushinteger(L, graph->nunit++);
   return 1;
 }
@@ -624,13 +627,15 @@ static int set_checkpoint(lua_State *L)
   return 0;
 }
 
-/* set_training{clip=, norm=, accumulate=, warmup=, steps=, least=}: all are numbers; 0 for none. */
+/* set_training{clip=, norm=, accumulate=, reduce_each=, warmup=, steps=, least=}: all are numbers; 0
+   for none. */
 static int set_training(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
   graph->clip = number_field(L, "clip");
   graph->wants_norm = number_field(L, "norm") != 0;
   graph->accumulate = (int)number_field(L, "accumulate");
+  graph->reduce_each_batch = number_field(L, "reduce_each") != 0;
   graph->rates = (struct rates){.warmup = (int)number_field(L, "warmup"),
                                 .steps = (int)number_field(L, "steps"),
                                 .least = number_field(L, "least")};

@@ -742,8 +742,8 @@ static void check_units(void)
   unsigned all = (1u << graph->mesh.ndim) - 1;
   for (int i = 0; i < graph->nunit; i++) {
     const struct unit *u = &graph->unit[i];
-    hold(u->shards && !(u->shards & u->copies) && !((u->shards | u->copies) & ~all), NONE,
-         "a unit is cut over no dimension of the mesh");
+    hold((u->shards | u->copies) && !(u->shards & u->copies) && !((u->shards | u->copies) & ~all),
+         NONE, "a unit lies over no dimension of the mesh");
     hold(u->module >= 0 && u->module < graph->nmodule, NONE, "a unit has no module");
     hold(u->dim >= -MAX_DIMS && u->dim <= ANY_DIM, NONE, "a unit is cut nowhere");
   }

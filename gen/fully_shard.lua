@@ -26,36 +26,36 @@ local calls = {}         -- in the plan's order: what each was given, and the in
 local call_of = {}       -- by module that was given to one
 local inside = {}        -- by module: the call that has taken its parameters
 
-local function modules_of(what)
+local function modules_of(what, who)
   if base.kind(what) == "module" then return {what} end
   if base.kind(what) ~= "table" or rawlen(what) == 0 then
-    fail("the first argument of fully_shard must be a module or a list of modules, not %s",
+    fail("the first argument of %s must be a module or a list of modules, not %s", who,
       base.kind(what) == "table" and "a list without any" or base.a(what))
   end
   local list = {}
   for i = 1, rawlen(what) do
-    list[i] = base.expect(rawget(what, i), "module", string.format("fully_shard's module %d", i))
+    list[i] = base.expect(rawget(what, i), "module", string.format("%s's module %d", who, i))
   end
   return list
 end
 
 -- That the module may be given to a call.
 local function check_module(module, call)
-  local name = base.class_name(module)
+  local who, name = call.who, base.class_name(module)
   local before, outer = call_of[module], inside[module]
   if before then
-    fail("fully_shard: the %s of line %d is given twice: line %d has made it a unit already", name,
+    fail("%s: the %s of line %d is given twice: line %d has made it a unit already", who, name,
       base.line_of(module), before.line)
   end
   if outer == call then
-    fail("fully_shard: the %s of line %d is in another module of the same list", name,
+    fail("%s: the %s of line %d is in another module of the same list", who, name,
       base.line_of(module))
   end
   if outer then
-    fail("fully_shard: the %s of line %d is part of the unit that line %d made: give it first, and "
-      .. "then the module that holds it", name, base.line_of(module), outer.line)
+    fail("%s: the %s of line %d is part of the unit that line %d made: give it first, and "
+      .. "then the module that holds it", who, name, base.line_of(module), outer.line)
   end
-  if base.class(module) == base.ModuleList then
+  if base.class(module) == base.ModuleList and who == "fully_shard" then
     fail("fully_shard: a ModuleList is not called, so that nothing tells when it is used: give its "
       .. "modules one by one, as in for _, layer in ipairs(model.layers) do fully_shard(layer, ...) "
       .. "end, or as a list")
@@ -71,12 +71,12 @@ local function take(module, call)
 end
 
 -- What of the mesh cuts the parameters, and what has copies of the parts.
-local function mesh_of(mesh)
-  local dims, own = base.dimensions(mesh, "fully_shard")
+local function mesh_of(mesh, who)
+  local dims, own = base.dimensions(mesh, who)
   if #dims == 1 then return {dims[1]}, {} end
   if #dims == 2 then return {dims[2]}, {dims[1]} end
-  fail("fully_shard takes one dimension of the mesh, or two, the second of which cuts: mesh.%s, or "
-    .. 'mesh{"%s", "%s"}; not %d', own[1], own[1], own[2], #dims)
+  fail("%s takes one dimension of the mesh, or two, the second of which cuts: mesh.%s, or "
+    .. 'mesh{"%s", "%s"}; not %d', who, own[1], own[1], own[2], #dims)
 end
 
 -- Whether the unit gathers its parameters again for the backward.
@@ -86,47 +86,121 @@ local function resharding(options)
   return base.boolean(reshard, "fully_shard's reshard_after_forward")
 end
 
--- fully_shard(module or {modules}, mesh.dp, {...}): what it was given.
-plan.fully_shard = core.unwatched(function(what, mesh, options)
-  if base.begun then fail("fully_shard comes before train and infer") end
-  local modules = modules_of(what)
-  options = base.options(options, "fully_shard", OPTIONS)
-  local call = {line = core.line(), reshards = resharding(options)}
-  call.shards, call.copies = mesh_of(mesh)
-  if options.shard_dim ~= nil then
-    call.dim = base.integer(options.shard_dim, "fully_shard's shard_dim", -8, 7)
-  end
-  local precision = base.policy_options(options)
-  base.look_once(true)
+-- Makes these modules, as far as they are in no unit yet, a unit of the call.
+local function make_unit(modules, call)
   for _, module in ipairs(modules) do
     check_module(module, call)
     take(module, call)
     call_of[module] = call
-    if precision then
-      base.set_policy(module, base.policy(precision, "fully_shard"), "fully_shard")
-    end
   end
-  base.look_once(false)
   call.modules = modules
   calls[#calls + 1] = call
+end
+
+-- The dimension of the parameters that the options say is cut, or nil.
+local function dim_option(options, who)
+  if options.shard_dim == nil then return nil end
+  return base.integer(options.shard_dim, who .. "'s shard_dim", -8, 7)
+end
+
+-- The policy among the options, if there is one, is that of these modules.
+local function set_policies(modules, options, who)
+  local precision = base.policy_options(options)
+  for _, module in ipairs(precision and modules or {}) do
+    base.set_policy(module, base.policy(precision, who), who)
+  end
+end
+
+-- fully_shard(module or {modules}, mesh.dp, {...}): what it was given.
+plan.fully_shard = core.unwatched(function(what, mesh, options)
+  if base.begun then fail("fully_shard comes before train and infer") end
+  local modules = modules_of(what, "fully_shard")
+  options = base.options(options, "fully_shard", OPTIONS)
+  local call = {who = "fully_shard", line = core.line(), reshards = resharding(options)}
+  call.shards, call.copies = mesh_of(mesh, "fully_shard")
+  call.dim = dim_option(options, "fully_shard")
+  base.look_once(true)
+  make_unit(modules, call)
+  set_policies(modules, options, "fully_shard")
+  base.look_once(false)
   return what
 end)
+
+-- ------------------------------------------------------------------------------------- replicate
+
+-- replicate(model, mesh.dp, {zero = 1}): the model, or the list of modules. Every rank along the mesh
+-- has all of the parameters while it computes, and its own part of the batch, which `distribute`
+-- cuts; their gradients are reduced over the ranks: data parallel, as in
+-- torch.distributed._composable.replicate. Over several dimensions: mesh{"a", "b"}.
+--
+--   zero  0   parameters, gradients and what the optimizer keeps are on all ranks (DDP)
+--         1   each rank keeps and updates its part of the parameters, with its part of what the
+--             optimizer keeps; they are gathered once a step. What several batches add up is whole
+--             until it is reduced, once
+--         2   each batch's gradients are reduced into the part that the rank keeps, so that nothing
+--             of them is whole but within a batch's backward
+--
+-- Under zero the last dimension of the mesh cuts, and shard_dim is fully_shard's: it is fully sharded
+-- but for what is gathered, which stays for the backward. Each module of a ModuleList is a unit, and
+-- the rest of the model is. The options of mixed_precision may stand here too.
+local REPLICATE_OPTIONS = {"zero", "shard_dim", table.unpack(base.policy_keys)}
+
+-- The modules of the ModuleLists below, that are in no unit yet.
+local function members_of_lists(module, found)
+  local children = base.children(module)
+  for i = 2, #children, 2 do
+    if inside[children[i]] then
+      -- it has a unit
+    elseif base.class(module) == base.ModuleList then
+      found[#found + 1] = children[i]
+    else
+      members_of_lists(children[i], found)
+    end
+  end
+  return found
+end
+
+plan.replicate = core.unwatched(function(what, mesh, options)
+  if base.begun then fail("replicate comes before train and infer") end
+  local modules, line = modules_of(what, "replicate"), core.line()
+  options = base.options(options, "replicate", REPLICATE_OPTIONS)
+  local zero = base.integer(options.zero or 0, "replicate's zero", 0, 2)
+  local dim = dim_option(options, "replicate")
+  if dim and zero == 0 then fail("replicate cuts nothing along shard_dim, unless zero is 1 or 2") end
+  local shards, copies = {}, (base.dimensions(mesh, "replicate"))
+  if zero > 0 then shards, copies = mesh_of(mesh, "replicate") end
+  local function unit_of(list)
+    make_unit(list, {who = "replicate", line = line, shards = shards, copies = copies,
+      reshards = false, dim = dim, reduces_each = zero == 2})
+  end
+  base.look_once(true)
+  for i = 1, zero > 0 and #modules or 0 do
+    for _, member in ipairs(members_of_lists(modules[i], {})) do unit_of{member} end
+  end
+  unit_of(modules)
+  set_policies(modules, options, "replicate")
+  base.look_once(false)
+  return what
+end)
+
+-- --------------------------------------------------------------------------------- into the graph
 
 -- The unit that begins with this module, which the graph has under this index; or nil.
 function base.unit_of(module, index)
   local call = call_of[module]
   if call and not call.unit then
-    call.unit = core.add_unit(index, call.line, call.shards, call.copies, call.reshards, call.dim)
+    call.unit = core.add_unit(index, call.who, call.line, call.shards, call.copies, call.reshards,
+      call.dim, call.reduces_each)
   end
   return call and call.unit
 end
 
--- When the model is part of the graph, so are all modules that were given to fully_shard.
+-- When the model is part of the graph, so are all modules that were made units.
 function base.check_units()
   for _, call in ipairs(calls) do
     for _, module in ipairs(call.modules) do
       if not base.index(module) then
-        fail("fully_shard of line %d is for a %s that is not part of the model", call.line,
+        fail("%s of line %d is for a %s that is not part of the model", call.who, call.line,
           base.class_name(module))
       end
     end

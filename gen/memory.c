@@ -308,6 +308,15 @@ static bool ends_at(int value, int at)
   return true;
 }
 
+static bool *added_up; /* by parameter: batches add its gradient up where it lies */
+
+/* Whether what lies there is kept from batch to batch. */
+static bool is_added_up(int value)
+{
+  const struct value *v = &graph->value[value];
+  return graph->accumulate > 1 && !(v->role == GRADIENT && !added_up[v->of]);
+}
+
 /* Lets `out`, made at `at`, take the bytes of `in`, as many, which nobody reads later. */
 static bool share(int in, int out, int at)
 {
@@ -318,7 +327,7 @@ static bool share(int in, int out, int at)
   /* What has a place of its own keeps it; only what is in the arena can give way, and not to what
      batches add up. */
   if (!in_arena(from)) return false;
-  if (!in_arena(to) && graph->accumulate > 1) return false;
+  if (!in_arena(to) && is_added_up(to)) return false;
   struct value *place = &graph->value[from];
   /* A round of a loop may only take the place of what the same round made, and where as many
      rounds' values are kept. */
@@ -534,12 +543,14 @@ static void find_place(int value)
    loss. */
 static void join_sums(void)
 {
-  static struct reused gradients, sums;
+  static struct reused gradients, sums, places;
+  added_up = by_value(&places, sizeof *added_up);
   int *first = by_value(&gradients, sizeof *first), *first_sum = by_value(&sums, sizeof *first_sum),
       loss = 0; /* 0: none yet, else it and 1 */
   for (int k = 0; k < known.n; k++) {
     struct value *v = &graph->value[known.at[k]];
     if (!is_gradient(known.at[k]) && v->role != LOSS) continue;
+    if (v->role == GRADIENT && v->op == NONE) added_up[v->of] = true;
     int *at = v->role == LOSS ? &loss : v->role == SUMS ? &first_sum[v->of] : &first[v->of];
     if (!*at) *at = known.at[k] + 1;
     v->storage = *at - 1;

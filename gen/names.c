@@ -551,9 +551,10 @@ bool has_word(const char *text, const char *word)
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
   size_t n = strlen(word);
   for (const char *at = text; (at = strstr(at, word)); at++) {
-    /* "m->w.c" names no variable c, nor does 'c'. */
+    /* "m->w.c" names no variable c or w, nor does 'c'. */
     bool begins = at == text || (!strchr(letters, at[-1]) && at[-1] != '\''),
-         member = begins && at > text && at[-1] == '.';
+         arrow = at > text + 1 && at[-1] == '>' && at[-2] == '-',
+         member = begins && at > text && (at[-1] == '.' || arrow);
     if (begins && !member && (!at[n] || !strchr(letters, at[n]))) return true;
   }
   return false;

@@ -172,7 +172,7 @@ static char *asked_by(int value)
                                     : text("%s:%d %s", path, graph->style[v->style].line,
                                            graph->style[v->style].name);
   if (!is_kept_cut(value)) return (char *)by;
-  return text("%s, :%d fully_shard", by, graph->unit[v->unit].line);
+  return text("%s, :%d %s", by, graph->unit[v->unit].line, graph->unit[v->unit].who);
 }
 
 static bool *trained; /* by value, of a parameter: an update writes it */

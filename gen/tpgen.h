@@ -210,10 +210,12 @@ struct style {
 struct unit {
   const char *name; /* the path of its first module; "" for the root */
   int module, line; /* its first module; of the call */
+  const char *who;  /* "fully_shard", "replicate" */
   unsigned shards;  /* a bit for each mesh dimension over which its parameters are kept cut */
   unsigned copies;  /* and for each over which these parts are kept alike */
   bool reshards;    /* what is gathered is given up after the forward, and gathered again */
   int dim;          /* that is cut where there is such, negative: from the last; or ANY_DIM */
+  bool reduces_each; /* where a step takes several batches: the gradients of each, not their sum */
 };
 enum { ANY_DIM = MAX_DIMS };
 

@@ -192,25 +192,34 @@ local function training(options, steps)
   t.norm = (asked or t.clip > 0) and 1 or 0
   t.accumulate = base.integer(options.accumulate or 1, "train's accumulate", 1,
     math.min(4096, MAX_STEPS // steps))
+  local each = base.boolean(options.reduce_each_batch or false, "train's reduce_each_batch")
+  if each and t.accumulate == 1 then
+    fail("train's reduce_each_batch is for steps of several batches: say accumulate = 2, or more")
+  end
+  t.reduce_each = each and 1 or 0
   return t
 end
 
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
 --       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
---       grad_norm =, accumulate =, expect =, matmul_precision =}: steps that bring the loss down.
+--       grad_norm =, accumulate =, reduce_each_batch =, expect =, matmul_precision =}: steps that bring the loss down.
 --   names       what files of others call the parameters (files.lua)
 --   schedule    how the learning rate goes up and down; it stays as it is
 --   clip        scales the gradients so that the norm of them all is at most this
 --   grad_norm   true: the norm is told in the metrics without clipping too
---   accumulate  so many batches a step: their mean loss and gradient
+--   accumulate  so many batches a step: their mean loss and gradient. Ranks reduce the gradients once,
+--               after the last batch: where fully_shard keeps parts of the parameters, whole gradients
+--               are added up until then
+--   reduce_each_batch  true: they are reduced after each batch, and the parts added up: less memory,
+--               and a reduction for each batch
 --   expect      which collectives a step has at most, such as {all_reduce = 1}: more are an error
 --   matmul_precision  "tf32": products of float32 tensors may round what they take to TF32
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
-     "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate", "expect",
-     "matmul_precision"})
+     "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate",
+     "reduce_each_batch", "expect", "matmul_precision"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end

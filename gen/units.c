@@ -1,5 +1,5 @@
-/* units.c: of the pass `plan`: the parameters of units (fully_shard), where they lie and where they
-   are gathered.
+/* units.c: of the pass `plan`: the parameters of units (fully_shard, replicate), where they lie and
+   where they are gathered.
 
    A unit's parameters are kept cut over some dimensions of the mesh, behind the cuts that styles
    ask for. Where an operation reads one it reads a redistribution of it that is whole there; of a
@@ -40,9 +40,9 @@ static void forbid_cut(int parameter, const struct unit *u, int mesh_dim)
   if (v->layout.on[mesh_dim].kind == REPLICATE) return;
   const struct style *s = placed_by(parameter, mesh_dim);
   plan_error(u->line,
-             "fully_shard of %s over %s: %s at line %d places %s as %s there: give the two "
+             "%s of %s over %s: %s at line %d places %s as %s there: give the two "
              "different dimensions of the mesh",
-             unit_text(u), printable(graph->mesh.name[mesh_dim]), s ? s->name : "the plan",
+             u->who, unit_text(u), printable(graph->mesh.name[mesh_dim]), s ? s->name : "the plan",
              s ? s->line : v->line, printable(v->name), placement_text(v->layout.on[mesh_dim]));
 }
 
@@ -189,7 +189,7 @@ static int whole_again(int value, int parameter, struct op op)
   op.type = graph->value[value].type;
   op.backward_type = v.reduced_as;
   op.asked = graph->unit[v.unit].shards;
-  op.why = "fully_shard's gather";
+  op.why = text("%s's gather", graph->unit[v.unit].who);
   int id = make_op(op);
   graph->value[graph->op[id].out].name = graph->value[value].name;
   return id;

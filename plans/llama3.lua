@@ -9,6 +9,8 @@
 --                                                                cut over 4 ranks
 --   tpgen plans/llama3.lua -o out/ -D dp=8                       all of data parallel's ranks: cut over
 --                                                                as many as dp_replicate leaves
+--   tpgen plans/llama3.lua -o out/ -D dp=4 -D zero=2             ZeRO: parameters on all ranks while
+--                                                                they compute
 --   tpgen plans/llama3.lua -o out/ -D preset=8b -D tp=8          Llama 3.1's: 8b, 70b, 405b
 --   tpgen plans/llama3.lua -o out/ -D config=Llama-3.1-8B/config.json -D tp=8
 --   out/run.sh --weights Llama-3.1-8B --data text.txt --steps 100
@@ -116,6 +118,10 @@ local reshard = setting("reshard_after_forward", "default")
 if reshard ~= "default" and reshard ~= "always" and reshard ~= "never" then
   error("reshard_after_forward must be default, always or never, not " .. tostring(reshard))
 end
+
+-- Of ranks that share the batch without being fully sharded: 1 and 2 cut what the optimizer keeps over
+-- them, 2 the gradients too (ZeRO).
+local zero = setting("zero", 0)
 
 -- float32, or tf32: float32 whose products may round what they take; or bfloat16: weights and what
 -- the optimizer keeps of them are float32, and the model computes in bfloat16.
@@ -263,7 +269,9 @@ local model = parallelize(Llama(), mesh.tp, {
 
 -- The units of parameters that are gathered, and whose gradients are reduced, together. A tied
 -- embedding is used at both ends of the model.
-if dp_shard > 1 then
+if zero ~= 0 then
+  replicate(model, data_parallel, {zero = zero})
+elseif dp_shard > 1 then
   local at_once = {reshard_after_forward = reshard == "always"}
   local inside = {reshard_after_forward = reshard ~= "never"}
   fully_shard(model.tok_embeddings, data_parallel, inside)
@@ -297,6 +305,7 @@ return train{
   clip       = setting("clip"),
   schedule   = warmup and WarmupCosine{warmup = warmup, least = setting("least", 0)} or nil,
   accumulate = setting("accumulate"),
+  reduce_each_batch = setting("reduce_each_batch"),
   checkpoint = setting("checkpoint"),
   steps      = setting("steps", 20),
   seed       = setting("seed", 0),
