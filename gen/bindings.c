@@ -417,6 +417,24 @@ static int set_mesh(lua_State *L)
   return 0;
 }
 
+/* set_device(name), or (flops, bandwidth). */
+static int set_device(lua_State *L)
+{
+  struct device *d = &graph->mesh.device;
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    const struct device *known = device_named(lua_tostring(L, 1));
+    if (!known)
+      plan_fails("there is no device '%.60s': there are %s, or say {flops = 989e12, "
+                 "memory_bandwidth = 3.35e12}",
+                 printable(lua_tostring(L, 1)), device_names());
+    *d = *known;
+    return 0;
+  }
+  double flops = luaL_checknumber(L, 1);
+  *d = (struct device){"a device", {flops, flops, flops}, luaL_checknumber(L, 2), 0};
+  return 0;
+}
+
 /* A wish as Lua has it: {what, tensor or index, placement}. */
 static struct wish check_wish(lua_State *L)
 {
@@ -764,6 +782,7 @@ static const luaL_Reg functions[] = {{"between", between},
                                      {"enter", enter},
                                      {"leave", leave},
                                      {"set_mesh", set_mesh},
+                                     {"set_device", set_device},
                                      {"add_style", add_style},
                                      {"matches", matches},
                                      {"check_name", check_plain_name},

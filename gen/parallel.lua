@@ -46,12 +46,12 @@ end
 
 -- {{"dp", 2}, {"tp", 4}} as it stands; {dp = 2, tp = 4} by name. Each as {name =, size =, link =}:
 -- of what stands beside the size, {"dp", 2, bandwidth = 25e9, latency = 10e-6}, {dp = {2, ...}}.
--- What a rank has of memory is no dimension.
+-- What a rank has of memory, and what it computes with, is no dimension.
 local function dimensions(t)
   local list = {}
   for key, value in pairs(t) do
-    if key == "memory" then
-      -- see memory_of
+    if key == "memory" or key == "device" then
+      -- see memory_of, device_of
     elseif type(key) == "string" then
       local link = base.kind(value) == "table" and value or {value}
       list[#list + 1] = {name = key, size = rawget(link, 1), link = link, plain = 1}
@@ -100,6 +100,24 @@ local function memory_of(t)
   return math.floor(bytes)
 end
 
+-- What a rank computes with: device_mesh{ ..., device = "H100" }, or {flops = 989e12,
+-- memory_bandwidth = 3.35e12}: multiplications and additions a second in products of matrices, at
+-- the peak, and bytes a second. By these the schedule is decided and the step simulated.
+local function set_device(t)
+  local told = rawget(t, "device")
+  if told == nil then return end
+  if type(told) == "string" then return core.set_device(told) end
+  base.expect(told, "table", 'the device of the mesh, as in device = "H100",')
+  for key in pairs(told) do
+    if key ~= "flops" and key ~= "memory_bandwidth" then
+      fail("a device has flops and a memory_bandwidth, but no '%.60s'", tostring(key))
+    end
+  end
+  core.set_device(base.number(rawget(told, "flops"), "the device's flops, a second,", 1e6, 1e21),
+    base.number(rawget(told, "memory_bandwidth"), "the device's memory_bandwidth, in bytes a second,",
+      1e6, 1e18))
+end
+
 local function make_mesh(t)
   local list = dimensions(t)
   if #list < 1 or #list > MAX_DIMS then
@@ -120,6 +138,7 @@ local function make_mesh(t)
   end
   names = found
   core.set_mesh(found, sizes, bandwidths, latencies, memory_of(t))
+  set_device(t)
   return part_of_mesh(dims)
 end
 

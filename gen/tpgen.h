@@ -28,6 +28,15 @@ enum {
 
 /* ------------------------------------------------------------------------ meshes and placements */
 
+/* What a rank computes with: device.c. */
+enum arithmetic { IN_FLOAT32, IN_TFLOAT32, IN_BFLOAT16 };
+struct device {
+  const char *name; /* "H100"; NULL: not told */
+  double flops[3];  /* multiplications and additions a second, by enum arithmetic: the peak */
+  double bandwidth; /* bytes a second that its memory carries */
+  int processors;   /* that share a product; 0: not told */
+};
+
 struct mesh {
   int ndim;
   const char *name[MAX_MESH];
@@ -35,6 +44,7 @@ struct mesh {
   double bandwidth[MAX_MESH]; /* bytes a second that a rank's link along it carries; 0: not told */
   double latency[MAX_MESH];   /* seconds that a collective over it takes besides; 0: not told */
   int64_t memory;             /* bytes that a rank has; 0: not told */
+  struct device device;
   int line;
 };
 
@@ -829,6 +839,18 @@ bool same_place(int a, int b);
    can be below the bound. Gives where the last one ends. */
 int64_t most_live(const int *value, int n);
 int64_t place_values(int *value, int n, int64_t bound, bool well);
+/* device.c: by name, or NULL, and the names that there are; what the plan tells, else the CUDA
+   target's, else NULL. How many seconds products of these sizes, attention of so many operations, or
+   reading and writing so many bytes takes. */
+struct product_sizes {
+  double count, rows, columns, terms;
+};
+const struct device *device_named(const char *name);
+const char *device_names(void);
+const struct device *device(void);
+double product_seconds(const struct product_sizes *p, enum arithmetic a);
+double attention_seconds(double flops, enum arithmetic a);
+double memory_seconds(double bytes);
 /* cost.c: how long an operation takes, but a loop, and what it costs to run a collective beside
    others, by a model; in picoseconds. No more than LONGEST_TIME, so that the times of some thousand
    can be added up. */

@@ -10,10 +10,10 @@
      all_reduce      both, with its torch.chunk of the elements as its part
      all_to_all, exchange
                      each piece over the slowest link between the two, all links at once
-   A copy within a rank takes 2 TB/s, read and written: a slice, what becomes a pending sum, what a
-   rank keeps of its part in a gather, an all_to_all or an exchange, and all that is packed before a
-   collective or unpacked after it because the parts along its dimension do not lie one after the
-   other. Dimensions of one rank cost nothing.
+   A copy within a rank goes by what its memory carries (device.c), read and written: a slice, what
+   becomes a pending sum, what a rank keeps of its part in a gather, an all_to_all or an exchange,
+   and all that is packed before a collective or unpacked after it because the parts along its
+   dimension do not lie one after the other. Dimensions of one rank cost nothing.
 
    Where there are more than 32 ranks a plan looks at some of them, at places along each dimension
    of the mesh from the first to the last. In a group of more than 64 the pieces of an exchange are
@@ -22,8 +22,6 @@
 #include "moves.h"
 
 #include <string.h>
-
-static const double memory_bandwidth = 2e12;
 
 enum { BIG_GROUP = 64, MANY_RANKS = 256 };
 
@@ -522,5 +520,5 @@ int64_t time_of(const struct step *s, const struct traffic *t)
     busy = most(busy, transfer_time(n, world.bandwidth[tier]));
   }
   for (int k = 0; k < world.seats; k++) copied = most(copied, t->copied[k]);
-  return latency_of(s) + busy + transfer_time(2 * copied, memory_bandwidth);
+  return latency_of(s) + busy + picoseconds(memory_seconds((double)(2 * copied * world.bytes)));
 }
