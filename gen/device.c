@@ -8,7 +8,7 @@
    Nothing reaches its peak. By measurements of cuBLAS on such GPUs a large product comes to four
    fifths of it, where clocks fall under the load; a tile of the result is a multiprocessor's work,
    so the last round of them may leave most idle; smaller tiles read their operands more often; and
-   each sum has a beginning and an end that cost as much as so many more terms. Attention runs on
+   each round has a beginning and an end. Attention runs on
    the instructions of sm_80, which reach less of a later GPU. A kernel that goes through memory
    reaches four fifths of its bandwidth.
 
@@ -27,7 +27,7 @@ static const struct device devices[] = {
 };
 
 static const double PRODUCT_REACH = 0.8, ATTENTION_REACH = 0.4, MEMORY_REACH = 0.8;
-static const double TERMS_BESIDES = 256;
+static const double ROUND_SECONDS = 1.5e-6;
 static const double FLAT_FLOPS[] = {50e12, 300e12, 500e12}, FLAT_BANDWIDTH = 2e12;
 
 const struct device *device_named(const char *name)
@@ -59,16 +59,16 @@ static double seconds_on_tiles(const struct device *d, double flops, const struc
 {
   double tiles = p->count * ceil(p->rows / rows) * ceil(p->columns / columns) * pieces;
   double rounds = ceil(tiles / d->processors);
-  double terms = ceil(p->terms / pieces) + TERMS_BESIDES;
-  double each = 2 * rows * columns * terms / (flops / d->processors * PRODUCT_REACH * reach);
-  return rounds * each;
+  double each = 2 * rows * columns * ceil(p->terms / pieces);
+  return rounds * (each / (flops / d->processors * PRODUCT_REACH * reach) + ROUND_SECONDS);
 }
 
 double product_seconds(const struct product_sizes *p, enum arithmetic a)
 {
   static const struct {
     double rows, columns, reach;
-  } tile[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.9}, {128, 64, 0.75}, {64, 64, 0.5}};
+  } tile[] = {{256, 128, 1},   {128, 256, 1}, {128, 128, 0.9},
+              {128, 64, 0.75}, {64, 64, 0.5}, {32, 32, 0.25}};
   const struct device *d = device();
   double all = 2 * p->count * p->rows * p->columns * p->terms, best = INFINITY;
   if (!d) return all / FLAT_FLOPS[a];

@@ -7,7 +7,7 @@
    Ranks whose parts have the same shapes run the same text: a class of ranks shares a step file.
    What is a rank's alone, where its parts begin and whom it meets, is in its own file, as
    constants. */
-#include "tpgen.h"
+#include "report.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -558,6 +558,7 @@ void emit(void)
   report_json(&json);
   add_text("plan.txt", plan.text);
   add_text("plan.json", json.text);
+  add_trace();
   add_launcher(programs_text(class_of));
   add_runtime();
 }

@@ -15,6 +15,7 @@ static const char usage[] =
     "  --target cpu|cuda     C with CBLAS and MPI (the default), or CUDA C++ with cuBLASLt and NCCL\n"
     "  -D NAME=VALUE         what the plan reads as args.NAME\n"
     "  --ranks FIRST-LAST    write only these ranks' programs\n"
+    "  --trace               write trace.json, too: the simulated step, for Perfetto\n"
     "  --check               write nothing: fail if DIRECTORY is not what the plan gives\n"
     "  --dump=PASS           print the graph after a pass:";
 
@@ -106,10 +107,11 @@ static void check_options(int argc)
 
 static void read_options(int argc, char **argv)
 {
-  enum { TARGET = 256, RANKS, DUMP, CHECK, EXPLAIN, MOVE, PLANNER, LINK, JSON, HELP, VERSION };
+  enum { TARGET = 256, RANKS, DUMP, TRACE, CHECK, EXPLAIN, MOVE, PLANNER, LINK, JSON, HELP, VERSION };
   static const struct option list[] = {
       {"target", required_argument, NULL, TARGET},   {"ranks", required_argument, NULL, RANKS},
-      {"dump", required_argument, NULL, DUMP},       {"check", no_argument, NULL, CHECK},
+      {"dump", required_argument, NULL, DUMP},       {"trace", no_argument, NULL, TRACE},
+      {"check", no_argument, NULL, CHECK},
       {"explain", required_argument, NULL, EXPLAIN}, {"move", required_argument, NULL, MOVE},
       {"planner", required_argument, NULL, PLANNER}, {"link", required_argument, NULL, LINK},
       {"json", no_argument, NULL, JSON},             {"help", no_argument, NULL, HELP},
@@ -121,6 +123,7 @@ static void read_options(int argc, char **argv)
     case TARGET: set_target(optarg); break;
     case RANKS: set_ranks(optarg); break;
     case DUMP: set_dump(optarg); break;
+    case TRACE: options.trace = true; break;
     case CHECK: options.check = true; break;
     case EXPLAIN: options.explain = optarg; break;
     case MOVE: options.move = optarg; break;

@@ -1,5 +1,6 @@
 /* report.c: what was decided: plan.txt for people, plan.json for programs, a step file's head. */
 #include "report.h"
+#include "simulate.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -281,7 +282,7 @@ static void put_bytes(struct buffer *b, struct busiest most, int64_t bound)
       bound == NONE ? "" : grouped(bound));
 }
 
-static void put_step(struct buffer *b, const struct op *op)
+static void put_move(struct buffer *b, const struct op *op)
 {
   put(b, "    %s", kind_of(op));
   if (!*step_text(op)) {
@@ -335,7 +336,7 @@ static void put_chain(struct buffer *b, const struct chain *c)
   if (only) put(b, "%s", packing_text(c));
   if (!only && seconds_of(c) > 0) put(b, ", %s by the model", seconds_text(seconds_of(c)));
   put(b, c->times > 1 ? ", %d times\n" : "\n", c->times);
-  for (int i = 0; i < c->nstep && !only; i++) put_step(b, &graph->op[c->step[i]]);
+  for (int i = 0; i < c->nstep && !only; i++) put_move(b, &graph->op[c->step[i]]);
 }
 
 /* All collectives of a step of the program. */
@@ -409,6 +410,7 @@ void report_text(struct buffer *b)
   put_precision(b);
   put_parameters(b);
   put_chains(b);
+  put_step(b);
   if (options.cuda) put_streams(b);
   put_memory(b);
   struct buffer order = {0};
@@ -451,8 +453,10 @@ static void add_stream(json_t *object, const struct op *op)
   json_object_set_new(object, "stream",
                       json_string(op->beside ? stream_name(op->group) : "stream"));
   json_object_set_new(object, "beside", list);
-  json_object_set_new(object, "takes_ns", json_integer(op->takes / 1000));
-  json_object_set_new(object, "waited_for_ns", json_integer(op->exposed / 1000));
+  int64_t takes, waited;
+  simulated_mean((int)(op - graph->op), &takes, &waited);
+  json_object_set_new(object, "takes_ns", json_integer(takes / 1000));
+  json_object_set_new(object, "waited_for_ns", json_integer(waited / 1000));
 }
 
 static void add_collective(void *to, int id, int times)
@@ -599,6 +603,7 @@ void report_json(struct buffer *b)
                 "plan", plan_shown(), "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu",
                 "ranks", world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
                 collectives, "redistributions", json_chains(), "memory_of_rank", memory);
+  if (whole && device()) json_object_set_new(whole, "simulated_step", json_step());
   char *text = whole ? json_dumps(whole, JSON_INDENT(2)) : NULL;
   if (!text) usage_error(3, "no memory for plan.json");
   put(b, "%s\n", text);

@@ -38,6 +38,14 @@ struct list beside(const struct op *op);
 const char *called(const struct op *op, const char *(*name)(int value));
 void put_streams(struct buffer *b);
 
+/* timeline.c: adds to plan.txt how long a step takes, and what runs when; the same for plan.json,
+   without the when. */
+struct json_t;
+void put_step(struct buffer *b);
+struct json_t *json_step(void);
+/* trace.c: the file trace.json, where it is asked for. */
+void add_trace(void);
+
 /* Bytes of rank 0, which has the largest parts: of its values by role (outputs for ACTIVATION), of
    all that the program asks for, and an allowance for what libraries keep for themselves. */
 /* What a rank holds besides its arena, as plan.txt calls it. */

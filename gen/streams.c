@@ -2,6 +2,7 @@
 
    Takes   functions with collectives that run beside others, and their awaits. */
 #include "report.h"
+#include "simulate.h"
 
 #include <string.h>
 
@@ -91,12 +92,14 @@ static void put_stream(void *to, int id, int times)
   const struct op *op = &graph->op[id];
   struct sums *sums = to;
   if (!is_collective(op->kind)) return;
-  sums->taken += times * (double)op->takes;
-  sums->exposed += times * (double)op->exposed;
+  int64_t takes, waited;
+  simulated_mean(id, &takes, &waited);
+  sums->taken += times * (double)takes;
+  sums->exposed += times * (double)waited;
   const char *on = op->beside ? stream_name(op->group) : "stream";
   put(sums->to, "  %-8s %-15s %-6s %15s %15s %15s   ", phase_name[op->phase], kind_of(op),
-      printable(graph->group[op->group].name), on, time_text((double)op->takes),
-      time_text((double)op->exposed));
+      printable(graph->group[op->group].name), on, time_text((double)takes),
+      time_text((double)waited));
   put(sums->to, "%s: beside %s", moved_name(op), beside_text(op, report_name));
   put(sums->to, times > 1 ? ", %d times\n" : "\n", times);
 }

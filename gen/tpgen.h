@@ -419,7 +419,7 @@ struct definition {
 };
 struct options {
   const char *plan, *out;
-  bool cuda, check;
+  bool cuda, check, trace;
   const char *dump;    /* a pass, or NULL */
   const char *explain; /* a value, or NULL */
   int first_rank, last_rank;
@@ -857,6 +857,9 @@ double memory_seconds(double bytes);
 #define LONGEST_TIME INT64_C(1000000000000000)
 int64_t time_taken(const struct op *op);
 int64_t events_time(void);
+/* The kernels that fill a bucket's buffer, and that empty it; 0 where there are none. */
+int64_t copies_in_time(const struct op *op);
+int64_t copies_out_time(const struct op *op);
 /* The largest sum of what would live at once if the operations ran as they stand. */
 int64_t live_bytes(void);
 /* Whether so many bytes are enough for it, placed with little loss. */

@@ -1,0 +1,165 @@
+/* simulate.c: how long a step takes on rank 0, by the model that the schedule is decided by.
+
+   Takes   the finished program.
+   Leaves  it as it is, and when each operation begins and ends.
+
+   The arithmetic's stream runs the operations in their order, as long each as cost.c says. A
+   collective that runs beside them runs on its group's stream, behind the last one there; what
+   awaits it waits. One that does not runs on the arithmetic's stream, which waits for all of it, as
+   on the CPU target every one does. Loops are gone through round by round. What streams take from
+   each other (multiprocessors, memory, links that two groups share) and that ranks are not equally
+   fast is left out. */
+#include "simulate.h"
+
+#include <string.h>
+
+static struct {
+  const struct graph *of;
+  struct simulated told;
+  int64_t now, *until; /* until: by group, when its stream has no more work */
+  int *pending;        /* by operation: of a collective that is not awaited yet, which of `ran` */
+  int64_t *taken, *waited;
+  int *times; /* by operation, as the two before */
+} run;
+
+static struct ran *note(int op, int module, int stream, int64_t begin, int64_t takes)
+{
+  struct simulated *t = &run.told;
+  GROW(t->ran, t->n, t->room);
+  t->ran[t->n] = (struct ran){
+      .op = op, .module = module, .stream = stream, .begin = begin, .end = begin + takes};
+  return &t->ran[t->n++];
+}
+
+static void compute(int op, int module, int64_t takes, bool copies)
+{
+  note(op, module, NONE, run.now, takes)->what = copies ? COPIES : COMPUTES;
+  run.now += takes;
+}
+
+static void wait_for(struct ran *r)
+{
+  r->waited = r->end > run.now ? r->end - run.now : 0;
+  run.now += r->waited;
+  run.waited[r->op] += r->waited;
+}
+
+static void begin_collective(int id, int module)
+{
+  const struct op *op = &graph->op[id];
+  bool beside = op->beside && options.cuda;
+  int64_t *until = &run.until[op->group], takes = time_taken(op);
+  if (copies_in_time(op)) compute(id, module, copies_in_time(op), true);
+  int64_t begin = *until > run.now ? *until : run.now;
+  struct ran *r =
+      note(id, module, beside ? op->group : NONE, begin, takes + (beside ? events_time() : 0));
+  r->what = MOVES;
+  *until = r->end;
+  run.taken[id] += takes;
+  run.times[id]++;
+  if (beside) {
+    run.pending[id] = run.told.n - 1;
+    return;
+  }
+  wait_for(r);
+  if (copies_out_time(op)) compute(id, module, copies_out_time(op), true);
+}
+
+static void await(int id, int module)
+{
+  if (run.pending[id] == NONE) return;
+  wait_for(&run.told.ran[run.pending[id]]);
+  run.pending[id] = NONE;
+  int64_t after = copies_out_time(&graph->op[id]);
+  if (after) compute(id, module, after, true);
+}
+
+static void run_op(void *unused, int id, int module)
+{
+  const struct op *op = &graph->op[id];
+  (void)unused;
+  if (is_collective(op->kind))
+    begin_collective(id, module);
+  else if (op->kind == OP_await)
+    await(op->begun, module);
+  else if (time_taken(op))
+    compute(id, module, time_taken(op), false);
+}
+
+/* Where a step takes several batches its forward and backward run as often. */
+static void add_up(int64_t end_of_batch)
+{
+  struct simulated *t = &run.told;
+  int64_t computing = 0, moving = 0, batch[2] = {0};
+  for (int i = 0; i < t->n; i++) {
+    const struct ran *r = &t->ran[i];
+    int64_t *sum = r->what == MOVES ? &moving : &computing;
+    *sum += r->end - r->begin;
+    if (graph->op[r->op].phase != UPDATE) batch[r->what == MOVES] += r->end - r->begin;
+  }
+  double more = graph->accumulate - 1;
+  t->step = ((double)run.now + more * (double)end_of_batch) * 1e-12;
+  t->computing = ((double)computing + more * (double)batch[0]) * 1e-12;
+  t->moving = ((double)moving + more * (double)batch[1]) * 1e-12;
+  t->waiting = t->step - t->computing;
+}
+
+static void run_function(const struct function *f, int module)
+{
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    run_op(NULL, f->op[k], module);
+    if (op->kind != OP_loop) continue;
+    const struct function *body = &graph->function[op->function];
+    for (int i = 0; i < body->count; i++)
+      run_function(body, body->upward ? i : body->count - 1 - i);
+  }
+}
+
+const struct simulated *simulated(void)
+{
+  if (run.of == graph) return &run.told;
+  memset(&run, 0, sizeof run);
+  run.of = graph;
+  run.until = alloc((size_t)(graph->ngroup + 1) * sizeof *run.until);
+  run.pending = alloc((size_t)graph->nop * sizeof *run.pending);
+  run.taken = alloc((size_t)graph->nop * sizeof *run.taken);
+  run.waited = alloc((size_t)graph->nop * sizeof *run.waited);
+  run.times = alloc((size_t)graph->nop * sizeof *run.times);
+  for (int i = 0; i < graph->nop; i++) run.pending[i] = NONE;
+  int64_t end_of_batch = 0;
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (f->count > 1) continue;
+    run_function(f, NONE);
+    if (f->phase != UPDATE) end_of_batch = run.now;
+  }
+  add_up(end_of_batch);
+  return &run.told;
+}
+
+void simulated_mean(int op, int64_t *takes, int64_t *waited)
+{
+  simulated();
+  int times = run.times[op] ? run.times[op] : 1;
+  *takes = run.taken[op] / times;
+  *waited = run.waited[op] / times;
+}
+
+double step_tokens(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == BATCH && graph->value[i].init.kind == INIT_TOKENS)
+      return (double)elements(graph->value[i].shape) * graph->accumulate;
+  return 0;
+}
+
+double step_mfu(void)
+{
+  static const char *const name[] = {"FLOAT32", "TFLOAT32", "BFLOAT16"};
+  const struct device *d = device();
+  int a = IN_FLOAT32;
+  if (!d || simulated()->step <= 0) return 0;
+  while (strcmp(step_arithmetic(), name[a])) a++;
+  return step_flops() / world_size() / simulated()->step / d->flops[a];
+}
