@@ -9,6 +9,28 @@
 
 #include <stdlib.h>
 
+/* By value: how large it is, where it lies, and where it is to stand in the order. */
+static int64_t *size, *offset, *key;
+
+static void make_room(void)
+{
+  static const struct graph *of;
+  static int room;
+  if (of == graph && room > graph->nvalue) return;
+  of = graph;
+  room = graph->nvalue + graph->nvalue / 2 + 1;
+  size = alloc((size_t)room * sizeof *size);
+  offset = alloc((size_t)room * sizeof *offset);
+  key = alloc((size_t)room * sizeof *key);
+}
+
+/* Asked once for all of a placing. */
+static void find_sizes(const int *value, int n)
+{
+  make_room();
+  for (int i = 0; i < n; i++) size[value[i]] = arena_size(value[i]);
+}
+
 static bool meet(const struct value *a, const struct value *b)
 {
   return a->first <= b->last && b->first <= a->last;
@@ -17,7 +39,7 @@ static bool meet(const struct value *a, const struct value *b)
 static int by_size(const void *a, const void *b)
 {
   int x = *(const int *)a, y = *(const int *)b;
-  if (arena_size(x) != arena_size(y)) return arena_size(x) > arena_size(y) ? -1 : 1;
+  if (size[x] != size[y]) return size[x] > size[y] ? -1 : 1;
   return x < y ? -1 : 1;
 }
 
@@ -40,31 +62,32 @@ static int by_start(const void *a, const void *b)
 
 /* Places each value of the order as low as it fits beside those before it that live with it;
    `lying` has room for all. Gives where the last one ends. */
-static int64_t place_in_order(const int *value, int n, int64_t *offset, int *lying)
+static int64_t place_in_order(const int *value, int n, int *lying)
 {
   int64_t peak = 0;
   for (int k = 0; k < n; k++) {
     const struct value *v = &graph->value[value[k]];
-    int64_t at = 0, size = arena_size(value[k]);
-    for (int i = 0; i < k && offset[lying[i]] < at + size; i++) {
-      int64_t end = offset[lying[i]] + arena_size(lying[i]);
+    int64_t at = 0, bytes = size[value[k]];
+    for (int i = 0; i < k && offset[lying[i]] < at + bytes; i++) {
+      int64_t end = offset[lying[i]] + size[lying[i]];
       if (end > at && meet(v, &graph->value[lying[i]])) at = end;
     }
     int i = k; /* they stand in the order in which they lie */
     for (; i > 0 && offset[lying[i - 1]] > at; i--) lying[i] = lying[i - 1];
     lying[i] = value[k];
     offset[value[k]] = at;
-    if (at + size > peak) peak = at + size;
+    if (at + bytes > peak) peak = at + bytes;
   }
   return peak;
 }
 
-/* Moves what lies beyond the bound to the front of the order, so that it is placed first. */
-static void hurry(int *value, int n, const int64_t *offset, int64_t bound)
+/* Moves what lies beyond the bound to the front of the order, so that it is placed first; `late`
+   has room for all. */
+static void hurry(int *value, int n, int *late, int64_t bound)
 {
-  int *late = alloc((size_t)n * sizeof *late), nlate = 0, front = n;
+  int nlate = 0, front = n;
   for (int k = n; k-- > 0;) {
-    if (offset[value[k]] + arena_size(value[k]) > bound)
+    if (offset[value[k]] + size[value[k]] > bound)
       late[nlate++] = value[k];
     else
       value[--front] = value[k];
@@ -75,19 +98,18 @@ static void hurry(int *value, int n, const int64_t *offset, int64_t bound)
 int64_t most_live(const int *value, int n)
 {
   int64_t most = 0;
+  find_sizes(value, n);
   for (int i = 0; i < n; i++) {
     int64_t sum = 0;
     for (int k = 0; k < n; k++) {
       const struct value *v = &graph->value[value[k]];
       if (v->first <= graph->value[value[i]].first && graph->value[value[i]].first <= v->last)
-        sum += arena_size(value[k]);
+        sum += size[value[k]];
     }
     if (sum > most) most = sum;
   }
   return most;
 }
-
-static int64_t *key; /* by value: where it is to stand in the order */
 
 static int by_key(const void *a, const void *b)
 {
@@ -114,17 +136,16 @@ int64_t place_values(int *value, int n, int64_t bound, bool well)
 {
   static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start};
   enum { ORDERS = sizeof orders / sizeof *orders, HURRIED = 4 * ORDERS, STEPS = 4000000 };
-  int64_t *offset = alloc((size_t)(graph->nvalue + 1) * sizeof *offset), best = INT64_MAX;
   int *lying = alloc((size_t)(n + 1) * sizeof *lying);
-  key = alloc((size_t)(graph->nvalue + 1) * sizeof *key);
-  int64_t tries = well ? ORDERS + STEPS / ((int64_t)n * n + 1) : HURRIED;
+  find_sizes(value, n);
+  int64_t best = INT64_MAX, tries = well ? ORDERS + STEPS / ((int64_t)n * n + 1) : HURRIED;
   for (int k = 0; k < tries && best > bound; k++) {
     if (k < ORDERS || k >= HURRIED) qsort(value, (size_t)n, sizeof *value, orders[k % ORDERS]);
     if (k >= HURRIED)
       shuffle(value, n);
     else if (k >= ORDERS)
-      hurry(value, n, offset, bound);
-    int64_t peak = place_in_order(value, n, offset, lying);
+      hurry(value, n, lying, bound);
+    int64_t peak = place_in_order(value, n, lying);
     if (peak >= best) continue;
     best = peak;
     for (int i = 0; i < n; i++) graph->value[value[i]].offset = offset[value[i]];
