@@ -93,8 +93,8 @@ static void place_parameter(int parameter)
 
 /* -------------------------------------------------------------------------------- the gathering */
 
-static int *here,
-    *elsewhere;         /* by parameter: as the unit's modules read it, and as others; or NONE */
+/* By parameter: as the unit's modules read it, and as others do; or NONE. */
+static int *here, *elsewhere;
 static int *element_of; /* by module: the module of the outermost list in which it lies, or NONE */
 static int *began;      /* by list: where its modules' operations begin, or NONE */
 static int known;
@@ -119,6 +119,19 @@ static void find_elements(void)
   }
 }
 
+/* That a dimension which the plan tells is one that any of the unit's parameters has. */
+static void check_dimension(int unit)
+{
+  const struct unit *u = &graph->unit[unit];
+  int most = 0;
+  for (int i = 0; i < known; i++)
+    if (graph->value[i].unit == unit && graph->value[i].shape.ndim > most)
+      most = graph->value[i].shape.ndim;
+  if (most && u->dim != ANY_DIM && (u->dim >= most || u->dim < -most))
+    plan_error(u->line, "%s of %s: shard_dim = %d: its parameters have at most %d dimension%s",
+               u->who, unit_text(u), u->dim, most, most > 1 ? "s" : "");
+}
+
 void place_units(void)
 {
   known = graph->nvalue;
@@ -128,6 +141,7 @@ void place_units(void)
     here[i] = elsewhere[i] = NONE;
     if (graph->value[i].unit != NONE) place_parameter(i);
   }
+  for (int u = 0; u < graph->nunit; u++) check_dimension(u);
   find_elements();
 }
 
@@ -188,7 +202,10 @@ static int whole_again(int value, int parameter, struct op op)
   op.in[0] = value;
   op.type = graph->value[value].type;
   op.backward_type = v.reduced_as;
-  op.asked = graph->unit[v.unit].shards;
+  op.asked = (1u << graph->mesh.ndim) - 1;
+  op.to = v.layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (graph->unit[v.unit].shards >> d & 1) op.to.on[d] = (struct placement){0};
   op.why = text("%s's gather", graph->unit[v.unit].who);
   int id = make_op(op);
   graph->value[graph->op[id].out].name = graph->value[value].name;
@@ -204,13 +221,8 @@ int gathered(int parameter, const struct op *reader, struct list *order)
   if (*as != NONE) return *as;
   bool outside = is_from_outside(parameter, reader->module);
   int list = outside ? graph->module[element(reader->module)].parent : NONE, value = parameter;
-  struct op op = {.nin = 1,
-                  .in = {parameter},
-                  .module = own       ? v.module
-                            : outside ? 0
-                                      : reader->module,
-                  .line = u->line,
-                  .unit_plus_1 = v.unit + 1};
+  struct op op = {.nin = 1, .in = {parameter}, .line = u->line, .unit_plus_1 = v.unit + 1};
+  op.module = own ? v.module : outside ? 0 : reader->module;
   if (v.used_as != v.type) {
     int cast = cast_as_used(parameter, op);
     put_in(order, cast, list);
