@@ -37,13 +37,23 @@ struct counts {
   struct counts *next;
 };
 
+static uint64_t hash_counts(const int64_t *count, int n)
+{
+  uint64_t h = HASH_START;
+  for (int i = 0; i < n; i++) {
+    h = (h ^ (uint64_t)count[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= h >> 29;
+  }
+  return h;
+}
+
 /* Equal lists of counts are one: those of ranks that do alike, mostly. */
 static const int64_t *one_of(const int64_t *count, int n)
 {
   enum { LISTS = 4096 };
   static struct counts *list[LISTS];
   size_t bytes = (size_t)n * sizeof *count;
-  struct counts **at = &list[hash_bytes(HASH_START, count, bytes) % LISTS];
+  struct counts **at = &list[hash_counts(count, n) % LISTS];
   for (const struct counts *l = *at; l; l = l->next)
     if (l->n == n && !memcmp(l->count, count, bytes)) return l->count;
   struct counts *l = alloc(sizeof *l);
