@@ -11,6 +11,8 @@
 --                                                                as many as dp_replicate leaves
 --   tpgen plans/llama3.lua -o out/ -D dp=4 -D zero=2             ZeRO: parameters on all ranks while
 --                                                                they compute
+--   tpgen plans/llama3.lua -o out/ -D preset=405b -D dp=128 -D tp=8 -D device=H100 --ranks 0-7
+--                                                                with the simulated step of such GPUs
 --   tpgen plans/llama3.lua -o out/ -D preset=8b -D tp=8          Llama 3.1's: 8b, 70b, 405b
 --   tpgen plans/llama3.lua -o out/ -D config=Llama-3.1-8B/config.json -D tp=8
 --   out/run.sh --weights Llama-3.1-8B --data text.txt --steps 100
@@ -130,10 +132,22 @@ if dtype ~= "float32" and dtype ~= "tf32" and dtype ~= "bfloat16" then
   error("dtype must be float32, tf32 or bfloat16, not " .. tostring(dtype))
 end
 
+-- What it runs on, where the simulated step is to be told for that: device=H100, say, in nodes of 8
+-- with NVLink (450 GB/s), and 400 Gb/s of InfiniBand for each GPU between them.
+local device = setting("device")
+local function dimension(name, size, inside) -- inside: the ranks along the dimensions behind it
+  if not device then return {name, size} end
+  local in_node = size * inside <= 8
+  return {name, size, bandwidth = in_node and 450e9 or 50e9, latency = in_node and 10e-6 or 30e-6}
+end
+
 local hybrid = dp_replicate > 1 and dp_shard > 1
 local mesh = hybrid
-  and device_mesh{ {"dp_replicate", dp_replicate}, {"dp_shard", dp_shard}, {"tp", tp} }
-  or device_mesh{ {"dp", dp}, {"tp", tp} }
+  and device_mesh{
+    dimension("dp_replicate", dp_replicate, dp_shard * tp), dimension("dp_shard", dp_shard, tp),
+    dimension("tp", tp, 1), device = device,
+  }
+  or device_mesh{ dimension("dp", dp, tp), dimension("tp", tp, 1), device = device }
 local data_parallel = hybrid and mesh{"dp_replicate", "dp_shard"} or mesh.dp
 
 -- --------------------------------------------------------------------------------------- the model
