@@ -660,6 +660,20 @@ static int set_training(lua_State *L)
   return 0;
 }
 
+/* set_buckets(which: enum bucketing, caps in bytes: a list of numbers) */
+static int set_buckets(lua_State *L)
+{
+  graph->bucketing = (enum bucketing)luaL_checkinteger(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_Integer n = luaL_len(L, 2);
+  for (graph->ncap = 0; graph->ncap < n && graph->ncap < MAX_CAPS; graph->ncap++) {
+    lua_geti(L, 2, graph->ncap + 1);
+    graph->cap[graph->ncap] = (int64_t)luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  return 0;
+}
+
 /* line(): of the plan. */
 static int line(lua_State *L)
 {
@@ -793,6 +807,7 @@ static const luaL_Reg functions[] = {{"between", between},
                                      {"set_tf32", set_tf32},
                                      {"set_checkpoint", set_checkpoint},
                                      {"set_training", set_training},
+                                     {"set_buckets", set_buckets},
                                      {"begin", begin},
                                      {"end_", end},
                                      {"line", line},

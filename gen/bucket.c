@@ -1,22 +1,27 @@
 /* bucket.c: the pass `bucket`: few large collectives in the place of many small ones.
 
    Takes   functions with single collectives.
-   Leaves  every gradient that is summed over ranks summed in its own place; and all-reduces of the
-           same kind over the same group as one: an all_reduce whose body is the operations it
-           stands for, at the place of the last of them. Values keep their layouts; what is computed
-           is unchanged.
+   Leaves  every gradient that is summed over ranks summed in its own place; and collectives of the
+           same kind over the same group as one: an all_gather, reduce_scatter or all_reduce whose
+           body is the operations it stands for (merge.c). Values keep their layouts; what is
+           computed is unchanged. No member needs what another makes, and all ranks run the same
+           buckets in the same order, since all run one graph.
 
-   The gradients of a rank lie in one block in the order of the parameters (memory.c), so that a run
-   of them is reduced in place, with no copy in or out. What is small, so that to start a collective
-   takes longer than to send it, travels with others that lie elsewhere: packed one after the other
-   in a buffer before, and unpacked after, but where memory.c lets them lie in it anyway. Small
-   gradients of a list's modules leave their loop for it. A bucket is kept to BUCKET_BYTES, so that
-   the first can travel while the rest of the backward is still computed. */
+   What travels together by default:
+
+     the gathers of a unit's parameters, and the reductions of their gradients (fully_shard), where
+     a function has several of one kind; under the plan's caps, or all of them
+
+     gradients that are summed over ranks and follow one another in memory, where they lie
+     (side_by_side.c); the gradients of a rank lie in one block in the order of the parameters
+
+     what is small, so that to start a collective takes longer than to send it: packed one after the
+     other in a buffer before, and unpacked after, but where memory.c lets them lie in it anyway.
+     Small gradients of a list's modules leave their loop for it (leave.c)
+
+   With bucketing = "greedy" it is collectives of a kind that follow one another (choose.c), in each
+   function; what is a unit, or small, then does not matter. */
 #include "bucket.h"
-
-#include <stdlib.h>
-
-static const int64_t BUCKET_BYTES = 25 << 20;
 
 bool is_gradient_sum(const struct op *op)
 {
@@ -30,135 +35,59 @@ bool same_kind(int a, int b)
          moved_type(x) == moved_type(y);
 }
 
-/* Whether to start a collective over the group takes longer than to send so many bytes. */
-bool is_small(int group, int64_t bytes)
+/* Units that keep nothing cut have no bounds: all of a model's gradients are summed alike. */
+static int bounds_of(const struct op *op)
+{
+  int unit = unit_of(op);
+  return unit == NONE || !graph->unit || !graph->unit[unit].shards ? NONE : unit;
+}
+
+bool may_share(int a, int b)
+{
+  return bounds_of(&graph->op[a]) == bounds_of(&graph->op[b]);
+}
+
+struct link link_of(int group)
 {
   const struct group *g = &graph->group[group];
-  double latency = 0, bandwidth = link_bandwidth(g->dim[0]);
+  struct link link = {.bandwidth = link_bandwidth(g->dim[0])};
   for (int i = 0; i < g->n; i++) {
-    if (link_latency(g->dim[i]) > latency) latency = link_latency(g->dim[i]);
-    if (link_bandwidth(g->dim[i]) < bandwidth) bandwidth = link_bandwidth(g->dim[i]);
+    if (link_latency(g->dim[i]) > link.latency) link.latency = link_latency(g->dim[i]);
+    if (link_bandwidth(g->dim[i]) < link.bandwidth) link.bandwidth = link_bandwidth(g->dim[i]);
   }
-  return (double)bytes < latency * bandwidth;
+  return link;
 }
 
-/* ------------------------------------------------------------------------------------ gradients */
-
-/* Sums of gradients that follow one another in memory. */
-struct run {
-  const int *member;
-  int n;
-  int64_t bytes;
-};
-
-static int parameter_of(const struct run *r)
+bool is_small(int group, int64_t bytes)
 {
-  return graph->value[graph->op[r->member[0]].out].of;
+  struct link link = link_of(group);
+  return (double)bytes < link.latency * link.bandwidth;
 }
 
-static bool joins(const struct run *r, int op, int64_t bytes)
-{
-  return same_kind(r->member[0], op) && r->bytes + bytes <= BUCKET_BYTES;
-}
+/* ------------------------------------------------------------------------------- plain choices */
 
-/* By parameter the all-reduce of its gradient in this function, or NONE. */
-static int *sums_in(const struct function *f)
-{
-  int *sum = alloc((size_t)graph->nvalue * sizeof *sum);
-  for (int i = 0; i < graph->nvalue; i++) sum[i] = NONE;
-  for (int i = f->nop; i-- > 0;) {
-    const struct op *op = &graph->op[f->op[i]];
-    if (is_gradient_sum(op)) sum[graph->value[op->out].of] = f->op[i];
-  }
-  return sum;
-}
-
-/* In the order of the parameters; gives how many. */
-static int find_runs(const struct function *f, struct run *run)
-{
-  int *sum = sums_in(f), *member = alloc((size_t)(f->nop + 1) * sizeof *member), n = 0, nrun = 0;
-  bool open = false; /* the last may go on */
-  for (int p = 0; p < graph->nvalue; p++) {
-    if (graph->value[p].role != PARAMETER) continue;
-    if (sum[p] == NONE) {
-      open = false;
-      continue;
-    }
-    int64_t bytes = largest_bytes(graph->op[sum[p]].out);
-    member[n] = sum[p];
-    if (!open || !joins(&run[nrun - 1], sum[p], bytes))
-      run[nrun++] = (struct run){.member = member + n};
-    run[nrun - 1].n++;
-    run[nrun - 1].bytes += bytes;
-    n++;
-    open = true;
-  }
-  return nrun;
-}
-
-/* Those of the modules of a list, which can be copied at once, after one another. */
-static int by_family(const void *a, const void *b)
-{
-  int p = parameter_of(a), q = parameter_of(b), x = speaker(p), y = speaker(q);
-  if (x != y) return x < y ? -1 : 1;
-  return p < q ? -1 : p > q;
-}
-
-/* The small ones of one kind, packed into as few as their bytes allow. */
-static void pack_runs(struct function *f, struct run *run, int n)
-{
-  qsort(run, (size_t)n, sizeof *run, by_family);
-  for (int first = 0, next; first < n; first = next) {
-    struct list member = {0};
-    int64_t bytes = 0;
-    for (next = first; next < n; next++) {
-      if (next > first && bytes + run[next].bytes > BUCKET_BYTES) break;
-      bytes += run[next].bytes;
-      for (int k = 0; k < run[next].n; k++) add(&member, run[next].member[k]);
-    }
-    merge(f, member.at, member.n, next - first > 1);
-  }
-}
-
-static void bucket_gradients(struct function *f)
-{
-  struct run *run = alloc((size_t)(f->nop + 1) * sizeof *run);
-  struct run *small = alloc((size_t)(f->nop + 1) * sizeof *small);
-  for (int n = find_runs(f, run); n > 0;) {
-    int left = 0, nsmall = 0, group = graph->op[run[0].member[0]].group;
-    struct run first = run[0];
-    for (int i = 0; i < n; i++) {
-      bool joined = i == 0 || same_kind(first.member[0], run[i].member[0]);
-      if (!joined)
-        run[left++] = run[i];
-      else if (is_small(group, run[i].bytes))
-        small[nsmall++] = run[i];
-      else
-        merge(f, run[i].member, run[i].n, false);
-    }
-    pack_runs(f, small, nsmall);
-    n = left;
-  }
-}
-
-/* ---------------------------------------------------------------------------------------- units */
-
-/* What a gather makes of the value, and others take of it; on the rank that has most. */
+/* Of what it takes or makes, whichever is more; on the rank that has most. */
 static int64_t moved_bytes(const struct op *op)
 {
   int value = op->kind == OP_all_gather ? op->out : op->in[0];
   return elements(local_shape(value, 0)) * type_bytes(moved_type(op));
 }
 
+static bool is_bucketable(const struct function *f, int id)
+{
+  enum op_kind kind = graph->op[id].kind;
+  bool is_kind = kind == OP_all_gather || kind == OP_reduce_scatter || kind == OP_all_reduce;
+  return is_kind && is_mergeable(f, id);
+}
+
+/* What units gather or reduce; gradients that are summed where they lie are side_by_side.c's. */
 static bool is_of_unit(const struct function *f, int id)
 {
   const struct op *op = &graph->op[id];
-  if (op->kind != OP_all_gather && op->kind != OP_reduce_scatter && op->kind != OP_all_reduce)
-    return false;
-  return unit_of(op) != NONE && !is_gradient_sum(op) && is_mergeable(f, id);
+  return is_bucketable(f, id) && unit_of(op) != NONE && !is_gradient_sum(op);
 }
 
-/* The collectives of a function that are such; in its order. */
+/* The collectives of a function that are such, in its order. */
 static struct list find_singles(const struct function *f,
                                 bool (*is_such)(const struct function *f, int id))
 {
@@ -168,7 +97,7 @@ static struct list find_singles(const struct function *f,
   return found;
 }
 
-static struct single *as_singles(const struct function *f, const struct list *op)
+static struct single *as_singles(const struct function *f, const struct list *op, bool in_units)
 {
   struct single *s = alloc((size_t)(op->n + 1) * sizeof *s);
   for (int i = 0; i < op->n; i++) {
@@ -177,11 +106,24 @@ static struct single *as_singles(const struct function *f, const struct list *op
                            .group = o->group,
                            .reduction = o->reduction,
                            .type = moved_type(o),
-                           .unit = unit_of(o),
+                           .unit = in_units ? unit_of(o) : NONE,
                            .bytes = moved_bytes(o)};
   }
   find_needs(f, op->at, s, op->n);
   return s;
+}
+
+/* Puts them in the order of their parameters; whether they are gradients that lie side by side. */
+static bool lie_side_by_side(int *op, int n)
+{
+  for (int k = 0; k < n; k++)
+    if (!is_gradient_sum(&graph->op[op[k]])) return false;
+  put_in_order(op, n);
+  for (int k = 1; k < n; k++)
+    if (!is_next_parameter(graph->value[graph->op[op[k - 1]].out].of,
+                           graph->value[graph->op[op[k]].out].of))
+      return false;
+  return true;
 }
 
 /* Makes one of them, but for those that the buckets made before have put in each other's way. */
@@ -189,23 +131,40 @@ static void merge_most(struct function *f, const struct list *numbers, const str
 {
   struct list all = {0}, member = {0};
   for (int k = 0; k < numbers->n; k++) add(&all, op->at[numbers->at[k]]);
-  if (merge(f, all.at, all.n, true)) return;
+  if (merge(f, all.at, all.n, !lie_side_by_side(all.at, all.n))) return;
   for (int k = 0; k < all.n; k++) {
     add(&member, all.at[k]);
     if (!can_merge(f, member.at, member.n)) member.n--;
   }
-  merge(f, member.at, member.n, true);
+  merge(f, member.at, member.n, !lie_side_by_side(member.at, member.n));
+}
+
+static void merge_all(struct function *f, const struct buckets *found, const struct list *op)
+{
+  for (int i = 0; i < found->n; i++) merge_most(f, &found->at[i], op);
 }
 
 static void bucket_units(struct function *f)
 {
   struct list op = find_singles(f, is_of_unit);
   if (op.n < 2) return;
-  struct buckets found = choose_alike(as_singles(f, &op), op.n, &(struct caps){0});
-  for (int i = 0; i < found.n; i++) merge_most(f, &found.at[i], &op);
+  struct buckets found =
+      choose_alike(as_singles(f, &op, true), op.n, &(struct caps){graph->ncap, graph->cap});
+  merge_all(f, &found, &op);
 }
 
-/* --------------------------------------------------------------------------------- other values */
+/* Without caps as the seed has it: 2,000 MiB, which is all there is. */
+static void bucket_greedily(struct function *f)
+{
+  static const int64_t most = INT64_C(2000) << 20;
+  struct list op = find_singles(f, is_bucketable);
+  if (op.n < 2) return;
+  struct caps caps = graph->ncap ? (struct caps){graph->ncap, graph->cap} : (struct caps){1, &most};
+  struct buckets found = choose_in_order(as_singles(f, &op, false), op.n, &caps);
+  merge_all(f, &found, &op);
+}
+
+/* --------------------------------------------------------------------------------- small values */
 
 static bool is_small_sum(int id)
 {
@@ -222,7 +181,7 @@ static void gather_small(const struct function *f, int first, struct list *membe
   for (int i = first + 1; i < f->nop; i++) {
     if (!is_small_sum(f->op[i]) || !same_kind(f->op[first], f->op[i])) continue;
     bytes += largest_bytes(graph->op[f->op[i]].out);
-    if (bytes > BUCKET_BYTES) return;
+    if (bytes > SMALL_TOGETHER) return;
     add(member, f->op[i]);
     if (can_merge(f, member->at, member->n)) continue;
     member->n--;
@@ -242,14 +201,25 @@ static void bucket_small(struct function *f)
   }
 }
 
+/* -------------------------------------------------------------------------------------- the pass
+ */
+
 bool units_travel = false;
+
+static void bucket_function(struct function *f)
+{
+  if (graph->bucketing == BUCKETS_NONE) return;
+  if (graph->bucketing == BUCKETS_GREEDY) {
+    bucket_greedily(f);
+    return;
+  }
+  if (units_travel) bucket_units(f);
+  bucket_gradients(f);
+  bucket_small(f);
+}
 
 void bucket(void)
 {
-  prepare_gradients();
-  for (int i = 0; i < graph->nfunction; i++) {
-    if (units_travel) bucket_units(&graph->function[i]);
-    bucket_gradients(&graph->function[i]);
-    bucket_small(&graph->function[i]);
-  }
+  prepare_gradients(graph->bucketing == BUCKETS_BY_UNIT);
+  for (int i = 0; i < graph->nfunction; i++) bucket_function(&graph->function[i]);
 }

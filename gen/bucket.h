@@ -25,6 +25,8 @@ struct caps {
   int n;
   const int64_t *bytes;
 };
+/* Of the i-th. */
+int64_t cap_of(const struct caps *caps, int bucket);
 struct buckets {
   int n, room;
   struct list *at; /* the numbers of the members */
@@ -35,24 +37,37 @@ struct buckets choose_alike(const struct single *s, int n, const struct caps *ca
 /* Adds one of two members or more. */
 void add_bucket(struct buckets *found, const struct list *member);
 
-/* -------------------------------------------------------------------------------------- leave.c */
-
-/* Gives every gradient that is summed a value that may be summed in its place, and brings
-   small sums of gradients out of the loops over modules. */
-void prepare_gradients(void);
+/* ------------------------------------------------------------------------- bucket.c, and others */
 
 /* Whether it sums a gradient over ranks in the gradient's place. */
 bool is_gradient_sum(const struct op *op);
 /* Whether the two are collectives that one call can make: of the same kind over the same group, of
    values of the same type that travel. */
 bool same_kind(int a, int b);
-/* Whether to start a collective over the group takes longer than to send so many bytes. */
+/* Whether they are of no unit with bounds, or of the same. */
+bool may_share(int a, int b);
+/* Whether to start a collective over the group takes longer than to send so many bytes; and at most
+   so many bytes of small ones are packed into one. */
 bool is_small(int group, int64_t bytes);
-/* What stands for the value in a loop: one of a family speaks for all of it. */
-int speaker(int value);
+enum { SMALL_TOGETHER = 25 << 20 };
+/* The slowest of the group's links. */
+struct link {
+  double bandwidth, latency;
+};
+struct link link_of(int group);
+
+/* leave.c: gives every gradient that is summed a value that may be summed in its place, and, if
+   asked, brings small sums of gradients out of the loops over modules. */
+void prepare_gradients(bool out_of_loops);
+/* side_by_side.c: of the function's gradients that are summed where they lie. */
+void bucket_gradients(struct function *f);
 
 /* -------------------------------------------------------------------------------------- merge.c */
 
+/* What stands for the value in a loop: one of a family speaks for all of it. */
+int speaker(int value);
+/* Puts the members in the order in which their parameters lie, if all have such. */
+void put_in_order(int *member, int n);
 /* Finds what each of a function's operations in the list, n singles, needs of the others. */
 void find_needs(const struct function *f, const int *op, struct single *s, int n);
 /* Whether the members can run as one: no member needs what another has made. */

@@ -728,6 +728,10 @@ static void check_training(void)
 {
   const struct rates *r = &graph->rates;
   hold(graph->accumulate >= 1 && graph->accumulate <= 4096, NONE, "a step takes no batches");
+  hold(graph->ncap >= 0 && graph->ncap <= MAX_CAPS && graph->bucketing <= BUCKETS_NONE, NONE,
+       "buckets are made in no way");
+  for (int i = 0; i < graph->ncap; i++)
+    hold(graph->cap[i] > 0, NONE, "a bucket has room for nothing");
   hold(graph->clip >= 0 && graph->clip <= DBL_MAX, NONE, "gradients are clipped to no number");
   hold(r->warmup >= 0 && r->warmup <= r->steps && r->least >= 0 && r->least <= 1, NONE,
        "the learning rate goes nowhere");

@@ -16,7 +16,7 @@ static bool travels_like(const struct single *a, const struct single *b)
          a->type == b->type && a->unit == b->unit;
 }
 
-static int64_t cap_of(const struct caps *caps, int bucket)
+int64_t cap_of(const struct caps *caps, int bucket)
 {
   if (!caps->n) return INT64_MAX;
   return caps->bytes[bucket < caps->n ? bucket : caps->n - 1];

@@ -152,10 +152,10 @@ static void leave_out_empty_loops(void)
     if (graph->op[i].kind == OP_loop) graph->op[i].function = place[graph->op[i].function];
 }
 
-void prepare_gradients(void)
+void prepare_gradients(bool out_of_loops)
 {
   for (int i = 0; i < graph->nfunction; i++) own_inputs(&graph->function[i]);
-  for (int i = 0; i < graph->nfunction; i++)
+  for (int i = 0; i < graph->nfunction && out_of_loops; i++)
     if (graph->function[i].count == 1) bring_out_of_loops(&graph->function[i]);
   leave_out_empty_loops();
 }

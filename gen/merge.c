@@ -314,9 +314,8 @@ static int parameter_of(const struct op *op)
   return is_gradient(op->out) ? out->of : NONE;
 }
 
-/* Puts the members in the order in which their parameters lie, if they have such: what is copied
-   then lies in one run. */
-static void put_in_order(int *member, int n)
+/* What is copied then lies in one run. */
+void put_in_order(int *member, int n)
 {
   for (int k = 0; k < n; k++)
     if (parameter_of(&graph->op[member[k]]) == NONE) return;

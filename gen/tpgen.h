@@ -23,7 +23,8 @@ enum {
   MAX_INPUTS = 8,
   MAX_OUTPUTS = 3,
   MAX_NUMBERS = 8,
-  MAX_LETTERS = 32
+  MAX_LETTERS = 32,
+  MAX_CAPS = 16
 };
 
 /* ------------------------------------------------------------------------ meshes and placements */
@@ -277,6 +278,10 @@ struct optimizer {
   int line;
 };
 
+/* Which collectives the pass `bucket` makes one of: as units, memory and the links say; those that
+   follow one another (choose.c); none. */
+enum bucketing { BUCKETS_BY_UNIT, BUCKETS_GREEDY, BUCKETS_NONE };
+
 /* Of the learning rate: up to the optimizer's along a line, in the steps 1 to `warmup`, then down
    to `least` of it along a cosine, in the steps to `steps`. steps 0: it stays as it is. */
 struct rates {
@@ -323,6 +328,10 @@ struct graph {
   struct exchange *exchange;
   int ncustom, custom_room;
   struct custom *custom;
+  enum bucketing bucketing;
+  int ncap; /* the most that goes into the first bucket of a kind, the second, ...: the last is that
+               of all that follow; 0: the pass chooses */
+  int64_t cap[MAX_CAPS]; /* bytes */
   int loss; /* the value that is trained down, or NONE: a forward-only program */
   int train_line;
   int steps;

@@ -133,6 +133,41 @@ local function is_greedy(options, who)
   return planner == "greedy"
 end
 
+local BUCKETINGS = {units = 0, greedy = 1, none = 2}
+local MAX_CAPS, MAX_CAP_MB = 16, 1 << 20
+
+-- bucketing = "units", "greedy" or "none"; bucket_mb = 25, or {1, 5, 25}: the most MiB of the first
+-- bucket of a kind, of the second, of all that follow.
+local function take_buckets(options, who)
+  local way, caps = options.bucketing, options.bucket_mb
+  if way == nil then way = "units" end
+  if base.kind(way) ~= "string" or not BUCKETINGS[way] then
+    fail('%s\'s bucketing is "units", "greedy" or "none", not %s', who, base.a(way))
+  end
+  if way == "none" and caps ~= nil then
+    fail('%s: bucketing = "none" makes no buckets, and bucket_mb says how large they are: leave one '
+      .. "out", who)
+  end
+  if base.kind(caps) == "number" then caps = {caps} end
+  caps = caps == nil and {} or caps
+  if base.kind(caps) ~= "table" then
+    fail("%s's bucket_mb is a number or a list of numbers, not %s", who, base.a(caps))
+  end
+  if options.bucket_mb ~= nil and (#caps < 1 or #caps > MAX_CAPS) then
+    fail("%s's bucket_mb is a number, or a list of 1 to %d: of the first bucket, the second, ..., all "
+      .. "that follow; this has %d", who, MAX_CAPS, #caps)
+  end
+  local bytes = {}
+  for i = 1, #caps do
+    local mb = base.number(caps[i], who .. "'s bucket_mb", 0, HUGE)
+    if mb * (1 << 20) < 1 or mb > MAX_CAP_MB then
+      fail("%s's bucket_mb is in MiB, more than 0 and at most %d, not %g", who, MAX_CAP_MB, mb)
+    end
+    bytes[i] = math.floor(mb * (1 << 20))
+  end
+  core.set_buckets(BUCKETINGS[way], bytes)
+end
+
 -- Whether each module of a list is computed again before its backward, from its inputs.
 local function has_checkpoints(options)
   local checkpoint = options.checkpoint
@@ -170,6 +205,7 @@ local function begin(who, options, steps)
   local seed = base.integer(options.seed or 0, who .. "'s seed", 0, math.maxinteger)
   local greedy, tf32 = is_greedy(options, who), base.is_tf32(options, who)
   take_expectation(options, who)
+  take_buckets(options, who)
   base.need_mesh()
   base.take_up(model)
   base.set_names(who, options.names)
@@ -202,7 +238,8 @@ end
 
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
 --       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
---       grad_norm =, accumulate =, reduce_each_batch =, expect =, matmul_precision =}: steps that bring the loss down.
+--       grad_norm =, accumulate =, reduce_each_batch =, expect =, matmul_precision =,
+--       bucketing =, bucket_mb =}: steps that bring the loss down.
 --   names       what files of others call the parameters (files.lua)
 --   schedule    how the learning rate goes up and down; it stays as it is
 --   clip        scales the gradients so that the norm of them all is at most this
@@ -214,12 +251,16 @@ end
 --               and a reduction for each batch
 --   expect      which collectives a step has at most, such as {all_reduce = 1}: more are an error
 --   matmul_precision  "tf32": products of float32 tensors may round what they take to TF32
+--   bucketing   "units": what fully_shard names together travels together, and small sums;
+--               "greedy": collectives that follow one another; "none"
+--   bucket_mb   the most that travels together, in MiB; or a list: first, second, ..., all others
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
      "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate",
-     "reduce_each_batch", "expect", "matmul_precision"})
+     "reduce_each_batch", "expect", "matmul_precision",
+     "bucketing", "bucket_mb"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -238,11 +279,12 @@ function plan.train(options)
 end
 
 -- infer{model =, batch =, outputs = function(model, batch), seed =, planner =, names =,
--- expect =, matmul_precision =}: one step forward, whose outputs, a table of tensors by name, are written to a file.
+-- expect =, matmul_precision =, bucketing =, bucket_mb =}: one step forward, whose outputs, a table
+-- of tensors by name, are written to a file.
 function plan.infer(options)
   base.expect(options, "table", "what infer is given")
   base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect",
-    "matmul_precision"})
+    "matmul_precision", "bucketing", "bucket_mb"})
   local outputs = optional(options, "infer", "outputs", "function")
     or function(model, batch) return {output = model(batch.input)} end
 

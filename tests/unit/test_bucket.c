@@ -271,12 +271,19 @@ static void test_what_depends_stays_apart(void **state)
   is_op(2, maker(b));
 }
 
-/* 25 MiB at most: the first can be under way while the rest is computed. */
+/* As many as that; the backward makes the last ones first, and so the first bucket is theirs. */
+static void cap(int n, const int64_t *mb)
+{
+  graph->ncap = n;
+  for (int i = 0; i < n; i++) graph->cap[i] = mb[i] << 20;
+}
+
 static void test_buckets_have_a_size(void **state)
 {
   (void)state;
-  new_graph(1, (int[]){2});
   int op[6];
+  new_graph(1, (int[]){2});
+  cap(1, (int64_t[]){25});
   for (int i = 0; i < 4; i++) op[i] = sum_gradient(parameter("1024x2560", "R"), 1);
   op[4] = sum_gradient(parameter("4096x4096", "R"), 1);
   op[5] = sum_gradient(parameter("8", "R"), 1);
@@ -288,10 +295,66 @@ static void test_buckets_have_a_size(void **state)
   is_op(3, op[5]);
 
   new_graph(1, (int[]){2});
+  cap(1, (int64_t[]){25});
   for (int i = 0; i < 3; i++) op[i] = sum_gradient(parameter("1024x3200", "R"), 1);
   bucket();
   are(2);
-  is_bucket(0, (int[]){op[0], op[1], NONE});
+  is_op(0, op[0]);
+  is_bucket(1, (int[]){op[1], op[2], NONE});
+}
+
+/* The i-th has the i-th cap, and all that follow the last. */
+static void test_caps_follow_one_another(void **state)
+{
+  (void)state;
+  int op[9];
+  new_graph(1, (int[]){2});
+  cap(3, (int64_t[]){1, 3, 2});
+  for (int i = 0; i < 9; i++) op[i] = sum_gradient(parameter("512x512", "R"), 1);
+  bucket();
+  are(5);
+  is_op(0, op[0]);
+  is_bucket(1, (int[]){op[1], op[2], NONE});
+  is_bucket(2, (int[]){op[3], op[4], NONE});
+  is_bucket(3, (int[]){op[5], op[6], op[7], NONE});
+  is_op(4, op[8]);
+}
+
+/* A product that takes some hundred microseconds. */
+static void long_work(void)
+{
+  int x = given(BATCH, "x", parse_shape("2048x2048"), (struct layout){0});
+  run_in_phase((struct op){
+      .kind = OP_matmul, .nin = 2, .in = {x, x}, .equation = "mk,kn->mn", .phase = BACKWARD});
+}
+
+/* Without caps a bucket goes early where there is work that hides it, and late where there is none:
+   to start one costs time too. */
+static void test_caps_by_the_links(void **state)
+{
+  (void)state;
+  for (int works = 0; works < 2; works++) {
+    new_graph(1, (int[]){2});
+    graph->mesh.bandwidth[0] = 100e9;
+    graph->mesh.latency[0] = 20e-6;
+    int w[4];
+    for (int i = 0; i < 4; i++) w[i] = parameter("1024x1024", "R");
+    for (int i = 4; i-- > 0;) {
+      int x = given(BATCH, "x", graph->value[w[i]].shape, graph->value[w[i]].layout);
+      for (int k = 0; k < 20 && works; k++) long_work();
+      sum_into(w[i], made_of(x), 1);
+    }
+    bucket();
+    const struct function *f = function_of_phase(BACKWARD);
+    int sums = 0, of_all = 0;
+    for (int i = 0; i < f->nop; i++) {
+      const struct op *o = &graph->op[f->op[i]];
+      sums += o->kind == OP_all_reduce;
+      of_all += o->nbody == 4;
+    }
+    assert_int_equal(sums, works ? 4 : 1);
+    assert_int_equal(of_all, works ? 0 : 1);
+  }
 }
 
 /* How many copies there are: they scale by 1. */
@@ -392,6 +455,8 @@ int main(void)
       cmocka_unit_test(test_others_stay_apart),
       cmocka_unit_test(test_what_depends_stays_apart),
       cmocka_unit_test(test_buckets_have_a_size),
+      cmocka_unit_test(test_caps_follow_one_another),
+      cmocka_unit_test(test_caps_by_the_links),
       cmocka_unit_test(test_what_others_read_is_copied),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
