@@ -579,6 +579,11 @@ char *collective_text(const struct op *op, int rank)
   return text("%s%s%s", copies_in_text(op, rank), call, begins ? "" : copies_out_text(op, rank));
 }
 
+bool awaits_copies(const struct op *op)
+{
+  return is_copied(&graph->op[op->begun]);
+}
+
 char *await_text(const struct op *op, int rank)
 {
   const struct op *begun = &graph->op[op->begun];

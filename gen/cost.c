@@ -112,7 +112,7 @@ static int64_t collective_time(const struct op *op)
 int64_t time_taken(const struct op *op)
 {
   if (is_collective(op->kind)) return least(collective_time(op), LONGEST_TIME);
-  bool works = op->kind != OP_view && op->kind != OP_await;
+  bool works = op->kind != OP_view && op->kind != OP_await && op->kind != OP_round;
   return works ? least(arithmetic_time(op), LONGEST_TIME) : 0;
 }
 

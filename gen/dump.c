@@ -11,9 +11,8 @@
 #include <string.h>
 
 const char *const pass_name[PASS_COUNT] = {
-    "lua",       "plan",    "propagate", "grad",   "optimize", "redistribute", "uncast",
-    "recompute", "arrange", "outline",   "bucket", "fuse",     "epilogue",     "schedule",
-    "memory"};
+    "lua",     "plan",    "propagate", "grad", "optimize", "redistribute", "uncast", "recompute",
+    "arrange", "outline", "bucket",    "fuse", "epilogue", "schedule",     "memory"};
 
 static const char *const role_name[] = {"activation", "parameter", "gradient", "sums", "state",
                                         "batch",      "loss",      "norm"};
@@ -93,6 +92,17 @@ static void dump_await(struct buffer *b, const struct op *begun)
   put(b, "await v%d over %s\n", value, printable(graph->group[begun->group].name));
 }
 
+static const char *begun_text(const struct op *op)
+{
+  if (!op->beside) return "";
+  return op->ahead ? "  begun ahead" : op->behind ? "  begun, awaited behind" : "  begun";
+}
+
+static const char *const round_text[] = {[FIRST_ROUND] = "the first round",
+                                         [LAST_ROUND] = "the last round",
+                                         [NEXT_ROUND] = "the next round",
+                                         [ROUND_BEFORE] = "the round before"};
+
 static void dump_op(struct buffer *b, int id, int indent, bool places)
 {
   const struct op *op = &graph->op[id];
@@ -106,9 +116,13 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
     put(b, "%s for %d modules, %s\n", f->name, f->count, f->upward ? "upward" : "downward");
     return;
   }
+  if (op->kind == OP_round) {
+    put(b, "%s for %s\n", graph->function[op->function].name, round_text[op->round]);
+    return;
+  }
   if (op->nbody) {
     put(b, "%s%s%s {\n", op_row[op->kind].name, op->packed ? ", packed," : "",
-        op->beside ? " begun" : "");
+        begun_text(op) + (op->beside ? 1 : 0));
     for (int k = 0; k < op->nbody; k++) dump_op(b, op->body[k], indent + 2, places);
     put(b, "%*s}\n", indent, "");
     return;
@@ -119,7 +133,7 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
   dump_inputs(b, op);
   dump_redistribution(b, op);
   for (int k = 0; k < op->nout; k++) dump_value(b, op->out + k);
-  put(b, "%s%s  line %d", op->beside ? "  begun" : "", op->again ? "  again" : "", op->line);
+  put(b, "%s%s  line %d", begun_text(op), op->again ? "  again" : "", op->line);
   if (op->module != NONE && *graph->module[op->module].path)
     put(b, " in %s", printable(graph->module[op->module].path));
   if (places && op->out != NONE) {

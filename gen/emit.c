@@ -22,9 +22,17 @@ static bool takes_step(const struct function *f)
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     bool of_step = is_random(op) || (is_update(op) && !options.cuda);
-    if (op->kind == OP_loop ? takes_step(&graph->function[op->function]) : of_step) return true;
+    bool calls = op->kind == OP_loop || op->kind == OP_round;
+    if (calls ? takes_step(&graph->function[op->function]) : of_step) return true;
   }
   return false;
+}
+
+/* Whether a part does no more than to await a collective: then it is no function. */
+static bool is_await_alone(const struct function *f)
+{
+  const struct op *op = &graph->op[f->op[0]];
+  return f->is_part && op->kind == OP_await && !awaits_copies(op);
 }
 
 static char *loop_text(const struct function *f)
@@ -32,6 +40,22 @@ static char *loop_text(const struct function *f)
   const char *from = f->upward ? "0" : text("%d", f->count - 1);
   const char *next = f->upward ? text("l < %d; l++", f->count) : "l >= 0; l--";
   return text("for (int l = %s; %s) %s(l%s);", from, next, f->name, takes_step(f) ? ", t" : "");
+}
+
+/* "if (l < 3) layers_forward_ahead(l + 1);", or what it does there, where it does so for any module
+   alike: "if (l < 3) await(done[0]);". */
+static char *round_text(const struct op *op, int rank)
+{
+  const struct function *f = &graph->function[op->function];
+  int last = f->count - 1;
+  bool next = op->round == NEXT_ROUND, above = next == f->upward;
+  const char *limit = text(above ? "l < %d" : "l > 0", last);
+  bool outside = op->round == FIRST_ROUND || op->round == LAST_ROUND;
+  const char *module = outside ? text("%d", module_of_round(f, round_called(op, 0)))
+                               : text("l %s 1", above ? "+" : "-");
+  char *call = text("%s(%s%s);", f->name, module, takes_step(f) ? ", t" : "");
+  if (is_await_alone(f)) call = statement_text(&graph->op[f->op[0]], rank);
+  return outside || !*call ? call : text("if (%s) %s", limit, call);
 }
 
 static const char *parameters_text(const struct function *f)
@@ -69,8 +93,9 @@ static char *function_text(const struct function *f, int rank)
   bool constants = false;
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    char *does =
-        op->kind == OP_loop ? loop_text(&graph->function[op->function]) : statement_text(op, rank);
+    char *does = op->kind == OP_loop    ? loop_text(&graph->function[op->function])
+                 : op->kind == OP_round ? round_text(op, rank)
+                                        : statement_text(op, rank);
     if (!*does) continue;
     if (is_update(op) && !constants && !options.cuda) {
       put(&body, "%s%s", body.length ? "\n" : "", update_constants());
@@ -147,8 +172,10 @@ static char *functions_text(int rank)
 {
   struct buffer b = {0}, step = {0};
   forget_products();
-  for (int i = 0; i < graph->nfunction; i++)
-    put(&b, "%s", function_text(&graph->function[i], rank));
+  for (int others = 0; others < 2; others++) /* a part comes before the body that calls it */
+    for (int i = 0; i < graph->nfunction; i++)
+      if (graph->function[i].is_part != others && !is_await_alone(&graph->function[i]))
+        put(&b, "%s", function_text(&graph->function[i], rank));
   put_text(&step, "", 0);
   if (graph->accumulate > 1) {
     put_batches(&step);

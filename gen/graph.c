@@ -357,6 +357,45 @@ int op_writes(const struct op *op, int *list)
   return n;
 }
 
+int module_of_round(const struct function *f, int round)
+{
+  return f->upward ? round : f->count - 1 - round;
+}
+
+int round_called(const struct op *op, int from)
+{
+  int count = graph->function[op->function].count;
+  switch (op->round) {
+  case FIRST_ROUND:
+    return 0;
+  case LAST_ROUND:
+    return count - 1;
+  case NEXT_ROUND:
+    return from + 1 < count ? from + 1 : NONE;
+  default:
+    return from - 1;
+  }
+}
+
+static void run_function(const struct function *f, int round,
+                         void (*visit)(void *to, int op, int module), void *to)
+{
+  int module = f->count > 1 ? module_of_round(f, round) : NONE;
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    visit(to, f->op[k], module);
+    int first = op->kind == OP_loop ? 0 : op->kind == OP_round ? round_called(op, round) : NONE;
+    int last = op->kind == OP_loop ? graph->function[op->function].count - 1 : first;
+    for (int r = first; first != NONE && r <= last; r++)
+      run_function(&graph->function[op->function], r, visit, to);
+  }
+}
+
+void each_run_of(const struct function *f, void (*visit)(void *to, int op, int module), void *to)
+{
+  run_function(f, 0, visit, to);
+}
+
 void each_op(void (*visit)(void *to, int op, int times), void *to)
 {
   for (int i = 0; i < graph->nfunction; i++) {
@@ -366,7 +405,7 @@ void each_op(void (*visit)(void *to, int op, int times), void *to)
     for (int k = 0; k < f->nop; k++) {
       visit(to, f->op[k], times);
       const struct op *op = &graph->op[f->op[k]];
-      if (op->kind != OP_loop) continue;
+      if (op->kind != OP_loop && op->kind != OP_round) continue;
       const struct function *body = &graph->function[op->function];
       for (int n = 0; n < body->nop; n++) visit(to, body->op[n], times * body->count);
     }

@@ -89,6 +89,11 @@ static bool is_loop(int function)
 
 /* ------------------------------------------------------------------------ lifetimes and depths */
 
+static bool is_part_of(int function, int body)
+{
+  return graph->function[function].is_part && graph->function[function].body == body;
+}
+
 /* How much of a family must be kept for a reader: only this module's value, the neighbour's too, or
    all. Outside the loop only what the last module made is there without keeping more. */
 static int depth_for(int value, int reader)
@@ -97,9 +102,17 @@ static int depth_for(int value, int reader)
   if (v->family == NONE) return 1;
   int maker = v->made_by, count = graph->function[maker].count;
   if (v->step) return reader == maker ? 2 : count;
-  if (reader == maker) return 1;
+  if (reader == maker || is_part_of(reader, maker)) return 1;
+  /* What is begun for the next round is written while this round's is read. */
+  if (is_part_of(maker, reader)) return 2;
   int last = graph->function[maker].upward ? count - 1 : 0;
   return !is_loop(reader) && v->index == last ? 1 : count;
+}
+
+static int root(int value)
+{
+  while (graph->value[value].storage != value) value = graph->value[value].storage;
+  return value;
 }
 
 static void make_at(int value, int at)
@@ -157,9 +170,13 @@ static void each_access(void (*on_write)(int, int), void (*on_read)(int, int))
   }
 }
 
+/* What a collective takes that is begun for the next round, and awaited, needs no second place:
+   that of the round before is done when it is made. */
 static void widen_at(int value, int at)
 {
-  widen(value, function_of[op_at[at]]);
+  const struct op *op = &graph->op[op_at[at]];
+  bool ends = op->kind == OP_await && graph->op[op->begun].ahead;
+  if (!ends) widen(value, function_of[op_at[at]]);
 }
 
 static void find_lifetimes(void)
@@ -175,6 +192,30 @@ static void find_lifetimes(void)
   each_access(NULL, note_reader);
   each_access(NULL, widen_at);
   each_access(NULL, read_at);
+}
+
+/* What a collective that is pending between the rounds of a loop reads and writes. The bytes are
+   not to be those of anything else in the round. */
+static bool *crosses; /* by value that others share the bytes of */
+
+static void hold_crossing(int value, int body)
+{
+  struct value *v = &graph->value[root(value)];
+  crosses[root(value)] = true;
+  if (v->first != NONE && v->first > loop_first[body]) v->first = loop_first[body];
+}
+
+static void hold_crossings(void)
+{
+  static struct reused kept;
+  crosses = by_value(&kept, sizeof *crosses);
+  for (int at = 0; at < nplace; at++) {
+    const struct op *op = &graph->op[op_at[at]];
+    if (!is_collective(op->kind) || !op->behind) continue;
+    int *list = alloc((size_t)op_width(op) * sizeof *list), body = function_of[op_at[at]];
+    for (int n = op_reads(op, list); n--;) hold_crossing(list[n], body);
+    for (int n = op_writes(op, list); n--;) hold_crossing(list[n], body);
+  }
 }
 
 static void widen_lifetimes(void)
@@ -195,12 +236,6 @@ bool in_arena(int value)
   const struct value *v = &graph->value[value];
   bool stands_for_itself = v->family == NONE || v->family == value;
   return v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE && stands_for_itself;
-}
-
-static int root(int value)
-{
-  while (graph->value[value].storage != value) value = graph->value[value].storage;
-  return value;
 }
 
 /* Of one of a family, where all of it lies. */
@@ -324,6 +359,7 @@ static bool share(int in, int out, int at)
   if (!a->stored || !b->stored || b->made != at || !ends_at(in, at)) return false;
   int from = root(in), to = root(out);
   if (from == to) return true;
+  if (crosses[to] && in_arena(to)) return false;
   /* What has a place of its own keeps it; only what is in the arena can give way, and not to what
      batches add up. */
   if (!in_arena(from)) return false;
@@ -620,6 +656,7 @@ static int *find_storages(int *count)
   for (int k = 0; k < known.n; k++) graph->value[known.at[k]].storage = known.at[k];
   join_sums();
   share_views();
+  hold_crossings();
   widen_lifetimes();
   join_lifetimes();
   for (int at = 0; at < nplace; at++) share_in(&graph->op[op_at[at]], at);

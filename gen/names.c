@@ -448,7 +448,8 @@ static const char *lifetime(const struct value *v)
     if (f->count > 1) continue;
     for (int k = 0; k < f->nop; k++) {
       const struct op *op = &graph->op[f->op[k]];
-      at += 1 + (op->kind == OP_loop ? graph->function[op->function].nop : 0);
+      bool calls = op->kind == OP_loop || op->kind == OP_round;
+      at += 1 + (calls ? graph->function[op->function].nop : 0);
     }
     if (v->last < at) {
       to = f->phase;

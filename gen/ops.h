@@ -231,6 +231,9 @@ OP(unpack_pieces,  "",                     "",             no_grad,            "
 OP(loop,           "",                     "",             no_grad,            "", "")
 /* What follows runs when a collective that runs beside what is between them is done: overlap.c. */
 OP(await,          "",                     "",             no_grad,            "", "")
+/* Calls a function for the module of one round of a loop: from another of its rounds, or from outside
+   of it: ahead.c. */
+OP(round,          "",                     "",             no_grad,            "", "")
 /* A product of matrices and what it does to its result before it stores it: epilogue.c. */
 OP(epilogue,       "",                     "",             no_grad,            "", "")
 /* One kernel for several pointwise and reduce operations: fuse.c. */

@@ -18,17 +18,33 @@
    and where it finds more, asked for each collective anew.
 
    Collectives of one group run in the order of the program, whatever they run beside: one that is
-   issued while another is pending follows it on the group's stream. */
+   issued while another is pending follows it on the group's stream.
+
+   What is pending from one round of a loop to the next (ahead.c) stays so: its operations stand
+   where they stood among those that need them, and the others move around them. How long such a
+   collective is waited for is told by the last of some rounds, one behind the other. */
 #include "schedule.h"
 
 #include <string.h>
 
-/* An operation of the function: those that have to come before it, and behind it. */
+/* An operation of the function: those that have to come before it, and behind it. What concerns
+   several rounds of a loop is of a kind of its own. */
 struct node {
   int op, group; /* group: of a collective, else NONE */
-  bool moves;    /* it may */
+  enum {
+    WITHIN,   /* a round, as everything in a phase but for these */
+    FETCHES,  /* awaits a collective that was begun a round ago, and begins that of the next round:
+                 two operations, `op` and `then` */
+    REDUCES,  /* a collective that is awaited in the next round */
+    FINISHES, /* awaits that one, in the next round or behind the loop */
+    BEGINS    /* in a phase: begins the first round's, which the loop awaits */
+  } crosses;
+  int then;
+  int crossing; /* but WITHIN: the collective */
+  bool moves;   /* it may */
   bool beside;
   int64_t time, exposed; /* exposed: how long a collective is waited for, as last simulated */
+  int64_t lead;          /* but WITHIN: what is computed before it is begun */
   struct list before, behind;
 };
 
@@ -39,6 +55,16 @@ static int *order, *place; /* the nodes in their order; by node, its place */
 /* By function: how long it takes, and by group whether a collective of it runs among arithmetic. */
 static int64_t *taken;
 static bool **alone;
+/* Collectives that are pending when a loop has ended: how long they still take then, and until when
+   as last simulated. */
+struct left {
+  int op, function; /* function: the loop's body */
+  int64_t time, end;
+};
+static struct {
+  int n, room;
+  struct left *at;
+} lefts;
 
 /* --------------------------------------------------------------------------------- dependences */
 
@@ -51,21 +77,19 @@ struct touched {
 static struct touched *touched; /* by speaker */
 static int round_now;
 
-/* The value that speaks for all whose bytes are, or may be, the same: of a view what it shows, of a
-   family its first, of what is added up in place its parameter. */
-static int speaker(int value)
+int byte_speaker(int value)
 {
   const struct value *v = &graph->value[value];
   if (v->role == GRADIENT) return graph->nvalue + v->of;
   if (v->role == SUMS) return 2 * graph->nvalue + v->of;
   if (v->role == LOSS) return 3 * graph->nvalue;
-  if (v->family != NONE && v->family != value) return speaker(v->family);
-  return has_no_bytes(value) ? speaker(graph->op[v->op].in[0]) : value;
+  if (v->family != NONE && v->family != value) return byte_speaker(v->family);
+  return has_no_bytes(value) ? byte_speaker(graph->op[v->op].in[0]) : value;
 }
 
 static struct touched *touched_at(int value)
 {
-  struct touched *t = &touched[speaker(value)];
+  struct touched *t = &touched[byte_speaker(value)];
   if (t->round != round_now) {
     t->round = round_now;
     t->writer = NONE;
@@ -100,16 +124,25 @@ static void note_write(int n, int value)
   t->readers.n = 0;
 }
 
+/* The end of a collective of another round stands for all that it reads and writes: what follows
+   may write over the one, and read the other. */
+static bool ends_crossing(const struct op *op)
+{
+  if (op->kind != OP_await) return false;
+  return graph->op[op->begun].ahead || graph->op[op->begun].behind;
+}
+
 static void each_touch(int n, const struct op *op, bool writes)
 {
   static int *list, room;
-  if (op->kind == OP_loop) {
+  if (op->kind == OP_loop || op->kind == OP_round) {
     const struct function *body = &graph->function[op->function];
     for (int k = 0; k < body->nop; k++) each_touch(n, &graph->op[body->op[k]], writes);
     return;
   }
   while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
-  int count = writes ? op_writes(op, list) : op_reads(op, list);
+  bool all = ends_crossing(op);
+  int count = writes && !all ? op_writes(op, list) : op_reads(op, list);
   for (int i = 0; i < count; i++) (writes ? note_write : note_read)(n, list[i]);
 }
 
@@ -126,13 +159,24 @@ static void depend_in_group(int loop)
     if (node[i].group != NONE && waits[node[i].group]) depend(loop, i);
 }
 
+/* Of what the modules of a list have alike the first one's speaks, in the loop; what touches
+   another's outside of it has to wait as well. */
+static void depend_on_finish(int n)
+{
+  for (int i = n + 1; i < nnode; i++)
+    if (touches_gradients_of(&graph->op[node[i].op], &graph->op[node[n].crossing])) depend(i, n);
+}
+
 static void find_dependences(void)
 {
   round_now++;
   for (int i = 0; i < nnode; i++) {
     each_touch(i, &graph->op[node[i].op], false);
     each_touch(i, &graph->op[node[i].op], true);
+    if (node[i].crosses == FETCHES) each_touch(i, &graph->op[node[i].then], false);
+    if (node[i].crosses == FETCHES) each_touch(i, &graph->op[node[i].then], true);
     if (is_loop(i)) depend_in_group(i);
+    if (node[i].crosses == FINISHES) depend_on_finish(i);
   }
 }
 
@@ -153,11 +197,20 @@ static struct {
   struct list pending;
 } streams;
 
+/* Whether a collective of the group is pending in every round, all the time. */
+static bool is_crossed(int group)
+{
+  for (int n = 0; n < nnode; n++)
+    if (node[n].group == group && (node[n].crosses == FETCHES || node[n].crosses == REDUCES))
+      return true;
+  return false;
+}
+
 static bool is_pending(int group)
 {
   for (int i = 0; i < streams.pending.n; i++)
     if (node[streams.pending.at[i]].group == group) return true;
-  return false;
+  return is_crossed(group);
 }
 
 static void await(int n)
@@ -176,6 +229,7 @@ static bool wants(int n, int pending)
   return false;
 }
 
+/* A loop is the one that awaits what was begun for its first round. */
 static void await_wanted(int n)
 {
   int left = 0;
@@ -189,34 +243,102 @@ static void await_wanted(int n)
   streams.pending.n = left;
 }
 
-static void run_collective(int n)
+/* Gives the collective to its group's stream. */
+static void start(int n)
 {
   struct node *c = &node[n];
   int64_t *until = &streams.until[c->group];
   int64_t start = *until > streams.now ? *until : streams.now;
   *until = start + c->time + (c->beside ? events_time() : 0);
   streams.end[n] = *until;
+}
+
+static void run_collective(int n)
+{
+  struct node *c = &node[n];
+  if (c->crosses == FETCHES) await(n);
+  streams.now += c->lead;
+  start(n);
+  if (c->crosses == FETCHES || c->crosses == REDUCES) return;
   if (c->beside)
     add(&streams.pending, n);
   else
     await(n);
 }
 
-/* How long the nodes take in their order. Leaves what is exposed of each. */
+static const struct left *left_of(int collective)
+{
+  for (int i = 0; i < lefts.n; i++)
+    if (lefts.at[i].op == collective) return &lefts.at[i];
+  return NULL;
+}
+
+/* What the loop leaves on the streams when it is done. */
+static void leave_streams(int function)
+{
+  for (int i = 0; i < lefts.n; i++) {
+    struct left *l = &lefts.at[i];
+    int64_t *until = &streams.until[graph->op[l->op].group];
+    if (l->function != function) continue;
+    l->end = streams.now + l->time;
+    if (*until < l->end) *until = l->end;
+  }
+}
+
+/* Awaits the collective of the round before, or of the loop's last round. */
+static void finish(int n)
+{
+  for (int m = 0; m < nnode; m++) {
+    if (node[m].crosses != REDUCES || node[m].op != node[n].crossing) continue;
+    if (streams.end[m]) await(m);
+    return;
+  }
+  const struct left *left = left_of(node[n].crossing);
+  if (left && left->end > streams.now) streams.now = left->end;
+}
+
+static void run_round(void)
+{
+  for (int k = 0; k < nnode; k++) {
+    int n = order[k];
+    await_wanted(n);
+    if (node[n].crosses == FINISHES)
+      finish(n);
+    else if (node[n].group != NONE)
+      run_collective(n);
+    else
+      streams.now += node[n].time;
+    if (is_loop(n)) leave_streams(graph->op[node[n].op].function);
+  }
+  await_wanted(nnode);
+}
+
+/* What was begun before the first round. */
+static bool begin_rounds(void)
+{
+  bool any = false;
+  for (int k = 0; k < nnode; k++) {
+    if (node[order[k]].crosses == FETCHES) start(order[k]);
+    any |= node[order[k]].crosses == FETCHES || node[order[k]].crosses == REDUCES;
+  }
+  return any;
+}
+
+/* How long the nodes take in their order; of a loop's body, of which rounds wait for each other, a
+   round behind others. Leaves what is exposed of each. */
 static int64_t simulate(void)
 {
   streams.now = 0;
   streams.pending.n = 0;
   memset(streams.until, 0, (size_t)graph->ngroup * sizeof *streams.until);
-  for (int k = 0; k < nnode; k++) {
-    await_wanted(order[k]);
-    if (node[order[k]].group != NONE)
-      run_collective(order[k]);
-    else
-      streams.now += node[order[k]].time;
+  memset(streams.end, 0, (size_t)nnode * sizeof *streams.end);
+  int rounds = begin_rounds() ? 3 : 1;
+  int64_t began = 0;
+  for (int round = 0; round < rounds; round++) {
+    began = streams.now;
+    run_round();
   }
-  await_wanted(nnode);
-  return streams.now;
+  return streams.now - began;
 }
 
 /* ---------------------------------------------------------------------------------------- moves */
@@ -258,10 +380,11 @@ static bool find_along(int from, int to)
   for (int k = from + step; k != to + step; k += step) {
     const struct node *other = &node[order[k]];
     bool comes = has_any(step > 0 ? &other->before : &other->behind);
-    if (comes && (k == to || is_loop(order[k]) || along.n == FEW)) return false;
+    bool stays = is_loop(order[k]) || other->crosses == FETCHES || other->crosses == BEGINS;
+    if (comes && (k == to || stays || along.n == FEW)) return false;
     if (comes) take_along(order[k]);
     loops |= is_loop(order[k]);
-    collectives |= comes && other->group != NONE;
+    collectives |= comes && (other->group != NONE || other->crosses);
   }
   return !loops || !collectives;
 }
@@ -277,6 +400,15 @@ static void move(int from, int to)
       if (along.has[order[k]] == (from < to ? side == 1 : side == 0)) moved[n++] = order[k];
   memcpy(order + first, moved, (size_t)n * sizeof *order);
   note_places(first, last);
+}
+
+/* Moves a node that depends on none of those between to this place. */
+static void move_node(int n, int to)
+{
+  int from = place[n], step = from < to ? 1 : -1;
+  for (int k = from; k != to; k += step) order[k] = order[k + step];
+  order[to] = n;
+  note_places(from < to ? from : to, from < to ? to : from);
 }
 
 static void keep_order(int *kept)
@@ -309,7 +441,8 @@ static int write_order(int *op)
     streams.pending.n = left;
     if (n == nnode) break;
     op[count++] = node[n].op;
-    if (node[n].beside) add(&streams.pending, n);
+    if (node[n].crosses == FETCHES) op[count++] = node[n].then;
+    if (node[n].beside && !node[n].crosses) add(&streams.pending, n);
   }
   return count;
 }
@@ -413,14 +546,54 @@ static void give_all_work(int64_t more)
   int64_t least = peak_now();
   for (int round = 0; round < 2; round++)
     for (int n = 0; n < nnode; n++)
-      if (node[n].group != NONE && !give_work(n, least + more) && whole.function)
+      if (node[n].group != NONE && !node[n].crosses && !give_work(n, least + more) &&
+          whole.function)
         give_work(n, least);
+}
+
+/* Moves what is begun for a loop's first round behind that one of its group's collectives before
+   the loop, or before them all, where the function is quickest. */
+static void find_begin(int n)
+{
+  int first = place[n], best = first;
+  int64_t least = simulate();
+  for (int at = first + 1; at < nnode; at++) {
+    const struct node *passed = &node[order[at]];
+    if (is_loop(order[at]) || passed->crosses) break;
+    if (passed->group != node[n].group) continue;
+    move_node(n, at);
+    int64_t time = simulate();
+    if (time <= least) best = at, least = time;
+  }
+  move_node(n, best);
+}
+
+/* Those of later rounds find their places first: they stay in their order. */
+static void find_begins(void)
+{
+  for (int n = nnode; n-- > 0;)
+    if (node[n].crosses == BEGINS) find_begin(n);
 }
 
 static void depend_on_pending(int n)
 {
-  for (int i = 0; i < streams.pending.n; i++)
-    if (node[streams.pending.at[i]].group == node[n].group) depend(n, streams.pending.at[i]);
+  for (int i = 0; i < streams.pending.n; i++) {
+    int p = streams.pending.at[i];
+    if (node[p].group == node[n].group && !node[p].crosses) depend(n, p);
+  }
+}
+
+/* Whether at this place a collective of the group is pending that a loop has left. */
+static bool is_left(int at, int group)
+{
+  for (int k = at + 1; k < nnode; k++) {
+    const struct node *finish = &node[order[k]];
+    if (finish->crosses != FINISHES || graph->op[finish->crossing].group != group) continue;
+    int body = graph->function[graph->op[finish->op].function].body;
+    for (int before = 0; before < at; before++)
+      if (is_loop(order[before]) && graph->op[node[order[before]].op].function == body) return true;
+  }
+  return false;
 }
 
 /* What is issued while another of its group is pending runs on the same stream; or, where it would
@@ -432,8 +605,8 @@ static void follow_pending(void)
     int n = order[k];
     if (node[n].group != NONE && !node[n].beside && first_behind(n) == k + 1) depend_on_pending(n);
     await_wanted(n);
-    if (node[n].group == NONE) continue;
-    node[n].beside |= is_pending(node[n].group);
+    if (node[n].group == NONE || node[n].crosses == FETCHES || node[n].crosses == REDUCES) continue;
+    node[n].beside |= is_pending(node[n].group) || is_left(k, node[n].group);
     if (node[n].beside) add(&streams.pending, n);
   }
 }
@@ -465,52 +638,116 @@ static int64_t time_of_loop(int function)
   return time < LONGEST_TIME / count ? time * count : LONGEST_TIME;
 }
 
+/* The part of a loop's body that the operation calls, which has one collective: its last operation,
+   or what that awaits. */
+static int crossing_of(const struct op *call)
+{
+  const struct function *part = &graph->function[call->function];
+  int last = part->op[part->nop - 1];
+  return graph->op[last].kind == OP_await ? graph->op[last].begun : last;
+}
+
+/* How long the part takes besides its collective. */
+static int64_t lead_of(const struct op *call)
+{
+  const struct function *part = &graph->function[call->function];
+  int64_t time = 0;
+  for (int k = 0; k + 1 < part->nop; k++) time += time_taken(&graph->op[part->op[k]]);
+  return time;
+}
+
+static void cross(struct node *n, int crosses, int collective)
+{
+  const struct op *c = &graph->op[collective];
+  n->crosses = crosses;
+  n->crossing = collective;
+  n->moves = false;
+  if (crosses == FINISHES) return;
+  n->group = c->group;
+  n->time = time_taken(c);
+  n->beside = true;
+}
+
+static void make_node(struct node *n, int id)
+{
+  const struct op *op = &graph->op[id];
+  bool collective = is_collective(op->kind), loop = op->kind == OP_loop;
+  n->op = id;
+  n->group = collective ? op->group : NONE;
+  n->moves = !collective && !loop;
+  if (op->kind == OP_await)
+    cross(n, FETCHES, op->begun);
+  else if (collective && op->behind)
+    cross(n, REDUCES, id);
+  else if (op->kind == OP_round && op->round == FIRST_ROUND)
+    cross(n, BEGINS, crossing_of(op));
+  else if (op->kind == OP_round)
+    cross(n, FINISHES, crossing_of(op));
+  else
+    n->time = loop ? time_of_loop(op->function) : time_taken(op);
+  if (op->kind == OP_round) n->lead = lead_of(op);
+}
+
+/* What is begun for the next round is one with the await before it. */
 static void make_nodes(const int *op, int n)
 {
-  nnode = n;
   node = alloc((size_t)n * sizeof *node);
   order = alloc((size_t)n * sizeof *order);
   place = alloc((size_t)(n + 1) * sizeof *place);
   streams.until = alloc((size_t)(graph->ngroup + 1) * sizeof *streams.until);
   streams.end = alloc((size_t)(n + 1) * sizeof *streams.end);
   along.has = alloc((size_t)(n + 1) * sizeof *along.has);
+  nnode = 0;
   for (int i = 0; i < n; i++) {
-    const struct op *o = &graph->op[op[i]];
-    bool collective = is_collective(o->kind), loop = o->kind == OP_loop;
-    node[i].op = op[i];
-    node[i].group = collective ? o->group : NONE;
-    node[i].moves = !collective && !loop;
-    node[i].time = loop ? time_of_loop(o->function) : time_taken(o);
-    order[i] = place[i] = i;
+    order[nnode] = place[nnode] = nnode;
+    make_node(&node[nnode], op[i]);
+    if (node[nnode].crosses == FETCHES) {
+      node[nnode].then = op[++i];
+      node[nnode].lead = lead_of(&graph->op[op[i]]);
+    }
+    nnode++;
   }
   find_dependences();
   add_awaits();
 }
 
-/* Notes of each collective what it takes, and what of that is waited for. */
-static int64_t note_times(bool *is_alone)
+static void note_left(int collective, int function, int64_t time)
+{
+  int i = 0;
+  while (i < lefts.n && lefts.at[i].op != collective) i++;
+  if (i == lefts.n) {
+    GROW(lefts.at, lefts.n, lefts.room);
+    lefts.n++;
+  }
+  lefts.at[i] = (struct left){collective, function, time > 0 ? time : 0, 0};
+}
+
+/* Notes of each collective what it takes, and what of that is waited for; and what the function
+   leaves on the streams. */
+static int64_t note_times(int function)
 {
   int64_t time = simulate();
   for (int n = 0; n < nnode; n++) {
-    struct op *op = &graph->op[node[n].op];
-    if (node[n].group == NONE) continue;
+    if (node[n].group == NONE || node[n].crosses == BEGINS) continue;
+    struct op *op = &graph->op[node[n].crosses ? node[n].crossing : node[n].op];
     op->beside = node[n].beside;
     op->takes = node[n].time;
     op->exposed = node[n].exposed;
-    is_alone[op->group] |= !op->beside;
+    alone[function][op->group] |= !op->beside;
   }
+  for (int n = 0; n < nnode; n++)
+    if (node[n].crosses == REDUCES) note_left(node[n].op, function, streams.end[n] - streams.now);
   return time;
 }
 
 /* Some of the function's operations, in a new order, appended to `all`. */
-static int64_t order_part(const int *op, int n, struct list *all, int64_t more, bool *is_alone)
+static int64_t order_part(const int *op, int n, struct list *all, int64_t more, int function)
 {
   make_nodes(op, n);
-  if (more >= 0) {
-    give_all_work(more);
-    follow_pending();
-  }
-  int64_t time = note_times(is_alone);
+  find_begins();
+  if (more >= 0) give_all_work(more);
+  follow_pending();
+  int64_t time = note_times(function);
   int *list = alloc((size_t)(2 * n + 1) * sizeof *list);
   for (int i = 0, count = write_order(list); i < count; i++) add(all, list[i]);
   return time;
@@ -520,17 +757,16 @@ static int64_t order_part(const int *op, int n, struct list *all, int64_t more, 
    nothing runs beside anything. */
 static void order_parts(struct function *f, const int *op, int n, int64_t more)
 {
-  enum { LONGEST = 512 };
   struct list all = {0};
   int which = (int)(f - graph->function);
   taken[which] = 0;
   memset(alone[which], 0, (size_t)graph->ngroup);
-  for (int first = 0; first < n; first += LONGEST) {
-    int length = n - first < LONGEST ? n - first : LONGEST;
+  for (int first = 0; first < n; first += LONGEST_ORDERED) {
+    int length = n - first < LONGEST_ORDERED ? n - first : LONGEST_ORDERED;
     whole.before = &all;
     whole.after = op + first + length;
     whole.nafter = n - first - length;
-    int64_t time = order_part(op + first, length, &all, more, alone[which]);
+    int64_t time = order_part(op + first, length, &all, more, which);
     taken[which] = time < LONGEST_TIME - taken[which] ? taken[which] + time : LONGEST_TIME;
   }
   f->op = all.at;
@@ -540,8 +776,13 @@ static void order_parts(struct function *f, const int *op, int n, int64_t more)
 static bool has_collectives(const int *op, int n)
 {
   for (int i = 0; i < n; i++)
-    if (is_collective(graph->op[op[i]].kind)) return true;
+    if (is_collective(graph->op[op[i]].kind) || graph->op[op[i]].kind == OP_round) return true;
   return false;
+}
+
+int64_t time_of_function(int function)
+{
+  return taken[function];
 }
 
 void open_overlap(void)
@@ -551,6 +792,8 @@ void open_overlap(void)
   round_now = 0;
   alone = alloc((size_t)graph->nfunction * sizeof *alone);
   for (int i = 0; i < graph->nfunction; i++) alone[i] = alloc((size_t)graph->ngroup + 1);
+  lefts.n = lefts.room = 0;
+  lefts.at = NULL;
 }
 
 void overlap_function(struct function *f, int64_t most_live)

@@ -1,16 +1,25 @@
 /* pending.c: a part of check.c: what runs beside a collective leaves its bytes alone.
 
    Takes   the program, every value in its place.
-   Holds   each collective that runs beside others is awaited once, later in its function; until
-           then nothing writes what it reads, or touches what it writes; no other of its group runs
-           among arithmetic meanwhile, so that all of a group are in one order on the device; and
-           its event is no other's that is pending. Other places than its own are no matter: they
-           live until the await, and check_memory has seen to what lives at once. */
+   Holds   the program is run as it will run, with some rounds of each loop. Each collective that
+   runs beside others is awaited once, later in its function, or, if it is pending between the
+           rounds of a loop, in another round, or behind the loop; until then nothing writes what it
+           reads, or touches what it writes; no other of its group runs among arithmetic meanwhile,
+           so that all of a group are in one order on the device; and its event is no other's that
+   is pending. Other places than its own are no matter: they live until the await, and check_memory
+   has seen to what lives at once. */
 #include "tpgen.h"
 
 #include <string.h>
 
-static struct list pending; /* collectives */
+/* A collective that is pending, and of which module, NONE outside of loops. */
+struct begun {
+  int op, module;
+};
+static struct {
+  int n, room;
+  struct begun *at;
+} pending;
 
 static void hold(bool fact, int op, const char *what)
 {
@@ -33,29 +42,42 @@ static void find_access(struct access *a, const struct op *op)
   a->nwritten = op_writes(op, a->written);
 }
 
-/* Which round's bytes a value of a loop has, counted from this one's, of so many that are kept. */
-static int round_of(const struct value *v)
+/* The module whose value is spoken of in `module`, or NONE: it is no family's. */
+static int module_of(int value, int module)
 {
-  return v->depth > 1 ? (v->step % v->depth + v->depth) % v->depth : 0;
+  const struct value *v = &graph->value[value];
+  if (v->family == NONE) return NONE;
+  if (v->step) return module + v->step;
+  return v->family == value && module != NONE ? module : v->index;
 }
 
-/* Whether two values have bytes in common; inside: one is spoken of in a loop, the other not. */
-static bool meets(int a, int b, bool inside)
+/* Whether two values, spoken of in these modules, have bytes in common. */
+static bool meets(int a, int in_a, int b, int in_b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
   const struct value *x = &graph->value[v->storage], *y = &graph->value[w->storage];
-  bool alike = x->family != NONE && x->family == y->family && x->role != ACTIVATION;
-  if (v->storage != w->storage) return inside && alike;
-  if (inside || x->role != ACTIVATION || x->is_output) return true;
-  if (v->family != NONE || w->family != NONE) return round_of(v) == round_of(w);
+  int i = module_of(a, in_a), k = module_of(b, in_b);
+  bool known = i != NONE && k != NONE;
+  if (x->role != ACTIVATION || x->is_output) {
+    bool alike = x->family != NONE && x->family == y->family;
+    return alike && known ? i == k : v->storage == w->storage;
+  }
+  if (v->storage != w->storage) return false;
+  if (known && x->depth > 1) return i % x->depth == k % x->depth;
   return v->offset < w->offset + largest_bytes(b) && w->offset < v->offset + largest_bytes(a);
 }
 
-static bool any_meet(const int *a, int n, const int *b, int m, bool inside)
+/* What some values are, and in which module they are spoken of. */
+struct spoken {
+  const int *value;
+  int n, module;
+};
+
+static bool any_meet(struct spoken a, struct spoken b)
 {
-  for (int i = 0; i < n; i++)
-    for (int k = 0; k < m; k++)
-      if (meets(a[i], b[k], inside)) return true;
+  for (int i = 0; i < a.n; i++)
+    for (int k = 0; k < b.n; k++)
+      if (meets(a.value[i], a.module, b.value[k], b.module)) return true;
   return false;
 }
 
@@ -66,52 +88,102 @@ static bool shows_its_input(const struct op *op)
 }
 
 /* The operation beside one that is pending. */
-static void check_beside(int id, int begun, bool inside)
+static void check_beside(int id, int module, struct begun begun)
 {
-  const struct op *op = &graph->op[id], *other = &graph->op[begun];
+  const struct op *op = &graph->op[id], *other = &graph->op[begun.op];
   find_access(&theirs, other);
-  hold(!any_meet(here.written, here.nwritten, theirs.read, theirs.nread, inside), id,
-       "it writes what a pending collective reads");
-  hold(!any_meet(here.written, here.nwritten, theirs.written, theirs.nwritten, inside), id,
-       "it writes what a pending collective writes");
-  hold(!any_meet(here.read, here.nread, theirs.written, theirs.nwritten, inside), id,
-       "it reads what a pending collective writes");
+  struct spoken reads = {here.read, here.nread, module},
+                writes = {here.written, here.nwritten, module};
+  struct spoken read = {theirs.read, theirs.nread, begun.module},
+                written = {theirs.written, theirs.nwritten, begun.module};
+  hold(!any_meet(writes, read), id, "it writes what a pending collective reads");
+  hold(!any_meet(writes, written), id, "it writes what a pending collective writes");
+  hold(!any_meet(reads, written), id, "it reads what a pending collective writes");
   hold(!is_collective(op->kind) || op->group != other->group || op->beside, id,
        "a collective passes one of its group that is pending");
   hold(!op->beside || op->event != other->event, id, "two that are pending have one event");
 }
 
-static void check_await(const struct op *op, int id)
+/* It awaits that of its own module. */
+static void check_await(const struct op *op, int id, int module)
 {
   int k = 0;
-  while (k < pending.n && pending.at[k] != op->begun) k++;
+  while (k < pending.n && (pending.at[k].op != op->begun || pending.at[k].module != module)) k++;
   hold(k < pending.n, id, "it awaits what is not pending");
   memmove(pending.at + k, pending.at + k + 1, (size_t)(--pending.n - k) * sizeof *pending.at);
 }
 
-/* outside: how many were pending when the function was called. */
-static void check_function(const struct function *f, int outside)
+static void check_op(int id, int module)
 {
-  for (int i = 0; i < f->nop; i++) {
-    int id = f->op[i];
-    const struct op *op = &graph->op[id];
-    if (op->kind == OP_loop) check_function(&graph->function[op->function], pending.n);
-    if (op->kind == OP_await) check_await(op, id);
-    if (op->kind == OP_loop || op->kind == OP_await) continue;
-    find_access(&here, op);
-    if (shows_its_input(op)) here.nwritten = 0;
-    for (int k = 0; k < pending.n; k++) check_beside(id, pending.at[k], k < outside);
-    hold(!op->beside || (op->event >= 0 && op->event < graph->nevent), id, "it has no event");
-    if (op->beside) add(&pending, id);
+  const struct op *op = &graph->op[id];
+  if (op->kind == OP_await) {
+    check_await(op, id, module);
+    return;
   }
-  hold(pending.n == outside, pending.n > outside ? pending.at[outside] : NONE,
-       "it is not awaited where its function ends");
+  find_access(&here, op);
+  if (shows_its_input(op)) here.nwritten = 0;
+  for (int k = 0; k < pending.n; k++) check_beside(id, module, pending.at[k]);
+  if (!op->beside) return;
+  hold(op->event >= 0 && op->event < graph->nevent, id, "it has no event");
+  GROW(pending.at, pending.n, pending.room);
+  pending.at[pending.n++] = (struct begun){id, module};
+}
+
+/* What is pending at the end of a round was begun ahead, or is awaited behind. */
+static void check_round_end(void)
+{
+  for (int k = 0; k < pending.n; k++) {
+    const struct op *op = &graph->op[pending.at[k].op];
+    hold(pending.at[k].module == NONE || op->ahead || op->behind, pending.at[k].op,
+         "it is not awaited where its function ends");
+  }
+}
+
+/* What is pending of a loop, as it will be so many rounds later. */
+static void pass_rounds(const struct function *f, int rounds)
+{
+  for (int k = 0; k < pending.n; k++)
+    if (pending.at[k].module != NONE) pending.at[k].module += f->upward ? rounds : -rounds;
+}
+
+static void check_function(const struct function *f, int round);
+
+/* The rounds between the first ones and the last do as these. */
+static void check_loop(const struct function *f)
+{
+  enum { FIRST = 3, LAST = 2 };
+  for (int round = 0; round < f->count; round++) {
+    if (round == FIRST && f->count > FIRST + LAST) {
+      pass_rounds(f, f->count - LAST - round);
+      round = f->count - LAST;
+    }
+    check_function(f, round);
+    check_round_end();
+  }
+}
+
+static void check_function(const struct function *f, int round)
+{
+  int module = f->count > 1 ? module_of_round(f, round) : NONE;
+  for (int i = 0; i < f->nop; i++) {
+    const struct op *op = &graph->op[f->op[i]];
+    if (op->kind == OP_loop)
+      check_loop(&graph->function[op->function]);
+    else if (op->kind != OP_round)
+      check_op(f->op[i], module);
+    else if (round_called(op, round) != NONE)
+      check_function(&graph->function[op->function], round_called(op, round));
+  }
 }
 
 void check_pending(void)
 {
-  pending = (struct list){0};
+  pending.n = 0;
   here = theirs = (struct access){0};
-  for (int i = 0; i < graph->nfunction; i++)
-    if (graph->function[i].count == 1) check_function(&graph->function[i], 0);
+  for (int i = 0; i < graph->nfunction; i++) {
+    if (graph->function[i].count > 1) continue;
+    check_function(&graph->function[i], 0);
+    hold(!pending.n, pending.n ? pending.at[0].op : NONE,
+         "it is not awaited where its function ends");
+  }
 }

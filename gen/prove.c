@@ -9,7 +9,8 @@
    A stretch of operations without a call is run by itself. All ranks run the same stretches, one
    after the other and a loop's as often: a function differs from rank to rank in counts alone. So
    where every stretch, begun by all, comes to its end on all, so does the program, and a body needs
-   no more than one round of its loop. Of that round every rank's sequence is run, its counts as
+   no more than one round of its loop, and what its rounds do for each other is a stretch as well.
+   Of that round every rank's sequence is run, its counts as
    they stand in its program; ranks whose counts are equal share one sequence in memory, no more. */
 #include "tpgen.h"
 
@@ -262,7 +263,8 @@ static void prove_stretch(const int *op, int n)
 static void prove_function(const struct function *f)
 {
   for (int first = 0, k = 0; k <= f->nop; k++) {
-    if (k < f->nop && graph->op[f->op[k]].kind != OP_loop) continue;
+    enum op_kind kind = k < f->nop ? graph->op[f->op[k]].kind : OP_loop;
+    if (kind != OP_loop && kind != OP_round) continue;
     prove_stretch(f->op + first, k - first);
     first = k + 1;
   }

@@ -243,7 +243,8 @@ static void number_event(void *taken, int id, int times)
   struct list *free_at = taken; /* by event: whether it is free */
   struct op *op = &graph->op[id];
   (void)times;
-  if (op->kind == OP_await) free_at->at[graph->op[op->begun].event] = true;
+  if (op->kind == OP_await && !graph->op[op->begun].ahead && !graph->op[op->begun].behind)
+    free_at->at[graph->op[op->begun].event] = true;
   if (!is_collective(op->kind) || !op->beside) return;
   op->event = 0;
   while (op->event < free_at->n && !free_at->at[op->event]) op->event++;
@@ -251,7 +252,8 @@ static void number_event(void *taken, int id, int times)
   free_at->at[op->event] = false;
 }
 
-/* Each collective that runs beside others gets the first event that no pending one has. */
+/* Each collective that runs beside others gets the first event that no pending one has; one that is
+   pending between rounds keeps it. */
 static void number_events(void)
 {
   struct list free_at = {0};
@@ -264,13 +266,13 @@ static void overlap_all(void)
 {
   int64_t most_live = live_bytes();
   open_overlap();
-  for (int body = 1; body >= 0; body--)
-    for (int i = 0; i < graph->nfunction; i++) {
-      struct function *f = &graph->function[i];
-      if ((f->count > 1) != body) continue;
-      enter_function(f);
-      overlap_function(f, most_live);
-    }
+  for (int i = 0, n = graph->nfunction; i < n; i++)
+    if (graph->function[i].count > 1) most_live = overlap_body(i, most_live);
+  for (int i = 0; i < graph->nfunction; i++) {
+    if (graph->function[i].count > 1) continue;
+    enter_function(&graph->function[i]);
+    overlap_function(&graph->function[i], most_live);
+  }
   number_events();
 }
 

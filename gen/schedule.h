@@ -13,6 +13,21 @@ void enter_function(const struct function *f);
 /* Whether the value is a view, which has no bytes of its own: it shows those of what it reads. */
 bool has_no_bytes(int value);
 
+/* The value that speaks for all whose bytes are, or may be, the same: of a view what it shows, of a
+   family its first, of what is added up in place its parameter, as nvalue and more. overlap.c. */
+int byte_speaker(int value);
+/* Longer functions are ordered in parts. */
+enum { LONGEST_ORDERED = 512 };
+
+/* ahead.c: lets the collectives of a loop's body run beside other operations, some of them beside
+   those of another round. most_live: in the program as it stands; gives what may live in it then.
+ */
+int64_t overlap_body(int body, int64_t most_live);
+/* Whether the operation touches the gradients that this one makes for any module of a list. */
+bool touches_gradients_of(const struct op *op, const struct op *reduction);
+/* How long the function takes as it was ordered last, by the model. overlap.c. */
+int64_t time_of_function(int function);
+
 /* overlap.c: before the first function; and lets the function's collectives run beside other
    operations. Those that loops call come first. most_live: in the program as it stands. */
 void open_overlap(void);

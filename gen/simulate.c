@@ -104,18 +104,6 @@ static void add_up(int64_t end_of_batch)
   t->waiting = t->step - t->computing;
 }
 
-static void run_function(const struct function *f, int module)
-{
-  for (int k = 0; k < f->nop; k++) {
-    const struct op *op = &graph->op[f->op[k]];
-    run_op(NULL, f->op[k], module);
-    if (op->kind != OP_loop) continue;
-    const struct function *body = &graph->function[op->function];
-    for (int i = 0; i < body->count; i++)
-      run_function(body, body->upward ? i : body->count - 1 - i);
-  }
-}
-
 const struct simulated *simulated(void)
 {
   if (run.of == graph) return &run.told;
@@ -131,7 +119,7 @@ const struct simulated *simulated(void)
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (f->count > 1) continue;
-    run_function(f, NONE);
+    each_run_of(f, run_op, NULL);
     if (f->phase != UPDATE) end_of_batch = run.now;
   }
   add_up(end_of_batch);

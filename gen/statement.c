@@ -237,6 +237,28 @@ static char *await_comment(const struct op *begun)
   return text("%s: from %s's stream", what, printable(graph->group[begun->group].name));
 }
 
+/* "up.weight, ahead for the module that follows", "d_up.weight of the module before". */
+static char *round_comment(const struct op *op)
+{
+  const struct function *part = &graph->function[op->function];
+  const struct op *last = &graph->op[part->op[part->nop - 1]];
+  const struct op *c = last->kind == OP_await ? &graph->op[last->begun] : last;
+  const char *what = c->nbody ? reduced_text(c) : shown(c->ahead ? c->in[0] : c->out);
+  int module = module_of_round(part, round_called(op, 0));
+  switch (op->round) {
+  case FIRST_ROUND:
+    return text("%s of module %d, for the first round", what, module);
+  case LAST_ROUND:
+    return text("%s of module %d, of the last round: from %s's stream", what, module,
+                printable(graph->group[c->group].name));
+  case NEXT_ROUND:
+    return text("%s of the next module, a round ahead", what);
+  default:
+    return text("%s of the module before: from %s's stream", what,
+                printable(graph->group[c->group].name));
+  }
+}
+
 /* What a reader wants to know of an operation before its statement. */
 char *comment_text(const struct op *op)
 {
@@ -249,6 +271,7 @@ char *comment_text(const struct op *op)
     return text("%s, %d modules", printable(graph->module[op->module].path),
                 graph->function[op->function].count);
   if (op->kind == OP_await) return await_comment(&graph->op[op->begun]);
+  if (op->kind == OP_round) return round_comment(op);
   const char *again = is_again(op) ? "again: " : "";
   if (!op->why || op->kind == OP_view)
     return text("%s%s    %s    %s", again, expression_text(op), lines_of(op), layouts_text(op));

@@ -6,26 +6,54 @@
 
 #include <string.h>
 
-static const struct function *function_with(const struct op *op)
+static const struct function *function_with(int id)
 {
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++)
-      if (&graph->op[graph->function[i].op[k]] == op) return &graph->function[i];
-  bug("emit", (int)(op - graph->op), "no function runs it");
+      if (graph->function[i].op[k] == id) return &graph->function[i];
+  bug("emit", id, "no function runs it");
 }
 
+/* Where the function runs the operation, or the part that does, or what calls that; NONE if not. */
+static int place_in(const struct function *f, int id)
+{
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    if (f->op[k] == id) return k;
+    if (op->kind == OP_round && place_in(&graph->function[op->function], id) != NONE) return k;
+  }
+  return NONE;
+}
+
+/* Whether the operation awaits the collective, or what it calls does. */
+static bool awaits(const struct op *op, int id)
+{
+  if (op->kind == OP_round) op = &graph->op[graph->function[op->function].op[0]];
+  return op->kind == OP_await && op->begun == id;
+}
+
+static bool is_work(const struct op *op)
+{
+  return op->kind != OP_await && op->kind != OP_round && op->kind != OP_view &&
+         !is_collective(op->kind);
+}
+
+/* What is pending between rounds runs beside what follows its begin, and, in the next round, beside
+   what comes before its await. */
 struct list beside(const struct op *op)
 {
   struct list found = {0};
   if (!op->beside) return found;
-  const struct function *f = function_with(op);
-  int k = 0;
-  while (&graph->op[f->op[k]] != op) k++;
-  for (k++; k < f->nop; k++) {
-    const struct op *other = &graph->op[f->op[k]];
-    if (other->kind == OP_await && &graph->op[other->begun] == op) break;
-    if (other->kind != OP_await && other->kind != OP_view && !is_collective(other->kind))
-      add(&found, f->op[k]);
+  int id = (int)(op - graph->op), end = 0;
+  const struct function *f = function_with(id);
+  if (f->is_part) f = &graph->function[f->body];
+  int begin = place_in(f, id);
+  while (end < f->nop && !awaits(&graph->op[f->op[end]], id)) end++;
+  for (int k = begin + 1; k != end && found.n < f->nop; k++) {
+    if (k == f->nop && !(op->ahead || op->behind)) break;
+    if (k == f->nop) k = 0;
+    if (k == end) break;
+    if (is_work(&graph->op[f->op[k]])) add(&found, f->op[k]);
   }
   return found;
 }
@@ -100,7 +128,8 @@ static void put_stream(void *to, int id, int times)
   put(sums->to, "  %-8s %-15s %-6s %15s %15s %15s   ", phase_name[op->phase], kind_of(op),
       printable(graph->group[op->group].name), on, time_text((double)takes),
       time_text((double)waited));
-  put(sums->to, "%s: beside %s", moved_name(op), beside_text(op, report_name));
+  const char *from = op->ahead ? ", a round ahead" : op->behind ? ", awaited a round behind" : "";
+  put(sums->to, "%s%s: beside %s", moved_name(op), from, beside_text(op, report_name));
   put(sums->to, times > 1 ? ", %d times\n" : "\n", times);
 }
 

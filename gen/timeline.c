@@ -103,7 +103,7 @@ static void find_loops(void)
   for (int i = 0; i < graph->nop; i++) loop_of[i] = NONE;
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop && graph->function[i].count > 1; k++)
-      loop_of[graph->function[i].op[k]] = i;
+      loop_of[graph->function[i].op[k]] = graph->function[i].is_part ? graph->function[i].body : i;
 }
 
 /* The operation that calls the loop's body, or NULL. */

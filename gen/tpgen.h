@@ -145,6 +145,11 @@ enum op_kind {
 
 enum phase { FORWARD, BACKWARD, UPDATE, PHASES };
 
+/* For the module of which round of a loop a function is called: before the loop and behind it for
+   the first's and the last's; in the loop's body for the next one's, where there is a next, and for
+   the one's before, where there was one. */
+enum round { FIRST_ROUND, LAST_ROUND, NEXT_ROUND, ROUND_BEFORE };
+
 struct op {
   enum op_kind kind;
   int nin, in[MAX_INPUTS];
@@ -173,8 +178,11 @@ struct op {
   const struct stages *stages; /* fused: how its kernel runs the body: stages.c */
   bool packed; /* a bucket whose members travel in `buffer`, one after the other */
   int buffer;
-  int function; /* loop: which it calls */
+  int function; /* loop, round: which it calls */
+  enum round round; /* round: for whose module */
   bool beside;  /* a collective: it runs beside what follows it, until it is awaited */
+  bool ahead;   /* beside: it is begun in the round of a loop before the one that awaits it */
+  bool behind;  /* beside: it is awaited in the round of a loop behind the one that begins it */
   int event;    /* beside: which of the program's events tells that it is done */
   int begun;    /* await: the collective */
   int64_t takes, exposed; /* a collective: by the model of cost.c, and how long of that nothing runs
@@ -290,11 +298,14 @@ struct rates {
 };
 
 /* A run of the program that is emitted as one C function. The phases' functions run in the order in
-   which they stand; a loop's body is called by one of them. */
+   which they stand; a loop's body is called by one of them. What of a round another round does, or
+   nobody's, is a part of the body: called by the body, and around the loop. */
 struct function {
   const char *name;
   enum phase phase;
   int count;    /* 1: a phase; else how many modules of a list it is called for */
+  bool is_part; /* of a loop's body */
+  int body;     /* is_part: of which function */
   bool upward;  /* from module 0 to the last, or back */
   int nop, *op; /* in the order in which they run */
 };
@@ -586,8 +597,17 @@ int op_writes(const struct op *op, int *list);
 int op_width(const struct op *op);
 
 /* Calls `visit` for every operation in the order of the program, a loop's body once, after its
-   call, with how many times it runs in a step. */
+   call, with how many times it runs in a step. What a body's rounds do for each other comes once,
+   too: what is begun for the next where it is begun for the first, before the loop, what is ended
+   for the one before where it is ended for the last. */
 void each_op(void (*visit)(void *to, int op, int times), void *to);
+/* Calls `visit` for every operation as a run of a phase's function runs them, with the number of its
+   module, NONE outside of loops. */
+void each_run_of(const struct function *f, void (*visit)(void *to, int op, int module), void *to);
+/* The module of a loop's round, counted from 0; and the round that a call in round `from` is for,
+   or NONE where there is none. */
+int module_of_round(const struct function *f, int round);
+int round_called(const struct op *op, int from);
 
 /* A row of ops.h; its gradient is gradients.c's. */
 struct op_row {
@@ -1104,6 +1124,8 @@ char *copies_text(const struct op *op, int rank);
    group's communicator and stream. */
 char *collective_text(const struct op *op, int rank);
 char *await_text(const struct op *op, int rank);
+/* Whether the await has more to do: what came in a bucket is copied out of it. */
+bool awaits_copies(const struct op *op);
 /* parcel.c: whether what a packed bucket reduces lies in its buffer; else the copies before the call
    and after it. */
 bool lies_in_buffer(const struct op *op);

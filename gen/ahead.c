@@ -1,0 +1,447 @@
+/* ahead.c: a part of the pass `schedule`: collectives that are pending from one round of a loop to
+   the next.
+
+   Takes   a loop's body, and the function that calls the loop.
+   Leaves  each collective of the body that needs nothing that the loop makes (the gather of a
+           parameter) `ahead`: it is awaited at its place, and begun there for the next round's
+           module; for the first round's it is begun before the loop. And each one whose result
+           nothing in the loop needs (the reduction of a gradient) `behind`: it is begun at its
+   place, and awaited in the next round where what it works on is written anew; behind the loop for
+           the last round's. What is begun, or awaited, for another round's module is a part of the
+           body, a function of its own:
+
+             body     ...  await v12;  body_ahead for the next round;  ...  what reads v12  ...
+             part     body_ahead { v12 = all_gather(weight) }
+             forward  body_ahead for the first round;  ...  the loop
+
+   So a collective has the time of a whole round. What is gathered ahead is kept twice, and lives
+   from before the loop to its end; what is reduced behind lives as long. That must fit what
+   device_mesh says that a rank has, or, where it says nothing, cost no more than half of what lives
+   at once without.
+
+   Programs for the CPU call their collectives where they begin: they would gain nothing. */
+#include "report.h"
+#include "schedule.h"
+
+#include <string.h>
+
+/* A collective of a body, with what only it needs. */
+struct crossing {
+  int op;
+  bool behind;
+  struct list before; /* operations that make its input of parameters alone: they go along */
+};
+
+struct crossings {
+  int n, room;
+  struct crossing *at;
+};
+
+/* --------------------------------------------------------------------------- which of them can be
+ */
+
+static int *read_list, *write_list, list_room;
+
+static void widen_lists(const struct op *op)
+{
+  while (list_room < op_width(op)) {
+    int room = list_room;
+    read_list = grow(read_list, 0, &room, sizeof *read_list);
+    write_list = grow(write_list, 0, &list_room, sizeof *write_list);
+  }
+}
+
+static int place_in(const struct function *f, int op)
+{
+  for (int k = 0; k < f->nop; k++)
+    if (f->op[k] == op) return k;
+  return NONE;
+}
+
+static bool is_of_family(int value, int of)
+{
+  const struct value *v = &graph->value[value], *w = &graph->value[of];
+  return value == of || (w->family != NONE && v->family == w->family);
+}
+
+/* How many operations of the program read the value, or one of its family, or a view of it. */
+static int count_readers(int value)
+{
+  int count = 0;
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      widen_lists(op);
+      for (int n = op_reads(op, read_list); n--;) count += is_of_family(read_list[n], value);
+    }
+  return count;
+}
+
+/* Whether what the operation reads is there before the loop begins; of what the body makes only
+   what parameters alone go into, by operations that nothing else needs: these are added to
+   `before`, in their order. */
+static bool needs_no_round(const struct function *f, const struct op *op, struct list *before)
+{
+  enum { FEW = 8 };
+  widen_lists(op);
+  int n = op_reads(op, read_list), *reads = alloc((size_t)(n + 1) * sizeof *reads);
+  memcpy(reads, read_list, (size_t)n * sizeof *reads);
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[reads[i]];
+    if (v->role == PARAMETER || v->role == BATCH) continue;
+    if (v->step || v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
+    if (place_in(f, v->op) == NONE) return false;
+    const struct op *maker = &graph->op[v->op];
+    if (is_collective(maker->kind) || maker->nout != 1 || before->n == FEW) return false;
+    if (count_readers(reads[i]) != 1 || !needs_no_round(f, maker, before)) return false;
+    add(before, v->op);
+  }
+  return true;
+}
+
+/* Whether nothing else in the body touches what the operation leaves, which has a place of its own
+   in every module. */
+static bool serves_no_round(const struct function *f, const struct op *op)
+{
+  widen_lists(op);
+  int n = op_writes(op, write_list), *writes = alloc((size_t)(n + 1) * sizeof *writes);
+  memcpy(writes, write_list, (size_t)n * sizeof *writes);
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[writes[i]];
+    if (op->packed && writes[i] == op->buffer) continue;
+    if (v->role != GRADIENT || v->family != writes[i]) return false;
+    for (int k = 0; k < f->nop; k++) {
+      const struct op *other = &graph->op[f->op[k]];
+      if (other == op) continue;
+      widen_lists(other);
+      int reads = op_reads(other, read_list), made = op_writes(other, write_list);
+      for (int r = 0; r < reads + made; r++) {
+        const struct value *w = &graph->value[r < reads ? read_list[r] : write_list[r - reads]];
+        if (w->role == GRADIENT && w->of == v->of) return false;
+      }
+    }
+  }
+  return n > 0;
+}
+
+/* Whether it takes longer than to have it pending. */
+static bool is_worth_it(const struct op *op)
+{
+  return time_taken(op) > 2 * events_time();
+}
+
+static struct crossings find_crossings(const struct function *f)
+{
+  struct crossings all = {0};
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    if (!is_collective(op->kind) || !is_worth_it(op)) continue;
+    struct crossing c = {.op = f->op[k]};
+    bool ahead = needs_no_round(f, op, &c.before);
+    if (!ahead) c.behind = serves_no_round(f, op);
+    if (!ahead && !c.behind) continue;
+    GROW(all.at, all.n, all.room);
+    all.at[all.n++] = c;
+  }
+  return all;
+}
+
+/* ------------------------------------------------------------------------------------ the change
+ */
+
+static int add_op(struct op op)
+{
+  GROW(graph->op, graph->nop, graph->op_room);
+  graph->op[graph->nop] = op;
+  return graph->nop++;
+}
+
+static int await_of(int begun)
+{
+  const struct op *c = &graph->op[begun];
+  return add_op((struct op){.kind = OP_await,
+                            .out = NONE,
+                            .begun = begun,
+                            .group = c->group,
+                            .phase = c->phase,
+                            .module = c->module,
+                            .line = c->line});
+}
+
+static int call_for(int function, enum round round, const struct op *c)
+{
+  return add_op((struct op){.kind = OP_round,
+                            .out = NONE,
+                            .function = function,
+                            .round = round,
+                            .group = c->group,
+                            .phase = c->phase,
+                            .module = c->module,
+                            .line = c->line});
+}
+
+static const char *part_name(const struct function *body, const char *what)
+{
+  const char *wanted = text("%s_%s", body->name, what), *name = wanted;
+  for (int again = 2;; again++) {
+    bool taken = false;
+    for (int i = 0; i < graph->nfunction; i++) taken |= !strcmp(graph->function[i].name, name);
+    if (!taken) return name;
+    name = text("%s_%d", wanted, again);
+  }
+}
+
+static int add_part(int body, const char *what, const struct list *op)
+{
+  struct function f = graph->function[body];
+  f.name = part_name(&graph->function[body], what);
+  f.is_part = true;
+  f.body = body;
+  f.op = op->at;
+  f.nop = op->n;
+  GROW(graph->function, graph->nfunction, graph->function_room);
+  graph->function[graph->nfunction] = f;
+  return graph->nfunction++;
+}
+
+static void insert(struct function *f, int at, int op)
+{
+  int *list = alloc((size_t)(f->nop + 1) * sizeof *list);
+  memcpy(list, f->op, (size_t)at * sizeof *list);
+  list[at] = op;
+  memcpy(list + at + 1, f->op + at, (size_t)(f->nop - at) * sizeof *list);
+  f->op = list;
+  f->nop++;
+}
+
+static void leave_out(struct function *f, int op)
+{
+  int kept = 0, *list = alloc((size_t)(f->nop + 1) * sizeof *list);
+  for (int k = 0; k < f->nop; k++)
+    if (f->op[k] != op) list[kept++] = f->op[k];
+  f->op = list;
+  f->nop = kept;
+}
+
+/* Where the loop stands in the function that calls it. */
+static int find_loop(int body, int *caller)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (op->kind != OP_loop || op->function != body) continue;
+      *caller = i;
+      return k;
+    }
+  bug(pass_name[PASS_SCHEDULE], NONE, "%s is no loop's body", graph->function[body].name);
+}
+
+static bool is_loop(int op)
+{
+  return graph->op[op].kind == OP_loop;
+}
+
+/* Where the first round's is begun: behind the loop before this one, or where the function begins;
+   behind those of this loop that are there already. */
+static int first_place(const struct function *f, int loop)
+{
+  int at = loop;
+  while (at > 0 && !is_loop(f->op[at - 1])) at--;
+  while (at < loop && graph->op[f->op[at]].kind == OP_round) at++;
+  return at;
+}
+
+/* Whether the operation, or one that it calls, touches the gradients of parameters that the modules
+   of the loop have alike with these. */
+bool touches_gradients_of(const struct op *op, const struct op *reduction)
+{
+  if (op->kind == OP_round)
+    return touches_gradients_of(&graph->op[graph->function[op->function].op[0]], reduction);
+  if (op->kind == OP_await) return touches_gradients_of(&graph->op[op->begun], reduction);
+  widen_lists(op);
+  widen_lists(reduction);
+  int n = op_reads(op, read_list), *touched = alloc((size_t)(2 * op_width(op)) * sizeof *touched);
+  memcpy(touched, read_list, (size_t)n * sizeof *touched);
+  n += op_writes(op, touched + n);
+  for (int m = op_writes(reduction, write_list); m--;)
+    for (int i = 0; i < n; i++) {
+      const struct value *v = &graph->value[touched[i]], *w = &graph->value[write_list[m]];
+      if (v->role != GRADIENT || w->role != GRADIENT) continue;
+      if (v->of == w->of || is_of_family(v->of, w->of)) return true;
+    }
+  return false;
+}
+
+/* Where the last round's reduction is awaited: as late as can be. */
+static int last_place(const struct function *f, int loop, const struct op *reduction)
+{
+  int k = loop + 1;
+  while (k < f->nop && !is_loop(f->op[k]) && !touches_gradients_of(&graph->op[f->op[k]], reduction))
+    k++;
+  return k;
+}
+
+static void begin_ahead(int body, const struct crossing *c)
+{
+  struct list part = {0};
+  int caller, await = await_of(c->op);
+  for (int i = 0; i < c->before.n; i++) {
+    add(&part, c->before.at[i]);
+    leave_out(&graph->function[body], c->before.at[i]);
+  }
+  add(&part, c->op);
+  int function = add_part(body, "ahead", &part);
+  struct op *op = &graph->op[c->op];
+  op->beside = op->ahead = true;
+  int next = call_for(function, NEXT_ROUND, op);
+  struct function *f = &graph->function[body];
+  int at = place_in(f, c->op);
+  insert(f, at, await);
+  insert(f, at + 1, next);
+  leave_out(f, c->op);
+  int loop = find_loop(body, &caller);
+  int first = call_for(function, FIRST_ROUND, &graph->op[c->op]);
+  insert(&graph->function[caller], first_place(&graph->function[caller], loop), first);
+}
+
+/* Where what the reduction of the round before works on is touched first, or its own place. */
+static int first_touch(const struct function *f, int reduction)
+{
+  const struct op *r = &graph->op[reduction];
+  widen_lists(r);
+  int n = op_reads(r, read_list), *held = alloc((size_t)(2 * op_width(r)) * sizeof *held);
+  memcpy(held, read_list, (size_t)n * sizeof *held);
+  n += op_writes(r, held + n);
+  for (int k = 0; f->op[k] != reduction; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    widen_lists(op);
+    for (int m = op_writes(op, write_list); m--;)
+      for (int i = 0; i < n; i++)
+        if (byte_speaker(held[i]) == byte_speaker(write_list[m])) return k;
+  }
+  return place_in(f, reduction);
+}
+
+static void await_behind(int body, const struct crossing *c)
+{
+  struct list part = {0};
+  int caller;
+  add(&part, await_of(c->op));
+  int function = add_part(body, "behind", &part);
+  struct op *op = &graph->op[c->op];
+  op->beside = op->behind = true;
+  int before = call_for(function, ROUND_BEFORE, op);
+  struct function *f = &graph->function[body];
+  insert(f, first_touch(f, c->op), before);
+  int loop = find_loop(body, &caller);
+  struct function *outside = &graph->function[caller];
+  int last = call_for(function, LAST_ROUND, &graph->op[c->op]);
+  insert(outside, last_place(outside, loop, &graph->op[c->op]), last);
+}
+
+/* ------------------------------------------------------------------------------------- the choice
+ */
+
+/* The program's functions as they were, to go back to: a new order is a new list. */
+struct state {
+  int nfunction;
+  struct function *function;
+};
+
+static struct state remember(void)
+{
+  struct state s = {.nfunction = graph->nfunction};
+  s.function = alloc((size_t)s.nfunction * sizeof *s.function);
+  memcpy(s.function, graph->function, (size_t)s.nfunction * sizeof *s.function);
+  return s;
+}
+
+static void go_back(const struct state *s)
+{
+  graph->nfunction = s->nfunction;
+  memcpy(graph->function, s->function, (size_t)s->nfunction * sizeof *s->function);
+}
+
+/* The bytes that the arena may have: what device_mesh's figure leaves beside all that has a place
+   of its own. */
+static int64_t room_in_arena(int64_t lives)
+{
+  if (!graph->mesh.memory) return lives + lives / 2;
+  bool *counted = alloc((size_t)graph->nvalue + 1);
+  int64_t room = graph->mesh.memory - memory_besides() - product_workspace();
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    int of = v->role == GRADIENT ? v->of : i;
+    bool held = v->role != ACTIVATION || v->is_output;
+    if (!held || (v->role == GRADIENT && counted[of])) continue;
+    if (v->role == GRADIENT) counted[of] = true;
+    room -= largest_bytes(i);
+  }
+  return room - room / 128; /* what placing costs */
+}
+
+static void apply(int body, const struct crossings *all)
+{
+  for (int i = 0; i < all->n; i++)
+    if (all->at[i].behind)
+      await_behind(body, &all->at[i]);
+    else
+      begin_ahead(body, &all->at[i]);
+}
+
+static void take_back(const struct state *before, const struct crossings *all)
+{
+  go_back(before);
+  for (int i = 0; i < all->n; i++) {
+    struct op *op = &graph->op[all->at[i].op];
+    op->ahead = op->behind = op->beside = false;
+  }
+}
+
+static int64_t bytes_of(const struct crossing *c)
+{
+  return largest_bytes(c->behind ? graph->op[c->op].in[0] : graph->op[c->op].out);
+}
+
+/* Leaves out the largest. */
+static void leave_out_largest(struct crossings *all)
+{
+  int largest = 0;
+  for (int i = 1; i < all->n; i++)
+    if (bytes_of(&all->at[i]) > bytes_of(&all->at[largest])) largest = i;
+  memmove(all->at + largest, all->at + largest + 1, (size_t)(--all->n - largest) * sizeof *all->at);
+}
+
+static int64_t overlap(int body, int64_t most_live)
+{
+  enter_function(&graph->function[body]);
+  overlap_function(&graph->function[body], most_live);
+  return time_of_function(body);
+}
+
+static bool can_cross(int body)
+{
+  int caller, loop = find_loop(body, &caller);
+  const struct function *f = &graph->function[body], *outside = &graph->function[caller];
+  bool is_short = f->nop <= LONGEST_ORDERED / 2 && outside->nop <= LONGEST_ORDERED / 2;
+  return options.cuda && f->phase != UPDATE && is_short && loop != NONE;
+}
+
+int64_t overlap_body(int body, int64_t most_live)
+{
+  struct state before = remember();
+  int64_t time = overlap(body, most_live), room = room_in_arena(most_live);
+  struct crossings all = {0};
+  if (can_cross(body)) {
+    go_back(&before);
+    all = find_crossings(&graph->function[body]);
+  }
+  for (; all.n; leave_out_largest(&all)) {
+    apply(body, &all);
+    int64_t lives = live_bytes();
+    if (lives <= room && overlap(body, lives) < time) return lives;
+    take_back(&before, &all);
+  }
+  if (can_cross(body)) overlap(body, most_live);
+  return most_live;
+}
