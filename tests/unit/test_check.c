@@ -1,5 +1,7 @@
 /* The checker finds what a pass could break: a sound graph passes after every pass, and each fault
    put into it ends tpgen with the pass and what is wrong. */
+#include "bucket.h"
+
 #include "unit.h"
 
 static int w, x, y, z, loss, gradient;
@@ -388,6 +390,99 @@ static void test_exchanges(void **state)
             "is not what a step of its kind does", NULL);
 }
 
+/* ------------------------------------------------------------------------------------- buckets */
+
+static struct op *bucketed; /* a bucket of two */
+
+/* Two parameters that are gathered as one. */
+static void two_gathers(void)
+{
+  new_graph(1, (int[]){2});
+  for (int i = 0; i < 2; i++) {
+    int w = given(PARAMETER, "w", parse_shape("4x3"), parse_layout("S(0)"));
+    struct op op = {.kind = OP_all_gather, .nin = 1, .in = {w}, .module = NONE, .unit_plus_1 = 1};
+    op.group = add_group(1);
+    int whole = append_op(op);
+    graph->value[whole].placed = graph->value[whole].is_output = true;
+  }
+  outline();
+  units_travel = true;
+  bucket();
+  const struct function *f = &graph->function[0];
+  must(f->nop == 1, "%d operations, not a bucket", f->nop);
+  bucketed = &graph->op[f->op[0]];
+}
+
+static struct op *member(int k)
+{
+  return &graph->op[bucketed->body[k]];
+}
+
+static void of_one(void)
+{
+  bucketed->nbody = 1;
+}
+static void in_no_buffer(void)
+{
+  bucketed->packed = false;
+}
+static void of_another_kind(void)
+{
+  member(1)->kind = OP_all_reduce;
+}
+static void of_another_group(void)
+{
+  member(1)->group = add_ordered_group(1, (int[]){0}) + 1;
+}
+static void of_another_type(void)
+{
+  graph->value[member(1)->in[0]].type = I32;
+}
+static void lies_otherwise(void)
+{
+  graph->value[member(1)->out].order = 1;
+}
+static void needs_another(void)
+{
+  member(1)->in[0] = member(0)->out;
+}
+static void too_small(void)
+{
+  graph->value[bucketed->buffer].shape.size[0]--;
+}
+static void of_another(void)
+{
+  graph->value[bucketed->buffer].op = bucketed->body[0];
+}
+
+static const struct fault wrong_bucket[] = {
+    {of_one, PASS_BUCKET, "a bucket of less than two"},
+    {in_no_buffer, PASS_BUCKET, "parts that lie nowhere together"},
+    {of_another_kind, PASS_BUCKET, "a member is of another kind"},
+    {of_another_group, PASS_BUCKET, "a member is of another kind"},
+    {of_another_type, PASS_BUCKET, "a member is of another type"},
+    {lies_otherwise, PASS_BUCKET, "a member lies otherwise after than before"},
+    {needs_another, PASS_BUCKET, "a member reads a value not made yet"},
+    {too_small, PASS_BUCKET, "its buffer does not fit its members"},
+    {of_another, PASS_BUCKET, "its buffer is another's"},
+};
+
+static void find_wrong_bucket(const void *with)
+{
+  const struct fault *fault = with;
+  two_gathers();
+  if (fault->put) fault->put();
+  check(PASS_BUCKET);
+}
+
+static void test_buckets(void **state)
+{
+  (void)state;
+  passes(find_wrong_bucket, &(struct fault){0});
+  for (size_t i = 0; i < sizeof wrong_bucket / sizeof *wrong_bucket; i++)
+    refused(find_wrong_bucket, &wrong_bucket[i], -SIGABRT, "bucket", wrong_bucket[i].found, NULL);
+}
+
 /* ------------------------------------------------------------------------------------ the arena */
 
 static void lie_in_memory(void (*put)(void))
@@ -447,6 +542,7 @@ int main(void)
       cmocka_unit_test(test_steps_are_what_they_say),
       cmocka_unit_test(test_what_is_no_step_is_found),
       cmocka_unit_test(test_exchanges),
+      cmocka_unit_test(test_buckets),
       cmocka_unit_test(test_the_arena),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

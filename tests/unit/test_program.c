@@ -1047,6 +1047,10 @@ static void give_units(void)
     struct op *op = &graph->op[graph->order[i]];
     if (is_collective(op->kind)) op->unit_plus_1 = way == ONE_UNIT ? 1 : 2 + op->module;
   }
+  /* Mostly by unit; under caps that some of these programs reach. */
+  graph->bucketing = draw_below(3) ? BUCKETS_BY_UNIT : (enum bucketing)draw_below(3);
+  graph->ncap = draw_below(3);
+  for (int i = 0; i < graph->ncap; i++) graph->cap[i] = 1 << (6 + draw_below(8));
 }
 
 static void make_local(void)
