@@ -78,6 +78,7 @@ static void run_op(void *unused, int id, int module)
 {
   const struct op *op = &graph->op[id];
   (void)unused;
+  if (op->kind == OP_loop) return;
   if (is_collective(op->kind))
     begin_collective(id, module);
   else if (op->kind == OP_await)
