@@ -249,8 +249,8 @@ static unsigned dims_at(lua_State *L, int list)
 }
 
 /* add_unit(its first module, who makes it, line, {mesh dimension ...} that cut, {...} that have
-   copies, whether it reshards, the dimension that is cut or nil, whether each batch's gradients are
-   reduced): its index. */
+   copies, {...} over which it is gathered again, the dimension that is cut or nil, whether each
+   batch's gradients are reduced): its index. */
 static int add_unit(lua_State *L)
 {
   GROW(graph->unit, graph->nunit, graph->unit_room);
@@ -261,7 +261,7 @@ static int add_unit(lua_State *L)
                                             .line = (int)luaL_checkinteger(L, 3),
                                             .shards = dims_at(L, 4),
                                             .copies = dims_at(L, 5),
-                                            .reshards = lua_toboolean(L, 6),
+                                            .again = dims_at(L, 6),
                                             .dim = (int)luaL_optinteger(L, 7, ANY_DIM),
                                             .reduces_each = lua_toboolean(L, 8)};
   lua_pushinteger(L, graph->nunit++);
@@ -432,6 +432,28 @@ static int set_device(lua_State *L)
   }
   double flops = luaL_checknumber(L, 1);
   *d = (struct device){"a device", {flops, flops, flops}, luaL_checknumber(L, 2), 0};
+  return 0;
+}
+
+/* split_mesh(dimension, ranks, name, inner name): the dimension is two from here on: that of groups of
+   so many ranks, and that within a group. */
+static int split_mesh(lua_State *L)
+{
+  struct mesh *m = &graph->mesh;
+  int d = (int)luaL_checkinteger(L, 1), inner = (int)luaL_checkinteger(L, 2);
+  luaL_argcheck(L, d >= 0 && d < m->ndim && m->ndim < MAX_MESH && inner > 0, 1, "no such dimension");
+  for (int i = m->ndim++; i > d; i--) {
+    m->name[i] = m->name[i - 1];
+    m->whole[i] = m->whole[i - 1];
+    m->size[i] = m->size[i - 1];
+    m->bandwidth[i] = m->bandwidth[i - 1];
+    m->latency[i] = m->latency[i - 1];
+  }
+  m->whole[d] = m->whole[d + 1] = m->name[d];
+  m->name[d] = copy_text(luaL_checkstring(L, 3));
+  m->name[d + 1] = copy_text(luaL_checkstring(L, 4));
+  m->size[d] /= inner;
+  m->size[d + 1] = inner;
   return 0;
 }
 
@@ -797,6 +819,7 @@ static const luaL_Reg functions[] = {{"between", between},
                                      {"leave", leave},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},
+                                     {"split_mesh", split_mesh},
                                      {"add_style", add_style},
                                      {"matches", matches},
                                      {"check_name", check_plain_name},

@@ -745,6 +745,7 @@ static void check_units(void)
     const struct unit *u = &graph->unit[i];
     hold((u->shards | u->copies) && !(u->shards & u->copies) && !((u->shards | u->copies) & ~all),
          NONE, "a unit lies over no dimension of the mesh");
+    hold(!(u->again & ~u->shards), NONE, "a unit is gathered again where it is not cut");
     hold(u->module >= 0 && u->module < graph->nmodule, NONE, "a unit has no module");
     hold(u->dim >= -MAX_DIMS && u->dim <= ANY_DIM, NONE, "a unit is cut nowhere");
   }

@@ -12,7 +12,9 @@
 -- second, and every index of the first has a copy (hybrid: HSDP).
 --
 --   reshard_after_forward  true: what was gathered is given up after the forward, and gathered again
---                          for the backward; false: it is kept in between
+--                          for the backward; false: it is kept in between; a number: a part of it is
+--                          kept, cut over groups of so many ranks, which gather it for the backward
+--                          among themselves
 --   shard_dim              the dimension of the parameters that is cut, where they have it; negative
 --                          ones count from the last. Where it is not told it is the first that all
 --                          ranks can have as much of, or else dimension 0
@@ -79,11 +81,23 @@ local function mesh_of(mesh, who)
     .. 'mesh{"%s", "%s"}; not %d', who, own[1], own[1], own[2], #dims)
 end
 
--- Whether the unit gathers its parameters again for the backward.
-local function resharding(options)
-  local reshard = options.reshard_after_forward
+-- Whether the unit gathers its parameters again for the backward; or within groups of how many ranks
+-- of the dimension of the mesh that cuts them. Groups of one have nothing to gather, and one of all
+-- ranks is none.
+local function resharding(options, dim)
+  local reshard, what = options.reshard_after_forward, "fully_shard's reshard_after_forward"
   if reshard == nil then return true end
-  return base.boolean(reshard, "fully_shard's reshard_after_forward")
+  if type(reshard) ~= "number" then
+    if type(reshard) ~= "boolean" then
+      fail("%s must be true, false, or how many ranks make a group, not %s", what, base.a(reshard))
+    end
+    return reshard
+  end
+  local size = base.size_of_dimension(dim)
+  base.integer(reshard, what, 1, size)
+  if reshard == 1 or reshard == size then return reshard == size end
+  base.split(dim, reshard, what)
+  return reshard
 end
 
 -- Makes these modules, as far as they are in no unit yet, a unit of the call.
@@ -116,8 +130,9 @@ plan.fully_shard = core.unwatched(function(what, mesh, options)
   if base.begun then fail("fully_shard comes before train and infer") end
   local modules = modules_of(what, "fully_shard")
   options = base.options(options, "fully_shard", OPTIONS)
-  local call = {who = "fully_shard", line = core.line(), reshards = resharding(options)}
+  local call = {who = "fully_shard", line = core.line()}
   call.shards, call.copies = mesh_of(mesh, "fully_shard")
+  call.reshards = resharding(options, call.shards[1])
   call.dim = dim_option(options, "fully_shard")
   base.look_once(true)
   make_unit(modules, call)
@@ -189,8 +204,10 @@ end)
 function base.unit_of(module, index)
   local call = call_of[module]
   if call and not call.unit then
-    call.unit = core.add_unit(index, call.who, call.line, call.shards, call.copies, call.reshards,
-      call.dim, call.reduces_each)
+    local shards, copies = base.dims_in_graph(call.shards), base.dims_in_graph(call.copies)
+    local again = call.reshards and base.dims_in_graph(call.shards, call.reshards ~= true) or {}
+    call.unit = core.add_unit(index, call.who, call.line, shards, copies, again, call.dim,
+      call.reduces_each)
   end
   return call and call.unit
 end

@@ -134,6 +134,12 @@ int add_module(const char *name, const char *class_name, int parent, int line)
   return graph->nmodule++;
 }
 
+bool is_within(int mesh_dim)
+{
+  const struct mesh *m = &graph->mesh;
+  return mesh_dim > 0 && m->whole[mesh_dim] && m->whole[mesh_dim] == m->whole[mesh_dim - 1];
+}
+
 int add_ordered_group(int n, const int *dim)
 {
   for (int i = 0; i < graph->ngroup; i++)
@@ -146,7 +152,11 @@ int add_ordered_group(int n, const int *dim)
   for (int i = 0; i < n; i++) {
     g->dim[i] = dim[i];
     g->dims |= 1u << dim[i];
-    put(&name, "%s%s", i ? "_" : "", graph->mesh.name[dim[i]]);
+  }
+  for (int i = 0; i < n; i++) {
+    bool both = i + 1 < n && is_within(dim[i + 1]) && dim[i + 1] == dim[i] + 1;
+    put(&name, "%s%s", i ? "_" : "", both ? graph->mesh.whole[dim[i]] : graph->mesh.name[dim[i]]);
+    i += both;
   }
   g->name = name.text;
   return graph->ngroup++;

@@ -8,7 +8,7 @@ local fail = base.fail
 local MAX_DIMS, MAX_WORLD = 6, 65536
 local REPLICATE = core.Replicate()
 
-local names                 -- of the dimensions of the one mesh
+local names, sizes          -- of the dimensions of the one mesh
 local dims_of = {}          -- of a mesh or a part of it: its dimensions, counted from 0
 
 -- The one of these dimensions of the mesh that has the name.
@@ -123,7 +123,8 @@ local function make_mesh(t)
   if #list < 1 or #list > MAX_DIMS then
     fail("a mesh has 1 to %d dimensions, not %d", MAX_DIMS, #list)
   end
-  local found, sizes, dims, world, bandwidths, latencies = {}, {}, {}, 1, {}, {}
+  local found, dims, world, bandwidths, latencies = {}, {}, 1, {}, {}
+  sizes = {}
   for i, entry in ipairs(list) do
     local name = base.expect(entry.name, "string", "the name of a dimension of the mesh")
     for _, other in ipairs(found) do
@@ -160,6 +161,85 @@ function base.dimensions(mesh, who)
   local own = {}
   for i, d in ipairs(dims_of[mesh]) do own[i] = names[d + 1] end
   return dims_of[mesh], own
+end
+
+-- ------------------------------------------------------------------------ dimensions that are split
+
+-- Where a plan wants groups of ranks within a dimension of the mesh (reshard_after_forward = 4 of a
+-- "dp" of 8), the graph has two dimensions for it: that of the groups, "dp_across" of 2, and that
+-- within a group, "dp_within" of 4. The plan goes on to speak of mesh.dp: dimensions are counted as it
+-- does, up to where the graph is told of them.
+local groups = {}           -- by dimension: how many ranks a group has, and the line that says so
+
+function base.size_of_dimension(dim) return sizes[dim + 1] end
+
+-- The dimension goes in groups of n ranks, the option `what` says.
+function base.split(dim, n, what)
+  local name, size, before = names[dim + 1], sizes[dim + 1], groups[dim]
+  if size % n ~= 0 then
+    fail("%s = %d does not divide the %d ranks of %s", what, n, size, name)
+  end
+  if before and before.ranks ~= n then
+    fail("%s = %d: line %d has parted %s in groups of %d; all of its groups are of one size", what, n,
+      before.line, name, before.ranks)
+  end
+  groups[dim] = before or {ranks = n, line = core.line()}
+end
+
+-- The dimensions of the graph for one that the plan means: one, or that of groups and that within.
+local function in_graph(dim)
+  local first = dim
+  for d = 0, dim - 1 do first = first + (groups[d] and 1 or 0) end
+  if groups[dim] then return first, first + 1 end
+  return first
+end
+
+-- The same of a list. within: of those that are split only the inner ones.
+function base.dims_in_graph(dims, within)
+  local list = {}
+  for _, dim in ipairs(dims) do
+    local first, inner = in_graph(dim)
+    if not (within and inner) then list[#list + 1] = first end
+    if inner then list[#list + 1] = inner end
+  end
+  return list
+end
+
+-- Placements by dimension, as the graph counts these.
+function base.placed_in_graph(placed)
+  local list = {}
+  for dim, placement in pairs(placed) do
+    local first, inner = in_graph(dim)
+    list[first] = placement
+    if inner then list[inner] = placement end
+  end
+  return list
+end
+
+local function every_dimension()
+  local list = {}
+  for i = 1, #names do list[i] = i - 1 end
+  return list
+end
+
+-- When all of the plan's groups are known: the graph has them.
+function base.split_mesh()
+  for dim = 0, #names - 1 do
+    local g, name = groups[dim], names[dim + 1]
+    if g then
+      if #base.dims_in_graph(every_dimension()) > MAX_DIMS then
+        fail("line %d parts %s in groups of %d: that makes one more dimension than a mesh can have, %d",
+          g.line, name, g.ranks, MAX_DIMS)
+      end
+      for _, other in ipairs(names) do
+        if other == name .. "_across" or other == name .. "_within" then
+          fail("line %d parts %s in groups, whose dimensions would be %s_across and %s_within: the "
+            .. "mesh has a %s already", g.line, name, name, name, other)
+        end
+      end
+      core.split_mesh((in_graph(dim)), g.ranks, name .. "_across", name .. "_within")
+    end
+  end
 end
 
 local function one_dimension(mesh, who)
@@ -266,15 +346,15 @@ end
 base.method("redistribute", function(x, mesh, placements, options)
   options = base.options_of(options, {"forward_dtype", "backward_dtype"})
   local placed = placements_over(mesh, placements, "redistribute")
-  return core.redistribute(x, placed, type_option(options, "forward_dtype", x),
+  return core.redistribute(x, base.placed_in_graph(placed), type_option(options, "forward_dtype", x),
     type_option(options, "backward_dtype", x), "redistribute")
 end)
 
 -- The same values, whole on every rank: so a plan allows what could not be computed in parts.
 base.method("replicate", function(x)
   local placed = {}
-  for i = 1, #(names or {}) do placed[i - 1] = REPLICATE end
-  return core.redistribute(x, placed, nil, nil, "replicate")
+  for _, dim in ipairs(names and every_dimension() or {}) do placed[dim] = REPLICATE end
+  return core.redistribute(x, base.placed_in_graph(placed), nil, nil, "replicate")
 end)
 
 -- ------------------------------------------------------------------------------------ parallelize
@@ -393,6 +473,8 @@ base.lower_styles = core.unwatched(function()
       fail("%s of line %d is for a %s that is not part of the model", s.name, s.line,
         base.class_name(p.module))
     end
-    core.add_style(s.name, index, p.dim, s.line, p.wishes)
+    for _, dim in ipairs(base.dims_in_graph{p.dim}) do
+      core.add_style(s.name, index, dim, s.line, p.wishes)
+    end
   end
 end)

@@ -125,7 +125,7 @@ bool gathers(const struct op *op)
 
 bool reshards(const struct op *op)
 {
-  return graph->unit[unit_of(op)].reshards;
+  return graph->unit[unit_of(op)].again && !op->held;
 }
 
 /* Whether what an operation of the backward reads there is a copy: both are of one module. */

@@ -328,6 +328,7 @@ static struct op asked_for_by(const struct op *op)
                      .line = op->line,
                      .phase = op->phase,
                      .unit_plus_1 = op->unit_plus_1,
+                     .held = op->held,
                      .why = op->why};
 }
 

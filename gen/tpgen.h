@@ -44,6 +44,7 @@ struct mesh {
   int size[MAX_MESH];
   double bandwidth[MAX_MESH]; /* bytes a second that a rank's link along it carries; 0: not told */
   double latency[MAX_MESH];   /* seconds that a collective over it takes besides; 0: not told */
+  const char *whole[MAX_MESH]; /* of the two that the plan's dimension was split in: its name */
   int64_t memory;             /* bytes that a rank has; 0: not told */
   struct device device;
   int line;
@@ -191,6 +192,7 @@ struct op {
   bool again;       /* an operation of the forward that the backward runs once more */
   int module, line; /* where it comes from */
   int unit_plus_1;  /* redistribute and what becomes of it: see unit_of */
+  bool held;        /* of those that gather: what it makes is not given up after the forward */
   const char *why;  /* redistribute and what becomes of it: who asked, in words, or NULL */
 };
 
@@ -232,7 +234,8 @@ struct unit {
   const char *who;  /* "fully_shard", "replicate" */
   unsigned shards;  /* a bit for each mesh dimension over which its parameters are kept cut */
   unsigned copies;  /* and for each over which these parts are kept alike */
-  bool reshards;    /* what is gathered is given up after the forward, and gathered again */
+  unsigned again;   /* of `shards`, those over which it is gathered again for the backward: what was
+                       gathered over them is given up after the forward, over the others kept */
   int dim;          /* that is cut where there is such, negative: from the last; or ANY_DIM */
   bool reduces_each; /* where a step takes several batches: the gradients of each, not their sum */
 };
@@ -550,6 +553,8 @@ int add_module(const char *name, const char *class_name, int parent, int line);
 /* The group over some dimensions of the mesh, a bit for each, in its order; or in another. */
 int add_group(unsigned dims);
 int add_ordered_group(int n, const int *dim);
+/* Whether the dimension of the mesh is that within the groups of one that was split. */
+bool is_within(int mesh_dim);
 /* Adds an operation and the value it makes, whose shape and type follow from the inputs and the
    attributes in `op` (kind, nin, in, equation, scalar, dims, keep, module, line, phase are given).
    A misfit is the plan's error at op->line. Appends it to the order unless told not to. */

@@ -119,7 +119,8 @@ local function take_batch(batch, who)
     end
     local d = base.described(description)
     tokens = check_tokens(name, d, tokens)
-    tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b, d.placed, d.line, d.type)
+    tensors[name] = core.add_batch(name, d.shape, d.init, d.a, d.b,
+      base.placed_in_graph(d.placed), d.line, d.type)
   end
   return core.forbid_absent(tensors, "the batch")
 end
@@ -207,6 +208,7 @@ local function begin(who, options, steps)
   take_expectation(options, who)
   take_buckets(options, who)
   base.need_mesh()
+  base.split_mesh()
   base.take_up(model)
   base.set_names(who, options.names)
   base.lower_styles()

@@ -78,6 +78,15 @@ static int next_turn(const struct value *v, int dim)
   return turn;
 }
 
+static void cut_over(struct value *v, unsigned shards, int mesh_dim, int dim)
+{
+  if (shards >> mesh_dim & 1 && graph->mesh.size[mesh_dim] > 1)
+    v->layout.on[mesh_dim] =
+        (struct placement){.kind = SHARD, .dim = dim, .turn = next_turn(v, dim)};
+}
+
+/* Of a dimension of the mesh that was split in groups that within a group cuts first: what is kept
+   when the groups have gathered it is the other's parts. */
 static void place_parameter(int parameter)
 {
   struct value *v = &graph->value[parameter];
@@ -86,9 +95,12 @@ static void place_parameter(int parameter)
     if ((u->shards | u->copies) >> d & 1) forbid_cut(parameter, u, d);
   if (!v->shape.ndim) return; /* a number cannot be cut */
   int dim = dimension_for(v, u);
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (u->shards >> d & 1 && graph->mesh.size[d] > 1)
-      v->layout.on[d] = (struct placement){.kind = SHARD, .dim = dim, .turn = next_turn(v, dim)};
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    bool split = d + 1 < graph->mesh.ndim && is_within(d + 1);
+    if (split) cut_over(v, u->shards, d + 1, dim);
+    cut_over(v, u->shards, d, dim);
+    d += split;
+  }
 }
 
 /* -------------------------------------------------------------------------------- the gathering */
@@ -195,7 +207,8 @@ static int cast_as_used(int parameter, struct op op)
   return id;
 }
 
-static int whole_again(int value, int parameter, struct op op)
+/* Whole over these dimensions of the mesh. */
+static int whole_again(int value, int parameter, unsigned over, struct op op)
 {
   struct value v = graph->value[parameter];
   op.kind = OP_redistribute;
@@ -205,7 +218,7 @@ static int whole_again(int value, int parameter, struct op op)
   op.asked = (1u << graph->mesh.ndim) - 1;
   op.to = v.layout;
   for (int d = 0; d < graph->mesh.ndim; d++)
-    if (graph->unit[v.unit].shards >> d & 1) op.to.on[d] = (struct placement){0};
+    if (over >> d & 1) op.to.on[d] = (struct placement){0};
   op.why = text("%s's gather", graph->unit[v.unit].who);
   int id = make_op(op);
   graph->value[graph->op[id].out].name = graph->value[value].name;
@@ -217,18 +230,26 @@ int gathered(int parameter, const struct op *reader, struct list *order)
   struct value v = graph->value[parameter];
   const struct unit *u = &graph->unit[v.unit];
   bool own = reader->module != NONE && graph->module[reader->module].unit == v.unit;
-  int *as = own || !u->reshards ? &here[parameter] : &elsewhere[parameter];
+  int *as = own || !u->again ? &here[parameter] : &elsewhere[parameter];
   if (*as != NONE) return *as;
   bool outside = is_from_outside(parameter, reader->module);
   int list = outside ? graph->module[element(reader->module)].parent : NONE, value = parameter;
   struct op op = {.nin = 1, .in = {parameter}, .line = u->line, .unit_plus_1 = v.unit + 1};
   op.module = own ? v.module : outside ? 0 : reader->module;
+  unsigned once = u->again ? u->shards & ~u->again : 0;
+  op.held = once != 0;
   if (v.used_as != v.type) {
     int cast = cast_as_used(parameter, op);
     put_in(order, cast, list);
     value = graph->op[cast].out;
   }
-  int whole = whole_again(value, parameter, op);
+  if (once) {
+    int part = whole_again(value, parameter, once, op);
+    put_in(order, part, list);
+    value = graph->op[part].out;
+  }
+  op.held = false;
+  int whole = whole_again(value, parameter, u->shards, op);
   put_in(order, whole, list);
   return *as = graph->op[whole].out;
 }

@@ -115,10 +115,12 @@ local batch_size = whole("batch", dp)
 
 -- Whether what is gathered of the parameters is given up after the forward, and gathered again for
 -- the backward: always, never, or by default in the layers, but not at the end of the model, whose
--- backward comes at once.
+-- backward comes at once. A number: the layers keep parts, and gather among so many ranks.
 local reshard = setting("reshard_after_forward", "default")
-if reshard ~= "default" and reshard ~= "always" and reshard ~= "never" then
-  error("reshard_after_forward must be default, always or never, not " .. tostring(reshard))
+if math.type(reshard) ~= "integer" and reshard ~= "default" and reshard ~= "always"
+    and reshard ~= "never" then
+  error("reshard_after_forward must be default, always, never or a number of ranks, not "
+    .. tostring(reshard))
 end
 
 -- Of ranks that share the batch without being fully sharded: 1 and 2 cut what the optimizer keeps over
@@ -287,7 +289,7 @@ if zero ~= 0 then
   replicate(model, data_parallel, {zero = zero})
 elseif dp_shard > 1 then
   local at_once = {reshard_after_forward = reshard == "always"}
-  local inside = {reshard_after_forward = reshard ~= "never"}
+  local inside = {reshard_after_forward = math.tointeger(reshard) or reshard ~= "never"}
   fully_shard(model.tok_embeddings, data_parallel, inside)
   for _, layer in ipairs(model.layers) do fully_shard(layer, data_parallel, inside) end
   fully_shard({model.norm, model.output}, data_parallel, at_once)

@@ -8,6 +8,7 @@
 -- mesh: dp=4 zero=2
 -- mesh: dp=2 tp=2 how=shard each=true
 -- mesh: copies=2 dp=2 how=shard
+-- mesh: dp=4 how=shard groups=2
 local mesh = device_mesh{ {"copies", args.copies or 1}, {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local data = mesh{"copies", "dp"}
 local plain = {bias = false}
@@ -43,7 +44,8 @@ local model = parallelize(Model(), mesh.tp, {
 if args.how == "replicate" then replicate(model, data) end
 if args.zero then replicate(model, data, {zero = args.zero}) end
 if args.how == "shard" then
-  for _, layer in ipairs(model.layers) do fully_shard(layer, data) end
+  local options = {reshard_after_forward = args.groups}
+  for _, layer in ipairs(model.layers) do fully_shard(layer, data, options) end
   fully_shard(model, data)
 end
 
