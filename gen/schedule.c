@@ -238,25 +238,40 @@ static void find_wanted(void)
     }
 }
 
+static bool crosses(const struct op *op)
+{
+  return op->ahead || op->behind;
+}
+
+/* What is pending between rounds meets all that is in a round: its event is its own. */
+static void number_crossing(void *taken, int id, int times)
+{
+  struct op *op = &graph->op[id];
+  (void)times;
+  if (!is_collective(op->kind) || !op->beside || !crosses(op)) return;
+  op->event = ((struct list *)taken)->n;
+  add(taken, false);
+}
+
 static void number_event(void *taken, int id, int times)
 {
   struct list *free_at = taken; /* by event: whether it is free */
   struct op *op = &graph->op[id];
   (void)times;
-  if (op->kind == OP_await && !graph->op[op->begun].ahead && !graph->op[op->begun].behind)
+  if (op->kind == OP_await && !crosses(&graph->op[op->begun]))
     free_at->at[graph->op[op->begun].event] = true;
-  if (!is_collective(op->kind) || !op->beside) return;
+  if (!is_collective(op->kind) || !op->beside || crosses(op)) return;
   op->event = 0;
   while (op->event < free_at->n && !free_at->at[op->event]) op->event++;
   if (op->event == free_at->n) add(free_at, false);
   free_at->at[op->event] = false;
 }
 
-/* Each collective that runs beside others gets the first event that no pending one has; one that is
-   pending between rounds keeps it. */
+/* Each other collective that runs beside others gets the first event that no pending one has. */
 static void number_events(void)
 {
   struct list free_at = {0};
+  each_op(number_crossing, &free_at);
   each_op(number_event, &free_at);
   graph->nevent = free_at.n;
 }

@@ -55,7 +55,7 @@ static void begin_collective(int id, int module)
       note(id, module, beside ? op->group : NONE, begin, takes + (beside ? events_time() : 0));
   r->what = MOVES;
   *until = r->end;
-  run.taken[id] += takes;
+  run.taken[id] += r->end - r->begin;
   run.times[id]++;
   if (beside) {
     run.pending[id] = run.told.n - 1;
