@@ -144,12 +144,41 @@ static void merge_all(struct function *f, const struct buckets *found, const str
   for (int i = 0; i < found->n; i++) merge_most(f, &found->at[i], op);
 }
 
+/* The bytes of a unit in the singles that travel like this one. */
+static int64_t bytes_of_unit(const struct single *s, int n, const struct single *like, int unit)
+{
+  int64_t bytes = 0;
+  for (int i = 0; i < n; i++)
+    if (s[i].unit == unit && travels_like(&s[i], like)) bytes += s[i].bytes;
+  return bytes;
+}
+
+/* A unit whose share is quicker sent than begun travels with the one before it, if that is small
+   too and there is less work between them than would hide a start: they are one unit then. */
+static void join_small_units(struct single *s, const struct list *op, const int64_t *done)
+{
+  for (int i = 1; i < op->n; i++) {
+    int before = i - 1;
+    while (before >= 0 && !travels_like(&s[before], &s[i])) before--;
+    if (before < 0 || s[before].unit == s[i].unit) continue;
+    int unit = s[i].unit, into = s[before].unit;
+    int64_t between = done[op->at[i]] - done[op->at[before]];
+    if ((double)between * 1e-12 >= link_of(s[i].group).latency ||
+        !is_small(s[i].group, bytes_of_unit(s, op->n, &s[i], unit)) ||
+        !is_small(s[i].group, bytes_of_unit(s, op->n, &s[i], into)))
+      continue;
+    for (int k = i; k < op->n; k++)
+      if (s[k].unit == unit && travels_like(&s[k], &s[i])) s[k].unit = into;
+  }
+}
+
 static void bucket_units(struct function *f)
 {
   struct list op = find_singles(f, is_of_unit);
   if (op.n < 2) return;
-  struct buckets found =
-      choose_alike(as_singles(f, &op, true), op.n, &(struct caps){graph->ncap, graph->cap});
+  struct single *s = as_singles(f, &op, true);
+  join_small_units(s, &op, times_in(f));
+  struct buckets found = choose_alike(s, op.n, &(struct caps){graph->ncap, graph->cap});
   merge_all(f, &found, &op);
 }
 

@@ -25,6 +25,8 @@ struct caps {
   int n;
   const int64_t *bytes;
 };
+/* Whether one call can make both, whatever their units. */
+bool travels_like(const struct single *a, const struct single *b);
 /* Of the i-th. */
 int64_t cap_of(const struct caps *caps, int bucket);
 struct buckets {
@@ -59,7 +61,10 @@ struct link link_of(int group);
 /* leave.c: gives every gradient that is summed a value that may be summed in its place, and, if
    asked, brings small sums of gradients out of the loops over modules. */
 void prepare_gradients(bool out_of_loops);
-/* side_by_side.c: of the function's gradients that are summed where they lie. */
+/* side_by_side.c: by operation of the function, when what stands up to it has been computed, by the
+   model of cost.c; without collectives, in picoseconds. */
+int64_t *times_in(const struct function *f);
+/* Of the function's gradients that are summed where they lie. */
 void bucket_gradients(struct function *f);
 
 /* -------------------------------------------------------------------------------------- merge.c */

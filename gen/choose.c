@@ -10,10 +10,15 @@
    alone. So no collective overtakes another of its kind. choose_alike goes on behind others. */
 #include "bucket.h"
 
-static bool travels_like(const struct single *a, const struct single *b)
+bool travels_like(const struct single *a, const struct single *b)
 {
   return a->kind == b->kind && a->group == b->group && a->reduction == b->reduction &&
-         a->type == b->type && a->unit == b->unit;
+         a->type == b->type;
+}
+
+static bool may_join(const struct single *a, const struct single *b)
+{
+  return travels_like(a, b) && a->unit == b->unit;
 }
 
 int64_t cap_of(const struct caps *caps, int bucket)
@@ -66,7 +71,7 @@ static void choose_kind_in_order(const struct single *s, int n, enum op_kind kin
   struct list run = {0};
   for (int i = 0; i < n; i++) {
     if (s[i].kind != kind) continue;
-    if (run.n && !travels_like(&s[run.at[0]], &s[i])) {
+    if (run.n && !may_join(&s[run.at[0]], &s[i])) {
       choose_among(s, &run, caps, found);
       run = (struct list){0};
     }
@@ -89,9 +94,9 @@ struct buckets choose_alike(const struct single *s, int n, const struct caps *ca
   for (int i = 0; i < n; i++) {
     struct list like = {0};
     bool is_first = true;
-    for (int k = 0; k < i && is_first; k++) is_first = !travels_like(&s[k], &s[i]);
+    for (int k = 0; k < i && is_first; k++) is_first = !may_join(&s[k], &s[i]);
     for (int k = i; k < n && is_first; k++)
-      if (travels_like(&s[i], &s[k])) add(&like, k);
+      if (may_join(&s[i], &s[k])) add(&like, k);
     choose_among(s, &like, caps, &found);
   }
   return found;

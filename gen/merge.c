@@ -265,17 +265,14 @@ static void leave_out(struct function *f, const struct list *gone)
 
 /* ---------------------------------------------------------------------------------- the bucket */
 
-/* Room for the members' parts: of a reduction those of any rank, one after the other; else a chunk
-   for each of the group. */
+/* Room for the members' parts: of a reduction those of a rank, one after the other; else a chunk
+   for each of the group. No rank has more than the first. */
 static int buffer_for(const struct op *op, enum type type, const char *name)
 {
   struct shape most = {.ndim = 1, .size = {0}};
   if (op->kind != OP_all_reduce) most.size[0] = group_size(op->group) * bucket_chunk(op, op->nbody);
-  for (int r = 0; r < world_size() && op->kind == OP_all_reduce; r++) {
-    int64_t sum = 0;
-    for (int k = 0; k < op->nbody; k++) sum += elements(local_shape(graph->op[op->body[k]].out, r));
-    if (sum > most.size[0]) most.size[0] = sum;
-  }
+  for (int k = 0; k < op->nbody && op->kind == OP_all_reduce; k++)
+    most.size[0] += elements(local_shape(graph->op[op->body[k]].out, 0));
   int buffer = add_value(ACTIVATION, name, type, most, op->module, op->line);
   graph->value[buffer].placed = true;
   return buffer;

@@ -83,13 +83,21 @@ static struct runs find_runs(const struct function *f, const int *sum, const str
 
 /* ------------------------------------------------------------------------------------- the caps */
 
-/* By operation of the function, when it has run; and what it makes can travel. */
-static int64_t *times_in(const struct function *f)
+static int64_t time_of(const struct op *op)
+{
+  if (is_collective(op->kind)) return 0;
+  if (op->kind != OP_loop) return time_taken(op);
+  const struct function *body = &graph->function[op->function];
+  int64_t round = 0;
+  for (int i = 0; i < body->nop; i++) round += time_of(&graph->op[body->op[i]]);
+  return round > LONGEST_TIME / body->count ? LONGEST_TIME : round * body->count;
+}
+
+int64_t *times_in(const struct function *f)
 {
   int64_t *done = alloc((size_t)(graph->nop + 1) * sizeof *done), now = 0;
   for (int i = 0; i < f->nop; i++) {
-    const struct op *op = &graph->op[f->op[i]];
-    if (!is_collective(op->kind) && op->kind != OP_loop) now += time_taken(op);
+    now += time_of(&graph->op[f->op[i]]);
     done[f->op[i]] = now;
   }
   return done;

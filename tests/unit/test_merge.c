@@ -195,26 +195,42 @@ static void others_read(const void *with)
   must(nth_op(FORWARD, 1)->kind == OP_cast || nth_op(FORWARD, 0)->kind == OP_cast, "it is late");
 }
 
-/* Two units stay apart, and what needs another stays behind it. */
-static void apart(const void *with)
+/* Two units stay apart, but small ones with little work between. */
+struct units {
+  double latency;
+  bool works;
+  int gathers;
+};
+
+static void two_units(const void *with)
 {
-  (void)with;
+  const struct units *units = with;
   units_travel = true;
   new_graph(2, (int[]){3, 2});
-  for (int k = 0; k < 4; k++) gather_one(&kept[k], F32);
-  struct op *op = graph->op;
+  graph->mesh.bandwidth[0] = 100e9;
+  graph->mesh.latency[0] = units->latency;
+  for (int k = 0; k < 4; k++) {
+    int x = given(BATCH, "x", parse_shape("2048x2048"), (struct layout){0});
+    if (k == 2 && units->works)
+      run_in_phase((struct op){
+          .kind = OP_matmul, .nin = 2, .in = {x, x}, .equation = "mk,kn->mn", .phase = FORWARD});
+    gather_one(&kept[k], F32);
+  }
   for (int i = 0, n = 0; i < graph->nop; i++)
-    if (op[i].kind == OP_all_gather) op[i].unit_plus_1 = 1 + n++ % 2;
+    if (graph->op[i].kind == OP_all_gather) graph->op[i].unit_plus_1 = 1 + n++ / 2;
   bucket();
   check(PASS_BUCKET);
-  must(count(FORWARD, OP_all_gather) == 2, "%d gathers", count(FORWARD, OP_all_gather));
+  int n = count(FORWARD, OP_all_gather);
+  must(n == units->gathers, "%d gathers, not %d", n, units->gathers);
 }
 
 static void test_what_stays(void **state)
 {
   (void)state;
   passes(others_read, NULL);
-  passes(apart, NULL);
+  passes(two_units, &(struct units){10e-6, false, 1});
+  passes(two_units, &(struct units){10e-6, true, 2});
+  passes(two_units, &(struct units){10e-12, false, 2});
 }
 
 /* Gathers of large units, of which the second needs what the first made: they stay two, however
