@@ -142,6 +142,14 @@ static bool adds_batch(const struct op *op)
          same_layout(graph->value[op->in[1]].layout, layout);
 }
 
+/* A copy lies as what it is of, which may be cut along a dimension of size 1 too. */
+static bool is_plain_copy(const struct op *op)
+{
+  if (op->kind != OP_view) return false;
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  return same_shape(in->shape, out->shape) && same_layout(in->layout, out->layout);
+}
+
 /* By value a mark of what a rule sees of it; by operation that of itself and its operands when it
    was last found to run as they lie. Marks are 64 bits of a hash: equal ones are of equal things.
  */
@@ -218,7 +226,7 @@ static void check_placed(int id)
   uint64_t mark = mark_of_op(op);
   if (marks.op[id] == mark) return;
   marks.op[id] = mark;
-  if (rounds_alike(op) || adds_batch(op) || is_known(op)) return;
+  if (rounds_alike(op) || adds_batch(op) || is_plain_copy(op) || is_known(op)) return;
   struct letters l;
   struct choice list[MAX_CHOICES];
   int pick[MAX_MESH] = {0};

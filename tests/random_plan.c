@@ -822,6 +822,53 @@ static void put_styles(char dimension)
   printf("})\n");
 }
 
+/* --------------------------------------------------------------------------------------- units */
+
+/* The dimensions of the mesh that cut the parameters of units, and that have copies; -1: none. */
+static int unit_cut = -1, unit_copies = -1;
+
+/* Of half of all plans. */
+static void choose_units(void)
+{
+  if (any(2)) return;
+  unit_cut = any(nmesh);
+  if (nmesh > 1 && !any(3)) unit_copies = (unit_cut + 1) % nmesh;
+}
+
+static void put_unit(const char *modules)
+{
+  printf("fully_shard(%s, mesh{", modules);
+  if (unit_copies >= 0) printf("\"%c\", ", 'a' + unit_copies);
+  printf("\"%c\"}, {reshard_after_forward = %s", 'a' + unit_cut, any(3) ? "true" : "false");
+  if (!any(4)) printf(", shard_dim = -1");
+  printf("})\n");
+}
+
+/* Some modules, the members of some lists, and perhaps the rest. */
+static void put_units(void)
+{
+  char list[1 << 10] = "";
+  for (int i = 0; i < nmodule; i++) {
+    char one[64];
+    snprintf(one, sizeof one, "%s.m%d", "model", i);
+    if (module[i].kind >= MLP) {
+      printf("for _, part in ipairs(%s) do ", one);
+      put_unit("part");
+      printf("end\n");
+    } else if (!any(3)) {
+      snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", one);
+    } else if (any(2)) {
+      put_unit(one);
+    }
+  }
+  if (*list) {
+    char modules[sizeof list + 2];
+    snprintf(modules, sizeof modules, "{%s}", list);
+    put_unit(modules);
+  }
+  if (any(4)) put_unit("model");
+}
+
 /* ------------------------------------------------------------------------------------ the whole */
 
 static void make_model(void)
@@ -1019,7 +1066,10 @@ int main(int argc, char **argv)
          "  function self:forward(b)\n    local t0, t1 = b.i0, b.i1\n%s  end\nend)\n\n"
          "local model = Model()\n",
          init, forward);
-  for (int d = 0; d < nmesh; d++) put_styles((char)('a' + d));
+  choose_units();
+  for (int d = 0; d < nmesh; d++)
+    if (d != unit_cut && d != unit_copies) put_styles((char)('a' + d));
+  if (unit_cut >= 0) put_units();
   put_batch();
   if (infers)
     printf("\nreturn infer{\n  model = model, batch = batch, seed = %s,\n"
