@@ -104,7 +104,7 @@ static bool needs_no_round(const struct function *f, const struct op *op, struct
 static bool serves_no_round(const struct function *f, const struct op *op)
 {
   widen_lists(op);
-  int n = op_writes(op, write_list), *writes = alloc((size_t)(n + 1) * sizeof *writes);
+  int n = op_makes(op, write_list), *writes = alloc((size_t)(n + 1) * sizeof *writes);
   memcpy(writes, write_list, (size_t)n * sizeof *writes);
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[writes[i]];
@@ -114,7 +114,7 @@ static bool serves_no_round(const struct function *f, const struct op *op)
       const struct op *other = &graph->op[f->op[k]];
       if (other == op) continue;
       widen_lists(other);
-      int reads = op_reads(other, read_list), made = op_writes(other, write_list);
+      int reads = op_reads(other, read_list), made = op_makes(other, write_list);
       for (int r = 0; r < reads + made; r++) {
         const struct value *w = &graph->value[r < reads ? read_list[r] : write_list[r - reads]];
         if (w->role == GRADIENT && w->of == v->of) return false;
@@ -262,8 +262,8 @@ bool touches_gradients_of(const struct op *op, const struct op *reduction)
   widen_lists(reduction);
   int n = op_reads(op, read_list), *touched = alloc((size_t)(2 * op_width(op)) * sizeof *touched);
   memcpy(touched, read_list, (size_t)n * sizeof *touched);
-  n += op_writes(op, touched + n);
-  for (int m = op_writes(reduction, write_list); m--;)
+  n += op_makes(op, touched + n);
+  for (int m = op_makes(reduction, write_list); m--;)
     for (int i = 0; i < n; i++) {
       const struct value *v = &graph->value[touched[i]], *w = &graph->value[write_list[m]];
       if (v->role != GRADIENT || w->role != GRADIENT) continue;
@@ -308,14 +308,12 @@ static void begin_ahead(int body, const struct crossing *c)
 static int first_touch(const struct function *f, int reduction)
 {
   const struct op *r = &graph->op[reduction];
-  widen_lists(r);
-  int n = op_reads(r, read_list), *held = alloc((size_t)(2 * op_width(r)) * sizeof *held);
-  memcpy(held, read_list, (size_t)n * sizeof *held);
-  n += op_writes(r, held + n);
+  int *held = alloc((size_t)(2 * op_width(r)) * sizeof *held), n = pending_reads(r, held);
+  n += pending_writes(r, held + n);
   for (int k = 0; f->op[k] != reduction; k++) {
     const struct op *op = &graph->op[f->op[k]];
     widen_lists(op);
-    for (int m = op_writes(op, write_list); m--;)
+    for (int m = op_makes(op, write_list); m--;)
       for (int i = 0; i < n; i++)
         if (byte_speaker(held[i]) == byte_speaker(write_list[m])) return k;
   }

@@ -326,11 +326,38 @@ int op_width(const struct op *op)
   return MAX_INPUTS * (op->nbody + 1) + 1;
 }
 
+/* Whether what comes in a bucket's chunks is copied out of them when it is awaited. */
+static bool copies_late(const struct op *op)
+{
+  return options.cuda && op->beside && op->packed && op->kind != OP_all_reduce;
+}
+
+int pending_reads(const struct op *op, int *list)
+{
+  return copies_late(op) && op->kind == OP_reduce_scatter ? 0 : op_reads(op, list);
+}
+
+int pending_writes(const struct op *op, int *list)
+{
+  if (!copies_late(op)) return op_makes(op, list);
+  int n = op->kind == OP_reduce_scatter ? op_makes(op, list) : 0;
+  if (!n) list[n++] = op->buffer;
+  return n;
+}
+
 /* An await stands for the end of what it awaits: all that has to be there until then. */
 static int await_reads(const struct op *op, int *list)
 {
-  int n = op_reads(op, list);
-  return n + op_writes(op, list + n);
+  int n = pending_reads(op, list);
+  return n + pending_writes(op, list + n);
+}
+
+static int await_writes(const struct op *op, int *list)
+{
+  int n = 0;
+  for (int k = 0; k < op->nbody && copies_late(op); k++)
+    list[n++] = graph->op[op->body[k]].out;
+  return n;
 }
 
 int op_reads(const struct op *op, int *list)
@@ -349,8 +376,14 @@ int op_reads(const struct op *op, int *list)
   return n;
 }
 
-/* adamw's and sgd's first input and the states are written in place. */
 int op_writes(const struct op *op, int *list)
+{
+  if (op->kind == OP_await) return await_writes(&graph->op[op->begun], list);
+  return copies_late(op) ? pending_writes(op, list) : op_makes(op, list);
+}
+
+/* adamw's and sgd's first input and the states are written in place. */
+int op_makes(const struct op *op, int *list)
 {
   int n = 0;
   meet_none_yet();

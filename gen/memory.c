@@ -213,8 +213,8 @@ static void hold_crossings(void)
     const struct op *op = &graph->op[op_at[at]];
     if (!is_collective(op->kind) || !op->behind) continue;
     int *list = alloc((size_t)op_width(op) * sizeof *list), body = function_of[op_at[at]];
-    for (int n = op_reads(op, list); n--;) hold_crossing(list[n], body);
-    for (int n = op_writes(op, list); n--;) hold_crossing(list[n], body);
+    for (int n = pending_reads(op, list); n--;) hold_crossing(list[n], body);
+    for (int n = pending_writes(op, list); n--;) hold_crossing(list[n], body);
   }
 }
 

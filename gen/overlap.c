@@ -44,7 +44,7 @@ struct node {
   bool moves;   /* it may */
   bool beside;
   int64_t time, exposed; /* exposed: how long a collective is waited for, as last simulated */
-  int64_t lead;          /* but WITHIN: what is computed before it is begun */
+  int64_t lead, tail;    /* of a collective: what is copied or computed before it, and after it */
   struct list before, behind;
 };
 
@@ -126,10 +126,18 @@ static void note_write(int n, int value)
 
 /* The end of a collective of another round stands for all that it reads and writes: what follows
    may write over the one, and read the other. */
-static bool ends_crossing(const struct op *op)
+static int crossing_writes(const struct op *c, int *list)
 {
-  if (op->kind != OP_await) return false;
-  return graph->op[op->begun].ahead || graph->op[op->begun].behind;
+  if (c->ahead) return op_makes(c, list);
+  int n = pending_reads(c, list);
+  return n + pending_writes(c, list + n);
+}
+
+static int touches(const struct op *op, bool writes, int *list)
+{
+  bool crosses = op->kind == OP_await;
+  if (crosses && writes) return crossing_writes(&graph->op[op->begun], list);
+  return writes ? op_makes(op, list) : op_reads(op, list);
 }
 
 static void each_touch(int n, const struct op *op, bool writes)
@@ -141,8 +149,7 @@ static void each_touch(int n, const struct op *op, bool writes)
     return;
   }
   while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
-  bool all = ends_crossing(op);
-  int count = writes && !all ? op_writes(op, list) : op_reads(op, list);
+  int count = touches(op, writes, list);
   for (int i = 0; i < count; i++) (writes ? note_write : note_read)(n, list[i]);
 }
 
@@ -219,6 +226,7 @@ static void await(int n)
   streams.end[n] = 0;
   node[n].exposed = end > streams.now ? end - streams.now : 0;
   if (end > streams.now) streams.now = end;
+  streams.now += node[n].tail;
 }
 
 /* Whether the operation wants that the pending collective is done. */
@@ -647,13 +655,20 @@ static int crossing_of(const struct op *call)
   return graph->op[last].kind == OP_await ? graph->op[last].begun : last;
 }
 
-/* How long the part takes besides its collective. */
+/* How long the part takes before its collective. */
 static int64_t lead_of(const struct op *call)
 {
   const struct function *part = &graph->function[call->function];
   int64_t time = 0;
   for (int k = 0; k + 1 < part->nop; k++) time += time_taken(&graph->op[part->op[k]]);
   return time;
+}
+
+static void find_copies(struct node *n, const struct op *c)
+{
+  if (!c->packed || c->kind == OP_all_reduce) return; /* that may lie in its buffer */
+  n->lead = copies_in_time(c);
+  n->tail = copies_out_time(c);
 }
 
 static void cross(struct node *n, int crosses, int collective)
@@ -666,6 +681,8 @@ static void cross(struct node *n, int crosses, int collective)
   n->group = c->group;
   n->time = time_taken(c);
   n->beside = true;
+  find_copies(n, c);
+  if (crosses == BEGINS) n->tail = 0; /* the loop has that */
 }
 
 static void make_node(struct node *n, int id)
@@ -685,7 +702,8 @@ static void make_node(struct node *n, int id)
     cross(n, FINISHES, crossing_of(op));
   else
     n->time = loop ? time_of_loop(op->function) : time_taken(op);
-  if (op->kind == OP_round) n->lead = lead_of(op);
+  if (op->kind == OP_round) n->lead += lead_of(op);
+  if (collective && !n->crosses) find_copies(n, op);
 }
 
 /* What is begun for the next round is one with the await before it. */
@@ -703,7 +721,7 @@ static void make_nodes(const int *op, int n)
     make_node(&node[nnode], op[i]);
     if (node[nnode].crosses == FETCHES) {
       node[nnode].then = op[++i];
-      node[nnode].lead = lead_of(&graph->op[op[i]]);
+      node[nnode].lead += lead_of(&graph->op[op[i]]);
     }
     nnode++;
   }

@@ -31,15 +31,28 @@ static struct access {
   int nread, nwritten, room, *read, *written;
 } here, theirs;
 
-static void find_access(struct access *a, const struct op *op)
+static void widen(struct access *a, const struct op *op)
 {
   while (a->room < op_width(op)) {
     int room = a->room;
     a->read = grow(a->read, 0, &room, sizeof *a->read);
     a->written = grow(a->written, 0, &a->room, sizeof *a->written);
   }
-  a->nread = op_reads(op, a->read);
+}
+
+/* Of an await what it writes: it copies out of a bucket. */
+static void find_access(struct access *a, const struct op *op)
+{
+  widen(a, op);
+  a->nread = op->kind == OP_await ? 0 : op_reads(op, a->read);
   a->nwritten = op_writes(op, a->written);
+}
+
+static void find_pending_access(struct access *a, const struct op *op)
+{
+  widen(a, op);
+  a->nread = pending_reads(op, a->read);
+  a->nwritten = pending_writes(op, a->written);
 }
 
 /* The module whose value is spoken of in `module`, or NONE: it is no family's. */
@@ -91,7 +104,7 @@ static bool shows_its_input(const struct op *op)
 static void check_beside(int id, int module, struct begun begun)
 {
   const struct op *op = &graph->op[id], *other = &graph->op[begun.op];
-  find_access(&theirs, other);
+  find_pending_access(&theirs, other);
   struct spoken reads = {here.read, here.nread, module},
                 writes = {here.written, here.nwritten, module};
   struct spoken read = {theirs.read, theirs.nread, begun.module},
@@ -116,10 +129,7 @@ static void check_await(const struct op *op, int id, int module)
 static void check_op(int id, int module)
 {
   const struct op *op = &graph->op[id];
-  if (op->kind == OP_await) {
-    check_await(op, id, module);
-    return;
-  }
+  if (op->kind == OP_await) check_await(op, id, module);
   find_access(&here, op);
   if (shows_its_input(op)) here.nwritten = 0;
   for (int k = 0; k < pending.n; k++) check_beside(id, module, pending.at[k]);

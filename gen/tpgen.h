@@ -600,6 +600,12 @@ const char *type_name(enum type t);
 int op_reads(const struct op *op, int *list);
 int op_writes(const struct op *op, int *list);
 int op_width(const struct op *op);
+/* Of a collective that is pending, what it reads and writes meanwhile: of a bucket that is copied in
+   before and out when it is awaited no more than the buffer, and what it leaves in place. And all
+   that an operation writes until its await, with that, as op_writes has it where nothing is pending. */
+int pending_reads(const struct op *op, int *list);
+int pending_writes(const struct op *op, int *list);
+int op_makes(const struct op *op, int *list);
 
 /* Calls `visit` for every operation in the order of the program, a loop's body once, after its
    call, with how many times it runs in a step. What a body's rounds do for each other comes once,
