@@ -55,10 +55,13 @@ generated() {
   "$TPGEN" "$plan" -o "$to" --target cuda "${arguments[@]}"
 }
 
-# links NAME PLAN DEFINITIONS...: all its ranks.
+# links NAME PLAN DEFINITIONS...: all its ranks. In a rank's own file there are constants, and no kernels.
 links() (
   generated "$@" && cd "$WORK/$1" || exit 1
-  for file in *.cu; do "$nvcc" "${flags[@]}" "${all[@]}" -c "$file" || exit 1; done
+  for file in *.cu; do
+    case $file in rank*) archs=("${one[@]}") ;; *) archs=("${all[@]}") ;; esac
+    "$nvcc" "${flags[@]}" "${archs[@]}" -c "$file" || exit 1
+  done
   for entry in $(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt); do
     objects=("rank${entry%:*}.o" "${entry#*:}.o" "$WORK"/runtime/*.o)
     [ ! -e kernels.o ] || objects+=(kernels.o)

@@ -7,6 +7,8 @@ optimized=-O2
 sanitizers=(-g -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 cuda=(-std=c++20 -D_GNU_SOURCE -DTPGEN_CUDA -DTPGEN_MPI -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX
   -Wall -Wextra -Werror -Wno-unknown-pragmas "-I$root/tests/cuda_on_cpu/include")
+# The stand-in's headers are read once for each way of compiling: nvcc reads what files include themselves.
+heads=$TOOLS/heads
 # MPI's and BLAS's own headers are not what is tested.
 mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson; } | tr ' ' '\n' |
   sed -n 's/^-I/-isystem/p')
@@ -32,13 +34,25 @@ objects() (
   case $kind in
   plain) gcc "${strict[@]}" "${plain[@]}" "${common[@]}" ;;
   sanitized) gcc "${strict[@]}" "${sanitizers[@]}" "${common[@]}" ;;
-  cuda) g++ "${cuda[@]}" -x c++ "${common[@]}" ;;
+  cuda) g++ "${cuda[@]}" -include "$heads/heads.h" -x c++ "${common[@]}" ;;
   esac
+)
+
+# Compiles the stand-in's headers, once for all scripts of a build.
+make_heads() (
+  mkdir -p "$heads/heads.h.gch" && exec 9> "$heads/lock" && flock 9 || exit 1
+  [ ! -e "$heads/made" ] || [ -n "$(find "$root/tests/cuda_on_cpu/include" -newer "$heads/made")" ] || exit 0
+  printf '#include <%s>\n' mpi.h cuda_runtime.h cuda_bf16.h nccl.h cublasLt.h > "$heads/heads.h"
+  for way in -O0 -O1 -O2 "-O0 -fsanitize=thread" "-O2 -fsanitize=thread"; do
+    # shellcheck disable=SC2086
+    g++ "${cuda[@]}" "${includes[@]}" $way -x c++-header "$heads/heads.h" -o "$heads/heads.h.gch/${way// /}" || exit 1
+  done
+  touch "$heads/made"
 )
 
 # The runtime's objects in $WORK/KIND: they are the same for all programs of a kind.
 make_runtime() {
-  local kind=$1 to=$WORK/$1 target=cpu object sources cu
+  local kind=$1 to=$WORK/$1 target=cpu sources cu
   [ "$kind" != cuda ] || target=cuda
   "$TPGEN" plans/toy.lua -o "$WORK/toy" --target $target && mv "$WORK/toy/runtime" "$to" || return
   rm -r "$WORK/toy"
@@ -46,10 +60,8 @@ make_runtime() {
   mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx 'cpu\.c\|meet\.c')
   if [ "$kind" = cuda ]; then
     mapfile -t cu < <(cd "$to" && ls -- *.cu)
-    mkdir "$to/stand_in"
-    objects "$to/stand_in" cuda -O1 "$root"/tests/cuda_on_cpu/*.cpp && objects "$to" cuda "${cu[@]}" &&
-      objects "$to" plain -DTPGEN_MPI "${sources[@]}" meet.c || return
-    for object in "$to"/stand_in/*.o; do mv "$object" "$to/stand_in_${object##*/}"; done
+    make_heads && objects "$to" cuda "${cu[@]}" && objects "$to" plain -DTPGEN_MPI "${sources[@]}" meet.c &&
+      cp "$TOOLS/libcuda_on_cpu.a" "$to/stand_in.a" || return
   else
     objects "$to" "$kind" "${sources[@]}" cpu.c
   fi
@@ -68,7 +80,7 @@ make_ranks() (
   objects . "$kind" "${watched[@]}" rank*.$suffix step*.$suffix &&
     objects . "$kind" "${watched[@]}" $optimized kernels.$suffix || exit 1
   for entry in $(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt); do
-    "${link[@]}" -o "rank${entry%:*}" "rank${entry%:*}.o" "${entry#*:}.o" kernels.o "../$kind"/*.o \
+    "${link[@]}" -o "rank${entry%:*}" "rank${entry%:*}.o" "${entry#*:}.o" kernels.o "../$kind"/*.[oa] \
       "${libraries[@]}" || exit 1
   done
   # clang reads every third: what it has to say of one it has to say of many.

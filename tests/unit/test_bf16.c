@@ -375,10 +375,9 @@ static void compile(void)
              text("%s%s", options.cuda ? "#include <cuda_runtime.h>\n" : "", kernel_prototypes()));
   write_text("program.c", program);
   if (options.cuda)
-    command(text("cd tests/cuda_on_cpu && mpicxx -std=c++17 -O1 -fPIC -shared -Wl,-Bsymbolic -Wall"
-                 " -Wextra -DTPGEN_CUDA -I. -Iinclude -I%s -I../../runtime -o %s/program.so"
-                 " -x c++ %s/program.c arithmetic.cpp device.cpp fail.cpp fiber.cpp graph.cpp"
-                 " launch.cpp memory.cpp mma.cpp order.cpp pipeline.cpp stream.cpp warp.cpp",
+    command(text("mpicxx -std=c++17 -O1 -fPIC -shared -Wl,-Bsymbolic -Wall -Wextra -DTPGEN_CUDA"
+                 " -Itests/cuda_on_cpu -Itests/cuda_on_cpu/include -I%s -Iruntime"
+                 " -o %s/program.so -x c++ %s/program.c -x none " STAND_IN,
                  directory, directory, directory));
   else
     command(text("${CC:-cc} -std=c11 -O1 -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow"

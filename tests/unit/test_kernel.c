@@ -510,18 +510,6 @@ static void compile_kernels(void)
                directory, directory, directory));
 }
 
-/* The parts of the stand-in that run kernels, once. */
-static void compile_stand_in(void)
-{
-  if (access(text("%s/stand_in/warp.o", directory), R_OK) == 0) return;
-  command(
-      text("mkdir %s/stand_in && for part in device fail fiber graph launch memory order stream "
-           "warp; do mpicxx -std=c++17 -O1 -fPIC -Itests/cuda_on_cpu "
-           "-Itests/cuda_on_cpu/include -c -o %s/stand_in/$part.o "
-           "tests/cuda_on_cpu/$part.cpp || exit 1; done",
-           directory, directory));
-}
-
 static void *compile_rank(int rank)
 {
   const char *source = text("%s/rank%d.%s", directory, rank, options.cuda ? "cu" : "c");
@@ -529,8 +517,8 @@ static void *compile_rank(int rank)
   if (options.cuda)
     command(text("mpicxx -std=c++17 -fPIC -shared -Wl,-Bsymbolic -DTPGEN_CUDA"
                  " -Itests/cuda_on_cpu/include -I%s -Iruntime -o %s -x c++ %s -x none"
-                 " %s/kernels.o %s/stand_in/*.o",
-                 directory, library, source, directory, directory));
+                 " %s/kernels.o " STAND_IN,
+                 directory, library, source, directory));
   else
     command(text(
         "mpicc -std=c11 -fopenmp -fPIC -shared -Wl,-Bsymbolic -Wall -Werror -I%s -Iruntime -o %s"
@@ -734,7 +722,6 @@ static void try_program(void (*make)(void), bool cuda)
   for (int rank = 0; rank < world_size(); rank++)
     write_text(text("rank%d.%s", rank, cuda ? "cu" : "c"), program_of(rank));
   compile_kernels();
-  if (cuda) compile_stand_in();
   int kernels = 0, compared = 0;
   for (const char *const *name = kernel_names(); *name; name++) kernels++;
   struct machine m = with_inputs();
