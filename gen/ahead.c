@@ -422,7 +422,7 @@ static bool can_cross(int body)
   int caller, loop = find_loop(body, &caller);
   const struct function *f = &graph->function[body], *outside = &graph->function[caller];
   bool is_short = f->nop <= LONGEST_ORDERED / 2 && outside->nop <= LONGEST_ORDERED / 2;
-  return options.cuda && f->phase != UPDATE && is_short && loop != NONE;
+  return options.cuda && is_of_batch(f->phase) && is_short && loop != NONE;
 }
 
 int64_t overlap_body(int body, int64_t most_live)

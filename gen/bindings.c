@@ -249,8 +249,8 @@ static unsigned dims_at(lua_State *L, int list)
 }
 
 /* add_unit(its first module, who makes it, line, {mesh dimension ...} that cut, {...} that have
-   copies, {...} over which it is gathered again, the dimension that is cut or nil, whether each
-   batch's gradients are reduced): its index. */
+   copies, {...} over which it is gathered again, the dimension that is cut or nil, whether it is
+   gathered once a step, whether each batch's gradients are reduced): its index. */
 static int add_unit(lua_State *L)
 {
   GROW(graph->unit, graph->nunit, graph->unit_room);
@@ -263,7 +263,8 @@ static int add_unit(lua_State *L)
                                             .copies = dims_at(L, 5),
                                             .again = dims_at(L, 6),
                                             .dim = (int)luaL_optinteger(L, 7, ANY_DIM),
-                                            .reduces_each = lua_toboolean(L, 8)};
+                                            .once = lua_toboolean(L, 8),
+                                            .reduces_each = lua_toboolean(L, 9)};
   lua_pushinteger(L, graph->nunit++);
   return 1;
 }

@@ -154,6 +154,7 @@ static void put_batches(struct buffer *b)
   if (adds_up(GRADIENT)) put_zero(b, "m->grad");
   if (adds_up(SUMS)) put_zero(b, "m->sum");
   put_zero(b, "m->loss");
+  put_phases(b, GATHER, GATHER, "t", 2);
   if (options.cuda)
     put(b, "  for (int i = 0; i < %d; i++) {\n", n);
   else

@@ -186,7 +186,7 @@ plan.replicate = core.unwatched(function(what, mesh, options)
   if zero > 0 then shards, copies = mesh_of(mesh, "replicate") end
   local function unit_of(list)
     make_unit(list, {who = "replicate", line = line, shards = shards, copies = copies,
-      reshards = false, dim = dim, reduces_each = zero == 2})
+      reshards = false, dim = dim, once = zero > 0, reduces_each = zero == 2})
   end
   base.look_once(true)
   for i = 1, zero > 0 and #modules or 0 do
@@ -207,7 +207,7 @@ function base.unit_of(module, index)
     local shards, copies = base.dims_in_graph(call.shards), base.dims_in_graph(call.copies)
     local again = call.reshards and base.dims_in_graph(call.shards, call.reshards ~= true) or {}
     call.unit = core.add_unit(index, call.who, call.line, shards, copies, again, call.dim,
-      call.reduces_each)
+      call.once, call.reduces_each)
   end
   return call and call.unit
 end

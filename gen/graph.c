@@ -56,6 +56,11 @@ int64_t number_of(const struct op *op, const char *name)
   bug("ops", NONE, "%s has no number '%s'", op_row[op->kind].name, name);
 }
 
+bool is_of_batch(enum phase phase)
+{
+  return phase == FORWARD || phase == BACKWARD;
+}
+
 bool is_gradient(int value)
 {
   return graph->value[value].role == GRADIENT || graph->value[value].role == SUMS;
@@ -444,7 +449,7 @@ void each_op(void (*visit)(void *to, int op, int times), void *to)
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (f->count > 1) continue;
-    int times = f->phase == UPDATE ? 1 : graph->accumulate;
+    int times = is_of_batch(f->phase) ? graph->accumulate : 1;
     for (int k = 0; k < f->nop; k++) {
       visit(to, f->op[k], times);
       const struct op *op = &graph->op[f->op[k]];

@@ -47,6 +47,7 @@ static struct list known;
 static int nplace, place_room, *op_at;
 static int *function_of;            /* by operation */
 static int *loop_first, *loop_last; /* by function: the places of a loop's body */
+static int end_of_batches;          /* the place behind all that runs for each batch */
 static int *await_at;               /* by operation: the place of its await, or NONE */
 
 static void add_place(void *to, int op, int times)
@@ -79,6 +80,7 @@ static void find_places(void)
     int f = function_of[op_at[at]];
     if (at == 0 || function_of[op_at[at - 1]] != f) loop_first[f] = at;
     loop_last[f] = at;
+    if (is_of_batch(graph->function[f].phase)) end_of_batches = at + 1;
   }
 }
 
@@ -122,6 +124,13 @@ static void make_at(int value, int at)
   v->made_by = function_of[op_at[at]];
 }
 
+/* What is gathered for all batches of a step is there until the last has read it. */
+static int until_batches_end(const struct value *kept, int reader)
+{
+  bool gathered = kept->op != NONE && graph->op[kept->op].phase == GATHER;
+  return gathered && is_of_batch(graph->function[reader].phase) ? end_of_batches : 0;
+}
+
 /* A loop reads what it did not make itself in each of its rounds: that lives until the last. */
 static void read_at(int value, int at)
 {
@@ -131,6 +140,7 @@ static void read_at(int value, int at)
   struct value *kept = v->family == NONE ? v : &graph->value[v->family];
   bool own = kept->op != NONE && kept->made_by == reader && !v->step;
   int until = is_loop(reader) && !own ? loop_last[reader] : at;
+  if (until < until_batches_end(kept, reader)) until = end_of_batches;
   if (kept->last < until) kept->last = until;
 }
 

@@ -441,7 +441,7 @@ static const char *address(int value)
 /* "forward", "forward .. backward": in which phases it is needed. */
 static const char *lifetime(const struct value *v)
 {
-  static const char *const phase[] = {"forward", "backward", "update"};
+  static const char *const phase[] = {"forward", "backward", "update", "gather"};
   enum phase from = graph->op[v->op].phase, to = from;
   for (int i = 0, at = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];

@@ -415,7 +415,7 @@ static void find_regions(void)
 
 /* ----------------------------------------------------------------------------------- functions */
 
-static const char *const phase_name[PHASES] = {"forward", "backward", "update"};
+static const char *const phase_name[PHASES] = {"forward", "backward", "update", "gather"};
 
 static int add_function(struct function f)
 {
@@ -506,5 +506,6 @@ void outline(void)
   for (int i = 0; i < graph->nop; i++) place_of[i] = NONE;
   for (int i = 0; i < graph->norder; i++) place_of[graph->order[i]] = i;
   find_regions();
-  for (enum phase phase = FORWARD; phase < PHASES; phase++) add_phase(phase);
+  add_phase(GATHER);
+  for (enum phase phase = FORWARD; phase < GATHER; phase++) add_phase(phase);
 }

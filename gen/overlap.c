@@ -817,7 +817,7 @@ void open_overlap(void)
 void overlap_function(struct function *f, int64_t most_live)
 {
   const int *op = f->op, n = f->nop;
-  bool any = has_collectives(op, n) && f->phase != UPDATE;
+  bool any = has_collectives(op, n) && is_of_batch(f->phase);
   int64_t more = most_live / 32;
   whole.most_live = most_live + more;
   for (int careful = 0; careful < 2 && any; careful++) {

@@ -555,7 +555,7 @@ static int narrowest(int value)
    collective more costs little, since buckets gather them. */
 static struct layout scattered_first(const struct op *op, struct layout from, struct layout to)
 {
-  if (unit_of(op) == NONE || op->phase == FORWARD) return to;
+  if (unit_of(op) == NONE || op->phase == FORWARD || op->phase == GATHER) return to;
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (from.on[d].kind == PARTIAL && to.on[d].kind == REPLICATE) to.on[d] = from.on[d];
   return usual_turns(to);

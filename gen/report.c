@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const phase_name[] = {"forward", "backward", "update"};
+const char *const phase_name[] = {"forward", "backward", "update", "gather"};
 
 /* --------------------------------------------------------------------------------------- counts */
 

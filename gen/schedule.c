@@ -305,6 +305,6 @@ void schedule(void)
   wanted = alloc((size_t)graph->nvalue);
   find_wanted();
   for (int i = 0; i < graph->nfunction; i++)
-    if (graph->function[i].phase != UPDATE) order_function(&graph->function[i]);
+    if (is_of_batch(graph->function[i].phase)) order_function(&graph->function[i]);
   overlap_all();
 }

@@ -88,7 +88,7 @@ static void run_op(void *unused, int id, int module)
 }
 
 /* Where a step takes several batches its forward and backward run as often. */
-static void add_up(int64_t end_of_batch)
+static void add_up(int64_t of_batch)
 {
   struct simulated *t = &run.told;
   int64_t computing = 0, moving = 0, batch[2] = {0};
@@ -96,10 +96,10 @@ static void add_up(int64_t end_of_batch)
     const struct ran *r = &t->ran[i];
     int64_t *sum = r->what == MOVES ? &moving : &computing;
     *sum += r->end - r->begin;
-    if (graph->op[r->op].phase != UPDATE) batch[r->what == MOVES] += r->end - r->begin;
+    if (is_of_batch(graph->op[r->op].phase)) batch[r->what == MOVES] += r->end - r->begin;
   }
   double more = graph->accumulate - 1;
-  t->step = ((double)run.now + more * (double)end_of_batch) * 1e-12;
+  t->step = ((double)run.now + more * (double)of_batch) * 1e-12;
   t->computing = ((double)computing + more * (double)batch[0]) * 1e-12;
   t->moving = ((double)moving + more * (double)batch[1]) * 1e-12;
   t->waiting = t->step - t->computing;
@@ -116,14 +116,15 @@ const struct simulated *simulated(void)
   run.waited = alloc((size_t)graph->nop * sizeof *run.waited);
   run.times = alloc((size_t)graph->nop * sizeof *run.times);
   for (int i = 0; i < graph->nop; i++) run.pending[i] = NONE;
-  int64_t end_of_batch = 0;
+  int64_t of_batch = 0;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
     if (f->count > 1) continue;
+    int64_t began = run.now;
     each_run_of(f, run_op, NULL);
-    if (f->phase != UPDATE) end_of_batch = run.now;
+    if (is_of_batch(f->phase)) of_batch += run.now - began;
   }
-  add_up(end_of_batch);
+  add_up(of_batch);
   return &run.told;
 }
 

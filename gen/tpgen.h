@@ -144,7 +144,9 @@ enum op_kind {
   OP_COUNT
 };
 
-enum phase { FORWARD, BACKWARD, UPDATE, PHASES };
+/* A step of several batches runs the forward and the backward for each. What is gathered for all of
+   them, ahead of them, is GATHER. */
+enum phase { FORWARD, BACKWARD, UPDATE, GATHER, PHASES };
 
 /* For the module of which round of a loop a function is called: before the loop and behind it for
    the first's and the last's; in the loop's body for the next one's, where there is a next, and for
@@ -237,6 +239,7 @@ struct unit {
   unsigned again;   /* of `shards`, those over which it is gathered again for the backward: what was
                        gathered over them is given up after the forward, over the others kept */
   int dim;          /* that is cut where there is such, negative: from the last; or ANY_DIM */
+  bool once;         /* it is gathered for all batches of a step, ahead of them */
   bool reduces_each; /* where a step takes several batches: the gradients of each, not their sum */
 };
 enum { ANY_DIM = MAX_DIMS };
@@ -570,6 +573,8 @@ int append_update(struct op op);
 /* The unit whose parameter the operation gathers, or whose gradient it reduces, or casts or moves
    on the way; NONE for others. */
 int unit_of(const struct op *op);
+/* Whether it runs for each batch of a step. */
+bool is_of_batch(enum phase phase);
 /* Whether it is of a parameter's gradient, or what several batches add up for it. */
 bool is_gradient(int value);
 /* The type in which a collective's values travel: those of a packed bucket as its buffer has them. */
