@@ -282,9 +282,21 @@ static char *bar_text(const struct row *row)
   return text("%.*s", last, bar);
 }
 
+/* As they begin: a collective may wait long behind others of its stream. */
+static void sort_rows(void)
+{
+  for (int i = 1; i < chart.n; i++) {
+    struct row row = chart.row[i];
+    int at = i;
+    for (; at > 0 && chart.row[at - 1].begin > row.begin; at--) chart.row[at] = chart.row[at - 1];
+    chart.row[at] = row;
+  }
+}
+
 static void put_rows(struct buffer *b)
 {
   join_small_rows();
+  sort_rows();
   for (int i = 0; i < chart.n; i++) {
     const struct row *row = &chart.row[i];
     const char *on = row->stream == NONE ? "stream" : stream_name(row->stream);
