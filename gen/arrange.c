@@ -642,6 +642,9 @@ static void find_nodes(void)
     node_of[v] = same_as[v] == v ? add_node(choice) : node_of[first_of(v)];
 }
 
+/* How many operations the one at hand is priced for: with its twins, which have the same nodes. */
+static int64_t alike;
+
 /* What it wastes if the space, and operand i, are raised or not. */
 static int64_t waste_if(const struct op *op, const struct letters *l, int space, int i,
                         bool space_raised, bool other_raised)
@@ -664,15 +667,15 @@ static void price_operand(const struct op *op, const struct letters *l, int spac
           second = waste_if(op, l, space, i, false, true),
           both = waste_if(op, l, space, i, true, true);
   if (node_of[a] == node_of[b]) {
-    add_own_price(choice, node_of[a], both - none);
+    add_own_price(choice, node_of[a], alike * (both - none));
   } else if (!lies_otherwise(b)) {
-    add_own_price(choice, node_of[a], first - none);
+    add_own_price(choice, node_of[a], alike * (first - none));
   } else if (!lies_otherwise(a)) {
-    add_own_price(choice, node_of[b], second - none);
+    add_own_price(choice, node_of[b], alike * (second - none));
   } else {
-    add_own_price(choice, node_of[a], first - none);
-    add_own_price(choice, node_of[b], both - first);
-    add_price(choice, node_of[b], node_of[a], first + second - none - both);
+    add_own_price(choice, node_of[a], alike * (first - none));
+    add_own_price(choice, node_of[b], alike * (both - first));
+    add_price(choice, node_of[b], node_of[a], alike * (first + second - none - both));
   }
 }
 
@@ -692,7 +695,7 @@ static void price_packing(const struct op *op)
 {
   if (!is_needless(op)) return;
   int spared = add_node(choice);
-  add_own_price(choice, spared, -2 * largest_bytes(op->out));
+  add_own_price(choice, spared, -2 * alike * largest_bytes(op->out));
   add_price(choice, spared, node_of[op->in[0]], NEVER);
   add_price(choice, spared, node_of[op->out], NEVER);
 }
@@ -715,10 +718,13 @@ static void tie_operands(int id)
 
 static void choose(void)
 {
+  bool *priced = alloc((size_t)graph->nop + 1);
   find_nodes();
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
-    if (!takes_other_orders(op, NONE)) continue;
+    if (priced[graph->order[k]] || !takes_other_orders(op, NONE)) continue;
+    alike = 0;
+    for (int t = graph->order[k]; !priced[t]; t = next_twin[t], alike++) priced[t] = true;
     tie_operands(graph->order[k]);
     if (is_packing(op)) price_packing(op);
     if (is_pointwise(op->kind) || is_reduce(op->kind)) price_kernel(op);
