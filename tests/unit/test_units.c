@@ -111,7 +111,7 @@ static int list, layer[2], beside, x, w;
 
 static void layers(bool reshards)
 {
-  model("2", 1, 0)->reshards = reshards;
+  model("2", 1, 0)->again = reshards;
   list = add_module("layers", "ModuleList", root, 1);
   layer[0] = add_module("0", "Layer", list, 1);
   layer[1] = add_module("1", "Layer", list, 1);
@@ -233,16 +233,17 @@ static bool keeps_gathered(void)
 struct training {
   const char *mesh;
   unsigned shards, copies;
-  bool reshards, checkpoint;
+  unsigned again;
+  bool checkpoint;
   const char *shape;
-  int gathers, again, scatters, sums; /* and of the gradients */
+  int gathers, twice, scatters, sums; /* of the forward, again for the backward; of the gradients */
 };
 
 /* Two layers of the unit, each a product with a weight of its own. */
 static void train(const void *with)
 {
   const struct training *t = with;
-  model(t->mesh, t->shards, t->copies)->reshards = t->reshards;
+  model(t->mesh, t->shards, t->copies)->again = t->again;
   graph->checkpoint = t->checkpoint;
   list = add_module("layers", "ModuleList", root, 1);
   int h = given(BATCH, "x", parse_shape("8x8"), parse_layout("S(0) S(0)"));
@@ -261,24 +262,28 @@ static void train(const void *with)
   check(PASS_RECOMPUTE);
   int gathers = count(OP_all_gather, FORWARD), again = count(OP_all_gather, BACKWARD);
   int scatters = count(OP_reduce_scatter, BACKWARD), sums = count(OP_all_reduce, BACKWARD);
-  must(gathers == t->gathers && again == t->again, "%d and %d gathers", gathers, again);
+  must(gathers == t->gathers && again == t->twice, "%d and %d gathers", gathers, again);
   must(scatters == t->scatters && sums == t->sums, "%d scatters, %d sums", scatters, sums);
-  must(keeps_gathered() != t->reshards, "what is gathered is %skept", t->reshards ? "" : "not ");
+  bool kept = t->again != t->shards;
+  must(keeps_gathered() == kept, "what is gathered is %skept", kept ? "not " : "");
 }
 
 static void test_backward(void **state)
 {
   static const struct training list[] = {
       /* of the first layer's weight the backward needs nothing: its input is the batch */
-      {"2x1", 1, 0, true, false, "8x8", 2, 1, 2, 0},
-      {"2x1", 1, 0, false, false, "8x8", 2, 0, 2, 0},
-      {"3x1", 1, 0, true, false, "8x8", 2, 1, 2, 0},
+      {"2x1", 1, 0, 1, false, "8x8", 2, 1, 2, 0},
+      {"2x1", 1, 0, 0, false, "8x8", 2, 0, 2, 0},
+      {"3x1", 1, 0, 1, false, "8x8", 2, 1, 2, 0},
       /* a checkpoint runs both products again, and gathers once for all that reads it */
-      {"2x1", 1, 0, true, true, "8x8", 2, 2, 2, 0},
-      {"2x1", 1, 0, false, true, "8x8", 2, 0, 2, 0},
+      {"2x1", 1, 0, 1, true, "8x8", 2, 2, 2, 0},
+      {"2x1", 1, 0, 0, true, "8x8", 2, 0, 2, 0},
       /* with copies: scattered first, then summed */
-      {"2x2", 2, 1, true, false, "8x8", 2, 1, 2, 2},
-      {"2x2", 2, 1, false, true, "8x8", 2, 0, 2, 2},
+      {"2x2", 2, 1, 2, false, "8x8", 2, 1, 2, 2},
+      {"2x2", 2, 1, 0, true, "8x8", 2, 0, 2, 2},
+      /* in groups: what was gathered over the last dimension is kept */
+      {"2x2", 3, 0, 1, false, "8x8", 4, 1, 2, 0},
+      {"2x2", 3, 0, 1, true, "8x8", 4, 2, 2, 0},
   };
   (void)state;
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) passes(train, &list[i]);
