@@ -71,7 +71,7 @@ void bucket_gradients(struct function *f);
 
 /* What stands for the value in a loop: one of a family speaks for all of it. */
 int speaker(int value);
-/* Puts the members in the order in which their parameters lie, if all have such. */
+/* Puts the members in the order in which their parameters lie; those of none behind them. */
 void put_in_order(int *member, int n);
 /* Finds what each of a function's operations in the list, n singles, needs of the others. */
 void find_needs(const struct function *f, const int *op, struct single *s, int n);

@@ -11,6 +11,7 @@
    it; a reduction stands where the last did, and what needs the others goes behind it. */
 #include "bucket.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* --------------------------------------------------------------------------------- dependences */
@@ -303,23 +304,20 @@ static const char *why_together(const struct op *op)
   return op->packed ? "they are small, and travel together" : "they lie side by side";
 }
 
-/* The parameter that a member gathers, or whose gradient it makes; NONE of others. */
-static int parameter_of(const struct op *op)
+/* The parameter that a member gathers, or whose gradient it makes; of others none, behind all. */
+static int parameter_of(int id)
 {
-  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
-  if (in->role == PARAMETER) return op->in[0];
-  return is_gradient(op->out) ? out->of : NONE;
+  const struct op *op = &graph->op[id];
+  if (graph->value[op->in[0]].role == PARAMETER) return op->in[0];
+  return is_gradient(op->out) ? graph->value[op->out].of : INT_MAX;
 }
 
-/* What is copied then lies in one run. */
+/* What is copied then lies in one run, mostly. */
 void put_in_order(int *member, int n)
 {
-  for (int k = 0; k < n; k++)
-    if (parameter_of(&graph->op[member[k]]) == NONE) return;
   for (int k = 1; k < n; k++)
-    for (int i = k; i > 0; i--) {
+    for (int i = k; i > 0 && parameter_of(member[i - 1]) > parameter_of(member[i]); i--) {
       int id = member[i];
-      if (parameter_of(&graph->op[member[i - 1]]) <= parameter_of(&graph->op[id])) break;
       member[i] = member[i - 1];
       member[i - 1] = id;
     }
