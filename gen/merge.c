@@ -300,6 +300,8 @@ static bool makes_gradients(const struct op *op)
 
 static const char *why_together(const struct op *op)
 {
+  if (op->packed && graph->bucketing == BUCKETS_GREEDY && makes_gradients(op))
+    return "bucketing = greedy, and they follow one another";
   if (op->kind != OP_all_reduce || !makes_gradients(op)) return reasons(op->body, op->nbody);
   return op->packed ? "they are small, and travel together" : "they lie side by side";
 }

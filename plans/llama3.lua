@@ -323,6 +323,8 @@ return train{
   accumulate = setting("accumulate"),
   reduce_each_batch = setting("reduce_each_batch"),
   checkpoint = setting("checkpoint"),
+  bucketing  = setting("bucketing"),
+  bucket_mb  = setting("bucket_mb"),
   steps      = setting("steps", 20),
   seed       = setting("seed", 0),
   matmul_precision = dtype == "tf32" and "tf32" or nil,
