@@ -496,12 +496,25 @@ static void add_text(const char *name, const char *contents)
   add_file(name, contents, strlen(contents), false);
 }
 
+static bool multiplies_bf16(void)
+{
+  for (int i = 0; i < graph->nop; i++) {
+    const struct op *op = &graph->op[i];
+    if (op->kind == OP_matmul && graph->value[op->in[0]].type == BF16) return true;
+  }
+  return false;
+}
+
+/* What is the other target's stays behind; so does what multiplies bfloat16 where nothing does. */
 static void add_runtime(void)
 {
   const char *other = options.cuda ? "runtime/cpu" : "runtime/cuda";
-  for (const struct embedded *e = embedded; e->name; e++)
-    if (!strncmp(e->name, "runtime/", 8) && strncmp(e->name, other, strlen(other)))
+  bool narrow = multiplies_bf16();
+  for (const struct embedded *e = embedded; e->name; e++) {
+    if (strncmp(e->name, "runtime/", 8) || !strncmp(e->name, other, strlen(other))) continue;
+    if (narrow || strcmp(e->name, "runtime/cpu_onednn.c"))
       add_file(e->name, (const char *)e->text, e->size, false);
+  }
 }
 
 static void add_kernels(const char *suffix)

@@ -2,7 +2,8 @@
 //
 // BLAS knows no bfloat16. The result is cut into tiles, and the operands of each, tile by tile too,
 // become float32 before BLAS multiplies them. The tiles are dealt out to the threads; what is in a
-// tile, and in which order it is summed, does not depend on how many there are.
+// tile, and in which order it is summed, does not depend on how many there are. A processor that
+// multiplies bfloat16 itself is left to oneDNN, where that is installed (cpu_onednn.c).
 #ifndef CPU_BF16_H
 #define CPU_BF16_H
 
@@ -20,6 +21,11 @@ struct bf16_product {
   long step_a, step_b, step_c;
   bool add;
 };
+
+#ifdef TPGEN_ONEDNN
+// Computes it and is true; or is false, where the tiles are quicker or oneDNN does not know how.
+bool multiply_by_onednn(const struct bf16_product *p);
+#endif
 
 static inline void widen(float *to, const bf16 *from, long ld, int rows, int columns)
 {
@@ -66,7 +72,7 @@ static inline void bf16_tile(const struct bf16_product *p, int of, int i, int j)
     }
 }
 
-static inline void multiply_bf16(const struct bf16_product *p)
+static inline void multiply_by_tiles(const struct bf16_product *p)
 {
   const int down = (p->m + BF16_ROWS - 1) / BF16_ROWS;
   const int across = (p->n + BF16_COLUMNS - 1) / BF16_COLUMNS;
@@ -75,6 +81,14 @@ static inline void multiply_bf16(const struct bf16_product *p)
   for (long t = 0; t < (long)p->batch * down * across; t++)
     bf16_tile(p, (int)(t / across / down), (int)(t / across % down) * BF16_ROWS,
               (int)(t % across) * BF16_COLUMNS);
+}
+
+static inline void multiply_bf16(const struct bf16_product *p)
+{
+#ifdef TPGEN_ONEDNN
+  if (multiply_by_onednn(p)) return;
+#endif
+  multiply_by_tiles(p);
 }
 
 // As gemm and gemm_batch of cpu_math.h, of bfloat16.

@@ -124,6 +124,26 @@ ends() {
     grep -qF -- "$1" "$WORK/wrong.err" || fail "of $2 it says: $(cat "$WORK/wrong.err")"
 }
 
+# The same by oneDNN, as a user's build has it, on any processor; and that it was that.
+check_onednn() {
+  local to=$WORK/onednn
+  "$TPGEN" plans/llama3.lua -o "$to" "${golden_shape[@]}" -D tp=2 -D dtype=bfloat16 || fail "onednn: no program"
+  TPGEN_ONEDNN=1 ONEDNN_VERBOSE=1 CMAKE_ARGS=-DCMAKE_C_FLAGS=-O1 "$to/run.sh" --steps 20 \
+    --metrics "$to.jsonl" --weights "$llama/llama.safetensors" --data "$llama/text.txt" > "$to.out" 2>&1 || {
+    tail -n 20 "$to.out"
+    fail "onednn: it ended with status $?"
+  }
+  if grep -q 'Without oneDNN' "$to/build/build.log"; then
+    echo "  onednn: SKIPPED: it is not installed"
+    return
+  fi
+  grep -qE 'verbose,exec,cpu,matmul' "$to.out" || fail "onednn: nothing is computed by it"
+  numbers loss "$to.jsonl" > "$to.loss"
+  printf '%s\n' "${pytorch_bf16[@]}" > "$to.pytorch"
+  local within=(3e-4 1e-3)
+  near "onednn, PyTorch" "$to.loss" "$to.pytorch"
+}
+
 make_runtime plain > "$WORK/runtime.log" 2>&1 || fail "the runtime does not compile"
 beside "$WORK/rotary.log" check_rotary
 for tp in 1 2 3 4; do
@@ -131,6 +151,7 @@ for tp in 1 2 3 4; do
   [ $tp = 1 ] || beside "$WORK/tp${tp}_whole.log" check_golden plain tp${tp}_whole -D tp=$tp -D loss_parallel=false
 done
 beside "$WORK/dp2_tp2.log" check_golden plain dp2_tp2 -D dp=2 -D tp=2
+beside "$WORK/onednn.log" check_onednn
 beside "$WORK/bf16_tp1.log" check_bfloat16 tp1
 beside "$WORK/bf16_tp2.log" check_bfloat16 tp2 -D tp=2
 small=(-D dim=48 -D n_layers=3 -D hidden=40 -D vocab=258 -D seq=16)

@@ -15,6 +15,11 @@ for tp in 2 3; do
     clang "${strict[@]}" "${here[@]}" "$file" || fail "clang: $file"
   done
 done
+# What multiplies bfloat16 is in programs that do so.
+echo '#include <dnnl.h>' | gcc -E - > /dev/null 2>&1 && for compiler in "gcc -fanalyzer" clang; do
+  # shellcheck disable=SC2086
+  $compiler "${strict[@]}" -DTPGEN_ONEDNN "${here[@]}" runtime/cpu_onednn.c || fail "$compiler: cpu_onednn.c"
+done
 # The analyzer takes longest over main.c; one mesh will do.
 for file in "$WORK"/tp2/*.c; do
   gcc "${strict[@]}" -fanalyzer "${here[@]}" "$file" || fail "gcc -fanalyzer: $file"

@@ -1,0 +1,221 @@
+// Products of bfloat16 matrices by oneDNN: in programs that have such, where it is installed.
+//
+// It is used where the processor multiplies bfloat16 (AVX-512 BF16, AMX): elsewhere the tiles of
+// cpu_bf16.h are quicker. TPGEN_ONEDNN=1 in the environment has it used on any processor,
+// TPGEN_ONEDNN=0 on none. What oneDNN makes for products of some sizes is made at the first of
+// them, and kept; the threads that it takes are OpenMP's, as all of the program's.
+#include <dnnl.h>
+#include <dnnl_debug.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cpu_math.h"
+#include "program.h"
+
+enum { A, B, C, MATRICES };
+
+// What one product has in common with others. Sizes and strides: batch, row, column.
+struct kind {
+  int64_t size[MATRICES][3], stride[MATRICES][3];
+  int64_t wide, add; // is c of float32? is it added to?
+};
+
+// How oneDNN computes these; `primitive` is NULL where it does so no better than anyone.
+struct method {
+  struct kind kind;
+  dnnl_primitive_t primitive;
+  dnnl_memory_t memory[MATRICES];
+  struct method *next;
+};
+
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+
+// ---- where its versions 2 and 3 differ ----------------------------------------------------------
+
+#if DNNL_VERSION_MAJOR >= 3
+static bool describe(dnnl_memory_desc_t *d, int n, const dnnl_dims_t size, const dnnl_dims_t stride,
+                     dnnl_data_type_t type)
+{
+  return dnnl_memory_desc_create_with_strides(d, n, size, type, stride) == dnnl_success;
+}
+
+static bool make_memory(dnnl_memory_t *memory, const dnnl_memory_desc_t *d)
+{
+  return dnnl_memory_create(memory, *d, engine, DNNL_MEMORY_NONE) == dnnl_success;
+}
+
+static void add_to_result(dnnl_post_ops_t after)
+{
+  dnnl_post_ops_append_sum(after, 1, 0, dnnl_data_type_undef);
+}
+
+static bool plan(dnnl_primitive_desc_t *plan, const dnnl_memory_desc_t d[MATRICES],
+                 const_dnnl_primitive_attr_t how)
+{
+  return dnnl_matmul_primitive_desc_create(plan, engine, d[A], d[B], NULL, d[C], how) ==
+         dnnl_success;
+}
+
+static void forget(dnnl_memory_desc_t *d)
+{
+  dnnl_memory_desc_destroy(*d);
+}
+#else
+static bool describe(dnnl_memory_desc_t *d, int n, const dnnl_dims_t size, const dnnl_dims_t stride,
+                     dnnl_data_type_t type)
+{
+  return dnnl_memory_desc_init_by_strides(d, n, size, type, stride) == dnnl_success;
+}
+
+static bool make_memory(dnnl_memory_t *memory, const dnnl_memory_desc_t *d)
+{
+  return dnnl_memory_create(memory, d, engine, DNNL_MEMORY_NONE) == dnnl_success;
+}
+
+static void add_to_result(dnnl_post_ops_t after)
+{
+  dnnl_post_ops_append_sum(after, 1);
+}
+
+static bool plan(dnnl_primitive_desc_t *plan, const dnnl_memory_desc_t d[MATRICES],
+                 const_dnnl_primitive_attr_t how)
+{
+  dnnl_matmul_desc_t product;
+  return dnnl_matmul_desc_init(&product, &d[A], &d[B], NULL, &d[C]) == dnnl_success &&
+         dnnl_primitive_desc_create(plan, &product, how, engine, NULL) == dnnl_success;
+}
+
+static void forget(dnnl_memory_desc_t *d)
+{
+  (void)d;
+}
+#endif
+
+// ---- a method for each kind ---------------------------------------------------------------------
+
+// Its reference code takes any strides, and a long time.
+static bool is_quick(dnnl_primitive_desc_t plan)
+{
+  const char *name = "";
+  dnnl_primitive_desc_query(plan, dnnl_query_impl_info_str, 0, &name);
+  return !strstr(name, "ref");
+}
+
+static void make_primitive(struct method *m, const dnnl_memory_desc_t d[MATRICES])
+{
+  dnnl_primitive_desc_t planned = NULL;
+  dnnl_primitive_attr_t how = NULL;
+  dnnl_post_ops_t after = NULL;
+  if (m->kind.add && dnnl_primitive_attr_create(&how) == dnnl_success &&
+      dnnl_post_ops_create(&after) == dnnl_success) {
+    add_to_result(after);
+    dnnl_primitive_attr_set_post_ops(how, after);
+  }
+  if ((after || !m->kind.add) && plan(&planned, d, how) && is_quick(planned) &&
+      dnnl_primitive_create(&m->primitive, planned) != dnnl_success)
+    m->primitive = NULL;
+  dnnl_primitive_desc_destroy(planned);
+  dnnl_post_ops_destroy(after);
+  dnnl_primitive_attr_destroy(how);
+}
+
+// Of a single product there are rows and columns alone.
+static bool describe_matrix(dnnl_memory_desc_t *d, const struct kind *kind, int n)
+{
+  const int first = kind->size[C][0] == 1, ndim = 3 - first;
+  dnnl_dims_t size, stride;
+  memcpy(size, kind->size[n] + first, (size_t)ndim * sizeof *size);
+  memcpy(stride, kind->stride[n] + first, (size_t)ndim * sizeof *stride);
+  return describe(d, ndim, size, stride, n == C && kind->wide ? dnnl_f32 : dnnl_bf16);
+}
+
+static void make_method(struct method *m)
+{
+  dnnl_memory_desc_t d[MATRICES];
+  int n = 0;
+  while (n < MATRICES && describe_matrix(&d[n], &m->kind, n)) n++;
+  if (n == MATRICES && make_memory(&m->memory[A], &d[A]) && make_memory(&m->memory[B], &d[B]) &&
+      make_memory(&m->memory[C], &d[C]))
+    make_primitive(m, d);
+  while (n-- > 0) forget(&d[n]);
+}
+
+// NULL where there is none.
+static const struct method *method_for(struct kind kind)
+{
+  enum { SLOTS = 512 };
+  static struct method *known[SLOTS];
+  uint64_t hash = 0;
+  const int64_t *of = (const int64_t *)(const void *)&kind;
+  for (size_t i = 0; i < sizeof kind / sizeof *of; i++)
+    hash = ((hash ^ (uint64_t)of[i]) * UINT64_C(0x9e3779b97f4a7c15)) ^ hash >> 29;
+  struct method **slot = &known[hash % SLOTS], *m = *slot;
+  while (m && memcmp(&m->kind, &kind, sizeof kind) != 0) m = m->next;
+  if (!m && (m = calloc(1, sizeof *m))) {
+    m->kind = kind;
+    make_method(m);
+    m->next = *slot;
+    *slot = m;
+  }
+  return m && m->primitive ? m : NULL;
+}
+
+// ---- a product ----------------------------------------------------------------------------------
+
+static bool is_used(void)
+{
+  static enum { UNKNOWN, USED, UNUSED } answer;
+  if (answer != UNKNOWN) return answer == USED;
+  const char *asked = getenv("TPGEN_ONEDNN");
+  const unsigned wanted = dnnl_cpu_isa_avx512_core_bf16;
+  const bool has = ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
+  const bool use = asked && *asked ? strcmp(asked, "0") != 0 : has;
+  answer = use && dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
+                   dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success
+               ? USED
+               : UNUSED;
+  return answer == USED;
+}
+
+// Of `batch` of its products at once. A matrix that all of them share is there once.
+static struct kind kind_of(const struct bf16_product *p, int batch)
+{
+  const bool ta = p->a_is == 't', tb = p->b_is == 't', one = batch == 1;
+  return (struct kind){
+      .size = {{p->step_a ? batch : 1, p->m, p->k},
+               {p->step_b ? batch : 1, p->k, p->n},
+               {batch, p->m, p->n}},
+      .stride = {{one ? 0 : p->step_a, ta ? 1 : p->lda, ta ? p->lda : 1},
+                 {one ? 0 : p->step_b, tb ? 1 : p->ldb, tb ? p->ldb : 1},
+                 {one ? 0 : p->step_c, p->ldc, 1}},
+      .wide = p->wide != NULL,
+      .add = p->add,
+  };
+}
+
+// The i-th of its products, and those behind it that the method computes with it.
+static void execute(const struct method *m, const struct bf16_product *p, int i)
+{
+  void *const at[] = {(void *)(uintptr_t)(p->a + i * p->step_a),
+                      (void *)(uintptr_t)(p->b + i * p->step_b),
+                      p->wide ? (void *)(p->wide + i * p->step_c) : p->c + i * p->step_c};
+  const dnnl_exec_arg_t args[] = {
+      {DNNL_ARG_SRC, m->memory[A]}, {DNNL_ARG_WEIGHTS, m->memory[B]}, {DNNL_ARG_DST, m->memory[C]}};
+  dnnl_status_t status = dnnl_success;
+  for (int n = 0; n < MATRICES && status == dnnl_success; n++)
+    status = dnnl_memory_set_data_handle(m->memory[n], at[n]);
+  if (status == dnnl_success) status = dnnl_primitive_execute(m->primitive, stream, MATRICES, args);
+  if (status == dnnl_success) status = dnnl_stream_wait(stream);
+  if (status != dnnl_success)
+    fail_call(__FILE__, __LINE__, "dnnl_primitive_execute", dnnl_status2str(status));
+}
+
+bool multiply_by_onednn(const struct bf16_product *p)
+{
+  if (p->m <= 0 || p->n <= 0 || p->k <= 0 || p->batch <= 0 || !is_used()) return false;
+  int at_once = p->batch;
+  const struct method *m = method_for(kind_of(p, at_once));
+  if (!m && at_once > 1) m = method_for(kind_of(p, at_once = 1));
+  for (int i = 0; m && i < p->batch; i += at_once) execute(m, p, i);
+  return m != NULL;
+}
