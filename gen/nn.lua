@@ -45,12 +45,13 @@ end
 local function call(self, ...)
   local known = about[self]
   if not known.index then why_not_callable(known) end
-  local forward = self.forward
-  if forward == known.own then return call_own(known.index, forward, self, ...) end
+  local forward, policy = self.forward, base.policy_of(self)
+  if forward == known.own and not policy then
+    return call_own(known.index, forward, self, ...)
+  end
   if type(forward) ~= "function" then
     fail("%s has no forward: write function self:forward(...) in its nn.module", known.class_name)
   end
-  local policy = base.policy_of(self)
   if not policy then return run(self, known.index, forward, ...) end
   return base.as_type(policy.outputs,
     run(self, known.index, forward, base.as_type(policy.inputs, ...)))
