@@ -420,6 +420,9 @@ static char *ranks_text(const int *class_of, int mine)
   return b.text;
 }
 
+static const char *const arithmetic_name[] = {
+    [IN_FLOAT32] = "FLOAT32", [IN_TFLOAT32] = "TFLOAT32", [IN_BFLOAT16] = "BFLOAT16"};
+
 static char *step_text(int rank, const char *ranks, const struct families *tensors)
 {
   char *rows = tensors_text(tensors, rank); /* while names are those of no function */
@@ -435,7 +438,7 @@ static char *step_text(int rank, const char *ranks, const struct families *tenso
               text("%d", graph->nevent), "world", text("%d", world_size()), "seed",
               text("%" PRIu64 "u", graph->seed), "steps", text("%d", graph->steps), "batches",
               text("%d", reads_tokens() ? graph->accumulate : 0), "flops",
-              double_text(step_flops()), "arithmetic", step_arithmetic(), "rate",
+              double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
               graph->loss == NONE ? "NULL" : "learning_rate", "prepare",
               *prepare_text() ? "prepare" : "NULL", "learning_rate",
               graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), "loss",

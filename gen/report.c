@@ -63,15 +63,15 @@ double step_flops(void)
   double forward[2] = {0};
   each_op(add_flops, forward);
   double all = forward[0] + forward[1];
-  return graph->loss == NONE ? all : 3 * all * graph->accumulate;
+  return graph->loss == NONE ? all : 3 * all;
 }
 
-const char *step_arithmetic(void)
+enum arithmetic step_arithmetic(void)
 {
   double forward[2] = {0};
   each_op(add_flops, forward);
-  if (forward[1] > forward[0]) return "BFLOAT16";
-  return graph->tf32 ? "TFLOAT32" : "FLOAT32";
+  if (forward[1] > forward[0]) return IN_BFLOAT16;
+  return graph->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
 }
 
 /* Elements of the values with this role: of a rank's parts, or of the whole with rank NONE. */

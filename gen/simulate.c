@@ -146,10 +146,8 @@ double step_tokens(void)
 
 double step_mfu(void)
 {
-  static const char *const name[] = {"FLOAT32", "TFLOAT32", "BFLOAT16"};
   const struct device *d = device();
-  int a = IN_FLOAT32;
-  if (!d || simulated()->step <= 0) return 0;
-  while (strcmp(step_arithmetic(), name[a])) a++;
-  return step_flops() / world_size() / simulated()->step / d->flops[a];
+  double seconds = simulated()->step;
+  if (!d || seconds <= 0) return 0;
+  return step_flops() / world_size() / seconds / d->flops[step_arithmetic()];
 }

@@ -24,14 +24,6 @@ static char *time_text(double seconds)
   return seconds < 1 ? seconds_text(seconds) : text("%.3f s", seconds);
 }
 
-static enum arithmetic step_type(void)
-{
-  const char *name = step_arithmetic();
-  return !strcmp(name, "BFLOAT16")   ? IN_BFLOAT16
-         : !strcmp(name, "TFLOAT32") ? IN_TFLOAT32
-                                     : IN_FLOAT32;
-}
-
 static char *share_text(double part, double whole)
 {
   return text("%.1f %%", whole > 0 ? 100 * part / whole : 0.0);
@@ -42,7 +34,7 @@ static void put_machine(struct buffer *b)
   static const char *const type[] = {"float32", "TF32", "bfloat16"};
   const struct device *d = device();
   put(b, "\na step, simulated: %s (%s in %s, %s of memory)", printable(d->name),
-      scaled_text(d->flops[step_type()], "FLOP/s"), type[step_type()],
+      scaled_text(d->flops[step_arithmetic()], "FLOP/s"), type[step_arithmetic()],
       scaled_text(d->bandwidth, "B/s"));
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->mesh.size[i] > 1)
@@ -158,6 +150,7 @@ static const char *name_of_collective(const struct ran *r)
 {
   const struct op *op = &graph->op[r->op];
   const char *path = path_of_op(r), *of = path && *path ? printable(path) : NULL;
+  if (of && loop_of[r->op] == NONE) of = text("%.*s", (int)strcspn(of, "."), of);
   const char *plain = text("%s %s", kind_of(op), printable(graph->group[op->group].name));
   if (r->what == COPIES) plain = text("copies, %s", plain);
   if (op->nbody) of = text("%d together", op->nbody);
@@ -170,6 +163,8 @@ static const char *name_of(const struct ran *r)
   const char *path = path_of_op(r);
   if (is_collective(op->kind)) return name_of_collective(r);
   if (is_update(op)) return graph->optimizer.name;
+  if (path && *path && loop_of[r->op] == NONE)
+    return text("%.*s", (int)strcspn(path, "."), printable(path));
   if (path && *path) return printable(path);
   const char *name = called(op, report_name);
   int loop = loop_of[r->op];
@@ -320,7 +315,13 @@ static void put_whole(struct buffer *b)
   chart.begin = chart.end = 0;
   for (int i = 0; i < s->n; i++)
     if (s->ran[i].end > chart.end) chart.end = s->ran[i].end;
-  for (int i = 0; i < s->n; i++) put_in_row(i, name_in_step(&s->ran[i]));
+  const char **name = alloc((size_t)graph->nop * sizeof *name);
+  for (int i = 0; i < s->n; i++) {
+    const struct ran *r = &s->ran[i];
+    bool told = loop_of[r->op] != NONE && name[r->op]; /* round by round the same */
+    if (!told) name[r->op] = name_in_step(r);
+    put_in_row(i, name[r->op]);
+  }
   put_head(b, graph->accumulate > 1 ? "timeline of a batch, and the update" : "timeline");
   put_rows(b);
 }

@@ -1172,8 +1172,8 @@ struct busiest busiest_of(const struct op *op);
 /* The floating-point operations of the products of a step, of all ranks together: where it trains,
    three times those of the forward. */
 double step_flops(void);
-/* What most of them are done in: "FLOAT32", "TFLOAT32" or "BFLOAT16". */
-const char *step_arithmetic(void);
+/* What most of them are done in. */
+enum arithmetic step_arithmetic(void);
 /* The head of a step file: mesh, parameters, communication, a line each. */
 char *summary_text(int rank);
 /* The kernels that there are, then NULL: names that nothing else in the program may have. */

@@ -35,6 +35,14 @@ ends 3 "$WORK/none.lua" "$TPGEN" "$WORK/none.lua" -o "$out"
 ends 1 "$toy: error: -D tpp=2" "$TPGEN" "$toy" -o "$out" -D tpp=2
 [ ! -e "$out" ] || fail "an error left something in $out"
 
+# The simulated step as a trace: of the CUDA target, or where the plan says what ranks compute with.
+ends 1 'device_mesh{ ..., device = "H100" }' "$TPGEN" "$toy" -o "$out" --trace
+[ ! -e "$out" ] || fail "an error left something in $out"
+"$TPGEN" "$toy" -o "$WORK/traced" --target cuda --trace || fail "--trace: tpgen ended with status $?"
+grep -q '"name": "all_reduce", "cat": "forward", "ph": "X", "pid": 0, "tid": 0, "ts": [0-9.]*, "dur": 10.0' \
+  "$WORK/traced/trace.json" || fail "trace.json has no all_reduce"
+[ "$(tail -n 1 "$WORK/traced/trace.json")" = "]}" ] || fail "trace.json does not end"
+
 ends 0 "in_proj.weight  f32[32, 10]" "$TPGEN" "$toy" --explain in_proj.weight
 ends 1 "no value is called nothing" "$TPGEN" "$toy" --explain nothing
 
