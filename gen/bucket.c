@@ -64,6 +64,14 @@ bool is_small(int group, int64_t bytes)
   return (double)bytes < link.latency * link.bandwidth;
 }
 
+int64_t most_of_small(void)
+{
+  int64_t most = 25 << 20;
+  for (int i = 0; i < graph->ncap; i++)
+    if (graph->cap[i] < most) most = graph->cap[i];
+  return most;
+}
+
 /* ------------------------------------------------------------------------------- plain choices */
 
 /* Of what it takes or makes, whichever is more; on the rank that has most. */
@@ -210,7 +218,7 @@ static void gather_small(const struct function *f, int first, struct list *membe
   for (int i = first + 1; i < f->nop; i++) {
     if (!is_small_sum(f->op[i]) || !same_kind(f->op[first], f->op[i])) continue;
     bytes += largest_bytes(graph->op[f->op[i]].out);
-    if (bytes > SMALL_TOGETHER) return;
+    if (bytes > most_of_small()) return;
     add(member, f->op[i]);
     if (can_merge(f, member->at, member->n)) continue;
     member->n--;

@@ -48,10 +48,10 @@ bool is_gradient_sum(const struct op *op);
 bool same_kind(int a, int b);
 /* Whether they are of no unit with bounds, or of the same. */
 bool may_share(int a, int b);
-/* Whether to start a collective over the group takes longer than to send so many bytes; and at most
-   so many bytes of small ones are packed into one. */
+/* Whether to start a collective over the group takes longer than to send so many bytes; and how
+   many bytes of such are packed into one at most. */
 bool is_small(int group, int64_t bytes);
-enum { SMALL_TOGETHER = 25 << 20 };
+int64_t most_of_small(void);
 /* The slowest of the group's links. */
 struct link {
   double bandwidth, latency;

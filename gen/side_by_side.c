@@ -165,7 +165,7 @@ static void pack_runs(struct function *f, struct run *run, int n)
     struct list member = {0};
     int64_t bytes = 0;
     for (next = first; next < n; next++) {
-      if (next > first && bytes + run[next].bytes > SMALL_TOGETHER) break;
+      if (next > first && bytes + run[next].bytes > most_of_small()) break;
       bytes += run[next].bytes;
       for (int k = 0; k < run[next].n; k++) add(&member, run[next].member[k]);
     }

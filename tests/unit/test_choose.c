@@ -1,5 +1,6 @@
 /* Which collectives travel together, by PyTorch's answers for random graphs (tests/golden,
-   buckets.txt; or TPGEN_GOLDEN's): the members of every bucket and the order of the buckets. */
+   buckets.txt; or TPGEN_GOLDEN's): the members of every bucket and the order of the buckets.
+   PyTorch asks for the first bucket's cap alone, and keeps to it. */
 #include "bucket.h"
 
 #include "unit.h"
@@ -162,11 +163,73 @@ static void test_golden_buckets(void **state)
   printf("%d cases, %d buckets\n", scenes, buckets);
 }
 
+/* The members of all buckets as one text: "0 1 | 3 4". */
+static const char *told(const struct buckets *found)
+{
+  struct buffer b = {0};
+  put(&b, "%s", "");
+  for (int i = 0; i < found->n; i++) {
+    if (i) put(&b, " |");
+    for (int k = 0; k < found->at[i].n; k++) put(&b, "%s%d", i || k ? " " : "", found->at[i].at[k]);
+  }
+  return b.text;
+}
+
+/* So many gathers of one byte, in units of which each takes two. */
+static void make_singles(struct single *s, int n)
+{
+  for (int i = 0; i < n; i++)
+    s[i] = (struct single){.kind = OP_all_gather, .unit = i / 2, .bytes = 1};
+}
+
+static void test_caps_and_units(void **state)
+{
+  (void)state;
+  struct single s[8];
+  make_singles(s, 8);
+  struct caps none = {0}, growing = {2, (int64_t[]){1, 3}}, huge = {1, (int64_t[]){INT64_MAX}};
+  struct buckets found = choose_alike(s, 8, &none);
+  assert_string_equal(told(&found), "0 1 | 2 3 | 4 5 | 6 7");
+  for (int i = 0; i < 8; i++) s[i].unit = i % 2;
+  found = choose_alike(s, 8, &none);
+  assert_string_equal(told(&found), "0 2 4 6 | 1 3 5 7");
+  found = choose_in_order(s, 8, &none);
+  assert_string_equal(told(&found), "");
+  found = choose_alike(s, 8, &growing);
+  assert_string_equal(told(&found), "2 4 6 | 3 5 7");
+  for (int i = 0; i < 8; i++) s[i].unit = NONE;
+  found = choose_in_order(s, 8, &growing);
+  assert_string_equal(told(&found), "1 2 3 | 4 5 6");
+  s[4].bytes = INT64_MAX;
+  found = choose_in_order(s, 8, &huge);
+  assert_string_equal(told(&found), "0 1 2 3 | 5 6 7");
+}
+
+/* Another kind between does not part those of one; another group does. */
+static void test_what_parts(void **state)
+{
+  (void)state;
+  struct single s[5];
+  make_singles(s, 5);
+  for (int i = 0; i < 5; i++) s[i].unit = NONE;
+  s[2].kind = OP_reduce_scatter;
+  struct buckets found = choose_in_order(s, 5, &(struct caps){0});
+  assert_string_equal(told(&found), "0 1 3 4");
+  s[2] = s[0];
+  s[2].group = 1;
+  found = choose_in_order(s, 5, &(struct caps){0});
+  assert_string_equal(told(&found), "0 1 | 3 4");
+  found = choose_alike(s, 5, &(struct caps){0});
+  assert_string_equal(told(&found), "0 1 3 4");
+}
+
 int main(void)
 {
   arena_open();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_golden_buckets),
+      cmocka_unit_test(test_caps_and_units),
+      cmocka_unit_test(test_what_parts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
