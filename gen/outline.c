@@ -170,7 +170,8 @@ static bool same_numbers(const struct op *a, const struct op *b)
   bool streams = a->kind == OP_dropout;
   for (int i = streams; i < MAX_NUMBERS; i++)
     if (a->number[i] != b->number[i]) return false;
-  return a->type == b->type && a->typed == b->typed && a->constant == b->constant && a->custom == b->custom;
+  return a->type == b->type && a->typed == b->typed && a->constant == b->constant &&
+         a->custom == b->custom;
 }
 
 static bool same_op(const struct op *a, const struct op *b)
@@ -499,9 +500,22 @@ static void leave_out_dead(void)
   graph->norder = kept;
 }
 
+/* Brings what is gathered for all batches of a step ahead of all else: it needs nothing but
+   parameters. Until here it stood where it is used first, so that its backward does where it is
+   used last. */
+static void bring_ahead(void)
+{
+  int *order = alloc((size_t)(graph->norder + 1) * sizeof *order), n = 0;
+  for (int others = 0; others < 2; others++)
+    for (int at = 0; at < graph->norder; at++)
+      if ((graph->op[graph->order[at]].phase != GATHER) == others) order[n++] = graph->order[at];
+  memcpy(graph->order, order, (size_t)n * sizeof *order);
+}
+
 void outline(void)
 {
   leave_out_dead();
+  bring_ahead();
   place_of = alloc((size_t)(graph->nop + 1) * sizeof *place_of);
   for (int i = 0; i < graph->nop; i++) place_of[i] = NONE;
   for (int i = 0; i < graph->norder; i++) place_of[graph->order[i]] = i;

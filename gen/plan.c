@@ -148,16 +148,6 @@ static void take(int id, int known)
   add(&new_order, id);
 }
 
-/* Brings the operations of the phase before all others. */
-static void bring_ahead(enum phase phase)
-{
-  struct list order = {0};
-  for (int others = 0; others < 2; others++)
-    for (int i = 0; i < new_order.n; i++)
-      if ((graph->op[new_order.at[i]].phase != phase) == others) add(&order, new_order.at[i]);
-  new_order = order;
-}
-
 void plan(void)
 {
   place_parameters();
@@ -188,7 +178,6 @@ void plan(void)
       take(graph->order[at++], known);
     }
   }
-  bring_ahead(GATHER);
   graph->order = new_order.at;
   graph->norder = new_order.n;
   graph->order_room = new_order.room;
