@@ -74,6 +74,7 @@ static int moved(int value, const struct style *s, const struct wish *w, const c
   op.why = text("%s's %s", s->name, side);
   int i = make_op(op);
   graph->value[graph->op[i].out].name = value_name(value);
+  note_list(&op, &new_order);
   add(&new_order, i);
   return graph->op[i].out;
 }

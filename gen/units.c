@@ -189,7 +189,7 @@ static bool is_from_outside(int parameter, int module)
 static void put_in(struct list *order, int id, int list)
 {
   add(order, id);
-  if (list == NONE) return;
+  if (list == NONE || began[list] == NONE) return;
   int at = began[list];
   memmove(&order->at[at + 1], &order->at[at], (size_t)(order->n - 1 - at) * sizeof *order->at);
   order->at[at] = id;

@@ -38,6 +38,7 @@ local Model = nn.module("Model", function(self)
 end)
 
 local model = parallelize(Model(), mesh.tp, {
+  ["layers.*"] = PrepareModuleInput{desired_input_layouts = {false, Replicate()}},
   ["layers.*.branches.*"] = {up = Colwise(), down = Rowwise()},
 })
 local sharded = mesh{"copies", "dp"}
