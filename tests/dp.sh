@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Data parallel training of the Llama, of copies (DDP), of what is cut over the ranks (FSDP, ZeRO), of both
+# (HSDP), and with tensor parallel: PyTorch's losses and norms of gradients, as CPU programs and, on the
+# stand-in, as CUDA programs; and a checkpoint goes from each to the next without a bit of its tensors changed.
+. "$(dirname "$0")/common.sh"
+. "$root/tests/programs.sh"
+optimized=-O1
+patience=300
+launch=(env OMP_NUM_THREADS=1 "${launch[@]}")
+
+meshes=(
+  "one"
+  "ddp2 dp_replicate=2"
+  "fsdp2 dp_shard=2"
+  "fsdp3 dp_shard=3"
+  "fsdp4 dp_shard=4"
+  "hsdp2x2 dp_replicate=2 dp_shard=2"
+  "fsdp2_tp2 dp_shard=2 tp=2"
+  "zero1 dp=2 zero=1"
+  "zero2 dp=2 zero=2"
+)
+# golden KIND NAME SETTINGS...
+golden() {
+  local kind=$1 name=$2 setting arguments=()
+  shift 2
+  for setting; do arguments+=(-D "$setting"); done
+  check_golden "$kind" "$name" "${arguments[@]}"
+}
+bfloat16() {
+  local within=(2e-2 2e-2)
+  golden "$@" dtype=bfloat16
+}
+
+for kind in plain cuda; do
+  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime does not compile"; }
+done
+for mesh in "${meshes[@]}"; do
+  read -r name settings <<< "$mesh"
+  # shellcheck disable=SC2086
+  beside "$WORK/$name.log" golden plain $name $settings
+  # shellcheck disable=SC2086
+  [[ $name =~ ^(one|zero1|zero2)$ ]] || beside "$WORK/cuda_$name.log" golden cuda cuda_$name $settings
+done
+beside "$WORK/bf.log" bfloat16 plain bf dp_shard=2
+beside "$WORK/cuda_bf.log" bfloat16 cuda cuda_bf dp_shard=2 tp=2
+all_are_done
+
+# carried FROM TO: loads what FROM has saved after its steps, and saves it.
+carried() {
+  start "$WORK/$2" "$WORK/$2.carried" --load "$WORK/$1.saved" --data "$llama/text.txt" --steps 20 ||
+    fail "$2 does not load $1's"
+  "$TOOLS/compare_safetensors" "$WORK/$2.carried.saved/model.safetensors" "$WORK/$1.saved/model.safetensors" 0 ||
+    fail "$2 does not save what it has loaded from $1"
+}
+chain=(one fsdp4 hsdp2x2 fsdp2_tp2 fsdp3 ddp2 one)
+for ((i = 1; i < ${#chain[@]}; i++)); do carried "${chain[i - 1]}" "${chain[i]}"; done
+carried fsdp4 cuda_hsdp2x2
+cat "$WORK"/*.log
+finish "PyTorch's losses on every mesh; checkpoints go from one to the next as they are"
