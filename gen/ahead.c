@@ -80,6 +80,18 @@ static int count_readers(int value)
 /* Whether what the operation reads is there before the loop begins; of what the body makes only
    what parameters alone go into, by operations that nothing else needs: these are added to
    `before`, in their order. */
+/* Whether another loop has made the value for every module, of the same list. */
+static bool is_kept_for_all(const struct function *f, int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->family != value || v->step || v->role != ACTIVATION || v->op == NONE) return false;
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *maker = &graph->function[i];
+    if (maker != f && maker->count > 1 && place_in(maker, v->op) != NONE) return true;
+  }
+  return false;
+}
+
 static bool needs_no_round(const struct function *f, const struct op *op, struct list *before)
 {
   enum { FEW = 8 };
@@ -88,7 +100,7 @@ static bool needs_no_round(const struct function *f, const struct op *op, struct
   memcpy(reads, read_list, (size_t)n * sizeof *reads);
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[reads[i]];
-    if (v->role == PARAMETER || v->role == BATCH) continue;
+    if (v->role == PARAMETER || v->role == BATCH || is_kept_for_all(f, reads[i])) continue;
     if (v->step || v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
     if (place_in(f, v->op) == NONE) return false;
     const struct op *maker = &graph->op[v->op];
@@ -425,21 +437,81 @@ static bool can_cross(int body)
   return options.cuda && is_of_batch(f->phase) && is_short && loop != NONE;
 }
 
+static int count_ahead(const struct crossings *all)
+{
+  int n = 0;
+  for (int i = 0; i < all->n; i++) n += !all->at[i].behind;
+  return n;
+}
+
+/* Leaves out those that are begun ahead, or those that are awaited behind. */
+static void leave_out_kind(struct crossings *all, bool behind)
+{
+  int kept = 0;
+  for (int i = 0; i < all->n; i++)
+    if (all->at[i].behind != behind) all->at[kept++] = all->at[i];
+  all->n = kept;
+}
+
+static _Noreturn void refuse(int body, int64_t lives, int64_t room)
+{
+  plan_error(
+      graph->train_line,
+      "prefetch = 1: where %s has its parameters a module ahead a rank has activations of %s, "
+      "and device_mesh leaves %s for them. What would help: prefetch = 0, more ranks to cut the "
+      "parameters over, or a smaller batch",
+      printable(graph->function[body].name), size_text(lives), size_text(room));
+}
+
+/* Leaves out what there is no room for, and gives what lives at once with the others. What the plan
+   asks for is left out last, and by nothing but the plan's own limit. */
+static int64_t fit_in(int body, const struct state *before, struct crossings *all, int64_t room)
+{
+  bool asked = graph->prefetch == PREFETCH_ALL && count_ahead(all);
+  for (;;) {
+    apply(body, all);
+    int64_t lives = live_bytes();
+    take_back(before, all);
+    if (lives <= room || !all->n) return lives;
+    bool last = asked && count_ahead(all) == all->n;
+    if (last && !graph->mesh.memory) return lives;
+    if (last) refuse(body, lives, room);
+    if (asked)
+      leave_out_kind(all, true);
+    else
+      leave_out_largest(all);
+  }
+}
+
+/* Whether the loop is quicker with them, or the plan asks for it; they stay then. */
+static bool try_crossings(int body, const struct state *before, const struct crossings *all,
+                          int64_t lives, int64_t time)
+{
+  if (!all->n) return false;
+  apply(body, all);
+  bool asked = graph->prefetch == PREFETCH_ALL && count_ahead(all);
+  if (overlap(body, lives) < time || asked) return true;
+  take_back(before, all);
+  return false;
+}
+
 int64_t overlap_body(int body, int64_t most_live)
 {
   struct state before = remember();
   int64_t time = overlap(body, most_live), room = room_in_arena(most_live);
-  struct crossings all = {0};
-  if (can_cross(body)) {
-    go_back(&before);
-    all = find_crossings(&graph->function[body]);
+  if (!can_cross(body)) return most_live;
+  struct state without = remember();
+  go_back(&before);
+  struct crossings all = find_crossings(&graph->function[body]);
+  if (graph->prefetch == PREFETCH_NOTHING) leave_out_kind(&all, false);
+  if (!all.n) {
+    go_back(&without);
+    return most_live;
   }
-  for (; all.n; leave_out_largest(&all)) {
-    apply(body, &all);
-    int64_t lives = live_bytes();
-    if (lives <= room && overlap(body, lives) < time) return lives;
-    take_back(&before, &all);
-  }
-  if (can_cross(body)) overlap(body, most_live);
+  int64_t lives = fit_in(body, &before, &all, room);
+  if (try_crossings(body, &before, &all, lives, time)) return lives;
+  leave_out_kind(&all, false);
+  if (try_crossings(body, &before, &all, lives, time)) return lives;
+  overlap(body, most_live);
   return most_live;
 }

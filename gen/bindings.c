@@ -697,6 +697,14 @@ static int set_buckets(lua_State *L)
   return 0;
 }
 
+/* set_prefetch(modules ahead, or -1: it is for tpgen to say) */
+static int set_prefetch(lua_State *L)
+{
+  lua_Integer n = luaL_checkinteger(L, 1);
+  graph->prefetch = n < 0 ? PREFETCH_WHERE_IT_PAYS : n ? PREFETCH_ALL : PREFETCH_NOTHING;
+  return 0;
+}
+
 /* line(): of the plan. */
 static int line(lua_State *L)
 {
@@ -832,6 +840,7 @@ static const luaL_Reg functions[] = {{"between", between},
                                      {"set_checkpoint", set_checkpoint},
                                      {"set_training", set_training},
                                      {"set_buckets", set_buckets},
+                                     {"set_prefetch", set_prefetch},
                                      {"begin", begin},
                                      {"end_", end},
                                      {"line", line},

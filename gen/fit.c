@@ -12,8 +12,7 @@ int64_t memory_besides(void)
   return options.cuda ? INT64_C(1) << 30 : 0;
 }
 
-/* "91.3 GiB" of what is needed, rounded up. */
-static char *size_text(int64_t bytes)
+char *size_text(int64_t bytes)
 {
   static const char *const unit[] = {"KiB", "MiB", "GiB", "TiB"};
   if (bytes < 10240) return text("%" PRId64 " B", bytes);

@@ -57,5 +57,7 @@ extern const struct memory_part {
 int64_t memory_of_role(enum role role);
 int64_t memory_of_rank(void);
 int64_t memory_besides(void); /* fit.c */
+/* "91.3 GiB" of what is needed, rounded up. fit.c. */
+char *size_text(int64_t bytes);
 
 #endif

@@ -292,6 +292,9 @@ struct optimizer {
   int line;
 };
 
+/* Whether the modules of a list are given their gathered parameters a module ahead: ahead.c. */
+enum prefetch { PREFETCH_WHERE_IT_PAYS, PREFETCH_NOTHING, PREFETCH_ALL };
+
 /* Which collectives the pass `bucket` makes one of: as units, memory and the links say; those that
    follow one another (choose.c); none. */
 enum bucketing { BUCKETS_BY_UNIT, BUCKETS_GREEDY, BUCKETS_NONE };
@@ -345,6 +348,7 @@ struct graph {
   struct exchange *exchange;
   int ncustom, custom_room;
   struct custom *custom;
+  enum prefetch prefetch;
   enum bucketing bucketing;
   int ncap; /* the most that goes into the first bucket of a kind, the second, ...: the last is that
                of all that follow; 0: the pass chooses */

@@ -169,6 +169,15 @@ local function take_buckets(options, who)
   core.set_buckets(BUCKETINGS[way], bytes)
 end
 
+-- prefetch = 0 or 1: whether what the modules of a list need of all ranks is gathered while the
+-- module before them is at work. Left out: where it pays, and fits. Programs for the CPU gather where
+-- they need it in any case.
+local function take_prefetch(options, who)
+  local modules = options.prefetch
+  if modules ~= nil then base.integer(modules, who .. "'s prefetch, in modules,", 0, 1) end
+  core.set_prefetch(modules and math.tointeger(modules) or -1)
+end
+
 -- Whether each module of a list is computed again before its backward, from its inputs.
 local function has_checkpoints(options)
   local checkpoint = options.checkpoint
@@ -207,6 +216,7 @@ local function begin(who, options, steps)
   local greedy, tf32 = is_greedy(options, who), base.is_tf32(options, who)
   take_expectation(options, who)
   take_buckets(options, who)
+  take_prefetch(options, who)
   base.need_mesh()
   base.split_mesh()
   base.take_up(model)
@@ -241,7 +251,7 @@ end
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
 --       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
 --       grad_norm =, accumulate =, reduce_each_batch =, expect =, matmul_precision =,
---       bucketing =, bucket_mb =}: steps that bring the loss down.
+--       bucketing =, bucket_mb =, prefetch =}: steps that bring the loss down.
 --   names       what files of others call the parameters (files.lua)
 --   schedule    how the learning rate goes up and down; it stays as it is
 --   clip        scales the gradients so that the norm of them all is at most this
@@ -256,13 +266,15 @@ end
 --   bucketing   "units": what fully_shard names together travels together, and small sums;
 --               "greedy": collectives that follow one another; "none"
 --   bucket_mb   the most that travels together, in MiB; or a list: first, second, ..., all others
+--   prefetch    1: a layer's parameters are gathered while the layer before it is at work; 0: they
+--               are not. Left out: where that pays, and fits
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
      "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
-     "bucketing", "bucket_mb"})
+     "bucketing", "bucket_mb", "prefetch"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -281,12 +293,12 @@ function plan.train(options)
 end
 
 -- infer{model =, batch =, outputs = function(model, batch), seed =, planner =, names =,
--- expect =, matmul_precision =, bucketing =, bucket_mb =}: one step forward, whose outputs, a table
+-- expect =, matmul_precision =, bucketing =, bucket_mb =, prefetch =}: one step forward, whose outputs, a table
 -- of tensors by name, are written to a file.
 function plan.infer(options)
   base.expect(options, "table", "what infer is given")
   base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect",
-    "matmul_precision", "bucketing", "bucket_mb"})
+    "matmul_precision", "bucketing", "bucket_mb", "prefetch"})
   local outputs = optional(options, "infer", "outputs", "function")
     or function(model, batch) return {output = model(batch.input)} end
 

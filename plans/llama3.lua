@@ -325,6 +325,7 @@ return train{
   checkpoint = setting("checkpoint"),
   bucketing  = setting("bucketing"),
   bucket_mb  = setting("bucket_mb"),
+  prefetch   = setting("prefetch"),
   steps      = setting("steps", 20),
   seed       = setting("seed", 0),
   matmul_precision = dtype == "tf32" and "tf32" or nil,
