@@ -80,6 +80,20 @@ static int count_readers(int value)
 /* Whether what the operation reads is there before the loop begins; of what the body makes only
    what parameters alone go into, by operations that nothing else needs: these are added to
    `before`, in their order. */
+/* The operation of the function that stores the value, or NONE; *alone: it makes nothing else. */
+static int maker_in(const struct function *f, int value, bool *alone)
+{
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    widen_lists(op);
+    int n = op_makes(op, write_list);
+    *alone = n == 1;
+    while (n > 0 && write_list[n - 1] != value) n--;
+    if (n) return f->op[k];
+  }
+  return NONE;
+}
+
 /* Whether another loop has made the value for every module, of the same list. */
 static bool is_kept_for_all(const struct function *f, int value)
 {
@@ -87,7 +101,8 @@ static bool is_kept_for_all(const struct function *f, int value)
   if (v->family != value || v->step || v->role != ACTIVATION || v->op == NONE) return false;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *maker = &graph->function[i];
-    if (maker != f && maker->count > 1 && place_in(maker, v->op) != NONE) return true;
+    bool alone;
+    if (maker != f && maker->count > 1 && maker_in(maker, value, &alone) != NONE) return true;
   }
   return false;
 }
@@ -102,11 +117,13 @@ static bool needs_no_round(const struct function *f, const struct op *op, struct
     const struct value *v = &graph->value[reads[i]];
     if (v->role == PARAMETER || v->role == BATCH || is_kept_for_all(f, reads[i])) continue;
     if (v->step || v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
-    if (place_in(f, v->op) == NONE) return false;
-    const struct op *maker = &graph->op[v->op];
-    if (is_collective(maker->kind) || maker->nout != 1 || before->n == FEW) return false;
-    if (count_readers(reads[i]) != 1 || !needs_no_round(f, maker, before)) return false;
-    add(before, v->op);
+    bool alone;
+    int id = maker_in(f, reads[i], &alone);
+    if (id == NONE || !alone || before->n == FEW) return false;
+    const struct op *maker = &graph->op[id];
+    if (is_collective(maker->kind) || count_readers(reads[i]) != 1) return false;
+    if (!needs_no_round(f, maker, before)) return false;
+    add(before, id);
   }
   return true;
 }
@@ -408,20 +425,6 @@ static void take_back(const struct state *before, const struct crossings *all)
   }
 }
 
-static int64_t bytes_of(const struct crossing *c)
-{
-  return largest_bytes(c->behind ? graph->op[c->op].in[0] : graph->op[c->op].out);
-}
-
-/* Leaves out the largest. */
-static void leave_out_largest(struct crossings *all)
-{
-  int largest = 0;
-  for (int i = 1; i < all->n; i++)
-    if (bytes_of(&all->at[i]) > bytes_of(&all->at[largest])) largest = i;
-  memmove(all->at + largest, all->at + largest + 1, (size_t)(--all->n - largest) * sizeof *all->at);
-}
-
 static int64_t overlap(int body, int64_t most_live)
 {
   enter_function(&graph->function[body]);
@@ -437,81 +440,96 @@ static bool can_cross(int body)
   return options.cuda && is_of_batch(f->phase) && is_short && loop != NONE;
 }
 
-static int count_ahead(const struct crossings *all)
+/* Those that are begun ahead, or awaited behind, of all. */
+static struct crossings of_kind(const struct crossings *all, bool ahead, bool behind)
 {
-  int n = 0;
-  for (int i = 0; i < all->n; i++) n += !all->at[i].behind;
-  return n;
-}
-
-/* Leaves out those that are begun ahead, or those that are awaited behind. */
-static void leave_out_kind(struct crossings *all, bool behind)
-{
-  int kept = 0;
-  for (int i = 0; i < all->n; i++)
-    if (all->at[i].behind != behind) all->at[kept++] = all->at[i];
-  all->n = kept;
+  struct crossings some = {0};
+  for (int i = 0; i < all->n; i++) {
+    if (all->at[i].behind ? !behind : !ahead) continue;
+    GROW(some.at, some.n, some.room);
+    some.at[some.n++] = all->at[i];
+  }
+  return some;
 }
 
 static _Noreturn void refuse(int body, int64_t lives, int64_t room)
 {
-  plan_error(
-      graph->train_line,
-      "prefetch = 1: where %s has its parameters a module ahead a rank has activations of %s, "
-      "and device_mesh leaves %s for them. What would help: prefetch = 0, more ranks to cut the "
-      "parameters over, or a smaller batch",
-      printable(graph->function[body].name), size_text(lives), size_text(room));
+  plan_error(graph->train_line,
+             "prefetch = 1: where %s has its parameters a module ahead a rank has activations of "
+             "%s, and device_mesh leaves %s for them. What would help: prefetch = 0, more ranks to "
+             "cut the parameters over, or a smaller batch",
+             printable(graph->function[body].name), size_text(lives), size_text(room));
 }
 
-/* Leaves out what there is no room for, and gives what lives at once with the others. What the plan
-   asks for is left out last, and by nothing but the plan's own limit. */
-static int64_t fit_in(int body, const struct state *before, struct crossings *all, int64_t room)
+/* Lets these be pending between rounds, if there is room for that and the loop is quicker with them
+   or the plan asks for them. Gives what lives at once then, NONE where they stay as they were. */
+static int64_t try_crossings(int body, const struct crossings *some, bool asked, int64_t room,
+                             int64_t time)
 {
-  bool asked = graph->prefetch == PREFETCH_ALL && count_ahead(all);
-  for (;;) {
-    apply(body, all);
-    int64_t lives = live_bytes();
-    take_back(before, all);
-    if (lives <= room || !all->n) return lives;
-    bool last = asked && count_ahead(all) == all->n;
-    if (last && !graph->mesh.memory) return lives;
-    if (last) refuse(body, lives, room);
-    if (asked)
-      leave_out_kind(all, true);
-    else
-      leave_out_largest(all);
-  }
+  struct state before = remember();
+  if (!some->n) return NONE;
+  apply(body, some);
+  int64_t lives = live_bytes();
+  if (lives <= room && (overlap(body, lives) < time || asked)) return lives;
+  take_back(&before, some);
+  return NONE;
 }
 
-/* Whether the loop is quicker with them, or the plan asks for it; they stay then. */
-static bool try_crossings(int body, const struct state *before, const struct crossings *all,
-                          int64_t lives, int64_t time)
+/* What the plan asks for is bounded by nothing but the plan's own limit. */
+static int64_t prefetch(int body, const struct crossings *all, int64_t room)
 {
-  if (!all->n) return false;
-  apply(body, all);
-  bool asked = graph->prefetch == PREFETCH_ALL && count_ahead(all);
-  if (overlap(body, lives) < time || asked) return true;
-  take_back(before, all);
-  return false;
+  struct crossings ahead = of_kind(all, true, false);
+  if (!graph->mesh.memory) room = INT64_MAX;
+  int64_t lives = try_crossings(body, all, true, room, 0);
+  if (lives == NONE) lives = try_crossings(body, &ahead, true, room, 0);
+  if (lives != NONE) return lives;
+  apply(body, &ahead);
+  refuse(body, live_bytes(), room);
 }
 
 int64_t overlap_body(int body, int64_t most_live)
 {
   struct state before = remember();
-  int64_t time = overlap(body, most_live), room = room_in_arena(most_live);
+  int64_t time = overlap(body, most_live), room = room_in_arena(most_live), lives = NONE;
   if (!can_cross(body)) return most_live;
   struct state without = remember();
   go_back(&before);
+  bool may_prefetch = graph->prefetch != PREFETCH_NOTHING;
   struct crossings all = find_crossings(&graph->function[body]);
-  if (graph->prefetch == PREFETCH_NOTHING) leave_out_kind(&all, false);
+  all = of_kind(&all, may_prefetch, true);
   if (!all.n) {
     go_back(&without);
     return most_live;
   }
-  int64_t lives = fit_in(body, &before, &all, room);
-  if (try_crossings(body, &before, &all, lives, time)) return lives;
-  leave_out_kind(&all, false);
-  if (try_crossings(body, &before, &all, lives, time)) return lives;
+  if (graph->prefetch == PREFETCH_ALL && of_kind(&all, true, false).n)
+    return prefetch(body, &all, room);
+  for (int kinds = 3; kinds > 0 && lives == NONE; kinds--) { /* both, those ahead, those behind */
+    struct crossings some = of_kind(&all, kinds != 1, kinds != 2);
+    if (kinds == 3 || some.n < all.n) lives = try_crossings(body, &some, false, room, time);
+  }
+  if (lives != NONE) return lives;
   overlap(body, most_live);
   return most_live;
+}
+
+static void note_gather(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  int *gathers = to; /* of units: in loops, elsewhere; ahead */
+  if (op->kind != OP_all_gather || unit_of(op) == NONE) return;
+  gathers[op->ahead]++;
+  (void)times;
+}
+
+void check_prefetch(void)
+{
+  int gathers[2] = {0};
+  if (graph->prefetch != PREFETCH_ALL || !options.cuda) return;
+  each_op(note_gather, gathers);
+  if (gathers[false] && !gathers[true])
+    plan_error(
+        graph->train_line,
+        "prefetch = 1: nothing that is gathered is gathered in a loop over the modules of a "
+        "list, so nothing can come a module ahead. The modules of an nn.ModuleList become a loop "
+        "where they are equal and each is a unit of fully_shard");
 }

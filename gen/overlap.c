@@ -549,9 +549,30 @@ static bool give_work(int c, int64_t most)
   return false;
 }
 
+/* Begins what stands behind a loop, and needs nothing of it, before it, if that is quicker: the
+   parameters of what follows the layers are gathered beside these. */
+static void begin_before_loop(int c, int64_t most)
+{
+  int at = place[c], loop = at - 1, *kept = alloc((size_t)nnode * sizeof *kept);
+  while (loop >= 0 && !is_loop(order[loop])) loop--;
+  if (loop < 0 || alone[graph->op[node[order[loop]].op].function][node[c].group]) return;
+  if (!find_along(at, loop)) return;
+  bool beside = node[c].beside;
+  int64_t was = simulate();
+  keep_order(kept);
+  move(at, loop);
+  node[c].beside = true;
+  if (simulate() < was && peak_now() <= most && fits()) return;
+  node[c].beside = beside;
+  take_order(kept);
+}
+
 static void give_all_work(int64_t more)
 {
   int64_t least = peak_now();
+  for (int n = 0; n < nnode; n++)
+    if (node[n].group != NONE && !node[n].crosses && options.cuda)
+      begin_before_loop(n, least + more);
   for (int round = 0; round < 2; round++)
     for (int n = 0; n < nnode; n++)
       if (node[n].group != NONE && !node[n].crosses && !give_work(n, least + more) &&

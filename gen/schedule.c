@@ -283,6 +283,7 @@ static void overlap_all(void)
   open_overlap();
   for (int i = 0, n = graph->nfunction; i < n; i++)
     if (graph->function[i].count > 1) most_live = overlap_body(i, most_live);
+  check_prefetch();
   for (int i = 0; i < graph->nfunction; i++) {
     if (graph->function[i].count > 1) continue;
     enter_function(&graph->function[i]);

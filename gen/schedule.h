@@ -23,6 +23,8 @@ enum { LONGEST_ORDERED = 512 };
    those of another round. most_live: in the program as it stands; gives what may live in it then.
  */
 int64_t overlap_body(int body, int64_t most_live);
+/* The plan's error where it asks for prefetch, and nothing could be begun ahead. */
+void check_prefetch(void);
 /* Whether the operation touches the gradients that this one makes for any module of a list. */
 bool touches_gradients_of(const struct op *op, const struct op *reduction);
 /* How long the function takes as it was ordered last, by the model. overlap.c. */

@@ -1,0 +1,324 @@
+/* What is pending from one round of a loop to the next: when it is begun and awaited, for which
+   module, where its bytes lie; and the checker finds what could go wrong there. The plan is
+   tests/dump/ahead.lua's: four layers, each a unit of two weights. */
+#include "unit.h"
+
+enum { LAYERS = 4 };
+
+static void run_passes(const char *prefetch, const char *limit)
+{
+  static struct definition list[3];
+  list[0] = (struct definition){"bucketing", "none"};
+  options.definition = list;
+  options.ndefinition = 1;
+  if (prefetch) list[options.ndefinition++] = (struct definition){"prefetch", prefetch};
+  if (limit) list[options.ndefinition++] = (struct definition){"memory", limit};
+  options.plan = "tests/dump/ahead.lua";
+  arena_open();
+  lua(), plan(), propagate(), grad(), optimize(), redistribute(), uncast(), recompute(), arrange();
+  outline(), bucket(), fuse(), epilogue(), schedule();
+}
+
+static void compile(const char *prefetch, const char *limit)
+{
+  options.cuda = true;
+  run_passes(prefetch, limit);
+  memory();
+}
+
+static struct function *named(const char *name)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    if (!strcmp(graph->function[i].name, name)) return &graph->function[i];
+  give_up("no function %s", name);
+  return NULL;
+}
+
+static bool calls(const struct op *op, const char *part, enum round round)
+{
+  return op->kind == OP_round && op->round == round &&
+         !strcmp(graph->function[op->function].name, part);
+}
+
+/* Where the function calls the part for this round. */
+static int call_in(const char *function, const char *part, enum round round)
+{
+  const struct function *f = named(function);
+  for (int k = 0; k < f->nop; k++)
+    if (calls(&graph->op[f->op[k]], part, round)) return k;
+  give_up("%s does not call %s", function, part);
+  return NONE;
+}
+
+static int loop_in(const char *function)
+{
+  const struct function *f = named(function);
+  for (int k = 0; k < f->nop; k++)
+    if (graph->op[f->op[k]].kind == OP_loop) return k;
+  give_up("%s calls no loop", function);
+  return NONE;
+}
+
+static const struct op *op_in(const char *function, int k)
+{
+  const struct function *f = named(function);
+  must(k >= 0 && k < f->nop, "%s has %d operations", function, f->nop);
+  return &graph->op[f->op[k]];
+}
+
+static bool reads(const struct op *op, int value)
+{
+  int *list = alloc((size_t)op_width(op) * sizeof *list);
+  for (int n = op_reads(op, list); n--;)
+    if (list[n] == value) return true;
+  return false;
+}
+
+/* ---------------------------------------------------------------------------------- the schedule
+ */
+
+/* A round awaits its own weights before it reads them, and begins the next one's at once. */
+static void gathered_ahead(const void *with)
+{
+  (void)with;
+  compile(NULL, NULL);
+  const struct op *gather = op_in("layers_forward_ahead", 0);
+  must(gather->kind == OP_all_gather && gather->ahead && gather->beside, "it is not begun ahead");
+  int next = call_in("layers_forward", "layers_forward_ahead", NEXT_ROUND);
+  must(op_in("layers_forward", next - 1)->kind == OP_await, "it is not awaited before the next");
+  must(&graph->op[op_in("layers_forward", next - 1)->begun] == gather, "another one is awaited");
+  must(reads(op_in("layers_forward", next + 1), gather->out), "what awaits it comes later");
+  must(call_in("forward", "layers_forward_ahead", FIRST_ROUND) < loop_in("forward"),
+       "the first round's is begun late");
+  must(graph->value[gather->out].depth == 2, "%d of it are kept", graph->value[gather->out].depth);
+  must(gather->exposed < gather->takes / 8, "it is waited for");
+}
+
+static void reduced_behind(const void *with)
+{
+  (void)with;
+  compile(NULL, NULL);
+  const struct op *end = op_in("layers_backward_behind", 0), *sum = &graph->op[end->begun];
+  must(end->kind == OP_await && sum->kind == OP_reduce_scatter && sum->behind,
+       "it is no reduction");
+  int before = call_in("layers_backward", "layers_backward_behind", ROUND_BEFORE);
+  must(op_in("layers_backward", before + 1)->out == sum->in[0],
+       "it is awaited too soon, or too late");
+  must(op_in("layers_backward", before + 2) == sum, "it is not begun where it can be");
+  must(call_in("backward", "layers_backward_behind", LAST_ROUND) > loop_in("backward"),
+       "the last round's is awaited in the loop");
+  must(graph->value[sum->in[0]].depth == 1, "a gradient is kept twice");
+}
+
+/* Which modules' weights are gathered, in the order of a step: each once in each direction, all of
+   the others' awaited by then. */
+struct run {
+  int n, begun[4 * LAYERS], pending;
+};
+
+static void note_run(void *to, int id, int module)
+{
+  struct run *r = to;
+  const struct op *op = &graph->op[id];
+  const struct op *c = op->kind == OP_await ? &graph->op[op->begun] : op;
+  if (!c->ahead) return;
+  r->pending += op == c ? 1 : -1;
+  must(r->pending >= 0 && r->pending <= 3, "%d are pending", r->pending);
+  if (op == c && r->n < 4 * LAYERS) r->begun[r->n++] = module;
+}
+
+static void each_module_once(const void *with)
+{
+  (void)with;
+  compile(NULL, NULL);
+  static const char *const phase[] = {"forward", "backward"};
+  for (int p = 0; p < 2; p++) {
+    struct run r = {0};
+    each_run_of(named(phase[p]), note_run, &r);
+    must(r.n == 2 * LAYERS && r.pending == 0, "%d are gathered, %d not awaited", r.n, r.pending);
+    for (int i = 0; i < r.n; i++) {
+      int wanted = p ? LAYERS - 1 - i / 2 : i / 2;
+      must(r.begun[i] == wanted, "the %d-th gather of the %s is module %d's", i, phase[p],
+           r.begun[i]);
+    }
+  }
+}
+
+static void count_crossing(void *to, int id, int times)
+{
+  (void)times;
+  int *n = to;
+  const struct op *op = &graph->op[id];
+  n[0] += op->ahead;
+  n[1] += op->behind;
+}
+
+struct asked {
+  bool cuda;
+  const char *prefetch, *memory;
+  int ahead, behind;
+};
+
+/* Of four gathers and two reductions. */
+static void so_many_cross(const void *with)
+{
+  const struct asked *a = with;
+  int n[2] = {0};
+  options.cuda = a->cuda;
+  run_passes(a->prefetch, a->memory);
+  each_op(count_crossing, n);
+  must(n[0] == a->ahead && n[1] == a->behind, "%d ahead, %d behind", n[0], n[1]);
+}
+
+static void test_schedule(void **state)
+{
+  (void)state;
+  static const struct asked asked[] = {
+      {true, NULL, NULL, 4, 2},
+      {true, "1", NULL, 4, 2},
+      {true, "0", NULL, 0, 0},
+      {true, NULL, "2GiB", 4, 2},
+      {true, "1", "2GiB", 4, 2},
+      {true, NULL, "1780MiB", 2, 0}, /* there is room for the forward's */
+      {true, NULL, "1GiB", 0, 0},
+      {false, NULL, NULL, 0, 0},
+      {false, "1", NULL, 0, 0},
+  };
+  passes(gathered_ahead, NULL);
+  passes(reduced_behind, NULL);
+  passes(each_module_once, NULL);
+  for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) passes(so_many_cross, &asked[i]);
+}
+
+/* --------------------------------------------------------------------------------------- faults */
+
+static void leave_out(const char *function, int k)
+{
+  struct function *f = named(function);
+  memmove(f->op + k, f->op + k + 1, (size_t)(--f->nop - k) * sizeof *f->op);
+}
+
+static void swap(const char *function, int i, int k)
+{
+  int *op = named(function)->op, was = op[i];
+  op[i] = op[k];
+  op[k] = was;
+}
+
+static int next_in_forward(void)
+{
+  return call_in("layers_forward", "layers_forward_ahead", NEXT_ROUND);
+}
+static int before_in_backward(void)
+{
+  return call_in("layers_backward", "layers_backward_behind", ROUND_BEFORE);
+}
+static struct op *gather(void)
+{
+  return &graph->op[named("layers_forward_ahead")->op[0]];
+}
+
+static void put_nothing(void)
+{
+}
+static void not_awaited(void)
+{
+  leave_out("layers_forward", next_in_forward() - 1);
+}
+static void not_begun(void)
+{
+  leave_out("layers_forward", next_in_forward());
+}
+static void first_not_begun(void)
+{
+  leave_out("forward", call_in("forward", "layers_forward_ahead", FIRST_ROUND));
+}
+static void first_begun_twice(void)
+{
+  struct function *f = named("forward");
+  int k = call_in("forward", "layers_forward_ahead", FIRST_ROUND);
+  f->op[k + 1] = f->op[k];
+}
+static void awaited_late(void)
+{
+  swap("layers_forward", next_in_forward() - 1, next_in_forward() + 1);
+}
+static void begun_too_soon(void)
+{
+  swap("layers_forward", next_in_forward() - 1, next_in_forward());
+}
+static void kept_once(void)
+{
+  graph->value[gather()->out].depth = 1;
+}
+static void one_event(void)
+{
+  gather()->event = graph->op[named("layers_forward_ahead_2")->op[0]].event;
+}
+static void never_awaited(void)
+{
+  leave_out("layers_backward", before_in_backward());
+}
+static void awaited_behind_late(void)
+{
+  swap("layers_backward", before_in_backward(), before_in_backward() + 1);
+}
+static void last_not_awaited(void)
+{
+  leave_out("backward", call_in("backward", "layers_backward_behind", LAST_ROUND));
+}
+static void passed_in_its_group(void)
+{
+  struct function *f = named("layers_forward");
+  const struct function *first = named("forward");
+  for (int k = 0; k < first->nop; k++) {
+    const struct op *op = &graph->op[first->op[k]];
+    if (is_collective(op->kind) && !op->beside) f->op[f->nop++] = first->op[k];
+    if (is_collective(op->kind) && !op->beside) return;
+  }
+  give_up("forward has no collective");
+}
+
+static const struct fault {
+  void (*put)(void);
+  const char *found;
+} faults[] = {
+    {not_awaited, "two that are pending have one event"},
+    {not_begun, "it awaits what is not pending"},
+    {first_not_begun, "it awaits what is not pending"},
+    {first_begun_twice, "it writes what a pending collective writes"},
+    {awaited_late, "it reads what a pending collective writes"},
+    {begun_too_soon, "two that are pending have one event"},
+    {kept_once, "pending collective writes"},
+    {one_event, "two that are pending have one event"},
+    {never_awaited, "it writes what a pending collective reads"},
+    {awaited_behind_late, "it writes what a pending collective reads"},
+    {last_not_awaited, "it is not awaited where its function ends"},
+    {passed_in_its_group, "a collective passes one of its group that is pending"},
+};
+
+static void put_fault(const void *with)
+{
+  void (*const *put)(void) = with;
+  compile(NULL, NULL);
+  (*put)();
+  check_pending();
+}
+
+static void test_faults(void **state)
+{
+  (void)state;
+  void (*nothing)(void) = put_nothing;
+  passes(put_fault, &nothing);
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    refused(put_fault, &faults[i].put, -SIGABRT, "memory", faults[i].found, NULL);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_schedule),
+      cmocka_unit_test(test_faults),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
