@@ -24,13 +24,14 @@ static bool is_pairwise(enum op_kind k)
 }
 
 /* What the members give each other is the same seen from any of them, but where each pair has its
-   own: it is counted once for each operation and each set of ranks that meet, told apart by its
-   first. */
+   own, or where each tells but what it has itself: it is counted once for each operation and each
+   set of ranks that meet, told apart by its first. */
 struct counted {
   const int64_t *give, *get;
   bool equal;
 };
 static struct counted **counted; /* by operation, then by the first rank of the group */
+static const struct graph *counted_of;
 
 struct counts {
   int n;
@@ -63,12 +64,21 @@ static const int64_t *one_of(const int64_t *count, int n)
   return l->count;
 }
 
+/* Of an all-reduce a member tells its own part alone. No rank has a larger one than the first, and
+   none a smaller one than the last. */
+static bool counts_alone(const struct op *op)
+{
+  if (op->kind != OP_all_reduce) return is_pairwise(op->kind);
+  return collective_bytes(op, 0) != collective_bytes(op, world_size() - 1);
+}
+
 static struct counted count_for(int id, int rank)
 {
   const struct op *op = &graph->op[id];
-  if (!counted) counted = alloc((size_t)graph->nop * sizeof *counted);
+  if (counted_of != graph) counted = alloc((size_t)graph->nop * sizeof *counted);
+  counted_of = graph;
   if (!counted[id]) counted[id] = alloc((size_t)world_size() * sizeof **counted);
-  int key = is_pairwise(op->kind) ? rank : first_member(op->group, rank);
+  int key = counts_alone(op) ? rank : first_member(op->group, rank);
   struct counted *c = &counted[id][key];
   if (c->give) return *c;
   int n = group_size(op->group);

@@ -261,6 +261,44 @@ static void test_two_ends_of_an_exchange(void **state)
   says(prove_order(spoilt), "all_to_all");
 }
 
+/* ------------------------------------------------------------------------- the program's own text
+ */
+
+/* A phase that sums, calls a loop, and sums again; in its body, before the call or behind it one
+   sum among ranks whose parts are not equal, as no pass may leave it. */
+static void faulty_program(const void *with)
+{
+  const int *where = with;
+  new_graph(2, (int[]){2, 3});
+  struct function *f = graph->function = alloc(2 * sizeof *f);
+  graph->nfunction = 2;
+  for (int i = 0; i < 2; i++)
+    f[i] = (struct function){.name = i ? "body" : "forward",
+                             .count = i ? 126 : 1,
+                             .upward = true,
+                             .op = alloc(16 * sizeof *f->op)};
+  for (int place = 0; place < 3; place++) {
+    bool fault = place == *where;
+    collective(&f[place == 1], OP_all_reduce, 2, fault ? "R S(0)" : "R P", fault ? "R S(0)" : "R R",
+               0, 0);
+    if (place != 1) continue;
+    GROW(graph->op, graph->nop, graph->op_room);
+    graph->op[graph->nop] = (struct op){.kind = OP_loop, .out = NONE, .function = 1};
+    f->op[f->nop++] = graph->nop++;
+  }
+  prove();
+}
+
+static void test_faults_of_the_program(void **state)
+{
+  (void)state;
+  int where = NONE;
+  passes(faulty_program, &where);
+  for (where = 0; where < 3; where++)
+    refused(faulty_program, &where, -SIGABRT, "prove", "the programs could hang: rank 0 enters",
+            "while rank 2 enters all_reduce", "elements 15 15 15", "elements 5 5 5", NULL);
+}
+
 /* --------------------------------------------------------------------------- between the groups */
 
 static struct sequence two_issues(int first, int second)
@@ -354,6 +392,7 @@ int main(void)
       cmocka_unit_test(test_every_fault_is_refused),
       cmocka_unit_test(test_messages),
       cmocka_unit_test(test_two_ends_of_an_exchange),
+      cmocka_unit_test(test_faults_of_the_program),
       cmocka_unit_test(test_groups_in_two_orders),
       cmocka_unit_test(test_rings),
       cmocka_unit_test(test_ring_of_six),
