@@ -241,8 +241,6 @@ static void bucket_small(struct function *f)
 /* -------------------------------------------------------------------------------------- the pass
  */
 
-bool units_travel = false;
-
 static void bucket_function(struct function *f)
 {
   if (graph->bucketing == BUCKETS_NONE) return;
@@ -250,7 +248,7 @@ static void bucket_function(struct function *f)
     bucket_greedily(f);
     return;
   }
-  if (units_travel) bucket_units(f);
+  bucket_units(f);
   bucket_gradients(f);
   bucket_small(f);
 }

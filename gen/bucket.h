@@ -4,9 +4,6 @@
 
 #include "tpgen.h"
 
-/* Whether gathers and scatters are bucketed: not before parcel.c writes their copies. */
-extern bool units_travel;
-
 /* ------------------------------------------------------------------------------------- choose.c */
 
 /* A collective as the choice sees it. */

@@ -230,7 +230,7 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
     count_all_to_all(op, rank, member, n, give, get);
     return;
   }
-  bool in_chunks = op->packed && op->kind != OP_all_reduce;
+  bool in_chunks = has_chunks(op);
   if (in_chunks) sum = bucket_chunk(op, op->nbody);
   for (int k = 0; k < op->nbody && !in_chunks; k++)
     sum += elements_at(graph->op[op->body[k]].out, rank);
@@ -253,7 +253,7 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
 int64_t collective_bytes(const struct op *op, int rank)
 {
   int64_t sum = 0, each = type_bytes(moved_type(op));
-  if (op->packed && op->kind != OP_all_reduce)
+  if (has_chunks(op))
     return (op->kind == OP_all_gather ? 1 : group_size(op->group)) * bucket_chunk(op, op->nbody) *
            each;
   if (op->nbody) {
@@ -282,7 +282,7 @@ static char *list_text(const char *type, const char *name, const int64_t *n, int
 bool equal_parts(const struct op *op, int rank)
 {
   if (op->kind == OP_exchange) return traits_of(exchange_of(op))->permutes;
-  if (op->packed && op->kind != OP_all_reduce) return true; /* chunks */
+  if (has_chunks(op)) return true;
   int ranks = group_size(op->group);
   const int *member = members_of(op->group, rank);
   int first = member[0], last = member[ranks - 1];
@@ -503,6 +503,7 @@ char *exchanges_text(int rank)
 /* The elements that this rank names in the call of equal parts, and what it gives otherwise. */
 static int64_t own_count(const struct op *op, int rank, const int64_t *give)
 {
+  if (has_chunks(op)) return give[0];
   if (op->kind == OP_all_gather) return elements_at(op->in[0], rank);
   if (op->kind == OP_reduce_scatter) return elements_at(op->out, rank);
   return give[0];
@@ -522,6 +523,31 @@ static int reduced_at(const struct op *op)
   return first;
 }
 
+/* What the call takes and what it leaves, in C. */
+struct ends {
+  const char *in, *out;
+};
+
+/* Of chunks: NCCL works in place where a rank's chunk is, MPI where it is told so. */
+static struct ends ends_of_chunks(const struct op *op)
+{
+  bool gathers = op->kind == OP_all_gather, elsewhere = lies_as_chunk(op);
+  const char *buffer = c_name(op->buffer), *own = own_chunk_text(op);
+  if (gathers && elsewhere) return (struct ends){c_name(op->in[0]), buffer};
+  if (elsewhere) return (struct ends){buffer, c_name(op->out)};
+  if (!options.cuda) return (struct ends){"MPI_IN_PLACE", buffer};
+  return gathers ? (struct ends){own, buffer} : (struct ends){buffer, own};
+}
+
+static struct ends ends_of(const struct op *op)
+{
+  if (has_chunks(op)) return ends_of_chunks(op);
+  int out = reduced_at(op);
+  bool in_place = op->nbody || same_place(op->in[0], op->out);
+  if (!in_place) return (struct ends){pointer(op->in[0]), pointer(out)};
+  return (struct ends){options.cuda ? pointer(out) : "MPI_IN_PLACE", pointer(out)};
+}
+
 static char *call_text(const struct op *op, int rank)
 {
   if (op->kind == OP_exchange) return exchange_text(op);
@@ -535,16 +561,13 @@ static char *call_text(const struct op *op, int rank)
   check_count(op->line, total);
   const char *const *form = options.cuda ? row->cuda : row->cpu;
   bool equal = form[0] && equal_parts(op, rank);
-  int out = reduced_at(op);
-  bool in_place = op->nbody || same_place(op->in[0], op->out);
-  const char *from = in_place ? (options.cuda ? pointer(out) : "MPI_IN_PLACE") : pointer(op->in[0]);
   if (op->kind == OP_all_reduce && total == 0) return "";
-  char *call = fill(form[equal || !form[1] ? 0 : 1], "in", from, "out", pointer(out), "n",
-                    text("%" PRId64, own_count(op, rank, give)), "type",
-                    library_type(graph->value[op->out].type), "op",
-                    library_reduction(op->reduction, graph->value[op->out].type), "group",
-                    group_name(op->group), "ranks", text("%d", ranks), "line", text("%d", op->line),
-                    "stream", stream_of(op), NULL);
+  struct ends ends = ends_of(op);
+  char *call =
+      fill(form[equal || !form[1] ? 0 : 1], "in", ends.in, "out", ends.out, "n",
+           text("%" PRId64, own_count(op, rank, give)), "type", library_type(moved_type(op)), "op",
+           library_reduction(op->reduction, moved_type(op)), "group", group_name(op->group),
+           "ranks", text("%d", ranks), "line", text("%d", op->line), "stream", stream_of(op), NULL);
   if (op->packed) return call;
   if (equal || !form[1]) return call;
   const char *type = options.cuda ? "size_t" : "int";
@@ -565,29 +588,23 @@ static char *begun_text(const struct op *op, const char *call)
   return text("begin_on(%s);\n  %s\n  end_on(%s, done[%d]);", on, call, on, op->event);
 }
 
-static bool is_copied(const struct op *op)
-{
-  return op->packed && !lies_in_buffer(op);
-}
-
 char *collective_text(const struct op *op, int rank)
 {
   char *call = call_text(op, rank);
   bool begins = op->beside && options.cuda;
   if (begins && *call) call = begun_text(op, call);
-  if (!is_copied(op) || !*call) return call;
+  if (!op->packed || !*call) return call;
   return text("%s%s%s", copies_in_text(op, rank), call, begins ? "" : copies_out_text(op, rank));
 }
 
 bool awaits_copies(const struct op *op)
 {
-  return is_copied(&graph->op[op->begun]);
+  return is_copied_out(&graph->op[op->begun]);
 }
 
 char *await_text(const struct op *op, int rank)
 {
   const struct op *begun = &graph->op[op->begun];
   if (!options.cuda || !*call_text(begun, rank)) return "";
-  return text("await(done[%d]);%s", begun->event,
-              is_copied(begun) ? copies_out_text(begun, rank) : "");
+  return text("await(done[%d]);%s", begun->event, copies_out_text(begun, rank));
 }

@@ -117,24 +117,23 @@ int64_t time_taken(const struct op *op)
 }
 
 /* A kernel that reads and writes so many bytes, each once. */
-static int64_t copying_time(const struct op *op, double bytes)
+static int64_t copying_time(double bytes)
 {
-  if (!op->packed || lies_in_buffer(op)) return 0;
   return picoseconds(KERNEL_SECONDS) + picoseconds(memory_seconds(2 * bytes));
 }
 
 int64_t copies_in_time(const struct op *op)
 {
-  if (!op->packed) return 0;
+  if (!is_copied_in(op)) return 0;
   double bytes = local_bytes(op->buffer);
-  return copying_time(op, op->kind == OP_all_gather ? bytes / group_size(op->group) : bytes);
+  return copying_time(op->kind == OP_all_gather ? bytes / group_size(op->group) : bytes);
 }
 
 int64_t copies_out_time(const struct op *op)
 {
-  if (!op->packed) return 0;
+  if (!is_copied_out(op)) return 0;
   double bytes = local_bytes(op->buffer);
-  return copying_time(op, op->kind == OP_reduce_scatter ? bytes / group_size(op->group) : bytes);
+  return copying_time(op->kind == OP_reduce_scatter ? bytes / group_size(op->group) : bytes);
 }
 
 int64_t events_time(void)

@@ -302,6 +302,7 @@ static const char *why_together(const struct op *op)
 {
   if (op->packed && graph->bucketing == BUCKETS_GREEDY && makes_gradients(op))
     return "bucketing = greedy, and they follow one another";
+  if (op->kind == OP_reduce_scatter && makes_gradients(op)) return "their parameters are kept so";
   if (op->kind != OP_all_reduce || !makes_gradients(op)) return reasons(op->body, op->nbody);
   return op->packed ? "they are small, and travel together" : "they lie side by side";
 }
@@ -334,8 +335,10 @@ static int bucket_of(const int *member, int n, bool packed, enum type type)
   op.body = body;
   op.packed = packed;
   op.buffer = NONE;
-  if (packed) op.buffer = buffer_for(&op, type, makes_gradients(&op) ? "gradients" : "together");
+  const char *name = op.kind == OP_all_gather ? "gathered" : "together";
+  if (packed) op.buffer = buffer_for(&op, type, makes_gradients(&op) ? "gradients" : name);
   op.why = why_together(&op);
+  if (unit_of(&op) != NONE) op.line = graph->unit[unit_of(&op)].line;
   GROW(graph->op, graph->nop, graph->op_room);
   graph->op[graph->nop] = op;
   if (packed) graph->value[op.buffer].op = graph->nop;

@@ -1,21 +1,26 @@
-/* parcel.c: what travels together in a buffer, as text: the copies into it, the call, and the
-   copies out of it.
+/* parcel.c: what travels together in a buffer, as text: the copies into it, and those out of it.
 
-   Takes   a packed all_reduce (bucket.c), every value in its place.
-   Leaves  the statements around its call. Members that follow one another in memory are one run of
-   bytes; runs of the modules of a list, each as long as the others, are the rows of one copy. */
+   Takes   a packed collective (bucket.c), every value in its place.
+   Leaves  the statements around its call: tables of what is copied (runtime/parcels.h), with the
+           sizes and the places written in. Members that follow one another in memory are one run;
+           runs of the modules of a list, each as long as the others, are the rows of one parcel.
+
+   The buffer of a gather or a scatter has a chunk for each rank of the group. There the parts of
+   the members lie one after the other, each in room for the largest that any rank has of it, so
+   that the chunks are of one size. A rank's own chunk begins where its place in the group says.
+   What is gathered needs no copy where parameters lie side by side as they would in the chunk, nor
+   does what is scattered where gradients do. What pads a chunk that is reduced is zero. */
 #include "tpgen.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* The bytes of some members, which lie one after the other, in `count` modules of a list. */
-struct rows {
-  const char *in, *out; /* of the first */
-  int first, n;         /* members of one row */
-  int64_t bytes;        /* of one row */
-  int count;
-  const char *stride; /* from one row to the next, where there are several */
+/* What is copied at once; see runtime/parcels.h. */
+struct parcel {
+  const char *at;
+  enum type type;
+  int64_t place, parts, rows, run;
+  const char *of;
 };
 
 static const struct op *member(const struct op *op, int k)
@@ -23,20 +28,75 @@ static const struct op *member(const struct op *op, int k)
   return &graph->op[op->body[k]];
 }
 
-static int64_t bytes_of(const struct op *op, int k, int rank)
+static int64_t elements_at(int value, int rank)
 {
-  int out = member(op, k)->out;
-  return elements(local_shape(out, rank)) * type_bytes(graph->value[out].type);
+  return elements(local_shape(value, rank));
 }
+
+bool has_chunks(const struct op *op)
+{
+  return op->packed && op->kind != OP_all_reduce;
+}
+
+/* ------------------------------------------------------------------------- what needs no copies */
 
 bool lies_in_buffer(const struct op *op)
 {
   for (int k = 0; k < op->nbody; k++) {
     int in = member(op, k)->in[0], out = member(op, k)->out;
-    if (!same_place(in, out) || graph->value[out].storage != op->buffer) return false;
+    if (has_chunks(op) || !same_place(in, out)) return false;
+    if (graph->value[out].storage != op->buffer) return false;
   }
   return true;
 }
+
+/* Parameters of several types leave gaps between them. */
+static bool are_of_one_type(void)
+{
+  int first = NONE;
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (graph->value[i].role != PARAMETER) continue;
+    if (first == NONE) first = i;
+    if (graph->value[i].type != graph->value[first].type) return false;
+  }
+  return true;
+}
+
+/* The parameter whose place, or whose gradient's, is that of the k-th member's part; or NONE. */
+static int parameter_at(const struct op *op, int k)
+{
+  bool gathers = op->kind == OP_all_gather;
+  const struct value *v = &graph->value[gathers ? member(op, k)->in[0] : member(op, k)->out];
+  if (gathers) return v->role == PARAMETER ? member(op, k)->in[0] : NONE;
+  return v->role == GRADIENT ? v->of : NONE;
+}
+
+bool lies_as_chunk(const struct op *op)
+{
+  if (!has_chunks(op) || !are_of_one_type()) return false;
+  for (int k = 0; k < op->nbody; k++) {
+    int part = op->kind == OP_all_gather ? member(op, k)->in[0] : member(op, k)->out;
+    int here = parameter_at(op, k);
+    if (here == NONE || graph->value[part].type != graph->value[op->buffer].type) return false;
+    if (elements_at(part, world_size() - 1) != elements_at(part, 0))
+      return false; /* no part grows */
+    if (k && !is_next_parameter(parameter_at(op, k - 1), here)) return false;
+  }
+  return true;
+}
+
+bool is_copied_in(const struct op *op)
+{
+  return op->packed && !lies_in_buffer(op) && !(op->kind == OP_all_gather && lies_as_chunk(op));
+}
+
+bool is_copied_out(const struct op *op)
+{
+  return op->packed && !lies_in_buffer(op) && !(op->kind == OP_reduce_scatter && lies_as_chunk(op));
+}
+
+/* --------------------------------------------------------------------------------- one run of each
+ */
 
 /* Whether the gradient of the k-th member lies behind that of the one before. */
 static bool follows(const struct op *op, int k)
@@ -48,21 +108,26 @@ static bool follows(const struct op *op, int k)
          same_place(member(op, k)->in[0], member(op, k)->out);
 }
 
-static struct rows row_from(const struct op *op, int k, int rank)
+/* What is copied of the member: in or out. */
+static int copied(const struct op *op, int k, bool in)
 {
-  struct rows r = {.in = c_name(member(op, k)->in[0]), .out = c_name(member(op, k)->out)};
-  r.first = k;
-  r.count = 1;
+  return in ? member(op, k)->in[0] : member(op, k)->out;
+}
+
+/* The members from the k-th on that lie one after the other; how many. */
+static int find_run(const struct op *op, int k, int rank, bool in, struct parcel *p)
+{
+  int n = 0;
+  *p = (struct parcel){.at = NULL, .parts = 1, .rows = 1};
   do {
-    if (!r.in) {
-      r.in = c_name(member(op, k)->in[0]);
-      r.out = c_name(member(op, k)->out);
-    }
-    r.bytes += bytes_of(op, k, rank);
-    r.n++;
-    k++;
-  } while (k < op->nbody && follows(op, k));
-  return r;
+    int value = copied(op, k + n, in);
+    if (!p->at) p->at = c_name(value);
+    p->type = graph->value[value].type;
+    p->run += elements_at(value, rank);
+    n++;
+  } while (k + n < op->nbody && follows(op, k + n));
+  p->of = text("%" PRId64, p->run);
+  return n;
 }
 
 /* "m->grad.layers[" and the number, of "m->grad.layers[3].norm.weight"; NONE where there is none.
@@ -77,7 +142,7 @@ static int number_in(const char *name, size_t *before)
 }
 
 /* Whether b is in the next module of the list what `a` is in the one before. */
-static bool is_next(const char *a, int count, const char *b)
+static bool is_next(const char *a, int64_t count, const char *b)
 {
   size_t at = 0, there = 0;
   int first = number_in(a, &at), second = number_in(b, &there);
@@ -85,65 +150,187 @@ static bool is_next(const char *a, int count, const char *b)
   return !strcmp(strchr(a, ']'), strchr(b, ']'));
 }
 
-/* Adds the row of the next module, if it is one. */
-static bool add_row(struct rows *r, const struct rows *next)
+/* Adds the run of the next module as a row, if it is one. */
+static bool add_row(struct parcel *p, const struct parcel *next)
 {
-  if (!r->in || !next->in || r->bytes != next->bytes || r->n != next->n) return false;
-  if (!is_next(r->in, r->count, next->in) || !is_next(r->out, r->count, next->out)) return false;
   size_t at = 0;
-  number_in(r->in, &at);
-  if (strncmp(r->in, r->out, at)) return false;
-  r->stride = text("sizeof %.*s[0]", (int)at, r->in);
-  r->count++;
+  if (!p->at || !next->at || p->run != next->run || p->type != next->type) return false;
+  if (!is_next(p->at, p->rows, next->at)) return false;
+  number_in(p->at, &at);
+  p->of = text("sizeof %.*s[0] / %" PRId64, (int)at, p->at, type_bytes(p->type));
+  p->rows++;
   return true;
 }
 
-/* "together + 32" */
-static char *place_in(const struct op *op, int64_t bytes)
+/* --------------------------------------------------------------------------------------- tables */
+
+static void put_parcel(struct buffer *b, const struct parcel *p)
 {
-  int64_t n = bytes / type_bytes(graph->value[op->buffer].type);
-  return n ? text("%s + %" PRId64, c_name(op->buffer), n) : copy_text(c_name(op->buffer));
+  if (!p->parts || !p->rows || !p->run) return;
+  put(b, "\n        {%s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %s},",
+      p->at, type_bytes(p->type), p->place, p->parts, p->rows, p->run, p->of);
 }
 
-/* One copy into the buffer, from `at` on, or out of it. */
-static void put_copy(struct buffer *b, const struct op *op, const struct rows *r, int64_t at,
-                     bool in)
+/* Of a reduction to the whole: one member behind the other. */
+static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
 {
-  const char *bytes = text("%" PRId64, r->bytes), *stride = r->count > 1 ? r->stride : bytes;
-  const char *there = place_in(op, at), *sizes = text("%d, %s, %s, 0", r->count, bytes, stride);
-  if (!r->bytes) return;
-  if (in)
-    put(b, "slice_rows(%s, %s, %s);\n  ", there, r->in, sizes);
-  else
-    put(b, "\n  put_rows(%s, %s, %s);", r->out, there, sizes);
-}
-
-static void put_copies(struct buffer *b, const struct op *op, int rank, bool in)
-{
-  int64_t at = 0;
-  for (int k = 0; k < op->nbody;) {
-    struct rows r = row_from(op, k, rank), next;
-    for (k += r.n; k < op->nbody; k += next.n) {
-      next = row_from(op, k, rank);
-      if (!add_row(&r, &next)) break;
+  int64_t place = 0;
+  for (int k = 0, n; k < op->nbody; k += n) {
+    struct parcel p, next;
+    n = find_run(op, k, rank, in, &p);
+    for (int more; k + n < op->nbody; n += more) {
+      more = find_run(op, k + n, rank, in, &next);
+      if (!add_row(&p, &next)) break;
     }
-    put_copy(b, op, &r, at, in);
-    at += r.bytes * r.count;
+    p.place = place;
+    place += p.run * p.rows;
+    if (p.at) put_parcel(b, &p);
   }
+}
+
+/* The member's part that is this rank's own. */
+static void put_own(struct buffer *b, const struct op *op, int k, int rank)
+{
+  int value = op->kind == OP_all_gather ? member(op, k)->in[0] : member(op, k)->out;
+  struct parcel p = {.at = c_name(value), .type = graph->value[value].type, .parts = 1, .rows = 1};
+  p.place = bucket_chunk(op, k);
+  p.run = elements_at(value, rank);
+  p.of = text("%" PRId64, p.run);
+  if (p.at) put_parcel(b, &p);
+}
+
+/* What the group's ranks have of a member: sizes along its dimension, and, in memory, how many rows
+   hold parts side by side, and how many elements are in one place of the dimension. */
+struct spread {
+  int64_t *size, rows, inner, all;
+};
+
+static struct spread spread_of(const struct op *op, int k, int rank)
+{
+  const struct op *m = member(op, k);
+  int part = op->kind == OP_all_gather ? m->in[0] : m->out, n = group_size(op->group);
+  int whole = op->kind == OP_all_gather ? m->out : m->in[0], coordinate[MAX_MESH];
+  int *ranks = alloc((size_t)n * sizeof *ranks);
+  struct spread s = {.size = alloc((size_t)n * sizeof *s.size), .rows = 1, .inner = 1};
+  struct shape here = local_shape(whole, rank);
+  int place = dimension_place(whole, m->dim);
+  for (int at = 0; at < here.ndim; at++) {
+    if (at < place) s.rows *= here.size[dimension_at(whole, at)];
+    if (at > place) s.inner *= here.size[dimension_at(whole, at)];
+  }
+  group_members(op->group, rank, ranks);
+  for (int r = 0; r < n; r++) {
+    const struct value *v = &graph->value[part];
+    coordinate_of(ranks[r], coordinate);
+    s.size[r] = local_part(&graph->mesh, v->shape, v->layout, coordinate).shape.size[m->dim];
+    s.all += s.size[r];
+  }
+  return s;
+}
+
+/* "wq + 8192" */
+static const char *moved_on(const char *name, int64_t n)
+{
+  return n ? text("%s + %" PRId64, name, n) : name;
+}
+
+/* All ranks' parts of the member, of a scatter with zeros behind them. Parts are equal but for the
+   last ones. */
+static void put_parts(struct buffer *b, const struct op *op, int k, int rank)
+{
+  int value = op->kind == OP_all_gather ? member(op, k)->out : member(op, k)->in[0];
+  int n = group_size(op->group);
+  int64_t begin = 0, chunk = bucket_chunk(op, op->nbody), place = bucket_chunk(op, k);
+  int64_t room = bucket_chunk(op, k + 1) - place;
+  struct spread s = spread_of(op, k, rank);
+  for (int r = 0, next; r < n; r = next) {
+    for (next = r + 1; next < n && s.size[next] == s.size[r];) next++;
+    int64_t run = s.size[r] * s.inner, filled = s.rows * run;
+    struct parcel p = {.type = graph->value[value].type, .parts = next - r, .rows = s.rows};
+    p.place = r * chunk + place;
+    p.run = run;
+    p.of = text("%" PRId64, s.all * s.inner);
+    if (filled) p.at = moved_on(c_name(value), begin * s.inner);
+    if (filled) put_parcel(b, &p);
+    begin += s.size[r] * (next - r);
+    if (op->kind == OP_all_gather) continue;
+    p = (struct parcel){.at = "NULL", .type = p.type, .parts = next - r, .rows = 1, .of = "0"};
+    p.place = r * chunk + place + filled;
+    p.run = room - filled;
+    put_parcel(b, &p);
+  }
+}
+
+/* ---------------------------------------------------------------------------------------- text */
+
+const char *own_chunk_text(const struct op *op)
+{
+  const struct group *g = &graph->group[op->group];
+  int64_t each = bucket_chunk(op, op->nbody);
+  struct buffer b = {0};
+  for (int i = g->n; i-- > 0;) {
+    int size = graph->mesh.size[g->dim[i]];
+    if (size == 1) continue;
+    const char *rest = b.length ? copy_text(b.text) : "";
+    b = (struct buffer){0};
+    put(&b, " + %" PRId64 "L * rank.coordinate[%d]%s", each, g->dim[i], rest);
+    each *= size;
+  }
+  return text("%s%s", c_name(op->buffer), b.length ? b.text : "");
+}
+
+/* Where what is copied lies in the buffer: MPI leaves what it scatters in place where the buffer
+   begins, and NCCL where the rank's chunk is. */
+static const char *place_in_buffer(const struct op *op, bool in)
+{
+  bool own = op->kind == OP_all_gather ? in : op->kind == OP_reduce_scatter && !in && options.cuda;
+  return own ? own_chunk_text(op) : c_name(op->buffer);
+}
+
+static char *table_text(const struct op *op, int rank, bool in)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  if (op->kind == OP_all_reduce) {
+    put_runs(&b, op, rank, in);
+    return b.text;
+  }
+  for (int k = 0; k < op->nbody; k++)
+    if ((op->kind == OP_all_gather) == in)
+      put_own(&b, op, k, rank);
+    else
+      put_parts(&b, op, k, rank);
+  return b.text;
+}
+
+static int count_rows(const char *table)
+{
+  int n = 0;
+  for (; (table = strchr(table, '\n')); table++) n++;
+  return n;
+}
+
+static char *copies(const struct op *op, int rank, bool in)
+{
+  const char *table = table_text(op, rank, in), *name = in ? "pack" : "unpack";
+  int64_t chunk = has_chunks(op) ? bucket_chunk(op, op->nbody) : 0;
+  if (!*table) return "";
+  const char *head =
+      "// bytes of an element, place; parts, rows of each, elements of a row; row to row";
+  return text("{\n    const struct parcel parcel[] = {\n        %s%s\n    };\n"
+              "    %s_parcels(%s, %" PRId64 ", %" PRId64 ", %d, parcel);\n  }",
+              head, table, name, place_in_buffer(op, in), type_bytes(graph->value[op->buffer].type),
+              chunk, count_rows(table));
 }
 
 char *copies_in_text(const struct op *op, int rank)
 {
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  put_copies(&b, op, rank, true);
-  return b.text;
+  char *copy = is_copied_in(op) ? copies(op, rank, true) : "";
+  return *copy ? text("%s\n  ", copy) : "";
 }
 
 char *copies_out_text(const struct op *op, int rank)
 {
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  put_copies(&b, op, rank, false);
-  return b.text;
+  char *copy = is_copied_out(op) ? copies(op, rank, false) : "";
+  return *copy ? text("\n  %s", copy) : "";
 }

@@ -153,6 +153,7 @@ static char *lines_of(const struct op *op)
 char *reduced_text(const struct op *op)
 {
   if (graph->value[op->out].role == GRADIENT) return text("%d gradients", op->nbody);
+  if (graph->value[op->in[0]].role == PARAMETER) return text("%d parameters", op->nbody);
   struct buffer b = {0};
   for (int k = 0; k < op->nbody; k++)
     put(&b, "%s%s", k ? ", " : "", shown(graph->op[op->body[k]].in[0]));
@@ -279,7 +280,7 @@ char *comment_text(const struct op *op)
   const char *what = shown(op->kind == OP_unpack_pieces ? op->out : op->in[0]);
   put(&b, "%s%s: %s: %s", again, op->nbody ? reduced_text(op) : what,
       is_packing(op->kind) ? packing_text(op) : move_text(op), printable(op->why));
-  if (!op->nbody) put(&b, ", %s", where(op->line));
+  if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
   if (is_collective(op->kind)) put(&b, ". %s", bytes_text(op));
   if (op->beside && options.cuda) put(&b, " %s", stream_text(op));
   return b.text;

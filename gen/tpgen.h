@@ -1146,9 +1146,16 @@ char *collective_text(const struct op *op, int rank);
 char *await_text(const struct op *op, int rank);
 /* Whether the await has more to do: what came in a bucket is copied out of it. */
 bool awaits_copies(const struct op *op);
-/* parcel.c: whether what a packed bucket reduces lies in its buffer; else the copies before the call
-   and after it. */
+/* parcel.c: whether a packed bucket's buffer has a chunk for each rank; whether what a rank gathers,
+   or what is scattered to it, lies elsewhere as it would in its chunk, so that it is sent from there,
+   or left there; whether what is reduced lies in the buffer; whether anything is copied before the
+   call and after it; where the rank's own chunk begins; the copies. */
+bool has_chunks(const struct op *op);
+bool lies_as_chunk(const struct op *op);
 bool lies_in_buffer(const struct op *op);
+bool is_copied_in(const struct op *op);
+bool is_copied_out(const struct op *op);
+const char *own_chunk_text(const struct op *op);
 char *copies_in_text(const struct op *op, int rank);
 char *copies_out_text(const struct op *op, int rank);
 char *exchanges_text(int rank);

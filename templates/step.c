@@ -3,6 +3,7 @@
 $summary$//   this is the program of ranks: $ranks$
 #include "cpu_copies.h"
 #include "cpu_math.h"
+#include "cpu_parcels.h"
 #include "kernels.h"
 #include "program.h"
 

@@ -3,6 +3,7 @@
 $summary$//   this is the program of ranks: $ranks$
 #include "cuda_copies.h"
 #include "cuda_math.h"
+#include "cuda_parcels.h"
 #include "cuda_streams.h"
 #include "kernels.h"
 #include "program.h"

@@ -6,6 +6,7 @@
 //   this is the program of ranks: 0-1
 #include "cpu_copies.h"
 #include "cpu_math.h"
+#include "cpu_parcels.h"
 #include "kernels.h"
 #include "program.h"
 

@@ -6,6 +6,7 @@
 //   this is the program of ranks: 0-1
 #include "cuda_copies.h"
 #include "cuda_math.h"
+#include "cuda_parcels.h"
 #include "cuda_streams.h"
 #include "kernels.h"
 #include "program.h"

@@ -1058,7 +1058,6 @@ static void make_local(void)
   optimize(), after(PASS_OPTIMIZE);
   redistribute(), after(PASS_REDISTRIBUTE);
   give_units();
-  units_travel = true;
   outline(), after(PASS_OUTLINE);
   bucket(), after(PASS_BUCKET);
   fuse(), after(PASS_FUSE);

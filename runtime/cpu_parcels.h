@@ -1,0 +1,84 @@
+// What generated C fills the buffers of collectives with, and empties them.
+#ifndef CPU_PARCELS_H
+#define CPU_PARCELS_H
+
+#include "elements.h"
+#include "parcels.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#include <string.h>
+
+// n elements, of so many bytes there and here; from NULL they are zeros.
+static inline void copy_run(void *to, long to_bytes, const void *from, long from_bytes, long n)
+{
+  if (!from) {
+    memset(to, 0, (size_t)(n * to_bytes));
+  } else if (to_bytes == from_bytes) {
+    memcpy(to, from, (size_t)(n * to_bytes));
+  } else if (to_bytes == sizeof(bf16)) {
+    for (long i = 0; i < n; i++) ((bf16 *)to)[i] = float_to_bf16(((const float *)from)[i]);
+  } else {
+    for (long i = 0; i < n; i++) ((float *)to)[i] = bf16_to_float(((const bf16 *)from)[i]);
+  }
+}
+
+// A buffer whose elements have so many bytes.
+struct parcel_buffer {
+  char *at;
+  long bytes, chunk;
+};
+
+// The elements first, first + 1, ... last - 1 of a parcel, into the buffer or out of it.
+static inline void copy_elements(struct parcel_buffer b, const struct parcel *p, long first,
+                                 long last, int in)
+{
+  for (long i = first, n; i < last; i += n) {
+    const long x = i % p->run, row = i / p->run % p->rows, part = i / p->run / p->rows;
+    n = p->run - x < last - i ? p->run - x : last - i;
+    char *there = b.at + (part * b.chunk + p->place + row * p->run + x) * b.bytes;
+    char *here = p->at ? (char *)p->at + (row * p->of + part * p->run + x) * p->bytes : NULL;
+    if (in)
+      copy_run(there, b.bytes, here, p->bytes, n);
+    else
+      copy_run(here, p->bytes, there, b.bytes, n);
+  }
+}
+
+// Pieces of this many elements are dealt out to the threads.
+enum { PARCEL_PIECE = 1 << 15 };
+
+static inline long pieces_of(const struct parcel *p)
+{
+  return (p->parts * p->rows * p->run + PARCEL_PIECE - 1) / PARCEL_PIECE;
+}
+
+static inline void copy_parcels(struct parcel_buffer b, int n, const struct parcel *p, int in)
+{
+  long pieces = 0;
+  for (int k = 0; k < n; k++) pieces += pieces_of(&p[k]);
+#pragma omp parallel for schedule(static) if (pieces > n + 4)
+  for (long piece = 0; piece < pieces; piece++) {
+    long before = piece;
+    int k = 0;
+    while (before >= pieces_of(&p[k])) before -= pieces_of(&p[k++]);
+    const long all = p[k].parts * p[k].rows * p[k].run, first = before * PARCEL_PIECE;
+    const long last = first + PARCEL_PIECE;
+    copy_elements(b, &p[k], first, last < all ? last : all, in);
+  }
+}
+
+// Copies n parcels into the buffer, from `at` on, whose elements have `bytes` bytes and each chunk
+// so many elements; unpack_parcels is the way back.
+static inline void pack_parcels(void *at, long bytes, long chunk, int n, const struct parcel *p)
+{
+  copy_parcels((struct parcel_buffer){at, bytes, chunk}, n, p, 1);
+}
+
+static inline void unpack_parcels(void *at, long bytes, long chunk, int n, const struct parcel *p)
+{
+  copy_parcels((struct parcel_buffer){at, bytes, chunk}, n, p, 0);
+}
+
+#endif
