@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# plans/llama3.lua: PyTorch's losses and norms of gradients in twenty steps (tests/golden/llama), from
-# its weights and its text, on several meshes, with the logits cut and whole; its rotary tables; the
-# collectives of a step; a Hugging Face model's config.json, and weights under its names; heads that do
-# not divide, a tied output, and the weights that it begins with, against one rank.
+# plans/llama3.lua: PyTorch's losses and norms of gradients in twenty steps (tests/golden/llama), from its
+# weights and its text, on several meshes, tensor and data parallel, with the logits cut and whole; a
+# checkpoint that moves among them; its rotary tables; the collectives of a step; a Hugging Face model's
+# config.json, and weights under its names; heads that do not divide, a tied output, and the weights that it
+# begins with, against one rank.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 
@@ -61,6 +62,17 @@ check_beginning() {
     start "$WORK/$name" "$WORK/$name.begin" --steps 0 > "$WORK/$name.zero" || fail "$name: no beginning"
     "$TOOLS/compare_safetensors" "$WORK/$name.begin.saved/model.safetensors" \
       "$WORK/tp1.begin.saved/model.safetensors" 0 || fail "$name begins otherwise"
+  done
+}
+
+# A checkpoint goes from mesh to mesh, and comes to each without a change of a bit.
+check_moves() {
+  local name from=tp1
+  for name in fsdp4 hsdp dp2_tp2 tp1; do
+    start "$WORK/$name" "$WORK/moved_$name" --load "$WORK/$from.saved" --data "$llama/text.txt" --steps 20 &&
+      "$TOOLS/compare_safetensors" "$WORK/moved_$name.saved/model.safetensors" \
+        "$WORK/tp1.saved/model.safetensors" 0 || fail "from $from to $name: another checkpoint"
+    from=moved_$name
   done
 }
 
@@ -150,7 +162,15 @@ for tp in 1 2 3 4; do
   beside "$WORK/tp$tp.log" check_golden plain tp$tp -D tp=$tp
   [ $tp = 1 ] || beside "$WORK/tp${tp}_whole.log" check_golden plain tp${tp}_whole -D tp=$tp -D loss_parallel=false
 done
-beside "$WORK/dp2_tp2.log" check_golden plain dp2_tp2 -D dp=2 -D tp=2
+# Data parallel: copies, fully sharded (over three ranks the third has nothing of the batch), both, and under
+# tensor parallel.
+beside "$WORK/ddp.log" check_golden plain ddp -D dp_replicate=2
+for dp in 2 3 4; do
+  beside "$WORK/fsdp$dp.log" check_golden plain fsdp$dp -D dp_shard=$dp
+done
+beside "$WORK/hsdp.log" check_golden plain hsdp -D dp_replicate=2 -D dp_shard=2
+beside "$WORK/dp2_tp2.log" check_golden plain dp2_tp2 -D dp_shard=2 -D tp=2
+beside "$WORK/bf16_fsdp2.log" check_bfloat16 fsdp2 -D dp_shard=2
 beside "$WORK/onednn.log" check_onednn
 beside "$WORK/bf16_tp1.log" check_bfloat16 tp1
 beside "$WORK/bf16_tp2.log" check_bfloat16 tp2 -D tp=2
@@ -164,6 +184,7 @@ for tp in 2 3 4; do check_counts tp$tp 2; done
 check_depth
 beside "$WORK/beginning.log" check_beginning
 beside "$WORK/config.log" check_config
+beside "$WORK/moves.log" check_moves
 all_are_done
 cat "$WORK"/*.log
 for name in six.4 few.4 places.3 tied.2; do
