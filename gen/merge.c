@@ -300,6 +300,7 @@ static bool makes_gradients(const struct op *op)
 
 static const char *why_together(const struct op *op)
 {
+  if (op->kind == OP_reduce_scatter && makes_gradients(op)) return "their parameters are kept so";
   if (op->packed && graph->bucketing == BUCKETS_GREEDY && makes_gradients(op))
     return "bucketing = greedy, and they follow one another";
   if (op->kind == OP_reduce_scatter && makes_gradients(op)) return "their parameters are kept so";

@@ -406,7 +406,6 @@ static void two_gathers(void)
     graph->value[whole].placed = graph->value[whole].is_output = true;
   }
   outline();
-  units_travel = true;
   bucket();
   const struct function *f = &graph->function[0];
   must(f->nop == 1, "%d operations, not a bucket", f->nop);

@@ -126,7 +126,6 @@ struct types {
 static void unit(const void *with)
 {
   const struct types *types = with;
-  units_travel = true;
   new_graph(2, (int[]){3, 2});
   for (int k = 0; k < KEPT; k++) gather_one(&kept[k], types->used);
   for (int k = KEPT; k-- > 0;) scatter_one(&kept[k], types->used, types->reduced);
@@ -183,7 +182,6 @@ static void test_a_unit_travels_together(void **state)
 static void others_read(const void *with)
 {
   (void)with;
-  units_travel = true;
   new_graph(2, (int[]){3, 2});
   for (int k = 0; k < 2; k++) gather_one(&kept[k], BF16);
   int cast = graph->op[graph->value[kept[0].used].op].in[0];
@@ -205,7 +203,6 @@ struct units {
 static void two_units(const void *with)
 {
   const struct units *units = with;
-  units_travel = true;
   new_graph(2, (int[]){3, 2});
   graph->mesh.bandwidth[0] = 100e9;
   graph->mesh.latency[0] = units->latency;
@@ -238,7 +235,6 @@ static void test_what_stays(void **state)
 static void one_after_the_other(const void *with)
 {
   (void)with;
-  units_travel = true;
   new_graph(1, (int[]){2});
   int x = given(PARAMETER, "w", parse_shape("4x4"), parse_layout("S(0)"));
   struct op op = {.kind = OP_all_gather, .group = add_group(1), .unit_plus_1 = 1};
