@@ -39,7 +39,7 @@ bool same_kind(int a, int b)
 static int bounds_of(const struct op *op)
 {
   int unit = unit_of(op);
-  return unit == NONE || !graph->unit || !graph->unit[unit].shards ? NONE : unit;
+  return unit == NONE || !graph->unit[unit].shards ? NONE : unit;
 }
 
 bool may_share(int a, int b)

@@ -398,6 +398,9 @@ static struct op *bucketed; /* a bucket of two */
 static void two_gathers(void)
 {
   new_graph(1, (int[]){2});
+  graph->nunit = 1;
+  graph->unit = alloc(sizeof *graph->unit);
+  graph->unit[0] = (struct unit){.name = "", .shards = 1};
   for (int i = 0; i < 2; i++) {
     int w = given(PARAMETER, "w", parse_shape("4x3"), parse_layout("S(0)"));
     struct op op = {.kind = OP_all_gather, .nin = 1, .in = {w}, .module = NONE, .unit_plus_1 = 1};

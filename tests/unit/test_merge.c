@@ -23,6 +23,14 @@ static int cast_of(int value, enum type type, enum phase phase)
   return step((struct op){.kind = OP_cast, .type = type}, value, phase, layout);
 }
 
+/* Two units that keep their parameters cut over the mesh's first dimension. */
+static void make_units(void)
+{
+  graph->nunit = 2;
+  graph->unit = alloc(2 * sizeof *graph->unit);
+  for (int i = 0; i < 2; i++) graph->unit[i] = (struct unit){.name = "", .shards = 1, .line = 5};
+}
+
 /* A parameter of a unit that is kept cut over the mesh's first dimension. */
 struct kept {
   const char *shape, *cut, *whole,
@@ -127,6 +135,7 @@ static void unit(const void *with)
 {
   const struct types *types = with;
   new_graph(2, (int[]){3, 2});
+  make_units();
   for (int k = 0; k < KEPT; k++) gather_one(&kept[k], types->used);
   for (int k = KEPT; k-- > 0;) scatter_one(&kept[k], types->used, types->reduced);
   struct array *whole = take((size_t)graph->nvalue * sizeof *whole);
@@ -183,6 +192,7 @@ static void others_read(const void *with)
 {
   (void)with;
   new_graph(2, (int[]){3, 2});
+  make_units();
   for (int k = 0; k < 2; k++) gather_one(&kept[k], BF16);
   int cast = graph->op[graph->value[kept[0].used].op].in[0];
   cast = graph->op[graph->value[cast].op].in[0];
@@ -204,6 +214,7 @@ static void two_units(const void *with)
 {
   const struct units *units = with;
   new_graph(2, (int[]){3, 2});
+  make_units();
   graph->mesh.bandwidth[0] = 100e9;
   graph->mesh.latency[0] = units->latency;
   for (int k = 0; k < 4; k++) {
@@ -236,6 +247,7 @@ static void one_after_the_other(const void *with)
 {
   (void)with;
   new_graph(1, (int[]){2});
+  make_units();
   int x = given(PARAMETER, "w", parse_shape("4x4"), parse_layout("S(0)"));
   struct op op = {.kind = OP_all_gather, .group = add_group(1), .unit_plus_1 = 1};
   int a = step(op, x, FORWARD, "R");

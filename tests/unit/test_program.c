@@ -1047,6 +1047,9 @@ static void give_units(void)
     struct op *op = &graph->op[graph->order[i]];
     if (is_collective(op->kind)) op->unit_plus_1 = way == ONE_UNIT ? 1 : 2 + op->module;
   }
+  graph->nunit = graph->nmodule + 1;
+  graph->unit = alloc((size_t)graph->nunit * sizeof *graph->unit);
+  for (int i = 0; i < graph->nunit; i++) graph->unit[i] = (struct unit){.name = "", .shards = 1};
   /* Mostly by unit; under caps that some of these programs reach. */
   graph->bucketing = draw_below(3) ? BUCKETS_BY_UNIT : (enum bucketing)draw_below(3);
   graph->ncap = draw_below(3);
