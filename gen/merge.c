@@ -339,7 +339,8 @@ static int bucket_of(const int *member, int n, bool packed, enum type type)
   const char *name = op.kind == OP_all_gather ? "gathered" : "together";
   if (packed) op.buffer = buffer_for(&op, type, makes_gradients(&op) ? "gradients" : name);
   op.why = why_together(&op);
-  if (unit_of(&op) != NONE) op.line = graph->unit[unit_of(&op)].line;
+  int unit = unit_of(&op);
+  if (unit >= 0 && unit < graph->nunit) op.line = graph->unit[unit].line;
   GROW(graph->op, graph->nop, graph->op_room);
   graph->op[graph->nop] = op;
   if (packed) graph->value[op.buffer].op = graph->nop;
