@@ -354,6 +354,7 @@ void put_step(struct buffer *b)
   find_loops();
   put_machine(b);
   put_figures(b);
+  put(b, "  %-12s %12s   # arithmetic, = a collective, . less than half of the time\n", "bars", "");
   put_whole(b);
   for (int i = 0; i < graph->nfunction; i++)
     if (graph->function[i].count > 1) put_round(b, i);
