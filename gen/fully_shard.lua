@@ -1,5 +1,6 @@
 -- fully_shard.lua: fully_shard, as in torch.distributed.fsdp: a model's parameters, their gradients
--- and what the optimizer keeps of them are cut over the ranks that share the batch.
+-- and what the optimizer keeps of them are cut over the ranks that share the batch; and below it
+-- replicate: they are copies on these, but for what ZeRO cuts.
 --
 --   for _, layer in ipairs(model.layers) do fully_shard(layer, mesh.dp) end
 --   fully_shard(model, mesh.dp)
