@@ -527,6 +527,17 @@ static int add_style(lua_State *L)
   return 0;
 }
 
+/* add_async(module, mesh dimension, pieces, line) */
+static int add_async(lua_State *L)
+{
+  GROW(graph->async, graph->nasync, graph->async_room);
+  graph->async[graph->nasync++] = (struct async){.module = (int)luaL_checkinteger(L, 1),
+                                                 .mesh_dim = (int)luaL_checkinteger(L, 2),
+                                                 .pieces = (int)luaL_checkinteger(L, 3),
+                                                 .line = (int)luaL_checkinteger(L, 4)};
+  return 0;
+}
+
 /* check_name(name, what): refuses what cannot be one. */
 static int check_plain_name(lua_State *L)
 {
@@ -830,6 +841,7 @@ static const luaL_Reg functions[] = {{"between", between},
                                      {"set_device", set_device},
                                      {"split_mesh", split_mesh},
                                      {"add_style", add_style},
+                                     {"add_async", add_async},
                                      {"matches", matches},
                                      {"check_name", check_plain_name},
                                      {"set_loss", set_loss},

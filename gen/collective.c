@@ -246,6 +246,7 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
       give[r] = op->nbody ? sum : elements_at(op->out, rank);
       break;
     }
+    if (op->pieces) give[r] /= op->pieces;
     get[r] = give[r];
   }
 }
@@ -260,7 +261,8 @@ int64_t collective_bytes(const struct op *op, int rank)
     for (int k = 0; k < op->nbody; k++) sum += elements_at(graph->op[op->body[k]].out, rank);
     return sum * each;
   }
-  return elements_at(op->in[0], rank) * type_bytes(graph->value[op->in[0]].type);
+  int64_t bytes = elements_at(op->in[0], rank) * type_bytes(graph->value[op->in[0]].type);
+  return op->pieces ? bytes / op->pieces : bytes;
 }
 
 /* --------------------------------------------------------------------------------------- text */
@@ -548,6 +550,50 @@ static struct ends ends_of(const struct op *op)
   return (struct ends){options.cuda ? pointer(out) : "MPI_IN_PLACE", pointer(out)};
 }
 
+/* A piece of a value that lies whole goes from each to its place: on a GPU as it is sent and
+   received, on a CPU by the call that knows where each part begins. */
+static const char gather_pieces_cuda[] =
+    "CHECK_NCCL(ncclGroupStart());\n"
+    "  for (int r = 0; r < $ranks$; r++) {\n"
+    "    CHECK_NCCL(ncclSend($in$, $n$, $type$, r, $group$, $stream$));\n"
+    "    CHECK_NCCL(ncclRecv($out$ + r * $part$L, $n$, $type$, r, $group$, $stream$));\n"
+    "  }\n"
+    "  COLLECTIVE($line$, $stream$, ncclGroupEnd());";
+
+static const char *offset_pointer(int value, int64_t offset)
+{
+  return offset ? text("%s + %" PRId64, pointer(value), offset) : pointer(value);
+}
+
+/* The call of one piece; n: the elements that each member gives, or gets, with it. */
+static char *piece_call_text(const struct op *op, int64_t n)
+{
+  const struct call_row *row = call_row;
+  while (row->kind != op->kind) row++;
+  bool gathers = op->kind == OP_all_gather,
+       apart = graph->value[gathers ? op->out : op->in[0]].apart;
+  int ranks = group_size(op->group);
+  int64_t part = n * op->pieces, whole_at = op->piece * n * (apart ? ranks : 1);
+  int64_t in_at = gathers ? op->piece * n : whole_at, out_at = gathers ? whole_at : op->piece * n;
+  const char *form = options.cuda ? row->cuda[0] : row->cpu[0];
+  if (!apart) form = options.cuda ? gather_pieces_cuda : row->cpu[1];
+  if (!apart && !options.cuda) out_at = 0;
+  char *call =
+      fill(form, "in", offset_pointer(op->in[0], in_at), "out", offset_pointer(op->out, out_at),
+           "n", text("%" PRId64, n), "type", library_type(graph->value[op->out].type), "op",
+           library_reduction(op->reduction, graph->value[op->out].type), "group",
+           group_name(op->group), "ranks", text("%d", ranks), "part", text("%" PRId64, part),
+           "line", text("%d", op->line), "stream", stream_of(op), NULL);
+  if (apart || options.cuda) return call;
+  struct buffer b = {0};
+  put(&b, "{\n    static const int counts[] = {");
+  for (int r = 0; r < ranks; r++) put(&b, "%s%" PRId64, r ? ", " : "", n);
+  put(&b, "};\n    static const int starts[] = {");
+  for (int r = 0; r < ranks; r++) put(&b, "%s%" PRId64, r ? ", " : "", r * part + op->piece * n);
+  put(&b, "};\n    %s\n  }", call);
+  return b.text;
+}
+
 static char *call_text(const struct op *op, int rank)
 {
   if (op->kind == OP_exchange) return exchange_text(op);
@@ -559,6 +605,7 @@ static char *call_text(const struct op *op, int rank)
   int64_t total = 0;
   for (int r = 0; r < ranks; r++) total += give[r];
   check_count(op->line, total);
+  if (op->pieces) return piece_call_text(op, give[0]);
   const char *const *form = options.cuda ? row->cuda : row->cpu;
   bool equal = form[0] && equal_parts(op, rank);
   if (op->kind == OP_all_reduce && total == 0) return "";

@@ -36,7 +36,9 @@ static struct product_sizes product_of(const struct op *op)
     for (int d = 0; d < here.ndim; d++, letter++) {
       bool shared = memchr(other, *letter, strcspn(other, ",-")), kept = strchr(result, *letter);
       if (shared && o) continue;
-      *(shared ? kept ? &p.count : &p.terms : o ? &p.columns : &p.rows) *= (double)here.size[d];
+      double size = (double)here.size[d];
+      if (op->pieces && *letter == result[op->dim]) size /= op->pieces;
+      *(shared ? kept ? &p.count : &p.terms : o ? &p.columns : &p.rows) *= size;
     }
   }
   return p;
@@ -68,14 +70,25 @@ static double computing_seconds(const struct op *op)
   return product_seconds(&p, arithmetic_of(op));
 }
 
+/* In how many pieces the operation reads the value: a product all of what has not its rows. */
+static double pieces_read(const struct op *op, int value)
+{
+  if (!op->pieces || value == op->out || op->kind != OP_matmul) return op->pieces ? op->pieces : 1;
+  const char *a = op->equation, *b = strchr(a, ',') + 1, *c = strchr(b, '>') + 1;
+  bool first = op->in[0] == value;
+  return memchr(first ? a : b, c[op->dim], first ? strcspn(a, ",") : strcspn(b, "-")) ? op->pieces
+                                                                                      : 1;
+}
+
 /* All that an operation reads and writes. */
 static double bytes_of(const struct op *op)
 {
   static int *list, room;
   double bytes = 0;
   while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
-  for (int n = op_reads(op, list); n--;) bytes += local_bytes(list[n]);
-  for (int n = op_writes(op, list); n--;) bytes += local_bytes(list[n]);
+  for (int n = op_reads(op, list); n--;) bytes += local_bytes(list[n]) / pieces_read(op, list[n]);
+  for (int n = op_writes(op, list); n--;)
+    bytes += local_bytes(list[n]) / (op->pieces ? op->pieces : 1);
   return bytes;
 }
 
@@ -91,7 +104,7 @@ static double bytes_sent(const struct op *op, double n)
   if (op->kind == OP_exchange) return local_bytes(op->in[0]);
   double bytes = op->packed ? local_bytes(op->buffer) : (double)collective_bytes(op, 0);
   if (op->packed) return (op->kind == OP_all_reduce ? 2 : 1) * bytes * (n - 1) / n;
-  if (op->kind == OP_all_gather) bytes = local_bytes(op->out);
+  if (op->kind == OP_all_gather) bytes = local_bytes(op->out) / (op->pieces ? op->pieces : 1);
   return (op->kind == OP_all_reduce ? 2 : 1) * bytes * (n - 1) / n;
 }
 

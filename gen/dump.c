@@ -12,7 +12,7 @@
 
 const char *const pass_name[PASS_COUNT] = {
     "lua",     "plan",    "propagate", "grad", "optimize", "redistribute", "uncast", "recompute",
-    "arrange", "outline", "bucket",    "fuse", "epilogue", "schedule",     "memory"};
+    "arrange", "outline", "pipeline", "bucket",    "fuse", "epilogue", "schedule",     "memory"};
 
 static const char *const role_name[] = {"activation", "parameter", "gradient", "sums", "state",
                                         "batch",      "loss",      "norm"};
@@ -133,6 +133,7 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
   dump_inputs(b, op);
   dump_redistribution(b, op);
   for (int k = 0; k < op->nout; k++) dump_value(b, op->out + k);
+  if (op->pieces) put(b, "  piece %d of %d", op->piece + 1, op->pieces);
   put(b, "%s%s  line %d", begun_text(op), op->again ? "  again" : "", op->line);
   if (op->module != NONE && *graph->module[op->module].path)
     put(b, " in %s", printable(graph->module[op->module].path));

@@ -78,7 +78,7 @@ static bool has_terms(const struct op *op)
 
 static bool is_product(const struct op *op)
 {
-  if (op->kind != OP_matmul || !is_linear(op) || !has_terms(op)) return false;
+  if (op->kind != OP_matmul || op->pieces || !is_linear(op) || !has_terms(op)) return false;
   const struct value *c = &graph->value[op->out];
   return lies_as_written(op->in[0]) && lies_as_written(op->in[1]) && lies_as_written(op->out) &&
          c->role == ACTIVATION && !c->is_output && readers[op->out] == 1;

@@ -177,13 +177,19 @@ static void join_others(int b)
   }
 }
 
+static bool is_later_piece(const struct op *op)
+{
+  return op->pieces && (op->piece || op->in[op->nin - 1] == op->out);
+}
+
 static void add_bundle(int op)
 {
   struct bundle *u = alloc(sizeof *u);
   const struct op *o = &graph->op[op];
   *u = (struct bundle){.element = is_elementwise(o), .n = 1, .op = {op}};
   place[op] = nbundle;
-  for (int k = 0; k < o->nout; k++) maker[o->out + k] = op;
+  /* Of pieces the first: all of a value's make and read the same, and stay in their order. */
+  for (int k = 0; k < o->nout && !is_later_piece(o); k++) maker[o->out + k] = op;
   for (int k = 0; k < o->nbody; k++)
     if (graph->op[o->body[k]].out != NONE) maker[graph->op[o->body[k]].out] = op;
   bundle[nbundle++] = u;

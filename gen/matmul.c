@@ -54,7 +54,8 @@ struct product {
   int nrun;
   struct run run[MAX_RUNS];
   struct gemm call;
-  const struct run *batch; /* or NULL */
+  const struct run *batch;  /* or NULL */
+  int64_t offset[OPERANDS]; /* of a piece, where it begins */
   int nloop;
   const struct run *loop[MAX_RUNS]; /* from the outermost to the innermost */
   char variable[MAX_RUNS];
@@ -89,6 +90,25 @@ static struct run *run_of(struct product *p, char letter)
   return &p->run[p->nrun++];
 }
 
+/* The dimension that is cut in pieces: seen as [parts, pieces, size], of which a piece has the
+   first and the last. It may lie as [pieces, parts, size]. */
+static void add_piece(struct product *p, enum operand o, char letter, int64_t size, int64_t stride)
+{
+  const struct op *op = p->op;
+  bool apart = graph->value[value_of(op, o)].apart;
+  int64_t parts = group_size(op->group), rows = size / parts / op->pieces;
+  struct run *part = run_of(p, '#');
+  part->in |= 1u << o;
+  part->size = parts;
+  part->stride[o] = rows * stride * (apart ? 1 : op->pieces);
+  p->offset[o] = op->piece * rows * stride * (apart ? parts : 1);
+  if (rows == 1) return;
+  struct run *r = run_of(p, letter);
+  r->in |= 1u << o;
+  r->size = rows;
+  r->stride[o] = stride;
+}
+
 static void add_operand(struct product *p, enum operand o, int rank)
 {
   struct shape here = local_shape(value_of(p->op, o), rank);
@@ -96,6 +116,10 @@ static void add_operand(struct product *p, enum operand o, int rank)
   local_strides(value_of(p->op, o), rank, stride);
   for (int d = 0; d < here.ndim; d++) {
     if (here.size[d] == 1) continue;
+    if (p->op->pieces && p->letters[o][d] == p->letters[C][p->op->dim]) {
+      add_piece(p, o, p->letters[o][d], here.size[d], stride[d]);
+      continue;
+    }
     struct run *r = run_of(p, p->letters[o][d]);
     r->in |= 1u << o;
     r->size = here.size[d];
@@ -275,6 +299,7 @@ static char *address(const struct product *p, enum operand o)
     if (stride == 1) put(&b, " + %c", p->variable[i]);
     if (stride > 1) put(&b, " + %c * %" PRId64, p->variable[i], stride);
   }
+  if (p->offset[o]) put(&b, " + %" PRId64, p->offset[o]);
   return b.text;
 }
 

@@ -120,6 +120,10 @@ static int root(int value)
 static void make_at(int value, int at)
 {
   struct value *v = &graph->value[value];
+  if (v->pieces && v->first != NONE) {
+    v->last = at;
+    return;
+  }
   v->made = v->first = v->last = at;
   v->made_by = function_of[op_at[at]];
 }

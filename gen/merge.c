@@ -222,7 +222,7 @@ bool is_mergeable(const struct function *f, int id)
 {
   const struct op *op = &graph->op[id];
   int maker = graph->value[op->in[0]].op, reader = NONE;
-  if (op->nbody) return false;
+  if (op->nbody || op->pieces) return false;
   if (op->kind == OP_reduce_scatter && runs(f, maker) && graph->op[maker].kind == OP_pack)
     return maker_of(f, op->in[0], OP_pack) != NONE;
   if (op->kind != OP_all_gather || !readers(op->out, &reader)) return true;

@@ -72,7 +72,7 @@ static struct {
 struct touched {
   int round; /* of find_dependences that it is of */
   int writer;
-  struct list readers;
+  struct list readers, pieces; /* pieces: who wrote one since the writer */
 };
 static struct touched *touched; /* by speaker */
 static int round_now;
@@ -93,7 +93,7 @@ static struct touched *touched_at(int value)
   if (t->round != round_now) {
     t->round = round_now;
     t->writer = NONE;
-    t->readers.n = 0;
+    t->readers.n = t->pieces.n = 0;
   }
   return t;
 }
@@ -107,11 +107,26 @@ static void depend(int later, int earlier)
   add(&node[earlier].behind, later);
 }
 
+static int piece_of(int n, int value)
+{
+  return piece_touched(&graph->op[node[n].op], value);
+}
+
+/* As those of the list do: but for those that touch another piece of the value. */
+static void depend_on_all(int n, const struct list *list, int value)
+{
+  for (int i = 0; i < list->n; i++) {
+    int mine = piece_of(n, value), its = mine == NONE ? NONE : piece_of(list->at[i], value);
+    if (its == NONE || its == mine) depend(n, list->at[i]);
+  }
+}
+
 static void note_read(int n, int value)
 {
   struct touched *t = touched_at(value);
   if (graph->value[value].step) note_read(n, graph->value[value].initial);
   depend(n, t->writer);
+  depend_on_all(n, &t->pieces, value);
   if (!t->readers.n || t->readers.at[t->readers.n - 1] != n) add(&t->readers, n);
 }
 
@@ -119,9 +134,14 @@ static void note_write(int n, int value)
 {
   struct touched *t = touched_at(value);
   depend(n, t->writer);
-  for (int i = 0; i < t->readers.n; i++) depend(n, t->readers.at[i]);
+  depend_on_all(n, &t->readers, value);
+  depend_on_all(n, &t->pieces, value);
+  if (piece_of(n, value) != NONE) {
+    add(&t->pieces, n);
+    return;
+  }
   t->writer = n;
-  t->readers.n = 0;
+  t->readers.n = t->pieces.n = 0;
 }
 
 /* The end of a collective of another round stands for all that it reads and writes: what follows
@@ -779,12 +799,23 @@ static int64_t note_times(int function)
   return time;
 }
 
+/* Pieces run beside others from the start: one alone gains nothing while the next waits for its
+ * turn. */
+static void begin_pieces(void)
+{
+  for (int n = 0; n < nnode; n++)
+    node[n].beside |= node[n].group != NONE && graph->op[node[n].op].pieces;
+}
+
 /* Some of the function's operations, in a new order, appended to `all`. */
 static int64_t order_part(const int *op, int n, struct list *all, int64_t more, int function)
 {
   make_nodes(op, n);
   find_begins();
-  if (more >= 0) give_all_work(more);
+  if (more >= 0) {
+    begin_pieces();
+    give_all_work(more);
+  }
   follow_pending();
   int64_t time = note_times(function);
   int *list = alloc((size_t)(2 * n + 1) * sizeof *list);

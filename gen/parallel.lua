@@ -444,12 +444,30 @@ local function walk(module, dim, t, prefix, inside)
   end
 end
 
--- parallelize(model, mesh.tp, {["layers.*.w1"] = Colwise(), ...}): the model.
+-- Of the modules given to parallelize: those whose gathers and reductions over the dimension are cut in
+-- pieces, which travel while the products beside them are computed.
+local asynchronous = {}
+
+local function note_async(module, dim, options)
+  local pieces = base.options(options, "parallelize", {"async_tp"}).async_tp
+  if pieces == nil or pieces == false then return end
+  if pieces ~= true then
+    if math.type(pieces) ~= "integer" or pieces < 2 or pieces > 64 then
+      fail("parallelize: async_tp is true, false or a number of pieces from 2 to 64, not %s",
+        math.type(pieces) and tostring(pieces) or base.a(pieces))
+    end
+  end
+  asynchronous[#asynchronous + 1] =
+    {module = module, dim = dim, pieces = pieces == true and 0 or pieces, line = core.line()}
+end
+
+-- parallelize(model, mesh.tp, {["layers.*.w1"] = Colwise(), ...}, {async_tp = true}): the model.
 -- Or a style alone, for the module itself.
-plan.parallelize = core.unwatched(function(module, mesh, styles)
+plan.parallelize = core.unwatched(function(module, mesh, styles, options)
   base.expect(module, "module", "the first argument of parallelize")
   local dim = one_dimension(mesh, "parallelize")
   if base.begun then fail("parallelize comes before train and infer") end
+  note_async(module, dim, options)
   base.look_once(true)
   if base.kind(styles) == "style" then
     apply(module, dim, styles)
@@ -475,6 +493,16 @@ base.lower_styles = core.unwatched(function()
     end
     for _, dim in ipairs(base.dims_in_graph{p.dim}) do
       core.add_style(s.name, index, dim, s.line, p.wishes)
+    end
+  end
+  for _, a in ipairs(asynchronous) do
+    local index = base.index(a.module)
+    if not index then
+      fail("async_tp of line %d is for a %s that is not part of the model", a.line,
+        base.class_name(a.module))
+    end
+    for _, dim in ipairs(base.dims_in_graph{a.dim}) do
+      core.add_async(index, dim, a.pieces, a.line)
     end
   end
 end)

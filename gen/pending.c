@@ -84,13 +84,23 @@ static bool meets(int a, int in_a, int b, int in_b)
 struct spoken {
   const int *value;
   int n, module;
+  const struct op *by;
 };
+
+/* Two pieces of one value. */
+static bool are_apart(const struct spoken *a, int x, const struct spoken *b, int y)
+{
+  int mine = piece_touched(a->by, x), its = piece_touched(b->by, y);
+  return x == y && mine != NONE && its != NONE && mine != its;
+}
 
 static bool any_meet(struct spoken a, struct spoken b)
 {
   for (int i = 0; i < a.n; i++)
     for (int k = 0; k < b.n; k++)
-      if (meets(a.value[i], a.module, b.value[k], b.module)) return true;
+      if (!are_apart(&a, a.value[i], &b, b.value[k]) &&
+          meets(a.value[i], a.module, b.value[k], b.module))
+        return true;
   return false;
 }
 
@@ -105,10 +115,10 @@ static void check_beside(int id, int module, struct begun begun)
 {
   const struct op *op = &graph->op[id], *other = &graph->op[begun.op];
   find_pending_access(&theirs, other);
-  struct spoken reads = {here.read, here.nread, module},
-                writes = {here.written, here.nwritten, module};
-  struct spoken read = {theirs.read, theirs.nread, begun.module},
-                written = {theirs.written, theirs.nwritten, begun.module};
+  struct spoken reads = {here.read, here.nread, module, op},
+                writes = {here.written, here.nwritten, module, op};
+  struct spoken read = {theirs.read, theirs.nread, begun.module, other},
+                written = {theirs.written, theirs.nwritten, begun.module, other};
   hold(!any_meet(writes, read), id, "it writes what a pending collective reads");
   hold(!any_meet(writes, written), id, "it writes what a pending collective writes");
   hold(!any_meet(reads, written), id, "it reads what a pending collective writes");

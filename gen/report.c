@@ -55,6 +55,7 @@ static void add_flops(void *to, int id, int times)
       width += (double)l.size[i];
     else
       products *= (double)l.size[i];
+  if (op->pieces) products /= op->pieces;
   flops[graph->value[op->in[0]].type == BF16] += 2 * products * width * times;
 }
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 static int *readers; /* of each value: operations still to come that read its bytes */
-static bool *ready;  /* the value is there */
+static int *missing; /* of each value: operations still to come that make it, or a piece of it */
 static bool *leaves; /* another function reads it: it is not freed here */
 static int *shown;   /* the value whose bytes it is: a view has none of its own */
 static bool *wanted; /* anything reads it: a kernel's other outputs are gone at once */
@@ -79,13 +79,21 @@ static int64_t weight(int value)
   return weights[value];
 }
 
+/* What it adds to what is alive as the operation begins to make it: the first of its pieces does.
+ */
+static int64_t weight_made(const struct op *op, int value)
+{
+  bool begins = !op->pieces || (op->piece == 0 && op->in[op->nin - 1] != value);
+  return begins ? weight(value) : 0;
+}
+
 /* What running the operation would add to what is alive. */
 static int64_t growth(const struct op *op)
 {
   widen_lists(op);
   int64_t sum = 0;
   for (int n = op_writes(op, write_list); n--;)
-    if (wanted[write_list[n]]) sum += weight(write_list[n]);
+    if (wanted[write_list[n]]) sum += weight_made(op, write_list[n]);
   for (int n = reads_of(op); n--;)
     if (readers[read_list[n]] == 1 && !leaves[read_list[n]]) sum -= weight(read_list[n]);
   return sum;
@@ -107,7 +115,7 @@ static int64_t replaced(const struct op *op)
     while (at < nin && !(dies(read_list[at]) && may_overwrite(op, read_list[at], write_list[n])))
       at++;
     if (at == nin || !weight(shown[read_list[at]])) continue;
-    sum += weight(write_list[n]);
+    sum += weight_made(op, write_list[n]);
     read_list[at] = read_list[--nin];
   }
   return sum;
@@ -117,7 +125,7 @@ static bool can_run(const struct op *op)
 {
   widen_lists(op);
   for (int n = op_reads(op, read_list); n--;)
-    if (!ready[read_list[n]]) return false;
+    if (missing[read_list[n]] && piece_touched(op, read_list[n]) == NONE) return false;
   return true;
 }
 
@@ -125,7 +133,7 @@ static int64_t run(const struct op *op)
 {
   int64_t sum = growth(op);
   for (int n = reads_of(op); n--;) readers[read_list[n]]--;
-  for (int n = op_writes(op, write_list); n--;) ready[write_list[n]] = true;
+  for (int n = op_writes(op, write_list); n--;) missing[write_list[n]]--;
   return sum;
 }
 
@@ -135,7 +143,7 @@ static void begin(const int *op, int n)
   for (int i = 0; i < n; i++) {
     widen_lists(&graph->op[op[i]]);
     for (int k = reads_of(&graph->op[op[i]]); k--;) readers[read_list[k]]++;
-    for (int k = op_writes(&graph->op[op[i]], write_list); k--;) ready[write_list[k]] = false;
+    for (int k = op_writes(&graph->op[op[i]], write_list); k--;) missing[write_list[k]]++;
   }
 }
 
@@ -145,7 +153,8 @@ int64_t peak_of(const int *op, int n)
   begin(op, n);
   for (int i = 0; i < n; i++) {
     int64_t made = -replaced(&graph->op[op[i]]), grown = run(&graph->op[op[i]]);
-    for (int k = op_writes(&graph->op[op[i]], write_list); k--;) made += weight(write_list[k]);
+    for (int k = op_writes(&graph->op[op[i]], write_list); k--;)
+      made += weight_made(&graph->op[op[i]], write_list[k]);
     if (now + made > peak) peak = now + made;
     now += grown;
   }
@@ -171,8 +180,11 @@ static void order_stretch(int *op, int n)
   for (int turn = 0; turn < n; turn++) {
     int best = NONE;
     int64_t least = 0;
+    bool follows = false; /* pieces run in their order */
     for (int i = 0; i < n; i++) {
-      if (gone[i] || !can_run(&graph->op[op[i]])) continue;
+      bool waits = follows && graph->op[op[i]].pieces;
+      follows |= !gone[i] && graph->op[op[i]].pieces;
+      if (gone[i] || waits || !can_run(&graph->op[op[i]])) continue;
       int64_t grown = growth(&graph->op[op[i]]);
       if (best != NONE && grown >= least) continue;
       best = i;
@@ -208,7 +220,7 @@ void enter_function(const struct function *f)
   mark_leaving(f);
   for (int i = 0; i < graph->nvalue; i++) {
     readers[i] = 0;
-    ready[i] = true;
+    missing[i] = 0;
   }
 }
 
@@ -295,7 +307,7 @@ static void overlap_all(void)
 void schedule(void)
 {
   readers = alloc((size_t)graph->nvalue * sizeof *readers);
-  ready = alloc((size_t)graph->nvalue);
+  missing = alloc((size_t)graph->nvalue * sizeof *missing);
   leaves = alloc((size_t)graph->nvalue);
   shown = alloc((size_t)graph->nvalue * sizeof *shown);
   weights = alloc((size_t)graph->nvalue * sizeof *weights);

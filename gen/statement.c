@@ -260,6 +260,12 @@ static char *round_comment(const struct op *op)
   }
 }
 
+/* "Piece 1 of 4: ", counted from 1. */
+static char *piece_text(const struct op *op)
+{
+  return op->pieces ? text("Piece %d of %d: ", op->piece + 1, op->pieces) : copy_text("");
+}
+
 /* What a reader wants to know of an operation before its statement. */
 char *comment_text(const struct op *op)
 {
@@ -275,13 +281,14 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_round) return round_comment(op);
   const char *again = is_again(op) ? "again: " : "";
   if (!op->why || op->kind == OP_view)
-    return text("%s%s    %s    %s", again, expression_text(op), lines_of(op), layouts_text(op));
+    return text("%s%s%s    %s    %s", piece_text(op), again, expression_text(op), lines_of(op),
+                layouts_text(op));
   struct buffer b = {0};
   const char *what = shown(op->kind == OP_unpack_pieces ? op->out : op->in[0]);
   put(&b, "%s%s: %s: %s", again, op->nbody ? reduced_text(op) : what,
       is_packing(op->kind) ? packing_text(op) : move_text(op), printable(op->why));
   if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
-  if (is_collective(op->kind)) put(&b, ". %s", bytes_text(op));
+  if (is_collective(op->kind)) put(&b, ". %s%s", piece_text(op), bytes_text(op));
   if (op->beside && options.cuda) put(&b, " %s", stream_text(op));
   return b.text;
 }

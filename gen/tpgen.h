@@ -130,6 +130,8 @@ struct value {
   int step, initial; /* carried: the family's value at index + step, `initial` at the list's end */
   /* fuse.c, memory.c */
   int storage;       /* the value whose bytes it shares: itself, mostly */
+  int pieces; /* pipeline.c: it is made in so many, or 0; apart: they lie one after the other */
+  bool apart;
   bool stored;       /* takes bytes at all: not so inside a fused kernel */
   int64_t offset;    /* ACTIVATION: in the arena; of module 0's value, in a family */
   int depth;         /* how many values of its family are kept: index i lies at slot i % depth */
@@ -183,6 +185,8 @@ struct op {
   int buffer;
   int function; /* loop, round: which it calls */
   enum round round; /* round: for whose module */
+  int pieces, piece; /* pipeline.c: it is of one of so many pieces of its values, or 0. A matmul is
+                        cut in dimension `dim` of its output, of which `group` has parts */
   bool beside;  /* a collective: it runs beside what follows it, until it is awaited */
   bool ahead;   /* beside: it is begun in the round of a loop before the one that awaits it */
   bool behind;  /* beside: it is awaited in the round of a loop behind the one that begins it */
@@ -285,6 +289,14 @@ struct custom {
   int line;
 };
 
+/* What parallelize was given as async_tp for a module: in how many pieces collectives over the
+   dimension of the mesh are cut, 0: as the model says. pipeline.c: whether any is, or why not. */
+struct async {
+  int module, mesh_dim, pieces, line;
+  bool met;
+  const char *why;
+};
+
 struct optimizer {
   const char *name; /* "AdamW", "SGD" */
   double lr, beta1, beta2, eps, weight_decay, momentum;
@@ -353,6 +365,8 @@ struct graph {
   int ncap; /* the most that goes into the first bucket of a kind, the second, ...: the last is that
                of all that follow; 0: the pass chooses */
   int64_t cap[MAX_CAPS]; /* bytes */
+  int nasync, async_room;
+  struct async *async;
   int loss; /* the value that is trained down, or NONE: a forward-only program */
   int train_line;
   int steps;
@@ -833,6 +847,7 @@ void uncast(void);
 void recompute(void);
 void arrange(void);
 void outline(void);
+void pipeline(void);
 void bucket(void);
 void fuse(void);
 void epilogue(void);
@@ -866,6 +881,8 @@ const char *order_text(const struct value *v);
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
 /* Whether the operation takes and makes its values as their dimensions lie in memory. */
 bool is_arranged(const struct op *op);
+/* pipeline.c: which piece of the value the operation touches; NONE: all of it. */
+int piece_touched(const struct op *op, int value);
 /* cut.c: the cheapest way to part nodes, which count from 0, in a near and a far side. */
 struct cut;
 struct cut *new_cut(void);
@@ -1247,6 +1264,7 @@ enum pass {
   PASS_RECOMPUTE,
   PASS_ARRANGE,
   PASS_OUTLINE,
+  PASS_PIPELINE,
   PASS_BUCKET,
   PASS_FUSE,
   PASS_EPILOGUE,

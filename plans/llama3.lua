@@ -13,6 +13,8 @@
 --                                                                they compute
 --   tpgen plans/llama3.lua -o out/ -D preset=405b -D dp=128 -D tp=8 -D device=H100 --ranks 0-7
 --                                                                with the simulated step of such GPUs
+--   tpgen plans/llama3.lua -o out/ -D tp=2 -D async_tp=true      what tp gathers and reduces travels in
+--                                                                pieces, beside the products
 --   tpgen plans/llama3.lua -o out/ -D preset=8b -D tp=8          Llama 3.1's: 8b, 70b, 405b
 --   tpgen plans/llama3.lua -o out/ -D config=Llama-3.1-8B/config.json -D tp=8
 --   out/run.sh --weights Llama-3.1-8B --data text.txt --steps 100
@@ -281,7 +283,7 @@ local model = parallelize(Llama(), mesh.tp, {
     ["feed_forward.w2"] = Rowwise{output_layouts = Shard(1)},
     ["feed_forward.w3"] = Colwise(),
   },
-})
+}, {async_tp = setting("async_tp")})
 
 -- The units of parameters that are gathered, and whose gradients are reduced, together. A tied
 -- embedding is used at both ends of the model.
