@@ -416,7 +416,9 @@ static void refuse_unmet(const struct async *a)
   }
   plan_error(a->line, "async_tp: over %s nothing can be cut in pieces: %s",
              printable(graph->mesh.name[a->mesh_dim]),
-             why ? printable(why) : "there is no all_gather and no reduce_scatter");
+             why                                  ? printable(why)
+             : graph->mesh.size[a->mesh_dim] == 1 ? "it has one rank"
+                                                  : "there is no all_gather and no reduce_scatter");
 }
 
 void pipeline(void)
