@@ -5,6 +5,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include "elements.h"
 #include "program.h"
 #include "target.h"
@@ -86,9 +89,20 @@ bool target_profile(struct failure *why)
   return failed(why, "--profile: programs for GPUs alone tell it; perf tells it of others");
 }
 
+// MPI takes room for what it sums in every call of a reduction: what it gives back is kept for the
+// next. The system would clear these pages anew, which takes as long as the sum.
+static void keep_room(void)
+{
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 32 << 20); // no more is allowed
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
+}
+
 bool target_start(struct identity *me, struct failure *why)
 {
   int level;
+  keep_room();
   if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
     return failed(why, "MPI_Init failed");
   CHECK_MPI(MPI_Comm_create_errhandler(remember_error, &handler));
