@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # A step of a Llama on this machine, tpgen's (CPU, MPI) beside PyTorch's (CPU, gloo): from the same
-# weights, on the same tokens, in turn, some rounds. Medians of the steps' seconds, the peak memory of
-# the largest process (a rank), and the last step's loss, which must agree.
+# weights, on the same tokens, in turn, some rounds; in float32 and in bfloat16, by one process and by two,
+# tensor parallel, data parallel with copies (DDP), and fully sharded (FSDP). Medians of the steps' seconds,
+# the peak memory of the largest process (a rank), and the last step's loss, which must agree.
 #   PYTHON   a python with torch   (python3)
 #   TPGEN    the compiler          (build/tpgen)
 #   ROUNDS   (3)
 #   STEPS    in a run, of which the first two are not counted   (8)
+#   ONLY     a regular expression: these rows alone, as in fsdp or bf16   (all)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -17,60 +19,85 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$PYTHON" -c 'import torch' 2> /dev/null || { echo "llama.sh: $PYTHON has no torch; set PYTHON" >&2; exit 1; }
 
+# name, ranks, what PyTorch is asked for, the plan's settings
+all_rows=(
+  "one            1  compiled  tp=1"
+  "tp             2  tp        tp=2"
+  "ddp            2  ddp       dp_replicate=2"
+  "fsdp           2  fsdp      dp_shard=2"
+  "one_bf16       1  compiled  tp=1"
+  "tp_bf16        2  tp        tp=2"
+  "fsdp_bf16      2  fsdp      dp_shard=2"
+)
+declare -A meaning=([one]="one process" [tp]="tensor parallel" [ddp]="data parallel, copies" [fsdp]="fully sharded")
+rows=()
+for row in "${all_rows[@]}"; do
+  read -r name _ <<< "$row"
+  [[ ! $name =~ ${ONLY:-.} ]] || rows+=("$row")
+done
+type_of() { case $1 in *_bf16) echo bfloat16 ;; *) echo float32 ;; esac; }
+
 sizes=(dim=512 n_layers=8 n_heads=8 n_kv_heads=4 hidden=1408 vocab=8192 seq=256 batch=4 theta=10000 eps=1e-5
   lr=1e-3 beta1=0.9 beta2=0.95 weight_decay=0.1 clip=1.0)
 weights=$work/weights.safetensors data=$work/tokens.uint16
 "$PYTHON" "$here/llama_torch.py" write "$weights" "$data"
-for tp in 1 2; do
-  (cd "$root" && "$TPGEN" plans/llama3.lua "${sizes[@]/#/-D}" -D tp=$tp -o "$work/tpgen$tp")
-  "$work/tpgen$tp/run.sh" --steps 1 --weights "$weights" --data "$data" > /dev/null 2>&1
+for row in "${rows[@]}"; do
+  read -r name _ _ setting <<< "$row"
+  (cd "$root" && "$TPGEN" plans/llama3.lua "${sizes[@]/#/-D}" "-D$setting" "-Ddtype=$(type_of "$name")" -o "$work/$name")
+  "$work/$name/run.sh" --steps 1 --weights "$weights" --data "$data" > /dev/null 2>&1
 done
 
-# One run of a contestant; its steps as lines of JSON in $work/lines, its memory in $work/memory.
+# run NAME RANKS COMMAND...: its memory in $work/memory, its steps' seconds and last loss beside the others'.
 run() {
-  local torch=("$PYTHON" "$here/llama_torch.py") both=("$weights" "$data" "$steps") command
-  local start=("$PYTHON" -m torch.distributed.run --standalone --nproc-per-node=2)
-  local given=(--weights "$weights" --data "$data" --steps "$steps" --metrics "$work/lines")
-  case $1 in
-  eager | compiled) command=("${torch[@]}" "$1" "${both[@]}" "$work/lines") ;;
-  torch2) command=("${start[@]}" "$here/llama_torch.py" parallel "${both[@]}" "$work/lines") ;;
-  tpgen*) command=("$work/$1/run.sh" "${given[@]}") ;;
-  esac
-  local threads=$(nproc)
-  case $1 in *2) threads=$(((threads + 1) / 2)) ;; esac
-  OMP_NUM_THREADS=$threads "$PYTHON" "$here/llama_torch.py" peak "$work/memory" "${command[@]}" \
+  local name=$1 ranks=$2 threads=$(($(nproc) / $2))
+  shift 2
+  OMP_NUM_THREADS=$((threads > 0 ? threads : 1)) "$PYTHON" "$here/llama_torch.py" peak "$work/memory" "$@" \
     > "$work/output" 2>&1 || { cat "$work/output" >&2; exit 1; }
+  field seconds | tail -n +3 | tee -a "$work/$name.seconds" > "$work/now"
+  cat "$work/memory" >> "$work/$name.memory"
+  field loss | tail -n 1 > "$work/$name.loss"
+  echo "round $round  $name  $(median "$work/now") s"
 }
-
+run_torch() { # NAME RANKS HOW
+  local start=("$PYTHON")
+  [ "$2" = 1 ] || start+=(-m torch.distributed.run --standalone --nproc-per-node="$2")
+  run "$1.$3" "$2" "${start[@]}" "$here/llama_torch.py" "$3" "$(type_of "$1")" "$weights" "$data" "$steps" "$work/lines"
+}
+run_tpgen() { # NAME RANKS
+  run "$1.tpgen" "$2" "$work/$1/run.sh" --weights "$weights" --data "$data" --steps "$steps" --metrics "$work/lines"
+}
 field() { sed -n "s/.*\"$1\": *\([-+.e0-9]*\).*/\1/p" "$work/lines"; }
 median() { sort -g "$1" | awk '{ a[NR] = $1 } END { print (a[int((NR + 1) / 2)] + a[int(NR / 2) + 1]) / 2 }'; }
 
-contestants=(eager compiled tpgen1 torch2 tpgen2)
-for ((i = 1; i <= rounds; i++)); do
-  for who in "${contestants[@]}"; do
-    run "$who"
-    field seconds | tail -n +3 | tee -a "$work/$who.seconds" > "$work/now"
-    cat "$work/memory" >> "$work/$who.memory"
-    field loss | tail -n 1 > "$work/$who.loss"
-    echo "round $i  $who  $(median "$work/now") s"
+for ((round = 1; round <= rounds; round++)); do
+  for row in "${rows[@]}"; do
+    read -r name ranks how _ <<< "$row"
+    [ "$how" != compiled ] || run_torch "$name" "$ranks" eager
+    run_torch "$name" "$ranks" "$how"
+    run_tpgen "$name" "$ranks"
   done
 done
 
-declare -A seconds memory
-printf '%-36s %9s %8s %12s\n' "" "s a step" "MiB" "loss"
-row() { # contestant, what it is
-  seconds[$1]=$(median "$work/$1.seconds") memory[$1]=$(median "$work/$1.memory")
-  printf '%-36s %9.3f %8.0f %12s\n' "$2" "${seconds[$1]}" "${memory[$1]}" "$(cat "$work/$1.loss")"
+printf '%-42s %9s %8s %12s %9s %9s\n' "" "s a step" "MiB" "loss" "quicker" "smaller"
+tell() { # NAME WHO LABEL
+  local file=$work/$1.$2 mine=$work/$1.tpgen
+  printf '%-42s %9.3f %8.0f %12s' "$3" "$(median "$file.seconds")" "$(median "$file.memory")" "$(cat "$file.loss")"
+  # How many times tpgen's figure this one is.
+  [ "$2" = tpgen ] && echo || awk -v a="$(median "$file.seconds")" -v b="$(median "$mine.seconds")" \
+    -v m="$(median "$file.memory")" -v n="$(median "$mine.memory")" 'BEGIN { printf " %8.2fx %8.2fx\n", a / b, m / n }'
 }
-row eager "PyTorch"
-row compiled "PyTorch, compiled"
-row tpgen1 "tpgen"
-row torch2 "PyTorch, tensor parallel, 2 ranks"
-row tpgen2 "tpgen, tensor parallel, 2 ranks"
-ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'; }
-echo "PyTorch compiled / tpgen: $(ratio "${seconds[compiled]}" "${seconds[tpgen1]}") in time," \
-  "$(ratio "${memory[compiled]}" "${memory[tpgen1]}") in memory"
-echo "on 2 ranks, PyTorch / tpgen: $(ratio "${seconds[torch2]}" "${seconds[tpgen2]}") in time," \
-  "$(ratio "${memory[torch2]}" "${memory[tpgen2]}") in memory"
-cat "$work"/*.loss | awk '{ if (NR == 1 || $1 < a) a = $1; if (NR == 1 || $1 > b) b = $1 }
-  END { if (b - a > 1e-3 * b) { print "the losses differ: " a " to " b; exit 1 } }'
+for row in "${rows[@]}"; do
+  read -r name ranks how _ <<< "$row"
+  label="$(type_of "$name"), ${meaning[${name%_bf16}]}"
+  tell "$name" tpgen "tpgen, $label"
+  [ "$how" != compiled ] || tell "$name" eager "  PyTorch"
+  tell "$name" "$how" "  PyTorch$([ "$how" != compiled ] || echo ", compiled")"
+done
+for type in float32 bfloat16; do
+  for row in "${rows[@]}"; do
+    read -r name _ <<< "$row"
+    [ "$(type_of "$name")" != $type ] || cat "$work/$name".*.loss
+  done | awk -v most="$([ $type = float32 ] && echo 1e-3 || echo 2e-2)" '
+    { if (NR == 1 || $1 < a) a = $1; if (NR == 1 || $1 > b) b = $1 }
+    END { if (b - a > most * b) { print "the losses differ: " a " to " b; exit 1 } }'
+done

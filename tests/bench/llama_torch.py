@@ -1,9 +1,11 @@
 # PyTorch's Llama, what plans/llama3.lua is compared with: run by tests/bench/llama.sh; gpu_torch.py takes the
 # model from here.
 #   llama_torch.py write WEIGHTS TOKENS                    random weights (safetensors) and tokens (uint16)
-#   llama_torch.py eager|compiled WEIGHTS TOKENS N LINES   N steps in one process; each step's loss and
-#                                                          seconds as a line of JSON in the file LINES
-#   llama_torch.py parallel WEIGHTS TOKENS N LINES         tensor parallel over gloo, under torchrun
+#   llama_torch.py HOW float32|bfloat16 WEIGHTS TOKENS N LINES
+#                                                          N steps; each step's loss and seconds as a line of
+#                                                          JSON in the file LINES. HOW: eager or compiled, in
+#                                                          one process; over gloo, under torchrun: tp (tensor
+#                                                          parallel), ddp, fsdp (fully_shard of each layer)
 #   llama_torch.py peak FILE COMMAND...                    runs it; the MiB of its largest process
 import json
 import os
@@ -169,17 +171,39 @@ def batch(tokens, i):
     return (tokens[begin + shift : begin + shift + n].view(BATCH, SEQ) for shift in (0, 1))
 
 
-def train(how, weights, tokens, steps, lines):
+# The batch's sequences are cut over the ranks.
+def data_parallel(how, model, mesh, narrow):
+    if how == "ddp":
+        return nn.parallel.DistributedDataParallel(model, process_group=mesh.get_group())
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    policy = MixedPrecisionPolicy(*((torch.bfloat16, torch.float32) if narrow else ()))
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    return fully_shard(model, mesh=mesh, mp_policy=policy)
+
+
+# fully_shard has a policy of its own for narrow types; else it is autocast.
+def precision(how, narrow):
+    return torch.autocast("cpu", torch.bfloat16) if narrow and how != "fsdp" else nullcontext()
+
+
+def train(how, dtype, weights, tokens, steps, lines):
     model = Llama().train()
     model.load_state_dict(read_safetensors(weights))
     tokens = torch.from_numpy(np.fromfile(tokens, np.uint16).astype(np.int64))
-    rank, loss_context = 0, nullcontext
-    if how == "parallel":
+    narrow, rank, ranks, loss_context = dtype == "bfloat16", 0, 1, nullcontext
+    if how not in ("eager", "compiled"):
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.tensor.parallel import loss_parallel
 
-        mesh = init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),), mesh_dim_names=("tp",))
-        model, rank, loss_context = parallelized(model, mesh), mesh.get_rank(), loss_parallel
+        mesh = init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),), mesh_dim_names=(how,))
+        rank = mesh.get_rank()
+        if how == "tp":
+            from torch.distributed.tensor.parallel import loss_parallel
+
+            model, loss_context = parallelized(model, mesh), loss_parallel
+        else:
+            model, ranks = data_parallel(how, model, mesh, narrow), mesh.size()
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=LR, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
     )
@@ -187,16 +211,21 @@ def train(how, weights, tokens, steps, lines):
     out = open(lines if rank == 0 else os.devnull, "w")
     for i in range(steps):
         begin = time.perf_counter()
-        input, target = batch(tokens, i)
+        input, target = (t.chunk(ranks)[rank if ranks > 1 else 0] for t in batch(tokens, i))
         optimizer.zero_grad()
         with loss_context():
-            loss = F.cross_entropy(forward(input).flatten(0, 1), target.flatten())
+            with precision(how, narrow):
+                logits = forward(input)
+            loss = F.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
             loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
-        loss = loss.full_tensor().item() if how == "parallel" else loss.item()
+        if ranks > 1:
+            loss = loss.detach() / ranks
+            torch.distributed.all_reduce(loss)
+        loss = loss.full_tensor().item() if how == "tp" else loss.item()
         print(f'{{"loss":{loss:.9g},"seconds":{time.perf_counter() - begin:.6f}}}', file=out, flush=True)
-    if how == "parallel":
+    if how not in ("eager", "compiled"):
         torch.distributed.destroy_process_group()
 
 
@@ -213,4 +242,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "peak":
         peak(sys.argv[2], sys.argv[3:])
     else:
-        train(*sys.argv[1:4], int(sys.argv[4]), sys.argv[5])
+        train(*sys.argv[1:5], int(sys.argv[5]), sys.argv[6])
