@@ -20,6 +20,7 @@ programs=(
   "tests/equal/transformer.lua dp=2 tp=2"
   "tests/equal/training.lua dp=2 tp=2"
   "tests/equal/llama.lua tp=2"
+  "plans/llama3.lua dp=3 tp=2 batch=6"
   "tests/equal/transformer.lua dp=3 tp=2"
   "tests/equal/moves_greedy.lua a=2 b=2 c=2"
   "tests/moves/pairs.lua mesh=2x3 shape=7x5 every=13 first=4"
