@@ -296,8 +296,8 @@ static void put_rows(struct buffer *b)
     const struct row *row = &chart.row[i];
     const char *on = row->stream == NONE ? "stream" : stream_name(row->stream);
     put(b, "  %-8s %-44.64s %-12s %10s %10s  |%s\n", row->phase, row->name, on,
-        time_text((double)(row->begin - chart.begin) * 1e-12), time_text((double)row->busy * 1e-12),
-        bar_text(row));
+        row->begin < chart.begin ? "before" : time_text((double)(row->begin - chart.begin) * 1e-12),
+        time_text((double)row->busy * 1e-12), bar_text(row));
   }
 }
 
@@ -326,24 +326,37 @@ static void put_whole(struct buffer *b)
   put_rows(b);
 }
 
-/* The round in the middle: what the first and the last do besides is no other's. */
+/* From where the arithmetic of a round begins to where that of the next one does: the round in the
+   middle, as what the first and the last do besides is no other's. */
+static void find_window(int function)
+{
+  const struct simulated *s = simulated();
+  const struct function *f = &graph->function[function];
+  int middle = f->count / 2, next = f->upward ? middle + 1 : middle - 1;
+  chart.begin = chart.end = INT64_MAX;
+  int64_t end = 0;
+  for (int i = 0; i < s->n; i++) {
+    const struct ran *r = &s->ran[i];
+    if (loop_of[r->op] != function || r->stream != NONE || r->what == COPIES) continue;
+    if (r->module == middle && r->begin < chart.begin) chart.begin = r->begin;
+    if (r->module == middle && r->end > end) end = r->end;
+    if (r->module == next && r->begin < chart.end) chart.end = r->begin;
+  }
+  if (chart.end <= chart.begin || chart.end == INT64_MAX) chart.end = end;
+}
+
 static void put_round(struct buffer *b, int function)
 {
   const struct simulated *s = simulated();
   const struct function *f = &graph->function[function];
-  struct list round = {0};
   chart.n = 0;
-  chart.begin = INT64_MAX;
-  chart.end = 0;
+  find_window(function);
+  if (chart.begin == INT64_MAX) return;
   for (int i = 0; i < s->n; i++) {
     const struct ran *r = &s->ran[i];
-    if (loop_of[r->op] != function || r->module != f->count / 2) continue;
-    add(&round, i);
-    if (r->begin < chart.begin) chart.begin = r->begin;
-    if (r->end > chart.end) chart.end = r->end;
+    if (loop_of[r->op] == function && r->begin < chart.end && r->end > chart.begin)
+      put_in_row(i, name_of(r));
   }
-  if (!round.n) return;
-  for (int i = 0; i < round.n; i++) put_in_row(round.at[i], name_of(&s->ran[round.at[i]]));
   put_head(b, text("%s, round %d of %d", printable(f->name), f->count / 2 + 1, f->count));
   put_rows(b);
 }
@@ -357,5 +370,5 @@ void put_step(struct buffer *b)
   put(b, "  %-12s %12s   # arithmetic, = a collective, . less than half of the time\n", "bars", "");
   put_whole(b);
   for (int i = 0; i < graph->nfunction; i++)
-    if (graph->function[i].count > 1) put_round(b, i);
+    if (graph->function[i].count > 1 && !graph->function[i].is_part) put_round(b, i);
 }
