@@ -46,6 +46,9 @@ captured() {
   from tp2 graph --weights "$llama/llama.safetensors" --steps 6 --graph
   from tp2 plain --weights "$llama/llama.safetensors" --steps 6
   same_bits graph plain "a captured step leaves other bits"
+  from tp2_async graph_async --weights "$llama/llama.safetensors" --steps 6 --graph
+  from tp2_async plain_async --weights "$llama/llama.safetensors" --steps 6
+  same_bits graph_async plain_async "a captured step of pieces leaves other bits"
 }
 
 # exchanged FIRST THEN: three steps of one target, then three of the other: PyTorch's losses of these.
@@ -101,6 +104,7 @@ beside "$WORK/run_sh.log" by_run_sh
 beside "$WORK/toy_dp2_tp2.log" toy toy_dp2_tp2 -D dp=2 -D tp=2
 beside "$WORK/fsdp3.log" check_golden cuda fsdp3 -D dp_shard=3
 beside "$WORK/hsdp.log" check_golden cuda hsdp -D dp_replicate=2 -D dp_shard=2
+beside "$WORK/tp2_async.log" check_golden cuda tp2_async -D tp=2 -D async_tp=true
 beside "$WORK/cpu.log" check_golden plain cpu -D tp=2
 all_are_done
 beside "$WORK/captured.log" captured
