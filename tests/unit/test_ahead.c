@@ -5,10 +5,12 @@
 
 enum { LAYERS = 4 };
 
+static const char *bucketing = "none";
+
 static void run_passes(const char *prefetch, const char *limit)
 {
   static struct definition list[3];
-  list[0] = (struct definition){"bucketing", "none"};
+  list[0] = (struct definition){"bucketing", bucketing};
   options.definition = list;
   options.ndefinition = 1;
   if (prefetch) list[options.ndefinition++] = (struct definition){"prefetch", prefetch};
@@ -110,6 +112,28 @@ static void reduced_behind(const void *with)
   must(graph->value[sum->in[0]].depth == 1, "a gradient is kept twice");
 }
 
+/* Weights that travel together are copied out of their buffer when they are awaited, gradients into
+   it when they are begun: nothing is kept twice, and the gradients themselves not at all. */
+static void in_buckets(const void *with)
+{
+  (void)with;
+  bucketing = "units";
+  compile(NULL, NULL);
+  const struct op *gather = op_in("layers_forward_ahead", 0);
+  must(gather->packed && gather->nbody == 2 && gather->ahead, "two weights do not come together");
+  for (int k = 0; k < 2; k++)
+    must(graph->value[graph->op[gather->body[k]].out].depth == 1, "a weight is kept twice");
+  const struct op *sum = &graph->op[op_in("layers_backward_behind", 0)->begun];
+  int before = call_in("layers_backward", "layers_backward_behind", ROUND_BEFORE);
+  must(sum->packed && sum->behind, "two gradients are not reduced together");
+  must(op_in("layers_backward", before + 1) == sum, "the round before is awaited too soon");
+  int loop = loop_in("backward"), end = call_in("backward", "layers_backward_behind", LAST_ROUND);
+  const struct value *buffer = &graph->value[graph->value[sum->buffer].storage];
+  const struct value *in = &graph->value[graph->value[graph->op[sum->body[0]].in[0]].storage];
+  must(end > loop && in->last < buffer->last && buffer->first < in->first, "a gradient is held");
+  check_pending();
+}
+
 /* Which modules' weights are gathered, in the order of a step: each once in each direction, all of
    the others' awaited by then. */
 struct run {
@@ -186,6 +210,7 @@ static void test_schedule(void **state)
   };
   passes(gathered_ahead, NULL);
   passes(reduced_behind, NULL);
+  passes(in_buckets, NULL);
   passes(each_module_once, NULL);
   for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) passes(so_many_cross, &asked[i]);
 }
