@@ -32,21 +32,23 @@ program() {
 read -r sent count parameters gradients optimizer < <(program one)
 [ "$sent $count" = "0 0" ] || fail "one rank moves $sent bytes in $count collectives"
 
-# holds NAME RANKS BYTES SHARE ARGUMENTS...: (n-1)/n BYTES are sent, P/SHARE held.
+# holds NAME RANKS BYTES SHARE CALLS ARGUMENTS...: (n-1)/n BYTES are sent in so many collectives, P/SHARE held.
 holds() {
-  local name=$1 n=$2 bytes=$3 share=$4 moved count held wanted
-  shift 4
+  local name=$1 n=$2 bytes=$3 share=$4 calls=$5 moved count held wanted
+  shift 5
   read -r moved count held < <(program "$name" "$@")
   wanted=$((bytes * (n - 1) / n))
-  [ "$moved" = "$wanted" ] || fail "$name over $n ranks sends $moved bytes in $count collectives, not $wanted"
+  [ "$moved in $count" = "$wanted in $calls" ] ||
+    fail "$name over $n ranks sends $moved bytes in $count collectives, not $wanted in $calls"
   wanted="$((parameters / share)) $((gradients / share)) $((optimizer / share))"
   [ "$held" = "$wanted" ] || fail "$name over $n ranks holds $held bytes, not $wanted"
 }
 
-embedding=$((512 * 128 * 4))
+# The units: the embedding, two layers, the norm and the output together. Each travels in one collective.
+embedding=$((512 * 128 * 4)) units=4
 for n in 2 4 8; do
-  holds copies $n $((2 * parameters)) 1 -D dp_replicate=$n
-  holds gathered-again $n $((3 * parameters - embedding)) $n -D dp_shard=$n -D reshard_after_forward=always
-  holds kept $n $((2 * parameters)) $n -D dp_shard=$n -D reshard_after_forward=never
+  holds copies $n $((2 * parameters)) 1 1 -D dp_replicate=$n
+  holds again $n $((3 * parameters - embedding)) $n $((3 * units - 1)) -D dp_shard=$n -D reshard_after_forward=always
+  holds kept $n $((2 * parameters)) $n $((2 * units)) -D dp_shard=$n -D reshard_after_forward=never
 done
 finish "what is sent and held is the closed form's, over 2, 4 and 8 ranks"
