@@ -75,7 +75,7 @@ end
 
 -- What of the mesh cuts the parameters, and what has copies of the parts.
 local function mesh_of(mesh, who)
-  local dims, own = base.dimensions(mesh, who)
+  local dims, own = base.mesh_dimensions(mesh, who)
   if #dims == 1 then return {dims[1]}, {} end
   if #dims == 2 then return {dims[2]}, {dims[1]} end
   fail("%s takes one dimension of the mesh, or two, the second of which cuts: mesh.%s, or "
@@ -183,7 +183,7 @@ plan.replicate = core.unwatched(function(what, mesh, options)
   local zero = base.integer(options.zero or 0, "replicate's zero", 0, 2)
   local dim = dim_option(options, "replicate")
   if dim and zero == 0 then fail("replicate cuts nothing along shard_dim, unless zero is 1 or 2") end
-  local shards, copies = {}, (base.dimensions(mesh, "replicate"))
+  local shards, copies = {}, (base.mesh_dimensions(mesh, "replicate"))
   if zero > 0 then shards, copies = mesh_of(mesh, "replicate") end
   local function unit_of(list)
     make_unit(list, {who = "replicate", line = line, shards = shards, copies = copies,

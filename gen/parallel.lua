@@ -156,7 +156,7 @@ function base.need_mesh()
 end
 
 -- The dimensions of a mesh or a part of it, counted from 0, and its names.
-function base.dimensions(mesh, who)
+function base.mesh_dimensions(mesh, who)
   base.expect(mesh, "mesh", "the mesh given to " .. who)
   local own = {}
   for i, d in ipairs(dims_of[mesh]) do own[i] = names[d + 1] end
