@@ -547,6 +547,19 @@ void name_locals(const struct function *f)
   }
 }
 
+/* Whether a comment, up to the line's end, has begun before this. */
+static bool in_comment(const char *text, const char *at)
+{
+  const char *line = at;
+  while (line > text && line[-1] != '\n') line--;
+  bool quoted = false;
+  for (; line < at; line++) {
+    if (*line == '"') quoted = !quoted;
+    if (!quoted && line[0] == '/' && line[1] == '/') return true;
+  }
+  return false;
+}
+
 bool has_word(const char *text, const char *word)
 {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
@@ -556,7 +569,8 @@ bool has_word(const char *text, const char *word)
     bool begins = at == text || (!strchr(letters, at[-1]) && at[-1] != '\''),
          arrow = at > text + 1 && at[-1] == '>' && at[-2] == '-',
          member = begins && at > text && (at[-1] == '.' || arrow);
-    if (begins && !member && (!at[n] || !strchr(letters, at[n]))) return true;
+    bool whole = begins && !member && (!at[n] || !strchr(letters, at[n]));
+    if (whole && !in_comment(text, at)) return true;
   }
   return false;
 }

@@ -1045,6 +1045,7 @@ void name_locals(const struct function *f);
 bool clashes_with_kernels(void);
 /* A line for each activation that the function's statements name: `float *const relu = ...;`. */
 char *local_declarations(const char *code);
+/* Whether the C text names this variable, outside its comments. */
 bool has_word(const char *text, const char *word);
 /* "int" or "long": what counts to n. */
 const char *counter_type(int64_t n);

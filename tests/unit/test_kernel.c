@@ -779,12 +779,26 @@ static void test_long_rows_in_cuda(void **state)
   kernels_compute_what_they_say((struct trial){program_of_long_rows, true});
 }
 
+/* What declares a variable asks so: one that only a comment names would be declared in vain. */
+static void test_what_a_text_names(void **state)
+{
+  (void)state;
+  assert_true(has_word("x[i] = a[i];", "a"));
+  assert_true(has_word("a = 1; // of all", "a"));
+  assert_true(has_word("// of all\n  a = 1;", "a"));
+  assert_true(has_word("open(\"file://here\", a);", "a"));
+  assert_true(has_word("// a row\n  x = a / 2; // a half", "a"));
+  assert_false(has_word("x[i] = m->a + s.a + aa + 'a';", "a"));
+  assert_false(has_word("// elements of a row", "a"));
+  assert_false(has_word("x = y; // elements of a row\n  y = x;\n  // a", "a"));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_row_in_c),      cmocka_unit_test(test_every_row_in_cuda),
       cmocka_unit_test(test_random_kernels_in_c), cmocka_unit_test(test_random_kernels_in_cuda),
-      cmocka_unit_test(test_long_rows_in_cuda),
+      cmocka_unit_test(test_long_rows_in_cuda),   cmocka_unit_test(test_what_a_text_names),
   };
   char temporary[] = "/tmp/kernelsXXXXXX", remove[64];
   setenv("OMP_WAIT_POLICY", "passive", 0); /* there may be more threads than cores */
