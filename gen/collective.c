@@ -66,6 +66,12 @@ static const struct call_row call_row[] = {
       "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"}},
 };
 
+/* A reduce-scatter of equal parts on the CPU, of so many bytes or more: the runtime's own takes half
+   of MPI's time. */
+static const char large_reduce_scatter[] =
+    "COLLECTIVE($line$, reduce_scatter($in$, $out$, $n$, $type$, $op$, $group$));";
+enum { LARGE_BYTES = 1 << 18 };
+
 static const char *library_type(enum type t)
 {
   static const char *const mpi[] = {
@@ -565,6 +571,14 @@ static const char *offset_pointer(int value, int64_t offset)
   return offset ? text("%s + %" PRId64, pointer(value), offset) : pointer(value);
 }
 
+/* The call for equal parts of n elements. */
+static const char *equal_form(const struct call_row *row, int64_t n, int ranks, enum type type)
+{
+  if (options.cuda) return row->cuda[0];
+  bool large = n * ranks * type_bytes(type) >= LARGE_BYTES;
+  return large && row->kind == OP_reduce_scatter ? large_reduce_scatter : row->cpu[0];
+}
+
 /* The call of one piece; n: the elements that each member gives, or gets, with it. */
 static char *piece_call_text(const struct op *op, int64_t n)
 {
@@ -575,7 +589,7 @@ static char *piece_call_text(const struct op *op, int64_t n)
   int ranks = group_size(op->group);
   int64_t part = n * op->pieces, whole_at = op->piece * n * (apart ? ranks : 1);
   int64_t in_at = gathers ? op->piece * n : whole_at, out_at = gathers ? whole_at : op->piece * n;
-  const char *form = options.cuda ? row->cuda[0] : row->cpu[0];
+  const char *form = equal_form(row, n, ranks, graph->value[op->out].type);
   if (!apart) form = options.cuda ? gather_pieces_cuda : row->cpu[1];
   if (!apart && !options.cuda) out_at = 0;
   char *call =
@@ -606,17 +620,18 @@ static char *call_text(const struct op *op, int rank)
   for (int r = 0; r < ranks; r++) total += give[r];
   check_count(op->line, total);
   if (op->pieces) return piece_call_text(op, give[0]);
-  const char *const *form = options.cuda ? row->cuda : row->cpu;
-  bool equal = form[0] && equal_parts(op, rank);
+  const char *unequal = options.cuda ? row->cuda[1] : row->cpu[1];
+  bool equal = !unequal || equal_parts(op, rank);
+  int64_t n = own_count(op, rank, give);
+  const char *form = equal ? equal_form(row, n, ranks, moved_type(op)) : unequal;
   if (op->kind == OP_all_reduce && total == 0) return "";
   struct ends ends = ends_of(op);
   char *call =
-      fill(form[equal || !form[1] ? 0 : 1], "in", ends.in, "out", ends.out, "n",
-           text("%" PRId64, own_count(op, rank, give)), "type", library_type(moved_type(op)), "op",
-           library_reduction(op->reduction, moved_type(op)), "group", group_name(op->group),
-           "ranks", text("%d", ranks), "line", text("%d", op->line), "stream", stream_of(op), NULL);
-  if (op->packed) return call;
-  if (equal || !form[1]) return call;
+      fill(form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
+           library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)),
+           "group", group_name(op->group), "ranks", text("%d", ranks), "line", text("%d", op->line),
+           "stream", stream_of(op), NULL);
+  if (op->packed || equal) return call;
   const char *type = options.cuda ? "size_t" : "int";
   struct buffer b = {0};
   put(&b, "{\n%s", list_text(type, "counts", give, ranks, false));

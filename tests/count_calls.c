@@ -11,6 +11,7 @@
            all-reduce as if it were a reduce-scatter of torch.chunk's parts and an all-gather. */
 #include "program.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,6 +131,26 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int n, MPI_Datatype type
   return PMPI_Reduce_scatter_block(in, out, n, type, op, comm);
 }
 
+/* The runtime's own, which the linker calls __real: what it sends and gets is one collective's. */
+int __real_reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
+                          MPI_Comm comm);
+int __wrap_reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
+                          MPI_Comm comm);
+static bool inside;
+static int64_t sent, received; /* in it, in elements */
+
+int __wrap_reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
+                          MPI_Comm comm)
+{
+  int64_t ranks = size_of(comm);
+  sent = received = 0;
+  inside = true;
+  int error = __real_reduce_scatter(in, out, n, type, op, comm);
+  inside = false;
+  count(HERE, "reduce_scatter", comm, type, (struct bytes){n * ranks, sent, received});
+  return error;
+}
+
 int MPI_Alltoall(const void *in, int n, MPI_Datatype type, void *out, int n_out,
                  MPI_Datatype type_out, MPI_Comm comm)
 {
@@ -152,9 +173,14 @@ int MPI_Alltoallv(const void *in, const int *counts, const int *starts, MPI_Data
 int MPI_Sendrecv(const void *in, int n, MPI_Datatype type, int to, int tag, void *out, int n_in,
                  MPI_Datatype type_in, int from, int tag_in, MPI_Comm comm, MPI_Status *status)
 {
-  int own = place_of(comm), sent = to == MPI_PROC_NULL || to == own ? 0 : n;
-  int received = from == MPI_PROC_NULL || from == own ? 0 : n_in;
-  count(HERE, "Sendrecv", comm, type, (struct bytes){sent, sent, received});
+  int own = place_of(comm), given = to == MPI_PROC_NULL || to == own ? 0 : n;
+  int got = from == MPI_PROC_NULL || from == own ? 0 : n_in;
+  if (inside) {
+    sent += given;
+    received += got;
+  } else {
+    count(HERE, "Sendrecv", comm, type, (struct bytes){given, given, got});
+  }
   return PMPI_Sendrecv(in, n, type, to, tag, out, n_in, type_in, from, tag_in, comm, status);
 }
 

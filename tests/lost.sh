@@ -12,10 +12,12 @@ optimized=-O1
 every=7
 [ "${LOST:-}" != all ] || every=1
 seconds=4 messages=1
+libraries+=(-Wl,--wrap=reduce_scatter) # the runtime's own collective is disturbed as MPI's are
 
-plan=tests/equal/llama.lua
+plan=tests/equal/llama.lua program=llama
 "$TPGEN" $plan -o "$WORK/llama" -D tp=2 || fail "tpgen ended with status $?"
-make_runtime plain && objects "$WORK/plain" plain "$root/tests/disturb.c" && make_ranks "$WORK/llama" plain ||
+make_runtime plain && objects "$WORK/plain" plain "$root/tests/disturb.c" && make_ranks "$WORK/llama" plain &&
+  "$TPGEN" plans/llama3.lua -o "$WORK/fsdp" -D dp=2 && make_ranks "$WORK/fsdp" plain ||
   { fail "the program does not compile"; exit 1; }
 
 # disturbed NAME HOW ARGUMENTS...: runs the program so; its status is $status, its seconds $took.
@@ -23,7 +25,7 @@ disturbed() {
   local name=$1 how=$2 began=$EPOCHREALTIME
   shift 2
   status=0
-  DISTURB=$how REPLICAS=$WORK/$name.replicas start "$WORK/llama" "$WORK/$name" "$@" > /dev/null || status=$?
+  DISTURB=$how REPLICAS=$WORK/$name.replicas start "$WORK/$program" "$WORK/$name" "$@" > /dev/null || status=$?
   took=$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
 }
 
@@ -52,6 +54,10 @@ for ((k = before + step + 1; k <= before + 2 * step; k += every)); do
 done
 beside "$WORK/kill.first.log" lost kill.first kill:0:$((before + step + 2)) \
   "^rank 1: error: .*$waited; rank 0 is gone$"
+program=fsdp
+beside "$WORK/kill.sum.log" lost kill.sum sum:1:5 \
+  "^rank 0: error: .*in reduce_scatter \(step\.c:[0-9]+\), which plans/llama3.lua:[0-9]+ asks for, step [12]; rank 1 is gone$" --steps 4
+program=llama
 all_are_done
 # The stopped rank goes on when the job is ended, and may say so.
 seconds=9 messages=2

@@ -76,6 +76,16 @@ check() {
 for kind in plain sanitized cuda; do
   make_runtime $kind || { fail "the runtime of $kind programs does not compile"; exit 1; }
 done
+# The runtime's own collective, for what is larger than what is moved here.
+for kind in plain sanitized; do
+  flags=()
+  [ $kind = plain ] || flags=("${sanitizers[@]}")
+  gcc "${strict[@]}" "${flags[@]}" "${includes[@]}" -Iruntime -o "$WORK/reduce_scatter.$kind" tests/reduce_scatter.c \
+    "$WORK/$kind/cpu_collectives.o" "${libraries[@]}" || { fail "reduce_scatter.c does not compile"; continue; }
+  for ranks in 2 3 4; do
+    timeout 60 "${launch[@]}" -n $ranks "$WORK/reduce_scatter.$kind" || fail "reduce_scatter on $ranks ranks"
+  done
+done
 count=0
 for program in "${programs[@]}"; do
   [[ "$program" =~ ${MOVES:-.} ]] || continue

@@ -1,0 +1,68 @@
+/* The runtime's reduce_scatter beside MPI's: started by mpirun on some ranks, this sums, and takes
+   the larger and the smaller of, parts of several sizes; to elsewhere and in place; and again, when
+   not a bit may differ. Whole numbers, which add up to the same in every order. */
+#include "program.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 300007, RANKS = 4 };
+
+static int place, ranks;
+static unsigned char given[MOST * RANKS * sizeof(double)], whole[sizeof given];
+static unsigned char expected[MOST * sizeof(double)], got[sizeof expected];
+
+static void fill(MPI_Datatype type, int n)
+{
+  for (int i = 0; i < n; i++) {
+    int x = (i * 7 + place * 1009 + i % (place + 2)) % 2003 - 1001;
+    if (type == MPI_FLOAT) ((float *)given)[i] = (float)x;
+    if (type == MPI_DOUBLE) ((double *)given)[i] = x;
+    if (type == MPI_INT32_T) ((int32_t *)given)[i] = x;
+  }
+}
+
+static void check(bool same, const char *what, int n)
+{
+  if (same) return;
+  fprintf(stderr, "rank %d of %d: parts of %d elements %s: another result than MPI's\n", place,
+          ranks, n, what);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void compare(MPI_Datatype type, MPI_Op op, int n)
+{
+  int each;
+  MPI_Type_size(type, &each);
+  size_t part = (size_t)n * (size_t)each;
+  fill(type, n * ranks);
+  MPI_Reduce_scatter_block(given, expected, n, type, op, MPI_COMM_WORLD);
+  for (int again = 0; again < 2; again++) {
+    memset(got, 0x55, sizeof got);
+    int error = reduce_scatter(given, got, n, type, op, MPI_COMM_WORLD);
+    check(error == MPI_SUCCESS && !memcmp(got, expected, part), "to elsewhere", n);
+    check(part == sizeof got || got[part] == 0x55, "written behind", n);
+  }
+  memcpy(whole, given, sizeof whole);
+  int error = reduce_scatter(MPI_IN_PLACE, whole, n, type, op, MPI_COMM_WORLD);
+  check(error == MPI_SUCCESS && !memcmp(whole, expected, part), "in place", n);
+}
+
+int main(int argc, char **argv)
+{
+  static const int sizes[] = {1, 7, 131072, 131073, 262144, MOST};
+  MPI_Init(&argc, &argv);
+  const MPI_Datatype types[] = {MPI_FLOAT, MPI_DOUBLE, MPI_INT32_T};
+  const MPI_Op ops[] = {MPI_SUM, MPI_MAX, MPI_MIN};
+  MPI_Comm_rank(MPI_COMM_WORLD, &place);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (ranks > RANKS) MPI_Abort(MPI_COMM_WORLD, 1);
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+    for (int t = 0; t < 3; t++)
+      for (int o = 0; o < 3; o++) compare(types[t], ops[o], sizes[s]);
+  MPI_Finalize();
+  return 0;
+}
