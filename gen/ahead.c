@@ -128,8 +128,24 @@ static bool needs_no_round(const struct function *f, const struct op *op, struct
   return true;
 }
 
+/* Whether the operation touches what has the bytes of this value, which another makes, of any
+   module; of a gradient, whatever is its parameter's. */
+static bool touches(const struct op *op, int value)
+{
+  const struct value *v = &graph->value[value];
+  widen_lists(op);
+  int reads = op_reads(op, read_list), made = op_makes(op, write_list);
+  for (int r = 0; r < reads + made; r++) {
+    int touched = r < reads ? read_list[r] : write_list[r - reads];
+    const struct value *w = &graph->value[touched];
+    if (v->role == GRADIENT && w->role == GRADIENT && w->of == v->of) return true;
+    if (v->role == ACTIVATION && is_of_family(touched, value)) return true;
+  }
+  return false;
+}
+
 /* Whether nothing else in the body touches what the operation leaves, which has a place of its own
-   in every module. */
+   in every module: a gradient, or what becomes one behind the loop. */
 static bool serves_no_round(const struct function *f, const struct op *op)
 {
   widen_lists(op);
@@ -138,16 +154,11 @@ static bool serves_no_round(const struct function *f, const struct op *op)
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[writes[i]];
     if (op->packed && writes[i] == op->buffer) continue;
-    if (v->role != GRADIENT || v->family != writes[i]) return false;
+    bool has_places = v->role == GRADIENT || (v->role == ACTIVATION && !v->is_output && !v->step);
+    if (!has_places || v->family != writes[i]) return false;
     for (int k = 0; k < f->nop; k++) {
       const struct op *other = &graph->op[f->op[k]];
-      if (other == op) continue;
-      widen_lists(other);
-      int reads = op_reads(other, read_list), made = op_makes(other, write_list);
-      for (int r = 0; r < reads + made; r++) {
-        const struct value *w = &graph->value[r < reads ? read_list[r] : write_list[r - reads]];
-        if (w->role == GRADIENT && w->of == v->of) return false;
-      }
+      if (other != op && touches(other, writes[i])) return false;
     }
   }
   return n > 0;
@@ -281,7 +292,7 @@ static int first_place(const struct function *f, int loop)
 }
 
 /* Whether the operation, or one that it calls, touches the gradients of parameters that the modules
-   of the loop have alike with these. */
+   of the loop have alike with these, or what becomes them. */
 bool touches_gradients_of(const struct op *op, const struct op *reduction)
 {
   if (op->kind == OP_round)
@@ -295,6 +306,7 @@ bool touches_gradients_of(const struct op *op, const struct op *reduction)
   for (int m = op_makes(reduction, write_list); m--;)
     for (int i = 0; i < n; i++) {
       const struct value *v = &graph->value[touched[i]], *w = &graph->value[write_list[m]];
+      if (is_of_family(touched[i], write_list[m])) return true;
       if (v->role != GRADIENT || w->role != GRADIENT) continue;
       if (v->of == w->of || is_of_family(v->of, w->of)) return true;
     }

@@ -234,11 +234,12 @@ static void hold_crossings(void)
 
 static void widen_lifetimes(void)
 {
-  /* What is kept for several modules lives from the first round to, at least, the last. */
+  /* What is kept for several modules lives from the first round to, at least, the last; though its
+     last maker is the part that is called behind the loop. */
   for (int k = 0; k < known.n; k++) {
     struct value *v = &graph->value[known.at[k]];
     if (v->depth == 1) continue;
-    v->first = loop_first[v->made_by];
+    if (v->first > loop_first[v->made_by]) v->first = loop_first[v->made_by];
     if (v->last < loop_last[v->made_by]) v->last = loop_last[v->made_by];
   }
 }

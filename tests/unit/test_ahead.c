@@ -7,6 +7,13 @@ enum { LAYERS = 4 };
 
 static const char *bucketing = "none";
 
+static void run_schedule(void)
+{
+  arena_open();
+  lua(), plan(), propagate(), grad(), optimize(), redistribute(), uncast(), recompute(), arrange();
+  outline(), bucket(), fuse(), epilogue(), schedule();
+}
+
 static void run_passes(const char *prefetch, const char *limit)
 {
   static struct definition list[3];
@@ -16,9 +23,7 @@ static void run_passes(const char *prefetch, const char *limit)
   if (prefetch) list[options.ndefinition++] = (struct definition){"prefetch", prefetch};
   if (limit) list[options.ndefinition++] = (struct definition){"memory", limit};
   options.plan = "tests/dump/ahead.lua";
-  arena_open();
-  lua(), plan(), propagate(), grad(), optimize(), redistribute(), uncast(), recompute(), arrange();
-  outline(), bucket(), fuse(), epilogue(), schedule();
+  run_schedule();
 }
 
 static void compile(const char *prefetch, const char *limit)
@@ -134,6 +139,54 @@ static void in_buckets(const void *with)
   check_pending();
 }
 
+/* A layer of the Llama: its norms' gradients are still to be summed over tp, by one collective for
+   all layers. */
+static void compile_llama(void)
+{
+  static struct definition list[] = {
+      {"preset", "8b"},        {"dp", "16"},          {"tp", "4"},       {"batch", "32"},
+      {"checkpoint", "layer"}, {"dtype", "bfloat16"}, {"device", "H100"}};
+  options.cuda = true;
+  options.plan = "plans/llama3.lua";
+  options.definition = list;
+  options.ndefinition = sizeof list / sizeof *list;
+  run_schedule();
+  memory();
+}
+
+/* Where the function reads one of the value's family. */
+static int reader_in(const char *function, int value)
+{
+  const struct function *f = named(function);
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    int *list = alloc((size_t)op_width(op) * sizeof *list);
+    for (int n = op_reads(op, list); n--;)
+      if (graph->value[list[n]].family == value) return k;
+  }
+  return NONE;
+}
+
+/* What becomes a gradient behind the loop is there when the last round's is awaited. */
+static void what_is_summed_later(const void *with)
+{
+  (void)with;
+  compile_llama();
+  const struct op *sum = &graph->op[op_in("layers_backward_behind", 0)->begun];
+  int last = call_in("backward", "layers_backward_behind", LAST_ROUND), summed_later = 0;
+  must(sum->packed && sum->behind && sum->kind == OP_reduce_scatter, "they are not together");
+  for (int k = 0; k < sum->nbody; k++) {
+    int out = graph->op[sum->body[k]].out, reader = reader_in("backward", out);
+    if (graph->value[out].role != ACTIVATION) continue;
+    summed_later++;
+    must(op_in("backward", reader)->kind == OP_all_reduce, "something else reads it");
+    must(reader > last, "it is read before it is there");
+    must(graph->value[graph->value[out].storage].role == GRADIENT, "it lies elsewhere");
+  }
+  must(summed_later == 2, "%d of the norms'", summed_later);
+  check_pending();
+}
+
 /* Which modules' weights are gathered, in the order of a step: each once in each direction, all of
    the others' awaited by then. */
 struct run {
@@ -211,6 +264,7 @@ static void test_schedule(void **state)
   passes(gathered_ahead, NULL);
   passes(reduced_behind, NULL);
   passes(in_buckets, NULL);
+  passes(what_is_summed_later, NULL);
   passes(each_module_once, NULL);
   for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) passes(so_many_cross, &asked[i]);
 }
@@ -330,6 +384,19 @@ static void put_fault(const void *with)
   check_pending();
 }
 
+static void put_llama_fault(const void *with)
+{
+  (void)with;
+  compile_llama();
+  int last = call_in("backward", "layers_backward_behind", LAST_ROUND);
+  struct function *f = named("backward");
+  for (bool passed = false; !passed && last + 1 < f->nop; last++) {
+    passed = op_in("backward", last + 1)->kind == OP_all_reduce;
+    swap("backward", last, last + 1);
+  }
+  check_pending();
+}
+
 static void test_faults(void **state)
 {
   (void)state;
@@ -337,6 +404,8 @@ static void test_faults(void **state)
   passes(put_fault, &nothing);
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
     refused(put_fault, &faults[i].put, -SIGABRT, "memory", faults[i].found, NULL);
+  refused(put_llama_fault, NULL, -SIGABRT, "memory", "it writes what a pending collective writes",
+          NULL);
 }
 
 int main(void)
