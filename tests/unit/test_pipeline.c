@@ -109,7 +109,7 @@ static const struct fault {
 } faults[] = {
     {gather_left_out, "a piece is left out"},
     {product_left_out, "reads what is not whole yet"},
-    {scatter_left_out, "a piece of what it makes is left out"},
+    {scatter_left_out, "reads what is not whole yet"},
     {gather_twice, "a piece is left out, or made twice"},
     {piece_too_far, "a piece that there is not"},
     {other_pieces, "in other pieces"},
