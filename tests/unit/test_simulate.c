@@ -76,6 +76,21 @@ static void several_batches(const void *with)
   must(fabs(simulated()->moving - 3 * moving) < 1e-15, "nor are their collectives");
 }
 
+/* What is gathered for all batches of a step runs once in it. */
+static void once_for_all_batches(const void *with)
+{
+  (void)with;
+  options.cuda = true;
+  two_products();
+  double one = simulated()->step, moving = simulated()->moving;
+  two_products();
+  graph->accumulate = 3;
+  function_of_phase(FORWARD)->phase = GATHER;
+  for (int i = 0; i < graph->nop; i++) graph->op[i].phase = GATHER;
+  must(fabs(simulated()->step - one) < 1e-15, "it is counted for each batch");
+  must(fabs(simulated()->moving - moving) < 1e-15, "its collectives are");
+}
+
 /* A list of modules: each round of the loop is gone through. */
 static void rounds_of_a_loop(const void *with)
 {
@@ -107,6 +122,7 @@ static void test_what_is_waited_for(void **state)
   passes(sum_runs_beside, NULL);
   passes(nothing_beside_on_cpu, NULL);
   passes(several_batches, NULL);
+  passes(once_for_all_batches, NULL);
   passes(rounds_of_a_loop, NULL);
 }
 
