@@ -779,7 +779,7 @@ void check(enum pass after)
   if (after == PASS_LUA) check_training();
   if (after == PASS_LUA) check_units();
   if (after == PASS_RECOMPUTE) check_recomputed();
-  if (after >= PASS_PIPELINE) check_pieces();
+  if (after >= PASS_PIPELINE) check_in_pieces();
   if (after >= PASS_FUSE) each_op(check_kernel, NULL);
   if (after == PASS_MEMORY) check_memory();
   if (after == PASS_MEMORY) check_pending();

@@ -56,7 +56,7 @@ static void check_function(const struct function *f)
   }
 }
 
-void check_pieces(void)
+void check_in_pieces(void)
 {
   if (!graph->nasync) return;
   made = alloc((size_t)(graph->nvalue + 1) * sizeof *made);

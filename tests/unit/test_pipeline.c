@@ -121,7 +121,7 @@ static void put_fault(const void *with)
   const struct fault *fault = with;
   compile("4");
   if (fault->put) fault->put(named("layers_forward"));
-  check_pieces();
+  check_in_pieces();
 }
 
 static void test_faults(void **state)
