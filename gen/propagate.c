@@ -159,7 +159,7 @@ void propagate_from(int first)
 {
   int norder = graph->norder;
   int *order = alloc((size_t)(norder + 1) * sizeof *order);
-  memcpy(order, graph->order, (size_t)norder * sizeof *order);
+  if (norder) memcpy(order, graph->order, (size_t)norder * sizeof *order);
   new_order = (struct list){.n = first, .room = graph->order_room, .at = graph->order};
   first_new = first;
   room_for_new();
