@@ -15,7 +15,7 @@ cp "$WORK"/mpi/*.o "$WORK/tcp"
   fail "the runtime without MPI"
 for rank in 0 1; do
   objects=$(find "$WORK/cuda" -name '*.o' ! -name cuda.o)
-  g++ -o "$WORK/tcp/rank$rank" "$WORK"/tcp/{rank$rank,step,kernels,cuda}.o $objects "${libraries[@]}" ||
+  g++ -o "$WORK/tcp/rank$rank" "$WORK"/tcp/{rank$rank,step,kernels,cuda}.o $objects "$TOOLS/libcuda_on_cpu.a" "${libraries[@]}" ||
     fail "a rank without MPI does not link"
 done
 
