@@ -5,7 +5,7 @@ local fail = base.fail
 
 -- --------------------------------------------------------------------------------------- the mesh
 
-local MAX_DIMS, MAX_WORLD = 6, 16384
+local MAX_DIMS, MAX_WORLD = 6, 65536
 local REPLICATE = core.Replicate()
 
 local names, sizes          -- of the dimensions of the one mesh

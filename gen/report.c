@@ -328,12 +328,12 @@ static void put_chain(struct buffer *b, const struct chain *c)
     put(b, "  %-8s %-22s", phase_name[op->phase], text("%d steps", count_steps(c)));
   put_bytes(b, busiest_in(c->nstep, c->step, NULL), bound_of(c));
   if (op->nbody)
-    put(b, "%s: %s: %s%s", reduced_text(op), step_text(op), printable(op->why ? op->why : ""),
+    put(b, "%s: %s: %s%s", reduced_text(op), step_text(op), printable(op->why),
         op->packed && !lies_in_buffer(op) ? ", packed before and unpacked after" : "");
   else
     put(b, "%s %s%s: %s -> %s: %s, %s:%d", printable(value_name((int)(v - graph->value))),
         type_name(v->type), shape_text(v->shape), layout_text(layout_before(c)),
-        layout_text(layout_reached(c)), printable(op->why ? op->why : ""), plan_shown(), op->line);
+        layout_text(layout_reached(c)), printable(op->why), plan_shown(), op->line);
   if (only) put(b, "%s", packing_text(c));
   if (!only && seconds_of(c) > 0) put(b, ", %s by the model", seconds_text(seconds_of(c)));
   put(b, c->times > 1 ? ", %d times\n" : "\n", c->times);

@@ -103,8 +103,8 @@ static void seat(const int places[MAX_MESH], int (*at)[MAX_MESH])
 {
   for (int k = 0; k < world.seats; k++)
     for (int i = world.mesh.ndim - 1, rest = k; i >= 0; i--) {
-      int place = rest % places[i], last = places[i] - 1;
-      at[k][i] = last > 0 ? place * (world.mesh.size[i] - 1) / last : 0;
+      int64_t place = rest % places[i], last = places[i] - 1;
+      at[k][i] = last > 0 ? (int)(place * (world.mesh.size[i] - 1) / last) : 0;
       rest /= places[i];
     }
   world.coordinate = at;

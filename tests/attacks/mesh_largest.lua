@@ -3,7 +3,7 @@ local M = nn.module("M", function(self)
   self.a = nn.Linear(10, 5)
   function self:forward(x) return self.a(x) end
 end)
-local mesh = device_mesh{ {"tp", 16384} }
+local mesh = device_mesh{ {"tp", 65536} }
 return train {
   model = parallelize(M(), mesh.tp, { a = Colwise() }),
   batch = { input = randn{20, 10}, target = randn{20, 5} },
