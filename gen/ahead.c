@@ -3,21 +3,22 @@
 
    Takes   a loop's body, and the function that calls the loop.
    Leaves  each collective of the body that needs nothing that the loop makes (the gather of a
-           parameter) `ahead`: it is awaited at its place, and begun there for the next round's
-           module; for the first round's it is begun before the loop. And each one whose result
-           nothing in the loop needs (the reduction of a gradient) `behind`: it is begun at its
-   place, and awaited in the next round where what it works on is written anew; behind the loop for
-           the last round's. What is begun, or awaited, for another round's module is a part of the
-           body, a function of its own:
+           parameter) `ahead`: it is awaited at its place, and begun there for the module of the
+           next round, or, if the plan has more modules prefetched, of one so many rounds on; for
+           the first rounds' it is begun before the loop. And each one whose result nothing in the
+           loop needs (the reduction of a gradient) `behind`: it is begun at its place, and awaited
+           in the next round where what it works on is written anew; behind the loop for the last
+           round's. What is begun, or awaited, for another round's module is a part of the body, a
+           function of its own:
 
              body     ...  await v12;  body_ahead for the next round;  ...  what reads v12  ...
              part     body_ahead { v12 = all_gather(weight) }
              forward  body_ahead for the first round;  ...  the loop
 
-   So a collective has the time of a whole round. What is gathered ahead is kept twice, and lives
-   from before the loop to its end; what is reduced behind lives as long. That must fit what
-   device_mesh says that a rank has, or, where it says nothing, cost no more than half of what lives
-   at once without.
+   So a collective has the time of a whole round, or of several. What is gathered ahead is kept once
+   for each module that is on its way, besides the one at work, and lives from before the loop to
+   its end; what is reduced behind lives as long. That must fit what device_mesh says that a rank
+   has, or, where it says nothing, cost no more than half of what lives at once without.
 
    Programs for the CPU call their collectives where they begin: they would gain nothing. */
 #include "report.h"
@@ -37,8 +38,7 @@ struct crossings {
   struct crossing *at;
 };
 
-/* --------------------------------------------------------------------------- which of them can be
- */
+/* ------------------------------------------------------------------------- which of them can be */
 
 static int *read_list, *write_list, list_room;
 
@@ -77,9 +77,6 @@ static int count_readers(int value)
   return count;
 }
 
-/* Whether what the operation reads is there before the loop begins; of what the body makes only
-   what parameters alone go into, by operations that nothing else needs: these are added to
-   `before`, in their order. */
 /* The operation of the function that stores the value, or NONE; *alone: it makes nothing else. */
 static int maker_in(const struct function *f, int value, bool *alone)
 {
@@ -107,6 +104,9 @@ static bool is_kept_for_all(const struct function *f, int value)
   return false;
 }
 
+/* Whether what the operation reads is there before the loop begins; of what the body makes only
+   what parameters alone go into, by operations that nothing else needs: these are added to
+   `before`, in their order. */
 static bool needs_no_round(const struct function *f, const struct op *op, struct list *before)
 {
   enum { FEW = 8 };
@@ -186,8 +186,7 @@ static struct crossings find_crossings(const struct function *f)
   return all;
 }
 
-/* ------------------------------------------------------------------------------------ the change
- */
+/* ----------------------------------------------------------------------------------- the change */
 
 static int add_op(struct op op)
 {
@@ -208,12 +207,13 @@ static int await_of(int begun)
                             .line = c->line});
 }
 
-static int call_for(int function, enum round round, const struct op *c)
+static int call_for(int function, enum round round, int far, const struct op *c)
 {
   return add_op((struct op){.kind = OP_round,
                             .out = NONE,
                             .function = function,
                             .round = round,
+                            .far = far,
                             .group = c->group,
                             .phase = c->phase,
                             .module = c->module,
@@ -281,13 +281,16 @@ static bool is_loop(int op)
   return graph->op[op].kind == OP_loop;
 }
 
-/* Where the first round's is begun: behind the loop before this one, or where the function begins;
-   behind those of this loop that are there already. */
-static int first_place(const struct function *f, int loop)
+/* Where one of the first rounds' is begun: behind the loop before this one, or where the function
+   begins; behind those of this loop that are there already, but for later rounds'. */
+static int first_place(const struct function *f, int loop, int far)
 {
   int at = loop;
   while (at > 0 && !is_loop(f->op[at - 1])) at--;
-  while (at < loop && graph->op[f->op[at]].kind == OP_round) at++;
+  for (; at < loop; at++) {
+    const struct op *op = &graph->op[f->op[at]];
+    if (op->kind != OP_round || (op->round == FIRST_ROUND && op->far > far)) break;
+  }
   return at;
 }
 
@@ -322,6 +325,21 @@ static int last_place(const struct function *f, int loop, const struct op *reduc
   return k;
 }
 
+/* By how many modules, of as many as there are besides the one at work. */
+static int modules_ahead(int body)
+{
+  int others = graph->function[body].count - 1;
+  return graph->prefetched < others ? graph->prefetched : others;
+}
+
+/* Of several that are on their way each has a buffer of its own, as it has a value of its own. */
+static void multiply_buffer(const struct op *op, bool times)
+{
+  if (!op->packed || op->ahead < 2) return;
+  graph->value[op->buffer].family = times ? op->buffer : NONE;
+  graph->value[op->buffer].index = 0;
+}
+
 static void begin_ahead(int body, const struct crossing *c)
 {
   struct list part = {0};
@@ -333,16 +351,20 @@ static void begin_ahead(int body, const struct crossing *c)
   add(&part, c->op);
   int function = add_part(body, "ahead", &part);
   struct op *op = &graph->op[c->op];
-  op->beside = op->ahead = true;
-  int next = call_for(function, NEXT_ROUND, op);
+  op->beside = true;
+  op->ahead = modules_ahead(body);
+  multiply_buffer(op, true);
+  int far = op->ahead, next = call_for(function, NEXT_ROUND, far, op);
   struct function *f = &graph->function[body];
   int at = place_in(f, c->op);
   insert(f, at, await);
   insert(f, at + 1, next);
   leave_out(f, c->op);
-  int loop = find_loop(body, &caller);
-  int first = call_for(function, FIRST_ROUND, &graph->op[c->op]);
-  insert(&graph->function[caller], first_place(&graph->function[caller], loop), first);
+  for (int k = 0; k < far; k++) {
+    int loop = find_loop(body, &caller);
+    int first = call_for(function, FIRST_ROUND, k, &graph->op[c->op]);
+    insert(&graph->function[caller], first_place(&graph->function[caller], loop, k), first);
+  }
 }
 
 /* Where what the reduction of the round before works on is touched first, or its own place. */
@@ -369,17 +391,16 @@ static void await_behind(int body, const struct crossing *c)
   int function = add_part(body, "behind", &part);
   struct op *op = &graph->op[c->op];
   op->beside = op->behind = true;
-  int before = call_for(function, ROUND_BEFORE, op);
+  int before = call_for(function, ROUND_BEFORE, 1, op);
   struct function *f = &graph->function[body];
   insert(f, first_touch(f, c->op), before);
   int loop = find_loop(body, &caller);
   struct function *outside = &graph->function[caller];
-  int last = call_for(function, LAST_ROUND, &graph->op[c->op]);
+  int last = call_for(function, LAST_ROUND, 0, &graph->op[c->op]);
   insert(outside, last_place(outside, loop, &graph->op[c->op]), last);
 }
 
-/* ------------------------------------------------------------------------------------- the choice
- */
+/* ----------------------------------------------------------------------------------- the choice */
 
 /* The program's functions as they were, to go back to: a new order is a new list. */
 struct state {
@@ -433,7 +454,9 @@ static void take_back(const struct state *before, const struct crossings *all)
   go_back(before);
   for (int i = 0; i < all->n; i++) {
     struct op *op = &graph->op[all->at[i].op];
-    op->ahead = op->behind = op->beside = false;
+    multiply_buffer(op, false);
+    op->behind = op->beside = false;
+    op->ahead = 0;
   }
 }
 
@@ -464,13 +487,20 @@ static struct crossings of_kind(const struct crossings *all, bool ahead, bool be
   return some;
 }
 
+static const char *modules_text(void)
+{
+  return graph->prefetched > 1 ? text("%d modules", graph->prefetched) : "a module";
+}
+
 static _Noreturn void refuse(int body, int64_t lives, int64_t room)
 {
-  plan_error(graph->train_line,
-             "prefetch = 1: where %s has its parameters a module ahead a rank has activations of "
-             "%s, and device_mesh leaves %s for them. What would help: prefetch = 0, more ranks to "
-             "cut the parameters over, or a smaller batch",
-             printable(graph->function[body].name), size_text(lives), size_text(room));
+  plan_error(
+      graph->train_line,
+      "prefetch = %d: where %s has its parameters %s ahead a rank has activations of "
+      "%s, and device_mesh leaves %s for them. What would help: prefetch = %d, more ranks to "
+      "cut the parameters over, or a smaller batch",
+      graph->prefetched, printable(graph->function[body].name), modules_text(), size_text(lives),
+      size_text(room), graph->prefetched - 1);
 }
 
 /* Lets these be pending between rounds, if there is room for that and the loop is quicker with them
@@ -524,24 +554,35 @@ int64_t overlap_body(int body, int64_t most_live)
   return most_live;
 }
 
+struct gathers {
+  bool any; /* of units */
+  int most; /* of modules that one is ahead by */
+};
+
 static void note_gather(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];
-  int *gathers = to; /* of units: in loops, elsewhere; ahead */
-  if (op->kind != OP_all_gather || unit_of(op) == NONE) return;
-  gathers[op->ahead]++;
+  struct gathers *g = to;
   (void)times;
+  if (op->kind != OP_all_gather || unit_of(op) == NONE) return;
+  g->any = true;
+  if (g->most < op->ahead) g->most = op->ahead;
 }
 
 void check_prefetch(void)
 {
-  int gathers[2] = {0};
+  struct gathers g = {0};
   if (graph->prefetch != PREFETCH_ALL || !options.cuda) return;
-  each_op(note_gather, gathers);
-  if (gathers[false] && !gathers[true])
+  each_op(note_gather, &g);
+  if (g.any && !g.most)
     plan_error(
         graph->train_line,
-        "prefetch = 1: nothing that is gathered is gathered in a loop over the modules of a "
-        "list, so nothing can come a module ahead. The modules of an nn.ModuleList become a loop "
-        "where they are equal and each is a unit of fully_shard");
+        "prefetch = %d: nothing that is gathered is gathered in a loop over the modules of a "
+        "list, so nothing can come %s ahead. The modules of an nn.ModuleList become a loop "
+        "where they are equal and each is a unit of fully_shard",
+        graph->prefetched, modules_text());
+  if (g.any && g.most < graph->prefetched)
+    plan_error(graph->train_line,
+               "prefetch = %d: no list has more than %d modules, so none comes more than %d ahead",
+               graph->prefetched, g.most + 1, g.most);
 }

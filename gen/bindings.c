@@ -713,6 +713,7 @@ static int set_prefetch(lua_State *L)
 {
   lua_Integer n = luaL_checkinteger(L, 1);
   graph->prefetch = n < 0 ? PREFETCH_WHERE_IT_PAYS : n ? PREFETCH_ALL : PREFETCH_NOTHING;
+  graph->prefetched = n < 1 ? 1 : n < MOST_PREFETCHED ? (int)n : MOST_PREFETCHED;
   return 0;
 }
 

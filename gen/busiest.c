@@ -15,8 +15,7 @@ struct moved {
 };
 
 /* Of a bucket: one run of elements to its ranks, so their parts of it are not those of each
-   gradient. No part is larger on a later rank: where the last has as much as the first, all have.
- */
+   gradient. No part is larger on a later rank: where the last has as much, all have. */
 static void add_bucket(const struct op *op, int64_t *sent, int64_t *received)
 {
   int n = group_size(op->group), world = world_size();

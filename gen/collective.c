@@ -66,8 +66,8 @@ static const struct call_row call_row[] = {
       "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"}},
 };
 
-/* A reduce-scatter of equal parts on the CPU, of so many bytes or more: the runtime's own takes half
-   of MPI's time. */
+/* A reduce-scatter of equal parts on the CPU, of so many bytes or more: the runtime's own takes
+   half of MPI's time. */
 static const char large_reduce_scatter[] =
     "COLLECTIVE($line$, reduce_scatter($in$, $out$, $n$, $type$, $op$, $group$));";
 enum { LARGE_BYTES = 1 << 18 };
@@ -384,8 +384,7 @@ static char *exchange_text(const struct op *op)
               stream_of(op), NULL);
 }
 
-/* ------------------------------------------------------------- the tables of exchanges in rank<N>
- */
+/* ----------------------------------------------------------- the tables of exchanges in rank<N> */
 
 /* "static const counted give_0[] = {4, 4}, give_at_0[] = {0, 4};" */
 static void put_counts(struct buffer *b, const char *name, int k, const int64_t *count,
@@ -643,11 +642,19 @@ static char *call_text(const struct op *op, int rank)
   return b.text;
 }
 
+/* "done[3]", of one that is begun several rounds ahead "done[3 + l % 2]". */
+static char *event_text(const struct op *begun)
+{
+  if (begun->ahead < 2) return text("done[%d]", begun->event);
+  return begun->event ? text("done[%d + l %% %d]", begun->event, begun->ahead)
+                      : text("done[l %% %d]", begun->ahead);
+}
+
 /* The call, begun on the group's stream when what it works on is there. */
 static char *begun_text(const struct op *op, const char *call)
 {
   const char *on = stream_name(op->group);
-  return text("begin_on(%s);\n  %s\n  end_on(%s, done[%d]);", on, call, on, op->event);
+  return text("begin_on(%s);\n  %s\n  end_on(%s, %s);", on, call, on, event_text(op));
 }
 
 char *collective_text(const struct op *op, int rank)
@@ -668,5 +675,5 @@ char *await_text(const struct op *op, int rank)
 {
   const struct op *begun = &graph->op[op->begun];
   if (!options.cuda || !*call_text(begun, rank)) return "";
-  return text("await(done[%d]);%s", begun->event, copies_out_text(begun, rank));
+  return text("await(%s);%s", event_text(begun), copies_out_text(begun, rank));
 }

@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const pass_name[PASS_COUNT] = {
-    "lua",     "plan",    "propagate", "grad", "optimize", "redistribute", "uncast", "recompute",
-    "arrange", "outline", "pipeline", "bucket",    "fuse", "epilogue", "schedule",     "memory"};
+const char *const pass_name[PASS_COUNT] = {"lua",      "plan",         "propagate", "grad",
+                                           "optimize", "redistribute", "uncast",    "recompute",
+                                           "arrange",  "outline",      "pipeline",  "bucket",
+                                           "fuse",     "epilogue",     "schedule",  "memory"};
 
-static const char *const role_name[] = {"activation", "parameter", "gradient", "sums", "state",
-                                        "batch",      "loss",      "norm"};
+static const char *const role_name[] = {"activation", "parameter", "gradient", "sums",
+                                        "state",      "batch",     "loss",     "norm"};
 
 static char *called(int value)
 {
@@ -103,6 +104,13 @@ static const char *const round_text[] = {[FIRST_ROUND] = "the first round",
                                          [NEXT_ROUND] = "the next round",
                                          [ROUND_BEFORE] = "the round before"};
 
+static const char *round_called_text(const struct op *op)
+{
+  if (op->round == FIRST_ROUND && op->far) return text("round %d", op->far + 1);
+  if (op->round == NEXT_ROUND && op->far > 1) return text("the round %d on", op->far);
+  return round_text[op->round];
+}
+
 static void dump_op(struct buffer *b, int id, int indent, bool places)
 {
   const struct op *op = &graph->op[id];
@@ -117,7 +125,7 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
     return;
   }
   if (op->kind == OP_round) {
-    put(b, "%s for %s\n", graph->function[op->function].name, round_text[op->round]);
+    put(b, "%s for %s\n", graph->function[op->function].name, round_called_text(op));
     return;
   }
   if (op->nbody) {

@@ -47,12 +47,12 @@ static char *loop_text(const struct function *f)
 static char *round_text(const struct op *op, int rank)
 {
   const struct function *f = &graph->function[op->function];
-  int last = f->count - 1;
   bool next = op->round == NEXT_ROUND, above = next == f->upward;
-  const char *limit = text(above ? "l < %d" : "l > 0", last);
+  int far = next ? op->far : 1;
+  const char *limit = above ? text("l < %d", f->count - far) : text("l > %d", far - 1);
   bool outside = op->round == FIRST_ROUND || op->round == LAST_ROUND;
   const char *module = outside ? text("%d", module_of_round(f, round_called(op, 0)))
-                               : text("l %s 1", above ? "+" : "-");
+                               : text("l %s %d", above ? "+" : "-", far);
   char *call = text("%s(%s%s);", f->name, module, takes_step(f) ? ", t" : "");
   if (is_await_alone(f)) call = statement_text(&graph->op[f->op[0]], rank);
   return outside || !*call ? call : text("if (%s) %s", limit, call);

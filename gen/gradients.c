@@ -24,8 +24,7 @@ static const struct op *at; /* the forward operation: module and line of what it
 static const bool *wanted;  /* of each value */
 static int *gradient;       /* of each value, or NONE */
 
-/* ------------------------------------------------------------------------- what they are made of
- */
+/* ------------------------------------------------------------------------ what they are made of */
 
 static struct op from_here(struct op op)
 {
@@ -529,8 +528,7 @@ static void spread_grad(int g)
   give_undone(g, OP_every);
 }
 
-/* ------------------------------------------------------------------------- by indices of elements
- */
+/* ----------------------------------------------------------------------- by indices of elements */
 
 /* The way back of what reads elements by index: adds them up where they were read. */
 static void give_added(int g, enum op_kind kind)

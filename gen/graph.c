@@ -360,8 +360,7 @@ static int await_reads(const struct op *op, int *list)
 static int await_writes(const struct op *op, int *list)
 {
   int n = 0;
-  for (int k = 0; k < op->nbody && copies_late(op); k++)
-    list[n++] = graph->op[op->body[k]].out;
+  for (int k = 0; k < op->nbody && copies_late(op); k++) list[n++] = graph->op[op->body[k]].out;
   return n;
 }
 
@@ -415,14 +414,19 @@ int round_called(const struct op *op, int from)
   int count = graph->function[op->function].count;
   switch (op->round) {
   case FIRST_ROUND:
-    return 0;
+    return op->far;
   case LAST_ROUND:
     return count - 1;
   case NEXT_ROUND:
-    return from + 1 < count ? from + 1 : NONE;
+    return from + op->far < count ? from + op->far : NONE;
   default:
     return from - 1;
   }
+}
+
+int event_slots(const struct op *op)
+{
+  return op->ahead > 1 ? op->ahead : 1;
 }
 
 static void run_function(const struct function *f, int round,
@@ -453,7 +457,8 @@ void each_op(void (*visit)(void *to, int op, int times), void *to)
     for (int k = 0; k < f->nop; k++) {
       visit(to, f->op[k], times);
       const struct op *op = &graph->op[f->op[k]];
-      if (op->kind != OP_loop && op->kind != OP_round) continue;
+      bool again = op->kind == OP_round && op->round == FIRST_ROUND && op->far;
+      if ((op->kind != OP_loop && op->kind != OP_round) || again) continue;
       const struct function *body = &graph->function[op->function];
       for (int n = 0; n < body->nop; n++) visit(to, body->op[n], times * body->count);
     }

@@ -22,8 +22,7 @@ static struct {
 } known[MAX_FILES];
 static int nknown;
 
-/* ------------------------------------------------------------------------------------ the parent
- */
+/* ----------------------------------------------------------------------------------- the parent */
 
 /* Whether it is, letter by letter, what a definition of the command line says. */
 static bool is_defined(const char *path)

@@ -233,8 +233,7 @@ static void put_rows(struct buffer *b, struct draft *k)
   put_results(b, k, rows, "", 2);
 }
 
-/* ------------------------------------------------------------------------------ in the plain way
- */
+/* ----------------------------------------------------------------------------- in the plain way */
 
 static void put_inner_reductions(struct buffer *b, struct draft *k, int kept, const bool *all)
 {

@@ -40,8 +40,7 @@ void put_variables(struct buffer *b, const struct loops *loops, bool reduced, co
   }
 }
 
-/* ------------------------------------------------------------------------------ without reductions
- */
+/* --------------------------------------------------------------------------- without reductions */
 
 /* The number of this thread's vector, and the variables that it makes. */
 static void put_thread(struct buffer *b, const struct loops *loops, int width)

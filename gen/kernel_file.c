@@ -183,8 +183,7 @@ static void find_local_sizes(void)
       bug("emit", NONE, "%s: a part of letter %c has no size", op_name(op), letters.name[k]);
 }
 
-/* ---------------------------------------------------------------------------- what holes stand for
- */
+/* ------------------------------------------------------------------------- what holes stand for */
 
 /* The product of all letters of a name; NONE if there is none. */
 static int64_t product_of(char name, const int64_t *size)
@@ -394,8 +393,7 @@ static char *filled(const char *file)
   return b.text;
 }
 
-/* ------------------------------------------------------------------------- arithmetic in launches
- */
+/* ----------------------------------------------------------------------- arithmetic in launches */
 
 /* sum = product {("+" | "-") product}; product = atom {("*" | "/" | "%") atom} */
 static int64_t sum_at(const char **c);

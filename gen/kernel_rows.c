@@ -30,8 +30,7 @@ struct form {
   int64_t parts; /* blocks, or warps, that share the rows */
 };
 
-/* --------------------------------------------------------------------------- sorts of operations
- */
+/* -------------------------------------------------------------------------- sorts of operations */
 
 static void find_of_rows(const struct draft *k, int stage, bool *these)
 {

@@ -37,8 +37,7 @@ static const char *const files[] = {"gen/base.lua",      "gen/tensors.lua",   "g
 static char *plan_text;
 static size_t plan_length;
 
-/* ------------------------------------------------------------------------------ the plan's files
- */
+/* ----------------------------------------------------------------------------- the plan's files */
 
 char *read_file(const char *path, size_t most, size_t *length, const char **why)
 {

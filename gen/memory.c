@@ -96,6 +96,13 @@ static bool is_part_of(int function, int body)
   return graph->function[function].is_part && graph->function[function].body == body;
 }
 
+/* How many rounds ahead the part of a loop's body is called. */
+static int rounds_ahead(int part)
+{
+  const struct function *f = &graph->function[part];
+  return graph->op[f->op[f->nop - 1]].ahead;
+}
+
 /* How much of a family must be kept for a reader: only this module's value, the neighbour's too, or
    all. Outside the loop only what the last module made is there without keeping more. */
 static int depth_for(int value, int reader)
@@ -105,8 +112,8 @@ static int depth_for(int value, int reader)
   int maker = v->made_by, count = graph->function[maker].count;
   if (v->step) return reader == maker ? 2 : count;
   if (reader == maker || is_part_of(reader, maker)) return 1;
-  /* What is begun for the next round is written while this round's is read. */
-  if (is_part_of(maker, reader)) return 2;
+  /* What is begun for rounds to come is written while this round's is read. */
+  if (is_part_of(maker, reader)) return 1 + rounds_ahead(maker);
   int last = graph->function[maker].upward ? count - 1 : 0;
   return !is_loop(reader) && v->index == last ? 1 : count;
 }
@@ -185,12 +192,16 @@ static void each_access(void (*on_write)(int, int), void (*on_read)(int, int))
 }
 
 /* What a collective takes that is begun for the next round, and awaited, needs no second place:
-   that of the round before is done when it is made. */
+   that of the round before is done when it is made. One for each round that it is ahead by. */
 static void widen_at(int value, int at)
 {
   const struct op *op = &graph->op[op_at[at]];
-  bool ends = op->kind == OP_await && graph->op[op->begun].ahead;
-  if (!ends) widen(value, function_of[op_at[at]]);
+  int ahead = op->kind == OP_await ? graph->op[op->begun].ahead : 0;
+  struct value *v = &graph->value[value];
+  if (!ahead)
+    widen(value, function_of[op_at[at]]);
+  else if (v->family == value && is_part_of(v->made_by, function_of[op_at[at]]) && v->depth < ahead)
+    v->depth = ahead;
 }
 
 static void find_lifetimes(void)

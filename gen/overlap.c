@@ -45,6 +45,9 @@ struct node {
   bool beside;
   int64_t time, exposed; /* exposed: how long a collective is waited for, as last simulated */
   int64_t lead, tail;    /* of a collective: what is copied or computed before it, and after it */
+  int64_t flying[MOST_PREFETCHED]; /* of what is FETCHED: when those end that are begun and not
+                                      awaited */
+  int nflying;
   struct list before, behind;
 };
 
@@ -240,9 +243,17 @@ static bool is_pending(int group)
   return is_crossed(group);
 }
 
+/* When the first of those ends that are on their way. */
+static int64_t first_flying(struct node *c)
+{
+  int64_t end = c->nflying ? c->flying[0] : 0;
+  if (c->nflying) memmove(c->flying, c->flying + 1, (size_t)--c->nflying * sizeof end);
+  return end;
+}
+
 static void await(int n)
 {
-  int64_t end = streams.end[n];
+  int64_t end = node[n].crosses == FETCHES ? first_flying(&node[n]) : streams.end[n];
   streams.end[n] = 0;
   node[n].exposed = end > streams.now ? end - streams.now : 0;
   if (end > streams.now) streams.now = end;
@@ -279,6 +290,7 @@ static void start(int n)
   int64_t start = *until > streams.now ? *until : streams.now;
   *until = start + c->time + (c->beside ? events_time() : 0);
   streams.end[n] = *until;
+  if (c->crosses == FETCHES && c->nflying < MOST_PREFETCHED) c->flying[c->nflying++] = *until;
 }
 
 static void run_collective(int n)
@@ -341,15 +353,18 @@ static void run_round(void)
   await_wanted(nnode);
 }
 
-/* What was begun before the first round. */
-static bool begin_rounds(void)
+/* What was begun before the first round; by how many rounds at most, of what rounds wait for. */
+static int begin_rounds(void)
 {
-  bool any = false;
-  for (int k = 0; k < nnode; k++) {
-    if (node[order[k]].crosses == FETCHES) start(order[k]);
-    any |= node[order[k]].crosses == FETCHES || node[order[k]].crosses == REDUCES;
-  }
-  return any;
+  int most = 0;
+  for (int round = 0; round < MOST_PREFETCHED; round++)
+    for (int k = 0; k < nnode; k++) {
+      const struct node *n = &node[order[k]];
+      int ahead = n->crosses == FETCHES ? graph->op[n->crossing].ahead : n->crosses == REDUCES;
+      if (n->crosses == FETCHES && round < ahead) start(order[k]);
+      if (most < ahead) most = ahead;
+    }
+  return most;
 }
 
 /* How long the nodes take in their order; of a loop's body, of which rounds wait for each other, a
@@ -360,7 +375,8 @@ static int64_t simulate(void)
   streams.pending.n = 0;
   memset(streams.until, 0, (size_t)graph->ngroup * sizeof *streams.until);
   memset(streams.end, 0, (size_t)nnode * sizeof *streams.end);
-  int rounds = begin_rounds() ? 3 : 1;
+  for (int n = 0; n < nnode; n++) node[n].nflying = 0;
+  int most = begin_rounds(), rounds = most ? 2 + most : 1;
   int64_t began = 0;
   for (int round = 0; round < rounds; round++) {
     began = streams.now;

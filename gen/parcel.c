@@ -95,8 +95,7 @@ bool is_copied_out(const struct op *op)
   return op->packed && !lies_in_buffer(op) && !(op->kind == OP_reduce_scatter && lies_as_chunk(op));
 }
 
-/* --------------------------------------------------------------------------------- one run of each
- */
+/* ------------------------------------------------------------------------------ one run of each */
 
 /* Whether the gradient of the k-th member lies behind that of the one before. */
 static bool follows(const struct op *op, int k)

@@ -2,12 +2,14 @@
 
    Takes   the program, every value in its place.
    Holds   the program is run as it will run, with some rounds of each loop. Each collective that
-   runs beside others is awaited once, later in its function, or, if it is pending between the
-           rounds of a loop, in another round, or behind the loop; until then nothing writes what it
-           reads, or touches what it writes; no other of its group runs among arithmetic meanwhile,
-           so that all of a group are in one order on the device; and its event is no other's that
-   is pending. Other places than its own are no matter: they live until the await, and check_memory
-   has seen to what lives at once. */
+           runs beside others is awaited once, later in its function, or, if it is pending between
+           the rounds of a loop, in another round, or behind the loop; until then nothing writes
+           what it reads, or touches what it writes; no other of its group runs among arithmetic
+           meanwhile, so that all of a group are in one order on the device; and its event is no
+           other's that is pending.
+
+   Other places than its own are no matter: they live until the await, and check_memory has seen to
+   what lives at once. */
 #include "tpgen.h"
 
 #include <string.h>
@@ -110,6 +112,12 @@ static bool shows_its_input(const struct op *op)
   return is_view(op) && graph->value[op->in[0]].storage == graph->value[op->out].storage;
 }
 
+/* The event that tells that the module's collective is done. */
+static int event_in(const struct op *op, int module)
+{
+  return op->event + (event_slots(op) > 1 ? module % event_slots(op) : 0);
+}
+
 /* The operation beside one that is pending. */
 static void check_beside(int id, int module, struct begun begun)
 {
@@ -124,7 +132,8 @@ static void check_beside(int id, int module, struct begun begun)
   hold(!any_meet(reads, written), id, "it reads what a pending collective writes");
   hold(!is_collective(op->kind) || op->group != other->group || op->beside, id,
        "a collective passes one of its group that is pending");
-  hold(!op->beside || op->event != other->event, id, "two that are pending have one event");
+  hold(!op->beside || event_in(op, module) != event_in(other, begun.module), id,
+       "two that are pending have one event");
 }
 
 /* It awaits that of its own module. */
@@ -144,7 +153,7 @@ static void check_op(int id, int module)
   if (shows_its_input(op)) here.nwritten = 0;
   for (int k = 0; k < pending.n; k++) check_beside(id, module, pending.at[k]);
   if (!op->beside) return;
-  hold(op->event >= 0 && op->event < graph->nevent, id, "it has no event");
+  hold(op->event >= 0 && op->event + event_slots(op) <= graph->nevent, id, "it has no event");
   GROW(pending.at, pending.n, pending.room);
   pending.at[pending.n++] = (struct begun){id, module};
 }
@@ -171,7 +180,7 @@ static void check_function(const struct function *f, int round);
 /* The rounds between the first ones and the last do as these. */
 static void check_loop(const struct function *f)
 {
-  enum { FIRST = 3, LAST = 2 };
+  enum { FIRST = 3, LAST = 1 + MOST_PREFETCHED };
   for (int round = 0; round < f->count; round++) {
     if (round == FIRST && f->count > FIRST + LAST) {
       pass_rounds(f, f->count - LAST - round);

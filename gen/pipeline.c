@@ -7,7 +7,7 @@
            pieces travel. And the products of whose sum a reduce_scatter is as a piece of each, then
            that piece's reduce_scatter: it travels while the next piece is computed. What is added
            up so is added by the products themselves. overlap.c has the pieces run beside each
-   other.
+           other.
 
    Of n members and in C pieces, the dimension is seen as [n, C, size / n / C]: a piece is what the
    second of these counts, so that each member gives, or gets, a C-th of its part with each. All
@@ -41,8 +41,7 @@ static int *place;          /* by operation: where it stands in the function, or
 static int *readers;        /* by value: the operations that read it, anywhere */
 static const char *why_not; /* what the last one that was looked at lacks */
 
-/* ------------------------------------------------------------------------------ what is asked for
- */
+/* ---------------------------------------------------------------------------- what is asked for */
 
 static bool is_in_module(int module, int root)
 {
@@ -110,8 +109,7 @@ static bool is_whole_product(const struct op *op)
          is_plain(op->out);
 }
 
-/* ------------------------------------------------------------------------------------- the pieces
- */
+/* ----------------------------------------------------------------------------------- the pieces */
 
 /* The operation as one of so many pieces. */
 static struct op piece_of_op(const struct line *l, int id, int pieces, int piece)
@@ -224,8 +222,7 @@ static void put_pieces(struct list *to, const struct line *l)
   l->asked->met = true;
 }
 
-/* ------------------------------------------------------------------------------------ all_gather
- */
+/* ----------------------------------------------------------------------------------- all_gather */
 
 /* Marks what has to run before the operation, of what stands behind place `first`; false where that
    cannot be before what is marked `made`. */
@@ -301,8 +298,7 @@ static bool pipeline_gather(int at, struct async *asked)
   return true;
 }
 
-/* -------------------------------------------------------------------------------- reduce_scatter
- */
+/* ------------------------------------------------------------------------------- reduce_scatter */
 
 /* The products of which the value is the sum; false where it is the sum of other things too, or
    anything else reads one of them. gone: the places of what adds them. */
@@ -365,8 +361,7 @@ static bool pipeline_scatter(int at, struct async *asked)
   return true;
 }
 
-/* ------------------------------------------------------------------------------------ the program
- */
+/* ---------------------------------------------------------------------------------- the program */
 
 static void note_places(void)
 {

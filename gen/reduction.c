@@ -108,8 +108,7 @@ void put_terms_in_place(struct buffer *b, struct draft *k, const bool *these, in
   }
 }
 
-/* ------------------------------------------------------------------- parts that threads go through
- */
+/* ---------------------------------------------------------------- parts that threads go through */
 
 static const char *parts_name(const struct draft *k, int n)
 {

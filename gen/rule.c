@@ -7,8 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------------------- a rule taken apart
- */
+/* --------------------------------------------------------------------------- a rule taken apart */
 
 /* One letter as it stands in a rule; '.' stands for `...`. */
 struct term {
@@ -560,8 +559,7 @@ void op_letters(const struct op *of, struct letters *l)
   *l = *answer;
 }
 
-/* ------------------------------------------------------------------------ rules that plans write
- */
+/* ----------------------------------------------------------------------- rules that plans write */
 
 static const char *operand_error(const struct operand *o, char *seen)
 {

@@ -255,14 +255,15 @@ static bool crosses(const struct op *op)
   return op->ahead || op->behind;
 }
 
-/* What is pending between rounds meets all that is in a round: its event is its own. */
+/* What is pending between rounds meets all that is in a round: its event is its own, one for each
+   round that it is ahead by. */
 static void number_crossing(void *taken, int id, int times)
 {
   struct op *op = &graph->op[id];
   (void)times;
   if (!is_collective(op->kind) || !op->beside || !crosses(op)) return;
   op->event = ((struct list *)taken)->n;
-  add(taken, false);
+  for (int k = 0; k < event_slots(op); k++) add(taken, false);
 }
 
 static void number_event(void *taken, int id, int times)

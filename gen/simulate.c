@@ -17,7 +17,8 @@ static struct {
   const struct graph *of;
   struct simulated told;
   int64_t now, *until; /* until: by group, when its stream has no more work */
-  int *pending;        /* by operation: of a collective that is not awaited yet, which of `ran` */
+  int *pending;        /* by operation, and as many modules as one is ahead by: of a collective that
+                          is not awaited yet, which of `ran` */
   int64_t *taken, *waited;
   int *times; /* by operation, as the two before */
 } run;
@@ -44,6 +45,11 @@ static void wait_for(struct ran *r)
   run.waited[r->op] += r->waited;
 }
 
+static int *pending_of(int id, int module)
+{
+  return &run.pending[id * MOST_PREFETCHED + (module == NONE ? 0 : module % MOST_PREFETCHED)];
+}
+
 static void begin_collective(int id, int module)
 {
   const struct op *op = &graph->op[id];
@@ -58,7 +64,7 @@ static void begin_collective(int id, int module)
   run.taken[id] += r->end - r->begin;
   run.times[id]++;
   if (beside) {
-    run.pending[id] = run.told.n - 1;
+    *pending_of(id, module) = run.told.n - 1;
     return;
   }
   wait_for(r);
@@ -67,9 +73,10 @@ static void begin_collective(int id, int module)
 
 static void await(int id, int module)
 {
-  if (run.pending[id] == NONE) return;
-  wait_for(&run.told.ran[run.pending[id]]);
-  run.pending[id] = NONE;
+  int *pending = pending_of(id, module);
+  if (*pending == NONE) return;
+  wait_for(&run.told.ran[*pending]);
+  *pending = NONE;
   int64_t after = copies_out_time(&graph->op[id]);
   if (after) compute(id, module, after, true);
 }
@@ -111,11 +118,11 @@ const struct simulated *simulated(void)
   memset(&run, 0, sizeof run);
   run.of = graph;
   run.until = alloc((size_t)(graph->ngroup + 1) * sizeof *run.until);
-  run.pending = alloc((size_t)graph->nop * sizeof *run.pending);
+  run.pending = alloc((size_t)graph->nop * MOST_PREFETCHED * sizeof *run.pending);
   run.taken = alloc((size_t)graph->nop * sizeof *run.taken);
   run.waited = alloc((size_t)graph->nop * sizeof *run.waited);
   run.times = alloc((size_t)graph->nop * sizeof *run.times);
-  for (int i = 0; i < graph->nop; i++) run.pending[i] = NONE;
+  for (int i = 0; i < graph->nop * MOST_PREFETCHED; i++) run.pending[i] = NONE;
   int64_t of_batch = 0;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];

@@ -325,8 +325,7 @@ char *row_index_text(const struct loops *loops)
   return b.length ? b.text : copy_text("0");
 }
 
-/* --------------------------------------------------------------- where a part begins in the whole
- */
+/* ------------------------------------------------------------- where a part begins in the whole */
 
 static bool cuts(int mesh_dim, int value, int dim)
 {

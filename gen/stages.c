@@ -183,8 +183,7 @@ static bool find_reach(const int *body, struct stages *s)
   return true;
 }
 
-/* ---------------------------------------------------------------------------------- who reads what
- */
+/* ------------------------------------------------------------------------------- who reads what */
 
 /* Whether an operation reads input i, one number for each row, as that of the row at hand. */
 static bool reads_its_row(const struct op *op, int i, int rows)
@@ -253,8 +252,7 @@ bool find_stages(const int *body, int n, struct stages *s)
   return true;
 }
 
-/* ---------------------------------------------------------------------------- when they are made
- */
+/* --------------------------------------------------------------------------- when they are made */
 
 static bool is_stored(const struct op *op)
 {

@@ -241,6 +241,7 @@ static char *await_comment(const struct op *begun)
 /* "up.weight, ahead for the module that follows", "d_up.weight of the module before". */
 static char *round_comment(const struct op *op)
 {
+  static const char *const nth[MOST_PREFETCHED] = {"first", "second", "third", "fourth"};
   const struct function *part = &graph->function[op->function];
   const struct op *last = &graph->op[part->op[part->nop - 1]];
   const struct op *c = last->kind == OP_await ? &graph->op[last->begun] : last;
@@ -248,11 +249,14 @@ static char *round_comment(const struct op *op)
   int module = module_of_round(part, round_called(op, 0));
   switch (op->round) {
   case FIRST_ROUND:
-    return text("%s of module %d, for the first round", what, module);
+    return text("%s of module %d, for the %s round", what, module, nth[op->far]);
   case LAST_ROUND:
     return text("%s of module %d, of the last round: from %s's stream", what, module,
                 printable(graph->group[c->group].name));
   case NEXT_ROUND:
+    if (op->far > 1)
+      return text("%s of module l %c %d, %d rounds ahead", what, part->upward ? '+' : '-', op->far,
+                  op->far);
     return text("%s of the next module, a round ahead", what);
   default:
     return text("%s of the module before: from %s's stream", what,

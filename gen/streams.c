@@ -128,7 +128,10 @@ static void put_stream(void *to, int id, int times)
   put(sums->to, "  %-8s %-15s %-6s %15s %15s %15s   ", phase_name[op->phase], kind_of(op),
       printable(graph->group[op->group].name), on, time_text((double)takes),
       time_text((double)waited));
-  const char *from = op->ahead ? ", a round ahead" : op->behind ? ", awaited a round behind" : "";
+  const char *from = op->ahead > 1 ? text(", %d rounds ahead", op->ahead)
+                     : op->ahead   ? ", a round ahead"
+                     : op->behind  ? ", awaited a round behind"
+                                   : "";
   put(sums->to, "%s%s: beside %s", moved_name(op), from, beside_text(op, report_name));
   put(sums->to, times > 1 ? ", %d times\n" : "\n", times);
 }

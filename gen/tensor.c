@@ -144,8 +144,7 @@ enum type argument_type(lua_State *L, int at)
              printable(name));
 }
 
-/* ------------------------------------------------------------------------- functions of the plan
- */
+/* ------------------------------------------------------------------------ functions of the plan */
 
 static const char *called_or(const char *otherwise)
 {

@@ -71,8 +71,7 @@ json_t *json_step(void)
   return step;
 }
 
-/* ------------------------------------------------------------------------------------- the chart
- */
+/* ------------------------------------------------------------------------------------ the chart */
 
 /* What stands in one line: operations that follow one another on a stream. */
 struct row {

@@ -151,8 +151,8 @@ enum op_kind {
 enum phase { FORWARD, BACKWARD, UPDATE, GATHER, PHASES };
 
 /* For the module of which round of a loop a function is called: before the loop and behind it for
-   the first's and the last's; in the loop's body for the next one's, where there is a next, and for
-   the one's before, where there was one. */
+   one of the first and the last; in the loop's body for the next one's, or one further on, where
+   there is such, and for the one's before, where there was one. */
 enum round { FIRST_ROUND, LAST_ROUND, NEXT_ROUND, ROUND_BEFORE };
 
 struct op {
@@ -184,13 +184,15 @@ struct op {
   bool packed; /* a bucket whose members travel in `buffer`, one after the other */
   int buffer;
   int function; /* loop, round: which it calls */
-  enum round round; /* round: for whose module */
+  enum round round; /* round: for whose module; FIRST_ROUND: */
+  int far;          /* which of the first, from 0; NEXT_ROUND: how many rounds on */
   int pieces, piece; /* pipeline.c: it is of one of so many pieces of its values, or 0. A matmul is
                         cut in dimension `dim` of its output, of which `group` has parts */
   bool beside;  /* a collective: it runs beside what follows it, until it is awaited */
-  bool ahead;   /* beside: it is begun in the round of a loop before the one that awaits it */
+  int ahead;    /* beside: it is begun so many rounds of a loop before the one that awaits it */
   bool behind;  /* beside: it is awaited in the round of a loop behind the one that begins it */
-  int event;    /* beside: which of the program's events tells that it is done */
+  int event;    /* beside: which of the program's events tells that it is done; ahead by several:
+                   the first of as many: see event_slots */
   int begun;    /* await: the collective */
   int64_t takes, exposed; /* a collective: by the model of cost.c, and how long of that nothing runs
                              beside it; picoseconds */
@@ -304,8 +306,10 @@ struct optimizer {
   int line;
 };
 
-/* Whether the modules of a list are given their gathered parameters a module ahead: ahead.c. */
+/* Whether the modules of a list are given their gathered parameters ahead, by how many modules at
+   most: ahead.c. */
 enum prefetch { PREFETCH_WHERE_IT_PAYS, PREFETCH_NOTHING, PREFETCH_ALL };
+enum { MOST_PREFETCHED = 4 };
 
 /* Which collectives the pass `bucket` makes one of: as units, memory and the links say; those that
    follow one another (choose.c); none. */
@@ -361,6 +365,7 @@ struct graph {
   int ncustom, custom_room;
   struct custom *custom;
   enum prefetch prefetch;
+  int prefetched; /* how many modules ahead */
   enum bucketing bucketing;
   int ncap; /* the most that goes into the first bucket of a kind, the second, ...: the last is that
                of all that follow; 0: the pass chooses */
@@ -642,6 +647,9 @@ void each_run_of(const struct function *f, void (*visit)(void *to, int op, int m
    or NONE where there is none. */
 int module_of_round(const struct function *f, int round);
 int round_called(const struct op *op, int from);
+/* How many events a collective has that runs beside others: as many as modules that it is pending
+   for at once. That of module l is the l % event_slots-th. */
+int event_slots(const struct op *op);
 
 /* A row of ops.h; its gradient is gradients.c's. */
 struct op_row {

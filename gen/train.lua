@@ -169,12 +169,12 @@ local function take_buckets(options, who)
   core.set_buckets(BUCKETINGS[way], bytes)
 end
 
--- prefetch = 0 or 1: whether what the modules of a list need of all ranks is gathered while the
--- module before them is at work. Left out: where it pays, and fits. Programs for the CPU gather where
--- they need it in any case.
+-- prefetch = 0 to 4: how many modules ahead what the modules of a list need of all ranks is gathered:
+-- with 1 while the module before is at work. Left out: 1 where it pays, and fits. Programs for the
+-- CPU gather where they need it in any case.
 local function take_prefetch(options, who)
   local modules = options.prefetch
-  if modules ~= nil then base.integer(modules, who .. "'s prefetch, in modules,", 0, 1) end
+  if modules ~= nil then base.integer(modules, who .. "'s prefetch, in modules,", 0, 4) end
   core.set_prefetch(modules and math.tointeger(modules) or -1)
 end
 
@@ -266,8 +266,8 @@ end
 --   bucketing   "units": what fully_shard names together travels together, and small sums;
 --               "greedy": collectives that follow one another; "none"
 --   bucket_mb   the most that travels together, in MiB; or a list: first, second, ..., all others
---   prefetch    1: a layer's parameters are gathered while the layer before it is at work; 0: they
---               are not. Left out: where that pays, and fits
+--   prefetch    1: a layer's parameters are gathered while the layer before it is at work; 2 to 4:
+--               so many layers ahead; 0: not ahead. Left out: 1 where that pays, and fits
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",

@@ -6,8 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------- the optimizer's text
- */
+/* ------------------------------------------------------------------------- the optimizer's text */
 
 static bool is_adamw(void)
 {

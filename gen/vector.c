@@ -220,8 +220,7 @@ void end_vector(struct buffer *b, struct draft *k, const char *body, int indent)
   }
 }
 
-/* ------------------------------------------------------------------------------------------ kept
- */
+/* ----------------------------------------------------------------------------------------- kept */
 
 int64_t kept_elements(const struct draft *k)
 {

@@ -101,6 +101,38 @@ static void gathered_ahead(const void *with)
   must(gather->exposed < gather->takes / 8, "it is waited for");
 }
 
+/* Two modules ahead: two are on their way while a third is read, each with a place and an event. */
+static void gathered_further_ahead(const void *with)
+{
+  (void)with;
+  compile("2", NULL);
+  const struct op *gather = op_in("layers_forward_ahead", 0);
+  must(gather->ahead == 2 && event_slots(gather) == 2, "it is %d ahead", gather->ahead);
+  must(graph->value[gather->out].depth == 3, "%d of it are kept", graph->value[gather->out].depth);
+  int next = call_in("layers_forward", "layers_forward_ahead", NEXT_ROUND), firsts[2], n = 0;
+  must(op_in("layers_forward", next)->far == 2, "not the one after the next is begun");
+  for (int k = 0; k < loop_in("forward"); k++)
+    if (calls(op_in("forward", k), "layers_forward_ahead", FIRST_ROUND)) firsts[n++ % 2] = k;
+  must(n == 2 && op_in("forward", firsts[0])->far == 0 && op_in("forward", firsts[1])->far == 1,
+       "the first two are not begun before the loop");
+  must(round_called(op_in("layers_forward", next), LAYERS - 2) == NONE,
+       "one is begun that is none");
+  check_pending();
+}
+
+static void buffers_further_ahead(const void *with)
+{
+  (void)with;
+  bucketing = "units";
+  compile("3", NULL);
+  const struct op *gather = op_in("layers_forward_ahead", 0);
+  must(gather->packed && gather->ahead == 3, "two weights do not come together");
+  must(graph->value[gather->buffer].depth == 3, "%d buffers", graph->value[gather->buffer].depth);
+  for (int k = 0; k < 2; k++)
+    must(graph->value[graph->op[gather->body[k]].out].depth == 1, "a weight is kept twice");
+  check_pending();
+}
+
 static void reduced_behind(const void *with)
 {
   (void)with;
@@ -200,14 +232,13 @@ static void note_run(void *to, int id, int module)
   const struct op *c = op->kind == OP_await ? &graph->op[op->begun] : op;
   if (!c->ahead) return;
   r->pending += op == c ? 1 : -1;
-  must(r->pending >= 0 && r->pending <= 3, "%d are pending", r->pending);
+  must(r->pending >= 0 && r->pending <= 1 + 2 * c->ahead, "%d are pending", r->pending);
   if (op == c && r->n < 4 * LAYERS) r->begun[r->n++] = module;
 }
 
 static void each_module_once(const void *with)
 {
-  (void)with;
-  compile(NULL, NULL);
+  compile(with, NULL);
   static const char *const phase[] = {"forward", "backward"};
   for (int p = 0; p < 2; p++) {
     struct run r = {0};
@@ -226,7 +257,7 @@ static void count_crossing(void *to, int id, int times)
   (void)times;
   int *n = to;
   const struct op *op = &graph->op[id];
-  n[0] += op->ahead;
+  n[0] += op->ahead > 0;
   n[1] += op->behind;
 }
 
@@ -251,21 +282,20 @@ static void test_schedule(void **state)
 {
   (void)state;
   static const struct asked asked[] = {
-      {true, NULL, NULL, 4, 2},
-      {true, "1", NULL, 4, 2},
-      {true, "0", NULL, 0, 0},
-      {true, NULL, "2GiB", 4, 2},
-      {true, "1", "2GiB", 4, 2},
+      {true, NULL, NULL, 4, 2},      {true, "1", NULL, 4, 2},    {true, "3", NULL, 4, 2},
+      {true, "0", NULL, 0, 0},       {true, NULL, "2GiB", 4, 2}, {true, "1", "2GiB", 4, 2},
       {true, NULL, "1780MiB", 2, 0}, /* there is room for the forward's */
-      {true, NULL, "1GiB", 0, 0},
-      {false, NULL, NULL, 0, 0},
-      {false, "1", NULL, 0, 0},
+      {true, NULL, "1GiB", 0, 0},    {false, NULL, NULL, 0, 0},  {false, "1", NULL, 0, 0},
   };
   passes(gathered_ahead, NULL);
   passes(reduced_behind, NULL);
   passes(in_buckets, NULL);
   passes(what_is_summed_later, NULL);
   passes(each_module_once, NULL);
+  passes(each_module_once, "2");
+  passes(each_module_once, "3");
+  passes(gathered_further_ahead, NULL);
+  passes(buffers_further_ahead, NULL);
   for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) passes(so_many_cross, &asked[i]);
 }
 
@@ -299,6 +329,31 @@ static struct op *gather(void)
 
 static void put_nothing(void)
 {
+}
+static void kept_twice(void)
+{
+  graph->value[gather()->out].depth = 2;
+}
+static void buffered_twice(void)
+{
+  graph->value[gather()->buffer].depth = 2;
+}
+static void second_not_begun(void)
+{
+  struct function *f = named("forward");
+  int k = 0;
+  while (!calls(&graph->op[f->op[k]], "layers_forward_ahead", FIRST_ROUND) ||
+         !graph->op[f->op[k]].far)
+    k++;
+  leave_out("forward", k);
+}
+static void events_in_common(void)
+{
+  graph->op[named("layers_forward_ahead_2")->op[0]].event = gather()->event + 1;
+}
+static void next_of_two_begun(void)
+{
+  graph->op[named("layers_forward")->op[next_in_forward()]].far = 1;
 }
 static void not_awaited(void)
 {
@@ -360,27 +415,35 @@ static void passed_in_its_group(void)
 
 static const struct fault {
   void (*put)(void);
-  const char *found;
+  const char *found, *prefetch, *bucketing;
 } faults[] = {
-    {not_awaited, "two that are pending have one event"},
-    {not_begun, "it awaits what is not pending"},
-    {first_not_begun, "it awaits what is not pending"},
-    {first_begun_twice, "it writes what a pending collective writes"},
-    {awaited_late, "it reads what a pending collective writes"},
-    {begun_too_soon, "two that are pending have one event"},
-    {kept_once, "pending collective writes"},
-    {one_event, "two that are pending have one event"},
-    {never_awaited, "it writes what a pending collective reads"},
-    {awaited_behind_late, "it writes what a pending collective reads"},
-    {last_not_awaited, "it is not awaited where its function ends"},
-    {passed_in_its_group, "a collective passes one of its group that is pending"},
+    {kept_twice, "pending collective writes", "2", "none"},
+    {kept_twice, "pending collective writes", "3", "none"},
+    {buffered_twice, "pending collective writes", "3", "units"},
+    {second_not_begun, "it awaits what is not pending", "2", "none"},
+    {events_in_common, "two that are pending have one event", "2", "none"},
+    {next_of_two_begun, "", "2", "none"},
+    {last_not_awaited, "it is not awaited where its function ends", "2", "none"},
+    {not_awaited, "two that are pending have one event", NULL, NULL},
+    {not_begun, "it awaits what is not pending", NULL, NULL},
+    {first_not_begun, "it awaits what is not pending", NULL, NULL},
+    {first_begun_twice, "it writes what a pending collective writes", NULL, NULL},
+    {awaited_late, "it reads what a pending collective writes", NULL, NULL},
+    {begun_too_soon, "two that are pending have one event", NULL, NULL},
+    {kept_once, "pending collective writes", NULL, NULL},
+    {one_event, "two that are pending have one event", NULL, NULL},
+    {never_awaited, "it writes what a pending collective reads", NULL, NULL},
+    {awaited_behind_late, "it writes what a pending collective reads", NULL, NULL},
+    {last_not_awaited, "it is not awaited where its function ends", NULL, NULL},
+    {passed_in_its_group, "a collective passes one of its group that is pending", NULL, NULL},
 };
 
 static void put_fault(const void *with)
 {
-  void (*const *put)(void) = with;
-  compile(NULL, NULL);
-  (*put)();
+  const struct fault *fault = with;
+  if (fault->bucketing) bucketing = fault->bucketing;
+  compile(fault->prefetch, NULL);
+  fault->put();
   check_pending();
 }
 
@@ -400,10 +463,10 @@ static void put_llama_fault(const void *with)
 static void test_faults(void **state)
 {
   (void)state;
-  void (*nothing)(void) = put_nothing;
+  static const struct fault nothing = {put_nothing, "", NULL, NULL};
   passes(put_fault, &nothing);
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-    refused(put_fault, &faults[i].put, -SIGABRT, "memory", faults[i].found, NULL);
+    refused(put_fault, &faults[i], -SIGABRT, "memory", faults[i].found, NULL);
   refused(put_llama_fault, NULL, -SIGABRT, "memory", "it writes what a pending collective writes",
           NULL);
 }
