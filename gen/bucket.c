@@ -134,17 +134,42 @@ static bool lie_side_by_side(int *op, int n)
   return true;
 }
 
-/* Makes one of them, but for those that the buckets made before have put in each other's way. */
+/* Those that can run as one with the first, in *member; the others in *rest. */
+static void take_alike(const struct function *f, const struct list *all, struct list *member,
+                       struct list *rest)
+{
+  for (int k = 0; k < all->n; k++) {
+    add(member, all->at[k]);
+    if (can_merge(f, member->at, member->n)) continue;
+    member->n--;
+    add(rest, all->at[k]);
+  }
+}
+
+/* That the plan's bucket has come to be several. */
+static void tell_split(int part, int n, int all)
+{
+  struct op *op = &graph->op[part];
+  const char *these = n > 1 ? text("%d", n) : "one";
+  op->why = text("%s; %s of %d that bucketing = greedy has together: the others are in its way",
+                 op->why ? op->why : "", these, all);
+}
+
+/* Makes one of them; where the buckets made before have put some in each other's way, several, of
+   as many of them as can run as one. */
 static void merge_most(struct function *f, const struct list *numbers, const struct list *op)
 {
-  struct list all = {0}, member = {0};
-  for (int k = 0; k < numbers->n; k++) add(&all, op->at[numbers->at[k]]);
-  if (merge(f, all.at, all.n, !lie_side_by_side(all.at, all.n))) return;
-  for (int k = 0; k < all.n; k++) {
-    add(&member, all.at[k]);
-    if (!can_merge(f, member.at, member.n)) member.n--;
+  struct list left = {0};
+  for (int k = 0; k < numbers->n; k++) add(&left, op->at[numbers->at[k]]);
+  if (merge(f, left.at, left.n, !lie_side_by_side(left.at, left.n))) return;
+  while (left.n) {
+    struct list member = {0}, rest = {0};
+    take_alike(f, &left, &member, &rest);
+    bool merged = merge(f, member.at, member.n, !lie_side_by_side(member.at, member.n));
+    int part = merged ? graph->nop - 1 : member.at[0];
+    if (graph->bucketing == BUCKETS_GREEDY) tell_split(part, member.n, numbers->n);
+    left = rest;
   }
-  merge(f, member.at, member.n, !lie_side_by_side(member.at, member.n));
 }
 
 static void merge_all(struct function *f, const struct buckets *found, const struct list *op)
@@ -190,15 +215,26 @@ static void bucket_units(struct function *f)
   merge_all(f, &found, &op);
 }
 
+/* Of one kind, chosen where the kinds before have been merged already: what needs a member of a
+   bucket by way of another bucket is not of it. */
+static void bucket_kind_greedily(struct function *f, enum op_kind kind, const struct caps *caps)
+{
+  struct list all = find_singles(f, is_bucketable), op = {0};
+  for (int i = 0; i < all.n; i++)
+    if (graph->op[all.at[i]].kind == kind) add(&op, all.at[i]);
+  if (op.n < 2) return;
+  struct buckets found = choose_in_order(as_singles(f, &op, false), op.n, caps);
+  merge_all(f, &found, &op);
+}
+
 /* Without caps as the seed has it: 2,000 MiB, which is all there is. */
 static void bucket_greedily(struct function *f)
 {
   static const int64_t most = INT64_C(2000) << 20;
-  struct list op = find_singles(f, is_bucketable);
-  if (op.n < 2) return;
   struct caps caps = graph->ncap ? (struct caps){graph->ncap, graph->cap} : (struct caps){1, &most};
-  struct buckets found = choose_in_order(as_singles(f, &op, false), op.n, &caps);
-  merge_all(f, &found, &op);
+  bucket_kind_greedily(f, OP_all_gather, &caps);
+  bucket_kind_greedily(f, OP_reduce_scatter, &caps);
+  bucket_kind_greedily(f, OP_all_reduce, &caps);
 }
 
 /* --------------------------------------------------------------------------------- small values */

@@ -37,7 +37,10 @@ static struct product_sizes product_of(const struct op *op)
       bool shared = memchr(other, *letter, strcspn(other, ",-")), kept = strchr(result, *letter);
       if (shared && o) continue;
       double size = (double)here.size[d];
-      if (op->pieces && *letter == result[op->dim]) size /= op->pieces;
+      if (op->pieces && *letter == result[op->dim]) { /* each member's part by itself */
+        size /= op->pieces * group_size(op->group);
+        p.count *= group_size(op->group);
+      }
       *(shared ? kept ? &p.count : &p.terms : o ? &p.columns : &p.rows) *= size;
     }
   }

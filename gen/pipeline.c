@@ -18,10 +18,11 @@
    Rows of a product do not depend on each other: what is made is the same, but for how the products
    of a sum are added up, and what rounding a library's call does for fewer rows.
 
-   In how many pieces: as the plan says; else what the model of cost.c finds quickest, by itself,
-   two at the least. What cannot be cut is left whole; where the plan's line has nothing cut at all
-   that is an error. */
-#include "tpgen.h"
+   In how many pieces: as the plan says; else what the model of cost.c finds quickest, and whole
+   where it finds none quicker: where the products are small, links are quick, or other products run
+   beside a reduce_scatter anyway. What cannot be cut is left whole, too; where nothing can be that
+   the plan's line is about, that is an error. graph->pipelined says what became of each. */
+#include "moves.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,13 +33,15 @@ enum { MOST_PRODUCTS = 8, MOST_PIECES = 16 };
 /* A collective and the products that go with it. */
 struct line {
   int collective, value; /* value: that is gathered, or reduced */
-  struct async *asked;
+  const struct async *asked;
   int nproduct, product[MOST_PRODUCTS]; /* in the order of the sum, or of the program */
+  int64_t adding, besides; /* adding: the terms up, where they are whole; besides: others' time */
 };
 
 static struct function *f;
 static int *place;          /* by operation: where it stands in the function, or NONE */
 static int *readers;        /* by value: the operations that read it, anywhere */
+static int *times_of;       /* by operation: how often it runs in a step */
 static const char *why_not; /* what the last one that was looked at lacks */
 
 /* ---------------------------------------------------------------------------- what is asked for */
@@ -49,12 +52,21 @@ static bool is_in_module(int module, int root)
   return module == root;
 }
 
-static struct async *asked_for(const struct op *op)
+/* Which of graph->async, or NONE. */
+static int asked_for(const struct op *op)
 {
   const struct group *g = &graph->group[op->group];
   for (int i = 0; i < graph->nasync && g->n == 1; i++)
     if (graph->async[i].mesh_dim == g->dim[0] && is_in_module(op->module, graph->async[i].module))
-      return &graph->async[i];
+      return i;
+  return NONE;
+}
+
+/* What has been noted of the operation, or NULL. */
+static struct pipelined *noted(int op)
+{
+  for (int i = 0; i < graph->npipelined; i++)
+    if (graph->pipelined[i].op == op) return &graph->pipelined[i];
   return NULL;
 }
 
@@ -149,41 +161,60 @@ static bool has_simple_calls(const struct line *l, int pieces)
   return simple;
 }
 
-/* How long the collective and its products take in so many pieces, with nothing else beside them.
- */
+/* How long the collective and its products take in so many pieces, or as one, and those that run
+   beside it anyway: these behind the products, so that all of them wait for nothing. */
 static int64_t time_in_pieces(const struct line *l, int pieces)
 {
-  struct op c = piece_of_op(l, l->collective, pieces, 0);
-  int64_t moving = time_taken(&c) + (pieces > 1 ? events_time() : 0), computing = 0;
+  struct op c = pieces > 1 ? piece_of_op(l, l->collective, pieces, 0) : graph->op[l->collective];
+  int64_t moving = time_taken(&c), computing = 0;
   for (int k = 0; k < l->nproduct; k++) {
-    struct op op = piece_of_op(l, l->product[k], pieces, 0);
+    int id = l->product[k];
+    struct op op = pieces > 1 ? piece_of_op(l, id, pieces, 0) : graph->op[id];
     computing += time_taken(&op);
   }
-  return moving + computing + (pieces - 1) * (moving > computing ? moving : computing);
+  if (pieces > 1 || l->besides) moving += events_time();
+  if (pieces == 1) computing += l->adding;
+  int64_t in_turn = moving + computing + (pieces - 1) * most(moving, computing);
+  return most(in_turn, pieces * computing + l->besides);
 }
 
-static int choose_pieces(const struct line *l)
+/* As many as are quickest, of 2 and more; 0 where none can be. */
+static int quickest_pieces(const struct line *l, int64_t *least)
 {
-  int64_t part = part_size(l), least = 0;
+  int64_t part = part_size(l);
   int best = 0;
-  if (l->asked->pieces) {
-    if (part % l->asked->pieces == 0) best = l->asked->pieces;
-    if (!best) refuse(text("a part of %" PRId64 " is not cut in %d", part, l->asked->pieces));
-  }
-  for (int n = 2; n <= MOST_PIECES && !l->asked->pieces; n++) {
-    if (part % n) continue;
+  for (int n = 2; n <= MOST_PIECES; n++) {
+    if (part % n || !has_simple_calls(l, n)) continue;
     int64_t time = time_in_pieces(l, n);
-    if (best && time >= least) continue;
+    if (best && time >= *least) continue;
     best = n;
-    least = time;
-  }
-  if (!best && !l->asked->pieces)
-    refuse(text("no number from 2 to %d divides a part of %" PRId64, MOST_PIECES, part));
-  if (best && !has_simple_calls(l, best)) {
-    refuse("a piece of a product would not be one call");
-    best = 0;
+    *least = time;
   }
   return best;
+}
+
+static bool choose_by_model(const struct line *l, struct pipelined *p)
+{
+  p->tried = quickest_pieces(l, &p->in_pieces);
+  if (!p->tried)
+    return refuse(text("no number from 2 to %d cuts a part of %" PRId64 " so that each product is "
+                       "one call",
+                       MOST_PIECES, part_size(l)));
+  p->whole = time_in_pieces(l, 1);
+  if (p->in_pieces < p->whole) p->pieces = p->tried;
+  return true;
+}
+
+/* In how many pieces; false where it cannot be in any, or not in as many as the plan says. */
+static bool choose_pieces(const struct line *l, struct pipelined *p)
+{
+  int64_t part = part_size(l);
+  int asked = l->asked->pieces;
+  if (!asked) return choose_by_model(l, p);
+  if (part % asked) return refuse(text("a part of %" PRId64 " is not cut in %d", part, asked));
+  if (!has_simple_calls(l, asked)) return refuse("a piece of a product would not be one call");
+  p->pieces = asked;
+  return true;
 }
 
 static int add_piece(const struct line *l, int id, int pieces, int piece)
@@ -198,9 +229,8 @@ static int add_piece(const struct line *l, int id, int pieces, int piece)
   return graph->nop++;
 }
 
-static void put_pieces(struct list *to, const struct line *l)
+static void put_pieces(struct list *to, const struct line *l, int pieces)
 {
-  int pieces = choose_pieces(l);
   bool gathers = graph->op[l->collective].kind == OP_all_gather;
   struct op whole[MOST_PRODUCTS + 1];
   for (int k = 0; k < l->nproduct; k++) whole[k] = graph->op[l->product[k]];
@@ -219,7 +249,6 @@ static void put_pieces(struct list *to, const struct line *l)
   for (int k = 0; k < l->nproduct && gathers; k++) graph->value[whole[k].out].pieces = pieces;
   graph->value[l->value].pieces = pieces;
   graph->value[graph->op[l->collective].out].pieces = pieces;
-  l->asked->met = true;
 }
 
 /* ----------------------------------------------------------------------------------- all_gather */
@@ -267,7 +296,7 @@ static void find_products(struct line *l, bool *needed)
 
 /* The function's operations, with the pipeline where the gather was, and before it what its
    products need. */
-static void write_gather(const struct line *l, const bool *needed)
+static void write_gather(const struct line *l, int pieces, const bool *needed)
 {
   struct list all = {0};
   int first = place[l->collective];
@@ -276,16 +305,15 @@ static void write_gather(const struct line *l, const bool *needed)
     if (needed[at]) add(&all, f->op[at]);
   bool *taken = alloc((size_t)f->nop + 1);
   for (int k = 0; k < l->nproduct; k++) taken[place[l->product[k]]] = true;
-  put_pieces(&all, l);
+  put_pieces(&all, l, pieces);
   for (int at = first + 1; at < f->nop; at++)
     if (!needed[at] && !taken[at]) add(&all, f->op[at]);
   f->op = all.at;
   f->nop = all.n;
 }
 
-static bool pipeline_gather(int at, struct async *asked)
+static bool pipeline_gather(int id, const struct async *asked, struct pipelined *p)
 {
-  int id = f->op[at];
   const struct op *op = &graph->op[id];
   struct line l = {.collective = id, .value = op->out, .asked = asked};
   bool *needed = alloc((size_t)f->nop + 1);
@@ -293,8 +321,8 @@ static bool pipeline_gather(int at, struct async *asked)
   if (!has_outer_parts(op->out, op->in[0], op->dim)) return false;
   find_products(&l, needed);
   if (!l.nproduct) return refuse("no product reads it row by row");
-  if (!choose_pieces(&l)) return false;
-  write_gather(&l, needed);
+  if (!choose_pieces(&l, p)) return false;
+  if (p->pieces) write_gather(&l, p->pieces, needed);
   return true;
 }
 
@@ -335,29 +363,59 @@ static bool find_terms(struct line *l, int value, int dim, bool *gone)
   return false;
 }
 
-static void write_scatter(const struct line *l, const bool *gone)
+static void write_scatter(const struct line *l, int pieces, const bool *gone)
 {
   struct list all = {0};
   for (int at = 0; at < f->nop; at++)
     if (f->op[at] == l->collective)
-      put_pieces(&all, l);
+      put_pieces(&all, l, pieces);
     else if (!gone[at])
       add(&all, f->op[at]);
   f->op = all.at;
   f->nop = all.n;
 }
 
-static bool pipeline_scatter(int at, struct async *asked)
+/* Whether a product of the line reads the value, an activation. */
+static bool reads(const struct line *l, int value)
 {
-  int id = f->op[at];
+  if (graph->value[value].role != ACTIVATION) return false;
+  for (int k = 0; k < l->nproduct; k++) {
+    const struct op *op = &graph->op[l->product[k]];
+    if (op->in[0] == value || op->in[1] == value) return true;
+  }
+  return false;
+}
+
+/* Of the line's operations the time of those that only add its products up; and of other products
+   that of those that read what these read, and not what is reduced: a weight's gradient where these
+   make that of its input. They can run beside the whole collective. */
+static void time_others(struct line *l, const bool *gone)
+{
+  bool *mine = alloc((size_t)f->nop + 1), *after = alloc((size_t)graph->nvalue + 1);
+  for (int k = 0; k < l->nproduct; k++) mine[place[l->product[k]]] = true;
+  after[graph->op[l->collective].out] = true;
+  for (int at = 0; at < f->nop; at++) {
+    const struct op *op = &graph->op[f->op[at]];
+    if (gone[at] && !mine[at]) l->adding += time_taken(op);
+    bool waits = false;
+    for (int i = 0; i < op->nin; i++) waits |= after[op->in[i]];
+    for (int k = 0; k < op->nout; k++) after[op->out + k] |= waits;
+    if (mine[at] || waits || op->kind != OP_matmul || op->pieces) continue;
+    if (reads(l, op->in[0]) || reads(l, op->in[1])) l->besides += time_taken(op);
+  }
+}
+
+static bool pipeline_scatter(int id, const struct async *asked, struct pipelined *p)
+{
   const struct op *op = &graph->op[id];
   struct line l = {.collective = id, .value = op->in[0], .asked = asked};
   bool *gone = alloc((size_t)f->nop + 1);
   if (op->nbody || !is_plain(op->out)) return refuse("it is no value of a step alone");
   if (!has_outer_parts(op->in[0], op->out, op->dim)) return false;
   if (!find_terms(&l, op->in[0], op->dim, gone)) return refuse("it is no sum of products alone");
-  if (!choose_pieces(&l)) return false;
-  write_scatter(&l, gone);
+  time_others(&l, gone);
+  if (!choose_pieces(&l, p)) return false;
+  if (p->pieces) write_scatter(&l, p->pieces, gone);
   return true;
 }
 
@@ -369,10 +427,11 @@ static void note_places(void)
   for (int at = 0; at < f->nop; at++) place[f->op[at]] = at;
 }
 
-static void count_readers(void *unused, int id, int times)
+static void count_uses(void *unused, int id, int times)
 {
-  (void)unused, (void)times;
+  (void)unused;
   const struct op *op = &graph->op[id];
+  times_of[id] = times;
   for (int i = 0; i < op->nin; i++) {
     const struct value *v = &graph->value[op->in[i]];
     readers[op->in[i]]++;
@@ -380,47 +439,57 @@ static void count_readers(void *unused, int id, int times)
   }
 }
 
+/* Whether the function has changed for it. */
+static bool pipeline_collective(int id, int async)
+{
+  struct async *asked = &graph->async[async];
+  struct pipelined p = {.op = id, .async = async, .times = times_of[id]};
+  place = alloc((size_t)(graph->nop + 1) * sizeof *place);
+  note_places();
+  bool gathers = graph->op[id].kind == OP_all_gather;
+  bool can = (gathers ? pipeline_gather : pipeline_scatter)(id, asked, &p);
+  if (!can) p.why_not = why_not;
+  asked->met |= can;
+  GROW(graph->pipelined, graph->npipelined, graph->pipelined_room);
+  graph->pipelined[graph->npipelined++] = p;
+  return p.pieces;
+}
+
 static void pipeline_function(void)
 {
   for (int at = 0; at < f->nop; at++) {
-    const struct op *op = &graph->op[f->op[at]];
-    bool gathers = op->kind == OP_all_gather;
-    if ((!gathers && op->kind != OP_reduce_scatter) || op->pieces) continue;
-    struct async *asked = asked_for(op);
-    if (!asked) continue;
     int id = f->op[at];
-    place = alloc((size_t)(graph->nop + 1) * sizeof *place);
-    note_places();
-    if (gathers ? pipeline_gather(at, asked) : pipeline_scatter(at, asked))
-      at = 0;
-    else if (!asked->why)
-      asked->why = text("%s of %s: %s", op_row[graph->op[id].kind].name,
-                        value_name(graph->op[id].in[0]), why_not);
+    const struct op *op = &graph->op[id];
+    bool is_kind = op->kind == OP_all_gather || op->kind == OP_reduce_scatter;
+    if (!is_kind || op->pieces || noted(id) || asked_for(op) == NONE) continue;
+    if (pipeline_collective(id, asked_for(op))) at = -1;
   }
 }
 
-/* What a line asks for has to be cut somewhere. */
+/* What a line asks for has to be possible somewhere. */
 static void refuse_unmet(const struct async *a)
 {
-  const char *why = NULL;
-  for (int i = 0; i < graph->nasync; i++) {
-    const struct async *other = &graph->async[i];
-    if (other->line != a->line) continue;
-    if (other->met) return;
-    if (!why) why = other->why;
-  }
+  const struct pipelined *first = NULL;
+  for (int i = 0; i < graph->nasync; i++)
+    if (graph->async[i].line == a->line && graph->async[i].met) return;
+  for (int i = 0; i < graph->npipelined && !first; i++)
+    if (graph->async[graph->pipelined[i].async].line == a->line) first = &graph->pipelined[i];
+  const char *why = graph->mesh.size[a->mesh_dim] == 1
+                        ? "it has one rank"
+                        : "there is no all_gather and no reduce_scatter";
+  if (first)
+    why = text("%s of %s: %s", op_row[graph->op[first->op].kind].name,
+               printable(value_name(graph->op[first->op].in[0])), first->why_not);
   plan_error(a->line, "async_tp: over %s nothing can be cut in pieces: %s",
-             printable(graph->mesh.name[a->mesh_dim]),
-             why                                  ? printable(why)
-             : graph->mesh.size[a->mesh_dim] == 1 ? "it has one rank"
-                                                  : "there is no all_gather and no reduce_scatter");
+             printable(graph->mesh.name[a->mesh_dim]), why);
 }
 
 void pipeline(void)
 {
   if (!graph->nasync) return;
   readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
-  each_op(count_readers, NULL);
+  times_of = alloc((size_t)(graph->nop + 1) * sizeof *times_of);
+  each_op(count_uses, NULL);
   for (int i = 0; i < graph->nfunction; i++) {
     f = &graph->function[i];
     if (f->phase != UPDATE) pipeline_function();

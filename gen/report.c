@@ -411,6 +411,7 @@ void report_text(struct buffer *b)
   put_precision(b);
   put_parameters(b);
   put_chains(b);
+  put_pipelined(b);
   put_step(b);
   if (options.cuda) put_streams(b);
   put_memory(b);
@@ -604,6 +605,7 @@ void report_json(struct buffer *b)
                 "plan", plan_shown(), "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu",
                 "ranks", world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
                 collectives, "redistributions", json_chains(), "memory_of_rank", memory);
+  if (whole && graph->nasync) json_object_set_new(whole, "async_tp", json_pipelined());
   if (whole && device()) json_object_set_new(whole, "simulated_step", json_step());
   char *text = whole ? json_dumps(whole, JSON_INDENT(2)) : NULL;
   if (!text) usage_error(3, "no memory for plan.json");

@@ -4,6 +4,8 @@
 
 #include "tpgen.h"
 
+struct json_t;
+
 /* What became of one redistribution. A bucket of all-reduces stands alone. */
 struct chain {
   int times; /* it runs in a step of the program */
@@ -20,8 +22,8 @@ struct layout layout_before(const struct chain *c);
 struct layout layout_reached(const struct chain *c);
 /* Steps in which something moves or is put in its place, without the packing before and after. */
 int count_steps(const struct chain *c);
-/* The bytes that no way can do without, or NONE where it is not known: of a bucket, and of what is
-   cut in strides. */
+/* The bytes that no way can do without, of a piece its share; or NONE where it is not known: of a
+   bucket, and of what is cut in strides. */
 int64_t bound_of(const struct chain *c);
 /* The seconds that it takes by the model of the links, or 0 where the model has another way. */
 double seconds_of(const struct chain *c);
@@ -38,9 +40,13 @@ struct list beside(const struct op *op);
 const char *called(const struct op *op, const char *(*name)(int value));
 void put_streams(struct buffer *b);
 
+/* pipelined.c: adds to plan.txt what became of each collective that async_tp asks for; the same for
+   plan.json. */
+void put_pipelined(struct buffer *b);
+struct json_t *json_pipelined(void);
+
 /* timeline.c: adds to plan.txt how long a step takes, and what runs when; the same for plan.json,
    without the when. */
-struct json_t;
 void put_step(struct buffer *b);
 struct json_t *json_step(void);
 /* trace.c: the file trace.json, where it is asked for. */

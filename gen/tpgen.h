@@ -292,11 +292,19 @@ struct custom {
 };
 
 /* What parallelize was given as async_tp for a module: in how many pieces collectives over the
-   dimension of the mesh are cut, 0: as the model says. pipeline.c: whether any is, or why not. */
+   dimension of the mesh are cut, 0: as the model says. pipeline.c: whether any can be. */
 struct async {
   int module, mesh_dim, pieces, line;
   bool met;
-  const char *why;
+};
+
+/* What became of a collective that async_tp asks for: in how many pieces it is, 0: it is whole. */
+struct pipelined {
+  int op, async, pieces;
+  int times;                /* in a step */
+  int tried;                /* where the model decided: how many pieces are quickest */
+  int64_t whole, in_pieces; /* picoseconds that it and its products take, whole and in so many */
+  const char *why_not;      /* it cannot be cut */
 };
 
 struct optimizer {
@@ -372,6 +380,8 @@ struct graph {
   int64_t cap[MAX_CAPS]; /* bytes */
   int nasync, async_room;
   struct async *async;
+  int npipelined, pipelined_room;
+  struct pipelined *pipelined; /* in the order of the functions */
   int loss; /* the value that is trained down, or NONE: a forward-only program */
   int train_line;
   int steps;

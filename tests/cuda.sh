@@ -104,7 +104,7 @@ beside "$WORK/run_sh.log" by_run_sh
 beside "$WORK/toy_dp2_tp2.log" toy toy_dp2_tp2 -D dp=2 -D tp=2
 beside "$WORK/fsdp3.log" check_golden cuda fsdp3 -D dp_shard=3
 beside "$WORK/hsdp.log" check_golden cuda hsdp -D dp_replicate=2 -D dp_shard=2
-beside "$WORK/tp2_async.log" check_golden cuda tp2_async -D tp=2 -D async_tp=true
+beside "$WORK/tp2_async.log" check_golden cuda tp2_async -D tp=2 -D async_tp=2
 beside "$WORK/cpu.log" check_golden plain cpu -D tp=2
 all_are_done
 beside "$WORK/captured.log" captured

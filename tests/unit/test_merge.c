@@ -265,12 +265,85 @@ static void test_what_depends_stays_apart(void **state)
   passes(one_after_the_other, NULL);
 }
 
+static struct op gathering(void)
+{
+  return (struct op){.kind = OP_all_gather, .group = add_group(1), .why = "it is used whole"};
+}
+
+static int some_part(void)
+{
+  return given(BATCH, "x", parse_shape("4x4"), parse_layout("S(0)"));
+}
+
+/* bucketing = "greedy": four gathers that follow one another. The third takes what is computed anew
+   in a place that is read, before, together with what the first makes: it cannot stand where the
+   first does. They are two and two, and the report says so. */
+static void split_in_two(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){2});
+  graph->bucketing = BUCKETS_GREEDY;
+  int place = some_part(), first = step(gathering(), some_part(), FORWARD, "R");
+  int second = step(gathering(), some_part(), FORWARD, "R");
+  int slice = step((struct op){.kind = OP_slice}, first, FORWARD, "S(0)");
+  run_in_phase((struct op){.kind = OP_add, .nin = 2, .in = {slice, place}, .phase = FORWARD});
+  int anew = step((struct op){.kind = OP_neg}, some_part(), FORWARD, "S(0)");
+  graph->value[anew].family = place;
+  int third = step(gathering(), anew, FORWARD, "R");
+  int fourth = step(gathering(), anew, FORWARD, "R");
+  int made[] = {first, second, third, fourth};
+  bucket();
+  const struct function *f = function_of_phase(FORWARD);
+  int n = 0;
+  for (int i = 0; i < f->nop; i++) {
+    const struct op *op = &graph->op[f->op[i]];
+    if (op->kind != OP_all_gather) continue;
+    must(op->nbody == 2, "%d members", op->nbody);
+    for (int k = 0; k < 2; k++)
+      must(graph->op[op->body[k]].out == made[2 * n + k], "member %d of %d is another", k, n);
+    must(strstr(op->why, "it is used whole; 2 of 4 that bucketing = greedy has together"), "%s",
+         op->why);
+    n++;
+  }
+  must(n == 2, "%d gathers", n);
+}
+
+/* A gather of what the first scatter makes travels with the gather before, of which the second
+   scatter takes what it makes: by way of that bucket the second scatter needs the first. */
+static void chosen_where_gathers_are_merged(const void *with)
+{
+  (void)with;
+  new_graph(1, (int[]){2});
+  graph->bucketing = BUCKETS_GREEDY;
+  struct op scatter = {.kind = OP_reduce_scatter, .group = add_group(1), .why = "its sum is cut"};
+  int whole = given(BATCH, "x", parse_shape("4x4"), parse_layout("P"));
+  int first = step(gathering(), some_part(), FORWARD, "R");
+  int part = step(scatter, whole, FORWARD, "S(0)");
+  step(gathering(), part, FORWARD, "R");
+  int pending = step((struct op){.kind = OP_to_partial}, first, FORWARD, "P");
+  int other = step(scatter, pending, FORWARD, "S(0)");
+  bucket();
+  check(PASS_BUCKET);
+  must(only(FORWARD, OP_all_gather)->nbody == 2, "the gathers are apart");
+  must(count(FORWARD, OP_reduce_scatter) == 2, "the scatters are together");
+  must(!strcmp(graph->op[graph->value[part].op].why, scatter.why), "the first is told as split");
+  must(!strcmp(graph->op[graph->value[other].op].why, scatter.why), "the second is told as split");
+}
+
+static void test_greedy(void **state)
+{
+  (void)state;
+  passes(split_in_two, NULL);
+  passes(chosen_where_gathers_are_merged, NULL);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_unit_travels_together),
       cmocka_unit_test(test_what_stays),
       cmocka_unit_test(test_what_depends_stays_apart),
+      cmocka_unit_test(test_greedy),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,26 @@
 /* What async_tp cuts in pieces: a layer's gathers and reduce-scatters with their products, forward
-   and backward; and the checker finds a piece that is left out, made twice, or read too early. */
+   and backward; in as many as the model finds quickest, or in none; and the checker finds a piece
+   that is left out, made twice, or read too early. */
 #include "unit.h"
 
-static void compile(const char *pieces)
+static void compile_model(const char *preset, const char *tp, const char *pieces)
 {
-  static struct definition list[2];
-  list[0] = (struct definition){"tp", "2"};
+  static struct definition list[3];
+  list[0] = (struct definition){"tp", tp};
   list[1] = (struct definition){"async_tp", pieces};
+  list[2] = (struct definition){"preset", preset};
   options.definition = list;
-  options.ndefinition = 2;
+  options.ndefinition = 3;
   options.plan = "plans/llama3.lua";
   options.cuda = true;
   arena_open();
   lua(), plan(), propagate(), grad(), optimize(), redistribute(), uncast(), recompute(), arrange();
   outline(), pipeline();
+}
+
+static void compile(const char *pieces)
+{
+  compile_model("debug", "2", pieces);
 }
 
 static struct function *named(const char *name)
@@ -49,6 +56,66 @@ static void test_layer(void **state)
 {
   (void)state;
   passes(has_its_pieces, NULL);
+}
+
+/* All that could be cut is as quick as it can be; how many are in pieces. */
+static int count_quickest(void)
+{
+  int cut = 0;
+  for (int i = 0; i < graph->npipelined; i++) {
+    const struct pipelined *p = &graph->pipelined[i];
+    const char *kind = op_row[graph->op[p->op].kind].name;
+    must(!p->tried == !!p->why_not, "%s: no reason", kind);
+    if (p->why_not) continue;
+    bool pays = p->in_pieces < p->whole;
+    must(p->pieces == (pays ? p->tried : 0), "%s: in %d pieces", kind, p->pieces);
+    must(graph->op[p->op].pieces == p->pieces, "%s: in other pieces", kind);
+    cut += pays;
+  }
+  return cut;
+}
+
+/* A layer's products of a hundred rows are computed before a piece could be begun. */
+static void small_stays_whole(const void *unused)
+{
+  (void)unused;
+  compile("true");
+  must(graph->npipelined > 8 && count_quickest() == 0, "%d are cut", count_quickest());
+  for (int i = 0; i < graph->nop; i++) must(!graph->op[i].pieces, "operation %d is cut", i);
+  check(PASS_PIPELINE);
+}
+
+static void large_is_cut(const void *unused)
+{
+  (void)unused;
+  compile_model("8b", "8", "true");
+  const struct function *f = named("layers_forward");
+  must(count_quickest() >= 8, "%d are cut", count_quickest());
+  must(count(f, OP_all_gather) >= 2 * 2, "%d gathers", count(f, OP_all_gather));
+  must(count(f, OP_reduce_scatter) >= 2 * 2, "%d scatters", count(f, OP_reduce_scatter));
+  check(PASS_PIPELINE);
+}
+
+/* Where the plan says in how many, the model is not asked. */
+static void plan_decides(const void *unused)
+{
+  (void)unused;
+  compile("2");
+  int cut = 0;
+  for (int i = 0; i < graph->npipelined; i++) {
+    const struct pipelined *p = &graph->pipelined[i];
+    must(!p->tried && p->pieces == (p->why_not ? 0 : 2), "in %d pieces", p->pieces);
+    cut += p->pieces == 2;
+  }
+  must(cut > 8, "%d are cut", cut);
+}
+
+static void test_numbers(void **state)
+{
+  (void)state;
+  passes(small_stays_whole, NULL);
+  passes(large_is_cut, NULL);
+  passes(plan_decides, NULL);
 }
 
 static int find(const struct function *f, enum op_kind kind, int piece)
@@ -135,6 +202,7 @@ static void test_faults(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_layer), cmocka_unit_test(test_faults)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_layer), cmocka_unit_test(test_numbers),
+                                     cmocka_unit_test(test_faults)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
