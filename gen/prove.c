@@ -10,8 +10,8 @@
    after the other and a loop's as often: a function differs from rank to rank in counts alone. So
    where every stretch, begun by all, comes to its end on all, so does the program, and a body needs
    no more than one round of its loop, and what its rounds do for each other is a stretch as well.
-   Of that round every rank's sequence is run, its counts as
-   they stand in its program; ranks whose counts are equal share one sequence in memory, no more. */
+   Of that round every rank's sequence is run, its counts as they stand in its program; ranks whose
+   counts are equal share one sequence in memory, no more. */
 #include "tpgen.h"
 
 #include <inttypes.h>
@@ -235,6 +235,14 @@ static const char *advance(const struct sequence *of_rank, int *next, int rank, 
   return NULL;
 }
 
+/* One member looks for its group whether all are there: the first, or, where that has come to its
+   end, each of the others. */
+static bool speaks(const struct sequence *of_rank, const int *next, int rank)
+{
+  int first = first_member(of_rank[rank].issue[next[rank]].group, rank);
+  return first == rank || next[first] == of_rank[first].n;
+}
+
 const char *prove_order(const struct sequence *of_rank)
 {
   int world = world_size(), *next = alloc((size_t)world * sizeof *next);
@@ -242,7 +250,7 @@ const char *prove_order(const struct sequence *of_rank)
     moved = false;
     for (int r = 0; r < world; r++) {
       bool done = true;
-      while (done && next[r] < of_rank[r].n) {
+      while (done && next[r] < of_rank[r].n && speaks(of_rank, next, r)) {
         const char *why = advance(of_rank, next, r, &done);
         if (why) return why;
         moved |= done;
