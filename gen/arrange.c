@@ -280,8 +280,8 @@ struct spot {
   int class, phase, place, op;
 };
 
-/* The number of the class of the path: of "layers.*.attention", say. NONE where it has no number.
- */
+/* The number of the class of the path: of "layers.*.attention", say. NONE where it has no
+   number. */
 static int class_of_path(struct memo *classes, const char *path)
 {
   static struct query q;

@@ -156,8 +156,8 @@ static void check_asked(struct asked *a)
     if (graph->mesh.size[i] == 1) a->to.on[i] = (struct placement){0};
 }
 
-/* {[mesh dimension] = placement} at `at`, for a tensor of this shape; a->line and a->who are told.
- */
+/* {[mesh dimension] = placement} at `at`, for a tensor of this shape; a->line and a->who are
+   told. */
 static void read_layout(lua_State *L, int at, struct shape shape, struct asked *a)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
@@ -303,8 +303,8 @@ static int add_parameter(lua_State *L)
   return 0;
 }
 
-/* set_precision(parameter, type that the model computes with, type that its gradient is moved in)
- */
+/* set_precision(parameter, type that the model computes with, type that its gradient is moved
+   in) */
 static int set_precision(lua_State *L)
 {
   struct value *v = &graph->value[argument_value(L, 1)];
@@ -328,8 +328,8 @@ static void forbid_parameters_name(const char *name, int line)
       plan_error(line, "the batch and the model both have a '%s'", printable(name));
 }
 
-/* add_batch(name, shape, init kind, a, b, {[mesh dimension] = placement}, line, type): the tensor.
- */
+/* add_batch(name, shape, init kind, a, b, {[mesh dimension] = placement}, line, type): the
+   tensor. */
 static int add_batch(lua_State *L)
 {
   const char *name = check_name(L, 1, "a name in the batch");

@@ -151,8 +151,8 @@ static bool is_plain_copy(const struct op *op)
 }
 
 /* By value a mark of what a rule sees of it; by operation that of itself and its operands when it
-   was last found to run as they lie. Marks are 64 bits of a hash: equal ones are of equal things.
- */
+   was last found to run as they lie. Marks are 64 bits of a hash: equal ones are of equal
+   things. */
 static struct marks {
   const struct graph *of;
   int nvalue, nop, value_room, op_room;

@@ -99,8 +99,8 @@ static bool from_dim_map(const int *map, int ndim, unsigned sums, struct layout 
 
 /* --------------------------------------------------------------------------------- the equation */
 
-/* The letters up to one of the ends; NULL if they are none, or more than a tensor has dimensions.
- */
+/* The letters up to one of the ends; NULL if they are none, or more than a tensor has
+   dimensions. */
 static const char *read_letters(const char *from, const char *ends, char *letters)
 {
   size_t n = strcspn(from, ends);

@@ -233,8 +233,8 @@ struct writing {
   int indent;
 };
 
-/* Whether input i's element is computed with: it is neither an index, nor is only its truth asked.
- */
+/* Whether input i's element is computed with: it is neither an index, nor is only its truth
+   asked. */
 static bool counts(const struct op *op, int i)
 {
   if (op->kind == OP_logical_and || op->kind == OP_logical_or || op->kind == OP_logical_not)
@@ -513,8 +513,8 @@ static bool looks_ahead(enum op_kind kind)
   return kind == OP_rotary || kind == OP_rotary_pairs;
 }
 
-/* Whether input i's elements are neighbours in all of a vector, at this index of another dimension.
- */
+/* Whether input i's elements are neighbours in all of a vector, at this index of another
+   dimension. */
 static bool is_read_at_once(const struct writing *w, int i, int dim, const char *index)
 {
   const struct loops *loops = &w->k->loops;

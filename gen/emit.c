@@ -146,8 +146,8 @@ static bool adds_up(enum role role)
   return false;
 }
 
-/* A step of several batches: their mean loss and gradients are added up, then there is an update.
- */
+/* A step of several batches: their mean loss and gradients are added up, then there is an
+   update. */
 static void put_batches(struct buffer *b)
 {
   int n = graph->accumulate;
@@ -462,8 +462,8 @@ static void find_distinct(void)
   }
 }
 
-/* What the rank moves in a function, but in exchanges: what it gives there stands in its own file.
- */
+/* What the rank moves in a function, but in exchanges: what it gives there stands in its own
+   file. */
 static uint64_t hash_issued(uint64_t h, const struct function *f, int rank)
 {
   struct sequence s = issued_by(f->op, f->nop, rank);
@@ -476,8 +476,8 @@ static uint64_t hash_issued(uint64_t h, const struct function *f, int rank)
   return h;
 }
 
-/* What decides the text of a rank's step: the shapes of all its parts and of those that it moves.
- */
+/* What decides the text of a rank's step: the shapes of all its parts and of those that it
+   moves. */
 static uint64_t signature(int rank)
 {
   uint64_t h = HASH_START;

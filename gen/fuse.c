@@ -2,9 +2,9 @@
 
    Takes   functions whose pointwise and reduce operations stand alone.
    Leaves  those that one kernel can run (stages.c) as one fused operation, each of them behind
-   those whose values it reads. Inside it a value that nothing else reads is not stored. Updates of
-           parameters that follow one another in memory are one operation too. A value is marked
-           `stored` if it takes memory at all.
+           those whose values it reads. Inside it a value that nothing else reads is not stored.
+           Updates of parameters that follow one another in memory are one operation too. A value is
+           marked `stored` if it takes memory at all.
 
    The sum over a row may be read in its kernel, by what goes over the same row. Every other sum is
    complete only when its kernel ends: what reads it begins another. So does what reads elements of
@@ -251,7 +251,7 @@ static void fuse_updates(struct function *f)
 }
 
 /* What is read is stored, and what a kernel file writes: of a family what stands for it, and where
- * a carried value begins. */
+   a carried value begins. */
 static void store(int value)
 {
   struct value *v = &graph->value[value];

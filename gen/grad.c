@@ -3,7 +3,7 @@
    Takes   the forward graph, every value placed.
    Leaves  after it, for each parameter that the loss depends on, the operations that make its
            gradient, laid out as the parameter is: a value with the role GRADIENT. Where a step
-   takes several batches, the loss is their mean.
+           takes several batches, the loss is their mean.
 
    Reverse mode: from the loss back, each operation's gradient function (gradients.c) adds the
    operations that take the gradient of what it made to the gradients of what it took. */

@@ -274,8 +274,8 @@ static void minimum_grad(int g)
   choice_grad(g, OP_lt);
 }
 
-/* b a^(b - 1), and a^b log a; both are 0 where a product with infinity would make them no number.
- */
+/* b a^(b - 1), and a^b log a; both are 0 where a product with infinity would make them no
+   number. */
 static void pow_grad(int g)
 {
   int a = at->in[0], b = at->in[1];
@@ -604,7 +604,7 @@ static void embedding_grad(int g)
 }
 
 /* -------------------------------------------------------------------------------- along a
- * dimension */
+   dimension */
 
 static void cumsum_grad(int g)
 {

@@ -304,8 +304,8 @@ int append_update(struct op op)
   return i;
 }
 
-/* The values that one call of op_reads or op_writes has met: an update of all parameters has many.
- */
+/* The values that one call of op_reads or op_writes has met: an update of all parameters has
+   many. */
 static int *met_in, met_room, call_now; /* by value: the last call that met it */
 
 static void meet_none_yet(void)

@@ -94,8 +94,8 @@ char *row_index_text(const struct loops *loops);
 /* The innermost loop, or NONE; how far apart an operand's neighbours along a loop are. */
 int innermost_loop(const struct loops *loops);
 int64_t stride_along(const struct loops *loops, const struct operand *operand, int n);
-/* "i": the index in a dimension of the space that has a loop of its own, "0" where there is none.
- */
+/* "i": the index in a dimension of the space that has a loop of its own, "0" where there is
+   none. */
 const char *variable_text(const struct loops *loops, int dim);
 /* The innermost loop's variable: the index of a vector's first element. */
 const char *innermost_variable(const struct loops *loops);
@@ -196,8 +196,8 @@ int kept_outside(const struct loops *loops);
 
 /* vector.c */
 
-/* How many elements of all that lies along the innermost loop can be read at once: 8, 4, 2, or 1.
- */
+/* How many elements of all that lies along the innermost loop can be read at once: 8, 4, 2, or
+   1. */
 int vector_width(const struct draft *k);
 /* An element of a vector, "in_v[v]", where what is written stands in the loop over one and the
    operand lies along it; else NULL. */
@@ -220,8 +220,8 @@ char *place_text(const char *base, const char *index);
 /* "vec<float, 4>" */
 char *vector_type(const struct draft *k, const char *type);
 
-/* kernel_rows.c: the body where rows are gone through together; in how many parts it leaves sums.
- */
+/* kernel_rows.c: the body where rows are gone through together; in how many parts it leaves
+   sums. */
 char *cuda_rows_body(struct draft *k, struct launch *launch);
 int64_t cuda_rows_parts(const struct draft *k);
 /* The loops' variables out of one number that counts over those that are reduced, or not; only what

@@ -76,8 +76,8 @@ static void own_inputs(struct function *f)
 
 /* --------------------------------------------------------------------------------- out of loops */
 
-/* Whether it sums what each module of a list makes for itself, and nothing in the loop reads that.
- */
+/* Whether it sums what each module of a list makes for itself, and nothing in the loop reads
+   that. */
 static bool may_leave(const struct function *body, int id)
 {
   const struct op *op = &graph->op[id];

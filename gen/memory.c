@@ -5,9 +5,9 @@
            the same time overlap; the same on every rank (sizes are those of the largest shard, on
            rank 0). A value that is only changed in place shares the bytes of what it was made from,
            and a view those of what it shows. Parameters, gradients, states, batch, loss and outputs
-   have places of their own. Of a value that the modules of a list make alike, one is kept for all
-   of them, two where the neighbour reads it, or one for each where the backward does. Which range,
-   place.c finds. */
+           have places of their own. Of a value that the modules of a list make alike, one is kept
+           for all of them, two where the neighbour reads it, or one for each where the backward
+           does. Which range, place.c finds. */
 #include "tpgen.h"
 
 #include <string.h>

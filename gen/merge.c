@@ -303,7 +303,6 @@ static const char *why_together(const struct op *op)
   if (op->kind == OP_reduce_scatter && makes_gradients(op)) return "their parameters are kept so";
   if (op->packed && graph->bucketing == BUCKETS_GREEDY && makes_gradients(op))
     return "bucketing = greedy, and they follow one another";
-  if (op->kind == OP_reduce_scatter && makes_gradients(op)) return "their parameters are kept so";
   if (op->kind != OP_all_reduce || !makes_gradients(op)) return reasons(op->body, op->nbody);
   return op->packed ? "they are small, and travel together" : "they lie side by side";
 }

@@ -58,8 +58,8 @@ struct step {
 /* The step, other than an exchange, that leads from a to b; false if none does. */
 bool step_between(const struct brief *a, const struct brief *b, struct step *s);
 /* The exchange from a to b, over all dimensions but those that cut a dimension of the tensor alike,
-   before any that don't; false if there is none, because something pending changes or nothing does.
- */
+   before any that don't; false if there is none, because something pending changes or nothing
+   does. */
 bool exchange_between(const struct brief *a, const struct brief *b, struct step *s);
 struct move move_of(const struct step *s, const struct brief *from, const struct brief *to,
                     const struct untold *u);

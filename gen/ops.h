@@ -126,8 +126,8 @@ OP(tril,           "...y@x@->...y@x@",     "a|a:max|a:min", tril_grad,         "
 OP(triu,           "...y@x@->...y@x@",     "a|a:max|a:min", triu_grad,         "diagonal",
    "$x - $y >= $diagonal ? $a : 0")
 /* Rotates pairs (x1, x2) of the last dimension by an angle with cosine b and sine c, of half as
-   many elements: x1 in the first half, x2 in the second, as Hugging Face has it; or side by side.
- */
+   many elements: x1 in the first half, x2 in the second, as Hugging Face has it; or side by
+   side. */
 OP(rotary,         "...d!,...c!,...c!->...d!", "a",        rotary_grad,        "half",
    "$d < $half ? $a * $b($d) - $a($d + $half) * $c($d)"
    " : $a * $b($d - $half) + $a($d - $half) * $c($d - $half)")

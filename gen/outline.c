@@ -266,7 +266,7 @@ struct source {
 };
 
 /* One value for all modules. It must not be module 0's own: in the body that would mean each
- * module's. */
+   module's. */
 static bool all_same(const struct region *r, int k, int j)
 {
   int value = op_at(r, 0, k)->in[j];

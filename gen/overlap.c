@@ -541,8 +541,8 @@ static struct {
   int64_t most_live;
 } whole;
 
-/* Whether the program can live with the nodes in their order; not more often than it may be asked.
- */
+/* Whether the program can live with the nodes in their order; not more often than it may be
+   asked. */
 static bool fits(void)
 {
   enum { MOST_ASKED = 32 };
@@ -816,7 +816,7 @@ static int64_t note_times(int function)
 }
 
 /* Pieces run beside others from the start: one alone gains nothing while the next waits for its
- * turn. */
+   turn. */
 static void begin_pieces(void)
 {
   for (int n = 0; n < nnode; n++)

@@ -129,8 +129,8 @@ static int find_run(const struct op *op, int k, int rank, bool in, struct parcel
   return n;
 }
 
-/* "m->grad.layers[" and the number, of "m->grad.layers[3].norm.weight"; NONE where there is none.
- */
+/* "m->grad.layers[" and the number, of "m->grad.layers[3].norm.weight"; NONE where there is
+   none. */
 static int number_in(const char *name, size_t *before)
 {
   const char *bracket = name ? strchr(name, '[') : NULL;

@@ -4,7 +4,7 @@
    Holds   the pieces of a value are made in their order, from the first to the last, none of them
            left out, all in one function and for as many pieces as the value has; where products add
            to a piece, they do so before the next one begins. What touches one piece of a value
-   stands behind what makes it, what reads all of it behind the last. */
+           stands behind what makes it, what reads all of it behind the last. */
 #include "tpgen.h"
 
 static int *made; /* by value: how many of its pieces are there */

@@ -35,8 +35,8 @@ static bool is_cut(struct placement p, int dim)
   return p.kind == SHARD && p.dim == dim;
 }
 
-/* The least stride of either layout's cuts of the dimension that is more than `least`; or `size`.
- */
+/* The least stride of either layout's cuts of the dimension that is more than `least`; or
+   `size`. */
 static int64_t next_stride(struct layout a, struct layout b, int dim, int64_t least, int64_t size)
 {
   int64_t next = size;
@@ -139,8 +139,8 @@ static struct layout on_factors(const struct factors *f, struct layout layout)
 
 /* ------------------------------------------------------------------------------------- the legs */
 
-/* A redistribution goes from stop to stop. Between two of them every dimension comes apart alike.
- */
+/* A redistribution goes from stop to stop. Between two of them every dimension comes apart
+   alike. */
 enum { MAX_STOPS = MAX_LEGS + 1 };
 
 /* The layout with everything whole that cuts one of these dimensions. */

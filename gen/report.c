@@ -536,7 +536,7 @@ static char *ranks_with(int value, struct shape here)
 }
 
 /* The shapes of a value's parts, each with the ranks that hold one: [{"ranks": "0-1", "shape":
- * [11]}]. */
+   [11]}]. */
 static json_t *json_parts(int value)
 {
   struct shape *seen = NULL;

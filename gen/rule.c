@@ -419,8 +419,8 @@ static void meet(int letter, int64_t size, int i)
   }
 }
 
-/* What is known of a merged dimension's letters, and the one that is not; false if several are not.
- */
+/* What is known of a merged dimension's letters, and the one that is not; false if several are
+   not. */
 static bool solve_merged(const struct axis *axis, int64_t size, int i)
 {
   int64_t known = 1;

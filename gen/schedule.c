@@ -79,8 +79,8 @@ static int64_t weight(int value)
   return weights[value];
 }
 
-/* What it adds to what is alive as the operation begins to make it: the first of its pieces does.
- */
+/* What it adds to what is alive as the operation begins to make it: the first of its pieces
+   does. */
 static int64_t weight_made(const struct op *op, int value)
 {
   bool begins = !op->pieces || (op->piece == 0 && op->in[op->nin - 1] != value);

@@ -20,8 +20,8 @@ int byte_speaker(int value);
 enum { LONGEST_ORDERED = 512 };
 
 /* ahead.c: lets the collectives of a loop's body run beside other operations, some of them beside
-   those of another round. most_live: in the program as it stands; gives what may live in it then.
- */
+   those of another round. most_live: in the program as it stands; gives what may live in it
+   then. */
 int64_t overlap_body(int body, int64_t most_live);
 /* The plan's error where it asks for prefetch, and nothing could be begun ahead. */
 void check_prefetch(void);

@@ -1,5 +1,5 @@
 /* shard.c: which part of a tensor a rank holds. Follows torch.chunk
- * (tests/golden/local_shapes.tsv). */
+   (tests/golden/local_shapes.tsv). */
 #include "tpgen.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 
    Takes   a function whose gradients are summed one by one, each in its place.
    Leaves  those of one kind that follow one another in memory summed as one, with no copy in or
-   out; and small ones, which lie elsewhere, packed into a buffer with others.
+           out; and small ones, which lie elsewhere, packed into a buffer with others.
 
    The backward makes the last parameters' gradients first, so that the first bucket of a kind is
    that of the last parameters, and can travel while the rest is still computed. Where the plan does

@@ -81,8 +81,8 @@ static char *nested_text(const struct op *group, const struct op *op, bool withi
   return text("%s%g * %s%s", within ? "(" : "", factor, rest, within ? ")" : "");
 }
 
-/* "x @ w    ak,nk->an", or "d_w + (x @ y)    ab,ac->bc" where the product is added to its output.
- */
+/* "x @ w    ak,nk->an", or "d_w + (x @ y)    ab,ac->bc" where the product is added to its
+   output. */
 static char *product_text(const struct op *op)
 {
   struct op two = *op;

@@ -16,8 +16,8 @@
 #include <string.h>
 
 /* Of a kernel: rows of a block and strips of a warp, how many rows of the other side are taken at a
-   time, whether the left side stays in registers, and over how many blocks the columns are spread.
- */
+   time, whether the left side stays in registers, and over how many blocks the columns are
+   spread. */
 struct tiles {
   int row_bytes; /* at most */
   int rows, strips, some;

@@ -833,8 +833,8 @@ int moved_before_to(const struct surroundings *around, int value, struct layout 
 
 /* ------------------------------------------------------------------------------------ einop.c */
 
-/* What DTensor's rules say of an operation: it runs as its inputs lie, or on other layouts, or not.
- */
+/* What DTensor's rules say of an operation: it runs as its inputs lie, or on other layouts, or
+   not. */
 struct ruling {
   enum { RULE_RUNS, RULE_RESHARDS, RULE_ERROR } what;
   struct layout out;            /* RULE_RUNS */
@@ -1147,8 +1147,8 @@ char *first_text(int value, int dim);
    "0" where there are none. The sizes of parts that are cut again may depend on the rank: then the
    program finds them out. */
 char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor);
-/* matmul.c: the statement of a matmul; kernel_file.c: of an operation that has a kernel of its own.
- */
+/* matmul.c: the statement of a matmul; kernel_file.c: of an operation that has a kernel of its
+   own. */
 char *matmul_text(const struct op *op, int rank);
 /* Of a product with an epilogue. */
 char *epilogue_text(const struct op *op, int rank);

@@ -47,8 +47,8 @@ static bool read_list(json_t *plan)
   return true;
 }
 
-/* The first in the list that is the step of a redistribution, and of none before; 0: there is none.
- */
+/* The first in the list that is the step of a redistribution, and of none before; 0: there is
+   none. */
 static size_t find(const struct collective *step)
 {
   for (size_t i = 0; i < collectives; i++) {

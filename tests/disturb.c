@@ -7,8 +7,8 @@
    DISTURB=delay:SEED      every rank sleeps for up to a millisecond before some of its collectives
    REPLICAS=FILE           at the end FILE.<rank> holds a hash of each parameter that is whole on it
 
-   Of a run that is not disturbed, DISTURB=count leaves in FILE.<rank> how many collectives it made.
- */
+   Of a run that is not disturbed, DISTURB=count leaves in FILE.<rank> how many collectives it
+   made. */
 #include "program.h"
 
 #include <signal.h>

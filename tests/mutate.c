@@ -67,7 +67,7 @@ static void cut_bytes(void)
 }
 
 /* The nth run of characters for which `is` holds, of those there are: where it begins, how long it
- * is. */
+   is. */
 static bool a_run(bool (*is)(size_t at), size_t *at, size_t *n)
 {
   size_t runs = 0, wanted = 0;
@@ -270,8 +270,7 @@ static int look(const char *path, const struct stat *s, int flag, struct FTW *f)
   return 1;
 }
 
-/* ------------------------------------------------------------------------------------ one mutant
- */
+/* ----------------------------------------------------------------------------------- one mutant */
 
 static pid_t child;
 static volatile sig_atomic_t out_of_time;

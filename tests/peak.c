@@ -1,5 +1,5 @@
-/* peak FILE COMMAND...: runs the command and leaves in FILE how many KiB of memory it had at most.
- */
+/* peak FILE COMMAND...: runs the command and leaves in FILE how many KiB of memory it had at
+   most. */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -78,8 +78,8 @@ static bool is_near(double a, double b, double tolerance)
   return fabs(a - b) <= tolerance * (1 + size);
 }
 
-/* Where two tensors of a shape differ by more than the tolerance, absolute and relative; or NONE.
- */
+/* Where two tensors of a shape differ by more than the tolerance, absolute and relative; or
+   NONE. */
 __attribute__((unused)) static int64_t difference(struct array a, struct array b, double tolerance)
 {
   for (int64_t i = 0, n = elements(a.shape); i < n; i++)

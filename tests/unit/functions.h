@@ -1,5 +1,5 @@
 /* functions.h: programs made by hand as the passes after outline find them: functions of
- * operations. */
+   operations. */
 #ifndef FUNCTIONS_H
 #define FUNCTIONS_H
 

@@ -294,8 +294,8 @@ static int64_t chunk_start(const struct op *op, int place, int k)
   return place * bucket_chunk(op, op->nbody) + bucket_chunk(op, k);
 }
 
-/* Each member's part into the rank's chunk; of a reduction what it has of each rank's into theirs.
- */
+/* Each member's part into the rank's chunk; of a reduction what it has of each rank's into
+   theirs. */
 static void copy_in(struct machine *m, const struct op *op, const int *member, int n, int rank)
 {
   double *buffer = m->part[rank][op->buffer].at;
@@ -384,8 +384,8 @@ static void run_pieces(struct machine *m, const struct op *op, int rank)
   m->part[rank][op->out] = out;
 }
 
-/* As pack_text: between rows that hold a stretch of every part, and the parts one after the other.
- */
+/* As pack_text: between rows that hold a stretch of every part, and the parts one after the
+   other. */
 static void run_pack(struct machine *m, const struct op *op, int rank)
 {
   struct array in = m->part[rank][op->in[0]], out = zeros(local_shape(op->out, rank));

@@ -23,8 +23,7 @@ struct places {
 typedef bool reference(const struct op *op, const struct array *in, struct array *out,
                        const struct places *at);
 
-/* ------------------------------------------------------------------------------------- broadcast
- */
+/* ------------------------------------------------------------------------------------ broadcast */
 
 /* Aligned at the last dimension, sizes of 1 stretch. */
 static bool stretches_to(struct shape part, struct shape space)
@@ -570,8 +569,7 @@ static bool run_picks(const struct op *op, const struct array *in, struct array 
   return true;
 }
 
-/* ------------------------------------------------------------------------- by indices of elements
- */
+/* ----------------------------------------------------------------------- by indices of elements */
 
 /* An index into a dimension of which this rank has a part: where in the part; or NONE. */
 static int64_t in_part(double index, int64_t first, int64_t size)
@@ -719,8 +717,7 @@ static bool run_embedding_back(const struct op *op, const struct array *in, stru
   return true;
 }
 
-/* ------------------------------------------------------------------------------ along a dimension
- */
+/* ---------------------------------------------------------------------------- along a dimension */
 
 /* The elements of a tensor along one dimension: n of them, `step` apart. */
 struct line {
@@ -1040,8 +1037,7 @@ static bool run_max_pool2d_back(const struct op *op, const struct array *in, str
   return true;
 }
 
-/* ------------------------------------------------------------------ operators that plans declare
- */
+/* ----------------------------------------------------------------- operators that plans declare */
 
 /* y[i] = x[i] / the root of the sum of squares of the row, as in "...d!->...d!". */
 static bool run_unit_rows(const struct op *op, const struct array *in, struct array *out,

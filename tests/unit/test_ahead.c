@@ -81,8 +81,7 @@ static bool reads(const struct op *op, int value)
   return false;
 }
 
-/* ---------------------------------------------------------------------------------- the schedule
- */
+/* --------------------------------------------------------------------------------- the schedule */
 
 /* A round awaits its own weights before it reads them, and begins the next one's at once. */
 static void gathered_ahead(const void *with)

@@ -84,8 +84,7 @@ static void test_floats_are_rounded_to_the_nearest(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------ the trials
- */
+/* ----------------------------------------------------------------------------------- the trials */
 
 /* An operation, and what it makes of the inputs' elements, in floats, before that is stored. */
 struct trial {
@@ -228,8 +227,7 @@ static const struct op reductions[] = {
 };
 enum { REDUCTIONS = sizeof reductions / sizeof *reductions };
 
-/* ------------------------------------------------------------------- the program that has them all
- */
+/* ---------------------------------------------------------------- the program that has them all */
 
 static struct function *f;
 static enum phase phase;    /* of the kernel that is made: a kernel ends where it changes */
@@ -385,8 +383,7 @@ static void compile(void)
                  directory, directory, directory));
 }
 
-/* ------------------------------------------------------------------------------------------- run
- */
+/* ------------------------------------------------------------------------------------------ run */
 
 static struct {
   void *(*place)(int);
@@ -516,8 +513,7 @@ static void copy_value(int value, bool in)
   if (!in && v->is_output) program.copy(raw[value], program.place(value), bytes);
 }
 
-/* -------------------------------------------------------------------------------------- and seen
- */
+/* ------------------------------------------------------------------------------------- and seen */
 
 static double stored_as(enum type type, float x)
 {

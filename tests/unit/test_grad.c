@@ -135,7 +135,7 @@ static int gradient_value(int parameter)
 }
 
 /* By how much the loss changes with each element of a parameter, and what the backward program
- * says. */
+   says. */
 static void compare(int parameter)
 {
   enum { MOST = 64 };
@@ -718,8 +718,7 @@ static void test_what_is_left(void **state)
   refused(use_second_output, NULL, -SIGABRT, "grad", "output 1 has a gradient", NULL);
 }
 
-/* ------------------------------------------------------------------------ the plan's own operators
- */
+/* --------------------------------------------------------------------- the plan's own operators */
 
 /* twist: two inputs of which the second may have no gradient, and one or two outputs. */
 static int twist(const char *rule, bool both, int nin, const int *in)

@@ -12,8 +12,7 @@
 static const uint64_t seed = UINT64_C(0x123456789abcdef);
 enum { STEP = 5, MODULE = 2 }; /* t and l while the kernels run */
 
-/* -------------------------------------------------------------------- programs with many kernels
- */
+/* ------------------------------------------------------------------- programs with many kernels */
 
 static struct function *f;
 static enum phase phase; /* of the kernel that is made: a kernel ends where it changes */
@@ -530,8 +529,7 @@ static void *compile_rank(int rank)
   return handle;
 }
 
-/* ---------------------------------------------------------------------------------- run and seen
- */
+/* --------------------------------------------------------------------------------- run and seen */
 
 /* A rank's program in this process. */
 struct loaded {

@@ -6,8 +6,7 @@
 
 #include <dlfcn.h>
 
-/* -------------------------------------------------------------------------------------- the cases
- */
+/* ------------------------------------------------------------------------------------ the cases */
 
 /* An operation and its whole inputs; what its parts should become, unless a reference says it. */
 struct trial {
@@ -285,8 +284,7 @@ static void add_exact(void)
   }
 }
 
-/* ------------------------------------------------------------------------------- a plan's own ones
- */
+/* ---------------------------------------------------------------------------- a plan's own ones */
 
 /* Asks where its part begins, how large the whole is, and calls another function. */
 static const char places_c[] =
@@ -552,8 +550,8 @@ static int64_t lies_at(int value, int rank, int64_t i)
   return at;
 }
 
-/* Into the program's memory, and out of it; what a float cannot hold is rounded in the array too.
- */
+/* Into the program's memory, and out of it; what a float cannot hold is rounded in the array
+   too. */
 static void put_array(const struct program *p, int value, int rank, struct array a)
 {
   int64_t n = elements(a.shape);
@@ -739,8 +737,7 @@ static void test_cuda_kernels(void **state)
   run_on_mesh((struct run){.cuda = true, .ndim = 2, .size = {2, 2}});
 }
 
-/* ------------------------------------------------------------------------------- what is refused
- */
+/* ------------------------------------------------------------------------------ what is refused */
 
 struct bad {
   const char *rule, *c, *cu;

@@ -16,8 +16,7 @@ struct product {
   int a, b, c, op;
 };
 
-/* --------------------------------------------------------------------------- products in a graph
- */
+/* -------------------------------------------------------------------------- products in a graph */
 
 static const char *letters_of(const struct product *p, int operand)
 {
@@ -612,8 +611,7 @@ static void check_result(const struct product *p, int rank, const float *a, cons
          dimension_at(p->c, 0), i, (double)c[i], right[i], matmul_text(&graph->op[p->op], rank));
 }
 
-/* ------------------------------------------------------------------------------------ and is run
- */
+/* ----------------------------------------------------------------------------------- and is run */
 
 static void run_rank(int rank, const char *directory, const char *compiler)
 {

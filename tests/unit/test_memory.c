@@ -467,8 +467,7 @@ static void test_views(void **state)
   passes(pending_values, NULL);
 }
 
-/* ------------------------------------------------------------------- kernels that look elsewhere
- */
+/* ------------------------------------------------------------------ kernels that look elsewhere */
 
 static int index_of(int value)
 {

@@ -188,8 +188,7 @@ static void check_steps(const struct move *move, int n, struct layout from, stru
        moves_text(move, n));
 }
 
-/* ------------------------------------------------------------------- what it moves, and how long
- */
+/* ------------------------------------------------------------------ what it moves, and how long */
 
 struct load {
   int64_t sent, got;
@@ -227,8 +226,8 @@ static int rank_at(const int at[MAX_MESH])
   return rank;
 }
 
-/* The ranks that `rank` meets, in the order of the group; gives how many, and which it is itself.
- */
+/* The ranks that `rank` meets, in the order of the group; gives how many, and which it is
+   itself. */
 static int meets(const struct move *m, int rank, int *list, int *me)
 {
   int at[MAX_MESH] = {0}, n = 1;
@@ -415,8 +414,7 @@ static void check_plan(const struct moves *p, struct shape whole, struct layout 
        p->time, text);
 }
 
-/* ----------------------------------------------------------------------------------- all layouts
- */
+/* ---------------------------------------------------------------------------------- all layouts */
 
 struct layouts {
   int n, room;
@@ -476,8 +474,7 @@ static void mesh(const char *text)
   new_graph(parse_mesh(text, size), size);
 }
 
-/* ---------------------------------------------------------------------------- the greedy planner
- */
+/* --------------------------------------------------------------------------- the greedy planner */
 
 enum { MESH, SHAPE, FROM, TO, STEPS, SHAPES, FIELDS };
 
@@ -500,8 +497,8 @@ static char *without_sum(char *s)
   return s;
 }
 
-/* The shape that the first rank has of the source, as far as the dimensions before a step's cut it.
- */
+/* The shape that the first rank has of the source, as far as the dimensions before a step's cut
+   it. */
 static char *shapes_text(const struct move *move, int n, struct shape whole, struct layout from)
 {
   static const int origin[MAX_MESH];
@@ -562,8 +559,7 @@ static void test_greedy_steps_are_legal(void **state)
   }
 }
 
-/* ------------------------------------------------------------------------------------- the bytes
- */
+/* ------------------------------------------------------------------------------------ the bytes */
 
 /* The tables of bytes: a (2,4) mesh and a 16384x8192 tensor of float32; PyTorch's planners,
    Shardy's, and the bound. */
@@ -891,8 +887,7 @@ static void test_no_way_is_quicker(void **state)
   print_message("%d moves\n", tried);
 }
 
-/* ----------------------------------------------------------------------------- links that differ
- */
+/* ---------------------------------------------------------------------------- links that differ */
 
 static void links(int mesh_dim, double bandwidth, double latency)
 {

@@ -7,12 +7,11 @@
    value is a pending maximum and minimum as it is.
 
    Then the same on a mesh of two dimensions, both of which cut or reduce alike, but in either
-   order: what is right in the order that the mesh has not is offered, too, to inputs that lie so.
- */
+   order: what is right in the order that the mesh has not is offered, too, to inputs that lie
+   so. */
 #include "force.h"
 
-/* ------------------------------------------------------------------------------ what is left out
- */
+/* ----------------------------------------------------------------------------- what is left out */
 
 /* Why. */
 #define TURNS     "turns maxima into minima: a row names one reduction for what goes in and comes out"
@@ -166,8 +165,7 @@ static int placements_of(int value, struct placement *list)
   return n;
 }
 
-/* ------------------------------------------------------------------------------------ the search
- */
+/* ----------------------------------------------------------------------------------- the search */
 
 enum { MOST = 4096 };
 static struct simple found[MOST];

@@ -246,8 +246,7 @@ static double in_c(void)
   return x;
 }
 
-/* ------------------------------------------------------------------------- against the reference
- */
+/* ------------------------------------------------------------------------ against the reference */
 
 static void set_indices(const struct axis *axis, struct shape shape, int64_t flat)
 {

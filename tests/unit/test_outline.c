@@ -449,8 +449,8 @@ static void phases(const void *with)
   becomes(a, "forward x1 up: exp neg; backward x1 up: tanh; update x1 up: sgd");
 }
 
-/* What neither the loss, nor an output, nor an update needs is left out; the rest keeps its order.
- */
+/* What neither the loss, nor an output, nor an update needs is left out; the rest keeps its
+   order. */
 static void the_dead(const void *with)
 {
   (void)with;

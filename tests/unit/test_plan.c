@@ -1,9 +1,9 @@
 /* What styles ask for becomes placements of parameters and redistributions where modules begin and
- * end. */
+   end. */
 #include "unit.h"
 
 /* A model of two modules that are called one after the other within a third: out =
- * second(first(x)). */
+   second(first(x)). */
 static int root, first, second, x, w, y, z;
 
 static int apply(enum op_kind kind, int in, int module)

@@ -289,8 +289,8 @@ static struct recipe random_recipe(void)
   return r;
 }
 
-/* Layers of one recipe in a list, each with a module of its own inside; gives what the last makes.
- */
+/* Layers of one recipe in a list, each with a module of its own inside; gives what the last
+   makes. */
 static int add_layers(int x, int root, int count, const struct recipe *r)
 {
   int list = add_module("layers", "ModuleList", root, 1), layer[MOST_LAYERS], inner[MOST_LAYERS];
@@ -392,12 +392,12 @@ static void random_model(bool trained)
 /* -------------------------------------------------------------------------------- ranks' memory */
 
 /* Of each rank: the arena, a word of four bytes an element, and the places of what has one of its
- * own. */
+   own. */
 static struct machine machine;
 static double **arena, ***own;
 
 /* Values with a place of their own lie in the order of the parameters, without gaps, a role at a
- * time. */
+   time. */
 static void lay_out(enum role role, int rank)
 {
   bool of_parameters = role == PARAMETER || role == GRADIENT;
@@ -448,8 +448,8 @@ static double *slot(int rank, const struct value *v, int index)
   return arena[rank] + (v->offset + index % v->depth * arena_stride(v->storage)) / 4;
 }
 
-/* Where a value lies for a rank in the function f, in the round of module l: tpgen.h, struct value.
- */
+/* Where a value lies for a rank in the function f, in the round of module l: tpgen.h, struct
+   value. */
 static double *address(int rank, int value, const struct function *f, int l)
 {
   const struct value *v = &graph->value[value];
@@ -591,8 +591,8 @@ struct by_rows {
   struct array *sum;
 };
 
-/* Computes body[k] at an element of its space; what is reduced adds it to its sum, at `to` of it.
- */
+/* Computes body[k] at an element of its space; what is reduced adds it to its sum, at `to` of
+   it. */
 static void run_member(const struct by_rows *b, int k, struct element_state *held, int64_t i,
                        int64_t to)
 {

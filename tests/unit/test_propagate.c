@@ -1,5 +1,5 @@
 /* A layout for every value: what moves, why, and what is preferred where several ways cost the
- * same. */
+   same. */
 #include "instances.h"
 
 static int op_of(enum op_kind kind, int a, int b)
@@ -312,8 +312,7 @@ static void test_the_cheapest_way_wins(void **state)
   assert_in_range(refusals, 1, 100);
 }
 
-/* ------------------------------------------------------------------------- the order of the cuts
- */
+/* ------------------------------------------------------------------------ the order of the cuts */
 
 /* Operations run on what is cut over the second dimension of the mesh first; so do views, where the
    parts allow it. */

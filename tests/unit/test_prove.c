@@ -261,8 +261,7 @@ static void test_two_ends_of_an_exchange(void **state)
   says(prove_order(spoilt), "all_to_all");
 }
 
-/* ------------------------------------------------------------------------- the program's own text
- */
+/* ----------------------------------------------------------------------- the program's own text */
 
 /* A phase that sums, calls a loop, and sums again; in its body, before the call or behind it one
    sum among ranks whose parts are not equal, as no pass may leave it. */

@@ -176,8 +176,7 @@ static void becomes(int value, const char *kept, const char *again)
   must(!strcmp(run_again(), again), "%s are run again, not %s", run_again(), again);
 }
 
-/* ------------------------------------------------------------------------------------ cheap work
- */
+/* ----------------------------------------------------------------------------------- cheap work */
 
 static void swiglu(const void *with)
 {

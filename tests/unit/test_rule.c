@@ -122,8 +122,8 @@ static void tell(const struct trial *t, const struct way *way, const char *why)
   told[t->op->kind] = true;
 }
 
-/* Tries all combinations of choices in which an input lies in a way of this kind. Gives how many.
- */
+/* Tries all combinations of choices in which an input lies in a way of this kind. Gives how
+   many. */
 static int try_every_choice(struct trial *t, kind_of_layout *is_wanted)
 {
   struct choice list[MAX_CHOICES];

@@ -181,8 +181,8 @@ static void products_then_sums(const void *with)
   }
 }
 
-/* What an earlier operation takes in no case moves before the loop that makes it, or a later one.
- */
+/* What an earlier operation takes in no case moves before the loop that makes it, or a later
+   one. */
 static void around_a_loop(const void *with)
 {
   (void)with;

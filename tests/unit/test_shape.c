@@ -96,8 +96,7 @@ static void test_misfits(void **state)
           "full has no input", NULL);
 }
 
-/* ------------------------------------------------------------------------------ the row language
- */
+/* ----------------------------------------------------------------------------- the row language */
 
 /* All operands of an operation in letters: "(gr)q,gq->q", 1 where a dimension has none. */
 static char *letters_text(const struct op *op)

@@ -18,8 +18,8 @@ static struct count {
   int placements, turned, outputs, gradients, moves;
 } * count;
 
-/* How an input lies on one dimension of the mesh: as a placement, or strided, as a merge leaves it.
- */
+/* How an input lies on one dimension of the mesh: as a placement, or strided, as a merge leaves
+   it. */
 struct form {
   struct placement p;
   bool strided;
@@ -209,8 +209,7 @@ static void add_placement(const struct job *job, struct form form[][MAX_MESH])
   if (trains && is_floating(graph->value[out].type)) train_down(out);
 }
 
-/* ------------------------------------------------------------------------------------- one graph
- */
+/* ------------------------------------------------------------------------------------ one graph */
 
 #ifdef __SANITIZE_ADDRESS__
 enum { MOST_PLACEMENTS = 6 };

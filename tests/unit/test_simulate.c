@@ -126,8 +126,7 @@ static void test_what_is_waited_for(void **state)
   passes(rounds_of_a_loop, NULL);
 }
 
-/* ------------------------------------------------------------------------------------ the device
- */
+/* ----------------------------------------------------------------------------------- the device */
 
 static double reached(double rows, double columns, double terms)
 {

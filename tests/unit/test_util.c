@@ -87,7 +87,7 @@ static void test_identifier(void **state)
 }
 
 /* Macros of the headers that generated files include: a variable of that name would become its
- * text. */
+   text. */
 static void test_macros_of_headers(void **state)
 {
   (void)state;

@@ -220,8 +220,8 @@ __attribute__((unused)) static int given(enum role role, const char *name, struc
   return v;
 }
 
-/* Every placement of one mesh dimension that a tensor of ndim dimensions can have; gives how many.
- */
+/* Every placement of one mesh dimension that a tensor of ndim dimensions can have; gives how
+   many. */
 __attribute__((unused)) static int every_placement(int ndim, bool partial, struct placement *list)
 {
   int n = 0;
