@@ -28,22 +28,35 @@ static bool is_sane_order(unsigned order, int ndim)
   return seen == (1u << ndim) - 1 && !(order >> 3 * ndim) && order != raised(0, ndim);
 }
 
-static void sane_value(const struct value *v)
+/* What a value says of other things. */
+static void sane_links(const struct value *v)
 {
   hold(v->op >= NONE && v->op < graph->nop, NONE, "a value is made by no operation");
   hold(v->shape.ndim >= 0 && v->shape.ndim <= MAX_DIMS, v->op, "a value has too many dimensions");
-  for (int d = 0; d < v->shape.ndim; d++)
-    hold(v->shape.size[d] >= 0, v->op, "a value has a negative size");
   hold(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
-  hold(is_sane_order(v->order, v->shape.ndim) && (!v->order || v->role == ACTIVATION), v->op,
-       "its dimensions lie in an order that may not be");
+  hold(!v->order || v->role == ACTIVATION, v->op, "its dimensions lie in an order that may not be");
   if (v->role == GRADIENT || v->role == SUMS || v->role == STATE)
     hold(is_value(v->of), v->op, "it belongs to nothing");
+}
+
+/* What it is itself: nothing is looked at here but what mark_of_value tells apart. */
+static void sane_form(const struct value *v)
+{
+  for (int d = 0; d < v->shape.ndim; d++)
+    hold(v->shape.size[d] >= 0, v->op, "a value has a negative size");
+  hold(is_sane_order(v->order, v->shape.ndim), v->op,
+       "its dimensions lie in an order that may not be");
   for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {
     const struct placement *p = &v->layout.on[d];
     hold(p->kind != SHARD || (p->dim >= 0 && p->dim < v->shape.ndim), v->op,
          "a value is sharded on a dimension that it has not");
   }
+}
+
+static void sane_value(const struct value *v)
+{
+  sane_links(v);
+  sane_form(v);
 }
 
 static void sane_op(int id)
@@ -150,43 +163,63 @@ static bool is_plain_copy(const struct op *op)
   return same_shape(in->shape, out->shape) && same_layout(in->layout, out->layout);
 }
 
-/* By value a mark of what a rule sees of it; by operation that of itself and its operands when it
-   was last found to run as they lie. Marks are 64 bits of a hash: equal ones are of equal
-   things. */
+/* By value a mark of its form, by operation one of itself and its operands' forms, when they were
+   last looked at: between two passes most stay as they are, and what was found true of them is.
+   Marks are 64 bits of a hash: equal ones are of equal things. What is to be true of values differs
+   once they are laid out, of operations once these are steps: marks begin with that. */
 static struct marks {
   const struct graph *of;
   int nvalue, nop, value_room, op_room;
   uint64_t *value, *op;
 } marks;
 
+/* The numbers of a list are the coefficients of a polynomial, the factor is where its value is
+   taken: one multiplication each. */
 static uint64_t mixed(uint64_t hash, uint64_t n)
 {
-  hash = (hash ^ n) * UINT64_C(0x9e3779b97f4a7c15);
-  return hash ^ hash >> 32;
+  return hash * UINT64_C(0x9e3779b97f4a7c15) + n;
 }
 
-static uint64_t mark_of_value(const struct value *v)
+/* Its fields fill 64 bits. */
+static uint64_t mark_of_placement(uint64_t h, const struct placement *p)
 {
-  uint64_t h = mixed(HASH_START, (uint64_t)v->type << 32 | (uint64_t)v->shape.ndim);
-  for (int d = 0; d < v->shape.ndim; d++) h = mixed(h, (uint64_t)v->shape.size[d]);
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    const struct placement *p = &v->layout.on[d];
-    if (p->kind == PARTIAL) h = mixed(h, (uint64_t)p->reduction << 8);
-    if (p->kind == SHARD)
-      h = mixed(mixed(h, (uint64_t)p->dim << 8 | (uint64_t)p->turn << 16), (uint64_t)p->outer);
-    h = mixed(h, p->kind);
-  }
-  return h;
+  uint64_t bits;
+  _Static_assert(sizeof *p == sizeof bits, "a placement is not eight bytes");
+  memcpy(&bits, p, sizeof bits);
+  return mixed(h, bits);
 }
 
-static uint64_t mark_of_op(const struct op *op)
+static uint64_t mark_of_value(const struct value *v, bool laid_out)
+{
+  uint64_t h = mixed(HASH_START, (uint64_t)v->type << 16 | (uint64_t)v->shape.ndim << 8 |
+                                     (uint64_t)v->placed << 1 | laid_out);
+  h = mixed(h, v->order);
+  for (int d = 0; d < v->shape.ndim; d++) h = mixed(h, (uint64_t)v->shape.size[d]);
+  for (int d = 0; d < graph->mesh.ndim; d++) h = mark_of_placement(h, &v->layout.on[d]);
+  return h ^ h >> 32;
+}
+
+/* Whether it is a step that redistribute leaves. */
+static bool moves_data(enum op_kind k)
+{
+  return is_collective(k) || k == OP_slice || k == OP_to_partial || k == OP_pack ||
+         k == OP_unpack || k == OP_pack_pieces || k == OP_unpack_pieces;
+}
+
+static uint64_t mark_of_op(const struct op *op, bool are_steps)
 {
   uint64_t h = mixed(HASH_START, (uint64_t)op->kind << 32 | op->dims);
-  h = mixed(h, (uint64_t)op->nin << 32 | (uint64_t)op->nout << 16 | op->keep);
+  h = mixed(h, (uint64_t)op->nin << 32 | (uint64_t)op->nout << 16 | (uint64_t)op->keep << 1 |
+                   are_steps);
   h = mixed(mixed(h, (uint64_t)op->type << 32 | (uint64_t)op->custom), (uintptr_t)op->equation);
   for (int i = 0; i < op->nin; i++) h = mixed(h, marks.value[op->in[i]]);
   for (int k = 0; k < op->nout; k++) h = mixed(h, marks.value[op->out + k]);
-  return h;
+  if (!are_steps || !moves_data(op->kind)) return h ^ h >> 32;
+  h = mixed(h, (uint64_t)op->dim << 32 | (uint32_t)op->dim_to);
+  h = mixed(h, (uint64_t)op->reduction << 32 | (uint32_t)op->group);
+  h = mixed(h, (uint32_t)op->exchange);
+  for (int d = 0; d < graph->mesh.ndim; d++) h = mark_of_placement(h, &op->to.on[d]);
+  return h ^ h >> 32;
 }
 
 static void make_marks(void)
@@ -223,9 +256,6 @@ static void check_placed(int id)
   for (int k = 0; k < op->nout; k++)
     hold(graph->value[op->out + k].placed, id, "its value is not placed");
   if (op->nout == 0 || !*rule_of(op)) return;
-  uint64_t mark = mark_of_op(op);
-  if (marks.op[id] == mark) return;
-  marks.op[id] = mark;
   if (rounds_alike(op) || adds_batch(op) || is_plain_copy(op) || is_known(op)) return;
   struct letters l;
   struct choice list[MAX_CHOICES];
@@ -592,36 +622,47 @@ static bool is_laid_out(enum pass after)
 static void check_values(enum pass after, struct list *ends)
 {
   bool laid_out = is_laid_out(after);
-  if (laid_out) make_marks();
+  make_marks();
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    sane_value(v);
+    sane_links(v);
+    uint64_t mark = mark_of_value(v, laid_out);
+    if (marks.value[i] != mark) {
+      marks.value[i] = mark;
+      sane_form(v);
+      hold(!laid_out || !v->placed || has_usual_turns(&v->layout), v->op,
+           "its turns are not told as usual");
+    }
     if (!laid_out) continue;
-    hold(!v->placed || has_usual_turns(&v->layout), v->op, "its turns are not told as usual");
-    marks.value[i] = mark_of_value(v);
     if (v->role == GRADIENT || v->role == NORM || v->is_output || i == graph->loss) add(ends, i);
   }
 }
 
-static void check_op(enum pass after, int id, bool *made)
+static void check_op(enum pass after, int id, bool *made, struct list *changed)
 {
   sane_op(id);
   run(id, made);
-  if (is_laid_out(after)) check_placed(id);
   hold(after < PASS_REDISTRIBUTE || graph->op[id].kind != OP_redistribute, id,
        "a redistribution is left");
+  if (!is_laid_out(after)) return;
+  /* What was found true of it, and of what it takes and makes, is so as long as they stay. */
+  uint64_t mark = mark_of_op(&graph->op[id], after >= PASS_REDISTRIBUTE);
+  if (marks.op[id] == mark && !graph->op[id].nbody) return;
+  marks.op[id] = mark;
+  check_placed(id);
+  add(changed, id);
 }
 
 static void check_flat(enum pass after, bool *made)
 {
-  struct list ends = {0};
+  struct list ends = {0}, changed = {0};
   check_values(after, &ends);
   /* Those that no pass will run are looked at where they come from another process. */
   for (int i = 0; i < graph->nop && after == PASS_LUA; i++) sane_op(i);
-  for (int i = 0; i < graph->norder; i++) check_op(after, graph->order[i], made);
+  for (int i = 0; i < graph->norder; i++) check_op(after, graph->order[i], made, &changed);
   for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
-  for (int i = 0; i < graph->norder && after >= PASS_REDISTRIBUTE; i++)
-    check_step(graph->order[i], false);
+  for (int i = 0; i < changed.n && after >= PASS_REDISTRIBUTE; i++)
+    check_step(changed.at[i], false);
 }
 
 /* Once equal modules are folded, what only the others of a list do is looked at no more. */

@@ -172,6 +172,16 @@ static void find(const void *with)
   check(fault->pass);
 }
 
+/* In a graph in which the checker found all to be well. */
+static void find_later(const void *with)
+{
+  const struct fault *fault = with;
+  sound_graph();
+  check(fault->pass);
+  fault->put();
+  check(fault->pass);
+}
+
 static void test_every_fault_is_found(void **state)
 {
   (void)state;
@@ -199,8 +209,10 @@ static void test_every_fault_is_found(void **state)
       {unusual_turns, PASS_PROPAGATE, "turns are not told as usual"},
       {not_in_modules_order, PASS_LUA, "order of the modules"},
   };
-  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
     refused(find, &list[i], -SIGABRT, pass_name[list[i].pass], list[i].found, NULL);
+    refused(find_later, &list[i], -SIGABRT, pass_name[list[i].pass], list[i].found, NULL);
+  }
 }
 
 /* ----------------------------------------------------------------------- steps that move data */
@@ -259,6 +271,29 @@ static void test_steps_are_what_they_say(void **state)
       {OP_unpack, "b", "S(0) R R", "S(0) R R", 0, 0, "S(0) S(0) R"},
   };
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) passes(take_step, &list[i]);
+}
+
+/* A gather that was found to be one is so no more when any of these is another. */
+static void change_step(const void *with)
+{
+  const char *what = with;
+  take_step(&(struct step){OP_all_gather, "ab", "S(0) S(0) R", "R R R", 0, 0, NULL});
+  struct op *op = &graph->op[0];
+  if (!strcmp(what, "dim")) op->dim = 1;
+  if (!strcmp(what, "group")) op->group = group_called("ba");
+  if (!strcmp(what, "from")) graph->value[op->in[0]].layout = parse_layout("S(0) R R");
+  if (!strcmp(what, "to")) graph->value[op->out].layout = parse_layout("R S(0) R");
+  check(PASS_RECOMPUTE);
+}
+
+static void test_what_is_a_step_no_more_is_found(void **state)
+{
+  (void)state;
+  static const char *const what[] = {"dim", "group", "from", "to"};
+  for (size_t i = 0; i < sizeof what / sizeof *what; i++)
+    refused(change_step, what[i], -SIGABRT, "recompute", "is not what a step of its kind does",
+            NULL);
+  passes(change_step, "nothing");
 }
 
 static void test_what_is_no_step_is_found(void **state)
@@ -542,6 +577,7 @@ int main(void)
       cmocka_unit_test(test_a_sound_graph_passes),
       cmocka_unit_test(test_every_fault_is_found),
       cmocka_unit_test(test_steps_are_what_they_say),
+      cmocka_unit_test(test_what_is_a_step_no_more_is_found),
       cmocka_unit_test(test_what_is_no_step_is_found),
       cmocka_unit_test(test_exchanges),
       cmocka_unit_test(test_buckets),
