@@ -29,6 +29,7 @@
 /* A collective of a body, with what only it needs. */
 struct crossing {
   int op;
+  int leader; /* behind: the collective of the body that it follows, or NONE */
   bool behind;
   struct list before; /* operations that make its input of parameters alone: they go along */
 };
@@ -144,9 +145,9 @@ static bool touches(const struct op *op, int value)
   return false;
 }
 
-/* Whether nothing else in the body touches what the operation leaves, which has a place of its own
-   in every module: a gradient, or what becomes one behind the loop. */
-static bool serves_no_round(const struct function *f, const struct op *op)
+/* Whether nothing else in the body, but for one that follows it, touches what the operation leaves,
+   which has a place of its own in every module: a gradient, or what becomes one behind the loop. */
+static bool serves_no_round(const struct function *f, const struct op *op, int follower)
 {
   widen_lists(op);
   int n = op_makes(op, write_list), *writes = alloc((size_t)(n + 1) * sizeof *writes);
@@ -158,10 +159,26 @@ static bool serves_no_round(const struct function *f, const struct op *op)
     if (!has_places || v->family != writes[i]) return false;
     for (int k = 0; k < f->nop; k++) {
       const struct op *other = &graph->op[f->op[k]];
-      if (other != op && touches(other, writes[i])) return false;
+      if (other != op && f->op[k] != follower && touches(other, writes[i])) return false;
     }
   }
   return n > 0;
+}
+
+/* The one collective of the body that works on what this one leaves, and on nothing else (the sum
+   over copies of what is reduced over parts): it can follow it, and be awaited for both; or NONE.
+ */
+static int follower_in(const struct function *f, int id)
+{
+  const struct op *op = &graph->op[id];
+  if (op->kind != OP_reduce_scatter) return NONE;
+  for (int k = place_in(f, id) + 1; k < f->nop; k++) {
+    const struct op *other = &graph->op[f->op[k]];
+    if (!is_collective(other->kind) || !can_follow(other, op)) continue;
+    bool alone = serves_no_round(f, op, f->op[k]) && serves_no_round(f, other, NONE);
+    return alone ? f->op[k] : NONE;
+  }
+  return NONE;
 }
 
 /* Whether it takes longer than to have it pending. */
@@ -170,16 +187,25 @@ static bool is_worth_it(const struct op *op)
   return time_taken(op) > 2 * events_time();
 }
 
+static bool is_among(const struct crossings *all, int op)
+{
+  for (int i = 0; i < all->n; i++)
+    if (all->at[i].op == op) return true;
+  return false;
+}
+
 static struct crossings find_crossings(const struct function *f)
 {
   struct crossings all = {0};
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     if (!is_collective(op->kind) || !is_worth_it(op)) continue;
-    struct crossing c = {.op = f->op[k]};
+    struct crossing c = {.op = f->op[k], .leader = NONE};
     bool ahead = needs_no_round(f, op, &c.before);
-    if (!ahead) c.behind = serves_no_round(f, op);
-    if (!ahead && !c.behind) continue;
+    if (!ahead) c.behind = serves_no_round(f, op, NONE);
+    int follower = ahead || c.behind ? NONE : follower_in(f, c.op);
+    if (follower != NONE) c = (struct crossing){.op = follower, .leader = c.op, .behind = true};
+    if ((!ahead && !c.behind) || is_among(&all, c.op)) continue;
     GROW(all.at, all.n, all.room);
     all.at[all.n++] = c;
   }
@@ -367,33 +393,45 @@ static void begin_ahead(int body, const struct crossing *c)
   }
 }
 
-/* Where what the reduction of the round before works on is touched first, or its own place. */
-static int first_touch(const struct function *f, int reduction)
+/* Where what the reduction of the round before works on is touched first, or what it follows; or
+   the place of the first of them. */
+static int first_touch(const struct function *f, const struct crossing *c, int await)
 {
-  const struct op *r = &graph->op[reduction];
-  int *held = alloc((size_t)(2 * op_width(r)) * sizeof *held), n = pending_reads(r, held);
-  n += pending_writes(r, held + n);
-  for (int k = 0; f->op[k] != reduction; k++) {
+  int first = c->leader == NONE ? c->op : c->leader;
+  const struct op *end = &graph->op[await];
+  int *held = alloc((size_t)op_width(end) * sizeof *held), n = op_reads(end, held);
+  for (int k = 0; f->op[k] != first; k++) {
     const struct op *op = &graph->op[f->op[k]];
     widen_lists(op);
     for (int m = op_makes(op, write_list); m--;)
       for (int i = 0; i < n; i++)
         if (byte_speaker(held[i]) == byte_speaker(write_list[m])) return k;
   }
-  return place_in(f, reduction);
+  return place_in(f, first);
+}
+
+/* The one is issued right behind the other. */
+static void follow(struct function *f, const struct crossing *c)
+{
+  struct op *leader = &graph->op[c->leader];
+  leader->beside = leader->behind = leader->leads = true;
+  graph->op[c->op].follows_plus_1 = c->leader + 1;
+  leave_out(f, c->op);
+  insert(f, place_in(f, c->leader) + 1, c->op);
 }
 
 static void await_behind(int body, const struct crossing *c)
 {
   struct list part = {0};
-  int caller;
-  add(&part, await_of(c->op));
+  int caller, await = await_of(c->op);
+  add(&part, await);
   int function = add_part(body, "behind", &part);
+  if (c->leader != NONE) follow(&graph->function[body], c);
   struct op *op = &graph->op[c->op];
   op->beside = op->behind = true;
   int before = call_for(function, ROUND_BEFORE, 1, op);
   struct function *f = &graph->function[body];
-  insert(f, first_touch(f, c->op), before);
+  insert(f, first_touch(f, c, await), before);
   int loop = find_loop(body, &caller);
   struct function *outside = &graph->function[caller];
   int last = call_for(function, LAST_ROUND, 0, &graph->op[c->op]);
@@ -456,7 +494,10 @@ static void take_back(const struct state *before, const struct crossings *all)
     struct op *op = &graph->op[all->at[i].op];
     multiply_buffer(op, false);
     op->behind = op->beside = false;
-    op->ahead = 0;
+    op->ahead = op->follows_plus_1 = 0;
+    if (all->at[i].leader == NONE) continue;
+    op = &graph->op[all->at[i].leader];
+    op->behind = op->beside = op->leads = false;
   }
 }
 

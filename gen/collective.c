@@ -651,29 +651,33 @@ static char *event_text(const struct op *begun)
 }
 
 /* The call, begun on the group's stream when what it works on is there. */
-static char *begun_text(const struct op *op, const char *call)
+static char *begun_text(const struct op *op, const char *call, int rank)
 {
   const char *on = stream_name(op->group);
-  return text("begin_on(%s);\n  %s\n  end_on(%s, %s);", on, call, on, event_text(op));
+  char *begin = text("begin_on(%s);", on);
+  if (leader_of(op)) begin = text("begin_behind(%s, %s);", on, event_text(leader_of(op)));
+  return text("%s\n  %s%s\n  end_on(%s, %s);", begin, call,
+              op->leads ? copies_out_text(op, rank) : "", on, event_text(op));
 }
 
 char *collective_text(const struct op *op, int rank)
 {
   char *call = call_text(op, rank);
   bool begins = op->beside && options.cuda;
-  if (begins && *call) call = begun_text(op, call);
+  if (begins && *call) call = begun_text(op, call, rank);
   if (!op->packed || !*call) return call;
   return text("%s%s%s", copies_in_text(op, rank), call, begins ? "" : copies_out_text(op, rank));
 }
 
 bool awaits_copies(const struct op *op)
 {
-  return is_copied_out(&graph->op[op->begun]);
+  return is_copied_out(&graph->op[op->begun]) && !graph->op[op->begun].leads;
 }
 
 char *await_text(const struct op *op, int rank)
 {
   const struct op *begun = &graph->op[op->begun];
   if (!options.cuda || !*call_text(begun, rank)) return "";
-  return text("await(%s);%s", event_text(begun), copies_out_text(begun, rank));
+  return text("await(%s);%s", event_text(begun),
+              awaits_copies(op) ? copies_out_text(begun, rank) : "");
 }

@@ -96,6 +96,8 @@ static void dump_await(struct buffer *b, const struct op *begun)
 static const char *begun_text(const struct op *op)
 {
   if (!op->beside) return "";
+  if (leader_of(op))
+    return text("  begun behind v%d%s", leader_of(op)->out, op->behind ? ", awaited behind" : "");
   return op->ahead ? "  begun ahead" : op->behind ? "  begun, awaited behind" : "  begun";
 }
 

@@ -327,7 +327,10 @@ static bool meet(int value)
 
 int op_width(const struct op *op)
 {
-  if (op->kind == OP_await) return 2 * op_width(&graph->op[op->begun]);
+  if (op->kind == OP_await) {
+    const struct op *begun = &graph->op[op->begun], *leader = leader_of(begun);
+    return 2 * op_width(begun) + (leader ? 2 * op_width(leader) : 0);
+  }
   return MAX_INPUTS * (op->nbody + 1) + 1;
 }
 
@@ -344,23 +347,26 @@ int pending_reads(const struct op *op, int *list)
 
 int pending_writes(const struct op *op, int *list)
 {
-  if (!copies_late(op)) return op_makes(op, list);
+  if (!copies_late(op) || op->leads) return op_makes(op, list);
   int n = op->kind == OP_reduce_scatter ? op_makes(op, list) : 0;
   if (!n) list[n++] = op->buffer;
   return n;
 }
 
-/* An await stands for the end of what it awaits: all that has to be there until then. */
+/* An await stands for the end of what it awaits, and of what that follows: all that has to be there
+   until then. */
 static int await_reads(const struct op *op, int *list)
 {
   int n = pending_reads(op, list);
-  return n + pending_writes(op, list + n);
+  n += pending_writes(op, list + n);
+  return leader_of(op) ? n + await_reads(leader_of(op), list + n) : n;
 }
 
 static int await_writes(const struct op *op, int *list)
 {
   int n = 0;
-  for (int k = 0; k < op->nbody && copies_late(op); k++) list[n++] = graph->op[op->body[k]].out;
+  for (int k = 0; k < op->nbody && copies_late(op) && !op->leads; k++)
+    list[n++] = graph->op[op->body[k]].out;
   return n;
 }
 
@@ -422,6 +428,11 @@ int round_called(const struct op *op, int from)
   default:
     return from - 1;
   }
+}
+
+const struct op *leader_of(const struct op *op)
+{
+  return op->follows_plus_1 ? &graph->op[op->follows_plus_1 - 1] : NULL;
 }
 
 int event_slots(const struct op *op)

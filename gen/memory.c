@@ -364,8 +364,12 @@ static bool ends_at(int value, int at)
   int last = graph->value[value].last, await = await_at[op_at[at]];
   if (last == at) return true;
   if (await == NONE || last != await) return false;
-  for (int k = at + 1; k < await; k++)
-    if (reads_place(&graph->op[op_at[k]], root(value))) return false;
+  int leader = graph->op[op_at[at]].follows_plus_1 - 1; /* it is done when this one begins */
+  for (int k = at + 1; k < await; k++) {
+    const struct op *op = &graph->op[op_at[k]];
+    if (op->kind == OP_await && op->begun == leader) continue;
+    if (reads_place(op, root(value))) return false;
+  }
   return true;
 }
 

@@ -43,6 +43,7 @@ struct node {
   int crossing; /* but WITHIN: the collective */
   bool moves;   /* it may */
   bool beside;
+  int leader, follower; /* of a collective: which it can follow, and which can follow it, or NONE */
   int64_t time, exposed; /* exposed: how long a collective is waited for, as last simulated */
   int64_t lead, tail;    /* of a collective: what is copied or computed before it, and after it */
   int64_t flying[MOST_PREFETCHED]; /* of what is FETCHED: when those end that are begun and not
@@ -212,6 +213,17 @@ static void find_dependences(void)
 
 /* ------------------------------------------------------------------------------------ the model */
 
+/* Whether the collective begins when its leader is done, which is awaited with it. */
+static bool follows(int n)
+{
+  return node[n].leader != NONE && node[n].beside && node[node[n].leader].beside;
+}
+
+static bool leads(int n)
+{
+  return node[n].follower != NONE && follows(node[n].follower);
+}
+
 static int first_behind(int n)
 {
   int first = nnode;
@@ -257,12 +269,13 @@ static void await(int n)
   streams.end[n] = 0;
   node[n].exposed = end > streams.now ? end - streams.now : 0;
   if (end > streams.now) streams.now = end;
-  streams.now += node[n].tail;
+  if (!leads(n)) streams.now += node[n].tail;
 }
 
 /* Whether the operation wants that the pending collective is done. */
 static bool wants(int n, int pending)
 {
+  if (pending == node[n].leader && follows(n)) return false;
   for (int i = 0; i < node[n].before.n; i++)
     if (node[n].before.at[i] == pending) return true;
   return false;
@@ -288,7 +301,8 @@ static void start(int n)
   struct node *c = &node[n];
   int64_t *until = &streams.until[c->group];
   int64_t start = *until > streams.now ? *until : streams.now;
-  *until = start + c->time + (c->beside ? events_time() : 0);
+  if (follows(n) && start < streams.end[c->leader]) start = streams.end[c->leader];
+  *until = start + c->time + (c->beside ? events_time() : 0) + (leads(n) ? c->tail : 0);
   streams.end[n] = *until;
   if (c->crosses == FETCHES && c->nflying < MOST_PREFETCHED) c->flying[c->nflying++] = *until;
 }
@@ -466,6 +480,15 @@ static void take_order(const int *kept)
   note_places(0, nnode - 1);
 }
 
+/* Whether the one that follows it is awaited here, and it with that one. */
+static bool ends_with_follower(int n, int p)
+{
+  int follower = node[p].follower;
+  for (int i = 0; i < streams.pending.n; i++)
+    if (streams.pending.at[i] == follower) return n == nnode || wants(n, follower);
+  return false;
+}
+
 /* Writes the operations in their order, with the awaits of what runs beside others; how many. */
 static int *with_awaits;
 
@@ -477,6 +500,7 @@ static int write_order(int *op)
     int left = 0, n = k < nnode ? order[k] : nnode;
     for (int i = 0; i < streams.pending.n; i++) {
       int p = streams.pending.at[i];
+      if (leads(p) && ends_with_follower(n, p)) continue;
       if (n == nnode || wants(n, p))
         op[count++] = with_awaits[p];
       else
@@ -563,9 +587,12 @@ static bool give_work(int c, int64_t most)
   enum { MOVES = 32 };
   int *before = alloc((size_t)nnode * sizeof *before), *kept = alloc((size_t)nnode * sizeof *kept);
   bool *barred = alloc((size_t)nnode), beside = node[c].beside; /* barred: it would take too much */
+  int leader = node[c].leader;
+  bool led = leader != NONE && node[leader].beside;
   int64_t was = simulate();
   keep_order(before);
   node[c].beside = true;
+  if (leader != NONE) node[leader].beside = true;
   int64_t time = simulate();
   for (int n = 0; n < MOVES && node[c].exposed; n++) {
     struct trial best = best_move(c, time, barred);
@@ -581,6 +608,7 @@ static bool give_work(int c, int64_t most)
   }
   if (time < was && peak_now() <= most && fits()) return true;
   node[c].beside = beside;
+  if (leader != NONE) node[leader].beside = led;
   take_order(before);
   return false;
 }
@@ -648,12 +676,19 @@ static void depend_on_pending(int n)
   }
 }
 
+/* Whether the collective runs on the group's stream, or the one that it follows does. */
+static bool is_of_group(int collective, int group)
+{
+  const struct op *op = &graph->op[collective], *leader = leader_of(op);
+  return op->group == group || (leader && leader->group == group);
+}
+
 /* Whether at this place a collective of the group is pending that a loop has left. */
 static bool is_left(int at, int group)
 {
   for (int k = at + 1; k < nnode; k++) {
     const struct node *finish = &node[order[k]];
-    if (finish->crosses != FINISHES || graph->op[finish->crossing].group != group) continue;
+    if (finish->crosses != FINISHES || !is_of_group(finish->crossing, group)) continue;
     int body = graph->function[graph->op[finish->op].function].body;
     for (int before = 0; before < at; before++)
       if (is_loop(order[before]) && graph->op[node[order[before]].op].function == body) return true;
@@ -763,6 +798,37 @@ static void make_node(struct node *n, int id)
   if (collective && !n->crosses) find_copies(n, op);
 }
 
+bool can_follow(const struct op *op, const struct op *leader)
+{
+  if (op->packed || op == leader) return false;
+  int *read = alloc((size_t)op_width(op) * sizeof *read), n = op_reads(op, read);
+  int *made = alloc((size_t)op_width(leader) * sizeof *made), count = op_makes(leader, made);
+  for (int i = 0; i < n; i++) {
+    int k = 0;
+    while (k < count && made[k] != read[i]) k++;
+    if (k == count) return false;
+  }
+  return n > 0;
+}
+
+/* Of those of a loop that are awaited in another round ahead.c has told which follow which. */
+static void find_leaders(void)
+{
+  for (int n = 0; n < nnode; n++) node[n].leader = node[n].follower = NONE;
+  for (int n = 0; n < nnode && options.cuda; n++) {
+    const struct op *op = &graph->op[node[n].op];
+    if (!is_collective(op->kind) || (node[n].crosses && !op->follows_plus_1)) continue;
+    for (int m = 0; m < n && node[n].leader == NONE; m++) {
+      const struct op *other = &graph->op[node[m].op];
+      bool apart = op->pieces || other->pieces || node[m].crosses != node[n].crosses;
+      if (!is_collective(other->kind) || apart || node[m].follower != NONE) continue;
+      if (!can_follow(op, other)) continue;
+      node[n].leader = m;
+      node[m].follower = n;
+    }
+  }
+}
+
 /* What is begun for the next round is one with the await before it. */
 static void make_nodes(const int *op, int n)
 {
@@ -782,6 +848,7 @@ static void make_nodes(const int *op, int n)
     }
     nnode++;
   }
+  find_leaders();
   find_dependences();
   add_awaits();
 }
@@ -806,6 +873,8 @@ static int64_t note_times(int function)
     if (node[n].group == NONE || node[n].crosses == BEGINS) continue;
     struct op *op = &graph->op[node[n].crosses ? node[n].crossing : node[n].op];
     op->beside = node[n].beside;
+    if (!node[n].crosses) op->follows_plus_1 = follows(n) ? node[node[n].leader].op + 1 : 0;
+    if (!node[n].crosses) op->leads = leads(n);
     op->takes = node[n].time;
     op->exposed = node[n].exposed;
     alone[function][op->group] |= !op->beside;

@@ -316,10 +316,11 @@ static char *copies(const struct op *op, int rank, bool in)
   if (!*table) return "";
   const char *head =
       "// bytes of an element, place; parts, rows of each, elements of a row; row to row";
+  const char *on = op->leads && !in ? text("_on(%s, ", stream_name(op->group)) : "(";
   return text("{\n    const struct parcel parcel[] = {\n        %s%s\n    };\n"
-              "    %s_parcels(%s, %" PRId64 ", %" PRId64 ", %d, parcel);\n  }",
-              head, table, name, place_in_buffer(op, in), type_bytes(graph->value[op->buffer].type),
-              chunk, count_rows(table));
+              "    %s_parcels%s%s, %" PRId64 ", %" PRId64 ", %d, parcel);\n  }",
+              head, table, name, on, place_in_buffer(op, in),
+              type_bytes(graph->value[op->buffer].type), chunk, count_rows(table));
 }
 
 char *copies_in_text(const struct op *op, int rank)

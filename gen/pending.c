@@ -118,6 +118,12 @@ static int event_in(const struct op *op, int module)
   return op->event + (event_slots(op) > 1 ? module % event_slots(op) : 0);
 }
 
+/* Whether it begins when the pending one is done: what it does to that one's values is in order. */
+static bool begins_behind(const struct op *op, int module, struct begun begun)
+{
+  return is_collective(op->kind) && op->follows_plus_1 == begun.op + 1 && module == begun.module;
+}
+
 /* The operation beside one that is pending. */
 static void check_beside(int id, int module, struct begun begun)
 {
@@ -128,21 +134,31 @@ static void check_beside(int id, int module, struct begun begun)
   struct spoken read = {theirs.read, theirs.nread, begun.module, other},
                 written = {theirs.written, theirs.nwritten, begun.module, other};
   hold(!any_meet(writes, read), id, "it writes what a pending collective reads");
-  hold(!any_meet(writes, written), id, "it writes what a pending collective writes");
-  hold(!any_meet(reads, written), id, "it reads what a pending collective writes");
+  bool behind = begins_behind(op, module, begun);
+  hold(behind || !any_meet(writes, written), id, "it writes what a pending collective writes");
+  hold(behind || !any_meet(reads, written), id, "it reads what a pending collective writes");
   hold(!is_collective(op->kind) || op->group != other->group || op->beside, id,
        "a collective passes one of its group that is pending");
   hold(!op->beside || event_in(op, module) != event_in(other, begun.module), id,
        "two that are pending have one event");
 }
 
-/* It awaits that of its own module. */
-static void check_await(const struct op *op, int id, int module)
+/* Whether it was pending. */
+static bool end_pending(int op, int module)
 {
   int k = 0;
-  while (k < pending.n && (pending.at[k].op != op->begun || pending.at[k].module != module)) k++;
-  hold(k < pending.n, id, "it awaits what is not pending");
+  while (k < pending.n && (pending.at[k].op != op || pending.at[k].module != module)) k++;
+  if (k == pending.n) return false;
   memmove(pending.at + k, pending.at + k + 1, (size_t)(--pending.n - k) * sizeof *pending.at);
+  return true;
+}
+
+/* It awaits that of its own module, and what that follows. */
+static void check_await(const struct op *op, int id, int module)
+{
+  hold(end_pending(op->begun, module), id, "it awaits what is not pending");
+  const struct op *leader = leader_of(&graph->op[op->begun]);
+  if (leader) end_pending((int)(leader - graph->op), module);
 }
 
 static void check_op(int id, int module)

@@ -271,8 +271,9 @@ static void number_event(void *taken, int id, int times)
   struct list *free_at = taken; /* by event: whether it is free */
   struct op *op = &graph->op[id];
   (void)times;
-  if (op->kind == OP_await && !crosses(&graph->op[op->begun]))
-    free_at->at[graph->op[op->begun].event] = true;
+  const struct op *ended = op->kind == OP_await ? &graph->op[op->begun] : NULL;
+  for (; ended; ended = leader_of(ended))
+    if (!crosses(ended)) free_at->at[ended->event] = true;
   if (!is_collective(op->kind) || !op->beside || crosses(op)) return;
   op->event = 0;
   while (op->event < free_at->n && !free_at->at[op->event]) op->event++;

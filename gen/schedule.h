@@ -19,6 +19,10 @@ int byte_speaker(int value);
 /* Longer functions are ordered in parts. */
 enum { LONGEST_ORDERED = 512 };
 
+/* Whether the collective can begin when the other one is done, whatever else is at work: all that it
+   reads that one makes, and nothing has to be copied for it. overlap.c. */
+bool can_follow(const struct op *op, const struct op *leader);
+
 /* ahead.c: lets the collectives of a loop's body run beside other operations, some of them beside
    those of another round. most_live: in the program as it stands; gives what may live in it
    then. */

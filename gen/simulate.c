@@ -50,13 +50,23 @@ static int *pending_of(int id, int module)
   return &run.pending[id * MOST_PREFETCHED + (module == NONE ? 0 : module % MOST_PREFETCHED)];
 }
 
+/* When the collective is done that this one follows. */
+static int64_t end_of_leader(const struct op *op, int module)
+{
+  int leader = op->follows_plus_1 - 1;
+  if (leader == NONE || *pending_of(leader, module) == NONE) return 0;
+  return run.told.ran[*pending_of(leader, module)].end;
+}
+
 static void begin_collective(int id, int module)
 {
   const struct op *op = &graph->op[id];
   bool beside = op->beside && options.cuda;
   int64_t *until = &run.until[op->group], takes = time_taken(op);
   if (copies_in_time(op)) compute(id, module, copies_in_time(op), true);
-  int64_t begin = *until > run.now ? *until : run.now;
+  int64_t begin = *until > run.now ? *until : run.now, led = end_of_leader(op, module);
+  if (begin < led) begin = led;
+  if (beside && op->leads) takes += copies_out_time(op);
   struct ran *r =
       note(id, module, beside ? op->group : NONE, begin, takes + (beside ? events_time() : 0));
   r->what = MOVES;
@@ -77,7 +87,9 @@ static void await(int id, int module)
   if (*pending == NONE) return;
   wait_for(&run.told.ran[*pending]);
   *pending = NONE;
-  int64_t after = copies_out_time(&graph->op[id]);
+  int leader = graph->op[id].follows_plus_1 - 1;
+  if (leader != NONE) *pending_of(leader, module) = NONE;
+  int64_t after = graph->op[id].leads ? 0 : copies_out_time(&graph->op[id]);
   if (after) compute(id, module, after, true);
 }
 

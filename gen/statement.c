@@ -152,7 +152,8 @@ static char *lines_of(const struct op *op)
 
 char *reduced_text(const struct op *op)
 {
-  if (graph->value[op->out].role == GRADIENT) return text("%d gradients", op->nbody);
+  if (graph->value[graph->value[op->out].storage].role == GRADIENT)
+    return text("%d gradients", op->nbody);
   if (graph->value[op->in[0]].role == PARAMETER) return text("%d parameters", op->nbody);
   struct buffer b = {0};
   for (int k = 0; k < op->nbody; k++)
@@ -229,6 +230,9 @@ static bool is_again(const struct op *op)
 static char *stream_text(const struct op *op)
 {
   const char *group = printable(graph->group[op->group].name);
+  const struct op *leader = leader_of(op);
+  if (leader && leader->group != op->group)
+    group = text("%s's stream, behind %s", group, printable(graph->group[leader->group].name));
   return text("On %s's stream, beside %s.", group, beside_text(op, shown));
 }
 

@@ -25,11 +25,12 @@ static int place_in(const struct function *f, int id)
   return NONE;
 }
 
-/* Whether the operation awaits the collective, or what it calls does. */
+/* Whether the operation awaits the collective, or one that follows it, or what it calls does. */
 static bool awaits(const struct op *op, int id)
 {
   if (op->kind == OP_round) op = &graph->op[graph->function[op->function].op[0]];
-  return op->kind == OP_await && op->begun == id;
+  if (op->kind != OP_await) return false;
+  return op->begun == id || graph->op[op->begun].follows_plus_1 == id + 1;
 }
 
 static bool is_work(const struct op *op)

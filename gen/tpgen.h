@@ -191,6 +191,9 @@ struct op {
   bool beside;  /* a collective: it runs beside what follows it, until it is awaited */
   int ahead;    /* beside: it is begun so many rounds of a loop before the one that awaits it */
   bool behind;  /* beside: it is awaited in the round of a loop behind the one that begins it */
+  int follows_plus_1; /* beside: the collective whose result it begins with when that is there,
+                         whatever else is at work; the number and 1, or 0: see leader_of */
+  bool leads;         /* beside: one follows it; what it leaves is copied out on its own stream */
   int event;    /* beside: which of the program's events tells that it is done; ahead by several:
                    the first of as many: see event_slots */
   int begun;    /* await: the collective */
@@ -657,6 +660,8 @@ void each_run_of(const struct function *f, void (*visit)(void *to, int op, int m
    or NONE where there is none. */
 int module_of_round(const struct function *f, int round);
 int round_called(const struct op *op, int from);
+/* The collective that this one follows, or NULL. */
+const struct op *leader_of(const struct op *op);
 /* How many events a collective has that runs beside others: as many as modules that it is pending
    for at once. That of module l is the l % event_slots-th. */
 int event_slots(const struct op *op);

@@ -137,7 +137,8 @@ static inline bool fits_vectors(const void *buffer, const struct parcel &p, long
 }
 
 template <class T, int N, bool IN>
-static inline void launch_parcels(T *buffer, long chunk, const struct parcel *parcel)
+static inline void launch_parcels(cudaStream_t on, T *buffer, long chunk,
+                                  const struct parcel *parcel)
 {
   struct parcels<N> all;
   all.first[0] = 0;
@@ -151,7 +152,7 @@ static inline void launch_parcels(T *buffer, long chunk, const struct parcel *pa
         all.first[k] + (unsigned)((p.parts * p.rows * p.run + in_block - 1) / in_block);
   }
   if (all.first[N] == 0) return;
-  LAUNCH((copy_parcels<T, N, IN>), all.first[N], PARCEL_THREADS, stream)(buffer, chunk, all);
+  LAUNCH((copy_parcels<T, N, IN>), all.first[N], PARCEL_THREADS, on)(buffer, chunk, all);
   CHECK_CUDA(cudaGetLastError());
 }
 
@@ -159,28 +160,36 @@ static inline void launch_parcels(T *buffer, long chunk, const struct parcel *pa
 enum { MOST_PARCELS = 400 };
 
 template <class T, int N, bool IN>
-static inline void launch_all_parcels(T *buffer, long chunk, const struct parcel *parcel)
+static inline void launch_all_parcels(cudaStream_t on, T *buffer, long chunk,
+                                      const struct parcel *parcel)
 {
   constexpr int LAST = N % MOST_PARCELS;
   for (int k = 0; k + MOST_PARCELS <= N; k += MOST_PARCELS)
-    launch_parcels < T, N<MOST_PARCELS ? N : MOST_PARCELS, IN>(buffer, chunk, parcel + k);
-  if (LAST) launch_parcels<T, LAST ? LAST : 1, IN>(buffer, chunk, parcel + N - LAST);
+    launch_parcels < T, N<MOST_PARCELS ? N : MOST_PARCELS, IN>(on, buffer, chunk, parcel + k);
+  if (LAST) launch_parcels<T, LAST ? LAST : 1, IN>(on, buffer, chunk, parcel + N - LAST);
 }
 
 // Copies n parcels into the buffer, from `at` on, each of whose chunks has so many elements;
-// unpack_parcels is the way back.
+// unpack_parcels is the way back; unpack_parcels_on on the stream of the collective that brought them.
 template <class T, int N>
 static inline void pack_parcels(T *at, long bytes, long chunk, int n, const struct parcel (&p)[N])
 {
   (void)bytes, (void)n;
-  launch_all_parcels<T, N, true>(at, chunk, p);
+  launch_all_parcels<T, N, true>(stream, at, chunk, p);
+}
+
+template <class T, int N>
+static inline void unpack_parcels_on(cudaStream_t on, T *at, long bytes, long chunk, int n,
+                                     const struct parcel (&p)[N])
+{
+  (void)bytes, (void)n;
+  launch_all_parcels<T, N, false>(on, at, chunk, p);
 }
 
 template <class T, int N>
 static inline void unpack_parcels(T *at, long bytes, long chunk, int n, const struct parcel (&p)[N])
 {
-  (void)bytes, (void)n;
-  launch_all_parcels<T, N, false>(at, chunk, p);
+  unpack_parcels_on(stream, at, bytes, chunk, n, p);
 }
 
 #endif

@@ -1,7 +1,9 @@
 -- args: --target cuda -D bucketing=none
 -- Layers that are units: each one's parameters are gathered while the layer before it is at work, and
 -- its gradients reduced beside the layer behind it.
-local mesh = device_mesh{ {"dp", 4}, memory = args.memory }
+local copied = args.copies and {"copies", args.copies} or nil
+local mesh = device_mesh(copied and { copied, {"dp", 4} } or { {"dp", 4}, memory = args.memory })
+local over = copied and mesh{"copies", "dp"} or mesh.dp
 local dim, hidden = args.dim or 1024, args.hidden or 4096
 local Block = nn.module("Block", function(self)
   self.up   = nn.Linear(dim, hidden, {bias = false})
@@ -21,10 +23,10 @@ local Model = nn.module("Model", function(self)
   end
 end)
 local model = Model()
-for _, layer in ipairs(model.layers) do fully_shard(layer, mesh.dp) end
-fully_shard(model, mesh.dp)
+for _, layer in ipairs(model.layers) do fully_shard(layer, over) end
+fully_shard(model, over)
 local n = args.batch or 16384
-local batch = distribute({ input = randn{n, 512}, target = randn{n, 512} }, mesh.dp, Shard(0))
+local batch = distribute({ input = randn{n, 512}, target = randn{n, 512} }, over, copied and {Shard(0), Shard(0)} or Shard(0))
 return train{ model = model, batch = batch, loss = function(o, b) return (o - b.target):square():mean() end,
   optimizer = AdamW{ lr = 0.01 }, steps = 10, seed = 1, bucketing = args.bucketing,
   prefetch = args.prefetch }

@@ -6,6 +6,7 @@
 enum { LAYERS = 4 };
 
 static const char *bucketing = "none";
+static const char *copies; /* of the parameters that are cut over four ranks, or NULL */
 
 static void run_schedule(void)
 {
@@ -16,11 +17,12 @@ static void run_schedule(void)
 
 static void run_passes(const char *prefetch, const char *limit)
 {
-  static struct definition list[3];
+  static struct definition list[4];
   list[0] = (struct definition){"bucketing", bucketing};
   options.definition = list;
   options.ndefinition = 1;
   if (prefetch) list[options.ndefinition++] = (struct definition){"prefetch", prefetch};
+  if (copies) list[options.ndefinition++] = (struct definition){"copies", copies};
   if (limit) list[options.ndefinition++] = (struct definition){"memory", limit};
   options.plan = "tests/dump/ahead.lua";
   run_schedule();
@@ -170,6 +172,30 @@ static void in_buckets(const void *with)
   check_pending();
 }
 
+/* What is reduced over the parts and then over the copies is pending as one: the second follows the
+   first, and is awaited for both. */
+static void chained(const void *with)
+{
+  bucketing = with;
+  copies = "2";
+  compile(NULL, NULL);
+  const struct op *end = op_in("layers_backward_behind", 0), *sum = &graph->op[end->begun];
+  const struct op *parts = leader_of(sum);
+  must(sum->kind == OP_all_reduce && sum->behind && sum->beside, "the copies are not pending");
+  must(parts && parts->kind == OP_reduce_scatter, "it follows nothing");
+  must(parts->leads && parts->behind && parts->beside, "it is not pending");
+  const struct function *f = named("layers_backward");
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    must(op->kind != OP_await || op->begun != (int)(parts - graph->op), "the parts are awaited");
+    must(op != parts || &graph->op[f->op[k + 1]] == sum, "it does not follow at once");
+  }
+  int *held = alloc((size_t)op_width(end) * sizeof *held), n = op_reads(end, held), all = 0;
+  for (int i = 0; i < n; i++) all += held[i] == parts->in[0] || held[i] == parts->buffer;
+  must(all > 0, "the await does not hold what the first works on");
+  check_pending();
+}
+
 /* A layer of the Llama: its norms' gradients are still to be summed over tp, by one collective for
    all layers. */
 static void compile_llama(void)
@@ -289,6 +315,8 @@ static void test_schedule(void **state)
   passes(gathered_ahead, NULL);
   passes(reduced_behind, NULL);
   passes(in_buckets, NULL);
+  passes(chained, "none");
+  passes(chained, "units");
   passes(what_is_summed_later, NULL);
   passes(each_module_once, NULL);
   passes(each_module_once, "2");
@@ -354,6 +382,22 @@ static void next_of_two_begun(void)
 {
   graph->op[named("layers_forward")->op[next_in_forward()]].far = 1;
 }
+static struct op *copies_summed(void)
+{
+  return &graph->op[graph->op[named("layers_backward_behind")->op[0]].begun];
+}
+static void follows_nothing(void)
+{
+  copies_summed()->follows_plus_1 = 0;
+}
+static void follows_another(void)
+{
+  copies_summed()->follows_plus_1 = graph->op[named("layers_backward_behind_2")->op[0]].begun + 1;
+}
+static void event_of_its_leader(void)
+{
+  graph->op[copies_summed()->follows_plus_1 - 1].event = copies_summed()->event;
+}
 static void not_awaited(void)
 {
   leave_out("layers_forward", next_in_forward() - 1);
@@ -414,33 +458,40 @@ static void passed_in_its_group(void)
 
 static const struct fault {
   void (*put)(void);
-  const char *found, *prefetch, *bucketing;
+  const char *found, *prefetch, *bucketing, *copies;
 } faults[] = {
-    {kept_twice, "pending collective writes", "2", "none"},
-    {kept_twice, "pending collective writes", "3", "none"},
-    {buffered_twice, "pending collective writes", "3", "units"},
-    {second_not_begun, "it awaits what is not pending", "2", "none"},
-    {events_in_common, "two that are pending have one event", "2", "none"},
-    {next_of_two_begun, "", "2", "none"},
-    {last_not_awaited, "it is not awaited where its function ends", "2", "none"},
-    {not_awaited, "two that are pending have one event", NULL, NULL},
-    {not_begun, "it awaits what is not pending", NULL, NULL},
-    {first_not_begun, "it awaits what is not pending", NULL, NULL},
-    {first_begun_twice, "it writes what a pending collective writes", NULL, NULL},
-    {awaited_late, "it reads what a pending collective writes", NULL, NULL},
-    {begun_too_soon, "two that are pending have one event", NULL, NULL},
-    {kept_once, "pending collective writes", NULL, NULL},
-    {one_event, "two that are pending have one event", NULL, NULL},
-    {never_awaited, "it writes what a pending collective reads", NULL, NULL},
-    {awaited_behind_late, "it writes what a pending collective reads", NULL, NULL},
-    {last_not_awaited, "it is not awaited where its function ends", NULL, NULL},
-    {passed_in_its_group, "a collective passes one of its group that is pending", NULL, NULL},
+    {follows_nothing, "it writes what a pending collective writes", NULL, "none", "2"},
+    {follows_another, "it writes what a pending collective writes", NULL, "none", "2"},
+    {event_of_its_leader, "two that are pending have one event", NULL, "none", "2"},
+    {never_awaited, "it writes what a pending collective reads", NULL, "none", "2"},
+    {last_not_awaited, "it is not awaited where its function ends", NULL, "none", "2"},
+    {never_awaited, "it writes what a pending collective writes", NULL, "units", "2"},
+    {kept_twice, "pending collective writes", "2", "none", NULL},
+    {kept_twice, "pending collective writes", "3", "none", NULL},
+    {buffered_twice, "pending collective writes", "3", "units", NULL},
+    {second_not_begun, "it awaits what is not pending", "2", "none", NULL},
+    {events_in_common, "two that are pending have one event", "2", "none", NULL},
+    {next_of_two_begun, "", "2", "none", NULL},
+    {last_not_awaited, "it is not awaited where its function ends", "2", "none", NULL},
+    {not_awaited, "two that are pending have one event", NULL, NULL, NULL},
+    {not_begun, "it awaits what is not pending", NULL, NULL, NULL},
+    {first_not_begun, "it awaits what is not pending", NULL, NULL, NULL},
+    {first_begun_twice, "it writes what a pending collective writes", NULL, NULL, NULL},
+    {awaited_late, "it reads what a pending collective writes", NULL, NULL, NULL},
+    {begun_too_soon, "two that are pending have one event", NULL, NULL, NULL},
+    {kept_once, "pending collective writes", NULL, NULL, NULL},
+    {one_event, "two that are pending have one event", NULL, NULL, NULL},
+    {never_awaited, "it writes what a pending collective reads", NULL, NULL, NULL},
+    {awaited_behind_late, "it writes what a pending collective reads", NULL, NULL, NULL},
+    {last_not_awaited, "it is not awaited where its function ends", NULL, NULL, NULL},
+    {passed_in_its_group, "a collective passes one of its group that is pending", NULL, NULL, NULL},
 };
 
 static void put_fault(const void *with)
 {
   const struct fault *fault = with;
   if (fault->bucketing) bucketing = fault->bucketing;
+  copies = fault->copies;
   compile(fault->prefetch, NULL);
   fault->put();
   check_pending();
@@ -462,7 +513,7 @@ static void put_llama_fault(const void *with)
 static void test_faults(void **state)
 {
   (void)state;
-  static const struct fault nothing = {put_nothing, "", NULL, NULL};
+  static const struct fault nothing = {put_nothing, "", NULL, NULL, NULL};
   passes(put_fault, &nothing);
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
     refused(put_fault, &faults[i], -SIGABRT, "memory", faults[i].found, NULL);
