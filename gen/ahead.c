@@ -613,16 +613,22 @@ static void note_gather(void *to, int id, int times)
 void check_prefetch(void)
 {
   struct gathers g = {0};
-  if (graph->prefetch != PREFETCH_ALL || !options.cuda) return;
+  if (graph->prefetch != PREFETCH_ALL) return;
   each_op(note_gather, &g);
-  if (g.any && !g.most)
+  if (!g.any)
+    plan_error(graph->train_line,
+               "prefetch = %d: nothing is gathered ahead of its use, as no parameters are cut over "
+               "several ranks by fully_shard: make units, or leave prefetch out",
+               graph->prefetched);
+  if (!options.cuda) return;
+  if (!g.most)
     plan_error(
         graph->train_line,
         "prefetch = %d: nothing that is gathered is gathered in a loop over the modules of a "
         "list, so nothing can come %s ahead. The modules of an nn.ModuleList become a loop "
         "where they are equal and each is a unit of fully_shard",
         graph->prefetched, modules_text());
-  if (g.any && g.most < graph->prefetched)
+  if (g.most < graph->prefetched)
     plan_error(graph->train_line,
                "prefetch = %d: no list has more than %d modules, so none comes more than %d ahead",
                graph->prefetched, g.most + 1, g.most);

@@ -294,8 +294,9 @@ static int add_parameter(lua_State *L)
   int module = (int)luaL_checkinteger(L, 3);
   const char *path = graph->module[module].path;
   if (t->value != NONE)
-    plan_fails("the parameter of line %d is in two places: %s and %s%s%s", t->line,
-               graph->value[t->value].name, path, *path ? "." : "", name);
+    plan_fails("the parameter of line %d is in two places: %s and %s%s%s. Keep it in one, and give "
+               "it to the other's forward as an argument: F.linear(x, weight)",
+               t->line, graph->value[t->value].name, path, *path ? "." : "", name);
   name = *path ? text("%s.%s", path, name) : copy_text(name);
   t->value = add_value(PARAMETER, name, F32, t->shape, module, t->line);
   graph->value[t->value].init = t->init;

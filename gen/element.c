@@ -55,6 +55,17 @@ const char *free_name(const struct draft *k, const char *wanted)
   return name;
 }
 
+/* What a value is called as an argument: by the last word of its name, "weight", "d_weight"; of
+   "layers.1" by both. */
+static char *argument_word(int value)
+{
+  const char *name = local_name(value), *last = leaf(name);
+  while (last > name && *last >= '0' && *last <= '9')
+    for (last--; last > name && last[-1] != '.';) last--;
+  bool marked = is_gradient(value) || (!strncmp(name, "d_", 2) && last > name);
+  return identifier(text("%s%s", marked && strncmp(last, "d_", 2) ? "d_" : "", last));
+}
+
 /* One pointer for each place in memory. */
 static void add_argument(struct draft *k, int value, bool written)
 {
@@ -64,8 +75,7 @@ static void add_argument(struct draft *k, int value, bool written)
       k->argument[i].written |= written;
       return;
     }
-  const char *mark = is_gradient(value) ? "d_" : "";
-  const char *name = free_name(k, identifier(text("%s%s", mark, leaf(local_name(value)))));
+  const char *name = free_name(k, argument_word(value));
   GROW(k->argument, k->nargument, k->argument_room);
   k->argument[k->nargument++] = (struct argument){value, written, name};
 }

@@ -102,8 +102,7 @@ static char *function_text(const struct function *f, int rank)
       put(&code, "%s", update_constants());
       constants = true;
     }
-    put(&body, "%s%s\n", body.length ? "\n" : "",
-        wrapped(text("  // %s", comment_text(op)), " ", "  // "));
+    put(&body, "%s%s", body.length ? "\n" : "", comment_lines(comment_text(op), 2));
     put(&body, "%s", statement_lines(does));
     put(&code, "%s\n", does);
   }
@@ -345,6 +344,7 @@ static char *rank_text(int rank, const char *step, const struct families *tensor
 {
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
+  enum { OWNS_IN_A_ROW = 32 };
   struct buffer first = {0}, own = {0};
   for (int i = 0; i < tensors->n; i++) {
     int value = tensors->at[i].member.at[0];
@@ -355,8 +355,10 @@ static char *rank_text(int rank, const char *step, const struct families *tensor
     if (!at.ndim) at = (struct shape){.ndim = 1};
     char *row = text("{%s},", sizes_text(at));
     put(&first, "    %-14s // %s\n", row, printable(family_text(&tensors->at[i])));
-    put(&own, "%s%d", i ? ", " : "", owns(value, rank));
+    const char *row_end = i % OWNS_IN_A_ROW ? " " : "\n    ";
+    put(&own, "%s%d", !i ? "" : text(",%s", row_end), owns(value, rank));
   }
+  if (tensors->n > OWNS_IN_A_ROW) own.text = text("\n    %s,\n", own.text);
   if (!tensors->n) put(&first, "    {0},\n"), put(&own, "0");
   return fill(embedded_text(options.cuda ? "templates/rank.cu" : "templates/rank.c"), "version",
               TPGEN_VERSION, "plan", plan_shown(), "hash", graph->hash, "rank", text("%d", rank),
@@ -551,6 +553,9 @@ static void check_ranks(int world)
   enum { MOST = 4096 };
   if (options.first_rank >= world)
     usage_error(2, "--ranks %d: the mesh has %d ranks, counted from 0", options.first_rank, world);
+  if (options.last_rank >= world && options.last_rank < INT32_MAX)
+    usage_error(2, "--ranks %d-%d: the mesh has %d ranks, counted from 0", options.first_rank,
+                options.last_rank, world);
   int n = (options.last_rank < world ? options.last_rank : world - 1) - options.first_rank + 1;
   if (n > MOST)
     usage_error(2, "the mesh has %d ranks: say which programs to write, as in --ranks 0-7", n);

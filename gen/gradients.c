@@ -30,6 +30,7 @@ static struct op from_here(struct op op)
 {
   op.module = at->module;
   op.line = at->line;
+  op.part_of = at->part_of;
   op.phase = BACKWARD;
   return op;
 }

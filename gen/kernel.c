@@ -150,17 +150,54 @@ static char *added_call(const char *name, const char *parameters, const char *co
 
 /* --------------------------------------------------------------------------- fused operations */
 
-/* "add_relu_20x16" */
+/* The function of the plan that the operation is a part of, "rms_norm"; where that is an operator
+   that Lua writes as a sign, the operation's own name. */
+static const char *part_name(const struct op *op)
+{
+  bool word = op->part_of && *op->part_of >= 'a' && *op->part_of <= 'z';
+  return word ? identifier(op->part_of) : op_name(op);
+}
+
+static bool is_told(const char **word, int n, const char *name)
+{
+  for (int i = 0; i < n; i++)
+    if (!strcmp(word[i], name)) return true;
+  return false;
+}
+
+/* The words of a long kernel's name: each function of the plan once, with "_back" where it is of
+   the backward, which may compute some of the forward again. Gives how many. */
+static int name_parts(const struct op *group, const char **word)
+{
+  int n = 0;
+  for (int backward = 1; backward >= 0; backward--)
+    for (int k = 0; k < group->nbody; k++) {
+      const struct op *op = &graph->op[group->body[k]];
+      const char *name = part_name(op), *back = text("%s_back", name);
+      bool of_backward = op->phase == BACKWARD && !op->again && strcmp(name, op_name(op));
+      if (of_backward != backward || is_told(word, n, back)) continue;
+      if (of_backward) name = back;
+      if (!is_told(word, n, name)) word[n++] = name;
+    }
+  return n;
+}
+
+/* "add_relu_20x16": what it computes, each operation by its name; or, of many, by the functions
+   that they are parts of, "add_rms_norm_32x128"; of many of these, the first few. */
 static char *kernel_name(const struct op *group, struct shape space)
 {
   struct buffer b = {0};
   enum { MOST = 4 };
-  for (int k = 0; k < group->nbody; k++) {
-    if (group->nbody > MOST && k == MOST - 1) {
-      put(&b, "_and_%d_more", group->nbody - k);
+  const char **word = alloc((size_t)(group->nbody + 1) * sizeof *word);
+  int n = group->nbody;
+  for (int k = 0; k < n; k++) word[k] = op_name(&graph->op[group->body[k]]);
+  if (n > MOST) n = name_parts(group, word);
+  for (int i = 0; i < n; i++) {
+    if (n > MOST && i == MOST - 1) {
+      put(&b, "_and_%d_more", n - i);
       break;
     }
-    put(&b, "%s%s", k ? "_" : "", op_name(&graph->op[group->body[k]]));
+    put(&b, "%s%s", i ? "_" : "", word[i]);
   }
   for (int d = 0; d < space.ndim; d++) put(&b, "%s%" PRId64, d ? "x" : "_", space.size[d]);
   if (!space.ndim) put(&b, "_1");
@@ -170,7 +207,7 @@ static char *kernel_name(const struct op *group, struct shape space)
 /* What the kernel computes, in the names of its parameters. */
 static char *kernel_comment(const struct op *group)
 {
-  return text("%s\n", wrapped(text("// %s", expression_text(group)), " ", "// "));
+  return comment_lines(expression_text(group), 0);
 }
 
 /* The output of a reduction over no element. */

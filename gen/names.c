@@ -383,6 +383,16 @@ const char *c_name(int value)
   return v->storage == value ? NULL : c_name(v->storage);
 }
 
+/* What comments call a value: as its module does, with the number by which the function that is
+   being written tells it from others of that name. */
+const char *spoken_name(int value)
+{
+  const char *name = local_name(value), *plain = identifier(name);
+  size_t n = strlen(plain);
+  bool numbered = local && local[value] && !strncmp(local[value], plain, n) && local[value][n];
+  return numbered ? text("%s%s", name, local[value] + n) : name;
+}
+
 void name_values(int of_rank)
 {
   rank = of_rank;

@@ -53,6 +53,8 @@ local function dimensions(t)
     if key == "memory" or key == "device" then
       -- see memory_of, device_of
     elseif type(key) == "string" then
+      local hint = core.suggestion(key, {"memory", "device"})
+      if #t > 0 and hint ~= "" then fail("device_mesh knows no '%.60s'%s", key, hint) end
       local link = base.kind(value) == "table" and value or {value}
       list[#list + 1] = {name = key, size = rawget(link, 1), link = link, plain = 1}
     else

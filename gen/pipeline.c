@@ -476,7 +476,8 @@ static void refuse_unmet(const struct async *a)
     if (graph->async[graph->pipelined[i].async].line == a->line) first = &graph->pipelined[i];
   const char *why = graph->mesh.size[a->mesh_dim] == 1
                         ? "it has one rank"
-                        : "there is no all_gather and no reduce_scatter";
+                        : "there is no all_gather and no reduce_scatter: sequence parallelism "
+                          "makes them, as by Rowwise{output_layouts = Shard(1)}";
   if (first)
     why = text("%s of %s: %s", op_row[graph->op[first->op].kind].name,
                printable(value_name(graph->op[first->op].in[0])), first->why_not);

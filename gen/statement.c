@@ -15,7 +15,7 @@ const char *plan_shown(void)
 
 static const char *shown(int value)
 {
-  return printable(local_name(value));
+  return printable(spoken_name(value));
 }
 
 /* The operation that makes a value within the same kernel without storing it, or NULL: such a value
@@ -122,7 +122,7 @@ char *layouts_text(const struct op *op)
   int *list = alloc((size_t)op_width(op) * sizeof *list);
   for (int i = 0, n = op_reads(op, list); i < n; i++)
     put(&b, "%s%s", i ? ", " : "", layout_of(list[i]));
-  put(&b, " -> ");
+  put(&b, "%s-> ", b.length ? " " : "");
   for (int i = 0, n = op_writes(op, list); i < n; i++)
     put(&b, "%s%s", i ? ", " : "", layout_of(list[i]));
   return b.text;
@@ -298,6 +298,54 @@ char *comment_text(const struct op *op)
   if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
   if (is_collective(op->kind)) put(&b, ". %s%s", piece_text(op), bytes_text(op));
   if (op->beside && options.cuda) put(&b, " %s", stream_text(op));
+  return b.text;
+}
+
+/* Where the next "; a = b" of a list of assignments begins, or the end. */
+static const char *next_assignment(const char *s)
+{
+  for (const char *at = s; (at = strstr(at, "; ")); at++) {
+    const char *sign = strstr(at, " = "), *next = strstr(at + 1, "; ");
+    if (sign && (!next || sign < next)) return at;
+  }
+  return s + strlen(s);
+}
+
+/* A line of a comment, which goes on further in where it is too long. */
+static void put_comment(struct buffer *b, const char *s, int length, int indent)
+{
+  const char *line = text("%*s// %.*s", indent, "", length, s);
+  put(b, "%s\n", wrapped(line, " ", text("%*s//     ", indent, "")));
+}
+
+/* A comment as lines. Where one line does not hold it each assignment has its own, and what follows
+   them, in fields set apart by four blanks, as few as hold it. */
+char *comment_lines(const char *s, int indent)
+{
+  enum { COLUMNS = 100, GAP = 4 };
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  int room = COLUMNS - indent - 3;
+  const char *fields = strstr(s, "    ");
+  size_t all = strlen(s), told = fields ? (size_t)(fields - s) : all;
+  const char *expression = text("%.*s", (int)told, s);
+  for (const char *end; all > (size_t)room && *(end = next_assignment(expression));) {
+    put_comment(&b, expression, (int)(end - expression), indent);
+    expression = end + 2;
+  }
+  bool alone = b.length || strlen(expression) > (size_t)room;
+  const char *line = expression, *rest = fields;
+  while (rest) {
+    const char *field = rest + GAP;
+    rest = strstr(field, "    ");
+    const char *word = text("%.*s", (int)(rest ? (size_t)(rest - field) : strlen(field)), field);
+    const char *longer = text("%s    %s", line, word);
+    bool breaks = alone || strlen(longer) > (size_t)room;
+    if (breaks) put_comment(&b, line, (int)strlen(line), indent);
+    line = breaks ? word : longer;
+    alone = false;
+  }
+  put_comment(&b, line, (int)strlen(line), indent);
   return b.text;
 }
 

@@ -227,6 +227,7 @@ static struct op here(struct op op)
                called_or(op_row[op.kind].name));
   if (graph->nop >= MAX_OPS) plan_fails("the model has more than %d operations", MAX_OPS);
   op.line = sandbox->line;
+  op.part_of = called ? copy_text(called) : NULL;
   op.module = recording.call == NONE ? 0 : graph->call[recording.call].module;
   op.phase = FORWARD;
   return op;

@@ -202,6 +202,7 @@ struct op {
   enum phase phase;
   bool again;       /* an operation of the forward that the backward runs once more */
   int module, line; /* where it comes from */
+  const char *part_of; /* "rms_norm": the function that the plan called there, or NULL */
   int unit_plus_1;  /* redistribute and what becomes of it: see unit_of */
   bool held;        /* of those that gather: what it makes is not given up after the forward */
   const char *why;  /* redistribute and what becomes of it: who asked, in words, or NULL */
@@ -1058,6 +1059,7 @@ void name_values(int rank);
 const char *c_name(int value);
 /* The value's name for a reader of the function that c_name speaks of. */
 const char *local_name(int value);
+const char *spoken_name(int value);
 /* Whether the value is a buffer of pieces that an exchange gives, or gets. */
 bool holds_pieces(int value);
 /* The declarations of the rank's memory: struct parameters, struct memory. */
@@ -1246,6 +1248,7 @@ char *layouts_text(const struct op *op);
 /* What a reader wants to know of an operation before its statement, and its statement in C, ""
    where this rank has nothing to do. */
 char *comment_text(const struct op *op);
+char *comment_lines(const char *text, int indent);
 /* What a bucket reduces: "7 gradients", or the names of other values. */
 char *reduced_text(const struct op *op);
 char *statement_text(const struct op *op, int rank);

@@ -109,7 +109,9 @@ local tp, loss_parallel = whole("tp", 1), flag("loss_parallel", true)
 local dp_replicate = whole("dp_replicate", 1)
 local dp_shard = whole("dp_shard", args.dp and math.tointeger(whole("dp") / dp_replicate) or 1)
 local dp = whole("dp", dp_replicate * dp_shard)
-if dp ~= dp_replicate * dp_shard then
+if dp % dp_replicate ~= 0 then
+  error("dp = " .. dp .. " ranks do not divide into dp_replicate = " .. dp_replicate .. " copies")
+elseif dp ~= dp_replicate * dp_shard then
   error("dp = " .. dp .. " ranks are not dp_replicate = " .. dp_replicate .. " times dp_shard = "
     .. dp_shard)
 end
@@ -128,6 +130,10 @@ end
 -- Of ranks that share the batch without being fully sharded: 1 and 2 cut what the optimizer keeps over
 -- them, 2 the gradients too (ZeRO).
 local zero = setting("zero", 0)
+if zero ~= 0 and reshard ~= "default" then
+  error("reshard_after_forward is for what is fully sharded; with zero = " .. zero
+    .. " parameters are whole while they compute")
+end
 
 -- float32, or tf32: float32 whose products may round what they take; or bfloat16: weights and what
 -- the optimizer keeps of them are float32, and the model computes in bfloat16.

@@ -12,11 +12,14 @@ $exchanges$
 static const long first[][MAX_DIMS] = {
 $first$};
 
+// 1 where it is the one that writes its part.
+static const char owns[] = {$owns$};
+
 const struct rank rank = {
     .id = $rank$,
     .coordinate = coordinate,
     .members = members,
     .first = first,
-    .owns = (const char[]){$owns$}, // 1 where it is the one that writes its part
+    .owns = owns,
     .exchange = $exchange$,
 };

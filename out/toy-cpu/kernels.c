@@ -33,7 +33,7 @@ void add_sub_mean_20x5(float *restrict sub, float *restrict mean, const float *r
   mean[0] = (float)(mean_of * 0.01);
 }
 
-// sub = sub - mean; loss = 0.010101 * sum(square(sub))
+// sub_2 = sub - mean; loss = 0.010101 * sum(square(sub_2))
 void sub_square_sum_20x5(float *restrict sub, float *restrict loss, const float *restrict mean)
 {
   double sum_of = 0;

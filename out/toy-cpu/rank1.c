@@ -27,11 +27,14 @@ static const long first[][MAX_DIMS] = {
     {0, 0},        // target
 };
 
+// 1 where it is the one that writes its part.
+static const char owns[] = {1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0};
+
 const struct rank rank = {
     .id = 1,
     .coordinate = coordinate,
     .members = members,
     .first = first,
-    .owns = (const char[]){1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0}, // 1 where it is the one that writes its part
+    .owns = owns,
     .exchange = NULL,
 };

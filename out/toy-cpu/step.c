@@ -71,11 +71,12 @@ static void forward(void)
   // out_proj: P(sum) -> R over tp: Rowwise's output layout, plans/toy.lua:25. 400 bytes.
   COLLECTIVE(25, MPI_Allreduce(MPI_IN_PLACE, out_proj, 100, MPI_FLOAT, MPI_SUM, over_tp));
 
-  // sub = out_proj + out_proj.bias - target; mean = mean(sub)    plans/toy.lua:14, 34    R, R, R
-  // -> R, R
+  // sub = out_proj + out_proj.bias - target
+  // mean = mean(sub)
+  // plans/toy.lua:14, 34    R, R, R -> R, R
   add_sub_mean_20x5(sub, mean, m->w.out_proj.bias, m->batch.target);
 
-  // sub = sub - mean; loss = 0.010101 * sum(square(sub))    plans/toy.lua:34    R, R -> R, R
+  // sub_2 = sub - mean; loss = 0.010101 * sum(square(sub_2))    plans/toy.lua:34    R, R -> R, R
   sub_square_sum_20x5(sub_2, &m->loss, mean);
 }
 
@@ -88,8 +89,9 @@ static void backward(void)
   // [20, 16] of [20, 32]  S(1)  in place of d_relu
   float *const d_in_proj = (float *)(m->arena + 1280);
 
-  // d_sub = 2 * (0.010101 * expand(1) * sub); d_out_proj.bias = sum(d_sub)    plans/toy.lua:34, 14
-  // R, R -> R, R
+  // d_sub = 2 * (0.010101 * expand(1) * sub)
+  // d_out_proj.bias = sum(d_sub)
+  // plans/toy.lua:34, 14    R, R -> R, R
   expand_mul_scale_sum_20x5(d_sub, m->grad.out_proj.bias);
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
@@ -98,8 +100,9 @@ static void backward(void)
   // d_sub @ relu    an,ak->nk    plans/toy.lua:14    R, S(1) -> S(1)
   matmul_tn(m->grad.out_proj.weight, d_sub, relu, 5, 16, 20);
 
-  // d_in_proj = relu_back(d_relu, relu); d_in_proj.bias = sum(d_in_proj)    plans/toy.lua:14
-  // S(1), S(1) -> S(1), S(0)
+  // d_in_proj = relu_back(d_relu, relu)
+  // d_in_proj.bias = sum(d_in_proj)
+  // plans/toy.lua:14    S(1), S(1) -> S(1), S(0)
   relu_back_sum_20x16(d_in_proj, m->grad.in_proj.bias, relu);
 
   // d_in_proj @ input    an,ak->nk    plans/toy.lua:14    S(1), R -> S(0)

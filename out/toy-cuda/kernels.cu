@@ -23,7 +23,7 @@ void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ mean,
   }
 }
 
-// sub = sub - mean; loss = 0.010101 * sum(square(sub))
+// sub_2 = sub - mean; loss = 0.010101 * sum(square(sub_2))
 __global__ __launch_bounds__(256)
 void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
     const float *__restrict__ mean)

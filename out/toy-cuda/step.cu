@@ -82,11 +82,12 @@ static void forward(void)
   COLLECTIVE(25, stream, ncclAllReduce(out_proj, out_proj, 100, ncclFloat, ncclSum, over_tp,
       stream));
 
-  // sub = out_proj + out_proj.bias - target; mean = mean(sub)    plans/toy.lua:14, 34    R, R, R
-  // -> R, R
+  // sub = out_proj + out_proj.bias - target
+  // mean = mean(sub)
+  // plans/toy.lua:14, 34    R, R, R -> R, R
   LAUNCH(add_sub_mean_20x5, 1, 256, stream)(sub, mean, m->w.out_proj.bias, m->batch.target);
 
-  // sub = sub - mean; loss = 0.010101 * sum(square(sub))    plans/toy.lua:34    R, R -> R, R
+  // sub_2 = sub - mean; loss = 0.010101 * sum(square(sub_2))    plans/toy.lua:34    R, R -> R, R
   LAUNCH(sub_square_sum_20x5, 1, 256, stream)(sub_2, &m->loss, mean);
 }
 
@@ -106,16 +107,18 @@ static void backward(void)
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
   matmul(&product.nn_20x16x5, d_relu, d_sub, m->w.out_proj.weight);
 
-  // d_out_proj.weight = d_sub @ relu; d_out_proj.bias = sum(d_sub)    plans/toy.lua:14    R, S(1)
-  // -> S(1), R
+  // d_out_proj.weight = d_sub @ relu
+  // d_out_proj.bias = sum(d_sub)
+  // plans/toy.lua:14    R, S(1) -> S(1), R
   matmul(&product.tn_5x16x20_sums_of_a, m->grad.out_proj.weight, d_sub, relu,
       m->grad.out_proj.bias);
 
   // d_in_proj = relu_back(d_relu, relu)    plans/toy.lua:14    S(1), S(1) -> S(1)
   LAUNCH(relu_back_20x16, 1, 256, stream)(d_in_proj, relu);
 
-  // d_in_proj.weight = d_in_proj @ input; d_in_proj.bias = sum(d_in_proj)    plans/toy.lua:14
-  // S(1), R -> S(0), S(0)
+  // d_in_proj.weight = d_in_proj @ input
+  // d_in_proj.bias = sum(d_in_proj)
+  // plans/toy.lua:14    S(1), R -> S(0), S(0)
   matmul(&product.tn_16x10x20_sums_of_a, m->grad.in_proj.weight, d_in_proj, m->batch.input,
       m->grad.in_proj.bias);
 }
