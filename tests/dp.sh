@@ -2,6 +2,7 @@
 # Data parallel training of the Llama, of copies (DDP), of what is cut over the ranks (FSDP, ZeRO), of both
 # (HSDP), and with tensor parallel: PyTorch's losses and norms of gradients, as CPU programs and, on the
 # stand-in, as CUDA programs; and a checkpoint goes from each to the next without a bit of its tensors changed.
+# A program in which one line is changed has other losses.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 optimized=-O1
@@ -44,6 +45,32 @@ done
 beside "$WORK/bf.log" bfloat16 plain bf dp_shard=2
 beside "$WORK/cuda_bf.log" bfloat16 cuda cuda_bf dp_shard=2 tp=2
 all_are_done
+
+# planted WHAT NAME KIND CHANGE: the fault is seen in what the program NAME makes of the golden run. Where a
+# CUDA program does not wait, the stand-in may end it.
+planted() {
+  local what=$1 from=$WORK/$2 kind=$3 change=$4 name=planted_${1// /_}
+  cp -r "$from" "$WORK/$name"
+  sed -i "$change" "$WORK/$name"/step.c*
+  ! cmp -s "$from"/step.c* "$WORK/$name"/step.c* || { fail "$what: no such line in $2"; return; }
+  objects "$WORK/$name" "$kind" "$(cd "$from" && ls step.c*)" && link_ranks "$WORK/$name" "$kind" || { fail "$what: the program does not compile"; return; }
+  if from_golden "$WORK/$name" > "$WORK/$name.end"; then
+    ! (failures=0; near_golden "$name"; [ $failures -eq 0 ]) > "$WORK/$name.near" || fail "$what is not seen"
+  elif [ "$kind" != cuda ] || ! grep -q 'nothing orders' "$WORK/$name.end"; then
+    fail "$what: the program ended otherwise"
+  fi
+}
+while IFS=: read -r what name kind change; do
+  beside "$WORK/planted.${what// /_}" planted "$what" "$name" "$kind" "$change"
+done << 'end'
+a gather left out:fsdp2:plain:/MPI_Allgather(m->w.norm/,/;$/d
+gradients reduced by max:fsdp2:plain:/reduce_scatter(gradients, m->grad.norm/,/;$/s/MPI_SUM/MPI_MAX/
+a loss that is not reduced:fsdp2:plain:/MPI_Allreduce(MPI_IN_PLACE, &m->loss,/d
+a parcel out of its place:fsdp2:plain:s/{output_weight, 4, 64,/{output_weight, 4, 63,/
+a gather that is not awaited:cuda_fsdp2:cuda:s/^  await(done\[0\]);$//
+end
+all_are_done
+cat "$WORK"/planted.*
 
 # carried FROM TO: loads what FROM has saved after its steps, and saves it.
 carried() {

@@ -67,22 +67,29 @@ make_runtime() {
   fi
 }
 
+# link_ranks DIRECTORY KIND: makes rank0, rank1 ... of the objects there.
+link_ranks() (
+  cd "$1"
+  kind=$2 link=(gcc)
+  case $kind in
+  sanitized) link=(gcc "${sanitizers[@]}") ;;
+  cuda) link=(g++) ;;
+  esac
+  for entry in $(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt); do
+    "${link[@]}" -o "rank${entry%:*}" "rank${entry%:*}.o" "${entry#*:}.o" kernels.o "../$kind"/*.[oa] \
+      "${libraries[@]}" || exit 1
+  done
+)
+
 # make_ranks DIRECTORY KIND: compiles the program there, into rank0, rank1 ... beside it; with the flags in
 # `watched`.
 watched=()
 make_ranks() (
   cd "$1"
-  kind=$2 suffix=c link=(gcc)
-  case $kind in
-  sanitized) link=(gcc "${sanitizers[@]}") ;;
-  cuda) suffix=cu link=(g++) ;;
-  esac
+  kind=$2 suffix=c
+  [ "$kind" != cuda ] || suffix=cu
   objects . "$kind" "${watched[@]}" rank*.$suffix step*.$suffix &&
-    objects . "$kind" "${watched[@]}" $optimized kernels.$suffix || exit 1
-  for entry in $(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt); do
-    "${link[@]}" -o "rank${entry%:*}" "rank${entry%:*}.o" "${entry#*:}.o" kernels.o "../$kind"/*.[oa] \
-      "${libraries[@]}" || exit 1
-  done
+    objects . "$kind" "${watched[@]}" $optimized kernels.$suffix && link_ranks . "$kind" || exit 1
   # clang reads every third: what it has to say of one it has to say of many.
   [ "$kind" != plain ] || (($(cksum <<< "$PWD" | cut -d ' ' -f 1) % 3)) || ! command -v clang > /dev/null ||
     clang "${strict[@]}" -fsyntax-only -I. -Iruntime "${includes[@]}" rank0.c step.c kernels.c
@@ -131,17 +138,23 @@ near() {
 
 from_golden() { start "$1" "$1" --weights "$llama/llama.safetensors" --data "$llama/text.txt" --steps 20; }
 
+# near_golden NAME: what the program of that name has made of it.
+near_golden() {
+  local key
+  for key in loss grad_norm; do
+    numbers $key "$WORK/$1.jsonl" > "$WORK/$1.$key"
+    golden_numbers $([ $key = loss ] && echo losses || echo grad_norms) > "$WORK/$1.$key.golden"
+    near "$1 $key" "$WORK/$1.$key" "$WORK/$1.$key.golden"
+  done
+}
+
 # check_golden KIND NAME ARGUMENTS...: of plans/llama3.lua.
 check_golden() {
-  local kind=$1 name=$2 to=$WORK/$2 key
+  local kind=$1 name=$2 to=$WORK/$2
   shift 2
   [ "$kind" != cuda ] || set -- --target cuda "$@"
   "$TPGEN" plans/llama3.lua -o "$to" "${golden_shape[@]}" "$@" && make_ranks "$to" "$kind" ||
     fail "$name: no program"
   from_golden "$to" || fail "$name: it ended with status $?"
-  for key in loss grad_norm; do
-    numbers $key "$to.jsonl" > "$to.$key"
-    golden_numbers $([ $key = loss ] && echo losses || echo grad_norms) > "$to.$key.golden"
-    near "$name $key" "$to.$key" "$to.$key.golden"
-  done
+  near_golden "$name"
 }
