@@ -1,39 +1,53 @@
 /* pieces.c: a part of check.c: what is made in pieces is whole before it is read whole.
 
    Takes   functions in which pipeline.c has cut collectives and products.
-   Holds   the pieces of a value are made in their order, from the first to the last, none of them
-           left out, all in one function and for as many pieces as the value has; where products add
-           to a piece, they do so before the next one begins. What touches one piece of a value
-           stands behind what makes it, what reads all of it behind the last. */
+   Holds   each piece of a value is made once, none of them left out, all in one function and for as
+           many pieces as the value has; where products add to a piece, it is there. What touches
+           one piece of a value stands behind what makes it, what reads all of it behind all of
+           them. In which order they are made is the schedule's. */
 #include "tpgen.h"
 
-static int *made; /* by value: how many of its pieces are there */
+static uint64_t *made; /* by value: which of its pieces are there, a bit for each */
 
 static void hold_piece(bool ok, int op, const char *what)
 {
   if (!ok) bug("pipeline", op, "%s", what);
 }
 
-static void check_read(int id, int value)
+static uint64_t bit(int piece)
 {
-  const struct op *op = &graph->op[id];
-  int piece = piece_touched(op, value);
-  if (piece == NONE)
-    hold_piece(made[value] == graph->value[value].pieces, id, "reads what is not whole yet");
-  else
-    hold_piece(made[value] > piece, id, "reads a piece that is not there yet");
+  return UINT64_C(1) << piece;
 }
 
-static void check_made(int id)
+static bool is_whole(int value, int pieces)
+{
+  return made[value] == (bit(pieces - 1) | (bit(pieces - 1) - 1));
+}
+
+static void check_read(int id, int value)
+{
+  int piece = piece_touched(&graph->op[id], value);
+  if (piece == NONE)
+    hold_piece(is_whole(value, graph->value[value].pieces), id, "reads what is not whole yet");
+  else
+    hold_piece(made[value] & bit(piece), id, "reads a piece that is not there yet");
+}
+
+static void check_made(int id, int value)
 {
   const struct op *op = &graph->op[id];
-  int *there = &made[op->out];
   hold_piece(op->piece >= 0 && op->piece < op->pieces, id, "it is of a piece that there is not");
-  hold_piece(!graph->value[op->out].pieces || graph->value[op->out].pieces == op->pieces, id,
+  hold_piece(!graph->value[value].pieces || graph->value[value].pieces == op->pieces, id,
              "its value is in other pieces");
-  bool next = op->piece == *there, adds = op->kind == OP_matmul && op->piece == *there - 1;
-  hold_piece(next || adds, id, "a piece is left out, or made twice");
-  *there += next;
+  bool there = made[value] & bit(op->piece), adds = op->nin && op->in[op->nin - 1] == value;
+  hold_piece(there == adds, id, adds ? "it adds to nothing" : "a piece is made twice");
+  made[value] |= bit(op->piece);
+}
+
+/* The operation with the values that it makes a piece of. */
+static int pieces_made(const struct op *op, int *list)
+{
+  return op->pieces ? op_makes(op, list) : 0;
 }
 
 /* What one function makes in pieces: a body's values are made anew in every round. */
@@ -47,12 +61,12 @@ static void check_function(const struct function *f)
       bool in_pieces = graph->value[list[n]].pieces && list[n] != op->out;
       if (in_pieces) check_read(f->op[k], list[n]);
     }
-    if (op->pieces && op->out != NONE) check_made(f->op[k]);
+    for (int n = pieces_made(op, list); n--;) check_made(f->op[k], list[n]);
   }
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    if (op->pieces && op->out != NONE)
-      hold_piece(made[op->out] == op->pieces, f->op[k], "a piece of what it makes is left out");
+    for (int n = pieces_made(op, list); n--;)
+      hold_piece(is_whole(list[n], op->pieces), f->op[k], "a piece of what it makes is left out");
   }
 }
 

@@ -83,7 +83,8 @@ static int64_t weight(int value)
    does. */
 static int64_t weight_made(const struct op *op, int value)
 {
-  bool begins = !op->pieces || (op->piece == 0 && op->in[op->nin - 1] != value);
+  bool adds = op->nin && op->in[op->nin - 1] == value;
+  bool begins = !op->pieces || (op->piece == 0 && !adds);
   return begins ? weight(value) : 0;
 }
 

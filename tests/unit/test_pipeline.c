@@ -153,6 +153,23 @@ static void scatter_left_out(struct function *f)
 {
   leave_out(f, find(f, OP_reduce_scatter, 3));
 }
+/* The last scatter's value is what the layer gives. */
+static void last_left_out(struct function *f)
+{
+  int last = NONE;
+  for (int k = 0; k < f->nop; k++)
+    if (graph->op[f->op[k]].kind == OP_reduce_scatter) last = k;
+  while (f->nop > last) leave_out(f, f->nop - 1);
+}
+/* The first of two products whose sum is reduced. */
+static void term_left_out(struct function *f)
+{
+  (void)f;
+  struct function *back = named("layers_backward");
+  int k = 0;
+  while (graph->op[back->op[k]].nin < 3 || !graph->op[back->op[k]].pieces) k++;
+  leave_out(back, k - 1);
+}
 static void gather_twice(struct function *f)
 {
   graph->op[f->op[find(f, OP_all_gather, 2)]].piece = 1;
@@ -174,10 +191,12 @@ static const struct fault {
   void (*put)(struct function *f);
   const char *found;
 } faults[] = {
-    {gather_left_out, "a piece is left out"},
+    {gather_left_out, "a piece that is not there yet"},
     {product_left_out, "reads what is not whole yet"},
     {scatter_left_out, "reads what is not whole yet"},
-    {gather_twice, "a piece is left out, or made twice"},
+    {last_left_out, "a piece of what it makes is left out"},
+    {term_left_out, "it adds to nothing"},
+    {gather_twice, "a piece is made twice"},
     {piece_too_far, "a piece that there is not"},
     {other_pieces, "in other pieces"},
     {read_too_early, "a piece that is not there yet"},
