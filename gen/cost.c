@@ -76,7 +76,9 @@ static double computing_seconds(const struct op *op)
 /* In how many pieces the operation reads the value: a product all of what has not its rows. */
 static double pieces_read(const struct op *op, int value)
 {
-  if (!op->pieces || value == op->out || op->kind != OP_matmul) return op->pieces ? op->pieces : 1;
+  if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
+  bool is_operand = value == op->in[0] || value == op->in[1];
+  if (!op->pieces || !is_operand || op->kind != OP_matmul) return op->pieces ? op->pieces : 1;
   const char *a = op->equation, *b = strchr(a, ',') + 1, *c = strchr(b, '>') + 1;
   bool first = op->in[0] == value;
   return memchr(first ? a : b, c[op->dim], first ? strcspn(a, ",") : strcspn(b, "-")) ? op->pieces

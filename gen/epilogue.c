@@ -14,6 +14,10 @@
    epilogue it wants a mask of bits that relu would have to store besides its result, from which it
    is computed here. cuBLASLt's relu makes 0 of what is not a number.
 
+   Of a product that is made in pieces (pipeline.c) each piece does what follows to its rows, where
+   it stands, and so what follows is made in pieces too: that takes what is there before the first
+   of them. A sum over rows is not theirs.
+
    A product goes so where its letters stand as in x[.. k] w[n k] -> y[.. n], or w[k n], and all
    operands lie in that order: then it is one call on every rank, and the bias and what is kept lie
    as cuBLASLt wants them. */
@@ -76,9 +80,26 @@ static bool has_terms(const struct op *op)
   return a->shape.size[last] > 0 && parts_of(op->in[0], last) == 1;
 }
 
+/* Whether every rank's part is as large: each has something to sum. */
+static bool has_equal_parts(int value)
+{
+  const struct value *v = &graph->value[value];
+  for (int d = 0; d < v->shape.ndim; d++)
+    if (v->shape.size[d] == 0 || v->shape.size[d] % parts_of(value, d)) return false;
+  return true;
+}
+
+/* A piece of what lies whole: one call for the members' parts, on all ranks the same. */
+static bool is_plain_piece(const struct op *op)
+{
+  return op->nin == 2 && !graph->value[op->out].apart && has_equal_parts(op->out) &&
+         matmul_is_one_call(op, 0);
+}
+
 static bool is_product(const struct op *op)
 {
-  if (op->kind != OP_matmul || op->pieces || !is_linear(op) || !has_terms(op)) return false;
+  if (op->kind != OP_matmul || !is_linear(op) || !has_terms(op)) return false;
+  if (op->pieces && !is_plain_piece(op)) return false;
   const struct value *c = &graph->value[op->out];
   return lies_as_written(op->in[0]) && lies_as_written(op->in[1]) && lies_as_written(op->out) &&
          c->role == ACTIVATION && !c->is_output && readers[op->out] == 1;
@@ -172,23 +193,84 @@ static int together(int product, int n, const int *after)
                   .body = body,
                   .phase = last->phase,
                   .module = last->module,
-                  .line = graph->op[product].line};
+                  .line = graph->op[product].line,
+                  .pieces = graph->op[product].pieces,
+                  .piece = graph->op[product].piece};
   GROW(graph->op, graph->nop, graph->op_room);
   graph->op[graph->nop] = op;
   return graph->nop++;
 }
 
-/* The product that the kernel at place `k` follows: its place in the function, or NONE. */
+/* Whether what the operations take, but from each other and the product, is there before place
+   `at` of the function. */
+static bool have_inputs(const struct function *f, int at, const int *after, int n)
+{
+  for (int k = at; k < f->nop; k++) {
+    int *made = alloc((size_t)op_width(&graph->op[f->op[k]]) * sizeof *made);
+    for (int m = op_makes(&graph->op[f->op[k]], made); m--;)
+      for (int i = 0; i < n; i++) {
+        const struct op *op = &graph->op[after[i]];
+        bool waits = op->in[0] == made[m] || (op->nin > 1 && op->in[1] == made[m]);
+        bool is_its_own = made[m] == graph->op[f->op[at]].out;
+        for (int j = 0; j < n; j++) is_its_own |= made[m] == graph->op[after[j]].out;
+        if (waits && !is_its_own) return false;
+      }
+  }
+  return true;
+}
+
+/* Whether the product at place `at` can do what follows where it stands: only pieces have to. */
+static bool can_stay(const struct function *f, int at, const int *after, int n)
+{
+  return !graph->op[f->op[at]].pieces || have_inputs(f, at, after, n);
+}
+
+/* Whether the last of what follows sums rows, of which a piece has not all. */
+static bool sums_up(const struct op *group)
+{
+  return graph->op[group->body[group->nbody - 1]].kind == OP_sum;
+}
+
+/* The product that the kernel at place `k` follows, the first piece of it: its place in the
+   function, or NONE. */
 static int followed_by(const struct function *f, int k)
 {
   const struct op *group = &graph->op[f->op[k]];
   if (group->kind != OP_fused) return NONE;
   for (int i = 0; i < k; i++) {
     const struct op *op = &graph->op[f->op[i]];
-    if (is_product(op) && (follows_forward(group, op->out) || follows_backward(group, op->out)))
-      return i;
+    if (!is_product(op) || (op->pieces && sums_up(group))) continue;
+    if (!follows_forward(group, op->out) && !follows_backward(group, op->out)) continue;
+    return can_stay(f, i, group->body, group->nbody) ? i : NONE;
   }
   return NONE;
+}
+
+/* What follows, of a piece. */
+static int *as_piece(const int *after, int n, const struct op *product)
+{
+  int *copy = alloc((size_t)n * sizeof *copy);
+  for (int i = 0; i < n; i++) {
+    struct op op = graph->op[after[i]];
+    op.pieces = product->pieces;
+    op.piece = product->piece;
+    graph->value[op.out].pieces = product->pieces;
+    GROW(graph->op, graph->nop, graph->op_room);
+    graph->op[graph->nop] = op;
+    copy[i] = graph->nop++;
+  }
+  return copy;
+}
+
+/* The product at place `at`, or each of its pieces, does what follows where it stands. */
+static void do_in_place(struct function *f, int at, int n, const int *after)
+{
+  const struct op product = graph->op[f->op[at]];
+  for (int i = at; i < f->nop; i++) {
+    struct op op = graph->op[f->op[i]];
+    if (i > at && (!op.pieces || op.kind != OP_matmul || op.out != product.out)) continue;
+    f->op[i] = together(f->op[i], n, op.pieces ? as_piece(after, n, &op) : after);
+  }
 }
 
 static void remove_at(struct function *f, int k)
@@ -224,24 +306,30 @@ static void give_slopes(struct function *f, int k)
     for (int i = 0; i < k; i++) {
       const struct op *op = &graph->op[f->op[i]];
       int id = group->body[n];
-      if (!is_product(op) || !is_slope(&graph->op[id], op->out) || !take_out(group, n)) continue;
+      if (!is_product(op) || !is_slope(&graph->op[id], op->out)) continue;
+      if (!can_stay(f, i, &id, 1) || !take_out(group, n)) continue;
       graph->value[op->out].stored = false;
-      f->op[i] = together(f->op[i], 1, &id);
+      do_in_place(f, i, 1, &id);
       return;
     }
 }
 
-/* A product goes to the place of its kernel: nothing else waits for it. */
+/* A product goes to the place of its kernel: nothing else waits for it. Pieces stay where they are.
+ */
 static void join_kernels(struct function *f)
 {
   for (int k = 0; k < f->nop; k++) {
     int product = followed_by(f, k);
     if (product == NONE && graph->op[f->op[k]].kind == OP_fused) give_slopes(f, k);
     if (product == NONE) continue;
-    const struct op *group = &graph->op[f->op[k]];
+    const struct op group = graph->op[f->op[k]];
+    bool pieces = graph->op[f->op[product]].pieces;
     graph->value[graph->op[f->op[product]].out].stored = false;
-    f->op[k] = together(f->op[product], group->nbody, group->body);
-    remove_at(f, product);
+    if (pieces)
+      do_in_place(f, product, group.nbody, group.body);
+    else
+      f->op[k] = together(f->op[product], group.nbody, group.body);
+    remove_at(f, pieces ? k : product);
     k--;
   }
 }
@@ -252,22 +340,13 @@ static void join_kernels(struct function *f)
 static bool sums_terms_of(const struct op *op, int value)
 {
   const struct value *v = &graph->value[value];
-  if (op->kind != OP_matmul || op->nin != 2 || op->in[0] == op->in[1]) return false;
+  if (op->kind != OP_matmul || op->nin != 2 || op->in[0] == op->in[1] || op->pieces) return false;
   const char *a = op->equation, *b = strchr(a, ',') + 1, *c = strchr(b, '>') + 1;
   size_t n = (size_t)v->shape.ndim - 1;
   if ((op->in[0] != value && op->in[1] != value) || strlen(c) != 2) return false;
   if ((size_t)(b - a) != n + 2 || (size_t)(c - b) != n + 3 || memcmp(a, b, n)) return false;
   return strchr(c, a[n]) && strchr(c, b[n]) && a[n] != b[n] && lies_as_written(op->in[0]) &&
          lies_as_written(op->in[1]) && lies_as_written(op->out) && v->shape.size[0] > 0;
-}
-
-/* Whether every rank's part is as large: each has something to sum. */
-static bool has_equal_parts(int value)
-{
-  const struct value *v = &graph->value[value];
-  for (int d = 0; d < v->shape.ndim; d++)
-    if (v->shape.size[d] == 0 || v->shape.size[d] % parts_of(value, d)) return false;
-  return true;
 }
 
 static bool reads(int op, int value)

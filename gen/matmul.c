@@ -395,11 +395,15 @@ static char *lower(const char *s)
   return t;
 }
 
-/* ", m->w.up.bias, up": the bias, or its gradient, and what gelu is applied to. */
-static char *epilogue_operands(const struct epilogue *e)
+/* ", m->w.up.bias, up": the bias, or its gradient, and what gelu is applied to, which lies as the
+   result does. */
+static char *epilogue_operands(const struct product *p)
 {
+  const struct epilogue *e = p->then;
   char *bias = text(", %s", e->bias == NONE ? "NULL" : c_name(e->bias));
-  return e->kept == NONE ? bias : text("%s, %s", bias, c_name(e->kept));
+  if (e->kept == NONE) return bias;
+  const char *moved = p->offset[C] ? text(" + %" PRId64, p->offset[C]) : "";
+  return text("%s, %s%s", bias, c_name(e->kept), moved);
 }
 
 /* ".a = 't', .b = 'n', .m = 256, .n = 64, .k = 128": what the runtime has to know of it, besides
@@ -436,7 +440,7 @@ static char *cuda_call_text(const struct product *p)
   const char *name = add_product(wanted, fields_text(p, &w));
   char *operands =
       text("&product.%s, %s, %s, %s", name, address(p, C), address(p, w.a), address(p, w.b));
-  if (p->then) operands = text("%s%s", operands, epilogue_operands(p->then));
+  if (p->then) operands = text("%s%s", operands, epilogue_operands(p));
   if (!strcmp(w.adds, "false")) return text("matmul(%s);", operands);
   return text("matmul_add(%s%s%s);", operands, strcmp(w.adds, "true") ? ", " : "",
               strcmp(w.adds, "true") ? w.adds : "");
@@ -519,6 +523,14 @@ double matmul_calls(const struct op *op, int rank)
   return calls;
 }
 
+bool matmul_is_one_call(const struct op *op, int rank)
+{
+  struct product p;
+  if (is_empty(op, rank)) return false;
+  choose(&p, op, rank);
+  return !p.nloop && !p.call.matrix[C].transposed && p.call.matrix[C].tight;
+}
+
 char *matmul_text(const struct op *op, int rank)
 {
   struct product *p = alloc(sizeof *p);
@@ -542,7 +554,8 @@ char *epilogue_text(const struct op *op, int rank)
   choose(p, product, rank);
   check_sizes(p);
   p->then = &then;
-  if (p->nloop || p->batch || p->call.matrix[C].transposed || !p->call.matrix[C].tight)
+  if (p->nloop || (p->batch && !product->pieces) || p->call.matrix[C].transposed ||
+      !p->call.matrix[C].tight)
     bug("epilogue", op->body[0], "the product is no single call");
   return cuda_call_text(p);
 }

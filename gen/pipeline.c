@@ -501,8 +501,8 @@ void pipeline(void)
 int piece_touched(const struct op *op, int value)
 {
   const struct value *v = &graph->value[value];
-  if (!op->pieces || !v->pieces) return NONE;
+  if (!op->pieces || v->pieces != op->pieces) return NONE;
   bool gathered = v->op != NONE && graph->op[v->op].kind == OP_all_gather;
-  bool its_own = op->out == value || op->kind == OP_reduce_scatter || gathered;
-  return its_own ? op->piece : NONE;
+  bool its_own = op->out == value || op->kind == OP_reduce_scatter || op->kind == OP_epilogue;
+  return its_own || gathered ? op->piece : NONE;
 }

@@ -1161,6 +1161,8 @@ char *matmul_text(const struct op *op, int rank);
 char *epilogue_text(const struct op *op, int rank);
 /* How many products of matrices that takes, as the operands lie now. */
 double matmul_calls(const struct op *op, int rank);
+/* Whether that is one call on the rank, with a batch or without, that writes rows without gaps. */
+bool matmul_is_one_call(const struct op *op, int rank);
 /* products.c: of a CUDA program. Empties the table; gives the row of these fields its name, which
    begins with the one wanted; the table, and how the runtime is told of it; the bytes in which
    cuBLASLt may work, 0 where there are no products. */

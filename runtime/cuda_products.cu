@@ -88,7 +88,7 @@ static void describe_epilogue(const struct product *p, struct prepared *made, ui
       CUBLASLT_EPILOGUE_GELU_AUX,    CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
       CUBLASLT_EPILOGUE_DGELU_BGRAD, CUBLASLT_EPILOGUE_BGRADB,        CUBLASLT_EPILOGUE_BGRADA};
   const uint32_t epilogue = made->apart ? CUBLASLT_EPILOGUE_DEFAULT : known[p->then];
-  const int64_t ld = p->n;
+  const int64_t ld = p->n, step = p->step_c; // what is kept lies as c does
   set(made->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
   if (made->apart) return;
   if (has_bias(p->then))
@@ -96,6 +96,8 @@ static void describe_epilogue(const struct product *p, struct prepared *made, ui
   if (!keeps(p->then)) return;
   set(made->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aligned, sizeof aligned);
   set(made->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
+  if (p->batch)
+    set(made->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, &step, sizeof step);
 }
 
 static void describe(const struct product *p, struct prepared *made)
@@ -264,7 +266,9 @@ template <class T> static void finish_rows(const struct product *p, T *c, T *bia
   const long count = (long)p->m * p->n;
   const auto kernel = finish<T>;
   const auto sum = sum_over<T, T>;
-  LAUNCH(kernel, blocks_for(count), BLOCK, stream)(c, bias, kept, count, p->n, p->then);
+  for (int i = 0; i < (p->batch ? p->batch : 1); i++)
+    LAUNCH(kernel, blocks_for(count), BLOCK, stream)
+    (c + i * p->step_c, bias, kept ? kept + i * p->step_c : kept, count, p->n, p->then);
   if (p->then != GELU_BACK_SUMS) return;
   LAUNCH(sum, blocks_for(p->n), BLOCK, stream)(bias, (const T *)c, p->n, p->m, 1, p->n);
 }

@@ -29,7 +29,7 @@ struct cublasLtOperation {
   cublasOperation_t op_a, op_b;
   cublasLtEpilogue_t epilogue;
   void *bias, *aux;
-  long long aux_ld;
+  long long aux_ld, aux_step; // aux_step: from one of a batch to the next
 };
 
 struct cublasLtPreference {
@@ -225,12 +225,15 @@ product described(const char *call, cublasLtMatmulDesc_t operation, const matrix
   if (k != terms || m != d.is.rows || n != d.is.columns)
     fail(call, "%lld x %lld times %lld x %lld into %lld x %lld", m, k, terms, n, d.is.rows,
          d.is.columns);
+  const bool sums = has_bias(is.epilogue) && !(is.epilogue & CUBLASLT_EPILOGUE_BIAS);
+  if (sums && d.is.batch > 1)
+    fail(call, "the stand-in knows no epilogue %d of a batch", (int)is.epilogue);
   if (has_bias(is.epilogue) && !is.bias) fail(call, "epilogue %d without bias", (int)is.epilogue);
   if (has_aux(is.epilogue) && (!is.aux || is.aux_ld < m || is.aux_ld % 8))
     fail(call, "epilogue %d with aux %p, whose leading dimension is %lld; d has %lld rows",
          (int)is.epilogue, is.aux, is.aux_ld, m);
-  if (is.epilogue != CUBLASLT_EPILOGUE_DEFAULT && d.is.batch > 1)
-    fail(call, "the stand-in knows no epilogue %d of a batch", (int)is.epilogue);
+  if (has_aux(is.epilogue) && d.is.batch > 1 && (is.aux_step < is.aux_ld * n || is.aux_step % 8))
+    fail(call, "aux of a batch, each %lld behind the one before", is.aux_step);
   return {is, a, b, d, ta, tb, (int)m, (int)n, (int)k};
 }
 
@@ -249,7 +252,7 @@ uint64_t hash_of(const product &p)
                         (long long)x->is.batch})
       mix(y);
   for (long long y : {(long long)p.is.compute, (long long)p.is.epilogue, (long long)p.flip_a,
-                      (long long)p.flip_b, p.is.aux_ld})
+                      (long long)p.flip_b, p.is.aux_ld, p.is.aux_step})
     mix(y);
   return h;
 }
@@ -301,11 +304,12 @@ size_t bias_bytes(const product &p)
   return (size_t)(p.is.epilogue == CUBLASLT_EPILOGUE_BGRADB ? p.n : p.m) * p.d.size;
 }
 
-stretches aux_of(const product &p)
+// Of one of the batch.
+stretches aux_of(const product &p, int of)
 {
   bool has = has_aux(p.is.epilogue);
-  return {static_cast<char *>(p.is.aux), has ? (size_t)p.m * p.d.size : 0,
-          (size_t)p.is.aux_ld * p.d.size, has ? (size_t)p.n : 0};
+  return {static_cast<char *>(p.is.aux) + of * p.is.aux_step * (long long)p.d.size,
+          has ? (size_t)p.m * p.d.size : 0, (size_t)p.is.aux_ld * p.d.size, has ? (size_t)p.n : 0};
 }
 
 void check_places(const char *call, const product &p)
@@ -318,11 +322,15 @@ void check_places(const char *call, const product &p)
   check_apart(call, p.d, p.a);
   check_apart(call, p.d, p.b);
   check_apart(call, p.d, p.d);
-  stretches aux = aux_of(p), bias = {static_cast<char *>(p.is.bias), bias_bytes(p), 1, 1};
+  stretches bias = {static_cast<char *>(p.is.bias), bias_bytes(p), 1, 1};
   if (bias.bytes) need_device(call, "the bias", bias.at, bias.bytes);
-  if (aux.bytes) need_device(call, "aux", aux.at, aux.extent());
-  for (const stretches &x : {aux, bias})
-    if (x.bytes && overlap(x, p.d.columns(0))) fail(call, "d overlaps the bias or aux");
+  for (int i = 0; i < p.d.is.batch; i++) {
+    stretches aux = aux_of(p, i);
+    if (aux.bytes) need_device(call, "aux", aux.at, aux.extent());
+    for (const stretches &x : {aux, bias})
+      for (int j = 0; j < p.d.is.batch; j++)
+        if (x.bytes && overlap(x, p.d.columns(j))) fail(call, "d overlaps the bias or aux");
+  }
 }
 
 // ---- computing
@@ -354,12 +362,13 @@ void sum_terms(const product &p)
   }
 }
 
-void finish_column(const product &p, float *x, int j, std::vector<double> &over_columns)
+void finish_column(const product &p, int of, float *x, int j, std::vector<double> &over_columns)
 {
   const int e = p.is.epilogue;
   for (int i = 0; i < p.m; i++) {
     char *bias = static_cast<char *>(p.is.bias) + (size_t)i * p.d.size;
-    char *aux = static_cast<char *>(p.is.aux) + (size_t)(j * p.is.aux_ld + i) * p.d.size;
+    char *aux = static_cast<char *>(p.is.aux) +
+                (size_t)(of * p.is.aux_step + j * p.is.aux_ld + i) * p.d.size;
     if (e & CUBLASLT_EPILOGUE_BIAS) x[i] += read_number(bias, p.d.size);
     if (e & CUBLASLT_EPILOGUE_RELU) x[i] = x[i] > 0 ? x[i] : 0; // of NaN, too
     if ((e & CUBLASLT_EPILOGUE_GELU_AUX) == CUBLASLT_EPILOGUE_GELU_AUX)
@@ -378,7 +387,7 @@ void compute(const product &p, float alpha, float beta)
     std::vector<double> over_columns((size_t)p.m);
     for (int j = 0; j < p.n; j++) {
       float *column = sums.data() + (size_t)j * (size_t)p.m;
-      finish_column(p, column, j, over_columns);
+      finish_column(p, of, column, j, over_columns);
       for (int i = 0; i < p.m; i++) write_number(p.d.element(of, i, j), p.d.size, column[i]);
     }
     for (int i = 0; i < p.m && p.is.epilogue & 16; i++)
@@ -397,9 +406,12 @@ void tell_accesses(const product &p, void *workspace, size_t scratch)
   }
   const bool makes_bias = !(p.is.epilogue & CUBLASLT_EPILOGUE_BIAS);
   const bool makes_aux = p.is.epilogue & CUBLASLT_EPILOGUE_GELU;
-  const stretches bias = {static_cast<char *>(p.is.bias), bias_bytes(p), 1, 1}, aux = aux_of(p);
+  const stretches bias = {static_cast<char *>(p.is.bias), bias_bytes(p), 1, 1};
   if (bias.bytes) makes_bias ? writes(bias) : reads(bias);
-  if (aux.bytes) makes_aux ? writes(aux) : reads(aux);
+  for (int i = 0; i < p.d.is.batch; i++) {
+    const stretches aux = aux_of(p, i);
+    if (aux.bytes) makes_aux ? writes(aux) : reads(aux);
+  }
   if (scratch) writes({static_cast<char *>(workspace), scratch, scratch, 1});
 }
 
@@ -511,7 +523,7 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *operation,
     fail(call, "compute type %d; the stand-in computes in 32F, and in TF32", (int)compute);
   if (scale != CUDA_R_32F) fail(call, "scale type %d", (int)scale);
   *operation = new_one(cublasLtOperation{compute, CUBLAS_OP_N, CUBLAS_OP_N,
-                                         CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0});
+                                         CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0, 0});
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -548,6 +560,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
     break;
   case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
     operation->aux_ld = attribute<int64_t>(call, which, from, bytes);
+    break;
+  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE:
+    operation->aux_step = attribute<int64_t>(call, which, from, bytes);
     break;
   default:
     fail(call, "the stand-in sets no attribute %d", (int)which);

@@ -1,8 +1,10 @@
 -- Linear layers with what a product may do to its result: a bias; relu and gelu after it, trained and
 -- not; the gradients of gelu and of biases. Rows of 8, or not; in layers, and alone; with micro-steps.
+-- With pieces=2 what the layers gather over tp, and their products, are cut.
 -- mesh: tp=2
 -- mesh: dp=2
 -- mesh: dp=2 tp=2
+-- mesh: dp=2 tp=2 pieces=2
 -- mesh: dp=3
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 
@@ -24,11 +26,16 @@ local Model = nn.module("Model", function(self)
   end
 end)
 
-local model = parallelize(Model(), mesh.tp, {
-  ["layers.*"] = {up = Colwise(), down = Rowwise()},
-  odd = Colwise(), back = Rowwise(), wide = Colwise(), narrow = Rowwise(),
-})
-local batch = distribute({input = randn{6, 4, 6}, target = randn{6, 4, 3}}, mesh.dp, Shard(0))
+local cut = args.pieces and Shard(0)
+local up = cut and Colwise{input_layouts = cut} or Colwise()
+local down = cut and Rowwise{output_layouts = cut} or Rowwise()
+local styles = {
+  ["layers.*"] = {up = up, down = down}, odd = up, back = down, wide = up, narrow = down,
+}
+if cut then styles.first = down end
+local model = parallelize(Model(), mesh.tp, styles, {async_tp = tonumber(args.pieces)})
+local rows = 16
+local batch = distribute({input = randn{rows, 4, 6}, target = randn{rows, 4, 3}}, mesh.dp, Shard(0))
 
 return train{
   model = model, batch = batch,

@@ -74,6 +74,7 @@ struct shape {
   bool of_bf16, makes_bf16, tf32;
   int epilogue;
   int aux_ld;
+  long long aux_step;
 };
 
 static shape plain(bool flip_a, bool flip_b, int m, int n, int k, int more)
@@ -133,6 +134,8 @@ static prepared prepare(const shape &s, void *bias, void *aux, uint32_t aligned)
   if (bias) set(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   if (aux) set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
   if (aux) set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, (int64_t)s.aux_ld);
+  if (aux && s.batches > 1)
+    set(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE, (int64_t)s.aux_step);
   p.a = layout(s.of_bf16, s.flip_a ? s.k : s.m, s.flip_a ? s.m : s.k, s.lda, s.batches, s.stride_a);
   p.b = layout(s.of_bf16, s.flip_b ? s.n : s.k, s.flip_b ? s.k : s.n, s.ldb, s.batches, s.stride_b);
   p.c = layout(s.makes_bf16, s.m, s.n, s.ldc, s.batches, s.stride_c);
@@ -272,14 +275,14 @@ static bool has(const shape &s, int bits)
   return (s.epilogue & bits) == bits;
 }
 
-// The epilogue done to a product's result: c is it, afterwards, and so are bias and aux.
-static void finish(const shape &s, const floats &a, const floats &b, floats &c, floats &bias,
-                   floats &aux)
+// The epilogue done to what one of the batch makes, but for sums over terms.
+static void finish_one(const shape &s, int of, floats &c, const floats &bias, floats &aux,
+                       std::vector<double> &rows)
 {
-  std::vector<double> rows((size_t)s.m), of_a((size_t)s.m), of_b((size_t)s.n);
   for (int j = 0; j < s.n; j++)
     for (int i = 0; i < s.m; i++) {
-      float &x = c[(size_t)(j * s.ldc + i)], &kept = aux[(size_t)(j * s.aux_ld + i)];
+      float &x = c[(size_t)(of * s.stride_c + j * s.ldc + i)];
+      float &kept = aux[(size_t)(of * s.aux_step + j * s.aux_ld + i)];
       if (has(s, CUBLASLT_EPILOGUE_BIAS)) x += bias[(size_t)i];
       if (has(s, CUBLASLT_EPILOGUE_RELU)) x = x > 0 ? x : 0;
       if (has(s, CUBLASLT_EPILOGUE_GELU_AUX)) kept = s.makes_bf16 ? as_bf16(x) : x;
@@ -287,6 +290,14 @@ static void finish(const shape &s, const floats &a, const floats &b, floats &c, 
       if (has(s, CUBLASLT_EPILOGUE_DGELU)) x *= slope(kept);
       rows[(size_t)i] += x;
     }
+}
+
+// The epilogue done to a product's result: c is it, afterwards, and so are bias and aux.
+static void finish(const shape &s, const floats &a, const floats &b, floats &c, floats &bias,
+                   floats &aux)
+{
+  std::vector<double> rows((size_t)s.m), of_a((size_t)s.m), of_b((size_t)s.n);
+  for (int of = 0; of < s.batches; of++) finish_one(s, of, c, bias, aux, rows);
   for (int p = 0; p < s.k; p++) {
     for (int i = 0; i < s.m; i++) of_a[(size_t)i] += a[at_a(s, 0, i, p)];
     for (int j = 0; j < s.n; j++) of_b[(size_t)j] += b[at_b(s, 0, p, j)];
@@ -300,9 +311,12 @@ static void finish(const shape &s, const floats &a, const floats &b, floats &c, 
 
 static void compare_epilogue(shape s)
 {
-  const floats a = some((size_t)s.stride_a, 1), b = some((size_t)s.stride_b, 2),
-               c = some((size_t)s.stride_c, 3);
-  floats want = c, bias = some((size_t)(s.m + s.n), 4), aux = some((size_t)(s.aux_ld * s.n), 5);
+  s.aux_ld = 16, s.aux_step = s.aux_ld * s.n + 8;
+  const floats a = some((size_t)(s.batches * s.stride_a), 1),
+               b = some((size_t)(s.batches * s.stride_b), 2),
+               c = some((size_t)(s.batches * s.stride_c), 3);
+  floats want = c, bias = some((size_t)(s.m + s.n), 4),
+         aux = some((size_t)(s.batches * s.aux_step), 5);
   device x(a, s.of_bf16), y(b, s.of_bf16), z(c, s.makes_bf16), u(bias, s.makes_bf16),
       v(aux, s.makes_bf16);
   bool takes_aux = has(s, CUBLASLT_EPILOGUE_GELU_AUX) || has(s, CUBLASLT_EPILOGUE_DGELU);
@@ -319,6 +333,7 @@ static void compare_epilogue(shape s)
   drop(p);
 }
 
+// A batch takes one bias, and sums nothing.
 static void test_epilogues()
 {
   const int epilogues[] = {
@@ -326,13 +341,16 @@ static void test_epilogues()
       CUBLASLT_EPILOGUE_GELU,        CUBLASLT_EPILOGUE_GELU_BIAS,     CUBLASLT_EPILOGUE_GELU_AUX,
       CUBLASLT_EPILOGUE_DGELU,       CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_BGRADA,
       CUBLASLT_EPILOGUE_DGELU_BGRAD, CUBLASLT_EPILOGUE_BGRADB};
-  for (int epilogue : epilogues)
+  enum { OF_BATCHES = 8 }; // so many of them
+  for (int e = 0; e < (int)(sizeof epilogues / sizeof *epilogues); e++)
     for (int flips = 0; flips < 4; flips++)
       for (int types = 0; types < 3; types++) {
         shape s = plain(flips % 2 != 0, flips / 2 != 0, 13, 6, 5, 2);
-        s.epilogue = epilogue, s.aux_ld = 16;
+        s.epilogue = epilogues[e];
         s.of_bf16 = types > 0, s.makes_bf16 = types == 1;
         compare_epilogue(s);
+        s.batches = 3;
+        if (e < OF_BATCHES) compare_epilogue(s);
       }
 }
 
@@ -356,10 +374,13 @@ static void commit_misuse()
   if (is("types")) s.makes_bf16 = true;
   if (is("epilogue")) s.epilogue = CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADA;
   if (is("epilogue of a batch"))
-    s.batches = 2, s.stride_a = s.stride_b = 0, s.epilogue = CUBLASLT_EPILOGUE_RELU;
+    s.batches = 2, s.stride_a = s.stride_b = 0, s.epilogue = CUBLASLT_EPILOGUE_BGRADA;
+  if (is("aux of a batch"))
+    s.batches = 2, s.stride_a = s.stride_b = 0, s.epilogue = CUBLASLT_EPILOGUE_GELU_AUX,
+    s.aux_ld = 8, s.aux_step = 16;
   const floats x = some(64, 1);
   device a(x, false), b(floats(x.begin(), x.begin() + 16), false), c(x, false);
-  prepared p = prepare(s, nullptr, is("aux layout") ? c.at : nullptr,
+  prepared p = prepare(s, nullptr, !strncmp(misuse, "aux", 3) ? c.at : nullptr,
                        is("alignment of none") ? 2
                        : is("unaligned")       ? 16
                                                : 4);
@@ -393,7 +414,8 @@ static const struct {
     {"aux layout", "whose leading dimension is 12"},
     {"types", "types 0 and 0 make 14"},
     {"epilogue", "cublasLtMatmulDescSetAttribute: epilogue 260"},
-    {"epilogue of a batch", "no epilogue 2 of a batch"},
+    {"aux of a batch", "aux of a batch, each 16 behind the one before"},
+    {"epilogue of a batch", "no epilogue 256 of a batch"},
     {"alignment of none", "an alignment of 2 bytes"},
     {"another product", "the algorithm was chosen for another product"},
     {"made up", "none that the heuristics named"},
