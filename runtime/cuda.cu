@@ -107,7 +107,8 @@ static bool start_mpi(struct identity *me, struct failure *why)
   if (me->launcher && (me->rank != mpi_rank || me->size != mpi_size))
     return failed(why,
                   "%s says rank %d of %d (%s, %s), but MPI says rank %d of %d: start it with "
-                  "run.sh, mpirun, torchrun, or srun --mpi=pmix",
+                  "run.sh, mpirun, torchrun, srun --mpi=pmix, or srun with MASTER_ADDR set to the "
+                  "machine of rank 0",
                   me->launcher, me->rank, me->size, me->rank_variable, me->size_variable, mpi_rank,
                   mpi_size);
   me->rank = mpi_rank;

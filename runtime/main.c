@@ -112,8 +112,10 @@ static bool fill(const struct options *o, int *step, struct failure *why)
   if (o->data && data_is_tokens(o->data, o->tokens)) from.data = NULL;
   if (!tensors_fill(&from, step, why)) return false;
   if (*step <= o->steps || program.loss < 0) return true;
-  return failed(why, "%s: its training stands at step %d, behind the last one: say --steps N",
-                o->load, *step);
+  return failed(why,
+                "%s: its training goes on with step %d, and step %d is to be the last: say more "
+                "by --steps N",
+                o->load, *step, o->steps);
 }
 
 static bool prepare(const struct options *o, int *step)
@@ -165,8 +167,8 @@ int main(int argc, char **argv)
     if (me.rank == 0) options_help();
     return EXIT_SUCCESS;
   }
-  if (known && ((options.graph && !target_capture(&why)) ||
-                (options.profile && !target_profile(&why)))) {
+  if (known &&
+      ((options.graph && !target_capture(&why)) || (options.profile && !target_profile(&why)))) {
     if (me.rank == 0) complain(&why);
     return WRONG_USAGE;
   }

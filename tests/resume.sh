@@ -136,7 +136,7 @@ refused() {
   [ "$(grep -c 'error:' "$WORK/refused.out")" -le 1 ] || fail "$*: more than one message: $(cat "$WORK/refused.out")"
 }
 cp "$WORK/half/model.safetensors" "$WORK/before"
-refused 1 "behind the last one: say --steps N" tp2 --load "$WORK/half" --steps 5
+refused 1 "is to be the last: say more by --steps N" tp2 --load "$WORK/half" --steps 5
 refused 1 "the folder has neither model.safetensors nor" tp2 --load "$WORK"
 refused 1 "it has no optim.exp_avg" tp2 --load "$WORK/from"
 refused 1 "folders of their own" tp2 --save "$WORK/both" --export "$WORK/both/"

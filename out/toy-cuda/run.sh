@@ -119,6 +119,8 @@ find_rank() {
   local rank_variable
   while read -r rank_variable size_variable; do
     rank=${!rank_variable:-} size=${!size_variable:-}
+    # A batch script is process 0 of all, and no step of srun: it may start ranks, and is none.
+    [[ ${rank_variable} != SLURM_PROCID || -n ${SLURM_STEP_ID:-${SLURM_STEPID:-}} ]] || rank=''
     [[ -z ${rank} ]] || return 0
   done <<'END'
 RANK WORLD_SIZE
