@@ -97,21 +97,22 @@ struct busiest busiest_in(int n, const int *op, const int *times)
     const struct moved *m = moved_by(op[i]);
     int64_t each = times ? times[i] : 1;
     if (m->alike) {
-      all.sent += each * m->sent[0];
-      all.received += each * m->received[0];
+      all.sent = plus_times(all.sent, each, m->sent[0]);
+      all.received = plus_times(all.received, each, m->received[0]);
       continue;
     }
     if (!sent) sent = by_rank(), received = by_rank();
     for (int r = 0; r < world_size(); r++) {
-      sent[r] += each * m->sent[r];
-      received[r] += each * m->received[r];
+      sent[r] = plus_times(sent[r], each, m->sent[r]);
+      received[r] = plus_times(received[r], each, m->received[r]);
     }
   }
   for (int r = 0; r < world_size() && sent; r++) {
     if (sent[r] > most.sent) most.sent = sent[r];
     if (received[r] > most.received) most.received = received[r];
   }
-  return (struct busiest){all.sent + most.sent, all.received + most.received};
+  return (struct busiest){plus_times(all.sent, 1, most.sent),
+                          plus_times(all.received, 1, most.received)};
 }
 
 struct busiest busiest_of(const struct op *op)

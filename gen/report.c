@@ -29,7 +29,7 @@ static void add_up(void *to, int id, int times)
   struct totals *t = to;
   if (!is_collective(op->kind)) return;
   t->collectives += times;
-  t->bytes += times * bytes_of(op);
+  t->bytes = plus_times(t->bytes, times, bytes_of(op));
 }
 
 static struct totals totals(void)

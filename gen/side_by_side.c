@@ -89,7 +89,8 @@ static int64_t time_of(const struct op *op)
   if (op->kind != OP_loop) return time_taken(op);
   const struct function *body = &graph->function[op->function];
   int64_t round = 0;
-  for (int i = 0; i < body->nop; i++) round += time_of(&graph->op[body->op[i]]);
+  for (int i = 0; i < body->nop; i++)
+    round = plus_times(round, 1, time_of(&graph->op[body->op[i]]));
   return round > LONGEST_TIME / body->count ? LONGEST_TIME : round * body->count;
 }
 
@@ -97,7 +98,7 @@ int64_t *times_in(const struct function *f)
 {
   int64_t *done = alloc((size_t)(graph->nop + 1) * sizeof *done), now = 0;
   for (int i = 0; i < f->nop; i++) {
-    now += time_of(&graph->op[f->op[i]]);
+    now = plus_times(now, 1, time_of(&graph->op[f->op[i]]));
     done[f->op[i]] = now;
   }
   return done;
@@ -121,11 +122,12 @@ static int64_t end_of(const struct runs *runs, const int64_t *done)
     run[i][1] = -latency * (r->n - 1);
     for (int k = 0; k < r->n; k++) {
       if (done[r->member[k]] > run[i][0]) run[i][0] = done[r->member[k]];
-      run[i][1] += time_taken(&graph->op[r->member[k]]);
+      run[i][1] = plus_times(run[i][1], 1, time_taken(&graph->op[r->member[k]]));
     }
   }
   qsort(run, (size_t)runs->n, sizeof *run, by_begin);
-  for (int i = 0; i < runs->n; i++) end = (run[i][0] > end ? run[i][0] : end) + run[i][1];
+  for (int i = 0; i < runs->n; i++)
+    end = plus_times(run[i][0] > end ? run[i][0] : end, 1, run[i][1]);
   return end;
 }
 

@@ -27,15 +27,19 @@ static struct ran *note(int op, int module, int stream, int64_t begin, int64_t t
 {
   struct simulated *t = &run.told;
   GROW(t->ran, t->n, t->room);
-  t->ran[t->n] = (struct ran){
-      .op = op, .module = module, .stream = stream, .begin = begin, .end = begin + takes};
+  t->ran[t->n] = (struct ran){.op = op,
+                              .module = module,
+                              .stream = stream,
+                              .begin = begin,
+                              .end = plus_times(begin, 1, takes)};
   return &t->ran[t->n++];
 }
 
 static void compute(int op, int module, int64_t takes, bool copies)
 {
-  note(op, module, NONE, run.now, takes)->what = copies ? COPIES : COMPUTES;
-  run.now += takes;
+  struct ran *r = note(op, module, NONE, run.now, takes);
+  r->what = copies ? COPIES : COMPUTES;
+  run.now = r->end;
 }
 
 static void wait_for(struct ran *r)
@@ -110,17 +114,17 @@ static void run_op(void *unused, int id, int module)
 static void add_up(int64_t of_batch)
 {
   struct simulated *t = &run.told;
-  int64_t computing = 0, moving = 0, batch[2] = {0};
+  double busy[2] = {0}, batch[2] = {0}; /* picoseconds of arithmetic, of collectives */
   for (int i = 0; i < t->n; i++) {
     const struct ran *r = &t->ran[i];
-    int64_t *sum = r->what == MOVES ? &moving : &computing;
-    *sum += r->end - r->begin;
-    if (is_of_batch(graph->op[r->op].phase)) batch[r->what == MOVES] += r->end - r->begin;
+    double time = (double)(r->end - r->begin);
+    busy[r->what == MOVES] += time;
+    if (is_of_batch(graph->op[r->op].phase)) batch[r->what == MOVES] += time;
   }
   double more = graph->accumulate - 1;
   t->step = ((double)run.now + more * (double)of_batch) * 1e-12;
-  t->computing = ((double)computing + more * (double)batch[0]) * 1e-12;
-  t->moving = ((double)moving + more * (double)batch[1]) * 1e-12;
+  t->computing = (busy[false] + more * batch[false]) * 1e-12;
+  t->moving = (busy[true] + more * batch[true]) * 1e-12;
   t->waiting = t->step - t->computing;
 }
 

@@ -426,6 +426,8 @@ void *alloc(size_t size);
 char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *copy_text(const char *s);
 char *grouped(int64_t n); /* 1234567 as "1,234,567" */
+/* sum + n * each, of what is not negative; INT64_MAX where that is less. */
+int64_t plus_times(int64_t sum, int64_t n, int64_t each);
 /* Makes room for one more element in an array that grows. */
 #define GROW(array, n, room)                                                                       \
   ((n) < (room) ? (void)0 : (void)((array) = grow((array), (n), &(room), sizeof *(array))))

@@ -119,6 +119,13 @@ void *grow(void *array, int n, int *room, size_t size)
   return at;
 }
 
+int64_t plus_times(int64_t sum, int64_t n, int64_t each)
+{
+  int64_t product, all;
+  bool over = __builtin_mul_overflow(n, each, &product);
+  return over || __builtin_add_overflow(sum, product, &all) ? INT64_MAX : all;
+}
+
 void add(struct list *list, int number)
 {
   GROW(list->at, list->n, list->room);

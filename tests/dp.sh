@@ -57,7 +57,8 @@ planted() {
   cp -r "$from" "$WORK/$name"
   sed -i "$change" "$WORK/$name"/step.c*
   ! cmp -s "$from"/step.c* "$WORK/$name"/step.c* || { fail "$what: no such line in $2"; return; }
-  objects "$WORK/$name" "$kind" "$(cd "$from" && ls step.c*)" && link_ranks "$WORK/$name" "$kind" || { fail "$what: the program does not compile"; return; }
+  objects "$WORK/$name" "$kind" "$(cd "$from" && ls step.c*)" && link_ranks "$WORK/$name" "$kind" ||
+    { fail "$what: the program does not compile"; return; }
   if from_golden "$WORK/$name" > "$WORK/$name.end"; then
     ! (failures=0; near_golden "$name"; [ $failures -eq 0 ]) > "$WORK/$name.near" || fail "$what is not seen"
   elif [ "$kind" != cuda ] || ! grep -q 'nothing orders' "$WORK/$name.end"; then
