@@ -41,24 +41,6 @@ struct crossings {
 
 /* ------------------------------------------------------------------------- which of them can be */
 
-static int *read_list, *write_list, list_room;
-
-static void widen_lists(const struct op *op)
-{
-  while (list_room < op_width(op)) {
-    int room = list_room;
-    read_list = grow(read_list, 0, &room, sizeof *read_list);
-    write_list = grow(write_list, 0, &list_room, sizeof *write_list);
-  }
-}
-
-static int place_in(const struct function *f, int op)
-{
-  for (int k = 0; k < f->nop; k++)
-    if (f->op[k] == op) return k;
-  return NONE;
-}
-
 static bool is_of_family(int value, int of)
 {
   const struct value *v = &graph->value[value], *w = &graph->value[of];
@@ -172,7 +154,7 @@ static int follower_in(const struct function *f, int id)
 {
   const struct op *op = &graph->op[id];
   if (op->kind != OP_reduce_scatter) return NONE;
-  for (int k = place_in(f, id) + 1; k < f->nop; k++) {
+  for (int k = runs_at(f, id) + 1; k < f->nop; k++) {
     const struct op *other = &graph->op[f->op[k]];
     if (!is_collective(other->kind) || !can_follow(other, op)) continue;
     bool alone = serves_no_round(f, op, f->op[k]) && serves_no_round(f, other, NONE);
@@ -382,7 +364,7 @@ static void begin_ahead(int body, const struct crossing *c)
   multiply_buffer(op, true);
   int far = op->ahead, next = call_for(function, NEXT_ROUND, far, op);
   struct function *f = &graph->function[body];
-  int at = place_in(f, c->op);
+  int at = runs_at(f, c->op);
   insert(f, at, await);
   insert(f, at + 1, next);
   leave_out(f, c->op);
@@ -407,7 +389,7 @@ static int first_touch(const struct function *f, const struct crossing *c, int a
       for (int i = 0; i < n; i++)
         if (byte_speaker(held[i]) == byte_speaker(write_list[m])) return k;
   }
-  return place_in(f, first);
+  return runs_at(f, first);
 }
 
 /* The one is issued right behind the other. */
@@ -417,7 +399,7 @@ static void follow(struct function *f, const struct crossing *c)
   leader->beside = leader->behind = leader->leads = true;
   graph->op[c->op].follows_plus_1 = c->leader + 1;
   leave_out(f, c->op);
-  insert(f, place_in(f, c->leader) + 1, c->op);
+  insert(f, runs_at(f, c->leader) + 1, c->op);
 }
 
 static void await_behind(int body, const struct crossing *c)

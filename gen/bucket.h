@@ -24,7 +24,7 @@ struct caps {
 };
 /* Whether one call can make both, whatever their units. */
 bool travels_like(const struct single *a, const struct single *b);
-/* Of the i-th. */
+/* How much goes into the bucket of this number, from 0 on. */
 int64_t cap_of(const struct caps *caps, int bucket);
 struct buckets {
   int n, room;
@@ -68,6 +68,9 @@ void bucket_gradients(struct function *f);
 
 /* What stands for the value in a loop: one of a family speaks for all of it. */
 int speaker(int value);
+/* How often operations read the value, or one of its family; and the last of them, where any does.
+ */
+int readers_of(int value, int *last);
 /* Puts the members in the order in which their parameters lie; those of none behind them. */
 void put_in_order(int *member, int n);
 /* Finds what each of a function's operations in the list, n singles, needs of the others. */

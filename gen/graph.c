@@ -410,6 +410,13 @@ int op_makes(const struct op *op, int *list)
   return n;
 }
 
+int runs_at(const struct function *f, int op)
+{
+  for (int k = 0; k < f->nop; k++)
+    if (f->op[k] == op) return k;
+  return NONE;
+}
+
 int module_of_round(const struct function *f, int round)
 {
   return f->upward ? round : f->count - 1 - round;

@@ -8,19 +8,6 @@
 
 /* ------------------------------------------------------------- gradients that nobody else reads */
 
-/* How many operations read the value, or one of its family. */
-static int readers(int value)
-{
-  int count = 0, family = graph->value[value].family;
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      for (int j = 0; j < op->nin; j++)
-        count += op->in[j] == value || (family != NONE && graph->value[op->in[j]].family == family);
-    }
-  return count;
-}
-
 static int copy_of(int value, const struct op *reader)
 {
   struct op op = {.kind = OP_scale,
@@ -38,20 +25,15 @@ static int copy_of(int value, const struct op *reader)
   return id;
 }
 
-static bool runs(const struct function *f, int op)
-{
-  for (int i = 0; i < f->nop; i++)
-    if (f->op[i] == op) return true;
-  return false;
-}
-
 /* Whether the value's bytes are made here, and read by one operation alone: they may be changed. A
    view's are those of what it shows. */
 static bool is_own(const struct function *f, int value)
 {
   const struct value *v = &graph->value[value];
   if (is_gradient(value)) return true; /* what batches have added up */
-  if (readers(value) > 1 || !runs(f, v->op) || v->role != ACTIVATION || v->is_output) return false;
+  int reader;
+  if (readers_of(value, &reader) > 1 || runs_at(f, v->op) == NONE) return false;
+  if (v->role != ACTIVATION || v->is_output) return false;
   const struct op *op = &graph->op[v->op];
   return op->kind != OP_view || is_own(f, op->in[0]);
 }

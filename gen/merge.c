@@ -164,8 +164,7 @@ void find_needs(const struct function *f, const int *op, struct single *s, int n
 
 /* ------------------------------------------------------------------- what a member takes in */
 
-/* How many operations read the value, or one of its family; the last of them. */
-static int readers(int value, int *last)
+int readers_of(int value, int *last)
 {
   int count = 0, family = graph->value[value].family;
   for (int i = 0; i < graph->nfunction; i++)
@@ -184,11 +183,6 @@ static int readers(int value, int *last)
   return count;
 }
 
-static bool runs(const struct function *f, int op)
-{
-  return op != NONE && is_among(f->op, f->nop, op);
-}
-
 static bool is_cast(const struct op *op)
 {
   enum type from = graph->value[op->in[0]].type, to = graph->value[op->out].type;
@@ -204,7 +198,8 @@ static bool keeps_order(const struct op *op)
 static int maker_of(const struct function *f, int value, enum op_kind kind)
 {
   int id = graph->value[value].op;
-  if (!runs(f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
+  if (runs_at(f, id) == NONE || graph->op[id].kind != kind || !keeps_order(&graph->op[id]))
+    return NONE;
   return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
 }
 
@@ -213,8 +208,9 @@ static int taker_of(const struct function *f, int value, enum op_kind kind)
 {
   const struct value *v = &graph->value[value];
   int id = NONE;
-  if (v->role != ACTIVATION || v->is_output || readers(value, &id) != 1) return NONE;
-  if (!runs(f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
+  if (v->role != ACTIVATION || v->is_output || readers_of(value, &id) != 1) return NONE;
+  if (runs_at(f, id) == NONE || graph->op[id].kind != kind || !keeps_order(&graph->op[id]))
+    return NONE;
   return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
 }
 
@@ -223,9 +219,10 @@ bool is_mergeable(const struct function *f, int id)
   const struct op *op = &graph->op[id];
   int maker = graph->value[op->in[0]].op, reader = NONE;
   if (op->nbody || op->pieces) return false;
-  if (op->kind == OP_reduce_scatter && runs(f, maker) && graph->op[maker].kind == OP_pack)
+  if (op->kind == OP_reduce_scatter && runs_at(f, maker) != NONE &&
+      graph->op[maker].kind == OP_pack)
     return maker_of(f, op->in[0], OP_pack) != NONE;
-  if (op->kind != OP_all_gather || !readers(op->out, &reader)) return true;
+  if (op->kind != OP_all_gather || !readers_of(op->out, &reader)) return true;
   return graph->op[reader].kind != OP_unpack || taker_of(f, op->out, OP_unpack) != NONE;
 }
 
@@ -257,7 +254,7 @@ static void leave_out(struct function *f, const struct list *gone)
     const struct op *op = &graph->op[gone->at[i]];
     const struct value *v = &graph->value[op->out];
     bool is_made_here = v->op == gone->at[i];
-    if (is_made_here && (v->is_output || readers(op->out, &reader))) continue;
+    if (is_made_here && (v->is_output || readers_of(op->out, &reader))) continue;
     for (int k = 0; k < f->nop; k++)
       if (f->op[k] != gone->at[i]) f->op[kept++] = f->op[k];
     f->nop = kept;

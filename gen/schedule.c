@@ -19,10 +19,11 @@ static bool *leaves; /* another function reads it: it is not freed here */
 static int *shown;   /* the value whose bytes it is: a view has none of its own */
 static bool *wanted; /* anything reads it: a kernel's other outputs are gone at once */
 
-static int *read_list, *write_list, list_room;
+int *read_list, *write_list;
 
-static void widen_lists(const struct op *op)
+void widen_lists(const struct op *op)
 {
+  static int list_room;
   while (list_room < op_width(op)) {
     int room = list_room;
     read_list = grow(read_list, 0, &room, sizeof *read_list);

@@ -4,6 +4,10 @@
 
 #include "tpgen.h"
 
+/* Lists that are filled anew for each operation, and made wide enough for what it reads, or writes.
+   schedule.c. */
+extern int *read_list, *write_list;
+void widen_lists(const struct op *op);
 /* The most that is alive while some of a function's operations run in this order, over what was
    before it. */
 int64_t peak_of(const int *op, int n);
@@ -19,8 +23,8 @@ int byte_speaker(int value);
 /* Longer functions are ordered in parts. */
 enum { LONGEST_ORDERED = 512 };
 
-/* Whether the collective can begin when the other one is done, whatever else is at work: all that it
-   reads that one makes, and nothing has to be copied for it. overlap.c. */
+/* Whether the collective can begin when the other one is done, whatever else is at work: all that
+   it reads that one makes, and nothing has to be copied for it. overlap.c. */
 bool can_follow(const struct op *op, const struct op *leader);
 
 /* ahead.c: lets the collectives of a loop's body run beside other operations, some of them beside

@@ -651,6 +651,8 @@ int pending_reads(const struct op *op, int *list);
 int pending_writes(const struct op *op, int *list);
 int op_makes(const struct op *op, int *list);
 
+/* Where the function runs the operation, or NONE. */
+int runs_at(const struct function *f, int op);
 /* Calls `visit` for every operation in the order of the program, a loop's body once, after its
    call, with how many times it runs in a step. What a body's rounds do for each other comes once,
    too: what is begun for the next where it is begun for the first, before the loop, what is ended
