@@ -30,7 +30,10 @@ struct counted {
   const int64_t *give, *get;
   bool equal;
 };
-static struct counted **counted; /* by operation, then by the first rank of the group */
+static struct counts_of {
+  bool alone;         /* see counts_alone */
+  struct counted *of; /* by the first rank of the group; alone: by rank */
+} * counted;          /* by operation */
 static const struct graph *counted_of;
 
 struct counts {
@@ -77,9 +80,12 @@ static struct counted count_for(int id, int rank)
   const struct op *op = &graph->op[id];
   if (counted_of != graph) counted = alloc((size_t)graph->nop * sizeof *counted);
   counted_of = graph;
-  if (!counted[id]) counted[id] = alloc((size_t)world_size() * sizeof **counted);
-  int key = counts_alone(op) ? rank : first_member(op->group, rank);
-  struct counted *c = &counted[id][key];
+  struct counts_of *known = &counted[id];
+  if (!known->of) {
+    known->of = alloc((size_t)world_size() * sizeof *known->of);
+    known->alone = counts_alone(op);
+  }
+  struct counted *c = &known->of[known->alone ? rank : first_member(op->group, rank)];
   if (c->give) return *c;
   int n = group_size(op->group);
   static int64_t *give, *get;

@@ -93,19 +93,33 @@ static int64_t strided_size(const struct mesh *mesh, struct layout layout, int d
   return product;
 }
 
+static void cut_along(const struct mesh *mesh, int mesh_dim, int dim, int64_t whole,
+                      const int coordinate[MAX_MESH], struct part *p)
+{
+  int64_t n = p->shape.size[dim];
+  int64_t chunk = (n + mesh->size[mesh_dim] - 1) / mesh->size[mesh_dim];
+  int64_t first = chunk * coordinate[mesh_dim] < n ? chunk * coordinate[mesh_dim] : n;
+  int64_t last = first + chunk < n ? first + chunk : n;
+  p->shape.size[dim] = last - first;
+  p->first[dim] += first;
+  if (last == first) p->first[dim] = whole;
+}
+
 static void cut_plainly(const struct mesh *mesh, struct layout layout, int dim, int64_t whole,
                         const int coordinate[MAX_MESH], struct part *p)
 {
   int cut[MAX_MESH], ncut = cuts_of(mesh, layout, dim, cut);
-  for (int i = 0; i < ncut; i++) {
-    int64_t n = p->shape.size[dim];
-    int64_t chunk = (n + mesh->size[cut[i]] - 1) / mesh->size[cut[i]];
-    int64_t first = chunk * coordinate[cut[i]] < n ? chunk * coordinate[cut[i]] : n;
-    int64_t last = first + chunk < n ? first + chunk : n;
-    p->shape.size[dim] = last - first;
-    p->first[dim] += first;
-    if (last == first) p->first[dim] = whole;
-  }
+  for (int i = 0; i < ncut; i++) cut_along(mesh, cut[i], dim, whole, coordinate, p);
+}
+
+/* Whether none of the mesh's dimensions behind this one cuts the same dimension, and this one does
+   so plainly: as in most layouts. */
+static bool cuts_alone(const struct mesh *mesh, const struct layout *layout, int mesh_dim)
+{
+  const struct placement *p = &layout->on[mesh_dim];
+  for (int i = mesh_dim + 1; i < mesh->ndim; i++)
+    if (layout->on[i].kind == SHARD && layout->on[i].dim == p->dim) return false;
+  return p->outer <= 1;
 }
 
 struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
@@ -117,7 +131,9 @@ struct part local_part(const struct mesh *mesh, struct shape whole, struct layou
     if (layout.on[i].kind != SHARD || done >> layout.on[i].dim & 1) continue;
     int d = layout.on[i].dim;
     done |= 1u << d;
-    if (is_strided(mesh, layout, d))
+    if (cuts_alone(mesh, &layout, i))
+      cut_along(mesh, i, d, whole.size[d], coordinate, &p);
+    else if (is_strided(mesh, layout, d))
       p.shape.size[d] = strided_size(mesh, layout, d, whole.size[d], coordinate);
     else
       cut_plainly(mesh, layout, d, whole.size[d], coordinate, &p);

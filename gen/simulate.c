@@ -20,8 +20,27 @@ static struct {
   int *pending;        /* by operation, and as many modules as one is ahead by: of a collective that
                           is not awaited yet, which of `ran` */
   int64_t *taken, *waited;
-  int *times; /* by operation, as the two before */
+  int *times;         /* by operation, as the two before */
+  struct costs *cost; /* by operation, so too: loops come to each a hundred times */
 } run;
+
+/* What cost.c says of an operation. */
+struct costs {
+  bool known;
+  int64_t takes, copies_in, copies_out;
+};
+
+static const struct costs *cost_of(int id)
+{
+  const struct op *op = &graph->op[id];
+  struct costs *c = &run.cost[id];
+  if (c->known) return c;
+  *c = (struct costs){.known = true, .takes = time_taken(op)};
+  if (!is_collective(op->kind)) return c;
+  c->copies_in = copies_in_time(op);
+  c->copies_out = copies_out_time(op);
+  return c;
+}
 
 static struct ran *note(int op, int module, int stream, int64_t begin, int64_t takes)
 {
@@ -66,11 +85,12 @@ static void begin_collective(int id, int module)
 {
   const struct op *op = &graph->op[id];
   bool beside = op->beside && options.cuda;
-  int64_t *until = &run.until[op->group], takes = time_taken(op);
-  if (copies_in_time(op)) compute(id, module, copies_in_time(op), true);
+  const struct costs *cost = cost_of(id);
+  int64_t *until = &run.until[op->group], takes = cost->takes;
+  if (cost->copies_in) compute(id, module, cost->copies_in, true);
   int64_t begin = *until > run.now ? *until : run.now, led = end_of_leader(op, module);
   if (begin < led) begin = led;
-  if (beside && op->leads) takes += copies_out_time(op);
+  if (beside && op->leads) takes += cost->copies_out;
   struct ran *r =
       note(id, module, beside ? op->group : NONE, begin, takes + (beside ? events_time() : 0));
   r->what = MOVES;
@@ -82,7 +102,7 @@ static void begin_collective(int id, int module)
     return;
   }
   wait_for(r);
-  if (copies_out_time(op)) compute(id, module, copies_out_time(op), true);
+  if (cost->copies_out) compute(id, module, cost->copies_out, true);
 }
 
 static void await(int id, int module)
@@ -93,7 +113,7 @@ static void await(int id, int module)
   *pending = NONE;
   int leader = graph->op[id].follows_plus_1 - 1;
   if (leader != NONE) *pending_of(leader, module) = NONE;
-  int64_t after = graph->op[id].leads ? 0 : copies_out_time(&graph->op[id]);
+  int64_t after = graph->op[id].leads ? 0 : cost_of(id)->copies_out;
   if (after) compute(id, module, after, true);
 }
 
@@ -106,8 +126,8 @@ static void run_op(void *unused, int id, int module)
     begin_collective(id, module);
   else if (op->kind == OP_await)
     await(op->begun, module);
-  else if (time_taken(op))
-    compute(id, module, time_taken(op), false);
+  else if (cost_of(id)->takes)
+    compute(id, module, cost_of(id)->takes, false);
 }
 
 /* Where a step takes several batches its forward and backward run as often. */
@@ -138,6 +158,7 @@ const struct simulated *simulated(void)
   run.taken = alloc((size_t)graph->nop * sizeof *run.taken);
   run.waited = alloc((size_t)graph->nop * sizeof *run.waited);
   run.times = alloc((size_t)graph->nop * sizeof *run.times);
+  run.cost = alloc((size_t)graph->nop * sizeof *run.cost);
   for (int i = 0; i < graph->nop * MOST_PREFETCHED; i++) run.pending[i] = NONE;
   int64_t of_batch = 0;
   for (int i = 0; i < graph->nfunction; i++) {
