@@ -275,9 +275,10 @@ static int64_t kernel_waste(const struct op *op, const struct letters *l, int sp
 
 /* ---------------------------------------------------------------------------------------- twins */
 
-/* Where an operation stands: in modules of this class of paths, as the place-th of its phase. */
+/* Where an operation stands: in modules of this class of paths, as the place-th of its phase; class
+   NONE: in no such module. */
 struct spot {
-  int class, phase, place, op;
+  int class, phase, place;
 };
 
 /* The number of the class of the path: of "layers.*.attention", say. NONE where it has no
@@ -297,15 +298,6 @@ static int class_of_path(struct memo *classes, const char *path)
   return numbered ? number_of_query(classes, &q) : NONE;
 }
 
-static int by_spot(const void *a, const void *b)
-{
-  const struct spot *x = a, *y = b;
-  if (x->class != y->class) return x->class < y->class ? -1 : 1;
-  if (x->phase != y->phase) return x->phase < y->phase ? -1 : 1;
-  if (x->place != y->place) return x->place < y->place ? -1 : 1;
-  return (x->op > y->op) - (x->op < y->op);
-}
-
 static bool are_alike(const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || a->nin != b->nin || a->nout != b->nout || a->dim != b->dim ||
@@ -317,38 +309,47 @@ static bool are_alike(const struct op *a, const struct op *b)
   return true;
 }
 
+/* By operation; gives how many classes there are. */
 static int find_spots(struct spot *spot)
 {
   struct memo classes = {0};
   int *class = alloc((size_t)(graph->nmodule + 1) * sizeof *class);
-  int *count = alloc((size_t)(graph->nmodule + 1) * PHASES * sizeof *count), n = 0;
+  int *count = alloc((size_t)(graph->nmodule + 1) * PHASES * sizeof *count);
   for (int m = 0; m < graph->nmodule; m++)
     class[m] = class_of_path(&classes, graph->module[m].path);
+  for (int i = 0; i < graph->nop; i++) spot[i].class = NONE;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     if (op->module == NONE || class[op->module] == NONE) continue;
-    spot[n++] = (struct spot){.class = class[op->module],
-                              .phase = (int)op->phase,
-                              .place = count[op->module * PHASES + (int)op->phase]++,
-                              .op = graph->order[i]};
+    int *place = &count[op->module * PHASES + (int)op->phase];
+    spot[graph->order[i]] = (struct spot){class[op->module], (int)op -> phase, (*place)++};
   }
-  return n;
+  return classes.n;
+}
+
+/* The last operation met in this spot, which is the next one's twin, if they are alike. */
+static int *last_in(struct list *places, const struct spot *s)
+{
+  struct list *list = &places[s->class * PHASES + s->phase];
+  while (list->n <= s->place) add(list, NONE);
+  return &list->at[s->place];
 }
 
 static void find_twins(void)
 {
   next_twin = alloc((size_t)(graph->nop + 1) * sizeof *next_twin);
-  struct spot *spot = alloc((size_t)(graph->norder + 1) * sizeof *spot);
+  struct spot *spot = alloc((size_t)(graph->nop + 1) * sizeof *spot);
   for (int i = 0; i < graph->nop; i++) next_twin[i] = i;
-  int n = find_spots(spot);
-  qsort(spot, (size_t)n, sizeof *spot, by_spot);
-  for (int i = 1; i < n; i++) {
-    const struct spot *x = &spot[i - 1], *y = &spot[i];
-    if (x->class != y->class || x->phase != y->phase || x->place != y->place ||
-        !are_alike(&graph->op[x->op], &graph->op[y->op]))
-      continue;
-    next_twin[y->op] = next_twin[x->op];
-    next_twin[x->op] = y->op;
+  int classes = find_spots(spot);
+  struct list *places = alloc((size_t)(classes + 1) * PHASES * sizeof *places);
+  for (int i = 0; i < graph->nop; i++) {
+    if (spot[i].class == NONE) continue;
+    int *last = last_in(places, &spot[i]);
+    if (*last != NONE && are_alike(&graph->op[*last], &graph->op[i])) {
+      next_twin[i] = next_twin[*last];
+      next_twin[*last] = i;
+    }
+    *last = i;
   }
 }
 
