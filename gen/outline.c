@@ -348,18 +348,29 @@ static int carried_value(const struct source *s)
   return c;
 }
 
-static bool foldable(const struct region *r)
+/* Module by module, as they lie in memory. */
+static bool same_ops(const struct region *r)
 {
-  struct source s;
-  int64_t growth;
-  for (int k = 0; k < r->run[0].length; k++) {
-    for (int i = 1; i < r->count; i++)
+  for (int i = 1; i < r->count; i++)
+    for (int k = 0; k < r->run[0].length; k++)
       if (!same_op(op_at(r, 0, k), op_at(r, i, k))) return false;
-    if (!find_growth(r, k, &growth)) return false;
-    for (int j = 0; j < op_at(r, 0, k)->nin; j++)
-      if (!find_source(r, k, j, &s)) return false;
-  }
   return true;
+}
+
+/* What the body's operations read: source[k * MAX_INPUTS + j] of the k-th; NULL where the modules
+   cannot be folded. */
+static struct source *find_sources(const struct region *r)
+{
+  int64_t growth;
+  int length = r->run[0].length;
+  if (!same_ops(r)) return NULL;
+  struct source *source = alloc((size_t)length * MAX_INPUTS * sizeof *source);
+  for (int k = 0; k < length; k++) {
+    if (!find_growth(r, k, &growth)) return NULL;
+    for (int j = 0; j < op_at(r, 0, k)->nin; j++)
+      if (!find_source(r, k, j, &source[k * MAX_INPUTS + j])) return NULL;
+  }
+  return source;
 }
 
 /* Value `of` is what module `index` of the list has where module 0 has `first`. */
@@ -372,13 +383,9 @@ static void join(int list, int of, int first, int index)
   if (index == 1) graph->value[first].sibling = of;
 }
 
-static void fold(struct region *r)
+static void fold(struct region *r, const struct source *source)
 {
-  int length = r->run[0].length;
-  struct source *source = alloc((size_t)length * MAX_INPUTS * sizeof *source);
-  for (int k = 0; k < length; k++)
-    for (int j = 0; j < op_at(r, 0, k)->nin; j++) find_source(r, k, j, &source[k * MAX_INPUTS + j]);
-  for (int k = 0; k < length; k++) {
+  for (int k = 0; k < r->run[0].length; k++) {
     struct op *op = &graph->op[graph->order[r->run[0].first + k]];
     for (int j = 0; j < op->nin; j++) {
       const struct source *s = &source[k * MAX_INPUTS + j];
@@ -405,8 +412,9 @@ static void find_regions(void)
       for (int i = 0; i < nregion; i++)
         inside |= place >= region[i].first && place < region[i].last;
       if (inside || index_at(place, list) == NONE || !find_region(place, list, count, &r)) continue;
-      if (!foldable(&r)) continue;
-      fold(&r);
+      const struct source *source = find_sources(&r);
+      if (!source) continue;
+      fold(&r, source);
       GROW(region, nregion, region_room);
       region[nregion++] = r;
       place = r.last - 1;
