@@ -1,15 +1,14 @@
 // Products of bfloat16 matrices, row-major, whose sums are float32: for generated C.
 //
-// BLAS knows no bfloat16. The result is cut into tiles, and the operands of each, tile by tile too,
-// become float32 before BLAS multiplies them. The tiles are dealt out to the threads; what is in a
-// tile, and in which order it is summed, does not depend on how many there are. A processor that
-// multiplies bfloat16 itself is left to oneDNN, where that is installed (cpu_onednn.c).
+// BLAS knows no bfloat16, and operands that became float32 before it multiplies them would be
+// copied twice: cpu_products.h copies them once. The result is cut into parts, which are dealt out
+// to the threads; in which order it is summed does not depend on how many there are. A processor
+// that multiplies bfloat16 itself is left to oneDNN, where that is installed (cpu_onednn.c).
 #ifndef CPU_BF16_H
 #define CPU_BF16_H
 
+#include "cpu_products.h"
 #include "elements.h"
-
-enum { BF16_ROWS = 128, BF16_COLUMNS = 256, BF16_TERMS = 256 };
 
 struct bf16_product {
   char a_is, b_is; // 't': stored transposed, 'n': not
@@ -23,64 +22,61 @@ struct bf16_product {
 };
 
 #ifdef TPGEN_ONEDNN
-// Computes it and is true; or is false, where the tiles are quicker or oneDNN does not know how.
+// Computes it and is true; or is false, where the parts below are quicker or oneDNN does not know
+// how.
 bool multiply_by_onednn(const struct bf16_product *p);
 #endif
 
-static inline void widen(float *to, const bf16 *from, long ld, int rows, int columns)
+// The columns of a result of bfloat16 that are summed at a time.
+enum { BF16_COLUMNS = 1024 };
+
+// Some rows and columns of the result, summed in float32 elsewhere where they are bfloat16.
+static inline void bf16_narrow_part(const struct bf16_product *p, bf16 *c, struct stored a,
+                                    struct stored b, int rows, int columns)
 {
+  static _Thread_local float sums[PART_ROWS * BF16_COLUMNS];
+  for (int i = 0; i < rows && p->add; i++)
+    for (int j = 0; j < columns; j++) sums[i * columns + j] = bf16_to_float(c[i * p->ldc + j]);
+  product_on_one_thread(sums, columns, a, b, rows, columns, p->k, p->add);
   for (int i = 0; i < rows; i++)
-    for (int j = 0; j < columns; j++) to[i * columns + j] = bf16_to_float(from[i * ld + j]);
+    for (int j = 0; j < columns; j++) c[i * p->ldc + j] = float_to_bf16(sums[i * columns + j]);
 }
 
-// The tile of the result that begins at row i and column j, in float32.
-static inline void bf16_sums(const struct bf16_product *p, const bf16 *a, const bf16 *b,
-                             float *sums, int i, int j, int rows, int columns)
+// Of one of its products, rows and columns from i and j on.
+static inline void bf16_part(const struct bf16_product *p, int of, int i, int j, int rows,
+                             int columns)
 {
-  static _Thread_local float wide_a[BF16_ROWS * BF16_TERMS], wide_b[BF16_TERMS * BF16_COLUMNS];
-  const bool ta = p->a_is == 't', tb = p->b_is == 't';
-  for (int k = 0; k < p->k; k += BF16_TERMS) {
-    const int terms = k + BF16_TERMS < p->k ? BF16_TERMS : p->k - k;
-    widen(wide_a, ta ? a + k * p->lda + i : a + i * p->lda + k, p->lda, ta ? terms : rows,
-          ta ? rows : terms);
-    widen(wide_b, tb ? b + j * p->ldb + k : b + k * p->ldb + j, p->ldb, tb ? columns : terms,
-          tb ? terms : columns);
-    gemm_on_one_thread(p->a_is, p->b_is, sums, columns, wide_a, ta ? rows : terms, wide_b,
-                       tb ? terms : columns, rows, columns, terms, k > 0 || p->add);
-  }
-}
-
-static inline void bf16_tile(const struct bf16_product *p, int of, int i, int j)
-{
-  static _Thread_local float sums[BF16_ROWS * BF16_COLUMNS];
-  const int rows = i + BF16_ROWS < p->m ? BF16_ROWS : p->m - i;
-  const int columns = j + BF16_COLUMNS < p->n ? BF16_COLUMNS : p->n - j;
+  const struct stored a = {p->a + of * p->step_a, p->lda, p->a_is == 't', true};
+  const struct stored b = {p->b + of * p->step_b, p->ldb, p->b_is == 't', true};
   const long begin = of * p->step_c + i * p->ldc + j;
-  for (int y = 0; y < rows && p->add; y++)
-    for (int x = 0; x < columns; x++) {
-      const long at = begin + y * p->ldc + x;
-      sums[y * columns + x] = p->c ? bf16_to_float(p->c[at]) : p->wide[at];
-    }
-  bf16_sums(p, p->a + of * p->step_a, p->b + of * p->step_b, sums, i, j, rows, columns);
-  for (int y = 0; y < rows; y++)
-    for (int x = 0; x < columns; x++) {
-      const long at = begin + y * p->ldc + x;
-      if (p->c)
-        p->c[at] = float_to_bf16(sums[y * columns + x]);
-      else
-        p->wide[at] = sums[y * columns + x];
-    }
+  if (!p->c) {
+    product_on_one_thread(p->wide + begin, p->ldc, stored_from(a, i, 0), stored_from(b, 0, j), rows,
+                          columns, p->k, p->add);
+    return;
+  }
+  for (int x = 0; x < columns; x += BF16_COLUMNS)
+    for (int y = 0; y < rows; y += PART_ROWS)
+      bf16_narrow_part(p, p->c + begin + y * p->ldc + x, stored_from(a, i + y, 0),
+                       stored_from(b, 0, j + x), rows - y < PART_ROWS ? rows - y : PART_ROWS,
+                       columns - x < BF16_COLUMNS ? columns - x : BF16_COLUMNS);
 }
 
-static inline void multiply_by_tiles(const struct bf16_product *p)
+// Each product is cut into as many parts as there are threads, or none of them is where there are
+// as many products.
+static inline void multiply_by_parts(const struct bf16_product *p)
 {
-  const int down = (p->m + BF16_ROWS - 1) / BF16_ROWS;
-  const int across = (p->n + BF16_COLUMNS - 1) / BF16_COLUMNS;
   const int threads = threads_for((long)p->m * p->n * p->k * p->batch);
+  const int parts = p->batch < threads ? threads : 1;
+  const int down = parts_of_rows(p->m, p->n, parts), across = parts / down;
 #pragma omp parallel for schedule(static) if (threads > 1)
-  for (long t = 0; t < (long)p->batch * down * across; t++)
-    bf16_tile(p, (int)(t / across / down), (int)(t / across % down) * BF16_ROWS,
-              (int)(t % across) * BF16_COLUMNS);
+  for (long t = 0; t < (long)p->batch * parts; t++) {
+    const int part = (int)(t % parts);
+    const int i = part_begin(p->m, down, part / across),
+              j = part_begin(p->n, across, part % across);
+    const int rows = part_begin(p->m, down, part / across + 1) - i;
+    const int columns = part_begin(p->n, across, part % across + 1) - j;
+    if (rows > 0 && columns > 0) bf16_part(p, (int)(t / parts), i, j, rows, columns);
+  }
 }
 
 static inline void multiply_bf16(const struct bf16_product *p)
@@ -88,7 +84,7 @@ static inline void multiply_bf16(const struct bf16_product *p)
 #ifdef TPGEN_ONEDNN
   if (multiply_by_onednn(p)) return;
 #endif
-  multiply_by_tiles(p);
+  multiply_by_parts(p);
 }
 
 // As gemm and gemm_batch of cpu_math.h, of bfloat16.

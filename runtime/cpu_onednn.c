@@ -1,6 +1,6 @@
 // Products of bfloat16 matrices by oneDNN: in programs that have such, where it is installed.
 //
-// It is used where the processor multiplies bfloat16 (AVX-512 BF16, AMX): elsewhere the tiles of
+// It is used where the processor multiplies bfloat16 (AVX-512 BF16, AMX): elsewhere the parts of
 // cpu_bf16.h are quicker. TPGEN_ONEDNN=1 in the environment has it used on any processor,
 // TPGEN_ONEDNN=0 on none. What oneDNN makes for products of some sizes is made at the first of
 // them, and kept; the threads that it takes are OpenMP's, as all of the program's.

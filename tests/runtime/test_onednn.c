@@ -1,4 +1,4 @@
-/* Products of bfloat16 by oneDNN, made to be used on any processor, and by tiles: each is the sum
+/* Products of bfloat16 by oneDNN, made to be used on any processor, and without: each is the sum
    of the products of its operands, rounded to its type. Without oneDNN there is no test. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -117,8 +117,8 @@ static void both_are_right(void **state)
                p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.batch, p.step_a, p.step_b, p.step_c,
                p.wide ? ", float32" : "", p.add ? ", added" : "");
     begin_again();
-    multiply_by_tiles(&p);
-    if (!is_right(&p)) fail_msg("tiles: %c%c %d x %d x %d", p.a_is, p.b_is, p.m, p.n, p.k);
+    multiply_by_parts(&p);
+    if (!is_right(&p)) fail_msg("parts: %c%c %d x %d x %d", p.a_is, p.b_is, p.m, p.n, p.k);
   }
   print_message("oneDNN computes %d of 400\n", done);
   assert_in_range(done, 200, 400);

@@ -1,0 +1,235 @@
+// Products of large matrices on one thread, of float32 or of bfloat16, whose sums are float32.
+//
+// Both operands are copied, a part at a time, into the order in which they are read, and become
+// float32 on the way: of a, panels of some rows; of b, strips of some columns. A block of the
+// result, of a panel by a strip, is summed in registers over the terms of a part. In which order an
+// element is summed depends on the number of terms alone.
+#ifndef CPU_PRODUCTS_H
+#define CPU_PRODUCTS_H
+
+#include "cpu_tiles.h"
+#include "elements.h"
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+// The rows of a panel, and the columns of a strip: as much of a result as the registers hold.
+#if defined(__AVX512F__)
+enum { PANEL = 14, STRIP = 2 * LANES };
+#elif defined(__AVX__)
+enum { PANEL = 6, STRIP = 2 * LANES };
+#else
+enum { PANEL = 4, STRIP = 2 * LANES };
+#endif
+
+// What is copied at a time: terms, and rows of a. Both copies are to lie in a core's cache.
+enum { PART_TERMS = 352, PART_ROWS = 518 / PANEL * PANEL };
+
+// A matrix as it is stored: from a row to the next there are ld elements.
+struct stored {
+  const void *at;
+  long ld;
+  bool turned; // it is stored transposed
+  bool is_bf16;
+};
+
+static inline const void *stored_at(struct stored s, long row, long column)
+{
+  const long at = s.turned ? column * s.ld + row : row * s.ld + column;
+  return (const char *)s.at + at * (long)(s.is_bf16 ? sizeof(bf16) : sizeof(float));
+}
+
+static inline struct stored stored_from(struct stored s, long row, long column)
+{
+  s.at = stored_at(s, row, column);
+  return s;
+}
+
+// ---- copies -------------------------------------------------------------------------------------
+
+// To rows of `wide` elements, one for each term; zeros behind the n of them that there are.
+// `is_bf16`, here as below, is a constant for the caller.
+static inline __attribute__((always_inline)) void
+copy_lines(float *to, int wide, const void *from, long ld, int n, int terms, bool is_bf16)
+{
+  for (int k = 0; k < terms; k++)
+    for (int i = 0; i < wide; i++) {
+      const long at = k * ld + (i < n ? i : 0);
+      const float x = is_bf16 ? bf16_to_float(((const bf16 *)from)[at]) : ((const float *)from)[at];
+      to[k * wide + i] = i < n ? x : 0;
+    }
+}
+
+// The same from n rows of a term's elements each, from the term `first` on.
+static inline __attribute__((always_inline)) void
+turn_some(float *to, int wide, const void *from, long ld, int n, int first, int terms, bool is_bf16)
+{
+  for (int i = 0; i < wide; i++)
+    for (int k = first; k < terms; k++) {
+      const long at = (i < n ? i : 0) * ld + k;
+      const float x = is_bf16 ? bf16_to_float(((const bf16 *)from)[at]) : ((const float *)from)[at];
+      to[k * wide + i] = i < n ? x : 0;
+    }
+}
+
+#ifdef __AVX512F__
+static inline __attribute__((always_inline)) __m512 load_lanes(const void *from, long at,
+                                                               bool is_bf16)
+{
+  if (!is_bf16) return _mm512_loadu_ps((const float *)from + at);
+  const __m256i half = _mm256_loadu_si256((const void *)((const bf16 *)from + at));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+// Of each two blocks of step x step beside each other, the ones off the diagonal change places.
+static inline __attribute__((always_inline)) void turn_blocks(__m512 row[16], int step)
+{
+  const __m512i count = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  const __mmask16 odd = _mm512_test_epi32_mask(count, _mm512_set1_epi32(step));
+  const __m512i ahead = _mm512_add_epi32(count, _mm512_set1_epi32(step));
+  const __m512i low = _mm512_mask_add_epi32(count, odd, count, _mm512_set1_epi32(16 - step));
+  const __m512i high = _mm512_mask_add_epi32(ahead, odd, count, _mm512_set1_epi32(16));
+  for (int pair = 0; pair < 8; pair++) {
+    const int i = pair / step * 2 * step + pair % step;
+    const __m512 a = row[i], b = row[i + step];
+    row[i] = _mm512_permutex2var_ps(a, low, b);
+    row[i + step] = _mm512_permutex2var_ps(a, high, b);
+  }
+}
+
+// Sixteen rows of sixteen terms at a time. What is too much of a row is overwritten by the next,
+// and behind the last one there is room.
+static inline __attribute__((always_inline)) void
+turn_lines(float *to, int wide, const void *from, long ld, int n, int terms, bool is_bf16)
+{
+  int k = 0;
+  for (; k + 16 <= terms; k += 16)
+    for (int first = 0; first < wide; first += 16) {
+      __m512 row[16];
+      for (int i = 0; i < 16; i++)
+        row[i] =
+            first + i < n ? load_lanes(from, (first + i) * ld + k, is_bf16) : _mm512_setzero_ps();
+      turn_blocks(row, 8);
+      turn_blocks(row, 4);
+      turn_blocks(row, 2);
+      turn_blocks(row, 1);
+      for (int i = 0; i < 16; i++) _mm512_storeu_ps(to + (k + i) * wide + first, row[i]);
+    }
+  turn_some(to, wide, from, ld, n, k, terms, is_bf16);
+}
+#else
+static inline __attribute__((always_inline)) void
+turn_lines(float *to, int wide, const void *from, long ld, int n, int terms, bool is_bf16)
+{
+  turn_some(to, wide, from, ld, n, 0, terms, is_bf16);
+}
+#endif
+
+// n rows of a, or columns of b, become `wide` of them side by side. along: the terms of each follow
+// one another in memory.
+static inline __attribute__((always_inline)) void
+copy_operand(float *to, int wide, struct stored from, int n, int terms, bool along)
+{
+  if (along && from.is_bf16)
+    turn_lines(to, wide, from.at, from.ld, n, terms, true);
+  else if (along)
+    turn_lines(to, wide, from.at, from.ld, n, terms, false);
+  else if (n == wide && from.is_bf16)
+    copy_lines(to, wide, from.at, from.ld, wide, terms, true);
+  else if (n == wide)
+    copy_lines(to, wide, from.at, from.ld, wide, terms, false);
+  else
+    copy_lines(to, wide, from.at, from.ld, n, terms, from.is_bf16);
+}
+
+static inline void copy_panel(float *to, struct stored a, int rows, int terms)
+{
+  copy_operand(to, PANEL, a, rows, terms, !a.turned);
+}
+
+static inline void copy_strip(float *to, struct stored b, int columns, int terms)
+{
+  copy_operand(to, STRIP, b, columns, terms, b.turned);
+}
+
+// ---- sums ---------------------------------------------------------------------------------------
+
+// A panel by a strip.
+static inline void block_of(float *c, long ldc, const float *a, const float *b, int terms, bool add)
+{
+  lanes sum[PANEL][2] = {{{0}}};
+  for (int i = 0; i < PANEL; i++) {
+    __builtin_prefetch(c + i * ldc, 1);
+    __builtin_prefetch(c + i * ldc + LANES, 1);
+  }
+  for (int k = 0; k < terms; k++, a += PANEL, b += STRIP) {
+    const lanes left = *(const lanes *)b, right = *(const lanes *)(b + LANES);
+    for (int i = 0; i < PANEL; i++) {
+      sum[i][0] += a[i] * left;
+      sum[i][1] += a[i] * right;
+    }
+  }
+  for (int i = 0; i < PANEL; i++) {
+    lanes *const left = (lanes *)(c + i * ldc), *const right = (lanes *)(c + i * ldc + LANES);
+    if (add) sum[i][0] += *left, sum[i][1] += *right;
+    *left = sum[i][0], *right = sum[i][1];
+  }
+}
+
+// The same where the result has fewer rows, or columns.
+static inline void edge_of(float *c, long ldc, const float *a, const float *b, int terms, bool add,
+                           int rows, int columns)
+{
+  float block[PANEL * STRIP];
+  block_of(block, STRIP, a, b, terms, false);
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < columns; j++)
+      c[i * ldc + j] = block[i * STRIP + j] + (add ? c[i * ldc + j] : 0);
+}
+
+// All panels by a strip of as many columns; a panel has room for so many terms.
+static inline void strip_of(float *c, long ldc, const float *panels, const float *strip, int m,
+                            int columns, int terms, bool add)
+{
+  for (int i = 0; i < m; i += PANEL, panels += PANEL * terms, c += PANEL * ldc) {
+    const int rows = m - i < PANEL ? m - i : PANEL;
+    if (rows == PANEL && columns == STRIP)
+      block_of(c, ldc, panels, strip, terms, add);
+    else
+      edge_of(c, ldc, panels, strip, terms, add, rows, columns);
+  }
+}
+
+// Of at most PART_ROWS rows.
+static inline void product_of_rows(float *c, long ldc, struct stored a, struct stored b, int m,
+                                   int n, int k, bool add)
+{
+  static _Thread_local float panels[PART_ROWS * PART_TERMS + LANES], strip[PART_TERMS * STRIP];
+  const int parts = k / PART_TERMS + 1;
+  const int each = ((k + parts - 1) / parts + LANES - 1) / LANES * LANES;
+  int first = 0;
+  do {
+    const int terms = k - first < each ? k - first : each;
+    for (int i = 0; i < m; i += PANEL)
+      copy_panel(panels + (long)i * terms, stored_from(a, i, first), m - i < PANEL ? m - i : PANEL,
+                 terms);
+    for (int j = 0; j < n; j += STRIP) {
+      const int columns = n - j < STRIP ? n - j : STRIP;
+      copy_strip(strip, stored_from(b, first, j), columns, terms);
+      strip_of(c + j, ldc, panels, strip, m, columns, terms, add || first > 0);
+    }
+    first += each;
+  } while (first < k);
+}
+
+// c[m, n] = a[m, k] b[k, n], or c += a b where `add` is true.
+static inline void product_on_one_thread(float *c, long ldc, struct stored a, struct stored b,
+                                         int m, int n, int k, bool add)
+{
+  for (int i = 0; i < m; i += PART_ROWS)
+    product_of_rows(c + i * ldc, ldc, stored_from(a, i, 0), b,
+                    m - i < PART_ROWS ? m - i : PART_ROWS, n, k, add);
+}
+
+#endif

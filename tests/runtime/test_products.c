@@ -1,0 +1,132 @@
+/* Products on one thread, of float32 and of bfloat16: each element is the sum of the products of
+   its operands, whichever way these are stored, and nothing beside the result is written. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "cpu_products.h"
+
+static int below(int n)
+{
+  return rand() % n;
+}
+
+struct matrix {
+  float *wide;
+  bf16 *narrow;
+  long ld;
+  int rows, columns;
+  bool turned;
+};
+
+/* Of thousandths that bfloat16 holds exactly, so that both types have one result. */
+static struct matrix random_matrix(int rows, int columns, int gap)
+{
+  struct matrix x = {.rows = rows, .columns = columns, .turned = below(2)};
+  x.ld = (x.turned ? rows : columns) + gap;
+  const long n = x.ld * (x.turned ? columns : rows);
+  x.wide = malloc((size_t)n * sizeof *x.wide + 1);
+  x.narrow = malloc((size_t)n * sizeof *x.narrow + 1);
+  assert_true(x.wide && x.narrow);
+  for (long i = 0; i < n; i++) {
+    x.narrow[i] = float_to_bf16((float)(below(257) - 128) / 64);
+    x.wide[i] = bf16_to_float(x.narrow[i]);
+  }
+  return x;
+}
+
+static float element(const struct matrix *x, int row, int column)
+{
+  return x->wide[x->turned ? column * x->ld + row : row * x->ld + column];
+}
+
+static void forget(struct matrix *x)
+{
+  free(x->wide);
+  free(x->narrow);
+}
+
+static double sum(const struct matrix *a, const struct matrix *b, int i, int j)
+{
+  double all = 0;
+  for (int k = 0; k < a->columns; k++) all += (double)element(a, i, k) * (double)element(b, k, j);
+  return all;
+}
+
+static struct stored stored(const struct matrix *x, bool is_bf16)
+{
+  return (struct stored){is_bf16 ? (const void *)x->narrow : x->wide, x->ld, x->turned, is_bf16};
+}
+
+/* Every element where they are few, else some thousand of them. */
+static void check(const float *c, const float *before, long ldc, const struct matrix *a,
+                  const struct matrix *b, bool add)
+{
+  const long n = (long)a->rows * b->columns, every = n > 4000 ? n / 2000 : 1;
+  for (long at = n ? below((int)every) : 0; at < n; at += every) {
+    const int i = (int)(at / b->columns), j = (int)(at % b->columns);
+    const double wanted = sum(a, b, i, j) + (add ? (double)before[i * ldc + j] : 0);
+    /* Products and sums are multiples of 1/4096 below 2^12: none is rounded. */
+    assert_true(c[i * ldc + j] == (float)wanted);
+  }
+  for (int i = 0; i < a->rows; i++)
+    for (long j = b->columns; j < ldc; j++) assert_true(c[i * ldc + j] == before[i * ldc + j]);
+}
+
+static void multiply(int m, int n, int k)
+{
+  struct matrix a = random_matrix(m, k, below(5)), b = random_matrix(k, n, below(5));
+  const long ldc = n + below(40), all = m * ldc;
+  float *c = malloc((size_t)all * sizeof *c + 1), *before = malloc((size_t)all * sizeof *c + 1);
+  assert_true(c && before);
+  const bool add = below(2), a_is_bf16 = below(2), b_is_bf16 = below(2);
+  for (long i = 0; i < all; i++) before[i] = (float)below(100);
+  memcpy(c, before, (size_t)all * sizeof *c);
+  product_on_one_thread(c, ldc, stored(&a, a_is_bf16), stored(&b, b_is_bf16), m, n, k, add);
+  check(c, before, ldc, &a, &b, add);
+  free(c);
+  free(before);
+  forget(&a);
+  forget(&b);
+}
+
+static void test_small(void **state)
+{
+  (void)state;
+  srand(1);
+  for (int i = 0; i < 400; i++) multiply(1 + below(40), 1 + below(80), 1 + below(60));
+}
+
+/* More rows and terms than are copied at a time, and as many as are. */
+static void test_large(void **state)
+{
+  (void)state;
+  srand(2);
+  for (int i = 0; i < 6; i++) multiply(PART_ROWS - 20 + below(40), 1 + below(100), 1 + below(60));
+  for (int i = 0; i < 12; i++) multiply(1 + below(60), 1 + below(100), 300 + below(800));
+  multiply(PART_ROWS, 2 * STRIP, PART_TERMS);
+  multiply(2 * PART_ROWS, STRIP, 2 * PART_TERMS);
+}
+
+static void test_empty(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 20; i++) {
+    multiply(below(30), below(60), 0);
+    multiply(0, below(60), below(60));
+    multiply(below(60), 0, below(60));
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_small),
+      cmocka_unit_test(test_large),
+      cmocka_unit_test(test_empty),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
