@@ -498,11 +498,20 @@ void pipeline(void)
   for (int i = 0; i < graph->nasync; i++) refuse_unmet(&graph->async[i]);
 }
 
+/* What it makes itself, or an operation of its body. */
+static bool makes(const struct op *op, int value)
+{
+  if (op->out == value) return true;
+  for (int k = 0; k < op->nbody; k++)
+    if (graph->op[op->body[k]].out == value) return true;
+  return false;
+}
+
 int piece_touched(const struct op *op, int value)
 {
   const struct value *v = &graph->value[value];
   if (!op->pieces || v->pieces != op->pieces) return NONE;
   bool gathered = v->op != NONE && graph->op[v->op].kind == OP_all_gather;
-  bool its_own = op->out == value || op->kind == OP_reduce_scatter || op->kind == OP_epilogue;
+  bool its_own = makes(op, value) || op->kind == OP_reduce_scatter;
   return its_own || gathered ? op->piece : NONE;
 }

@@ -44,6 +44,15 @@ static void put_fate(struct buffer *b, const struct pipelined *p)
       printable(value_name(op->in[0])), p->times > 1 ? text(", %d times", p->times) : "");
 }
 
+/* Whether any is cut, and who has decided that. */
+static char *outcome_text(const struct async *asked, int cut, int of)
+{
+  if (!cut && !asked->pieces)
+    return text("none of %d collectives travels in pieces: by the model that would be slower", of);
+  return text("%d of %d collectives travel%s in pieces, %s", cut, of, cut == 1 ? "s" : "",
+              asked->pieces ? "as the plan says" : "as many as the model finds quickest");
+}
+
 static void put_asked(struct buffer *b, const struct async *asked)
 {
   int n = 0, cut = 0;
@@ -52,10 +61,8 @@ static void put_asked(struct buffer *b, const struct async *asked)
     n++;
     cut += graph->pipelined[i].pieces > 0;
   }
-  put(b, "\nasync_tp over %s, %s:%d: %s of %d collectives travel%s in pieces, %s\n",
-      printable(graph->mesh.name[asked->mesh_dim]), plan_shown(), asked->line,
-      cut ? text("%d", cut) : "none", n, cut == 1 ? "s" : "",
-      asked->pieces ? "as the plan says" : "as many as the model finds quickest");
+  put(b, "\nasync_tp over %s, %s:%d: %s\n", printable(graph->mesh.name[asked->mesh_dim]),
+      plan_shown(), asked->line, outcome_text(asked, cut, n));
   for (int i = 0; i < graph->npipelined; i++)
     if (is_of(&graph->pipelined[i], asked)) put_fate(b, &graph->pipelined[i]);
 }

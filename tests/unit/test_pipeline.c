@@ -1,6 +1,8 @@
 /* What async_tp cuts in pieces: a layer's gathers and reduce-scatters with their products, forward
    and backward; in as many as the model finds quickest, or in none; and the checker finds a piece
    that is left out, made twice, or read too early. */
+#include "report.h"
+
 #include "unit.h"
 
 static void compile_model(const char *preset, const char *tp, const char *pieces)
@@ -82,6 +84,10 @@ static void small_stays_whole(const void *unused)
   compile("true");
   must(graph->npipelined > 8 && count_quickest() == 0, "%d are cut", count_quickest());
   for (int i = 0; i < graph->nop; i++) must(!graph->op[i].pieces, "operation %d is cut", i);
+  struct buffer told = {0};
+  put_pipelined(&told);
+  must(strstr(told.text, "none of 12 collectives travels in pieces: by the model"), "%s",
+       told.text);
   check(PASS_PIPELINE);
 }
 
