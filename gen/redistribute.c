@@ -90,7 +90,7 @@ static unsigned strided_dims(struct shape whole, struct layout a, struct layout 
 {
   unsigned dims = 0;
   for (int d = 0; d < whole.ndim; d++)
-    if (differ(a, b, d) && (is_strided(&graph->mesh, a, d) || is_strided(&graph->mesh, b, d)))
+    if ((is_strided(&graph->mesh, a, d) || is_strided(&graph->mesh, b, d)) && differ(a, b, d))
       dims |= 1u << d;
   return dims;
 }
@@ -165,7 +165,13 @@ static unsigned ones_of(struct shape whole)
    views, a dimension of one element. */
 static int find_stops(struct shape whole, struct layout from, struct layout to, struct layout *stop)
 {
-  unsigned strided = strided_dims(whole, from, to), ones = strided ? ones_of(whole) : 0, apart = 0;
+  unsigned strided = strided_dims(whole, from, to), apart = 0;
+  if (!strided) {
+    stop[0] = from;
+    stop[1] = to;
+    return same_layout(from, to) ? 1 : 2;
+  }
+  unsigned ones = ones_of(whole);
   for (int d = 0; d < whole.ndim; d++)
     if (strided >> d & 1 &&
         !(goes_apart(from, to, d, whole.size[d]) && goes_apart(to, from, d, whole.size[d])))

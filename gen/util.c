@@ -134,31 +134,45 @@ void add(struct list *list, int number)
 
 /* ----------------------------------------------------------------------------------------- text */
 
-/* As vsnprintf, at several times its speed, of a format with nothing but texts in it and whole
-   numbers that are not negative; false, and nothing said, of others, or where there is no room. */
+/* The number's text, which ends at `end`. */
+static char *digits_before(char *end, long long number)
+{
+  unsigned long long rest = (unsigned long long)number;
+  if (number < 0) rest = 0 - rest;
+  do *--end = (char)('0' + rest % 10);
+  while (rest /= 10);
+  if (number < 0) *--end = '-';
+  return end;
+}
+
+/* As vsnprintf, at several times its speed, of a format with nothing but %s, %.*s, %c, %d, %ld and
+   %lld in it; false, and nothing said, of others, or where there is no room. */
 static bool print_plain(char *at, size_t room, const char *format, va_list list, size_t *length)
 {
   size_t n = 0;
   for (const char *c = format; *c; c++) {
-    char digits[12];
+    char digits[24], *end = digits + sizeof digits;
     const char *piece = c;
     size_t size = 1;
     if (*c == '%') {
       c++;
-      int number = *c == 'd' ? va_arg(list, int) : -1;
-      if (*c == 's') {
+      bool cut = !strncmp(c, ".*s", 3), wide = !strncmp(c, "ld", 2), wider = !strncmp(c, "lld", 3);
+      int most = cut ? va_arg(list, int) : -1;
+      if (cut ? most < 0 : !wide && !wider && !memchr("scd", *c, 3)) return false;
+      if (cut || *c == 's') {
         piece = va_arg(list, const char *);
         if (!piece) return false;
-        size = strlen(piece);
-      } else if (number >= 0) {
-        char *digit = digits + sizeof digits;
-        do *--digit = (char)('0' + number % 10);
-        while (number /= 10);
-        piece = digit;
-        size = (size_t)(digits + sizeof digits - digit);
+        size = cut ? strnlen(piece, (size_t)most) : strlen(piece);
+      } else if (*c == 'c') {
+        *digits = (char)va_arg(list, int);
+        piece = digits;
       } else {
-        return false;
+        piece = digits_before(end, wider  ? va_arg(list, long long)
+                                   : wide ? va_arg(list, long)
+                                          : va_arg(list, int));
+        size = (size_t)(end - piece);
       }
+      c += cut || wider ? 2 : wide;
     }
     if (size >= room - n) return false;
     memcpy(at + n, piece, size);
@@ -207,24 +221,20 @@ void put_text(struct buffer *b, const char *s, size_t length)
 
 void put(struct buffer *b, const char *format, ...)
 {
-  va_list list, again, plain;
+  char small[512], *at = small;
+  size_t length;
+  va_list list, again, measured;
   va_start(list, format);
+  va_copy(measured, list);
   va_copy(again, list);
-  va_copy(plain, list);
-  size_t room = b->room - b->length, length;
-  if (!room || !print_plain(b->text + b->length, room, format, plain, &length))
-    length = (size_t)vsnprintf(room ? b->text + b->length : NULL, room, format, list);
-  va_end(plain);
-  va_end(list);
-  if (length < room) {
-    b->length += length;
-  } else {
-    char small[512], *at = length < sizeof small ? small : alloc(length + 1);
-    vsnprintf(at, length + 1, format, again);
-    if (room) b->text[b->length] = 0;
-    put_text(b, at, length);
+  if (!print_plain(small, sizeof small, format, list, &length)) {
+    length = (size_t)vsnprintf(small, sizeof small, format, measured);
+    if (length >= sizeof small) vsnprintf(at = alloc(length + 1), length + 1, format, again);
   }
+  put_text(b, at, length);
+  va_end(measured);
   va_end(again);
+  va_end(list);
 }
 
 char *fill(const char *template, ...)

@@ -1,6 +1,8 @@
 /* Text from a plan on its way into C and messages, the arena, and the kinds of errors. */
 #include "unit.h"
 
+#include <limits.h>
+
 static int open_arena(void **state)
 {
   (void)state;
@@ -208,10 +210,28 @@ static void test_buffers(void **state)
   }
 }
 
+/* text and put write what snprintf writes. */
+#define same_as_printf(...)                                                                        \
+  do {                                                                                             \
+    char expected[200];                                                                            \
+    struct buffer b = {0};                                                                         \
+    snprintf(expected, sizeof expected, __VA_ARGS__);                                              \
+    put(&b, __VA_ARGS__);                                                                          \
+    assert_string_equal(text(__VA_ARGS__), expected);                                              \
+    assert_string_equal(b.text, expected);                                                         \
+  } while (0)
+
 static void test_texts(void **state)
 {
   (void)state;
   assert_string_equal(text("%s %d", "x", 7), "x 7");
+  same_as_printf("%d %d %d", 0, INT_MIN, INT_MAX);
+  same_as_printf("%ld|%ld", LONG_MIN, LONG_MAX);
+  same_as_printf("%lld%lld", LLONG_MIN, LLONG_MAX);
+  same_as_printf("%c%c%s", 'a', '%', "");
+  same_as_printf("<%.*s|%.*s|%.*s>", 0, "abc", 2, "abc", 9, "abc");
+  same_as_printf("%.*s%s", -1, "abc", "d");
+  same_as_printf("%5d|%-4s|%05.1f|%x|%%|%zu|%.3s", 12, "ab", 2.5, 255u, (size_t)7, "abcd");
   char source[] = "abc", *copy = copy_text(source);
   source[0] = 'z';
   assert_string_equal(copy, "abc");
