@@ -163,8 +163,7 @@ static int follower_in(const struct function *f, int id)
   return NONE;
 }
 
-/* Whether it takes longer than to have it pending. */
-static bool is_worth_it(const struct op *op)
+bool is_worth_it(const struct op *op)
 {
   return time_taken(op) > 2 * events_time();
 }
@@ -203,7 +202,7 @@ static int add_op(struct op op)
   return graph->nop++;
 }
 
-static int await_of(int begun)
+int await_of(int begun)
 {
   const struct op *c = &graph->op[begun];
   return add_op((struct op){.kind = OP_await,
@@ -215,7 +214,7 @@ static int await_of(int begun)
                             .line = c->line});
 }
 
-static int call_for(int function, enum round round, int far, const struct op *c)
+int call_for(int function, enum round round, int far, const struct op *c)
 {
   return add_op((struct op){.kind = OP_round,
                             .out = NONE,
@@ -228,9 +227,9 @@ static int call_for(int function, enum round round, int far, const struct op *c)
                             .line = c->line});
 }
 
-static const char *part_name(const struct function *body, const char *what)
+static const char *part_name(const char *wanted)
 {
-  const char *wanted = text("%s_%s", body->name, what), *name = wanted;
+  const char *name = wanted;
   for (int again = 2;; again++) {
     bool taken = false;
     for (int i = 0; i < graph->nfunction; i++) taken |= !strcmp(graph->function[i].name, name);
@@ -239,10 +238,10 @@ static const char *part_name(const struct function *body, const char *what)
   }
 }
 
-static int add_part(int body, const char *what, const struct list *op)
+int add_part(int body, const char *name, const struct list *op)
 {
   struct function f = graph->function[body];
-  f.name = part_name(&graph->function[body], what);
+  f.name = part_name(name);
   f.is_part = true;
   f.body = body;
   f.op = op->at;
@@ -252,7 +251,7 @@ static int add_part(int body, const char *what, const struct list *op)
   return graph->nfunction++;
 }
 
-static void insert(struct function *f, int at, int op)
+void insert(struct function *f, int at, int op)
 {
   int *list = alloc((size_t)(f->nop + 1) * sizeof *list);
   memcpy(list, f->op, (size_t)at * sizeof *list);
@@ -262,7 +261,7 @@ static void insert(struct function *f, int at, int op)
   f->nop++;
 }
 
-static void leave_out(struct function *f, int op)
+void leave_out(struct function *f, int op)
 {
   int kept = 0, *list = alloc((size_t)(f->nop + 1) * sizeof *list);
   for (int k = 0; k < f->nop; k++)
@@ -357,7 +356,7 @@ static void begin_ahead(int body, const struct crossing *c)
     leave_out(&graph->function[body], c->before.at[i]);
   }
   add(&part, c->op);
-  int function = add_part(body, "ahead", &part);
+  int function = add_part(body, text("%s_ahead", graph->function[body].name), &part);
   struct op *op = &graph->op[c->op];
   op->beside = true;
   op->ahead = modules_ahead(body);
@@ -407,7 +406,7 @@ static void await_behind(int body, const struct crossing *c)
   struct list part = {0};
   int caller, await = await_of(c->op);
   add(&part, await);
-  int function = add_part(body, "behind", &part);
+  int function = add_part(body, text("%s_behind", graph->function[body].name), &part);
   if (c->leader != NONE) follow(&graph->function[body], c);
   struct op *op = &graph->op[c->op];
   op->beside = op->behind = true;
@@ -422,13 +421,7 @@ static void await_behind(int body, const struct crossing *c)
 
 /* ----------------------------------------------------------------------------------- the choice */
 
-/* The program's functions as they were, to go back to: a new order is a new list. */
-struct state {
-  int nfunction;
-  struct function *function;
-};
-
-static struct state remember(void)
+struct state remember_functions(void)
 {
   struct state s = {.nfunction = graph->nfunction};
   s.function = alloc((size_t)s.nfunction * sizeof *s.function);
@@ -436,7 +429,7 @@ static struct state remember(void)
   return s;
 }
 
-static void go_back(const struct state *s)
+void go_back(const struct state *s)
 {
   graph->nfunction = s->nfunction;
   memcpy(graph->function, s->function, (size_t)s->nfunction * sizeof *s->function);
@@ -531,7 +524,7 @@ static _Noreturn void refuse(int body, int64_t lives, int64_t room)
 static int64_t try_crossings(int body, const struct crossings *some, bool asked, int64_t room,
                              int64_t time)
 {
-  struct state before = remember();
+  struct state before = remember_functions();
   if (!some->n) return NONE;
   apply(body, some);
   int64_t lives = live_bytes();
@@ -554,10 +547,10 @@ static int64_t prefetch(int body, const struct crossings *all, int64_t room)
 
 int64_t overlap_body(int body, int64_t most_live)
 {
-  struct state before = remember();
+  struct state before = remember_functions();
   int64_t time = overlap(body, most_live), room = room_in_arena(most_live), lives = NONE;
   if (!can_cross(body)) return most_live;
-  struct state without = remember();
+  struct state without = remember_functions();
   go_back(&before);
   bool may_prefetch = graph->prefetch != PREFETCH_NOTHING;
   struct crossings all = find_crossings(&graph->function[body]);

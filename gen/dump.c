@@ -104,7 +104,8 @@ static const char *begun_text(const struct op *op)
 static const char *const round_text[] = {[FIRST_ROUND] = "the first round",
                                          [LAST_ROUND] = "the last round",
                                          [NEXT_ROUND] = "the next round",
-                                         [ROUND_BEFORE] = "the round before"};
+                                         [ROUND_BEFORE] = "the round before",
+                                         [IN_LAST_ROUND] = "what follows, in the last round"};
 
 static const char *round_called_text(const struct op *op)
 {

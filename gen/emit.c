@@ -46,7 +46,9 @@ static char *loop_text(const struct function *f)
    alike: "if (l < 3) await(done[0]);". */
 static char *round_text(const struct op *op, int rank)
 {
-  const struct function *f = &graph->function[op->function];
+  const struct function *f = &graph->function[op->function], *body = &graph->function[f->body];
+  if (op->round == IN_LAST_ROUND)
+    return text("if (l == %d) %s();", body->upward ? body->count - 1 : 0, f->name);
   bool next = op->round == NEXT_ROUND, above = next == f->upward;
   int far = next ? op->far : 1;
   const char *limit = above ? text("l < %d", f->count - far) : text("l > %d", far - 1);
@@ -122,7 +124,7 @@ static void put_phases(struct buffer *b, enum phase from, enum phase to, const c
 {
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
-    if (f->count > 1 || f->phase < from || f->phase > to) continue;
+    if (!is_phase(f) || f->phase < from || f->phase > to) continue;
     put(b, "%*s%s(%s);\n", indent, "", f->name, takes_step(f) ? t : "");
   }
 }

@@ -417,6 +417,11 @@ int runs_at(const struct function *f, int op)
   return NONE;
 }
 
+bool is_phase(const struct function *f)
+{
+  return f->count == 1 && !f->is_part;
+}
+
 int module_of_round(const struct function *f, int round)
 {
   return f->upward ? round : f->count - 1 - round;
@@ -430,6 +435,8 @@ int round_called(const struct op *op, int from)
     return op->far;
   case LAST_ROUND:
     return count - 1;
+  case IN_LAST_ROUND:
+    return from + 1 < graph->function[graph->function[op->function].body].count ? NONE : 0;
   case NEXT_ROUND:
     return from + op->far < count ? from + op->far : NONE;
   default:
@@ -466,19 +473,33 @@ void each_run_of(const struct function *f, void (*visit)(void *to, int op, int m
   run_function(f, 0, visit, to);
 }
 
+/* Whether what the operation calls is visited there: what rounds do for each other is, where it is
+   done around the loop. */
+static bool is_visited_in(const struct op *call)
+{
+  if (call->kind == OP_loop) return true;
+  if (call->kind != OP_round) return false;
+  bool first = call->round == FIRST_ROUND && !call->far;
+  return first || call->round == LAST_ROUND || call->round == IN_LAST_ROUND;
+}
+
+static void visit_function(const struct function *f, int runs,
+                           void (*visit)(void *to, int op, int times), void *to)
+{
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    visit(to, f->op[k], runs * f->count);
+    if (is_visited_in(op)) visit_function(&graph->function[op->function], runs, visit, to);
+  }
+}
+
+void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to)
+{
+  if (!is_phase(f)) return;
+  visit_function(f, is_of_batch(f->phase) ? graph->accumulate : 1, visit, to);
+}
+
 void each_op(void (*visit)(void *to, int op, int times), void *to)
 {
-  for (int i = 0; i < graph->nfunction; i++) {
-    const struct function *f = &graph->function[i];
-    if (f->count > 1) continue;
-    int times = is_of_batch(f->phase) ? graph->accumulate : 1;
-    for (int k = 0; k < f->nop; k++) {
-      visit(to, f->op[k], times);
-      const struct op *op = &graph->op[f->op[k]];
-      bool again = op->kind == OP_round && op->round == FIRST_ROUND && op->far;
-      if ((op->kind != OP_loop && op->kind != OP_round) || again) continue;
-      const struct function *body = &graph->function[op->function];
-      for (int n = 0; n < body->nop; n++) visit(to, body->op[n], times * body->count);
-    }
-  }
+  for (int i = 0; i < graph->nfunction; i++) each_op_of(&graph->function[i], visit, to);
 }

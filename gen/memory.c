@@ -68,6 +68,7 @@ static void find_places(void)
   function_of = cleared(&functions, (size_t)(graph->nop + 1) * sizeof *function_of);
   loop_first = alloc((size_t)graph->nfunction * sizeof *loop_first);
   loop_last = alloc((size_t)graph->nfunction * sizeof *loop_last);
+  for (int i = 0; i < graph->nfunction; i++) loop_first[i] = NONE;
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) function_of[graph->function[i].op[k]] = i;
   await_at = cleared(&awaits, (size_t)(graph->nop + 1) * sizeof *await_at);
@@ -78,7 +79,7 @@ static void find_places(void)
   }
   for (int at = 0; at < nplace; at++) {
     int f = function_of[op_at[at]];
-    if (at == 0 || function_of[op_at[at - 1]] != f) loop_first[f] = at;
+    if (loop_first[f] == NONE) loop_first[f] = at;
     loop_last[f] = at;
     if (is_of_batch(graph->function[f].phase)) end_of_batches = at + 1;
   }

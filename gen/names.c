@@ -448,6 +448,12 @@ static const char *address(int value)
   return own_address(value);
 }
 
+static void count_place(void *to, int op, int times)
+{
+  (void)op, (void)times;
+  ++*(int *)to;
+}
+
 /* "forward", "forward .. backward": in which phases it is needed. */
 static const char *lifetime(const struct value *v)
 {
@@ -455,12 +461,8 @@ static const char *lifetime(const struct value *v)
   enum phase from = graph->op[v->op].phase, to = from;
   for (int i = 0, at = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];
-    if (f->count > 1) continue;
-    for (int k = 0; k < f->nop; k++) {
-      const struct op *op = &graph->op[f->op[k]];
-      bool calls = op->kind == OP_loop || op->kind == OP_round;
-      at += 1 + (calls ? graph->function[op->function].nop : 0);
-    }
+    if (!is_phase(f)) continue;
+    each_op_of(f, count_place, &at);
     if (v->last < at) {
       to = f->phase;
       break;

@@ -152,7 +152,7 @@ static void note_write(int n, int value)
    may write over the one, and read the other. */
 static int crossing_writes(const struct op *c, int *list)
 {
-  if (c->ahead) return op_makes(c, list);
+  if (c->ahead || c->late) return op_makes(c, list);
   int n = pending_reads(c, list);
   return n + pending_writes(c, list + n);
 }
@@ -689,7 +689,9 @@ static bool is_left(int at, int group)
   for (int k = at + 1; k < nnode; k++) {
     const struct node *finish = &node[order[k]];
     if (finish->crosses != FINISHES || !is_of_group(finish->crossing, group)) continue;
-    int body = graph->function[graph->op[finish->op].function].body;
+    const struct op *call = &graph->op[finish->op];
+    int body = call->kind == OP_round ? graph->function[call->function].body
+                                      : left_of(finish->crossing)->function;
     for (int before = 0; before < at; before++)
       if (is_loop(order[before]) && graph->op[node[order[before]].op].function == body) return true;
   }
@@ -785,7 +787,7 @@ static void make_node(struct node *n, int id)
   n->group = collective ? op->group : NONE;
   n->moves = !collective && !loop;
   if (op->kind == OP_await)
-    cross(n, FETCHES, op->begun);
+    cross(n, graph->op[op->begun].late ? FINISHES : FETCHES, op->begun);
   else if (collective && op->behind)
     cross(n, REDUCES, id);
   else if (op->kind == OP_round && op->round == FIRST_ROUND)
@@ -862,6 +864,11 @@ static void note_left(int collective, int function, int64_t time)
     lefts.n++;
   }
   lefts.at[i] = (struct left){collective, function, time > 0 ? time : 0, 0};
+}
+
+void leave_pending(int collective, int body, int64_t time)
+{
+  note_left(collective, body, time);
 }
 
 /* Notes of each collective what it takes, and what of that is waited for; and what the function
@@ -942,7 +949,7 @@ int64_t time_of_function(int function)
 
 void open_overlap(void)
 {
-  taken = alloc((size_t)graph->nfunction * sizeof *taken);
+  taken = alloc((size_t)graph->nfunction * sizeof *taken); /* parts have none */
   touched = alloc((size_t)(3 * graph->nvalue + 1) * sizeof *touched);
   round_now = 0;
   alone = alloc((size_t)graph->nfunction * sizeof *alone);

@@ -226,7 +226,7 @@ void check_pending(void)
   pending.n = 0;
   here = theirs = (struct access){0};
   for (int i = 0; i < graph->nfunction; i++) {
-    if (graph->function[i].count > 1) continue;
+    if (!is_phase(&graph->function[i])) continue;
     check_function(&graph->function[i], 0);
     hold(!pending.n, pending.n ? pending.at[0].op : NONE,
          "it is not awaited where its function ends");

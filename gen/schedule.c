@@ -301,7 +301,8 @@ static void overlap_all(void)
     if (graph->function[i].count > 1) most_live = overlap_body(i, most_live);
   check_prefetch();
   for (int i = 0; i < graph->nfunction; i++) {
-    if (graph->function[i].count > 1) continue;
+    if (!is_phase(&graph->function[i])) continue;
+    begin_in_last_rounds(i, most_live);
     enter_function(&graph->function[i]);
     overlap_function(&graph->function[i], most_live);
   }

@@ -38,6 +38,29 @@ bool touches_gradients_of(const struct op *op, const struct op *reduction);
 /* How long the function takes as it was ordered last, by the model. overlap.c. */
 int64_t time_of_function(int function);
 
+/* last_round.c: lets what a phase's function gathers behind a loop begin in the loop's last round.
+   most_live: what may live in the program. */
+void begin_in_last_rounds(int function, int64_t most_live);
+/* What is pending when the loop has ended takes so long from there. overlap.c. */
+void leave_pending(int collective, int body, int64_t time);
+/* What ahead.c and last_round.c change functions by. An await of the collective; a call of the
+   function, on its behalf; a part of a body, of these operations, whose name ends so; the function
+   with an operation more, or less. ahead.c */
+int await_of(int collective);
+int call_for(int function, enum round round, int far, const struct op *collective);
+int add_part(int body, const char *name, const struct list *op);
+void insert(struct function *f, int at, int op);
+void leave_out(struct function *f, int op);
+/* Whether the collective takes longer than to have it pending. */
+bool is_worth_it(const struct op *op);
+/* The program's functions as they were, to go back to: a new order is a new list. */
+struct state {
+  int nfunction;
+  struct function *function;
+};
+struct state remember_functions(void);
+void go_back(const struct state *to);
+
 /* overlap.c: before the first function; and lets the function's collectives run beside other
    operations. Those that loops call come first. most_live: in the program as it stands. */
 void open_overlap(void);

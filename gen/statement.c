@@ -249,7 +249,7 @@ static char *round_comment(const struct op *op)
   const struct function *part = &graph->function[op->function];
   const struct op *last = &graph->op[part->op[part->nop - 1]];
   const struct op *c = last->kind == OP_await ? &graph->op[last->begun] : last;
-  const char *what = c->nbody ? reduced_text(c) : shown(c->ahead ? c->in[0] : c->out);
+  const char *what = c->nbody ? reduced_text(c) : shown(c->ahead || c->late ? c->in[0] : c->out);
   int module = module_of_round(part, round_called(op, 0));
   switch (op->round) {
   case FIRST_ROUND:
@@ -257,6 +257,8 @@ static char *round_comment(const struct op *op)
   case LAST_ROUND:
     return text("%s of module %d, of the last round: from %s's stream", what, module,
                 printable(graph->group[c->group].name));
+  case IN_LAST_ROUND:
+    return text("%s of what follows the loop, in its last round", what);
   case NEXT_ROUND:
     if (op->far > 1)
       return text("%s of module l %c %d, %d rounds ahead", what, part->upward ? '+' : '-', op->far,

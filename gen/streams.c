@@ -131,6 +131,7 @@ static void put_stream(void *to, int id, int times)
       time_text((double)waited));
   const char *from = op->ahead > 1 ? text(", %d rounds ahead", op->ahead)
                      : op->ahead   ? ", a round ahead"
+                     : op->late    ? ", begun in the last round"
                      : op->behind  ? ", awaited a round behind"
                                    : "";
   put(sums->to, "%s%s: beside %s", moved_name(op), from, beside_text(op, report_name));

@@ -152,8 +152,9 @@ enum phase { FORWARD, BACKWARD, UPDATE, GATHER, PHASES };
 
 /* For the module of which round of a loop a function is called: before the loop and behind it for
    one of the first and the last; in the loop's body for the next one's, or one further on, where
-   there is such, and for the one's before, where there was one. */
-enum round { FIRST_ROUND, LAST_ROUND, NEXT_ROUND, ROUND_BEFORE };
+   there is such, and for the one's before, where there was one. What a body's last round begins for
+   what follows the loop is no module's. */
+enum round { FIRST_ROUND, LAST_ROUND, NEXT_ROUND, ROUND_BEFORE, IN_LAST_ROUND };
 
 struct op {
   enum op_kind kind;
@@ -191,6 +192,7 @@ struct op {
   bool beside;  /* a collective: it runs beside what follows it, until it is awaited */
   int ahead;    /* beside: it is begun so many rounds of a loop before the one that awaits it */
   bool behind;  /* beside: it is awaited in the round of a loop behind the one that begins it */
+  bool late;    /* beside: it is begun in the last round of a loop, and awaited behind that */
   int follows_plus_1; /* beside: the collective whose result it begins with when that is there,
                          whatever else is at work; the number and 1, or 0: see leader_of */
   bool leads;         /* beside: one follows it; what it leaves is copied out on its own stream */
@@ -340,7 +342,8 @@ struct rates {
 struct function {
   const char *name;
   enum phase phase;
-  int count;    /* 1: a phase; else how many modules of a list it is called for */
+  int count;    /* 1: a phase, or a part for what follows a loop; else how many modules of a list it
+                   is called for */
   bool is_part; /* of a loop's body */
   int body;     /* is_part: of which function */
   bool upward;  /* from module 0 to the last, or back */
@@ -658,6 +661,10 @@ int runs_at(const struct function *f, int op);
    too: what is begun for the next where it is begun for the first, before the loop, what is ended
    for the one before where it is ended for the last. */
 void each_op(void (*visit)(void *to, int op, int times), void *to);
+/* Likewise, of a phase's function and what it calls. */
+void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to);
+/* Whether the function is a phase's, which a step calls: no loop's body, nor a part of one. */
+bool is_phase(const struct function *f);
 /* Calls `visit` for every operation as a run of a phase's function runs them, with the number of its
    module, NONE outside of loops. */
 void each_run_of(const struct function *f, void (*visit)(void *to, int op, int module), void *to);

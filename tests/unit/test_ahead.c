@@ -134,6 +134,52 @@ static void buffers_further_ahead(const void *with)
   check_pending();
 }
 
+static int late_in_forward(void)
+{
+  return call_in("layers_forward", "forward_ahead", IN_LAST_ROUND);
+}
+
+static int await_in(const char *function, const struct op *begun)
+{
+  const struct function *f = named(function);
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    if (op->kind == OP_await && &graph->op[op->begun] == begun) return k;
+  }
+  give_up("%s does not await it", function);
+  return NONE;
+}
+
+static void count_late(void *to, int id, int times)
+{
+  if (graph->op[id].late) *(int *)to += times;
+}
+
+/* What follows the layers is gathered in the last layer's round, and takes memory from there on. */
+static void gathered_in_the_last_round(const void *with)
+{
+  (void)with;
+  compile(NULL, NULL);
+  const struct op *gather = op_in("forward_ahead", 0), *call;
+  must(gather->kind == OP_all_gather && gather->late && gather->beside, "it is not begun late");
+  must(late_in_forward() > call_in("layers_forward", "layers_forward_ahead", NEXT_ROUND),
+       "it is begun before the rounds' own");
+  call = op_in("layers_forward", late_in_forward());
+  for (int round = 0; round < LAYERS; round++)
+    must((round_called(call, round) != NONE) == (round == LAYERS - 1), "round %d begins it", round);
+  must(await_in("forward", gather) > loop_in("forward"), "it is awaited in the loop");
+  int times = 0, made = graph->value[gather->out].first;
+  each_op(count_late, &times);
+  must(times == 1, "it is counted %d times", times);
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    bool kept = v->stored && v->role == ACTIVATION && v->depth == LAYERS && v->family == i;
+    if (!kept || &graph->function[v->made_by] != named("layers_forward")) continue;
+    must(v->first < made, "what a module keeps is said to live from the last round on");
+  }
+  check_pending();
+}
+
 static void reduced_behind(const void *with)
 {
   (void)with;
@@ -322,6 +368,7 @@ static void test_schedule(void **state)
   passes(each_module_once, "2");
   passes(each_module_once, "3");
   passes(gathered_further_ahead, NULL);
+  passes(gathered_in_the_last_round, NULL);
   passes(buffers_further_ahead, NULL);
   for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) passes(so_many_cross, &asked[i]);
 }
@@ -398,6 +445,28 @@ static void event_of_its_leader(void)
 {
   graph->op[copies_summed()->follows_plus_1 - 1].event = copies_summed()->event;
 }
+static struct op *late(void)
+{
+  return &graph->op[named("forward_ahead")->op[0]];
+}
+static void late_not_begun(void)
+{
+  leave_out("layers_forward", late_in_forward());
+}
+static void late_not_awaited(void)
+{
+  leave_out("forward", await_in("forward", late()));
+}
+static void late_begun_twice(void)
+{
+  int *op = named("layers_forward")->op, k = late_in_forward();
+  op[k + 1] = op[k];
+}
+static void late_awaited_late(void)
+{
+  int k = await_in("forward", late());
+  swap("forward", k, k + 1);
+}
 static void not_awaited(void)
 {
   leave_out("layers_forward", next_in_forward() - 1);
@@ -460,6 +529,10 @@ static const struct fault {
   void (*put)(void);
   const char *found, *prefetch, *bucketing, *copies;
 } faults[] = {
+    {late_not_begun, "it awaits what is not pending", NULL, "none", NULL},
+    {late_not_awaited, "it reads what a pending collective writes", NULL, "none", NULL},
+    {late_begun_twice, "it writes what a pending collective writes", NULL, "none", NULL},
+    {late_awaited_late, "it reads what a pending collective writes", NULL, "none", NULL},
     {follows_nothing, "it writes what a pending collective writes", NULL, "none", "2"},
     {follows_another, "it writes what a pending collective writes", NULL, "none", "2"},
     {event_of_its_leader, "two that are pending have one event", NULL, "none", "2"},
