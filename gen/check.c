@@ -171,6 +171,7 @@ static struct marks {
   const struct graph *of;
   int nvalue, nop, value_room, op_room;
   uint64_t *value, *op;
+  struct list changed; /* operations whose marks are new in this check */
 } marks;
 
 /* The numbers of a list are the coefficients of a polynomial, the factor is where its value is
@@ -231,6 +232,7 @@ static void make_marks(void)
   while (marks.op_room < graph->nop)
     marks.op = grow(marks.op, marks.nop, &marks.op_room, sizeof *marks.op);
   marks.nop = graph->nop;
+  marks.changed.n = 0;
 }
 
 /* Whether an operation of the same rule was looked at whose operands lay alike. */
@@ -327,7 +329,7 @@ static void check_values(enum pass after, struct list *ends)
   }
 }
 
-static void check_op(enum pass after, int id, bool *made, struct list *changed)
+static void check_op(enum pass after, int id, bool *made)
 {
   sane_op(id);
   run(id, made);
@@ -339,18 +341,19 @@ static void check_op(enum pass after, int id, bool *made, struct list *changed)
   if (marks.op[id] == mark && !graph->op[id].nbody) return;
   marks.op[id] = mark;
   check_placed(id);
-  add(changed, id);
+  add(&marks.changed, id);
 }
 
 static void check_flat(enum pass after, bool *made)
 {
-  struct list ends = {0}, changed = {0};
+  struct list ends = {0};
   check_values(after, &ends);
   /* Those that no pass will run are looked at where they come from another process. */
   for (int i = 0; i < graph->nop && after == PASS_LUA; i++) sane_op(i);
-  for (int i = 0; i < graph->norder; i++) check_op(after, graph->order[i], made, &changed);
+  for (int i = 0; i < graph->norder; i++) check_op(after, graph->order[i], made);
   for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
-  for (int i = 0; i < changed.n && after >= PASS_REDISTRIBUTE; i++) check_moves_of(changed.at[i]);
+  for (int i = 0; i < marks.changed.n && after >= PASS_REDISTRIBUTE; i++)
+    check_moves_of(marks.changed.at[i]);
 }
 
 static void moves_in_program(void *unused, int id, int times)

@@ -224,11 +224,14 @@ static bool is_role(int value, enum role role)
 /* A struct of all values with this role, outputs for ACTIVATION. False if this rank has none. */
 static bool put_struct(struct buffer *b, const char *name, enum role role, const char *path)
 {
-  struct leaf *leaf = alloc((size_t)(graph->nvalue + 1) * sizeof *leaf);
-  int n = 0;
-  for (int i = 0; i < graph->nvalue; i++)
-    if (is_role(i, role)) leaf[n++] = (struct leaf){.value = i, .rest = graph->value[i].name};
-  char *members = tree_text(leaf, n, path, 2);
+  int n = 0, room = 0;
+  struct leaf *leaf = NULL;
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (!is_role(i, role)) continue;
+    GROW(leaf, n, room);
+    leaf[n++] = (struct leaf){.value = i, .rest = graph->value[i].name};
+  }
+  char *members = n ? tree_text(leaf, n, path, 2) : "";
   if (!*members) return false;
   put(b, "struct %s {\n%s};\n\n", name, members);
   return true;
@@ -255,11 +258,14 @@ static void name_followers(struct buffer *members)
 static bool put_sums(struct buffer *b)
 {
   const int *first = sums_by_parameter();
-  struct leaf *leaf = alloc((size_t)(graph->nvalue + 1) * sizeof *leaf);
-  int n = 0;
-  for (int i = 0; i < graph->nvalue; i++)
-    if (first[i] != NONE) leaf[n++] = (struct leaf){first[i], graph->value[i].name};
-  char *members = tree_text(leaf, n, "m->sum.", 2);
+  int n = 0, room = 0;
+  struct leaf *leaf = NULL;
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (first[i] == NONE) continue;
+    GROW(leaf, n, room);
+    leaf[n++] = (struct leaf){first[i], graph->value[i].name};
+  }
+  char *members = n ? tree_text(leaf, n, "m->sum.", 2) : "";
   if (!*members) return false;
   put(b, "// What the batches of a step add up, before it is reduced.\nstruct sums {\n%s};\n\n",
       members);
