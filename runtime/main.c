@@ -113,7 +113,7 @@ static bool fill(const struct options *o, int *step, struct failure *why)
   if (!tensors_fill(&from, step, why)) return false;
   if (*step <= o->steps || program.loss < 0) return true;
   return failed(why,
-                "%s: its training goes on with step %d, and step %d is to be the last: say more "
+                "%s: its training has done step %d, and step %d is to be the last: say more "
                 "by --steps N",
                 o->load, *step, o->steps);
 }
