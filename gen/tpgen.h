@@ -509,8 +509,8 @@ void ask(void);
 void lua(void);
 
 /* The parts of the pass lua: sandbox.c (the process), environment.c (what of Lua a plan may use),
-   json.c (the files that it may read), tensor.c and bindings.c (what the Lua files in gen/ call to
-   build the graph). */
+   json.c (the files that it may read), tensor.c, bindings.c and training.c (what the Lua files in
+   gen/ call to build the graph). */
 
 /* What the process that reads the plan leaves for its parent, whatever becomes of it. */
 struct sandbox {
@@ -557,9 +557,10 @@ void push_suggestion(struct lua_State *L, const char *name, int list);
 void push_keys(struct lua_State *L, int table);
 /* Pushes the table of the graph's bindings. */
 void push_bindings(struct lua_State *L);
-/* Add to the table at the top those that concern names and tensors. */
+/* Add to the table at the top those that concern names, tensors, training and files. */
 void set_name_bindings(struct lua_State *L);
 void set_tensor_bindings(struct lua_State *L);
+void set_training_bindings(struct lua_State *L);
 void set_file_bindings(struct lua_State *L);
 
 /* tensor.c: what Lua holds of a tensor. */
@@ -582,6 +583,8 @@ struct tensor *argument_tensor(struct lua_State *L, int at);
 int argument_value(struct lua_State *L, int at);
 /* The same as the model computes with it: a parameter may be kept in another type. */
 int argument_operand(struct lua_State *L, int at);
+/* A name that is not too long; `what` says whose it is. bindings.c. */
+const char *check_name(struct lua_State *L, int at, const char *what);
 /* A list of sizes; `what` takes it. */
 struct shape argument_shape(struct lua_State *L, int at, const char *what);
 /* A type's name, such as "int32". */
