@@ -46,8 +46,8 @@ static inline void bf16_narrow_part(const struct bf16_product *p, bf16 *c, struc
 static inline void bf16_part(const struct bf16_product *p, int of, int i, int j, int rows,
                              int columns)
 {
-  const struct stored a = {p->a + of * p->step_a, p->lda, p->a_is == 't', true};
-  const struct stored b = {p->b + of * p->step_b, p->ldb, p->b_is == 't', true};
+  const struct stored a = {p->a + of * p->step_a, p->lda, p->a_is == 't'};
+  const struct stored b = {p->b + of * p->step_b, p->ldb, p->b_is == 't'};
   const long begin = of * p->step_c + i * p->ldc + j;
   if (!p->c) {
     product_on_one_thread(p->wide + begin, p->ldc, stored_from(a, i, 0), stored_from(b, 0, j), rows,

@@ -1,4 +1,4 @@
-// Products of large matrices on one thread, of float32 or of bfloat16, whose sums are float32.
+// Products of large matrices of bfloat16 on one thread, whose sums are float32.
 //
 // Both operands are copied, a part at a time, into the order in which they are read, and become
 // float32 on the way: of a, panels of some rows; of b, strips of some columns. A block of the
@@ -28,57 +28,40 @@ enum { PART_TERMS = 352, PART_ROWS = 518 / PANEL * PANEL };
 
 // A matrix as it is stored: from a row to the next there are ld elements.
 struct stored {
-  const void *at;
+  const bf16 *at;
   long ld;
   bool turned; // it is stored transposed
-  bool is_bf16;
 };
-
-static inline const void *stored_at(struct stored s, long row, long column)
-{
-  const long at = s.turned ? column * s.ld + row : row * s.ld + column;
-  return (const char *)s.at + at * (long)(s.is_bf16 ? sizeof(bf16) : sizeof(float));
-}
 
 static inline struct stored stored_from(struct stored s, long row, long column)
 {
-  s.at = stored_at(s, row, column);
+  s.at += s.turned ? column * s.ld + row : row * s.ld + column;
   return s;
 }
 
 // ---- copies -------------------------------------------------------------------------------------
 
 // To rows of `wide` elements, one for each term; zeros behind the n of them that there are.
-// `is_bf16`, here as below, is a constant for the caller.
-static inline __attribute__((always_inline)) void
-copy_lines(float *to, int wide, const void *from, long ld, int n, int terms, bool is_bf16)
+static inline __attribute__((always_inline)) void copy_lines(float *to, int wide, const bf16 *from,
+                                                             long ld, int n, int terms)
 {
   for (int k = 0; k < terms; k++)
-    for (int i = 0; i < wide; i++) {
-      const long at = k * ld + (i < n ? i : 0);
-      const float x = is_bf16 ? bf16_to_float(((const bf16 *)from)[at]) : ((const float *)from)[at];
-      to[k * wide + i] = i < n ? x : 0;
-    }
+    for (int i = 0; i < wide; i++) to[k * wide + i] = i < n ? bf16_to_float(from[k * ld + i]) : 0;
 }
 
 // The same from n rows of a term's elements each, from the term `first` on.
-static inline __attribute__((always_inline)) void
-turn_some(float *to, int wide, const void *from, long ld, int n, int first, int terms, bool is_bf16)
+static inline void turn_some(float *to, int wide, const bf16 *from, long ld, int n, int first,
+                             int terms)
 {
   for (int i = 0; i < wide; i++)
-    for (int k = first; k < terms; k++) {
-      const long at = (i < n ? i : 0) * ld + k;
-      const float x = is_bf16 ? bf16_to_float(((const bf16 *)from)[at]) : ((const float *)from)[at];
-      to[k * wide + i] = i < n ? x : 0;
-    }
+    for (int k = first; k < terms; k++)
+      to[k * wide + i] = i < n ? bf16_to_float(from[i * ld + k]) : 0;
 }
 
 #ifdef __AVX512F__
-static inline __attribute__((always_inline)) __m512 load_lanes(const void *from, long at,
-                                                               bool is_bf16)
+static inline __m512 load_lanes(const bf16 *from)
 {
-  if (!is_bf16) return _mm512_loadu_ps((const float *)from + at);
-  const __m256i half = _mm256_loadu_si256((const void *)((const bf16 *)from + at));
+  const __m256i half = _mm256_loadu_si256((const void *)from);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
@@ -100,29 +83,26 @@ static inline __attribute__((always_inline)) void turn_blocks(__m512 row[16], in
 
 // Sixteen rows of sixteen terms at a time. What is too much of a row is overwritten by the next,
 // and behind the last one there is room.
-static inline __attribute__((always_inline)) void
-turn_lines(float *to, int wide, const void *from, long ld, int n, int terms, bool is_bf16)
+static inline void turn_lines(float *to, int wide, const bf16 *from, long ld, int n, int terms)
 {
   int k = 0;
   for (; k + 16 <= terms; k += 16)
     for (int first = 0; first < wide; first += 16) {
       __m512 row[16];
       for (int i = 0; i < 16; i++)
-        row[i] =
-            first + i < n ? load_lanes(from, (first + i) * ld + k, is_bf16) : _mm512_setzero_ps();
+        row[i] = first + i < n ? load_lanes(from + (first + i) * ld + k) : _mm512_setzero_ps();
       turn_blocks(row, 8);
       turn_blocks(row, 4);
       turn_blocks(row, 2);
       turn_blocks(row, 1);
       for (int i = 0; i < 16; i++) _mm512_storeu_ps(to + (k + i) * wide + first, row[i]);
     }
-  turn_some(to, wide, from, ld, n, k, terms, is_bf16);
+  turn_some(to, wide, from, ld, n, k, terms);
 }
 #else
-static inline __attribute__((always_inline)) void
-turn_lines(float *to, int wide, const void *from, long ld, int n, int terms, bool is_bf16)
+static inline void turn_lines(float *to, int wide, const bf16 *from, long ld, int n, int terms)
 {
-  turn_some(to, wide, from, ld, n, 0, terms, is_bf16);
+  turn_some(to, wide, from, ld, n, 0, terms);
 }
 #endif
 
@@ -131,16 +111,12 @@ turn_lines(float *to, int wide, const void *from, long ld, int n, int terms, boo
 static inline __attribute__((always_inline)) void
 copy_operand(float *to, int wide, struct stored from, int n, int terms, bool along)
 {
-  if (along && from.is_bf16)
-    turn_lines(to, wide, from.at, from.ld, n, terms, true);
-  else if (along)
-    turn_lines(to, wide, from.at, from.ld, n, terms, false);
-  else if (n == wide && from.is_bf16)
-    copy_lines(to, wide, from.at, from.ld, wide, terms, true);
-  else if (n == wide)
-    copy_lines(to, wide, from.at, from.ld, wide, terms, false);
+  if (along)
+    turn_lines(to, wide, from.at, from.ld, n, terms);
+  else if (n == wide) // a constant, once this is part of its caller
+    copy_lines(to, wide, from.at, from.ld, wide, terms);
   else
-    copy_lines(to, wide, from.at, from.ld, n, terms, from.is_bf16);
+    copy_lines(to, wide, from.at, from.ld, n, terms);
 }
 
 static inline void copy_panel(float *to, struct stored a, int rows, int terms)

@@ -1,5 +1,5 @@
-/* Products on one thread, of float32 and of bfloat16: each element is the sum of the products of
-   its operands, whichever way these are stored, and nothing beside the result is written. */
+/* Products of bfloat16 on one thread: each element is the sum of the products of its operands,
+   whichever way these are stored, and nothing beside the result is written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,38 +15,27 @@ static int below(int n)
 }
 
 struct matrix {
-  float *wide;
-  bf16 *narrow;
+  bf16 *at;
   long ld;
   int rows, columns;
   bool turned;
 };
 
-/* Of thousandths that bfloat16 holds exactly, so that both types have one result. */
+/* Of 64ths that bfloat16 holds exactly. */
 static struct matrix random_matrix(int rows, int columns, int gap)
 {
   struct matrix x = {.rows = rows, .columns = columns, .turned = below(2)};
   x.ld = (x.turned ? rows : columns) + gap;
   const long n = x.ld * (x.turned ? columns : rows);
-  x.wide = malloc((size_t)n * sizeof *x.wide + 1);
-  x.narrow = malloc((size_t)n * sizeof *x.narrow + 1);
-  assert_true(x.wide && x.narrow);
-  for (long i = 0; i < n; i++) {
-    x.narrow[i] = float_to_bf16((float)(below(257) - 128) / 64);
-    x.wide[i] = bf16_to_float(x.narrow[i]);
-  }
+  x.at = malloc((size_t)n * sizeof *x.at + 1);
+  assert_true(x.at);
+  for (long i = 0; i < n; i++) x.at[i] = float_to_bf16((float)(below(257) - 128) / 64);
   return x;
 }
 
 static float element(const struct matrix *x, int row, int column)
 {
-  return x->wide[x->turned ? column * x->ld + row : row * x->ld + column];
-}
-
-static void forget(struct matrix *x)
-{
-  free(x->wide);
-  free(x->narrow);
+  return bf16_to_float(x->at[x->turned ? column * x->ld + row : row * x->ld + column]);
 }
 
 static double sum(const struct matrix *a, const struct matrix *b, int i, int j)
@@ -56,9 +45,9 @@ static double sum(const struct matrix *a, const struct matrix *b, int i, int j)
   return all;
 }
 
-static struct stored stored(const struct matrix *x, bool is_bf16)
+static struct stored stored(const struct matrix *x)
 {
-  return (struct stored){is_bf16 ? (const void *)x->narrow : x->wide, x->ld, x->turned, is_bf16};
+  return (struct stored){x->at, x->ld, x->turned};
 }
 
 /* Every element where they are few, else some thousand of them. */
@@ -82,15 +71,15 @@ static void multiply(int m, int n, int k)
   const long ldc = n + below(40), all = m * ldc;
   float *c = malloc((size_t)all * sizeof *c + 1), *before = malloc((size_t)all * sizeof *c + 1);
   assert_true(c && before);
-  const bool add = below(2), a_is_bf16 = below(2), b_is_bf16 = below(2);
+  const bool add = below(2);
   for (long i = 0; i < all; i++) before[i] = (float)below(100);
   memcpy(c, before, (size_t)all * sizeof *c);
-  product_on_one_thread(c, ldc, stored(&a, a_is_bf16), stored(&b, b_is_bf16), m, n, k, add);
+  product_on_one_thread(c, ldc, stored(&a), stored(&b), m, n, k, add);
   check(c, before, ldc, &a, &b, add);
   free(c);
   free(before);
-  forget(&a);
-  forget(&b);
+  free(a.at);
+  free(b.at);
 }
 
 static void test_small(void **state)
