@@ -66,11 +66,12 @@ exchanged() {
 # The stand-in follows what kernels and steps compiled so read and write.
 following=(-fsanitize=thread)
 
-# planted NAME RANKS PATTERN PERL: these ranks of tp=2 run a step changed so; the job ends with that message.
+# planted NAME FROM RANKS PATTERN PERL: these ranks of the program FROM run a step changed so; the job ends
+# with that message.
 planted() {
-  local name=$1 ranks=$2 pattern=$3 change=$4 to=$WORK/$1 rank
+  local name=$1 from=$WORK/$2 ranks=$3 pattern=$4 change=$5 to=$WORK/$1 rank
   mkdir "$to"
-  cp -r "$WORK"/tp2/{*.cu,*.h,CMakeLists.txt,runtime} "$to"
+  cp -r "$from"/{*.cu,*.h,CMakeLists.txt,runtime} "$to"
   perl -0pe "$change" "$to/step.cu" > "$to/step_1.cu"
   ! cmp -s "$to/step.cu" "$to/step_1.cu" || fail "$name: nothing is planted"
   for rank in $ranks; do sed -i "s/\b$rank:step\b/$rank:step_1/" "$to/CMakeLists.txt"; done
@@ -81,15 +82,15 @@ planted() {
   printf '  %-24s %s\n' "$name" "$(grep -m 1 -E "$pattern" "$to.out")"
 }
 
-# As it is, it passes.
+# followed FROM: as it is, it passes.
 followed() {
-  local to=$WORK/followed
+  local name=followed_$1 to=$WORK/followed_$1
   mkdir "$to"
-  cp -r "$WORK"/tp2/{*.cu,*.h,CMakeLists.txt,runtime} "$to"
+  cp -r "$WORK/$1"/{*.cu,*.h,CMakeLists.txt,runtime} "$to"
   watched=("${following[@]}")
-  make_ranks "$to" cuda || fail "it does not compile to be followed"
-  from followed followed --steps 2
-  from followed followed_graph --steps 3 --graph
+  make_ranks "$to" cuda || fail "$1 does not compile to be followed"
+  from "$name" "$name" --steps 2
+  from "$name" "${name}_graph" --steps 3 --graph
 }
 
 for kind in plain cuda; do
@@ -110,11 +111,16 @@ all_are_done
 beside "$WORK/captured.log" captured
 beside "$WORK/exchanged.log" exchanged tp2 cpu
 beside "$WORK/exchanged_back.log" exchanged cpu tp2
-beside "$WORK/followed.log" followed
-beside "$WORK/wait.log" planted wait "0 1" 'nothing orders the one after the other' 's/\n +await\(done\[0\]\);//'
-beside "$WORK/begin.log" planted begin "0 1" 'nothing orders the one after the other' 's/\n +begin_on\(tp_stream\);//'
-beside "$WORK/count.log" planted count 1 'the ranks disagree.*16380 x' 's/(ncclAllGather\(\w+, \w+, )16384/${1}16380/'
-beside "$WORK/swapped.log" planted swapped 1 'ncclAllGather.*ncclReduceScatter|ncclReduceScatter.*ncclAllGather' \
+for name in tp2 fsdp3; do beside "$WORK/followed_$name.log" followed $name; done
+unordered='nothing orders the one after the other'
+beside "$WORK/wait.log" planted wait tp2 "0 1" "$unordered" 's/\n +await\(done\[0\]\);//'
+beside "$WORK/begin.log" planted begin tp2 "0 1" "$unordered" 's/\n +begin_on\(tp_stream\);//'
+# What was gathered a layer ahead, and what is begun in the last layer's round.
+beside "$WORK/ahead.log" planted ahead fsdp3 "0 1 2" "$unordered" 's/\n  await\(done\[0\]\);//'
+beside "$WORK/last.log" planted last fsdp3 "0 1 2" "$unordered" \
+  's/(layers_forward\(l\);\n.*?)\n  await\(done\[3\]\);/$1/s'
+beside "$WORK/count.log" planted count tp2 1 'the ranks disagree.*16380 x' 's/(ncclAllGather\(\w+, \w+, )16384/${1}16380/'
+beside "$WORK/swapped.log" planted swapped tp2 1 'ncclAllGather.*ncclReduceScatter|ncclReduceScatter.*ncclAllGather' \
   's/(COLLECTIVE\(\d+, \w+, ncclAllGather.*?;\n)(.*?)(COLLECTIVE\(\d+, \w+, ncclReduceScatter.*?;\n)/$3$2$1/s'
 all_are_done
 cat "$WORK"/*.log
