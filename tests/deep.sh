@@ -46,12 +46,15 @@ for _ in 1 2 3 4; do
   compile plain32 32 -D tp=8
   compile plain126 126 -D tp=8
 done
+compile sharded 126 -D tp=8 -D dp=8
 read -r some _ <<< "$(least "$WORK/plain32.took")"
 read -r many kib <<< "$(least "$WORK/plain126.took")"
+read -r _ sharded <<< "$(least "$WORK/sharded.took")"
 [ "$many" -le $((7 * some + 100)) ] || fail "32 layers take $some ms, 126 take $many ms"
-# Twice what it takes on an idle machine, and a quarter more memory than it needs.
+# Twice what it takes on an idle machine; and in 64 MiB, fully sharded over 64 ranks too.
 if ! grep -q __asan_init "$TPGEN"; then
   [ "$many" -le 320 ] || fail "126 layers take $many ms"
   [ "$kib" -le 65536 ] || fail "126 layers take $kib KiB"
+  [ "$sharded" -le 65536 ] || fail "126 layers, fully sharded, take $sharded KiB"
 fi
 finish "32 layers in $some ms, 126 in $many ms and $kib KiB; $(lines "$WORK/plain126/step.c") lines"
