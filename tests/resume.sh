@@ -110,7 +110,7 @@ chain() {
     while pgrep -s "$pid" > /dev/null; do doze 0.01; done
   done
   ! job "$name" "$into" --load "$WORK/$into" --steps 0 || fail "$into: it stands at step 0"
-  reached=$(sed -n 's/.*its training stands at step \([0-9]*\),.*/\1/p' "$WORK/$into.out")
+  reached=$(sed -n 's/.*its training has done step \([0-9]*\),.*/\1/p' "$WORK/$into.out")
   [ "${reached:-0}" -gt $((jobs / 4)) ] || fail "$into: it has come to step '${reached:-}' in $jobs jobs"
   run "$name" "$into" --load "$WORK/$into" --steps $((reached + 3)) --save "$WORK/$into"
   run "$name" "$into.alone" --steps $((reached + 3)) --save "$WORK/$into.alone" --log-every 1000
