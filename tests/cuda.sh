@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The CUDA target's very text, run on the stand-in for CUDA, NCCL and cuBLASLt:
-#   the toy and the Llama come to PyTorch's losses and norms of gradients, tp = 1, 2, 4, fully sharded over
-#   three ranks, and over two with two copies; in bfloat16 to losses within 2 % of float32's
+#   the toy and the Llama come to PyTorch's losses and norms of gradients, tp = 1, 2, 4, and fully sharded over
+#   three ranks; in bfloat16 to losses within 2 % of float32's
 #   a step that is captured as a graph leaves the same bits
 #   checkpoints go to the CPU target's program and back
 #   what is planted in a program is caught: a missing wait, a wrong count, a swapped collective
@@ -104,7 +104,6 @@ done
 beside "$WORK/run_sh.log" by_run_sh
 beside "$WORK/toy_dp2_tp2.log" toy toy_dp2_tp2 -D dp=2 -D tp=2
 beside "$WORK/fsdp3.log" check_golden cuda fsdp3 -D dp_shard=3
-beside "$WORK/hsdp.log" check_golden cuda hsdp -D dp_replicate=2 -D dp_shard=2
 beside "$WORK/tp2_async.log" check_golden cuda tp2_async -D tp=2 -D async_tp=2
 beside "$WORK/cpu.log" check_golden plain cpu -D tp=2
 all_are_done

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Data parallel training of the Llama, of copies (DDP), of what is cut over the ranks (FSDP, ZeRO), of both
 # (HSDP), and with tensor parallel: PyTorch's losses and norms of gradients, as CPU programs and, on the
-# stand-in, as CUDA programs; and a checkpoint goes from each to the next without a bit of its tensors changed.
-# A program in which one line is changed has other losses.
+# stand-in, as CUDA programs (cuda.sh has one more); and a checkpoint goes from each to the next without
+# a bit of its tensors changed. A program in which one line is changed has other losses.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 optimized=-O1
@@ -40,7 +40,7 @@ for mesh in "${meshes[@]}"; do
   # shellcheck disable=SC2086
   beside "$WORK/$name.log" golden plain $name $settings
   # shellcheck disable=SC2086
-  [[ $name =~ ^(one|zero1|zero2)$ ]] || beside "$WORK/cuda_$name.log" golden cuda cuda_$name $settings
+  [[ $name =~ ^(one|fsdp3|zero1|zero2)$ ]] || beside "$WORK/cuda_$name.log" golden cuda cuda_$name $settings
 done
 beside "$WORK/bf.log" bfloat16 plain bf dp_shard=2
 # Gathered a layer ahead, while what goes over tp travels in pieces.

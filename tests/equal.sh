@@ -5,7 +5,7 @@
 # under the sanitizers too, and of some the CUDA text runs, on the stand-in. A plan made at random may ask
 # for what cannot be computed in parts: that tpgen refuses it is counted, and is rare.
 #   EQUAL_PLANS="mlp deep"   these plans alone; "" for none
-#   EQUAL_RANDOM=200         so many plans from random_plan, not 12
+#   EQUAL_RANDOM=200         so many plans from random_plan, not 8
 #   EQUAL_SEED=1000          the first of them
 #   EQUAL_SANITIZE=all       all pairs run under the sanitizers too, not only a few; none for none
 #   EQUAL_CUDA=all           all pairs run on the stand-in too, not only a few; none for none
@@ -103,7 +103,7 @@ for plan in tests/equal/*.lua; do
   [[ -n ${EQUAL_PLANS+set} && " $EQUAL_PLANS " != *" $(basename "$plan" .lua) "* ]] || plans+=("$plan")
 done
 seed=${EQUAL_SEED:-1}
-for ((i = seed; i < seed + ${EQUAL_RANDOM:-12}; i++)); do
+for ((i = seed; i < seed + ${EQUAL_RANDOM:-8}; i++)); do
   "$TOOLS/random_plan" $i > "$WORK/random$i.lua"
   plans+=("$WORK/random$i.lua")
 done
