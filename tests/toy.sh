@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The toy on the CPU target: PyTorch's ten losses on every mesh, one all-reduce, ranks that differ in
-# constants only, random numbers that do not depend on the mesh, and weights that do not either.
+# constants only, random numbers that do not depend on the mesh, and weights that do not either; and it
+# begins where a launcher starts its ranks before it is built.
 . "$(dirname "$0")/common.sh"
 
 train_golden_on() {
@@ -49,4 +50,14 @@ losses_of "$WORK/tp3.jsonl" | tail -n 1 > "$WORK/unbroken"
 train tp2 --load "$WORK/tp3.saved" --steps 11
 losses_of "$WORK/tp2.jsonl" > "$WORK/resumed"
 same_losses "resumed" "$WORK/resumed" "$WORK/unbroken"
+
+# Ranks that a launcher starts build once, while the others wait, and then all begin.
+generate started -D tp=4
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+CMAKE_ARGS=-DCMAKE_C_FLAGS=-O0 timeout 120 mpirun -n 4 --oversubscribe "$WORK/started/run.sh" --steps 1 \
+  --metrics "$WORK/started.jsonl" > "$WORK/started.log" 2>&1 || {
+  tail -n 5 "$WORK/started.log"
+  fail "four ranks that mpirun starts do not begin: status $?"
+}
+[ "$(grep -c 'building in' "$WORK/started.log")" = 1 ] || fail "four ranks build more than once"
 finish "PyTorch's losses on 9 meshes"

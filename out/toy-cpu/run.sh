@@ -83,12 +83,15 @@ build_all() {
   mkdir -p "${build}" || exit 1
   exec 9>"${build}/.lock" || exit 1
   command -v flock >/dev/null && flock 9
-  fresh && return # another process has just built it, or has tried
+  if fresh; then # another process has just built it
+    exec 9>&-
+    return
+  fi # or it has tried
   [[ -s ${build}/.failed ]] && (($(<"${build}/.failed") >= began)) &&
     die "the build failed in another process: see ${build}/build.log"
   echo "run.sh: building in ${build}" >&2
   : >"${build}/.started"
-  if ! make_all >"${build}/build.log" 2>&1; then
+  if ! make_all >"${build}/build.log" 2>&1 9>&-; then
     date +%s%N >"${build}/.failed"
     cat "${build}/build.log" >&2
     die "the build failed; its output is above and in ${build}/build.log"
@@ -109,6 +112,8 @@ share_cores() { # ranks on this machine
   [[ -n ${SLURM_CPUS_PER_TASK:-} ]] && threads=${cores}
   ((threads > 0)) || threads=1
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${threads}}
+  # More ranks than cores give way to each other while they wait.
+  export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-$(($1 > cores))}
   # Products are dealt out to these: BLAS is to start none of its own.
   export OPENBLAS_NUM_THREADS=1 BLIS_NUM_THREADS=1 MKL_NUM_THREADS=1
 }
@@ -138,7 +143,8 @@ be_one_rank() {
     die "this is a program of ${world} ranks, but ${size_variable} is '${size}'"
   fi
   [[ -x ${build}/rank${rank} ]] || die "there is no program for rank ${rank} in ${build}"
-  share_cores "${LOCAL_WORLD_SIZE:-${OMPI_COMM_WORLD_LOCAL_SIZE:-${MPI_LOCALNRANKS:-${world}}}}"
+  local by_slurm=${SLURM_STEP_TASKS_PER_NODE:-${world}} # as 4, or 4(x2),2
+  share_cores "${LOCAL_WORLD_SIZE:-${OMPI_COMM_WORLD_LOCAL_SIZE:-${MPI_LOCALNRANKS:-${by_slurm%%[(,]*}}}}"
   exec "${build}/rank${rank}" "$@"
 }
 
@@ -203,7 +209,7 @@ start_all() {
   done
   [[ ${kind} == none ]] && start_without_mpi "$@"
   if [[ ${kind} == openmpi ]]; then
-    options=(--quiet --oversubscribe --bind-to none --mca mpi_yield_when_idle $((world > cores)))
+    options=(--quiet --oversubscribe --bind-to none)
     # Ranks of one machine talk through its memory: looking for a network takes 0.2 s.
     [[ -n ${OMPI_MCA_pml:-} ]] || options+=(--mca pml ob1)
     # Its own choice for a reduce-scatter in equal parts takes three times as long as this one.
