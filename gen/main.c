@@ -162,6 +162,7 @@ int main(int argc, char **argv)
   recompute();     after(PASS_RECOMPUTE);
   arrange();       after(PASS_ARRANGE);
   outline();       after(PASS_OUTLINE);
+  drop();
   pipeline();      after(PASS_PIPELINE);
   bucket();        after(PASS_BUCKET);
   fuse();          after(PASS_FUSE);

@@ -360,9 +360,9 @@ struct graph {
   int nvalue, value_room;
   struct value *value;
   int nop, op_room;
-  struct op *op; /* all there ever were: append only */
+  struct op *op; /* all there ever were, but for what drop.c takes out: append only */
   int norder, order_room;
-  int *order; /* the flat program, until outline: these operations, in this order */
+  int *order; /* the flat program, until outline: these operations, in this order; then empty */
   int nmodule, module_room;
   struct module *module;
   int ncall, call_room;
@@ -921,6 +921,8 @@ void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
 bool is_arranged(const struct op *op);
 /* pipeline.c: which piece of the value the operation touches; NONE: all of it. */
 int piece_touched(const struct op *op, int value);
+/* drop.c: takes out of the graph what no function runs, behind outline. */
+void drop(void);
 /* cut.c: the cheapest way to part nodes, which count from 0, in a near and a far side. */
 struct cut;
 struct cut *new_cut(void);
