@@ -37,6 +37,7 @@ static void keep_op(int id)
   ops.number[id] = id;
   for (int i = 0; i < op->nin; i++) keep_value(op->in[i]);
   for (int k = 0; k < op->nout; k++) keep_value(op->out + k);
+  for (int k = 0; k < op->nbody; k++) keep_op(op->body[k]);
 }
 
 /* A loop's body stands for all modules of its list: what the others make on the way, its operation
@@ -99,6 +100,13 @@ static void move_values(int left)
   graph->nvalue = left;
 }
 
+static const int *renumbered_body(const struct op *op)
+{
+  int *body = alloc((size_t)op->nbody * sizeof *body);
+  for (int k = 0; k < op->nbody; k++) body[k] = ops.number[op->body[k]];
+  return body;
+}
+
 static void move_ops(int left)
 {
   for (int i = 0; i < graph->nop; i++) {
@@ -107,6 +115,7 @@ static void move_ops(int left)
     *op = graph->op[i];
     for (int k = 0; k < op->nin; k++) op->in[k] = values.number[op->in[k]];
     op->out = renumbered(&values, op->out);
+    if (op->nbody) op->body = renumbered_body(op);
   }
   graph->nop = left;
 }

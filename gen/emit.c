@@ -137,33 +137,23 @@ static void put_zero(struct buffer *b, const char *what)
   put(b, form, what, what);
 }
 
-/* Whether anything with this role, that the rank has a part of, is added up. */
-static bool adds_up(enum role role)
-{
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (v->role == role && v->op == NONE && c_name(i)) return true;
-  }
-  return false;
-}
-
 /* A step of several batches: their mean loss and gradients are added up, then there is an
    update. */
 static void put_batches(struct buffer *b)
 {
   int n = graph->accumulate;
-  if (adds_up(GRADIENT)) put_zero(b, "m->grad");
-  if (adds_up(SUMS)) put_zero(b, "m->sum");
+  if (has_some_of(GRADIENT)) put_zero(b, "m->grad");
+  if (has_some_of(SUMS)) put_zero(b, "m->sum");
   put_zero(b, "m->loss");
   put_phases(b, GATHER, GATHER, "t", 2);
   if (options.cuda)
     put(b, "  for (int i = 0; i < %d; i++) {\n", n);
   else
     put(b, "  for (int i = %d * (t - 1); i < %d * t; i++) {\n", n, n);
-  if (keeps_batches())
+  if (keeps_batches() && has_some_of(BATCH))
     put(b, "    CHECK_CUDA(cudaMemcpyAsync(&m->batch, &m->batches[i], sizeof m->batch,\n"
            "                               cudaMemcpyDeviceToDevice, stream));\n");
-  else if (reads_tokens())
+  else if (reads_tokens() && !options.cuda)
     put(b, "    next_batch(i);\n");
   put_phases(b, FORWARD, BACKWARD, options.cuda ? batch_number() : "i + 1", 4);
   put(b, "  }\n");

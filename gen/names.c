@@ -389,6 +389,15 @@ const char *c_name(int value)
   return v->storage == value ? NULL : c_name(v->storage);
 }
 
+bool has_some_of(enum role role)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role == role && v->op == NONE && c_name(i)) return true;
+  }
+  return false;
+}
+
 /* What comments call a value: as its module does, with the number by which the function that is
    being written tells it from others of that name. */
 const char *spoken_name(int value)

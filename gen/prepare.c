@@ -78,6 +78,7 @@ static void put_next_batches(struct buffer *b)
     put(b, "  next_batch(t - 1);\n");
     return;
   }
+  if (!has_some_of(BATCH)) return;
   put(b, "  for (int i = 0; i < %d; i++) {\n    next_batch(%d * (t - 1) + i);\n", n, n);
   put(b, "    CHECK_CUDA(cudaMemcpyAsync(&m->batches[i], &m->batch, sizeof m->batch,\n"
          "                               cudaMemcpyDeviceToDevice, stream));\n  }\n");

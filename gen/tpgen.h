@@ -1073,6 +1073,8 @@ void name_values(int rank);
 /* The address of a value's first element: "m->w.in_proj.weight", "relu". NULL where this rank
    has no part of it. */
 const char *c_name(int value);
+/* Whether this rank has a part of any value with this role that no operation computes. */
+bool has_some_of(enum role role);
 /* The value's name for a reader of the function that c_name speaks of. */
 const char *local_name(int value);
 const char *spoken_name(int value);

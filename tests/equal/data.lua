@@ -52,7 +52,7 @@ end
 return train{
   model = model,
   batch = distribute({
-    input = randint(WORDS){5, LENGTH}, target = randint(WORDS){5, LENGTH},
+    input = tokens(WORDS){5, LENGTH}, target = randint(WORDS){5, LENGTH},
   }, data, {Shard(0), Shard(0)}),
   loss = function(output, batch)
     return F.cross_entropy(output, batch.target, {ignore_index = 0})
