@@ -205,6 +205,36 @@ static void widen_at(int value, int at)
     v->depth = ahead;
 }
 
+/* What a round does for another, by a part of the body, each_op meets once: it is done at each
+   call. What the part makes and reads itself is there as long as it runs. */
+static void run_part_at(int part, int at)
+{
+  static struct reused lists;
+  const struct function *f = &graph->function[part];
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    int *list = cleared(&lists, (size_t)op_width(op) * sizeof *list);
+    for (int n = op_writes(op, list); n--;) {
+      struct value *v = &graph->value[list[n]];
+      if (v->first > at) v->first = at;
+      if (v->last < at) v->last = at;
+    }
+    for (int n = op_reads(op, list); n--;) {
+      struct value *v = &graph->value[list[n]];
+      if (v->op == NONE || v->made_by != part) read_at(list[n], at);
+      if (v->last < at) v->last = at;
+    }
+  }
+}
+
+static void run_parts(void)
+{
+  for (int at = 0; at < nplace; at++) {
+    const struct op *op = &graph->op[op_at[at]];
+    if (op->kind == OP_round) run_part_at(op->function, at);
+  }
+}
+
 static void find_lifetimes(void)
 {
   static struct reused apart;
@@ -218,6 +248,7 @@ static void find_lifetimes(void)
   each_access(NULL, note_reader);
   each_access(NULL, widen_at);
   each_access(NULL, read_at);
+  run_parts();
 }
 
 /* What a collective that is pending between the rounds of a loop reads and writes. The bytes are
@@ -411,8 +442,17 @@ static bool share(int in, int out, int at)
   return true;
 }
 
+static bool is_made_in(const struct op *kernel, int value)
+{
+  int op = graph->value[value].op;
+  for (int k = 0; k < kernel->nbody; k++)
+    if (kernel->body[k] == op) return true;
+  return false;
+}
+
 /* Whether a kernel that writes over `value` when it has come to body[k] still finds what it needs:
-   every read of these bytes is of the element that is written, and comes no later. */
+   every read of these bytes is of the element that is written, and comes no later. What it makes
+   itself it has at hand, wherever it leaves it. */
 static bool read_in_step(const struct op *op, int k, int value)
 {
   const struct stages *stages = op->stages;
@@ -420,7 +460,7 @@ static bool read_in_step(const struct op *op, int k, int value)
   for (int n = 0; n < op->nbody; n++) {
     const struct op *inner = &graph->op[op->body[n]];
     for (int i = 0; i < inner->nin; i++) {
-      if (place_of(inner->in[i]) != place_of(value)) continue;
+      if (place_of(inner->in[i]) != place_of(value) || is_made_in(op, inner->in[i])) continue;
       int last = last_stage(op->body, stages, n), now = stages->task[k].stage;
       bool of_row = stages->task[n].of_row; /* done with its row when the next stage begins */
       if (of_row && last < now && stays_in_row(inner, i, stages->rows)) continue;
