@@ -258,38 +258,40 @@ static bool crosses(const struct op *op)
 }
 
 /* What is pending between rounds meets all that is in a round: its event is its own, one for each
-   round that it is ahead by. */
+   round that it is ahead by. `taken` has for each event the collective that holds it, or NONE. */
 static void number_crossing(void *taken, int id, int times)
 {
   struct op *op = &graph->op[id];
   (void)times;
   if (!is_collective(op->kind) || !op->beside || !crosses(op)) return;
   op->event = ((struct list *)taken)->n;
-  for (int k = 0; k < event_slots(op); k++) add(taken, false);
+  for (int k = 0; k < event_slots(op); k++) add(taken, id);
 }
 
 static void number_event(void *taken, int id, int times)
 {
-  struct list *free_at = taken; /* by event: whether it is free */
+  struct list *holder = taken;
   struct op *op = &graph->op[id];
   (void)times;
   const struct op *ended = op->kind == OP_await ? &graph->op[op->begun] : NULL;
-  for (; ended; ended = leader_of(ended))
-    if (!crosses(ended)) free_at->at[ended->event] = true;
+  for (; ended; ended = leader_of(ended)) { /* one that leads may have been awaited before */
+    bool holds = holder->at[ended->event] == (int)(ended - graph->op);
+    if (holds && !crosses(ended)) holder->at[ended->event] = NONE;
+  }
   if (!is_collective(op->kind) || !op->beside || crosses(op)) return;
   op->event = 0;
-  while (op->event < free_at->n && !free_at->at[op->event]) op->event++;
-  if (op->event == free_at->n) add(free_at, false);
-  free_at->at[op->event] = false;
+  while (op->event < holder->n && holder->at[op->event] != NONE) op->event++;
+  if (op->event == holder->n) add(holder, NONE);
+  holder->at[op->event] = id;
 }
 
 /* Each other collective that runs beside others gets the first event that no pending one has. */
 static void number_events(void)
 {
-  struct list free_at = {0};
-  each_op(number_crossing, &free_at);
-  each_op(number_event, &free_at);
-  graph->nevent = free_at.n;
+  struct list taken = {0};
+  each_op(number_crossing, &taken);
+  each_op(number_event, &taken);
+  graph->nevent = taken.n;
 }
 
 /* The bodies of loops come before those that call them. */
