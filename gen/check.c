@@ -451,24 +451,6 @@ static void check_kernel(void *unused, int id, int times)
   hold(graph->value[e.result].stored, id, "the result is not stored");
 }
 
-static void check_memory(void)
-{
-  struct list placed = {0};
-  for (int i = 0; i < graph->nvalue; i++)
-    if (in_arena(i) && graph->value[i].storage == i) add(&placed, i);
-  for (int i = 0; i < placed.n; i++) {
-    const struct value *a = &graph->value[placed.at[i]];
-    int64_t end = a->offset + arena_size(placed.at[i]);
-    hold(a->offset >= 0 && end <= graph->arena_bytes, a->op, "a value lies outside the arena");
-    for (int k = 0; k < i; k++) {
-      const struct value *b = &graph->value[placed.at[k]];
-      bool live = a->first <= b->last && b->first <= a->last;
-      bool apart = end <= b->offset || b->offset + arena_size(placed.at[k]) <= a->offset;
-      hold(!live || apart, a->op, "two values that live at once overlap");
-    }
-  }
-}
-
 /* The numbers of the training are what train.lua lets through. */
 static void check_training(void)
 {

@@ -1,4 +1,4 @@
-/* check.h: what check.c and check_moves.c share. */
+/* check.h: what check.c and its parts share. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -13,5 +13,7 @@ void hold(bool fact, int op, const char *what);
    begin_moves. */
 void begin_moves(void);
 void check_moves_of(int id);
+/* check_memory.c: that every value is found where it is read. */
+void check_memory(void);
 
 #endif

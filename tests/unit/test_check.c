@@ -568,7 +568,7 @@ static void test_the_arena(void **state)
 {
   (void)state;
   refused(find_beyond, NULL, -SIGABRT, "memory", "outside the arena", NULL);
-  refused(find_together, NULL, -SIGABRT, "memory", "overlap", NULL);
+  refused(find_together, NULL, -SIGABRT, "memory", "it writes over what it still reads", NULL);
 }
 
 int main(void)
