@@ -47,6 +47,12 @@ static struct product_sizes product_of(const struct op *op)
   return p;
 }
 
+double multiplications(const struct op *op)
+{
+  struct product_sizes p = product_of(op);
+  return p.rows * p.columns * p.terms;
+}
+
 /* Under a causal mask of the half that is not masked; its backward has five products for two. */
 static double attention_flops(const struct op *op)
 {

@@ -493,23 +493,27 @@ static void add_text(const char *name, const char *contents)
   add_file(name, contents, strlen(contents), false);
 }
 
-static bool multiplies_bf16(void)
+/* Whether there is a product that is worth loading oneDNN for: it takes a hundredth of a second,
+   and some MiB. */
+static bool multiplies_by_onednn(void)
 {
+  const double worth_it = 256. * 256 * 256;
   for (int i = 0; i < graph->nop; i++) {
     const struct op *op = &graph->op[i];
-    if (op->kind == OP_matmul && graph->value[op->in[0]].type == BF16) return true;
+    if (op->kind != OP_matmul) continue;
+    if (graph->value[op->in[0]].type == BF16 || multiplications(op) >= worth_it) return true;
   }
   return false;
 }
 
-/* What is the other target's stays behind; so does what multiplies bfloat16 where nothing does. */
+/* What is the other target's stays behind; so does what multiplies by oneDNN where nothing does. */
 static void add_runtime(void)
 {
   const char *other = options.cuda ? "runtime/cpu" : "runtime/cuda";
-  bool narrow = multiplies_bf16();
+  bool onednn = multiplies_by_onednn();
   for (const struct embedded *e = embedded; e->name; e++) {
     if (strncmp(e->name, "runtime/", 8) || !strncmp(e->name, other, strlen(other))) continue;
-    if (narrow || strcmp(e->name, "runtime/cpu_onednn.c"))
+    if (onednn || strcmp(e->name, "runtime/cpu_onednn.c"))
       add_file(e->name, (const char *)e->text, e->size, false);
   }
 }

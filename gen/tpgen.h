@@ -962,6 +962,8 @@ double memory_seconds(double bytes);
    can be added up. */
 #define LONGEST_TIME INT64_C(1000000000000000)
 int64_t time_taken(const struct op *op);
+/* How many numbers rank 0 multiplies in a matmul's product, or in each of them. */
+double multiplications(const struct op *op);
 int64_t events_time(void);
 /* The kernels that fill a bucket's buffer, and that empty it; 0 where there are none. */
 int64_t copies_in_time(const struct op *op);

@@ -1,9 +1,10 @@
 // The matrix products that generated C calls. Matrices are row-major, of float32; those of bfloat16
 // are in cpu_bf16.h.
 //
-// Each is dealt out to the threads that the kernels run on too, in parts that BLAS computes on one
-// thread: threads of BLAS's own would stand in the way of those (run.sh sets them to one). Which
-// part is which depends on the number of threads alone, and so do the sums, to the bit.
+// Each is dealt out to the threads that the kernels run on too, in parts that BLAS, or oneDNN where
+// that is quicker, computes on one thread: threads of BLAS's own would stand in the way of those
+// (run.sh sets them to one), and oneDNN takes none where several run already. Which part is which
+// depends on the number of threads alone, and so do the sums, to the bit.
 #ifndef CPU_MATH_H
 #define CPU_MATH_H
 
@@ -13,10 +14,19 @@
 #include <omp.h>
 #endif
 
+#ifdef TPGEN_ONEDNN
+// Computes it and is true; or is false, where BLAS is quicker.
+bool multiply_floats_by_onednn(char a_is, char b_is, float *c, int ldc, const float *a, int lda,
+                               const float *b, int ldb, int m, int n, int k, bool add);
+#endif
+
 static inline void gemm_on_one_thread(char a_is, char b_is, float *c, int ldc, const float *a,
                                       int lda, const float *b, int ldb, int m, int n, int k,
                                       bool add)
 {
+#ifdef TPGEN_ONEDNN
+  if (multiply_floats_by_onednn(a_is, b_is, c, ldc, a, lda, b, ldb, m, n, k, add)) return;
+#endif
   cblas_sgemm(CblasRowMajor, a_is == 't' ? CblasTrans : CblasNoTrans,
               b_is == 't' ? CblasTrans : CblasNoTrans, m, n, k, 1, a, lda, b, ldb, add ? 1 : 0, c,
               ldc);

@@ -1,9 +1,11 @@
-// Products of bfloat16 matrices by oneDNN: in programs that have such, where it is installed.
+// Products by oneDNN: in programs that multiply bfloat16, or large matrices of float32, where it is
+// installed.
 //
-// It is used where the processor multiplies bfloat16 (AVX-512 BF16, AMX): elsewhere the parts of
-// cpu_bf16.h are quicker. TPGEN_ONEDNN=1 in the environment has it used on any processor,
-// TPGEN_ONEDNN=0 on none. What oneDNN makes for products of some sizes is made at the first of
-// them, and kept; the threads that it takes are OpenMP's, as all of the program's.
+// Those of bfloat16 are its own where the processor multiplies bfloat16 (AVX-512 BF16, AMX):
+// elsewhere the parts of cpu_bf16.h are quicker. Those of float32 are where it has AVX-512.
+// TPGEN_ONEDNN=1 in the environment has oneDNN used on any processor, TPGEN_ONEDNN=0 on none. What
+// it makes for products of bfloat16 of some sizes is made at the first of them, and kept; the
+// threads that these take are OpenMP's, as all of the program's.
 #include <dnnl.h>
 #include <dnnl_debug.h>
 #include <stdlib.h>
@@ -160,17 +162,22 @@ static const struct method *method_for(struct kind kind)
   return m && m->primitive ? m : NULL;
 }
 
-// ---- a product ----------------------------------------------------------------------------------
+// ---- a product of bfloat16 ----------------------------------------------------------------------
+
+// As the environment says; else where the processor has these instructions.
+static bool is_wanted(unsigned instructions)
+{
+  const char *asked = getenv("TPGEN_ONEDNN");
+  if (asked && *asked) return strcmp(asked, "0") != 0;
+  return ((unsigned)dnnl_get_effective_cpu_isa() & instructions) == instructions;
+}
 
 static bool is_used(void)
 {
   static enum { UNKNOWN, USED, UNUSED } answer;
   if (answer != UNKNOWN) return answer == USED;
-  const char *asked = getenv("TPGEN_ONEDNN");
-  const unsigned wanted = dnnl_cpu_isa_avx512_core_bf16;
-  const bool has = ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
-  const bool use = asked && *asked ? strcmp(asked, "0") != 0 : has;
-  answer = use && dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
+  answer = is_wanted(dnnl_cpu_isa_avx512_core_bf16) &&
+                   dnnl_engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
                    dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success
                ? USED
                : UNUSED;
@@ -218,4 +225,49 @@ bool multiply_by_onednn(const struct bf16_product *p)
   if (!m && at_once > 1) m = method_for(kind_of(p, at_once = 1));
   for (int i = 0; m && i < p->batch; i += at_once) execute(m, p, i);
   return m != NULL;
+}
+
+// ---- a product of float32 -----------------------------------------------------------------------
+
+// Threads may ask at once; each finds the same answer.
+static bool multiplies_floats(void)
+{
+  enum { UNKNOWN, DOES, DOES_NOT };
+  static _Atomic int answer = UNKNOWN;
+  if (answer == UNKNOWN) answer = is_wanted(dnnl_cpu_isa_avx512_core) ? DOES : DOES_NOT;
+  return answer == DOES;
+}
+
+// BLAS is quicker for small matrices; and for those whose columns oneDNN has to go down where these
+// lie so many whole pages apart that a cache keeps few of their elements.
+static bool is_quicker(char a_is, int lda, int m, int n, int k)
+{
+  enum { LEAST = 1 << 20, APART = 2048 };
+  return (double)m * n * k >= LEAST && !(a_is == 't' && lda % APART == 0);
+}
+
+// How many of n are worked on at a time: at most so many, and in parts about as large.
+static int at_a_time(int n, int most)
+{
+  enum { UNIT = 32 };
+  return ((n - 1) / ((n - 1) / most + 1) / UNIT + 1) * UNIT;
+}
+
+// Of more terms at a time oneDNN makes no quick work, and of more columns large copies.
+bool multiply_floats_by_onednn(char a_is, char b_is, float *c, int ldc, const float *a, int lda,
+                               const float *b, int ldb, int m, int n, int k, bool add)
+{
+  enum { TERMS = 512, COLUMNS = 2048 };
+  if (!is_quicker(a_is, lda, m, n, k) || !multiplies_floats()) return false;
+  const int terms = at_a_time(k, TERMS), columns = at_a_time(n, COLUMNS);
+  dnnl_status_t status = dnnl_success;
+  for (int j = 0; j < n; j += columns)
+    for (int done = 0; done < k && status == dnnl_success; done += terms)
+      status = dnnl_sgemm(a_is, b_is, m, n - j < columns ? n - j : columns,
+                          k - done < terms ? k - done : terms, 1,
+                          a + (a_is == 't' ? (long)done * lda : done), lda,
+                          b + (b_is == 't' ? (long)j * ldb + done : (long)done * ldb + j), ldb,
+                          add || done ? 1 : 0, c + j, ldc);
+  if (status != dnnl_success) fail_call(__FILE__, __LINE__, "dnnl_sgemm", dnnl_status2str(status));
+  return true;
 }

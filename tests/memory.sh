@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A rank's memory is what the plan says. Arenas of Llamas end at most 0.5 % above the largest sum of what
-# lives at once; and a program that runs takes at most 16 MiB more, resident, than plan.json's figure and
-# what a program takes that only starts MPI and multiplies two matrices.
+# lives at once; and a program that runs, built as users do, takes at most 16 MiB more, resident, than
+# plan.json's figure and what a program takes that only starts MPI and multiplies two matrices, by BLAS and
+# by oneDNN, which makes itself code and room for each of the ways.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 
@@ -30,21 +31,35 @@ near_the_bound -D preset=8b -D tp=8
 
 cat > "$WORK/empty.c" <<'C'
 #include <cblas.h>
+#include <malloc.h>
 #include <mpi.h>
+#ifdef TPGEN_ONEDNN
+#include <dnnl.h>
+#endif
 
 static float a[1024 * 1024], b[1024 * 1024], c[1024 * 1024];
 
 int main(int argc, char **argv)
 {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20); // as the runtime does
   MPI_Init(&argc, &argv);
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, 1024, 1024, 1024, 1, a, 1024, b, 1024, 0, c,
               1024);
+#ifdef TPGEN_ONEDNN
+  for (int n = 256; n <= 1024; n *= 2) {
+    dnnl_sgemm('N', 'T', 512, n, 512, 1, a, 1024, b, 1024, 0, c, 1024);
+    dnnl_sgemm('N', 'N', 512, n, 512, 1, a, 1024, b, 1024, 0, c, 1024);
+    dnnl_sgemm('T', 'N', 512, n, 512, 1, a, 1024, b, 1024, 0, c, 1024);
+  }
+#endif
   MPI_Allreduce(MPI_IN_PLACE, c, 1024, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   return MPI_Finalize();
 }
 C
 matrices=$((3 * 4 * 1024)) # KiB
-gcc -O1 "${includes[@]}" "$WORK/empty.c" -o "$WORK/empty" "${libraries[@]}" || fail "empty.c"
+onednn=()
+! echo '#include <dnnl.h>' | gcc -E - > /dev/null 2>&1 || onednn=(-DTPGEN_ONEDNN -ldnnl)
+gcc -O1 "${includes[@]}" "$WORK/empty.c" -o "$WORK/empty" "${onednn[@]}" "${libraries[@]}" || fail "empty.c"
 
 # peaks NAME PROGRAM ARGUMENTS...: the most that any of two ranks of it takes, in KiB.
 peaks() {
@@ -62,12 +77,15 @@ peaks() {
 for ((i = 0; i < 40000; i++)); do echo "$i squared is $((i * i))"; done > "$WORK/text"
 export OMP_NUM_THREADS=1
 empty=$(($(peaks empty "$WORK/empty") - matrices))
-make_runtime plain > "$WORK/runtime.log" 2>&1 || fail "the runtime does not compile"
-"$TPGEN" plans/llama3.lua "${small[@]}" -D tp=2 -o "$WORK/llama" && make_ranks "$WORK/llama" plain ||
+"$TPGEN" plans/llama3.lua "${small[@]}" -D tp=2 -o "$WORK/llama" &&
+  cmake -S "$WORK/llama" -B "$WORK/llama/build" -DCMAKE_C_FLAGS=-O1 > "$WORK/llama.log" 2>&1 &&
+  cmake --build "$WORK/llama/build" --parallel 2 >> "$WORK/llama.log" 2>&1 || {
+  tail "$WORK/llama.log"
   fail "the Llama does not compile"
-taken=$(peaks llama "$WORK/llama/rankRANK" --steps 2 --data "$WORK/text")
+}
+taken=$(peaks llama "$WORK/llama/build/rankRANK" --steps 2 --data "$WORK/text")
 planned=$(($(figure llama total) / 1024))
 beyond=$((taken - planned - empty))
-echo "  KiB: $taken resident, $planned planned, $empty of MPI and BLAS: $beyond beyond these"
+echo "  KiB: $taken resident, $planned planned, $empty of MPI and products: $beyond beyond these"
 [ $beyond -le $((16 * 1024)) ] || fail "$beyond KiB beyond what is planned"
 finish "$arenas arenas within 0.5 % of their bounds; $((beyond / 1024)) MiB beyond the plan's figure"
