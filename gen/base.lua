@@ -13,8 +13,7 @@ local fail = base.fail
 
 -- The tables that these files make for the plan, by what they are: "module", "mesh", "style" ...
 -- Their contents are kept apart too, in tables of the files: a plan cannot change or forge them.
-local kinds = {}
-base.kinds = kinds
+local kinds = core.kinds
 
 function base.make(kind, object)
   kinds[object] = kind
@@ -38,8 +37,13 @@ function base.a_kind(kind)
 end
 
 -- What a function gives for tostring: "Colwise", "mesh".
+local named = {}
+
 function base.named(name)
-  return setmetatable({}, {__tostring = function() return name end, __metatable = false})
+  if not named[name] then
+    named[name] = {__tostring = function() return name end, __metatable = false}
+  end
+  return setmetatable({}, named[name])
 end
 
 -- -------------------------------------------------------------------------------------- checks
@@ -78,27 +82,10 @@ function base.boolean(v, what)
   return v
 end
 
--- The names in a list, as keys.
-local sets = {}
-
-local function set_of(list)
-  local set = sets[list]
-  if not set then
-    set = {}
-    for _, name in ipairs(list) do set[name] = true end
-    sets[list] = set
-  end
-  return set
-end
-
--- The named arguments of a function: a table with no other keys than `allowed` (a list, which stays
--- as it is).
-function base.options(t, what, allowed)
-  if t == nil then return {} end
-  if type(t) ~= "table" or kinds[t] then
-    base.expect(t, "table", "what " .. what .. " is given")
-  end
-  local known = set_of(allowed)
+-- Says which of the table's keys is none of `allowed`, if there is one.
+local function forbid_unknown(t, what, allowed)
+  local known = {}
+  for _, name in ipairs(allowed) do known[name] = true end
   for key in pairs(t) do
     if math.type(key) then fail("%s: every argument has a name, such as %s", what, allowed[1]) end
     if not known[key] then
@@ -107,6 +94,15 @@ function base.options(t, what, allowed)
       fail("%s knows no '%s'%s", what, key, hint)
     end
   end
+end
+
+-- The named arguments of a function: a table with no other keys than `allowed`, a list.
+function base.options(t, what, allowed)
+  if t == nil then return {} end
+  if type(t) ~= "table" or kinds[t] then
+    base.expect(t, "table", "what " .. what .. " is given")
+  end
+  if not core.all_known(t, allowed) then forbid_unknown(t, what, allowed) end
   return t
 end
 

@@ -1,14 +1,12 @@
-/* bindings.c: what the Lua files in gen/ call to build the graph around its operations: modules and
-   their calls, parameters and inputs, the mesh and the styles. What is trained is training.c's. */
+/* bindings.c: what the Lua files in gen/ call to build the graph around its operations: parameters
+   and inputs, the mesh and the styles. The tree of modules is modules.c's, what is trained
+   training.c's. */
 #include "tpgen.h"
 
-#include <fnmatch.h>
 #include <string.h>
 
 #include <lauxlib.h>
 #include <lua.h>
-
-enum { MAX_CALLS = 1 << 15, MAX_MODULES = 1 << 15, MAX_PATH = 1024 };
 
 /* ------------------------------------------------------------------------------------ arguments */
 
@@ -221,60 +219,7 @@ static int finish_tensor(lua_State *L)
   return 1;
 }
 
-/* ---------------------------------------------------------------------- modules and their calls */
-
-/* add_module(name, class, parent or -1, line): its index. */
-static int new_module(lua_State *L)
-{
-  int parent = (int)luaL_checkinteger(L, 3);
-  const char *name = parent == NONE ? "" : check_name(L, 1, "a module's name");
-  if (graph->nmodule >= MAX_MODULES) plan_fails("the model has more than %d modules", MAX_MODULES);
-  if (parent != NONE && strlen(graph->module[parent].path) > MAX_PATH)
-    plan_fails("the modules are nested too deeply, from the one of line %d on",
-               (int)luaL_checkinteger(L, 4));
-  const char *class_name = check_name(L, 2, "the name of a class");
-  lua_pushinteger(L, add_module(name, class_name, parent, (int)luaL_checkinteger(L, 4)));
-  return 1;
-}
-
-static unsigned dims_at(lua_State *L, int list)
-{
-  unsigned dims = 0;
-  for (lua_Integer i = 1, n = luaL_len(L, list); i <= n; i++) {
-    lua_rawgeti(L, list, i);
-    dims |= 1u << luaL_checkinteger(L, -1);
-    lua_pop(L, 1);
-  }
-  return dims;
-}
-
-/* add_unit(its first module, who makes it, line, {mesh dimension ...} that cut, {...} that have
-   copies, {...} over which it is gathered again, the dimension that is cut or nil, whether it is
-   gathered once a step, whether each batch's gradients are reduced): its index. */
-static int add_unit(lua_State *L)
-{
-  GROW(graph->unit, graph->nunit, graph->unit_room);
-  int module = (int)luaL_checkinteger(L, 1);
-  graph->unit[graph->nunit] = (struct unit){.name = graph->module[module].path,
-                                            .module = module,
-                                            .who = copy_text(luaL_checkstring(L, 2)),
-                                            .line = (int)luaL_checkinteger(L, 3),
-                                            .shards = dims_at(L, 4),
-                                            .copies = dims_at(L, 5),
-                                            .again = dims_at(L, 6),
-                                            .dim = (int)luaL_optinteger(L, 7, ANY_DIM),
-                                            .once = lua_toboolean(L, 8),
-                                            .reduces_each = lua_toboolean(L, 9)};
-  lua_pushinteger(L, graph->nunit++);
-  return 1;
-}
-
-/* set_unit(module, unit): the parameters that it gets are of this unit. */
-static int set_unit(lua_State *L)
-{
-  graph->module[luaL_checkinteger(L, 1)].unit = (int)luaL_checkinteger(L, 2);
-  return 0;
-}
+/* ------------------------------------------------------------- parameters, and a step's inputs */
 
 /* parameter(what, shape, init kind, a, b): one that is not part of a model yet. */
 static int parameter(lua_State *L)
@@ -284,42 +229,6 @@ static int parameter(lua_State *L)
   struct tensor *t = push_tensor(L, NONE);
   *t = (struct tensor){.value = NONE, .shape = s, .init = init, .line = sandbox->line};
   return 1;
-}
-
-/* add_parameter(parameter, name, module) */
-static int add_parameter(lua_State *L)
-{
-  struct tensor *t = argument_tensor(L, 1);
-  const char *name = check_name(L, 2, "a parameter's name");
-  int module = (int)luaL_checkinteger(L, 3);
-  const char *path = graph->module[module].path;
-  if (t->value != NONE)
-    plan_fails("the parameter of line %d is in two places: %s and %s%s%s. Keep it in one, and give "
-               "it to the other's forward as an argument: F.linear(x, weight)",
-               t->line, graph->value[t->value].name, path, *path ? "." : "", name);
-  name = *path ? text("%s.%s", path, name) : copy_text(name);
-  t->value = add_value(PARAMETER, name, F32, t->shape, module, t->line);
-  graph->value[t->value].init = t->init;
-  graph->value[t->value].unit = graph->module[module].unit;
-  return 0;
-}
-
-/* set_precision(parameter, type that the model computes with, type that its gradient is moved
-   in) */
-static int set_precision(lua_State *L)
-{
-  struct value *v = &graph->value[argument_value(L, 1)];
-  v->used_as = argument_type(L, 2);
-  v->reduced_as = argument_type(L, 3);
-  return 0;
-}
-
-/* set_alias(parameter, name): what files of others call it. */
-static int set_alias(lua_State *L)
-{
-  graph->value[argument_value(L, 1)].alias =
-      copy_text(check_name(L, 2, "a parameter's other name"));
-  return 0;
 }
 
 static void forbid_parameters_name(const char *name, int line)
@@ -348,46 +257,6 @@ static int add_batch(lua_State *L)
   graph->value[value].placed = true;
   push_tensor(L, value);
   return 1;
-}
-
-/* Notes the tensors among the arguments from `first` on; gives how many. */
-static int note_tensors(lua_State *L, int first, int *noted, const char *what)
-{
-  int n = 0, top = lua_gettop(L);
-  for (int i = first; i <= top; i++) {
-    if (!tensor_at(L, i)) continue;
-    if (n == MAX_INPUTS) plan_fails("a module %s at most %d tensors", what, MAX_INPUTS);
-    noted[n++] = argument_value(L, i);
-  }
-  return n;
-}
-
-/* enter(module, arguments...): the call. */
-static int enter(lua_State *L)
-{
-  if (!recording.on)
-    plan_fails("train and infer call the model; a plan does not call it by itself");
-  if (graph->ncall >= MAX_CALLS) plan_fails("the modules are called more than %d times", MAX_CALLS);
-  GROW(graph->call, graph->ncall, graph->call_room);
-  struct call *c = &graph->call[graph->ncall];
-  *c = (struct call){.module = (int)luaL_checkinteger(L, 1),
-                     .parent = recording.call,
-                     .first = graph->norder,
-                     .last = graph->norder};
-  c->nin = note_tensors(L, 2, c->in, "takes");
-  recording.call = graph->ncall++;
-  lua_pushinteger(L, recording.call);
-  return 1;
-}
-
-/* leave(results...): of the call that began last. */
-static int leave(lua_State *L)
-{
-  struct call *c = &graph->call[recording.call];
-  c->nout = note_tensors(L, 1, c->out, "gives");
-  c->last = graph->norder;
-  recording.call = c->parent;
-  return lua_gettop(L);
 }
 
 /* -------------------------------------------------------------------------- the mesh and styles */
@@ -547,13 +416,6 @@ static int check_plain_name(lua_State *L)
   return 0;
 }
 
-/* matches(name, pattern): as the shell matches file names; a backslash is an ordinary letter. */
-static int matches(lua_State *L)
-{
-  lua_pushboolean(L, fnmatch(luaL_checkstring(L, 2), luaL_checkstring(L, 1), FNM_NOESCAPE) == 0);
-  return 1;
-}
-
 /* ------------------------------------------------------------------ what Lua cannot tell itself */
 
 /* line(): of the plan. */
@@ -602,55 +464,6 @@ static int between(lua_State *L)
   return 1;
 }
 
-/* Leaves the name that what lies under the key at the top has in paths and files, in its place:
-   members of lists count from 0 there. False: it has none, and the key stays. */
-static bool key_to_name(lua_State *L)
-{
-  if (lua_isinteger(L, -1) && lua_tointeger(L, -1) >= 1) {
-    lua_pushfstring(L, "%I", (LUAI_UACINT)(lua_tointeger(L, -1) - 1));
-    lua_replace(L, -2);
-    return true;
-  }
-  return lua_type(L, -1) == LUA_TSTRING && !strchr(lua_tostring(L, -1), '.');
-}
-
-/* members(object, keys, kinds): the tensors that the object has under these keys, as {name, tensor,
-   name, tensor ...}; what is a "module" by `kinds`, likewise; and of either the first key that is
-   no name, or nil. */
-static int members(lua_State *L)
-{
-  enum { OBJECT = 1, KEYS, KINDS, TENSORS, MODULES, BAD_TENSOR, BAD_MODULE, KEY, THING };
-  lua_settop(L, KINDS);
-  lua_newtable(L);
-  lua_newtable(L);
-  lua_settop(L, BAD_MODULE);
-  lua_Integer n[2] = {0, 0};
-  for (lua_Integer i = 1; lua_rawgeti(L, KEYS, i) != LUA_TNIL; i++) {
-    lua_pushvalue(L, KEY);
-    lua_rawget(L, OBJECT);
-    bool is_module = false, is_tensor = false;
-    if (lua_istable(L, THING)) {
-      lua_pushvalue(L, THING);
-      is_module = lua_rawget(L, KINDS) == LUA_TSTRING && !strcmp(lua_tostring(L, -1), "module");
-      lua_pop(L, 1);
-    } else if (lua_isuserdata(L, THING)) {
-      is_tensor = tensor_at(L, THING);
-    }
-    if (is_module || is_tensor) {
-      lua_pushvalue(L, KEY);
-      if (!key_to_name(L)) {
-        if (lua_isnil(L, BAD_TENSOR + is_module)) lua_copy(L, KEY, BAD_TENSOR + is_module);
-      } else {
-        lua_rawseti(L, TENSORS + is_module, ++n[is_module]);
-        lua_rawseti(L, TENSORS + is_module, ++n[is_module]);
-      }
-    }
-    lua_settop(L, BAD_MODULE);
-  }
-  lua_settop(L, BAD_MODULE);
-  return BAD_MODULE - KINDS;
-}
-
 static int is_tensor(lua_State *L)
 {
   lua_pushboolean(L, tensor_at(L, 1) != NULL);
@@ -660,29 +473,19 @@ static int is_tensor(lua_State *L)
 /* ------------------------------------------------------------------------------------ the table */
 
 static const luaL_Reg functions[] = {{"between", between},
-                                     {"members", members},
                                      {"is_tensor", is_tensor},
                                      {"Shard", shard},
                                      {"Replicate", replicate},
                                      {"Partial", partial},
                                      {"redistribute", redistribute_tensor},
                                      {"finish", finish_tensor},
-                                     {"add_module", new_module},
-                                     {"add_unit", add_unit},
-                                     {"set_unit", set_unit},
                                      {"parameter", parameter},
-                                     {"add_parameter", add_parameter},
-                                     {"set_precision", set_precision},
-                                     {"set_alias", set_alias},
                                      {"add_batch", add_batch},
-                                     {"enter", enter},
-                                     {"leave", leave},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},
                                      {"split_mesh", split_mesh},
                                      {"add_style", add_style},
                                      {"add_async", add_async},
-                                     {"matches", matches},
                                      {"check_name", check_plain_name},
                                      {"line", line},
                                      {"kind", kind},
@@ -703,6 +506,7 @@ void push_bindings(lua_State *L)
   luaL_newlib(L, functions);
   set_name_bindings(L);
   make_placements(L);
+  set_module_bindings(L);
   set_tensor_bindings(L);
   set_training_bindings(L);
   set_file_bindings(L);

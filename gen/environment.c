@@ -112,6 +112,27 @@ static int nearest(lua_State *L)
   return 1;
 }
 
+/* all_known(table, names): whether each of the table's keys is one of these; false, too, of a table
+   that may have more to say of its keys. */
+static int all_known(lua_State *L)
+{
+  int n = (int)lua_rawlen(L, 2);
+  bool known = !lua_getmetatable(L, 1);
+  lua_settop(L, 2);
+  lua_pushnil(L);
+  while (known && lua_next(L, 1)) {
+    lua_pop(L, 1);
+    known = false;
+    for (int i = 1; i <= n && !known; i++) {
+      lua_rawgeti(L, 2, i);
+      known = lua_rawequal(L, -1, -2);
+      lua_pop(L, 1);
+    }
+  }
+  lua_pushboolean(L, known);
+  return 1;
+}
+
 /* suggestion(name, list) */
 static int suggestion(lua_State *L)
 {
@@ -387,8 +408,11 @@ static const luaL_Reg own[] = {
 
 void set_name_bindings(lua_State *L)
 {
-  static const luaL_Reg functions[] = {
-      {"nearest", nearest}, {"suggestion", suggestion}, {"forbid_absent", forbid}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"nearest", nearest},
+                                       {"suggestion", suggestion},
+                                       {"all_known", all_known},
+                                       {"forbid_absent", forbid},
+                                       {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }
 

@@ -48,11 +48,8 @@ end
 base.set_names = core.unwatched(function(who, names)
   if names == nil then return end
   base.expect(names, "table", who .. "'s names")
-  local paths, tensors, given, taken = {}, {}, {}, {}
-  base.each_parameter(function(path, tensor)
-    paths[#paths + 1], tensors[path] = path, tensor
-  end)
-  for _, path in ipairs(paths) do taken[path] = path end
+  local paths, number, given, taken = core.parameters(), {}, {}, {}
+  for i, path in ipairs(paths) do number[path], taken[path] = i, path end
   for pattern, other in pairs(names) do
     check_pair(who, pattern, other)
     local found = core.between(paths, parts_of(pattern))
@@ -66,7 +63,7 @@ base.set_names = core.unwatched(function(who, names)
         fail("%s's names: %s and %s would both be called '%.80s'", who, taken[alias], path, alias)
       end
       given[path], taken[alias] = pattern, path
-      core.set_alias(tensors[path], alias)
+      core.set_alias(number[path], alias)
     end
     if #found == 0 then matches_nothing(who, pattern, paths) end
   end

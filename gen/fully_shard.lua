@@ -65,12 +65,19 @@ local function check_module(module, call)
   end
 end
 
--- The modules below that are in no unit yet are the call's.
+-- The module and those below that are in no unit yet are the call's.
 local function take(module, call)
-  if inside[module] then return end
-  inside[module] = call
-  local children = base.children(module)
-  for i = 2, #children, 2 do take(children[i], call) end
+  local found = {module}
+  while #found > 0 do
+    local taken = {}
+    for _, m in ipairs(found) do
+      if not inside[m] then
+        inside[m] = call
+        taken[#taken + 1] = m
+      end
+    end
+    found = base.children_of_all(taken)
+  end
 end
 
 -- What of the mesh cuts the parameters, and what has copies of the parts.
@@ -135,10 +142,8 @@ plan.fully_shard = core.unwatched(function(what, mesh, options)
   call.shards, call.copies = mesh_of(mesh, "fully_shard")
   call.reshards = resharding(options, call.shards[1])
   call.dim = dim_option(options, "fully_shard")
-  base.look_once(true)
   make_unit(modules, call)
   set_policies(modules, options, "fully_shard")
-  base.look_once(false)
   return what
 end)
 
@@ -189,13 +194,11 @@ plan.replicate = core.unwatched(function(what, mesh, options)
     make_unit(list, {who = "replicate", line = line, shards = shards, copies = copies,
       reshards = false, dim = dim, once = zero > 0, reduces_each = zero == 2})
   end
-  base.look_once(true)
   for i = 1, zero > 0 and #modules or 0 do
     for _, member in ipairs(members_of_lists(modules[i], {})) do unit_of{member} end
   end
   unit_of(modules)
   set_policies(modules, options, "replicate")
-  base.look_once(false)
   return what
 end)
 

@@ -101,12 +101,13 @@ const char *type_name(enum type t)
   return name[t];
 }
 
-int add_value(enum role role, const char *name, enum type type, struct shape shape, int module,
-              int line)
+/* The name stays where it is. */
+static int add_value_named(enum role role, const char *name, enum type type, struct shape shape,
+                           int module, int line)
 {
   GROW(graph->value, graph->nvalue, graph->value_room);
   struct value *v = &graph->value[graph->nvalue];
-  *v = (struct value){.name = copy_text(name),
+  *v = (struct value){.name = name,
                       .role = role,
                       .type = type,
                       .shape = shape,
@@ -123,6 +124,12 @@ int add_value(enum role role, const char *name, enum type type, struct shape sha
                       .depth = 1,
                       .storage = graph->nvalue};
   return graph->nvalue++;
+}
+
+int add_value(enum role role, const char *name, enum type type, struct shape shape, int module,
+              int line)
+{
+  return add_value_named(role, copy_text(name), type, shape, module, line);
 }
 
 int add_module(const char *name, const char *class_name, int parent, int line)
@@ -262,7 +269,8 @@ static int make_op_shaped(struct op op, const struct shape *shape, int nout)
   op.out = graph->nvalue;
   int i = store_op(op);
   for (int k = 0; k < nout; k++) {
-    int out = add_value(ACTIVATION, made_in(op.module), type[k], shape[k], op.module, op.line);
+    int out =
+        add_value_named(ACTIVATION, made_in(op.module), type[k], shape[k], op.module, op.line);
     graph->value[out].op = i;
   }
   return i;
@@ -288,6 +296,20 @@ int append_op_outputs(struct op op, const struct shape *shape, int nout)
   int i = make_op_shaped(op, shape, nout);
   append(i);
   return graph->op[i].out;
+}
+
+int append_op_like(struct op op, int like)
+{
+  op.out = graph->nvalue;
+  int i = store_op(op);
+  for (int k = 0; k < op.nout; k++) {
+    const struct value *v = &graph->value[like + k];
+    int out =
+        add_value_named(ACTIVATION, made_in(op.module), v->type, v->shape, op.module, op.line);
+    graph->value[out].op = i;
+  }
+  append(i);
+  return op.out;
 }
 
 int append_op_shaped(struct op op, struct shape shape)

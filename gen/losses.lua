@@ -194,6 +194,7 @@ method("dropout", function(x, p, training)
   end
   if p == 0 or not training or not base.training then return x end
   if p == 1 then return raw.full(core.shape(x), 0.0) end
+  core.unlike()
   dropouts = dropouts + 1
   return append("dropout", {x}, {scalar = p, stream = dropouts - 1})
 end)

@@ -27,12 +27,11 @@ static const size_t MAX_MEMORY = (size_t)128 << 20;
 #define PLAN_NAME "(plan)"
 #define OWN_NAME  "(tpgen)"
 
-static const char *const files[] = {"gen/base.lua",      "gen/tensors.lua",   "gen/views.lua",
-                                    "gen/functions.lua", "gen/losses.lua",    "gen/attention.lua",
-                                    "gen/indices.lua",   "gen/rows.lua",      "gen/precision.lua",
-                                    "gen/nn.lua",        "gen/operators.lua", "gen/files.lua",
-                                    "gen/parallel.lua",  "gen/styles.lua",    "gen/fully_shard.lua",
-                                    "gen/train.lua"};
+static const char *const files[] = {
+    "gen/base.lua",      "gen/tensors.lua",   "gen/views.lua",       "gen/functions.lua",
+    "gen/losses.lua",    "gen/attention.lua", "gen/indices.lua",     "gen/rows.lua",
+    "gen/precision.lua", "gen/nn.lua",        "gen/operators.lua",   "gen/files.lua",
+    "gen/parallel.lua",  "gen/styles.lua",    "gen/fully_shard.lua", "gen/train.lua"};
 
 static char *plan_text;
 static size_t plan_length;
@@ -422,7 +421,8 @@ static void push_copy(lua_State *L, int from, int levels)
 }
 
 /* Our own files: each is given the bindings, what they share, and the plan's variables. Their own
-   variables are a copy, so that a plan may name its own things `pairs` or change string.format. */
+   variables are a copy, so that a plan may name its own things `pairs` or change string.format;
+   their setmetatable is Lua's, which refuses nothing. */
 static void run_own_files(lua_State *L, int env)
 {
   push_bindings(L);
@@ -430,6 +430,8 @@ static void run_own_files(lua_State *L, int env)
   int bindings = lua_gettop(L) - 1;
   push_copy(L, env, 1);
   int own = lua_gettop(L);
+  lua_getglobal(L, "setmetatable");
+  lua_setfield(L, own, "setmetatable");
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     const char *source = embedded_text(files[i]);
     if (luaL_loadbufferx(L, source, strlen(source), "=" OWN_NAME, "t"))

@@ -2,10 +2,10 @@
 local core, base, plan = ...
 local fail = base.fail
 
--- What is known of each module that a plan makes: its class, the names of its attributes in the
--- order in which they were given, the line that made it and, once it is part of a model, its index
--- and path there.
+-- What is known of each module that a plan makes: its class, the line that made it, what its forward
+-- needs beside its attributes and, once it is part of a model, its index there.
 local about = {}
+local name_of = {}   -- of each class
 
 local nn, F = {}, base.F
 local of = {}        -- the functions, whatever a plan does to F
@@ -13,28 +13,13 @@ for name, f in pairs(F) do of[name] = f end
 
 -- --------------------------------------------------------------------------------- module classes
 
-local function set_attribute(self, key, value)
-  local known = about[self]
-  if not known.seen[key] then
-    known.seen[key] = true
-    known.keys[#known.keys + 1] = key
-  end
-  rawset(self, key, value)
-end
-
 local function why_not_callable(known)
   if not base.model then
     fail("train and infer call the model; a plan does not call it by itself")
   end
   fail("the %s of line %d is not part of the model: keep it as an attribute of one of its modules, "
-    .. "as self.name = ..., or in an nn.ModuleList", known.class_name, known.line)
+    .. "as self.name = ..., or in an nn.ModuleList", name_of[known.class], known.line)
 end
-
--- A forward of ours calls no function of the plan's.
-local call_own = core.unwatched(function(index, forward, self, ...)
-  core.enter(index, ...)
-  return core.leave(forward(self, ...))
-end)
 
 -- Notes the call in the graph around the module's forward.
 local function run(self, index, forward, ...)
@@ -46,39 +31,33 @@ local function call(self, ...)
   local known = about[self]
   if not known.index then why_not_callable(known) end
   local forward, policy = self.forward, base.policy_of(self)
-  if forward == known.own and not policy then
-    return call_own(known.index, forward, self, ...)
-  end
   if type(forward) ~= "function" then
-    fail("%s has no forward: write function self:forward(...) in its nn.module", known.class_name)
+    fail("%s has no forward: write function self:forward(...) in its nn.module",
+      name_of[known.class])
   end
   if not policy then return run(self, known.index, forward, ...) end
   return base.as_type(policy.outputs,
     run(self, known.index, forward, base.as_type(policy.inputs, ...)))
 end
 
--- A class. is_own: neither its init nor the forward that this gives calls functions of the plan's.
-local function make_class(name, init, is_own)
+local function metatable(name, call, index)
+  return {__index = index, __newindex = core.set_attribute, __call = call,
+    __tostring = function() return name end, __name = name, __metatable = false}
+end
+
+local kinds = core.kinds
+
+local function make_instance(self, class, instances, state)
+  kinds[self] = "module"
+  about[self] = {class = class, line = core.line(), state = state, index = false}
+  return setmetatable(self, instances)
+end
+
+local function make_class(name, new)
   local class = base.make("module class", {})
-  local instances = {
-    __newindex = set_attribute,
-    __call = call,
-    __tostring = function() return name end,
-    __name = name,
-    __metatable = false,
-  }
-  local function new(_, ...)
-    local self = base.make("module", {})
-    local known = {class = class, class_name = name, keys = {}, seen = {}, line = core.line(),
-      own = false, index = false, path = false, parameters = false, children = false}
-    about[self] = known
-    setmetatable(self, instances)
-    init(self, ...)
-    known.own = is_own and rawget(self, "forward")
-    return self
-  end
+  name_of[class] = name
   return setmetatable(class, {
-    __call = is_own and core.unwatched(new) or new,
+    __call = new,
     __tostring = function() return name end,
     __metatable = false,
   })
@@ -89,10 +68,37 @@ function nn.module(name, init)
   base.expect(name, "string", "the name of nn.module")
   core.check_name(name, "the name of nn.module")
   base.expect(init, "function", "what nn.module is given after the name")
-  return make_class(name, init, false)
+  local instances = metatable(name, call)
+  return make_class(name, function(class, ...)
+    local self = make_instance({}, class, instances)
+    init(self, ...)
+    return self
+  end)
 end
 
-local function own_class(name, init) return make_class(name, init, true) end
+-- A class of ours. keys: the names of its attributes, in order. new(...): an instance's attributes,
+-- and what it keeps for forward(self, what it kept, ...). Neither calls functions of the plan's; an
+-- instance that the plan gives a forward of its own is called as the plan's are.
+local function own_class(name, keys, new, forward)
+  local function forward_of(self, ...) return forward(self, about[self].state, ...) end
+  local run_own = core.calls(function(self, ...)
+    local known = about[self]
+    if not known.index then why_not_callable(known) end
+    local policy = base.policy_of(self)
+    if not policy then
+      core.enter(known.index, ...)
+      return core.leave(forward(self, known.state, ...))
+    end
+    return base.as_type(policy.outputs,
+      run(self, known.index, forward_of, base.as_type(policy.inputs, ...)))
+  end, call)
+  local instances = metatable(name, run_own, {forward = forward_of})
+  return make_class(name, core.unwatched(function(class, ...)
+    local self, state = new(...)
+    core.keys_of[self] = keys
+    return make_instance(self, class, instances, state)
+  end))
+end
 
 -- ------------------------------------------------------------------------------------- parameters
 
@@ -185,15 +191,17 @@ local function finite(v, what)
 end
 
 nn.init = core.forbid_absent({
-  constant = function(value) return start("constant", finite(value, "nn.init.constant"), 0.0) end,
-  uniform = function(low, high)
+  constant = core.unwatched(function(value)
+    return start("constant", finite(value, "nn.init.constant"), 0.0)
+  end),
+  uniform = core.unwatched(function(low, high)
     return start("uniform", finite(low, "nn.init.uniform's low"),
       finite(high, "nn.init.uniform's high"))
-  end,
-  normal = function(mean, deviation)
+  end),
+  normal = core.unwatched(function(mean, deviation)
     return start("normal", finite(mean, "nn.init.normal's mean"),
       finite(deviation, "nn.init.normal's deviation"))
-  end,
+  end),
 }, "nn.init")
 
 -- nn.Parameter{out, in, init = nn.init.uniform(-1, 1)} or nn.Parameter(randn{out, in})
@@ -224,42 +232,50 @@ local function beginning(options, who, kind, a, b)
   return s.kind, s.a, s.b
 end
 
+local function check_input(x, name)
+  if not base.is_tensor(x) then base.expect(x, "tensor", "the input of " .. name) end
+end
+
 local LINEAR_OPTIONS = {"bias", "init"}
 
 -- nn.Linear(inputs, outputs, {bias =, init =}): init is of the weight.
-nn.Linear = own_class("Linear", function(self, inputs, outputs, options)
-  inputs = base.integer(inputs, "Linear's number of inputs", 1, LARGEST)
-  outputs = base.integer(outputs, "Linear's number of outputs", 1, LARGEST)
-  options = base.options(options, "Linear", LINEAR_OPTIONS)
-  local has_bias = options.bias == nil or base.boolean(options.bias, "Linear's bias")
-  local bound = 1 / math.sqrt(inputs)
-  self.in_features, self.out_features = inputs, outputs
-  self.weight = core.parameter("Linear", {outputs, inputs},
-    beginning(options, "Linear", "uniform", -bound, bound))
-  if has_bias then self.bias = core.parameter("Linear", {outputs}, "uniform", -bound, bound) end
-
-  function self:forward(x)
-    base.expect(x, "tensor", "the input of Linear")
+nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"},
+  function(inputs, outputs, options)
+    inputs = base.integer(inputs, "Linear's number of inputs", 1, LARGEST)
+    outputs = base.integer(outputs, "Linear's number of outputs", 1, LARGEST)
+    options = base.options(options, "Linear", LINEAR_OPTIONS)
+    local has_bias = options.bias == nil or base.boolean(options.bias, "Linear's bias")
+    local bound = 1 / math.sqrt(inputs)
+    return {
+      in_features = inputs, out_features = outputs,
+      weight = core.parameter("Linear", {outputs, inputs},
+        beginning(options, "Linear", "uniform", -bound, bound)),
+      bias = has_bias and core.parameter("Linear", {outputs}, "uniform", -bound, bound) or nil,
+    }
+  end,
+  function(self, _, x)
+    check_input(x, "Linear")
     return of.linear(x, self.weight, self.bias)
-  end
-end)
+  end)
 
 local EMBEDDING_OPTIONS = {"init"}
 
 -- nn.Embedding(rows, size, {init =})
-nn.Embedding = own_class("Embedding", function(self, rows, size, options)
-  options = base.options(options, "Embedding", EMBEDDING_OPTIONS)
-  rows = base.integer(rows, "Embedding's number of rows", 1, LARGEST)
-  size = base.integer(size, "Embedding's size", 1, LARGEST)
-  self.num_embeddings, self.embedding_dim = rows, size
-  self.weight = core.parameter("Embedding", {rows, size},
-    beginning(options, "Embedding", "normal", 0.0, 1.0))
-
-  function self:forward(ids)
-    base.expect(ids, "tensor", "the input of Embedding")
+nn.Embedding = own_class("Embedding", {"num_embeddings", "embedding_dim", "weight"},
+  function(rows, size, options)
+    options = base.options(options, "Embedding", EMBEDDING_OPTIONS)
+    rows = base.integer(rows, "Embedding's number of rows", 1, LARGEST)
+    size = base.integer(size, "Embedding's size", 1, LARGEST)
+    return {
+      num_embeddings = rows, embedding_dim = size,
+      weight = core.parameter("Embedding", {rows, size},
+        beginning(options, "Embedding", "normal", 0.0, 1.0)),
+    }
+  end,
+  function(self, _, ids)
+    check_input(ids, "Embedding")
     return of.embedding(ids, self.weight)
-  end
-end)
+  end)
 
 -- What the styles know, whatever a plan does to nn.
 base.Linear, base.Embedding = nn.Linear, nn.Embedding
@@ -286,38 +302,42 @@ local function filled(who, sizes, value)
   return core.parameter(who, sizes, "constant", value, 0.0)
 end
 
--- nn.LayerNorm(sizes, {eps =, elementwise_affine =, bias =})
-nn.LayerNorm = own_class("LayerNorm", function(self, sizes, options)
-  options = base.options(options, "LayerNorm", {"eps", "elementwise_affine", "bias"})
-  sizes = normalized_sizes(sizes, "LayerNorm")
-  local eps = epsilon(options, "LayerNorm", 1e-5)
-  if flag(options, "elementwise_affine", "LayerNorm") then
-    self.weight = filled("LayerNorm", sizes, 1.0)
-    if flag(options, "bias", "LayerNorm") then self.bias = filled("LayerNorm", sizes, 0.0) end
-  end
+local LAYERNORM_OPTIONS = {"eps", "elementwise_affine", "bias"}
 
-  function self:forward(x)
-    base.expect(x, "tensor", "the input of LayerNorm")
-    return of.layer_norm(x, sizes, self.weight, self.bias, eps)
-  end
-end)
+-- nn.LayerNorm(sizes, {eps =, elementwise_affine =, bias =})
+nn.LayerNorm = own_class("LayerNorm", {"weight", "bias"},
+  function(sizes, options)
+    options = base.options(options, "LayerNorm", LAYERNORM_OPTIONS)
+    sizes = normalized_sizes(sizes, "LayerNorm")
+    local self, eps = {}, epsilon(options, "LayerNorm", 1e-5)
+    if flag(options, "elementwise_affine", "LayerNorm") then
+      self.weight = filled("LayerNorm", sizes, 1.0)
+      if flag(options, "bias", "LayerNorm") then self.bias = filled("LayerNorm", sizes, 0.0) end
+    end
+    return self, {sizes = sizes, eps = eps}
+  end,
+  function(self, kept, x)
+    check_input(x, "LayerNorm")
+    return of.layer_norm(x, kept.sizes, self.weight, self.bias, kept.eps)
+  end)
 
 local RMSNORM_OPTIONS = {"eps", "elementwise_affine"}
 
 -- nn.RMSNorm(sizes, {eps =, elementwise_affine =})
-nn.RMSNorm = own_class("RMSNorm", function(self, sizes, options)
-  options = base.options(options, "RMSNorm", RMSNORM_OPTIONS)
-  sizes = normalized_sizes(sizes, "RMSNorm")
-  local eps = epsilon(options, "RMSNorm", nil)
-  if flag(options, "elementwise_affine", "RMSNorm") then
-    self.weight = filled("RMSNorm", sizes, 1.0)
-  end
-
-  function self:forward(x)
-    base.expect(x, "tensor", "the input of RMSNorm")
-    return of.rms_norm(x, sizes, self.weight, eps)
-  end
-end)
+nn.RMSNorm = own_class("RMSNorm", {"weight"},
+  function(sizes, options)
+    options = base.options(options, "RMSNorm", RMSNORM_OPTIONS)
+    sizes = normalized_sizes(sizes, "RMSNorm")
+    local self, eps = {}, epsilon(options, "RMSNorm", nil)
+    if flag(options, "elementwise_affine", "RMSNorm") then
+      self.weight = filled("RMSNorm", sizes, 1.0)
+    end
+    return self, {sizes = sizes, eps = eps}
+  end,
+  function(self, kept, x)
+    check_input(x, "RMSNorm")
+    return of.rms_norm(x, kept.sizes, self.weight, kept.eps)
+  end)
 
 -- A number for both dimensions of an image, or {y, x}.
 local function both(v, who)
@@ -326,41 +346,44 @@ local function both(v, who)
   return {base.integer(rawget(v, 1), who, 0, 1 << 20), base.integer(rawget(v, 2), who, 0, 1 << 20)}
 end
 
--- nn.Conv2d(in, out, kernel, {stride =, padding =, dilation =, groups =, bias =})
-nn.Conv2d = own_class("Conv2d", function(self, inputs, outputs, kernel, options)
-  options = base.options(options, "Conv2d", {"stride", "padding", "dilation", "groups", "bias"})
-  inputs = base.integer(inputs, "Conv2d's number of input channels", 1, LARGEST)
-  outputs = base.integer(outputs, "Conv2d's number of output channels", 1, LARGEST)
-  kernel = both(kernel, "Conv2d's kernel")
-  local groups = base.integer(options.groups or 1, "Conv2d's groups", 1, LARGEST)
-  if inputs % groups ~= 0 or outputs % groups ~= 0 then
-    fail("Conv2d: %d channels in and %d out do not part into %d groups", inputs, outputs, groups)
-  end
-  if kernel[1] < 1 or kernel[2] < 1 then fail("Conv2d's kernel must be at least 1") end
-  local how = {stride = options.stride, padding = options.padding, dilation = options.dilation,
-    groups = groups}
-  local bound = 1 / math.sqrt(inputs // groups * kernel[1] * kernel[2])
-  self.weight = core.parameter("Conv2d", {outputs, inputs // groups, kernel[1], kernel[2]},
-    "uniform", -bound, bound)
-  if flag(options, "bias", "Conv2d") then
-    self.bias = core.parameter("Conv2d", {outputs}, "uniform", -bound, bound)
-  end
+local CONV2D_OPTIONS = {"stride", "padding", "dilation", "groups", "bias"}
 
-  function self:forward(x)
-    base.expect(x, "tensor", "the input of Conv2d")
+-- nn.Conv2d(in, out, kernel, {stride =, padding =, dilation =, groups =, bias =})
+nn.Conv2d = own_class("Conv2d", {"weight", "bias"},
+  function(inputs, outputs, kernel, options)
+    options = base.options(options, "Conv2d", CONV2D_OPTIONS)
+    inputs = base.integer(inputs, "Conv2d's number of input channels", 1, LARGEST)
+    outputs = base.integer(outputs, "Conv2d's number of output channels", 1, LARGEST)
+    kernel = both(kernel, "Conv2d's kernel")
+    local groups = base.integer(options.groups or 1, "Conv2d's groups", 1, LARGEST)
+    if inputs % groups ~= 0 or outputs % groups ~= 0 then
+      fail("Conv2d: %d channels in and %d out do not part into %d groups", inputs, outputs, groups)
+    end
+    if kernel[1] < 1 or kernel[2] < 1 then fail("Conv2d's kernel must be at least 1") end
+    local bound = 1 / math.sqrt(inputs // groups * kernel[1] * kernel[2])
+    local self = {
+      weight = core.parameter("Conv2d", {outputs, inputs // groups, kernel[1], kernel[2]},
+        "uniform", -bound, bound),
+    }
+    if flag(options, "bias", "Conv2d") then
+      self.bias = core.parameter("Conv2d", {outputs}, "uniform", -bound, bound)
+    end
+    return self, {stride = options.stride, padding = options.padding, dilation = options.dilation,
+      groups = groups}
+  end,
+  function(self, how, x)
+    check_input(x, "Conv2d")
     return of.conv2d(x, self.weight, self.bias, how)
-  end
-end)
+  end)
 
 -- Modules without parameters, each a call of one function with the module's arguments.
 local function plain(class_name, name)
-  nn[class_name] = own_class(class_name, function(self, ...)
-    local given = table.pack(...)
-    function self:forward(x)
-      base.expect(x, "tensor", "the input of " .. class_name)
+  nn[class_name] = own_class(class_name, {},
+    function(...) return {}, table.pack(...) end,
+    function(_, given, x)
+      check_input(x, class_name)
       return of[name](x, table.unpack(given, 1, given.n))
-    end
-  end)
+    end)
 end
 
 plain("ReLU", "relu")
@@ -373,16 +396,15 @@ plain("Dropout", "dropout")       -- nn.Dropout(p): nothing where the plan only 
 plain("MaxPool2d", "max_pool2d")  -- nn.MaxPool2d(kernel, {stride =, padding =})
 
 -- nn.Flatten(first, last): all but the first dimension, unless it is told otherwise.
-nn.Flatten = own_class("Flatten", function(self, first, last)
-  function self:forward(x)
-    base.expect(x, "tensor", "the input of Flatten")
-    return of.flatten(x, first == nil and 1 or first, last)
-  end
-end)
+nn.Flatten = own_class("Flatten", {},
+  function(first, last) return {}, {first = first == nil and 1 or first, last = last} end,
+  function(_, dims, x)
+    check_input(x, "Flatten")
+    return of.flatten(x, dims.first, dims.last)
+  end)
 
-nn.Identity = own_class("Identity", function(self)
-  function self:forward(...) return ... end
-end)
+nn.Identity = own_class("Identity", {}, function() return {} end,
+  function(_, _, ...) return ... end)
 
 local function keep_all(self, what, members)
   for i = 1, #members do
@@ -414,101 +436,83 @@ plan.F = core.forbid_absent(F, "F")
 
 -- ------------------------------------------------------------------------- the tree of a model
 
-local function forbid_key(known, key)
+local function forbid_key(module, key)
   if key == nil then return end
+  local known = about[module]
+  local name = name_of[known.class]
   if type(key) ~= "string" then
-    fail("the %s of line %d holds a module or parameter under a key that is no name: %s",
-      known.class_name, known.line, tostring(key))
+    fail("the %s of line %d holds a module or parameter under a key that is no name: %s", name,
+      known.line, tostring(key))
   end
-  fail("the %s of line %d: a name must not hold a dot: '%s'", known.class_name, known.line, key)
+  fail("the %s of line %d: a name must not hold a dot: '%s'", name, known.line, key)
 end
 
 -- What a module itself holds, in the order of its attributes: its parameters and its children, each
--- a list of a name, then the thing, and so on. While `looked_at` is a table modules are known to
--- stay as they are, and are looked at once.
-local looked_at
-
-local function members(module)
-  local known = looked_at and looked_at[module]
-  if not known then
-    known = table.pack(core.members(module, about[module].keys, base.kinds))
-    if looked_at then looked_at[module] = known end
-  end
-  return known
-end
-
-function base.look_once(is_on) looked_at = is_on and {} or nil end
-
+-- a list of a name, then the thing, and so on.
 function base.parameters(module)
-  local found = members(module)
-  forbid_key(about[module], found[3])
-  return found[1]
+  local found, _, bad = core.members(module)
+  forbid_key(module, bad)
+  return found
 end
 
 function base.children(module)
-  local found = members(module)
-  forbid_key(about[module], found[4])
-  return found[2]
+  local _, found, _, bad = core.members(module)
+  forbid_key(module, bad)
+  return found
+end
+
+-- The children of all these modules; with a name or a pattern of names, those that it fits.
+function base.children_of_all(modules, name, is_pattern)
+  local found, module, bad = core.children(modules, name, is_pattern)
+  if module then forbid_key(module, bad) end
+  return found
 end
 
 function base.line_of(module) return about[module].line end
 function base.class(module) return about[module].class end
-function base.class_name(module) return about[module].class_name end
+function base.class_name(module) return name_of[about[module].class] end
 function base.index(module) return about[module].index end
 
-local function take_up(module, name, parent, path, policy, unit)
-  local known = about[module]
-  policy = base.policy_of(module) or policy
-  if known.index then
-    fail("the %s of line %d is in two places of the model: '%s' and '%s'", known.class_name,
-      known.line, known.path, path)
-  end
-  known.path = path
-  known.index = core.add_module(name, known.class_name, parent, known.line)
-  unit = base.unit_of(module, known.index) or unit
-  if unit then core.set_unit(known.index, unit) end
-  local prefix, taken = path == "" and "" or path .. ".", {}
-  local function take(child)
-    if taken[child] then
-      fail("the %s of line %d holds two things of the name '%s'", known.class_name, known.line,
-        child)
+-- That no two things have one name: one is called by a number, and one by a text.
+local function forbid_equal_names(module, ...)
+  local taken = {}
+  for _, list in ipairs{...} do
+    for i = 1, #list, 2 do
+      if taken[list[i]] then
+        fail("the %s of line %d holds two things of the name '%s'", base.class_name(module),
+          base.line_of(module), list[i])
+      end
+      taken[list[i]] = true
     end
-    taken[child] = true
-  end
-  local parameters, children, bad_parameter, bad_child =
-    core.members(module, known.keys, base.kinds)
-  forbid_key(known, bad_parameter)
-  forbid_key(known, bad_child)
-  known.parameters, known.children = parameters, children
-  for i = 1, #parameters, 2 do
-    local name, tensor = parameters[i], parameters[i + 1]
-    take(name)
-    core.add_parameter(tensor, name, known.index)
-    if policy then core.set_precision(tensor, policy.used, policy.reduced) end
-  end
-  for i = 1, #children, 2 do
-    local name, child = children[i], children[i + 1]
-    take(name)
-    take_up(child, name, known.index, prefix .. name, policy, unit)
   end
 end
 
--- Calls f(path, tensor) for every parameter that the graph has of the model, in PyTorch's order.
-function base.each_parameter(f)
-  local function visit(module)
-    local known = about[module]
-    local path, parameters, children = known.path, known.parameters, known.children
-    for i = 1, #parameters, 2 do
-      local name, tensor = parameters[i], parameters[i + 1]
-      f(path == "" and name or path .. "." .. name, tensor)
-    end
-    for i = 2, #children, 2 do visit(children[i]) end
-  end
-  visit(base.model)
+local function forbid_second_place(module, name, parent)
+  local known = about[module]
+  if not known.index then return end
+  local above = parent >= 0 and core.path(parent) or ""
+  fail("the %s of line %d is in two places of the model: '%s' and '%s'", name_of[known.class],
+    known.line, core.path(known.index), above == "" and name or above .. "." .. name)
+end
+
+local function take_up(module, name, parent, policy, unit)
+  local known = about[module]
+  policy = base.policy_of(module) or policy
+  if known.index then forbid_second_place(module, name, parent) end
+  local index = core.add_module(name, name_of[known.class], parent, known.line)
+  known.index = index
+  unit = base.unit_of(module, index) or unit
+  if unit then core.set_unit(index, unit) end
+  local parameters, children, bad_parameter, bad_child, may_clash = core.members(module)
+  forbid_key(module, bad_parameter)
+  forbid_key(module, bad_child)
+  if may_clash then forbid_equal_names(module, parameters, children) end
+  core.add_parameters(parameters, index, policy and policy.used, policy and policy.reduced)
+  for i = 1, #children, 2 do take_up(children[i + 1], children[i], index, policy, unit) end
 end
 
 -- The model becomes part of the graph: its modules and its parameters, in PyTorch's order.
 base.take_up = core.unwatched(function(model)
   base.model = model
-  take_up(model, "", -1, "")
+  take_up(model, "", -1)
 end)

@@ -385,29 +385,13 @@ local function nothing_matches(pattern, module)
   fail("no module matches '%s'; the nearest names are %s", pattern, table.concat(nearest, ", "))
 end
 
--- The names of a pattern, one by one, and whether they are patterns too: "layers", "*", "w1".
-local function names_of(pattern)
-  local list = {}
+-- The modules below these whose paths match the pattern, name by name, each as fnmatch:
+-- "layers.*.w1".
+local function matching(modules, pattern)
   for name in string.gmatch(pattern, "[^.]+") do
-    list[#list + 1] = {name, string.find(name, "[*?[]") ~= nil}
+    modules = base.children_of_all(modules, name, string.find(name, "[*?[]") ~= nil)
   end
-  return list
-end
-
--- The modules below `module` whose paths match the names from the i-th on, each as fnmatch.
-local function matching(module, names, i, found)
-  local children, name, is_pattern = base.children(module), names[i][1], names[i][2]
-  for k = 1, #children, 2 do
-    local child = children[k + 1]
-    if children[k] == name or is_pattern and core.matches(children[k], name) then
-      if i == #names then
-        found[#found + 1] = child
-      else
-        matching(child, names, i + 1, found)
-      end
-    end
-  end
-  return found
+  return modules
 end
 
 local pending = {}          -- styles by module, in the order in which the plan gave them
@@ -431,8 +415,7 @@ local function walk(module, dim, t, prefix, inside)
       fail("parallelize: the pattern '%s' has an empty name in it", pattern)
     end
     if #pattern > 1000 then fail("parallelize: a pattern of %d letters", #pattern) end
-    local found, names = {}, names_of(key)
-    for i = 1, #inside do matching(inside[i], names, 1, found) end
+    local found = matching(inside, key)
     if #found == 0 then nothing_matches(pattern, module) end
     if base.kind(value) == "style" then
       for _, m in ipairs(found) do apply(m, dim, value) end
@@ -470,7 +453,6 @@ plan.parallelize = core.unwatched(function(module, mesh, styles, options)
   local dim = one_dimension(mesh, "parallelize")
   if base.begun then fail("parallelize comes before train and infer") end
   note_async(module, dim, options)
-  base.look_once(true)
   if base.kind(styles) == "style" then
     apply(module, dim, styles)
   else
@@ -480,7 +462,6 @@ plan.parallelize = core.unwatched(function(module, mesh, styles, options)
     end
     walk(module, dim, styles, "", {module})
   end
-  base.look_once(false)
   return module
 end)
 

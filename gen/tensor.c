@@ -15,7 +15,7 @@ static const int64_t MAX_ELEMENTS = (int64_t)1 << 40;
 
 struct recording recording = {.call = NONE};
 
-/* The function that the plan has called, for messages: "softmax", "+"; NULL: none. */
+/* The function that the plan has called, for messages: "softmax", "+"; NULL: none. In the arena. */
 static const char *called;
 
 static const char *const type_names[] = {[F32] = "float32", [BF16] = "bfloat16", [I32] = "int32",
@@ -91,10 +91,20 @@ static bool is_cast_for_use(int value)
   return v->role == PARAMETER && v->used_as != v->type;
 }
 
+int operand_of(int value)
+{
+  return is_cast_for_use(value) ? cast_of(value) : value;
+}
+
+int known_cast(int value)
+{
+  if (value >= ncast || casts[value].call != recording.call) return NONE;
+  return casts[value].value;
+}
+
 int argument_operand(lua_State *L, int at)
 {
-  int value = argument_value(L, at);
-  return is_cast_for_use(value) ? cast_of(value) : value;
+  return operand_of(argument_value(L, at));
 }
 
 static int64_t check_size(lua_State *L, const char *what)
@@ -151,29 +161,60 @@ static const char *called_or(const char *otherwise)
   return called ? called : otherwise;
 }
 
-/* Upvalues: the name, the function, whether it takes a tensor first. */
-static int call_function(lua_State *L)
+/* The function that runs now does not do the same for equal arguments. */
+static bool is_unlike;
+
+/* unlike(): the function that calls it is not replayed. */
+static int unlike(lua_State *L)
 {
-  const char *outer = called;
-  if (!called) called = lua_tostring(L, lua_upvalueindex(1));
-  if (lua_toboolean(L, lua_upvalueindex(3)) && !tensor_at(L, 1))
-    plan_fails("%s takes a tensor first, not %s%s", called, lua_isnoneornil(L, 1) ? "" : "a ",
-               lua_isnoneornil(L, 1) ? "nothing" : luaL_typename(L, 1));
+  (void)L;
+  is_unlike = true;
+  return 0;
+}
+
+/* Runs the function of the closure, or appends what it did for arguments like these. */
+static int run_function(lua_State *L, bool is_outer)
+{
+  struct noted_call *call =
+      is_outer && recording.on ? noted_call(L, (int)lua_tointeger(L, lua_upvalueindex(4))) : NULL;
+  if (call && is_noted(call)) return replay(L, call);
+  int first_op = graph->nop;
+  if (is_outer) is_unlike = false;
   lua_pushvalue(L, lua_upvalueindex(2));
   lua_insert(L, 1);
   call_unwatched(L, lua_gettop(L) - 1);
-  called = outer;
+  if (call && is_unlike)
+    never_note(call);
+  else if (call)
+    note_call(L, call, first_op);
   return lua_gettop(L);
+}
+
+/* Upvalues: the name, the function, whether it takes a tensor first, and a number of its own. */
+static int call_function(lua_State *L)
+{
+  const char *outer = called;
+  if (!called) called = lua_touserdata(L, lua_upvalueindex(1));
+  if (lua_toboolean(L, lua_upvalueindex(3)) && !tensor_at(L, 1))
+    plan_fails("%s takes a tensor first, not %s%s", called, lua_isnoneornil(L, 1) ? "" : "a ",
+               lua_isnoneornil(L, 1) ? "nothing" : luaL_typename(L, 1));
+  int n = run_function(L, !outer);
+  called = outer;
+  return n;
 }
 
 /* named(name, function, takes a tensor first): the function, whose messages begin with the name.
    Those that it calls itself speak of it, too. */
 static int named(lua_State *L)
 {
-  luaL_checkstring(L, 1);
+  static int functions;
+  const char *name = copy_text(luaL_checkstring(L, 1));
   luaL_checktype(L, 2, LUA_TFUNCTION);
   lua_settop(L, 3);
-  lua_pushcclosure(L, call_function, 3);
+  lua_pushlightuserdata(L, (char *)name);
+  lua_replace(L, 1);
+  lua_pushinteger(L, functions++);
+  lua_pushcclosure(L, call_function, 4);
   return 1;
 }
 
@@ -227,7 +268,7 @@ static struct op here(struct op op)
                called_or(op_row[op.kind].name));
   if (graph->nop >= MAX_OPS) plan_fails("the model has more than %d operations", MAX_OPS);
   op.line = sandbox->line;
-  op.part_of = called ? copy_text(called) : NULL;
+  op.part_of = called;
   op.module = recording.call == NONE ? 0 : graph->call[recording.call].module;
   op.phase = FORWARD;
   return op;
@@ -245,6 +286,14 @@ static int checked(int value)
 int append_here(struct op op)
 {
   return checked(append_op(here(op)));
+}
+
+int append_again(int number, const int *in)
+{
+  struct op op = graph->op[number];
+  int like = op.out;
+  memcpy(op.in, in, (size_t)op.nin * sizeof *in);
+  return append_op_like(here(op), like);
 }
 
 static enum op_kind check_kind(lua_State *L, int at)
@@ -589,6 +638,7 @@ void set_tensor_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {{"named", named},
                                        {"unwatched", unwatched},
+                                       {"unlike", unlike},
                                        {"called", called_name},
                                        {"place", place},
                                        {"recording", is_recording},

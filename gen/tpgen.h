@@ -557,8 +557,9 @@ void push_suggestion(struct lua_State *L, const char *name, int list);
 void push_keys(struct lua_State *L, int table);
 /* Pushes the table of the graph's bindings. */
 void push_bindings(struct lua_State *L);
-/* Add to the table at the top those that concern names, tensors, training and files. */
+/* Add to the table at the top those that concern names, modules, tensors, training and files. */
 void set_name_bindings(struct lua_State *L);
+void set_module_bindings(struct lua_State *L);
 void set_tensor_bindings(struct lua_State *L);
 void set_training_bindings(struct lua_State *L);
 void set_file_bindings(struct lua_State *L);
@@ -583,6 +584,9 @@ struct tensor *argument_tensor(struct lua_State *L, int at);
 int argument_value(struct lua_State *L, int at);
 /* The same as the model computes with it: a parameter may be kept in another type. */
 int argument_operand(struct lua_State *L, int at);
+int operand_of(int value);
+/* The cast that operand_of has made of the parameter for the module that runs now, or NONE. */
+int known_cast(int value);
 /* A name that is not too long; `what` says whose it is. bindings.c. */
 const char *check_name(struct lua_State *L, int at, const char *what);
 /* A list of sizes; `what` takes it. */
@@ -591,6 +595,20 @@ struct shape argument_shape(struct lua_State *L, int at, const char *what);
 enum type argument_type(struct lua_State *L, int at);
 /* Adds an operation where the plan is at work; gives its value. */
 int append_here(struct op op);
+/* Adds one like the operation `number`, there, which takes these values; gives the first that it
+   makes. */
+int append_again(int number, const int *in);
+
+/* replay.c: what is known of calls like that of the function of this number with the arguments on the
+   stack; NULL: nothing, and nothing can be. Either it is noted already: then `replay` appends what
+   the first one did and pushes what it gave, and says how many. Or it is to be noted when it has run,
+   what it gave on the stack, its operations from first_op on; unless it must not be. */
+struct noted_call;
+struct noted_call *noted_call(struct lua_State *L, int function);
+bool is_noted(const struct noted_call *call);
+int replay(struct lua_State *L, const struct noted_call *call);
+void note_call(struct lua_State *L, struct noted_call *call, int first_op);
+void never_note(struct noted_call *call);
 
 /* ----------------------------------------------------------------------------- graph.c, shape.c */
 
@@ -612,6 +630,8 @@ int append_op(struct op op); /* make_op, then at the end of the order; gives the
 int append_op_shaped(struct op op, struct shape shape);
 /* The shapes of all it makes, in order. */
 int append_op_outputs(struct op op, const struct shape *shape, int nout);
+/* The shapes and types of the values from `like` on, which an operation like this made. */
+int append_op_like(struct op op, int like);
 /* An operation that writes in place and makes no value. */
 int append_update(struct op op);
 
