@@ -1,5 +1,9 @@
 /* check.c: after every pass, what it promises to leave. A failure is a mistake of tpgen's, but for
-   the pass `lua`: its graph comes from another process, and is looked at as a stranger's. */
+   the pass `lua`: its graph comes from another process, and is looked at as a stranger's.
+
+   What a pass promises of the flat program those behind it keep. A long one is looked at when it
+   has come, and once more before it is folded, for all passes in between; a shorter one after each
+   of them, which tells whose mistake it is. */
 #include "check.h"
 
 #include <float.h>
@@ -53,12 +57,6 @@ static void sane_form(const struct value *v)
   }
 }
 
-static void sane_value(const struct value *v)
-{
-  sane_links(v);
-  sane_form(v);
-}
-
 static void sane_op(int id)
 {
   const struct op *op = &graph->op[id];
@@ -71,30 +69,24 @@ static void sane_op(int id)
   hold(op->module >= NONE && op->module < graph->nmodule, id, "it lies in no module");
 }
 
-/* Of an operation that runs, what it does inside, and what it takes and makes. */
+/* Of an operation that runs, and what it does inside. */
 static void sane_run(int id)
 {
   sane_op(id);
   const struct op *op = &graph->op[id];
-  for (int i = 0; i < op->nin; i++) sane_value(&graph->value[op->in[i]]);
-  for (int k = 0; k < op->nout; k++) sane_value(&graph->value[op->out + k]);
   for (int k = 0; k < op->nbody; k++) sane_run(op->body[k]);
-}
-
-static void sane_in_program(void *unused, int id, int times)
-{
-  (void)unused, (void)times;
-  sane_run(id);
 }
 
 /* ---------------------------------------------------------------------- facts about the program */
 
-/* A value of a family is made by the loop, a carried one where its initial value is. */
+/* A value of a family is made by the loop, a carried one where its initial value is. What no
+   operation makes is marked from the beginning: see check_values. */
 static bool is_made(int value, const bool *made)
 {
+  if (made[value]) return true;
   const struct value *v = &graph->value[value];
   if (v->step) return is_made(v->initial, made);
-  return made[value] || v->op == NONE || (v->family != NONE && made[v->family]);
+  return v->family != NONE && made[v->family];
 }
 
 /* Marks what `op` makes, having seen that what it takes is there. */
@@ -107,12 +99,6 @@ static void run(int id, bool *made)
     hold(is_made(graph->op[op->body[k]].in[0], made), id, "a member reads a value not made yet");
   for (int k = 0; k < op->nbody; k++) run(op->body[k], made);
   for (int k = 0; k < op->nout; k++) made[op->out + k] = true;
-}
-
-static void run_in_program(void *made, int id, int times)
-{
-  (void)times;
-  run(id, made);
 }
 
 /* Constants of one element are written as numbers: fuse.c drops what makes them. */
@@ -212,7 +198,8 @@ static uint64_t mark_of_op(const struct op *op, bool are_steps)
   uint64_t h = mixed(HASH_START, (uint64_t)op->kind << 32 | op->dims);
   h = mixed(h, (uint64_t)op->nin << 32 | (uint64_t)op->nout << 16 | (uint64_t)op->keep << 1 |
                    are_steps);
-  h = mixed(mixed(h, (uint64_t)op->type << 32 | (uint64_t)op->custom), (uintptr_t)op->equation);
+  h = mixed(h, (uint64_t)op->type << 32 | (uint64_t)op->custom);
+  for (const char *c = op->equation; c && *c; c++) h = mixed(h, (unsigned char)*c);
   for (int i = 0; i < op->nin; i++) h = mixed(h, marks.value[op->in[i]]);
   for (int k = 0; k < op->nout; k++) h = mixed(h, marks.value[op->out + k]);
   if (!are_steps || !moves_data(op->kind)) return h ^ h >> 32;
@@ -235,30 +222,26 @@ static void make_marks(void)
   marks.changed.n = 0;
 }
 
-/* Whether an operation of the same rule was looked at whose operands lay alike. */
-static bool is_known(const struct op *op)
+bool is_known(const struct op *op, int way)
 {
   static struct memo memo;
   static struct query q;
-  bool is_new;
   begin_query(&q);
-  ask_rule(&q, op);
-  ask_number(&q, (int64_t)op->type);
-  for (int d = 0; d < graph->mesh.ndim; d++) ask_number(&q, graph->mesh.size[d]);
-  for (int i = 0; i < op->nin; i++) ask_number(&q, (int64_t)marks.value[op->in[i]]);
-  for (int k = 0; k < op->nout; k++) ask_number(&q, (int64_t)marks.value[op->out + k]);
-  answer_to(&memo, &q, 1, &is_new);
-  return !is_new;
+  ask_number(&q, (int64_t)mixed(mark_of_op(op, way & (IS_STEP | IS_MOVE)), (uint64_t)way));
+  int before = memo.of == graph ? memo.n : 0;
+  return number_of_query(&memo, &q) < before;
+}
+
+/* Whether no way of its rule tells how the operation lies, and need not. */
+static bool lies_in_no_way(const struct op *op)
+{
+  return op->nout == 0 || !*rule_of(op) || rounds_alike(op) || adds_batch(op) || is_plain_copy(op);
 }
 
 /* What the operation makes lies as one way of its rule leaves it, its inputs as that way asks. */
 static void check_placed(int id)
 {
   const struct op *op = &graph->op[id];
-  for (int k = 0; k < op->nout; k++)
-    hold(graph->value[op->out + k].placed, id, "its value is not placed");
-  if (op->nout == 0 || !*rule_of(op)) return;
-  if (rounds_alike(op) || adds_batch(op) || is_plain_copy(op) || is_known(op)) return;
   struct letters l;
   struct choice list[MAX_CHOICES];
   int pick[MAX_MESH] = {0};
@@ -304,19 +287,26 @@ static void check_end(int value)
 
 /* --------------------------------------------------------------------------------- the programs */
 
+static bool is_looked_at(enum pass after)
+{
+  enum { LONG = 4096 };
+  return after == PASS_LUA || after >= PASS_ARRANGE || graph->norder <= LONG;
+}
+
 static bool is_laid_out(enum pass after)
 {
   return after >= PASS_PROPAGATE && after <= PASS_ARRANGE;
 }
 
 /* There are many values and operations: each is looked at once, for all that is to be seen. */
-static void check_values(enum pass after, struct list *ends)
+static void check_values(enum pass after, bool *made, struct list *ends)
 {
   bool laid_out = is_laid_out(after);
   make_marks();
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     sane_links(v);
+    made[i] = v->op == NONE && !v->step;
     uint64_t mark = mark_of_value(v, laid_out);
     if (marks.value[i] != mark) {
       marks.value[i] = mark;
@@ -331,46 +321,49 @@ static void check_values(enum pass after, struct list *ends)
 
 static void check_op(enum pass after, int id, bool *made)
 {
+  const struct op *op = &graph->op[id];
+  bool are_steps = after >= PASS_REDISTRIBUTE;
   sane_op(id);
   run(id, made);
-  hold(after < PASS_REDISTRIBUTE || graph->op[id].kind != OP_redistribute, id,
-       "a redistribution is left");
+  hold(!are_steps || op->kind != OP_redistribute, id, "a redistribution is left");
   if (!is_laid_out(after)) return;
   /* What was found true of it, and of what it takes and makes, is so as long as they stay. */
-  uint64_t mark = mark_of_op(&graph->op[id], after >= PASS_REDISTRIBUTE);
-  if (marks.op[id] == mark && !graph->op[id].nbody) return;
+  uint64_t mark = mark_of_op(op, are_steps);
+  if (marks.op[id] == mark) return;
   marks.op[id] = mark;
-  check_placed(id);
-  add(&marks.changed, id);
+  for (int k = 0; k < op->nout; k++)
+    hold(graph->value[op->out + k].placed, id, "its value is not placed");
+  bool in_no_way = lies_in_no_way(op);
+  if (is_known(op, (in_no_way ? LIES_IN_NO_WAY : 0) | (are_steps ? IS_STEP : 0))) return;
+  if (!in_no_way) check_placed(id);
+  if (are_steps) add(&marks.changed, id);
 }
 
 static void check_flat(enum pass after, bool *made)
 {
   struct list ends = {0};
-  check_values(after, &ends);
+  check_values(after, made, &ends);
   /* Those that no pass will run are looked at where they come from another process. */
   for (int i = 0; i < graph->nop && after == PASS_LUA; i++) sane_op(i);
   for (int i = 0; i < graph->norder; i++) check_op(after, graph->order[i], made);
   for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
-  for (int i = 0; i < marks.changed.n && after >= PASS_REDISTRIBUTE; i++)
-    check_moves_of(marks.changed.at[i]);
+  for (int i = 0; i < marks.changed.n; i++) check_moves_of(marks.changed.at[i]);
 }
 
-static void moves_in_program(void *unused, int id, int times)
+static void check_in_program(void *made, int id, int times)
 {
-  (void)unused, (void)times;
+  (void)times;
+  sane_run(id);
+  run(id, made);
   check_moves_of(id);
 }
 
 /* Once equal modules are folded, what only the others of a list do is looked at no more. */
 static void check_folded(enum pass after, bool *made)
 {
-  struct list ends = {0};
-  if (after == PASS_OUTLINE) check_values(after, &ends);
-  each_op(sane_in_program, NULL);
+  check_values(after, made, NULL);
   if (after >= PASS_FUSE) mark_constants(made);
-  each_op(run_in_program, made);
-  each_op(moves_in_program, NULL);
+  each_op(check_in_program, made);
 }
 
 /* ---------------------------------------------------------------------- what is computed again */
@@ -488,6 +481,8 @@ static void check_units(void)
 void check(enum pass after)
 {
   checked_pass = pass_name[after];
+  if (after == PASS_RECOMPUTE) check_recomputed();
+  if (!is_looked_at(after)) return;
   begin_moves();
   bool *made = alloc((size_t)graph->nvalue + 1);
   if (after < PASS_OUTLINE)
@@ -498,7 +493,6 @@ void check(enum pass after)
   if (after == PASS_LUA) check_parameter_order();
   if (after == PASS_LUA) check_training();
   if (after == PASS_LUA) check_units();
-  if (after == PASS_RECOMPUTE) check_recomputed();
   if (after >= PASS_PIPELINE) check_in_pieces();
   if (after >= PASS_FUSE) each_op(check_kernel, NULL);
   if (after == PASS_MEMORY) check_memory();

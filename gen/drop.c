@@ -120,7 +120,7 @@ static void move_ops(int left)
   graph->nop = left;
 }
 
-void drop(void)
+void drop_rest(void)
 {
   /* Whose value is explained is told of all that read it, wherever they went. */
   if (options.explain) return;

@@ -161,8 +161,8 @@ int main(int argc, char **argv)
   uncast();        after(PASS_UNCAST);
   recompute();     after(PASS_RECOMPUTE);
   arrange();       after(PASS_ARRANGE);
-  outline();       after(PASS_OUTLINE);
-  drop();
+  outline();
+  drop_rest();     after(PASS_OUTLINE);
   pipeline();      after(PASS_PIPELINE);
   bucket();        after(PASS_BUCKET);
   fuse();          after(PASS_FUSE);

@@ -72,6 +72,12 @@ static uint64_t hash_of(const struct query *q)
   return h;
 }
 
+/* There are as many places as a power of two. */
+static int *place_in(const struct memo *memo, uint64_t hash)
+{
+  return &memo->last[hash & (uint64_t)(memo->places - 1)];
+}
+
 /* The table of places, twice as wide. */
 static void widen(struct memo *memo)
 {
@@ -79,7 +85,7 @@ static void widen(struct memo *memo)
   memo->last = alloc((size_t)memo->places * sizeof *memo->last);
   for (int i = 0; i < memo->places; i++) memo->last[i] = NONE;
   for (int i = 0; i < memo->n; i++) {
-    int *last = &memo->last[memo->asked[i].hash % (uint64_t)memo->places];
+    int *last = place_in(memo, memo->asked[i].hash);
     memo->asked[i].before = *last;
     *last = i;
   }
@@ -91,7 +97,7 @@ int number_of_query(struct memo *memo, const struct query *q)
   if (memo->n == memo->places) widen(memo);
   uint64_t hash = hash_of(q);
   size_t bytes = (size_t)q->n * sizeof *q->at;
-  int *last = &memo->last[hash % (uint64_t)memo->places];
+  int *last = place_in(memo, hash);
   for (int i = *last; i != NONE; i = memo->asked[i].before) {
     const struct asked *a = &memo->asked[i];
     if (a->hash == hash && a->n == q->n && !memcmp(a->at, q->at, bytes)) return i;

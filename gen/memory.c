@@ -502,14 +502,17 @@ static void share_gradient(int in, int out)
 
 static void share_in_bucket(const struct op *op, int at)
 {
+  /* By value that others share the bytes of: a member has taken it, where one value is summed for
+     several readers. */
+  static struct reused places;
+  bool *taken = by_value(&places, sizeof *taken);
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
-    if (!same_parts(inner->in[0], inner->out)) continue;
-    bool taken = false; /* where one value is summed for several readers, by another of them */
-    for (int j = 0; j < k; j++) taken |= root(graph->op[op->body[j]].in[0]) == root(inner->in[0]);
-    if (taken) continue;
-    share(inner->in[0], inner->out, at);
-    share_gradient(inner->in[0], inner->out);
+    if (same_parts(inner->in[0], inner->out) && !taken[root(inner->in[0])]) {
+      share(inner->in[0], inner->out, at);
+      share_gradient(inner->in[0], inner->out);
+    }
+    taken[root(inner->in[0])] = true;
   }
 }
 
@@ -561,11 +564,12 @@ static bool is_free(const struct op *member)
 
 static bool are_free(const struct op *op)
 {
+  static struct reused places;
+  bool *taken = by_value(&places, sizeof *taken); /* by value that others share the bytes of */
   for (int k = 0; k < op->nbody; k++) {
     const struct op *member = &graph->op[op->body[k]];
-    if (!is_free(member)) return false;
-    for (int i = 0; i < k; i++)
-      if (root(graph->op[op->body[i]].out) == root(member->out)) return false;
+    if (!is_free(member) || taken[root(member->out)]) return false;
+    taken[root(member->out)] = true;
   }
   return true;
 }

@@ -106,6 +106,17 @@ static bool dies(int value)
   return readers[shown[value]] == 1 && !leaves[shown[value]];
 }
 
+/* Whether the operation may make `out` in the place of something that it reads, and of what: in a
+   kernel of any, NONE. */
+static bool overwrites(const struct op *op, int out, int *in)
+{
+  *in = NONE;
+  if (op->kind == OP_fused) return true;
+  if (op->kind != OP_all_reduce && op->kind != OP_to_partial) return false;
+  *in = graph->op[graph->value[out].op].in[0];
+  return true;
+}
+
 /* The bytes of what the operation makes in the place of what it reads for the last time. */
 static int64_t replaced(const struct op *op)
 {
@@ -113,11 +124,13 @@ static int64_t replaced(const struct op *op)
   int64_t sum = 0;
   int nin = op_reads(op, read_list);
   for (int n = op_writes(op, write_list); n--;) {
-    int at = 0;
-    while (at < nin && !(dies(read_list[at]) && may_overwrite(op, read_list[at], write_list[n])))
+    int at = 0, out = write_list[n], in;
+    if (!overwrites(op, out, &in)) continue;
+    while (at < nin && !((in == NONE || in == read_list[at]) && dies(read_list[at]) &&
+                         may_overwrite(op, read_list[at], out)))
       at++;
     if (at == nin || !weight(shown[read_list[at]])) continue;
-    sum += weight_made(op, write_list[n]);
+    sum += weight_made(op, out);
     read_list[at] = read_list[--nin];
   }
   return sum;
@@ -163,15 +176,20 @@ int64_t peak_of(const int *op, int n)
   return peak;
 }
 
+static int64_t lives; /* the program's live_bytes, as it stands */
+
 /* Takes the better order, unless more is alive in it all the same, somewhere in the program: what
    shares whose bytes memory.c alone knows. */
 static void take_over(int *op, const int *better, int n)
 {
   int *before = alloc((size_t)n * sizeof *before);
   memcpy(before, op, (size_t)n * sizeof *op);
-  int64_t was = live_bytes();
   memcpy(op, better, (size_t)n * sizeof *op);
-  if (live_bytes() > was) memcpy(op, before, (size_t)n * sizeof *op);
+  int64_t now = live_bytes();
+  if (now > lives)
+    memcpy(op, before, (size_t)n * sizeof *op);
+  else
+    lives = now;
 }
 
 static void order_stretch(int *op, int n)
@@ -297,7 +315,7 @@ static void number_events(void)
 /* The bodies of loops come before those that call them. */
 static void overlap_all(void)
 {
-  int64_t most_live = live_bytes();
+  int64_t most_live = lives;
   open_overlap();
   for (int i = 0, n = graph->nfunction; i < n; i++)
     if (graph->function[i].count > 1) most_live = overlap_body(i, most_live);
@@ -324,6 +342,7 @@ void schedule(void)
   }
   wanted = alloc((size_t)graph->nvalue);
   find_wanted();
+  lives = live_bytes();
   for (int i = 0; i < graph->nfunction; i++)
     if (is_of_batch(graph->function[i].phase)) order_function(&graph->function[i]);
   overlap_all();

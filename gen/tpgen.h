@@ -942,7 +942,7 @@ bool is_arranged(const struct op *op);
 /* pipeline.c: which piece of the value the operation touches; NONE: all of it. */
 int piece_touched(const struct op *op, int value);
 /* drop.c: takes out of the graph what no function runs, behind outline. */
-void drop(void);
+void drop_rest(void);
 /* cut.c: the cheapest way to part nodes, which count from 0, in a near and a far side. */
 struct cut;
 struct cut *new_cut(void);
