@@ -50,6 +50,7 @@ static bool name_taken(const struct draft *k, const char *name)
 
 const char *free_name(const struct draft *k, const char *wanted)
 {
+  wanted = spared_name(wanted);
   const char *name = wanted;
   for (int again = 2; name_taken(k, name); again++) name = text("%s_%d", wanted, again);
   return name;
@@ -75,16 +76,24 @@ static void add_argument(struct draft *k, int value, bool written)
       k->argument[i].written |= written;
       return;
     }
-  const char *name = free_name(k, argument_word(value));
+  const char *word = k->numbered ? text("p%d", k->nargument) : argument_word(value);
+  const char *name = free_name(k, word);
   GROW(k->argument, k->nargument, k->argument_room);
   k->argument[k->nargument++] = (struct argument){value, written, name};
 }
 
-const char *argument_name(const struct draft *k, int value)
+const char *argument_if_any(const struct draft *k, int value)
 {
   for (int i = 0; i < k->nargument; i++)
     if (same_place(k->argument[i].value, value)) return k->argument[i].name;
-  bug("emit", graph->value[value].op, "its kernel has no argument for it");
+  return NULL;
+}
+
+const char *argument_name(const struct draft *k, int value)
+{
+  const char *name = argument_if_any(k, value);
+  if (!name) bug("emit", graph->value[value].op, "its kernel has no argument for it");
+  return name;
 }
 
 void find_arguments(struct draft *k)
@@ -160,6 +169,25 @@ char *number_text(double x)
   }
   bool plain = strspn(s, "-0123456789") == strlen(s);
   return text("%s%sf", s, plain ? ".0" : "");
+}
+
+int one_over(double x)
+{
+  double n = x ? round(1 / x) : 0;
+  bool short_enough = strtod(text("%.3g", x), NULL) == x;
+  return fabs(n) < INT32_MAX && n != 0 && 1 / n == x && !short_enough ? (int)n : 0;
+}
+
+char *double_factor(double x)
+{
+  int n = one_over(x);
+  return n ? text("(1.0 / %d)", n) : double_text(x);
+}
+
+char *float_factor(double x)
+{
+  int n = one_over(x);
+  return n && 1.0f / (float)n == (float)x ? text("(1.0f / %d)", n) : number_text(x);
 }
 
 static bool is_float(enum type type)
@@ -319,33 +347,94 @@ static const char *temporary_of(const struct draft *k, int value)
   return NULL;
 }
 
+static void name_temporary(struct draft *k, int value, const char *name)
+{
+  GROW(k->temporary, k->ntemporary, k->temporary_room);
+  k->temporary[k->ntemporary++] = (struct temporary){value, name};
+}
+
 const char *new_temporary(struct draft *k, int value, const char *wanted)
 {
   const char *name = free_name(k, wanted);
-  GROW(k->temporary, k->ntemporary, k->temporary_room);
-  k->temporary[k->ntemporary++] = (struct temporary){value, name};
+  name_temporary(k, value, name);
   return name;
 }
 
-/* A line, broken where it is too long: between the arms of a choice, else outside of brackets but
-   those of a rounding. */
+enum { COLUMNS = 100 };
+
+/* Where a mark stands outside of all brackets, or NULL. */
+static const char *outside(const char *s, const char *mark)
+{
+  int depth = 0;
+  for (; *s; s++) {
+    depth += (*s == '(' || *s == '[') - (*s == ')' || *s == ']');
+    if (!depth && !strncmp(s, mark, strlen(mark))) return s;
+  }
+  return NULL;
+}
+
+/* An arm of a choice, which begins in this column: on two lines, broken at a sum, where one does
+   not hold it. NULL where two do not. */
+static char *arm_lines(const char *arm, int length, int column)
+{
+  char *all = text("%.*s", length, arm);
+  if (column + length <= COLUMNS) return all;
+  const char *at = NULL;
+  for (const char *c = all; (c = outside(c, " ")) && column + (int)(c - all) <= COLUMNS; c++)
+    if (c > all + 1 && (c[-1] == '+' || c[-1] == '-') && c[-2] == ' ') at = c;
+  if (!at || column + 4 + (int)strlen(at + 1) > COLUMNS) return NULL;
+  return text("%.*s\n%*s%s", (int)(at - all), all, column + 4, "", at + 1);
+}
+
+/* "x = is_first ? a" with ": b" below the sign; or all of the choice on lines of its own. NULL
+   where there is none, or a line would be too long. */
+static char *choice_lines(const char *line, int indent)
+{
+  const char *becomes = outside(line, " = "), *yes = outside(line, " ? ");
+  const char *no = yes ? outside(yes, " : ") : NULL;
+  if (!no || !becomes) return NULL;
+  for (int below = 0; below < 2; below++) {
+    const char *from = below ? becomes + strlen(" = ") : line;
+    int column = (int)(yes + 1 - from) + (below ? indent + 4 : 0);
+    bool split = below != 0; /* an arm is broken only where the choice stands alone */
+    char *one = arm_lines(yes + 3, (int)(no - yes) - 3, column + 2);
+    char *other = arm_lines(no + 3, (int)strlen(no + 3), column + 2);
+    if (!one || !other || (!split && (strchr(one, '\n') || strchr(other, '\n')))) continue;
+    const char *lead = below ? text("%.*s\n%*s", (int)(from - line) - 1, line, indent + 4, "") : "";
+    return text("%s%.*s ? %s\n%*s: %s", lead, (int)(yes - from), from, one, column, "", other);
+  }
+  return NULL;
+}
+
+/* The same behind the sign of an assignment, where that is enough. */
+static char *lines_of_assignment(const char *line, int indent)
+{
+  const char *becomes = outside(line, " = ");
+  if (!becomes || strlen(becomes + 3) + (size_t)indent + 4 > COLUMNS) return NULL;
+  return text("%.*s\n%*s%s", (int)(becomes + 2 - line), line, indent + 4, "", becomes + 3);
+}
+
+/* Outside of brackets but those of a rounding, wherever a line is full. */
+static char *filled_lines(char *line, int indent)
+{
+  enum { KEPT = 1 };
+  int depth = strstr(line, " = float_to_bf16(") ? -1 : 0;
+  for (char *c = line + indent; *c; c++) {
+    depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
+    if (*c == ' ' && depth > 0) *c = KEPT;
+  }
+  char *lines = wrapped(line, " ", text("%*s", indent + 4, ""));
+  for (char *c = lines; (c = strchr(c, KEPT));) *c = ' ';
+  return lines;
+}
+
+/* A statement, broken where it is too long for a line. */
 void put_statement(struct buffer *b, int indent, const char *statement)
 {
-  enum { COLUMNS = 100, KEPT = 1 };
-  char *lead = text("%*s", indent + 4, ""), *line = text("%*s%s", indent, "", statement);
-  char *lines = wrapped(line, " : ", lead);
-  bool fits = strlen(line) <= COLUMNS;
-  if (!fits && strchr(lines, '\n'))
-    fits = strcspn(lines, "\n") <= COLUMNS && strlen(strchr(lines, '\n')) <= COLUMNS + 1;
-  if (!fits) {
-    int depth = strstr(line, " = float_to_bf16(") ? -1 : 0;
-    for (char *c = line + indent; *c; c++) {
-      depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
-      if (*c == ' ' && depth > 0) *c = KEPT;
-    }
-    lines = wrapped(line, " ", lead);
-    for (char *c = lines; (c = strchr(c, KEPT));) *c = ' ';
-  }
+  char *line = text("%*s%s", indent, "", statement), *lines = line;
+  if (strlen(line) > COLUMNS) lines = choice_lines(line, indent);
+  if (!lines) lines = lines_of_assignment(line, indent);
+  if (!lines) lines = filled_lines(line, indent);
   put(b, "%s\n", lines);
 }
 
@@ -403,7 +492,7 @@ static char *letter_text(const struct writing *w, char name)
   int value = space_of(w->op), dim = space_dimension(w->op, &w->l, name);
   const char *here = variable_text(&w->k->loops, dim);
   if (dim == NONE || !is_cut(value, dim)) return copy_text(here);
-  const char *first = add_extra(w->k, "long", text("first_%c", name), first_text(value, dim));
+  const char *first = add_extra(w->k, "long", "first_here", first_text(value, dim));
   return strcmp(here, "0") ? text("%s + %s", first, here) : copy_text(first);
 }
 
@@ -553,8 +642,7 @@ static char *indexed_text(struct writing *w, int i, const char *from, const char
   bool cut = is_cut(value, dim), anywhere = index.data || cut;
   if (!here) return copy_text("0");
   if (cut) {
-    char letter = w->l.name[w->l.in[i][dim].letter[0]];
-    const char *first = add_extra(w->k, "long", text("first_%c", letter), first_text(value, dim));
+    const char *first = add_extra(w->k, "long", "first_here", first_text(value, dim));
     index.text = text("%s - %s", index.text, first);
     index.type = I64;
   }
@@ -578,7 +666,17 @@ static char *indexed_text(struct writing *w, int i, const char *from, const char
 
 static char *scalar_text(const struct writing *w)
 {
+  bool factor = w->op->kind == OP_scale || w->op->kind == OP_expand;
+  if (factor && is_float(w->type)) return float_factor(w->op->scalar);
   return typed_number(w->op->scalar, w->type == BOOL ? I32 : w->type);
+}
+
+/* Whether input i is the number 1, which multiplies nothing. */
+static bool is_one(const struct op *op, int i)
+{
+  const struct value *v = &graph->value[op->in[i]];
+  return !v->stored && v->op != NONE && graph->op[v->op].kind == OP_full &&
+         graph->op[v->op].scalar == 1;
 }
 
 /* Puts what stands for the name at c, behind its `$`; gives its end. */
@@ -593,6 +691,7 @@ static const char *put_name(struct buffer *b, struct writing *w, const char *c)
   } else if (!strcmp(name, "s")) {
     s = scalar_text(w);
     if (w->op->scalar == 1 && !strncmp(end, " * ", 3)) return end + 3;
+    if (!strcmp(end, " * $a") && is_float(w->type) && is_one(w->op, 0)) end += strlen(end);
   } else if (!strcmp(name, "random")) {
     s = random_text(w);
   } else if (name[1]) {
@@ -686,6 +785,15 @@ static bool is_read(const struct draft *k, int value, const bool *made)
   return false;
 }
 
+/* Whether an element needs no name of its own: it has one, or is a number. */
+static bool is_plain(const char *element)
+{
+  const char *c = element + strspn(element, "(1.0f / 23456789)");
+  if (*element == '(' && !*c) return true; /* "(1.0f / 96)" */
+  for (c = element; isalnum((unsigned char)*c) || *c == '_' || *c == '.';) c++;
+  return !*c;
+}
+
 void put_elements(struct buffer *b, struct draft *k, const bool *made, int indent)
 {
   for (int n = 0; n < k->group->nbody; n++) {
@@ -697,8 +805,12 @@ void put_elements(struct buffer *b, struct draft *k, const bool *made, int inden
     if (of_row && !out->stored && !is_read_by_rows(k, op->out)) continue;
     const char *guard = of_row ? k->guard : "";
     char *element = element_text(b, k, op, indent);
-    if (of_row ? is_read_by_rows(k, op->out) : is_read(k, op->out, made)) {
-      const char *name = new_temporary(k, op->out, op_name(op));
+    bool read = of_row ? is_read_by_rows(k, op->out) : is_read(k, op->out, made);
+    if (read && is_plain(element)) {
+      name_temporary(k, op->out, element);
+    } else if (read) {
+      const char *wanted = op->kind == OP_expand ? "scale" : op_name(op);
+      const char *name = new_temporary(k, op->out, wanted);
       put_statement(b, indent, text("const %s %s = %s;", c_type(out->type), name, element));
       element = copy_text(name);
     }

@@ -278,8 +278,10 @@ static char *tensors_text(const struct families *tensors, int rank)
     const struct family *f = &tensors->at[i];
     const struct value *v = &graph->value[f->member.at[0]];
     struct shape here = local_shape(f->member.at[0], rank);
-    put(&b, "    {%s, %s, %d, %s, %s,\n     %s,\n", name_text(f->name, f->rest), alias_text(f),
-        f->member.n, role[v->role], type[v->type], place_text(f));
+    const char *names = text("    {%s, %s, %d, %s, %s,", name_text(f->name, f->rest), alias_text(f),
+                             f->member.n, role[v->role], type[v->type]);
+    put(&b, "%s\n%s\n", wrapped(names, ", ", "     "),
+        wrapped(text("     %s,", place_text(f)), ", ", "     "));
     put(&b, "     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n", here.ndim, sizes_text(v->shape),
         sizes_text(here), how[v->init.kind], v->init.a, v->init.b);
   }
@@ -527,9 +529,9 @@ static void add_kernels(const char *suffix)
   add_text(text("kernels.%s", suffix),
            fill(c, common[0], common[1], common[2], common[3], common[4], common[5], "kernels",
                 kernel_definitions(), NULL));
-  add_text("kernels.h",
-           fill(h, common[0], common[1], common[2], common[3], common[4], common[5], "constants",
-                constants_text(), "prototypes", kernel_prototypes(), NULL));
+  add_text("kernels.h", fill(h, common[0], common[1], common[2], common[3], common[4], common[5],
+                             "includes", kernel_includes(), "constants", constants_text(),
+                             "prototypes", kernel_prototypes(), NULL));
 }
 
 static void add_launcher(const char *ranks)

@@ -12,6 +12,7 @@ struct kernel {
   const char *name, *comment;
   const char *prototypes, *definition;             /* as written */
   const char *given_prototypes, *given_definition; /* with the hole `$name$` */
+  const char *plan;                                /* of a fused one: what it is but for names */
 };
 
 static struct kernel *kernel;
@@ -53,6 +54,7 @@ char *kernel_definitions(void)
   put_text(&b, "", 0);
   for (int i = 0; i < nkernel; i++)
     put(&b, "%s%s%s", i ? "\n" : "", kernel[i].comment, kernel[i].definition);
+  if (b.length) b.text[b.length - 1] = 0; /* the line's end is the template's */
   return b.text;
 }
 
@@ -74,13 +76,17 @@ static bool has_bf16(void)
   return false;
 }
 
+const char *kernel_includes(void)
+{
+  bool uses = has_bf16();
+  for (int i = 0; i < nkernel; i++) uses |= uses_elements(&kernel[i]);
+  return uses ? "#include \"elements.h\"\n\n" : "";
+}
+
 char *kernel_prototypes(void)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  bool uses = has_bf16();
-  for (int i = 0; i < nkernel; i++) uses |= uses_elements(&kernel[i]);
-  if (uses) put(&b, "#include \"elements.h\"\n\n");
   for (int i = 0; i < nkernel; i++)
     for (const char *c = kernel[i].prototypes; c;) {
       const char *next = next_prototype(c);
@@ -130,17 +136,68 @@ const char *add_kernel(const char *wanted, const char *prototypes, const char *c
   }
 }
 
-/* A kernel that is one function: how it is called. */
-static char *added_call(const char *name, const char *parameters, const char *comment,
-                        const char *body, const struct launch *launch, const char *arguments)
+/* --------------------------------------------------------------------- loops of one statement */
+
+/* The line that ends where this one does, and begins the next. */
+static const char *next_line(const char *line)
+{
+  line += strcspn(line, "\n");
+  return *line ? line + 1 : line;
+}
+
+/* Whether this line and two more are "for (...) {", a statement, "}". */
+static bool holds_one(const char *line)
+{
+  const char *inner = next_line(line), *last = next_line(inner);
+  size_t indent = strspn(line, " "), within = strspn(inner, " ");
+  bool opens = !strncmp(line + indent, "for (", 5) || !strncmp(line + indent, "if (", 4);
+  bool closes = strspn(last, " ") == indent && !strncmp(last + indent, "}\n", 2);
+  return opens && inner[-2] == '{' && within == indent + 2 && last[-2] == ';' && closes;
+}
+
+static char *without_braces(const char *body)
+{
+  enum { COLUMNS = 100 };
+  for (bool again = true; again;) {
+    struct buffer b = {0};
+    put_text(&b, "", 0);
+    again = false;
+    for (const char *line = body; *line;) {
+      const char *inner = next_line(line), *last = next_line(inner);
+      size_t head = (size_t)(inner - line) - strlen(" {\n"), indent = strspn(line, " ");
+      if (!holds_one(line)) {
+        put_text(&b, line, (size_t)(inner - line));
+        line = inner;
+        continue;
+      }
+      const char *statement = inner + indent + 2;
+      bool joins = head + (size_t)(last - statement) <= COLUMNS && strncmp(statement, "for (", 5);
+      if (!joins) statement = inner;
+      put(&b, "%.*s%s%.*s", (int)head, line, joins ? " " : "\n", (int)(last - statement),
+          statement);
+      again = true;
+      line = next_line(last);
+    }
+    body = b.text;
+  }
+  return copy_text(body);
+}
+
+/* A kernel that is one function: its name. */
+static const char *add_function(const char *name, const char *parameters, const char *comment,
+                                const char *body, const struct launch *launch)
 {
   const char *head = text("void $name$(%s)", parameters), *mark = "", *bounds = "";
   if (options.cuda) {
     mark = "__global__ ";
     bounds = text("__global__ __launch_bounds__(%d)\n", launch->threads);
   }
-  const char *definition = text("%s%s\n{\n%s}\n", bounds, head, body);
-  name = add_kernel(name, text("%s%s", mark, head), comment, definition);
+  const char *definition = text("%s%s\n{\n%s}\n", bounds, head, without_braces(body));
+  return add_kernel(name, text("%s%s", mark, head), comment, definition);
+}
+
+static char *call_text(const char *name, const struct launch *launch, const char *arguments)
+{
   if (!options.cuda) return text("%s(%s);", name, arguments);
   const char *blocks = text("%" PRId64, launch->blocks);
   if (launch->rows > 1) blocks = text("dim3(%s, %" PRId64 ")", blocks, launch->rows);
@@ -189,8 +246,11 @@ static char *kernel_name(const struct op *group, struct shape space)
   struct buffer b = {0};
   enum { MOST = 4 };
   const char **word = alloc((size_t)(group->nbody + 1) * sizeof *word);
-  int n = group->nbody;
-  for (int k = 0; k < n; k++) word[k] = op_name(&graph->op[group->body[k]]);
+  int n = 0;
+  for (int k = 0; k < group->nbody; k++) {
+    const struct op *op = &graph->op[group->body[k]];
+    if (op->kind != OP_expand || group->nbody == 1) word[n++] = op_name(op);
+  }
   if (n > MOST) n = name_parts(group, word);
   for (int i = 0; i < n; i++) {
     if (n > MOST && i == MOST - 1) {
@@ -227,9 +287,9 @@ static char *neutral_call(const struct op *op, int rank)
   } else {
     put(&body, "  for (%s i = 0; i < %" PRId64 "; i++) y[i] = %s;\n", counter, n, neutral);
   }
-  return added_call(text("%s_of_none_%" PRId64, op_name(op), n), text("%s *y", type),
-                    text("// %s of no element\n", op_name(op)), body.text, &launch,
-                    c_name(op->out));
+  const char *name = add_function(text("%s_of_none_%" PRId64, op_name(op), n), text("%s *y", type),
+                                  text("// %s of no element\n", op_name(op)), body.text, &launch);
+  return call_text(name, &launch, c_name(op->out));
 }
 
 /* A kernel over no element leaves nothing but its reductions' outputs. */
@@ -254,19 +314,42 @@ bool has_rows(const struct draft *k)
   return true;
 }
 
+/* The body of the kernel, and what it is given; NULL where there is nothing to do: columns of which
+   the rank has none. */
+static const char *draw_up(struct draft *k, struct launch *launch)
+{
+  find_loops(k);
+  find_arguments(k);
+  const char *body = options.cuda ? cuda_body(k, launch) : cpu_body(k);
+  if (body) drop_unused(k, body);
+  return body && (k->nargument || launch->then) ? body : NULL;
+}
+
+static const char *fused_kernel(const struct op *group, struct draft *k, const char *body,
+                                const struct launch *launch)
+{
+  struct draft plain = {
+      .group = group, .rank = k->rank, .stages = *group->stages, .guard = "", .numbered = true};
+  struct launch other = {0};
+  const char *name = kernel_name(group, k->loops.space), *plain_body = draw_up(&plain, &other);
+  const char *plan =
+      text("%s(%s) %d\n%s", name, parameters_text(&plain), other.threads, plain_body);
+  for (int i = 0; i < nkernel; i++)
+    if (kernel[i].plan && !strcmp(kernel[i].plan, plan)) return kernel[i].name;
+  int before = nkernel;
+  name = add_function(name, parameters_text(k), kernel_comment(group), body, launch);
+  if (nkernel > before) kernel[before].plan = plan;
+  return name;
+}
+
 static char *fused_call(const struct op *group, int rank)
 {
   struct draft k = {.group = group, .rank = rank, .stages = *group->stages, .guard = ""};
   struct launch launch = {0};
   if (!has_rows(&k)) return empty_call(group, rank);
-  find_loops(&k);
-  find_arguments(&k);
-  char *body = options.cuda ? cuda_body(&k, &launch) : cpu_body(&k);
-  if (body) drop_unused(&k, body);
-  if (!body || !(k.nargument || launch.then))
-    return copy_text(""); /* columns of which the rank has none */
-  return added_call(kernel_name(group, k.loops.space), parameters_text(&k), kernel_comment(group),
-                    body, &launch, arguments_text(&k));
+  const char *body = draw_up(&k, &launch);
+  if (!body) return copy_text("");
+  return call_text(fused_kernel(group, &k, body, &launch), &launch, arguments_text(&k));
 }
 
 char *kernel_call(const struct op *op, int rank)

@@ -62,6 +62,7 @@ struct vectors {
 struct draft {
   const struct op *group;
   int rank;
+  bool numbered; /* what it is given has a number for a name: kernels alike have the same text */
   struct stages stages;
   const char *guard; /* before what stores something that a row has one of */
   struct loops loops;
@@ -113,6 +114,7 @@ void find_arguments(struct draft *k);
    of. */
 void drop_unused(struct draft *k, const char *body);
 const char *argument_name(const struct draft *k, int value);
+const char *argument_if_any(const struct draft *k, int value); /* or NULL */
 /* What stands in the parentheses of the prototype and of the call; the latter after all else. */
 char *parameters_text(const struct draft *k);
 char *arguments_text(const struct draft *k);

@@ -33,6 +33,7 @@ void put_variables(struct buffer *b, const struct loops *loops, bool reduced, co
     char *high = below == 1 ? copy_text(number) : text("%s / %" PRId64, number, below);
     char *value = first ? high : text("%s %% %" PRId64, high, size);
     if (innermost && step > 1) value = text("%s * %d", value, step);
+    if (size == 1) value = copy_text("0");
     const char *variable = variable_text(loops, loops->last[n]);
     first = false;
     if (body && !has_word(body, variable)) continue;

@@ -62,6 +62,7 @@ struct scope {
 
 static const char *unique(struct scope *s, const char *wanted)
 {
+  if (s->local) wanted = spared_name(wanted);
   const char *name = wanted;
   for (int again = 2;; again++) {
     bool taken = s->local && is_spoken(name);
@@ -402,7 +403,9 @@ bool has_some_of(enum role role)
    being written tells it from others of that name. */
 const char *spoken_name(int value)
 {
-  const char *name = local_name(value), *plain = identifier(name);
+  const char *name = local_name(value);
+  if (local && local[value]) name = spared_name(name);
+  const char *plain = identifier(name);
   size_t n = strlen(plain);
   bool numbered = local && local[value] && !strncmp(local[value], plain, n) && local[value][n];
   return numbered ? text("%s%s", name, local[value] + n) : name;

@@ -71,8 +71,8 @@ const char *add_parts(struct draft *k, int n, int64_t parts, struct launch *laun
   const char *place = before ? text("m->parts + %" PRId64, before) : "m->parts";
   const char *call = adding_call(k, n, parts, place);
   launch->then = launch->then ? text("%s\n  %s", launch->then, call) : copy_text(call);
-  const char *kind = op_name(&graph->op[k->group->body[n]]);
-  return add_extra(k, "float *__restrict__", text("%s_parts", kind), place);
+  const char *sums = argument_name(k, graph->op[k->group->body[n]].out);
+  return add_extra(k, "float *__restrict__", text("%s_parts", sums), place);
 }
 
 /* Where the sum at hand is in a part, which begins at `start`. */

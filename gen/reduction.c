@@ -50,12 +50,23 @@ bool is_float_sum(const struct op *op)
   return is_reduce(op->kind) && reduction_of(op) == SUM && is_floating(type_reduced(op));
 }
 
+/* "mean_sum", "d_weight_sum" after what becomes of it; where that says it already, "sum_of". */
+static const char *accumulator(const struct draft *k, int n)
+{
+  static const char *const word[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
+  const struct op *op = inner(k->group, n);
+  const char *how = word[reduction_of(op)];
+  const char *stored = argument_if_any(k, op->out), *what = stored ? stored : op_name(op);
+  return strstr(what, how) ? text("%s_of", what) : text("%s_%s", what, how);
+}
+
 const char *result_name(const struct draft *k, int n)
 {
-  const char *kind = op_name(inner(k->group, n));
+  const char *name = accumulator(k, n);
+  int before = 0;
   for (int i = 0; i < n; i++)
-    if (is_reduce(inner(k->group, i)->kind)) return free_name(k, text("%s_of_%d", kind, n));
-  return free_name(k, text("%s_of", kind));
+    before += is_reduce(inner(k->group, i)->kind) && !strcmp(accumulator(k, i), name);
+  return free_name(k, before ? text("%s_%d", name, before + 1) : name);
 }
 
 static const char *kept_type(const struct op *op, const char *float_type)
@@ -103,7 +114,7 @@ void put_terms_in_place(struct buffer *b, struct draft *k, const bool *these, in
     if (!these[n] || !is_reduce(op->kind)) continue;
     char *element = element_text(b, k, op, indent);
     if (op->scalar != 1 && reduction_of(op) == SUM)
-      element = text("%s * %s", number_text(op->scalar), element);
+      element = text("%s * %s", float_factor(op->scalar), element);
     put(b, "%*s%s\n", indent, "", term_text(op, output_text(k, op), element));
   }
 }
@@ -210,8 +221,12 @@ char *result_text(const struct op *op, const char *name)
   enum type type = graph->value[op->out].type;
   char *result = copy_text(name);
   if (reduction_of(op) == SUM) {
-    char *factor = op->scalar == 1 ? "" : text(" * %s", double_text(op->scalar));
-    result = text("(%s)(%s%s)", type == BF16 ? "float" : c_type(type), name, factor);
+    const char *to = type == BF16 ? "float" : c_type(type);
+    bool floats = options.cuda && is_float_sum(op); /* on the CPU the sum is a double */
+    if (op->scalar != 1)
+      result = text("(%s)(%s * %s)", to, name, double_factor(op->scalar));
+    else if (!floats)
+      result = text("(%s)%s", to, name);
   } else if (type_reduced(op) == BOOL) {
     result = text("(unsigned char)%s", name);
   }

@@ -1,9 +1,8 @@
-/* report.c: what was decided: plan.txt for people, plan.json for programs, a step file's head. */
+/* report.c: what was decided: plan.txt, for people; a step file's head; --explain. */
 #include "report.h"
 #include "simulate.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +10,7 @@ const char *const phase_name[] = {"forward", "backward", "update", "gather"};
 
 /* --------------------------------------------------------------------------------------- counts */
 
-/* The value that a rank brings to a collective; of an exchange, whose ranks differ, what the
-   busiest sends. */
-static int64_t bytes_of(const struct op *op)
+int64_t bytes_brought(const struct op *op)
 {
   return op->kind == OP_exchange ? busiest_of(op).sent : collective_bytes(op, 0);
 }
@@ -29,7 +26,7 @@ static void add_up(void *to, int id, int times)
   struct totals *t = to;
   if (!is_collective(op->kind)) return;
   t->collectives += times;
-  t->bytes = plus_times(t->bytes, times, bytes_of(op));
+  t->bytes = plus_times(t->bytes, times, bytes_brought(op));
 }
 
 static struct totals totals(void)
@@ -113,10 +110,15 @@ static int64_t held_in_all(void)
   return bytes;
 }
 
-int64_t memory_of_role(enum role role)
+const int64_t *memory_by_role(void)
 {
   find_held();
-  return held[role];
+  return held;
+}
+
+int64_t memory_of_role(enum role role)
+{
+  return memory_by_role()[role];
 }
 
 int64_t memory_of_rank(void)
@@ -203,7 +205,7 @@ static bool is_told_alike(const struct family *f, int value)
          !strcmp(graph->style[a].name, graph->style[b].name);
 }
 
-static struct families find_parameters(void)
+struct families find_parameters(void)
 {
   int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
   find_trained();
@@ -242,8 +244,7 @@ char *seconds_text(double seconds)
   return seconds < 1e-3 ? text("%.1f us", seconds * 1e6) : text("%.3f ms", seconds * 1e3);
 }
 
-/* "a_b" of a collective, the dimensions of the mesh on which another step changes the layout. */
-static char *over_text(const struct op *op)
+char *over_text(const struct op *op)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
@@ -255,8 +256,7 @@ static char *over_text(const struct op *op)
   return b.text;
 }
 
-/* "S(0) R -> R R" of a step; "" of one that only packs. */
-static char *step_text(const struct op *op)
+char *step_layouts(const struct op *op)
 {
   int in = op->nbody ? graph->op[op->body[0]].in[0] : op->in[0];
   struct layout from = graph->value[in].layout, to = graph->value[op->out].layout;
@@ -269,7 +269,6 @@ static char *step_text(const struct op *op)
   return text("%s -> %s", layout_text(from), layout_text(to));
 }
 
-/* An exchange in which each rank has one partner at most is called a permute. */
 const char *kind_of(const struct op *op)
 {
   if (op->kind != OP_exchange) return op_row[op->kind].name;
@@ -286,7 +285,7 @@ static void put_bytes(struct buffer *b, struct busiest most, int64_t bound)
 static void put_move(struct buffer *b, const struct op *op)
 {
   put(b, "    %s", kind_of(op));
-  if (!*step_text(op)) {
+  if (!*step_layouts(op)) {
     put(b, "\n");
     return;
   }
@@ -295,7 +294,7 @@ static void put_move(struct buffer *b, const struct op *op)
     put_bytes(b, busiest_of(op), NONE);
   else
     put(b, "%51s", "");
-  put(b, "%s\n", step_text(op));
+  put(b, "%s\n", step_layouts(op));
 }
 
 /* The step that is no packing, where there is one alone; else NULL. */
@@ -304,7 +303,7 @@ static const struct op *only_step(const struct chain *c)
   const struct op *only = NULL;
   for (int i = 0; i < c->nstep; i++) {
     const struct op *op = &graph->op[c->step[i]];
-    if (!*step_text(op)) continue;
+    if (!*step_layouts(op)) continue;
     if (only) return NULL;
     only = op;
   }
@@ -313,7 +312,7 @@ static const struct op *only_step(const struct chain *c)
 
 static const char *packing_text(const struct chain *c)
 {
-  bool before = !*step_text(first_step(c)), after = !*step_text(last_step(c));
+  bool before = !*step_layouts(first_step(c)), after = !*step_layouts(last_step(c));
   if (before && after) return ", packed before and unpacked after";
   return before ? ", packed before" : after ? ", unpacked after" : "";
 }
@@ -328,7 +327,7 @@ static void put_chain(struct buffer *b, const struct chain *c)
     put(b, "  %-8s %-22s", phase_name[op->phase], text("%d steps", count_steps(c)));
   put_bytes(b, busiest_in(c->nstep, c->step, NULL), bound_of(c));
   if (op->nbody)
-    put(b, "%s: %s: %s%s", reduced_text(op), step_text(op), printable(op->why),
+    put(b, "%s: %s: %s%s", reduced_text(op), step_layouts(op), printable(op->why),
         op->packed && !lies_in_buffer(op) ? ", packed before and unpacked after" : "");
   else
     put(b, "%s %s%s: %s -> %s: %s, %s:%d", printable(value_name((int)(v - graph->value))),
@@ -368,17 +367,6 @@ static void put_chains(struct buffer *b)
       grouped(most.received));
 }
 
-static void put_issue(void *to, int id, int times)
-{
-  const struct op *op = &graph->op[id];
-  struct buffer *b = to;
-  if (!is_collective(op->kind)) return;
-  if (b->length) put(b, ", ");
-  if (times > 1) put(b, "%d times ", times);
-  put(b, "%s %s over %s", kind_of(op), grouped(bytes_of(op)),
-      printable(graph->group[op->group].name));
-}
-
 static void put_memory(struct buffer *b)
 {
   find_held();
@@ -415,203 +403,7 @@ void report_text(struct buffer *b)
   put_step(b);
   if (options.cuda) put_streams(b);
   put_memory(b);
-  struct buffer order = {0};
-  put_text(&order, "", 0);
-  each_op(put_issue, &order);
-  put(b, "\norder        every rank issues: %s. Proved free of deadlock on %d ranks.\n",
-      order.length ? order.text : "nothing", world_size());
-}
-
-/* ------------------------------------------------------------------------------------ plan.json */
-
-static json_t *json_shape(struct shape s)
-{
-  json_t *list = json_array();
-  for (int d = 0; d < s.ndim; d++) json_array_append_new(list, json_integer(s.size[d]));
-  return list;
-}
-
-static json_t *json_layout(struct layout layout)
-{
-  json_t *object = json_object();
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    json_object_set_new(object, printable(graph->mesh.name[d]),
-                        json_string(placement_text(layout.on[d])));
-  return object;
-}
-
-static const char *shown_name(int value)
-{
-  return printable(value_name(value));
-}
-
-/* On which stream it runs, and beside what; how long it takes by the model, and is waited for. */
-static void add_stream(json_t *object, const struct op *op)
-{
-  json_t *list = json_array();
-  struct list others = beside(op);
-  for (int i = 0; i < others.n; i++)
-    json_array_append_new(list, json_string(called(&graph->op[others.at[i]], shown_name)));
-  json_object_set_new(object, "stream",
-                      json_string(op->beside ? stream_name(op->group) : "stream"));
-  json_object_set_new(object, "beside", list);
-  int64_t takes, waited;
-  simulated_mean((int)(op - graph->op), &takes, &waited);
-  json_object_set_new(object, "takes_ns", json_integer(takes / 1000));
-  json_object_set_new(object, "waited_for_ns", json_integer(waited / 1000));
-}
-
-static void add_collective(void *to, int id, int times)
-{
-  const struct op *op = &graph->op[id];
-  if (!is_collective(op->kind)) return;
-  struct busiest most = busiest_of(op);
-  json_t *object = json_pack(
-      "{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", kind_of(op), "group",
-      printable(graph->group[op->group].name), "bytes", (json_int_t)bytes_of(op), "sent",
-      (json_int_t)most.sent, "received", (json_int_t)most.received, "ranks", group_size(op->group),
-      "times", times, "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
-  if (options.cuda) add_stream(object, op);
-  json_array_append_new(to, object);
-}
-
-static json_t *json_steps(const struct chain *c)
-{
-  json_t *list = json_array();
-  for (int i = 0; i < c->nstep; i++) {
-    const struct op *op = &graph->op[c->step[i]];
-    json_t *step = json_pack("{s:s}", "kind", kind_of(op));
-    if (*over_text(op)) json_object_set_new(step, "over", json_string(over_text(op)));
-    if (*step_text(op)) json_object_set_new(step, "move", json_string(step_text(op)));
-    if (is_collective(op->kind)) {
-      struct busiest most = busiest_of(op);
-      json_object_set_new(step, "sent", json_integer(most.sent));
-      json_object_set_new(step, "received", json_integer(most.received));
-    }
-    json_array_append_new(list, step);
-  }
-  return list;
-}
-
-/* Bytes are those of the busiest rank. */
-static json_t *json_chain(const struct chain *c)
-{
-  const struct op *op = first_step(c);
-  const struct value *v = moved_value(c);
-  struct busiest most = busiest_in(c->nstep, c->step, NULL);
-  json_t *object =
-      json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:i, s:s, s:i, s:s}", "value",
-                printable(value_name((int)(v - graph->value))), "type", type_name(v->type), "shape",
-                json_shape(v->shape), "from", layout_text(layout_before(c)), "to",
-                layout_text(layout_reached(c)), "steps", json_steps(c), "sent",
-                (json_int_t)most.sent, "received", (json_int_t)most.received, "times", c->times,
-                "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
-  if (bound_of(c) != NONE) json_object_set_new(object, "bound", json_integer(bound_of(c)));
-  if (seconds_of(c) > 0) json_object_set_new(object, "seconds", json_real(seconds_of(c)));
-  return object;
-}
-
-static json_t *json_chains(void)
-{
-  json_t *list = json_array();
-  int n;
-  const struct chain *chain = find_chains(&n);
-  for (int i = 0; i < n; i++) json_array_append_new(list, json_chain(&chain[i]));
-  return list;
-}
-
-/* "0-2, 5" */
-static char *ranks_with(int value, struct shape here)
-{
-  struct buffer b = {0};
-  int world = world_size();
-  for (int r = 0; r < world; r++) {
-    if (!same_shape(local_shape(value, r), here)) continue;
-    int last = r;
-    while (last + 1 < world && same_shape(local_shape(value, last + 1), here)) last++;
-    put(&b, last > r ? "%s%d-%d" : "%s%d", b.length ? ", " : "", r, last);
-    r = last;
-  }
-  return b.text;
-}
-
-/* The shapes of a value's parts, each with the ranks that hold one: [{"ranks": "0-1", "shape":
-   [11]}]. */
-static json_t *json_parts(int value)
-{
-  struct shape *seen = NULL;
-  int n = 0, room = 0;
-  json_t *list = json_array();
-  for (int r = 0; r < world_size(); r++) {
-    struct shape here = local_shape(value, r);
-    int k = 0;
-    while (k < n && !same_shape(seen[k], here)) k++;
-    if (k < n) continue;
-    GROW(seen, n, room);
-    seen[n++] = here;
-    json_array_append_new(
-        list, json_pack("{s:s, s:o}", "ranks", ranks_with(value, here), "shape", json_shape(here)));
-  }
-  return list;
-}
-
-static json_t *json_parameters(void)
-{
-  json_t *list = json_array();
-  struct families parameters = find_parameters();
-  for (int i = 0; i < parameters.n; i++) {
-    const struct family *f = &parameters.at[i];
-    const struct value *v = &graph->value[f->member.at[0]];
-    json_array_append_new(list,
-                          json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "name",
-                                    printable(family_text(f)), "count", f->member.n, "type",
-                                    type_name(v->type), "shape", json_shape(v->shape), "placement",
-                                    json_layout(v->layout), "local", json_parts(f->member.at[0])));
-  }
-  return list;
-}
-
-static void set_bytes(json_t *memory, const char *name, int64_t bytes)
-{
-  if (json_object_set_new(memory, name, json_integer((json_int_t)bytes)))
-    usage_error(3, "no memory for plan.json");
-}
-
-static json_t *json_memory(void)
-{
-  json_t *memory = json_object();
-  find_held();
-  for (int i = 0; i < MEMORY_PARTS; i++)
-    set_bytes(memory, memory_part[i].name, held[memory_part[i].role]);
-  set_bytes(memory, "activations", graph->arena_bytes);
-  set_bytes(memory, "activations_bound", graph->live_bytes);
-  set_bytes(memory, "total", held_in_all());
-  if (parts_bytes()) set_bytes(memory, "parts", parts_bytes());
-  if (product_workspace()) set_bytes(memory, "workspace", product_workspace());
-  if (graph->mesh.memory) set_bytes(memory, "limit", graph->mesh.memory);
-  return memory;
-}
-
-void report_json(struct buffer *b)
-{
-  json_t *mesh = json_array(), *collectives = json_array();
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    json_array_append_new(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]),
-                                          "size", graph->mesh.size[d]));
-  each_op(add_collective, collectives);
-  json_t *memory = json_memory();
-  json_t *whole =
-      json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
-                "plan", plan_shown(), "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu",
-                "ranks", world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
-                collectives, "redistributions", json_chains(), "memory_of_rank", memory);
-  if (whole && graph->nasync) json_object_set_new(whole, "async_tp", json_pipelined());
-  if (whole && device()) json_object_set_new(whole, "simulated_step", json_step());
-  char *text = whole ? json_dumps(whole, JSON_INDENT(2)) : NULL;
-  if (!text) usage_error(3, "no memory for plan.json");
-  put(b, "%s\n", text);
-  free(text);
-  json_decref(whole);
+  put_order(b);
 }
 
 /* ------------------------------------------------------------------------------------ --explain */

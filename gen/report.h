@@ -1,4 +1,4 @@
-/* report.h: what report.c and chains.c share. */
+/* report.h: what the files that write plan.txt and plan.json share. */
 #ifndef REPORT_H
 #define REPORT_H
 
@@ -30,8 +30,22 @@ double seconds_of(const struct chain *c);
 
 /* report.c: how things are told. */
 extern const char *const phase_name[];
+/* A collective's kind; an exchange in which each rank has one partner at most is a permute. */
 const char *kind_of(const struct op *op);
+/* "a_b" of a collective; of another step the dimensions of the mesh on which it changes the
+   layout. */
+char *over_text(const struct op *op);
+/* "S(0) R -> R R" of a step; "" of one that only packs. */
+char *step_layouts(const struct op *op);
 char *seconds_text(double seconds);
+/* The value that a rank brings to a collective; of an exchange, whose ranks differ, what the
+   busiest sends. */
+int64_t bytes_brought(const struct op *op);
+/* The parameters; those that all is told of alike are a family. */
+struct families find_parameters(void);
+
+/* order.c: adds to plan.txt in which order collectives are issued. */
+void put_order(struct buffer *b);
 
 /* streams.c: what runs between a collective and its await, but what is no work; and what such an
    operation is called: a loop by its function, all others by what they make. Adds to plan.txt on
@@ -52,14 +66,15 @@ struct json_t *json_step(void);
 /* trace.c: the file trace.json, where it is asked for. */
 void add_trace(void);
 
-/* Bytes of rank 0, which has the largest parts: of its values by role (outputs for ACTIVATION), of
-   all that the program asks for, and an allowance for what libraries keep for themselves. */
 /* What a rank holds besides its arena, as plan.txt calls it. */
 enum { MEMORY_PARTS = 5 };
 extern const struct memory_part {
   const char *name;
   enum role role;
 } memory_part[MEMORY_PARTS];
+/* Bytes of rank 0, which has the largest parts: of its values by role (outputs for ACTIVATION), of
+   all that the program asks for, and an allowance for what libraries keep for themselves. */
+const int64_t *memory_by_role(void);
 int64_t memory_of_role(enum role role);
 int64_t memory_of_rank(void);
 int64_t memory_besides(void); /* fit.c */

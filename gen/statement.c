@@ -35,10 +35,27 @@ static char *nested_text(const struct op *group, const struct op *op, bool withi
    that it is made of. */
 static int left;
 
+static char *factor_text(double factor)
+{
+  return one_over(factor) ? text("1/%d", one_over(factor)) : text("%g", factor);
+}
+
+static char *operand(const struct op *group, int value, bool within);
+
+/* What is stretched is told as what it was; times a number, it may be that. */
+static char *stretched_text(const struct op *group, const struct op *op, bool within)
+{
+  if (op->scalar == 1) return operand(group, op->in[0], within);
+  char *of = operand(group, op->in[0], true);
+  if (!strcmp(of, "1")) return factor_text(op->scalar);
+  return text("%s%s * %s%s", within ? "(" : "", factor_text(op->scalar), of, within ? ")" : "");
+}
+
 static char *operand(const struct op *group, int value, bool within)
 {
   const struct op *maker = inner_maker(group, value);
   if (maker && left-- <= 0) return text("%s(...)", op_name(maker));
+  if (maker && maker->kind == OP_expand) return stretched_text(group, maker, within);
   if (maker) return nested_text(group, maker, within);
   const struct value *v = &graph->value[value];
   if (v->op != NONE && !v->stored) return text("%g", graph->op[v->op].scalar);
@@ -78,7 +95,7 @@ static char *nested_text(const struct op *group, const struct op *op, bool withi
   double factor = factor_of(op);
   if (factor == 1) return call_text(group, op, within);
   char *rest = op->kind == OP_scale ? operand(group, op->in[0], true) : call_text(group, op, true);
-  return text("%s%g * %s%s", within ? "(" : "", factor, rest, within ? ")" : "");
+  return text("%s%s * %s%s", within ? "(" : "", factor_text(factor), rest, within ? ")" : "");
 }
 
 /* "x @ w    ak,nk->an", or "d_w + (x @ y)    ab,ac->bc" where the product is added to its
@@ -205,10 +222,10 @@ static bool is_packing(enum op_kind k)
    the most that one gives, and gets. */
 static char *bytes_text(const struct op *op)
 {
-  if (op->kind != OP_exchange) return text("%" PRId64 " bytes.", collective_bytes(op, 0));
+  if (op->kind != OP_exchange) return text("%s bytes.", grouped(collective_bytes(op, 0)));
   struct busiest most = busiest_of(op);
-  return text("At most %" PRId64 " bytes from a rank, %" PRId64 " to one.", most.sent,
-              most.received);
+  return text("At most %s bytes from a rank, %s to one.", grouped(most.sent),
+              grouped(most.received));
 }
 
 static char *squares_comment(const struct op *op)

@@ -476,6 +476,8 @@ char *printable(const char *s);
 char *identifier(const char *s);
 /* Whether generated statements use the name themselves: no variable or parameter may have it. */
 bool is_spoken(const char *name);
+/* "cosine" for "cos": another word for what C's library calls so; other names as they are. */
+const char *spared_name(const char *name);
 /* 64-bit FNV-1a, on from `hash`; begin with HASH_START. */
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);
@@ -1274,13 +1276,20 @@ enum arithmetic step_arithmetic(void);
 char *summary_text(int rank);
 /* The kernels that there are, then NULL: names that nothing else in the program may have. */
 const char *const *kernel_names(void);
-/* All kernels, and their prototypes. */
+/* All kernels, their prototypes, and the headers that these ask for. */
 char *kernel_definitions(void);
 char *kernel_prototypes(void);
+const char *kernel_includes(void);
 
 /* The shortest text that reads back as the number, as a double and as a float: "0.1f". */
 char *double_text(double x);
 char *number_text(double x);
+/* A factor in the same way; "(1.0 / 96)" and "(1.0f / 96)" where that is shorter, and the same number
+   to the bit. */
+char *double_factor(double x);
+char *float_factor(double x);
+/* The whole number, where x is one over it and takes more than three digits; or 0. */
+int one_over(double x);
 /* The plan's path as it may stand in comments and files: of an absolute one only the last name. */
 const char *plan_shown(void);
 /* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)". */

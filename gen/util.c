@@ -589,6 +589,16 @@ bool is_spoken(const char *name)
   return is_in(spoken, name);
 }
 
+const char *spared_name(const char *name)
+{
+  static const char *const word[][2] = {
+      {"abs", "absolute"}, {"cos", "cosine"}, {"exp", "exponential"}, {"log", "logarithm"},
+      {"pow", "power"},    {"sin", "sine"},   {"sqrt", "square_root"}};
+  for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+    if (!strcmp(name, word[i][0])) return word[i][1];
+  return name;
+}
+
 /* Macros are in capitals, or begin with their library's name: NULL, MPI_Fint, cudaStreamDefault. */
 static bool looks_like_macro(const char *s)
 {

@@ -4,5 +4,5 @@
 
 #include <cuda_runtime.h>
 
-$constants$$prototypes$
+$includes$$constants$$prototypes$
 #endif

@@ -2,5 +2,5 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
-$prototypes$
+$includes$$prototypes$
 #endif

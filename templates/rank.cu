@@ -15,4 +15,11 @@ $first$};
 // 1 where it is the one that writes its part.
 static const char owns[] = {$owns$};
 
-const struct rank rank = {$rank$, coordinate, members, first, owns, $exchange$};
+const struct rank rank = {
+    .id = $rank$,
+    .coordinate = coordinate,
+    .members = members,
+    .first = first,
+    .owns = owns,
+    .exchange = $exchange$,
+};

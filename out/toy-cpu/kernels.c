@@ -21,41 +21,38 @@ void add_relu_20x16(float *restrict relu, const float *restrict bias)
 void add_sub_mean_20x5(float *restrict sub, float *restrict mean, const float *restrict bias,
     const float *restrict target)
 {
-  double mean_of = 0;
+  double mean_sum = 0;
   for (int i = 0; i < 20; i++) {
     for (int j = 0; j < 5; j++) {
       const float add = sub[i * 5 + j] + bias[j];
       const float sub_2 = add - target[i * 5 + j];
       sub[i * 5 + j] = sub_2;
-      mean_of += sub_2;
+      mean_sum += sub_2;
     }
   }
-  mean[0] = (float)(mean_of * 0.01);
+  mean[0] = (float)(mean_sum * 0.01);
 }
 
-// sub_2 = sub - mean; loss = 0.010101 * sum(square(sub_2))
+// sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))
 void sub_square_sum_20x5(float *restrict sub, float *restrict loss, const float *restrict mean)
 {
-  double sum_of = 0;
+  double loss_sum = 0;
   for (int i = 0; i < 100; i++) {
     const float sub_2 = sub[i] - mean[0];
     sub[i] = sub_2;
     const float square = sub_2 * sub_2;
-    sum_of += square;
+    loss_sum += square;
   }
-  loss[0] = (float)(sum_of * 0.010101010101010102);
+  loss[0] = (float)(loss_sum * (1.0 / 99));
 }
 
-// d_sub = 2 * (0.010101 * expand(1) * sub); d_out_proj.bias = sum(d_sub)
-void expand_mul_scale_sum_20x5(float *restrict d_sub, float *restrict d_bias)
+// d_sub = 2 * (1/99 * sub); d_out_proj.bias = sum(d_sub)
+void mul_scale_sum_20x5(float *restrict d_sub, float *restrict d_bias)
 {
-  for (int j = 0; j < 5; j++) {
-    d_bias[j] = 0;
-  }
+  for (int j = 0; j < 5; j++) d_bias[j] = 0;
   for (int i = 0; i < 20; i++) {
     for (int j = 0; j < 5; j++) {
-      const float expand = 0.01010101f * 1.0f;
-      const float mul = expand * d_sub[i * 5 + j];
+      const float mul = (1.0f / 99) * d_sub[i * 5 + j];
       const float scale = 2.0f * mul;
       d_sub[i * 5 + j] = scale;
       d_bias[j] += scale;
@@ -67,9 +64,7 @@ void expand_mul_scale_sum_20x5(float *restrict d_sub, float *restrict d_bias)
 void relu_back_sum_20x16(float *restrict d_in_proj, float *restrict d_bias,
     const float *restrict relu)
 {
-  for (int j = 0; j < 16; j++) {
-    d_bias[j] = 0;
-  }
+  for (int j = 0; j < 16; j++) d_bias[j] = 0;
   for (int i = 0; i < 20; i++) {
     for (int j = 0; j < 16; j++) {
       const float relu_back = relu[i * 16 + j] <= 0 ? 0 : d_in_proj[i * 16 + j];
@@ -90,4 +85,3 @@ void adamw_261(float *restrict w, const float *restrict g, float *restrict m, fl
     w[i] = keep * w[i] - rate * m[i] / (root * sqrtf(v[i]) + 1e-08f);
   }
 }
-

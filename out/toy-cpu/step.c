@@ -76,7 +76,7 @@ static void forward(void)
   // plans/toy.lua:14, 34    R, R, R -> R, R
   add_sub_mean_20x5(sub, mean, m->w.out_proj.bias, m->batch.target);
 
-  // sub_2 = sub - mean; loss = 0.010101 * sum(square(sub_2))    plans/toy.lua:34    R, R -> R, R
+  // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))    plans/toy.lua:34    R, R -> R, R
   sub_square_sum_20x5(sub_2, &m->loss, mean);
 }
 
@@ -89,10 +89,8 @@ static void backward(void)
   // [20, 16] of [20, 32]  S(1)  in place of d_relu
   float *const d_in_proj = (float *)(m->arena + 1280);
 
-  // d_sub = 2 * (0.010101 * expand(1) * sub)
-  // d_out_proj.bias = sum(d_sub)
-  // plans/toy.lua:34, 14    R, R -> R, R
-  expand_mul_scale_sum_20x5(d_sub, m->grad.out_proj.bias);
+  // d_sub = 2 * (1/99 * sub); d_out_proj.bias = sum(d_sub)    plans/toy.lua:34, 14    R, R -> R, R
+  mul_scale_sum_20x5(d_sub, m->grad.out_proj.bias);
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
   matmul_nn(d_relu, d_sub, m->w.out_proj.weight, 20, 16, 5);

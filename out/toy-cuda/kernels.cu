@@ -8,27 +8,25 @@ __global__ __launch_bounds__(256)
 void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ mean,
     const float *__restrict__ bias, const float *__restrict__ target)
 {
-  float mean_of = 0;
+  float mean_sum = 0;
   for (int n = (int)threadIdx.x; n < 100; n += 256) {
     const int i = n / 5;
     const int j = n % 5;
     const float add = sub[i * 5 + j] + bias[j];
     const float sub_2 = add - target[i * 5 + j];
     sub[i * 5 + j] = sub_2;
-    mean_of += sub_2;
+    mean_sum += sub_2;
   }
-  mean_of = block_sum(mean_of);
-  if (threadIdx.x == 0) {
-    mean[0] = (float)(mean_of * 0.01);
-  }
+  mean_sum = block_sum(mean_sum);
+  if (threadIdx.x == 0) mean[0] = (float)(mean_sum * 0.01);
 }
 
-// sub_2 = sub - mean; loss = 0.010101 * sum(square(sub_2))
+// sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))
 __global__ __launch_bounds__(256)
 void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
     const float *__restrict__ mean)
 {
-  float sum_of = 0;
+  float loss_sum = 0;
   for (int i = (int)threadIdx.x * 4; i < 100; i += 1024) {
     const vec<float, 4> sub_v = load<4>(sub + i);
     vec<float, 4> sub_v_2;
@@ -37,19 +35,17 @@ void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
       const float sub_2 = sub_v[v] - mean[0];
       sub_v_2[v] = sub_2;
       const float square = sub_2 * sub_2;
-      sum_of += square;
+      loss_sum += square;
     }
     store(sub + i, sub_v_2);
   }
-  sum_of = block_sum(sum_of);
-  if (threadIdx.x == 0) {
-    loss[0] = (float)(sum_of * 0.010101010101010102);
-  }
+  loss_sum = block_sum(loss_sum);
+  if (threadIdx.x == 0) loss[0] = (float)(loss_sum * (1.0 / 99));
 }
 
-// d_sub = 2 * (0.010101 * expand(1) * sub)
+// d_sub = 2 * (1/99 * sub)
 __global__ __launch_bounds__(256)
-void expand_mul_scale_20x5(float *__restrict__ d_sub)
+void mul_scale_20x5(float *__restrict__ d_sub)
 {
   const int i = ((int)blockIdx.x * 256 + (int)threadIdx.x) * 4;
   if (i >= 100) return;
@@ -57,8 +53,7 @@ void expand_mul_scale_20x5(float *__restrict__ d_sub)
   vec<float, 4> d_sub_v_2;
 #pragma unroll
   for (int v = 0; v < 4; v++) {
-    const float expand = 0.01010101f * 1.0f;
-    const float mul = expand * d_sub_v[v];
+    const float mul = (1.0f / 99) * d_sub_v[v];
     d_sub_v_2[v] = 2.0f * mul;
   }
   store(d_sub + i, d_sub_v_2);
@@ -74,9 +69,7 @@ void relu_back_20x16(float *__restrict__ d_in_proj, const float *__restrict__ re
   const vec<float, 4> d_in_proj_v = load<4>(d_in_proj + i);
   vec<float, 4> d_in_proj_v_2;
 #pragma unroll
-  for (int v = 0; v < 4; v++) {
-    d_in_proj_v_2[v] = relu_v[v] <= 0 ? 0 : d_in_proj_v[v];
-  }
+  for (int v = 0; v < 4; v++) d_in_proj_v_2[v] = relu_v[v] <= 0 ? 0 : d_in_proj_v[v];
   store(d_in_proj + i, d_in_proj_v_2);
 }
 
@@ -103,4 +96,3 @@ void adamw_261(float *__restrict__ w, const float *__restrict__ g, float *__rest
   store(v + i, v_v);
   store(w + i, w_v);
 }
-

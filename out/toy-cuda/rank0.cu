@@ -30,4 +30,11 @@ static const long first[][MAX_DIMS] = {
 // 1 where it is the one that writes its part.
 static const char owns[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
-const struct rank rank = {0, coordinate, members, first, owns, NULL};
+const struct rank rank = {
+    .id = 0,
+    .coordinate = coordinate,
+    .members = members,
+    .first = first,
+    .owns = owns,
+    .exchange = NULL,
+};

@@ -30,4 +30,11 @@ static const long first[][MAX_DIMS] = {
 // 1 where it is the one that writes its part.
 static const char owns[] = {1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0};
 
-const struct rank rank = {1, coordinate, members, first, owns, NULL};
+const struct rank rank = {
+    .id = 1,
+    .coordinate = coordinate,
+    .members = members,
+    .first = first,
+    .owns = owns,
+    .exchange = NULL,
+};

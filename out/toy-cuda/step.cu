@@ -87,7 +87,7 @@ static void forward(void)
   // plans/toy.lua:14, 34    R, R, R -> R, R
   LAUNCH(add_sub_mean_20x5, 1, 256, stream)(sub, mean, m->w.out_proj.bias, m->batch.target);
 
-  // sub_2 = sub - mean; loss = 0.010101 * sum(square(sub_2))    plans/toy.lua:34    R, R -> R, R
+  // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))    plans/toy.lua:34    R, R -> R, R
   LAUNCH(sub_square_sum_20x5, 1, 256, stream)(sub_2, &m->loss, mean);
 }
 
@@ -101,8 +101,8 @@ static void backward(void)
   // [20, 16] of [20, 32]  S(1)  in place of d_relu
   float *const d_in_proj = (float *)(m->arena + 1280);
 
-  // d_sub = 2 * (0.010101 * expand(1) * sub)    plans/toy.lua:34    R, R -> R
-  LAUNCH(expand_mul_scale_20x5, 1, 256, stream)(d_sub);
+  // d_sub = 2 * (1/99 * sub)    plans/toy.lua:34    R, R -> R
+  LAUNCH(mul_scale_20x5, 1, 256, stream)(d_sub);
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
   matmul(&product.nn_20x16x5, d_relu, d_sub, m->w.out_proj.weight);

@@ -347,10 +347,10 @@ static char *program_text(void)
   }
   name_locals(f);
   for (int k = 0; k < f->nop; k++) put(&code, "  %s\n", statement_text(&graph->op[f->op[k]], 0));
-  return text("%s%s%s%svoid *place(int value)\n{\n%s  return NULL;\n}\nvoid run(void)\n{\n%s%s}\n",
-              options.cuda ? cuda_head : c_head, memory_declaration(), kernel_definitions(),
-              options.cuda ? cuda_memory : c_memory, places.text, local_declarations(code.text),
-              code.text);
+  return text(
+      "%s%s%s\n%svoid *place(int value)\n{\n%s  return NULL;\n}\nvoid run(void)\n{\n%s%s}\n",
+      options.cuda ? cuda_head : c_head, memory_declaration(), kernel_definitions(),
+      options.cuda ? cuda_memory : c_memory, places.text, local_declarations(code.text), code.text);
 }
 
 static const char *directory;
@@ -369,8 +369,8 @@ static void command(const char *line)
 static void compile(void)
 {
   char *program = program_text();
-  write_text("kernels.h",
-             text("%s%s", options.cuda ? "#include <cuda_runtime.h>\n" : "", kernel_prototypes()));
+  write_text("kernels.h", text("%s%s%s", options.cuda ? "#include <cuda_runtime.h>\n" : "",
+                               kernel_includes(), kernel_prototypes()));
   write_text("program.c", program);
   if (options.cuda)
     command(text("mpicxx -std=c++17 -O1 -fPIC -shared -Wl,-Bsymbolic -Wall -Wextra -DTPGEN_CUDA"
@@ -680,7 +680,7 @@ static void call_own_operator(const void *with)
   GROW(graph->custom, graph->ncustom, graph->custom_room);
   graph->custom[graph->ncustom++] = twice;
   must(strstr(call_of(&op), "twice_3x4("), "it is not called");
-  must(strstr(kernel_prototypes(), "#include \"elements.h\""), "its types are not known");
+  must(strstr(kernel_includes(), "#include \"elements.h\""), "its types are not known");
 }
 
 static void test_own_operators_may_take_it(void **state)

@@ -490,12 +490,12 @@ static void command(const char *line)
 static void compile_kernels(void)
 {
   write_text("kernels.h",
-             text("%s%s%s",
+             text("%s%s%s%s",
                   options.cuda ? text("#include <cuda_runtime.h>\n%s", constants_text()) : "",
-                  "#include <stddef.h>\n", kernel_prototypes()));
+                  "#include <stddef.h>\n", kernel_includes(), kernel_prototypes()));
   const char *head = options.cuda ? "#include \"kernels.h\"\n#include \"cuda_kernels.h\"\n"
                                   : "#include \"kernels.h\"\n#include \"cpu_vectors.h\"\n";
-  write_text(options.cuda ? "kernels.cu" : "kernels.c", text("%s%s", head, kernel_definitions()));
+  write_text(options.cuda ? "kernels.cu" : "kernels.c", text("%s%s\n", head, kernel_definitions()));
   if (!options.cuda) {
     command(text(
         "${CC:-cc} -std=c11 -O1 -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
@@ -640,7 +640,8 @@ static void compare(const struct loaded *p, int rank, const struct op *op, struc
 }
 
 /* As runtime/elements.h has it, from its definition. */
-static void drop(const struct op *op, const struct places *at, struct array in, struct array out)
+static void drop_elements(const struct op *op, const struct places *at, struct array in,
+                          struct array out)
 {
   uint32_t key[] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, words[4];
   uint32_t stream = (uint32_t)(op->number[0] + MODULE * op->number[1]);
@@ -669,7 +670,7 @@ static struct array made_of(const struct op *op, const struct machine *m, int ra
   op_letters(op, &l);
   struct places at = places_at(op, &l, in_layout, &out_layout, rank);
   must(evaluate(op, in, &out, &at), "%s: the parts of rank %d do not fit", op_name(op), rank);
-  if (op->kind == OP_dropout) drop(op, &at, in[0], out);
+  if (op->kind == OP_dropout) drop_elements(op, &at, in[0], out);
   return out;
 }
 
