@@ -666,7 +666,7 @@ char *collective_text(const struct op *op, int rank)
   bool begins = op->beside && options.cuda;
   if (begins && *call) call = begun_text(op, call, rank);
   if (!op->packed || !*call) return call;
-  return text("%s%s%s", copies_in_text(op, rank), call, begins ? "" : copies_out_text(op, rank));
+  return with_copies(op, rank, call, !begins);
 }
 
 bool awaits_copies(const struct op *op)

@@ -87,34 +87,59 @@ char *kernel_prototypes(void)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  for (int i = 0; i < nkernel; i++)
-    for (const char *c = kernel[i].prototypes; c;) {
-      const char *next = next_prototype(c);
-      size_t length = next ? (size_t)(next - c) - 1 : strlen(c);
-      while (length && c[length - 1] == '\n') length--;
-      put(&b, "%.*s;\n", (int)length, c);
-      c = next;
-    }
+  for (int i = 0; i < nkernel; i++) put(&b, "%s", kernel[i].prototypes);
   return b.text;
 }
 
-/* Breaks the lines that are too long and begin a function. */
-static char *wrapped_heads(const char *s)
+static bool is_too_long(const char *lines)
+{
+  enum { COLUMNS = 100 };
+  for (; *lines; lines += strcspn(lines, "\n"), lines += *lines == '\n')
+    if (strcspn(lines, "\n") > COLUMNS) return true;
+  return false;
+}
+
+/* A line of C, broken behind commas; else behind the first bracket; else as a statement. */
+static const char *wrapped_line(const char *line, int indent)
+{
+  const char *lead = text("%*s", indent + 4, ""), *lines = wrapped(line, ", ", lead);
+  if (!is_too_long(lines)) return lines;
+  int head = (int)strcspn(line, "(") + 1;
+  if (!indent)
+    return text("%.*s\n%s", head, line, wrapped(text("%s%s", lead, line + head), ", ", lead));
+  struct buffer b = {0};
+  put_statement(&b, indent, line + indent);
+  return text("%.*s", (int)b.length - 1, b.text);
+}
+
+/* Breaks the lines that are too long, but for comments and those of the preprocessor; of what is
+   not ours, only the heads of functions. */
+static char *wrapped_lines(const char *s, bool ours)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
   while (*s) {
-    size_t length = strcspn(s, "\n");
-    char *line = text("%.*s", (int)length, s);
-    put(&b, "%s", strchr(" /#{}", *line) ? line : wrapped(line, ", ", "    "));
+    size_t length = strcspn(s, "\n"), indent = strspn(s, " ");
+    const char *line = text("%.*s", (int)length, s);
+    bool code = *line && !strchr("#/{}", line[indent]) && !strchr(line, '"') && !strstr(line, "//");
+    put(&b, "%s", code && (ours || !indent) ? wrapped_line(line, (int)indent) : line);
     s += length;
     if (*s) put_text(&b, s++, 1);
   }
   return b.text;
 }
 
+/* Heads, a line each, as declarations. */
+static char *declared(const char *heads)
+{
+  struct buffer b = {0};
+  for (; *heads; heads += strcspn(heads, "\n"), heads += *heads == '\n')
+    put(&b, "%.*s;\n", (int)strcspn(heads, "\n"), heads);
+  return b.text;
+}
+
 const char *add_kernel(const char *wanted, const char *prototypes, const char *comment,
-                       const char *definition)
+                       const char *definition, bool ours)
 {
   for (int again = 1;; again++) {
     const char *name = again == 1 ? wanted : text("%s_%d", wanted, again);
@@ -125,25 +150,18 @@ const char *add_kernel(const char *wanted, const char *prototypes, const char *c
       return name;
     if (i < nkernel) continue;
     GROW(kernel, nkernel, kernel_room);
-    kernel[nkernel++] =
-        (struct kernel){.name = name,
-                        .comment = comment,
-                        .prototypes = wrapped_heads(fill(prototypes, "name", name, NULL)),
-                        .definition = wrapped_heads(fill(definition, "name", name, NULL)),
-                        .given_prototypes = prototypes,
-                        .given_definition = definition};
+    kernel[nkernel++] = (struct kernel){
+        .name = name,
+        .comment = comment,
+        .prototypes = wrapped_lines(fill(declared(prototypes), "name", name, NULL), true),
+        .definition = wrapped_lines(fill(definition, "name", name, NULL), ours),
+        .given_prototypes = prototypes,
+        .given_definition = definition};
     return name;
   }
 }
 
 /* --------------------------------------------------------------------- loops of one statement */
-
-/* The line that ends where this one does, and begins the next. */
-static const char *next_line(const char *line)
-{
-  line += strcspn(line, "\n");
-  return *line ? line + 1 : line;
-}
 
 /* Whether this line and two more are "for (...) {", a statement, "}". */
 static bool holds_one(const char *line)
@@ -193,7 +211,7 @@ static const char *add_function(const char *name, const char *parameters, const 
     bounds = text("__global__ __launch_bounds__(%d)\n", launch->threads);
   }
   const char *definition = text("%s%s\n{\n%s}\n", bounds, head, without_braces(body));
-  return add_kernel(name, text("%s%s", mark, head), comment, definition);
+  return add_kernel(name, text("%s%s", mark, head), comment, definition, true);
 }
 
 static char *call_text(const char *name, const struct launch *launch, const char *arguments)

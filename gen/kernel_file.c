@@ -384,11 +384,47 @@ static void put_filled(struct buffer *b, const char *c, const char *end)
   }
 }
 
+/* Where the statement ends that begins on this line: the line behind it, which closes its brackets
+   and does not end in the sign of an assignment. */
+static const char *statement_end(const char *line)
+{
+  int open = 0;
+  for (bool more = true; more && *line;) {
+    const char *end = line + strcspn(line, "\n");
+    for (const char *c = line; c < end; c++) open += (*c == '(') - (*c == ')');
+    more = open > 0 || (end > line && end[-1] == '=');
+    line = end + (*end == '\n');
+  }
+  return line;
+}
+
+/* Our own file with every statement that has a hole on one line, which add_kernel breaks again when
+   it knows what is in the holes. */
+static char *joined(const char *file)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (const char *line = file, *end; *line; line = end) {
+    char first = line[strspn(line, " ")];
+    end = first == '/' || first == '#' ? next_line(line) : statement_end(line);
+    const char *all = text("%.*s", (int)(end - line), line);
+    bool joins = strchr(all, '$') && !strstr(all, "//");
+    for (const char *c = all, *next; *c; c = next) {
+      next = joins ? next_line(c) : c + strlen(c);
+      const char *part = c == all ? c : c + strspn(c, " ");
+      bool goes_on = *next && joins;
+      put(&b, "%.*s", (int)(next - part) - goes_on, part);
+      if (goes_on && next[-2] != '(') put(&b, " ");
+    }
+  }
+  return b.text;
+}
+
 static char *filled(const char *file)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  put_filled(&b, file, NULL);
+  put_filled(&b, op->kind == OP_custom ? file : joined(file), NULL);
   if (b.length && b.text[b.length - 1] != '\n') put_text(&b, "\n", 1);
   return b.text;
 }
@@ -661,7 +697,7 @@ static const char *add_functions(const char *file, const char *wanted, struct fu
   *n = options.cuda ? find_cuda_functions(file, list) : find_c_function(file, list);
   struct buffer heads = {0};
   for (int i = 0; i < *n; i++) put(&heads, "%s%s", i ? "\n" : "", list[i].head);
-  return add_kernel(wanted, heads.text, "", definition_of(file, list, *n));
+  return add_kernel(wanted, heads.text, "", definition_of(file, list, *n), op->kind != OP_custom);
 }
 
 static char *call_text(const struct function_text *f, const char *name, const char *given)

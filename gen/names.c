@@ -521,7 +521,8 @@ static void put_local(struct buffer *b, int value)
   if (strlen(line) <= COLUMN && COLUMN + 1 + about.length <= COLUMNS)
     put(b, "%-*s %s\n", COLUMN, line, about.text);
   else
-    put(b, "  %s\n%s\n", about.text, wrapped(line, " : ", "      "));
+    put(b, "%s\n%s\n", wrapped(text("  %s", about.text), "  ", "  //     "),
+        wrapped(line, " : ", "      "));
 }
 
 /* Values that the function reads or writes. */

@@ -309,28 +309,51 @@ static int count_rows(const char *table)
   return n;
 }
 
-static char *copies(const struct op *op, int rank, bool in)
+static char *table_lines(const char *table)
 {
-  const char *table = table_text(op, rank, in), *name = in ? "pack" : "unpack";
-  int64_t chunk = has_chunks(op) ? bucket_chunk(op, op->nbody) : 0;
-  if (!*table) return "";
   const char *head =
       "// bytes of an element, place; parts, rows of each, elements of a row; row to row";
-  const char *on = op->leads && !in ? text("_on(%s, ", stream_name(op->group)) : "(";
-  return text("{\n    const struct parcel parcel[] = {\n        %s%s\n    };\n"
-              "    %s_parcels%s%s, %" PRId64 ", %" PRId64 ", %d, parcel);\n  }",
-              head, table, name, on, place_in_buffer(op, in),
-              type_bytes(graph->value[op->buffer].type), chunk, count_rows(table));
+  return text("    const struct parcel parcel[] = {\n        %s%s\n    };\n", head, table);
 }
 
-char *copies_in_text(const struct op *op, int rank)
+/* "pack_parcels(gradients, 4, 0, 3, parcel);" */
+static char *copying(const struct op *op, const char *table, bool in)
 {
-  char *copy = is_copied_in(op) ? copies(op, rank, true) : "";
-  return *copy ? text("%s\n  ", copy) : "";
+  int64_t chunk = has_chunks(op) ? bucket_chunk(op, op->nbody) : 0;
+  const char *on = op->leads && !in ? text("_on(%s, ", stream_name(op->group)) : "(";
+  return text("%s_parcels%s%s, %" PRId64 ", %" PRId64 ", %d, parcel);", in ? "pack" : "unpack", on,
+              place_in_buffer(op, in), type_bytes(graph->value[op->buffer].type), chunk,
+              count_rows(table));
+}
+
+static char *copies(const struct op *op, int rank, bool in)
+{
+  const char *table = table_text(op, rank, in);
+  return *table ? text("{\n%s    %s\n  }", table_lines(table), copying(op, table, in)) : "";
 }
 
 char *copies_out_text(const struct op *op, int rank)
 {
   char *copy = is_copied_out(op) ? copies(op, rank, false) : "";
   return *copy ? text("\n  %s", copy) : "";
+}
+
+/* Each line two further in. */
+static char *further_in(const char *lines)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (const char *c = lines; *c; c++) put(&b, "%.1s%s", c, *c == '\n' ? "  " : "");
+  return b.text;
+}
+
+char *with_copies(const struct op *op, int rank, const char *call, bool out)
+{
+  const char *in_table = is_copied_in(op) ? table_text(op, rank, true) : "";
+  const char *out_table = out && is_copied_out(op) ? table_text(op, rank, false) : "";
+  if (*in_table && !strcmp(in_table, out_table))
+    return text("{\n%s    %s\n    %s\n    %s\n  }", table_lines(in_table),
+                copying(op, in_table, true), further_in(call), copying(op, in_table, false));
+  const char *before = *in_table ? text("%s\n  ", copies(op, rank, true)) : "";
+  return text("%s%s%s", before, call, out ? copies_out_text(op, rank) : "");
 }

@@ -58,7 +58,7 @@ static char *adding_call(const struct draft *k, int n, int64_t parts, const char
                           type);
   size_t comment = strcspn(all, "\n") + 1;
   const char *name = add_kernel(text("add_parts_%" PRId64 "x%" PRId64, parts, sums), head,
-                                text("%.*s", (int)comment, all), all + comment);
+                                text("%.*s", (int)comment, all), all + comment, true);
   return text("LAUNCH(%s, %" PRId64 ", 1024, stream)(%s, %s);", name, (sums + 31) / 32,
               c_name(op->out), from);
 }

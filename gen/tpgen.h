@@ -454,6 +454,8 @@ void put_text(struct buffer *b, const char *s, size_t length);
 char *fill(const char *template, ...) __attribute__((sentinel));
 /* Breaks a line of more than 100 columns after separators; the rest is led in by `lead`. */
 char *wrapped(const char *line, const char *separator, const char *lead);
+/* Where the line behind this one begins, or the text ends. */
+const char *next_line(const char *line);
 
 /* The plan's author is told `path:line: error: ...` and tpgen ends with status 1. Where the plan is
    being read, the message goes to the parent, which prints it. line <= 0: no line. */
@@ -1178,9 +1180,10 @@ char *constants_text(void);
 char *prepare_text(void);
 /* Adds a kernel; gives the name that it has in the end, which replaces `$name$` in both texts. The
    prototypes are the heads of the functions that are called, one a line; the definition is all of
-   the text. A kernel of the same texts is used again, whatever its comment says. */
+   the text, of which every line is broken that is too long, if it is ours: of what a plan's author
+   wrote only the heads. A kernel of the same texts is used again, whatever its comment says. */
 const char *add_kernel(const char *wanted, const char *prototypes, const char *comment,
-                       const char *definition);
+                       const char *definition, bool ours);
 /* Whether a pointwise or reduce operation reads elements of input i that stand at other places than
    its own: permuted, broadcast, or by an index. */
 bool reads_elsewhere(const struct op *op, int i);
@@ -1236,14 +1239,15 @@ bool awaits_copies(const struct op *op);
 /* parcel.c: whether a packed bucket's buffer has a chunk for each rank; whether what a rank gathers,
    or what is scattered to it, lies elsewhere as it would in its chunk, so that it is sent from there,
    or left there; whether what is reduced lies in the buffer; whether anything is copied before the
-   call and after it; where the rank's own chunk begins; the copies. */
+   call and after it; where the rank's own chunk begins; the call with the copies before it and, where
+   `out` says so, behind it; those behind it alone. */
 bool has_chunks(const struct op *op);
 bool lies_as_chunk(const struct op *op);
 bool lies_in_buffer(const struct op *op);
 bool is_copied_in(const struct op *op);
 bool is_copied_out(const struct op *op);
 const char *own_chunk_text(const struct op *op);
-char *copies_in_text(const struct op *op, int rank);
+char *with_copies(const struct op *op, int rank, const char *call, bool out);
 char *copies_out_text(const struct op *op, int rank);
 char *exchanges_text(int rank);
 const char *group_name(int group);

@@ -133,7 +133,7 @@ char *update_call(const struct op *op, int rank)
   const char *bounds = options.cuda ? text("__global__ __launch_bounds__(%d)\n", BLOCK) : "";
   const char *name =
       add_kernel(text("%s_%" PRId64, update_name(), n), text("%s%.*s", mark, (int)head, definition),
-                 text("%s\n", comment), text("%s%s", bounds, definition));
+                 text("%s\n", comment), text("%s%s", bounds, definition), true);
   struct buffer b = {0};
   for (int i = 0; i < first->nin; i++) put(&b, "%s, ", c_name(first->in[i]));
   put(&b, "%s", options.cuda ? "&m->now" : update_rates());
@@ -267,7 +267,7 @@ static void add_loop(struct sum *s, int from, int period, int count)
 static const char *add_template(const char *file, const char *prototypes, int width)
 {
   const char *definition = fill(update_template(file), "width", text("%d", width), NULL);
-  return add_kernel(file, prototypes, "", definition);
+  return add_kernel(file, prototypes, "", definition, true);
 }
 
 /* How many elements of all gradients can be read at once. */

@@ -291,6 +291,12 @@ char *wrapped(const char *line, const char *separator, const char *lead)
   return b.text;
 }
 
+const char *next_line(const char *line)
+{
+  line += strcspn(line, "\n");
+  return *line ? line + 1 : line;
+}
+
 char *printable(const char *s)
 {
   struct buffer b = {0};

@@ -7,11 +7,11 @@
 #ifndef CUDA_MMA_H
 #define CUDA_MMA_H
 
-// Before a loop whose count is known: its turns one after the other, so that arrays lie in registers.
+// A loop whose count is known, its turns one after the other, so that arrays lie in registers.
 #ifdef __CUDACC__
-#define UNROLL _Pragma("unroll")
+#define UNROLL_FOR _Pragma("unroll") for
 #else
-#define UNROLL
+#define UNROLL_FOR for
 #endif
 
 #ifdef __CUDACC__

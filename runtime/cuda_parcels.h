@@ -170,7 +170,8 @@ static inline void launch_all_parcels(cudaStream_t on, T *buffer, long chunk,
 }
 
 // Copies n parcels into the buffer, from `at` on, each of whose chunks has so many elements;
-// unpack_parcels is the way back; unpack_parcels_on on the stream of the collective that brought them.
+// unpack_parcels is the way back; unpack_parcels_on on the stream of the collective that brought
+// them.
 template <class T, int N>
 static inline void pack_parcels(T *at, long bytes, long chunk, int n, const struct parcel (&p)[N])
 {

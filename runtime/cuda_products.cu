@@ -27,7 +27,7 @@ struct prepared {
   cublasLtMatmulAlgo_t aligned, any; // where all matrices begin at multiples of that, or anywhere
   bool takes_any;
   char told[96]; // which product it is
-  bool apart; // the epilogue is done by kernels
+  bool apart;    // the epilogue is done by kernels
 };
 
 static cublasLtHandle_t library;
@@ -148,8 +148,8 @@ static bool choose(const struct product *p, struct prepared *made, uint32_t alig
 
 static void tell(const struct product *p, char *text, size_t room)
 {
-  snprintf(text, room, "product %c%c, m %d, n %d, k %d, of %s, makes %s, batch %d", p->a, p->b, p->m,
-           p->n, p->k, p->of == BF16 ? "bfloat16" : "float32",
+  snprintf(text, room, "product %c%c, m %d, n %d, k %d, of %s, makes %s, batch %d", p->a, p->b,
+           p->m, p->n, p->k, p->of == BF16 ? "bfloat16" : "float32",
            p->makes == BF16 ? "bfloat16" : "float32", p->batch);
 }
 
@@ -266,9 +266,11 @@ template <class T> static void finish_rows(const struct product *p, T *c, T *bia
   const long count = (long)p->m * p->n;
   const auto kernel = finish<T>;
   const auto sum = sum_over<T, T>;
-  for (int i = 0; i < (p->batch ? p->batch : 1); i++)
-    LAUNCH(kernel, blocks_for(count), BLOCK, stream)
-    (c + i * p->step_c, bias, kept ? kept + i * p->step_c : kept, count, p->n, p->then);
+  const int blocks = blocks_for(count);
+  for (int i = 0; i < (p->batch ? p->batch : 1); i++) {
+    T *const before = kept ? kept + i * p->step_c : kept, *const made = c + i * p->step_c;
+    LAUNCH(kernel, blocks, BLOCK, stream)(made, bias, before, count, p->n, p->then);
+  }
   if (p->then != GELU_BACK_SUMS) return;
   LAUNCH(sum, blocks_for(p->n), BLOCK, stream)(bias, (const T *)c, p->n, p->m, 1, p->n);
 }

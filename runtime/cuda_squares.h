@@ -1,7 +1,7 @@
-// Products of squares of 64 x 64 floats by a block of 256 threads, without tensor cores: for kernels
-// that work square by square. What is summed up lies in registers: a thread has 4 rows and 4 columns,
-// those from 4 (t / 16) and from 4 (t % 16) on. In shared memory a square's rows are 68 floats apart,
-// so that threads store columns side by side without conflicts and load four at once.
+// Products of squares of 64 x 64 floats by a block of 256 threads, without tensor cores: for
+// kernels that work square by square. What is summed up lies in registers: a thread has 4 rows and
+// 4 columns, those from 4 (t / 16) and from 4 (t % 16) on. In shared memory a square's rows are 68
+// floats apart, so that threads store columns side by side without conflicts and load four at once.
 #ifndef CUDA_SQUARES_H
 #define CUDA_SQUARES_H
 
@@ -35,7 +35,7 @@ __device__ static inline void load_turned(square_row *to, const T *from, long st
                                           int columns)
 {
   const int t = (int)threadIdx.x;
-  UNROLL for (int i = 0; i < 8; i++) {
+  UNROLL_FOR (int i = 0; i < 8; i++) {
     const int row = t / 8 + i / 4 * 32, c = t % 8 + i % 4 * 8;
     to[c][row] = row < rows && c < columns ? to_float(from[row * step + c]) : 0;
   }
@@ -47,7 +47,7 @@ __device__ static inline void load_straight(square_row *to, const T *from, long 
                                             int columns)
 {
   const int t = (int)threadIdx.x, c = t % SQUARE;
-  UNROLL for (int i = 0; i < 8; i++) {
+  UNROLL_FOR (int i = 0; i < 8; i++) {
     const int row = t / SQUARE + i * 4;
     to[row][c] = row < rows && c < columns ? to_float(from[row * step + c]) : 0;
   }
@@ -58,11 +58,11 @@ __device__ static inline void add_outer(float (&sum)[4][4], const square_row *a,
                                         const square_row *b)
 {
   const int t = (int)threadIdx.x, row = t / 16 * 4, column = t % 16 * 4;
-  UNROLL for (int n = 0; n < HALF_SQUARE; n++) {
+  UNROLL_FOR (int n = 0; n < HALF_SQUARE; n++) {
     const float4 x = *(const float4 *)&a[n][row], y = *(const float4 *)&b[n][column];
     const float left[4] = {x.x, x.y, x.z, x.w}, right[4] = {y.x, y.y, y.z, y.w};
-    UNROLL for (int i = 0; i < 4; i++) {
-      UNROLL for (int j = 0; j < 4; j++) sum[i][j] += left[i] * right[j];
+    UNROLL_FOR (int i = 0; i < 4; i++) {
+      UNROLL_FOR (int j = 0; j < 4; j++) sum[i][j] += left[i] * right[j];
     }
   }
 }
@@ -74,7 +74,8 @@ template <class T> struct matrix_rows {
   int columns;
 };
 
-// sum += a b^T for 64 rows of each, which have equally many columns. `room`: two halves of a square.
+// sum += a b^T for 64 rows of each, which have equally many columns. `room`: two halves of a
+// square.
 template <class T>
 __device__ static inline void add_rows_by_rows(float (&sum)[4][4], matrix_rows<T> a,
                                                matrix_rows<T> b, square_row *room)
@@ -92,7 +93,7 @@ __device__ static inline void add_rows_by_rows(float (&sum)[4][4], matrix_rows<T
 __device__ static inline void store_turned(square_row *to, const float (&sum)[4][4])
 {
   const int t = (int)threadIdx.x, row = t / 16 * 4, column = t % 16 * 4;
-  UNROLL for (int j = 0; j < 4; j++)
+  UNROLL_FOR (int j = 0; j < 4; j++)
     *(float4 *)&to[column + j][row] = make_float4(sum[0][j], sum[1][j], sum[2][j], sum[3][j]);
 }
 
@@ -101,7 +102,7 @@ template <class T, int N>
 __device__ static inline void add_square_by_rows(float (&sum)[N][4][4], const square_row *a,
                                                  matrix_rows<T> b, square_row *room)
 {
-  UNROLL for (int n = 0; n < N; n++) {
+  UNROLL_FOR (int n = 0; n < N; n++) {
     for (int from = 0; from < SQUARE && from < b.rows; from += HALF_SQUARE) {
       __syncthreads();
       load_straight(room, b.at + from * b.step + n * SQUARE, b.step, b.rows - from,

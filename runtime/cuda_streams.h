@@ -22,8 +22,8 @@ static inline void begin_on(cudaStream_t on)
   CHECK_CUDA(cudaStreamWaitEvent(on, ready, 0));
 }
 
-// As begin_on, of what works on nothing but the result of the collective that this event tells the end
-// of: it waits for that alone, and so does the await of what is begun here.
+// As begin_on, of what works on nothing but the result of the collective that this event tells the
+// end of: it waits for that alone, and so does the await of what is begun here.
 static inline void begin_behind(cudaStream_t on, cudaEvent_t event)
 {
   CHECK_CUDA(cudaStreamWaitEvent(on, event, 0));

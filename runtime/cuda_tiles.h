@@ -1,11 +1,11 @@
-// Tiles of matrices in shared memory, and a warp's products of them on the tensor cores: of bfloat16,
-// or of float, which they take as TF32. For kernels that work tile by tile.
+// Tiles of matrices in shared memory, and a warp's products of them on the tensor cores: of
+// bfloat16, or of float, which they take as TF32. For kernels that work tile by tile.
 //
 // A tile's rows are a little longer than what they hold, so that the rows that a warp loads at once
-// lie in different banks. All sizes are multiples of 16. What a warp sums up, [16 STRIPS, COLUMNS], is
-// in each lane float[STRIPS][COLUMNS / 8][4]: of every 16 rows and 8 columns the four elements that
-// mma gives the lane (cuda_mma.h): i = 0, 1 of row lane / 4, i = 2, 3 of the row 8 below it, columns
-// 2 (lane % 4) and the next.
+// lie in different banks. All sizes are multiples of 16. What a warp sums up, [16 STRIPS, COLUMNS],
+// is in each lane float[STRIPS][COLUMNS / 8][4]: of every 16 rows and 8 columns the four elements
+// that mma gives the lane (cuda_mma.h): i = 0, 1 of row lane / 4, i = 2, 3 of the row 8 below it,
+// columns 2 (lane % 4) and the next.
 #ifndef CUDA_TILES_H
 #define CUDA_TILES_H
 
@@ -15,21 +15,21 @@
 
 #include "cuda_mma.h"
 
-// How many elements 16 bytes hold, how many terms one instruction sums up, and how many elements the
-// rows of a tile lie apart.
+// How many elements 16 bytes hold, how many terms one instruction sums up, and how many elements
+// the rows of a tile lie apart.
 template <class T> constexpr int UNIT = 16 / (int)sizeof(T);
 template <class T> constexpr int TERMS = 32 / (int)sizeof(T);
 template <class T, int COLUMNS> constexpr int PITCH = COLUMNS + UNIT<T>;
 template <int N> constexpr int WHOLE = (N + 15) / 16 * 16;
 
 // Begins to copy ROWS rows of COLUMNS elements, `step` apart, to a tile; the block has THREADS
-// threads. Rows from `rows` on, and columns from `columns` on, become zeros. Both matrices' rows lie
-// at multiples of 16 bytes.
+// threads. Rows from `rows` on, and columns from `columns` on, become zeros. Both matrices' rows
+// lie at multiples of 16 bytes.
 template <class T, int ROWS, int COLUMNS, int THREADS>
 __device__ static inline void copy_tile(T *to, const T *from, long step, int rows, int columns)
 {
   constexpr int UNITS = COLUMNS / UNIT<T>;
-  UNROLL for (int i = 0; i < (ROWS * UNITS + THREADS - 1) / THREADS; i++) {
+  UNROLL_FOR (int i = 0; i < (ROWS * UNITS + THREADS - 1) / THREADS; i++) {
     const int at = i * THREADS + (int)threadIdx.x, row = at / UNITS, c = at % UNITS * UNIT<T>;
     const bool inside = row < rows && c < columns;
     if (ROWS * UNITS % THREADS == 0 || row < ROWS)
@@ -40,7 +40,7 @@ __device__ static inline void copy_tile(T *to, const T *from, long step, int row
 template <class T> __device__ static inline void round_loaded(unsigned (&x)[4])
 {
   if constexpr (std::is_same_v<T, float>) {
-    UNROLL for (int i = 0; i < 4; i++) x[i] = to_tf32(__uint_as_float(x[i]));
+    UNROLL_FOR (int i = 0; i < 4; i++) x[i] = to_tf32(__uint_as_float(x[i]));
   }
 }
 
@@ -62,14 +62,14 @@ __device__ static inline void load_right(unsigned (&b)[4], const T *tile, int pi
   round_loaded<T>(b);
 }
 
-// TERMS rows of 16 elements of a tile as the right side: two times 8 columns. Of floats the order of
-// the terms is that of sums_as_left.
+// TERMS rows of 16 elements of a tile as the right side: two times 8 columns. Of floats the order
+// of the terms is that of sums_as_left.
 template <class T>
 __device__ static inline void load_right_turned(unsigned (&b)[4], const T *tile, int pitch)
 {
   const int lane = (int)threadIdx.x % 32;
   if constexpr (std::is_same_v<T, float>) {
-    UNROLL for (int i = 0; i < 4; i++)
+    UNROLL_FOR (int i = 0; i < 4; i++)
       b[i] = to_tf32(tile[(lane % 4 * 2 + i % 2) * pitch + lane / 4 + i / 2 * 8]);
   } else {
     load_matrices_turned(b, tile + lane % 16 * pitch + lane / 16 * 8);
@@ -83,9 +83,9 @@ template <class T, int N>
 __device__ static inline void sums_as_left(unsigned (&a)[4], const float (&sum)[N][4], int k)
 {
   if constexpr (std::is_same_v<T, float>) {
-    UNROLL for (int i = 0; i < 4; i++) a[i] = to_tf32(sum[k / 8][i % 2 * 2 + i / 2]);
+    UNROLL_FOR (int i = 0; i < 4; i++) a[i] = to_tf32(sum[k / 8][i % 2 * 2 + i / 2]);
   } else {
-    UNROLL for (int i = 0; i < 4; i++)
+    UNROLL_FOR (int i = 0; i < 4; i++)
       a[i] = bf16_pair(sum[k / 8 + i / 2][i % 2 * 2], sum[k / 8 + i / 2][i % 2 * 2 + 1]);
   }
 }
@@ -108,20 +108,20 @@ template <class T, int STRIPS, int COLUMNS, bool KEPT> struct left_rows {
 
   __device__ void load(unsigned (&a)[STRIPS][4], int k) const
   {
-    UNROLL for (int m = 0; m < STRIPS; m++)
+    UNROLL_FOR (int m = 0; m < STRIPS; m++)
       load_left(a[m], tile + m * 16 * PITCH<T, COLUMNS> + k, PITCH<T, COLUMNS>);
   }
   __device__ void keep()
   {
     if constexpr (KEPT) {
-      UNROLL for (int k = 0; k < COLUMNS; k += TERMS<T>) load(kept[k / TERMS<T>], k);
+      UNROLL_FOR (int k = 0; k < COLUMNS; k += TERMS<T>) load(kept[k / TERMS<T>], k);
     }
   }
   __device__ void get(unsigned (&a)[STRIPS][4], int k) const
   {
     if constexpr (KEPT) {
-      UNROLL for (int m = 0; m < STRIPS; m++) {
-        UNROLL for (int i = 0; i < 4; i++) a[m][i] = kept[k / TERMS<T>][m][i];
+      UNROLL_FOR (int m = 0; m < STRIPS; m++) {
+        UNROLL_FOR (int i = 0; i < 4; i++) a[m][i] = kept[k / TERMS<T>][m][i];
       }
     } else {
       load(a, k);
@@ -135,13 +135,13 @@ __device__ static inline void add_product(float (&sum)[STRIPS][N][4],
                                           const left_rows<T, STRIPS, COLUMNS, KEPT> &rows,
                                           const T *right)
 {
-  UNROLL for (int k = 0; k < COLUMNS; k += TERMS<T>) {
+  UNROLL_FOR (int k = 0; k < COLUMNS; k += TERMS<T>) {
     unsigned a[STRIPS][4];
     rows.get(a, k);
-    UNROLL for (int n = 0; n < N; n += 2) {
+    UNROLL_FOR (int n = 0; n < N; n += 2) {
       unsigned b[4];
       load_right(b, right + 8 * n * PITCH<T, COLUMNS> + k, PITCH<T, COLUMNS>);
-      UNROLL for (int m = 0; m < STRIPS; m++) {
+      UNROLL_FOR (int m = 0; m < STRIPS; m++) {
         multiply<T>(sum[m][n], a[m], b[0], b[1]);
         multiply<T>(sum[m][n + 1], a[m], b[2], b[3]);
       }
@@ -149,19 +149,19 @@ __device__ static inline void add_product(float (&sum)[STRIPS][N][4],
   }
 }
 
-// sum += left * right, where the left side is what the warp has summed up, [16 STRIPS, 8 K], and the
-// right side the first 8 N columns of a tile [8 K, COLUMNS].
+// sum += left * right, where the left side is what the warp has summed up, [16 STRIPS, 8 K], and
+// the right side the first 8 N columns of a tile [8 K, COLUMNS].
 template <class T, int COLUMNS, int STRIPS, int K, int N>
 __device__ static inline void add_product_of_sums(float (&sum)[STRIPS][N][4],
                                                   const float (&left)[STRIPS][K][4], const T *right)
 {
-  UNROLL for (int k = 0; k < 8 * K; k += TERMS<T>) {
+  UNROLL_FOR (int k = 0; k < 8 * K; k += TERMS<T>) {
     unsigned a[STRIPS][4];
-    UNROLL for (int m = 0; m < STRIPS; m++) sums_as_left<T>(a[m], left[m], k);
-    UNROLL for (int n = 0; n < N; n += 2) {
+    UNROLL_FOR (int m = 0; m < STRIPS; m++) sums_as_left<T>(a[m], left[m], k);
+    UNROLL_FOR (int n = 0; n < N; n += 2) {
       unsigned b[4];
       load_right_turned(b, right + k * PITCH<T, COLUMNS> + 8 * n, PITCH<T, COLUMNS>);
-      UNROLL for (int m = 0; m < STRIPS; m++) {
+      UNROLL_FOR (int m = 0; m < STRIPS; m++) {
         multiply<T>(sum[m][n], a[m], b[0], b[1]);
         multiply<T>(sum[m][n + 1], a[m], b[2], b[3]);
       }

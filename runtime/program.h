@@ -270,7 +270,7 @@ template <class... P> static inline auto with_shared(void (*kernel)(P...), int b
     int error_ = (call);                                                                           \
     if (error_ != MPI_SUCCESS) fail_call(__FILE__, __LINE__, #call, NULL);                         \
   } while (0)
-                                            // A collective: COLLECTIVE(line of the plan, call).
+// A collective: COLLECTIVE(line of the plan, call).
 #define COLLECTIVE(asked_at, call)                                                                 \
   do {                                                                                             \
     static const struct place here_ = {#call, __FILE__, __LINE__, asked_at};                       \

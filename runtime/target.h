@@ -17,8 +17,8 @@ extern "C" {
 // none.
 bool target_capture(struct failure *why);
 
-// Asks, before target_start, to tell at the end where the time of a step goes. False, and why, where
-// the target cannot.
+// Asks, before target_start, to tell at the end where the time of a step goes. False, and why,
+// where the target cannot.
 bool target_profile(struct failure *why);
 
 // Collective. Finds the other ranks; where no launcher's variable told `me` who it is, the target

@@ -144,7 +144,8 @@ be_one_rank() {
   fi
   [[ -x ${build}/rank${rank} ]] || die "there is no program for rank ${rank} in ${build}"
   local by_slurm=${SLURM_STEP_TASKS_PER_NODE:-${world}} # as 4, or 4(x2),2
-  share_cores "${LOCAL_WORLD_SIZE:-${OMPI_COMM_WORLD_LOCAL_SIZE:-${MPI_LOCALNRANKS:-${by_slurm%%[(,]*}}}}"
+  local by_mpi=${OMPI_COMM_WORLD_LOCAL_SIZE:-${MPI_LOCALNRANKS:-${by_slurm%%[(,]*}}}
+  share_cores "${LOCAL_WORLD_SIZE:-${by_mpi}}"
   exec "${build}/rank${rank}" "$@"
 }
 
@@ -193,7 +194,8 @@ watch() {
     status=$?
     kill -0 "${child}" 2>/dev/null || break # else the wait ended for a signal to this process
   done
-  ((status <= 128)) || echo "run.sh: a rank was killed by signal $((status - 128)) ($(kill -l "${status}"))" >&2
+  ((status <= 128)) ||
+    echo "run.sh: a rank was killed by signal $((status - 128)) ($(kill -l "${status}"))" >&2
   exit "${status}"
 }
 
@@ -213,7 +215,8 @@ start_all() {
     # Ranks of one machine talk through its memory: looking for a network takes 0.2 s.
     [[ -n ${OMPI_MCA_pml:-} ]] || options+=(--mca pml ob1)
     # Its own choice for a reduce-scatter in equal parts takes three times as long as this one.
-    options+=(--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_reduce_scatter_block_algorithm 2)
+    options+=(--mca coll_tuned_use_dynamic_rules 1)
+    options+=(--mca coll_tuned_reduce_scatter_block_algorithm 2)
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   fi
   need "${launcher}" "MPI's mpirun" openmpi-bin

@@ -23,8 +23,7 @@ __global__ void $name$(int *__restrict__ out, const $type_a$ *__restrict__ a)
         const int x = out[first + low * after], y = out[first + high * after];
         const float key_x = $float_a$(a[first + x * after]);
         const float key_y = $float_a$(a[first + y * after]);
-        const bool swap =
-            $name$_before(key_y, key_x) || (!$name$_before(key_x, key_y) && y < x);
+        const bool swap = $name$_before(key_y, key_x) || (!$name$_before(key_x, key_y) && y < x);
         if (!swap) continue;
         out[first + low * after] = y;
         out[first + high * after] = x;

@@ -1,5 +1,5 @@
-// softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. Some queries of a
-// head are taken together and go over the keys that they see, some at a time; what a query has
+// softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. Some queries of
+// a head are taken together and go over the keys that they see, some at a time; what a query has
 // summed up is scaled down when it meets a greater score. Scores lie by keys, the queries of one
 // side by side.
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
@@ -44,12 +44,12 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
     const long first = tile % tiles * QUERIES;
     const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;
     const long seen = first_q + first + here, last = causal && seen < keys ? seen : keys;
-    const float *const query = q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ +
-                               first * $step_q_q$;
+    const float *const query =
+        q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
     const float *const some_k = k + b * $step_k_b$ + g * $step_k_g$;
     const float *const some_v = v + b * $step_v_b$ + g * $step_v_g$;
-    float *const to = out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ +
-                      first * $step_out_q$;
+    float *const to =
+        out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + first * $step_out_q$;
     float turned[DEPTH][QUERIES], score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
     float most[QUERIES], total[QUERIES] = {0};
     for (int i = 0; i < QUERIES; i++) most[i] = -INFINITY;
@@ -59,14 +59,14 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
     for (long key = 0; key < last; key += KEYS) {
       const int some = last - key < KEYS ? (int)(last - key) : KEYS;
       tile_product(score[0], QUERIES, some_k + key * $step_k_k$, $step_k_k$, 1, turned[0], QUERIES,
-                  some, QUERIES, DEPTH, false);
+                   some, QUERIES, DEPTH, false);
       for (int j = 0; causal && j < some; j++) {
         const long before = key + j - first_q - first, blind = before < QUERIES ? before : QUERIES;
         for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // these do not see the key
       }
       $name$_weigh(score, some, most, total, sum);
       tile_product(sum[0], WIDTH, score[0], 1, QUERIES, some_v + key * $step_v_k$, $step_v_k$, here,
-                  WIDTH, some, true);
+                   WIDTH, some, true);
     }
     for (int i = 0; i < here; i++) {
       const float part = total[i] > 0 ? 1 / total[i] : 0;

@@ -1,7 +1,7 @@
 // softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. A block takes 64
-// queries of a head and goes over the keys that they see, 64 at a time, a thread 4 of each; what a row
-// has summed up is scaled down when it meets a greater score. The last queries come first: they see
-// the most keys.
+// queries of a head and goes over the keys that they see, 64 at a time, a thread 4 of each; what a
+// row has summed up is scaled down when it meets a greater score. The last queries come first: they
+// see the most keys.
 
 // launch: $b$ * $g$ * $r$ * (($q$ + 63) / 64), 256
 __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
@@ -31,9 +31,9 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
     float score[4][4] = {};
     add_rows_by_rows<element>(score, {q, $step_q_q$, here, $d$},
                               {k + key * $step_k_k$, $step_k_k$, keys - key, $d$}, room);
-    UNROLL for (int i = 0; i < 4; i++) {
+    UNROLL_FOR (int i = 0; i < 4; i++) {
       float more = most[i], part = 0;
-      UNROLL for (int j = 0; j < 4; j++) {
+      UNROLL_FOR (int j = 0; j < 4; j++) {
         const long at = key + column + j;
         const bool sees = at < keys && (!causal || at <= first_q + first + row + i);
         score[i][j] = sees ? scale * score[i][j] : -INFINITY;
@@ -41,12 +41,12 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
       }
       for (int d = 8; d; d /= 2) more = fmaxf(more, __shfl_xor_sync(0xffffffffu, more, d));
       const float base = more == -INFINITY ? 0 : more, less = expf(most[i] - base);
-      UNROLL for (int j = 0; j < 4; j++) part += score[i][j] = expf(score[i][j] - base);
+      UNROLL_FOR (int j = 0; j < 4; j++) part += score[i][j] = expf(score[i][j] - base);
       for (int d = 8; d; d /= 2) part += __shfl_xor_sync(0xffffffffu, part, d);
       most[i] = more;
       total[i] = total[i] * less + part;
-      UNROLL for (int n = 0; n < ($e$ + 63) / 64; n++) {
-        UNROLL for (int j = 0; j < 4; j++) sum[n][i][j] *= less;
+      UNROLL_FOR (int n = 0; n < ($e$ + 63) / 64; n++) {
+        UNROLL_FOR (int j = 0; j < 4; j++) sum[n][i][j] *= less;
       }
     }
     store_turned(weight, score);
@@ -54,12 +54,12 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
                                 room);
   }
 
-  UNROLL for (int i = 0; i < 4; i++) {
+  UNROLL_FOR (int i = 0; i < 4; i++) {
     if (row + i >= here) continue;
     const float part = total[i] > 0 ? 1 / total[i] : 0;
     if (column == 0) lse[row + i] = most[i] + logf(total[i]);
-    UNROLL for (int n = 0; n < ($e$ + 63) / 64; n++) {
-      UNROLL for (int j = 0; j < 4; j++) {
+    UNROLL_FOR (int n = 0; n < ($e$ + 63) / 64; n++) {
+      UNROLL_FOR (int j = 0; j < 4; j++) {
         const int c = n * SQUARE + column + j;
         if (c < $e$) put_float(out + (row + i) * $step_out_q$ + c, part * sum[n][i][j]);
       }

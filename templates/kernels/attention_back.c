@@ -1,8 +1,8 @@
 // From the gradient of attention's output those of q, k and v. The weights are computed anew from
-// the logarithms of their rows' sums; a row's mean of the gradients of its weights is taken off from
-// each. Heads that share keys and values are one thread's. Some queries of a head are taken together
-// and go over the keys that they see, some at a time; scores lie by keys, the queries of one side by
-// side.
+// the logarithms of their rows' sums; a row's mean of the gradients of its weights is taken off
+// from each. Heads that share keys and values are one thread's. Some queries of a head are taken
+// together and go over the keys that they see, some at a time; scores lie by keys, the queries of
+// one side by side.
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
 
 // Rows as columns, times the factor; zero beyond those that are here.
@@ -30,10 +30,9 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES],
     }
 }
 
-void $name$(float *restrict dq, float *restrict dk, float *restrict dv,
-            const float *restrict dout, const float *restrict q, const float *restrict k,
-            const float *restrict v, const float *restrict out, const float *restrict lse,
-            long first_q, long first_k)
+void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const float *restrict dout,
+            const float *restrict q, const float *restrict k, const float *restrict v,
+            const float *restrict out, const float *restrict lse, long first_q, long first_k)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
   const long groups = (long)$b$ * $g$, queries = $q$, keys = $k$;
@@ -51,15 +50,16 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv,
     for (long tile = 0; tile < $r$ * tiles; tile++) {
       const long r = tile / tiles, first = tile % tiles * QUERIES;
       const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;
-      const long seen = first_q + first + here - first_k, last = causal && seen < keys ? seen : keys;
-      const float *const some_q = q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ +
-                                  first * $step_q_q$;
-      const float *const some_out = out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ +
-                                    first * $step_out_q$;
-      const float *const some_dout = dout + b * $step_dout_b$ + g * $step_dout_g$ +
-                                     r * $step_dout_r$ + first * $step_dout_q$;
-      float *const some_dq = dq + b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ +
-                             first * $step_dq_q$;
+      const long seen = first_q + first + here - first_k,
+                 last = causal && seen < keys ? seen : keys;
+      const float *const some_q =
+          q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
+      const float *const some_out =
+          out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + first * $step_out_q$;
+      const float *const some_dout =
+          dout + b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$ + first * $step_dout_q$;
+      float *const some_dq =
+          dq + b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ + first * $step_dq_q$;
       float turned[DEPTH][QUERIES], turned_dout[WIDTH][QUERIES];
       float score[KEYS][QUERIES], slope[KEYS][QUERIES], log_sum[QUERIES], mean[QUERIES];
       $name$_turn(turned, some_q, $step_q_q$, here, DEPTH, $s$);
@@ -78,9 +78,9 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv,
         const float *const some_k = group_k + key * $step_k_k$;
         const float *const some_v = group_v + key * $step_v_k$;
         tile_product(score[0], QUERIES, some_k, $step_k_k$, 1, turned[0], QUERIES, some, QUERIES,
-                    DEPTH, false);
+                     DEPTH, false);
         tile_product(slope[0], QUERIES, some_v, $step_v_k$, 1, turned_dout[0], QUERIES, some,
-                    QUERIES, WIDTH, false);
+                     QUERIES, WIDTH, false);
         for (int j = 0; causal && j < some; j++) {
           const long before = first_k + key + j - first_q - first;
           const long blind = before < QUERIES ? before : QUERIES;
@@ -88,11 +88,11 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv,
         }
         $name$_weigh(score, slope, some, log_sum, mean);
         tile_product(group_dv + key * $step_dv_k$, $step_dv_k$, score[0], QUERIES, 1, some_dout,
-                    $step_dout_q$, some, WIDTH, here, true);
+                     $step_dout_q$, some, WIDTH, here, true);
         tile_product(group_dk + key * $step_dk_k$, $step_dk_k$, slope[0], QUERIES, 1, some_q,
-                    $step_q_q$, some, DEPTH, here, true);
+                     $step_q_q$, some, DEPTH, here, true);
         tile_product(some_dq, $step_dq_q$, slope[0], 1, QUERIES, some_k, $step_k_k$, here, DEPTH,
-                    some, true);
+                     some, true);
       }
     }
   }

@@ -1,11 +1,11 @@
 // From the gradient of attention's output those of q, k and v. The weights are computed anew from
 // the logarithms of their rows' sums; a row's mean of the gradients of its weights is taken off
 // from each. Every sum is one thread's, in an order of its own, so that the same bits come out each
-// time: the gradients of k and v go over the queries, that of q over the keys, and scores are computed
-// for both.
+// time: the gradients of k and v go over the queries, that of q over the keys, and scores are
+// computed for both.
 
-// Of up to 64 rows the logarithms of their sums and the means of the gradients of their weights, by 4
-// threads each.
+// Of up to 64 rows the logarithms of their sums and the means of the gradients of their weights, by
+// 4 threads each.
 static __device__ void $name$_means(float *log_sum, float *mean, const float *lse,
                                     const $type_q$ *dout, const $type_q$ *out, long rows)
 {
@@ -66,9 +66,9 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
       float weight[4][4] = {}, slope[4][4] = {};
       add_rows_by_rows(weight, some_k, some_q, room);
       add_rows_by_rows(slope, some_v, some_dout, room);
-      UNROLL for (int j = 0; j < 4; j++) {
+      UNROLL_FOR (int j = 0; j < 4; j++) {
         const long at = query + column + j;
-        UNROLL for (int i = 0; i < 4; i++) {
+        UNROLL_FOR (int i = 0; i < 4; i++) {
           const bool seen = at < queries && (!causal || first_k + first + row + i <= first_q + at);
           weight[i][j] = seen ? expf(scale * weight[i][j] - log_sum[column + j]) : 0;
           slope[i][j] = seen ? scale * weight[i][j] * (slope[i][j] - mean[column + j]) : 0;
@@ -82,14 +82,14 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     }
   }
 
-  UNROLL for (int i = 0; i < 4; i++) {
+  UNROLL_FOR (int i = 0; i < 4; i++) {
     if (first + row + i >= keys) continue;
-    UNROLL for (int j = 0; j < 4; j++) {
-      UNROLL for (int n = 0; n < ($d$ + 63) / 64; n++) {
+    UNROLL_FOR (int j = 0; j < 4; j++) {
+      UNROLL_FOR (int n = 0; n < ($d$ + 63) / 64; n++) {
         const int c = n * SQUARE + column + j;
         if (c < $d$) put_float(dk + (row + i) * $step_dk_k$ + c, sum_k[n][i][j]);
       }
-      UNROLL for (int n = 0; n < ($e$ + 63) / 64; n++) {
+      UNROLL_FOR (int n = 0; n < ($e$ + 63) / 64; n++) {
         const int c = n * SQUARE + column + j;
         if (c < $e$) put_float(dv + (row + i) * $step_dv_k$ + c, sum_v[n][i][j]);
       }
@@ -97,8 +97,8 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   }
 }
 
-// The gradient of q. A block takes 64 queries of a head and goes over the keys that they see, 64 at a
-// time; a thread has 4 of each. The last queries come first: they see the most keys.
+// The gradient of q. A block takes 64 queries of a head and goes over the keys that they see, 64 at
+// a time; a thread has 4 of each. The last queries come first: they see the most keys.
 // launch: $b$ * $g$ * $r$ * (($q$ + 63) / 64), 256
 __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                            $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
@@ -124,7 +124,8 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   dout += b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$ + first * $step_dout_q$;
   dq += b * $step_dq_b$ + g * $step_dq_g$ + r * $step_dq_r$ + first * $step_dq_q$;
   const long here = queries - first < SQUARE ? queries - first : SQUARE;
-  const long before = first_q + first + here - first_k, seen = causal && before < keys ? before : keys;
+  const long before = first_q + first + here - first_k,
+             seen = causal && before < keys ? before : keys;
   const matrix_rows<element> some_q = {q, $step_q_q$, here, $d$};
   const matrix_rows<element> some_dout = {dout, $step_dout_q$, here, $e$};
   float sum[($d$ + 63) / 64][4][4] = {};
@@ -136,11 +137,11 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     float weight[4][4] = {}, slope[4][4] = {};
     add_rows_by_rows(weight, some_q, some_k, room);
     add_rows_by_rows(slope, some_dout, some_v, room);
-    UNROLL for (int i = 0; i < 4; i++) {
-      UNROLL for (int j = 0; j < 4; j++) {
+    UNROLL_FOR (int i = 0; i < 4; i++) {
+      UNROLL_FOR (int j = 0; j < 4; j++) {
         const long at = key + column + j;
-        const bool sees = row + i < here && at < keys &&
-                          (!causal || first_k + at <= first_q + first + row + i);
+        const bool sees =
+            row + i < here && at < keys && (!causal || first_k + at <= first_q + first + row + i);
         const float w = sees ? expf(scale * weight[i][j] - log_sum[row + i]) : 0;
         slope[i][j] = sees ? scale * w * (slope[i][j] - mean[row + i]) : 0;
       }
@@ -149,10 +150,10 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     add_square_by_rows(sum, turned, some_k, room);
   }
 
-  UNROLL for (int i = 0; i < 4; i++) {
+  UNROLL_FOR (int i = 0; i < 4; i++) {
     if (row + i >= here) continue;
-    UNROLL for (int n = 0; n < ($d$ + 63) / 64; n++) {
-      UNROLL for (int j = 0; j < 4; j++) {
+    UNROLL_FOR (int n = 0; n < ($d$ + 63) / 64; n++) {
+      UNROLL_FOR (int j = 0; j < 4; j++) {
         const int c = n * SQUARE + column + j;
         if (c < $d$) put_float(dq + (row + i) * $step_dq_q$ + c, sum[n][i][j]);
       }

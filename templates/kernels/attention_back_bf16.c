@@ -1,8 +1,8 @@
 // From the gradient of attention's output those of q, k and v, of bfloat16, computed as floats. The
-// weights are computed anew from the logarithms of their rows' sums; a row's mean of the gradients of
-// its weights is taken off from each. Sums are rounded once, when they are whole: those of some keys
-// go over all queries that see them, those of some queries over all keys that they see, so that
-// weights are computed for both. Scores lie by keys, the queries of one side by side.
+// weights are computed anew from the logarithms of their rows' sums; a row's mean of the gradients
+// of its weights is taken off from each. Sums are rounded once, when they are whole: those of some
+// keys go over all queries that see them, those of some queries over all keys that they see, so
+// that weights are computed for both. Scores lie by keys, the queries of one side by side.
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
 
 static void $name$_widen(float *restrict to, const bf16 *restrict row, long step, int rows,
@@ -59,9 +59,7 @@ static void $name$_take(struct $name$_queries *to, long first, const bf16 *q, co
   $name$_turn(to->turned_dout, to->dout[0], to->here, $e$, 1);
   for (int i = 0; i < $name$_QUERIES; i++) {
     const float known = i < to->here ? lse[first + i] : -INFINITY;
-    to->mean[i] = i < to->here
-                      ? $name$_dot(to->dout[i], out + (first + i) * $step_out_q$, $e$)
-                      : 0;
+    to->mean[i] = i < to->here ? $name$_dot(to->dout[i], out + (first + i) * $step_out_q$, $e$) : 0;
     to->log_sum[i] = known == -INFINITY ? INFINITY : known; // a query that sees nothing
   }
 }
@@ -74,7 +72,8 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES],
 {
   enum { QUERIES = $name$_QUERIES };
   const bool causal = $causal$;
-  tile_product(score[0], QUERIES, some_k, $d$, 1, by->turned[0], QUERIES, keys, QUERIES, $d$, false);
+  tile_product(score[0], QUERIES, some_k, $d$, 1, by->turned[0], QUERIES, keys, QUERIES, $d$,
+               false);
   tile_product(slope[0], QUERIES, some_v, $e$, 1, by->turned_dout[0], QUERIES, keys, QUERIES, $e$,
                false);
   for (int j = 0; causal && j < keys; j++) {
@@ -124,10 +123,10 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
       tile_product(sum_k[0], DEPTH, slope[0], QUERIES, 1, by.q[0], DEPTH, some, DEPTH, by.here,
                    true);
     }
-    $name$_narrow(dk + b * $step_dk_b$ + g * $step_dk_g$ + key * $step_dk_k$, $step_dk_k$,
-                  sum_k[0], some, DEPTH);
-    $name$_narrow(dv + b * $step_dv_b$ + g * $step_dv_g$ + key * $step_dv_k$, $step_dv_k$,
-                  sum_v[0], some, WIDTH);
+    $name$_narrow(dk + b * $step_dk_b$ + g * $step_dk_g$ + key * $step_dk_k$, $step_dk_k$, sum_k[0],
+                  some, DEPTH);
+    $name$_narrow(dv + b * $step_dv_b$ + g * $step_dv_g$ + key * $step_dv_k$, $step_dv_k$, sum_v[0],
+                  some, WIDTH);
   }
 
 #pragma omp parallel for schedule(dynamic) if (heads * queries * keys >= 16384)
@@ -140,15 +139,15 @@ void $name$(bf16 *restrict dq, bf16 *restrict dk, bf16 *restrict dv, const bf16 
     $name$_take(&by, first, q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$,
                 dout + b * $step_dout_b$ + g * $step_dout_g$ + r * $step_dout_r$,
                 out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$, lse + head * queries);
-    const long seen = first_q + first + by.here - first_k, last = causal && seen < keys ? seen : keys;
+    const long seen = first_q + first + by.here - first_k,
+               last = causal && seen < keys ? seen : keys;
     for (long key = 0; key < last; key += KEYS) {
       const int some = last - key < KEYS ? (int)(last - key) : KEYS;
       $name$_widen(some_k[0], k + b * $step_k_b$ + g * $step_k_g$ + key * $step_k_k$, $step_k_k$,
                    some, DEPTH);
       $name$_widen(some_v[0], v + b * $step_v_b$ + g * $step_v_g$ + key * $step_v_k$, $step_v_k$,
                    some, WIDTH);
-      $name$_weigh(score, slope, &by, some_k[0], some_v[0], some,
-                   first_k + key - first_q - first);
+      $name$_weigh(score, slope, &by, some_k[0], some_v[0], some, first_k + key - first_q - first);
       tile_product(sum[0], DEPTH, slope[0], 1, QUERIES, some_k[0], DEPTH, by.here, DEPTH, some,
                    true);
     }

@@ -1,11 +1,11 @@
 // From the gradient of attention's output those of q, k and v, on the tensor cores. The weights are
-// computed anew from the logarithms of their rows' sums; a row's mean of the gradients of its weights
-// is taken off from each.
+// computed anew from the logarithms of their rows' sums; a row's mean of the gradients of its
+// weights is taken off from each.
 //
 // Every sum is one warp's, in an order of its own, so that the same bits come out each time: the
-// gradients of k and v go over the queries, that of q over the keys, and scores are computed for both.
-// Adding to q's from all blocks of keys would spare two of seven products, but needs atomic additions
-// or memory for each block's part.
+// gradients of k and v go over the queries, that of q over the keys, and scores are computed for
+// both. Adding to q's from all blocks of keys would spare two of seven products, but needs atomic
+// additions or memory for each block's part.
 
 // The means. They wait where q's gradients will be, at the beginning of each row. 8 threads a row.
 // launch: ($b$ * $g$ * $r$ * $q$ + 31) / 32, 256
@@ -27,16 +27,17 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   for (int c = (int)threadIdx.x % 8 * UNIT<element>; c < $e$; c += 8 * UNIT<element>) {
     const unit<element> x = *(const unit<element> *)(out + c);
     const unit<element> y = *(const unit<element> *)(dout + c);
-    UNROLL for (int i = 0; i < UNIT<element>; i++) mean += to_float(x.at[i]) * to_float(y.at[i]);
+    UNROLL_FOR (int i = 0; i < UNIT<element>; i++) mean += to_float(x.at[i]) * to_float(y.at[i]);
   }
   for (int d = 4; d; d /= 2) mean += __shfl_xor_sync(0xffffffffu, mean, d);
   if (threadIdx.x % 8 == 0 && row < rows) memcpy((void *)dq, &mean, sizeof mean);
 }
 
-// The gradients of k and v. A block takes some keys, a warp some strips of 16 of them, and goes over
-// the queries that see them, of all heads that share them, some at a time: while it multiplies with
-// some, the next are copied to shared memory. A score's row is a key, its column a query. Where both
-// gradients of a strip would be too wide for its registers, each of $parts$ blocks has some columns.
+// The gradients of k and v. A block takes some keys, a warp some strips of 16 of them, and goes
+// over the queries that see them, of all heads that share them, some at a time: while it multiplies
+// with some, the next are copied to shared memory. A score's row is a key, its column a query.
+// Where both gradients of a strip would be too wide for its registers, each of $parts$ blocks has
+// some columns.
 // launch: $b$ * $g$ * $parts$ * (($k$ + $rows_2nd$ - 1) / $rows_2nd$), 2 * $rows_2nd$ / $strips_2nd$, $shared_2nd$
 __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                            $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
@@ -80,9 +81,9 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     float *const logs = numbers + stage * 2 * QUERIES, *const means = logs + QUERIES;
     copy_tile<element, QUERIES, DEPTH, THREADS>(to, q + r * $step_q_r$ + (long)query * $step_q_q$,
                                                 $step_q_q$, left, $d$);
-    copy_tile<element, QUERIES, WIDTH, THREADS>(to + QUERIES * PITCH<element, DEPTH>,
-                                                dout + r * $step_dout_r$ + (long)query * $step_dout_q$,
-                                                $step_dout_q$, left, $e$);
+    copy_tile<element, QUERIES, WIDTH, THREADS>(
+        to + QUERIES * PITCH<element, DEPTH>,
+        dout + r * $step_dout_r$ + (long)query * $step_dout_q$, $step_dout_q$, left, $e$);
     for (int n = (int)threadIdx.x; n < QUERIES; n += THREADS) {
       const long at = n < left ? query + n : query;
       copy_4(logs + n, lse + r * queries + at, n < left);
@@ -121,13 +122,13 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
       add_product(weight, my_k, some_q);
       add_product(slope, my_v, some_dout);
       const bool cut = causal && behind + 16 * STRIPS > 1;
-      UNROLL for (int n = 0; n < QUERIES / 8; n++) {
-        UNROLL for (int j = 0; j < 2; j++) {
+      UNROLL_FOR (int n = 0; n < QUERIES / 8; n++) {
+        UNROLL_FOR (int j = 0; j < 2; j++) {
           const int column = 8 * n + in + j;
           const float log = logs[column], mean = means[column];
           const float base = log == -INFINITY ? INFINITY : log * 1.44269504f;
-          UNROLL for (int m = 0; m < STRIPS; m++) {
-            UNROLL for (int h = j; h < 4; h += 2) {
+          UNROLL_FOR (int m = 0; m < STRIPS; m++) {
+            UNROLL_FOR (int h = j; h < 4; h += 2) {
               const bool hidden = cut && behind + 16 * m + h / 2 * 8 + lane / 4 > column;
               const float w = hidden ? 0 : quick_exp2(weight[m][n][h] * BITS - base);
               weight[m][n][h] = w;
@@ -144,17 +145,17 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     query = next;
   }
 
-  UNROLL for (int m = 0; m < STRIPS; m++) {
-    UNROLL for (int h = 0; h < 2; h++) {
+  UNROLL_FOR (int m = 0; m < STRIPS; m++) {
+    UNROLL_FOR (int h = 0; h < 2; h++) {
       const int row = strip + 16 * m + 8 * h + lane / 4;
       if (first + row >= keys) continue;
       element *const to_k = dk + (long)(first + row) * $step_dk_k$ + part * DEPTH_HERE + in;
       element *const to_v = dv + (long)(first + row) * $step_dv_k$ + part * WIDTH_HERE + in;
-      UNROLL for (int n = 0; n < DEPTH_HERE / 8; n++) {
+      UNROLL_FOR (int n = 0; n < DEPTH_HERE / 8; n++) {
         if (part * DEPTH_HERE + 8 * n < $d$)
           store_two(to_k + 8 * n, SCALE * sum_k[m][n][2 * h], SCALE * sum_k[m][n][2 * h + 1]);
       }
-      UNROLL for (int n = 0; n < WIDTH_HERE / 8; n++) {
+      UNROLL_FOR (int n = 0; n < WIDTH_HERE / 8; n++) {
         if (part * WIDTH_HERE + 8 * n < $e$)
           store_two(to_v + 8 * n, sum_v[m][n][2 * h], sum_v[m][n][2 * h + 1]);
       }
@@ -162,8 +163,9 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   }
 }
 
-// The gradient of q. A block takes some queries of a head, a warp some strips of 16 of them, and goes
-// over the keys that they see, some at a time. The last queries, which see the most, come first.
+// The gradient of q. A block takes some queries of a head, a warp some strips of 16 of them, and
+// goes over the keys that they see, some at a time. The last queries, which see the most, come
+// first.
 // launch: $b$ * $g$ * $r$ * (($q$ + $rows_3rd$ - 1) / $rows_3rd$), 2 * $rows_3rd$ / $strips_3rd$, $shared_3rd$
 __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                            $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
@@ -197,9 +199,10 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   const int seen = causal && before < keys ? before : keys;
   const auto copy_stage = [&](int key) {
     element *const to = stages + key / KEYS % 2 * STAGE;
-    copy_tile<element, KEYS, DEPTH, THREADS>(to, k + (long)key * $step_k_k$, $step_k_k$, keys - key, $d$);
-    copy_tile<element, KEYS, WIDTH, THREADS>(to + KEYS * PITCH<element, DEPTH>,
-                                             v + (long)key * $step_v_k$, $step_v_k$, keys - key, $e$);
+    copy_tile<element, KEYS, DEPTH, THREADS>(to, k + (long)key * $step_k_k$, $step_k_k$, keys - key,
+                                             $d$);
+    copy_tile<element, KEYS, WIDTH, THREADS>(
+        to + KEYS * PITCH<element, DEPTH>, v + (long)key * $step_v_k$, $step_v_k$, keys - key, $e$);
   };
 
   copy_tile<element, ROWS, DEPTH, THREADS>(some_q, q, $step_q_q$, queries - first, $d$);
@@ -211,8 +214,8 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   left_rows<element, STRIPS, WIDTH, $kept_3rd$> my_dout = {
       some_dout + strip * PITCH<element, WIDTH>, {}};
   float base[STRIPS][2], mean[STRIPS][2], sum[STRIPS][DEPTH / 8][4] = {};
-  UNROLL for (int m = 0; m < STRIPS; m++) {
-    UNROLL for (int h = 0; h < 2; h++) {
+  UNROLL_FOR (int m = 0; m < STRIPS; m++) {
+    UNROLL_FOR (int h = 0; h < 2; h++) {
       const int at = row + 16 * m + 8 * h + lane / 4;
       const float log = at < queries ? lse[at] : -INFINITY;
       base[m][h] = log == -INFINITY ? INFINITY : log * 1.44269504f;
@@ -239,10 +242,10 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
       add_product(weight, my_q, some_k);
       add_product(slope, my_dout, some_v);
       const bool cut = key + KEYS > keys || (causal && behind + KEYS > 1);
-      UNROLL for (int n = 0; n < KEYS / 8; n++) {
-        UNROLL for (int j = 0; j < 4; j++) {
+      UNROLL_FOR (int n = 0; n < KEYS / 8; n++) {
+        UNROLL_FOR (int j = 0; j < 4; j++) {
           const int column = 8 * n + in + j % 2;
-          UNROLL for (int m = 0; m < STRIPS; m++) {
+          UNROLL_FOR (int m = 0; m < STRIPS; m++) {
             const int down = 16 * m + j / 2 * 8 + lane / 4;
             const bool hidden = cut && (column >= keys - key || (causal && behind + column > down));
             const float w = hidden ? 0 : quick_exp2(weight[m][n][j] * BITS - base[m][j / 2]);
@@ -256,12 +259,12 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   }
 
   __syncwarp(); // all have read the means
-  UNROLL for (int m = 0; m < STRIPS; m++) {
-    UNROLL for (int h = 0; h < 2; h++) {
+  UNROLL_FOR (int m = 0; m < STRIPS; m++) {
+    UNROLL_FOR (int h = 0; h < 2; h++) {
       const int at = row + 16 * m + 8 * h + lane / 4;
       if (at >= queries) continue;
       element *const to = dq + (long)at * $step_dq_q$ + in;
-      UNROLL for (int n = 0; n < DEPTH / 8; n++) {
+      UNROLL_FOR (int n = 0; n < DEPTH / 8; n++) {
         if (8 * n < $d$)
           store_two(to + 8 * n, SCALE * sum[m][n][2 * h], SCALE * sum[m][n][2 * h + 1]);
       }

@@ -38,8 +38,8 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, floa
     for (int c = 0; c < $e$; c++) sum[i][c] *= less[i];
 }
 
-void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q,
-            const bf16 *restrict k, const bf16 *restrict v, long first_q)
+void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, const bf16 *restrict k,
+            const bf16 *restrict v, long first_q)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
   const long heads = (long)$b$ * $g$ * $r$, queries = $q$, keys = $k$;
@@ -51,12 +51,12 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q,
     const long first = tile % tiles * QUERIES;
     const int here = queries - first < QUERIES ? (int)(queries - first) : QUERIES;
     const long seen = first_q + first + here, last = causal && seen < keys ? seen : keys;
-    const bf16 *const query = q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ +
-                              first * $step_q_q$;
+    const bf16 *const query =
+        q + b * $step_q_b$ + g * $step_q_g$ + r * $step_q_r$ + first * $step_q_q$;
     const bf16 *const group_k = k + b * $step_k_b$ + g * $step_k_g$;
     const bf16 *const group_v = v + b * $step_v_b$ + g * $step_v_g$;
-    bf16 *const to = out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ +
-                     first * $step_out_q$;
+    bf16 *const to =
+        out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + first * $step_out_q$;
     float turned[DEPTH][QUERIES], score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
     float some_k[KEYS][DEPTH], some_v[KEYS][WIDTH], most[QUERIES], total[QUERIES] = {0};
     for (int i = 0; i < QUERIES; i++) most[i] = -INFINITY;
@@ -67,8 +67,8 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q,
       const int some = last - key < KEYS ? (int)(last - key) : KEYS;
       $name$_widen(some_k[0], group_k + key * $step_k_k$, $step_k_k$, some, DEPTH);
       $name$_widen(some_v[0], group_v + key * $step_v_k$, $step_v_k$, some, WIDTH);
-      tile_product(score[0], QUERIES, some_k[0], DEPTH, 1, turned[0], QUERIES, some, QUERIES,
-                   DEPTH, false);
+      tile_product(score[0], QUERIES, some_k[0], DEPTH, 1, turned[0], QUERIES, some, QUERIES, DEPTH,
+                   false);
       for (int j = 0; causal && j < some; j++) {
         const long before = key + j - first_q - first, blind = before < QUERIES ? before : QUERIES;
         for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // these do not see the key

@@ -1,8 +1,8 @@
 // softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials, on the tensor
-// cores. A block takes some queries of a head, a warp some strips of 16 of them, and goes over the keys
-// that they see, some at a time: while it multiplies with keys, values are copied to shared memory, and
-// with values, the next keys. Scores stay in registers; what a row has summed up is scaled down when
-// it meets a greater one. The last queries, which see the most keys, come first.
+// cores. A block takes some queries of a head, a warp some strips of 16 of them, and goes over the
+// keys that they see, some at a time: while it multiplies with keys, values are copied to shared
+// memory, and with values, the next keys. Scores stay in registers; what a row has summed up is
+// scaled down when it meets a greater one. The last queries, which see the most keys, come first.
 
 // launch: $b$ * $g$ * $r$ * (($q$ + $rows$ - 1) / $rows$), 2 * $rows$ / $strips$, $shared$
 __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
@@ -38,40 +38,40 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
   left_rows<element, STRIPS, DEPTH, $kept$> mine = {
       some_q + warp * 16 * STRIPS * PITCH<element, DEPTH>, {}};
   float sum[STRIPS][WIDTH / 8][4] = {}, most[STRIPS][2], total[STRIPS][2] = {};
-  UNROLL for (int m = 0; m < STRIPS; m++) most[m][0] = most[m][1] = -INFINITY;
+  UNROLL_FOR (int m = 0; m < STRIPS; m++) most[m][0] = most[m][1] = -INFINITY;
 
   for (int key = 0; key < seen; key += KEYS) {
     const bool takes_part = row < queries && (!causal || key < row_at + 16 * STRIPS);
     float score[STRIPS][KEYS / 8][4] = {};
     wait_for_copies<0>();
     __syncthreads();
-    copy_tile<element, KEYS, WIDTH, THREADS>(some_v, v + (long)key * $step_v_k$, $step_v_k$, keys - key,
-                                             $e$);
+    copy_tile<element, KEYS, WIDTH, THREADS>(some_v, v + (long)key * $step_v_k$, $step_v_k$,
+                                             keys - key, $e$);
     end_copies();
     if (key == 0) mine.keep();
     if (takes_part) add_product(score, mine, some_k);
     wait_for_copies<0>();
     __syncthreads();
     if (key + KEYS < seen)
-      copy_tile<element, KEYS, DEPTH, THREADS>(some_k, k + (long)(key + KEYS) * $step_k_k$, $step_k_k$,
-                                               keys - key - KEYS, $d$);
+      copy_tile<element, KEYS, DEPTH, THREADS>(some_k, k + (long)(key + KEYS) * $step_k_k$,
+                                               $step_k_k$, keys - key - KEYS, $d$);
     end_copies();
     if (!takes_part) continue;
     const bool cut = key + KEYS > keys || (causal && key + KEYS > row_at + 1);
-    UNROLL for (int m = 0; m < STRIPS; m++) {
-      UNROLL for (int h = 0; h < 2; h++) {
+    UNROLL_FOR (int m = 0; m < STRIPS; m++) {
+      UNROLL_FOR (int h = 0; h < 2; h++) {
         if (cut) {
           const int before = row_at + 16 * m + 8 * h + lane / 4 + 1 - key;
           const int visible = causal && before < keys - key ? before : keys - key;
-          UNROLL for (int n = 0; n < KEYS / 8; n++) {
-            UNROLL for (int i = 2 * h; i < 2 * h + 2; i++)
+          UNROLL_FOR (int n = 0; n < KEYS / 8; n++) {
+            UNROLL_FOR (int i = 2 * h; i < 2 * h + 2; i++)
               if (8 * n + lane % 4 * 2 + i % 2 >= visible)
                 score[m][n][i] = SCALE < 0 ? INFINITY : -INFINITY;
           }
         }
         float more = most[m][h];
-        UNROLL for (int n = 0; n < KEYS / 8; n++) {
-          UNROLL for (int i = 2 * h; i < 2 * h + 2; i++) {
+        UNROLL_FOR (int n = 0; n < KEYS / 8; n++) {
+          UNROLL_FOR (int i = 2 * h; i < 2 * h + 2; i++) {
             if (SCALE < 0) score[m][n][i] = -score[m][n][i];
             more = fmaxf(more, score[m][n][i]);
           }
@@ -82,22 +82,22 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
         const float less = quick_exp2(most[m][h] * BITS - base);
         most[m][h] = more;
         total[m][h] *= less;
-        UNROLL for (int n = 0; n < KEYS / 8; n++) {
-          UNROLL for (int i = 2 * h; i < 2 * h + 2; i++) {
+        UNROLL_FOR (int n = 0; n < KEYS / 8; n++) {
+          UNROLL_FOR (int i = 2 * h; i < 2 * h + 2; i++) {
             score[m][n][i] = quick_exp2(score[m][n][i] * BITS - base);
             total[m][h] += score[m][n][i];
           }
         }
-        UNROLL for (int n = 0; n < WIDTH / 8; n++) {
-          UNROLL for (int i = 2 * h; i < 2 * h + 2; i++) sum[m][n][i] *= less;
+        UNROLL_FOR (int n = 0; n < WIDTH / 8; n++) {
+          UNROLL_FOR (int i = 2 * h; i < 2 * h + 2; i++) sum[m][n][i] *= less;
         }
       }
     }
     add_product_of_sums<element, WIDTH>(sum, score, some_v);
   }
 
-  UNROLL for (int m = 0; m < STRIPS; m++) {
-    UNROLL for (int h = 0; h < 2; h++) {
+  UNROLL_FOR (int m = 0; m < STRIPS; m++) {
+    UNROLL_FOR (int h = 0; h < 2; h++) {
       total[m][h] += __shfl_xor_sync(0xffffffffu, total[m][h], 1);
       total[m][h] += __shfl_xor_sync(0xffffffffu, total[m][h], 2);
       const int at = row + 16 * m + 8 * h + lane / 4;
@@ -105,7 +105,7 @@ __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,
       const float part = total[m][h] > 0 ? 1 / total[m][h] : 0;
       if (lane % 4 == 0) lse[at] = most[m][h] * SIZE + logf(total[m][h]);
       element *const to = out + (long)at * $step_out_q$ + lane % 4 * 2;
-      UNROLL for (int n = 0; n < WIDTH / 8; n++) {
+      UNROLL_FOR (int n = 0; n < WIDTH / 8; n++) {
         if (8 * n < $e$)
           store_two(to + 8 * n, part * sum[m][n][2 * h], part * sum[m][n][2 * h + 1]);
       }

@@ -1,7 +1,6 @@
 // The gradient of a convolution's weights: for each, the sum over all places at which it met an
 // element of the input, of that times the output's gradient there.
-void $name$(float *restrict dw, const $type_dout$ *restrict dout,
-            const $type_a$ *restrict a)
+void $name$(float *restrict dw, const $type_dout$ *restrict dout, const $type_a$ *restrict a)
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
   const long height = $y$, width = $x$, kernel_y = $k$, kernel_x = $l$, rows = $p$, columns = $q$;
@@ -25,7 +24,8 @@ void $name$(float *restrict dw, const $type_dout$ *restrict dout,
           const $type_a$ *const line = a + ((image * groups * ins + c) * height + y) * width;
           const $type_dout$ *const from =
               dout + ((image * groups * outs + channel) * rows + p) * columns;
-          for (long q = begin; q < end; q++) sum[q] += $float_dout$(from[q]) * $float_a$(line[q * stride_x + right]);
+          for (long q = begin; q < end; q++)
+            sum[q] += $float_dout$(from[q]) * $float_a$(line[q * stride_x + right]);
         }
       }
       double total = 0;

@@ -1,6 +1,7 @@
-// Adds each token's gradient to its row of the table, in the order of the tokens: a thread takes some
-// columns. Tokens whose rows are not here are passed over.
-void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict token, long first_v)
+// Adds each token's gradient to its row of the table, in the order of the tokens: a thread takes
+// some columns. Tokens whose rows are not here are passed over.
+void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict token,
+            long first_v)
 {
   const long tokens = $batch$, rows = $v$, width = $d$, columns = 64;
 #pragma omp parallel for schedule(static) if (rows * width >= 16384)

@@ -1,5 +1,5 @@
-// Adds each token's gradient to its row of the table, in the order of the tokens. A block has 32 rows:
-// it lists their tokens among 2048, a warp those of 256, and goes over the list.
+// Adds each token's gradient to its row of the table, in the order of the tokens. A block has 32
+// rows: it lists their tokens among 2048, a warp those of 256, and goes over the list.
 // launch: ($v$ + 31) / 32, 256
 __global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
                        const int *__restrict__ token, long first_v)

@@ -1,6 +1,7 @@
 // Adds each slice across the middle dimension to that of the output which its index names. Indices
 // of what is not here are passed over.
-void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict index, long first_D)
+void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict index,
+            long first_D)
 {
   const long before = $before$, size = $D$, count = $I$, after = $after$;
   for (long i = 0; i < before * size * after; i++) out[i] = 0;
