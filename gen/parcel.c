@@ -332,6 +332,12 @@ static char *copies(const struct op *op, int rank, bool in)
   return *table ? text("{\n%s    %s\n  }", table_lines(table), copying(op, table, in)) : "";
 }
 
+char *copies_in_text(const struct op *op, int rank)
+{
+  char *copy = is_copied_in(op) ? copies(op, rank, true) : "";
+  return *copy ? text("%s\n  ", copy) : "";
+}
+
 char *copies_out_text(const struct op *op, int rank)
 {
   char *copy = is_copied_out(op) ? copies(op, rank, false) : "";
@@ -354,6 +360,5 @@ char *with_copies(const struct op *op, int rank, const char *call, bool out)
   if (*in_table && !strcmp(in_table, out_table))
     return text("{\n%s    %s\n    %s\n    %s\n  }", table_lines(in_table),
                 copying(op, in_table, true), further_in(call), copying(op, in_table, false));
-  const char *before = *in_table ? text("%s\n  ", copies(op, rank, true)) : "";
-  return text("%s%s%s", before, call, out ? copies_out_text(op, rank) : "");
+  return text("%s%s%s", copies_in_text(op, rank), call, out ? copies_out_text(op, rank) : "");
 }
