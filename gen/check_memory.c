@@ -182,13 +182,15 @@ static bool has_own_place(int value)
   return v->role != ACTIVATION || v->is_output || (v->op == NONE && !v->step);
 }
 
+/* As many as its list has: of what most of them make the graph keeps nothing (drop.c). */
 static void count_modules(void)
 {
+  int *count = alloc((size_t)(graph->nmodule + 1) * sizeof *count); /* by module: in it */
+  for (int m = 0; m < graph->nmodule; m++)
+    if (graph->module[m].parent != NONE) count[graph->module[m].parent]++;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->family == NONE || v->step) continue;
-    struct known *family = known_of(v->family);
-    if (family->modules <= v->index) family->modules = v->index + 1;
+    if (v->family != NONE && !v->step) known_of(v->family)->modules = count[v->list];
   }
 }
 
