@@ -32,6 +32,8 @@ struct crossing {
   int leader; /* behind: the collective of the body that it follows, or NONE */
   bool behind;
   struct list before; /* operations that make its input of parameters alone: they go along */
+  struct list
+      after; /* behind: that add what it makes to what the batches before have left, so too */
 };
 
 struct crossings {
@@ -127,9 +129,63 @@ static bool touches(const struct op *op, int value)
   return false;
 }
 
-/* Whether nothing else in the body, but for one that follows it, touches what the operation leaves,
-   which has a place of its own in every module: a gradient, or what becomes one behind the loop. */
-static bool serves_no_round(const struct function *f, const struct op *op, int follower)
+/* Whether nothing else in the body touches what has the bytes of these values. */
+static bool alone_touches(const struct function *f, const struct op *op, const int *value, int n)
+{
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < f->nop; k++) {
+      const struct op *other = &graph->op[f->op[k]];
+      if (other != op && touches(other, value[i])) return false;
+    }
+  return true;
+}
+
+/* Whether the operation does no more than to add what a collective makes to gradients, where they
+   lie, which nothing else in the body touches: it can as well do so when a later round awaits it.
+ */
+static bool adds_up(const struct function *f, const struct op *op, const struct op *collective)
+{
+  int *list = alloc((size_t)op_width(op) * sizeof *list), n = op_reads(op, list);
+  int *made = alloc((size_t)op_width(collective) * sizeof *made),
+      count = op_makes(collective, made);
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[list[i]];
+    int k = 0;
+    while (k < count && made[k] != list[i]) k++;
+    if (k == count && !(v->role == GRADIENT && v->op == NONE)) return false;
+  }
+  n = op_makes(op, list);
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[list[i]];
+    if (v->role != GRADIENT || v->family != list[i]) return false;
+  }
+  return op->kind == OP_fused && n && alone_touches(f, op, list, n);
+}
+
+static void add_once(struct list *list, int op)
+{
+  for (int i = 0; i < list->n; i++)
+    if (list->at[i] == op) return;
+  add(list, op);
+}
+
+/* Those of the list in the order in which the function runs them. */
+static void in_order(const struct function *f, struct list *list)
+{
+  int n = 0;
+  for (int k = 0; k < f->nop; k++)
+    for (int i = n; i < list->n; i++)
+      if (list->at[i] == f->op[k]) {
+        list->at[i] = list->at[n];
+        list->at[n++] = f->op[k];
+      }
+}
+
+/* Whether nothing else in the body, but for one that follows it, and for what adds it up, touches
+   what the operation leaves, which has a place of its own in every module: a gradient, or what
+   becomes one behind the loop. after: what adds it up, NULL: nothing may. */
+static bool serves_no_round(const struct function *f, const struct op *op, int follower,
+                            struct list *after)
 {
   widen_lists(op);
   int n = op_makes(op, write_list), *writes = alloc((size_t)(n + 1) * sizeof *writes);
@@ -141,23 +197,26 @@ static bool serves_no_round(const struct function *f, const struct op *op, int f
     if (!has_places || v->family != writes[i]) return false;
     for (int k = 0; k < f->nop; k++) {
       const struct op *other = &graph->op[f->op[k]];
-      if (other != op && f->op[k] != follower && touches(other, writes[i])) return false;
+      if (other == op || f->op[k] == follower || !touches(other, writes[i])) continue;
+      if (!after || !adds_up(f, other, op)) return false;
+      add_once(after, f->op[k]);
     }
   }
+  if (after) in_order(f, after);
   return n > 0;
 }
 
 /* The one collective of the body that works on what this one leaves, and on nothing else (the sum
    over copies of what is reduced over parts): it can follow it, and be awaited for both; or NONE.
  */
-static int follower_in(const struct function *f, int id)
+static int follower_in(const struct function *f, int id, struct list *after)
 {
   const struct op *op = &graph->op[id];
   if (op->kind != OP_reduce_scatter) return NONE;
   for (int k = runs_at(f, id) + 1; k < f->nop; k++) {
     const struct op *other = &graph->op[f->op[k]];
     if (!is_collective(other->kind) || !can_follow(other, op)) continue;
-    bool alone = serves_no_round(f, op, f->op[k]) && serves_no_round(f, other, NONE);
+    bool alone = serves_no_round(f, op, f->op[k], NULL) && serves_no_round(f, other, NONE, after);
     return alone ? f->op[k] : NONE;
   }
   return NONE;
@@ -183,9 +242,12 @@ static struct crossings find_crossings(const struct function *f)
     if (!is_collective(op->kind) || !is_worth_it(op)) continue;
     struct crossing c = {.op = f->op[k], .leader = NONE};
     bool ahead = needs_no_round(f, op, &c.before);
-    if (!ahead) c.behind = serves_no_round(f, op, NONE);
-    int follower = ahead || c.behind ? NONE : follower_in(f, c.op);
-    if (follower != NONE) c = (struct crossing){.op = follower, .leader = c.op, .behind = true};
+    struct list after = {0}, behind_both = {0};
+    if (!ahead) c.behind = serves_no_round(f, op, NONE, &after);
+    int follower = ahead || c.behind ? NONE : follower_in(f, c.op, &behind_both);
+    if (c.behind) c.after = after;
+    if (follower != NONE)
+      c = (struct crossing){.op = follower, .leader = c.op, .behind = true, .after = behind_both};
     if ((!ahead && !c.behind) || is_among(&all, c.op)) continue;
     GROW(all.at, all.n, all.room);
     all.at[all.n++] = c;
@@ -305,8 +367,12 @@ static int first_place(const struct function *f, int loop, int far)
    of the loop have alike with these, or what becomes them. */
 bool touches_gradients_of(const struct op *op, const struct op *reduction)
 {
-  if (op->kind == OP_round)
-    return touches_gradients_of(&graph->op[graph->function[op->function].op[0]], reduction);
+  if (op->kind == OP_round) {
+    const struct function *part = &graph->function[op->function];
+    for (int k = 0; k < part->nop; k++)
+      if (touches_gradients_of(&graph->op[part->op[k]], reduction)) return true;
+    return false;
+  }
   if (op->kind == OP_await) return touches_gradients_of(&graph->op[op->begun], reduction);
   widen_lists(op);
   widen_lists(reduction);
@@ -324,12 +390,15 @@ bool touches_gradients_of(const struct op *op, const struct op *reduction)
 }
 
 /* Where the last round's reduction is awaited: as late as can be. */
-static int last_place(const struct function *f, int loop, const struct op *reduction)
+static int last_place(const struct function *f, int loop, const struct crossing *c)
 {
-  int k = loop + 1;
-  while (k < f->nop && !is_loop(f->op[k]) && !touches_gradients_of(&graph->op[f->op[k]], reduction))
-    k++;
-  return k;
+  for (int k = loop + 1; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    if (is_loop(f->op[k]) || touches_gradients_of(op, &graph->op[c->op])) return k;
+    for (int i = 0; i < c->after.n; i++)
+      if (touches_gradients_of(op, &graph->op[c->after.at[i]])) return k;
+  }
+  return f->nop;
 }
 
 /* By how many modules, of as many as there are besides the one at work. */
@@ -406,6 +475,10 @@ static void await_behind(int body, const struct crossing *c)
   struct list part = {0};
   int caller, await = await_of(c->op);
   add(&part, await);
+  for (int i = 0; i < c->after.n; i++) {
+    add(&part, c->after.at[i]);
+    leave_out(&graph->function[body], c->after.at[i]);
+  }
   int function = add_part(body, text("%s_behind", graph->function[body].name), &part);
   if (c->leader != NONE) follow(&graph->function[body], c);
   struct op *op = &graph->op[c->op];
@@ -416,7 +489,7 @@ static void await_behind(int body, const struct crossing *c)
   int loop = find_loop(body, &caller);
   struct function *outside = &graph->function[caller];
   int last = call_for(function, LAST_ROUND, 0, &graph->op[c->op]);
-  insert(outside, last_place(outside, loop, &graph->op[c->op]), last);
+  insert(outside, last_place(outside, loop, c), last);
 }
 
 /* ----------------------------------------------------------------------------------- the choice */

@@ -45,7 +45,8 @@ struct node {
   bool beside;
   int leader, follower; /* of a collective: which it can follow, and which can follow it, or NONE */
   int64_t time, exposed; /* exposed: how long a collective is waited for, as last simulated */
-  int64_t lead, tail;    /* of a collective: what is copied or computed before it, and after it */
+  int64_t lead, tail;    /* of a collective: what is copied or computed before it, and after it; of
+                            what finishes one, after its await */
   int64_t flying[MOST_PREFETCHED]; /* of what is FETCHED: when those end that are begun and not
                                       awaited */
   int nflying;
@@ -357,7 +358,7 @@ static void run_round(void)
     int n = order[k];
     await_wanted(n);
     if (node[n].crosses == FINISHES)
-      finish(n);
+      finish(n), streams.now += node[n].tail;
     else if (node[n].group != NONE)
       run_collective(n);
     else
@@ -741,20 +742,23 @@ static int64_t time_of_loop(int function)
 }
 
 /* The part of a loop's body that the operation calls, which has one collective: its last operation,
-   or what that awaits. */
+   or what its first awaits. */
 static int crossing_of(const struct op *call)
 {
   const struct function *part = &graph->function[call->function];
-  int last = part->op[part->nop - 1];
-  return graph->op[last].kind == OP_await ? graph->op[last].begun : last;
+  const struct op *first = &graph->op[part->op[0]];
+  return first->kind == OP_await ? first->begun : part->op[part->nop - 1];
 }
 
-/* How long the part takes before its collective. */
-static int64_t lead_of(const struct op *call)
+/* How long the part takes before its collective, or behind its await. */
+static int64_t time_besides(const struct op *call)
 {
   const struct function *part = &graph->function[call->function];
   int64_t time = 0;
-  for (int k = 0; k + 1 < part->nop; k++) time += time_taken(&graph->op[part->op[k]]);
+  for (int k = 0; k < part->nop; k++) {
+    const struct op *op = &graph->op[part->op[k]];
+    if (op->kind != OP_await && !is_collective(op->kind)) time += time_taken(op);
+  }
   return time;
 }
 
@@ -796,7 +800,7 @@ static void make_node(struct node *n, int id)
     cross(n, FINISHES, crossing_of(op));
   else
     n->time = loop ? time_of_loop(op->function) : time_taken(op);
-  if (op->kind == OP_round) n->lead += lead_of(op);
+  if (op->kind == OP_round) *(n->crosses == FINISHES ? &n->tail : &n->lead) += time_besides(op);
   if (collective && !n->crosses) find_copies(n, op);
 }
 
@@ -846,7 +850,7 @@ static void make_nodes(const int *op, int n)
     make_node(&node[nnode], op[i]);
     if (node[nnode].crosses == FETCHES) {
       node[nnode].then = op[++i];
-      node[nnode].lead += lead_of(&graph->op[op[i]]);
+      node[nnode].lead += time_besides(&graph->op[op[i]]);
     }
     nnode++;
   }

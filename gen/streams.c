@@ -97,7 +97,8 @@ bool has_stream(int group)
 
 struct sums {
   struct buffer *to;
-  double taken, exposed; /* picoseconds */
+  double taken, exposed;       /* picoseconds */
+  double of_gather, of_update; /* of what is exposed, where several batches have them once */
 };
 
 static const char *report_name(int value)
@@ -125,6 +126,8 @@ static void put_stream(void *to, int id, int times)
   simulated_mean(id, &takes, &waited);
   sums->taken += times * (double)takes;
   sums->exposed += times * (double)waited;
+  if (op->phase == GATHER) sums->of_gather += times * (double)waited;
+  if (op->phase == UPDATE) sums->of_update += times * (double)waited;
   const char *on = op->beside ? stream_name(op->group) : "stream";
   put(sums->to, "  %-8s %-15s %-6s %15s %15s %15s   ", phase_name[op->phase], kind_of(op),
       printable(graph->group[op->group].name), on, time_text((double)takes),
@@ -138,6 +141,19 @@ static void put_stream(void *to, int id, int times)
   put(sums->to, times > 1 ? ", %d times\n" : "\n", times);
 }
 
+/* Why what the batches of a step have once is not hidden, where that is worth a word. */
+static void put_once(struct buffer *b, const struct sums *s)
+{
+  double once = s->of_gather + s->of_update;
+  if (graph->accumulate == 1 || once < s->exposed / 100) return;
+  bool can_reduce = s->of_update > once / 2 && !graph->reduce_each_batch;
+  put(b,
+      "  %s of these: gathered before the first batch or reduced behind the last, where next to\n",
+      time_text(once));
+  put(b, "  nothing is computed beside it%s\n",
+      can_reduce ? "; with reduce_each_batch each batch's backward is beside its reductions" : "");
+}
+
 void put_streams(struct buffer *b)
 {
   struct buffer rows = {0};
@@ -148,4 +164,5 @@ void put_streams(struct buffer *b)
       "waited for", "what, and what runs meanwhile", rows.text);
   put(b, "  collectives take %s in a step, arithmetic waits %s for them\n", time_text(sums.taken),
       time_text(sums.exposed));
+  put_once(b, &sums);
 }

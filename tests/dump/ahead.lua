@@ -29,4 +29,4 @@ local n = args.batch or 16384
 local batch = distribute({ input = randn{n, 512}, target = randn{n, 512} }, over, copied and {Shard(0), Shard(0)} or Shard(0))
 return train{ model = model, batch = batch, loss = function(o, b) return (o - b.target):square():mean() end,
   optimizer = AdamW{ lr = 0.01 }, steps = 10, seed = 1, bucketing = args.bucketing,
-  prefetch = args.prefetch }
+  prefetch = args.prefetch, accumulate = args.accumulate, reduce_each_batch = args.accumulate and true }

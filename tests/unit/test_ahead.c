@@ -6,7 +6,8 @@
 enum { LAYERS = 4 };
 
 static const char *bucketing = "none";
-static const char *copies; /* of the parameters that are cut over four ranks, or NULL */
+static const char *copies;  /* of the parameters that are cut over four ranks, or NULL */
+static const char *batches; /* in a step, each of which reduces its gradients, or NULL */
 
 static void run_schedule(void)
 {
@@ -17,12 +18,13 @@ static void run_schedule(void)
 
 static void run_passes(const char *prefetch, const char *limit)
 {
-  static struct definition list[4];
+  static struct definition list[5];
   list[0] = (struct definition){"bucketing", bucketing};
   options.definition = list;
   options.ndefinition = 1;
   if (prefetch) list[options.ndefinition++] = (struct definition){"prefetch", prefetch};
   if (copies) list[options.ndefinition++] = (struct definition){"copies", copies};
+  if (batches) list[options.ndefinition++] = (struct definition){"accumulate", batches};
   if (limit) list[options.ndefinition++] = (struct definition){"memory", limit};
   options.plan = "tests/dump/ahead.lua";
   run_schedule();
@@ -218,6 +220,27 @@ static void in_buckets(const void *with)
   check_pending();
 }
 
+/* Where each batch of a step reduces its gradients, what is reduced is added to those of the
+   batches before when it is awaited: in the next round, too. */
+static void added_up_behind(const void *with)
+{
+  bucketing = with;
+  batches = "2";
+  compile(NULL, NULL);
+  const struct function *behind = named("layers_backward_behind"), *f = named("layers_backward");
+  const struct op *sum = &graph->op[graph->op[behind->op[0]].begun];
+  must(sum->kind == OP_reduce_scatter && sum->behind && sum->beside, "it is no reduction");
+  must(behind->nop > 1, "what is reduced is not added up where it is awaited");
+  for (int k = 1; k < behind->nop; k++) {
+    const struct op *adds = &graph->op[behind->op[k]];
+    int *made = alloc((size_t)op_width(adds) * sizeof *made);
+    must(op_makes(adds, made) && graph->value[made[0]].role == GRADIENT, "it adds to no gradient");
+    must(runs_at(f, behind->op[k]) == NONE, "it is added up twice");
+  }
+  must(sum->exposed < sum->takes / 2, "it is waited for");
+  check(PASS_MEMORY);
+}
+
 /* What is reduced over the parts and then over the copies is pending as one: the second follows the
    first, and is awaited for both. */
 static void chained(const void *with)
@@ -361,6 +384,8 @@ static void test_schedule(void **state)
   passes(gathered_ahead, NULL);
   passes(reduced_behind, NULL);
   passes(in_buckets, NULL);
+  passes(added_up_behind, "none");
+  passes(added_up_behind, "units");
   passes(chained, "none");
   passes(chained, "units");
   passes(what_is_summed_later, NULL);
