@@ -290,12 +290,12 @@ static void check_end(int value)
 static bool is_looked_at(enum pass after)
 {
   enum { LONG = 4096 };
-  return after == PASS_LUA || after >= PASS_ARRANGE || graph->norder <= LONG;
+  return after == PASS_LUA || after >= PASS_OUTLINE || graph->norder <= LONG;
 }
 
 static bool is_laid_out(enum pass after)
 {
-  return after >= PASS_PROPAGATE && after <= PASS_ARRANGE;
+  return after >= PASS_PROPAGATE && after <= PASS_OUTLINE;
 }
 
 /* There are many values and operations: each is looked at once, for all that is to be seen. */
@@ -319,14 +319,11 @@ static void check_values(enum pass after, bool *made, struct list *ends)
   }
 }
 
-static void check_op(enum pass after, int id, bool *made)
+static void check_laid_out(enum pass after, int id)
 {
   const struct op *op = &graph->op[id];
   bool are_steps = after >= PASS_REDISTRIBUTE;
-  sane_op(id);
-  run(id, made);
   hold(!are_steps || op->kind != OP_redistribute, id, "a redistribution is left");
-  if (!is_laid_out(after)) return;
   /* What was found true of it, and of what it takes and makes, is so as long as they stay. */
   uint64_t mark = mark_of_op(op, are_steps);
   if (marks.op[id] == mark) return;
@@ -337,6 +334,13 @@ static void check_op(enum pass after, int id, bool *made)
   if (is_known(op, (in_no_way ? LIES_IN_NO_WAY : 0) | (are_steps ? IS_STEP : 0))) return;
   if (!in_no_way) check_placed(id);
   if (are_steps) add(&marks.changed, id);
+}
+
+static void check_op(enum pass after, int id, bool *made)
+{
+  sane_op(id);
+  run(id, made);
+  if (is_laid_out(after)) check_laid_out(after, id);
 }
 
 static void check_flat(enum pass after, bool *made)
@@ -350,20 +354,30 @@ static void check_flat(enum pass after, bool *made)
   for (int i = 0; i < marks.changed.n; i++) check_moves_of(marks.changed.at[i]);
 }
 
-static void check_in_program(void *made, int id, int times)
+/* What is seen of a program's operations while each_op goes through them. */
+struct looks {
+  enum pass after;
+  bool *made;
+};
+
+static void check_in_program(void *to, int id, int times)
 {
+  const struct looks *looks = to;
   (void)times;
   sane_run(id);
-  run(id, made);
+  run(id, looks->made);
+  if (is_laid_out(looks->after)) check_laid_out(looks->after, id);
   check_moves_of(id);
 }
 
 /* Once equal modules are folded, what only the others of a list do is looked at no more. */
 static void check_folded(enum pass after, bool *made)
 {
-  check_values(after, made, NULL);
+  struct list ends = {0};
+  check_values(after, made, &ends);
   if (after >= PASS_FUSE) mark_constants(made);
-  each_op(check_in_program, made);
+  each_op(check_in_program, &(struct looks){after, made});
+  for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
 }
 
 /* ---------------------------------------------------------------------- what is computed again */

@@ -334,7 +334,9 @@ static bool owns(int value, int rank)
   return elements(local_shape(value, rank)) > 0;
 }
 
-static char *rank_text(int rank, const char *step, const struct families *tensors)
+/* `shown`: the tensors' names as comments have them. */
+static char *rank_text(int rank, const char *step, const struct families *tensors,
+                       const char *const *shown)
 {
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
@@ -347,8 +349,9 @@ static char *rank_text(int rank, const char *step, const struct families *tensor
     struct shape at = {.ndim = v->shape.ndim};
     memcpy(at.size, p.first, sizeof at.size);
     if (!at.ndim) at = (struct shape){.ndim = 1};
-    char *row = text("{%s},", sizes_text(at));
-    put(&first, "    %-14s // %s\n", row, printable(family_text(&tensors->at[i])));
+    const char *row = text("{%s},", sizes_text(at)), *aligned = "              ";
+    size_t length = strlen(row), width = strlen(aligned);
+    put(&first, "    %s%s // %s\n", row, aligned + (length < width ? length : width), shown[i]);
     const char *row_end = i % OWNS_IN_A_ROW ? " " : "\n    ";
     put(&own, "%s%d", !i ? "" : text(",%s", row_end), owns(value, rank));
   }
@@ -565,8 +568,11 @@ static void add_class(int class, int first, const int *class_of)
   const char *suffix = options.cuda ? "cu" : "c", *step = step_name(class);
   name_values(first);
   struct families tensors = find_tensors();
+  const char **shown = alloc((size_t)(tensors.n + 1) * sizeof *shown);
+  for (int i = 0; i < tensors.n; i++) shown[i] = printable(family_text(&tensors.at[i]));
   for (int r = 0; r < world_size(); r++)
-    if (class_of[r] == class) add_text(text("rank%d.%s", r, suffix), rank_text(r, step, &tensors));
+    if (class_of[r] == class)
+      add_text(text("rank%d.%s", r, suffix), rank_text(r, step, &tensors, shown));
   add_text(text("%s.%s", step, suffix), step_text(first, ranks_text(class_of, class), &tensors));
 }
 

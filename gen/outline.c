@@ -51,17 +51,25 @@ static int element_of(int module, int list)
   return module;
 }
 
+/* The number that the text begins with, as it is written in full, if `ends` follows it; else NONE.
+ */
+static int number_before(char ends, const char *s, const char **rest)
+{
+  int n = 0;
+  if (*s == ends || (s[0] == '0' && s[1] != ends)) return NONE;
+  for (; *s != ends; s++) {
+    if (*s < '0' || *s > '9' || n > 100000) return NONE;
+    n = 10 * n + *s - '0';
+  }
+  *rest = s + 1;
+  return n;
+}
+
 /* The place of a module in its list, from its name; NONE where that is no number. */
 static int place_in_list(int module)
 {
-  const char *name = graph->module[module].name;
-  int n = 0;
-  if (!*name || (name[0] == '0' && name[1])) return NONE;
-  for (; *name; name++) {
-    if (*name < '0' || *name > '9' || n > 100000) return NONE;
-    n = 10 * n + *name - '0';
-  }
-  return n;
+  const char *rest;
+  return number_before(0, graph->module[module].name, &rest);
 }
 
 /* By module: how many modules it holds that are called 0, 1, ... in this order; 0 where it holds
@@ -220,9 +228,10 @@ static bool made_by_region(const struct region *r, int value)
 /* "weight" of "layers.3.weight" and such: the value's name within module `index` of the list. */
 static const char *name_within(const struct region *r, int index, int value)
 {
-  const char *list = graph->module[r->list].path, *name = graph->value[value].name;
-  char *prefix = text("%s%s%d.", list, *list ? "." : "", index);
-  return strncmp(name, prefix, strlen(prefix)) ? NULL : name + strlen(prefix);
+  const char *list = graph->module[r->list].path, *name = graph->value[value].name, *rest;
+  size_t n = strlen(list);
+  if (strncmp(name, list, n) || (n && name[n++] != '.')) return NULL;
+  return number_before('.', name + n, &rest) == index ? rest : NULL;
 }
 
 /* The parameter whose value it is, or whose gradient before this batch's is added; or NONE. */

@@ -221,17 +221,21 @@ void put_text(struct buffer *b, const char *s, size_t length)
 
 void put(struct buffer *b, const char *format, ...)
 {
+  static char wide[1 << 16]; /* for texts that are put into others as a whole */
   char small[512], *at = small;
   size_t length;
-  va_list list, again, measured;
+  va_list list, wider, again, measured;
   va_start(list, format);
+  va_copy(wider, list);
   va_copy(measured, list);
   va_copy(again, list);
-  if (!print_plain(small, sizeof small, format, list, &length)) {
-    length = (size_t)vsnprintf(small, sizeof small, format, measured);
+  if (!print_plain(small, sizeof small, format, list, &length) &&
+      !print_plain(at = wide, sizeof wide, format, wider, &length)) {
+    length = (size_t)vsnprintf(at = small, sizeof small, format, measured);
     if (length >= sizeof small) vsnprintf(at = alloc(length + 1), length + 1, format, again);
   }
   put_text(b, at, length);
+  va_end(wider);
   va_end(measured);
   va_end(again);
   va_end(list);
