@@ -72,7 +72,7 @@ int64_t most_of_small(void)
   return most;
 }
 
-/* ------------------------------------------------------------------------------- plain choices */
+/* -------------------------------------------------------------------------------- plain choices */
 
 /* Of what it takes or makes, whichever is more; on the rank that has most. */
 static int64_t moved_bytes(const struct op *op)

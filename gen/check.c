@@ -380,7 +380,7 @@ static void check_folded(enum pass after, bool *made)
   for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
 }
 
-/* ---------------------------------------------------------------------- what is computed again */
+/* ----------------------------------------------------------------------- what is computed again */
 
 /* The module of the outermost ModuleList in which `module` lies, or NONE. */
 static int layer_of(int module)

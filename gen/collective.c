@@ -97,7 +97,7 @@ static const char *library_reduction(enum reduction r, enum type t)
   return t == BF16 ? bf16[r] : mpi[r];
 }
 
-/* ------------------------------------------------------------------------------------- counts */
+/* --------------------------------------------------------------------------------------- counts */
 
 /* Room that is used again and again, by what for. */
 enum { MEMBERS, PIECES, STARTS, ROOMS };
@@ -271,7 +271,7 @@ int64_t collective_bytes(const struct op *op, int rank)
   return op->pieces ? bytes / op->pieces : bytes;
 }
 
-/* --------------------------------------------------------------------------------------- text */
+/* ----------------------------------------------------------------------------------------- text */
 
 static char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts)
 {
@@ -312,7 +312,7 @@ static void check_count(int line, int64_t total)
                INT32_MAX);
 }
 
-/* ----------------------------------------------------------------------------------- exchanges */
+/* ------------------------------------------------------------------------------------ exchanges */
 
 /* For the CPU, and for CUDA. $x is the rank's table. $in_at and $out_at are where the one piece
    begins that it gives, or gets; $kept_in and $kept_out where what stays begins. */
@@ -505,7 +505,7 @@ char *exchanges_text(int rank)
   return b.text;
 }
 
-/* --------------------------------------------------------------------------------- the others */
+/* ----------------------------------------------------------------------------------- the others */
 
 /* The elements that this rank names in the call of equal parts, and what it gives otherwise. */
 static int64_t own_count(const struct op *op, int rank, const int64_t *give)

@@ -292,7 +292,7 @@ static void each_way(const struct op *op, const struct letters *l, const struct 
   }
 }
 
-/* ------------------------------------------------------------------------- one operation ahead */
+/* -------------------------------------------------------------------------- one operation ahead */
 
 /* The operation that takes first what `op` makes: `op` runs so that both together are cheap. NULL
    where that one's price is not known yet, or the plan asks for the output. */
@@ -403,7 +403,7 @@ static struct way cheapest(const struct op *op, const struct letters *l, const s
   return s.best;
 }
 
-/* ------------------------------------------------------------------------- as the inputs lie */
+/* ---------------------------------------------------------------------------- as the inputs lie */
 
 /* DTensor's rules know neither pending maxima, nor strides, nor one dimension cut twice, and take a
    stretched dimension of size 1 for one that is summed. */
@@ -477,7 +477,7 @@ static bool runs_as_it_lies(const struct op *op, struct way *way)
   return answer->runs;
 }
 
-/* ---------------------------------------------------------------------------- what was decided */
+/* ----------------------------------------------------------------------------- what was decided */
 
 /* All that a decision depends on is a question; the decisions are its answers. */
 static struct memo memo;
@@ -523,7 +523,7 @@ static void ask_with_ahead(struct query *q, const struct op *op)
   }
 }
 
-/* ---------------------------------------------------------------------------------- strictness */
+/* ----------------------------------------------------------------------------------- strictness */
 
 static bool may_be_cut(const struct op *op, const struct letters *l, const struct choice *list,
                        int n, int mesh_dim)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------------- parameters */
+/* ----------------------------------------------------------------------------------- parameters */
 
 /* The last word of a dotted name: "weight". */
 static const char *leaf(const char *name)
@@ -145,7 +145,7 @@ char *arguments_text(const struct draft *k)
   return b.text;
 }
 
-/* ------------------------------------------------------------------------------------ numbers */
+/* -------------------------------------------------------------------------------------- numbers */
 
 char *double_text(double x)
 {
@@ -338,7 +338,7 @@ static enum type type_of_text(const struct writing *w, const char *written)
   return w->type == BOOL && computes ? I32 : w->type;
 }
 
-/* ----------------------------------------------------------------------------------- operands */
+/* ------------------------------------------------------------------------------------- operands */
 
 static const char *temporary_of(const struct draft *k, int value)
 {
@@ -516,7 +516,7 @@ static char *random_text(const struct writing *w)
   return text("random_at(%s, %s)", name, index);
 }
 
-/* ------------------------------------------------------------------------- `$a(i)`: elsewhere */
+/* --------------------------------------------------------------------------- `$a(i)`: elsewhere */
 
 /* An index in the whole tensor, and between which numbers it is. */
 struct index {
@@ -662,7 +662,7 @@ static char *indexed_text(struct writing *w, int i, const char *from, const char
   return last ? s : text("(%s)", s);
 }
 
-/* ------------------------------------------------------------------------- whole expressions */
+/* ---------------------------------------------------------------------------- whole expressions */
 
 static char *scalar_text(const struct writing *w)
 {

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ----------------------------------------------------------------------------------- functions */
+/* ------------------------------------------------------------------------------------ functions */
 
 /* The learning rate depends on the number of the step, and so do random numbers: where a step takes
    several batches, on that of the batch. On a GPU the rates lie in memory, and the number does. */
@@ -181,7 +181,7 @@ static char *functions_text(int rank)
   return b.text;
 }
 
-/* ---------------------------------------------------------------------------- table of tensors */
+/* ----------------------------------------------------------------------------- table of tensors */
 
 /* "m->w.layers[31].wq" for "m->w.layers[0].wq": how much of the first stands before the number; 0
    where it is no such thing. */

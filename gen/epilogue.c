@@ -45,7 +45,7 @@ static void count_readers(void)
       count_reader(&graph->op[graph->function[i].op[k]]);
 }
 
-/* ------------------------------------------------------------------------------ what can go so */
+/* ------------------------------------------------------------------------------- what can go so */
 
 static bool lies_as_written(int value)
 {
@@ -407,7 +407,7 @@ void epilogue(void)
   }
 }
 
-/* ---------------------------------------------------------------------------------- what it is */
+/* ----------------------------------------------------------------------------------- what it is */
 
 struct epilogue epilogue_of(const struct op *op)
 {

@@ -218,7 +218,7 @@ static void fuse_elements(struct function *f)
     f->op[f->nop++] = bundle[i]->element ? kernel_of(bundle[i]) : bundle[i]->op[0];
 }
 
-/* ------------------------------------------------------------------------------------- updates */
+/* -------------------------------------------------------------------------------------- updates */
 
 /* Whether no parameter lies between the two that `a` and `b` update. */
 static bool neighbours(const struct op *a, const struct op *b)

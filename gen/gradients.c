@@ -228,7 +228,7 @@ static void matmul_grad(int g)
     if (needs(i)) give(i, matmul_side(g, part, i));
 }
 
-/* ------------------------------------------------------------------------- element by element */
+/* --------------------------------------------------------------------------- element by element */
 
 static void add_grad(int g)
 {
@@ -434,7 +434,7 @@ static void rotary_pairs_grad(int g)
   turn_back(g);
 }
 
-/* ------------------------------------------------------------------- dimensions come and go */
+/* ----------------------------------------------------------------------- dimensions come and go */
 
 static int expanded(int a, double scale)
 {
@@ -614,7 +614,7 @@ static void cumsum_grad(int g)
   give(0, apply(op));
 }
 
-/* ----------------------------------------------------------------------------- whole operators */
+/* ------------------------------------------------------------------------------ whole operators */
 
 static void attention_grad(int g)
 {

@@ -18,7 +18,7 @@ struct kernel {
 static struct kernel *kernel;
 static int nkernel, kernel_room;
 
-/* ------------------------------------------------------------------------- all of the kernels */
+/* --------------------------------------------------------------------------- all of the kernels */
 
 static const char *name_at(const char *prototype)
 {
@@ -161,7 +161,7 @@ const char *add_kernel(const char *wanted, const char *prototypes, const char *c
   }
 }
 
-/* --------------------------------------------------------------------- loops of one statement */
+/* ----------------------------------------------------------------------- loops of one statement */
 
 /* Whether this line and two more are "for (...) {", a statement, "}". */
 static bool holds_one(const char *line)
@@ -223,7 +223,7 @@ static char *call_text(const char *name, const struct launch *launch, const char
   return launch->then ? text("%s\n  %s", call, launch->then) : call;
 }
 
-/* --------------------------------------------------------------------------- fused operations */
+/* ----------------------------------------------------------------------------- fused operations */
 
 /* The function of the plan that the operation is a part of, "rms_norm"; where that is an operator
    that Lua writes as a sign, the operation's own name. */

@@ -41,7 +41,7 @@ static void put_loops(struct buffer *b, const struct loops *loops, int from, int
   for (int n = from; n < to; n++) put_loop(b, loops, n, indent + 2 * (n - from));
 }
 
-/* ------------------------------------------------------------------------------------- threads */
+/* -------------------------------------------------------------------------------------- threads */
 
 int64_t worth_threads = 1 << 14;
 

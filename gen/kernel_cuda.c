@@ -90,7 +90,7 @@ static void put_flat(struct buffer *b, struct draft *k, struct launch *launch)
   end_vector(b, k, body.text, 2);
 }
 
-/* ---------------------------------------------------------------------------------- reductions */
+/* ----------------------------------------------------------------------------------- reductions */
 
 static bool only_float_sums(const struct draft *k)
 {
@@ -299,7 +299,7 @@ char *cuda_body(struct draft *k, struct launch *launch)
   return b.text;
 }
 
-/* ------------------------------------------------------------------------------ room for parts */
+/* ------------------------------------------------------------------------------- room for parts */
 
 static int64_t room_of(const struct op *group, int rank)
 {

@@ -58,7 +58,7 @@ static int count_columns(const struct draft *k)
   return n;
 }
 
-/* ---------------------------------------------------------------------------------------- form */
+/* ----------------------------------------------------------------------------------------- form */
 
 static struct form form_of(const struct draft *k)
 {
@@ -95,7 +95,7 @@ int64_t cuda_rows_parts(const struct draft *k)
   return f.columns ? f.parts : 0;
 }
 
-/* ---------------------------------------------------------------------------- loops over a row */
+/* ----------------------------------------------------------------------------- loops over a row */
 
 static const char *thread_text(const struct form *f)
 {
@@ -197,7 +197,7 @@ static void put_stage_elements(struct buffer *b, struct draft *k, const struct f
   k->ntemporary = known; /* they were the loop's own */
 }
 
-/* -------------------------------------------------------------------------------------- a row */
+/* ---------------------------------------------------------------------------------------- a row */
 
 static void put_stages(struct buffer *b, struct draft *k, const struct form *f, int indent)
 {

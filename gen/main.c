@@ -12,7 +12,8 @@ static const char usage[] =
     "usage: tpgen PLAN.lua -o DIRECTORY [options]\n"
     "Writes one program per rank for the model and the parallel plan in PLAN.lua.\n\n"
     "  -o DIRECTORY          where the programs go; made if it isn't there\n"
-    "  --target cpu|cuda     C with CBLAS and MPI (the default), or CUDA C++ with cuBLASLt and NCCL\n"
+    "  --target cpu|cuda     C with CBLAS and MPI (the default), or CUDA C++ with cuBLASLt and\n"
+    "                        NCCL\n"
     "  -D NAME=VALUE         what the plan reads as args.NAME\n"
     "  --ranks FIRST-LAST    write only these ranks' programs\n"
     "  --trace               write trace.json, too: the simulated step, for Perfetto\n"
@@ -105,17 +106,29 @@ static void check_options(int argc)
   if (!makes) usage_error(2, "say where the programs go: -o DIRECTORY");
 }
 
+/* What follows is tables: one option a line, one pass a line. */
+/* clang-format off */
+
 static void read_options(int argc, char **argv)
 {
-  enum { TARGET = 256, RANKS, DUMP, TRACE, CHECK, EXPLAIN, MOVE, PLANNER, LINK, JSON, HELP, VERSION };
+  enum {
+    TARGET = 256, RANKS, DUMP, TRACE, CHECK, EXPLAIN, MOVE, PLANNER, LINK, JSON, HELP, VERSION
+  };
   static const struct option list[] = {
-      {"target", required_argument, NULL, TARGET},   {"ranks", required_argument, NULL, RANKS},
-      {"dump", required_argument, NULL, DUMP},       {"trace", no_argument, NULL, TRACE},
-      {"check", no_argument, NULL, CHECK},
-      {"explain", required_argument, NULL, EXPLAIN}, {"move", required_argument, NULL, MOVE},
-      {"planner", required_argument, NULL, PLANNER}, {"link", required_argument, NULL, LINK},
-      {"json", no_argument, NULL, JSON},             {"help", no_argument, NULL, HELP},
-      {"version", no_argument, NULL, VERSION},       {0}};
+    {"target", required_argument, NULL, TARGET},
+    {"ranks", required_argument, NULL, RANKS},
+    {"dump", required_argument, NULL, DUMP},
+    {"trace", no_argument, NULL, TRACE},
+    {"check", no_argument, NULL, CHECK},
+    {"explain", required_argument, NULL, EXPLAIN},
+    {"move", required_argument, NULL, MOVE},
+    {"planner", required_argument, NULL, PLANNER},
+    {"link", required_argument, NULL, LINK},
+    {"json", no_argument, NULL, JSON},
+    {"help", no_argument, NULL, HELP},
+    {"version", no_argument, NULL, VERSION},
+    {0},
+  };
   for (int c; (c = getopt_long(argc, argv, "o:D:", list, NULL)) != -1;) {
     switch (c) {
     case 'o': options.out = optarg; break;
@@ -147,7 +160,7 @@ static void after(enum pass pass)
 
 int main(int argc, char **argv)
 {
-  signal(SIGXFSZ, SIG_IGN);   /* a file that grows too large is an error to report */
+  signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error to report */
   read_options(argc, argv);
   arena_open();
   ask();

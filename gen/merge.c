@@ -14,7 +14,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------------- dependences */
+/* ---------------------------------------------------------------------------------- dependences */
 
 /* What the operations read and write that have to stay in their order, by value: one of a family
    speaks for all of it. */
@@ -162,7 +162,7 @@ void find_needs(const struct function *f, const int *op, struct single *s, int n
   }
 }
 
-/* ------------------------------------------------------------------- what a member takes in */
+/* ----------------------------------------------------------------------- what a member takes in */
 
 int readers_of(int value, int *last)
 {
@@ -261,7 +261,7 @@ static void leave_out(struct function *f, const struct list *gone)
   }
 }
 
-/* ---------------------------------------------------------------------------------- the bucket */
+/* ----------------------------------------------------------------------------------- the bucket */
 
 /* Room for the members' parts: of a reduction those of a rank, one after the other; else a chunk
    for each of the group. No rank has more than the first. */

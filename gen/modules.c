@@ -193,7 +193,7 @@ static int children(lua_State *L)
   return 3;
 }
 
-/* -------------------------------------------------------------------------------- into the graph */
+/* ------------------------------------------------------------------------------- into the graph */
 
 /* add_module(name, class, parent or -1, line): its index. */
 static int new_module(lua_State *L)
@@ -313,7 +313,7 @@ static int set_alias(lua_State *L)
   return 0;
 }
 
-/* ----------------------------------------------------------------------------------------- calls */
+/* ---------------------------------------------------------------------------------------- calls */
 
 /* Notes the tensors among the arguments from `first` on; gives how many. */
 static int note_tensors(lua_State *L, int first, int *noted, const char *what)
@@ -379,7 +379,7 @@ static int calls_of_instances(lua_State *L)
   return 1;
 }
 
-/* ------------------------------------------------------------------------------------- the table */
+/* ------------------------------------------------------------------------------------ the table */
 
 void set_module_bindings(lua_State *L)
 {

@@ -15,7 +15,7 @@ static inline int64_t most(int64_t a, int64_t b)
   return a > b ? a : b;
 }
 
-/* ------------------------------------------------------------------------------------ steps.c */
+/* -------------------------------------------------------------------------------------- steps.c */
 
 /* What is on a dimension of the mesh: the dimension of the tensor that it cuts, or one of these.
    OTHER: pending, of another reduction than the source's. */
@@ -75,7 +75,7 @@ void walk_to(struct walk *w, int i, int at);
 /* By DTensor's greedy planner. */
 void walk_greedily(struct walk *w, const struct brief *to);
 
-/* ---------------------------------------------------------------------------------- traffic.c */
+/* ------------------------------------------------------------------------------------ traffic.c */
 
 /* What is moved, and on what mesh: of what stays as it is, the part of one rank, without the
    dimensions of the mesh over which it is cut. A tier is the links of one bandwidth; tier 0 is the
@@ -153,7 +153,7 @@ struct scratch {
 };
 void *take(struct scratch *s, size_t size);
 
-/* --------------------------------------------------------------------------------- exchange.c */
+/* ----------------------------------------------------------------------------------- exchange.c */
 
 /* One of those that meet in a group. */
 struct member {

@@ -51,7 +51,7 @@ const char *stream_name(int group)
   return text("%s_stream", identifier_of_group(group));
 }
 
-/* ------------------------------------------------------------------------- names in one scope */
+/* --------------------------------------------------------------------------- names in one scope */
 
 /* The names given out in a scope; a second comer gets a number. Local: of variables. */
 struct scope {
@@ -75,7 +75,7 @@ static const char *unique(struct scope *s, const char *wanted)
   return name;
 }
 
-/* ----------------------------------------------------------------- the tree of the parameters */
+/* ------------------------------------------------------------------- the tree of the parameters */
 
 /* A parameter, and how far its dotted name has been taken apart. */
 struct leaf {
@@ -207,7 +207,7 @@ static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const cha
   }
 }
 
-/* --------------------------------------------------------------------------- struct memory */
+/* -------------------------------------------------------------------------------- struct memory */
 
 /* "exp_avg" of "optim.exp_avg.in_proj.weight". */
 static const char *state_kind(int value)
@@ -422,7 +422,7 @@ void name_values(int of_rank)
   declare_memory();
 }
 
-/* ------------------------------------------------------------------------------- activations */
+/* ---------------------------------------------------------------------------------- activations */
 
 /* "(float *)(m->arena + 128)" */
 static char *arena_address(const struct value *v, const char *at)

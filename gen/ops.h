@@ -1,7 +1,8 @@
-/* ops.h: the table of operators. One row for each; every other list expands from here. To add an
-   operator: a row here, its element's expression in the row or a pair of kernel files, a function
-   in gradients.c if it has a gradient, and for the tests a reference (tests/unit/reference.h) and
-   sizes (instances.h, and test_grad.c for a gradient).
+/* clang-format off */
+/* ops.h: the table of operators, whose columns are kept by hand. One row for each; every other list
+   expands from here. To add an operator: a row here, its element's expression in the row or a pair
+   of kernel files, a function in gradients.c if it has a gradient, and for the tests a reference
+   (tests/unit/reference.h) and sizes (instances.h, and test_grad.c for a gradient).
 
      OP(name, rule, linear, gradient, numbers, element)
 
@@ -48,7 +49,7 @@
      $a $b ...  The inputs' elements at this place.
      $a(i)      The input's element at index i of the first letter that its operand names, elsewhere
                 at this place; 0 if there is no such index, or another rank has it.
-     $x         The index of letter x, in the whole tensor. What it is compared with by == is one too.
+     $x         The index of letter x, in the whole tensor. What == compares it with is one, too.
      $s $name   The operation's scalar, and its numbers by name.
      $random    A number in [0, 1) that depends on the seed, the step, $stream and the place in the
                 whole tensor alone.
@@ -60,7 +61,7 @@
 
 OP(matmul,         "equation",             "a|b",          matmul_grad,        "", "")
 
-/* ------------------------------------------------------------------------- element by element */
+/* --------------------------------------------------------------------------- element by element */
 
 OP(add,            "...,...->...",         "ab|a:max|b:max|a:min|b:min", add_grad, "", "$a + $b")
 OP(sub,            "...,...->...",         "ab|a:max|a:min", sub_grad,         "", "$a - $b")
@@ -134,7 +135,7 @@ OP(rotary,         "...d!,...c!,...c!->...d!", "a",        rotary_grad,        "
 OP(rotary_pairs,   "...d!,...c!,...c!->...d!", "a",        rotary_pairs_grad,  "",
    "$d % 2 ? $a * $b($d / 2) + $a($d - 1) * $c($d / 2) : $a * $b($d / 2) - $a($d + 1) * $c($d / 2)")
 
-/* ------------------------------------------------------------------- dimensions come and go */
+/* ----------------------------------------------------------------------- dimensions come and go */
 
 /* The sum, times the scalar: a mean is one. */
 OP(sum,            "...D->...",            "a",            sum_grad,           "", "$a")
@@ -176,7 +177,7 @@ OP(cumsum,         "...D!->...D!",         "a",            cumsum_grad,        "
 OP(argsort,        "...D!->...D!:i32",     "",             no_grad,            "descending", "")
 OP(argmax,         "...D!->...:i32",       "",             no_grad,            "", "")
 
-/* ----------------------------------------------------------------------------- whole operators */
+/* ------------------------------------------------------------------------------ whole operators */
 
 /* softmax(scale q k^T) v over heads in groups that share keys and values; and the logarithm of each
    row's sum. $s is the scale. Never holds a whole matrix of scores. */
@@ -231,8 +232,8 @@ OP(unpack_pieces,  "",                     "",             no_grad,            "
 OP(loop,           "",                     "",             no_grad,            "", "")
 /* What follows runs when a collective that runs beside what is between them is done: overlap.c. */
 OP(await,          "",                     "",             no_grad,            "", "")
-/* Calls a function for the module of one round of a loop: from another of its rounds, or from outside
-   of it: ahead.c. */
+/* Calls a function for the module of one round of a loop: from another of its rounds, or from
+   outside of it: ahead.c. */
 OP(round,          "",                     "",             no_grad,            "", "")
 /* A product of matrices and what it does to its result before it stores it: epilogue.c. */
 OP(epilogue,       "",                     "",             no_grad,            "", "")

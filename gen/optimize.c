@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------ the norm */
+/* ------------------------------------------------------------------------------------- the norm */
 
 /* The mesh dimensions over which parts of gradients are to be summed: those that cut any. */
 static unsigned dimensions_cut(const int *gradient, int known)
@@ -79,7 +79,7 @@ static void find_norm(const int *gradient, int known)
   graph->norm = number(norm, NORM, "grad_norm", (struct layout){0});
 }
 
-/* ---------------------------------------------------------------------------------- the update */
+/* ----------------------------------------------------------------------------------- the update */
 
 static int state_of(int parameter, const char *what)
 {

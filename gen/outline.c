@@ -335,7 +335,7 @@ static bool find_source(const struct region *r, int k, int j, struct source *s)
   return false;
 }
 
-/* ------------------------------------------------------------------------------------- folding */
+/* -------------------------------------------------------------------------------------- folding */
 
 static int carried_value(const struct source *s)
 {
@@ -431,7 +431,7 @@ static void find_regions(void)
   }
 }
 
-/* ----------------------------------------------------------------------------------- functions */
+/* ------------------------------------------------------------------------------------ functions */
 
 static const char *const phase_name[PHASES] = {"forward", "backward", "update", "gather"};
 

@@ -260,7 +260,7 @@ static void put_parts(struct buffer *b, const struct op *op, int k, int rank)
   }
 }
 
-/* ---------------------------------------------------------------------------------------- text */
+/* ----------------------------------------------------------------------------------------- text */
 
 const char *own_chunk_text(const struct op *op)
 {

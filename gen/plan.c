@@ -54,7 +54,7 @@ static void place_parameters(void)
   }
 }
 
-/* ---------------------------------------------------- one sweep over the program and its calls */
+/* ----------------------------------------------------- one sweep over the program and its calls */
 
 static int *now;               /* the value that stands for a value from here on */
 static struct list *styles_of; /* by module */

@@ -39,7 +39,7 @@ static int *checkpoint; /* the same of the outermost ModuleList */
 static bool *again;     /* by value: the backward makes it once more */
 static int *copy;       /* by value: what it makes, or NONE while it has not */
 
-/* -------------------------------------------------------------------------- modules and values */
+/* --------------------------------------------------------------------------- modules and values */
 
 static bool is_number(const char *name)
 {

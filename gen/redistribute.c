@@ -283,7 +283,7 @@ double move_cost(struct shape whole, enum type type, struct layout from, struct 
   return k->bytes;
 }
 
-/* ----------------------------------------------------------------------------------- the pass */
+/* ------------------------------------------------------------------------------------- the pass */
 
 static int *stands_for; /* the value that an operation now takes instead of a value */
 static struct list new_order;

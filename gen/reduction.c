@@ -151,7 +151,7 @@ void put_parts_together(struct buffer *b, const struct draft *k, const bool *the
   put(b, "  }\n");
 }
 
-/* ------------------------------------------------------------------------------------ columns */
+/* -------------------------------------------------------------------------------------- columns */
 
 void put_column_parts(struct buffer *b, const struct draft *k, const bool *these, int64_t parts)
 {
@@ -199,7 +199,7 @@ void put_columns_together(struct buffer *b, const struct draft *k, const bool *t
   put(b, "%*s}\n", indent, "");
 }
 
-/* ------------------------------------------------------------------------------------- results */
+/* -------------------------------------------------------------------------------------- results */
 
 void put_block_results(struct buffer *b, const struct draft *k, const bool *these, int threads,
                        int indent)

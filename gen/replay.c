@@ -32,7 +32,7 @@ struct noted_call {
 static int given[MOST_TENSORS], place[MOST_TENSORS], ngiven;
 static struct query question;
 
-/* ------------------------------------------------------------------------------- is it known? */
+/* --------------------------------------------------------------------------------- is it known? */
 
 /* Which of the call's tensors has the value, or NONE. */
 static int number_given(int value)
@@ -132,7 +132,7 @@ struct noted_call *noted_call(lua_State *L, int function)
   return call->state == NEVER ? NULL : call;
 }
 
-/* ---------------------------------------------------------------------------------- it is not */
+/* ------------------------------------------------------------------------------------ it is not */
 
 /* The value as a noted call tells it, `made` those that its operations have made so far; NONE: it
    cannot be told. */
@@ -200,7 +200,7 @@ void never_note(struct noted_call *call)
   call->state = NEVER;
 }
 
-/* -------------------------------------------------------------------------------------- it is */
+/* ---------------------------------------------------------------------------------------- it is */
 
 static int value_now(int k, const int *made)
 {

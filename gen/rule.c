@@ -194,7 +194,7 @@ int rule_type(const struct op *op, int k)
   return read_rule(op).rule->out[k].type;
 }
 
-/* ------------------------------------------------------------------- letters of the operands */
+/* ---------------------------------------------------------------------- letters of the operands */
 
 /* One operand while its letters are found. ndim is NONE for an output not made yet. */
 struct place {
@@ -364,7 +364,7 @@ static void put_operands(void)
   for (int i = reduces; i < rule.nin; i++) put_input(i);
 }
 
-/* ------------------------------------------------------------------------------ letters' sizes */
+/* ------------------------------------------------------------------------------- letters' sizes */
 
 /* The operands one after the other: the inputs, then the outputs as far as they are made. */
 static int operand_count(void)

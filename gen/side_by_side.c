@@ -149,7 +149,7 @@ static struct runs best_runs(const struct function *f, const int *sum)
   return best;
 }
 
-/* ------------------------------------------------------------------------------------ the sums */
+/* ------------------------------------------------------------------------------------- the sums */
 
 /* Those of the modules of a list, which can be copied at once, after one another. */
 static int by_family(const void *a, const void *b)

@@ -15,7 +15,7 @@
 
 static const char loop_variable[][2] = {"i", "j", "k", "l", "p", "q", "r", "s"};
 
-/* ----------------------------------------------------------------------------------- operands */
+/* ------------------------------------------------------------------------------------- operands */
 
 static const struct axis *space_axes(const struct op *op, const struct letters *l)
 {
@@ -91,7 +91,7 @@ bool reads_elsewhere(const struct op *op, int i)
   return false;
 }
 
-/* -------------------------------------------------------------------------------------- loops */
+/* ---------------------------------------------------------------------------------------- loops */
 
 /* Places in the order of the loops at which one must begin: the dimension that stands there may not
    be one loop with the one before. */
@@ -246,7 +246,7 @@ void find_loops(struct draft *k)
   }
 }
 
-/* ------------------------------------------------------------------------------------ indices */
+/* -------------------------------------------------------------------------------------- indices */
 
 static int loop_that_ends(const struct loops *loops, int dim)
 {

@@ -21,7 +21,7 @@ int space_of(const struct op *op)
   return is_reduce(op->kind) ? op->in[0] : op->out;
 }
 
-/* --------------------------------------------------------------------------- spaces and rows */
+/* ------------------------------------------------------------------------------ spaces and rows */
 
 static bool cut_alike(const struct value *x, const struct value *y, int dims)
 {
@@ -112,7 +112,7 @@ static bool find_rows(const int *body, struct stages *s)
   return true;
 }
 
-/* ---------------------------------------------------------------------------------- reductions */
+/* ----------------------------------------------------------------------------------- reductions */
 
 /* The elements of a whole row. */
 static int64_t row_size(const struct stages *s)

@@ -368,7 +368,7 @@ char *comment_lines(const char *s, int indent)
   return b.text;
 }
 
-/* ---------------------------------------------------------------------------------- statements */
+/* ----------------------------------------------------------------------------------- statements */
 
 /* The C of one operation, or "" where this rank has nothing to do. */
 char *statement_text(const struct op *op, int rank)

@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------------- the figures */
+/* ---------------------------------------------------------------------------------- the figures */
 
 static char *scaled_text(double x, const char *unit)
 {

@@ -42,10 +42,10 @@ struct mesh {
   int ndim;
   const char *name[MAX_MESH];
   int size[MAX_MESH];
-  double bandwidth[MAX_MESH]; /* bytes a second that a rank's link along it carries; 0: not told */
-  double latency[MAX_MESH];   /* seconds that a collective over it takes besides; 0: not told */
+  double bandwidth[MAX_MESH];  /* bytes a second that a rank's link along it carries; 0: not told */
+  double latency[MAX_MESH];    /* seconds that a collective over it takes besides; 0: not told */
   const char *whole[MAX_MESH]; /* of the two that the plan's dimension was split in: its name */
-  int64_t memory;             /* bytes that a rank has; 0: not told */
+  int64_t memory;              /* bytes that a rank has; 0: not told */
   struct device device;
   int line;
 };
@@ -129,8 +129,8 @@ struct value {
   int list, sibling; /* of module 0's: the list of modules, and the value of module 1 */
   int step, initial; /* carried: the family's value at index + step, `initial` at the list's end */
   /* fuse.c, memory.c */
-  int storage;       /* the value whose bytes it shares: itself, mostly */
-  int pieces; /* pipeline.c: it is made in so many, or 0; apart: they lie one after the other */
+  int storage; /* the value whose bytes it shares: itself, mostly */
+  int pieces;  /* pipeline.c: it is made in so many, or 0; apart: they lie one after the other */
   bool apart;
   bool stored;       /* takes bytes at all: not so inside a fused kernel */
   int64_t offset;    /* ACTIVATION: in the arena; of module 0's value, in a family */
@@ -179,35 +179,35 @@ struct op {
                        all_to_all: both */
   enum reduction reduction; /* all_reduce, reduce_scatter, to_partial */
   int exchange;             /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
-  int nbody;                /* fused, epilogue, and a collective that is a bucket: the operations in it */
+  int nbody; /* fused, epilogue, and a collective that is a bucket: the operations in it */
   const int *body;
   const struct stages *stages; /* fused: how its kernel runs the body: stages.c */
-  bool packed; /* a bucket whose members travel in `buffer`, one after the other */
+  bool packed;                 /* a bucket whose members travel in `buffer`, one after the other */
   int buffer;
-  int function; /* loop, round: which it calls */
-  enum round round; /* round: for whose module; FIRST_ROUND: */
-  int far;          /* which of the first, from 0; NEXT_ROUND: how many rounds on */
+  int function;      /* loop, round: which it calls */
+  enum round round;  /* round: for whose module; FIRST_ROUND: */
+  int far;           /* which of the first, from 0; NEXT_ROUND: how many rounds on */
   int pieces, piece; /* pipeline.c: it is of one of so many pieces of its values, or 0. A matmul is
                         cut in dimension `dim` of its output, of which `group` has parts */
-  bool beside;  /* a collective: it runs beside what follows it, until it is awaited */
-  int ahead;    /* beside: it is begun so many rounds of a loop before the one that awaits it */
-  bool behind;  /* beside: it is awaited in the round of a loop behind the one that begins it */
-  bool late;    /* beside: it is begun in the last round of a loop, and awaited behind that */
+  bool beside;       /* a collective: it runs beside what follows it, until it is awaited */
+  int ahead;   /* beside: it is begun so many rounds of a loop before the one that awaits it */
+  bool behind; /* beside: it is awaited in the round of a loop behind the one that begins it */
+  bool late;   /* beside: it is begun in the last round of a loop, and awaited behind that */
   int follows_plus_1; /* beside: the collective whose result it begins with when that is there,
                          whatever else is at work; the number and 1, or 0: see leader_of */
   bool leads;         /* beside: one follows it; what it leaves is copied out on its own stream */
-  int event;    /* beside: which of the program's events tells that it is done; ahead by several:
-                   the first of as many: see event_slots */
-  int begun;    /* await: the collective */
+  int event; /* beside: which of the program's events tells that it is done; ahead by several:
+                the first of as many: see event_slots */
+  int begun; /* await: the collective */
   int64_t takes, exposed; /* a collective: by the model of cost.c, and how long of that nothing runs
                              beside it; picoseconds */
   enum phase phase;
-  bool again;       /* an operation of the forward that the backward runs once more */
-  int module, line; /* where it comes from */
+  bool again;          /* an operation of the forward that the backward runs once more */
+  int module, line;    /* where it comes from */
   const char *part_of; /* "rms_norm": the function that the plan called there, or NULL */
-  int unit_plus_1;  /* redistribute and what becomes of it: see unit_of */
-  bool held;        /* of those that gather: what it makes is not given up after the forward */
-  const char *why;  /* redistribute and what becomes of it: who asked, in words, or NULL */
+  int unit_plus_1;     /* redistribute and what becomes of it: see unit_of */
+  bool held;           /* of those that gather: what it makes is not given up after the forward */
+  const char *why;     /* redistribute and what becomes of it: who asked, in words, or NULL */
 };
 
 /* The module tree. A module's path is its dotted name from the root, "" for the root itself. */
@@ -251,7 +251,7 @@ struct unit {
   unsigned again;   /* of `shards`, those over which it is gathered again for the backward: what was
                        gathered over them is given up after the forward, over the others kept */
   int dim;          /* that is cut where there is such, negative: from the last; or ANY_DIM */
-  bool once;         /* it is gathered for all batches of a step, ahead of them */
+  bool once;        /* it is gathered for all batches of a step, ahead of them */
   bool reduces_each; /* where a step takes several batches: the gradients of each, not their sum */
 };
 enum { ANY_DIM = MAX_DIMS };
@@ -389,7 +389,7 @@ struct graph {
   struct async *async;
   int npipelined, pipelined_room;
   struct pipelined *pipelined; /* in the order of the functions */
-  int loss; /* the value that is trained down, or NONE: a forward-only program */
+  int loss;                    /* the value that is trained down, or NONE: a forward-only program */
   int train_line;
   int steps;
   uint64_t seed;
@@ -405,10 +405,11 @@ struct graph {
   bool wants_norm; /* it is computed */
   int norm;        /* the value, or NONE */
   int accumulate;  /* a step's gradients are the mean of those of so many batches */
-  bool reduce_each_batch; /* gradients that are cut over ranks in the end are so before they are added up */
-  int nevent;          /* as many as collectives that are pending at once */
-  int64_t arena_bytes; /* memory.c: of a rank, the same on all */
-  int64_t live_bytes;  /* the largest sum of what lives at once: the bound below arena_bytes */
+  bool reduce_each_batch; /* gradients that are cut over ranks in the end are so before they are
+                             added up */
+  int nevent;             /* as many as collectives that are pending at once */
+  int64_t arena_bytes;    /* memory.c: of a rank, the same on all */
+  int64_t live_bytes;     /* the largest sum of what lives at once: the bound below arena_bytes */
 };
 
 /* The one graph, in memory that the process which reads the plan shares with its parent. */
@@ -418,7 +419,7 @@ extern struct graph *graph;
 
 /* Reserves the arena, shared with the processes forked later, and makes the empty graph in it. */
 void arena_open(void);
-/* What is written in the arena from here on is this process's alone: quicker, and in fewer pages. */
+/* What is written in the arena from here on is this process's alone: quicker, in fewer pages. */
 void arena_own(void);
 /* Makes some of the pages ready that this will take, until is_over() says that it is time: while
    another process reads a long plan. */
@@ -484,7 +485,7 @@ const char *spared_name(const char *name);
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);
 
-/* ------------------------------------------------------------------------ options, and lua.c */
+/* --------------------------------------------------------------------------- options, and lua.c */
 
 struct definition {
   const char *name, *value;
@@ -603,10 +604,10 @@ int append_here(struct op op);
    makes. */
 int append_again(int number, const int *in);
 
-/* replay.c: what is known of calls like that of the function of this number with the arguments on the
-   stack; NULL: nothing, and nothing can be. Either it is noted already: then `replay` appends what
-   the first one did and pushes what it gave, and says how many. Or it is to be noted when it has run,
-   what it gave on the stack, its operations from first_op on; unless it must not be. */
+/* replay.c: what is known of calls like that of the function of this number with the arguments on
+   the stack; NULL: nothing, and nothing can be. Either it is noted already: then `replay` appends
+   what the first one did and pushes what it gave, and says how many. Or it is to be noted when it
+   has run, what it gave on the stack, its operations from first_op on; unless it must not be. */
 struct noted_call;
 struct noted_call *noted_call(struct lua_State *L, int function);
 bool is_noted(const struct noted_call *call);
@@ -646,11 +647,11 @@ int unit_of(const struct op *op);
 bool is_of_batch(enum phase phase);
 /* Whether it is of a parameter's gradient, or what several batches add up for it. */
 bool is_gradient(int value);
-/* The type in which a collective's values travel: those of a packed bucket as its buffer has them. */
+/* The type in which a collective's values travel: a packed bucket's, as its buffer has them. */
 enum type moved_type(const struct op *op);
-/* Where the k-th member of a packed gather or scatter begins in the chunk that each rank of the group
-   has of its buffer, in elements; with k = nbody how long that is. The same on all ranks: parts that
-   are smaller are followed by what nobody reads. */
+/* Where the k-th member of a packed gather or scatter begins in the chunk that each rank of the
+   group has of its buffer, in elements; with k = nbody how long that is. The same on all ranks:
+   parts that are smaller are followed by what nobody reads. */
 int64_t bucket_chunk(const struct op *op, int k);
 /* The model's name for a value; where it has none, the name of the operator that made it. */
 const char *value_name(int value);
@@ -674,9 +675,10 @@ const char *type_name(enum type t);
 int op_reads(const struct op *op, int *list);
 int op_writes(const struct op *op, int *list);
 int op_width(const struct op *op);
-/* Of a collective that is pending, what it reads and writes meanwhile: of a bucket that is copied in
-   before and out when it is awaited no more than the buffer, and what it leaves in place. And all
-   that an operation writes until its await, with that, as op_writes has it where nothing is pending. */
+/* Of a collective that is pending, what it reads and writes meanwhile: of a bucket that is copied
+   in before and out when it is awaited no more than the buffer, and what it leaves in place. And
+   all that an operation writes until its await, with that, as op_writes has it where nothing is
+   pending. */
 int pending_reads(const struct op *op, int *list);
 int pending_writes(const struct op *op, int *list);
 int op_makes(const struct op *op, int *list);
@@ -692,8 +694,8 @@ void each_op(void (*visit)(void *to, int op, int times), void *to);
 void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to);
 /* Whether the function is a phase's, which a step calls: no loop's body, nor a part of one. */
 bool is_phase(const struct function *f);
-/* Calls `visit` for every operation as a run of a phase's function runs them, with the number of its
-   module, NONE outside of loops. */
+/* Calls `visit` for every operation as a run of a phase's function runs them, with the number of
+   its module, NONE outside of loops. */
 void each_run_of(const struct function *f, void (*visit)(void *to, int op, int module), void *to);
 /* The module of a loop's round, counted from 0; and the round that a call in round `from` is for,
    or NONE where there is none. */
@@ -725,7 +727,7 @@ const char *linear_of(const struct op *op);
 /* The attribute of that name, which the row has. */
 int64_t number_of(const struct op *op, const char *name);
 
-/* ------------------------------------------------------------------------------------- memo.c */
+/* --------------------------------------------------------------------------------------- memo.c */
 
 /* A question, a row of numbers, and those that were asked before. */
 struct query {
@@ -757,7 +759,7 @@ int number_of_query(struct memo *memo, const struct query *q);
    there. It stays where it is. */
 void *answer_to(struct memo *memo, const struct query *q, size_t size, bool *is_new);
 
-/* ------------------------------------------------------------------------------------ shard.c */
+/* -------------------------------------------------------------------------------------- shard.c */
 
 struct part {
   struct shape shape;
@@ -804,7 +806,7 @@ char *layout_text(struct layout layout);
 char *placement_text(struct placement p);
 char *shape_text(struct shape s); /* "[20, 10]" */
 
-/* ------------------------------------------------------------------------------------- rule.c */
+/* --------------------------------------------------------------------------------------- rule.c */
 
 /* One dimension of an operand: the letters that it is made of, the outermost first; none where its
    size is 1. */
@@ -839,7 +841,7 @@ const char *view_equation(struct shape from, struct shape to, int line);
 /* Of a value that stays as it is: "abc->abc". */
 const char *identity_equation(int ndim);
 
-/* --------------------------------------------------------------------------------- choices.c */
+/* ------------------------------------------------------------------------------------ choices.c */
 
 /* One way in which an operation may run on one dimension of the mesh. */
 struct choice {
@@ -856,7 +858,7 @@ bool fits_together(const struct letters *l, int nin, const struct choice *list, 
 /* A maximum of sums is not the sum of maxima: pending results of one value are of one kind. */
 bool reductions_agree(struct layout layout);
 
-/* ---------------------------------------------------------------------------------- decide.c */
+/* ------------------------------------------------------------------------------------- decide.c */
 
 /* How an operation runs: where it takes its inputs, and where its outputs lie. */
 struct way {
@@ -875,7 +877,7 @@ struct layout layout_after(const struct op *op, struct layout now);
 /* The value as it was redistributed to this layout before, or NONE. */
 int moved_before_to(const struct surroundings *around, int value, struct layout to);
 
-/* ------------------------------------------------------------------------------------ einop.c */
+/* -------------------------------------------------------------------------------------- einop.c */
 
 /* What DTensor's rules say of an operation: it runs as its inputs lie, or on other layouts, or
    not. */
@@ -898,7 +900,7 @@ struct ruled {
 struct ruling einop_rule(const char *equation, const struct ruled *op, const int *enforce);
 struct ruling pointwise_rule(const struct ruled *op);
 
-/* --------------------------------------------------------------------------------- the passes */
+/* ----------------------------------------------------------------------------------- the passes */
 
 void plan(void);
 void propagate(void);
@@ -970,8 +972,8 @@ bool same_place(int a, int b);
 int64_t most_live(const int *value, int n);
 int64_t place_values(int *value, int n, int64_t bound, bool well);
 /* device.c: by name, or NULL, and the names that there are; what the plan tells, else the CUDA
-   target's, else NULL. How many seconds products of these sizes, attention of so many operations, or
-   reading and writing so many bytes takes. */
+   target's, else NULL. How many seconds products of these sizes, attention of so many operations,
+   or reading and writing so many bytes takes. */
 struct product_sizes {
   double count, rows, columns, terms;
 };
@@ -1083,7 +1085,7 @@ int legs_of(struct shape whole, enum type type, struct layout from, struct layou
 /* Bytes that the rank which receives most receives for it. */
 double move_cost(struct shape whole, enum type type, struct layout from, struct layout to);
 
-/* ------------------------------------------------------------------------------------ align.c */
+/* -------------------------------------------------------------------------------------- align.c */
 
 /* Finds how the values of a rank are aligned. */
 void find_alignments(int rank);
@@ -1167,10 +1169,10 @@ char *norm_text(const struct op *op);
 char *update_constants(void);
 const char *update_rates(void);
 char *learning_rate_text(void);
-/* prepare.c: whether inputs are read from a file of tokens; whether an operation updates parameters,
-   or needs random numbers; where the number of the batch lies that these depend on; whether the
-   batches of a step are kept, each in a place of its own; the struct of what changes from step to
-   step, and the function `prepare`: both "" where a program needs none. */
+/* prepare.c: whether inputs are read from a file of tokens; whether an operation updates
+   parameters, or needs random numbers; where the number of the batch lies that these depend on;
+   whether the batches of a step are kept, each in a place of its own; the struct of what changes
+   from step to step, and the function `prepare`: both "" where a program needs none. */
 bool reads_tokens(void);
 bool is_update(const struct op *op);
 bool is_random(const struct op *op);
@@ -1220,8 +1222,8 @@ char *file_kernel_call(const struct op *op, int rank);
 /* Whether the kernel of the operation asks how operand i lies, and takes it in any order that
    leaves the last dimension innermost. */
 bool takes_steps(const struct op *op, int i);
-/* tiles.c: of attention, which of its files the kernel is ("_mma": NAME_mma.cu); and what a hole for
-   the sizes of its tiles is filled with, or NULL. Of other operations "" and NULL. */
+/* tiles.c: of attention, which of its files the kernel is ("_mma": NAME_mma.cu); and what a hole
+   for the sizes of its tiles is filled with, or NULL. Of other operations "" and NULL. */
 enum { MOST_SHARED = 163 * 1024 }; /* bytes of a block's shared memory, on any GPU from sm_80 on */
 const char *attention_variant(const struct op *op);
 const char *attention_hole(const struct op *op, const char *hole, int64_t depth, int64_t width);
@@ -1236,11 +1238,11 @@ char *collective_text(const struct op *op, int rank);
 char *await_text(const struct op *op, int rank);
 /* Whether the await has more to do: what came in a bucket is copied out of it. */
 bool awaits_copies(const struct op *op);
-/* parcel.c: whether a packed bucket's buffer has a chunk for each rank; whether what a rank gathers,
-   or what is scattered to it, lies elsewhere as it would in its chunk, so that it is sent from there,
-   or left there; whether what is reduced lies in the buffer; whether anything is copied before the
-   call and after it; where the rank's own chunk begins; the copies, and the call with those before it
-   and, where `out` says so, behind it. */
+/* parcel.c: whether a packed bucket's buffer has a chunk for each rank; whether what a rank
+   gathers, or what is scattered to it, lies elsewhere as it would in its chunk, so that it is sent
+   from there, or left there; whether what is reduced lies in the buffer; whether anything is copied
+   before the call and after it; where the rank's own chunk begins; the copies, and the call with
+   those before it and, where `out` says so, behind it. */
 bool has_chunks(const struct op *op);
 bool lies_as_chunk(const struct op *op);
 bool lies_in_buffer(const struct op *op);
@@ -1289,8 +1291,8 @@ const char *kernel_includes(void);
 /* The shortest text that reads back as the number, as a double and as a float: "0.1f". */
 char *double_text(double x);
 char *number_text(double x);
-/* A factor in the same way; "(1.0 / 96)" and "(1.0f / 96)" where that is shorter, and the same number
-   to the bit. */
+/* A factor in the same way; "(1.0 / 96)" and "(1.0f / 96)" where that is shorter, and the same
+   number to the bit. */
 char *double_factor(double x);
 char *float_factor(double x);
 /* The whole number, where x is one over it and takes more than three digits; or 0. */
@@ -1309,7 +1311,7 @@ char *comment_lines(const char *text, int indent);
 char *reduced_text(const struct op *op);
 char *statement_text(const struct op *op, int rank);
 
-/* ---------------------------------------------------------------------------------- family.c */
+/* ------------------------------------------------------------------------------------- family.c */
 
 /* Values that are told as one: the members' names are `name`, a number from 0 on, `rest`. Of one
    value alone `name` is all of it, and `rest` NULL. */
@@ -1358,7 +1360,7 @@ enum pass {
 extern const char *const pass_name[PASS_COUNT];
 /* Asserts what the pass promises to leave; bug() where it does not hold. */
 void check(enum pass after);
-void check_pending(void); /* pending.c */
+void check_pending(void);   /* pending.c */
 void check_in_pieces(void); /* pieces.c */
 /* Prints the graph as it stands, where --dump asks for this pass, and ends tpgen. */
 void dump(enum pass after);
@@ -1393,7 +1395,7 @@ void fit(void);
 void report_text(struct buffer *b); /* plan.txt */
 void report_json(struct buffer *b); /* plan.json */
 
-/* ------------------------------------------------------------------------------------ write.c */
+/* -------------------------------------------------------------------------------------- write.c */
 
 struct embedded {
   const char *name;

@@ -73,7 +73,7 @@ char *learning_rate_text(void)
               text("%d", r->steps), NULL);
 }
 
-/* --------------------------------------------------------------------------------- its kernels */
+/* ---------------------------------------------------------------------------------- its kernels */
 
 /* Elements from which on threads are worth their start. */
 static const int64_t MANY = 1 << 15;

@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------------------- width */
+/* ---------------------------------------------------------------------------------------- width */
 
 static bool is_vector(const struct draft *k, int value, const struct operand *operand)
 {
@@ -158,7 +158,7 @@ char *indexed_vector(struct draft *k, int value, const struct operand *operand, 
   return spoken_element(&k->vectors, v);
 }
 
-/* -------------------------------------------------------------------------------- around loops */
+/* --------------------------------------------------------------------------------- around loops */
 
 static void put_load(struct buffer *b, const struct draft *k, const struct vector *v, int indent)
 {

@@ -1,6 +1,6 @@
-/* perturb FROM TO SEED [bfloat16]: a safetensors file of float32 tensors, with every value up to two
-   units in the last place away from what it was, or half of a bfloat16's unit: as far as rounding
-   could have moved it.  */
+/* perturb FROM TO SEED [bfloat16]: a safetensors file of float32 tensors, with every value up to
+   two units in the last place away from what it was, or half of a bfloat16's unit: as far as
+   rounding could have moved it.  */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -18,7 +18,7 @@ static void count_call(void)
 
 #define open(...)              (count_call(), open(__VA_ARGS__))
 #define close(...)             (count_call(), close(__VA_ARGS__))
-#define fsync(fd)              (count_call(), (fd) < 0 ? -1 : 0) // a death of the process loses nothing
+#define fsync(fd)              (count_call(), (fd) < 0 ? -1 : 0) // no death of a process loses it
 #define rename(...)            (count_call(), rename(__VA_ARGS__))
 #define unlink(...)            (count_call(), unlink(__VA_ARGS__))
 #define posix_fallocate(...)   (count_call(), posix_fallocate(__VA_ARGS__))

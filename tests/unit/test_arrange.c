@@ -91,8 +91,8 @@ static int all_to_all(int a, int from, int to)
   return packing(OP_unpack, step(op, text("S(%d)", to)), from, text("S(%d)", to));
 }
 
-/* "relu.1 all_gather.1 permute.0213": the program's operations and how what they make lies, where that
-   is not as it is written: which dimension is outermost, or the order of all. */
+/* "relu.1 all_gather.1 permute.0213": the program's operations and how what they make lies, where
+   that is not as it is written: which dimension is outermost, or the order of all. */
 static const char *program(void)
 {
   struct buffer b = {0};
@@ -208,8 +208,9 @@ static void check_attention(const void *with)
   graph->value[y + 1].placed = true;
   y = by(OP_view, "a4b6c8d4->a4b6(c8d4)", by(OP_permute, "acbd->abcd", y, "S(2)"), "S(2)");
   use(scatter(product("abk,nk->abn", y, weight(W, W, "S(1)"), "P"), 1));
-  becomes("relu.1 all_gather.1 matmul.1 view.1 view.2 tanh.2 matmul.1 view.1 view.2 matmul.1 view.1 "
-          "view.2 attention.2 view.1 view.1 matmul.1 reduce_scatter.1 sum all_reduce");
+  becomes(
+      "relu.1 all_gather.1 matmul.1 view.1 view.2 tanh.2 matmul.1 view.1 view.2 matmul.1 view.1 "
+      "view.2 attention.2 view.1 view.1 matmul.1 reduce_scatter.1 sum all_reduce");
 }
 
 /* Without a collective too: heads are where the products leave them. */

@@ -14,7 +14,7 @@
 /* ----------------------------------------------------------------------------- what is left out */
 
 /* Why. */
-#define TURNS     "turns maxima into minima: a row names one reduction for what goes in and comes out"
+#define TURNS     "turns maxima into minima: a row names one reduction for what it takes and gives"
 #define TRUTHS    "truths about a pending value: it is finished before they are asked"
 #define EXTREMES  "no pending maxima or minima come here"
 #define POSITIVE  "right for positive numbers alone"

@@ -218,8 +218,8 @@ static void test_values_and_operations(void **state)
   int x = given(BATCH, "x", parse_shape("2x3"), (struct layout){0});
   graph->value[x].type = BF16;
   int y = append_op((struct op){.kind = OP_exp, .nin = 1, .in = {x}, .module = inner, .line = 8});
-  int z = append_op(
-      (struct op){.kind = OP_sum, .nin = 1, .in = {y}, .dims = 3, .scalar = 1 / 6.0, .module = NONE});
+  int z = append_op((struct op){
+      .kind = OP_sum, .nin = 1, .in = {y}, .dims = 3, .scalar = 1 / 6.0, .module = NONE});
   assert_int_equal(graph->value[y].type, BF16);
   assert_int_equal(graph->value[y].line, 8);
   assert_string_equal(value_name(y), "layers.0");

@@ -141,8 +141,9 @@ T shuffle(warp_call call, unsigned mask, T value, int argument, int width, const
 #define LAUNCH_WITH(kernel, blocks, threads, bytes, on)                                            \
   (::cuda_on_cpu::allow_shared(kernel, bytes),                                                     \
    ::cuda_on_cpu::launcher(#kernel, kernel, blocks, threads, bytes, on))
-#define LAUNCH(kernel, blocks, threads, on)               LAUNCH_WITH(kernel, blocks, threads, 0, on)
-#define LAUNCH_SHARED(kernel, blocks, threads, bytes, on) LAUNCH_WITH(kernel, blocks, threads, bytes, on)
+#define LAUNCH(kernel, blocks, threads, on) LAUNCH_WITH(kernel, blocks, threads, 0, on)
+#define LAUNCH_SHARED(kernel, blocks, threads, bytes, on)                                          \
+  LAUNCH_WITH(kernel, blocks, threads, bytes, on)
 
 // In place of `extern __shared__`, which a host compiler takes for something else: a pointer to the
 // block's dynamic shared memory.
