@@ -91,44 +91,6 @@ char *kernel_prototypes(void)
   return b.text;
 }
 
-static bool is_too_long(const char *lines)
-{
-  enum { COLUMNS = 100 };
-  for (; *lines; lines += strcspn(lines, "\n"), lines += *lines == '\n')
-    if (strcspn(lines, "\n") > COLUMNS) return true;
-  return false;
-}
-
-/* A line of C, broken behind commas; else behind the first bracket; else as a statement. */
-static const char *wrapped_line(const char *line, int indent)
-{
-  const char *lead = text("%*s", indent + 4, ""), *lines = wrapped(line, ", ", lead);
-  if (!is_too_long(lines)) return lines;
-  int head = (int)strcspn(line, "(") + 1;
-  if (!indent)
-    return text("%.*s\n%s", head, line, wrapped(text("%s%s", lead, line + head), ", ", lead));
-  struct buffer b = {0};
-  put_statement(&b, indent, line + indent);
-  return text("%.*s", (int)b.length - 1, b.text);
-}
-
-/* Breaks the lines that are too long, but for comments and those of the preprocessor; of what is
-   not ours, only the heads of functions. */
-static char *wrapped_lines(const char *s, bool ours)
-{
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  while (*s) {
-    size_t length = strcspn(s, "\n"), indent = strspn(s, " ");
-    const char *line = text("%.*s", (int)length, s);
-    bool code = *line && !strchr("#/{}", line[indent]) && !strchr(line, '"') && !strstr(line, "//");
-    put(&b, "%s", code && (ours || !indent) ? wrapped_line(line, (int)indent) : line);
-    s += length;
-    if (*s) put_text(&b, s++, 1);
-  }
-  return b.text;
-}
-
 /* Heads, a line each, as declarations. */
 static char *declared(const char *heads)
 {
@@ -159,46 +121,6 @@ const char *add_kernel(const char *wanted, const char *prototypes, const char *c
         .given_definition = definition};
     return name;
   }
-}
-
-/* ----------------------------------------------------------------------- loops of one statement */
-
-/* Whether this line and two more are "for (...) {", a statement, "}". */
-static bool holds_one(const char *line)
-{
-  const char *inner = next_line(line), *last = next_line(inner);
-  size_t indent = strspn(line, " "), within = strspn(inner, " ");
-  bool opens = !strncmp(line + indent, "for (", 5) || !strncmp(line + indent, "if (", 4);
-  bool closes = strspn(last, " ") == indent && !strncmp(last + indent, "}\n", 2);
-  return opens && inner[-2] == '{' && within == indent + 2 && last[-2] == ';' && closes;
-}
-
-static char *without_braces(const char *body)
-{
-  enum { COLUMNS = 100 };
-  for (bool again = true; again;) {
-    struct buffer b = {0};
-    put_text(&b, "", 0);
-    again = false;
-    for (const char *line = body; *line;) {
-      const char *inner = next_line(line), *last = next_line(inner);
-      size_t head = (size_t)(inner - line) - strlen(" {\n"), indent = strspn(line, " ");
-      if (!holds_one(line)) {
-        put_text(&b, line, (size_t)(inner - line));
-        line = inner;
-        continue;
-      }
-      const char *statement = inner + indent + 2;
-      bool joins = head + (size_t)(last - statement) <= COLUMNS && strncmp(statement, "for (", 5);
-      if (!joins) statement = inner;
-      put(&b, "%.*s%s%.*s", (int)head, line, joins ? " " : "\n", (int)(last - statement),
-          statement);
-      again = true;
-      line = next_line(last);
-    }
-    body = b.text;
-  }
-  return copy_text(body);
 }
 
 /* A kernel that is one function: its name. */

@@ -107,7 +107,17 @@ char *index_text(const struct loops *loops, const struct operand *operand, int d
 bool is_cut(int value, int dim);
 char *flat_first_text(int value);
 
-/* element.c */
+/* lines.c */
+
+/* A statement, broken where it is too long for a line. */
+void put_statement(struct buffer *b, int indent, const char *statement);
+/* A body without the braces around one statement that a line holds. */
+char *without_braces(const char *body);
+/* A text, of which the lines that are too long are broken, but for comments and those of the
+   preprocessor; of what is not ours, only the heads of functions. */
+char *wrapped_lines(const char *s, bool ours);
+
+/* arguments.c */
 
 void find_arguments(struct draft *k);
 /* Takes away the arguments that the body does not name: indices into what this rank has no part
@@ -118,6 +128,13 @@ const char *argument_if_any(const struct draft *k, int value); /* or NULL */
 /* What stands in the parentheses of the prototype and of the call; the latter after all else. */
 char *parameters_text(const struct draft *k);
 char *arguments_text(const struct draft *k);
+/* A parameter that is no place in memory; what is called alike is one. */
+const char *add_extra(struct draft *k, const char *type, const char *wanted, const char *call);
+/* A name that is no other's within the kernel. */
+const char *free_name(const struct draft *k, const char *wanted);
+
+/* element.c */
+
 /* The element of the operation's output: "relu[i * 16 + j]". */
 char *output_text(struct draft *k, const struct op *op);
 /* An operation's element in C. What it needs before, it puts into b. */
@@ -128,9 +145,6 @@ void put_elements(struct buffer *b, struct draft *k, const bool *made, int inden
 bool is_read_by_rows(const struct draft *k, int value);
 /* From here on an inner value is called so: "const float mean = ". */
 const char *new_temporary(struct draft *k, int value, const char *wanted);
-/* A name that is no other's within the kernel. */
-const char *free_name(const struct draft *k, const char *wanted);
-void put_statement(struct buffer *b, int indent, const char *statement);
 
 /* reduction.c */
 
@@ -173,9 +187,6 @@ void put_columns_together(struct buffer *b, const struct draft *k, const bool *t
                           int indent);
 /* "reduction(+ : sum_of)": for a loop that goes over several elements at once. */
 char *simd_clauses(const struct draft *k, const bool *these);
-
-/* A parameter that is no place in memory; what is called alike is one. */
-const char *add_extra(struct draft *k, const char *type, const char *wanted, const char *call);
 
 /* kernel_cpu.c, kernel_cuda.c: the body of the function, without its braces. */
 

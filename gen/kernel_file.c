@@ -49,11 +49,10 @@
    order every time: no atomic additions of floats. Programs may be large: sizes are int literals,
    so multiply as long. The text is compiled with -Wall -Wextra -Wconversion -Wshadow, and by nvcc,
    for all of whose warnings it must give no cause. */
-#include "tpgen.h"
+#include "kernel_file.h"
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The operation at hand, what its rule says of it, and how much of each letter this rank has. */
@@ -62,8 +61,7 @@ static int rank;
 static struct letters letters;
 static int64_t local[MAX_LETTERS];
 
-/* The author of the file is told what is wrong with it. */
-static _Noreturn void fault(const char *what)
+_Noreturn void fault(const char *what)
 {
   if (op->kind != OP_custom)
     bug("emit", NONE, "templates/kernels/%s%s.%s: %s", op_row[op->kind].name, attention_variant(op),
@@ -384,128 +382,13 @@ static void put_filled(struct buffer *b, const char *c, const char *end)
   }
 }
 
-/* Where the statement ends that begins on this line: the line behind it, which closes its brackets
-   and does not end in the sign of an assignment. */
-static const char *statement_end(const char *line)
-{
-  int open = 0;
-  for (bool more = true; more && *line;) {
-    const char *end = line + strcspn(line, "\n");
-    for (const char *c = line; c < end; c++) open += (*c == '(') - (*c == ')');
-    more = open > 0 || (end > line && end[-1] == '=');
-    line = end + (*end == '\n');
-  }
-  return line;
-}
-
-/* Our own file with every statement that has a hole on one line, which add_kernel breaks again when
-   it knows what is in the holes. */
-static char *joined(const char *file)
-{
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  for (const char *line = file, *end; *line; line = end) {
-    char first = line[strspn(line, " ")];
-    end = first == '/' || first == '#' ? next_line(line) : statement_end(line);
-    const char *all = text("%.*s", (int)(end - line), line);
-    bool joins = strchr(all, '$') && !strstr(all, "//");
-    for (const char *c = all, *next; *c; c = next) {
-      next = joins ? next_line(c) : c + strlen(c);
-      const char *part = c == all ? c : c + strspn(c, " ");
-      bool goes_on = *next && joins;
-      put(&b, "%.*s", (int)(next - part) - goes_on, part);
-      if (goes_on && next[-2] != '(') put(&b, " ");
-    }
-  }
-  return b.text;
-}
-
 static char *filled(const char *file)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  put_filled(&b, op->kind == OP_custom ? file : joined(file), NULL);
+  put_filled(&b, op->kind == OP_custom ? file : joined_statements(file), NULL);
   if (b.length && b.text[b.length - 1] != '\n') put_text(&b, "\n", 1);
   return b.text;
-}
-
-/* ----------------------------------------------------------------------- arithmetic in launches */
-
-/* sum = product {("+" | "-") product}; product = atom {("*" | "/" | "%") atom} */
-static int64_t sum_at(const char **c);
-
-static char next_sign(const char **c)
-{
-  *c += strspn(*c, " \t\r");
-  return **c;
-}
-
-static int64_t atom_at(const char **c)
-{
-  char sign = next_sign(c);
-  if (sign == '(') {
-    ++*c;
-    int64_t value = sum_at(c);
-    if (next_sign(c) != ')') fault("a '(' in a line '// launch:' is not closed");
-    ++*c;
-    return value;
-  }
-  if (!isdigit((unsigned char)sign))
-    fault(text("in a line '// launch:' a number should stand before '%.20s'", printable(*c)));
-  char *end;
-  int64_t value = strtoll(*c, &end, 10);
-  *c = end;
-  return value;
-}
-
-static int64_t combined(char sign, int64_t a, int64_t b)
-{
-  int64_t result = 0;
-  if ((sign == '/' || sign == '%') && b == 0) fault("a line '// launch:' divides by 0");
-  bool wrong = sign == '*'   ? __builtin_mul_overflow(a, b, &result)
-               : sign == '+' ? __builtin_add_overflow(a, b, &result)
-               : sign == '-' ? __builtin_sub_overflow(a, b, &result)
-                             : false;
-  if (wrong) fault("a line '// launch:' makes a number that is too large");
-  return sign == '/' ? a / b : sign == '%' ? a % b : result;
-}
-
-static int64_t product_at(const char **c)
-{
-  int64_t value = atom_at(c);
-  for (char sign; (sign = next_sign(c)) == '*' || sign == '/' || sign == '%';) {
-    ++*c;
-    value = combined(sign, value, atom_at(c));
-  }
-  return value;
-}
-
-static int64_t sum_at(const char **c)
-{
-  int64_t value = product_at(c);
-  for (char sign; (sign = next_sign(c)) == '+' || sign == '-';) {
-    ++*c;
-    value = combined(sign, value, product_at(c));
-  }
-  return value;
-}
-
-/* "BLOCKS, THREADS", or "BLOCKS, THREADS, BYTES": "12, 256". */
-static char *launch_text(const char *line)
-{
-  const char *c = line;
-  int64_t blocks = sum_at(&c), bytes = 0;
-  if (next_sign(&c) != ',') fault("a line '// launch:' is not of the form BLOCKS, THREADS");
-  c++;
-  int64_t threads = sum_at(&c);
-  if (next_sign(&c) == ',') c++, bytes = sum_at(&c);
-  if (next_sign(&c) != '\n') fault("a line '// launch:' goes on after BLOCKS, THREADS, BYTES");
-  if (blocks < 1 || blocks > INT32_MAX || threads < 1 || threads > 1024)
-    fault(text("it launches %" PRId64 " blocks of %" PRId64 " threads", blocks, threads));
-  if (bytes < 0 || bytes > MOST_SHARED)
-    fault(text("a block takes %" PRId64 " bytes of shared memory, of %d", bytes, MOST_SHARED));
-  char *places = text("%" PRId64 ", %" PRId64, blocks, threads);
-  return bytes ? text("%s, %" PRId64, places, bytes) : places;
 }
 
 /* -------------------------------------------------------------------------------- the functions */
