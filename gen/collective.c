@@ -72,6 +72,16 @@ static const char large_reduce_scatter[] =
     "COLLECTIVE($line$, reduce_scatter($in$, $out$, $n$, $type$, $op$, $group$));";
 enum { LARGE_BYTES = 1 << 18 };
 
+/* Those of several values on the CPU, each to its place. */
+static const char *parcels_form(enum op_kind kind)
+{
+  return kind == OP_all_gather
+             ? "COLLECTIVE($line$, gather_parcels($in$, $out$, $parcels$, parcel, $type$, "
+               "$group$));"
+             : "COLLECTIVE($line$, reduce_parcels($in$, $out$, $parcels$, parcel, $type$, $op$, "
+               "$group$));";
+}
+
 static const char *library_type(enum type t)
 {
   static const char *const mpi[] = {
@@ -623,13 +633,15 @@ static char *call_text(const struct op *op, int rank)
   bool equal = !unequal || equal_parts(op, rank);
   int64_t n = own_count(op, rank, give);
   const char *form = equal ? equal_form(row, n, ranks, moved_type(op)) : unequal;
+  bool by_parcels = goes_by_parcels(op);
+  if (by_parcels) form = parcels_form(op->kind);
   if (op->kind == OP_all_reduce && total == 0) return "";
   struct ends ends = ends_of(op);
-  char *call =
-      fill(form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
-           library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)),
-           "group", group_name(op->group), "ranks", text("%d", ranks), "line", text("%d", op->line),
-           "stream", stream_of(op), NULL);
+  char *call = fill(
+      form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
+      library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)), "group",
+      group_name(op->group), "ranks", text("%d", ranks), "line", text("%d", op->line), "stream",
+      stream_of(op), "parcels", by_parcels ? text("%d", count_parcels(op, rank)) : "", NULL);
   if (op->packed || equal) return call;
   const char *type = options.cuda ? "size_t" : "int";
   struct buffer b = {0};
@@ -666,6 +678,7 @@ char *collective_text(const struct op *op, int rank)
   bool begins = op->beside && options.cuda;
   if (begins && *call) call = begun_text(op, call, rank);
   if (!op->packed || !*call) return call;
+  if (goes_by_parcels(op)) return with_parcels(op, rank, call);
   return with_copies(op, rank, call, !begins);
 }
 

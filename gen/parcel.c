@@ -95,6 +95,19 @@ bool is_copied_out(const struct op *op)
   return op->packed && !lies_in_buffer(op) && !(op->kind == OP_reduce_scatter && lies_as_chunk(op));
 }
 
+/* Whether one call takes each member to its place: on the CPU, where copies cost as much as the
+   way. What is small had better travel in one message. */
+bool goes_by_parcels(const struct op *op)
+{
+  const int64_t large = 1 << 18;
+  if (options.cuda || !lies_as_chunk(op) || op->pieces) return false;
+  for (int k = 0; k < op->nbody; k++) {
+    int whole = op->kind == OP_all_gather ? member(op, k)->out : member(op, k)->in[0];
+    if (graph->value[whole].type != graph->value[op->buffer].type) return false;
+  }
+  return elements_at(op->buffer, 0) * type_bytes(graph->value[op->buffer].type) >= large;
+}
+
 /* ------------------------------------------------------------------------------ one run of each */
 
 /* Whether the gradient of the k-th member lies behind that of the one before. */
@@ -351,6 +364,21 @@ static char *further_in(const char *lines)
   put_text(&b, "", 0);
   for (const char *c = lines; *c; c++) put(&b, "%.1s%s", c, *c == '\n' ? "  " : "");
   return b.text;
+}
+
+static const char *parcels_moved(const struct op *op, int rank)
+{
+  return table_text(op, rank, op->kind == OP_reduce_scatter);
+}
+
+int count_parcels(const struct op *op, int rank)
+{
+  return count_rows(parcels_moved(op, rank));
+}
+
+char *with_parcels(const struct op *op, int rank, const char *call)
+{
+  return text("{\n%s    %s\n  }", table_lines(parcels_moved(op, rank)), further_in(call));
 }
 
 char *with_copies(const struct op *op, int rank, const char *call, bool out)

@@ -1244,13 +1244,17 @@ bool awaits_copies(const struct op *op);
 /* parcel.c: whether a packed bucket's buffer has a chunk for each rank; whether what a rank
    gathers, or what is scattered to it, lies elsewhere as it would in its chunk, so that it is sent
    from there, or left there; whether what is reduced lies in the buffer; whether anything is copied
-   before the call and after it; where the rank's own chunk begins; the copies, and the call with
-   those before it and, where `out` says so, behind it. */
+   before the call and after it; whether one call takes its parcels, so many, from their places to
+   their places, and that call with their table; where the rank's own chunk begins; the copies, and
+   the call with those before it and, where `out` says so, behind it. */
 bool has_chunks(const struct op *op);
 bool lies_as_chunk(const struct op *op);
 bool lies_in_buffer(const struct op *op);
 bool is_copied_in(const struct op *op);
 bool is_copied_out(const struct op *op);
+bool goes_by_parcels(const struct op *op);
+int count_parcels(const struct op *op, int rank);
+char *with_parcels(const struct op *op, int rank, const char *call);
 const char *own_chunk_text(const struct op *op);
 char *copies_in_text(const struct op *op, int rank);
 char *copies_out_text(const struct op *op, int rank);

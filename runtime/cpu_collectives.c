@@ -1,6 +1,7 @@
 // Collectives of the CPU target that are quicker than MPI's own where much is moved.
 #include <stdbool.h>
 #include <string.h>
+#include "cpu_parcels.h"
 #include "program.h"
 
 // What is moved at a time, in bytes: it is still in a core's cache when it is added. Ranks wait for
@@ -43,24 +44,84 @@ static int reduce_pieces(struct among of, struct piece_of_parts p, MPI_Datatype 
   return MPI_SUCCESS;
 }
 
+static int place_among(MPI_Comm group, struct among *of)
+{
+  of->group = group;
+  const int error = MPI_Comm_rank(group, &of->place);
+  return error == MPI_SUCCESS ? MPI_Comm_size(group, &of->members) : error;
+}
+
+// Each member's part has n elements, of so many bytes each.
+static int reduce_parts(struct among of, const char *in, char *sum, int n, int bytes,
+                        MPI_Datatype type, MPI_Op op)
+{
+  const size_t part = (size_t)n * (size_t)bytes;
+  const int most = PIECE / bytes;
+  int error = MPI_SUCCESS;
+  if (of.members == 1 && sum != in) memcpy(sum, in, part);
+  for (int first = 0; first < n && error == MPI_SUCCESS; first += most) {
+    const size_t at = (size_t)first * (size_t)bytes;
+    const int some = n - first < most ? n - first : most;
+    error = reduce_pieces(of, (struct piece_of_parts){in + at, part, sum + at, some}, type, op);
+  }
+  return error;
+}
+
 int reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm group)
 {
-  struct among of = {.group = group};
+  struct among of;
   int bytes, error = MPI_Type_size(type, &bytes);
-  if (error == MPI_SUCCESS) error = MPI_Comm_rank(group, &of.place);
-  if (error == MPI_SUCCESS) error = MPI_Comm_size(group, &of.members);
+  if (error == MPI_SUCCESS) error = place_among(group, &of);
   if (error != MPI_SUCCESS) return error;
   const bool in_place = in == MPI_IN_PLACE;
   const size_t part = (size_t)n * (size_t)bytes;
   const char *from = in_place ? out : in;
   char *sum = in_place ? (char *)out + (size_t)of.place * part : out;
-  if (of.members == 1 && !in_place) memcpy(out, in, part);
-  const int most = PIECE / bytes;
-  for (int first = 0; first < n && error == MPI_SUCCESS; first += most) {
-    const size_t at = (size_t)first * (size_t)bytes;
-    const int some = n - first < most ? n - first : most;
-    error = reduce_pieces(of, (struct piece_of_parts){from + at, part, sum + at, some}, type, op);
-  }
+  error = reduce_parts(of, from, sum, n, bytes, type, op);
   if (error == MPI_SUCCESS && sum != out) memcpy(out, sum, part);
+  return error;
+}
+
+// ---- several values that travel together --------------------------------------------------------
+
+// Where the parts of a value lie one after the other: in itself, if it has them so, else here.
+static char *parts_at(const struct parcel *p, void *room)
+{
+  return p->rows == 1 ? p->at : room;
+}
+
+// From there to the value, or back.
+static void copy_parts(struct parcel p, long bytes, void *room, bool in)
+{
+  const long part = p.rows * p.run;
+  if (p.rows == 1) return;
+  p.place = 0;
+  copy_parcels((struct parcel_buffer){room, bytes, part}, 1, &p, in);
+}
+
+int gather_parcels(const void *own, void *room, int n, const struct parcel *p, MPI_Datatype type,
+                   MPI_Comm group)
+{
+  int bytes, error = MPI_Type_size(type, &bytes);
+  for (int k = 0; k < n && error == MPI_SUCCESS; k++) {
+    const int part = (int)(p[k].rows * p[k].run);
+    error = MPI_Allgather((const char *)own + p[k].place * bytes, part, type, parts_at(&p[k], room),
+                          part, type, group);
+    if (error == MPI_SUCCESS) copy_parts(p[k], bytes, room, false);
+  }
+  return error;
+}
+
+int reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
+                   MPI_Op op, MPI_Comm group)
+{
+  struct among of;
+  int bytes, error = MPI_Type_size(type, &bytes);
+  if (error == MPI_SUCCESS) error = place_among(group, &of);
+  for (int k = 0; k < n && error == MPI_SUCCESS; k++) {
+    copy_parts(p[k], bytes, room, true);
+    error = reduce_parts(of, parts_at(&p[k], room), (char *)own + p[k].place * bytes,
+                         (int)(p[k].rows * p[k].run), bytes, type, op);
+  }
   return error;
 }

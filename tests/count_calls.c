@@ -9,6 +9,7 @@
            time, by the accounting of gen/traffic.c: brought is the value that the rank gives to the
            call; what it sends and receives is what others get from it and it from them, of an
            all-reduce as if it were a reduce-scatter of torch.chunk's parts and an all-gather. */
+#include "parcels.h"
 #include "program.h"
 
 #include <stdbool.h>
@@ -89,6 +90,9 @@ static int64_t sum(const int *n, int ranks)
 
 #define HERE __builtin_return_address(0)
 
+static bool inside;             /* a collective of the runtime's own */
+static int64_t sent_in, got_in; /* it, in elements */
+
 int MPI_Allreduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
   int64_t ranks = size_of(comm), part = part_size(n, (int)ranks, place_of(comm));
@@ -101,7 +105,12 @@ int MPI_Allgather(const void *in, int n, MPI_Datatype type, void *out, int n_out
                   MPI_Datatype type_out, MPI_Comm comm)
 {
   int64_t others = size_of(comm) - 1;
-  count(HERE, "Allgather", comm, type, (struct bytes){n, n * others, n_out * others});
+  if (inside) {
+    sent_in += n * others;
+    got_in += n_out * others;
+  } else {
+    count(HERE, "Allgather", comm, type, (struct bytes){n, n * others, n_out * others});
+  }
   return PMPI_Allgather(in, n, type, out, n_out, type_out, comm);
 }
 
@@ -131,23 +140,62 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int n, MPI_Datatype type
   return PMPI_Reduce_scatter_block(in, out, n, type, op, comm);
 }
 
-/* The runtime's own, which the linker calls __real: what it sends and gets is one collective's. */
+/* The runtime's own, which the linker calls __real: what each sends and gets is one collective's.
+ */
 int __real_reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
                           MPI_Comm comm);
 int __wrap_reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
                           MPI_Comm comm);
-static bool inside;
-static int64_t sent, received; /* in it, in elements */
+int __real_gather_parcels(const void *own, void *room, int n, const struct parcel *p,
+                          MPI_Datatype type, MPI_Comm comm);
+int __wrap_gather_parcels(const void *own, void *room, int n, const struct parcel *p,
+                          MPI_Datatype type, MPI_Comm comm);
+int __real_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
+                          MPI_Op op, MPI_Comm comm);
+int __wrap_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
+                          MPI_Op op, MPI_Comm comm);
+
+/* What a chunk of the buffer has, in elements. */
+static int64_t chunk_of(int n, const struct parcel *p)
+{
+  int64_t all = 0;
+  for (int k = 0; k < n; k++) all += p[k].rows * p[k].run;
+  return all;
+}
+
+int __wrap_gather_parcels(const void *own, void *room, int n, const struct parcel *p,
+                          MPI_Datatype type, MPI_Comm comm)
+{
+  sent_in = got_in = 0;
+  inside = true;
+  int error = __real_gather_parcels(own, room, n, p, type, comm);
+  inside = false;
+  count(HERE, "gather_parcels", comm, type, (struct bytes){chunk_of(n, p), sent_in, got_in});
+  return error;
+}
+
+int __wrap_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype type,
+                          MPI_Op op, MPI_Comm comm)
+{
+  int64_t ranks = size_of(comm);
+  sent_in = got_in = 0;
+  inside = true;
+  int error = __real_reduce_parcels(room, own, n, p, type, op, comm);
+  inside = false;
+  count(HERE, "reduce_parcels", comm, type,
+        (struct bytes){chunk_of(n, p) * ranks, sent_in, got_in});
+  return error;
+}
 
 int __wrap_reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
                           MPI_Comm comm)
 {
   int64_t ranks = size_of(comm);
-  sent = received = 0;
+  sent_in = got_in = 0;
   inside = true;
   int error = __real_reduce_scatter(in, out, n, type, op, comm);
   inside = false;
-  count(HERE, "reduce_scatter", comm, type, (struct bytes){n * ranks, sent, received});
+  count(HERE, "reduce_scatter", comm, type, (struct bytes){n * ranks, sent_in, got_in});
   return error;
 }
 
@@ -176,8 +224,8 @@ int MPI_Sendrecv(const void *in, int n, MPI_Datatype type, int to, int tag, void
   int own = place_of(comm), given = to == MPI_PROC_NULL || to == own ? 0 : n;
   int got = from == MPI_PROC_NULL || from == own ? 0 : n_in;
   if (inside) {
-    sent += given;
-    received += got;
+    sent_in += given;
+    got_in += got;
   } else {
     count(HERE, "Sendrecv", comm, type, (struct bytes){given, given, got});
   }

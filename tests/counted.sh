@@ -22,6 +22,7 @@ programs=(
   "tests/equal/llama.lua tp=2"
   "plans/llama3.lua dp=3 tp=2 batch=6"
   "plans/llama3.lua dp=2 tp=2"
+  "plans/llama3.lua dp=2"
   "tests/equal/transformer.lua dp=3 tp=2"
   "tests/equal/moves_greedy.lua a=2 b=2 c=2"
   "tests/moves/pairs.lua mesh=2x3 shape=7x5 every=13 first=4"
@@ -29,9 +30,9 @@ programs=(
   "tests/moves/pairs.lua mesh=2x2x2 shape=7x5 every=401 first=7"
 )
 calls="Allreduce Allgather Allgatherv Reduce_scatter Reduce_scatter_block Alltoall Alltoallv Sendrecv"
-calls+=" reduce_scatter"
-# The runtime's own collective is counted, and what it calls is not.
-libraries+=(-Wl,--wrap=reduce_scatter)
+calls+=" reduce_scatter gather_parcels reduce_parcels"
+# The runtime's own collectives are counted, and what they call is not.
+libraries+=(-Wl,--wrap={reduce_scatter,gather_parcels,reduce_parcels})
 
 # compare NAME RANKS...: the list of plan.json in NAME.told, the redistributions in NAME.moves, and what
 # each rank has counted, rank 0 first.
@@ -41,8 +42,8 @@ compare() {
   awk '
     BEGIN {
       calls["all_reduce"] = "Allreduce"
-      calls["all_gather"] = "Allgather Allgatherv"
-      calls["reduce_scatter"] = "Reduce_scatter Reduce_scatter_block reduce_scatter"
+      calls["all_gather"] = "Allgather Allgatherv gather_parcels"
+      calls["reduce_scatter"] = "Reduce_scatter Reduce_scatter_block reduce_scatter reduce_parcels"
       calls["all_to_all"] = "Alltoall Alltoallv"
       calls["exchange"] = "Alltoallv"
       calls["permute"] = "Sendrecv"

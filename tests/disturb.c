@@ -2,7 +2,7 @@
    the program's text and of the runtime, and hands them on (PMPI).
 
    DISTURB=kill:RANK:CALL  the rank kills itself right before its CALL-th collective
-   DISTURB=sum:RANK:CALL   before its CALL-th of the runtime's own, reduce_scatter
+   DISTURB=sum:RANK:CALL   before its CALL-th of the runtime's own reductions
    DISTURB=stop:RANK:CALL  it stops there, as a machine does that hangs
    DISTURB=delay:SEED      every rank sleeps for up to a millisecond before some of its collectives
    REPLICAS=FILE           at the end FILE.<rank> holds a hash of each parameter that is whole on it
@@ -68,10 +68,7 @@ static void disturb(void)
   }
 COLLECTIVES
 
-/* The runtime's own, which the linker calls __real. */
-int __real_reduce_scatter(const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c);
-int __wrap_reduce_scatter(const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c);
-int __wrap_reduce_scatter(const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c)
+static void disturb_sum(void)
 {
   static long sums;
   const char *how = getenv("DISTURB");
@@ -81,7 +78,26 @@ int __wrap_reduce_scatter(const void *a, void *b, int n, MPI_Datatype t, MPI_Op 
   sums++;
   if (how && sscanf(how, "sum:%d:%ld", &who, &at) == 2 && who == rank.id && at == sums)
     raise(SIGKILL);
+}
+
+/* The runtime's own, which the linker calls __real. */
+int __real_reduce_scatter(const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c);
+int __wrap_reduce_scatter(const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c);
+int __wrap_reduce_scatter(const void *a, void *b, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c)
+{
+  disturb_sum();
   return __real_reduce_scatter(a, b, n, t, o, c);
+}
+
+int __real_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype t,
+                          MPI_Op o, MPI_Comm c);
+int __wrap_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype t,
+                          MPI_Op o, MPI_Comm c);
+int __wrap_reduce_parcels(void *room, void *own, int n, const struct parcel *p, MPI_Datatype t,
+                          MPI_Op o, MPI_Comm c)
+{
+  disturb_sum();
+  return __real_reduce_parcels(room, own, n, p, t, o, c);
 }
 
 static uint64_t hash_of(const unsigned char *bytes, size_t n)

@@ -12,7 +12,7 @@ optimized=-O1
 every=7
 [ "${LOST:-}" != all ] || every=1
 seconds=4 messages=1
-libraries+=(-Wl,--wrap=reduce_scatter) # the runtime's own collective is disturbed as MPI's are
+libraries+=(-Wl,--wrap={reduce_scatter,reduce_parcels}) # the runtime's own are disturbed as MPI's are
 
 plan=tests/equal/llama.lua program=llama
 "$TPGEN" $plan -o "$WORK/llama" -D tp=2 || fail "tpgen ended with status $?"
@@ -56,7 +56,7 @@ beside "$WORK/kill.first.log" lost kill.first kill:0:$((before + step + 2)) \
   "^rank 1: error: .*$waited; rank 0 is gone$"
 program=fsdp
 beside "$WORK/kill.sum.log" lost kill.sum sum:1:5 \
-  "^rank 0: error: .*in reduce_scatter \(step\.c:[0-9]+\), which plans/llama3.lua:[0-9]+ asks for, step [12]; rank 1 is gone$" --steps 4
+  "^rank 0: error: .*in reduce_parcels \(step\.c:[0-9]+\), which plans/llama3.lua:[0-9]+ asks for, step [12]; rank 1 is gone$" --steps 4
 program=llama
 all_are_done
 # The stopped rank goes on when the job is ended, and may say so.

@@ -1,6 +1,9 @@
-/* The runtime's reduce_scatter beside MPI's: started by mpirun on some ranks, this sums, and takes
-   the larger and the smaller of, parts of several sizes; to elsewhere and in place; and again, when
-   not a bit may differ. Whole numbers, which add up to the same in every order. */
+/* The runtime's collectives beside MPI's: started by mpirun on some ranks, this sums, and takes the
+   larger and the smaller of, parts of several sizes; to elsewhere and in place; and again, when not
+   a bit may differ. And what several values have in one buffer's chunks, gathered and summed, is
+   what copies out of the buffer and into it have. Whole numbers, which add up to the same in every
+   order. */
+#include "cpu_parcels.h"
 #include "program.h"
 
 #include <stdbool.h>
@@ -51,6 +54,46 @@ static void compare(MPI_Datatype type, MPI_Op op, int n)
   check(error == MPI_SUCCESS && !memcmp(whole, expected, part), "in place", n);
 }
 
+enum { PARCELS = 5 };
+
+/* Of so many rows each, whose parts have so many elements; each behind the one before. */
+static int make_parcels(struct parcel *p, float *at)
+{
+  static const long rows[PARCELS] = {1, 1, 3, 1, 64}, run[PARCELS] = {7, 140000, 501, 1, 33};
+  long next = 0;
+  for (int k = 0; k < PARCELS; k++) {
+    p[k] = (struct parcel){at, sizeof *at, next, ranks, rows[k], run[k], ranks * run[k]};
+    next += rows[k] * run[k];
+    at += ranks * rows[k] * run[k];
+  }
+  return (int)next;
+}
+
+static void compare_parcels(void)
+{
+  enum { ROOM = 150000 };
+  static float room[ROOM * RANKS], one[ROOM * RANKS], other[ROOM * RANKS], sums[ROOM], own[ROOM];
+  struct parcel here[PARCELS], there[PARCELS];
+  const int chunk = make_parcels(here, one);
+  const size_t part = (size_t)chunk * sizeof(float);
+  make_parcels(there, other);
+  fill(MPI_FLOAT, chunk);
+  MPI_Allgather(given, chunk, MPI_FLOAT, room, chunk, MPI_FLOAT, MPI_COMM_WORLD);
+  unpack_parcels(room, sizeof(float), chunk, PARCELS, here);
+  memset(room, 0x55, sizeof room);
+  int error = gather_parcels(given, room, PARCELS, there, MPI_FLOAT, MPI_COMM_WORLD);
+  check(error == MPI_SUCCESS && !memcmp(one, other, sizeof one), "gathered by parcels", chunk);
+
+  pack_parcels(room, sizeof(float), chunk, PARCELS, here);
+  for (int i = 0; i < chunk * ranks; i++) room[i] *= (float)(place + 1);
+  for (int i = 0; i < chunk * ranks; i++) other[i] *= (float)(place + 1);
+  MPI_Reduce_scatter_block(room, sums, chunk, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  memset(room, 0x55, sizeof room);
+  error = reduce_parcels(room, own, PARCELS, there, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  check(error == MPI_SUCCESS && !memcmp(sums, own, part), "summed by parcels", chunk);
+  check(chunk == ROOM || own[chunk] == 0, "written behind", chunk);
+}
+
 int main(int argc, char **argv)
 {
   static const int sizes[] = {1, 7, 131072, 131073, 262144, MOST};
@@ -63,6 +106,7 @@ int main(int argc, char **argv)
   for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
     for (int t = 0; t < 3; t++)
       for (int o = 0; o < 3; o++) compare(types[t], ops[o], sizes[s]);
+  compare_parcels();
   MPI_Finalize();
   return 0;
 }
