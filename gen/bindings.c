@@ -19,14 +19,19 @@ static struct init check_init(lua_State *L, int at)
 }
 
 /* Names become C identifiers, keys in files and text in messages: no zero byte, no endless text. */
-const char *check_name(lua_State *L, int at, const char *what)
+void check_name_text(const char *name, size_t length, const char *what)
 {
   enum { LONGEST = 255 };
-  size_t length;
-  const char *name = luaL_checklstring(L, at, &length);
   if (length == 0 || length > LONGEST)
     plan_fails("%s must have 1 to %d bytes, not %zu", what, LONGEST, length);
   if (strlen(name) != length) plan_fails("%s must not hold a zero byte", what);
+}
+
+const char *check_name(lua_State *L, int at, const char *what)
+{
+  size_t length;
+  const char *name = luaL_checklstring(L, at, &length);
+  check_name_text(name, length, what);
   return name;
 }
 
@@ -43,7 +48,7 @@ static struct placed *check_placed(lua_State *L, int at)
   return luaL_checkudata(L, at, "placement");
 }
 
-static struct placement check_placement(lua_State *L, int at)
+struct placement placement_at(lua_State *L, int at)
 {
   return check_placed(L, at)->placement;
 }
@@ -84,7 +89,7 @@ static int partial(lua_State *L)
 /* As the plan has it. */
 static int placement_name(lua_State *L)
 {
-  struct placement p = check_placement(L, 1);
+  struct placement p = placement_at(L, 1);
   if (p.kind == SHARD && check_placed(L, 1)->turned)
     lua_pushfstring(L, "Shard(%d, %d)", p.dim, p.turn);
   else if (p.kind == SHARD)
@@ -329,23 +334,6 @@ static int split_mesh(lua_State *L)
   return 0;
 }
 
-/* A wish as Lua has it: {what, tensor or index, placement}. */
-static struct wish check_wish(lua_State *L)
-{
-  static const char *const kinds[] = {"parameter", "input", "output", NULL};
-  int at = lua_gettop(L);
-  for (int i = 1; i <= 3; i++) lua_rawgeti(L, at, i);
-  struct wish w = {.value = NONE, .to = check_placement(L, at + 3)};
-  int kind = luaL_checkoption(L, at + 1, NULL, kinds);
-  w.what = kind == 0 ? WISH_PARAMETER : kind == 1 ? WISH_INPUT : WISH_OUTPUT;
-  if (w.what == WISH_PARAMETER)
-    w.value = argument_value(L, at + 2);
-  else
-    w.index = (int)luaL_checkinteger(L, at + 2);
-  lua_settop(L, at);
-  return w;
-}
-
 static void forbid_both(const struct style *s, const struct wish *w, const struct style *other)
 {
   static const char *const what[] = {
@@ -377,25 +365,12 @@ static void forbid_second_wish(const struct style *s)
   }
 }
 
-/* add_style(name, module, mesh dimension, line, list of wishes) */
-static int add_style(lua_State *L)
+void add_style(struct style s)
 {
-  struct style s = {.name = copy_text(luaL_checkstring(L, 1)),
-                    .module = (int)luaL_checkinteger(L, 2),
-                    .mesh_dim = (int)luaL_checkinteger(L, 3),
-                    .line = (int)luaL_checkinteger(L, 4),
-                    .nwish = (int)luaL_len(L, 5)};
-  s.wish = alloc((size_t)s.nwish * sizeof *s.wish);
-  for (int i = 0; i < s.nwish; i++) {
-    lua_rawgeti(L, 5, i + 1);
-    s.wish[i] = check_wish(L);
-    lua_pop(L, 1);
-  }
   forbid_second_wish(&s);
   add(styles_of(s.module), graph->nstyle);
   GROW(graph->style, graph->nstyle, graph->style_room);
   graph->style[graph->nstyle++] = s;
-  return 0;
 }
 
 /* add_async(module, mesh dimension, pieces, line) */
@@ -484,7 +459,6 @@ static const luaL_Reg functions[] = {{"between", between},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},
                                      {"split_mesh", split_mesh},
-                                     {"add_style", add_style},
                                      {"add_async", add_async},
                                      {"check_name", check_plain_name},
                                      {"line", line},

@@ -242,7 +242,7 @@ static int ordered_pairs(lua_State *L)
 
 /* ----------------------------------------------------------------- text that tells no addresses */
 
-static void push_text(lua_State *L, int at)
+void push_text(lua_State *L, int at)
 {
   if (luaL_callmeta(L, at, "__tostring")) {
     if (!lua_isstring(L, -1)) luaL_error(L, "'__tostring' must return a string");

@@ -25,9 +25,10 @@ local fail = base.fail
 
 local OPTIONS = {"reshard_after_forward", "shard_dim", table.unpack(base.policy_keys)}
 
-local calls = {}         -- in the plan's order: what each was given, and the index of its unit
+local calls = {}         -- in the plan's order: what each was given, and the index of its unit;
+                         -- core.taken: which of them has taken a module's parameters
 local call_of = {}       -- by module that was given to one
-local inside = {}        -- by module: the call that has taken its parameters
+base.calls_of_modules = call_of
 
 local function modules_of(what, who)
   if base.kind(what) == "module" then return {what} end
@@ -45,7 +46,7 @@ end
 -- That the module may be given to a call.
 local function check_module(module, call)
   local who, name = call.who, base.class_name(module)
-  local before, outer = call_of[module], inside[module]
+  local before, outer = call_of[module], calls[core.taken(module)]
   if before then
     fail("%s: the %s of line %d is given twice: line %d has made it a unit already", who, name,
       base.line_of(module), before.line)
@@ -62,21 +63,6 @@ local function check_module(module, call)
     fail("fully_shard: a ModuleList is not called, so that nothing tells when it is used: give its "
       .. "modules one by one, as in for _, layer in ipairs(model.layers) do fully_shard(layer, ...) "
       .. "end, or as a list")
-  end
-end
-
--- The module and those below that are in no unit yet are the call's.
-local function take(module, call)
-  local found = {module}
-  while #found > 0 do
-    local taken = {}
-    for _, m in ipairs(found) do
-      if not inside[m] then
-        inside[m] = call
-        taken[#taken + 1] = m
-      end
-    end
-    found = base.children_of_all(taken)
   end
 end
 
@@ -110,13 +96,13 @@ end
 
 -- Makes these modules, as far as they are in no unit yet, a unit of the call.
 local function make_unit(modules, call)
+  calls[#calls + 1] = call
   for _, module in ipairs(modules) do
     check_module(module, call)
-    take(module, call)
+    core.take(module, #calls)
     call_of[module] = call
   end
   call.modules = modules
-  calls[#calls + 1] = call
 end
 
 -- The dimension of the parameters that the options say is cut, or nil.
@@ -136,6 +122,7 @@ end
 -- fully_shard(module or {modules}, mesh.dp, {...}): what it was given.
 plan.fully_shard = core.unwatched(function(what, mesh, options)
   if base.begun then fail("fully_shard comes before train and infer") end
+  core.look_anew()
   local modules = modules_of(what, "fully_shard")
   options = base.options(options, "fully_shard", OPTIONS)
   local call = {who = "fully_shard", line = core.line()}
@@ -170,7 +157,7 @@ local REPLICATE_OPTIONS = {"zero", "shard_dim", table.unpack(base.policy_keys)}
 local function members_of_lists(module, found)
   local children = base.children(module)
   for i = 2, #children, 2 do
-    if inside[children[i]] then
+    if core.taken(children[i]) > 0 then
       -- it has a unit
     elseif base.class(module) == base.ModuleList then
       found[#found + 1] = children[i]
@@ -183,6 +170,7 @@ end
 
 plan.replicate = core.unwatched(function(what, mesh, options)
   if base.begun then fail("replicate comes before train and infer") end
+  core.look_anew()
   local modules, line = modules_of(what, "replicate"), core.line()
   options = base.options(options, "replicate", REPLICATE_OPTIONS)
   local zero = base.integer(options.zero or 0, "replicate's zero", 0, 2)
@@ -204,16 +192,16 @@ end)
 
 -- --------------------------------------------------------------------------------- into the graph
 
--- The unit that begins with this module, which the graph has under this index; or nil.
+-- The unit of a module that was given to a call, which the graph has under this index.
 function base.unit_of(module, index)
   local call = call_of[module]
-  if call and not call.unit then
+  if not call.unit then
     local shards, copies = base.dims_in_graph(call.shards), base.dims_in_graph(call.copies)
     local again = call.reshards and base.dims_in_graph(call.shards, call.reshards ~= true) or {}
     call.unit = core.add_unit(index, call.who, call.line, shards, copies, again, call.dim,
       call.once, call.reduces_each)
   end
-  return call and call.unit
+  return call.unit
 end
 
 -- When the model is part of the graph, so are all modules that were made units.

@@ -1,29 +1,25 @@
-/* modules.c: what the Lua files in gen/ call to build the tree of modules: what a module holds, in
-   the order in which the plan gave it; the modules, units and parameters of the graph; and the
-   calls of modules.
+/* modules.c: the modules that a plan has made: what they hold, in the order in which it was given,
+   and which of them a pattern of names finds. What becomes of them in the graph is model.c's.
 
-   A module is a table of Lua's. Three tables of ours, which a plan cannot reach, say more:
+   A module is a table of Lua's. Tables of ours, which a plan cannot reach, say more of it:
 
    kinds     by each thing that our Lua files make for a plan, what it is: "module", "mesh" ...
    keys_of   by module: the list of the keys under which it was given something, in this order. The
              instances of a class of ours share one; some of its keys may lead to nothing
-   seen_of   by module: the same keys as a set, of those with a list of their own. */
-#include "tpgen.h"
+   seen_of   by module: the same keys as a set, of those with a list of their own
+   made      by module: its struct made
+   modules   by its number there: the module
+   class_of  by its number: its class. */
+#include "modules.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <lauxlib.h>
-#include <lua.h>
 
-enum { MAX_CALLS = 1 << 15, MAX_MODULES = 1 << 15, MAX_PATH = 1024 };
-
-/* Where a function of these finds them: its upvalues. */
-enum { KINDS = lua_upvalueindex(1), KEYS_OF = lua_upvalueindex(2), SEEN_OF = lua_upvalueindex(3) };
-
-/* ------------------------------------------------------------------------------- what a module
- * holds */
+/* ------------------------------------------------------------------------- what a module is given
+ */
 
 /* Pushes what the table has for the thing at `at`. */
 static int push_known(lua_State *L, int table, int at)
@@ -72,9 +68,9 @@ static int set_attribute(lua_State *L)
 {
   enum { MODULE = 1, KEY, THING, KEYS, SEEN };
   lua_settop(L, THING);
-  if (push_known(L, KEYS_OF, MODULE) != LUA_TNIL && push_known(L, SEEN_OF, MODULE) != LUA_TNIL) {
-    /* it has a list of its own */
-  } else {
+  bool has_own =
+      push_known(L, KEYS_OF, MODULE) != LUA_TNIL && push_known(L, SEEN_OF, MODULE) != LUA_TNIL;
+  if (!has_own) {
     lua_settop(L, THING);
     push_own_keys(L, MODULE);
   }
@@ -87,323 +83,310 @@ static int set_attribute(lua_State *L)
   return 0;
 }
 
-enum member { NO_MEMBER, TENSOR, MODULE };
+/* ------------------------------------------------------------------------------ what a module is
+ */
 
-static enum member kind_of_member(lua_State *L, int at)
+/* make_module(table, class, its name, list of its class's keys or nil): the table is a module now,
+   made at the plan's line. */
+static int make_module(lua_State *L)
 {
-  int type = lua_type(L, at);
-  if (type == LUA_TUSERDATA) return tensor_at(L, at) ? TENSOR : NO_MEMBER;
-  if (type != LUA_TTABLE) return NO_MEMBER;
-  bool is_module =
-      push_known(L, KINDS, at) == LUA_TSTRING && !strcmp(lua_tostring(L, -1), "module");
-  lua_pop(L, 1);
-  return is_module ? MODULE : NO_MEMBER;
-}
-
-/* Pushes the next thing that the module holds, above its key, and says what it is; i: which of the
-   keys, from 0, was the last. Pushes nothing where there are no more. */
-static enum member next_member(lua_State *L, int module, int keys, lua_Integer *i)
-{
-  for (; lua_rawgeti(L, keys, ++*i) != LUA_TNIL; lua_pop(L, 2)) {
-    push_known(L, module, -1);
-    enum member is = kind_of_member(L, lua_gettop(L));
-    if (is != NO_MEMBER) return is;
+  enum { MODULE = 1, CLASS, NAME, KEYS };
+  lua_settop(L, KEYS);
+  struct made *m = lua_newuserdatauv(L, sizeof *m, 1);
+  *m = (struct made){.number = (int)lua_rawlen(L, MODULES) + 1,
+                     .line = sandbox->line,
+                     .class_name = lua_tostring(L, NAME),
+                     .index = NONE};
+  lua_pushvalue(L, MODULE);
+  lua_insert(L, -2);
+  lua_rawset(L, MADE);
+  lua_pushvalue(L, MODULE);
+  lua_pushliteral(L, "module");
+  lua_rawset(L, KINDS);
+  if (!lua_isnil(L, KEYS)) {
+    lua_pushvalue(L, MODULE);
+    lua_pushvalue(L, KEYS);
+    lua_rawset(L, KEYS_OF);
   }
-  lua_pop(L, 1);
-  return NO_MEMBER;
+  lua_pushvalue(L, MODULE);
+  lua_rawseti(L, MODULES, m->number);
+  lua_pushvalue(L, CLASS);
+  lua_rawseti(L, CLASS_OF, m->number);
+  return 0;
 }
 
-/* The name that what lies under the key has in paths and files, or NULL: members of lists count
-   from 0 there. */
-static const char *name_of_key(lua_State *L, int at, char room[24])
+static struct made *made_of(lua_State *L, int at)
+{
+  push_known(L, MADE, at);
+  struct made *m = lua_touserdata(L, -1);
+  lua_pop(L, 1);
+  return m;
+}
+
+struct made *argument_module(lua_State *L, int at)
+{
+  luaL_checktype(L, at, LUA_TTABLE);
+  struct made *m = made_of(L, at);
+  if (!m) bug("lua", NONE, "a table that is no module");
+  return m;
+}
+
+void push_module(lua_State *L, const struct made *m)
+{
+  lua_rawgeti(L, MODULES, m->number);
+}
+
+static int class_of(lua_State *L)
+{
+  lua_rawgeti(L, CLASS_OF, argument_module(L, 1)->number);
+  return 1;
+}
+
+static int class_name(lua_State *L)
+{
+  lua_pushstring(L, argument_module(L, 1)->class_name);
+  return 1;
+}
+
+static int line_of(lua_State *L)
+{
+  lua_pushinteger(L, argument_module(L, 1)->line);
+  return 1;
+}
+
+/* index(module): in the graph, or nil. */
+static int index_of(lua_State *L)
+{
+  int index = argument_module(L, 1)->index;
+  if (index == NONE) return 0;
+  lua_pushinteger(L, index);
+  return 1;
+}
+
+/* -------------------------------------------------------------------------- what a module holds */
+
+static unsigned look_now = 1;
+
+void look_anew(void)
+{
+  look_now++;
+}
+
+/* look_anew(): a function begins in which nothing of the plan's runs. */
+static int begin_look(lua_State *L)
+{
+  (void)L;
+  look_anew();
+  return 0;
+}
+
+/* Whether the thing at the top is a member; notes which. */
+static bool is_member(lua_State *L, struct held *h)
+{
+  int type = lua_type(L, -1);
+  if (type == LUA_TUSERDATA) h->tensor = tensor_at(L, -1);
+  if (type == LUA_TTABLE) h->module = made_of(L, -1);
+  return h->tensor || h->module;
+}
+
+/* The name that what lies under the key has in paths and files: members of lists count from 0
+   there; or NULL. before: what is known to have been its name at the last look, or NULL. */
+static const char *name_of_key(lua_State *L, int at, const char *before, size_t *length)
 {
   if (lua_isinteger(L, at) && lua_tointeger(L, at) >= 1) {
-    snprintf(room, 24, "%lld", (long long)lua_tointeger(L, at) - 1);
-    return room;
+    char digits[24];
+    *length = (size_t)snprintf(digits, sizeof digits, "%lld", (long long)lua_tointeger(L, at) - 1);
+    return before && !strcmp(before, digits) ? before : copy_text(digits);
   }
-  const char *name = lua_type(L, at) == LUA_TSTRING ? lua_tostring(L, at) : NULL;
+  const char *name = lua_type(L, at) == LUA_TSTRING ? lua_tolstring(L, at, length) : NULL;
   return name && !strchr(name, '.') ? name : NULL;
 }
 
-/* members(module): its tensors as {name, tensor, name, tensor ...}; its modules, likewise; of
-   either the first key that is no name, or nil; and whether two of its keys may be one name. */
-static int members(lua_State *L)
+_Noreturn static void refuse_key(lua_State *L, const struct made *m, int key)
 {
-  enum { OF = 1, KEYS, LIST, BAD = LIST + 2, RESULTS = 5 };
-  lua_settop(L, OF);
-  bool has_keys = push_known(L, KEYS_OF, OF) != LUA_TNIL, numbered = false, named = false;
-  int most = has_keys ? 2 * (int)lua_rawlen(L, KEYS) : 0;
-  lua_createtable(L, most < 4 ? most : 4, 0);
-  lua_createtable(L, most, 0);
-  lua_settop(L, BAD + 1);
-  lua_Integer n[2] = {0, 0}, i = 0;
-  for (enum member is; has_keys && (is = next_member(L, OF, KEYS, &i)); lua_settop(L, BAD + 1)) {
-    char room[24];
-    const char *name = name_of_key(L, -2, room);
-    int k = is == MODULE;
-    numbered |= name == room;
-    named |= name != room;
-    if (!name && lua_isnil(L, BAD + k)) {
-      lua_pushvalue(L, -2);
-      lua_replace(L, BAD + k);
-    }
-    if (!name) continue;
-    lua_rawseti(L, LIST + k, n[k] + 2);
-    if (name == room) lua_pushstring(L, name);
-    lua_rawseti(L, LIST + k, n[k] + 1);
-    n[k] += 2;
-  }
-  lua_pushboolean(L, numbered && named);
-  return RESULTS;
+  push_text(L, key);
+  if (lua_type(L, key) != LUA_TSTRING)
+    plan_fails("the %s of line %d holds a module or parameter under a key that is no name: %s",
+               m->class_name, m->line, lua_tostring(L, -1));
+  plan_fails("the %s of line %d: a name must not hold a dot: '%s'", m->class_name, m->line,
+             lua_tostring(L, -1));
 }
+
+/* Room for so many members. */
+static void make_room(lua_State *L, struct made *m, int module, int n)
+{
+  if (n <= m->room) return;
+  push_known(L, MADE, module);
+  m->held =
+      memset(lua_newuserdatauv(L, (size_t)n * sizeof *m->held, 0), 0, (size_t)n * sizeof *m->held);
+  m->room = n;
+  lua_setiuservalue(L, -2, 1);
+  lua_pop(L, 1);
+}
+
+void look(lua_State *L, struct made *m)
+{
+  if (m->looked == look_now) return;
+  int module = lua_gettop(L) + 1, keys = module + 1, key = keys + 1;
+  luaL_checkstack(L, 10, NULL);
+  push_module(L, m);
+  m->looked = look_now;
+  m->n = 0;
+  m->unnamed = m->numbered = m->named = false;
+  if (push_known(L, KEYS_OF, module) != LUA_TNIL) {
+    make_room(L, m, module, (int)lua_rawlen(L, keys));
+    for (lua_Integer i = 1; lua_rawgeti(L, keys, i) != LUA_TNIL; i++, lua_settop(L, keys)) {
+      struct held h = {0};
+      push_known(L, module, key);
+      if (!is_member(L, &h)) continue;
+      h.name = name_of_key(L, key, m->held[m->n].name, &h.length);
+      bool is_number = lua_type(L, key) == LUA_TNUMBER;
+      m->numbered |= is_number;
+      m->named |= !is_number;
+      m->unnamed |= !h.name;
+      m->held[m->n++] = h;
+    }
+  }
+  lua_settop(L, module - 1);
+}
+
+void refuse_bad_keys(lua_State *L, const struct made *m, bool of_modules)
+{
+  int k = 0;
+  while (k < m->n && (m->held[k].name || (m->held[k].module != NULL) != of_modules)) k++;
+  if (k == m->n) return;
+  push_module(L, m);
+  push_known(L, KEYS_OF, lua_gettop(L));
+  for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++, lua_pop(L, 2)) {
+    push_known(L, lua_gettop(L) - 2, lua_gettop(L));
+    struct held h = {0};
+    bool is_it = is_member(L, &h) && h.module == m->held[k].module && h.tensor == m->held[k].tensor;
+    if (is_it && !name_of_key(L, lua_gettop(L) - 1, NULL, &h.length))
+      refuse_key(L, m, lua_gettop(L) - 1);
+  }
+}
+
+/* The same, and that it has no module under a key that is no name. */
+static void look_at_modules(lua_State *L, struct made *m)
+{
+  look(L, m);
+  if (m->unnamed) refuse_bad_keys(L, m, true);
+}
+
+/* children(module): its modules as {name, module, name, module ...}. */
+static int children(lua_State *L)
+{
+  struct made *m = argument_module(L, 1);
+  look_at_modules(L, m);
+  lua_Integer n = 0;
+  lua_newtable(L);
+  for (int i = 0; i < m->n; i++) {
+    if (!m->held[i].module) continue;
+    lua_pushstring(L, m->held[i].name);
+    lua_rawseti(L, -2, ++n);
+    push_module(L, m->held[i].module);
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+/* taken(module): by which call; 0: by none. */
+static int taken(lua_State *L)
+{
+  lua_pushinteger(L, argument_module(L, 1)->taken);
+  return 1;
+}
+
+/* take(module, call): it and those below it that are taken by none are the call's. */
+static int take(lua_State *L)
+{
+  struct made *first = argument_module(L, 1), *last = first;
+  int call = (int)luaL_checkinteger(L, 2);
+  if (first->taken) return 0;
+  first->taken = call;
+  first->queue = NULL;
+  for (; first; first = first->queue) {
+    look_at_modules(L, first);
+    for (int i = 0; i < first->n; i++) {
+      struct made *m = first->held[i].module;
+      if (!m || m->taken) continue;
+      m->taken = call;
+      m->queue = NULL;
+      last = last->queue = m;
+    }
+  }
+  return 0;
+}
+
+/* ----------------------------------------------------------------------------- patterns of names
+ */
 
 static bool fits(const char *name, const char *wanted, bool is_pattern)
 {
-  if (!wanted || !strcmp(name, wanted)) return true;
-  return is_pattern && fnmatch(wanted, name, FNM_NOESCAPE) == 0;
+  if (!is_pattern) return !strcmp(name, wanted);
+  return !strcmp(name, wanted) || fnmatch(wanted, name, FNM_NOESCAPE) == 0;
 }
 
-/* children(modules[, name, whether that is a pattern]): the modules that these hold, of this name,
-   in a list; then the first of them with a module under a key that is no name, and this key, or
-   nil. Patterns are those of the shell's file names; a backslash is an ordinary letter. */
-static int children(lua_State *L)
+/* Pushes a list of the modules in the list at the top whose members' names fit, and takes the list
+   away. */
+static void push_fitting(lua_State *L, const char *wanted)
 {
-  enum { OF = 1, NAME, IS_PATTERN, FOUND, BAD_MODULE, BAD_KEY, HOLDER, KEYS };
-  const char *wanted = luaL_optstring(L, NAME, NULL);
-  bool is_pattern = lua_toboolean(L, IS_PATTERN);
-  lua_settop(L, IS_PATTERN);
-  lua_newtable(L);
-  lua_settop(L, BAD_KEY);
+  bool is_pattern = strpbrk(wanted, "*?[") != NULL;
+  int from = lua_gettop(L), to = from + 1;
   lua_Integer n = 0;
-  for (lua_Integer m = 1; lua_rawgeti(L, OF, m) != LUA_TNIL; m++, lua_settop(L, BAD_KEY)) {
-    if (push_known(L, KEYS_OF, HOLDER) == LUA_TNIL) continue;
-    lua_Integer i = 0;
-    for (enum member is; (is = next_member(L, HOLDER, KEYS, &i)); lua_settop(L, KEYS)) {
-      if (is != MODULE) continue;
-      char room[24];
-      const char *name = name_of_key(L, -2, room);
-      if (!name && lua_isnil(L, BAD_KEY)) {
-        lua_copy(L, HOLDER, BAD_MODULE);
-        lua_copy(L, -2, BAD_KEY);
-      }
-      if (name && fits(name, wanted, is_pattern)) lua_rawseti(L, FOUND, ++n);
+  lua_newtable(L);
+  for (lua_Integer i = 1; lua_rawgeti(L, from, i) != LUA_TNIL; i++, lua_settop(L, to)) {
+    struct made *m = made_of(L, to + 1);
+    look_at_modules(L, m);
+    for (int k = 0; k < m->n; k++) {
+      const struct held *h = &m->held[k];
+      if (!h->module || !fits(h->name, wanted, is_pattern)) continue;
+      push_module(L, h->module);
+      lua_rawseti(L, to, ++n);
     }
   }
-  lua_settop(L, BAD_KEY);
-  return 3;
+  lua_settop(L, to);
+  lua_remove(L, from);
 }
 
-/* ------------------------------------------------------------------------------- into the graph */
-
-/* add_module(name, class, parent or -1, line): its index. */
-static int new_module(lua_State *L)
+/* matching(modules, pattern): the modules below these that fit the pattern name by name, each as
+   the shell's file names; a backslash is an ordinary letter. */
+static int matching(lua_State *L)
 {
-  int parent = (int)luaL_checkinteger(L, 3);
-  const char *name = parent == NONE ? "" : check_name(L, 1, "a module's name");
-  if (graph->nmodule >= MAX_MODULES) plan_fails("the model has more than %d modules", MAX_MODULES);
-  if (parent != NONE && strlen(graph->module[parent].path) > MAX_PATH)
-    plan_fails("the modules are nested too deeply, from the one of line %d on",
-               (int)luaL_checkinteger(L, 4));
-  const char *class_name = check_name(L, 2, "the name of a class");
-  lua_pushinteger(L, add_module(name, class_name, parent, (int)luaL_checkinteger(L, 4)));
-  return 1;
-}
-
-/* path(module): "layers.0.attention", of one of the graph. */
-static int path(lua_State *L)
-{
-  lua_pushstring(L, graph->module[luaL_checkinteger(L, 1)].path);
-  return 1;
-}
-
-static unsigned dims_at(lua_State *L, int list)
-{
-  unsigned dims = 0;
-  for (lua_Integer i = 1, n = luaL_len(L, list); i <= n; i++) {
-    lua_rawgeti(L, list, i);
-    dims |= 1u << luaL_checkinteger(L, -1);
-    lua_pop(L, 1);
-  }
-  return dims;
-}
-
-/* add_unit(its first module, who makes it, line, {mesh dimension ...} that cut, {...} that have
-   copies, {...} over which it is gathered again, the dimension that is cut or nil, whether it is
-   gathered once a step, whether each batch's gradients are reduced): its index. */
-static int add_unit(lua_State *L)
-{
-  GROW(graph->unit, graph->nunit, graph->unit_room);
-  int module = (int)luaL_checkinteger(L, 1);
-  graph->unit[graph->nunit] = (struct unit){.name = graph->module[module].path,
-                                            .module = module,
-                                            .who = copy_text(luaL_checkstring(L, 2)),
-                                            .line = (int)luaL_checkinteger(L, 3),
-                                            .shards = dims_at(L, 4),
-                                            .copies = dims_at(L, 5),
-                                            .again = dims_at(L, 6),
-                                            .dim = (int)luaL_optinteger(L, 7, ANY_DIM),
-                                            .once = lua_toboolean(L, 8),
-                                            .reduces_each = lua_toboolean(L, 9)};
-  lua_pushinteger(L, graph->nunit++);
-  return 1;
-}
-
-/* set_unit(module, unit): the parameters that it gets are of this unit. */
-static int set_unit(lua_State *L)
-{
-  graph->module[luaL_checkinteger(L, 1)].unit = (int)luaL_checkinteger(L, 2);
-  return 0;
-}
-
-/* The parameter at the top, whose name lies below it, becomes a value of the module. */
-static struct value *add_parameter(lua_State *L, int module)
-{
-  struct tensor *t = argument_tensor(L, -1);
-  const char *name = check_name(L, -2, "a parameter's name");
-  const char *path = graph->module[module].path;
-  if (t->value != NONE)
-    plan_fails("the parameter of line %d is in two places: %s and %s%s%s. Keep it in one, and give "
-               "it to the other's forward as an argument: F.linear(x, weight)",
-               t->line, graph->value[t->value].name, path, *path ? "." : "", name);
-  name = *path ? text("%s.%s", path, name) : copy_text(name);
-  t->value = add_value(PARAMETER, name, F32, t->shape, module, t->line);
-  struct value *v = &graph->value[t->value];
-  v->init = t->init;
-  v->unit = graph->module[module].unit;
-  return v;
-}
-
-/* add_parameters({name, parameter ...}, module, type that the model computes with or nil, type that
-   their gradients are moved in) */
-static int add_parameters(lua_State *L)
-{
-  int module = (int)luaL_checkinteger(L, 2);
-  bool is_told = !lua_isnoneornil(L, 3);
-  enum type used = is_told ? argument_type(L, 3) : F32;
-  enum type reduced = is_told ? argument_type(L, 4) : F32;
-  for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; i += 2) {
-    lua_rawgeti(L, 1, i + 1);
-    struct value *v = add_parameter(L, module);
-    if (is_told) {
-      v->used_as = used;
-      v->reduced_as = reduced;
-    }
-    lua_pop(L, 2);
-  }
-  return 0;
-}
-
-/* parameters(): the names of all that the graph has so far, in its order; the graph has nothing
-   else yet. */
-static int parameters(lua_State *L)
-{
-  lua_createtable(L, graph->nvalue, 0);
-  for (int i = 0; i < graph->nvalue; i++) {
-    lua_pushstring(L, graph->value[i].name);
-    lua_rawseti(L, -2, i + 1);
+  const char *pattern = luaL_checkstring(L, 2);
+  lua_pushvalue(L, 1);
+  while (*(pattern += strspn(pattern, "."))) {
+    size_t n = strcspn(pattern, ".");
+    lua_pushlstring(L, pattern, n); /* at 3, while the list is at the top */
+    lua_insert(L, 3);
+    push_fitting(L, lua_tostring(L, 3));
+    lua_remove(L, 3);
+    pattern += n;
   }
   return 1;
 }
 
-/* set_alias(which of parameters(), name): what files of others call it. */
-static int set_alias(lua_State *L)
-{
-  graph->value[luaL_checkinteger(L, 1) - 1].alias =
-      copy_text(check_name(L, 2, "a parameter's other name"));
-  return 0;
-}
-
-/* ---------------------------------------------------------------------------------------- calls */
-
-/* Notes the tensors among the arguments from `first` on; gives how many. */
-static int note_tensors(lua_State *L, int first, int *noted, const char *what)
-{
-  int n = 0, top = lua_gettop(L);
-  for (int i = first; i <= top; i++) {
-    if (!tensor_at(L, i)) continue;
-    if (n == MAX_INPUTS) plan_fails("a module %s at most %d tensors", what, MAX_INPUTS);
-    noted[n++] = argument_value(L, i);
-  }
-  return n;
-}
-
-/* enter(module, arguments...): the call. */
-static int enter(lua_State *L)
-{
-  if (!recording.on)
-    plan_fails("train and infer call the model; a plan does not call it by itself");
-  if (graph->ncall >= MAX_CALLS) plan_fails("the modules are called more than %d times", MAX_CALLS);
-  GROW(graph->call, graph->ncall, graph->call_room);
-  struct call *c = &graph->call[graph->ncall];
-  *c = (struct call){.module = (int)luaL_checkinteger(L, 1),
-                     .parent = recording.call,
-                     .first = graph->norder,
-                     .last = graph->norder};
-  c->nin = note_tensors(L, 2, c->in, "takes");
-  recording.call = graph->ncall++;
-  lua_pushinteger(L, recording.call);
-  return 1;
-}
-
-/* leave(results...): of the call that began last. */
-static int leave(lua_State *L)
-{
-  struct call *c = &graph->call[recording.call];
-  c->nout = note_tensors(L, 1, c->out, "gives");
-  c->last = graph->norder;
-  recording.call = c->parent;
-  return lua_gettop(L);
-}
-
-/* Upvalues: what calls an instance of a class of ours, whose forward calls no function of the
-   plan's; and what does where the plan has put a forward of its own into it. */
-static int call_instance(lua_State *L)
-{
-  lua_pushliteral(L, "forward");
-  bool is_ours = lua_rawget(L, 1) == LUA_TNIL;
-  lua_pop(L, 1);
-  lua_pushvalue(L, lua_upvalueindex(is_ours ? 1 : 2));
-  lua_insert(L, 1);
-  if (is_ours)
-    call_unwatched(L, lua_gettop(L) - 1);
-  else
-    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  return lua_gettop(L);
-}
-
-/* calls(function, function): __call of the instances of our classes. */
-static int calls_of_instances(lua_State *L)
-{
-  lua_settop(L, 2);
-  lua_pushcclosure(L, call_instance, 2);
-  return 1;
-}
-
-/* ------------------------------------------------------------------------------------ the table */
+/* ------------------------------------------------------------------------------------- the table
+ */
 
 void set_module_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {{"set_attribute", set_attribute},
-                                       {"members", members},
+                                       {"make_module", make_module},
+                                       {"class_of", class_of},
+                                       {"class_name", class_name},
+                                       {"line_of", line_of},
+                                       {"index", index_of},
+                                       {"look_anew", begin_look},
                                        {"children", children},
-                                       {"add_module", new_module},
-                                       {"path", path},
-                                       {"add_unit", add_unit},
-                                       {"set_unit", set_unit},
-                                       {"add_parameters", add_parameters},
-                                       {"parameters", parameters},
-                                       {"set_alias", set_alias},
-                                       {"enter", enter},
-                                       {"leave", leave},
-                                       {"calls", calls_of_instances},
+                                       {"taken", taken},
+                                       {"take", take},
+                                       {"matching", matching},
                                        {NULL, NULL}};
-  static const char *const tables[] = {"kinds", "keys_of", NULL};
   int core = lua_gettop(L);
-  for (int i = 0; i < 3; i++) {
-    lua_newtable(L);
-    if (!tables[i]) continue;
-    lua_pushvalue(L, -1);
-    lua_setfield(L, core, tables[i]);
-  }
-  luaL_setfuncs(L, functions, 3);
+  for (int i = 0; i < TABLES; i++) lua_newtable(L);
+  lua_pushvalue(L, core + 1);
+  lua_setfield(L, core, "kinds");
+  set_model_bindings(L);
+  luaL_setfuncs(L, functions, TABLES);
 }

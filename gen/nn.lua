@@ -2,10 +2,7 @@
 local core, base, plan = ...
 local fail = base.fail
 
--- What is known of each module that a plan makes: its class, the line that made it, what its forward
--- needs beside its attributes and, once it is part of a model, its index there.
-local about = {}
-local name_of = {}   -- of each class
+local state_of = {}  -- of instances of our classes, what their forward needs beside their attributes
 
 local nn, F = {}, base.F
 local of = {}        -- the functions, whatever a plan does to F
@@ -13,31 +10,21 @@ for name, f in pairs(F) do of[name] = f end
 
 -- --------------------------------------------------------------------------------- module classes
 
-local function why_not_callable(known)
-  if not base.model then
-    fail("train and infer call the model; a plan does not call it by itself")
-  end
-  fail("the %s of line %d is not part of the model: keep it as an attribute of one of its modules, "
-    .. "as self.name = ..., or in an nn.ModuleList", name_of[known.class], known.line)
-end
-
 -- Notes the call in the graph around the module's forward.
-local function run(self, index, forward, ...)
-  core.enter(index, ...)
+local function run(self, forward, ...)
+  core.enter(self, ...)
   return core.leave(forward(self, ...))
 end
 
 local function call(self, ...)
-  local known = about[self]
-  if not known.index then why_not_callable(known) end
+  core.check_callable(self)
   local forward, policy = self.forward, base.policy_of(self)
   if type(forward) ~= "function" then
     fail("%s has no forward: write function self:forward(...) in its nn.module",
-      name_of[known.class])
+      core.class_name(self))
   end
-  if not policy then return run(self, known.index, forward, ...) end
-  return base.as_type(policy.outputs,
-    run(self, known.index, forward, base.as_type(policy.inputs, ...)))
+  if not policy then return run(self, forward, ...) end
+  return base.as_type(policy.outputs, run(self, forward, base.as_type(policy.inputs, ...)))
 end
 
 local function metatable(name, call, index)
@@ -45,18 +32,8 @@ local function metatable(name, call, index)
     __tostring = function() return name end, __name = name, __metatable = false}
 end
 
-local kinds = core.kinds
-
-local function make_instance(self, class, instances, state)
-  kinds[self] = "module"
-  about[self] = {class = class, line = core.line(), state = state, index = false}
-  return setmetatable(self, instances)
-end
-
 local function make_class(name, new)
-  local class = base.make("module class", {})
-  name_of[class] = name
-  return setmetatable(class, {
+  return setmetatable(base.make("module class", {}), {
     __call = new,
     __tostring = function() return name end,
     __metatable = false,
@@ -70,7 +47,8 @@ function nn.module(name, init)
   base.expect(init, "function", "what nn.module is given after the name")
   local instances = metatable(name, call)
   return make_class(name, function(class, ...)
-    local self = make_instance({}, class, instances)
+    local self = setmetatable({}, instances)
+    core.make_module(self, class, name)
     init(self, ...)
     return self
   end)
@@ -80,23 +58,22 @@ end
 -- and what it keeps for forward(self, what it kept, ...). Neither calls functions of the plan's; an
 -- instance that the plan gives a forward of its own is called as the plan's are.
 local function own_class(name, keys, new, forward)
-  local function forward_of(self, ...) return forward(self, about[self].state, ...) end
-  local run_own = core.calls(function(self, ...)
-    local known = about[self]
-    if not known.index then why_not_callable(known) end
+  local function forward_of(self, ...) return forward(self, state_of[self], ...) end
+  local call_own = core.calls(function(self, ...)
     local policy = base.policy_of(self)
     if not policy then
-      core.enter(known.index, ...)
-      return core.leave(forward(self, known.state, ...))
+      core.enter(self, ...)
+      return core.leave(forward(self, state_of[self], ...))
     end
-    return base.as_type(policy.outputs,
-      run(self, known.index, forward_of, base.as_type(policy.inputs, ...)))
+    core.check_callable(self)
+    return base.as_type(policy.outputs, run(self, forward_of, base.as_type(policy.inputs, ...)))
   end, call)
-  local instances = metatable(name, run_own, {forward = forward_of})
+  local instances = metatable(name, call_own, {forward = forward_of})
   return make_class(name, core.unwatched(function(class, ...)
     local self, state = new(...)
-    core.keys_of[self] = keys
-    return make_instance(self, class, instances, state)
+    core.make_module(self, class, name, keys)
+    if state then state_of[self] = state end
+    return setmetatable(self, instances)
   end))
 end
 
@@ -436,83 +413,12 @@ plan.F = core.forbid_absent(F, "F")
 
 -- ------------------------------------------------------------------------- the tree of a model
 
-local function forbid_key(module, key)
-  if key == nil then return end
-  local known = about[module]
-  local name = name_of[known.class]
-  if type(key) ~= "string" then
-    fail("the %s of line %d holds a module or parameter under a key that is no name: %s", name,
-      known.line, tostring(key))
-  end
-  fail("the %s of line %d: a name must not hold a dot: '%s'", name, known.line, key)
-end
-
--- What a module itself holds, in the order of its attributes: its parameters and its children, each
--- a list of a name, then the thing, and so on.
-function base.parameters(module)
-  local found, _, bad = core.members(module)
-  forbid_key(module, bad)
-  return found
-end
-
-function base.children(module)
-  local _, found, _, bad = core.members(module)
-  forbid_key(module, bad)
-  return found
-end
-
--- The children of all these modules; with a name or a pattern of names, those that it fits.
-function base.children_of_all(modules, name, is_pattern)
-  local found, module, bad = core.children(modules, name, is_pattern)
-  if module then forbid_key(module, bad) end
-  return found
-end
-
-function base.line_of(module) return about[module].line end
-function base.class(module) return about[module].class end
-function base.class_name(module) return name_of[about[module].class] end
-function base.index(module) return about[module].index end
-
--- That no two things have one name: one is called by a number, and one by a text.
-local function forbid_equal_names(module, ...)
-  local taken = {}
-  for _, list in ipairs{...} do
-    for i = 1, #list, 2 do
-      if taken[list[i]] then
-        fail("the %s of line %d holds two things of the name '%s'", base.class_name(module),
-          base.line_of(module), list[i])
-      end
-      taken[list[i]] = true
-    end
-  end
-end
-
-local function forbid_second_place(module, name, parent)
-  local known = about[module]
-  if not known.index then return end
-  local above = parent >= 0 and core.path(parent) or ""
-  fail("the %s of line %d is in two places of the model: '%s' and '%s'", name_of[known.class],
-    known.line, core.path(known.index), above == "" and name or above .. "." .. name)
-end
-
-local function take_up(module, name, parent, policy, unit)
-  local known = about[module]
-  policy = base.policy_of(module) or policy
-  if known.index then forbid_second_place(module, name, parent) end
-  local index = core.add_module(name, name_of[known.class], parent, known.line)
-  known.index = index
-  unit = base.unit_of(module, index) or unit
-  if unit then core.set_unit(index, unit) end
-  local parameters, children, bad_parameter, bad_child, may_clash = core.members(module)
-  forbid_key(module, bad_parameter)
-  forbid_key(module, bad_child)
-  if may_clash then forbid_equal_names(module, parameters, children) end
-  core.add_parameters(parameters, index, policy and policy.used, policy and policy.reduced)
-  for i = 1, #children, 2 do take_up(children[i + 1], children[i], index, policy, unit) end
-end
+-- children(module): a list of a name, then the module of this name, and so on.
+base.children, base.index = core.children, core.index
+base.line_of, base.class, base.class_name = core.line_of, core.class_of, core.class_name
 
 -- The model becomes part of the graph: its modules and its parameters, in PyTorch's order.
 base.take_up = core.unwatched(function(model)
   base.model = model
-  take_up(model, "", -1)
+  core.take_up(model, base.policies, base.calls_of_modules, base.unit_of)
 end)

@@ -385,21 +385,9 @@ local function nothing_matches(pattern, module)
   fail("no module matches '%s'; the nearest names are %s", pattern, table.concat(nearest, ", "))
 end
 
--- The modules below these whose paths match the pattern, name by name, each as fnmatch:
--- "layers.*.w1".
-local function matching(modules, pattern)
-  for name in string.gmatch(pattern, "[^.]+") do
-    modules = base.children_of_all(modules, name, string.find(name, "[*?[]") ~= nil)
-  end
-  return modules
-end
-
-local pending = {}          -- styles by module, in the order in which the plan gave them
-
-local function apply(module, dim, s)
+local function apply(modules, dim, s)
   local style = base.style(s)
-  pending[#pending + 1] =
-    {module = module, dim = dim, style = style, wishes = style.wishes(module)}
+  core.apply_style(modules, dim, style.name, style.line, style.wishes)
 end
 
 -- A plan inside a plan is for the modules that its key matches: below those in `inside`, which
@@ -415,10 +403,10 @@ local function walk(module, dim, t, prefix, inside)
       fail("parallelize: the pattern '%s' has an empty name in it", pattern)
     end
     if #pattern > 1000 then fail("parallelize: a pattern of %d letters", #pattern) end
-    local found = matching(inside, key)
+    local found = core.matching(inside, key)
     if #found == 0 then nothing_matches(pattern, module) end
     if base.kind(value) == "style" then
-      for _, m in ipairs(found) do apply(m, dim, value) end
+      apply(found, dim, value)
     else
       if base.kind(value) ~= "table" then
         fail("parallelize: '%s' must get a style such as Colwise(), or a table of them, not %s",
@@ -453,8 +441,9 @@ plan.parallelize = core.unwatched(function(module, mesh, styles, options)
   local dim = one_dimension(mesh, "parallelize")
   if base.begun then fail("parallelize comes before train and infer") end
   note_async(module, dim, options)
+  core.look_anew()
   if base.kind(styles) == "style" then
-    apply(module, dim, styles)
+    apply({module}, dim, styles)
   else
     if base.kind(styles) ~= "table" then
       fail("the third argument of parallelize must be a style or a table of them, not %s",
@@ -467,17 +456,9 @@ end)
 
 -- When the model is part of the graph, so are the styles of its modules.
 base.lower_styles = core.unwatched(function()
-  for _, p in ipairs(pending) do
-    local s = p.style
-    local index = base.index(p.module)
-    if not index then
-      fail("%s of line %d is for a %s that is not part of the model", s.name, s.line,
-        base.class_name(p.module))
-    end
-    for _, dim in ipairs(base.dims_in_graph{p.dim}) do
-      core.add_style(s.name, index, dim, s.line, p.wishes)
-    end
-  end
+  local dims = {}
+  for _, dim in ipairs(every_dimension()) do dims[dim] = base.dims_in_graph{dim} end
+  core.lower_styles(dims)
   for _, a in ipairs(asynchronous) do
     local index = base.index(a.module)
     if not index then

@@ -21,6 +21,7 @@ local KEYS = {"param_dtype", "reduce_dtype", "output_dtype", "cast_forward_input
 local TYPES = {"float32", "bfloat16"}
 
 local policies = {}          -- of each module to which the plan gave one
+base.policies = policies
 local with_policy = {}       -- these modules, in the order in which it did
 
 local function type_option(options, key, who)

@@ -17,8 +17,10 @@ local fail = base.fail
 
 local REPLICATE = core.Replicate()
 
--- What each style that the plan makes asks for: its name, its line, and a function that gives its
--- wishes for a module, each {what, parameter or index, placement}.
+-- What each style that the plan makes asks for: its name, its line, and a function that gives, for a
+-- class and one of its modules, what it wants of these: where parameters lie, by their names, or one
+-- placement for all, or nil; and a list of its other wishes, each {"input" or "output", index,
+-- placement}.
 local asked = {}
 
 local function style(name, wishes)
@@ -62,18 +64,9 @@ local ROWWISE = {
   [base.Embedding] = {weight = core.Shard(0)},
 }
 
-local function parameter_wishes(module, name, known)
-  local places = known[base.class(module)]
-  if not places then
-    fail("%s knows no %s; it knows Linear and Embedding", name, base.class_name(module))
-  end
-  local wishes = {}
-  local parameters = base.parameters(module)
-  for i = 1, #parameters, 2 do
-    local place = places[parameters[i]]
-    if place then wishes[#wishes + 1] = {"parameter", parameters[i + 1], place} end
-  end
-  return wishes
+local function places_of(class, module, name, known)
+  return known[class]
+    or fail("%s knows no %s; it knows Linear and Embedding", name, base.class_name(module))
 end
 
 -- An Embedding's input is indices: whole.
@@ -83,12 +76,10 @@ local function linear_style(name, known, input, output)
     placement_option(options, "input_layouts", name)
     local result = placement_option(options, "output_layouts", name, output)
     check_local(options.use_local_output, "use_local_output", name, {result})
-    return style(name, function(module)
-      local wishes = parameter_wishes(module, name, known)
-      local is_embedding = base.class(module) == base.Embedding
-      wishes[#wishes + 1] = {"input", 0, is_embedding and REPLICATE or input}
-      wishes[#wishes + 1] = {"output", 0, result}
-      return wishes
+    return style(name, function(class, module)
+      local places = places_of(class, module, name, known)
+      local is_embedding = class == base.Embedding
+      return places, {{"input", 0, is_embedding and REPLICATE or input}, {"output", 0, result}}
     end)
   end
 end
@@ -105,14 +96,8 @@ function plan.SequenceParallel(options)
   local dim = options.sequence_dim == nil and 1 or options.sequence_dim
   local cut = base.shard(base.integer(dim, "SequenceParallel's sequence_dim", -8, 7))
   check_local(options.use_local_output, "use_local_output", "SequenceParallel", {cut})
-  return style("SequenceParallel", function(module)
-    local wishes, parameters = {}, base.parameters(module)
-    for i = 2, #parameters, 2 do
-      wishes[#wishes + 1] = {"parameter", parameters[i], REPLICATE}
-    end
-    wishes[#wishes + 1] = {"input", 0, cut}
-    wishes[#wishes + 1] = {"output", 0, cut}
-    return wishes
+  return style("SequenceParallel", function()
+    return REPLICATE, {{"input", 0, cut}, {"output", 0, cut}}
   end)
 end
 
@@ -179,7 +164,7 @@ local function prepare(name, sides)
         wishes[#wishes + 1] = wish
       end
     end
-    return style(name, function() return wishes end)
+    return style(name, function() return nil, wishes end)
   end
 end
 

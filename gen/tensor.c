@@ -50,15 +50,18 @@ struct tensor *argument_tensor(lua_State *L, int at)
   return t ? t : luaL_checkudata(L, at, "tensor"); /* which says what is wrong */
 }
 
-/* A tensor that can be computed with. */
-int argument_value(lua_State *L, int at)
+int tensor_value(const struct tensor *t)
 {
-  const struct tensor *t = argument_tensor(L, at);
   if (t->value == NONE)
     plan_fails("the parameter of line %d is not part of the model: keep it in one of its modules, "
                "as self.name = nn.Parameter{...}, and use it in forward",
                t->line);
   return t->value;
+}
+
+int argument_value(lua_State *L, int at)
+{
+  return tensor_value(argument_tensor(L, at));
 }
 
 /* The cast of each parameter, and the call of a module in which it was made: another makes its own,

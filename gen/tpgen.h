@@ -558,6 +558,8 @@ void push_environment(struct lua_State *L);
 /* Makes reading an absent name of the table at the top an error. what: "math", or NULL: a
    variable. */
 void forbid_absent(struct lua_State *L, const char *what);
+/* Pushes what tostring gives of the thing at `at`, an index from the bottom. */
+void push_text(struct lua_State *L, int at);
 /* Pushes "; did you mean 'x'?" for the text in the list at `list` that is nearest to the name, or
    nothing in particular: "". */
 void push_suggestion(struct lua_State *L, const char *name, int list);
@@ -590,6 +592,7 @@ struct tensor *tensor_at(struct lua_State *L, int at);
 /* The tensor that is the argument `at`; its value, which it must have already. */
 struct tensor *argument_tensor(struct lua_State *L, int at);
 int argument_value(struct lua_State *L, int at);
+int tensor_value(const struct tensor *t);
 /* The same as the model computes with it: a parameter may be kept in another type. */
 int argument_operand(struct lua_State *L, int at);
 int operand_of(int value);
@@ -597,6 +600,10 @@ int operand_of(int value);
 int known_cast(int value);
 /* A name that is not too long; `what` says whose it is. bindings.c. */
 const char *check_name(struct lua_State *L, int at, const char *what);
+void check_name_text(const char *name, size_t length, const char *what);
+struct placement placement_at(struct lua_State *L, int at);
+/* Of a module, whose styles so far do not place the same: else it is the plan's error. */
+void add_style(struct style s);
 /* A list of sizes; `what` takes it. */
 struct shape argument_shape(struct lua_State *L, int at, const char *what);
 /* A type's name, such as "int32". */
