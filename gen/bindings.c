@@ -365,7 +365,7 @@ static void forbid_second_wish(const struct style *s)
   }
 }
 
-void add_style(struct style s)
+void place_by_style(struct style s)
 {
   forbid_second_wish(&s);
   add(styles_of(s.module), graph->nstyle);

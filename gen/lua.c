@@ -23,9 +23,8 @@
 enum { MAX_PLAN = 1 << 20, MAX_KERNEL = 1 << 18, MAX_STEPS = 10000000 };
 static const size_t MAX_MEMORY = (size_t)128 << 20;
 
-/* What Lua calls the plan and our own files in its messages, which begin "name:line: ". */
+/* What Lua calls the plan in its messages, which begin "name:line: "; OWN_NAME: our own files. */
 #define PLAN_NAME "(plan)"
-#define OWN_NAME  "(tpgen)"
 
 static const char *const files[] = {
     "gen/base.lua",      "gen/tensors.lua",   "gen/views.lua",       "gen/functions.lua",
@@ -420,6 +419,24 @@ static void push_copy(lua_State *L, int from, int levels)
   }
 }
 
+static const struct embedded *compiled_file(const char *name)
+{
+  for (const struct embedded *e = compiled; e->name; e++)
+    if (!strcmp(e->name, name)) return e;
+  return NULL;
+}
+
+/* Pushes one of our own files, as a function: as the build compiled it, where it did so with the
+   Lua that runs now; its text has to be compiled elsewhere. */
+static void push_own_file(lua_State *L, const char *name)
+{
+  const struct embedded *e = !strcmp(lua_ident, compiled_by) ? compiled_file(name) : NULL;
+  const char *source = e ? (const char *)e->text : embedded_text(name);
+  size_t size = e ? e->size : strlen(source);
+  if (luaL_loadbufferx(L, source, size, "=" OWN_NAME, e ? "b" : "t"))
+    bug("lua", NONE, "%s: %s", name, lua_tostring(L, -1));
+}
+
 /* Our own files: each is given the bindings, what they share, and the plan's variables. Their own
    variables are a copy, so that a plan may name its own things `pairs` or change string.format;
    their setmetatable is Lua's, which refuses nothing. */
@@ -433,9 +450,7 @@ static void run_own_files(lua_State *L, int env)
   lua_getglobal(L, "setmetatable");
   lua_setfield(L, own, "setmetatable");
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-    const char *source = embedded_text(files[i]);
-    if (luaL_loadbufferx(L, source, strlen(source), "=" OWN_NAME, "t"))
-      bug("lua", NONE, "%s: %s", files[i], lua_tostring(L, -1));
+    push_own_file(L, files[i]);
     lua_pushvalue(L, own);
     lua_setupvalue(L, -2, 1);
     lua_pushvalue(L, bindings);

@@ -326,7 +326,7 @@ static int lower_styles(lua_State *L)
         s.wish[w] = p->wish[w].wish;
         if (p->wish[w].parameter) s.wish[w].value = tensor_value(p->wish[w].parameter);
       }
-      add_style(s);
+      place_by_style(s);
     }
   }
   return 0;

@@ -603,7 +603,7 @@ const char *check_name(struct lua_State *L, int at, const char *what);
 void check_name_text(const char *name, size_t length, const char *what);
 struct placement placement_at(struct lua_State *L, int at);
 /* Of a module, whose styles so far do not place the same: else it is the plan's error. */
-void add_style(struct style s);
+void place_by_style(struct style s);
 /* A list of sizes; `what` takes it. */
 struct shape argument_shape(struct lua_State *L, int at, const char *what);
 /* A type's name, such as "int32". */
@@ -1417,6 +1417,11 @@ struct embedded {
   size_t size;
 };
 extern const struct embedded embedded[];
+/* The Lua side of the front end as functions of Lua's, and what its lua_ident is that made them:
+   compile.c. */
+#define OWN_NAME "(tpgen)" /* in messages */
+extern const struct embedded compiled[];
+extern const char compiled_by[];
 const char *embedded_text(const char *name);
 /* Collects the files of out/; nothing is on disk before write_files, and then all or none. */
 void add_file(const char *name, const char *contents, size_t size, bool executable);
