@@ -17,10 +17,9 @@ local fail = base.fail
 
 local REPLICATE = core.Replicate()
 
--- What each style that the plan makes asks for: its name, its line, and a function that gives, for a
--- class and one of its modules, what it wants of these: where parameters lie, by their names, or one
--- placement for all, or nil; and a list of its other wishes, each {"input" or "output", index,
--- placement}.
+-- What each style that the plan makes asks for: its name, its line, and a function that gives, for
+-- a class and one of its modules, where parameters are to lie, by their names, or one placement for
+-- all, or nil; and a list of what else it wishes, each {"input" or "output", index, placement}.
 local asked = {}
 
 local function style(name, wishes)
