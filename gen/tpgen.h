@@ -104,37 +104,39 @@ struct init {
   double a, b;
 };
 
+/* There are tens of thousands of values and operations, and passes go through them all: what is
+   asked most stands first, in one line of the processor's cache, and a small thing takes a byte. */
 struct value {
-  const char *name;  /* the model's: "in_proj.weight"; of an activation its module's path  */
-  const char *alias; /* PARAMETER: what files of others call it, or NULL */
-  enum role role;
-  enum type type;
-  struct shape shape; /* whole */
-  struct layout layout;
-  bool placed;    /* the layout is known */
-  unsigned order; /* of its dimensions in memory: see arrange.c; 0: as they are written */
-  bool is_output; /* of an inference program: written to a file */
-  struct init init;
-  enum type used_as;    /* PARAMETER: the type that the model computes with */
-  enum type reduced_as; /* PARAMETER: in which its gradient is moved between ranks */
-  int unit;             /* PARAMETER: that it is gathered with, or NONE */
-  int of;     /* GRADIENT, STATE: of this parameter; the gradient of an activation: of this value */
+  enum role role : 8;
+  enum type type : 8;
+  enum type used_as : 8;    /* PARAMETER: the type that the model computes with */
+  enum type reduced_as : 8; /* PARAMETER: in which its gradient is moved between ranks */
+  bool placed;              /* the layout is known */
+  bool is_output;           /* of an inference program: written to a file */
+  bool stored;              /* takes bytes at all: not so inside a fused kernel */
+  bool apart;
   int op;     /* that makes it, or NONE */
   int module; /* in which it was made */
-  int line;   /* of the plan */
-  int style;  /* that placed this parameter, or NONE */
   /* outline.c: values that the modules of a list make alike are a family. The one of module 0
      stands for all of them in the loop's body. */
-  int family, index; /* the value of module 0 and the number of its own module, or NONE */
+  int family, index;  /* the value of module 0 and the number of its own module, or NONE */
+  int step, initial;  /* carried: the family's value at index + step, `initial` at the list's end */
+  struct shape shape; /* whole */
+  struct layout layout;
+  unsigned order; /* of its dimensions in memory: see arrange.c; 0: as they are written */
+  int of;    /* GRADIENT, STATE: of this parameter; the gradient of an activation: of this value */
+  int unit;  /* PARAMETER: that it is gathered with, or NONE */
+  int line;  /* of the plan */
+  int style; /* that placed this parameter, or NONE */
+  int depth; /* memory.c: how many values of its family are kept: index i lies at slot i % depth */
   int list, sibling; /* of module 0's: the list of modules, and the value of module 1 */
-  int step, initial; /* carried: the family's value at index + step, `initial` at the list's end */
+  const char *name;  /* the model's: "in_proj.weight"; of an activation its module's path  */
+  const char *alias; /* PARAMETER: what files of others call it, or NULL */
+  struct init init;
   /* fuse.c, memory.c */
-  int storage; /* the value whose bytes it shares: itself, mostly */
-  int pieces;  /* pipeline.c: it is made in so many, or 0; apart: they lie one after the other */
-  bool apart;
-  bool stored;       /* takes bytes at all: not so inside a fused kernel */
-  int64_t offset;    /* ACTIVATION: in the arena; of module 0's value, in a family */
-  int depth;         /* how many values of its family are kept: index i lies at slot i % depth */
+  int storage;    /* the value whose bytes it shares: itself, mostly */
+  int pieces;     /* pipeline.c: it is made in so many, or 0; apart: they lie one after the other */
+  int64_t offset; /* ACTIVATION: in the arena; of module 0's value, in a family */
   int made, made_by; /* the place in the program where it is made, and in which function */
   int first, last;   /* lives from this place in the program to that */
 };
@@ -159,55 +161,55 @@ enum round { FIRST_ROUND, LAST_ROUND, NEXT_ROUND, ROUND_BEFORE, IN_LAST_ROUND };
 struct op {
   enum op_kind kind;
   int nin, in[MAX_INPUTS];
-  int nout, out;        /* the values it makes: out, out + 1, ...; NONE where there are none */
+  int nout, out;    /* the values it makes: out, out + 1, ...; NONE where there are none */
+  int module, line; /* where it comes from */
+  enum phase phase : 8;
+  enum type type : 8;          /* cast, redistribute, and what makes a value of nothing: its type */
+  enum type backward_type : 8; /* redistribute: in which its gradient is moved */
+  enum reduction reduction : 8; /* all_reduce, reduce_scatter, to_partial */
+  enum round round : 8;         /* round: for whose module; FIRST_ROUND: see `far` */
+  bool typed;           /* `type` is that of what it makes, which else follows from the inputs */
+  bool constant;        /* no gradient flows through it */
+  bool again;           /* an operation of the forward that the backward runs once more */
   const char *equation; /* where the row's rule is "equation" */
   double scalar;        /* $s */
-  int64_t number[MAX_NUMBERS]; /* in the order of the row's names */
-  unsigned dims;               /* a bit for each dimension that a capital letter stands for */
-  bool keep;      /* those that vanish from the output, or appear there, have size 1 before */
-  enum type type; /* cast, redistribute, and what makes a value of nothing: its type */
-  bool typed;     /* `type` is that of what it makes, which else follows from the inputs */
-  enum type backward_type; /* redistribute: in which its gradient is moved */
-  bool constant;           /* no gradient flows through it */
-  int custom;              /* custom: which of graph->custom */
+  unsigned dims;        /* a bit for each dimension that a capital letter stands for */
+  int custom;           /* custom: which of graph->custom */
+  unsigned asked;       /* redistribute: a bit for each mesh dimension that `to` speaks of */
+  int unit_plus_1;      /* redistribute and what becomes of it: see unit_of */
+  int group;            /* collectives, pack, unpack: among whom */
+  int dim, dim_to;      /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
+                           all_to_all: both */
+  int exchange;         /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
+  int nbody;     /* fused, epilogue, and a collective that is a bucket: the operations in it */
+  bool keep;     /* those that vanish from the output, or appear there, have size 1 before */
+  bool finishes; /* redistribute: of these only where something is pending */
+  bool held;     /* of those that gather: what it makes is not given up after the forward */
+  bool packed;   /* a bucket whose members travel in `buffer`, one after the other */
+  const int *body;
   struct layout to; /* redistribute: where it is wanted, on the mesh dimensions in `asked`; pack,
                        unpack: in which the members hold the parts */
-  unsigned asked;   /* redistribute: a bit for each mesh dimension that `to` speaks of */
-  bool finishes;    /* redistribute: of these only where something is pending */
-  int group;        /* collectives, pack, unpack: among whom */
-  int dim, dim_to;  /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
-                       all_to_all: both */
-  enum reduction reduction; /* all_reduce, reduce_scatter, to_partial */
-  int exchange;             /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
-  int nbody; /* fused, epilogue, and a collective that is a bucket: the operations in it */
-  const int *body;
+  int64_t number[MAX_NUMBERS]; /* in the order of the row's names */
   const struct stages *stages; /* fused: how its kernel runs the body: stages.c */
-  bool packed;                 /* a bucket whose members travel in `buffer`, one after the other */
+  const char *why;     /* redistribute and what becomes of it: who asked, in words, or NULL */
+  const char *part_of; /* "rms_norm": the function that the plan called there, or NULL */
   int buffer;
   int function;      /* loop, round: which it calls */
-  enum round round;  /* round: for whose module; FIRST_ROUND: */
-  int far;           /* which of the first, from 0; NEXT_ROUND: how many rounds on */
+  int far;           /* FIRST_ROUND: which of the first, from 0; NEXT_ROUND: how many rounds on */
   int pieces, piece; /* pipeline.c: it is of one of so many pieces of its values, or 0. A matmul is
                         cut in dimension `dim` of its output, of which `group` has parts */
   bool beside;       /* a collective: it runs beside what follows it, until it is awaited */
-  int ahead;   /* beside: it is begun so many rounds of a loop before the one that awaits it */
   bool behind; /* beside: it is awaited in the round of a loop behind the one that begins it */
   bool late;   /* beside: it is begun in the last round of a loop, and awaited behind that */
+  bool leads;  /* beside: one follows it; what it leaves is copied out on its own stream */
+  int ahead;   /* beside: it is begun so many rounds of a loop before the one that awaits it */
   int follows_plus_1; /* beside: the collective whose result it begins with when that is there,
                          whatever else is at work; the number and 1, or 0: see leader_of */
-  bool leads;         /* beside: one follows it; what it leaves is copied out on its own stream */
   int event; /* beside: which of the program's events tells that it is done; ahead by several:
                 the first of as many: see event_slots */
   int begun; /* await: the collective */
   int64_t takes, exposed; /* a collective: by the model of cost.c, and how long of that nothing runs
                              beside it; picoseconds */
-  enum phase phase;
-  bool again;          /* an operation of the forward that the backward runs once more */
-  int module, line;    /* where it comes from */
-  const char *part_of; /* "rms_norm": the function that the plan called there, or NULL */
-  int unit_plus_1;     /* redistribute and what becomes of it: see unit_of */
-  bool held;           /* of those that gather: what it makes is not given up after the forward */
-  const char *why;     /* redistribute and what becomes of it: who asked, in words, or NULL */
 };
 
 /* The module tree. A module's path is its dotted name from the root, "" for the root itself. */
