@@ -375,9 +375,9 @@ static void declare_streams(struct buffer *b)
     put(b, "%s%s", any ? ", " : "static cudaStream_t ", stream_name(g));
     any = true;
   }
-  if (any) put(b, ";  // for what runs beside arithmetic\n");
+  if (any) put(b, "; // for what runs beside arithmetic\n");
   if (graph->nevent)
-    put(b, "static cudaEvent_t done[%d];  // what is pending there\n", graph->nevent);
+    put(b, "static cudaEvent_t done[%d]; // what is pending there\n", graph->nevent);
 }
 
 static char *communicators_text(void)
@@ -386,7 +386,10 @@ static char *communicators_text(void)
   put_text(&b, "", 0);
   for (int g = 0; g < graph->ngroup; g++)
     put(&b, "%s%s", g ? ", " : "static communicator ", group_name(g));
-  if (graph->ngroup) put(&b, ";  // the runtime makes them from the members in rank<N>\n");
+  const char *list = wrapped(text("%s;", b.text), ", ", "    ");
+  b = (struct buffer){0};
+  put_text(&b, "", 0);
+  if (graph->ngroup) put(&b, "// The runtime makes them from the members in rank<N>.\n%s\n", list);
   if (options.cuda) declare_streams(&b);
   return b.text;
 }

@@ -350,11 +350,9 @@ static int shown_by(int value)
 }
 
 /* What a value of a loop's body is called in it: by its place in the module. "layers.1.wq", with
-   "layers" the list, is "wq"; what the module makes is "out", and what it is given "in". A view is
-   called as what it shows. */
-const char *local_name(int value)
+   "layers" the list, is "wq"; what the module makes is "out", and what it is given "in". */
+static const char *name_in_module(int value)
 {
-  while (shown_by(value) != NONE) value = shown_by(value);
   const struct value *v = &graph->value[value];
   const struct value *first = v->family == NONE ? NULL : &graph->value[v->family];
   if (!loops() || !first || (v->family != value && !v->step) || first->sibling == NONE)
@@ -368,6 +366,22 @@ const char *local_name(int value)
   if (*rest == '.' && number == 0) return text("%s%s", mark, rest + 1);
   if (*rest == 0 && (number == 0 || number == -1)) return text("%s%s", mark, number ? "in" : "out");
   return value_name(value);
+}
+
+/* Whether it is made on the way to a gradient and has no name but its module's. */
+static bool is_on_the_way(const struct value *v)
+{
+  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
+  return op && op->phase == BACKWARD && !op->again && op->module != NONE && *v->name &&
+         !strcmp(v->name, graph->module[op->module].path);
+}
+
+const char *local_name(int value)
+{
+  while (shown_by(value) != NONE) value = shown_by(value);
+  const struct value *v = &graph->value[value];
+  const char *name = name_in_module(value);
+  return is_on_the_way(v) ? text("%s.%s", name, op_name(&graph->op[v->op])) : name;
 }
 
 /* "m->w.layers[0].wq" as "m->w.layers[l].wq": the number is where it differs from module 1's. */
@@ -538,6 +552,14 @@ static bool *used_by(const struct function *f)
   return used;
 }
 
+/* What tells a value that a collective leaves from the one of the same name that it takes. */
+static const char *moved_suffix(int value)
+{
+  const struct value *v = &graph->value[value];
+  enum op_kind kind = v->op == NONE ? OP_COUNT : graph->op[v->op].kind;
+  return kind == OP_all_gather ? "_whole" : kind == OP_reduce_scatter ? "_cut" : "";
+}
+
 /* The variable that stands for a value: what is made in place under the same name is the same one,
    and so is a view of what the function uses too. */
 static const char *variable(int value, const bool *used, struct scope *scope)
@@ -550,6 +572,7 @@ static const char *variable(int value, const bool *used, struct scope *scope)
   bool same = place != value && local[place] && !strcmp(address(place), address(value)) &&
               !strcmp(wanted, identifier(local_name(place)));
   declares[value] = !same;
+  if (!same) wanted = text("%s%s", wanted, moved_suffix(value));
   return local[value] = same ? local[place] : unique(scope, wanted);
 }
 

@@ -129,7 +129,9 @@ static void name_inner_values(void)
       for (int v = op->out; v < op->out + op->nout; v++) {
         bool given = false;
         for (int k = 0; k < c->nout; k++) given |= c->out[k] == v;
-        if (!given) graph->value[v].name = text("%s.%s", path, op_name(op));
+        /* Attention leaves the logarithms of its rows' sums, too. */
+        bool sums = op->kind == OP_attention && v > op->out;
+        if (!given) graph->value[v].name = text("%s.%s", path, sums ? "lse" : op_name(op));
       }
     }
   }

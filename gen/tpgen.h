@@ -1115,7 +1115,7 @@ void name_values(int rank);
 const char *c_name(int value);
 /* Whether this rank has a part of any value with this role that no operation computes. */
 bool has_some_of(enum role role);
-/* The value's name for a reader of the function that c_name speaks of. */
+/* The value's name for a reader of the function that c_name speaks of; a view has another's. */
 const char *local_name(int value);
 const char *spoken_name(int value);
 /* Whether the value is a buffer of pieces that an exchange gives, or gets. */

@@ -65,7 +65,7 @@ done << 'end'
 a gather left out:/MPI_Allgather(m->w.norm/,/;$/d
 gradients reduced by max:/reduce_scatter(gradients, m->grad.norm/,/;$/s/MPI_SUM/MPI_MAX/
 a loss that is not reduced:/MPI_Allreduce(MPI_IN_PLACE, &m->loss,/d
-a parcel out of its place:s/{output_weight, 4, 64,/{output_weight, 4, 63,/
+a parcel out of its place:s/{output_weight_whole, 4, 64,/{output_weight_whole, 4, 63,/
 end
 all_are_done
 cat "$WORK"/planted.*

@@ -38,7 +38,8 @@ struct memory {
 };
 
 static struct memory *m;
-static communicator over_tp;  // the runtime makes them from the members in rank<N>
+// The runtime makes them from the members in rank<N>.
+static communicator over_tp;
 
 // The same at every step.
 static double learning_rate(int t)

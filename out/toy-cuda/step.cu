@@ -39,7 +39,8 @@ struct memory {
 };
 
 static struct memory *m; // on the device: never read here, only pointed into
-static communicator over_tp;  // the runtime makes them from the members in rank<N>
+// The runtime makes them from the members in rank<N>.
+static communicator over_tp;
 
 // The products of matrices: c[m, n] = a[m, k] b[k, n]. What is 't' is stored transposed.
 static struct {
