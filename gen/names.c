@@ -556,7 +556,7 @@ static bool *used_by(const struct function *f)
 static const char *moved_suffix(int value)
 {
   const struct value *v = &graph->value[value];
-  enum op_kind kind = v->op == NONE ? OP_COUNT : graph->op[v->op].kind;
+  enum op_kind kind = v->op == NONE || is_buffer(value) ? OP_COUNT : graph->op[v->op].kind;
   return kind == OP_all_gather ? "_whole" : kind == OP_reduce_scatter ? "_cut" : "";
 }
 
