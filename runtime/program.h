@@ -202,8 +202,8 @@ extern MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI does not k
 // are added in an order that is the same every time.
 int reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm group);
 
-// As MPI_Allgather and reduce_scatter of all that n parcels have in their buffers' chunks, whose own
-// one lies at `own`; but each goes to its value, or comes from it, without a copy in the buffer
+// As MPI_Allgather and reduce_scatter of all that n parcels have in their buffers' chunks, whose
+// own one lies at `own`; but each goes to its value, or comes from it, without a copy in the buffer
 // where its rows are one. The others go through `room`, which is as large as all chunks.
 struct parcel;
 int gather_parcels(const void *own, void *room, int n, const struct parcel *p, MPI_Datatype type,
