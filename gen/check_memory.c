@@ -416,12 +416,12 @@ static bool is_same_place(struct place a, struct place b)
 }
 
 /* Whether the operation may leave `out` where `in` lies, which it reads: a sum is added to, a
-   bucket has its members in its buffer, or a kernel is done with each element when it writes it. */
+   bucket has read all its members before it leaves one, or a kernel is done with each element when
+   it writes it. */
 static bool may_replace(const struct op *op, int in, int out)
 {
   bool adds = op->nin && op->in[op->nin - 1] == in && is_gradient(in) && is_gradient(out);
-  bool travels = op->packed && (graph->value[in].storage == op->buffer || out == op->buffer);
-  if (travels) return true;
+  if (op->packed) return true;
   return is_same_place(place_of(in, now.module), place_of(out, now.module)) &&
          (adds || may_overwrite(op, in, out));
 }

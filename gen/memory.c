@@ -450,6 +450,14 @@ static bool is_made_in(const struct op *kernel, int value)
   return false;
 }
 
+/* Whether they lie beside each other in one place, as members of a bucket do when they have theirs.
+ */
+static bool lie_apart(int a, int b)
+{
+  const struct value *v = &graph->value[a], *w = &graph->value[b];
+  return v->offset + largest_bytes(a) <= w->offset || w->offset + largest_bytes(b) <= v->offset;
+}
+
 /* Whether a kernel that writes over `value` when it has come to body[k] still finds what it needs:
    every read of these bytes is of the element that is written, and comes no later. What it makes
    itself it has at hand, wherever it leaves it. */
@@ -460,7 +468,8 @@ static bool read_in_step(const struct op *op, int k, int value)
   for (int n = 0; n < op->nbody; n++) {
     const struct op *inner = &graph->op[op->body[n]];
     for (int i = 0; i < inner->nin; i++) {
-      if (place_of(inner->in[i]) != place_of(value) || is_made_in(op, inner->in[i])) continue;
+      bool elsewhere = place_of(inner->in[i]) != place_of(value) || lie_apart(inner->in[i], value);
+      if (elsewhere || is_made_in(op, inner->in[i])) continue;
       int last = last_stage(op->body, stages, n), now = stages->task[k].stage;
       bool of_row = stages->task[n].of_row; /* done with its row when the next stage begins */
       if (of_row && last < now && stays_in_row(inner, i, stages->rows)) continue;
