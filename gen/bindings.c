@@ -226,6 +226,21 @@ static int finish_tensor(lua_State *L)
 
 /* ------------------------------------------------------------- parameters, and a step's inputs */
 
+/* Keeps the tensor at the top as long as Lua lives: styles that are pending point to it. */
+static void keep(lua_State *L)
+{
+  static const char kept; /* its address: the list of them, in Lua's registry */
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &kept) == LUA_TNIL) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &kept);
+  }
+  lua_pushvalue(L, -2);
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+  lua_pop(L, 1);
+}
+
 /* parameter(what, shape, init kind, a, b): one that is not part of a model yet. */
 static int parameter(lua_State *L)
 {
@@ -233,6 +248,7 @@ static int parameter(lua_State *L)
   struct init init = check_init(L, 3);
   struct tensor *t = push_tensor(L, NONE);
   *t = (struct tensor){.value = NONE, .shape = s, .init = init, .line = sandbox->line};
+  keep(L);
   return 1;
 }
 
@@ -413,32 +429,6 @@ static int kind(lua_State *L)
   return 1;
 }
 
-/* between(texts, before, behind): those that begin and end so, with at least one letter and no dot
-   between, each followed by what stands there, as {text, part, text, part ...}. Without `behind`
-   the text that is `before`, and "". */
-static int between(lua_State *L)
-{
-  size_t before, behind = 0;
-  const char *first = luaL_checklstring(L, 2, &before);
-  const char *last = luaL_optlstring(L, 3, NULL, &behind);
-  lua_newtable(L);
-  lua_Integer n = 0;
-  for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {
-    size_t length;
-    const char *s = luaL_checklstring(L, -1, &length), *part = s + before;
-    bool fits = last ? length > before + behind : length == before;
-    if (!fits || memcmp(s, first, before)) continue;
-    size_t middle = length - before - behind;
-    if (last && (memcmp(part + middle, last, behind) || memchr(part, '.', middle))) continue;
-    lua_pushvalue(L, -1);
-    lua_rawseti(L, -3, ++n);
-    lua_pushlstring(L, part, middle);
-    lua_rawseti(L, -3, ++n);
-  }
-  lua_pop(L, 1);
-  return 1;
-}
-
 static int is_tensor(lua_State *L)
 {
   lua_pushboolean(L, tensor_at(L, 1) != NULL);
@@ -447,8 +437,7 @@ static int is_tensor(lua_State *L)
 
 /* ------------------------------------------------------------------------------------ the table */
 
-static const luaL_Reg functions[] = {{"between", between},
-                                     {"is_tensor", is_tensor},
+static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"Shard", shard},
                                      {"Replicate", replicate},
                                      {"Partial", partial},

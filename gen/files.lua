@@ -17,12 +17,6 @@ local MOST_NEAREST = 2000
 
 local function stars(s) return select(2, string.gsub(s, "%*", "")) end
 
--- What stands before the * of a pattern of names, and behind it; without one, all of it.
-local function parts_of(pattern)
-  local before, behind = string.match(pattern, "^(.*)%*(.*)$")
-  return before or pattern, behind
-end
-
 local function check_pair(who, pattern, other)
   base.expect(pattern, "string", "a key of " .. who .. "'s names")
   base.expect(other, "string", string.format("what %s's names give for '%.80s'", who, pattern))
@@ -48,23 +42,12 @@ end
 base.set_names = core.unwatched(function(who, names)
   if names == nil then return end
   base.expect(names, "table", who .. "'s names")
-  local paths, number, given, taken = core.parameters(), {}, {}, {}
-  for i, path in ipairs(paths) do number[path], taken[path] = i, path end
+  local paths, given, taken = core.parameters(), {}, {}
+  for _, path in ipairs(paths) do taken[path] = path end
   for pattern, other in pairs(names) do
     check_pair(who, pattern, other)
-    local found = core.between(paths, parts_of(pattern))
-    local first, last = parts_of(other)
-    for i = 1, #found, 2 do
-      local path, alias = found[i], last and first .. found[i + 1] .. last or other
-      if given[path] then
-        fail("%s's names: '%.80s' and '%.80s' both name %s", who, given[path], pattern, path)
-      end
-      if taken[alias] and taken[alias] ~= path then
-        fail("%s's names: %s and %s would both be called '%.80s'", who, taken[alias], path, alias)
-      end
-      given[path], taken[alias] = pattern, path
-      core.set_alias(number[path], alias)
+    if core.set_aliases(who, pattern, other, given, taken) == 0 then
+      matches_nothing(who, pattern, paths)
     end
-    if #found == 0 then matches_nothing(who, pattern, paths) end
   end
 end)

@@ -194,12 +194,73 @@ static int parameters(lua_State *L)
   return 1;
 }
 
-/* set_alias(which of parameters(), name): what files of others call it. */
-static int set_alias(lua_State *L)
+/* What stands where a pattern of names has its *, if the name fits it: at least one letter, and no
+   dot. Without a * there is nothing, and the name is the pattern. */
+static bool fits_star(const char *name, const char *pattern, const char **part, size_t *n)
 {
-  graph->value[luaL_checkinteger(L, 1) - 1].alias =
-      copy_text(check_name(L, 2, "a parameter's other name"));
-  return 0;
+  const char *star = strchr(pattern, '*');
+  size_t before = star ? (size_t)(star - pattern) : strlen(pattern);
+  if (strncmp(name, pattern, before)) return false;
+  *part = name + before;
+  *n = strcspn(*part, ".");
+  if (!star) return !**part;
+  const char *behind = star + 1;
+  size_t length = strlen(*part), tail = strlen(behind);
+  if (length <= tail || strcmp(*part + length - tail, behind)) return false;
+  bool has_dot = *n < length - tail;
+  *n = length - tail;
+  return !has_dot;
+}
+
+/* Pushes the text with its * replaced. */
+static void push_replaced(lua_State *L, const char *pattern, const char *part, size_t n)
+{
+  const char *star = strchr(pattern, '*');
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  luaL_addlstring(&b, pattern, star ? (size_t)(star - pattern) : strlen(pattern));
+  if (star) luaL_addlstring(&b, part, n);
+  if (star) luaL_addstring(&b, star + 1);
+  luaL_pushresult(&b);
+}
+
+#define ALIAS_NAME "a parameter's other name"
+
+/* set_aliases(who, pattern, other, given, taken): what files of others call the parameters that fit
+   the pattern, each with at most one *: given has the pattern that named a parameter, by its name;
+   taken whose name a name is. Gives how many fit. */
+static int set_aliases(lua_State *L)
+{
+  enum { WHO = 1, PATTERN, OTHER, GIVEN, TAKEN, PATH, ALIAS };
+  const char *who = luaL_checkstring(L, WHO), *pattern = luaL_checkstring(L, PATTERN), *part;
+  size_t n;
+  int found = 0;
+  if (strlen(lua_tostring(L, OTHER)) != lua_rawlen(L, OTHER)) check_name(L, OTHER, ALIAS_NAME);
+  bool is_text = strlen(pattern) == lua_rawlen(L, PATTERN); /* else nothing is called so */
+  for (int i = 0; is_text && i < graph->nvalue; i++, lua_settop(L, TAKEN)) {
+    struct value *v = &graph->value[i];
+    if (!fits_star(v->name, pattern, &part, &n)) continue;
+    found++;
+    lua_pushstring(L, v->name);
+    push_replaced(L, lua_tostring(L, OTHER), part, n);
+    lua_pushvalue(L, PATH);
+    if (lua_rawget(L, GIVEN) != LUA_TNIL)
+      plan_fails("%s's names: '%.80s' and '%.80s' both name %s", who, lua_tostring(L, -1), pattern,
+                 v->name);
+    lua_pushvalue(L, ALIAS);
+    if (lua_rawget(L, TAKEN) != LUA_TNIL && !lua_rawequal(L, -1, PATH))
+      plan_fails("%s's names: %s and %s would both be called '%.80s'", who, lua_tostring(L, -1),
+                 v->name, lua_tostring(L, ALIAS));
+    v->alias = copy_text(check_name(L, ALIAS, ALIAS_NAME));
+    lua_pushvalue(L, PATH);
+    lua_pushvalue(L, PATTERN);
+    lua_rawset(L, GIVEN);
+    lua_pushvalue(L, ALIAS);
+    lua_pushvalue(L, PATH);
+    lua_rawset(L, TAKEN);
+  }
+  lua_pushinteger(L, found);
+  return 1;
 }
 
 /* --------------------------------------------------------------------------------------- styles */
@@ -423,7 +484,7 @@ void set_model_bindings(lua_State *L)
   static const luaL_Reg functions[] = {{"add_unit", add_unit},
                                        {"take_up", take_up},
                                        {"parameters", parameters},
-                                       {"set_alias", set_alias},
+                                       {"set_aliases", set_aliases},
                                        {"apply_style", apply_style},
                                        {"lower_styles", lower_styles},
                                        {"check_callable", check_module_callable},

@@ -154,8 +154,11 @@ function base.described(d) return described[d] end
 -- How a parameter begins: nn.Parameter{32, 10, init = nn.init.normal(0, 0.02)}.
 local starts = {}
 
+local START_NAMES = {constant = "nn.init.constant", uniform = "nn.init.uniform",
+  normal = "nn.init.normal"}
+
 local function start(kind, a, b)
-  local s = base.make("initializer", base.named("nn.init." .. kind))
+  local s = base.make("initializer", base.named(START_NAMES[kind]))
   starts[s] = {kind = kind, a = a, b = b}
   return s
 end
