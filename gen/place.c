@@ -2,15 +2,17 @@
    to when they live.
 
    Each is placed as low as it fits beside those that live with it: from the largest to the
-   smallest, the longest living or the first made; what then lies beyond the bound, the largest sum
-   of what lives at once, is placed earlier in the next try, and where that does not help orders
-   near to these are tried. */
+   smallest, the longest living or the first made, or what lives where most does before all else;
+   what then lies beyond the bound, the largest sum of what lives at once, is placed earlier in the
+   next try, and where that does not help orders near to these are tried. */
 #include "tpgen.h"
 
 #include <stdlib.h>
 
-/* By value: how large it is, where it lies, and where it is to stand in the order. */
+/* By value: how large it is, where it lies, where it is to stand in the order, and whether it lives
+   where most does. */
 static int64_t *size, *offset, *key;
+static bool *at_peak;
 
 static void make_room(void)
 {
@@ -22,6 +24,7 @@ static void make_room(void)
   size = alloc((size_t)room * sizeof *size);
   offset = alloc((size_t)room * sizeof *offset);
   key = alloc((size_t)room * sizeof *key);
+  at_peak = alloc((size_t)room * sizeof *at_peak);
 }
 
 /* Asked once for all of a placing. */
@@ -60,6 +63,22 @@ static int by_start(const void *a, const void *b)
   return by_size(a, b);
 }
 
+/* What lives where most does is one pile, the longest living below; the rest finds its place in
+   what that leaves free before and after. */
+static int by_peak(const void *a, const void *b)
+{
+  int x = *(const int *)a, y = *(const int *)b;
+  if (at_peak[x] != at_peak[y]) return at_peak[x] ? -1 : 1;
+  return at_peak[x] ? by_length(a, b) : by_size(a, b);
+}
+
+static int by_peak_and_length(const void *a, const void *b)
+{
+  int x = *(const int *)a, y = *(const int *)b;
+  if (at_peak[x] != at_peak[y]) return at_peak[x] ? -1 : 1;
+  return by_length(a, b);
+}
+
 /* Places each value of the order as low as it fits beside those before it that live with it;
    `lying` has room for all. Gives where the last one ends. */
 static int64_t place_in_order(const int *value, int n, int *lying)
@@ -95,20 +114,41 @@ static void hurry(int *value, int n, int *late, int64_t bound)
   for (int k = 0; k < nlate; k++) value[nlate - 1 - k] = late[k];
 }
 
+/* The bytes that live when the value begins to. */
+static int64_t live_with(int first, const int *value, int n)
+{
+  int64_t sum = 0;
+  for (int k = 0; k < n; k++) {
+    const struct value *v = &graph->value[value[k]];
+    if (v->first <= graph->value[first].first && graph->value[first].first <= v->last)
+      sum += size[value[k]];
+  }
+  return sum;
+}
+
 int64_t most_live(const int *value, int n)
 {
   int64_t most = 0;
   find_sizes(value, n);
   for (int i = 0; i < n; i++) {
-    int64_t sum = 0;
-    for (int k = 0; k < n; k++) {
-      const struct value *v = &graph->value[value[k]];
-      if (v->first <= graph->value[value[i]].first && graph->value[value[i]].first <= v->last)
-        sum += size[value[k]];
-    }
+    int64_t sum = live_with(value[i], value, n);
     if (sum > most) most = sum;
   }
   return most;
+}
+
+static void find_peak(const int *value, int n)
+{
+  int64_t most = -1;
+  int first = 0;
+  for (int i = 0; i < n; i++) {
+    int64_t sum = live_with(value[i], value, n);
+    if (sum > most) most = sum, first = graph->value[value[i]].first;
+  }
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[value[i]];
+    at_peak[value[i]] = v->first <= first && first <= v->last;
+  }
 }
 
 static int by_key(const void *a, const void *b)
@@ -129,23 +169,30 @@ static void shuffle(int *value, int n)
   qsort(value, (size_t)n, sizeof *value, by_key);
 }
 
-/* Tries orders until one comes to the bound: as they are, with what does not fit below the bound
-   placed earlier, and, if it is to be done well, at random, the fewer the more there is to place.
-   Leaves the best places, and gives where they end. */
+/* Tries orders until one comes to the bound: as they are, then each with what does not fit below
+   the bound placed earlier, and, if it is to be done well, orders near to them: the fewer the more
+   there is to place. Leaves the best places, and gives where they end. */
 int64_t place_values(int *value, int n, int64_t bound, bool well)
 {
-  static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start};
-  enum { ORDERS = sizeof orders / sizeof *orders, HURRIED = 4 * ORDERS, STEPS = 4000000 };
+  static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start, by_peak,
+                                                              by_peak_and_length};
+  enum { ORDERS = sizeof orders / sizeof *orders, HURRIES = 8, HURRIED = ORDERS * (1 + HURRIES) };
+  enum { STEPS = 4000000, FEW = 12 };
   int *lying = alloc((size_t)(n + 1) * sizeof *lying);
   find_sizes(value, n);
-  int64_t best = INT64_MAX, tries = well ? ORDERS + STEPS / ((int64_t)n * n + 1) : HURRIED;
+  int64_t best = INT64_MAX, many = STEPS / ((int64_t)n * n + 1),
+          tries = well ? HURRIED + many : many;
+  if (tries < FEW) tries = FEW;
+  if (!well && tries > HURRIED) tries = HURRIED;
   for (int k = 0; k < tries && best > bound; k++) {
-    if (k < ORDERS || k >= HURRIED) qsort(value, (size_t)n, sizeof *value, orders[k % ORDERS]);
-    if (k >= HURRIED)
-      shuffle(value, n);
-    else if (k >= ORDERS)
-      hurry(value, n, lying, bound);
-    int64_t peak = place_in_order(value, n, lying);
+    bool plain = k < ORDERS, begins = plain || (k - ORDERS) % HURRIES == 0;
+    int order = plain ? k : (k - ORDERS) / HURRIES % ORDERS;
+    if (begins && orders[order] == by_peak) find_peak(value, n);
+    if (begins) qsort(value, (size_t)n, sizeof *value, orders[order]);
+    if (begins && k >= HURRIED) shuffle(value, n);
+    int64_t peak = begins ? place_in_order(value, n, lying) : best;
+    if (!plain) hurry(value, n, lying, bound);
+    if (!plain) peak = place_in_order(value, n, lying);
     if (peak >= best) continue;
     best = peak;
     for (int i = 0; i < n; i++) graph->value[value[i]].offset = offset[value[i]];
