@@ -420,7 +420,8 @@ static bool is_same_place(struct place a, struct place b)
    it writes it. */
 static bool may_replace(const struct op *op, int in, int out)
 {
-  bool adds = op->nin && op->in[op->nin - 1] == in && is_gradient(in) && is_gradient(out);
+  const struct value *v = &graph->value[in], *w = &graph->value[out];
+  bool adds = v->op == NONE && v->role == w->role && (is_gradient(in) || v->role == LOSS);
   if (op->packed) return true;
   return is_same_place(place_of(in, now.module), place_of(out, now.module)) &&
          (adds || may_overwrite(op, in, out));
