@@ -450,10 +450,13 @@ static bool is_made_in(const struct op *kernel, int value)
   return false;
 }
 
+static bool all_placed; /* before, offsets are those of a trial, or of none */
+
 /* Whether they lie beside each other in one place, as members of a bucket do when they have theirs.
  */
 static bool lie_apart(int a, int b)
 {
+  if (!all_placed) return false;
   const struct value *v = &graph->value[a], *w = &graph->value[b];
   return v->offset + largest_bytes(a) <= w->offset || w->offset + largest_bytes(b) <= v->offset;
 }
@@ -735,6 +738,7 @@ static void know_touched(void)
 static int *find_storages(int *count)
 {
   static struct reused offsets, storages;
+  all_placed = false;
   find_places();
   find_lifetimes();
   for (int k = 0; k < known.n; k++) graph->value[known.at[k]].storage = known.at[k];
@@ -788,6 +792,7 @@ void memory(void)
   graph->arena_bytes = place_values(value, n, graph->live_bytes, true);
   find_gradients();
   for (int i = 0; i < graph->nvalue; i++) find_place(i);
+  all_placed = true;
 }
 
 bool same_place(int a, int b)
