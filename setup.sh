@@ -15,7 +15,7 @@ die() { printf 'setup.sh: %s\n' "$*" >&2; exit 1; }
 
 packages=(gcc g++ make cmake ninja-build pkg-config liblua5.4-dev libjansson-dev libcmocka-dev
   libopenmpi-dev openmpi-bin libopenblas-dev libdnnl-dev)
-test_packages=(clang libomp-dev)
+test_packages=(clang clang-format libomp-dev)
 
 # The packages of the arguments that are not installed.
 missing() {
