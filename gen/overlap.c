@@ -700,18 +700,28 @@ static bool is_left(int at, int group)
 }
 
 /* What is issued while another of its group is pending runs on the same stream; or, where it would
-   be awaited at once, after that one's await. */
-static void follow_pending(void)
+   be awaited at once, after that one's await. Gives whether what a collective follows is pending
+   for longer than this was told: the collective has come to run beside others itself. */
+static bool follow_pending_once(void)
 {
+  bool longer = false;
   streams.pending.n = 0;
   for (int k = 0; k < nnode; k++) {
     int n = order[k];
     if (node[n].group != NONE && !node[n].beside && first_behind(n) == k + 1) depend_on_pending(n);
     await_wanted(n);
     if (node[n].group == NONE || node[n].crosses == FETCHES || node[n].crosses == REDUCES) continue;
+    bool awaits_leader = !follows(n);
     node[n].beside |= is_pending(node[n].group) || is_left(k, node[n].group);
+    longer |= awaits_leader && follows(n);
     if (node[n].beside) add(&streams.pending, n);
   }
+  return longer;
+}
+
+static void follow_pending(void)
+{
+  while (follow_pending_once()) continue;
 }
 
 /* -------------------------------------------------------------------------------- the function */

@@ -286,15 +286,22 @@ static void number_crossing(void *taken, int id, int times)
   for (int k = 0; k < event_slots(op); k++) add(taken, id);
 }
 
+/* One that leads may have been awaited before what follows it. */
+static void free_event(struct list *holder, const struct op *ended)
+{
+  bool holds = holder->at[ended->event] == (int)(ended - graph->op);
+  if (holds && !crosses(ended)) holder->at[ended->event] = NONE;
+}
+
 static void number_event(void *taken, int id, int times)
 {
   struct list *holder = taken;
   struct op *op = &graph->op[id];
   (void)times;
-  const struct op *ended = op->kind == OP_await ? &graph->op[op->begun] : NULL;
-  for (; ended; ended = leader_of(ended)) { /* one that leads may have been awaited before */
-    bool holds = holder->at[ended->event] == (int)(ended - graph->op);
-    if (holds && !crosses(ended)) holder->at[ended->event] = NONE;
+  if (op->kind == OP_await) {
+    const struct op *ended = &graph->op[op->begun], *leader = leader_of(ended);
+    free_event(holder, ended);
+    if (leader) free_event(holder, leader);
   }
   if (!is_collective(op->kind) || !op->beside || crosses(op)) return;
   op->event = 0;
