@@ -262,6 +262,20 @@ static char *place_text(const struct family *f)
   return text("offsetof(struct memory, %s), sizeof %.*s0]", member, n, first);
 }
 
+/* A row of the table, broken behind commas, but within no name: those have their quotes escaped. */
+static const char *row_lines(char *row)
+{
+  enum { KEPT = 1 };
+  bool named = false;
+  for (char *c = row; *c; c++) {
+    if (*c == '"') named = !named;
+    if (named && *c == ' ') *c = KEPT;
+  }
+  char *lines = wrapped(row, ", ", "     ");
+  for (char *c = lines; (c = strchr(c, KEPT));) *c = ' ';
+  return lines;
+}
+
 static char *tensors_text(const struct families *tensors, int rank)
 {
   static const char *const role[] = {
@@ -278,10 +292,9 @@ static char *tensors_text(const struct families *tensors, int rank)
     const struct family *f = &tensors->at[i];
     const struct value *v = &graph->value[f->member.at[0]];
     struct shape here = local_shape(f->member.at[0], rank);
-    const char *names = text("    {%s, %s, %d, %s, %s,", name_text(f->name, f->rest), alias_text(f),
-                             f->member.n, role[v->role], type[v->type]);
-    put(&b, "%s\n%s\n", wrapped(names, ", ", "     "),
-        wrapped(text("     %s,", place_text(f)), ", ", "     "));
+    char *names = text("    {%s, %s, %d, %s, %s,", name_text(f->name, f->rest), alias_text(f),
+                       f->member.n, role[v->role], type[v->type]);
+    put(&b, "%s\n%s\n", row_lines(names), row_lines(text("     %s,", place_text(f))));
     put(&b, "     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n", here.ndim, sizes_text(v->shape),
         sizes_text(here), how[v->init.kind], v->init.a, v->init.b);
   }
