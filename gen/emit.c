@@ -265,15 +265,12 @@ static char *place_text(const struct family *f)
 /* A row of the table, broken behind commas, but within no name: those have their quotes escaped. */
 static const char *row_lines(char *row)
 {
-  enum { KEPT = 1 };
   bool named = false;
   for (char *c = row; *c; c++) {
     if (*c == '"') named = !named;
-    if (named && *c == ' ') *c = KEPT;
+    if (named && *c == ' ') *c = KEPT_BLANK;
   }
-  char *lines = wrapped(row, ", ", "     ");
-  for (char *c = lines; (c = strchr(c, KEPT));) *c = ' ';
-  return lines;
+  return wrapped(row, ", ", "     ");
 }
 
 static char *tensors_text(const struct families *tensors, int rank)
@@ -362,9 +359,7 @@ static char *rank_text(int rank, const char *step, const struct families *tensor
     struct shape at = {.ndim = v->shape.ndim};
     memcpy(at.size, p.first, sizeof at.size);
     if (!at.ndim) at = (struct shape){.ndim = 1};
-    const char *row = text("{%s},", sizes_text(at)), *aligned = "              ";
-    size_t length = strlen(row), width = strlen(aligned);
-    put(&first, "    %s%s // %s\n", row, aligned + (length < width ? length : width), shown[i]);
+    put(&first, "    %-14s // %s\n", text("{%s},", sizes_text(at)), shown[i]);
     const char *row_end = i % OWNS_IN_A_ROW ? " " : "\n    ";
     put(&own, "%s%d", !i ? "" : text(",%s", row_end), owns(value, rank));
   }

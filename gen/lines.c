@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-/* -------------------------------------------------------------------------------------- statements
- */
+/* ----------------------------------------------------------------------------------- statements */
 
 enum { COLUMNS = 100 };
 
@@ -64,15 +63,12 @@ static char *lines_of_assignment(const char *line, int indent)
 /* Outside of brackets but those of a rounding, wherever a line is full. */
 static char *filled_lines(char *line, int indent)
 {
-  enum { KEPT = 1 };
   int depth = strstr(line, " = float_to_bf16(") ? -1 : 0;
   for (char *c = line + indent; *c; c++) {
     depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
-    if (*c == ' ' && depth > 0) *c = KEPT;
+    if (*c == ' ' && depth > 0) *c = KEPT_BLANK;
   }
-  char *lines = wrapped(line, " ", text("%*s", indent + 4, ""));
-  for (char *c = lines; (c = strchr(c, KEPT));) *c = ' ';
-  return lines;
+  return wrapped(line, " ", text("%*s", indent + 4, ""));
 }
 
 void put_statement(struct buffer *b, int indent, const char *statement)
@@ -84,8 +80,7 @@ void put_statement(struct buffer *b, int indent, const char *statement)
   put(b, "%s\n", lines);
 }
 
-/* ------------------------------------------------------------------------------------- whole texts
- */
+/* ---------------------------------------------------------------------------------- whole texts */
 
 static bool is_too_long(const char *lines)
 {

@@ -455,7 +455,9 @@ void put_text(struct buffer *b, const char *s, size_t length);
 
 /* Replaces the holes `$name$` of a template: pairs of name and text, then NULL. */
 char *fill(const char *template, ...) __attribute__((sentinel));
-/* Breaks a line of more than 100 columns after separators; the rest is led in by `lead`. */
+/* Breaks a line of more than 100 columns after separators; the rest is led in by `lead`. A blank at
+   which it must not break is KEPT_BLANK in `line`, and a blank again in what comes back. */
+enum { KEPT_BLANK = 1 };
 char *wrapped(const char *line, const char *separator, const char *lead);
 /* Where the line behind this one begins, or the text ends. */
 const char *next_line(const char *line);

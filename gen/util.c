@@ -183,18 +183,27 @@ static bool print_plain(char *at, size_t room, const char *format, va_list list,
   return true;
 }
 
+/* As vsnprintf. */
+static size_t print(char *at, size_t room, const char *format, va_list list)
+{
+  size_t length;
+  va_list again;
+  va_copy(again, list);
+  if (!print_plain(at, room, format, list, &length))
+    length = (size_t)vsnprintf(at, room, format, again);
+  va_end(again);
+  return length;
+}
+
 char *text(const char *format, ...)
 {
   /* Written where the arena ends, and then made part of it. */
   char *at = (char *)arena + arena->used;
-  size_t room = ARENA_BYTES - arena->used, length;
-  va_list list, again;
+  size_t room = ARENA_BYTES - arena->used;
+  va_list list;
   va_start(list, format);
-  va_copy(again, list);
-  if (!print_plain(at, room, format, list, &length))
-    length = (size_t)vsnprintf(at, room, format, again);
+  size_t length = print(at, room, format, list);
   va_end(list);
-  va_end(again);
   return alloc(length < room ? length + 1 : ARENA_BYTES);
 }
 
@@ -221,22 +230,14 @@ void put_text(struct buffer *b, const char *s, size_t length)
 
 void put(struct buffer *b, const char *format, ...)
 {
-  static char wide[1 << 16]; /* for texts that are put into others as a whole */
-  char small[512], *at = small;
-  size_t length;
-  va_list list, wider, again, measured;
+  static char room[1 << 16]; /* whole texts are put into others */
+  char *at = room;
+  va_list list, again;
   va_start(list, format);
-  va_copy(wider, list);
-  va_copy(measured, list);
   va_copy(again, list);
-  if (!print_plain(small, sizeof small, format, list, &length) &&
-      !print_plain(at = wide, sizeof wide, format, wider, &length)) {
-    length = (size_t)vsnprintf(at = small, sizeof small, format, measured);
-    if (length >= sizeof small) vsnprintf(at = alloc(length + 1), length + 1, format, again);
-  }
+  size_t length = print(room, sizeof room, format, list);
+  if (length >= sizeof room) vsnprintf(at = alloc(length + 1), length + 1, format, again);
   put_text(b, at, length);
-  va_end(wider);
-  va_end(measured);
   va_end(again);
   va_end(list);
 }
@@ -292,6 +293,7 @@ char *wrapped(const char *line, const char *separator, const char *lead)
     begun = strlen(lead);
   }
   put(&b, "%s", line);
+  for (char *c = b.text; (c = strchr(c, KEPT_BLANK));) *c = ' ';
   return b.text;
 }
 
