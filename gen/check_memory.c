@@ -36,11 +36,11 @@ static struct {
   struct stretch *at;
 } own;
 
-/* Which bytes: of the arena, or of a place of its own. */
+/* Which bytes: of a place of its own, or, `own` being NONE, of the arena. There the first `bytes`
+   are the value's, and those behind them of modules that are left out. */
 struct place {
-  int own; /* or NONE */
-  int64_t from, to,
-      bytes; /* `bytes` are the value's, those behind it of modules that are left out */
+  int own;
+  int64_t from, to, bytes;
 };
 struct stretches {
   int n;
@@ -466,8 +466,8 @@ static void make_room(const struct op *op)
 static int writes_of(const struct op *op, int *written)
 {
   int n = op->beside ? pending_writes(op, written) : op_writes(op, written);
-  bool copied_late = options.cuda && op->beside && op->packed && op->kind == OP_reduce_scatter;
-  if (!copied_late || op->leads || !is_copied_out(op)) return n;
+  bool is_late = copies_late(op) && op->kind == OP_reduce_scatter;
+  if (!is_late || op->leads || !is_copied_out(op)) return n;
   written[0] = op->buffer;
   return 1;
 }

@@ -300,16 +300,9 @@ int append_op_outputs(struct op op, const struct shape *shape, int nout)
 
 int append_op_like(struct op op, int like)
 {
-  op.out = graph->nvalue;
-  int i = store_op(op);
-  for (int k = 0; k < op.nout; k++) {
-    const struct value *v = &graph->value[like + k];
-    int out =
-        add_value_named(ACTIVATION, made_in(op.module), v->type, v->shape, op.module, op.line);
-    graph->value[out].op = i;
-  }
-  append(i);
-  return op.out;
+  struct shape shape[MAX_OUTPUTS];
+  for (int k = 0; k < op.nout; k++) shape[k] = graph->value[like + k].shape;
+  return append_op_outputs(op, shape, op.nout);
 }
 
 int append_op_shaped(struct op op, struct shape shape)
@@ -356,8 +349,7 @@ int op_width(const struct op *op)
   return MAX_INPUTS * (op->nbody + 1) + 1;
 }
 
-/* Whether what comes in a bucket's chunks is copied out of them when it is awaited. */
-static bool copies_late(const struct op *op)
+bool copies_late(const struct op *op)
 {
   return options.cuda && op->beside && op->packed && op->kind != OP_all_reduce;
 }

@@ -494,12 +494,21 @@ static bool kernel_overwrites(const struct op *op, int in, int out)
   return false;
 }
 
-bool may_overwrite(const struct op *op, int in, int out)
+bool overwrites(const struct op *op, int out, int *in)
 {
-  if (op->kind == OP_fused) return same_parts(in, out) && kernel_overwrites(op, in, out);
+  *in = NONE;
+  if (op->kind == OP_fused) return true;
   if (op->kind != OP_all_reduce && op->kind != OP_to_partial) return false;
   /* What a bucket makes is made of one value each. */
-  return graph->op[graph->value[out].op].in[0] == in && same_parts(in, out);
+  *in = graph->op[graph->value[out].op].in[0];
+  return true;
+}
+
+bool may_overwrite(const struct op *op, int in, int out)
+{
+  int only;
+  if (!overwrites(op, out, &only) || !same_parts(in, out)) return false;
+  return only == NONE ? kernel_overwrites(op, in, out) : only == in;
 }
 
 /* What each module of a list makes for the sum that becomes its gradient, which a bucket runs for

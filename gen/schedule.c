@@ -106,17 +106,6 @@ static bool dies(int value)
   return readers[shown[value]] == 1 && !leaves[shown[value]];
 }
 
-/* Whether the operation may make `out` in the place of something that it reads, and of what: in a
-   kernel of any, NONE. */
-static bool overwrites(const struct op *op, int out, int *in)
-{
-  *in = NONE;
-  if (op->kind == OP_fused) return true;
-  if (op->kind != OP_all_reduce && op->kind != OP_to_partial) return false;
-  *in = graph->op[graph->value[out].op].in[0];
-  return true;
-}
-
 /* The bytes of what the operation makes in the place of what it reads for the last time. */
 static int64_t replaced(const struct op *op)
 {

@@ -696,6 +696,8 @@ int op_width(const struct op *op);
 int pending_reads(const struct op *op, int *list);
 int pending_writes(const struct op *op, int *list);
 int op_makes(const struct op *op, int *list);
+/* Whether what comes in a bucket's chunks is copied out of them when it is awaited. */
+bool copies_late(const struct op *op);
 
 /* Where the function runs the operation, or NONE. */
 int runs_at(const struct function *f, int op);
@@ -1014,6 +1016,9 @@ int64_t live_bytes(void);
 bool can_live_in(int64_t bytes);
 /* Whether what the operation makes is what it reads, byte for byte. */
 bool is_view(const struct op *op);
+/* Whether the operation may make `out` in the place of something that it reads, and of what: `in`
+   is NONE where it may be anything (of a kernel). */
+bool overwrites(const struct op *op, int out, int *in);
 /* Whether the operation may leave `out` where `in` lies, if nothing reads that later. */
 bool may_overwrite(const struct op *op, int in, int out);
 /* epilogue.c: what such an operation does; NONE where there is no such value. */
