@@ -126,28 +126,33 @@ static int64_t live_with(int first, const int *value, int n)
   return sum;
 }
 
-int64_t most_live(const int *value, int n)
+/* When most lives; `most`: how much, in bytes. */
+static int find_peak(const int *value, int n, int64_t *most)
 {
-  int64_t most = 0;
-  find_sizes(value, n);
+  int first = 0;
+  *most = 0;
   for (int i = 0; i < n; i++) {
     int64_t sum = live_with(value[i], value, n);
-    if (sum > most) most = sum;
+    if (sum > *most) *most = sum, first = graph->value[value[i]].first;
   }
+  return first;
+}
+
+int64_t most_live(const int *value, int n)
+{
+  int64_t most;
+  find_sizes(value, n);
+  find_peak(value, n, &most);
   return most;
 }
 
-static void find_peak(const int *value, int n)
+static void mark_peak(const int *value, int n)
 {
-  int64_t most = -1;
-  int first = 0;
-  for (int i = 0; i < n; i++) {
-    int64_t sum = live_with(value[i], value, n);
-    if (sum > most) most = sum, first = graph->value[value[i]].first;
-  }
+  int64_t most;
+  int at = find_peak(value, n, &most);
   for (int i = 0; i < n; i++) {
     const struct value *v = &graph->value[value[i]];
-    at_peak[value[i]] = v->first <= first && first <= v->last;
+    at_peak[value[i]] = v->first <= at && at <= v->last;
   }
 }
 
@@ -187,12 +192,17 @@ int64_t place_values(int *value, int n, int64_t bound, bool well)
   for (int k = 0; k < tries && best > bound; k++) {
     bool plain = k < ORDERS, begins = plain || (k - ORDERS) % HURRIES == 0;
     int order = plain ? k : (k - ORDERS) / HURRIES % ORDERS;
-    if (begins && orders[order] == by_peak) find_peak(value, n);
-    if (begins) qsort(value, (size_t)n, sizeof *value, orders[order]);
-    if (begins && k >= HURRIED) shuffle(value, n);
-    int64_t peak = begins ? place_in_order(value, n, lying) : best;
-    if (!plain) hurry(value, n, lying, bound);
-    if (!plain) peak = place_in_order(value, n, lying);
+    int64_t peak = best;
+    if (plain && orders[order] == by_peak) mark_peak(value, n);
+    if (begins) {
+      qsort(value, (size_t)n, sizeof *value, orders[order]);
+      if (k >= HURRIED) shuffle(value, n);
+      peak = place_in_order(value, n, lying);
+    }
+    if (!plain) {
+      hurry(value, n, lying, bound);
+      peak = place_in_order(value, n, lying);
+    }
     if (peak >= best) continue;
     best = peak;
     for (int i = 0; i < n; i++) graph->value[value[i]].offset = offset[value[i]];
