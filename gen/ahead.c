@@ -32,8 +32,7 @@ struct crossing {
   int leader; /* behind: the collective of the body that it follows, or NONE */
   bool behind;
   struct list before; /* operations that make its input of parameters alone: they go along */
-  struct list
-      after; /* behind: that add what it makes to what the batches before have left, so too */
+  struct list after;  /* behind: that add what it makes to the sum of the batches before, too */
 };
 
 struct crossings {

@@ -48,8 +48,6 @@ end
 
 -- -------------------------------------------------------------------------------------- checks
 
-local math_type = math.type
-
 function base.expect(v, kind, what)
   if base.kind(v) ~= kind then
     fail("%s must be %s, not %s", what, base.a_kind(kind), base.a(v))
@@ -58,7 +56,7 @@ function base.expect(v, kind, what)
 end
 
 function base.integer(v, what, least, most)
-  if math_type(v) == "integer" and v >= least and v <= most then return v end
+  if math.type(v) == "integer" and v >= least and v <= most then return v end
   local n = math.type(v) and math.tointeger(v)
   if not n then
     local came = math.type(v) and tostring(v) or base.a(v)

@@ -10,8 +10,7 @@ enum { MAX_CALLS = 1 << 15, MAX_MODULES = 1 << 15, MAX_PATH = 1024 };
 
 static bool has_model; /* train or infer has begun to take it up */
 
-/* ----------------------------------------------------------------------------------------- units
- */
+/* -------------------------------------------------------------------------------------- units */
 
 static unsigned dims_at(lua_State *L, int list)
 {
@@ -45,8 +44,7 @@ static int add_unit(lua_State *L)
   return 1;
 }
 
-/* --------------------------------------------------------------------------------------- take up
- */
+/* ------------------------------------------------------------------------------------ take up */
 
 /* What holds for a module and for what is in it, as far as nothing else is told there. */
 struct inherited {
@@ -393,8 +391,7 @@ static int lower_styles(lua_State *L)
   return 0;
 }
 
-/* ----------------------------------------------------------------------------------------- calls
- */
+/* -------------------------------------------------------------------------------------- calls */
 
 /* Notes the tensors among the arguments from `first` on; gives how many. */
 static int note_tensors(lua_State *L, int first, int *noted, const char *what)
@@ -476,8 +473,7 @@ static int calls_of_instances(lua_State *L)
   return 1;
 }
 
-/* ------------------------------------------------------------------------------------- the table
- */
+/* ---------------------------------------------------------------------------------- the table */
 
 void set_model_bindings(lua_State *L)
 {

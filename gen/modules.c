@@ -18,8 +18,7 @@
 
 #include <lauxlib.h>
 
-/* ------------------------------------------------------------------------- what a module is given
- */
+/* ---------------------------------------------------------------------- what a module is given */
 
 /* Pushes what the table has for the thing at `at`. */
 static int push_known(lua_State *L, int table, int at)
@@ -83,8 +82,7 @@ static int set_attribute(lua_State *L)
   return 0;
 }
 
-/* ------------------------------------------------------------------------------ what a module is
- */
+/* --------------------------------------------------------------------------- what a module is */
 
 /* make_module(table, class, its name, list of its class's keys or nil): the table is a module now,
    made at the plan's line. */
@@ -318,8 +316,7 @@ static int take(lua_State *L)
   return 0;
 }
 
-/* ----------------------------------------------------------------------------- patterns of names
- */
+/* -------------------------------------------------------------------------- patterns of names */
 
 static bool fits(const char *name, const char *wanted, bool is_pattern)
 {
@@ -366,8 +363,7 @@ static int matching(lua_State *L)
   return 1;
 }
 
-/* ------------------------------------------------------------------------------------- the table
- */
+/* ---------------------------------------------------------------------------------- the table */
 
 void set_module_bindings(lua_State *L)
 {

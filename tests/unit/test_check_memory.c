@@ -41,8 +41,7 @@ static bool is_placed(int value)
   return in_arena(value) && v->storage == value && v->first != NONE && largest_bytes(value);
 }
 
-/* --------------------------------------------------------------------------- all pairs of values
- */
+/* ------------------------------------------------------------------------ all pairs of values */
 
 struct pair {
   int stays, moves;

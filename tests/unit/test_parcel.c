@@ -203,8 +203,7 @@ static void follow(struct copying c, const struct table *t)
       must(c.copied[k][i], "rank %d: element %" PRId64 " of member %d is left out", c.rank, i, k);
 }
 
-/* ------------------------------------------------------------------------------- the collectives
- */
+/* ---------------------------------------------------------------------------- the collectives */
 
 static long long *nothing(long long n)
 {
@@ -288,8 +287,7 @@ static void check_sum(const struct op *op, int rank)
   follow((struct copying){.op = op, .rank = rank, .in = false, .buffer = all, .size = size}, &out);
 }
 
-/* ------------------------------------------------------------------------------------- the plans
- */
+/* ---------------------------------------------------------------------------------- the plans */
 
 struct plan {
   bool cuda;
