@@ -4,10 +4,11 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 // As many floats as a register holds, and the block of a result that is kept in registers.
 #if defined(__AVX512F__)
-enum { LANES = 16, DOWN = 4, ACROSS = 4 };
+enum { LANES = 16, DOWN = 8, ACROSS = 2 };
 #elif defined(__AVX__)
 enum { LANES = 8, DOWN = 4, ACROSS = 2 };
 #else
@@ -68,8 +69,15 @@ static inline void tile_product(float *c, long step_c, const float *a, long row,
 // than that of 88. In line, so that a loop over scores needs no calls.
 static inline float tile_exp(float x)
 {
-  const float least = -87, most = 88, within = x > least ? x < most ? x : most : least;
-  const float n = floorf(within * 1.44269504f + 0.5f); // exp(x) = 2^n exp(r)
+  const float least = -87, most = 88, high = least > x ? least : x; // so that NaN stays
+  const float within = most < high ? most : high;
+  const float rounds = 0x1.8p23f; // added to x it leaves the nearest integer in the last bits
+  const union {
+    float number;
+    uint32_t bits;
+  } shifted = {.number = within * 1.44269504f + rounds},
+    power = {.bits = (shifted.bits + 127) << 23};
+  const float n = shifted.number - rounds; // exp(x) = 2^n exp(r)
   const float r = within - n * 0.693359375f + n * 2.12194440e-4f;
   float sum = 1.9875691500e-4f;
   sum = sum * r + 1.3981999507e-3f;
@@ -77,12 +85,8 @@ static inline float tile_exp(float x)
   sum = sum * r + 4.1665795894e-2f;
   sum = sum * r + 1.6666665459e-1f;
   sum = sum * r + 5.0000001201e-1f;
-  const union {
-    int bits;
-    float number;
-  } power = {.bits = ((int)n + 127) * (1 << 23)};
-  const float result = (sum * r * r + r + 1) * power.number;
-  return x > least ? result : x == x ? 0 : x; // what is no number stays so
+  const float result = (sum * (r * r) + r + 1) * power.number;
+  return x < least ? 0 : result;
 }
 
 #endif
