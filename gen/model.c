@@ -314,6 +314,25 @@ static bool has_place(lua_State *L, int places, const char *name, struct placeme
   return has;
 }
 
+/* Pushes what is asked of the module: the places of its parameters, and the wishes of a list. */
+static struct pending_style *push_style(lua_State *L, const struct made *m, int places, int others)
+{
+  int nothers = (int)lua_rawlen(L, others), most = m->n + nothers;
+  struct pending_style *s = lua_newuserdatauv(L, sizeof *s + (size_t)most * sizeof *s->wish, 0);
+  *s = (struct pending_style){.module = m};
+  for (int k = 0; k < m->n; k++) {
+    struct wish w = {.what = WISH_PARAMETER};
+    if (m->held[k].tensor && has_place(L, places, m->held[k].name, &w.to))
+      s->wish[s->nwish++] = (struct pending_wish){w, m->held[k].tensor};
+  }
+  for (int k = 1; k <= nothers; k++) {
+    lua_rawgeti(L, others, k);
+    s->wish[s->nwish++] = wish_at_top(L);
+    lua_pop(L, 1);
+  }
+  return s;
+}
+
 /* apply_style(modules, dimension, name, line, function): what the style asks of the modules. The
    function is given a class and one of its modules, and gives what it asks of these: where
    parameters lie, a table by their names, or a placement for all, or nil; and a list of its other
@@ -340,22 +359,10 @@ static int apply_style(lua_State *L)
     }
     look(L, m);
     if (m->unnamed) refuse_bad_keys(L, m, false);
-    int others = (int)lua_rawlen(L, OTHERS), most = m->n + others;
-    struct pending_style *s = lua_newuserdatauv(L, sizeof *s + (size_t)most * sizeof *s->wish, 0);
-    *s = (struct pending_style){.name = name,
-                                .line = (int)luaL_checkinteger(L, LINE),
-                                .dim = (int)luaL_checkinteger(L, DIM),
-                                .module = m};
-    for (int k = 0; k < m->n; k++) {
-      struct wish w = {.what = WISH_PARAMETER};
-      if (m->held[k].tensor && has_place(L, PLACES, m->held[k].name, &w.to))
-        s->wish[s->nwish++] = (struct pending_wish){w, m->held[k].tensor};
-    }
-    for (int k = 1; k <= others; k++) {
-      lua_rawgeti(L, OTHERS, k);
-      s->wish[s->nwish++] = wish_at_top(L);
-      lua_pop(L, 1);
-    }
+    struct pending_style *s = push_style(L, m, PLACES, OTHERS);
+    s->name = name;
+    s->line = (int)luaL_checkinteger(L, LINE);
+    s->dim = (int)luaL_checkinteger(L, DIM);
     lua_rawseti(L, ALL, ++n);
   }
   return 0;
