@@ -471,6 +471,35 @@ static bool is_one(const struct op *op, int i)
          graph->op[v->op].scalar == 1;
 }
 
+/* How tightly what is outside of brackets holds together: 3 where there is no sign, 2 of factors, 1
+   of terms, 0 of anything else. */
+static int binding(const char *s)
+{
+  int depth = 0, least = 3;
+  for (const char *c = s; *c; c++) {
+    depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
+    if (*c != ' ' || depth || c[1] == ' ') continue;
+    int sign = strchr("*/%", c[1]) ? 2 : strchr("+-", c[1]) && c[2] == ' ' ? 1 : 0;
+    if (sign < least) least = sign;
+    c += strcspn(c + 1, " ") + 1;
+  }
+  return least;
+}
+
+/* An operand as it stands behind what b holds and before the rest of the expression: in brackets
+   where another one of its neighbours' signs would come first, or the order of sums change. */
+static char *operand_text(const struct buffer *b, const char *rest, char *s)
+{
+  const char *last = b->length ? b->text + b->length - 1 : "(";
+  int least = 0;
+  if (*last == ' ')
+    least = strchr("*/%", last[-1]) ? 3 : strchr("+-", last[-1]) ? 2 : 1;
+  else if (*last != '(' && *last != ',')
+    least = 3;
+  if (*rest == ' ' && least < 2) least = strchr("*/%", rest[1]) ? 2 : 1;
+  return binding(s) < least ? text("(%s)", s) : s;
+}
+
 /* Puts what stands for the name at c, behind its `$`; gives its end. */
 static const char *put_name(struct buffer *b, struct writing *w, const char *c)
 {
@@ -479,7 +508,7 @@ static const char *put_name(struct buffer *b, struct writing *w, const char *c)
   const char *end = read_name(c, name);
   if (letter) {
     s = letter_text(w, *name);
-    if (!is_letter_row(w->op)) s = in_brackets(s);
+    if (!is_letter_row(w->op)) s = operand_text(b, end, s);
   } else if (!strcmp(name, "s")) {
     s = scalar_text(w);
     if (w->op->scalar == 1 && !strncmp(end, " * ", 3)) return end + 3;
@@ -493,7 +522,7 @@ static const char *put_name(struct buffer *b, struct writing *w, const char *c)
     s = indexed_text(w, *name - 'a', end + 1, close - 1, !*close);
     end = close;
   } else {
-    s = element_of(w, *name - 'a', NONE, NULL);
+    s = operand_text(b, end, element_of(w, *name - 'a', NONE, NULL));
   }
   bool twice = *s == '-' && b->length && b->text[b->length - 1] == '-';
   put(b, twice ? "(%s)" : "%s", s);
@@ -586,6 +615,73 @@ static bool is_plain(const char *element)
   return !*c;
 }
 
+/* Whether the operation asks for the value's element at one place of its expression. */
+static bool asks_once(const struct op *op, int value)
+{
+  int times = 0;
+  for (const char *c = op_row[op->kind].element; (c = strchr(c, '$')); c++) {
+    int i = c[1] - 'a';
+    if (isalpha((unsigned char)c[2]) || i < 0 || i >= op->nin || op->in[i] != value) continue;
+    times += c[2] == '(' ? 2 : 1;
+  }
+  return times == 1;
+}
+
+/* How many signs stand between the operands, but for those of indices. */
+static int signs(const char *s)
+{
+  int depth = 0, n = 0;
+  for (; *s; s++) {
+    depth += (*s == '[') - (*s == ']');
+    n += !depth && s[0] == ' ' && s[1] && s[2] == ' ';
+  }
+  return n;
+}
+
+/* Whether the element that body[n] makes stands where it is read, once, without a name: it is short
+   and what it is made of is still there. */
+static bool is_read_in_place(const struct draft *k, int n, const bool *made, const char *element)
+{
+  enum { MOST_SIGNS = 4, LONGEST = 100 };
+  const struct op *op = &graph->op[k->group->body[n]];
+  bool one_element = kept_outside(&k->loops) == k->loops.n; /* what is made stays for all stages */
+  bool of_row = k->stages.task[n].of_row, everywhere = of_row || one_element;
+  int reader = NONE;
+  if (graph->value[op->out].type != F32 || graph->value[op->out].stored) return false;
+  if (signs(element) > MOST_SIGNS || strlen(element) > LONGEST) return false;
+  for (int r = n + 1; r < k->group->nbody; r++) {
+    if ((!made[r] && !everywhere) || !reads(&graph->op[k->group->body[r]], op->out)) continue;
+    if (reader != NONE || !made[r] || k->stages.task[r].of_row != of_row) return false;
+    reader = r;
+  }
+  if (reader == NONE || !asks_once(&graph->op[k->group->body[reader]], op->out)) return false;
+  bool reduces = is_reduce(graph->op[k->group->body[reader]].kind);
+  if (reduces && of_row) return false; /* that comes behind the row */
+  if (reduces) reader = k->group->nbody;
+  for (int r = n + 1; r < reader; r++) {
+    const struct op *other = &graph->op[k->group->body[r]];
+    if (made[r] && !is_reduce(other->kind) && graph->value[other->out].stored) return false;
+  }
+  return true;
+}
+
+/* The variable is called after the operation or, where a parameter is, after what it becomes an
+   element of. */
+const char *named_element(struct buffer *b, struct draft *k, const struct op *op,
+                          const char *element, int indent)
+{
+  if (is_plain(element)) {
+    name_temporary(k, op->out, element);
+    return element;
+  }
+  const char *wanted = op->kind == OP_expand ? "scale" : op_name(op);
+  const char *stored = argument_if_any(k, op->out), *type = c_type(graph->value[op->out].type);
+  bool taken = strcmp(free_name(k, wanted), spared_name(wanted)) != 0;
+  const char *name = new_temporary(k, op->out, stored && taken ? text("new_%s", stored) : wanted);
+  put_statement(b, indent, text("const %s %s = %s;", type, name, element));
+  return name;
+}
+
 void put_elements(struct buffer *b, struct draft *k, const bool *made, int indent)
 {
   for (int n = 0; n < k->group->nbody; n++) {
@@ -598,14 +694,10 @@ void put_elements(struct buffer *b, struct draft *k, const bool *made, int inden
     const char *guard = of_row ? k->guard : "";
     char *element = element_text(b, k, op, indent);
     bool read = of_row ? is_read_by_rows(k, op->out) : is_read(k, op->out, made);
-    if (read && is_plain(element)) {
+    if (read && is_read_in_place(k, n, made, element))
       name_temporary(k, op->out, element);
-    } else if (read) {
-      const char *wanted = op->kind == OP_expand ? "scale" : op_name(op);
-      const char *name = new_temporary(k, op->out, wanted);
-      put_statement(b, indent, text("const %s %s = %s;", c_type(out->type), name, element));
-      element = copy_text(name);
-    }
+    else if (read)
+      element = copy_text(named_element(b, k, op, element, indent));
     if (out->stored)
       put_statement(b, indent, text("%s%s = %s;", guard, output_text(k, op), element));
   }

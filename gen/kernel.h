@@ -48,11 +48,12 @@ struct vector {
   bool written, spoken; /* spoken: in the stage that is written now */
 };
 struct vectors {
-  int width;          /* elements of each; 1: there are none */
-  bool inside;        /* what is written now stands in the loop over a vector's elements */
-  int stage;          /* in which it stands */
-  bool kept;          /* from a stage to the next, in registers */
-  bool several;       /* a thread has more than one of a row: "[part]" */
+  int width;     /* elements of each; 1: there are none */
+  bool inside;   /* what is written now stands in the loop over a vector's elements */
+  int stage;     /* in which it stands */
+  bool kept;     /* from a stage to the next, in registers */
+  bool several;  /* a thread has more than one of a row: "[part]" */
+  bool declared; /* those that are kept, before they are read: in a loop, or under a condition */
   struct buffer lead; /* lines before the loads that the loop's text asks for */
   int n, room;
   struct vector *list;
@@ -145,6 +146,10 @@ void put_elements(struct buffer *b, struct draft *k, const bool *made, int inden
 bool is_read_by_rows(const struct draft *k, int value);
 /* From here on an inner value is called so: "const float mean = ". */
 const char *new_temporary(struct draft *k, int value, const char *wanted);
+/* What the element that an operation makes is called from here on: that of a variable, which is put
+   into b, unless it has a name. */
+const char *named_element(struct buffer *b, struct draft *k, const struct op *op,
+                          const char *element, int indent);
 
 /* reduction.c */
 

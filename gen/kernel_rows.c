@@ -333,6 +333,7 @@ char *cuda_rows_body(struct draft *k, struct launch *launch)
                             .threads = f.threads == WARP ? BLOCK : f.threads};
   k->vectors.width = f.width;
   k->vectors.several = f.several > 1;
+  k->vectors.declared = f.several > 1 || f.guarded;
   k->guard = f.threads == WARP ? "if (lane == 0) " : "if (threadIdx.x == 0) ";
   put_text(&b, "", 0);
   if (f.threads == WARP) put(&b, "  const int lane = (int)threadIdx.x %% %d;\n", WARP);

@@ -8,6 +8,13 @@
 
 enum { COLUMNS = 100 };
 
+static bool is_too_long(const char *lines)
+{
+  for (; *lines; lines += strcspn(lines, "\n"), lines += *lines == '\n')
+    if (strcspn(lines, "\n") > COLUMNS) return true;
+  return false;
+}
+
 /* Where a mark stands outside of all brackets, or NULL. */
 static const char *outside(const char *s, const char *mark)
 {
@@ -60,13 +67,17 @@ static char *lines_of_assignment(const char *line, int indent)
   return text("%.*s\n%*s%s", (int)(becomes + 2 - line), line, indent + 4, "", becomes + 3);
 }
 
-/* Outside of brackets but those of a rounding, wherever a line is full. */
-static char *filled_lines(char *line, int indent)
+/* Outside of brackets but those of a rounding, wherever a line is full: behind a sign, of
+   `signs` alone where they are given. */
+static char *filled_lines(const char *statement, int indent, const char *signs)
 {
+  char *line = copy_text(statement);
   int depth = strstr(line, " = float_to_bf16(") ? -1 : 0;
+  memset(line, KEPT_BLANK, (size_t)indent);
   for (char *c = line + indent; *c; c++) {
     depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
-    if (*c == ' ' && depth > 0) *c = KEPT_BLANK;
+    bool at_sign = (signs && !strchr(signs, c[-1])) || (strchr("+-*/", c[1]) && c[2] == ' ');
+    if (*c == ' ' && (depth > 0 || at_sign)) *c = KEPT_BLANK;
   }
   return wrapped(line, " ", text("%*s", indent + 4, ""));
 }
@@ -76,18 +87,13 @@ void put_statement(struct buffer *b, int indent, const char *statement)
   char *line = text("%*s%s", indent, "", statement), *lines = line;
   if (strlen(line) > COLUMNS) lines = choice_lines(line, indent);
   if (!lines) lines = lines_of_assignment(line, indent);
-  if (!lines) lines = filled_lines(line, indent);
+  if (!lines) lines = filled_lines(line, indent, "=+-");
+  if (is_too_long(lines)) lines = filled_lines(line, indent, NULL);
+  if (is_too_long(lines)) lines = wrapped(line, ", ", text("%*s", indent + 4, ""));
   put(b, "%s\n", lines);
 }
 
 /* ---------------------------------------------------------------------------------- whole texts */
-
-static bool is_too_long(const char *lines)
-{
-  for (; *lines; lines += strcspn(lines, "\n"), lines += *lines == '\n')
-    if (strcspn(lines, "\n") > COLUMNS) return true;
-  return false;
-}
 
 /* A line of C, broken behind commas; else behind the first bracket; else as a statement. */
 static const char *wrapped_line(const char *line, int indent)

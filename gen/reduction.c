@@ -223,7 +223,9 @@ char *result_text(const struct op *op, const char *name)
   if (reduction_of(op) == SUM) {
     const char *to = type == BF16 ? "float" : c_type(type);
     bool floats = options.cuda && is_float_sum(op); /* on the CPU the sum is a double */
-    if (op->scalar != 1)
+    if (op->scalar != 1 && floats)
+      result = text("%s * %s", name, float_factor(op->scalar));
+    else if (op->scalar != 1)
       result = text("(%s)(%s * %s)", to, name, double_factor(op->scalar));
     else if (!floats)
       result = text("(%s)%s", to, name);
@@ -240,12 +242,7 @@ void put_results(struct buffer *b, struct draft *k, const bool *these, const cha
     const struct op *op = inner(k->group, n);
     if (!these[n] || !is_reduce(op->kind)) continue;
     const char *result = result_text(op, result_name(k, n));
-    if (is_read_by_rows(k, op->out)) {
-      const char *name = new_temporary(k, op->out, op_name(op));
-      put(b, "%*sconst %s %s = %s;\n", indent, "", c_type(graph->value[op->out].type), name,
-          result);
-      result = name;
-    }
+    if (is_read_by_rows(k, op->out)) result = named_element(b, k, op, result, indent);
     if (graph->value[op->out].stored)
       put(b, "%*s%s%s = %s;\n", indent, "", guard, output_text(k, op), result);
   }

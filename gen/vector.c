@@ -86,8 +86,9 @@ char *place_text(const char *base, const char *index)
 }
 
 /* Of a place there is one vector in each stage, or in all of them where they are kept; of one that
-   an index names, in each stage. */
-static struct vector *find_vector(struct draft *k, int value, const char *first, bool indexed)
+   an index names, in each stage. What is stored where something was read is "new_add_v". */
+static struct vector *find_vector(struct draft *k, int value, const char *first, bool indexed,
+                                  bool written)
 {
   struct vectors *all = &k->vectors;
   for (int i = 0; i < all->n; i++) {
@@ -96,7 +97,8 @@ static struct vector *find_vector(struct draft *k, int value, const char *first,
     bool here = kept || (v->from <= all->stage && all->stage <= v->until);
     if (here && v->value == value && !strcmp(v->first, first)) return v;
   }
-  const char *name = free_name(k, text("%s_v", argument_name(k, value)));
+  const char *plain = text("%s_v", argument_name(k, value)), *name = free_name(k, plain);
+  if (written && strcmp(name, plain)) name = free_name(k, text("new_%s", plain));
   GROW(all->list, all->n, all->room);
   all->list[all->n] = (struct vector){.value = value,
                                       .first = first,
@@ -135,7 +137,7 @@ char *vector_element(struct draft *k, int value, const struct operand *operand, 
   struct vectors *all = &k->vectors;
   if (!all->inside || !is_vector(k, value, operand)) return NULL;
   const char *first = place_text(argument_name(k, value), first_index(k, operand, NONE, NULL));
-  struct vector *v = find_vector(k, value, first, false);
+  struct vector *v = find_vector(k, value, first, false, written);
   v->written |= written;
   return spoken_element(all, v);
 }
@@ -153,7 +155,7 @@ char *indexed_vector(struct draft *k, int value, const struct operand *operand, 
                      const char *at, const char *where)
 {
   const char *first = place_text(argument_name(k, value), first_index(k, operand, dim, at));
-  struct vector *v = find_vector(k, value, first, true);
+  struct vector *v = find_vector(k, value, first, true, false);
   v->where = where;
   return spoken_element(&k->vectors, v);
 }
@@ -166,7 +168,7 @@ static void put_load(struct buffer *b, const struct draft *k, const struct vecto
   const char *type = vector_type(k, c_type(graph->value[v->value].type));
   char *load = text("load<%d>(%s);", all->width, v->first);
   if (*v->where) load = text("%s ? load<%d>(%s) : %s{};", v->where, all->width, v->first, type);
-  if (is_kept(v))
+  if (is_kept(v) && all->declared)
     put_statement(b, indent, text("%s%s = %s", v->name, all->several ? "[part]" : "", load));
   else
     put_statement(b, indent, text("const %s %s = %s", type, v->name, load));
@@ -204,7 +206,7 @@ void end_vector(struct buffer *b, struct draft *k, const char *body, int indent)
   }
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];
-    if (v->spoken && is_made(all, v) && !is_kept(v))
+    if (v->spoken && is_made(all, v) && !(is_kept(v) && all->declared))
       put(b, "%*s%s %s;\n", indent, "", vector_type(k, c_type(graph->value[v->value].type)),
           v->name);
   }
@@ -232,6 +234,7 @@ int64_t kept_elements(const struct draft *k)
 
 void put_kept_vectors(struct buffer *b, const struct draft *k, int64_t parts, int indent)
 {
+  if (!k->vectors.declared) return;
   for (int i = 0; i < k->vectors.n; i++) {
     const struct vector *v = &k->vectors.list[i];
     if (!is_kept(v)) continue;

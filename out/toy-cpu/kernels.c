@@ -24,10 +24,9 @@ void add_sub_mean_20x5(float *restrict sub, float *restrict mean, const float *r
   double mean_sum = 0;
   for (int i = 0; i < 20; i++) {
     for (int j = 0; j < 5; j++) {
-      const float add = sub[i * 5 + j] + bias[j];
-      const float sub_2 = add - target[i * 5 + j];
-      sub[i * 5 + j] = sub_2;
-      mean_sum += sub_2;
+      const float new_sub = sub[i * 5 + j] + bias[j] - target[i * 5 + j];
+      sub[i * 5 + j] = new_sub;
+      mean_sum += new_sub;
     }
   }
   mean[0] = (float)(mean_sum * 0.01);
@@ -38,10 +37,9 @@ void sub_square_sum_20x5(float *restrict sub, float *restrict loss, const float 
 {
   double loss_sum = 0;
   for (int i = 0; i < 100; i++) {
-    const float sub_2 = sub[i] - mean[0];
-    sub[i] = sub_2;
-    const float square = sub_2 * sub_2;
-    loss_sum += square;
+    const float new_sub = sub[i] - mean[0];
+    sub[i] = new_sub;
+    loss_sum += new_sub * new_sub;
   }
   loss[0] = (float)(loss_sum * (1.0 / 99));
 }
@@ -52,8 +50,7 @@ void mul_scale_sum_20x5(float *restrict d_sub, float *restrict d_bias)
   for (int j = 0; j < 5; j++) d_bias[j] = 0;
   for (int i = 0; i < 20; i++) {
     for (int j = 0; j < 5; j++) {
-      const float mul = (1.0f / 99) * d_sub[i * 5 + j];
-      const float scale = 2.0f * mul;
+      const float scale = 2.0f * ((1.0f / 99) * d_sub[i * 5 + j]);
       d_sub[i * 5 + j] = scale;
       d_bias[j] += scale;
     }

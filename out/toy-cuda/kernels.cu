@@ -12,13 +12,12 @@ void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ mean,
   for (int n = (int)threadIdx.x; n < 100; n += 256) {
     const int i = n / 5;
     const int j = n % 5;
-    const float add = sub[i * 5 + j] + bias[j];
-    const float sub_2 = add - target[i * 5 + j];
-    sub[i * 5 + j] = sub_2;
-    mean_sum += sub_2;
+    const float new_sub = sub[i * 5 + j] + bias[j] - target[i * 5 + j];
+    sub[i * 5 + j] = new_sub;
+    mean_sum += new_sub;
   }
   mean_sum = block_sum(mean_sum);
-  if (threadIdx.x == 0) mean[0] = (float)(mean_sum * 0.01);
+  if (threadIdx.x == 0) mean[0] = mean_sum * 0.01f;
 }
 
 // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))
@@ -29,18 +28,17 @@ void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
   float loss_sum = 0;
   for (int i = (int)threadIdx.x * 4; i < 100; i += 1024) {
     const vec<float, 4> sub_v = load<4>(sub + i);
-    vec<float, 4> sub_v_2;
+    vec<float, 4> new_sub_v;
 #pragma unroll
     for (int v = 0; v < 4; v++) {
-      const float sub_2 = sub_v[v] - mean[0];
-      sub_v_2[v] = sub_2;
-      const float square = sub_2 * sub_2;
-      loss_sum += square;
+      const float new_sub = sub_v[v] - mean[0];
+      new_sub_v[v] = new_sub;
+      loss_sum += new_sub * new_sub;
     }
-    store(sub + i, sub_v_2);
+    store(sub + i, new_sub_v);
   }
   loss_sum = block_sum(loss_sum);
-  if (threadIdx.x == 0) loss[0] = (float)(loss_sum * (1.0 / 99));
+  if (threadIdx.x == 0) loss[0] = loss_sum * (1.0f / 99);
 }
 
 // d_sub = 2 * (1/99 * sub)
@@ -50,13 +48,10 @@ void mul_scale_20x5(float *__restrict__ d_sub)
   const int i = ((int)blockIdx.x * 256 + (int)threadIdx.x) * 4;
   if (i >= 100) return;
   const vec<float, 4> d_sub_v = load<4>(d_sub + i);
-  vec<float, 4> d_sub_v_2;
+  vec<float, 4> new_d_sub_v;
 #pragma unroll
-  for (int v = 0; v < 4; v++) {
-    const float mul = (1.0f / 99) * d_sub_v[v];
-    d_sub_v_2[v] = 2.0f * mul;
-  }
-  store(d_sub + i, d_sub_v_2);
+  for (int v = 0; v < 4; v++) new_d_sub_v[v] = 2.0f * ((1.0f / 99) * d_sub_v[v]);
+  store(d_sub + i, new_d_sub_v);
 }
 
 // d_in_proj = relu_back(d_relu, relu)
@@ -67,10 +62,10 @@ void relu_back_20x16(float *__restrict__ d_in_proj, const float *__restrict__ re
   if (i >= 320) return;
   const vec<float, 4> relu_v = load<4>(relu + i);
   const vec<float, 4> d_in_proj_v = load<4>(d_in_proj + i);
-  vec<float, 4> d_in_proj_v_2;
+  vec<float, 4> new_d_in_proj_v;
 #pragma unroll
-  for (int v = 0; v < 4; v++) d_in_proj_v_2[v] = relu_v[v] <= 0 ? 0 : d_in_proj_v[v];
-  store(d_in_proj + i, d_in_proj_v_2);
+  for (int v = 0; v < 4; v++) new_d_in_proj_v[v] = relu_v[v] <= 0 ? 0 : d_in_proj_v[v];
+  store(d_in_proj + i, new_d_in_proj_v);
 }
 
 // AdamW: lr 0.05, betas 0.9 0.999, eps 1e-08, weight decay 0.01
