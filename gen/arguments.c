@@ -43,11 +43,19 @@ const char *free_name(const struct draft *k, const char *wanted)
   return name;
 }
 
+/* As comments call it: "d_norm_cut"; but by no number, which tells it from others elsewhere. */
+static const char *name_in_kernel(int value)
+{
+  const char *spoken = spoken_name(value), *end = spoken + strlen(spoken);
+  while (end > spoken && end[-1] >= '0' && end[-1] <= '9') end--;
+  return *end && end > spoken && end[-1] == '_' ? local_name(value) : spoken;
+}
+
 /* What a value is called as an argument: by the last word of its name, "weight", "d_weight"; of
    "layers.1" by both. */
 static char *argument_word(int value)
 {
-  const char *name = local_name(value), *last = leaf(name);
+  const char *name = name_in_kernel(value), *last = leaf(name);
   while (last > name && *last >= '0' && *last <= '9')
     for (last--; last > name && last[-1] != '.';) last--;
   bool marked = is_gradient(value) || (!strncmp(name, "d_", 2) && last > name);

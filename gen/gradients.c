@@ -18,6 +18,7 @@
    then all that it made. */
 #include "tpgen.h"
 
+#include <ctype.h>
 #include <string.h>
 
 static const struct op *at; /* the forward operation: module and line of what it leads to */
@@ -120,11 +121,26 @@ static void name_after(int g, int value)
 {
   struct value *v = &graph->value[g];
   if (!strncmp(v->name, "d_", 2)) return;
+  v->of = value;
+  value = shown_value(value);
   int op = graph->value[value].op, in = op == NONE ? NONE : graph->op[op].in[0];
   bool used = op != NONE && graph->op[op].kind == OP_cast && graph->value[in].role == PARAMETER;
   v->name =
       text("d_%s", value_name(used ? in : value)); /* of a parameter's cast: the parameter's */
-  v->of = value;
+}
+
+/* One of the terms of a value's gradient is told from the others by the module that it comes from:
+   "d_norm_from_wq". The sum of some has the name of them all. */
+static void name_term(int g, int value)
+{
+  struct value *v = &graph->value[g];
+  const struct op *op = &graph->op[v->op];
+  const char *whole = text("d_%s", value_name(shown_value(value)));
+  bool sum = op->kind == OP_add && strstr(graph->value[op->in[1]].name, "_from_");
+  if (strcmp(v->name, whole) || sum || op->module == NONE) return;
+  const char *path = graph->module[op->module].path, *dot = strrchr(path, '.');
+  const char *last = dot ? dot + 1 : path;
+  if (isalpha((unsigned char)*last)) v->name = text("%s_from_%s", whole, last);
 }
 
 /* The parameter that the value is, or is cast, moved or seen in another shape; or NONE. */
@@ -160,8 +176,12 @@ static void give(int i, int g)
   g = unbroadcast(g, value);
   if (graph->value[g].type != type) g = cast(g, type);
   name_after(g, value);
-  if (gradient[value] != NONE) g = binary(OP_add, gradient[value], g);
-  name_after(g, value);
+  if (gradient[value] != NONE) {
+    name_term(gradient[value], value);
+    name_term(g, value);
+    g = binary(OP_add, gradient[value], g);
+    name_after(g, value);
+  }
   gradient[value] = g;
 }
 
@@ -415,13 +435,24 @@ static void triu_grad(int g)
   give(0, apply(alike(OP_triu, 1, &g)));
 }
 
+/* Minus the value: the operation before of the same module that computes it, if there is one. */
+static int negated(int value)
+{
+  for (int i = graph->norder; i-- > 0;) {
+    const struct op *op = &graph->op[graph->order[i]];
+    if (op->phase != BACKWARD || op->module != at->module) break;
+    if (op->kind == OP_neg && op->in[0] == value) return op->out;
+  }
+  return unary(OP_neg, value);
+}
+
 /* Turned back: by an angle with the same cosine and minus the sine. */
 static void turn_back(int g)
 {
   if (needs(1) || needs(2))
     plan_error(at->line, "%s has no gradient for its %s: no parameter may lead to it", op_name(at),
                needs(1) ? "cosine" : "sine");
-  give(0, apply(alike(at->kind, 3, (int[]){g, at->in[1], unary(OP_neg, at->in[2])})));
+  give(0, apply(alike(at->kind, 3, (int[]){g, at->in[1], negated(at->in[2])})));
 }
 
 static void rotary_grad(int g)

@@ -229,6 +229,28 @@ const char *value_name(int value)
   return op_name(&graph->op[v->op]);
 }
 
+bool has_name_of_op(int value)
+{
+  const struct value *v = &graph->value[value];
+  const char *dot = strrchr(v->name, '.'), *last = dot ? dot + 1 : v->name;
+  const char *name = v->op == NONE ? "" : op_name(&graph->op[v->op]);
+  return *name && (!*last || !strncmp(last, name, strlen(name)));
+}
+
+int shown_value(int value)
+{
+  for (;;) {
+    int id = graph->value[value].op;
+    enum op_kind kind = id == NONE ? OP_COUNT : graph->op[id].kind;
+    bool shows = kind == OP_view || kind == OP_permute || kind == OP_cast;
+    int in = id == NONE ? NONE : graph->op[id].in[0];
+    bool moves =
+        kind == OP_redistribute && !strcmp(graph->value[value].name, graph->value[in].name);
+    if (!moves && !(shows && has_name_of_op(value))) return value;
+    value = in;
+  }
+}
+
 bool is_next_parameter(int one, int next)
 {
   for (int v = one + 1; v < next; v++)

@@ -364,7 +364,8 @@ static const char *name_in_module(int value)
   char *rest;
   long number = strtol(name + strlen(prefix), &rest, 10) - 1 + v->step;
   if (*rest == '.' && number == 0) return text("%s%s", mark, rest + 1);
-  if (*rest == 0 && (number == 0 || number == -1)) return text("%s%s", mark, number ? "in" : "out");
+  if ((*rest == 0 || *rest == '_') && (number == 0 || number == -1))
+    return text("%s%s%s", mark, number ? "in" : "out", rest);
   return value_name(value);
 }
 
@@ -527,7 +528,7 @@ static void put_local(struct buffer *b, int value)
   if (v->step)
     put(&about, "  made by the module %s", v->step < 0 ? "before" : "behind");
   else if (v->storage != value && local[v->storage] && local[v->storage] != local[value])
-    put(&about, "  %s %s", is_buffer(v->storage) ? "in" : "in place of", local[v->storage]);
+    put(&about, "  %s %s", is_buffer(v->storage) ? "part of" : "in place of", local[v->storage]);
   else
     put(&about, "  %s", lifetime(&graph->value[v->storage]));
   char *line = text("  %s *const %s = %s;", c_type(v->type), local[value], address(value));
@@ -552,12 +553,28 @@ static bool *used_by(const struct function *f)
   return used;
 }
 
-/* What tells a value that a collective leaves from the one of the same name that it takes. */
+/* What tells a value that was moved from the one of the same name that it was. */
 static const char *moved_suffix(int value)
 {
   const struct value *v = &graph->value[value];
-  enum op_kind kind = v->op == NONE || is_buffer(value) ? OP_COUNT : graph->op[v->op].kind;
-  return kind == OP_all_gather ? "_whole" : kind == OP_reduce_scatter ? "_cut" : "";
+  if (v->op == NONE || is_buffer(value)) return "";
+  const struct op *op = &graph->op[v->op];
+  switch (op->kind) {
+  case OP_all_gather:
+    return "_whole";
+  case OP_reduce_scatter:
+  case OP_slice:
+    return "_cut";
+  case OP_all_to_all:
+    return "_exchanged";
+  case OP_exchange:
+    return holds_pieces(value) ? "_pieces" : "_exchanged";
+  case OP_pack:
+  case OP_pack_pieces:
+    return "_packed";
+  default:
+    return strcmp(op_name(op), "reorder") ? "" : "_reordered";
+  }
 }
 
 /* The variable that stands for a value: what is made in place under the same name is the same one,

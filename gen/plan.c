@@ -13,6 +13,9 @@
    later pass meets such a dimension. */
 #include "tpgen.h"
 
+#include <ctype.h>
+#include <string.h>
+
 static struct placement resolve(struct placement p, int value, const struct style *s)
 {
   int ndim = graph->value[value].shape.ndim;
@@ -118,6 +121,25 @@ static bool is_named(const struct op *op)
          (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER);
 }
 
+/* Of several that an operator makes in a module each is called after what it is made of, where a
+   module gives that: "rotary_of_wq". */
+static void tell_apart(const struct call *c, int value)
+{
+  const char *name = graph->value[value].name;
+  const struct op *op = &graph->op[graph->value[value].op];
+  int of = op->nin ? shown_value(op->in[0]) : NONE, same = 0;
+  size_t n = strlen(name);
+  for (int at = c->first; at < c->last; at++) {
+    const struct op *next = &graph->op[graph->order[at]];
+    const char *other = next->nout ? graph->value[next->out].name : "";
+    same += !strncmp(other, name, n) && (!other[n] || !strncmp(other + n, "_of_", 4));
+  }
+  const char *dot = of == NONE ? NULL : strrchr(graph->value[of].name, '.');
+  bool shows = shown_value(value) != value;
+  if (same < 2 || shows || !dot || has_name_of_op(of) || !isalpha((unsigned char)dot[1])) return;
+  graph->value[value].name = text("%s_of_%s", name, dot + 1);
+}
+
 static void name_inner_values(void)
 {
   for (int i = 0; i < graph->ncall; i++) {
@@ -133,6 +155,12 @@ static void name_inner_values(void)
         bool sums = op->kind == OP_attention && v > op->out;
         if (!given) graph->value[v].name = text("%s.%s", path, sums ? "lse" : op_name(op));
       }
+    }
+    for (int at = c->first; at < c->last && *path; at++) {
+      const struct op *op = &graph->op[graph->order[at]];
+      bool inner = op->module == c->module && !is_named(op) && op->nout;
+      for (int k = 0; k < c->nout; k++) inner &= c->out[k] != op->out;
+      if (inner) tell_apart(c, op->out);
     }
   }
 }

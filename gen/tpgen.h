@@ -669,6 +669,10 @@ enum type moved_type(const struct op *op);
 int64_t bucket_chunk(const struct op *op, int k);
 /* The model's name for a value; where it has none, the name of the operator that made it. */
 const char *value_name(int value);
+/* Whether that is the operation's that makes it; and what it is moved, or in another shape, order
+   or type, where it has no name of its own. */
+bool has_name_of_op(int value);
+int shown_value(int value);
 /* Whether the second parameter comes behind the first with no other between: as they lie. */
 bool is_next_parameter(int one, int next);
 /* The operator's name; a sum that is divided by the number of its terms is called a mean. */
