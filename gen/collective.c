@@ -506,10 +506,9 @@ char *exchanges_text(int rank)
 {
   struct buffer b = {0}, rows = {0};
   if (!graph->nexchange) return "";
-  put(&b,
-      "\n// What it gives in exchanges and gets, to and from each member of the group: elements, "
-      "and "
-      "where they\n// begin. And the boxes that these are of what it has, and comes to have.\n");
+  put(&b, "\n// What it gives in exchanges and gets, to and from each member of the group: ");
+  put(&b, "how many elements,\n// and where they begin. And the boxes that these are of ");
+  put(&b, "what it has, and comes to have.\n");
   for (int k = 0; k < graph->nexchange; k++) put(&rows, "%s", put_exchange(&b, k, rank));
   put(&b, "\nstatic const struct exchange exchange[] = {\n%s};\n", rows.text);
   return b.text;

@@ -306,10 +306,12 @@ static char *members_text(int rank)
   put_text(&b, "", 0);
   int *member = alloc((size_t)world_size() * sizeof *member);
   for (int g = 0; g < graph->ngroup; g++) {
-    put(&b, "static const int %s[] = {", group_name(g));
+    struct buffer list = {0};
+    put(&list, "static const int %s[] = {", group_name(g));
     int n = group_members(g, rank, member);
-    for (int i = 0; i < n; i++) put(&b, "%d, ", member[i]);
-    put(&b, "-1};\n");
+    for (int i = 0; i < n; i++) put(&list, "%d, ", member[i]);
+    put(&list, "-1};");
+    put(&b, "%s\n", wrapped(list.text, ", ", "    "));
   }
   put(&b, "static const int *const members[] = {");
   for (int g = 0; g < graph->ngroup; g++) put(&b, "%s, ", group_name(g));

@@ -204,10 +204,33 @@ static char *kernel_name(const struct op *group, struct shape space)
   return b.text;
 }
 
-/* What the kernel computes, in the names of its parameters. */
+/* Whether the value lies where another is that the kernel reads, of another name: which. */
+static int overwritten_by(int value, const int *read, int n)
+{
+  for (int i = 0; i < n; i++)
+    if (read[i] != value && same_place(read[i], value) &&
+        strcmp(spoken_name(read[i]), spoken_name(value)))
+      return read[i];
+  return NONE;
+}
+
+/* What the kernel computes, and in place of what. */
 static char *kernel_comment(const struct op *group)
 {
-  return comment_lines(expression_text(group), 0);
+  int *written = alloc((size_t)op_width(group) * sizeof *written);
+  int *read = alloc((size_t)op_width(group) * sizeof *read);
+  int nwritten = op_writes(group, written), nread = op_reads(group, read);
+  struct buffer b = {0};
+  put(&b, "%s", comment_lines(expression_text(group), 0));
+  for (int i = 0; i < nwritten; i++) {
+    int in = overwritten_by(written[i], read, nread);
+    if (in != NONE)
+      put(&b, "%s",
+          comment_lines(text("%s is in place of %s", printable(spoken_name(written[i])),
+                             printable(spoken_name(in))),
+                        0));
+  }
+  return b.text;
 }
 
 /* The output of a reduction over no element. */

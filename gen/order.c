@@ -59,7 +59,8 @@ static void put_function(struct line *line, const struct function *f, const char
 void put_order(struct buffer *b)
 {
   size_t before;
-  put(b, "\norder        every rank issues, proved free of deadlock on %d ranks:\n", world_size());
+  put(b, "\norder        what every rank issues, and the bytes that it brings; ");
+  put(b, "proved free of deadlock on %d ranks:\n", world_size());
   before = b->length;
   for (int i = 0; i < graph->nfunction; i++) {
     const struct function *f = &graph->function[i];

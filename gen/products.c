@@ -48,9 +48,14 @@ char *product_table(void)
 
 char *product_list(void)
 {
-  return copy_text(nrow ? "(struct product *)&product, sizeof product / sizeof(struct product),\n"
-                          "    offsetof(struct memory, workspace), sizeof m->workspace"
-                        : "NULL, 0, 0, 0");
+  return copy_text(nrow ? "    .list = (struct product *)&product,\n"
+                          "    .count = sizeof product / sizeof(struct product),\n"
+                          "    .workspace = offsetof(struct memory, workspace),\n"
+                          "    .workspace_bytes = sizeof m->workspace,\n"
+                        : "    .list = NULL,\n"
+                          "    .count = 0,\n"
+                          "    .workspace = 0,\n"
+                          "    .workspace_bytes = 0,\n");
 }
 
 /* A product may be cut along its terms, and the sums of the parts be put together: there is room

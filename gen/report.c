@@ -365,6 +365,9 @@ static void put_chains(struct buffer *b)
   put(b, "  %d collective%s of %s bytes; the busiest rank sends %s bytes and receives %s\n",
       t.collectives, t.collectives == 1 ? "" : "s", grouped(t.bytes), grouped(most.sent),
       grouped(most.received));
+  if (n)
+    put(b, "  sent, received: bytes of the rank that has most; at least: what no way can do "
+           "without\n");
 }
 
 static void put_memory(struct buffer *b)

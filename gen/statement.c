@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <ctype.h>
 #include <string.h>
 
 /* ------------------------------------------------------------------------------------- comments */
@@ -222,9 +223,9 @@ static bool is_packing(enum op_kind k)
    the most that one gives, and gets. */
 static char *bytes_text(const struct op *op)
 {
-  if (op->kind != OP_exchange) return text("%s bytes.", grouped(collective_bytes(op, 0)));
+  if (op->kind != OP_exchange) return text("%s bytes", grouped(collective_bytes(op, 0)));
   struct busiest most = busiest_of(op);
-  return text("At most %s bytes from a rank, %s to one.", grouped(most.sent),
+  return text("at most %s bytes from a rank, %s to one", grouped(most.sent),
               grouped(most.received));
 }
 
@@ -297,8 +298,8 @@ static char *piece_text(const struct op *op)
 char *comment_text(const struct op *op)
 {
   if (op->kind == OP_adamw || op->kind == OP_sgd)
-    return text("%s over the rank's parameters, %d at once    %s", graph->optimizer.name, op->nbody,
-                where(graph->optimizer.line));
+    return text("%s over %d parameters at once: they lie one behind another    %s",
+                graph->optimizer.name, op->nbody, where(graph->optimizer.line));
   if (op->kind == OP_squares) return squares_comment(op);
   if (op->kind == OP_norm) return copy_text("the norm of all gradients");
   if (op->kind == OP_loop)
@@ -312,11 +313,12 @@ char *comment_text(const struct op *op)
                 layouts_text(op));
   struct buffer b = {0};
   const char *what = shown(op->kind == OP_unpack_pieces ? op->out : op->in[0]);
-  put(&b, "%s%s: %s: %s", again, op->nbody ? reduced_text(op) : what,
-      is_packing(op->kind) ? packing_text(op) : move_text(op), printable(op->why));
+  put(&b, "%s%s%s: %s", is_collective(op->kind) ? piece_text(op) : "", again,
+      op->nbody ? reduced_text(op) : what, is_packing(op->kind) ? packing_text(op) : move_text(op));
+  if (is_collective(op->kind)) put(&b, ", %s", bytes_text(op));
+  put(&b, ": %s", printable(op->why));
   if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
-  if (is_collective(op->kind)) put(&b, ". %s%s", piece_text(op), bytes_text(op));
-  if (op->beside && options.cuda) put(&b, " %s", stream_text(op));
+  if (op->beside && options.cuda) put(&b, ". %s", stream_text(op));
   return b.text;
 }
 
@@ -333,7 +335,9 @@ static const char *next_assignment(const char *s)
 /* A line of a comment, which goes on further in where it is too long. */
 static void put_comment(struct buffer *b, const char *s, int length, int indent)
 {
-  const char *line = text("%*s// %.*s", indent, "", length, s);
+  char *line = text("%*s// %.*s", indent, "", length, s);
+  for (char *c = line; (c = strstr(c, " bytes")); c++)
+    if (isdigit((unsigned char)c[-1])) *c = KEPT_BLANK;
   put(b, "%s\n", wrapped(line, " ", text("%*s//     ", indent, "")));
 }
 

@@ -4,6 +4,13 @@
 //   parameters   261 elements of 517 on each of these ranks
 //   a step       1 collective, 400 bytes
 //   this is the program of ranks: 0-1
+//
+// Above each statement stand what it computes, in the model's names (d_x is the gradient of x), the
+// line of the plan that asks for it, and how what it takes and makes lies along each dimension of
+// the mesh that has several ranks: R, whole on each; S(0), cut along dimension 0 (of two that cut
+// the same one, [0] goes before [1]); P(sum), still to be summed over them. Declarations tell the
+// shape here, that of the whole, the placement, and in which phases the value is needed: others may
+// have its memory before and after.
 #include "cpu_copies.h"
 #include "cpu_math.h"
 #include "cpu_parcels.h"
@@ -69,7 +76,7 @@ static void forward(void)
   // relu @ out_proj.weight    ak,nk->an    plans/toy.lua:14    S(1), S(1) -> P(sum)
   matmul_nt(out_proj, relu, m->w.out_proj.weight, 20, 5, 16);
 
-  // out_proj: P(sum) -> R over tp: Rowwise's output layout, plans/toy.lua:25. 400 bytes.
+  // out_proj: P(sum) -> R over tp, 400 bytes: Rowwise's output layout, plans/toy.lua:25
   COLLECTIVE(25, MPI_Allreduce(MPI_IN_PLACE, out_proj, 100, MPI_FLOAT, MPI_SUM, over_tp));
 
   // sub = out_proj + out_proj.bias - target
@@ -111,11 +118,11 @@ static void backward(void)
 static void update(int t)
 {
   const double lr = learning_rate(t);
-  const float keep = (float)(1 - lr * 0.01); // of a weight, under its decay
-  const float rate = (float)(lr / (1 - pow(0.9, t)));
-  const float root = (float)(1 / sqrt(1 - pow(0.999, t)));
+  const float keep = (float)(1 - lr * 0.01); // what its decay leaves of a weight
+  const float rate = (float)(lr / (1 - pow(0.9, t))); // for m, which begins as 0
+  const float root = (float)(1 / sqrt(1 - pow(0.999, t))); // and for the root of v
 
-  // AdamW over the rank's parameters, 4 at once    plans/toy.lua:35
+  // AdamW over 4 parameters at once: they lie one behind another    plans/toy.lua:35
   adamw_261(m->w.in_proj.weight, m->grad.in_proj.weight, m->exp_avg.in_proj.weight,
       m->exp_avg_sq.in_proj.weight, keep, rate, root);
 }

@@ -4,6 +4,7 @@
 #include "cuda_kernels.h"
 
 // sub = out_proj + out_proj.bias - target; mean = mean(sub)
+// sub is in place of out_proj
 __global__ __launch_bounds__(256)
 void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ mean,
     const float *__restrict__ bias, const float *__restrict__ target)
@@ -21,6 +22,7 @@ void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ mean,
 }
 
 // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))
+// sub_2 is in place of sub
 __global__ __launch_bounds__(256)
 void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
     const float *__restrict__ mean)
@@ -42,6 +44,7 @@ void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
 }
 
 // d_sub = 2 * (1/99 * sub)
+// d_sub is in place of sub
 __global__ __launch_bounds__(256)
 void mul_scale_20x5(float *__restrict__ d_sub)
 {
@@ -55,6 +58,7 @@ void mul_scale_20x5(float *__restrict__ d_sub)
 }
 
 // d_in_proj = relu_back(d_relu, relu)
+// d_in_proj is in place of d_relu
 __global__ __launch_bounds__(256)
 void relu_back_20x16(float *__restrict__ d_in_proj, const float *__restrict__ relu)
 {

@@ -4,6 +4,13 @@
 //   parameters   261 elements of 517 on each of these ranks
 //   a step       1 collective, 400 bytes
 //   this is the program of ranks: 0-1
+//
+// Above each statement stand what it computes, in the model's names (d_x is the gradient of x), the
+// line of the plan that asks for it, and how what it takes and makes lies along each dimension of
+// the mesh that has several ranks: R, whole on each; S(0), cut along dimension 0 (of two that cut
+// the same one, [0] goes before [1]); P(sum), still to be summed over them. Declarations tell the
+// shape here, that of the whole, the placement, and in which phases the value is needed: others may
+// have its memory before and after.
 #include "cuda_copies.h"
 #include "cuda_math.h"
 #include "cuda_parcels.h"
@@ -79,7 +86,7 @@ static void forward(void)
   // relu @ out_proj.weight    ak,nk->an    plans/toy.lua:14    S(1), S(1) -> P(sum)
   matmul(&product.nt_20x5x16, out_proj, relu, m->w.out_proj.weight);
 
-  // out_proj: P(sum) -> R over tp: Rowwise's output layout, plans/toy.lua:25. 400 bytes.
+  // out_proj: P(sum) -> R over tp, 400 bytes: Rowwise's output layout, plans/toy.lua:25
   COLLECTIVE(25, stream, ncclAllReduce(out_proj, out_proj, 100, ncclFloat, ncclSum, over_tp,
       stream));
 
@@ -127,7 +134,7 @@ static void backward(void)
 static void update(void)
 {
   const range shown("update");
-  // AdamW over the rank's parameters, 4 at once    plans/toy.lua:35
+  // AdamW over 4 parameters at once: they lie one behind another    plans/toy.lua:35
   LAUNCH(adamw_261, 2, 256, stream)(m->w.in_proj.weight, m->grad.in_proj.weight,
       m->exp_avg.in_proj.weight, m->exp_avg_sq.in_proj.weight, &m->now);
 }
@@ -137,9 +144,9 @@ static void prepare(int t)
 {
   struct constants now;
   const double lr = learning_rate(t);
-  now.keep = (float)(1 - lr * 0.01); // of a weight, under its decay
-  now.rate = (float)(lr / (1 - pow(0.9, t)));
-  now.root = (float)(1 / sqrt(1 - pow(0.999, t)));
+  now.keep = (float)(1 - lr * 0.01); // what its decay leaves of a weight
+  now.rate = (float)(lr / (1 - pow(0.9, t))); // for m, which begins as 0
+  now.root = (float)(1 / sqrt(1 - pow(0.999, t))); // and for the root of v
   target_put(&m->now, &now, sizeof now);
 }
 
@@ -204,26 +211,32 @@ static const struct group groups[] = {
 };
 
 const struct products products = {
-    (struct product *)&product, sizeof product / sizeof(struct product),
-    offsetof(struct memory, workspace), sizeof m->workspace,
+    .list = (struct product *)&product,
+    .count = sizeof product / sizeof(struct product),
+    .workspace = offsetof(struct memory, workspace),
+    .workspace_bytes = sizeof m->workspace,
 };
 
 const struct program program = {
-    /* plan     */ "plans/toy.lua",
-    /* hash     */ "0b905dc2cd22d2d6",
-    /* world    */ 2,
-    /* seed     */ 45u,
-    /* steps    */ 10,
-    /* prepare  */ prepare,
-    /* step     */ step,
-    /* batches  */ 0,
-    /* flops    */ 57600, FLOAT32,
-    /* rate     */ learning_rate,
-    /* memory   */ (void **)&m,
-    /* bytes    */ sizeof(struct memory),
-    /* loss     */ offsetof(struct memory, loss),
-    /* norm     */ -1,
-    /* tensors  */ tensors, 14,
-    /* groups   */ groups, 1,
-    /* events   */ NULL, 0,
+    .plan = "plans/toy.lua",
+    .hash = "0b905dc2cd22d2d6",
+    .world = 2,
+    .seed = 45u,
+    .steps = 10,
+    .prepare = prepare,
+    .step = step,
+    .batches = 0,
+    .flops = 57600,
+    .arithmetic = FLOAT32,
+    .learning_rate = learning_rate,
+    .memory = (void **)&m,
+    .bytes = sizeof(struct memory),
+    .loss = offsetof(struct memory, loss),
+    .grad_norm = -1,
+    .tensors = tensors,
+    .ntensors = 14,
+    .groups = groups,
+    .ngroups = 1,
+    .events = NULL,
+    .nevents = 0,
 };
