@@ -346,7 +346,7 @@ static bool owns(int value, int rank)
   return elements(local_shape(value, rank)) > 0;
 }
 
-/* `shown`: the tensors' names as comments have them. */
+/* `step`: the file of the program; `shown`: the tensors' names as comments have them. */
 static char *rank_text(int rank, const char *step, const struct families *tensors,
                        const char *const *shown)
 {
@@ -367,11 +367,11 @@ static char *rank_text(int rank, const char *step, const struct families *tensor
   }
   if (tensors->n > OWNS_IN_A_ROW) own.text = text("\n    %s,\n", own.text);
   if (!tensors->n) put(&first, "    {0},\n"), put(&own, "0");
-  return fill(embedded_text(options.cuda ? "templates/rank.cu" : "templates/rank.c"), "version",
-              TPGEN_VERSION, "plan", plan_shown(), "hash", graph->hash, "rank", text("%d", rank),
-              "step", step, "coordinate", coordinate_text(rank), "mesh", mesh_names(), "members",
-              members_text(rank), "first", first.text, "owns", own.text, "exchanges",
-              exchanges_text(rank), "exchange", graph->nexchange ? "exchange" : "NULL", NULL);
+  return fill(embedded_text("templates/rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(),
+              "hash", graph->hash, "rank", text("%d", rank), "step", step, "coordinate",
+              coordinate_text(rank), "mesh", mesh_names(), "members", members_text(rank), "first",
+              first.text, "owns", own.text, "exchanges", exchanges_text(rank), "exchange",
+              graph->nexchange ? "exchange" : "NULL", NULL);
 }
 
 /* ------------------------------------------------------------------------------- the step files */
@@ -578,7 +578,8 @@ static void check_ranks(int world)
 /* The files of a class of ranks: its step, and its ranks'. */
 static void add_class(int class, int first, const int *class_of)
 {
-  const char *suffix = options.cuda ? "cu" : "c", *step = step_name(class);
+  const char *suffix = options.cuda ? "cu" : "c";
+  const char *step = text("%s.%s", step_name(class), suffix);
   name_values(first);
   struct families tensors = find_tensors();
   const char **shown = alloc((size_t)(tensors.n + 1) * sizeof *shown);
@@ -586,7 +587,7 @@ static void add_class(int class, int first, const int *class_of)
   for (int r = 0; r < world_size(); r++)
     if (class_of[r] == class)
       add_text(text("rank%d.%s", r, suffix), rank_text(r, step, &tensors, shown));
-  add_text(text("%s.%s", step, suffix), step_text(first, ranks_text(class_of, class), &tensors));
+  add_text(step, step_text(first, ranks_text(class_of, class), &tensors));
 }
 
 /* "0:step 1:step_1": which step is each rank's. */
