@@ -16,13 +16,80 @@ static void count_call(void)
   if (calls_left > 0 && --calls_left == 0) _exit(9);
 }
 
+// ---- what a loss of power would take -----------------------------------------------------------
+
+// Files with bytes that are not on the disk yet, by their inodes; whether a name is not; and what a
+// save did first, if anything, that a loss of power could make a broken checkpoint of.
+static struct {
+  ino_t file[64];
+  int nfile;
+  bool name;
+  const char *risk;
+} unsynced;
+
+static void risk(const char *what)
+{
+  if (!unsynced.risk) unsynced.risk = what;
+}
+
+static int find_unsynced(ino_t file)
+{
+  int i = 0;
+  while (i < unsynced.nfile && unsynced.file[i] != file) i++;
+  return i;
+}
+
+static void note_write(int fd)
+{
+  struct stat about;
+  if (fstat(fd, &about) != 0 || find_unsynced(about.st_ino) < unsynced.nfile) return;
+  assert_true(unsynced.nfile < 64);
+  unsynced.file[unsynced.nfile++] = about.st_ino;
+}
+
+// No death of a process loses what is not synced: nothing has to be done.
+static int note_sync(int fd)
+{
+  struct stat about;
+  if (fd < 0 || fstat(fd, &about) != 0) return -1;
+  int at = find_unsynced(about.st_ino);
+  if (S_ISDIR(about.st_mode))
+    unsynced.name = false;
+  else if (at < unsynced.nfile)
+    unsynced.file[at] = unsynced.file[--unsynced.nfile];
+  return 0;
+}
+
+static bool is_new_name(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash && slash[1] == '.';
+}
+
+static int note_rename(const char *from, const char *to)
+{
+  struct stat about;
+  if (stat(from, &about) == 0 && find_unsynced(about.st_ino) < unsynced.nfile)
+    risk("a file counts before its bytes are synced");
+  if (strstr(to, "index.json") && unsynced.name) risk("the index counts before its parts' names");
+  unsynced.name = true;
+  return rename(from, to);
+}
+
+static int note_unlink(const char *path)
+{
+  if (!is_new_name(path) && unsynced.name)
+    risk("an old file goes before the new one's name is synced");
+  return unlink(path);
+}
+
 #define open(...)              (count_call(), open(__VA_ARGS__))
 #define close(...)             (count_call(), close(__VA_ARGS__))
-#define fsync(fd)              (count_call(), (fd) < 0 ? -1 : 0) // no death of a process loses it
-#define rename(...)            (count_call(), rename(__VA_ARGS__))
-#define unlink(...)            (count_call(), unlink(__VA_ARGS__))
+#define fsync(fd)              (count_call(), note_sync(fd))
+#define rename(...)            (count_call(), note_rename(__VA_ARGS__))
+#define unlink(...)            (count_call(), note_unlink(__VA_ARGS__))
 #define posix_fallocate(...)   (count_call(), posix_fallocate(__VA_ARGS__))
-#define safetensors_write(...) (count_call(), safetensors_write(__VA_ARGS__))
+#define safetensors_write(...) (count_call(), note_write(fd), safetensors_write(__VA_ARGS__))
 #include "../../runtime/checkpoint.c"
 #undef open
 #undef close
@@ -278,6 +345,21 @@ static void dies_at_every_call(void **state)
   assert_int_equal(count_files(), 1);
 }
 
+// Whatever is replaced by what: a loss of power leaves the old checkpoint or the new one, too.
+static void syncs_before_it_counts(void **state)
+{
+  (void)state;
+  static const uint64_t sizes[] = {0, 0, 600, 400, 600, 0};
+  fill(2, NULL);
+  memset(&unsynced, 0, sizeof unsynced);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    save_shards(2, (int)i + 1, sizes[i]);
+    if (unsynced.risk) fail_msg("shards of %d bytes: %s", (int)sizes[i], unsynced.risk);
+    assert_int_equal(unsynced.nfile, 0);
+    assert_false(unsynced.name);
+  }
+}
+
 // A save that fails leaves the old file as it was, and nothing beside it.
 static void old_file_stays(void **state)
 {
@@ -389,6 +471,7 @@ int main(void)
       cmocka_unit_test(wrong_indices),
       cmocka_unit_test(mixed_parts),
       cmocka_unit_test(dies_at_every_call),
+      cmocka_unit_test(syncs_before_it_counts),
       cmocka_unit_test(old_file_stays),
       cmocka_unit_test(no_room),
       cmocka_unit_test(leftovers_are_replaced),
