@@ -3,6 +3,7 @@
 #   killed   at a collective, the others are out within seconds and one of them says which rank is gone and
 #            which collective, of which line of the plan, waited for it
 #   stopped  the others end the job after the deadline, and say so
+#   counted  a step that saves has as many more as a save takes, and no other has
 #   slow     ranks that come late to collectives change no bit of what is saved; what is whole on several
 #            ranks is the same on all of them
 #   LOST=all         every collective of a step in the place of every seventh
@@ -17,7 +18,8 @@ libraries+=(-Wl,--wrap={reduce_scatter,reduce_parcels}) # the runtime's own are 
 plan=tests/equal/llama.lua program=llama
 "$TPGEN" $plan -o "$WORK/llama" -D tp=2 || fail "tpgen ended with status $?"
 make_runtime plain && objects "$WORK/plain" plain "$root/tests/disturb.c" && make_ranks "$WORK/llama" plain &&
-  "$TPGEN" plans/llama3.lua -o "$WORK/fsdp" -D dp=2 && make_ranks "$WORK/fsdp" plain ||
+  "$TPGEN" plans/llama3.lua -o "$WORK/fsdp" -D dp=2 && make_ranks "$WORK/fsdp" plain &&
+  "$TPGEN" $plan -o "$WORK/three" -D tp=3 && make_ranks "$WORK/three" plain ||
   { fail "the program does not compile"; exit 1; }
 
 # disturbed NAME HOW ARGUMENTS...: runs the program so; its status is $status, its seconds $took.
@@ -48,6 +50,15 @@ before=$(($(<"$WORK/none.0") - 4)) # behind the steps: one agrees on the metrics
 step=$(($(<"$WORK/one.0") - $(<"$WORK/none.0")))
 [ "$step" -gt 20 ] || fail "a step has $step collectives"
 
+# Saved on the way is each second step, and the last one once: three more for step 2.
+for often in "" "--save-every 2"; do
+  # shellcheck disable=SC2086
+  DISTURB=count REPLICAS=$WORK/four start "$WORK/llama" "$WORK/four" --steps 4 $often
+  cat "$WORK/four.0"
+done > "$WORK/four.counts"
+read -r -d '' plainly often < "$WORK/four.counts" || true
+[ $((often - plainly)) = 3 ] || fail "--save-every 2: $((often - plainly)) collectives more in four steps, not 3"
+
 waited="in MPI_[A-Z][a-z_]+ \(step(_1)?\.c:[0-9]+\), which $plan:[0-9]+ asks for, step 2"
 for ((k = before + step + 1; k <= before + 2 * step; k += every)); do
   beside "$WORK/kill.$k.log" lost "kill.$k" "kill:1:$k" "^rank 0: error: .*$waited; rank 1 is gone$"
@@ -57,6 +68,10 @@ beside "$WORK/kill.first.log" lost kill.first kill:0:$((before + step + 2)) \
 program=fsdp
 beside "$WORK/kill.sum.log" lost kill.sum sum:1:5 \
   "^rank 0: error: .*in reduce_parcels \(step\.c:[0-9]+\), which plans/llama3.lua:[0-9]+ asks for, step [12]; rank 1 is gone$" --steps 4
+# Of those that are left the lowest says it.
+program=three
+beside "$WORK/kill.three.log" lost kill.three kill:0:$((before + step + 2)) \
+  "^rank 1: error: .*; rank 0 is gone$"
 program=llama
 all_are_done
 # The stopped rank goes on when the job is ended, and may say so.

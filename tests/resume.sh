@@ -150,5 +150,9 @@ head -c 21 "$WORK/text.txt" > "$WORK/short.txt"
 refused 1 "short.txt: it has 21 bytes, but a batch of 20 needs at least 22" tp2 --data "$WORK/short.txt"
 head -c 44 /dev/zero | tr '\0' '\377' > "$WORK/large.u16"
 refused 1 "large.u16: token 0 is 65535, which is not below the vocabulary of 256" tp2 --data "$WORK/large.u16"
+# Of all batches of all steps, before the first of them.
+{ head -c 140 /dev/zero; printf '\377\377'; head -c 58 /dev/zero; } > "$WORK/late.u16"
+refused 1 "late.u16: token 70 is 65535, which is not below the vocabulary of 256" tp2 --data "$WORK/late.u16" --steps 2
+! grep -q 'step: 1' "$WORK/refused.out" || fail "a token of step 2 is looked at when step 1 is done"
 same half/model.safetensors before "what was refused has changed a checkpoint"
 finish "what was stopped, killed or carried to another mesh goes on with the same bits"

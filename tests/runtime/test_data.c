@@ -142,13 +142,13 @@ static void refused(const char *form, const char *says)
 // Every rank's part of batch i is what the rule says.
 static void check_batch(long i, size_t length, size_t size)
 {
-  size_t begin = (size_t)i * EACH % (length - EACH - 1);
+  size_t begin = (size_t)i * EACH % (length - EACH - (size_t)tensors[TARGET].init.b);
   next_batch(i);
   for (int t = INPUT; t <= TARGET; t++) {
     const long *here = tensors[t].here, *first = firsts[t];
     for (long k = 0; k < here[0] * here[1]; k++) {
       long row = first[0] + k / here[1], column = first[1] + k % here[1];
-      size_t token = begin + (size_t)(row * COLUMNS + column) + (t == TARGET);
+      size_t token = begin + (size_t)(row * COLUMNS + column) + (size_t)tensors[t].init.b;
       long long got = t == INPUT ? ((int32_t *)(void *)space)[k]
                                  : ((int64_t *)(void *)(space + tensors[TARGET].offset))[k];
       assert_int_equal(got, token_of(token, size));
@@ -187,6 +187,22 @@ static void batches(void **state)
       data_close();
     }
   become(0, 1, 1);
+}
+
+// Inputs that begin further on: batches begin again where the furthest still has its tokens.
+static void further_on(void **state)
+{
+  (void)state;
+  tensors[TARGET].init.b = 5;
+  write_tokens("text.txt", 1, EACH + 5, 0, 0, 0);
+  refused(NULL, "it has 29 bytes, but a batch of 24 needs at least 30");
+  for (size_t length = EACH + 6; length < 3 * EACH; length++) {
+    write_tokens("text.txt", 1, length, 0, 0, 0);
+    opened(NULL);
+    for (long i = 0; i < 20; i++) check_batch(i, length, 1);
+    data_close();
+  }
+  tensors[TARGET].init.b = 1;
 }
 
 // Rows that are cut take several pieces of the file; many take several pieces of memory.
@@ -338,9 +354,10 @@ static void other_data(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(batches),        cmocka_unit_test(summaries),
-      cmocka_unit_test(bad_files),      cmocka_unit_test(large_tokens),
-      cmocka_unit_test(cut_while_used), cmocka_unit_test(other_data),
+      cmocka_unit_test(batches),      cmocka_unit_test(further_on),
+      cmocka_unit_test(summaries),    cmocka_unit_test(bad_files),
+      cmocka_unit_test(large_tokens), cmocka_unit_test(cut_while_used),
+      cmocka_unit_test(other_data),
   };
   return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

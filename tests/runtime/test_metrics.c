@@ -93,6 +93,8 @@ static void read_text(const char *from, char *to, size_t size)
   assert_int_equal(fclose(f), 0);
 }
 
+static useconds_t save_takes; // microseconds; 0: nothing is saved
+
 // Steps first to last, their losses and norms those that are told; what is said is in `said`, what
 // is written in `written`.
 static void tell(const struct options *o, int first, int last, float loss, float norm)
@@ -108,6 +110,10 @@ static void tell(const struct options *o, int first, int last, float loss, float
     values.grad_norm = norm;
     usleep(1000);
     metrics_step(t);
+    if (!save_takes) continue;
+    metrics_pause();
+    usleep(save_takes);
+    metrics_resume();
   }
   ok = ok && metrics_close(&why);
   fflush(stdout);
@@ -180,6 +186,22 @@ static void all_numbers(void **state)
   assert_true(fabs(mfu / tflops / 100 - 1) < 1e-6);
 }
 
+// What saves take is no part of a step.
+static void saves_do_not_count(void **state)
+{
+  (void)state;
+  double seconds, microseconds;
+  save_takes = 100000;
+  tell(&(struct options){.log_every = 1, .metrics = path}, 1, 2, 1, 1);
+  save_takes = 0;
+  const char *last = strstr(written, "{\"step\":2"), *all = strstr(said, "us_per_step: ");
+  assert_true(last && all);
+  assert_int_equal(sscanf(strstr(last, "\"seconds\":"), "\"seconds\":%lf", &seconds), 1);
+  assert_int_equal(sscanf(all, "us_per_step: %lf", &microseconds), 1);
+  assert_true(seconds > 0.0009 && seconds < 0.05);
+  assert_true(microseconds > 900 && microseconds < 50000);
+}
+
 // JSON has no NaN.
 static void no_numbers(void **state)
 {
@@ -246,9 +268,10 @@ static void no_file(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(few_numbers), cmocka_unit_test(all_numbers), cmocka_unit_test(no_numbers),
-      cmocka_unit_test(thousands),   cmocka_unit_test(bar),         cmocka_unit_test(other_ranks),
-      cmocka_unit_test(no_file),
+      cmocka_unit_test(few_numbers), cmocka_unit_test(all_numbers),
+      cmocka_unit_test(no_numbers),  cmocka_unit_test(saves_do_not_count),
+      cmocka_unit_test(thousands),   cmocka_unit_test(bar),
+      cmocka_unit_test(other_ranks), cmocka_unit_test(no_file),
   };
   return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }
