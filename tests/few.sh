@@ -2,7 +2,8 @@
 # The collectives of a step of plans/llama3.lua are as few as a careful person would write: with L layers
 # and more than one rank along tp, 4 L + 2 all-gathers and as many reduce-scatters (one all-gather more
 # where the plan asks for whole logits), and at most 5 all-reduces, of which L adds none. Where parameters are
-# cut over dp each unit adds its own, one for all its parameters.
+# cut over dp each unit adds its own, one for all its parameters; over a step of several batches, and in
+# buckets with caps, as often as the plan says. And expect takes a plan with just what it has.
 . "$(dirname "$0")/common.sh"
 
 # count NAME DEFINITIONS...: "all_gather reduce_scatter all_reduce others", and how many statements there
@@ -49,4 +50,100 @@ for layers in 1 2 5; do
 done
 # Classes and a sequence that do not divide, ranks without classes: the same.
 check 2 0 0 3 tp=4 vocab=9 seq=9
+# Where heads do not divide over tp: of fewer key-value heads than ranks all have all; else each rank has all
+# heads of some queries, or, where there are as many, of some sequences.
+heads() {
+  local wanted=$1
+  shift
+  count "heads.$*" n_layers=2 n_heads=4 n_kv_heads=2 "$@" || return 0
+  [ "$counted" = "$wanted" ] || fail "$*: gathers, scatters, reductions, others: $counted, not $wanted"
+  checked=$((checked + 1))
+}
+heads "18 10 3 0" tp=4
+heads "14 14 3 8" tp=3 batch=2
+heads "10 10 3 16" tp=3 batch=3
+
+# ways GATHERS SCATTERS DEFINITIONS...: of a step of three batches, with two layers and dp=2.
+ways() {
+  local wanted="$1 $2 1 0"
+  shift 2
+  count "ways.$*" n_layers=2 dp=2 batch=2 accumulate=3 "$@" || return 0
+  [ "$counted" = "$wanted" ] || fail "$*: gathers, scatters, reductions, others: $counted, not $wanted"
+  checked=$((checked + 1))
+}
+# ZeRO gathers three units once; its stage 1 reduces the sum of the gradients, 2 those of each batch. Fully
+# sharded, four units are gathered for each batch, the layers again for its backward.
+ways 3 3 zero=1
+ways 3 9 zero=2
+ways 18 3
+ways 12 3 reshard_after_forward=never
+ways 18 12 reduce_each_batch=true
+# In bfloat16 parameters are gathered in two bytes each, and gradients reduced in four: reduce_dtype. Of 500,352
+# a rank brings its half, and all gradients.
+count narrow n_layers=2 dp=2 zero=1 dtype=bfloat16 || true
+moved=$("$TOOLS/collectives" "$WORK/narrow/plan.json" traffic |
+  awk '{ n[$1] += $3 * $4 } END { print n["all_gather"], n["reduce_scatter"] }')
+[ "$moved" = "500352 2001408" ] || fail "bfloat16: bytes gathered, reduced: $moved"
+
+# What a group of two has kept is gathered within it for the backward, and from all groups for the forward.
+count groups n_layers=2 dp=4 reshard_after_forward=2 || true
+moved=$("$TOOLS/collectives" "$WORK/groups/plan.json" traffic | awk '$1 == "all_gather" { n[$2] += $3 }
+  END { print n["dp_across"], n["dp_within"], n["dp_within_dp_across"] }')
+[ "$moved" = "3 5 1" ] || fail "reshard_after_forward=2: gathers across, within, both: $moved"
+
+# What fully_shard does unless it is told.
+cat > "$WORK/sharded.lua" << 'END'
+local mesh = device_mesh{ {"dp", 2} }
+local model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8))
+for _, layer in ipairs{model[1], model[2], model[3]} do
+  fully_shard(layer, mesh.dp, args.reshard ~= nil and {reshard_after_forward = args.reshard} or nil)
+end
+return train{
+  model = model, batch = distribute({input = randn{4, 8}}, mesh.dp, Shard(0)),
+  loss = function(y) return y:square():mean() end, optimizer = SGD(), steps = 1,
+}
+END
+for way in '' '-D reshard=true' '-D reshard=false'; do
+  # shellcheck disable=SC2086
+  "$TPGEN" "$WORK/sharded.lua" -o "$WORK/sharded" $way || fail "fully_shard $way"
+  "$TOOLS/collectives" "$WORK/sharded/plan.json" | grep -c '^backward all_gather' || true
+done > "$WORK/sharded.again"
+[ "$(xargs < "$WORK/sharded.again")" = "1 1 0" ] || fail "fully_shard gathers again: $(xargs < "$WORK/sharded.again")"
+
+# Buckets of a layer's very bytes, 738,304, hold it; smaller ones part it.
+parted() {
+  count "parted.$1" n_layers=2 dp=2 "bucket_mb=$1" || return 0
+  [ "$counted" = "$2" ] || fail "bucket_mb=$1: gathers, scatters, reductions, others: $counted, not $2"
+  checked=$((checked + 1))
+}
+parted 0.7041015625 "6 4 1 0"
+parted 0.7041006 "10 6 1 0"
+
+# A plan may expect just what it has, each round of a loop counted, and no less.
+cat > "$WORK/expects.lua" << 'END'
+local mesh = device_mesh{ {"tp", 2} }
+local Block = nn.module("Block", function(self)
+  self.up, self.down = nn.Linear(4, 6), nn.Linear(6, 4)
+  function self:forward(x) return self.down(self.up(x)) end
+end)
+local Model = nn.module("Model", function(self)
+  self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+  self.layers = nn.ModuleList{Block(), Block(), Block(), Block(), Block()}
+  function self:forward(x)
+    x = self.first(x)
+    for _, layer in ipairs(self.layers) do x = layer(x) end
+    return self.last(x)
+  end
+end)
+return train{
+  model = parallelize(Model(), mesh.tp, {["layers.*.up"] = Colwise(), ["layers.*.down"] = Rowwise()}),
+  batch = {input = randn{2, 4}}, loss = function(y) return y:sum() end, optimizer = SGD(), steps = 1,
+  expect = {all_reduce = args.most},
+}
+END
+"$TPGEN" "$WORK/expects.lua" -o "$WORK/expects" -D most=10 || fail "10 all-reduces are not 10"
+grep -q 'l < 5; l++' "$WORK/expects/step.c" || fail "the layers are no loop"
+! "$TPGEN" "$WORK/expects.lua" -o "$WORK/expects" -D most=9 2> "$WORK/expects.err" ||
+  fail "10 all-reduces are taken for 9"
+grep -q 'a step has 10 all_reduce, and at most 9' "$WORK/expects.err" || fail "it says: $(< "$WORK/expects.err")"
 finish "$checked programs: their collectives are as few as can be"

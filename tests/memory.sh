@@ -3,6 +3,7 @@
 # lives at once; and a program that runs, built as users do, takes at most 16 MiB more, resident, than
 # plan.json's figure and what a program takes that only starts MPI and multiplies two matrices, by BLAS and
 # by oneDNN, which makes itself code and room for each of the ways.
+# A plan that tells what a rank has is refused where it needs a byte more.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 
@@ -28,6 +29,21 @@ for tp in 1 2 3 4; do
   near_the_bound "${small[@]}" -D tp=$tp -D dp=2 -D loss_parallel=false
 done
 near_the_bound -D preset=8b -D tp=8
+
+# A plan is taken where a rank has just what plan.json says that it needs, and for no byte less.
+cat > "$WORK/limit.lua" << 'END'
+local mesh = device_mesh{ {"tp", 2}, memory = args.memory }
+return train{
+  model = parallelize(nn.Sequential(nn.Linear(64, 256), nn.ReLU()), mesh.tp, {["0"] = Colwise()}),
+  batch = {input = randn{32, 64}}, loss = function(y) return y:var() end, optimizer = AdamW(), steps = 1,
+}
+END
+"$TPGEN" "$WORK/limit.lua" -o "$WORK/limit" || fail "limit: tpgen ended with status $?"
+needed=$(figure limit total)
+"$TPGEN" "$WORK/limit.lua" -o "$WORK/limit" -D memory="${needed}B" || fail "$needed bytes are not enough for $needed"
+! "$TPGEN" "$WORK/limit.lua" -o "$WORK/limit" -D memory="$((needed - 1))B" 2> "$WORK/limit.err" ||
+  fail "$((needed - 1)) bytes are enough for $needed"
+grep -q 'a rank needs .* of memory, and device_mesh gives it' "$WORK/limit.err" || fail "it says: $(< "$WORK/limit.err")"
 
 cat > "$WORK/empty.c" <<'C'
 #include <cblas.h>

@@ -328,6 +328,22 @@ static void long_work(void)
       .kind = OP_matmul, .nin = 2, .in = {x, x}, .equation = "mk,kn->mn", .phase = BACKWARD});
 }
 
+/* What the plan's smallest cap does not hold goes with the next ones. */
+static void test_small_values_keep_to_the_cap(void **state)
+{
+  (void)state;
+  int a[5];
+  new_graph(1, (int[]){2});
+  graph->ncap = 2;
+  graph->cap[0] = 1 << 20;
+  graph->cap[1] = 3 * 4 * 4;
+  for (int i = 0; i < 5; i++) a[i] = maker(sum_of(pending("4"), SUM));
+  bucket();
+  are(2);
+  is_bucket(0, (int[]){a[0], a[1], a[2], NONE});
+  is_bucket(1, (int[]){a[3], a[4], NONE});
+}
+
 /* Without caps a bucket goes early where there is work that hides it, and late where there is none:
    to start one costs time too. */
 static void test_caps_by_the_links(void **state)
@@ -456,6 +472,7 @@ int main(void)
       cmocka_unit_test(test_what_depends_stays_apart),
       cmocka_unit_test(test_buckets_have_a_size),
       cmocka_unit_test(test_caps_follow_one_another),
+      cmocka_unit_test(test_small_values_keep_to_the_cap),
       cmocka_unit_test(test_caps_by_the_links),
       cmocka_unit_test(test_what_others_read_is_copied),
   };
