@@ -76,6 +76,21 @@ check_moves() {
   done
 }
 
+# The work that a run's metrics tell of is the model's, on any mesh: 256 tokens times 434,176 weights, without
+# the embedding's, and queries times keys times values; forward, and twice that backward.
+check_work() {
+  local name ranks
+  while read -r name ranks; do
+    paste <(numbers tflops "$WORK/$name.jsonl") <(numbers seconds "$WORK/$name.jsonl") | awk -v ranks="$ranks" '
+      { told = $1 * $2 * ranks * 1e12 / (3 * (2 * 256 * 434176 + 2 * 2 * 2 * 4 * 8 * 64 * 64 * 16)) }
+      !(told > 1 - 1e-6 && told < 1 + 1e-6) { bad = 1 }
+      END { exit bad || NR != 20 }' || fail "$name: its tflops are not those of the model"
+  done <<< 'tp1 1
+tp3 3
+fsdp2 2
+dp2_tp2_async 4'
+}
+
 # What one rank exports is under Hugging Face's names. With the model's config.json it is what a program
 # for two ranks begins with: the same losses again.
 check_config() {
@@ -97,6 +112,33 @@ END
   ends "is no JSON" '{"model_type": '
   sed 's/"default"/"yarn"/' "$hf/config.json" > "$WORK/yarn.json"
   ends "rope_type must be" "$(cat "$WORK/yarn.json")"
+}
+# A config.json of Llama 3.1, in the newer words and the older ones, and the preset: one model, in which the
+# scaling counts; and without scaling what -D says of the same shape.
+check_scaling() {
+  local shape='"model_type": "llama", "hidden_size": 64, "intermediate_size": 40, "num_hidden_layers": 1,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 256, "rms_norm_eps": 1e-5'
+  local llama31='"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192'
+  local same=(-D seq=64 -D batch=4 -D lr=0.03) name
+  cat > "$WORK/newer.json" <<< "{$shape,
+    \"rope_parameters\": {\"rope_theta\": 500000.0, \"rope_type\": \"llama3\", $llama31}}"
+  cat > "$WORK/older.json" <<< "{$shape, \"rope_theta\": 500000.0,
+    \"rope_scaling\": {\"type\": \"llama3\", $llama31}}"
+  echo "{${shape/1e-5/0.01}, \"rope_theta\": 500000.0, \"tie_word_embeddings\": true}" > "$WORK/tied_rope.json"
+  for name in newer older tied_rope; do make $name -D config="$WORK/$name.json" "${same[@]}"; done
+  shape=(-D dim=64 -D hidden=40 -D n_layers=1 -D n_heads=4 -D n_kv_heads=2 -D vocab=256 "${same[@]}")
+  make preset_rope -D preset=8b "${shape[@]}"
+  make no_rope "${shape[@]}" -D theta=500000
+  make tied_D "${shape[@]}" -D theta=500000 -D eps=0.01 -D tied=true
+  for name in newer older preset_rope no_rope tied_rope tied_D; do
+    start "$WORK/$name" "$WORK/$name" --data "$llama/text.txt" --steps 10 || fail "$name: no run"
+  done
+  cmp "$WORK/older.losses" "$WORK/newer.losses" || fail "older names of the scaling: another model"
+  cmp "$WORK/preset_rope.losses" "$WORK/newer.losses" || fail "preset=8b and Llama 3.1's config.json: other models"
+  ! cmp -s "$WORK/no_rope.losses" "$WORK/newer.losses" || fail "the scaling changes nothing"
+  cmp "$WORK/tied_rope.losses" "$WORK/tied_D.losses" || fail "tied, eps and theta: another model"
+  ! cmp -s "$WORK/tied_rope.losses" "$WORK/no_rope.losses" || fail "tied and eps change nothing"
 }
 # The tables of Llama 3.1's rotary embedding are PyTorch's, but for the last bit of an angle.
 check_rotary() {
@@ -185,8 +227,10 @@ beside "$WORK/tied.log" check_equal tied "${small[@]}" -D n_heads=4 -D n_kv_head
 all_are_done
 for tp in 2 3 4; do check_counts tp$tp 2; done
 check_depth
+check_work
 beside "$WORK/beginning.log" check_beginning
 beside "$WORK/config.log" check_config
+beside "$WORK/scaling.log" check_scaling
 beside "$WORK/moves.log" check_moves
 all_are_done
 cat "$WORK"/*.log
