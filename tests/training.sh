@@ -13,6 +13,7 @@ programs=(
   "how=adamw tp=2"
   "how=adamw tp=3 accumulate=2 batch=2"
   "how=adamw dp=2 tp=2 accumulate=2 batch=2"
+  "how=adamw wide=2 tp=2"
   "how=sgd tp=2 accumulate=4 batch=1 checkpoint=layer"
   "how=momentum tp=3"
   "how=momentum dp=2 accumulate=2 batch=2"
@@ -65,4 +66,21 @@ done
 all_are_done
 cat "$WORK"/*.log
 [ $checked -gt 0 ] || fail "TRAINING matches none"
+
+# A norm as small as what PyTorch adds to it before it divides: of a gradient of 1e-6, clipped to that, a half
+# is left, and a weight of 1 loses a half at a rate of 1e6.
+cat > "$WORK/small.lua" << 'END'
+local Model = nn.module("Model", function(self)
+  self.weight = nn.Parameter(ones{1})
+  function self:forward(x) return self.weight * x end
+end)
+return train{
+  model = Model(), batch = {input = ones{1}}, loss = function(y) return (y * 1e-6):sum() end,
+  optimizer = SGD{lr = 1e6}, clip = 1e-6, steps = 2,
+}
+END
+"$TPGEN" "$WORK/small.lua" -o "$WORK/small" && make_ranks "$WORK/small" plain && start "$WORK/small" "$WORK/small" ||
+  fail "a small gradient: no run"
+printf '1e-6\n5e-7\n' > "$WORK/small.told"
+same_losses "a small gradient" "$WORK/small.losses" "$WORK/small.told"
 finish "$checked programs train as PyTorch does"

@@ -3,7 +3,7 @@
 -- PyTorch makes of each.
 local how = args.how or "adamw"
 local accumulate, batch_size = args.accumulate or 1, args.batch or 4
-local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
+local mesh = device_mesh{ {"dp", args.dp or 1}, {"wide", args.wide or 1}, {"tp", args.tp or 1} }
 local plain = {bias = false}
 local WORDS, WIDTH, HIDDEN, LENGTH = 128, 12, 14, 6
 
@@ -34,6 +34,11 @@ local model = parallelize(Model(), mesh.tp, {
     w2 = Rowwise{output_layouts = Shard(1)},
   },
 })
+
+-- What stays whole is on the ranks of both dimensions, and what tp alone cuts on those of this one.
+if args.wide then
+  parallelize(model, mesh.wide, { output = Colwise{input_layouts = Replicate()} })
+end
 
 local ways = {
   adamw = {
