@@ -22,6 +22,8 @@ programs=(
   "tests/equal/llama.lua tp=2"
   "plans/llama3.lua dp=3 tp=2 batch=6"
   "plans/llama3.lua dp=2 tp=2"
+  "plans/llama3.lua dp=2 tp=2 async_tp=2"
+  "plans/llama3.lua dp=4 reshard_after_forward=2 bucket_mb=0.2 accumulate=2"
   "plans/llama3.lua dp=2"
   "tests/equal/transformer.lua dp=3 tp=2"
   "tests/equal/moves_greedy.lua a=2 b=2 c=2"
