@@ -632,18 +632,36 @@ static void want(const struct trial *t, int rank, const struct array *in, struct
   must(fits, "rank %d: %s: its parts do not fit", rank, described(op));
 }
 
+/* What lies behind a value, up to where the next one may begin, is nobody's. */
+struct behind {
+  char byte[64];
+};
+static struct behind behind(const struct program *p, int value, int rank)
+{
+  struct behind b = {{0}};
+  size_t bytes = bytes_of(value, elements(local_shape(value, rank)));
+  const char *place = p->place(value);
+  if (place && bytes % 64) p->copy(b.byte, place + bytes, 64 - bytes % 64);
+  return b;
+}
+
 static void run_trial(const struct program *p, int which, int rank, uint64_t *hash)
 {
   const struct trial *t = &trials[which];
   const struct op *op = t->op;
   struct array in[MAX_INPUTS], out[MAX_OUTPUTS];
+  struct behind before[MAX_OUTPUTS];
   for (int i = 0; i < op->nin; i++) {
     in[i] = cut(t->in[i], graph->value[op->in[i]].layout, rank);
     put_array(p, op->in[i], rank, in[i]);
   }
   want(t, rank, in, out);
+  for (int k = 0; k < op->nout; k++) before[k] = behind(p, op->out + k, rank);
   p->run(which);
   for (int k = 0; k < op->nout; k++) {
+    struct behind after = behind(p, op->out + k, rank);
+    must(!memcmp(&after, &before[k], sizeof after), "rank %d: %s: it writes behind output %d", rank,
+         described(op), k);
     struct array made = get_array(p, op->out + k, rank, out[k].shape, hash);
     double far = t->rounding * greatest_in(out[k]);
     for (int64_t i = 0, n = elements(made.shape); i < n; i++)
