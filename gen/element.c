@@ -94,7 +94,7 @@ static bool is_compound(const char *text)
   return false;
 }
 
-static char *in_brackets(const char *s)
+char *in_brackets(const char *s)
 {
   return is_compound(s) ? text("(%s)", s) : copy_text(s);
 }

@@ -140,6 +140,8 @@ const char *free_name(const struct draft *k, const char *wanted);
 char *output_text(struct draft *k, const struct op *op);
 /* An operation's element in C. What it needs before, it puts into b. */
 char *element_text(struct buffer *b, struct draft *k, const struct op *op, int indent);
+/* An expression as a factor: in brackets where it has a sign outside of any. */
+char *in_brackets(const char *s);
 /* A line for each pointwise operation of those that are `made`; of elements, or of rows. */
 void put_elements(struct buffer *b, struct draft *k, const bool *made, int indent);
 /* Whether anything in the kernel reads what rows have one of. */

@@ -114,7 +114,7 @@ void put_terms_in_place(struct buffer *b, struct draft *k, const bool *these, in
     if (!these[n] || !is_reduce(op->kind)) continue;
     char *element = element_text(b, k, op, indent);
     if (op->scalar != 1 && reduction_of(op) == SUM)
-      element = text("%s * %s", float_factor(op->scalar), element);
+      element = text("%s * %s", float_factor(op->scalar), in_brackets(element));
     put(b, "%*s%s\n", indent, "", term_text(op, output_text(k, op), element));
   }
 }
