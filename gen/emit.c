@@ -435,27 +435,40 @@ static char *ranks_text(const int *class_of, int mine)
 static const char *const arithmetic_name[] = {
     [IN_FLOAT32] = "FLOAT32", [IN_TFLOAT32] = "TFLOAT32", [IN_BFLOAT16] = "BFLOAT16"};
 
+/* What the runtime is told of the program, and what it needs for CUDA alone. */
+static char *program_text(int rows, const char *tensors)
+{
+  bool cuda = options.cuda;
+  const char *products = text("const struct products products = {\n%s};\n\n", product_list());
+  const char *prepare = text("    .prepare = %s,\n", *prepare_text() ? "prepare" : "NULL");
+  const char *events = text("    .events = %s,\n    .nevents = %d,\n",
+                            graph->nevent ? "done" : "NULL", graph->nevent);
+  return fill(embedded_text("templates/step_program.c"), "plan_string", string_text(plan_shown()),
+              "hash", graph->hash, "tensors", tensors, "ntensors", text("%d", rows), "groups",
+              groups_text(), "ngroups", text("%d", graph->ngroup), "products", cuda ? products : "",
+              "prepare", cuda ? prepare : "", "events", cuda ? events : "", "world",
+              text("%d", world_size()), "seed", text("%" PRIu64 "u", graph->seed), "steps",
+              text("%d", graph->steps), "batches",
+              text("%d", reads_tokens() ? graph->accumulate : 0), "flops",
+              double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
+              graph->loss == NONE ? "NULL" : "learning_rate", "loss",
+              graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
+              graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
+}
+
 static char *step_text(int rank, const char *ranks, const struct families *tensors)
 {
   char *rows = tensors_text(tensors, rank); /* while names are those of no function */
   char *functions = functions_text(rank);
   if (clashes_with_kernels()) functions = functions_text(rank);
-  return fill(embedded_text(options.cuda ? "templates/step.cu" : "templates/step.c"), "version",
-              TPGEN_VERSION, "plan", plan_shown(), "plan_string", string_text(plan_shown()), "hash",
-              graph->hash, "summary", summary_text(rank), "ranks", ranks, "memory",
-              memory_declaration(), "communicators", communicators_text(), "functions", functions,
-              "products", product_table(), "product_list", product_list(), "tensors", rows,
-              "ntensors", text("%d", tensors->n), "groups", groups_text(), "ngroups",
-              text("%d", graph->ngroup), "events", graph->nevent ? "done" : "NULL", "nevents",
-              text("%d", graph->nevent), "world", text("%d", world_size()), "seed",
-              text("%" PRIu64 "u", graph->seed), "steps", text("%d", graph->steps), "batches",
-              text("%d", reads_tokens() ? graph->accumulate : 0), "flops",
-              double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
-              graph->loss == NONE ? "NULL" : "learning_rate", "prepare",
-              *prepare_text() ? "prepare" : "NULL", "learning_rate",
-              graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), "loss",
-              graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
-              graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
+  char *head =
+      fill(embedded_text("templates/step_head.c"), "version", TPGEN_VERSION, "plan", plan_shown(),
+           "hash", graph->hash, "summary", summary_text(rank), "ranks", ranks, NULL);
+  char *body = fill(embedded_text(options.cuda ? "templates/step.cu" : "templates/step.c"),
+                    "memory", memory_declaration(), "communicators", communicators_text(),
+                    "functions", functions, "products", product_table(), "learning_rate",
+                    graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
+  return text("%s%s%s", head, body, program_text(tensors->n, rows));
 }
 
 /* The shapes and layouts that occur, each once: what is cut alike on a rank is cut alike there. */
