@@ -83,20 +83,24 @@ static char *typed_number(double x, enum type type)
   return type == BOOL ? copy_text(x != 0 ? "1" : "0") : text("%" PRId64, (int64_t)x);
 }
 
-/* Whether a text has operators outside of brackets. */
-static bool is_compound(const char *text)
+/* How tightly what is outside of brackets holds together: 3 where there is no sign, 2 of factors, 1
+   of terms, 0 of anything else. */
+static int binding(const char *s)
 {
-  int depth = 0;
-  for (const char *c = text; *c; c++) {
+  int depth = 0, least = 3;
+  for (const char *c = s; *c; c++) {
     depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
-    if (*c == ' ' && !depth) return true;
+    if (*c != ' ' || depth || c[1] == ' ') continue;
+    int sign = strchr("*/%", c[1]) ? 2 : strchr("+-", c[1]) && c[2] == ' ' ? 1 : 0;
+    if (sign < least) least = sign;
+    c += strcspn(c + 1, " ") + 1;
   }
-  return false;
+  return least;
 }
 
 char *in_brackets(const char *s)
 {
-  return is_compound(s) ? text("(%s)", s) : copy_text(s);
+  return binding(s) < 3 ? text("(%s)", s) : copy_text(s);
 }
 
 /* The end of what is in the brackets that open at c. */
@@ -469,21 +473,6 @@ static bool is_one(const struct op *op, int i)
   const struct value *v = &graph->value[op->in[i]];
   return !v->stored && v->op != NONE && graph->op[v->op].kind == OP_full &&
          graph->op[v->op].scalar == 1;
-}
-
-/* How tightly what is outside of brackets holds together: 3 where there is no sign, 2 of factors, 1
-   of terms, 0 of anything else. */
-static int binding(const char *s)
-{
-  int depth = 0, least = 3;
-  for (const char *c = s; *c; c++) {
-    depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
-    if (*c != ' ' || depth || c[1] == ' ') continue;
-    int sign = strchr("*/%", c[1]) ? 2 : strchr("+-", c[1]) && c[2] == ' ' ? 1 : 0;
-    if (sign < least) least = sign;
-    c += strcspn(c + 1, " ") + 1;
-  }
-  return least;
 }
 
 /* An operand as it stands behind what b holds and before the rest of the expression: in brackets
