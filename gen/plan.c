@@ -121,30 +121,44 @@ static bool is_named(const struct op *op)
          (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER);
 }
 
+/* How many values of a module are called after each operator. */
+struct tally {
+  int n, room;
+  struct {
+    const char *name; /* as op_name gives it */
+    int times;
+  } * list;
+};
+
+static int *times_named(struct tally *t, const char *name)
+{
+  for (int i = 0; i < t->n; i++)
+    if (t->list[i].name == name) return &t->list[i].times;
+  GROW(t->list, t->n, t->room);
+  t->list[t->n].name = name;
+  t->list[t->n].times = 0;
+  return &t->list[t->n++].times;
+}
+
 /* Of several that an operator makes in a module each is called after what it is made of, where a
    module gives that: "rotary_of_wq". */
-static void tell_apart(const struct call *c, int value)
+static void tell_apart(int value)
 {
-  const char *name = graph->value[value].name;
   const struct op *op = &graph->op[graph->value[value].op];
-  int of = op->nin ? shown_value(op->in[0]) : NONE, same = 0;
-  size_t n = strlen(name);
-  for (int at = c->first; at < c->last; at++) {
-    const struct op *next = &graph->op[graph->order[at]];
-    const char *other = next->nout ? graph->value[next->out].name : "";
-    same += !strncmp(other, name, n) && (!other[n] || !strncmp(other + n, "_of_", 4));
-  }
+  int of = op->nin ? shown_value(op->in[0]) : NONE;
   const char *dot = of == NONE ? NULL : strrchr(graph->value[of].name, '.');
   bool shows = shown_value(value) != value;
-  if (same < 2 || shows || !dot || has_name_of_op(of) || !isalpha((unsigned char)dot[1])) return;
-  graph->value[value].name = text("%s_of_%s", name, dot + 1);
+  if (shows || !dot || has_name_of_op(of) || !isalpha((unsigned char)dot[1])) return;
+  graph->value[value].name = text("%s_of_%s", graph->value[value].name, dot + 1);
 }
 
 static void name_inner_values(void)
 {
+  struct tally named = {0};
   for (int i = 0; i < graph->ncall; i++) {
     const struct call *c = &graph->call[i];
     const char *path = graph->module[c->module].path;
+    named.n = 0;
     for (int at = c->first; at < c->last && *path; at++) {
       const struct op *op = &graph->op[graph->order[at]];
       if (op->module != c->module || is_named(op)) continue;
@@ -153,14 +167,16 @@ static void name_inner_values(void)
         for (int k = 0; k < c->nout; k++) given |= c->out[k] == v;
         /* Attention leaves the logarithms of its rows' sums, too. */
         bool sums = op->kind == OP_attention && v > op->out;
-        if (!given) graph->value[v].name = text("%s.%s", path, sums ? "lse" : op_name(op));
+        if (given) continue;
+        graph->value[v].name = text("%s.%s", path, sums ? "lse" : op_name(op));
+        *times_named(&named, op_name(op)) += v == op->out;
       }
     }
     for (int at = c->first; at < c->last && *path; at++) {
       const struct op *op = &graph->op[graph->order[at]];
       bool inner = op->module == c->module && !is_named(op) && op->nout;
       for (int k = 0; k < c->nout; k++) inner &= c->out[k] != op->out;
-      if (inner) tell_apart(c, op->out);
+      if (inner && *times_named(&named, op_name(op)) > 1) tell_apart(op->out);
     }
   }
 }
