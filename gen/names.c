@@ -53,25 +53,56 @@ const char *stream_name(int group)
 
 /* --------------------------------------------------------------------------- names in one scope */
 
-/* The names given out in a scope; a second comer gets a number. Local: of variables. */
+/* The names given out in a scope, found by their hash; a second comer gets a number. Local: of
+   variables. */
 struct scope {
   bool local;
   int n, room;
-  const char **name;
+  struct name {
+    const char *text;
+    int again; /* the last number that was tried behind it */
+  } * name;
+  int places, *at; /* open addressing: which of `name`, or NONE */
 };
 
+/* Where the name is, or would be. */
+static int *place_of(const struct scope *s, const char *name)
+{
+  size_t mask = (size_t)s->places - 1, i = hash_bytes(HASH_START, name, strlen(name)) & mask;
+  while (s->at[i] != NONE && strcmp(s->name[s->at[i]].text, name)) i = (i + 1) & mask;
+  return &s->at[i];
+}
+
+static bool is_given(const struct scope *s, const char *name)
+{
+  return s->n && *place_of(s, name) != NONE;
+}
+
+static void give(struct scope *s, const char *name)
+{
+  if (2 * s->n >= s->places) {
+    s->places = s->places ? 2 * s->places : 64;
+    s->at = alloc((size_t)s->places * sizeof *s->at);
+    for (int i = 0; i < s->places; i++) s->at[i] = NONE;
+    for (int i = 0; i < s->n; i++) *place_of(s, s->name[i].text) = i;
+  }
+  GROW(s->name, s->n, s->room);
+  *place_of(s, name) = s->n;
+  s->name[s->n++] = (struct name){.text = name, .again = 1};
+}
+
+/* Where the language or the program has the name, its first comer is a second one. */
 static const char *unique(struct scope *s, const char *wanted)
 {
   if (s->local) wanted = spared_name(wanted);
-  const char *name = wanted;
-  for (int again = 2;; again++) {
-    bool taken = s->local && is_spoken(name);
-    for (int i = 0; i < s->n; i++) taken |= !strcmp(s->name[i], name);
-    if (!taken) break;
-    name = text("%s_%d", wanted, again);
-  }
-  GROW(s->name, s->n, s->room);
-  s->name[s->n++] = name;
+  bool known = is_given(s, wanted);
+  if (!known) give(s, wanted);
+  if (!known && !(s->local && is_spoken(wanted))) return wanted;
+  int first = *place_of(s, wanted);
+  const char *name;
+  do name = text("%s_%d", wanted, ++s->name[first].again);
+  while (is_given(s, name) || (s->local && is_spoken(name)));
+  give(s, name);
   return name;
 }
 
@@ -249,9 +280,7 @@ static void name_followers(struct buffer *members)
     if (!parameter) continue;
     const char *kind = v->role == STATE ? state_kind(i) : "grad";
     name_of[i] = text("m->%s.%s", kind, parameter + strlen("m->w."));
-    bool known = false;
-    for (int k = 0; k < kinds.n; k++) known |= !strcmp(kinds.name[k], kind);
-    if (!known) put(members, ", %s", unique(&kinds, kind));
+    if (!is_given(&kinds, kind)) put(members, ", %s", unique(&kinds, kind));
   }
 }
 
@@ -431,7 +460,7 @@ void name_values(int of_rank)
   rank = of_rank;
   speaking = NULL;
   local = NULL;
-  given.n = 0;
+  given = (struct scope){0};
   name_of = alloc((size_t)(graph->nvalue + 1) * sizeof *name_of);
   find_alignments(of_rank);
   declare_memory();
@@ -596,8 +625,7 @@ static const char *variable(int value, const bool *used, struct scope *scope)
 bool clashes_with_kernels(void)
 {
   for (const char *const *name = kernel_names(); *name; name++)
-    for (int i = 0; i < given.n; i++)
-      if (!strcmp(given.name[i], *name)) return true;
+    if (is_given(&given, *name)) return true;
   return false;
 }
 
@@ -612,10 +640,8 @@ void name_locals(const struct function *f)
   declares = alloc((size_t)(graph->nvalue + 1) * sizeof *declares);
   for (int i = 0; i < graph->nvalue; i++)
     if (used[i] && is_activation(i) && has_part(i)) variable(i, used, &scope);
-  for (int i = kernels; i < scope.n; i++) {
-    GROW(given.name, given.n, given.room);
-    given.name[given.n++] = scope.name[i];
-  }
+  for (int i = kernels; i < scope.n; i++)
+    if (!is_given(&given, scope.name[i].text)) give(&given, scope.name[i].text);
 }
 
 /* Whether a comment, up to the line's end, has begun before this. */

@@ -277,14 +277,21 @@ static bool is_in(const char *const *list, const char *s)
   return false;
 }
 
-bool is_spoken(const char *name)
+/* Whether it names a group's communicator or stream. */
+static bool is_of_a_group(const char *name)
 {
-  /* The groups' communicators and streams. */
   static const char over[] = "over_", stream[] = "_stream";
   size_t n = strlen(name), end = strlen(stream);
-  if (!strncmp(name, over, strlen(over))) return true;
-  if (n > end && !strcmp(name + n - end, stream)) return true;
-  return is_in(spoken, name);
+  if (strncmp(name, over, strlen(over)) && (n <= end || strcmp(name + n - end, stream)))
+    return false;
+  for (int i = 0; i < graph->ngroup; i++)
+    if (!strcmp(name, group_name(i)) || !strcmp(name, stream_name(i))) return true;
+  return false;
+}
+
+bool is_spoken(const char *name)
+{
+  return is_of_a_group(name) || is_in(spoken, name);
 }
 
 const char *spared_name(const char *name)
