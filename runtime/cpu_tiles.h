@@ -2,9 +2,13 @@
 #ifndef CPU_TILES_H
 #define CPU_TILES_H
 
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "elements.h"
 
 // As many floats as a register holds, and the block of a result that is kept in registers.
 #if defined(__AVX512F__)
@@ -15,13 +19,48 @@ enum { LANES = 8, DOWN = 4, ACROSS = 2 };
 enum { LANES = 4, DOWN = 4, ACROSS = 2 };
 #endif
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+typedef uint32_t lane_bits
+    __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
 
-// A block of tile_product's result, of `down` rows and `across` registers: constants for the
-// caller.
-static inline __attribute__((always_inline)) void tile_block(int down, int across, float *c,
-                                                             long step_c, const float *a, long row,
-                                                             long column, const float *b,
-                                                             long step_b, int terms, bool add)
+// Two terms of a sum in bfloat16, the first one in the lower half.
+typedef uint32_t bf16_pair;
+
+// An element of an operand: a float, or a pair.
+typedef uint32_t tile_word __attribute__((may_alias));
+
+static inline float pair_first(bf16_pair p)
+{
+  return bf16_to_float((bf16)p);
+}
+
+static inline float pair_second(bf16_pair p)
+{
+  return bf16_to_float((bf16)(p >> 16));
+}
+
+static inline bf16_pair pair_of(bf16 first, bf16 second)
+{
+  return first | (bf16_pair)second << 16;
+}
+
+// sum + a b, of one element with each of a register's.
+static inline __attribute__((always_inline)) lanes
+plus_product(bool paired, lanes sum, const tile_word *a, const tile_word *b)
+{
+  if (!paired) return sum + *(const float *)a * *(const lanes *)b;
+#ifdef __AVX512BF16__
+  return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int)*a),
+                                 (__m512bh)_mm512_loadu_si512(b));
+#else
+  const lane_bits all = *(const lane_bits *)b;
+  return sum + pair_first(*a) * (lanes)(all << 16) + pair_second(*a) * (lanes)(all & 0xffff0000);
+#endif
+}
+
+// A block of a result, of `down` rows and `across` registers: constants for the caller.
+static inline __attribute__((always_inline)) void
+tile_block(bool paired, int down, int across, float *c, long step_c, const tile_word *a, long row,
+           long column, const tile_word *b, long step_b, int terms, bool add)
 {
   lanes sum[DOWN][ACROSS] = {{{0}}};
   for (int i = 0; i < down && add; i++)
@@ -29,22 +68,45 @@ static inline __attribute__((always_inline)) void tile_block(int down, int acros
   for (int k = 0; k < terms; k++)
     for (int i = 0; i < down; i++)
       for (int j = 0; j < across; j++)
-        sum[i][j] += a[i * row + k * column] * *(const lanes *)(b + k * step_b + j * LANES);
+        sum[i][j] =
+            plus_product(paired, sum[i][j], a + i * row + k * column, b + k * step_b + j * LANES);
   for (int i = 0; i < down; i++)
     for (int j = 0; j < across; j++) *(lanes *)(c + i * step_c + j * LANES) = sum[i][j];
 }
 
 // All rows of some of its columns.
 static inline __attribute__((always_inline)) void
-tile_columns(int across, float *c, long step_c, const float *a, long row, long column,
-             const float *b, long step_b, int m, int terms, bool add)
+tile_columns(bool paired, int across, float *c, long step_c, const tile_word *a, long row,
+             long column, const tile_word *b, long step_b, int m, int terms, bool add)
 {
   int i = 0;
   for (; i + DOWN <= m; i += DOWN)
-    tile_block(DOWN, across, c + i * step_c, step_c, a + i * row, row, column, b, step_b, terms,
-               add);
+    tile_block(paired, DOWN, across, c + i * step_c, step_c, a + i * row, row, column, b, step_b,
+               terms, add);
   for (; i < m; i++)
-    tile_block(1, across, c + i * step_c, step_c, a + i * row, row, column, b, step_b, terms, add);
+    tile_block(paired, 1, across, c + i * step_c, step_c, a + i * row, row, column, b, step_b,
+               terms, add);
+}
+
+static inline __attribute__((always_inline)) void
+tile_elements(bool paired, float *c, long step_c, const tile_word *a, long row, long column,
+              const tile_word *b, long step_b, int m, int n, int terms, bool add)
+{
+  int j = 0;
+  for (; j + ACROSS * LANES <= n; j += ACROSS * LANES)
+    tile_columns(paired, ACROSS, c + j, step_c, a, row, column, b + j, step_b, m, terms, add);
+  for (; j + LANES <= n; j += LANES)
+    tile_columns(paired, 1, c + j, step_c, a, row, column, b + j, step_b, m, terms, add);
+  for (; j < n; j++)
+    for (int i = 0; i < m; i++) {
+      float sum = add ? c[i * step_c + j] : 0;
+      for (int k = 0; k < terms; k++) {
+        const tile_word *x = a + i * row + k * column, *y = b + k * step_b + j;
+        sum += paired ? pair_first(*x) * pair_first(*y) + pair_second(*x) * pair_second(*y)
+                      : *(const float *)x * *(const float *)y;
+      }
+      c[i * step_c + j] = sum;
+    }
 }
 
 // c[m, n] = a[m, terms] b[terms, n], or c += a b where `add` is true. The rows of c and of b are
@@ -52,16 +114,64 @@ tile_columns(int across, float *c, long step_c, const float *a, long row, long c
 static inline void tile_product(float *c, long step_c, const float *a, long row, long column,
                                 const float *b, long step_b, int m, int n, int terms, bool add)
 {
-  int j = 0;
-  for (; j + ACROSS * LANES <= n; j += ACROSS * LANES)
-    tile_columns(ACROSS, c + j, step_c, a, row, column, b + j, step_b, m, terms, add);
-  for (; j + LANES <= n; j += LANES)
-    tile_columns(1, c + j, step_c, a, row, column, b + j, step_b, m, terms, add);
-  for (; j < n; j++)
-    for (int i = 0; i < m; i++) {
-      float sum = add ? c[i * step_c + j] : 0;
-      for (int k = 0; k < terms; k++) sum += a[i * row + k * column] * b[k * step_b + j];
-      c[i * step_c + j] = sum;
+  tile_elements(false, c, step_c, (const tile_word *)a, row, column, (const tile_word *)b, step_b,
+                m, n, terms, add);
+}
+
+// The same of bfloat16: an element of a and of b is a pair of terms, of which there are 2
+// `pairs`.
+static inline void tile_product_bf16(float *c, long step_c, const bf16_pair *a, long row,
+                                     long column, const bf16_pair *b, long step_b, int m, int n,
+                                     int pairs, bool add)
+{
+  tile_elements(true, c, step_c, (const tile_word *)a, row, column, (const tile_word *)b, step_b, m,
+                n, pairs, add);
+}
+
+// Rows of bfloat16 as pairs, zero where there is no second and beyond the rows up to `room`. Each
+// row's elements: to[room][width / 2].
+static inline void pair_along(bf16_pair *restrict to, int room, const bf16 *restrict from,
+                              long step, int rows, int width)
+{
+  const int pairs = (width + 1) / 2;
+  for (int i = 0; i < room; i++)
+    for (int c = 0; c < pairs; c++) {
+      const bf16 *const at = from + i * step + 2 * c;
+      to[i * pairs + c] = i < rows ? pair_of(at[0], 2 * c + 1 < width ? at[1] : 0) : 0;
+    }
+}
+
+// The same as columns: to[width / 2][room].
+static inline void pair_turned(bf16_pair *restrict to, int room, const bf16 *restrict from,
+                               long step, int rows, int width)
+{
+  for (int c = 0; c < (width + 1) / 2; c++)
+    for (int i = 0; i < room; i++) {
+      const bf16 *const at = from + i * step + 2 * c;
+      to[c * room + i] = i < rows ? pair_of(at[0], 2 * c + 1 < width ? at[1] : 0) : 0;
+    }
+}
+
+// Each row with the one below it: to[room / 2][width].
+static inline void pair_down(bf16_pair *restrict to, int room, const bf16 *restrict from, long step,
+                             int rows, int width)
+{
+  for (int i = 0; i < room; i += 2)
+    for (int c = 0; c < width; c++) {
+      const bf16 *const at = from + i * step + c;
+      to[i / 2 * width + c] = i < rows ? pair_of(at[0], i + 1 < rows ? at[step] : 0) : 0;
+    }
+}
+
+// The same of floats, rounded, without what is beyond the rows.
+static inline void pair_down_floats(bf16_pair *restrict to, const float *restrict from, int rows,
+                                    int width)
+{
+  for (int i = 0; i < rows; i += 2)
+    for (int c = 0; c < width; c++) {
+      const float *const at = from + i * width + c;
+      to[i / 2 * width + c] =
+          pair_of(float_to_bf16(at[0]), i + 1 < rows ? float_to_bf16(at[width]) : 0);
     }
 }
 

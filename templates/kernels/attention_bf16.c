@@ -1,25 +1,24 @@
-// softmax(scale q k^T) v of bfloat16, and the logarithm of the sum of each row's exponentials, both
-// computed as floats. Some queries of a head are taken together and go over the keys that they see,
-// some at a time, which are made floats; what a query has summed up is scaled down when it meets a
-// greater score. Scores lie by keys, the queries of one side by side.
+// softmax(scale q k^T) v of bfloat16, summed as floats, and the logarithm of the sum of each row's
+// exponentials. Some queries of a head are taken together and go over the keys that they see, some
+// at a time; what a query has summed up is scaled down when it meets a greater score. Scores lie by
+// keys, the queries of one side by side.
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
 
-static void $name$_widen(float *restrict to, const bf16 *restrict row, long step, int rows,
-                         int width)
-{
-  for (int i = 0; i < rows; i++)
-    for (int c = 0; c < width; c++) to[i * width + c] = bf16_to_float(row[i * step + c]);
-}
-
-// Scores become weights; what the queries have summed up before is scaled to the same base.
-static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, float *restrict most,
-                         float *restrict total, float (*restrict sum)[$e$])
+// Products become scores, and these weights; what the queries have summed up before is scaled to
+// the same base. `behind`: by how much the first of the keys lies behind the first of the queries.
+static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, long behind,
+                         float *restrict most, float *restrict total, float (*restrict sum)[$e$])
 {
   enum { QUERIES = $name$_QUERIES };
+  const bool causal = $causal$;
   float base[QUERIES], less[QUERIES];
   for (int i = 0; i < QUERIES; i++) base[i] = most[i];
-  for (int j = 0; j < keys; j++)
+  for (int j = 0; j < keys; j++) {
+    const long before = causal ? behind + j : 0, blind = before < QUERIES ? before : QUERIES;
+    for (int i = 0; i < QUERIES; i++) score[j][i] *= $s$;
+    for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // these do not see the key
     for (int i = 0; i < QUERIES; i++) base[i] = score[j][i] > base[i] ? score[j][i] : base[i];
+  }
   for (int i = 0; i < QUERIES; i++) {
     less[i] = most[i];
     most[i] = base[i];
@@ -42,6 +41,7 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, con
             const bf16 *restrict v, long first_q)
 {
   enum { QUERIES = $name$_QUERIES, KEYS = $name$_KEYS, DEPTH = $d$, WIDTH = $e$ };
+  enum { PAIRS = (DEPTH + 1) / 2 };
   const long heads = (long)$b$ * $g$ * $r$, queries = $q$, keys = $k$;
   const long tiles = (queries + QUERIES - 1) / QUERIES;
   const bool causal = $causal$;
@@ -57,24 +57,21 @@ void $name$(bf16 *restrict out, float *restrict lse, const bf16 *restrict q, con
     const bf16 *const group_v = v + b * $step_v_b$ + g * $step_v_g$;
     bf16 *const to =
         out + b * $step_out_b$ + g * $step_out_g$ + r * $step_out_r$ + first * $step_out_q$;
-    float turned[DEPTH][QUERIES], score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}};
-    float some_k[KEYS][DEPTH], some_v[KEYS][WIDTH], most[QUERIES], total[QUERIES] = {0};
+    bf16_pair turned[PAIRS][QUERIES], some_k[KEYS][PAIRS], some_v[KEYS / 2][WIDTH];
+    bf16_pair weight[KEYS / 2][QUERIES];
+    float score[KEYS][QUERIES], sum[QUERIES][WIDTH] = {{0}}, most[QUERIES], total[QUERIES] = {0};
     for (int i = 0; i < QUERIES; i++) most[i] = -INFINITY;
-    for (int c = 0; c < DEPTH; c++)
-      for (int i = 0; i < QUERIES; i++)
-        turned[c][i] = $s$ * bf16_to_float(query[(i < here ? i : here - 1) * $step_q_q$ + c]);
+    pair_turned(turned[0], QUERIES, query, $step_q_q$, here, DEPTH);
     for (long key = 0; key < last; key += KEYS) {
       const int some = last - key < KEYS ? (int)(last - key) : KEYS;
-      $name$_widen(some_k[0], group_k + key * $step_k_k$, $step_k_k$, some, DEPTH);
-      $name$_widen(some_v[0], group_v + key * $step_v_k$, $step_v_k$, some, WIDTH);
-      tile_product(score[0], QUERIES, some_k[0], DEPTH, 1, turned[0], QUERIES, some, QUERIES, DEPTH,
-                   false);
-      for (int j = 0; causal && j < some; j++) {
-        const long before = key + j - first_q - first, blind = before < QUERIES ? before : QUERIES;
-        for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // these do not see the key
-      }
-      $name$_weigh(score, some, most, total, sum);
-      tile_product(sum[0], WIDTH, score[0], 1, QUERIES, some_v[0], WIDTH, here, WIDTH, some, true);
+      pair_along(some_k[0], KEYS, group_k + key * $step_k_k$, $step_k_k$, some, DEPTH);
+      pair_down(some_v[0], KEYS, group_v + key * $step_v_k$, $step_v_k$, some, WIDTH);
+      tile_product_bf16(score[0], QUERIES, some_k[0], PAIRS, 1, turned[0], QUERIES, some, QUERIES,
+                        PAIRS, false);
+      $name$_weigh(score, some, key - first_q - first, most, total, sum);
+      pair_down_floats(weight[0], score[0], some, QUERIES);
+      tile_product_bf16(sum[0], WIDTH, weight[0], 1, QUERIES, some_v[0], WIDTH, here, WIDTH,
+                        (some + 1) / 2, true);
     }
     for (int i = 0; i < here; i++) {
       const float part = total[i] > 0 ? 1 / total[i] : 0;

@@ -45,6 +45,81 @@ static void products(void **state)
     for (int n = 0; n <= MOST; n++) check_product(m, n, (m + n) & 1, (m + n) & 2);
 }
 
+/* Rows of bfloat16 as a product's operands: a from rows, or from rows that lie turned; b from rows.
+ */
+static void check_pairs(int m, int n, int terms, bool turned, bool add)
+{
+  enum { PAIRS = (TERMS + 1) / 2 };
+  static bf16 a[MOST * MOST], b[TERMS * MOST];
+  static bf16_pair of_a[MOST * MOST], of_b[PAIRS][MOST];
+  static float c[MOST + 1][MOST + 1], before[MOST + 1][MOST + 1];
+  const long row = turned ? 1 : TERMS, column = turned ? MOST : 1, pairs = (terms + 1) / 2;
+  for (int i = 0; i < MOST * MOST; i++) a[i] = float_to_bf16((float)(rand() % 257 - 128) / 64);
+  for (int i = 0; i < TERMS * MOST; i++) b[i] = float_to_bf16((float)(rand() % 65 - 32) / 64);
+  fill(c[0], (MOST + 1) * (MOST + 1));
+  memcpy(before, c, sizeof c);
+  memset(of_a, 0xff, sizeof of_a); /* what is not set is NaN */
+  memset(of_b, 0xff, sizeof of_b);
+  if (turned)
+    pair_down(of_a, TERMS, a, MOST, terms, MOST);
+  else
+    pair_along(of_a, m, a, TERMS, m, terms);
+  pair_down(of_b[0], TERMS + 1, b, MOST, terms, MOST);
+  tile_product_bf16(c[0], MOST + 1, of_a, turned ? 1 : pairs, turned ? MOST : 1, of_b[0], MOST, m,
+                    n, (int)pairs, add);
+  for (int i = 0; i <= MOST; i++)
+    for (int j = 0; j <= MOST; j++) {
+      float sum = i < m && j < n && !add ? 0 : before[i][j];
+      for (int k = 0; k < terms && i < m && j < n; k++)
+        sum += bf16_to_float(a[i * row + k * column]) * bf16_to_float(b[k * MOST + j]);
+      assert_true(c[i][j] == sum);
+    }
+}
+
+static void products_of_pairs(void **state)
+{
+  (void)state;
+  srand(2);
+  for (int m = 0; m <= MOST; m++)
+    for (int n = 0; n <= MOST; n++) check_pairs(m, n, TERMS - (m + n) / 2 % 3, m & 1, (m + n) & 2);
+}
+
+/* Columns are rows that were turned; floats are rounded; zero stands beyond the last row. */
+static void turned_pairs(void **state)
+{
+  (void)state;
+  enum { ROWS = 7, WIDTH = 9, ROOM = 11 };
+  bf16 from[ROWS][WIDTH];
+  float floats[ROWS][WIDTH];
+  bf16_pair along[ROOM * WIDTH], turned[WIDTH * ROOM];
+  bf16_pair down[(ROOM + 1) / 2 * WIDTH], rounded[(ROWS + 1) / 2 * WIDTH];
+  for (int i = 0; i < ROWS; i++)
+    for (int c = 0; c < WIDTH; c++) {
+      floats[i][c] = (float)rand() / (float)RAND_MAX;
+      from[i][c] = float_to_bf16(floats[i][c]);
+    }
+  for (int rows = 1; rows <= ROWS; rows++)
+    for (int width = 1; width <= WIDTH; width++) {
+      const int pairs = (width + 1) / 2;
+      pair_along(along, ROOM, from[0], WIDTH, rows, width);
+      pair_turned(turned, ROOM, from[0], WIDTH, rows, width);
+      pair_down(down, ROOM, from[0], WIDTH, rows, width);
+      for (int i = 0; i < ROOM; i++)
+        for (int c = 0; c < 2 * pairs; c++) {
+          const bf16 expected = i < rows && c < width ? from[i][c] : 0;
+          assert_int_equal((bf16)(along[i * pairs + c / 2] >> 16 * (c % 2)), expected);
+          assert_int_equal((bf16)(turned[c / 2 * ROOM + i] >> 16 * (c % 2)), expected);
+          if (c < width)
+            assert_int_equal((bf16)(down[i / 2 * width + c] >> 16 * (i % 2)), expected);
+        }
+    }
+  for (int rows = 1; rows <= ROWS; rows++) {
+    pair_down(down, ROOM, from[0], WIDTH, rows, WIDTH);
+    pair_down_floats(rounded, floats[0], rows, WIDTH);
+    assert_memory_equal(rounded, down, (size_t)((rows + 1) / 2 * WIDTH) * sizeof *down);
+  }
+}
+
 static float of_bits(uint32_t bits)
 {
   float x;
@@ -74,6 +149,8 @@ static void exponential(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(exponential)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products),
+                                     cmocka_unit_test(products_of_pairs),
+                                     cmocka_unit_test(turned_pairs), cmocka_unit_test(exponential)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
