@@ -111,17 +111,136 @@ static void strangers_are_turned_away(void **state)
   wait_for(first, 0);
 }
 
+// Says this where the job is to meet; gives the socket, and the answer: "" where there is none.
+static int say(const char *greeting, char answer[MESSAGE])
+{
+  struct place place;
+  struct failure why;
+  char message[MESSAGE] = "";
+  assert_true(find_place(&place, &why));
+  int fd = connect_to(&place, now_ms() + SECONDS * 1000, &why);
+  assert_true(fd >= 0);
+  snprintf(message, sizeof message, "%s", greeting);
+  assert_true(transmit(fd, message, MESSAGE));
+  if (!receive(fd, answer, MESSAGE, now_ms() + SECONDS * 1000)) *answer = 0;
+  return fd;
+}
+
+// Greetings that are all but right; the second one of a rank; and somebody who says nothing, for
+// whom nobody waits for ever.
+static void odd_greetings(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *greeting, *answer;
+  } odd[] = {
+      {"tpgen 2 0123456789abcdef 1 3", ""},
+      {"tpgen 1 0123456789abcdef 1", ""},
+      {"tpgen 1 0123456789abcdef 0 3", "rank 0 of 3 is not of this job of 3"},
+      {"tpgen 1 0123456789abcdef -1 3", "rank -1 of 3 is not of this job of 3"},
+      {"tpgen 1 0123456789abcdef 3 3", "rank 3 of 3 is not of this job of 3"},
+      {"tpgen 1 0123456789abcdef 1 2", "rank 1 of 2 is not of this job of 3"},
+      {"tpgen 1 0123456789abcdef 1 3", "welcome"},
+      {"tpgen 1 0123456789abcdef 1 3", "rank 1 is here already: is another job on this port?"},
+  };
+  enum { ODD = sizeof odd / sizeof *odd };
+  struct place place;
+  struct failure why;
+  char answer[MESSAGE], id[128];
+  int fd[ODD], lowest;
+  set_place();
+  pid_t first = start(0, 3);
+  assert_true(find_place(&place, &why));
+  int silent = connect_to(&place, now_ms() + SECONDS * 1000, &why);
+  for (int i = 0; i < ODD; i++) {
+    fd[i] = say(odd[i].greeting, answer);
+    assert_string_equal(answer, odd[i].answer);
+  }
+  pid_t third = start(2, 3);
+  int rank1 = fd[ODD - 2]; // what live() does of it
+  assert_true(receive(rank1, id, sizeof id, now_ms() + SECONDS * 1000));
+  for (int i = 0; i < 2; i++) {
+    assert_true(transmit(rank1, &(int){i ? -1 : 100}, sizeof lowest));
+    assert_true(receive(rank1, &lowest, sizeof lowest, now_ms() + SECONDS * 1000));
+    assert_int_equal(lowest, i ? -2 : 100);
+  }
+  long mine = 10, all[3];
+  assert_true(transmit(rank1, &mine, sizeof mine));
+  assert_true(receive(rank1, all, sizeof all, now_ms() + SECONDS * 1000));
+  wait_for(first, 0);
+  wait_for(third, 0);
+  for (int i = 0; i < ODD; i++) close(fd[i]);
+  close(silent);
+}
+
 static void deadlines(void **state)
 {
   (void)state;
   struct meeting meeting;
   struct failure why;
+  struct place place;
   struct identity first = identity(0, 3), second = identity(1, 3);
+  int before = dup(0); // the next one that is free
+  close(before);
   set_place();
   assert_false(meet_start(&meeting, &first, HASH, 1, &why));
   assert_non_null(strstr(why.text, "these ranks have not come: 1, 2"));
+  assert_null(strstr(why.text, "turned away"));
   assert_false(meet_start(&meeting, &second, HASH, 1, &why));
   assert_non_null(strstr(why.text, "cannot reach rank 0 at localhost"));
+
+  assert_true(find_place(&place, &why));
+  int silent = listen_on(place.port, 1, &why); // the system lets callers in, and nobody answers
+  assert_int_equal(silent, before);
+  assert_false(meet_start(&meeting, &second, HASH, 1, &why));
+  assert_non_null(strstr(why.text, "does not answer as rank 0"));
+  close(silent);
+  int after = dup(0);
+  assert_int_equal(after, before); // nothing is left open
+  close(after);
+}
+
+// Whoever waits in vain says whom it has turned away.
+static void refusals_are_told(void **state)
+{
+  (void)state;
+  struct meeting meeting;
+  struct failure why;
+  struct identity first = identity(0, 2), second = identity(1, 2);
+  set_place();
+  pid_t child = fork();
+  if (child == 0) _exit(meet_start(&meeting, &second, "fedcba9876543210", SECONDS, &why) ? 1 : 0);
+  assert_false(meet_start(&meeting, &first, HASH, 1, &why));
+  assert_non_null(strstr(why.text, "these ranks have not come: 1; turned away: rank 1 carries"));
+  wait_for(child, 0);
+}
+
+// The deadline is for connecting: what one sends and another does not take yet is no reason to give
+// up, as long as it takes.
+static void no_deadline_once_connected(void **state)
+{
+  (void)state;
+  enum { LARGE = 1 << 24, LIMIT_MS = 200 }; // more than sockets keep
+  static char bytes[LARGE];
+  struct place place;
+  struct failure why;
+  set_place();
+  assert_true(find_place(&place, &why));
+  int listener = listen_on(place.port, 1, &why), little = 4096;
+  setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
+  pid_t child = fork();
+  if (child == 0) {
+    bool came = ready(listener, POLLIN, now_ms() + SECONDS * 1000);
+    int fd = accept(listener, NULL, NULL);
+    usleep(3 * LIMIT_MS * 1000);
+    _exit(came && receive(fd, bytes, LARGE, -1) ? 0 : 1);
+  }
+  int fd = connect_to(&place, now_ms() + LIMIT_MS, &why);
+  assert_true(fd >= 0);
+  assert_true(transmit(fd, bytes, LARGE));
+  wait_for(child, 0);
+  close(fd);
+  close(listener);
 }
 
 static void the_dead_are_noticed(void **state)
@@ -162,6 +281,13 @@ static void bad_places(void **state)
     assert_false(meet_start(&meeting, &first, HASH, 1, &why));
     assert_non_null(strstr(why.text, "MASTER_PORT is"));
   }
+  struct place place;
+  setenv("MASTER_PORT", "65534", 1);
+  assert_true(find_place(&place, &why));
+  assert_string_equal(place.port, "65535"); // MASTER_PORT itself is the launcher's
+  unsetenv("MASTER_PORT");
+  assert_true(find_place(&place, &why));
+  assert_string_equal(place.port, "29501");
   unsetenv("MASTER_ADDR");
   assert_false(meet_start(&meeting, &first, HASH, 1, &why));
   assert_non_null(strstr(why.text, "MASTER_ADDR is not set"));
@@ -186,9 +312,15 @@ static void port_in_use(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_meet),   cmocka_unit_test(strangers_are_turned_away),
-      cmocka_unit_test(deadlines),  cmocka_unit_test(the_dead_are_noticed),
-      cmocka_unit_test(bad_places), cmocka_unit_test(port_in_use),
+      cmocka_unit_test(all_meet),
+      cmocka_unit_test(strangers_are_turned_away),
+      cmocka_unit_test(odd_greetings),
+      cmocka_unit_test(deadlines),
+      cmocka_unit_test(refusals_are_told),
+      cmocka_unit_test(no_deadline_once_connected),
+      cmocka_unit_test(the_dead_are_noticed),
+      cmocka_unit_test(bad_places),
+      cmocka_unit_test(port_in_use),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
