@@ -13,8 +13,9 @@
    many as it takes until nothing new comes, such that each value of the last ones lies as it does.
 
    The bytes of the arena are stretches that are written alike; a parameter, a gradient and whatever
-   else has a place of its own is one stretch. A value that is made in pieces is as many one after
-   the other, though its pieces may lie otherwise: what else touches it is alien to all of them. */
+   else has a place of its own has stretches outside of it. A value that is made in pieces is as
+   many one after the other, though its pieces may lie otherwise: what else touches it is alien to
+   all of them. */
 #include "check.h"
 
 #include <string.h>
@@ -27,33 +28,31 @@ struct stretch {
   int readers;  /* pending collectives that read it */
   int writer;   /* the pending collective that writes it, by its number; 0: none */
 };
-static struct {
+struct space {
   int n, room;
   struct stretch *at;
-} arena;
-static struct {
-  int n, room;
-  struct stretch *at;
-} own;
+};
+static struct space arena, own; /* own: of what has a place of its own, one behind the other */
 
-/* Which bytes: of a place of its own, or, `own` being NONE, of the arena. There the first `bytes`
-   are the value's, and those behind them of modules that are left out. */
+/* Which bytes, of the places of their own or of the arena. There the first `bytes` are the value's,
+   and those behind them of modules that are left out. */
 struct place {
-  int own;
+  bool own;
   int64_t from, to, bytes;
 };
 struct stretches {
   int n;
   struct stretch *at;
+  struct space *in;
 };
 
 /* The last stretch that begins at or before this byte. */
-static int stretch_at(int64_t byte)
+static int stretch_at(const struct space *in, int64_t byte)
 {
-  int low = 0, high = arena.n;
+  int low = 0, high = in->n;
   while (high - low > 1) {
     int middle = (low + high) / 2;
-    if (arena.at[middle].from <= byte)
+    if (in->at[middle].from <= byte)
       low = middle;
     else
       high = middle;
@@ -62,28 +61,28 @@ static int stretch_at(int64_t byte)
 }
 
 /* The stretch that begins at this byte: one is cut in two where there is none. */
-static int begin_at(int64_t byte)
+static int begin_at(struct space *in, int64_t byte)
 {
-  int k = stretch_at(byte);
-  if (arena.at[k].from == byte) return k;
-  GROW(arena.at, arena.n, arena.room);
-  memmove(arena.at + k + 1, arena.at + k, (size_t)(arena.n++ - k) * sizeof *arena.at);
-  arena.at[k + 1].from = byte;
+  int k = stretch_at(in, byte);
+  if (in->at[k].from == byte) return k;
+  GROW(in->at, in->n, in->room);
+  memmove(in->at + k + 1, in->at + k, (size_t)(in->n++ - k) * sizeof *in->at);
+  in->at[k + 1].from = byte;
   return k + 1;
 }
 
 /* The stretches of a place: cut at its ends, or, for a look, with what is around it. */
 static struct stretches stretches_of(struct place p, bool cut)
 {
-  if (p.own != NONE) return (struct stretches){1, own.at + p.own};
-  if (p.from == p.to) return (struct stretches){0, NULL};
-  int first = cut ? begin_at(p.from) : stretch_at(p.from), end = first;
+  struct space *in = p.own ? &own : &arena;
+  if (p.from == p.to) return (struct stretches){0, NULL, in};
+  int first = cut ? begin_at(in, p.from) : stretch_at(in, p.from), end = first;
   if (cut) {
-    end = begin_at(p.to);
+    end = begin_at(in, p.to);
   } else {
-    while (end < arena.n && arena.at[end].from < p.to) end++;
+    while (end < in->n && in->at[end].from < p.to) end++;
   }
-  return (struct stretches){end - first, arena.at + first};
+  return (struct stretches){end - first, in->at + first, in};
 }
 
 /* What is written alike is one stretch. */
@@ -93,8 +92,8 @@ static void leave(struct stretches s, int number)
   *s.at = (struct stretch){.from = s.at->from, .holds = number};
   if (s.n == 1) return;
   struct stretch *rest = s.at + s.n;
-  memmove(s.at + 1, rest, (size_t)(arena.at + arena.n - rest) * sizeof *rest);
-  arena.n -= s.n - 1;
+  memmove(s.at + 1, rest, (size_t)(s.in->at + s.in->n - rest) * sizeof *rest);
+  s.in->n -= s.n - 1;
 }
 
 /* ----------------------------------------------------------------- fewer modules than there are */
@@ -227,20 +226,34 @@ static struct one one_of(int value, int module)
   return (struct one){v->family, moves ? module : index_in_run(v->family, v->index)};
 }
 
+static struct {
+  int n, room;
+  struct place *at;
+} own_places;
+
+/* Behind the others, and never empty: what lies there before a step is noted there. */
+static int add_own_place(int64_t bytes)
+{
+  int64_t from = own_places.n ? own_places.at[own_places.n - 1].to : 0;
+  struct place p = {.own = true, .from = from, .bytes = bytes ? bytes : 1};
+  p.to = from + p.bytes;
+  begin_at(&own, p.from);
+  begin_at(&own, p.to);
+  GROW(own_places.at, own_places.n, own_places.room);
+  own_places.at[own_places.n] = p;
+  return own_places.n++;
+}
+
 /* A parameter's gradients lie in one place, whichever operation leaves them; so do what batches add
    up for it, and losses. */
-static int own_place(int value)
+static struct place own_place(int value)
 {
   const struct value *v = &graph->value[value];
   bool of_parameter = v->role == GRADIENT || v->role == SUMS;
   struct known *k = known_of(of_parameter ? v->of : v->role == LOSS ? graph->loss : value);
   int *place = v->role == GRADIENT ? &k->grad : v->role == SUMS ? &k->sum : &k->own;
-  if (*place == NONE) {
-    GROW(own.at, own.n, own.room);
-    own.at[own.n] = (struct stretch){0};
-    *place = own.n++;
-  }
-  return *place;
+  if (*place == NONE) *place = add_own_place(largest_bytes(value));
+  return own_places.at[*place];
 }
 
 /* Of a value whose bytes are another's that has a place of its own, or who has one. */
@@ -250,15 +263,14 @@ static struct place outside(int value, int module)
   const struct value *w = &graph->value[where];
   if (w->family != NONE)
     index = w->family == where && module != NONE ? module : index_in_run(w->family, w->index);
-  return (struct place){.own =
-                            own_place(index == NONE ? where : known_of(w->family)->members[index])};
+  return own_place(index == NONE ? where : known_of(w->family)->members[index]);
 }
 
 /* Of what each module keeps the last one before those that are left out has these' bytes too. */
 static struct place inside(int value, int module)
 {
   const struct value *v = &graph->value[value];
-  struct place p = {.own = NONE, .from = v->offset, .bytes = largest_bytes(value)};
+  struct place p = {.from = v->offset, .bytes = largest_bytes(value)};
   p.to = p.from + p.bytes;
   if (module == NONE || v->family != value || v->depth == 1) return p;
   int all = modules_of(value), few = run_of(all), left_out = all - few;
@@ -288,9 +300,8 @@ static struct place place_of(int value, int module)
 /* The piece of a place that is the k-th of n. */
 static struct place piece_of(struct place p, int k, int n)
 {
-  if (p.own != NONE) return p;
   int64_t end = k + 1 < n ? p.from + p.bytes * (k + 1) / n : p.to;
-  return (struct place){.own = NONE, .from = p.from + p.bytes * k / n, .to = end};
+  return (struct place){.own = p.own, .from = p.from + p.bytes * k / n, .to = end};
 }
 
 /* --------------------------------------------------------------------------- what is left there */
@@ -326,16 +337,15 @@ static int new_number(int value)
   return mark.n++;
 }
 
-/* Which pieces of a value an operation touches: from the first up to the last. What has a place of
-   its own is seen as one. */
+/* Which pieces of a value an operation touches: from the first up to the last. */
 struct pieces {
   int first, end, all;
 };
 
-static struct pieces pieces_of(const struct op *op, int value, struct place p)
+static struct pieces pieces_of(const struct op *op, int value)
 {
   int all = graph->value[value].pieces, one = op && all ? piece_touched(op, value) : NONE;
-  if (!all || p.own != NONE) return (struct pieces){0, 1, 1};
+  if (!all) return (struct pieces){0, 1, 1};
   return one == NONE ? (struct pieces){0, all, all} : (struct pieces){one, one + 1, all};
 }
 
@@ -379,7 +389,7 @@ static bool all_hold(struct stretches s, int number)
 static void read_piece(int value, int *number, struct place p)
 {
   struct stretches s = stretches_of(p, false);
-  if (p.own != NONE && graph->value[value].op == NONE) *number = number_before(value, s.at);
+  if (p.own && graph->value[value].op == NONE) *number = number_before(value, s.at);
   hold(*number, now.id, "it reads what nothing has made yet");
   mark.at[*number].reader = now.op;
   for (int i = 0; i < s.n; i++)
@@ -405,14 +415,14 @@ static void each_piece(int value, void (*visit)(int value, int *number, struct p
   struct one one = one_of(value, now.module);
   if (is_passed_over(value, one)) return;
   struct place p = place_of(value, now.module);
-  struct pieces pieces = pieces_of(now.op, value, p);
+  struct pieces pieces = pieces_of(now.op, value);
   for (int k = pieces.first; k < pieces.end; k++)
     visit(value, number_for(one, k), piece_of(p, k, pieces.all));
 }
 
 static bool is_same_place(struct place a, struct place b)
 {
-  return a.own == b.own && (a.own != NONE || (a.from == b.from && a.bytes == b.bytes));
+  return a.own == b.own && a.from == b.from && a.bytes == b.bytes;
 }
 
 /* Whether the operation may leave `out` where `in` lies, which it reads: a sum is added to, a
@@ -605,11 +615,13 @@ static void begin_check(void)
   find_members();
   memset(&arena, 0, sizeof arena);
   memset(&own, 0, sizeof own);
+  memset(&own_places, 0, sizeof own_places);
   memset(&left, 0, sizeof left);
   memset(&mark, 0, sizeof mark);
   memset(&pending, 0, sizeof pending);
   GROW(arena.at, arena.n, arena.room);
-  arena.n = 1;
+  GROW(own.at, own.n, own.room);
+  arena.n = own.n = 1;
   new_number(NONE);
   list_room = writers = 0;
 }
