@@ -82,10 +82,7 @@ static bool has_outer_parts(int whole, int part, int dim)
 {
   const struct value *v = &graph->value[whole], *p = &graph->value[part];
   int cut[MAX_MESH], parts = 1;
-  for (int n = cuts_of(&graph->mesh, p->layout, dim, cut); n--;) {
-    if (p->layout.on[cut[n]].outer > 1) return refuse("its shards are strided");
-    parts *= graph->mesh.size[cut[n]];
-  }
+  for (int n = cuts_of(&graph->mesh, p->layout, dim, cut); n--;) parts *= graph->mesh.size[cut[n]];
   if (v->shape.size[dim] == 0 || v->shape.size[dim] % parts)
     return refuse(
         text("its dimension %d of %" PRId64 " is cut in unequal parts", dim, v->shape.size[dim]));
