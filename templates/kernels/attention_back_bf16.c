@@ -104,7 +104,7 @@ static void $name$_add_to_queries(float (*restrict sum)[$d$], const bf16_pair *r
   tile_product_bf16(slope[0], QUERIES, some_v[0], PAIRS_V, 1, turned_dout, QUERIES, keys, QUERIES,
                     PAIRS_V, false);
   for (int j = 0; j < keys; j++) {
-    const long before = causal ? behind + j : 0, blind = before < QUERIES ? before : QUERIES;
+    const long blind = causal ? behind + j : 0; // fewer than all: the last one sees every key here
     for (int i = 0; i < QUERIES; i++)
       $name$_weigh(&score[j][i], &slope[j][i], by->log_sum[i], by->mean[i]);
     for (long i = 0; i < blind; i++) slope[j][i] = 0; // these do not see the key

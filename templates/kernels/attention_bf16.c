@@ -14,7 +14,7 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, long
   float base[QUERIES], less[QUERIES];
   for (int i = 0; i < QUERIES; i++) base[i] = most[i];
   for (int j = 0; j < keys; j++) {
-    const long before = causal ? behind + j : 0, blind = before < QUERIES ? before : QUERIES;
+    const long blind = causal ? behind + j : 0; // fewer than all: the last one sees every key here
     for (int i = 0; i < QUERIES; i++) score[j][i] *= $s$;
     for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // these do not see the key
     for (int i = 0; i < QUERIES; i++) base[i] = score[j][i] > base[i] ? score[j][i] : base[i];

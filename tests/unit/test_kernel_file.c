@@ -69,7 +69,7 @@ static const struct {
 /* What no random input shows. */
 static const struct {
   struct instance instance;
-  double in[MAX_INPUTS][8], out[MAX_OUTPUTS][8];
+  double in[MAX_INPUTS][16], out[MAX_OUTPUTS][16];
 } exact[] = {
     {{OP_argsort, .in = {"6"}, .dims = 1}, {{3, NAN, 1, 3, -INFINITY, NAN}}, {{4, 2, 0, 3, 1, 5}}},
     {{OP_argsort, .in = {"6"}, .dims = 1, .number = {1}},
@@ -100,16 +100,16 @@ static const struct {
      {{5, 0, 0, 6, 7, 0}}},
     /* Scores whose exponentials are no floats; and of which the rows see none that is more than
        minus infinity. */
-    {{OP_attention, .in = {"1121", "1121", "1121"}, .out = {"1121", "112"}, .scalar = 1},
-     {{1000, -1000}, {1, 0.5}, {1, 2}},
-     {{1, 2}, {1000, -500}}},
-    {{OP_attention, .in = {"1111", "1121", "1121"}, .out = {"1111", "111"}, .scalar = 1},
-     {{-INFINITY}, {1, 2}, {1, 2}},
+    {{OP_attention, .in = {"1128", "1128", "1128"}, .out = {"1128", "112"}, .scalar = 1},
+     {{1000, [8] = -1000}, {1, [8] = 0.5}, {1, [8] = 2}},
+     {{1, [8] = 2}, {1000, -500}}},
+    {{OP_attention, .in = {"1118", "1128", "1128"}, .out = {"1118", "111"}, .scalar = 1},
+     {{-INFINITY}, {1, [8] = 2}, {1, [8] = 2}},
      {{0}, {-INFINITY}}},
-    {{OP_attention_back, .in = {"1111", "1111", "1121", "1121", "1111", "111"},
-      .out = {"1111", "1121", "1121"}, .scalar = 1},
-     {{3}, {4}, {1, 2}, {1, 2}, {0}, {-INFINITY}},
-     {{0}, {0, 0}, {0, 0}}},
+    {{OP_attention_back, .in = {"1118", "1118", "1128", "1128", "1118", "111"},
+      .out = {"1118", "1128", "1128"}, .scalar = 1},
+     {{3}, {4}, {1, [8] = 2}, {1, [8] = 2}, {0}, {-INFINITY}},
+     {{0}, {0}, {0}}},
 };
 
 /* Attention in sizes that the tensor cores take: strips and tiles that are full, or not, heads that
@@ -193,6 +193,31 @@ static void cut_somehow(const struct op *op)
   }
 }
 
+/* Whether the choice cuts this input along the dimension. */
+static bool cuts(const struct choice *c, int input, int dim)
+{
+  return c->in[input].kind == SHARD && c->in[input].dim == dim && c->in[input].outer <= 1;
+}
+
+/* Puts the operation's values where the queries of attention are cut along the first dimension of
+   the mesh, and where it goes back the keys along the last one. */
+static void cut_queries(const struct op *op)
+{
+  struct letters l;
+  struct choice list[MAX_CHOICES];
+  bool back = op->kind == OP_attention_back;
+  op_letters(op, &l);
+  int n = choices(op, &l, list), query = 0, key = 0, last = graph->mesh.ndim - 1;
+  while (query < n && !cuts(&list[query], back, 2)) query++;
+  while (back && key < n && !cuts(&list[key], 2, 2)) key++;
+  must(query < n && key < n, "nothing cuts attention");
+  for (int d = 0; d <= last; d++) {
+    const struct choice *c = &list[d == 0 ? query : d == last ? key : 0];
+    for (int i = 0; i < op->nin; i++) graph->value[op->in[i]].layout.on[d] = c->in[i];
+    for (int k = 0; k < op->nout; k++) graph->value[op->out + k].layout.on[d] = c->out[k];
+  }
+}
+
 /* Lets operands whose kernel asks for it lie in some order, the last dimension innermost. */
 static void lay_somehow(const struct op *op)
 {
@@ -247,7 +272,16 @@ static void add_instance(const struct instance *instance, const int64_t *size)
 /* Of bfloat16 weights and slopes are rounded to 8 bits before they are multiplied, and so is what
    comes out: each by 2^-9 at most, and the slopes' mean is off by as much. TF32 has 11 bits, but
    the scores' operands are rounded too, and their sums stand in an exponent. */
-static void add_narrow_attention(int which, bool tf32)
+static void narrow_attention_of(const struct op *op)
+{
+  bool back = op->kind == OP_attention_back;
+  for (int i = 0; i < op->nin; i++)
+    if (!back || i < 5) graph->value[op->in[i]].type = BF16;
+  for (int k = 0; k < op->nout; k++)
+    if (back || k == 0) graph->value[op->out + k].type = BF16;
+}
+
+static void add_narrow_attention(int which, bool tf32, void (*cut_it)(const struct op *op))
 {
   const struct instance *instance = &narrow_attention[which].instance;
   const struct op *op = instantiate(instance, narrow_attention[which].size);
@@ -255,32 +289,40 @@ static void add_narrow_attention(int which, bool tf32)
   bool back = op->kind == OP_attention_back;
   t->tf32 = tf32;
   t->rounding = tf32 ? 0x1p-8 : 0x1p-7;
-  for (int i = 0; i < op->nin && !tf32; i++)
-    if (!back || i < 5) graph->value[op->in[i]].type = BF16;
-  for (int k = 0; k < op->nout && !tf32; k++)
-    if (back || k == 0) graph->value[op->out + k].type = BF16;
+  if (!tf32) narrow_attention_of(op);
   suitable_inputs(op, t->in);
   for (int i = 0; i < op->nin && !tf32; i++)
     for (int64_t n = 0; n < elements(t->in[i].shape); n++) narrow(&t->in[i].at[n]);
   if (back) put_attention(op, t->in);
-  cut_somehow(op);
+  cut_it(op);
   lay_somehow(op);
+}
+
+static void add_exact_one(int which, bool half, bool tf32)
+{
+  static const int64_t none[SIZES];
+  struct trial *t = add_trial(instantiate(&exact[which].instance, none));
+  t->tf32 = tf32;
+  if (half) narrow_attention_of(t->op);
+  for (int k = 0; k < t->op->nin; k++) {
+    t->in[k] = zeros(graph->value[t->op->in[k]].shape);
+    memcpy(t->in[k].at, exact[which].in[k], (size_t)elements(t->in[k].shape) * sizeof(double));
+  }
+  for (int k = 0; k < t->op->nout; k++) {
+    t->wanted[k] = zeros(graph->value[t->op->out + k].shape);
+    memcpy(t->wanted[k].at, exact[which].out[k],
+           (size_t)elements(t->wanted[k].shape) * sizeof(double));
+  }
 }
 
 static void add_exact(void)
 {
-  for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
-    static const int64_t none[SIZES];
-    struct trial *t = add_trial(instantiate(&exact[i].instance, none));
-    for (int k = 0; k < t->op->nin; k++) {
-      t->in[k] = zeros(graph->value[t->op->in[k]].shape);
-      memcpy(t->in[k].at, exact[i].in[k], (size_t)elements(t->in[k].shape) * sizeof(double));
-    }
-    for (int k = 0; k < t->op->nout; k++) {
-      t->wanted[k] = zeros(graph->value[t->op->out + k].shape);
-      memcpy(t->wanted[k].at, exact[i].out[k],
-             (size_t)elements(t->wanted[k].shape) * sizeof(double));
-    }
+  for (int i = 0; i < (int)(sizeof exact / sizeof *exact); i++) {
+    enum op_kind kind = exact[i].instance.kind;
+    bool attends = kind == OP_attention || kind == OP_attention_back;
+    add_exact_one(i, false, false);
+    if (attends) add_exact_one(i, true, false);
+    if (attends && options.cuda) add_exact_one(i, false, true);
   }
 }
 
@@ -392,8 +434,9 @@ static void add_trials(void)
   for (size_t i = 0; i < sizeof large / sizeof *large; i++)
     add_instance(&large[i].instance, large[i].size);
   for (int i = 0; i < (int)(sizeof narrow_attention / sizeof *narrow_attention); i++) {
-    add_narrow_attention(i, false);
-    if (options.cuda) add_narrow_attention(i, true);
+    add_narrow_attention(i, false, cut_somehow);
+    if (narrow_attention[i].instance.number[0]) add_narrow_attention(i, false, cut_queries);
+    if (options.cuda) add_narrow_attention(i, true, cut_somehow);
   }
   add_exact();
   add_customs();
