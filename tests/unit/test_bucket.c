@@ -373,6 +373,117 @@ static void test_caps_by_the_links(void **state)
   }
 }
 
+/* ------------------------------------------------------------------------------------ greedily */
+
+/* A collective of a value of so many MiB as a whole, or as what is pending; in a unit of its own.
+ */
+static int move_greedily(enum op_kind kind, int64_t mb, enum type type)
+{
+  static int units;
+  bool gathers = kind == OP_all_gather;
+  struct shape whole = {2, {1024 / type_bytes(type), 1024 * mb}};
+  int x = given(BATCH, "x", whole, parse_layout(gathers ? "S(0)" : "P"));
+  graph->value[x].type = type;
+  struct op op = {.kind = OP_neg, .nin = 1, .in = {x}, .phase = BACKWARD};
+  op.in[0] = run_in_phase(op);
+  op.kind = kind;
+  op.group = add_group(1);
+  op.unit_plus_1 = 1 + units++ % 2;
+  int out = run_in_phase(op);
+  graph->value[out].layout = parse_layout(kind == OP_reduce_scatter ? "S(0)" : "R");
+  return graph->value[out].op;
+}
+
+static void begin_greedily(void)
+{
+  new_graph(1, (int[]){2});
+  graph->bucketing = BUCKETS_GREEDY;
+  graph->nunit = 2;
+  graph->unit = alloc(2 * sizeof *graph->unit);
+  for (int i = 0; i < 2; i++) graph->unit[i] = (struct unit){.name = "", .shards = 1};
+}
+
+/* How many of these kinds a bucket has, by turns of the collectives: "3 2" are five, in two. */
+static void check_sizes(enum op_kind kind, const char *wanted)
+{
+  const struct function *f = function_of_phase(BACKWARD);
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < f->nop; i++) {
+    const struct op *op = &graph->op[f->op[i]];
+    if (op->kind == kind) put(&b, "%s%d", b.length ? " " : "", op->nbody ? op->nbody : 1);
+  }
+  assert_string_equal(b.text, wanted);
+}
+
+/* Of each kind those that follow one another, whatever units they are of, under caps for each kind
+   from the first on; a gather counts as what it makes, in the type in which it moves. */
+static void test_greedily(void **state)
+{
+  (void)state;
+  static const enum op_kind kinds[] = {OP_all_gather, OP_reduce_scatter, OP_all_reduce};
+  for (int type = 0; type < 2; type++) {
+    begin_greedily();
+    cap(2, (int64_t[]){2, 3});
+    for (int i = 0; i < 6; i++)
+      for (int k = 0; k < 3; k++) move_greedily(kinds[k], 1, type ? BF16 : F32);
+    bucket();
+    for (int k = 0; k < 3; k++) check_sizes(kinds[k], "2 3 1");
+  }
+}
+
+/* Without caps it is 2,000 MiB; and what is small is not packed beside. */
+static void test_greedily_without_caps(void **state)
+{
+  (void)state;
+  begin_greedily();
+  for (int i = 0; i < 5; i++) move_greedily(OP_all_gather, 500, F32);
+  sum_of(pending("4"), SUM);
+  sum_of(pending("4"), MAX);
+  sum_of(pending("4"), SUM);
+  bucket();
+  check_sizes(OP_all_gather, "4 1");
+  check_sizes(OP_all_reduce, "1 1 1");
+}
+
+/* Of many, those that need a member of the bucket stay alone: wherever in it that is. */
+static void test_greedily_what_needs(void **state)
+{
+  (void)state;
+  enum { MANY = 70, NEEDED = 41, LAST_NEEDED = 65 };
+  int made[MANY];
+  begin_greedily();
+  for (int i = 0; i < MANY; i++) {
+    int needed = i == LAST_NEEDED + 1 ? made[NEEDED] : i == MANY - 1 ? made[LAST_NEEDED] : NONE;
+    struct op op = {.kind = OP_slice, .nin = 1, .in = {needed}, .phase = BACKWARD};
+    int part = needed == NONE ? given(BATCH, "x", parse_shape("4"), parse_layout("S(0)"))
+                              : run_in_phase(op);
+    graph->value[part].layout = parse_layout("S(0)");
+    op = (struct op){.kind = OP_all_gather, .nin = 1, .in = {part}, .phase = BACKWARD};
+    op.group = add_group(1);
+    made[i] = run_in_phase(op);
+    graph->value[made[i]].layout = parse_layout("R");
+  }
+  bucket();
+  check_sizes(OP_all_gather, "68 1 1");
+}
+
+/* Gradients that lie side by side are summed where they lie; others are packed. */
+static void test_greedily_in_place(void **state)
+{
+  (void)state;
+  for (int gap = 0; gap < 2; gap++) {
+    begin_greedily();
+    int a = sum_gradient(parameter("4x3", "R"), 1);
+    if (gap) parameter("4", "R");
+    int b = sum_gradient(parameter("5", "R"), 1);
+    bucket();
+    are(1);
+    is_bucket(0, (int[]){a, b, NONE});
+    assert_int_equal(graph->op[at(0)].packed, gap);
+  }
+}
+
 /* How many copies there are: they scale by 1. */
 static int copies(void)
 {
@@ -474,6 +585,10 @@ int main(void)
       cmocka_unit_test(test_caps_follow_one_another),
       cmocka_unit_test(test_small_values_keep_to_the_cap),
       cmocka_unit_test(test_caps_by_the_links),
+      cmocka_unit_test(test_greedily),
+      cmocka_unit_test(test_greedily_without_caps),
+      cmocka_unit_test(test_greedily_what_needs),
+      cmocka_unit_test(test_greedily_in_place),
       cmocka_unit_test(test_what_others_read_is_copied),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
