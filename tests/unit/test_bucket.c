@@ -466,6 +466,8 @@ static void test_greedily_what_needs(void **state)
   }
   bucket();
   check_sizes(OP_all_gather, "68 1 1");
+  for (int i = 0; i < graph->nop; i++) /* nor are they found to be in the others' way */
+    assert_true(!graph->op[i].why || !strstr(graph->op[i].why, "in its way"));
 }
 
 /* Gradients that lie side by side are summed where they lie; others are packed. */

@@ -176,6 +176,8 @@ static void copy_row(const struct copying *c, const struct row *r, long long par
                      long long there)
 {
   int k = r->zeros ? NONE : member_named(c->op, name_of_row(r, row), c->in);
+  must(r->zeros || r->bytes == type_bytes(graph->value[value_of(c->op, k, c->in)].type),
+       "%s has no elements of %lld bytes", r->name, r->bytes);
   long long here = r->first + (r->steps ? 0 : row * r->of) + part * r->run;
   for (long long i = 0; i < r->run; i++)
     if (r->zeros)
@@ -221,6 +223,8 @@ static void follow_own(struct copying c, const char *text, const char *call)
     return;
   }
   for (int k = 0; k < c.op->nbody; k++) {
+    must(graph->value[value_of(c.op, k, c.in)].type == graph->value[c.op->buffer].type,
+         "what lies as the chunk has another type");
     long long *is = identities(c.op, k, c.in, c.rank), *there = c.buffer + bucket_chunk(c.op, k);
     for (int64_t i = 0; i < size_on(c.op, k, c.in, c.rank); i++) {
       must(c.in || there[i] == is[i], "what lies as the chunk lies otherwise");
