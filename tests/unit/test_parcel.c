@@ -340,6 +340,7 @@ static void test_tables(void **state)
       {false, {SMALL, "dp_shard", "2"}, 2, 2, 0},
       {false, {SMALL, "dp_shard", "5"}, 2, 2, 0},
       {true, {SMALL, "dp_shard", "5", "dtype", "bfloat16"}, 2, 2, 0},
+      {true, {SMALL, "dp_shard", "2", "dtype", "bfloat16"}, 2, 2, 0},
       {true, {SMALL, "dp_replicate", "2", "dp_shard", "3"}, 2, 2, 0},
       {false, {SMALL, "dp_shard", "3", "tp", "2"}, 2, 2, 0},
       {false, {SMALL, "tp", "2"}, 0, 0, 1},
