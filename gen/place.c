@@ -8,11 +8,21 @@
 #include "tpgen.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* By value: how large it is, where it lies, where it is to stand in the order, and whether it lives
    where most does. */
 static int64_t *size, *offset, *key;
 static bool *at_peak;
+
+/* What is placed already, in the order in which it lies: all that is asked of it, side by side, as
+   each value that is placed goes through them. */
+struct lying {
+  int64_t at, end;
+  int first, last;
+};
+static struct lying *lying;
+static int *late; /* see hurry */
 
 static void make_room(void)
 {
@@ -25,6 +35,8 @@ static void make_room(void)
   offset = alloc((size_t)room * sizeof *offset);
   key = alloc((size_t)room * sizeof *key);
   at_peak = alloc((size_t)room * sizeof *at_peak);
+  lying = alloc((size_t)room * sizeof *lying);
+  late = alloc((size_t)room * sizeof *late);
 }
 
 /* Asked once for all of a placing. */
@@ -32,11 +44,6 @@ static void find_sizes(const int *value, int n)
 {
   make_room();
   for (int i = 0; i < n; i++) size[value[i]] = arena_size(value[i]);
-}
-
-static bool meet(const struct value *a, const struct value *b)
-{
-  return a->first <= b->last && b->first <= a->last;
 }
 
 static int by_size(const void *a, const void *b)
@@ -79,30 +86,48 @@ static int by_peak_and_length(const void *a, const void *b)
   return by_length(a, b);
 }
 
-/* Places each value of the order as low as it fits beside those before it that live with it;
-   `lying` has room for all. Gives where the last one ends. */
-static int64_t place_in_order(const int *value, int n, int *lying)
+/* The lowest place at which so many bytes are free as long as the value lives. */
+static int64_t lowest_place(int n, const struct value *v, int64_t bytes)
+{
+  int64_t at = 0;
+  for (const struct lying *l = lying; l < lying + n && l->at < at + bytes; l++)
+    if (l->end > at && v->first <= l->last && l->first <= v->last) at = l->end;
+  return at;
+}
+
+/* How many of them begin no later. */
+static int count_below(int n, int64_t at)
+{
+  int low = 0;
+  while (low < n) {
+    int middle = low + (n - low) / 2;
+    if (lying[middle].at > at)
+      n = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+/* Places each value of the order as low as it fits beside those before it that live with it. Gives
+   where the last one ends. */
+static int64_t place_in_order(const int *value, int n)
 {
   int64_t peak = 0;
   for (int k = 0; k < n; k++) {
     const struct value *v = &graph->value[value[k]];
-    int64_t at = 0, bytes = size[value[k]];
-    for (int i = 0; i < k && offset[lying[i]] < at + bytes; i++) {
-      int64_t end = offset[lying[i]] + size[lying[i]];
-      if (end > at && meet(v, &graph->value[lying[i]])) at = end;
-    }
-    int i = k; /* they stand in the order in which they lie */
-    for (; i > 0 && offset[lying[i - 1]] > at; i--) lying[i] = lying[i - 1];
-    lying[i] = value[k];
+    int64_t bytes = size[value[k]], at = lowest_place(k, v, bytes);
+    int below = count_below(k, at);
+    memmove(lying + below + 1, lying + below, (size_t)(k - below) * sizeof *lying);
+    lying[below] = (struct lying){at, at + bytes, v->first, v->last};
     offset[value[k]] = at;
     if (at + bytes > peak) peak = at + bytes;
   }
   return peak;
 }
 
-/* Moves what lies beyond the bound to the front of the order, so that it is placed first; `late`
-   has room for all. */
-static void hurry(int *value, int n, int *late, int64_t bound)
+/* Moves what lies beyond the bound to the front of the order, so that it is placed first. */
+static void hurry(int *value, int n, int64_t bound)
 {
   int nlate = 0, front = n;
   for (int k = n; k-- > 0;) {
@@ -114,26 +139,39 @@ static void hurry(int *value, int n, int *late, int64_t bound)
   for (int k = 0; k < nlate; k++) value[nlate - 1 - k] = late[k];
 }
 
-/* The bytes that live when the value begins to. */
-static int64_t live_with(int first, const int *value, int n)
+/* By time, how many bytes more live then than before it: for all times until the last of these
+   values. */
+static int64_t *changes(const int *value, int n, int *end)
 {
-  int64_t sum = 0;
-  for (int k = 0; k < n; k++) {
-    const struct value *v = &graph->value[value[k]];
-    if (v->first <= graph->value[first].first && graph->value[first].first <= v->last)
-      sum += size[value[k]];
+  static const struct graph *of;
+  static int room;
+  static int64_t *change;
+  *end = 0;
+  for (int i = 0; i < n; i++)
+    if (graph->value[value[i]].last >= *end) *end = graph->value[value[i]].last + 1;
+  if (of != graph) room = 0;
+  of = graph;
+  while (room <= *end) change = grow(change, 0, &room, sizeof *change);
+  memset(change, 0, (size_t)(*end + 1) * sizeof *change);
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[value[i]];
+    if (v->first > v->last) continue;
+    change[v->first] += size[value[i]];
+    change[v->last + 1] -= size[value[i]];
   }
-  return sum;
+  return change;
 }
 
-/* When most lives; `most`: how much, in bytes. */
+/* When most lives, the first time; `most`: how much, in bytes. */
 static int find_peak(const int *value, int n, int64_t *most)
 {
-  int first = 0;
+  int first = 0, end;
+  const int64_t *change = changes(value, n, &end);
+  int64_t now = 0;
   *most = 0;
-  for (int i = 0; i < n; i++) {
-    int64_t sum = live_with(value[i], value, n);
-    if (sum > *most) *most = sum, first = graph->value[value[i]].first;
+  for (int time = 0; time < end; time++) {
+    now += change[time];
+    if (now > *most) *most = now, first = time;
   }
   return first;
 }
@@ -183,13 +221,12 @@ int64_t place_values(int *value, int n, int64_t bound, bool well)
                                                               by_peak_and_length};
   enum { ORDERS = sizeof orders / sizeof *orders, HURRIES = 8, HURRIED = ORDERS * (1 + HURRIES) };
   enum { STEPS = 4000000, FEW = 12 };
-  int *lying = alloc((size_t)(n + 1) * sizeof *lying);
   find_sizes(value, n);
-  int64_t best = INT64_MAX, many = STEPS / ((int64_t)n * n + 1),
-          tries = well ? HURRIED + many : many;
+  int64_t best = INT64_MAX, enough = well ? bound : bound + bound / 256,
+          many = STEPS / ((int64_t)n * n + 1), tries = well ? HURRIED + many : many;
   if (tries < FEW) tries = FEW;
   if (!well && tries > HURRIED) tries = HURRIED;
-  for (int k = 0; k < tries && best > bound; k++) {
+  for (int k = 0; k < tries && best > enough; k++) {
     bool plain = k < ORDERS, begins = plain || (k - ORDERS) % HURRIES == 0;
     int order = plain ? k : (k - ORDERS) / HURRIES % ORDERS;
     int64_t peak = best;
@@ -197,11 +234,11 @@ int64_t place_values(int *value, int n, int64_t bound, bool well)
     if (begins) {
       qsort(value, (size_t)n, sizeof *value, orders[order]);
       if (k >= HURRIED) shuffle(value, n);
-      peak = place_in_order(value, n, lying);
+      peak = place_in_order(value, n);
     }
     if (!plain) {
-      hurry(value, n, lying, bound);
-      peak = place_in_order(value, n, lying);
+      hurry(value, n, bound);
+      peak = place_in_order(value, n);
     }
     if (peak >= best) continue;
     best = peak;
