@@ -461,26 +461,70 @@ static bool lie_apart(int a, int b)
   return v->offset + largest_bytes(a) <= w->offset || w->offset + largest_bytes(b) <= v->offset;
 }
 
+/* A read in a kernel of what the kernel doesn't make itself: all that is asked of it but where the
+   value lies, which is asked for each pair of what a kernel reads and writes. */
+struct outer_read {
+  int value, n;       /* of body[n] */
+  int last;           /* stage in which it reads it */
+  bool ends_with_row; /* it is done with its row when the next stage begins */
+  bool elsewhere;     /* or of a part of the space: other elements than the one at hand */
+  bool reduces;
+};
+struct outer_reads {
+  const int *body; /* of which they are */
+  int n;
+  struct outer_read *at;
+};
+
+static struct outer_read outer_read(const struct op *kernel, int n, int i)
+{
+  const struct op *op = &graph->op[kernel->body[n]];
+  const struct stages *stages = kernel->stages;
+  struct shape read = graph->value[op->in[i]].shape, space = graph->value[space_of(op)].shape;
+  return (struct outer_read){.value = op->in[i],
+                             .n = n,
+                             .last = last_stage(kernel->body, stages, n),
+                             .ends_with_row =
+                                 stages->task[n].of_row && stays_in_row(op, i, stages->rows),
+                             .elsewhere = reads_elsewhere(op, i) || !same_shape(read, space),
+                             .reduces = is_reduce(op->kind)};
+}
+
+/* Those of a kernel of the graph: found once. */
+static const struct outer_reads *outer_reads_of(const struct op *kernel)
+{
+  static const struct graph *of;
+  static struct outer_reads *known_reads; /* by operation */
+  static int count;
+  if (of != graph) count = 0;
+  of = graph;
+  while (count <= kernel - graph->op)
+    known_reads = grow(known_reads, count, &count, sizeof *known_reads);
+  struct outer_reads *reads = &known_reads[kernel - graph->op];
+  if (reads->body == kernel->body) return reads;
+  *reads = (struct outer_reads){.body = kernel->body};
+  reads->at = alloc((size_t)(kernel->nbody * MAX_INPUTS) * sizeof *reads->at);
+  for (int n = 0; n < kernel->nbody; n++) {
+    const struct op *op = &graph->op[kernel->body[n]];
+    for (int i = 0; i < op->nin; i++)
+      if (!is_made_in(kernel, op->in[i])) reads->at[reads->n++] = outer_read(kernel, n, i);
+  }
+  return reads;
+}
+
 /* Whether a kernel that writes over `value` when it has come to body[k] still finds what it needs:
    every read of these bytes is of the element that is written, and comes no later. What it makes
    itself it has at hand, wherever it leaves it. */
 static bool read_in_step(const struct op *op, int k, int value)
 {
-  const struct stages *stages = op->stages;
-  if (stages->task[k].of_row) return false;
-  for (int n = 0; n < op->nbody; n++) {
-    const struct op *inner = &graph->op[op->body[n]];
-    for (int i = 0; i < inner->nin; i++) {
-      bool elsewhere = place_of(inner->in[i]) != place_of(value) || lie_apart(inner->in[i], value);
-      if (elsewhere || is_made_in(op, inner->in[i])) continue;
-      int last = last_stage(op->body, stages, n), now = stages->task[k].stage;
-      bool of_row = stages->task[n].of_row; /* done with its row when the next stage begins */
-      if (of_row && last < now && stays_in_row(inner, i, stages->rows)) continue;
-      if (reads_elsewhere(inner, i)) return false;
-      if (last > now || (last == now && (n > k || is_reduce(inner->kind)))) return false;
-      if (!same_shape(graph->value[inner->in[i]].shape, graph->value[space_of(inner)].shape))
-        return false;
-    }
+  const struct outer_reads *reads = outer_reads_of(op);
+  int now = op->stages->task[k].stage, place = place_of(value);
+  if (op->stages->task[k].of_row) return false;
+  for (const struct outer_read *r = reads->at; r < reads->at + reads->n; r++) {
+    if (place_of(r->value) != place || lie_apart(r->value, value)) continue;
+    if (r->ends_with_row && r->last < now) continue;
+    if (r->elsewhere || r->last > now) return false;
+    if (r->last == now && (r->n > k || r->reduces)) return false;
   }
   return true;
 }
@@ -547,9 +591,13 @@ static void share_in(const struct op *op, int at)
     return;
   }
   if (op->kind != OP_fused && op->kind != OP_all_reduce && op->kind != OP_to_partial) return;
-  int *in = alloc((size_t)op_width(op) * sizeof *in),
-      *out = alloc((size_t)op_width(op) * sizeof *out);
-  int nin = op_reads(op, in), nout = op_writes(op, out);
+  static struct reused ins, outs;
+  size_t bytes = (size_t)op_width(op) * sizeof(int);
+  int *in = cleared(&ins, bytes), *out = cleared(&outs, bytes);
+  int nin = op_reads(op, in), nout = op_writes(op, out), ending = 0;
+  for (int i = 0; i < nin; i++)
+    if (graph->value[in[i]].stored && ends_at(in[i], at)) in[ending++] = in[i];
+  nin = ending;
   for (int k = 0; k < nout; k++) {
     int taken = NONE;
     for (int i = 0; i < nin && taken == NONE; i++)

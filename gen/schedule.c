@@ -51,15 +51,18 @@ static int needed_by(const struct op *op, int *list)
   return begun && begun->kind == OP_all_reduce ? op_writes(begun, list) : op_reads(op, list);
 }
 
+static int *met_in, met_now; /* of each value: the last call of reads_of that met it */
+
 /* The values that the operation reads, each that several views of it show once. */
 static int reads_of(const struct op *op)
 {
   int n = 0;
+  met_now++;
   for (int i = 0, all = needed_by(op, read_list); i < all; i++) {
-    int value = shown[read_list[i]], k = 0;
-    while (k < n && read_list[k] != value) k++;
-    read_list[k] = value;
-    if (k == n) n++;
+    int value = shown[read_list[i]];
+    if (met_in[value] == met_now) continue;
+    met_in[value] = met_now;
+    read_list[n++] = value;
   }
   return n;
 }
@@ -336,6 +339,7 @@ void schedule(void)
     shown[i] = shown_by(i);
     weights[i] = NONE;
   }
+  met_in = alloc((size_t)graph->nvalue * sizeof *met_in);
   wanted = alloc((size_t)graph->nvalue);
   find_wanted();
   lives = live_bytes();
