@@ -134,18 +134,6 @@ static bool lie_side_by_side(int *op, int n)
   return true;
 }
 
-/* Those that can run as one with the first, in *member; the others in *rest. */
-static void take_alike(const struct function *f, const struct list *all, struct list *member,
-                       struct list *rest)
-{
-  for (int k = 0; k < all->n; k++) {
-    add(member, all->at[k]);
-    if (can_merge(f, member->at, member->n)) continue;
-    member->n--;
-    add(rest, all->at[k]);
-  }
-}
-
 /* That the plan's bucket has come to be several. */
 static void tell_split(int part, int n, int all)
 {
@@ -246,19 +234,19 @@ static bool is_small_sum(int id)
          is_small(op->group, largest_bytes(op->out));
 }
 
-/* The members that can run as one with the first, until one cannot. */
+/* The members that can run as one with the first, until one cannot: where the last of them
+   stands. */
 static void gather_small(const struct function *f, int first, struct list *member)
 {
-  int64_t bytes = largest_bytes(graph->op[f->op[first]].out);
-  add(member, f->op[first]);
-  for (int i = first + 1; i < f->nop; i++) {
-    if (!is_small_sum(f->op[i]) || !same_kind(f->op[first], f->op[i])) continue;
-    bytes += largest_bytes(graph->op[f->op[i]].out);
-    if (bytes > most_of_small()) return;
-    add(member, f->op[i]);
-    if (can_merge(f, member->at, member->n)) continue;
-    member->n--;
-    return;
+  int64_t bytes = 0;
+  begin_noting();
+  for (int i = first; i < f->nop; i++) {
+    const struct op *op = &graph->op[f->op[i]];
+    bool joins = is_small_sum(f->op[i]) && same_kind(f->op[first], f->op[i]);
+    if (joins) bytes += largest_bytes(op->out);
+    if (joins && member->n && (bytes > most_of_small() || is_in_the_way(op, false))) return;
+    if (joins) add(member, f->op[i]);
+    if (joins || depends(op)) note_op(op);
   }
 }
 
@@ -290,6 +278,8 @@ static void bucket_function(struct function *f)
 
 void bucket(void)
 {
+  find_running();
   prepare_gradients(graph->bucketing == BUCKETS_BY_UNIT);
+  find_running();
   for (int i = 0; i < graph->nfunction; i++) bucket_function(&graph->function[i]);
 }

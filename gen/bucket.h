@@ -11,10 +11,11 @@ struct single {
   enum op_kind kind;
   int group;
   enum reduction reduction;
-  enum type type; /* that travels */
-  int unit;       /* of which alone it may travel with others, or NONE */
-  int64_t bytes;  /* of what it takes or makes, whichever is more */
-  bool *needs;    /* by number, which of those before it have to be there first; NULL: none */
+  enum type type;        /* that travels */
+  int unit;              /* of which alone it may travel with others, or NONE */
+  int64_t bytes;         /* of what it takes or makes, whichever is more */
+  const uint64_t *needs; /* by number, which of those before it have to be there first: a bit for
+                            each, in words of 64; NULL: none */
 };
 /* How much goes into the first bucket of a kind, the second, ...: the last is that of all that
    follow. n 0: there is no end. */
@@ -68,15 +69,31 @@ void bucket_gradients(struct function *f);
 
 /* What stands for the value in a loop: one of a family speaks for all of it. */
 int speaker(int value);
-/* How often operations read the value, or one of its family; and the last of them, where any does.
- */
-int readers_of(int value, int *last);
+/* Finds what the functions run, and what that reads: before the first of those below, and after
+   functions were changed by others. */
+void find_running(void);
+/* Whether this function runs the operation, which may be NONE; how often operations that run read
+   the value, or one of its family. */
+bool runs_in(const struct function *f, int id);
+int readers_of(int value);
+/* From here on the function runs the operation, too; the operation reads this value first. */
+void run_now(const struct function *f, int id);
+void read_instead(int id, int value);
 /* Puts the members in the order in which their parameters lie; those of none behind them. */
 void put_in_order(int *member, int n);
 /* Finds what each of a function's operations in the list, n singles, needs of the others. */
 void find_needs(const struct function *f, const int *op, struct single *s, int n);
-/* Whether the members can run as one: no member needs what another has made. */
-bool can_merge(const struct function *f, const int *member, int n);
+/* Goes through operations of a function: from here on what is noted, and all that depends on it, is
+   noted; whether the operation and what is noted have to stay in their order; whether a collective
+   cannot be a member with what is noted, as one of them needs the other. back: from the last
+   operation to the first. */
+void begin_noting(void);
+void note_op(const struct op *op);
+bool depends(const struct op *op);
+bool is_in_the_way(const struct op *op, bool back);
+/* Those that can run as one with the first, in *member; the others in *rest. */
+void take_alike(const struct function *f, const struct list *all, struct list *member,
+                struct list *rest);
 /* Makes one collective of the members, if there are several and they can run as one: where the
    first of them stood if they gather, else where the last did. packed: they travel in a buffer.
    Whether it did. */

@@ -30,8 +30,8 @@ int64_t cap_of(const struct caps *caps, int bucket)
 /* Whether the i-th needs any of these. */
 static bool needs_any(const struct single *s, int i, const struct list *taken)
 {
-  for (int k = 0; k < taken->n; k++)
-    if (s[i].needs && s[i].needs[taken->at[k]]) return true;
+  for (int k = 0; k < taken->n && s[i].needs; k++)
+    if (s[i].needs[taken->at[k] / 64] >> taken->at[k] % 64 & 1) return true;
   return false;
 }
 
@@ -88,16 +88,22 @@ struct buckets choose_in_order(const struct single *s, int n, const struct caps 
   return found;
 }
 
+static int kind_of(struct memo *kinds, const struct single *s)
+{
+  static struct query q;
+  begin_query(&q);
+  ask_number(&q, (int64_t)s->kind << 32 | s->group);
+  ask_number(&q, (int64_t)s->reduction << 32 | (int64_t)s->type);
+  ask_number(&q, s->unit);
+  return number_of_query(kinds, &q);
+}
+
 struct buckets choose_alike(const struct single *s, int n, const struct caps *caps)
 {
   struct buckets found = {0};
-  for (int i = 0; i < n; i++) {
-    struct list like = {0};
-    bool is_first = true;
-    for (int k = 0; k < i && is_first; k++) is_first = !may_join(&s[k], &s[i]);
-    for (int k = i; k < n && is_first; k++)
-      if (may_join(&s[i], &s[k])) add(&like, k);
-    choose_among(s, &like, caps, &found);
-  }
+  struct memo kinds = {0};
+  struct list *like = alloc((size_t)(n + 1) * sizeof *like);
+  for (int i = 0; i < n; i++) add(&like[kind_of(&kinds, &s[i])], i);
+  for (int k = 0; k < kinds.n; k++) choose_among(s, &like[k], caps, &found);
   return found;
 }

@@ -31,8 +31,7 @@ static bool is_own(const struct function *f, int value)
 {
   const struct value *v = &graph->value[value];
   if (is_gradient(value)) return true; /* what batches have added up */
-  int reader;
-  if (readers_of(value, &reader) > 1 || runs_at(f, v->op) == NONE) return false;
+  if (readers_of(value) > 1 || !runs_in(f, v->op)) return false;
   if (v->role != ACTIVATION || v->is_output) return false;
   const struct op *op = &graph->op[v->op];
   return op->kind != OP_view || is_own(f, op->in[0]);
@@ -43,15 +42,18 @@ static bool is_own(const struct function *f, int value)
 static void own_inputs(struct function *f)
 {
   int *op = alloc((size_t)(2 * f->nop + 1) * sizeof *op), n = 0;
+  struct list copies = {0};
   for (int i = 0; i < f->nop; i++) {
     int id = f->op[i], value = graph->op[id].nin ? graph->op[id].in[0] : NONE;
     if (is_gradient_sum(&graph->op[id]) && !is_own(f, value)) {
       int copy = copy_of(value, &graph->op[id]);
+      add(&copies, copy);
       op[n++] = copy;
-      graph->op[id].in[0] = graph->op[copy].out;
+      read_instead(id, graph->op[copy].out);
     }
     op[n++] = id;
   }
+  for (int i = 0; i < copies.n; i++) run_now(f, copies.at[i]);
   f->op = op;
   f->nop = n;
 }

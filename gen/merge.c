@@ -12,15 +12,10 @@
 #include "bucket.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------------------------- dependences */
-
-/* What the operations read and write that have to stay in their order, by value: one of a family
-   speaks for all of it. */
-struct touched {
-  bool *read, *written, found;
-};
 
 int speaker(int value)
 {
@@ -51,98 +46,315 @@ static void visit_op(const struct op *op, visitor *visit, void *to)
   if (op->out == NONE && op->nin) visit(to, speaker(op->in[0]), true);
 }
 
-static void note(void *touched, int value, bool writes)
+/* What the operations of a pass over a function read and write that have to stay in their order, by
+   value: the number of the last pass that has noted it; one of a family speaks for all of it. */
+static struct touched {
+  int read, written;
+} * touched;
+static int touched_room, pass_now;
+static bool found;
+
+void begin_noting(void)
 {
-  struct touched *t = touched;
-  *(writes ? &t->written[value] : &t->read[value]) = true;
+  while (touched_room <= graph->nvalue)
+    touched = grow(touched, touched_room, &touched_room, sizeof *touched);
+  pass_now++;
 }
 
-static void look_up(void *touched, int value, bool writes)
+static void note(void *to, int value, bool writes)
 {
-  struct touched *t = touched;
-  t->found |= t->written[value] || (writes && t->read[value]);
+  (void)to;
+  *(writes ? &touched[value].written : &touched[value].read) = pass_now;
 }
 
-/* Whether the operation and what is noted have to stay in their order. */
-static bool depends(const struct op *op, struct touched *t)
+static void look_up(void *to, int value, bool writes)
 {
-  t->found = false;
-  visit_op(op, look_up, t);
-  return t->found;
+  const struct touched *t = &touched[value];
+  (void)to;
+  found |= t->written == pass_now || (writes && t->read == pass_now);
 }
 
-static bool is_among(const int *list, int n, int id)
+bool depends(const struct op *op)
 {
-  for (int i = 0; i < n; i++)
-    if (list[i] == id) return true;
-  return false;
+  found = false;
+  visit_op(op, look_up, NULL);
+  return found;
+}
+
+void note_op(const struct op *op)
+{
+  visit_op(op, note, NULL);
+}
+
+bool is_in_the_way(const struct op *op, bool back)
+{
+  return back ? touched[speaker(op->out)].read == pass_now
+              : touched[speaker(op->in[0])].written == pass_now;
+}
+
+/* ----------------------------------------------------------------------- what runs and reads where
+ */
+
+/* By operation: which function runs it, at which place; NONE: none. */
+static struct running {
+  int function, place;
+} * running;
+static int running_room;
+/* By value: how often operations read it, or one of its family; how many of these unpack it; and
+   the sum of their numbers: that of the only one, where it is read once. */
+static struct readers {
+  int count, unpacks;
+  int64_t sum;
+} * readers;
+static int readers_room;
+
+static void widen_tables(void)
+{
+  while (readers_room <= graph->nvalue)
+    readers = grow(readers, readers_room, &readers_room, sizeof *readers);
+  for (int known = running_room; known <= graph->nop; known = running_room) {
+    running = grow(running, known, &running_room, sizeof *running);
+    for (int i = known; i < running_room; i++) running[i] = (struct running){NONE, NONE};
+  }
+}
+
+static void count_reads(int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  const int *body = op->nbody ? op->body : &id;
+  widen_tables();
+  for (int n = 0; n < (op->nbody ? op->nbody : 1); n++)
+    for (int j = 0; j < graph->op[body[n]].nin; j++) {
+      struct readers *r = &readers[speaker(graph->op[body[n]].in[j])];
+      r->count += times;
+      r->unpacks += op->kind == OP_unpack ? times : 0;
+      r->sum += (int64_t)times * id;
+    }
+}
+
+static void note_running(const struct function *f, int first)
+{
+  widen_tables();
+  for (int k = first; k < f->nop; k++)
+    running[f->op[k]] = (struct running){(int)(f - graph->function), k};
+}
+
+void find_running(void)
+{
+  touched = NULL;
+  running = NULL;
+  readers = NULL;
+  touched_room = running_room = readers_room = 0;
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    note_running(f, 0);
+    for (int k = 0; k < f->nop; k++) count_reads(f->op[k], 1);
+  }
+}
+
+void run_now(const struct function *f, int id)
+{
+  count_reads(id, 1);
+  running[id] = (struct running){(int)(f - graph->function), NONE};
+}
+
+void read_instead(int id, int value)
+{
+  count_reads(id, -1);
+  graph->op[id].in[0] = value;
+  count_reads(id, 1);
+}
+
+static void run_no_more(int id)
+{
+  count_reads(id, -1);
+  running[id] = (struct running){NONE, NONE};
+}
+
+bool runs_in(const struct function *f, int id)
+{
+  return id != NONE && running[id].function == f - graph->function;
+}
+
+int readers_of(int value)
+{
+  return readers[speaker(value)].count;
+}
+
+/* ------------------------------------------------------------------------ whether they run as one
+ */
+
+/* By operation: the number of the last pass of which it is a member. */
+static bool is_member(const int *member_in, int id)
+{
+  return member_in[id] == pass_now;
+}
+
+static const int *mark_members(const int *member, int n)
+{
+  static const struct running *of;
+  static int *member_in, room;
+  widen_tables();
+  if (of != running || room < running_room) {
+    of = running;
+    room = running_room;
+    member_in = alloc((size_t)room * sizeof *member_in);
+  }
+  for (int k = 0; k < n; k++) member_in[member[k]] = pass_now;
+  return member_in;
+}
+
+/* From the first of the members to the last. */
+struct stretch {
+  int first, last;
+};
+
+static struct stretch stretch_of(const int *member, int n)
+{
+  struct stretch s = {running[member[0]].place, running[member[0]].place};
+  for (int k = 1; k < n; k++) {
+    int place = running[member[k]].place;
+    if (s.first > place) s.first = place;
+    if (s.last < place) s.last = place;
+  }
+  return s;
+}
+
+static void turn_around(struct list *list)
+{
+  for (int i = 0, k = list->n - 1; i < k; i++, k--) {
+    int id = list->at[i];
+    list->at[i] = list->at[k];
+    list->at[k] = id;
+  }
 }
 
 /* Whether the members can run as one: at the place of the last, or, where they gather, of the
    first. What depends on the others of those between, or they on it, goes to its other side. Leaves
-   the order, in which that member stands for all. */
+   the order from the first to the last, in which that member stands for all. */
 static bool gather(const struct function *f, const int *member, int n, struct list *order)
 {
-  struct touched t = {.read = alloc((size_t)graph->nvalue + 1),
-                      .written = alloc((size_t)graph->nvalue + 1)};
-  struct list beyond = {0};
+  static struct list beyond;
+  static const struct running *of;
+  if (of != running) beyond = (struct list){0};
+  of = running;
+  begin_noting();
+  const int *member_in = mark_members(member, n);
+  struct stretch s = stretch_of(member, n);
   bool back = graph->op[member[0]].kind == OP_all_gather; /* from the last to the first */
   int left = n;
-  for (int i = 0; i < f->nop; i++) {
-    int id = f->op[back ? f->nop - 1 - i : i];
+  beyond.n = order->n = 0;
+  for (int i = s.first; i <= s.last; i++) {
+    int id = f->op[back ? s.last + s.first - i : i];
     const struct op *op = &graph->op[id];
-    bool mine = is_among(member, n, id), between = left > 0 && left < n;
-    if (mine && (back ? t.read[speaker(op->out)] : t.written[speaker(op->in[0])])) return false;
-    bool goes_beyond = !mine && between && depends(op, &t);
-    if (mine || goes_beyond) visit_op(op, note, &t);
+    bool mine = is_member(member_in, id);
+    if (mine && is_in_the_way(op, back)) return false;
+    bool goes_beyond = !mine && depends(op);
+    if (mine || goes_beyond) note_op(op);
     left -= mine;
     if (goes_beyond)
       add(&beyond, id);
     else if (!mine || !left)
       add(order, id);
-    for (int k = 0; k < beyond.n && mine && !left; k++) add(order, beyond.at[k]);
   }
-  for (int i = 0, k = order->n - 1; i < k && back; i++, k--) {
-    int id = order->at[i];
-    order->at[i] = order->at[k];
-    order->at[k] = id;
-  }
+  for (int k = 0; k < beyond.n; k++) add(order, beyond.at[k]);
+  if (back) turn_around(order);
   return true;
 }
 
-bool can_merge(const struct function *f, const int *member, int n)
+/* The order that gather leaves, in memory that serves again. */
+static struct list *new_order(void)
 {
-  struct list order = {0};
-  return gather(f, member, n, &order);
+  static struct list order;
+  static const struct running *of;
+  if (of != running) order = (struct list){0};
+  of = running;
+  return &order;
 }
 
-/* By value which of the singles have to be there before it, a bit for each; and of the operation
-   under work. */
+static bool can_merge(const struct function *f, const int *member, int n)
+{
+  return gather(f, member, n, new_order());
+}
+
+static void take_one_by_one(const struct function *f, const struct list *all, struct list *member,
+                            struct list *rest)
+{
+  for (int k = 0; k < all->n; k++) {
+    add(member, all->at[k]);
+    if (can_merge(f, member->at, member->n)) continue;
+    member->n--;
+    add(rest, all->at[k]);
+  }
+}
+
+/* As gather goes, forth, from the first of them on. */
+static void take_in_order(const struct function *f, const struct list *all, struct list *member,
+                          struct list *rest)
+{
+  begin_noting();
+  const int *of_all = mark_members(all->at, all->n);
+  struct stretch s = stretch_of(all->at, all->n);
+  for (int i = s.first; i <= s.last; i++) {
+    const struct op *op = &graph->op[f->op[i]];
+    bool one = is_member(of_all, f->op[i]), taken = one && !is_in_the_way(op, false);
+    if (one) add(taken ? member : rest, f->op[i]);
+    if (taken || depends(op)) note_op(op);
+  }
+}
+
+static bool stand_in_order(const struct list *list)
+{
+  for (int k = 1; k < list->n; k++)
+    if (running[list->at[k]].place < running[list->at[k - 1]].place) return false;
+  return true;
+}
+
+void take_alike(const struct function *f, const struct list *all, struct list *member,
+                struct list *rest)
+{
+  bool forth = graph->op[all->at[0]].kind != OP_all_gather;
+  (forth && stand_in_order(all) ? take_in_order : take_one_by_one)(f, all, member, rest);
+}
+
+/* By value which of the singles have to be there before it, a bit for each, NULL for none; and of
+   the operation under work, with the set that has just these, or NULL. A set does not change any
+   more when it has been handed on, so that many share one. */
 struct ancestry {
-  uint64_t **of, *now;
+  const uint64_t **of, *same;
+  uint64_t *now;
   int words;
 };
 
 static void collect(void *ancestry, int value, bool writes)
 {
   struct ancestry *a = ancestry;
+  const uint64_t *set = a->of[value];
+  bool none = true, grows = false;
   (void)writes;
-  for (int i = 0; i < a->words && a->of[value]; i++) a->now[i] |= a->of[value][i];
+  if (!set || set == a->same) return;
+  for (int i = 0; i < a->words; i++) {
+    none &= !a->now[i];
+    grows |= (set[i] & ~a->now[i]) != 0;
+    a->now[i] |= set[i];
+  }
+  if (grows) a->same = none ? set : NULL;
+}
+
+/* The set of the singles that are there now. */
+static const uint64_t *set_now(struct ancestry *a)
+{
+  bool none = true;
+  for (int i = 0; i < a->words && !a->same; i++) none &= !a->now[i];
+  if (a->same || none) return a->same;
+  size_t bytes = (size_t)a->words * sizeof *a->now;
+  return a->same = memcpy(alloc(bytes), a->now, bytes);
 }
 
 static void hand_on(void *ancestry, int value, bool writes)
 {
   struct ancestry *a = ancestry;
-  if (!writes) return;
-  if (!a->of[value]) a->of[value] = alloc((size_t)a->words * sizeof **a->of);
-  for (int i = 0; i < a->words; i++) a->of[value][i] |= a->now[i];
-}
-
-static bool *as_flags(const uint64_t *bits, int n)
-{
-  bool *flag = alloc((size_t)n);
-  for (int i = 0; i < n; i++) flag[i] = bits[i / 64] >> i % 64 & 1;
-  return flag;
+  if (writes) a->of[value] = set_now(a);
 }
 
 void find_needs(const struct function *f, const int *op, struct single *s, int n)
@@ -151,11 +363,13 @@ void find_needs(const struct function *f, const int *op, struct single *s, int n
   a.of = alloc((size_t)(graph->nvalue + 1) * sizeof *a.of);
   a.now = alloc((size_t)a.words * sizeof *a.now);
   for (int i = 0, k = 0; i < f->nop && k < n; i++) {
-    for (int w = 0; w < a.words; w++) a.now[w] = 0;
+    memset(a.now, 0, (size_t)a.words * sizeof *a.now);
+    a.same = NULL;
     visit_op(&graph->op[f->op[i]], collect, &a);
     if (f->op[i] == op[k]) {
-      s[k].needs = as_flags(a.now, n);
+      s[k].needs = set_now(&a);
       a.now[k / 64] |= UINT64_C(1) << k % 64;
+      a.same = NULL;
       k++;
     }
     visit_op(&graph->op[f->op[i]], hand_on, &a);
@@ -163,25 +377,6 @@ void find_needs(const struct function *f, const int *op, struct single *s, int n
 }
 
 /* ----------------------------------------------------------------------- what a member takes in */
-
-int readers_of(int value, int *last)
-{
-  int count = 0, family = graph->value[value].family;
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      int id = graph->function[i].op[k];
-      const struct op *op = &graph->op[id];
-      const int *body = op->nbody ? op->body : &id;
-      for (int n = 0; n < (op->nbody ? op->nbody : 1); n++)
-        for (int j = 0; j < graph->op[body[n]].nin; j++) {
-          int in = graph->op[body[n]].in[j];
-          if (in != value && (family == NONE || graph->value[in].family != family)) continue;
-          count++;
-          *last = id;
-        }
-    }
-  return count;
-}
 
 static bool is_cast(const struct op *op)
 {
@@ -198,8 +393,7 @@ static bool keeps_order(const struct op *op)
 static int maker_of(const struct function *f, int value, enum op_kind kind)
 {
   int id = graph->value[value].op;
-  if (runs_at(f, id) == NONE || graph->op[id].kind != kind || !keeps_order(&graph->op[id]))
-    return NONE;
+  if (!runs_in(f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
   return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
 }
 
@@ -207,23 +401,21 @@ static int maker_of(const struct function *f, int value, enum op_kind kind)
 static int taker_of(const struct function *f, int value, enum op_kind kind)
 {
   const struct value *v = &graph->value[value];
-  int id = NONE;
-  if (v->role != ACTIVATION || v->is_output || readers_of(value, &id) != 1) return NONE;
-  if (runs_at(f, id) == NONE || graph->op[id].kind != kind || !keeps_order(&graph->op[id]))
-    return NONE;
+  if (v->role != ACTIVATION || v->is_output || readers_of(value) != 1) return NONE;
+  int id = (int)readers[speaker(value)].sum;
+  if (!runs_in(f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
   return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
 }
 
 bool is_mergeable(const struct function *f, int id)
 {
   const struct op *op = &graph->op[id];
-  int maker = graph->value[op->in[0]].op, reader = NONE;
+  int maker = graph->value[op->in[0]].op;
   if (op->nbody || op->pieces) return false;
-  if (op->kind == OP_reduce_scatter && runs_at(f, maker) != NONE &&
-      graph->op[maker].kind == OP_pack)
+  if (op->kind == OP_reduce_scatter && runs_in(f, maker) && graph->op[maker].kind == OP_pack)
     return maker_of(f, op->in[0], OP_pack) != NONE;
-  if (op->kind != OP_all_gather || !readers_of(op->out, &reader)) return true;
-  return graph->op[reader].kind != OP_unpack || taker_of(f, op->out, OP_unpack) != NONE;
+  if (op->kind != OP_all_gather) return true;
+  return !readers[speaker(op->out)].unpacks || taker_of(f, op->out, OP_unpack) != NONE;
 }
 
 /* The collective as a member of a packed bucket: with the casts and packings around it. Those whose
@@ -249,16 +441,21 @@ static int with_surroundings(const struct function *f, int id, struct list *gone
 /* Takes out of the function what has been taken in, but for what others still read. */
 static void leave_out(struct function *f, const struct list *gone)
 {
+  int first = f->nop;
   for (int i = 0; i < gone->n; i++) {
-    int reader, kept = 0;
     const struct op *op = &graph->op[gone->at[i]];
     const struct value *v = &graph->value[op->out];
-    bool is_made_here = v->op == gone->at[i];
-    if (is_made_here && (v->is_output || readers_of(op->out, &reader))) continue;
-    for (int k = 0; k < f->nop; k++)
-      if (f->op[k] != gone->at[i]) f->op[kept++] = f->op[k];
-    f->nop = kept;
+    bool is_made_here = v->op == gone->at[i], is_gone = !runs_in(f, gone->at[i]);
+    if (is_gone || (is_made_here && (v->is_output || readers_of(op->out)))) continue;
+    if (first > running[gone->at[i]].place) first = running[gone->at[i]].place;
+    run_no_more(gone->at[i]);
   }
+  if (first == f->nop) return;
+  int kept = first;
+  for (int k = first; k < f->nop; k++)
+    if (runs_in(f, f->op[k])) f->op[kept++] = f->op[k];
+  f->nop = kept;
+  note_running(f, first);
 }
 
 /* ----------------------------------------------------------------------------------- the bucket */
@@ -280,12 +477,15 @@ static int buffer_for(const struct op *op, enum type type, const char *name)
 static const char *reasons(const int *member, int n)
 {
   struct buffer b = {0};
+  struct memo told = {0};
+  struct query q = {0};
   for (int i = 0; i < n; i++) {
     const char *why = graph->op[member[i]].why;
-    bool told = !why;
-    for (int k = 0; k < i && !told; k++)
-      told = graph->op[member[k]].why && !strcmp(graph->op[member[k]].why, why);
-    if (!told) put(&b, "%s%s", b.length ? "; " : "", why);
+    int known = told.n;
+    if (!why) continue;
+    begin_query(&q);
+    ask_text(&q, why);
+    if (number_of_query(&told, &q) == known) put(&b, "%s%s", b.length ? "; " : "", why);
   }
   return b.text;
 }
@@ -312,15 +512,24 @@ static int parameter_of(int id)
   return is_gradient(op->out) ? graph->value[op->out].of : INT_MAX;
 }
 
+struct ranked {
+  int parameter, place, id;
+};
+
+static int by_parameter(const void *a, const void *b)
+{
+  const struct ranked *x = a, *y = b;
+  if (x->parameter != y->parameter) return x->parameter < y->parameter ? -1 : 1;
+  return x->place < y->place ? -1 : x->place > y->place;
+}
+
 /* What is copied then lies in one run, mostly. */
 void put_in_order(int *member, int n)
 {
-  for (int k = 1; k < n; k++)
-    for (int i = k; i > 0 && parameter_of(member[i - 1]) > parameter_of(member[i]); i--) {
-      int id = member[i];
-      member[i] = member[i - 1];
-      member[i - 1] = id;
-    }
+  struct ranked *ranked = alloc((size_t)(n + 1) * sizeof *ranked);
+  for (int k = 0; k < n; k++) ranked[k] = (struct ranked){parameter_of(member[k]), k, member[k]};
+  qsort(ranked, (size_t)n, sizeof *ranked, by_parameter);
+  for (int k = 0; k < n; k++) member[k] = ranked[k].id;
 }
 
 static int bucket_of(const int *member, int n, bool packed, enum type type)
@@ -343,19 +552,32 @@ static int bucket_of(const int *member, int n, bool packed, enum type type)
   return graph->nop++;
 }
 
+/* Puts the order of a stretch, in which one of the members stands, in its place. */
+static void replace_stretch(struct function *f, struct stretch s, const struct list *order)
+{
+  int end = s.first + order->n, behind = f->nop - s.last - 1;
+  memcpy(f->op + s.first, order->at, (size_t)order->n * sizeof *f->op);
+  memmove(f->op + end, f->op + s.last + 1, (size_t)behind * sizeof *f->op);
+  f->nop = end + behind;
+}
+
 bool merge(struct function *f, const int *member, int n, bool packed)
 {
-  struct list order = {0}, body = {0}, gone = {0};
-  if (n < 2 || !gather(f, member, n, &order)) return false;
+  struct list *order = new_order(), body = {0}, gone = {0};
+  if (n < 2 || !gather(f, member, n, order)) return false;
+  struct stretch s = stretch_of(member, n);
+  int stands = f->op[graph->op[member[0]].kind == OP_all_gather ? s.first : s.last];
   enum type type = moved_type(&graph->op[member[0]]);
+  for (int k = 0; k < n; k++) run_no_more(member[k]);
   for (int k = 0; k < n; k++)
     add(&body, packed ? with_surroundings(f, member[k], &gone) : member[k]);
   if (packed && graph->op[member[0]].kind != OP_all_reduce) put_in_order(body.at, n);
   int id = bucket_of(body.at, n, packed, type);
-  for (int i = 0; i < order.n; i++)
-    if (is_among(member, n, order.at[i])) order.at[i] = id;
-  f->op = order.at;
-  f->nop = order.n;
+  for (int i = 0; i < order->n; i++)
+    if (order->at[i] == stands) order->at[i] = id;
+  replace_stretch(f, s, order);
+  count_reads(id, 1);
+  note_running(f, s.first);
   leave_out(f, &gone);
   return true;
 }

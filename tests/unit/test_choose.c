@@ -118,13 +118,14 @@ static int compare(const struct scene *s)
     const struct node *at = &s->node[node[i]];
     bool needed[MOST_NODES] = {0};
     mark_needs(s, node[i], needed);
+    uint64_t *needs = alloc(sizeof *needs); /* of no more than 64 */
+    for (int k = 0; k < n; k++) *needs |= (uint64_t)needed[node[k]] << k;
     single[i] = (struct single){.kind = s->kind,
                                 .group = at->group[0],
                                 .type = at->type,
                                 .unit = NONE,
                                 .bytes = at->moved,
-                                .needs = alloc(MOST_NODES)};
-    for (int k = 0; k < n; k++) single[i].needs[k] = needed[node[k]];
+                                .needs = needs};
   }
   struct buckets found = choose_in_order(single, n, &(struct caps){1, s->cap});
   must(found.n == s->nbucket, "case %d: %d buckets, not %d", s->number, found.n, s->nbucket);
