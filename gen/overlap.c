@@ -382,10 +382,17 @@ static int begin_rounds(void)
   return most;
 }
 
+/* How many nodes the search has gone through, of the functions of the program together, and after
+   how many it ends: far more than where layers are loops. What a peak takes counts as much more as
+   it is slower to find. */
+static int64_t gone_through;
+enum { MOST_GONE_THROUGH = 100000000, PEAK_TAKES = 16 };
+
 /* How long the nodes take in their order; of a loop's body, of which rounds wait for each other, a
    round behind others. Leaves what is exposed of each. */
 static int64_t simulate(void)
 {
+  gone_through += nnode;
   streams.now = 0;
   streams.pending.n = 0;
   memset(streams.until, 0, (size_t)graph->ngroup * sizeof *streams.until);
@@ -518,6 +525,7 @@ static int write_order(int *op)
 
 static int64_t peak_now(void)
 {
+  gone_through += PEAK_TAKES * nnode;
   static int *op, room;
   while (room < 2 * nnode) op = grow(op, 0, &room, sizeof *op);
   return peak_of(op, write_order(op));
@@ -582,12 +590,20 @@ static bool fits(void)
   return can_live_in(whole.most_live);
 }
 
+/* What trials need room for: orders to go back to; by node, whether it would take too much to move
+   it. */
+static struct {
+  int *before, *kept;
+  bool *barred;
+} trials;
+
 /* Gives the collective work to run beside it, as long as that is quicker; false where none is. */
 static bool give_work(int c, int64_t most)
 {
   enum { MOVES = 32 };
-  int *before = alloc((size_t)nnode * sizeof *before), *kept = alloc((size_t)nnode * sizeof *kept);
-  bool *barred = alloc((size_t)nnode), beside = node[c].beside; /* barred: it would take too much */
+  int *before = trials.before, *kept = trials.kept;
+  bool *barred = trials.barred, beside = node[c].beside;
+  memset(barred, 0, (size_t)nnode * sizeof *barred);
   int leader = node[c].leader;
   bool led = leader != NONE && node[leader].beside;
   int64_t was = simulate();
@@ -618,7 +634,7 @@ static bool give_work(int c, int64_t most)
    parameters of what follows the layers are gathered beside these. */
 static void begin_before_loop(int c, int64_t most)
 {
-  int at = place[c], loop = at - 1, *kept = alloc((size_t)nnode * sizeof *kept);
+  int at = place[c], loop = at - 1, *kept = trials.kept;
   while (loop >= 0 && !is_loop(order[loop])) loop--;
   if (loop < 0 || alone[graph->op[node[order[loop]].op].function][node[c].group]) return;
   if (!find_along(at, loop)) return;
@@ -632,15 +648,28 @@ static void begin_before_loop(int c, int64_t most)
   take_order(kept);
 }
 
+static void make_trials(void)
+{
+  trials.before = alloc((size_t)nnode * sizeof *trials.before);
+  trials.kept = alloc((size_t)nnode * sizeof *trials.kept);
+  trials.barred = alloc((size_t)nnode * sizeof *trials.barred);
+}
+
+static bool may_go_on(void)
+{
+  return gone_through < MOST_GONE_THROUGH;
+}
+
 static void give_all_work(int64_t more)
 {
+  make_trials();
   int64_t least = peak_now();
   for (int n = 0; n < nnode; n++)
-    if (node[n].group != NONE && !node[n].crosses && options.cuda)
+    if (node[n].group != NONE && !node[n].crosses && options.cuda && may_go_on())
       begin_before_loop(n, least + more);
   for (int round = 0; round < 2; round++)
     for (int n = 0; n < nnode; n++)
-      if (node[n].group != NONE && !node[n].crosses && !give_work(n, least + more) &&
+      if (node[n].group != NONE && !node[n].crosses && may_go_on() && !give_work(n, least + more) &&
           whole.function)
         give_work(n, least);
 }
@@ -966,6 +995,7 @@ void open_overlap(void)
   taken = alloc((size_t)graph->nfunction * sizeof *taken); /* parts have none */
   touched = alloc((size_t)(3 * graph->nvalue + 1) * sizeof *touched);
   round_now = 0;
+  gone_through = 0;
   alone = alloc((size_t)graph->nfunction * sizeof *alone);
   for (int i = 0; i < graph->nfunction; i++) alone[i] = alloc((size_t)graph->ngroup + 1);
   lefts.n = lefts.room = 0;

@@ -24,11 +24,17 @@ struct lying {
 static struct lying *lying;
 static int *late; /* see hurry */
 
+/* How many lying values have been looked at. What is looked for takes the longer the more there is
+   to place: it ends after so many, for the last placing, and for all before it together. */
+static int64_t looked_at;
+enum { MOST_LOOKED_AT = 250000000 };
+
 static void make_room(void)
 {
   static const struct graph *of;
   static int room;
   if (of == graph && room > graph->nvalue) return;
+  if (of != graph) looked_at = 0;
   of = graph;
   room = graph->nvalue + graph->nvalue / 2 + 1;
   size = alloc((size_t)room * sizeof *size);
@@ -90,8 +96,10 @@ static int by_peak_and_length(const void *a, const void *b)
 static int64_t lowest_place(int n, const struct value *v, int64_t bytes)
 {
   int64_t at = 0;
-  for (const struct lying *l = lying; l < lying + n && l->at < at + bytes; l++)
+  const struct lying *l = lying;
+  for (; l < lying + n && l->at < at + bytes; l++)
     if (l->end > at && v->first <= l->last && l->first <= v->last) at = l->end;
+  looked_at += l - lying;
   return at;
 }
 
@@ -214,7 +222,8 @@ static void shuffle(int *value, int n)
 
 /* Tries orders until one comes to the bound: as they are, then each with what does not fit below
    the bound placed earlier, and, if it is to be done well, orders near to them: the fewer the more
-   there is to place. Leaves the best places, and gives where they end. */
+   there is to place. If not, what lies a little beyond the bound will do. Leaves the best places,
+   and gives where they end: INT64_MAX where it was not to look any more. */
 int64_t place_values(int *value, int n, int64_t bound, bool well)
 {
   static int (*const orders[])(const void *, const void *) = {by_size, by_length, by_start, by_peak,
@@ -222,11 +231,13 @@ int64_t place_values(int *value, int n, int64_t bound, bool well)
   enum { ORDERS = sizeof orders / sizeof *orders, HURRIES = 8, HURRIED = ORDERS * (1 + HURRIES) };
   enum { STEPS = 4000000, FEW = 12 };
   find_sizes(value, n);
+  if (well) looked_at = 0;
   int64_t best = INT64_MAX, enough = well ? bound : bound + bound / 256,
           many = STEPS / ((int64_t)n * n + 1), tries = well ? HURRIED + many : many;
   if (tries < FEW) tries = FEW;
   if (!well && tries > HURRIED) tries = HURRIED;
   for (int k = 0; k < tries && best > enough; k++) {
+    if (looked_at > MOST_LOOKED_AT && !(well && k == 0)) break;
     bool plain = k < ORDERS, begins = plain || (k - ORDERS) % HURRIES == 0;
     int order = plain ? k : (k - ORDERS) / HURRIES % ORDERS;
     int64_t peak = best;
