@@ -21,26 +21,50 @@ static bool is_spoken_on_device(const char *name)
   return false;
 }
 
-static bool name_taken(const struct draft *k, const char *name)
+static bool is_spoken_in_kernel(const char *name)
 {
-  if (is_spoken(name) || (options.cuda && is_spoken_on_device(name))) return true;
-  for (int i = 0; i < k->vectors.n; i++)
-    if (!strcmp(k->vectors.list[i].name, name)) return true;
-  for (int i = 0; i < k->nargument; i++)
-    if (!strcmp(k->argument[i].name, name)) return true;
-  for (int i = 0; i < k->nextra; i++)
-    if (!strcmp(k->extra[i].name, name)) return true;
-  for (int i = 0; i < k->ntemporary; i++)
-    if (!strcmp(k->temporary[i].name, name)) return true;
-  return false;
+  return is_spoken(name) || (options.cuda && is_spoken_on_device(name));
+}
+
+/* Which of "sum", "sum_2", "sum_3" ... are names already. */
+struct numbers {
+  const char *wanted;
+  size_t length;
+  bool taken[1024]; /* more than a kernel has names */
+};
+
+static void take_number(struct numbers *n, const char *name)
+{
+  const size_t most = sizeof n->taken;
+  if (strncmp(name, n->wanted, n->length)) return;
+  const char *rest = name + n->length;
+  size_t number = 0;
+  if (!*rest) n->taken[1] = true;
+  if (rest[0] != '_' || rest[1] == '0') return;
+  for (rest++; *rest >= '0' && *rest <= '9' && number < most; rest++)
+    number = 10 * number + (size_t)(*rest - '0');
+  if (!*rest && number > 1 && number < most) n->taken[number] = true;
+}
+
+static void take_numbers(struct numbers *n, const struct draft *k)
+{
+  for (int i = 0; i < k->vectors.n; i++) take_number(n, k->vectors.list[i].name);
+  for (int i = 0; i < k->nargument; i++) take_number(n, k->argument[i].name);
+  for (int i = 0; i < k->nextra; i++) take_number(n, k->extra[i].name);
+  for (int i = 0; i < k->ntemporary; i++) take_number(n, k->temporary[i].name);
 }
 
 const char *free_name(const struct draft *k, const char *wanted)
 {
-  wanted = spared_name(wanted);
-  const char *name = wanted;
-  for (int again = 2; name_taken(k, name); again++) name = text("%s_%d", wanted, again);
-  return name;
+  struct numbers n = {.wanted = spared_name(wanted)};
+  n.length = strlen(n.wanted);
+  take_numbers(&n, k);
+  for (int again = 1; again < (int)sizeof n.taken; again++) {
+    if (n.taken[again]) continue;
+    const char *name = again == 1 ? n.wanted : text("%s_%d", n.wanted, again);
+    if (!is_spoken_in_kernel(name)) return name;
+  }
+  bug("emit", NONE, "a kernel has more than %d names like '%s'", (int)sizeof n.taken, wanted);
 }
 
 /* As comments call it: "d_norm_cut"; but by no number, which tells it from others elsewhere. */

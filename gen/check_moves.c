@@ -261,6 +261,21 @@ static int64_t largest_sum(const struct op *bucket)
   return sum;
 }
 
+static int buckets; /* that have been looked at */
+
+/* By value: the last bucket looked at of which a member makes it. */
+static const int *made_in(const struct op *bucket)
+{
+  static const struct graph *of;
+  static int *made, room;
+  if (of != graph) room = 0;
+  of = graph;
+  while (room <= graph->nvalue) made = grow(made, room, &room, sizeof *made);
+  buckets++;
+  for (int k = 0; k < bucket->nbody; k++) made[graph->op[bucket->body[k]].out] = buckets;
+  return made;
+}
+
 /* One call can do what all members would, on a buffer that holds them. */
 static void check_bucket(int id)
 {
@@ -268,8 +283,7 @@ static void check_bucket(int id)
   enum type travels = moved_type(op);
   hold(op->nbody > 1, id, "a bucket of less than two");
   hold(op->packed || op->kind == OP_all_reduce, id, "parts that lie nowhere together");
-  bool *made = alloc((size_t)graph->nvalue + 1); /* by value: a member makes it */
-  for (int k = 0; k < op->nbody; k++) made[graph->op[op->body[k]].out] = true;
+  const int *made = made_in(op);
   for (int k = 0; k < op->nbody; k++) {
     const struct op *m = &graph->op[op->body[k]];
     enum type in = graph->value[m->in[0]].type, out = graph->value[m->out].type;
@@ -280,7 +294,7 @@ static void check_bucket(int id)
          id, "a member is of another type");
     hold(graph->value[m->in[0]].order == graph->value[m->out].order, id,
          "a member lies otherwise after than before");
-    hold(!made[m->in[0]], id, "a member needs another");
+    hold(made[m->in[0]] != buckets, id, "a member needs another");
   }
   if (!op->packed) return;
   int64_t room = elements(graph->value[op->buffer].shape);

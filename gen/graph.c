@@ -255,7 +255,8 @@ bool has_name_of_op(int value)
 
 int shown_value(int value)
 {
-  for (;;) {
+  enum { FAR_ENOUGH = 128 }; /* names would be no better for more */
+  for (int steps = 0; steps < FAR_ENOUGH; steps++) {
     int id = graph->value[value].op;
     enum op_kind kind = id == NONE ? OP_COUNT : graph->op[id].kind;
     bool shows = kind == OP_view || kind == OP_permute || kind == OP_cast;
@@ -265,6 +266,7 @@ int shown_value(int value)
     if (!moves && !(shows && has_name_of_op(value))) return value;
     value = in;
   }
+  return value;
 }
 
 bool is_next_parameter(int one, int next)

@@ -657,9 +657,10 @@ static bool in_comment(const char *text, const char *at)
   return false;
 }
 
+static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+
 bool has_word(const char *text, const char *word)
 {
-  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
   size_t n = strlen(word);
   for (const char *at = text; (at = strstr(at, word)); at++) {
     /* "m->w.c" names no variable c or w, nor does 'c'. */
@@ -672,12 +673,42 @@ bool has_word(const char *text, const char *word)
   return false;
 }
 
+/* The words of a text that has_word finds in it, found at once. */
+static struct memo words_of(const char *text)
+{
+  struct memo words = {0};
+  static struct query q;
+  bool quoted = false, comment = false;
+  for (const char *c = text; *c;) {
+    size_t n = strspn(c, letters);
+    bool member = c > text && (c[-1] == '.' || (c > text + 1 && c[-1] == '>' && c[-2] == '-'));
+    if (n && !comment && !member && !(c > text && c[-1] == '\'')) {
+      begin_query(&q);
+      ask_piece(&q, c, n);
+      number_of_query(&words, &q);
+    }
+    c += n;
+    if (n || !*c) continue;
+    if (*c == '"') quoted = !quoted;
+    if (!quoted && c[0] == '/' && c[1] == '/') comment = true;
+    if (*c == '\n') quoted = comment = false;
+    c++;
+  }
+  return words;
+}
+
 char *local_declarations(const char *code)
 {
   struct buffer b = {0};
+  struct memo words = words_of(code);
+  struct query q = {0};
   put_text(&b, "", 0);
-  for (int i = 0; i < graph->nvalue; i++)
-    if (declares[i] && has_word(code, local[i])) put_local(&b, i);
+  for (int i = 0, known = words.n; i < graph->nvalue; i++) {
+    if (!declares[i]) continue;
+    begin_query(&q);
+    ask_text(&q, local[i]);
+    if (number_of_query(&words, &q) < known) put_local(&b, i);
+  }
   if (b.length) put(&b, "\n");
   return b.text;
 }

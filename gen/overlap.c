@@ -82,7 +82,9 @@ struct touched {
 static struct touched *touched; /* by speaker */
 static int round_now;
 
-int byte_speaker(int value)
+static int *speakers; /* by value: its speaker and 1, or 0 where nobody has asked yet */
+
+static int find_speaker(int value)
 {
   const struct value *v = &graph->value[value];
   if (v->role == GRADIENT) return graph->nvalue + v->of;
@@ -90,6 +92,12 @@ int byte_speaker(int value)
   if (v->role == LOSS) return 3 * graph->nvalue;
   if (v->family != NONE && v->family != value) return byte_speaker(v->family);
   return has_no_bytes(value) ? byte_speaker(graph->op[v->op].in[0]) : value;
+}
+
+int byte_speaker(int value)
+{
+  if (!speakers[value]) speakers[value] = find_speaker(value) + 1;
+  return speakers[value] - 1;
 }
 
 static struct touched *touched_at(int value)
@@ -994,6 +1002,7 @@ void open_overlap(void)
 {
   taken = alloc((size_t)graph->nfunction * sizeof *taken); /* parts have none */
   touched = alloc((size_t)(3 * graph->nvalue + 1) * sizeof *touched);
+  speakers = alloc((size_t)(graph->nvalue + 1) * sizeof *speakers);
   round_now = 0;
   gone_through = 0;
   alone = alloc((size_t)graph->nfunction * sizeof *alone);

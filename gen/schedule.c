@@ -43,6 +43,15 @@ static int shown_by(int value)
   return has_no_bytes(value) ? shown_by(graph->op[graph->value[value].op].in[0]) : value;
 }
 
+/* The values come one after the other: mostly it is known already what a view is a view of. */
+static void find_shown(void)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    int in = has_no_bytes(i) ? graph->op[graph->value[i].op].in[0] : NONE;
+    shown[i] = in == NONE ? i : in < i ? shown[in] : shown_by(in);
+  }
+}
+
 /* The values whose bytes are needed until an operation is done. What is reduced in its place is
    there under its new name alone. */
 static int needed_by(const struct op *op, int *list)
@@ -109,12 +118,11 @@ static bool dies(int value)
   return readers[shown[value]] == 1 && !leaves[shown[value]];
 }
 
-/* The bytes of what the operation makes in the place of what it reads for the last time. */
-static int64_t replaced(const struct op *op)
+/* The bytes of what the operation makes in the place of what it reads for the last time: of the
+   first nin of read_list. */
+static int64_t find_replaced(const struct op *op, int nin)
 {
-  widen_lists(op);
   int64_t sum = 0;
-  int nin = op_reads(op, read_list);
   for (int n = op_writes(op, write_list); n--;) {
     int at = 0, out = write_list[n], in;
     if (!overwrites(op, out, &in)) continue;
@@ -126,6 +134,43 @@ static int64_t replaced(const struct op *op)
     read_list[at] = read_list[--nin];
   }
   return sum;
+}
+
+/* By operation: what it replaced when these of what it reads died, the last time that it was
+   asked. */
+static struct replaced {
+  bool known;
+  struct list dying;
+  int64_t bytes;
+} * last_replaced;
+static int replaced_room;
+
+/* Whether those that die are the same as the last time; notes them. */
+static bool die_as_before(struct replaced *last, int nin)
+{
+  int n = 0;
+  bool same = last->known;
+  for (int i = 0; i < nin; i++) {
+    if (!dies(read_list[i])) continue;
+    same &= n < last->dying.n && last->dying.at[n] == read_list[i];
+    if (!same) last->dying.n = n, add(&last->dying, read_list[i]);
+    n++;
+  }
+  same &= n == last->dying.n;
+  last->dying.n = n;
+  last->known = true;
+  return same;
+}
+
+static int64_t replaced(const struct op *op)
+{
+  while (replaced_room <= op - graph->op)
+    last_replaced = grow(last_replaced, replaced_room, &replaced_room, sizeof *last_replaced);
+  struct replaced *last = &last_replaced[op - graph->op];
+  widen_lists(op);
+  int nin = op_reads(op, read_list);
+  if (!die_as_before(last, nin)) last->bytes = find_replaced(op, nin);
+  return last->bytes;
 }
 
 static bool can_run(const struct op *op)
@@ -335,11 +380,11 @@ void schedule(void)
   leaves = alloc((size_t)graph->nvalue);
   shown = alloc((size_t)graph->nvalue * sizeof *shown);
   weights = alloc((size_t)graph->nvalue * sizeof *weights);
-  for (int i = 0; i < graph->nvalue; i++) {
-    shown[i] = shown_by(i);
-    weights[i] = NONE;
-  }
+  for (int i = 0; i < graph->nvalue; i++) weights[i] = NONE;
+  find_shown();
   met_in = alloc((size_t)graph->nvalue * sizeof *met_in);
+  last_replaced = NULL;
+  replaced_room = 0;
   wanted = alloc((size_t)graph->nvalue);
   find_wanted();
   lives = live_bytes();

@@ -286,7 +286,7 @@ static const char *const spoken[] = {"abs",
 static bool is_in(const char *const *list, const char *s)
 {
   for (int i = 0; list[i]; i++)
-    if (!strcmp(list[i], s)) return true;
+    if (*list[i] == *s && !strcmp(list[i], s)) return true;
   return false;
 }
 
