@@ -46,11 +46,12 @@ static void visit_op(const struct op *op, visitor *visit, void *to)
   if (op->out == NONE && op->nin) visit(to, speaker(op->in[0]), true);
 }
 
-/* What the operations of a pass over a function read and write that have to stay in their order, by
-   value: the number of the last pass that has noted it; one of a family speaks for all of it. */
-static struct touched {
+/* What the operations of a pass over a function read and write that have to stay in their order:
+   the number of the last pass that has noted it. */
+struct touched {
   int read, written;
-} * touched;
+};
+static struct touched *touched; /* by value; one of a family speaks for all of it */
 static int touched_room, pass_now;
 static bool found;
 
@@ -95,17 +96,20 @@ bool is_in_the_way(const struct op *op, bool back)
 /* ----------------------------------------------------------------------- what runs and reads where
  */
 
-/* By operation: which function runs it, at which place; NONE: none. */
-static struct running {
+/* Which function runs an operation, at which place; NONE: none. */
+struct running {
   int function, place;
-} * running;
+};
+static struct running *running; /* by operation */
 static int running_room;
-/* By value: how often operations read it, or one of its family; how many of these unpack it; and
-   the sum of their numbers: that of the only one, where it is read once. */
-static struct readers {
+
+/* How often operations read a value, or one of its family; how many of these unpack it; and the sum
+   of their numbers: that of the only one, where it is read once. */
+struct readers {
   int count, unpacks;
   int64_t sum;
-} * readers;
+};
+static struct readers *readers; /* by value */
 static int readers_room;
 
 static void widen_tables(void)

@@ -53,15 +53,17 @@ const char *stream_name(int group)
 
 /* --------------------------------------------------------------------------- names in one scope */
 
+struct name {
+  const char *text;
+  int again; /* the last number that was tried behind it */
+};
+
 /* The names given out in a scope, found by their hash; a second comer gets a number. Local: of
    variables. */
 struct scope {
   bool local;
   int n, room;
-  struct name {
-    const char *text;
-    int again; /* the last number that was tried behind it */
-  } * name;
+  struct name *name;
   int places, *at; /* open addressing: which of `name`, or NONE */
 };
 
@@ -455,12 +457,40 @@ const char *spoken_name(int value)
   return numbered ? text("%s%s", name, local[value] + n) : name;
 }
 
+static void count_place(void *to, int op, int times)
+{
+  (void)op, (void)times;
+  ++*(int *)to;
+}
+
+/* The phases' functions, in their order: each with the place in the program where it ends. */
+struct phase_end {
+  int function, place;
+};
+static struct {
+  int n;
+  struct phase_end *at;
+} ends;
+
+static void find_ends(void)
+{
+  int place = 0;
+  ends.n = 0;
+  ends.at = alloc((size_t)(graph->nfunction + 1) * sizeof *ends.at);
+  for (int i = 0; i < graph->nfunction; i++) {
+    if (!is_phase(&graph->function[i])) continue;
+    each_op_of(&graph->function[i], count_place, &place);
+    ends.at[ends.n++] = (struct phase_end){i, place};
+  }
+}
+
 void name_values(int of_rank)
 {
   rank = of_rank;
   speaking = NULL;
   local = NULL;
   given = (struct scope){0};
+  find_ends();
   name_of = alloc((size_t)(graph->nvalue + 1) * sizeof *name_of);
   find_alignments(of_rank);
   declare_memory();
@@ -510,25 +540,15 @@ static const char *address(int value)
   return own_address(value);
 }
 
-static void count_place(void *to, int op, int times)
-{
-  (void)op, (void)times;
-  ++*(int *)to;
-}
-
 /* "forward", "forward .. backward": in which phases it is needed. */
 static const char *lifetime(const struct value *v)
 {
   static const char *const phase[] = {"forward", "backward", "update", "gather"};
   enum phase from = graph->op[v->op].phase, to = from;
-  for (int i = 0, at = 0; i < graph->nfunction; i++) {
-    const struct function *f = &graph->function[i];
-    if (!is_phase(f)) continue;
-    each_op_of(f, count_place, &at);
-    if (v->last < at) {
-      to = f->phase;
-      break;
-    }
+  for (int i = 0; i < ends.n; i++) {
+    if (v->last >= ends.at[i].place) continue;
+    to = graph->function[ends.at[i].function].phase;
+    break;
   }
   return from == to ? phase[from] : text("%s .. %s", phase[from], phase[to]);
 }

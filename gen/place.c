@@ -25,9 +25,10 @@ static struct lying *lying;
 static int *late; /* see hurry */
 
 /* How many lying values have been looked at. What is looked for takes the longer the more there is
-   to place: it ends after so many, for the last placing, and for all before it together. */
+   to place: it ends after so many, for all placings that are tried out together, and for one that
+   is done well. */
 static int64_t looked_at;
-enum { MOST_LOOKED_AT = 250000000 };
+enum { MOST_IN_TRIALS = 300000000, MOST_IN_ONE = 150000000 };
 
 static void make_room(void)
 {
@@ -237,7 +238,7 @@ int64_t place_values(int *value, int n, int64_t bound, bool well)
   if (tries < FEW) tries = FEW;
   if (!well && tries > HURRIED) tries = HURRIED;
   for (int k = 0; k < tries && best > enough; k++) {
-    if (looked_at > MOST_LOOKED_AT && !(well && k == 0)) break;
+    if (well ? k && looked_at > MOST_IN_ONE : looked_at > MOST_IN_TRIALS) break;
     bool plain = k < ORDERS, begins = plain || (k - ORDERS) % HURRIES == 0;
     int order = plain ? k : (k - ORDERS) / HURRIES % ORDERS;
     int64_t peak = best;

@@ -136,13 +136,13 @@ static int64_t find_replaced(const struct op *op, int nin)
   return sum;
 }
 
-/* By operation: what it replaced when these of what it reads died, the last time that it was
-   asked. */
-static struct replaced {
+/* What an operation replaced when these of what it reads died, the last time that it was asked. */
+struct replaced {
   bool known;
   struct list dying;
   int64_t bytes;
-} * last_replaced;
+};
+static struct replaced *last_replaced; /* by operation */
 static int replaced_room;
 
 /* Whether those that die are the same as the last time; notes them. */
@@ -214,11 +214,15 @@ int64_t peak_of(const int *op, int n)
 }
 
 static int64_t lives; /* the program's live_bytes, as it stands */
+static int asked;     /* how often that was asked of an order */
 
 /* Takes the better order, unless more is alive in it all the same, somewhere in the program: what
-   shares whose bytes memory.c alone knows. */
+   shares whose bytes memory.c alone knows. Each time it goes through all of the program: programs
+   of that many stretches keep the rest as it is. */
 static void take_over(int *op, const int *better, int n)
 {
+  enum { MOST_ASKED = 32 };
+  if (asked++ >= MOST_ASKED) return;
   int *before = alloc((size_t)n * sizeof *before);
   memcpy(before, op, (size_t)n * sizeof *op);
   memcpy(op, better, (size_t)n * sizeof *op);
@@ -388,6 +392,7 @@ void schedule(void)
   wanted = alloc((size_t)graph->nvalue);
   find_wanted();
   lives = live_bytes();
+  asked = 0;
   for (int i = 0; i < graph->nfunction; i++)
     if (is_of_batch(graph->function[i].phase)) order_function(&graph->function[i]);
   overlap_all();
