@@ -10,10 +10,17 @@ const struct op_row op_row[OP_COUNT] = {
 #undef OP
 };
 
-bool is_reduce(enum op_kind k)
+static bool has_reduced_rule(enum op_kind k)
 {
   return *op_row[k].element && !strncmp(op_row[k].rule, "...D->...", strlen("...D->...")) &&
          op_row[k].rule[strlen("...D->...")] != 'D';
+}
+
+bool is_reduce(enum op_kind k)
+{
+  static enum { NOT_ASKED, NO, YES } known[OP_COUNT]; /* passes ask it of every operation */
+  if (known[k] == NOT_ASKED) known[k] = has_reduced_rule(k) ? YES : NO;
+  return known[k] == YES;
 }
 
 bool is_pointwise(enum op_kind k)

@@ -214,15 +214,16 @@ int64_t peak_of(const int *op, int n)
 }
 
 static int64_t lives; /* the program's live_bytes, as it stands */
-static int asked;     /* how often that was asked of an order */
+static int64_t asked; /* of how many operations that was asked, of one order after the other */
 
 /* Takes the better order, unless more is alive in it all the same, somewhere in the program: what
-   shares whose bytes memory.c alone knows. Each time it goes through all of the program: programs
-   of that many stretches keep the rest as it is. */
+   shares whose bytes memory.c alone knows. Each time that goes through all of the program: a very
+   long one keeps the rest as it is. */
 static void take_over(int *op, const int *better, int n)
 {
-  enum { MOST_ASKED = 32 };
-  if (asked++ >= MOST_ASKED) return;
+  enum { MOST_ASKED = 500000 };
+  asked += graph->nop;
+  if (asked > MOST_ASKED) return;
   int *before = alloc((size_t)n * sizeof *before);
   memcpy(before, op, (size_t)n * sizeof *op);
   memcpy(op, better, (size_t)n * sizeof *op);

@@ -74,7 +74,8 @@ int indexed_dimension(const struct op *op, int i)
 
 bool reads_by_index(const struct op *op, int i)
 {
-  return strstr(op_row[op->kind].element, text("$%c(", 'a' + i)) != NULL;
+  const char asks[] = {'$', (char)('a' + i), '(', 0};
+  return strstr(op_row[op->kind].element, asks) != NULL;
 }
 
 bool reads_elsewhere(const struct op *op, int i)
