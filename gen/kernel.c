@@ -12,7 +12,6 @@ struct kernel {
   const char *name, *comment;
   const char *prototypes, *definition;             /* as written */
   const char *given_prototypes, *given_definition; /* with the hole `$name$` */
-  const char *plan;                                /* of a fused one: what it is but for names */
 };
 
 static struct kernel *kernel;
@@ -100,27 +99,80 @@ static char *declared(const char *heads)
   return b.text;
 }
 
+/* Of a name the number, from 1 on, of the kernel that has it, 0: none does; and the last number
+   that was tried behind it. */
+struct named {
+  int kernel, again;
+};
+
+static struct named *named(const char *name)
+{
+  static struct memo names;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_text(&q, name);
+  return answer_to(&names, &q, sizeof(struct named), &is_new);
+}
+
+/* The number, likewise, of the fused kernel that is this but for names. */
+static int *planned(const char *plan)
+{
+  static struct memo plans;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_text(&q, plan);
+  return answer_to(&plans, &q, sizeof(int), &is_new);
+}
+
+/* The name that was given to a kernel of these texts. */
+static const char **given_name(const char *wanted, const char *prototypes, const char *definition)
+{
+  static struct memo texts;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_text(&q, wanted);
+  ask_text(&q, prototypes);
+  ask_text(&q, definition);
+  return answer_to(&texts, &q, sizeof(char *), &is_new);
+}
+
+/* A name that none has, or one that has the same texts. */
+static const char *name_for(const char *wanted, const char *prototypes, const char *definition)
+{
+  struct named *first = named(wanted);
+  for (;; first->again++) {
+    const char *name = first->again ? text("%s_%d", wanted, first->again + 1) : wanted;
+    int known = named(name)->kernel;
+    if (!known) return name;
+    const struct kernel *k = &kernel[known - 1];
+    if (!strcmp(k->given_prototypes, prototypes) && !strcmp(k->given_definition, definition))
+      return name;
+  }
+}
+
 const char *add_kernel(const char *wanted, const char *prototypes, const char *comment,
                        const char *definition, bool ours)
 {
-  for (int again = 1;; again++) {
-    const char *name = again == 1 ? wanted : text("%s_%d", wanted, again);
-    int i = 0;
-    while (i < nkernel && strcmp(kernel[i].name, name)) i++;
-    if (i < nkernel && !strcmp(kernel[i].given_prototypes, prototypes) &&
-        !strcmp(kernel[i].given_definition, definition))
-      return name;
-    if (i < nkernel) continue;
-    GROW(kernel, nkernel, kernel_room);
-    kernel[nkernel++] = (struct kernel){
-        .name = name,
-        .comment = comment,
-        .prototypes = wrapped_lines(fill(declared(prototypes), "name", name, NULL), true),
-        .definition = wrapped_lines(fill(definition, "name", name, NULL), ours),
-        .given_prototypes = prototypes,
-        .given_definition = definition};
-    return name;
-  }
+  static const struct graph *of;
+  if (of != graph) nkernel = kernel_room = 0;
+  of = graph;
+  const char **given = given_name(wanted, prototypes, definition);
+  if (*given) return *given;
+  const char *name = *given = name_for(wanted, prototypes, definition);
+  if (named(name)->kernel) return name;
+  GROW(kernel, nkernel, kernel_room);
+  kernel[nkernel++] = (struct kernel){
+      .name = name,
+      .comment = comment,
+      .prototypes = wrapped_lines(fill(declared(prototypes), "name", name, NULL), true),
+      .definition = wrapped_lines(fill(definition, "name", name, NULL), ours),
+      .given_prototypes = prototypes,
+      .given_definition = definition};
+  named(name)->kernel = nkernel;
+  return name;
 }
 
 /* A kernel that is one function: its name. */
@@ -297,11 +349,10 @@ static const char *fused_kernel(const struct op *group, struct draft *k, const c
   const char *name = kernel_name(group, k->loops.space), *plain_body = draw_up(&plain, &other);
   const char *plan =
       text("%s(%s) %d\n%s", name, parameters_text(&plain), other.threads, plain_body);
-  for (int i = 0; i < nkernel; i++)
-    if (kernel[i].plan && !strcmp(kernel[i].plan, plan)) return kernel[i].name;
-  int before = nkernel;
+  int *known = planned(plan), before = nkernel;
+  if (*known) return kernel[*known - 1].name;
   name = add_function(name, parameters_text(k), kernel_comment(group), body, launch);
-  if (nkernel > before) kernel[before].plan = plan;
+  if (nkernel > before) *known = nkernel;
   return name;
 }
 
