@@ -550,7 +550,6 @@ static void take_back(const struct state *before, const struct crossings *all)
 
 static int64_t overlap(int body, int64_t most_live)
 {
-  enter_function(&graph->function[body]);
   overlap_function(&graph->function[body], most_live);
   return time_of_function(body);
 }
@@ -617,7 +616,7 @@ static int64_t prefetch(int body, const struct crossings *all, int64_t room)
   refuse(body, live_bytes(), room);
 }
 
-int64_t overlap_body(int body, int64_t most_live)
+static int64_t cross_or_overlap(int body, int64_t most_live)
 {
   struct state before = remember_functions();
   int64_t time = overlap(body, most_live), room = room_in_arena(most_live), lives = NONE;
@@ -638,6 +637,13 @@ int64_t overlap_body(int body, int64_t most_live)
     if (kinds == 3 || some.n < all.n) lives = try_crossings(body, &some, false, room, time);
   }
   if (lives != NONE) return lives;
+  overlap(body, most_live);
+  return most_live;
+}
+
+int64_t overlap_body(int body, int64_t most_live)
+{
+  if (options.cuda) return cross_or_overlap(body, most_live);
   overlap(body, most_live);
   return most_live;
 }

@@ -60,7 +60,7 @@ struct link link_of(int group);
    asked, brings small sums of gradients out of the loops over modules. */
 void prepare_gradients(bool out_of_loops);
 /* side_by_side.c: by operation of the function, when what stands up to it has been computed, by the
-   model of cost.c; without collectives, in picoseconds. */
+   model of cost.c; without collectives, in picoseconds. It serves until it is asked again. */
 int64_t *times_in(const struct function *f);
 /* Of the function's gradients that are summed where they lie. */
 void bucket_gradients(struct function *f);

@@ -16,6 +16,8 @@ struct kernel {
 
 static struct kernel *kernel;
 static int nkernel, kernel_room;
+static const char **name_list; /* of the first kernels, so many */
+static int nname, name_room, named_kernels;
 
 /* --------------------------------------------------------------------------- all of the kernels */
 
@@ -33,18 +35,26 @@ static const char *next_prototype(const char *c)
   return c && c[1] ? c + 1 : NULL;
 }
 
+/* Tests have several graphs, each with memory of its own. */
+static void forget_other_graphs(void)
+{
+  static const struct graph *of;
+  if (of == graph) return;
+  of = graph;
+  nkernel = kernel_room = nname = name_room = named_kernels = 0;
+}
+
 const char *const *kernel_names(void)
 {
-  const char **list = NULL;
-  int n = 0, room = 0;
-  for (int i = 0; i < nkernel; i++)
-    for (const char *c = kernel[i].prototypes; c; c = next_prototype(c)) {
-      GROW(list, n, room);
-      list[n++] = name_at(c);
+  forget_other_graphs();
+  for (; named_kernels < nkernel; named_kernels++)
+    for (const char *c = kernel[named_kernels].prototypes; c; c = next_prototype(c)) {
+      GROW(name_list, nname, name_room);
+      name_list[nname++] = name_at(c);
     }
-  GROW(list, n, room);
-  list[n] = NULL;
-  return list;
+  GROW(name_list, nname, name_room);
+  name_list[nname] = NULL;
+  return name_list;
 }
 
 char *kernel_definitions(void)
@@ -156,9 +166,7 @@ static const char *name_for(const char *wanted, const char *prototypes, const ch
 const char *add_kernel(const char *wanted, const char *prototypes, const char *comment,
                        const char *definition, bool ours)
 {
-  static const struct graph *of;
-  if (of != graph) nkernel = kernel_room = 0;
-  of = graph;
+  forget_other_graphs();
   const char **given = given_name(wanted, prototypes, definition);
   if (*given) return *given;
   const char *name = *given = name_for(wanted, prototypes, definition);

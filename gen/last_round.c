@@ -109,6 +109,9 @@ static void apply(int function, int loop, int id, const struct along *along)
 /* Lets the gather begin in the last round, if that has time for it, and there is room. */
 static bool try_late(int function, int loop, int id, int64_t most_live)
 {
+  enum { MOST_ASKED = 1000000 };
+  static const struct graph *of;
+  static int64_t asked;
   struct along along = {0};
   const struct op *op = &graph->op[id];
   int body = graph->op[graph->function[function].op[loop]].function;
@@ -116,6 +119,9 @@ static bool try_late(int function, int loop, int id, int64_t most_live)
   if (op->kind != OP_all_gather || unit_of(op) == NONE || !is_worth_it(op)) return false;
   if (takes > round) return false;
   if (!needs_no_loop(&graph->function[function], loop, op, false, &along)) return false;
+  if (of != graph) asked = 0;
+  of = graph;
+  if (!may_ask_again(&asked, MOST_ASKED)) return false;
   struct state before = remember_functions();
   apply(function, loop, id, &along);
   if (live_bytes() <= most_live + most_live / 32) {

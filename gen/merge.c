@@ -363,8 +363,18 @@ static void hand_on(void *ancestry, int value, bool writes)
 
 void find_needs(const struct function *f, const int *op, struct single *s, int n)
 {
+  static const struct running *of;
+  static const uint64_t **sets;
+  static int room;
   struct ancestry a = {.words = n / 64 + 1};
-  a.of = alloc((size_t)(graph->nvalue + 1) * sizeof *a.of);
+  widen_tables();
+  if (of != running || room <= graph->nvalue) {
+    room = readers_room;
+    sets = alloc((size_t)room * sizeof *sets);
+  }
+  of = running;
+  memset(sets, 0, (size_t)room * sizeof *sets);
+  a.of = sets;
   a.now = alloc((size_t)a.words * sizeof *a.now);
   for (int i = 0, k = 0; i < f->nop && k < n; i++) {
     memset(a.now, 0, (size_t)a.words * sizeof *a.now);

@@ -589,17 +589,51 @@ static void put_local(struct buffer *b, int value)
         wrapped(line, " : ", "      "));
 }
 
-/* Values that the function reads or writes. */
-static bool *used_by(const struct function *f)
+/* The values that the function at hand reads or writes, in their order; and by value whether it
+   does. */
+static struct list used_values;
+static bool *used;
+
+static void use(const int *list, int n)
 {
-  bool *used = alloc((size_t)(graph->nvalue + 1) * sizeof *used);
+  for (int i = 0; i < n; i++) {
+    if (!used[list[i]]) add(&used_values, list[i]);
+    used[list[i]] = true;
+  }
+}
+
+static int by_number(const void *a, const void *b)
+{
+  return *(const int *)a - *(const int *)b;
+}
+
+static void find_used(const struct function *f)
+{
+  int *list = NULL, room = 0;
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    int *list = alloc((size_t)op_width(op) * sizeof *list);
-    for (int n = op_reads(op, list); n--;) used[list[n]] = true;
-    for (int n = op_writes(op, list); n--;) used[list[n]] = true;
+    while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
+    use(list, op_reads(op, list));
+    use(list, op_writes(op, list));
   }
-  return used;
+  qsort(used_values.at, (size_t)used_values.n, sizeof *used_values.at, by_number);
+}
+
+/* Forgets the names of the function before. */
+static void forget_locals(void)
+{
+  if (!local) {
+    local = alloc((size_t)(graph->nvalue + 1) * sizeof *local);
+    declares = alloc((size_t)(graph->nvalue + 1) * sizeof *declares);
+    used = alloc((size_t)(graph->nvalue + 1) * sizeof *used);
+    used_values = (struct list){0};
+  }
+  for (int i = 0; i < used_values.n; i++) {
+    int value = used_values.at[i];
+    local[value] = NULL;
+    declares[value] = used[value] = false;
+  }
+  used_values.n = 0;
 }
 
 /* What tells a value that was moved from the one of the same name that it was. */
@@ -628,11 +662,11 @@ static const char *moved_suffix(int value)
 
 /* The variable that stands for a value: what is made in place under the same name is the same one,
    and so is a view of what the function uses too. */
-static const char *variable(int value, const bool *used, struct scope *scope)
+static const char *variable(int value, struct scope *scope)
 {
   if (local[value]) return local[value];
   for (int in = shown_by(value); in != NONE; in = shown_by(in))
-    if (used[in] && is_activation(in)) return local[value] = variable(in, used, scope);
+    if (used[in] && is_activation(in)) return local[value] = variable(in, scope);
   int place = graph->value[value].storage;
   const char *wanted = identifier(local_name(value));
   bool same = place != value && local[place] && !strcmp(address(place), address(value)) &&
@@ -651,15 +685,16 @@ bool clashes_with_kernels(void)
 
 void name_locals(const struct function *f)
 {
-  bool *used = used_by(f);
+  forget_locals();
+  find_used(f);
   struct scope scope = {.local = true};
   for (const char *const *name = kernel_names(); *name; name++) unique(&scope, *name);
   int kernels = scope.n;
   speaking = f;
-  local = alloc((size_t)(graph->nvalue + 1) * sizeof *local);
-  declares = alloc((size_t)(graph->nvalue + 1) * sizeof *declares);
-  for (int i = 0; i < graph->nvalue; i++)
-    if (used[i] && is_activation(i) && has_part(i)) variable(i, used, &scope);
+  for (int i = 0; i < used_values.n; i++) {
+    int value = used_values.at[i];
+    if (is_activation(value) && has_part(value)) variable(value, &scope);
+  }
   for (int i = kernels; i < scope.n; i++)
     if (!is_given(&given, scope.name[i].text)) give(&given, scope.name[i].text);
 }
@@ -723,11 +758,12 @@ char *local_declarations(const char *code)
   struct memo words = words_of(code);
   struct query q = {0};
   put_text(&b, "", 0);
-  for (int i = 0, known = words.n; i < graph->nvalue; i++) {
-    if (!declares[i]) continue;
+  for (int i = 0, known = words.n; i < used_values.n; i++) {
+    int value = used_values.at[i];
+    if (!declares[value]) continue;
     begin_query(&q);
-    ask_text(&q, local[i]);
-    if (number_of_query(&words, &q) < known) put_local(&b, i);
+    ask_text(&q, local[value]);
+    if (number_of_query(&words, &q) < known) put_local(&b, value);
   }
   if (b.length) put(&b, "\n");
   return b.text;

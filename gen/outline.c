@@ -39,7 +39,16 @@ struct region {
 
 static struct region *region;
 static int nregion, region_room;
-static int *place_of; /* by operation: where it stands in graph->order */
+static int *place_of;       /* by operation: where it stands in graph->order */
+static int *region_at;      /* by place: the region that begins there, and 1, or 0 */
+static bool *inside;        /* by place: of a region */
+static struct list *places; /* by module that is a list: of what its modules do, in the order */
+static struct list *inner;  /* and the parameters in or under these */
+
+/* What is compared in search of regions: beyond so much, far more than layers have, modules stay
+   apart; so they do where there are more lists than any model has. */
+static int64_t compared;
+enum { MOST_COMPARED = 20000000, MOST_REGIONS = 512 };
 
 /* ----------------------------------------------------------------------------- finding the runs */
 
@@ -107,10 +116,9 @@ static bool same_value_kind(int a, int b)
 static struct list *parameters_by_place(int list, int count)
 {
   struct list *of = alloc((size_t)count * sizeof *of);
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    int element = v->role == PARAMETER ? element_of(v->module, list) : NONE;
-    if (element != NONE) add(&of[place_in_list(element)], i);
+  for (int k = 0; k < inner[list].n; k++) {
+    int value = inner[list].at[k];
+    add(&of[place_in_list(element_of(graph->value[value].module, list))], value);
   }
   return of;
 }
@@ -160,6 +168,7 @@ static bool find_region(int place, int list, int count, struct region *r)
            index_at(r->last, list) == index && (int)graph->op[graph->order[r->last]].phase == phase)
       r->last++;
     run->length = r->last - run->first;
+    compared += run->length;
     if (k == 0) length = run->length;
     if (!length || run->length != length) return false;
   }
@@ -337,13 +346,8 @@ static bool find_source(const struct region *r, int k, int j, struct source *s)
 
 /* -------------------------------------------------------------------------------------- folding */
 
-static int carried_value(const struct source *s)
+static int new_carried(const struct source *s)
 {
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *v = &graph->value[i];
-    if (v->step && v->family == s->family && v->step == s->step && v->initial == s->initial)
-      return i;
-  }
   struct value from = graph->value[s->initial];
   int c =
       add_value(ACTIVATION, value_name(s->initial), from.type, from.shape, from.module, from.line);
@@ -357,11 +361,25 @@ static int carried_value(const struct source *s)
   return c;
 }
 
+static int carried_value(const struct source *s)
+{
+  static struct memo carried;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_number(&q, s->family);
+  ask_number(&q, s->step);
+  ask_number(&q, s->initial);
+  int *value = answer_to(&carried, &q, sizeof *value, &is_new);
+  if (is_new) *value = new_carried(s);
+  return *value;
+}
+
 /* Module by module, as they lie in memory. */
 static bool same_ops(const struct region *r)
 {
   for (int i = 1; i < r->count; i++)
-    for (int k = 0; k < r->run[0].length; k++)
+    for (int k = 0; k < r->run[0].length; k++, compared++)
       if (!same_op(op_at(r, 0, k), op_at(r, i, k))) return false;
   return true;
 }
@@ -409,26 +427,58 @@ static void fold(struct region *r, const struct source *source)
   }
 }
 
+/* Adds it to those of each list in whose modules it is. */
+static void add_to_lists(struct list *of, const int *counts, int module, int what)
+{
+  for (; module != NONE && graph->module[module].parent != NONE;
+       module = graph->module[module].parent)
+    if (counts[graph->module[module].parent] > 1) add(&of[graph->module[module].parent], what);
+}
+
+static void find_what_is_in_lists(const int *counts)
+{
+  size_t bytes = (size_t)(graph->nmodule + 1) * sizeof *places;
+  places = alloc(bytes);
+  inner = alloc(bytes);
+  for (int i = 0; i < graph->norder; i++)
+    add_to_lists(places, counts, graph->op[graph->order[i]].module, i);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER) add_to_lists(inner, counts, graph->value[i].module, i);
+}
+
+static void add_region(struct region r)
+{
+  for (int i = r.first; i < r.last; i++) inside[i] = true;
+  GROW(region, nregion, region_room);
+  region[nregion++] = r;
+  region_at[r.first] = nregion;
+}
+
+static void find_regions_of(int list, int count)
+{
+  for (int k = 0; k < places[list].n; k++) {
+    struct region r;
+    int place = places[list].at[k];
+    if (compared > MOST_COMPARED || nregion == MOST_REGIONS) return;
+    if (inside[place] || !find_region(place, list, count, &r)) continue;
+    const struct source *source = find_sources(&r);
+    if (!source) continue;
+    fold(&r, source);
+    add_region(r);
+  }
+}
+
 static void find_regions(void)
 {
   const int *counts = count_elements();
-  for (int list = 0; list < graph->nmodule; list++) {
-    int count = counts[list];
-    if (count < 2 || !same_parameters(list, count)) continue;
-    for (int place = 0; place < graph->norder; place++) {
-      struct region r;
-      bool inside = false;
-      for (int i = 0; i < nregion; i++)
-        inside |= place >= region[i].first && place < region[i].last;
-      if (inside || index_at(place, list) == NONE || !find_region(place, list, count, &r)) continue;
-      const struct source *source = find_sources(&r);
-      if (!source) continue;
-      fold(&r, source);
-      GROW(region, nregion, region_room);
-      region[nregion++] = r;
-      place = r.last - 1;
-    }
-  }
+  nregion = region_room = 0;
+  compared = 0;
+  region_at = alloc((size_t)(graph->norder + 1) * sizeof *region_at);
+  inside = alloc((size_t)graph->norder + 1);
+  find_what_is_in_lists(counts);
+  for (int list = 0; list < graph->nmodule; list++)
+    if (counts[list] > 1 && same_parameters(list, counts[list]))
+      find_regions_of(list, counts[list]);
 }
 
 /* ------------------------------------------------------------------------------------ functions */
@@ -440,13 +490,6 @@ static int add_function(struct function f)
   GROW(graph->function, graph->nfunction, graph->function_room);
   graph->function[graph->nfunction] = f;
   return graph->nfunction++;
-}
-
-static struct region *region_at(int place)
-{
-  for (int i = 0; i < nregion; i++)
-    if (region[i].first == place) return &region[i];
-  return NULL;
 }
 
 /* "layers_forward", told apart where a list is walked twice in a phase. */
@@ -487,7 +530,7 @@ static void add_phase(enum phase phase)
   f.op = alloc((size_t)(graph->norder + 1) * sizeof *f.op);
   for (int i = 0; i < graph->norder; i++) {
     if (graph->op[graph->order[i]].phase != phase) continue;
-    const struct region *r = region_at(i);
+    const struct region *r = region_at[i] ? &region[region_at[i] - 1] : NULL;
     f.op[f.nop++] = r ? call_of(r) : graph->order[i];
     if (r) i = r->last - 1;
   }

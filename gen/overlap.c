@@ -580,7 +580,15 @@ static struct {
   const int *after;
   int nafter, asked;
   int64_t most_live;
+  int64_t lived; /* of how many operations memory.c was asked, of one order after the other */
 } whole;
+
+/* Whether the program as it stands can live so: not where that was asked of very much already. */
+static bool may_live(void)
+{
+  enum { MOST_ASKED = 2000000 };
+  return may_ask_again(&whole.lived, MOST_ASKED) && can_live_in(whole.most_live);
+}
 
 /* Whether the program can live with the nodes in their order; not more often than it may be
    asked. */
@@ -595,7 +603,7 @@ static bool fits(void)
   if (whole.nafter) memcpy(op + n, whole.after, (size_t)whole.nafter * sizeof *op);
   whole.function->op = op;
   whole.function->nop = n + whole.nafter;
-  return can_live_in(whole.most_live);
+  return may_live();
 }
 
 /* What trials need room for: orders to go back to; by node, whether it would take too much to move
@@ -1005,6 +1013,7 @@ void open_overlap(void)
   speakers = alloc((size_t)(graph->nvalue + 1) * sizeof *speakers);
   round_now = 0;
   gone_through = 0;
+  whole.lived = 0;
   alone = alloc((size_t)graph->nfunction * sizeof *alone);
   for (int i = 0; i < graph->nfunction; i++) alone[i] = alloc((size_t)graph->ngroup + 1);
   lefts.n = lefts.room = 0;
@@ -1015,13 +1024,14 @@ void overlap_function(struct function *f, int64_t most_live)
 {
   const int *op = f->op, n = f->nop;
   bool any = has_collectives(op, n) && is_of_batch(f->phase);
+  if (any) enter_function(f);
   int64_t more = most_live / 32;
   whole.most_live = most_live + more;
   for (int careful = 0; careful < 2 && any; careful++) {
     whole.function = careful ? f : NULL;
     whole.asked = 0;
     order_parts(f, op, n, more);
-    if (can_live_in(whole.most_live)) return;
+    if (may_live()) return;
   }
   whole.function = NULL;
   order_parts(f, op, n, -1);

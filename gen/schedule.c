@@ -31,6 +31,12 @@ void widen_lists(const struct op *op)
   }
 }
 
+bool may_ask_again(int64_t *of, int64_t most)
+{
+  *of += graph->nop;
+  return *of <= most;
+}
+
 bool has_no_bytes(int value)
 {
   const struct value *v = &graph->value[value];
@@ -222,8 +228,7 @@ static int64_t asked; /* of how many operations that was asked, of one order aft
 static void take_over(int *op, const int *better, int n)
 {
   enum { MOST_ASKED = 500000 };
-  asked += graph->nop;
-  if (asked > MOST_ASKED) return;
+  if (!may_ask_again(&asked, MOST_ASKED)) return;
   int *before = alloc((size_t)n * sizeof *before);
   memcpy(before, op, (size_t)n * sizeof *op);
   memcpy(op, better, (size_t)n * sizeof *op);
@@ -259,6 +264,48 @@ static void order_stretch(int *op, int n)
   if (peak_of(better, n) < peak_of(op, n)) take_over(op, better, n);
 }
 
+/* Of a value, by whom it is read before functions are changed: by one function, or by several; and
+   whether any reads it from another round. */
+struct reading {
+  enum { BY_NONE, BY_ONE, BY_SEVERAL } by;
+  int function;
+  bool steps;
+};
+static struct reading *reading; /* by value whose bytes they are */
+
+static void note_reading(int value, int function, bool steps)
+{
+  struct reading *r = &reading[shown[value]];
+  bool other = r->by != BY_NONE && r->function != function;
+  r->by = other || r->by == BY_SEVERAL ? BY_SEVERAL : BY_ONE;
+  r->function = function;
+  r->steps |= steps;
+}
+
+static void find_reading(void)
+{
+  reading = alloc((size_t)(graph->nvalue + 1) * sizeof *reading);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      widen_lists(op);
+      for (int n = op_reads(op, read_list); n--;) {
+        const struct value *v = &graph->value[read_list[n]];
+        note_reading(read_list[n], i, false);
+        if (v->family != NONE) note_reading(v->family, i, v->step != 0);
+      }
+    }
+}
+
+/* As mark_leaving, while functions are as find_reading found them. */
+static void mark_leaving_in_order(int mine)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct reading *r = &reading[i];
+    leaves[i] = r->steps || r->by == BY_SEVERAL || (r->by == BY_ONE && r->function != mine);
+  }
+}
+
 /* Marks what others than `mine` read: a value outlives the function, or the round of a loop. */
 static void mark_leaving(const struct function *mine)
 {
@@ -289,7 +336,7 @@ void enter_function(const struct function *f)
 static void order_function(struct function *f)
 {
   enum { LONGEST = 512 }; /* the search is quadratic: longer stretches are cut */
-  enter_function(f);
+  mark_leaving_in_order((int)(f - graph->function));
   for (int first = 0; first < f->nop;) {
     int n = 0;
     while (first + n < f->nop && n < LONGEST && graph->op[f->op[first + n]].kind != OP_loop) n++;
@@ -372,7 +419,6 @@ static void overlap_all(void)
   for (int i = 0; i < graph->nfunction; i++) {
     if (!is_phase(&graph->function[i])) continue;
     begin_in_last_rounds(i, most_live);
-    enter_function(&graph->function[i]);
     overlap_function(&graph->function[i], most_live);
   }
   number_events();
@@ -394,6 +440,7 @@ void schedule(void)
   find_wanted();
   lives = live_bytes();
   asked = 0;
+  find_reading();
   for (int i = 0; i < graph->nfunction; i++)
     if (is_of_batch(graph->function[i].phase)) order_function(&graph->function[i]);
   overlap_all();

@@ -11,6 +11,10 @@ void widen_lists(const struct op *op);
 /* The most that is alive while some of a function's operations run in this order, over what was
    before it. */
 int64_t peak_of(const int *op, int n);
+/* What lives at once is asked of one order after the other, and each time all of the program is
+   gone through: whether it may be once more, where `of` counts the operations and `most` bounds
+   them. */
+bool may_ask_again(int64_t *of, int64_t most);
 /* Prepares for this function's operations. */
 void enter_function(const struct function *f);
 
