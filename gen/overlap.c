@@ -586,7 +586,7 @@ static struct {
 /* Whether the program as it stands can live so: not where that was asked of very much already. */
 static bool may_live(void)
 {
-  enum { MOST_ASKED = 2000000 };
+  enum { MOST_ASKED = 1500000 };
   return may_ask_again(&whole.lived, MOST_ASKED) && can_live_in(whole.most_live);
 }
 

@@ -50,8 +50,7 @@ bool lies_in_buffer(const struct op *op)
   return true;
 }
 
-/* Parameters of several types leave gaps between them. */
-static bool are_of_one_type(void)
+static bool find_one_type(void)
 {
   int first = NONE;
   for (int i = 0; i < graph->nvalue; i++) {
@@ -60,6 +59,18 @@ static bool are_of_one_type(void)
     if (graph->value[i].type != graph->value[first].type) return false;
   }
   return true;
+}
+
+/* Parameters of several types leave gaps between them. */
+static bool are_of_one_type(void)
+{
+  static const struct graph *of;
+  static int known; /* how many values there were */
+  static bool are;
+  if (of != graph || known != graph->nvalue) are = find_one_type();
+  of = graph;
+  known = graph->nvalue;
+  return are;
 }
 
 /* The parameter whose place, or whose gradient's, is that of the k-th member's part; or NONE. */

@@ -28,7 +28,7 @@ static int *late; /* see hurry */
    to place: it ends after so many, for all placings that are tried out together, and for one that
    is done well. */
 static int64_t looked_at;
-enum { MOST_IN_TRIALS = 300000000, MOST_IN_ONE = 150000000 };
+enum { MOST_IN_TRIALS = 200000000, MOST_IN_ONE = 150000000 };
 
 static void make_room(void)
 {
