@@ -50,29 +50,6 @@ bool lies_in_buffer(const struct op *op)
   return true;
 }
 
-static bool find_one_type(void)
-{
-  int first = NONE;
-  for (int i = 0; i < graph->nvalue; i++) {
-    if (graph->value[i].role != PARAMETER) continue;
-    if (first == NONE) first = i;
-    if (graph->value[i].type != graph->value[first].type) return false;
-  }
-  return true;
-}
-
-/* Parameters of several types leave gaps between them. */
-static bool are_of_one_type(void)
-{
-  static const struct graph *of;
-  static int known; /* how many values there were */
-  static bool are;
-  if (of != graph || known != graph->nvalue) are = find_one_type();
-  of = graph;
-  known = graph->nvalue;
-  return are;
-}
-
 /* The parameter whose place, or whose gradient's, is that of the k-th member's part; or NONE. */
 static int parameter_at(const struct op *op, int k)
 {
@@ -84,7 +61,7 @@ static int parameter_at(const struct op *op, int k)
 
 bool lies_as_chunk(const struct op *op)
 {
-  if (!has_chunks(op) || !are_of_one_type()) return false;
+  if (!has_chunks(op)) return false;
   for (int k = 0; k < op->nbody; k++) {
     int part = op->kind == OP_all_gather ? member(op, k)->in[0] : member(op, k)->out;
     int here = parameter_at(op, k);
