@@ -1,6 +1,7 @@
 -- Units of fully_shard: an embedding whose weight is the output's too, layers that read a parameter from
--- outside of their list, a parameter that is a single number, one that is not trained, sizes that do not
--- divide and shards without an element, on meshes with copies and under tensor parallel.
+-- outside of their list and one whose parameter is read there, a parameter that is a single number, one
+-- that is not trained, sizes that do not divide and shards without an element, on meshes with copies and
+-- under tensor parallel.
 -- mesh: dp=3 checkpoint=layer
 -- mesh: dp=4 keep=true
 -- mesh: copies=2 dp=2
@@ -33,7 +34,7 @@ local Model = nn.module("Model", function(self)
   function self:forward(ids)
     local x = self.table(ids)
     for _, layer in ipairs(self.layers) do x = layer(x, self.gain) end
-    return F.linear(self.norm(x), self.table.weight) * (2 + self.bias:sum())
+    return F.linear(self.norm(x) * self.layers[2].norm.weight, self.table.weight) * (2 + self.bias:sum())
   end
 end)
 
