@@ -7,7 +7,7 @@
 # Twice what is promised, for a machine half as fast as the one that it was measured on; under sanitizers, which
 # take a multiple of the time and of the memory, a quarter of the operations.
 most=6000 fewer=1
-if grep -q __asan_init "$TPGEN"; then most=20000 fewer=4; fi
+if grep -q __asan_init "$TPGEN"; then most=40000 fewer=4; fi
 
 # took FORM N ARGUMENTS...: the milliseconds of a processor's time that it takes, and the status and the
 # KiB: the least of up to three runs, as long as that is too much.
