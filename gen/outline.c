@@ -18,7 +18,8 @@
                             reads a carried value, `initial` for the module at the list's end
      from outside           the same value for all
 
-   Where any input comes from elsewhere, or anything differs, the modules stay apart. */
+   Where any input comes from elsewhere, or anything differs, the modules stay apart; and where the
+   plan has more lists than any model, or compares modules of more than any, in the rest of it. */
 #include "tpgen.h"
 
 #include <limits.h>

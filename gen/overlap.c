@@ -22,7 +22,10 @@
 
    What is pending from one round of a loop to the next (ahead.c) stays so: its operations stand
    where they stood among those that need them, and the others move around them. How long such a
-   collective is waited for is told by the last of some rounds, one behind the other. */
+   collective is waited for is told by the last of some rounds, one behind the other.
+
+   The search is bounded by what it goes through, far beyond what a program takes whose layers are
+   loops: of a very long one the last collectives stay where they stand. */
 #include "schedule.h"
 
 #include <string.h>

@@ -4,7 +4,8 @@
    Each is placed as low as it fits beside those that live with it: from the largest to the
    smallest, the longest living or the first made, or what lives where most does before all else;
    what then lies beyond the bound, the largest sum of what lives at once, is placed earlier in the
-   next try, and where that does not help orders near to these are tried. */
+   next try, and where that does not help orders near to these are tried. The more there is to place
+   the fewer are tried: what is done for it is counted, and bounded. */
 #include "tpgen.h"
 
 #include <stdlib.h>

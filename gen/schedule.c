@@ -8,7 +8,8 @@
 
    At each turn, of the operations whose inputs are there, the one goes first that frees the most
    over what it takes (what is written in place counts once), so that a gradient of a weight is
-   computed while its input is at hand. A loop is passed by nothing. */
+   computed while its input is at hand. A loop is passed by nothing. Better orders are taken over as
+   often as all of the program may be gone through for it. */
 #include "schedule.h"
 
 #include <string.h>
