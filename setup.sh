@@ -7,6 +7,7 @@ usage() {
 usage: ./setup.sh build    install what is missing, build the compiler: build/tpgen
        ./setup.sh demo     and generate, build and train the toy on two ranks: build/demo
        ./setup.sh test     and run all tests
+       ./setup.sh soak     and run the long ones: many more random cases, for an hour or so
 EOF
 }
 
@@ -81,10 +82,11 @@ It came from plans/toy.lua. Change that, or try: build/tpgen plans/toy.lua -D tp
 EOF
 }
 
-# Twice as many at once as there are cores: each has times in which it keeps but one busy, or none.
+# run_tests OPTIONS...: the tests that these options of ctest choose. Twice as many at once as there are
+# cores: each has times in which it keeps but one busy, or none.
 run_tests() {
   local status=0 log=build/tests.log
-  ctest --test-dir build --output-on-failure --no-label-summary -j $((2 * $(nproc))) 2>&1 | tee "$log" ||
+  ctest --test-dir build --output-on-failure --no-label-summary -j $((2 * $(nproc))) "$@" 2>&1 | tee "$log" ||
     status=1
   grep -E '^[0-9]+% tests passed' "$log" | tail -n 1 || status=1
   return $status
@@ -107,6 +109,11 @@ test)
   install_packages "${packages[@]}" "${test_packages[@]}"
   build all
   run_tests
+  ;;
+soak)
+  install_packages "${packages[@]}" "${test_packages[@]}"
+  build all
+  run_tests -C soak -L soak
   ;;
 -h | --help) usage ;;
 *) usage >&2; exit 2 ;;

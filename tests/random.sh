@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Plans made at random, for both targets: each becomes a program, or is refused for what it asks. The checks
 # behind the passes find nothing wrong in any. (equal.sh runs some.)
-#   RANDOM_PLANS=1000   so many, not 200
+#   RANDOM_PLANS=1000   so many, not 200 (SOAK=1: not 1,000)
 #   RANDOM_SEED=1000    the first of them
 . "$(dirname "$0")/common.sh"
 
 refusal='error: .* cannot be \(sharded over\|done: make it whole first\)'
-seed=${RANDOM_SEED:-1} count=${RANDOM_PLANS:-200} refused=0 programs=0
+seed=${RANDOM_SEED:-1} count=${RANDOM_PLANS:-${SOAK:+1000}} refused=0 programs=0
+count=${count:-200}
 for ((i = seed; i < seed + count; i++)); do
   "$TOOLS/random_plan" $i > "$WORK/plan.lua"
   while read -ra mesh; do
