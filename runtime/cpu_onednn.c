@@ -3,9 +3,9 @@
 //
 // Those of bfloat16 are its own where the processor multiplies bfloat16 (AVX-512 BF16, AMX):
 // elsewhere the parts of cpu_bf16.h are quicker. Those of float32 are where it has AVX-512.
-// TPGEN_ONEDNN=1 in the environment has oneDNN used on any processor, TPGEN_ONEDNN=0 on none. What
-// it makes for products of bfloat16 of some sizes is made at the first of them, and kept; the
-// threads that these take are OpenMP's, as all of the program's.
+// TPGEN_ONEDNN=1 in the environment has oneDNN used wherever it has code of its own (for bfloat16
+// from AVX-512 on), TPGEN_ONEDNN=0 nowhere. What it makes for products of bfloat16 of some sizes is
+// made at the first of them, and kept; its threads are OpenMP's, as all of the program's.
 #include <dnnl.h>
 #include <dnnl_debug.h>
 #include <stdlib.h>
