@@ -11,6 +11,7 @@
 #   EQUAL_CUDA=all           all pairs run on the stand-in too, not only a few; none for none
 #   EQUAL_KEEP=1             the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/common.sh"
+local_mpi=yes
 . "$root/tests/programs.sh"
 
 # What float32 sums in another order may do, over at most some hundred summands and five steps. Losses

@@ -1,5 +1,7 @@
 # Builds and runs generated programs, for the scripts that do so with many of them; sourced after
-# common.sh. A program is of one of three kinds: plain, sanitized, or cuda.
+# common.sh. A program is of one of three kinds: plain, sanitized, or cuda. Where a script sets `local_mpi` first,
+# those for the CPU are linked with the small MPI of tests/local_mpi: all ranks are one program, ranks, which forks them.
+local_mpi=${local_mpi:-}
 strict=(-std=c11 -D_GNU_SOURCE -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror)
 # Only kernels take time to run, and only they make promises (restrict) that an optimizer builds on.
 plain=(-O0)
@@ -12,11 +14,12 @@ heads=$TOOLS/heads
 # MPI's and BLAS's own headers are not what is tested.
 mapfile -t includes < <({ mpicc -show && pkg-config --cflags openblas jansson; } | tr ' ' '\n' |
   sed -n 's/^-I/-isystem/p')
-mapfile -t libraries < <({ mpicc -show && pkg-config --libs openblas jansson; } | tr ' ' '\n' |
-  sed -n '/^-\(L\|l\|Wl\)/p')
-libraries+=(-fopenmp -lm)
+mapfile -t local_libraries < <(pkg-config --libs openblas jansson | tr ' ' '\n' | sed '/^$/d')
+local_libraries+=(-fopenmp -lm)
 # ld.gold takes half of ld's time.
-! gcc -fuse-ld=gold -Wl,--version > /dev/null 2>&1 || libraries+=(-fuse-ld=gold)
+! gcc -fuse-ld=gold -Wl,--version > /dev/null 2>&1 || local_libraries+=(-fuse-ld=gold)
+mapfile -t libraries < <(mpicc -show | tr ' ' '\n' | sed -n '/^-\(L\|l\|Wl\)/p')
+libraries+=("${local_libraries[@]}")
 
 export ASAN_OPTIONS=detect_leaks=0 OPENBLAS_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -25,12 +28,16 @@ if mpirun --version 2>&1 | grep -q 'Open MPI'; then
   launch+=(--quiet --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --mca pml ob1)
 fi
 
+# is_local KIND: whether a program of this kind has all its ranks in one.
+is_local() { [ -n "$local_mpi" ] && [ "$1" != cuda ]; }
+
 # objects DIRECTORY KIND FLAGS AND SOURCES...: compiles them there.
 objects() (
   cd "$1"
   kind=$2
   shift 2
   common=(-I. -Iruntime "${includes[@]}" -c "$@")
+  ! is_local "$kind" || common=("-I$root/tests/local_mpi" "${common[@]}")
   case $kind in
   plain) gcc "${strict[@]}" "${plain[@]}" "${common[@]}" ;;
   sanitized) gcc "${strict[@]}" "${sanitizers[@]}" "${common[@]}" ;;
@@ -60,11 +67,38 @@ make_runtime() {
   mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx 'cpu\.c\|meet\.c')
   if [ "$kind" = cuda ]; then
     mapfile -t cu < <(cd "$to" && ls -- *.cu)
-    make_heads && objects "$to" cuda "${cu[@]}" && objects "$to" plain -DTPGEN_MPI "${sources[@]}" meet.c &&
+    make_heads && objects "$to" cuda "${cu[@]}" && local_mpi='' objects "$to" plain -DTPGEN_MPI "${sources[@]}" meet.c &&
       cp "$TOOLS/libcuda_on_cpu.a" "$to/stand_in.a" || return
+  elif is_local "$kind"; then
+    objects "$to" "$kind" -Dmain=main_of_rank "${sources[@]}" cpu.c &&
+      objects "$to" plain -O2 "$root"/tests/local_mpi/{mpi,ranks}.c
   else
     objects "$to" "$kind" "${sources[@]}" cpu.c
   fi
+}
+
+# own_name OBJECT NAME OWN: OBJECT.part.o has what OBJECT.o calls NAME under that name (and the sanitizer's mark of it).
+own_name() {
+  [ -e "$1.part.o" ] ||
+    objcopy --redefine-sym "$2=$3" --redefine-sym "__odr_asan.$2=__odr_asan.$3" "$1.o" "$1.part.o"
+}
+
+# In a program's directory, for its `entries` (rank:step): links `ranks`. `rank` of each rank and `program` of each
+# step get a name of their own, for the table that ranks.c reads.
+link_together() {
+  local entry rank step names=() rows=()
+  for entry in $entries; do
+    rank=rank${entry%:*} step=${entry#*:}
+    own_name "$rank" rank "$rank" && own_name "$step" program "program_$step" || return
+    names+=("$rank" "program_$step") rows+=("{$rank, program_$step},")
+  done
+  {
+    printf 'extern const char %s[];\n' $(printf '%s\n' "${names[@]}" | sort -u)
+    echo "const struct { const void *rank, *program; } all_ranks[] = {${rows[*]}};"
+    echo "const int number_of_ranks = ${#rows[@]};"
+  } > all_ranks
+  "${link[@]}" -o ranks -x c all_ranks -x none ./*.part.o kernels.o "../$kind"/*.o "${local_libraries[@]}" &&
+    rm all_ranks ./*.part.o
 }
 
 # link_ranks DIRECTORY KIND: makes rank0, rank1 ... of the objects there.
@@ -75,7 +109,12 @@ link_ranks() (
   sanitized) link=(gcc "${sanitizers[@]}") ;;
   cuda) link=(g++) ;;
   esac
-  for entry in $(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt); do
+  entries=$(sed -n 's/^set(RANKS \(.*\))$/\1/p' CMakeLists.txt)
+  if is_local "$kind"; then
+    link_together || exit 1
+    exit
+  fi
+  for entry in $entries; do
     "${link[@]}" -o "rank${entry%:*}" "rank${entry%:*}.o" "${entry#*:}.o" kernels.o "../$kind"/*.[oa] \
       "${libraries[@]}" || exit 1
   done
@@ -99,13 +138,18 @@ make_ranks() (
 # RESULT.saved/ are what they leave.
 patience=60
 start() {
-  local directory=$1 result=$2 ranks=() rank
-  shift 2
-  for ((rank = 0; rank < $(find "$directory" -name 'rank*.o' | wc -l); rank++)); do
-    [ $rank -eq 0 ] || ranks+=(:)
-    ranks+=(-n 1 "$directory/rank$rank" --metrics "$result.jsonl" --save "$result.saved" "$@")
-  done
-  timeout "$patience" "${launch[@]}" "${ranks[@]}" < /dev/null > "$result.out" 2>&1 || {
+  local directory=$1 result=$2 arguments ranks=() rank
+  arguments=(--metrics "$2.jsonl" --save "$2.saved" "${@:3}")
+  if [ -e "$directory/ranks" ]; then
+    ranks=("$directory/ranks" "${arguments[@]}")
+  else
+    ranks=("${launch[@]}")
+    for ((rank = 0; rank < $(find "$directory" -name 'rank*.o' | wc -l); rank++)); do
+      [ $rank -eq 0 ] || ranks+=(:)
+      ranks+=(-n 1 "$directory/rank$rank" "${arguments[@]}")
+    done
+  fi
+  timeout "$patience" "${ranks[@]}" < /dev/null > "$result.out" 2>&1 || {
     tail -n 20 "$result.out"
     return 1
   }

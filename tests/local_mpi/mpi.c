@@ -1,0 +1,550 @@
+/* Of every ordered pair of ranks one writes bytes and the other reads them: a ring in shared
+   memory. A collective is a list of such transfers, worked on side by side until all are done. Each
+   begins with a head that says which call it belongs to, so that calls that do not fit are found.
+ */
+#include "mpi.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ranks.h"
+
+enum { MOST_RANKS = 64, MOST_COMMS = 256, MOST_OPS = 16, RING = 1 << 15 };
+
+struct ring {
+  _Alignas(64) _Atomic size_t written;
+  _Alignas(64) _Atomic size_t read;
+  char bytes[RING];
+};
+
+struct shared {
+  _Atomic int lost[MOST_RANKS];
+  struct ring ring[]; /* from * ranks + to */
+};
+
+struct comm {
+  int context, n, me; /* me: my place in it */
+  int world[MOST_RANKS];
+};
+
+static struct shared *shared;
+static int ranks, my_rank, ncomm;
+static struct comm comms[MOST_COMMS];
+static MPI_User_function *op_functions[MOST_OPS];
+
+void ranks_share(int n)
+{
+  const size_t bytes = sizeof *shared + (size_t)n * (size_t)n * sizeof *shared->ring;
+  ranks = n;
+  if (n > MOST_RANKS) {
+    fprintf(stderr, "local MPI: %d ranks, at most %d\n", n, MOST_RANKS);
+    exit(EXIT_FAILURE);
+  }
+  shared =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (shared == MAP_FAILED) {
+    perror("local MPI: mmap");
+    exit(EXIT_FAILURE);
+  }
+}
+
+void ranks_become(int rank)
+{
+  my_rank = rank;
+}
+
+void ranks_lost(int rank)
+{
+  shared->lost[rank] = 1;
+}
+
+static _Noreturn void misuse(const char *call, const char *what, long a, long b)
+{
+  fprintf(stderr, "local MPI: rank %d: %s: %s (%ld, %ld)\n", my_rank, call, what, a, b);
+  _exit(EXIT_FAILURE);
+}
+
+/* ---- transfers ------------------------------------------------------------------------------- */
+
+/* What both sides say of a transfer: `call` by the first letters of its name behind MPI_. */
+struct head {
+  char call[16];
+  int context;
+  size_t bytes;
+};
+
+struct transfer {
+  bool sends;
+  int peer; /* in the world */
+  const char *from;
+  char *to;
+  size_t done; /* of its head and its bytes */
+  struct head head, heard;
+};
+
+enum { MOST_TRANSFERS = 2 * MOST_RANKS };
+struct exchange {
+  const char *call;
+  struct comm *comm;
+  int n;
+  struct transfer transfer[MOST_TRANSFERS];
+};
+
+static struct exchange begin(const char *call, MPI_Comm of)
+{
+  if (of < 0 || of >= ncomm || comms[of].n == 0) misuse(call, "no communicator", of, 0);
+  return (struct exchange){.call = call, .comm = &comms[of]};
+}
+
+static struct transfer *add(struct exchange *e, int place, size_t bytes)
+{
+  struct transfer *t = &e->transfer[e->n++];
+  *t = (struct transfer){.peer = e->comm->world[place]};
+  t->head.context = e->comm->context;
+  t->head.bytes = bytes;
+  strncpy(t->head.call, e->call + strlen("MPI_"), sizeof t->head.call - 1);
+  return t;
+}
+
+/* Copies where the rank is itself. */
+static void add_send(struct exchange *e, int place, const void *from, size_t bytes)
+{
+  if (place == e->comm->me) return;
+  struct transfer *t = add(e, place, bytes);
+  t->sends = true, t->from = from;
+}
+
+static void add_receive(struct exchange *e, int place, void *to, size_t bytes)
+{
+  if (place == e->comm->me) return;
+  add(e, place, bytes)->to = to;
+}
+
+static size_t least(size_t a, size_t b)
+{
+  return a < b ? a : b;
+}
+
+/* How many bytes of a ring can be copied at once, from position `at` on. */
+static size_t in_one_piece(size_t at, size_t n)
+{
+  return least(n, RING - at % RING);
+}
+
+static bool sends_some(struct transfer *t, struct ring *r)
+{
+  const size_t all = sizeof t->head + t->head.bytes, before = t->done;
+  for (;;) {
+    const size_t at = r->written, room = RING - (at - r->read);
+    const bool of_head = t->done < sizeof t->head;
+    const char *from =
+        of_head ? (const char *)&t->head + t->done : t->from + (t->done - sizeof t->head);
+    const size_t left = of_head ? sizeof t->head - t->done : all - t->done;
+    const size_t n = in_one_piece(at, least(left, room));
+    if (n == 0) return t->done > before;
+    memcpy(r->bytes + at % RING, from, n);
+    r->written = at + n;
+    t->done += n;
+  }
+}
+
+static void compare_heads(const struct transfer *t)
+{
+  const struct head *a = &t->head, *b = &t->heard;
+  if (strncmp(a->call, b->call, sizeof a->call) == 0 && a->context == b->context &&
+      a->bytes == b->bytes)
+    return;
+  fprintf(stderr,
+          "local MPI: rank %d: MPI_%s on group %d has %zu bytes from rank %d, which calls MPI_%s on "
+          "group %d with %zu bytes\n",
+          my_rank, a->call, a->context, a->bytes, t->peer, b->call, b->context, b->bytes);
+  _exit(EXIT_FAILURE);
+}
+
+static bool receives_some(struct transfer *t, struct ring *r)
+{
+  const size_t all = sizeof t->head + t->head.bytes, before = t->done;
+  for (;;) {
+    const size_t at = r->read, there = r->written - at;
+    const bool of_head = t->done < sizeof t->head;
+    char *to = of_head ? (char *)&t->heard + t->done : t->to + (t->done - sizeof t->head);
+    const size_t left = of_head ? sizeof t->head - t->done : all - t->done;
+    const size_t n = in_one_piece(at, least(left, there));
+    if (n == 0) return t->done > before;
+    memcpy(to, r->bytes + at % RING, n);
+    r->read = at + n;
+    t->done += n;
+    if (of_head && t->done == sizeof t->head) compare_heads(t);
+  }
+}
+
+static void give_way(int idle)
+{
+  enum { YIELDS = 200, MICROSECONDS = 50 };
+  if (idle < YIELDS)
+    sched_yield();
+  else
+    usleep(MICROSECONDS);
+}
+
+static int finish(struct exchange *e)
+{
+  int left = e->n;
+  for (int idle = 0; left > 0; idle++) {
+    for (int i = 0; i < e->n; i++) {
+      struct transfer *t = &e->transfer[i];
+      const size_t all = sizeof t->head + t->head.bytes;
+      const int from = t->sends ? my_rank : t->peer, to = t->sends ? t->peer : my_rank;
+      struct ring *r = &shared->ring[from * ranks + to];
+      if (t->done == all) continue;
+      const bool was_lost = shared->lost[t->peer]; /* asked first: it may have sent all and ended */
+      const bool moved = t->sends ? sends_some(t, r) : receives_some(t, r);
+      if (moved) idle = 0;
+      if (!moved && was_lost) misuse(e->call, "a rank has ended", t->peer, 0);
+      if (t->done == all) left--;
+    }
+    if (left > 0 && idle > 0) give_way(idle);
+  }
+  return MPI_SUCCESS;
+}
+
+/* ---- types and operations -------------------------------------------------------------------- */
+
+static size_t size_of(MPI_Datatype type)
+{
+  static const size_t sizes[] = {[MPI_CHAR] = 1,     [MPI_BYTE] = 1,  [MPI_UNSIGNED_CHAR] = 1,
+                                 [MPI_UINT16_T] = 2, [MPI_INT] = 4,   [MPI_INT32_T] = 4,
+                                 [MPI_INT64_T] = 8,  [MPI_FLOAT] = 4, [MPI_DOUBLE] = 8};
+  if (type <= 0 || type >= (int)(sizeof sizes / sizeof *sizes))
+    misuse("a type", "unknown", type, 0);
+  return sizes[type];
+}
+
+int MPI_Type_size(MPI_Datatype type, int *bytes)
+{
+  *bytes = (int)size_of(type);
+  return MPI_SUCCESS;
+}
+
+int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op)
+{
+  (void)commutes;
+  for (*op = MPI_MIN + 1; *op < MOST_OPS && op_functions[*op]; ++*op) continue;
+  if (*op == MOST_OPS) misuse("MPI_Op_create", "too many", *op, 0);
+  op_functions[*op] = function;
+  return MPI_SUCCESS;
+}
+
+int MPI_Op_free(MPI_Op *op)
+{
+  op_functions[*op] = NULL;
+  *op = 0;
+  return MPI_SUCCESS;
+}
+
+#define REDUCE(type)                                                                               \
+  do {                                                                                             \
+    const type *a = in;                                                                            \
+    type *b = inout;                                                                               \
+    for (int i = 0; i < n; i++)                                                                    \
+      b[i] = op == MPI_SUM ? (type)(a[i] + b[i]) : (op == MPI_MAX) == (a[i] > b[i]) ? a[i] : b[i]; \
+  } while (0)
+
+int MPI_Reduce_local(const void *in, void *inout, int n, MPI_Datatype type, MPI_Op op)
+{
+  if (op > MPI_MIN && op < MOST_OPS && op_functions[op]) {
+    op_functions[op]((void *)(uintptr_t)in, inout, &n, &type);
+    return MPI_SUCCESS;
+  }
+  if (op < MPI_SUM || op > MPI_MIN) misuse("a reduction", "unknown operation", op, 0);
+  switch (type) {
+  case MPI_FLOAT:
+    REDUCE(float);
+    break;
+  case MPI_DOUBLE:
+    REDUCE(double);
+    break;
+  case MPI_INT:
+  case MPI_INT32_T:
+    REDUCE(int32_t);
+    break;
+  case MPI_INT64_T:
+    REDUCE(int64_t);
+    break;
+  case MPI_UNSIGNED_CHAR:
+    REDUCE(unsigned char);
+    break;
+  default:
+    misuse("a reduction", "a type that has none", type, op);
+  }
+  return MPI_SUCCESS;
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+static MPI_Comm new_comm(const char *call)
+{
+  MPI_Comm comm = 0;
+  while (comm < ncomm && comms[comm].n > 0) comm++;
+  if (comm == MOST_COMMS) misuse(call, "too many communicators", MOST_COMMS, 0);
+  if (comm == ncomm) ncomm++;
+  return comm;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
+{
+  (void)argc, (void)argv;
+  *given = wanted;
+  comms[new_comm("MPI_Init_thread")] = (struct comm){.n = ranks, .me = my_rank};
+  for (int i = 0; i < ranks; i++) comms[MPI_COMM_WORLD].world[i] = i;
+  return MPI_SUCCESS;
+}
+
+/* All meet: none takes another's end for its loss. */
+int MPI_Finalize(void)
+{
+  char none = 0, from[MOST_RANKS];
+  return MPI_Allgather(&none, 1, MPI_CHAR, from, 1, MPI_CHAR, MPI_COMM_WORLD);
+}
+
+int MPI_Abort(MPI_Comm comm, int status)
+{
+  (void)comm;
+  _exit(status);
+}
+
+int MPI_Error_string(int error, char *text, int *length)
+{
+  *length = snprintf(text, MPI_MAX_ERROR_STRING, "error %d", error);
+  return MPI_SUCCESS;
+}
+
+int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function, MPI_Errhandler *handler)
+{
+  (void)function;
+  *handler = 1;
+  return MPI_SUCCESS;
+}
+
+int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler)
+{
+  (void)comm, (void)handler;
+  return MPI_SUCCESS;
+}
+
+int MPI_Errhandler_free(MPI_Errhandler *handler)
+{
+  *handler = MPI_ERRHANDLER_NULL;
+  return MPI_SUCCESS;
+}
+
+int MPI_Comm_rank(MPI_Comm comm, int *rank)
+{
+  *rank = comms[comm].me;
+  return MPI_SUCCESS;
+}
+
+int MPI_Comm_size(MPI_Comm comm, int *size)
+{
+  *size = comms[comm].n;
+  return MPI_SUCCESS;
+}
+
+/* Those of one color, by key. The context is the world rank of the first and how many communicators
+   that one has made. */
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made)
+{
+  const MPI_Comm at = new_comm("MPI_Comm_split");
+  const struct comm *old = &comms[comm];
+  struct comm *new = &comms[at];
+  int mine[] = {color, key, at}, all[3 * MOST_RANKS], place[MOST_RANKS];
+  MPI_Allgather(mine, 3, MPI_INT, all, 3, MPI_INT, comm);
+  new->n = 0;
+  for (int i = 0; i < old->n; i++) {
+    if (all[3 * i] != color) continue;
+    int to = new->n++;
+    for (; to > 0 && all[3 * place[to - 1] + 1] > all[3 * i + 1]; to--) place[to] = place[to - 1];
+    place[to] = i;
+  }
+  for (int i = 0; i < new->n; i++) {
+    new->world[i] = old->world[place[i]];
+    if (place[i] == old->me) new->me = i;
+  }
+  new->context = new->world[0] * MOST_COMMS + all[3 * place[0] + 2];
+  *made = at;
+  return MPI_SUCCESS;
+}
+
+int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made)
+{
+  (void)info;
+  return MPI_Comm_split(comm, type, key, made);
+}
+
+int MPI_Comm_free(MPI_Comm *comm)
+{
+  comms[*comm].n = 0;
+  *comm = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}
+
+/* ---- collectives ----------------------------------------------------------------------------- */
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+  if (to != from && bytes > 0) memmove(to, from, bytes);
+}
+
+static void *room_for(size_t bytes)
+{
+  void *room = malloc(bytes + 1);
+  if (!room) misuse("malloc", "no memory", (long)bytes, 0);
+  return room;
+}
+
+int MPI_Bcast(void *at, int n, MPI_Datatype type, int root, MPI_Comm comm)
+{
+  struct exchange e = begin("MPI_Bcast", comm);
+  const size_t bytes = (size_t)n * size_of(type);
+  for (int i = 0; i < e.comm->n && e.comm->me == root; i++) add_send(&e, i, at, bytes);
+  if (e.comm->me != root) add_receive(&e, root, at, bytes);
+  return finish(&e);
+}
+
+int MPI_Allgatherv(const void *in, int n, MPI_Datatype type, void *out, const int *n_out,
+                   const int *first, MPI_Datatype type_out, MPI_Comm comm)
+{
+  struct exchange e = begin("MPI_Allgatherv", comm);
+  const size_t each = size_of(type_out);
+  char *to = out, *own = to + (size_t)first[e.comm->me] * each;
+  const size_t bytes = (size_t)n_out[e.comm->me] * each;
+  if (in != MPI_IN_PLACE) {
+    if ((size_t)n * size_of(type) != bytes)
+      misuse(e.call, "other bytes than are taken", n, n_out[e.comm->me]);
+    copy(own, in, bytes);
+  }
+  for (int i = 0; i < e.comm->n; i++) {
+    add_send(&e, i, own, bytes);
+    add_receive(&e, i, to + (size_t)first[i] * each, (size_t)n_out[i] * each);
+  }
+  return finish(&e);
+}
+
+int MPI_Allgather(const void *in, int n, MPI_Datatype type, void *out, int n_out,
+                  MPI_Datatype type_out, MPI_Comm comm)
+{
+  int counts[MOST_RANKS], first[MOST_RANKS];
+  for (int i = 0; i < MOST_RANKS; i++) counts[i] = n_out, first[i] = i * n_out;
+  return MPI_Allgatherv(in, n, type, out, counts, first, type_out, comm);
+}
+
+int MPI_Alltoallv(const void *in, const int *n, const int *first, MPI_Datatype type, void *out,
+                  const int *n_out, const int *first_out, MPI_Datatype type_out, MPI_Comm comm)
+{
+  struct exchange e = begin("MPI_Alltoallv", comm);
+  const size_t give = size_of(type), get = size_of(type_out);
+  const int me = e.comm->me;
+  const char *from = in;
+  char *to = out;
+  if (in == MPI_IN_PLACE) misuse(e.call, "in place is not known here", 0, 0);
+  if (n[me] != n_out[me])
+    misuse(e.call, "a rank gives itself other than it takes", n[me], n_out[me]);
+  copy(to + (size_t)first_out[me] * get, from + (size_t)first[me] * give, (size_t)n[me] * give);
+  for (int i = 0; i < e.comm->n; i++) {
+    add_send(&e, i, from + (size_t)first[i] * give, (size_t)n[i] * give);
+    add_receive(&e, i, to + (size_t)first_out[i] * get, (size_t)n_out[i] * get);
+  }
+  return finish(&e);
+}
+
+int MPI_Alltoall(const void *in, int n, MPI_Datatype type, void *out, int n_out,
+                 MPI_Datatype type_out, MPI_Comm comm)
+{
+  int counts[MOST_RANKS], first[MOST_RANKS];
+  if (n != n_out) misuse("MPI_Alltoall", "gives other than it takes", n, n_out);
+  for (int i = 0; i < MOST_RANKS; i++) counts[i] = n, first[i] = i * n;
+  return MPI_Alltoallv(in, counts, first, type, out, counts, first, type_out, comm);
+}
+
+/* Each rank gets its part of all, and adds them up in the order of the ranks. */
+static int reduce_parts(const char *call, const void *in, void *out, const int *n,
+                        MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+  struct exchange e = begin(call, comm);
+  const size_t each = size_of(type);
+  const int me = e.comm->me;
+  const char *from = in == MPI_IN_PLACE ? out : in;
+  const size_t part = (size_t)n[me] * each;
+  char *room = room_for((size_t)e.comm->n * part);
+  for (int i = 0; i < e.comm->n; i++) {
+    const size_t bytes = (size_t)n[i] * each;
+    if (i == me) copy(room + (size_t)i * part, from, bytes);
+    add_send(&e, i, from, bytes);
+    add_receive(&e, i, room + (size_t)i * part, part);
+    from += bytes;
+  }
+  finish(&e);
+  for (int i = 1; i < e.comm->n; i++)
+    MPI_Reduce_local(room + (size_t)(i - 1) * part, room + (size_t)i * part, n[me], type, op);
+  copy(out, room + (size_t)(e.comm->n - 1) * part, part);
+  free(room);
+  return MPI_SUCCESS;
+}
+
+int MPI_Reduce_scatter(const void *in, void *out, const int *n, MPI_Datatype type, MPI_Op op,
+                       MPI_Comm comm)
+{
+  return reduce_parts("MPI_Reduce_scatter", in, out, n, type, op, comm);
+}
+
+int MPI_Reduce_scatter_block(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
+                             MPI_Comm comm)
+{
+  int counts[MOST_RANKS];
+  for (int i = 0; i < MOST_RANKS; i++) counts[i] = n;
+  return reduce_parts("MPI_Reduce_scatter_block", in, out, counts, type, op, comm);
+}
+
+int MPI_Allreduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+  struct exchange e = begin("MPI_Allreduce", comm);
+  const size_t bytes = (size_t)n * size_of(type);
+  const char *own = in == MPI_IN_PLACE ? out : in;
+  char *room = room_for((size_t)e.comm->n * bytes);
+  for (int i = 0; i < e.comm->n; i++) {
+    if (i == e.comm->me) copy(room + (size_t)i * bytes, own, bytes);
+    add_send(&e, i, own, bytes);
+    add_receive(&e, i, room + (size_t)i * bytes, bytes);
+  }
+  finish(&e);
+  for (int i = 1; i < e.comm->n; i++)
+    MPI_Reduce_local(room + (size_t)(i - 1) * bytes, room + (size_t)i * bytes, n, type, op);
+  copy(out, room + (size_t)(e.comm->n - 1) * bytes, bytes);
+  free(room);
+  return MPI_SUCCESS;
+}
+
+int MPI_Sendrecv(const void *in, int n, MPI_Datatype type, int to, int tag, void *out, int n_out,
+                 MPI_Datatype type_out, int from, int tag_from, MPI_Comm comm, MPI_Status *status)
+{
+  struct exchange e = begin("MPI_Sendrecv", comm);
+  const size_t give = (size_t)n * size_of(type), get = (size_t)n_out * size_of(type_out);
+  (void)status;
+  if (tag != tag_from) misuse(e.call, "two tags", tag, tag_from);
+  if (to == e.comm->me || from == e.comm->me) {
+    if (to != from || give != get)
+      misuse(e.call, "a rank gives itself other than it takes", to, from);
+    copy(out, in, get);
+    return MPI_SUCCESS;
+  }
+  if (to != MPI_PROC_NULL) add_send(&e, to, in, give);
+  if (from != MPI_PROC_NULL) add_receive(&e, from, out, get);
+  return finish(&e);
+}

@@ -1,0 +1,68 @@
+/* A small MPI for tests: the ranks of a program are processes that one program has forked, and talk
+   through memory that they share. It has what the runtime and generated programs call, with MPI's
+   names and meaning. Two ranks that call different collectives, or one with sizes that do not fit,
+   end the job with a message: a real MPI may take that for good. */
+#ifndef LOCAL_MPI_H
+#define LOCAL_MPI_H
+
+typedef int MPI_Comm, MPI_Op, MPI_Datatype, MPI_Errhandler, MPI_Info, MPI_Fint;
+typedef struct {
+  int source;
+} MPI_Status;
+typedef void MPI_User_function(void *in, void *inout, int *n, MPI_Datatype *type);
+typedef void MPI_Comm_errhandler_function(MPI_Comm *comm, int *error, ...);
+
+enum { MPI_SUCCESS = 0, MPI_PROC_NULL = -2, MPI_THREAD_FUNNELED = 1, MPI_MAX_ERROR_STRING = 256 };
+enum { MPI_COMM_NULL = -1, MPI_COMM_WORLD = 0 };
+enum { MPI_COMM_TYPE_SHARED = 1, MPI_INFO_NULL = 0, MPI_ERRHANDLER_NULL = 0 };
+enum {
+  MPI_CHAR = 1,
+  MPI_BYTE,
+  MPI_UNSIGNED_CHAR,
+  MPI_UINT16_T,
+  MPI_INT,
+  MPI_INT32_T,
+  MPI_INT64_T,
+  MPI_FLOAT,
+  MPI_DOUBLE
+};
+enum { MPI_SUM = 1, MPI_MAX, MPI_MIN };
+#define MPI_IN_PLACE      ((void *)1)
+#define MPI_STATUS_IGNORE ((MPI_Status *)0)
+
+int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given);
+int MPI_Finalize(void);
+_Noreturn int MPI_Abort(MPI_Comm comm, int status);
+int MPI_Error_string(int error, char *text, int *length);
+int MPI_Type_size(MPI_Datatype type, int *bytes);
+int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op);
+int MPI_Op_free(MPI_Op *op);
+
+int MPI_Comm_rank(MPI_Comm comm, int *rank);
+int MPI_Comm_size(MPI_Comm comm, int *size);
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made);
+int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made);
+int MPI_Comm_free(MPI_Comm *comm);
+int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function, MPI_Errhandler *handler);
+int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler);
+int MPI_Errhandler_free(MPI_Errhandler *handler);
+
+int MPI_Bcast(void *at, int n, MPI_Datatype type, int root, MPI_Comm comm);
+int MPI_Allreduce(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm);
+int MPI_Allgather(const void *in, int n, MPI_Datatype type, void *out, int n_out,
+                  MPI_Datatype type_out, MPI_Comm comm);
+int MPI_Allgatherv(const void *in, int n, MPI_Datatype type, void *out, const int *n_out,
+                   const int *first, MPI_Datatype type_out, MPI_Comm comm);
+int MPI_Reduce_scatter_block(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op,
+                             MPI_Comm comm);
+int MPI_Reduce_scatter(const void *in, void *out, const int *n, MPI_Datatype type, MPI_Op op,
+                       MPI_Comm comm);
+int MPI_Alltoall(const void *in, int n, MPI_Datatype type, void *out, int n_out,
+                 MPI_Datatype type_out, MPI_Comm comm);
+int MPI_Alltoallv(const void *in, const int *n, const int *first, MPI_Datatype type, void *out,
+                  const int *n_out, const int *first_out, MPI_Datatype type_out, MPI_Comm comm);
+int MPI_Sendrecv(const void *in, int n, MPI_Datatype type, int to, int tag, void *out, int n_out,
+                 MPI_Datatype type_out, int from, int tag_from, MPI_Comm comm, MPI_Status *status);
+int MPI_Reduce_local(const void *in, void *inout, int n, MPI_Datatype type, MPI_Op op);
+
+#endif
