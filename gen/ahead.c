@@ -525,8 +525,16 @@ static int64_t room_in_arena(int64_t lives)
   return room - room / 128; /* what placing costs */
 }
 
+/* What it followed, or what followed it, where both were awaited in their round. */
+static void follow_nothing(int id)
+{
+  graph->op[id].follows_plus_1 = 0;
+  graph->op[id].leads = false;
+}
+
 static void apply(int body, const struct crossings *all)
 {
+  for (int i = 0; i < all->n; i++) follow_nothing(all->at[i].op);
   for (int i = 0; i < all->n; i++)
     if (all->at[i].behind)
       await_behind(body, &all->at[i]);

@@ -509,6 +509,6 @@ void check(enum pass after)
   if (after == PASS_LUA) check_units();
   if (after >= PASS_PIPELINE) check_in_pieces();
   if (after >= PASS_FUSE) each_op(check_kernel, NULL);
+  if (after == PASS_MEMORY) check_order();
   if (after == PASS_MEMORY) check_memory();
-  if (after == PASS_MEMORY) check_pending();
 }

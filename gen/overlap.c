@@ -20,6 +20,13 @@
    Collectives of one group run in the order of the program, whatever they run beside: one that is
    issued while another is pending follows it on the group's stream.
 
+   Bytes that nothing needs any more in the order of the program may be written again, on any
+   stream: memory.c knows no other order. That is safe because whatever runs on a group's stream
+   begins behind all that stands before it: `stream` has come to each await before it, and it waits
+   for `stream`. One that begins as soon as its leader is done waits for that one alone: so it is
+   issued right behind it, all that it needs is awaited before both, and the leader has waited for
+   it all. See follows().
+
    What is pending from one round of a loop to the next (ahead.c) stays so: its operations stand
    where they stood among those that need them, and the others move around them. How long such a
    collective is waited for is told by the last of some rounds, one behind the other.
@@ -225,10 +232,12 @@ static void find_dependences(void)
 
 /* ------------------------------------------------------------------------------------ the model */
 
-/* Whether the collective begins when its leader is done, which is awaited with it. */
+/* Whether the collective begins when its leader is done, which is awaited with it, and waits for
+   nothing else: there must be nothing between the two. */
 static bool follows(int n)
 {
-  return node[n].leader != NONE && node[n].beside && node[node[n].leader].beside;
+  int leader = node[n].leader;
+  return leader != NONE && node[n].beside && node[leader].beside && place[n] == place[leader] + 1;
 }
 
 static bool leads(int n)
@@ -284,13 +293,19 @@ static void await(int n)
   if (!leads(n)) streams.now += node[n].tail;
 }
 
-/* Whether the operation wants that the pending collective is done. */
-static bool wants(int n, int pending)
+static bool needs(int n, int pending)
 {
   if (pending == node[n].leader && follows(n)) return false;
   for (int i = 0; i < node[n].before.n; i++)
     if (node[n].before.at[i] == pending) return true;
   return false;
+}
+
+/* Whether the operation wants that the pending collective is done: what it needs, or what follows
+   it does. */
+static bool wants(int n, int pending)
+{
+  return needs(n, pending) || (leads(n) && needs(node[n].follower, pending));
 }
 
 /* A loop is the one that awaits what was begun for its first round. */
@@ -466,6 +481,34 @@ static bool find_along(int from, int to)
   return !loops || !collectives;
 }
 
+/* Moves a node that depends on none of those between to this place. */
+static void move_node(int n, int to)
+{
+  int from = place[n], step = from < to ? 1 : -1;
+  for (int k = from; k != to; k += step) order[k] = order[k + step];
+  order[to] = n;
+  note_places(from < to ? from : to, from < to ? to : from);
+}
+
+/* Brings what can follow another right behind it, where both run beside others: but across nothing
+   that it needs, or that stays in its place. (What the follower needs the leader needs.) */
+static void close_up(int follower)
+{
+  int leader = node[follower].leader, at = place[follower];
+  while (--at > place[leader]) {
+    const struct node *between = &node[order[at]];
+    if (is_loop(order[at]) || between->crosses == FETCHES || between->crosses == BEGINS) return;
+    if (needs(follower, order[at])) return;
+  }
+  if (at == place[leader]) move_node(follower, at + 1);
+}
+
+static void close_up_all(void)
+{
+  for (int n = 0; n < nnode; n++)
+    if (node[n].leader != NONE && node[n].beside && node[node[n].leader].beside) close_up(n);
+}
+
 /* Moves a node with what has to move along to the other side of the one at `to`. */
 static void move(int from, int to)
 {
@@ -477,15 +520,7 @@ static void move(int from, int to)
       if (along.has[order[k]] == (from < to ? side == 1 : side == 0)) moved[n++] = order[k];
   memcpy(order + first, moved, (size_t)n * sizeof *order);
   note_places(first, last);
-}
-
-/* Moves a node that depends on none of those between to this place. */
-static void move_node(int n, int to)
-{
-  int from = place[n], step = from < to ? 1 : -1;
-  for (int k = from; k != to; k += step) order[k] = order[k + step];
-  order[to] = n;
-  note_places(from < to ? from : to, from < to ? to : from);
+  close_up_all();
 }
 
 static void keep_order(int *kept)
@@ -629,6 +664,7 @@ static bool give_work(int c, int64_t most)
   keep_order(before);
   node[c].beside = true;
   if (leader != NONE) node[leader].beside = true;
+  close_up_all();
   int64_t time = simulate();
   for (int n = 0; n < MOVES && node[c].exposed; n++) {
     struct trial best = best_move(c, time, barred);
@@ -875,6 +911,15 @@ bool can_follow(const struct op *op, const struct op *leader)
   return n > 0;
 }
 
+/* Whether all else that the one needs stands before the other: the two can stand together. */
+static bool may_lead(int leader, int follower)
+{
+  const struct list *needed = &node[follower].before;
+  for (int i = 0; i < needed->n; i++)
+    if (needed->at[i] > leader) return false;
+  return true;
+}
+
 /* Of those of a loop that are awaited in another round ahead.c has told which follow which. */
 static void find_leaders(void)
 {
@@ -887,8 +932,10 @@ static void find_leaders(void)
       bool apart = op->pieces || other->pieces || node[m].crosses != node[n].crosses;
       if (!is_collective(other->kind) || apart || node[m].follower != NONE) continue;
       if (!can_follow(op, other)) continue;
+      if (!may_lead(m, n)) continue;
       node[n].leader = m;
       node[m].follower = n;
+      for (int i = 0; i < node[n].before.n; i++) depend(m, node[n].before.at[i]);
     }
   }
 }
@@ -912,8 +959,8 @@ static void make_nodes(const int *op, int n)
     }
     nnode++;
   }
-  find_leaders();
   find_dependences();
+  find_leaders();
   add_awaits();
 }
 

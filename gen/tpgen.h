@@ -1387,7 +1387,7 @@ enum pass {
 extern const char *const pass_name[PASS_COUNT];
 /* Asserts what the pass promises to leave; bug() where it does not hold. */
 void check(enum pass after);
-void check_pending(void);   /* pending.c */
+void check_order(void);     /* check_order.c */
 void check_in_pieces(void); /* pieces.c */
 /* Prints the graph as it stands, where --dump asks for this pass, and ends tpgen. */
 void dump(enum pass after);

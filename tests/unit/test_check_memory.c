@@ -75,9 +75,9 @@ static const char *const kinds[] = {
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* For each pair of values of which memory.c says that they are there at once: what if it were
-   wrong? Where it is too careful (what the first round alone reads is there in the others too)
-   nothing is. only_parts: of what is done for another round alone. Gives which kinds of fault were
-   found. */
+   wrong? Where it is too careful nothing is: what the first round alone reads is there in the
+   others too, and who awaits a collective has waited for those before it on its stream. only_parts:
+   of what is done for another round alone. Gives which kinds of fault were found. */
 struct sweep {
   struct plan plan;
   bool only_parts;
@@ -100,7 +100,7 @@ static void put_all_together(const void *with)
       for (int n = 0; n < KINDS; n++)
         if (strstr(e.said, kinds[n])) met |= 1 << n;
     }
-  must(pairs > 10 && 100 * found >= 95 * pairs, "%s: %d of %d are found", s->plan.path, found,
+  must(pairs > 10 && 100 * found >= 94 * pairs, "%s: %d of %d are found", s->plan.path, found,
        pairs);
   exit(100 + met); /* for the parent: 0 is what a body that holds ends with */
 }

@@ -87,7 +87,7 @@ static void several_are_pending(const void *with)
   for (int i = 0; i < 3; i++) must(maker(made[i])->beside, "sum %d has nothing beside it", i);
   must(graph->nevent > 1, "%d events", graph->nevent);
   memory();
-  check_pending();
+  check_order();
 }
 
 /* A product beside a pending sum is one more that lives: that may not be much more than lives
@@ -181,7 +181,7 @@ static const struct fault {
     {awaited_late, "it reads what a pending collective writes"},
     {awaited_early, "it awaits what is not pending"},
     {awaited_again, "it awaits what is not pending"},
-    {overwritten, "it writes what a pending collective reads"},
+    {overwritten, "it writes what a pending collective writes"},
     {read_too_soon, "it reads what a pending collective writes"},
     {no_event, "it has no event"},
     {another_of_the_group, "a collective passes one of its group that is pending"},
@@ -193,7 +193,7 @@ static void put_fault(const void *with)
   two_products();
   memory();
   (*put)();
-  check_pending();
+  check_order();
 }
 
 static void test_faults(void **state)
