@@ -241,9 +241,11 @@ static bool has_usual_turns(struct layout layout)
   return true;
 }
 
-static bool operand_fits(const struct letters *l, const struct axis *axis, int ndim,
-                         struct layout layout, const struct choice *list, const int *pick)
+bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
+                  const struct choice *list, const int *pick)
 {
+  const struct axis *axis = o < nin ? l->in[o] : l->out[o - nin];
+  int ndim = o < nin ? l->ndim_in[o] : l->ndim_out[o - nin];
   if (!reductions_agree(layout) || !has_usual_turns(layout)) return false;
   for (int dim = 0; dim < ndim; dim++) {
     int64_t size = 1;
@@ -261,9 +263,7 @@ bool fits_together(const struct letters *l, int nin, const struct choice *list, 
     bool input = i < nin;
     for (int d = 0; d < graph->mesh.ndim; d++)
       layout.on[d] = input ? list[pick[d]].in[i] : list[pick[d]].out[i - nin];
-    const struct axis *axis = input ? l->in[i] : l->out[i - nin];
-    int ndim = input ? l->ndim_in[i] : l->ndim_out[i - nin];
-    if (!operand_fits(l, axis, ndim, layout, list, pick)) return false;
+    if (!operand_fits(l, i, nin, layout, list, pick)) return false;
   }
   return true;
 }

@@ -14,18 +14,10 @@
 
    Where nothing but replication is legal, a sharded input is the plan's error, unless the plan made
    it whole itself: nothing is replicated in silence. */
-#include "tpgen.h"
+#include "decide.h"
 
 #include <math.h>
 #include <string.h>
-
-/* What one combination costs. */
-struct price {
-  double bytes;
-  int sums, moves;
-  int apart;   /* dimensions of the mesh on which a gradient does not lie as its value */
-  int refused; /* what the plan asks of the output that cannot be made of it */
-};
 
 /* What is known around the operation that is decided. */
 static const struct surroundings *known;
@@ -38,16 +30,11 @@ struct layout layout_after(const struct op *op, struct layout now)
   return usual_turns(now);
 }
 
-/* Whether the engine takes a value there unasked. Not from a shard to a pending sum, nor from one
-   kind of pending value to another: it moves nothing, but each rank would work on all of it then,
-   most of it zeros. */
-static bool leads(struct layout from, struct layout to)
+/* Not from a shard to a pending sum, nor from one kind of pending value to another: it moves
+   nothing, but each rank would work on all of it then, most of it zeros. */
+bool leads(struct placement from, struct placement to)
 {
-  for (int d = 0; d < graph->mesh.ndim; d++)
-    if (to.on[d].kind == PARTIAL && !same_placement(from.on[d], to.on[d]) &&
-        from.on[d].kind != REPLICATE)
-      return false;
-  return true;
+  return to.kind != PARTIAL || same_placement(from, to) || from.kind == REPLICATE;
 }
 
 /* A redistribution that changes no type, of the gradient neither. */
@@ -64,12 +51,6 @@ int moved_before_to(const struct surroundings *around, int value, struct layout 
       return graph->op[i].out;
   return NONE;
 }
-
-/* An operation that runs in a way, for the sake of what comes after it. */
-struct step {
-  const struct op *op;
-  const struct way *way;
-};
 
 /* Whether the value is at hand in this layout, with `before` done, if that is not NULL. */
 static bool is_there(int value, struct layout layout, const struct step *before)
@@ -89,7 +70,7 @@ static double gathered_again(const struct op *op, enum placement_kind kind, stru
   if (graph->loss == NONE || op->phase != FORWARD) return 0;
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (from.on[d].kind == kind && to.on[d].kind == SHARD && graph->mesh.size[d] > 1)
-      bytes += link_latency(d) * link_bandwidth(d);
+      bytes += round(link_latency(d) * link_bandwidth(d));
   return bytes;
 }
 
@@ -117,290 +98,34 @@ static int lies_apart(int value, struct layout out)
   return apart;
 }
 
-/* Beyond these bytes no way is cheaper than the cheapest so far. */
-static double limit_of(bool found, struct price least)
-{
-  return found && !least.refused ? least.bytes : INFINITY;
-}
-
-/* What a way costs; where it is more than `most` bytes, that it is more. */
-static struct price price_of(const struct op *op, const struct way *way, const struct step *before,
-                             double most)
+struct price price_of_operand(const struct op *op, int o, struct layout layout,
+                              const struct step *before)
 {
   struct price p = {0};
-  for (int i = 0; i < op->nin && p.bytes <= most; i++) {
-    const struct value *v = &graph->value[op->in[i]];
-    if (is_there(op->in[i], way->in[i], before)) continue;
-    p.moves++;
-    p.bytes += move_cost(v->shape, v->type, v->layout, way->in[i]);
-    p.bytes += gathered_again(op, PARTIAL, v->layout, way->in[i]);
-    for (int d = 0; d < graph->mesh.ndim; d++)
-      p.sums += way->in[i].on[d].kind == PARTIAL && v->layout.on[d].kind != PARTIAL;
+  if (o >= op->nin) {
+    int value = op->out + o - op->nin;
+    add_asked(&p, op, value, layout);
+    p.apart = lies_apart(value, layout);
+    return p;
   }
-  for (int k = 0; k < op->nout && p.bytes <= most; k++) {
-    add_asked(&p, op, op->out + k, way->out[k]);
-    p.apart += lies_apart(op->out + k, way->out[k]);
-  }
+  const struct value *v = &graph->value[op->in[o]];
+  if (is_there(op->in[o], layout, before)) return p;
+  p.moves = 1;
+  p.bytes = move_cost(v->shape, v->type, v->layout, layout);
+  p.bytes += gathered_again(op, PARTIAL, v->layout, layout);
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    p.sums += layout.on[d].kind == PARTIAL && v->layout.on[d].kind != PARTIAL;
   return p;
 }
 
-static bool cheaper(struct price a, struct price b)
-{
-  if (a.refused != b.refused) return a.refused < b.refused;
-  if (a.bytes != b.bytes) return a.bytes < b.bytes;
-  if (a.sums != b.sums) return a.sums < b.sums;
-  if (a.moves != b.moves) return a.moves < b.moves;
-  return a.apart < b.apart;
-}
-
-static bool reachable(const struct op *op, const struct way *way)
-{
-  for (int i = 0; i < op->nin; i++)
-    if (!leads(graph->value[op->in[i]].layout, way->in[i])) return false;
-  return true;
-}
-
-/* One choice on each dimension of the mesh, put together. */
-static struct way way_of(const struct op *op, const struct choice *list, const int *pick)
-{
-  struct way way;
-  memset(&way, 0, sizeof way);
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    for (int i = 0; i < op->nin; i++) way.in[i].on[d] = list[pick[d]].in[i];
-    for (int k = 0; k < op->nout; k++) way.out[k].on[d] = list[pick[d]].out[k];
-  }
-  return way;
-}
-
-/* The choices that are tried on each dimension of the mesh: all, or where there are too many
-   combinations those that are cheapest on that dimension alone. */
-struct shortlist {
-  int n[MAX_MESH], pick[MAX_MESH][MAX_CHOICES];
-};
-
-static int most_choices(int combinations)
-{
-  int active = 0, most = MAX_CHOICES;
-  for (int d = 0; d < graph->mesh.ndim; d++) active += graph->mesh.size[d] > 1;
-  for (; most > 2; most--) {
-    int64_t n = 1;
-    for (int k = 0; k < active; k++) n *= most;
-    if (n <= combinations) break;
-  }
-  return most;
-}
-
-/* What a choice costs on mesh dimension d, everything else as it lies. */
-static struct price price_alone(const struct op *op, const struct choice *c, int d)
-{
-  struct way way;
-  memset(&way, 0, sizeof way);
-  for (int i = 0; i < op->nin; i++) {
-    way.in[i] = graph->value[op->in[i]].layout;
-    way.in[i].on[d] = c->in[i];
-    way.in[i] = usual_turns(way.in[i]);
-  }
-  for (int k = 0; k < op->nout; k++) way.out[k].on[d] = c->out[k];
-  return price_of(op, &way, NULL, INFINITY);
-}
-
-static void shorten(const struct op *op, const struct choice *list, int d, int most,
-                    struct shortlist *s)
-{
-  struct price price[MAX_CHOICES];
-  for (int i = 0; i < s->n[d]; i++) {
-    struct price p = price_alone(op, &list[i], d);
-    int at = i;
-    for (; at > 0 && cheaper(p, price[at - 1]); at--) {
-      price[at] = price[at - 1];
-      s->pick[d][at] = s->pick[d][at - 1];
-    }
-    price[at] = p;
-    s->pick[d][at] = i;
-  }
-  if (s->n[d] > most) s->n[d] = most;
-  /* In rule.c's order again, which breaks ties. */
-  for (int i = 1; i < s->n[d]; i++)
-    for (int k = i; k > 0 && s->pick[d][k] < s->pick[d][k - 1]; k--) {
-      int swap = s->pick[d][k];
-      s->pick[d][k] = s->pick[d][k - 1];
-      s->pick[d][k - 1] = swap;
-    }
-}
-
-/* The choice that takes the inputs as they lie on one dimension of the mesh, or NONE. */
-static int choice_as_it_lies(const struct op *op, const struct choice *list, int n, int d)
-{
-  for (int c = 0; c < n; c++) {
-    bool lies = true;
-    for (int i = 0; i < op->nin; i++)
-      lies &= same_placement(list[c].in[i], graph->value[op->in[i]].layout.on[d]);
-    if (lies) return c;
-  }
-  return NONE;
-}
-
-static bool all_as_it_lies(const struct op *op, const struct letters *l, const struct choice *list,
-                           int n, int *pick)
-{
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    pick[d] = choice_as_it_lies(op, list, n, d);
-    if (pick[d] == NONE) return false;
-  }
-  return op->nin && fits_together(l, op->nin, list, pick);
-}
-
-static struct shortlist shortlist_of(const struct op *op, const struct letters *l,
-                                     const struct choice *list, int n, int combinations)
-{
-  struct shortlist s;
-  int most = most_choices(combinations), lies[MAX_MESH];
-  bool runs = all_as_it_lies(op, l, list, n, lies);
-  for (int d = 0; d < graph->mesh.ndim; d++) {
-    s.n[d] = graph->mesh.size[d] > 1 ? n : 1;
-    for (int i = 0; i < n; i++) s.pick[d][i] = i;
-    if (runs && list[lies[d]].letter != NONE) {
-      s.n[d] = 1;
-      s.pick[d][0] = lies[d];
-    }
-    if (s.n[d] > most) shorten(op, list, d, most, &s);
-  }
-  return s;
-}
-
-/* How many combinations are weighed for an operation, and for the one ahead each time; with fewer
-   choices than these on each dimension of the mesh, what lies ahead is not known well enough. */
-enum { MOST_COMBINATIONS = 100000, MOST_AHEAD = 1500, FEWEST_AHEAD = 4 };
-
-typedef void visitor(const struct op *op, const struct way *way, void *to);
-
-/* Calls `visit` for every legal combination of the n choices, or for so many of them. */
-static void each_way(const struct op *op, const struct letters *l, const struct choice *list, int n,
-                     int combinations, visitor *visit, void *to)
-{
-  struct shortlist s = shortlist_of(op, l, list, n, combinations);
-  int at[MAX_MESH] = {0}, pick[MAX_MESH] = {0}, ndim = graph->mesh.ndim;
-  for (bool more = true; more;) {
-    for (int d = 0; d < ndim; d++) pick[d] = s.pick[d][at[d]];
-    struct way way = way_of(op, list, pick);
-    if (reachable(op, &way) && fits_together(l, op->nin, list, pick)) visit(op, &way, to);
-    more = false;
-    for (int d = ndim - 1; d >= 0 && !more; d--) {
-      more = ++at[d] < s.n[d];
-      if (!more) at[d] = 0;
-    }
-  }
-}
-
-/* -------------------------------------------------------------------------- one operation ahead */
-
-/* The operation that takes first what `op` makes: `op` runs so that both together are cheap. NULL
-   where that one's price is not known yet, or the plan asks for the output. */
-static const struct op *op_ahead(const struct op *op)
+const struct op *taken_next(const struct op *op)
 {
   if (op->nout != 1 || known->asked_of[op->out] != NONE || known->taken_by[op->out] == NONE)
     return NULL;
-  if (most_choices(MOST_AHEAD) < FEWEST_AHEAD) return NULL;
   const struct op *user = &graph->op[known->taken_by[op->out]];
   for (int i = 0; i < user->nin; i++)
     if (user->in[i] != op->out && !graph->value[user->in[i]].placed) return NULL;
   return *rule_of(user) ? user : NULL;
-}
-
-static bool share_an_input(const struct op *a, const struct op *b)
-{
-  for (int i = 0; i < a->nin; i++)
-    for (int k = 0; k < b->nin; k++)
-      if (a->in[i] == b->in[k]) return true;
-  return false;
-}
-
-/* The operation ahead, or NULL, and what it costs at least where the output lies as told. */
-struct ahead {
-  const struct op *op;
-  bool depends; /* on more than that: on how an input that both take was moved */
-  int n;
-  struct {
-    struct layout layout;
-    struct price price;
-  } known[MAX_CHOICES];
-};
-
-static void look_ahead(const struct op *op, struct ahead *a)
-{
-  a->n = 0;
-  a->op = op_ahead(op);
-  a->depends = a->op && share_an_input(op, a->op);
-}
-
-/* The least that an operation costs after a step. */
-struct least {
-  struct step before;
-  struct price price;
-  bool found;
-};
-
-static void take_least(const struct op *op, const struct way *way, void *to)
-{
-  struct least *l = to;
-  struct price p = price_of(op, way, &l->before, limit_of(l->found, l->price));
-  if (l->found && !cheaper(p, l->price)) return;
-  l->price = p;
-  l->found = true;
-}
-
-static struct price price_ahead(struct ahead *a, const struct op *op, const struct way *way)
-{
-  struct letters l;
-  struct choice list[MAX_CHOICES];
-  struct layout out = way->out[0];
-  struct least least = {.before = {op, way}};
-  for (int i = 0; i < a->n; i++)
-    if (same_layout(a->known[i].layout, out)) return a->known[i].price;
-  graph->value[op->out].layout = out;
-  op_letters(a->op, &l);
-  each_way(a->op, &l, list, choices(a->op, &l, list), MOST_AHEAD, take_least, &least);
-  if (a->n < MAX_CHOICES && !a->depends) {
-    a->known[a->n].layout = out;
-    a->known[a->n++].price = least.price;
-  }
-  return least.price;
-}
-
-/* ----------------------------------------------------------------------------- the cheapest way */
-
-struct search {
-  struct ahead ahead;
-  struct way best;
-  struct price least;
-  bool found;
-};
-
-static void take_cheapest(const struct op *op, const struct way *way, void *to)
-{
-  struct search *s = to;
-  struct price p = price_of(op, way, NULL, limit_of(s->found, s->least));
-  if (s->found && !cheaper(p, s->least)) return;
-  if (s->ahead.op) {
-    struct price ahead = price_ahead(&s->ahead, op, way);
-    p.bytes += ahead.bytes;
-    p.moves += ahead.moves;
-    p.apart += ahead.apart;
-  }
-  if (s->found && !cheaper(p, s->least)) return;
-  s->least = p;
-  s->best = *way;
-  s->found = true;
-}
-
-/* Replicating everything is always a way. */
-static struct way cheapest(const struct op *op, const struct letters *l, const struct choice *list,
-                           int n)
-{
-  struct search s = {.found = false};
-  look_ahead(op, &s.ahead);
-  each_way(op, l, list, n, MOST_COMBINATIONS, take_cheapest, &s);
-  return s.best;
 }
 
 /* ---------------------------------------------------------------------------- as the inputs lie */

@@ -584,13 +584,8 @@ const struct moves *plan_moves(struct shape whole, enum type type, struct layout
 int64_t greedy_bytes(struct shape whole, enum type type, struct layout from, struct layout to)
 {
   static const int origin[MAX_MESH];
-  struct move move[MAX_MOVES];
   struct untold u = untold_of(from, to);
-  struct walk w = {.move = move, .now = brief_of(from, &u), .untold = &u};
-  struct brief target = brief_of(to, &u);
-  int64_t busiest;
+  struct brief a = brief_of(from, &u), b = brief_of(to, &u);
   enter(whole, type, &u, origin, false);
-  walk_greedily(&w, &target);
-  assess(&w, &busiest);
-  return busiest * world.bytes;
+  return world.bytes * most_received_greedily(&a, &b, &u);
 }

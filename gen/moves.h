@@ -64,10 +64,17 @@ bool exchange_between(const struct brief *a, const struct brief *b, struct step 
 struct move move_of(const struct step *s, const struct brief *from, const struct brief *to,
                     const struct untold *u);
 
+/* A step along one dimension of the mesh. */
+struct leap {
+  enum op_kind kind;
+  int along, before; /* before: what was on that dimension */
+  struct brief after;
+};
 /* Steps along one dimension of the mesh each, and where they have come to. */
 struct walk {
   int n;
-  struct move *move; /* has room for MAX_MOVES */
+  struct move *move; /* has room for MAX_MOVES; or NULL: */
+  struct leap *leap; /* so has this */
   struct brief now;
   const struct untold *untold;
 };
@@ -85,14 +92,16 @@ struct world {
   unsigned fixed;
   struct shape whole;
   int64_t bytes; /* of an element */
+  int number; /* those in which other seats are looked at have another one */
   int ranks, seats;
+  int places[MAX_MESH];        /* of seats along each dimension of the mesh; the last's come first */
   int (*coordinate)[MAX_MESH]; /* by seat */
   int tiers, tier[MAX_MESH];
   double bandwidth[MAX_MESH]; /* by tier */
   double latency[MAX_MESH];   /* by dimension of the mesh */
 };
 extern struct world world;
-enum { MAX_SEATS = 32 };
+enum { MAX_SEATS = 32, MANY_RANKS = 256 };
 /* Sets the world to the part of `whole` that the ranks at these coordinates of what stays hold.
    all: looks at all ranks, however many there are. */
 void enter(struct shape whole, enum type type, const struct untold *u,
@@ -120,6 +129,13 @@ void find_boxes(const struct brief *b, struct box *box);
 /* The elements that the busiest rank must get at least; and what each seat lacks of its part. */
 int64_t least_elements(const struct brief *a, const struct brief *b, const struct box *has,
                        const struct box *wants, int64_t *lacks);
+
+/* What a rank that has so many elements receives as the index-th of n in an all_reduce. */
+static inline int64_t received_in_all_reduce(int64_t has, int n, int index)
+{
+  int64_t part = chunk_size(has, n, index);
+  return has - part + part * (n - 1);
+}
 
 /* A step, with what every seat holds before and after it. */
 struct stage {
@@ -152,6 +168,15 @@ struct scratch {
   void *at;
 };
 void *take(struct scratch *s, size_t size);
+
+/* ------------------------------------------------------------------------------------ extents.c */
+
+/* The elements that the seat lacks of its part that lacks most. Nothing is pending, and there are
+   no more than MANY_RANKS seats. */
+int64_t most_lacking(const struct brief *a, const struct brief *b);
+/* The elements that the seat receives on the greedy way that receives most; of MAX_SEATS at most. */
+int64_t most_received_greedily(const struct brief *from, const struct brief *to,
+                               const struct untold *u);
 
 /* ----------------------------------------------------------------------------------- exchange.c */
 

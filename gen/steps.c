@@ -198,6 +198,10 @@ void walk_to(struct walk *w, int i, int at)
   struct brief before = w->now;
   if (before.at[i] == at) return;
   put_at(&w->now, i, at);
+  if (!w->move) {
+    w->leap[w->n++] = (struct leap){kind_of(before.at[i], at), i, before.at[i], w->now};
+    return;
+  }
   struct step s = {.kind = kind_of(before.at[i], at), .n = 1, .dim = {i}};
   w->move[w->n++] = move_of(&s, &before, &w->now, w->untold);
 }

@@ -875,6 +875,9 @@ int choices(const struct op *op, const struct letters *l, struct choice *list);
 /* Whether one choice for each dimension of the mesh, list[pick[d]], goes together: merged
    dimensions are cut where their letters are, and turns are told as usual. */
 bool fits_together(const struct letters *l, int nin, const struct choice *list, const int *pick);
+/* The same of one operand, in the layout that the choices give it: an input, or output o - nin. */
+bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
+                  const struct choice *list, const int *pick);
 /* A maximum of sums is not the sum of maxima: pending results of one value are of one kind. */
 bool reductions_agree(struct layout layout);
 

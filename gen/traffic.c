@@ -23,7 +23,7 @@
 
 #include <string.h>
 
-enum { BIG_GROUP = 64, MANY_RANKS = 256 };
+enum { BIG_GROUP = 64 };
 
 /* ------------------------------------------------------------------------------------ the world */
 
@@ -99,44 +99,50 @@ static int choose_places(int places[MAX_MESH])
 }
 
 /* Seats at so many places along each dimension, from the first to the last. */
-static void seat(const int places[MAX_MESH], int (*at)[MAX_MESH])
+static void seat(int (*at)[MAX_MESH])
 {
   for (int k = 0; k < world.seats; k++)
     for (int i = world.mesh.ndim - 1, rest = k; i >= 0; i--) {
-      int64_t place = rest % places[i], last = places[i] - 1;
+      int64_t place = rest % world.places[i], last = world.places[i] - 1;
       at[k][i] = last > 0 ? (int)(place * (world.mesh.size[i] - 1) / last) : 0;
-      rest /= places[i];
+      rest /= world.places[i];
     }
   world.coordinate = at;
 }
 
-static void enter_mesh(const struct untold *u)
+static void enter_mesh(unsigned fixed, bool all)
 {
+  static struct scratch some, every;
+  static int worlds;
+  world.number = ++worlds;
   world.given = world.mesh = graph->mesh;
-  world.fixed = u->fixed;
+  world.fixed = fixed;
   world.ranks = 1;
   for (int i = 0; i < world.mesh.ndim; i++) {
-    if (u->fixed >> i & 1) world.mesh.size[i] = 1;
+    if (fixed >> i & 1) world.mesh.size[i] = 1;
     world.ranks *= world.mesh.size[i];
   }
   order_tiers();
+  memcpy(world.places, world.mesh.size, sizeof world.places);
+  world.seats = all ? world.ranks : choose_places(world.places);
+  seat(take(all ? &every : &some, (size_t)world.seats * sizeof *world.coordinate));
 }
 
+/* The last worlds are kept, that of all ranks and that of some: questions about them alternate. */
 void enter(struct shape whole, enum type type, const struct untold *u,
            const int coordinate[MAX_MESH], bool all)
 {
-  static struct scratch some, every;
-  static bool seated_all;
-  int places[MAX_MESH];
-  bool same = world.ranks && world.fixed == u->fixed && same_mesh(&world.given, &graph->mesh);
+  static struct world kept[2];
+  static bool now;
+  if (all != now) {
+    kept[now] = world;
+    world = kept[all];
+    now = all;
+  }
+  if (!world.ranks || world.fixed != u->fixed || !same_mesh(&world.given, &graph->mesh))
+    enter_mesh(u->fixed, all);
   world.whole = u->fixed ? local_part(&graph->mesh, whole, u->layout, coordinate).shape : whole;
   world.bytes = type_bytes(type);
-  if (same && seated_all == all) return;
-  if (!same) enter_mesh(u);
-  seated_all = all;
-  memcpy(places, world.mesh.size, sizeof places);
-  world.seats = all ? world.ranks : choose_places(places);
-  seat(places, take(all ? &every : &some, (size_t)world.seats * sizeof *world.coordinate));
 }
 
 /* ------------------------------------------------------------------------------- who holds what */
@@ -265,6 +271,8 @@ int64_t least_bytes(struct shape whole, enum type type, struct layout from, stru
   struct untold u = untold_of(from, to);
   enter(whole, type, &u, origin, world_size() <= MANY_RANKS);
   struct brief a = brief_of(from, &u), b = brief_of(to, &u);
+  if (!is_any(&a, PENDING) && !is_any(&b, PENDING) && !is_any(&b, OTHER))
+    return world.bytes * most_lacking(&a, &b);
   size_t n = (size_t)world.seats;
   struct box *has = take(&room, n * (2 * sizeof *has + sizeof(int64_t)));
   find_boxes(&a, has);
@@ -409,7 +417,7 @@ static void add_all_to_all(const struct stage *g, bool planning, struct traffic 
 static void add_collective(const struct stage *g, struct traffic *t)
 {
   const struct step *s = g->step;
-  int64_t n = members(s), *sent = t->sent + slowest(s) * world.seats, part;
+  int64_t n = members(s), *sent = t->sent + slowest(s) * world.seats;
   int dim = g->from->at[s->dim[0]], dim_to = g->to->at[s->dim[0]];
   bool pack = dim_to >= 0 && !outermost(&g->has[0], dim_to);
   bool unpack = dim >= 0 && !outermost(&g->gets[0], dim);
@@ -427,8 +435,8 @@ static void add_collective(const struct stage *g, struct traffic *t)
       t->copied[k] = pack ? has : 0;
       break;
     case OP_all_reduce:
-      part = chunk_size(has, (int)n, member_at(s, world.coordinate[k]));
-      sent[k] = t->received[k] = has - part + part * (n - 1);
+      t->received[k] = received_in_all_reduce(has, (int)n, member_at(s, world.coordinate[k]));
+      sent[k] = t->received[k];
       break;
     default: /* slice, to_partial */
       t->copied[k] = gets;
