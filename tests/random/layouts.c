@@ -163,7 +163,7 @@ static void put_styles_over(int dimension, int divides)
     put_styles_of(path, &now.module[i], divides);
   }
   printf("}");
-  if (!any(is_even ? 4 : 16)) printf(", {async_tp = %s}", ANY_OF(pieces));
+  if (mesh[dimension] > 1 && !any(is_even ? 4 : 24)) printf(", {async_tp = %s}", ANY_OF(pieces));
   printf(")\n");
 }
 

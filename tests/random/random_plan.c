@@ -1,6 +1,6 @@
 /* random_plan SEED [RANKS]: a plan that trains a random small model in a random way, or computes
    with it, for tests/random.sh and tests/equal.sh, with the mesh to try it on in a line
-   `-- mesh: a=2 b=3`, of at most so many ranks. A line `-- rounds: bfloat16` says that it rounds to
+   `-- mesh: a=2 b=3`, of at most so many ranks: else 16, and 64 now and then. A line `-- rounds: bfloat16` says that it rounds to
    that type.
 
    A forward is a list of statements, each of which makes one more tensor from those that are there
@@ -237,7 +237,7 @@ int main(int argc, char **argv)
     return 2;
   }
   state = strtoull(argv[1], NULL, 10) * UINT64_C(0xd1342543de82ef95);
-  choose_mesh(argc == 3 ? atoi(argv[2]) : 48);
+  choose_mesh(argc == 3 ? atoi(argv[2]) : any(8) ? 16 : 64);
   is_even = !any(3);
   if (!any(6)) {
     type = "bfloat16";
