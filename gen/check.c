@@ -122,15 +122,6 @@ static int choice_taken(const struct op *op, const struct choice *list, int n, i
   return NONE;
 }
 
-/* A plan may have pending sums moved in a narrower type: then they are rounded as they lie, which
-   no way of a cast's rule does. */
-static bool rounds_alike(const struct op *op)
-{
-  if (op->kind != OP_cast || op->type != BF16) return false;
-  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
-  return is_floating(in->type) && same_layout(in->layout, out->layout);
-}
-
 /* A gradient is added to those of the batches before it as it lies: its parameter may be cut along
    a dimension of size 1, which no way of a rule does. */
 static bool adds_batch(const struct op *op)
@@ -141,12 +132,16 @@ static bool adds_batch(const struct op *op)
          same_layout(graph->value[op->in[1]].layout, layout);
 }
 
-/* A copy lies as what it is of, which may be cut along a dimension of size 1 too. */
+/* A copy, to another order in memory or type too, lies as what it is of. That may be cut along a
+   dimension of size 1, or it is a pending sum that a plan has moved in a narrower type: then it is
+   rounded as it lies. No way of a rule does either. */
 static bool is_plain_copy(const struct op *op)
 {
-  if (op->kind != OP_view) return false;
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
-  return same_shape(in->shape, out->shape) && same_layout(in->layout, out->layout);
+  if (op->kind != OP_view && op->kind != OP_permute && op->kind != OP_cast) return false;
+  if (!same_shape(in->shape, out->shape) || !same_layout(in->layout, out->layout)) return false;
+  if (op->kind == OP_permute) return !strcmp(op->equation, identity_equation(in->shape.ndim));
+  return op->kind == OP_view || (is_floating(in->type) && is_floating(out->type));
 }
 
 /* By value a mark of its form, by operation one of itself and its operands' forms, when they were
@@ -235,7 +230,7 @@ bool is_known(const struct op *op, int way)
 /* Whether no way of its rule tells how the operation lies, and need not. */
 static bool lies_in_no_way(const struct op *op)
 {
-  return op->nout == 0 || !*rule_of(op) || rounds_alike(op) || adds_batch(op) || is_plain_copy(op);
+  return op->nout == 0 || !*rule_of(op) || adds_batch(op) || is_plain_copy(op);
 }
 
 /* What the operation makes lies as one way of its rule leaves it, its inputs as that way asks. */
