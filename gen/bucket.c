@@ -1,9 +1,9 @@
 /* bucket.c: the pass `bucket`: few large collectives in the place of many small ones.
 
    Takes   functions with single collectives.
-   Leaves  every gradient that is summed over ranks summed in its own place; and collectives of the
-           same kind over the same group as one: an all_gather, reduce_scatter or all_reduce whose
-           body is the operations it stands for (merge.c). Values keep their layouts; what is
+   Leaves  every gradient that the ranks sum in one go summed in its own place; and collectives of
+           the same kind over the same group as one: an all_gather, reduce_scatter or all_reduce
+           whose body is the operations it stands for (merge.c). Values keep their layouts; what is
            computed is unchanged. No member needs what another makes, and all ranks run the same
            buckets in the same order, since all run one graph.
 
@@ -23,9 +23,23 @@
    function; what is a unit, or small, then does not matter. */
 #include "bucket.h"
 
+/* Whether a step of several batches has summed the value over some of the ranks, of a gradient that
+   they have added up in its own place: that place is not given to it (memory.c). */
+static bool is_summed_in_part(int value)
+{
+  if (graph->value[value].role != ACTIVATION) return false;
+  while (graph->value[value].role == ACTIVATION && graph->value[value].op != NONE) {
+    const struct op *op = &graph->op[graph->value[value].op];
+    if (op->phase != UPDATE || op->nin != 1) return false;
+    value = op->in[0];
+  }
+  return graph->value[value].role == GRADIENT;
+}
+
 bool is_gradient_sum(const struct op *op)
 {
-  return op->kind == OP_all_reduce && graph->value[op->out].role == GRADIENT;
+  return op->kind == OP_all_reduce && graph->value[op->out].role == GRADIENT &&
+         !is_summed_in_part(op->in[0]);
 }
 
 bool same_kind(int a, int b)
