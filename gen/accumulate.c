@@ -211,7 +211,8 @@ static void count_readers(void)
     }
 }
 
-/* The product that is made for nothing but to be added by this operation; or NONE. */
+/* The product that is made for nothing but to be added by this operation, and made at once; or
+   NONE. */
 static int product_added_by(const struct function *f, const struct op *add)
 {
   if (add->kind != OP_add || !is_gradient(add->out)) return NONE;
@@ -219,6 +220,7 @@ static int product_added_by(const struct function *f, const struct op *add)
   if (!is_gradient(add->in[0]) || before->op != NONE || readers[add->in[1]] != 1) return NONE;
   if (part->op == NONE || graph->op[part->op].kind != OP_matmul) return NONE;
   if (part->role != ACTIVATION || part->order != graph->value[add->out].order) return NONE;
+  if (part->pieces) return NONE;
   for (int k = 0; k < f->nop; k++)
     if (f->op[k] == part->op) return part->op;
   return NONE;

@@ -63,14 +63,11 @@ static struct {
   bool replaces; /* it has written over what it reads */
 } now;
 
-/* Whether its bytes are not looked at: of no module that is run, or a number that is written out.
- */
+/* Whether its bytes are not looked at: of no module that is run, or in no memory, as a number that
+   is written out. */
 static bool is_passed_over(int value, struct one one)
 {
-  const struct value *v = &graph->value[value];
-  if (!v->stored || one.index == NONE || *number_for(one, 0) == LEFT_OUT) return true;
-  bool constant = v->op != NONE && graph->op[v->op].kind == OP_full && !*number_for(one, 0);
-  return constant && elements(v->shape) == 1;
+  return !graph->value[value].stored || one.index == NONE || *number_for(one, 0) == LEFT_OUT;
 }
 
 /* What nobody makes in a step was there before it; what batches add up is what the one before has

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-static bool *in_memory; /* by value: something reads it that is no kernel */
+static bool *in_memory; /* by value, of a family what stands for it: not only kernels read it */
 
 static bool is_elementwise(const struct op *op)
 {
@@ -37,12 +37,19 @@ static int fused(const int *run, int n)
   return graph->nop++;
 }
 
+/* What stands for all of its family, or the value itself. */
+static int family_of(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->family == NONE ? value : v->family;
+}
+
 /* A constant of one element needs no kernel: whoever reads it writes the number (emit.c). */
 static bool is_literal(const struct op *op)
 {
   return op->kind == OP_full && elements(graph->value[op->out].shape) == 1 &&
          graph->value[op->out].role == ACTIVATION && !graph->value[op->out].is_output &&
-         !in_memory[op->out];
+         !in_memory[family_of(op->out)];
 }
 
 /* What collectives, matmuls and copies read has to lie in memory. */
@@ -54,7 +61,10 @@ static void find_in_memory(void)
       const struct op *op = &graph->op[graph->function[i].op[k]];
       if (is_elementwise(op)) continue;
       int *list = alloc((size_t)op_width(op) * sizeof *list);
-      for (int n = op_reads(op, list); n--;) in_memory[list[n]] = true;
+      for (int n = op_reads(op, list); n--;) {
+        in_memory[family_of(list[n])] = true;
+        if (graph->value[list[n]].step) in_memory[family_of(graph->value[list[n]].initial)] = true;
+      }
     }
 }
 
