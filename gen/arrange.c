@@ -170,6 +170,7 @@ static bool is_same_bytes(const struct op *view)
 {
   struct letters l;
   int in[MAX_LETTERS], out[MAX_LETTERS];
+  if (graph->value[view->in[0]].type != graph->value[view->out].type) return false;
   op_letters(view, &l);
   int n = letters_in_memory(l.in[0], view->in[0], in);
   return n == letters_in_memory(l.out[0], view->out, out) &&
