@@ -223,7 +223,7 @@ static int follower_in(const struct function *f, int id, struct list *after)
 
 bool is_worth_it(const struct op *op)
 {
-  return time_taken(op) > 2 * events_time();
+  return !op->pieces && time_taken(op) > 2 * events_time();
 }
 
 static bool is_among(const struct crossings *all, int op)

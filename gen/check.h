@@ -50,11 +50,12 @@ struct place {
 struct place place_of(int value, int module);
 struct place piece_of(struct place p, int k, int n);
 
-/* Which pieces of a value an operation (NULL: none) touches: from the first up to the last. */
+/* Which pieces of a value an operation (NULL: none) touches: from the first up to the last. Of a
+   family in pieces others than what stands for it, `one`, are touched as a whole. */
 struct pieces {
   int first, end, all;
 };
-struct pieces pieces_of(const struct op *op, int value);
+struct pieces pieces_of(const struct op *op, int value, struct one one);
 
 /* Stretches of bytes that are known to be alike, each with a row of `width` numbers, 0 at first;
    one ends where the next begins. */

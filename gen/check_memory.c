@@ -109,7 +109,7 @@ static void each_piece(int value, void (*visit)(int value, int *number, struct p
   struct one one = one_of(value, now.module);
   if (is_passed_over(value, one)) return;
   struct place p = place_of(value, now.module);
-  struct pieces pieces = pieces_of(now.op, value);
+  struct pieces pieces = pieces_of(now.op, value, one);
   for (int k = pieces.first; k < pieces.end; k++)
     visit(value, number_for(one, k), piece_of(p, k, pieces.all));
 }
@@ -195,12 +195,11 @@ static void show(const struct op *op)
   struct one from = one_of(in, now.module), to = one_of(out, now.module);
   if (to.index == NONE || *number_for(to, 0) == LEFT_OUT) return;
   each_piece(in, read_piece);
-  if (graph->value[in].pieces) {
+  if (graph->value[from.value].pieces) {
     new_number(in);
     each_piece(in, name_anew);
   }
-  int pieces = graph->value[out].pieces ? graph->value[out].pieces : 1,
-      number = *number_for(from, 0);
+  int pieces = pieces_of(NULL, out, to).all, number = *number_for(from, 0);
   for (int k = 0; k < pieces; k++) *number_for(to, k) = number;
 }
 

@@ -117,7 +117,7 @@ static void touch(int value, bool writes)
   if (writes) is_made[value] = true;
   if (is_passed_over(value)) return;
   struct place p = place_of(value, now.module);
-  struct pieces pieces = pieces_of(now.op, value);
+  struct pieces pieces = pieces_of(now.op, value, one_of(value, now.module));
   for (int k = pieces.first; k < pieces.end; k++)
     (writes ? write_bytes : read_bytes)(piece_of(p, k, pieces.all));
 }

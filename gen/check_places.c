@@ -282,11 +282,12 @@ struct place piece_of(struct place p, int k, int n)
   return (struct place){.own = p.own, .from = p.from + p.bytes * k / n, .to = end};
 }
 
-struct pieces pieces_of(const struct op *op, int value)
+struct pieces pieces_of(const struct op *op, int value, struct one one)
 {
-  int all = graph->value[value].pieces, one = op && all ? piece_touched(op, value) : NONE;
+  int all = graph->value[one.value].pieces, touched = op && all ? piece_touched(op, value) : NONE;
   if (!all) return (struct pieces){0, 1, 1};
-  return one == NONE ? (struct pieces){0, all, all} : (struct pieces){one, one + 1, all};
+  if (touched == NONE) return (struct pieces){0, all, all};
+  return (struct pieces){touched, touched + 1, all};
 }
 
 /* -------------------------------------------------------------------------------------- the run */

@@ -55,7 +55,8 @@ int call_for(int function, enum round round, int far, const struct op *collectiv
 int add_part(int body, const char *name, const struct list *op);
 void insert(struct function *f, int at, int op);
 void leave_out(struct function *f, int op);
-/* Whether the collective takes longer than to have it pending. */
+/* Whether the collective may be pending from one round to another, and takes longer than that does.
+   A piece goes with its products. */
 bool is_worth_it(const struct op *op);
 /* The program's functions as they were, to go back to: a new order is a new list. */
 struct state {
