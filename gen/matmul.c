@@ -543,19 +543,28 @@ char *matmul_text(const struct op *op, int rank)
   return nested_loops(p, options.cuda ? cuda_call_text(p) : call_text(p));
 }
 
-/* epilogue.c lets through what is one call; see there. */
+/* Whether cuBLASLt's one call can do what follows. To the rows of the result it does it only where
+   they are rows of the call's; an operand is summed over the terms however the result lies. */
+static bool takes_epilogue(const struct product *p, const struct epilogue *then)
+{
+  const struct matrix *result = &p->call.matrix[C];
+  bool sums_alone = then->function == OP_matmul && then->summed != NONE;
+  return !p->nloop && (!p->batch || p->op->pieces) && result->tight &&
+         (!result->transposed || sums_alone);
+}
+
+/* epilogue.c lets through what is one call; see there. A sum of no rows is zero. */
 char *epilogue_text(const struct op *op, int rank)
 {
   const struct op *product = &graph->op[op->body[0]];
   struct epilogue then = epilogue_of(op);
   struct product *p = alloc(sizeof *p);
   check_types(product);
-  if (!elements(local_shape(product->out, rank))) return "";
+  if (!elements(local_shape(product->out, rank)))
+    return then.summed == NONE ? "" : zero_text(then.bias, rank);
   choose(p, product, rank);
   check_sizes(p);
   p->then = &then;
-  if (p->nloop || (p->batch && !product->pieces) || p->call.matrix[C].transposed ||
-      !p->call.matrix[C].tight)
-    bug("epilogue", op->body[0], "the product is no single call");
+  if (!takes_epilogue(p, &then)) bug("epilogue", op->body[0], "the product is no single call");
   return cuda_call_text(p);
 }
