@@ -107,6 +107,13 @@ function base.options(t, what, allowed)
   return t
 end
 
+-- How long a list is, which has no other keys: `what` is its name in messages.
+function base.length(list, what)
+  local key = core.stray_key(list)
+  if key ~= nil then fail("%s is a list: it has no '%s'", what, tostring(key)) end
+  return rawlen(list)
+end
+
 -- The sizes in the unnamed part of a table; C says what is wrong with them.
 function base.sizes(t, what)
   local sizes, n = {}, rawlen(t)

@@ -389,6 +389,34 @@ void place_by_style(struct style s)
   graph->style[graph->nstyle++] = s;
 }
 
+/* place_parameter(parameter, {[mesh dimension] = placement}, line): it lies so, as if by a style of
+   its module. */
+static int place_parameter(lua_State *L)
+{
+  int value = argument_value(L, 1);
+  const struct value *v = &graph->value[value];
+  struct asked a = {.line = (int)luaL_checkinteger(L, 3),
+                    .who = text("distribute: '%s'", printable(v->name))};
+  read_layout(L, 2, v->shape, &a);
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (!(a.dims >> i & 1)) continue;
+    if (a.to.on[i].kind == PARTIAL)
+      plan_error(a.line, "%s: a parameter cannot be pending over %s", a.who, mesh_name(i));
+    if (a.turned >> i & 1)
+      plan_error(a.line, "%s: the mesh has the order in which a parameter is cut: say Shard(%d)",
+                 a.who, a.to.on[i].dim);
+    struct wish *wish = alloc(sizeof *wish);
+    *wish = (struct wish){.what = WISH_PARAMETER, .value = value, .to = a.to.on[i]};
+    place_by_style((struct style){.name = "distribute",
+                                  .module = v->module,
+                                  .mesh_dim = i,
+                                  .line = a.line,
+                                  .nwish = 1,
+                                  .wish = wish});
+  }
+  return 0;
+}
+
 /* add_async(module, mesh dimension, pieces, line) */
 static int add_async(lua_State *L)
 {
@@ -448,6 +476,7 @@ static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
                                      {"set_mesh", set_mesh},
                                      {"set_device", set_device},
                                      {"split_mesh", split_mesh},
+                                     {"place_parameter", place_parameter},
                                      {"add_async", add_async},
                                      {"check_name", check_plain_name},
                                      {"line", line},
@@ -473,4 +502,5 @@ void push_bindings(lua_State *L)
   set_tensor_bindings(L);
   set_training_bindings(L);
   set_file_bindings(L);
+  set_surplus_bindings(L);
 }

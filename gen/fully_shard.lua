@@ -37,7 +37,7 @@ local function modules_of(what, who)
       base.kind(what) == "table" and "a list without any" or base.a(what))
   end
   local list = {}
-  for i = 1, rawlen(what) do
+  for i = 1, base.length(what, "the first argument of " .. who) do
     list[i] = base.expect(rawget(what, i), "module", string.format("%s's module %d", who, i))
   end
   return list

@@ -33,18 +33,57 @@ method("mean", function(x, dims, keep)
   return reduced("sum", base.need_floating(x), list, keeps(keep), 1 / n)
 end)
 
--- With Bessel's correction, as PyTorch's.
-method("var", function(x, dims, keep)
+-- What var is given: dimensions, what is taken off the number of elements that the sum is divided
+-- by, and whether the dimensions stay. As in PyTorch false alone is no dimension but `unbiased`.
+local function of_variance(dims, unbiased, keep, options)
+  local has_keys = base.kind(dims) == "table" and rawlen(dims) == 0
+  if has_keys or type(dims) == "boolean" then
+    if keep ~= nil or options ~= nil or has_keys and unbiased ~= nil then
+      misfit("dimensions come first, then whether it is unbiased, and whether the dimension stays")
+    end
+    dims, unbiased, options = nil, not has_keys and dims, has_keys and dims or unbiased
+  elseif base.kind(unbiased) == "table" then
+    unbiased, keep, options = nil, nil, unbiased
+  elseif base.kind(keep) == "table" then
+    keep, options = nil, keep
+  end
+  return dims, unbiased, keep, options
+end
+
+local function correction_of(unbiased, correction)
+  if unbiased ~= nil and correction ~= nil then
+    misfit("unbiased and correction both say what the sum is divided by: leave one out")
+  end
+  if correction ~= nil then
+    if type(correction) ~= "number" or correction - correction ~= 0 then
+      misfit("the correction must be a finite number, not %s", base.a(correction))
+    end
+    return correction
+  end
+  if unbiased ~= nil and type(unbiased) ~= "boolean" then
+    misfit("whether it is unbiased must be true or false, not %s", base.a(unbiased))
+  end
+  return unbiased == false and 0 or 1
+end
+
+-- x:var(dims, unbiased, keepdim), x:var(dims, {correction = 1, unbiased = true, keepdim = false})
+method("var", function(x, dims, unbiased, keep, options)
+  dims, unbiased, keep, options = of_variance(dims, unbiased, keep, options)
+  options = base.options_of(options, {"correction", "unbiased", "keepdim"})
+  if unbiased == nil then unbiased = options.unbiased end
+  if keep == nil then keep = options.keepdim end
+  local correction = correction_of(unbiased, options.correction)
   local given, shape = base.need_floating(x), core.shape(x)
   local list, n = dimensions(shape, dims)
-  if n < 2 then
-    misfit("the variance of one number alone is not defined; the shape is %s", shape_text(shape))
+  if n <= correction then
+    misfit("the variance of %d number%s with a correction of %s is not defined; the shape is %s", n,
+      n > 1 and "s" or "", correction, shape_text(shape))
   end
   -- A mean of all lines up without its dimensions.
   local stays = #list < #shape or keeps(keep)
   x = base.wide(given)
   local mean = reduced("sum", x, list, stays, 1 / n, true)
-  local y = reduced("sum", raw.square(raw.sub(x, mean)), list, keeps(keep), 1 / (n - 1))
+  local y = reduced("sum", raw.square(raw.sub(x, mean)), list, keeps(keep), 1 / (n - correction))
   return base.narrowed(y, given)
 end)
 
@@ -78,6 +117,7 @@ for _, name in ipairs{"max", "min"} do
 
   -- x:max(): of all. x:max(dim): the largest along the dimension, and their indices.
   method(name, function(x, dim, keep)
+    if keep ~= nil and not math.type(dim) then misfit("a dimension that stays has to be named") end
     if dim == nil then return raw[whole](x) end
     if base.is_tensor(dim) then return raw[name .. "imum"](x, dim) end
     local d = dimension(core.shape(x), dim)
@@ -89,6 +129,7 @@ for _, name in ipairs{"max", "min"} do
 
   -- x:argmax(): in the flattened tensor. x:argmax(dim): along the dimension.
   method("arg" .. name, function(x, dim, keep)
+    if keep ~= nil and dim == nil then misfit("a dimension that stays has to be named") end
     if dim == nil then return view(of(raw.flatten(x), 0), {}) end
     local d = dimension(core.shape(x), dim)
     local index = of(x, d)
@@ -271,6 +312,7 @@ define("einsum", function(equation, a, b)
     misfit("'%.40s' is no equation of one or two tensors, such as 'mk,kn->mn'", equation)
   end
   base.tensor(a, "the first operand")
+  if not two and b ~= nil then misfit("'%.40s' is of one tensor, and two are given", equation) end
   local s, t = letters_of(first, core.shape(a), 1), {}
   if two then t = letters_of(second, core.shape(base.tensor(b, "the second operand")), 2) end
   for letter, size in pairs(s) do

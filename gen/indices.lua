@@ -188,7 +188,7 @@ local MOST = 1 << 20
 local function pair(v, what, least, otherwise)
   if v == nil then v = otherwise end
   if base.kind(v) ~= "table" then v = {v, v} end
-  if rawlen(v) ~= 2 then misfit("%s is a number, or {y, x}", what) end
+  if base.list(v, what) ~= 2 then misfit("%s is a number, or {y, x}", what) end
   return base.whole(rawget(v, 1), what, least, MOST), base.whole(rawget(v, 2), what, least, MOST)
 end
 

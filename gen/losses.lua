@@ -169,7 +169,10 @@ end)
 -- rms_norm(x, sizes, weight, eps), or rms_norm(x, weight, eps).
 method("rms_norm", function(input, given, weight, eps)
   local x = wide(input)
-  if base.is_tensor(given) then given, weight, eps = core.shape(given), given, weight end
+  if base.is_tensor(given) then
+    if eps ~= nil then misfit("behind a weight stands eps alone") end
+    given, weight, eps = core.shape(given), given, weight
+  end
   local dims, n, sizes = last_dimensions(x, given)
   check_affine(weight, "the weight", sizes)
   local mean = reduced("sum", raw.square(x), dims, true, 1 / n)

@@ -30,7 +30,8 @@ static const char *const files[] = {
     "gen/base.lua",      "gen/tensors.lua",   "gen/views.lua",       "gen/functions.lua",
     "gen/losses.lua",    "gen/attention.lua", "gen/indices.lua",     "gen/rows.lua",
     "gen/precision.lua", "gen/nn.lua",        "gen/operators.lua",   "gen/files.lua",
-    "gen/parallel.lua",  "gen/styles.lua",    "gen/fully_shard.lua", "gen/train.lua"};
+    "gen/parallel.lua",  "gen/styles.lua",    "gen/fully_shard.lua", "gen/train.lua",
+    "gen/surplus.lua"};
 
 static char *plan_text;
 static size_t plan_length;

@@ -23,6 +23,7 @@ local function call(self, ...)
     fail("%s has no forward: write function self:forward(...) in its nn.module",
       core.class_name(self))
   end
+  core.check_given(core.class_name(self) .. "'s forward", forward, 1, ...)
   if not policy then return run(self, forward, ...) end
   return base.as_type(policy.outputs, run(self, forward, base.as_type(policy.inputs, ...)))
 end
@@ -49,6 +50,7 @@ function nn.module(name, init)
   return make_class(name, function(class, ...)
     local self = setmetatable({}, instances)
     core.make_module(self, class, name)
+    core.check_given(name, init, 1, ...)
     init(self, ...)
     return self
   end)
@@ -58,9 +60,13 @@ end
 -- and what it keeps for forward(self, what it kept, ...). Neither calls functions of the plan's; an
 -- instance that the plan gives a forward of its own is called as the plan's are.
 local function own_class(name, keys, new, forward)
-  local function forward_of(self, ...) return forward(self, state_of[self], ...) end
+  local function forward_of(self, ...)
+    core.check_given(name .. "'s forward", forward, 2, ...)
+    return forward(self, state_of[self], ...)
+  end
   local call_own = core.calls(function(self, ...)
     local policy = base.policy_of(self)
+    core.check_given(name .. "'s forward", forward, 2, ...)
     if not policy then
       core.enter(self, ...)
       return core.leave(forward(self, state_of[self], ...))
@@ -70,6 +76,7 @@ local function own_class(name, keys, new, forward)
   end, call)
   local instances = metatable(name, call_own, {forward = forward_of})
   return make_class(name, core.unwatched(function(class, ...)
+    core.check_given(name, new, 0, ...)
     local self, state = new(...)
     core.make_module(self, class, name, keys)
     if state then state_of[self] = state end
@@ -110,7 +117,7 @@ local function made_in_forward(what, shape, value, name)
 end
 
 local function describe(what, init, a, b, types)
-  return function(sizes)
+  return core.counted(what, function(sizes)
     base.expect(sizes, "table", "what " .. what .. " is given, as in " .. what .. "{20, 10},")
     keys_of(sizes, what)
     local shape, name = base.sizes(sizes, what), type_among(types, sizes, what)
@@ -120,7 +127,7 @@ local function describe(what, init, a, b, types)
     described[d] = {shape = shape, init = init, a = a, b = b, type = name, line = core.line(),
       placed = {}}
     return d
-  end
+  end)
 end
 
 local ANY = {"float32", "bfloat16", "int32", "int64", "bool"}
@@ -184,11 +191,30 @@ nn.init = core.forbid_absent({
   end),
 }, "nn.init")
 
--- nn.Parameter{out, in, init = nn.init.uniform(-1, 1)} or nn.Parameter(randn{out, in})
+local distributed = {}       -- parameters that distribute placed: {tensor =, placed =, line =} each
+
+-- One that begins as this says, and lies as distribute did.
+local function parameter_as(d)
+  if d.type ~= "float32" then fail("nn.Parameter must be float32, not %s", d.type) end
+  local tensor = core.parameter("nn.Parameter", d.shape, d.init, d.a, d.b)
+  local p = {tensor = tensor, placed = {}, line = core.line()}
+  for dim, placement in pairs(d.placed) do p.placed[dim] = placement end
+  distributed[#distributed + 1] = p
+  return tensor
+end
+
+-- When the model is part of the graph.
+function base.place_parameters()
+  for _, p in ipairs(distributed) do
+    core.place_parameter(p.tensor, base.placed_in_graph(p.placed), p.line)
+  end
+end
+
+-- nn.Parameter{out, in, init = nn.init.uniform(-1, 1)} or nn.Parameter(randn{out, in}); the latter
+-- may be distributed: nn.Parameter(distribute(randn{out, in}, mesh.tp, Shard(0)))
 function nn.Parameter(t)
   local d = described[t]
-  if d and d.type ~= "float32" then fail("nn.Parameter must be float32, not %s", d.type) end
-  if d then return core.parameter("nn.Parameter", d.shape, d.init, d.a, d.b) end
+  if d then return parameter_as(d) end
   base.expect(t, "table", "what nn.Parameter is given")
   for key in pairs(t) do
     if not math.type(key) and key ~= "init" then
@@ -263,9 +289,9 @@ base.Linear, base.Embedding = nn.Linear, nn.Embedding
 -- Sizes of the last dimensions: a number, or a list of them.
 local function normalized_sizes(v, who)
   if base.kind(v) ~= "table" then v = {v} end
-  if rawlen(v) == 0 then fail("%s takes the sizes of the last dimensions", who) end
-  local sizes = {}
-  for i = 1, rawlen(v) do sizes[i] = base.integer(rawget(v, i), who .. "'s size", 1, LARGEST) end
+  local sizes, n = {}, base.length(v, "what " .. who .. " is given")
+  if n == 0 then fail("%s takes the sizes of the last dimensions", who) end
+  for i = 1, n do sizes[i] = base.integer(rawget(v, i), who .. "'s size", 1, LARGEST) end
   return sizes
 end
 
@@ -322,7 +348,7 @@ nn.RMSNorm = own_class("RMSNorm", {"weight"},
 -- A number for both dimensions of an image, or {y, x}.
 local function both(v, who)
   if base.kind(v) ~= "table" then v = {v, v} end
-  if rawlen(v) ~= 2 then fail("%s is a number, or {y, x}", who) end
+  if base.length(v, who) ~= 2 then fail("%s is a number, or {y, x}", who) end
   return {base.integer(rawget(v, 1), who, 0, 1 << 20), base.integer(rawget(v, 2), who, 0, 1 << 20)}
 end
 
@@ -356,24 +382,29 @@ nn.Conv2d = own_class("Conv2d", {"weight", "bias"},
     return of.conv2d(x, self.weight, self.bias, how)
   end)
 
--- Modules without parameters, each a call of one function with the module's arguments.
-local function plain(class_name, name)
-  nn[class_name] = own_class(class_name, {},
-    function(...) return {}, table.pack(...) end,
+-- Modules without parameters, each a call of one function with the module's arguments: `new` gives
+-- them a table and what it was given.
+local function plain(class_name, name, new)
+  nn[class_name] = own_class(class_name, {}, new,
     function(_, given, x)
       check_input(x, class_name)
       return of[name](x, table.unpack(given, 1, given.n))
     end)
 end
 
-plain("ReLU", "relu")
-plain("SiLU", "silu")
-plain("Tanh", "tanh")
-plain("Sigmoid", "sigmoid")
-plain("GELU", "gelu")             -- nn.GELU("tanh")
-plain("Softmax", "softmax")       -- nn.Softmax(dim)
-plain("Dropout", "dropout")       -- nn.Dropout(p): nothing where the plan only computes
-plain("MaxPool2d", "max_pool2d")  -- nn.MaxPool2d(kernel, {stride =, padding =})
+local function nothing() return {}, {n = 0} end
+
+plain("ReLU", "relu", nothing)
+plain("SiLU", "silu", nothing)
+plain("Tanh", "tanh", nothing)
+plain("Sigmoid", "sigmoid", nothing)
+plain("GELU", "gelu", function(approximate) return {}, table.pack(approximate) end)
+plain("Softmax", "softmax", function(dim) return {}, table.pack(dim) end)
+-- Nothing where the plan only computes.
+plain("Dropout", "dropout", function(p) return {}, table.pack(p) end)
+-- nn.MaxPool2d(kernel, {stride =, padding =})
+plain("MaxPool2d", "max_pool2d",
+  function(kernel, options) return {}, table.pack(kernel, options) end)
 
 -- nn.Flatten(first, last): all but the first dimension, unless it is told otherwise.
 nn.Flatten = own_class("Flatten", {},
@@ -406,6 +437,7 @@ end)
 nn.ModuleList = nn.module("ModuleList", function(self, members)
   members = members or {}
   base.expect(members, "table", "what nn.ModuleList is given")
+  base.length(members, "what nn.ModuleList is given")
   keep_all(self, "ModuleList", members)
   function self:forward() fail("a ModuleList is not called: call its modules") end
 end)

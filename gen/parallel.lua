@@ -27,17 +27,17 @@ local function part_of_mesh(dims)
   dims_of[mesh] = dims
   return base.make("mesh", setmetatable(mesh, {
     __index = function(_, name) return part_of_mesh{dimension_named(dims, name)} end,
-    __call = function(_, wanted)
+    __call = core.counted("mesh", function(_, wanted)
       base.expect(wanted, "table", 'what a mesh is called with, as in mesh{"dp", "tp"},')
       local some, seen = {}, {}
-      for i = 1, rawlen(wanted) do
+      for i = 1, base.length(wanted, "what a mesh is called with") do
         some[i] = dimension_named(dims, rawget(wanted, i))
         if seen[some[i]] then fail("mesh{...} names '%s' twice", rawget(wanted, i)) end
         seen[some[i]] = true
       end
       if #some == 0 then fail('a part of the mesh has a dimension at least, as in mesh{"tp"}') end
       return part_of_mesh(some)
-    end,
+    end),
     __newindex = function() fail("a mesh cannot be changed") end,
     __tostring = function() return "mesh" end,
     __metatable = false,
@@ -273,7 +273,8 @@ local function partial(reduction)
   return core.Partial(reduction)
 end
 
-plan.Shard, plan.Replicate, plan.Partial = shard, core.Replicate, partial
+plan.Shard, plan.Partial = shard, partial
+function plan.Replicate() return core.Replicate() end
 base.shard = shard
 
 -- What is given for a mesh or a part of it, by the mesh's dimensions, counted from 0: a list of a
@@ -459,6 +460,7 @@ base.lower_styles = core.unwatched(function()
   local dims = {}
   for _, dim in ipairs(every_dimension()) do dims[dim] = base.dims_in_graph{dim} end
   core.lower_styles(dims)
+  base.place_parameters()
   for _, a in ipairs(asynchronous) do
     local index = base.index(a.module)
     if not index then

@@ -10,13 +10,16 @@ local misfit = base.misfit
 
 local MAX_INPUTS = 8
 
-local function checked_sizes(given)
+local function checked_sizes(row, given)
   local sizes = {}
   if given == nil then return sizes end
   if base.kind(given) ~= "table" then misfit("sizes are as in {E = 8}, not %s", base.a(given)) end
   for letter, size in pairs(given) do
     if type(letter) ~= "string" or not string.find(letter, "^%a$") then
       misfit("sizes are of letters, as in {E = 8}")
+    end
+    if not string.find(row.rule, letter, 1, true) then
+      misfit("its rule, %s, has no dimension %s", row.rule, letter)
     end
     sizes[letter] = base.whole(size, "the size of " .. letter, 1, 1 << 40)
   end
@@ -37,7 +40,7 @@ end
 -- What struct op is given beside the inputs.
 local function attributes(row, options, first)
   local a = {scalar = 0, keep = options.keep, dims = checked_dims(row, options, first),
-    sizes = checked_sizes(options.sizes)}
+    sizes = checked_sizes(row, options.sizes)}
   if options.scalar ~= nil then
     if type(options.scalar) ~= "number" or options.scalar ~= options.scalar then
       misfit("the scalar must be a number, not %s", base.a(options.scalar))

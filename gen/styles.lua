@@ -108,7 +108,7 @@ local function layouts(v, what)
   if base.kind(v) ~= "table" then
     fail("%s must be a placement or a list of them, not %s", what, base.a(v))
   end
-  for i = 1, #v do
+  for i = 1, base.length(v, what) do
     if v[i] ~= false then base.expect(v[i], "placement", string.format("%s[%d]", what, i)) end
   end
   return v

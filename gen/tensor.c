@@ -193,11 +193,15 @@ static int run_function(lua_State *L, bool is_outer)
   return lua_gettop(L);
 }
 
-/* Upvalues: the name, the function, whether it takes a tensor first, and a number of its own. */
+/* Upvalues: the name, the function, whether it takes a tensor first, a number of its own, and how
+   many arguments it takes. */
 static int call_function(lua_State *L)
 {
   const char *outer = called;
   if (!called) called = lua_touserdata(L, lua_upvalueindex(1));
+  int most = (int)lua_tointeger(L, lua_upvalueindex(5));
+  if (most != ANY_NUMBER && lua_gettop(L) > most)
+    forbid_surplus(L, called, lua_upvalueindex(2), 0, 1);
   if (lua_toboolean(L, lua_upvalueindex(3)) && !tensor_at(L, 1))
     plan_fails("%s takes a tensor first, not %s%s", called, lua_isnoneornil(L, 1) ? "" : "a ",
                lua_isnoneornil(L, 1) ? "nothing" : luaL_typename(L, 1));
@@ -217,7 +221,8 @@ static int named(lua_State *L)
   lua_pushlightuserdata(L, (char *)name);
   lua_replace(L, 1);
   lua_pushinteger(L, functions++);
-  lua_pushcclosure(L, call_function, 4);
+  lua_pushinteger(L, most_arguments(L, 2));
+  lua_pushcclosure(L, call_function, 5);
   return 1;
 }
 

@@ -82,17 +82,22 @@ function base.dimension(shape, dim, more)
   return d < 0 and d + n or d
 end
 
+-- How long a list is, which has no other keys.
+function base.list(list, what)
+  return base.length(list, core.called() .. ": " .. what)
+end
+
 -- A dimension, a list of them, or nothing: all. A list, from 0, in their order; and its elements.
 function base.dimensions(shape, dims)
   local named, list, count = {}, {}, 1
-  if dims == nil or (base.kind(dims) == "table" and rawlen(dims) == 0) then
+  if dims == nil then dims = {} end
+  if base.kind(dims) ~= "table" then dims = {dims} end
+  local n = base.list(dims, "what names dimensions")
+  if n == 0 then
     for d = 0, #shape - 1 do named[d] = true end
   else
-    if base.kind(dims) ~= "table" then dims = {dims} end
-    if rawlen(dims) > #shape then
-      misfit("%d dimensions of a tensor of shape %s", rawlen(dims), shape_text(shape))
-    end
-    for i = 1, rawlen(dims) do
+    if n > #shape then misfit("%d dimensions of a tensor of shape %s", n, shape_text(shape)) end
+    for i = 1, n do
       local d = base.dimension(shape, rawget(dims, i))
       if named[d] then misfit("a dimension is named twice") end
       named[d] = true
@@ -109,9 +114,11 @@ end
 
 -- Whole numbers: a list of them, or one after the other as arguments.
 function base.integers(what, first, ...)
-  local list, given = {}, {first, ...}
-  if base.kind(first) == "table" then given = first end
-  local n = given == first and rawlen(first) or select("#", first, ...)
+  local list, given, n = {}, {first, ...}, select("#", first, ...)
+  if base.kind(first) == "table" then
+    if n > 1 then misfit("%ss are a list or stand one after the other, not both", what) end
+    given, n = first, base.list(first, "what names " .. what .. "s")
+  end
   if n > 64 then misfit("%d %ss are too many", n, what) end
   for i = 1, n do list[i] = base.whole(rawget(given, i), "a " .. what) end
   return list
@@ -315,7 +322,8 @@ end
 for _, name in ipairs{"relu", "square", "neg"} do
   method(name, function(x) return append(name, {counting(x)}) end)
 end
-core.events.__unm = core.named("-", function(x) return raw.neg(x) end, true)
+-- Lua gives the operand twice.
+core.events.__unm = core.named("-", function(x, _) return raw.neg(x) end, true)
 
 for _, name in ipairs{"exp", "log", "sqrt", "rsqrt", "sin", "cos", "silu", "sigmoid", "tanh"} do
   method(name, function(x) return append(name, {floating(x)}) end)
@@ -436,8 +444,23 @@ define("full", function(sizes, value, name)
   end
   return full(value, name, base.given_sizes(sizes))
 end)
-define("zeros", function(...) return full(0, "float32", base.given_sizes(...)) end)
-define("ones", function(...) return full(1, "float32", base.given_sizes(...)) end)
+
+-- zeros(4, 6), zeros{4, 6}, zeros{4, 6, dtype = "int32"}
+for name, value in pairs{zeros = 0, ones = 1} do
+  define(name, function(first, ...)
+    local type_of = "float32"
+    if base.kind(first) == "table" then
+      for key in pairs(first) do
+        if type(key) == "string" and key ~= "dtype" then
+          base.fail("%s knows no '%s'%s", name, key, core.suggestion(key, {"dtype"}))
+        end
+      end
+      if first.dtype ~= nil then type_of = type_name(first.dtype) end
+      first = table.move(first, 1, rawlen(first), 1, {})
+    end
+    return full(value, type_of, base.given_sizes(first, ...))
+  end)
+end
 
 -- 0 .. n - 1
 local function index(n)

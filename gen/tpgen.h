@@ -577,6 +577,14 @@ void set_module_bindings(struct lua_State *L);
 void set_tensor_bindings(struct lua_State *L);
 void set_training_bindings(struct lua_State *L);
 void set_file_bindings(struct lua_State *L);
+void set_surplus_bindings(struct lua_State *L);
+
+/* surplus.c: how many arguments the function at `at` takes; or ANY_NUMBER. */
+enum { ANY_NUMBER = -1 };
+int most_arguments(struct lua_State *L, int at);
+/* Fails where the arguments from `first` to the top are more than the function takes behind its
+   first parameters, `skipped`. what: the function, in messages. */
+void forbid_surplus(struct lua_State *L, const char *what, int function, int skipped, int first);
 
 /* tensor.c: what Lua holds of a tensor. */
 struct tensor {

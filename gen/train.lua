@@ -28,7 +28,7 @@ function plan.AdamW(options)
   options = base.options(options, "AdamW", {"lr", "betas", "eps", "weight_decay"})
   local betas = options.betas or {0.9, 0.999}
   base.expect(betas, "table", "AdamW's betas")
-  if #betas ~= 2 then fail("AdamW's betas are two numbers, not %d", #betas) end
+  if base.length(betas, "AdamW's betas") ~= 2 then fail("AdamW's betas are two numbers, not %d", #betas) end
   return optimizer("AdamW", {
     lr = number_option(options, "lr", "AdamW", 1e-3),
     beta1 = base.number(betas[1], "AdamW's first beta", 0, 1),
@@ -154,6 +154,7 @@ local function take_buckets(options, who)
   if base.kind(caps) ~= "table" then
     fail("%s's bucket_mb is a number or a list of numbers, not %s", who, base.a(caps))
   end
+  base.length(caps, who .. "'s bucket_mb")
   if options.bucket_mb ~= nil and (#caps < 1 or #caps > MAX_CAPS) then
     fail("%s's bucket_mb is a number, or a list of 1 to %d: of the first bucket, the second, ..., all "
       .. "that follow; this has %d", who, MAX_CAPS, #caps)
@@ -201,6 +202,16 @@ end
 
 local function model_of_input(model, batch)
   return model(batch.input)
+end
+
+-- What a function of the plan's gives, which is one thing: Lua would drop the others.
+local function one(what, ...)
+  local n = select("#", ...)
+  if n > 1 then
+    fail("%s gives %d results, and one is taken: give a table of them, or the first alone, as in "
+      .. "return (x:max(1))", what, n)
+  end
+  return (...)
 end
 
 local function begin(who, options, steps)
@@ -284,7 +295,8 @@ function plan.train(options)
   local how_trained = training(options, steps)
 
   local model, batch = begin("train", options, steps)
-  local result = loss(forward(model, batch), batch)
+  local output = one("forward", forward(model, batch))
+  local result = one("the loss", loss(output, batch))
   core.set_loss(base.expect(result, "tensor", "what the loss gives"))
   core.set_optimizer(optimizers[how])
   core.set_checkpoint(checkpoint)
@@ -300,10 +312,11 @@ function plan.infer(options)
   base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect",
     "matmul_precision", "bucketing", "bucket_mb", "prefetch"})
   local outputs = optional(options, "infer", "outputs", "function")
-    or function(model, batch) return {output = model(batch.input)} end
+    or function(model, batch) return {output = one("forward", model(batch.input))} end
 
   local model, batch = begin("infer", options, 1)
-  local result = base.expect(outputs(model, batch), "table", "what infer's outputs give")
+  local result = one("outputs", outputs(model, batch))
+  base.expect(result, "table", "what infer's outputs give")
   local n = 0
   for name, tensor in pairs(result) do
     base.expect(name, "string", "the name of an output")

@@ -281,7 +281,7 @@ local MOST_JOINED, AT_ONCE = 512, 8
 
 local function tensors(list)
   if base.kind(list) ~= "table" then misfit("it takes a list of tensors, not %s", base.a(list)) end
-  local n, found = rawlen(list), {}
+  local n, found = base.list(list, "what it joins"), {}
   if n == 0 or n > MOST_JOINED then misfit("it takes 1 to %d tensors, not %d", MOST_JOINED, n) end
   for i = 1, n do
     found[i] = base.tensor(rawget(list, i), string.format("tensor %d of the list", i))
@@ -388,6 +388,7 @@ local function borders(shape, given)
   end
   local n = rawlen(given)
   if n > 0 and math.type(rawget(given, 1)) then
+    base.list(given, "what names borders")
     if n % 2 == 1 or n > 2 * #shape then
       misfit("%d borders of a tensor of shape %s: each dimension has two", n, shape_text(shape))
     end
@@ -397,6 +398,9 @@ local function borders(shape, given)
       if base.kind(pair) ~= "table" then
         misfit("dimension %s needs {before, after}, not %s", tostring(dim), base.a(pair))
       end
+      if base.list(pair, "{before, after}") > 2 then
+        misfit("dimension %s has two borders, before and after", tostring(dim))
+      end
       add(dim, rawget(pair, 1), rawget(pair, 2))
     end
   end
@@ -404,8 +408,13 @@ local function borders(shape, given)
   return list
 end
 
--- x:pad(borders, value)
-method("pad", function(x, given, value)
+-- x:pad(borders[, "constant"][, value])
+method("pad", function(x, given, mode, value)
+  if type(mode) ~= "string" then
+    if value ~= nil then misfit('the mode must be "constant", not %s', base.a(mode)) end
+    mode, value = "constant", mode
+  end
+  if mode ~= "constant" then misfit('the mode must be "constant", not %s', base.a(mode)) end
   value = value == nil and 0 or value
   if type(value) ~= "number" then misfit("the value must be a number, not %s", base.a(value)) end
   for _, border in ipairs(borders(core.shape(x), given)) do

@@ -11,7 +11,7 @@ local Model = nn.module("Model", function(self)
   self.b = nn.Linear(7, 4)
   function self:forward(x)
     local h = self.a(x)
-    h = (h - h:mean(-1, true)) / (h:var(-1, true) + 1)
+    h = (h - h:mean(-1, true)) / (h:var(-1, true, true) + 1)
     h = h * h:mean({0, 2}, true):tanh() + h:sum(1, true) * 0.1
     return self.b(h)
   end
@@ -22,7 +22,7 @@ return train{
   batch = distribute({input = randn{4, 5, 6}, target = randn{4, 5, 4}}, mesh.dp, Shard(0)),
   loss = function(output, batch)
     local d = output - batch.target
-    return (d^2):mean({0, 1}):sum() + d:var({0, 2}):mean() + d:var(1, true):sum() * 0.1
+    return (d^2):mean({0, 1}):sum() + d:var({0, 2}):mean() + d:var(1, {keepdim = true}):sum() * 0.1
   end,
   optimizer = SGD{lr = 0.05},
   steps = 5, seed = 10,

@@ -137,7 +137,7 @@ int variance(void)
   int a = pick(1, MAX_NDIM), d = a < 0 ? 0 : any(now.tensor[a].ndim);
   if (a < 0 || now.tensor[a].size[d] < 2) return 0;
   begin(now.tensor[a]);
-  say_pattern("$a / ($a:var($s, true) + 1)", a, d);
+  say_pattern("$a / ($a:var($s, true, true) + 1)", a, d);
   return done();
 }
 
