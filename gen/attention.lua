@@ -25,7 +25,7 @@ local function grouped_mask(mask, groups)
   return view(mask, shape)
 end
 
-local LEAST = -3.4028234663852886e38 -- of float32: what a masked score becomes
+local LEAST = -3.4028234663852886e38 -- of float32: what the score of a key that isn't seen becomes
 
 local function masked_attention(q, k, v, mask, scale)
   local heads, groups, shape = core.shape(q)[2], core.shape(k)[2], core.shape(q)
@@ -34,12 +34,14 @@ local function masked_attention(q, k, v, mask, scale)
   local r = in_groups and "r" or ""
   local scores = base.wide(base.product(q, k, string.format("bg%sqd,bgkd->bg%sqk", r, r)))
   scores = base.scaled(scores, scale)
-  if core.type(mask) == "bool" then
-    scores = raw.where(mask, scores, LEAST)
-  else
+  local sees = mask
+  if core.type(mask) ~= "bool" then
+    sees = raw.logical_not(raw.lt(mask, LEAST))
     scores = raw.add(scores, mask)
   end
-  local shares = base.narrowed(raw.softmax(scores, -1), v)
+  scores = raw.where(sees, scores, LEAST)
+  -- Where a query sees no key its shares are zeros, as PyTorch has them.
+  local shares = base.narrowed(raw.where(sees, raw.softmax(scores, -1), 0.0), v)
   local y = base.product(shares, v, string.format("bg%sqk,bgke->bg%sqe", r, r))
   shape[4] = core.shape(v)[4]
   return view(y, shape)
@@ -93,7 +95,8 @@ end
 
 -- scaled_dot_product_attention(q, k, v, {causal =, mask =, scale =}), each of shape [batch, heads,
 -- sequence, size]; keys and values may have fewer heads, each for a group of the queries'. mask:
--- true where a query sees a key, or what is added to the scores.
+-- true where a query sees a key, or what is added to the scores: -inf where it sees none. A query
+-- that sees no key at all gets zeros.
 method("scaled_dot_product_attention", function(q, k, v, options)
   options = base.options_of(options, {"causal", "mask", "scale"})
   base.tensor(k, "the keys")

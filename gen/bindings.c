@@ -500,6 +500,7 @@ void push_bindings(lua_State *L)
   make_placements(L);
   set_module_bindings(L);
   set_tensor_bindings(L);
+  set_range_bindings(L);
   set_training_bindings(L);
   set_file_bindings(L);
   set_surplus_bindings(L);

@@ -48,6 +48,12 @@ local function reduction_of(options)
   return how
 end
 
+-- The class whose targets are ignored: PyTorch's default unless it is told.
+local function ignored_of(options)
+  if options.ignore_index == nil then return -100 end
+  return base.whole(options.ignore_index, "ignore_index", -2^31 | 0, 2^31 - 1 | 0)
+end
+
 local function finished(x, how)
   if how == "none" then return x end
   return how == "mean" and raw.mean(x) or raw.sum(x)
@@ -68,13 +74,12 @@ local function check_targets(x, targets)
 end
 
 -- What is lost of each target, x [..., 1], brought together: where it is the class to be ignored,
--- nothing.
+-- nothing, and it doesn't count. Targets that are never that class all count.
 local function lost(x, targets, options)
-  local how, ignored = reduction_of(options), options.ignore_index
+  local how, ignored = reduction_of(options), ignored_of(options)
   local counts
-  if ignored ~= nil then
-    counts = raw.ne(raw.unsqueeze(targets, -1),
-      base.whole(ignored, "ignore_index", -2^31 | 0, 2^31 - 1 | 0))
+  if core.may_be(targets, ignored) then
+    counts = raw.ne(raw.unsqueeze(targets, -1), ignored)
     x = raw.where(counts, x, 0.0)
   end
   if how == "none" then return without(x, #core.shape(x) - 1) end
@@ -87,9 +92,9 @@ local function picked(x, targets)
   return gathered(x, #core.shape(x) - 1, raw.unsqueeze(targets, -1))
 end
 
--- cross_entropy(logits, targets[, {reduction =, ignore_index =}]): logits [..., classes]. Unlike
--- PyTorch's it ignores no class unless it is told to. Where the classes are cut over ranks, each has a
--- part of the sums and some of the targets; as these are few, every rank is told all of them at once.
+-- cross_entropy(logits, targets[, {reduction =, ignore_index =}]): logits [..., classes]. Where the
+-- classes are cut over ranks, each has a part of the sums and some of the targets; as these are few,
+-- every rank is told all of them at once.
 method("cross_entropy", function(logits, targets, options)
   options = base.options_of(options, {"reduction", "ignore_index"})
   logits = wide(logits)

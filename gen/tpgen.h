@@ -608,8 +608,20 @@ int tensor_value(const struct tensor *t);
 /* The same as the model computes with it: a parameter may be kept in another type. */
 int argument_operand(struct lua_State *L, int at);
 int operand_of(int value);
+/* The function of the plan that runs now does more than its arguments' shapes and types say: a call
+   like it is not replayed. */
+void call_is_unlike(void);
 /* The cast that operand_of has made of the parameter for the module that runs now, or NONE. */
 int known_cast(int value);
+/* range.c: the least and the largest number that an element of the value may be, as far as the plan
+   tells: INT64_MIN and INT64_MAX where it doesn't. declared_range: of an input, by randint or
+   tokens. */
+struct range {
+  int64_t low, high;
+};
+struct range range_of(int value);
+struct range declared_range(int value);
+void set_range_bindings(struct lua_State *L);
 /* A name that is not too long; `what` says whose it is. bindings.c. */
 const char *check_name(struct lua_State *L, int at, const char *what);
 void check_name_text(const char *name, size_t length, const char *what);
