@@ -137,8 +137,8 @@ static bool make_heads(struct save *s, struct failure *why)
 {
   char step[16], tokens[24];
   snprintf(step, sizeof step, "%d", s->what.step);
-  snprintf(tokens, sizeof tokens, "%lld",
-           (long long)s->what.step * program.batches * data_batch_tokens());
+  snprintf(tokens, sizeof tokens, "%llu",
+           (unsigned long long)data_position(s->what.step * program.batches));
   const char *const checkpoint[][2] = {
       {"format", "pt"}, {"plan_hash", program.hash}, {"step", step}, {"tokens", tokens}};
   size_t pairs = s->what.kind == EXPORT ? 1 : program.batches > 0 ? 4 : 3;

@@ -35,12 +35,18 @@ static struct {
   const struct form *form;
   uint64_t begin;  // the first token's byte
   uint64_t length; // how many tokens there are
-  uint64_t period; // where batches begin again
+  uint64_t period; // so many tokens follow one another, then the file begins again
   double vocabulary;
   unsigned char *read; // room for STAGED_BYTES
   void *stage;
   char summary[256];
 } data = {.fd = -1};
+
+// Batch `batch` begins behind so many tokens: where a checkpoint says so, or at the beginning.
+static struct {
+  long batch;
+  uint64_t tokens;
+} start;
 
 // ---- what the program wants --------------------------------------------------------------------
 
@@ -61,10 +67,10 @@ long data_batch_tokens(void)
   return most;
 }
 
-// How far behind the batch's beginning the furthest input begins, but at least 1.
+// How far behind the batch's beginning the furthest input begins.
 static long furthest(void)
 {
-  long shift = 1;
+  long shift = 0;
   for (int i = 0; i < program.ntensors; i++) {
     const struct tensor *t = &program.tensors[i];
     if (is_tokens(t) && (long)t->init.b > shift) shift = (long)t->init.b;
@@ -176,13 +182,13 @@ static bool read_form(const char *name, uint64_t size, struct failure *why)
 static bool find_period(struct failure *why)
 {
   uint64_t batch = (uint64_t)data_batch_tokens(), shift = (uint64_t)furthest();
-  if (data.length > batch + shift) {
-    data.period = data.length - batch - shift;
+  if (data.length >= batch + shift) {
+    data.period = data.length - shift;
     return true;
   }
   return failed(why, "%s: it has %llu %s, but a batch of %llu needs at least %llu", data.path,
                 (unsigned long long)data.length, data.form->tokens, (unsigned long long)batch,
-                (unsigned long long)(batch + shift + 1));
+                (unsigned long long)(batch + shift));
 }
 
 bool data_open(const char *path, const char *form, struct failure *why)
@@ -219,6 +225,20 @@ void data_close(void)
   data.read = data.stage = NULL;
   data.form = NULL;
   data.begin = data.length = 0;
+  data_go_on(0, 0);
+}
+
+// ---- where batches begin -----------------------------------------------------------------------
+
+uint64_t data_position(long batch)
+{
+  return start.tokens + (uint64_t)(batch - start.batch) * (uint64_t)data_batch_tokens();
+}
+
+void data_go_on(long batch, uint64_t tokens)
+{
+  start.batch = batch;
+  start.tokens = tokens;
 }
 
 // ---- judging -----------------------------------------------------------------------------------
@@ -248,9 +268,9 @@ bool data_check(long first, long last, struct failure *why)
 {
   if (data.fd < 0 || first >= last || data.vocabulary >= ldexp(1, 8 * (int)data.form->bytes))
     return true;
-  uint64_t batch = (uint64_t)data_batch_tokens(), from = (uint64_t)first * batch % data.period;
-  uint64_t length = (uint64_t)(last - first) * batch + (uint64_t)furthest();
-  // Where batches begin again, some are read of both ends of the file.
+  uint64_t from = data_position(first) % data.period;
+  uint64_t length = data_position(last) - data_position(first) + (uint64_t)furthest();
+  // Where the file begins again, some are read of both its ends.
   if (length > data.length || from > data.length - length) {
     from = 0;
     length = data.length;
@@ -287,9 +307,10 @@ static bool read_piece(const struct tensor *t, const struct slice *slice, uint64
   size_t size = data.form->bytes, done = 0;
   while (done < count) {
     struct run run = slice_run(slice, from + done, count - done);
-    uint64_t first = begin + run.first + (uint64_t)t->init.b;
-    if (!read_tokens(first, run.count, data.read + done * size, why)) return false;
-    done += run.count;
+    uint64_t first = (begin + run.first) % data.period, left = data.period - first;
+    size_t some = run.count < left ? run.count : (size_t)left;
+    if (!read_tokens(first + (uint64_t)t->init.b, some, data.read + done * size, why)) return false;
+    done += some;
   }
   store_tokens(t->type, data.read, count, data.stage);
   return true;
@@ -315,7 +336,7 @@ void next_batch(long i)
 {
   struct failure why;
   if (data.fd < 0) return; // every batch is the one that the inputs were filled with
-  uint64_t begin = (uint64_t)i * (uint64_t)data_batch_tokens() % data.period;
+  uint64_t begin = data_position(i) % data.period;
   for (int row = 0; row < program.ntensors; row++)
     if (is_tokens(&program.tensors[row]) && !fill_input(row, begin, &why))
       fail_call(__FILE__, __LINE__, "next_batch", why.text);

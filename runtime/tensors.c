@@ -1,6 +1,7 @@
 // Fills the program's tensors: from safetensors files by slices, else by Philox.
 #include "tensors.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,16 +254,26 @@ static bool take_weights(struct filling *f, const char *path, bool data_too, str
   return take(f, &f->weights, PARAMETER, why);
 }
 
-// Where a plan takes other batches than that of the checkpoint, the data goes on elsewhere.
-static void compare_position(const struct archive *checkpoint, long step)
+// A whole number from 0 to `most` of the checkpoint's metadata. False, and why, where it is none.
+static bool read_count(const struct archive *checkpoint, const char *key, long long most,
+                       long long *n, struct failure *why)
 {
-  const char *text = archive_metadata(checkpoint, "tokens");
-  long long here = (long long)step * program.batches * data_batch_tokens();
-  if (rank.id != 0 || !text || strtoll(text, NULL, 10) == here) return;
-  printf(
-      "note: the checkpoint has seen %lld tokens, but step %ld of this program begins behind %lld: "
-      "its batches have another size\n",
-      strtoll(text, NULL, 10), step + 1, here);
+  const char *text = archive_metadata(checkpoint, key);
+  char *end;
+  errno = 0;
+  *n = strtoll(text, &end, 10);
+  if (!*end && end != text && errno == 0 && *n >= 0 && *n <= most) return true;
+  return failed(why, "%s: its %s \"%s\" is not a number of %ss", checkpoint->path, key, text, key);
+}
+
+// Data goes on behind the tokens that the checkpoint has seen, whatever size its batches had.
+static bool take_position(const struct archive *checkpoint, long long step, struct failure *why)
+{
+  long long tokens;
+  if (!archive_metadata(checkpoint, "tokens")) return true;
+  if (!read_count(checkpoint, "tokens", INT64_MAX / 2, &tokens, why)) return false;
+  data_go_on((long)step * program.batches, (uint64_t)tokens);
+  return true;
 }
 
 // Parameters, state and step: no more and no less.
@@ -276,19 +287,15 @@ static bool take_checkpoint(struct filling *f, const char *path, int *step, stru
     if (role != PARAMETER && role != STATE) return surplus(&f->weights, name, why);
   }
   if (!take(f, &f->weights, PARAMETER, why) || !take(f, &f->weights, STATE, why)) return false;
-  const char *text = archive_metadata(&f->weights, "step");
-  if (!text)
+  long long n;
+  if (!archive_metadata(&f->weights, "step"))
     return failed(why,
                   "%s: no checkpoint: it does not say which step it was saved after "
                   "(--weights takes the parameters alone)",
                   f->weights.path);
-  char *end;
-  long n = strtol(text, &end, 10);
-  if (*end || end == text || n < 0 || n > 1000000000)
-    return failed(why, "%s: its step \"%s\" is not a number of steps", f->weights.path, text);
+  if (!read_count(&f->weights, "step", 1000000000, &n, why)) return false;
   *step = (int)n;
-  compare_position(&f->weights, n);
-  return true;
+  return take_position(&f->weights, n, why);
 }
 
 static bool take_data(struct filling *f, const char *path, struct failure *why)

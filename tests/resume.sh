@@ -146,8 +146,8 @@ refused 2 "--weights and --load" tp1 --load "$WORK/half" --weights "$WORK/half"
 refused 2 "--save-every wants --save" tp1 --save-every 3
 refused 2 "--shard-bytes 5X: not a number" tp1 --save "$WORK/x" --shard-bytes 5X
 refused 2 "--tokens is bytes, uint16 or uint32" tp1 --tokens utf8
-head -c 21 "$WORK/text.txt" > "$WORK/short.txt"
-refused 1 "short.txt: it has 21 bytes, but a batch of 20 needs at least 22" tp2 --data "$WORK/short.txt"
+head -c 20 "$WORK/text.txt" > "$WORK/short.txt"
+refused 1 "short.txt: it has 20 bytes, but a batch of 20 needs at least 21" tp2 --data "$WORK/short.txt"
 head -c 44 /dev/zero | tr '\0' '\377' > "$WORK/large.u16"
 refused 1 "large.u16: token 0 is 65535, which is not below the vocabulary of 256" tp2 --data "$WORK/large.u16"
 # Of all batches of all steps, before the first of them.

@@ -139,21 +139,27 @@ static void refused(const char *form, const char *says)
 
 // ---- tests -------------------------------------------------------------------------------------
 
-// Every rank's part of batch i is what the rule says.
-static void check_batch(long i, size_t length, size_t size)
+// Every rank's part of batch i, which begins behind so many tokens, is what the rule says.
+static void check_batch_at(size_t begin, long i, size_t length, size_t size)
 {
-  size_t begin = (size_t)i * EACH % (length - EACH - (size_t)tensors[TARGET].init.b);
+  const size_t period = length - (size_t)tensors[TARGET].init.b;
   next_batch(i);
   for (int t = INPUT; t <= TARGET; t++) {
     const long *here = tensors[t].here, *first = firsts[t];
     for (long k = 0; k < here[0] * here[1]; k++) {
       long row = first[0] + k / here[1], column = first[1] + k % here[1];
-      size_t token = begin + (size_t)(row * COLUMNS + column) + (size_t)tensors[t].init.b;
+      size_t place = (begin + (size_t)(row * COLUMNS + column)) % period;
+      size_t token = place + (size_t)tensors[t].init.b;
       long long got = t == INPUT ? ((int32_t *)(void *)space)[k]
                                  : ((int64_t *)(void *)(space + tensors[TARGET].offset))[k];
       assert_int_equal(got, token_of(token, size));
     }
   }
+}
+
+static void check_batch(long i, size_t length, size_t size)
+{
+  check_batch_at((size_t)i * EACH, i, length, size);
 }
 
 static void batches(void **state)
@@ -170,7 +176,7 @@ static void batches(void **state)
       {"flat.bin", "uint32", 4, 0, 0},   {"any.u16", "bytes", 1, 0, 0},
       {"llm.bin", NULL, 2, 20240520, 1}, {"llama.bin", NULL, 4, 20240801, 7},
   };
-  static const size_t lengths[] = {26, 27, 50, 100, 97};
+  static const size_t lengths[] = {25, 26, 27, 49, 50, 97};
   static const int meshes[][2] = {{1, 1}, {2, 1}, {1, 2}, {3, 1}, {2, 2}, {1, 4}, {5, 1}, {1, 7}};
   for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
@@ -189,20 +195,36 @@ static void batches(void **state)
   become(0, 1, 1);
 }
 
-// Inputs that begin further on: batches begin again where the furthest still has its tokens.
+// Inputs that begin further on: the file begins again where the furthest has had its last token.
 static void further_on(void **state)
 {
   (void)state;
   tensors[TARGET].init.b = 5;
-  write_tokens("text.txt", 1, EACH + 5, 0, 0, 0);
-  refused(NULL, "it has 29 bytes, but a batch of 24 needs at least 30");
-  for (size_t length = EACH + 6; length < 3 * EACH; length++) {
+  write_tokens("text.txt", 1, EACH + 4, 0, 0, 0);
+  refused(NULL, "it has 28 bytes, but a batch of 24 needs at least 29");
+  for (size_t length = EACH + 5; length < 3 * EACH; length++) {
     write_tokens("text.txt", 1, length, 0, 0, 0);
     opened(NULL);
     for (long i = 0; i < 20; i++) check_batch(i, length, 1);
     data_close();
   }
   tensors[TARGET].init.b = 1;
+}
+
+// A checkpoint whose batches had another size: what follows is what follows its last token.
+static void going_on(void **state)
+{
+  (void)state;
+  write_tokens("text.txt", 1, 100, 0, 0, 0);
+  opened(NULL);
+  data_go_on(6, 1000 * EACH + 7);
+  assert_int_equal(data_position(6), 1000 * EACH + 7);
+  assert_int_equal(data_position(9), 1003 * EACH + 7);
+  for (long i = 6; i < 20; i++) check_batch_at((size_t)(1000 + i - 6) * EACH + 7, i, 100, 1);
+  data_close();
+  opened(NULL); // and then again from the beginning
+  check_batch(6, 100, 1);
+  data_close();
 }
 
 // Rows that are cut take several pieces of the file; many take several pieces of memory.
@@ -227,8 +249,8 @@ static void bad_files(void **state)
   refused(NULL, "none: cannot open: No such file");
   snprintf(path, sizeof path, "%s", directory);
   refused(NULL, "not a file");
-  write_tokens("text.txt", 1, 25, 0, 0, 0);
-  refused(NULL, "text.txt: it has 25 bytes, but a batch of 24 needs at least 26");
+  write_tokens("text.txt", 1, 24, 0, 0, 0);
+  refused(NULL, "text.txt: it has 24 bytes, but a batch of 24 needs at least 25");
   write_tokens("text.txt", 1, 0, 0, 0, 0);
   refused(NULL, "it has 0 bytes, but");
   write_tokens("t.u16", 1, 101, 0, 0, 0);
@@ -249,7 +271,7 @@ static void bad_files(void **state)
   write_tokens("t.bin", 4, 100, 20240801, 7, 0xffffffff);
   refused(NULL, "its header says 4294967295 tokens");
   write_tokens("t.bin", 2, 20, 20240520, 1, 20);
-  refused(NULL, "it has 20 tokens of uint16, but a batch of 24 needs at least 26");
+  refused(NULL, "it has 20 tokens of uint16, but a batch of 24 needs at least 25");
   refused("int8", "--tokens int8: there are bytes, uint16 and uint32");
 }
 
@@ -294,8 +316,10 @@ static void large_tokens(void **state)
   assert_int_equal(finder(40, 40, says), -1);
   changed_token(100, 2, 299);
   assert_int_equal(finder(0, 1000000, says), -1);
-  changed_token(998, 2, 65535); // the last that a batch can have
-  says = "token 998 is 65535";
+  changed_token(999, 2, 65535); // the last one of the file
+  says = "token 999 is 65535";
+  assert_int_equal(finder(0, 41, says), -1); // 0 .. 984
+  assert_int_equal(finder(0, 42, says), 2);
   assert_int_equal(finder(0, 1000000, says), 2);
   data_close();
 
@@ -357,7 +381,7 @@ int main(void)
       cmocka_unit_test(batches),      cmocka_unit_test(further_on),
       cmocka_unit_test(summaries),    cmocka_unit_test(bad_files),
       cmocka_unit_test(large_tokens), cmocka_unit_test(cut_while_used),
-      cmocka_unit_test(other_data),
+      cmocka_unit_test(other_data),   cmocka_unit_test(going_on),
   };
   return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }
