@@ -6,8 +6,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
+#include "files.h"
 
 static const char SINGLE[] = "model.safetensors";
 static const char INDEX[] = "model.safetensors.index.json";
@@ -51,7 +52,11 @@ static bool resolve(const char *path, char to[PATH_MAX], struct failure *why)
 static json_t *read_index(const char *path, struct failure *why)
 {
   json_error_t error;
-  json_t *index = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  uint64_t size;
+  int fd = open_regular(path, &size, why);
+  if (fd < 0) return NULL;
+  json_t *index = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
+  close(fd);
   if (!index) {
     failed(why, "%s: not an index in JSON: %s", path, error.text);
     return NULL;
@@ -88,23 +93,13 @@ static json_t *list_files(const char *path, json_t *map, struct failure *why)
   return files;
 }
 
-// Many files are open at once.
-static void raise_limit(size_t files)
-{
-  struct rlimit limit;
-  enum { OTHERS = 200 };
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= files + OTHERS) return;
-  limit.rlim_cur = limit.rlim_max < files + OTHERS ? limit.rlim_max : files + OTHERS;
-  setrlimit(RLIMIT_NOFILE, &limit); // where it is refused, opening says so
-}
-
 static bool open_files(struct archive *archive, json_t *files, struct failure *why)
 {
   char path[PATH_MAX];
   const char *name, *slash = strrchr(archive->path, '/');
   int folder = slash ? (int)(slash - archive->path) + 1 : 0;
   json_t *number;
-  raise_limit(json_object_size(files));
+  raise_file_limit(json_object_size(files));
   archive->files = calloc(json_object_size(files), sizeof *archive->files);
   if (!archive->files) return failed(why, "%s: out of memory", archive->path);
   json_object_foreach(files, name, number)

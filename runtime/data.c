@@ -2,13 +2,12 @@
 #include "data.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+#include "files.h"
 #include "program.h"
 #include "table.h"
 #include "target.h"
@@ -193,17 +192,14 @@ static bool find_period(struct failure *why)
 
 bool data_open(const char *path, const char *form, struct failure *why)
 {
-  struct stat about;
+  uint64_t size;
   data.path = strdup(path);
   data.read = malloc(STAGED_BYTES);
   data.stage = malloc(STAGED_BYTES);
   if (!data.path || !data.read || !data.stage) return failed(why, "out of memory");
   data.vocabulary = smallest_vocabulary();
-  data.fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (data.fd < 0 || fstat(data.fd, &about) != 0)
-    return failed(why, "%s: cannot open: %s", path, strerror(errno));
-  if (!S_ISREG(about.st_mode)) return failed(why, "%s: not a file", path);
-  if (!read_form(form, (uint64_t)about.st_size, why) || !find_period(why)) return false;
+  data.fd = open_regular(path, &size, why);
+  if (data.fd < 0 || !read_form(form, size, why) || !find_period(why)) return false;
   snprintf(data.summary, sizeof data.summary, "%.200s, %llu %s", path,
            (unsigned long long)data.length, data.form->tokens);
   return true;

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "data.h"
+#include "files.h"
 #include "program.h"
 #include "target.h"
 
@@ -232,9 +233,7 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
   run.last = last;
   run.told = first - 1;
   if (!tells()) return true;
-  if (o->metrics) run.file = fopen(o->metrics, "we");
-  if (o->metrics && !run.file)
-    return failed(why, "%s: cannot create: %s", o->metrics, strerror(errno));
+  if (o->metrics && !(run.file = create_stream(o->metrics, why))) return false;
   run.peak_tflops = o->peak_tflops > 0 ? o->peak_tflops : target_peak_tflops();
   find_terminal();
   print_what_runs();

@@ -2,13 +2,12 @@
 #include "safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+#include "files.h"
 
 enum { LONGEST_HEADER = 100000000 };
 
@@ -260,17 +259,11 @@ static bool read_header(struct safetensors *file, uint64_t size, struct failure 
 
 bool safetensors_open(struct safetensors *file, const char *path, struct failure *why)
 {
-  struct stat about;
-  *file = (struct safetensors){.path = strdup(path), .fd = open(path, O_RDONLY | O_CLOEXEC)};
-  bool ok = false;
-  if (!file->path)
-    failed(why, "out of memory");
-  else if (file->fd < 0 || fstat(file->fd, &about) != 0)
-    failed(why, "%s: cannot open: %s", path, strerror(errno));
-  else if (!S_ISREG(about.st_mode))
-    failed(why, "%s: not a file", path);
-  else
-    ok = read_header(file, (uint64_t)about.st_size, why);
+  uint64_t size = 0;
+  *file = (struct safetensors){.path = strdup(path), .fd = -1};
+  bool ok = file->path || failed(why, "out of memory");
+  if (ok) file->fd = open_regular(path, &size, why);
+  ok = ok && file->fd >= 0 && read_header(file, size, why);
   if (!ok) safetensors_close(file);
   return ok;
 }

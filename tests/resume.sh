@@ -142,6 +142,11 @@ refused 1 "it has no optim.exp_avg" tp2 --load "$WORK/from"
 refused 1 "folders of their own" tp2 --save "$WORK/both" --export "$WORK/both/"
 refused 1 "cannot make the directory: Not a directory" tp2 --save "$WORK/text.txt"
 refused 1 "/dev/full: cannot write" tp1 --metrics /dev/full
+mkfifo "$WORK/fifo"
+refused 1 "fifo: nobody reads this FIFO" tp2 --metrics "$WORK/fifo"
+refused 1 "fifo: not a file but a FIFO" tp2 --data "$WORK/fifo"
+refused 1 "fifo: not a file but a FIFO" tp2 --weights "$WORK/fifo"
+refused 1 "cannot make the directory: Not a directory" tp2 --save "$WORK/fifo"
 refused 2 "--weights and --load" tp1 --load "$WORK/half" --weights "$WORK/half"
 refused 2 "--save-every wants --save" tp1 --save-every 3
 refused 2 "--shard-bytes 5X: not a number" tp1 --save "$WORK/x" --shard-bytes 5X

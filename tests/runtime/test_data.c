@@ -248,7 +248,11 @@ static void bad_files(void **state)
   snprintf(path, sizeof path, "%s/none", directory);
   refused(NULL, "none: cannot open: No such file");
   snprintf(path, sizeof path, "%s", directory);
-  refused(NULL, "not a file");
+  refused(NULL, "not a file but a folder");
+  snprintf(path, sizeof path, "%s/fifo", directory);
+  assert_int_equal(mkfifo(path, 0666), 0);
+  refused(NULL, "fifo: not a file but a FIFO");
+  unlink(path);
   write_tokens("text.txt", 1, 24, 0, 0, 0);
   refused(NULL, "text.txt: it has 24 bytes, but a batch of 24 needs at least 25");
   write_tokens("text.txt", 1, 0, 0, 0, 0);
