@@ -35,6 +35,7 @@ void fail_call(const char *file, int line, const char *call, const char *why)
   fprintf(stderr, "rank %d: %s failed at %s:%d%s%s\n", rank.id, call, base ? base + 1 : file, line,
           why ? ": " : "", why ? why : "");
   fflush(NULL);
+  neighbours_hush();
   MPI_Abort(MPI_COMM_WORLD, 1);
   _exit(1);
 }
@@ -101,10 +102,10 @@ static void keep_room(void)
 
 bool target_start(struct identity *me, struct failure *why)
 {
-  int level;
+  int level, error;
   keep_room();
-  if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
-    return failed(why, "MPI_Init failed");
+  WAITING("MPI_Init", error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level));
+  if (error != MPI_SUCCESS) return failed(why, "MPI_Init failed");
   CHECK_MPI(MPI_Comm_create_errhandler(remember_error, &handler));
   CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler));
   CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &here));
@@ -126,12 +127,13 @@ int target_neighbours(struct neighbour **list)
   MPI_Comm machine;
   int n;
   struct neighbour me = {here, (int)getpid()};
-  CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine));
+  COLLECTIVE(0,
+             MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine));
   CHECK_MPI(MPI_Comm_size(machine, &n));
   *list = calloc((size_t)n, sizeof **list);
   if (!*list) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
-  CHECK_MPI(MPI_Allgather(&me, 2, MPI_INT, *list, 2, MPI_INT, machine));
-  CHECK_MPI(MPI_Comm_free(&machine));
+  COLLECTIVE(0, MPI_Allgather(&me, 2, MPI_INT, *list, 2, MPI_INT, machine));
+  COLLECTIVE(0, MPI_Comm_free(&machine));
   return n;
 }
 
@@ -233,10 +235,11 @@ double target_peak_tflops(void)
 
 void target_stop(void)
 {
-  while (groups_made > 0) MPI_Comm_free(program.groups[--groups_made].comm);
+  WAITING("MPI_Comm_free",
+          while (groups_made > 0) MPI_Comm_free(program.groups[--groups_made].comm));
   MPI_Op_free(&bf16_sum);
   MPI_Op_free(&bf16_max);
   MPI_Op_free(&bf16_min);
   MPI_Errhandler_free(&handler);
-  MPI_Finalize();
+  WAITING("MPI_Finalize", MPI_Finalize());
 }

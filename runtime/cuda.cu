@@ -73,6 +73,7 @@ void fail_call(const char *file, int line, const char *call, const char *why)
   fprintf(stderr, "rank %d: %s failed at %s:%d%s%s\n", rank.id, call, base ? base + 1 : file, line,
           why ? ": " : "", why ? why : "");
   fflush(NULL);
+  neighbours_hush();
   if (!failing) {
     failing = true;
     abort_communicators();
@@ -85,22 +86,13 @@ void fail_call(const char *file, int line, const char *call, const char *why)
 
 // ---- meeting before there is NCCL --------------------------------------------------------------
 
-// A call in which other ranks are waited for, though no plan asks for it.
-#define WAITING(call)                                                                              \
-  do {                                                                                             \
-    static const struct place here_ = {#call, __FILE__, __LINE__, 0};                              \
-    begin_waiting(&here_);                                                                         \
-    call;                                                                                          \
-    end_waiting();                                                                                 \
-  } while (0)
-
 #ifdef TPGEN_MPI
 
 // MPI's default error handler ends the job, which is right for a meeting.
 static bool start_mpi(struct identity *me, struct failure *why)
 {
   int mpi_rank, mpi_size;
-  MPI_Init(NULL, NULL);
+  WAITING("MPI_Init", MPI_Init(NULL, NULL));
   over_mpi = true;
   MPI_Comm_rank(MPI_COMM_WORLD, &mpi_rank);
   MPI_Comm_size(MPI_COMM_WORLD, &mpi_size);
@@ -129,7 +121,7 @@ static bool same_over_mpi(struct failure *why)
   char mine[BYTES] = "", first[BYTES];
   snprintf(mine, sizeof mine, "%s", program.hash);
   memcpy(first, mine, BYTES);
-  WAITING(MPI_Bcast(first, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD));
+  WAITING("MPI_Bcast", MPI_Bcast(first, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD));
   if (memcmp(mine, first, BYTES) == 0) return true;
   return failed(why, "rank %d carries the program %.31s, but rank 0 carries %.31s: build it anew",
                 rank.id, mine, first);
@@ -142,8 +134,23 @@ static bool meet(struct identity *me, struct failure *why)
 #ifdef TPGEN_MPI
   if (wants_mpi(me)) return start_mpi(me, why);
 #endif
-  return launch_fits(me, program.world, rank.id, why) &&
-         meet_start(&meeting, me, program.hash, MEETING_SECONDS, why);
+  if (!launch_fits(me, program.world, rank.id, why)) return false;
+  const int limit = watch_limit();
+  bool met;
+  watch_patience(2); // who meets says more of who is missing than the watch
+  WAITING("meet_start",
+          met = meet_start(&meeting, me, program.hash,
+                           limit && limit < MEETING_SECONDS ? limit : MEETING_SECONDS, why));
+  watch_patience(1);
+  return met;
+}
+
+// The watch comes before: this is for where it does not run.
+static const struct meeting *met_ranks()
+{
+  const int limit = watch_limit();
+  meeting.patience = limit ? limit + MEETING_SECONDS : 0;
+  return &meeting;
 }
 
 static void share(void *bytes, size_t count)
@@ -151,12 +158,12 @@ static void share(void *bytes, size_t count)
   struct failure why;
 #ifdef TPGEN_MPI
   if (over_mpi) {
-    WAITING(MPI_Bcast(bytes, (int)count, MPI_CHAR, 0, MPI_COMM_WORLD));
+    WAITING("MPI_Bcast", MPI_Bcast(bytes, (int)count, MPI_CHAR, 0, MPI_COMM_WORLD));
     return;
   }
 #endif
   bool shared = true;
-  if (meeting.size > 1) WAITING(shared = meet_share(&meeting, bytes, count, &why));
+  if (meeting.size > 1) WAITING("meet_share", shared = meet_share(met_ranks(), bytes, count, &why));
   if (!shared) fail_call(__FILE__, __LINE__, "meet_share", why.text);
 }
 
@@ -166,12 +173,13 @@ static int lowest_of_all(int value)
   struct failure why;
 #ifdef TPGEN_MPI
   if (over_mpi) {
-    WAITING(MPI_Allreduce(&value, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
+    WAITING("MPI_Allreduce", MPI_Allreduce(&value, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
     return lowest;
   }
 #endif
   bool agreed = true;
-  if (meeting.size > 1) WAITING(agreed = meet_lowest(&meeting, value, &lowest, &why));
+  if (meeting.size > 1)
+    WAITING("meet_lowest", agreed = meet_lowest(met_ranks(), value, &lowest, &why));
   if (!agreed) fail_call(__FILE__, __LINE__, "meet_lowest", why.text);
   return lowest;
 }
@@ -183,12 +191,14 @@ static void gather(void *given, size_t bytes, void *all)
   memcpy(all, given, bytes);
 #ifdef TPGEN_MPI
   if (over_mpi) {
-    WAITING(MPI_Allgather(given, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD));
+    WAITING("MPI_Allgather",
+            MPI_Allgather(given, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD));
     return;
   }
 #endif
   bool gathered = true;
-  if (meeting.size > 1) WAITING(gathered = meet_gather(&meeting, given, bytes, all, &why));
+  if (meeting.size > 1)
+    WAITING("meet_gather", gathered = meet_gather(met_ranks(), given, bytes, all, &why));
   if (!gathered) fail_call(__FILE__, __LINE__, "meet_gather", why.text);
 }
 
@@ -297,7 +307,7 @@ static void open_nccl()
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); // several communicators, one order
   if (rank.id == 0) CHECK_NCCL(ncclGetUniqueId(&id));
   share(&id, sizeof id);
-  WAITING(CHECK_NCCL(ncclCommInitRank(&everyone, program.world, id, rank.id)));
+  WAITING("ncclCommInitRank", CHECK_NCCL(ncclCommInitRank(&everyone, program.world, id, rank.id)));
 }
 
 // Collective. False on every rank where one is not ok; `why` stays empty on those that are.
@@ -364,7 +374,8 @@ static void drop_streams()
 void target_groups()
 {
   for (int i = 0; i < program.ngroups; i++, groups_made++)
-    WAITING(CHECK_NCCL(ncclCommSplit(everyone, rank.members[i][0], place_in(rank.members[i]),
+    WAITING("ncclCommSplit",
+            CHECK_NCCL(ncclCommSplit(everyone, rank.members[i][0], place_in(rank.members[i]),
                                      program.groups[i].comm, NULL)));
   make_streams();
   __atomic_store_n(&communicating, true, __ATOMIC_RELEASE);
@@ -459,12 +470,17 @@ double target_peak_tflops()
   return 0;
 }
 
+static void drop_communicators()
+{
+  while (groups_made > 0) ncclCommDestroy(*program.groups[--groups_made].comm);
+  ncclCommDestroy(everyone);
+}
+
 void target_stop()
 {
   __atomic_store_n(&communicating, false, __ATOMIC_RELEASE);
   close_steps(); // a graph holds communicators
-  while (groups_made > 0) ncclCommDestroy(*program.groups[--groups_made].comm);
-  ncclCommDestroy(everyone);
+  WAITING("ncclCommDestroy", drop_communicators());
   everyone = NULL;
   forget_products();
   free_memory();
@@ -474,6 +490,6 @@ void target_stop()
   meet_stop(&meeting);
   free(processes);
 #ifdef TPGEN_MPI
-  if (over_mpi) MPI_Finalize();
+  if (over_mpi) WAITING("MPI_Finalize", MPI_Finalize());
 #endif
 }

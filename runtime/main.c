@@ -26,6 +26,7 @@ static void complain(const struct failure *why)
   if (!*why->text) return; // another rank says it
   fflush(stdout);
   fprintf(stderr, "rank %d: error: %s\n", me.rank, why->text);
+  neighbours_hush();
 }
 
 // Collective. True where all ranks are ok; else the first that is not says why.
@@ -148,7 +149,7 @@ static void meet_neighbours(void)
 {
   struct neighbour *list;
   int n = target_neighbours(&list);
-  watch_neighbours(list, n);
+  neighbours_are(list, n);
   free(list);
 }
 
@@ -172,6 +173,7 @@ int main(int argc, char **argv)
     if (me.rank == 0) complain(&why);
     return WRONG_USAGE;
   }
+  if (known) neighbours_start(&me);
   if (known) watch_start(options.deadline);
   if (!known || !target_start(&me, &why)) {
     complain(&why);
@@ -179,8 +181,9 @@ int main(int argc, char **argv)
   }
   meet_neighbours();
   bool ok = run(&options);
-  watch_stop();
+  watch_parting();
   data_close();
   target_stop();
+  watch_stop();
   return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

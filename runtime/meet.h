@@ -1,9 +1,12 @@
 // How the ranks of a job meet over TCP, where there is no MPI: as a star around rank 0.
 //
 // Rank 0 listens at MASTER_ADDR on the port after MASTER_PORT (29500 + 1 where it is not set; the
-// port itself is torchrun's own). Each other rank connects and greets with the plan's hash and its
-// rank; rank 0 turns away whoever is not of this job. The connections stay for the agreements
-// below.
+// port itself is torchrun's own). Each other rank connects and greets with the plan's hash, its
+// rank and the job's token; rank 0 turns away whoever is not of this job, and answers the others
+// with the token's other half. The connections stay for the agreements below.
+//
+// The token is TPGEN_TOKEN, the same for all ranks. Where it is not set it is the name that
+// torchrun or Slurm has for the job: that keeps two jobs apart, but is no secret.
 #ifndef MEET_H
 #define MEET_H
 
@@ -15,11 +18,13 @@ extern "C" {
 
 struct meeting {
   int size, rank;
-  int *peers; // sockets: on rank 0 one for each rank, elsewhere peers[0] alone
+  int *peers;   // sockets: on rank 0 one for each rank, elsewhere peers[0] alone
+  int patience; // how many seconds an agreement may wait for another rank; 0: for ever
 };
 
 // Collective. Waits at most `seconds` for the others. False, and why, where one is missing, is
 // of another program, or MASTER_ADDR and MASTER_PORT are no address; then nothing is left open.
+// The agreements below may wait as long, unless `patience` is set to something else.
 bool meet_start(struct meeting *meeting, const struct identity *me, const char *hash, int seconds,
                 struct failure *why);
 

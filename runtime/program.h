@@ -226,6 +226,15 @@ static inline void end_waiting(void)
   __atomic_store_n(&pending, (const struct place *)NULL, __ATOMIC_RELEASE);
 }
 
+// What waits for other ranks though no plan asks for it: WAITING("MPI_Finalize", MPI_Finalize()).
+#define WAITING(name, statement)                                                                   \
+  do {                                                                                             \
+    static const struct place here_ = {name, __FILE__, __LINE__, 0};                               \
+    begin_waiting(&here_);                                                                         \
+    statement;                                                                                     \
+    end_waiting();                                                                                 \
+  } while (0)
+
 #ifdef TPGEN_CUDA
 #define CHECK_CUDA(call)                                                                           \
   do {                                                                                             \

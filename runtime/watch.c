@@ -17,9 +17,8 @@
 const struct place *pending;
 unsigned long collectives;
 
-static struct neighbour *neighbours;
-static int nneighbour, deadline, step, patience = 1;
-static bool watching, stopping;
+static int deadline, step, patience = 1;
+static bool watching, stopping, parting;
 static volatile sig_atomic_t ended; // by SIGTERM
 static sem_t wake;
 static pthread_t thread;
@@ -32,39 +31,27 @@ struct waiting waiting_in_call(void)
 
 // ---- what has become of the others -------------------------------------------------------------
 
-enum state { RUNS, STOPPED, GONE };
-
-// From /proc: "12345 (rank1) T ...". A name may hold anything, a parenthesis too.
-static enum state state_of(int pid)
-{
-  char path[64], line[512];
-  snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  FILE *file = fopen(path, "re");
-  if (!file) return kill(pid, 0) != 0 && errno == ESRCH ? GONE : RUNS;
-  const char *end = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
-  fclose(file);
-  if (!end || end[1] != ' ') return RUNS;
-  return end[2] == 'Z' || end[2] == 'X' ? GONE : end[2] == 'T' ? STOPPED : RUNS;
-}
-
 // "rank 1 is gone", "ranks 1, 3 are stopped"; nothing where none is.
-static void put_those(FILE *to, enum state state, const char *what)
+static void put_those(FILE *to, const struct neighbour *list, int n, enum state state,
+                      const char *what)
 {
-  int n = 0;
-  for (int i = 0; i < nneighbour; i++) n += state_of(neighbours[i].pid) == state;
-  if (!n) return;
-  fprintf(to, n > 1 ? "; ranks" : "; rank");
-  for (int i = 0, k = 0; i < nneighbour && k < n; i++)
-    if (state_of(neighbours[i].pid) == state)
-      fprintf(to, "%s %d", k++ ? "," : "", neighbours[i].rank);
-  fprintf(to, " %s %s", n > 1 ? "are" : "is", what);
+  int some = 0;
+  for (int i = 0; i < n; i++) some += neighbour_state(&list[i]) == state;
+  if (!some) return;
+  fprintf(to, some > 1 ? "; ranks" : "; rank");
+  for (int i = 0, k = 0; i < n && k < some; i++)
+    if (neighbour_state(&list[i]) == state) fprintf(to, "%s %d", k++ ? "," : "", list[i].rank);
+  fprintf(to, " %s %s", some > 1 ? "are" : "is", what);
 }
 
-static bool is_lowest(void)
+// How many lower ranks of this machine run.
+static int lower_ranks(void)
 {
-  for (int i = 0; i < nneighbour; i++)
-    if (neighbours[i].rank < rank.id && state_of(neighbours[i].pid) == RUNS) return false;
-  return true;
+  struct neighbour *list = NULL;
+  int n = neighbours_list(&list), lower = 0;
+  for (int i = 0; i < n; i++) lower += list[i].rank < rank.id && neighbour_state(&list[i]) == RUNS;
+  free(list);
+  return lower;
 }
 
 // ---- the message -------------------------------------------------------------------------------
@@ -83,29 +70,52 @@ static void tell(const char *what, const struct waiting *w)
 {
   char *text = NULL;
   size_t size = 0;
+  struct neighbour *list = NULL;
   FILE *to = open_memstream(&text, &size);
   if (!to) return;
+  int n = neighbours_list(&list);
   fprintf(to, "rank %d: error: %s", rank.id, what);
   if (w->at) put_place(to, w->at);
   int t = w->step ? w->step : __atomic_load_n(&step, __ATOMIC_RELAXED);
   if (t > 0) fprintf(to, ", step %d", t);
-  put_those(to, GONE, "gone");
-  put_those(to, STOPPED, "stopped");
+  put_those(to, list, n, GONE, "gone");
+  put_those(to, list, n, STOPPED, "stopped");
   fputc('\n', to);
   if (fclose(to) == 0) (void)!write(STDERR_FILENO, text, size);
   free(text);
+  free(list);
+  neighbours_hush();
+}
+
+static void nap(long milliseconds)
+{
+  nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
 }
 
 // The others are not to take this rank for the one that was lost: they look first.
 static void leave_last(void)
 {
-  nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+  nap(200);
+}
+
+// Who leaves has no target any more.
+static struct waiting waits(void)
+{
+  return parting ? waiting_in_call() : target_waiting();
 }
 
 static void end_by_signal(void)
 {
-  const struct waiting w = target_waiting();
-  if (is_lowest()) tell(w.at ? "the job was ended while it waited" : "the job was ended", &w);
+  enum { TICK = 20, TICKS = 10 };
+  const struct waiting w = waits();
+  // A lower rank tells, unless it was too early for it to do so, or it was not asked to end.
+  int ticks = 0;
+  while (ticks < TICKS && !neighbours_hushed() && lower_ranks() > 0) {
+    nap(TICK);
+    ticks++;
+  }
+  if (ticks < TICKS && !neighbours_hushed())
+    tell(w.at ? "the job was ended while it waited" : "the job was ended", &w);
   leave_last();
   signal(SIGTERM, SIG_DFL);
   raise(SIGTERM);
@@ -124,9 +134,12 @@ static void leave(void)
 
 static void end_by_deadline(const struct waiting *w, double waited)
 {
+  enum { TURN = 500 };
   char what[64];
+  // A lower rank that waits, too, has the first word.
+  for (int lower = lower_ranks(); lower > 0 && !neighbours_hushed(); lower--) nap(TURN);
   snprintf(what, sizeof what, "nothing has moved for %.0f s", floor(waited));
-  tell(what, w);
+  if (!neighbours_hushed()) tell(what, w);
   leave();
 }
 
@@ -134,7 +147,7 @@ static void end_by_trouble(const struct failure *trouble, const struct waiting *
 {
   char what[sizeof trouble->text + 32];
   snprintf(what, sizeof what, "%s, while it waited", trouble->text);
-  if (is_lowest()) tell(what, w);
+  if (!lower_ranks() && !neighbours_hushed()) tell(what, w);
   leave();
 }
 
@@ -174,9 +187,9 @@ static void *watch(void *unused)
   while (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
     doze();
     if (ended) end_by_signal();
-    const struct waiting w = target_waiting();
+    const struct waiting w = waits();
     struct failure trouble;
-    if (w.at && target_trouble(&trouble)) end_by_trouble(&trouble, &w);
+    if (w.at && !parting && target_trouble(&trouble)) end_by_trouble(&trouble, &w);
     if (!w.at || w.moved != seen) {
       seen = w.moved;
       since = now();
@@ -197,11 +210,10 @@ void watch_start(int seconds)
   if (watching) sigaction(SIGTERM, &action, NULL);
 }
 
-void watch_neighbours(const struct neighbour *list, int n)
+int watch_limit(void)
 {
-  neighbours = calloc((size_t)n + 1, sizeof *neighbours);
-  for (int i = 0; neighbours && i < n; i++) neighbours[i] = list[i];
-  __atomic_store_n(&nneighbour, neighbours ? n : 0, __ATOMIC_RELEASE);
+  enum { FOR_EVER = 100000000 };
+  return deadline < FOR_EVER ? deadline * __atomic_load_n(&patience, __ATOMIC_RELAXED) : 0;
 }
 
 void watch_patience(int deadlines)
@@ -214,12 +226,26 @@ void watch_step(int t)
   __atomic_store_n(&step, t, __ATOMIC_RELAXED);
 }
 
+static void end_thread(void)
+{
+  __atomic_store_n(&stopping, true, __ATOMIC_RELEASE);
+  sem_post(&wake);
+  pthread_join(thread, NULL);
+  stopping = watching = false;
+}
+
+void watch_parting(void)
+{
+  if (!watching) return;
+  end_thread();
+  parting = true;
+  watching = pthread_create(&thread, NULL, watch, NULL) == 0;
+  if (!watching) signal(SIGTERM, SIG_DFL);
+}
+
 void watch_stop(void)
 {
   if (!watching) return;
   signal(SIGTERM, SIG_DFL);
-  __atomic_store_n(&stopping, true, __ATOMIC_RELEASE);
-  sem_post(&wake);
-  pthread_join(thread, NULL);
-  watching = false;
+  end_thread();
 }

@@ -161,41 +161,114 @@ find_terminal() {
   done
 }
 
-# Without MPI: as torchrun would start them, and all end when one fails.
-start_without_mpi() {
-  local r status pids=()
-  export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 20000))
-  export WORLD_SIZE=${world} LOCAL_WORLD_SIZE=${world}
-  for ((r = 0; r < world; r++)); do
-    RANK=${r} LOCAL_RANK=${r} "${build}/rank${r}" "$@" &
-    pids+=($!)
-  done
-  trap 'kill "${pids[@]}" 2>/dev/null' EXIT
-  trap 'exit 130' INT
-  trap 'exit 143' TERM
-  for ((r = 0; r < world; r++)); do
-    wait -n
-    status=$?
-    ((status == 0)) || exit "${status}"
-  done
-  exit 0
+# ---- watching over what was started -------------------------------------------------------------
+
+# A rank that has said what ended the job says so to this process, too, by SIGURG.
+told='' with=()
+listen() {
+  export TPGEN_RUN=$$
+  trap 'told=1' URG
+  command -v setpriv >/dev/null && with=(setpriv --pdeathsig TERM)
 }
 
-# Runs a command to its end, passes on the signals that ask it to stop, and says it when a rank was
-# killed: mpirun would say so, but it is quiet, for it has as many words after an ordinary error.
+# Ends processes, those that are stopped, too: asks first, and does not ask for ever.
+end_them() { # processes
+  local i
+  kill -TERM "$@" 2>/dev/null
+  kill -CONT "$@" 2>/dev/null
+  for ((i = 0; i < 50; i++)); do
+    kill -0 "$@" 2>/dev/null || return 0 # one of them is there
+    sleep 0.1
+  done
+  kill -KILL "$@" 2>/dev/null
+}
+
+# A rank that is killed says nothing; another one does, unless it had not begun.
+tell_killed() { # status
+  (($1 <= 128)) || [[ -n ${told} ]] ||
+    echo "run.sh: a rank was killed by signal $(($1 - 128)) ($(kill -l "$1"))" >&2
+}
+
+# Without MPI: as torchrun would start them, and all end when one fails.
+start_without_mpi() {
+  local r status=0 pids=()
+  export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000)) # no port that the system deals out
+  export WORLD_SIZE=${world} LOCAL_WORLD_SIZE=${world}
+  # Who does not know it is none of the ranks.
+  [[ -n ${TPGEN_TOKEN:-} ]] || read -r TPGEN_TOKEN </proc/sys/kernel/random/uuid
+  export TPGEN_TOKEN
+  listen
+  trap '[[ ${#pids[@]} == 0 ]] || end_them "${pids[@]}"' EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  trap 'exit 129' HUP
+  for ((r = 0; r < world; r++)); do
+    RANK=${r} LOCAL_RANK=${r} "${with[@]}" "${build}/rank${r}" "$@" &
+    pids+=($!)
+  done
+  for ((r = 0; r < world && status == 0; )); do
+    wait -n "${pids[@]}" 2>/dev/null # bash would tell of a signal, too
+    status=$?
+    ((status == 128 + 23)) && status=0 && continue # SIGURG
+    r=$((r + 1))
+  done
+  ((status == 0)) || end_them "${pids[@]}"
+  pids=()
+  tell_killed "${status}"
+  exit "${status}"
+}
+
+# The processes that a process has started and that still run. False where the system does not tell.
+children_of() { # process
+  local file line pid all
+  children=()
+  for file in /proc/"$1"/task/*/children; do
+    [[ -r ${file} ]] || return 1
+    read -ra all <"${file}"
+    for pid in "${all[@]}"; do
+      { read -r line <"/proc/${pid}/stat"; } 2>/dev/null && [[ ${line} != *') Z '* ]] &&
+        children+=("${pid}")
+    done
+  done
+}
+
+# Does mpirun stay though there is nothing to stay for? Open MPI's may, for up to a minute, where a
+# rank was killed in MPI_Init. Here it may for some seconds.
+stays() {
+  local silent=6
+  if ! children_of "${child}" || ((${#children[@]} > 0)); then
+    seen=1 last=${SECONDS}
+  fi
+  [[ -n ${told}${asked} ]] || since=${SECONDS}
+  ((SECONDS - since <= 20)) || return 0 # the job is over, and something does not end
+  [[ -n ${seen} ]] || silent=30 # it may be about to start them
+  [[ ${kind} == openmpi ]] && ((SECONDS - last > silent))
+}
+
+# Runs a launcher to its end, passes on the signals that ask it to stop, ends it where it stays
+# behind, and says it when a rank was killed and nobody has said so: mpirun would, but it is quiet,
+# for it has as many words after an ordinary error.
 watch() {
-  local child status with=()
-  command -v setpriv >/dev/null && with=(setpriv --pdeathsig TERM)
+  local child status ticker children=() seen='' asked='' last=${SECONDS} since=${SECONDS}
+  listen
+  trap : ALRM
   "${with[@]}" "$@" <&0 &
   child=$!
-  trap 'kill -TERM "${child}" 2>/dev/null' INT TERM HUP
+  while sleep 2 && kill -ALRM $$; do :; done <&- >&- 2>&- &
+  ticker=$!
+  trap 'asked=1; kill -TERM "${child}" 2>/dev/null' INT TERM HUP
   while :; do
     wait "${child}"
     status=$?
     kill -0 "${child}" 2>/dev/null || break # else the wait ended for a signal to this process
+    stays || continue
+    [[ -n ${told}${asked} ]] || echo "run.sh: a rank was killed before it could start" >&2
+    end_them "${child}" "${children[@]}"
+    status=1
+    break
   done
-  ((status <= 128)) ||
-    echo "run.sh: a rank was killed by signal $((status - 128)) ($(kill -l "${status}"))" >&2
+  kill "${ticker}" 2>/dev/null
+  tell_killed "${status}"
   exit "${status}"
 }
 

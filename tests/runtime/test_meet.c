@@ -10,16 +10,21 @@
 enum { SECONDS = 20 };
 static const char HASH[] = "0123456789abcdef";
 
-// A port that nobody listens on; MASTER_PORT is the one before it.
+// A port that nobody listens on, and that the system deals out to nobody; MASTER_PORT is the one
+// before it.
 static int free_port(void)
 {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t length = sizeof address;
-  int fd = socket(AF_INET, SOCK_STREAM, 0);
-  assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
-  assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-  close(fd);
-  return ntohs(address.sin_port);
+  static int tried;
+  for (;;) {
+    int port = 20001 + (getpid() * 16 + tried++) % 12000;
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    bool is_free = bind(fd, (struct sockaddr *)&address, sizeof address) == 0;
+    close(fd);
+    if (is_free) return port;
+  }
 }
 
 static void set_place(void)
@@ -30,9 +35,21 @@ static void set_place(void)
   setenv("MASTER_PORT", port, 1);
 }
 
+// Somebody else who listens there.
+static int listen_there(const struct place *place)
+{
+  struct failure why;
+  struct addrinfo *all = look_up("127.0.0.1", place->port, &why);
+  assert_non_null(all);
+  int fd = listen_at(all, 1);
+  freeaddrinfo(all);
+  return fd;
+}
+
 static struct identity identity(int rank, int size)
 {
-  return (struct identity){.launcher = "torchrun", .rank = rank, .size = size};
+  return (struct identity){
+      .launcher = "torchrun", .rank = rank, .size = size, .local_rank = rank, .local_size = size};
 }
 
 // A rank's life: meets, agrees three times, and says by its status whether all was right.
@@ -103,7 +120,7 @@ static void strangers_are_turned_away(void **state)
   int fd = connect_to(&place, now_ms() + 5000, &why);
   char noise[MESSAGE];
   memset(noise, '%', sizeof noise);
-  assert_true(transmit(fd, noise, sizeof noise));
+  assert_true(transmit(fd, noise, sizeof noise, now_ms() + 5000));
   assert_false(receive(fd, noise, 1, now_ms() + 5000)); // closed without a word
   close(fd);
 
@@ -121,27 +138,35 @@ static int say(const char *greeting, char answer[MESSAGE])
   int fd = connect_to(&place, now_ms() + SECONDS * 1000, &why);
   assert_true(fd >= 0);
   snprintf(message, sizeof message, "%s", greeting);
-  assert_true(transmit(fd, message, MESSAGE));
+  assert_true(transmit(fd, message, MESSAGE, now_ms() + SECONDS * 1000));
   if (!receive(fd, answer, MESSAGE, now_ms() + SECONDS * 1000)) *answer = 0;
   return fd;
 }
 
 // Greetings that are all but right; the second one of a rank; and somebody who says nothing, for
 // whom nobody waits for ever.
+#define STRANGE " this job's token (TPGEN_TOKEN)"
 static void odd_greetings(void **state)
 {
   (void)state;
   static const struct {
     const char *greeting, *answer;
   } odd[] = {
-      {"tpgen 2 0123456789abcdef 1 3", ""},
-      {"tpgen 1 0123456789abcdef 1", ""},
-      {"tpgen 1 0123456789abcdef 0 3", "rank 0 of 3 is not of this job of 3"},
-      {"tpgen 1 0123456789abcdef -1 3", "rank -1 of 3 is not of this job of 3"},
-      {"tpgen 1 0123456789abcdef 3 3", "rank 3 of 3 is not of this job of 3"},
-      {"tpgen 1 0123456789abcdef 1 2", "rank 1 of 2 is not of this job of 3"},
-      {"tpgen 1 0123456789abcdef 1 3", "welcome"},
-      {"tpgen 1 0123456789abcdef 1 3", "rank 1 is here already: is another job on this port?"},
+      {"tpgen 1 0123456789abcdef 1 3", ""},
+      {"tpgen 2 0123456789abcdef 1", ""},
+      {"tpgen 2 0123456789abcdef 1 3", "who says to be rank 1 has not" STRANGE},
+      {"tpgen 2 0123456789abcdef 1 3 =", "who says to be rank 1 has not" STRANGE},
+      {"tpgen 2 0123456789abcdef 1 3 =0pen", "who says to be rank 1 has not" STRANGE},
+      {"tpgen 2 0123456789abcdef 1 3 =open", "who says to be rank 1 has not" STRANGE},
+      {"tpgen 2 0123456789abcdef 1 3 =opensesame", "who says to be rank 1 has not" STRANGE},
+      {"tpgen 2 fedcba9876543210 1 3 =sesame", "who says to be rank 1 has not" STRANGE},
+      {"tpgen 2 0123456789abcdef 0 3 =opens", "rank 0 of 3 is not of this job of 3"},
+      {"tpgen 2 0123456789abcdef -1 3 =opens", "rank -1 of 3 is not of this job of 3"},
+      {"tpgen 2 0123456789abcdef 3 3 =opens", "rank 3 of 3 is not of this job of 3"},
+      {"tpgen 2 0123456789abcdef 1 2 =opens", "rank 1 of 2 is not of this job of 3"},
+      {"tpgen 2 0123456789abcdef 1 3 =opens", "welcome =esame"},
+      {"tpgen 2 0123456789abcdef 1 3 =opens",
+       "rank 1 is here already: is another job on this port?"},
   };
   enum { ODD = sizeof odd / sizeof *odd };
   struct place place;
@@ -149,6 +174,7 @@ static void odd_greetings(void **state)
   char answer[MESSAGE], id[128];
   int fd[ODD], lowest;
   set_place();
+  setenv("TPGEN_TOKEN", "opensesame", 1);
   pid_t first = start(0, 3);
   assert_true(find_place(&place, &why));
   int silent = connect_to(&place, now_ms() + SECONDS * 1000, &why);
@@ -160,17 +186,194 @@ static void odd_greetings(void **state)
   int rank1 = fd[ODD - 2]; // what live() does of it
   assert_true(receive(rank1, id, sizeof id, now_ms() + SECONDS * 1000));
   for (int i = 0; i < 2; i++) {
-    assert_true(transmit(rank1, &(int){i ? -1 : 100}, sizeof lowest));
+    assert_true(transmit(rank1, &(int){i ? -1 : 100}, sizeof lowest, -1));
     assert_true(receive(rank1, &lowest, sizeof lowest, now_ms() + SECONDS * 1000));
     assert_int_equal(lowest, i ? -2 : 100);
   }
   long mine = 10, all[3];
-  assert_true(transmit(rank1, &mine, sizeof mine));
+  assert_true(transmit(rank1, &mine, sizeof mine, -1));
   assert_true(receive(rank1, all, sizeof all, now_ms() + SECONDS * 1000));
   wait_for(first, 0);
   wait_for(third, 0);
   for (int i = 0; i < ODD; i++) close(fd[i]);
   close(silent);
+  unsetenv("TPGEN_TOKEN");
+}
+
+// More who say nothing than are heard at once: they keep nobody out, and take none of the time.
+static void silent_strangers(void **state)
+{
+  (void)state;
+  enum { STRANGERS = CALLERS + 20 };
+  struct place place;
+  struct failure why;
+  int fd[STRANGERS];
+  set_place();
+  pid_t first = start(0, 2);
+  assert_true(find_place(&place, &why));
+  long long began = now_ms();
+  for (int i = 0; i < STRANGERS; i++) {
+    fd[i] = connect_to(&place, now_ms() + SECONDS * 1000, &why);
+    assert_true(fd[i] >= 0);
+  }
+  assert_int_equal(live(1, 2), 0);
+  assert_true(now_ms() - began < SECONDS * 1000 / 2); // one after the other it would be 168 s
+  wait_for(first, 0);
+  for (int i = 0; i < STRANGERS; i++) close(fd[i]);
+}
+
+// Who listens in rank 0's place, and says what a rank has said to it, is not believed.
+static void wrong_rank_0(void **state)
+{
+  (void)state;
+  static const char *const answers[] = {"welcome", "welcome =", "welcome =opens",
+                                        "welcome =opensesame"};
+  struct place place;
+  struct meeting meeting;
+  struct failure why;
+  struct identity second = identity(1, 2);
+  setenv("TPGEN_TOKEN", "opensesame", 1);
+  for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+    set_place();
+    assert_true(find_place(&place, &why));
+    int listener = listen_there(&place);
+    pid_t child = fork();
+    if (child == 0) {
+      char text[MESSAGE] = "";
+      bool came = ready(listener, POLLIN, now_ms() + SECONDS * 1000);
+      int fd = accept(listener, NULL, NULL);
+      bool greeted = came && receive(fd, text, MESSAGE, now_ms() + SECONDS * 1000);
+      bool knows = strstr(text, "esame"); // the half that is an answer
+      snprintf(text, sizeof text, "%s", answers[i]);
+      _exit(greeted && !knows && transmit(fd, text, MESSAGE, -1) ? 0 : 1);
+    }
+    assert_false(meet_start(&meeting, &second, HASH, SECONDS, &why));
+    assert_non_null(strstr(why.text, "has not this job's token (TPGEN_TOKEN)"));
+    wait_for(child, 0);
+    close(listener);
+  }
+  unsetenv("TPGEN_TOKEN");
+}
+
+// What stands for the token where there is none.
+static void tokens(void **state)
+{
+  (void)state;
+  char longest[2 * HALF + 2];
+  struct token token;
+  struct failure why;
+  memset(longest, 'x', sizeof longest);
+  longest[2 * HALF] = 0;
+  setenv("TPGEN_TOKEN", longest, 1);
+  assert_true(find_token(&token, &why));
+  assert_int_equal(strlen(token.first) + strlen(token.second), 2 * HALF);
+  static const char *const bad[] = {"a b", "a\n", "\303\244"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    setenv("TPGEN_TOKEN", bad[i], 1);
+    assert_false(find_token(&token, &why));
+  }
+  longest[2 * HALF] = 'x';
+  longest[2 * HALF + 1] = 0;
+  setenv("TPGEN_TOKEN", longest, 1);
+  assert_false(find_token(&token, &why));
+  assert_non_null(strstr(why.text, "TPGEN_TOKEN should have at most 128 letters"));
+  setenv("TPGEN_TOKEN", "", 1);
+  assert_true(find_token(&token, &why));
+  assert_string_equal(token.first, "");
+  setenv("SLURM_JOB_ID", "1234", 1);
+  setenv("SLURM_STEP_ID", "5", 1);
+  assert_true(find_token(&token, &why));
+  assert_string_equal(token.first, "123");
+  assert_string_equal(token.second, "4.5");
+  setenv("TORCHELASTIC_RUN_ID", "my run", 1);
+  assert_true(find_token(&token, &why));
+  assert_string_equal(token.first, "my_");
+  unsetenv("TORCHELASTIC_RUN_ID");
+  unsetenv("SLURM_JOB_ID");
+  unsetenv("SLURM_STEP_ID");
+  unsetenv("TPGEN_TOKEN");
+}
+
+// A rank that has met and says nothing more is not waited for without end.
+static void agreements_end(void **state)
+{
+  (void)state;
+  struct meeting meeting;
+  struct failure why;
+  struct identity first = identity(0, 2);
+  int lowest, all[2];
+  set_place();
+  pid_t child = fork();
+  if (child == 0) {
+    struct identity second = identity(1, 2);
+    if (!meet_start(&meeting, &second, HASH, SECONDS, &why)) _exit(1);
+    _exit(receive(meeting.peers[0], &lowest, sizeof lowest, now_ms() + SECONDS * 1000) ? 1 : 0);
+  }
+  assert_true(meet_start(&meeting, &first, HASH, SECONDS, &why));
+  assert_int_equal(meeting.patience, SECONDS);
+  meeting.patience = 1;
+  assert_false(meet_lowest(&meeting, 0, &lowest, &why));
+  assert_non_null(strstr(why.text, "rank 1 has not answered for 1 s"));
+  assert_false(meet_gather(&meeting, &lowest, sizeof lowest, all, &why));
+  assert_non_null(strstr(why.text, "rank 1 has not answered for 1 s"));
+  meet_stop(&meeting);
+  wait_for(child, 0);
+}
+
+// Rank 0 says it at once where a rank has come and gone again.
+static void gone_before_all_have_come(void **state)
+{
+  (void)state;
+  struct meeting meeting;
+  struct failure why;
+  struct identity first = identity(0, 3);
+  set_place();
+  pid_t child = fork();
+  if (child == 0) {
+    struct identity second = identity(1, 3);
+    _exit(meet_start(&meeting, &second, HASH, SECONDS, &why) ? 0 : 1);
+  }
+  long long began = now_ms();
+  assert_false(meet_start(&meeting, &first, HASH, 10 * SECONDS, &why));
+  assert_non_null(strstr(why.text, "rank 1 has gone away while others were awaited"));
+  assert_true(now_ms() - began < 5 * SECONDS * 1000);
+  wait_for(child, 0);
+}
+
+// At which addresses rank 0 can be reached: those that MASTER_ADDR names, and no others.
+static bool is_reached(const char *host, const struct place *place)
+{
+  struct failure why;
+  struct addrinfo *all = look_up(host, place->port, &why);
+  int fd = all ? try_address(all, now_ms() + 1000) : -1;
+  if (all) freeaddrinfo(all);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
+}
+
+static void listens_where_it_is_told(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *told;
+    bool alone, elsewhere;
+  } doors[] = {{"localhost", true, false},
+               {"localhost", false, false},
+               {"127.0.0.1", false, false},
+               {"203.0.113.77", true, true} /* of no machine: an address that is translated */};
+  struct place place;
+  struct failure why;
+  for (size_t i = 0; i < sizeof doors / sizeof *doors; i++) {
+    struct meeting meeting = {.size = 2};
+    struct door door = {.meeting = &meeting};
+    set_place();
+    setenv("MASTER_ADDR", doors[i].told, 1);
+    assert_true(find_place(&place, &why));
+    assert_true(open_door(&door, &place, doors[i].alone, &why));
+    assert_true(is_reached("127.0.0.1", &place));
+    assert_int_equal(is_reached("127.0.0.2", &place), doors[i].elsewhere);
+    close_door(&door);
+  }
 }
 
 static void deadlines(void **state)
@@ -190,7 +393,7 @@ static void deadlines(void **state)
   assert_non_null(strstr(why.text, "cannot reach rank 0 at localhost"));
 
   assert_true(find_place(&place, &why));
-  int silent = listen_on(place.port, 1, &why); // the system lets callers in, and nobody answers
+  int silent = listen_there(&place); // the system lets callers in, and nobody answers
   assert_int_equal(silent, before);
   assert_false(meet_start(&meeting, &second, HASH, 1, &why));
   assert_non_null(strstr(why.text, "does not answer as rank 0"));
@@ -226,7 +429,7 @@ static void no_deadline_once_connected(void **state)
   struct failure why;
   set_place();
   assert_true(find_place(&place, &why));
-  int listener = listen_on(place.port, 1, &why), little = 4096;
+  int listener = listen_there(&place), little = 4096;
   setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
   pid_t child = fork();
   if (child == 0) {
@@ -237,7 +440,7 @@ static void no_deadline_once_connected(void **state)
   }
   int fd = connect_to(&place, now_ms() + LIMIT_MS, &why);
   assert_true(fd >= 0);
-  assert_true(transmit(fd, bytes, LARGE));
+  assert_true(transmit(fd, bytes, LARGE, -1));
   wait_for(child, 0);
   close(fd);
   close(listener);
@@ -302,7 +505,7 @@ static void port_in_use(void **state)
   struct identity first = identity(0, 2);
   set_place();
   assert_true(find_place(&place, &why));
-  int fd = listen_on(place.port, 1, &why);
+  int fd = listen_there(&place);
   assert_true(fd >= 0);
   assert_false(meet_start(&meeting, &first, HASH, 1, &why));
   assert_non_null(strstr(why.text, "set MASTER_PORT to another"));
@@ -315,6 +518,12 @@ int main(void)
       cmocka_unit_test(all_meet),
       cmocka_unit_test(strangers_are_turned_away),
       cmocka_unit_test(odd_greetings),
+      cmocka_unit_test(silent_strangers),
+      cmocka_unit_test(wrong_rank_0),
+      cmocka_unit_test(tokens),
+      cmocka_unit_test(agreements_end),
+      cmocka_unit_test(gone_before_all_have_come),
+      cmocka_unit_test(listens_where_it_is_told),
       cmocka_unit_test(deadlines),
       cmocka_unit_test(refusals_are_told),
       cmocka_unit_test(no_deadline_once_connected),
