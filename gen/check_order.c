@@ -239,7 +239,8 @@ static void await(int begun)
 {
   const struct op *op = &graph->op[begun];
   hold(end_pending(begun), now.id, "it awaits what is not pending");
-  if (op->follows_plus_1) end_pending(op->follows_plus_1 - 1);
+  for (const struct op *o = op; o->follows_plus_1; o = leader_of(o))
+    end_pending(o->follows_plus_1 - 1);
   join(clock_at(MAIN), event_clock + event_in(op, now.module) * nstream);
   now.op = op;
   if (!op->leads) copy_out(op, MAIN);

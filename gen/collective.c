@@ -661,12 +661,21 @@ static char *event_text(const struct op *begun)
                       : text("done[l %% %d]", begun->ahead);
 }
 
+/* The collective, or, where this rank has nothing to move in it, the one that it follows: which the
+   rank calls last. NULL: it calls none. */
+static const struct op *last_called(const struct op *op, int rank)
+{
+  while (op && !*call_text(op, rank)) op = leader_of(op);
+  return op;
+}
+
 /* The call, begun on the group's stream when what it works on is there. */
 static char *begun_text(const struct op *op, const char *call, int rank)
 {
   const char *on = stream_name(op->group);
+  const struct op *leader = last_called(leader_of(op), rank);
   char *begin = text("begin_on(%s);", on);
-  if (leader_of(op)) begin = text("begin_behind(%s, %s);", on, event_text(leader_of(op)));
+  if (leader) begin = text("begin_behind(%s, %s);", on, event_text(leader));
   return text("%s\n  %s%s\n  end_on(%s, %s);", begin, call,
               op->leads ? copies_out_text(op, rank) : "", on, event_text(op));
 }
@@ -688,8 +697,8 @@ bool awaits_copies(const struct op *op)
 
 char *await_text(const struct op *op, int rank)
 {
-  const struct op *begun = &graph->op[op->begun];
-  if (!options.cuda || !*call_text(begun, rank)) return "";
-  return text("await(%s);%s", event_text(begun),
-              awaits_copies(op) ? copies_out_text(begun, rank) : "");
+  const struct op *begun = &graph->op[op->begun], *last = last_called(begun, rank);
+  if (!options.cuda || !last) return "";
+  bool copies = last == begun && awaits_copies(op);
+  return text("await(%s);%s", event_text(last), copies ? copies_out_text(begun, rank) : "");
 }
