@@ -38,7 +38,7 @@ static bool is_summed_in_part(int value)
 
 bool is_gradient_sum(const struct op *op)
 {
-  return op->kind == OP_all_reduce && graph->value[op->out].role == GRADIENT &&
+  return op->kind == OP_all_reduce && !op->nbody && graph->value[op->out].role == GRADIENT &&
          !is_summed_in_part(op->in[0]);
 }
 
