@@ -507,6 +507,7 @@ static bool makes(const struct op *op, int value)
 int piece_touched(const struct op *op, int value)
 {
   const struct value *v = &graph->value[value];
+  if (op->kind == OP_await) op = &graph->op[op->begun];
   if (!op->pieces || v->pieces != op->pieces) return NONE;
   bool gathered = v->op != NONE && graph->op[v->op].kind == OP_all_gather;
   bool its_own = makes(op, value) || op->kind == OP_reduce_scatter;
