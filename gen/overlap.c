@@ -534,12 +534,14 @@ static void take_order(const int *kept)
   note_places(0, nnode - 1);
 }
 
-/* Whether the one that follows it is awaited here, and it with that one. */
+/* Whether the one that follows it is awaited here, or with one that follows that, and it with them.
+ */
 static bool ends_with_follower(int n, int p)
 {
   int follower = node[p].follower;
-  for (int i = 0; i < streams.pending.n; i++)
-    if (streams.pending.at[i] == follower) return n == nnode || wants(n, follower);
+  for (int i = 0; i < streams.pending.n && leads(p); i++)
+    if (streams.pending.at[i] == follower)
+      return n == nnode || wants(n, follower) || ends_with_follower(n, follower);
   return false;
 }
 
@@ -554,7 +556,7 @@ static int write_order(int *op)
     int left = 0, n = k < nnode ? order[k] : nnode;
     for (int i = 0; i < streams.pending.n; i++) {
       int p = streams.pending.at[i];
-      if (leads(p) && ends_with_follower(n, p)) continue;
+      if (ends_with_follower(n, p)) continue;
       if (n == nnode || wants(n, p))
         op[count++] = with_awaits[p];
       else

@@ -389,9 +389,8 @@ static void number_event(void *taken, int id, int times)
   struct op *op = &graph->op[id];
   (void)times;
   if (op->kind == OP_await) {
-    const struct op *ended = &graph->op[op->begun], *leader = leader_of(ended);
-    free_event(holder, ended);
-    if (leader) free_event(holder, leader);
+    for (const struct op *ended = &graph->op[op->begun]; ended; ended = leader_of(ended))
+      free_event(holder, ended);
   }
   if (!is_collective(op->kind) || !op->beside || crosses(op)) return;
   op->event = 0;
