@@ -922,7 +922,8 @@ static bool may_lead(int leader, int follower)
   return true;
 }
 
-/* Of those of a loop that are awaited in another round ahead.c has told which follow which. */
+/* Of those of a loop that are awaited in another round ahead.c has told which follow which. What
+   leads follows none: the two are awaited at once, and three would not be. */
 static void find_leaders(void)
 {
   for (int n = 0; n < nnode; n++) node[n].leader = node[n].follower = NONE;
@@ -933,6 +934,7 @@ static void find_leaders(void)
       const struct op *other = &graph->op[node[m].op];
       bool apart = op->pieces || other->pieces || node[m].crosses != node[n].crosses;
       if (!is_collective(other->kind) || apart || node[m].follower != NONE) continue;
+      if (node[m].leader != NONE) continue;
       if (!can_follow(op, other)) continue;
       if (!may_lead(m, n)) continue;
       node[n].leader = m;
