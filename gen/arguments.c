@@ -150,7 +150,8 @@ char *parameters_text(const struct draft *k)
         c_type(graph->value[k->argument[i].value].type), mark, k->argument[i].name);
   for (int i = 0; i < k->nextra; i++) {
     const char *comma = b.length ? ", " : "";
-    put(&b, "%s%s %s", comma, k->extra[i].type, k->extra[i].name);
+    const char *type = k->extra[i].type, *blank = type[strlen(type) - 1] == '*' ? "" : " ";
+    put(&b, "%s%s%s%s", comma, type, blank, k->extra[i].name);
   }
   return b.text;
 }

@@ -298,6 +298,39 @@ static char *tensors_text(const struct families *tensors, int rank)
   return b.text;
 }
 
+/* Which of the tensors the value is. */
+static int row_of(const struct families *tensors, int value)
+{
+  for (int i = 0; i < tensors->n; i++)
+    if (tensors->at[i].member.at[0] == value) return i;
+  return NONE;
+}
+
+static char *index_uses_text(const struct families *tensors)
+{
+  struct buffer b = {0};
+  if (!graph->nindex_use) return "";
+  put(&b,
+      "// Whole numbers that are used as indices, and that may be out of range:\n"
+      "// by what, its line of the plan, below what they must be, which other one is ignored;\n"
+      "// the input that they are of, or -1: the step computes them; which part of that it is.\n"
+      "static const struct index_use index_uses[] = {\n");
+  for (int i = 0; i < graph->nindex_use; i++) {
+    const struct index_use *use = &graph->index_use[i];
+    struct shape first = {.ndim = use->part.ndim};
+    memcpy(first.size, use->first, sizeof first.size);
+    char *ignored = use->ignores ? text("true, %" PRId64, use->ignored) : "false, 0";
+    bool of_input = use->input != NONE;
+    put(&b, "%s\n",
+        row_lines(
+            text("    {%s, %d, %" PRId64 ", %s, %d, {%s}, {%s}},", string_text(use->what),
+                 use->line, use->below, ignored, of_input ? row_of(tensors, use->input) : NONE,
+                 of_input ? sizes_text(first) : "0", of_input ? sizes_text(use->part) : "0")));
+  }
+  put(&b, "};\n\n");
+  return b.text;
+}
+
 /* ------------------------------------------------------------------------------- the rank files */
 
 static char *members_text(int rank)
@@ -436,7 +469,7 @@ static const char *const arithmetic_name[] = {
     [IN_FLOAT32] = "FLOAT32", [IN_TFLOAT32] = "TFLOAT32", [IN_BFLOAT16] = "BFLOAT16"};
 
 /* What the runtime is told of the program, and what it needs for CUDA alone. */
-static char *program_text(int rows, const char *tensors)
+static char *program_text(const struct families *families, const char *tensors)
 {
   bool cuda = options.cuda;
   const char *products = text("const struct products products = {\n%s};\n\n", product_list());
@@ -444,12 +477,15 @@ static char *program_text(int rows, const char *tensors)
   const char *events = text("    .events = %s,\n    .nevents = %d,\n",
                             graph->nevent ? "done" : "NULL", graph->nevent);
   return fill(embedded_text("templates/step_program.c"), "plan_string", string_text(plan_shown()),
-              "hash", graph->hash, "tensors", tensors, "ntensors", text("%d", rows), "groups",
-              groups_text(), "ngroups", text("%d", graph->ngroup), "products", cuda ? products : "",
-              "prepare", cuda ? prepare : "", "events", cuda ? events : "", "world",
-              text("%d", world_size()), "seed", text("%" PRIu64 "u", graph->seed), "steps",
-              text("%d", graph->steps), "batches",
-              text("%d", reads_tokens() ? graph->accumulate : 0), "flops",
+              "hash", graph->hash, "tensors", tensors, "ntensors", text("%d", families->n),
+              "index_uses", index_uses_text(families), "index_list",
+              graph->nindex_use ? "index_uses" : "NULL", "nindex_uses",
+              text("%d", graph->nindex_use), "noted",
+              notes_indices() ? "offsetof(struct memory, noted)" : "-1", "groups", groups_text(),
+              "ngroups", text("%d", graph->ngroup), "products", cuda ? products : "", "prepare",
+              cuda ? prepare : "", "events", cuda ? events : "", "world", text("%d", world_size()),
+              "seed", text("%" PRIu64 "u", graph->seed), "steps", text("%d", graph->steps),
+              "batches", text("%d", reads_tokens() ? graph->accumulate : 0), "flops",
               double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
               graph->loss == NONE ? "NULL" : "learning_rate", "loss",
               graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
@@ -468,7 +504,7 @@ static char *step_text(int rank, const char *ranks, const struct families *tenso
                     "memory", memory_declaration(), "communicators", communicators_text(),
                     "functions", functions, "products", product_table(), "learning_rate",
                     graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
-  return text("%s%s%s", head, body, program_text(tensors->n, rows));
+  return text("%s%s%s", head, body, program_text(tensors, rows));
 }
 
 /* The shapes and layouts that occur, each once: what is cut alike on a rank is cut alike there. */

@@ -62,7 +62,7 @@ end
 -- x:gather(dim, index)
 method("gather", function(x, dim, index)
   local d = dimension(core.shape(x), dim)
-  index = base.indices(index, "the index")
+  index = base.indices(index, "the index", core.shape(x)[d + 1])
   check_index(x, d, index)
   return gathered(corner(x, d, core.shape(index)), d, index)
 end)
@@ -99,7 +99,7 @@ end
 -- x:scatter(dim, index, source): the source's elements where the index says, a number too.
 method("scatter", function(x, dim, index, src)
   local d = dimension(core.shape(base.need_floating(x)), dim)
-  index = base.indices(index, "the index")
+  index = base.indices(index, "the index", core.shape(x)[d + 1])
   check_index(x, d, index)
   src = source(x, index, src)
   return in_corner(x, d, core.shape(index), 1, function(part)
@@ -110,7 +110,7 @@ end)
 -- x:scatter_add(dim, index, source)
 method("scatter_add", function(x, dim, index, src)
   local d = dimension(core.shape(base.need_floating(x)), dim)
-  index = base.indices(index, "the index")
+  index = base.indices(index, "the index", core.shape(x)[d + 1])
   check_index(x, d, index)
   src = source(x, index, src)
   return in_corner(x, d, core.shape(index), 1, function(part)
@@ -119,8 +119,8 @@ method("scatter_add", function(x, dim, index, src)
   end)
 end)
 
-local function check_ids(ids)
-  ids = base.indices(ids, "the indices")
+local function check_ids(ids, below)
+  ids = base.indices(ids, "the indices", below)
   if #core.shape(ids) ~= 1 then
     misfit("the indices must have one dimension, not the shape %s", shape_text(core.shape(ids)))
   end
@@ -130,14 +130,14 @@ end
 -- x:index_select(dim, indices)
 method("index_select", function(x, dim, ids)
   local d = dimension(core.shape(x), dim)
-  return append("index_select", {x, check_ids(ids)}, {dims = {d}})
+  return append("index_select", {x, check_ids(ids, core.shape(x)[d + 1])}, {dims = {d}})
 end)
 
 -- x:index_add(dim, indices, source)
 method("index_add", function(x, dim, ids, src)
   local shape = core.shape(base.need_floating(x))
   local d = dimension(shape, dim)
-  ids = check_ids(ids)
+  ids = check_ids(ids, shape[d + 1])
   local there = core.shape(base.tensor(src, "the source"))
   local wanted = base.resized(shape, d, core.shape(ids)[1])
   if not base.same_shape(there, wanted) then
@@ -152,19 +152,18 @@ end)
 
 -- embedding(indices, weight): the weight's rows [..., size].
 method("embedding", function(ids, weight)
-  ids = base.indices(ids, "the indices")
   local shape = core.shape(base.tensor(weight, "the weight"))
   if #shape ~= 2 then
     misfit("the weight must have two dimensions, rows and size, not the shape %s",
       shape_text(shape))
   end
-  return append("embedding", {weight, ids})
+  return append("embedding", {weight, base.indices(ids, "the indices", shape[1])})
 end)
 
 -- one_hot(indices, classes): [..., classes], whole numbers.
 method("one_hot", function(ids, n)
-  ids = base.indices(ids, "the indices")
   n = base.whole(n, "the number of classes", 1, 2^31 - 1 | 0)
+  ids = base.indices(ids, "the indices", n)
   return raw.to(raw.eq(raw.unsqueeze(ids, -1), base.index_row(n)), "int32")
 end)
 

@@ -87,9 +87,13 @@ static bool has_bf16(void)
 
 const char *kernel_includes(void)
 {
-  bool uses = has_bf16();
-  for (int i = 0; i < nkernel; i++) uses |= uses_elements(&kernel[i]);
-  return uses ? "#include \"elements.h\"\n\n" : "";
+  bool elements = has_bf16(), indices = false;
+  for (int i = 0; i < nkernel; i++) {
+    elements |= uses_elements(&kernel[i]);
+    indices |= has_word(kernel[i].definition, "index_within");
+  }
+  return text("%s%s%s", elements ? "#include \"elements.h\"\n" : "",
+              indices ? "#include \"indices.h\"\n" : "", elements || indices ? "\n" : "");
 }
 
 char *kernel_prototypes(void)

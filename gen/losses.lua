@@ -60,17 +60,16 @@ local function finished(x, how)
 end
 
 -- x [..., classes] and the classes' numbers [...]: of shape [..., 1].
-local function check_targets(x, targets)
+local function check_targets(x, targets, options)
   local shape = core.shape(x)
-  targets = base.indices(targets, "the targets")
-  local there = core.shape(targets)
+  local there = core.shape(base.need_whole(targets, "the targets"))
   local leading = table.move(shape, 1, #shape - 1, 1, {})
   if #shape == 0 or not base.same_shape(there, leading) then
     misfit("targets of shape %s do not fit the shape %s: they are the number of a class for each "
       .. "of its leading dimensions; the last one is the classes", shape_text(there),
       shape_text(shape))
   end
-  return targets
+  return base.indices(targets, "the targets", shape[#shape], ignored_of(options))
 end
 
 -- What is lost of each target, x [..., 1], brought together: where it is the class to be ignored,
@@ -98,7 +97,7 @@ end
 method("cross_entropy", function(logits, targets, options)
   options = base.options_of(options, {"reduction", "ignore_index"})
   logits = wide(logits)
-  targets = check_targets(logits, targets)
+  targets = check_targets(logits, targets, options)
   local d = #core.shape(logits) - 1
   local z, most = shifted(logits, d)
   local all = core.finish(reduced("sum", raw.exp(z), {d}, true), "the loss over all classes")
@@ -109,7 +108,7 @@ end)
 -- nll_loss(log_probabilities, targets[, options])
 method("nll_loss", function(x, targets, options)
   options = base.options_of(options, {"reduction", "ignore_index"})
-  targets = check_targets(base.need_floating(x), targets)
+  targets = check_targets(base.need_floating(x), targets, options)
   return lost(raw.neg(wide(picked(x, targets))), targets, options)
 end)
 

@@ -333,6 +333,8 @@ static void declare_memory(void)
     put(&members, "  float grad_norm;\n");
     name_of[graph->norm] = "&m->grad_norm";
   }
+  if (notes_indices())
+    put(&members, "  unsigned long long noted[%d]; // what was no index\n", graph->nindex_use);
   if (options.cuda && parts_room(rank))
     put(&members, "  alignas(64) float parts[%lld];\n", (long long)parts_room(rank));
   if (graph->arena_bytes)

@@ -51,6 +51,7 @@
                 at this place; 0 if there is no such index, or another rank has it.
      $x         The index of letter x, in the whole tensor. What == compares it with is one, too.
      $s $name   The operation's scalar, and its numbers by name.
+     $noted     Where a number that is no index is noted for the use of indices `$use` of the plan.
      $random    A number in [0, 1) that depends on the seed, the step, $stream and the place in the
                 whole tensor alone.
 
@@ -161,6 +162,10 @@ OP(spread,         "...D!->...E!",         "a|a:max|a:min", spread_grad,       "
 /* ----------------------------------------------------------------------- by indices of elements */
 
 OP(gather,         "...D@,...I->...I",     "a|a:max|a:min", gather_grad,       "", "$a($b)")
+/* The same; one that is not from 0 to below - 1, nor `ignored`, becomes -1, is noted, and ends the
+   job. */
+OP(index_within,   "...->...:i32",         "",             no_grad,            "below ignored use",
+   "index_within($a, $below, $ignored, $noted)")
 /* Each element at its index along a new dimension, or one of size 1, and zeros elsewhere. */
 OP(place,          "...,...->...D@",       "a|a:max|a:min", place_grad,        "",
    "$D == $b ? $a : 0")

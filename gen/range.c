@@ -1,12 +1,15 @@
-/* range.c: between which numbers the elements of a tensor of whole numbers lie.
+/* range.c: between which numbers the elements of a tensor of whole numbers lie, and which of them
+   must be looked at when they are used as indices.
 
-   Takes   the graph as it is while the plan is read.
-   Leaves  nothing: what randint and tokens declare of an input, followed through the operations
-           that keep, choose or compute whole numbers. The runtime holds a file to what is declared,
-           so that what follows from it is so at run time. */
+   Takes   the graph as it is while the plan is read: what randint and tokens declare of an input,
+           followed through the operations that keep, choose or compute whole numbers. The runtime
+           holds a file to what is declared, so that what follows from it is so at run time.
+   Leaves  graph->index_use: of an input whose numbers may be no indices, for the runtime to look at
+           them as it fills it; of computed ones, for an operation index_within in the step. */
 #include "tpgen.h"
 
 #include <math.h>
+#include <string.h>
 
 #include <lauxlib.h>
 #include <lua.h>
@@ -105,6 +108,10 @@ static struct range range_of_made(const struct op *op, int *asked)
   case OP_cat:
     for (int k = 1; k < op->nin; k++) in[0] = either(in[0], in[k]);
     return in[0];
+  case OP_index_within: /* -1, an index, or what is ignored */
+    return is_known(in[0]) ? either(in[0], (struct range){-1, -1})
+                           : between(least(-1, number_of(op, "ignored")),
+                                     most(number_of(op, "below") - 1, number_of(op, "ignored")));
   case OP_where:
     return chosen(op, in[1], in[2]);
   case OP_full:
@@ -160,8 +167,81 @@ static int may_be(lua_State *L)
   return 1;
 }
 
+/* --------------------------------------------------------------------------- uses of indices */
+
+/* Follows the value to the input whose elements it has, unchanged, all of them or those of one
+   part. False where it is computed. */
+static bool find_input(int value, struct index_use *use)
+{
+  bool is_part = false;
+  for (; graph->value[value].op != NONE; value = graph->op[graph->value[value].op].in[0]) {
+    const struct op *op = &graph->op[graph->value[value].op];
+    bool reshapes =
+        op->kind == OP_view || op->kind == OP_permute || (op->kind == OP_expand && op->scalar == 1);
+    bool keeps = op->kind == OP_redistribute ||
+                 (op->kind == OP_cast && !is_floating(graph->value[op->in[0]].type));
+    if (op->kind == OP_narrow) {
+      if (!is_part) use->part = graph->value[value].shape;
+      is_part = true;
+      for (int d = 0; d < use->part.ndim; d++)
+        if (op->dims >> d & 1) use->first[d] += number_of(op, "start");
+    } else if (!keeps && (!reshapes || is_part)) {
+      return false;
+    }
+  }
+  use->input = value;
+  if (!is_part) use->part = graph->value[value].shape;
+  return graph->value[value].role == BATCH && !is_floating(graph->value[value].type);
+}
+
+/* Equal modules use indices at the same line: they share what is said of it. */
+static int number_of_use(const struct index_use *use)
+{
+  for (int i = 0; i < graph->nindex_use; i++) {
+    const struct index_use *u = &graph->index_use[i];
+    bool same = u->line == use->line && !strcmp(u->what, use->what) && u->below == use->below &&
+                u->ignores == use->ignores && u->ignored == use->ignored &&
+                u->input == use->input && !memcmp(&u->part, &use->part, sizeof u->part) &&
+                !memcmp(u->first, use->first, sizeof u->first);
+    if (same) return i;
+  }
+  GROW(graph->index_use, graph->nindex_use, graph->index_use_room);
+  graph->index_use[graph->nindex_use] = *use;
+  return graph->nindex_use++;
+}
+
+bool notes_indices(void)
+{
+  for (int i = 0; i < graph->nindex_use; i++)
+    if (graph->index_use[i].input == NONE) return true;
+  return false;
+}
+
+/* index_use(tensor, below, ignored or nil, the function): its elements are used as indices. Gives
+   the number of the use where index_within has to look at them in the step; else nothing. */
+static int index_use(lua_State *L)
+{
+  int value = argument_value(L, 1);
+  struct index_use use = {.line = sandbox->line, .below = luaL_checkinteger(L, 2)};
+  use.ignores = !lua_isnil(L, 3);
+  use.ignored = use.ignores ? luaL_checkinteger(L, 3) : 0;
+  struct range r = range_of(value);
+  call_is_unlike();
+  if (r.low >= 0 && r.high < use.below) return 0;
+  use.what = copy_text(luaL_checkstring(L, 4));
+  if (!find_input(value, &use)) {
+    use.input = NONE;
+    use.part = (struct shape){0};
+    memset(use.first, 0, sizeof use.first);
+  }
+  int number = number_of_use(&use);
+  if (use.input != NONE) return 0;
+  lua_pushinteger(L, number);
+  return 1;
+}
+
 void set_range_bindings(lua_State *L)
 {
-  static const luaL_Reg functions[] = {{"may_be", may_be}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"may_be", may_be}, {"index_use", index_use}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

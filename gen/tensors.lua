@@ -169,14 +169,21 @@ function base.need_floating(x)
   return x
 end
 
--- Indices are int32 everywhere: a dimension has fewer elements.
-function base.indices(x, what)
-  base.tensor(x, what)
-  local r = rank(x)
+function base.need_whole(x, what)
+  local r = rank(base.tensor(x, what))
   if r ~= RANK.int32 and r ~= RANK.int64 then
     misfit("%s must be whole numbers, int32 or int64, not %s", what, core.type(x))
   end
-  return cast(x, "int32")
+  return x
+end
+
+-- Indices from 0 to below - 1, or `ignored`, if that is given. They are int32 everywhere: a dimension
+-- has fewer elements. Computed ones that may be out of range are looked at in the step.
+function base.indices(x, what, below, ignored)
+  base.need_whole(x, what)
+  local use = core.index_use(x, below, ignored, core.called())
+  if not use then return cast(x, "int32") end
+  return append("index_within", {x}, {below = below, ignored = ignored or 0, use = use})
 end
 
 -- A number that a tensor meets: whole ones fit any type, others make float32 of whole numbers.

@@ -315,6 +315,20 @@ struct pipelined {
   const char *why_not;      /* it cannot be cut */
 };
 
+/* Whole numbers that the plan uses as indices and that may be out of range, as far as tpgen knows:
+   each must be at least 0 and less than `below`, or `ignored`. */
+struct index_use {
+  const char *what; /* "embedding": the function that the plan calls */
+  int line;         /* of the plan */
+  int64_t below, ignored;
+  bool ignores;
+  int input; /* the input whose numbers they are, unchanged: the runtime looks at those of this part
+                of it when it fills it; or NONE: they are computed, and the operation index_within
+                looks at them */
+  struct shape part;
+  int64_t first[MAX_DIMS];
+};
+
 struct optimizer {
   const char *name; /* "AdamW", "SGD" */
   double lr, beta1, beta2, eps, weight_decay, momentum;
@@ -381,6 +395,8 @@ struct graph {
   struct exchange *exchange;
   int ncustom, custom_room;
   struct custom *custom;
+  int nindex_use, index_use_room;
+  struct index_use *index_use;
   enum prefetch prefetch;
   int prefetched; /* how many modules ahead */
   enum bucketing bucketing;
@@ -621,6 +637,8 @@ struct range {
 };
 struct range range_of(int value);
 struct range declared_range(int value);
+/* Whether any operation of the step looks at indices. */
+bool notes_indices(void);
 void set_range_bindings(struct lua_State *L);
 /* A name that is not too long; `what` says whose it is. bindings.c. */
 const char *check_name(struct lua_State *L, int at, const char *what);

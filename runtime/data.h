@@ -1,8 +1,8 @@
 // The tokens that a program trains on, from a file; next_batch (program.h) hands them out.
 //
-// A batch has as many tokens as the program's largest input of tokens has elements, and begins where
-// the one before it ended. Behind token length - s - 1 of the file comes its first one again, where
-// the furthest input begins s tokens further on: so that the targets end with the file.
+// A batch has as many tokens as the program's largest input of tokens has elements, and begins
+// where the one before it ended. Behind token length - s - 1 of the file comes its first one again,
+// where the furthest input begins s tokens further on: so that the targets end with the file.
 #ifndef DATA_H
 #define DATA_H
 

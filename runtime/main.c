@@ -9,6 +9,7 @@
 #include "checkpoint.h"
 #include "data.h"
 #include "metrics.h"
+#include "numbers.h"
 #include "options.h"
 #include "program.h"
 #include "target.h"
@@ -81,14 +82,24 @@ static bool make_folders(const struct options *o, struct failure *why)
 
 // ---- the steps ---------------------------------------------------------------------------------
 
+// Collective where the program computes indices: were they right in all steps up to t?
+static bool indices_are_right(int t)
+{
+  struct failure why = {""};
+  return program.noted < 0 || all_ok(numbers_computed(t, &why), &why);
+}
+
 // The step `saved` is in the folder already.
 static bool run_steps(const struct options *o, int first, int *saved)
 {
   for (int t = first; t <= o->steps; t++) {
+    bool saves = o->save_every && t % o->save_every == 0;
+    bool tells = t % o->log_every == 0 || t == o->steps;
     watch_step(t);
     target_step(t);
+    if ((saves || tells) && !indices_are_right(t)) return false;
     metrics_step(t);
-    if (!o->save_every || t % o->save_every != 0) continue;
+    if (!saves) continue;
     metrics_pause();
     if (!save_checkpoint(o, t)) return false;
     metrics_resume();

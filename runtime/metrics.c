@@ -160,6 +160,21 @@ static void print_told(const struct told *told)
   printf("\n");
 }
 
+// Once, where training has gone astray: it goes on, as what diverged may be wanted.
+static void warn_of_nan(const struct told *told)
+{
+  static bool warned;
+  const bool loss = !isfinite(told->loss);
+  if (warned || (!loss && (program.grad_norm < 0 || isfinite(told->grad_norm)))) return;
+  warned = true;
+  fflush(stdout);
+  fprintf(stderr, "rank %d: warning: the %s is %f at step %d", rank.id,
+          loss ? "loss" : "norm of the gradients", (double)(loss ? told->loss : told->grad_norm),
+          told->step);
+  if (told->step > run.told + 1) fprintf(stderr, " (it was looked at last at step %d)", run.told);
+  fprintf(stderr, "; training goes on\n");
+}
+
 // A number of JSON, which has no NaN.
 static void write_number(const char *name, double x)
 {
@@ -250,6 +265,7 @@ void metrics_step(int t)
     erase_bar();
     print_told(&told);
     if (run.file) write_told(&told);
+    warn_of_nan(&told);
     run.told = t;
     run.since = now();
     flush_now_and_then(run.since);

@@ -11,6 +11,7 @@
 
 #include "boxes.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef TPGEN_CUDA
@@ -69,6 +70,18 @@ struct tensor {
   struct init init;
 };
 
+// Whole numbers that are used as indices: each is at least 0 and less than `below`, or `ignored`.
+struct index_use {
+  const char *what; // "embedding"
+  int line;         // of the plan
+  long below;
+  bool ignores;
+  long ignored;
+  int input; // the tensor that they are of, looked at when it is filled; or -1: the step computes
+             // them, and notes what is no index
+  long first[MAX_DIMS], part[MAX_DIMS]; // of an input: where the part of it begins; its shape
+};
+
 // The ranks that meet in a collective: one or more dimensions of the mesh, in an order of their
 // own.
 struct group {
@@ -106,6 +119,10 @@ struct program {
   ptrdiff_t grad_norm; // offset of the float32 norm of all gradients, or -1 where nothing needs it
   const struct tensor *tensors;
   int ntensors;
+  const struct index_use *index_uses;
+  int nindex_uses;
+  ptrdiff_t noted; // offset of a number for each of these, 0 where nothing was noted, of
+                   // index_within (indices.h); or -1 where the step computes none
   const struct group *groups;
   int ngroups;
 #ifdef TPGEN_CUDA

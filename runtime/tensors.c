@@ -8,6 +8,7 @@
 #include "archive.h"
 #include "data.h"
 #include "elements.h"
+#include "numbers.h"
 #include "philox.h"
 #include "program.h"
 #include "table.h"
@@ -124,16 +125,24 @@ static bool make_piece(const struct kept *kept, const struct member *m, size_t f
   const struct tensor *t = &program.tensors[m->row];
   struct slice slice = table_slice(m->row);
   if (kept && widens(kept->entry, t)) return read_widened(kept, &slice, from, count, to, why);
-  if (kept) return safetensors_read(kept->file, kept->entry, &slice, from, count, to, why);
+  if (kept && !numbers_are(t))
+    return safetensors_read(kept->file, kept->entry, &slice, from, count, to, why);
+  if (kept && !numbers_read(kept, m, &slice, from, count, to, why)) return false;
   size_t size = table_type(t->type).bytes;
-  for (char *next = to; count > 0;) {
-    struct run run = slice_run(&slice, from, count);
-    draw(m, run.first, run.count, next);
-    from += run.count;
-    count -= run.count;
-    next += run.count * size;
+  for (size_t drawn = 0; !kept && drawn < count;) {
+    struct run run = slice_run(&slice, from + drawn, count - drawn);
+    draw(m, run.first, run.count, (char *)to + drawn * size);
+    drawn += run.count;
   }
-  return true;
+  return !numbers_are(t) || numbers_hold(kept, m, &slice, from, count, to, why);
+}
+
+// Of an element, in the file or in memory, whichever is wider.
+static size_t staged_bytes(const struct kept *kept, const struct tensor *t)
+{
+  size_t here = table_type(t->type).bytes;
+  size_t there = kept ? safetensors_bits(kept->entry->dtype) / 8 : 0;
+  return here > there ? here : there;
 }
 
 static bool fill_tensor(const struct kept *kept, const struct member *m, void *stage,
@@ -145,7 +154,7 @@ static bool fill_tensor(const struct kept *kept, const struct member *m, void *s
   size_t size = table_type(t->type).bytes, elements = slice_elements(&slice);
   char *memory = table_memory(m);
   for (size_t from = 0; from < elements;) {
-    size_t count = STAGED_BYTES / size;
+    size_t count = STAGED_BYTES / staged_bytes(kept, t);
     if (count > elements - from) count = elements - from;
     if (!make_piece(kept, m, from, count, stage, why)) return false;
     target_put(memory + from * size, stage, count * size);
@@ -176,9 +185,8 @@ static bool fits(const struct kept *kept, const struct tensor *t, struct failure
   const struct entry *e = kept->entry;
   const char *dtype = table_type(t->type).name;
   size_t ndim = (size_t)t->ndim;
-  if ((strcmp(e->dtype, dtype) == 0 || widens(e, t)) && e->ndim == ndim &&
-      memcmp(e->shape, t->of, ndim * sizeof *t->of) == 0)
-    return true;
+  bool takes = strcmp(e->dtype, dtype) == 0 || widens(e, t) || numbers_take(t, e->dtype);
+  if (takes && e->ndim == ndim && memcmp(e->shape, t->of, ndim * sizeof *t->of) == 0) return true;
   char there[200], here[200];
   shape_text(e->ndim, e->shape, there, sizeof there);
   shape_text(ndim, t->of, here, sizeof here);

@@ -5,7 +5,7 @@
 static const struct tensor tensors[] = {
 $tensors$};
 
-static const struct group groups[] = {
+$index_uses$static const struct group groups[] = {
 $groups$};
 
 $products$const struct program program = {
@@ -25,6 +25,9 @@ $prepare$    .step = step,
     .grad_norm = $norm$,
     .tensors = tensors,
     .ntensors = $ntensors$,
+    .index_uses = $index_list$,
+    .nindex_uses = $nindex_uses$,
+    .noted = $noted$,
     .groups = groups,
     .ngroups = $ngroups$,
 $events$};

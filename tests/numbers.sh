@@ -75,4 +75,81 @@ follows fours 4 21 2
 read_windows three_windows threes_again --steps 12 --load "$WORK/fours.saved"
 follows threes_again 3 29 3
 
-finish "what counts for nothing does so, and data goes on where it stopped"
+# ---- indices out of range ------------------------------------------------------------------------------
+
+indices=(embedding gather index_select index_add one_hot scatter scatter_add cross_entropy nll_loss)
+# write_indices FILE [NAME VALUE]: a file of data for indices.lua: all indices are right, but, in all functions'
+# or the one's named, that of sample 4; what no program uses of them is 77. Every type of whole numbers.
+write_indices() {
+  awk -v name="${2:-}" -v value="${3:-}" -v names="${indices[*]}" '
+    function bytes(n, width,   low) {
+      for (; width > 0; width--) {
+        low = (n % 256 + 256) % 256
+        printf "%c", low
+        n = (n - low) / 256
+      }
+    }
+    BEGIN {
+      n = split(names, list, " ")
+      split("I64 I32 I16 U8 I8 U16 U32 I64 I64", dtype, " ")
+      split("8 4 2 1 1 2 4 8 8", width, " ")
+      for (k = 1; k <= n; k++) {
+        if (list[k] == name) { dtype[k] = "I64"; width[k] = 8 }
+        head = head sprintf("%s\"%s\":{\"dtype\":\"%s\",\"shape\":[6,3],\"data_offsets\":[%d,%d]}",
+          k > 1 ? "," : "{", list[k], dtype[k], at, at + 18 * width[k])
+        at += 18 * width[k]
+      }
+      head = head sprintf(",\"x\":{\"dtype\":\"F32\",\"shape\":[6,5],\"data_offsets\":[%d,%d]}}", at, at + 120)
+      bytes(length(head), 8)
+      printf "%s", head
+      for (k = 1; k <= n; k++)
+        for (i = 0; i < 6; i++)
+          for (j = 0; j < 3; j++) bytes(j != 1 ? 77 : list[k] == name && i == 4 ? value : (i + k) % 5, width[k])
+      for (i = 0; i < 30; i++) bytes(int(i * 7 % 11) * 2 ^ 20 + 2 ^ 29 + 2 ^ 28, 4)
+    }' > "$WORK/$1"
+}
+# ends_with NAME WORDS ARGUMENTS...: the job ends with a status that is not 0 and one message with these words,
+# and saves nothing.
+ends_with() {
+  local name=$1 words=$2
+  rm -rf "$WORK/$name.bad.saved"
+  ! start "$WORK/$name" "$WORK/$name.bad" "${@:3}" > /dev/null || fail "$name ${*:3}: status 0"
+  grep -qF -- "$words" "$WORK/$name.bad.out" || fail "$name ${*:3}: not '$words': $(tail -n 3 "$WORK/$name.bad.out")"
+  [ "$(grep -c 'error' "$WORK/$name.bad.out")" -eq 1 ] || fail "$name ${*:3}: other messages: $(cat "$WORK/$name.bad.out")"
+  [ -z "$(find "$WORK/$name.bad.saved" -type f)" ] || fail "$name ${*:3}: it saves what is wrong"
+}
+# out_of_range NAME KIND HOW ARGUMENTS...
+out_of_range() {
+  local name=$1 kind=$2 how=$3 function value words
+  make "$name" "$kind" $plans/indices.lua -D how="$how" "${@:4}" || return
+  start "$WORK/$name" "$WORK/$name" --data "$WORK/right.safetensors" || fail "$name: right indices"
+  for function in ${functions:-${indices[*]}}; do
+    for value in 5 -1 5000000000; do
+      [ "$value" = 5 ] || [ "$function" = gather ] || [ "$function" = nll_loss ] || continue
+      if [ "$function" = gather ] && [ "$value" = 5000000000 ]; then
+        words=": gather[4, 1] (sample 4) is 5000000000, which is no int32"
+      elif [ "$how" = computed ]; then
+        words=": $function takes indices from 0 to 4"
+        [[ $function != @(nll_loss|cross_entropy) ]] || words+=", or -100"
+        words+=", but by step 1 it was given $value"
+      else
+        words="$function.$value.safetensors: $function[4, 1] (sample 4) is $value, but $function at $plans/indices.lua:"
+      fi
+      ends_with "$name" "$words" --data "$WORK/$function.$value.safetensors"
+    done
+  done
+}
+write_indices right.safetensors
+for function in "${indices[@]}"; do
+  for value in 5 -1 5000000000; do
+    write_indices "$function.$value.safetensors" "$function" "$value"
+  done
+done
+beside "$WORK/given.log" out_of_range given plain given -D dp=2
+functions="embedding cross_entropy" beside "$WORK/given_tp.log" out_of_range given_tp plain given -D tp=2 -D mode=infer
+beside "$WORK/computed.log" out_of_range computed plain computed -D dp=2
+beside "$WORK/computed_cuda.log" out_of_range computed_cuda cuda computed -D tp=2
+all_are_done
+cat "$WORK"/{given,given_tp,computed,computed_cuda}.log
+
+finish "what counts for nothing does so, data goes on where it stopped, and what is no index ends a job"

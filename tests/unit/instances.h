@@ -166,6 +166,7 @@ static const struct instance instances[] = {
     {OP_every, .in = {"(3a)b"}, .dims = 1, .number = {3}, .out = {"ab"}},
     {OP_spread, .in = {"ab"}, .dims = 2, .number = {2}, .out = {"a(2b)"}},
     {OP_gather, .in = {"ab", "#cb"}, .dims = 1},
+    {OP_index_within, .in = {"#ab"}, .number = {3, -1}},
     {OP_place, .in = {"a1", "#a1"}, .dims = 2, .keep = true, .out = {"ab"}},
     {OP_place, .in = {"ac", "#ac"}, .dims = 2, .out = {"abc"}},
     {OP_gather, .in = {"ab", "#ac"}, .dims = 2},

@@ -298,6 +298,20 @@ static bool run_cast(const struct op *op, const struct array *in, struct array *
   return true;
 }
 
+/* An index stays, or is the number that is ignored; anything else becomes -1. */
+static bool run_index_within(const struct op *op, const struct array *in, struct array *out,
+                             const struct places *at)
+{
+  double below = (double)number_of(op, "below"), ignored = (double)number_of(op, "ignored");
+  (void)at;
+  if (!same_shape(in->shape, out->shape)) return false;
+  for (int64_t i = 0, n = elements(in->shape); i < n; i++) {
+    double x = in->at[i];
+    out->at[i] = (x >= 0 && x < below) || fabs(x - ignored) < 0.5 ? x : -1;
+  }
+  return true;
+}
+
 /* A number in [0, 1) for each place of a whole tensor in each stream. */
 static double random_at(int64_t stream, int64_t flat)
 {
@@ -1131,6 +1145,8 @@ static reference *reference_of(enum op_kind kind)
     return run_einsum;
   case OP_cast:
     return run_cast;
+  case OP_index_within:
+    return run_index_within;
   case OP_dropout:
     return run_dropout;
   case OP_tril:

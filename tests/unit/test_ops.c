@@ -122,6 +122,18 @@ static double power_of(double x, double y)
   return pow(x, y);
 }
 
+/* index_within(x, below, ignored, where it is noted). */
+static struct number index_within(void)
+{
+  double x = conditional().x;
+  expect_word(",");
+  double below = conditional().x;
+  expect_word(",");
+  double ignored = conditional().x;
+  expect_word(", $noted)");
+  return whole((x >= 0 && x < below) || x == ignored ? x : -1);
+}
+
 /* A call of one of the functions of C that elements may name. */
 static bool called(struct number *y)
 {
@@ -133,6 +145,10 @@ static bool called(struct number *y)
                {"cosf(", cos, NULL},      {"tanhf(", tanh, NULL},
                {"fabsf(", fabs, NULL},    {"erff(", erf, NULL},
                {"powf(", NULL, power_of}, {"gelu_tanh_slope(", gelu_tanh_derivative, NULL}};
+  if (eat("index_within(")) {
+    *y = index_within();
+    return true;
+  }
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (!eat(known[i].name)) continue;
     double a = conditional().x;
@@ -370,8 +386,9 @@ static void check_words(const struct op_row *row)
 {
   for (const char *c = row->element; (c = strchr(c, '$'));) {
     size_t n = strspn(++c, "abcdefghijklmnopqrstuvwxyz");
-    must(n < 2 || has_name(row->numbers, c, n) || !strncmp(c, "random", n), "%s has no number %.*s",
-         row->name, (int)n, c);
+    must(n < 2 || has_name(row->numbers, c, n) || !strncmp(c, "random", n) ||
+             !strncmp(c, "noted", n),
+         "%s has no number %.*s", row->name, (int)n, c);
   }
 }
 
