@@ -36,6 +36,7 @@ static struct {
   double looked; // when memory was last looked at
   double flushed, drawn;
   double peak_tflops; // of the device; 0: not known
+  bool warned;        // that the loss is no number
 } run;
 
 static double now(void)
@@ -163,10 +164,9 @@ static void print_told(const struct told *told)
 // Once, where training has gone astray: it goes on, as what diverged may be wanted.
 static void warn_of_nan(const struct told *told)
 {
-  static bool warned;
   const bool loss = !isfinite(told->loss);
-  if (warned || (!loss && (program.grad_norm < 0 || isfinite(told->grad_norm)))) return;
-  warned = true;
+  if (run.warned || (!loss && (program.grad_norm < 0 || isfinite(told->grad_norm)))) return;
+  run.warned = true;
   fflush(stdout);
   fprintf(stderr, "rank %d: warning: the %s is %f at step %d", rank.id,
           loss ? "loss" : "norm of the gradients", (double)(loss ? told->loss : told->grad_norm),

@@ -101,8 +101,9 @@ static void tell(const struct options *o, int first, int last, float loss, float
 {
   struct failure why = {""};
   fflush(stdout);
-  int out = dup(1);
+  int out = dup(1), err = dup(2);
   assert_non_null(freopen(said_path, "w", stdout));
+  dup2(1, 2);
   memset(&run, 0, sizeof run);
   bool ok = metrics_open(o, first, last, &why);
   for (int t = first; ok && t <= last; t++) {
@@ -118,7 +119,9 @@ static void tell(const struct options *o, int first, int last, float loss, float
   ok = ok && metrics_close(&why);
   fflush(stdout);
   dup2(out, 1);
+  dup2(err, 2);
   close(out);
+  close(err);
   if (!ok) fail_msg("%s", why.text);
   read_text(said_path, said, sizeof said);
   if (o->metrics) read_text(path, written, sizeof written);
@@ -202,10 +205,27 @@ static void saves_do_not_count(void **state)
   assert_true(microseconds > 900 && microseconds < 50000);
 }
 
-// JSON has no NaN.
+// How often it warns.
+static int warnings(void)
+{
+  int n = 0;
+  for (const char *c = said; (c = strstr(c, "warning: ")); c++) n++;
+  return n;
+}
+
+// What is no number is warned of once; JSON has none.
 static void no_numbers(void **state)
 {
   (void)state;
+  tell(&(struct options){.log_every = 1, .metrics = path}, 1, 3, 1, 1);
+  assert_int_equal(warnings(), 0);
+  tell(&(struct options){.log_every = 1, .metrics = path}, 4, 6, NAN, 1);
+  says("\n"
+       "rank 0: warning: the loss is nan at step 4; training goes on\nstep: 5");
+  assert_int_equal(warnings(), 1);
+  tell(&(struct options){.log_every = 4, .metrics = path}, 2, 8, 1, -INFINITY);
+  says("the norm of the gradients is -inf at step 4 (it was looked at last at step 1); training");
+  assert_int_equal(warnings(), 1);
   tell(&(struct options){.log_every = 1, .metrics = path}, 1, 1, NAN, INFINITY);
   says("loss: nan  grad_norm: inf");
   writes("{\"step\":1,\"loss\":null,\"grad_norm\":null,");
