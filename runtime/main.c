@@ -137,8 +137,9 @@ static bool prepare(const struct options *o, int *step)
   if (!all_ok(target_same_program(&why), &why)) return false;
   target_groups();
   *program.memory = target_allocate(program.bytes, &why);
-  return all_ok(*program.memory != NULL, &why) && all_ok(make_folders(o, &why), &why) &&
-         all_ok(open_data(o, &why), &why) && all_ok(fill(o, step, &why), &why) &&
+  if (!all_ok(*program.memory != NULL, &why) || !all_ok(make_folders(o, &why), &why)) return false;
+  if (o->data || o->weights || o->load) watch_patience(FILES);
+  return all_ok(open_data(o, &why), &why) && all_ok(fill(o, step, &why), &why) &&
          all_ok(data_check(*step * program.batches, o->steps * program.batches, &why), &why);
 }
 
@@ -146,7 +147,6 @@ static bool run(const struct options *o)
 {
   struct failure why = {""};
   int step = 0, saved = -1;
-  watch_patience(FILES);
   bool prepared = prepare(o, &step);
   watch_patience(1);
   if (!prepared || !all_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;

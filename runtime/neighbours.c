@@ -146,9 +146,12 @@ void neighbours_hush(void)
   struct neighbour *list = NULL;
   int n = neighbours_list(&list);
   const char *run = getenv("TPGEN_RUN");
-  for (int i = 0; i < n; i++)
-    if (list[i].pid > 0 && list[i].pid != (int)getpid())
-      sigqueue(list[i].pid, SIGURG, (union sigval){.sival_int = HUSH});
+  for (int i = 0; i < n; i++) {
+    if (list[i].pid <= 0 || list[i].pid == (int)getpid()) continue;
+    sigqueue(list[i].pid, SIGURG, (union sigval){.sival_int = HUSH});
+    // One that is stopped may not have begun to hear: it is to end when it goes on.
+    if (neighbour_state(&list[i]) == STOPPED) kill(list[i].pid, SIGTERM);
+  }
   if (run && atol(run) > 1) kill((pid_t)atol(run), SIGURG);
   free(list);
 }

@@ -29,7 +29,7 @@ int neighbours_list(struct neighbour **list);
 enum state neighbour_state(const struct neighbour *n);
 
 // Says to the other ranks of this machine, and to run.sh, that what ended the job has been told:
-// one failure has one message.
+// one failure has one message. Those that are stopped end when they go on.
 void neighbours_hush(void);
 
 // Whether another rank has said so.

@@ -110,6 +110,7 @@ static void end_by_signal(void)
   const struct waiting w = waits();
   // A lower rank tells, unless it was too early for it to do so, or it was not asked to end.
   int ticks = 0;
+  nap(TICK); // who was stopped hears now what others have said meanwhile
   while (ticks < TICKS && !neighbours_hushed() && lower_ranks() > 0) {
     nap(TICK);
     ticks++;
@@ -239,6 +240,7 @@ void watch_parting(void)
   if (!watching) return;
   end_thread();
   parting = true;
+  step = 0;
   watching = pthread_create(&thread, NULL, watch, NULL) == 0;
   if (!watching) signal(SIGTERM, SIG_DFL);
 }

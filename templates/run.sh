@@ -226,16 +226,17 @@ children_of() { # process
     [[ -r ${file} ]] || return 1
     read -ra all <"${file}"
     for pid in "${all[@]}"; do
-      { read -r line <"/proc/${pid}/stat"; } 2>/dev/null && [[ ${line} != *') Z '* ]] &&
-        children+=("${pid}")
+      { read -r line <"/proc/${pid}/stat"; } 2>/dev/null || continue
+      [[ ${line} == *') Z '* ]] || children+=("${pid}")
     done
   done
+  return 0
 }
 
 # Does mpirun stay though there is nothing to stay for? Open MPI's may, for up to a minute, where a
 # rank was killed in MPI_Init. Here it may for some seconds.
 stays() {
-  local silent=6
+  local silent=4
   if ! children_of "${child}" || ((${#children[@]} > 0)); then
     seen=1 last=${SECONDS}
   fi
@@ -259,10 +260,14 @@ watch() {
   trap 'asked=1; kill -TERM "${child}" 2>/dev/null' INT TERM HUP
   while :; do
     wait "${child}"
-    status=$?
-    kill -0 "${child}" 2>/dev/null || break # else the wait ended for a signal to this process
+    if ! kill -0 "${child}" 2>/dev/null; then
+      wait "${child}" # the one before may have ended for a signal to this process
+      status=$?
+      break
+    fi
     stays || continue
-    [[ -n ${told}${asked} ]] || echo "run.sh: a rank was killed before it could start" >&2
+    [[ -n ${told}${asked} ]] ||
+      echo "run.sh: ${1##*/} stayed when the ranks were gone: a rank was killed as it started" >&2
     end_them "${child}" "${children[@]}"
     status=1
     break

@@ -4,6 +4,9 @@
    DISTURB=kill:RANK:CALL  the rank kills itself right before its CALL-th collective
    DISTURB=sum:RANK:CALL   before its CALL-th of the runtime's own reductions
    DISTURB=stop:RANK:CALL  it stops there, as a machine does that hangs
+   DISTURB=kill:RANK:WHERE, stop:RANK:WHERE  the same at an instant of its start or its end: at load
+                           (before main), init (MPI_Init begins), met (it has ended), end
+                           (MPI_Finalize begins), or exit (it has ended)
    DISTURB=delay:SEED      every rank sleeps for up to a millisecond before some of its collectives
    REPLICAS=FILE           at the end FILE.<rank> holds a hash of each parameter that is whole on it
 
@@ -35,6 +38,28 @@ static void disturb(void)
     x = (x ^ x >> 31) * UINT64_C(0x9e3779b97f4a7c15);
     if (x >> 62 == 0) usleep((unsigned)(x >> 32) % 1000);
   }
+}
+
+static void disturb_at(const char *where)
+{
+  const char *how = getenv("DISTURB");
+  char what[8], wanted[8];
+  int who;
+  if (!how || sscanf(how, "%7[a-z]:%d:%7[a-z]", what, &who, wanted) != 3 || who != rank.id) return;
+  if (strcmp(where, wanted) == 0) raise(strcmp(what, "kill") ? SIGSTOP : SIGKILL);
+}
+
+__attribute__((constructor)) static void loaded(void)
+{
+  disturb_at("load");
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int wanted, int *level)
+{
+  disturb_at("init");
+  const int error = PMPI_Init_thread(argc, argv, wanted, level);
+  disturb_at("met");
+  return error;
 }
 
 #define COLLECTIVES                                                                                \
@@ -124,11 +149,14 @@ int MPI_Finalize(void)
   char path[4096];
   const char *prefix = getenv("REPLICAS"), *how = getenv("DISTURB");
   snprintf(path, sizeof path, "%s.%d", prefix ? prefix : "replicas", rank.id);
+  disturb_at("end");
   FILE *file = prefix ? fopen(path, "w") : NULL;
   if (prefix && !file) fail_call(__FILE__, __LINE__, "fopen", path);
   if (file && how && !strcmp(how, "count")) fprintf(file, "%ld\n", calls);
   for (int i = 0; file && (!how || strcmp(how, "count")) && i < program.ntensors; i++)
     put_replicas(file, &program.tensors[i]);
   if (file && fclose(file) != 0) fail_call(__FILE__, __LINE__, "fclose", path);
-  return PMPI_Finalize();
+  const int error = PMPI_Finalize();
+  disturb_at("exit");
+  return error;
 }

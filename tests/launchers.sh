@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Which rank run.sh becomes under each launcher, by the variables that it sets, and with how many threads;
-# where nothing has started it, that it starts all ranks. The programs are built already: what stands in
-# their place says what it is.
+# where nothing has started it, that it starts all ranks, and ends what outlives them. The programs are built
+# already: what stands in their place says what it is.
 . "$(dirname "$0")/common.sh"
 
 generate toy -D tp=2
@@ -54,4 +54,67 @@ is 0 "$all" NONE=
 is 1 "run.sh: this is a program of 2 ranks, but WORLD_SIZE is '3'" RANK=0 WORLD_SIZE=3
 is 1 "" RANK=1 WORLD_SIZE=3
 is 1 "run.sh: this is a program of 2 ranks, but OMPI_COMM_WORLD_SIZE is ''" OMPI_COMM_WORLD_RANK=0
+
+# ---- what it has started itself --------------------------------------------------------------------
+
+# built KIND: what starts the ranks. "Ranks" are scripts that sleep, each with a name of its own for that.
+built() { printf '%s\n' "from $WORK/toy" "args " "launcher $build/mpirun" "kind $1" > "$build/.built"; }
+script() { # NAME LINES...
+  printf '%s\n' '#!/bin/bash' "${@:2}" > "$build/$1"
+}
+cp "$(command -v sleep)" "$WORK/asleep"
+asleep="exec $WORK/asleep"
+nobody_is_left() {
+  local left
+  ! left=$(pgrep -f "^$WORK/asleep") || { fail "$1: a process is left"; kill -KILL $left; }
+}
+# ends NAME STATUS LINES SECONDS: run.sh, on its own, ends so, within these seconds, with so many lines.
+ends() {
+  local status=0 began=$EPOCHREALTIME
+  timeout 100 "$WORK/toy/run.sh" < /dev/null > "$WORK/$1.out" 2>&1 || status=$?
+  [ $status = "$2" ] && [ "$(grep -c . "$WORK/$1.out")" = "$3" ] || { fail "$1: status $status"; cat "$WORK/$1.out"; }
+  awk -v a="$began" -v b="$EPOCHREALTIME" -v most="$4" 'BEGIN { exit b - a > most }' || fail "$1: it ended late"
+  nobody_is_left "$1"
+}
+# An mpirun that stays when its ranks are gone: for ever, even if it is asked.
+script rank0 "$asleep 1"
+script mpirun "$build/rank0 &" "trap '' TERM" 'wait' 'exec 8<> <(:)' 'read -rt 90 -u 8'
+built openmpi
+ends stays 1 1 60
+grep -q '^run.sh: .*mpirun stayed' "$WORK/stays.out" || fail "stays: $(< "$WORK/stays.out")"
+# One that ends by itself keeps its status; nothing is said where a rank has told, or it was no signal.
+script mpirun "$build/rank0 &" 'wait' 'exit 7'
+ends seven 7 0 60
+script mpirun "$build/rank0 &" 'wait' 'exit 137'
+ends killed 137 1 60
+script mpirun 'kill -URG $TPGEN_RUN' 'echo told' 'exit 137'
+ends told 137 1 60
+# Who is asked to end passes it on.
+for signal in TERM INT HUP; do
+  script mpirun "trap 'kill \$!; exit 143' TERM" "$WORK/asleep 50 &" 'touch "$0.began"' wait
+  rm -f "$build/mpirun.began"
+  # The shell lets what runs beside it ignore SIGINT.
+  env --default-signal=INT "$WORK/toy/run.sh" < /dev/null > "$WORK/$signal.out" 2>&1 &
+  job=$!
+  for ((i = 0; i < 600; i++)); do [ ! -e "$build/mpirun.began" ] || break; sleep 0.05; done
+  kill -$signal $job || fail "$signal: run.sh had ended"
+  status=0
+  wait $job || status=$?
+  [ $status = 143 ] || { fail "$signal: status $status"; cat "$WORK/$signal.out"; }
+  nobody_is_left $signal
+done
+
+# Without MPI the ranks are its own: they have one token, and one that fails ends the others, stopped or not.
+built none
+for rank in 0 1; do script rank$rank "echo \$TPGEN_TOKEN > $WORK/token$rank" "exit 0"; done
+ends tokens 0 0 60
+[ -s "$WORK/token0" ] && cmp "$WORK/token0" "$WORK/token1" || fail "other tokens"
+script rank0 "$asleep 50"
+script rank1 'exit 3'
+ends fails 3 0 60
+script rank1 'kill -KILL $$'
+ends without 137 1 60
+script rank0 'kill -STOP $$' "$asleep 50"
+script rank1 'sleep 1' 'exit 4'
+ends stopped 4 0 60
 finish "run.sh is the right rank in $checked environments"

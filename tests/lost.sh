@@ -3,16 +3,18 @@
 #   killed   at a collective, the others are out within seconds and one of them says which rank is gone and
 #            which collective, of which line of the plan, waited for it
 #   stopped  the others end the job after the deadline, and say so
+#   early    the same of run.sh while the ranks start and end, with one message and nobody left
 #   counted  a step that saves has as many more as a save takes, and no other has
 #   slow     ranks that come late to collectives change no bit of what is saved; what is whole on several
 #            ranks is the same on all of them
+#   SOAK=1           120 more ranks, killed and stopped at random instants within half a second
 #   LOST=all         every collective of a step in the place of every seventh
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 optimized=-O1
 every=7
 [ "${LOST:-}" != all ] || every=1
-seconds=4 messages=1
+seconds=20 # until a job has ended: much more than it takes, and less than any other deadline
 libraries+=(-Wl,--wrap={reduce_scatter,reduce_parcels}) # the runtime's own are disturbed as MPI's are
 
 plan=tests/equal/llama.lua program=llama
@@ -39,7 +41,7 @@ lost() {
   [ $status -ne 0 ] && [ $status -ne 124 ] || fail "$how: status $status"
   awk -v t="$took" -v most=$seconds 'BEGIN { exit t > most }' || fail "$how: it ended after $took s"
   grep -qE "$pattern" "$WORK/$name.out" || { fail "$how: the message is missing"; cat "$WORK/$name.out"; }
-  [ "$(grep -c 'error:' "$WORK/$name.out")" -le $messages ] || { fail "$how: more than one message"; cat "$WORK/$name.out"; }
+  [ "$(grep -c 'error:' "$WORK/$name.out")" = 1 ] || { fail "$how: more than one message"; cat "$WORK/$name.out"; }
   printf '  %-12s %4s s  %s\n' "$how" "$took" "$(grep -m 1 'error:' "$WORK/$name.out")"
 }
 
@@ -74,10 +76,83 @@ beside "$WORK/kill.three.log" lost kill.three kill:0:$((before + step + 2)) \
   "^rank 1: error: .*; rank 0 is gone$"
 program=llama
 all_are_done
-# The stopped rank goes on when the job is ended, and may say so.
-seconds=9 messages=2
 beside "$WORK/stop.log" lost stop "stop:1:$((before + step + 5))" \
-  "^rank 0: error: nothing has moved for 1 s $waited; rank 1 is stopped$" --deadline 1
+  "^rank 0: error: nothing has moved for [0-9]+ s $waited; rank 1 is stopped$" --deadline 3
+
+# ---- while they start and end ----------------------------------------------------------------------
+
+# run.sh takes these for what it has built.
+build=$WORK/llama/build
+mkdir "$build" && ln "$WORK"/llama/rank? "$build" || fail "no folder of built programs"
+printf '%s\n' "$(command -v mpirun)" > "$build/launcher"
+kind=other
+! mpirun --version | grep -q 'Open MPI' || kind=openmpi
+touch -d '+1 minute' "$build/.built"
+printf '%s\n' "from $WORK/llama" "args ${CMAKE_ARGS:-}" "launcher $(command -v mpirun)" "kind $kind" > "$build/.built"
+touch -d '+1 minute' "$build/.built"
+
+# is_over NAME HOW BEGAN STATUS LOG PATTERN: run.sh has ended so: in time, not well, with one message, and no rank is left.
+is_over() {
+  local how=$2 log=$5
+  awk -v a="$3" -v b="$EPOCHREALTIME" -v most=$seconds 'BEGIN { exit b - a > most }' || fail "$how: it ended late"
+  [ "$4" -ne 0 ] && [ "$4" -ne 124 ] || fail "$how: status $4"
+  [ "$(grep -cE 'error:|^run.sh:' "$log")" = 1 ] || { fail "$how: not one message"; cat "$log"; }
+  grep -qE "$6" "$log" || { fail "$how: other words"; cat "$log"; }
+  ! pgrep -f "^$build/rank. .*--metrics $WORK/$1.jsonl" || fail "$how: a rank is left"
+}
+# early NAME HOW PATTERN ARGUMENTS...
+early() {
+  local name=$1 how=$2 pattern=$3 began=$EPOCHREALTIME status=0
+  shift 3
+  DISTURB=$how timeout 60 "$WORK/llama/run.sh" --metrics "$WORK/$name.jsonl" --steps 2 "$@" < /dev/null > "$WORK/$name.out" 2>&1 ||
+    status=$?
+  is_over "$name" "$how" "$began" $status "$WORK/$name.out" "$pattern"
+  printf '  %-12s %s\n' "$how" "$(grep -m 1 -E 'error:|^run.sh:' "$WORK/$name.out")"
+}
+for who in 0 1; do
+  other="^rank $((1 - who)): error: the job was ended while it waited in MPI_[A-Za-z_]+ \(cpu\.c:[0-9]+\); rank $who is gone$"
+  none='^run\.sh: a rank was killed by signal 9 \(KILL\)$'
+  for where in load init met end exit $([ $who = 0 ] || echo 1 3 $before); do
+    pattern=$other
+    # The other one may not have begun, and it may have ended.
+    [ $where != load ] && [ $where != exit ] || pattern="$other|$none"
+    beside "$WORK/early.kill.$who.$where.log" early "early.kill.$who.$where" "kill:$who:$where" "$pattern"
+  done
+done
+all_are_done
+# They do little but wait: all at once.
+for who in 0 1; do
+  for where in load init met end; do
+    running=0
+    beside "$WORK/early.stop.$who.$where.log" early "early.stop.$who.$where" "stop:$who:$where" \
+      "^rank $((1 - who)): error: nothing has moved for [0-9]+ s in MPI_[A-Za-z_]+ \(cpu\.c:[0-9]+\); rank $who is stopped$" --deadline 5
+  done
+done
+running=8
+all_are_done
+cat "$WORK"/early.*.log
+
+# at_random NAME SIGNAL RANK: some time after the rank is there.
+at_random() {
+  local name=$1 signal=$2 who=$3 began pid='' status=0 i
+  timeout 100 "$WORK/llama/run.sh" --metrics "$WORK/$name.jsonl" --steps 1000000 --log-every 1000000 --deadline 3 \
+    < /dev/null > "$WORK/$name.out" 2>&1 &
+  local job=$!
+  for ((i = 0; i < 3000; i++)); do
+    ! pid=$(pgrep -f "^$build/rank$who .*--metrics $WORK/$name.jsonl") || break
+  done
+  sleep "0.$(printf %03d $((RANDOM % 500)))"
+  began=$EPOCHREALTIME
+  kill -"$signal" "$pid" || fail "$name: rank $who has ended"
+  wait $job || status=$?
+  is_over "$name" "$signal to rank $who" "$began" $status "$WORK/$name.out" "error:|^run\.sh: a rank was killed"
+}
+for ((k = 0; k < ${SOAK:+12}0; k++)); do
+  signals=(KILL STOP KILL TERM) # a rank that stops within a step waits as long as its deadline
+  seconds=20 beside "$WORK/random.$k.log" at_random "random.$k" ${signals[k / 2 % 4]} $((k % 2))
+done
+all_are_done
+[ -z "${SOAK:-}" ] || cat "$WORK"/random.*.log
 for ((k = 0; k < 10; k++)); do beside "$WORK/delay.$k.log" disturbed "delay.$k" "delay:$k"; done
 all_are_done
 

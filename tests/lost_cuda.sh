@@ -30,10 +30,10 @@ losing() {
   shift 4
   set -- "$@" --steps 1000000 --log-every 3
   : > "$log"
-  timeout 60 "${launch[@]}" -n 1 bash -c "$one" one 0 "$directory" "$name" "$@" : \
+  timeout 120 "${launch[@]}" -n 1 bash -c "$one" one 0 "$directory" "$name" "$@" : \
     -n 1 bash -c "$one" one 1 "$directory" "$name" "$@" < /dev/null > "$log" 2>&1 &
   local job=$!
-  for ((i = 0; i < 300; i++)); do
+  for ((i = 0; i < 900; i++)); do
     ! grep -q '^step: 6 ' "$log" || break
     sleep 0.1
   done
@@ -41,7 +41,7 @@ losing() {
   kill -"$signal" "$(<"$directory/$name.pid1")"
   [ -z "${CUDA_ON_CPU_REMOTE_ERROR:-}" ] || touch "$CUDA_ON_CPU_REMOTE_ERROR"
   ! wait $job || fail "$name: status 0"
-  awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { exit b - a > 8 }' || fail "$name: it ended late"
+  awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { exit b - a > 25 }' || fail "$name: it ended late"
   grep -qE "^rank 0: error: .*$pattern" "$log" || { fail "$name: the message is missing"; cat "$log"; }
   [ "$(grep -c '^rank 0: error:' "$log")" = 1 ] || { fail "$name: more than one message"; cat "$log"; }
   printf '  %-12s %s\n' "$name" "$(grep -m 1 '^rank 0: error:' "$log")"
@@ -57,7 +57,7 @@ refused() {
 waited=' in ncclAllReduce \(step\.cu:[0-9]+\), which plans/toy.lua:25 asks for, step [0-9]+'
 beside "$WORK/killed.log" losing killed mpi KILL "while it waited$waited; rank 1 is gone$"
 beside "$WORK/graph.log" losing graph mpi KILL "while it waited$waited; rank 1 is gone$" --graph
-beside "$WORK/stopped.log" losing stopped mpi STOP "nothing has moved for 1 s$waited; rank 1 is stopped$" --deadline 1
+beside "$WORK/stopped.log" losing stopped mpi STOP "nothing has moved for [0-9]+ s$waited; rank 1 is stopped$" --deadline 5
 CUDA_ON_CPU_REMOTE_ERROR=$WORK/broken beside "$WORK/remote.log" losing remote mpi STOP \
   "NCCL says: remote process exited or there was a network error, while it waited$waited; rank 1 is stopped$"
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
