@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Ranks of CUDA programs that are lost or stopped, on the stand-in: the others end the job within seconds, with one
 # message that names the rank, the collective, the plan's line and the step. Steps of their own, and as graphs; ranks
-# that meet through MPI, and over TCP as under torchrun. And what cannot start says so: a GPU that is too small.
+# that meet through MPI, and over TCP as under torchrun. They do so where one never comes, too. And what cannot start
+# says so: a GPU that is too small.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 
@@ -21,7 +22,8 @@ done
 
 # one RANK DIRECTORY NAME ARGUMENTS...: becomes that rank, and leaves its number as a process.
 export one='echo $$ > "$2/$3.pid$1"; program=$2/rank$1; [ -z "${TCP:-}" ] || export RANK=$1 WORLD_SIZE=2 LOCAL_RANK=$1
-  shift 3; exec "$program" "$@"'
+  stop=(); [ "$1" = 0 ] || [ -z "${EARLY:-}" ] || stop=(bash -c '\''kill -STOP $$; exec "$@"'\'' bash)
+  shift 3; exec "${stop[@]}" "$program" "$@"'
 
 # losing NAME PROGRAM SIGNAL PATTERN ARGUMENTS...: rank 1 gets the signal when some steps are done; what rank 0
 # says matches the pattern.
@@ -47,6 +49,17 @@ losing() {
   printf '  %-12s %s\n' "$name" "$(grep -m 1 '^rank 0: error:' "$log")"
 }
 
+# absent NAME PROGRAM PATTERN ARGUMENTS...: rank 1 is stopped before its first instruction; what rank 0 says matches.
+absent() {
+  local name=$1 directory=$WORK/$2 pattern=$3 log=$WORK/$1.out began=$EPOCHREALTIME
+  shift 3
+  ! EARLY=1 timeout 120 "${launch[@]}" -n 1 bash -c "$one" one 0 "$directory" "$name" "$@" : \
+    -n 1 bash -c "$one" one 1 "$directory" "$name" "$@" < /dev/null > "$log" 2>&1 || fail "$name: status 0"
+  awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { exit b - a > 25 }' || fail "$name: it ended late"
+  [ "$(grep -c 'error:' "$log")" = 1 ] && grep -qE "^rank 0: error: $pattern" "$log" || { fail "$name: other words"; cat "$log"; }
+  printf '  %-12s %s\n' "$name" "$(grep -m 1 'error:' "$log")"
+}
+
 # refused NAME PATTERN FIRST SECOND: the two ranks, started so, end with one message, which the pattern matches.
 refused() {
   ! timeout 60 "${launch[@]}" -n 1 "$WORK/mpi/rank0" $3 : -n 1 "$WORK/mpi/rank1" $4 < /dev/null > "$WORK/$1.out" 2>&1 ||
@@ -61,10 +74,12 @@ beside "$WORK/stopped.log" losing stopped mpi STOP "nothing has moved for [0-9]+
 CUDA_ON_CPU_REMOTE_ERROR=$WORK/broken beside "$WORK/remote.log" losing remote mpi STOP \
   "NCCL says: remote process exited or there was a network error, while it waited$waited; rank 1 is stopped$"
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
+beside "$WORK/absent.log" absent absent mpi "nothing has moved for [0-9]+ s in MPI_Init \(cuda\.cu:[0-9]+\); rank 1 is stopped$" --deadline 5
+TCP=1 MASTER_PORT=$((MASTER_PORT - 5)) beside "$WORK/tcp_absent.log" absent tcp_absent tcp "after 5 s these ranks have not come: 1$" --deadline 5
 TCP=1 beside "$WORK/tcp.log" losing tcp tcp KILL "while it waited$waited; rank 1 is gone$"
 beside "$WORK/alone.log" refused alone '--graph: some ranks were started with it and others were not$' --graph ''
 CUDA_ON_CPU_MEMORY_MIB=1 beside "$WORK/small.log" refused small \
   'the program needs 1\.01 MiB \(plan.txt tells what for\), but of GPU 0.s 1\.00 MiB only 1\.00 MiB are free: ' '' ''
 all_are_done
-cat "$WORK"/{killed,graph,stopped,remote,tcp,alone,small}.log
+cat "$WORK"/{killed,graph,stopped,remote,absent,tcp_absent,tcp,alone,small}.log
 finish "of ranks that are lost or stopped the others tell, with and without a graph, over MPI and over TCP"

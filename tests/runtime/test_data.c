@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "program.h"
@@ -50,7 +51,6 @@ static struct rank this_rank = {.first = (const long (*)[MAX_DIMS])firsts};
 // As it is, but for whose program it is.
 #define program this_program
 #define rank    this_rank
-#include <sys/stat.h>
 #include "../../runtime/data.c"
 
 void target_put(void *to, const void *from, size_t bytes)
