@@ -1,5 +1,5 @@
-/* combine.c: which combination of choices over the dimensions of the mesh is the cheapest way for an
-   operation, together with the least that the operation ahead costs after it.
+/* combine.c: which combination of choices over the dimensions of the mesh is the cheapest way for
+   an operation, together with the least that the operation ahead costs after it.
 
    A combination's price is the sum of its operands' prices, and an operand's follows from its own
    layout alone. The operands of 100,000 combinations have some hundred layouts each: each gets a
@@ -16,6 +16,9 @@
 /* How many combinations are weighed for an operation, and for the one ahead each time; with fewer
    choices than these on each dimension of the mesh, what lies ahead is not known well enough. */
 enum { MOST_COMBINATIONS = 100000, MOST_AHEAD = 1500, FEWEST_AHEAD = 4 };
+/* Of so many layouts, by all choices, it is known what they cost when the operation is asked
+   again. */
+enum { MOST_NUMBERS = 1 << 15 };
 
 static bool cheaper(struct price a, struct price b)
 {
@@ -64,7 +67,7 @@ static struct price price_alone(const struct op *op, const struct choice *c, int
     bool input = o < op->nin;
     if (input) layout = graph->value[op->in[o]].layout;
     layout.on[d] = input ? c->in[o] : c->out[o - op->nin];
-    struct price p = price_of_operand(op, o, input ? usual_turns(layout) : layout, NULL);
+    struct price p = price_of_operand(op, o, input ? usual_turns(layout) : layout);
     add_up(&sum, &p);
   }
   return sum;
@@ -127,7 +130,7 @@ static bool is_reachable(const struct op *op, const struct choice *c, int d)
 static struct shortlist shortlist_of(const struct op *op, const struct letters *l,
                                      const struct choice *list, int n, int combinations)
 {
-  struct shortlist s;
+  struct shortlist s = {.n = {0}};
   int most = most_choices(combinations), lies[MAX_MESH];
   bool runs = all_as_it_lies(op, l, list, n, lies);
   for (int d = 0; d < graph->mesh.ndim; d++) {
@@ -150,29 +153,34 @@ static struct shortlist shortlist_of(const struct op *op, const struct letters *
 
 enum { MAX_OPERANDS = MAX_INPUTS + MAX_OUTPUTS };
 
-/* What is known of an operand in one layout. It is, if `asked` is that of its combinations. */
+/* What is known of an operand in one layout. It is, if `asked` is the operand's. */
 struct entry {
   unsigned asked;
   bool fits;
   struct price price;
 };
 
+struct operand {
+  int digit[MAX_MESH][MAX_CHOICES]; /* by choice: what it adds to the layout's number */
+  int numbers;                      /* of layouts */
+  unsigned asked;
+  int nfree, free[MAX_INPUTS]; /* the numbers of layouts in which it costs nothing */
+  int room;
+  struct entry *entry; /* by the layout's number */
+};
+
 /* All combinations for an operation, and what they cost. A combination is told by its places in the
    shortlists; in their order, those of the last dimension of the mesh vary first. */
 struct combinations {
   const struct op *op;
-  const struct step *before;
   const struct letters *letters;
-  const struct choice *list;
+  int nchoices;
+  struct choice list[MAX_CHOICES];
   struct shortlist shortlist;
-  int n, noperands; /* n: how many combinations */
-  unsigned asked;
-  struct {
-    int digit[MAX_MESH][MAX_CHOICES]; /* by place: what it adds to the layout's number */
-    int numbers;                      /* of layouts */
-    int room;
-    struct entry *entry; /* by the layout's number */
-  } operand[MAX_OPERANDS];
+  int n, noperands;       /* n: how many combinations */
+  bool by_choice;         /* layouts have their numbers by all choices */
+  int turn[MAX_OPERANDS]; /* the operands in the order in which they are asked for their prices */
+  struct operand operand[MAX_OPERANDS];
 };
 
 static struct placement placement_of(const struct combinations *c, int choice, int o)
@@ -185,7 +193,8 @@ static struct placement placement_of(const struct combinations *c, int choice, i
 static bool same_digit(const struct combinations *c, int a, int b, int o, bool merged)
 {
   struct placement p = placement_of(c, a, o), q = placement_of(c, b, o);
-  return same_placement(p, q) && (!merged || c->list[a].letter == c->list[b].letter);
+  if (merged && p.kind == SHARD && c->list[a].letter != c->list[b].letter) return false;
+  return same_placement(p, q);
 }
 
 static bool has_merged(const struct letters *l, int o, int nin)
@@ -197,42 +206,100 @@ static bool has_merged(const struct letters *l, int o, int nin)
   return false;
 }
 
-static void number_layouts(struct combinations *c, int o)
+/* Gives a number to each layout that the o-th operand may get by choices in the shortlists, or by
+   all choices. False if these are too many. */
+static bool number_layouts(struct combinations *c, int o, bool all_choices)
 {
   const struct shortlist *s = &c->shortlist;
   bool merged = has_merged(c->letters, o, c->op->nin);
-  int weight = 1;
+  int64_t weight = 1;
   for (int d = 0; d < graph->mesh.ndim; d++) {
+    bool all = all_choices && graph->mesh.size[d] > 1;
     int *digit = c->operand[o].digit[d], digits = 0;
-    for (int i = 0; i < s->n[d]; i++) {
-      int k = 0;
-      while (k < i && !same_digit(c, s->pick[d][i], s->pick[d][k], o, merged)) k++;
-      digit[i] = k < i ? digit[k] : weight * digits++;
+    for (int i = 0, n = all ? c->nchoices : s->n[d]; i < n; i++) {
+      int k = 0, choice = all ? i : s->pick[d][i], like = choice;
+      for (; k < i; k++)
+        if (same_digit(c, choice, like = all ? k : s->pick[d][k], o, merged)) break;
+      digit[choice] = k < i ? digit[like] : (int)weight * digits++;
     }
     weight *= digits;
+    if (all_choices && weight > MOST_NUMBERS) return false;
   }
-  c->operand[o].numbers = weight;
+  c->operand[o].numbers = (int)weight;
+  return true;
 }
 
-/* Begins with the combinations of `op` in the place of those before. */
-static void begin_combinations(struct combinations *c, const struct op *op,
-                               const struct letters *l, const struct choice *list, int n, int most,
-                               const struct step *before)
+/* Nothing is known of the operand's layouts any more. */
+static void forget(struct operand *o)
 {
-  c->op = op;
-  c->before = before;
-  c->letters = l;
-  c->list = list;
-  c->shortlist = shortlist_of(op, l, list, n, most);
-  c->noperands = op->nin + op->nout;
-  c->n = 1;
-  c->asked++;
-  for (int d = 0; d < graph->mesh.ndim; d++) c->n *= c->shortlist.n[d];
-  for (int o = 0; o < c->noperands && c->n; o++) {
-    number_layouts(c, o);
-    while (c->operand[o].room < c->operand[o].numbers)
-      c->operand[o].entry = grow(c->operand[o].entry, 0, &c->operand[o].room, sizeof(struct entry));
+  static unsigned asked;
+  if (o->room < o->numbers) {
+    o->room = 2 * o->numbers;
+    o->entry = alloc((size_t)o->room * sizeof *o->entry);
   }
+  o->asked = ++asked;
+}
+
+static bool same_choices(const struct choice *a, const struct choice *b, int n, int nin, int nout)
+{
+  for (int i = 0; i < n; i++) {
+    if (a[i].letter != b[i].letter) return false;
+    for (int k = 0; k < nin; k++)
+      if (!same_placement(a[i].in[k], b[i].in[k])) return false;
+    for (int k = 0; k < nout; k++)
+      if (!same_placement(a[i].out[k], b[i].out[k])) return false;
+  }
+  return true;
+}
+
+/* Begins with the combinations of `op` in the place of those before. Where these were of the same
+   operation, `again`, what is known of its operands stays so if they have the same choices. */
+static void begin_combinations(struct combinations *c, const struct op *op, const struct letters *l,
+                               int most, bool again)
+{
+  struct choice list[MAX_CHOICES];
+  int n = choices(op, l, list);
+  again = again && c->by_choice && c->nchoices == n &&
+          same_choices(c->list, list, n, op->nin, op->nout);
+  memcpy(c->list, list, (size_t)n * sizeof *list);
+  c->op = op;
+  c->letters = l;
+  c->nchoices = n;
+  c->noperands = op->nin + op->nout;
+  c->shortlist = shortlist_of(op, l, c->list, n, most);
+  c->n = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++) c->n *= c->shortlist.n[d];
+  if (again) return;
+  c->by_choice = true;
+  for (int o = 0; o < c->noperands; o++) c->by_choice = c->by_choice && number_layouts(c, o, true);
+  for (int o = 0; o < c->noperands; o++) {
+    if (!c->by_choice) number_layouts(c, o, false);
+    forget(&c->operand[o]);
+    c->operand[o].nfree = 0;
+    c->turn[o] = o;
+  }
+}
+
+/* That it costs nothing to have the operand in this layout. */
+static void set_free(struct combinations *c, int o, const struct layout *layout)
+{
+  const struct shortlist *s = &c->shortlist;
+  struct operand *operand = &c->operand[o];
+  int number = 0;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    int i = 0;
+    while (i < s->n[d] && !same_placement(placement_of(c, s->pick[d][i], o), layout->on[d])) i++;
+    if (i == s->n[d]) return;
+    number += operand->digit[d][s->pick[d][i]];
+  }
+  operand->free[operand->nfree++] = number;
+}
+
+static bool is_free(const struct operand *o, int layout)
+{
+  for (int k = 0; k < o->nfree; k++)
+    if (o->free[k] == layout) return true;
+  return false;
 }
 
 /* The places of the number-th combination. */
@@ -266,9 +333,9 @@ static void work_out(const struct combinations *c, int o, const int *at, struct 
   struct layout layout = layout_at(c, o, at);
   int pick[MAX_MESH];
   for (int d = 0; d < graph->mesh.ndim; d++) pick[d] = c->shortlist.pick[d][at[d]];
-  e->asked = c->asked;
+  e->asked = c->operand[o].asked;
   e->fits = operand_fits(c->letters, o, c->op->nin, layout, c->list, pick);
-  if (e->fits) e->price = price_of_operand(c->op, o, layout, c->before);
+  if (e->fits) e->price = price_of_operand(c->op, o, layout);
 }
 
 /* Beyond these bytes no way is cheaper than the cheapest so far. */
@@ -297,14 +364,15 @@ static bool each_combination(const struct combinations *c, double most, visitor 
   for (int n = 0; n < c->n; n++) {
     for (int d = changed; d < ndim; d++)
       for (int o = 0; o < c->noperands; o++)
-        number[d + 1][o] = number[d][o] + c->operand[o].digit[d][at[d]];
+        number[d + 1][o] = number[d][o] + c->operand[o].digit[d][c->shortlist.pick[d][at[d]]];
     struct candidate candidate = {.number = n};
     bool fits = true;
-    for (int o = 0; o < c->noperands && fits && candidate.price.bytes <= most; o++) {
-      struct entry *e = &c->operand[o].entry[number[ndim][o]];
-      if (e->asked != c->asked) work_out(c, o, at, e);
+    for (int k = 0; k < c->noperands && fits && candidate.price.bytes <= most; k++) {
+      int o = c->turn[k], layout = number[ndim][o];
+      struct entry *e = &c->operand[o].entry[layout];
+      if (e->asked != c->operand[o].asked) work_out(c, o, at, e);
       fits = e->fits;
-      if (fits) add_up(&candidate.price, &e->price);
+      if (fits && !is_free(&c->operand[o], layout)) add_up(&candidate.price, &e->price);
     }
     bool taken = fits && candidate.price.bytes <= most;
     left_out |= fits && !taken;
@@ -343,7 +411,9 @@ struct outlook {
 struct ahead {
   const struct op *op;
   bool depends; /* on more than the output: on how an input that both take was moved */
+  bool again;   /* it was asked before */
   struct letters letters;
+  struct combinations combinations;
   int room;
   struct outlook *known; /* by the number of the output's layout */
 };
@@ -363,15 +433,32 @@ static double take_least(const struct combinations *c, const struct candidate *c
   return limit_of(true, l->candidate.price);
 }
 
-/* With the output as it lies now. */
-static struct outlook look_ahead(const struct ahead *a, const struct step *before, double most)
+/* What the operation ahead takes of `op`, or with it, costs something else each time. What `op`
+   leaves is asked for its price last. */
+static void run_before(struct combinations *c, const struct op *op, const struct way *way)
 {
-  static struct combinations combinations;
-  struct choice list[MAX_CHOICES];
+  int first = 0, last = c->noperands;
+  for (int o = 0; o < c->noperands; o++) {
+    bool taken = o < c->op->nin && c->op->in[o] == op->out;
+    c->turn[taken ? --last : first++] = o;
+    if (taken) forget(&c->operand[o]);
+    c->operand[o].nfree = 0;
+    for (int i = 0; i < op->nin && o < c->op->nin; i++)
+      if (c->op->in[o] == op->in[i]) set_free(c, o, &way->in[i]);
+  }
+}
+
+/* With `op` done in this way: no more than so many bytes are of interest. */
+static struct outlook look_ahead(struct ahead *a, const struct op *op, const struct way *way,
+                                 double most)
+{
+  struct combinations *c = &a->combinations;
   struct least least = {.found = false};
-  int n = choices(a->op, &a->letters, list);
-  begin_combinations(&combinations, a->op, &a->letters, list, n, MOST_AHEAD, before);
-  bool left_out = each_combination(&combinations, most, take_least, &least);
+  graph->value[op->out].layout = way->out[0];
+  begin_combinations(c, a->op, &a->letters, MOST_AHEAD, a->again);
+  run_before(c, op, way);
+  a->again = true;
+  bool left_out = each_combination(c, most, take_least, &least);
   struct outlook o = {.price = least.candidate.price};
   o.is_more = !least.found && left_out;
   if (o.is_more) o.price.bytes = most;
@@ -428,14 +515,15 @@ static struct outlook outlook_of(struct search *s, int number, double most)
   const struct combinations *c = &s->combinations;
   int at[MAX_MESH], layout = 0;
   find_places(c, number, at);
-  for (int d = 0; d < graph->mesh.ndim; d++) layout += c->operand[c->op->nin].digit[d][at[d]];
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    layout += c->operand[c->op->nin].digit[d][c->shortlist.pick[d][at[d]]];
+  unsigned asked = c->operand[c->op->nin].asked;
   struct outlook *o = &s->ahead.known[layout];
-  bool is_known = o->asked == c->asked && !s->ahead.depends;
+  bool is_known = o->asked == asked && !s->ahead.depends;
   if (is_known && (!o->is_more || o->price.bytes >= most)) return *o;
   struct way way = way_at(c, at);
-  graph->value[c->op->out].layout = way.out[0];
-  *o = look_ahead(&s->ahead, &(struct step){c->op, &way}, most);
-  o->asked = c->asked;
+  *o = look_ahead(&s->ahead, c->op, &way, most);
+  o->asked = asked;
   return *o;
 }
 
@@ -459,6 +547,7 @@ static void weigh_with_ahead(struct search *s, const struct candidate *cheapest_
   while (s->ahead.room < numbers)
     s->ahead.known = grow(s->ahead.known, 0, &s->ahead.room, sizeof *s->ahead.known);
   op_letters(s->ahead.op, &s->ahead.letters);
+  s->ahead.again = false;
   s->ahead.depends = share_an_input(c->op, s->ahead.op);
   s->best.number = NONE;
   weigh(s, *cheapest_alone);
@@ -471,12 +560,12 @@ static void weigh_with_ahead(struct search *s, const struct candidate *cheapest_
   }
 }
 
-struct way cheapest(const struct op *op, const struct letters *l, const struct choice *list, int n)
+struct way cheapest(const struct op *op, const struct letters *l)
 {
   static struct search s;
   struct least least = {.found = false};
   int at[MAX_MESH];
-  begin_combinations(&s.combinations, op, l, list, n, MOST_COMBINATIONS, NULL);
+  begin_combinations(&s.combinations, op, l, MOST_COMBINATIONS, false);
   each_combination(&s.combinations, INFINITY, take_least, &least);
   s.best = least.candidate;
   s.ahead.op = op_ahead(op);

@@ -52,12 +52,10 @@ int moved_before_to(const struct surroundings *around, int value, struct layout 
   return NONE;
 }
 
-/* Whether the value is at hand in this layout, with `before` done, if that is not NULL. */
-static bool is_there(int value, struct layout layout, const struct step *before)
+/* Whether the value is at hand in this layout. */
+static bool is_there(int value, struct layout layout)
 {
   if (same_layout(graph->value[value].layout, layout)) return true;
-  for (int i = 0; before && i < before->op->nin; i++)
-    if (before->op->in[i] == value && same_layout(before->way->in[i], layout)) return true;
   return moved_before_to(known, value, layout) != NONE;
 }
 
@@ -98,8 +96,7 @@ static int lies_apart(int value, struct layout out)
   return apart;
 }
 
-struct price price_of_operand(const struct op *op, int o, struct layout layout,
-                              const struct step *before)
+struct price price_of_operand(const struct op *op, int o, struct layout layout)
 {
   struct price p = {0};
   if (o >= op->nin) {
@@ -109,7 +106,7 @@ struct price price_of_operand(const struct op *op, int o, struct layout layout,
     return p;
   }
   const struct value *v = &graph->value[op->in[o]];
-  if (is_there(op->in[o], layout, before)) return p;
+  if (is_there(op->in[o], layout)) return p;
   p.moves = 1;
   p.bytes = move_cost(v->shape, v->type, v->layout, layout);
   p.bytes += gathered_again(op, PARTIAL, v->layout, layout);
@@ -298,7 +295,7 @@ struct way best_way(const struct surroundings *of, const struct op *op)
   struct choice list[MAX_CHOICES];
   op_letters(op, &l);
   int n = choices(op, &l, list);
-  way = cheapest(op, &l, list, n);
+  way = cheapest(op, &l);
   forbid_silence(op, &l, list, n, &way);
   *decision = way;
   return way;

@@ -12,18 +12,11 @@ struct price {
   int refused; /* what the plan asks of the output that cannot be made of it */
 };
 
-/* An operation that runs in a way, for the sake of what comes after it. */
-struct step {
-  const struct op *op;
-  const struct way *way;
-};
-
 /* ------------------------------------------------------------------------------------- decide.c */
 
-/* What it costs to have an operand of the operation in a layout, once `before` is done, if that is
-   not NULL. The o-th operand is an input, or output o - nin. */
-struct price price_of_operand(const struct op *op, int o, struct layout layout,
-                              const struct step *before);
+/* What it costs to have an operand of the operation in a layout. The o-th one is an input, or
+   output o - nin. */
+struct price price_of_operand(const struct op *op, int o, struct layout layout);
 /* Whether the engine takes a value from one placement to the other unasked. */
 bool leads(struct placement from, struct placement to);
 /* The operation that takes first what `op` makes; NULL where that one's price is not known yet, or
@@ -32,9 +25,9 @@ const struct op *taken_next(const struct op *op);
 
 /* ------------------------------------------------------------------------------------ combine.c */
 
-/* The cheapest of all combinations of the n choices that `list` has for each dimension of the mesh.
-   Replicating everything is always one. */
-struct way cheapest(const struct op *op, const struct letters *l, const struct choice *list, int n);
+/* The cheapest of all combinations of the operation's choices. Replicating everything is always
+   one. */
+struct way cheapest(const struct op *op, const struct letters *l);
 /* The operation whose price counts, too, when it is decided how `op` runs, or NULL. */
 const struct op *op_ahead(const struct op *op);
 

@@ -611,9 +611,11 @@ static void add_launcher(const char *ranks)
   add_file("run.sh", run, strlen(run), true);
 }
 
-static void check_ranks(int world)
+void check_ranks(void)
 {
   enum { MOST = 4096 };
+  int world = world_size();
+  if (!options.out) return;
   if (options.first_rank >= world)
     usage_error(2, "--ranks %d: the mesh has %d ranks, counted from 0", options.first_rank, world);
   if (options.last_rank >= world && options.last_rank < INT32_MAX)
@@ -621,7 +623,10 @@ static void check_ranks(int world)
                 options.last_rank, world);
   int n = (options.last_rank < world ? options.last_rank : world - 1) - options.first_rank + 1;
   if (n > MOST)
-    usage_error(2, "the mesh has %d ranks: say which programs to write, as in --ranks 0-7", n);
+    usage_error(2,
+                "the mesh has %d ranks, and no more than %d programs are written at once: say "
+                "which, as in --ranks 0-7",
+                n, MOST);
 }
 
 /* The files of a class of ranks: its step, and its ranks'. */
@@ -652,7 +657,6 @@ void emit(void)
 {
   const char *suffix = options.cuda ? "cu" : "c";
   int world = world_size(), nclass = 0;
-  check_ranks(world);
   find_distinct();
   int *class_of = alloc((size_t)world * sizeof *class_of);
   int *first_of = alloc((size_t)world * sizeof *first_of);

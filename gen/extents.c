@@ -3,8 +3,8 @@
    layouts that it weighs.
 
    A part is a box: an extent along each dimension of the tensor, which follows from the dimension's
-   size and from what of the mesh cuts it, in turn. The same few come again and again, and are worked
-   out once for all seats. */
+   size and from what of the mesh cuts it, in turn. The same few come again and again, and are
+   worked out once for all seats. */
 #include "moves.h"
 
 #include <string.h>
@@ -97,7 +97,8 @@ static int64_t common(const struct extent *a, const struct extent *b)
   return most(0, least(a->last, b->last) - most(a->first, b->first));
 }
 
-/* ------------------------------------------------------------------------- the least there can be */
+/* ------------------------------------------------------------------------- the least there can be
+ */
 
 /* The dimensions of the tensor that two layouts do not cut alike, and what cuts these. */
 struct change {

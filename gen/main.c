@@ -165,7 +165,8 @@ int main(int argc, char **argv)
   arena_open();
   ask();
 
-  lua();           after(PASS_LUA);
+  lua();
+  check_ranks();   after(PASS_LUA);
   plan();          after(PASS_PLAN);
   propagate();     after(PASS_PROPAGATE);
   grad();          after(PASS_GRAD);

@@ -92,9 +92,9 @@ struct world {
   unsigned fixed;
   struct shape whole;
   int64_t bytes; /* of an element */
-  int number; /* those in which other seats are looked at have another one */
+  int number;    /* those in which other seats are looked at have another one */
   int ranks, seats;
-  int places[MAX_MESH];        /* of seats along each dimension of the mesh; the last's come first */
+  int places[MAX_MESH]; /* of seats along each dimension of the mesh; the last's come first */
   int (*coordinate)[MAX_MESH]; /* by seat */
   int tiers, tier[MAX_MESH];
   double bandwidth[MAX_MESH]; /* by tier */
@@ -174,7 +174,8 @@ void *take(struct scratch *s, size_t size);
 /* The elements that the seat lacks of its part that lacks most. Nothing is pending, and there are
    no more than MANY_RANKS seats. */
 int64_t most_lacking(const struct brief *a, const struct brief *b);
-/* The elements that the seat receives on the greedy way that receives most; of MAX_SEATS at most. */
+/* The elements that the seat receives on the greedy way that receives most; of MAX_SEATS at most.
+ */
 int64_t most_received_greedily(const struct brief *from, const struct brief *to,
                                const struct untold *u);
 

@@ -25,15 +25,15 @@ static bool is_pairwise(enum op_kind k)
 
 /* What the members give each other is the same seen from any of them, but where each pair has its
    own, or where each tells but what it has itself: it is counted once for each operation and each
-   set of ranks that meet, told apart by its first. */
+   set of ranks that meet, told apart by its first, and there once for all that have as much. */
 struct counted {
   const int64_t *give, *get;
   bool equal;
 };
 static struct counts_of {
-  bool alone;         /* see counts_alone */
-  struct counted *of; /* by the first rank of the group; alone: by rank */
-} * counted;          /* by operation */
+  bool alone;                /* see counts_alone */
+  const struct counted **of; /* by the first rank of the group; alone: by rank */
+} * counted;                 /* by operation */
 static const struct graph *counted_of;
 
 struct counts {
@@ -75,18 +75,29 @@ static bool counts_alone(const struct op *op)
   return collective_bytes(op, 0) != collective_bytes(op, world_size() - 1);
 }
 
-static struct counted count_for(int id, int rank)
+/* Of a value, how large a rank's part is. */
+static void ask_size(struct query *q, int value, int rank)
+{
+  struct shape here = local_shape(value, rank);
+  for (int d = 0; d < here.ndim; d++) ask_number(q, here.size[d]);
+}
+
+/* All that the counts of a rank follow from in a collective; an exchange's, from where it stands.
+ */
+static void ask_counts(struct query *q, int id, bool alone, int rank)
 {
   const struct op *op = &graph->op[id];
-  if (counted_of != graph) counted = alloc((size_t)graph->nop * sizeof *counted);
-  counted_of = graph;
-  struct counts_of *known = &counted[id];
-  if (!known->of) {
-    known->of = alloc((size_t)world_size() * sizeof *known->of);
-    known->alone = counts_alone(op);
-  }
-  struct counted *c = &known->of[known->alone ? rank : first_member(op->group, rank)];
-  if (c->give) return *c;
+  begin_query(q);
+  ask_number(q, id);
+  ask_number(q, op->kind == OP_exchange ? rank : first_member(op->group, rank));
+  if (!alone || op->kind == OP_exchange) return;
+  ask_size(q, op->in[0], rank);
+  ask_size(q, op->out, rank);
+  for (int k = 0; k < op->nbody; k++) ask_size(q, graph->op[op->body[k]].out, rank);
+}
+
+static struct counted count(const struct op *op, int rank)
+{
   int n = group_size(op->group);
   static int64_t *give, *get;
   static int room;
@@ -96,23 +107,41 @@ static struct counted count_for(int id, int rank)
     room = n;
   }
   collective_counts(op, rank, give, get);
-  c->give = one_of(give, n);
-  c->get = one_of(get, n);
-  c->equal = equal_parts(op, rank);
-  return *c;
+  return (struct counted){one_of(give, n), one_of(get, n), equal_parts(op, rank)};
+}
+
+static const struct counted *count_for(int id, int rank)
+{
+  static struct memo memo;
+  static struct query q;
+  const struct op *op = &graph->op[id];
+  if (counted_of != graph) counted = alloc((size_t)graph->nop * sizeof *counted);
+  counted_of = graph;
+  struct counts_of *known = &counted[id];
+  if (!known->of) {
+    known->of = alloc((size_t)world_size() * sizeof *known->of);
+    known->alone = counts_alone(op);
+  }
+  const struct counted **c = &known->of[known->alone ? rank : first_member(op->group, rank)];
+  if (*c) return *c;
+  bool is_new;
+  ask_counts(&q, id, known->alone, rank);
+  struct counted *new = answer_to(&memo, &q, sizeof *new, &is_new);
+  if (is_new) *new = count(op, rank);
+  return *c = new;
 }
 
 static struct issue issue_of(int id, int rank)
 {
   const struct op *op = &graph->op[id];
-  struct counted c = count_for(id, rank);
+  const struct counted *c = count_for(id, rank);
   return (struct issue){.group = op->group,
                         .kind = op->kind,
                         .reduction = op->reduction,
                         .type = graph->value[op->out].type,
-                        .give = c.give,
-                        .get = c.get,
-                        .equal = c.equal,
+                        .give = c->give,
+                        .get = c->get,
+                        .equal = c->equal,
                         .line = op->line};
 }
 
@@ -135,10 +164,7 @@ static struct sequence shared_sequence(struct memo *memo, const int *op, int n, 
   begin_query(&q);
   for (int k = 0; k < n; k++) {
     if (!is_collective(graph->op[op[k]].kind)) continue;
-    struct counted c = count_for(op[k], rank);
-    ask_number(&q, (intptr_t)c.give);
-    ask_number(&q, (intptr_t)c.get);
-    ask_number(&q, c.equal);
+    ask_number(&q, (intptr_t)count_for(op[k], rank));
   }
   struct sequence *s = answer_to(memo, &q, sizeof *s, &is_new);
   if (is_new) *s = issued_by(op, n, rank);
@@ -154,11 +180,17 @@ static char *issue_text(const struct issue *x, int members)
   return b.text;
 }
 
+/* But for the counts. */
+static bool same_call(const struct issue *x, const struct issue *y)
+{
+  return x->group == y->group && x->kind == y->kind && x->type == y->type &&
+         x->reduction == y->reduction && x->equal == y->equal;
+}
+
 /* Whether member a's and member b's calls, the a-th and b-th of the group, are two ends of one. */
 static bool agree(const struct issue *x, const struct issue *y, int a, int b, int members)
 {
-  if (x->group != y->group || x->kind != y->kind || x->type != y->type) return false;
-  if (x->reduction != y->reduction || x->equal != y->equal) return false;
+  if (!same_call(x, y)) return false;
   if (is_pairwise(x->kind)) return x->give[b] == y->get[a] && x->get[b] == y->give[a];
   return x->give == y->give || !memcmp(x->give, y->give, (size_t)members * sizeof *x->give);
 }
@@ -199,19 +231,60 @@ static void note_agreement(const struct issue *const *x, int n)
   *list = a;
 }
 
+/* The classes of members that give and get alike. */
+struct alike {
+  int n, *class_of; /* by member */
+  int *one;         /* by class: its first member */
+};
+
+static struct alike find_alike(const struct issue *const *x, int n)
+{
+  static struct query q;
+  struct memo memo = {0};
+  struct alike a = {.class_of = alloc((size_t)n * sizeof *a.class_of),
+                    .one = alloc((size_t)n * sizeof *a.one)};
+  for (int i = 0; i < n; i++) {
+    bool as_before = i && x[i]->give == x[i - 1]->give && x[i]->get == x[i - 1]->get;
+    begin_query(&q);
+    ask_number(&q, (intptr_t)x[i]->give);
+    ask_number(&q, (intptr_t)x[i]->get);
+    a.class_of[i] = as_before ? a.class_of[i - 1] : number_of_query(&memo, &q);
+    if (a.class_of[i] == a.n) a.one[a.n++] = i;
+  }
+  return a;
+}
+
+/* Whether what any member gives any other is what that one gets: so each of one class gives each of
+   another as much. */
+static bool pairs_agree(const struct issue *const *x, int n)
+{
+  for (int b = 1; b < n; b++)
+    if (!same_call(x[0], x[b])) return false;
+  struct alike a = find_alike(x, n);
+  for (int k = 0; k < a.n; k++) {
+    const struct issue *mine = x[a.one[k]];
+    for (int b = 0; b < n; b++) {
+      int class = a.class_of[b], one = a.one[class];
+      if (mine->give[b] != mine->give[one] || mine->get[b] != mine->get[one]) return false;
+      if (mine->give[b] != x[b]->get[a.one[k]]) return false;
+    }
+  }
+  return true;
+}
+
 /* Whether the members' calls are one collective; else says which two are not. Who agrees with the
    first agrees with all, but for pairs that have counts of their own, and each member its own with
    itself. */
 static const char *misfit(const struct issue *const *x, const int *member, int n)
 {
-  bool pairwise = is_pairwise(x[0]->kind);
-  int others = pairwise && !have_agreed(x, n) ? n : 1;
+  bool pairwise = is_pairwise(x[0]->kind), known = pairwise && have_agreed(x, n);
+  int others = pairwise && !known && !pairs_agree(x, n) ? n : 1;
   for (int a = 0; a < others; a++)
     for (int b = a; b < n; b++)
       if (!agree(x[a], x[b], a, b, n))
         return text("rank %d enters %s while rank %d enters %s", member[a], issue_text(x[a], n),
                     member[b], issue_text(x[b], n));
-  if (others > 1) note_agreement(x, n);
+  if (pairwise && !known) note_agreement(x, n);
   return NULL;
 }
 

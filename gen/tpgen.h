@@ -979,6 +979,9 @@ void epilogue(void);
 void schedule(void);
 void memory(void);
 void emit(void);
+/* Ends tpgen where --ranks names ranks that the mesh has not, or where more programs are to be
+   written than it writes at once: before anything is planned. */
+void check_ranks(void);
 
 /* What the passes ask of each other. */
 /* units.c: places the parameters of units, whose other cuts are known; tells of an operation that
