@@ -12,14 +12,13 @@
               "sent": [bytes of rank 0, ...], "received": [...], "bound": bytes}
            A step's "bytes" are those of the rank that receives most. Its "shape" is the tensor's,
            but where a strided shard is moved, with its dimension taken apart. */
+#include "json_text.h"
 #include "tpgen.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <jansson.h>
 
 enum { MOST_RANKS = 1024 };
 static const int64_t MOST_OUTER = (int64_t)1 << 42; /* struct placement has no more room */
@@ -423,22 +422,21 @@ static struct answer answer(void)
 static json_t *bytes_json(const int64_t *bytes)
 {
   json_t *list = json_array();
-  for (int r = 0; r < world_size(); r++) json_array_append_new(list, json_integer(bytes[r]));
+  for (int r = 0; r < world_size(); r++) append(list, json_integer(bytes[r]));
   return list;
 }
 
 static json_t *shape_json(struct shape s)
 {
   json_t *list = json_array();
-  for (int d = 0; d < s.ndim; d++) json_array_append_new(list, json_integer(s.size[d]));
+  for (int d = 0; d < s.ndim; d++) append(list, json_integer(s.size[d]));
   return list;
 }
 
 static json_t *step_json(const struct step *s)
 {
   json_t *over = json_array();
-  for (int i = 0; i < s->move.n; i++)
-    json_array_append_new(over, json_string(graph->mesh.name[s->move.dim[i]]));
+  for (int i = 0; i < s->move.n; i++) append(over, json_string(graph->mesh.name[s->move.dim[i]]));
   return json_pack("{s:s, s:o, s:o, s:s, s:s, s:I, s:o, s:o}", "kind", s->kind, "over", over,
                    "shape", shape_json(s->whole), "from", placements_text(s->move.from), "to",
                    placements_text(s->move.to), "bytes", (json_int_t)most(s->received), "sent",
@@ -448,12 +446,10 @@ static json_t *step_json(const struct step *s)
 static void print_json(const struct answer *a)
 {
   json_t *steps = json_array();
-  for (int k = 0; k < a->n; k++) json_array_append_new(steps, step_json(&a->step[k]));
+  for (int k = 0; k < a->n; k++) append(steps, step_json(&a->step[k]));
   json_t *all = json_pack("{s:o, s:o, s:o, s:I}", "steps", steps, "sent", bytes_json(a->sent),
                           "received", bytes_json(a->received), "bound", (json_int_t)a->bound);
-  if (!all || json_dumpf(all, stdout, JSON_COMPACT))
-    usage_error(3, "--move: no JSON can be written");
-  putchar('\n');
+  puts(json_text(all, JSON_COMPACT));
 }
 
 /* ----------------------------------------------------------------------------------- for people */
@@ -581,6 +577,5 @@ void ask(void)
     print_json(&a);
   else
     print_answer(&a);
-  if (fflush(stdout) || ferror(stdout)) usage_error(3, "--move: cannot write to standard output");
-  exit(0);
+  end_printing();
 }

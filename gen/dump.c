@@ -212,5 +212,5 @@ void dump(enum pass after)
     put(&b, "arena %" PRId64 " bytes, %" PRId64 " live at most\n", graph->arena_bytes,
         graph->live_bytes);
   fputs(b.text, stdout);
-  exit(fflush(stdout) ? 3 : 0);
+  end_printing();
 }

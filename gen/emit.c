@@ -476,10 +476,9 @@ static char *program_text(const struct families *families, const char *tensors)
   const char *prepare = text("    .prepare = %s,\n", *prepare_text() ? "prepare" : "NULL");
   const char *events = text("    .events = %s,\n    .nevents = %d,\n",
                             graph->nevent ? "done" : "NULL", graph->nevent);
-  return fill(embedded_text("templates/step_program.c"), "plan_string", string_text(plan_shown()),
-              "hash", graph->hash, "tensors", tensors, "ntensors", text("%d", families->n),
-              "index_uses", index_uses_text(families), "index_list",
-              graph->nindex_use ? "index_uses" : "NULL", "nindex_uses",
+  return fill(embedded_text("templates/step_program.c"), "hash", graph->hash, "tensors", tensors,
+              "ntensors", text("%d", families->n), "index_uses", index_uses_text(families),
+              "index_list", graph->nindex_use ? "index_uses" : "NULL", "nindex_uses",
               text("%d", graph->nindex_use), "noted",
               notes_indices() ? "offsetof(struct memory, noted)" : "-1", "groups", groups_text(),
               "ngroups", text("%d", graph->ngroup), "products", cuda ? products : "", "prepare",
@@ -593,7 +592,7 @@ static void add_kernels(const char *suffix)
   const char *h = embedded_text(options.cuda ? "templates/kernels.cuh" : "templates/kernels.h");
   add_text(text("kernels.%s", suffix),
            fill(c, common[0], common[1], common[2], common[3], common[4], common[5], "kernels",
-                kernel_definitions(), NULL));
+                kernel_definitions(), "plan_string", string_text(plan_shown()), NULL));
   add_text("kernels.h", fill(h, common[0], common[1], common[2], common[3], common[4], common[5],
                              "includes", kernel_includes(), "constants", constants_text(),
                              "prototypes", kernel_prototypes(), NULL));

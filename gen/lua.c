@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,12 +54,12 @@ char *read_file(const char *path, size_t most, size_t *length, const char **why)
     *why = text("it has %lld bytes; at most %zu are read", (long long)about.st_size, most);
   size_t size = *why ? 0 : (size_t)about.st_size;
   if (!*why) at = alloc(size + 1);
-  for (ssize_t n = 1; at && n > 0 && *length < size; *length += (size_t)n) {
-    n = read(file, at + *length, size - *length);
-    if (n < 0) {
-      *why = strerror(errno);
-      at = NULL;
-    }
+  ssize_t n = at ? read_all(file, at, size) : 0;
+  if (n < 0) {
+    *why = strerror(errno);
+    at = NULL;
+  } else {
+    *length = (size_t)n;
   }
   if (file >= 0) close(file);
   return at;
@@ -264,10 +265,14 @@ static const char *without_place(const char *message, int *line)
   return rest + 2;
 }
 
+static bool is_refused; /* the system has no memory, where the plan may have more */
+
 /* Tells the error at the top of the stack, and ends. */
 _Noreturn static void tell(lua_State *L, int status)
 {
   int line = sandbox->line;
+  if (status == LUA_ERRMEM && is_refused)
+    usage_error(3, "no memory: the machine has none left for the Lua that reads the plan");
   if (status == LUA_ERRMEM)
     plan_fails("the plan took more than %zu MiB of memory", MAX_MEMORY >> 20);
   if (lua_type(L, -1) != LUA_TSTRING)
@@ -297,12 +302,26 @@ static void run(lua_State *L, int n, int results)
 
 /* Upvalues of its functions: the values by name, and the names that the plan has read. */
 
-static void push_definition(lua_State *L, const char *value)
+/* Lua takes 1e999 for infinity, and of 0x10000000000000002 the lowest 64 bits. */
+static bool is_in_range(lua_State *L, const char *value)
 {
-  if (!strcmp(value, "true") || !strcmp(value, "false"))
-    lua_pushboolean(L, *value == 't');
-  else if (!lua_stringtonumber(L, value))
-    lua_pushstring(L, value);
+  if (!lua_isinteger(L, -1)) return isfinite(lua_tonumber(L, -1));
+  const char *digits = value + strspn(value, " \t\n\v\f\r+-");
+  if (digits[0] != '0' || (digits[1] | 0x20) != 'x') return true;
+  digits += 2 + strspn(digits + 2, "0");
+  return strspn(digits, "0123456789abcdefABCDEF") <= 16;
+}
+
+static void push_definition(lua_State *L, const struct definition *d)
+{
+  if (!strcmp(d->value, "true") || !strcmp(d->value, "false")) {
+    lua_pushboolean(L, *d->value == 't');
+  } else if (!lua_stringtonumber(L, d->value)) {
+    lua_pushstring(L, d->value);
+  } else if (!is_in_range(L, d->value)) {
+    plan_fails("-D %s=%s: a number is at most 64 bits in hexadecimal, and below 1.8e308", d->name,
+               d->value);
+  }
 }
 
 static int read_arg(lua_State *L)
@@ -356,7 +375,7 @@ static void set_args(lua_State *L, int env)
 {
   lua_newtable(L);
   for (int i = 0; i < options.ndefinition; i++) {
-    push_definition(L, options.definition[i].value);
+    push_definition(L, &options.definition[i]);
     lua_setfield(L, -2, options.definition[i].name);
   }
   int values = lua_gettop(L), read = values + 1;
@@ -398,8 +417,10 @@ static void *allocate(void *used, void *block, size_t before, size_t size)
     *total -= before;
     return NULL;
   }
+  is_refused = false;
   if (size > before && *total - before + size > MAX_MEMORY) return NULL;
   void *at = pool_move(block, before, size);
+  is_refused = !at;
   if (at) *total = *total - before + size;
   return at;
 }
@@ -434,8 +455,9 @@ static void push_own_file(lua_State *L, const char *name)
   const struct embedded *e = !strcmp(lua_ident, compiled_by) ? compiled_file(name) : NULL;
   const char *source = e ? (const char *)e->text : embedded_text(name);
   size_t size = e ? e->size : strlen(source);
-  if (luaL_loadbufferx(L, source, size, "=" OWN_NAME, e ? "b" : "t"))
-    bug("lua", NONE, "%s: %s", name, lua_tostring(L, -1));
+  int status = luaL_loadbufferx(L, source, size, "=" OWN_NAME, e ? "b" : "t");
+  if (status == LUA_ERRMEM) tell(L, status);
+  if (status != LUA_OK) bug("lua", NONE, "%s: %s", name, lua_tostring(L, -1));
 }
 
 /* Our own files: each is given the bindings, what they share, and the plan's variables. Their own

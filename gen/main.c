@@ -1,6 +1,8 @@
 /* main.c: tpgen's table of contents. */
+#include "output.h"
 #include "tpgen.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -60,13 +62,27 @@ static void set_target(const char *name)
     usage_error(2, "--target %s: the targets are cpu and cuda", name);
 }
 
+/* The digits at *at as a rank; steps over them. -1 where that is none. */
+static int read_rank(const char **at)
+{
+  char *end;
+  errno = 0;
+  long n = **at >= '0' && **at <= '9' ? strtol(*at, &end, 10) : -1;
+  if (n < 0 || errno || n >= INT32_MAX) return -1;
+  *at = end;
+  return (int)n;
+}
+
 static void set_ranks(const char *range)
 {
-  char end;
-  int n = sscanf(range, "%d-%d%c", &options.first_rank, &options.last_rank, &end);
-  if (n == 1) options.last_rank = options.first_rank;
-  if ((n != 1 && n != 2) || options.first_rank < 0 || options.last_rank < options.first_rank)
-    usage_error(2, "--ranks %s: write --ranks 0-7", range);
+  const char *at = range;
+  int first = read_rank(&at), last = first;
+  if (*at == '-') at++, last = read_rank(&at);
+  if (first < 0 || last < first || *at)
+    usage_error(2, "--ranks %s: write --ranks 0-7: ranks are counted from 0 to %d", range,
+                INT32_MAX - 1);
+  options.first_rank = first;
+  options.last_rank = last;
 }
 
 static void set_planner(const char *name)
@@ -129,7 +145,10 @@ static void read_options(int argc, char **argv)
     {"version", no_argument, NULL, VERSION},
     {0},
   };
-  for (int c; (c = getopt_long(argc, argv, "o:D:", list, NULL)) != -1;) {
+  opterr = 0; /* its own messages would show any byte to the terminal */
+  for (int c; (c = getopt_long(argc, argv, ":o:D:", list, NULL)) != -1;) {
+    const char letter[] = {'-', (char)optopt, 0};
+    const char *given = optopt > 0 && optopt < TARGET ? letter : argv[optind - 1];
     switch (c) {
     case 'o': options.out = optarg; break;
     case 'D': define(optarg); break;
@@ -143,9 +162,10 @@ static void read_options(int argc, char **argv)
     case PLANNER: set_planner(optarg); break;
     case LINK: add_link(optarg); break;
     case JSON: options.json = true; break;
-    case HELP: print_usage(stdout); exit(0);
-    case VERSION: puts("tpgen " TPGEN_VERSION); exit(0);
-    default: print_usage(stderr); exit(2);
+    case HELP: print_usage(stdout); end_printing();
+    case VERSION: puts("tpgen " TPGEN_VERSION); end_printing();
+    case ':': usage_error(2, "%s: its value is missing; tpgen --help tells more", given);
+    default: usage_error(2, "%s: no such option; tpgen --help lists them", given);
     }
   }
   check_options(argc);
@@ -161,6 +181,7 @@ static void after(enum pass pass)
 int main(int argc, char **argv)
 {
   signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error to report */
+  on_failure(keep_output);
   read_options(argc, argv);
   arena_open();
   ask();

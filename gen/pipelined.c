@@ -1,9 +1,8 @@
 /* pipelined.c: what became of the collectives that async_tp asks for, for the reports.
 
    Takes   graph->pipelined, which pipeline.c has left. */
+#include "json_text.h"
 #include "report.h"
-
-#include <jansson.h>
 
 static const struct op *op_of(const struct pipelined *p)
 {
@@ -88,12 +87,12 @@ json_t *json_pipelined(void)
                             "line", graph->async[p->async].line, "times", p->times, "pieces",
                             p->pieces ? p->pieces : 1);
     if (p->tried) {
-      json_object_set_new(one, "whole_ns", json_integer(p->whole / 1000));
-      json_object_set_new(one, "quickest_pieces", json_integer(p->tried));
-      json_object_set_new(one, "in_pieces_ns", json_integer(p->in_pieces / 1000));
+      put_member(one, "whole_ns", json_integer(p->whole / 1000));
+      put_member(one, "quickest_pieces", json_integer(p->tried));
+      put_member(one, "in_pieces_ns", json_integer(p->in_pieces / 1000));
     }
-    if (p->why_not) json_object_set_new(one, "why_whole", json_string(printable(p->why_not)));
-    json_array_append_new(list, one);
+    if (p->why_not) put_member(one, "why_whole", json_string(printable(p->why_not)));
+    append(list, one);
   }
   return list;
 }

@@ -454,5 +454,5 @@ void explain(void)
     explain_value(i);
   }
   if (!found) plan_error(0, "no value is called %s", printable(options.explain));
-  exit(0);
+  end_printing();
 }

@@ -1,14 +1,12 @@
 /* report_json.c: plan.json, for programs: what plan.txt tells people. */
+#include "json_text.h"
 #include "report.h"
 #include "simulate.h"
-
-#include <jansson.h>
-#include <stdlib.h>
 
 static json_t *json_shape(struct shape s)
 {
   json_t *list = json_array();
-  for (int d = 0; d < s.ndim; d++) json_array_append_new(list, json_integer(s.size[d]));
+  for (int d = 0; d < s.ndim; d++) append(list, json_integer(s.size[d]));
   return list;
 }
 
@@ -16,8 +14,7 @@ static json_t *json_layout(struct layout layout)
 {
   json_t *object = json_object();
   for (int d = 0; d < graph->mesh.ndim; d++)
-    json_object_set_new(object, printable(graph->mesh.name[d]),
-                        json_string(placement_text(layout.on[d])));
+    put_member(object, printable(graph->mesh.name[d]), json_string(placement_text(layout.on[d])));
   return object;
 }
 
@@ -32,14 +29,13 @@ static void add_stream(json_t *object, const struct op *op)
   json_t *list = json_array();
   struct list others = beside(op);
   for (int i = 0; i < others.n; i++)
-    json_array_append_new(list, json_string(called(&graph->op[others.at[i]], shown_name)));
-  json_object_set_new(object, "stream",
-                      json_string(op->beside ? stream_name(op->group) : "stream"));
-  json_object_set_new(object, "beside", list);
+    append(list, json_string(called(&graph->op[others.at[i]], shown_name)));
+  put_member(object, "stream", json_string(op->beside ? stream_name(op->group) : "stream"));
+  put_member(object, "beside", list);
   int64_t takes, waited;
   simulated_mean((int)(op - graph->op), &takes, &waited);
-  json_object_set_new(object, "takes_ns", json_integer(takes / 1000));
-  json_object_set_new(object, "waited_for_ns", json_integer(waited / 1000));
+  put_member(object, "takes_ns", json_integer(takes / 1000));
+  put_member(object, "waited_for_ns", json_integer(waited / 1000));
 }
 
 static void add_collective(void *to, int id, int times)
@@ -53,7 +49,7 @@ static void add_collective(void *to, int id, int times)
       (json_int_t)most.sent, "received", (json_int_t)most.received, "ranks", group_size(op->group),
       "times", times, "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
   if (options.cuda) add_stream(object, op);
-  json_array_append_new(to, object);
+  append(to, object);
 }
 
 static json_t *json_steps(const struct chain *c)
@@ -62,14 +58,14 @@ static json_t *json_steps(const struct chain *c)
   for (int i = 0; i < c->nstep; i++) {
     const struct op *op = &graph->op[c->step[i]];
     json_t *step = json_pack("{s:s}", "kind", kind_of(op));
-    if (*over_text(op)) json_object_set_new(step, "over", json_string(over_text(op)));
-    if (*step_layouts(op)) json_object_set_new(step, "move", json_string(step_layouts(op)));
+    if (*over_text(op)) put_member(step, "over", json_string(over_text(op)));
+    if (*step_layouts(op)) put_member(step, "move", json_string(step_layouts(op)));
     if (is_collective(op->kind)) {
       struct busiest most = busiest_of(op);
-      json_object_set_new(step, "sent", json_integer(most.sent));
-      json_object_set_new(step, "received", json_integer(most.received));
+      put_member(step, "sent", json_integer(most.sent));
+      put_member(step, "received", json_integer(most.received));
     }
-    json_array_append_new(list, step);
+    append(list, step);
   }
   return list;
 }
@@ -87,8 +83,8 @@ static json_t *json_chain(const struct chain *c)
                 layout_text(layout_reached(c)), "steps", json_steps(c), "sent",
                 (json_int_t)most.sent, "received", (json_int_t)most.received, "times", c->times,
                 "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
-  if (bound_of(c) != NONE) json_object_set_new(object, "bound", json_integer(bound_of(c)));
-  if (seconds_of(c) > 0) json_object_set_new(object, "seconds", json_real(seconds_of(c)));
+  if (bound_of(c) != NONE) put_member(object, "bound", json_integer(bound_of(c)));
+  if (seconds_of(c) > 0) put_member(object, "seconds", json_real(seconds_of(c)));
   return object;
 }
 
@@ -97,7 +93,7 @@ static json_t *json_chains(void)
   json_t *list = json_array();
   int n;
   const struct chain *chain = find_chains(&n);
-  for (int i = 0; i < n; i++) json_array_append_new(list, json_chain(&chain[i]));
+  for (int i = 0; i < n; i++) append(list, json_chain(&chain[i]));
   return list;
 }
 
@@ -130,8 +126,8 @@ static json_t *json_parts(int value)
     if (k < n) continue;
     GROW(seen, n, room);
     seen[n++] = here;
-    json_array_append_new(
-        list, json_pack("{s:s, s:o}", "ranks", ranks_with(value, here), "shape", json_shape(here)));
+    append(list,
+           json_pack("{s:s, s:o}", "ranks", ranks_with(value, here), "shape", json_shape(here)));
   }
   return list;
 }
@@ -143,19 +139,17 @@ static json_t *json_parameters(void)
   for (int i = 0; i < parameters.n; i++) {
     const struct family *f = &parameters.at[i];
     const struct value *v = &graph->value[f->member.at[0]];
-    json_array_append_new(list,
-                          json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "name",
-                                    printable(family_text(f)), "count", f->member.n, "type",
-                                    type_name(v->type), "shape", json_shape(v->shape), "placement",
-                                    json_layout(v->layout), "local", json_parts(f->member.at[0])));
+    append(list,
+           json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "name", printable(family_text(f)), "count",
+                     f->member.n, "type", type_name(v->type), "shape", json_shape(v->shape),
+                     "placement", json_layout(v->layout), "local", json_parts(f->member.at[0])));
   }
   return list;
 }
 
 static void set_bytes(json_t *memory, const char *name, int64_t bytes)
 {
-  if (json_object_set_new(memory, name, json_integer((json_int_t)bytes)))
-    usage_error(3, "no memory for plan.json");
+  put_member(memory, name, json_integer(bytes));
 }
 
 static json_t *json_memory(void)
@@ -177,8 +171,8 @@ void report_json(struct buffer *b)
 {
   json_t *mesh = json_array(), *collectives = json_array();
   for (int d = 0; d < graph->mesh.ndim; d++)
-    json_array_append_new(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]),
-                                          "size", graph->mesh.size[d]));
+    append(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]), "size",
+                           graph->mesh.size[d]));
   each_op(add_collective, collectives);
   json_t *memory = json_memory();
   json_t *whole =
@@ -186,11 +180,7 @@ void report_json(struct buffer *b)
                 "plan", plan_shown(), "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu",
                 "ranks", world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
                 collectives, "redistributions", json_chains(), "memory_of_rank", memory);
-  if (whole && graph->nasync) json_object_set_new(whole, "async_tp", json_pipelined());
-  if (whole && device()) json_object_set_new(whole, "simulated_step", json_step());
-  char *text = whole ? json_dumps(whole, JSON_INDENT(2)) : NULL;
-  if (!text) usage_error(3, "no memory for plan.json");
-  put(b, "%s\n", text);
-  free(text);
-  json_decref(whole);
+  if (graph->nasync) put_member(whole, "async_tp", json_pipelined());
+  if (device()) put_member(whole, "simulated_step", json_step());
+  put(b, "%s\n", json_text(whole, JSON_INDENT(2)));
 }

@@ -137,9 +137,18 @@ static void filter_calls(void)
 
 /* ------------------------------------------------------------------------------------ the child */
 
+static rlim_t least(rlim_t a, rlim_t b)
+{
+  return a < b ? a : b;
+}
+
+/* Where a limit is stricter already, it stays. */
 static void limit(int resource, rlim_t soft, rlim_t hard)
 {
-  struct rlimit r = {.rlim_cur = soft, .rlim_max = hard};
+  struct rlimit r = {RLIM_INFINITY, RLIM_INFINITY};
+  getrlimit(resource, &r);
+  r.rlim_max = least(r.rlim_max, hard);
+  r.rlim_cur = least(r.rlim_cur, least(soft, r.rlim_max));
   if (setrlimit(resource, &r))
     usage_error(3, "cannot limit the process that reads the plan: %s", strerror(errno));
 }
@@ -213,9 +222,9 @@ static void judge(int status)
 {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   report_child_error();
-  if (WIFEXITED(status)) exit(WEXITSTATUS(status));
+  if (WIFEXITED(status)) fail_with(WEXITSTATUS(status)); /* it has said why */
   int sign = WTERMSIG(status);
-  if (sign == SIGABRT) abort(); /* it has said why */
+  if (sign == SIGABRT) fail_by_abort(); /* the same */
   if (sign == SIGXCPU || sign == SIGALRM)
     plan_error(sandbox->line, "the plan took more than %d s to read: does it end?", SECONDS);
   if (sign == SIGKILL)
@@ -249,6 +258,6 @@ void in_sandbox(void (*body)(void))
   if (*sandbox->wanted && !status) return; /* what it printed it will print again */
   spent = 0;
   fwrite(sandbox->print, 1, sandbox->printed, stdout);
-  fflush(stdout);
+  if (fflush(stdout)) usage_error(3, "cannot write to standard output");
   judge(status);
 }

@@ -2,10 +2,10 @@
    module by module, on each stream; then one round of each loop. And its figures for plan.json.
 
    Takes   what simulate.c has found. */
+#include "json_text.h"
 #include "report.h"
 #include "simulate.h"
 
-#include <jansson.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------------------------- the figures */
@@ -66,8 +66,8 @@ json_t *json_step(void)
                            "seconds", s->step, "arithmetic", s->computing, "collectives", s->moving,
                            "exposed", s->waiting, "flops", step_flops());
   if (step && step_tokens() > 0 && s->step > 0)
-    json_object_set_new(step, "tokens_per_second", json_real(step_tokens() / s->step));
-  if (step && step_mfu() > 0) json_object_set_new(step, "mfu", json_real(step_mfu()));
+    put_member(step, "tokens_per_second", json_real(step_tokens() / s->step));
+  if (step && step_mfu() > 0) put_member(step, "mfu", json_real(step_mfu()));
   return step;
 }
 

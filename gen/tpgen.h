@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <stdio.h>
 
 #define TPGEN_VERSION "0.1.0"
@@ -491,6 +492,16 @@ _Noreturn void usage_error(int status, const char *format, ...)
 _Noreturn void bug(const char *pass, int op, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* A line on standard error, of printable ASCII: other bytes, which a plan's path or a name may have
+   and which a terminal may obey, are shown as \x1b. All messages go through it. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Ends tpgen, which has said why: after the function that on_failure was given. */
+_Noreturn void fail_with(int status);
+_Noreturn void fail_by_abort(void);
+void on_failure(void (*f)(void));
+/* Ends tpgen with status 0 if all that it printed could be printed. */
+_Noreturn void end_printing(void);
+
 /* From here on, in this process, plan_error leaves its message for the parent. */
 void child_mode(void);
 /* In the parent: if the child left a message, prints it and ends tpgen with status 1. */
@@ -507,6 +518,8 @@ const char *spared_name(const char *name);
 /* 64-bit FNV-1a, on from `hash`; begin with HASH_START. */
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);
+/* As read, up to the file's end or `size` bytes: gives how many, or -1. */
+ssize_t read_all(int file, void *to, size_t size);
 
 /* --------------------------------------------------------------------------- options, and lua.c */
 

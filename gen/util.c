@@ -4,7 +4,9 @@
    so that the graph which that process builds is there when it has ended. */
 #include "tpgen.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +42,11 @@ static char *reserve(int kind)
 
 static bool is_own; /* the arena is this process's alone */
 
+static void forget(void *block)
+{
+  (void)block;
+}
+
 void arena_open(void)
 {
   /* One of before, as tests have it, does not count against what the process that reads a plan may
@@ -56,6 +63,8 @@ void arena_open(void)
   graph->value = (struct value *)(at + ARENA_BYTES);
   graph->op = (struct op *)(at + ARENA_BYTES + ROOM * sizeof *graph->value);
   graph->value_room = graph->op_room = ROOM;
+  json_set_alloc_funcs(alloc, forget); /* jansson would go on without what it has no memory for */
+  json_object_seed(1);                 /* no file is opened for a random one */
 }
 
 static char *own; /* what arena_own moves the arena to, or NULL */
@@ -337,7 +346,22 @@ uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
   return hash;
 }
 
+ssize_t read_all(int file, void *to, size_t size)
+{
+  size_t n = 0;
+  while (n < size) {
+    ssize_t got = read(file, (char *)to + n, size - n);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return -1;
+    if (got == 0) break;
+    n += (size_t)got;
+  }
+  return (ssize_t)n;
+}
+
 /* --------------------------------------------------------------------------------------- errors */
+
+enum { LONGEST_MESSAGE = sizeof((struct arena *)0)->message };
 
 void child_mode(void)
 {
@@ -346,11 +370,57 @@ void child_mode(void)
   own = NULL;
 }
 
+void say(const char *format, ...)
+{
+  static char message[LONGEST_MESSAGE], shown[4 * LONGEST_MESSAGE + 2];
+  char *at = shown;
+  va_list list;
+  va_start(list, format);
+  vsnprintf(message, sizeof message, format, list);
+  va_end(list);
+  for (const unsigned char *c = (const unsigned char *)message; *c; c++)
+    at += *c >= 0x20 && *c < 0x7f ? sprintf(at, "%c", *c) : sprintf(at, "\\x%02x", *c);
+  *at++ = '\n';
+  fwrite(shown, 1, (size_t)(at - shown), stderr);
+}
+
+static void (*before_leaving)(void);
+
+void on_failure(void (*f)(void))
+{
+  before_leaving = f;
+}
+
+static void prepare_to_leave(void)
+{
+  void (*f)(void) = before_leaving;
+  before_leaving = NULL; /* what fails in there does not begin it anew */
+  if (f && !in_child) f();
+}
+
+void end_printing(void)
+{
+  if (fflush(stdout) || ferror(stdout)) usage_error(3, "cannot write to standard output");
+  exit(0);
+}
+
+void fail_with(int status)
+{
+  prepare_to_leave();
+  exit(status);
+}
+
+void fail_by_abort(void)
+{
+  prepare_to_leave();
+  abort();
+}
+
 void report_child_error(void)
 {
   if (!arena->has_message) return;
-  fputs(arena->message, stderr);
-  exit(1);
+  say("%s", arena->message);
+  fail_with(1);
 }
 
 void plan_error(int line, const char *format, ...)
@@ -361,38 +431,37 @@ void plan_error(int line, const char *format, ...)
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
   const char *path = graph && graph->path ? graph->path : "plan";
-  if (line > 0)
-    snprintf(arena->message, sizeof arena->message, "%s:%d: error: %s\n", path, line, what);
-  else
-    snprintf(arena->message, sizeof arena->message, "%s: error: %s\n", path, what);
+  const char *at = line > 0 ? ":" : "";
+  char digits[16] = "";
+  if (line > 0) snprintf(digits, sizeof digits, "%d", line);
+  snprintf(arena->message, sizeof arena->message, "%s%s%s: error: %s", path, at, digits, what);
   arena->has_message = true;
   if (in_child) _exit(1);
   report_child_error();
-  exit(1);
+  fail_with(1);
 }
 
 void usage_error(int status, const char *format, ...)
 {
+  char what[LONGEST_MESSAGE];
   va_list list;
   va_start(list, format);
-  fputs("tpgen: error: ", stderr);
-  vfprintf(stderr, format, list);
-  fputc('\n', stderr);
+  vsnprintf(what, sizeof what, format, list);
   va_end(list);
-  exit(status);
+  say("tpgen: error: %s", what);
+  fail_with(status);
 }
 
 void bug(const char *pass, int op, const char *format, ...)
 {
+  char what[LONGEST_MESSAGE], where[256] = "";
   va_list list;
   va_start(list, format);
-  fprintf(stderr, "tpgen: a mistake in tpgen itself, found in %s", pass);
-  if (op >= 0)
-    fprintf(stderr, " at operation %d (%s, line %d of the plan)", op,
-            op_row[graph->op[op].kind].name, graph->op[op].line);
-  fputs(": ", stderr);
-  vfprintf(stderr, format, list);
-  fputc('\n', stderr);
+  vsnprintf(what, sizeof what, format, list);
   va_end(list);
-  abort();
+  if (op >= 0)
+    snprintf(where, sizeof where, " at operation %d (%s, line %d of the plan)", op,
+             op_row[graph->op[op].kind].name, graph->op[op].line);
+  say("tpgen: a mistake in tpgen itself, found in %s%s: %s", pass, where, what);
+  fail_by_abort();
 }

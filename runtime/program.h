@@ -152,6 +152,7 @@ struct rank {
   const long (*first)[MAX_DIMS];   // for each tensor: where its shard begins in the whole
   const char *owns;                // for each tensor: 1 where this rank is the one that writes it
   const struct exchange *exchange; // the program's exchanges
+  const char *plan;                // the program's: a rank of another plan is not linked with it
 };
 
 extern const struct program program;

@@ -6,4 +6,6 @@
 #include <stddef.h>
 #include <string.h>
 
+const char plan_$hash$[] = $plan_string$;
+
 $kernels$

@@ -3,4 +3,6 @@
 
 #include "cuda_kernels.h"
 
+const char plan_$hash$[] = $plan_string$;
+
 $kernels$

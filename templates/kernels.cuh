@@ -4,5 +4,8 @@
 
 #include <cuda_runtime.h>
 
-$includes$$constants$$prototypes$
+$includes$// The plan's path, by which all that is linked is known to be of one plan.
+extern const char plan_$hash$[];
+
+$constants$$prototypes$
 #endif

@@ -2,5 +2,8 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
-$includes$$prototypes$
+$includes$// The plan's path, by which all that is linked is known to be of one plan.
+extern const char plan_$hash$[];
+
+$prototypes$
 #endif

@@ -3,6 +3,9 @@
 // What is rank $rank$'s alone. The program is in $step$.
 #include "program.h"
 
+// Kernels have it: a rank of another plan is not linked with them.
+extern const char plan_$hash$[];
+
 static const int coordinate[] = {$coordinate$}; // $mesh$
 
 // Whom it meets in collectives.
@@ -22,4 +25,5 @@ const struct rank rank = {
     .first = first,
     .owns = owns,
     .exchange = $exchange$,
+    .plan = plan_$hash$,
 };

@@ -28,6 +28,13 @@ die() {
   exit 1
 }
 
+# What is built may be of no other plan than this file. Starts no process.
+is_of_one_plan() {
+  local line
+  IFS= read -r line <"${here}/CMakeLists.txt" && [[ ${line} == *"($hash$)"* ]] ||
+    die "CMakeLists.txt and run.sh are of two plans: generate all files again"
+}
+
 # ---- building -----------------------------------------------------------------------------------
 
 # Is the build there, from this folder, with these arguments, and newer than every source?
@@ -308,6 +315,7 @@ for argument in "$@"; do
   esac
 done
 find_rank
+is_of_one_plan
 fresh || build_all
 if [[ -n ${rank} ]]; then
   be_one_rank "$@"

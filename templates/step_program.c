@@ -9,7 +9,7 @@ $index_uses$static const struct group groups[] = {
 $groups$};
 
 $products$const struct program program = {
-    .plan = $plan_string$,
+    .plan = plan_$hash$,
     .hash = "$hash$",
     .world = $world$,
     .seed = $seed$,

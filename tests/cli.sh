@@ -16,7 +16,7 @@ rm -rf "$out"
 
 ends 0 "usage: tpgen" "$TPGEN" --help
 ends 0 "tpgen 0." "$TPGEN" --version
-ends 2 "usage: tpgen" "$TPGEN" --no-such-option
+ends 2 "--no-such-option: no such option" "$TPGEN" --no-such-option
 ends 2 "give one plan" "$TPGEN" -o "$out"
 ends 2 "-o DIRECTORY" "$TPGEN" "$toy"
 ends 2 "the targets are cpu and cuda" "$TPGEN" "$toy" -o "$out" --target gpu

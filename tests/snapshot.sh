@@ -5,7 +5,7 @@
 
 for target in cpu cuda; do
   generate "$target" --target "$target"
-  rm -rf "$WORK/$target/runtime"
+  rm -r "$WORK/$target/runtime" "$WORK/$target/files.txt" # which lists the runtime's
   if [ "${1:-}" = --update ]; then
     rm -rf "out/toy-$target"
     mkdir -p out

@@ -547,8 +547,8 @@ static char *program_of(int rank)
 /* fill() with what both kinds of kernel files have. */
 static char *filled_template(const char *name, const char *hole, const char *with)
 {
-  return fill(embedded_text(name), "version", "", "plan", "", "hash", "", "constants", "",
-              "includes", kernel_includes(), hole, with, NULL);
+  return fill(embedded_text(name), "version", "", "plan", "", "hash", "", "plan_string", "\"\"",
+              "constants", "", "includes", kernel_includes(), hole, with, NULL);
 }
 
 static void write_program(const char *directory)

@@ -149,7 +149,7 @@ static const char *run_again(void)
 }
 
 /* Each value is made once, before it is read. */
-static void check_order(void)
+static void check_cut_order(void)
 {
   bool *made = alloc((size_t)graph->nvalue);
   for (int at = 0; at < graph->norder; at++) {
@@ -170,7 +170,7 @@ static void becomes(int value, const char *kept, const char *again)
   int64_t before = kept_bytes();
   recompute();
   check(PASS_RECOMPUTE);
-  check_order();
+  check_cut_order();
   must(kept_bytes() <= before, "more is kept than before");
   must(!strcmp(kept_names(), kept), "%s are kept, not %s", kept_names(), kept);
   must(!strcmp(run_again(), again), "%s are run again, not %s", run_again(), again);
@@ -316,7 +316,7 @@ static void at_random(const void *with)
   int64_t before = kept_bytes();
   recompute();
   check(PASS_RECOMPUTE);
-  check_order();
+  check_cut_order();
   for (int at = 0; at < graph->norder; at++) still += graph->op[graph->order[at]].phase == FORWARD;
   must(still == forward, "the forward is another");
   must(kept_bytes() <= before, "%" PRId64 " bytes are kept, %" PRId64 " before", kept_bytes(),
@@ -378,7 +378,7 @@ static void checkpoints(const void *with)
   train(layers());
   recompute();
   check(PASS_RECOMPUTE);
-  check_order();
+  check_cut_order();
   must(!strcmp(kept_names(), "layers.0 layers.1 layers.2 matmul"), "%s are kept", kept_names());
   must(count_again(OP_matmul) == LAYERS, "%d products", count_again(OP_matmul));
   must(count_again(OP_add) == 0, "a layer's end is run again");

@@ -326,7 +326,7 @@ static void test_turns_are_told_in_one_way(void **state)
   assert_string_equal(layout_text(parse_layout("S(0)[1] S(1) S(0)[0]")), "S(0)[1] S(1) S(0)[0]");
 }
 
-static void check_order(const char *layout, int n, const int *wanted)
+static void check_turns(const char *layout, int n, const int *wanted)
 {
   int cut[MAX_MESH];
   assert_int_equal(cuts_of(&graph->mesh, parse_layout(layout), 0, cut), n);
@@ -337,10 +337,10 @@ static void test_order_of_cuts(void **state)
 {
   (void)state;
   new_graph(3, (int[]){2, 3, 2});
-  check_order("S(1) R P", 0, NULL);
-  check_order("S(0) S(1) S(0)", 2, (int[]){0, 2});
-  check_order("S(0)[1] S(1) S(0)[0]", 2, (int[]){2, 0});
-  check_order("S(0)[1] S(0)[0] S(0)[1]", 3, (int[]){1, 0, 2});
+  check_turns("S(1) R P", 0, NULL);
+  check_turns("S(0) S(1) S(0)", 2, (int[]){0, 2});
+  check_turns("S(0)[1] S(1) S(0)[0]", 2, (int[]){2, 0});
+  check_turns("S(0)[1] S(0)[0] S(0)[1]", 3, (int[]){1, 0, 2});
 }
 
 /* In another order the members of a group stand as those of a mesh with its dimensions so. */
