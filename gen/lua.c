@@ -319,8 +319,9 @@ static void push_definition(lua_State *L, const struct definition *d)
   } else if (!lua_stringtonumber(L, d->value)) {
     lua_pushstring(L, d->value);
   } else if (!is_in_range(L, d->value)) {
-    plan_fails("-D %s=%s: a number is at most 64 bits in hexadecimal, and below 1.8e308", d->name,
-               d->value);
+    plan_fails("-D %s=%s: out of range: a number in hexadecimal has at most 64 bits, any other is "
+               "below 1.8e308",
+               d->name, d->value);
   }
 }
 

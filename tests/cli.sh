@@ -24,16 +24,51 @@ ends 2 "no such pass" "$TPGEN" "$toy" --dump=everything
 ends 2 "write -D name=value" "$TPGEN" "$toy" -o "$out" -D tp
 ends 2 "write --ranks 0-7" "$TPGEN" "$toy" -o "$out" --ranks 3-1
 ends 2 "counted from 0" "$TPGEN" "$toy" -o "$out" --ranks 2-3
+# A number that is none, or does not fit, is no other number.
+for ranks in 4294967296 0-4294967296 99999999999999999999 -1 1- "" 0x1 " 1" 0-1x 2147483647; do
+  ends 2 "counted from 0 to 2147483646" "$TPGEN" "$toy" -o "$out" --ranks "$ranks"
+done
+for number in tp=0x10000000000000002 lr=1e999 lr=-1e999; do
+  ends 1 "-D $number: out of range" "$TPGEN" "$toy" -o "$out" -D $number
+done
+"$TPGEN" "$toy" -o "$WORK/hexadecimal" -D tp=0x00000000000000000003 -D lr=0x1p-4 || fail "-D tp=0x3: status $?"
 move='f32[8] on a=2: S(0) -> R'
 ends 0 "usage: tpgen --move" "$TPGEN" --help
 ends 0 "all_gather over a" "$TPGEN" --move "$move"
 ends 2 "are options of --move" "$TPGEN" "$toy" -o "$out" --json
 ends 2 "takes no plan" "$TPGEN" --move "$move" "$toy"
 ends 2 "takes no plan" "$TPGEN" --move "$move" -o "$out"
+for number in 1e999 -1 nan 0 1e9,1e999 1e9, 1e9,nan; do
+  ends 2 "--link a=$number: the" "$TPGEN" --move "$move" --link "a=$number"
+done
+ends 2 "at most 1024 ranks" "$TPGEN" --move "f32[8] on a=4294967298: S(0) -> R"
+ends 2 "from 0 to 2^62" "$TPGEN" --move "f32[18446744073709551624] on a=2: S(0) -> R"
+ends 2 "those from -1 to 0" "$TPGEN" --move "f32[8] on a=2: S(4294967296) -> R"
 ends 3 "cannot write" bash -c "exec '$TPGEN' --move '$move' > /dev/full"
+for what in --help --dump=plan --explain=in_proj.weight; do
+  ends 3 "cannot write to standard output" bash -c "exec '$TPGEN' '$toy' $what > /dev/full"
+done
 ends 3 "$WORK/none.lua" "$TPGEN" "$WORK/none.lua" -o "$out"
 ends 1 "$toy: error: -D tpp=2" "$TPGEN" "$toy" -o "$out" -D tpp=2
 [ ! -e "$out" ] || fail "an error left something in $out"
+
+# No byte of a name reaches a terminal that it might obey.
+strange=$WORK/$'a\n\e[31m\u202e\r.lua'
+for args in "" $'--target=\e[31m' $'--ranks=\u202e' $'--\e' $'-D\e' $'--explain=\e' $'--dump=\e' '-D tp=x'; do
+  for name in "$strange" "$WORK/"$'none\n\e[31m\u202e.lua' $'\e'; do
+    cp "$toy" "$strange"
+    "$TPGEN" "$name" -o "$out"$'/\e' "${args:---check}" > "$WORK/err" 2>&1 && fail "$args: no error"
+    if LC_ALL=C grep -q '[^ -~]' "$WORK/err" || [ "$(wc -l < "$WORK/err")" -ne 1 ]; then
+      fail "a message of other than printable ASCII, or of several lines: $(cat -v "$WORK/err")"
+    fi
+  done
+done
+[ ! -e "$out" ] || fail "an error left something in $out"
+
+# Where the limits are stricter than those of the process that reads the plan, they stay.
+for limit in "-t 1" "-n 20" "-d 200000" "-u 40000" "-c 0"; do
+  (ulimit $limit && "$TPGEN" "$toy" -o "$WORK/limited") || fail "ulimit $limit: status $?"
+done
 
 # The simulated step as a trace: of the CUDA target, or where the plan says what ranks compute with.
 ends 1 'device_mesh{ ..., device = "H100" }' "$TPGEN" "$toy" -o "$out" --trace

@@ -49,6 +49,7 @@ for call in renameat fsync mkdirat; do replaced $call $EIO; done
 for call in renameat unlinkat; do replaced $call $KILL; done
 replaced write $ENOSPC
 replaced readdir $EIO
+FAIL_ON=1 replaced renameat $EIO # what cannot be taken back either
 made mkdirat $EIO
 made flock $EIO
 if [ "${SOAK:-}" = 1 ]; then
