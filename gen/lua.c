@@ -27,12 +27,12 @@ static const size_t MAX_MEMORY = (size_t)128 << 20;
 /* What Lua calls the plan in its messages, which begin "name:line: "; OWN_NAME: our own files. */
 #define PLAN_NAME "(plan)"
 
-static const char *const files[] = {
-    "gen/base.lua",      "gen/tensors.lua",   "gen/views.lua",       "gen/functions.lua",
-    "gen/losses.lua",    "gen/attention.lua", "gen/indices.lua",     "gen/rows.lua",
-    "gen/precision.lua", "gen/nn.lua",        "gen/operators.lua",   "gen/files.lua",
-    "gen/parallel.lua",  "gen/styles.lua",    "gen/fully_shard.lua", "gen/train.lua",
-    "gen/surplus.lua"};
+static const char *const files[] = {"gen/base.lua",      "gen/tensors.lua",   "gen/views.lua",
+                                    "gen/functions.lua", "gen/losses.lua",    "gen/attention.lua",
+                                    "gen/indices.lua",   "gen/rows.lua",      "gen/precision.lua",
+                                    "gen/nn.lua",        "gen/operators.lua", "gen/files.lua",
+                                    "gen/parallel.lua",  "gen/styles.lua",    "gen/fully_shard.lua",
+                                    "gen/train.lua",     "gen/surplus.lua"};
 
 static char *plan_text;
 static size_t plan_length;
@@ -54,7 +54,7 @@ char *read_file(const char *path, size_t most, size_t *length, const char **why)
     *why = text("it has %lld bytes; at most %zu are read", (long long)about.st_size, most);
   size_t size = *why ? 0 : (size_t)about.st_size;
   if (!*why) at = alloc(size + 1);
-  ssize_t n = at ? read_all(file, at, size) : 0;
+  ssize_t n = at ? read_up_to(file, at, size) : 0;
   if (n < 0) {
     *why = strerror(errno);
     at = NULL;

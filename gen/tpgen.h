@@ -519,7 +519,7 @@ const char *spared_name(const char *name);
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);
 /* As read, up to the file's end or `size` bytes: gives how many, or -1. */
-ssize_t read_all(int file, void *to, size_t size);
+ssize_t read_up_to(int file, void *to, size_t size);
 
 /* --------------------------------------------------------------------------- options, and lua.c */
 

@@ -346,7 +346,7 @@ uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
   return hash;
 }
 
-ssize_t read_all(int file, void *to, size_t size)
+ssize_t read_up_to(int file, void *to, size_t size)
 {
   size_t n = 0;
   while (n < size) {

@@ -40,7 +40,7 @@ static bool hash_file(int fd, uint64_t *hash)
   static char room[1 << 16];
   ssize_t n;
   *hash = HASH_START;
-  while ((n = read_all(fd, room, sizeof room)) > 0) *hash = hash_bytes(*hash, room, (size_t)n);
+  while ((n = read_up_to(fd, room, sizeof room)) > 0) *hash = hash_bytes(*hash, room, (size_t)n);
   return n == 0;
 }
 
@@ -49,7 +49,7 @@ static bool holds(int fd, const char *bytes, size_t size)
 {
   static char room[1 << 16];
   ssize_t n;
-  for (; (n = read_all(fd, room, sizeof room)) > 0; bytes += n, size -= (size_t)n)
+  for (; (n = read_up_to(fd, room, sizeof room)) > 0; bytes += n, size -= (size_t)n)
     if ((size_t)n > size || memcmp(room, bytes, (size_t)n)) return false;
   return n == 0 && size == 0;
 }
@@ -103,7 +103,7 @@ static const struct file *read_list(void)
   if (!look_at_output(FILE_LIST, &about)) return NULL;
   int fd = S_ISREG(about.st_mode) && about.st_size < MOST ? open_in_output(FILE_LIST) : -1;
   char *text = alloc((size_t)MOST);
-  ssize_t n = fd < 0 ? -1 : read_all(fd, text, MOST - 1);
+  ssize_t n = fd < 0 ? -1 : read_up_to(fd, text, MOST - 1);
   if (fd >= 0) close(fd);
   if (n < 0 || strncmp(text, LIST_HEAD, strlen(LIST_HEAD)))
     usage_error(3, "%s/%s is not tpgen's list of files: remove it, or give another folder",
