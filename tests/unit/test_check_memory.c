@@ -10,7 +10,7 @@ struct plan {
   const char *arguments[16]; /* "tp", "2", ... */
 };
 
-static void compile(const struct plan *p)
+static void compile_to_schedule(const struct plan *p)
 {
   static struct definition list[8];
   options.plan = p->path;
@@ -20,7 +20,13 @@ static void compile(const struct plan *p)
     list[options.ndefinition++] = (struct definition){p->arguments[i], p->arguments[i + 1]};
   arena_open();
   lua(), plan(), propagate(), grad(), optimize(), redistribute(), uncast(), recompute(), arrange();
-  outline(), pipeline(), bucket(), fuse(), epilogue(), schedule(), memory();
+  outline(), pipeline(), bucket(), fuse(), epilogue(), schedule();
+}
+
+static void compile(const struct plan *p)
+{
+  compile_to_schedule(p);
+  memory();
 }
 
 static void check_it(const void *with)
@@ -270,11 +276,43 @@ static void test_single_faults(void **state)
     refused(put_fault, &list[i], -SIGABRT, "memory", list[i].found, NULL);
 }
 
+/* What begins behind another waits for that one alone. Where it is issued later, memory that nobody
+   needs any more by then is not free for it. */
+static void follow_late(const void *with)
+{
+  const struct plan *p = with;
+  compile_to_schedule(p);
+  int moved = 0;
+  for (int i = 0; i < graph->nfunction; i++) {
+    struct function *f = &graph->function[i];
+    for (int k = f->nop; k-- > 0;) {
+      int id = f->op[k];
+      if (!leader_of(&graph->op[id])) continue;
+      for (moved++; graph->op[f->op[k + 1]].kind != OP_await; k++) {
+        f->op[k] = f->op[k + 1];
+        f->op[k + 1] = id;
+      }
+      k = runs_at(f, (int)(leader_of(&graph->op[id]) - graph->op));
+    }
+  }
+  must(moved, "nothing follows");
+  memory();
+  check(PASS_MEMORY);
+}
+
+static void test_what_follows_late(void **state)
+{
+  (void)state;
+  static const struct plan plan = {"tests/equal/chain.lua", true, {"dp", "2", "tp", "2", NULL}};
+  refused(follow_late, &plan, -SIGABRT, "memory", "it writes what the stream may still read", NULL);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_what_is_there_at_once_lies_apart),
       cmocka_unit_test(test_single_faults),
+      cmocka_unit_test(test_what_follows_late),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,6 +100,38 @@ static void too_much_memory(const void *with)
   for (int i = 1; i < 4; i++) must(!maker(made[i])->beside, "sum %d is pending", i);
 }
 
+/* A product that is summed over two groups, one after the other, and one of what is large beside
+   that. The second is issued right behind the first, and both are awaited with it. */
+static void begins_behind(const void *with)
+{
+  (void)with;
+  int sums[2];
+  options.cuda = true;
+  new_graph(2, (int[]){2, 2});
+  x = given(BATCH, "x", parse_shape("512x512"), (struct layout){0});
+  int y = given(BATCH, "y", parse_shape("4096x16"), (struct layout){0});
+  int kept = product(y, y, "mk,nk->mn");
+  a = product(x, x, "mk,kn->mn");
+  b = product(kept, kept, "mk,nk->mn");
+  for (int i = 0, last = a; i < 2; i++)
+    last = sums[i] = run_in_phase(
+        (struct op){.kind = OP_all_reduce, .nin = 1, .in = {last}, .group = add_group(1u << i)});
+  d = product(sums[1], x, "mk,kn->mn");
+  graph->value[b].is_output = graph->value[d].is_output = true;
+  fuse();
+  schedule();
+  int at = runs_at(function_of_phase(FORWARD), graph->value[sums[0]].op);
+  must(nth_op(FORWARD, at + 1)->out == sums[1], "it is not issued behind the first");
+  must(leader_of(maker(sums[1])) == maker(sums[0]), "it follows nothing");
+  must(runs_at(function_of_phase(FORWARD), graph->value[b].op) > at, "nothing is beside them");
+  int awaits = 0;
+  for (int k = 0; k < function_of_phase(FORWARD)->nop; k++)
+    awaits += nth_op(FORWARD, k)->kind == OP_await;
+  must(awaits == 1, "there are %d awaits", awaits);
+  memory();
+  check_order();
+}
+
 static void test_what_runs_beside(void **state)
 {
   (void)state;
@@ -107,6 +139,7 @@ static void test_what_runs_beside(void **state)
   passes(nothing_beside, NULL);
   passes(several_are_pending, NULL);
   passes(too_much_memory, NULL);
+  passes(begins_behind, NULL);
 }
 
 /* --------------------------------------------------------------------------------------- faults */
