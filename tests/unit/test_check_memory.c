@@ -307,12 +307,61 @@ static void test_what_follows_late(void **state)
   refused(follow_late, &plan, -SIGABRT, "memory", "it writes what the stream may still read", NULL);
 }
 
+/* The k-th operation of a function, which awaits, and the one behind it. */
+struct late {
+  int function, k;
+};
+
+static void await_late(const void *with)
+{
+  const struct late *late = with;
+  int *op = graph->function[late->function].op + late->k, was = op[0];
+  op[0] = op[1];
+  op[1] = was;
+  check(PASS_MEMORY);
+}
+
+/* An await stands right before what needs it: each that comes one operation later is found. */
+static void await_each_late(const void *with)
+{
+  const struct plan *p = with;
+  int awaits = 0, found = 0;
+  compile(p);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k + 1 < graph->function[i].nop; k++) {
+      const int *op = graph->function[i].op + k;
+      enum op_kind next = graph->op[op[1]].kind;
+      if (graph->op[op[0]].kind != OP_await || next == OP_await || next == OP_view) continue;
+      if (next == OP_loop || next == OP_round) continue;
+      awaits++;
+      found += run_child(await_late, &(struct late){i, k}).status == -SIGABRT;
+    }
+  must(awaits > 0 && found == awaits, "%s: %d of %d are found", p->path, found, awaits);
+}
+
+static void test_awaits_that_come_late(void **state)
+{
+  (void)state;
+  static const struct plan list[] = {
+      {"tests/dump/ahead.lua", true, {"bucketing", "none"}},
+      {"tests/dump/ahead.lua", true, {"bucketing", "units", "prefetch", "2"}},
+      {"tests/dump/ahead.lua", true, {"bucketing", "units", "copies", "2"}},
+      {"tests/dump/async_tp.lua", true, {NULL}},
+      {"tests/equal/chain.lua", true, {"dp", "2", "tp", "2"}},
+      {"tests/equal/copies.lua", true, {"copies", "2", "dp", "3"}},
+      {"tests/equal/checkpoint.lua", true, {"tp", "2", "checkpoint", "layer"}},
+      {"tests/equal/nested.lua", true, {"b", "2", "c", "3"}},
+  };
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++) passes(await_each_late, &list[i]);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_what_is_there_at_once_lies_apart),
       cmocka_unit_test(test_single_faults),
       cmocka_unit_test(test_what_follows_late),
+      cmocka_unit_test(test_awaits_that_come_late),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
