@@ -137,7 +137,7 @@ static const char *statement_end(const char *line)
   return line;
 }
 
-char *joined_statements(const char *file)
+static char *join_statements(const char *file)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
@@ -155,6 +155,23 @@ char *joined_statements(const char *file)
     }
   }
   return b.text;
+}
+
+/* Each kernel of each rank that differs is made of one: what has been joined is kept. */
+const char *joined_statements(const char *file)
+{
+  static const struct graph *of;
+  static struct joined {
+    const char *file, *text;
+  } * known;
+  static int n, room;
+  if (of != graph) n = room = 0;
+  of = graph;
+  for (int i = 0; i < n; i++)
+    if (known[i].file == file) return known[i].text;
+  GROW(known, n, room);
+  known[n++] = (struct joined){file, join_statements(file)};
+  return known[n - 1].text;
 }
 
 /* ----------------------------------------------------------------------- loops of one statement */

@@ -480,7 +480,7 @@ char *wrapped(const char *line, const char *separator, const char *lead);
 const char *next_line(const char *line);
 /* A file of ours with every statement that has a hole on one line, which is broken again when it is
    known what is in the holes. lines.c. */
-char *joined_statements(const char *file);
+const char *joined_statements(const char *file);
 
 /* The plan's author is told `path:line: error: ...` and tpgen ends with status 1. Where the plan is
    being read, the message goes to the parent, which prints it. line <= 0: no line. */
