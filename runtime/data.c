@@ -32,11 +32,12 @@ static struct {
   char *path;
   int fd;
   const struct form *form;
-  uint64_t begin;  // the first token's byte
-  uint64_t length; // how many tokens there are
-  uint64_t period; // so many tokens follow one another, then the file begins again
-  double vocabulary;
-  unsigned char *read; // room for STAGED_BYTES
+  uint64_t begin;    // the first token's byte
+  uint64_t length;   // how many tokens there are
+  uint64_t period;   // so many tokens follow one another, then the file begins again
+  double vocabulary; // tokens must be below it: the plan's, or what a use of them as indices takes
+  const struct index_use *use; // that, or NULL
+  unsigned char *read;         // room for STAGED_BYTES
   void *stage;
   char summary[256];
 } data = {.fd = -1};
@@ -83,6 +84,22 @@ static double smallest_vocabulary(void)
   for (int i = 0; i < program.ntensors; i++)
     if (is_tokens(&program.tensors[i])) least = fmin(least, program.tensors[i].init.a);
   return least;
+}
+
+// The use of tokens as indices that takes the fewest of them, where that is fewer than the
+// vocabulary has; or NULL.
+static const struct index_use *strictest_use(void)
+{
+  const struct index_use *strictest = NULL;
+  double least = smallest_vocabulary();
+  for (int i = 0; i < program.nindex_uses; i++) {
+    const struct index_use *use = &program.index_uses[i];
+    if (use->input < 0 || !is_tokens(&program.tensors[use->input])) continue;
+    if ((double)use->below >= least) continue;
+    strictest = use;
+    least = (double)use->below;
+  }
+  return strictest;
 }
 
 // ---- opening -----------------------------------------------------------------------------------
@@ -197,7 +214,8 @@ bool data_open(const char *path, const char *form, struct failure *why)
   data.read = malloc(STAGED_BYTES);
   data.stage = malloc(STAGED_BYTES);
   if (!data.path || !data.read || !data.stage) return failed(why, "out of memory");
-  data.vocabulary = smallest_vocabulary();
+  data.use = strictest_use();
+  data.vocabulary = data.use ? (double)data.use->below : smallest_vocabulary();
   data.fd = open_regular(path, &size, why);
   if (data.fd < 0 || !read_form(form, size, why) || !find_period(why)) return false;
   snprintf(data.summary, sizeof data.summary, "%.200s, %llu %s", path,
@@ -246,9 +264,13 @@ static bool below_vocabulary(const unsigned char *read, uint64_t first, size_t c
   size_t size = data.form->bytes;
   for (size_t i = 0; i < count; i++) {
     uint32_t token = number_at(read + i * size, size);
-    if (token >= data.vocabulary)
-      return failed(why, "%s: token %llu is %u, which is not below the vocabulary of %.0f",
-                    data.path, (unsigned long long)(first + i), token, data.vocabulary);
+    if (token < data.vocabulary) continue;
+    const unsigned long long place = first + i;
+    if (data.use)
+      return failed(why, "%s: token %llu is %u, but %s at %s:%d takes 0 to %ld", data.path, place,
+                    token, data.use->what, program.plan, data.use->line, data.use->below - 1);
+    return failed(why, "%s: token %llu is %u, which is not below the vocabulary of %.0f", data.path,
+                  place, token, data.vocabulary);
   }
   return true;
 }

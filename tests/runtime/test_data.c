@@ -333,6 +333,18 @@ static void large_tokens(void **state)
   opened(NULL);
   assert_int_equal(finder(0, 1000, ""), -1);
   data_close();
+  // What a use of the tokens takes is what counts where it is less.
+  static const struct index_use uses[] = {{"gather", 3, 400, false, 0, INPUT, {0}, {0}},
+                                          {"embedding", 7, 250, false, 0, TARGET, {0}, {0}},
+                                          {"one_hot", 9, 100, false, 0, -1, {0}, {0}}};
+  this_program.plan = "plan.lua";
+  this_program.index_uses = uses;
+  this_program.nindex_uses = 3;
+  opened(NULL);
+  assert_int_equal(finder(0, 1, ""), -1);
+  assert_int_equal(finder(0, 2, "token 36 is 255, but embedding at plan.lua:7 takes 0 to 249"), 2);
+  data_close();
+  this_program.nindex_uses = 0;
   tensors[TARGET].init.a = 200;
   opened(NULL);
   struct failure why = {""};
