@@ -283,12 +283,17 @@ int64_t collective_bytes(const struct op *op, int rank)
 
 /* ----------------------------------------------------------------------------------------- text */
 
-static char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts)
+char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts)
 {
+  enum { MANY = 64 };
   struct buffer b = {0};
   int64_t at = 0;
-  put(&b, "    static const %s %s[] = {", type, name);
-  for (int r = 0; r < ranks; r++) {
+  int told = ranks;
+  while (told > 1 && !n[told - 1]) told--;
+  bool all = ranks - told < MANY;
+  if (all) told = ranks;
+  put(&b, "    static const %s %s[%s] = {", type, name, all ? "" : text("%d", ranks));
+  for (int r = 0; r < told; r++) {
     put(&b, "%s%" PRId64, r ? ", " : "", starts ? at : n[r]);
     at += n[r];
   }

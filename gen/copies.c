@@ -187,26 +187,26 @@ static char *to_partial_text(const struct op *op, int rank)
 
 /* -------------------------------------------------------------------------------------- packing */
 
-/* The sizes in bytes of the parts along op->dim that the members of the group hold. */
+/* The array of the sizes in bytes of the parts along op->dim that the members of the group hold. */
 static char *part_bytes(const struct op *op, int rank)
 {
   int coordinate[MAX_MESH], value = op->in[0], n = group_size(op->group);
   int *member = alloc((size_t)n * sizeof *member);
   group_members(op->group, rank, member);
   int64_t inner = row_bytes(value, rank, op->dim) / local_shape(value, rank).size[op->dim];
-  struct buffer b = {0};
+  int64_t *bytes = alloc((size_t)n * sizeof *bytes);
   for (int r = 0; r < n; r++) {
     coordinate_of(member[r], coordinate);
     struct part p = local_part(&graph->mesh, graph->value[value].shape, op->to, coordinate);
-    put(&b, "%s%" PRId64, r ? ", " : "", p.shape.size[op->dim] * inner);
+    bytes[r] = p.shape.size[op->dim] * inner;
   }
-  return b.text;
+  return list_text("long", "part", bytes, n, false);
 }
 
 static char *pack_text(const struct op *op, int rank)
 {
   if (!c_name(op->out)) return "";
-  return text("{\n    static const long part[] = {%s};\n"
+  return text("{\n%s"
               "    %s_parts(%s, %s, %" PRId64 ", %d, part);\n  }",
               part_bytes(op, rank), op_row[op->kind].name, c_name(op->out), c_name(op->in[0]),
               rows(op->in[0], rank, op->dim), group_size(op->group));

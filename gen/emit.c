@@ -643,6 +643,23 @@ static void add_class(int class, int first, const int *class_of)
   add_text(step, step_text(first, ranks_text(class_of, class), &tensors));
 }
 
+/* Uneven ranks have programs of their own. How many of these there is room for, the first few tell.
+ */
+static void add_classes(int n, const int *first_of, const int *class_of)
+{
+  enum { FEW = 8 };
+  size_t before = arena_used();
+  for (int c = 0; c < n; c++) {
+    add_class(c, first_of[c], class_of);
+    double each = (double)(arena_used() - before) / (c + 1), all = (double)before + each * n;
+    if (c + 1 == FEW && all > (double)arena_room())
+      plan_error(0,
+                 "the ranks differ, and have %d programs, for which there is no room: %zu MiB hold "
+                 "some %.0f; say which to write, as in --ranks 0-7",
+                 n, arena_room() >> 20, ((double)arena_room() - (double)before) / each);
+  }
+}
+
 /* "0:step 1:step_1": which step is each rank's. */
 static char *programs_text(const int *class_of)
 {
@@ -670,7 +687,7 @@ void emit(void)
     seen[class] = mine;
     class_of[r] = class;
   }
-  for (int c = 0; c < nclass; c++) add_class(c, first_of[c], class_of);
+  add_classes(nclass, first_of, class_of);
   add_kernels(suffix);
   struct buffer plan = {0}, json = {0};
   report_text(&plan);

@@ -445,6 +445,9 @@ void arena_own(void);
 void arena_prepare(bool (*is_over)(void));
 /* Zeroed memory; ends tpgen with a message when there is no more. Never NULL, never freed. */
 void *alloc(size_t size);
+/* The bytes of it that are taken, and all there are. */
+size_t arena_used(void);
+size_t arena_room(void);
 /* As printf into the arena. */
 char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *copy_text(const char *s);
@@ -1346,6 +1349,9 @@ bool has_stream(int group);
 /* The elements that `rank` gives to each member of the group, and gets from it; for all_gather what
    each member gives to all, for reduce_scatter what each gets. */
 void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *get);
+/* The definition of an array in the program: by member a count, or, `starts`, where it begins. Of
+   many members at the end that have nothing neither is told: C makes them 0. */
+char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts);
 /* Whether all members of the group hold equal parts; of an exchange, whether it is a permutation.
    Every one of them has to choose the same call, so it is asked of the group, not of this rank. */
 bool equal_parts(const struct op *op, int rank);

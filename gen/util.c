@@ -110,6 +110,16 @@ void arena_own(void)
   own = NULL;
 }
 
+size_t arena_used(void)
+{
+  return arena->used;
+}
+
+size_t arena_room(void)
+{
+  return ARENA_BYTES;
+}
+
 void *alloc(size_t size)
 {
   if (size > ARENA_BYTES - arena->used - ALIGNMENT)
@@ -222,14 +232,26 @@ char *copy_text(const char *s)
   return memcpy(alloc(n), s, n);
 }
 
+/* Whether nothing was taken from the arena after these bytes: then they can grow where they lie. */
+static bool is_last(const char *at, size_t size)
+{
+  size_t taken = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return size && at + taken == (char *)arena + arena->used;
+}
+
 void put_text(struct buffer *b, const char *s, size_t length)
 {
   if (b->length + length + 1 > b->room) {
     size_t needed = b->length + length + 1, least = 48;
     size_t room = 2 * b->room > needed ? 2 * b->room : needed > least ? needed : least;
-    char *at = alloc(room);
-    if (b->length) memcpy(at, b->text, b->length);
-    b->text = at;
+    if (!is_last(b->text, b->room)) {
+      char *at = alloc(room);
+      if (b->length) memcpy(at, b->text, b->length);
+      b->text = at;
+    } else {
+      arena->used = (size_t)(b->text - (char *)arena);
+      b->text = alloc(room);
+    }
     b->room = room;
   }
   memcpy(b->text + b->length, s, length);
