@@ -19,7 +19,8 @@ usage() {
   cat <<'END'
 
 Environment: TPGEN_BUILD_DIR, where to build (build/ in the program's folder); CMAKE_ARGS, more
-arguments for cmake; OMP_NUM_THREADS, the threads of a rank (cores / ranks).
+arguments for cmake; OMP_NUM_THREADS, the threads of a rank (cores / ranks); TPGEN_TOKEN, a secret
+of the ranks that meet over TCP: the same for all, and known to nobody else.
 END
 }
 
@@ -199,7 +200,8 @@ tell_killed() { # status
 # Without MPI: as torchrun would start them, and all end when one fails.
 start_without_mpi() {
   local r status=0 pids=()
-  export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000)) # no port that the system deals out
+  # The system deals out no port below 32768.
+  export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
   export WORLD_SIZE=${world} LOCAL_WORLD_SIZE=${world}
   # Who does not know it is none of the ranks.
   [[ -n ${TPGEN_TOKEN:-} ]] || read -r TPGEN_TOKEN </proc/sys/kernel/random/uuid
