@@ -171,11 +171,15 @@ find_terminal() {
 
 # ---- watching over what was started -------------------------------------------------------------
 
-# A rank that has said what ended the job says so to this process, too, by SIGURG.
-told='' with=()
+# A rank that has said what ended the job says so to this process, too, by SIGURG. And a tick of two
+# seconds ends what this process waits in.
+told='' with=() ticker=''
 listen() {
   export TPGEN_RUN=$$
   trap 'told=1' URG
+  trap : ALRM
+  while sleep 2 && kill -ALRM $$; do :; done <&- >&- 2>&- &
+  ticker=$!
   command -v setpriv >/dev/null && with=(setpriv --pdeathsig TERM)
 }
 
@@ -199,30 +203,40 @@ tell_killed() { # status
 
 # Without MPI: as torchrun would start them, and all end when one fails.
 start_without_mpi() {
-  local r status=0 pids=()
+  local r pid status=0 pids=() left still
   # The system deals out no port below 32768.
   export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
   export WORLD_SIZE=${world} LOCAL_WORLD_SIZE=${world}
   # Who does not know it is none of the ranks.
   [[ -n ${TPGEN_TOKEN:-} ]] || read -r TPGEN_TOKEN </proc/sys/kernel/random/uuid
   export TPGEN_TOKEN
+  exec 7>&2 2>/dev/null # bash would tell of signals, too
   listen
-  trap '[[ ${#pids[@]} == 0 ]] || end_them "${pids[@]}"' EXIT
+  trap 'kill "${ticker}"; ((${#pids[@]} == 0)) || end_them "${pids[@]}"' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
   trap 'exit 129' HUP
   for ((r = 0; r < world; r++)); do
-    RANK=${r} LOCAL_RANK=${r} "${with[@]}" "${build}/rank${r}" "$@" &
+    RANK=${r} LOCAL_RANK=${r} "${with[@]}" "${build}/rank${r}" "$@" 2>&7 7>&- &
     pids+=($!)
   done
-  for ((r = 0; r < world && status == 0; )); do
-    wait -n "${pids[@]}" 2>/dev/null # bash would tell of a signal, too
-    status=$?
-    ((status == 128 + 23)) && status=0 && continue # SIGURG
-    r=$((r + 1))
+  left=("${pids[@]}")
+  while ((${#left[@]} > 0 && status == 0)); do
+    wait -n "${left[@]}" # knows nothing of one that ended before
+    still=()
+    for pid in "${left[@]}"; do
+      if kill -0 "${pid}"; then
+        still+=("${pid}")
+      elif ((status == 0)); then
+        wait "${pid}"
+        status=$?
+      fi
+    done
+    left=("${still[@]}")
   done
   ((status == 0)) || end_them "${pids[@]}"
   pids=()
+  exec 2>&7
   tell_killed "${status}"
   exit "${status}"
 }
@@ -259,14 +273,12 @@ stays() {
 # behind, and says it when a rank was killed and nobody has said so: mpirun would, but it is quiet,
 # for it has as many words after an ordinary error.
 watch() {
-  local child status ticker children=() seen='' asked='' last=${SECONDS} since=${SECONDS}
+  local child='' status children=() seen='' asked='' last=${SECONDS} since=${SECONDS}
   listen
-  trap : ALRM
+  trap 'asked=1; [[ -z ${child} ]] || kill -TERM "${child}" 2>/dev/null' INT TERM HUP
   "${with[@]}" "$@" <&0 &
   child=$!
-  while sleep 2 && kill -ALRM $$; do :; done <&- >&- 2>&- &
-  ticker=$!
-  trap 'asked=1; kill -TERM "${child}" 2>/dev/null' INT TERM HUP
+  [[ -z ${asked} ]] || kill -TERM "${child}" 2>/dev/null
   while :; do
     wait "${child}"
     if ! kill -0 "${child}" 2>/dev/null; then
