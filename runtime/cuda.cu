@@ -23,6 +23,7 @@ static int groups_made;
 static bool one_stream; // the groups' streams are `stream`
 static struct meeting meeting;
 static bool over_mpi; // the ranks meet through MPI, not over TCP
+static bool have_met; // over TCP: `meeting` changes no more
 
 // ---- failing -----------------------------------------------------------------------------------
 
@@ -50,7 +51,7 @@ static bool is_broken(ncclComm_t comm, struct failure *what)
 
 bool target_trouble(struct failure *what)
 {
-  int lost = over_mpi ? -1 : meet_lost(&meeting);
+  int lost = __atomic_load_n(&have_met, __ATOMIC_ACQUIRE) ? meet_lost(&meeting) : -1;
   if (lost >= 0) {
     failed(what, "rank %d has gone away", lost);
     return true;
@@ -142,6 +143,7 @@ static bool meet(struct identity *me, struct failure *why)
           met = meet_start(&meeting, me, program.hash,
                            limit && limit < MEETING_SECONDS ? limit : MEETING_SECONDS, why));
   watch_patience(1);
+  __atomic_store_n(&have_met, met, __ATOMIC_RELEASE);
   return met;
 }
 
