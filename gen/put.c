@@ -16,9 +16,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <time.h>
@@ -69,8 +67,7 @@ static int folder_of(const struct tree *t, const char **name)
   return t->runtime;
 }
 
-/* ------------------------------------------------------------------------------------ the folder
- */
+/* ----------------------------------------------------------------------------------- the folder */
 
 /* Makes the folder and those above it. */
 static bool make_folder(const char *path)
@@ -191,8 +188,7 @@ static bool remove_waiting(void)
   return remove_tree(out.top, NEW, DEPTH);
 }
 
-/* -------------------------------------------------------------------------------- writing beside
- */
+/* ------------------------------------------------------------------------------- writing beside */
 
 static void sync_file(int fd, const char *name)
 {
@@ -269,8 +265,7 @@ static void make_waiting(void)
   old = make_tree("old");
 }
 
-/* --------------------------------------------------------------------------------- putting there
- */
+/* -------------------------------------------------------------------------------- putting there */
 
 static bool rename_to(const struct tree *from, const struct tree *to, const char *name)
 {
@@ -296,32 +291,44 @@ static bool put_list(const char *from)
   return !error;
 }
 
-/* What opens the folder to those who build and run. */
-static bool is_gate(const char *name)
+static const struct change *change_of(const struct change *change, int n, const char *name)
 {
-  return !strcmp(name, "CMakeLists.txt") || !strcmp(name, "run.sh");
+  for (int i = 0; i < n; i++)
+    if (!strcmp(change[i].name, name)) return &change[i];
+  return NULL;
 }
 
+/* Those that do not change go out, too, and come back as they are. */
 static void exchange_all(const struct change *change, int n, const struct lists *lists)
 {
+  static const char *const gate[] = {"CMakeLists.txt", "run.sh"};
+  enum { GATES = sizeof gate / sizeof *gate };
+  bool goes_out[GATES];
+  struct stat about;
   list_moved = lists;
   if (!put_list("meanwhile")) failed("put in place", FILE_LIST);
-  for (int i = n; i-- > 0;)
-    if (is_gate(change[i].name) && change[i].is_there) bring(&out, &old, change[i].name);
+  for (int i = GATES; i-- > 0;) {
+    goes_out[i] = n > 0 && look_at_output(gate[i], &about);
+    if (goes_out[i]) bring(&out, &old, gate[i]);
+  }
   for (int i = 0; i < n; i++) {
     const struct change *c = &change[i];
-    if (is_gate(c->name)) continue;
+    if (!strcmp(c->name, gate[0]) || !strcmp(c->name, gate[1])) continue;
     if (c->is_there) bring(&out, &old, c->name);
     if (c->to) bring(&new, &out, c->name);
   }
-  for (int i = 0; i < n; i++)
-    if (is_gate(change[i].name) && change[i].to) bring(&new, &out, change[i].name);
+  for (int i = 0; i < GATES; i++) {
+    const struct change *c = change_of(change, n, gate[i]);
+    if (c && c->to) bring(&new, &out, gate[i]);
+    if (!c && goes_out[i]) bring(&old, &out, gate[i]);
+  }
   if (!put_list("then")) failed("put in place", FILE_LIST);
   sync_file(out.top, ".");
   sync_file(out.runtime, RUNTIME);
 }
 
-/* Whoever built meanwhile may have compiled what comes back now after it was made: it is touched,
+/* All as it was, or false; run.sh is there only where what is there is whole.
+   Whoever built meanwhile may have compiled what comes back now after it was made: it is touched,
    so that it is compiled again. */
 static bool take_back(void)
 {
@@ -339,7 +346,7 @@ static bool take_back(void)
 
 void put_in_place(const struct change *change, int n, const struct lists *lists)
 {
-  moved = alloc((size_t)(2 * n + 1) * sizeof *moved);
+  moved = alloc((size_t)(2 * n + 4) * sizeof *moved); /* and run.sh and CMakeLists.txt, twice */
   replaces = lists->before || had_program;
   for (int i = 0; i < n; i++) replaces = replaces || change[i].is_there;
   make_waiting();
@@ -383,8 +390,8 @@ void keep_output(void)
     had_program = top >= 0 && holds_program(top);
     if (top >= 0) close(top);
   }
-  if (!is_whole)
+  if (!is_whole && faccessat(out.top, "run.sh", F_OK, 0))
     say("tpgen: %s is half written and cannot be run: generate it again", options.out);
-  else if (had_program)
+  else if (is_whole && had_program)
     say("tpgen: %s still holds the program of before", options.out);
 }

@@ -31,8 +31,7 @@ void add_file(const char *name, const char *contents, size_t size, bool executab
   file[nfile++] = (struct file){name, contents, size, executable};
 }
 
-/* ------------------------------------------------------------------------- what is in the folder
- */
+/* ------------------------------------------------------------------------ what is in the folder */
 
 /* Hashes what an open file holds, up to its end; false where it cannot be read. */
 static bool hash_file(int fd, uint64_t *hash)
@@ -150,8 +149,7 @@ static const struct file *list_of_files(bool meanwhile)
   return list;
 }
 
-/* ---------------------------------------------------------------------------------- what changes
- */
+/* --------------------------------------------------------------------------------- what changes */
 
 static struct change *change;
 static int nchange, change_room;

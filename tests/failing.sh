@@ -32,6 +32,9 @@ cp -r old new
 : > nothing
 [ -e new/rank7.c ] && [ -e new/runtime/mine.c ] && [ ! -e new/rank2.c ] || fail "new/ holds $(ls new)"
 
+cp -r new changed # of one plan, but by somebody's hand
+tee -a changed/step.c changed/kernels.c < mine > /dev/null
+
 # each CALL ERROR OLD NEW PLACE ARGUMENTS...
 each() { "$TOOLS/fail_each" "$TOOLS/fail_nth.so" "${@:1:5}" "$TPGEN" "${@:6}" || fail "$1 $2"; }
 replaced() { each "$1" "$2" old new "$place" "${toy[@]}" -o "$place"; }
@@ -47,6 +50,7 @@ no_memory() {
 no_memory
 for call in renameat fsync mkdirat; do replaced $call $EIO; done
 for call in renameat unlinkat; do replaced $call $KILL; done
+each renameat $KILL changed new "$place" "${toy[@]}" -o "$place"
 replaced write $ENOSPC
 replaced readdir $EIO
 FAIL_ON=1 replaced renameat $EIO # what cannot be taken back either
