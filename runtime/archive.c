@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "files.h"
+#include "json_memory.h"
 
 static const char SINGLE[] = "model.safetensors";
 static const char INDEX[] = "model.safetensors.index.json";
@@ -57,6 +58,11 @@ static json_t *read_index(const char *path, struct failure *why)
   if (fd < 0) return NULL;
   json_t *index = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
   close(fd);
+  if (json_memory_ended()) {
+    failed(why, "%s: out of memory for reading it", path);
+    json_decref(index);
+    return NULL;
+  }
   if (!index) {
     failed(why, "%s: not an index in JSON: %s", path, error.text);
     return NULL;
@@ -90,7 +96,10 @@ static json_t *list_files(const char *path, json_t *map, struct failure *why)
     if (json_object_get(files, file)) continue;
     json_object_set_new(files, file, json_integer((json_int_t)json_object_size(files)));
   }
-  return files;
+  if (!json_memory_ended()) return files;
+  failed(why, "%s: out of memory for the names of its files", path);
+  json_decref(files);
+  return NULL;
 }
 
 static bool open_files(struct archive *archive, json_t *files, struct failure *why)
@@ -206,6 +215,21 @@ const struct kept *archive_find(const struct archive *archive, const char *name)
   struct kept key = {.entry = &named};
   if (archive->count == 0) return NULL;
   return bsearch(&key, archive->all, archive->count, sizeof key, by_name);
+}
+
+uint32_t entries_crc(const struct entry *entries, size_t count)
+{
+  uint32_t all = 0;
+  for (size_t i = 0; i < count; i++) {
+    struct checksum sum = {.state = UINT32_MAX};
+    const unsigned char crc[] = {
+        (unsigned char)(entries[i].crc >> 24), (unsigned char)(entries[i].crc >> 16),
+        (unsigned char)(entries[i].crc >> 8), (unsigned char)entries[i].crc};
+    checksum_add(&sum, 0, entries[i].name, strlen(entries[i].name));
+    checksum_add(&sum, sum.at, crc, sizeof crc);
+    all ^= ~sum.state;
+  }
+  return all;
 }
 
 const char *archive_metadata(const struct archive *archive, const char *key)

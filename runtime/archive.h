@@ -28,6 +28,10 @@ void archive_close(struct archive *archive);
 // The tensor of that name, or NULL.
 const struct kept *archive_find(const struct archive *archive, const char *name);
 
+// One number for what is told of several tensors by their names and checksums, in whichever order:
+// of a set of them the exclusive or of the numbers of its parts.
+uint32_t entries_crc(const struct entry *entries, size_t count);
+
 // A value of `__metadata__`, the same in all files, or NULL.
 const char *archive_metadata(const struct archive *archive, const char *key);
 

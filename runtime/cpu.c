@@ -156,6 +156,21 @@ bool target_same_program(struct failure *why)
                 here, mine, first);
 }
 
+void target_share(void *bytes, size_t count)
+{
+  COLLECTIVE(0, MPI_Bcast(bytes, (int)count, MPI_BYTE, 0, MPI_COMM_WORLD));
+}
+
+void target_combine(uint32_t *numbers, size_t count)
+{
+  enum { AT_ONCE = 1 << 20 };
+  for (size_t done = 0; done < count; done += AT_ONCE) {
+    int some = (int)(count - done < AT_ONCE ? count - done : AT_ONCE);
+    COLLECTIVE(0, MPI_Allreduce(MPI_IN_PLACE, numbers + done, some, MPI_UINT32_T, MPI_BXOR,
+                                MPI_COMM_WORLD));
+  }
+}
+
 void target_groups(void)
 {
   for (int i = 0; i < program.ngroups; i++, groups_made++) {

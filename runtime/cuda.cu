@@ -155,7 +155,7 @@ static const struct meeting *met_ranks()
   return &meeting;
 }
 
-static void share(void *bytes, size_t count)
+void target_share(void *bytes, size_t count)
 {
   struct failure why;
 #ifdef TPGEN_MPI
@@ -224,6 +224,23 @@ int target_first_failure(bool ok)
 {
   int lowest = lowest_of_all(ok ? program.world : rank.id);
   return lowest < program.world ? lowest : -1;
+}
+
+// What all ranks give in pieces, each of which is gathered.
+void target_combine(uint32_t *numbers, size_t count)
+{
+  enum { AT_ONCE = 1024 };
+  uint32_t *all = (uint32_t *)malloc((size_t)program.world * AT_ONCE * sizeof *all);
+  if (!all) fail_call(__FILE__, __LINE__, "malloc", "out of memory");
+  for (size_t done = 0; done < count; done += AT_ONCE) {
+    size_t some = count - done < AT_ONCE ? count - done : AT_ONCE;
+    gather(numbers + done, some * sizeof *all, all);
+    for (size_t i = 0; i < some; i++) {
+      numbers[done + i] = 0;
+      for (size_t r = 0; r < (size_t)program.world; r++) numbers[done + i] ^= all[r * some + i];
+    }
+  }
+  free(all);
 }
 
 bool target_same_program(struct failure *why)
@@ -308,7 +325,7 @@ static void open_nccl()
   memset(&id, 0, sizeof id);
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); // several communicators, one order
   if (rank.id == 0) CHECK_NCCL(ncclGetUniqueId(&id));
-  share(&id, sizeof id);
+  target_share(&id, sizeof id);
   WAITING("ncclCommInitRank", CHECK_NCCL(ncclCommInitRank(&everyone, program.world, id, rank.id)));
 }
 

@@ -1,5 +1,6 @@
 // The main of every generated program: who am I, fill the tensors, run the steps, save.
 #include <signal.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,12 +9,15 @@
 #endif
 #include "checkpoint.h"
 #include "data.h"
+#include "folder.h"
+#include "json_memory.h"
 #include "metrics.h"
 #include "numbers.h"
 #include "options.h"
 #include "program.h"
 #include "target.h"
 #include "tensors.h"
+#include "verify.h"
 
 enum { WRONG_USAGE = 2 };
 enum { FILES = 10 }; // deadlines: some ranks have much to read or write, and others nothing
@@ -40,6 +44,19 @@ static bool all_ok(bool ok, const struct failure *why)
 
 // ---- saving ------------------------------------------------------------------------------------
 
+// Rank 0 holds them until the end: others' jobs do not write there meanwhile.
+static struct folder save_folder = {.fd = -1}, export_folder = {.fd = -1};
+static char token[TOKEN];
+
+// Collective. True.
+static bool combine_shares(struct save *s)
+{
+  size_t count;
+  uint32_t *shares = save_shares(s, &count);
+  if (count > 0) target_combine(shares, count);
+  return true;
+}
+
 // Collective.
 static bool save(const struct saving *what)
 {
@@ -48,7 +65,8 @@ static bool save(const struct saving *what)
   watch_patience(FILES);
   struct save *s = save_plan(what, &why);
   bool saved = all_ok(s && (!first || save_create(s, &why)), &why) &&
-               all_ok(save_write(s, &why), &why) && all_ok(!first || save_commit(s, &why), &why);
+               all_ok(save_write(s, &why), &why) && combine_shares(s) &&
+               all_ok(!first || save_commit(s, &why), &why);
   if (!saved && first && s) save_abandon(s);
   save_end(s);
   watch_patience(1);
@@ -57,27 +75,61 @@ static bool save(const struct saving *what)
 
 static bool save_checkpoint(const struct options *o, int step)
 {
-  return save(&(struct saving){o->save, CHECKPOINT, step, o->shard_bytes});
+  return save(&(struct saving){o->save, CHECKPOINT, step, o->shard_bytes, token, &save_folder});
 }
 
 static bool save_export(const struct options *o, int step)
 {
-  return save(&(struct saving){o->export_to, EXPORT, step, o->shard_bytes});
+  struct folder *folder = export_folder.path ? &export_folder : &save_folder;
+  return save(&(struct saving){o->export_to, EXPORT, step, o->shard_bytes, token, folder});
 }
 
-// Makes the folders before there is work to lose. An export in the checkpoint's folder would
-// replace it.
-static bool make_folders(const struct options *o, struct failure *why)
+static bool same_folder(const char *one, const char *other)
 {
   struct stat a, b;
-  if (me.rank != 0) return true;
-  if ((o->save && !save_directory(o->save, why)) ||
-      (o->export_to && !save_directory(o->export_to, why)))
+  return one && other && stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+// The folder of --weights, which may be a file.
+static const char *weights_folder(const struct options *o, char to[PATH_MAX])
+{
+  struct stat about;
+  if (!o->weights || stat(o->weights, &about) != 0 || S_ISDIR(about.st_mode)) return o->weights;
+  const char *slash = strrchr(o->weights, '/');
+  snprintf(to, PATH_MAX, "%.*s", slash ? (int)(slash - o->weights) + 1 : 1,
+           slash ? o->weights : ".");
+  return to;
+}
+
+// Makes the folder at `path`, and takes it.
+static bool take_folder(struct folder *folder, const char *path, const char *weights, bool outputs,
+                        struct failure *why)
+{
+  struct failure note;
+  if (!path) return true;
+  if (!folder_make(path, why)) return false;
+  if (!outputs && same_folder(path, weights))
+    return failed(why, "%s: --weights come from this folder: save and export to another one", path);
+  if (!folder_is_ours(path, outputs, why) || !folder_take(folder, path, token, &note, why))
     return false;
-  if (o->save && o->export_to && program.loss >= 0 && stat(o->save, &a) == 0 &&
-      stat(o->export_to, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-    return failed(why, "%s: --save and --export want folders of their own", o->export_to);
+  if (*note.text) fprintf(stderr, "note: %s\n", note.text);
   return true;
+}
+
+// Before there is work to lose. An export in the checkpoint's folder would replace it; beside
+// outputs it would not.
+static bool take_folders(const struct options *o, struct failure *why)
+{
+  char path[PATH_MAX];
+  const char *weights = weights_folder(o, path);
+  const bool outputs = program.loss < 0;
+  if (me.rank != 0) return true;
+  if (!take_folder(&save_folder, o->save, weights, outputs, why)) return false;
+  if (!same_folder(o->save, o->export_to))
+    return take_folder(&export_folder, o->export_to, weights, false, why);
+  if (outputs) return folder_is_ours(o->export_to, false, why);
+  return failed(why, "%s: --save and --export want folders of their own", o->export_to);
 }
 
 // ---- the steps ---------------------------------------------------------------------------------
@@ -118,9 +170,9 @@ static bool open_data(const struct options *o, struct failure *why)
   return failed(why, "--tokens %s: this program reads no tokens", o->tokens);
 }
 
-static bool fill(const struct options *o, int *step, struct failure *why)
+static bool fill(const struct options *o, int *step, struct checks *checks, struct failure *why)
 {
-  struct origins from = {o->weights, o->load, o->data};
+  struct origins from = {o->weights, o->load, o->data, checks};
   if (o->data && data_is_tokens(o->data, o->tokens)) from.data = NULL;
   if (!tensors_fill(&from, step, why)) return false;
   if (*step <= o->steps || program.loss < 0) return true;
@@ -130,16 +182,48 @@ static bool fill(const struct options *o, int *step, struct failure *why)
                 o->load, *step, o->steps);
 }
 
+// What was read is what was saved: all ranks have read their parts.
+static bool checks_pass(const struct checks *checks, struct failure *why)
+{
+  struct failure changed;
+  for (size_t i = 0; i < checks->count; i++)
+    if (!checks_hold(checks, i, &changed)) return verify_refuse(&changed, why);
+  return true;
+}
+
+// Collective.
+static bool fill_and_check(const struct options *o, int *step)
+{
+  struct failure why = {""};
+  struct checks checks = {0};
+  const bool checked = !o->no_verify && (o->weights || o->load);
+  bool ok = all_ok(fill(o, step, checked ? &checks : NULL, &why), &why);
+  if (ok && checked) {
+    target_combine(checks.shares, checks.count);
+    ok = all_ok(checks_pass(&checks, &why), &why);
+  }
+  checks_free(&checks);
+  return ok;
+}
+
+static bool is_one_job(struct failure *why)
+{
+  return all_ok(launch_fits(&me, program.world, rank.id, why), why) &&
+         all_ok(target_same_program(why), why);
+}
+
 static bool prepare(const struct options *o, int *step)
 {
   struct failure why = {""};
-  if (!all_ok(launch_fits(&me, program.world, rank.id, &why), &why)) return false;
-  if (!all_ok(target_same_program(&why), &why)) return false;
+  if (!is_one_job(&why)) return false;
   target_groups();
   *program.memory = target_allocate(program.bytes, &why);
-  if (!all_ok(*program.memory != NULL, &why) || !all_ok(make_folders(o, &why), &why)) return false;
+  if (!all_ok(*program.memory != NULL, &why)) return false;
+  if (me.rank == 0) folder_token(token);
+  target_share(token, sizeof token);
+  if (!all_ok(take_folders(o, &why), &why)) return false;
   if (o->data || o->weights || o->load) watch_patience(FILES);
-  return all_ok(open_data(o, &why), &why) && all_ok(fill(o, step, &why), &why) &&
+  return all_ok(open_data(o, &why), &why) && fill_and_check(o, step) &&
          all_ok(data_check(*step * program.batches, o->steps * program.batches, &why), &why);
 }
 
@@ -151,9 +235,51 @@ static bool run(const struct options *o)
   watch_patience(1);
   if (!prepared || !all_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
   if (!run_steps(o, step + 1, &saved)) return false;
-  if (!all_ok(metrics_close(&why), &why)) return false;
+  metrics_end();
   return (!o->save || saved == o->steps || save_checkpoint(o, o->steps)) &&
-         (!o->export_to || save_export(o, o->steps));
+         (!o->export_to || save_export(o, o->steps)) && all_ok(metrics_close(&why), &why);
+}
+
+// ---- looking at a checkpoint -------------------------------------------------------------------
+
+// Rank 0 says all that is wrong, or that nothing is.
+static bool tell_of_checks(const struct archive *archive, const struct checks *checks, bool has)
+{
+  struct failure why;
+  const char *step = archive_metadata(archive, "step");
+  size_t wrong = 0;
+  for (size_t i = 0; has && i < checks->count; i++) {
+    if (checks_hold(checks, i, &why)) continue;
+    wrong++;
+    if (me.rank == 0) complain(&why);
+  }
+  if (me.rank != 0 || wrong > 0) return wrong == 0;
+  printf("%s: %zu tensors in %zu file%s%s%s: %s\n", archive->path, archive->count, archive->nfiles,
+         archive->nfiles == 1 ? "" : "s", step ? ", step " : "", step ? step : "",
+         has ? "as they were saved"
+             : "whole, but without checksums: whether bytes have changed cannot be told");
+  return fflush(stdout) == 0;
+}
+
+// Collective. Each rank reads its part of each tensor.
+static bool look_at(const char *path)
+{
+  struct failure why = {""};
+  struct archive archive = {0};
+  struct checks checks = {0};
+  bool has = false;
+  if (!is_one_job(&why)) return false;
+  bool ok = all_ok(archive_open(&archive, path, &why) && verify_headers(&archive, &has, &why) &&
+                       checks_make(&checks, archive.count, &why) &&
+                       verify_read(&archive, me.rank, program.world, &checks, &why),
+                   &why);
+  if (ok) {
+    target_combine(checks.shares, checks.count);
+    ok = tell_of_checks(&archive, &checks, has);
+  }
+  checks_free(&checks);
+  archive_close(&archive);
+  return ok;
 }
 
 static void meet_neighbours(void)
@@ -173,6 +299,8 @@ int main(int argc, char **argv)
              0x8040); // flush denormals to zero, and read them as zero: they are slow
 #endif
   signal(SIGXFSZ, SIG_IGN); // a file above the limit is an error to report, not a death
+  signal(SIGPIPE, SIG_IGN); // and so is a reader that has gone
+  json_memory_start();
   bool known = launch_identity(&me, &why);
   if (known && !options_read(&options, argc, argv, me.rank == 0)) return WRONG_USAGE;
   if (known && options.help) {
@@ -191,8 +319,11 @@ int main(int argc, char **argv)
     return EXIT_FAILURE;
   }
   meet_neighbours();
-  bool ok = run(&options);
+  if (options.verify) watch_patience(FILES);
+  bool ok = options.verify ? look_at(options.verify) : run(&options);
   watch_parting();
+  folder_release(&save_folder);
+  folder_release(&export_folder);
   data_close();
   target_stop();
   watch_stop();

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -25,8 +26,11 @@ struct told {
 static struct {
   const struct options *options;
   FILE *file;
-  FILE *bar;   // where a bar is drawn, or NULL
-  int columns; // of the terminal
+  long whole;          // so many bytes of it are there for good: whole lines
+  bool silent;         // standard output has failed
+  struct failure lost; // what was lost of what was told; empty: nothing was
+  FILE *bar;           // where a bar is drawn, or NULL
+  int columns;         // of the terminal
   int first, last;
   int told;     // the last step told of
   double begun; // when the run began, and the first step since the last line
@@ -201,13 +205,58 @@ static void write_told(const struct told *told)
   fprintf(run.file, "}\n");
 }
 
+// ---- what cannot be told -----------------------------------------------------------------------
+
+// Training is worth more than what is told of it: it goes on, and its end says so.
+static void lose(const char *name, int t)
+{
+  failed(&run.lost, "%s: cannot write: %s", name, errno ? strerror(errno) : "a line was lost");
+  fprintf(stderr, "rank %d: note: step %d: %s; the job goes on and tells no more there\n", rank.id,
+          t, run.lost.text);
+}
+
+static bool flushed(FILE *file)
+{
+  errno = 0;
+  return fflush(file) == 0 && !ferror(file);
+}
+
+static void flush_output(int t)
+{
+  if (run.silent || flushed(stdout)) return;
+  lose("standard output", t);
+  run.silent = true;
+  __fpurge(stdout);
+  if (run.bar == stdout) run.bar = NULL;
+}
+
+// Behind a failure the file ends with its last whole line.
+static void flush_file(int t)
+{
+  if (!run.file) return;
+  if (flushed(run.file)) {
+    run.whole = ftell(run.file);
+    return;
+  }
+  lose(run.options->metrics, t);
+  __fpurge(run.file);
+  if (run.whole >= 0 && ftruncate(fileno(run.file), run.whole) != 0) errno = 0; // it is no file
+  fclose(run.file);
+  run.file = NULL;
+}
+
+static void flush_all(int t)
+{
+  flush_output(t);
+  flush_file(t);
+}
+
 // Lines reach their readers at once when steps are slow, and cost little when they are quick.
-static void flush_now_and_then(double time)
+static void flush_now_and_then(double time, int t)
 {
   if (time - run.flushed < 0.1) return;
   run.flushed = time;
-  fflush(stdout);
-  if (run.file) fflush(run.file);
+  flush_all(t);
 }
 
 // ---- a run -------------------------------------------------------------------------------------
@@ -238,7 +287,7 @@ static void print_what_runs(void)
     printf(", no step: it stands at %d\n", run.last);
   else
     printf(", steps %d to %d\n", run.first, run.last);
-  fflush(stdout);
+  flush_output(run.first - 1);
 }
 
 bool metrics_open(const struct options *o, int first, int last, struct failure *why)
@@ -263,12 +312,12 @@ void metrics_step(int t)
   if (program.loss >= 0 && turn) {
     struct told told = measure(t);
     erase_bar();
-    print_told(&told);
+    if (!run.silent) print_told(&told);
     if (run.file) write_told(&told);
     warn_of_nan(&told);
     run.told = t;
     run.since = now();
-    flush_now_and_then(run.since);
+    flush_now_and_then(run.since, t);
   }
   if (run.bar && t < run.last) draw_bar(t, now());
 }
@@ -287,22 +336,21 @@ void metrics_resume(void)
   run.since += idle;
 }
 
-bool metrics_close(struct failure *why)
+void metrics_end(void)
 {
   int steps = run.last - run.first + 1;
   target_wait();
-  if (!tells()) return true;
+  if (!tells()) return;
   erase_bar();
   double each = steps > 0 ? (now() - run.begun) * 1e6 / steps : 0;
-  printf("steps: %d  us_per_step: %.2f\n", steps, each);
-  errno = 0;
-  bool ok = fflush(stdout) == 0 && !ferror(stdout);
-  if (!ok) failed(why, "standard output: cannot write: %s", strerror(errno));
-  if (!run.file) return ok;
-  errno = 0;
-  bool written = fflush(run.file) == 0 && !ferror(run.file);
-  if (fclose(run.file) != 0 || !written)
-    return failed(why, "%s: cannot write: %s", run.options->metrics,
-                  errno ? strerror(errno) : "a line was lost");
-  return ok;
+  if (!run.silent) printf("steps: %d  us_per_step: %.2f\n", steps, each);
+  flush_all(run.last);
+}
+
+bool metrics_close(struct failure *why)
+{
+  if (run.file && fclose(run.file) != 0) lose(run.options->metrics, run.last);
+  run.file = NULL;
+  return !*run.lost.text ||
+         failed(why, "%.500s: what was to be saved is saved, but not all was told", run.lost.text);
 }

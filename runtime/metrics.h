@@ -16,7 +16,11 @@ void metrics_step(int t);
 void metrics_pause(void);
 void metrics_resume(void);
 
-// Tells of the whole. False, and why, where something told was lost.
+// After the last step: tells of the whole.
+void metrics_end(void);
+
+// At the end of the job. False, and why, where something told was lost: of a file or of standard
+// output that fails a note tells at once, and nothing more goes there.
 bool metrics_close(struct failure *why);
 
 #endif

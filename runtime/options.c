@@ -85,6 +85,12 @@ static bool read_option(struct options *o, int option)
   case 'e':
     o->export_to = optarg;
     return true;
+  case 'V':
+    o->verify = optarg;
+    return true;
+  case 'n':
+    o->no_verify = true;
+    return true;
   default:
     o->help = true;
     return option == 'h';
@@ -95,6 +101,8 @@ static bool read_option(struct options *o, int option)
 static const char *contradiction(const struct options *o)
 {
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
+  if (o->verify && (o->weights || o->load || o->data || o->save || o->export_to || o->metrics))
+    return "--verify looks at a checkpoint, and nothing else";
   if (o->save_every && !o->save) return "--save-every wants --save DIR";
   if (o->shard_bytes && !o->save && !o->export_to) return "--shard-bytes wants --save or --export";
   if (o->graph && o->profile) return "--profile takes a step apart, --graph makes it one";
@@ -123,6 +131,8 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"load", required_argument, NULL, 'r'},
       {"save", required_argument, NULL, 'o'},
       {"export", required_argument, NULL, 'e'},
+      {"verify", required_argument, NULL, 'V'},
+      {"no-verify", no_argument, NULL, 'n'},
       {"graph", no_argument, NULL, 'g'},
       {"profile", no_argument, NULL, 'f'},
       {"help", no_argument, NULL, 'h'},

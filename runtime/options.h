@@ -10,6 +10,8 @@ struct options {
   int save_every; // 0: only at the end
   int deadline;   // in seconds; 0: none
   const char *weights, *data, *tokens, *metrics, *load, *save, *export_to;
+  const char *verify;   // a checkpoint to look at, in the place of a run
+  bool no_verify;       // checksums of what is loaded do not count
   uint64_t shard_bytes; // 0: never more than one file
   double peak_tflops;   // 0: not told
   bool profile;         // where a step's time goes on the GPU is to be told

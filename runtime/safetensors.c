@@ -7,11 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "crc32c.h"
 #include "files.h"
+#include "json_memory.h"
 
 enum { LONGEST_HEADER = 100000000 };
 
 static const char METADATA[] = "__metadata__";
+
+// In the metadata of a checkpoint: what the header's own checksum stands behind, where all digits
+// count as 0; and what a tensor's name stands behind.
+static const char SEAL[] = "\"crc32c\":\"";
+static const char OF_TENSOR[] = "crc32c:";
+
+enum { CRC_DIGITS = 8 };
 
 // ---- elements ----------------------------------------------------------------------------------
 
@@ -41,6 +50,62 @@ static bool count_bytes(const struct entry *e, uint64_t *bytes)
   if (__builtin_mul_overflow(bits, (uint64_t)safetensors_bits(e->dtype), &bits)) return false;
   *bytes = bits / 8;
   return bits % 8 == 0;
+}
+
+// ---- checksums ---------------------------------------------------------------------------------
+
+static bool read_crc(const char *digits, uint32_t *crc)
+{
+  *crc = 0;
+  for (int i = 0; i < CRC_DIGITS; i++) {
+    const char *hex = "0123456789abcdef", *at = digits[i] ? strchr(hex, digits[i]) : NULL;
+    if (!at) return false;
+    *crc = *crc << 4 | (uint32_t)(at - hex);
+  }
+  return !digits[CRC_DIGITS] || digits[CRC_DIGITS] == '"';
+}
+
+// The digits of the header's own checksum, or NULL. Within a name or a value there would be a
+// backslash before the quotation mark.
+static char *find_seal(char *text, size_t length)
+{
+  char *at = memmem(text, length, SEAL, strlen(SEAL));
+  if (!at || length - (size_t)(at - text) <= strlen(SEAL) + CRC_DIGITS) return NULL;
+  at += strlen(SEAL);
+  return at[CRC_DIGITS] == '"' ? at : NULL;
+}
+
+static uint32_t header_crc(char *text, size_t length, char *digits)
+{
+  char kept[CRC_DIGITS];
+  memcpy(kept, digits, sizeof kept);
+  memset(digits, '0', sizeof kept);
+  uint32_t crc = crc32c(text, length);
+  memcpy(digits, kept, sizeof kept);
+  return crc;
+}
+
+static enum seal judge_seal(char *text, size_t length)
+{
+  uint32_t said;
+  char *digits = find_seal(text, length);
+  if (!digits) return UNSEALED;
+  return read_crc(digits, &said) && said == header_crc(text, length, digits) ? INTACT : BROKEN;
+}
+
+// What the metadata says of tensors.
+static void read_checksums(struct safetensors *file)
+{
+  const char *key;
+  json_t *value;
+  json_object_foreach(json_object_get(file->header, METADATA), key, value)
+  {
+    if (strncmp(key, OF_TENSOR, strlen(OF_TENSOR)) != 0) continue;
+    // The entries are the file's own, which it may change.
+    struct entry *e = (struct entry *)(uintptr_t)safetensors_find(file, key + strlen(OF_TENSOR));
+    if (e) e->has_crc = read_crc(json_string_value(value), &e->crc);
+    if (file->seal == UNSEALED) file->seal = BROKEN; // the header's own was there
+  }
 }
 
 // ---- reading -----------------------------------------------------------------------------------
@@ -225,6 +290,7 @@ static bool parse_header(struct safetensors *file, const char *text, size_t leng
                   file->path);
   if (!check_text(file->path, text, length, why)) return false;
   file->header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+  if (json_memory_ended()) return failed(why, "%s: out of memory for its header", file->path);
   if (!file->header)
     return failed(why, "%s: its header is not JSON: %s, at byte %d", file->path, error.text,
                   error.position + 8);
@@ -253,8 +319,11 @@ static bool read_header(struct safetensors *file, uint64_t size, struct failure 
   file->data = sizeof raw + length;
   bool ok = read_bytes(file->fd, file->path, sizeof raw, text, length, why) &&
             parse_header(file, text, length, why);
+  file->seal = ok ? judge_seal(text, length) : UNSEALED;
   free(text);
-  return ok && read_entries(file, why) && check_places(file, size - file->data, why);
+  ok = ok && read_entries(file, why) && check_places(file, size - file->data, why);
+  if (ok) read_checksums(file);
+  return ok;
 }
 
 bool safetensors_open(struct safetensors *file, const char *path, struct failure *why)
@@ -358,6 +427,18 @@ bool safetensors_write(int fd, const char *path, uint64_t at, size_t size,
   return true;
 }
 
+void slice_checksum(struct checksum *sum, const struct slice *slice, size_t size, size_t from,
+                    size_t count, const void *data)
+{
+  for (const char *next = data; count > 0;) {
+    struct run run = slice_run(slice, from, count);
+    checksum_add(sum, run.first * size, next, run.count * size);
+    from += run.count;
+    count -= run.count;
+    next += run.count * size;
+  }
+}
+
 // ---- a new file's header -----------------------------------------------------------------------
 
 static bool place_entries(struct entry *entries, size_t count, struct failure *why)
@@ -387,6 +468,26 @@ static json_t *describe(const struct entry *e)
   return NULL;
 }
 
+// "crc32c": of the header, for now 0; "crc32c:w": "1a2b3c4d", and so on. Nothing where no tensor
+// has a checksum.
+static bool add_checksums(json_t *strings, const struct entry *entries, size_t count)
+{
+  bool ok = true, first = true;
+  for (size_t i = 0; ok && i < count; i++) {
+    const struct entry *e = &entries[i];
+    if (!e->has_crc) continue;
+    if (first) ok = json_object_set_new(strings, "crc32c", json_string("00000000")) == 0;
+    first = false;
+    size_t size = strlen(OF_TENSOR) + strlen(e->name) + 1;
+    char *key = malloc(size);
+    if (!key) return false;
+    snprintf(key, size, "%s%s", OF_TENSOR, e->name);
+    ok = ok && json_object_set_new(strings, key, json_sprintf("%08x", (unsigned)e->crc)) == 0;
+    free(key);
+  }
+  return ok;
+}
+
 static json_t *make_header(const struct entry *entries, size_t count,
                            const char *const (*metadata)[2], size_t pairs, struct failure *why)
 {
@@ -394,6 +495,7 @@ static json_t *make_header(const struct entry *entries, size_t count,
   bool ok = true;
   for (size_t i = 0; i < pairs; i++)
     ok = json_object_set_new(strings, metadata[i][0], json_string(metadata[i][1])) == 0 && ok;
+  ok = add_checksums(strings, entries, count) && ok;
   ok = json_object_set_new(header, METADATA, strings) == 0 && ok;
   if (!ok) failed(why, "the file's metadata is no UTF-8, or memory ended");
   for (size_t i = 0; ok && i < count; i++) {
@@ -407,6 +509,15 @@ static json_t *make_header(const struct entry *entries, size_t count,
   return NULL;
 }
 
+// Puts the header's own checksum in it, where it is to have one.
+static void seal_header(char *text, size_t length)
+{
+  char crc[CRC_DIGITS + 1], *digits = find_seal(text, length);
+  if (!digits) return;
+  snprintf(crc, sizeof crc, "%08x", (unsigned)header_crc(text, length, digits));
+  memcpy(digits, crc, CRC_DIGITS);
+}
+
 bool safetensors_layout(struct entry *entries, size_t count, const char *const (*metadata)[2],
                         size_t pairs, char **head, size_t *length, struct failure *why)
 {
@@ -418,11 +529,14 @@ bool safetensors_layout(struct entry *entries, size_t count, const char *const (
   char *bytes = text > 0 ? malloc(8 + padded) : NULL;
   bool ok = bytes && json_dumpb(header, bytes + 8, text, JSON_COMPACT) == text;
   json_decref(header);
+  ok = !json_memory_ended() && ok;
   if (!ok || padded > LONGEST_HEADER) {
     free(bytes);
-    return failed(why, ok ? "the header of the file would be above its limit" : "out of memory");
+    return failed(why, ok ? "the header of the file would be above its limit"
+                          : "out of memory for the header of a file");
   }
   memset(bytes + 8 + text, ' ', padded - text);
+  seal_header(bytes + 8, padded);
   for (int i = 0; i < 8; i++) bytes[i] = (char)(padded >> 8 * i & 0xff);
   *head = bytes;
   *length = 8 + padded;

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "crc32c.h"
 #include "failure.h"
 
 struct json_t;
@@ -19,7 +20,12 @@ struct entry {
   size_t ndim;
   const long *shape;
   uint64_t begin, end; // bytes, from the start of the data
+  bool has_crc;
+  uint32_t crc; // CRC-32C of its bytes, where the file says it
 };
+
+// What a header's own checksum says of it: a checkpoint has one.
+enum seal { UNSEALED, INTACT, BROKEN };
 
 struct safetensors {
   char *path;
@@ -28,6 +34,7 @@ struct safetensors {
   size_t count;
   struct entry *entries; // ascending by name
   struct json_t *header; // owns the strings
+  enum seal seal;
 };
 
 // A rank's part of a tensor: `here` elements from `first` on, of `of`; row-major, all of ndim.
@@ -67,10 +74,16 @@ bool safetensors_read(const struct safetensors *file, const struct entry *entry,
                       const struct slice *slice, size_t from, size_t count, void *to,
                       struct failure *why);
 
+// Adds them to the checksum of the whole tensor; an element has `size` bytes. Of a slice all
+// elements, upwards.
+void slice_checksum(struct checksum *sum, const struct slice *slice, size_t size, size_t from,
+                    size_t count, const void *data);
+
 // Lays out the tensors of a new file: fills in begin and end of each, wide elements first so that
 // all are aligned, and makes all bytes before the data: *head, for the caller to free, of *length.
-// `metadata` holds `pairs` keys and values. False, and why, where a name is no UTF-8 or memory
-// ends.
+// `metadata` holds `pairs` keys and values. Where tensors have checksums these follow, and one of
+// the header; *length does not depend on what they are. False, and why, where a name is no UTF-8 or
+// memory ends.
 bool safetensors_layout(struct entry *entries, size_t count, const char *const (*metadata)[2],
                         size_t pairs, char **head, size_t *length, struct failure *why);
 

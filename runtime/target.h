@@ -6,6 +6,7 @@
 #define TARGET_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include "launch.h"
 #include "watch.h"
 
@@ -34,6 +35,12 @@ int target_first_failure(bool ok);
 
 // Collective. False, and why, where this rank carries another program than rank 0.
 bool target_same_program(struct failure *why);
+
+// Collective. Rank 0's bytes, to each.
+void target_share(void *bytes, size_t count);
+
+// Collective. Each number becomes the exclusive or of what all ranks have there.
+void target_combine(uint32_t *numbers, size_t count);
 
 // Collective. Makes the communicators of program.groups.
 void target_groups(void);

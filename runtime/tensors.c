@@ -102,13 +102,21 @@ static float half_to_float(uint16_t x)
   return x & 0x8000 ? -size : size;
 }
 
+static bool read_as_is(const struct kept *from, const struct slice *slice, size_t first,
+                       size_t count, void *to, struct checksum *sum, struct failure *why)
+{
+  if (!safetensors_read(from->file, from->entry, slice, first, count, to, why)) return false;
+  if (sum) slice_checksum(sum, slice, safetensors_bits(from->entry->dtype) / 8, first, count, to);
+  return true;
+}
+
 // Elements of 16 bits in the file as floats: they are read behind where the floats end up.
 static bool read_widened(const struct kept *from, const struct slice *slice, size_t first,
-                         size_t count, void *to, struct failure *why)
+                         size_t count, void *to, struct checksum *sum, struct failure *why)
 {
   bool half = strcmp(from->entry->dtype, "F16") == 0;
   char *narrow = (char *)to + count * (sizeof(float) - sizeof(uint16_t));
-  if (!safetensors_read(from->file, from->entry, slice, first, count, narrow, why)) return false;
+  if (!read_as_is(from, slice, first, count, narrow, sum, why)) return false;
   for (size_t i = 0; i < count; i++) {
     uint16_t x;
     memcpy(&x, narrow + i * sizeof x, sizeof x);
@@ -118,15 +126,14 @@ static bool read_widened(const struct kept *from, const struct slice *slice, siz
 }
 
 // Makes the shard's own elements from .. from + count - 1 in `to`: read where `kept` says where
-// they are, else drawn.
+// they are, and added to the checksum, else drawn.
 static bool make_piece(const struct kept *kept, const struct member *m, size_t from, size_t count,
-                       void *to, struct failure *why)
+                       void *to, struct checksum *sum, struct failure *why)
 {
   const struct tensor *t = &program.tensors[m->row];
   struct slice slice = table_slice(m->row);
-  if (kept && widens(kept->entry, t)) return read_widened(kept, &slice, from, count, to, why);
-  if (kept && !numbers_are(t))
-    return safetensors_read(kept->file, kept->entry, &slice, from, count, to, why);
+  if (kept && widens(kept->entry, t)) return read_widened(kept, &slice, from, count, to, sum, why);
+  if (kept && !numbers_are(t)) return read_as_is(kept, &slice, from, count, to, sum, why);
   if (kept && !numbers_read(kept, m, &slice, from, count, to, why)) return false;
   size_t size = table_type(t->type).bytes;
   for (size_t drawn = 0; !kept && drawn < count;) {
@@ -145,9 +152,11 @@ static size_t staged_bytes(const struct kept *kept, const struct tensor *t)
   return here > there ? here : there;
 }
 
+// *share: what this rank's slice adds to the tensor's checksum; NULL: nobody asks.
 static bool fill_tensor(const struct kept *kept, const struct member *m, void *stage,
-                        struct failure *why)
+                        uint32_t *share, struct failure *why)
 {
+  struct checksum sum = {0};
   const struct tensor *t = &program.tensors[m->row];
   if (!kept && t->init.how == CONSTANT && fpclassify(t->init.a) == FP_ZERO) return true;
   struct slice slice = table_slice(m->row);
@@ -156,10 +165,11 @@ static bool fill_tensor(const struct kept *kept, const struct member *m, void *s
   for (size_t from = 0; from < elements;) {
     size_t count = STAGED_BYTES / staged_bytes(kept, t);
     if (count > elements - from) count = elements - from;
-    if (!make_piece(kept, m, from, count, stage, why)) return false;
+    if (!make_piece(kept, m, from, count, stage, share ? &sum : NULL, why)) return false;
     target_put(memory + from * size, stage, count * size);
     from += count;
   }
+  if (share) *share = checksum_share(&sum, kept->entry->end - kept->entry->begin);
   return true;
 }
 
@@ -170,6 +180,7 @@ struct filling {
   struct members members;
   const struct kept **from;
   struct archive weights, data;
+  struct checks *checks; // NULL: what is read is taken as it is
 };
 
 static void shape_text(size_t ndim, const long *shape, char *to, size_t size)
@@ -247,11 +258,22 @@ static bool surplus(const struct archive *archive, const char *name, struct fail
   return failed(why, "%s: it holds %s, which the program does not know", archive->path, name);
 }
 
+// Where there is nothing to check them by, the note says so.
+static bool check_headers(const struct filling *f, const char *note, struct failure *why)
+{
+  bool has = true;
+  struct failure changed;
+  if (!f->checks) return true;
+  if (!verify_headers(&f->weights, &has, &changed)) return verify_refuse(&changed, why);
+  if (!has && note && rank.id == 0) printf("note: %s %s\n", f->weights.path, note);
+  return true;
+}
+
 // Parameters alone. The optimizer's state may be there, and the inputs where the file is that of
 // the data, too.
 static bool take_weights(struct filling *f, const char *path, bool data_too, struct failure *why)
 {
-  if (!archive_open(&f->weights, path, why)) return false;
+  if (!archive_open(&f->weights, path, why) || !check_headers(f, NULL, why)) return false;
   for (size_t i = 0; i < f->weights.count; i++) {
     const char *name = f->weights.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
@@ -287,7 +309,8 @@ static bool take_position(const struct archive *checkpoint, long long step, stru
 // Parameters, state and step: no more and no less.
 static bool take_checkpoint(struct filling *f, const char *path, int *step, struct failure *why)
 {
-  if (!archive_open(&f->weights, path, why)) return false;
+  const char *note = "was saved without checksums: whether it has changed since cannot be told";
+  if (!archive_open(&f->weights, path, why) || !check_headers(f, note, why)) return false;
   for (size_t i = 0; i < f->weights.count; i++) {
     const char *name = f->weights.all[i].entry->name;
     const struct member *m = table_find(&f->members, name);
@@ -311,6 +334,15 @@ static bool take_data(struct filling *f, const char *path, struct failure *why)
   return archive_open(&f->data, path, why) && take(f, &f->data, BATCH, why);
 }
 
+// Each byte of a file counts once in its checksum: as that of the rank which would write it.
+static bool is_checked(const struct filling *f, size_t i)
+{
+  const struct kept *kept = f->from[i];
+  const int row = f->members.all[i].row;
+  return f->checks && kept && kept->entry->has_crc && program.tensors[row].role != BATCH &&
+         rank.owns[row];
+}
+
 static bool fill_all(const struct filling *f, struct failure *why)
 {
   void *stage = malloc(STAGED_BYTES);
@@ -318,7 +350,11 @@ static bool fill_all(const struct filling *f, struct failure *why)
   bool ok = true;
   for (size_t i = 0; ok && i < f->members.count; i++) {
     const struct member *m = &f->members.all[i];
-    if (program.tensors[m->row].role != OUTPUT) ok = fill_tensor(f->from[i], m, stage, why);
+    enum role role = program.tensors[m->row].role;
+    uint32_t *share = is_checked(f, i) ? &f->checks->shares[i] : NULL;
+    if (role != OUTPUT) ok = fill_tensor(f->from[i], m, stage, share, why);
+    if (ok && f->checks && f->from[i] && role != BATCH)
+      ok = checks_expect(f->checks, i, f->from[i], why);
   }
   free(stage);
   return ok;
@@ -326,11 +362,12 @@ static bool fill_all(const struct filling *f, struct failure *why)
 
 bool tensors_fill(const struct origins *from, int *step, struct failure *why)
 {
-  struct filling f = {0};
+  struct filling f = {.checks = from->checks};
   *step = 0;
   if (!table_members(&f.members, why)) return false;
   f.from = calloc(f.members.count + 1, sizeof *f.from);
   bool ok = f.from || failed(why, "out of memory");
+  if (ok && f.checks) ok = checks_make(f.checks, f.members.count, why);
   bool same = from->weights && from->data && strcmp(from->weights, from->data) == 0;
   if (ok && from->weights) ok = take_weights(&f, from->weights, same, why);
   if (ok && from->load) ok = take_checkpoint(&f, from->load, step, why);

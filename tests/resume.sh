@@ -84,15 +84,18 @@ same from/model.safetensors from2/model.safetensors "--export and --weights: oth
 # A chain of jobs: each goes on from where the one before was killed, saves at every step, in turns in one
 # file and in several, and is killed at some instant. The end is that of one job that was let alone.
 doze() { read -rt "$1" <> <(:) || true; }
-# Until a new file is written in the folder.
+# Until the job that now holds the folder writes a new file there: what the one before has left is not
+# touched here, for each job is to remove it.
+holder=
 wait_for_save() {
-  local i
-  rm -f "$1"/.model*
+  local i token
   for ((i = 0; i < 3000; i++)); do
-    compgen -G "$1/.model*" > /dev/null && return
+    token=$(sed -n 2p "$1/.tpgen.lock" 2> /dev/null) || true
+    [ -n "$token" ] && [ "$token" != "$holder" ] && compgen -G "$1/.model*.$token.tmp" > /dev/null && break
     doze 0.01
   done
-  return 1
+  holder=$token
+  [ $i -lt 3000 ]
 }
 # chain NAME FOLDER JOBS
 chain() {
@@ -115,7 +118,7 @@ chain() {
   run "$name" "$into" --load "$WORK/$into" --steps $((reached + 3)) --save "$WORK/$into"
   run "$name" "$into.alone" --steps $((reached + 3)) --save "$WORK/$into.alone" --log-every 1000
   same "$into/model.safetensors" "$into.alone/model.safetensors" "$into: other bits"
-  [ "$(find "$WORK/$into" -type f | wc -l)" -eq 1 ] || fail "$into: files are left: $(ls -A "$WORK/$into")"
+  [ "$(find "$WORK/$into" -mindepth 1 | wc -l)" -eq 1 ] || fail "$into: files are left: $(ls -A "$WORK/$into")"
   echo "  $name, $into: $jobs jobs killed, $((reached + 3)) steps, the bits of one job"
 }
 beside "$WORK/one.log" chain tp1 one $((kills / 2))
@@ -136,12 +139,18 @@ refused() {
   [ "$(grep -c 'error:' "$WORK/refused.out")" -le 1 ] || fail "$*: more than one message: $(cat "$WORK/refused.out")"
 }
 cp "$WORK/half/model.safetensors" "$WORK/before"
+mkdir "$WORK/theirs"
+echo '{"weight_map": {"w": "model-00001-of-00002.safetensors"}}' > "$WORK/theirs/model.safetensors.index.json"
+refused 1 "it holds model.safetensors.index.json, which no checkpoint or export of such a program wrote" tp2 --save "$WORK/theirs"
+refused 1 "it holds model.safetensors.index.json, which no checkpoint" tp2 --export "$WORK/theirs"
+refused 1 "--weights come from this folder" tp2 --weights "$WORK/half" --save "$WORK/half"
+refused 1 "--weights come from this folder" tp2 --weights "$WORK/half/model.safetensors" --export "$WORK/half"
+refused 2 "--verify looks at a checkpoint, and nothing else" tp2 --verify "$WORK/half"
 refused 1 "is to be the last: say more by --steps N" tp2 --load "$WORK/half" --steps 5
 refused 1 "the folder has neither model.safetensors nor" tp2 --load "$WORK"
 refused 1 "it has no optim.exp_avg" tp2 --load "$WORK/from"
 refused 1 "folders of their own" tp2 --save "$WORK/both" --export "$WORK/both/"
 refused 1 "cannot make the directory: Not a directory" tp2 --save "$WORK/text.txt"
-refused 1 "/dev/full: cannot write" tp1 --metrics /dev/full
 mkfifo "$WORK/fifo"
 refused 1 "fifo: nobody reads this FIFO" tp2 --metrics "$WORK/fifo"
 refused 1 "fifo: not a file but a FIFO" tp2 --data "$WORK/fifo"

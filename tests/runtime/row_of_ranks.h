@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "checkpoint.h"
+#include "folder.h"
 #include "program.h"
 #include "safetensors.h"
 #include "tensors.h"
@@ -142,13 +143,16 @@ static inline float *float_at(int id, size_t offset)
 static char directory[] = "/tmp/tensors.XXXXXX";
 static char saved[128], index_path[128], beside[128];
 
+#define TOKEN_HERE "here-1-0"
+static struct folder folder = {.fd = -1};
+
 static int make_directory(void **state)
 {
   (void)state;
   if (!mkdtemp(directory)) return -1;
   snprintf(saved, sizeof saved, "%s/model.safetensors", directory);
   snprintf(index_path, sizeof index_path, "%s/model.safetensors.index.json", directory);
-  snprintf(beside, sizeof beside, "%s/.model.safetensors.tmp", directory);
+  snprintf(beside, sizeof beside, "%s/.model.safetensors.%s.tmp", directory, TOKEN_HERE);
   return 0;
 }
 
@@ -160,15 +164,32 @@ static int remove_directory(void **state)
   return system(command);
 }
 
+// All ranks fill theirs and agree on the checksums.
+static bool fill_checked(int ranks, const struct origins *from, int *step, struct failure *why)
+{
+  struct checks all = {0};
+  bool ok = true;
+  memset(memories, 0, sizeof memories);
+  for (int id = 0; ok && id < ranks; id++) {
+    struct checks own = {0};
+    struct origins checked = *from;
+    checked.checks = &own;
+    become(id, ranks);
+    ok = tensors_fill(&checked, step, why);
+    for (size_t i = 0; ok && id > 0 && i < all.count; i++) own.shares[i] ^= all.shares[i];
+    checks_free(&all);
+    all = own;
+  }
+  for (size_t i = 0; ok && i < all.count; i++) ok = checks_hold(&all, i, why);
+  checks_free(&all);
+  return ok;
+}
+
 static int fill_from(int ranks, const struct origins *from)
 {
   int step = -1;
   struct failure why = {""};
-  memset(memories, 0, sizeof memories);
-  for (int id = 0; id < ranks; id++) {
-    become(id, ranks);
-    if (!tensors_fill(from, &step, &why)) fail_msg("rank %d: %s", id, why.text);
-  }
+  if (!fill_checked(ranks, from, &step, &why)) fail_msg("%s", why.text);
   return step;
 }
 
@@ -187,7 +208,8 @@ struct saves {
 static struct saves begin_save(int ranks, const struct saving *what)
 {
   struct saves saves = {.ranks = ranks};
-  struct failure why = {""};
+  struct failure why = {""}, note;
+  if (!folder_take(&folder, what->directory, TOKEN_HERE, &note, &why)) fail_msg("%s", why.text);
   for (int id = 0; id < ranks; id++) {
     become(id, ranks);
     saves.of[id] = save_plan(what, &why);
@@ -198,12 +220,19 @@ static struct saves begin_save(int ranks, const struct saving *what)
     become(id, ranks);
     if (!save_write(saves.of[id], &why)) fail_msg("rank %d: %s", id, why.text);
   }
+  for (int id = 1; id < ranks; id++) {
+    size_t count;
+    const uint32_t *theirs = save_shares(saves.of[id], &count);
+    uint32_t *first = save_shares(saves.of[0], &count);
+    for (size_t i = 0; i < count; i++) first[i] ^= theirs[i];
+  }
   return saves;
 }
 
 static void end_save(struct saves *saves)
 {
   for (int id = 0; id < saves->ranks; id++) save_end(saves->of[id]);
+  folder_release(&folder);
 }
 
 static void save_as(int ranks, const struct saving *what)
@@ -216,7 +245,7 @@ static void save_as(int ranks, const struct saving *what)
 
 static void save(int ranks, int step)
 {
-  save_as(ranks, &(struct saving){directory, CHECKPOINT, step, 0});
+  save_as(ranks, &(struct saving){directory, CHECKPOINT, step, 0, TOKEN_HERE, &folder});
 }
 
 static inline size_t read_file(const char *path, char *to, size_t most)

@@ -76,6 +76,15 @@ static int note_rename(const char *from, const char *to)
   return rename(from, to);
 }
 
+static int note_link(const char *from, const char *to)
+{
+  struct stat about;
+  if (stat(from, &about) == 0 && find_unsynced(about.st_ino) < unsynced.nfile)
+    risk("a part has its name before its bytes are synced");
+  unsynced.name = true;
+  return link(from, to);
+}
+
 static int note_unlink(const char *path)
 {
   if (!is_new_name(path) && unsynced.name)
@@ -87,6 +96,7 @@ static int note_unlink(const char *path)
 #define close(...)             (count_call(), close(__VA_ARGS__))
 #define fsync(fd)              (count_call(), note_sync(fd))
 #define rename(...)            (count_call(), note_rename(__VA_ARGS__))
+#define link(...)              (count_call(), note_link(__VA_ARGS__))
 #define unlink(...)            (count_call(), note_unlink(__VA_ARGS__))
 #define posix_fallocate(...)   (count_call(), posix_fallocate(__VA_ARGS__))
 #define safetensors_write(...) (count_call(), note_write(fd), safetensors_write(__VA_ARGS__))
@@ -95,13 +105,14 @@ static int note_unlink(const char *path)
 #undef close
 #undef fsync
 #undef rename
+#undef link
 #undef unlink
 #undef posix_fallocate
 #undef safetensors_write
 
 static void save_shards(int ranks, int step, uint64_t shard_bytes)
 {
-  save_as(ranks, &(struct saving){directory, CHECKPOINT, step, shard_bytes});
+  save_as(ranks, &(struct saving){directory, CHECKPOINT, step, shard_bytes, TOKEN_HERE, &folder});
 }
 
 static int count_files(void)
@@ -199,8 +210,7 @@ static void refused(const char *says)
 {
   int step;
   struct failure why = {""};
-  become(0, 2);
-  if (tensors_fill(&(struct origins){.load = directory}, &step, &why))
+  if (fill_checked(2, &(struct origins){.load = directory}, &step, &why))
     fail_msg("taken, though: %s", says);
   if (!strstr(why.text, says)) fail_msg("said: %s\nnot: %s", why.text, says);
 }
@@ -244,11 +254,12 @@ static void wrong_indices(void **state)
     if (strstr(text_of(index_path), "model-2-")) save_shards(2, 1, 600);
     change_index(rows[i][0], rows[i][1]);
     refused(rows[i][2]);
+    assert_int_equal(unlink(index_path), 0); // it is nobody's now
     save(2, 1);
   }
   save_shards(2, 1, 600);
   snprintf(part, sizeof part, "%s/model-00002-of-00003.safetensors", directory);
-  assert_int_equal(truncate(part, 1100), 0);
+  assert_int_equal(truncate(part, 1700), 0);
   refused("cut short");
   assert_int_equal(unlink(part), 0);
   refused("No such file");
@@ -274,6 +285,75 @@ static void mixed_parts(void **state)
   fwrite(text, 1, bytes, f);
   assert_int_equal(fclose(f), 0);
   refused("no checkpoint: it does not say which step");
+  save(2, 1);
+}
+
+// ---- changed files -----------------------------------------------------------------------------
+
+// A bit that changes after the save is found, wherever it is, on every mesh; one rank may well look
+// at another's.
+static void changed_bits(void **state)
+{
+  (void)state;
+  static char right[20000];
+  int step;
+  struct failure why;
+  const struct origins from = {.load = directory};
+  fill(3, NULL);
+  save(3, 1);
+  size_t bytes = read_file(saved, right, sizeof right), found = 0;
+  for (size_t i = 0; i < bytes; i += 1 + i % 3) {
+    char wrong = (char)(right[i] ^ 1 << i % 8);
+    int fd = open(saved, O_WRONLY);
+    assert_int_equal(pwrite(fd, &wrong, 1, (off_t)i), 1);
+    if (fill_checked(1 + (int)(i % 4), &from, &step, &why)) fail_msg("byte %zu is taken", i);
+    found += strstr(why.text, "its bytes have changed") != NULL;
+    assert_int_equal(pwrite(fd, &right[i], 1, (off_t)i), 1);
+    close(fd);
+  }
+  assert_true(found > 600);
+  assert_int_equal(fill(2, directory), 1);
+}
+
+// The message says which tensor; who insists takes it as it is.
+static void changed_tensor(void **state)
+{
+  (void)state;
+  int step;
+  struct failure why = {""};
+  const char right = 'x';
+  fill(2, NULL);
+  save(2, 1);
+  int fd = open(saved, O_WRONLY);
+  struct safetensors file;
+  assert_true(safetensors_open(&file, saved, &why));
+  uint64_t at = file.data + safetensors_find(&file, "layers.7.w")->begin;
+  safetensors_close(&file);
+  assert_int_equal(pwrite(fd, &right, 1, (off_t)at), 1);
+  close(fd);
+  refused("model.safetensors: layers.7.w: its bytes have changed since they were saved");
+  become(0, 2);
+  assert_true(tensors_fill(&(struct origins){.load = directory}, &step, &why));
+}
+
+// Parts of two saves of the same step.
+static void parts_of_two_saves(void **state)
+{
+  (void)state;
+  char part[200], text[8000];
+  fill(2, NULL);
+  save(2, 1);
+  save_shards(2, 1, 600);
+  snprintf(part, sizeof part, "%s/model-00002-of-00003.safetensors", directory);
+  size_t bytes = read_file(part, text, sizeof text);
+  float_at(0, tensors[MOMENT].offset)[0] += 1;
+  save(2, 1);
+  save_shards(2, 1, 600);
+  FILE *f = fopen(part, "wb");
+  assert_non_null(f);
+  fwrite(text, 1, bytes, f);
+  assert_int_equal(fclose(f), 0);
+  refused("its files are not of one save");
   save(2, 1);
 }
 
@@ -370,7 +450,8 @@ static void old_file_stays(void **state)
   save(2, 1);
   size_t bytes = read_file(saved, before, sizeof before);
 
-  struct saves saves = begin_save(2, &(struct saving){directory, CHECKPOINT, 2, 0});
+  struct saves saves =
+      begin_save(2, &(struct saving){directory, CHECKPOINT, 2, 0, TOKEN_HERE, &folder});
   assert_int_equal(access(beside, F_OK), 0);
   save_abandon(saves.of[0]);
   assert_int_equal(access(beside, F_OK), -1);
@@ -378,7 +459,7 @@ static void old_file_stays(void **state)
   assert_non_null(strstr(why.text, "cannot open what rank 0 made"));
   assert_false(save_commit(saves.of[0], &why));
   end_save(&saves);
-  saves = begin_save(2, &(struct saving){directory, CHECKPOINT, 2, 100});
+  saves = begin_save(2, &(struct saving){directory, CHECKPOINT, 2, 100, TOKEN_HERE, &folder});
   assert_true(count_files() > 2);
   save_abandon(saves.of[0]);
   end_save(&saves);
@@ -398,26 +479,28 @@ static void no_room(void **state)
     rlim_t room;
     const char *says;
   } rows[] = {
-      {0, 2000, ".model.safetensors.tmp: no room for"},
-      {600, 1000, ".model-00001-of-00003.safetensors.tmp: no room for"},
-      {100, 1300, ".model.safetensors.index.json.tmp: cannot write: File too large"},
+      {0, 2000, ".model.safetensors." TOKEN_HERE ".tmp: no room for"},
+      {600, 1000, ".model-00001-of-00003.safetensors." TOKEN_HERE ".tmp: no room for"},
+      {100, 1300, ".model.safetensors.index.json." TOKEN_HERE ".tmp: cannot write: File too large"},
   };
-  struct failure why = {""};
+  struct failure why = {""}, note;
   struct rlimit before, small;
   signal(SIGXFSZ, SIG_IGN);
   fill(2, NULL);
   save(2, 3);
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    struct save *s =
-        save_plan(&(struct saving){directory, CHECKPOINT, 4, rows[i].shard_bytes}, &why);
+    struct save *s = save_plan(
+        &(struct saving){directory, CHECKPOINT, 4, rows[i].shard_bytes, TOKEN_HERE, &folder}, &why);
     assert_non_null(s);
+    assert_true(folder_take(&folder, directory, TOKEN_HERE, &note, &why));
     small = (struct rlimit){rows[i].room, before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     bool saved = save_create(s, &why) && save_write(s, &why) && save_commit(s, &why);
     if (!saved) save_abandon(s);
     save_end(s);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    folder_release(&folder);
     assert_false(saved);
     if (!strstr(why.text, rows[i].says)) fail_msg("said: %s\nnot: %s", why.text, rows[i].says);
     assert_int_equal(count_files(), 1);
@@ -444,22 +527,23 @@ static void directories(void **state)
   char deep[200], part[200];
   struct failure why = {""};
   snprintf(deep, sizeof deep, "%s/a/b//c/", directory);
-  assert_true(save_directory(deep, &why));
+  assert_true(folder_make(deep, &why));
   assert_int_equal(access(deep, F_OK), 0);
-  assert_true(save_directory(deep, &why));
+  assert_true(folder_make(deep, &why));
   for (const char *const *p = (const char *const[]){"a/b/c", "a/b", "a", NULL}; *p; p++) {
     snprintf(part, sizeof part, "%s/%s", directory, *p);
     assert_int_equal(rmdir(part), 0);
   }
   fill(1, NULL);
   save(1, 1);
-  assert_false(save_directory(saved, &why));
+  assert_false(folder_make(saved, &why));
   assert_non_null(strstr(why.text, "Not a directory"));
-  struct save *none = save_plan(&(struct saving){"/proc/none", CHECKPOINT, 1, 0}, &why);
+  struct save *none =
+      save_plan(&(struct saving){"/proc/none", CHECKPOINT, 1, 0, TOKEN_HERE, &folder}, &why);
   assert_non_null(none);
   assert_false(save_create(none, &why));
   save_end(none);
-  assert_false(save_directory("", &why));
+  assert_false(folder_make("", &why));
 }
 
 int main(void)
@@ -470,6 +554,9 @@ int main(void)
       cmocka_unit_test(shards_have_their_size),
       cmocka_unit_test(wrong_indices),
       cmocka_unit_test(mixed_parts),
+      cmocka_unit_test(changed_bits),
+      cmocka_unit_test(changed_tensor),
+      cmocka_unit_test(parts_of_two_saves),
       cmocka_unit_test(dies_at_every_call),
       cmocka_unit_test(syncs_before_it_counts),
       cmocka_unit_test(old_file_stays),

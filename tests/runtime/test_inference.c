@@ -110,10 +110,15 @@ static void outputs(void **state)
   struct failure why = {""};
   values[4] = 40;
   values[5] = 50;
-  struct save *save = save_plan(&(struct saving){directory, CHECKPOINT, 1, 1}, &why);
+  struct folder folder;
+  struct failure note;
+  assert_true(folder_take(&folder, directory, "here-1-0", &note, &why));
+  struct save *save =
+      save_plan(&(struct saving){directory, CHECKPOINT, 1, 1, "here-1-0", &folder}, &why);
   assert_non_null(save);
   assert_true(save_create(save, &why) && save_write(save, &why) && save_commit(save, &why));
   save_end(save);
+  folder_release(&folder);
   assert_true(safetensors_open(&file, saved, &why));
   assert_int_equal(file.count, 1);
   float got[2];

@@ -116,6 +116,7 @@ static void tell(const struct options *o, int first, int last, float loss, float
     usleep(save_takes);
     metrics_resume();
   }
+  metrics_end();
   ok = ok && metrics_close(&why);
   fflush(stdout);
   dup2(out, 1);
