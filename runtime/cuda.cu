@@ -229,7 +229,7 @@ int target_first_failure(bool ok)
 // What all ranks give in pieces, each of which is gathered.
 void target_combine(uint32_t *numbers, size_t count)
 {
-  enum { AT_ONCE = 1024 };
+  const size_t AT_ONCE = 1024;
   uint32_t *all = (uint32_t *)malloc((size_t)program.world * AT_ONCE * sizeof *all);
   if (!all) fail_call(__FILE__, __LINE__, "malloc", "out of memory");
   for (size_t done = 0; done < count; done += AT_ONCE) {

@@ -269,6 +269,7 @@ static bool look_at(const char *path)
   struct checks checks = {0};
   bool has = false;
   if (!is_one_job(&why)) return false;
+  target_groups(); // target_stop takes them back
   bool ok = all_ok(archive_open(&archive, path, &why) && verify_headers(&archive, &has, &why) &&
                        checks_make(&checks, archive.count, &why) &&
                        verify_read(&archive, me.rank, program.world, &checks, &why),
