@@ -294,11 +294,12 @@ static bool write_index(const struct save *s, const char *name, struct failure *
 static void remove_old(const struct save *s)
 {
   char path[PATH_MAX];
-  if (s->nparts == 1 && folder_wrote(s->directory, INDEX)) unlink(path_of(s, INDEX, path));
+  struct failure reason;
+  if (s->nparts == 1 && folder_wrote(s->directory, INDEX, &reason)) unlink(path_of(s, INDEX, path));
   DIR *directory = opendir(s->directory);
   for (struct dirent *d; directory && (d = readdir(directory));)
     if (folder_names_part(d->d_name) && !is_own_part(s, d->d_name) &&
-        folder_wrote(s->directory, d->d_name))
+        folder_wrote(s->directory, d->d_name, &reason))
       unlink(path_of(s, d->d_name, path));
   if (directory) closedir(directory);
 }
@@ -306,9 +307,9 @@ static void remove_old(const struct save *s)
 // A file that came while the job ran.
 static bool is_replaceable(const struct save *s, const char *name, struct failure *why)
 {
-  if (!is_there(s, name) || folder_wrote(s->directory, name)) return true;
-  return failed(why, "%s: it holds %s, which no checkpoint or export of such a program wrote",
-                s->directory, name);
+  struct failure reason;
+  if (!is_there(s, name) || folder_wrote(s->directory, name, &reason)) return true;
+  return folder_refuses(s->directory, name, &reason, why);
 }
 
 static bool commit_single(struct save *s, struct failure *why)

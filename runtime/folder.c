@@ -272,68 +272,79 @@ void folder_release(struct folder *f)
 
 // ---- others' files -----------------------------------------------------------------------------
 
-static bool wrote_tensors(const char *path)
+static bool wrote_tensors(const char *path, struct failure *why)
 {
   struct safetensors file;
-  struct failure why;
   struct stat about;
-  if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || !safetensors_open(&file, path, &why))
-    return false;
+  if (stat(path, &about) != 0) return failed(why, "%s: %s", path, strerror(errno));
+  if (!S_ISREG(about.st_mode)) return failed(why, "%s: not a file", path);
+  if (!safetensors_open(&file, path, why)) return false;
   bool ours = safetensors_metadata(&file, PLAN_HASH) != NULL ||
               safetensors_metadata(&file, WRITTEN_BY) != NULL;
   safetensors_close(&file);
-  return ours;
+  return ours ||
+         failed(why, "%s: its metadata have neither %s nor %s", path, PLAN_HASH, WRITTEN_BY);
 }
 
 // An index says so itself; those of former versions name only files that do.
-static bool wrote_index(const char *folder, const char *path)
+static bool wrote_index(const char *folder, const char *path, struct failure *why)
 {
   char part[PATH_MAX];
   const char *name;
   json_t *file;
+  json_error_t error;
   struct stat about;
-  if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) return false;
-  json_t *index = json_load_file(path, 0, NULL), *map = json_object_get(index, "weight_map");
+  if (stat(path, &about) != 0) return failed(why, "%s: %s", path, strerror(errno));
+  if (!S_ISREG(about.st_mode)) return failed(why, "%s: not a file", path);
+  json_t *index = json_load_file(path, 0, &error), *map = json_object_get(index, "weight_map");
   bool ours = json_object_get(json_object_get(index, "metadata"), WRITTEN_BY) != NULL;
-  if (!ours && json_object_size(map) > 0) {
+  bool memory = !json_memory_ended(), names = json_object_size(map) > 0;
+  if (!ours) failed(why, "%s: %s", path, names ? "it does not say so" : "not an index in JSON");
+  if (!ours && names) {
     ours = true;
     json_object_foreach(map, name, file)
     {
       const char *text = json_string_value(file);
-      ours = ours && text && !strchr(text, '/') && wrote_tensors(path_in(folder, text, part));
+      ours = ours && text && !strchr(text, '/') && wrote_tensors(path_in(folder, text, part), why);
     }
   }
   json_decref(index);
-  return !json_memory_ended() && ours;
+  return memory ? ours : failed(why, "%s: out of memory for reading it", path);
 }
 
-bool folder_wrote(const char *folder, const char *name)
+bool folder_wrote(const char *folder, const char *name, struct failure *why)
 {
   char path[PATH_MAX];
   path_in(folder, name, path);
-  return strcmp(name, INDEX) == 0 ? wrote_index(folder, path) : wrote_tensors(path);
+  return strcmp(name, INDEX) == 0 ? wrote_index(folder, path, why) : wrote_tensors(path, why);
 }
 
-static bool is_others(const char *folder, const char *name, bool outputs)
+static bool is_replaced(const char *name, bool outputs)
 {
-  bool replaced =
-      outputs ? strcmp(name, OUTPUTS) == 0
-              : strcmp(name, SINGLE) == 0 || strcmp(name, INDEX) == 0 || folder_names_part(name);
-  return replaced && !folder_wrote(folder, name);
+  if (outputs) return strcmp(name, OUTPUTS) == 0;
+  return strcmp(name, SINGLE) == 0 || strcmp(name, INDEX) == 0 || folder_names_part(name);
+}
+
+bool folder_refuses(const char *path, const char *name, const struct failure *reason,
+                    struct failure *why)
+{
+  return failed(
+      why,
+      "%s: it holds %s, which no checkpoint or export of such a program wrote (%.300s), and "
+      "which this job would replace: give it another folder, or move that file away",
+      path, name, reason->text);
 }
 
 bool folder_is_ours(const char *path, bool outputs, struct failure *why)
 {
   bool ours = true;
+  struct failure reason;
   DIR *directory = opendir(path);
   if (!directory) return failed(why, "%s: cannot open: %s", path, strerror(errno));
   errno = 0;
   for (struct dirent *d; ours && (d = readdir(directory)); errno = 0)
-    if (is_others(path, d->d_name, outputs))
-      ours = failed(why,
-                    "%s: it holds %s, which no checkpoint or export of such a program wrote, and "
-                    "which this job would replace: give it another folder, or move that file away",
-                    path, d->d_name);
+    if (is_replaced(d->d_name, outputs) && !folder_wrote(path, d->d_name, &reason))
+      ours = folder_refuses(path, d->d_name, &reason, why);
   if (ours && errno) ours = failed(why, "%s: cannot read: %s", path, strerror(errno));
   closedir(directory);
   return ours;

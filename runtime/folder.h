@@ -55,7 +55,11 @@ bool folder_is_ours(const char *path, bool outputs, struct failure *why);
 bool folder_names_part(const char *name);
 
 // Was the folder's file, of tensors or an index, written by such a program's save? It says so in
-// its metadata.
-bool folder_wrote(const char *folder, const char *name);
+// its metadata. False, and why not.
+bool folder_wrote(const char *folder, const char *name, struct failure *why);
+
+// The message that the file stays, for that reason. Returns false.
+bool folder_refuses(const char *path, const char *name, const struct failure *reason,
+                    struct failure *why);
 
 #endif
