@@ -22,8 +22,10 @@ static ncclComm_t everyone;
 static int groups_made;
 static bool one_stream; // the groups' streams are `stream`
 static struct meeting meeting;
-static bool over_mpi; // the ranks meet through MPI, not over TCP
 static bool have_met; // over TCP: `meeting` changes no more
+#ifdef TPGEN_MPI
+static bool over_mpi; // the ranks meet through MPI, not over TCP
+#endif
 
 // ---- failing -----------------------------------------------------------------------------------
 
