@@ -150,7 +150,7 @@ void enter(struct shape whole, enum type type, const struct untold *u,
 int64_t overlap(const struct box *a, const struct box *b)
 {
   int64_t n = 1;
-  for (int d = 0; d < world.whole.ndim; d++)
+  for (int d = 0; d < world.whole.ndim && n; d++)
     n *= most(0, least(a->last[d], b->last[d]) - most(a->first[d], b->first[d]));
   return n;
 }
