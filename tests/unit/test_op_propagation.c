@@ -355,7 +355,8 @@ static bool says(const char *pattern, const char *text)
   return fnmatch(pattern, text, FNM_NOESCAPE) == 0;
 }
 
-/* The line that lets the k-th output lie as it does instead of as PyTorch has it, or NULL. */
+/* The line that lets the k-th output lie as it does instead of as PyTorch has it, or lets bytes move
+   for it that PyTorch does not move; or NULL. */
 static struct better *excuse(const struct line *l, int k)
 {
   struct placement ours = outcome->out[k];
@@ -366,7 +367,8 @@ static struct better *excuse(const struct line *l, int k)
         !says(b->given, l->given_text) || !says(b->theirs, l->out[k]))
       continue;
     b->matched = true;
-    if (same_placement(ours, placement_of(l->out[k])) || outcome->bytes > b->bytes ||
+    bool as_theirs = same_placement(ours, placement_of(l->out[k]));
+    if ((as_theirs && outcome->bytes == 0) || outcome->bytes > b->bytes ||
         !same_placement(ours, placement_of(b->ours)))
       continue;
     b->used = true;
