@@ -42,7 +42,8 @@ static void say_placements(int ndim)
 static const char *say_types(void)
 {
   static const char *const types[] = {"float32", "bfloat16"};
-  const char *forward = any(3) ? ANY_OF(types) : NULL, *backward = any(2) ? ANY_OF(types) : NULL;
+  const char *forward = any(3) ? types[!is_exact && any(2)] : NULL;
+  const char *backward = any(2) ? types[!is_exact && any(2)] : NULL;
   SAY(now.forward, ", {");
   if (forward) SAY(now.forward, "forward_dtype = \"%s\"%s", forward, backward ? ", " : "");
   if (backward) SAY(now.forward, "backward_dtype = \"%s\"", backward);
@@ -163,7 +164,8 @@ static void put_styles_over(int dimension, int divides)
     put_styles_of(path, &now.module[i], divides);
   }
   printf("}");
-  if (mesh[dimension] > 1 && !any(is_even ? 4 : 24)) printf(", {async_tp = %s}", ANY_OF(pieces));
+  if (mesh[dimension] > 1 && !any(is_even ? 4 : 24))
+    printf(", {async_tp = args.%c and %s}", 'a' + dimension, ANY_OF(pieces));
   printf(")\n");
 }
 
@@ -199,7 +201,7 @@ static void put_unit(const char *modules)
   else
     printf(", {reshard_after_forward = %s", any(3) ? "true" : "false");
   if (!any(4)) printf(", shard_dim = -1");
-  if (!has_policies && !any(12)) {
+  if (!is_exact && !has_policies && !any(12)) {
     printf(", reduce_dtype = \"bfloat16\"");
     rounds = 1;
   }
@@ -272,7 +274,7 @@ void put_styles(void)
     has_policies = 1;
     printf("mixed_precision(model, {param_dtype = \"bfloat16\", reduce_dtype = \"%s\"})\n",
            any(2) ? "float32" : "bfloat16");
-  } else if (!any(8)) {
+  } else if (!is_exact && !any(8)) {
     put_policies();
   }
   choose_units();

@@ -52,6 +52,7 @@ extern int mesh[MAX_MESH], nmesh; /* the mesh, and how many dimensions it has */
 extern const char *type;          /* that the model computes in */
 extern int rounds;                /* whether anything is rounded to bfloat16 */
 extern int is_even;               /* whether most sizes are powers of two */
+extern int is_exact;              /* whether nothing may be rounded to bfloat16 */
 
 int any(int n);
 int any_size(void);

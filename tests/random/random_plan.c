@@ -1,7 +1,8 @@
 /* random_plan SEED [RANKS]: a plan that trains a random small model in a random way, or computes
    with it, for tests/random.sh and tests/equal.sh, with the mesh to try it on in a line
-   `-- mesh: a=2 b=3`, of at most so many ranks: else 16, and 64 now and then. A line `-- rounds: bfloat16` says that it rounds to
-   that type.
+   `-- mesh: a=2 b=3`: of at most 16 ranks, and 64 now and then. Where RANKS are told it has at most
+   so many, and nothing is rounded to bfloat16: ranks can be compared with one. A line
+   `-- rounds: bfloat16` says that something is.
 
    A forward is a list of statements, each of which makes one more tensor from those that are there
    (tensors.c, statements.c, products.c, modules.c, layouts.c); what no statement reads goes into
@@ -16,7 +17,7 @@
 
 struct scope now;
 struct input input[MAX_INPUTS];
-int ninput, mesh[MAX_MESH], nmesh, rounds, is_even;
+int ninput, mesh[MAX_MESH], nmesh, rounds, is_even, is_exact;
 const char *type = "float32";
 static uint64_t state;
 
@@ -239,7 +240,8 @@ int main(int argc, char **argv)
   state = strtoull(argv[1], NULL, 10) * UINT64_C(0xd1342543de82ef95);
   choose_mesh(argc == 3 ? atoi(argv[2]) : any(8) ? 16 : 64);
   is_even = !any(3);
-  if (!any(6)) {
+  is_exact = argc == 3;
+  if (!any(6) && !is_exact) {
     type = "bfloat16";
     rounds = 1;
   }
