@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Meshes of up to six dimensions and 2,000 ranks, and of 65,536 of which some are written: whatever the plan, a
+# Meshes of up to six dimensions and 600 ranks, and of 65,536 of which some are written: a
 # run of tpgen takes three seconds and 512 MiB at most, and ends with the programs or with one message.
 . "$(dirname "$0")/common.sh"
 
@@ -20,7 +20,7 @@ runs() {
     [ "$least" -gt $most ] || break
   done
   [ "$status" -eq "$expected" ] || fail "$plan $*: status $status: $(head -c 200 "$WORK/said")"
-  [ -z "$message" ] ||   grep -qF -- "$message" "$WORK/said" || fail "$plan $*: $(head -c 200 "$WORK/said")"
+  [ -z "$message" ] || grep -qF -- "$message" "$WORK/said" || fail "$plan $*: $(head -c 200 "$WORK/said")"
   [ "$least" -le $most ] || fail "$plan $*: $least ms"
   [ "$kib" -le 524288 ] || [ $most -gt 6000 ] || fail "$plan $*: $kib KiB"
   [ "$least" -le $longest ] || longest=$least
