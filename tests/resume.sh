@@ -79,6 +79,42 @@ run tp3 from --weights "$WORK/export" --steps 0 --export "$WORK/from"
 run tp2 from2 --weights "$WORK/half" --steps 0 --export "$WORK/from2"
 same from/model.safetensors from2/model.safetensors "--export and --weights: other bits"
 
+# ---- what cannot be told ---------------------------------------------------------------------------
+
+# untold NAME STATUS: the job ended so, and has saved all the same, and says that it told not all.
+untold() {
+  [ "$2" -eq 1 ] || fail "$1: status $2, not 1"
+  same untold/model.safetensors "$1/model.safetensors" "$1: other bits are saved"
+  [ -s "$WORK/$1.export/model.safetensors" ] || fail "$1: nothing is exported"
+  grep -q 'note: step .*cannot write: .*; the job goes on' "$WORK/$1.err" || fail "$1: no note: $(cat "$WORK/$1.err")"
+  grep -q 'error: .*what was to be saved is saved' "$WORK/$1.err" || fail "$1: no error: $(cat "$WORK/$1.err")"
+  [ "$(wc -l < "$WORK/$1.err")" -eq 2 ] || fail "$1: more than two lines: $(cat "$WORK/$1.err")"
+}
+run tp1 untold --steps 30 --save "$WORK/untold"
+for name in metrics output pipe; do
+  status=0
+  command_of tp1 --steps 30 --save "$WORK/$name" --export "$WORK/$name.export"
+  case $name in
+  metrics) "${command[@]}" --metrics /dev/full > /dev/null 2> "$WORK/$name.err" || status=$? ;;
+  output) "${command[@]}" > /dev/full 2> "$WORK/$name.err" || status=$? ;;
+  pipe) # whose reader has gone
+    { sleep 0.3 && "${command[@]}" 2> "$WORK/$name.err" || echo $? > "$WORK/pipe.status"; } | true
+    status=$(cat "$WORK/pipe.status") || status=0
+    ;;
+  esac
+  untold $name $status
+done
+
+# ---- changed ---------------------------------------------------------------------------------------
+
+verify() { "$WORK/tp1/rank0" --verify "$1" > "$WORK/verify.out" 2>&1; }
+verify "$WORK/whole" || fail "--verify: $(cat "$WORK/verify.out")"
+grep -q 'step 12: as they were saved' "$WORK/verify.out" || fail "--verify: $(cat "$WORK/verify.out")"
+cp -r "$WORK/whole" "$WORK/changed"
+printf x | dd of="$WORK/changed/model.safetensors" bs=1 seek=$(($(wc -c < "$WORK/changed/model.safetensors") - 3)) conv=notrunc status=none
+! verify "$WORK/changed" || fail "--verify: a changed byte is not seen"
+grep -q 'optim\..*: its bytes have changed' "$WORK/verify.out" || fail "--verify: $(cat "$WORK/verify.out")"
+
 # ---- killed ----------------------------------------------------------------------------------------
 
 # A chain of jobs: each goes on from where the one before was killed, saves at every step, in turns in one
@@ -145,6 +181,8 @@ refused 1 "it holds model.safetensors.index.json, which no checkpoint or export 
 refused 1 "it holds model.safetensors.index.json, which no checkpoint" tp2 --export "$WORK/theirs"
 refused 1 "--weights come from this folder" tp2 --weights "$WORK/half" --save "$WORK/half"
 refused 1 "--weights come from this folder" tp2 --weights "$WORK/half/model.safetensors" --export "$WORK/half"
+refused 1 "its bytes have changed since they were saved" tp3 --load "$WORK/changed"
+run tp2 insisting --load "$WORK/changed" --no-verify --steps 13
 refused 2 "--verify looks at a checkpoint, and nothing else" tp2 --verify "$WORK/half"
 refused 1 "is to be the last: say more by --steps N" tp2 --load "$WORK/half" --steps 5
 refused 1 "the folder has neither model.safetensors nor" tp2 --load "$WORK"
