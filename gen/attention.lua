@@ -102,12 +102,9 @@ method("scaled_dot_product_attention", function(q, k, v, options)
   base.tensor(k, "the keys")
   base.tensor(v, "the values")
   check_heads(q, k, v)
-  for _, x in ipairs{q, k, v} do
-    if core.type(base.need_floating(x)) ~= core.type(q) then
-      misfit("queries, keys and values are of one type, not %s, %s and %s", core.type(q),
-        core.type(k), core.type(v))
-    end
-  end
+  for _, x in ipairs{q, k, v} do base.need_floating(x) end
+  base.check_types(q, "the query", k, "the key")
+  base.check_types(q, "the query", v, "the value")
   local causal, mask, scale = options.causal, options.mask, options.scale
   if causal ~= nil and type(causal) ~= "boolean" then
     misfit("causal must be true or false, not %s", base.a(causal))

@@ -169,11 +169,8 @@ end)
 local BATCH = "abcdefgh"
 
 local function product(a, b, equation)
-  local s, t = core.type(base.need_floating(a)), core.type(base.need_floating(b))
-  if s ~= t then
-    misfit('it takes two tensors of one type, not %s and %s: cast one of them, as in x:to("%s")',
-      s, t, t)
-  end
+  base.check_types(base.need_floating(a), "the first tensor", base.need_floating(b),
+    "the second")
   return append("matmul", {a, b}, {equation = equation})
 end
 base.product = product

@@ -79,9 +79,7 @@ local function source(x, index, src)
     misfit("a source of shape %s does not fit an index of shape %s", shape_text(there),
       shape_text(shape))
   end
-  if core.type(src) ~= core.type(x) then
-    misfit("the source is %s and the tensor %s", core.type(src), core.type(x))
-  end
+  base.check_types(x, "the tensor", src, "the source")
   for i, size in ipairs(shape) do src = base.narrow(src, i - 1, 0, size) end
   return src
 end
@@ -143,9 +141,7 @@ method("index_add", function(x, dim, ids, src)
   if not base.same_shape(there, wanted) then
     misfit("a source of shape %s must have the shape %s", shape_text(there), shape_text(wanted))
   end
-  if core.type(src) ~= core.type(x) then
-    misfit("the source is %s and the tensor %s", core.type(src), core.type(x))
-  end
+  base.check_types(x, "the tensor", src, "the source")
   local sum = append("index_add", {src, ids}, {dims = {d}, shapes = {shape}})
   return base.narrowed(raw.add(x, sum), x)
 end)

@@ -211,5 +211,6 @@ int main(int argc, char **argv)
   explain();
   emit();
   write_files();
+  tell_idle();
   return 0;
 }

@@ -17,7 +17,7 @@
 /* Of an operation that is asked, so many of those before it: what is further away is not known. */
 enum { MOST_ASKED = 64 };
 
-static const struct range unknown = {INT64_MIN, INT64_MAX};
+static const struct range unknown = {.low = INT64_MIN, .high = INT64_MAX};
 
 static bool is_known(struct range r)
 {
@@ -27,7 +27,7 @@ static bool is_known(struct range r)
 /* What int32 cannot hold may have become anything. */
 static struct range between(int64_t low, int64_t high)
 {
-  struct range r = {low, high};
+  struct range r = {.low = low, .high = high};
   return is_known(r) ? r : unknown;
 }
 
@@ -50,11 +50,13 @@ static struct range either(struct range a, struct range b)
 struct range declared_range(int value)
 {
   const struct value *v = &graph->value[value];
+  struct range r = unknown;
   if (v->type == BOOL) return between(0, 1);
   if (v->role != BATCH || is_floating(v->type)) return unknown;
-  if (v->init.kind == INIT_TOKENS) return between(0, (int64_t)v->init.a - 1);
-  if (v->init.kind != INIT_UNIFORM) return unknown; /* a file may hold anything */
-  return between((int64_t)v->init.a, (int64_t)v->init.b - 1);
+  if (v->init.kind == INIT_TOKENS) r = between(0, (int64_t)v->init.a - 1);
+  if (v->init.kind == INIT_UNIFORM) r = between((int64_t)v->init.a, (int64_t)v->init.b - 1);
+  r.taken = r.alike = is_known(r);
+  return r; /* unknown: a file may hold anything */
 }
 
 static struct range product(struct range a, struct range b)
@@ -78,11 +80,10 @@ static struct range chosen(const struct op *op, struct range a, struct range b)
 
 static struct range range_within(int value, int *asked);
 
-static struct range range_of_made(const struct op *op, int *asked)
+static struct range range_of_made(const struct op *op, const struct range *in)
 {
-  static const struct range zero = {0, 0};
-  struct range in[MAX_INPUTS];
-  for (int k = 0; k < op->nin; k++) in[k] = range_within(op->in[k], asked);
+  static const struct range zero = {.low = 0};
+  struct range all;
   switch (op->kind) {
   case OP_view:
   case OP_permute:
@@ -106,10 +107,11 @@ static struct range range_of_made(const struct op *op, int *asked)
   case OP_relu:
     return either(in[0], zero);
   case OP_cat:
-    for (int k = 1; k < op->nin; k++) in[0] = either(in[0], in[k]);
-    return in[0];
+    all = in[0];
+    for (int k = 1; k < op->nin; k++) all = either(all, in[k]);
+    return all;
   case OP_index_within: /* -1, an index, or what is ignored */
-    return is_known(in[0]) ? either(in[0], (struct range){-1, -1})
+    return is_known(in[0]) ? either(in[0], (struct range){.low = -1, .high = -1})
                            : between(least(-1, number_of(op, "ignored")),
                                      most(number_of(op, "below") - 1, number_of(op, "ignored")));
   case OP_where:
@@ -142,12 +144,65 @@ static struct range range_of_made(const struct op *op, int *asked)
   }
 }
 
+/* Whether what the operation makes takes both ends of its range, and whether each element does, as
+   far as that is sure: what it takes lies in these. */
+static void find_taken(const struct op *op, const struct range *in, struct range *made)
+{
+  bool constant[2] = {in[0].alike && in[0].low == in[0].high,
+                      in[1].alike && in[1].low == in[1].high};
+  switch (op->kind) {
+  case OP_view:
+  case OP_permute:
+  case OP_cast:
+  case OP_expand:
+  case OP_redistribute:
+  case OP_neg:
+    made->taken = in[0].taken;
+    made->alike = in[0].alike;
+    break;
+  case OP_narrow:
+  case OP_every:
+  case OP_gather:
+  case OP_index_select:
+  case OP_embedding:
+    made->taken = made->alike = in[0].alike;
+    break;
+  case OP_cat:
+    made->taken = true;
+    for (int k = 0; k < op->nin; k++) made->taken &= in[k].taken;
+    break;
+  case OP_add:
+  case OP_sub:
+  case OP_mul:
+    made->taken = (constant[0] && in[1].taken) || (constant[1] && in[0].taken);
+    made->alike = (constant[0] && in[1].alike) || (constant[1] && in[0].alike);
+    break;
+  case OP_full:
+  case OP_argmax:
+    made->taken = made->alike = true;
+    break;
+  case OP_index:
+  case OP_argsort:
+    made->taken = true;
+    break;
+  default:
+    break;
+  }
+  made->taken &= is_known(*made);
+  made->alike &= made->taken;
+}
+
 static struct range range_within(int value, int *asked)
 {
   const struct value *v = &graph->value[value];
   if (is_floating(v->type) || ++*asked > MOST_ASKED) return unknown;
   if (v->op == NONE || v->type == BOOL) return declared_range(value);
-  return range_of_made(&graph->op[v->op], asked);
+  const struct op *op = &graph->op[v->op];
+  struct range in[MAX_INPUTS] = {{0}};
+  for (int k = 0; k < op->nin; k++) in[k] = range_within(op->in[k], asked);
+  struct range made = range_of_made(op, in);
+  find_taken(op, in, &made);
+  return made;
 }
 
 struct range range_of(int value)
@@ -165,6 +220,19 @@ static int may_be(lua_State *L)
   call_is_unlike();
   lua_pushboolean(L, number >= r.low && number <= r.high);
   return 1;
+}
+
+/* numbers_taken(tensor of whole numbers): the least and the greatest number that its elements may
+   well be; or nothing, where that is not known, or a condition of the plan's may keep them from it.
+ */
+static int numbers_taken(lua_State *L)
+{
+  struct range r = range_of(argument_value(L, 1));
+  call_is_unlike();
+  if (!r.taken) return 0;
+  lua_pushinteger(L, r.low);
+  lua_pushinteger(L, r.high);
+  return 2;
 }
 
 /* --------------------------------------------------------------------------- uses of indices */
@@ -242,6 +310,7 @@ static int index_use(lua_State *L)
 
 void set_range_bindings(lua_State *L)
 {
-  static const luaL_Reg functions[] = {{"may_be", may_be}, {"index_use", index_use}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"may_be", may_be}, {"numbers_taken", numbers_taken}, {"index_use", index_use}, {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
 }

@@ -399,6 +399,8 @@ void report_text(struct buffer *b)
 {
   put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
       plan_shown(), graph->hash, options.cuda ? "cuda" : "cpu", mesh_text(), world_size());
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (idle_text(d)) put(b, "             %s\n", idle_text(d));
   put_precision(b);
   put_parameters(b);
   put_chains(b);

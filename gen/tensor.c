@@ -590,6 +590,14 @@ static int type_of_tensor(lua_State *L)
   return 1;
 }
 
+/* line_of_tensor(tensor): the line of the plan that makes it. */
+static int line_of_tensor(lua_State *L)
+{
+  const struct value *v = &graph->value[argument_value(L, 1)];
+  lua_pushinteger(L, v->op == NONE ? v->line : graph->op[v->op].line);
+  return 1;
+}
+
 static int length(lua_State *L)
 {
   const struct tensor *t = argument_tensor(L, 1);
@@ -604,13 +612,38 @@ static int describe(lua_State *L)
   return 1;
 }
 
+/* Of a shape that a plan reads: its list begins at 1, as Lua's do. */
+static int no_such_size(lua_State *L)
+{
+  if (lua_isinteger(L, 2) && lua_tointeger(L, 2) < 1)
+    plan_fails("x.shape[%lld]: a shape is a list of Lua's, which begins at 1; x:size(d) counts as "
+               "PyTorch does, x:size(-1) is the last",
+               (long long)lua_tointeger(L, 2));
+  return 0;
+}
+
+static void push_shape_for_plan(lua_State *L, struct shape s)
+{
+  push_shape(L, s);
+  if (luaL_newmetatable(L, "shape")) {
+    lua_pushcfunction(L, no_such_size);
+    lua_setfield(L, -2, "__index");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+  }
+  lua_setmetatable(L, -2);
+}
+
 /* upvalue 1: the methods, which know all their names. */
 static int field(lua_State *L)
 {
-  argument_tensor(L, 1);
+  const struct tensor *t = argument_tensor(L, 1);
   if (lua_type(L, 2) != LUA_TSTRING)
     plan_fails("a tensor is not indexed by a %s: use narrow, select or slice", luaL_typename(L, 2));
-  if (!strcmp(lua_tostring(L, 2), "shape")) return shape_of(L);
+  if (!strcmp(lua_tostring(L, 2), "shape")) {
+    push_shape_for_plan(L, t->shape);
+    return 1;
+  }
   if (!strcmp(lua_tostring(L, 2), "dtype")) return type_of_tensor(L);
   lua_pushvalue(L, 2);
   lua_gettable(L, lua_upvalueindex(1));
@@ -661,6 +694,7 @@ void set_tensor_bindings(lua_State *L)
                                        {"apply_operator", apply_operator},
                                        {"shape", shape_of},
                                        {"type", type_of_tensor},
+                                       {"line_of_tensor", line_of_tensor},
                                        {NULL, NULL}};
   luaL_setfuncs(L, functions, 0);
   make_tensors(L);

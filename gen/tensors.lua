@@ -169,6 +169,15 @@ function base.need_floating(x)
   return x
 end
 
+-- That two tensors are of one type, as products and what puts elements among others want it.
+function base.check_types(a, what_a, b, what_b)
+  local s, t = core.type(a), core.type(b)
+  if s == t then return end
+  local narrow = (s == "bfloat16" or t == "bfloat16") and "bfloat16" or "float32"
+  misfit('%s of line %d is %s, and %s of line %d is %s: cast one of them, as in x:to("%s")', what_a,
+    core.line_of_tensor(a), s, what_b, core.line_of_tensor(b), t, narrow)
+end
+
 function base.need_whole(x, what)
   local r = rank(base.tensor(x, what))
   if r ~= RANK.int32 and r ~= RANK.int64 then
@@ -177,10 +186,23 @@ function base.need_whole(x, what)
   return x
 end
 
+-- What the plan itself tells of indices is looked at while it is read.
+local function check_taken(x, what, below, ignored)
+  local low, high = core.numbers_taken(x)
+  if not low then return end
+  local is_above = high >= below and not (ignored and ignored >= below)
+  local is_below = low < 0 and not (ignored and ignored < 0)
+  if is_above or is_below then
+    misfit("%s may hold each number from %d to %d, and only 0 to %d are there", what, low, high,
+      below - 1)
+  end
+end
+
 -- Indices from 0 to below - 1, or `ignored`, if that is given. They are int32 everywhere: a dimension
 -- has fewer elements. Computed ones that may be out of range are looked at in the step.
 function base.indices(x, what, below, ignored)
   base.need_whole(x, what)
+  check_taken(x, what, below, ignored)
   local use = core.index_use(x, below, ignored, core.called())
   if not use then return cast(x, "int32") end
   return append("index_within", {x}, {below = below, ignored = ignored or 0, use = use})
@@ -356,6 +378,19 @@ for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge"} do
     check_operands(a, b)
     return append(name, {operands(a, b)})
   end)
+end
+
+-- Signs that Lua has, and tensors have not: these are to be written so. Of > and >= Lua makes < and <=.
+for event, meant in pairs{
+  __lt = "< and > give one true or false: write x:lt(y) or x:gt(y)",
+  __le = "<= and >= give one true or false: write x:le(y) or x:ge(y)",
+  __eq = "== gives one true or false: write x:eq(y)",
+  __band = "& is for whole numbers: write x:logical_and(y)",
+  __bor = "| is for whole numbers: write x:logical_or(y)",
+  __bnot = "~ is for whole numbers: write x:logical_not()",
+  __concat = ".. joins texts: write tostring(x), or F.cat{x, y}",
+} do
+  core.events[event] = function(_, _) base.fail("of tensors %s", meant) end
 end
 
 for _, name in ipairs{"logical_and", "logical_or"} do

@@ -650,12 +650,19 @@ int known_cast(int value);
    tokens. */
 struct range {
   int64_t low, high;
+  bool taken; /* some elements may well be either: no condition of the plan's keeps them from it */
+  bool alike; /* that holds for every element */
 };
 struct range range_of(int value);
 struct range declared_range(int value);
 /* Whether any operation of the step looks at indices. */
 bool notes_indices(void);
 void set_range_bindings(struct lua_State *L);
+/* idle.c: what is said of a dimension of the mesh along which nothing is cut, or NULL; and that of
+   all of them, on standard error. */
+char *idle_text(int dim);
+void tell_idle(void);
+
 /* A name that is not too long; `what` says whose it is. bindings.c. */
 const char *check_name(struct lua_State *L, int at, const char *what);
 void check_name_text(const char *name, size_t length, const char *what);

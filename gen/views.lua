@@ -285,9 +285,7 @@ local function tensors(list)
   if n == 0 or n > MOST_JOINED then misfit("it takes 1 to %d tensors, not %d", MOST_JOINED, n) end
   for i = 1, n do
     found[i] = base.tensor(rawget(list, i), string.format("tensor %d of the list", i))
-    if core.type(found[i]) ~= core.type(found[1]) then
-      misfit("tensor %d is %s, and the first is %s", i, core.type(found[i]), core.type(found[1]))
-    end
+    base.check_types(found[1], "the first tensor", found[i], "tensor " .. i)
   end
   return found
 end

@@ -27,7 +27,7 @@ local batch = distribute({input = randn{9, 6}, target = randint(5){9}}, mesh.dp,
 
 return train{
   model = model, batch = batch,
-  forward = function(model, batch) return model(batch.input) end,
+  forward = function(model, batch) return (model(batch.input)) end,
   loss = function(output, batch)
     local chosen = output:log_softmax(1)
     return F.nll_loss(chosen, batch.target) + output:var(1):mean() + 0.1 * chosen:min()
