@@ -19,13 +19,21 @@ usage() {
   cat <<'END'
 
 Environment: TPGEN_BUILD_DIR, where to build (build/ in the program's folder); CMAKE_ARGS, more
-arguments for cmake; OMP_NUM_THREADS, the threads of a rank (cores / ranks).
+arguments for cmake; OMP_NUM_THREADS, the threads of a rank (cores / ranks); TPGEN_TOKEN, a secret
+of the ranks that meet over TCP: the same for all, and known to nobody else.
 END
 }
 
 die() {
   echo "run.sh: $*" >&2
   exit 1
+}
+
+# What is built may be of no other plan than this file. Starts no process.
+is_of_one_plan() {
+  local line
+  IFS= read -r line <"${here}/CMakeLists.txt" && [[ ${line} == *"(3aee6ce511a501db)"* ]] ||
+    die "CMakeLists.txt and run.sh are of two plans: generate all files again"
 }
 
 # ---- building -----------------------------------------------------------------------------------
@@ -161,41 +169,132 @@ find_terminal() {
   done
 }
 
-# Without MPI: as torchrun would start them, and all end when one fails.
-start_without_mpi() {
-  local r status pids=()
-  export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 20000))
-  export WORLD_SIZE=${world} LOCAL_WORLD_SIZE=${world}
-  for ((r = 0; r < world; r++)); do
-    RANK=${r} LOCAL_RANK=${r} "${build}/rank${r}" "$@" &
-    pids+=($!)
-  done
-  trap 'kill "${pids[@]}" 2>/dev/null' EXIT
-  trap 'exit 130' INT
-  trap 'exit 143' TERM
-  for ((r = 0; r < world; r++)); do
-    wait -n
-    status=$?
-    ((status == 0)) || exit "${status}"
-  done
-  exit 0
+# ---- watching over what was started -------------------------------------------------------------
+
+# A rank that has said what ended the job says so to this process, too, by SIGURG. And a tick of two
+# seconds ends what this process waits in.
+told='' with=() ticker=''
+listen() {
+  export TPGEN_RUN=$$
+  trap 'told=1' URG
+  trap : ALRM
+  while sleep 2 && kill -ALRM $$; do :; done <&- >&- 2>&- &
+  ticker=$!
+  command -v setpriv >/dev/null && with=(setpriv --pdeathsig TERM)
 }
 
-# Runs a command to its end, passes on the signals that ask it to stop, and says it when a rank was
-# killed: mpirun would say so, but it is quiet, for it has as many words after an ordinary error.
+# Ends processes, those that are stopped, too: asks first, and does not ask for ever.
+end_them() { # processes
+  local i
+  kill -TERM "$@" 2>/dev/null
+  kill -CONT "$@" 2>/dev/null
+  for ((i = 0; i < 50; i++)); do
+    kill -0 "$@" 2>/dev/null || return 0 # one of them is there
+    sleep 0.1
+  done
+  kill -KILL "$@" 2>/dev/null
+}
+
+# A rank that is killed says nothing; another one does, unless it had not begun.
+tell_killed() { # status
+  (($1 <= 128)) || [[ -n ${told} ]] ||
+    echo "run.sh: a rank was killed by signal $(($1 - 128)) ($(kill -l "$1"))" >&2
+}
+
+# Without MPI: as torchrun would start them, and all end when one fails.
+start_without_mpi() {
+  local r pid status=0 pids=() left still
+  # The system deals out no port below 32768.
+  export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 12000))
+  export WORLD_SIZE=${world} LOCAL_WORLD_SIZE=${world}
+  # Who does not know it is none of the ranks.
+  [[ -n ${TPGEN_TOKEN:-} ]] || read -r TPGEN_TOKEN </proc/sys/kernel/random/uuid
+  export TPGEN_TOKEN
+  exec 7>&2 2>/dev/null # bash would tell of signals, too
+  listen
+  trap 'kill "${ticker}"; ((${#pids[@]} == 0)) || end_them "${pids[@]}"' EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  trap 'exit 129' HUP
+  for ((r = 0; r < world; r++)); do
+    RANK=${r} LOCAL_RANK=${r} "${with[@]}" "${build}/rank${r}" "$@" 2>&7 7>&- &
+    pids+=($!)
+  done
+  left=("${pids[@]}")
+  while ((${#left[@]} > 0 && status == 0)); do
+    wait -n "${left[@]}" # knows nothing of one that ended before
+    still=()
+    for pid in "${left[@]}"; do
+      if kill -0 "${pid}"; then
+        still+=("${pid}")
+      elif ((status == 0)); then
+        wait "${pid}"
+        status=$?
+      fi
+    done
+    left=("${still[@]}")
+  done
+  ((status == 0)) || end_them "${pids[@]}"
+  pids=()
+  exec 2>&7
+  tell_killed "${status}"
+  exit "${status}"
+}
+
+# The processes that a process has started and that still run. False where the system does not tell.
+children_of() { # process
+  local file line pid all
+  children=()
+  for file in /proc/"$1"/task/*/children; do
+    [[ -r ${file} ]] || return 1
+    read -ra all <"${file}"
+    for pid in "${all[@]}"; do
+      { read -r line <"/proc/${pid}/stat"; } 2>/dev/null || continue
+      [[ ${line} == *') Z '* ]] || children+=("${pid}")
+    done
+  done
+  return 0
+}
+
+# Does mpirun stay though there is nothing to stay for? Open MPI's may, for up to a minute, where a
+# rank was killed in MPI_Init. Here it may for some seconds.
+stays() {
+  local silent=4
+  if ! children_of "${child}" || ((${#children[@]} > 0)); then
+    seen=1 last=${SECONDS}
+  fi
+  [[ -n ${told}${asked} ]] || since=${SECONDS}
+  ((SECONDS - since <= 20)) || return 0 # the job is over, and something does not end
+  [[ -n ${seen} ]] || silent=30 # it may be about to start them
+  [[ ${kind} == openmpi ]] && ((SECONDS - last > silent))
+}
+
+# Runs a launcher to its end, passes on the signals that ask it to stop, ends it where it stays
+# behind, and says it when a rank was killed and nobody has said so: mpirun would, but it is quiet,
+# for it has as many words after an ordinary error.
 watch() {
-  local child status with=()
-  command -v setpriv >/dev/null && with=(setpriv --pdeathsig TERM)
+  local child='' status children=() seen='' asked='' last=${SECONDS} since=${SECONDS}
+  listen
+  trap 'asked=1; [[ -z ${child} ]] || kill -TERM "${child}" 2>/dev/null' INT TERM HUP
   "${with[@]}" "$@" <&0 &
   child=$!
-  trap 'kill -TERM "${child}" 2>/dev/null' INT TERM HUP
+  [[ -z ${asked} ]] || kill -TERM "${child}" 2>/dev/null
   while :; do
     wait "${child}"
-    status=$?
-    kill -0 "${child}" 2>/dev/null || break # else the wait ended for a signal to this process
+    if ! kill -0 "${child}" 2>/dev/null; then
+      wait "${child}" # the one before may have ended for a signal to this process
+      status=$?
+      break
+    fi
+    stays || continue
+    [[ -n ${told}${asked} ]] ||
+      echo "run.sh: ${1##*/} stayed when the ranks were gone: a rank was killed as it started" >&2
+    end_them "${child}" "${children[@]}"
+    status=1
+    break
   done
-  ((status <= 128)) ||
-    echo "run.sh: a rank was killed by signal $((status - 128)) ($(kill -l "${status}"))" >&2
+  kill "${ticker}" 2>/dev/null
+  tell_killed "${status}"
   exit "${status}"
 }
 
@@ -230,6 +329,7 @@ for argument in "$@"; do
   esac
 done
 find_rank
+is_of_one_plan
 fresh || build_all
 if [[ -n ${rank} ]]; then
   be_one_rank "$@"

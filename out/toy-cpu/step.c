@@ -188,7 +188,7 @@ static const struct group groups[] = {
 };
 
 const struct program program = {
-    .plan = "plans/toy.lua",
+    .plan = plan_3aee6ce511a501db,
     .hash = "3aee6ce511a501db",
     .world = 2,
     .seed = 45u,
@@ -204,6 +204,9 @@ const struct program program = {
     .grad_norm = -1,
     .tensors = tensors,
     .ntensors = 14,
+    .index_uses = NULL,
+    .nindex_uses = 0,
+    .noted = -1,
     .groups = groups,
     .ngroups = 1,
 };

@@ -4,6 +4,9 @@
 
 #include <cuda_runtime.h>
 
+// The plan's path, by which all that is linked is known to be of one plan.
+extern const char plan_0b905dc2cd22d2d6[];
+
 // What is the same in all of a step, and another at the next.
 struct constants {
   float keep, rate, root;

@@ -218,7 +218,7 @@ const struct products products = {
 };
 
 const struct program program = {
-    .plan = "plans/toy.lua",
+    .plan = plan_0b905dc2cd22d2d6,
     .hash = "0b905dc2cd22d2d6",
     .world = 2,
     .seed = 45u,
@@ -235,6 +235,9 @@ const struct program program = {
     .grad_norm = -1,
     .tensors = tensors,
     .ntensors = 14,
+    .index_uses = NULL,
+    .nindex_uses = 0,
+    .noted = -1,
     .groups = groups,
     .ngroups = 1,
     .events = NULL,

@@ -161,10 +161,11 @@ static void compare_heads(const struct transfer *t)
   if (strncmp(a->call, b->call, sizeof a->call) == 0 && a->context == b->context &&
       a->bytes == b->bytes)
     return;
-  fprintf(stderr,
-          "local MPI: rank %d: MPI_%s on group %d has %zu bytes from rank %d, which calls MPI_%s on "
-          "group %d with %zu bytes\n",
-          my_rank, a->call, a->context, a->bytes, t->peer, b->call, b->context, b->bytes);
+  fprintf(
+      stderr,
+      "local MPI: rank %d: MPI_%s on group %d has %zu bytes from rank %d, which calls MPI_%s on "
+      "group %d with %zu bytes\n",
+      my_rank, a->call, a->context, a->bytes, t->peer, b->call, b->context, b->bytes);
   _exit(EXIT_FAILURE);
 }
 

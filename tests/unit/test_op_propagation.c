@@ -355,8 +355,8 @@ static bool says(const char *pattern, const char *text)
   return fnmatch(pattern, text, FNM_NOESCAPE) == 0;
 }
 
-/* The line that lets the k-th output lie as it does instead of as PyTorch has it, or lets bytes move
-   for it that PyTorch does not move; or NULL. */
+/* The line that lets the k-th output lie as it does instead of as PyTorch has it, or lets bytes
+   move for it that PyTorch does not move; or NULL. */
 static struct better *excuse(const struct line *l, int k)
 {
   struct placement ours = outcome->out[k];
