@@ -46,13 +46,15 @@ static char *sizes_text(struct shape s)
   return b.text;
 }
 
+char *zeros_at_text(const char *at, int64_t bytes)
+{
+  return options.cuda ? text("CHECK_CUDA(cudaMemsetAsync(%s, 0, %" PRId64 ", stream));", at, bytes)
+                      : text("memset(%s, 0, %" PRId64 ");", at, bytes);
+}
+
 char *zero_text(int value, int rank)
 {
-  int64_t bytes = all_bytes(value, rank);
-  const char *name = c_name(value);
-  return options.cuda
-             ? text("CHECK_CUDA(cudaMemsetAsync(%s, 0, %" PRId64 ", stream));", name, bytes)
-             : text("memset(%s, 0, %" PRId64 ");", name, bytes);
+  return zeros_at_text(c_name(value), all_bytes(value, rank));
 }
 
 /* The value's own bytes, where they are not those of the input; "" where they are. */

@@ -531,13 +531,32 @@ bool matmul_is_one_call(const struct op *op, int rank)
   return !p.nloop && !p.call.matrix[C].transposed && p.call.matrix[C].tight;
 }
 
+/* What a product of no terms makes: zeros, in its piece alone where it has one. That lies in as
+   many blocks, equally far apart, as the dimensions before the one in pieces say; see add_piece. */
+static char *zeros_text(const struct op *op, int rank)
+{
+  struct shape here = local_shape(op->out, rank);
+  int64_t stride[MAX_DIMS];
+  if (!op->pieces) return zero_text(op->out, rank);
+  local_strides(op->out, rank, stride);
+  int64_t block = here.size[op->dim] / op->pieces * stride[op->dim];
+  if (!graph->value[op->out].apart) block /= group_size(op->group);
+  int64_t blocks = elements(here) / op->pieces / block;
+  const char *at = c_name(op->out);
+  if (op->piece > 0) at = text("%s + %" PRId64, at, op->piece * block);
+  if (blocks > 1) at = text("%s + i * %" PRId64, at, block * op->pieces);
+  char *zeros = zeros_at_text(at, block * type_bytes(graph->value[op->out].type));
+  if (blocks == 1) return zeros;
+  return text("for (long i = 0; i < %" PRId64 "; i++) %s", blocks, zeros);
+}
+
 char *matmul_text(const struct op *op, int rank)
 {
   struct product *p = alloc(sizeof *p);
   check_types(op);
   choose(p, op, rank);
   if (!elements(local_shape(op->out, rank))) return "";
-  if (is_empty(op, rank)) return op->nin > 2 ? "" : zero_text(op->out, rank);
+  if (is_empty(op, rank)) return op->nin > 2 ? "" : zeros_text(op, rank);
   check_sizes(p);
   for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
   return nested_loops(p, options.cuda ? cuda_call_text(p) : call_text(p));

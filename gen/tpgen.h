@@ -1320,6 +1320,8 @@ const char *attention_hole(const struct op *op, const char *hole, int64_t depth,
 /* copies.c: sets the rank's part of a value to zero; the statement of an operation that moves bytes
    within a rank's memory. */
 char *zero_text(int value, int rank);
+/* The statement that makes these bytes zeros. */
+char *zeros_at_text(const char *at, int64_t bytes);
 bool is_copy(enum op_kind k);
 char *copies_text(const struct op *op, int rank);
 /* The statement of a collective, and of its await; the tables of a rank's exchanges; the names of a

@@ -220,9 +220,10 @@ static int finish(struct exchange *e)
 
 static size_t size_of(MPI_Datatype type)
 {
-  static const size_t sizes[] = {[MPI_CHAR] = 1,     [MPI_BYTE] = 1,  [MPI_UNSIGNED_CHAR] = 1,
-                                 [MPI_UINT16_T] = 2, [MPI_INT] = 4,   [MPI_INT32_T] = 4,
-                                 [MPI_INT64_T] = 8,  [MPI_FLOAT] = 4, [MPI_DOUBLE] = 8};
+  static const size_t sizes[] = {
+      [MPI_CHAR] = 1,  [MPI_BYTE] = 1,    [MPI_UNSIGNED_CHAR] = 1, [MPI_UINT16_T] = 2,
+      [MPI_INT] = 4,   [MPI_INT32_T] = 4, [MPI_UINT32_T] = 4,      [MPI_INT64_T] = 8,
+      [MPI_FLOAT] = 4, [MPI_DOUBLE] = 8};
   if (type <= 0 || type >= (int)(sizeof sizes / sizeof *sizes))
     misuse("a type", "unknown", type, 0);
   return sizes[type];
@@ -237,7 +238,7 @@ int MPI_Type_size(MPI_Datatype type, int *bytes)
 int MPI_Op_create(MPI_User_function *function, int commutes, MPI_Op *op)
 {
   (void)commutes;
-  for (*op = MPI_MIN + 1; *op < MOST_OPS && op_functions[*op]; ++*op) continue;
+  for (*op = MPI_BXOR + 1; *op < MOST_OPS && op_functions[*op]; ++*op) continue;
   if (*op == MOST_OPS) misuse("MPI_Op_create", "too many", *op, 0);
   op_functions[*op] = function;
   return MPI_SUCCESS;
@@ -260,8 +261,13 @@ int MPI_Op_free(MPI_Op *op)
 
 int MPI_Reduce_local(const void *in, void *inout, int n, MPI_Datatype type, MPI_Op op)
 {
-  if (op > MPI_MIN && op < MOST_OPS && op_functions[op]) {
+  if (op > MPI_BXOR && op < MOST_OPS && op_functions[op]) {
     op_functions[op]((void *)(uintptr_t)in, inout, &n, &type);
+    return MPI_SUCCESS;
+  }
+  if (op == MPI_BXOR && type == MPI_UINT32_T) {
+    const uint32_t *a = in;
+    for (int i = 0; i < n; i++) ((uint32_t *)inout)[i] ^= a[i];
     return MPI_SUCCESS;
   }
   if (op < MPI_SUM || op > MPI_MIN) misuse("a reduction", "unknown operation", op, 0);

@@ -22,11 +22,12 @@ enum {
   MPI_UINT16_T,
   MPI_INT,
   MPI_INT32_T,
+  MPI_UINT32_T,
   MPI_INT64_T,
   MPI_FLOAT,
   MPI_DOUBLE
 };
-enum { MPI_SUM = 1, MPI_MAX, MPI_MIN };
+enum { MPI_SUM = 1, MPI_MAX, MPI_MIN, MPI_BXOR };
 #define MPI_IN_PLACE      ((void *)1)
 #define MPI_STATUS_IGNORE ((MPI_Status *)0)
 
