@@ -88,9 +88,11 @@ static bool all_hold(struct stretches s, int number)
   return true;
 }
 
+/* What the modules of a list hand on is, for the first of them, the value that they began with. */
 static void read_piece(int value, int *number, struct place p)
 {
-  if (p.own && graph->value[value].op == NONE) *number = number_before(value, p);
+  int meant = one_of(value, now.module).value;
+  if (p.own && graph->value[meant].op == NONE) *number = number_before(meant, p);
   hold(*number, now.id, "it reads what nothing has made yet");
   mark.at[*number].reader = now.op;
   hold(all_hold(stretches_of(&bytes, p, false), *number), now.id,
