@@ -83,10 +83,9 @@ static bool has_terms(const struct op *op)
 /* Whether every rank's part is as large: each has something to sum. */
 static bool has_equal_parts(int value)
 {
-  const struct value *v = &graph->value[value];
-  for (int d = 0; d < v->shape.ndim; d++)
-    if (v->shape.size[d] == 0 || v->shape.size[d] % parts_of(value, d)) return false;
-  return true;
+  for (int d = 0; d < graph->value[value].shape.ndim; d++)
+    if (!is_cut_evenly(value, d)) return false;
+  return elements(graph->value[value].shape) > 0;
 }
 
 /* A piece of what lies whole: one call for the members' parts, on all ranks the same. */
@@ -117,9 +116,8 @@ static bool is_bias(int bias, int to)
 static bool has_even_rows(int value)
 {
   enum { EVEN = 8 };
-  const struct value *v = &graph->value[value];
-  int last = v->shape.ndim - 1;
-  return v->shape.size[last] % (EVEN * parts_of(value, last)) == 0;
+  int last = graph->value[value].shape.ndim - 1;
+  return is_cut_evenly(value, last) && local_shape(value, 0).size[last] % EVEN == 0;
 }
 
 static bool alike(int a, int b)

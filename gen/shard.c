@@ -155,6 +155,12 @@ int64_t largest_bytes(int value)
   return elements(local_shape(value, 0)) * type_bytes(graph->value[value].type);
 }
 
+bool is_cut_evenly(int value, int dim)
+{
+  int last = world_size() - 1;
+  return local_shape(value, 0).size[dim] == local_shape(value, last).size[dim];
+}
+
 int group_size(int group)
 {
   int n = 1;

@@ -863,6 +863,9 @@ bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
 struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
                        const int coordinate[MAX_MESH]);
 struct shape local_shape(int value, int rank);
+/* Whether the parts that ranks hold are equally long in a dimension: the first rank's is the
+   longest, and only where all are equal the last rank's is as long. */
+bool is_cut_evenly(int value, int dim);
 /* The largest local shard of any rank, in bytes. */
 int64_t largest_bytes(int value);
 /* The ranks that `rank` meets in a group, in its order; gives how many. */
