@@ -363,7 +363,8 @@ static int first_place(const struct function *f, int loop, int far)
 }
 
 /* Whether the operation, or one that it calls, touches the gradients of parameters that the modules
-   of the loop have alike with these, or what becomes them. */
+   of the loop have alike with these, or what becomes them; or those of what the reduction follows,
+   which is awaited with it. */
 bool touches_gradients_of(const struct op *op, const struct op *reduction)
 {
   if (op->kind == OP_round) {
@@ -373,6 +374,7 @@ bool touches_gradients_of(const struct op *op, const struct op *reduction)
     return false;
   }
   if (op->kind == OP_await) return touches_gradients_of(&graph->op[op->begun], reduction);
+  if (leader_of(reduction) && touches_gradients_of(op, leader_of(reduction))) return true;
   widen_lists(op);
   widen_lists(reduction);
   int n = op_reads(op, read_list), *touched = alloc((size_t)(2 * op_width(op)) * sizeof *touched);

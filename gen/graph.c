@@ -390,8 +390,9 @@ static bool meet(int value)
 int op_width(const struct op *op)
 {
   if (op->kind == OP_await) {
-    const struct op *begun = &graph->op[op->begun], *leader = leader_of(begun);
-    return 2 * op_width(begun) + (leader ? 2 * op_width(leader) : 0);
+    int width = 0;
+    for (const struct op *c = &graph->op[op->begun]; c; c = leader_of(c)) width += 2 * op_width(c);
+    return width;
   }
   return MAX_INPUTS * (op->nbody + 1) + 1;
 }

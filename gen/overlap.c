@@ -167,13 +167,14 @@ static void note_write(int n, int value)
   t->readers.n = t->pieces.n = 0;
 }
 
-/* The end of a collective of another round stands for all that it reads and writes: what follows
-   may write over the one, and read the other. */
+/* The end of a collective of another round stands for all that it, and what it follows, reads and
+   writes: what comes behind may write over the one, and read the other. */
 static int crossing_writes(const struct op *c, int *list)
 {
   if (c->ahead || c->late) return op_makes(c, list);
   int n = pending_reads(c, list);
-  return n + pending_writes(c, list + n);
+  n += pending_writes(c, list + n);
+  return leader_of(c) ? n + crossing_writes(leader_of(c), list + n) : n;
 }
 
 static int touches(const struct op *op, bool writes, int *list)
