@@ -176,6 +176,22 @@ static void note_reader(int value, int at)
   if (v->family != value || !is_loop(function_of[op_at[at]])) told_apart[v->family] = true;
 }
 
+/* An await stands for the end of what it awaits, and of what that follows, if that has not been
+   awaited before. */
+static int reads_at(int at, int *list)
+{
+  const struct op *op = &graph->op[op_at[at]];
+  int n = 0;
+  if (op->kind != OP_await) return op_reads(op, list);
+  for (const struct op *c = &graph->op[op->begun]; c; c = leader_of(c)) {
+    int await = await_at[c - graph->op];
+    if (await != NONE && await < at) continue;
+    n += pending_reads(c, list + n);
+    n += pending_writes(c, list + n);
+  }
+  return n;
+}
+
 static void each_access(void (*on_write)(int, int), void (*on_read)(int, int))
 {
   static struct reused lists;
@@ -188,7 +204,7 @@ static void each_access(void (*on_write)(int, int), void (*on_read)(int, int))
     if (on_write)
       for (int n = op_writes(op, list); n--;) on_write(list[n], at);
     if (on_read)
-      for (int n = op_reads(op, list); n--;) on_read(list[n], at);
+      for (int n = reads_at(at, list); n--;) on_read(list[n], at);
   }
 }
 
@@ -380,11 +396,11 @@ static void share_views(void)
 
 /* ----------------------------------------------------------------------------------- in place */
 
-static bool reads_place(const struct op *op, int storage)
+static bool reads_place(int at, int storage)
 {
   static int *list, room;
-  while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
-  for (int n = op_reads(op, list); n--;)
+  while (room < op_width(&graph->op[op_at[at]])) list = grow(list, 0, &room, sizeof *list);
+  for (int n = reads_at(at, list); n--;)
     if (root(list[n]) == storage) return true;
   return false;
 }
@@ -400,7 +416,7 @@ static bool ends_at(int value, int at)
   for (int k = at + 1; k < await; k++) {
     const struct op *op = &graph->op[op_at[k]];
     if (op->kind == OP_await && op->begun == leader) continue;
-    if (reads_place(op, root(value))) return false;
+    if (reads_place(k, root(value))) return false;
   }
   return true;
 }
