@@ -58,7 +58,7 @@ max_pool2d_back    x!             x
 cc=${CC:-cc}
 passes=$(dirname "$TPGEN")/libtpgen_passes.a
 read -ra flags <<< "-std=c11 -O1 -D_GNU_SOURCE $(pkg-config --cflags cmocka)"
-read -ra libraries <<< "$(pkg-config --libs cmocka) -lm"
+read -ra libraries <<< "$(pkg-config --libs cmocka jansson) -lm"
 
 # The table of rows is built into graph.c alone: its order is the enumeration that the others share.
 for name in rule offers; do

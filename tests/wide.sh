@@ -15,6 +15,7 @@ took() {
   local form=$1 n=$(($2 / fewer)) least=
   shift 2
   for _ in 1 2 3; do
+    rm -rf "$WORK/out"
     "$TOOLS/measured" 60 "$WORK/report" "$TPGEN" tests/wide.lua -o "$WORK/out" -D form="$form" -D n=$n "$@" \
       > "$WORK/said" 2>&1
     read -r status _ kib milliseconds < "$WORK/report"

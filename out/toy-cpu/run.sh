@@ -171,16 +171,27 @@ find_terminal() {
 
 # ---- watching over what was started -------------------------------------------------------------
 
-# A rank that has said what ended the job says so to this process, too, by SIGURG. And a tick of two
-# seconds ends what this process waits in.
-told='' with=() ticker=''
+# A rank that has said what ended the job says so to this process, too, by SIGURG.
+told='' with=()
 listen() {
   export TPGEN_RUN=$$
   trap 'told=1' URG
-  trap : ALRM
-  while sleep 2 && kill -ALRM $$; do :; done <&- >&- 2>&- &
-  ticker=$!
+  exec 8<> <(:) # nobody writes to it: to read it for a moment is to sleep
   command -v setpriv >/dev/null && with=(setpriv --pdeathsig TERM)
+}
+
+# bash may lose the status of a process if a signal comes in while it waits for it. So it looks from
+# time to time whether one runs, and waits for those alone that have ended.
+doze() {
+  read -rt 0.02 -u 8
+}
+status_of() { # process
+  local status
+  trap '' URG
+  wait "$1"
+  status=$?
+  trap 'told=1' URG
+  return "${status}"
 }
 
 # Ends processes, those that are stopped, too: asks first, and does not ask for ever.
@@ -212,23 +223,23 @@ start_without_mpi() {
   export TPGEN_TOKEN
   exec 7>&2 2>/dev/null # bash would tell of signals, too
   listen
-  trap 'kill "${ticker}"; ((${#pids[@]} == 0)) || end_them "${pids[@]}"' EXIT
+  trap '((${#pids[@]} == 0)) || end_them "${pids[@]}"' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
   trap 'exit 129' HUP
   for ((r = 0; r < world; r++)); do
-    RANK=${r} LOCAL_RANK=${r} "${with[@]}" "${build}/rank${r}" "$@" 2>&7 7>&- &
+    RANK=${r} LOCAL_RANK=${r} "${with[@]}" "${build}/rank${r}" "$@" 2>&7 7>&- 8>&- &
     pids+=($!)
   done
   left=("${pids[@]}")
   while ((${#left[@]} > 0 && status == 0)); do
-    wait -n "${left[@]}" # knows nothing of one that ended before
+    doze
     still=()
     for pid in "${left[@]}"; do
       if kill -0 "${pid}"; then
         still+=("${pid}")
       elif ((status == 0)); then
-        wait "${pid}"
+        status_of "${pid}"
         status=$?
       fi
     done
@@ -273,27 +284,26 @@ stays() {
 # behind, and says it when a rank was killed and nobody has said so: mpirun would, but it is quiet,
 # for it has as many words after an ordinary error.
 watch() {
-  local child='' status children=() seen='' asked='' last=${SECONDS} since=${SECONDS}
+  local child='' status children=() seen='' asked='' looked=''
+  local last=${SECONDS} since=${SECONDS}
   listen
   trap 'asked=1; [[ -z ${child} ]] || kill -TERM "${child}" 2>/dev/null' INT TERM HUP
-  "${with[@]}" "$@" <&0 &
+  "${with[@]}" "$@" <&0 8>&- &
   child=$!
   [[ -z ${asked} ]] || kill -TERM "${child}" 2>/dev/null
-  while :; do
-    wait "${child}"
-    if ! kill -0 "${child}" 2>/dev/null; then
-      wait "${child}" # the one before may have ended for a signal to this process
-      status=$?
-      break
-    fi
+  while kill -0 "${child}" 2>/dev/null; do
+    doze
+    [[ ${SECONDS} != "${looked}" ]] || continue
+    looked=${SECONDS}
     stays || continue
     [[ -n ${told}${asked} ]] ||
       echo "run.sh: ${1##*/} stayed when the ranks were gone: a rank was killed as it started" >&2
     end_them "${child}" "${children[@]}"
-    status=1
-    break
+    exit 1
   done
-  kill "${ticker}" 2>/dev/null
+  trap '' INT TERM HUP
+  status_of "${child}"
+  status=$?
   tell_killed "${status}"
   exit "${status}"
 }

@@ -90,7 +90,7 @@ static void one_job_at_a_time(void **state)
 {
   (void)state;
   int status;
-  char who[100], me[64] = "";
+  char who[160], me[64] = "";
   takes(&folder, "here-1-0", NULL);
   gethostname(me, sizeof me - 1);
   snprintf(who, sizeof who, "another job saves here: process %d on %s, since 20", (int)getpid(),
