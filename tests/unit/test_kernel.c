@@ -171,6 +171,9 @@ static void every_row(void)
     if (!is_tried(&op) || narrow) continue;
     add_instance(&instances[i], sizes[i % 2]);
   }
+  /* The place where index_within notes what is no index. */
+  GROW(graph->index_use, graph->nindex_use, graph->index_use_room);
+  graph->index_use[graph->nindex_use++] = (struct index_use){.what = "gather", .input = NONE};
   finish_program();
 }
 
