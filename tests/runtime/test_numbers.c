@@ -86,7 +86,7 @@ static void write_file(const char *name, const char *dtype, size_t size, const i
                         name, dtype, ALL * size);
   FILE *f = fopen(path, "wb");
   assert_non_null(f);
-  for (int i = 0; i < 8; i++) fputc(length >> 8 * i & (i < 4 ? 0xff : 0), f);
+  for (int i = 0; i < 8; i++) fputc((int)((uint64_t)length >> 8 * i & 0xff), f);
   fputs(head, f);
   for (int k = 0; k < ALL; k++)
     for (size_t i = 0; i < size; i++) fputc((int)((uint64_t)x[k] >> 8 * i & 0xff), f);
