@@ -1,9 +1,10 @@
 /* random_run TPGEN RANDOM_PLAN DIRECTORY FIRST COUNT: gives tpgen the random plans of COUNT seeds
    from FIRST on, for both targets. Each must end with status 0, or with status 1 and a message
-   about the plan that is one of those in `refusals`, within 512 MiB and 6 seconds
-   of a processor: twice what is promised, for a machine half as fast as the one where it holds.
-   What does not is told, with its seed. Prints how many became programs and how many were refused;
-   its status is 1 where one failed, or more than a quarter were refused. Two run at a time.  */
+   about the plan that is one of those in `refusals`, within 512 MiB and 6 seconds of a processor:
+   twice the time that is promised, for a machine half as fast as the one where it holds. It prints
+   each failure with its seed, and how many became programs and how many were refused. Its status
+   is 1 where one failed, or where a third as many were refused as became programs. Two run at a
+   time. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
