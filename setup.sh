@@ -6,8 +6,10 @@ usage() {
   cat <<'EOF'
 usage: ./setup.sh build    install what is missing, build the compiler: build/tpgen
        ./setup.sh demo     and generate, build and train the toy on two ranks: build/demo
-       ./setup.sh test     and run all tests
-       ./setup.sh soak     and run the long ones: many more random cases, for an hour or so
+       ./setup.sh quick    and run the quick tests, for a minute or two
+       ./setup.sh test     and run all tests but the long ones
+       ./setup.sh ci       and those, and builds by other compilers and under sanitizers: what CI runs
+       ./setup.sh soak     and run the long ones: many more cases, for hours
 EOF
 }
 
@@ -105,10 +107,20 @@ demo)
   build tpgen
   demo
   ;;
+quick)
+  install_packages "${packages[@]}" "${test_packages[@]}"
+  build all
+  run_tests -L quick
+  ;;
 test)
   install_packages "${packages[@]}" "${test_packages[@]}"
   build all
   run_tests
+  ;;
+ci)
+  install_packages "${packages[@]}" "${test_packages[@]}"
+  build all
+  run_tests -C ci
   ;;
 soak)
   install_packages "${packages[@]}" "${test_packages[@]}"

@@ -34,12 +34,16 @@ static void complain(const struct failure *why)
   neighbours_hush();
 }
 
-// Collective. True where all ranks are ok; else the first that is not says why.
+// Collective. True where all ranks are ok; else the first that is not says why. None leaves before
+// it has: the launcher then ends the others.
 static bool all_ok(bool ok, const struct failure *why)
 {
   int first = target_first_failure(ok);
+  if (first < 0) return true;
   if (first == me.rank) complain(why);
-  return first < 0;
+  neighbours_told();
+  target_first_failure(true);
+  return false;
 }
 
 // ---- saving ------------------------------------------------------------------------------------
@@ -276,7 +280,7 @@ static bool look_at(const char *path)
                    &why);
   if (ok) {
     target_combine(checks.shares, checks.count);
-    ok = tell_of_checks(&archive, &checks, has);
+    ok = all_ok(tell_of_checks(&archive, &checks, has), &why);
   }
   checks_free(&checks);
   archive_close(&archive);

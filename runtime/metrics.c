@@ -273,6 +273,14 @@ static double parameters(void)
   return count;
 }
 
+// Has the program inputs that are random where no file gives them?
+static bool draws_inputs(void)
+{
+  for (int i = 0; i < program.ntensors; i++)
+    if (program.tensors[i].role == BATCH && program.tensors[i].init.how != CONSTANT) return true;
+  return false;
+}
+
 static void print_what_runs(void)
 {
   char number[32];
@@ -287,6 +295,9 @@ static void print_what_runs(void)
     printf(", no step: it stands at %d\n", run.last);
   else
     printf(", steps %d to %d\n", run.first, run.last);
+  if (!data && draws_inputs())
+    printf("note: without --data the inputs are random numbers%s\n",
+           program.loss < 0 ? "" : ", the same in every step");
   flush_output(run.first - 1);
 }
 

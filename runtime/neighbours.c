@@ -154,6 +154,12 @@ void neighbours_hush(void)
   }
   if (run && atol(run) > 1) kill((pid_t)atol(run), SIGURG);
   free(list);
+  neighbours_told();
+}
+
+void neighbours_told(void)
+{
+  hushed = 1;
 }
 
 bool neighbours_hushed(void)

@@ -32,7 +32,10 @@ enum state neighbour_state(const struct neighbour *n);
 // one failure has one message. Those that are stopped end when they go on.
 void neighbours_hush(void);
 
-// Whether another rank has said so.
+// This rank knows by itself that it has been told.
+void neighbours_told(void);
+
+// Whether it has been told, by this rank or by another one.
 bool neighbours_hushed(void);
 
 #ifdef __cplusplus

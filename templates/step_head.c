@@ -7,4 +7,4 @@ $summary$//   this is the program of ranks: $ranks$
 // the mesh that has several ranks: R, whole on each; S(0), cut along dimension 0 (of two that cut
 // the same one, [0] goes before [1]); P(sum), still to be summed over them. Declarations tell the
 // shape here, that of the whole, the placement, and in which phases the value is needed: others may
-// have its memory before and after.
+// have its memory before and after.$indices$

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Everything, the tests too, compiles with clang without a warning.
+# Everything, the tests too, compiles with clang without a warning. What it warns of it sees without an optimizer.
 . "$(dirname "$0")/common.sh"
 
 build=$(dirname "$WORK")/clang-build
-cmake --preset clang -B "$build" > "$WORK/log" 2>&1 &&
+cmake --preset clang -B "$build" -DCMAKE_C_FLAGS_RELWITHDEBINFO=-O0 -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O0 > "$WORK/log" 2>&1 &&
   cmake --build "$build" --parallel 2 >> "$WORK/log" 2>&1 || {
   tail -n 60 "$WORK/log"
   fail "the build failed: see above"

@@ -65,6 +65,12 @@ for args in "" $'--target=\e[31m' $'--ranks=\u202e' $'--\e' $'-D\e' $'--explain=
 done
 [ ! -e "$out" ] || fail "an error left something in $out"
 
+# Nor does what a plan prints: its lines and tabs stay as they are.
+{ echo 'print("red: \27[31m\r\b\0\127\155 \u{202e}", "%s \\x1b\n", 7)' && cat "$toy"; } > "$WORK/prints.lua"
+"$TPGEN" "$WORK/prints.lua" -o "$WORK/prints" > "$WORK/printed" || fail "a plan that prints: status $?"
+printf '%s\n' 'red: \x1b[31m\x0d\x08\x00\x7f\x9b \xe2\x80\xae'$'\t''%s \x1b' $'\t7' |
+  diff - "$WORK/printed" || fail "a plan prints something else"
+
 # Where the limits are stricter than those of the process that reads the plan, they stay.
 for limit in "-t 1" "-n 20" "-d 200000" "-u 40000" "-c 0"; do
   (ulimit $limit && "$TPGEN" "$toy" -o "$WORK/limited") || fail "ulimit $limit: status $?"

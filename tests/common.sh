@@ -40,12 +40,14 @@ generate() {
   "$TPGEN" plans/toy.lua -o "$WORK/$name" "$@" || fail "$name: tpgen ended with status $?"
 }
 
-# train NAME ARGUMENTS...: runs $WORK/NAME, its metrics in $WORK/NAME.jsonl, all it says in NAME.log.
+# train NAME ARGUMENTS...: runs $WORK/NAME, its metrics in $WORK/NAME.jsonl, all it says in NAME.log: by run.sh, or,
+# where its ranks are one program (programs.sh), by that.
 train() {
-  local name=$1
+  local name=$1 program=run.sh
   shift
-  "$WORK/$name/run.sh" --metrics "$WORK/$name.jsonl" "$@" > "$WORK/$name.log" 2>&1 || {
-    fail "$name: run.sh $* ended with status $?"
+  [ ! -e "$WORK/$name/ranks" ] || program=ranks
+  "$WORK/$name/$program" --metrics "$WORK/$name.jsonl" "$@" > "$WORK/$name.log" 2>&1 || {
+    fail "$name: $program $* ended with status $?"
     tail -n 30 "$WORK/$name.log"
   }
 }

@@ -6,8 +6,8 @@
            runtime, on other communicators, pass unseen.
    Leaves  at MPI_Finalize the file $COUNT_CALLS.<rank>, a line for each statement in the order in
    which they are first reached: `call group times brought sent received`. Bytes are those of one
-           time, by the accounting of gen/traffic.c: brought is the value that the rank gives to the
-           call; what it sends and receives is what others get from it and it from them, of an
+           time, by the accounting of gen/sharding/traffic.c: brought is the value that the rank
+   gives to the call; what it sends and receives is what others get from it and it from them, of an
            all-reduce as if it were a reduce-scatter of torch.chunk's parts and an all-gather. */
 #include "parcels.h"
 #include "program.h"

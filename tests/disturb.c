@@ -7,6 +7,8 @@
    DISTURB=kill:RANK:WHERE, stop:RANK:WHERE  the same at an instant of its start or its end: at load
                            (before main), init (MPI_Init begins), met (it has ended), end
                            (MPI_Finalize begins), or exit (it has ended)
+   DISTURB=late:RANK:CALL, late:RANK:WHERE  it sleeps for half a second behind the collective, or
+                           at that instant
    DISTURB=delay:SEED      every rank sleeps for up to a millisecond before some of its collectives
    REPLICAS=FILE           at the end FILE.<rank> holds a hash of each parameter that is whole on it
 
@@ -40,13 +42,27 @@ static void disturb(void)
   }
 }
 
+static int be_late(int error)
+{
+  const char *how = getenv("DISTURB");
+  int who;
+  long at;
+  bool here = how && sscanf(how, "late:%d:%ld", &who, &at) == 2 && who == rank.id && at == calls;
+  if (here) usleep(500000);
+  return error;
+}
+
 static void disturb_at(const char *where)
 {
   const char *how = getenv("DISTURB");
   char what[8], wanted[8];
   int who;
   if (!how || sscanf(how, "%7[a-z]:%d:%7[a-z]", what, &who, wanted) != 3 || who != rank.id) return;
-  if (strcmp(where, wanted) == 0) raise(strcmp(what, "kill") ? SIGSTOP : SIGKILL);
+  if (strcmp(where, wanted) != 0) return;
+  if (strcmp(what, "late") == 0)
+    usleep(500000);
+  else
+    raise(strcmp(what, "kill") ? SIGSTOP : SIGKILL);
 }
 
 __attribute__((constructor)) static void loaded(void)
@@ -89,7 +105,7 @@ int MPI_Init_thread(int *argc, char ***argv, int wanted, int *level)
   int MPI_##name parameters                                                                        \
   {                                                                                                \
     disturb();                                                                                     \
-    return PMPI_##name arguments;                                                                  \
+    return be_late(PMPI_##name arguments);                                                         \
   }
 COLLECTIVES
 

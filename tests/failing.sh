@@ -49,6 +49,7 @@ no_memory() {
 
 no_memory
 for call in renameat fsync mkdirat; do replaced $call $EIO; done
+made renameat $EIO
 for call in renameat unlinkat; do replaced $call $KILL; done
 each renameat $KILL changed new "$place" "${toy[@]}" -o "$place"
 replaced write $ENOSPC

@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
-# plans/llama3.lua: PyTorch's losses and norms of gradients in twenty steps (tests/golden/llama), from its
-# weights and its text, on several meshes, tensor and data parallel, with the logits cut and whole; a
+# plans/llama3.lua: PyTorch's losses and norms of gradients (tests/golden/llama), from its weights and its text,
+# in five steps, and in twenty of two programs (SOAK=1: of all); on several meshes, tensor and data parallel, with the logits cut and whole; a
 # checkpoint that moves among them; its rotary tables; the collectives of a step; a Hugging Face model's
 # config.json, and weights under its names; heads that do not divide, a tied output, and the weights that it
 # begins with, against one rank.
 . "$(dirname "$0")/common.sh"
+local_mpi=yes
 . "$root/tests/programs.sh"
-
+optimized=-O1
+steps=${SOAK:+20}
+steps=${steps:-5}
 # More ranks than cores: a thread each.
-launch=(env OMP_NUM_THREADS=1 "${launch[@]}")
+export OMP_NUM_THREADS=1
+
 # make NAME ARGUMENTS...: the program in $WORK/NAME.
 make() {
   local to=$WORK/$1
   shift
-  "$TPGEN" plans/llama3.lua -o "$to" "$@" && make_ranks "$to" plain || fail "$(basename "$to"): no program"
+  "$TPGEN" plans/llama3.lua -o "$to" "$@" && optimized=-O0 make_ranks "$to" plain || fail "$(basename "$to"): no program"
 }
 
 # A step's collectives of one kind over tp.
@@ -69,7 +73,7 @@ check_beginning() {
 check_moves() {
   local name from=tp1
   for name in fsdp4 hsdp dp2_tp2 tp1; do
-    start "$WORK/$name" "$WORK/moved_$name" --load "$WORK/$from.saved" --data "$llama/text.txt" --steps 20 &&
+    start "$WORK/$name" "$WORK/moved_$name" --load "$WORK/$from.saved" --data "$llama/text.txt" --steps "$steps" &&
       "$TOOLS/compare_safetensors" "$WORK/moved_$name.saved/model.safetensors" \
         "$WORK/tp1.saved/model.safetensors" 0 || fail "from $from to $name: another checkpoint"
     from=moved_$name
@@ -84,7 +88,7 @@ check_work() {
     paste <(numbers tflops "$WORK/$name.jsonl") <(numbers seconds "$WORK/$name.jsonl") | awk -v ranks="$ranks" '
       { told = $1 * $2 * ranks * 1e12 / (3 * (2 * 256 * 434176 + 2 * 2 * 2 * 4 * 8 * 64 * 64 * 16)) }
       !(told > 1 - 1e-6 && told < 1 + 1e-6) { bad = 1 }
-      END { exit bad || NR != 20 }' || fail "$name: its tflops are not those of the model"
+      END { exit bad || NR != '"$steps"' }' || fail "$name: its tflops are not those of the model"
   done <<< 'tp1 1
 tp3 3
 fsdp2 2
@@ -105,7 +109,7 @@ check_config() {
  "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}}
 END
   make config -D config="$hf/config.json" -D tp=2 -D batch=4 "${golden_shape[@]:16}"
-  start "$WORK/config" "$WORK/config" --weights "$hf" --data "$llama/text.txt" --steps 20 || fail "config: no run"
+  start "$WORK/config" "$WORK/config" --weights "$hf" --data "$llama/text.txt" --steps "$steps" || fail "config: no run"
   cmp "$WORK/config.losses" "$WORK/tp2.losses" || fail "the model of config.json is another"
   ends "has no 'hidden_size'" '{"model_type": "llama"}'
   ends "hidden_act is gelu" '{"model_type": "llama", "hidden_act": "gelu"}'
@@ -132,7 +136,7 @@ check_scaling() {
   make no_rope "${shape[@]}" -D theta=500000
   make tied_D "${shape[@]}" -D theta=500000 -D eps=0.01 -D tied=true
   for name in newer older preset_rope no_rope tied_rope tied_D; do
-    start "$WORK/$name" "$WORK/$name" --data "$llama/text.txt" --steps 10 || fail "$name: no run"
+    start "$WORK/$name" "$WORK/$name" --data "$llama/text.txt" --steps 5 || fail "$name: no run"
   done
   cmp "$WORK/older.losses" "$WORK/newer.losses" || fail "older names of the scaling: another model"
   cmp "$WORK/preset_rope.losses" "$WORK/newer.losses" || fail "preset=8b and Llama 3.1's config.json: other models"
@@ -165,7 +169,7 @@ pytorch_bf16=(6.296626 5.856145 5.672880 5.488650 5.322222 5.173370 5.004648 4.8
 check_bfloat16() {
   local name=bf16_$1 within=(1e-2 1e-2)
   check_golden plain "$name" -D dtype=bfloat16 "${@:2}"
-  printf '%s\n' "${pytorch_bf16[@]}" > "$WORK/$name.pytorch"
+  printf '%s\n' "${pytorch_bf16[@]:0:steps}" > "$WORK/$name.pytorch"
   within=(3e-4 1e-3)
   near "$name, PyTorch" "$WORK/$name.loss" "$WORK/$name.pytorch"
   ! grep -aq '"BF16"' "$WORK/$name.saved/model.safetensors" || fail "$name: it keeps bfloat16"
@@ -182,7 +186,7 @@ ends() {
 check_onednn() {
   local to=$WORK/onednn
   "$TPGEN" plans/llama3.lua -o "$to" "${golden_shape[@]}" -D tp=2 -D dtype=bfloat16 || fail "onednn: no program"
-  env -u ONEDNN_MAX_CPU_ISA TPGEN_ONEDNN=1 ONEDNN_VERBOSE=1 CMAKE_ARGS=-DCMAKE_C_FLAGS=-O1 "$to/run.sh" --steps 20 \
+  env -u ONEDNN_MAX_CPU_ISA -u OMP_NUM_THREADS TPGEN_ONEDNN=1 ONEDNN_VERBOSE=1 CMAKE_ARGS=-DCMAKE_C_FLAGS=-O1 "$to/run.sh" --steps "$steps" \
     --metrics "$to.jsonl" --weights "$llama/llama.safetensors" --data "$llama/text.txt" > "$to.out" 2>&1 || {
     tail -n 20 "$to.out"
     fail "onednn: it ended with status $?"
@@ -198,7 +202,7 @@ check_onednn() {
     ! grep -q 'verbose,exec,cpu,matmul' "$to.out" || fail "onednn: it computes products without AVX-512"
   fi
   numbers loss "$to.jsonl" > "$to.loss"
-  printf '%s\n' "${pytorch_bf16[@]}" > "$to.pytorch"
+  printf '%s\n' "${pytorch_bf16[@]:0:steps}" > "$to.pytorch"
   local within=(3e-4 1e-3)
   near "onednn, PyTorch" "$to.loss" "$to.pytorch"
 }
@@ -211,7 +215,7 @@ for tp in 1 2 3 4; do
 done
 # Data parallel: copies, fully sharded (over three ranks the third has nothing of the batch), both, and under
 # tensor parallel.
-beside "$WORK/ddp.log" check_golden plain ddp -D dp_replicate=2
+steps=20 beside "$WORK/ddp.log" check_golden plain ddp -D dp_replicate=2
 for dp in 2 3 4; do
   beside "$WORK/fsdp$dp.log" check_golden plain fsdp$dp -D dp_shard=$dp
 done
@@ -220,7 +224,7 @@ beside "$WORK/dp2_tp2.log" check_golden plain dp2_tp2 -D dp_shard=2 -D tp=2
 # Gathers and reductions over tp in pieces.
 beside "$WORK/dp2_tp2_async.log" check_golden plain dp2_tp2_async -D dp_shard=2 -D tp=2 -D async_tp=2
 beside "$WORK/tp4_async.log" check_golden plain tp4_async -D tp=4 -D async_tp=4
-beside "$WORK/bf16_fsdp2.log" check_bfloat16 fsdp2 -D dp_shard=2
+steps=20 beside "$WORK/bf16_fsdp2.log" check_bfloat16 fsdp2 -D dp_shard=2
 beside "$WORK/onednn.log" check_onednn
 beside "$WORK/bf16_tp1.log" check_bfloat16 tp1
 beside "$WORK/bf16_tp2.log" check_bfloat16 tp2 -D tp=2

@@ -4,6 +4,7 @@
 #            which collective, of which line of the plan, waited for it
 #   stopped  the others end the job after the deadline, and say so
 #   early    the same of run.sh while the ranks start and end, with one message and nobody left
+#   told     what one rank has said of its failure is the only message, though the launcher ends it while it leaves
 #   counted  a step that saves has as many more as a save takes, and no other has
 #   slow     ranks that come late to collectives change no bit of what is saved; what is whole on several
 #            ranks is the same on all of them
@@ -131,6 +132,20 @@ done
 running=8
 all_are_done
 cat "$WORK"/early.*.log
+
+# One rank refuses what it is to load. Who leaves first makes the launcher end the other one, which says no more
+# than why, and that it says however late it is.
+refusal="the folder has neither model.safetensors nor"
+for ((k = 1; k <= before; k++)); do
+  beside "$WORK/told.$k.log" early "told.$k" "late:0:$k" "^rank 0: error: $WORK: $refusal" --data "$WORK"
+done
+for who in 0 1; do
+  for where in end exit; do
+    beside "$WORK/told.$who.$where.log" early "told.$who.$where" "late:$who:$where" "^rank 0: error: $WORK: $refusal" --data "$WORK"
+  done
+done
+all_are_done
+cat "$WORK"/told.*.log
 
 # at_random NAME SIGNAL RANK: some time after the rank is there.
 at_random() {

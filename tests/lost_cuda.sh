@@ -41,7 +41,13 @@ losing() {
   done
   began=$EPOCHREALTIME
   kill -"$signal" "$(<"$directory/$name.pid1")"
-  [ -z "${CUDA_ON_CPU_REMOTE_ERROR:-}" ] || touch "$CUDA_ON_CPU_REMOTE_ERROR"
+  if [ -n "${CUDA_ON_CPU_REMOTE_ERROR:-}" ]; then # NCCL tells of a rank that has stopped already
+    for ((i = 0; i < 100; i++)); do
+      ! grep -q '^State:[[:space:]]*T' "/proc/$(<"$directory/$name.pid1")/status" || break
+      sleep 0.1
+    done
+    touch "$CUDA_ON_CPU_REMOTE_ERROR"
+  fi
   ! wait $job || fail "$name: status 0"
   awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { exit b - a > 25 }' || fail "$name: it ended late"
   grep -qE "^rank 0: error: .*$pattern" "$log" || { fail "$name: the message is missing"; cat "$log"; }

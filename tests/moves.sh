@@ -7,6 +7,7 @@
 #   MOVES="mesh=2x3"    only programs that this matches (an extended regular expression)
 #   MOVES_KEEP=1        the programs stay in the work directory; else only those that fail
 . "$(dirname "$0")/common.sh"
+local_mpi=yes
 . "$root/tests/programs.sh"
 optimized=-O1
 
@@ -81,7 +82,7 @@ for kind in plain sanitized; do
   flags=()
   [ $kind = plain ] || flags=("${sanitizers[@]}")
   gcc "${strict[@]}" "${flags[@]}" "${includes[@]}" -Iruntime -o "$WORK/reduce_scatter.$kind" tests/reduce_scatter.c \
-    "$WORK/$kind/cpu_collectives.o" "${libraries[@]}" || { fail "reduce_scatter.c does not compile"; continue; }
+    runtime/cpu_collectives.c "${libraries[@]}" || { fail "reduce_scatter.c does not compile"; continue; }
   for ranks in 2 3 4; do
     timeout 60 "${launch[@]}" -n $ranks "$WORK/reduce_scatter.$kind" || fail "reduce_scatter on $ranks ranks"
   done

@@ -3,6 +3,7 @@
 # stand-in and in bfloat16; every token of a file is read once before any comes again, whatever size
 # the batches have.
 . "$(dirname "$0")/common.sh"
+local_mpi=yes
 . "$root/tests/programs.sh"
 optimized=-O1
 plans=tests/numbers
@@ -123,6 +124,10 @@ out_of_range() {
   local name=$1 kind=$2 how=$3 function value words
   make "$name" "$kind" $plans/indices.lua -D how="$how" "${@:4}" || return
   start "$WORK/$name" "$WORK/$name" --data "$WORK/right.safetensors" || fail "$name: right indices"
+  # The head of the step speaks of what is in the program.
+  words=
+  for word in index_uses noted; do ! sed '/^#include/q' "$WORK/$name"/step.c* | grep -qF "$word[]" || words+=" $word"; done
+  [ "$words" = " index_uses$([ "$how" = given ] || echo " noted")" ] || fail "$name: the head of the step speaks of$words"
   for function in ${functions:-${indices[*]}}; do
     for value in 5 -1 5000000000; do
       [ "$value" = 5 ] || [ "$function" = gather ] || [ "$function" = nll_loss ] || continue

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every plan of plans/, for CUDA, compiles and links with nvcc for sm_80, sm_90 and sm_100, without a
-# warning, into a binary for each rank; the toy by its own CMakeLists.txt. The kernels and steps of most cases
+# Every plan of plans/, for CUDA, compiles and links with nvcc for sm_90 (SOAK=1: for sm_80 and sm_100, too),
+# without a warning, into a binary for each rank; the toy by its own CMakeLists.txt. The kernels and steps of most cases
 # of tests/operators, of many moves (tests/moves), and of training, compile for sm_90.
 # Needs the toolkit, no GPU; skipped loudly where there is none.
 . "$(dirname "$0")/common.sh"
@@ -31,7 +31,7 @@ by_cmake() {
 flags=(-std=c++20 -Werror all-warnings -Xcompiler=-Wall,-Wextra,-Werror -Xcicc=-O1 -Xptxas=-O0 -D_GNU_SOURCE
   -DTPGEN_CUDA -I. -Iruntime ${NCCL_HOME:+"-I$NCCL_HOME/include"})
 one=(-arch=sm_90) all=()
-for sm in 80 90 100; do all+=(-gencode "arch=compute_$sm,code=sm_$sm"); done
+for sm in ${SOAK:+80} 90 ${SOAK:+100}; do all+=(-gencode "arch=compute_$sm,code=sm_$sm"); done
 # The libraries that a program's own CMakeLists.txt names.
 mapfile -t linked < <(sed -n 's/.*INTERFACE \(CUDA::.*\) \${NCCL.*/\1/p' templates/CMakeLists.cuda.txt |
   tr ' ' '\n' | sed 's/CUDA::/-l/')
@@ -99,4 +99,4 @@ with_nvcc compiles training tests/equal/training.lua dp=2 tp=2
 all_are_done
 [ "$(ls plans/*.lua | wc -l)" -eq 4 ] || fail "there are other plans in plans/ than this script compiles"
 cat "$WORK"/*.log
-finish "every plan for three architectures, $(wc -w <<< "$families") families of operators, and moves, with $nvcc"
+finish "every plan for $((${#all[@]} / 2)) architectures, $(wc -w <<< "$families") families of operators, and moves, with $nvcc"

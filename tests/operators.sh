@@ -7,6 +7,7 @@
 #   OPERATORS_ON="tp=1"        only programs that this matches (an extended regular expression)
 #   OPERATORS_KEEP=1           the programs stay in the work directory; else only those that differ
 . "$(dirname "$0")/common.sh"
+local_mpi=yes
 . "$root/tests/programs.sh"
 
 # What float32 sums in another order may do, over some hundred summands, of the largest magnitude in
@@ -61,7 +62,7 @@ not_run() {
   for family in $families; do
     "$TPGEN" "$WORK/$family.lua" --dump=redistribute -D tp=2 -D place=mixed
   done > "$WORK/operations"
-  for name in $(sed -nE 's/^OP\((\w+), *"[^"].*/\1/p' gen/ops.h); do
+  for name in $(sed -nE 's/^OP\((\w+), *"[^"].*/\1/p' gen/ir/ops.h); do
     grep -q " = $name(" "$WORK/operations" || echo "$name"
   done
   echo 'for k in pairs(F) do print("F." .. k) end for k in pairs(nn) do print("nn." .. k) end' \

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORKERS = 2, MILLISECONDS = 6000, KIB = 512 * 1024, MAX_DIMS = 6 };
+enum { WORKERS = 2, MILLISECONDS = 3000, KIB = 512 * 1024, MAX_DIMS = 6 };
 
 /* What plans made at random ask for that cannot be. */
 static const char *const refusals[] = {
@@ -27,6 +27,7 @@ static const char *const refusals[] = {
 
 struct counts {
   int programs, refused, failures;
+  long slowest, seed; /* milliseconds of a processor, and whose they were */
 };
 
 static const char *tpgen, *random_plan;
@@ -97,6 +98,7 @@ static void compile(const char *seed, char *plan, char *target, char *out, struc
   if (used.ru_maxrss > KIB) why = "took much memory";
   n->programs += status == 0;
   n->refused += status == 1;
+  if (took > n->slowest) n->slowest = took, n->seed = atol(seed);
   if (why) {
     n->failures++;
     printf("random_plan %s for %s %s: status %d, %ld ms, %ld MiB: %.300s\n", seed, target, why,
@@ -149,7 +151,9 @@ int main(int argc, char **argv)
     all.programs += one.programs;
     all.refused += one.refused;
     all.failures += one.failures;
+    if (one.slowest > all.slowest) all.slowest = one.slowest, all.seed = one.seed;
   }
-  printf("%d programs, %d refused, %d failures\n", all.programs, all.refused, all.failures);
+  printf("%d programs, %d refused, %d failures; the slowest, seed %ld, took %ld ms\n", all.programs,
+         all.refused, all.failures, all.seed, all.slowest);
   return done != WORKERS || all.failures || 3 * all.refused > all.programs;
 }

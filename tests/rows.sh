@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every word of a row is tested: rows of gen/ops.h are broken on purpose, one at a time, and the tests
+# Every word of a row is tested: rows of gen/ir/ops.h are broken on purpose, one at a time, and the tests
 # by force have to notice: test_rule, that a way which a row allows is wrong, or test_offers, that a
 # way which is right is not offered.
 . "$(dirname "$0")/common.sh"
@@ -57,22 +57,18 @@ max_pool2d_back    x!             x
 
 cc=${CC:-cc}
 passes=$(dirname "$TPGEN")/libtpgen_passes.a
-read -ra flags <<< "-std=c11 -O1 -D_GNU_SOURCE $(pkg-config --cflags cmocka)"
+read -ra flags <<< "-std=c11 -D_GNU_SOURCE $(pkg-config --cflags cmocka)"
 read -ra libraries <<< "$(pkg-config --libs cmocka jansson) -lm"
 
-# The table of rows is built into graph.c alone: its order is the enumeration that the others share.
+# The table of rows is built into ops_table.c alone: its order is the enumeration that the others share.
 for name in rule offers; do
-  "$cc" "${flags[@]}" -Igen -c "tests/unit/test_$name.c" -o "$WORK/$name.o"
+  "$cc" "${flags[@]}" -O1 -Igen -c "tests/unit/test_$name.c" -o "$WORK/$name.o"
 done
-cp gen/tpgen.h gen/graph.c gen/ops.h "$WORK"
-link_rows() {
-  "$cc" "${flags[@]}" -I"$WORK" -c "$WORK/graph.c" -o "$WORK/graph.o"
-  for name in rule offers; do
-    "$cc" -o "$WORK/$name" "$WORK/$name.o" "$WORK/graph.o" "$passes" "${libraries[@]}"
-  done
-}
+mkdir "$WORK/ir"
+cp gen/ir/ops_table.c "$WORK"
+compile_rows() { "$cc" "${flags[@]}" -I"$WORK" -Igen -c "$WORK/ops_table.c" -o "$WORK/ops_table.o"; }
 
-# break_row ROW FROM TO: gen/ops.h with one row changed, as $WORK/ops.h; false if FROM is not in it.
+# break_row ROW FROM TO: gen/ir/ops.h with one row changed, as $WORK/ir/ops.h; false if FROM is not in it.
 # A "-" stands for nothing.
 break_row() {
   awk -v row="OP($1," -v from="$2" -v to="${3/#-/}" '
@@ -88,20 +84,21 @@ break_row() {
       $0 = line $0
     }
     { print }
-    END { exit !done }' gen/ops.h > "$WORK/ops.h"
+    END { exit !done }' gen/ir/ops.h > "$WORK/ir/ops.h"
 }
 
 # Which test notices that the row is broken.
 noticed_by() {
   for name in rule offers; do
-    TPGEN_ROWS=$1 timeout 60 "$WORK/$name" > "$WORK/$name.log" 2>&1 || {
+    "$cc" -o "$WORK/$name" "$WORK/$name.o" "$WORK/ops_table.o" "$passes" "${libraries[@]}" || exit 1
+    (ulimit -t 120 && TPGEN_ROWS=$1 exec "$WORK/$name") > "$WORK/$name.log" 2>&1 || {
       echo "$name"
       return
     }
   done
 }
 
-link_rows
+compile_rows
 noticed=$(noticed_by "$(awk 'NF == 3 { print $1 }' <<< "$mutations" | sort -u | tr '\n' ' ')")
 [ -z "$noticed" ] || {
   tail -n 20 "$WORK/$noticed.log"
@@ -115,7 +112,7 @@ while read -r row from to; do
     fail "$row: there is no $from"
     continue
   }
-  link_rows
+  compile_rows
   noticed=$(noticed_by "$row")
   printf '  %-20s %-18s for %-18s %s\n' "$row" "$to" "$from" "${noticed:+test_$noticed}"
   [ -n "$noticed" ] || fail "$row: $to for $from goes unnoticed"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tpgen and the unit tests under the address and undefined-behaviour sanitizers. Leaks are not looked
-# for: what tpgen takes it keeps until it ends.
+# for: what tpgen takes it keeps until it ends. SOAK=1: with every row and all mutants.
 . "$(dirname "$0")/common.sh"
 
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
@@ -32,8 +32,11 @@ run_units() {
   }
 }
 run_units -E "$by_force|$apart"
-TPGEN_ROWS=$(tr -s "\n " " " <<< "$rows") run_units -R "$by_force"
-MUTANTS=200 ctest --test-dir "$build" --output-on-failure -R '^(pairs|mutate)$' > "$WORK/log" 2>&1 || {
+[ -n "${SOAK:-}" ] || export TPGEN_ROWS=$(tr -s "\n " " " <<< "$rows")
+run_units -R "$by_force"
+unset TPGEN_ROWS
+mutants=${SOAK:+1000}
+MUTANTS=${mutants:-200} ctest --test-dir "$build" --output-on-failure -R '^(pairs|mutate)$' > "$WORK/log" 2>&1 || {
   cat "$WORK/log"
   fail "scripts"
 }

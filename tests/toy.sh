@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
 # The toy on the CPU target: PyTorch's ten losses on every mesh, one all-reduce, ranks that differ in
 # constants only, random numbers that do not depend on the mesh, and weights that do not either; and it
-# begins where a launcher starts its ranks before it is built.
+# begins where a launcher starts its ranks before it is built. Two programs are built and started as a
+# user does, by run.sh; the others' ranks are one program.
 . "$(dirname "$0")/common.sh"
+local_mpi=yes
+. "$root/tests/programs.sh"
 
 train_golden_on() {
   local name=$1
   shift
   generate "$name" "$@"
+  [[ $name =~ ^(tp2|dp2_tp4)$ ]] || make_ranks "$WORK/$name" plain || fail "$name does not compile"
   train_golden "$name"
 }
+make_runtime plain || fail "the runtime does not compile"
 for tp in 1 2 3 4 5 8; do train_golden_on tp$tp -D tp=$tp; done
 train_golden_on dp2_tp4 -D dp=2 -D tp=4
 train_golden_on dp3 -D dp=3
@@ -53,7 +58,6 @@ same_losses "resumed" "$WORK/resumed" "$WORK/unbroken"
 
 # Ranks that a launcher starts build once, while the others wait, and then all begin.
 generate started -D tp=4
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 CMAKE_ARGS=-DCMAKE_C_FLAGS=-O0 timeout 120 mpirun -n 4 --oversubscribe "$WORK/started/run.sh" --steps 1 \
   --metrics "$WORK/started.jsonl" > "$WORK/started.log" 2>&1 || {
   tail -n 5 "$WORK/started.log"

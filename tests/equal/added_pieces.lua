@@ -1,5 +1,6 @@
 -- async_tp with several batches: a weight's gradient is a product in pieces, which is added up.
 -- mesh: tp=2 b=2 pieces=2
+-- cuda: tp=2 b=2 pieces=2
 -- mesh: tp=3 pieces=4
 local mesh = device_mesh{ {"tp", args.tp or 1}, {"b", args.b or 1} }
 

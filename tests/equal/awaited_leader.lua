@@ -1,6 +1,7 @@
 -- A collective follows a bucket of which a part is wanted sooner, and awaited: from then on what the
 -- bucket has left may be summed on where it lies.
 -- mesh: a=2 b=2
+-- cuda: a=2 b=2
 -- rounds: bfloat16
 local mesh = device_mesh{ {"a", args.a or 1}, {"b", args.b or 1} }
 

@@ -2,6 +2,8 @@
 -- several ranks are of floats.
 -- mesh: tp=2
 -- mesh: tp=3
+-- sanitized: tp=3
+-- cuda: tp=3
 -- mesh: dp=2 tp=2
 -- mesh: dp=3 tp=2
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }

@@ -1,5 +1,6 @@
 -- A value is moved as bfloat16 and cast back while it is cut along a dimension of size 1, in a list.
 -- mesh: dp=2 tp=2
+-- sanitized: dp=2 tp=2
 -- rounds: bfloat16
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"a", args.a or 1}, {"b", args.b or 1}, {"tp", args.tp or 1} }
 

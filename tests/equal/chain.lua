@@ -2,6 +2,7 @@
 -- are not cut over it, so their gradients are reduced over dp and then gathered over tp. On GPUs the one
 -- begins as soon as the other ends, and writes nothing that anything before it still reads.
 -- mesh: dp=2 tp=2
+-- cuda: dp=2 tp=2
 -- mesh: dp=3 tp=2
 local width, hidden = 4, 8
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }

@@ -3,6 +3,8 @@
 -- mesh: tp=2
 -- mesh: tp=3
 -- mesh: tp=4
+-- sanitized: tp=4
+-- cuda: tp=4
 -- mesh: dp=2 tp=3
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local CLASSES, WIDTH = 5, 6

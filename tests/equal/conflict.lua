@@ -4,6 +4,7 @@
 -- mesh: tp=3
 -- mesh: tp=6
 -- mesh: dp=2 tp=2
+-- cuda: dp=2 tp=2
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 
 local Model = nn.module("Model", function(self)

@@ -6,8 +6,10 @@
 -- mesh: dp=3 zero=1
 -- mesh: dp=2 tp=2 zero=1
 -- mesh: dp=4 zero=2
+-- cuda: dp=4 zero=2
 -- mesh: dp=2 tp=2 how=shard each=true
 -- mesh: copies=2 dp=2 how=shard
+-- cuda: copies=2 dp=2 how=shard
 -- mesh: dp=4 how=shard groups=2
 local mesh = device_mesh{ {"copies", args.copies or 1}, {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local data = mesh{"copies", "dp"}

@@ -4,6 +4,7 @@
 -- mesh: form=einsum
 -- mesh: form=linear
 -- mesh: dp=2
+-- cuda: dp=2
 -- mesh: dp=3 form=linear
 local mesh = device_mesh{ {"dp", args.dp or 1} }
 

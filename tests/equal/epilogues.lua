@@ -4,7 +4,9 @@
 -- mesh: tp=2
 -- mesh: dp=2
 -- mesh: dp=2 tp=2
+-- cuda: dp=2 tp=2
 -- mesh: dp=2 tp=2 pieces=2
+-- cuda: dp=2 tp=2 pieces=2
 -- mesh: dp=3
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 

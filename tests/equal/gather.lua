@@ -1,6 +1,7 @@
 -- Columns gathered on the last dimension, and used twice; the second use is the same value.
 -- mesh: tp=2
 -- mesh: tp=3
+-- sanitized: tp=3
 -- mesh: tp=8
 -- mesh: dp=2 tp=3
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }

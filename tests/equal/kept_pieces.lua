@@ -1,7 +1,9 @@
 -- What is gathered in pieces in the forward's loop is read as a whole by the backward, which is none: the
 -- weights that ZeRO keeps cut, along the dimension that async_tp is for.
 -- mesh: a=2 dp=2 pieces=2
+-- cuda: a=2 dp=2 pieces=2
 -- mesh: dp=3 pieces=2
+-- sanitized: dp=3 pieces=2
 local mesh = device_mesh{ {"a", args.a or 1}, {"dp", args.dp or 1} }
 
 local Block = nn.module("Block", function(self)

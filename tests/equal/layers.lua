@@ -1,6 +1,8 @@
 -- Equal layers in a list, each with a gate as in Llama and a residual past it.
 -- mesh: tp=2
+-- sanitized: tp=2
 -- mesh: tp=3
+-- cuda: tp=3
 -- mesh: tp=4
 -- mesh: dp=2
 -- mesh: dp=2 tp=2

@@ -1,6 +1,7 @@
 -- What a list's last round leaves pending: gradients of which one is summed on behind the others'
 -- reduction, which are awaited with it.
 -- mesh: a=2 b=2 c=2
+-- cuda: a=2 b=2 c=2
 local mesh = device_mesh{ {"a", args.a or 1}, {"b", args.b or 1}, {"c", args.c or 1} }
 
 local Gated = nn.module("Gated", function(self, width, hidden)

@@ -3,6 +3,7 @@
 -- mesh: dp=2
 -- mesh: dp=3
 -- mesh: tp=2
+-- cuda: tp=2
 -- mesh: dp=2 tp=2
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 

@@ -3,6 +3,7 @@
 -- mesh: tp=3
 -- mesh: tp=4
 -- mesh: dp=2 tp=2
+-- cuda: dp=2 tp=2
 -- mesh: dp=5 tp=3
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 

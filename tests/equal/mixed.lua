@@ -3,8 +3,10 @@
 -- both norms, a floating input; gradients moved between ranks as float32 and as bfloat16.
 -- rounds: bfloat16
 -- mesh: tp=2
+-- sanitized: tp=2
 -- mesh: tp=3 reduced=bfloat16 checkpoint=layer
 -- mesh: dp=2 tp=2 reduced=bfloat16
+-- cuda: dp=2 tp=2 reduced=bfloat16
 -- mesh: dp=2
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local WIDTH, HEADS, SIZE, LENGTH, WORDS = 12, 6, 4, 5, 11

@@ -4,7 +4,9 @@
 -- mesh: b=3
 -- mesh: a=2 b=2
 -- mesh: a=2 b=3
+-- sanitized: a=2 b=3
 -- mesh: a=3 b=2
+-- cuda: a=3 b=2
 -- mesh: a=2 b=4
 local mesh = device_mesh{ {"a", args.a or 1}, {"b", args.b or 1} }
 

@@ -2,6 +2,7 @@
 -- mesh: a=2 b=2
 -- mesh: a=2 b=2 c=2
 -- mesh: b=3 c=2
+-- cuda: b=3 c=2
 -- mesh: a=5
 local mesh = device_mesh{ {"a", args.a or 1}, {"b", args.b or 1}, {"c", args.c or 1} }
 

@@ -4,7 +4,9 @@
 -- mesh: a=2
 -- mesh: a=3
 -- mesh: a=2 b=2
+-- cuda: a=2 b=2
 -- mesh: a=2 b=3
+-- sanitized: a=2 b=3
 local mesh = device_mesh{ {"a", args.a or 1}, {"b", args.b or 1} }
 local gathered = {forward_dtype = "bfloat16", backward_dtype = "float32"}
 

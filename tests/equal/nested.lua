@@ -3,6 +3,7 @@
 -- mesh: a=2 b=3
 -- mesh: b=2 c=2
 -- mesh: b=2 c=3
+-- sanitized: b=2 c=3
 -- mesh: a=2 b=2 c=2
 local mesh = device_mesh{ {"a", args.a or 1}, {"b", args.b or 1}, {"c", args.c or 1} }
 

@@ -2,6 +2,7 @@
 -- which may be cut.
 -- mesh: dp=2
 -- mesh: tp=2
+-- cuda: tp=2
 -- mesh: tp=3
 -- mesh: dp=2 tp=3
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }

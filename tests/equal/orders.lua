@@ -3,7 +3,9 @@
 -- where a kernel of its own, or a view that merges the two, wants it otherwise.
 -- mesh: tp=2
 -- mesh: tp=3
+-- sanitized: tp=3
 -- mesh: dp=2 tp=2
+-- cuda: dp=2 tp=2
 -- mesh: dp=2 tp=3
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local WIDTH, HEADS, LENGTH = 24, 6, 8

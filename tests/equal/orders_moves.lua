@@ -3,7 +3,9 @@
 -- mesh: b=2
 -- mesh: a=2 b=2
 -- mesh: a=2 b=3
+-- sanitized: a=2 b=3
 -- mesh: a=3 b=2
+-- cuda: a=3 b=2
 local mesh = device_mesh{ {"a", args.a or 1}, {"b", args.b or 1} }
 
 local Model = nn.module("Model", function(self)

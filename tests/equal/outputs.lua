@@ -1,9 +1,11 @@
 -- An inference program with outputs of every layout: sharded, summed, whole, a number, the input itself.
 -- mesh: tp=2
+-- cuda: tp=2
 -- mesh: tp=3
 -- mesh: tp=8
 -- mesh: dp=2 tp=2
 -- mesh: dp=6
+-- sanitized: dp=6
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 
 local Model = nn.module("Model", function(self)

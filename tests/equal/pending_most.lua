@@ -1,6 +1,7 @@
 -- What is pending as a maximum is put beside other parts, and filled with a number, which is made pending
 -- too.
 -- mesh: a=2
+-- cuda: a=2
 -- mesh: a=3
 local mesh = device_mesh{ {"a", args.a or 1} }
 

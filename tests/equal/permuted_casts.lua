@@ -2,6 +2,7 @@
 -- but it casts.
 -- mesh: a=2 b=2
 -- mesh: b=3
+-- cuda: b=3
 -- rounds: bfloat16
 local mesh = device_mesh{ {"a", args.a or 1}, {"b", args.b or 1} }
 

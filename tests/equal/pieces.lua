@@ -4,6 +4,7 @@
 -- of one that has a single row, over another dimension of one that sums the rows.
 -- mesh: tp=2 pieces=2
 -- mesh: tp=3 pieces=4
+-- cuda: tp=3 pieces=4
 -- mesh: dp=2 tp=2 pieces=2
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 

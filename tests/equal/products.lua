@@ -3,7 +3,9 @@
 -- gradients and the bias's; and another product, before which gelu's gradient stands.
 -- form=N, then=N: of these one alone.
 -- mesh: dp=2
+-- cuda: dp=2
 -- mesh: dp=3
+-- cuda: dp=3
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 
 -- The shape of a weight w, how long the rows are of its product with x [2, 3, 8], and the product.

@@ -1,6 +1,7 @@
 -- Sums scattered along the first and the middle dimension, and all-to-alls between two shardings.
 -- mesh: tp=2
 -- mesh: tp=3
+-- cuda: tp=3
 -- mesh: tp=4
 -- mesh: dp=2 tp=2
 -- mesh: dp=2 tp=3

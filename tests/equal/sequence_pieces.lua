@@ -1,5 +1,6 @@
 -- The same with sequence parallelism, the batch cut along the sequence by another dimension of the mesh.
 -- mesh: cp=2 dp=2 pieces=2
+-- cuda: cp=2 dp=2 pieces=2
 local mesh = device_mesh{ {"cp", args.cp or 1}, {"dp", args.dp or 1} }
 
 local Block = nn.module("Block", function(self)

@@ -3,7 +3,9 @@
 -- that is not trained, sizes that do not divide and shards without an element, on meshes with copies and
 -- under tensor parallel.
 -- mesh: dp=3 checkpoint=layer
+-- cuda: dp=3 checkpoint=layer
 -- mesh: dp=4 keep=true
+-- sanitized: dp=4 keep=true
 -- mesh: copies=2 dp=2
 -- mesh: copies=2 dp=2 tp=2 dim=-1
 local mesh = device_mesh{ {"copies", args.copies or 1}, {"dp", args.dp or 1}, {"tp", args.tp or 1} }

@@ -1,6 +1,7 @@
 -- Rows that are flattened from a dimension that is cut: the last of four ranks has none of three, in
 -- any group. What sums over rows is a kernel's there, not a product's.
 -- mesh: dp=4
+-- cuda: dp=4
 -- mesh: dp=2
 local mesh = device_mesh{ {"dp", args.dp or 1} }
 

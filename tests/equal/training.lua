@@ -2,7 +2,9 @@
 -- layers; momentum, dropout by the batch, and a learning rate that goes up and down.
 -- mesh: tp=2
 -- mesh: tp=3
+-- sanitized: tp=3
 -- mesh: dp=2 tp=2
+-- cuda: dp=2 tp=2
 local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
 local plain = {bias = false}
 local WORDS, WIDTH, HIDDEN, LENGTH = 10, 12, 14, 6

@@ -11,7 +11,7 @@ given("sparse", {4, 6}, randint(-1, 5))
 
 case("softmax_0", S, function(t) return t.x:softmax(0) end)
 case("softmax_1", S, function(t) return t.y:softmax(1) end)
-case("softmax_2", S, function(t) return t.x:softmax() end)
+case("softmax_2", S, function(t) return t.x:softmax(-1) end)
 case("log_softmax_0", S, function(t) return t.y:log_softmax(0) end)
 case("log_softmax_1", S, function(t) return t.x:log_softmax(1) end)
 case("log_softmax_2", S, function(t) return t.y:log_softmax(-1) end)

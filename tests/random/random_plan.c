@@ -169,7 +169,7 @@ static void say_loss(void)
       break;
     case 3:
       SAY(now.forward,
-          "F.nll_loss(t%d:log_softmax(), %s, {ignore_index = 0, reduction = \"sum\"}) * 0.1\n", i,
+          "F.nll_loss(t%d:log_softmax(-1), %s, {ignore_index = 0, reduction = \"sum\"}) * 0.1\n", i,
           input_of(without(*t, last), t->size[last]));
       break;
     }

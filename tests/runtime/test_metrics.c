@@ -58,9 +58,11 @@ long data_batch_tokens(void)
   return 500;
 }
 
+static const char *open_data = "text.txt, 1000 bytes";
+
 const char *data_summary(void)
 {
-  return "text.txt, 1000 bytes";
+  return open_data;
 }
 
 // ---- what it tells -----------------------------------------------------------------------------
@@ -190,6 +192,44 @@ static void all_numbers(void **state)
   assert_true(fabs(mfu / tflops / 100 - 1) < 1e-6);
 }
 
+// Inputs that no file gives are told of, once, where there are any that are random.
+static void random_inputs(void **state)
+{
+  (void)state;
+  const char *note = "note: without --data the inputs are random numbers";
+  struct tensor tensors[] = {{.role = PARAMETER, .count = 1, .init = {NORMAL, 0, 1}},
+                             {.role = BATCH, .count = 1, .init = {CONSTANT, 1, 0}}};
+  const struct options quiet = {.log_every = 1}, given = {.log_every = 1, .data = "a.safetensors"};
+  const char *was = open_data;
+  this_program.tensors = tensors;
+  this_program.ntensors = 2;
+  open_data = "";
+  tell(&quiet, 1, 2, 1, 1);
+  assert_null(strstr(said, note));
+  tensors[1].init.how = UNIFORM;
+  tell(&quiet, 1, 2, 1, 1);
+  says(", steps 1 to 2\nnote: without --data the inputs are random numbers, the same in every "
+       "step\n");
+  assert_null(strstr(strstr(said, note) + 1, note));
+  this_program.loss = -1;
+  tell(&quiet, 1, 2, 1, 1);
+  says("\nnote: without --data the inputs are random numbers\n");
+  this_program.loss = 0;
+  tell(&given, 1, 2, 1, 1);
+  assert_null(strstr(said, note));
+  open_data = was;
+  tell(&quiet, 1, 2, 1, 1);
+  assert_null(strstr(said, note));
+  this_rank.id = 1;
+  open_data = "";
+  tell(&quiet, 1, 2, 1, 1);
+  assert_null(strstr(said, note));
+  this_rank.id = 0;
+  open_data = was;
+  this_program.tensors = NULL;
+  this_program.ntensors = 0;
+}
+
 // What saves take is no part of a step.
 static void saves_do_not_count(void **state)
 {
@@ -289,10 +329,11 @@ static void no_file(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(few_numbers), cmocka_unit_test(all_numbers),
-      cmocka_unit_test(no_numbers),  cmocka_unit_test(saves_do_not_count),
-      cmocka_unit_test(thousands),   cmocka_unit_test(bar),
-      cmocka_unit_test(other_ranks), cmocka_unit_test(no_file),
+      cmocka_unit_test(few_numbers),   cmocka_unit_test(all_numbers),
+      cmocka_unit_test(no_numbers),    cmocka_unit_test(saves_do_not_count),
+      cmocka_unit_test(thousands),     cmocka_unit_test(bar),
+      cmocka_unit_test(other_ranks),   cmocka_unit_test(no_file),
+      cmocka_unit_test(random_inputs),
   };
   return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -1,6 +1,6 @@
 /* arrays.h: tensors as plain arrays of doubles, whatever their type; which part of a tensor each
-   rank holds under a layout, written from the definition in gen/tpgen.h and not with the functions
-   of gen/shard.c; and whether what the ranks hold is what it should be. */
+   rank holds under a layout, written from the definition in gen/ir/graph.h and not with the
+   functions of gen/ir/shard.c; and whether what the ranks hold_part is what it should be. */
 #ifndef ARRAYS_H
 #define ARRAYS_H
 
@@ -64,7 +64,7 @@ static bool next_index(struct shape s, int64_t *index)
   return false;
 }
 
-static int64_t place_of(struct shape s, const int64_t *index)
+static int64_t place_in_array(struct shape s, const int64_t *index)
 {
   int64_t flat = 0;
   for (int d = 0; d < s.ndim; d++) flat = flat * s.size[d] + index[d];
@@ -90,7 +90,7 @@ __attribute__((unused)) static int64_t difference(struct array a, struct array b
 /* ---------------------------------------------------------------------------------------- parts */
 
 /* The indices along one dimension that a rank holds, ascending. */
-struct held {
+struct array_part {
   int64_t n, at[2048];
 };
 
@@ -128,8 +128,8 @@ static int outers_of(struct layout layout, int dim, int64_t *outer)
   return n;
 }
 
-static void hold(struct layout layout, int dim, int64_t size, const int *coordinate,
-                 struct held *held)
+static void hold_part(struct layout layout, int dim, int64_t size, const int *coordinate,
+                      struct array_part *held)
 {
   int64_t outer[MAX_MESH + 2];
   int n = outers_of(layout, dim, outer);
@@ -156,12 +156,12 @@ static void hold(struct layout layout, int dim, int64_t size, const int *coordin
 /* The part of `whole` that `rank` holds. */
 __attribute__((unused)) static struct array cut(struct array whole, struct layout layout, int rank)
 {
-  static struct held held[MAX_DIMS];
+  static struct array_part held[MAX_DIMS];
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
   struct shape shape = whole.shape;
   for (int d = 0; d < shape.ndim; d++) {
-    hold(layout, d, whole.shape.size[d], coordinate, &held[d]);
+    hold_part(layout, d, whole.shape.size[d], coordinate, &held[d]);
     shape.size[d] = held[d].n;
   }
   struct array t = zeros(shape);
@@ -169,7 +169,7 @@ __attribute__((unused)) static struct array cut(struct array whole, struct layou
   if (!elements(shape)) return t;
   for (double *to = t.at;; to++) {
     for (int d = 0; d < shape.ndim; d++) there[d] = held[d].at[index[d]];
-    *to = whole.at[place_of(whole.shape, there)];
+    *to = whole.at[place_in_array(whole.shape, there)];
     if (!next_index(shape, index)) return t;
   }
 }
@@ -178,12 +178,12 @@ __attribute__((unused)) static struct array cut(struct array whole, struct layou
 __attribute__((unused)) static struct part part_of(struct shape whole, struct layout layout,
                                                    int rank)
 {
-  static struct held held;
+  static struct array_part held;
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
   struct part p = {.shape = whole};
   for (int d = 0; d < whole.ndim; d++) {
-    hold(layout, d, whole.size[d], coordinate, &held);
+    hold_part(layout, d, whole.size[d], coordinate, &held);
     p.shape.size[d] = held.n;
     p.first[d] = held.n ? held.at[0] : 0;
   }
@@ -192,7 +192,7 @@ __attribute__((unused)) static struct part part_of(struct shape whole, struct la
 
 /* ----------------------------------------------------------------------- parts, sums and wholes */
 
-/* What a rank may hold of a pending value of which `rest` is left. Of a sum: a summand; of a
+/* What a rank may hold_part of a pending value of which `rest` is left. Of a sum: a summand; of a
    maximum or minimum: a lesser or a greater number. */
 static double pending_part(enum type type, enum reduction reduction, double rest)
 {
@@ -204,8 +204,8 @@ static double pending_part(enum type type, enum reduction reduction, double rest
   return draw_below(2) ? size : -size;
 }
 
-/* Along mesh dimension d the ranks, which hold the same so far, take parts of a pending value.
-   Those alike in all but this and the later dimensions hold the same afterwards too. */
+/* Along mesh dimension d the ranks, which hold_part the same so far, take parts of a pending value.
+   Those alike in all but this and the later dimensions hold_part the same afterwards too. */
 static void make_pending(struct array *full, int d, int stride, enum type type,
                          enum reduction reduction)
 {

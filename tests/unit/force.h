@@ -3,6 +3,7 @@
 #ifndef FORCE_H
 #define FORCE_H
 
+#include "check/check.h"
 #include "instances.h"
 
 /* TPGEN_ROWS, names of rows parted by blanks: these alone are tried. */

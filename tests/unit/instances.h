@@ -3,6 +3,8 @@
 #ifndef INSTANCES_H
 #define INSTANCES_H
 
+#include "base/base.h"
+#include "ir/ir.h"
 #include "interpreter.h"
 
 /* Shapes are in letters, to each of which a case gives a size:

@@ -1,9 +1,10 @@
 /* interpreter.h: what a program means: a machine of simulated ranks that runs a graph, collectives
-   included, as the generated C would (gen/statement.c, gen/collective.c), by the references of
-   reference.h. */
+   included, as the generated C would (gen/emit/statement.c, gen/emit/collective.c), by the
+   references of reference.h. */
 #ifndef INTERPRETER_H
 #define INTERPRETER_H
 
+#include "check/check.h"
 #include "reference.h"
 
 /* ---------------------------------------------------------------------------------- the machine */
@@ -135,28 +136,28 @@ static void run_all_to_all(struct machine *m, const struct op *op, const int *me
 
 /* The pieces that a rank gives or gets, and where each begins in the value that it lies in: in a
    flat buffer one after the other, else in the part itself. */
-struct pieces {
+struct piece_list {
   int n;
   struct piece *at;
   int64_t *start;
 };
 
-static struct pieces pieces_of(const struct op *op, int rank, bool given, bool flat)
+static struct piece_list list_pieces(const struct op *op, int rank, bool given, bool flat)
 {
   const struct exchange *e = &graph->exchange[op->exchange];
   size_t room = (size_t)group_size(e->group);
-  struct pieces p = {.at = take(room * sizeof *p.at), .start = take(room * sizeof *p.start)};
+  struct piece_list p = {.at = take(room * sizeof *p.at), .start = take(room * sizeof *p.start)};
   p.n = (given ? pieces_given : pieces_got)(&e->move, e->whole, rank, p.at);
   struct shape own = part_of(e->whole, given ? e->move.from : e->move.to, rank).shape;
   int64_t start = 0;
   for (int i = 0; i < p.n; i++) {
-    p.start[i] = flat ? start : place_of(own, p.at[i].part.first);
+    p.start[i] = flat ? start : place_in_array(own, p.at[i].part.first);
     start += elements(p.at[i].part.shape);
   }
   return p;
 }
 
-static int piece_for(const struct pieces *p, int member)
+static int piece_for(const struct piece_list *p, int member)
 {
   for (int i = 0; i < p->n; i++)
     if (p->at[i].member == member) return i;
@@ -177,11 +178,11 @@ static void run_exchange(struct machine *m, const struct op *op, const int *memb
   const struct exchange *e = &graph->exchange[op->exchange];
   bool packed = !gives_runs(&e->move, e->whole), packs = !gets_runs(&e->move, e->whole);
   struct array out = unwritten(local_shape(op->out, rank));
-  struct pieces mine = pieces_of(op, rank, false, packs);
+  struct piece_list mine = list_pieces(op, rank, false, packs);
   int me = place_among(member, n, rank);
   for (int k = 0; k < n; k++) {
     struct array in = m->part[member[k]][op->in[0]];
-    struct pieces theirs = pieces_of(op, member[k], true, packed);
+    struct piece_list theirs = list_pieces(op, member[k], true, packed);
     int i = piece_for(&mine, k), j = piece_for(&theirs, me);
     must((i == NONE) == (j == NONE), "exchange: one of rank %d and %d knows no piece", member[k],
          rank);
@@ -254,7 +255,7 @@ static void copy_box(struct array to, const int64_t *at, struct array from, cons
       must(here[d] < to.shape.size[d] && there[d] < from.shape.size[d], "a box %s leaves %s or %s",
            shape_text(box), shape_text(to.shape), shape_text(from.shape));
     }
-    to.at[place_of(to.shape, here)] = from.at[place_of(from.shape, there)];
+    to.at[place_in_array(to.shape, here)] = from.at[place_in_array(from.shape, there)];
   } while (next_index(box, index));
 }
 
@@ -369,7 +370,7 @@ static void run_pieces(struct machine *m, const struct op *op, int rank)
 {
   bool pack = op->kind == OP_pack_pieces;
   struct array in = m->part[rank][op->in[0]], out = unwritten(local_shape(op->out, rank));
-  struct pieces p = pieces_of(op, rank, pack, true);
+  struct piece_list p = list_pieces(op, rank, pack, true);
   for (int i = 0; i < p.n; i++) {
     struct shape box = p.at[i].part.shape;
     must(p.start[i] + elements(box) <= elements(pack ? out.shape : in.shape),
@@ -384,7 +385,7 @@ static void run_pieces(struct machine *m, const struct op *op, int rank)
   m->part[rank][op->out] = out;
 }
 
-/* As pack_text: between rows that hold a stretch of every part, and the parts one after the
+/* As pack_text: between rows that hold_part a stretch of every part, and the parts one after the
    other. */
 static void run_pack(struct machine *m, const struct op *op, int rank)
 {

@@ -11,12 +11,12 @@
 
 /* Where an operand's part begins in the whole tensor, as far as the operation is told: by the rule
    (ops.h), for letters marked `@`. Elsewhere the part is all it knows: 0, and the part's size. */
-struct place {
+struct indices {
   struct shape whole;
   int64_t first[MAX_DIMS];
 };
 struct places {
-  struct place in[MAX_INPUTS], out[MAX_OUTPUTS];
+  struct indices in[MAX_INPUTS], out[MAX_OUTPUTS];
 };
 
 /* Fills in the outputs, whose shapes are given; false if the shapes do not fit. */
@@ -62,7 +62,7 @@ static double broadcast_element(const struct op *op, struct array t, struct shap
        op_row[op->kind].name, shape_text(t.shape), shape_text(space));
   for (int d = 0; d < t.shape.ndim; d++)
     own[d] = t.shape.size[d] == 1 ? 0 : index[space.ndim - t.shape.ndim + d];
-  return t.at[place_of(t.shape, own)];
+  return t.at[place_in_array(t.shape, own)];
 }
 
 /* --------------------------------------------------------------------------- element by element */
@@ -329,7 +329,7 @@ static bool run_dropout(const struct op *op, const struct array *in, struct arra
     int64_t index[MAX_DIMS];
     indices_of(in->shape, i, index);
     for (int d = 0; d < in->shape.ndim; d++) index[d] += at->out[0].first[d];
-    double random = random_at(number_of(op, "stream"), place_of(at->out[0].whole, index));
+    double random = random_at(number_of(op, "stream"), place_in_array(at->out[0].whole, index));
     out->at[i] = random < op->scalar ? 0 : in->at[i] / (1 - op->scalar);
   }
   return true;
@@ -377,9 +377,9 @@ static bool run_rotary(const struct op *op, const struct array *in, struct array
       first[last] = 2 * index[last];
       second[last] = 2 * index[last] + 1;
     }
-    double x = in->at[place_of(space, first)], y = in->at[place_of(space, second)];
-    out->at[place_of(space, first)] = x * cosine - y * sine;
-    out->at[place_of(space, second)] = y * cosine + x * sine;
+    double x = in->at[place_in_array(space, first)], y = in->at[place_in_array(space, second)];
+    out->at[place_in_array(space, first)] = x * cosine - y * sine;
+    out->at[place_in_array(space, second)] = y * cosine + x * sine;
   }
   return true;
 }
@@ -415,7 +415,7 @@ static bool run_reduce(const struct op *op, const struct array *in, struct array
     int64_t index[MAX_DIMS], own[MAX_DIMS];
     indices_of(in->shape, i, index);
     reduced_index(op, in->shape.ndim, index, own);
-    double *y = &out->at[place_of(out->shape, own)], x = in->at[i];
+    double *y = &out->at[place_in_array(out->shape, own)], x = in->at[i];
     if (op->kind == OP_sum)
       *y += op->scalar * x;
     else
@@ -433,7 +433,7 @@ static bool run_expand(const struct op *op, const struct array *in, struct array
     int64_t index[MAX_DIMS], own[MAX_DIMS];
     indices_of(out->shape, i, index);
     reduced_index(op, out->shape.ndim, index, own);
-    out->at[i] = op->scalar * in->at[place_of(in->shape, own)];
+    out->at[i] = op->scalar * in->at[place_in_array(in->shape, own)];
   }
   return true;
 }
@@ -466,7 +466,7 @@ static int64_t place_by_letters(const char *letters, struct shape shape, const i
 {
   int64_t index[MAX_DIMS];
   for (int d = 0; d < shape.ndim; d++) index[d] = letters[d] == '1' ? 0 : at[letters[d] & 127];
-  return place_of(shape, index);
+  return place_in_array(shape, index);
 }
 
 /* The sum over all letters that the output lacks of the inputs' products. */
@@ -545,7 +545,7 @@ static bool run_cat(const struct op *op, const struct array *in, struct array *o
       int64_t index[MAX_DIMS];
       indices_of(in[i].shape, k, index);
       index[dim] += start;
-      out->at[place_of(out->shape, index)] = in[i].at[k];
+      out->at[place_in_array(out->shape, index)] = in[i].at[k];
     }
     start += in[i].shape.size[dim];
   }
@@ -578,7 +578,7 @@ static bool run_picks(const struct op *op, const struct array *in, struct array 
     indices_of(out->shape, i, index);
     index[dim] = picked(op, index[dim]);
     bool there = index[dim] >= 0 && index[dim] < in->shape.size[dim];
-    out->at[i] = there ? in->at[place_of(in->shape, index)] : 0;
+    out->at[i] = there ? in->at[place_in_array(in->shape, index)] : 0;
   }
   return true;
 }
@@ -603,7 +603,7 @@ static bool run_gather(const struct op *op, const struct array *in, struct array
     int64_t index[MAX_DIMS];
     indices_of(out->shape, i, index);
     index[dim] = in_part(in[1].at[i], at->in[0].first[dim], in[0].shape.size[dim]);
-    out->at[i] = index[dim] == NONE ? 0 : in[0].at[place_of(in[0].shape, index)];
+    out->at[i] = index[dim] == NONE ? 0 : in[0].at[place_in_array(in[0].shape, index)];
   }
   return true;
 }
@@ -620,7 +620,7 @@ static bool run_place(const struct op *op, const struct array *in, struct array 
     int64_t index[MAX_DIMS], own[MAX_DIMS];
     indices_of(out->shape, i, index);
     reduced_index(op, out->shape.ndim, index, own);
-    int64_t from = place_of(in[0].shape, own);
+    int64_t from = place_in_array(in[0].shape, own);
     bool here = in_part(in[1].at[from], at->out[0].first[dim], out->shape.size[dim]) == index[dim];
     out->at[i] = here ? in[0].at[from] : 0;
   }
@@ -638,7 +638,7 @@ static bool run_scatter_add(const struct op *op, const struct array *in, struct 
     int64_t index[MAX_DIMS];
     indices_of(in[0].shape, i, index);
     index[dim] = in_part(in[1].at[i], at->out[0].first[dim], out->shape.size[dim]);
-    if (index[dim] != NONE) out->at[place_of(out->shape, index)] += in[0].at[i];
+    if (index[dim] != NONE) out->at[place_in_array(out->shape, index)] += in[0].at[i];
   }
   return true;
 }
@@ -656,7 +656,7 @@ static bool run_scatter(const struct op *op, const struct array *in, struct arra
     int64_t index[MAX_DIMS];
     indices_of(in[1].shape, i, index);
     index[dim] = in_part(in[1].at[i], at->out[0].first[dim], out->shape.size[dim]);
-    if (index[dim] != NONE) out->at[place_of(out->shape, index)] = in[2].at[i];
+    if (index[dim] != NONE) out->at[place_in_array(out->shape, index)] = in[2].at[i];
   }
   return true;
 }
@@ -673,7 +673,7 @@ static bool run_index_select(const struct op *op, const struct array *in, struct
     int64_t index[MAX_DIMS];
     indices_of(out->shape, i, index);
     index[dim] = in_part(in[1].at[index[dim]], at->in[0].first[dim], in[0].shape.size[dim]);
-    out->at[i] = index[dim] == NONE ? 0 : in[0].at[place_of(in[0].shape, index)];
+    out->at[i] = index[dim] == NONE ? 0 : in[0].at[place_in_array(in[0].shape, index)];
   }
   return true;
 }
@@ -690,7 +690,7 @@ static bool run_index_add(const struct op *op, const struct array *in, struct ar
     int64_t index[MAX_DIMS];
     indices_of(in[0].shape, i, index);
     index[dim] = in_part(in[1].at[index[dim]], at->out[0].first[dim], out->shape.size[dim]);
-    if (index[dim] != NONE) out->at[place_of(out->shape, index)] += in[0].at[i];
+    if (index[dim] != NONE) out->at[place_in_array(out->shape, index)] += in[0].at[i];
   }
   return true;
 }
@@ -800,7 +800,7 @@ static bool run_argmax(const struct op *op, const struct array *in, struct array
     reduced_index(op, in->shape.ndim, index, own);
     for (int d = 0; d < in->shape.ndim; d++)
       if (op->dims >> d & 1) flat = flat * in->shape.size[d] + index[d];
-    int64_t to = place_of(out->shape, own);
+    int64_t to = place_in_array(out->shape, own);
     if (in->at[i] <= best.at[to]) continue;
     best.at[to] = in->at[i];
     out->at[to] = (double)flat;
@@ -835,12 +835,12 @@ static bool heads_of(struct shape q, struct shape k, struct shape v, const struc
 
 static double at4(struct array t, int64_t a, int64_t b, int64_t c, int64_t d)
 {
-  return t.at[place_of(t.shape, (int64_t[]){a, b, c, d})];
+  return t.at[place_in_array(t.shape, (int64_t[]){a, b, c, d})];
 }
 
 static double *to4(struct array t, int64_t a, int64_t b, int64_t c, int64_t d)
 {
-  return &t.at[place_of(t.shape, (int64_t[]){a, b, c, d})];
+  return &t.at[place_in_array(t.shape, (int64_t[]){a, b, c, d})];
 }
 
 /* The scaled product of query i and key j; minus infinity where the query may not see the key. */
@@ -863,7 +863,7 @@ static void attend(const struct op *op, const struct heads *h, const struct arra
     for (int64_t e = 0; e < h->e; e++)
       *to4(out[0], b, head, i, e) += weight * at4(in[2], b, head / h->r, j, e);
   }
-  out[1].at[place_of(out[1].shape, (int64_t[]){b, head, i})] = log(sum);
+  out[1].at[place_in_array(out[1].shape, (int64_t[]){b, head, i})] = log(sum);
 }
 
 static bool run_attention(const struct op *op, const struct array *in, struct array *out,
@@ -886,7 +886,7 @@ static bool run_attention(const struct op *op, const struct array *in, struct ar
 static void attend_back(const struct op *op, const struct heads *h, const struct array *in,
                         struct array *out, int64_t b, int64_t head, int64_t i)
 {
-  double log_sum = in[5].at[place_of(in[5].shape, (int64_t[]){b, head, i})], along = 0;
+  double log_sum = in[5].at[place_in_array(in[5].shape, (int64_t[]){b, head, i})], along = 0;
   int64_t group = head / h->r;
   for (int64_t e = 0; e < h->e; e++) along += at4(in[0], b, head, i, e) * at4(in[4], b, head, i, e);
   for (int64_t j = 0; j < h->k; j++) {
@@ -1011,7 +1011,7 @@ static double largest(const struct window *w, struct array image, const int64_t 
       at[n - 2] = under(w, 0, index[n - 2], k, image.shape.size[n - 2]);
       at[n - 1] = under(w, 1, index[n - 1], l, image.shape.size[n - 1]);
       if (at[n - 2] == NONE || at[n - 1] == NONE) continue;
-      int64_t here = place_of(image.shape, at);
+      int64_t here = place_in_array(image.shape, at);
       if (wanted ? *place == NONE && image.at[here] == *wanted : image.at[here] > best)
         *place = here;
       if (image.at[here] > best) best = image.at[here];
@@ -1254,7 +1254,7 @@ __attribute__((unused)) static struct places places_at(const struct op *op, cons
   for (int k = 0; k < op->nin + op->nout; k++) {
     bool input = k < op->nin;
     int i = input ? k : k - op->nin, value = input ? op->in[i] : op->out + i;
-    struct place *place = input ? &p.in[i] : &p.out[i];
+    struct indices *place = input ? &p.in[i] : &p.out[i];
     const struct axis *axis = input ? l->in[i] : l->out[i];
     struct shape whole = graph->value[value].shape;
     struct part part = part_of(whole, input ? in[i] : out[i], rank);

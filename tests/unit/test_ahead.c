@@ -1,6 +1,7 @@
 /* What is pending from one round of a loop to the next: when it is begun and awaited, for which
    module, where its bytes lie; and the checker finds what could go wrong there. The plan is
    tests/dump/ahead.lua's: four layers, each a unit of two weights. */
+#include "driver/driver.h"
 #include "unit.h"
 
 enum { LAYERS = 4 };
@@ -11,12 +12,11 @@ static const char *batches; /* in a step, each of which reduces its gradients, o
 
 static void run_schedule(void)
 {
-  arena_open();
-  lua(), plan(), propagate(), grad(), optimize(), redistribute(), uncast(), recompute(), arrange();
-  outline(), bucket(), fuse(), epilogue(), schedule();
+  graph_open();
+  run_until(PASS_SCHEDULE);
 }
 
-static void run_passes(const char *prefetch, const char *limit)
+static void schedule_with(const char *prefetch, const char *limit)
 {
   static struct definition list[5];
   list[0] = (struct definition){"bucketing", bucketing};
@@ -33,8 +33,8 @@ static void run_passes(const char *prefetch, const char *limit)
 static void compile(const char *prefetch, const char *limit)
 {
   options.cuda = true;
-  run_passes(prefetch, limit);
-  memory();
+  schedule_with(prefetch, limit);
+  run_passes(PASS_SCHEDULE + 1, PASS_LAST);
 }
 
 static struct function *named(const char *name)
@@ -100,7 +100,8 @@ static void gathered_ahead(const void *with)
   must(reads(op_in("layers_forward", next + 1), gather->out), "what awaits it comes later");
   must(call_in("forward", "layers_forward_ahead", FIRST_ROUND) < loop_in("forward"),
        "the first round's is begun late");
-  must(graph->value[gather->out].depth == 2, "%d of it are kept", graph->value[gather->out].depth);
+  must(graph->memory->of[gather->out].depth == 2, "%d of it are kept",
+       graph->memory->of[gather->out].depth);
   must(gather->exposed < gather->takes / 8, "it is waited for");
 }
 
@@ -111,7 +112,8 @@ static void gathered_further_ahead(const void *with)
   compile("2", NULL);
   const struct op *gather = op_in("layers_forward_ahead", 0);
   must(gather->ahead == 2 && event_slots(gather) == 2, "it is %d ahead", gather->ahead);
-  must(graph->value[gather->out].depth == 3, "%d of it are kept", graph->value[gather->out].depth);
+  must(graph->memory->of[gather->out].depth == 3, "%d of it are kept",
+       graph->memory->of[gather->out].depth);
   int next = call_in("layers_forward", "layers_forward_ahead", NEXT_ROUND), firsts[2], n = 0;
   must(op_in("layers_forward", next)->far == 2, "not the one after the next is begun");
   for (int k = 0; k < loop_in("forward"); k++)
@@ -130,9 +132,10 @@ static void buffers_further_ahead(const void *with)
   compile("3", NULL);
   const struct op *gather = op_in("layers_forward_ahead", 0);
   must(gather->packed && gather->ahead == 3, "two weights do not come together");
-  must(graph->value[gather->buffer].depth == 3, "%d buffers", graph->value[gather->buffer].depth);
+  must(graph->memory->of[gather->buffer].depth == 3, "%d buffers",
+       graph->memory->of[gather->buffer].depth);
   for (int k = 0; k < 2; k++)
-    must(graph->value[graph->op[gather->body[k]].out].depth == 1, "a weight is kept twice");
+    must(graph->memory->of[graph->op[gather->body[k]].out].depth == 1, "a weight is kept twice");
   check_order();
 }
 
@@ -170,14 +173,15 @@ static void gathered_in_the_last_round(const void *with)
   for (int round = 0; round < LAYERS; round++)
     must((round_called(call, round) != NONE) == (round == LAYERS - 1), "round %d begins it", round);
   must(await_in("forward", gather) > loop_in("forward"), "it is awaited in the loop");
-  int times = 0, made = graph->value[gather->out].first;
+  int times = 0, made = graph->memory->of[gather->out].first;
   each_op(count_late, &times);
   must(times == 1, "it is counted %d times", times);
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    bool kept = v->stored && v->role == ACTIVATION && v->depth == LAYERS && v->family == i;
-    if (!kept || &graph->function[v->made_by] != named("layers_forward")) continue;
-    must(v->first < made, "what a module keeps is said to live from the last round on");
+    const struct allocation *a = &graph->memory->of[i];
+    bool kept = v->stored && v->role == ACTIVATION && a->depth == LAYERS && v->family == i;
+    if (!kept || &graph->function[a->made_by] != named("layers_forward")) continue;
+    must(a->first < made, "what a module keeps is said to live from the last round on");
   }
   check_order();
 }
@@ -195,7 +199,7 @@ static void reduced_behind(const void *with)
   must(op_in("layers_backward", before + 2) == sum, "it is not begun where it can be");
   must(call_in("backward", "layers_backward_behind", LAST_ROUND) > loop_in("backward"),
        "the last round's is awaited in the loop");
-  must(graph->value[sum->in[0]].depth == 1, "a gradient is kept twice");
+  must(graph->memory->of[sum->in[0]].depth == 1, "a gradient is kept twice");
 }
 
 /* Weights that travel together are copied out of their buffer when they are awaited, gradients into
@@ -208,15 +212,15 @@ static void in_buckets(const void *with)
   const struct op *gather = op_in("layers_forward_ahead", 0);
   must(gather->packed && gather->nbody == 2 && gather->ahead, "two weights do not come together");
   for (int k = 0; k < 2; k++)
-    must(graph->value[graph->op[gather->body[k]].out].depth == 1, "a weight is kept twice");
+    must(graph->memory->of[graph->op[gather->body[k]].out].depth == 1, "a weight is kept twice");
   const struct op *sum = &graph->op[op_in("layers_backward_behind", 0)->begun];
   int before = call_in("layers_backward", "layers_backward_behind", ROUND_BEFORE);
   must(sum->packed && sum->behind, "two gradients are not reduced together");
   must(op_in("layers_backward", before + 1) == sum, "the round before is awaited too soon");
   int loop = loop_in("backward"), end = call_in("backward", "layers_backward_behind", LAST_ROUND);
-  const struct value *buffer = &graph->value[graph->value[sum->buffer].storage];
-  const struct value *in = &graph->value[graph->value[graph->op[sum->body[0]].in[0]].storage];
-  must(end > loop && in->last < buffer->last && buffer->first < in->first, "a gradient is held");
+  struct allocation buffer = allocation_of(storage_of(sum->buffer));
+  struct allocation in = allocation_of(storage_of(graph->op[sum->body[0]].in[0]));
+  must(end > loop && in.last < buffer.last && buffer.first < in.first, "a gradient is held");
   check_order();
 }
 
@@ -261,7 +265,7 @@ static void chained(const void *with)
   }
   int *held = alloc((size_t)op_width(end) * sizeof *held), n = op_reads(end, held), all = 0;
   for (int i = 0; i < n; i++) all += held[i] == parts->in[0] || held[i] == parts->buffer;
-  must(all > 0, "the await does not hold what the first works on");
+  must(all > 0, "the await does not hold_part what the first works on");
   check_order();
 }
 
@@ -277,7 +281,7 @@ static void compile_llama(void)
   options.definition = list;
   options.ndefinition = sizeof list / sizeof *list;
   run_schedule();
-  memory();
+  run_passes(PASS_SCHEDULE + 1, PASS_LAST);
 }
 
 /* Where the function reads one of the value's family. */
@@ -307,7 +311,7 @@ static void what_is_summed_later(const void *with)
     summed_later++;
     must(op_in("backward", reader)->kind == OP_all_reduce, "something else reads it");
     must(reader > last, "it is read before it is there");
-    must(graph->value[graph->value[out].storage].role == GRADIENT, "it lies elsewhere");
+    must(graph->value[graph->memory->of[out].storage].role == GRADIENT, "it lies elsewhere");
   }
   must(summed_later == 2, "%d of the norms'", summed_later);
   check_order();
@@ -367,7 +371,7 @@ static void so_many_cross(const void *with)
   const struct asked *a = with;
   int n[2] = {0};
   options.cuda = a->cuda;
-  run_passes(a->prefetch, a->memory);
+  schedule_with(a->prefetch, a->memory);
   each_op(count_crossing, n);
   must(n[0] == a->ahead && n[1] == a->behind, "%d ahead, %d behind", n[0], n[1]);
 }
@@ -431,11 +435,11 @@ static void put_nothing(void)
 }
 static void kept_twice(void)
 {
-  graph->value[gather()->out].depth = 2;
+  graph->memory->of[gather()->out].depth = 2;
 }
 static void buffered_twice(void)
 {
-  graph->value[gather()->buffer].depth = 2;
+  graph->memory->of[gather()->buffer].depth = 2;
 }
 static void second_not_begun(void)
 {
@@ -520,7 +524,7 @@ static void begun_too_soon(void)
 }
 static void kept_once(void)
 {
-  graph->value[gather()->out].depth = 1;
+  graph->memory->of[gather()->out].depth = 1;
 }
 static void one_event(void)
 {

@@ -2,6 +2,7 @@
    write it, as C and as CUDA for the stand-in: on all roundings, NaN, infinities and denormals they
    leave to the bit what the definition makes of the same numbers. Without a compiler no kernel is
    run. */
+#include "emit/emit.h"
 #include "../../runtime/elements.h"
 #include "unit.h"
 
@@ -202,7 +203,7 @@ static const struct op moves[] = {
     {.kind = OP_expand, .dims = 1, .scalar = 1},
 };
 static const char *const moved_shape[] = {NULL, "256x100", "256x300", "3x256x256"};
-enum { MOVES = sizeof moves / sizeof *moves };
+enum { MOVE_CASES = sizeof moves / sizeof *moves };
 
 /* Where the moved element was in [SIDE, SIDE]; NONE: nowhere, it is 0. */
 static int moved_from(const struct op *op, int i)
@@ -232,7 +233,7 @@ enum { REDUCTIONS = sizeof reductions / sizeof *reductions };
 static struct function *f;
 static enum phase phase;    /* of the kernel that is made: a kernel ends where it changes */
 static int made_by[TRIALS]; /* the values that the trials make */
-static int moved[MOVES], reduced[REDUCTIONS], reduced_in_kernel;
+static int moved[MOVE_CASES], reduced[REDUCTIONS], reduced_in_kernel;
 
 static void end_kernel(void)
 {
@@ -286,7 +287,7 @@ static void make_program(void)
       .name = "forward", .count = 1, .upward = true, .op = alloc(256 * sizeof(int))};
   graph->nfunction = 1;
   for (int i = 0; i < TRIALS; i++, end_kernel()) made_by[i] = add_trial(&trials[i]);
-  for (int i = 0; i < MOVES; i++, end_kernel()) {
+  for (int i = 0; i < MOVE_CASES; i++, end_kernel()) {
     struct op op = moves[i];
     struct shape shape = moved_shape[i] ? parse_shape(moved_shape[i]) : square;
     op.in[op.nin++] = input(BF16, square);
@@ -498,7 +499,7 @@ static void fill_reduced(const struct op *op)
 static void fill_inputs(void)
 {
   for (int i = 0; i < TRIALS; i++) fill_trial(&trials[i], made_by[i]);
-  for (int i = 0; i < MOVES; i++)
+  for (int i = 0; i < MOVE_CASES; i++)
     for (int k = 0; k < PATTERNS; k++)
       put_element(graph->op[graph->value[moved[i]].op].in[0], k, k);
   for (int i = 0; i < REDUCTIONS; i++) fill_reduced(&graph->op[graph->value[reduced[i]].op]);
@@ -563,7 +564,7 @@ static void compare_moved(int made)
 }
 
 /* The terms of element i of the reduced value taken together, and their magnitudes. */
-static double reduction_of(const struct op *op, int i, double *magnitudes)
+static double reduced_value(const struct op *op, int i, double *magnitudes)
 {
   double all = op->kind == OP_sum ? 0 : op->kind == OP_amax ? -INFINITY : INFINITY;
   *magnitudes = 0;
@@ -584,7 +585,7 @@ static void compare_reduced(int made)
 {
   const struct op *op = &graph->op[graph->value[made].op];
   for (int i = 0, n = (int)elements(graph->value[made].shape); i < n; i++) {
-    double magnitudes, wanted = reduction_of(op, i, &magnitudes);
+    double magnitudes, wanted = reduced_value(op, i, &magnitudes);
     double allowed = fabs(wanted) * 0x1p-8 + magnitudes * 1e-6;
     bool same =
         op->kind == OP_sum ? fabs(get(made, i) - wanted) <= allowed : is_same(get(made, i), wanted);
@@ -605,7 +606,7 @@ static void try_kernels(const void *with)
   program.run();
   for (int v = 0; v < graph->nvalue; v++) copy_value(v, false);
   for (int i = 0; i < TRIALS; i++) compare_trial(&trials[i], made_by[i]);
-  for (int i = 0; i < MOVES; i++) compare_moved(moved[i]);
+  for (int i = 0; i < MOVE_CASES; i++) compare_moved(moved[i]);
   for (int i = 0; i < REDUCTIONS; i++) compare_reduced(reduced[i]);
   compare_reduced(reduced_in_kernel + 1);
 }
@@ -646,7 +647,7 @@ static char *call_of(const struct op *of)
   return statement_text(&graph->op[graph->value[out].op], 0);
 }
 
-/* Kernels of files take it and make floats, which hold what they add up; or indices. */
+/* Kernels of files take it and make floats, which hold_part what they add up; or indices. */
 static void call_own_kernel(const void *op)
 {
   new_graph(1, (int[]){1});

@@ -1,4 +1,5 @@
 /* Which sums of gradients travel together, where in the program, and how much. */
+#include "folded/folded.h"
 #include "functions.h"
 
 static int parameter(const char *shape, const char *layout)
@@ -328,7 +329,7 @@ static void long_work(void)
       .kind = OP_matmul, .nin = 2, .in = {x, x}, .equation = "mk,kn->mn", .phase = BACKWARD});
 }
 
-/* What the plan's smallest cap does not hold goes with the next ones. */
+/* What the plan's smallest cap does not hold_part goes with the next ones. */
 static void test_small_values_keep_to_the_cap(void **state)
 {
   (void)state;
@@ -404,7 +405,7 @@ static void begin_greedily(void)
 }
 
 /* How many of these kinds a bucket has, by turns of the collectives: "3 2" are five, in two. */
-static void check_sizes(enum op_kind kind, const char *wanted)
+static void check_bucket_sizes(enum op_kind kind, const char *wanted)
 {
   const struct function *f = function_of_phase(BACKWARD);
   struct buffer b = {0};
@@ -428,7 +429,7 @@ static void test_greedily(void **state)
     for (int i = 0; i < 6; i++)
       for (int k = 0; k < 3; k++) move_greedily(kinds[k], 1, type ? BF16 : F32);
     bucket();
-    for (int k = 0; k < 3; k++) check_sizes(kinds[k], "2 3 1");
+    for (int k = 0; k < 3; k++) check_bucket_sizes(kinds[k], "2 3 1");
   }
 }
 
@@ -442,8 +443,8 @@ static void test_greedily_without_caps(void **state)
   sum_of(pending("4"), MAX);
   sum_of(pending("4"), SUM);
   bucket();
-  check_sizes(OP_all_gather, "4 1");
-  check_sizes(OP_all_reduce, "1 1 1");
+  check_bucket_sizes(OP_all_gather, "4 1");
+  check_bucket_sizes(OP_all_reduce, "1 1 1");
 }
 
 /* Of many, those that need a member of the bucket stay alone: wherever in it that is. */
@@ -465,7 +466,7 @@ static void test_greedily_what_needs(void **state)
     graph->value[made[i]].layout = parse_layout("R");
   }
   bucket();
-  check_sizes(OP_all_gather, "68 1 1");
+  check_bucket_sizes(OP_all_gather, "68 1 1");
   for (int i = 0; i < graph->nop; i++) /* nor are they found to be in the others' way */
     assert_true(!graph->op[i].why || !strstr(graph->op[i].why, "in its way"));
 }

@@ -1,7 +1,7 @@
 /* The checker finds what a pass could break: a sound graph passes after every pass, and each fault
    put into it ends tpgen with the pass and what is wrong. */
-#include "bucket.h"
 
+#include "driver/driver.h"
 #include "unit.h"
 
 static int w, x, y, z, loss, gradient;
@@ -47,16 +47,7 @@ static void check_all(const void *with)
   (void)with;
   sound_graph();
   for (enum pass pass = PASS_LUA; pass <= PASS_REDISTRIBUTE; pass++) check(pass);
-  outline();
-  check(PASS_OUTLINE);
-  bucket();
-  check(PASS_BUCKET);
-  fuse();
-  check(PASS_FUSE);
-  schedule();
-  check(PASS_SCHEDULE);
-  memory();
-  check(PASS_MEMORY);
+  run_passes(PASS_OUTLINE, PASS_LAST);
 }
 
 static void test_a_sound_graph_passes(void **state)
@@ -525,11 +516,8 @@ static void test_buckets(void **state)
 static void lie_in_memory(void (*put)(void))
 {
   sound_graph();
-  outline();
-  bucket();
-  fuse();
-  schedule();
-  memory();
+  fold_modules();
+  run_passes(PASS_OUTLINE + 1, PASS_LAST);
   put();
   check(PASS_MEMORY);
 }
@@ -541,13 +529,8 @@ static void beyond(void)
 static void together(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
-    struct value *v = &graph->value[i];
-    v->first = 0;
-    v->last = 9;
-    v->offset = 0;
-    v->storage = i;
-    v->stored = true;
-    v->depth = 1;
+    graph->memory->of[i] = (struct allocation){.storage = i, .depth = 1, .last = 9};
+    graph->value[i].stored = true;
   }
   graph->arena_bytes = 1 << 20;
 }

@@ -1,8 +1,8 @@
 /* Which collectives travel together, by PyTorch's answers for random graphs (tests/golden,
    buckets.txt; or TPGEN_GOLDEN's): the members of every bucket and the order of the buckets.
    PyTorch asks for the first bucket's cap alone, and keeps to it. */
-#include "bucket.h"
 
+#include "folded/folded.h"
 #include "unit.h"
 
 /* A node of a case: an input, a sum, or a collective that is started and waited for. */
@@ -226,7 +226,7 @@ static void test_what_parts(void **state)
 
 int main(void)
 {
-  arena_open();
+  graph_open();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_golden_buckets),
       cmocka_unit_test(test_caps_and_units),

@@ -1,6 +1,7 @@
 /* What each rank gives and gets in a collective, by force: over the steps between random layouts,
    by both planners, on groups in every order. What one gives is what the other gets; it is as many
    bytes as the reports say; and the form of the call is the same on all members. */
+#include "sharding/sharding.h"
 #include "unit.h"
 
 static struct layout random_layout(int ndim, bool pending)

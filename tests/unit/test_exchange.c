@@ -1,6 +1,7 @@
 /* The pieces of a direct exchange, by force: between every two layouts of R and shards, in every
    order of the cuts, on small meshes, the pieces that the ranks give are those that the others get,
    and they make up the part that each rank is to have, each element once. */
+#include "sharding/sharding.h"
 #include "unit.h"
 
 enum { MOST = 4096 };
@@ -153,37 +154,37 @@ static void check_exchange(const struct tried *t)
 }
 
 /* On each mesh dimension: R, S(0), S(1), and these two again, as the last to cut. */
-enum { KINDS = 5 };
+enum { MOVE_KINDS = 5 };
 
-static struct layout layout_of(int which)
+static struct layout layout_number(int which)
 {
   struct layout layout = {0};
-  for (int d = 0; d < graph->mesh.ndim; d++, which /= KINDS) {
-    int k = which % KINDS;
+  for (int d = 0; d < graph->mesh.ndim; d++, which /= MOVE_KINDS) {
+    int k = which % MOVE_KINDS;
     if (k) layout.on[d] = (struct placement){.kind = SHARD, .dim = (k - 1) % 2, .turn = k > 2};
   }
   return layout;
 }
 
-struct world {
+struct rank_world {
   const char *mesh, *whole;
   int order[MAX_MESH]; /* of the group's dimensions */
 };
 
 static void check_world(const void *with)
 {
-  const struct world *w = with;
+  const struct rank_world *w = with;
   int size[MAX_MESH], tried = 0;
   new_graph(parse_mesh(w->mesh, size), size);
-  int ndim = graph->mesh.ndim, n = power(KINDS, ndim), world = world_size();
+  int ndim = graph->mesh.ndim, n = power(MOVE_KINDS, ndim), world = world_size();
   struct tried t = {.whole = parse_shape(w->whole), .move = {.kind = OP_exchange, .n = ndim}};
   memcpy(t.move.dim, w->order, sizeof t.move.dim);
   t.from = alloc((size_t)world * sizeof *t.from);
   t.to = alloc((size_t)world * sizeof *t.to);
   group_members(add_ordered_group(ndim, w->order), 0, t.member);
   for (int pair = 0; pair<n * n; pair += n> 100 ? 7 : 1, tried++) {
-    t.move.from = layout_of(pair % n);
-    t.move.to = layout_of(pair / n);
+    t.move.from = layout_number(pair % n);
+    t.move.to = layout_number(pair / n);
     check_exchange(&t);
   }
   must(tried > 20, "%d pairs", tried);
@@ -192,7 +193,7 @@ static void check_world(const void *with)
 static void test_every_pair_by_force(void **state)
 {
   (void)state;
-  static const struct world worlds[] = {
+  static const struct rank_world worlds[] = {
       {"4", "8x3", {0}},           {"3", "7x5", {0}},       {"3", "2x0", {0}},
       {"2x2", "6x5", {0, 1}},      {"2x2", "8x4", {1, 0}},  {"2x3", "7x5", {0, 1}},
       {"3x2", "4x1", {1, 0}},      {"2x4", "16x8", {0, 1}}, {"2x2x2", "8x8", {0, 1, 2}},
@@ -201,7 +202,8 @@ static void test_every_pair_by_force(void **state)
   for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) passes(check_world, &worlds[i]);
 }
 
-/* Of several that hold a piece the one over the quickest link gives it, and all give alike much. */
+/* Of several that hold_part a piece the one over the quickest link gives it, and all give alike
+ * much. */
 static void check_givers(const void *with)
 {
   (void)with;

@@ -1,13 +1,15 @@
 /* The functions of F: what shapes they make (tests/functions/shapes.lua, which looks itself), what
    numbers (values.lua, run by the references of reference.h, against values.tsv), and what they say
    of what does not fit (misuse.tsv). */
+#include "lua/lua.h"
+#include "flat/flat.h"
 #include "unit.h"
 
 #include "interpreter.h"
 
 static void read_plan(const char *path)
 {
-  arena_open();
+  graph_open();
   options.plan = path;
   lua();
 }

@@ -1,4 +1,5 @@
 /* Which neighbouring operations become one kernel, in which order, and what of them is stored. */
+#include "emit/emit.h"
 #include "functions.h"
 
 static void one_rank(void)

@@ -2,11 +2,13 @@
    operators that has a gradient, with respect to every input that has one; then where gradients
    meet, and where there are none. The loss is a sum of what the operation makes, each element times
    a number of its own. */
+#include "lua/lua.h"
+#include "emit/emit.h"
 #include "interpreter.h"
 
 static const char *const gradient_of[OP_COUNT] = {
-#define OP(name, rule, linear, gradient, numbers, element) [OP_##name] = #gradient,
-#include "ops.h"
+#define OP(name, rule, linear, gradient, numbers, element, flops) [OP_##name] = #gradient,
+#include "ir/ops.h"
 #undef OP
 };
 
@@ -217,7 +219,7 @@ struct trial {
   const char *out; /* where it does not follow from the inputs */
 };
 
-/* Rows that take any shapes: what their inputs hold. */
+/* Rows that take any shapes: what their inputs hold_part. */
 static const struct trial unary[] = {
     {.kind = OP_power, .in = {"+"}},    {.kind = OP_neg, .in = {""}},
     {.kind = OP_scale, .in = {""}},     {.kind = OP_abs, .in = {""}},

@@ -3,9 +3,9 @@
    values whose dimensions lie in one order or another, are written out for the parts of every rank,
    compiled by the system's compilers (the CUDA text for the stand-in) and run; what they leave must
    be what the reference makes of the same numbers. Without a compiler there is no test. */
+#include "check/check.h"
 #include "../../runtime/philox4x32.h"
 #include "instances.h"
-#include "kernel.h"
 
 #include <dlfcn.h>
 
@@ -297,7 +297,7 @@ struct rows {
   int element[32], nelement, row[32], nrow;
 };
 
-static int one_of(const int *list, int n)
+static int pick_one(const int *list, int n)
 {
   return list[draw_below(n)];
 }
@@ -338,7 +338,7 @@ static void step_by_rows(struct rows *r)
   static const enum op_kind unary[] = {OP_sigmoid, OP_tanh, OP_neg, OP_exp, OP_square};
   static const enum op_kind binary[] = {OP_add, OP_sub, OP_mul};
   unsigned all = (1u << r->space.ndim) - 1;
-  int a = one_of(r->element, r->nelement), b = one_of(r->element, r->nelement);
+  int a = pick_one(r->element, r->nelement), b = pick_one(r->element, r->nelement);
   struct op two = {.kind = binary[draw_below(3)], .nin = 2, .in = {a, b}};
   struct op one = {.kind = unary[draw_below(3)], .nin = 1, .in = {a}};
   switch (draw_below(8)) {
@@ -347,31 +347,33 @@ static void step_by_rows(struct rows *r)
     r->row[r->nrow++] = reduced(r, a, r->dims, true);
     return;
   case 2:
-    one.in[0] = one_of(r->row, r->nrow);
+    one.in[0] = pick_one(r->row, r->nrow);
     r->row[r->nrow++] = run(one, r->of_rows);
     return;
   case 3:
-    two.in[0] = one_of(r->row, r->nrow);
-    two.in[1] = one_of(r->row, r->nrow);
+    two.in[0] = pick_one(r->row, r->nrow);
+    two.in[1] = pick_one(r->row, r->nrow);
     r->row[r->nrow++] = run(two, r->of_rows);
     return;
   case 4:
-    two.in[1] = one_of(r->row, r->nrow);
+    two.in[1] = pick_one(r->row, r->nrow);
     r->element[r->nelement++] = run(two, r->layout);
     return;
   case 5:
     r->element[r->nelement++] = run(draw_below(2) ? one : two, r->layout);
     return;
   case 6:
-    r->element[r->nelement++] = expanded(r, one_of(r->row, r->nrow));
+    r->element[r->nelement++] = expanded(r, pick_one(r->row, r->nrow));
     return;
   default:
     if (draw_below(2))
       reduced(r, a, all & ~r->dims, draw_below(2));
     else
-      run(
-          (struct op){
-              .kind = OP_sum, .nin = 1, .in = {one_of(r->row, r->nrow)}, .dims = all, .scalar = 2},
+      run((struct op){.kind = OP_sum,
+                      .nin = 1,
+                      .in = {pick_one(r->row, r->nrow)},
+                      .dims = all,
+                      .scalar = 2},
           r->of_rows);
   }
 }
@@ -595,7 +597,7 @@ static int64_t in_memory(int value, int rank, int64_t i)
   return at;
 }
 
-/* Gives the program a rank's part of an input, which becomes what its type can hold. */
+/* Gives the program a rank's part of an input, which becomes what its type can hold_part. */
 static void give(const struct loaded *p, int rank, int value, struct array part)
 {
   enum type type = graph->value[value].type;
@@ -652,7 +654,7 @@ static void drop_elements(const struct op *op, const struct places *at, struct a
     int64_t index[MAX_DIMS];
     indices_of(out.shape, i, index);
     for (int d = 0; d < out.shape.ndim; d++) index[d] += at->out[0].first[d];
-    int64_t flat = place_of(at->out[0].whole, index);
+    int64_t flat = place_in_array(at->out[0].whole, index);
     uint32_t counter[] = {(uint32_t)flat, (uint32_t)((uint64_t)flat >> 32), stream, STEP};
     philox4x32(counter, key, words);
     bool drops = (float)(words[0] >> 8) / 16777216 < (float)op->scalar;

@@ -1,7 +1,10 @@
 /* Operators whose kernels are files: every such row, cut in every way that the engine allows, on
-   the parts of every rank; and kernels of a plan's own. What gen/kernel_file.c writes is compiled,
-   as C by the system's compiler and as CUDA for the stand-in, and run; each rank's outputs must be
-   what the references make of the same parts. Without a compiler there is no test. */
+   the parts of every rank; and kernels of a plan's own. What gen/kernel/kernel_file.c writes is
+   compiled, as C by the system's compiler and as CUDA for the stand-in, and run; each rank's
+   outputs must be what the references make of the same parts. Without a compiler there is no test.
+ */
+#include "lua/lua.h"
+#include "check/check.h"
 #include "instances.h"
 
 #include <dlfcn.h>
@@ -199,8 +202,8 @@ static void cut_somehow(const struct op *op)
   }
 }
 
-/* Whether the choice cuts this input along the dimension. */
-static bool cuts(const struct choice *c, int input, int dim)
+/* Whether the choice choice_cuts this input along the dimension. */
+static bool choice_cuts(const struct choice *c, int input, int dim)
 {
   return c->in[input].kind == SHARD && c->in[input].dim == dim && c->in[input].outer <= 1;
 }
@@ -215,9 +218,9 @@ static void cut_queries(const struct op *op)
   bool back = op->kind == OP_attention_back, cuts_keys = back && others++ % 2 == 0;
   op_letters(op, &l);
   int n = choices(op, &l, list), query = 0, key = 0, last = graph->mesh.ndim - 1;
-  while (query < n && !cuts(&list[query], back, 2)) query++;
-  while (cuts_keys && key < n && !cuts(&list[key], 2, 2)) key++;
-  must(query < n && key < n, "nothing cuts attention");
+  while (query < n && !choice_cuts(&list[query], back, 2)) query++;
+  while (cuts_keys && key < n && !choice_cuts(&list[key], 2, 2)) key++;
+  must(query < n && key < n, "nothing choice_cuts attention");
   for (int d = 0; d <= last; d++) {
     const struct choice *c = &list[d == 0 ? query : d == last ? key : 0];
     for (int i = 0; i < op->nin; i++) graph->value[op->in[i]].layout.on[d] = c->in[i];
@@ -501,18 +504,15 @@ static char *aligned_memory(void)
 static char *call_of_aligned(const struct op *op, int rank)
 {
   static struct value plain = {.role = ACTIVATION};
-  int storage[MAX_INPUTS + MAX_OUTPUTS], arena = graph->nvalue - 1;
+  int arena = graph->nvalue - 1;
   struct value last = graph->value[arena];
   must(op->out + op->nout <= arena, "no value is left for the arena");
   graph->value[arena] = plain;
-  for (int i = 0; i < op->nin + op->nout; i++) {
-    struct value *v = &graph->value[i < op->nin ? op->in[i] : op->out + i - op->nin];
-    storage[i] = v->storage;
-    v->storage = arena;
-  }
+  graph->memory = new_memory_plan();
+  for (int i = 0; i < op->nin + op->nout; i++)
+    graph->memory->of[i < op->nin ? op->in[i] : op->out + i - op->nin].storage = arena;
   char *call = file_kernel_call(op, rank);
-  for (int i = op->nin + op->nout; i-- > 0;)
-    graph->value[i < op->nin ? op->in[i] : op->out + i - op->nin].storage = storage[i];
+  graph->memory = NULL;
   graph->value[arena] = last;
   return call;
 }
@@ -567,12 +567,12 @@ static void write_program(const char *directory)
 }
 
 /* One library for each rank: all have the same names. */
-static const char build_c[] = "cc=\"${CC:-cc} -std=c11 -O1 -fopenmp -I$PWD/runtime\" && cd $1 && "
+static const char build_c[] = "cc=\"${CC:-cc} -std=c11 -O0 -fopenmp -I$PWD/runtime\" && cd $1 && "
                               "cc=\"$cc -Wall -Wextra -Wconversion -Wshadow -Werror -fPIC\" && "
                               "$cc -c kernels.c && for rank in rank*.c; do "
                               "$cc -shared -o $1/${rank%.c}.so $rank kernels.o -lm || exit 1; done";
 static const char build_cuda[] =
-    "cxx=\"${MPICXX:-mpicxx} -std=c++17 -O1 -fPIC -Itests/cuda_on_cpu "
+    "cxx=\"${MPICXX:-mpicxx} -std=c++17 -O0 -fPIC -Itests/cuda_on_cpu "
     "-Itests/cuda_on_cpu/include\" && "
     "strict=\"-Wall -Wextra -Wshadow -Werror -Wno-unknown-pragmas -Iruntime -I$1 -x c++\" && "
     "$cxx $strict -c -o $1/kernels.o $1/kernels.cu && for rank in $1/rank*.cu; do "
@@ -624,7 +624,7 @@ static int64_t lies_at(int value, int rank, int64_t i)
   return at;
 }
 
-/* Into the program's memory, and out of it; what a float cannot hold is rounded in the array
+/* Into the program's memory, and out of it; what a float cannot hold_part is rounded in the array
    too. */
 static void put_array(const struct program *p, int value, int rank, struct array a)
 {

@@ -3,6 +3,8 @@
    CUDA text for the stand-in; what they leave must be the sum over all letters. The dimensions of
    operands lie in one order or another, and their elements are of float32 or of bfloat16. How
    statements look stands in a table of its own. Without compilers nothing is run. */
+#include "lua/lua.h"
+#include "emit/emit.h"
 #include "unit.h"
 
 #include "../../runtime/elements.h"
@@ -10,7 +12,7 @@
 enum { RANKS = 2, SIZES = 3, RANDOM_CASES = 480, MOST_TERMS = 12000 };
 
 /* `cut`: the letter that is cut over the ranks, or 0. */
-struct product {
+struct product_case {
   char equation[40], cut;
   int64_t size[128]; /* of each letter */
   int a, b, c, op;
@@ -18,7 +20,7 @@ struct product {
 
 /* -------------------------------------------------------------------------- products in a graph */
 
-static const char *letters_of(const struct product *p, int operand)
+static const char *letters_of(const struct product_case *p, int operand)
 {
   const char *comma = strchr(p->equation, ','), *arrow = strchr(p->equation, '-');
   if (operand == 0) return text("%.*s", (int)(comma - p->equation), p->equation);
@@ -26,7 +28,7 @@ static const char *letters_of(const struct product *p, int operand)
   return arrow + strlen("->");
 }
 
-static struct shape shape_of(const struct product *p, int operand)
+static struct shape shape_of(const struct product_case *p, int operand)
 {
   const char *letters = letters_of(p, operand);
   struct shape s = {.ndim = (int)strlen(letters)};
@@ -35,13 +37,13 @@ static struct shape shape_of(const struct product *p, int operand)
 }
 
 /* Of bfloat16 are two products of three, and the result of one of them. */
-static void set_types(const struct product *p, int number)
+static void set_types(const struct product_case *p, int number)
 {
   if (number % 3) graph->value[p->a].type = graph->value[p->b].type = BF16;
   if (number % 3 == 1) graph->value[p->c].type = BF16;
 }
 
-static struct layout layout_of(const struct product *p, int operand)
+static struct layout operand_layout(const struct product_case *p, int operand)
 {
   const char *letters = letters_of(p, operand), *at = p->cut ? strchr(letters, p->cut) : NULL;
   struct layout layout = {0};
@@ -50,10 +52,10 @@ static struct layout layout_of(const struct product *p, int operand)
 }
 
 /* Makes the values and the operation; `number` tells their names apart. */
-static void add_to_graph(struct product *p, const char *number)
+static void add_to_graph(struct product_case *p, const char *number)
 {
-  p->a = given(BATCH, text("a%s", number), shape_of(p, 0), layout_of(p, 0));
-  p->b = given(BATCH, text("b%s", number), shape_of(p, 1), layout_of(p, 1));
+  p->a = given(BATCH, text("a%s", number), shape_of(p, 0), operand_layout(p, 0));
+  p->b = given(BATCH, text("b%s", number), shape_of(p, 1), operand_layout(p, 1));
   p->op = make_op((struct op){.kind = OP_matmul,
                               .nin = 2,
                               .in = {p->a, p->b},
@@ -64,7 +66,7 @@ static void add_to_graph(struct product *p, const char *number)
   struct value *c = &graph->value[p->c];
   c->name = text("c%s", number);
   c->is_output = c->placed = true;
-  c->layout = layout_of(p, 2);
+  c->layout = operand_layout(p, 2);
 }
 
 /* All operations of the graph as one function, and a place in memory for every value. */
@@ -85,9 +87,9 @@ struct expected {
   const char *equation, *sizes, *statement;
 };
 
-static struct product parse_product(const char *equation, const char *sizes, char cut)
+static struct product_case parse_product(const char *equation, const char *sizes, char cut)
 {
-  struct product p = {.cut = cut};
+  struct product_case p = {.cut = cut};
   snprintf(p.equation, sizeof p.equation, "%s", equation);
   for (char *end; *sizes; sizes = *end ? end + 1 : end)
     p.size[(int)*sizes] = strtoll(sizes + 1, &end, 10);
@@ -105,7 +107,7 @@ static const char *replaced(const char *s, const char *what, const char *by)
 }
 
 /* The statement alone in its program, with A, B and C for the operands' addresses. */
-static const char *statement_of(struct product *p, int rank)
+static const char *statement_of(struct product_case *p, int rank)
 {
   new_graph(1, (int[]){RANKS});
   add_to_graph(p, "");
@@ -203,7 +205,7 @@ static void check_statements(const void *with)
   (void)with;
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     const struct expected *e = &expected[i];
-    struct product p = parse_product(e->equation, e->sizes, 0);
+    struct product_case p = parse_product(e->equation, e->sizes, 0);
     const char *statement = statement_of(&p, 0);
     must(!strcmp(statement, e->statement), "%s of %s is\n  %s\nnot\n  %s", e->equation, e->sizes,
          statement, e->statement);
@@ -228,7 +230,7 @@ static void check_types_told(const void *with)
   (void)with;
   for (size_t i = 0; i < sizeof of_types / sizeof *of_types; i++) {
     const struct expected *e = &of_types[i];
-    struct product p = parse_product(e->equation, e->sizes, 0);
+    struct product_case p = parse_product(e->equation, e->sizes, 0);
     statement_of(&p, 0);
     set_types(&p, (int)i);
     const char *s = replaced(matmul_text(&graph->op[p.op], 0), "m->batch.a", "A");
@@ -277,7 +279,7 @@ static void check_orders(const void *with)
   (void)with;
   for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
     const struct expected *e = &orders[i].is;
-    struct product p = parse_product(e->equation, e->sizes, 0);
+    struct product_case p = parse_product(e->equation, e->sizes, 0);
     statement_of(&p, 0);
     const int operand[] = {p.a, p.b, p.c};
     for (int o = 0; o < 3; o++) {
@@ -304,8 +306,8 @@ static void test_operands_may_lie_in_another_order(void **state)
 static void check_empty(const void *with)
 {
   (void)with;
-  struct product rows = parse_product("mk,kn->mn", "m1 k2 n3", 'm'),
-                 sum = parse_product("mk,kn->mn", "m2 k1 n3", 'k');
+  struct product_case rows = parse_product("mk,kn->mn", "m1 k2 n3", 'm'),
+                      sum = parse_product("mk,kn->mn", "m2 k1 n3", 'k');
   must(*statement_of(&rows, 0), "rank 0 has a row");
   must(!*statement_of(&rows, 1), "rank 1 has no row");
   const char *zero = statement_of(&sum, 1);
@@ -321,14 +323,14 @@ static void test_parts_of_size_0(void **state)
 static void check_refused(const void *with)
 {
   const struct expected *e = with;
-  struct product p = parse_product(e->equation, e->sizes, 0);
+  struct product_case p = parse_product(e->equation, e->sizes, 0);
   statement_of(&p, 0);
 }
 
 static void check_type(const void *with)
 {
   const enum type *type = with;
-  struct product p = parse_product("mk,kn->mn", "m2 k3 n4", 0);
+  struct product_case p = parse_product("mk,kn->mn", "m2 k3 n4", 0);
   new_graph(1, (int[]){RANKS});
   add_to_graph(&p, "");
   graph->value[p.b].type = *type;
@@ -384,10 +386,10 @@ static const char *const occurring[] = {"mk,kn->mn",
    no such letter. */
 static const char *const lonely[] = {"mk,n->mn", "mk,n->", "smk,kn->mn", "mk,ksn->nm", "s,t->"};
 
-static struct product *product;
+static struct product_case *product;
 static int nproduct, product_room;
 
-static int64_t terms(const struct product *p)
+static int64_t terms(const struct product_case *p)
 {
   int64_t n = 1;
   for (int i = 0; i < 128; i++)
@@ -396,7 +398,7 @@ static int64_t terms(const struct product *p)
 }
 
 /* With dimensions in a random order. */
-static void add_to_cases(struct product p)
+static void add_to_cases(struct product_case p)
 {
   add_to_graph(&p, text("%d", nproduct));
   set_types(&p, nproduct);
@@ -413,7 +415,7 @@ static void add_to_cases(struct product p)
 /* With random sizes, and half of the time a letter that is cut. */
 static void add_case(const char *equation)
 {
-  struct product p = {0};
+  struct product_case p = {0};
   snprintf(p.equation, sizeof p.equation, "%s", equation);
   const char *letters = text("%s%s%s", letters_of(&p, 0), letters_of(&p, 1), letters_of(&p, 2));
   for (int most = 5; !terms(&p) || terms(&p) == 1 || terms(&p) > MOST_TERMS; most -= most > 2)
@@ -424,7 +426,7 @@ static void add_case(const char *equation)
 
 static void add_with_gradients(const char *equation)
 {
-  struct product p = {0};
+  struct product_case p = {0};
   snprintf(p.equation, sizeof p.equation, "%s", equation);
   const char *a = letters_of(&p, 0), *b = letters_of(&p, 1), *c = letters_of(&p, 2);
   for (int i = 0; i < SIZES; i++) {
@@ -493,7 +495,7 @@ static char *program_of(int rank)
   forget_products();
   name_values(rank);
   name_locals(graph->function);
-  for (const struct product *p = product; p < product + nproduct; p++) {
+  for (const struct product_case *p = product; p < product + nproduct; p++) {
     const char *statement = matmul_text(&graph->op[p->op], rank);
     put(&code, "  // %s\n%s\n", p->equation, wrapped(text("  %s", statement), ", ", "      "));
     put_place(&operands, p->a, rank);
@@ -568,7 +570,7 @@ static float *read_result(int value, int rank, FILE *f)
 /* -------------------------------------------------------------------------------- what is right */
 
 /* Over every combination of the letters' indices; and the sum of the terms' magnitudes. */
-static void sum_over_letters(const struct product *p, int rank, const float *a, const float *b,
+static void sum_over_letters(const struct product_case *p, int rank, const float *a, const float *b,
                              double *c, double *magnitude)
 {
   const int value[] = {p->a, p->b, p->c};
@@ -592,7 +594,7 @@ static void sum_over_letters(const struct product *p, int rank, const float *a, 
   }
 }
 
-static void check_result(const struct product *p, int rank, const float *a, const float *b,
+static void check_result(const struct product_case *p, int rank, const float *a, const float *b,
                          const float *c)
 {
   int64_t n = elements(local_shape(p->c, rank));

@@ -2,7 +2,10 @@
    value must find its own marks wherever it is read, in the order in which a kernel reads and
    writes; nothing else that memory.c may decide, lifetimes, sharing in place or offsets, is looked
    at for this. */
+#include "folded/folded.h"
 #include "functions.h"
+
+#include <string.h>
 
 /* ---------------------------------------------------------------------------------------- marks */
 
@@ -11,7 +14,7 @@ static int *own_mark; /* by storage: of what has a place of its own */
 
 static bool placed(int value)
 {
-  return in_arena(graph->value[value].storage);
+  return in_arena(graph->memory->of[value].storage);
 }
 
 static int words(int value)
@@ -25,26 +28,28 @@ static void write_marks(int value)
   int whose = shown_by(value);
   if (!graph->value[value].stored) return;
   if (!placed(value)) {
-    own_mark[graph->value[value].storage] = whose;
+    own_mark[graph->memory->of[value].storage] = whose;
     return;
   }
-  must(graph->value[value].offset + largest_bytes(value) <= graph->arena_bytes, "beyond the arena");
-  for (int i = 0; i < words(value); i++) mark[graph->value[value].offset / 4 + i] = whose;
+  must(graph->memory->of[value].offset + largest_bytes(value) <= graph->arena_bytes,
+       "beyond the arena");
+  for (int i = 0; i < words(value); i++) mark[graph->memory->of[value].offset / 4 + i] = whose;
 }
 
 static void find_marks(int value, const struct op *op)
 {
   const struct value *v = &graph->value[value];
+  struct allocation a = allocation_of(value);
   int whose = shown_by(value);
   if (!v->stored || graph->value[whose].op == NONE) return;
   if (!placed(value)) {
-    must(own_mark[v->storage] == whose, "%s reads v%d, but finds v%d in its place",
-         op_row[op->kind].name, value, own_mark[v->storage]);
+    must(own_mark[a.storage] == whose, "%s reads v%d, but finds v%d in its place",
+         op_row[op->kind].name, value, own_mark[a.storage]);
     return;
   }
   for (int i = 0; i < words(value); i++)
-    must(mark[v->offset / 4 + i] == whose, "%s reads v%d, but finds v%d at %d",
-         op_row[op->kind].name, value, mark[v->offset / 4 + i], (int)v->offset + 4 * i);
+    must(mark[a.offset / 4 + i] == whose, "%s reads v%d, but finds v%d at %d",
+         op_row[op->kind].name, value, mark[a.offset / 4 + i], (int)a.offset + 4 * i);
 }
 
 static bool made_inside(const struct op *kernel, int value)
@@ -111,8 +116,8 @@ static int64_t bound(void)
   for (int at = 0; at < places; at++) {
     int64_t sum = 0;
     for (int i = 0; i < graph->nvalue; i++) {
-      const struct value *v = &graph->value[i];
-      if (in_arena(i) && v->storage == i && v->first <= at && at <= v->last)
+      struct allocation a = allocation_of(i);
+      if (in_arena(i) && a.storage == i && a.first <= at && at <= a.last)
         sum += (largest_bytes(i) + 63) / 64 * 64;
     }
     if (sum > most) most = sum;
@@ -138,7 +143,37 @@ static void run_random(const void *with)
   must((double)graph->arena_bytes <= 1.08 * (double)graph->live_bytes,
        "the arena is %" PRId64 " for %" PRId64, graph->arena_bytes, graph->live_bytes);
   for (int i = 0; i < graph->nvalue; i++)
-    must(!in_arena(i) || graph->value[i].offset % 64 == 0, "v%d is not aligned", i);
+    must(!in_arena(i) || graph->memory->of[i].offset % 64 == 0, "v%d is not aligned", i);
+}
+
+/* What the pass leaves depends on the program alone: not on what was asked, nor on having run. */
+static void run_twice(const void *with)
+{
+  const struct program *p = with;
+  unit_seed = p->seed;
+  random_program(p->length);
+  int64_t asked = live_bytes();
+  must(!graph->memory, "a question leaves a plan");
+  memory();
+  struct memory_plan *first = graph->memory;
+  int64_t arena_bytes = graph->arena_bytes;
+  must(graph->live_bytes == asked, "%" PRId64 " bytes live, not %" PRId64, graph->live_bytes,
+       asked);
+  size_t size = (size_t)graph->nvalue * sizeof *first->of;
+  struct allocation *before = alloc(size);
+  memcpy(before, first->of, size);
+  must(live_bytes() == asked && can_live_in(asked + asked / 8), "a question is answered anew");
+  must(!memcmp(before, first->of, size), "a question changes the plan");
+  memory();
+  must(graph->memory != first && !memcmp(before, graph->memory->of, size), "it lies elsewhere");
+  must(graph->live_bytes == asked && graph->arena_bytes == arena_bytes, "it takes other bytes");
+}
+
+static void test_it_may_run_again(void **state)
+{
+  (void)state;
+  for (uint64_t seed = 1; seed <= 50; seed++)
+    passes(run_twice, &(struct program){seed, 4 + (int)(seed % 60)});
 }
 
 static void test_values_find_what_they_wrote(void **state)
@@ -198,7 +233,7 @@ static void test_deep_models_are_near_the_bound(void **state)
 
 static bool shared(int a, int b)
 {
-  return graph->value[a].storage == graph->value[b].storage;
+  return graph->memory->of[a].storage == graph->memory->of[b].storage;
 }
 
 static int first_value(const char *shape)
@@ -302,7 +337,7 @@ static void read_from_outside(const void *with)
   fuse();
   memory();
   must(!shared(a, x) && !shared(b, w), "what is not in the arena is overwritten");
-  must(graph->value[x].storage == x && graph->value[w].storage == w, "it has moved");
+  must(graph->memory->of[x].storage == x && graph->memory->of[w].storage == w, "it has moved");
 }
 
 /* A sum over ranks is done in place, into the place of its own that its result has. */
@@ -318,7 +353,7 @@ static void reduce_in_place(const void *with)
   graph->value[g].of = w;
   fuse();
   memory();
-  must(graph->value[a].storage == g, "a gradient is not reduced where it lies");
+  must(graph->memory->of[a].storage == g, "a gradient is not reduced where it lies");
   must(graph->arena_bytes == 0, "%" PRId64 " bytes in the arena", graph->arena_bytes);
 }
 
@@ -359,7 +394,8 @@ static void a_view_shows(const void *with)
   memory();
   must(shared(a, b) && shared(a, again) && same_place(a, again), "a view has bytes of its own");
   must(shared(x, of_batch) && shared(w, of_parameter), "a view of what is given has its own");
-  must(graph->value[a].last >= graph->value[again].last, "what is shown dies before its view");
+  must(graph->memory->of[a].last >= graph->memory->of[again].last,
+       "what is shown dies before its view");
   must(graph->arena_bytes == 2 * bytes_of("4x8"), "%" PRId64 " bytes", graph->arena_bytes);
   run_program();
 }
@@ -425,8 +461,8 @@ static void a_view_leaves(const void *with)
   graph->value[b].is_output = graph->value[d].is_output = true;
   fuse();
   memory();
-  must(graph->value[b].storage == b && graph->value[a].storage == b, "it is copied");
-  must(graph->value[d].storage == d && graph->value[c].storage == c, "it is not copied");
+  must(graph->memory->of[b].storage == b && graph->memory->of[a].storage == b, "it is copied");
+  must(graph->memory->of[d].storage == d && graph->memory->of[c].storage == c, "it is not copied");
   run_program();
 }
 
@@ -535,7 +571,8 @@ static void several_outputs(const void *with)
   memory();
   must(graph->value[pair + 1].stored && in_arena(pair + 1), "an output has no place");
   must(!shared(a, pair) && !shared(a, pair + 1), "a kernel of its own overwrites its input");
-  must(graph->value[pair + 1].made == graph->value[pair].made, "they are made at other times");
+  must(graph->memory->of[pair + 1].made == graph->memory->of[pair].made,
+       "they are made at other times");
   run_program();
 }
 
@@ -556,8 +593,8 @@ static void truths(const void *with)
   keep(c);
   fuse();
   memory();
-  must(graph->value[b].type == BOOL && arena_size(b) == 128, "81 truths take %" PRId64 " bytes",
-       arena_size(b));
+  must(graph->value[b].type == BOOL && arena_size(graph->memory, b) == 128,
+       "81 truths take %" PRId64 " bytes", arena_size(graph->memory, b));
   must(!shared(a, b) && !shared(b, c), "types of unlike sizes share their bytes");
 }
 
@@ -613,6 +650,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_values_find_what_they_wrote),
+      cmocka_unit_test(test_it_may_run_again),
       cmocka_unit_test(test_deep_models_are_near_the_bound),
       cmocka_unit_test(test_in_place),
       cmocka_unit_test(test_views),

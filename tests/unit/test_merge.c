@@ -1,8 +1,8 @@
 /* What becomes of collectives that travel together: the members and what they take in, where the
    bucket stands, and that every rank ends with what it had without; on groups whose ranks do not
    follow one another, with parts of unequal size and with none. */
-#include "bucket.h"
 
+#include "check/check.h"
 #include "functions.h"
 #include "interpreter.h"
 
@@ -242,7 +242,7 @@ static void test_what_stays(void **state)
 }
 
 /* Gathers of large units, of which the second needs what the first made: they stay two, however
-   much a unit may hold. */
+   much a unit may hold_part. */
 static void one_after_the_other(const void *with)
 {
   (void)with;

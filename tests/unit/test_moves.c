@@ -3,25 +3,26 @@
    (redistribute_bytes.tsv), against what no way can do without, against the greedy one, and against
    all ways there are on small meshes. What a step means, what it moves and how long it takes is
    told here once more, from the definitions. */
+#include "flat/flat.h"
 #include "unit.h"
 
 #include <time.h>
 
 /* ------------------------------------------------------------------------------ what a step is */
 
-struct cut_list {
+struct dim_cuts {
   int n, at[MAX_MESH];
 };
 
-static struct cut_list cut_list(struct layout layout, int dim)
+static struct dim_cuts cut_list(struct layout layout, int dim)
 {
-  struct cut_list c = {0};
+  struct dim_cuts c = {0};
   c.n = cuts_of(&graph->mesh, layout, dim, c.at);
   return c;
 }
 
 /* Whether `longer` is `shorter`, and then `tail`. */
-static bool is_followed(struct cut_list longer, struct cut_list shorter, const int *tail, int n)
+static bool is_followed(struct dim_cuts longer, struct dim_cuts shorter, const int *tail, int n)
 {
   if (longer.n != shorter.n + n) return false;
   for (int i = 0; i < longer.n; i++)
@@ -68,7 +69,7 @@ static unsigned differing(struct layout a, struct layout b)
 {
   unsigned dims = 0;
   for (int d = 0; d < MAX_DIMS; d++) {
-    struct cut_list x = cut_list(a, d), y = cut_list(b, d);
+    struct dim_cuts x = cut_list(a, d), y = cut_list(b, d);
     int same = 0;
     while (same < x.n && same < y.n && x.at[same] == y.at[same]) same++;
     for (int i = same; i < x.n; i++) dims |= 1u << x.at[i];
@@ -83,7 +84,7 @@ static bool is_slice(const struct move *m)
   for (int i = 0; i < m->n; i++)
     if (m->to.on[m->dim[i]].kind != SHARD) return false;
   for (int d = 0; d < MAX_DIMS; d++) {
-    struct cut_list a = cut_list(m->from, d), b = cut_list(m->to, d);
+    struct dim_cuts a = cut_list(m->from, d), b = cut_list(m->to, d);
     for (int i = 0; i < a.n; i++)
       if (i >= b.n || a.at[i] != b.at[i]) return false;
   }
@@ -109,7 +110,7 @@ static bool goes_in_order(const struct move *m)
   int from = a.kind == SHARD ? a.dim : NONE, to = b.kind == SHARD ? b.dim : NONE;
   if (from != NONE && from == to) return false;
   for (int d = 0; d < MAX_DIMS; d++) {
-    struct cut_list x = cut_list(m->from, d), y = cut_list(m->to, d);
+    struct dim_cuts x = cut_list(m->from, d), y = cut_list(m->to, d);
     if (d == from && !is_followed(x, y, m->dim, m->n)) return false;
     if (d == to && !is_followed(y, x, m->dim, m->n)) return false;
     if (d != from && d != to && !same_cuts(m->from, m->to, d)) return false;

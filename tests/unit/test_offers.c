@@ -9,6 +9,7 @@
    Then the same on a mesh of two dimensions, both of which cut or reduce alike, but in either
    order: what is right in the order that the mesh has not is offered, too, to inputs that lie
    so. */
+#include "folded/folded.h"
 #include "force.h"
 
 /* ----------------------------------------------------------------------------- what is left out */
@@ -146,7 +147,7 @@ static struct way as_way(const struct op *op, const struct simple *s)
 }
 
 /* All that a tensor of this shape can be, shards of one element aside: the sharded ones last. */
-enum { MAX_PLACEMENTS = 2 * MAX_DIMS + 4, PENDING = 4 };
+enum { MAX_PLACEMENTS = 2 * MAX_DIMS + 4, IS_PENDING = 4 };
 static int placements_of(int value, struct placement *list)
 {
   struct shape shape = graph->value[value].shape;
@@ -228,7 +229,7 @@ static void sort_out(struct simple *s, struct array *const made[MAX_OUTPUTS], in
     return;
   }
   struct placement as = s->out[k];
-  for (int p = 0; p < PENDING; p++) {
+  for (int p = 0; p < IS_PENDING; p++) {
     if (as.kind != SHARD) s->out[k] = list_out[k][p];
     if (not_the_whole(made[k], trial.out[k], as_layout(s->out[k]), 1e-9)) {
       if (as.kind == SHARD) break;
@@ -268,10 +269,10 @@ static void place_outputs(struct simple *s, const int *pick, struct cuts cuts, i
     return;
   }
   for (int p = 0; p < n_out[k]; p++) {
-    if (p > 0 && p < PENDING) continue;
+    if (p > 0 && p < IS_PENDING) continue;
     struct cuts now = cuts;
     s->out[k] = list_out[k][p];
-    if (p < PENDING || agrees(&now, trial.letters.out[k], trial.letters.ndim_out[k], s->out[k]))
+    if (p < IS_PENDING || agrees(&now, trial.letters.out[k], trial.letters.ndim_out[k], s->out[k]))
       place_outputs(s, pick, now, k + 1);
   }
 }
@@ -434,7 +435,7 @@ static void test_right_ways_are_offered(void **state)
 }
 
 /* What of an operation is tried in turns: tensors that are large take too long. */
-static bool is_small(const struct instance *instance, int64_t size)
+static bool is_small_instance(const struct instance *instance, int64_t size)
 {
   int64_t n = 0;
   new_mesh("2x2");
@@ -449,7 +450,8 @@ static void test_right_ways_in_turns_are_offered(void **state)
   int tried = 0, more = 0;
   ntried = 0;
   for (int i = 0; i < INSTANCES; i++) {
-    if (!is_tried(instances[i].kind) || has_ones(&instances[i]) || !is_small(&instances[i], 8))
+    if (!is_tried(instances[i].kind) || has_ones(&instances[i]) ||
+        !is_small_instance(&instances[i], 8))
       continue;
     tried++;
     search(&instances[i], "2x2", 8);

@@ -8,6 +8,8 @@
    nothing else is possible: there a plan has to ask for it, does so here, and pays no more.
 
    The operators are a plan's: op_propagation.lua. The backward's are rows of the table. */
+#include "lua/lua.h"
+#include "flat/flat.h"
 #include "unit.h"
 
 #include <fnmatch.h>
@@ -227,7 +229,7 @@ static void read_plan(const struct run *run, int *in, int *out)
   options.plan = plan_path;
   options.definition = &ranks;
   options.ndefinition = 1;
-  arena_open();
+  graph_open();
   lua();
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];

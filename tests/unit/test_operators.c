@@ -1,4 +1,6 @@
 /* The plan's own operators: which files they may name, and what becomes of these. */
+#include "lua/lua.h"
+#include "flat/flat.h"
 #include "unit.h"
 
 #include <sys/stat.h>
@@ -35,7 +37,7 @@ static void write_plan(const char *options)
 
 static void read_plan(const void *path)
 {
-  arena_open();
+  graph_open();
   options.plan = path;
   lua();
 }

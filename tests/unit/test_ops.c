@@ -1,5 +1,6 @@
 /* The table of operators itself: what each row's element says in C is what the reference computes,
    on every instance of the row; and what a row says of itself fits together. */
+#include "check/check.h"
 #include "instances.h"
 
 #include <ctype.h>
@@ -80,7 +81,7 @@ static double read_input(int i, const int64_t *index)
     }
   if (index) own[first_dim(i)] = *index;
   if (index && (*index < 0 || *index >= shape.size[first_dim(i)])) return 0;
-  return input[i].at[place_of(shape, own)];
+  return input[i].at[place_in_array(shape, own)];
 }
 
 static struct number random_here(void)
@@ -89,7 +90,7 @@ static struct number random_here(void)
   struct shape shape = graph->value[op->out].shape;
   for (int d = 0; d < shape.ndim; d++)
     if (letters.out[0][d].n) own[d] = index_of[letters.out[0][d].letter[0]];
-  return real(random_at(number_of(op, "stream"), place_of(shape, own)));
+  return real(random_at(number_of(op, "stream"), place_in_array(shape, own)));
 }
 
 /* What stands behind a `$`. */
@@ -112,7 +113,7 @@ static struct number named(void)
     if (indexed) expect_word(")");
     return real(read_input(i, indexed ? &index : NULL));
   }
-  must(strchr(rule_of(op), *name) != NULL, "%s: no letter is called %c", op_name(op), *name);
+  must(strchr(rule_of(op), *name) != NULL, "%s: no letter is is_called %c", op_name(op), *name);
   int letter = letter_called(*name);
   return whole(letter == NONE ? 0 : (double)index_of[letter]);
 }
@@ -135,7 +136,7 @@ static struct number index_within(void)
 }
 
 /* A call of one of the functions of C that elements may name. */
-static bool called(struct number *y)
+static bool is_called(struct number *y)
 {
   static const struct {
     const char *name;
@@ -174,7 +175,7 @@ static struct number factor(void)
   }
   if (eat("!")) return whole(factor().x == 0);
   if (eat("$")) return named();
-  if (called(&y)) return y;
+  if (is_called(&y)) return y;
   if (eat("(")) {
     y = conditional();
     expect_word(")");
@@ -288,7 +289,7 @@ static struct array made_in_c(void)
     int64_t index[MAX_DIMS], own[MAX_DIMS];
     indices_of(space, i, index);
     reduced_index(op, space.ndim, index, own);
-    double *y = &out.at[reduces ? place_of(out.shape, own) : i];
+    double *y = &out.at[reduces ? place_in_array(out.shape, own) : i];
     if (!reduces)
       *y = x;
     else if (op->kind == OP_sum)
@@ -431,7 +432,7 @@ static void test_rows_fit_together(void **state)
     families += k == OP_matmul || k == OP_view || k == OP_cat;
     must(families == (*row->rule != 0), "%s is of %d families", row->name, families);
     for (int other = 0; other < kind; other++)
-      must(strcmp(row->name, op_row[other].name), "two rows are called %s", row->name);
+      must(strcmp(row->name, op_row[other].name), "two rows are is_called %s", row->name);
   }
 }
 

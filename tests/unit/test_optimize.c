@@ -1,5 +1,6 @@
 /* The update of every parameter that has a gradient, the state that it keeps, the norm of all
    gradients, and their sums over the batches of a step. */
+#include "flat/flat.h"
 #include "unit.h"
 
 static int weight[3], gradient[3];

@@ -1,5 +1,6 @@
 /* Which modules of a list become one function called in a loop, what its body reads, and which
    modules stay apart. That the folded programs compute the same is test_program.c's matter. */
+#include "flat/flat.h"
 #include "unit.h"
 
 /* A list of three layers; a test writes what each does. */
@@ -65,7 +66,7 @@ static const char *program(void)
 static void becomes(int output, const char *wanted)
 {
   graph->value[output].is_output = true;
-  outline();
+  fold_modules();
   must(!strcmp(program(), wanted), "%s\n  not %s", program(), wanted);
 }
 
@@ -358,7 +359,7 @@ static void unlike_layers(const void *with)
   }
   x = apply(OP_neg, x, NONE, root, 1);
   graph->value[x].is_output = true;
-  outline();
+  fold_modules();
   int wanted = what == NO_DIFFERENCE ? 2 : 1;
   must(graph->nfunction == wanted, "difference %d: %s", (int)what, program());
 }

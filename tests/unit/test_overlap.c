@@ -1,5 +1,6 @@
 /* What runs beside a collective: work that doesn't need it, and that it doesn't need. And the
    checker finds what could go wrong then. */
+#include "check/check.h"
 #include "functions.h"
 
 static int x, a, b, sum, d;
@@ -184,8 +185,8 @@ static void awaited_again(void)
 static void overwritten(void)
 {
   graph->value[b].is_output = false;
-  graph->value[b].storage = a;
-  graph->value[b].offset = graph->value[a].offset;
+  graph->memory->of[b].storage = a;
+  graph->memory->of[b].offset = graph->memory->of[a].offset;
 }
 static void read_too_soon(void)
 {

@@ -3,6 +3,7 @@
    gathered from all chunks is the whole values, each element in its place; what is scattered stands
    where the chunk of its rank has it, alike on all ranks, and zeros fill the rest; sums come back
    to where they were made. Parts that are padded, empty, or no runs of the whole. */
+#include "driver/driver.h"
 #include "unit.h"
 
 enum { MOST_ROWS = 64, NOTHING = -1 };
@@ -307,9 +308,8 @@ static void compile(const struct plan *p)
   options.definition = list;
   options.plan = "plans/llama3.lua";
   options.cuda = p->cuda;
-  arena_open();
-  lua(), plan(), propagate(), grad(), optimize(), redistribute(), uncast(), recompute(), arrange();
-  outline(), pipeline(), bucket(), fuse(), epilogue(), schedule(), memory();
+  graph_open();
+  run_until(PASS_MEMORY);
 }
 
 static void check_all(const void *with)

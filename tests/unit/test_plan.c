@@ -1,5 +1,7 @@
 /* What styles ask for becomes placements of parameters and redistributions where modules begin and
    end. */
+#include "lua/lua.h"
+#include "emit/emit.h"
 #include "unit.h"
 
 /* A model of two modules that are called one after the other within a third: out =

@@ -2,8 +2,8 @@
    go through every pass; what memory.c leaves is then run on simulated ranks, each with an arena of
    its own, loops, kernels and collectives as the generated C has them. The loss and every gradient
    must be those of the model computed whole, before anything was cut, fused, folded or placed. */
-#include "bucket.h"
 
+#include "driver/driver.h"
 #include "interpreter.h"
 
 /* ------------------------------------------------------------------------------- a random model */
@@ -442,10 +442,11 @@ static int member(int family, int index)
   return family;
 }
 
-/* The arena at the value of a family that a module makes; `v` is the first module's. */
-static double *slot(int rank, const struct value *v, int index)
+/* The arena at the value of a family that a module makes; `value` is the first module's. */
+static double *slot(int rank, int value, int index)
 {
-  return arena[rank] + (v->offset + index % v->depth * arena_stride(v->storage)) / 4;
+  struct allocation a = allocation_of(value);
+  return arena[rank] + (a.offset + index % a.depth * arena_stride(a.storage)) / 4;
 }
 
 /* Where a value lies for a rank in the function f, in the round of module l: tpgen.h, struct
@@ -457,15 +458,16 @@ static double *address(int rank, int value, const struct function *f, int l)
   if (v->step) {
     int neighbour = l + v->step;
     if (neighbour < 0 || neighbour >= f->count) {
-      const struct value *first = &graph->value[v->initial];
-      if (!in_arena(first->storage)) return own[rank][first->storage];
-      return arena[rank] + first->offset / 4;
+      struct allocation first = allocation_of(v->initial);
+      if (!in_arena(first.storage)) return own[rank][first.storage];
+      return arena[rank] + first.offset / 4;
     }
-    return slot(rank, &graph->value[v->family], neighbour);
+    return slot(rank, v->family, neighbour);
   }
   bool each = in_loop && v->family == value;
-  if (in_arena(v->storage)) return each ? slot(rank, v, l) : arena[rank] + v->offset / 4;
-  int place = v->storage;
+  struct allocation a = allocation_of(value);
+  if (in_arena(a.storage)) return each ? slot(rank, value, l) : arena[rank] + a.offset / 4;
+  int place = a.storage;
   if (each)
     place = member(graph->value[place].family == NONE ? place : graph->value[place].family, l);
   must(own[rank][place], "v%d has no place", value);
@@ -521,7 +523,7 @@ static double plain_element(const struct op *op, const struct element_state *hel
     const double *here = held_of(held, op->in[k]);
     reduced_index(op, space.ndim, index, own_index);
     x[k] = here                    ? *here
-           : op->kind == OP_expand ? in[k].at[place_of(in[k].shape, own_index)]
+           : op->kind == OP_expand ? in[k].at[place_in_array(in[k].shape, own_index)]
                                    : broadcast_element(op, in[k], space, index);
   }
   must(element(op->kind, x, op->scalar, &y), "no reference for %s", op_row[op->kind].name);
@@ -672,7 +674,7 @@ static void run_kernel(const struct op *kernel, const struct function *f, int l,
         double y = element_now(op, &held, space, i, f, l, rank);
         if (sums) {
           reduced_index(op, space.ndim, index, own_index);
-          reduce_into(op, &sum[k].at[place_of(sum[k].shape, own_index)], y);
+          reduce_into(op, &sum[k].at[place_in_array(sum[k].shape, own_index)], y);
           continue;
         }
         keep(&held, op->out, y, i);
@@ -1034,11 +1036,6 @@ static int result_value(const struct results *results, int which)
   return NONE;
 }
 
-static void after(enum pass pass)
-{
-  check(pass);
-}
-
 /* What is gathered or reduced in one module, or anywhere, travels together, whatever it is. */
 static void give_units(void)
 {
@@ -1058,14 +1055,10 @@ static void give_units(void)
 
 static void make_local(void)
 {
-  optimize(), after(PASS_OPTIMIZE);
-  redistribute(), after(PASS_REDISTRIBUTE);
+  run_passes(PASS_OPTIMIZE, PASS_REDISTRIBUTE);
   give_units();
-  outline(), after(PASS_OUTLINE);
-  bucket(), after(PASS_BUCKET);
-  fuse(), after(PASS_FUSE);
-  schedule(), after(PASS_SCHEDULE);
-  memory(), after(PASS_MEMORY);
+  fold_modules();
+  run_passes(PASS_OUTLINE + 1, PASS_LAST);
   prove();
 }
 
@@ -1081,7 +1074,7 @@ static void load_parts(const struct array *whole)
   }
 }
 
-enum { TRAINED, BY_ADAMW, INFERRED, KINDS };
+enum { TRAINED, BY_ADAMW, INFERRED, ROW_KINDS };
 struct trial {
   uint64_t seed;
   int kind;
@@ -1095,15 +1088,14 @@ static void try_model(const void *with)
   random_model(trial->kind != INFERRED);
   if (trial->kind == BY_ADAMW) graph->optimizer.name = "AdamW";
   check(PASS_PLAN);
-  propagate(), after(PASS_PROPAGATE);
-  grad(), after(PASS_GRAD);
+  run_passes(PASS_PROPAGATE, PASS_GRAD);
   struct array *whole = take((size_t)graph->nvalue * sizeof *whole);
   struct results results = run_uncut(whole);
   make_local();
 
   make_memory();
   load_parts(whole);
-  late = trial->seed / KINDS % 2;
+  late = trial->seed / ROW_KINDS % 2;
   for (int i = 0; i < graph->nfunction; i++)
     if (graph->function[i].count == 1) run_function(&graph->function[i], 0);
   for (int i = 0; i < results.n; i++) compare(result_value(&results, i), results.list[i].whole);
@@ -1118,7 +1110,7 @@ static void test_random_programs(void **state)
   int programs = 0, with_loops = 0, with_exchanges = 0, with_streams = 0, with_chunks = 0;
   int not_sharded = 0, wrong = 0;
   for (uint64_t seed = 1; seed <= 600; seed++, programs++) {
-    struct ending e = run_child(try_model, &(struct trial){seed, (int)(seed % KINDS)});
+    struct ending e = run_child(try_model, &(struct trial){seed, (int)(seed % ROW_KINDS)});
     bool ran = e.status >= 0 && !(e.status & ~(LOOPS | EXCHANGES | BESIDE | CHUNKS));
     bool refused = e.status == 1 && strstr(e.said, "cannot be sharded");
     with_loops += ran && e.status & LOOPS;

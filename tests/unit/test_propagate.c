@@ -1,5 +1,6 @@
 /* A layout for every value: what moves, why, and what is preferred where several ways cost the
    same. */
+#include "check/check.h"
 #include "instances.h"
 
 static int op_of(enum op_kind kind, int a, int b)

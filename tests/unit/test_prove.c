@@ -1,5 +1,6 @@
 /* The proof that no program hangs: sequences of collectives that run to their ends are let through,
    and every sequence with a fault in it, whatever and wherever the fault, is refused by name. */
+#include "check/check.h"
 #include "unit.h"
 
 /* ---------------------------------------------------------------- sequences as ranks issue them */

@@ -1,6 +1,7 @@
 /* What the backward computes again and what is kept for it: of SwiGLU, of a norm, of a dropout, of
    what a value's views and casts are made of; that never more is kept; and layers under
    checkpoints. That the results are the same bit by bit is tests/checkpoint.sh's matter. */
+#include "check/check.h"
 #include "unit.h"
 
 static int root, list, here; /* here: the module in which operations are added */
@@ -29,7 +30,7 @@ static int two(enum op_kind kind, int a, int b)
   return step((struct op){.kind = kind, .nin = 2, .in = {a, b}, .scalar = 1});
 }
 
-static int called(const char *name, int value)
+static int calls_named(const char *name, int value)
 {
   graph->value[value].name = name;
   return value;
@@ -62,7 +63,7 @@ static int rms(int x)
       .kind = OP_sum, .nin = 1, .in = {squares}, .dims = 2, .keep = true, .scalar = 0.125});
   int offset = append_op_shaped(
       (struct op){.kind = OP_full, .scalar = 1, .module = here, .line = 7}, (struct shape){0});
-  return two(OP_mul, x, called("factor", one(OP_rsqrt, two(OP_add, mean, offset))));
+  return two(OP_mul, x, calls_named("factor", one(OP_rsqrt, two(OP_add, mean, offset))));
 }
 
 /* Runs the passes up to the one under test, with the sum of the value's squares as the loss. */
@@ -70,7 +71,7 @@ static void train(int value)
 {
   here = root;
   int squares = one(OP_square, value);
-  graph->loss = called(
+  graph->loss = calls_named(
       "loss", step((struct op){.kind = OP_sum, .nin = 1, .in = {squares}, .dims = 3, .scalar = 1}));
   graph->optimizer.name = "SGD";
   propagate();
@@ -182,11 +183,11 @@ static void swiglu(const void *with)
 {
   (void)with;
   new_program(1);
-  int x = called("x", product(input("in", "4x8"), weight("w0", "8x8", "R")));
-  int w1 = called("w1", product(x, weight("v1", "16x8", "R")));
-  int w3 = called("w3", product(x, weight("v3", "16x8", "R")));
+  int x = calls_named("x", product(input("in", "4x8"), weight("w0", "8x8", "R")));
+  int w1 = calls_named("w1", product(x, weight("v1", "16x8", "R")));
+  int w3 = calls_named("w3", product(x, weight("v3", "16x8", "R")));
   int y = product(two(OP_mul, one(OP_silu, w1), w3), weight("v2", "8x16", "R"));
-  becomes(called("y", y), "w1 w3 x y", "silu mul");
+  becomes(calls_named("y", y), "w1 w3 x y", "silu mul");
 }
 
 /* The norm's output is read by a product's backward, and its input by that of the norm. */
@@ -194,9 +195,9 @@ static void norm(const void *with)
 {
   (void)with;
   new_program(1);
-  int x = called("x", product(input("in", "4x8"), weight("w0", "8x8", "R")));
+  int x = calls_named("x", product(input("in", "4x8"), weight("w0", "8x8", "R")));
   int n = two(OP_mul, rms(x), weight("scale", "8", "R"));
-  becomes(called("y", product(n, weight("w", "4x8", "R"))), "factor x y", "mul mul");
+  becomes(calls_named("y", product(n, weight("w", "4x8", "R"))), "factor x y", "mul mul");
 }
 
 /* The mask is drawn again by its counter. */
@@ -204,10 +205,10 @@ static void dropout(const void *with)
 {
   (void)with;
   new_program(1);
-  int x = called("x", product(input("in", "4x8"), weight("w0", "8x8", "R")));
+  int x = calls_named("x", product(input("in", "4x8"), weight("w0", "8x8", "R")));
   int d = step((struct op){
       .kind = OP_dropout, .nin = 1, .in = {one(OP_gelu, x)}, .scalar = 0.1, .number = {3}});
-  becomes(called("y", product(d, weight("w", "4x8", "R"))), "x y", "gelu dropout");
+  becomes(calls_named("y", product(d, weight("w", "4x8", "R"))), "x y", "gelu dropout");
   for (int i = 0; i < graph->nop; i++)
     must(graph->op[i].kind != OP_dropout || graph->op[i].number[0] == 3, "another stream");
 }
@@ -218,8 +219,8 @@ static void of_parameters(const void *with)
   (void)with;
   new_program(1);
   int w = one(OP_tanh, weight("w", "8x8", "R"));
-  int x = called("x", product(input("in", "4x8"), weight("w0", "8x8", "R")));
-  becomes(called("y", product(x, w)), "x y", "tanh");
+  int x = calls_named("x", product(input("in", "4x8"), weight("w0", "8x8", "R")));
+  becomes(calls_named("y", product(x, w)), "x y", "tanh");
 }
 
 /* The same bytes either way: nothing is run again. */
@@ -228,8 +229,8 @@ static void as_many_bytes(const void *with)
   (void)with;
   new_program(1);
   int x = product(input("in", "4x8"), weight("w0", "8x8", "R"));
-  int t = called("t", one(OP_scale, x));
-  becomes(called("y", product(t, weight("w", "4x8", "R"))), "t y", "");
+  int t = calls_named("t", one(OP_scale, x));
+  becomes(calls_named("y", product(t, weight("w", "4x8", "R"))), "t y", "");
 }
 
 /* A sum of three, of which two are kept anyhow; but the third would have to be kept for it. */
@@ -238,10 +239,10 @@ static void not_at_hand(const void *with)
   (void)with;
   new_program(1);
   int in = input("in", "4x8");
-  int a = called("a", product(in, weight("wa", "8x8", "R")));
+  int a = calls_named("a", product(in, weight("wa", "8x8", "R")));
   int b = product(in, weight("wb", "8x8", "R"));
-  int sum = called("sum", two(OP_add, one(OP_square, a), b));
-  becomes(called("y", product(sum, weight("w", "4x8", "R"))), "a sum y", "");
+  int sum = calls_named("sum", two(OP_add, one(OP_square, a), b));
+  becomes(calls_named("y", product(sum, weight("w", "4x8", "R"))), "a sum y", "");
 }
 
 /* A collective is not run again: what it leaves is kept, though its input would be smaller. */
@@ -249,11 +250,11 @@ static void collectives(const void *with)
 {
   (void)with;
   new_program(2);
-  int x = called("x", product(input("in", "4x8"), weight("w0", "8x8", "S(0)")));
+  int x = calls_named("x", product(input("in", "4x8"), weight("w0", "8x8", "S(0)")));
   int whole = step((struct op){
       .kind = OP_redistribute, .nin = 1, .in = {x}, .asked = 1, .why = "it is asked for"});
   int y = product(one(OP_silu, whole), weight("w", "4x8", "R"));
-  becomes(called("y", y), "x y", "silu");
+  becomes(calls_named("y", y), "x y", "silu");
   const bool *kept = find_kept();
   for (int v = 0; v < graph->nvalue; v++)
     must(!kept[v] || graph->value[v].layout.on[0].kind == REPLICATE, "a part of x is kept");
@@ -264,10 +265,13 @@ static void compared(const void *with)
 {
   (void)with;
   new_program(1);
-  int x = called("x", product(input("in", "4x8"), weight("w0", "8x8", "R")));
-  int y = step((struct op){
-      .kind = OP_amax, .nin = 1, .in = {called("t", one(OP_gelu, x))}, .dims = 2, .keep = true});
-  becomes(called("y", y), "t x y", "");
+  int x = calls_named("x", product(input("in", "4x8"), weight("w0", "8x8", "R")));
+  int y = step((struct op){.kind = OP_amax,
+                           .nin = 1,
+                           .in = {calls_named("t", one(OP_gelu, x))},
+                           .dims = 2,
+                           .keep = true});
+  becomes(calls_named("y", y), "t x y", "");
 }
 
 static void test_cheap_work(void **state)

@@ -2,11 +2,13 @@
    on small meshes, in every order of the cuts, pending and strided ones among them, with shapes
    that cut evenly, unevenly and not at all, is run on simulated ranks by both planners, and what
    each rank holds then is held against the cut of the whole. */
+#include "lua/lua.h"
+#include "check/check.h"
 #include "interpreter.h"
 
 /* ------------------------------------------------------------------------- every pair, by force */
 
-struct world {
+struct rank_world {
   const char *mesh, *shape, *from;
   bool greedy;
   enum reduction how;
@@ -106,7 +108,7 @@ static int ask_for(struct shape shape, struct layout from, struct layout to)
 
 /* A redistribution of a value of its own, used in the end, for every pair of layouts, or for one in
    so many; gives how many. */
-static int ask_for_pairs(const struct world *w, struct layouts all)
+static int ask_for_pairs(const struct rank_world *w, struct layouts all)
 {
   int n = 0;
   for (int pair = w->first; pair < all.n * all.n; pair += w->every ? w->every : 1, n++)
@@ -185,7 +187,7 @@ static void check_cost(const struct value *from, const struct value *to, const i
 }
 
 /* Runs the n operations of the k-th pair, whose result is `last`. */
-static void run_pair(struct machine *m, const struct world *w, int k, const int *op, int n,
+static void run_pair(struct machine *m, const struct rank_world *w, int k, const int *op, int n,
                      int last, struct array whole)
 {
   const struct value *from = &graph->value[2 * k], *to = &graph->value[2 * k + 1];
@@ -203,7 +205,7 @@ static void run_pair(struct machine *m, const struct world *w, int k, const int 
   check_cost(from, to, op, n);
 }
 
-static void run_pairs(const struct world *w, const struct placement *list, int n)
+static void run_pairs(const struct rank_world *w, const struct placement *list, int n)
 {
   struct shape shape = parse_shape(w->shape);
   graph->greedy = w->greedy;
@@ -223,7 +225,7 @@ static void run_pairs(const struct world *w, const struct placement *list, int n
   must(k == pairs && k > 0, "%d of %d pairs were run", k, pairs);
 }
 
-static void mesh_of(const struct world *w)
+static void mesh_of(const struct rank_world *w)
 {
   int size[MAX_MESH];
   new_graph(parse_mesh(w->mesh, size), size);
@@ -236,7 +238,7 @@ static struct placement pending(enum reduction how)
 
 static void run_world(const void *with)
 {
-  const struct world *w = with;
+  const struct rank_world *w = with;
   struct placement list[MAX_DIMS + 2];
   int n = every_placement(parse_shape(w->shape).ndim, false, list);
   list[n++] = pending(w->how);
@@ -244,7 +246,7 @@ static void run_world(const void *with)
   run_pairs(w, list, n);
 }
 
-static void by_both_planners(void (*body)(const void *), struct world w)
+static void by_both_planners(void (*body)(const void *), struct rank_world w)
 {
   passes(body, &w);
   w.greedy = true;
@@ -274,7 +276,8 @@ static void test_every_pair_by_force(void **state)
   for (int i = 0; i < (int)(sizeof meshes / sizeof *meshes); i++)
     for (int k = 0; k < (int)(sizeof wholes / sizeof *wholes); k++) {
       int every = thinned(meshes[i], wholes[k]);
-      struct world w = {.mesh = meshes[i], .shape = wholes[k], .every = every, .first = k % every};
+      struct rank_world w = {
+          .mesh = meshes[i], .shape = wholes[k], .every = every, .first = k % every};
       by_both_planners(run_world, w);
     }
 }
@@ -283,7 +286,7 @@ static void test_every_pair_by_force(void **state)
 static void test_every_pair_on_three_dimensions_by_force(void **state)
 {
   (void)state;
-  struct world w = {.mesh = "2x2x2", .shape = "7x5", .every = 5};
+  struct rank_world w = {.mesh = "2x2x2", .shape = "7x5", .every = 5};
   for (; w.first < w.every; w.first += THIN) by_both_planners(run_world, w);
 }
 
@@ -292,7 +295,7 @@ static void test_maxima_and_minima_by_force(void **state)
   (void)state;
   for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
     for (enum reduction how = MAX; how <= MIN; how++) {
-      struct world w = {.mesh = meshes[i], .shape = "7x5", .how = how};
+      struct rank_world w = {.mesh = meshes[i], .shape = "7x5", .how = how};
       w.every = thinned(w.mesh, w.shape);
       by_both_planners(run_world, w);
       w.shape = "1x4";
@@ -303,7 +306,7 @@ static void test_maxima_and_minima_by_force(void **state)
 /* From pending values of one kind to those of another. */
 static void run_kinds(const void *with)
 {
-  const struct world *w = with;
+  const struct rank_world *w = with;
   mesh_of(w);
   run_pairs(w, (struct placement[]){R, S(0), S(1), pending(SUM), pending(MAX), pending(MIN)}, 6);
 }
@@ -311,9 +314,9 @@ static void run_kinds(const void *with)
 static void test_from_one_kind_to_another_by_force(void **state)
 {
   (void)state;
-  by_both_planners(run_kinds, (struct world){.mesh = "3", .shape = "5x4"});
-  by_both_planners(run_kinds, (struct world){.mesh = "2x2", .shape = "3x5"});
-  by_both_planners(run_kinds, (struct world){.mesh = "2x3", .shape = "4x2"});
+  by_both_planners(run_kinds, (struct rank_world){.mesh = "3", .shape = "5x4"});
+  by_both_planners(run_kinds, (struct rank_world){.mesh = "2x2", .shape = "3x5"});
+  by_both_planners(run_kinds, (struct rank_world){.mesh = "2x3", .shape = "4x2"});
 }
 
 /* ------------------------------------------------------------------------------ strided shards */
@@ -321,7 +324,7 @@ static void test_from_one_kind_to_another_by_force(void **state)
 /* Every pair of layouts over the mesh, among them all that cut one dimension in strides. */
 static void run_strided(const void *with)
 {
-  const struct world *w = with;
+  const struct rank_world *w = with;
   struct placement list[16];
   int n = every_placement(parse_shape(w->shape).ndim, true, list);
   for (int i = 0; i < 4 && w->stride[i]; i++)
@@ -333,7 +336,7 @@ static void run_strided(const void *with)
 static void test_strided_shards_by_force(void **state)
 {
   (void)state;
-  static const struct world worlds[] = {
+  static const struct rank_world worlds[] = {
       {.mesh = "2", .shape = "12x2", .stride = {2, 3, 4, 6}},
       {.mesh = "2", .shape = "20x3", .stride = {4, 5, 10, 2}},
       {.mesh = "3", .shape = "18", .stride = {2, 3, 6, 9}},
@@ -363,7 +366,7 @@ static struct placement strided(int dim, int64_t outer)
 /* Two dimensions cut in strides at once; and sums that are pending meanwhile. */
 static void run_two_strided(const void *with)
 {
-  const struct world *w = with;
+  const struct rank_world *w = with;
   mesh_of(w);
   run_pairs(w, (struct placement[]){R, strided(0, 3), strided(1, 4), strided(1, 2), P}, 5);
 }
@@ -371,9 +374,9 @@ static void run_two_strided(const void *with)
 static void test_two_strided_dimensions_by_force(void **state)
 {
   (void)state;
-  by_both_planners(run_two_strided, (struct world){.mesh = "2x2", .shape = "6x8"});
-  by_both_planners(run_two_strided, (struct world){.mesh = "2x3", .shape = "9x8"});
-  by_both_planners(run_two_strided, (struct world){.mesh = "2x2x2", .shape = "3x4"});
+  by_both_planners(run_two_strided, (struct rank_world){.mesh = "2x2", .shape = "6x8"});
+  by_both_planners(run_two_strided, (struct rank_world){.mesh = "2x3", .shape = "9x8"});
+  by_both_planners(run_two_strided, (struct rank_world){.mesh = "2x2x2", .shape = "3x4"});
 }
 
 /* What is known of some steps: views move nothing, aligned cuts stay where they are, and what does
@@ -487,7 +490,7 @@ static void test_values_of_two_kinds_cannot_be_pending(void **state)
 }
 
 /* What is asked for in another type is cast, and then moved in that. */
-static void check_types(const void *with)
+static void check_type_moved(const void *with)
 {
   const char *to = with;
   new_graph(1, (int[]){2});
@@ -533,9 +536,9 @@ static void test_a_value_moves_in_the_type_asked_for(void **state)
   passes(check_left_as_it_was, "R");
   passes(check_left_as_it_was, "S(1)");
   passes(check_left_as_it_was, "P(sum)");
-  passes(check_types, "R");
-  passes(check_types, "S(1)");
-  passes(check_types, "S(0)");
+  passes(check_type_moved, "R");
+  passes(check_type_moved, "S(1)");
+  passes(check_type_moved, "S(0)");
 }
 
 /* Two values that are moved alike share an exchange; others don't. */
@@ -594,7 +597,7 @@ static void test_readers_follow(void **state)
 /* A gradient, a loss and an output keep what they are, whatever becomes of the redistribution. */
 static void check_roles(const void *with)
 {
-  const struct world *world = with;
+  const struct rank_world *world = with;
   const char *from = world->from;
   new_graph(1, (int[]){3});
   int w = given(PARAMETER, "w", parse_shape(world->shape), parse_layout("R"));
@@ -637,12 +640,12 @@ static void check_roles(const void *with)
 static void test_roles_are_kept(void **state)
 {
   (void)state;
-  passes(check_roles, &(struct world){.shape = "4x5", .from = "R"});
-  passes(check_roles, &(struct world){.shape = "4x5", .from = "P"});
-  passes(check_roles, &(struct world){.shape = "4x5", .from = "S(0)"});
-  passes(check_roles, &(struct world){.shape = "4x5", .from = "S(1)"});
-  passes(check_roles, &(struct world){.shape = "", .from = "R"});
-  passes(check_roles, &(struct world){.shape = "", .from = "P"});
+  passes(check_roles, &(struct rank_world){.shape = "4x5", .from = "R"});
+  passes(check_roles, &(struct rank_world){.shape = "4x5", .from = "P"});
+  passes(check_roles, &(struct rank_world){.shape = "4x5", .from = "S(0)"});
+  passes(check_roles, &(struct rank_world){.shape = "4x5", .from = "S(1)"});
+  passes(check_roles, &(struct rank_world){.shape = "", .from = "R"});
+  passes(check_roles, &(struct rank_world){.shape = "", .from = "P"});
 }
 
 /* Sizes in a message of the plan's author's: more elements than a call can count. */
@@ -654,7 +657,8 @@ static void count_too_many(const void *with)
   use(moved(given(BATCH, "x", parse_shape("65536x65536"), parse_layout("P")), "R"));
   redistribute();
   name_values(0);
-  graph->value[graph->op[graph->order[0]].out].storage = 0;
+  graph->memory = new_memory_plan();
+  graph->memory->of[graph->op[graph->order[0]].out].storage = 0;
   collective_text(&graph->op[graph->order[0]], 0);
 }
 

@@ -8,6 +8,7 @@
 
    for many pairs at once; it goes through the passes and is run on simulated ranks. The gradient of
    x is w, or w @ A^T. A is cut along its columns, so that the gradient of y comes back pending. */
+#include "check/check.h"
 #include "interpreter.h"
 
 #include <sys/mman.h>

@@ -5,6 +5,7 @@
 
    A row of the table of operators without a reference (reference.h) or an instance (instances.h)
    fails. TPGEN_ROWS, names of rows parted by blanks: tries these alone. */
+#include "sharding/sharding.h"
 #include "force.h"
 
 /* --------------------------------------------------------------------------- every row is tried */
@@ -74,7 +75,7 @@ static struct way way_of(const struct op *op, const struct choice *list, const i
 
 typedef bool kind_of_layout(struct layout layout);
 
-static bool is_any(struct layout layout)
+static bool is_any_cut(struct layout layout)
 {
   (void)layout;
   return true;
@@ -109,7 +110,7 @@ static bool takes(const struct op *op, const struct way *way, kind_of_layout *is
 {
   for (int i = 0; i < op->nin; i++)
     if (is_wanted(way->in[i])) return true;
-  return op->nin == 0 && is_wanted == is_any;
+  return op->nin == 0 && is_wanted == is_any_cut;
 }
 
 /* The first wrong way of a row is told, all are counted. */
@@ -152,7 +153,7 @@ static const char *const mesh[] = {"2", "3", "4", "2x2", "2x3"};
 enum { MESHES = sizeof mesh / sizeof *mesh };
 
 /* Whole tensors that are large take too long, and tell nothing that smaller ones do not. */
-static bool is_small(const struct op *op)
+static bool is_small_op(const struct op *op)
 {
   int64_t n = 0;
   for (int i = 0; i < op->nin; i++) n += elements(graph->value[op->in[i]].shape);
@@ -173,11 +174,11 @@ static void test_every_choice_is_sound(void **state)
       for (int i = 0; i < INSTANCES; i++) {
         if (!is_tried(instances[i].kind)) continue;
         const struct op *op = instantiate(&instances[i], sizes[s]);
-        if (!is_small(op)) continue;
+        if (!is_small_op(op)) continue;
         forget();
         struct trial t;
         prepare(&t, op);
-        int n = try_every_choice(&t, is_any);
+        int n = try_every_choice(&t, is_any_cut);
         tried += n;
         tried_of[i] += n;
       }
@@ -203,7 +204,7 @@ static void test_every_choice_of_strides_is_sound(void **state)
       for (int i = 0; i < INSTANCES; i++) {
         if (!is_tried(instances[i].kind)) continue;
         const struct op *op = instantiate(&instances[i], sizes[v]);
-        if (!is_small(op)) continue;
+        if (!is_small_op(op)) continue;
         forget();
         struct trial t;
         prepare(&t, op);
@@ -240,7 +241,7 @@ static int try_turns(const int64_t *sizes, const int *turn, const int64_t *strid
   for (int i = 0; i < INSTANCES; i++) {
     if (!is_tried(instances[i].kind)) continue;
     const struct op *op = instantiate(&instances[i], sizes);
-    if (!is_small(op)) continue;
+    if (!is_small_op(op)) continue;
     for (int which = 0; which < 2; which++) {
       forget();
       struct trial t;

@@ -1,4 +1,6 @@
 /* The process in which a plan is read: what it can still do, asked from inside. */
+#include "lua/lua.h"
+#include "folded/folded.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -11,10 +13,9 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-
-#include "tpgen.h"
 
 struct options options;
 
@@ -112,6 +113,11 @@ static void complains(void)
   plan_error(3, "it is wrong");
 }
 
+static void takes_half_a_second(void)
+{
+  while (clock() < CLOCKS_PER_SEC / 2) continue;
+}
+
 static void assert_exit(int status, int expected)
 {
   assert_true(WIFEXITED(status));
@@ -126,6 +132,27 @@ static void ends_whatever_happens(void **state)
   assert_exit(status_after(loops), 1);
   assert_exit(status_after(crashes), 1);
   assert_exit(status_after(sleeps), 1);
+}
+
+/* The time that a plan has is a processor's: others may have all of them for a while. */
+static void may_come_late(void **state)
+{
+  (void)state;
+  pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    setpgid(0, 0);
+    in_sandbox(takes_half_a_second);
+    _exit(0);
+  }
+  setpgid(child, child);
+  usleep(100000);
+  assert_int_equal(kill(-child, SIGSTOP), 0);
+  sleep(3);
+  assert_int_equal(kill(-child, SIGCONT), 0);
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_exit(status, 0);
 }
 
 /* Some launchers leave SIGCHLD ignored, and a blocked signal is inherited too. */
@@ -147,9 +174,9 @@ static void heeds_no_inherited_signals(void **state)
 
 int main(void)
 {
-  arena_open();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(reaches_nothing),
-                                     cmocka_unit_test(ends_whatever_happens),
-                                     cmocka_unit_test(heeds_no_inherited_signals)};
+  graph_open();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(reaches_nothing), cmocka_unit_test(ends_whatever_happens),
+      cmocka_unit_test(may_come_late), cmocka_unit_test(heeds_no_inherited_signals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The order in which operations run: whatever it is, each value is made before it is read, nothing
    is lost, and hardly more lives at once than before; and what collectives run beside leaves their
    bytes alone. */
+#include "emit/emit.h"
 #include "functions.h"
 
 struct program {
@@ -58,8 +59,8 @@ static void check_complete(const int *before, const int *after, const int *count
 /* Where a value lies: in the arena, or at an address of its own for all of one storage. */
 static int64_t address_of(int value)
 {
-  const struct value *v = &graph->value[value];
-  return in_arena(v->storage) ? v->offset : (int64_t)(v->storage + 1) << 40;
+  struct allocation a = allocation_of(value);
+  return in_arena(a.storage) ? a.offset : (int64_t)(a.storage + 1) << 40;
 }
 
 static bool touch(int a, int b)

@@ -1,4 +1,6 @@
 /* The shape of what an operation makes, and what is said where shapes do not fit. */
+#include "lua/lua.h"
+#include "check/check.h"
 #include "unit.h"
 
 struct row_case {

@@ -1,10 +1,11 @@
 /* Which part of a tensor a rank holds, who meets whom, and how layouts read. The parts are those of
    PyTorch: TPGEN_GOLDEN, or tests/golden, local_shapes.tsv. */
+#include "sharding/sharding.h"
 #include "unit.h"
 
 /* ------------------------------------------------------------------------------------ the table */
 
-enum { MESH, WHOLE, PLACEMENTS, COORDINATE, LOCAL, OFFSET, FIELDS };
+enum { MESH, WHOLE_SIZE, PLACEMENTS, COORDINATE, LOCAL, OFFSET, FIELDS };
 
 static void parse_list(const char *s, int64_t *list)
 {
@@ -20,11 +21,11 @@ static void check_row(char **field)
   parse_list(field[OFFSET], offset);
   for (int d = 0; d < graph->mesh.ndim; d++) at[d] = (int)coordinate[d];
 
-  struct shape whole = parse_shape(field[WHOLE]);
+  struct shape whole = parse_shape(field[WHOLE_SIZE]);
   struct layout layout = parse_layout(field[PLACEMENTS]);
   struct part p = local_part(&graph->mesh, whole, layout, at);
-  const char *row = text("mesh %s, %s as %s at %s", field[MESH], field[WHOLE], field[PLACEMENTS],
-                         field[COORDINATE]);
+  const char *row = text("mesh %s, %s as %s at %s", field[MESH], field[WHOLE_SIZE],
+                         field[PLACEMENTS], field[COORDINATE]);
   must(same_shape(p.shape, parse_shape(field[LOCAL])), "%s: part %s, not %s", row,
        shape_text(p.shape), field[LOCAL]);
   for (int d = 0; d < whole.ndim; d++)
@@ -44,7 +45,8 @@ static void test_golden_parts(void **state)
   assert_true(rows > 100);
 }
 
-/* ----------------------------------------------------------------- facts that hold for any part */
+/* ----------------------------------------------------------------- facts that hold_part for any
+ * part */
 
 /* Every element of the whole is in just as many parts as there are ranks that replicate it. */
 static void check_cover(struct shape whole, struct layout layout)

@@ -3,13 +3,14 @@
    output and every gradient must be what one rank alone would compute.
 
    Many placements stand in one graph, each with inputs of its own; their losses are added up. */
+#include "check/check.h"
 #include "force.h"
 
 #include <sys/mman.h>
 
 static const char *const gradient_of[OP_COUNT] = {
-#define OP(name, rule, linear, gradient, numbers, element) [OP_##name] = #gradient,
-#include "ops.h"
+#define OP(name, rule, linear, gradient, numbers, element, flops) [OP_##name] = #gradient,
+#include "ir/ops.h"
 #undef OP
 };
 

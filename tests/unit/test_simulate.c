@@ -1,6 +1,6 @@
 /* The simulated step: what runs beside what, what is waited for, and by which figures. */
+#include "report/report.h"
 #include "functions.h"
-#include "simulate.h"
 
 static int x, a, b, sum, d;
 

@@ -1,5 +1,6 @@
 /* The parameters of units: which dimension is cut and in which turn, where they are gathered, and
    what of that the backward does once more instead of keeping it. */
+#include "driver/driver.h"
 #include "unit.h"
 
 static int root;
@@ -32,7 +33,7 @@ static int add_weight(const char *shape, const char *layout, int module)
 
 /* ------------------------------------------------------------------------------- where they lie */
 
-struct place {
+struct unit_place {
   const char *mesh;
   unsigned shards, copies;
   int dim;
@@ -41,7 +42,7 @@ struct place {
 
 static void place(const void *with)
 {
-  const struct place *p = with;
+  const struct unit_place *p = with;
   model(p->mesh, p->shards, p->copies)->dim = p->dim;
   int w = add_weight(p->shape, p->styled, root);
   plan();
@@ -52,7 +53,7 @@ static void place(const void *with)
 
 static void test_places(void **state)
 {
-  static const struct place list[] = {
+  static const struct unit_place list[] = {
       {"2", 1, 0, ANY_DIM, "8x6", "R", "S(0)"},
       {"2", 1, 0, ANY_DIM, "8", "R", "S(0)"},
       /* the first dimension that is cut evenly, or the first */
@@ -107,7 +108,7 @@ static void test_refusals(void **state)
 /* -------------------------------------------------------------------------- where they are read */
 
 /* A list of two layers, which are no part of the unit, and another module beside it. */
-static int list, layer[2], beside, x, w;
+static int list, layer[2], beside_loop, x, w;
 
 static void layers(bool reshards)
 {
@@ -115,7 +116,7 @@ static void layers(bool reshards)
   list = add_module("layers", "ModuleList", root, 1);
   layer[0] = add_module("0", "Layer", list, 1);
   layer[1] = add_module("1", "Layer", list, 1);
-  beside = add_module("beside", "Linear", root, 1);
+  beside_loop = add_module("beside", "Linear", root, 1);
   x = given(BATCH, "x", parse_shape("4x8"), parse_layout("S(0)"));
   w = add_weight("8x8", "R", root);
 }
@@ -162,7 +163,7 @@ static void read_elsewhere(const void *with)
 {
   bool reshards = *(const bool *)with;
   layers(reshards);
-  product(product(product(x, w, root), w, beside), w, root);
+  product(product(product(x, w, root), w, beside_loop), w, root);
   runs(reshards ? "redistribute, matmul, redistribute beside, matmul beside, matmul"
                 : "redistribute, matmul, matmul beside, matmul");
 }
@@ -258,8 +259,7 @@ static void train(const void *with)
       .kind = OP_sum, .nin = 1, .in = {h}, .dims = 3, .scalar = 1, .module = root, .line = 4});
   graph->optimizer.name = "SGD";
   graph->accumulate = 1;
-  plan(), propagate(), grad(), optimize(), redistribute(), uncast(), recompute();
-  check(PASS_RECOMPUTE);
+  run_passes(PASS_PLAN, PASS_RECOMPUTE);
   int gathers = count(OP_all_gather, FORWARD), again = count(OP_all_gather, BACKWARD);
   int scatters = count(OP_reduce_scatter, BACKWARD), sums = count(OP_all_reduce, BACKWARD);
   must(gathers == t->gathers && again == t->twice, "%d and %d gathers", gathers, again);

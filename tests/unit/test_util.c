@@ -1,4 +1,6 @@
 /* Text from a plan on its way into C and messages, the arena, and the kinds of errors. */
+#include "lua/lua.h"
+#include "folded/folded.h"
 #include "unit.h"
 
 #include <limits.h>
@@ -6,7 +8,7 @@
 static int open_arena(void **state)
 {
   (void)state;
-  arena_open();
+  graph_open();
   return 0;
 }
 
@@ -267,14 +269,14 @@ static void test_arrays_grow(void **state)
 static void take_too_much(const void *with)
 {
   (void)with;
-  graph->path = "big.lua";
+  errors_are_of(graph->path = "big.lua");
   for (;;) alloc(100 << 20);
 }
 
 static void take_the_impossible(const void *with)
 {
   (void)with;
-  graph->path = "big.lua";
+  errors_are_of(graph->path = "big.lua");
   alloc(SIZE_MAX - 8);
 }
 
@@ -290,14 +292,14 @@ static void test_memory_has_an_end(void **state)
 static void fail_with_line(const void *with)
 {
   (void)with;
-  graph->path = "plans/x.lua";
+  errors_are_of(graph->path = "plans/x.lua");
   plan_error(14, "%s is not %d", "this", 3);
 }
 
 static void fail_without_line(const void *with)
 {
   (void)with;
-  graph->path = "plans/x.lua";
+  errors_are_of(graph->path = "plans/x.lua");
   plan_error(0, "nothing");
 }
 
@@ -320,7 +322,7 @@ static void fail_ourselves(const void *with)
   new_graph(1, (int[]){1});
   given(BATCH, "x", parse_shape("2"), (struct layout){0});
   append_op((struct op){.kind = OP_relu, .nin = 1, .in = {0}, .module = NONE, .line = 5});
-  bug("fuse", 0, "it broke %d", 7);
+  bug_at("fuse", 0, "it broke %d", 7);
 }
 
 static void test_errors(void **state)
@@ -339,8 +341,8 @@ static void test_errors(void **state)
 static void tell_by_parent(const void *with)
 {
   (void)with;
-  arena_open();
-  graph->path = "plans/x.lua";
+  graph_open();
+  errors_are_of(graph->path = "plans/x.lua");
   report_child_error();
   fflush(NULL);
   pid_t child = fork();

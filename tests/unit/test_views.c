@@ -7,6 +7,7 @@
 
    Which elements a rank holds is found here from what tpgen.h says of a placement, not from
    shard.c, which is compared with it. */
+#include "flat/flat.h"
 #include "unit.h"
 
 #include <sys/mman.h>
@@ -20,18 +21,18 @@ static int64_t stride_of(struct placement p)
   return p.outer > 1 ? p.outer : 1;
 }
 
-static bool cuts(struct placement p, int dim)
+static bool cuts_dim(struct placement p, int dim)
 {
   return p.kind == SHARD && p.dim == dim;
 }
 
-/* The next stride after `stride` at which the layout cuts the dimension; its size: none. */
+/* The next stride after `stride` at which the layout cuts_dim the dimension; its size: none. */
 static int64_t next_stride(struct layout layout, int dim, int64_t size, int64_t stride)
 {
   int64_t next = size;
   for (int m = 0; m < graph->mesh.ndim; m++) {
     int64_t s = stride_of(layout.on[m]);
-    if (cuts(layout.on[m], dim) && s > stride && s < next) next = s;
+    if (cuts_dim(layout.on[m], dim) && s > stride && s < next) next = s;
   }
   return next;
 }
@@ -45,7 +46,7 @@ static bool holds_index(struct layout layout, int dim, int64_t size, const int *
     next = next_stride(layout, dim, size, stride);
     int64_t n = next / stride, digit = index / (size / next) % n;
     for (int m = 0; m < graph->mesh.ndim; m++) {
-      if (!cuts(layout.on[m], dim) || stride_of(layout.on[m]) != stride) continue;
+      if (!cuts_dim(layout.on[m], dim) || stride_of(layout.on[m]) != stride) continue;
       int64_t chunk = (n + graph->mesh.size[m] - 1) / graph->mesh.size[m];
       digit -= chunk * coordinate[m];
       n -= chunk * coordinate[m];
@@ -370,7 +371,7 @@ static void test_force(void **state)
     try_mesh(grid[i], 16, 24, 50);
   }
   print_message(
-      "%ld views: %ld stay, as %ld of them must (%ld strided cuts come of it); %ld move and "
+      "%ld views: %ld stay, as %ld of them must (%ld strided cuts_dim come of it); %ld move and "
       "%ld are refused, %ld of both although they could stay\n",
       found->total + found->next, found->stay, found->required, found->strided, found->moved,
       found->refused, found->missed);
@@ -382,7 +383,7 @@ static void test_force(void **state)
 /* -------------------------------------------------------------------------------------- by name */
 
 /* "S(0/4)" */
-static struct layout layout_of(const char *s)
+static struct layout layout_from(const char *s)
 {
   struct layout layout = parse_layout(s);
   for (int m = 0; *s; m++) {
@@ -404,12 +405,12 @@ static void stays_in(const void *with)
   int size[MAX_MESH], ndim = parse_mesh(c->mesh, size);
   new_graph(ndim, size);
   struct shape from = parse_shape(c->from), to = parse_shape(c->to);
-  const struct op *op = viewed(from, layout_of(c->in), to);
+  const struct op *op = viewed(from, layout_from(c->in), to);
   must(graph->norder == 1, "%s %s on %s is moved to %s", c->from, c->in, c->mesh,
        layout_text(graph->value[op->in[0]].layout));
-  must(same_layout(graph->value[op->out].layout, layout_of(c->out)), "%s %s on %s as %s is %s",
+  must(same_layout(graph->value[op->out].layout, layout_from(c->out)), "%s %s on %s as %s is %s",
        c->from, c->in, c->mesh, c->to, layout_text(graph->value[op->out].layout));
-  must(same_parts(from, layout_of(c->in), to, layout_of(c->out)), "%s %s on %s is not %s %s",
+  must(same_parts(from, layout_from(c->in), to, layout_from(c->out)), "%s %s on %s is not %s %s",
        c->from, c->in, c->mesh, c->to, c->out);
 }
 
@@ -450,7 +451,7 @@ static void columns_to_other_rows(const void *with)
   (void)with;
   new_graph(1, (int[]){4});
   struct shape from = parse_shape("12x8"), to = parse_shape("16x6");
-  struct layout columns = layout_of("S(1)"), rows = layout_of("S(0)");
+  struct layout columns = layout_from("S(1)"), rows = layout_from("S(0)");
   must(!same_parts(from, columns, to, rows), "the columns are the rows");
   must(!could_stay(from, columns, to), "the columns could stay");
   const struct op *op = viewed(from, columns, to);

@@ -1,12 +1,11 @@
 /* unit.h: what the unit tests share: graphs made by hand, golden tables, and cases that run in a
    child process because the passes keep what they know of the one graph, or because they end tpgen.
 
-   Each test is one program; it includes this header once and brings main's `options` with it. */
+   Each test is one program; it includes this header once. */
 #ifndef UNIT_H
 #define UNIT_H
 
-#include "tpgen.h"
-
+#include "lua/lua.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -19,8 +18,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-struct options options = {.last_rank = INT32_MAX};
 
 /* ----------------------------------------------------------------------------- cases in a child */
 
@@ -151,8 +148,8 @@ __attribute__((unused)) static void
 new_graph(int ndim, const int *size)
 {
   static const char *const name[MAX_MESH] = {"a", "b", "c", "d", "e", "f"};
-  arena_open();
-  graph->path = "unit.lua";
+  graph_open();
+  errors_are_of(graph->path = "unit.lua");
   graph->hash = "0123456789abcdef";
   graph->mesh.ndim = ndim;
   for (int i = 0; i < ndim; i++) {

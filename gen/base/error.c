@@ -1,0 +1,129 @@
+/* error.c: messages and ends: the plan's errors, wrong usage, and mistakes of tpgen itself. */
+#include "base/base.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { LONGEST_MESSAGE = 4096 };
+
+/* What the process that reads a plan leaves for its parent: memory that the two share. */
+static struct message {
+  bool is_there;
+  char text[LONGEST_MESSAGE];
+} * left;
+static bool in_child;
+static const char *plan_path = "plan";
+
+void open_messages(void)
+{
+  plan_path = "plan";
+  if (left) munmap(left, sizeof *left);
+  left = mmap(NULL, sizeof *left, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (left != MAP_FAILED) return;
+  left = NULL;
+  usage_error(3, "no memory for messages");
+}
+
+void errors_are_of(const char *path)
+{
+  plan_path = path;
+}
+
+void child_mode(void)
+{
+  in_child = true;
+}
+
+void say(const char *format, ...)
+{
+  static char message[LONGEST_MESSAGE], shown[4 * LONGEST_MESSAGE + 2];
+  char *at = shown;
+  va_list list;
+  va_start(list, format);
+  vsnprintf(message, sizeof message, format, list);
+  va_end(list);
+  for (const unsigned char *c = (const unsigned char *)message; *c; c++)
+    at += *c >= 0x20 && *c < 0x7f ? sprintf(at, "%c", *c) : sprintf(at, "\\x%02x", *c);
+  *at++ = '\n';
+  fwrite(shown, 1, (size_t)(at - shown), stderr);
+}
+
+static void (*before_leaving)(void);
+
+void on_failure(void (*f)(void))
+{
+  before_leaving = f;
+}
+
+static void prepare_to_leave(void)
+{
+  void (*f)(void) = before_leaving;
+  before_leaving = NULL; /* what fails in there does not begin it anew */
+  if (f && !in_child) f();
+}
+
+void end_printing(void)
+{
+  if (fflush(stdout) || ferror(stdout)) usage_error(3, "cannot write to standard output");
+  exit(0);
+}
+
+void fail_with(int status)
+{
+  prepare_to_leave();
+  exit(status);
+}
+
+void fail_by_abort(void)
+{
+  prepare_to_leave();
+  abort();
+}
+
+void report_child_error(void)
+{
+  if (!left->is_there) return;
+  say("%s", left->text);
+  fail_with(1);
+}
+
+void plan_error(int line, const char *format, ...)
+{
+  char what[3072];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(what, sizeof what, format, list);
+  va_end(list);
+  const char *at = line > 0 ? ":" : "";
+  char digits[16] = "";
+  if (line > 0) snprintf(digits, sizeof digits, "%d", line);
+  snprintf(left->text, sizeof left->text, "%s%s%s: error: %s", plan_path, at, digits, what);
+  left->is_there = true;
+  if (in_child) _exit(1);
+  report_child_error();
+  fail_with(1);
+}
+
+void usage_error(int status, const char *format, ...)
+{
+  char what[LONGEST_MESSAGE];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(what, sizeof what, format, list);
+  va_end(list);
+  say("tpgen: error: %s", what);
+  fail_with(status);
+}
+
+void bug(const char *pass, const char *format, ...)
+{
+  char what[LONGEST_MESSAGE];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(what, sizeof what, format, list);
+  va_end(list);
+  say("tpgen: a mistake in tpgen itself, found in %s: %s", pass, what);
+  fail_by_abort();
+}

@@ -1,0 +1,412 @@
+/* check.c: after every pass, what it promises to leave. A failure is a mistake of tpgen's, but for
+   the pass `lua`: its graph comes from another process, and is looked at as a stranger's.
+
+   What a pass promises of the flat program those behind it keep. A long one is looked at when it
+   has come, and once more before it is folded, for all passes in between; a shorter one after each
+   of them, which tells whose mistake it is. */
+#include "check/check.h"
+
+#include <float.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------ facts about one thing */
+
+static bool is_value(int v)
+{
+  return v >= 0 && v < graph->nvalue;
+}
+
+/* As it is written, or each dimension once in another order. */
+static bool is_sane_order(unsigned order, int ndim)
+{
+  unsigned seen = 0;
+  if (!order) return true;
+  for (int at = 0; at < ndim; at++) seen |= 1u << (order >> 3 * at & 7);
+  return seen == (1u << ndim) - 1 && !(order >> 3 * ndim) && order != raised(0, ndim);
+}
+
+/* What a value says of other things. */
+static void sane_links(const struct value *v)
+{
+  hold(v->op >= NONE && v->op < graph->nop, NONE, "a value is made by no operation");
+  hold(v->shape.ndim >= 0 && v->shape.ndim <= MAX_DIMS, v->op, "a value has too many dimensions");
+  hold(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
+  hold(!v->order || v->role == ACTIVATION, v->op, "its dimensions lie in an order that may not be");
+  if (v->role == GRADIENT || v->role == SUMS || v->role == STATE)
+    hold(is_value(v->of), v->op, "it belongs to nothing");
+}
+
+/* What it is itself: nothing is looked at here but what mark_of_value tells apart. */
+static void sane_form(const struct value *v)
+{
+  for (int d = 0; d < v->shape.ndim; d++)
+    hold(v->shape.size[d] >= 0, v->op, "a value has a negative size");
+  hold(is_sane_order(v->order, v->shape.ndim), v->op,
+       "its dimensions lie in an order that may not be");
+  for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {
+    const struct placement *p = &v->layout.on[d];
+    hold(p->kind != SHARD || (p->dim >= 0 && p->dim < v->shape.ndim), v->op,
+         "a value is sharded on a dimension that it has not");
+  }
+}
+
+static void sane_op(int id)
+{
+  const struct op *op = &graph->op[id];
+  hold(op->kind < OP_COUNT, NONE, "an operation of no kind");
+  hold(op->nin >= 0 && op->nin <= MAX_INPUTS, id, "too many inputs");
+  for (int i = 0; i < op->nin; i++) hold(is_value(op->in[i]), id, "an input is no value");
+  hold(op->nout >= 0 && op->nout <= MAX_OUTPUTS, id, "too many outputs");
+  hold((op->out == NONE) == (op->nout == 0), id, "it counts its outputs wrongly");
+  for (int k = 0; k < op->nout; k++) hold(is_value(op->out + k), id, "an output is no value");
+  hold(op->module >= NONE && op->module < graph->nmodule, id, "it lies in no module");
+}
+
+/* Of an operation that runs, and what it does inside. */
+static void sane_run(int id)
+{
+  sane_op(id);
+  const struct op *op = &graph->op[id];
+  for (int k = 0; k < op->nbody; k++) sane_run(op->body[k]);
+}
+
+/* ---------------------------------------------------------------------- facts about the program */
+
+/* A value of a family is made by the loop, a carried one where its initial value is. What no
+   operation makes is marked from the beginning: see check_values. */
+static bool is_made(int value, const bool *made)
+{
+  if (made[value]) return true;
+  const struct value *v = &graph->value[value];
+  if (v->step) return is_made(v->initial, made);
+  return v->family != NONE && made[v->family];
+}
+
+/* Marks what `op` makes, having seen that what it takes is there. */
+static void run(int id, bool *made)
+{
+  const struct op *op = &graph->op[id];
+  for (int i = 0; i < op->nin && !op->nbody; i++)
+    hold(is_made(op->in[i], made), id, "it reads a value not made yet");
+  for (int k = 0; k < op->nbody && is_collective(op->kind); k++)
+    hold(is_made(graph->op[op->body[k]].in[0], made), id, "a member reads a value not made yet");
+  for (int k = 0; k < op->nbody; k++) run(op->body[k], made);
+  for (int k = 0; k < op->nout; k++) made[op->out + k] = true;
+}
+
+/* A gradient is added to those of the batches before it as it lies: its parameter may be cut along
+   a dimension of size 1, which no way of a rule does. */
+static bool adds_batch(const struct op *op)
+{
+  if (op->kind != OP_add || !is_gradient(op->out)) return false;
+  struct layout layout = graph->value[op->out].layout;
+  return same_layout(graph->value[op->in[0]].layout, layout) &&
+         same_layout(graph->value[op->in[1]].layout, layout);
+}
+
+/* A copy, to another order in memory or type too, lies as what it is of. That may be cut along a
+   dimension of size 1, or it is a pending sum that a plan has moved in a narrower type: then it is
+   rounded as it lies. No way of a rule does either. */
+static bool is_plain_copy(const struct op *op)
+{
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  if (op->kind != OP_view && op->kind != OP_permute && op->kind != OP_cast) return false;
+  if (!same_shape(in->shape, out->shape) || !same_layout(in->layout, out->layout)) return false;
+  if (op->kind == OP_permute) return !strcmp(op->equation, identity_equation(in->shape.ndim));
+  return op->kind == OP_view || (is_floating(in->type) && is_floating(out->type));
+}
+
+/* Whether no way of its rule tells how the operation lies, and need not. */
+static bool lies_in_no_way(const struct op *op)
+{
+  return op->nout == 0 || !*rule_of(op) || adds_batch(op) || is_plain_copy(op);
+}
+
+/* What the operation makes lies as one way of its rule leaves it, its inputs as that way asks. */
+static void check_placed(int id)
+{
+  const struct op *op = &graph->op[id];
+  struct letters l;
+  struct choice list[MAX_CHOICES];
+  int pick[MAX_MESH] = {0};
+  op_letters(op, &l);
+  int n = choices(op, &l, list);
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    pick[d] = choice_taken(op, list, n, d);
+    hold(pick[d] != NONE, id, "it does not run on its inputs as they lie");
+  }
+  hold(fits_together(&l, op->nin, list, pick), id, "its merged dimensions are not where they seem");
+}
+
+/* ---------------------------------------------------------------------------------- the layouts */
+
+static bool no_sum_left(int value)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (graph->value[value].layout.on[d].kind == PARTIAL) return false;
+  return true;
+}
+
+static bool has_usual_turns(const struct layout *layout)
+{
+  bool turned = false;
+  for (int d = 0; d < graph->mesh.ndim; d++) turned |= layout->on[d].turn != 0;
+  struct layout usual = turned ? usual_turns(*layout) : *layout;
+  for (int d = 0; d < graph->mesh.ndim && turned; d++)
+    if (usual.on[d].turn != layout->on[d].turn) return false;
+  return true;
+}
+
+/* Of a gradient, and of what leaves the program. */
+static void check_end(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->role == GRADIENT)
+    hold(same_layout(v->layout, graph->value[v->of].layout) ||
+             (graph->accumulate > 1 && as_large(v->layout, graph->value[v->of].layout)),
+         v->op, "a gradient does not lie as its parameter");
+  if (value == graph->loss || v->role == NORM || v->is_output)
+    hold(no_sum_left(value), v->op, "a pending sum is left in it");
+}
+
+/* --------------------------------------------------------------------------------- the programs */
+
+static bool is_looked_at(enum pass after)
+{
+  enum { LONG = 4096 };
+  return after == PASS_LUA || after >= PASS_OUTLINE || graph->norder <= LONG;
+}
+
+static bool is_laid_out(enum pass after)
+{
+  return after >= PASS_PROPAGATE && after <= PASS_OUTLINE;
+}
+
+/* There are many values and operations: each is looked at once, for all that is to be seen. */
+static void check_values(enum pass after, bool *made, struct list *ends)
+{
+  bool laid_out = is_laid_out(after);
+  make_marks();
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    sane_links(v);
+    made[i] = v->op == NONE && !v->step;
+    uint64_t mark = mark_of_value(v, laid_out);
+    if (marks.value[i] != mark) {
+      marks.value[i] = mark;
+      sane_form(v);
+      hold(!laid_out || !v->placed || has_usual_turns(&v->layout), v->op,
+           "its turns are not told as usual");
+    }
+    if (!laid_out) continue;
+    if (v->role == GRADIENT || v->role == NORM || v->is_output || i == graph->loss) add(ends, i);
+  }
+}
+
+static void check_laid_out(enum pass after, int id)
+{
+  const struct op *op = &graph->op[id];
+  bool are_steps = after >= PASS_REDISTRIBUTE;
+  hold(!are_steps || op->kind != OP_redistribute, id, "a redistribution is left");
+  /* What was found true of it, and of what it takes and makes, is so as long as they stay. */
+  uint64_t mark = mark_of_op(op, are_steps);
+  if (marks.op[id] == mark) return;
+  marks.op[id] = mark;
+  for (int k = 0; k < op->nout; k++)
+    hold(graph->value[op->out + k].placed, id, "its value is not placed");
+  bool in_no_way = lies_in_no_way(op);
+  if (is_known(op, (in_no_way ? LIES_IN_NO_WAY : 0) | (are_steps ? IS_STEP : 0))) return;
+  if (!in_no_way) check_placed(id);
+  if (are_steps) add(&marks.changed, id);
+}
+
+static void check_op(enum pass after, int id, bool *made)
+{
+  sane_op(id);
+  run(id, made);
+  if (is_laid_out(after)) check_laid_out(after, id);
+}
+
+static void check_flat(enum pass after, bool *made)
+{
+  struct list ends = {0};
+  check_values(after, made, &ends);
+  /* Those that no pass will run are looked at where they come from another process. */
+  for (int i = 0; i < graph->nop && after == PASS_LUA; i++) sane_op(i);
+  for (int i = 0; i < graph->norder; i++) check_op(after, graph->order[i], made);
+  for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
+  for (int i = 0; i < marks.changed.n; i++) check_moves_of(marks.changed.at[i]);
+}
+
+/* What is seen of a program's operations while each_op goes through them. */
+struct looks {
+  enum pass after;
+  bool *made;
+};
+
+static void check_in_program(void *to, int id, int times)
+{
+  const struct looks *looks = to;
+  (void)times;
+  sane_run(id);
+  run(id, looks->made);
+  if (is_laid_out(looks->after)) check_laid_out(looks->after, id);
+  check_moves_of(id);
+}
+
+/* Once equal modules are folded, what only the others of a list do is looked at no more. */
+static void check_folded(enum pass after, bool *made)
+{
+  struct list ends = {0};
+  check_values(after, made, &ends);
+  if (after >= PASS_FUSE) mark_constants(made);
+  each_op(check_in_program, &(struct looks){after, made});
+  for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
+}
+
+/* ----------------------------------------------------------------------- what is computed again */
+
+/* The module of the outermost ModuleList in which `module` lies, or NONE. */
+static int layer_of(int module)
+{
+  int layer = NONE;
+  for (int parent; module != NONE; module = parent) {
+    parent = graph->module[module].parent;
+    if (parent != NONE && !strcmp(graph->module[parent].class_name, "ModuleList")) layer = module;
+  }
+  return layer;
+}
+
+/* Whether the backward keeps the value for the module of a list that made it. */
+static bool is_kept_inside(int value, const struct op *reader)
+{
+  const struct value *v = &graph->value[value];
+  if (v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
+  const struct op *maker = &graph->op[v->op];
+  if (gathers(maker) && !reshards(maker)) return false;
+  return maker->phase == FORWARD && layer_of(reader->module) != NONE &&
+         layer_of(reader->module) == layer_of(maker->module);
+}
+
+static void check_recomputed(void)
+{
+  for (int at = 0; at < graph->norder; at++) {
+    int id = graph->order[at];
+    const struct op *op = &graph->op[id];
+    hold(!op->again || op->phase == BACKWARD, id, "what is computed again is not in the backward");
+    if (!graph->checkpoint)
+      hold(!op->again || is_cheap(op), id, "it is not cheap to compute again");
+    for (int i = 0; i < op->nin && graph->checkpoint && op->phase == BACKWARD; i++)
+      hold(!is_kept_inside(op->in[i], op), id, "it reads what is not to be kept");
+  }
+}
+
+/* The parameters of a module and of all below it follow one another: the structs of names.c, and
+   the runs that bucket and fuse make, rely on it. */
+static bool is_under(int value, int module)
+{
+  for (int m = graph->value[value].module; m != NONE; m = graph->module[m].parent)
+    if (m == module) return true;
+  return false;
+}
+
+static void check_parameter_order(void)
+{
+  bool *ended = alloc((size_t)graph->nmodule + 1); /* by module: all of its parameters were there */
+  int before = NONE;
+  for (int v = 0; v < graph->nvalue; v++) {
+    if (graph->value[v].role != PARAMETER) continue;
+    for (int m = before == NONE ? NONE : graph->value[before].module; m != NONE;
+         m = graph->module[m].parent)
+      ended[m] |= !is_under(v, m);
+    for (int m = graph->value[v].module; m != NONE; m = graph->module[m].parent)
+      hold(!ended[m], NONE, "the parameters do not stand in the order of the modules");
+    before = v;
+  }
+}
+
+/* A fused operation is one that a kernel can run: what it reads of its own is there by then. */
+static void check_kernel(void *unused, int id, int times)
+{
+  struct stages stages;
+  (void)unused, (void)times;
+  const struct op *op = &graph->op[id];
+  if (op->kind == OP_fused)
+    hold(find_stages(op->body, op->nbody, &stages), id, "no kernel can run what is fused in it");
+  if (op->kind != OP_epilogue) return;
+  const struct op *product = &graph->op[op->body[0]];
+  hold(product->kind == OP_matmul && op->nbody > 1, id, "an epilogue of no product");
+  struct epilogue e = epilogue_of(op);
+  hold(e.function == OP_matmul || !graph->value[product->out].stored, id,
+       "what a function is applied to is stored, and not as what is kept");
+  hold(graph->value[e.result].stored, id, "the result is not stored");
+}
+
+/* The numbers of the training are what train.lua lets through. */
+static void check_training(void)
+{
+  const struct rates *r = &graph->rates;
+  hold(graph->accumulate >= 1 && graph->accumulate <= 4096, NONE, "a step takes no batches");
+  hold(graph->ncap >= 0 && graph->ncap <= MAX_CAPS && graph->bucketing <= BUCKETS_NONE, NONE,
+       "buckets are made in no way");
+  for (int i = 0; i < graph->ncap; i++)
+    hold(graph->cap[i] > 0, NONE, "a bucket has room for nothing");
+  hold(graph->clip >= 0 && graph->clip <= DBL_MAX, NONE, "gradients are clipped to no number");
+  hold(r->warmup >= 0 && r->warmup <= r->steps && r->least >= 0 && r->least <= 1, NONE,
+       "the learning rate goes nowhere");
+}
+
+/* They come from another process. */
+static void check_units(void)
+{
+  unsigned all = (1u << graph->mesh.ndim) - 1;
+  for (int i = 0; i < graph->nunit; i++) {
+    const struct unit *u = &graph->unit[i];
+    hold((u->shards | u->copies) && !(u->shards & u->copies) && !((u->shards | u->copies) & ~all),
+         NONE, "a unit lies over no dimension of the mesh");
+    hold(!(u->again & ~u->shards), NONE, "a unit is gathered again where it is not cut");
+    hold(u->module >= 0 && u->module < graph->nmodule, NONE, "a unit has no module");
+    hold(u->dim >= -MAX_DIMS && u->dim <= ANY_DIM, NONE, "a unit is cut nowhere");
+  }
+  for (int i = 0; i < graph->nvalue; i++)
+    hold(graph->value[i].unit >= NONE && graph->value[i].unit < graph->nunit, NONE,
+         "a value is of no unit that there is");
+  for (int m = 0; m < graph->nmodule; m++)
+    hold(graph->module[m].unit >= NONE && graph->module[m].unit < graph->nunit, NONE,
+         "a module is of no unit that there is");
+}
+
+static void check_kernels(void)
+{
+  each_op(check_kernel, NULL);
+}
+
+static void check_program(enum pass after)
+{
+  begin_moves();
+  bool *made = alloc((size_t)graph->nvalue + 1);
+  if (after < PASS_OUTLINE)
+    check_flat(after, made);
+  else
+    check_folded(after, made);
+  if (graph->loss != NONE) hold(made[graph->loss], NONE, "the loss is not made");
+}
+
+/* What else is true, behind the passes from the first to the last. */
+static const struct promise {
+  enum pass first, last;
+  void (*check)(void);
+} promises[] = {
+    {PASS_LUA, PASS_LUA, check_parameter_order}, {PASS_LUA, PASS_LUA, check_training},
+    {PASS_LUA, PASS_LUA, check_units},           {PASS_RECOMPUTE, PASS_RECOMPUTE, check_recomputed},
+    {PASS_ASYNC_TP, PASS_LAST, check_in_pieces}, {PASS_FUSE, PASS_LAST, check_kernels},
+    {PASS_MEMORY, PASS_MEMORY, check_order},     {PASS_MEMORY, PASS_MEMORY, check_memory},
+};
+
+void check(enum pass after)
+{
+  checked_pass = pass_name[after];
+  if (is_looked_at(after)) check_program(after);
+  for (size_t i = 0; i < sizeof promises / sizeof *promises; i++)
+    if (after >= promises[i].first && after <= promises[i].last) promises[i].check();
+}

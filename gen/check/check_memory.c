@@ -1,0 +1,279 @@
+/* check_memory.c: a part of check.c: every value is found where it is read.
+
+   Takes   the program, every value in its place.
+   Holds   the step is run as a rank will run it, but for the arithmetic, one operation after the
+           other: each leaves a number of its own in the bytes that it writes, and has to find in
+           those that it reads the number of the very value, of this module, of this batch, or of
+           what stays over batches. What a kernel writes over what it reads it may. That streams
+           come to no other end than this order check_order.c sees to. */
+#include "check/check.h"
+
+#include <string.h>
+
+/* Of which bytes it is known what was left there: a number, or 0. */
+static struct bytes bytes;
+
+/* What is written alike is one stretch. */
+static void leave(struct stretches s, int number)
+{
+  if (!s.n) return;
+  make_one(s);
+  *row_of(s, 0) = number;
+}
+
+/* --------------------------------------------------------------------------- what is left there */
+
+enum { LEFT_OUT = -1 }; /* what a module would have left that is not run */
+
+static struct list left; /* by value, module and piece: the number left for it last, or 0 */
+static struct {
+  int n, room;
+  struct mark {
+    int of;                  /* the value that it was left for */
+    const struct op *reader; /* that read it last */
+  } * at;
+} mark; /* by number */
+static int most_rounds;
+
+static int *number_for(struct one one, int piece)
+{
+  const struct value *v = &graph->value[one.value];
+  int pieces = v->pieces ? v->pieces : 1;
+  struct known *k = known_of(one.value);
+  if (k->left == NONE) {
+    k->left = left.n;
+    for (int n = pieces * (v->family == NONE ? 1 : most_rounds); n--;) add(&left, 0);
+  }
+  return &left.at[k->left + one.index * pieces + piece];
+}
+
+static int new_number(int value)
+{
+  GROW(mark.at, mark.n, mark.room);
+  mark.at[mark.n] = (struct mark){.of = value};
+  return mark.n++;
+}
+
+/* -------------------------------------------------------------------------- reading and writing */
+
+/* The operation at work. */
+static struct {
+  const struct op *op;
+  int id, module;
+  bool replaces; /* it has written over what it reads */
+} now;
+
+/* Whether its bytes are not looked at: of no module that is run, or in no memory, as a number that
+   is written out. */
+static bool is_passed_over(int value, struct one one)
+{
+  return !graph->value[value].stored || one.index == NONE || *number_for(one, 0) == LEFT_OUT;
+}
+
+/* What nobody makes in a step was there before it; what batches add up is what the one before has
+   left. */
+static int number_before(int value, struct place p)
+{
+  int *number = row_of(stretches_of(&bytes, p, true), 0);
+  if (!*number) *number = new_number(value);
+  hold(graph->value[mark.at[*number].of].role == graph->value[value].role, now.id,
+       "what stays over batches is not there any more");
+  return *number;
+}
+
+static bool all_hold(struct stretches s, int number)
+{
+  for (int k = 0; k < s.n; k++)
+    if (*row_of(s, k) != number) return false;
+  return true;
+}
+
+/* What the modules of a list hand on is, for the first of them, the value that they began with. */
+static void read_piece(int value, int *number, struct place p)
+{
+  int meant = one_of(value, now.module).value;
+  if (p.own && graph->value[meant].op == NONE) *number = number_before(meant, p);
+  hold(*number, now.id, "it reads what nothing has made yet");
+  mark.at[*number].reader = now.op;
+  hold(all_hold(stretches_of(&bytes, p, false), *number), now.id,
+       "what it reads is not there any more");
+}
+
+static void write_piece(int value, int *number, struct place p)
+{
+  struct stretches s = stretches_of(&bytes, p, true);
+  for (int i = 0; i < s.n; i++) now.replaces |= mark.at[*row_of(s, i)].reader == now.op;
+  leave(s, *number = new_number(value));
+}
+
+static void each_piece(int value, void (*visit)(int value, int *number, struct place p))
+{
+  struct one one = one_of(value, now.module);
+  if (is_passed_over(value, one)) return;
+  struct place p = place_of(value, now.module);
+  struct pieces pieces = pieces_of(now.op, value, one);
+  for (int k = pieces.first; k < pieces.end; k++)
+    visit(value, number_for(one, k), piece_of(p, k, pieces.all));
+}
+
+static bool is_same_place(struct place a, struct place b)
+{
+  return a.own == b.own && a.from == b.from && a.bytes == b.bytes;
+}
+
+/* Whether the operation may leave `out` where `in` lies, which it reads: a sum is added to, a
+   bucket has read all its members before it leaves one, but copies them where they do not lie in
+   its buffer, or a kernel is done with each element when it writes it. */
+static bool may_replace(const struct op *op, int in, int out)
+{
+  const struct value *v = &graph->value[in], *w = &graph->value[out];
+  bool adds = v->op == NONE && v->role == w->role && (is_gradient(in) || v->role == LOSS);
+  if (op->packed) return out != op->buffer || lies_in_buffer(op);
+  if (op->kind == OP_await) return false;
+  return is_same_place(place_of(in, now.module), place_of(out, now.module)) &&
+         (adds || may_overwrite(graph->memory, op, in, out));
+}
+
+static void check_replaced(int value, int *number, struct place p)
+{
+  struct stretches s = stretches_of(&bytes, p, false);
+  for (int i = 0; i < s.n; i++)
+    hold(*row_of(s, i) == *number || may_replace(now.op, value, mark.at[*row_of(s, i)].of), now.id,
+         "it writes over what it still reads");
+}
+
+static void check_written(int value, int *number, struct place p)
+{
+  bool holds_members = now.op->packed && value == now.op->buffer && lies_in_buffer(now.op);
+  hold(holds_members || all_hold(stretches_of(&bytes, p, false), *number), now.id,
+       "two values that it makes overlap");
+}
+
+/* ---------------------------------------------------------------------------------- the program */
+
+static int *list, list_room; /* of an operation's values */
+
+static void make_room(const struct op *op)
+{
+  while (list_room < op_width(op)) list = grow(list, 0, &list_room, sizeof *list);
+}
+
+/* An await has read the buffer out of which it copies. */
+static int reads_of(const struct op *op, int *read)
+{
+  if (op->kind != OP_await) return op_reads(op, read);
+  const struct op *begun = &graph->op[op->begun];
+  if (!is_copied_out(begun) || begun->leads || !copies_late(begun)) return 0;
+  read[0] = begun->buffer;
+  return 1;
+}
+
+/* What a collective writes, of a bucket that is scattered not what is copied out of its buffer when
+   it is awaited. */
+static int writes_of(const struct op *op, int *written)
+{
+  int n = op->beside ? pending_writes(op, written) : op_writes(op, written);
+  bool is_late = copies_late(op) && op->kind == OP_reduce_scatter;
+  if (!is_late || op->leads || !is_copied_out(op)) return n;
+  written[0] = op->buffer;
+  return 1;
+}
+
+/* Writes nothing: what it makes is what it reads, where that lies. */
+static bool shows(const struct op *op)
+{
+  int in = op->in[0], out = op->out;
+  if (!is_view(op) || !graph->value[in].stored || !graph->value[out].stored) return false;
+  struct one one = one_of(in, now.module), to = one_of(out, now.module);
+  if (to.index == NONE) return true;
+  if (one.index == NONE || *number_for(one, 0) == LEFT_OUT) {
+    *number_for(to, 0) = LEFT_OUT;
+    return true;
+  }
+  return is_same_place(place_of(in, now.module), place_of(out, now.module));
+}
+
+static void name_anew(int value, int *number, struct place p)
+{
+  (void)value;
+  struct stretches s = stretches_of(&bytes, p, true);
+  for (int i = 0; i < s.n; i++) *row_of(s, i) = mark.n - 1;
+  *number = mark.n - 1;
+}
+
+/* The number of what it shows is its own too; pieces become one. */
+static void show(const struct op *op)
+{
+  int in = op->in[0], out = op->out;
+  struct one from = one_of(in, now.module), to = one_of(out, now.module);
+  if (to.index == NONE || *number_for(to, 0) == LEFT_OUT) return;
+  each_piece(in, read_piece);
+  if (graph->value[from.value].pieces) {
+    new_number(in);
+    each_piece(in, name_anew);
+  }
+  int pieces = pieces_of(NULL, out, to).all, number = *number_for(from, 0);
+  for (int k = 0; k < pieces; k++) *number_for(to, k) = number;
+}
+
+static void run_op(void *unused, int id, int module)
+{
+  const struct op *op = &graph->op[id];
+  (void)unused;
+  if (op->kind == OP_loop || op->kind == OP_round) return;
+  now.op = op;
+  now.id = id;
+  now.module = module;
+  now.replaces = false;
+  make_room(op);
+  if (op->nin == 1 && op->nout == 1 && shows(op)) {
+    show(op);
+    return;
+  }
+  for (int n = reads_of(op, list); n--;) each_piece(list[n], read_piece);
+  int written = writes_of(op, list);
+  for (int n = written; n--;) each_piece(list[n], write_piece); /* a buffer, then what is in it */
+  for (int n = written > 1 ? written : 0; n--;) each_piece(list[n], check_written);
+  for (int n = now.replaces ? reads_of(op, list) : 0; n--;) each_piece(list[n], check_replaced);
+}
+
+static void begin_check(void)
+{
+  most_rounds = begin_run();
+  open_bytes(&bytes, 1);
+  memset(&left, 0, sizeof left);
+  memset(&mark, 0, sizeof mark);
+  new_number(NONE);
+  list_room = 0;
+}
+
+static void run_phases(bool of_batch, enum phase first, enum phase last)
+{
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    bool runs = is_phase(f) && f->phase >= first && f->phase <= last;
+    if (runs && is_of_batch(f->phase) == of_batch) each_run_of(f, run_op, NULL);
+  }
+}
+
+/* What is read when the step is over. */
+static void check_ends(void)
+{
+  now.id = now.module = NONE;
+  now.op = NULL;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (i == graph->loss || v->role == NORM || v->is_output) each_piece(i, read_piece);
+  }
+}
+
+void check_memory(void)
+{
+  begin_check();
+  run_phases(false, GATHER, GATHER);
+  for (int batch = 0; batch < (graph->accumulate > 1 ? 2 : 1); batch++)
+    run_phases(true, FORWARD, BACKWARD);
+  run_phases(false, UPDATE, UPDATE);
+  check_ends();
+  end_run();
+}

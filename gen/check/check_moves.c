@@ -1,0 +1,338 @@
+/* check_moves.c: a part of check.c: what moves data does what it says.
+
+   Takes   the program from the pass `redistribute` on.
+   Holds   between the layouts of what each step of a redistribution takes and makes there is what
+           an operation of its kind does, over its group, and no more; its operands lie in orders
+           that it takes; and a bucket's one call can do what all of its members would. */
+#include "check/check.h"
+
+#include <string.h>
+
+/* An operation that redistribute left, the layouts of what it takes and makes, and its group. */
+struct step {
+  const struct op *op;
+  const struct value *in, *out;
+  struct layout from, to;
+  const struct group *group; /* of a collective, pack and unpack */
+};
+
+/* Whether dimension `dim` is cut alike, but for the last cuts of the first layout: how many more
+   it has is in *more. */
+static bool cut_alike(const struct layout *a, const struct layout *b, int dim, int *more)
+{
+  int x[MAX_MESH], y[MAX_MESH];
+  int n = cuts_of(&graph->mesh, *a, dim, x), m = cuts_of(&graph->mesh, *b, dim, y);
+  *more = n - m;
+  if (n < m) return false;
+  for (int i = 0; i < m; i++)
+    if (x[i] != y[i] || shard_stride(a->on[x[i]]) != shard_stride(b->on[y[i]])) return false;
+  return true;
+}
+
+/* Whether either layout cuts the dimension. */
+static bool is_cut_in(const struct layout *a, const struct layout *b, int dim)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if ((a->on[i].kind == SHARD && a->on[i].dim == dim) ||
+        (b->on[i].kind == SHARD && b->on[i].dim == dim))
+      return true;
+  return false;
+}
+
+/* Whether the second layout lacks nothing but the last cuts of some plain dimensions; other ones,
+   `except`, are not looked at. */
+static bool lacks_last_cuts(const struct layout *a, const struct layout *b, unsigned except)
+{
+  int more;
+  for (int d = 0; d < MAX_DIMS; d++) {
+    if (except >> d & 1 || !is_cut_in(a, b, d)) continue;
+    if (!cut_alike(a, b, d, &more)) return false;
+    if (more && is_strided(&graph->mesh, *a, d)) return false;
+  }
+  return true;
+}
+
+static bool all_cut_alike(const struct layout *a, const struct layout *b, unsigned except)
+{
+  return lacks_last_cuts(a, b, except) && lacks_last_cuts(b, a, except);
+}
+
+/* Whether a group's cuts are the last ones of a plain dimension, in its order, and the others are
+   those of `rest`. */
+static bool ends_with(struct layout layout, int dim, const struct group *g, struct layout rest)
+{
+  int cut[MAX_MESH], n = cuts_of(&graph->mesh, layout, dim, cut), more;
+  if (is_strided(&graph->mesh, layout, dim) || !cut_alike(&layout, &rest, dim, &more)) return false;
+  return more == g->n && !memcmp(cut + n - g->n, g->dim, (size_t)g->n * sizeof *cut);
+}
+
+/* A bit for each mesh dimension on which the placements are of different kinds. */
+static unsigned changed(const struct step *s)
+{
+  unsigned dims = 0;
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    struct placement a = s->from.on[i], b = s->to.on[i];
+    if (a.kind != b.kind || (a.kind == SHARD && a.dim != b.dim) ||
+        (a.kind == PARTIAL && a.reduction != b.reduction))
+      dims |= 1u << i;
+  }
+  return dims;
+}
+
+/* Whether the layout is of this kind, and where it is pending of this reduction, on all of these
+   mesh dimensions. */
+static bool all_on(struct layout layout, unsigned dims, enum placement_kind kind, enum reduction r)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (dims >> i & 1 &&
+        (layout.on[i].kind != kind || (kind == PARTIAL && layout.on[i].reduction != r)))
+      return false;
+  return true;
+}
+
+/* Each of these says whether the step is what its kind is by definition. */
+
+static bool is_all_reduce(const struct step *s)
+{
+  return changed(s) == s->group->dims &&
+         all_on(s->from, s->group->dims, PARTIAL, s->op->reduction) &&
+         all_on(s->to, s->group->dims, REPLICATE, SUM) && all_cut_alike(&s->from, &s->to, 0);
+}
+
+static bool is_all_gather(const struct step *s)
+{
+  return changed(s) == s->group->dims && all_on(s->to, s->group->dims, REPLICATE, SUM) &&
+         ends_with(s->from, s->op->dim, s->group, s->to) &&
+         all_cut_alike(&s->from, &s->to, 1u << s->op->dim);
+}
+
+static bool is_reduce_scatter(const struct step *s)
+{
+  return changed(s) == s->group->dims &&
+         all_on(s->from, s->group->dims, PARTIAL, s->op->reduction) &&
+         ends_with(s->to, s->op->dim, s->group, s->from) &&
+         all_cut_alike(&s->from, &s->to, 1u << s->op->dim);
+}
+
+static bool is_all_to_all(const struct step *s)
+{
+  unsigned both = 1u << s->op->dim | 1u << s->op->dim_to;
+  return changed(s) == s->group->dims && s->op->dim != s->op->dim_to &&
+         ends_with(s->from, s->op->dim, s->group, s->to) &&
+         ends_with(s->to, s->op->dim_to, s->group, s->from) &&
+         all_cut_alike(&s->from, &s->to, both);
+}
+
+static bool is_slice(const struct step *s)
+{
+  unsigned dims = changed(s);
+  return dims && all_on(s->from, dims, REPLICATE, SUM) && all_on(s->to, dims, SHARD, SUM) &&
+         lacks_last_cuts(&s->to, &s->from, 0);
+}
+
+static bool is_to_partial(const struct step *s)
+{
+  unsigned dims = changed(s);
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (dims >> i & 1 && s->from.on[i].kind == PARTIAL) return false;
+  return dims && all_on(s->to, dims, PARTIAL, s->op->reduction) &&
+         lacks_last_cuts(&s->from, &s->to, 0);
+}
+
+static bool is_packing(const struct step *s)
+{
+  struct layout rest = s->op->to;
+  for (int i = 0; i < s->group->n; i++) rest.on[s->group->dim[i]] = (struct placement){0};
+  return same_layout(s->from, s->to) && s->op->dim >= 0 && s->op->dim < s->in->shape.ndim &&
+         ends_with(s->op->to, s->op->dim, s->group, rest);
+}
+
+/* Whether the pieces of each exchange are given and got in runs: asked once in a check. */
+static struct runs {
+  bool known, given, got;
+} * runs;
+
+static const struct runs *runs_of(int exchange)
+{
+  const struct exchange *e = &graph->exchange[exchange];
+  struct runs *r = &runs[exchange];
+  if (!r->known)
+    *r = (struct runs){true, gives_runs(&e->move, e->whole), gets_runs(&e->move, e->whole)};
+  return r;
+}
+
+static bool is_flat(const struct value *v)
+{
+  return v->shape.ndim == 1 && same_layout(v->layout, (struct layout){0});
+}
+
+/* Whether the value lies as the exchange has it on this side, or in a flat buffer where its pieces
+   are no runs. */
+static bool is_side(const struct exchange *e, const struct value *v, struct layout side, bool runs)
+{
+  if (v->type != e->type) return false;
+  if (!runs) return is_flat(v);
+  return same_shape(v->shape, e->whole) && same_layout(v->layout, side);
+}
+
+/* Whether among the members of its group all is there that any of them is to have: in every
+   dimension, behind the cuts that stay, all are the group's. */
+static bool is_complete(const struct exchange *e)
+{
+  const struct group *g = &graph->group[e->group];
+  struct layout from = e->move.from, to = e->move.to;
+  for (int d = 0; d < e->whole.ndim; d++) {
+    int x[MAX_MESH], y[MAX_MESH], same = 0;
+    int n = cuts_of(&graph->mesh, from, d, x), m = cuts_of(&graph->mesh, to, d, y);
+    while (same < n && same < m && x[same] == y[same]) same++;
+    for (int i = same; i < n; i++)
+      if (!(g->dims >> x[i] & 1)) return false;
+    for (int i = same; i < m; i++)
+      if (!(g->dims >> y[i] & 1)) return false;
+    bool strided = is_strided(&graph->mesh, from, d) || is_strided(&graph->mesh, to, d);
+    if (strided && (same < n || same < m)) return false;
+  }
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    bool pending = from.on[i].kind == PARTIAL || to.on[i].kind == PARTIAL;
+    if (pending && (g->dims >> i & 1 || !same_placement(from.on[i], to.on[i]))) return false;
+  }
+  return true;
+}
+
+static bool is_exchange(const struct step *s)
+{
+  if (s->op->exchange < 0 || s->op->exchange >= graph->nexchange) return false;
+  const struct exchange *e = &graph->exchange[s->op->exchange];
+  const struct move *m = &e->move;
+  const struct group *g = &graph->group[e->group];
+  if (g->n != m->n || memcmp(g->dim, m->dim, (size_t)g->n * sizeof *g->dim)) return false;
+  if (!is_complete(e)) return false;
+  bool packed = !runs_of(s->op->exchange)->given, unpacked = !runs_of(s->op->exchange)->got;
+  switch (s->op->kind) {
+  case OP_pack_pieces:
+    return packed && is_side(e, s->in, m->from, true) && is_side(e, s->out, m->from, false);
+  case OP_unpack_pieces:
+    return unpacked && is_side(e, s->in, m->to, false) && is_side(e, s->out, m->to, true);
+  default:
+    return s->op->group == e->group && is_side(e, s->in, m->from, !packed) &&
+           is_side(e, s->out, m->to, !unpacked);
+  }
+}
+
+static bool is_what_it_says(const struct step *s)
+{
+  switch (s->op->kind) {
+  case OP_all_reduce:
+    return is_all_reduce(s);
+  case OP_all_gather:
+    return is_all_gather(s);
+  case OP_reduce_scatter:
+    return is_reduce_scatter(s);
+  case OP_all_to_all:
+    return is_all_to_all(s);
+  case OP_slice:
+    return is_slice(s);
+  case OP_to_partial:
+    return is_to_partial(s);
+  case OP_pack:
+  case OP_unpack:
+    return is_packing(s);
+  case OP_exchange:
+  case OP_pack_pieces:
+  case OP_unpack_pieces:
+    return is_exchange(s);
+  default:
+    return true;
+  }
+}
+
+/* Whether a copy between a value of one type and one of the other is a cast that a bucket does. */
+static bool is_copied_as(enum type type, enum type travels)
+{
+  return type == travels || ((type == F32 || type == BF16) && (travels == F32 || travels == BF16));
+}
+
+/* No rank has a larger part of any value than rank 0. */
+static int64_t largest_sum(const struct op *bucket)
+{
+  int64_t sum = 0;
+  for (int k = 0; k < bucket->nbody; k++)
+    sum += elements(local_shape(graph->op[bucket->body[k]].out, 0));
+  return sum;
+}
+
+static int buckets; /* that have been looked at */
+
+/* By value: the last bucket looked at of which a member makes it. */
+static const int *made_in(const struct op *bucket)
+{
+  static const struct graph *of;
+  static int *made, room;
+  if (of != graph) room = 0;
+  of = graph;
+  while (room <= graph->nvalue) made = grow(made, room, &room, sizeof *made);
+  buckets++;
+  for (int k = 0; k < bucket->nbody; k++) made[graph->op[bucket->body[k]].out] = buckets;
+  return made;
+}
+
+/* One call can do what all members would, on a buffer that holds them. */
+static void check_bucket(int id)
+{
+  const struct op *op = &graph->op[id];
+  enum type travels = moved_type(op);
+  hold(op->nbody > 1, id, "a bucket of less than two");
+  hold(op->packed || op->kind == OP_all_reduce, id, "parts that lie nowhere together");
+  const int *made = made_in(op);
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *m = &graph->op[op->body[k]];
+    enum type in = graph->value[m->in[0]].type, out = graph->value[m->out].type;
+    hold(m->kind == op->kind && m->group == op->group && m->reduction == op->reduction, id,
+         "a member is of another kind");
+    hold(op->packed ? is_copied_as(in, travels) && is_copied_as(out, travels)
+                    : in == travels && out == travels,
+         id, "a member is of another type");
+    hold(graph->value[m->in[0]].order == graph->value[m->out].order, id,
+         "a member lies otherwise after than before");
+    hold(made[m->in[0]] != buckets, id, "a member needs another");
+  }
+  if (!op->packed) return;
+  int64_t room = elements(graph->value[op->buffer].shape);
+  hold(graph->value[op->buffer].role == ACTIVATION && graph->value[op->buffer].op == id, id,
+       "its buffer is another's");
+  hold(room == (op->kind == OP_all_reduce ? largest_sum(op)
+                                          : group_size(op->group) * bucket_chunk(op, op->nbody)),
+       id, "its buffer does not fit its members");
+}
+
+/* In a packed bucket a member may lie in any order: it is copied. */
+static void check_step(int id, bool is_copied)
+{
+  const struct op *op = &graph->op[id];
+  bool is_bucket = is_collective(op->kind) && op->nbody;
+  if (is_bucket) check_bucket(id);
+  for (int k = 0; k < op->nbody; k++) check_step(op->body[k], is_bucket && op->packed);
+  if (!op->nbody && is_known(op, IS_MOVE | (is_copied ? IS_COPIED : 0))) return;
+  hold(is_copied || is_bucket || follows_dim_order(op), id,
+       "its operands lie in orders that it does not take");
+  if (op->nbody || op->out == NONE || op->nin != 1) return;
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  struct step s = {op, in, out, in->layout, out->layout, NULL};
+  if (is_collective(op->kind) || op->kind == OP_pack || op->kind == OP_unpack) {
+    hold(op->group >= 0 && op->group < graph->ngroup, id, "it has no group");
+    s.group = &graph->group[op->group];
+  }
+  if (!is_what_it_says(&s))
+    bug_at(checked_pass, id, "%s -> %s over %s is not what a step of its kind does",
+           layout_text(s.from), layout_text(s.to), s.group ? s.group->name : "itself");
+}
+
+void check_moves_of(int id)
+{
+  check_step(id, false);
+}
+
+void begin_moves(void)
+{
+  runs = alloc((size_t)(graph->nexchange + 1) * sizeof *runs);
+}

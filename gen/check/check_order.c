@@ -1,0 +1,463 @@
+/* check_order.c: a part of check.c: what two streams touch is touched in one order on every device.
+
+   Takes   the program, every value in its place.
+   Holds   of any two operations that touch the same byte, and of which one writes it, the one that
+           is issued later waits for the other: both run on one stream, or events and waits lead
+           from the one to the other.
+
+   The step is run as a rank issues it, in check_places.c's rounds of each loop, but for the
+   arithmetic. What is issued to a stream, `stream` itself or a group's, is numbered. A clock says
+   of a stream up to which number of each stream all is done when it begins its next: a collective
+   that runs beside others joins the clock of `stream` to its group's as begin_on does, or that of
+   the event that begin_behind waits for; an await joins its event's clock to that of `stream`. Of
+   each byte it is known who wrote it last, and who has read it since on each stream: that has to be
+   over by the clock of whoever touches it next. So nothing is asked of when values live, or why a
+   wait stands where it does: neither schedule's passes nor memory's are believed.
+
+   Of a group's communicator it is the same as of a byte that all of its collectives write: they are
+   in one order on the device, as ranks call them in one order.
+
+   Besides, each collective that runs beside others is awaited once, later in its function, or, if
+   it is pending between the rounds of a loop, in another round, or behind the loop; and its event
+   is no other's that is pending. So all that has left `stream` has come back to it where a phase
+   ends, and phases need not be looked at together.
+
+   All this is held of the graph, as if each rank had a part of every value. Where a rank has none
+   it issues less, and what others have in order by that is in no order there. So of each class of
+   ranks that has a program for CUDA the same is held of its statements: what they issue to which
+   stream, which events they record and wait for is read in their text, and nobody is asked why. */
+#include "check/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAIN };                  /* the first stream: `stream`; then those of groups */
+static int nstream, *stream_of; /* by group: MAIN where none of its collectives has another */
+static int *clock_of;           /* by stream, of each stream: rows of nstream numbers */
+static int *event_clock;        /* by event, likewise */
+static int *call;               /* by group: the stream and the number of its last collective */
+
+/* A stretch's row: the stream that wrote it last and the number of that there, 0: nobody; then the
+   number of the last that has read it on each stream since. */
+enum { WRITER, WRITTEN, READ };
+static struct bytes bytes;
+static bool *is_made; /* by value: something has written it */
+
+/* By operation its statement in the program of a class of ranks, and one of these; NULL: all that
+   the graph has is issued. */
+static const char *const *statement;
+static int rank;
+
+/* What is issued now: by this operation, for this module, NONE: outside of loops. */
+static struct {
+  const struct op *op;
+  int id, module, stream;
+} now;
+
+static int *clock_at(int stream)
+{
+  return clock_of + stream * nstream;
+}
+
+static void join(int *into, const int *from)
+{
+  for (int i = 0; i < nstream; i++)
+    if (into[i] < from[i]) into[i] = from[i];
+}
+
+static void issue_to(int stream)
+{
+  now.stream = stream;
+  clock_at(stream)[stream]++;
+}
+
+/* ------------------------------------------------------------------------------------- touching */
+
+static bool is_over(int stream, int number)
+{
+  return clock_at(now.stream)[stream] >= number;
+}
+
+/* What stands in the place of `touches` and `touched` names: by what is issued now, and before. */
+static void wait_for(int stream, int number, const char *touches, const char *touched)
+{
+  if (is_over(stream, number)) return;
+  hold(false, now.id,
+       text("it %s what %s %s%s%s", touches, stream == MAIN ? "the stream" : "a pending collective",
+            stream == MAIN ? "may still " : "", touched,
+            statement ? text(", on rank %d", rank) : ""));
+}
+
+static void read_bytes(struct place p)
+{
+  struct stretches s = stretches_of(&bytes, p, true);
+  for (int k = 0; k < s.n; k++) {
+    int *row = row_of(s, k);
+    wait_for(row[WRITER], row[WRITTEN], "reads", row[WRITER] == MAIN ? "write" : "writes");
+    row[READ + now.stream] = clock_at(now.stream)[now.stream];
+  }
+}
+
+static void write_bytes(struct place p)
+{
+  struct stretches s = stretches_of(&bytes, p, true);
+  for (int k = 0; k < s.n; k++) {
+    const int *row = row_of(s, k);
+    wait_for(row[WRITER], row[WRITTEN], "writes", row[WRITER] == MAIN ? "write" : "writes");
+    for (int i = 0; i < nstream; i++)
+      wait_for(i, row[READ + i], "writes", i == MAIN ? "read" : "reads");
+  }
+  if (!s.n) return;
+  make_one(s);
+  int *row = row_of(s, 0);
+  memset(row, 0, (size_t)bytes.arena.width * sizeof *row);
+  row[WRITER] = now.stream;
+  row[WRITTEN] = clock_at(now.stream)[now.stream];
+}
+
+/* Whether it has no bytes that are looked at: it is not stored, or of a module that is not run, or
+   a number that is written out. */
+static bool is_passed_over(int value)
+{
+  const struct value *v = &graph->value[value];
+  bool full = v->op != NONE && graph->op[v->op].kind == OP_full && elements(v->shape) == 1;
+  return !v->stored || one_of(value, now.module).index == NONE || (full && !is_made[value]);
+}
+
+static int64_t elements_here(int value)
+{
+  return elements(local_shape(value, rank));
+}
+
+/* Whether the statement of a product's piece makes more of it zeros than this piece. */
+static bool zeroes_others(const struct op *op)
+{
+  const char *zeros = statement ? strstr(statement[now.id], "cudaMemsetAsync(") : NULL;
+  if (op->kind != OP_matmul || !op->pieces || !zeros) return false;
+  const char *loop = strstr(statement[now.id], "; i < ");
+  int64_t times = loop ? strtoll(loop + strlen("; i < "), NULL, 10) : 1;
+  int64_t bytes = strtoll(strstr(zeros, ", 0, ") + strlen(", 0, "), NULL, 10);
+  return times * bytes * op->pieces >
+         elements_here(op->out) * type_bytes(graph->value[op->out].type);
+}
+
+static void touch(int value, bool writes)
+{
+  if (writes) is_made[value] = true;
+  if (is_passed_over(value) || (statement && !elements_here(value))) return;
+  struct place p = place_of(value, now.module);
+  struct pieces pieces = pieces_of(now.op, value, one_of(value, now.module));
+  if (writes && zeroes_others(now.op)) pieces = pieces_of(NULL, value, one_of(value, now.module));
+  for (int k = pieces.first; k < pieces.end; k++)
+    (writes ? write_bytes : read_bytes)(piece_of(p, k, pieces.all));
+}
+
+static int *list, list_room; /* of an operation's values */
+
+static void read_all(int (*of)(const struct op *op, int *list), const struct op *op)
+{
+  for (int n = of(op, list); n--;) touch(list[n], false);
+}
+
+static void write_all(int (*of)(const struct op *op, int *list), const struct op *op)
+{
+  for (int n = of(op, list); n--;) touch(list[n], true);
+}
+
+/* The values that a bucket's members are made of, and that they make. */
+static int members_in(const struct op *op, int *to)
+{
+  for (int k = 0; k < op->nbody; k++) to[k] = graph->op[op->body[k]].in[0];
+  return op->nbody;
+}
+
+static int members_out(const struct op *op, int *to)
+{
+  for (int k = 0; k < op->nbody; k++) to[k] = graph->op[op->body[k]].out;
+  return op->nbody;
+}
+
+/* ---------------------------------------------------------------------------------- collectives */
+
+static void copy_in(const struct op *op)
+{
+  if (!is_copied_in(op)) return;
+  issue_to(MAIN);
+  read_all(members_in, op);
+  touch(op->buffer, true);
+}
+
+static void copy_out(const struct op *op, int stream)
+{
+  if (!is_copied_out(op)) return;
+  issue_to(stream);
+  touch(op->buffer, false);
+  write_all(members_out, op);
+}
+
+/* What the call itself touches: of a bucket its buffer, and those members that lie in it, or take
+   its place. */
+static void call_it(const struct op *op, int stream)
+{
+  int *last = call + 2 * op->group;
+  issue_to(stream);
+  hold(is_over(last[0], last[1]), now.id, "a collective passes one of its group that is pending");
+  last[0] = stream;
+  last[1] = clock_at(stream)[stream];
+  if (!op->packed) {
+    read_all(op_reads, op);
+    write_all(op_makes, op);
+    return;
+  }
+  if (!is_copied_in(op)) read_all(members_in, op);
+  touch(op->buffer, false);
+  touch(op->buffer, true);
+  if (!is_copied_out(op)) write_all(members_out, op);
+}
+
+/* A collective that is pending, and of which module. */
+static struct {
+  int n, room;
+  struct begun {
+    int op, module;
+  } * at;
+} pending;
+
+/* The event that tells that the module's collective is done. */
+static int event_in(const struct op *op, int module)
+{
+  return op->event + (event_slots(op) > 1 ? module % event_slots(op) : 0);
+}
+
+static void begin_pending(const struct op *op)
+{
+  hold(op->event >= 0 && op->event + event_slots(op) <= graph->nevent, now.id, "it has no event");
+  for (int k = 0; k < pending.n; k++)
+    hold(event_in(op, now.module) != event_in(&graph->op[pending.at[k].op], pending.at[k].module),
+         now.id, "two that are pending have one event");
+  GROW(pending.at, pending.n, pending.room);
+  pending.at[pending.n++] = (struct begun){now.id, now.module};
+}
+
+/* begin_on or begin_behind, the call, and end_on. */
+static void begin(const struct op *op)
+{
+  int stream = stream_of[op->group];
+  const struct op *leader = leader_of(op);
+  copy_in(op);
+  join(clock_at(stream),
+       leader ? event_clock + event_in(leader, now.module) * nstream : clock_at(MAIN));
+  call_it(op, stream);
+  if (op->leads) copy_out(op, stream);
+  begin_pending(op);
+  memcpy(event_clock + event_in(op, now.module) * nstream, clock_at(stream),
+         (size_t)nstream * sizeof *clock_of);
+}
+
+/* Whether it was pending. */
+static bool end_pending(int op)
+{
+  int k = 0;
+  while (k < pending.n && (pending.at[k].op != op || pending.at[k].module != now.module)) k++;
+  if (k == pending.n) return false;
+  memmove(pending.at + k, pending.at + k + 1, (size_t)(--pending.n - k) * sizeof *pending.at);
+  return true;
+}
+
+/* It awaits that of its own module, and what that follows. */
+static void await(int begun)
+{
+  const struct op *op = &graph->op[begun];
+  hold(end_pending(begun), now.id, "it awaits what is not pending");
+  for (const struct op *o = op; o->follows_plus_1; o = leader_of(o))
+    end_pending(o->follows_plus_1 - 1);
+  join(clock_at(MAIN), event_clock + event_in(op, now.module) * nstream);
+  now.op = op;
+  if (!op->leads) copy_out(op, MAIN);
+}
+
+/* -------------------------------------------------------------------- what a statement issues */
+
+/* "stream", or a group's. */
+static int stream_said(const char *name)
+{
+  size_t n = strcspn(name, ",)");
+  if (n == strlen("stream") && !strncmp(name, "stream", n)) return MAIN;
+  for (int i = 0; i < graph->ngroup; i++) {
+    const char *of_group = stream_of[i] == MAIN ? "" : stream_name(i);
+    if (strlen(of_group) == n && !strncmp(of_group, name, n)) return stream_of[i];
+  }
+  hold(false, now.id, "its statement names no stream that there is");
+  return MAIN;
+}
+
+/* "done[3]", "done[l % 2]", "done[3 + l % 2]": the row of its clock. */
+static int *event_said(const char *call)
+{
+  const char *name = strstr(call, "done[");
+  hold(name != NULL, now.id, "its statement names no event");
+  char *rest = (char *)name + strlen("done[");
+  long event = *rest == 'l' ? 0 : strtol(rest, &rest, 10);
+  if (!strncmp(rest, " + ", 3)) rest += 3;
+  if (*rest == 'l') event += now.module % strtol(rest + strlen("l % "), &rest, 10);
+  hold(*rest == ']' && event >= 0 && event < graph->nevent, now.id,
+       "its statement names no event that there is");
+  return event_clock + event * nstream;
+}
+
+static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+
+static bool is_call(const char *s, const char *name)
+{
+  size_t n = strlen(name);
+  return !strncmp(s, name, n) && s[n] == '(';
+}
+
+/* The call that stands here, if it is one that has to do with streams. */
+static void issue_call(const struct op *op, const char *call)
+{
+  const char *given = strchr(call, '(') + 1, *rest = strchr(call, ';');
+  if (is_call(call, "begin_on")) {
+    join(clock_at(stream_said(given)), clock_at(MAIN));
+  } else if (is_call(call, "begin_behind")) {
+    join(clock_at(stream_said(given)), event_said(given));
+  } else if (is_call(call, "end_on")) {
+    memcpy(event_said(given), clock_at(stream_said(given)), (size_t)nstream * sizeof *clock_of);
+  } else if (is_call(call, "COLLECTIVE")) {
+    int stream = stream_said(strstr(given, ", ") + strlen(", "));
+    call_it(op, stream);
+    if (stream == MAIN || op->leads) copy_out(op, stream);
+  } else if (is_call(call, "await")) {
+    join(clock_at(MAIN), event_said(given));
+    now.op = &graph->op[op->begun];
+    if (rest && rest[1]) copy_out(now.op, MAIN);
+  }
+}
+
+static void run_statement(const struct op *op)
+{
+  const char *s = statement[now.id];
+  hold(s != NULL, now.id, "the program has no statement for it");
+  if (!*s) return;
+  if (!is_collective(op->kind) && op->kind != OP_await) {
+    issue_to(MAIN);
+    read_all(op_reads, op);
+    write_all(op_makes, op);
+    return;
+  }
+  if (is_collective(op->kind)) copy_in(op);
+  for (size_t word; *s; s += word ? word : 1) {
+    word = strspn(s, letters);
+    if (word && s[word] == '(') issue_call(op, s);
+  }
+}
+
+/* ---------------------------------------------------------------------------------- the program */
+
+/* What shows the bytes of another is no operation on a device. */
+static bool shows_its_input(const struct op *op)
+{
+  if (!is_view(op) || is_passed_over(op->in[0]) || is_passed_over(op->out)) return is_view(op);
+  struct place in = place_of(op->in[0], now.module), out = place_of(op->out, now.module);
+  return in.own == out.own && in.from == out.from && in.bytes == out.bytes;
+}
+
+static void run_op(int id, int module)
+{
+  const struct op *op = &graph->op[id];
+  now.op = op;
+  now.id = id;
+  now.module = module;
+  while (list_room < op_width(op)) list = grow(list, 0, &list_room, sizeof *list);
+  if (statement) {
+    run_statement(op);
+  } else if (op->kind == OP_await) {
+    await(op->begun);
+  } else if (is_collective(op->kind) && op->beside) {
+    begin(op);
+  } else if (is_collective(op->kind)) {
+    copy_in(op);
+    call_it(op, MAIN);
+    copy_out(op, MAIN);
+  } else if (!shows_its_input(op)) {
+    issue_to(MAIN);
+    read_all(op_reads, op);
+    write_all(op_makes, op);
+  }
+}
+
+/* What is pending at the end of a round was begun ahead, or is awaited behind. */
+static void check_round_end(void)
+{
+  for (int k = 0; k < pending.n; k++) {
+    const struct op *op = &graph->op[pending.at[k].op];
+    hold(pending.at[k].module == NONE || op->ahead || op->behind, pending.at[k].op,
+         "it is not awaited where its function ends");
+  }
+}
+
+static void run_function(const struct function *f, int round)
+{
+  int module = f->count > 1 ? module_of_round(f, round) : NONE;
+  for (int i = 0; i < f->nop; i++) {
+    const struct op *op = &graph->op[f->op[i]];
+    const struct function *called = &graph->function[op->function];
+    if (op->kind == OP_loop)
+      for (int r = 0; r < called->count; r++) run_function(called, r), check_round_end();
+    else if (op->kind != OP_round)
+      run_op(f->op[i], module);
+    else if (round_called(op, round) != NONE)
+      run_function(called, round_called(op, round));
+  }
+}
+
+static void find_streams(void)
+{
+  stream_of = alloc((size_t)(graph->ngroup + 1) * sizeof *stream_of);
+  nstream = 1;
+  for (int i = 0; i < graph->ngroup; i++)
+    if (has_stream(i)) stream_of[i] = nstream++;
+  clock_of = alloc((size_t)(nstream * nstream) * sizeof *clock_of);
+  event_clock = alloc((size_t)(nstream * graph->nevent + 1) * sizeof *event_clock);
+  call = alloc((size_t)(2 * graph->ngroup + 1) * sizeof *call);
+}
+
+/* Where a phase ends. */
+static void check_end(void)
+{
+  hold(!pending.n, pending.n ? pending.at[0].op : NONE,
+       "it is not awaited where its function ends");
+  for (int i = 0; i < nstream; i++)
+    hold(clock_at(MAIN)[i] >= clock_at(i)[i], NONE, "a stream is not awaited where a phase ends");
+}
+
+static void run_phases(void)
+{
+  begin_run();
+  find_streams();
+  open_bytes(&bytes, READ + nstream);
+  is_made = alloc((size_t)graph->nvalue + 1);
+  memset(&pending, 0, sizeof pending);
+  list_room = 0;
+  for (int i = 0; i < graph->nfunction; i++) {
+    if (!is_phase(&graph->function[i])) continue;
+    run_function(&graph->function[i], 0);
+    check_end();
+  }
+  end_run();
+}
+
+void check_order(void)
+{
+  checked_pass = pass_name[PASS_MEMORY];
+  statement = NULL;
+  run_phases();
+}
+
+void check_issued(int of_rank, const char *const *of_op)
+{
+  checked_pass = "emit";
+  statement = of_op;
+  rank = of_rank;
+  run_phases();
+}

@@ -1,0 +1,320 @@
+/* check_places.c: a part of check.c: which bytes a value has while the program is run.
+
+   Takes   the program, every value in its place.
+   Gives   where each value lies, of each module and of each piece. Of what the pass memory has
+           decided only the places are used, nothing of from when to when it says that values live.
+
+   Where a loop's modules are many the same program is run with fewer: as many as it takes until
+   nothing new comes, such that each value of the last ones lies as it does.
+
+   What a checker knows of bytes it keeps by stretches that are alike: those of the arena, and those
+   of places of their own, which lie one behind the other. A value that is made in pieces is as many
+   one after the other, though its pieces may lie otherwise: what else touches it is alien to all of
+   them. */
+#include "check/check.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------ stretches */
+
+static void open_space(struct space *in, int width)
+{
+  *in = (struct space){.width = width};
+  in->from = grow(NULL, 0, &(int){0}, sizeof *in->from);
+  in->row = grow(NULL, 0, &in->room, (size_t)width * sizeof *in->row);
+  in->n = 1;
+}
+
+void open_bytes(struct bytes *b, int width)
+{
+  open_space(&b->arena, width);
+  open_space(&b->own, width);
+}
+
+/* The last stretch that begins at or before this byte. */
+static int stretch_at(const struct space *in, int64_t byte)
+{
+  int low = 0, high = in->n;
+  while (high - low > 1) {
+    int middle = (low + high) / 2;
+    if (in->from[middle] <= byte)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* Moves the stretches from `first` on to `to`. */
+static void move_stretches(struct space *in, int first, int to)
+{
+  size_t n = (size_t)(in->n - first), row = (size_t)in->width * sizeof *in->row;
+  memmove(in->from + to, in->from + first, n * sizeof *in->from);
+  memmove(in->row + to * in->width, in->row + first * in->width, n * row);
+  in->n += to - first;
+}
+
+/* The stretch that begins at this byte: one is cut in two where there is none. */
+static int begin_at(struct space *in, int64_t byte)
+{
+  int k = stretch_at(in, byte);
+  if (in->from[k] == byte) return k;
+  if (in->n == in->room) {
+    int room = in->room;
+    in->from = grow(in->from, in->n, &room, sizeof *in->from);
+    in->row = grow(in->row, in->n, &in->room, (size_t)in->width * sizeof *in->row);
+  }
+  move_stretches(in, k, k + 1);
+  in->from[k + 1] = byte;
+  return k + 1;
+}
+
+struct stretches stretches_of(struct bytes *b, struct place p, bool cut)
+{
+  struct space *in = p.own ? &b->own : &b->arena;
+  if (p.from == p.to) return (struct stretches){.in = in};
+  int first = cut ? begin_at(in, p.from) : stretch_at(in, p.from), end = first;
+  if (cut) {
+    end = begin_at(in, p.to);
+  } else {
+    while (end < in->n && in->from[end] < p.to) end++;
+  }
+  return (struct stretches){.in = in, .first = first, .n = end - first};
+}
+
+int *row_of(struct stretches s, int k)
+{
+  return s.in->row + (s.first + k) * s.in->width;
+}
+
+void make_one(struct stretches s)
+{
+  if (s.n > 1) move_stretches(s.in, s.first + s.n, s.first + 1);
+}
+
+/* ----------------------------------------------------------------- fewer modules than there are */
+
+static int *known_at; /* by value: where it is known, and 1 */
+static struct {
+  int n, room;
+  struct known *at;
+} known;
+
+struct known *known_of(int value)
+{
+  if (known_at[value]) return &known.at[known_at[value] - 1];
+  GROW(known.at, known.n, known.room);
+  known.at[known.n] = (struct known){.own = NONE, .grad = NONE, .sum = NONE, .left = NONE};
+  known_at[value] = ++known.n;
+  return &known.at[known.n - 1];
+}
+
+static int modules_of(int family)
+{
+  return known_of(family)->modules;
+}
+
+/* After so many modules of a list all lie as they did, but for what each keeps; and by how many
+   rounds one reaches into others, at most. */
+static int period, ahead;
+
+/* How many modules are run of a list of so many. */
+static int run_of(int count)
+{
+  int few = 2 * ahead + 2;
+  few += (count - few) % period;
+  return few < count ? few : count;
+}
+
+/* The place that a module of the list has among those that are run; NONE: it is left out. */
+static int index_in_run(int family, int index)
+{
+  int all = modules_of(family), few = run_of(all), last = few - few / 2;
+  if (index < few / 2) return index;
+  return index < all - last ? NONE : index - (all - few);
+}
+
+static int least_common_multiple(int a, int b)
+{
+  int x = a, y = b;
+  while (y) {
+    int rest = x % y;
+    x = y;
+    y = rest;
+  }
+  return a / x * b;
+}
+
+static void find_period(void)
+{
+  enum { LONGEST = 60 }; /* of 1, 2, ... MOST_PREFETCHED + 1 */
+  period = ahead = 1;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    struct allocation a = allocation_of(i);
+    if (a.depth == 1 || a.storage != i) continue;
+    if (v->family == NONE || a.depth == modules_of(v->family)) continue;
+    period = least_common_multiple(period, a.depth);
+    if (period > LONGEST) period = INT16_MAX;
+  }
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (op->ahead > ahead) ahead = op->ahead;
+    }
+}
+
+static bool has_own_place(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->role != ACTIVATION || v->is_output || (v->op == NONE && !v->step);
+}
+
+/* As many as its list has: of what most of them make the graph keeps nothing (drop.c). */
+static void count_modules(void)
+{
+  int *count = alloc((size_t)(graph->nmodule + 1) * sizeof *count); /* by module: in it */
+  for (int m = 0; m < graph->nmodule; m++)
+    if (graph->module[m].parent != NONE) count[graph->module[m].parent]++;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->family != NONE && !v->step) known_of(v->family)->modules = count[v->list];
+  }
+}
+
+static void find_members(void)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->family == NONE || v->step || !has_own_place(i)) continue;
+    struct known *family = known_of(v->family);
+    int runs = run_of(family->modules), index = index_in_run(v->family, v->index);
+    if (!family->members) family->members = alloc((size_t)runs * sizeof *family->members);
+    if (index != NONE) family->members[index] = i;
+  }
+}
+
+/* -------------------------------------------------------------------- values and where they lie */
+
+struct one one_of(int value, int module)
+{
+  const struct value *v = &graph->value[value];
+  if (v->family == NONE) return (struct one){value, 0};
+  if (v->step) {
+    int index = module + v->step;
+    bool in_list = index >= 0 && index < run_of(modules_of(v->family));
+    return in_list ? (struct one){v->family, index} : one_of(v->initial, NONE);
+  }
+  bool moves = v->family == value && module != NONE;
+  return (struct one){v->family, moves ? module : index_in_run(v->family, v->index)};
+}
+
+static struct {
+  int n, room;
+  struct place *at;
+} own_places;
+
+/* Behind the others, and never empty: what lies there before a step is noted there. */
+static int add_own_place(int64_t bytes)
+{
+  int64_t from = own_places.n ? own_places.at[own_places.n - 1].to : 0;
+  struct place p = {.own = true, .from = from, .bytes = bytes ? bytes : 1};
+  p.to = from + p.bytes;
+  GROW(own_places.at, own_places.n, own_places.room);
+  own_places.at[own_places.n] = p;
+  return own_places.n++;
+}
+
+/* A parameter's gradients lie in one place, whichever operation leaves them; so do what batches add
+   up for it, and losses. */
+static struct place own_place(int value)
+{
+  const struct value *v = &graph->value[value];
+  bool of_parameter = v->role == GRADIENT || v->role == SUMS;
+  struct known *k = known_of(of_parameter ? v->of : v->role == LOSS ? graph->loss : value);
+  int *place = v->role == GRADIENT ? &k->grad : v->role == SUMS ? &k->sum : &k->own;
+  if (*place == NONE) *place = add_own_place(largest_bytes(value));
+  return own_places.at[*place];
+}
+
+/* Of a value whose bytes are another's that has a place of its own, or who has one. */
+static struct place outside(int value, int module)
+{
+  int where = has_own_place(value) ? value : storage_of(value), index = NONE;
+  const struct value *w = &graph->value[where];
+  if (w->family != NONE)
+    index = w->family == where && module != NONE ? module : index_in_run(w->family, w->index);
+  return own_place(index == NONE ? where : known_of(w->family)->members[index]);
+}
+
+/* Of what each module keeps the last one before those that are left out has these' bytes too. */
+static struct place inside(int value, int module)
+{
+  const struct value *v = &graph->value[value];
+  struct allocation a = allocation_of(value);
+  struct place p = {.from = a.offset, .bytes = largest_bytes(value)};
+  p.to = p.from + p.bytes;
+  if (module == NONE || v->family != value || a.depth == 1) return p;
+  int all = modules_of(value), few = run_of(all), left_out = all - few;
+  int64_t stride = arena_stride(a.storage);
+  int64_t bytes = (module < few / 2 ? module : module + left_out) % a.depth * stride;
+  bool widens = module == few / 2 - 1 && a.depth == all;
+  p.from += bytes;
+  p.to += bytes + (widens ? left_out * stride : 0);
+  return p;
+}
+
+struct place place_of(int value, int module)
+{
+  const struct value *v = &graph->value[value];
+  if (v->step) {
+    struct one one = one_of(value, module);
+    bool in_list = module + v->step == one.index && one.value == v->family;
+    return in_list ? place_of(one.value, one.index) : place_of(v->initial, NONE);
+  }
+  if (has_own_place(value) || has_own_place(storage_of(value))) return outside(value, module);
+  struct place p = inside(value, module);
+  hold(p.from >= 0 && p.to <= graph->arena_bytes, v->op, "a value lies outside the arena");
+  return p;
+}
+
+struct place piece_of(struct place p, int k, int n)
+{
+  int64_t end = k + 1 < n ? p.from + p.bytes * (k + 1) / n : p.to;
+  return (struct place){.own = p.own, .from = p.from + p.bytes * k / n, .to = end};
+}
+
+struct pieces pieces_of(const struct op *op, int value, struct one one)
+{
+  int all = graph->value[one.value].pieces, touched = op && all ? piece_touched(op, value) : NONE;
+  if (!all) return (struct pieces){0, 1, 1};
+  if (touched == NONE) return (struct pieces){0, all, all};
+  return (struct pieces){touched, touched + 1, all};
+}
+
+/* -------------------------------------------------------------------------------------- the run */
+
+static int *counts; /* by function, as they were */
+
+int begin_run(void)
+{
+  int most = 1;
+  memset(&known, 0, sizeof known);
+  memset(&own_places, 0, sizeof own_places);
+  known_at = alloc((size_t)(graph->nvalue + 1) * sizeof *known_at);
+  count_modules();
+  find_period();
+  find_members();
+  counts = alloc((size_t)(graph->nfunction + 1) * sizeof *counts);
+  for (int i = 0; i < graph->nfunction; i++) {
+    counts[i] = graph->function[i].count;
+    if (counts[i] > 1) graph->function[i].count = run_of(counts[i]);
+    if (graph->function[i].count > most) most = graph->function[i].count;
+  }
+  return most;
+}
+
+void end_run(void)
+{
+  for (int i = 0; i < graph->nfunction; i++) graph->function[i].count = counts[i];
+}

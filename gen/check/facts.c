@@ -1,0 +1,105 @@
+/* facts.c: what the checks share: the pass that is checked, and which sums every value still
+   lacks. */
+#include "check/check.h"
+
+#include <string.h>
+
+struct marks marks;
+
+const char *checked_pass;
+
+void hold(bool fact, int op, const char *what)
+{
+  if (!fact) bug_at(checked_pass, op, "%s", what);
+}
+
+void mark_constants(bool *made)
+{
+  for (int i = 0; i < graph->nop; i++)
+    if (graph->op[i].kind == OP_full) made[graph->op[i].out] = true;
+}
+
+int choice_taken(const struct op *op, const struct choice *list, int n, int d)
+{
+  for (int c = 0; c < n; c++) {
+    bool taken = true;
+    for (int i = 0; i < op->nin; i++)
+      taken &= same_placement(list[c].in[i], graph->value[op->in[i]].layout.on[d]);
+    for (int k = 0; k < op->nout; k++)
+      taken &= same_placement(list[c].out[k], graph->value[op->out + k].layout.on[d]);
+    if (taken) return c;
+  }
+  return NONE;
+}
+
+/* The numbers of a list are the coefficients of a polynomial, the factor is where its value is
+   taken: one multiplication each. */
+static uint64_t mixed(uint64_t hash, uint64_t n)
+{
+  return hash * UINT64_C(0x9e3779b97f4a7c15) + n;
+}
+
+/* Its fields fill 64 bits. */
+static uint64_t mark_of_placement(uint64_t h, const struct placement *p)
+{
+  uint64_t bits;
+  _Static_assert(sizeof *p == sizeof bits, "a placement is not eight bytes");
+  memcpy(&bits, p, sizeof bits);
+  return mixed(h, bits);
+}
+
+uint64_t mark_of_value(const struct value *v, bool laid_out)
+{
+  uint64_t h = mixed(HASH_START, (uint64_t)v->type << 16 | (uint64_t)v->shape.ndim << 8 |
+                                     (uint64_t)v->placed << 1 | laid_out);
+  h = mixed(h, v->order);
+  for (int d = 0; d < v->shape.ndim; d++) h = mixed(h, (uint64_t)v->shape.size[d]);
+  for (int d = 0; d < graph->mesh.ndim; d++) h = mark_of_placement(h, &v->layout.on[d]);
+  return h ^ h >> 32;
+}
+
+/* Whether it is a step that redistribute leaves. */
+static bool moves_data(enum op_kind k)
+{
+  return is_collective(k) || k == OP_slice || k == OP_to_partial || k == OP_pack ||
+         k == OP_unpack || k == OP_pack_pieces || k == OP_unpack_pieces;
+}
+
+uint64_t mark_of_op(const struct op *op, bool are_steps)
+{
+  uint64_t h = mixed(HASH_START, (uint64_t)op->kind << 32 | op->dims);
+  h = mixed(h, (uint64_t)op->nin << 32 | (uint64_t)op->nout << 16 | (uint64_t)op->keep << 1 |
+                   are_steps);
+  h = mixed(h, (uint64_t)op->type << 32 | (uint64_t)op->custom);
+  for (const char *c = op->equation; c && *c; c++) h = mixed(h, (unsigned char)*c);
+  for (int i = 0; i < op->nin; i++) h = mixed(h, marks.value[op->in[i]]);
+  for (int k = 0; k < op->nout; k++) h = mixed(h, marks.value[op->out + k]);
+  if (!are_steps || !moves_data(op->kind)) return h ^ h >> 32;
+  h = mixed(h, (uint64_t)op->dim << 32 | (uint32_t)op->dim_to);
+  h = mixed(h, (uint64_t)op->reduction << 32 | (uint32_t)op->group);
+  h = mixed(h, (uint32_t)op->exchange);
+  for (int d = 0; d < graph->mesh.ndim; d++) h = mark_of_placement(h, &op->to.on[d]);
+  return h ^ h >> 32;
+}
+
+void make_marks(void)
+{
+  if (marks.of != graph) marks = (struct marks){.of = graph};
+  while (marks.value_room < graph->nvalue)
+    marks.value = grow(marks.value, marks.nvalue, &marks.value_room, sizeof *marks.value);
+  marks.nvalue = graph->nvalue;
+  while (marks.op_room < graph->nop)
+    marks.op = grow(marks.op, marks.nop, &marks.op_room, sizeof *marks.op);
+  marks.nop = graph->nop;
+  marks.changed.n = 0;
+}
+
+bool is_known(const struct op *op, int way)
+{
+  static struct memo memo;
+  static struct query q;
+  begin_query(&q);
+  ask_number(&q, (int64_t)mixed(mark_of_op(op, way & (IS_STEP | IS_MOVE)), (uint64_t)way));
+  int before = memo.of == graph ? memo.n : 0;
+  return number_of_query(&memo, &q) < before;
+}

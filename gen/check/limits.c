@@ -1,0 +1,90 @@
+/* limits.c: the plan may state which collectives a step has at most, by expect = {all_gather = 10};
+   of a kind that it does not name, none. What is beyond that is the plan's error.
+
+   Takes   the finished graph.
+   Leaves  it as it is. */
+#include "check/check.h"
+
+#include <string.h>
+
+static void put_memory_part(struct buffer *b, const char *name, int64_t bytes)
+{
+  if (bytes) put(b, "%s%s %s", b->length ? ", " : "", name, size_text(bytes));
+}
+
+static char *parts_text(void)
+{
+  struct buffer b = {0};
+  for (int i = 0; i < MEMORY_PARTS; i++)
+    put_memory_part(&b, memory_part[i].name, memory_of_role(memory_part[i].role));
+  put_memory_part(&b, "activations", graph->arena_bytes);
+  put_memory_part(&b, "parts of sums", parts_bytes());
+  put_memory_part(&b, "workspace", product_workspace());
+  put_memory_part(&b, "CUDA and NCCL", memory_besides());
+  return b.text;
+}
+
+static const char *help_text(void)
+{
+  if (graph->loss == NONE || graph->checkpoint)
+    return "more ranks to cut it over, or a smaller batch";
+  return "checkpoint = \"layer\" in train, which keeps less of the activations, "
+         "more ranks to cut it over, or a smaller batch";
+}
+
+void fit(void)
+{
+  int64_t limit = graph->mesh.memory;
+  if (!limit) return;
+  int64_t needed = memory_of_rank() + memory_besides();
+  if (needed <= limit) return;
+  plan_error(graph->mesh.line,
+             "a rank needs %s of memory, and device_mesh gives it %s: %s. What would help: %s",
+             size_text(needed), size_text(limit), parts_text(), help_text());
+}
+
+enum { TOLD = 4 }; /* reasons in a message */
+
+/* The collectives of one kind, by who asks for them. */
+struct reason {
+  const char *why;
+  int line, times;
+};
+static struct reason reason[64];
+static int nreason, counted;
+
+static void count(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  if ((int)op->kind != *(const int *)to) return;
+  const char *why = op->why ? op->why : "";
+  counted += times;
+  int k = 0;
+  while (k < nreason && (reason[k].line != op->line || strcmp(reason[k].why, why))) k++;
+  if (k == (int)(sizeof reason / sizeof *reason)) return;
+  if (k == nreason) reason[nreason++] = (struct reason){.why = why, .line = op->line};
+  reason[k].times += times;
+}
+
+static char *reasons_text(void)
+{
+  struct buffer b = {0};
+  for (int k = 0; k < nreason && k < TOLD; k++)
+    put(&b, "%s%d for %s, line %d", k ? "; " : "", reason[k].times, reason[k].why, reason[k].line);
+  if (nreason > TOLD) put(&b, "; and more: see plan.txt of a program without expect");
+  return b.text;
+}
+
+void expect(void)
+{
+  if (!graph->expected.told) return;
+  for (int kind = 0; kind < OP_COUNT; kind++) {
+    if (!is_collective((enum op_kind)kind)) continue;
+    nreason = counted = 0;
+    memset(reason, 0, sizeof reason);
+    each_op(count, &kind);
+    if (counted > graph->expected.most[kind])
+      plan_error(graph->expected.line, "expect: a step has %d %s, and at most %d are expected: %s",
+                 counted, op_row[kind].name, graph->expected.most[kind], reasons_text());
+  }
+}

@@ -1,0 +1,373 @@
+/* prove.c: no program that could hang is written.
+
+   A job hangs when a rank waits in a collective that another of the group never enters, or enters
+   with another one before it. So the ranks' sequences are run against each other, as they will run:
+   a collective is done when every member of its group stands before it, and all must then mean the
+   same one. If the sequences can be run to their ends in one way they can be in every way, since
+   each rank does one thing at a time.
+
+   A stretch of operations without a call is run by itself. All ranks run the same stretches, one
+   after the other and a loop's as often: a function differs from rank to rank in counts alone. So
+   where every stretch, begun by all, comes to its end on all, so does the program, and a body needs
+   no more than one round of its loop, and what its rounds do for each other is a stretch as well.
+   Of that round every rank's sequence is run, its counts as they stand in its program; ranks whose
+   counts are equal share one sequence in memory, no more. */
+#include "check/check.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Whether each pair of members has counts of its own. */
+static bool is_pairwise(enum op_kind k)
+{
+  return k == OP_all_to_all || k == OP_exchange;
+}
+
+/* What the members give each other is the same seen from any of them, but where each pair has its
+   own, or where each tells but what it has itself: it is counted once for each operation and each
+   set of ranks that meet, told apart by its first, and there once for all that have as much. */
+struct counted {
+  const int64_t *give, *get;
+  bool equal;
+};
+static struct counts_of {
+  bool alone;                /* see counts_alone */
+  const struct counted **of; /* by the first rank of the group; alone: by rank */
+} * counted;                 /* by operation */
+static const struct graph *counted_of;
+
+struct counts {
+  int n;
+  const int64_t *count;
+  struct counts *next;
+};
+
+static uint64_t hash_counts(const int64_t *count, int n)
+{
+  uint64_t h = HASH_START;
+  for (int i = 0; i < n; i++) {
+    h = (h ^ (uint64_t)count[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= h >> 29;
+  }
+  return h;
+}
+
+/* Equal lists of counts are one: those of ranks that do alike, mostly. */
+static const int64_t *shared_counts(const int64_t *count, int n)
+{
+  enum { LISTS = 4096 };
+  static struct counts *list[LISTS];
+  size_t bytes = (size_t)n * sizeof *count;
+  struct counts **at = &list[hash_counts(count, n) % LISTS];
+  for (const struct counts *l = *at; l; l = l->next)
+    if (l->n == n && !memcmp(l->count, count, bytes)) return l->count;
+  struct counts *l = alloc(sizeof *l);
+  *l = (struct counts){n, memcpy(alloc(bytes), count, bytes), *at};
+  *at = l;
+  return l->count;
+}
+
+/* Of an all-reduce a member tells its own part alone. No rank has a larger one than the first, and
+   none a smaller one than the last. */
+static bool counts_alone(const struct op *op)
+{
+  if (op->kind != OP_all_reduce) return is_pairwise(op->kind);
+  return collective_bytes(op, 0) != collective_bytes(op, world_size() - 1);
+}
+
+/* Of a value, how large a rank's part is. */
+static void ask_size(struct query *q, int value, int rank)
+{
+  struct shape here = local_shape(value, rank);
+  for (int d = 0; d < here.ndim; d++) ask_number(q, here.size[d]);
+}
+
+/* All that the counts of a rank follow from in a collective; an exchange's, from where it stands.
+ */
+static void ask_counts(struct query *q, int id, bool alone, int rank)
+{
+  const struct op *op = &graph->op[id];
+  begin_query(q);
+  ask_number(q, id);
+  ask_number(q, op->kind == OP_exchange ? rank : first_member(op->group, rank));
+  if (!alone || op->kind == OP_exchange) return;
+  ask_size(q, op->in[0], rank);
+  ask_size(q, op->out, rank);
+  for (int k = 0; k < op->nbody; k++) ask_size(q, graph->op[op->body[k]].out, rank);
+}
+
+static struct counted count(const struct op *op, int rank)
+{
+  int n = group_size(op->group);
+  static int64_t *give, *get;
+  static int room;
+  if (room < n) {
+    give = alloc((size_t)n * sizeof *give);
+    get = alloc((size_t)n * sizeof *get);
+    room = n;
+  }
+  collective_counts(op, rank, give, get);
+  return (struct counted){shared_counts(give, n), shared_counts(get, n), equal_parts(op, rank)};
+}
+
+static const struct counted *count_for(int id, int rank)
+{
+  static struct memo memo;
+  static struct query q;
+  const struct op *op = &graph->op[id];
+  if (counted_of != graph) counted = alloc((size_t)graph->nop * sizeof *counted);
+  counted_of = graph;
+  struct counts_of *known = &counted[id];
+  if (!known->of) {
+    known->of = alloc((size_t)world_size() * sizeof *known->of);
+    known->alone = counts_alone(op);
+  }
+  const struct counted **c = &known->of[known->alone ? rank : first_member(op->group, rank)];
+  if (*c) return *c;
+  bool is_new;
+  ask_counts(&q, id, known->alone, rank);
+  struct counted *new = answer_to(&memo, &q, sizeof *new, &is_new);
+  if (is_new) *new = count(op, rank);
+  return *c = new;
+}
+
+static struct issue issue_of(int id, int rank)
+{
+  const struct op *op = &graph->op[id];
+  const struct counted *c = count_for(id, rank);
+  return (struct issue){.group = op->group,
+                        .kind = op->kind,
+                        .reduction = op->reduction,
+                        .type = graph->value[op->out].type,
+                        .give = c->give,
+                        .get = c->get,
+                        .equal = c->equal,
+                        .line = op->line};
+}
+
+struct sequence issued_by(const int *op, int n, int rank)
+{
+  struct sequence s = {0};
+  for (int k = 0; k < n; k++) {
+    if (!is_collective(graph->op[op[k]].kind)) continue;
+    GROW(s.issue, s.n, s.room);
+    s.issue[s.n++] = issue_of(op[k], rank);
+  }
+  return s;
+}
+
+/* The same, but kept once for all ranks that have the same counts. */
+static struct sequence shared_sequence(struct memo *memo, const int *op, int n, int rank)
+{
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  for (int k = 0; k < n; k++) {
+    if (!is_collective(graph->op[op[k]].kind)) continue;
+    ask_number(&q, (intptr_t)count_for(op[k], rank));
+  }
+  struct sequence *s = answer_to(memo, &q, sizeof *s, &is_new);
+  if (is_new) *s = issued_by(op, n, rank);
+  return *s;
+}
+
+static char *issue_text(const struct issue *x, int members)
+{
+  struct buffer b = {0};
+  put(&b, "%s of %s over %s (line %d), elements", op_row[x->kind].name, type_name(x->type),
+      printable(graph->group[x->group].name), x->line);
+  for (int i = 0; i < members; i++) put(&b, " %" PRId64, x->give[i]);
+  return b.text;
+}
+
+/* But for the counts. */
+static bool same_call(const struct issue *x, const struct issue *y)
+{
+  return x->group == y->group && x->kind == y->kind && x->type == y->type &&
+         x->reduction == y->reduction && x->equal == y->equal;
+}
+
+/* Whether member a's and member b's calls, the a-th and b-th of the group, are two ends of one. */
+static bool agree(const struct issue *x, const struct issue *y, int a, int b, int members)
+{
+  if (!same_call(x, y)) return false;
+  if (is_pairwise(x->kind)) return x->give[b] == y->get[a] && x->get[b] == y->give[a];
+  return x->give == y->give || !memcmp(x->give, y->give, (size_t)members * sizeof *x->give);
+}
+
+/* The members' counts, where every pair agreed: a loop comes to the same ones again and again. */
+struct agreement {
+  int n;
+  const int64_t **give, **get;
+  const struct agreement *next;
+};
+enum { AGREEMENTS = 1024 };
+
+static const struct agreement **agreements(const int64_t *give)
+{
+  static const struct agreement *list[AGREEMENTS];
+  return &list[hash_bytes(HASH_START, &give, sizeof give) % AGREEMENTS];
+}
+
+static bool have_agreed(const struct issue *const *x, int n)
+{
+  for (const struct agreement *a = *agreements(x[0]->give); a; a = a->next) {
+    int i = 0;
+    while (i < n && a->n == n && a->give[i] == x[i]->give && a->get[i] == x[i]->get) i++;
+    if (i == n) return true;
+  }
+  return false;
+}
+
+static void note_agreement(const struct issue *const *x, int n)
+{
+  struct agreement *a = alloc(sizeof *a);
+  const struct agreement **list = agreements(x[0]->give);
+  a->n = n;
+  a->give = alloc((size_t)n * sizeof *a->give);
+  a->get = alloc((size_t)n * sizeof *a->get);
+  for (int i = 0; i < n; i++) a->give[i] = x[i]->give, a->get[i] = x[i]->get;
+  a->next = *list;
+  *list = a;
+}
+
+/* The classes of members that give and get alike. */
+struct alike {
+  int n, *class_of; /* by member */
+  int *one;         /* by class: its first member */
+};
+
+static struct alike find_alike(const struct issue *const *x, int n)
+{
+  static struct query q;
+  struct memo memo = {0};
+  struct alike a = {.class_of = alloc((size_t)n * sizeof *a.class_of),
+                    .one = alloc((size_t)n * sizeof *a.one)};
+  for (int i = 0; i < n; i++) {
+    bool as_before = i && x[i]->give == x[i - 1]->give && x[i]->get == x[i - 1]->get;
+    begin_query(&q);
+    ask_number(&q, (intptr_t)x[i]->give);
+    ask_number(&q, (intptr_t)x[i]->get);
+    a.class_of[i] = as_before ? a.class_of[i - 1] : number_of_query(&memo, &q);
+    if (a.class_of[i] == a.n) a.one[a.n++] = i;
+  }
+  return a;
+}
+
+/* Whether what any member gives any other is what that one gets: so each of one class gives each of
+   another as much. */
+static bool pairs_agree(const struct issue *const *x, int n)
+{
+  for (int b = 1; b < n; b++)
+    if (!same_call(x[0], x[b])) return false;
+  struct alike a = find_alike(x, n);
+  for (int k = 0; k < a.n; k++) {
+    const struct issue *mine = x[a.one[k]];
+    for (int b = 0; b < n; b++) {
+      int class = a.class_of[b], one = a.one[class];
+      if (mine->give[b] != mine->give[one] || mine->get[b] != mine->get[one]) return false;
+      if (mine->give[b] != x[b]->get[a.one[k]]) return false;
+    }
+  }
+  return true;
+}
+
+/* Whether the members' calls are one collective; else says which two are not. Who agrees with the
+   first agrees with all, but for pairs that have counts of their own, and each member its own with
+   itself. */
+static const char *misfit(const struct issue *const *x, const int *member, int n)
+{
+  bool pairwise = is_pairwise(x[0]->kind), known = pairwise && have_agreed(x, n);
+  int others = pairwise && !known && !pairs_agree(x, n) ? n : 1;
+  for (int a = 0; a < others; a++)
+    for (int b = a; b < n; b++)
+      if (!agree(x[a], x[b], a, b, n))
+        return text("rank %d enters %s while rank %d enters %s", member[a], issue_text(x[a], n),
+                    member[b], issue_text(x[b], n));
+  if (pairwise && !known) note_agreement(x, n);
+  return NULL;
+}
+
+/* Runs the collective at which `rank` stands, if all its members stand at it. */
+static const char *advance(const struct sequence *of_rank, int *next, int rank, bool *done)
+{
+  const struct issue *mine = &of_rank[rank].issue[next[rank]];
+  static int *member;
+  static const struct issue **at;
+  static int room, rooms;
+  while (room < world_size()) member = grow(member, 0, &room, sizeof *member);
+  while (rooms < world_size()) at = grow(at, 0, &rooms, sizeof *at);
+  int n = group_members(mine->group, rank, member);
+  *done = false;
+  for (int i = 0; i < n; i++) {
+    const struct sequence *s = &of_rank[member[i]];
+    if (next[member[i]] == s->n)
+      return text("rank %d waits in %s, but rank %d has no more collectives", rank,
+                  issue_text(mine, n), member[i]);
+    at[i] = &s->issue[next[member[i]]];
+    if (at[i]->group != mine->group) return NULL;
+  }
+  const char *why = misfit(at, member, n);
+  if (why) return why;
+  for (int i = 0; i < n; i++) next[member[i]]++;
+  *done = true;
+  return NULL;
+}
+
+/* One member looks for its group whether all are there: the first, or, where that has come to its
+   end, each of the others. */
+static bool speaks(const struct sequence *of_rank, const int *next, int rank)
+{
+  int first = first_member(of_rank[rank].issue[next[rank]].group, rank);
+  return first == rank || next[first] == of_rank[first].n;
+}
+
+const char *prove_order(const struct sequence *of_rank)
+{
+  int world = world_size(), *next = alloc((size_t)world * sizeof *next);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int r = 0; r < world; r++) {
+      bool done = true;
+      while (done && next[r] < of_rank[r].n && speaks(of_rank, next, r)) {
+        const char *why = advance(of_rank, next, r, &done);
+        if (why) return why;
+        moved |= done;
+      }
+    }
+  }
+  for (int r = 0; r < world; r++)
+    if (next[r] < of_rank[r].n)
+      return text(
+          "rank %d waits in %s for ranks that wait in other groups", r,
+          issue_text(&of_rank[r].issue[next[r]], group_size(of_rank[r].issue[next[r]].group)));
+  return NULL;
+}
+
+/* Proves a stretch of operations, which all ranks enter together. */
+static void prove_stretch(const int *op, int n)
+{
+  struct memo memo = {0};
+  int world = world_size(), some = 0;
+  for (int k = 0; k < n; k++) some += is_collective(graph->op[op[k]].kind);
+  if (!some) return;
+  struct sequence *of_rank = alloc((size_t)world * sizeof *of_rank);
+  for (int r = 0; r < world; r++) of_rank[r] = shared_sequence(&memo, op, n, r);
+  const char *why = prove_order(of_rank);
+  if (why) bug("prove", "the programs could hang: %s", why);
+}
+
+static void prove_function(const struct function *f)
+{
+  for (int first = 0, k = 0; k <= f->nop; k++) {
+    enum op_kind kind = k < f->nop ? graph->op[f->op[k]].kind : OP_loop;
+    if (kind != OP_loop && kind != OP_round) continue;
+    prove_stretch(f->op + first, k - first);
+    first = k + 1;
+  }
+}
+
+void prove(void)
+{
+  for (int i = 0; i < graph->nfunction; i++) prove_function(&graph->function[i]);
+}

@@ -1,0 +1,35 @@
+/* driver.h: the command line, and the files of a program. */
+#ifndef TPGEN_DRIVER_H
+#define TPGEN_DRIVER_H
+
+#include "base/base.h"
+#include "ir/ir.h"
+#include "sharding/sharding.h"
+#include "target/target.h"
+#include "lua/lua.h"
+#include "flat/flat.h"
+#include "folded/folded.h"
+#include "names/names.h"
+#include "emit/emit.h"
+#include "report/report.h"
+#include "check/check.h"
+
+/* -------------------------------------------------------------------------------- move_query.c */
+
+/* --move: what moving a tensor takes, for a person or, with --json, for a program; then ends tpgen.
+   move_query.c. */
+void ask(void);
+
+/* ----------------------------------------------------------------------------------- program.c */
+
+void emit(void);
+
+/* -------------------------------------------------------------------------------- run_passes.c */
+
+/* Runs the passes from the first to the last, both included; behind each one its check, and its
+   dump, which ends tpgen where --dump asks for it. */
+void run_passes(enum pass first, enum pass last);
+/* From the plan on. */
+void run_until(enum pass last);
+
+#endif

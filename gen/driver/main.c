@@ -1,0 +1,190 @@
+/* main.c: tpgen's table of contents. */
+#include "driver/driver.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: tpgen PLAN.lua -o DIRECTORY [options]\n"
+    "Writes one program per rank for the model and the parallel plan in PLAN.lua.\n\n"
+    "  -o DIRECTORY          where the programs go; made if it isn't there\n"
+    "  --target cpu|cuda     C with CBLAS and MPI (the default), or CUDA C++ with cuBLASLt and\n"
+    "                        NCCL\n"
+    "  -D NAME=VALUE         what the plan reads as args.NAME\n"
+    "  --ranks FIRST-LAST    write only these ranks' programs\n"
+    "  --trace               write trace.json, too: the simulated step, for Perfetto\n"
+    "  --check               write nothing: fail if DIRECTORY is not what the plan gives\n"
+    "  --dump=PASS           print the graph after a pass:";
+
+static const char move_usage[] =
+    "usage: tpgen --move 'f32[16384,8192] on a=2,b=4: S(0) S(0) -> S(1) S(1)' [options]\n"
+    "Prints the steps that take a tensor on a mesh from one layout to another, and the bytes that\n"
+    "each rank sends and receives. A layout is a placement for each dimension of the mesh: R, P,\n"
+    "P(max), P(min), S(0), or S(0)[1] with its turn among those that cut the same dimension.\n\n"
+    "  --planner fastest|greedy\n"
+    "                        the quickest way (the default), or step by step as DTensor goes\n"
+    "  --link NAME=BANDWIDTH,LATENCY\n"
+    "                        of a dimension of the mesh, in bytes a second and in seconds\n"
+    "  --json                for programs: steps, sent, received, bound\n";
+
+static void print_usage(FILE *to)
+{
+  fputs(usage, to);
+  for (int i = 0; i < PASS_COUNT; i++)
+    fprintf(to, "%s%s", i % 4 ? " " : "\n                        ", pass_name[i]);
+  fputs("\n  --explain NAME        print what becomes of a value, and why\n"
+        "  --help, --version\n\n",
+        to);
+  fputs(move_usage, to);
+}
+
+static void define(char *arg)
+{
+  char *equals = strchr(arg, '=');
+  if (!equals || equals == arg) usage_error(2, "-D %s: write -D name=value", arg);
+  *equals = 0;
+  int n = options.ndefinition++;
+  options.definition = realloc(options.definition, (size_t)(n + 1) * sizeof *options.definition);
+  if (!options.definition) usage_error(3, "no memory");
+  options.definition[n] = (struct definition){arg, equals + 1};
+}
+
+static void set_target(const char *name)
+{
+  options.cuda = !strcmp(name, "cuda");
+  if (!options.cuda && strcmp(name, "cpu"))
+    usage_error(2, "--target %s: the targets are cpu and cuda", name);
+}
+
+/* The digits at *at as a rank; steps over them. -1 where that is none. */
+static int read_rank(const char **at)
+{
+  char *end;
+  errno = 0;
+  long n = **at >= '0' && **at <= '9' ? strtol(*at, &end, 10) : -1;
+  if (n < 0 || errno || n >= INT32_MAX) return -1;
+  *at = end;
+  return (int)n;
+}
+
+static void set_ranks(const char *range)
+{
+  const char *at = range;
+  int first = read_rank(&at), last = first;
+  if (*at == '-') at++, last = read_rank(&at);
+  if (first < 0 || last < first || *at)
+    usage_error(2, "--ranks %s: write --ranks 0-7: ranks are counted from 0 to %d", range,
+                INT32_MAX - 1);
+  options.first_rank = first;
+  options.last_rank = last;
+}
+
+static void set_planner(const char *name)
+{
+  options.planner = name;
+  if (strcmp(name, "greedy") && strcmp(name, "fastest"))
+    usage_error(2, "--planner %s: the planners are fastest and greedy", name);
+}
+
+static void add_link(const char *link)
+{
+  int n = options.nlink++;
+  options.link = realloc(options.link, (size_t)(n + 1) * sizeof *options.link);
+  if (!options.link) usage_error(3, "no memory");
+  options.link[n] = link;
+}
+
+static void set_dump(const char *name)
+{
+  options.dump = name;
+  for (int i = 0; i < PASS_COUNT; i++)
+    if (!strcmp(name, pass_name[i])) return;
+  usage_error(2, "--dump=%s: no such pass; tpgen --help lists them", name);
+}
+
+/* What is left goes together: a plan, or --move, with the options of either. */
+static void check_options(int argc)
+{
+  bool makes = options.out || options.dump || options.explain;
+  if (options.move) {
+    if (makes || optind != argc) usage_error(2, "--move takes no plan, and writes nothing");
+    return;
+  }
+  if (options.json || options.planner || options.nlink)
+    usage_error(2, "--json, --planner and --link are options of --move");
+  if (optind + 1 != argc) usage_error(2, "give one plan; tpgen --help tells more");
+  if (!makes) usage_error(2, "say where the programs go: -o DIRECTORY");
+}
+
+/* One option a line. */
+/* clang-format off */
+
+static void read_options(int argc, char **argv)
+{
+  enum {
+    TARGET = 256, RANKS, DUMP, TRACE, CHECK, EXPLAIN, MOVE, PLANNER, LINK, JSON, HELP, VERSION
+  };
+  static const struct option list[] = {
+    {"target", required_argument, NULL, TARGET},
+    {"ranks", required_argument, NULL, RANKS},
+    {"dump", required_argument, NULL, DUMP},
+    {"trace", no_argument, NULL, TRACE},
+    {"check", no_argument, NULL, CHECK},
+    {"explain", required_argument, NULL, EXPLAIN},
+    {"move", required_argument, NULL, MOVE},
+    {"planner", required_argument, NULL, PLANNER},
+    {"link", required_argument, NULL, LINK},
+    {"json", no_argument, NULL, JSON},
+    {"help", no_argument, NULL, HELP},
+    {"version", no_argument, NULL, VERSION},
+    {0},
+  };
+  opterr = 0; /* its own messages would show any byte to the terminal */
+  for (int c; (c = getopt_long(argc, argv, ":o:D:", list, NULL)) != -1;) {
+    const char letter[] = {'-', (char)optopt, 0};
+    const char *given = optopt > 0 && optopt < TARGET ? letter : argv[optind - 1];
+    switch (c) {
+    case 'o': options.out = optarg; break;
+    case 'D': define(optarg); break;
+    case TARGET: set_target(optarg); break;
+    case RANKS: set_ranks(optarg); break;
+    case DUMP: set_dump(optarg); break;
+    case TRACE: options.trace = true; break;
+    case CHECK: options.check = true; break;
+    case EXPLAIN: options.explain = optarg; break;
+    case MOVE: options.move = optarg; break;
+    case PLANNER: set_planner(optarg); break;
+    case LINK: add_link(optarg); break;
+    case JSON: options.json = true; break;
+    case HELP: print_usage(stdout); end_printing();
+    case VERSION: puts("tpgen " TPGEN_VERSION); end_printing();
+    case ':': usage_error(2, "%s: its value is missing; tpgen --help tells more", given);
+    default: usage_error(2, "%s: no such option; tpgen --help lists them", given);
+    }
+  }
+  check_options(argc);
+  options.plan = argv[optind];
+}
+/* clang-format on */
+
+int main(int argc, char **argv)
+{
+  signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error to report */
+  on_failure(keep_output);
+  read_options(argc, argv);
+  graph_open();
+  ask();
+
+  run_until(PASS_LAST); /* all, in the order of ir/passes.h */
+  prove();
+  expect();
+  fit();
+  explain();
+  emit();
+  write_files(plan_shown(), graph->hash);
+  tell_idle();
+  return 0;
+}

@@ -1,0 +1,523 @@
+/* collective.c: the collectives, one row for each: what each rank gives and gets, and the calls.
+
+   Sizes are written into the call, and ranks of equal shapes run the same text. But what a rank
+   gives in an exchange, and to whom, may differ between such ranks: that is a table in its rank<N>,
+   and the call names it. */
+#include "emit/emit.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The calls. $in and $out are the values; $n the elements that this rank gives, or gets; $counts
+   and $starts the elements for each rank and where they begin, where the ranks' parts differ; $line
+   the plan's, which the program names where a rank is lost; $stream on which it runs. The first
+   form is for equal parts, the second for unequal ones. */
+struct call_row {
+  enum op_kind kind;
+  const char *cpu[2], *cuda[2];
+};
+
+static const struct call_row call_row[] = {
+    {OP_all_reduce,
+     {"COLLECTIVE($line$, MPI_Allreduce($in$, $out$, $n$, $type$, $op$, $group$));", NULL},
+     {"COLLECTIVE($line$, $stream$, ncclAllReduce($in$, $out$, $n$, $type$, $op$, $group$, "
+      "$stream$));",
+      NULL}},
+    {OP_all_gather,
+     {"COLLECTIVE($line$, MPI_Allgather($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
+      "COLLECTIVE($line$, MPI_Allgatherv($in$, $n$, $type$, $out$, counts, starts, $type$, "
+      "$group$));"},
+     {"COLLECTIVE($line$, $stream$, ncclAllGather($in$, $out$, $n$, $type$, $group$, $stream$));",
+      "CHECK_NCCL(ncclGroupStart());\n"
+      "    for (int r = 0; r < $ranks$; r++)\n"
+      "      CHECK_NCCL(ncclBroadcast($in$, $out$ + starts[r], counts[r], $type$, r, "
+      "$group$, "
+      "$stream$));\n"
+      "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"}},
+    {OP_reduce_scatter,
+     {"COLLECTIVE($line$, MPI_Reduce_scatter_block($in$, $out$, $n$, $type$, $op$, $group$));",
+      "COLLECTIVE($line$, MPI_Reduce_scatter($in$, $out$, counts, $type$, $op$, $group$));"},
+     {"COLLECTIVE($line$, $stream$, ncclReduceScatter($in$, $out$, $n$, $type$, $op$, $group$, "
+      "$stream$));",
+      "CHECK_NCCL(ncclGroupStart());\n"
+      "    for (int r = 0; r < $ranks$; r++)\n"
+      "      CHECK_NCCL(ncclReduce($in$ + starts[r], $out$, counts[r], $type$, $op$, r, "
+      "$group$, "
+      "$stream$));\n"
+      "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"}},
+    {OP_all_to_all,
+     {"COLLECTIVE($line$, MPI_Alltoall($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
+      "COLLECTIVE($line$, MPI_Alltoallv($in$, counts, starts, $type$, $out$, counts_in, starts_in, "
+      "$type$, "
+      "$group$));"},
+     {"CHECK_NCCL(ncclGroupStart());\n"
+      "  for (int r = 0; r < $ranks$; r++) {\n"
+      "    CHECK_NCCL(ncclSend($in$ + r * $n$L, $n$, $type$, r, $group$, $stream$));\n"
+      "    CHECK_NCCL(ncclRecv($out$ + r * $n$L, $n$, $type$, r, $group$, $stream$));\n"
+      "  }\n"
+      "  COLLECTIVE($line$, $stream$, ncclGroupEnd());",
+      "CHECK_NCCL(ncclGroupStart());\n"
+      "    for (int r = 0; r < $ranks$; r++) {\n"
+      "      CHECK_NCCL(ncclSend($in$ + starts[r], counts[r], $type$, r, $group$, "
+      "$stream$));\n"
+      "      CHECK_NCCL(ncclRecv($out$ + starts_in[r], counts_in[r], $type$, r, $group$, "
+      "$stream$));\n"
+      "    }\n"
+      "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"}},
+};
+
+/* A reduce-scatter of equal parts on the CPU, of so many bytes or more: the runtime's own takes
+   half of MPI's time. */
+static const char large_reduce_scatter[] =
+    "COLLECTIVE($line$, reduce_scatter($in$, $out$, $n$, $type$, $op$, $group$));";
+enum { LARGE_BYTES = 1 << 18 };
+
+/* Those of several values on the CPU, each to its place. */
+static const char *parcels_form(enum op_kind kind)
+{
+  return kind == OP_all_gather
+             ? "COLLECTIVE($line$, gather_parcels($in$, $out$, $parcels$, parcel, $type$, "
+               "$group$));"
+             : "COLLECTIVE($line$, reduce_parcels($in$, $out$, $parcels$, parcel, $type$, $op$, "
+               "$group$));";
+}
+
+static const char *library_type(enum type t)
+{
+  static const char *const mpi[] = {
+      [F32] = "MPI_FLOAT",   [BF16] = "MPI_UINT16_T",      [I32] = "MPI_INT32_T",
+      [I64] = "MPI_INT64_T", [BOOL] = "MPI_UNSIGNED_CHAR", [F64] = "MPI_DOUBLE"};
+  static const char *const nccl[] = {
+      [F32] = "ncclFloat", [BF16] = "ncclBfloat16", [I32] = "ncclInt32",
+      [I64] = "ncclInt64", [BOOL] = "ncclUint8",    [F64] = "ncclFloat64"};
+  return options.cuda ? nccl[t] : mpi[t];
+}
+
+static const char *stream_of(const struct op *op)
+{
+  return op->beside ? stream_name(op->group) : "stream";
+}
+
+static const char *library_reduction(enum reduction r, enum type t)
+{
+  static const char *const bf16[] = {[SUM] = "bf16_sum", [MAX] = "bf16_max", [MIN] = "bf16_min"};
+  static const char *const mpi[] = {[SUM] = "MPI_SUM", [MAX] = "MPI_MAX", [MIN] = "MPI_MIN"};
+  static const char *const nccl[] = {[SUM] = "ncclSum", [MAX] = "ncclMax", [MIN] = "ncclMin"};
+  if (options.cuda) return nccl[r];
+  return t == BF16 ? bf16[r] : mpi[r];
+}
+
+/* ----------------------------------------------------------------------------------------- text */
+
+char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts)
+{
+  enum { MANY = 64 };
+  struct buffer b = {0};
+  int64_t at = 0;
+  int told = ranks;
+  while (told > 1 && !n[told - 1]) told--;
+  bool all = ranks - told < MANY;
+  if (all) told = ranks;
+  put(&b, "    static const %s %s[%s] = {", type, name, all ? "" : text("%d", ranks));
+  for (int r = 0; r < told; r++) {
+    put(&b, "%s%" PRId64, r ? ", " : "", starts ? at : n[r]);
+    at += n[r];
+  }
+  put(&b, "};\n");
+  return b.text;
+}
+
+static const char *pointer(int value)
+{
+  const char *name = c_name(value);
+  return name ? name : text("(%s *)NULL", c_type(graph->value[value].type));
+}
+
+/* MPI counts in ints. */
+static void check_count(int line, int64_t total)
+{
+  if (!options.cuda && total > INT32_MAX)
+    plan_error(line, "a collective of %" PRId64 " elements: more than %d cannot be counted", total,
+               INT32_MAX);
+}
+
+/* ------------------------------------------------------------------------------------ exchanges */
+
+/* For the CPU, and for CUDA. $x is the rank's table. $in_at and $out_at are where the one piece
+   begins that it gives, or gets; $kept_in and $kept_out where what stays begins. */
+static const struct {
+  const char *all, *permutation, *kept;
+} exchange_row[] = {
+    {"COLLECTIVE($line$, MPI_Alltoallv($in$, $x$.give, $x$.give_at, $type$, $out$, $x$.get, "
+     "$x$.get_at, "
+     "$type$, $group$));",
+     "COLLECTIVE($line$, MPI_Sendrecv($in_at$, $x$.give[0], $type$, $x$.to, 0, $out_at$, "
+     "$x$.get[0], "
+     "$type$, $x$.from, 0, $group$, MPI_STATUS_IGNORE));",
+     "if ($x$.give[1] > 0)\n    memcpy($kept_out$, $kept_in$, (size_t)$x$.give[1] * $bytes$);"},
+    {"CHECK_NCCL(ncclGroupStart());\n"
+     "  for (int r = 0; r < $ranks$; r++) {\n"
+     "    if ($x$.give[r] > 0)\n"
+     "      CHECK_NCCL(ncclSend($in$ + $x$.give_at[r], $x$.give[r], $type$, r, $group$, "
+     "$stream$));\n"
+     "    if ($x$.get[r] > 0)\n"
+     "      CHECK_NCCL(ncclRecv($out$ + $x$.get_at[r], $x$.get[r], $type$, r, $group$, "
+     "$stream$));\n"
+     "  }\n"
+     "  COLLECTIVE($line$, $stream$, ncclGroupEnd());",
+     "CHECK_NCCL(ncclGroupStart());\n"
+     "  if ($x$.to != NOBODY)\n"
+     "    CHECK_NCCL(ncclSend($in_at$, $x$.give[0], $type$, $x$.to, $group$, $stream$));\n"
+     "  if ($x$.from != NOBODY)\n"
+     "    CHECK_NCCL(ncclRecv($out_at$, $x$.get[0], $type$, $x$.from, $group$, "
+     "$stream$));\n"
+     "  COLLECTIVE($line$, $stream$, ncclGroupEnd());",
+     "if ($x$.give[1] > 0)\n"
+     "    CHECK_CUDA(cudaMemcpyAsync($kept_out$, $kept_in$, $x$.give[1] * $bytes$, "
+     "cudaMemcpyDeviceToDevice, $stream$));"}};
+
+/* Whether some rank keeps a piece of what it has. */
+static bool is_kept(const struct exchange *x)
+{
+  struct piece *list = counts_room(PIECES, group_size(x->group), sizeof *list);
+  for (int rank = 0; rank < world_size(); rank++) {
+    int own = place_in_group(x->group, rank);
+    for (int i = 0, n = pieces_given(&x->move, x->whole, rank, list); i < n; i++)
+      if (list[i].member == own) return true;
+  }
+  return false;
+}
+
+/* "x + rank.exchange[0].give_at[1]"; no part is not pointed into. */
+static const char *advanced(int value, const char *x, const char *by)
+{
+  return c_name(value) ? text("%s + %s.%s", c_name(value), x, by) : pointer(value);
+}
+
+static char *exchange_text(const struct op *op)
+{
+  const struct exchange *x = exchange_of(op);
+  const char *table = text("rank.exchange[%d]", op->exchange);
+  bool permutes = traits_of(x)->permutes;
+  const char *form =
+      permutes ? exchange_row[options.cuda].permutation : exchange_row[options.cuda].all;
+  int in = op->in[0], out = op->out;
+  if (permutes && is_kept(x) && c_name(in) && c_name(out))
+    form = text("%s\n  %s", form, exchange_row[options.cuda].kept);
+  return fill(form, "x", table, "in", pointer(in), "out", pointer(out), "in_at",
+              advanced(in, table, "give_at[0]"), "out_at", advanced(out, table, "get_at[0]"),
+              "kept_in", advanced(in, table, "give_at[1]"), "kept_out",
+              advanced(out, table, "get_at[1]"), "type", library_type(x->type), "bytes",
+              text("%" PRId64, type_bytes(x->type)), "group", group_name(op->group), "ranks",
+              text("%d", group_size(op->group)), "line", text("%d", op->line), "stream",
+              stream_of(op), NULL);
+}
+
+/* ----------------------------------------------------------- the tables of exchanges in rank<N> */
+
+/* "static const counted give_0[] = {4, 4}, give_at_0[] = {0, 4};" */
+static void put_counts(struct buffer *b, const char *name, int k, const int64_t *count,
+                       const int64_t *starts, int n)
+{
+  struct buffer line = {0};
+  put(&line, "static const counted %s_%d[] = {", name, k);
+  for (int i = 0; i < n; i++) put(&line, "%s%" PRId64, i ? ", " : "", count[i]);
+  put(&line, "}, %s_at_%d[] = {", name, k);
+  for (int i = 0; i < n; i++) put(&line, "%s%" PRId64, i ? ", " : "", starts[i]);
+  put(&line, "};");
+  put(b, "%s\n", wrapped(line.text, ", ", "    "));
+}
+
+/* Of a permutation: the other's number, then the rank's own. Gives the other, or NONE. */
+static int two_of(int64_t *count, int64_t *starts, int n, int own)
+{
+  int other = NONE;
+  for (int r = 0; r < n; r++)
+    if (r != own && count[r]) other = r;
+  int64_t counts[] = {other == NONE ? 0 : count[other], count[own]};
+  int64_t begins[] = {other == NONE ? 0 : starts[other], starts[own]};
+  memcpy(count, counts, sizeof counts);
+  memcpy(starts, begins, sizeof begins);
+  return other;
+}
+
+static void put_sizes(struct buffer *b, const int64_t *size, int ndim)
+{
+  put(b, "{");
+  for (int d = 0; d < ndim; d++) put(b, "%s%" PRId64, d ? ", " : "", size[d]);
+  put(b, ndim ? "}" : "0}");
+}
+
+/* The boxes that are packed, or unpacked; and how the table of the exchange speaks of them. */
+static char *put_boxes(struct buffer *b, const struct exchange *x, int k, int rank, bool gives)
+{
+  const char *name = gives ? "pack" : "unpack";
+  int n = group_size(x->group), coordinate[MAX_MESH];
+  if (gives ? traits_of(x)->gives_runs : traits_of(x)->gets_runs) return "{0, {0}, 0, NULL}";
+  struct piece *list = counts_room(PIECES, n, sizeof *list);
+  int npiece = (gives ? pieces_given : pieces_got)(&x->move, x->whole, rank, list);
+  if (!npiece) return "{0, {0}, 0, NULL}";
+  const int *member = members_of(x->group, rank);
+  coordinate_of(rank, coordinate);
+  struct shape here =
+      local_part(&graph->mesh, x->whole, gives ? x->move.from : x->move.to, coordinate).shape;
+  int64_t at = 0;
+  put(b, "static const struct piece %s_%d[] = {\n", name, k);
+  for (int i = 0; i < npiece; i++) {
+    struct buffer row = {0};
+    put(&row, "{%" PRId64 ", ", at);
+    put_sizes(&row, list[i].part.first, here.ndim);
+    put(&row, ", ");
+    put_sizes(&row, list[i].part.shape.size, here.ndim);
+    put(&row, "},");
+    put(b, "    %-30s // %s rank %d\n", row.text, gives ? "to" : "from", member[list[i].member]);
+    at += elements(list[i].part.shape);
+  }
+  put(b, "};\n");
+  struct buffer tells = {0};
+  put(&tells, "{%d, ", here.ndim);
+  put_sizes(&tells, here.size, here.ndim);
+  put(&tells, ", %d, %s_%d}", npiece, name, k);
+  return tells.text;
+}
+
+/* The plan's line of the first operation that is this exchange. */
+static int line_of(int k)
+{
+  for (int i = 0; i < graph->nop; i++)
+    if (graph->op[i].kind == OP_exchange && graph->op[i].exchange == k) return graph->op[i].line;
+  return 0;
+}
+
+/* One exchange's tables, and its row in the table of all. */
+static char *put_exchange(struct buffer *b, int k, int rank)
+{
+  const struct exchange *x = &graph->exchange[k];
+  int n = group_size(x->group), own = place_in_group(x->group, rank), to = NONE, from = NONE;
+  size_t room = (size_t)(n < 2 ? 2 : n) * sizeof(int64_t);
+  int64_t *give = alloc(room), *give_at = alloc(room), *get = alloc(room), *get_at = alloc(room);
+  count_pieces(x, rank, true, give, give_at);
+  count_pieces(x, rank, false, get, get_at);
+  int64_t given = 0, got = 0;
+  for (int r = 0; r < n; r++) given += give[r], got += get[r];
+  check_count(line_of(k), given > got ? given : got);
+  bool permutes = traits_of(x)->permutes;
+  const char *title =
+      text("// Exchange %d, of %s%s over %s: %s -> %s.%s", k, type_name(x->type),
+           shape_text(x->whole), printable(graph->group[x->group].name), layout_text(x->move.from),
+           layout_text(x->move.to), permutes ? " With one other each, and what stays." : "");
+  put(b, "\n%s\n", wrapped(title, " ", "// "));
+  if (permutes) {
+    to = two_of(give, give_at, n, own);
+    from = two_of(get, get_at, n, own);
+    n = 2;
+  }
+  put_counts(b, "give", k, give, give_at, n);
+  put_counts(b, "get", k, get, get_at, n);
+  char *pack = put_boxes(b, x, k, rank, true), *unpack = put_boxes(b, x, k, rank, false);
+  const char *nobody = "NOBODY";
+  return text("    {give_%d, give_at_%d, get_%d, get_at_%d, %s, %s,\n     %s,\n     %s},\n", k, k,
+              k, k, to == NONE ? nobody : text("%d", to), from == NONE ? nobody : text("%d", from),
+              pack, unpack);
+}
+
+char *exchanges_text(int rank)
+{
+  struct buffer b = {0}, rows = {0};
+  if (!graph->nexchange) return "";
+  put(&b, "\n// What it gives in exchanges and gets, to and from each member of the group: ");
+  put(&b, "how many elements,\n// and where they begin. And the boxes that these are of ");
+  put(&b, "what it has, and comes to have.\n");
+  for (int k = 0; k < graph->nexchange; k++) put(&rows, "%s", put_exchange(&b, k, rank));
+  put(&b, "\nstatic const struct exchange exchange[] = {\n%s};\n", rows.text);
+  return b.text;
+}
+
+/* ----------------------------------------------------------------------------------- the others */
+
+/* The elements that this rank names in the call of equal parts, and what it gives otherwise. */
+static int64_t own_count(const struct op *op, int rank, const int64_t *give)
+{
+  if (has_chunks(op)) return give[0];
+  if (op->kind == OP_all_gather) return elements_of_rank(op->in[0], rank);
+  if (op->kind == OP_reduce_scatter) return elements_of_rank(op->out, rank);
+  return give[0];
+}
+
+/* What a collective leaves, or where a bucket begins. */
+static int reduced_at(const struct op *op)
+{
+  if (op->packed) return op->buffer;
+  int first = op->out;
+  for (int k = op->nbody; k-- > 0;) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (!same_place(inner->in[0], inner->out))
+      bug_at("emit", op->body[k], "a bucket's gradient is not reduced where it lies");
+    if (c_name(inner->out)) first = inner->out;
+  }
+  return first;
+}
+
+/* What the call takes and what it leaves, in C. */
+struct ends {
+  const char *in, *out;
+};
+
+/* Of chunks: NCCL works in place where a rank's chunk is, MPI where it is told so. */
+static struct ends ends_of_chunks(const struct op *op)
+{
+  bool gathers = op->kind == OP_all_gather, elsewhere = lies_as_chunk(op);
+  const char *buffer = c_name(op->buffer), *own = own_chunk_text(op);
+  if (gathers && elsewhere) return (struct ends){c_name(op->in[0]), buffer};
+  if (elsewhere) return (struct ends){buffer, c_name(op->out)};
+  if (!options.cuda) return (struct ends){"MPI_IN_PLACE", buffer};
+  return gathers ? (struct ends){own, buffer} : (struct ends){buffer, own};
+}
+
+static struct ends ends_of(const struct op *op)
+{
+  if (has_chunks(op)) return ends_of_chunks(op);
+  int out = reduced_at(op);
+  bool in_place = op->nbody || same_place(op->in[0], op->out);
+  if (!in_place) return (struct ends){pointer(op->in[0]), pointer(out)};
+  return (struct ends){options.cuda ? pointer(out) : "MPI_IN_PLACE", pointer(out)};
+}
+
+/* A piece of a value that lies whole goes from each to its place: on a GPU as it is sent and
+   received, on a CPU by the call that knows where each part begins. */
+static const char gather_pieces_cuda[] =
+    "CHECK_NCCL(ncclGroupStart());\n"
+    "  for (int r = 0; r < $ranks$; r++) {\n"
+    "    CHECK_NCCL(ncclSend($in$, $n$, $type$, r, $group$, $stream$));\n"
+    "    CHECK_NCCL(ncclRecv($out$ + r * $part$L, $n$, $type$, r, $group$, $stream$));\n"
+    "  }\n"
+    "  COLLECTIVE($line$, $stream$, ncclGroupEnd());";
+
+static const char *offset_pointer(int value, int64_t offset)
+{
+  return offset ? text("%s + %" PRId64, pointer(value), offset) : pointer(value);
+}
+
+/* The call for equal parts of n elements. */
+static const char *equal_form(const struct call_row *row, int64_t n, int ranks, enum type type)
+{
+  if (options.cuda) return row->cuda[0];
+  bool large = n * ranks * type_bytes(type) >= LARGE_BYTES;
+  return large && row->kind == OP_reduce_scatter ? large_reduce_scatter : row->cpu[0];
+}
+
+/* The call of one piece; n: the elements that each member gives, or gets, with it. */
+static char *piece_call_text(const struct op *op, int64_t n)
+{
+  const struct call_row *row = call_row;
+  while (row->kind != op->kind) row++;
+  bool gathers = op->kind == OP_all_gather,
+       apart = graph->value[gathers ? op->out : op->in[0]].apart;
+  int ranks = group_size(op->group);
+  int64_t part = n * op->pieces, whole_at = op->piece * n * (apart ? ranks : 1);
+  int64_t in_at = gathers ? op->piece * n : whole_at, out_at = gathers ? whole_at : op->piece * n;
+  const char *form = equal_form(row, n, ranks, graph->value[op->out].type);
+  if (!apart) form = options.cuda ? gather_pieces_cuda : row->cpu[1];
+  if (!apart && !options.cuda) out_at = 0;
+  char *call =
+      fill(form, "in", offset_pointer(op->in[0], in_at), "out", offset_pointer(op->out, out_at),
+           "n", text("%" PRId64, n), "type", library_type(graph->value[op->out].type), "op",
+           library_reduction(op->reduction, graph->value[op->out].type), "group",
+           group_name(op->group), "ranks", text("%d", ranks), "part", text("%" PRId64, part),
+           "line", text("%d", op->line), "stream", stream_of(op), NULL);
+  if (apart || options.cuda) return call;
+  struct buffer b = {0};
+  put(&b, "{\n    static const int counts[] = {");
+  for (int r = 0; r < ranks; r++) put(&b, "%s%" PRId64, r ? ", " : "", n);
+  put(&b, "};\n    static const int starts[] = {");
+  for (int r = 0; r < ranks; r++) put(&b, "%s%" PRId64, r ? ", " : "", r * part + op->piece * n);
+  put(&b, "};\n    %s\n  }", call);
+  return b.text;
+}
+
+static char *call_text(const struct op *op, int rank)
+{
+  if (op->kind == OP_exchange) return exchange_text(op);
+  const struct call_row *row = call_row;
+  while (row->kind != op->kind) row++;
+  int ranks = group_size(op->group);
+  int64_t *give = alloc((size_t)ranks * sizeof *give), *get = alloc((size_t)ranks * sizeof *get);
+  collective_counts(op, rank, give, get);
+  int64_t total = 0;
+  for (int r = 0; r < ranks; r++) total += give[r];
+  check_count(op->line, total);
+  if (op->pieces) return piece_call_text(op, give[0]);
+  const char *unequal = options.cuda ? row->cuda[1] : row->cpu[1];
+  bool equal = !unequal || equal_parts(op, rank);
+  int64_t n = own_count(op, rank, give);
+  const char *form = equal ? equal_form(row, n, ranks, moved_type(op)) : unequal;
+  bool by_parcels = goes_by_parcels(op);
+  if (by_parcels) form = parcels_form(op->kind);
+  if (op->kind == OP_all_reduce && total == 0) return "";
+  struct ends ends = ends_of(op);
+  char *call = fill(
+      form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
+      library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)), "group",
+      group_name(op->group), "ranks", text("%d", ranks), "line", text("%d", op->line), "stream",
+      stream_of(op), "parcels", by_parcels ? text("%d", count_parcels(op, rank)) : "", NULL);
+  if (op->packed || equal) return call;
+  const char *type = options.cuda ? "size_t" : "int";
+  struct buffer b = {0};
+  put(&b, "{\n%s", list_text(type, "counts", give, ranks, false));
+  if (strstr(call, "starts")) put(&b, "%s", list_text(type, "starts", give, ranks, true));
+  if (op->kind == OP_all_to_all)
+    put(&b, "%s%s", list_text(type, "counts_in", get, ranks, false),
+        list_text(type, "starts_in", get, ranks, true));
+  put(&b, "    %s\n  }", call);
+  return b.text;
+}
+
+/* "done[3]", of one that is begun several rounds ahead "done[3 + l % 2]". */
+static char *event_text(const struct op *begun)
+{
+  if (begun->ahead < 2) return text("done[%d]", begun->event);
+  return begun->event ? text("done[%d + l %% %d]", begun->event, begun->ahead)
+                      : text("done[l %% %d]", begun->ahead);
+}
+
+/* The collective, or, where this rank has nothing to move in it, the one that it follows: which the
+   rank calls last. NULL: it calls none. */
+static const struct op *last_called(const struct op *op, int rank)
+{
+  while (op && !*call_text(op, rank)) op = leader_of(op);
+  return op;
+}
+
+/* The call, begun on the group's stream when what it works on is there. */
+static char *begun_text(const struct op *op, const char *call, int rank)
+{
+  const char *on = stream_name(op->group);
+  const struct op *leader = last_called(leader_of(op), rank);
+  char *begin = text("begin_on(%s);", on);
+  if (leader) begin = text("begin_behind(%s, %s);", on, event_text(leader));
+  return text("%s\n  %s%s\n  end_on(%s, %s);", begin, call,
+              op->leads ? copies_out_text(op, rank) : "", on, event_text(op));
+}
+
+char *collective_text(const struct op *op, int rank)
+{
+  char *call = call_text(op, rank);
+  bool begins = op->beside && options.cuda;
+  if (begins && *call) call = begun_text(op, call, rank);
+  if (!op->packed || !*call) return call;
+  if (goes_by_parcels(op)) return with_parcels(op, rank, call);
+  return with_copies(op, rank, call, !begins);
+}
+
+bool awaits_copies(const struct op *op)
+{
+  return is_copied_out(&graph->op[op->begun]) && !graph->op[op->begun].leads;
+}
+
+char *await_text(const struct op *op, int rank)
+{
+  const struct op *begun = &graph->op[op->begun], *last = last_called(begun, rank);
+  if (!options.cuda || !last) return "";
+  bool copies = last == begun && awaits_copies(op);
+  return text("await(%s);%s", event_text(last), copies ? copies_out_text(begun, rank) : "");
+}

@@ -1,0 +1,285 @@
+/* describe.c: what a reader is told of an operation: the comment above its statement. */
+#include "emit/emit.h"
+
+static char *layout_at(int value)
+{
+  return holds_pieces(value) ? copy_text("pieces") : layout_text(graph->value[value].layout);
+}
+
+char *layouts_text(const struct op *op)
+{
+  struct buffer b = {0};
+  const struct move *m = op->kind == OP_exchange ? &graph->exchange[op->exchange].move : NULL;
+  if (m) return text("%s -> %s", layout_text(m->from), layout_text(m->to));
+  int *list = alloc((size_t)op_width(op) * sizeof *list);
+  for (int i = 0, n = op_reads(op, list); i < n; i++)
+    put(&b, "%s%s", i ? ", " : "", layout_at(list[i]));
+  put(&b, "%s-> ", b.length ? " " : "");
+  for (int i = 0, n = op_writes(op, list); i < n; i++)
+    put(&b, "%s%s", i ? ", " : "", layout_at(list[i]));
+  return b.text;
+}
+
+static char *where(int line)
+{
+  return line > 0 ? text("%s:%d", plan_shown(), line) : copy_text(plan_shown());
+}
+
+/* "plans/toy.lua:14, 34": where the operations of a kernel come from. */
+static char *lines_of(const struct op *op)
+{
+  if (op->kind != OP_fused && op->kind != OP_epilogue) return where(op->line);
+  struct buffer b = {0};
+  for (int k = 0; k < op->nbody; k++) {
+    int line = graph->op[op->body[k]].line;
+    bool told = false;
+    for (int i = 0; i < k; i++) told |= graph->op[op->body[i]].line == line;
+    if (!told && !b.length)
+      put(&b, "%s:%d", plan_shown(), line);
+    else if (!told)
+      put(&b, ", %d", line);
+  }
+  return b.text;
+}
+
+char *reduced_text(const struct op *op)
+{
+  if (op->out != NONE && graph->value[storage_of(op->out)].role == GRADIENT)
+    return text("%d gradients", op->nbody);
+  if (graph->value[op->in[0]].role == PARAMETER) return text("%d parameters", op->nbody);
+  struct buffer b = {0};
+  for (int k = 0; k < op->nbody; k++)
+    put(&b, "%s%s", k ? ", " : "", shown_operand(graph->op[op->body[k]].in[0]));
+  return b.text;
+}
+
+/* "S(0) R -> R R over a" */
+static char *move_text(const struct op *op)
+{
+  int in = op->nbody ? graph->op[op->body[0]].in[0] : op->in[0];
+  struct layout from = graph->value[in].layout, to = graph->value[op->out].layout;
+  struct buffer over = {0};
+  if (op->kind == OP_exchange) {
+    from = graph->exchange[op->exchange].move.from;
+    to = graph->exchange[op->exchange].move.to;
+  }
+  if (is_collective(op->kind)) put(&over, "%s", printable(graph->group[op->group].name));
+  for (int d = 0; d < graph->mesh.ndim && !is_collective(op->kind); d++)
+    if (!same_placement(from.on[d], to.on[d]) && graph->mesh.size[d] > 1)
+      put(&over, "%s%s", over.length ? "_" : "", printable(graph->mesh.name[d]));
+  return text("%s -> %s%s%s", layout_text(from), layout_text(to), over.length ? " over " : "",
+              over.length ? over.text : "");
+}
+
+/* What a packing is for. */
+static char *packing_text(const struct op *op)
+{
+  switch (op->kind) {
+  case OP_pack:
+    return text("its parts along dimension %d, one after the other, for %s", op->dim,
+                printable(graph->group[op->group].name));
+  case OP_unpack:
+    return text("the parts of %s, put together along dimension %d",
+                printable(graph->group[op->group].name), op->dim);
+  case OP_pack_pieces:
+    return copy_text("the pieces that others need, one after the other");
+  default:
+    return copy_text("the pieces that came, each to its place");
+  }
+}
+
+static bool is_packing(enum op_kind k)
+{
+  return k == OP_pack || k == OP_unpack || k == OP_pack_pieces || k == OP_unpack_pieces;
+}
+
+/* How much a collective moves: the value that rank 0 brings; of an exchange, whose ranks differ,
+   the most that one gives, and gets. */
+static char *bytes_text(const struct op *op)
+{
+  if (op->kind != OP_exchange) return text("%s bytes", grouped(collective_bytes(op, 0)));
+  struct busiest most = busiest_of(op);
+  return text("at most %s bytes from a rank, %s to one", grouped(most.sent),
+              grouped(most.received));
+}
+
+static char *squares_comment(const struct op *op)
+{
+  bool whole = same_layout(graph->value[op->out].layout, (struct layout){0});
+  return text("the squares of all %d gradients, summed%s", op->nbody,
+              whole ? "" : "; of what several ranks hold each brings its share");
+}
+
+/* Whether the backward runs all of it once more. */
+static bool is_again(const struct op *op)
+{
+  for (int k = 0; k < op->nbody; k++)
+    if (!graph->op[op->body[k]].again) return false;
+  return op->again || op->nbody;
+}
+
+/* "On tp's stream, beside d_wq, d_wk." */
+static char *stream_text(const struct op *op)
+{
+  const char *group = printable(graph->group[op->group].name);
+  const struct op *leader = leader_of(op);
+  if (leader && leader->group != op->group)
+    group = text("%s's stream, behind %s", group, printable(graph->group[leader->group].name));
+  return text("On %s's stream, beside %s.", group, beside_text(op, shown_operand));
+}
+
+static char *await_comment(const struct op *begun)
+{
+  const char *what = begun->nbody ? reduced_text(begun) : shown_operand(begun->out);
+  return text("%s: from %s's stream", what, printable(graph->group[begun->group].name));
+}
+
+/* "up.weight, ahead for the module that follows", "d_up.weight of the module before". */
+static char *round_comment(const struct op *op)
+{
+  static const char *const nth[MOST_PREFETCHED] = {"first", "second", "third", "fourth"};
+  const struct function *part = &graph->function[op->function];
+  const struct op *last = &graph->op[part->op[part->nop - 1]];
+  const struct op *c = last->kind == OP_await ? &graph->op[last->begun] : last;
+  const char *what =
+      c->nbody ? reduced_text(c) : shown_operand(c->ahead || c->late ? c->in[0] : c->out);
+  int module = module_of_round(part, round_called(op, 0));
+  switch (op->round) {
+  case FIRST_ROUND:
+    return text("%s of module %d, for the %s round", what, module, nth[op->far]);
+  case LAST_ROUND:
+    return text("%s of module %d, of the last round: from %s's stream", what, module,
+                printable(graph->group[c->group].name));
+  case IN_LAST_ROUND:
+    return text("%s of what follows the loop, in its last round", what);
+  case NEXT_ROUND:
+    if (op->far > 1)
+      return text("%s of module l %c %d, %d rounds ahead", what, part->upward ? '+' : '-', op->far,
+                  op->far);
+    return text("%s of the next module, a round ahead", what);
+  default:
+    return text("%s of the module before: from %s's stream", what,
+                printable(graph->group[c->group].name));
+  }
+}
+
+/* "Piece 1 of 4: ", counted from 1. */
+static char *piece_text(const struct op *op)
+{
+  return op->pieces ? text("Piece %d of %d: ", op->piece + 1, op->pieces) : copy_text("");
+}
+
+/* What a reader wants to know of an operation before its statement. */
+char *comment_text(const struct op *op)
+{
+  if (op->kind == OP_adamw || op->kind == OP_sgd)
+    return text("%s over %d parameters at once: they lie one behind another    %s",
+                graph->optimizer.name, op->nbody, where(graph->optimizer.line));
+  if (op->kind == OP_squares) return squares_comment(op);
+  if (op->kind == OP_norm) return copy_text("the norm of all gradients");
+  if (op->kind == OP_loop)
+    return text("%s, %d modules", printable(graph->module[op->module].path),
+                graph->function[op->function].count);
+  if (op->kind == OP_await) return await_comment(&graph->op[op->begun]);
+  if (op->kind == OP_round) return round_comment(op);
+  const char *again = is_again(op) ? "again: " : "";
+  if (!op->why || op->kind == OP_view)
+    return text("%s%s%s    %s    %s", piece_text(op), again, expression_text(op), lines_of(op),
+                layouts_text(op));
+  struct buffer b = {0};
+  const char *what = shown_operand(op->kind == OP_unpack_pieces ? op->out : op->in[0]);
+  put(&b, "%s%s%s: %s", is_collective(op->kind) ? piece_text(op) : "", again,
+      op->nbody ? reduced_text(op) : what, is_packing(op->kind) ? packing_text(op) : move_text(op));
+  if (is_collective(op->kind)) put(&b, ", %s", bytes_text(op));
+  put(&b, ": %s", printable(op->why));
+  if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
+  if (op->beside && options.cuda) put(&b, ". %s", stream_text(op));
+  return b.text;
+}
+
+static const struct function *function_with(int id)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++)
+      if (graph->function[i].op[k] == id) return &graph->function[i];
+  bug_at("emit", id, "no function runs it");
+}
+
+/* Where the function runs the operation, or the part that does, or what calls that; NONE if not. */
+static int place_in(const struct function *f, int id)
+{
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    if (f->op[k] == id) return k;
+    if (op->kind == OP_round && place_in(&graph->function[op->function], id) != NONE) return k;
+  }
+  return NONE;
+}
+
+/* Whether the operation awaits the collective, or one that follows it, or what it calls does. */
+static bool awaits(const struct op *op, int id)
+{
+  if (op->kind == OP_round) op = &graph->op[graph->function[op->function].op[0]];
+  if (op->kind != OP_await) return false;
+  return op->begun == id || graph->op[op->begun].follows_plus_1 == id + 1;
+}
+
+static bool is_work(const struct op *op)
+{
+  return op->kind != OP_await && op->kind != OP_round && op->kind != OP_view &&
+         !is_collective(op->kind);
+}
+
+/* What is pending between rounds runs beside what follows its begin, and, in the next round, beside
+   what comes before its await. */
+struct list beside(const struct op *op)
+{
+  struct list found = {0};
+  if (!op->beside) return found;
+  int id = (int)(op - graph->op), end = 0;
+  const struct function *f = function_with(id);
+  if (f->is_part) f = &graph->function[f->body];
+  int begin = place_in(f, id);
+  while (end < f->nop && !awaits(&graph->op[f->op[end]], id)) end++;
+  for (int k = begin + 1; k != end && found.n < f->nop; k++) {
+    if (k == f->nop && !(op->ahead || op->behind)) break;
+    if (k == f->nop) k = 0;
+    if (k == end) break;
+    if (is_work(&graph->op[f->op[k]])) add(&found, f->op[k]);
+  }
+  return found;
+}
+
+const char *called(const struct op *op, const char *(*name)(int value))
+{
+  if (op->kind == OP_loop) return graph->function[op->function].name;
+  if (op->kind != OP_fused && op->kind != OP_epilogue)
+    return name(op->out == NONE ? op->in[0] : op->out);
+  const struct op *inner = NULL;
+  for (int k = 0; k < op->nbody; k++)
+    if (graph->value[graph->op[op->body[k]].out].stored) inner = &graph->op[op->body[k]];
+  return name(inner ? inner->out : graph->op[op->body[0]].out);
+}
+
+char *beside_text(const struct op *op, const char *(*name)(int value))
+{
+  enum { TOLD = 4 };
+  struct list found = beside(op);
+  struct buffer b = {0};
+  if (!found.n) return copy_text("nothing");
+  int told = found.n > TOLD + 1 ? TOLD : found.n;
+  for (int i = 0; i < told; i++)
+    put(&b, "%s%s", i ? ", " : "", called(&graph->op[found.at[i]], name));
+  if (told < found.n) put(&b, " and %d more", found.n - told);
+  return b.text;
+}
+
+bool has_stream(int group)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (is_collective(op->kind) && op->beside && op->group == group) return true;
+    }
+  return false;
+}

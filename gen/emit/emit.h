@@ -1,0 +1,97 @@
+/* emit.h: the text of statements: products, collectives, copies, updates, and their comments. */
+#ifndef TPGEN_EMIT_H
+#define TPGEN_EMIT_H
+
+#include "base/base.h"
+#include "ir/ir.h"
+#include "sharding/sharding.h"
+#include "target/target.h"
+#include "folded/folded.h"
+#include "names/names.h"
+#include "kernel/kernel.h"
+
+/* -------------------------------------------------------------------------------- collective.c */
+
+/* The statement of a collective, and of its await. */
+char *collective_text(const struct op *op, int rank);
+char *await_text(const struct op *op, int rank);
+/* Whether the await has more to do: what came in a bucket is copied out of it. */
+bool awaits_copies(const struct op *op);
+/* The tables of a rank's exchanges. */
+char *exchanges_text(int rank);
+/* The definition of an array in the program: by member a count, or, `starts`, where it begins. Of
+   many members at the end that have nothing neither is told: C makes them 0. */
+char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts);
+
+/* ------------------------------------------------------------------------------------ copies.c */
+
+/* The statement of an operation that moves bytes within a rank's memory. */
+char *copies_text(const struct op *op, int rank);
+
+/* ---------------------------------------------------------------------------------- describe.c */
+
+/* What runs beside a collective, for a reader: "d_wq, d_wk and 2 more", each by what it
+   makes as `name` calls it; "nothing". Whether any of a group's runs on the group's stream. */
+char *beside_text(const struct op *op, const char *(*name)(int value));
+bool has_stream(int group);
+/* Layouts of what an operation takes and makes: "S(1), S(0) -> S(1)". */
+char *layouts_text(const struct op *op);
+/* What a reader wants to know of an operation before its statement. */
+char *comment_text(const struct op *op);
+/* What a bucket reduces: "7 gradients", or the names of other values. */
+char *reduced_text(const struct op *op);
+/* The operations between a collective and its await that compute something. */
+struct list beside(const struct op *op);
+/* What a report calls an operation: a loop by its function, all others by what they make. */
+const char *called(const struct op *op, const char *(*name)(int value));
+
+/* -------------------------------------------------------------------------------- gemm_table.c */
+
+/* Of a CUDA program. Empties the table; gives the row of these fields its name, which begins with
+   the one wanted; the table, and how the runtime is told of it. */
+void forget_products(void);
+const char *add_product(const char *wanted, const char *fields);
+char *product_table(void);
+char *product_list(void);
+
+/* ------------------------------------------------------------------------------------ matmul.c */
+
+/* The statement of a product. */
+char *matmul_text(const struct op *op, int rank);
+/* The statement of a product with an epilogue. */
+char *epilogue_text(const struct op *op, int rank);
+
+/* ----------------------------------------------------------------------------------- packing.c */
+
+/* How many parcels a packed collective has, and the call with their table; where the rank's own
+   chunk begins; the copies, and the call with those before it and, where `out` says so, behind it.
+ */
+int count_parcels(const struct op *op, int rank);
+char *with_parcels(const struct op *op, int rank, const char *call);
+const char *own_chunk_text(const struct op *op);
+char *copies_in_text(const struct op *op, int rank);
+char *copies_out_text(const struct op *op, int rank);
+char *with_copies(const struct op *op, int rank, const char *call, bool out);
+
+/* ----------------------------------------------------------------------------------- prepare.c */
+
+/* The function `prepare`, "" where a program needs none. */
+char *prepare_text(void);
+
+/* --------------------------------------------------------------------------------- statement.c */
+
+/* The statement that runs a fused operation or an update, and the kernel's text added to those of
+   the program. A kernel that is there already is used again. */
+char *kernel_call(const struct op *op, int rank);
+/* The statement of any operation, "" where this rank has nothing to do. */
+char *statement_text(const struct op *op, int rank);
+
+/* ------------------------------------------------------------------------------------ update.c */
+
+/* The statements that sum the squares of gradients, and that make the norm of their sum. */
+char *squares_text(const struct op *op, int rank);
+char *norm_text(const struct op *op);
+/* The call that updates parameters. */
+char *update_call(const struct op *op, int rank);
+
+#endif

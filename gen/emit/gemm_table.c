@@ -1,0 +1,59 @@
+/* gemm_table.c: the table of the products of matrices in a CUDA program, which the runtime prepares
+   before the first step (runtime/cuda_products.cu). Products that are equal in all but their
+   operands are one row, called as what they are: nt_256x64x128. */
+#include "emit/emit.h"
+
+#include <string.h>
+
+struct row {
+  const char *name, *fields;
+};
+
+static struct row *row;
+static int nrow, row_room;
+
+void forget_products(void)
+{
+  nrow = 0;
+}
+
+const char *add_product(const char *wanted, const char *fields)
+{
+  for (int again = 1;; again++) {
+    const char *name = again == 1 ? wanted : text("%s_%d", wanted, again);
+    int i = 0;
+    while (i < nrow && strcmp(row[i].name, name)) i++;
+    if (i < nrow && !strcmp(row[i].fields, fields)) return name;
+    if (i < nrow) continue;
+    GROW(row, nrow, row_room);
+    row[nrow++] = (struct row){name, fields};
+    return name;
+  }
+}
+
+char *product_table(void)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  if (!nrow) return b.text;
+  put(&b, "\n// The products of matrices: c[m, n] = a[m, k] b[k, n]. What is 't' is stored "
+          "transposed.\n"
+          "static struct {\n");
+  for (int i = 0; i < nrow; i++)
+    put(&b, "%s\n",
+        wrapped(text("  struct product %s = {%s};", row[i].name, row[i].fields), ", ", "      "));
+  put(&b, "} product;\n");
+  return b.text;
+}
+
+char *product_list(void)
+{
+  return copy_text(nrow ? "    .list = (struct product *)&product,\n"
+                          "    .count = sizeof product / sizeof(struct product),\n"
+                          "    .workspace = offsetof(struct memory, workspace),\n"
+                          "    .workspace_bytes = sizeof m->workspace,\n"
+                        : "    .list = NULL,\n"
+                          "    .count = 0,\n"
+                          "    .workspace = 0,\n"
+                          "    .workspace_bytes = 0,\n");
+}

@@ -1,0 +1,279 @@
+/* matmul.c: a product of two tensors as calls of BLAS, or of cuBLASLt by the runtime's matmul.
+
+   Takes   an einsum of two operands, a letter at most once in each; the parts that a rank holds
+           lie without gaps, their dimensions in the order that assign_dim_order.c chose.
+   Leaves  its statement.
+
+   Where a letter occurs says what it is: in a and the output it is a row of the output (m), in b
+   and the output a column (n), in both operands it is summed (k), in all three it is a batch. A
+   letter of one operand alone is summed too. Letters that follow each other in every operand that
+   has them are folded into one run, with one size and one stride in each operand; letters of size
+   1 vanish.
+
+   A call of BLAS takes one run of m, of n and of k each, or none, and wants stride 1 of one of the
+   two sides of every matrix. Of all the calls that this allows the one that does most work is
+   taken. The runs that are left become loops around it, the largest that is not summed a batch.
+   In loops that sum, every call but the first adds to the output.
+
+   Operands are of float32, or of bfloat16, whose products are summed as float32; the output is as
+   they are, or float32. One of bfloat16 is rounded by each call that adds to it.  */
+#include "emit/emit.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------ the loops */
+
+static bool is_free(const struct product *p, char letter)
+{
+  char word[] = {letter, 0};
+  for (int i = 0; i < p->nloop; i++)
+    if (p->variable[i] == letter) return false;
+  for (int o = GEMM_A; o < GEMM_OPERANDS; o++)
+    if (has_word(c_name(product_value(p->op, o)), word)) return false;
+  return true;
+}
+
+/* What a loop counts with: the run's own letter, where generated functions have no other use for
+   it, else one that the equation has not, else any. Those that they do speak come first. */
+static char counter(const struct product *p, char own)
+{
+  static const char list[] = "ijpqrsbknacdefghouvwxyz";
+  if (is_spoken((char[]){own, 0}) && strchr(list, own) && is_free(p, own)) return own;
+  for (const char *c = list; *c; c++)
+    if (!strchr(p->op->equation, *c) && is_free(p, *c)) return *c;
+  for (const char *c = list; *c; c++)
+    if (is_free(p, *c)) return *c;
+  bug("emit", "matmul %s: no letter is left to count with", p->op->equation);
+}
+
+/* ------------------------------------------------------------------------------------- the text */
+
+/* "a + b * 12 + i" */
+static char *address(const struct product *p, enum gemm_operand o)
+{
+  struct buffer b = {0};
+  put(&b, "%s", c_name(o == GEMM_C && p->then ? p->then->result : product_value(p->op, o)));
+  for (int i = 0; i < p->nloop; i++) {
+    int64_t stride = p->loop[i]->stride[o];
+    if (stride == 1) put(&b, " + %c", p->variable[i]);
+    if (stride > 1) put(&b, " + %c * %" PRId64, p->variable[i], stride);
+  }
+  if (p->offset[o]) put(&b, " + %" PRId64, p->offset[o]);
+  return b.text;
+}
+
+/* Whether the call adds to what the output holds: "i > 0 || j > 0", "false"; "true" where that is
+   the operation's third input. */
+static char *adds_text(const struct product *p)
+{
+  struct buffer b = {0};
+  if (p->op->nin > 2) return copy_text("true");
+  for (int i = 0; i < p->nloop; i++)
+    if (is_summed(p->loop[i])) put(&b, "%s%c > 0", b.length ? " || " : "", p->variable[i]);
+  return b.length ? b.text : copy_text("false");
+}
+
+/* ", 12": its leading dimension, and where there is a batch how far its matrices are apart. */
+static char *strides_text(const struct product *p, enum gemm_operand o)
+{
+  char *ld = text(", %" PRId64, p->call.matrix[o].ld);
+  return p->batch ? text("%s, %" PRId64, ld, p->batch->stride[o]) : ld;
+}
+
+/* What is behind a function's name: of which type the operands are, and what they make. */
+static const char *type_suffix(const struct op *op)
+{
+  if (type_at(op, GEMM_A) == F32) return "";
+  return type_at(op, GEMM_C) == F32 ? "_bf16_f32" : "_bf16";
+}
+
+/* The call as it is written. An output that is transposed is computed as C^T = B^T A^T. */
+struct written {
+  enum gemm_operand a, b;
+  char form[3]; /* "nt": a as it is, b stored transposed */
+  int64_t m, n, k;
+  bool has_gaps;
+  const char *adds;
+};
+
+static struct written written(const struct product *p)
+{
+  const struct gemm *x = &p->call;
+  bool swapped = x->matrix[GEMM_C].transposed;
+  enum gemm_operand a = swapped ? GEMM_B : GEMM_A, b = swapped ? GEMM_A : GEMM_B;
+  return (struct written){.a = a,
+                          .b = b,
+                          .form = {x->matrix[a].transposed != swapped ? 't' : 'n',
+                                   x->matrix[b].transposed != swapped ? 't' : 'n'},
+                          .m = swapped ? x->n->size : x->m->size,
+                          .n = swapped ? x->m->size : x->n->size,
+                          .k = x->k->size,
+                          .has_gaps = !x->matrix[GEMM_A].tight || !x->matrix[GEMM_B].tight ||
+                                      !x->matrix[GEMM_C].tight,
+                          .adds = adds_text(p)};
+}
+
+static char *call_text(const struct product *p)
+{
+  struct written w = written(p);
+  char *sizes = text("%" PRId64 ", %" PRId64 ", %" PRId64, w.m, w.n, w.k);
+  if (p->batch) sizes = text("%s, %" PRId64, sizes, p->batch->size);
+  const char *batch = p->batch ? "_batch" : "", *of = type_suffix(p->op);
+  if (w.has_gaps || strcmp(w.adds, "false") || (p->batch && *of))
+    return text("gemm%s%s('%c', '%c', %s%s, %s%s, %s%s, %s, %s);", batch, of, w.form[0], w.form[1],
+                address(p, GEMM_C), strides_text(p, GEMM_C), address(p, w.a), strides_text(p, w.a),
+                address(p, w.b), strides_text(p, w.b), sizes, w.adds);
+  if (p->batch)
+    sizes = text("%s, %" PRId64 ", %" PRId64 ", %" PRId64, sizes, p->batch->stride[GEMM_C],
+                 p->batch->stride[w.a], p->batch->stride[w.b]);
+  return text("matmul_%s%s%s(%s, %s, %s, %s);", w.form, of, batch, address(p, GEMM_C),
+              address(p, w.a), address(p, w.b), sizes);
+}
+
+/* "BIAS_RELU": an enumerator of runtime/cuda_math.h. */
+static const char *epilogue_name(const struct product *p, const struct written *w)
+{
+  const struct epilogue *e = p->then;
+  if (e->function == OP_gelu_tanh_back) return e->summed == NONE ? "GELU_BACK" : "GELU_BACK_SUMS";
+  if (e->summed != NONE) return e->summed == product_value(p->op, w->a) ? "SUMS_OF_A" : "SUMS_OF_B";
+  if (e->function == OP_matmul) return "BIAS";
+  const char *function = e->function == OP_relu ? "RELU" : e->kept == NONE ? "GELU" : "GELU_KEPT";
+  return text("%s%s", e->bias == NONE ? "" : "BIAS_", function);
+}
+
+static char *lower(const char *s)
+{
+  char *t = copy_text(s);
+  for (char *c = t; *c; c++)
+    if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+  return t;
+}
+
+/* ", m->w.up.bias, up": the bias, or its gradient, and what gelu is applied to, which lies as the
+   result does. */
+static char *epilogue_operands(const struct product *p)
+{
+  const struct epilogue *e = p->then;
+  char *bias = text(", %s", e->bias == NONE ? "NULL" : c_name(e->bias));
+  if (e->kept == NONE) return bias;
+  const char *moved = p->offset[GEMM_C] ? text(" + %" PRId64, p->offset[GEMM_C]) : "";
+  return text("%s, %s%s", bias, c_name(e->kept), moved);
+}
+
+/* ".a = 't', .b = 'n', .m = 256, .n = 64, .k = 128": what the runtime has to know of it, besides
+   the operands' addresses. */
+static char *fields_text(const struct product *p, const struct written *w)
+{
+  const struct matrix *x = p->call.matrix;
+  enum type of = type_at(p->op, GEMM_A), makes = type_at(p->op, GEMM_C);
+  struct buffer b = {0};
+  put(&b, ".a = '%c', .b = '%c', .m = %" PRId64 ", .n = %" PRId64 ", .k = %" PRId64, w->form[0],
+      w->form[1], w->m, w->n, w->k);
+  if (of == BF16) put(&b, ", .of = BF16");
+  if (makes != of) put(&b, ", .makes = F32");
+  if (of == F32 && graph->tf32) put(&b, ", .tf32 = true");
+  if (w->has_gaps)
+    put(&b, ", .ld_c = %" PRId64 ", .ld_a = %" PRId64 ", .ld_b = %" PRId64, x[GEMM_C].ld,
+        x[w->a].ld, x[w->b].ld);
+  if (p->batch)
+    put(&b,
+        ", .batch = %" PRId64 ", .step_c = %" PRId64 ", .step_a = %" PRId64 ", .step_b = %" PRId64,
+        p->batch->size, p->batch->stride[GEMM_C], p->batch->stride[w->a], p->batch->stride[w->b]);
+  if (p->then) put(&b, ", .then = %s", epilogue_name(p, w));
+  return b.text;
+}
+
+/* "matmul(&product.nt_256x64x128, wq, x, m->w.wq);" */
+static char *cuda_call_text(const struct product *p)
+{
+  struct written w = written(p);
+  char *wanted =
+      text("%s_%" PRId64 "x%" PRId64 "x%" PRId64 "%s", w.form, w.m, w.n, w.k, type_suffix(p->op));
+  if (p->batch) wanted = text("%s_x%" PRId64, wanted, p->batch->size);
+  if (p->then) wanted = text("%s_%s", wanted, lower(epilogue_name(p, &w)));
+  const char *name = add_product(wanted, fields_text(p, &w));
+  char *operands =
+      text("&product.%s, %s, %s, %s", name, address(p, GEMM_C), address(p, w.a), address(p, w.b));
+  if (p->then) operands = text("%s%s", operands, epilogue_operands(p));
+  if (!strcmp(w.adds, "false")) return text("matmul(%s);", operands);
+  return text("matmul_add(%s%s%s);", operands, strcmp(w.adds, "true") ? ", " : "",
+              strcmp(w.adds, "true") ? w.adds : "");
+}
+
+/* Loops around a call are more than a line, which emit leaves as they are. */
+static char *nested_loops(const struct product *p, const char *call)
+{
+  if (!p->nloop) return copy_text(call);
+  struct buffer b = {0};
+  int64_t most = 0;
+  for (int o = GEMM_A; o < GEMM_OPERANDS; o++)
+    for (int i = 0; i < p->nloop; i++)
+      if (p->loop[i]->stride[o] * p->loop[i]->size > most)
+        most = p->loop[i]->stride[o] * p->loop[i]->size;
+  for (int i = 0; i < p->nloop; i++) {
+    char v = p->variable[i];
+    put(&b, "%*sfor (%s %c = 0; %c < %" PRId64 "; %c++)\n", i ? 2 + 2 * i : 0, "",
+        counter_type(most), v, v, p->loop[i]->size, v);
+  }
+  int indent = 2 + 2 * p->nloop;
+  put(&b, "%s", wrapped(text("%*s%s", indent, "", call), ", ", text("%*s", indent + 4, "")));
+  return b.text;
+}
+
+/* What a product of no terms makes: zeros, in its piece alone where it has one. That lies in as
+   many blocks, equally far apart, as the dimensions before the one in pieces say; see add_piece. */
+static char *zeros_text(const struct op *op, int rank)
+{
+  struct shape here = local_shape(op->out, rank);
+  int64_t stride[MAX_DIMS];
+  if (!op->pieces) return zero_text(op->out, rank);
+  local_strides(op->out, rank, stride);
+  int64_t block = here.size[op->dim] / op->pieces * stride[op->dim];
+  if (!graph->value[op->out].apart) block /= group_size(op->group);
+  int64_t blocks = elements(here) / op->pieces / block;
+  const char *at = c_name(op->out);
+  if (op->piece > 0) at = text("%s + %" PRId64, at, op->piece * block);
+  if (blocks > 1) at = text("%s + i * %" PRId64, at, block * op->pieces);
+  char *zeros = zeros_at_text(at, block * type_bytes(graph->value[op->out].type));
+  if (blocks == 1) return zeros;
+  return text("for (long i = 0; i < %" PRId64 "; i++) %s", blocks, zeros);
+}
+
+char *matmul_text(const struct op *op, int rank)
+{
+  struct product *p = alloc(sizeof *p);
+  check_types(op);
+  choose_product(p, op, rank);
+  if (!elements(local_shape(op->out, rank))) return "";
+  if (is_empty_product(op, rank)) return op->nin > 2 ? "" : zeros_text(op, rank);
+  check_sizes(p);
+  for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
+  return nested_loops(p, options.cuda ? cuda_call_text(p) : call_text(p));
+}
+
+/* Whether cuBLASLt's one call can do what follows. To the rows of the result it does it only where
+   they are rows of the call's; an operand is summed over the terms however the result lies. */
+static bool takes_epilogue(const struct product *p, const struct epilogue *then)
+{
+  const struct matrix *result = &p->call.matrix[GEMM_C];
+  bool sums_alone = then->function == OP_matmul && then->summed != NONE;
+  return !p->nloop && (!p->batch || p->op->pieces) && result->tight &&
+         (!result->transposed || sums_alone);
+}
+
+/* epilogue.c lets through what is one call; see there. A sum of no rows is zero. */
+char *epilogue_text(const struct op *op, int rank)
+{
+  const struct op *product = &graph->op[op->body[0]];
+  struct epilogue then = epilogue_of(op);
+  struct product *p = alloc(sizeof *p);
+  check_types(product);
+  if (!elements(local_shape(product->out, rank)))
+    return then.summed == NONE ? "" : zero_text(then.bias, rank);
+  choose_product(p, product, rank);
+  check_sizes(p);
+  p->then = &then;
+  if (!takes_epilogue(p, &then)) bug_at("epilogue", op->body[0], "the product is no single call");
+  return cuda_call_text(p);
+}

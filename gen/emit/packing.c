@@ -1,0 +1,307 @@
+/* packing.c: what travels together in a buffer, as text: the copies into it, and those out of it.
+
+   Takes   a packed collective (bucket.c), every value in its place.
+   Leaves  the statements around its call: tables of what is copied (runtime/parcels.h), with the
+           sizes and the places written in. Members that follow one another in memory are one run;
+           runs of the modules of a list, each as long as the others, are the rows of one parcel.
+
+   The buffer of a gather or a scatter has a chunk for each rank of the group. There the parts of
+   the members lie one after the other, each in room for the largest that any rank has of it, so
+   that the chunks are of one size. A rank's own chunk begins where its place in the group says.
+   What is gathered needs no copy where parameters lie side by side as they would in the chunk, nor
+   does what is scattered where gradients do. What pads a chunk that is reduced is zero. */
+#include "emit/emit.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What is copied at once; see runtime/parcels.h. */
+struct parcel {
+  const char *at;
+  enum type type;
+  int64_t place, parts, rows, run;
+  const char *of;
+};
+
+/* ------------------------------------------------------------------------------ one run of each */
+
+/* Whether the gradient of the k-th member lies behind that of the one before. */
+static bool follows(const struct op *op, int k)
+{
+  const struct value *a = &graph->value[bucket_member(op, k - 1)->out];
+  const struct value *b = &graph->value[bucket_member(op, k)->out];
+  return a->role == GRADIENT && b->role == GRADIENT && is_next_parameter(a->of, b->of) &&
+         same_place(bucket_member(op, k - 1)->in[0], bucket_member(op, k - 1)->out) &&
+         same_place(bucket_member(op, k)->in[0], bucket_member(op, k)->out);
+}
+
+/* What is copied of the member: in or out. */
+static int copied(const struct op *op, int k, bool in)
+{
+  return in ? bucket_member(op, k)->in[0] : bucket_member(op, k)->out;
+}
+
+/* The members from the k-th on that lie one after the other; how many. */
+static int find_run(const struct op *op, int k, int rank, bool in, struct parcel *p)
+{
+  int n = 0;
+  *p = (struct parcel){.at = NULL, .parts = 1, .rows = 1};
+  do {
+    int value = copied(op, k + n, in);
+    if (!p->at) p->at = c_name(value);
+    p->type = graph->value[value].type;
+    p->run += elements_of_rank(value, rank);
+    n++;
+  } while (k + n < op->nbody && follows(op, k + n));
+  p->of = text("%" PRId64, p->run);
+  return n;
+}
+
+/* "m->grad.layers[" and the number, of "m->grad.layers[3].norm.weight"; NONE where there is
+   none. */
+static int number_in(const char *name, size_t *before)
+{
+  const char *bracket = name ? strchr(name, '[') : NULL;
+  int number;
+  if (!bracket || sscanf(bracket, "[%d]", &number) != 1) return NONE;
+  *before = (size_t)(bracket - name);
+  return number;
+}
+
+/* Whether b is in the next module of the list what `a` is in the one before. */
+static bool is_next(const char *a, int64_t count, const char *b)
+{
+  size_t at = 0, there = 0;
+  int first = number_in(a, &at), second = number_in(b, &there);
+  if (first == NONE || second != first + count || at != there || strncmp(a, b, at)) return false;
+  return !strcmp(strchr(a, ']'), strchr(b, ']'));
+}
+
+/* Adds the run of the next module as a row, if it is one. */
+static bool add_row(struct parcel *p, const struct parcel *next)
+{
+  size_t at = 0;
+  if (!p->at || !next->at || p->run != next->run || p->type != next->type) return false;
+  if (!is_next(p->at, p->rows, next->at)) return false;
+  number_in(p->at, &at);
+  p->of = text("sizeof %.*s[0] / %" PRId64, (int)at, p->at, type_bytes(p->type));
+  p->rows++;
+  return true;
+}
+
+/* --------------------------------------------------------------------------------------- tables */
+
+static void put_parcel(struct buffer *b, const struct parcel *p)
+{
+  if (!p->parts || !p->rows || !p->run) return;
+  put(b, "\n        {%s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %s},",
+      p->at, type_bytes(p->type), p->place, p->parts, p->rows, p->run, p->of);
+}
+
+/* Of a reduction to the whole: one member behind the other. */
+static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
+{
+  int64_t place = 0;
+  for (int k = 0, n; k < op->nbody; k += n) {
+    struct parcel p, next;
+    n = find_run(op, k, rank, in, &p);
+    for (int more; k + n < op->nbody; n += more) {
+      more = find_run(op, k + n, rank, in, &next);
+      if (!add_row(&p, &next)) break;
+    }
+    p.place = place;
+    place += p.run * p.rows;
+    if (p.at) put_parcel(b, &p);
+  }
+}
+
+/* The member's part that is this rank's own. */
+static void put_own(struct buffer *b, const struct op *op, int k, int rank)
+{
+  int value = op->kind == OP_all_gather ? bucket_member(op, k)->in[0] : bucket_member(op, k)->out;
+  struct parcel p = {.at = c_name(value), .type = graph->value[value].type, .parts = 1, .rows = 1};
+  p.place = bucket_chunk(op, k);
+  p.run = elements_of_rank(value, rank);
+  p.of = text("%" PRId64, p.run);
+  if (p.at) put_parcel(b, &p);
+}
+
+/* What the group's ranks have of a member: sizes along its dimension, and, in memory, how many rows
+   hold parts side by side, and how many elements are in one place of the dimension. */
+struct spread {
+  int64_t *size, rows, inner, all;
+};
+
+static struct spread spread_of(const struct op *op, int k, int rank)
+{
+  const struct op *m = bucket_member(op, k);
+  int part = op->kind == OP_all_gather ? m->in[0] : m->out, n = group_size(op->group);
+  int whole = op->kind == OP_all_gather ? m->out : m->in[0], coordinate[MAX_MESH];
+  int *ranks = alloc((size_t)n * sizeof *ranks);
+  struct spread s = {.size = alloc((size_t)n * sizeof *s.size), .rows = 1, .inner = 1};
+  struct shape here = local_shape(whole, rank);
+  int place = dimension_place(whole, m->dim);
+  for (int at = 0; at < here.ndim; at++) {
+    if (at < place) s.rows *= here.size[dimension_at(whole, at)];
+    if (at > place) s.inner *= here.size[dimension_at(whole, at)];
+  }
+  group_members(op->group, rank, ranks);
+  for (int r = 0; r < n; r++) {
+    const struct value *v = &graph->value[part];
+    coordinate_of(ranks[r], coordinate);
+    s.size[r] = local_part(&graph->mesh, v->shape, v->layout, coordinate).shape.size[m->dim];
+    s.all += s.size[r];
+  }
+  return s;
+}
+
+/* "wq + 8192" */
+static const char *moved_on(const char *name, int64_t n)
+{
+  return n ? text("%s + %" PRId64, name, n) : name;
+}
+
+/* All ranks' parts of the member, of a scatter with zeros behind them. Parts are equal but
+   for the last ones. */
+static void put_parts(struct buffer *b, const struct op *op, int k, int rank)
+{
+  int value = op->kind == OP_all_gather ? bucket_member(op, k)->out : bucket_member(op, k)->in[0];
+  int n = group_size(op->group);
+  int64_t begin = 0, chunk = bucket_chunk(op, op->nbody), place = bucket_chunk(op, k);
+  int64_t room = bucket_chunk(op, k + 1) - place;
+  struct spread s = spread_of(op, k, rank);
+  for (int r = 0, next; r < n; r = next) {
+    for (next = r + 1; next < n && s.size[next] == s.size[r];) next++;
+    int64_t run = s.size[r] * s.inner, filled = s.rows * run;
+    struct parcel p = {.type = graph->value[value].type, .parts = next - r, .rows = s.rows};
+    p.place = r * chunk + place;
+    p.run = run;
+    p.of = text("%" PRId64, s.all * s.inner);
+    if (filled) p.at = moved_on(c_name(value), begin * s.inner);
+    if (filled) put_parcel(b, &p);
+    begin += s.size[r] * (next - r);
+    if (op->kind == OP_all_gather) continue;
+    p = (struct parcel){.at = "NULL", .type = p.type, .parts = next - r, .rows = 1, .of = "0"};
+    p.place = r * chunk + place + filled;
+    p.run = room - filled;
+    put_parcel(b, &p);
+  }
+}
+
+/* ----------------------------------------------------------------------------------------- text */
+
+const char *own_chunk_text(const struct op *op)
+{
+  const struct group *g = &graph->group[op->group];
+  int64_t each = bucket_chunk(op, op->nbody);
+  struct buffer b = {0};
+  for (int i = g->n; i-- > 0;) {
+    int size = graph->mesh.size[g->dim[i]];
+    if (size == 1) continue;
+    const char *rest = b.length ? copy_text(b.text) : "";
+    b = (struct buffer){0};
+    put(&b, " + %" PRId64 "L * rank.coordinate[%d]%s", each, g->dim[i], rest);
+    each *= size;
+  }
+  return text("%s%s", c_name(op->buffer), b.length ? b.text : "");
+}
+
+/* Where what is copied lies in the buffer: MPI leaves what it scatters in place where the buffer
+   begins, and NCCL where the rank's chunk is. */
+static const char *place_in_buffer(const struct op *op, bool in)
+{
+  bool own = op->kind == OP_all_gather ? in : op->kind == OP_reduce_scatter && !in && options.cuda;
+  return own ? own_chunk_text(op) : c_name(op->buffer);
+}
+
+static char *table_text(const struct op *op, int rank, bool in)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  if (op->kind == OP_all_reduce) {
+    put_runs(&b, op, rank, in);
+    return b.text;
+  }
+  for (int k = 0; k < op->nbody; k++)
+    if ((op->kind == OP_all_gather) == in)
+      put_own(&b, op, k, rank);
+    else
+      put_parts(&b, op, k, rank);
+  return b.text;
+}
+
+static int count_rows(const char *table)
+{
+  int n = 0;
+  for (; (table = strchr(table, '\n')); table++) n++;
+  return n;
+}
+
+static char *table_lines(const char *table)
+{
+  const char *head =
+      "// bytes of an element, place; parts, rows of each, elements of a row; row to row";
+  return text("    const struct parcel parcel[] = {\n        %s%s\n    };\n", head, table);
+}
+
+/* "pack_parcels(gradients, 4, 0, 3, parcel);" */
+static char *copying(const struct op *op, const char *table, bool in)
+{
+  int64_t chunk = has_chunks(op) ? bucket_chunk(op, op->nbody) : 0;
+  const char *on = op->leads && !in ? text("_on(%s, ", stream_name(op->group)) : "(";
+  return text("%s_parcels%s%s, %" PRId64 ", %" PRId64 ", %d, parcel);", in ? "pack" : "unpack", on,
+              place_in_buffer(op, in), type_bytes(graph->value[op->buffer].type), chunk,
+              count_rows(table));
+}
+
+static char *copies(const struct op *op, int rank, bool in)
+{
+  const char *table = table_text(op, rank, in);
+  return *table ? text("{\n%s    %s\n  }", table_lines(table), copying(op, table, in)) : "";
+}
+
+char *copies_in_text(const struct op *op, int rank)
+{
+  char *copy = is_copied_in(op) ? copies(op, rank, true) : "";
+  return *copy ? text("%s\n  ", copy) : "";
+}
+
+char *copies_out_text(const struct op *op, int rank)
+{
+  char *copy = is_copied_out(op) ? copies(op, rank, false) : "";
+  return *copy ? text("\n  %s", copy) : "";
+}
+
+/* Each line two further in. */
+static char *further_in(const char *lines)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (const char *c = lines; *c; c++) put(&b, "%.1s%s", c, *c == '\n' ? "  " : "");
+  return b.text;
+}
+
+static const char *parcels_moved(const struct op *op, int rank)
+{
+  return table_text(op, rank, op->kind == OP_reduce_scatter);
+}
+
+int count_parcels(const struct op *op, int rank)
+{
+  return count_rows(parcels_moved(op, rank));
+}
+
+char *with_parcels(const struct op *op, int rank, const char *call)
+{
+  return text("{\n%s    %s\n  }", table_lines(parcels_moved(op, rank)), further_in(call));
+}
+
+char *with_copies(const struct op *op, int rank, const char *call, bool out)
+{
+  const char *in_table = is_copied_in(op) ? table_text(op, rank, true) : "";
+  const char *out_table = out && is_copied_out(op) ? table_text(op, rank, false) : "";
+  if (*in_table && !strcmp(in_table, out_table))
+    return text("{\n%s    %s\n    %s\n    %s\n  }", table_lines(in_table),
+                copying(op, in_table, true), further_in(call), copying(op, in_table, false));
+  return text("%s%s%s", copies_in_text(op, rank), call, out ? copies_out_text(op, rank) : "");
+}

@@ -1,0 +1,40 @@
+/* prepare.c: the function `prepare`: what the host of a CUDA program does before each step. */
+#include "emit/emit.h"
+
+static void put_constants(struct buffer *b)
+{
+  put(b, "  struct constants now;\n");
+  if (step_has(is_update)) put(b, "%s", update_constants());
+  if (step_has(is_random) && graph->accumulate > 1)
+    put(b, "  for (int i = 0; i < %d; i++) now.batch[i] = %d * (t - 1) + i + 1;\n",
+        graph->accumulate, graph->accumulate);
+  else if (step_has(is_random))
+    put(b, "  now.step = t;\n");
+  put(b, "  target_put(&m->now, &now, sizeof now);\n");
+}
+
+static void put_next_batches(struct buffer *b)
+{
+  int n = graph->accumulate;
+  if (n == 1) {
+    put(b, "  next_batch(t - 1);\n");
+    return;
+  }
+  if (!has_some_of(BATCH)) return;
+  put(b, "  for (int i = 0; i < %d; i++) {\n    next_batch(%d * (t - 1) + i);\n", n, n);
+  put(b, "    CHECK_CUDA(cudaMemcpyAsync(&m->batches[i], &m->batch, sizeof m->batch,\n"
+         "                               cudaMemcpyDeviceToDevice, stream));\n  }\n");
+}
+
+char *prepare_text(void)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  if (!options.cuda) return b.text;
+  if (reads_tokens()) put_next_batches(&b);
+  if (*constants_text()) put_constants(&b);
+  if (!b.length) return b.text;
+  return text("// What the host does before step t: the device's part is the same at every "
+              "step.\nstatic void prepare(int t)\n{\n%s}\n\n",
+              b.text);
+}

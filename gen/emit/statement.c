@@ -1,0 +1,31 @@
+/* statement.c: one operation as text: its C, and the comment that stands above it. */
+#include "emit/emit.h"
+
+char *kernel_call(const struct op *op, int rank)
+{
+  return op->kind == OP_fused ? fused_call(op, rank) : update_call(op, rank);
+}
+
+/* The C of one operation, or "" where this rank has nothing to do. */
+char *statement_text(const struct op *op, int rank)
+{
+  switch (op->kind) {
+  case OP_matmul:
+    return matmul_text(op, rank);
+  case OP_epilogue:
+    return epilogue_text(op, rank);
+  case OP_fused:
+  case OP_adamw:
+  case OP_sgd:
+    return kernel_call(op, rank);
+  case OP_squares:
+    return squares_text(op, rank);
+  case OP_norm:
+    return norm_text(op);
+  case OP_await:
+    return await_text(op, rank);
+  default:
+    if (is_copy(op->kind)) return copies_text(op, rank);
+    return has_kernel(op->kind) ? file_kernel_call(op, rank) : collective_text(op, rank);
+  }
+}

@@ -1,0 +1,260 @@
+/* update.c: what a step does with the gradients, as text: the kernels that update parameters, which
+   are templates with the optimizer's numbers and how many elements a rank has; the sum of the
+   gradients' squares; and the learning rate. */
+#include "emit/emit.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------- the optimizer's text */
+
+/* "adamw", "sgd", "sgd_momentum", "sgd_nesterov": the template, and the kernel's name. */
+static const char *update_name(void)
+{
+  if (is_adamw()) return "adamw";
+  if (graph->optimizer.momentum == 0) return "sgd";
+  return graph->optimizer.nesterov ? "sgd_nesterov" : "sgd_momentum";
+}
+
+/* ---------------------------------------------------------------------------------- its kernels */
+
+/* Elements from which on threads are worth their start. */
+static const int64_t MANY = 1 << 15;
+
+/* How many elements can be read at once from where the parameter, or its gradient, begins. */
+static int width_at(int parameter, int64_t n)
+{
+  int width = 4;
+  while (width > 1 && (n % width || alignment_of(parameter) % (4 * width))) width /= 2;
+  return width;
+}
+
+static char *update_definition(int64_t n, int width)
+{
+  const struct optimizer *o = &graph->optimizer;
+  bool clips = graph->clip > 0;
+  const char *counter = counter_type(n + (options.cuda ? BLOCK * width : 0));
+  char *number = text("(%s)blockIdx.x * %d + (%s)threadIdx.x", counter, BLOCK, counter);
+  if (width > 1) number = text("(%s) * %d", number, width);
+  char *threads = n < MANY ? "" : "#pragma omp parallel for simd schedule(static)\n";
+  char *clip =
+      !clips ? "" : fill(embedded_text("templates/clip.c"), "clip", number_text(graph->clip), NULL);
+  return fill(update_template(update_name()), "n", text("%" PRId64, n), "number", number, "counter",
+              counter, "width", text("%d", width), "beta1", number_text(o->beta1), "take1",
+              number_text(1 - o->beta1), "beta2", number_text(o->beta2), "take2",
+              number_text(1 - o->beta2), "eps", number_text(o->eps), "decay",
+              o->weight_decay ? text(" + %s * %s", number_text(o->weight_decay),
+                                     options.cuda ? "w_v[e]" : "w[i]")
+                              : "",
+              "momentum", number_text(o->momentum), "norm", clips ? ", const float *norm" : "",
+              "clip", clip, "times", clips ? "clip * " : "", "threads", threads, NULL);
+}
+
+char *update_call(const struct op *op, int rank)
+{
+  int64_t n = 0;
+  const struct op *first = NULL;
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    int64_t here = elements(local_shape(inner->in[0], rank));
+    if (here && !first) first = inner;
+    n += here;
+  }
+  if (!first) return "";
+  if (graph->value[first->in[0]].type != F32)
+    plan_error(graph->optimizer.line, "%s: %s is %s; only parameters of float32 are trained",
+               graph->optimizer.name, printable(value_name(first->in[0])),
+               type_name(graph->value[first->in[0]].type));
+  int width = options.cuda ? width_at(first->in[0], n) : 1;
+  char *definition = update_definition(n, width);
+  /* The template is a whole function: its head up to the brace is the prototype. */
+  size_t head = strcspn(definition, "{");
+  while (head && (definition[head - 1] == '\n' || definition[head - 1] == ' ')) head--;
+  const char *comment =
+      wrapped(text("// %s: %s", graph->optimizer.name, optimizer_text()), " ", "// ");
+  const char *mark = options.cuda ? "__global__ " : "";
+  const char *bounds = options.cuda ? text("__global__ __launch_bounds__(%d)\n", BLOCK) : "";
+  const char *name =
+      add_kernel(text("%s_%" PRId64, update_name(), n), text("%s%.*s", mark, (int)head, definition),
+                 text("%s\n", comment), text("%s%s", bounds, definition), true);
+  struct buffer b = {0};
+  for (int i = 0; i < first->nin; i++) put(&b, "%s, ", c_name(first->in[i]));
+  put(&b, "%s", options.cuda ? "&m->now" : update_rates());
+  if (!options.cuda) return text("%s(%s);", name, b.text);
+  return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, (n / width + BLOCK - 1) / BLOCK,
+              BLOCK, b.text);
+}
+
+/* ------------------------------------------------------------------------------------- the norm */
+
+/* On how many ranks, of those over which the squares are summed, each element of a gradient is. */
+static int copies_of(int gradient, struct layout pending)
+{
+  int n = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (pending.on[d].kind == PARTIAL && graph->value[gradient].layout.on[d].kind != SHARD)
+      n *= graph->mesh.size[d];
+  return n;
+}
+
+/* Gradients that follow one another in memory and are on as many ranks. */
+struct run {
+  const char *name; /* where it begins */
+  int64_t n;        /* elements; 0: there is none */
+  int copies, last; /* last: the parameter of the last of them */
+};
+
+/* The gradients body[from .. to) of the sum, in as few runs as there are. In a loop over modules a
+   run is called as that of module l. */
+struct sum {
+  const struct op *op;
+  int rank;
+  int width; /* elements that are read at once */
+  struct buffer text;
+  struct run run;
+  const char *kernel; /* that makes the sum */
+};
+
+static void put_run(struct sum *s, int indent)
+{
+  struct run *run = &s->run;
+  struct buffer *b = &s->text;
+  const char *share = run->copies > 1 ? text("1.0 / %d", run->copies) : "1";
+  enum { MOST = 1024 };
+  int64_t blocks = (run->n / s->width + BLOCK - 1) / BLOCK;
+  if (blocks > MOST) blocks = MOST;
+  if (run->n && options.cuda)
+    put(b, "\n%*sLAUNCH(add_to_%s, %" PRId64 ", %d, stream)(%s, %" PRId64 ", %s);", indent, "",
+        s->kernel, blocks, BLOCK, run->name, run->n, share);
+  else if (run->n)
+    put(b, "\n%*s*%s += %s(%s, %" PRId64 ")%s;", indent, "", c_name(s->op->out), s->kernel,
+        run->name, run->n, run->copies > 1 ? text(" / %d", run->copies) : "");
+  run->n = 0;
+}
+
+static int gradient_at(const struct sum *s, int k)
+{
+  return graph->op[s->op->body[k]].in[0];
+}
+
+static const struct value *parameter_at(const struct sum *s, int k)
+{
+  return &graph->value[graph->value[gradient_at(s, k)].of];
+}
+
+static int copies_at(const struct sum *s, int k)
+{
+  return copies_of(gradient_at(s, k), graph->value[s->op->out].layout);
+}
+
+/* "m->grad.layers[l].wq" from "m->grad.layers[0].wq" and "m->grad.layers[1].wq"; NULL where the two
+   do not differ so. */
+static const char *name_in_loop(const char *first, const char *second)
+{
+  size_t at = 0;
+  while (first[at] && first[at] == second[at]) at++;
+  if (!at || first[at - 1] != '[' || first[at] != '0' || first[at + 1] != ']') return NULL;
+  return text("%.*sl%s", (int)at, first, first + at + 1);
+}
+
+/* period: from a module's gradient to the same of the next, in a loop; or 0. */
+static void add_gradient(struct sum *s, int k, int period, int indent)
+{
+  int gradient = gradient_at(s, k), of = graph->value[gradient].of, copies = copies_at(s, k);
+  int64_t n = elements(local_shape(gradient, s->rank));
+  struct run *run = &s->run;
+  if (run->n && !(run->copies == copies && is_next_parameter(run->last, of))) put_run(s, indent);
+  if (!run->n && n) {
+    const char *name = c_name(gradient);
+    if (period) name = name_in_loop(name, c_name(gradient_at(s, k + period)));
+    *run = (struct run){.name = name, .copies = copies};
+  }
+  run->n += n;
+  run->last = of;
+}
+
+/* If the gradients from `from` on are those of a list's modules, alike in each, and not all on as
+   many ranks: how many a module has, and how many modules there are in *count; else 0. */
+static int find_loop(const struct sum *s, int from, int *count)
+{
+  const struct value *first = parameter_at(s, from);
+  int period = 0, to = from, varied = 0;
+  if (first->family == NONE || first->index != 0) return 0;
+  for (; to < s->op->nbody; to++) {
+    const struct value *p = parameter_at(s, to);
+    if (p->family == NONE || p->list != first->list) break;
+    if (p->index == 0) period++;
+    int same = from + (to - from) % period;
+    if (p->index != (to - from) / period || p->family != graph->value[gradient_at(s, same)].of)
+      break;
+    varied |= copies_at(s, to) != copies_at(s, from);
+  }
+  *count = (to - from) / period;
+  if (!varied || *count < 2) return 0;
+  for (int k = from; k < from + period; k++) {
+    const char *a = c_name(gradient_at(s, k)), *b = c_name(gradient_at(s, k + period));
+    if (a && !(b && name_in_loop(a, b))) return 0;
+  }
+  return period;
+}
+
+static void add_loop(struct sum *s, int from, int period, int count)
+{
+  put_run(s, 2);
+  put(&s->text, "\n  for (int l = 0; l < %d; l++) {", count);
+  for (int k = from; k < from + period; k++) add_gradient(s, k, period, 4);
+  put_run(s, 4);
+  put(&s->text, "\n  }");
+}
+
+static const char *add_template(const char *file, const char *prototypes, int width)
+{
+  const char *definition = fill(update_template(file), "width", text("%d", width), NULL);
+  return add_kernel(file, prototypes, "", definition, true);
+}
+
+/* How many elements of all gradients can be read at once. */
+static int width_of_all(const struct op *op, int rank)
+{
+  int width = 4;
+  for (int k = 0; k < op->nbody; k++) {
+    int gradient = graph->op[op->body[k]].in[0];
+    int here = width_at(gradient, elements(local_shape(gradient, rank)));
+    if (here < width) width = here;
+  }
+  return width;
+}
+
+char *squares_text(const struct op *op, int rank)
+{
+  struct sum s = {.op = op, .rank = rank, .width = options.cuda ? width_of_all(op, rank) : 1};
+  const char *squares = c_name(op->out);
+  int count = 0;
+  s.kernel = add_template(
+      "sum_of_squares",
+      options.cuda
+          ? "__global__ void add_to_$name$(const float *__restrict__ g, long n, double weight)\n"
+            "__global__ void $name$(double *squares)"
+          : "double $name$(const float *g, long n)",
+      s.width);
+  if (!options.cuda) put(&s.text, "*%s = 0;", squares);
+  for (int k = 0; k < op->nbody;) {
+    int period = find_loop(&s, k, &count);
+    if (period)
+      add_loop(&s, k, period, count);
+    else
+      add_gradient(&s, k, 0, 2);
+    k += period ? period * count : 1;
+  }
+  put_run(&s, 2);
+  if (options.cuda) put(&s.text, "\n  LAUNCH(%s, 1, 1024, stream)(%s);", s.kernel, squares);
+  return s.text.text + strspn(s.text.text, "\n ");
+}
+
+char *norm_text(const struct op *op)
+{
+  const char *norm = c_name(op->out), *squares = c_name(op->in[0]);
+  if (!options.cuda) return text("%s = (float)sqrt(*%s);", norm + strspn(norm, "&"), squares);
+  add_template("square_root", "__global__ void square_root(float *norm, const double *squares)", 1);
+  return text("LAUNCH(square_root, 1, 1, stream)(%s, %s);", norm, squares);
+}

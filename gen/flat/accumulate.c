@@ -1,0 +1,237 @@
+/* accumulate.c: steps of several batches: each gradient is added to those of the batches before it,
+   in its own place, as the backward leaves it. What is pending over ranks is finished in the
+   update, once. Of parameters that are kept cut over ranks (fully_shard) the whole gradients, still
+   pending, are added up, in places for SUMS, and reduced to parts in the update; or, where the plan
+   wants to save this memory, those of each batch are reduced, and the parts added up. */
+#include "flat/flat.h"
+
+static int *readers; /* by value: how many operations read it */
+
+/* What the batches before have left of the gradient, plus this batch's: an operation. */
+static int added_up(int gradient, int of, enum role role)
+{
+  struct value g = graph->value[gradient];
+  const char *name = text("d_%s", graph->value[of].name);
+  struct op sum = {.kind = OP_add, .nin = 2, .phase = BACKWARD, .module = g.module, .line = g.line};
+  sum.in[0] = add_value(role, name, g.type, g.shape, g.module, g.line);
+  sum.in[1] = gradient;
+  int id = make_op(sum), both[] = {sum.in[0], graph->op[id].out};
+  for (int i = 0; i < 2; i++) {
+    struct value *v = &graph->value[both[i]];
+    v->role = role;
+    v->of = of;
+    v->name = name;
+    v->layout = g.layout;
+    v->placed = true;
+  }
+  return id;
+}
+
+/* Whether the value is made by an operation of the backward, and only for the one that reads it. */
+static const struct op *made_for_one(int value)
+{
+  const struct value *v = &graph->value[value];
+  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
+  return op && op->phase == BACKWARD && readers[value] == 1 && v->role == ACTIVATION ? op : NULL;
+}
+
+/* What the backward makes of the gradient before it is moved for nothing but to be the gradient:
+   redistributions in a row are one way, whatever casts are between them. The operations on the way
+   are listed. */
+static int unmoved(int value, struct list *way)
+{
+  int from = value, nway = 0;
+  for (const struct op *op; (op = made_for_one(value));) {
+    if (op->kind != OP_redistribute && op->kind != OP_cast) break;
+    add(way, graph->value[op->out].op);
+    value = op->in[0];
+    if (op->kind == OP_cast) continue;
+    from = value;
+    nway = way->n;
+  }
+  way->n = nway;
+  return from;
+}
+
+/* How the batches' gradients lie while they are added up: what is pending stays so, where the
+   gradient is not cut in the end, or the reduction is to wait. */
+static struct layout while_added(struct layout from, struct layout to, unsigned waits)
+{
+  struct layout between = to;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (from.on[d].kind == PARTIAL && (to.on[d].kind != SHARD || waits >> d & 1))
+      between.on[d] = from.on[d];
+  return usual_turns(between);
+}
+
+/* The mesh dimensions over which the gradients of batches wait to be reduced and cut. */
+static unsigned waits_over(int parameter)
+{
+  int unit = graph->value[parameter].unit;
+  if (unit == NONE || graph->reduce_each_batch || graph->unit[unit].reduces_each) return 0;
+  return graph->unit[unit].shards;
+}
+
+/* Appends an operation of the backward on a gradient. */
+static int appended(struct op op, int gradient, const struct op *like, struct list *order)
+{
+  op.nin = 1;
+  op.in[0] = gradient;
+  op.phase = BACKWARD;
+  op.module = like->module;
+  op.line = like->line;
+  op.unit_plus_1 = like->unit_plus_1;
+  int id = make_op(op), out = graph->op[id].out;
+  graph->value[out].name = graph->value[gradient].name;
+  graph->value[out].placed = true;
+  add(order, id);
+  return out;
+}
+
+static int cast_to(enum type type, int gradient, const struct op *like, struct list *order)
+{
+  if (graph->value[gradient].type == type) return gradient;
+  struct op op = {.kind = OP_cast, .type = type};
+  int out = appended(op, gradient, like, order);
+  graph->value[out].layout = graph->value[gradient].layout;
+  return out;
+}
+
+static int moved_to(struct layout to, int gradient, const struct op *like, struct list *order)
+{
+  if (lies_alike(graph->value[gradient].layout, to)) return gradient;
+  struct op op = {.kind = OP_redistribute, .type = like->type, .backward_type = like->type};
+  op.to = to;
+  op.asked = (1u << graph->mesh.ndim) - 1;
+  op.why = like->why;
+  int out = appended(op, gradient, like, order);
+  graph->value[out].type = graph->value[gradient].type;
+  graph->value[out].layout = to;
+  return out;
+}
+
+static bool *unused; /* by operation: nobody needs it any more */
+
+static void leave_out(const struct list *way)
+{
+  for (int i = 0; i < way->n; i++) unused[way->at[i]] = true;
+}
+
+/* The operation `id` brings a gradient to its parameter's layout. What it sums over ranks it does
+   in the update, of the sum over the batches; but what it cuts over ranks besides it does before
+   that is added up, where that is not to wait. Gives the parameter's gradient. */
+static int accumulate(int id, struct list *order, struct list *later)
+{
+  const struct op end = graph->op[id];
+  int of = graph->value[end.out].of;
+  struct list way = {0};
+  int in = unmoved(end.in[0], &way);
+  enum type type = graph->value[end.out].type;
+  struct layout from = graph->value[in].layout, to = graph->value[end.out].layout;
+  struct layout between = while_added(from, to, waits_over(of));
+  if (lies_alike(between, to)) {
+    bool stays = lies_alike(from, to) && graph->value[in].type == type;
+    if (stays)
+      leave_out(&way);
+    else
+      add(order, id);
+    int sum = added_up(stays ? in : end.out, of, GRADIENT);
+    add(order, sum);
+    graph->value[end.out].role = ACTIVATION;
+    return graph->op[sum].out;
+  }
+  leave_out(&way);
+  in = moved_to(between, cast_to(type, in, &end, order), &end, order);
+  int sum = added_up(in, of, as_large(between, to) ? GRADIENT : SUMS);
+  add(order, sum);
+  graph->op[id].in[0] = graph->op[sum].out;
+  graph->op[id].phase = UPDATE;
+  add(later, id);
+  return end.out;
+}
+
+void accumulate_gradients(int *gradient)
+{
+  struct list order = {0}, later = {0};
+  readers = alloc((size_t)graph->nvalue * sizeof *readers);
+  unused = alloc((size_t)graph->nop + 1);
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    for (int k = 0; k < op->nin; k++) readers[op->in[k]]++;
+  }
+  int nop = graph->nop;
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    int of = op->kind == OP_redistribute && graph->value[op->out].role == GRADIENT
+                 ? graph->value[op->out].of
+                 : NONE;
+    if (of == NONE)
+      add(&order, graph->order[i]);
+    else
+      gradient[of] = accumulate(graph->order[i], &order, &later);
+  }
+  graph->norder = 0;
+  graph->order = NULL;
+  graph->order_room = 0;
+  for (int i = 0; i < order.n; i++)
+    if (order.at[i] >= nop || !unused[order.at[i]]) append_to_order(order.at[i]);
+  for (int i = 0; i < later.n; i++) append_to_order(later.at[i]);
+}
+
+/* ---------------------------------------------------------------------- products add themselves */
+
+static void count_readers(void)
+{
+  int *list = NULL, room = 0;
+  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
+      for (int n = op_reads(op, list); n--;) {
+        int family = graph->value[list[n]].family;
+        readers[list[n]]++;
+        if (family != NONE && family != list[n]) readers[family]++;
+      }
+    }
+}
+
+/* The product that is made for nothing but to be added by this operation, and made at once; or
+   NONE. */
+static int product_added_by(const struct function *f, const struct op *add)
+{
+  if (add->kind != OP_add || !is_gradient(add->out)) return NONE;
+  const struct value *before = &graph->value[add->in[0]], *part = &graph->value[add->in[1]];
+  if (!is_gradient(add->in[0]) || before->op != NONE || readers[add->in[1]] != 1) return NONE;
+  if (part->op == NONE || graph->op[part->op].kind != OP_matmul) return NONE;
+  if (part->role != ACTIVATION || part->order != graph->value[add->out].order) return NONE;
+  if (part->pieces) return NONE;
+  for (int k = 0; k < f->nop; k++)
+    if (f->op[k] == part->op) return part->op;
+  return NONE;
+}
+
+static void add_products_of(struct function *f)
+{
+  int kept = 0;
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *add = &graph->op[f->op[k]];
+    int product = product_added_by(f, add);
+    if (product == NONE) {
+      f->op[kept++] = f->op[k];
+      continue;
+    }
+    struct op *op = &graph->op[product];
+    op->in[op->nin++] = add->in[0];
+    op->out = add->out;
+    graph->value[op->out].op = product;
+  }
+  f->nop = kept;
+}
+
+void add_products_in_place(void)
+{
+  if (graph->accumulate == 1) return;
+  count_readers();
+  for (int i = 0; i < graph->nfunction; i++) add_products_of(&graph->function[i]);
+}

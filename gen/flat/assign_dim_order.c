@@ -1,0 +1,737 @@
+/* assign_dim_order.c: the pass `assign_dim_order`: in which order the dimensions of a value lie in
+   memory.
+
+   Takes   the flat local program, with a packing at every collective along a dimension that is not
+           the first.
+   Leaves  activations whose dimensions lie in another order in memory where that saves copies, and
+           the program without the packings and permutes that this makes needless. Other packings
+           have become copies from one order to another: permute, which fuses with its neighbours.
+
+   A gather along the sequence of [batch, sequence, width] puts the members' parts one after the
+   other: where the sequence lies outermost that is the value itself, and so is what a
+   reduce-scatter along it takes; an all-to-all is left with one packing of two. Kernels that are
+   generated read and write any order, a product of matrices those in which it stays one call, a
+   view what is the same bytes; moves keep the order; a kernel from a file takes those operands in
+   any order for which it asks how they lie. All else, and what lies outside of the arena, is as it
+   is written.
+
+   First every value that a packing's dimension reaches through such operations has it raised, that
+   is outermost. Then the operands of kernels that take any order get that in which a permute before
+   or behind them moves nothing: attention finds its heads where the products leave them. A value is
+   lowered again, to the written order, wherever that cannot be, and with it all that has to agree.
+   Of what is left that is raised which saves most: a least cut between the raised and the others,
+   where a packing is paid for that stays, and a kernel for what it does not read or write in the
+   order of memory. With no gain nothing is raised. Operations that equal modules have in the same
+   place are twins, and decided alike: outline.c can fold them afterwards.
+
+   Costs are bytes read and written. A kernel that does not go along the rows of an operand costs as
+   if it took whole lines for each element. */
+#include "flat/flat.h"
+
+#include <string.h>
+
+/* Dearer than all that a program can move. */
+#define NEVER (INT64_MAX / 4)
+
+static unsigned *wanted;    /* by value: the order that it would have, or 0 */
+static struct list *users;  /* by value: the operations that take or make it */
+static int *next_twin;      /* by operation: a ring */
+static double *plain_calls; /* by operation, a matmul: its products if nothing is raised */
+
+/* ----------------------------------------------------------------------------- orders in memory */
+
+static bool is_written(unsigned order, int ndim)
+{
+  for (int at = 0; at < ndim; at++)
+    if ((int)(order >> 3 * at & 7) != at) return false;
+  return true;
+}
+
+/* --------------------------------------------------------------------- operands of an operation */
+
+static int operands(const struct op *op)
+{
+  return op->nin + op->nout;
+}
+
+static int operand(const struct op *op, int i)
+{
+  return i < op->nin ? op->in[i] : op->out + i - op->nin;
+}
+
+static const struct axis *axes(const struct op *op, const struct letters *l, int i)
+{
+  return i < op->nin ? l->in[i] : l->out[i - op->nin];
+}
+
+/* Whether its dimensions lie in another order than they are written in. */
+static bool lies_otherwise(int value)
+{
+  return graph->value[value].order != 0;
+}
+
+/* Whether any of its operands lies in another order than it is written in. */
+static bool has_other_orders(const struct op *op)
+{
+  for (int i = 0; i < operands(op); i++)
+    if (lies_otherwise(operand(op, i))) return true;
+  return false;
+}
+
+static int outermost(int value)
+{
+  return dimension_at(value, 0);
+}
+
+static bool is_packing(const struct op *op)
+{
+  return op->kind == OP_pack || op->kind == OP_unpack;
+}
+
+/* Whether it moves or reduces elements without a rule: dimensions stay what they are. */
+static bool is_move(const struct op *op)
+{
+  return is_packing(op) || op->kind == OP_all_reduce || op->kind == OP_all_gather ||
+         op->kind == OP_reduce_scatter || op->kind == OP_all_to_all || op->kind == OP_slice ||
+         op->kind == OP_to_partial;
+}
+
+/* Whether operand i, or with NONE any, may lie in another order. */
+static bool takes_other_orders(const struct op *op, int i)
+{
+  if (has_kernel(op->kind)) return i == NONE || takes_steps(op, i);
+  return is_pointwise(op->kind) || is_reduce(op->kind) || op->kind == OP_matmul ||
+         op->kind == OP_view || is_move(op);
+}
+
+/* The letters of a value's dimensions in the order in which they lie in memory. */
+static int letters_in_memory(const struct axis *axis, int value, int *letter)
+{
+  int n = 0;
+  for (int at = 0; at < graph->value[value].shape.ndim; at++) {
+    const struct axis *a = &axis[dimension_at(value, at)];
+    for (int k = 0; k < a->n; k++) letter[n++] = a->letter[k];
+  }
+  return n;
+}
+
+/* ----------------------------------------------------------------------------- what can be done */
+
+static bool is_same_bytes(const struct op *view)
+{
+  struct letters l;
+  int in[MAX_LETTERS], out[MAX_LETTERS];
+  if (graph->value[view->in[0]].type != graph->value[view->out].type) return false;
+  op_letters(view, &l);
+  int n = letters_in_memory(l.in[0], view->in[0], in);
+  return n == letters_in_memory(l.out[0], view->out, out) &&
+         !memcmp(in, out, (size_t)n * sizeof *in);
+}
+
+/* Whether the parts along `dim` that a collective takes from the value, or leaves in it, lie one
+   after the other. Where they would not as the value is written, there is a packing, which makes
+   them so in any order. */
+static bool has_parts(int value, int dim)
+{
+  if (!lies_otherwise(value) || outermost(value) == dim) return true;
+  struct shape here = local_shape(value, 0);
+  for (int d = 0; d < dim; d++)
+    if (here.size[d] != 1) return true;
+  return false;
+}
+
+/* Whether a kernel from a file, which asks how some operands lie, takes all as they do. */
+static bool suits_kernel(const struct op *op)
+{
+  for (int i = 0; i < operands(op); i++) {
+    int last = graph->value[operand(op, i)].shape.ndim - 1;
+    if (lies_otherwise(operand(op, i)) &&
+        (!takes_steps(op, i) || dimension_at(operand(op, i), last) != last))
+      return false;
+  }
+  return true;
+}
+
+bool follows_dim_order(const struct op *op)
+{
+  if (!has_other_orders(op) || is_pointwise(op->kind) || is_reduce(op->kind) ||
+      op->kind == OP_matmul)
+    return true;
+  if (op->kind == OP_view) return is_same_bytes(op);
+  if (has_kernel(op->kind)) return suits_kernel(op);
+  if (!is_move(op) || graph->value[op->in[0]].order != graph->value[op->out].order) return false;
+  switch (op->kind) {
+  case OP_all_gather:
+    return has_parts(op->out, op->dim);
+  case OP_reduce_scatter:
+    return has_parts(op->in[0], op->dim);
+  case OP_all_to_all:
+    return has_parts(op->in[0], op->dim_to) && has_parts(op->out, op->dim);
+  default:
+    return true;
+  }
+}
+
+/* Whether the operation can be done with its operands as they lie now; a packing also as a copy to
+   where its dimension is outermost, or from there. */
+static bool is_possible(int id)
+{
+  const struct op *op = &graph->op[id];
+  if (!has_other_orders(op)) return true;
+  if (op->kind == OP_matmul) return matmul_calls(op, 0) <= plain_calls[id];
+  if (op->kind == OP_pack && outermost(op->out) == op->dim) return true;
+  if (op->kind == OP_unpack && outermost(op->in[0]) == op->dim) return true;
+  return follows_dim_order(op);
+}
+
+static bool is_needless(const struct op *op)
+{
+  return is_packing(op) && outermost(op->in[0]) == op->dim &&
+         graph->value[op->in[0]].order == graph->value[op->out].order;
+}
+
+/* -------------------------------------------------------------------------------- what it costs */
+
+/* Whether operand i has the letters that it shares with operand `space` in the same order. The last
+   of them is told, and that of the space. */
+static bool walks_alike(const struct op *op, const struct letters *l, int space, int i, int *last,
+                        int *last_walked)
+{
+  int walk[MAX_LETTERS], own[MAX_LETTERS], shared = 0, met = 0;
+  int n = letters_in_memory(axes(op, l, space), operand(op, space), walk),
+      m = letters_in_memory(axes(op, l, i), operand(op, i), own);
+  for (int k = 0; k < m; k++) {
+    bool walked = false;
+    for (int j = 0; j < n; j++) walked |= walk[j] == own[k];
+    if (walked) own[shared++] = own[k];
+  }
+  for (int j = 0; j < n && met < shared; j++) met += walk[j] == own[met];
+  *last = shared ? own[shared - 1] : NONE;
+  *last_walked = n ? walk[n - 1] : NONE;
+  return met == shared;
+}
+
+/* What a kernel that goes through memory as `space` lies has to read or write in vain of operand i,
+   in bytes; a permute that has nothing to do costs less than one that moves. */
+static int64_t kernel_waste(const struct op *op, const struct letters *l, int space, int i)
+{
+  enum { LINE = 64, SHARE = 16 };
+  int last, last_walked, value = operand(op, i);
+  if (walks_alike(op, l, space, i, &last, &last_walked)) return 0;
+  int64_t bytes = largest_bytes(value), each = type_bytes(graph->value[value].type);
+  int64_t moved = op->kind == OP_permute ? bytes : 0;
+  if (last != last_walked) return moved + bytes * LINE / each;
+  int64_t run = l->size[last] * each;
+  return moved + (run < LINE ? bytes * LINE / run : bytes / SHARE);
+}
+
+/* ---------------------------------------------------------------------------------------- twins */
+
+/* Where an operation stands: in modules of this class of paths, as the place-th of its phase; class
+   NONE: in no such module. */
+struct spot {
+  int class, phase, place;
+};
+
+/* The number of the class of the path: of "layers.*.attention", say. NONE where it has no
+   number. */
+static int class_of_path(struct memo *classes, const char *path)
+{
+  static struct query q;
+  bool numbered = false;
+  begin_query(&q);
+  for (const char *c = path; *c;) {
+    size_t n = strcspn(c, ".");
+    bool number = n && strspn(c, "0123456789") == n;
+    ask_piece(&q, number ? "*" : c, number ? 1 : n);
+    numbered |= number;
+    c += n + (c[n] == '.');
+  }
+  return numbered ? number_of_query(classes, &q) : NONE;
+}
+
+static bool are_alike(const struct op *a, const struct op *b)
+{
+  if (a->kind != b->kind || a->nin != b->nin || a->nout != b->nout || a->dim != b->dim ||
+      (a->equation && strcmp(a->equation, b->equation)))
+    return false;
+  for (int i = 0; i < operands(a); i++)
+    if (!same_shape(graph->value[operand(a, i)].shape, graph->value[operand(b, i)].shape))
+      return false;
+  return true;
+}
+
+/* By operation; gives how many classes there are. */
+static int find_spots(struct spot *spot)
+{
+  struct memo classes = {0};
+  int *class = alloc((size_t)(graph->nmodule + 1) * sizeof *class);
+  int *count = alloc((size_t)(graph->nmodule + 1) * PHASES * sizeof *count);
+  for (int m = 0; m < graph->nmodule; m++)
+    class[m] = class_of_path(&classes, graph->module[m].path);
+  for (int i = 0; i < graph->nop; i++) spot[i].class = NONE;
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    if (op->module == NONE || class[op->module] == NONE) continue;
+    int *place = &count[op->module * PHASES + (int)op->phase];
+    spot[graph->order[i]] = (struct spot){class[op->module], (int)op -> phase, (*place)++};
+  }
+  return classes.n;
+}
+
+/* The last operation met in this spot, which is the next one's twin, if they are alike. */
+static int *last_in(struct list *places, const struct spot *s)
+{
+  struct list *list = &places[s->class * PHASES + s->phase];
+  while (list->n <= s->place) add(list, NONE);
+  return &list->at[s->place];
+}
+
+static void find_twins(void)
+{
+  next_twin = alloc((size_t)(graph->nop + 1) * sizeof *next_twin);
+  struct spot *spot = alloc((size_t)(graph->nop + 1) * sizeof *spot);
+  for (int i = 0; i < graph->nop; i++) next_twin[i] = i;
+  int classes = find_spots(spot);
+  struct list *places = alloc((size_t)(classes + 1) * PHASES * sizeof *places);
+  for (int i = 0; i < graph->nop; i++) {
+    if (spot[i].class == NONE) continue;
+    int *last = last_in(places, &spot[i]);
+    if (*last != NONE && are_alike(&graph->op[*last], &graph->op[i])) {
+      next_twin[i] = next_twin[*last];
+      next_twin[*last] = i;
+    }
+    *last = i;
+  }
+}
+
+/* ---------------------------------------------------------------------- raising all that can be */
+
+/* Whether the value's order is ours to choose: it lies in the arena, and whatever takes or makes it
+   may do so in another. */
+static bool is_free(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
+  for (int k = 0; k < users[value].n; k++) {
+    const struct op *op = &graph->op[users[value].at[k]];
+    for (int i = 0; i < operands(op); i++)
+      if (operand(op, i) == value && !takes_other_orders(op, i)) return false;
+  }
+  return true;
+}
+
+static void find_users(void)
+{
+  users = alloc((size_t)(graph->nvalue + 1) * sizeof *users);
+  for (int k = 0; k < graph->norder; k++) {
+    const struct op *op = &graph->op[graph->order[k]];
+    for (int i = 0; i < operands(op); i++) {
+      struct list *list = &users[operand(op, i)];
+      if (!list->n || list->at[list->n - 1] != graph->order[k]) add(list, graph->order[k]);
+    }
+  }
+}
+
+/* The dimension of operand j that goes with dimension `dim` of operand i; 0 where there is none, or
+   it is the first in any case. */
+static int dimension_with(const struct op *op, const struct letters *l, int i, int dim, int j)
+{
+  const struct axis *a = &axes(op, l, i)[dim], *b = axes(op, l, j);
+  if (a->n != 1) return 0;
+  for (int d = 1; d < graph->value[operand(op, j)].shape.ndim; d++)
+    if (b[d].n == 1 && b[d].letter[0] == a->letter[0]) return d;
+  return 0;
+}
+
+/* Where the first of the dimension's letters stands in the list; NONE: nowhere. */
+static int place_of(const struct axis *axis, const int *letter, int n)
+{
+  for (int at = 0; at < n; at++)
+    for (int k = 0; k < axis->n; k++)
+      if (axis->letter[k] == letter[at]) return at;
+  return NONE;
+}
+
+/* The order in which the dimensions that have letters of the list follow each other as there; the
+   others stay where they are. */
+static unsigned order_along(const struct axis *axis, int ndim, const int *letter, int n)
+{
+  int dim[MAX_DIMS], place[MAX_DIMS], shared = 0, taken = 0;
+  for (int d = 0; d < ndim; d++) {
+    place[d] = place_of(&axis[d], letter, n);
+    if (place[d] == NONE) continue;
+    int at = shared++;
+    for (; at > 0 && place[dim[at - 1]] > place[d]; at--) dim[at] = dim[at - 1];
+    dim[at] = d;
+  }
+  unsigned order = 0;
+  for (int at = 0; at < ndim; at++)
+    order = order_with_dimension(order, at, place[at] == NONE ? at : dim[taken++]);
+  return is_written(order, ndim) ? 0 : order;
+}
+
+/* The order of operand j that goes with the one that is wanted for operand i. */
+static unsigned order_with(const struct op *op, const struct letters *l, int i, int j)
+{
+  int value = operand(op, i), letter[MAX_LETTERS];
+  int ndim = graph->value[operand(op, j)].shape.ndim;
+  if (is_move(op)) return wanted[value];
+  int first = (int)(wanted[value] & 7);
+  if (wanted[value] == raised(first, graph->value[value].shape.ndim))
+    return raised(dimension_with(op, l, i, first, j), ndim);
+  graph->value[value].order = wanted[value];
+  int n = letters_in_memory(axes(op, l, i), value, letter);
+  graph->value[value].order = 0;
+  return order_along(axes(op, l, j), ndim, letter, n);
+}
+
+static void want(struct list *reached, int value, unsigned order)
+{
+  if (!order || wanted[value] || !is_free(value)) return;
+  wanted[value] = order;
+  add(reached, value);
+}
+/* Carries the wish of a value on to all that its operations take and make. */
+static void carry_on(struct list *reached, int value)
+{
+  for (int k = 0; k < users[value].n; k++) {
+    const struct op *op = &graph->op[users[value].at[k]];
+    struct letters l;
+    if (!is_move(op)) op_letters(op, &l);
+    for (int i = 0; i < operands(op); i++) {
+      if (operand(op, i) != value) continue;
+      for (int j = 0; j < operands(op); j++)
+        want(reached, operand(op, j), order_with(op, &l, i, j));
+    }
+  }
+}
+
+/* Wishes begin at the packings along a dimension that is not the last, then at the others: rows
+   that stay rows suit more operations. */
+static void want_packed(bool last)
+{
+  struct list reached = {0};
+  for (int k = 0; k < graph->norder; k++) {
+    const struct op *op = &graph->op[graph->order[k]];
+    if (!is_packing(op) || (op->dim + 1 == graph->value[op->out].shape.ndim) != last) continue;
+    reached.n = 0;
+    unsigned order = raised(op->dim, graph->value[op->out].shape.ndim);
+    want(&reached, op->in[0], order);
+    want(&reached, op->out, order);
+    for (int i = 0; i < reached.n; i++) carry_on(&reached, reached.at[i]);
+  }
+}
+
+/* The order of operand j, one side of a permute, in which it moves nothing. */
+static unsigned order_unmoved(const struct op *permute, int j)
+{
+  struct letters l;
+  int letter[MAX_LETTERS], i = !j;
+  op_letters(permute, &l);
+  int n = letters_in_memory(axes(permute, &l, i), operand(permute, i), letter);
+  return order_along(axes(permute, &l, j), graph->value[operand(permute, j)].shape.ndim, letter, n);
+}
+
+/* Whether an element of the output comes of those at its own place. */
+static bool keeps_places(const struct op *op)
+{
+  return is_pointwise(op->kind) && op->nin &&
+         same_shape(graph->value[op->in[0]].shape, graph->value[op->out].shape);
+}
+
+/* The order in which the permute that the value comes from, or goes to, over kernels that keep all
+   elements at their places, would move nothing; 0 where there is none. */
+static unsigned order_of_source(int value)
+{
+  for (;;) {
+    const struct value *v = &graph->value[value];
+    if (v->op == NONE) return 0;
+    const struct op *op = &graph->op[v->op];
+    if (op->kind == OP_permute) return order_unmoved(op, 1);
+    if (!keeps_places(op)) return 0;
+    value = op->in[0];
+  }
+}
+
+static unsigned order_of_target(int value, int depth)
+{
+  for (int k = 0; k < users[value].n; k++) {
+    const struct op *op = &graph->op[users[value].at[k]];
+    if (op->in[0] != value || op->nin == 0) continue;
+    if (op->kind == OP_permute) return order_unmoved(op, 0);
+    if (!keeps_places(op) || depth == 0) continue;
+    unsigned order = order_of_target(op->out, depth - 1);
+    if (order) return order;
+  }
+  return 0;
+}
+
+/* Wishes begin as well at kernels that take their operands in any order. */
+static void want_permuted(void)
+{
+  enum { DEPTH = 4 };
+  struct list reached = {0};
+  for (int k = 0; k < graph->norder; k++) {
+    const struct op *op = &graph->op[graph->order[k]];
+    if (!has_kernel(op->kind)) continue;
+    for (int i = 0; i < operands(op); i++) {
+      int value = operand(op, i);
+      if (wanted[value] || !takes_steps(op, i)) continue;
+      reached.n = 0;
+      want(&reached, value, i < op->nin ? order_of_source(value) : order_of_target(value, DEPTH));
+      for (int r = 0; r < reached.n; r++) carry_on(&reached, reached.at[r]);
+    }
+  }
+}
+
+static bool is_wanted(const struct op *op)
+{
+  for (int i = 0; i < operands(op); i++)
+    if (wanted[operand(op, i)]) return true;
+  return false;
+}
+
+static void raise_all(void)
+{
+  wanted = alloc((size_t)(graph->nvalue + 1) * sizeof *wanted);
+  want_packed(false);
+  want_packed(true);
+  want_permuted();
+  plain_calls = alloc((size_t)(graph->nop + 1) * sizeof *plain_calls);
+  for (int k = 0; k < graph->norder; k++) {
+    const struct op *op = &graph->op[graph->order[k]];
+    if (op->kind == OP_matmul && is_wanted(op)) plain_calls[graph->order[k]] = matmul_calls(op, 0);
+  }
+  for (int v = 0; v < graph->nvalue; v++) graph->value[v].order = wanted[v];
+}
+
+/* ------------------------------------------------------------------------------- lowering again */
+
+static void lower(struct list *lowered, int value)
+{
+  if (!lies_otherwise(value)) return;
+  graph->value[value].order = 0;
+  add(lowered, value);
+}
+
+/* Lowers what stands where `value` does in the operation's twins. */
+static void lower_twins(struct list *lowered, int id, int value)
+{
+  for (int i = 0; i < operands(&graph->op[id]); i++) {
+    if (operand(&graph->op[id], i) != value) continue;
+    for (int t = next_twin[id]; t != id; t = next_twin[t])
+      lower(lowered, operand(&graph->op[t], i));
+  }
+}
+
+static void settle_op(struct list *lowered, int id)
+{
+  const struct op *op = &graph->op[id];
+  if (!is_possible(id))
+    for (int i = 0; i < operands(op); i++) lower(lowered, operand(op, i));
+}
+
+/* Lowers what those that were lowered, from `from` on, leave no other choice. */
+static void settle(struct list *lowered, int from)
+{
+  for (int i = from; i < lowered->n; i++) {
+    int value = lowered->at[i];
+    for (int k = 0; k < users[value].n; k++) {
+      lower_twins(lowered, users[value].at[k], value);
+      settle_op(lowered, users[value].at[k]);
+    }
+  }
+}
+
+static void lower_impossible(void)
+{
+  struct list lowered = {0};
+  for (int k = 0; k < graph->norder; k++) {
+    int id = graph->order[k], twin = next_twin[id];
+    settle_op(&lowered, id);
+    for (int i = 0; i < operands(&graph->op[id]); i++) {
+      int a = operand(&graph->op[id], i), b = operand(&graph->op[twin], i);
+      if (graph->value[a].order == graph->value[b].order) continue;
+      lower(&lowered, a);
+      lower(&lowered, b);
+    }
+    settle(&lowered, 0);
+    lowered.n = 0;
+  }
+}
+
+/* ----------------------------------------------------------------------------------- the choice */
+
+static struct cut *choice; /* near: raised */
+static int *node_of;       /* by value: its node; twins' have one */
+static int *same_as;       /* by value: an earlier one of the same node, or itself */
+
+static int first_of(int value)
+{
+  while (same_as[value] != value) value = same_as[value];
+  return value;
+}
+
+static void unite(int a, int b)
+{
+  a = first_of(a);
+  b = first_of(b);
+  same_as[a < b ? b : a] = a < b ? a : b;
+}
+
+static void find_nodes(void)
+{
+  same_as = alloc((size_t)(graph->nvalue + 1) * sizeof *same_as);
+  node_of = alloc((size_t)(graph->nvalue + 1) * sizeof *node_of);
+  for (int v = 0; v < graph->nvalue; v++) same_as[v] = v;
+  for (int k = 0; k < graph->norder; k++) {
+    const struct op *op = &graph->op[graph->order[k]];
+    const struct op *twin = &graph->op[next_twin[graph->order[k]]];
+    for (int i = 0; i < operands(op); i++) unite(operand(op, i), operand(twin, i));
+  }
+  choice = new_cut();
+  for (int v = 0; v < graph->nvalue; v++)
+    node_of[v] = same_as[v] == v ? add_node(choice) : node_of[first_of(v)];
+}
+
+/* How many operations the one at hand is priced for: with its twins, which have the same nodes. */
+static int64_t alike;
+
+/* What it wastes if the space, and operand i, are raised or not. */
+static int64_t waste_if(const struct op *op, const struct letters *l, int space, int i,
+                        bool space_raised, bool other_raised)
+{
+  struct value *a = &graph->value[operand(op, space)], *b = &graph->value[operand(op, i)];
+  unsigned order_a = a->order, order_b = b->order;
+  if (!space_raised) a->order = 0;
+  if (!other_raised) b->order = 0;
+  int64_t waste = kernel_waste(op, l, space, i);
+  a->order = order_a;
+  b->order = order_b;
+  return waste;
+}
+
+static void price_operand(const struct op *op, const struct letters *l, int space, int i)
+{
+  int a = operand(op, space), b = operand(op, i);
+  int64_t none = waste_if(op, l, space, i, false, false),
+          first = waste_if(op, l, space, i, true, false),
+          second = waste_if(op, l, space, i, false, true),
+          both = waste_if(op, l, space, i, true, true);
+  if (node_of[a] == node_of[b]) {
+    add_own_price(choice, node_of[a], alike * (both - none));
+  } else if (!lies_otherwise(b)) {
+    add_own_price(choice, node_of[a], alike * (first - none));
+  } else if (!lies_otherwise(a)) {
+    add_own_price(choice, node_of[b], alike * (second - none));
+  } else {
+    add_own_price(choice, node_of[a], alike * (first - none));
+    add_own_price(choice, node_of[b], alike * (both - first));
+    add_price(choice, node_of[b], node_of[a], alike * (first + second - none - both));
+  }
+}
+
+static void price_kernel(const struct op *op)
+{
+  struct letters l;
+  if (!has_other_orders(op)) return;
+  op_letters(op, &l);
+  int space = is_reduce(op->kind) ? 0 : op->nin;
+  for (int i = 0; i < operands(op); i++)
+    if (i != space && (lies_otherwise(operand(op, i)) || lies_otherwise(operand(op, space))))
+      price_operand(op, &l, space, i);
+}
+
+/* A packing is spared where both sides are raised. */
+static void price_packing(const struct op *op)
+{
+  if (!is_needless(op)) return;
+  int spared = add_node(choice);
+  add_own_price(choice, spared, -2 * alike * largest_bytes(op->out));
+  add_price(choice, spared, node_of[op->in[0]], NEVER);
+  add_price(choice, spared, node_of[op->out], NEVER);
+}
+
+/* What cannot stay raised if operand i is lowered. */
+static void tie_operands(int id)
+{
+  const struct op *op = &graph->op[id];
+  for (int i = 0; i < operands(op); i++) {
+    struct value *v = &graph->value[operand(op, i)];
+    unsigned order = v->order;
+    v->order = 0;
+    bool possible = !order || is_possible(id);
+    v->order = order;
+    for (int j = 0; j < operands(op) && !possible; j++)
+      if (lies_otherwise(operand(op, j)))
+        add_price(choice, node_of[operand(op, j)], node_of[operand(op, i)], NEVER);
+  }
+}
+
+static void choose(void)
+{
+  bool *priced = alloc((size_t)graph->nop + 1);
+  find_nodes();
+  for (int k = 0; k < graph->norder; k++) {
+    const struct op *op = &graph->op[graph->order[k]];
+    if (priced[graph->order[k]] || !takes_other_orders(op, NONE)) continue;
+    alike = 0;
+    for (int t = graph->order[k]; !priced[t]; t = next_twin[t], alike++) priced[t] = true;
+    tie_operands(graph->order[k]);
+    if (is_packing(op)) price_packing(op);
+    if (is_pointwise(op->kind) || is_reduce(op->kind)) price_kernel(op);
+  }
+  bool *near = near_side(choice);
+  for (int v = 0; v < graph->nvalue; v++)
+    if (!near[node_of[v]]) graph->value[v].order = 0;
+}
+
+/* ---------------------------------------------------------------------------------- the program */
+
+static void take_packings_out(void)
+{
+  int *stands_for = alloc((size_t)(graph->nvalue + 1) * sizeof *stands_for), kept = 0;
+  for (int v = 0; v < graph->nvalue; v++) stands_for[v] = v;
+  for (int k = 0; k < graph->norder; k++) {
+    struct op *op = &graph->op[graph->order[k]];
+    for (int i = 0; i < op->nin; i++) op->in[i] = stands_for[op->in[i]];
+    if (is_needless(op)) {
+      stands_for[op->out] = op->in[0];
+      continue;
+    }
+    if (is_packing(op) && graph->value[op->in[0]].order != graph->value[op->out].order) {
+      op->kind = OP_permute;
+      op->equation = identity_equation(graph->value[op->out].shape.ndim);
+    }
+    if (op->kind == OP_permute && is_same_bytes(op)) op->kind = OP_view;
+    graph->order[kept++] = graph->order[k];
+  }
+  graph->norder = kept;
+}
+
+/* Whether there is a packing, or a kernel that takes other orders beside a permute. */
+static bool has_work(void)
+{
+  bool permutes = false, kernels = false;
+  for (int k = 0; k < graph->norder; k++) {
+    const struct op *op = &graph->op[graph->order[k]];
+    if (is_packing(op)) return true;
+    permutes |= op->kind == OP_permute;
+    for (int i = 0; i < operands(op) && has_kernel(op->kind); i++) kernels |= takes_steps(op, i);
+  }
+  return permutes && kernels;
+}
+
+void assign_dim_order(void)
+{
+  if (has_work()) {
+    find_users();
+    find_twins();
+    raise_all();
+    lower_impossible();
+    choose();
+    lower_impossible();
+  }
+  take_packings_out();
+}

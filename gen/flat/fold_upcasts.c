@@ -1,0 +1,50 @@
+/* fold_upcasts.c: the pass `fold_upcasts`: kernels take bfloat16 as it is.
+
+   Takes   the flat local program.
+   Leaves  no cast of a bfloat16 to float32 for what goes element by element, or reduces: a kernel
+           reads the narrow elements and computes with them as floats anyhow, to the same bits, and
+           what is read by several kernels is not kept in the wide type too. Products, copies,
+           collectives and kernels of their own still read casts. */
+#include "flat/flat.h"
+
+/* What the value was widened from, or NONE. */
+static int widened_from(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE || graph->op[v->op].kind != OP_cast || v->type != F32) return NONE;
+  int from = graph->op[v->op].in[0];
+  return graph->value[from].type == BF16 ? from : NONE;
+}
+
+/* Its value keeps its type, whatever those of the inputs are now. */
+static void read_narrow(struct op *op)
+{
+  for (int i = 0; i < op->nin; i++) {
+    int from = widened_from(op->in[i]);
+    if (from == NONE) continue;
+    op->in[i] = from;
+    op->typed = true;
+    op->type = graph->value[op->out].type;
+  }
+}
+
+static bool is_unread_cast(const struct op *op, const int *readers)
+{
+  if (op->kind != OP_cast || widened_from(op->out) == NONE || readers[op->out]) return false;
+  return graph->value[op->out].role == ACTIVATION && !graph->value[op->out].is_output;
+}
+
+void fold_upcasts(void)
+{
+  int *readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers), kept = 0;
+  for (int at = 0; at < graph->norder; at++) {
+    struct op *op = &graph->op[graph->order[at]];
+    if (is_pointwise(op->kind) || is_reduce(op->kind)) read_narrow(op);
+    for (int i = 0; i < op->nin; i++) readers[op->in[i]]++;
+    for (int k = 0; k < op->nbody; k++) readers[graph->op[op->body[k]].in[0]]++;
+  }
+  for (int at = 0; at < graph->norder; at++)
+    if (!is_unread_cast(&graph->op[graph->order[at]], readers))
+      graph->order[kept++] = graph->order[at];
+  graph->norder = kept;
+}

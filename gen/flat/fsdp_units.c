@@ -1,0 +1,256 @@
+/* fsdp_units.c: of the pass `plan`: the parameters of units (fully_shard, replicate), where they
+   lie and where they are gathered.
+
+   A unit's parameters are kept cut over some dimensions of the mesh, behind the cuts that styles
+   ask for. Where an operation reads one it reads a redistribution of it that is whole there; of a
+   parameter that the model computes with in a narrower type, of its cast, so that the narrow type
+   travels. From here on these are placements and redistributions as all others: the
+   redistribution's gradient is the reduce-scatter.
+
+   All that the unit's own modules read of a parameter is gathered once. What reads it elsewhere (an
+   embedding's weight that is the output's too) reads it gathered anew, if the unit gives up what it
+   gathered: else that would be there all the time between. What the modules of a list read of a
+   parameter from outside of the list is gathered ahead of them all, so that they stay equal. */
+#include "flat/flat.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------- where they lie */
+
+static const char *unit_text(const struct unit *u)
+{
+  return *u->name ? text("'%s'", printable(u->name)) : "the model";
+}
+
+/* The style that places the parameter along the dimension of the mesh, or NULL. */
+static const struct style *placed_by(int parameter, int mesh_dim)
+{
+  for (int i = graph->nstyle; i-- > 0;) {
+    const struct style *s = &graph->style[i];
+    if (s->mesh_dim != mesh_dim) continue;
+    for (int k = 0; k < s->nwish; k++)
+      if (s->wish[k].what == WISH_PARAMETER && s->wish[k].value == parameter) return s;
+  }
+  return NULL;
+}
+
+static void forbid_cut(int parameter, const struct unit *u, int mesh_dim)
+{
+  const struct value *v = &graph->value[parameter];
+  if (v->layout.on[mesh_dim].kind == REPLICATE) return;
+  const struct style *s = placed_by(parameter, mesh_dim);
+  plan_error(u->line,
+             "%s of %s over %s: %s at line %d places %s as %s there: give the two "
+             "different dimensions of the mesh",
+             u->who, unit_text(u), printable(graph->mesh.name[mesh_dim]), s ? s->name : "the plan",
+             s ? s->line : v->line, printable(v->name), placement_text(v->layout.on[mesh_dim]));
+}
+
+/* Whether all parts are as large if the unit's dimensions of the mesh cut this one too. */
+static bool is_even(const struct value *v, const struct unit *u, int dim)
+{
+  int64_t parts = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement p = v->layout.on[d];
+    if (u->shards >> d & 1 || (p.kind == SHARD && p.dim == dim)) parts *= graph->mesh.size[d];
+  }
+  return v->shape.size[dim] % parts == 0;
+}
+
+/* The one that is told, where there is such; else the first that is cut evenly, else 0. */
+static int dimension_for(const struct value *v, const struct unit *u)
+{
+  int ndim = v->shape.ndim, told = u->dim < 0 ? u->dim + ndim : u->dim;
+  if (told >= 0 && told < ndim) return told;
+  for (int dim = 0; dim < ndim; dim++)
+    if (is_even(v, u, dim)) return dim;
+  return 0;
+}
+
+/* The turn behind those that cut the dimension already. */
+static int next_turn(const struct value *v, int dim)
+{
+  int turn = 0;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement p = v->layout.on[d];
+    if (p.kind == SHARD && p.dim == dim && p.turn >= turn) turn = p.turn + 1;
+  }
+  return turn;
+}
+
+static void cut_over(struct value *v, unsigned shards, int mesh_dim, int dim)
+{
+  if (shards >> mesh_dim & 1 && graph->mesh.size[mesh_dim] > 1)
+    v->layout.on[mesh_dim] =
+        (struct placement){.kind = SHARD, .dim = dim, .turn = next_turn(v, dim)};
+}
+
+/* Of a dimension of the mesh that was split in groups that within a group cuts first: what is kept
+   when the groups have gathered it is the other's parts. */
+static void place_parameter(int parameter)
+{
+  struct value *v = &graph->value[parameter];
+  const struct unit *u = &graph->unit[v->unit];
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if ((u->shards | u->copies) >> d & 1) forbid_cut(parameter, u, d);
+  if (!v->shape.ndim) return; /* a number cannot be cut */
+  int dim = dimension_for(v, u);
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    bool split = d + 1 < graph->mesh.ndim && is_within(d + 1);
+    if (split) cut_over(v, u->shards, d + 1, dim);
+    cut_over(v, u->shards, d, dim);
+    d += split;
+  }
+}
+
+/* -------------------------------------------------------------------------------- the gathering */
+
+/* By parameter: as the unit's modules read it, and as others do; or NONE. */
+static int *here, *elsewhere;
+static int *element_of; /* by module: the module of the outermost list in which it lies, or NONE */
+static int *began;      /* by list: where its modules' operations begin, or NONE */
+static int known;
+
+static int element(int module)
+{
+  return module == NONE ? NONE : element_of[module];
+}
+
+/* A module stands behind the one that holds it. */
+static void find_elements(void)
+{
+  element_of = alloc((size_t)(graph->nmodule + 1) * sizeof *element_of);
+  began = alloc((size_t)(graph->nmodule + 1) * sizeof *began);
+  for (int m = 0; m < graph->nmodule; m++) {
+    int parent = graph->module[m].parent;
+    element_of[m] = element(parent);
+    if (element_of[m] == NONE && parent != NONE &&
+        !strcmp(graph->module[parent].class_name, "ModuleList"))
+      element_of[m] = m;
+    began[m] = NONE;
+  }
+}
+
+/* That a dimension which the plan tells is one that any of the unit's parameters has. */
+static void check_dimension(int unit)
+{
+  const struct unit *u = &graph->unit[unit];
+  int most = 0;
+  for (int i = 0; i < known; i++)
+    if (graph->value[i].unit == unit && graph->value[i].shape.ndim > most)
+      most = graph->value[i].shape.ndim;
+  if (most && u->dim != ANY_DIM && (u->dim >= most || u->dim < -most))
+    plan_error(u->line, "%s of %s: shard_dim = %d: its parameters have at most %d dimension%s",
+               u->who, unit_text(u), u->dim, most, most > 1 ? "s" : "");
+}
+
+void place_units(void)
+{
+  known = graph->nvalue;
+  here = alloc((size_t)(known + 1) * sizeof *here);
+  elsewhere = alloc((size_t)(known + 1) * sizeof *elsewhere);
+  for (int i = 0; i < known; i++) {
+    here[i] = elsewhere[i] = NONE;
+    if (graph->value[i].unit != NONE) place_parameter(i);
+  }
+  for (int u = 0; u < graph->nunit; u++) check_dimension(u);
+  find_elements();
+}
+
+void note_list(const struct op *op, const struct list *order)
+{
+  int at = element(op->module), list = at == NONE ? NONE : graph->module[at].parent;
+  if (list != NONE && began[list] == NONE) began[list] = order->n;
+}
+
+bool is_kept_cut(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (value >= known || v->role != PARAMETER || v->unit == NONE) return false;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (graph->unit[v->unit].shards >> d & 1 && v->layout.on[d].kind == SHARD) return true;
+  return false;
+}
+
+bool casts_for_use(const struct op *op)
+{
+  if (op->kind != OP_cast || !is_kept_cut(op->in[0])) return false;
+  const struct value *v = &graph->value[op->in[0]];
+  return v->used_as != v->type && op->type == v->used_as;
+}
+
+/* Whether one of a list reads it that does not hold it. */
+static bool is_from_outside(int parameter, int module)
+{
+  return element(module) != NONE && element(module) != element(graph->value[parameter].module);
+}
+
+/* Adds the operation to the order: at the end, or ahead of all that the modules of a list do. */
+static void put_in(struct list *order, int id, int list)
+{
+  add(order, id);
+  if (list == NONE || began[list] == NONE) return;
+  int at = began[list];
+  memmove(&order->at[at + 1], &order->at[at], (size_t)(order->n - 1 - at) * sizeof *order->at);
+  order->at[at] = id;
+  for (int m = 0; m < graph->nmodule; m++)
+    if (began[m] >= at) began[m]++;
+}
+
+static int cast_as_used(int parameter, struct op op)
+{
+  struct value v = graph->value[parameter];
+  op.kind = OP_cast;
+  op.type = v.used_as;
+  int id = make_op(op);
+  graph->value[graph->op[id].out].name = text("%s_%s", v.name, type_name(v.used_as));
+  return id;
+}
+
+/* Whole over these dimensions of the mesh. */
+static int whole_again(int value, int parameter, unsigned over, struct op op)
+{
+  struct value v = graph->value[parameter];
+  op.kind = OP_redistribute;
+  op.in[0] = value;
+  op.type = graph->value[value].type;
+  op.backward_type = v.reduced_as;
+  op.asked = (1u << graph->mesh.ndim) - 1;
+  op.to = v.layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (over >> d & 1) op.to.on[d] = (struct placement){0};
+  op.why = text("%s's gather", graph->unit[v.unit].who);
+  int id = make_op(op);
+  graph->value[graph->op[id].out].name = graph->value[value].name;
+  return id;
+}
+
+int gathered(int parameter, const struct op *reader, struct list *order)
+{
+  struct value v = graph->value[parameter];
+  const struct unit *u = &graph->unit[v.unit];
+  bool own = reader->module != NONE && graph->module[reader->module].unit == v.unit;
+  int *as = own || !u->again ? &here[parameter] : &elsewhere[parameter];
+  if (*as != NONE) return *as;
+  bool outside = is_from_outside(parameter, reader->module);
+  int list = outside ? graph->module[element(reader->module)].parent : NONE, value = parameter;
+  struct op op = {.nin = 1, .in = {parameter}, .line = u->line, .unit_plus_1 = v.unit + 1};
+  op.module = own ? v.module : outside ? 0 : reader->module;
+  if (u->once && graph->accumulate > 1) op.phase = GATHER;
+  unsigned once = u->again ? u->shards & ~u->again : 0;
+  op.held = once != 0;
+  if (v.used_as != v.type) {
+    int cast = cast_as_used(parameter, op);
+    put_in(order, cast, list);
+    value = graph->op[cast].out;
+  }
+  if (once) {
+    int part = whole_again(value, parameter, once, op);
+    put_in(order, part, list);
+    value = graph->op[part].out;
+  }
+  op.held = false;
+  int whole = whole_again(value, parameter, u->shards, op);
+  put_in(order, whole, list);
+  return *as = graph->op[whole].out;
+}

@@ -1,0 +1,185 @@
+/* grad.c: the pass `grad`: the backward program.
+
+   Takes   the forward graph, every value placed.
+   Leaves  after it, for each parameter that the loss depends on, the operations that make its
+           gradient, laid out as the parameter is: a value with the role GRADIENT. Where a step
+           takes several batches, the loss is their mean.
+
+   Reverse mode: from the loss back, each operation's gradient function (gradients.c) adds the
+   operations that take the gradient of what it made to the gradients of what it took. */
+#include "flat/flat.h"
+
+static int *gradient; /* of each value: a value, or NONE while nothing has reached it */
+static bool *wanted;  /* the value depends on a parameter, and has a gradient then */
+static int *readers;  /* of each value: operations that may still add to its gradient */
+
+static void mark_outputs(const struct op *op)
+{
+  bool any = false;
+  for (int k = 0; k < op->nin; k++) any |= wanted[op->in[k]];
+  for (int k = 0; k < op->nout; k++)
+    wanted[op->out + k] = any && !op->constant && is_floating(graph->value[op->out + k].type);
+}
+
+static void mark_wanted(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    wanted[i] = graph->value[i].role == PARAMETER && is_floating(graph->value[i].type);
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    for (int k = 0; k < op->nin; k++) readers[op->in[k]]++;
+    if (stays(op) && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];
+    mark_outputs(op);
+  }
+}
+
+/* Where the plan asked that a value lie as it does, its gradient is to lie so too: what is pending
+   in it is finished here, once, whatever read the value. */
+static int finished(int value)
+{
+  if (stays_at[value] == NONE) return gradient[value];
+  const struct op *by = &graph->op[stays_at[value]];
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {gradient[value]},
+                  .type = graph->value[gradient[value]].type,
+                  .backward_type = graph->value[gradient[value]].type,
+                  .to = graph->value[value].layout,
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .phase = BACKWARD,
+                  .module = by->module,
+                  .line = by->line,
+                  .why = text("backward of %s", by->why)};
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (op.to.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
+  int out = append_op(op);
+  graph->value[out].name = graph->value[gradient[value]].name;
+  return gradient[value] = out;
+}
+
+static void gradient_of_parameter(int parameter)
+{
+  struct value p = graph->value[parameter];
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {gradient[parameter]},
+                  .type = p.reduced_as,
+                  .backward_type = p.reduced_as,
+                  .to = p.layout,
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .phase = BACKWARD,
+                  .module = p.module,
+                  .line = p.line,
+                  .unit_plus_1 = p.unit + 1,
+                  .why = text("the gradient of %s", p.name)};
+  int out = append_op(op);
+  graph->value[out].type = p.type;
+  graph->value[out].role = GRADIENT;
+  graph->value[out].of = parameter;
+  graph->value[out].name = text("d_%s", p.name);
+}
+
+/* The operation is done with: parameters that nothing else reads have their whole gradient. */
+static void leave(const struct op *op)
+{
+  for (int i = 0; i < op->nin; i++) {
+    int value = op->in[i];
+    bool whole = --readers[value] == 0 && gradient[value] != NONE;
+    if (whole && graph->value[value].role == PARAMETER) gradient_of_parameter(value);
+  }
+}
+
+/* Gradients flow through an operation's first output: those of the others would be lost. */
+static bool is_reached(const struct op *op)
+{
+  for (int k = 1; k < op->nout; k++) {
+    if (!wanted[op->out + k] || gradient[op->out + k] == NONE) continue;
+    if (op->kind == OP_custom)
+      plan_error(op->line,
+                 "the loss depends on output %d of %s, but gradients flow through output 0 alone",
+                 k, op_name(op));
+    bug_at("grad", graph->value[op->out].op, "output %d has a gradient", k);
+  }
+  return op->nout && wanted[op->out] && gradient[op->out] != NONE;
+}
+
+static int sum_of_losses(int batch, int before)
+{
+  struct op part = {.kind = OP_scale, .nin = 1, .in = {batch}, .scalar = 1.0 / graph->accumulate};
+  struct op sum = {.kind = OP_add, .nin = 2, .in = {before}};
+  part.module = sum.module = graph->value[batch].module;
+  part.line = sum.line = graph->train_line;
+  sum.in[1] = append_op(part);
+  int out = append_op(sum);
+  graph->value[out].role = LOSS;
+  graph->value[out].name = "loss";
+  return out;
+}
+
+/* Where a step takes several batches, its loss is the mean of theirs: each adds its part to those
+   of the batches before it. If the loss is pending over ranks, their sum is made whole in the
+   update: *later is the operation that does it, else NONE. Gives the loss of one batch. */
+static int average_loss(int *later)
+{
+  int loss = graph->loss, made_by = graph->value[loss].op, batch = loss;
+  struct op *told = &graph->op[made_by];
+  if (told->kind == OP_redistribute && graph->order[graph->norder - 1] == made_by &&
+      graph->value[told->in[0]].type == graph->value[loss].type)
+    batch = told->in[0];
+  *later = batch == loss ? NONE : made_by;
+  if (*later == NONE)
+    graph->value[loss].role = ACTIVATION;
+  else
+    graph->norder--;
+  int norder = graph->norder;
+  struct value v = graph->value[batch];
+  int before = add_value(LOSS, "loss", v.type, v.shape, v.module, v.line);
+  graph->value[before].layout = v.layout;
+  graph->value[before].placed = true;
+  int sum = sum_of_losses(batch, before);
+  graph->value[batch].name = "loss_of_batch";
+  if (*later == NONE) {
+    graph->loss = sum;
+  } else {
+    graph->op[*later].in[0] = sum;
+    graph->op[*later].phase = UPDATE;
+  }
+  propagate_from(norder);
+  return batch;
+}
+
+/* The gradient of a batch's loss: the part that it is of the step's. */
+static int begin(int loss)
+{
+  const struct value *v = &graph->value[loss];
+  struct op op = {.kind = OP_full, .type = v->type, .phase = BACKWARD};
+  op.scalar = 1.0 / graph->accumulate;
+  op.module = v->module;
+  op.line = v->line;
+  return append_op_shaped(op, v->shape);
+}
+
+void grad(void)
+{
+  if (graph->loss == NONE) return;
+  int loss = graph->loss, later = NONE;
+  if (graph->accumulate > 1) loss = average_loss(&later);
+  int known = graph->nvalue, norder = graph->norder;
+  gradient = alloc((size_t)known * sizeof *gradient);
+  wanted = alloc((size_t)known * sizeof *wanted);
+  readers = alloc((size_t)known * sizeof *readers);
+  stays_at = alloc((size_t)known * sizeof *stays_at);
+  for (int i = 0; i < known; i++) gradient[i] = stays_at[i] = NONE;
+  mark_wanted();
+  if (!wanted[loss])
+    plan_error(graph->train_line, "the loss depends on no parameter: there is nothing to train");
+
+  gradient[loss] = begin(loss);
+  for (int i = norder - 1; i >= 0; i--) {
+    struct op op = graph->op[graph->order[i]];
+    if (is_reached(&op)) write_gradient(&op, finished(op.out), wanted, gradient);
+    leave(&op);
+  }
+  propagate_from(norder);
+  if (later != NONE) append_to_order(later);
+}

@@ -1,0 +1,120 @@
+/* optimize.c: the pass `optimize`: what becomes of the gradients.
+
+   Takes   the graph with its gradients.
+   Leaves  for each parameter that has one, the optimizer's state, laid out as the parameter is, and
+           an operation that writes parameter and state in place; before these, where it is asked
+           for, the norm of all gradients together. Where a step takes several batches, their
+           gradients are added up (accumulate.c). */
+#include "flat/flat.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------- the norm */
+
+/* The mesh dimensions over which parts of gradients are to be summed: those that cut any. */
+static unsigned dimensions_cut(const int *gradient, int known)
+{
+  unsigned dims = 0;
+  for (int i = 0; i < known; i++)
+    for (int d = 0; d < graph->mesh.ndim && gradient[i] != NONE; d++)
+      if (graph->mesh.size[d] > 1 && graph->value[gradient[i]].layout.on[d].kind == SHARD)
+        dims |= 1u << d;
+  return dims;
+}
+
+static struct op in_update(enum op_kind kind)
+{
+  return (struct op){.kind = kind, .phase = UPDATE, .module = NONE, .line = graph->optimizer.line};
+}
+
+/* Appends an operation that makes one number. */
+static int number(struct op op, enum role role, const char *name, struct layout layout)
+{
+  int out = append_op_shaped(op, (struct shape){0});
+  struct value *v = &graph->value[out];
+  v->role = role;
+  v->name = name;
+  v->type = role == NORM ? F32 : F64;
+  v->layout = layout;
+  v->placed = true;
+  return out;
+}
+
+static int sum_over(unsigned dims, int value)
+{
+  struct op op = in_update(OP_all_reduce);
+  op.nin = 1;
+  op.in[0] = value;
+  op.group = add_group(dims);
+  op.reduction = SUM;
+  op.why = "the norm of all gradients";
+  return number(op, ACTIVATION, "squares", (struct layout){0});
+}
+
+static void find_norm(const int *gradient, int known)
+{
+  struct list body = {0};
+  for (int i = 0; i < known; i++) {
+    if (gradient[i] == NONE) continue;
+    struct op inner = in_update(OP_squares);
+    inner.out = NONE;
+    inner.nin = 1;
+    inner.in[0] = gradient[i];
+    add(&body, store_op(inner));
+  }
+  unsigned dims = dimensions_cut(gradient, known);
+  struct layout pending = {0};
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (dims >> d & 1) pending.on[d] = (struct placement){.kind = PARTIAL, .reduction = SUM};
+  struct op squares = in_update(OP_squares);
+  squares.nbody = body.n;
+  squares.body = body.at;
+  int sum = number(squares, ACTIVATION, "squares", pending);
+  if (dims) sum = sum_over(dims, sum);
+  struct op norm = in_update(OP_norm);
+  norm.nin = 1;
+  norm.in[0] = sum;
+  graph->norm = number(norm, NORM, "grad_norm", (struct layout){0});
+}
+
+/* ----------------------------------------------------------------------------------- the update */
+
+static int state_of(int parameter, const char *what)
+{
+  struct value p = graph->value[parameter];
+  int s = add_value(STATE, text("optim.%s.%s", what, p.name), p.type, p.shape, p.module, p.line);
+  graph->value[s].of = parameter;
+  graph->value[s].layout = p.layout;
+  graph->value[s].placed = true;
+  return s;
+}
+
+static void update(int parameter, int gradient)
+{
+  struct op op = in_update(strcmp(graph->optimizer.name, "AdamW") ? OP_sgd : OP_adamw);
+  op.module = graph->value[parameter].module;
+  op.in[op.nin++] = parameter;
+  op.in[op.nin++] = gradient;
+  if (op.kind == OP_adamw) {
+    op.in[op.nin++] = state_of(parameter, "exp_avg");
+    op.in[op.nin++] = state_of(parameter, "exp_avg_sq");
+  } else if (graph->optimizer.momentum > 0) {
+    op.in[op.nin++] = state_of(parameter, "momentum");
+  }
+  if (graph->clip > 0) op.in[op.nin++] = graph->norm;
+  append_update(op);
+}
+
+void optimize(void)
+{
+  if (graph->loss == NONE) return;
+  int known = graph->nvalue;
+  int *gradient = alloc((size_t)known * sizeof *gradient);
+  for (int i = 0; i < known; i++) gradient[i] = NONE;
+  for (int i = 0; i < known; i++)
+    if (graph->value[i].role == GRADIENT) gradient[graph->value[i].of] = i;
+  if (graph->accumulate > 1) accumulate_gradients(gradient);
+  if (graph->wants_norm) find_norm(gradient, known);
+  for (int i = 0; i < known; i++)
+    if (gradient[i] != NONE) update(i, gradient[i]);
+}

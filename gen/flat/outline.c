@@ -1,0 +1,581 @@
+/* outline.c: the pass `outline`: from one flat program to functions.
+
+   Takes   the flat local program in graph->order, and the phase and module of each operation.
+   Leaves  a function for each phase that has work, and one for each run of equal modules of a list
+           (layers.0, layers.1, ...), which the phase's function calls in a loop. Passes after this
+           one see each distinct layer once, and nothing that neither the loss, nor an output, nor
+           an update needs: that is out of the graph (drop.c), and graph->order is empty.
+
+   Modules of a list are equal when their operations are, one by one: kind, attributes, shapes,
+   layouts, and where each input comes from. Dropouts differ in their streams of random numbers,
+   each module's by as much from the one before. The operations of the first module then stand for
+   all of them, and its values for the families of values that the others make: a value of module i
+   has `family` and `index` i. An input of a module comes
+
+     from within            made by an operation of the same module
+     with the module        its parameter, or what it saved in an earlier loop
+     from the neighbour     made by the module before it in the list, or behind it: the body
+                            reads a carried value, `initial` for the module at the list's end
+     from outside           the same value for all
+
+   Where any input comes from elsewhere, or anything differs, the modules stay apart; and where the
+   plan has more lists than any model, or compares modules of more than any, in the rest of it. */
+#include "flat/flat.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* Operations order[first .. first + length) are what one module of a list does in one phase. */
+struct run {
+  int first, length;
+};
+
+/* A loop over a list's modules in one phase. run[i] is module i's. */
+struct region {
+  int list, count, phase;
+  int first, last; /* places in graph->order */
+  bool upward;     /* from module 0 to the last */
+  struct run *run;
+};
+
+static struct region *region;
+static int nregion, region_room;
+static int *place_of;       /* by operation: where it stands in graph->order */
+static int *region_at;      /* by place: the region that begins there, and 1, or 0 */
+static bool *inside;        /* by place: of a region */
+static struct list *places; /* by module that is a list: of what its modules do, in the order */
+static struct list *inner;  /* and the parameters in or under these */
+
+/* What is compared in search of regions: beyond so much, far more than layers have, modules stay
+   apart; so they do where there are more lists than any model has. */
+static int64_t compared;
+enum { MOST_COMPARED = 20000000, MOST_REGIONS = 512 };
+
+/* ----------------------------------------------------------------------------- finding the runs */
+
+/* "layers.3" for a module in or under layers.3: the module of the list that holds it, or NONE. */
+static int element_of(int module, int list)
+{
+  while (module != NONE && graph->module[module].parent != list)
+    module = graph->module[module].parent;
+  return module;
+}
+
+/* The number that the text begins with, as it is written in full, if `ends` follows it; else NONE.
+ */
+static int number_before(char ends, const char *s, const char **rest)
+{
+  int n = 0;
+  if (*s == ends || (s[0] == '0' && s[1] != ends)) return NONE;
+  for (; *s != ends; s++) {
+    if (*s < '0' || *s > '9' || n > 100000) return NONE;
+    n = 10 * n + *s - '0';
+  }
+  *rest = s + 1;
+  return n;
+}
+
+/* The place of a module in its list, from its name; NONE where that is no number. */
+static int place_in_list(int module)
+{
+  const char *rest;
+  return number_before(0, graph->module[module].name, &rest);
+}
+
+/* By module: how many modules it holds that are called 0, 1, ... in this order; 0 where it holds
+   others. */
+static int *count_elements(void)
+{
+  enum { OTHERS = -1 };
+  int *count = alloc((size_t)(graph->nmodule + 1) * sizeof *count);
+  for (int m = 0; m < graph->nmodule; m++) {
+    int list = graph->module[m].parent;
+    if (list == NONE || count[list] == OTHERS) continue;
+    count[list] = place_in_list(m) == count[list] ? count[list] + 1 : OTHERS;
+  }
+  for (int m = 0; m < graph->nmodule; m++)
+    if (count[m] == OTHERS) count[m] = 0;
+  return count;
+}
+
+static int index_at(int place, int list)
+{
+  int module = graph->op[graph->order[place]].module;
+  int element = module == NONE ? NONE : element_of(module, list);
+  return element == NONE ? NONE : place_in_list(element);
+}
+
+static bool same_value_kind(int a, int b)
+{
+  const struct value *v = &graph->value[a], *w = &graph->value[b];
+  return v->type == w->type && v->role == w->role && same_shape(v->shape, w->shape) &&
+         same_layout(v->layout, w->layout) && v->order == w->order && !v->is_output &&
+         !w->is_output && v->role != LOSS;
+}
+
+/* The parameters in or under each of the list's modules, by the module's place in the list. */
+static struct list *parameters_by_place(int list, int count)
+{
+  struct list *of = alloc((size_t)count * sizeof *of);
+  for (int k = 0; k < inner[list].n; k++) {
+    int value = inner[list].at[k];
+    add(&of[place_in_list(element_of(graph->value[value].module, list))], value);
+  }
+  return of;
+}
+
+/* ".weight" of "layers.3.weight", with "layers" the list. */
+static const char *behind_number(const char *list, const char *name)
+{
+  size_t before = *list ? strlen(list) + 1 : 0;
+  if (strlen(name) < before) return "";
+  return name + before + strspn(name + before, "0123456789");
+}
+
+/* Whether the list's modules hold the same parameters: then they are an array of structs in C. */
+static bool same_parameters(int list, int count)
+{
+  const struct list *of = parameters_by_place(list, count);
+  const char *path = graph->module[list].path;
+  for (int m = 1; m < count; m++) {
+    if (of[m].n != of[0].n) return false;
+    for (int k = 0; k < of[0].n; k++) {
+      const char *x = behind_number(path, graph->value[of[0].at[k]].name);
+      const char *y = behind_number(path, graph->value[of[m].at[k]].name);
+      if (strcmp(x, y) || !same_value_kind(of[0].at[k], of[m].at[k])) return false;
+    }
+  }
+  return true;
+}
+
+/* The runs of all the list's modules, one after the other from `place` on, in either direction. The
+   first says how long they are: what the last does beyond that stays outside. */
+static bool find_region(int place, int list, int count, struct region *r)
+{
+  int first = index_at(place, list), phase = (int)graph->op[graph->order[place]].phase;
+  *r = (struct region){.list = list,
+                       .count = count,
+                       .phase = phase,
+                       .first = place,
+                       .last = place,
+                       .upward = first == 0};
+  if (first != 0 && first != count - 1) return false;
+  r->run = alloc((size_t)count * sizeof *r->run);
+  for (int k = 0, length = INT_MAX; k < count; k++) {
+    int index = r->upward ? k : count - 1 - k;
+    struct run *run = &r->run[index];
+    run->first = r->last;
+    while (r->last < graph->norder && r->last - run->first < length &&
+           index_at(r->last, list) == index && (int)graph->op[graph->order[r->last]].phase == phase)
+      r->last++;
+    run->length = r->last - run->first;
+    compared += run->length;
+    if (k == 0) length = run->length;
+    if (!length || run->length != length) return false;
+  }
+  return true;
+}
+
+/* --------------------------------------------------------------------------- comparing the runs */
+
+static const struct op *op_at(const struct region *r, int index, int k)
+{
+  return &graph->op[graph->order[r->run[index].first + k]];
+}
+
+static bool same_numbers(const struct op *a, const struct op *b)
+{
+  bool streams = a->kind == OP_dropout;
+  for (int i = streams; i < MAX_NUMBERS; i++)
+    if (a->number[i] != b->number[i]) return false;
+  return a->type == b->type && a->typed == b->typed && a->constant == b->constant &&
+         a->custom == b->custom;
+}
+
+static bool same_op(const struct op *a, const struct op *b)
+{
+  if (a->kind != b->kind || a->nin != b->nin || a->line != b->line || a->again != b->again)
+    return false;
+  if (!a->equation != !b->equation || (a->equation && strcmp(a->equation, b->equation)))
+    return false;
+  if (a->scalar != b->scalar || a->dims != b->dims || a->keep != b->keep) return false;
+  if (a->group != b->group || a->exchange != b->exchange || a->reduction != b->reduction)
+    return false;
+  if (a->dim != b->dim || a->dim_to != b->dim_to || !same_layout(a->to, b->to)) return false;
+  if (a->nout != b->nout || !same_numbers(a, b)) return false;
+  for (int o = 0; o < a->nout; o++)
+    if (!same_value_kind(a->out + o, b->out + o)) return false;
+  return true;
+}
+
+/* By how much the k-th operation's stream grows from each module to the next; false if it does so
+   unevenly. */
+static bool find_growth(const struct region *r, int k, int64_t *growth)
+{
+  *growth = 0;
+  if (op_at(r, 0, k)->kind != OP_dropout) return true;
+  *growth = op_at(r, 1, k)->number[0] - op_at(r, 0, k)->number[0];
+  for (int i = 2; i < r->count; i++)
+    if (op_at(r, i, k)->number[0] - op_at(r, i - 1, k)->number[0] != *growth) return false;
+  return true;
+}
+
+/* Where in run `index` the value is made, from its start; NONE if not there. */
+static int made_in(const struct region *r, int index, int value)
+{
+  int op = graph->value[value].op;
+  if (op == NONE || place_of[op] == NONE) return NONE;
+  int k = place_of[op] - r->run[index].first;
+  return k >= 0 && k < r->run[index].length ? k : NONE;
+}
+
+static bool made_by_region(const struct region *r, int value)
+{
+  int op = graph->value[value].op;
+  return op != NONE && place_of[op] >= r->first && place_of[op] < r->last;
+}
+
+/* "weight" of "layers.3.weight" and such: the value's name within module `index` of the list. */
+static const char *name_within(const struct region *r, int index, int value)
+{
+  const char *list = graph->module[r->list].path, *name = graph->value[value].name, *rest;
+  size_t n = strlen(list);
+  if (strncmp(name, list, n) || (n && name[n++] != '.')) return NULL;
+  return number_before('.', name + n, &rest) == index ? rest : NULL;
+}
+
+/* The parameter whose value it is, or whose gradient before this batch's is added; or NONE. */
+static int parameter_of(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->role == PARAMETER) return value;
+  return is_gradient(value) && v->op == NONE ? v->of : NONE;
+}
+
+static bool is_own_parameter(const struct region *r, int index, int value, int first)
+{
+  int mine = parameter_of(value), its = parameter_of(first);
+  if (mine == NONE || its == NONE) return false;
+  const char *a = name_within(r, 0, its), *b = name_within(r, index, mine);
+  return a && b && !strcmp(a, b) && same_value_kind(first, value);
+}
+
+/* The representative of a family and the value's index in it; false if it belongs to none, or to
+   that of another list. In the region under work, what run i makes at k belongs to what run 0 makes
+   there. */
+static bool family_of(const struct region *r, int value, int *family, int *index)
+{
+  const struct value *v = &graph->value[value];
+  if (v->family != NONE) {
+    *family = v->family;
+    *index = v->index;
+    return v->list == r->list;
+  }
+  if (!made_by_region(r, value)) return false;
+  *index = index_at(place_of[v->op], r->list);
+  int k = made_in(r, *index, value);
+  *family = op_at(r, 0, k)->out + (value - op_at(r, *index, k)->out);
+  return true;
+}
+
+/* What the body reads for input j of its k-th operation; NONE where the runs do not agree. */
+struct source {
+  int value;                 /* as it is, where it isn't carried */
+  int family, step, initial; /* carried: from the neighbour at index + step */
+};
+
+/* One value for all modules. It must not be module 0's own: in the body that would mean each
+   module's. */
+static bool all_same(const struct region *r, int k, int j)
+{
+  int value = op_at(r, 0, k)->in[j];
+  const struct value *v = &graph->value[value];
+  for (int i = 0; i < r->count; i++)
+    if (op_at(r, i, k)->in[j] != value) return false;
+  bool of_list = parameter_of(value) != NONE && element_of(v->module, r->list) != NONE;
+  return !of_list && v->family != value && !made_by_region(r, value);
+}
+
+/* Where an earlier loop has them by the number of another list's module they are no family of this
+   one. */
+static bool all_parameters(const struct region *r, int k, int j)
+{
+  for (int i = 0; i < r->count; i++) {
+    const struct value *v = &graph->value[op_at(r, i, k)->in[j]];
+    if (v->family != NONE && v->list != r->list) return false;
+    if (!is_own_parameter(r, i, op_at(r, i, k)->in[j], op_at(r, 0, k)->in[j])) return false;
+  }
+  return true;
+}
+
+/* Whether every run, but for one at the end, reads the same family at its own index + `step`. */
+static bool all_family(const struct region *r, int k, int j, int step, int *family)
+{
+  *family = NONE;
+  for (int i = 0; i < r->count; i++) {
+    int f, index;
+    if (i + step < 0 || i + step >= r->count) continue;
+    if (!family_of(r, op_at(r, i, k)->in[j], &f, &index) || index != i + step) return false;
+    if (*family != NONE && f != *family) return false;
+    *family = f;
+  }
+  return *family != NONE;
+}
+
+static bool find_source(const struct region *r, int k, int j, struct source *s)
+{
+  *s = (struct source){.value = op_at(r, 0, k)->in[j], .family = NONE};
+  int family;
+  if (all_family(r, k, j, 0, &family)) {
+    s->value = family;
+    return true;
+  }
+  if (all_same(r, k, j) || all_parameters(r, k, j)) return true;
+  for (int step = -1; step <= 1; step += 2) {
+    int end = step < 0 ? 0 : r->count - 1;
+    if (!all_family(r, k, j, step, &family)) continue;
+    /* A value of this very loop must come from the module that ran before. */
+    if (made_in(r, 0, family) != NONE && (step < 0) != r->upward) continue;
+    int initial = op_at(r, end, k)->in[j], f, index;
+    if (family_of(r, initial, &f, &index) && f == family) continue;
+    if (!same_value_kind(initial, family) || made_by_region(r, initial)) continue;
+    *s = (struct source){.family = family, .step = step, .initial = initial};
+    return true;
+  }
+  return false;
+}
+
+/* -------------------------------------------------------------------------------------- folding */
+
+static int new_carried(const struct source *s)
+{
+  struct value from = graph->value[s->initial];
+  int c =
+      add_value(ACTIVATION, value_name(s->initial), from.type, from.shape, from.module, from.line);
+  struct value *v = &graph->value[c];
+  v->layout = from.layout;
+  v->order = from.order;
+  v->placed = true;
+  v->family = s->family;
+  v->step = s->step;
+  v->initial = s->initial;
+  return c;
+}
+
+static int carried_value(const struct source *s)
+{
+  static struct memo carried;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_number(&q, s->family);
+  ask_number(&q, s->step);
+  ask_number(&q, s->initial);
+  int *value = answer_to(&carried, &q, sizeof *value, &is_new);
+  if (is_new) *value = new_carried(s);
+  return *value;
+}
+
+/* Module by module, as they lie in memory. */
+static bool same_ops(const struct region *r)
+{
+  for (int i = 1; i < r->count; i++)
+    for (int k = 0; k < r->run[0].length; k++, compared++)
+      if (!same_op(op_at(r, 0, k), op_at(r, i, k))) return false;
+  return true;
+}
+
+/* What the body's operations read: source[k * MAX_INPUTS + j] of the k-th; NULL where the modules
+   cannot be folded. */
+static struct source *find_sources(const struct region *r)
+{
+  int64_t growth;
+  int length = r->run[0].length;
+  if (!same_ops(r)) return NULL;
+  struct source *source = alloc((size_t)length * MAX_INPUTS * sizeof *source);
+  for (int k = 0; k < length; k++) {
+    if (!find_growth(r, k, &growth)) return NULL;
+    for (int j = 0; j < op_at(r, 0, k)->nin; j++)
+      if (!find_source(r, k, j, &source[k * MAX_INPUTS + j])) return NULL;
+  }
+  return source;
+}
+
+/* Value `of` is what module `index` of the list has where module 0 has `first`. */
+static void join(int list, int of, int first, int index)
+{
+  struct value *v = &graph->value[of];
+  v->family = first;
+  v->index = index;
+  v->list = list;
+  if (index == 1) graph->value[first].sibling = of;
+}
+
+static void fold(struct region *r, const struct source *source)
+{
+  for (int k = 0; k < r->run[0].length; k++) {
+    struct op *op = &graph->op[graph->order[r->run[0].first + k]];
+    for (int j = 0; j < op->nin; j++) {
+      const struct source *s = &source[k * MAX_INPUTS + j];
+      if (s->family == NONE && all_parameters(r, k, j))
+        for (int i = r->count; i-- > 0;) join(r->list, op_at(r, i, k)->in[j], op->in[j], i);
+      op->in[j] = s->family == NONE ? s->value : carried_value(s);
+    }
+    for (int i = 0; i < r->count; i++)
+      for (int o = 0; o < op->nout; o++) join(r->list, op_at(r, i, k)->out + o, op->out + o, i);
+    int64_t growth;
+    if (find_growth(r, k, &growth) && op->kind == OP_dropout) op->number[1] = growth;
+  }
+}
+
+/* Adds it to those of each list in whose modules it is. */
+static void add_to_lists(struct list *of, const int *counts, int module, int what)
+{
+  for (; module != NONE && graph->module[module].parent != NONE;
+       module = graph->module[module].parent)
+    if (counts[graph->module[module].parent] > 1) add(&of[graph->module[module].parent], what);
+}
+
+static void find_what_is_in_lists(const int *counts)
+{
+  size_t bytes = (size_t)(graph->nmodule + 1) * sizeof *places;
+  places = alloc(bytes);
+  inner = alloc(bytes);
+  for (int i = 0; i < graph->norder; i++)
+    add_to_lists(places, counts, graph->op[graph->order[i]].module, i);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER) add_to_lists(inner, counts, graph->value[i].module, i);
+}
+
+static void add_region(struct region r)
+{
+  for (int i = r.first; i < r.last; i++) inside[i] = true;
+  GROW(region, nregion, region_room);
+  region[nregion++] = r;
+  region_at[r.first] = nregion;
+}
+
+static void find_regions_of(int list, int count)
+{
+  for (int k = 0; k < places[list].n; k++) {
+    struct region r;
+    int place = places[list].at[k];
+    if (compared > MOST_COMPARED || nregion == MOST_REGIONS) return;
+    if (inside[place] || !find_region(place, list, count, &r)) continue;
+    const struct source *source = find_sources(&r);
+    if (!source) continue;
+    fold(&r, source);
+    add_region(r);
+  }
+}
+
+static void find_regions(void)
+{
+  const int *counts = count_elements();
+  nregion = region_room = 0;
+  compared = 0;
+  region_at = alloc((size_t)(graph->norder + 1) * sizeof *region_at);
+  inside = alloc((size_t)graph->norder + 1);
+  find_what_is_in_lists(counts);
+  for (int list = 0; list < graph->nmodule; list++)
+    if (counts[list] > 1 && same_parameters(list, counts[list]))
+      find_regions_of(list, counts[list]);
+}
+
+/* ------------------------------------------------------------------------------------ functions */
+
+static int add_function(struct function f)
+{
+  GROW(graph->function, graph->nfunction, graph->function_room);
+  graph->function[graph->nfunction] = f;
+  return graph->nfunction++;
+}
+
+/* "layers_forward", told apart where a list is walked twice in a phase. */
+static const char *body_name(const struct region *r)
+{
+  const char *list = graph->module[r->list].path;
+  return free_function_name(text("%s_%s", *list ? identifier(list) : "list", phase_name[r->phase]));
+}
+
+/* The loop's body as a function, and the operation that calls it. */
+static int call_of(const struct region *r)
+{
+  struct function f = {
+      .name = body_name(r), .phase = (enum phase)r->phase, .count = r->count, .upward = r->upward};
+  f.op = alloc((size_t)r->run[0].length * sizeof *f.op);
+  for (int k = 0; k < r->run[0].length; k++) f.op[f.nop++] = graph->order[r->run[0].first + k];
+  struct op call = {.kind = OP_loop,
+                    .out = NONE,
+                    .function = add_function(f),
+                    .phase = (enum phase)r->phase,
+                    .module = r->list,
+                    .line = graph->module[r->list].line};
+  return store_op(call);
+}
+
+static void add_phase(enum phase phase)
+{
+  struct function f = {.name = phase_name[phase], .phase = phase, .count = 1, .upward = true};
+  f.op = alloc((size_t)(graph->norder + 1) * sizeof *f.op);
+  for (int i = 0; i < graph->norder; i++) {
+    if (graph->op[graph->order[i]].phase != phase) continue;
+    const struct region *r = region_at[i] ? &region[region_at[i] - 1] : NULL;
+    f.op[f.nop++] = r ? call_of(r) : graph->order[i];
+    if (r) i = r->last - 1;
+  }
+  if (f.nop) add_function(f);
+}
+
+/* Whether it is for those who run the program. */
+static bool is_told(int value)
+{
+  return value == graph->loss || value == graph->norm || graph->value[value].is_output;
+}
+
+/* Takes out of the order what nothing needs in the end. */
+static void leave_out_dead(void)
+{
+  bool *needed = alloc((size_t)graph->nvalue + 1);
+  bool *lives = alloc((size_t)graph->norder + 1);
+  for (int at = graph->norder; at-- > 0;) {
+    const struct op *op = &graph->op[graph->order[at]];
+    lives[at] = op->nout == 0;
+    for (int k = 0; k < op->nout; k++) lives[at] |= needed[op->out + k] || is_told(op->out + k);
+    for (int i = 0; i < op->nin && lives[at]; i++) needed[op->in[i]] = true;
+  }
+  int kept = 0;
+  for (int at = 0; at < graph->norder; at++)
+    if (lives[at]) graph->order[kept++] = graph->order[at];
+  graph->norder = kept;
+}
+
+/* Brings what is gathered for all batches of a step ahead of all else: it needs nothing but
+   parameters. Until here it stood where it is used first, so that its backward does where it is
+   used last. */
+static void bring_ahead(void)
+{
+  int *order = alloc((size_t)(graph->norder + 1) * sizeof *order), n = 0;
+  for (int others = 0; others < 2; others++)
+    for (int at = 0; at < graph->norder; at++)
+      if ((graph->op[graph->order[at]].phase != GATHER) == others) order[n++] = graph->order[at];
+  memcpy(graph->order, order, (size_t)n * sizeof *order);
+}
+
+void fold_modules(void)
+{
+  leave_out_dead();
+  bring_ahead();
+  place_of = alloc((size_t)(graph->nop + 1) * sizeof *place_of);
+  for (int i = 0; i < graph->nop; i++) place_of[i] = NONE;
+  for (int i = 0; i < graph->norder; i++) place_of[graph->order[i]] = i;
+  find_regions();
+  add_phase(GATHER);
+  for (enum phase phase = FORWARD; phase < GATHER; phase++) add_phase(phase);
+}
+
+void outline(void)
+{
+  fold_modules();
+  drop_rest();
+}

@@ -1,0 +1,238 @@
+/* plan.c: the pass `plan`: what the styles ask for becomes part of the program.
+
+   Takes   the global graph, its calls of modules, and the styles with their wishes.
+   Leaves  every parameter and input of the step placed; a redistribute operation wherever a style
+           asks for a layout at a module's input or output; no calls and no styles are needed after.
+
+   Parameters of units are gathered where they are used: fsdp_units.c.
+
+   A redistribute is made even where the value already lies as wished: its gradient then has a place
+   at which a pending sum must be finished (as in DTensor a gradient comes back as its value lay).
+
+   Along a mesh dimension of size 1 nothing can be sharded: everything is replicated there, and no
+   later pass meets such a dimension. */
+#include "flat/flat.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static struct placement resolve(struct placement p, int value, const struct style *s)
+{
+  int ndim = graph->value[value].shape.ndim;
+  if (p.kind == SHARD && (p.dim < -ndim || p.dim >= ndim))
+    plan_error(s->line, "%s: Shard(%d) of a tensor with shape %s", s->name, p.dim,
+               shape_text(graph->value[value].shape));
+  if (graph->mesh.size[s->mesh_dim] == 1) return (struct placement){0};
+  if (p.kind == SHARD && p.dim < 0) p.dim += ndim;
+  return p;
+}
+
+static void place_parameters(void)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    struct value *v = &graph->value[i];
+    if (v->role == PARAMETER || v->role == BATCH) v->placed = true;
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      if (graph->mesh.size[d] == 1) v->layout.on[d] = (struct placement){0};
+  }
+  /* The style that placed a parameter over a dimension of the mesh, plus 1. */
+  int(*placed_by)[MAX_MESH] = alloc((size_t)(graph->nvalue + 1) * sizeof *placed_by);
+  for (int i = 0; i < graph->nstyle; i++) {
+    const struct style *s = &graph->style[i];
+    for (int k = 0; k < s->nwish; k++) {
+      if (s->wish[k].what != WISH_PARAMETER) continue;
+      struct value *v = &graph->value[s->wish[k].value];
+      int *by = &placed_by[s->wish[k].value][s->mesh_dim];
+      struct placement *at = &v->layout.on[s->mesh_dim];
+      struct placement to = resolve(s->wish[k].to, s->wish[k].value, s);
+      if (*by && !same_placement(*at, to))
+        plan_error(s->line, "%s places %s as %s over %s, but %s at line %d placed it as %s",
+                   s->name, printable(v->name), placement_text(to),
+                   printable(graph->mesh.name[s->mesh_dim]), graph->style[*by - 1].name,
+                   graph->style[*by - 1].line, placement_text(*at));
+      *at = to;
+      *by = i + 1;
+      v->style = i;
+    }
+  }
+}
+
+/* ----------------------------------------------------- one sweep over the program and its calls */
+
+static int *now;               /* the value that stands for a value from here on */
+static struct list *styles_of; /* by module */
+static struct list new_order;
+
+static int moved(int value, const struct style *s, const struct wish *w, const char *side)
+{
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .type = graph->value[value].type,
+                  .backward_type = graph->value[value].type,
+                  .module = s->module,
+                  .line = s->line,
+                  .asked = 1u << s->mesh_dim};
+  op.to.on[s->mesh_dim] = resolve(w->to, value, s);
+  op.why = text("%s's %s", s->name, side);
+  int i = make_op(op);
+  graph->value[graph->op[i].out].name = value_name(value);
+  note_list(&op, &new_order);
+  add(&new_order, i);
+  return graph->op[i].out;
+}
+
+/* What the operation, or a style that speaks for it, takes as this value: of the values made so far
+   what stands for them, of a parameter that is kept cut what is gathered; those that moved() adds
+   stand for themselves. */
+static int current(int value, int known, const struct op *reader)
+{
+  if (value < known) value = now[value];
+  return is_kept_cut(value) ? gathered(value, reader, &new_order) : value;
+}
+
+static void wishes_of(const struct call *c, int what, int known)
+{
+  int n = what == WISH_INPUT ? c->nin : c->nout;
+  const int *value = what == WISH_INPUT ? c->in : c->out;
+  const struct list *styles = &styles_of[c->module];
+  for (int i = 0; i < styles->n; i++) {
+    const struct style *s = &graph->style[styles->at[i]];
+    for (int k = 0; k < s->nwish; k++) {
+      const struct wish *w = &s->wish[k];
+      if ((int)w->what != what) continue;
+      if (w->index >= n)
+        plan_error(s->line, "%s asks for %s %d of %s, which has %d", s->name,
+                   what == WISH_INPUT ? "input" : "output", w->index,
+                   printable(graph->module[c->module].path), n);
+      int v = value[w->index];
+      struct op reader = {.module = c->module};
+      now[v] = moved(current(v, known, &reader), s, w,
+                     what == WISH_INPUT ? "input layout" : "output layout");
+    }
+  }
+}
+
+/* What a module gives is named after it, what it makes on the way after the operator as well. The
+   product of a linear module keeps the module's name, and a parameter's cast the parameter's. */
+static bool is_named(const struct op *op)
+{
+  return op->kind == OP_matmul ||
+         (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER);
+}
+
+/* How many values of a module are called after each operator. */
+struct tally {
+  int n, room;
+  struct {
+    const char *name; /* as op_name gives it */
+    int times;
+  } * list;
+};
+
+static int *times_named(struct tally *t, const char *name)
+{
+  for (int i = 0; i < t->n; i++)
+    if (t->list[i].name == name) return &t->list[i].times;
+  GROW(t->list, t->n, t->room);
+  t->list[t->n].name = name;
+  t->list[t->n].times = 0;
+  return &t->list[t->n++].times;
+}
+
+/* Of several that an operator makes in a module each is called after what it is made of, where a
+   module gives that: "rotary_of_wq". */
+static void tell_apart(int value)
+{
+  const struct op *op = &graph->op[graph->value[value].op];
+  int of = op->nin ? shown_value(op->in[0]) : NONE;
+  const char *dot = of == NONE ? NULL : strrchr(graph->value[of].name, '.');
+  bool shows = shown_value(value) != value;
+  if (shows || !dot || has_name_of_op(of) || !isalpha((unsigned char)dot[1])) return;
+  graph->value[value].name = text("%s_of_%s", graph->value[value].name, dot + 1);
+}
+
+static void name_inner_values(void)
+{
+  struct tally named = {0};
+  for (int i = 0; i < graph->ncall; i++) {
+    const struct call *c = &graph->call[i];
+    const char *path = graph->module[c->module].path;
+    named.n = 0;
+    for (int at = c->first; at < c->last && *path; at++) {
+      const struct op *op = &graph->op[graph->order[at]];
+      if (op->module != c->module || is_named(op)) continue;
+      for (int v = op->out; v < op->out + op->nout; v++) {
+        bool given = false;
+        for (int k = 0; k < c->nout; k++) given |= c->out[k] == v;
+        /* Attention leaves the logarithms of its rows' sums, too. */
+        bool sums = op->kind == OP_attention && v > op->out;
+        if (given) continue;
+        graph->value[v].name = text("%s.%s", path, sums ? "lse" : op_name(op));
+        *times_named(&named, op_name(op)) += v == op->out;
+      }
+    }
+    for (int at = c->first; at < c->last && *path; at++) {
+      const struct op *op = &graph->op[graph->order[at]];
+      bool inner = op->module == c->module && !is_named(op) && op->nout;
+      for (int k = 0; k < c->nout; k++) inner &= c->out[k] != op->out;
+      if (inner && *times_named(&named, op_name(op)) > 1) tell_apart(op->out);
+    }
+  }
+}
+
+/* Adds the operation to the program, on what stands for its inputs now. */
+static void take(int id, int known)
+{
+  struct op op = graph->op[id]; /* a copy: adding operations moves the array */
+  note_list(&op, &new_order);
+  if (casts_for_use(&op)) {
+    now[op.out] = gathered(op.in[0], &op, &new_order);
+    return;
+  }
+  for (int i = 0; i < op.nin; i++) op.in[i] = current(op.in[i], known, &op);
+  graph->op[id] = op;
+  add(&new_order, id);
+}
+
+void plan(void)
+{
+  place_parameters();
+  place_units();
+  name_inner_values();
+  int known = graph->nvalue;
+  now = alloc((size_t)known * sizeof *now);
+  for (int i = 0; i < known; i++) now[i] = i;
+  styles_of = alloc((size_t)(graph->nmodule + 1) * sizeof *styles_of);
+  for (int i = 0; i < graph->nstyle; i++) add(&styles_of[graph->style[i].module], i);
+
+  /* The calls that are open, and what stood for their inputs before they began. */
+  int(*before)[MAX_INPUTS] = alloc((size_t)(graph->ncall + 1) * sizeof *before);
+  int open = NONE, next = 0, norder = graph->norder;
+  for (int at = 0; at <= norder;) {
+    struct call *c = next < graph->ncall ? &graph->call[next] : NULL;
+    if (c && c->first == at && c->parent == open) {
+      for (int i = 0; i < c->nin; i++) before[next][i] = now[c->in[i]];
+      wishes_of(c, WISH_INPUT, known);
+      open = next++;
+    } else if (open != NONE && graph->call[open].last == at) {
+      c = &graph->call[open];
+      for (int i = 0; i < c->nin; i++) now[c->in[i]] = before[open][i];
+      wishes_of(c, WISH_OUTPUT, known);
+      open = c->parent;
+    } else {
+      if (at == norder) break;
+      take(graph->order[at++], known);
+    }
+  }
+  graph->order = new_order.at;
+  graph->norder = new_order.n;
+  graph->order_room = new_order.room;
+  if (graph->loss != NONE) graph->loss = now[graph->loss];
+  for (int i = 0; i < known; i++)
+    if (graph->value[i].is_output && now[i] != i) {
+      graph->value[now[i]].is_output = true;
+      graph->value[now[i]].name = graph->value[i].name;
+      graph->value[i].is_output = false;
+    }
+}

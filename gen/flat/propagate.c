@@ -1,0 +1,234 @@
+/* propagate.c: the pass `propagate`: a layout for every value.
+
+   Takes   a graph whose parameters and inputs are placed, with the plan's redistribute operations.
+   Leaves  every value placed, with its turns told as usual, so that every operation runs on its
+           inputs as they lie: where it could not, a redistribute operation stands before it. How it
+           runs, decide.c says.
+
+   What several modules of a list take of a value from outside of the list is moved once, ahead of
+   them all: else the first of them would have an operation more than the others. */
+#include "flat/flat.h"
+
+#include <string.h>
+
+static struct surroundings around;
+static int value_room, op_room;
+static struct list new_order;
+static int first_new; /* in the order: what is before is done */
+
+static int *wider(int *array, int *room, int least)
+{
+  while (*room < least) {
+    int before = *room;
+    array = grow(array, before, room, sizeof *array);
+    for (int i = before; i < *room; i++) array[i] = NONE;
+  }
+  return array;
+}
+
+static void room_for_new(void)
+{
+  int asked = value_room, taken = value_room;
+  around.asked_of = wider(around.asked_of, &asked, graph->nvalue + 1);
+  around.taken_by = wider(around.taken_by, &taken, graph->nvalue + 1);
+  around.moved_to = wider(around.moved_to, &value_room, graph->nvalue + 1);
+  around.moved_before = wider(around.moved_before, &op_room, graph->nop + 1);
+}
+
+static void remember(int op)
+{
+  int value = graph->op[op].in[0];
+  around.moved_before[op] = around.moved_to[value];
+  around.moved_to[value] = op;
+}
+
+/* Who is behind it that `user` takes an input as `to`: the plan, where it asks for just this layout
+   of what the operation makes (a sum that is finished before the bias is added, say), or the
+   operation. */
+static void tell_why(struct op *op, const struct op *user)
+{
+  op->line = user->line;
+  op->why = text("%s takes it so", printable(op_name(user)));
+  int asked = user->nout == 1 ? around.asked_of[user->out] : NONE;
+  if (asked == NONE) return;
+  const struct op *by = &graph->op[asked];
+  if (!same_layout(layout_after(by, op->to), op->to)) return;
+  op->line = by->line;
+  op->why = by->why;
+}
+
+/* -------------------------------------------------------------------- what several modules take */
+
+/* Of each module: the one of the outermost ModuleList in which it lies, or NONE. */
+static int *element_of;
+/* Of each value: the one whose operations take it, or NONE; SEVERAL. */
+enum { SEVERAL = -2 };
+static int *taken_in;
+static int taken_room;
+
+static void find_elements(void)
+{
+  if (element_of) return;
+  element_of = alloc((size_t)(graph->nmodule + 1) * sizeof *element_of);
+  for (int i = 0; i < graph->nmodule; i++) {
+    int parent = graph->module[i].parent;
+    bool of_list = parent != NONE && !strcmp(graph->module[parent].class_name, "ModuleList");
+    element_of[i] = parent != NONE && element_of[parent] != NONE ? element_of[parent]
+                    : of_list                                    ? i
+                                                                 : NONE;
+  }
+}
+
+static int element(int module)
+{
+  return module == NONE || module >= graph->nmodule ? NONE : element_of[module];
+}
+
+static void note_taken(const struct op *op)
+{
+  int here = element(op->module);
+  for (int i = 0; i < op->nin && here != NONE; i++) {
+    int *in = &taken_in[op->in[i]];
+    *in = *in == NONE || *in == here ? here : SEVERAL;
+  }
+}
+
+/* Whether several modules of the list in which `user` runs take the value, which none of them has
+   made. */
+static bool is_from_outside(int value, const struct op *user)
+{
+  int here = element(user->module), there = element(graph->value[value].module);
+  if (here == NONE || taken_in[value] != SEVERAL) return false;
+  return there == NONE || graph->module[there].parent != graph->module[here].parent;
+}
+
+/* Adds the operation to the order behind the one that makes its input. */
+static void add_ahead(int i, int value)
+{
+  add(&new_order, i);
+  int at = new_order.n - 1;
+  while (at > first_new && new_order.at[at - 1] != graph->value[value].op) at--;
+  memmove(&new_order.at[at + 1], &new_order.at[at],
+          (size_t)(new_order.n - 1 - at) * sizeof *new_order.at);
+  new_order.at[at] = i;
+}
+
+/* `value` as `to`, by a redistribution made before, or a new one. */
+static int as_layout(int value, struct layout to, const struct op *user)
+{
+  int there = moved_before_to(&around, value, to);
+  if (there != NONE) return there;
+  bool ahead = is_from_outside(value, user);
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .module = ahead ? graph->value[value].module : user->module,
+                  .phase = user->phase,
+                  .type = graph->value[value].type,
+                  .backward_type = graph->value[value].type,
+                  .to = to,
+                  .asked = (1u << graph->mesh.ndim) - 1};
+  tell_why(&op, user);
+  int i = make_op(op);
+  int out = graph->op[i].out;
+  graph->value[out].name = value_name(value);
+  graph->value[out].layout = to;
+  graph->value[out].placed = true;
+  room_for_new();
+  remember(i);
+  if (ahead)
+    add_ahead(i, value);
+  else
+    add(&new_order, i);
+  return out;
+}
+
+static void place(struct op *op)
+{
+  struct way way = best_way(&around, op);
+  for (int i = 0; i < op->nin; i++)
+    if (!same_layout(graph->value[op->in[i]].layout, way.in[i]))
+      op->in[i] = as_layout(op->in[i], way.in[i], op);
+  for (int k = 0; k < op->nout; k++) {
+    graph->value[op->out + k].layout = way.out[k];
+    graph->value[op->out + k].placed = true;
+  }
+}
+
+void propagate_from(int first)
+{
+  int norder = graph->norder;
+  int *order = alloc((size_t)(norder + 1) * sizeof *order);
+  if (norder) memcpy(order, graph->order, (size_t)norder * sizeof *order);
+  new_order = (struct list){.n = first, .room = graph->order_room, .at = graph->order};
+  first_new = first;
+  room_for_new();
+  find_elements();
+  taken_in = wider(taken_in, &taken_room, graph->nvalue + 1);
+  for (int at = first; at < norder; at++) {
+    const struct op *op = &graph->op[order[at]];
+    note_taken(op);
+    int *first_of = op->kind == OP_redistribute ? around.asked_of : around.taken_by;
+    for (int i = 0; i < op->nin; i++)
+      if (first_of[op->in[i]] == NONE) first_of[op->in[i]] = order[at];
+  }
+  for (int at = first; at < norder; at++) {
+    struct op op = graph->op[order[at]]; /* a copy: adding operations moves the array */
+    if (op.kind == OP_redistribute) {
+      graph->value[op.out].layout = layout_after(&op, graph->value[op.in[0]].layout);
+      graph->value[op.out].placed = true;
+      remember(order[at]);
+    } else {
+      place(&op);
+    }
+    graph->op[order[at]] = op;
+    add(&new_order, order[at]);
+  }
+  graph->order = new_order.at;
+  graph->norder = new_order.n;
+  graph->order_room = new_order.room;
+}
+
+/* A value that leaves the program: no pending sum may be left in it. */
+static int finish(int value, bool whole, const char *why)
+{
+  struct value v = graph->value[value];
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .module = v.module,
+                  .line = v.line,
+                  .type = v.type,
+                  .backward_type = v.type,
+                  .to = v.layout,
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .why = why};
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (whole || v.layout.on[d].kind == PARTIAL) op.to.on[d] = (struct placement){0};
+    op.to.on[d].outer = 0;
+  }
+  op.to = usual_turns(op.to);
+  int out = append_op(op);
+  graph->value[out].name = value_name(value);
+  graph->value[out].layout = op.to;
+  graph->value[out].placed = true;
+  return out;
+}
+
+void propagate(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    graph->value[i].layout = usual_turns(graph->value[i].layout);
+  propagate_from(0);
+  if (graph->loss != NONE) {
+    graph->loss = finish(graph->loss, true, "the loss is told by every rank");
+    graph->value[graph->loss].role = LOSS;
+  }
+  for (int i = 0, n = graph->nvalue; i < n; i++) {
+    if (!graph->value[i].is_output) continue;
+    int out = finish(i, false, "an output is written without pending sums");
+    graph->value[i].is_output = false;
+    graph->value[out].is_output = true;
+    graph->value[out].name = graph->value[i].name;
+  }
+}

@@ -1,0 +1,347 @@
+/* recompute.c: the pass `recompute`: what the backward computes again instead of keeping it.
+
+   Takes   the flat local program: what is a collective is known by now, and what a rank's parts
+           take. What is written twice here is to `assign_dim_order`, `outline` and all others as
+           good as any other operation.
+   Leaves  the forward as it was; in the backward copies of some of its operations, marked `again`,
+           of which the backward reads what it would have read of the forward.
+
+   Cheap work is always done again where less is kept for it: what goes element by element, and what
+   moves nothing. Products, reductions, collectives and reads by an index are never. What the
+   backward needs is either kept, for the price of its bytes, or made again, and then all that it is
+   made of is needed: the least price is that of a least cut, and of the cheapest ways the one that
+   makes the fewest values again. Parameters and inputs of the step cost nothing.
+
+   What the backward compares is kept too: a number that is made again in another kernel may differ
+   in its last bit, and then no element would equal the maximum of its row.
+
+   The modules of a list shall stay equal (outline.c). So nothing is made again but in the backward
+   of the very module of the list that made it; what goes from one to the next is kept.
+
+   What units gather of their parameters is made again too, where the unit says so: nothing of it is
+   kept then. Else it is kept, even where a checkpoint runs all around it again.
+
+   With `checkpoint` nothing is kept of a module of a ModuleList but what others take of it, so its
+   inputs: all else that its backward reads, products and collectives too, is made again before it,
+   and cheap work then as above, so that less is alive in the module's backward. The bits are the
+   same: operators give the same for the same, and a dropout's random numbers depend on its place in
+   the program and in the tensor alone. */
+#include "flat/flat.h"
+
+#include <string.h>
+
+/* Dearer than all that a program can keep. */
+#define NEVER (INT64_MAX / 4)
+
+static int known;       /* how many values there are before the first copy */
+static int *element;    /* by module: the module of a list that it is, or lies in; or NONE */
+static int *checkpoint; /* the same of the outermost ModuleList */
+static bool *again;     /* by value: the backward makes it once more */
+static int *copy;       /* by value: what it makes, or NONE while it has not */
+
+/* --------------------------------------------------------------------------- modules and values */
+
+static bool is_number(const char *name)
+{
+  return *name && name[strspn(name, "0123456789")] == 0;
+}
+
+/* A module stands behind the one that holds it. */
+static void find_elements(void)
+{
+  size_t bytes = (size_t)(graph->nmodule + 1) * sizeof(int);
+  element = alloc(bytes);
+  checkpoint = alloc(bytes);
+  for (int m = 0; m < graph->nmodule; m++) {
+    int parent = graph->module[m].parent;
+    element[m] = checkpoint[m] = NONE;
+    if (parent == NONE) continue;
+    element[m] = is_number(graph->module[m].name) ? m : element[parent];
+    bool of_list = !strcmp(graph->module[parent].class_name, "ModuleList");
+    checkpoint[m] = of_list && checkpoint[parent] == NONE ? m : checkpoint[parent];
+  }
+}
+
+static int place_in(const int *of, const struct op *op)
+{
+  return op->module == NONE ? NONE : of[op->module];
+}
+
+static const struct op *maker(int value)
+{
+  return &graph->op[graph->value[value].op];
+}
+
+/* Whether it takes memory, and was there before the copies. */
+static bool is_kept(int value)
+{
+  const struct value *v = &graph->value[value];
+  return value < known && v->role == ACTIVATION && !v->is_output && v->op != NONE;
+}
+
+static void begin(void)
+{
+  known = graph->nvalue;
+  again = alloc((size_t)known);
+  copy = alloc((size_t)known * sizeof *copy);
+  for (int v = 0; v < known; v++) copy[v] = NONE;
+}
+
+/* ----------------------------------------------------------------------------------- the copies */
+
+/* Writes the operation once more, on the inputs that it has now. */
+static void write_again(int id, const int *in)
+{
+  struct op op = graph->op[id];
+  struct shape shape[MAX_OUTPUTS] = {0};
+  for (int i = 0; i < op.nin; i++) op.in[i] = in[i];
+  for (int k = 0; k < op.nout; k++) shape[k] = graph->value[op.out + k].shape;
+  op.phase = BACKWARD;
+  op.again = true;
+  int first = op.out, out = append_op_outputs(op, shape, op.nout);
+  for (int k = 0; k < op.nout; k++) {
+    struct value v = graph->value[first + k];
+    v.op = graph->value[out + k].op;
+    graph->value[out + k] = v;
+    copy[first + k] = out + k;
+  }
+}
+
+/* ---------------------------------------------------------------------------- under checkpoints */
+
+bool gathers(const struct op *op)
+{
+  return unit_of(op) != NONE && (op->phase == FORWARD || op->again);
+}
+
+bool reshards(const struct op *op)
+{
+  return graph->unit[unit_of(op)].again && !op->held;
+}
+
+/* Whether what an operation of the backward reads there is a copy: both are of one module. */
+static bool in_one_checkpoint(int value, const struct op *reader)
+{
+  int at = place_in(checkpoint, reader);
+  if (at == NONE || !is_kept(value) || maker(value)->phase != FORWARD) return false;
+  if (gathers(maker(value)) && !reshards(maker(value))) return false;
+  return place_in(checkpoint, maker(value)) == at;
+}
+
+static void mark_with_inputs(int value)
+{
+  const struct op *op = maker(value);
+  if (again[value]) return;
+  for (int k = 0; k < op->nout; k++) again[op->out + k] = true;
+  for (int i = 0; i < op->nin; i++)
+    if (in_one_checkpoint(op->in[i], op)) mark_with_inputs(op->in[i]);
+}
+
+/* By module under a checkpoint: what of its forward is run again, in its order. */
+static struct list *find_runs(void)
+{
+  struct list *run = alloc((size_t)(graph->nmodule + 1) * sizeof *run);
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    for (int i = 0; i < op->nin && op->phase == BACKWARD; i++)
+      if (in_one_checkpoint(op->in[i], op)) mark_with_inputs(op->in[i]);
+  }
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (op->phase == FORWARD && op->nout && again[op->out])
+      add(&run[place_in(checkpoint, op)], graph->order[at]);
+  }
+  return run;
+}
+
+/* Sets what the operation reads to the copies. */
+static void read_copies(int id, int *in)
+{
+  const struct op *op = &graph->op[id];
+  for (int i = 0; i < op->nin; i++)
+    in[i] = in_one_checkpoint(op->in[i], op) ? copy[op->in[i]] : op->in[i];
+}
+
+static void need_a_list(void)
+{
+  for (int m = 0; m < graph->nmodule; m++)
+    if (checkpoint[m] != NONE) return;
+  plan_error(graph->train_line, "checkpoint = \"layer\" computes the modules of an nn.ModuleList "
+                                "again, each before its backward; this model has no such list");
+}
+
+static void write_checkpoints(void)
+{
+  need_a_list();
+  begin();
+  struct list *run = find_runs();
+  int norder = graph->norder, *order = graph->order, in[MAX_INPUTS];
+  graph->order = NULL;
+  graph->norder = graph->order_room = 0;
+  for (int at = 0; at < norder; at++) {
+    int module = place_in(checkpoint, &graph->op[order[at]]);
+    if (module != NONE && graph->op[order[at]].phase == BACKWARD) {
+      for (int k = 0; k < run[module].n; k++) {
+        read_copies(run[module].at[k], in);
+        write_again(run[module].at[k], in);
+      }
+      run[module].n = 0;
+      read_copies(order[at], graph->op[order[at]].in);
+    }
+    append_to_order(order[at]);
+  }
+}
+
+/* ----------------------------------------------------------------------------------- cheap work */
+
+bool is_cheap(const struct op *op)
+{
+  if (gathers(op) && reshards(op)) return true;
+  switch (op->kind) {
+  case OP_view:
+  case OP_slice:
+    return true;
+  case OP_gather:
+  case OP_index_select:
+  case OP_embedding:
+    return false;
+  default:
+    return is_pointwise(op->kind);
+  }
+}
+
+/* Of the forward, and of what a checkpoint runs again, the backward may make values again. */
+static bool is_backward(const struct op *op)
+{
+  return op->phase == BACKWARD && !op->again;
+}
+
+static bool is_choice(int value)
+{
+  return is_kept(value) && !is_backward(maker(value));
+}
+
+/* What a cut is sought of: a value that the backward may need is a node, near if it does; another
+   behind it is near if it makes it again. */
+struct need {
+  struct cut *cut;
+  int *node;        /* by value: its node, the other is the next; or NONE */
+  bool *leaves;     /* by value: it is taken from one module of a list to another, or out of it, or
+                       compared */
+  struct list list; /* the values that have nodes */
+};
+
+static int needed(struct need *n, int value)
+{
+  if (n->node[value] == NONE) {
+    n->node[value] = add_node(n->cut);
+    add_node(n->cut);
+    add(&n->list, value);
+  }
+  return n->node[value];
+}
+
+/* Whether the operation may find whether its inputs are the very numbers that something was made
+   of: made again, in another kernel, they may be others in the last bit. */
+static bool compares(const struct op *op)
+{
+  return strstr(rule_of(op), ":bool") || op->kind == OP_max_pool2d_back || op->kind == OP_custom;
+}
+
+/* Marks, too, what only the value that the forward made will do for. */
+static void find_leaving(struct need *n)
+{
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    if (op->phase == FORWARD && !is_cheap(op)) continue;
+    for (int i = 0; i < op->nin; i++)
+      if (is_choice(op->in[i]) && (place_in(element, maker(op->in[i])) != place_in(element, op) ||
+                                   (is_backward(op) && compares(op))))
+        n->leaves[op->in[i]] = true;
+  }
+}
+
+/* Numbers are written where they are read, and a view of what is kept anyhow shows it. */
+static int64_t price_of(int value)
+{
+  const struct op *op = maker(value);
+  if (op->kind == OP_full && elements(graph->value[value].shape) == 1) return 0;
+  if (op->kind == OP_view && graph->value[op->in[0]].role != ACTIVATION) return 0;
+  return largest_bytes(value);
+}
+
+/* What a checkpoint has cast or gathered again of a parameter is at hand for the module's backward:
+   it is not made once more. */
+static bool is_at_hand(const struct op *op)
+{
+  return op->again &&
+         (gathers(op) || (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER));
+}
+
+static void set_prices(struct need *n, int value)
+{
+  const struct op *op = maker(value);
+  int node = n->node[value], made = node + 1;
+  add_price(n->cut, node, made, price_of(value));
+  if (n->leaves[value] || !is_cheap(op) || is_at_hand(op)) {
+    add_own_price(n->cut, made, NEVER);
+    return;
+  }
+  for (int i = 0; i < op->nin; i++)
+    if (is_choice(op->in[i])) add_price(n->cut, made, needed(n, op->in[i]), NEVER);
+}
+
+static void mark_cheap(void)
+{
+  struct need n = {.cut = new_cut()};
+  n.node = alloc((size_t)known * sizeof *n.node);
+  n.leaves = alloc((size_t)known);
+  for (int v = 0; v < known; v++) n.node[v] = NONE;
+  find_leaving(&n);
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    for (int i = 0; i < op->nin && is_backward(op); i++)
+      if (is_choice(op->in[i]) && n.node[op->in[i]] == NONE)
+        add_own_price(n.cut, needed(&n, op->in[i]), -NEVER);
+  }
+  for (int k = 0; k < n.list.n; k++) set_prices(&n, n.list.at[k]);
+  const bool *near = near_side(n.cut);
+  for (int k = 0; k < n.list.n; k++) again[n.list.at[k]] = near[n.node[n.list.at[k]] + 1];
+}
+
+/* The value that the backward reads: where it is made again, its copy, which is written now with
+   those of what it is made of, if it is not there yet. */
+static int bring(int value)
+{
+  if (value >= known || !again[value]) return value;
+  if (copy[value] != NONE) return copy[value];
+  int id = graph->value[value].op, in[MAX_INPUTS];
+  for (int i = 0; i < graph->op[id].nin; i++) in[i] = bring(graph->op[id].in[i]);
+  write_again(id, in);
+  return copy[value];
+}
+
+static void write_cheap(void)
+{
+  begin();
+  mark_cheap();
+  int norder = graph->norder, *order = graph->order;
+  graph->order = NULL;
+  graph->norder = graph->order_room = 0;
+  for (int at = 0; at < norder; at++) {
+    int nin = is_backward(&graph->op[order[at]]) ? graph->op[order[at]].nin : 0;
+    for (int i = 0; i < nin; i++) {
+      int value = bring(graph->op[order[at]].in[i]);
+      graph->op[order[at]].in[i] = value;
+    }
+    append_to_order(order[at]);
+  }
+}
+
+void recompute(void)
+{
+  if (graph->loss == NONE) return;
+  find_elements();
+  if (graph->checkpoint) write_checkpoints();
+  write_cheap();
+}

@@ -1,0 +1,382 @@
+/* redistribute.c: the pass `redistribute`: from wishes to collectives.
+
+   Takes   a graph in which every value is placed, with redistribute operations.
+   Leaves  none of them: in their place the steps that plan_moves (moves.c) chose, as collectives
+           over groups of ranks, local slices and packings; or nothing where nothing moves. A value
+           that is to be of another type is cast before it moves. Two in a row in the backward,
+           where no plan asked for the stop between, are one. From here on an operation is what
+           each rank does with its own parts.
+
+   Collectives take and leave the members' parts one after the other, in the order of the group.
+   Where parts along a dimension don't lie so, pack puts them there before, and unpack puts what
+   came in its place. An exchange's pieces lie in flat buffers, by member, where they are no runs of
+   the value itself.
+
+   The planner knows plain shards only. Where a dimension is cut in strides, before or after, the
+   value is seen with that dimension taken apart at every stride: there each cut is plain, and a
+   view moves nothing. */
+#include "flat/flat.h"
+
+#include <inttypes.h>
+
+/* ------------------------------------------------------------------------------------- the pass */
+
+static int *stands_for; /* the value that an operation now takes instead of a value */
+static struct list new_order;
+
+/* Whether parts along dimension `dim` lie one after the other in a value that is contiguous. No
+   rank has more than the first. */
+static bool outermost(int value, int dim)
+{
+  struct shape here = local_shape(value, 0);
+  if (here.size[dim] <= 1 || elements(here) == 0) return true;
+  for (int d = 0; d < dim; d++)
+    if (here.size[d] > 1) return false;
+  return true;
+}
+
+/* Adds one local or collective operation on `value`, leaving it in `layout`. */
+static int moved(struct op op, int value, struct layout layout)
+{
+  op.nin = 1;
+  op.in[0] = value;
+  int i = make_op(op);
+  struct value *out = &graph->value[graph->op[i].out];
+  out->layout = usual_turns(layout);
+  out->placed = true;
+  out->name = value_name(value);
+  add(&new_order, i);
+  return graph->op[i].out;
+}
+
+/* Packs `value` so that its parts along op.dim, as the group's members hold them under `parts`, lie
+   one after the other; unpack is the way back. */
+static int pack(struct op op, enum op_kind kind, int value, struct layout parts)
+{
+  if (outermost(value, op.dim)) return value;
+  op.kind = kind;
+  op.to = parts;
+  return moved(op, value, graph->value[value].layout);
+}
+
+static const char *why_text(const struct op *op)
+{
+  return op->why ? op->why : "a redistribution";
+}
+
+static struct op asked_for_by(const struct op *op)
+{
+  return (struct op){.module = op->module,
+                     .line = op->line,
+                     .phase = op->phase,
+                     .unit_plus_1 = op->unit_plus_1,
+                     .held = op->held,
+                     .why = op->why};
+}
+
+static bool same_exchange(const struct exchange *a, const struct exchange *b)
+{
+  return a->type == b->type && a->group == b->group && same_shape(a->whole, b->whole) &&
+         same_layout(a->move.from, b->move.from) && same_layout(a->move.to, b->move.to);
+}
+
+/* Equal exchanges are one, so that equal modules are. */
+static int add_exchange(struct exchange e)
+{
+  for (int i = 0; i < graph->nexchange; i++)
+    if (same_exchange(&graph->exchange[i], &e)) return i;
+  GROW(graph->exchange, graph->nexchange, graph->exchange_room);
+  graph->exchange[graph->nexchange] = e;
+  return graph->nexchange++;
+}
+
+typedef int pieces(const struct move *m, struct shape whole, int rank, struct piece *list);
+
+/* Room for the pieces that any rank gives, or gets, one after the other. */
+static struct shape flat_shape(const struct exchange *e, pieces *of)
+{
+  struct piece *list = alloc((size_t)group_size(e->group) * sizeof *list);
+  struct shape most = {.ndim = 1};
+  for (int r = 0, world = world_size(); r < world; r++) {
+    int64_t sum = 0;
+    for (int n = of(&e->move, e->whole, r, list); n--;) sum += elements(list[n].part.shape);
+    if (sum > most.size[0]) most.size[0] = sum;
+  }
+  return most;
+}
+
+static int moved_flat(struct op op, int value, struct shape shape)
+{
+  int flat = moved(op, value, (struct layout){0});
+  graph->value[flat].shape = shape;
+  return flat;
+}
+
+static int run_exchange(struct op op, int value, const struct move *m)
+{
+  struct exchange e = {graph->value[value].shape, graph->value[value].type, *m, op.group};
+  op.exchange = add_exchange(e);
+  if (!gives_runs(m, e.whole)) {
+    op.kind = OP_pack_pieces;
+    value = moved_flat(op, value, flat_shape(&e, pieces_given));
+  }
+  op.kind = OP_exchange;
+  if (!gets_runs(m, e.whole)) {
+    value = moved_flat(op, value, flat_shape(&e, pieces_got));
+    op.kind = OP_unpack_pieces;
+  }
+  int last = moved(op, value, m->to);
+  graph->value[last].shape = e.whole;
+  return last;
+}
+
+static bool keeps_order(const struct move *m)
+{
+  return m->kind != OP_all_reduce && m->kind != OP_exchange;
+}
+
+/* The members of a group that may stand in any order stand in that of the mesh: one group then
+   serves more collectives. */
+static struct move in_order_of_mesh(struct move m)
+{
+  unsigned dims = 0;
+  for (int i = 0; i < m.n; i++) dims |= 1u << m.dim[i];
+  m.n = 0;
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (dims >> i & 1) m.dim[m.n++] = i;
+  return m;
+}
+
+/* All dimensions of the group have the same before, and the same after; but not in a slice, a
+   to_partial or an exchange. */
+static int run_move(const struct op *why, int value, struct move m)
+{
+  if (!keeps_order(&m)) m = in_order_of_mesh(m);
+  struct op op = asked_for_by(why);
+  struct placement from = m.from.on[m.dim[0]], to = m.to.on[m.dim[0]];
+  op.kind = m.kind;
+  if (is_collective(m.kind)) op.group = add_ordered_group(m.n, m.dim);
+  switch (m.kind) {
+  case OP_slice:
+    return moved(op, value, m.to);
+  case OP_to_partial:
+    op.reduction = to.reduction;
+    return moved(op, value, m.to);
+  case OP_all_reduce:
+    op.reduction = from.reduction;
+    return moved(op, value, m.to);
+  case OP_reduce_scatter:
+    op.reduction = from.reduction;
+    op.dim = to.dim;
+    return moved(op, pack(op, OP_pack, value, m.to), m.to);
+  case OP_all_gather:
+    op.dim = from.dim;
+    return pack(op, OP_unpack, moved(op, value, m.to), m.from);
+  case OP_all_to_all:
+    op.dim = to.dim;
+    value = pack(op, OP_pack, value, m.to);
+    op.dim = from.dim;
+    op.dim_to = to.dim;
+    value = moved(op, value, m.to);
+    op.dim_to = 0;
+    return pack(op, OP_unpack, value, m.from);
+  case OP_exchange:
+    return run_exchange(op, value, &m);
+  default:
+    bug("redistribute", "%s is no step of a redistribution", op_row[m.kind].name);
+  }
+}
+
+/* "(a4b3)c" for two factors of a dimension and another one; apart, "a4b3c". */
+static void put_factors(struct buffer *b, const struct factors *f, bool apart)
+{
+  for (int i = 0; i < f->shape.ndim; i++) {
+    bool first = i == 0 || f->of[i - 1] != f->of[i];
+    bool last = i + 1 == f->shape.ndim || f->of[i + 1] != f->of[i];
+    put(b, "%s%c", first && !last && !apart ? "(" : "", 'a' + i);
+    if (!first || !last) put(b, "%" PRId64, f->shape.size[i]);
+    put(b, "%s", last && !first && !apart ? ")" : "");
+  }
+}
+
+/* The value with its dimensions taken apart, or put together again. */
+static int seen(const struct op *why, int value, const struct factors *f, bool apart,
+                struct layout layout)
+{
+  struct buffer equation = {0};
+  put_factors(&equation, f, !apart);
+  put(&equation, "->");
+  put_factors(&equation, f, apart);
+  struct op op = asked_for_by(why);
+  op.kind = OP_view;
+  op.equation = equation.text;
+  return moved(op, value, layout);
+}
+
+static int run_leg(const struct op *why, int value, struct layout to)
+{
+  struct value v = graph->value[value];
+  struct factors f;
+  if (!take_move_apart(v.shape, v.layout, to, &f))
+    plan_error(why->line,
+               "%s: %s, which is cut in strides, cannot be moved: taken apart at them it has %d "
+               "dimensions, more than %d",
+               why_text(why), shape_text(v.shape), f.shape.ndim, MAX_DIMS);
+  struct layout from_here = on_factors(&f, v.layout), to_here = on_factors(&f, to);
+  bool apart = f.shape.ndim > v.shape.ndim;
+  if (apart) value = seen(why, value, &f, true, from_here);
+  const struct moves *moves = plan_moves(f.shape, v.type, from_here, to_here);
+  for (int k = 0; k < moves->n; k++) value = run_move(why, value, moves->move[k]);
+  return apart ? seen(why, value, &f, false, to) : value;
+}
+
+static int copy_of(const struct op *why, int value)
+{
+  struct op op = {.kind = OP_view, .module = why->module, .line = why->line, .phase = why->phase};
+  op.equation = identity_equation(graph->value[value].shape.ndim);
+  return moved(op, value, graph->value[value].layout);
+}
+
+/* The value `last` takes over what the redistribution's own value was meant for. */
+static int take_over(const struct op *op, int last)
+{
+  struct value *made = &graph->value[op->out], *v = &graph->value[last];
+  bool leaves = made->role != ACTIVATION || made->is_output;
+  if (leaves && (v->role != ACTIVATION || v->is_output || v->op == NONE)) {
+    last = copy_of(op, last);
+    made = &graph->value[op->out];
+    v = &graph->value[last];
+  }
+  if (leaves) {
+    v->role = made->role;
+    v->of = made->of;
+    v->is_output = made->is_output;
+    v->name = made->name;
+    if (made->role == LOSS) graph->loss = last;
+    made->role = ACTIVATION;
+    made->is_output = false;
+  }
+  return last;
+}
+
+static int cast_to(const struct op *why, int value, enum type type)
+{
+  if (graph->value[value].type == type) return value;
+  struct op op = asked_for_by(why);
+  op.kind = OP_cast;
+  op.type = type;
+  op.why = NULL;
+  return moved(op, value, graph->value[value].layout);
+}
+
+static void refuse_mixed(const struct op *op, struct layout layout)
+{
+  if (!reductions_agree(layout))
+    plan_error(op->line,
+               "%s: %s -> %s: in %s values of two kinds are pending, and nobody says which is "
+               "reduced first: make one of them Replicate() before the other becomes pending",
+               why_text(op), layout_text(graph->value[op->in[0]].layout),
+               layout_text(graph->value[op->out].layout), layout_text(layout));
+}
+
+/* What the value was widened from, which takes half the bytes to move and is the same afterwards,
+   where nothing is pending that would be summed; else the value. */
+static int narrowest(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE || graph->op[v->op].kind != OP_cast || v->type != F32) return value;
+  int from = graph->op[v->op].in[0];
+  bool narrow =
+      graph->value[from].type == BF16 && same_layout(graph->value[from].layout, v->layout);
+  for (int d = 0; d < graph->mesh.ndim; d++) narrow &= v->layout.on[d].kind != PARTIAL;
+  return narrow ? from : value;
+}
+
+/* Where the gradient of a unit's parameter stops: sums that become cut have been scattered, those
+   that become whole are still pending. The small parts are what is reduced then; that it is one
+   collective more costs little, since buckets gather them. */
+static struct layout scattered_first(const struct op *op, struct layout from, struct layout to)
+{
+  if (unit_of(op) == NONE || op->phase == FORWARD || op->phase == GATHER) return to;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (from.on[d].kind == PARTIAL && to.on[d].kind == REPLICATE) to.on[d] = from.on[d];
+  return usual_turns(to);
+}
+
+static int run_legs(const struct op *op, int value, struct layout to)
+{
+  struct layout stop[MAX_STOPS];
+  struct value v = graph->value[value];
+  int n = find_stops(v.shape, v.layout, to, stop);
+  for (int i = 1; i < n; i++) value = run_leg(op, value, stop[i]);
+  return value;
+}
+
+/* Gives the value that stands for what the redistribution leaves: moved in the operation's type,
+   where it moves at all, and left in the value's. */
+static int lower(const struct op *op)
+{
+  struct layout to = graph->value[op->out].layout;
+  refuse_mixed(op, graph->value[op->in[0]].layout);
+  refuse_mixed(op, to);
+  struct value in = graph->value[op->in[0]];
+  enum type type = graph->value[op->out].type;
+  bool moves = !lies_alike(in.layout, to);
+  int last = moves ? narrowest(op->in[0]) : op->in[0];
+  if (last == op->in[0]) last = cast_to(op, last, moves && is_floating(type) ? op->type : type);
+  last = run_legs(op, last, scattered_first(op, in.layout, to));
+  last = run_legs(op, last, to);
+  return take_over(op, cast_to(op, last, type));
+}
+
+static int *readers, *reader; /* by value: how many operations read it, and the last of them */
+
+static void find_readers(void)
+{
+  reader = alloc((size_t)(graph->nvalue + 1) * sizeof *reader);
+  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
+  for (int at = 0; at < graph->norder; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    for (int i = 0; i < op->nin; i++) {
+      reader[op->in[i]] = graph->order[at];
+      readers[op->in[i]]++;
+    }
+  }
+}
+
+/* Whether nothing but another redistribution reads what this one leaves: in the backward, where no
+   plan asked for the stop between, the two are one way. */
+static bool is_stop_between(const struct op *op)
+{
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  if (op->phase != BACKWARD || readers[op->out] != 1 || in->type != out->type) return false;
+  const struct op *next = &graph->op[reader[op->out]];
+  return out->role == ACTIVATION && !out->is_output && next->kind == OP_redistribute &&
+         next->phase == BACKWARD;
+}
+
+void redistribute(void)
+{
+  int known = graph->nvalue;
+  stands_for = alloc((size_t)known * sizeof *stands_for);
+  new_order = (struct list){0};
+  for (int i = 0; i < known; i++) stands_for[i] = i;
+  find_readers();
+  for (int at = 0; at < graph->norder; at++) {
+    int id = graph->order[at];
+    struct op op = graph->op[id];
+    for (int i = 0; i < op.nin; i++) op.in[i] = stands_for[op.in[i]];
+    for (int k = 0; k < op.nbody; k++) {
+      int *in = &graph->op[op.body[k]].in[0]; /* of OP_squares */
+      *in = stands_for[*in];
+    }
+    graph->op[id] = op;
+    if (op.kind == OP_redistribute)
+      stands_for[op.out] = is_stop_between(&op) ? op.in[0] : lower(&op);
+    else
+      add(&new_order, id);
+  }
+  graph->order = new_order.at;
+  graph->norder = new_order.n;
+  graph->order_room = new_order.room;
+}

@@ -1,0 +1,273 @@
+/* alias.c: which values share bytes.
+
+   Values that share bytes have one representative: the storage. A view shares the bytes of what it
+   shows, a result those of the input that it overwrites, a member of a bucket those of the bucket's
+   buffer. Gradients that several batches add up share one place, so do losses. */
+#include "folded/folded.h"
+
+static int root(const struct lifetimes *l, int value)
+{
+  return representative(l->plan, value);
+}
+
+/* ------------------------------------------------------------------------------------------- sums
+ */
+
+/* What several batches add up lies in one place, before and after: a parameter's gradient, and the
+   loss. */
+static void share_sums(struct lifetimes *l)
+{
+  int loss = 0; /* 0: none yet, else it and 1 */
+  for (int k = 0; k < l->value.n; k++) {
+    int value = l->value.at[k];
+    const struct value *v = &graph->value[value];
+    if (!is_gradient(value) && v->role != LOSS) continue;
+    struct value_note *of = v->role == LOSS ? NULL : &l->note[v->of];
+    if (v->role == GRADIENT && v->op == NONE) of->added_up = true;
+    int *first = !of ? &loss : v->role == SUMS ? &of->sum_plus_1 : &of->gradient_plus_1;
+    if (!*first) *first = value + 1;
+    l->plan->of[value].storage = *first - 1;
+  }
+}
+
+/* Whether what lies there is kept from batch to batch. */
+static bool is_added_up(const struct lifetimes *l, int value)
+{
+  const struct value *v = &graph->value[value];
+  return graph->accumulate > 1 && !(v->role == GRADIENT && !l->note[v->of].added_up);
+}
+
+/* ------------------------------------------------------------------------------------------ views
+ */
+
+/* Whether a view made by this function may show the bytes of `in` themselves, wherever the view is
+   read. What is carried has no place of its own; what lies outside the arena is called by its name,
+   and so not known by a module's number. */
+static bool can_show(const struct lifetimes *l, int in, int out, int function)
+{
+  const struct value *a = &graph->value[in], *b = &graph->value[out];
+  if (!a->stored || !in_arena(out)) return false;
+  bool outside = !in_arena(family_representative(l->plan, in));
+  if (outside && b->family != NONE && l->note[out].told_apart) return false;
+  if (a->family == NONE) return true;
+  if (is_loop_body(function)) return a->family == in && b->family == out;
+  return !outside && b->family == NONE;
+}
+
+static void show(struct lifetimes *l, int in, int out)
+{
+  const struct value *a = &graph->value[in], *b = &graph->value[out];
+  bool alone = a->family != NONE && b->family == NONE;
+  l->note[out].slot = alone ? a->index : l->note[in].slot;
+  int storage = family_representative(l->plan, in), depth = l->plan->of[out].depth;
+  struct allocation *shown = &l->plan->of[storage];
+  if (graph->value[storage].family != NONE && shown->depth < depth) shown->depth = depth;
+  l->plan->of[out].storage = storage;
+}
+
+static void share_views(struct lifetimes *l)
+{
+  for (int at = 0; at < l->op.n; at++) {
+    const struct op *op = op_at(l, at);
+    if (is_view(op) && can_show(l, op->in[0], op->out, function_running_at(l, at)))
+      show(l, op->in[0], op->out);
+  }
+}
+
+/* The storage lives as long as each of its views, and each of them has its depth. */
+static void join_lifetimes(struct lifetimes *l)
+{
+  struct allocation *of = l->plan->of;
+  for (int k = 0; k < l->value.n; k++) {
+    int i = l->value.at[k], storage = root(l, i);
+    if (in_arena(storage) && of[storage].last < of[i].last) of[storage].last = of[i].last;
+  }
+  for (int k = 0; k < l->value.n; k++) {
+    int i = l->value.at[k], storage = root(l, i);
+    if (storage == i || !in_arena(storage)) continue;
+    of[i].last = of[storage].last;
+    of[i].depth = of[storage].depth;
+  }
+}
+
+/* --------------------------------------------------------------------------------------- in place
+ */
+
+/* Whether a value of the arena may give its place to `out`, made at `at`, which lies at `to`. A
+   round of a loop may only take the place of what the same round made, and where as many rounds'
+   values are kept. What batches add up keeps its own place. */
+static bool may_give_way(const struct lifetimes *l, int in, int out, int to)
+{
+  const struct allocation *a = &l->plan->of[in], *b = &l->plan->of[out],
+                          *from = &l->plan->of[root(l, in)];
+  if (!in_arena(to) && is_added_up(l, to)) return false;
+  if (is_loop_body(b->made_by) && (a->made_by != b->made_by || from->made_by != b->made_by))
+    return false;
+  return from->depth == (in_arena(to) ? b->depth : 1);
+}
+
+/* Lets `out`, made at `at`, take the bytes of `in`, as many, which nobody reads later. What lies
+   outside the arena keeps its place. */
+static bool share(struct lifetimes *l, int in, int out, int at)
+{
+  const struct allocation *b = &l->plan->of[out];
+  if (!graph->value[in].stored || !graph->value[out].stored || b->made != at || !ends_at(l, in, at))
+    return false;
+  int from = root(l, in), to = root(l, out);
+  if (from == to) return true;
+  if (l->note[to].crosses && in_arena(to)) return false;
+  if (!in_arena(from) || !may_give_way(l, in, out, to)) return false;
+  struct allocation *place = &l->plan->of[from];
+  if (!in_arena(to)) {
+    place->storage = to;
+    return true;
+  }
+  l->plan->of[to].storage = from;
+  if (place->first > b->first) place->first = b->first;
+  if (place->last < b->last) place->last = b->last;
+  return true;
+}
+
+/* What each module of a list makes for the sum that becomes its gradient, which is run for all of
+   them behind their loop, lies where the gradient will: bucket.c saw to it that nothing else reads
+   it. */
+static void share_gradient(struct lifetimes *l, int in, int out)
+{
+  const struct value *a = &graph->value[in], *b = &graph->value[out];
+  int storage = root(l, in);
+  if (a->family != in || b->family != out || b->role != GRADIENT || !in_arena(storage)) return;
+  if (graph->value[storage].family == storage) l->plan->of[storage].storage = out;
+}
+
+/* Whether it alone sums a gradient of a list's module that the loop makes: others of the list may
+   be in buckets. */
+static bool sums_behind_loop(const struct lifetimes *l, const struct op *op, int at)
+{
+  if (op->kind != OP_all_reduce || is_loop_body(function_running_at(l, at))) return false;
+  int maker = l->plan->of[op->in[0]].made_by;
+  return maker != NONE && is_loop_body(maker);
+}
+
+/* One value may be summed for several readers: only the first member takes its bytes. */
+static void share_in_bucket(struct lifetimes *l, const struct op *op, int at)
+{
+  struct list taken = {.at = l->in, .room = l->width};
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    int in = inner->in[0];
+    if (have_same_parts(in, inner->out) && !l->note[root(l, in)].taken) {
+      share(l, in, inner->out, at);
+      share_gradient(l, in, inner->out);
+    }
+    l->note[root(l, in)].taken = true;
+    add(&taken, root(l, in));
+  }
+  for (int k = 0; k < taken.n; k++) l->note[taken.at[k]].taken = false;
+}
+
+/* Each result may take the place of one input. */
+static void share_inputs(struct lifetimes *l, const struct op *op, int at)
+{
+  int *in = l->in, *out = l->out;
+  int nin = op_reads(op, in), nout = op_writes(op, out), ending = 0;
+  for (int i = 0; i < nin; i++)
+    if (graph->value[in[i]].stored && ends_at(l, in[i], at)) in[ending++] = in[i];
+  nin = ending;
+  for (int k = 0; k < nout; k++) {
+    int taken = NONE;
+    for (int i = 0; i < nin && taken == NONE; i++)
+      if (may_overwrite(l->plan, op, in[i], out[k]) && share(l, in[i], out[k], at))
+        taken = family_representative(l->plan, in[i]);
+    int left = 0;
+    for (int i = 0; i < nin; i++)
+      if (family_representative(l->plan, in[i]) != taken) in[left++] = in[i];
+    nin = left;
+  }
+}
+
+static void share_in_place(struct lifetimes *l, const struct op *op, int at)
+{
+  /* A view that could not show its input's bytes may still take them. */
+  if (op->kind == OP_view) share(l, op->in[0], op->out, at);
+  if (op->kind == OP_all_reduce && op->nbody) {
+    share_in_bucket(l, op, at);
+    return;
+  }
+  if (sums_behind_loop(l, op, at)) share_gradient(l, op->in[0], op->out);
+  if (op->kind == OP_fused || op->kind == OP_all_reduce || op->kind == OP_to_partial)
+    share_inputs(l, op, at);
+}
+
+/* ---------------------------------------------------------------------------------------- buckets
+ */
+
+static bool equal_on_all_ranks(int value)
+{
+  int64_t n = elements(local_shape(value, 0));
+  for (int r = 1; r < world_size(); r++)
+    if (elements(local_shape(value, r)) != n) return false;
+  return true;
+}
+
+/* Whether a member of a bucket, which is reduced where it lies, can lie anywhere: nothing else has
+   a part in its bytes. */
+static bool is_free(const struct lifetimes *l, const struct op *member)
+{
+  int storage = root(l, member->in[0]);
+  return in_arena(storage) && storage == root(l, member->out) &&
+         graph->value[storage].family == NONE && l->plan->of[storage].depth == 1 &&
+         equal_on_all_ranks(storage) && largest_bytes(storage) == largest_bytes(member->out);
+}
+
+static bool are_free(struct lifetimes *l, const struct op *op)
+{
+  int n = 0;
+  while (n < op->nbody) {
+    const struct op *member = &graph->op[op->body[n]];
+    bool *taken = &l->note[root(l, member->out)].taken;
+    if (!is_free(l, member) || *taken) break;
+    *taken = true;
+    n++;
+  }
+  for (int k = 0; k < n; k++) l->note[root(l, graph->op[op->body[k]].out)].taken = false;
+  return n == op->nbody;
+}
+
+/* Members of a packed bucket that can lie anywhere are its parts, so that nothing is copied. */
+static void share_buffer(struct lifetimes *l, const struct op *op)
+{
+  if (!op->packed || !are_free(l, op)) return;
+  struct allocation *buffer = &l->plan->of[op->buffer];
+  int64_t at = 0;
+  for (int k = 0; k < op->nbody; k++) {
+    int storage = root(l, graph->op[op->body[k]].out);
+    struct allocation *member = &l->plan->of[storage];
+    l->note[storage].within = at;
+    at += largest_bytes(storage);
+    if (member->first < buffer->first) buffer->first = member->first;
+    if (member->last > buffer->last) buffer->last = member->last;
+    member->storage = op->buffer;
+  }
+}
+
+/* ------------------------------------------------------------------------------------- in the end
+ */
+
+void find_aliases(struct lifetimes *l)
+{
+  share_sums(l);
+  share_views(l);
+  hold_crossing(l);
+  widen_lifetimes(l);
+  join_lifetimes(l);
+  for (int at = 0; at < l->op.n; at++) share_in_place(l, op_at(l, at), at);
+  for (int at = 0; at < l->op.n; at++) share_buffer(l, op_at(l, at));
+}
+
+int64_t offset_within(const struct lifetimes *l, int value)
+{
+  int64_t at = 0;
+  for (; l->plan->of[value].storage != value; value = l->plan->of[value].storage)
+    at += l->note[value].within;
+  return at;
+}

@@ -1,0 +1,494 @@
+/* async_tp.c: the pass `async_tp`: where the plan asks for async_tp, collectives along a dimension
+   that lies outermost are cut in pieces, and so are the products of matrices beside them.
+
+   Takes   functions, whose collectives and products are whole.
+   Leaves  an all_gather whose value products read row by row as one all_gather for each piece, then
+           the products, each one piece after the other: a piece's rows are computed while the next
+           pieces travel. And the products of whose sum a reduce_scatter is as a piece of each, then
+           that piece's reduce_scatter: it travels while the next piece is computed. What is added
+           up so is added by the products themselves. overlap.c has the pieces run beside each
+           other.
+
+   Of n members and in C pieces, the dimension is seen as [n, C, size / n / C]: a piece is what the
+   second of these counts, so that each member gives, or gets, a C-th of its part with each. All
+   operations of a line take and make the same values as before, each its piece of them. A value
+   that is gathered so lies as before, and what wants all of it reads it as before. One that is
+   reduced is read by nothing else, and lies as [C, n, size / n / C]: each piece of it without gaps.
+
+   Rows of a product do not depend on each other: what is made is the same, but for how the products
+   of a sum are added up, and what rounding a library's call does for fewer rows.
+
+   In how many pieces: as the plan says; else what the model of cost.c finds quickest, and whole
+   where it finds none quicker: where the products are small, links are quick, or other products run
+   beside a reduce_scatter anyway. What cannot be cut is left whole, too; where nothing can be that
+   the plan's line is about, that is an error. graph->async_tp_result says what became of each. */
+#include "folded/folded.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { MOST_PRODUCTS = 8, MOST_PIECES = 16 };
+
+/* A collective and the products that go with it. */
+struct line {
+  int collective, value; /* value: that is gathered, or reduced */
+  const struct async *asked;
+  int nproduct, product[MOST_PRODUCTS]; /* in the order of the sum, or of the program */
+  int64_t adding, besides; /* adding: the terms up, where they are whole; besides: others' time */
+};
+
+static struct function *f;
+static int *place;          /* by operation: where it stands in the function, or NONE */
+static int *readers;        /* by value: the operations that read it, anywhere */
+static int *times_of;       /* by operation: how often it runs in a step */
+static const char *why_not; /* what the last one that was looked at lacks */
+
+/* ---------------------------------------------------------------------------- what is asked for */
+
+static bool is_in_module(int module, int root)
+{
+  while (module != NONE && module != root) module = graph->module[module].parent;
+  return module == root;
+}
+
+/* Which of graph->async, or NONE. */
+static int asked_for(const struct op *op)
+{
+  const struct group *g = &graph->group[op->group];
+  for (int i = 0; i < graph->nasync && g->n == 1; i++)
+    if (graph->async[i].mesh_dim == g->dim[0] && is_in_module(op->module, graph->async[i].module))
+      return i;
+  return NONE;
+}
+
+/* What has been noted of the operation, or NULL. */
+static struct async_tp_result *noted(int op)
+{
+  for (int i = 0; i < graph->nasync_tp_result; i++)
+    if (graph->async_tp_result[i].op == op) return &graph->async_tp_result[i];
+  return NULL;
+}
+
+static bool refuse(const char *why)
+{
+  why_not = why;
+  return false;
+}
+
+/* Whether the members' parts along the dimension are equal on all ranks, and lie one after the
+   other. */
+static bool has_outer_parts(int whole, int part, int dim)
+{
+  const struct value *v = &graph->value[whole], *p = &graph->value[part];
+  int cut[MAX_MESH], parts = 1;
+  for (int n = cuts_of(&graph->mesh, p->layout, dim, cut); n--;) parts *= graph->mesh.size[cut[n]];
+  if (v->shape.size[dim] == 0 || v->shape.size[dim] % parts)
+    return refuse(
+        text("its dimension %d of %" PRId64 " is cut in unequal parts", dim, v->shape.size[dim]));
+  struct shape here = local_shape(whole, 0);
+  for (int at = 0; dimension_at(whole, at) != dim; at++)
+    if (here.size[dimension_at(whole, at)] != 1)
+      return refuse(text("its dimension %d does not lie outermost", dim));
+  return true;
+}
+
+static bool is_plain(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->role == ACTIVATION && !v->is_output && !v->step && !v->pieces;
+}
+
+/* Which letter of the equation dimension `dim` of input i is, if it is one of the rows or columns
+   of what is made; then `*to` is the dimension there. */
+static bool stays_in_output(const struct op *op, int i, int dim, int *to)
+{
+  const char *a = op->equation, *b = strchr(a, ',') + 1, *c = strchr(b, '>') + 1;
+  char letter = (i ? b : a)[dim];
+  size_t length = i ? strcspn(a, ",") : strcspn(b, "-");
+  const char *at = strchr(c, letter);
+  if (!at || memchr(i ? a : b, letter, length)) return false;
+  *to = (int)(at - c);
+  return true;
+}
+
+static bool is_whole_product(const struct op *op)
+{
+  return op->kind == OP_matmul && op->nin == 2 && op->in[0] != op->in[1] && !op->pieces &&
+         is_plain(op->out);
+}
+
+/* ----------------------------------------------------------------------------------- the pieces */
+
+/* The operation as one of so many pieces. */
+static struct op piece_of_op(const struct line *l, int id, int pieces, int piece)
+{
+  const struct op *c = &graph->op[l->collective];
+  struct op op = graph->op[id];
+  op.pieces = pieces;
+  op.piece = piece;
+  if (op.kind != OP_matmul) return op;
+  int i = c->kind == OP_all_gather && op.in[1] == l->value;
+  op.group = c->group;
+  op.dim = c->dim;
+  if (c->kind == OP_all_gather) stays_in_output(&op, i, c->dim, &op.dim);
+  return op;
+}
+
+/* Members' parts along the dimension, on rank 0. */
+static int64_t part_size(const struct line *l)
+{
+  const struct op *c = &graph->op[l->collective];
+  return local_shape(l->value, 0).size[c->dim] / group_size(c->group);
+}
+
+/* Whether each product's piece is one call, with a batch of the members. */
+static bool has_simple_calls(const struct line *l, int pieces)
+{
+  const struct op *c = &graph->op[l->collective];
+  struct value *v = &graph->value[l->value];
+  bool simple = true;
+  v->apart = c->kind == OP_reduce_scatter;
+  for (int k = 0; k < l->nproduct; k++) {
+    struct op op = piece_of_op(l, l->product[k], pieces, 0);
+    if (c->kind == OP_reduce_scatter) op.out = l->value;
+    simple &= matmul_calls(&op, 0) <= group_size(c->group);
+  }
+  v->apart = false;
+  return simple;
+}
+
+/* How long the collective and its products take in so many pieces, or as one, and those that run
+   beside it anyway: these behind the products, so that all of them wait for nothing. */
+static int64_t time_in_pieces(const struct line *l, int pieces)
+{
+  struct op c = pieces > 1 ? piece_of_op(l, l->collective, pieces, 0) : graph->op[l->collective];
+  int64_t moving = time_taken(&c), computing = 0;
+  for (int k = 0; k < l->nproduct; k++) {
+    int id = l->product[k];
+    struct op op = pieces > 1 ? piece_of_op(l, id, pieces, 0) : graph->op[id];
+    computing += time_taken(&op);
+  }
+  if (pieces > 1 || l->besides) moving += events_time();
+  if (pieces == 1) computing += l->adding;
+  int64_t in_turn = moving + computing + (pieces - 1) * greater(moving, computing);
+  return greater(in_turn, pieces * computing + l->besides);
+}
+
+/* As many as are quickest, of 2 and more; 0 where none can be. */
+static int quickest_pieces(const struct line *l, int64_t *least)
+{
+  int64_t part = part_size(l);
+  int best = 0;
+  for (int n = 2; n <= MOST_PIECES; n++) {
+    if (part % n || !has_simple_calls(l, n)) continue;
+    int64_t time = time_in_pieces(l, n);
+    if (best && time >= *least) continue;
+    best = n;
+    *least = time;
+  }
+  return best;
+}
+
+static bool choose_by_model(const struct line *l, struct async_tp_result *p)
+{
+  p->tried = quickest_pieces(l, &p->in_pieces);
+  if (!p->tried)
+    return refuse(text("no number from 2 to %d cuts a part of %" PRId64 " so that each product is "
+                       "one call",
+                       MOST_PIECES, part_size(l)));
+  p->whole = time_in_pieces(l, 1);
+  if (p->in_pieces < p->whole) p->pieces = p->tried;
+  return true;
+}
+
+/* In how many pieces; false where it cannot be in any, or not in as many as the plan says. */
+static bool choose_pieces(const struct line *l, struct async_tp_result *p)
+{
+  int64_t part = part_size(l);
+  int asked = l->asked->pieces;
+  if (!asked) return choose_by_model(l, p);
+  if (part % asked) return refuse(text("a part of %" PRId64 " is not cut in %d", part, asked));
+  if (!has_simple_calls(l, asked)) return refuse("a piece of a product would not be one call");
+  p->pieces = asked;
+  return true;
+}
+
+static int add_piece(const struct line *l, int id, int pieces, int piece)
+{
+  struct op op = piece_of_op(l, id, pieces, piece);
+  if (piece == 0) {
+    graph->op[id] = op;
+    return id;
+  }
+  return store_op(op);
+}
+
+static void put_pieces(struct list *to, const struct line *l, int pieces)
+{
+  bool gathers = graph->op[l->collective].kind == OP_all_gather;
+  struct op whole[MOST_PRODUCTS + 1];
+  for (int k = 0; k < l->nproduct; k++) whole[k] = graph->op[l->product[k]];
+  graph->value[l->value].apart = !gathers;
+  for (int k = 0; k < l->nproduct && !gathers; k++) {
+    struct op *op = &graph->op[l->product[k]];
+    op->out = l->value;
+    if (k) op->in[op->nin++] = l->value;
+  }
+  if (!gathers) graph->value[l->value].op = l->product[0];
+  for (int c = 0; c < pieces && gathers; c++) add(to, add_piece(l, l->collective, pieces, c));
+  for (int c = 0; c < pieces; c++) {
+    for (int k = 0; k < l->nproduct; k++) add(to, add_piece(l, l->product[k], pieces, c));
+    if (!gathers) add(to, add_piece(l, l->collective, pieces, c));
+  }
+  for (int k = 0; k < l->nproduct && gathers; k++) graph->value[whole[k].out].pieces = pieces;
+  graph->value[l->value].pieces = pieces;
+  graph->value[graph->op[l->collective].out].pieces = pieces;
+}
+
+/* ----------------------------------------------------------------------------------- all_gather */
+
+/* Marks what has to run before the operation, of what stands behind place `first`; false where that
+   cannot be before what is marked `made`. */
+static bool mark_needed(int id, int first, int except, bool *needed, const bool *made)
+{
+  static int *list, room;
+  while (room < op_width(&graph->op[id])) list = grow(list, 0, &room, sizeof *list);
+  int n = op_reads(&graph->op[id], list), reads[MAX_INPUTS];
+  if (graph->op[id].kind == OP_loop || n > MAX_INPUTS) return false;
+  memcpy(reads, list, (size_t)n * sizeof *reads);
+  for (int i = 0; i < n; i++) {
+    int maker = graph->value[reads[i]].op;
+    if (reads[i] == except || maker == NONE || place[maker] < first) continue;
+    if (made[place[maker]]) return false;
+    if (needed[place[maker]]) continue;
+    if (!mark_needed(maker, first, NONE, needed, made)) return false;
+    needed[place[maker]] = true;
+  }
+  return true;
+}
+
+/* The products that read what is gathered row by row, and can all run before anything else does
+   that reads it, or them. Marks what has to come before. */
+static void find_products(struct line *l, bool *needed)
+{
+  int first = place[l->collective], to;
+  int dim = graph->op[l->collective].dim;
+  bool *made = alloc((size_t)f->nop + 1), *before = alloc((size_t)f->nop + 1);
+  made[first] = true;
+  for (int at = first + 1; at < f->nop && l->nproduct < MOST_PRODUCTS; at++) {
+    const struct op *op = &graph->op[f->op[at]];
+    if (op->kind == OP_loop) break;
+    if (!is_whole_product(op) || (op->in[0] != l->value && op->in[1] != l->value)) continue;
+    if (!stays_in_output(op, op->in[1] == l->value, dim, &to)) continue;
+    memcpy(before, needed, (size_t)f->nop);
+    if (!mark_needed(f->op[at], first, l->value, before, made)) continue;
+    memcpy(needed, before, (size_t)f->nop);
+    made[at] = true;
+    l->product[l->nproduct++] = f->op[at];
+  }
+}
+
+/* The function's operations, with the pieces where the gather was, and before it what its
+   products need. */
+static void write_gather(const struct line *l, int pieces, const bool *needed)
+{
+  struct list all = {0};
+  int first = place[l->collective];
+  for (int at = 0; at < first; at++) add(&all, f->op[at]);
+  for (int at = first; at < f->nop; at++)
+    if (needed[at]) add(&all, f->op[at]);
+  bool *taken = alloc((size_t)f->nop + 1);
+  for (int k = 0; k < l->nproduct; k++) taken[place[l->product[k]]] = true;
+  put_pieces(&all, l, pieces);
+  for (int at = first + 1; at < f->nop; at++)
+    if (!needed[at] && !taken[at]) add(&all, f->op[at]);
+  f->op = all.at;
+  f->nop = all.n;
+}
+
+static bool decompose_gather(int id, const struct async *asked, struct async_tp_result *p)
+{
+  const struct op *op = &graph->op[id];
+  struct line l = {.collective = id, .value = op->out, .asked = asked};
+  bool *needed = alloc((size_t)f->nop + 1);
+  if (!is_plain(op->out)) return refuse("it is no value of a step alone");
+  if (!has_outer_parts(op->out, op->in[0], op->dim)) return false;
+  find_products(&l, needed);
+  if (!l.nproduct) return refuse("no product reads it row by row");
+  if (!choose_pieces(&l, p)) return false;
+  if (p->pieces) write_gather(&l, p->pieces, needed);
+  return true;
+}
+
+/* ------------------------------------------------------------------------------- reduce_scatter */
+
+/* The products of which the value is the sum; false where it is the sum of other things too, or
+   anything else reads one of them. gone: the places of what adds them. */
+static bool find_terms(struct line *l, int value, int dim, bool *gone)
+{
+  const struct value *v = &graph->value[value];
+  if (!is_plain(value) || readers[value] != 1 || v->op == NONE || place[v->op] == NONE ||
+      l->nproduct == MOST_PRODUCTS)
+    return false;
+  const struct op *op = &graph->op[v->op];
+  if (op->kind == OP_add) {
+    for (int i = 0; i < 2; i++) {
+      const struct value *term = &graph->value[op->in[i]];
+      if (!same_shape(term->shape, v->shape) || !same_layout(term->layout, v->layout) ||
+          term->type != v->type || term->order != v->order || !find_terms(l, op->in[i], dim, gone))
+        return false;
+    }
+    gone[place[v->op]] = true;
+    return true;
+  }
+  int to;
+  if (!is_whole_product(op)) return false;
+  for (int i = 0; i < 2; i++) {
+    const struct value *in = &graph->value[op->in[i]];
+    bool cut_too = in->pieces && graph->op[in->op].kind == OP_all_gather;
+    if (cut_too) return false;
+    for (int d = 0; d < in->shape.ndim; d++)
+      if (stays_in_output(op, i, d, &to) && to == dim) {
+        gone[place[v->op]] = true;
+        l->product[l->nproduct++] = v->op;
+        return true;
+      }
+  }
+  return false;
+}
+
+static void write_scatter(const struct line *l, int pieces, const bool *gone)
+{
+  struct list all = {0};
+  for (int at = 0; at < f->nop; at++)
+    if (f->op[at] == l->collective)
+      put_pieces(&all, l, pieces);
+    else if (!gone[at])
+      add(&all, f->op[at]);
+  f->op = all.at;
+  f->nop = all.n;
+}
+
+/* Whether a product of the line reads the value, an activation. */
+static bool reads(const struct line *l, int value)
+{
+  if (graph->value[value].role != ACTIVATION) return false;
+  for (int k = 0; k < l->nproduct; k++) {
+    const struct op *op = &graph->op[l->product[k]];
+    if (op->in[0] == value || op->in[1] == value) return true;
+  }
+  return false;
+}
+
+/* Of the line's operations the time of those that only add its products up; and of other products
+   that of those that read what these read, and not what is reduced: a weight's gradient where these
+   make that of its input. They can run beside the whole collective. */
+static void time_others(struct line *l, const bool *gone)
+{
+  bool *mine = alloc((size_t)f->nop + 1), *after = alloc((size_t)graph->nvalue + 1);
+  for (int k = 0; k < l->nproduct; k++) mine[place[l->product[k]]] = true;
+  after[graph->op[l->collective].out] = true;
+  for (int at = 0; at < f->nop; at++) {
+    const struct op *op = &graph->op[f->op[at]];
+    if (gone[at] && !mine[at]) l->adding += time_taken(op);
+    bool waits = false;
+    for (int i = 0; i < op->nin; i++) waits |= after[op->in[i]];
+    for (int k = 0; k < op->nout; k++) after[op->out + k] |= waits;
+    if (mine[at] || waits || op->kind != OP_matmul || op->pieces) continue;
+    if (reads(l, op->in[0]) || reads(l, op->in[1])) l->besides += time_taken(op);
+  }
+}
+
+static bool decompose_scatter(int id, const struct async *asked, struct async_tp_result *p)
+{
+  const struct op *op = &graph->op[id];
+  struct line l = {.collective = id, .value = op->in[0], .asked = asked};
+  bool *gone = alloc((size_t)f->nop + 1);
+  if (op->nbody || !is_plain(op->out)) return refuse("it is no value of a step alone");
+  if (!has_outer_parts(op->in[0], op->out, op->dim)) return false;
+  if (!find_terms(&l, op->in[0], op->dim, gone)) return refuse("it is no sum of products alone");
+  time_others(&l, gone);
+  if (!choose_pieces(&l, p)) return false;
+  if (p->pieces) write_scatter(&l, p->pieces, gone);
+  return true;
+}
+
+/* ---------------------------------------------------------------------------------- the program */
+
+static void note_places(void)
+{
+  for (int i = 0; i < graph->nop; i++) place[i] = NONE;
+  for (int at = 0; at < f->nop; at++) place[f->op[at]] = at;
+}
+
+static void count_uses(void *unused, int id, int times)
+{
+  (void)unused;
+  const struct op *op = &graph->op[id];
+  times_of[id] = times;
+  for (int i = 0; i < op->nin; i++) {
+    const struct value *v = &graph->value[op->in[i]];
+    readers[op->in[i]]++;
+    if (v->family != NONE && v->family != op->in[i]) readers[v->family]++;
+  }
+}
+
+/* Whether the function has changed for it. */
+static bool decompose_collective(int id, int async)
+{
+  struct async *asked = &graph->async[async];
+  struct async_tp_result p = {.op = id, .async = async, .times = times_of[id]};
+  place = alloc((size_t)(graph->nop + 1) * sizeof *place);
+  note_places();
+  bool gathers = graph->op[id].kind == OP_all_gather;
+  bool can = (gathers ? decompose_gather : decompose_scatter)(id, asked, &p);
+  if (!can) p.why_not = why_not;
+  asked->met |= can;
+  GROW(graph->async_tp_result, graph->nasync_tp_result, graph->async_tp_result_room);
+  graph->async_tp_result[graph->nasync_tp_result++] = p;
+  return p.pieces;
+}
+
+static void decompose_function(void)
+{
+  for (int at = 0; at < f->nop; at++) {
+    int id = f->op[at];
+    const struct op *op = &graph->op[id];
+    bool is_kind = op->kind == OP_all_gather || op->kind == OP_reduce_scatter;
+    if (!is_kind || op->pieces || noted(id) || asked_for(op) == NONE) continue;
+    if (decompose_collective(id, asked_for(op))) at = -1;
+  }
+}
+
+/* What a line asks for has to be possible somewhere. */
+static void refuse_unmet(const struct async *a)
+{
+  const struct async_tp_result *first = NULL;
+  for (int i = 0; i < graph->nasync; i++)
+    if (graph->async[i].line == a->line && graph->async[i].met) return;
+  for (int i = 0; i < graph->nasync_tp_result && !first; i++)
+    if (graph->async[graph->async_tp_result[i].async].line == a->line)
+      first = &graph->async_tp_result[i];
+  const char *why = graph->mesh.size[a->mesh_dim] == 1
+                        ? "it has one rank"
+                        : "there is no all_gather and no reduce_scatter: sequence parallelism "
+                          "makes them, as by Rowwise{output_layouts = Shard(1)}";
+  if (first)
+    why = text("%s of %s: %s", op_row[graph->op[first->op].kind].name,
+               printable(value_name(graph->op[first->op].in[0])), first->why_not);
+  plan_error(a->line, "async_tp: over %s nothing can be cut in pieces: %s",
+             printable(graph->mesh.name[a->mesh_dim]), why);
+}
+
+void async_tp(void)
+{
+  if (!graph->nasync) return;
+  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
+  times_of = alloc((size_t)(graph->nop + 1) * sizeof *times_of);
+  each_op(count_uses, NULL);
+  for (int i = 0; i < graph->nfunction; i++) {
+    f = &graph->function[i];
+    if (f->phase != UPDATE) decompose_function();
+  }
+  for (int i = 0; i < graph->nasync; i++) refuse_unmet(&graph->async[i]);
+}

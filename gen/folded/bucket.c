@@ -1,0 +1,238 @@
+/* bucket.c: the pass `bucket`: few large collectives in the place of many small ones.
+
+   Takes   functions with single collectives.
+   Leaves  every gradient that the ranks sum in one go summed in its own place; and collectives of
+           the same kind over the same group as one: an all_gather, reduce_scatter or all_reduce
+           whose body is the operations it stands for (bucket_merge.c). Values keep their layouts;
+   what is computed is unchanged. No member needs what another makes, and all ranks run the same
+           buckets in the same order, since all run one graph.
+
+   What travels together by default:
+
+     the gathers of a unit's parameters, and the reductions of their gradients (fully_shard), where
+     a function has several of one kind; under the plan's caps, or all of them
+
+     gradients that are summed over ranks and follow one another in memory, where they lie
+     (contiguous_gradients.c); the gradients of a rank lie in one block in the order of the
+   parameters
+
+     what is small, so that to start a collective takes longer than to send it: packed one after the
+     other in a buffer before, and unpacked after, but where memory.c lets them lie in it anyway.
+     Small gradients of a list's modules leave their loop for it (hoist_reductions.c)
+
+   With bucketing = "greedy" it is collectives of a kind that follow one another (bucket_select.c),
+   in each function; what is a unit, or small, then does not matter. */
+#include "folded/folded.h"
+
+/* -------------------------------------------------------------------------------- plain choices */
+
+/* Of what it takes or makes, whichever is more; on the rank that has most. */
+static int64_t moved_bytes(const struct op *op)
+{
+  int value = op->kind == OP_all_gather ? op->out : op->in[0];
+  return elements(local_shape(value, 0)) * type_bytes(moved_type(op));
+}
+
+static bool is_bucketable(const struct function *f, int id)
+{
+  enum op_kind kind = graph->op[id].kind;
+  bool is_kind = kind == OP_all_gather || kind == OP_reduce_scatter || kind == OP_all_reduce;
+  return is_kind && is_mergeable(f, id);
+}
+
+/* What units gather or reduce; gradients that are summed where they lie are
+ * contiguous_gradients.c's. */
+static bool is_of_unit(const struct function *f, int id)
+{
+  const struct op *op = &graph->op[id];
+  return is_bucketable(f, id) && unit_of(op) != NONE && !is_gradient_sum(op);
+}
+
+/* The collectives of a function that are such, in its order. */
+static struct list find_singles(const struct function *f,
+                                bool (*is_such)(const struct function *f, int id))
+{
+  struct list found = {0};
+  for (int i = 0; i < f->nop; i++)
+    if (is_such(f, f->op[i])) add(&found, f->op[i]);
+  return found;
+}
+
+static struct single *as_singles(const struct function *f, const struct list *op, bool in_units)
+{
+  struct single *s = alloc((size_t)(op->n + 1) * sizeof *s);
+  for (int i = 0; i < op->n; i++) {
+    const struct op *o = &graph->op[op->at[i]];
+    s[i] = (struct single){.kind = o->kind,
+                           .group = o->group,
+                           .reduction = o->reduction,
+                           .type = moved_type(o),
+                           .unit = in_units ? unit_of(o) : NONE,
+                           .bytes = moved_bytes(o)};
+  }
+  find_needs(f, op->at, s, op->n);
+  return s;
+}
+
+/* Puts them in the order of their parameters; whether they are gradients that lie side by side. */
+static bool lie_side_by_side(int *op, int n)
+{
+  for (int k = 0; k < n; k++)
+    if (!is_gradient_sum(&graph->op[op[k]])) return false;
+  put_in_order(op, n);
+  for (int k = 1; k < n; k++)
+    if (!is_next_parameter(graph->value[graph->op[op[k - 1]].out].of,
+                           graph->value[graph->op[op[k]].out].of))
+      return false;
+  return true;
+}
+
+/* That the plan's bucket has come to be several. */
+static void tell_split(int part, int n, int all)
+{
+  struct op *op = &graph->op[part];
+  const char *these = n > 1 ? text("%d", n) : "one";
+  op->why = text("%s; %s of %d that bucketing = greedy has together: the others are in its way",
+                 op->why ? op->why : "", these, all);
+}
+
+/* Makes one of them; where the buckets made before have put some in each other's way, several, of
+   as many of them as can run as one. */
+static void merge_most(struct function *f, const struct list *numbers, const struct list *op)
+{
+  struct list left = {0};
+  for (int k = 0; k < numbers->n; k++) add(&left, op->at[numbers->at[k]]);
+  if (merge(f, left.at, left.n, !lie_side_by_side(left.at, left.n))) return;
+  while (left.n) {
+    struct list member = {0}, rest = {0};
+    take_alike(f, &left, &member, &rest);
+    bool merged = merge(f, member.at, member.n, !lie_side_by_side(member.at, member.n));
+    int part = merged ? graph->nop - 1 : member.at[0];
+    if (graph->bucketing == BUCKETS_GREEDY) tell_split(part, member.n, numbers->n);
+    left = rest;
+  }
+}
+
+static void merge_all(struct function *f, const struct buckets *found, const struct list *op)
+{
+  for (int i = 0; i < found->n; i++) merge_most(f, &found->at[i], op);
+}
+
+/* The bytes of a unit in the singles that travel like this one. */
+static int64_t bytes_of_unit(const struct single *s, int n, const struct single *like, int unit)
+{
+  int64_t bytes = 0;
+  for (int i = 0; i < n; i++)
+    if (s[i].unit == unit && travels_like(&s[i], like)) bytes += s[i].bytes;
+  return bytes;
+}
+
+/* A unit whose share is quicker sent than begun travels with the one before it, if that is small
+   too and there is less work between them than would hide a start: they are one unit then. */
+static void join_small_units(struct single *s, const struct list *op, const int64_t *done)
+{
+  for (int i = 1; i < op->n; i++) {
+    int before = i - 1;
+    while (before >= 0 && !travels_like(&s[before], &s[i])) before--;
+    if (before < 0 || s[before].unit == s[i].unit) continue;
+    int unit = s[i].unit, into = s[before].unit;
+    int64_t between = done[op->at[i]] - done[op->at[before]];
+    if ((double)between * 1e-12 >= link_of(s[i].group).latency ||
+        !is_small(s[i].group, bytes_of_unit(s, op->n, &s[i], unit)) ||
+        !is_small(s[i].group, bytes_of_unit(s, op->n, &s[i], into)))
+      continue;
+    for (int k = i; k < op->n; k++)
+      if (s[k].unit == unit && travels_like(&s[k], &s[i])) s[k].unit = into;
+  }
+}
+
+static void bucket_units(struct function *f)
+{
+  struct list op = find_singles(f, is_of_unit);
+  if (op.n < 2) return;
+  struct single *s = as_singles(f, &op, true);
+  join_small_units(s, &op, times_in(f));
+  struct buckets found = choose_alike(s, op.n, &(struct caps){graph->ncap, graph->cap});
+  merge_all(f, &found, &op);
+}
+
+/* Of one kind, chosen where the kinds before have been merged already: what needs a member of a
+   bucket by way of another bucket is not of it. */
+static void bucket_kind_greedily(struct function *f, enum op_kind kind, const struct caps *caps)
+{
+  struct list all = find_singles(f, is_bucketable), op = {0};
+  for (int i = 0; i < all.n; i++)
+    if (graph->op[all.at[i]].kind == kind) add(&op, all.at[i]);
+  if (op.n < 2) return;
+  struct buckets found = choose_in_order(as_singles(f, &op, false), op.n, caps);
+  merge_all(f, &found, &op);
+}
+
+/* Without caps as the seed has it: 2,000 MiB, which is all there is. */
+static void bucket_greedily(struct function *f)
+{
+  static const int64_t most = INT64_C(2000) << 20;
+  struct caps caps = graph->ncap ? (struct caps){graph->ncap, graph->cap} : (struct caps){1, &most};
+  bucket_kind_greedily(f, OP_all_gather, &caps);
+  bucket_kind_greedily(f, OP_reduce_scatter, &caps);
+  bucket_kind_greedily(f, OP_all_reduce, &caps);
+}
+
+/* --------------------------------------------------------------------------------- small values */
+
+static bool is_small_sum(int id)
+{
+  const struct op *op = &graph->op[id];
+  return op->kind == OP_all_reduce && !op->nbody && !is_gradient_sum(op) && unit_of(op) == NONE &&
+         is_small(op->group, largest_bytes(op->out));
+}
+
+/* The members that can run as one with the first, until one cannot: where the last of them
+   stands. */
+static void gather_small(const struct function *f, int first, struct list *member)
+{
+  int64_t bytes = 0;
+  begin_noting();
+  for (int i = first; i < f->nop; i++) {
+    const struct op *op = &graph->op[f->op[i]];
+    bool joins = is_small_sum(f->op[i]) && same_kind(f->op[first], f->op[i]);
+    if (joins) bytes += largest_bytes(op->out);
+    if (joins && member->n && (bytes > most_of_small() || is_in_the_way(op, false))) return;
+    if (joins) add(member, f->op[i]);
+    if (joins || depends(op)) note_op(op);
+  }
+}
+
+static void bucket_small(struct function *f)
+{
+  for (int i = 0; i < f->nop; i++) {
+    struct list member = {0};
+    if (!is_small_sum(f->op[i])) continue;
+    gather_small(f, i, &member);
+    if (member.n < 2) continue;
+    merge(f, member.at, member.n, true);
+    i--;
+  }
+}
+
+/* ------------------------------------------------------------------------------------- the pass */
+
+static void bucket_function(struct function *f)
+{
+  if (graph->bucketing == BUCKETS_NONE) return;
+  if (graph->bucketing == BUCKETS_GREEDY) {
+    bucket_greedily(f);
+    return;
+  }
+  bucket_units(f);
+  bucket_gradients(f);
+  bucket_small(f);
+}
+
+void bucket(void)
+{
+  find_running();
+  prepare_gradients(graph->bucketing == BUCKETS_BY_UNIT);
+  find_running();
+  for (int i = 0; i < graph->nfunction; i++) bucket_function(&graph->function[i]);
+}

@@ -1,0 +1,587 @@
+/* bucket_merge.c: several collectives as one, for the pass `bucket`.
+
+   Takes   collectives of a function that are of one kind (same_kind).
+   Leaves  one operation in their place, whose body is the members that it stands for. Where they
+           travel in a buffer the members take in what stands around them: a cast before or behind
+           it is done by the copy into the buffer or out of it, and so is what packs the parts one
+           after the other, or unpacks them: a member reads and writes values that lie as their
+           dimensions do.
+
+   A gather stands where the first of its members stood, and what the others need is brought before
+   it; a reduction stands where the last did, and what needs the others goes behind it. */
+#include "folded/folded.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------------------------- dependences */
+
+int speaker(int value)
+{
+  int family = graph->value[value].family;
+  return family == NONE ? value : family;
+}
+
+typedef void visitor(void *to, int value, bool writes);
+
+static void visit_op(const struct op *op, visitor *visit, void *to)
+{
+  static int *list, room;
+  if (op->kind == OP_loop) {
+    const struct function *body = &graph->function[op->function];
+    for (int i = 0; i < body->nop; i++) visit_op(&graph->op[body->op[i]], visit, to);
+    return;
+  }
+  while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
+  for (int n = op_reads(op, list); n--;) {
+    visit(to, speaker(list[n]), false);
+    if (graph->value[list[n]].step) visit(to, speaker(graph->value[list[n]].initial), false);
+  }
+  for (int k = 0; k < op->nout; k++) visit(to, speaker(op->out + k), true);
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    visit(to, speaker(inner->out == NONE ? inner->in[0] : inner->out), true);
+  }
+  if (op->out == NONE && op->nin) visit(to, speaker(op->in[0]), true);
+}
+
+/* What the operations of a pass over a function read and write that have to stay in their order:
+   the number of the last pass that has noted it. */
+struct touched {
+  int read, written;
+};
+static struct touched *touched; /* by value; one of a family speaks for all of it */
+static int touched_room, pass_now;
+static bool found;
+
+void begin_noting(void)
+{
+  while (touched_room <= graph->nvalue)
+    touched = grow(touched, touched_room, &touched_room, sizeof *touched);
+  pass_now++;
+}
+
+static void note(void *to, int value, bool writes)
+{
+  (void)to;
+  *(writes ? &touched[value].written : &touched[value].read) = pass_now;
+}
+
+static void look_up(void *to, int value, bool writes)
+{
+  const struct touched *t = &touched[value];
+  (void)to;
+  found |= t->written == pass_now || (writes && t->read == pass_now);
+}
+
+bool depends(const struct op *op)
+{
+  found = false;
+  visit_op(op, look_up, NULL);
+  return found;
+}
+
+void note_op(const struct op *op)
+{
+  visit_op(op, note, NULL);
+}
+
+bool is_in_the_way(const struct op *op, bool back)
+{
+  return back ? touched[speaker(op->out)].read == pass_now
+              : touched[speaker(op->in[0])].written == pass_now;
+}
+
+/* Which function runs an operation, at which place; NONE: none. */
+struct running {
+  int function, place;
+};
+static struct running *running; /* by operation */
+static int running_room;
+
+/* How often operations read a value, or one of its family; how many of these unpack it; and the sum
+   of their numbers: that of the only one, where it is read once. */
+struct readers {
+  int count, unpacks;
+  int64_t sum;
+};
+static struct readers *readers; /* by value */
+static int readers_room;
+
+static void widen_tables(void)
+{
+  while (readers_room <= graph->nvalue)
+    readers = grow(readers, readers_room, &readers_room, sizeof *readers);
+  for (int known = running_room; known <= graph->nop; known = running_room) {
+    running = grow(running, known, &running_room, sizeof *running);
+    for (int i = known; i < running_room; i++) running[i] = (struct running){NONE, NONE};
+  }
+}
+
+static void count_reads(int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  const int *body = op->nbody ? op->body : &id;
+  widen_tables();
+  for (int n = 0; n < (op->nbody ? op->nbody : 1); n++)
+    for (int j = 0; j < graph->op[body[n]].nin; j++) {
+      struct readers *r = &readers[speaker(graph->op[body[n]].in[j])];
+      r->count += times;
+      r->unpacks += op->kind == OP_unpack ? times : 0;
+      r->sum += (int64_t)times * id;
+    }
+}
+
+static void note_running(const struct function *f, int first)
+{
+  widen_tables();
+  for (int k = first; k < f->nop; k++)
+    running[f->op[k]] = (struct running){(int)(f - graph->function), k};
+}
+
+void find_running(void)
+{
+  touched = NULL;
+  running = NULL;
+  readers = NULL;
+  touched_room = running_room = readers_room = 0;
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    note_running(f, 0);
+    for (int k = 0; k < f->nop; k++) count_reads(f->op[k], 1);
+  }
+}
+
+void run_now(const struct function *f, int id)
+{
+  count_reads(id, 1);
+  running[id] = (struct running){(int)(f - graph->function), NONE};
+}
+
+void read_instead(int id, int value)
+{
+  count_reads(id, -1);
+  graph->op[id].in[0] = value;
+  count_reads(id, 1);
+}
+
+static void run_no_more(int id)
+{
+  count_reads(id, -1);
+  running[id] = (struct running){NONE, NONE};
+}
+
+bool runs_in(const struct function *f, int id)
+{
+  return id != NONE && running[id].function == f - graph->function;
+}
+
+int readers_of(int value)
+{
+  return readers[speaker(value)].count;
+}
+
+/* By operation: the number of the last pass of which it is a member. */
+static bool is_member(const int *member_in, int id)
+{
+  return member_in[id] == pass_now;
+}
+
+static const int *mark_members(const int *member, int n)
+{
+  static const struct running *of;
+  static int *member_in, room;
+  widen_tables();
+  if (of != running || room < running_room) {
+    of = running;
+    room = running_room;
+    member_in = alloc((size_t)room * sizeof *member_in);
+  }
+  for (int k = 0; k < n; k++) member_in[member[k]] = pass_now;
+  return member_in;
+}
+
+/* From the first of the members to the last. */
+struct stretch {
+  int first, last;
+};
+
+static struct stretch stretch_of(const int *member, int n)
+{
+  struct stretch s = {running[member[0]].place, running[member[0]].place};
+  for (int k = 1; k < n; k++) {
+    int place = running[member[k]].place;
+    if (s.first > place) s.first = place;
+    if (s.last < place) s.last = place;
+  }
+  return s;
+}
+
+static void turn_around(struct list *list)
+{
+  for (int i = 0, k = list->n - 1; i < k; i++, k--) {
+    int id = list->at[i];
+    list->at[i] = list->at[k];
+    list->at[k] = id;
+  }
+}
+
+/* Whether the members can run as one: at the place of the last, or, where they gather, of the
+   first. What depends on the others of those between, or they on it, goes to its other side. Leaves
+   the order from the first to the last, in which that member stands for all. */
+static bool gather(const struct function *f, const int *member, int n, struct list *order)
+{
+  static struct list beyond;
+  static const struct running *of;
+  if (of != running) beyond = (struct list){0};
+  of = running;
+  begin_noting();
+  const int *member_in = mark_members(member, n);
+  struct stretch s = stretch_of(member, n);
+  bool back = graph->op[member[0]].kind == OP_all_gather; /* from the last to the first */
+  int left = n;
+  beyond.n = order->n = 0;
+  for (int i = s.first; i <= s.last; i++) {
+    int id = f->op[back ? s.last + s.first - i : i];
+    const struct op *op = &graph->op[id];
+    bool mine = is_member(member_in, id);
+    if (mine && is_in_the_way(op, back)) return false;
+    bool goes_beyond = !mine && depends(op);
+    if (mine || goes_beyond) note_op(op);
+    left -= mine;
+    if (goes_beyond)
+      add(&beyond, id);
+    else if (!mine || !left)
+      add(order, id);
+  }
+  for (int k = 0; k < beyond.n; k++) add(order, beyond.at[k]);
+  if (back) turn_around(order);
+  return true;
+}
+
+/* The order that gather leaves, in memory that serves again. */
+static struct list *new_order(void)
+{
+  static struct list order;
+  static const struct running *of;
+  if (of != running) order = (struct list){0};
+  of = running;
+  return &order;
+}
+
+static bool can_merge(const struct function *f, const int *member, int n)
+{
+  return gather(f, member, n, new_order());
+}
+
+static void take_one_by_one(const struct function *f, const struct list *all, struct list *member,
+                            struct list *rest)
+{
+  for (int k = 0; k < all->n; k++) {
+    add(member, all->at[k]);
+    if (can_merge(f, member->at, member->n)) continue;
+    member->n--;
+    add(rest, all->at[k]);
+  }
+}
+
+/* As gather goes, forth, from the first of them on. */
+static void take_in_order(const struct function *f, const struct list *all, struct list *member,
+                          struct list *rest)
+{
+  begin_noting();
+  const int *of_all = mark_members(all->at, all->n);
+  struct stretch s = stretch_of(all->at, all->n);
+  for (int i = s.first; i <= s.last; i++) {
+    const struct op *op = &graph->op[f->op[i]];
+    bool one = is_member(of_all, f->op[i]), taken = one && !is_in_the_way(op, false);
+    if (one) add(taken ? member : rest, f->op[i]);
+    if (taken || depends(op)) note_op(op);
+  }
+}
+
+static bool stand_in_order(const struct list *list)
+{
+  for (int k = 1; k < list->n; k++)
+    if (running[list->at[k]].place < running[list->at[k - 1]].place) return false;
+  return true;
+}
+
+void take_alike(const struct function *f, const struct list *all, struct list *member,
+                struct list *rest)
+{
+  bool forth = graph->op[all->at[0]].kind != OP_all_gather;
+  (forth && stand_in_order(all) ? take_in_order : take_one_by_one)(f, all, member, rest);
+}
+
+/* By value which of the singles have to be there before it, a bit for each, NULL for none; and of
+   the operation under work, with the set that has just these, or NULL. A set does not change any
+   more when it has been handed on, so that many share one. */
+struct ancestry {
+  const uint64_t **of, *same;
+  uint64_t *now;
+  int words;
+};
+
+static void collect(void *ancestry, int value, bool writes)
+{
+  struct ancestry *a = ancestry;
+  const uint64_t *set = a->of[value];
+  bool none = true, grows = false;
+  (void)writes;
+  if (!set || set == a->same) return;
+  for (int i = 0; i < a->words; i++) {
+    none &= !a->now[i];
+    grows |= (set[i] & ~a->now[i]) != 0;
+    a->now[i] |= set[i];
+  }
+  if (grows) a->same = none ? set : NULL;
+}
+
+/* The set of the singles that are there now. */
+static const uint64_t *set_now(struct ancestry *a)
+{
+  bool none = true;
+  for (int i = 0; i < a->words && !a->same; i++) none &= !a->now[i];
+  if (a->same || none) return a->same;
+  size_t bytes = (size_t)a->words * sizeof *a->now;
+  return a->same = memcpy(alloc(bytes), a->now, bytes);
+}
+
+static void hand_on(void *ancestry, int value, bool writes)
+{
+  struct ancestry *a = ancestry;
+  if (writes) a->of[value] = set_now(a);
+}
+
+void find_needs(const struct function *f, const int *op, struct single *s, int n)
+{
+  static const struct running *of;
+  static const uint64_t **sets;
+  static int room;
+  struct ancestry a = {.words = n / 64 + 1};
+  widen_tables();
+  if (of != running || room <= graph->nvalue) {
+    room = readers_room;
+    sets = alloc((size_t)room * sizeof *sets);
+  }
+  of = running;
+  memset(sets, 0, (size_t)room * sizeof *sets);
+  a.of = sets;
+  a.now = alloc((size_t)a.words * sizeof *a.now);
+  for (int i = 0, k = 0; i < f->nop && k < n; i++) {
+    memset(a.now, 0, (size_t)a.words * sizeof *a.now);
+    a.same = NULL;
+    visit_op(&graph->op[f->op[i]], collect, &a);
+    if (f->op[i] == op[k]) {
+      s[k].needs = set_now(&a);
+      a.now[k / 64] |= UINT64_C(1) << k % 64;
+      a.same = NULL;
+      k++;
+    }
+    visit_op(&graph->op[f->op[i]], hand_on, &a);
+  }
+}
+
+/* ----------------------------------------------------------------------- what a member takes in */
+
+static bool is_cast(const struct op *op)
+{
+  enum type from = graph->value[op->in[0]].type, to = graph->value[op->out].type;
+  return op->kind == OP_cast && (from == F32 || from == BF16) && (to == F32 || to == BF16);
+}
+
+static bool keeps_order(const struct op *op)
+{
+  return graph->value[op->in[0]].order == graph->value[op->out].order;
+}
+
+/* The operation of this function that makes what the collective takes, if that is of the kind. */
+static int maker_of(const struct function *f, int value, enum op_kind kind)
+{
+  int id = graph->value[value].op;
+  if (!runs_in(f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
+  return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
+}
+
+/* The one that takes what the collective makes, if nothing else does and it is of the kind. */
+static int taker_of(const struct function *f, int value, enum op_kind kind)
+{
+  const struct value *v = &graph->value[value];
+  if (v->role != ACTIVATION || v->is_output || readers_of(value) != 1) return NONE;
+  int id = (int)readers[speaker(value)].sum;
+  if (!runs_in(f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
+  return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
+}
+
+bool is_mergeable(const struct function *f, int id)
+{
+  const struct op *op = &graph->op[id];
+  int maker = graph->value[op->in[0]].op;
+  if (op->nbody || op->pieces) return false;
+  if (op->kind == OP_reduce_scatter && runs_in(f, maker) && graph->op[maker].kind == OP_pack)
+    return maker_of(f, op->in[0], OP_pack) != NONE;
+  if (op->kind != OP_all_gather) return true;
+  return !readers[speaker(op->out)].unpacks || taker_of(f, op->out, OP_unpack) != NONE;
+}
+
+/* The collective as a member of a packed bucket: with the casts and packings around it. Those whose
+   values nobody reads any more are added to `gone`, if nobody else does. */
+static int with_surroundings(const struct function *f, int id, struct list *gone)
+{
+  struct op op = graph->op[id];
+  if (op.kind == OP_reduce_scatter) {
+    int pack = maker_of(f, op.in[0], OP_pack);
+    if (pack != NONE) add(gone, pack), op.in[0] = graph->op[pack].in[0];
+  }
+  int cast = maker_of(f, op.in[0], OP_cast);
+  if (cast != NONE) add(gone, cast), op.in[0] = graph->op[cast].in[0];
+  int behind = taker_of(f, op.out, op.kind == OP_all_gather ? OP_unpack : OP_cast);
+  if (behind != NONE) add(gone, behind), op.out = graph->op[behind].out;
+  if (op.in[0] == graph->op[id].in[0] && op.out == graph->op[id].out) return id;
+  return graph->value[op.out].op = store_op(op);
+}
+
+/* Takes out of the function what has been taken in, but for what others still read. */
+static void leave_out(struct function *f, const struct list *gone)
+{
+  int first = f->nop;
+  for (int i = 0; i < gone->n; i++) {
+    const struct op *op = &graph->op[gone->at[i]];
+    const struct value *v = &graph->value[op->out];
+    bool is_made_here = v->op == gone->at[i], is_gone = !runs_in(f, gone->at[i]);
+    if (is_gone || (is_made_here && (v->is_output || readers_of(op->out)))) continue;
+    if (first > running[gone->at[i]].place) first = running[gone->at[i]].place;
+    run_no_more(gone->at[i]);
+  }
+  if (first == f->nop) return;
+  int kept = first;
+  for (int k = first; k < f->nop; k++)
+    if (runs_in(f, f->op[k])) f->op[kept++] = f->op[k];
+  f->nop = kept;
+  note_running(f, first);
+}
+
+/* ----------------------------------------------------------------------------------- the bucket */
+
+/* Room for the members' parts: of a reduction those of a rank, one after the other; else a chunk
+   for each of the group. No rank has more than the first. */
+static int buffer_for(const struct op *op, enum type type, const char *name)
+{
+  struct shape most = {.ndim = 1, .size = {0}};
+  if (op->kind != OP_all_reduce) most.size[0] = group_size(op->group) * bucket_chunk(op, op->nbody);
+  for (int k = 0; k < op->nbody && op->kind == OP_all_reduce; k++)
+    most.size[0] += elements(local_shape(graph->op[op->body[k]].out, 0));
+  int buffer = add_value(ACTIVATION, name, type, most, op->module, op->line);
+  graph->value[buffer].placed = true;
+  return buffer;
+}
+
+/* Why the members are there, each reason once. */
+static const char *reasons(const int *member, int n)
+{
+  struct buffer b = {0};
+  struct memo told = {0};
+  struct query q = {0};
+  for (int i = 0; i < n; i++) {
+    const char *why = graph->op[member[i]].why;
+    int known = told.n;
+    if (!why) continue;
+    begin_query(&q);
+    ask_text(&q, why);
+    if (number_of_query(&told, &q) == known) put(&b, "%s%s", b.length ? "; " : "", why);
+  }
+  return b.text;
+}
+
+static bool makes_gradients(const struct op *op)
+{
+  return graph->value[op->out].role == GRADIENT;
+}
+
+static const char *why_together(const struct op *op)
+{
+  if (op->kind == OP_reduce_scatter && makes_gradients(op)) return "their parameters are kept so";
+  if (op->packed && graph->bucketing == BUCKETS_GREEDY && makes_gradients(op))
+    return "bucketing = greedy, and they follow one another";
+  if (op->kind != OP_all_reduce || !makes_gradients(op)) return reasons(op->body, op->nbody);
+  return op->packed ? "they are small, and travel together" : "they lie side by side";
+}
+
+/* The parameter that a member gathers, or whose gradient it makes; of others none, behind all. */
+static int parameter_of(int id)
+{
+  const struct op *op = &graph->op[id];
+  if (graph->value[op->in[0]].role == PARAMETER) return op->in[0];
+  return is_gradient(op->out) ? graph->value[op->out].of : INT_MAX;
+}
+
+struct ranked {
+  int parameter, place, id;
+};
+
+static int by_parameter(const void *a, const void *b)
+{
+  const struct ranked *x = a, *y = b;
+  if (x->parameter != y->parameter) return x->parameter < y->parameter ? -1 : 1;
+  return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* What is copied then lies in one run, mostly. */
+void put_in_order(int *member, int n)
+{
+  struct ranked *ranked = alloc((size_t)(n + 1) * sizeof *ranked);
+  for (int k = 0; k < n; k++) ranked[k] = (struct ranked){parameter_of(member[k]), k, member[k]};
+  qsort(ranked, (size_t)n, sizeof *ranked, by_parameter);
+  for (int k = 0; k < n; k++) member[k] = ranked[k].id;
+}
+
+static int bucket_of(const int *member, int n, bool packed, enum type type)
+{
+  int *body = alloc((size_t)n * sizeof *body);
+  memcpy(body, member, (size_t)n * sizeof *body);
+  struct op op = graph->op[member[0]];
+  op.nbody = n;
+  op.body = body;
+  op.packed = packed;
+  op.buffer = NONE;
+  const char *name = op.kind == OP_all_gather ? "gathered" : "together";
+  if (packed) op.buffer = buffer_for(&op, type, makes_gradients(&op) ? "gradients" : name);
+  op.why = why_together(&op);
+  int unit = unit_of(&op);
+  if (unit >= 0 && unit < graph->nunit) op.line = graph->unit[unit].line;
+  int bucket = store_op(op);
+  if (packed) graph->value[op.buffer].op = bucket;
+  return bucket;
+}
+
+/* Puts the order of a stretch, in which one of the members stands, in its place. */
+static void replace_stretch(struct function *f, struct stretch s, const struct list *order)
+{
+  int end = s.first + order->n, behind = f->nop - s.last - 1;
+  memcpy(f->op + s.first, order->at, (size_t)order->n * sizeof *f->op);
+  memmove(f->op + end, f->op + s.last + 1, (size_t)behind * sizeof *f->op);
+  f->nop = end + behind;
+}
+
+bool merge(struct function *f, const int *member, int n, bool packed)
+{
+  struct list *order = new_order(), body = {0}, gone = {0};
+  if (n < 2 || !gather(f, member, n, order)) return false;
+  struct stretch s = stretch_of(member, n);
+  int stands = f->op[graph->op[member[0]].kind == OP_all_gather ? s.first : s.last];
+  enum type type = moved_type(&graph->op[member[0]]);
+  for (int k = 0; k < n; k++) run_no_more(member[k]);
+  for (int k = 0; k < n; k++)
+    add(&body, packed ? with_surroundings(f, member[k], &gone) : member[k]);
+  if (packed && graph->op[member[0]].kind != OP_all_reduce) put_in_order(body.at, n);
+  int id = bucket_of(body.at, n, packed, type);
+  for (int i = 0; i < order->n; i++)
+    if (order->at[i] == stands) order->at[i] = id;
+  replace_stretch(f, s, order);
+  count_reads(id, 1);
+  note_running(f, s.first);
+  leave_out(f, &gone);
+  return true;
+}

@@ -1,0 +1,323 @@
+/* folded.h: the passes over functions: equal layers are loops. */
+#ifndef TPGEN_FOLDED_H
+#define TPGEN_FOLDED_H
+
+#include "base/base.h"
+#include "ir/ir.h"
+#include "sharding/sharding.h"
+#include "target/target.h"
+#include "flat/flat.h"
+#include "folded/memory.h"
+
+/* Longer functions are ordered in parts. */
+enum { LONGEST_ORDERED = 512 };
+
+/* A collective as the choice sees it. */
+struct single {
+  enum op_kind kind;
+  int group;
+  enum reduction reduction;
+  enum type type;        /* that travels */
+  int unit;              /* of which alone it may travel with others, or NONE */
+  int64_t bytes;         /* of what it takes or makes, whichever is more */
+  const uint64_t *needs; /* by number, which of those before it have to be there first: a bit for
+                            each, in words of 64; NULL: none */
+};
+/* How much goes into the first bucket of a kind, the second, ...: the last is that of all that
+   follow. n 0: there is no end. */
+struct caps {
+  int n;
+  const int64_t *bytes;
+};
+
+struct buckets {
+  int n, room;
+  struct list *at; /* the numbers of the members */
+};
+
+/* A collective that is in flight from one iteration of a loop to another one has a node that issues
+   it and a node that awaits it. */
+enum carried {
+  NOT_CARRIED,
+  PREFETCHES,     /* in the body: both: awaits what an earlier iteration issued, and issues what a
+                     later one awaits */
+  AWAITED_NEXT,   /* in the body: issues what the next iteration awaits */
+  AWAITS_EARLIER, /* in the body or behind the loop: awaits what the iteration before issued; in the
+                     body also: issues what is awaited behind the loop */
+  ISSUES_FIRST    /* before the loop: issues what one of the first iterations awaits */
+};
+
+/* A node of the dependence graph: an operation of a segment. */
+struct op_node {
+  int op;
+  int next;  /* PREFETCHES: `op` awaits, `next` issues */
+  int group; /* of a collective, else NONE */
+  int body;  /* of a loop, else NONE */
+  enum carried carried;
+  int collective;             /* that is carried */
+  bool movable;               /* the search may move it */
+  bool async;                 /* a collective: issued at its place, awaited where that is needed */
+  int predecessor, successor; /* the collective that this one can be chained to, and the one that
+                                 can be chained to it; or NONE */
+  int64_t time;               /* of a collective on its group's stream, else on the main stream */
+  int64_t time_before;        /* on the main stream: of copies and arithmetic before the issue */
+  int64_t time_after;         /* and after the await */
+  int64_t exposed;            /* how long the main stream waits, in the last simulation */
+  int64_t end[MOST_PREFETCHED]; /* PREFETCHES: when those in flight end, the oldest first */
+  int nend;
+  struct list dependences; /* the nodes that it depends on */
+  struct list collectives; /* those of them that are collectives */
+  struct list dependents;  /* the nodes that depend on it */
+};
+
+/* The streams while a segment is simulated. */
+struct streams {
+  int64_t now;    /* the time at which the main stream is */
+  int64_t *until; /* by group: when its stream is free */
+  int64_t *end;   /* by node: when an issued collective ends; 0: it has been awaited */
+  struct list in_flight;
+  bool *is_in_flight; /* by node */
+};
+
+/* Operations of a function that are ordered together: all, or LONGEST_ORDERED of a longer one. */
+struct segment {
+  struct overlap *program;
+  int number; /* of the program's segments, from 1 */
+  int nnode;
+  struct op_node *node;
+  int *order;                          /* the nodes in their order */
+  int *place;                          /* by node: its place in that */
+  bool (*depends_on)[LONGEST_ORDERED]; /* by node: its list `dependences` as a table */
+  int most_ahead; /* by how many iterations at most the issue of a collective precedes its await */
+  int *await;     /* by node: the operation that awaits a collective */
+  struct streams streams;
+};
+
+/* What a run of `schedule` knows of the program's functions. */
+struct overlap {
+  int64_t *time; /* by function: how long it takes, by the model */
+  bool **blocks; /* by function and group: whether a collective of the group is not asynchronous */
+  struct left_in_flight *left; /* collectives that are in flight when a loop ends */
+  int nleft, left_room;
+  int *alias_class;                    /* by value */
+  struct accesses *accesses;           /* by alias class */
+  int *accessed, accessed_room;        /* a list that is filled anew for each operation */
+  bool (*depends_on)[LONGEST_ORDERED]; /* the table of the present segment */
+  int nsegment;
+  int64_t visited; /* how many nodes the search has gone through */
+  int64_t asked;   /* how much memory.c was asked: see may_ask_again */
+};
+
+/* What a rank holds besides its arena, as plan.txt calls it. */
+enum { MEMORY_PARTS = 5 };
+extern const struct memory_part {
+  const char *name;
+  enum role role;
+} memory_part[MEMORY_PARTS];
+
+/* ---------------------------------------------------------------------------------- async_tp.c */
+
+void async_tp(void);
+
+/* ------------------------------------------------------------------------------------ bucket.c */
+
+void bucket(void);
+
+/* ------------------------------------------------------------------------------ bucket_merge.c */
+
+/* What stands for the value in a loop: one of a family speaks for all of it. */
+int speaker(int value);
+/* Finds what the functions run, and what that reads: before the first of those below, and after
+   functions were changed by others. */
+void find_running(void);
+/* Whether this function runs the operation, which may be NONE; how often operations that run read
+   the value, or one of its family. */
+bool runs_in(const struct function *f, int id);
+int readers_of(int value);
+/* From here on the function runs the operation, too; the operation reads this value first. */
+void run_now(const struct function *f, int id);
+void read_instead(int id, int value);
+/* Puts the members in the order in which their parameters lie; those of none behind them. */
+void put_in_order(int *member, int n);
+/* Finds what each of a function's operations in the list, n singles, needs of the others. */
+void find_needs(const struct function *f, const int *op, struct single *s, int n);
+/* Goes through operations of a function: from here on what is noted, and all that depends on it, is
+   noted; whether the operation and what is noted have to stay in their order; whether a collective
+   cannot be a member with what is noted, as one of them needs the other. back: from the last
+   operation to the first. */
+void begin_noting(void);
+void note_op(const struct op *op);
+bool depends(const struct op *op);
+bool is_in_the_way(const struct op *op, bool back);
+/* Those that can run as one with the first, in *member; the others in *rest. */
+void take_alike(const struct function *f, const struct list *all, struct list *member,
+                struct list *rest);
+/* Makes one collective of the members, if there are several and they can run as one: where the
+   first of them stood if they gather, else where the last did. packed: they travel in a buffer.
+   Whether it did. */
+bool merge(struct function *f, const int *member, int n, bool packed);
+/* Whether the collective can be a member: what lies as the parts do, and not as its dimensions, can
+   be taken in. */
+bool is_mergeable(const struct function *f, int id);
+
+/* ----------------------------------------------------------------------------- bucket_select.c */
+
+/* Whether one call can make both, whatever their units. */
+bool travels_like(const struct single *a, const struct single *b);
+/* How much goes into the bucket of this number, from 0 on. */
+int64_t cap_of(const struct caps *caps, int bucket);
+/* Of those that follow one another; and of all that travel alike. */
+struct buckets choose_in_order(const struct single *s, int n, const struct caps *caps);
+struct buckets choose_alike(const struct single *s, int n, const struct caps *caps);
+
+/* ---------------------------------------------------------------------- contiguous_gradients.c */
+
+/* By operation of the function, when what stands up to it has been computed, by the
+   model of cost.c; without collectives, in picoseconds. It serves until it is asked again. */
+int64_t *times_in(const struct function *f);
+/* Of the function's gradients that are summed where they lie. */
+void bucket_gradients(struct function *f);
+
+/* ------------------------------------------------------------------------------- dependences.c */
+
+/* The number of the set of values whose bytes are, or may be, the same: that of the first value of
+   a family or of what a view shows. A gradient, what micro-steps add up and the loss have numbers
+   from nvalue to 3 nvalue. */
+int alias_class(int value);
+/* Whether the operation, a collective, can start when the other one ends, whatever else runs: it
+   reads only what that one makes, and needs no copy before it. */
+bool can_chain(const struct op *op, const struct op *predecessor);
+/* Before the first segment of the program. */
+void open_dependences(struct overlap *o);
+/* Finds the nodes of a segment, their dependences, and the collectives' predecessors. The tables of
+   the segment before are gone then. */
+struct segment *find_segment(struct overlap *o, const int *op, int n);
+void add_dependence(struct segment *s, int later, int earlier);
+
+/* ---------------------------------------------------------------------------------- epilogue.c */
+
+void epilogue(void);
+struct epilogue epilogue_of(const struct op *op);
+
+/* --------------------------------------------------------------------------------- footprint.c */
+
+/* The bytes of the parts of sums on rank 0. */
+int64_t parts_bytes(void);
+/* The bytes in which cuBLASLt may work, 0 where there are no products. */
+int64_t product_workspace(void);
+/* Bytes of rank 0, which has the largest parts: of its values by role (outputs for ACTIVATION), of
+   all that the program asks for, and an allowance for what libraries keep for themselves. */
+const int64_t *memory_by_role(void);
+int64_t memory_of_role(enum role role);
+int64_t memory_of_rank(void);
+int64_t memory_besides(void); /* limits.c */
+/* "91.3 GiB" of what is needed, rounded up. limits.c. */
+char *size_text(int64_t bytes);
+/* Elements of the values with this role: of a rank's parts, or of the whole with rank NONE. */
+int64_t held_elements(enum role role, int rank);
+/* Bytes of rank 0's values by role, of outputs for ACTIVATION. */
+extern int64_t held_bytes[NORM + 1];
+void find_held(void);
+int64_t held_in_all(void);
+
+/* -------------------------------------------------------------------------------------- fuse.c */
+
+void fuse(void);
+
+/* -------------------------------------------------------------------------- hoist_reductions.c */
+
+/* Gives every gradient that is summed a value that may be summed in its place, and, if
+   asked, brings small sums of gradients out of the loops over modules. */
+void prepare_gradients(bool out_of_loops);
+
+/* ---------------------------------------------------------------------------- last_iteration.c */
+
+/* Lets what a phase's function gathers behind a loop begin in the loop's last round.
+   most_live: what may live in the program. */
+void begin_in_last_rounds(struct overlap *o, int function, int64_t most_live);
+
+/* ---------------------------------------------------------------------------------- liveness.c */
+
+/* Lists that are filled anew for each operation, and made wide enough for what it reads, or writes.
+   schedule.c. */
+extern int *read_list, *write_list;
+void widen_lists(const struct op *op);
+/* The most that is alive while some of a function's operations run in this order, over what was
+   before it. */
+int64_t peak_of(const int *op, int n);
+/* What lives at once is asked of one order after the other, and each time all of the program is
+   gone through: whether it may be once more, where `of` counts the operations and `most` bounds
+   them. */
+bool may_ask_again(int64_t *of, int64_t most);
+/* Prepares for this function's operations. */
+void enter_function(const struct function *f);
+/* Whether the value is a view, which has no bytes of its own: it shows those of what it reads. */
+bool has_no_bytes(int value);
+/* Whether the operation touches the gradients that this one makes for any module of a list. */
+bool touches_gradients_of(const struct op *op, const struct op *reduction);
+/* Whether the collective may be pending from one round to another, and takes longer than that does.
+   A piece goes with its products. */
+bool is_worth_it(const struct op *op);
+/* Orders the operations of each function of a batch, so that little is alive at once; gives what
+   lives then at most, in bytes. */
+int64_t order_functions(void);
+bool is_of_family(int value, int of);
+
+/* ------------------------------------------------------------------------------ loop_carried.c */
+
+/* Lets the collectives of a loop's body run beside other operations, some of them beside
+   those of another round. most_live: in the program as it stands; gives what may live in it
+   then. */
+int64_t overlap_body(struct overlap *o, int body, int64_t most_live);
+/* The plan's error where it asks for prefetch, and nothing could be begun ahead. */
+void check_prefetch(void);
+
+/* ----------------------------------------------------------------------------------- overlap.c */
+
+/* Before the first function of the program. */
+struct overlap *open_overlap(void);
+/* Orders the function, so that its collectives run beside other operations. The functions that it
+   calls come first. most_live: what may live in the program. Gives how long the function takes by
+   the model. */
+int64_t overlap_function(struct overlap *o, struct function *f, int64_t most_live);
+
+/* ---------------------------------------------------------------------------------- schedule.c */
+
+void schedule(void);
+
+/* ------------------------------------------------------------------------------- stream_model.c */
+
+/* Prepares the streams of a segment, and makes an await for each of its collectives. */
+void open_streams(struct segment *s);
+/* Whether the collective is chained to its predecessor; whether its successor is chained to it. */
+bool is_chained(const struct segment *s, int n);
+bool has_chained(const struct segment *s, int n);
+/* The place of the first node that depends on this one, nnode if there is none. */
+int first_dependent(const struct segment *s, int n);
+/* How long the segment takes in its order; of a loop's body a later iteration. Finds what is
+   exposed of each collective. */
+int64_t simulate_segment(struct segment *s);
+/* Writes the operations in their order, with an await for each asynchronous collective. Gives how
+   many. */
+int write_order(struct segment *s, int *op);
+/* Makes a collective asynchronous if one of its group is in flight where it is issued: it runs on
+   the same stream. Where it would be awaited at once it comes behind the other one's await. */
+void queue_behind_in_flight(struct segment *s);
+/* The collective is in flight when the loop ends, and takes so long from there. */
+void leave_in_flight(struct overlap *o, int collective, int body, int64_t time);
+
+/* ------------------------------------------------------------------------------------ travel.c */
+
+/* Whether it sums a gradient over ranks in the gradient's place. */
+bool is_gradient_sum(const struct op *op);
+/* Whether the two are collectives that one call can make: of the same kind over the same group, of
+   values of the same type that travel. */
+bool same_kind(int a, int b);
+/* Whether they are of no unit with bounds, or of the same. */
+bool may_share(int a, int b);
+/* Whether to start a collective over the group takes longer than to send so many bytes; and how
+   many bytes of such are packed into one at most. */
+bool is_small(int group, int64_t bytes);
+int64_t most_of_small(void);
+
+#endif

@@ -1,0 +1,114 @@
+/* footprint.c: how many bytes a rank needs, by what they are for: the one account that the
+   limits, the reports and the generated program share. */
+#include "folded/folded.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Asked for again and again, of a program that is finished. */
+int64_t parts_bytes(void)
+{
+  static const struct graph *of;
+  static int64_t bytes;
+  int before = known_rank;
+  if (!options.cuda || of == graph) return options.cuda ? bytes : 0;
+  find_alignments(0);
+  of = graph;
+  bytes = parts_room(0) * type_bytes(F32);
+  if (before != NONE) find_alignments(before);
+  return bytes;
+}
+
+/* A product may be cut along its terms, and the sums of the parts be put together: there is room
+   for sixteen of them of the largest result, within what cuBLASLt makes use of. */
+static int64_t workspace_for(const struct op *op)
+{
+  enum { PARTS = 16, LEAST = 1 << 20, MOST = 32 << 20 };
+  int64_t bytes = elements(local_shape(op->out, 0));
+  if (bytes > MOST / PARTS / 4) return MOST;
+  bytes *= PARTS * 4;
+  return bytes < LEAST ? LEAST : bytes;
+}
+
+int64_t product_workspace(void)
+{
+  int64_t most = 0;
+  for (int i = 0; i < graph->nfunction && options.cuda; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
+      int64_t bytes = op->kind == OP_matmul ? workspace_for(op) : 0;
+      if (most < bytes) most = bytes;
+    }
+  return most;
+}
+
+int64_t held_elements(enum role role, int rank)
+{
+  int64_t sum = 0;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == role)
+      sum += rank == NONE ? elements(graph->value[i].shape) : elements(local_shape(i, rank));
+  return sum;
+}
+
+int64_t held_bytes[NORM + 1];
+
+void find_held(void)
+{
+  memset(held_bytes, 0, sizeof held_bytes);
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role == ACTIVATION && !v->is_output) continue;
+    if (is_gradient(i) && storage_of(i) != i) continue; /* added up in its own place */
+    held_bytes[v->role == SUMS ? GRADIENT : v->role] +=
+        elements(local_shape(i, 0)) * type_bytes(v->type);
+  }
+  if (keeps_batches()) held_bytes[BATCH] *= 1 + graph->accumulate;
+}
+
+const struct memory_part memory_part[MEMORY_PARTS] = {{"parameters", PARAMETER},
+                                                      {"gradients", GRADIENT},
+                                                      {"optimizer", STATE},
+                                                      {"batch", BATCH},
+                                                      {"outputs", ACTIVATION}};
+
+int64_t held_in_all(void)
+{
+  int64_t bytes = graph->arena_bytes + parts_bytes() + product_workspace();
+  for (int i = 0; i < MEMORY_PARTS; i++) bytes += held_bytes[memory_part[i].role];
+  return bytes;
+}
+
+const int64_t *memory_by_role(void)
+{
+  find_held();
+  return held_bytes;
+}
+
+int64_t memory_of_role(enum role role)
+{
+  return memory_by_role()[role];
+}
+
+int64_t memory_of_rank(void)
+{
+  find_held();
+  return held_in_all();
+}
+
+int64_t memory_besides(void)
+{
+  return options.cuda ? INT64_C(1) << 30 : 0;
+}
+
+char *size_text(int64_t bytes)
+{
+  static const char *const unit[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 10240) return text("%" PRId64 " B", bytes);
+  int u = 0;
+  int64_t one = 1024;
+  for (; u < 3 && bytes / one >= 1024; u++) one *= 1024;
+  int64_t tenths = bytes / one * 10 + (bytes % one * 10 + one - 1) / one;
+  return text("%" PRId64 ".%" PRId64 " %s", tenths / 10, tenths % 10, unit[u]);
+}

@@ -1,0 +1,305 @@
+/* fuse.c: the pass `fuse`: one kernel for operations on the same elements, and on the same rows.
+
+   Takes   functions whose pointwise and reduce operations stand alone.
+   Leaves  those that one kernel can run (row_passes.c) as one fused operation, each of them behind
+           those whose values it reads. Inside it a value that nothing else reads is not stored.
+           Updates of parameters that follow one another in memory are one operation too. A value is
+           marked `stored` if it takes memory at all.
+
+   The sum over a row may be read in its kernel, by what goes over the same row. Every other sum is
+   complete only when its kernel ends: what reads it begins another. So does what reads elements of
+   a value other than the one at hand. */
+#include "folded/folded.h"
+
+#include <string.h>
+
+static bool *in_memory; /* by value, of a family what stands for it: not only kernels read it */
+
+static bool is_elementwise(const struct op *op)
+{
+  return is_pointwise(op->kind) || is_reduce(op->kind);
+}
+
+static int fused(const int *run, int n)
+{
+  int *body = alloc((size_t)n * sizeof *body);
+  memcpy(body, run, (size_t)n * sizeof *body);
+  const struct op *last = &graph->op[run[n - 1]];
+  struct op op = {.kind = OP_fused,
+                  .out = NONE,
+                  .nbody = n,
+                  .body = body,
+                  .phase = last->phase,
+                  .module = last->module,
+                  .line = last->line};
+  return store_op(op);
+}
+
+/* What stands for all of its family, or the value itself. */
+static int family_of(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->family == NONE ? value : v->family;
+}
+
+/* A constant of one element needs no kernel: whoever reads it writes the number (program.c). */
+static bool is_literal(const struct op *op)
+{
+  return op->kind == OP_full && elements(graph->value[op->out].shape) == 1 &&
+         graph->value[op->out].role == ACTIVATION && !graph->value[op->out].is_output &&
+         !in_memory[family_of(op->out)];
+}
+
+/* What collectives, matmuls and copies read has to lie in memory. */
+static void find_in_memory(void)
+{
+  in_memory = alloc((size_t)(graph->nvalue + 1) * sizeof *in_memory);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (is_elementwise(op)) continue;
+      int *list = alloc((size_t)op_width(op) * sizeof *list);
+      for (int n = op_reads(op, list); n--;) {
+        in_memory[family_of(list[n])] = true;
+        if (graph->value[list[n]].step) in_memory[family_of(graph->value[list[n]].initial)] = true;
+      }
+    }
+}
+
+/* ------------------------------------------------------------------------- which go together
+
+   A bundle is an operation by itself, or several that will be one kernel. One after the other, each
+   operation becomes a bundle behind those before it, and is made one with a bundle that it shares a
+   value with, where one kernel can run both and nothing has to run between them. Of what stands
+   between the two, that which reads the first then stands behind both, the rest before. */
+
+struct bundle {
+  bool element;
+  int n, op[MOST_IN_KERNEL];
+};
+
+static struct bundle **bundle; /* of a function, in the order in which they run */
+static int nbundle;
+static int *maker;  /* by value: the operation of this function that makes it, or NONE */
+static int *place;  /* by operation: the place of its bundle in the order */
+static bool *after; /* by place, while two bundles are looked at: it has to run behind the first */
+static int *list, list_room;
+
+static int reads_of(int op)
+{
+  while (list_room < op_width(&graph->op[op])) list = grow(list, 0, &list_room, sizeof *list);
+  return op_reads(&graph->op[op], list);
+}
+
+/* Whether the bundle reads what one makes that stands at a place from `first` on, and is marked. */
+static bool reads_after(const struct bundle *u, int first)
+{
+  for (int k = 0; k < u->n; k++)
+    for (int n = reads_of(u->op[k]); n--;) {
+      int op = maker[list[n]];
+      if (op != NONE && place[op] >= first && after[place[op]]) return true;
+    }
+  return false;
+}
+
+/* Whether what stands between two bundles can stand before or behind both. */
+static bool can_meet(int a, int b)
+{
+  after[a] = true;
+  for (int at = a + 1; at <= b; at++) after[at] = false;
+  for (int at = a + 1; at < b; at++) after[at] = reads_after(bundle[at], a);
+  after[a] = false;
+  return !reads_after(bundle[b], a);
+}
+
+/* What an operation takes or makes that is as large as its space, and the bundle too. */
+static bool shares_value(const struct bundle *a, const struct op *op)
+{
+  int64_t most = elements(graph->value[space_of(op)].shape);
+  for (int i = 0; i < op->nin; i++) {
+    int value = op->in[i];
+    for (int k = 0; k < a->n; k++) {
+      const struct op *other = &graph->op[a->op[k]];
+      if (other->out == value) return true;
+      for (int j = 0; j < other->nin; j++)
+        if (other->in[j] == value && elements(graph->value[value].shape) == most) return true;
+    }
+  }
+  return false;
+}
+
+static bool is_related(const struct bundle *a, const struct bundle *b)
+{
+  for (int k = 0; k < b->n; k++)
+    if (shares_value(a, &graph->op[b->op[k]])) return true;
+  return false;
+}
+
+static bool can_be_one(int a, int b)
+{
+  const struct bundle *u = bundle[a], *v = bundle[b];
+  int body[2 * MOST_IN_KERNEL], n = u->n + v->n;
+  struct stages stages;
+  if (!u->element || n > MOST_IN_KERNEL) return false;
+  if (graph->op[u->op[0]].phase != graph->op[v->op[0]].phase) return false;
+  bool related = is_related(u, v);
+  if (!related && a + 1 < b) return false;
+  memcpy(body, u->op, (size_t)u->n * sizeof *body);
+  memcpy(body + u->n, v->op, (size_t)v->n * sizeof *body);
+  if (!find_stages(body, n, &stages)) return false;
+  if (!related && stages.rows != NONE) return false;
+  return can_meet(a, b);
+}
+
+/* Makes one of the bundles at a and b, and gives its place. */
+static int make_one(int a, int b)
+{
+  struct bundle *one = bundle[a], *gone = bundle[b],
+                **behind = alloc((size_t)(b - a) * sizeof *behind);
+  int at = a, n = 0;
+  memcpy(one->op + one->n, gone->op, (size_t)gone->n * sizeof *one->op);
+  one->n += gone->n;
+  for (int i = a + 1; i < b; i++)
+    if (after[i])
+      behind[n++] = bundle[i];
+    else
+      bundle[at++] = bundle[i];
+  int met = at;
+  bundle[at++] = one;
+  for (int i = 0; i < n; i++) bundle[at++] = behind[i];
+  for (int i = b + 1; i < nbundle; i++) bundle[at++] = bundle[i];
+  nbundle = at;
+  for (int i = a; i < nbundle; i++)
+    for (int k = 0; k < bundle[i]->n; k++) place[bundle[i]->op[k]] = i;
+  return met;
+}
+
+static void join_others(int b)
+{
+  enum { FARTHEST = 48 }; /* so far back it is looked */
+  for (int a = b - 1; a >= 0 && b - a <= FARTHEST; a--) {
+    if (graph->op[bundle[a]->op[0]].kind == OP_loop) return;
+    if (!can_be_one(a, b)) continue;
+    b = make_one(a, b);
+    a = b;
+  }
+}
+
+static bool is_later_piece(const struct op *op)
+{
+  return op->pieces && (op->piece || op->in[op->nin - 1] == op->out);
+}
+
+static void add_bundle(int op)
+{
+  struct bundle *u = alloc(sizeof *u);
+  const struct op *o = &graph->op[op];
+  *u = (struct bundle){.element = is_elementwise(o), .n = 1, .op = {op}};
+  place[op] = nbundle;
+  /* Of pieces the first: all of a value's make and read the same, and stay in their order. */
+  for (int k = 0; k < o->nout && !is_later_piece(o); k++) maker[o->out + k] = op;
+  for (int k = 0; k < o->nbody; k++)
+    if (graph->op[o->body[k]].out != NONE) maker[graph->op[o->body[k]].out] = op;
+  bundle[nbundle++] = u;
+  if (u->element) join_others(nbundle - 1);
+}
+
+static int kernel_of(const struct bundle *u)
+{
+  int id = fused(u->op, u->n);
+  struct stages *stages = alloc(sizeof *stages);
+  if (!find_stages(u->op, u->n, stages)) bug_at("fuse", u->op[0], "no kernel can run it");
+  graph->op[id].stages = stages;
+  return id;
+}
+
+static void fuse_elements(struct function *f)
+{
+  bundle = alloc((size_t)(f->nop + 1) * sizeof *bundle);
+  after = alloc((size_t)(f->nop + 1) * sizeof *after);
+  nbundle = 0;
+  for (int i = 0; i < graph->nvalue; i++) maker[i] = NONE;
+  for (int i = 0; i < f->nop; i++)
+    if (!is_literal(&graph->op[f->op[i]])) add_bundle(f->op[i]);
+  f->nop = 0;
+  for (int i = 0; i < nbundle; i++)
+    f->op[f->nop++] = bundle[i]->element ? kernel_of(bundle[i]) : bundle[i]->op[0];
+}
+
+/* -------------------------------------------------------------------------------------- updates */
+
+/* Whether no parameter lies between the two that `a` and `b` update. */
+static bool neighbours(const struct op *a, const struct op *b)
+{
+  if (a->kind != b->kind || graph->value[a->in[0]].type != graph->value[b->in[0]].type)
+    return false;
+  for (int v = a->in[0] + 1; v < b->in[0]; v++)
+    if (graph->value[v].role == PARAMETER) return false;
+  return a->in[0] < b->in[0];
+}
+
+static void fuse_updates(struct function *f)
+{
+  int *run = alloc((size_t)(f->nop + 1) * sizeof *run), n = 0, kept = 0;
+  for (int i = 0; i <= f->nop; i++) {
+    const struct op *op = i < f->nop ? &graph->op[f->op[i]] : NULL;
+    bool joined = op && n && is_update(op) && neighbours(&graph->op[run[n - 1]], op);
+    if (n && !joined) {
+      int id = fused(run, n);
+      graph->op[id].kind = graph->op[run[0]].kind;
+      f->op[kept++] = id;
+      n = 0;
+    }
+    if (op && is_update(op))
+      run[n++] = f->op[i];
+    else if (op)
+      f->op[kept++] = f->op[i];
+  }
+  f->nop = kept;
+}
+
+/* What is read is stored, and what a kernel file writes: of a family what stands for it, and where
+   a carried value begins. */
+static void store(int value)
+{
+  struct value *v = &graph->value[value];
+  if (v->op != NONE && is_literal(&graph->op[v->op])) return;
+  v->stored = true;
+  if (v->family != NONE) graph->value[v->family].stored = true;
+  if (v->step) store(v->initial);
+}
+
+static void mark_stored(void)
+{
+  int *list = NULL, room = 0;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    graph->value[i].stored = v->role != ACTIVATION || v->is_output;
+  }
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    for (int k = 0; k < f->nop; k++) {
+      const struct op *op = &graph->op[f->op[k]];
+      while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
+      for (int n = op_reads(op, list); n--;) store(list[n]);
+      for (int j = 0; j < op->nout && op->nout > 1; j++) store(op->out + j);
+      if (op->packed) store(op->buffer);
+    }
+  }
+}
+
+void fuse(void)
+{
+  add_products_in_place();
+  find_in_memory();
+  list = NULL;
+  list_room = 0;
+  maker = alloc((size_t)(graph->nvalue + 1) * sizeof *maker);
+  place = alloc((size_t)(graph->nop + 1) * sizeof *place);
+  for (int i = 0; i < graph->nfunction; i++) {
+    struct function *f = &graph->function[i];
+    fuse_elements(f);
+    if (f->phase == UPDATE) fuse_updates(f);
+  }
+  mark_stored();
+}

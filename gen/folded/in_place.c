@@ -1,0 +1,138 @@
+/* in_place.c: which operations may write a result over what they read.
+
+   A view shows the bytes of its input. An all_reduce may sum in place. A fused kernel may, where
+   each of its threads is done with an element of the input when it writes that of the output. */
+#include "folded/folded.h"
+
+/* Whether the two are as large on every rank, element for element. */
+bool have_same_parts(int a, int b)
+{
+  const struct value *v = &graph->value[a], *w = &graph->value[b];
+  return v->type == w->type && same_shape(v->shape, w->shape) && v->order == w->order &&
+         as_large(v->layout, w->layout);
+}
+
+bool is_view(const struct op *op)
+{
+  return op->kind == OP_view ||
+         (op->kind == OP_to_partial && op->reduction != SUM && have_same_parts(op->in[0], op->out));
+}
+
+/* ---------------------------------------------------------------------------------- fused kernels
+ */
+
+static bool is_made_in(const struct op *kernel, int value)
+{
+  int op = graph->value[value].op;
+  for (int k = 0; k < kernel->nbody; k++)
+    if (kernel->body[k] == op) return true;
+  return false;
+}
+
+/* Whether they lie beside each other in one buffer, as members of a bucket do. That is known when
+   all have an offset. */
+static bool lie_apart(const struct memory_plan *plan, int a, int b)
+{
+  if (!plan || !plan->placed) return false;
+  int64_t from = plan->of[a].offset, other = plan->of[b].offset;
+  return from + largest_bytes(a) <= other || other + largest_bytes(b) <= from;
+}
+
+/* A read in a kernel of what the kernel doesn't make itself: all that is asked of it but where the
+   value lies, which is asked for each pair of what a kernel reads and writes. */
+struct outer_read {
+  int value, n;       /* of body[n] */
+  int last;           /* stage in which it reads it */
+  bool ends_with_row; /* it is done with its row when the next stage begins */
+  bool elsewhere;     /* or of a part of the space: other elements than the one at hand */
+  bool reduces;
+};
+struct outer_reads {
+  const int *body; /* of which they are */
+  int n;
+  struct outer_read *at;
+};
+
+static struct outer_read outer_read(const struct op *kernel, int n, int i)
+{
+  const struct op *op = &graph->op[kernel->body[n]];
+  const struct stages *stages = kernel->stages;
+  struct shape read = graph->value[op->in[i]].shape, space = graph->value[space_of(op)].shape;
+  return (struct outer_read){.value = op->in[i],
+                             .n = n,
+                             .last = last_stage(kernel->body, stages, n),
+                             .ends_with_row =
+                                 stages->task[n].of_row && stays_in_row(op, i, stages->rows),
+                             .elsewhere = reads_elsewhere(op, i) || !same_shape(read, space),
+                             .reduces = is_reduce(op->kind)};
+}
+
+/* Those of a kernel of the graph: found once. */
+static const struct outer_reads *outer_reads_of(const struct op *kernel)
+{
+  static const struct graph *of;
+  static struct outer_reads *known; /* by operation */
+  static int count;
+  if (of != graph) count = 0;
+  of = graph;
+  while (count <= kernel - graph->op) known = grow(known, count, &count, sizeof *known);
+  struct outer_reads *reads = &known[kernel - graph->op];
+  if (reads->body == kernel->body) return reads;
+  *reads = (struct outer_reads){.body = kernel->body};
+  reads->at = alloc((size_t)(kernel->nbody * MAX_INPUTS) * sizeof *reads->at);
+  for (int n = 0; n < kernel->nbody; n++) {
+    const struct op *op = &graph->op[kernel->body[n]];
+    for (int i = 0; i < op->nin; i++)
+      if (!is_made_in(kernel, op->in[i])) reads->at[reads->n++] = outer_read(kernel, n, i);
+  }
+  return reads;
+}
+
+/* Whether a kernel that writes over `value` when it has come to body[k] still finds what it needs:
+   every read of these bytes is of the element that is written, and comes no later. A view may find
+   another element in these bytes. The kernel has what it makes itself at hand, wherever it leaves
+   it. */
+static bool read_in_step(const struct memory_plan *plan, const struct op *op, int k, int value)
+{
+  const struct outer_reads *reads = outer_reads_of(op);
+  int now = op->stages->task[k].stage, storage = family_representative(plan, value);
+  if (op->stages->task[k].of_row) return false;
+  for (const struct outer_read *r = reads->at; r < reads->at + reads->n; r++) {
+    if (family_representative(plan, r->value) != storage || lie_apart(plan, r->value, value))
+      continue;
+    if (!have_same_parts(r->value, value)) return false;
+    if (r->ends_with_row && r->last < now) continue;
+    if (r->elsewhere || r->last > now) return false;
+    if (r->last == now && (r->n > k || r->reduces)) return false;
+  }
+  return true;
+}
+
+static bool kernel_overwrites(const struct memory_plan *plan, const struct op *op, int in, int out)
+{
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (inner->out == out) return !is_reduce(inner->kind) && read_in_step(plan, op, k, in);
+  }
+  return false;
+}
+
+/* ---------------------------------------------------------------------------------- any operation
+ */
+
+bool overwrites(const struct op *op, int out, int *in)
+{
+  *in = NONE;
+  if (op->kind == OP_fused) return true;
+  if (op->kind != OP_all_reduce && op->kind != OP_to_partial) return false;
+  /* A bucket makes each of its values of one. */
+  *in = graph->op[graph->value[out].op].in[0];
+  return true;
+}
+
+bool may_overwrite(const struct memory_plan *plan, const struct op *op, int in, int out)
+{
+  int only;
+  if (!overwrites(op, out, &only) || !have_same_parts(in, out)) return false;
+  return only == NONE ? kernel_overwrites(plan, op, in, out) : only == in;
+}

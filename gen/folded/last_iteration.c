@@ -1,0 +1,147 @@
+/* last_iteration.c: a part of the pass `schedule`: what follows a loop is gathered in its last
+   round.
+
+   Takes   a phase's function, whose loops' bodies have their order (overlap.c, loop_carried.c).
+   Leaves  each gather of a unit's parameters that stands behind a loop, and needs nothing of it,
+           `late`: it is awaited at its place, and begun in the loop's last round, as the modules'
+           own gathers are in the rounds before, by a part of the body that no module's values are
+           spoken of in:
+
+             body     ...  await v12;  body_ahead for the next round;
+                           forward_ahead in the last round;  ...
+             part     forward_ahead { v40 = all_gather(weight) }
+             forward  the loop;  await v40;  what reads v40  ...
+
+   So it runs beside the last module's arithmetic, and takes memory for no longer than that. What
+   takes longer than a round is left to overlap.c, which may begin it before the loop, if there is
+   room for it all the time. */
+#include "folded/folded.h"
+
+/* What goes along: before the loop, and into the part; in their order. */
+struct along {
+  struct list before, part;
+};
+
+static bool makes(const struct op *op, int value)
+{
+  int *list = alloc((size_t)op_width(op) * sizeof *list);
+  for (int n = op_makes(op, list); n--;)
+    if (list[n] == value) return true;
+  return false;
+}
+
+/* The place in the function of what makes the value, or NONE. */
+static int maker_of(const struct function *f, int value)
+{
+  for (int k = 0; k < f->nop; k++)
+    if (makes(&graph->op[f->op[k]], value)) return k;
+  return NONE;
+}
+
+/* Whether all that the operation reads is there before the loop, or made behind it of such: what
+   collectives make and need for that is brought before the loop, the rest goes along. */
+static bool needs_no_loop(const struct function *f, int loop, const struct op *op, bool before,
+                          struct along *along)
+{
+  enum { FEW = 8 };
+  int *read = alloc((size_t)op_width(op) * sizeof *read), n = op_reads(op, read);
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[read[i]];
+    if (v->role == PARAMETER || v->role == BATCH) continue;
+    if (v->step || v->family != NONE || v->role != ACTIVATION || v->is_output) return false;
+    int at = maker_of(f, read[i]);
+    if (at == NONE) return false;
+    if (at < loop) continue;
+    const struct op *maker = &graph->op[f->op[at]];
+    bool first = before || is_collective(maker->kind);
+    if (maker->kind == OP_await || maker->beside || maker->late) return false;
+    if (along->before.n + along->part.n >= FEW) return false;
+    if (!needs_no_loop(f, loop, maker, first, along)) return false;
+    add_once(first ? &along->before : &along->part, f->op[at]);
+  }
+  return true;
+}
+
+/* Where in the body's last round it can begin: behind what the group does there among arithmetic,
+   and where it is begun for the next rounds. */
+static int place_in_body(const struct function *body, int group)
+{
+  int place = 0;
+  for (int k = 0; k < body->nop; k++) {
+    const struct op *op = &graph->op[body->op[k]];
+    bool among = is_collective(op->kind) && op->group == group && !op->beside;
+    bool next = op->kind == OP_round && op->round == NEXT_ROUND && op->group == group;
+    if (among || next) place = k + 1;
+  }
+  return place;
+}
+
+static void apply(int function, int loop, int id, const struct along *along)
+{
+  int body = graph->op[graph->function[function].op[loop]].function;
+  struct list part = {0};
+  for (int i = 0; i < along->part.n; i++) add(&part, along->part.at[i]);
+  add(&part, id);
+  int made = add_part(body, text("%s_ahead", graph->function[function].name), &part);
+  graph->function[made].count = 1;
+  graph->function[made].phase = graph->function[function].phase;
+  struct op *op = &graph->op[id];
+  op->beside = op->late = true;
+  int await = await_of(id), call = call_for(made, IN_LAST_ROUND, 0, &graph->op[id]);
+  struct function *f = &graph->function[function], *b = &graph->function[body];
+  insert(f, runs_at(f, id), await);
+  for (int i = 0; i < part.n; i++) leave_out_of(f, part.at[i]);
+  for (int i = 0; i < along->before.n; i++) {
+    leave_out_of(f, along->before.at[i]);
+    insert(f, loop + i, along->before.at[i]);
+  }
+  insert(b, place_in_body(b, graph->op[id].group), call);
+}
+
+/* Lets the gather begin in the last round, if that has time for it, and there is room. */
+static bool try_late(struct overlap *o, int function, int loop, int id, int64_t most_live)
+{
+  enum { MOST_ASKED = 1000000 };
+  static const struct graph *of;
+  static int64_t asked;
+  struct along along = {0};
+  const struct op *op = &graph->op[id];
+  int body = graph->op[graph->function[function].op[loop]].function;
+  int64_t round = o->time[body], takes = time_taken(op);
+  if (op->kind != OP_all_gather || unit_of(op) == NONE || !is_worth_it(op)) return false;
+  if (takes > round) return false;
+  if (!needs_no_loop(&graph->function[function], loop, op, false, &along)) return false;
+  if (of != graph) asked = 0;
+  of = graph;
+  if (!may_ask_again(&asked, MOST_ASKED)) return false;
+  struct edit_state before = remember_functions();
+  apply(function, loop, id, &along);
+  if (live_bytes() <= most_live + most_live / 32) {
+    leave_in_flight(o, id, body, 0);
+    return true;
+  }
+  go_back(&before);
+  graph->op[id].beside = graph->op[id].late = false;
+  return false;
+}
+
+/* What stands behind the loop, up to the next one. */
+static void begin_in_last_round(struct overlap *o, int function, int loop, int64_t most_live)
+{
+  const struct function *f = &graph->function[function];
+  for (int k = runs_at(f, loop) + 1; k < f->nop && graph->op[f->op[k]].kind != OP_loop; k++)
+    if (try_late(o, function, runs_at(f, loop), f->op[k], most_live)) {
+      f = &graph->function[function];
+      k = runs_at(f, loop);
+    }
+}
+
+void begin_in_last_rounds(struct overlap *o, int function, int64_t most_live)
+{
+  const struct function *f = &graph->function[function];
+  struct list loops = {0};
+  if (!options.cuda || !is_of_batch(f->phase) || graph->prefetch == PREFETCH_NOTHING) return;
+  for (int k = 0; k < f->nop; k++)
+    if (graph->op[f->op[k]].kind == OP_loop) add(&loops, f->op[k]);
+  for (int i = 0; i < loops.n; i++) begin_in_last_round(o, function, loops.at[i], most_live);
+}

@@ -1,0 +1,308 @@
+/* lifetimes.c: from when to when each value lives, and how many of a family are kept.
+
+   A program point is the index of an operation in the order of each_op. A value lives from the
+   point that makes it to the last one that reads it. What a loop reads and did not make itself
+   lives until the loop ends. An asynchronous collective reads and writes until its await. */
+#include "folded/folded.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------- program points */
+
+static void add_point(void *to, int op, int times)
+{
+  struct lifetimes *l = to;
+  (void)times;
+  add(&l->op, op);
+}
+
+/* Tables that have room for the graph as it is now, all zero. */
+static void clear_tables(struct lifetimes *l)
+{
+  size_t values = (size_t)graph->nvalue + 1, ops = (size_t)graph->nop + 1,
+         functions = (size_t)graph->nfunction + 1;
+  if (l->values < values) {
+    l->values = l->values ? values + values / 2 : values;
+    l->plan = NULL;
+    l->note = alloc(l->values * sizeof *l->note);
+  }
+  if (!l->plan) {
+    l->plan = alloc(sizeof *l->plan);
+    l->plan->of = alloc(l->values * sizeof *l->plan->of);
+  }
+  if (l->ops < ops) {
+    l->ops = l->ops ? ops + ops / 2 : ops;
+    l->function_of = alloc(l->ops * sizeof *l->function_of);
+    l->await_at = alloc(l->ops * sizeof *l->await_at);
+  }
+  if (l->functions < functions) {
+    l->functions = l->functions ? functions + functions / 2 : functions;
+    l->loop_first = alloc(l->functions * sizeof *l->loop_first);
+    l->loop_last = alloc(l->functions * sizeof *l->loop_last);
+  }
+  clear_memory_plan(l->plan);
+  memset(l->note, 0, values * sizeof *l->note);
+  memset(l->function_of, 0, ops * sizeof *l->function_of);
+}
+
+static void widen_value_lists(struct lifetimes *l)
+{
+  int widest = 0;
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      int width = op_width(&graph->op[graph->function[i].op[k]]);
+      if (widest < width) widest = width;
+    }
+  if (l->width >= widest) return;
+  l->width = l->width ? 2 * widest : widest;
+  l->accessed = alloc((size_t)l->width * sizeof *l->accessed);
+  l->in = alloc((size_t)l->width * sizeof *l->in);
+  l->out = alloc((size_t)l->width * sizeof *l->out);
+}
+
+void find_program_points(struct lifetimes *l)
+{
+  clear_tables(l);
+  l->op.n = 0;
+  each_op(add_point, l);
+  widen_value_lists(l);
+  l->end_of_batches = 0;
+  for (int i = 0; i < graph->nfunction; i++) {
+    l->loop_first[i] = NONE;
+    for (int k = 0; k < graph->function[i].nop; k++) l->function_of[graph->function[i].op[k]] = i;
+  }
+  for (int at = 0; at < l->op.n; at++) l->await_at[l->op.at[at]] = NONE;
+  for (int at = 0; at < l->op.n; at++) {
+    const struct op *op = op_at(l, at);
+    int f = function_running_at(l, at);
+    if (op->kind == OP_await) l->await_at[op->begun] = at;
+    if (l->loop_first[f] == NONE) l->loop_first[f] = at;
+    l->loop_last[f] = at;
+    if (is_of_batch(graph->function[f].phase)) l->end_of_batches = at + 1;
+  }
+}
+
+const struct op *op_at(const struct lifetimes *l, int at)
+{
+  return &graph->op[l->op.at[at]];
+}
+
+int function_running_at(const struct lifetimes *l, int at)
+{
+  return l->function_of[l->op.at[at]];
+}
+
+bool is_loop_body(int function)
+{
+  return graph->function[function].count > 1;
+}
+
+/* -------------------------------------------------------------------------- what a point touches
+ */
+
+/* An await stands for the end of what it awaits, and of what that follows, if that has not been
+   awaited before. */
+int reads_at(const struct lifetimes *l, int at, int *list)
+{
+  const struct op *op = op_at(l, at);
+  int n = 0;
+  if (op->kind != OP_await) return op_reads(op, list);
+  for (const struct op *c = &graph->op[op->begun]; c; c = leader_of(c)) {
+    int await = l->await_at[c - graph->op];
+    if (await != NONE && await < at) continue;
+    n += pending_reads(c, list + n);
+    n += pending_writes(c, list + n);
+  }
+  return n;
+}
+
+typedef void visit_access(struct lifetimes *l, int value, int at);
+
+static void each_write(struct lifetimes *l, visit_access *visit)
+{
+  for (int at = 0; at < l->op.n; at++)
+    for (int n = op_writes(op_at(l, at), l->accessed); n--;) visit(l, l->accessed[n], at);
+}
+
+static void each_read(struct lifetimes *l, visit_access *visit)
+{
+  for (int at = 0; at < l->op.n; at++)
+    for (int n = reads_at(l, at, l->accessed); n--;) visit(l, l->accessed[n], at);
+}
+
+static void make_at(struct lifetimes *l, int value, int at)
+{
+  struct allocation *a = &l->plan->of[value];
+  a->last = at;
+  if (graph->value[value].pieces && a->first != NONE) return;
+  a->made = a->first = at;
+  a->made_by = function_running_at(l, at);
+}
+
+static void note_reader(struct lifetimes *l, int value, int at)
+{
+  int family = graph->value[value].family;
+  if (family == NONE) return;
+  if (family != value || !is_loop_body(function_running_at(l, at)))
+    l->note[family].told_apart = true;
+}
+
+/* ---------------------------------------------------------------------- how many are kept at once
+ */
+
+static bool is_part_of(int function, int body)
+{
+  if (function == NONE) return false;
+  return graph->function[function].is_part && graph->function[function].body == body;
+}
+
+/* How many rounds ahead the part of a loop's body is called. */
+static int rounds_ahead(int part)
+{
+  const struct function *f = &graph->function[part];
+  return graph->op[f->op[f->nop - 1]].ahead;
+}
+
+/* How much of a family must be kept for a reader: only this module's value, the neighbour's too, or
+   all. Outside the loop only what the last module made is there without keeping more. */
+static int depth_for(int value, int maker, int reader)
+{
+  const struct value *v = &graph->value[value];
+  if (maker == NONE) return 1;
+  int count = graph->function[maker].count;
+  if (v->step) return reader == maker ? 2 : count;
+  if (reader == maker || is_part_of(reader, maker)) return 1;
+  /* What is begun for rounds to come is written while this round's is read. */
+  if (is_part_of(maker, reader)) return 1 + rounds_ahead(maker);
+  int last = graph->function[maker].upward ? count - 1 : 0;
+  return !is_loop_body(reader) && v->index == last ? 1 : count;
+}
+
+static void widen(struct lifetimes *l, int value, int reader)
+{
+  const struct value *v = &graph->value[value];
+  if (v->family == NONE) return;
+  struct allocation *family = &l->plan->of[v->family];
+  l->plan->of[value].made_by = family->made_by;
+  int depth = depth_for(value, family->made_by, reader);
+  if (family->depth < depth) family->depth = depth;
+  if (v->step) widen(l, v->initial, reader);
+}
+
+/* A collective may be begun for a later round, and awaited. Its input needs no second place: that
+   of the round before is done when it is made. It needs one for each round that it is ahead by. */
+static void widen_at(struct lifetimes *l, int value, int at)
+{
+  const struct op *op = op_at(l, at);
+  int ahead = op->kind == OP_await ? graph->op[op->begun].ahead : 0;
+  struct allocation *a = &l->plan->of[value];
+  if (!ahead)
+    widen(l, value, function_running_at(l, at));
+  else if (graph->value[value].family == value &&
+           is_part_of(a->made_by, function_running_at(l, at)) && a->depth < ahead)
+    a->depth = ahead;
+}
+
+/* ------------------------------------------------------------------------------------- lifetimes
+ */
+
+/* What is gathered for all batches of a step is there until the last has read it. */
+static int until_batches_end(const struct lifetimes *l, int kept, int reader)
+{
+  int op = graph->value[kept].op;
+  bool gathered = op != NONE && graph->op[op].phase == GATHER;
+  return gathered && is_of_batch(graph->function[reader].phase) ? l->end_of_batches : 0;
+}
+
+/* A loop reads what it did not make itself in each of its rounds: that lives until the last. */
+static void read_at(struct lifetimes *l, int value, int at)
+{
+  const struct value *v = &graph->value[value];
+  int reader = function_running_at(l, at), kept = v->family == NONE ? value : v->family;
+  if (v->step) read_at(l, v->initial, at);
+  struct allocation *a = &l->plan->of[kept];
+  bool own = graph->value[kept].op != NONE && a->made_by == reader && !v->step;
+  int until = is_loop_body(reader) && !own ? l->loop_last[reader] : at;
+  int batches = until_batches_end(l, kept, reader);
+  if (until < batches) until = batches;
+  if (a->last < until) a->last = until;
+}
+
+/* each_op meets a part of a loop's body once, but each call of it runs what it does for another
+   round. What the part makes and reads itself is there as long as it runs. */
+static void run_part_at(struct lifetimes *l, int part, int at)
+{
+  const struct function *f = &graph->function[part];
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    for (int n = op_writes(op, l->accessed); n--;) {
+      struct allocation *a = &l->plan->of[l->accessed[n]];
+      if (a->first > at) a->first = at;
+      if (a->last < at) a->last = at;
+    }
+    for (int n = op_reads(op, l->accessed); n--;) {
+      int value = l->accessed[n];
+      struct allocation *a = &l->plan->of[value];
+      if (graph->value[value].op == NONE || a->made_by != part) read_at(l, value, at);
+      if (a->last < at) a->last = at;
+    }
+  }
+}
+
+void find_lifetimes(struct lifetimes *l)
+{
+  each_write(l, make_at);
+  each_read(l, note_reader);
+  each_read(l, widen_at);
+  each_read(l, read_at);
+  for (int at = 0; at < l->op.n; at++)
+    if (op_at(l, at)->kind == OP_round) run_part_at(l, op_at(l, at)->function, at);
+}
+
+/* ------------------------------------------------------------------------- across a loop's rounds
+ */
+
+static void hold_from_loop(struct lifetimes *l, int value, int body)
+{
+  int storage = representative(l->plan, value);
+  struct allocation *a = &l->plan->of[storage];
+  l->note[storage].crosses = true;
+  if (a->first != NONE && a->first > l->loop_first[body]) a->first = l->loop_first[body];
+}
+
+void hold_crossing(struct lifetimes *l)
+{
+  for (int at = 0; at < l->op.n; at++) {
+    const struct op *op = op_at(l, at);
+    if (!is_collective(op->kind) || !op->behind) continue;
+    int body = function_running_at(l, at);
+    for (int n = pending_reads(op, l->accessed); n--;) hold_from_loop(l, l->accessed[n], body);
+    for (int n = pending_writes(op, l->accessed); n--;) hold_from_loop(l, l->accessed[n], body);
+  }
+}
+
+void widen_lifetimes(struct lifetimes *l)
+{
+  for (int k = 0; k < l->value.n; k++) {
+    struct allocation *a = &l->plan->of[l->value.at[k]];
+    if (a->depth == 1) continue;
+    if (a->first > l->loop_first[a->made_by]) a->first = l->loop_first[a->made_by];
+    if (a->last < l->loop_last[a->made_by]) a->last = l->loop_last[a->made_by];
+  }
+}
+
+/* Where the operation at `at` is asynchronous it ends at its await. */
+bool ends_at(const struct lifetimes *l, int value, int at)
+{
+  int last = l->plan->of[value].last, await = l->await_at[l->op.at[at]];
+  if (last == at) return true;
+  if (await == NONE || last != await) return false;
+  int leader = op_at(l, at)->follows_plus_1 - 1; /* it is done when this one begins */
+  int storage = representative(l->plan, value);
+  for (int k = at + 1; k < await; k++) {
+    if (op_at(l, k)->kind == OP_await && op_at(l, k)->begun == leader) continue;
+    for (int n = reads_at(l, k, l->accessed); n--;)
+      if (representative(l->plan, l->accessed[n]) == storage) return false;
+  }
+  return true;
+}

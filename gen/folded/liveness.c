@@ -1,0 +1,412 @@
+/* liveness.c: in which order the operations of a function run so that little is alive at once,
+   and how much that is. */
+#include "folded/folded.h"
+
+#include <string.h>
+
+static int *readers; /* of each value: operations still to come that read its bytes */
+static int *missing; /* of each value: operations still to come that make it, or a piece of it */
+static bool *leaves; /* another function reads it: it is not freed here */
+static int *shown;   /* the value whose bytes it is: a view has none of its own */
+static bool *wanted; /* anything reads it: a kernel's other outputs are gone at once */
+
+int *read_list, *write_list;
+
+void widen_lists(const struct op *op)
+{
+  static int list_room;
+  while (list_room < op_width(op)) {
+    int room = list_room;
+    read_list = grow(read_list, 0, &room, sizeof *read_list);
+    write_list = grow(write_list, 0, &list_room, sizeof *write_list);
+  }
+}
+
+bool may_ask_again(int64_t *of, int64_t most)
+{
+  *of += graph->nop;
+  return *of <= most;
+}
+
+bool has_no_bytes(int value)
+{
+  const struct value *v = &graph->value[value];
+  bool view = v->op != NONE && graph->op[v->op].kind == OP_view;
+  return view && v->role == ACTIVATION && !v->is_output;
+}
+
+static int shown_by(int value)
+{
+  return has_no_bytes(value) ? shown_by(graph->op[graph->value[value].op].in[0]) : value;
+}
+
+/* The values come one after the other: mostly it is known already what a view is a view of. */
+static void find_shown(void)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    int in = has_no_bytes(i) ? graph->op[graph->value[i].op].in[0] : NONE;
+    shown[i] = in == NONE ? i : in < i ? shown[in] : shown_by(in);
+  }
+}
+
+/* The values whose bytes are needed until an operation is done. What is reduced in its place is
+   there under its new name alone. */
+static int needed_by(const struct op *op, int *list)
+{
+  const struct op *begun = op->kind == OP_await ? &graph->op[op->begun] : NULL;
+  return begun && begun->kind == OP_all_reduce ? op_writes(begun, list) : op_reads(op, list);
+}
+
+static int *met_in, met_now; /* of each value: the last call of reads_of that met it */
+
+/* The values that the operation reads, each that several views of it show once. */
+static int reads_of(const struct op *op)
+{
+  int n = 0;
+  met_now++;
+  for (int i = 0, all = needed_by(op, read_list); i < all; i++) {
+    int value = shown[read_list[i]];
+    if (met_in[value] == met_now) continue;
+    met_in[value] = met_now;
+    read_list[n++] = value;
+  }
+  return n;
+}
+
+static int64_t *weights; /* of each value, or NONE where nobody has asked yet */
+
+static int64_t find_weight(int value)
+{
+  const struct value *v = &graph->value[value];
+  bool in_step = v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE;
+  if (shown[value] != value) return 0;
+  return in_step ? arena_stride(value) : 0;
+}
+
+static int64_t weight(int value)
+{
+  if (weights[value] == NONE) weights[value] = find_weight(value);
+  return weights[value];
+}
+
+/* What it adds to what is alive as the operation begins to make it: the first of its pieces
+   does. */
+static int64_t weight_made(const struct op *op, int value)
+{
+  bool adds = op->nin && op->in[op->nin - 1] == value;
+  bool begins = !op->pieces || (op->piece == 0 && !adds);
+  return begins ? weight(value) : 0;
+}
+
+/* What running the operation would add to what is alive. */
+static int64_t growth(const struct op *op)
+{
+  widen_lists(op);
+  int64_t sum = 0;
+  for (int n = op_writes(op, write_list); n--;)
+    if (wanted[write_list[n]]) sum += weight_made(op, write_list[n]);
+  for (int n = reads_of(op); n--;)
+    if (readers[read_list[n]] == 1 && !leaves[read_list[n]]) sum -= weight(read_list[n]);
+  return sum;
+}
+
+static bool dies(int value)
+{
+  return readers[shown[value]] == 1 && !leaves[shown[value]];
+}
+
+/* The bytes of what the operation makes in the place of what it reads for the last time: of the
+   first nin of read_list. */
+static int64_t find_replaced(const struct op *op, int nin)
+{
+  int64_t sum = 0;
+  for (int n = op_writes(op, write_list); n--;) {
+    int at = 0, out = write_list[n], in;
+    if (!overwrites(op, out, &in)) continue;
+    while (at < nin && !((in == NONE || in == read_list[at]) && dies(read_list[at]) &&
+                         may_overwrite(graph->memory, op, read_list[at], out)))
+      at++;
+    if (at == nin || !weight(shown[read_list[at]])) continue;
+    sum += weight_made(op, out);
+    read_list[at] = read_list[--nin];
+  }
+  return sum;
+}
+
+/* What an operation replaced when these of what it reads died, the last time that it was asked. */
+struct replaced {
+  bool known;
+  struct list dying;
+  int64_t bytes;
+};
+static struct replaced *last_replaced; /* by operation */
+static int replaced_room;
+
+/* Whether those that die are the same as the last time; notes them. */
+static bool die_as_before(struct replaced *last, int nin)
+{
+  int n = 0;
+  bool same = last->known;
+  for (int i = 0; i < nin; i++) {
+    if (!dies(read_list[i])) continue;
+    same &= n < last->dying.n && last->dying.at[n] == read_list[i];
+    if (!same) last->dying.n = n, add(&last->dying, read_list[i]);
+    n++;
+  }
+  same &= n == last->dying.n;
+  last->dying.n = n;
+  last->known = true;
+  return same;
+}
+
+static int64_t replaced(const struct op *op)
+{
+  while (replaced_room <= op - graph->op)
+    last_replaced = grow(last_replaced, replaced_room, &replaced_room, sizeof *last_replaced);
+  struct replaced *last = &last_replaced[op - graph->op];
+  widen_lists(op);
+  int nin = op_reads(op, read_list);
+  if (!die_as_before(last, nin)) last->bytes = find_replaced(op, nin);
+  return last->bytes;
+}
+
+static bool can_run(const struct op *op)
+{
+  widen_lists(op);
+  for (int n = op_reads(op, read_list); n--;)
+    if (missing[read_list[n]] && piece_touched(op, read_list[n]) == NONE) return false;
+  return true;
+}
+
+static int64_t run(const struct op *op)
+{
+  int64_t sum = growth(op);
+  for (int n = reads_of(op); n--;) readers[read_list[n]]--;
+  for (int n = op_writes(op, write_list); n--;) missing[write_list[n]]--;
+  return sum;
+}
+
+/* Counts the readers of a stretch of operations; nothing it makes is there yet. */
+static void begin(const int *op, int n)
+{
+  for (int i = 0; i < n; i++) {
+    widen_lists(&graph->op[op[i]]);
+    for (int k = reads_of(&graph->op[op[i]]); k--;) readers[read_list[k]]++;
+    for (int k = op_writes(&graph->op[op[i]], write_list); k--;) missing[write_list[k]]++;
+  }
+}
+
+int64_t peak_of(const int *op, int n)
+{
+  int64_t now = 0, peak = 0;
+  begin(op, n);
+  for (int i = 0; i < n; i++) {
+    int64_t made = -replaced(&graph->op[op[i]]), grown = run(&graph->op[op[i]]);
+    for (int k = op_writes(&graph->op[op[i]], write_list); k--;)
+      made += weight_made(&graph->op[op[i]], write_list[k]);
+    if (now + made > peak) peak = now + made;
+    now += grown;
+  }
+  return peak;
+}
+
+static int64_t lives; /* the program's live_bytes, as it stands */
+static int64_t asked; /* of how many operations that was asked, of one order after the other */
+
+/* Takes the better order, unless more is alive in it all the same, somewhere in the program: what
+   shares whose bytes memory.c alone knows. Each time that goes through all of the program: a very
+   long one keeps the rest as it is. */
+static void take_over(int *op, const int *better, int n)
+{
+  enum { MOST_ASKED = 500000 };
+  if (!may_ask_again(&asked, MOST_ASKED)) return;
+  int *before = alloc((size_t)n * sizeof *before);
+  memcpy(before, op, (size_t)n * sizeof *op);
+  memcpy(op, better, (size_t)n * sizeof *op);
+  int64_t now = live_bytes();
+  if (now > lives)
+    memcpy(op, before, (size_t)n * sizeof *op);
+  else
+    lives = now;
+}
+
+static void order_stretch(int *op, int n)
+{
+  int *better = alloc((size_t)n * sizeof *better);
+  bool *gone = alloc((size_t)n);
+  begin(op, n);
+  for (int turn = 0; turn < n; turn++) {
+    int best = NONE;
+    int64_t least = 0;
+    bool follows = false; /* pieces run in their order */
+    for (int i = 0; i < n; i++) {
+      bool waits = follows && graph->op[op[i]].pieces;
+      follows |= !gone[i] && graph->op[op[i]].pieces;
+      if (gone[i] || waits || !can_run(&graph->op[op[i]])) continue;
+      int64_t grown = growth(&graph->op[op[i]]);
+      if (best != NONE && grown >= least) continue;
+      best = i;
+      least = grown;
+    }
+    gone[best] = true;
+    better[turn] = op[best];
+    run(&graph->op[op[best]]);
+  }
+  if (peak_of(better, n) < peak_of(op, n)) take_over(op, better, n);
+}
+
+/* Of a value, by whom it is read before functions are changed: by one function, or by several; and
+   whether any reads it from another round. */
+struct reading {
+  enum { BY_NONE, BY_ONE, BY_SEVERAL } by;
+  int function;
+  bool steps;
+};
+static struct reading *reading; /* by value whose bytes they are */
+
+static void note_reading(int value, int function, bool steps)
+{
+  struct reading *r = &reading[shown[value]];
+  bool other = r->by != BY_NONE && r->function != function;
+  r->by = other || r->by == BY_SEVERAL ? BY_SEVERAL : BY_ONE;
+  r->function = function;
+  r->steps |= steps;
+}
+
+static void find_reading(void)
+{
+  reading = alloc((size_t)(graph->nvalue + 1) * sizeof *reading);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      widen_lists(op);
+      for (int n = op_reads(op, read_list); n--;) {
+        const struct value *v = &graph->value[read_list[n]];
+        note_reading(read_list[n], i, false);
+        if (v->family != NONE) note_reading(v->family, i, v->step != 0);
+      }
+    }
+}
+
+/* As mark_leaving, while functions are as find_reading found them. */
+static void mark_leaving_in_order(int mine)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct reading *r = &reading[i];
+    leaves[i] = r->steps || r->by == BY_SEVERAL || (r->by == BY_ONE && r->function != mine);
+  }
+}
+
+/* Marks what others than `mine` read: a value outlives the function, or the round of a loop. */
+static void mark_leaving(const struct function *mine)
+{
+  memset(leaves, 0, (size_t)graph->nvalue);
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    for (int k = 0; k < f->nop; k++) {
+      const struct op *op = &graph->op[f->op[k]];
+      widen_lists(op);
+      for (int n = op_reads(op, read_list); n--;) {
+        const struct value *v = &graph->value[read_list[n]];
+        if (f != mine) leaves[shown[read_list[n]]] = true;
+        if ((f != mine || v->step) && v->family != NONE) leaves[shown[v->family]] = true;
+      }
+    }
+  }
+}
+
+void enter_function(const struct function *f)
+{
+  mark_leaving(f);
+  for (int i = 0; i < graph->nvalue; i++) {
+    readers[i] = 0;
+    missing[i] = 0;
+  }
+}
+
+static void order_function(struct function *f)
+{
+  enum { LONGEST = 512 }; /* the search is quadratic: longer stretches are cut */
+  mark_leaving_in_order((int)(f - graph->function));
+  for (int first = 0; first < f->nop;) {
+    int n = 0;
+    while (first + n < f->nop && n < LONGEST && graph->op[f->op[first + n]].kind != OP_loop) n++;
+    if (n) order_stretch(f->op + first, n);
+    first += n ? n : 1;
+  }
+}
+
+static void find_wanted(void)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      widen_lists(op);
+      for (int n = op_reads(op, read_list); n--;) {
+        int family = graph->value[read_list[n]].family;
+        wanted[shown[read_list[n]]] = true;
+        if (family != NONE) wanted[shown[family]] = true;
+      }
+    }
+}
+
+int64_t order_functions(void)
+{
+  readers = alloc((size_t)graph->nvalue * sizeof *readers);
+  missing = alloc((size_t)graph->nvalue * sizeof *missing);
+  leaves = alloc((size_t)graph->nvalue);
+  shown = alloc((size_t)graph->nvalue * sizeof *shown);
+  weights = alloc((size_t)graph->nvalue * sizeof *weights);
+  for (int i = 0; i < graph->nvalue; i++) weights[i] = NONE;
+  find_shown();
+  met_in = alloc((size_t)graph->nvalue * sizeof *met_in);
+  last_replaced = NULL;
+  replaced_room = 0;
+  wanted = alloc((size_t)graph->nvalue);
+  find_wanted();
+  lives = live_bytes();
+  asked = 0;
+  find_reading();
+  for (int i = 0; i < graph->nfunction; i++)
+    if (is_of_batch(graph->function[i].phase)) order_function(&graph->function[i]);
+  return lives;
+}
+
+bool is_of_family(int value, int of)
+{
+  const struct value *v = &graph->value[value], *w = &graph->value[of];
+  return value == of || (w->family != NONE && v->family == w->family);
+}
+
+bool is_worth_it(const struct op *op)
+{
+  return !op->pieces && time_taken(op) > 2 * events_time();
+}
+
+/* Whether the operation, or one that it calls, touches the gradients of parameters that the modules
+   of the loop have alike with these, or what becomes them; or those of what the reduction follows,
+   which is awaited with it. */
+bool touches_gradients_of(const struct op *op, const struct op *reduction)
+{
+  if (op->kind == OP_round) {
+    const struct function *part = &graph->function[op->function];
+    for (int k = 0; k < part->nop; k++)
+      if (touches_gradients_of(&graph->op[part->op[k]], reduction)) return true;
+    return false;
+  }
+  if (op->kind == OP_await) return touches_gradients_of(&graph->op[op->begun], reduction);
+  if (leader_of(reduction) && touches_gradients_of(op, leader_of(reduction))) return true;
+  widen_lists(op);
+  widen_lists(reduction);
+  int n = op_reads(op, read_list), *touched = alloc((size_t)(2 * op_width(op)) * sizeof *touched);
+  memcpy(touched, read_list, (size_t)n * sizeof *touched);
+  n += op_makes(op, touched + n);
+  for (int m = op_makes(reduction, write_list); m--;)
+    for (int i = 0; i < n; i++) {
+      const struct value *v = &graph->value[touched[i]], *w = &graph->value[write_list[m]];
+      if (is_of_family(touched[i], write_list[m])) return true;
+      if (v->role != GRADIENT || w->role != GRADIENT) continue;
+      if (v->of == w->of || is_of_family(v->of, w->of)) return true;
+    }
+  return false;
+}

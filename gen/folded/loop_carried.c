@@ -1,0 +1,561 @@
+/* loop_carried.c: a part of the pass `schedule`: collectives that are pending from one round of a
+   loop to the next.
+
+   Takes   a loop's body, and the function that calls the loop.
+   Leaves  each collective of the body that needs nothing that the loop makes (the gather of a
+           parameter) `ahead`: it is awaited at its place, and begun there for the module of the
+           next round, or, if the plan has more modules prefetched, of one so many rounds on; for
+           the first rounds' it is begun before the loop. And each one whose result nothing in the
+           loop needs (the reduction of a gradient) `behind`: it is begun at its place, and awaited
+           in the next round where what it works on is written anew; behind the loop for the last
+           round's. What is begun, or awaited, for another round's module is a part of the body, a
+           function of its own:
+
+             body     ...  await v12;  body_ahead for the next round;  ...  what reads v12  ...
+             part     body_ahead { v12 = all_gather(weight) }
+             forward  body_ahead for the first round;  ...  the loop
+
+   So a collective has the time of a whole round, or of several. What is gathered ahead is kept once
+   for each module that is on its way, besides the one at work, and lives from before the loop to
+   its end; what is reduced behind lives as long. That must fit what device_mesh says that a rank
+   has, or, where it says nothing, cost no more than half of what lives at once without.
+
+   Programs for the CPU call their collectives where they begin: they would gain nothing. */
+#include "folded/folded.h"
+
+#include <string.h>
+
+/* A collective of a body, with what only it needs. */
+struct crossing {
+  int op;
+  int leader; /* behind: the collective of the body that it follows, or NONE */
+  bool behind;
+  struct list before; /* operations that make its input of parameters alone: they go along */
+  struct list after;  /* behind: that add what it makes to the sum of the batches before, too */
+};
+
+struct crossings {
+  int n, room;
+  struct crossing *at;
+};
+
+/* ------------------------------------------------------------------------- which of them can be */
+
+/* How many operations of the program read the value, or one of its family, or a view of it. */
+static int count_readers(int value)
+{
+  int count = 0;
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      widen_lists(op);
+      for (int n = op_reads(op, read_list); n--;) count += is_of_family(read_list[n], value);
+    }
+  return count;
+}
+
+/* The operation of the function that stores the value, or NONE; *alone: it makes nothing else. */
+static int maker_in(const struct function *f, int value, bool *alone)
+{
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    widen_lists(op);
+    int n = op_makes(op, write_list);
+    *alone = n == 1;
+    while (n > 0 && write_list[n - 1] != value) n--;
+    if (n) return f->op[k];
+  }
+  return NONE;
+}
+
+/* Whether another loop has made the value for every module, of the same list. */
+static bool is_kept_for_all(const struct function *f, int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->family != value || v->step || v->role != ACTIVATION || v->op == NONE) return false;
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *maker = &graph->function[i];
+    bool alone;
+    if (maker != f && maker->count > 1 && maker_in(maker, value, &alone) != NONE) return true;
+  }
+  return false;
+}
+
+/* Whether what the operation reads is there before the loop begins; of what the body makes only
+   what parameters alone go into, by operations that nothing else needs: these are added to
+   `before`, in their order. */
+static bool needs_no_round(const struct function *f, const struct op *op, struct list *before)
+{
+  enum { FEW = 8 };
+  widen_lists(op);
+  int n = op_reads(op, read_list), *reads = alloc((size_t)(n + 1) * sizeof *reads);
+  memcpy(reads, read_list, (size_t)n * sizeof *reads);
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[reads[i]];
+    if (v->role == PARAMETER || v->role == BATCH || is_kept_for_all(f, reads[i])) continue;
+    if (v->step || v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
+    bool alone;
+    int id = maker_in(f, reads[i], &alone);
+    if (id == NONE || !alone || before->n == FEW) return false;
+    const struct op *maker = &graph->op[id];
+    if (is_collective(maker->kind) || count_readers(reads[i]) != 1) return false;
+    if (!needs_no_round(f, maker, before)) return false;
+    add(before, id);
+  }
+  return true;
+}
+
+/* Whether the operation touches what has the bytes of this value, which another makes, of any
+   module; of a gradient, whatever is its parameter's. */
+static bool touches(const struct op *op, int value)
+{
+  const struct value *v = &graph->value[value];
+  widen_lists(op);
+  int reads = op_reads(op, read_list), made = op_makes(op, write_list);
+  for (int r = 0; r < reads + made; r++) {
+    int touched = r < reads ? read_list[r] : write_list[r - reads];
+    const struct value *w = &graph->value[touched];
+    if (v->role == GRADIENT && w->role == GRADIENT && w->of == v->of) return true;
+    if (v->role == ACTIVATION && is_of_family(touched, value)) return true;
+  }
+  return false;
+}
+
+/* Whether nothing else in the body touches what has the bytes of these values. */
+static bool alone_touches(const struct function *f, const struct op *op, const int *value, int n)
+{
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < f->nop; k++) {
+      const struct op *other = &graph->op[f->op[k]];
+      if (other != op && touches(other, value[i])) return false;
+    }
+  return true;
+}
+
+/* Whether the operation does no more than to add what a collective makes to gradients, where they
+   lie, which nothing else in the body touches: it can as well do so when a later round awaits it.
+ */
+static bool adds_up(const struct function *f, const struct op *op, const struct op *collective)
+{
+  int *list = alloc((size_t)op_width(op) * sizeof *list), n = op_reads(op, list);
+  int *made = alloc((size_t)op_width(collective) * sizeof *made),
+      count = op_makes(collective, made);
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[list[i]];
+    int k = 0;
+    while (k < count && made[k] != list[i]) k++;
+    if (k == count && !(v->role == GRADIENT && v->op == NONE)) return false;
+  }
+  n = op_makes(op, list);
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[list[i]];
+    if (v->role != GRADIENT || v->family != list[i]) return false;
+  }
+  return op->kind == OP_fused && n && alone_touches(f, op, list, n);
+}
+
+/* Those of the list in the order in which the function runs them. */
+static void in_order(const struct function *f, struct list *list)
+{
+  int n = 0;
+  for (int k = 0; k < f->nop; k++)
+    for (int i = n; i < list->n; i++)
+      if (list->at[i] == f->op[k]) {
+        list->at[i] = list->at[n];
+        list->at[n++] = f->op[k];
+      }
+}
+
+/* Whether nothing else in the body, but for one that follows it, and for what adds it up, touches
+   what the operation leaves, which has a place of its own in every module: a gradient, or what
+   becomes one behind the loop. after: what adds it up, NULL: nothing may. */
+static bool serves_no_round(const struct function *f, const struct op *op, int follower,
+                            struct list *after)
+{
+  widen_lists(op);
+  int n = op_makes(op, write_list), *writes = alloc((size_t)(n + 1) * sizeof *writes);
+  memcpy(writes, write_list, (size_t)n * sizeof *writes);
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[writes[i]];
+    if (op->packed && writes[i] == op->buffer) continue;
+    bool has_places = v->role == GRADIENT || (v->role == ACTIVATION && !v->is_output && !v->step);
+    if (!has_places || v->family != writes[i]) return false;
+    for (int k = 0; k < f->nop; k++) {
+      const struct op *other = &graph->op[f->op[k]];
+      if (other == op || f->op[k] == follower || !touches(other, writes[i])) continue;
+      if (!after || !adds_up(f, other, op)) return false;
+      add_once(after, f->op[k]);
+    }
+  }
+  if (after) in_order(f, after);
+  return n > 0;
+}
+
+/* The one collective of the body that works on what this one leaves, and on nothing else (the sum
+   over copies of what is reduced over parts): it can follow it, and be awaited for both; or NONE.
+ */
+static int follower_in(const struct function *f, int id, struct list *after)
+{
+  const struct op *op = &graph->op[id];
+  if (op->kind != OP_reduce_scatter) return NONE;
+  for (int k = runs_at(f, id) + 1; k < f->nop; k++) {
+    const struct op *other = &graph->op[f->op[k]];
+    if (!is_collective(other->kind) || !can_chain(other, op)) continue;
+    bool alone = serves_no_round(f, op, f->op[k], NULL) && serves_no_round(f, other, NONE, after);
+    return alone ? f->op[k] : NONE;
+  }
+  return NONE;
+}
+
+static bool is_among(const struct crossings *all, int op)
+{
+  for (int i = 0; i < all->n; i++)
+    if (all->at[i].op == op) return true;
+  return false;
+}
+
+static struct crossings find_crossings(const struct function *f)
+{
+  struct crossings all = {0};
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    if (!is_collective(op->kind) || !is_worth_it(op)) continue;
+    struct crossing c = {.op = f->op[k], .leader = NONE};
+    bool ahead = needs_no_round(f, op, &c.before);
+    struct list after = {0}, behind_both = {0};
+    if (!ahead) c.behind = serves_no_round(f, op, NONE, &after);
+    int follower = ahead || c.behind ? NONE : follower_in(f, c.op, &behind_both);
+    if (c.behind) c.after = after;
+    if (follower != NONE)
+      c = (struct crossing){.op = follower, .leader = c.op, .behind = true, .after = behind_both};
+    if ((!ahead && !c.behind) || is_among(&all, c.op)) continue;
+    GROW(all.at, all.n, all.room);
+    all.at[all.n++] = c;
+  }
+  return all;
+}
+
+/* ----------------------------------------------------------------------------------- the change */
+
+/* Where the loop stands in the function that calls it. */
+static int find_loop(int body, int *caller)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (op->kind != OP_loop || op->function != body) continue;
+      *caller = i;
+      return k;
+    }
+  bug(pass_name[PASS_SCHEDULE], "%s is no loop's body", graph->function[body].name);
+}
+
+static bool is_loop(int op)
+{
+  return graph->op[op].kind == OP_loop;
+}
+
+/* Where one of the first rounds' is begun: behind the loop before this one, or where the function
+   begins; behind those of this loop that are there already, but for later rounds'. */
+static int first_place(const struct function *f, int loop, int far)
+{
+  int at = loop;
+  while (at > 0 && !is_loop(f->op[at - 1])) at--;
+  for (; at < loop; at++) {
+    const struct op *op = &graph->op[f->op[at]];
+    if (op->kind != OP_round || (op->round == FIRST_ROUND && op->far > far)) break;
+  }
+  return at;
+}
+
+/* Where the last round's reduction is awaited: as late as can be. */
+static int last_place(const struct function *f, int loop, const struct crossing *c)
+{
+  for (int k = loop + 1; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    if (is_loop(f->op[k]) || touches_gradients_of(op, &graph->op[c->op])) return k;
+    for (int i = 0; i < c->after.n; i++)
+      if (touches_gradients_of(op, &graph->op[c->after.at[i]])) return k;
+  }
+  return f->nop;
+}
+
+/* By how many modules, of as many as there are besides the one at work. */
+static int modules_ahead(int body)
+{
+  int others = graph->function[body].count - 1;
+  return graph->prefetched < others ? graph->prefetched : others;
+}
+
+/* Of several that are on their way each has a buffer of its own, as it has a value of its own. */
+static void multiply_buffer(const struct op *op, bool times)
+{
+  if (!op->packed || op->ahead < 2) return;
+  graph->value[op->buffer].family = times ? op->buffer : NONE;
+  graph->value[op->buffer].index = 0;
+}
+
+static void begin_ahead(int body, const struct crossing *c)
+{
+  struct list part = {0};
+  int caller, await = await_of(c->op);
+  for (int i = 0; i < c->before.n; i++) {
+    add(&part, c->before.at[i]);
+    leave_out_of(&graph->function[body], c->before.at[i]);
+  }
+  add(&part, c->op);
+  int function = add_part(body, text("%s_ahead", graph->function[body].name), &part);
+  struct op *op = &graph->op[c->op];
+  op->beside = true;
+  op->ahead = modules_ahead(body);
+  multiply_buffer(op, true);
+  int far = op->ahead, next = call_for(function, NEXT_ROUND, far, op);
+  struct function *f = &graph->function[body];
+  int at = runs_at(f, c->op);
+  insert(f, at, await);
+  insert(f, at + 1, next);
+  leave_out_of(f, c->op);
+  for (int k = 0; k < far; k++) {
+    int loop = find_loop(body, &caller);
+    int first = call_for(function, FIRST_ROUND, k, &graph->op[c->op]);
+    insert(&graph->function[caller], first_place(&graph->function[caller], loop, k), first);
+  }
+}
+
+/* Where what the reduction of the round before works on is touched first, or what it follows; or
+   the place of the first of them. */
+static int first_touch(const struct function *f, const struct crossing *c, int await)
+{
+  int first = c->leader == NONE ? c->op : c->leader;
+  const struct op *end = &graph->op[await];
+  int *held = alloc((size_t)op_width(end) * sizeof *held), n = op_reads(end, held);
+  for (int k = 0; f->op[k] != first; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    widen_lists(op);
+    for (int m = op_makes(op, write_list); m--;)
+      for (int i = 0; i < n; i++)
+        if (alias_class(held[i]) == alias_class(write_list[m])) return k;
+  }
+  return runs_at(f, first);
+}
+
+/* The one is issued right behind the other. */
+static void follow(struct function *f, const struct crossing *c)
+{
+  struct op *leader = &graph->op[c->leader];
+  leader->beside = leader->behind = leader->leads = true;
+  graph->op[c->op].follows_plus_1 = c->leader + 1;
+  leave_out_of(f, c->op);
+  insert(f, runs_at(f, c->leader) + 1, c->op);
+}
+
+static void await_behind(int body, const struct crossing *c)
+{
+  struct list part = {0};
+  int caller, await = await_of(c->op);
+  add(&part, await);
+  for (int i = 0; i < c->after.n; i++) {
+    add(&part, c->after.at[i]);
+    leave_out_of(&graph->function[body], c->after.at[i]);
+  }
+  int function = add_part(body, text("%s_behind", graph->function[body].name), &part);
+  if (c->leader != NONE) follow(&graph->function[body], c);
+  struct op *op = &graph->op[c->op];
+  op->beside = op->behind = true;
+  int before = call_for(function, ROUND_BEFORE, 1, op);
+  struct function *f = &graph->function[body];
+  insert(f, first_touch(f, c, await), before);
+  int loop = find_loop(body, &caller);
+  struct function *outside = &graph->function[caller];
+  int last = call_for(function, LAST_ROUND, 0, &graph->op[c->op]);
+  insert(outside, last_place(outside, loop, c), last);
+}
+
+/* ----------------------------------------------------------------------------------- the choice */
+
+/* The bytes that the arena may have: what device_mesh's figure leaves beside all that has a place
+   of its own. */
+static int64_t room_in_arena(int64_t lives)
+{
+  if (!graph->mesh.memory) return lives + lives / 2;
+  bool *counted = alloc((size_t)graph->nvalue + 1);
+  int64_t room = graph->mesh.memory - memory_besides() - product_workspace();
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    int of = v->role == GRADIENT ? v->of : i;
+    bool held = v->role != ACTIVATION || v->is_output;
+    if (!held || (v->role == GRADIENT && counted[of])) continue;
+    if (v->role == GRADIENT) counted[of] = true;
+    room -= largest_bytes(i);
+  }
+  return room - room / 128; /* what placing costs */
+}
+
+/* What it followed, or what followed it, where both were awaited in their round. */
+static void follow_nothing(int id)
+{
+  graph->op[id].follows_plus_1 = 0;
+  graph->op[id].leads = false;
+}
+
+static void apply(int body, const struct crossings *all)
+{
+  for (int i = 0; i < all->n; i++) follow_nothing(all->at[i].op);
+  for (int i = 0; i < all->n; i++)
+    if (all->at[i].behind)
+      await_behind(body, &all->at[i]);
+    else
+      begin_ahead(body, &all->at[i]);
+}
+
+static void take_back(const struct edit_state *before, const struct crossings *all)
+{
+  go_back(before);
+  for (int i = 0; i < all->n; i++) {
+    struct op *op = &graph->op[all->at[i].op];
+    multiply_buffer(op, false);
+    op->behind = op->beside = false;
+    op->ahead = op->follows_plus_1 = 0;
+    if (all->at[i].leader == NONE) continue;
+    op = &graph->op[all->at[i].leader];
+    op->behind = op->beside = op->leads = false;
+  }
+}
+
+static int64_t overlap(struct overlap *o, int body, int64_t most_live)
+{
+  return overlap_function(o, &graph->function[body], most_live);
+}
+
+static bool can_cross(int body)
+{
+  int caller, loop = find_loop(body, &caller);
+  const struct function *f = &graph->function[body], *outside = &graph->function[caller];
+  bool is_short = f->nop <= LONGEST_ORDERED / 2 && outside->nop <= LONGEST_ORDERED / 2;
+  return options.cuda && is_of_batch(f->phase) && is_short && loop != NONE;
+}
+
+/* Those that are begun ahead, or awaited behind, of all. */
+static struct crossings of_kind(const struct crossings *all, bool ahead, bool behind)
+{
+  struct crossings some = {0};
+  for (int i = 0; i < all->n; i++) {
+    if (all->at[i].behind ? !behind : !ahead) continue;
+    GROW(some.at, some.n, some.room);
+    some.at[some.n++] = all->at[i];
+  }
+  return some;
+}
+
+static const char *modules_text(void)
+{
+  return graph->prefetched > 1 ? text("%d modules", graph->prefetched) : "a module";
+}
+
+static _Noreturn void refuse(int body, int64_t lives, int64_t room)
+{
+  plan_error(
+      graph->train_line,
+      "prefetch = %d: where %s has its parameters %s ahead a rank has activations of "
+      "%s, and device_mesh leaves %s for them. What would help: prefetch = %d, more ranks to "
+      "cut the parameters over, or a smaller batch",
+      graph->prefetched, printable(graph->function[body].name), modules_text(), size_text(lives),
+      size_text(room), graph->prefetched - 1);
+}
+
+/* Lets these be pending between rounds, if there is room for that and the loop is quicker with them
+   or the plan asks for them. Gives what lives at once then, NONE where they stay as they were. */
+static int64_t try_crossings(struct overlap *o, int body, const struct crossings *some, bool asked,
+                             int64_t room, int64_t time)
+{
+  struct edit_state before = remember_functions();
+  if (!some->n) return NONE;
+  apply(body, some);
+  int64_t lives = live_bytes();
+  if (lives <= room && (overlap(o, body, lives) < time || asked)) return lives;
+  take_back(&before, some);
+  return NONE;
+}
+
+/* What the plan asks for is bounded by nothing but the plan's own limit. */
+static int64_t prefetch(struct overlap *o, int body, const struct crossings *all, int64_t room)
+{
+  struct crossings ahead = of_kind(all, true, false);
+  if (!graph->mesh.memory) room = INT64_MAX;
+  int64_t lives = try_crossings(o, body, all, true, room, 0);
+  if (lives == NONE) lives = try_crossings(o, body, &ahead, true, room, 0);
+  if (lives != NONE) return lives;
+  apply(body, &ahead);
+  refuse(body, live_bytes(), room);
+}
+
+static int64_t cross_or_overlap(struct overlap *o, int body, int64_t most_live)
+{
+  struct edit_state before = remember_functions();
+  int64_t time = overlap(o, body, most_live), room = room_in_arena(most_live), lives = NONE;
+  if (!can_cross(body)) return most_live;
+  struct edit_state without = remember_functions();
+  go_back(&before);
+  bool may_prefetch = graph->prefetch != PREFETCH_NOTHING;
+  struct crossings all = find_crossings(&graph->function[body]);
+  all = of_kind(&all, may_prefetch, true);
+  if (!all.n) {
+    go_back(&without);
+    return most_live;
+  }
+  if (graph->prefetch == PREFETCH_ALL && of_kind(&all, true, false).n)
+    return prefetch(o, body, &all, room);
+  for (int kinds = 3; kinds > 0 && lives == NONE; kinds--) { /* both, those ahead, those behind */
+    struct crossings some = of_kind(&all, kinds != 1, kinds != 2);
+    if (kinds == 3 || some.n < all.n) lives = try_crossings(o, body, &some, false, room, time);
+  }
+  if (lives != NONE) return lives;
+  overlap(o, body, most_live);
+  return most_live;
+}
+
+int64_t overlap_body(struct overlap *o, int body, int64_t most_live)
+{
+  if (options.cuda) return cross_or_overlap(o, body, most_live);
+  overlap(o, body, most_live);
+  return most_live;
+}
+
+struct gathers {
+  bool any; /* of units */
+  int most; /* of modules that one is ahead by */
+};
+
+static void note_gather(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  struct gathers *g = to;
+  (void)times;
+  if (op->kind != OP_all_gather || unit_of(op) == NONE) return;
+  g->any = true;
+  if (g->most < op->ahead) g->most = op->ahead;
+}
+
+void check_prefetch(void)
+{
+  struct gathers g = {0};
+  if (graph->prefetch != PREFETCH_ALL) return;
+  each_op(note_gather, &g);
+  if (!g.any)
+    plan_error(graph->train_line,
+               "prefetch = %d: nothing is gathered ahead of its use, as no parameters are cut over "
+               "several ranks by fully_shard: make units, or leave prefetch out",
+               graph->prefetched);
+  if (!options.cuda) return;
+  if (!g.most)
+    plan_error(
+        graph->train_line,
+        "prefetch = %d: nothing that is gathered is gathered in a loop over the modules of a "
+        "list, so nothing can come %s ahead. The modules of an nn.ModuleList become a loop "
+        "where they are equal and each is a unit of fully_shard",
+        graph->prefetched, modules_text());
+  if (g.most < graph->prefetched)
+    plan_error(graph->train_line,
+               "prefetch = %d: no list has more than %d modules, so none comes more than %d ahead",
+               graph->prefetched, g.most + 1, g.most);
+}

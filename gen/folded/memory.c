@@ -1,0 +1,159 @@
+/* memory.c: the pass `memory`: where every value lies.
+
+   Takes   functions in their final order, each value marked if it is stored.
+   Leaves  graph->memory: for each stored activation a range of bytes in the arena, such that no two
+           which live at the same time overlap; the same on every rank (sizes are those of the
+           largest shard, on rank 0). Values that alias share bytes (alias.c): a result lies in the
+           place of an input that it overwrites, a view in that of what it shows. Parameters,
+           gradients, states, batch, loss and outputs have places of their own. Of a value that the
+           modules of a list make alike, one is kept for all of them, two where the neighbour reads
+           it, or one for each where the backward does. Which range, arena_offsets.c finds.
+
+   Other passes ask what would live at once. That is found in a memory plan of its own, and changes
+   nothing in the graph. */
+#include "folded/folded.h"
+
+static void find_storages(struct lifetimes *l)
+{
+  find_lifetimes(l);
+  find_aliases(l);
+  l->storage.n = 0;
+  for (int k = 0; k < l->value.n; k++) {
+    int i = l->value.at[k];
+    const struct allocation *a = &l->plan->of[i];
+    if (in_arena(i) && a->storage == i && a->first != NONE) add(&l->storage, i);
+  }
+}
+
+/* ------------------------------------------------------------------------------------------ trials
+ */
+
+/* The last question, for its tables, which serve the next one too. */
+struct trial {
+  const struct graph *of;
+  struct lifetimes lifetimes;
+  struct placing placing;
+  struct list sums; /* gradients and losses among the values up to nvalue */
+  int nvalue;
+};
+
+static void touch(struct lifetimes *l, int value)
+{
+  const struct value *v = &graph->value[value];
+  l->note[value].touched = true;
+  if (v->family != NONE) l->note[v->family].touched = true;
+  if (v->step) touch(l, v->initial);
+}
+
+static void touch_values_of(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  (void)times;
+  for (int i = 0; i < op->nin; i++) touch(to, op->in[i]);
+  for (int k = 0; k < op->nout; k++) touch(to, op->out + k);
+  for (int k = 0; k < op->nbody; k++) touch_values_of(to, op->body[k], 1);
+  if (op->packed) touch(to, op->buffer);
+}
+
+/* The values that the program touches: of a list of modules few but the first one's. Sums have one
+   place, whether or not the program touches all of them. */
+static void list_touched(struct trial *t)
+{
+  struct lifetimes *l = &t->lifetimes;
+  for (; t->nvalue < graph->nvalue; t->nvalue++)
+    if (is_gradient(t->nvalue) || graph->value[t->nvalue].role == LOSS) add(&t->sums, t->nvalue);
+  each_op(touch_values_of, l);
+  for (int k = 0; k < t->sums.n; k++) l->note[t->sums.at[k]].touched = true;
+  l->value.n = 0;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (l->note[i].touched) add(&l->value, i);
+}
+
+static struct trial *begin_trial(void)
+{
+  static struct trial trial;
+  if (trial.of != graph) trial = (struct trial){.of = graph};
+  find_program_points(&trial.lifetimes);
+  return &trial;
+}
+
+/* The storages of the program as it stands, ready to be placed. */
+static struct trial *run_trial(void)
+{
+  struct trial *t = begin_trial();
+  list_touched(t);
+  find_storages(&t->lifetimes);
+  begin_placing(&t->placing, t->lifetimes.plan, &t->lifetimes.storage);
+  return t;
+}
+
+int64_t live_bytes(void)
+{
+  return most_live(&run_trial()->placing);
+}
+
+bool can_live_in(int64_t bytes)
+{
+  struct placing *p = &run_trial()->placing;
+  int64_t most = most_live(p);
+  return most <= bytes && place_values(p, most, false) <= most + most / 256;
+}
+
+/* ---------------------------------------------------------------------------------------- the pass
+ */
+
+/* By family: the gradients in it, by index. */
+static int **gradients_of_families(void)
+{
+  int *count = alloc((size_t)(graph->nvalue + 1) * sizeof *count);
+  int **gradient = alloc((size_t)(graph->nvalue + 1) * sizeof *gradient);
+  for (int pass = 0; pass < 2; pass++)
+    for (int i = 0; i < graph->nvalue; i++) {
+      const struct value *v = &graph->value[i];
+      if (v->role != GRADIENT || v->family == NONE) continue;
+      if (!pass && v->index >= count[v->family]) count[v->family] = v->index + 1;
+      if (pass && !gradient[v->family])
+        gradient[v->family] = alloc((size_t)count[v->family] * sizeof **gradient);
+      if (pass) gradient[v->family][v->index] = i;
+    }
+  return gradient;
+}
+
+/* Where a value lies in the end; the offset of its storage is known. */
+static void find_place(struct lifetimes *l, int value, int *const *gradient)
+{
+  const struct value *v = &graph->value[value];
+  struct allocation *a = &l->plan->of[value];
+  bool is_one = v->family != NONE && !v->step && v->role == ACTIVATION;
+  int storage = family_representative(l->plan, value),
+      slot = is_one ? v->index : l->note[value].slot;
+  const struct value *place = &graph->value[storage];
+  if (is_one && place->role == GRADIENT && place->family == storage) {
+    a->storage = gradient[storage][v->index];
+    a->offset = 0;
+    a->depth = 1;
+    return;
+  }
+  int64_t inside = offset_within(l, is_one ? v->family : value);
+  l->note[value].within = inside;
+  a->storage = storage;
+  a->depth = l->plan->of[storage].depth;
+  a->offset = l->plan->of[storage].offset + slot % a->depth * arena_stride(storage) + inside;
+}
+
+void memory(void)
+{
+  struct trial *t = begin_trial();
+  struct lifetimes *l = &t->lifetimes;
+  l->value.n = 0;
+  for (int i = 0; i < graph->nvalue; i++) add(&l->value, i);
+  find_storages(l);
+  begin_placing(&t->placing, l->plan, &l->storage);
+  graph->live_bytes = most_live(&t->placing);
+  graph->arena_bytes = place_values(&t->placing, graph->live_bytes, true);
+  int *const *gradient = gradients_of_families();
+  for (int i = 0; i < graph->nvalue; i++) find_place(l, i, gradient);
+  l->plan->placed = true;
+  graph->memory = l->plan;
+  l->plan = NULL; /* the next question makes one of its own */
+}

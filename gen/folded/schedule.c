@@ -1,0 +1,81 @@
+/* schedule.c: the pass `schedule`: in which order the operations run.
+
+   Takes   functions whose order respects every dependence.
+   Leaves  the same operations, each value still made before it is read, in an order in which less
+           is alive at once, or in the old one where none better was found; then with collectives
+           that run beside arithmetic, and their awaits: overlap.c. The order is the same on every
+           rank: sizes are those of rank 0.
+
+   At each turn, of the operations whose inputs are there, the one goes first that frees the most
+   over what it takes (what is written in place counts once), so that a gradient of a weight is
+   computed while its input is at hand. A loop is passed by nothing. Better orders are taken over as
+   often as all of the program may be gone through for it. */
+#include "folded/folded.h"
+
+static bool crosses(const struct op *op)
+{
+  return op->ahead || op->behind;
+}
+
+/* What is pending between rounds meets all that is in a round: its event is its own, one for each
+   round that it is ahead by. `taken` has for each event the collective that holds it, or NONE. */
+static void number_crossing(void *taken, int id, int times)
+{
+  struct op *op = &graph->op[id];
+  (void)times;
+  if (!is_collective(op->kind) || !op->beside || !crosses(op)) return;
+  op->event = ((struct list *)taken)->n;
+  for (int k = 0; k < event_slots(op); k++) add(taken, id);
+}
+
+/* One that leads may have been awaited before what follows it. */
+static void free_event(struct list *holder, const struct op *ended)
+{
+  bool holds = holder->at[ended->event] == (int)(ended - graph->op);
+  if (holds && !crosses(ended)) holder->at[ended->event] = NONE;
+}
+
+static void number_event(void *taken, int id, int times)
+{
+  struct list *holder = taken;
+  struct op *op = &graph->op[id];
+  (void)times;
+  if (op->kind == OP_await) {
+    for (const struct op *ended = &graph->op[op->begun]; ended; ended = leader_of(ended))
+      free_event(holder, ended);
+  }
+  if (!is_collective(op->kind) || !op->beside || crosses(op)) return;
+  op->event = 0;
+  while (op->event < holder->n && holder->at[op->event] != NONE) op->event++;
+  if (op->event == holder->n) add(holder, NONE);
+  holder->at[op->event] = id;
+}
+
+/* Each other collective that runs beside others gets the first event that no pending one has. */
+static void number_events(void)
+{
+  struct list taken = {0};
+  each_op(number_crossing, &taken);
+  each_op(number_event, &taken);
+  graph->nevent = taken.n;
+}
+
+/* The bodies of loops come before those that call them. */
+static void overlap_all(int64_t most_live)
+{
+  struct overlap *o = open_overlap();
+  for (int i = 0, n = graph->nfunction; i < n; i++)
+    if (graph->function[i].count > 1) most_live = overlap_body(o, i, most_live);
+  check_prefetch();
+  for (int i = 0; i < graph->nfunction; i++) {
+    if (!is_phase(&graph->function[i])) continue;
+    begin_in_last_rounds(o, i, most_live);
+    overlap_function(o, &graph->function[i], most_live);
+  }
+  number_events();
+}
+
+void schedule(void)
+{
+  overlap_all(order_functions());
+}

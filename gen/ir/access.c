@@ -1,0 +1,145 @@
+/* access.c: which values an operation reads and writes in memory. */
+#include "ir/ir.h"
+
+/* The values that one call of op_reads or op_writes has met: an update of all parameters has
+   many. */
+static int *met_in, met_room, call_now; /* by value: the last call that met it */
+
+static void meet_none_yet(void)
+{
+  static const struct graph *known; /* tests have several, each with memory of its own */
+  if (known != graph) met_room = 0;
+  known = graph;
+  while (met_room < graph->nvalue) met_in = grow(met_in, met_room, &met_room, sizeof *met_in);
+  call_now++;
+}
+
+/* Whether the value is met for the first time. */
+static bool meet(int value)
+{
+  bool first = met_in[value] != call_now;
+  met_in[value] = call_now;
+  return first;
+}
+
+int op_width(const struct op *op)
+{
+  if (op->kind == OP_await) {
+    int width = 0;
+    for (const struct op *c = &graph->op[op->begun]; c; c = leader_of(c)) width += 2 * op_width(c);
+    return width;
+  }
+  return MAX_INPUTS * (op->nbody + 1) + 1;
+}
+
+bool copies_late(const struct op *op)
+{
+  return options.cuda && op->beside && op->packed && op->kind != OP_all_reduce;
+}
+
+int pending_reads(const struct op *op, int *list)
+{
+  return copies_late(op) && op->kind == OP_reduce_scatter ? 0 : op_reads(op, list);
+}
+
+int pending_writes(const struct op *op, int *list)
+{
+  if (!copies_late(op) || op->leads) return op_makes(op, list);
+  int n = op->kind == OP_reduce_scatter ? op_makes(op, list) : 0;
+  if (!n) list[n++] = op->buffer;
+  return n;
+}
+
+/* An await stands for the end of what it awaits, and of what that follows: all that has to be there
+   until then. */
+static int await_reads(const struct op *op, int *list)
+{
+  int n = pending_reads(op, list);
+  n += pending_writes(op, list + n);
+  return leader_of(op) ? n + await_reads(leader_of(op), list + n) : n;
+}
+
+static int await_writes(const struct op *op, int *list)
+{
+  int n = 0;
+  for (int k = 0; k < op->nbody && copies_late(op) && !op->leads; k++)
+    list[n++] = graph->op[op->body[k]].out;
+  return n;
+}
+
+int op_reads(const struct op *op, int *list)
+{
+  int n = 0;
+  if (op->kind == OP_await) return await_reads(&graph->op[op->begun], list);
+  meet_none_yet();
+  for (int i = 0; i < op->nin && !op->nbody; i++)
+    if (meet(op->in[i])) list[n++] = op->in[i];
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    for (int i = 0; i < inner->nin; i++)
+      if (meet(inner->in[i])) list[n++] = inner->in[i];
+    if (inner->out != NONE) meet(inner->out);
+  }
+  return n;
+}
+
+int op_writes(const struct op *op, int *list)
+{
+  if (op->kind == OP_await) return await_writes(&graph->op[op->begun], list);
+  return copies_late(op) ? pending_writes(op, list) : op_makes(op, list);
+}
+
+/* adamw's and sgd's first input and the states are written in place. */
+int op_makes(const struct op *op, int *list)
+{
+  int n = 0;
+  meet_none_yet();
+  bool alone = !op->nbody || op->kind == OP_squares;
+  for (int k = 0; k < op->nout && alone; k++) list[n++] = op->out + k;
+  for (int k = 0; k < op->nbody && !alone; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (inner->out != NONE && graph->value[inner->out].stored && meet(inner->out))
+      list[n++] = inner->out;
+    if (inner->out == NONE && meet(inner->in[0])) list[n++] = inner->in[0];
+  }
+  if (op->out == NONE && !op->nbody && op->nin) list[n++] = op->in[0];
+  if (op->packed) list[n++] = op->buffer;
+  return n;
+}
+
+const int *sums_by_parameter(void)
+{
+  int *sums = alloc((size_t)(graph->nvalue + 1) * sizeof *sums);
+  for (int i = 0; i < graph->nvalue; i++) sums[i] = NONE;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == SUMS && graph->value[i].op == NONE) sums[graph->value[i].of] = i;
+  return sums;
+}
+
+/* What it makes itself, or an operation of its body. */
+static bool makes(const struct op *op, int value)
+{
+  if (op->out == value) return true;
+  for (int k = 0; k < op->nbody; k++)
+    if (graph->op[op->body[k]].out == value) return true;
+  return false;
+}
+
+int piece_touched(const struct op *op, int value)
+{
+  const struct value *v = &graph->value[value];
+  if (op->kind == OP_await) op = &graph->op[op->begun];
+  if (!op->pieces || v->pieces != op->pieces) return NONE;
+  bool gathered = v->op != NONE && graph->op[v->op].kind == OP_all_gather;
+  bool its_own = makes(op, value) || op->kind == OP_reduce_scatter;
+  return its_own || gathered ? op->piece : NONE;
+}
+
+bool holds_pieces(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE) return false;
+  const struct op *op = &graph->op[v->op];
+  return op->kind == OP_pack_pieces ||
+         (op->kind == OP_exchange && !same_shape(v->shape, graph->exchange[op->exchange].whole));
+}

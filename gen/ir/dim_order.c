@@ -1,0 +1,56 @@
+/* dim_order.c: in which order a value's dimensions lie in memory, and how far apart neighbours
+   are. */
+#include "ir/ir.h"
+
+unsigned order_with_dimension(unsigned order, int place, int dim)
+{
+  return order | (unsigned)dim << 3 * place;
+}
+
+int dimension_at(int value, int place)
+{
+  unsigned order = graph->value[value].order;
+  return order ? (int)(order >> 3 * place & 7) : place;
+}
+
+int dimension_place(int value, int dim)
+{
+  int at = 0;
+  while (dimension_at(value, at) != dim) at++;
+  return at;
+}
+
+unsigned raised(int dim, int ndim)
+{
+  unsigned order = 0;
+  if (dim == 0) return 0;
+  for (int at = 0; at < ndim; at++)
+    order = order_with_dimension(order, at, at == 0 ? dim : at <= dim ? at - 1 : at);
+  return order;
+}
+
+const char *order_text(const struct value *v)
+{
+  int first = (int)(v->order & 7);
+  if (v->order == raised(first, v->shape.ndim)) return text("dimension %d outermost", first);
+  struct buffer b = {0};
+  for (int at = 0; at < v->shape.ndim; at++)
+    put(&b, "%s%u", at ? " " : "dimensions ordered ", v->order >> 3 * at & 7);
+  return b.text;
+}
+
+void local_strides(int value, int rank, int64_t stride[MAX_DIMS])
+{
+  struct shape here = local_shape(value, rank);
+  int64_t inside = 1;
+  for (int at = here.ndim; at-- > 0;) {
+    int d = dimension_at(value, at);
+    stride[d] = inside;
+    inside *= here.size[d];
+  }
+}
+
+bool same_place(int a, int b)
+{
+  return storage_of(a) == storage_of(b) && allocation_of(a).offset == allocation_of(b).offset;
+}

@@ -1,0 +1,87 @@
+/* edit.c: changes of a function of the folded program: operations put in and left out, parts of
+   loop bodies. */
+#include "ir/ir.h"
+
+#include <string.h>
+
+int await_of(int begun)
+{
+  const struct op *c = &graph->op[begun];
+  return store_op((struct op){.kind = OP_await,
+                              .out = NONE,
+                              .begun = begun,
+                              .group = c->group,
+                              .phase = c->phase,
+                              .module = c->module,
+                              .line = c->line});
+}
+
+int call_for(int function, enum round round, int far, const struct op *c)
+{
+  return store_op((struct op){.kind = OP_round,
+                              .out = NONE,
+                              .function = function,
+                              .round = round,
+                              .far = far,
+                              .group = c->group,
+                              .phase = c->phase,
+                              .module = c->module,
+                              .line = c->line});
+}
+
+const char *free_function_name(const char *wanted)
+{
+  const char *name = wanted;
+  for (int again = 2;; again++) {
+    bool taken = false;
+    for (int i = 0; i < graph->nfunction; i++) taken |= !strcmp(graph->function[i].name, name);
+    if (!taken) return name;
+    name = text("%s_%d", wanted, again);
+  }
+}
+
+int add_part(int body, const char *name, const struct list *op)
+{
+  struct function f = graph->function[body];
+  f.name = free_function_name(name);
+  f.is_part = true;
+  f.body = body;
+  f.op = op->at;
+  f.nop = op->n;
+  GROW(graph->function, graph->nfunction, graph->function_room);
+  graph->function[graph->nfunction] = f;
+  return graph->nfunction++;
+}
+
+void insert(struct function *f, int at, int op)
+{
+  int *list = alloc((size_t)(f->nop + 1) * sizeof *list);
+  memcpy(list, f->op, (size_t)at * sizeof *list);
+  list[at] = op;
+  memcpy(list + at + 1, f->op + at, (size_t)(f->nop - at) * sizeof *list);
+  f->op = list;
+  f->nop++;
+}
+
+void leave_out_of(struct function *f, int op)
+{
+  int kept = 0, *list = alloc((size_t)(f->nop + 1) * sizeof *list);
+  for (int k = 0; k < f->nop; k++)
+    if (f->op[k] != op) list[kept++] = f->op[k];
+  f->op = list;
+  f->nop = kept;
+}
+
+struct edit_state remember_functions(void)
+{
+  struct edit_state s = {.nfunction = graph->nfunction};
+  s.function = alloc((size_t)s.nfunction * sizeof *s.function);
+  memcpy(s.function, graph->function, (size_t)s.nfunction * sizeof *s.function);
+  return s;
+}
+
+void go_back(const struct edit_state *s)
+{
+  graph->nfunction = s->nfunction;
+  memcpy(graph->function, s->function, (size_t)s->nfunction * sizeof *s->function);
+}

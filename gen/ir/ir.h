@@ -1,0 +1,331 @@
+/* ir.h: the graph and every question about it. graph.h has its data, ops.h its operators. */
+#ifndef TPGEN_IR_H
+#define TPGEN_IR_H
+
+#include "ir/graph.h"
+
+/* ------------------------------------------------------------------------------------ access.c */
+
+/* The values that an operation reads and writes in memory, those of its body among them (a fused
+   kernel's inner values are neither). Give how many; list has room for op_width(op). */
+int op_reads(const struct op *op, int *list);
+int op_writes(const struct op *op, int *list);
+int op_width(const struct op *op);
+/* Of a collective that is pending, what it reads and writes meanwhile: of a bucket that is copied
+   in before and out when it is awaited no more than the buffer, and what it leaves in place. And
+   all that an operation writes until its await, with that, as op_writes has it where nothing is
+   pending. */
+int pending_reads(const struct op *op, int *list);
+int pending_writes(const struct op *op, int *list);
+int op_makes(const struct op *op, int *list);
+/* Whether what comes in a bucket's chunks is copied out of them when it is awaited. */
+bool copies_late(const struct op *op);
+/* Which piece of the value the operation touches; NONE: all of it. */
+int piece_touched(const struct op *op, int value);
+/* By parameter: the value SUMS that a step's first batch begins with, or NONE. */
+const int *sums_by_parameter(void);
+/* Whether the value is a buffer of pieces that an exchange gives, or gets. */
+bool holds_pieces(int value);
+
+/* ------------------------------------------------------------------------------------ device.c */
+
+const struct device *device_named(const char *name);
+const char *device_names(void);
+const struct device *device(void);
+double product_seconds(const struct product_sizes *p, enum arithmetic a);
+double attention_seconds(double flops, enum arithmetic a);
+double memory_seconds(double bytes);
+
+/* --------------------------------------------------------------------------------- dim_order.c */
+
+/* The dimension of a value that lies in memory at this place from the outermost, and the place of a
+   dimension. */
+int dimension_at(int value, int place);
+int dimension_place(int value, int dim);
+/* The order of `ndim` dimensions in memory with one of them outermost, the others as written; and
+   how it is told: "dimension 1 outermost". */
+unsigned raised(int dim, int ndim);
+const char *order_text(const struct value *v);
+/* By dimension: how many elements lie from one to the next along it, in the rank's part. */
+void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
+/* Whether two values have the same bytes: one storage, and one place in the arena. */
+bool same_place(int a, int b);
+/* An order has three bits for each place, the outermost first: the dimension that lies there. */
+unsigned order_with_dimension(unsigned order, int place, int dim);
+
+/* -------------------------------------------------------------------------------------- dump.c */
+
+extern const char *const pass_name[PASS_COUNT];
+/* Prints the graph as it stands, where --dump asks for this pass, and ends tpgen. */
+void dump(enum pass after);
+
+/* -------------------------------------------------------------------------------------- edit.c */
+
+/* The name, or with a number behind it where a function has that name already. */
+const char *free_function_name(const char *wanted);
+/* What loop_carried.c and last_iteration.c change functions by. An await of the collective; a call
+   of the function, on its behalf; a part of a body, of these operations, whose name ends so; the
+   function with an operation more, or less. */
+int await_of(int collective);
+int call_for(int function, enum round round, int far, const struct op *collective);
+int add_part(int body, const char *name, const struct list *op);
+void insert(struct function *f, int at, int op);
+void leave_out_of(struct function *f, int op);
+struct edit_state remember_functions(void);
+void go_back(const struct edit_state *to);
+
+/* ------------------------------------------------------------------------------------- graph.c */
+
+/* How the front end and the passes add to the graph. All give the index of what they added. */
+int add_value(enum role role, const char *name, enum type type, struct shape shape, int module,
+              int line);
+int add_module(const char *name, const char *class_name, int parent, int line);
+/* An operation that makes no new value, and is not in the order yet; an operation at its end. */
+int store_op(struct op op);
+void append_to_order(int op);
+/* The group over some dimensions of the mesh, a bit for each, in its order; or in another. */
+int add_group(unsigned dims);
+int add_ordered_group(int n, const int *dim);
+/* Whether the dimension of the mesh is that within the groups of one that was split. */
+bool is_within(int mesh_dim);
+/* Adds an operation and the value it makes, whose shape and type follow from the inputs and the
+   attributes in `op` (kind, nin, in, equation, scalar, dims, keep, module, line, phase are given).
+   A misfit is the plan's error at op->line. Appends it to the order unless told not to. */
+int make_op(struct op op);   /* gives the operation; its value is graph->op[i].out */
+int append_op(struct op op); /* make_op, then at the end of the order; gives the value */
+/* For operators whose output's shape is not a function of the inputs: expand, full. */
+int append_op_shaped(struct op op, struct shape shape);
+/* The shapes of all it makes, in order. */
+int append_op_outputs(struct op op, const struct shape *shape, int nout);
+/* The shapes and types of the values from `like` on, which an operation like this made. */
+int append_op_like(struct op op, int like);
+/* An operation that writes in place and makes no value. */
+int append_update(struct op op);
+/* Whether it is of a parameter's gradient, or what several batches add up for it. */
+bool is_gradient(int value);
+/* Whether that is the operation's that makes it; and what it is moved, or in another shape, order
+   or type, where it has no name of its own. */
+bool has_name_of_op(int value);
+int shown_value(int value);
+/* Whether the second parameter comes behind the first with no other between: as they lie. */
+bool is_next_parameter(int one, int next);
+
+/* ---------------------------------------------------------------------------------------- ir.c */
+
+/* The one graph, in memory that the process which reads the plan shares with its parent. */
+extern struct graph *graph;
+/* Opens the arena and makes the empty graph in it. */
+void graph_open(void);
+
+/* ------------------------------------------------------------------------------- memory_plan.c */
+
+/* A plan in which every value is its own storage, and lives at no time; makes one such again. */
+struct memory_plan *new_memory_plan(void);
+void clear_memory_plan(struct memory_plan *plan);
+/* Of the pass `memory`; before it, of such a plan. */
+struct allocation allocation_of(int value);
+int storage_of(int value);
+/* Of the values that share bytes the one that stands for them all; and of a value of a family the
+   one of all that the family keeps. plan NULL: none share bytes. */
+int representative(const struct memory_plan *plan, int value);
+int family_representative(const struct memory_plan *plan, int value);
+
+/* -------------------------------------------------------------------------------------- mesh.c */
+
+/* What a rank's link along a dimension of the mesh carries, and a collective over it costs: the
+   plan's figures, or the defaults. */
+double link_bandwidth(int mesh_dim);
+double link_latency(int mesh_dim);
+struct link link_of(int group);
+
+/* ------------------------------------------------------------------------------- name_groups.c */
+
+/* The n values as families, each where its first member stands. `alike` says whether a value may
+   join one. */
+struct families find_families(int n, const int *value,
+                              bool (*alike)(const struct family *f, int value));
+/* "layers.0-31.wq.weight" */
+char *family_text(const struct family *f);
+/* What files of others call it, parted in the same way; name is NULL where nothing does. */
+void family_alias(const struct family *f, const char **name, const char **rest);
+/* Whether the value's alias goes on with those of the family that it is to join. */
+bool alias_goes_on(const struct family *f, int value);
+/* Whether two tensors are alike in all but their names and places. */
+bool same_tensor(int a, int b);
+
+/* ---------------------------------------------------------------------------------- operands.c */
+
+/* The value whose elements an operation walks over. */
+int space_of(const struct op *op);
+/* Whether a pointwise or reduce operation reads elements of input i that stand at other places than
+   its own: permuted, broadcast, or by an index. */
+bool reads_elsewhere(const struct op *op, int i);
+/* Whether it reads input i's elements by an index, and in which dimension: that of the first letter
+   of the operand. */
+bool reads_by_index(const struct op *op, int i);
+int indexed_dimension(const struct op *op, int i);
+const struct axis *space_axes(const struct op *op, const struct letters *l);
+
+/* --------------------------------------------------------------------------------- ops_table.c */
+
+/* tpgen itself is wrong: as bug(), and names the operation, unless it is NONE. */
+_Noreturn void bug_at(const char *pass, int op, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The operator's name; a sum that is divided by the number of its terms is called a mean. */
+const char *op_name(const struct op *op);
+extern const struct op_row op_row[OP_COUNT];
+/* How an operator is computed: each element of the output by an expression, or a reduction of such;
+   by a kernel of its own, a file in templates/kernels or the plan's; or in a way of its own. */
+bool is_pointwise(enum op_kind k);
+bool is_reduce(enum op_kind k);
+/* Whether it takes its inputs element by element, broadcast: "...,...->...". */
+bool is_broadcast(enum op_kind k);
+bool has_kernel(enum op_kind k);
+bool is_collective(enum op_kind k);
+/* The rule and linearity of an operation: its row's, its equation, or its custom operator's. "":
+   it has none, and says itself where its values lie. */
+const char *rule_of(const struct op *op);
+const char *linear_of(const struct op *op);
+/* The attribute of that name, which the row has. */
+int64_t number_of(const struct op *op, const char *name);
+/* Whether an operation updates parameters, or needs random numbers. */
+bool is_update(const struct op *op);
+bool is_random(const struct op *op);
+/* Whether such an operation moves bytes within a rank's memory. */
+bool is_copy(enum op_kind k);
+bool step_has(bool (*such)(const struct op *op));
+
+/* ------------------------------------------------------------------------------- query_cache.c */
+
+void begin_query(struct query *q);
+void ask_text(struct query *q, const char *s);
+void ask_piece(struct query *q, const char *s, size_t length);
+/* A layout, a value's type and shape, an operation's kind and rule. */
+void ask_layout(struct query *q, const struct layout *layout);
+void ask_value(struct query *q, const struct value *v);
+void ask_rule(struct query *q, const struct op *op);
+/* The question's number, in the order in which they were first asked: a new one is the last. */
+int number_of_query(struct memo *memo, const struct query *q);
+/* The place of its answer, of so many bytes; *is_new: it was not asked before, and is to be written
+   there. It stays where it is. */
+void *answer_to(struct memo *memo, const struct query *q, size_t size, bool *is_new);
+
+/* -------------------------------------------------------------------------------------- rule.c */
+
+/* Fits the rule to the inputs' shapes, and to the outputs' where the operation has them already. A
+   misfit is the plan's error. */
+void op_letters(const struct op *op, struct letters *l);
+/* The type that the rule names for the k-th output, or NONE. */
+int rule_type(const struct op *op, int k);
+/* NULL if a plan's rule and linearity are well formed, else what is wrong. */
+const char *rule_error(const char *rule, const char *linear);
+
+/* ------------------------------------------------------------------------------------- shape.c */
+
+/* The model's name for a value; where it has none, the name of the operator that made it. */
+const char *value_name(int value);
+/* The shapes of the values that `op` makes, from its inputs; gives how many. */
+int shapes(const struct op *op, struct shape shape[MAX_OUTPUTS]);
+/* The type of the k-th of them. */
+enum type type_of(const struct op *op, int k);
+bool is_floating(enum type t);
+
+/* ------------------------------------------------------------------------------------- shard.c */
+
+int world_size(void);
+void coordinate_of(int rank, int coordinate[MAX_MESH]);
+/* How much of its dimension is outside of what a shard cuts: 1 for a plain one. */
+int64_t shard_stride(struct placement p);
+/* The mesh dimensions that cut `dim`, the one that cuts it first before the others; how many. */
+int cuts_of(const struct mesh *mesh, struct layout layout, int dim, int cut[MAX_MESH]);
+/* Whether `dim` is cut in another order than that of the mesh. */
+bool is_reordered(const struct mesh *mesh, struct layout layout, int dim);
+/* The size of part `index` of n, cut as torch.chunk does. */
+int64_t chunk_size(int64_t n, int parts, int index);
+/* Whether the layout cuts the dimension in strides. */
+bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
+/* The part of `whole` that the rank at `coordinate` holds; of a dimension that is cut in strides
+   `first` says nothing. */
+struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
+                       const int coordinate[MAX_MESH]);
+struct shape local_shape(int value, int rank);
+/* Whether the parts that ranks hold are equally long in a dimension: the first rank's is the
+   longest, and only where all are equal the last rank's is as long. */
+bool is_cut_evenly(int value, int dim);
+/* The largest local shard of any rank, in bytes. */
+int64_t largest_bytes(int value);
+/* The ranks that `rank` meets in a group, in its order; gives how many. */
+int group_members(int group, int rank, int *members);
+int first_member(int group, int rank);
+/* Which member of its group a rank is. */
+int place_in_group(int group, int rank);
+int group_size(int group);
+/* The same layout with its turns told in one way: 0 where a dimension is cut in the order of the
+   mesh, else 0, 1, 2 ... in the order of the cuts. Every value that is placed lies so. */
+struct layout usual_turns(struct layout layout);
+/* Turns are compared too; layouts by what they mean. */
+bool same_placement(struct placement a, struct placement b);
+bool same_layout(struct layout a, struct layout b);
+/* Whether they differ at most on dimensions of the mesh that have one rank. */
+bool lies_alike(struct layout a, struct layout b);
+/* Whether all ranks' parts are as large in both: what one has pending the other may have whole. */
+bool as_large(struct layout a, struct layout b);
+/* "R S(0)": on each mesh dimension of more than one rank; "S(0/4)" is strided, with outer 4;
+   "S(0)[1] S(0)[0]" tells the turns where the second cuts before the first. */
+char *layout_text(struct layout layout);
+char *placement_text(struct placement p);
+char *shape_text(struct shape s); /* "[20, 10]" */
+
+/* ------------------------------------------------------------------------------------- types.c */
+
+/* How many elements the shape has; whether two are equal; the bytes of an element, and "float32".
+ */
+int64_t elements(struct shape s);
+bool same_shape(struct shape a, struct shape b);
+int64_t type_bytes(enum type t);
+const char *type_name(enum type t);
+
+/* -------------------------------------------------------------------------------- view_shape.c */
+
+/* The rule of a view between two shapes of as many elements. line: of the plan. */
+const char *view_equation(struct shape from, struct shape to, int line);
+/* Of a value that stays as it is: "abc->abc". */
+const char *identity_equation(int ndim);
+
+/* -------------------------------------------------------------------------------------- walk.c */
+
+/* Whether any operation of the step looks at indices. */
+bool notes_indices(void);
+/* Whether it runs for each batch of a step. */
+bool is_of_batch(enum phase phase);
+/* Where the function runs the operation, or NONE. */
+int runs_at(const struct function *f, int op);
+/* Calls `visit` for every operation in the order of the program, a loop's body once, after its
+   call, with how many times it runs in a step. What a body's rounds do for each other comes once,
+   too: what is begun for the next where it is begun for the first, before the loop, what is ended
+   for the one before where it is ended for the last. */
+void each_op(void (*visit)(void *to, int op, int times), void *to);
+/* Likewise, of a phase's function and what it calls. */
+void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to);
+/* Whether the function is a phase's, which a step calls: no loop's body, nor a part of one. */
+bool is_phase(const struct function *f);
+/* Calls `visit` for every operation as a run of a phase's function runs them, with the number of
+   its module, NONE outside of loops. */
+void each_run_of(const struct function *f, void (*visit)(void *to, int op, int module), void *to);
+/* The module of a loop's round, counted from 0; and the round that a call in round `from` is for,
+   or NONE where there is none. */
+int module_of_round(const struct function *f, int round);
+int round_called(const struct op *op, int from);
+/* The collective that this one follows, or NULL. */
+const struct op *leader_of(const struct op *op);
+/* How many events a collective has that runs beside others: as many as modules that it is pending
+   for at once. That of module l is the l % event_slots-th. */
+int event_slots(const struct op *op);
+/* Whether inputs are read from a file of tokens. */
+bool reads_tokens(void);
+/* Whether the batches of a step are kept, each in a place of its own. */
+bool keeps_batches(void);
+/* How things are told. */
+extern const char *const phase_name[];
+
+#endif

@@ -1,0 +1,42 @@
+/* memory_plan.c: questions about where values lie: of the pass `memory`, of its trials, and of what
+   comes after it. */
+#include "ir/ir.h"
+
+void clear_memory_plan(struct memory_plan *plan)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    plan->of[i] = (struct allocation){
+        .storage = i, .depth = 1, .made = NONE, .made_by = NONE, .first = NONE, .last = NONE};
+}
+
+struct memory_plan *new_memory_plan(void)
+{
+  struct memory_plan *plan = alloc(sizeof *plan);
+  plan->of = alloc((size_t)(graph->nvalue + 1) * sizeof *plan->of);
+  clear_memory_plan(plan);
+  return plan;
+}
+
+struct allocation allocation_of(int value)
+{
+  if (graph->memory) return graph->memory->of[value];
+  return (struct allocation){.storage = value, .depth = 1, .first = NONE, .last = NONE};
+}
+
+int storage_of(int value)
+{
+  return graph->memory ? graph->memory->of[value].storage : value;
+}
+
+int representative(const struct memory_plan *plan, int value)
+{
+  while (plan && plan->of[value].storage != value) value = plan->of[value].storage;
+  return value;
+}
+
+int family_representative(const struct memory_plan *plan, int value)
+{
+  const struct value *v = &graph->value[value];
+  bool is_one = v->family != NONE && !v->step && v->role == ACTIVATION;
+  return representative(plan, is_one ? v->family : value);
+}

@@ -1,0 +1,119 @@
+/* name_groups.c: what the modules of a list hold alike, told as one: "layers.0.wq.weight",
+   "layers.1.wq.weight" and so on are the family "layers.", ".wq.weight". So tables and reports are
+   as long for a hundred layers as for two. */
+#include "ir/ir.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A name taken apart at the first number that is all of a word, and followed by another. */
+struct parts {
+  const char *name, *rest; /* rest: behind the number; NULL where there is none */
+  size_t before;
+  int number;
+  uint64_t hash; /* of what is not the number */
+};
+
+static struct parts parts_of(const char *name)
+{
+  struct parts p = {.name = name};
+  for (const char *c = name; *c; c += *c == '.') {
+    size_t n = strspn(c, "0123456789");
+    bool plain = n && n < 9 && (n == 1 || *c != '0');
+    if (plain && c[n] == '.') {
+      p.rest = c + n;
+      p.before = (size_t)(c - name);
+      p.number = atoi(c);
+      p.hash = hash_bytes(hash_bytes(HASH_START, name, p.before), p.rest, strlen(p.rest));
+      return p;
+    }
+    c += strcspn(c, ".");
+  }
+  return p;
+}
+
+/* Whether the name is that of the family's next member. */
+static bool goes_on(const struct family *f, const struct parts *p)
+{
+  return f->rest && p->number == f->member.n && strlen(f->name) == p->before &&
+         !memcmp(f->name, p->name, p->before) && !strcmp(f->rest, p->rest);
+}
+
+/* A name of its own, unless others follow. */
+static struct family begin(const struct parts *p)
+{
+  if (!p->rest || p->number) return (struct family){.name = p->name};
+  return (struct family){.name = text("%.*s", (int)p->before, p->name), .rest = p->rest};
+}
+
+/* Families by the hash of their names: the last one at each place, and the one before it. */
+struct index {
+  size_t mask;
+  int *last, *before;
+};
+
+static struct index new_index(int n)
+{
+  struct index index = {.mask = 1};
+  while (index.mask < 2 * (size_t)n) index.mask *= 2;
+  index.last = alloc(index.mask * sizeof *index.last);
+  index.before = alloc((size_t)(n + 1) * sizeof *index.before);
+  for (size_t i = 0; i < index.mask; i++) index.last[i] = NONE;
+  index.mask--;
+  return index;
+}
+
+struct families find_families(int n, const int *value,
+                              bool (*alike)(const struct family *f, int value))
+{
+  struct families all = {.at = alloc((size_t)(n + 1) * sizeof *all.at)};
+  struct index index = new_index(n);
+  for (int i = 0; i < n; i++) {
+    struct parts p = parts_of(graph->value[value[i]].name);
+    int *last = &index.last[p.hash & index.mask], k = p.rest ? *last : NONE;
+    while (k != NONE && !goes_on(&all.at[k], &p)) k = index.before[k];
+    if (k == NONE || !alike(&all.at[k], value[i])) {
+      k = all.n++;
+      all.at[k] = begin(&p);
+      index.before[k] = *last;
+      if (all.at[k].rest) *last = k;
+    }
+    add(&all.at[k].member, value[i]);
+  }
+  for (int k = 0; k < all.n; k++)
+    if (all.at[k].member.n == 1)
+      all.at[k].name = graph->value[all.at[k].member.at[0]].name, all.at[k].rest = NULL;
+  return all;
+}
+
+void family_alias(const struct family *f, const char **name, const char **rest)
+{
+  *name = graph->value[f->member.at[0]].alias;
+  *rest = NULL;
+  if (!*name || !f->rest) return;
+  struct parts p = parts_of(*name);
+  *rest = p.rest;
+  *name = text("%.*s", (int)p.before, p.name);
+}
+
+bool alias_goes_on(const struct family *f, int value)
+{
+  const char *first = graph->value[f->member.at[0]].alias, *next = graph->value[value].alias;
+  if (!first || !next) return first == next;
+  struct parts a = parts_of(first), b = parts_of(next);
+  return a.rest && b.rest && a.number == 0 && b.number == f->member.n && a.before == b.before &&
+         !memcmp(first, next, a.before) && !strcmp(a.rest, b.rest);
+}
+
+char *family_text(const struct family *f)
+{
+  return f->rest ? text("%s0-%d%s", f->name, f->member.n - 1, f->rest) : copy_text(f->name);
+}
+
+bool same_tensor(int a, int b)
+{
+  const struct value *v = &graph->value[a], *w = &graph->value[b];
+  return v->role == w->role && v->type == w->type && same_shape(v->shape, w->shape) &&
+         same_layout(v->layout, w->layout) && v->init.kind == w->init.kind &&
+         v->init.a == w->init.a && v->init.b == w->init.b;
+}

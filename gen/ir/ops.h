@@ -1,0 +1,258 @@
+/* clang-format off */
+/* ops.h: the table of operators, whose columns are kept by hand. One row for each; every other list
+   expands from here. To add an operator: a row here, its element's expression in the row or a pair
+   of kernel files, a function in gradients.c if it has a gradient, and for the tests a reference
+   (tests/unit/reference.h) and sizes (instances.h, and test_grad.c for a gradient).
+
+     OP(name, rule, linear, gradient, numbers, element, flops)
+
+   rule       Which dimension of each input is which of each output; so how the operator shards.
+
+                rule    = operand {"," operand} "->" operand {"," operand}
+                operand = {dimension} ["*"] {":" word}
+                dimension = letter | "..." | "(" letter {letter} ")" | "1"
+                letter  = a lower-case or capital letter, [its size in digits], [mark]
+
+     mk,kn->mn  Equal letters are one dimension. It may be cut: then every operand that has the
+                letter is sharded there and the others are whole; each rank makes its part of the
+                output or, where the output lacks the letter, one term of a sum over the ranks.
+     ...        All the dimensions that are not named. Where the row has an element they are aligned
+                at the last one as in broadcasting, and a size of 1 stretches. It may carry a mark.
+     D          A capital letter stands for the dimensions that the operation names (op->dims),
+                wherever they stand among those of `...`.  ...D->... is a reduction.
+     (gr)       One dimension made of several, the outermost first:  (bs)d->bsd splits one,
+                (b8s4)d->bsd with sizes. Cut along a letter that is not the outermost, the dimension
+                is a strided shard.
+     1          A dimension of size 1; after a letter a blank parts them:  ab->a 1 b
+     x!         Is never cut. A mark on one operand's letter holds for the letter everywhere.
+     x@         May be cut, by a kernel that is told where its part begins: it leaves out what lies
+                outside (an embedding's rows, say: then its output is a pending sum), or goes by the
+                index in the whole tensor (a causal mask). Where a capital letter so marked stands
+                for several dimensions none of them is cut.
+     *          The operand is repeated:  ...D!*->...D!  takes any number of them, whose sizes of a
+                dimension that is never cut may differ.
+     :max :min  Of an output: what a letter that it lacks leaves, where that is not a sum.
+     :i32 :bool :f32  Of an output: its type. Else it is that of the inputs.
+     equation   Each operation brings its own rule.
+     ""         None: the operation itself says where its values lie.
+
+   linear     Which inputs may be pending sums, so that the outputs are: alternatives, parted by
+              "|"; each names inputs (a is the first; * means all) that are pending together while
+              the others are replicated. "ab": f(x1 + x2, y1 + y2) = f(x1, y1) + f(x2, y2). "a|b":
+              in either, not in both. "a:max": the same of pending maxima.
+   gradient   The function in gradients.c that writes the backward operations, or no_grad.
+   numbers    Names of the operation's whole-number attributes, parted by blanks.
+   element    How one element of the output comes about, in C; of a reduction: one of its terms. It
+              may call expf logf sqrtf sinf cosf tanhf fabsf erff powf; a further function goes into
+              known[] of tests/unit/test_ops.c and into names/reserved_names.c.
+
+     $a $b ...  The inputs' elements at this place.
+     $a(i)      The input's element at index i of the first letter that its operand names, elsewhere
+                at this place; 0 if there is no such index, or another rank has it.
+     $x         The index of letter x, in the whole tensor. What == compares it with is one, too.
+     $s $name   The operation's scalar, and its numbers by name.
+     $noted     Where a number that is no index is noted for the use of indices `$use` of the plan.
+     $random    A number in [0, 1) that depends on the seed, the step, $stream and the place in the
+                whole tensor alone.
+
+              ""  with a rule: the operator has kernels of its own, templates/kernels/NAME.c and .cu
+              (kernel_file.c says how they are written), but for matmul, view and cat.
+
+   flops      How many numbers it multiplies and adds: products of the sizes of the rule's letters,
+              parted by blanks, which add up; "*": of all letters. "": few beside the bytes that it
+              reads and writes. Times, cost and MFU follow from it. */
+
+/* ------------------------------------------------------------------------------------- products */
+
+OP(matmul,         "equation",             "a|b",          matmul_grad,        "", "", "*")
+
+/* --------------------------------------------------------------------------- element by element */
+
+OP(add,            "...,...->...",         "ab|a:max|b:max|a:min|b:min", add_grad, "", "$a + $b",
+   "")
+OP(sub,            "...,...->...",         "ab|a:max|a:min", sub_grad,         "", "$a - $b", "")
+OP(mul,            "...,...->...",         "a|b",          mul_grad,           "", "$a * $b", "")
+OP(div,            "...,...->...",         "a",            div_grad,           "", "$a / $b", "")
+/* Neither greater nor less: one is not a number, and so is their sum. */
+OP(maximum,        "...,...->...",         "ab:max|a:max|b:max|a:min|b:min", maximum_grad, "",
+   "$a > $b ? $a : $a <= $b ? $b : $a + $b", "")
+OP(minimum,        "...,...->...",         "ab:min|a:min|b:min|a:max|b:max", minimum_grad, "",
+   "$a < $b ? $a : $a >= $b ? $b : $a + $b", "")
+OP(pow,            "...,...->...",         "",             pow_grad,           "", "powf($a, $b)",
+   "")
+OP(power,          "...->...",             "",             power_grad,         "", "powf($a, $s)",
+   "")
+OP(neg,            "...->...",             "a",            neg_grad,           "", "-$a", "")
+OP(scale,          "...->...",             "a",            scale_grad,         "", "$s * $a", "")
+OP(abs,            "...->...",             "",             abs_grad,           "", "fabsf($a)", "")
+OP(abs_back,       "...,...->...",         "a",            no_grad,            "",
+   "$b > 0 ? $a : $b < 0 ? -$a : 0", "")
+OP(exp,            "...->...",             "a:max|a:min",  exp_grad,           "", "expf($a)", "")
+OP(log,            "...->...",             "",             log_grad,           "", "logf($a)", "")
+OP(sqrt,           "...->...",             "",             sqrt_grad,          "", "sqrtf($a)", "")
+OP(rsqrt,          "...->...",             "",             rsqrt_grad,         "", "1 / sqrtf($a)",
+   "")
+OP(square,         "...->...",             "",             square_grad,        "", "$a * $a", "")
+OP(sin,            "...->...",             "",             sin_grad,           "", "sinf($a)", "")
+OP(cos,            "...->...",             "",             cos_grad,           "", "cosf($a)", "")
+OP(relu,           "...->...",             "a:max|a:min",  relu_grad,          "",
+   "$a < 0 ? 0 : $a", "")
+OP(relu_back,      "...,...->...",         "a",            no_grad,            "",
+   "$b <= 0 ? 0 : $a", "")
+OP(sigmoid,        "...->...",             "a:max|a:min",  sigmoid_grad,       "",
+   "1 / (1 + expf(-$a))", "")
+OP(sigmoid_back,   "...,...->...",         "a",            no_grad,            "",
+   "$a * $b * (1 - $b)", "")
+OP(tanh,           "...->...",             "a:max|a:min",  tanh_grad,          "", "tanhf($a)", "")
+OP(tanh_back,      "...,...->...",         "a",            no_grad,            "",
+   "$a * (1 - $b * $b)", "")
+OP(silu,           "...->...",             "",             silu_grad,          "",
+   "$a / (1 + expf(-$a))", "")
+OP(silu_back,      "...,...->...",         "a",            no_grad,            "",
+   "$a * (1 + $b * (1 - 1 / (1 + expf(-$b)))) / (1 + expf(-$b))", "")
+OP(gelu,           "...->...",             "",             gelu_grad,          "",
+   "0.5f * $a * (1 + erff(0.70710678f * $a))", "")
+OP(gelu_back,      "...,...->...",         "a",            no_grad,            "",
+   "$a * (0.5f * (1 + erff(0.70710678f * $b)) + 0.39894228f * $b * expf(-0.5f * $b * $b))", "")
+OP(gelu_tanh,      "...->...",             "",             gelu_tanh_grad,     "",
+   "0.5f * $a * (1 + tanhf(0.79788456f * $a * (1 + 0.044715f * $a * $a)))", "")
+OP(gelu_tanh_back, "...,...->...",         "a",            no_grad,            "",
+   "$a * gelu_tanh_slope($b)", "")
+OP(where,          "...,...,...->...",     "bc|bc:max|bc:min", where_grad,     "", "$a ? $b : $c",
+   "")
+OP(eq,             "...,...->...:bool",    "",             no_grad,            "", "$a == $b", "")
+OP(ne,             "...,...->...:bool",    "",             no_grad,            "", "$a != $b", "")
+OP(lt,             "...,...->...:bool",    "",             no_grad,            "", "$a < $b", "")
+OP(le,             "...,...->...:bool",    "",             no_grad,            "", "$a <= $b", "")
+OP(gt,             "...,...->...:bool",    "",             no_grad,            "", "$a > $b", "")
+OP(ge,             "...,...->...:bool",    "",             no_grad,            "", "$a >= $b", "")
+OP(logical_and,    "...,...->...:bool",    "",             no_grad,            "", "$a && $b", "")
+OP(logical_or,     "...,...->...:bool",    "",             no_grad,            "", "$a || $b", "")
+OP(logical_not,    "...->...:bool",        "",             no_grad,            "", "!$a", "")
+OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "")
+OP(dropout,        "...@->...@",           "a|a:max|a:min", dropout_grad,      "stream",
+   "$random < $s ? 0 : $a / (1 - $s)", "")
+OP(tril,           "...y@x@->...y@x@",     "a|a:max|a:min", tril_grad,         "diagonal",
+   "$x - $y <= $diagonal ? $a : 0", "")
+OP(triu,           "...y@x@->...y@x@",     "a|a:max|a:min", triu_grad,         "diagonal",
+   "$x - $y >= $diagonal ? $a : 0", "")
+/* Rotates pairs (x1, x2) of the last dimension by an angle with cosine b and sine c, of half as
+   many elements: x1 in the first half, x2 in the second, as Hugging Face has it; or side by
+   side. */
+OP(rotary,         "...d!,...c!,...c!->...d!", "a",        rotary_grad,        "half",
+   "$d < $half ? $a * $b($d) - $a($d + $half) * $c($d)"
+   " : $a * $b($d - $half) + $a($d - $half) * $c($d - $half)", "")
+OP(rotary_pairs,   "...d!,...c!,...c!->...d!", "a",        rotary_pairs_grad,  "",
+   "$d % 2 ? $a * $b($d / 2) + $a($d - 1) * $c($d / 2) : $a * $b($d / 2) - $a($d + 1) * $c($d / 2)",
+   "")
+
+/* ----------------------------------------------------------------------- dimensions come and go */
+
+/* The sum, times the scalar: a mean is one. */
+OP(sum,            "...D->...",            "a",            sum_grad,           "", "$a", "")
+OP(amax,           "...D->...:max",        "a:max",        amax_grad,          "", "$a", "")
+OP(amin,           "...D->...:min",        "a:min",        amin_grad,          "", "$a", "")
+OP(expand,         "...->...D",            "a",            expand_grad,        "", "$s * $a", "")
+OP(full,           "->...",                "",             no_grad,            "", "$s", "")
+OP(index,          "->D@",                 "",             no_grad,            "", "$D", "")
+OP(permute,        "equation",             "a|a:max|a:min", permute_grad,      "", "$a", "")
+/* The same elements in another shape: no bytes move. */
+OP(view,           "equation",             "a|a:max|a:min", view_grad,         "", "", "")
+OP(cat,            "...D!*->...D!",        "*|*:max|*:min", cat_grad,          "", "", "")
+OP(narrow,         "...D!->...E!",         "a|a:max|a:min", narrow_grad,       "start",
+   "$a($start + $E)", "")
+OP(pad,            "...D!->...E!",         "a|a:max|a:min", pad_grad,          "before",
+   "$a($E - $before)", "")
+/* Every step-th, and the way back, with zeros between. */
+OP(every,          "...D!->...E!",         "a|a:max|a:min", every_grad,        "step",
+   "$a($E * $step)", "")
+OP(spread,         "...D!->...E!",         "a|a:max|a:min", spread_grad,       "step",
+   "$E % $step ? 0 : $a($E / $step)", "")
+
+/* ----------------------------------------------------------------------- by indices of elements */
+
+OP(gather,         "...D@,...I->...I",     "a|a:max|a:min", gather_grad,       "", "$a($b)", "")
+/* The same; one that is not from 0 to below - 1, nor `ignored`, becomes -1, is noted, and ends the
+   job. */
+OP(index_within,   "...->...:i32",         "",             no_grad,            "below ignored use",
+   "index_within($a, $below, $ignored, $noted)", "")
+/* Each element at its index along a new dimension, or one of size 1, and zeros elsewhere. */
+OP(place,          "...,...->...D@",       "a|a:max|a:min", place_grad,        "",
+   "$D == $b ? $a : 0", "")
+OP(scatter_add,    "...I,...I->...D@",     "a",            scatter_add_grad,   "", "", "")
+OP(scatter,        "...D@,...I!,...I!->...D@", "ac|ac:max|ac:min", scatter_grad, "", "", "")
+OP(index_select,   "...D@,I->...I",        "a|a:max|a:min", index_select_grad, "", "$a($b)", "")
+OP(index_add,      "...I,I->...D@",        "a",            index_add_grad,     "", "", "")
+OP(embedding,      "v@d,...->...d",        "a|a:max|a:min", embedding_grad,    "", "$a($b)", "")
+OP(embedding_back, "...d,...->v@d",        "a",            no_grad,            "", "", "")
+
+/* ---------------------------------------------------------------------------- along a dimension */
+
+OP(cumsum,         "...D!->...D!",         "a",            cumsum_grad,        "reverse", "", "")
+OP(argsort,        "...D!->...D!:i32",     "",             no_grad,            "descending", "",
+   "")
+OP(argmax,         "...D!->...:i32",       "",             no_grad,            "", "", "")
+
+/* ------------------------------------------------------------------------------ whole operators */
+
+/* softmax(scale q k^T) v over heads in groups that share keys and values; and the logarithm of each
+   row's sum. $s is the scale. Never holds a whole matrix of scores. */
+OP(attention,      "b(gr)q@d!,bgk!d!,bgk!e!->b(gr)qe!,b(gr)q:f32", "", attention_grad, "causal", "",
+   "bgrqkd bgrqke")
+/* Takes the output's gradient, q, k, v, the output and the logarithms; makes q's, k's and v's. */
+OP(attention_back, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q->b(gr)qd!,bgkd!,bgke!", "a",
+   no_grad, "causal", "", "bgrqkd bgrqkd bgrqkd bgrqke bgrqke")
+OP(conv2d,         "n(gc)y!x!,(go)ck!l!->n(go)p!q!", "a|b", conv2d_grad,
+   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq")
+OP(conv2d_back_input, "n(go)p!q!,(go)ck!l!->n(gc)y!x!", "a|b", no_grad,
+   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq")
+OP(conv2d_back_weight, "n(go)p!q!,n(gc)y!x!->(go)ck!l!", "a|b", no_grad,
+   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq")
+OP(max_pool2d,     "...y!x!->...p!q!",     "a:max",        max_pool2d_grad,
+   "kernel_y kernel_x stride_y stride_x pad_y pad_x", "", "")
+OP(max_pool2d_back, "...p!q!,...y!x!,...p!q!->...y!x!", "a", no_grad,
+   "kernel_y kernel_x stride_y stride_x pad_y pad_x", "", "")
+/* The plan's own operator: graph->custom. */
+OP(custom,         "equation",             "",             custom_grad,        "", "", "")
+
+/* ------------------------------------------------------------------------------- without a rule */
+
+/* The sum of the squares of all elements of all gradients, those of its body; each counted once
+   over the ranks that share in the sum. And the root of that. */
+OP(squares,        "",                     "",             no_grad,            "", "", "")
+OP(norm,           "",                     "",             no_grad,            "", "", "")
+/* w, its gradient, AdamW's two averages or SGD's one, if it has momentum; and where gradients are
+   clipped their norm. Writes w and the averages in place. */
+OP(adamw,          "",                     "",             no_grad,            "", "", "")
+OP(sgd,            "",                     "",             no_grad,            "", "", "")
+/* From one layout to another. The plan and propagate ask for it, the pass of its name makes
+   it collectives and local work. */
+OP(redistribute,   "",                     "",             redistribute_grad,  "", "", "")
+/* What a redistribution becomes: on local shapes, over one group of ranks. */
+OP(all_reduce,     "",                     "",             no_grad,            "", "", "")
+OP(all_gather,     "",                     "",             no_grad,            "", "", "")
+OP(reduce_scatter, "",                     "",             no_grad,            "", "", "")
+OP(all_to_all,     "",                     "",             no_grad,            "", "", "")
+/* Each rank of the group sends every other the piece of its part that this one lacks. */
+OP(exchange,       "",                     "",             no_grad,            "", "", "")
+/* slice: this rank's part. to_partial: a whole value, or a part, as a sum of which one rank has
+   each element. pack, unpack: reorder a value so that the parts along `dim` that the members of the
+   group hold in the layout `to` lie one after the other, and back. pack_pieces, unpack_pieces: from
+   a part to the pieces that an exchange gives, by member, and from those that it got to a part. */
+OP(slice,          "",                     "",             no_grad,            "", "", "")
+OP(to_partial,     "",                     "",             no_grad,            "", "", "")
+OP(pack,           "",                     "",             no_grad,            "", "", "")
+OP(unpack,         "",                     "",             no_grad,            "", "", "")
+OP(pack_pieces,    "",                     "",             no_grad,            "", "", "")
+OP(unpack_pieces,  "",                     "",             no_grad,            "", "", "")
+/* Calls a function once for each module of a list: outline.c. */
+OP(loop,           "",                     "",             no_grad,            "", "", "")
+/* What follows runs when a collective that runs beside what is between them is done: overlap.c. */
+OP(await,          "",                     "",             no_grad,            "", "", "")
+/* Calls a function for the module of one round of a loop: from another of its rounds, or from
+   outside of it: loop_carried.c. */
+OP(round,          "",                     "",             no_grad,            "", "", "")
+/* A product of matrices and what it does to its result before it stores it: epilogue.c. */
+OP(epilogue,       "",                     "",             no_grad,            "", "", "")
+/* One kernel for several pointwise and reduce operations: fuse.c. */
+OP(fused,          "",                     "",             no_grad,            "", "", "")

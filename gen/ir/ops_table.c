@@ -1,0 +1,135 @@
+/* ops_table.c: the table of operators, ops.h, and what follows from a row. */
+#include "ir/ir.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+void bug_at(const char *pass, int op, const char *format, ...)
+{
+  char where[512], what[3072];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(what, sizeof what, format, list);
+  va_end(list);
+  if (op < 0) bug(pass, "%s", what);
+  snprintf(where, sizeof where, "%s at operation %d (%s, line %d of the plan)", pass, op,
+           op_row[graph->op[op].kind].name, graph->op[op].line);
+  bug(where, "%s", what);
+}
+
+const struct op_row op_row[OP_COUNT] = {
+#define OP(name, rule, linear, gradient, numbers, element, flops)                                  \
+  [OP_##name] = {#name, rule, linear, numbers, element, flops},
+#include "ir/ops.h"
+#undef OP
+};
+
+static bool has_reduced_rule(enum op_kind k)
+{
+  return *op_row[k].element && !strncmp(op_row[k].rule, "...D->...", strlen("...D->...")) &&
+         op_row[k].rule[strlen("...D->...")] != 'D';
+}
+
+bool is_reduce(enum op_kind k)
+{
+  static enum { NOT_ASKED, NO, YES } known[OP_COUNT]; /* passes ask it of every operation */
+  if (known[k] == NOT_ASKED) known[k] = has_reduced_rule(k) ? YES : NO;
+  return known[k] == YES;
+}
+
+bool is_pointwise(enum op_kind k)
+{
+  return *op_row[k].element && !is_reduce(k);
+}
+
+bool is_broadcast(enum op_kind k)
+{
+  const char *rule = op_row[k].rule;
+  return !strncmp(rule, "...", 3) && rule[strspn(rule, ".,->")] == 0;
+}
+
+bool has_kernel(enum op_kind k)
+{
+  return *op_row[k].rule && !*op_row[k].element && k != OP_matmul && k != OP_view && k != OP_cat;
+}
+
+const char *rule_of(const struct op *op)
+{
+  if (op->kind == OP_custom) return graph->custom[op->custom].rule;
+  const char *rule = op_row[op->kind].rule;
+  return strcmp(rule, "equation") ? rule : op->equation;
+}
+
+const char *linear_of(const struct op *op)
+{
+  return op->kind == OP_custom ? graph->custom[op->custom].linear : op_row[op->kind].linear;
+}
+
+int64_t number_of(const struct op *op, const char *name)
+{
+  size_t length = strlen(name);
+  const char *c = op_row[op->kind].numbers;
+  for (int i = 0; *c; i++, c += strspn(c, " ")) {
+    size_t n = strcspn(c, " ");
+    if (n == length && !strncmp(c, name, n)) return op->number[i];
+    c += n;
+  }
+  bug("ops", "%s has no number '%s'", op_row[op->kind].name, name);
+}
+
+bool is_collective(enum op_kind k)
+{
+  return k == OP_all_reduce || k == OP_all_gather || k == OP_reduce_scatter || k == OP_all_to_all ||
+         k == OP_exchange;
+}
+
+static bool is_mean(const struct op *op)
+{
+  if (op->kind != OP_sum || op->scalar == 1) return false;
+  struct shape s = graph->value[op->in[0]].shape;
+  double n = 1;
+  for (int d = 0; d < s.ndim; d++)
+    if (op->dims >> d & 1) n *= (double)s.size[d];
+  return op->scalar == 1 / n;
+}
+
+/* "abc->abc": from one order in memory to another (assign_dim_order.c). */
+static bool is_reordering(const struct op *op)
+{
+  if (op->kind != OP_permute) return false;
+  size_t n = strcspn(op->equation, "-");
+  return !strncmp(op->equation, op->equation + n + strlen("->"), n);
+}
+
+const char *op_name(const struct op *op)
+{
+  if (op->kind == OP_custom) return graph->custom[op->custom].name;
+  if (is_reordering(op)) return "reorder";
+  return is_mean(op) ? "mean" : op_row[op->kind].name;
+}
+
+bool is_copy(enum op_kind k)
+{
+  return k == OP_slice || k == OP_to_partial || k == OP_pack || k == OP_unpack ||
+         k == OP_pack_pieces || k == OP_unpack_pieces || k == OP_view || k == OP_cat;
+}
+
+bool is_update(const struct op *op)
+{
+  return op->kind == OP_adamw || op->kind == OP_sgd;
+}
+
+bool is_random(const struct op *op)
+{
+  bool random = op->kind != OP_custom && strstr(op_row[op->kind].element, "$random");
+  for (int k = 0; k < op->nbody; k++) random |= is_random(&graph->op[op->body[k]]);
+  return random;
+}
+
+bool step_has(bool (*such)(const struct op *op))
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++)
+      if (such(&graph->op[graph->function[i].op[k]])) return true;
+  return false;
+}

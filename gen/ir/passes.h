@@ -1,0 +1,23 @@
+/* passes.h: the passes in the order in which they run; every other list of them expands from here.
+   To add a pass: a row here, its function's prototype in its folder's header, and its file.
+
+     PASS(NAME, name)
+
+   name       The function, void name(void), and what --dump= and messages call the pass.
+   NAME       The same in capitals, of enum pass: PASS_NAME. */
+PASS(LUA, lua)
+PASS(PLAN, plan)
+PASS(PROPAGATE, propagate)
+PASS(GRAD, grad)
+PASS(OPTIMIZE, optimize)
+PASS(REDISTRIBUTE, redistribute)
+PASS(FOLD_UPCASTS, fold_upcasts)
+PASS(RECOMPUTE, recompute)
+PASS(ASSIGN_DIM_ORDER, assign_dim_order)
+PASS(OUTLINE, outline)
+PASS(ASYNC_TP, async_tp)
+PASS(BUCKET, bucket)
+PASS(FUSE, fuse)
+PASS(EPILOGUE, epilogue)
+PASS(SCHEDULE, schedule)
+PASS(MEMORY, memory)

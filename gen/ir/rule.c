@@ -1,0 +1,618 @@
+/* rule.c: the row language of ops.h. Takes a rule apart and puts it to an operation's operands as
+   letters: which dimension of each is which, and of what size. choices.c derives from the letters
+   how the operation may be cut. */
+#include "ir/ir.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* --------------------------------------------------------------------------- a rule taken apart */
+
+/* One letter as it stands in a rule; '.' stands for `...`. */
+struct term {
+  int64_t size; /* or 0 */
+  char name;
+  bool whole, told;
+};
+/* One dimension of an operand: no term is a "1", several are a merged dimension. */
+struct dimension {
+  int n;
+  struct term term[MAX_DIMS];
+};
+struct operand {
+  int n;
+  struct dimension dimension[MAX_DIMS + 1];
+  bool repeated;
+  enum reduction reduction;
+  int type;
+};
+struct rule {
+  int nin, nout;
+  struct operand in[MAX_INPUTS], out[MAX_OUTPUTS];
+};
+
+static const char *scan_marks(const char *c, struct term *t)
+{
+  for (; *c == '!' || *c == '@'; c++) {
+    t->whole |= *c == '!';
+    t->told |= *c == '@';
+  }
+  return c;
+}
+
+/* A letter, its size and its marks; NULL where there is none. */
+static const char *scan_letter(const char *c, struct term *t)
+{
+  if (!isalpha((unsigned char)*c)) return NULL;
+  *t = (struct term){.name = *c++};
+  for (int digits = 0; isdigit((unsigned char)*c); c++) {
+    if (++digits > 15) return NULL;
+    t->size = 10 * t->size + *c - '0';
+  }
+  return scan_marks(c, t);
+}
+
+static const char *scan_dimension(const char *c, struct dimension *d)
+{
+  *d = (struct dimension){0};
+  if (*c == '1') return c + 1;
+  if (!strncmp(c, "...", 3)) {
+    d->n = 1;
+    d->term[0] = (struct term){.name = '.'};
+    return scan_marks(c + 3, &d->term[0]);
+  }
+  if (*c != '(') {
+    d->n = 1;
+    return scan_letter(c, &d->term[0]);
+  }
+  for (c++; c && *c != ')';) {
+    if (d->n == MAX_DIMS) return NULL;
+    c = scan_letter(c, &d->term[d->n++]);
+  }
+  return c && d->n ? c + 1 : NULL;
+}
+
+static const char *scan_word(const char *c, struct operand *o)
+{
+  static const struct {
+    const char *word;
+    int type;
+    enum reduction reduction;
+  } known[] = {{"sum", NONE, SUM}, {"max", NONE, MAX}, {"min", NONE, MIN},
+               {"f32", F32, SUM},  {"i32", I32, SUM},  {"bool", BOOL, SUM}};
+  size_t n = strspn(c, "abcdefghijklmnopqrstuvwxyz0123456789");
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    if (strlen(known[i].word) != n || strncmp(c, known[i].word, n)) continue;
+    if (known[i].type != NONE)
+      o->type = known[i].type;
+    else
+      o->reduction = known[i].reduction;
+    return c + n;
+  }
+  return NULL;
+}
+
+static const char *skip_blanks(const char *c)
+{
+  return c + strspn(c, " ");
+}
+
+static const char *scan_operand(const char *c, struct operand *o, bool output)
+{
+  *o = (struct operand){.type = NONE};
+  c = skip_blanks(c);
+  while (c && *c && !strchr(",-*:", *c)) {
+    if (o->n > MAX_DIMS) return NULL;
+    c = scan_dimension(c, &o->dimension[o->n++]);
+    if (c) c = skip_blanks(c);
+  }
+  if (c && *c == '*') {
+    o->repeated = true;
+    c++;
+  }
+  while (c && *c == ':' && output) c = scan_word(c + 1, o);
+  return c ? skip_blanks(c) : NULL;
+}
+
+static const char *scan_inputs(const char *c, struct rule *r)
+{
+  if (!strncmp(c, "->", 2)) return c;
+  for (;; c++) {
+    const char *at = c;
+    if (r->nin == MAX_INPUTS) return NULL;
+    c = scan_operand(at, &r->in[r->nin++], false);
+    if (!c || *c != ',') return c;
+  }
+}
+
+static const char *scan_outputs(const char *c, struct rule *r)
+{
+  for (;; c++) {
+    if (r->nout == MAX_OUTPUTS) return NULL;
+    c = scan_operand(c, &r->out[r->nout++], true);
+    if (!c || *c != ',') return c;
+  }
+}
+
+/* Whether the text is a rule. */
+static bool scan_rule(const char *text, struct rule *r)
+{
+  *r = (struct rule){0};
+  const char *c = scan_inputs(text, r);
+  if (!c || strncmp(c, "->", 2) != 0) return false;
+  c = scan_outputs(c + strlen("->"), r);
+  return c && !*c;
+}
+
+/* Rules that were taken apart: each is so once. By the hash of its text. */
+struct known {
+  const char *text;
+  const struct rule *rule;
+};
+enum { MOST_KNOWN = 1 << 10 };
+static struct known known[MOST_KNOWN];
+
+static const struct rule *scanned(const char *text)
+{
+  struct known *k = &known[hash_bytes(HASH_START, text, strlen(text)) % MOST_KNOWN];
+  if (k->rule && (k->text == text || !strcmp(k->text, text))) return k->rule;
+  struct rule *r = alloc(sizeof *r);
+  if (!scan_rule(text, r)) return NULL;
+  *k = (struct known){text, r};
+  return r;
+}
+
+/* An operation's rule: the operand of each of its inputs, where one is repeated, too. */
+struct reading {
+  const struct rule *rule;
+  int nin;
+  const struct operand *in[MAX_INPUTS];
+};
+
+/* What a scalar alone is by a rule without inputs. */
+static const struct operand nothing = {.type = NONE};
+
+static struct reading read_rule(const struct op *op)
+{
+  const struct rule *r = scanned(rule_of(op));
+  if (!r) bug("rule", "%s: '%s' is no rule", op_name(op), rule_of(op));
+  struct reading reading = {.rule = r};
+  for (int i = 0; i < r->nin; i++) {
+    int times = r->in[i].repeated ? op->nin - r->nin + 1 : 1;
+    while (times-- > 0 && reading.nin < MAX_INPUTS) reading.in[reading.nin++] = &r->in[i];
+  }
+  if (r->nin == 0 && op->nin == 1) reading.in[reading.nin++] = &nothing;
+  if (reading.nin != op->nin)
+    plan_error(op->line, "%s takes %d inputs, by its rule %s, not %d", printable(op_name(op)),
+               r->nin, printable(rule_of(op)), op->nin);
+  return reading;
+}
+
+int rule_type(const struct op *op, int k)
+{
+  return read_rule(op).rule->out[k].type;
+}
+
+/* ---------------------------------------------------------------------- letters of the operands */
+
+/* One operand while its letters are found. ndim is NONE for an output not made yet. */
+struct place {
+  const struct operand *operand;
+  struct axis *axis;
+  int *ndim;
+};
+
+/* What find_letters works on. */
+static const struct op *op;
+static struct letters *found;
+static struct reading rule;
+static int number[MAX_LETTERS]; /* of letters with one name: which of them */
+static int nbatch, ncapital; /* dimensions of `...`, and those that a capital letter stands for */
+static int seen_in[MAX_LETTERS]; /* the input that gave the size */
+
+static bool is_capital(const struct dimension *d)
+{
+  return d->n == 1 && isupper((unsigned char)d->term[0].name);
+}
+
+static bool is_rest(const struct dimension *d)
+{
+  return d->n == 1 && d->term[0].name == '.';
+}
+
+static bool has(const struct operand *o, bool (*is)(const struct dimension *))
+{
+  for (int i = 0; i < o->n; i++)
+    if (is(&o->dimension[i])) return true;
+  return false;
+}
+
+static bool rule_has_capital(void)
+{
+  for (int i = 0; i < rule.nin; i++)
+    if (has(rule.in[i], is_capital)) return true;
+  for (int k = 0; k < rule.rule->nout; k++)
+    if (has(&rule.rule->out[k], is_capital)) return true;
+  return false;
+}
+
+/* How many of an operand's dimensions are not those of `...`. A capital letter beside `...` stands
+   for as many as the operation names; alone, for one. An operand without the capital letter has
+   ones there, where the operation keeps them. */
+static int named_dimensions(const struct operand *o)
+{
+  bool rest = has(o, is_rest);
+  int n = 0;
+  for (int i = 0; i < o->n; i++) {
+    if (is_rest(&o->dimension[i])) continue;
+    n += rest && is_capital(&o->dimension[i]) ? ncapital : 1;
+  }
+  if (rest && op->keep && !has(o, is_capital)) n += ncapital;
+  return n;
+}
+
+/* A kernel of an operator's own goes over `...` as over one dimension. */
+static _Noreturn void no_stretching(int i)
+{
+  plan_error(
+      op->line,
+      "%s: its input %c, %s, would be stretched, and an operator with kernels of its own does "
+      "not stretch: expand it",
+      printable(op_name(op)), 'a' + i, shape_text(graph->value[op->in[i]].shape));
+}
+
+static void count_batch(void)
+{
+  nbatch = 0;
+  ncapital = rule_has_capital() ? __builtin_popcount(op->dims) : 0;
+  for (int i = 0; i < rule.nin; i++) {
+    int ndim = graph->value[op->in[i]].shape.ndim, rest = ndim - named_dimensions(rule.in[i]);
+    if (rest < 0 || (rest > 0 && !has(rule.in[i], is_rest)))
+      plan_error(op->line, "%s: input %d has shape %s, which does not fit the rule %s",
+                 printable(op_name(op)), i, shape_text(graph->value[op->in[i]].shape),
+                 printable(rule_of(op)));
+    if (rest > nbatch) nbatch = rest;
+  }
+  for (int i = 0; i < rule.nin && has_kernel(op->kind); i++) {
+    int rest = graph->value[op->in[i]].shape.ndim - named_dimensions(rule.in[i]);
+    if (has(rule.in[i], is_rest) && rest != nbatch) no_stretching(i);
+  }
+  if (op->nin == 0 && op->nout && has(&rule.rule->out[0], is_rest))
+    nbatch = graph->value[op->out].shape.ndim - named_dimensions(&rule.rule->out[0]);
+}
+
+static int letter_of(const struct term *t, int which)
+{
+  int i = 0;
+  while (i < found->n && (found->name[i] != t->name || number[i] != which)) i++;
+  if (i == found->n) {
+    if (i == MAX_LETTERS)
+      plan_error(op->line, "%s: more than %d different dimensions", printable(op_name(op)), i);
+    found->name[i] = t->name;
+    number[i] = which;
+    seen_in[i] = NONE;
+    found->n++;
+  }
+  found->whole[i] |= t->whole;
+  found->told[i] |= t->told;
+  if (t->size) found->size[i] = t->size;
+  return i;
+}
+
+static void put_axis(const struct place *p, const struct dimension *d, int which)
+{
+  if (*p->ndim == MAX_DIMS)
+    plan_error(op->line, "%s: a tensor has at most %d dimensions", printable(op_name(op)),
+               MAX_DIMS);
+  struct axis *axis = &p->axis[(*p->ndim)++];
+  axis->n = d->n;
+  for (int i = 0; i < d->n; i++) axis->letter[i] = letter_of(&d->term[i], which);
+}
+
+/* `...` with the capital letter among it: `rest` dimensions and those at op->dims. */
+static void put_rest(const struct place *p, const struct dimension *d, int rest)
+{
+  static const struct dimension one = {0};
+  const struct dimension *capital = NULL;
+  for (int i = 0; i < p->operand->n; i++)
+    if (is_capital(&p->operand->dimension[i])) capital = &p->operand->dimension[i];
+  bool ones = !capital && op->keep;
+  int all = rest + (capital || ones ? ncapital : 0), at = 0, which = 0;
+  for (int i = 0; i < all; i++) {
+    if (all > rest && op->dims >> i & 1)
+      put_axis(p, capital ? capital : &one, which++);
+    else
+      put_axis(p, d, nbatch - rest + at++);
+  }
+}
+
+static void put_operand(const struct place *p, int rest)
+{
+  *p->ndim = 0;
+  bool among = has(p->operand, is_rest);
+  for (int i = 0; i < p->operand->n; i++) {
+    const struct dimension *d = &p->operand->dimension[i];
+    if (is_rest(d))
+      put_rest(p, d, rest);
+    else if (!among || !is_capital(d))
+      put_axis(p, d, 0);
+  }
+}
+
+static void put_input(int i)
+{
+  struct place p = {rule.in[i], found->in[i], &found->ndim_in[i]};
+  put_operand(&p, graph->value[op->in[i]].shape.ndim - named_dimensions(p.operand));
+}
+
+static void put_output(int k)
+{
+  struct place p = {&rule.rule->out[k], found->out[k], &found->ndim_out[k]};
+  put_operand(&p, nbatch);
+  found->reduction[k] = p.operand->reduction;
+  found->type[k] = p.operand->type;
+}
+
+/* The operand that the operation walks over is first, so that its letters are in order. */
+static void put_operands(void)
+{
+  bool reduces = is_reduce(op->kind);
+  found->nout = rule.rule->nout;
+  if (reduces) put_input(0);
+  for (int k = 0; k < rule.rule->nout; k++) put_output(k);
+  for (int i = reduces; i < rule.nin; i++) put_input(i);
+}
+
+/* ------------------------------------------------------------------------------- letters' sizes */
+
+/* The operands one after the other: the inputs, then the outputs as far as they are made. */
+static int operand_count(void)
+{
+  return op->nin + op->nout;
+}
+
+static struct shape operand_shape(int i)
+{
+  return graph->value[i < op->nin ? op->in[i] : op->out + i - op->nin].shape;
+}
+
+static const struct axis *operand_axis(int i, int d)
+{
+  return i < op->nin ? &found->in[i][d] : &found->out[i - op->nin][d];
+}
+
+static _Noreturn void misfit(int letter, int i, int64_t size)
+{
+  struct shape a = operand_shape(seen_in[letter] == NONE ? i : seen_in[letter]);
+  struct shape b = operand_shape(i);
+  if (found->name[letter] == '.')
+    plan_error(op->line,
+               "%s: shapes %s and %s do not fit: sizes %" PRId64 " and %" PRId64
+               " at dimension %d from the end",
+               printable(op_name(op)), shape_text(a), shape_text(b), found->size[letter], size,
+               nbatch - number[letter]);
+  plan_error(op->line, "%s: shapes %s and %s do not fit: %" PRId64 " is not %" PRId64,
+             printable(op_name(op)), shape_text(a), shape_text(b), found->size[letter], size);
+}
+
+/* The sizes of a repeated operand may differ: where parts are joined, one behind the other. */
+static bool may_differ(int letter)
+{
+  for (int i = 0; i < rule.nin; i++)
+    if (rule.in[i]->repeated) return found->whole[letter];
+  return false;
+}
+
+/* The letter's size from one dimension of operand i. Of `...` a size of 1 stretches. */
+static void meet(int letter, int64_t size, int i)
+{
+  int64_t *known = &found->size[letter];
+  bool rest = found->name[letter] == '.';
+  if (rest && has_kernel(op->kind) && *known && *known != size && (*known == 1 || size == 1))
+    no_stretching(size == 1 || seen_in[letter] == NONE ? i : seen_in[letter]);
+  if (*known == 0 || (rest && *known == 1)) {
+    *known = size;
+    seen_in[letter] = i;
+  } else if (*known != size && !may_differ(letter) && !(rest && size == 1)) {
+    misfit(letter, i, size);
+  }
+}
+
+/* What is known of a merged dimension's letters, and the one that is not; false if several are
+   not. */
+static bool solve_merged(const struct axis *axis, int64_t size, int i)
+{
+  int64_t known = 1;
+  int unknown = NONE, missing = 0;
+  for (int k = 0; k < axis->n; k++) {
+    if (found->size[axis->letter[k]])
+      known *= found->size[axis->letter[k]];
+    else {
+      unknown = axis->letter[k];
+      missing++;
+    }
+  }
+  if (missing > 1) return false;
+  if (missing ? size % known != 0 : known != size)
+    plan_error(op->line, "%s: shape %s does not fit: a dimension of %" PRId64 " is not %s%" PRId64,
+               printable(op_name(op)), shape_text(operand_shape(i)), size,
+               missing ? "a multiple of " : "", known);
+  if (missing) meet(unknown, size / known, i);
+  return true;
+}
+
+static bool solve_all_merged(void)
+{
+  bool solved = true;
+  for (int i = 0; i < operand_count(); i++)
+    for (int d = 0; d < operand_shape(i).ndim; d++)
+      if (operand_axis(i, d)->n > 1)
+        solved &= solve_merged(operand_axis(i, d), operand_shape(i).size[d], i);
+  return solved;
+}
+
+static void find_sizes(void)
+{
+  for (int i = 0; i < operand_count(); i++)
+    for (int d = 0; d < operand_shape(i).ndim; d++)
+      if (operand_axis(i, d)->n == 1)
+        meet(operand_axis(i, d)->letter[0], operand_shape(i).size[d], i);
+  for (int round = 0; round < MAX_LETTERS; round++)
+    if (solve_all_merged()) return;
+  plan_error(op->line, "%s: the rule %s does not say how its merged dimensions are made up",
+             printable(op_name(op)), printable(rule_of(op)));
+}
+
+static void drop_ones(struct axis *axis, int64_t size)
+{
+  int n = 0;
+  bool stretched = axis->n == 1 && size == 1;
+  for (int i = 0; i < axis->n; i++)
+    if (found->size[axis->letter[i]] != 1 && !stretched) axis->letter[n++] = axis->letter[i];
+  axis->n = n;
+}
+
+/* In one operand the letter becomes two, the inner one behind it. */
+static void split_in(struct axis *axis, int ndim, int letter, int inner)
+{
+  for (int d = 0; d < ndim; d++)
+    for (int k = 0; k < axis[d].n && axis[d].n < MAX_DIMS; k++) {
+      if (axis[d].letter[k] != letter) continue;
+      for (int m = axis[d].n++; m > k + 1; m--) axis[d].letter[m] = axis[d].letter[m - 1];
+      axis[d].letter[k + 1] = inner;
+    }
+}
+
+/* A view of what is cut in strides: letters end where the strides do. */
+static void split_letter(int letter, int64_t outer)
+{
+  if (found->n == MAX_LETTERS) return;
+  int inner = found->n++;
+  found->size[inner] = found->size[letter] / outer;
+  found->size[letter] = outer;
+  found->name[inner] = found->name[letter];
+  split_in(found->in[0], found->ndim_in[0], letter, inner);
+  split_in(found->out[0], found->ndim_out[0], letter, inner);
+}
+
+static void split_at_stride(int dim, int64_t stride)
+{
+  const struct axis *axis = &found->in[0][dim];
+  int64_t outside = 1;
+  for (int k = 0; k < axis->n; outside *= found->size[axis->letter[k++]]) {
+    int letter = axis->letter[k];
+    int64_t size = found->size[letter], outer = stride / outside;
+    if (stride <= outside || stride >= outside * size) continue;
+    if (!found->whole[letter] && stride % outside == 0 && size % outer == 0)
+      split_letter(letter, outer);
+    return;
+  }
+}
+
+static void split_at_strides(void)
+{
+  struct layout lies = graph->value[op->in[0]].layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (lies.on[d].kind == SHARD && lies.on[d].outer > 1)
+      split_at_stride(lies.on[d].dim, lies.on[d].outer);
+}
+
+static void find_letters(const struct op *of, struct letters *l)
+{
+  op = of;
+  found = l;
+  rule = read_rule(op);
+  count_batch();
+  put_operands();
+  for (int k = 0; k < op->nout; k++)
+    if (l->ndim_out[k] != graph->value[op->out + k].shape.ndim)
+      bug("rule", "%s: output %d does not have the dimensions of its rule", op_name(op), k);
+  find_sizes();
+  for (int i = 0; i < op->nin; i++)
+    for (int d = 0; d < l->ndim_in[i]; d++)
+      drop_ones(&l->in[i][d], graph->value[op->in[i]].shape.size[d]);
+  for (int k = 0; k < l->nout; k++)
+    for (int d = 0; d < l->ndim_out[k]; d++) drop_ones(&l->out[k][d], 0);
+  if (op->kind == OP_view) split_at_strides();
+}
+
+/* All that an operation's letters depend on. */
+static void ask_letters(struct query *q, const struct op *of)
+{
+  begin_query(q);
+  ask_rule(q, of);
+  if (of->kind == OP_custom) ask_text(q, rule_of(of));
+  for (int i = 0; i < of->nin + of->nout; i++)
+    ask_value(q, &graph->value[i < of->nin ? of->in[i] : of->out + i - of->nin]);
+  if (of->kind == OP_view) ask_layout(q, &graph->value[of->in[0]].layout);
+}
+
+void op_letters(const struct op *of, struct letters *l)
+{
+  static struct memo memo;
+  static struct query q;
+  bool is_new;
+  ask_letters(&q, of);
+  struct letters *answer = answer_to(&memo, &q, sizeof *answer, &is_new);
+  if (is_new) find_letters(of, answer);
+  *l = *answer;
+}
+
+/* ----------------------------------------------------------------------- rules that plans write */
+
+static const char *operand_error(const struct operand *o, char *seen)
+{
+  int rests = 0;
+  for (int i = 0; i < o->n; i++) {
+    rests += is_rest(&o->dimension[i]);
+    for (int k = 0; k < o->dimension[i].n; k++) {
+      char name = o->dimension[i].term[k].name;
+      if (name == '.') continue;
+      if (isupper((unsigned char)name))
+        return "capital letters are for tpgen's own operators: write lower-case ones";
+      if (seen[(unsigned char)name]++) return "a letter stands twice in one operand";
+    }
+  }
+  return rests > 1 ? "'...' stands twice in one operand" : NULL;
+}
+
+/* "a|bc:max": names of inputs, alternatives. */
+static const char *linear_error(const char *linear, int nin)
+{
+  for (const char *c = linear; *c;) {
+    size_t n = strcspn(c, "|:");
+    if (n == 0) return "linear names no input between two '|'";
+    for (size_t i = 0; i < n; i++)
+      if (c[i] != '*' && (c[i] < 'a' || c[i] >= 'a' + nin))
+        return "linear names inputs by the letters a, b ..., or all by *, parted by |";
+    c += n;
+    if (*c == ':') {
+      if (strncmp(c, ":max", 4) && strncmp(c, ":min", 4) && strncmp(c, ":sum", 4))
+        return "linear knows :sum, :max and :min";
+      c += strlen(":max");
+    }
+    if (*c == '|' && !c[1]) return "linear ends with '|'";
+    if (*c == '|')
+      c++;
+    else if (*c)
+      return "linear's alternatives are parted by |";
+  }
+  return NULL;
+}
+
+const char *rule_error(const char *text, const char *linear)
+{
+  struct rule r;
+  if (!scan_rule(text, &r))
+    return "it is not of the form inputs -> outputs, such as mk,kn->mn; an output's words are :sum "
+           ":max :min :f32 :i32 :bool";
+  if (r.nin == 0 || (r.nin == 1 && r.in[0].n == 0)) return "an operator needs an input";
+  for (int i = 0; i < r.nin + r.nout; i++) {
+    char seen[256] = {0};
+    const char *why = operand_error(i < r.nin ? &r.in[i] : &r.out[i - r.nin], seen);
+    if (why) return why;
+    if (i < r.nin && r.in[i].repeated) return "a repeated operand is for tpgen's own operators";
+  }
+  return linear_error(linear, r.nin);
+}

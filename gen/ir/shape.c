@@ -1,0 +1,73 @@
+/* shape.c: the pass `shape`, which runs as operations are added.
+
+   Takes   an operation and its inputs.
+   Leaves  the shapes and types of what it makes, as the operation's rule has them. A misfit is the
+           plan's error, which shows both sides (rule.c). */
+#include "ir/ir.h"
+
+const char *value_name(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (*v->name || v->op == NONE) return v->name;
+  return op_name(&graph->op[v->op]);
+}
+
+int shapes(const struct op *op, struct shape shape[MAX_OUTPUTS])
+{
+  if (op->nin == 0) bug("shape", "%s has no input and no shape", op_row[op->kind].name);
+  if (!*rule_of(op)) {
+    shape[0] = graph->value[op->in[0]].shape;
+    return 1;
+  }
+  struct letters l;
+  op_letters(op, &l);
+  for (int k = 0; k < l.nout; k++) {
+    shape[k] = (struct shape){.ndim = l.ndim_out[k]};
+    for (int d = 0; d < l.ndim_out[k]; d++) {
+      const struct axis *axis = &l.out[k][d];
+      shape[k].size[d] = 1;
+      for (int i = 0; i < axis->n; i++) {
+        int64_t size = l.size[axis->letter[i]];
+        if (size == 0)
+          plan_error(op->line,
+                     "%s: the rule %s says no size for the output's dimension %c: write it behind "
+                     "the letter, as in %c16",
+                     op_name(op), printable(rule_of(op)), l.name[axis->letter[i]],
+                     l.name[axis->letter[i]]);
+        shape[k].size[d] *= size;
+      }
+    }
+  }
+  return l.nout;
+}
+
+bool is_floating(enum type t)
+{
+  return t == F32 || t == BF16;
+}
+
+/* Kernels of files take bfloat16 and make floats, which hold what they add up. */
+static bool makes_floats(enum op_kind kind)
+{
+  return has_kernel(kind) && kind != OP_attention && kind != OP_attention_back && kind != OP_custom;
+}
+
+enum type type_of(const struct op *op, int k)
+{
+  if (*rule_of(op)) {
+    int named = rule_type(op, k);
+    if (named != NONE) return (enum type)named;
+  }
+  if (op->typed || op->kind == OP_cast || op->nin == 0) return op->type;
+  if (op->kind == OP_where) return graph->value[op->in[1]].type;
+  enum type first = graph->value[op->in[0]].type;
+  if (op->kind == OP_redistribute && is_floating(first)) return op->type;
+  if (op->kind == OP_sum && first == BOOL) return I32;
+  if (is_floating(first) && makes_floats(op->kind)) return F32;
+  if (op->kind == OP_gather || op->kind == OP_index_select || op->kind == OP_embedding ||
+      op->kind == OP_scatter)
+    return first;
+  for (int i = 0; i < op->nin; i++)
+    if (is_floating(graph->value[op->in[i]].type)) return graph->value[op->in[i]].type;
+  return first;
+}

@@ -1,0 +1,321 @@
+/* shard.c: which part of a tensor a rank holds. Follows torch.chunk
+   (tests/golden/local_shapes.tsv). */
+#include "ir/ir.h"
+
+int world_size(void)
+{
+  int n = 1;
+  for (int i = 0; i < graph->mesh.ndim; i++) n *= graph->mesh.size[i];
+  return n;
+}
+
+/* Ranks are laid over the mesh row by row: the last dimension's neighbours are consecutive. */
+void coordinate_of(int rank, int coordinate[MAX_MESH])
+{
+  for (int i = graph->mesh.ndim - 1; i >= 0; i--) {
+    coordinate[i] = rank % graph->mesh.size[i];
+    rank /= graph->mesh.size[i];
+  }
+}
+
+int64_t shard_stride(struct placement p)
+{
+  return p.outer > 1 ? p.outer : 1;
+}
+
+int64_t chunk_size(int64_t n, int parts, int index)
+{
+  int64_t chunk = (n + parts - 1) / parts, first = chunk * index;
+  return first >= n ? 0 : first + chunk < n ? chunk : n - first;
+}
+
+int cuts_of(const struct mesh *mesh, struct layout layout, int dim, int cut[MAX_MESH])
+{
+  int n = 0;
+  for (int i = 0; i < mesh->ndim; i++) {
+    if (layout.on[i].kind != SHARD || layout.on[i].dim != dim) continue;
+    int at = n++;
+    for (; at > 0 && layout.on[cut[at - 1]].turn > layout.on[i].turn; at--) cut[at] = cut[at - 1];
+    cut[at] = i;
+  }
+  return n;
+}
+
+bool is_reordered(const struct mesh *mesh, struct layout layout, int dim)
+{
+  int cut[MAX_MESH], n = cuts_of(mesh, layout, dim, cut);
+  for (int i = 1; i < n; i++)
+    if (cut[i - 1] > cut[i]) return true;
+  return false;
+}
+
+bool is_strided(const struct mesh *mesh, struct layout layout, int dim)
+{
+  for (int i = 0; i < mesh->ndim; i++)
+    if (layout.on[i].kind == SHARD && layout.on[i].dim == dim && shard_stride(layout.on[i]) > 1)
+      return true;
+  return false;
+}
+
+/* The size of the factor that a cut with this stride cuts: down to the next finer cut of `dim`. */
+static int64_t factor_of(const struct mesh *mesh, struct layout layout, int dim, int64_t size,
+                         int64_t stride)
+{
+  int64_t next = size;
+  for (int i = 0; i < mesh->ndim; i++) {
+    struct placement p = layout.on[i];
+    if (p.kind == SHARD && p.dim == dim && shard_stride(p) > stride && shard_stride(p) < next)
+      next = shard_stride(p);
+  }
+  return next / stride;
+}
+
+/* A strided dimension's local size: the product of its factors' parts. */
+static int64_t strided_size(const struct mesh *mesh, struct layout layout, int dim, int64_t size,
+                            const int coordinate[MAX_MESH])
+{
+  int64_t product = size;
+  unsigned done = 0;
+  int cut[MAX_MESH], ncut = cuts_of(mesh, layout, dim, cut);
+  for (int i = 0; i < ncut; i++) {
+    if (done >> i & 1) continue;
+    int64_t stride = shard_stride(layout.on[cut[i]]);
+    int64_t factor = factor_of(mesh, layout, dim, size, stride), n = factor;
+    for (int k = i; k < ncut; k++) {
+      if (shard_stride(layout.on[cut[k]]) != stride) continue;
+      n = chunk_size(n, mesh->size[cut[k]], coordinate[cut[k]]);
+      done |= 1u << k;
+    }
+    product = product / factor * n;
+  }
+  return product;
+}
+
+static void cut_along(const struct mesh *mesh, int mesh_dim, int dim, int64_t whole,
+                      const int coordinate[MAX_MESH], struct part *p)
+{
+  int64_t n = p->shape.size[dim];
+  int64_t chunk = (n + mesh->size[mesh_dim] - 1) / mesh->size[mesh_dim];
+  int64_t first = chunk * coordinate[mesh_dim] < n ? chunk * coordinate[mesh_dim] : n;
+  int64_t last = first + chunk < n ? first + chunk : n;
+  p->shape.size[dim] = last - first;
+  p->first[dim] += first;
+  if (last == first) p->first[dim] = whole;
+}
+
+static void cut_plainly(const struct mesh *mesh, struct layout layout, int dim, int64_t whole,
+                        const int coordinate[MAX_MESH], struct part *p)
+{
+  int cut[MAX_MESH], ncut = cuts_of(mesh, layout, dim, cut);
+  for (int i = 0; i < ncut; i++) cut_along(mesh, cut[i], dim, whole, coordinate, p);
+}
+
+/* Whether none of the mesh's dimensions behind this one cuts the same dimension, and this one does
+   so plainly: as in most layouts. */
+static bool cuts_alone(const struct mesh *mesh, const struct layout *layout, int mesh_dim)
+{
+  const struct placement *p = &layout->on[mesh_dim];
+  for (int i = mesh_dim + 1; i < mesh->ndim; i++)
+    if (layout->on[i].kind == SHARD && layout->on[i].dim == p->dim) return false;
+  return p->outer <= 1;
+}
+
+struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
+                       const int coordinate[MAX_MESH])
+{
+  struct part p = {.shape = whole};
+  unsigned done = 0;
+  for (int i = 0; i < mesh->ndim; i++) {
+    if (layout.on[i].kind != SHARD || done >> layout.on[i].dim & 1) continue;
+    int d = layout.on[i].dim;
+    done |= 1u << d;
+    if (cuts_alone(mesh, &layout, i))
+      cut_along(mesh, i, d, whole.size[d], coordinate, &p);
+    else if (is_strided(mesh, layout, d))
+      p.shape.size[d] = strided_size(mesh, layout, d, whole.size[d], coordinate);
+    else
+      cut_plainly(mesh, layout, d, whole.size[d], coordinate, &p);
+  }
+  return p;
+}
+
+struct shape local_shape(int value, int rank)
+{
+  int coordinate[MAX_MESH];
+  coordinate_of(rank, coordinate);
+  const struct value *v = &graph->value[value];
+  return local_part(&graph->mesh, v->shape, v->layout, coordinate).shape;
+}
+
+/* torch.chunk gives the first ranks the largest parts, so rank 0 has the largest of all. */
+int64_t largest_bytes(int value)
+{
+  return elements(local_shape(value, 0)) * type_bytes(graph->value[value].type);
+}
+
+bool is_cut_evenly(int value, int dim)
+{
+  int last = world_size() - 1;
+  return local_shape(value, 0).size[dim] == local_shape(value, last).size[dim];
+}
+
+int group_size(int group)
+{
+  int n = 1;
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (graph->group[group].dims >> i & 1) n *= graph->mesh.size[i];
+  return n;
+}
+
+int first_member(int group, int rank)
+{
+  int at[MAX_MESH], id = 0;
+  coordinate_of(rank, at);
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    id = id * graph->mesh.size[i] + (graph->group[group].dims >> i & 1 ? 0 : at[i]);
+  return id;
+}
+
+int place_in_group(int group, int rank)
+{
+  const struct group *g = &graph->group[group];
+  int coordinate[MAX_MESH], place = 0;
+  coordinate_of(rank, coordinate);
+  for (int i = 0; i < g->n; i++)
+    place = place * graph->mesh.size[g->dim[i]] + coordinate[g->dim[i]];
+  return place;
+}
+
+int group_members(int group, int rank, int *members)
+{
+  const struct group *g = &graph->group[group];
+  int at[MAX_MESH], n = group_size(group);
+  coordinate_of(rank, at);
+  for (int k = 0; k < n; k++) {
+    int rest = k, id = 0;
+    for (int i = g->n - 1; i >= 0; i--) {
+      at[g->dim[i]] = rest % graph->mesh.size[g->dim[i]];
+      rest /= graph->mesh.size[g->dim[i]];
+    }
+    for (int i = 0; i < graph->mesh.ndim; i++) id = id * graph->mesh.size[i] + at[i];
+    members[k] = id;
+  }
+  return n;
+}
+
+static bool is_alike(struct placement a, struct placement b)
+{
+  if (a.kind != b.kind) return false;
+  if (a.kind == SHARD) return a.dim == b.dim && shard_stride(a) == shard_stride(b);
+  return a.kind == REPLICATE || a.reduction == b.reduction;
+}
+
+bool same_placement(struct placement a, struct placement b)
+{
+  return is_alike(a, b) && (a.kind != SHARD || a.turn == b.turn);
+}
+
+/* Whether both cut one factor of one dimension, so that their order counts. */
+static bool share_a_cut(struct placement a, struct placement b)
+{
+  return a.kind == SHARD && b.kind == SHARD && a.dim == b.dim && shard_stride(a) == shard_stride(b);
+}
+
+static bool has_turns(struct layout layout)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (layout.on[i].turn) return true;
+  return false;
+}
+
+/* Asked by the million where a mesh has many dimensions: each pair of them is looked at once. */
+struct layout usual_turns(struct layout layout)
+{
+  if (!has_turns(layout)) return layout;
+  int turn[MAX_MESH], place[MAX_MESH] = {0}, rank[MAX_MESH] = {0};
+  unsigned with[MAX_MESH], reordered = 0;
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    turn[i] = layout.on[i].turn;
+    with[i] = 1u << i;
+    for (int k = 0; k < i; k++) {
+      if (!share_a_cut(layout.on[i], layout.on[k])) continue;
+      with[i] |= 1u << k;
+      with[k] |= 1u << i;
+      place[i]++;
+      rank[turn[k] <= turn[i] ? i : k]++;
+    }
+  }
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (rank[i] != place[i]) reordered |= with[i];
+  for (int i = 0; i < graph->mesh.ndim; i++) layout.on[i].turn = reordered >> i & 1 ? rank[i] : 0;
+  return layout;
+}
+
+bool same_layout(struct layout a, struct layout b)
+{
+  bool turns = false;
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (!is_alike(a.on[i], b.on[i])) return false;
+    turns |= a.on[i].turn != b.on[i].turn;
+  }
+  if (!turns) return true;
+  a = usual_turns(a);
+  b = usual_turns(b);
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (!same_placement(a.on[i], b.on[i])) return false;
+  return true;
+}
+
+bool lies_alike(struct layout a, struct layout b)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (graph->mesh.size[d] > 1 && !same_placement(a.on[d], b.on[d])) return false;
+  return true;
+}
+
+bool as_large(struct layout a, struct layout b)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement p = a.on[d], q = b.on[d];
+    if ((p.kind == SHARD || q.kind == SHARD) && !same_placement(p, q)) return false;
+  }
+  return true;
+}
+
+char *placement_text(struct placement p)
+{
+  static const char *const reduction[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
+  if (p.kind == SHARD && shard_stride(p) > 1) return text("S(%d/%lld)", p.dim, (long long)p.outer);
+  if (p.kind == SHARD) return text("S(%d)", p.dim);
+  if (p.kind == PARTIAL) return text("P(%s)", reduction[p.reduction]);
+  return text("R");
+}
+
+/* "[1]" where the dimension is cut in another order than the mesh's, else "". */
+static char *turn_text(struct layout layout, int mesh_dim)
+{
+  int cut[MAX_MESH], turn = 0, dim = layout.on[mesh_dim].dim;
+  if (layout.on[mesh_dim].kind != SHARD || !is_reordered(&graph->mesh, layout, dim)) return "";
+  cuts_of(&graph->mesh, layout, dim, cut);
+  while (cut[turn] != mesh_dim) turn++;
+  return text("[%d]", turn);
+}
+
+char *layout_text(struct layout layout)
+{
+  struct buffer b = {0};
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (graph->mesh.size[i] > 1)
+      put(&b, "%s%s%s", b.length ? " " : "", placement_text(layout.on[i]), turn_text(layout, i));
+  if (!b.length) put(&b, "R");
+  return b.text;
+}
+
+char *shape_text(struct shape s)
+{
+  struct buffer b = {0};
+  put(&b, "[");
+  for (int i = 0; i < s.ndim; i++) put(&b, "%s%lld", i ? ", " : "", (long long)s.size[i]);
+  put(&b, "]");
+  return b.text;
+}

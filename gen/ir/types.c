@@ -1,0 +1,31 @@
+/* types.c: sizes and names of types and shapes. */
+#include "ir/ir.h"
+
+int64_t elements(struct shape s)
+{
+  int64_t n = 1;
+  for (int i = 0; i < s.ndim; i++) n *= s.size[i];
+  return n;
+}
+
+bool same_shape(struct shape a, struct shape b)
+{
+  if (a.ndim != b.ndim) return false;
+  for (int i = 0; i < a.ndim; i++)
+    if (a.size[i] != b.size[i]) return false;
+  return true;
+}
+
+int64_t type_bytes(enum type t)
+{
+  static const int64_t bytes[] = {
+      [F32] = 4, [BF16] = 2, [I32] = 4, [I64] = 8, [BOOL] = 1, [F64] = 8};
+  return bytes[t];
+}
+
+const char *type_name(enum type t)
+{
+  static const char *const name[] = {
+      [F32] = "f32", [BF16] = "bf16", [I32] = "i32", [I64] = "i64", [BOOL] = "bool", [F64] = "f64"};
+  return name[t];
+}

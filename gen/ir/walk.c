@@ -1,0 +1,125 @@
+/* walk.c: the program in the order in which it runs: phases, loops, parts of loop bodies, and
+   what is asked of all of them. */
+#include "ir/ir.h"
+
+#include <math.h>
+
+bool is_of_batch(enum phase phase)
+{
+  return phase == FORWARD || phase == BACKWARD;
+}
+
+int runs_at(const struct function *f, int op)
+{
+  for (int k = 0; k < f->nop; k++)
+    if (f->op[k] == op) return k;
+  return NONE;
+}
+
+bool is_phase(const struct function *f)
+{
+  return f->count == 1 && !f->is_part;
+}
+
+int module_of_round(const struct function *f, int round)
+{
+  return f->upward ? round : f->count - 1 - round;
+}
+
+int round_called(const struct op *op, int from)
+{
+  int count = graph->function[op->function].count;
+  switch (op->round) {
+  case FIRST_ROUND:
+    return op->far;
+  case LAST_ROUND:
+    return count - 1;
+  case IN_LAST_ROUND:
+    return from + 1 < graph->function[graph->function[op->function].body].count ? NONE : 0;
+  case NEXT_ROUND:
+    return from + op->far < count ? from + op->far : NONE;
+  default:
+    return from - 1;
+  }
+}
+
+const struct op *leader_of(const struct op *op)
+{
+  return op->follows_plus_1 ? &graph->op[op->follows_plus_1 - 1] : NULL;
+}
+
+int event_slots(const struct op *op)
+{
+  return op->ahead > 1 ? op->ahead : 1;
+}
+
+static void run_function(const struct function *f, int round,
+                         void (*visit)(void *to, int op, int module), void *to)
+{
+  int module = f->count > 1 ? module_of_round(f, round) : NONE;
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    visit(to, f->op[k], module);
+    int first = op->kind == OP_loop ? 0 : op->kind == OP_round ? round_called(op, round) : NONE;
+    int last = op->kind == OP_loop ? graph->function[op->function].count - 1 : first;
+    for (int r = first; first != NONE && r <= last; r++)
+      run_function(&graph->function[op->function], r, visit, to);
+  }
+}
+
+void each_run_of(const struct function *f, void (*visit)(void *to, int op, int module), void *to)
+{
+  run_function(f, 0, visit, to);
+}
+
+/* Whether what the operation calls is visited there: what rounds do for each other is, where it is
+   done around the loop. */
+static bool is_visited_in(const struct op *call)
+{
+  if (call->kind == OP_loop) return true;
+  if (call->kind != OP_round) return false;
+  bool first = call->round == FIRST_ROUND && !call->far;
+  return first || call->round == LAST_ROUND || call->round == IN_LAST_ROUND;
+}
+
+static void visit_function(const struct function *f, int runs,
+                           void (*visit)(void *to, int op, int times), void *to)
+{
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    visit(to, f->op[k], runs * f->count);
+    if (is_visited_in(op)) visit_function(&graph->function[op->function], runs, visit, to);
+  }
+}
+
+void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to)
+{
+  if (!is_phase(f)) return;
+  visit_function(f, is_of_batch(f->phase) ? graph->accumulate : 1, visit, to);
+}
+
+void each_op(void (*visit)(void *to, int op, int times), void *to)
+{
+  for (int i = 0; i < graph->nfunction; i++) each_op_of(&graph->function[i], visit, to);
+}
+
+bool notes_indices(void)
+{
+  for (int i = 0; i < graph->nindex_use; i++)
+    if (graph->index_use[i].input == NONE) return true;
+  return false;
+}
+
+bool reads_tokens(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == BATCH && graph->value[i].init.kind == INIT_TOKENS) return true;
+  return false;
+}
+
+bool keeps_batches(void)
+{
+  return options.cuda && graph->accumulate > 1 && reads_tokens();
+}
+
+const char *const phase_name[] = {"forward", "backward", "update", "gather"};

@@ -1,0 +1,141 @@
+/* index_text.c: the space of elements that a kernel walks over: its loops, and where in memory an
+   operand's element is at each step.
+
+   Takes   a fused operation; the letters of the operations in it (rule.c).
+   Leaves  the loops over a rank's part; indices as text, in terms of the loops' variables.
+
+   An operand's letters may stand in any order, and some of them be missing: each of its dimensions
+   runs along one of the space with a stride of its own, along none where it is stretched. The loops
+   go through what is written in the order in which it lies in memory. */
+#include "kernel/kernel.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void put_variables(struct buffer *b, const struct loops *loops, bool reduced, const char *number,
+                   int step, const char *body, int indent)
+{
+  int64_t below = count_of(loops, reduced) / step;
+  bool first = true;
+  for (int n = 0; n < loops->n; n++) {
+    if (loops->reduced[n] != reduced) continue;
+    bool innermost = n == innermost_loop(loops);
+    int64_t size = loops->size[n] / (innermost ? step : 1);
+    below /= size;
+    char *high = below == 1 ? copy_text(number) : text("%s / %" PRId64, number, below);
+    char *value = first ? high : text("%s %% %" PRId64, high, size);
+    if (innermost && step > 1) value = text("%s * %d", value, step);
+    if (size == 1) value = copy_text("0");
+    const char *variable = variable_text(loops, loops->last[n]);
+    first = false;
+    if (body && !has_word(body, variable)) continue;
+    put(b, "%*sconst %s %s = %s;\n", indent, "", loops->type, variable, value);
+  }
+}
+
+static const char *loop_text(const struct loops *loops, int n)
+{
+  return loops->inner && n == innermost_loop(loops) ? loops->inner : loop_variable[n];
+}
+
+/* -------------------------------------------------------------------------------------- indices */
+
+const char *variable_text(const struct loops *loops, int dim)
+{
+  int n = dim == NONE ? NONE : loop_that_ends(loops, dim);
+  return n == NONE ? "0" : loop_text(loops, n);
+}
+
+const char *innermost_variable(const struct loops *loops)
+{
+  return loop_variable[innermost_loop(loops)];
+}
+
+static void put_term(struct buffer *b, const char *index, int64_t stride)
+{
+  bool brackets = stride != 1 && strchr(index, ' ');
+  put(b, "%s%s%s%s", b->length ? " + " : "", brackets ? "(" : "", index, brackets ? ")" : "");
+  if (stride != 1) put(b, " * %" PRId64, stride);
+}
+
+char *index_text(const struct loops *loops, const struct operand *operand, int dim, const char *at)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int place = 0; place < operand->ndim; place++) {
+    int d = dimension_at(operand->value, place);
+    int n = operand->along[d] == NONE ? NONE : loop_that_ends(loops, operand->along[d]);
+    if (d == dim && strcmp(at, "0") != 0)
+      put_term(&b, at, operand->stride[d]);
+    else if (d != dim && n != NONE)
+      put_term(&b, loop_text(loops, n), operand->stride[d]);
+  }
+  if (!b.length) put(&b, "0");
+  return b.text;
+}
+
+char *row_index_text(const struct loops *loops)
+{
+  struct buffer b = {0};
+  int64_t stride = row_elements(loops);
+  for (int n = 0; n < loops->n; n++) {
+    if (!loops->reduced[n]) continue;
+    stride /= loops->size[n];
+    put_term(&b, loop_variable[n], stride);
+  }
+  return b.length ? b.text : copy_text("0");
+}
+
+/* ------------------------------------------------------------- where a part begins in the whole */
+
+char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor)
+{
+  struct buffer b = {0};
+  const char *size = NULL; /* the program knows it */
+  for (int i = 0; i < ncut; i++) {
+    int parts = graph->mesh.size[cut[i]];
+    int64_t chunk = (n + parts - 1) / parts;
+    if (b.length) put(&b, " + ");
+    if (!size && (n % parts == 0 || i + 1 == ncut)) {
+      put(&b, "%" PRId64 "L * rank.coordinate[%d]", chunk * factor, cut[i]);
+      n = chunk;
+      continue;
+    }
+    if (!size) size = text("%" PRId64, n);
+    if (factor != 1) put(&b, "%" PRId64 " * ", factor);
+    put(&b, "part_first(%s, %d, rank.coordinate[%d])", size, parts, cut[i]);
+    size = text("part_size(%s, %d, rank.coordinate[%d])", size, parts, cut[i]);
+  }
+  return b.text ? b.text : "0";
+}
+
+/* Adds `factor` times the first index of a rank's part in dimension `dim`. */
+static void put_first(struct buffer *b, int value, int dim, int64_t factor)
+{
+  const struct value *v = &graph->value[value];
+  int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, v->layout, dim, cut);
+  if (is_strided(&graph->mesh, v->layout, dim))
+    bug_at("emit", v->op, "a kernel asks where a strided part begins");
+  if (!ncut) return;
+  const char *begin = begin_text(cut, ncut, v->shape.size[dim], factor);
+  put(b, "%s%s", b->length ? " + " : "", begin);
+}
+
+char *first_text(int value, int dim)
+{
+  struct buffer b = {0};
+  put_first(&b, value, dim, 1);
+  return b.length ? b.text : "0";
+}
+
+char *flat_first_text(int value)
+{
+  struct buffer b = {0};
+  const struct shape *whole = &graph->value[value].shape;
+  int64_t stride = elements(*whole);
+  for (int d = 0; d < whole->ndim; d++) {
+    stride /= whole->size[d];
+    put_first(&b, value, d, stride);
+  }
+  return b.length ? b.text : "0";
+}

@@ -1,0 +1,193 @@
+/* kernel.c: the kernels of a program, and the statements that call those of fused operations. A
+   kernel is a loop over the elements of a rank's part, with one statement for each operation, made
+   from the expressions of the table of operators: index_text.c, element.c, reduction.c,
+   kernel_cpu.c and kernel_cuda.c. Those of other operators are templates: update.c, kernel_file.c.
+   Kernels with the same text are one. */
+#include "kernel/kernel.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --------------------------------------------------------------------------- all of the kernels */
+
+/* A kernel that is one function: its name. */
+static const char *add_function(const char *name, const char *parameters, const char *comment,
+                                const char *body, const struct launch *launch)
+{
+  const char *head = text("void $name$(%s)", parameters), *mark = "", *bounds = "";
+  if (options.cuda) {
+    mark = "__global__ ";
+    bounds = text("__global__ __launch_bounds__(%d)\n", launch->threads);
+  }
+  const char *definition = text("%s%s\n{\n%s}\n", bounds, head, without_braces(body));
+  return add_kernel(name, text("%s%s", mark, head), comment, definition, true);
+}
+
+static char *call_text(const char *name, const struct launch *launch, const char *arguments)
+{
+  if (!options.cuda) return text("%s(%s);", name, arguments);
+  const char *blocks = text("%" PRId64, launch->blocks);
+  if (launch->rows > 1) blocks = text("dim3(%s, %" PRId64 ")", blocks, launch->rows);
+  char *call = text("LAUNCH(%s, %s, %d, stream)(%s);", name, blocks, launch->threads, arguments);
+  return launch->then ? text("%s\n  %s", call, launch->then) : call;
+}
+
+/* ----------------------------------------------------------------------------- fused operations */
+
+/* The function of the plan that the operation is a part of, "rms_norm"; where that is an operator
+   that Lua writes as a sign, the operation's own name. */
+static const char *part_name(const struct op *op)
+{
+  bool word = op->part_of && *op->part_of >= 'a' && *op->part_of <= 'z';
+  return word ? identifier(op->part_of) : op_name(op);
+}
+
+static bool is_told(const char **word, int n, const char *name)
+{
+  for (int i = 0; i < n; i++)
+    if (!strcmp(word[i], name)) return true;
+  return false;
+}
+
+/* The words of a long kernel's name: each function of the plan once, with "_back" where it is of
+   the backward, which may compute some of the forward again. Gives how many. */
+static int name_parts(const struct op *group, const char **word)
+{
+  int n = 0;
+  for (int backward = 1; backward >= 0; backward--)
+    for (int k = 0; k < group->nbody; k++) {
+      const struct op *op = &graph->op[group->body[k]];
+      const char *name = part_name(op), *back = text("%s_back", name);
+      bool of_backward = op->phase == BACKWARD && !op->again && strcmp(name, op_name(op));
+      if (of_backward != backward || is_told(word, n, back)) continue;
+      if (of_backward) name = back;
+      if (!is_told(word, n, name)) word[n++] = name;
+    }
+  return n;
+}
+
+/* "add_relu_20x16": what it computes, each operation by its name; or, of many, by the functions
+   that they are parts of, "add_rms_norm_32x128"; of many of these, the first few. */
+static char *kernel_name(const struct op *group, struct shape space)
+{
+  struct buffer b = {0};
+  enum { MOST = 4 };
+  const char **word = alloc((size_t)(group->nbody + 1) * sizeof *word);
+  int n = 0;
+  for (int k = 0; k < group->nbody; k++) {
+    const struct op *op = &graph->op[group->body[k]];
+    if (op->kind != OP_expand || group->nbody == 1) word[n++] = op_name(op);
+  }
+  if (n > MOST) n = name_parts(group, word);
+  for (int i = 0; i < n; i++) {
+    if (n > MOST && i == MOST - 1) {
+      put(&b, "_and_%d_more", n - i);
+      break;
+    }
+    put(&b, "%s%s", i ? "_" : "", word[i]);
+  }
+  for (int d = 0; d < space.ndim; d++) put(&b, "%s%" PRId64, d ? "x" : "_", space.size[d]);
+  if (!space.ndim) put(&b, "_1");
+  return b.text;
+}
+
+/* Whether the value lies where another is that the kernel reads, of another name: which. */
+static int overwritten_by(int value, const int *read, int n)
+{
+  for (int i = 0; i < n; i++)
+    if (read[i] != value && same_place(read[i], value) &&
+        strcmp(spoken_name(read[i]), spoken_name(value)))
+      return read[i];
+  return NONE;
+}
+
+/* What the kernel computes, and in place of what. */
+static char *kernel_comment(const struct op *group)
+{
+  int *written = alloc((size_t)op_width(group) * sizeof *written);
+  int *read = alloc((size_t)op_width(group) * sizeof *read);
+  int nwritten = op_writes(group, written), nread = op_reads(group, read);
+  struct buffer b = {0};
+  put(&b, "%s", comment_lines(expression_text(group), 0));
+  for (int i = 0; i < nwritten; i++) {
+    int in = overwritten_by(written[i], read, nread);
+    if (in != NONE)
+      put(&b, "%s",
+          comment_lines(text("%s is in place of %s", printable(spoken_name(written[i])),
+                             printable(spoken_name(in))),
+                        0));
+  }
+  return b.text;
+}
+
+/* The output of a reduction over no element. */
+static char *neutral_call(const struct op *op, int rank)
+{
+  const char *neutral = neutral_text(op), *type = c_type(graph->value[op->out].type);
+  if (!strcmp(neutral, "0")) return zero_text(op->out, rank);
+  if (graph->value[op->out].type == BF16) neutral = text("float_to_bf16(%s)", neutral);
+  int64_t n = elements(local_shape(op->out, rank));
+  const char *counter = counter_type(n + BLOCK);
+  struct launch launch = {.blocks = (n + BLOCK - 1) / BLOCK, .threads = BLOCK};
+  struct buffer body = {0};
+  if (options.cuda) {
+    put(&body, "  const %s n = (%s)blockIdx.x * %d + (%s)threadIdx.x;\n", counter, counter, BLOCK,
+        counter);
+    put(&body, "  if (n < %" PRId64 ") y[n] = %s;\n", n, neutral);
+  } else {
+    put(&body, "  for (%s i = 0; i < %" PRId64 "; i++) y[i] = %s;\n", counter, n, neutral);
+  }
+  const char *name = add_function(text("%s_of_none_%" PRId64, op_name(op), n), text("%s *y", type),
+                                  text("// %s of no element\n", op_name(op)), body.text, &launch);
+  return call_text(name, &launch, c_name(op->out));
+}
+
+/* A kernel over no element leaves nothing but its reductions' outputs. */
+static char *empty_call(const struct op *group, int rank)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int k = 0; k < group->nbody; k++) {
+    const struct op *op = &graph->op[group->body[k]];
+    if (is_reduce(op->kind) && c_name(op->out))
+      put(&b, "%s%s", b.length ? "\n  " : "", neutral_call(op, rank));
+  }
+  return b.text;
+}
+
+/* The body of the kernel, and what it is given; NULL where there is nothing to do: columns of which
+   the rank has none. */
+static const char *draw_up(struct draft *k, struct launch *launch)
+{
+  find_loops(k);
+  find_arguments(k);
+  const char *body = options.cuda ? cuda_body(k, launch) : cpu_body(k);
+  if (body) drop_unused(k, body);
+  return body && (k->nargument || launch->then) ? body : NULL;
+}
+
+static const char *fused_kernel(const struct op *group, struct draft *k, const char *body,
+                                const struct launch *launch)
+{
+  struct draft plain = {
+      .group = group, .rank = k->rank, .stages = *group->stages, .guard = "", .numbered = true};
+  struct launch other = {0};
+  const char *name = kernel_name(group, k->loops.space), *plain_body = draw_up(&plain, &other);
+  const char *plan =
+      text("%s(%s) %d\n%s", name, parameters_text(&plain), other.threads, plain_body);
+  int *known = planned(plan), before = nkernels;
+  if (*known) return kernels[*known - 1].name;
+  name = add_function(name, parameters_text(k), kernel_comment(group), body, launch);
+  if (nkernels > before) *known = nkernels;
+  return name;
+}
+
+char *fused_call(const struct op *group, int rank)
+{
+  struct draft k = {.group = group, .rank = rank, .stages = *group->stages, .guard = ""};
+  struct launch launch = {0};
+  if (!has_rows(&k)) return empty_call(group, rank);
+  const char *body = draw_up(&k, &launch);
+  if (!body) return copy_text("");
+  return call_text(fused_kernel(group, &k, body, &launch), &launch, arguments_text(&k));
+}

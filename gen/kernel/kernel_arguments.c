@@ -1,0 +1,167 @@
+/* kernel_arguments.c: what a kernel is given, in its prototype and in its call, and the names
+ * within it.
+ */
+#include "kernel/kernel.h"
+
+#include <string.h>
+
+/* The last word of a dotted name: "weight". */
+static const char *leaf(const char *name)
+{
+  const char *dot = strrchr(name, '.');
+  return dot && dot[1] ? dot + 1 : name;
+}
+
+/* What kernels on a device say besides. */
+static bool is_spoken_on_device(const char *name)
+{
+  static const char *const words[] = {"add_parts", "e",   "lane",     "load",     "store",
+                                      "v",         "vec", "warp_max", "warp_min", "warp_sum"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcmp(name, words[i])) return true;
+  return false;
+}
+
+static bool is_spoken_in_kernel(const char *name)
+{
+  return is_spoken(name) || (options.cuda && is_spoken_on_device(name));
+}
+
+/* Which of "sum", "sum_2", "sum_3" ... are names already. */
+struct numbers {
+  const char *wanted;
+  size_t length;
+  bool taken[1024]; /* more than a kernel has names */
+};
+
+static void take_number(struct numbers *n, const char *name)
+{
+  const size_t most = sizeof n->taken;
+  if (strncmp(name, n->wanted, n->length)) return;
+  const char *rest = name + n->length;
+  size_t number = 0;
+  if (!*rest) n->taken[1] = true;
+  if (rest[0] != '_' || rest[1] == '0') return;
+  for (rest++; *rest >= '0' && *rest <= '9' && number < most; rest++)
+    number = 10 * number + (size_t)(*rest - '0');
+  if (!*rest && number > 1 && number < most) n->taken[number] = true;
+}
+
+static void take_numbers(struct numbers *n, const struct draft *k)
+{
+  for (int i = 0; i < k->vectors.n; i++) take_number(n, k->vectors.list[i].name);
+  for (int i = 0; i < k->nargument; i++) take_number(n, k->argument[i].name);
+  for (int i = 0; i < k->nextra; i++) take_number(n, k->extra[i].name);
+  for (int i = 0; i < k->ntemporary; i++) take_number(n, k->temporary[i].name);
+}
+
+const char *free_name(const struct draft *k, const char *wanted)
+{
+  struct numbers n = {.wanted = spared_name(wanted)};
+  n.length = strlen(n.wanted);
+  take_numbers(&n, k);
+  for (int again = 1; again < (int)sizeof n.taken; again++) {
+    if (n.taken[again]) continue;
+    const char *name = again == 1 ? n.wanted : text("%s_%d", n.wanted, again);
+    if (!is_spoken_in_kernel(name)) return name;
+  }
+  bug("emit", "a kernel has more than %d names like '%s'", (int)sizeof n.taken, wanted);
+}
+
+/* As comments call it: "d_norm_cut"; but by no number, which tells it from others elsewhere. */
+static const char *name_in_kernel(int value)
+{
+  const char *spoken = spoken_name(value), *end = spoken + strlen(spoken);
+  while (end > spoken && end[-1] >= '0' && end[-1] <= '9') end--;
+  return *end && end > spoken && end[-1] == '_' ? local_name(value) : spoken;
+}
+
+/* What a value is called as an argument: by the last word of its name, "weight", "d_weight"; of
+   "layers.1" by both. */
+static char *argument_word(int value)
+{
+  const char *name = name_in_kernel(value), *last = leaf(name);
+  while (last > name && *last >= '0' && *last <= '9')
+    for (last--; last > name && last[-1] != '.';) last--;
+  bool marked = is_gradient(value) || (!strncmp(name, "d_", 2) && last > name);
+  return identifier(text("%s%s", marked && strncmp(last, "d_", 2) ? "d_" : "", last));
+}
+
+/* One pointer for each place in memory. */
+static void add_argument(struct draft *k, int value, bool written)
+{
+  if (!elements(local_shape(value, k->rank))) return;
+  for (int i = 0; i < k->nargument; i++)
+    if (same_place(k->argument[i].value, value)) {
+      k->argument[i].written |= written;
+      return;
+    }
+  const char *word = k->numbered ? text("p%d", k->nargument) : argument_word(value);
+  const char *name = free_name(k, word);
+  GROW(k->argument, k->nargument, k->argument_room);
+  k->argument[k->nargument++] = (struct argument){value, written, name};
+}
+
+const char *argument_if_any(const struct draft *k, int value)
+{
+  for (int i = 0; i < k->nargument; i++)
+    if (same_place(k->argument[i].value, value)) return k->argument[i].name;
+  return NULL;
+}
+
+const char *argument_name(const struct draft *k, int value)
+{
+  const char *name = argument_if_any(k, value);
+  if (!name) bug_at("emit", graph->value[value].op, "its kernel has no argument for it");
+  return name;
+}
+
+void find_arguments(struct draft *k)
+{
+  int *list = alloc((size_t)op_width(k->group) * sizeof *list);
+  for (int i = 0, n = op_writes(k->group, list); i < n; i++) add_argument(k, list[i], true);
+  for (int i = 0, n = op_reads(k->group, list); i < n; i++)
+    if (graph->value[list[i]].stored) add_argument(k, list[i], false);
+}
+
+void drop_unused(struct draft *k, const char *body)
+{
+  int kept = 0;
+  for (int i = 0; i < k->nargument; i++)
+    if (has_word(body, k->argument[i].name)) k->argument[kept++] = k->argument[i];
+  k->nargument = kept;
+}
+
+const char *add_extra(struct draft *k, const char *type, const char *wanted, const char *call)
+{
+  for (int i = 0; i < k->nextra; i++)
+    if (!strcmp(k->extra[i].call, call)) return k->extra[i].name;
+  GROW(k->extra, k->nextra, k->extra_room);
+  const char *name = free_name(k, wanted);
+  k->extra[k->nextra++] = (struct extra){type, name, call};
+  return name;
+}
+
+char *parameters_text(const struct draft *k)
+{
+  struct buffer b = {0};
+  const char *mark = options.cuda ? "__restrict__ " : "restrict ";
+  for (int i = 0; i < k->nargument; i++)
+    put(&b, "%s%s%s *%s%s", i ? ", " : "", k->argument[i].written ? "" : "const ",
+        c_type(graph->value[k->argument[i].value].type), mark, k->argument[i].name);
+  for (int i = 0; i < k->nextra; i++) {
+    const char *comma = b.length ? ", " : "";
+    const char *type = k->extra[i].type, *blank = type[strlen(type) - 1] == '*' ? "" : " ";
+    put(&b, "%s%s%s%s", comma, type, blank, k->extra[i].name);
+  }
+  return b.text;
+}
+
+char *arguments_text(const struct draft *k)
+{
+  struct buffer b = {0};
+  for (int i = 0; i < k->nargument; i++)
+    put(&b, "%s%s", i ? ", " : "", c_name(k->argument[i].value));
+  for (int i = 0; i < k->nextra; i++) put(&b, "%s%s", b.length ? ", " : "", k->extra[i].call);
+  return b.text;
+}

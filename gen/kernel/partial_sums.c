@@ -1,0 +1,65 @@
+/* partial_sums.c: sums of which the blocks of a CUDA kernel have parts.
+
+   There is no order in which blocks would add to one number. So each stores its part of every sum,
+   one part of them all behind the other, and a second kernel, made from templates/add_parts.cu,
+   adds them up in the order of the parts. They lie in a place of their own in struct memory, which
+   every kernel takes anew: kernels run one after the other. */
+#include "kernel/kernel.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The statement that adds them up, and its kernel. */
+static char *adding_call(const struct draft *k, int n, int64_t parts, const char *from)
+{
+  const struct op *op = &graph->op[k->group->body[n]];
+  int64_t sums = partial_sums_of(k, n);
+  const char *result = result_text(op, "sum"), *type = c_type(graph->value[op->out].type);
+  char *all = fill(embedded_text("templates/add_parts.cu"), "n", text("%" PRId64, sums), "parts",
+                   text("%" PRId64, parts), "type", type, "result", result, "at",
+                   sums == 1 ? "part" : text("part * %" PRId64 " + i", sums), NULL);
+  const char *head = text("__global__ void $name$(%s *__restrict__ sums, const float "
+                          "*__restrict__ parts)",
+                          type);
+  size_t comment = strcspn(all, "\n") + 1;
+  const char *name = add_kernel(text("add_parts_%" PRId64 "x%" PRId64, parts, sums), head,
+                                text("%.*s", (int)comment, all), all + comment, true);
+  return text("LAUNCH(%s, %" PRId64 ", 1024, stream)(%s, %s);", name, (sums + 31) / 32,
+              c_name(op->out), from);
+}
+
+const char *add_parts(struct draft *k, int n, int64_t parts, struct launch *launch)
+{
+  int64_t before = 0;
+  for (int i = 0; i < n; i++)
+    if (ends_in_parts(k, i)) before += sum_room(partial_sums_of(k, i), parts);
+  const char *place = before ? text("m->parts + %" PRId64, before) : "m->parts";
+  const char *call = adding_call(k, n, parts, place);
+  launch->then = launch->then ? text("%s\n  %s", launch->then, call) : copy_text(call);
+  const char *sums = argument_name(k, graph->op[k->group->body[n]].out);
+  return add_extra(k, "float *__restrict__", text("%s_parts", sums), place);
+}
+
+/* Where the sum at hand is in a part, which begins at `start`. */
+static char *place_in_part(const struct draft *k, const struct operand *operand, const char *start)
+{
+  return place_text(start, index_text(&k->loops, operand, NONE, NULL));
+}
+
+void put_part(struct buffer *b, struct draft *k, int n, const char *parts, const char *start,
+              const char *sum, int indent)
+{
+  struct operand operand = sum_operand(k, n);
+  int width = k->vectors.width, last = innermost_loop(&k->loops);
+  char *at = place_in_part(k, &operand, start);
+  if (width == 1) {
+    put_statement(b, indent, text("%s[%s] = %s;", parts, at, sum));
+  } else if (stride_along(&k->loops, &operand, last) == 1) {
+    put_statement(b, indent, text("store(%s, %s);", place_text(parts, at), sum));
+  } else { /* the sums' neighbours lie elsewhere */
+    k->loops.inner = text("%s + v", variable_text(&k->loops, k->loops.last[last]));
+    at = place_in_part(k, &operand, start);
+    k->loops.inner = NULL;
+    put(b, "%*sfor (int v = 0; v < %d; v++) %s[%s] = %s[v];\n", indent, "", width, parts, at, sum);
+  }
+}

@@ -1,0 +1,197 @@
+/* append.c: what the Lua side holds of a tensor, and operations appended where the plan is at
+   work. */
+#include "lua/lua.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <string.h>
+
+static const int64_t MAX_ELEMENTS = (int64_t)1 << 40;
+
+struct recording recording = {.call = NONE};
+
+const char *called_function;
+
+const char *const type_names[] = {[F32] = "float32", [BF16] = "bfloat16", [I32] = "int32",
+                                  [I64] = "int64",   [BOOL] = "bool",     NULL};
+
+const void *metatable;
+
+struct tensor *push_tensor(lua_State *L, int value)
+{
+  struct tensor *t = lua_newuserdatauv(L, sizeof *t, 0);
+  *t = (struct tensor){.value = value};
+  if (value != NONE) t->shape = graph->value[value].shape;
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &metatable);
+  lua_setmetatable(L, -2);
+  return t;
+}
+
+struct tensor *tensor_at(lua_State *L, int at)
+{
+  if (lua_type(L, at) != LUA_TUSERDATA || !lua_getmetatable(L, at)) return NULL;
+  bool is = lua_topointer(L, -1) == metatable;
+  lua_pop(L, 1);
+  return is ? lua_touserdata(L, at) : NULL;
+}
+
+struct tensor *argument_tensor(lua_State *L, int at)
+{
+  struct tensor *t = tensor_at(L, at);
+  return t ? t : luaL_checkudata(L, at, "tensor"); /* which says what is wrong */
+}
+
+int tensor_value(const struct tensor *t)
+{
+  if (t->value == NONE)
+    plan_fails("the parameter of line %d is not part of the model: keep it in one of its modules, "
+               "as self.name = nn.Parameter{...}, and use it in forward",
+               t->line);
+  return t->value;
+}
+
+int argument_value(lua_State *L, int at)
+{
+  return tensor_value(argument_tensor(L, at));
+}
+
+/* The cast of each parameter, and the call of a module in which it was made: another makes its own,
+   so that no cast lives longer than it is needed. By value. */
+static struct cast {
+  int value, call;
+} * casts;
+static int ncast, cast_room;
+
+static int cast_of(int parameter)
+{
+  while (ncast <= parameter) {
+    GROW(casts, ncast, cast_room);
+    casts[ncast++] = (struct cast){NONE, NONE};
+  }
+  struct cast *known = &casts[parameter];
+  if (known->value != NONE && known->call == recording.call) return known->value;
+  const struct value *v = &graph->value[parameter];
+  const char *name = text("%s_%s", v->name, type_name(v->used_as));
+  int value =
+      append_here((struct op){.kind = OP_cast, .nin = 1, .in = {parameter}, .type = v->used_as});
+  graph->value[value].name = name;
+  *known = (struct cast){value, recording.call};
+  return value;
+}
+
+bool is_cast_for_use(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->role == PARAMETER && v->used_as != v->type;
+}
+
+int operand_of(int value)
+{
+  return is_cast_for_use(value) ? cast_of(value) : value;
+}
+
+int known_cast(int value)
+{
+  if (value >= ncast || casts[value].call != recording.call) return NONE;
+  return casts[value].value;
+}
+
+int argument_operand(lua_State *L, int at)
+{
+  return operand_of(argument_value(L, at));
+}
+
+int64_t check_tensor_size(lua_State *L, const char *what)
+{
+  if (lua_type(L, -1) != LUA_TNUMBER)
+    plan_fails("%s: a size must be a whole number, not a %s", what, luaL_typename(L, -1));
+  int is_integer;
+  lua_Integer n = lua_tointegerx(L, -1, &is_integer);
+  if (!is_integer)
+    plan_fails("%s: a size must be a whole number, not %s", what, lua_tostring(L, -1));
+  if (n < 1 || n > MAX_ELEMENTS)
+    plan_fails("%s: a size must be at least 1 and at most 2^40, not %lld", what, (long long)n);
+  return n;
+}
+
+void check_elements(const char *what, struct shape s)
+{
+  int64_t n = 1;
+  for (int i = 0; i < s.ndim; i++)
+    if (__builtin_mul_overflow(n, s.size[i], &n) || n > MAX_ELEMENTS)
+      plan_fails("%s: a tensor of shape %s has more than 2^40 elements", what, shape_text(s));
+}
+
+struct shape argument_shape(lua_State *L, int at, const char *what)
+{
+  struct shape s = {0};
+  luaL_checktype(L, at, LUA_TTABLE);
+  lua_Unsigned n = lua_rawlen(L, at);
+  if (n > MAX_DIMS)
+    plan_fails("%s: a tensor has at most %d dimensions, not %llu", what, MAX_DIMS,
+               (unsigned long long)n);
+  for (; s.ndim < (int)n; s.ndim++) {
+    lua_rawgeti(L, at, s.ndim + 1);
+    s.size[s.ndim] = check_tensor_size(L, what);
+    lua_pop(L, 1);
+  }
+  check_elements(what, s);
+  return s;
+}
+
+enum type argument_type(lua_State *L, int at)
+{
+  const char *name = luaL_checkstring(L, at);
+  for (int t = 0; type_names[t]; t++)
+    if (!strcmp(name, type_names[t])) return (enum type)t;
+  plan_fails("there is no type '%s'; the types are float32, bfloat16, int32, int64 and bool",
+             printable(name));
+}
+
+const char *called_or(const char *otherwise)
+{
+  return called_function ? called_function : otherwise;
+}
+
+bool is_unlike;
+
+void call_is_unlike(void)
+{
+  is_unlike = true;
+}
+
+struct op op_here(struct op op)
+{
+  if (!recording.on)
+    plan_fails("%s: tensors are computed with in the model's forward, in the loss or in the "
+               "outputs, nowhere else",
+               called_or(op_row[op.kind].name));
+  if (graph->nop >= MAX_OPS) plan_fails("the model has more than %d operations", MAX_OPS);
+  op.line = sandbox->line;
+  op.part_of = called_function;
+  op.module = recording.call == NONE ? 0 : graph->call[recording.call].module;
+  op.phase = FORWARD;
+  return op;
+}
+
+/* What was appended makes; refused where it is too large. */
+static int checked(int value)
+{
+  const struct op *op = &graph->op[graph->value[value].op];
+  for (int k = 0; k < op->nout; k++)
+    check_elements(called_or(op_name(op)), graph->value[value + k].shape);
+  return value;
+}
+
+int append_here(struct op op)
+{
+  return checked(append_op(op_here(op)));
+}
+
+int append_again(int number, const int *in)
+{
+  struct op op = graph->op[number];
+  int like = op.out;
+  memcpy(op.in, in, (size_t)op.nin * sizeof *in);
+  return append_op_like(op_here(op), like);
+}

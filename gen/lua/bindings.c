@@ -1,0 +1,450 @@
+/* bindings.c: what the Lua files in gen/ call to build the graph around its operations: parameters
+   and inputs, the mesh and the styles. The tree of modules is modules.c's, what is trained
+   training.c's. */
+#include "lua/lua.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------ arguments */
+
+static struct init check_init(lua_State *L, int at)
+{
+  static const char *const kinds[] = {"constant", "uniform", "normal", "tokens", NULL};
+  return (struct init){.kind = (enum init_kind)luaL_checkoption(L, at, NULL, kinds),
+                       .a = luaL_checknumber(L, at + 1),
+                       .b = luaL_checknumber(L, at + 2)};
+}
+
+/* ----------------------------------------------------------------------------------- placements */
+
+static int push_placement(lua_State *L, struct placement p)
+{
+  *(struct placed_at *)lua_newuserdatauv(L, sizeof(struct placed_at), 0) =
+      (struct placed_at){.placement = p};
+  luaL_setmetatable(L, "placement");
+  return 1;
+}
+
+/* Shard(dim, turn or nil) */
+static int shard(lua_State *L)
+{
+  lua_Integer dim = luaL_checkinteger(L, 1), turn = luaL_optinteger(L, 2, 0);
+  bool turned = !lua_isnoneornil(L, 2);
+  if (dim < -MAX_DIMS || dim >= MAX_DIMS)
+    plan_fails("Shard(%lld): a tensor has at most %d dimensions", (long long)dim, MAX_DIMS);
+  push_placement(L, (struct placement){.kind = SHARD, .dim = (int)dim, .turn = (int)turn});
+  check_placement(L, -1)->turned = turned;
+  return 1;
+}
+
+static int replicate(lua_State *L)
+{
+  return push_placement(L, (struct placement){.kind = REPLICATE});
+}
+
+static int partial(lua_State *L)
+{
+  enum reduction r = (enum reduction)luaL_checkoption(L, 1, "sum", reduction_names);
+  return push_placement(L, (struct placement){.kind = PARTIAL, .reduction = r});
+}
+
+/* ---------------------------------------------------------------------- layouts, redistribution */
+
+/* What the plan says of where a tensor is to lie. */
+struct asked {
+  struct layout to;
+  unsigned dims;   /* a bit for each mesh dimension that it speaks of */
+  unsigned turned; /* and for each whose turn it tells */
+  int line;
+  const char *who;
+};
+
+static const char *mesh_name(int mesh_dim)
+{
+  return printable(graph->mesh.name[mesh_dim]);
+}
+
+/* Two dimensions of the mesh that the plan knows as one cut in one turn. */
+static void check_turn(const struct asked *a, int i)
+{
+  int dim = a->to.on[i].dim, turn = a->to.on[i].turn, cuts = 0;
+  for (int k = 0; k < graph->mesh.ndim; k++) {
+    struct placement p = a->to.on[k];
+    if (p.kind != SHARD || p.dim != dim) continue;
+    cuts++;
+    if (k < i && a->turned >> k & 1 && p.turn == turn && !(is_within(i) && k + 1 == i))
+      plan_error(a->line, "%s: %s and %s both cut dimension %d in turn %d", a->who, mesh_name(k),
+                 mesh_name(i), dim, turn);
+  }
+  bool all = a->dims == (1u << graph->mesh.ndim) - 1;
+  int turns = all ? cuts : graph->mesh.ndim;
+  if (turn >= turns)
+    plan_error(a->line, "%s: Shard(%d, %d): %s, so that a turn is %s", a->who, dim, turn,
+               all ? text("%d dimension%s of the mesh cut%s dimension %d", cuts,
+                          cuts > 1 ? "s" : "", cuts > 1 ? "" : "s", dim)
+                   : text("the mesh has %d dimension%s", turns, turns > 1 ? "s" : ""),
+               turns > 1 ? text("0 to %d", turns - 1) : "0");
+}
+
+static void check_reduction(const struct asked *a, int i)
+{
+  for (int k = 0; k < i; k++)
+    if (a->to.on[k].kind == PARTIAL && a->to.on[k].reduction != a->to.on[i].reduction)
+      plan_error(a->line,
+                 "%s: %s over %s and %s over %s: what is pending in a tensor is of one reduction",
+                 a->who, placement_text(a->to.on[k]), mesh_name(k), placement_text(a->to.on[i]),
+                 mesh_name(i));
+}
+
+/* Along a mesh dimension of one rank everything is whole. */
+static void check_asked(struct asked *a)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (a->turned >> i & 1) check_turn(a, i);
+    if (a->to.on[i].kind == PARTIAL) check_reduction(a, i);
+  }
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (graph->mesh.size[i] == 1) a->to.on[i] = (struct placement){0};
+}
+
+/* {[mesh dimension] = placement} at `at`, for a tensor of this shape; a->line and a->who are
+   told. */
+static void read_layout(lua_State *L, int at, struct shape shape, struct asked *a)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (lua_rawgeti(L, at, i) != LUA_TNIL) {
+      const struct placed_at *given = check_placement(L, -1);
+      struct placement p = given->placement;
+      if (p.kind == SHARD && (p.dim < -shape.ndim || p.dim >= shape.ndim))
+        plan_error(a->line, "%s: Shard(%d): a tensor of shape %s has no such dimension", a->who,
+                   p.dim, shape_text(shape));
+      if (p.kind == SHARD && p.dim < 0) p.dim += shape.ndim;
+      a->to.on[i] = p;
+      a->dims |= 1u << i;
+      if (given->turned) a->turned |= 1u << i;
+    }
+    lua_pop(L, 1);
+  }
+  check_asked(a);
+}
+
+/* redistribute(tensor, {[mesh dimension] = placement}, type or nil, type of its gradient or nil,
+   why): the same values, moved and left in that type. */
+static int redistribute_tensor(lua_State *L)
+{
+  int value = argument_operand(L, 1);
+  enum type own = graph->value[value].type;
+  struct asked a = {.line = sandbox->line, .who = copy_text(luaL_checkstring(L, 5))};
+  read_layout(L, 2, graph->value[value].shape, &a);
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .type = lua_isnil(L, 3) ? own : argument_type(L, 3),
+                  .backward_type = lua_isnil(L, 4) ? own : argument_type(L, 4),
+                  .to = a.to,
+                  .asked = a.dims,
+                  .why = a.who};
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (a.to.on[i].kind == PARTIAL && own == BOOL)
+      plan_error(a.line, "%s: a tensor of type bool cannot be pending over %s", a.who,
+                 mesh_name(i));
+  int moved = append_here(op);
+  graph->value[moved].name = value_name(value);
+  push_tensor(L, moved);
+  return 1;
+}
+
+/* finish(tensor, why): the same values; what is pending in them is reduced, on every rank. */
+static int finish_tensor(lua_State *L)
+{
+  int value = argument_operand(L, 1);
+  struct op op = {.kind = OP_redistribute,
+                  .nin = 1,
+                  .in = {value},
+                  .type = graph->value[value].type,
+                  .backward_type = graph->value[value].type,
+                  .asked = (1u << graph->mesh.ndim) - 1,
+                  .finishes = true,
+                  .why = copy_text(luaL_checkstring(L, 2))};
+  int finished = append_here(op);
+  graph->value[finished].name = value_name(value);
+  push_tensor(L, finished);
+  return 1;
+}
+
+/* ------------------------------------------------------------- parameters, and a step's inputs */
+
+/* Keeps the tensor at the top as long as Lua lives: styles that are pending point to it. */
+static void keep(lua_State *L)
+{
+  static const char kept; /* its address: the list of them, in Lua's registry */
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &kept) == LUA_TNIL) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &kept);
+  }
+  lua_pushvalue(L, -2);
+  lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+  lua_pop(L, 1);
+}
+
+/* parameter(what, shape, init kind, a, b): one that is not part of a model yet. */
+static int parameter(lua_State *L)
+{
+  struct shape s = argument_shape(L, 2, luaL_checkstring(L, 1));
+  struct init init = check_init(L, 3);
+  struct tensor *t = push_tensor(L, NONE);
+  *t = (struct tensor){.value = NONE, .shape = s, .init = init, .line = sandbox->line};
+  keep(L);
+  return 1;
+}
+
+static void forbid_parameters_name(const char *name, int line)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER && !strcmp(graph->value[i].name, name))
+      plan_error(line, "the batch and the model both have a '%s'", printable(name));
+}
+
+/* add_batch(name, shape, init kind, a, b, {[mesh dimension] = placement}, line, type): the
+   tensor. */
+static int add_batch(lua_State *L)
+{
+  const char *name = check_name(L, 1, "a name in the batch");
+  struct shape s = argument_shape(L, 2, name);
+  int line = (int)luaL_checkinteger(L, 7);
+  forbid_parameters_name(name, line);
+  int value = add_value(BATCH, name, argument_type(L, 8), s, 0, line);
+  graph->value[value].init = check_init(L, 3);
+  struct asked a = {.line = line, .who = text("distribute: '%s'", printable(name))};
+  read_layout(L, 6, s, &a);
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (a.to.on[i].kind == PARTIAL)
+      plan_error(line, "%s: an input of the step cannot be pending over %s", a.who, mesh_name(i));
+  graph->value[value].layout = a.to;
+  graph->value[value].placed = true;
+  push_tensor(L, value);
+  return 1;
+}
+
+/* -------------------------------------------------------------------------- the mesh and styles */
+
+static double number_at(lua_State *L, int list, int i)
+{
+  lua_rawgeti(L, list, i);
+  double n = luaL_checknumber(L, -1);
+  lua_pop(L, 1);
+  return n;
+}
+
+/* set_mesh(names, sizes, bandwidths, latencies, memory): 0 where they are not told. */
+static int set_mesh(lua_State *L)
+{
+  struct mesh *m = &graph->mesh;
+  m->line = sandbox->line;
+  m->ndim = (int)luaL_len(L, 1);
+  for (int i = 0; i < m->ndim; i++) {
+    lua_rawgeti(L, 1, i + 1);
+    m->name[i] = copy_text(check_name(L, -1, "the name of a dimension of the mesh"));
+    lua_rawgeti(L, 2, i + 1);
+    m->size[i] = (int)luaL_checkinteger(L, -1);
+    lua_pop(L, 2);
+    m->bandwidth[i] = number_at(L, 3, i + 1);
+    m->latency[i] = number_at(L, 4, i + 1);
+  }
+  m->memory = luaL_checkinteger(L, 5);
+  return 0;
+}
+
+/* set_device(name), or (flops, bandwidth). */
+static int set_device(lua_State *L)
+{
+  struct device *d = &graph->mesh.device;
+  if (lua_type(L, 1) == LUA_TSTRING) {
+    const struct device *known = device_named(lua_tostring(L, 1));
+    if (!known)
+      plan_fails("there is no device '%.60s': there are %s, or say {flops = 989e12, "
+                 "memory_bandwidth = 3.35e12}",
+                 printable(lua_tostring(L, 1)), device_names());
+    *d = *known;
+    return 0;
+  }
+  double flops = luaL_checknumber(L, 1);
+  *d = (struct device){"a device", {flops, flops, flops}, luaL_checknumber(L, 2), 0};
+  return 0;
+}
+
+/* split_mesh(dimension, ranks, name, inner name): the dimension is two from here on: that of groups
+   of so many ranks, and that within a group. */
+static int split_mesh(lua_State *L)
+{
+  struct mesh *m = &graph->mesh;
+  int d = (int)luaL_checkinteger(L, 1), inner = (int)luaL_checkinteger(L, 2);
+  luaL_argcheck(L, d >= 0 && d < m->ndim && m->ndim < MAX_MESH && inner > 0, 1,
+                "no such dimension");
+  for (int i = m->ndim++; i > d; i--) {
+    m->name[i] = m->name[i - 1];
+    m->whole[i] = m->whole[i - 1];
+    m->size[i] = m->size[i - 1];
+    m->bandwidth[i] = m->bandwidth[i - 1];
+    m->latency[i] = m->latency[i - 1];
+  }
+  m->whole[d] = m->whole[d + 1] = m->name[d];
+  m->name[d] = copy_text(luaL_checkstring(L, 3));
+  m->name[d + 1] = copy_text(luaL_checkstring(L, 4));
+  m->size[d] /= inner;
+  m->size[d + 1] = inner;
+  return 0;
+}
+
+static void forbid_both(const struct style *s, const struct wish *w, const struct style *other)
+{
+  static const char *const what[] = {
+      [WISH_PARAMETER] = "the parameters", [WISH_INPUT] = "an input", [WISH_OUTPUT] = "an output"};
+  for (int k = 0; k < other->nwish; k++)
+    if (other->wish[k].what == w->what && other->wish[k].index == w->index &&
+        other->wish[k].value == w->value)
+      plan_error(s->line, "%s and the %s of line %d both place %s of '%s' over %s", s->name,
+                 other->name, other->line, what[w->what], printable(graph->module[s->module].path),
+                 printable(graph->mesh.name[s->mesh_dim]));
+}
+
+/* The styles that a module has so far. */
+static struct list *styles_of(int module)
+{
+  static struct list *of;
+  static int room;
+  while (room <= module) of = grow(of, room, &room, sizeof *of);
+  return &of[module];
+}
+
+static void forbid_second_wish(const struct style *s)
+{
+  const struct list *styles = styles_of(s->module);
+  for (int i = 0; i < styles->n; i++) {
+    const struct style *other = &graph->style[styles->at[i]];
+    if (other->mesh_dim != s->mesh_dim) continue;
+    for (int k = 0; k < s->nwish; k++) forbid_both(s, &s->wish[k], other);
+  }
+}
+
+void place_by_style(struct style s)
+{
+  forbid_second_wish(&s);
+  add(styles_of(s.module), graph->nstyle);
+  GROW(graph->style, graph->nstyle, graph->style_room);
+  graph->style[graph->nstyle++] = s;
+}
+
+/* place_parameter(parameter, {[mesh dimension] = placement}, line): it lies so, as if by a style of
+   its module. */
+static int place_parameter(lua_State *L)
+{
+  int value = argument_value(L, 1);
+  const struct value *v = &graph->value[value];
+  struct asked a = {.line = (int)luaL_checkinteger(L, 3),
+                    .who = text("distribute: '%s'", printable(v->name))};
+  read_layout(L, 2, v->shape, &a);
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (!(a.dims >> i & 1)) continue;
+    if (a.to.on[i].kind == PARTIAL)
+      plan_error(a.line, "%s: a parameter cannot be pending over %s", a.who, mesh_name(i));
+    if (a.turned >> i & 1)
+      plan_error(a.line, "%s: the mesh has the order in which a parameter is cut: say Shard(%d)",
+                 a.who, a.to.on[i].dim);
+    struct wish *wish = alloc(sizeof *wish);
+    *wish = (struct wish){.what = WISH_PARAMETER, .value = value, .to = a.to.on[i]};
+    place_by_style((struct style){.name = "distribute",
+                                  .module = v->module,
+                                  .mesh_dim = i,
+                                  .line = a.line,
+                                  .nwish = 1,
+                                  .wish = wish});
+  }
+  return 0;
+}
+
+/* add_async(module, mesh dimension, pieces, line) */
+static int add_async(lua_State *L)
+{
+  GROW(graph->async, graph->nasync, graph->async_room);
+  graph->async[graph->nasync++] = (struct async){.module = (int)luaL_checkinteger(L, 1),
+                                                 .mesh_dim = (int)luaL_checkinteger(L, 2),
+                                                 .pieces = (int)luaL_checkinteger(L, 3),
+                                                 .line = (int)luaL_checkinteger(L, 4)};
+  return 0;
+}
+
+/* argument_name(name, what): refuses what cannot be one. */
+static int check_plain_name(lua_State *L)
+{
+  check_name(L, 1, luaL_checkstring(L, 2));
+  return 0;
+}
+
+/* ------------------------------------------------------------------ what Lua cannot tell itself */
+
+/* line(): of the plan. */
+static int line(lua_State *L)
+{
+  lua_pushinteger(L, sandbox->line);
+  return 1;
+}
+
+/* kind(anything): "tensor", "placement", or what type says. */
+static int kind(lua_State *L)
+{
+  luaL_checkany(L, 1);
+  if (tensor_at(L, 1))
+    lua_pushliteral(L, "tensor");
+  else if (luaL_testudata(L, 1, "placement"))
+    lua_pushliteral(L, "placement");
+  else
+    lua_pushstring(L, luaL_typename(L, 1));
+  return 1;
+}
+
+static int is_tensor(lua_State *L)
+{
+  lua_pushboolean(L, tensor_at(L, 1) != NULL);
+  return 1;
+}
+
+/* ------------------------------------------------------------------------------------ the table */
+
+static const luaL_Reg functions[] = {{"is_tensor", is_tensor},
+                                     {"Shard", shard},
+                                     {"Replicate", replicate},
+                                     {"Partial", partial},
+                                     {"redistribute", redistribute_tensor},
+                                     {"finish", finish_tensor},
+                                     {"parameter", parameter},
+                                     {"add_batch", add_batch},
+                                     {"set_mesh", set_mesh},
+                                     {"set_device", set_device},
+                                     {"split_mesh", split_mesh},
+                                     {"place_parameter", place_parameter},
+                                     {"add_async", add_async},
+                                     {"check_name", check_plain_name},
+                                     {"line", line},
+                                     {"kind", kind},
+                                     {NULL, NULL}};
+
+static void make_placements(lua_State *L)
+{
+  luaL_newmetatable(L, "placement");
+  lua_pushcfunction(L, placement_name);
+  lua_setfield(L, -2, "__tostring");
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  lua_pop(L, 1);
+}
+
+void set_plan_bindings(lua_State *L)
+{
+  luaL_setfuncs(L, functions, 0);
+  make_placements(L);
+}

@@ -1,0 +1,233 @@
+/* call_cache.c: calls of F's functions, and of tensors' methods and signs, that were made before.
+
+   What such a function appends follows from the shapes and types of its tensors and from the
+   numbers and texts that it is given. A model of a hundred equal layers calls each of them a
+   hundred times with the same ones. The first call is noted: the operations that it appended, and
+   what each of them takes. For the next one like it they are appended anew, and no Lua runs. */
+#include "lua/lua.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <string.h>
+
+enum { MOST_TENSORS = 16, MOST_STEPS = 64, MOST_ENTRIES = 32, MOST_RESULTS = 8 };
+
+/* What an operation of a noted call takes, or the call gives: the k-th tensor that the call is
+   given; as the model computes with it; the k-th value that the call's operations make. */
+enum { GIVEN = 0, OPERAND = MOST_TENSORS, MADE_BY_CALL = 2 * MOST_TENSORS };
+
+struct noted_call {
+  enum { NEW, NOTED, NEVER } state; /* NEVER: it cannot be replayed */
+  int nstep, nresult;
+  struct step {
+    int op; /* the one that the first call appended */
+    int in[MAX_INPUTS];
+  } * step;
+  int result[MOST_RESULTS];
+};
+
+/* The tensors of the call that is asked about: their values, and where they are among the
+   arguments; 0: in a table. */
+static int given[MOST_TENSORS], place[MOST_TENSORS], ngiven;
+static struct query question;
+
+/* --------------------------------------------------------------------------------- is it known? */
+
+/* Which of the call's tensors has the value, or NONE. */
+static int number_given(int value)
+{
+  for (int k = 0; k < ngiven; k++)
+    if (given[k] == value) return k;
+  return NONE;
+}
+
+static bool ask_tensor(const struct tensor *t, int at)
+{
+  if (t->value == NONE || ngiven == MOST_TENSORS) return false;
+  const struct value *v = &graph->value[t->value];
+  int before = number_given(t->value);
+  place[ngiven] = at;
+  given[ngiven++] = t->value;
+  ask_number(&question, before);
+  ask_number(&question, (int64_t)v->used_as | (int64_t)v->role << 8);
+  ask_value(&question, v);
+  return true;
+}
+
+/* at: of the argument, or 0 of what a table holds. */
+static bool ask_thing(lua_State *L, int at)
+{
+  int type = lua_type(L, at ? at : -1);
+  ask_number(&question, type);
+  size_t length;
+  const char *s;
+  switch (type) {
+  case LUA_TNONE:
+  case LUA_TNIL:
+    return true;
+  case LUA_TBOOLEAN:
+    ask_number(&question, lua_toboolean(L, at ? at : -1));
+    return true;
+  case LUA_TNUMBER:
+    ask_number(&question, lua_isinteger(L, at ? at : -1));
+    if (lua_isinteger(L, at ? at : -1)) {
+      ask_number(&question, lua_tointeger(L, at ? at : -1));
+    } else {
+      double number = lua_tonumber(L, at ? at : -1);
+      int64_t bits;
+      memcpy(&bits, &number, sizeof bits);
+      ask_number(&question, bits);
+    }
+    return true;
+  case LUA_TSTRING:
+    s = lua_tolstring(L, at ? at : -1, &length);
+    ask_piece(&question, s, length);
+    return true;
+  case LUA_TUSERDATA: {
+    const struct tensor *t = tensor_at(L, at ? at : -1);
+    return t && ask_tensor(t, at);
+  }
+  default:
+    return false;
+  }
+}
+
+/* Entries may come in another order in an equal table: then the call counts as another. */
+static bool ask_table(lua_State *L, int at)
+{
+  int n = 0;
+  if (lua_getmetatable(L, at)) return false;
+  ask_number(&question, LUA_TTABLE);
+  lua_pushnil(L);
+  while (lua_next(L, at)) {
+    bool plain = ++n <= MOST_ENTRIES && ask_thing(L, 0);
+    lua_pop(L, 1);
+    if (!plain || !ask_thing(L, 0)) return false;
+  }
+  ask_number(&question, NONE);
+  return true;
+}
+
+static bool ask_arguments(lua_State *L, int function)
+{
+  int top = lua_gettop(L);
+  begin_query(&question);
+  ngiven = 0;
+  ask_number(&question, function);
+  for (int at = 1; at <= top; at++)
+    if (!(lua_istable(L, at) ? ask_table(L, at) : ask_thing(L, at))) return false;
+  return true;
+}
+
+struct noted_call *noted_call(lua_State *L, int function)
+{
+  static struct memo memo;
+  int top = lua_gettop(L);
+  bool can_be_asked = ask_arguments(L, function), is_new;
+  lua_settop(L, top);
+  if (!can_be_asked) return NULL;
+  struct noted_call *call = answer_to(&memo, &question, sizeof *call, &is_new);
+  if (is_new) *call = (struct noted_call){.state = NEW};
+  return call->state == NEVER ? NULL : call;
+}
+
+/* ------------------------------------------------------------------------------------ it is not */
+
+/* The value as a noted call tells it, `made` those that its operations have made so far; NONE: it
+   cannot be told. */
+static int told(int value, const int *made, int nmade)
+{
+  int k = number_given(value);
+  if (k != NONE || value == NONE) return k;
+  for (k = 0; k < ngiven; k++)
+    if (known_cast(given[k]) == value) return OPERAND + k;
+  for (k = 0; k < nmade; k++)
+    if (made[k] == value) return MADE_BY_CALL + k;
+  return NONE;
+}
+
+/* A name of its own would not be given again. */
+static bool has_plain_name(int value)
+{
+  const struct value *v = &graph->value[value];
+  return !strcmp(v->name, graph->module[v->module].path);
+}
+
+static bool note_steps(struct noted_call *call, int first_op, int *made, int *nmade)
+{
+  for (int i = first_op; i < graph->nop; i++) {
+    const struct op *op = &graph->op[i];
+    struct step step = {.op = i};
+    if (op->out != NONE && told(op->out, NULL, 0) != NONE) continue; /* an operand's cast */
+    for (int k = 0; k < op->nin; k++)
+      if ((step.in[k] = told(op->in[k], made, *nmade)) == NONE) return false;
+    for (int k = 0; k < op->nout; k++) {
+      if (!has_plain_name(op->out + k)) return false;
+      made[(*nmade)++] = op->out + k;
+    }
+    call->step[call->nstep++] = step;
+  }
+  return true;
+}
+
+static bool note_results(lua_State *L, struct noted_call *call, const int *made, int nmade)
+{
+  int n = lua_gettop(L);
+  if (n > MOST_RESULTS) return false;
+  for (int i = 0; i < n; i++) {
+    const struct tensor *t = tensor_at(L, i + 1);
+    int k = t ? told(t->value, made, nmade) : NONE;
+    bool is_argument = k >= GIVEN && k < OPERAND && place[k];
+    if (k < MADE_BY_CALL && !is_argument) return false;
+    call->result[call->nresult++] = k;
+  }
+  return true;
+}
+
+void note_call(lua_State *L, struct noted_call *call, int first_op)
+{
+  int made[MOST_STEPS * MAX_OUTPUTS], nmade = 0, n = graph->nop - first_op;
+  call->state = NEVER;
+  if (n > MOST_STEPS) return;
+  call->step = alloc((size_t)n * sizeof *call->step);
+  if (note_steps(call, first_op, made, &nmade) && note_results(L, call, made, nmade))
+    call->state = NOTED;
+}
+
+void never_note(struct noted_call *call)
+{
+  call->state = NEVER;
+}
+
+/* ---------------------------------------------------------------------------------------- it is */
+
+static int value_now(int k, const int *made)
+{
+  if (k >= MADE_BY_CALL) return made[k - MADE_BY_CALL];
+  return k >= OPERAND ? operand_of(given[k - OPERAND]) : given[k];
+}
+
+bool is_noted(const struct noted_call *call)
+{
+  return call->state == NOTED;
+}
+
+int replay(lua_State *L, const struct noted_call *call)
+{
+  int made[MOST_STEPS * MAX_OUTPUTS], nmade = 0;
+  for (int i = 0; i < call->nstep; i++) {
+    const struct step *s = &call->step[i];
+    int in[MAX_INPUTS], nin = graph->op[s->op].nin;
+    for (int k = 0; k < nin; k++) in[k] = value_now(s->in[k], made);
+    int out = append_again(s->op, in);
+    for (int k = 0; k < graph->op[s->op].nout; k++) made[nmade++] = out + k;
+  }
+  for (int i = 0; i < call->nresult; i++) {
+    int k = call->result[i];
+    if (k < OPERAND)
+      lua_pushvalue(L, place[k]);
+    else
+      push_tensor(L, made[k - MADE_BY_CALL]);
+  }
+  return call->nresult;
+}

@@ -1,0 +1,45 @@
+/* files.c: reading files for a plan, and whether they lie below it. */
+#include "lua/lua.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+char *read_file(const char *path, size_t most, size_t *length, const char **why)
+{
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat about;
+  char *at = NULL;
+  *length = 0;
+  *why = NULL;
+  if (file < 0 || fstat(file, &about))
+    *why = strerror(errno);
+  else if (!S_ISREG(about.st_mode))
+    *why = "it is not a file";
+  else if ((unsigned long long)about.st_size > most)
+    *why = text("it has %lld bytes; at most %zu are read", (long long)about.st_size, most);
+  size_t size = *why ? 0 : (size_t)about.st_size;
+  if (!*why) at = alloc(size + 1);
+  ssize_t n = at ? read_up_to(file, at, size) : 0;
+  if (n < 0) {
+    *why = strerror(errno);
+    at = NULL;
+  } else {
+    *length = (size_t)n;
+  }
+  if (file >= 0) close(file);
+  return at;
+}
+
+bool is_below_plan(const char *directory, const char *path)
+{
+  char *top = realpath(*directory ? directory : ".", NULL), *file = realpath(path, NULL);
+  size_t n = top ? strlen(top) : 0;
+  bool below = top && file && !strncmp(top, file, n) && (n == 1 || file[n] == '/');
+  free(top);
+  free(file);
+  return below;
+}

@@ -1,0 +1,440 @@
+/* lua.c: the pass `lua`: the plan becomes the global graph.
+
+   Takes   the plan's file and the definitions of the command line.
+   Leaves  the graph's values, operations, modules, calls and styles; its mesh, its own operators
+           with the texts of their kernels, and what is to be trained or computed. Or the plan's
+           error, at the line where the plan was at work.
+
+   Files are read here, by the parent: the plan, and after it the kernels that it names. All that
+   the plan's text decides happens in the sandbox. */
+#include "lua/lua.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <lauxlib.h>
+#include <lua.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_PLAN = 1 << 20, MAX_KERNEL = 1 << 18 };
+static const size_t MAX_MEMORY = (size_t)128 << 20;
+
+static const char *const files[] = {
+    "gen/lua/prelude/base.lua",        "gen/lua/prelude/tensors.lua",
+    "gen/lua/prelude/views.lua",       "gen/lua/prelude/functions.lua",
+    "gen/lua/prelude/losses.lua",      "gen/lua/prelude/attention.lua",
+    "gen/lua/prelude/indices.lua",     "gen/lua/prelude/rows.lua",
+    "gen/lua/prelude/precision.lua",   "gen/lua/prelude/nn.lua",
+    "gen/lua/prelude/operators.lua",   "gen/lua/prelude/files.lua",
+    "gen/lua/prelude/parallel.lua",    "gen/lua/prelude/styles.lua",
+    "gen/lua/prelude/fully_shard.lua", "gen/lua/prelude/train.lua",
+    "gen/lua/prelude/surplus.lua"};
+
+static char *plan_text;
+static size_t plan_length;
+
+/* ----------------------------------------------------------------------------- the plan's files */
+
+static void forbid_bytes_of_no_text(void)
+{
+  int line = 1;
+  for (size_t i = 0; i < plan_length; i++) {
+    if (plan_text[i] == '\n') line++;
+    if (plan_text[i] == 0 || plan_text[i] == LUA_SIGNATURE[0])
+      plan_error(line, "a plan is a text: byte %d cannot be part of it", plan_text[i]);
+  }
+}
+
+static void read_plan(void)
+{
+  struct stat about;
+  if (!stat(options.plan, &about) && S_ISREG(about.st_mode) && about.st_size > MAX_PLAN)
+    plan_error(0, "the plan has %lld bytes; at most %d are read", (long long)about.st_size,
+               MAX_PLAN);
+  const char *why;
+  plan_text = read_file(options.plan, MAX_PLAN, &plan_length, &why);
+  if (!plan_text) usage_error(3, "cannot read %s: %s", options.plan, why);
+  forbid_bytes_of_no_text();
+}
+
+/* The text of a kernel that the plan names. */
+static const char *kernel_text(const struct custom *c, const char *name)
+{
+  const char *slash = strrchr(options.plan, '/'), *why = "it lies elsewhere than the plan";
+  const char *directory = slash ? text("%.*s", (int)(slash + 1 - options.plan), options.plan) : "";
+  const char *path = text("%s%s", directory, name);
+  size_t length = 0;
+  char *at = NULL;
+  if (access(path, F_OK))
+    why = strerror(errno);
+  else if (is_below_plan(directory, path))
+    at = read_file(path, MAX_KERNEL, &length, &why);
+  if (at && strlen(at) != length) {
+    at = NULL;
+    why = "it is no text";
+  }
+  if (!at) plan_error(c->line, "operator '%s': cannot read %s: %s", c->name, name, why);
+  return at;
+}
+
+static void read_kernels(void)
+{
+  for (int i = 0; i < graph->ncustom; i++) {
+    struct custom *c = &graph->custom[i];
+    if (c->kernel_c) c->kernel_c = kernel_text(c, c->kernel_c);
+    if (c->kernel_cu) c->kernel_cu = kernel_text(c, c->kernel_cu);
+  }
+}
+
+static uint64_t hash_text(uint64_t hash, const char *s)
+{
+  return hash_bytes(hash, s, strlen(s) + 1);
+}
+
+/* Of all that decides the output. */
+static void hash_input(void)
+{
+  uint64_t hash = hash_text(HASH_START, TPGEN_VERSION);
+  hash = hash_text(hash, options.cuda ? "cuda" : "cpu");
+  hash = hash_bytes(hash, plan_text, plan_length);
+  for (int i = 0; i < options.ndefinition; i++) {
+    hash = hash_text(hash, options.definition[i].name);
+    hash = hash_text(hash, options.definition[i].value);
+  }
+  for (int i = 0; i < graph->ncustom; i++) {
+    const struct custom *c = &graph->custom[i];
+    const char *kernel = options.cuda ? c->kernel_cu : c->kernel_c;
+    hash = hash_text(hash, kernel ? kernel : "");
+  }
+  hash = hash_files(hash);
+  graph->hash = text("%016llx", (unsigned long long)hash);
+}
+
+/* --------------------------------------------------------------------------------------- errors */
+
+/* Steps over "(plan):14: " and leaves the line. */
+static const char *without_place(const char *message, int *line)
+{
+  bool plans = !strncmp(message, PLAN_NAME ":", strlen(PLAN_NAME ":"));
+  bool own = !strncmp(message, OWN_NAME ":", strlen(OWN_NAME ":"));
+  if (!plans && !own) return message;
+  const char *digits = strchr(message, ':') + 1;
+  char *rest;
+  long number = strtol(digits, &rest, 10);
+  if (rest == digits || strncmp(rest, ": ", 2) != 0) return message;
+  if (plans) *line = (int)number;
+  return rest + 2;
+}
+
+static bool is_refused; /* the system has no memory, where the plan may have more */
+
+/* Tells the error at the top of the stack, and ends. */
+_Noreturn static void tell(lua_State *L, int status)
+{
+  int line = sandbox->line;
+  if (status == LUA_ERRMEM && is_refused)
+    usage_error(3, "no memory: the machine has none left for the Lua that reads the plan");
+  if (status == LUA_ERRMEM)
+    plan_fails("the plan took more than %zu MiB of memory", MAX_MEMORY >> 20);
+  if (lua_type(L, -1) != LUA_TSTRING)
+    plan_fails("error was called with a value of type %s, not with a text", luaL_typename(L, -1));
+  const char *message = without_place(lua_tostring(L, -1), &line);
+  sandbox->line = line;
+  plan_fails("%s", message);
+}
+
+static int handle(lua_State *L)
+{
+  tell(L, LUA_ERRRUN);
+}
+
+/* Runs the function below its n arguments; what fails is told from where it fails. */
+static void run(lua_State *L, int n, int results)
+{
+  int at = lua_gettop(L) - n;
+  lua_pushcfunction(L, handle);
+  lua_insert(L, at);
+  int status = lua_pcall(L, n, results, at);
+  if (status != LUA_OK) tell(L, status);
+  lua_remove(L, at);
+}
+
+/* ------------------------------------------------------------------------ args: the definitions */
+
+/* Lua takes 1e999 for infinity, and of 0x10000000000000002 the lowest 64 bits. */
+static bool is_in_range(lua_State *L, const char *value)
+{
+  if (!lua_isinteger(L, -1)) return isfinite(lua_tonumber(L, -1));
+  const char *digits = value + strspn(value, " \t\n\v\f\r+-");
+  if (digits[0] != '0' || (digits[1] | 0x20) != 'x') return true;
+  digits += 2 + strspn(digits + 2, "0");
+  return strspn(digits, "0123456789abcdefABCDEF") <= 16;
+}
+
+static void push_definition(lua_State *L, const struct definition *d)
+{
+  if (!strcmp(d->value, "true") || !strcmp(d->value, "false")) {
+    lua_pushboolean(L, *d->value == 't');
+  } else if (!lua_stringtonumber(L, d->value)) {
+    lua_pushstring(L, d->value);
+  } else if (!is_in_range(L, d->value)) {
+    plan_fails("-D %s=%s: out of range: a number in hexadecimal has at most 64 bits, any other is "
+               "below 1.8e308",
+               d->name, d->value);
+  }
+}
+
+static int read_arg(lua_State *L)
+{
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    lua_pushvalue(L, 2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, lua_upvalueindex(2));
+  }
+  lua_settop(L, 2);
+  lua_rawget(L, lua_upvalueindex(1));
+  return 1;
+}
+
+static int write_arg(lua_State *L)
+{
+  return luaL_error(L, "args holds what the command line defines: a plan cannot change it");
+}
+
+/* pairs(args) reads them all. */
+static int list_args(lua_State *L)
+{
+  lua_newtable(L);
+  lua_pushnil(L);
+  while (lua_next(L, lua_upvalueindex(1))) {
+    lua_pushvalue(L, -2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, lua_upvalueindex(2));
+    lua_pushvalue(L, -2);
+    lua_insert(L, -2);
+    lua_rawset(L, -4);
+  }
+  lua_getfield(L, lua_upvalueindex(3), "pairs");
+  lua_insert(L, -2);
+  lua_call(L, 1, 3);
+  return 3;
+}
+
+static void set_event(lua_State *L, const char *event, lua_CFunction f, int values, int read,
+                      int env)
+{
+  lua_pushvalue(L, values);
+  lua_pushvalue(L, read);
+  lua_pushvalue(L, env);
+  lua_pushcclosure(L, f, 3);
+  lua_setfield(L, -2, event);
+}
+
+/* Sets args in the environment; leaves the values and the names read on the stack. */
+static void set_args(lua_State *L, int env)
+{
+  lua_newtable(L);
+  for (int i = 0; i < options.ndefinition; i++) {
+    push_definition(L, &options.definition[i]);
+    lua_setfield(L, -2, options.definition[i].name);
+  }
+  int values = lua_gettop(L), read = values + 1;
+  lua_newtable(L);
+  lua_newtable(L);
+  lua_newtable(L);
+  set_event(L, "__index", read_arg, values, read, env);
+  set_event(L, "__newindex", write_arg, values, read, env);
+  set_event(L, "__pairs", list_args, values, read, env);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+  lua_setfield(L, env, "args");
+}
+
+static void check_args_read(lua_State *L, int read)
+{
+  push_keys(L, read);
+  for (int i = 0; i < options.ndefinition; i++) {
+    const struct definition *d = &options.definition[i];
+    if (lua_getfield(L, read, d->name) == LUA_TNIL) {
+      push_suggestion(L, d->name, -2);
+      sandbox->line = 0;
+      plan_fails("-D %s=%s: the plan reads no args.%s%s", d->name, d->value, d->name,
+                 lua_tostring(L, -1));
+    }
+    lua_pop(L, 1);
+  }
+}
+
+/* --------------------------------------------------------------------------- inside the sandbox */
+
+static void *allocate(void *used, void *block, size_t before, size_t size)
+{
+  size_t *total = used;
+  if (!block) before = 0;
+  if (!size) {
+    pool_free(block, before);
+    *total -= before;
+    return NULL;
+  }
+  is_refused = false;
+  if (size > before && *total - before + size > MAX_MEMORY) return NULL;
+  void *at = pool_move(block, before, size);
+  is_refused = !at;
+  if (at) *total = *total - before + size;
+  return at;
+}
+
+/* Pushes a copy of the table at `from`, and of the tables in it as far as `levels` says. */
+static void push_copy(lua_State *L, int from, int levels)
+{
+  lua_newtable(L);
+  lua_pushnil(L);
+  while (lua_next(L, from)) {
+    lua_pushvalue(L, -2);
+    if (levels > 0 && lua_istable(L, -2))
+      push_copy(L, lua_gettop(L) - 1, levels - 1);
+    else
+      lua_pushvalue(L, -2);
+    lua_rawset(L, -5);
+    lua_pop(L, 1);
+  }
+}
+
+static const struct embedded *compiled_file(const char *name)
+{
+  for (const struct embedded *e = compiled; e->name; e++)
+    if (!strcmp(e->name, name)) return e;
+  return NULL;
+}
+
+/* Pushes one of our own files, as a function: as the build compiled it, where it did so with the
+   Lua that runs now; its text has to be compiled elsewhere. */
+static void push_own_file(lua_State *L, const char *name)
+{
+  const struct embedded *e = !strcmp(lua_ident, compiled_by) ? compiled_file(name) : NULL;
+  const char *source = e ? (const char *)e->text : embedded_text(name);
+  size_t size = e ? e->size : strlen(source);
+  int status = luaL_loadbufferx(L, source, size, "=" OWN_NAME, e ? "b" : "t");
+  if (status == LUA_ERRMEM) tell(L, status);
+  if (status != LUA_OK) bug("lua", "%s: %s", name, lua_tostring(L, -1));
+}
+
+/* Pushes the table of the graph's bindings. */
+static void push_bindings(lua_State *L)
+{
+  lua_newtable(L);
+  set_plan_bindings(L);
+  set_name_bindings(L);
+  set_model_bindings(L);
+  set_tensor_bindings(L);
+  set_range_bindings(L);
+  set_training_bindings(L);
+  set_file_bindings(L);
+  set_surplus_bindings(L);
+}
+
+/* Our own files: each is given the bindings, what they share, and the plan's variables. Their own
+   variables are a copy, so that a plan may name its own things `pairs` or change string.format;
+   their setmetatable is Lua's, which refuses nothing. */
+static void run_own_files(lua_State *L, int env)
+{
+  push_bindings(L);
+  lua_newtable(L);
+  int bindings = lua_gettop(L) - 1;
+  push_copy(L, env, 1);
+  int own = lua_gettop(L);
+  lua_getglobal(L, "setmetatable");
+  lua_setfield(L, own, "setmetatable");
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    push_own_file(L, files[i]);
+    lua_pushvalue(L, own);
+    lua_setupvalue(L, -2, 1);
+    lua_pushvalue(L, bindings);
+    lua_pushvalue(L, bindings + 1);
+    lua_pushvalue(L, env);
+    run(L, 3, 0);
+  }
+  lua_settop(L, bindings + 1);
+}
+
+static void run_plan(lua_State *L, int env)
+{
+  static const char mark[] = "\xef\xbb\xbf"; /* some editors begin a text with it */
+  size_t skip = plan_length >= 3 && !memcmp(plan_text, mark, 3) ? 3 : 0;
+  int status = luaL_loadbufferx(L, plan_text + skip, plan_length - skip, "=" PLAN_NAME, "t");
+  if (status != LUA_OK) tell(L, status);
+  lua_pushvalue(L, env);
+  lua_setupvalue(L, -2, 1);
+  follow_lines(L, true);
+  run(L, 0, 0);
+  lua_sethook(L, NULL, 0, 0);
+  sandbox->line = 0;
+}
+
+/* In protected mode: setting up may run out of memory too. */
+static int evaluate(lua_State *L)
+{
+  push_environment(L);
+  int env = lua_gettop(L);
+  set_args(L, env);
+  int read = env + 2;
+  run_own_files(L, env);
+  lua_pushvalue(L, env);
+  forbid_absent(L, NULL);
+  lua_settop(L, read + 2);
+  run_plan(L, env);
+  lua_getfield(L, read + 2, "finish"); /* of what our files share: base.finish */
+  run(L, 0, 0);
+  check_args_read(L, read);
+  return 0;
+}
+
+static void read_in_sandbox(void)
+{
+  static size_t used;
+  open_frames();
+  lua_State *L = lua_newstate(allocate, &used);
+  if (!L) usage_error(3, "no memory for Lua");
+  /* Garbage is collected only when memory is out: a plan that watches its weak tables sees the same
+     in every process. */
+  lua_gc(L, LUA_GCSTOP);
+  lua_pushcfunction(L, evaluate);
+  run(L, 0, 0);
+}
+
+/* Ends tpgen where --ranks names ranks that the mesh has not, or where more programs are to be
+   written than it writes at once: before anything is planned. */
+static void check_ranks(void)
+{
+  enum { MOST = 4096 };
+  int world = world_size();
+  if (!options.out) return;
+  if (options.first_rank >= world)
+    usage_error(2, "--ranks %d: the mesh has %d ranks, counted from 0", options.first_rank, world);
+  if (options.last_rank >= world && options.last_rank < INT32_MAX)
+    usage_error(2, "--ranks %d-%d: the mesh has %d ranks, counted from 0", options.first_rank,
+                options.last_rank, world);
+  int n = (options.last_rank < world ? options.last_rank : world - 1) - options.first_rank + 1;
+  if (n > MOST)
+    usage_error(2,
+                "the mesh has %d ranks, and no more than %d programs are written at once: say "
+                "which, as in --ranks 0-7",
+                n, MOST);
+}
+
+void lua(void)
+{
+  if (!graph->path) errors_are_of(graph->path = options.plan);
+  read_plan();
+  struct graph before = *graph;
+  for (in_sandbox(read_in_sandbox); read_wanted_file(); in_sandbox(read_in_sandbox))
+    *graph = before;
+  arena_own();
+  read_kernels();
+  hash_input();
+  check_ranks();
+}

@@ -1,0 +1,500 @@
+/* model.c: the model becomes part of the graph: its modules, units of parameters and parameters,
+   and the styles that were given to its modules; and the calls of modules. */
+#include "lua/lua.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+enum { MAX_CALLS = 1 << 15, MAX_MODULES = 1 << 15, MAX_PATH = 1024 };
+
+static bool has_model; /* train or infer has begun to take it up */
+
+/* -------------------------------------------------------------------------------------- units */
+
+static unsigned dims_at(lua_State *L, int list)
+{
+  unsigned dims = 0;
+  for (lua_Integer i = 1, n = luaL_len(L, list); i <= n; i++) {
+    lua_rawgeti(L, list, i);
+    dims |= 1u << luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  return dims;
+}
+
+/* add_unit(its first module, who makes it, line, {mesh dimension ...} that cut, {...} that have
+   copies, {...} over which it is gathered again, the dimension that is cut or nil, whether it is
+   gathered once a step, whether each batch's gradients are reduced): its index. */
+static int add_unit(lua_State *L)
+{
+  GROW(graph->unit, graph->nunit, graph->unit_room);
+  int module = (int)luaL_checkinteger(L, 1);
+  graph->unit[graph->nunit] = (struct unit){.name = graph->module[module].path,
+                                            .module = module,
+                                            .who = copy_text(luaL_checkstring(L, 2)),
+                                            .line = (int)luaL_checkinteger(L, 3),
+                                            .shards = dims_at(L, 4),
+                                            .copies = dims_at(L, 5),
+                                            .again = dims_at(L, 6),
+                                            .dim = (int)luaL_optinteger(L, 7, ANY_DIM),
+                                            .once = lua_toboolean(L, 8),
+                                            .reduces_each = lua_toboolean(L, 9)};
+  lua_pushinteger(L, graph->nunit++);
+  return 1;
+}
+
+/* ------------------------------------------------------------------------------------ take up */
+
+/* What holds for a module and for what is in it, as far as nothing else is told there. */
+struct inherited {
+  int unit;
+  bool has_policy;
+  enum type used, reduced; /* by the policy: see struct value */
+};
+
+/* Arguments of take_up. */
+enum { MODEL = 1, POLICIES, CALLS, UNIT_OF };
+
+static enum type type_field(lua_State *L, int at, const char *name)
+{
+  lua_getfield(L, at, name);
+  enum type t = argument_type(L, -1);
+  lua_pop(L, 1);
+  return t;
+}
+
+/* The module at the top may have a policy of its own. */
+static void inherit_policy(lua_State *L, struct inherited *from)
+{
+  lua_pushvalue(L, -1);
+  if (lua_rawget(L, POLICIES) != LUA_TNIL) {
+    from->has_policy = true;
+    from->used = type_field(L, lua_gettop(L), "used");
+    from->reduced = type_field(L, lua_gettop(L), "reduced");
+  }
+  lua_pop(L, 1);
+}
+
+/* And be the first of a unit. */
+static void inherit_unit(lua_State *L, int index, struct inherited *from)
+{
+  lua_pushvalue(L, -1);
+  bool has_unit = lua_rawget(L, CALLS) != LUA_TNIL;
+  lua_pop(L, 1);
+  if (!has_unit) return;
+  lua_pushvalue(L, UNIT_OF);
+  lua_pushvalue(L, -2);
+  lua_pushinteger(L, index);
+  lua_call(L, 2, 1);
+  from->unit = (int)luaL_checkinteger(L, -1);
+  lua_pop(L, 1);
+}
+
+static void forbid_second_place(const struct made *m, const char *name, int parent)
+{
+  if (m->index == NONE) return;
+  const char *above = parent == NONE ? "" : graph->module[parent].path;
+  plan_fails("the %s of line %d is in two places of the model: '%s' and '%s%s%s'", m->class_name,
+             m->line, graph->module[m->index].path, above, *above ? "." : "", name);
+}
+
+static int new_module(const struct made *m, const char *name, int parent)
+{
+  if (graph->nmodule >= MAX_MODULES) plan_fails("the model has more than %d modules", MAX_MODULES);
+  if (parent != NONE && strlen(graph->module[parent].path) > MAX_PATH)
+    plan_fails("the modules are nested too deeply, from the one of line %d on", m->line);
+  return add_module(name, m->class_name, parent, m->line);
+}
+
+/* A number and a text may be one name. */
+static void forbid_equal_names(lua_State *L, const struct made *m)
+{
+  lua_newtable(L);
+  for (int of_modules = 0; of_modules < 2; of_modules++)
+    for (int i = 0; i < m->n; i++) {
+      if ((m->held[i].module != NULL) != of_modules) continue;
+      if (lua_getfield(L, -1, m->held[i].name) != LUA_TNIL)
+        plan_fails("the %s of line %d holds two things of the name '%s'", m->class_name, m->line,
+                   m->held[i].name);
+      lua_pushboolean(L, 1);
+      lua_setfield(L, -3, m->held[i].name);
+      lua_pop(L, 1);
+    }
+  lua_pop(L, 1);
+}
+
+static void add_parameter(const struct held *h, int module, const struct inherited *from)
+{
+  struct tensor *t = h->tensor;
+  const char *path = graph->module[module].path;
+  check_name_text(h->name, h->length, "a parameter's name");
+  if (t->value != NONE)
+    plan_fails("the parameter of line %d is in two places: %s and %s%s%s. Keep it in one, and give "
+               "it to the other's forward as an argument: F.linear(x, weight)",
+               t->line, graph->value[t->value].name, path, *path ? "." : "", h->name);
+  const char *name = *path ? text("%s.%s", path, h->name) : h->name;
+  t->value = add_value(PARAMETER, name, F32, t->shape, module, t->line);
+  struct value *v = &graph->value[t->value];
+  v->init = t->init;
+  v->unit = graph->module[module].unit;
+  if (!from->has_policy) return;
+  v->used_as = from->used;
+  v->reduced_as = from->reduced;
+}
+
+/* In PyTorch's order: a module's own parameters, then one child after the other. */
+static void take_up_module(lua_State *L, const struct held *h, int parent, struct inherited from)
+{
+  struct made *m = h->module;
+  luaL_checkstack(L, 10, NULL);
+  push_module(L, m);
+  inherit_policy(L, &from);
+  forbid_second_place(m, h->name, parent);
+  if (parent != NONE) check_name_text(h->name, h->length, "a module's name");
+  m->index = new_module(m, h->name, parent);
+  inherit_unit(L, m->index, &from);
+  lua_pop(L, 1);
+  graph->module[m->index].unit = from.unit;
+  look(L, m);
+  for (int of_modules = 0; of_modules < 2 && m->unnamed; of_modules++)
+    refuse_bad_keys(L, m, of_modules);
+  if (m->numbered && m->named) forbid_equal_names(L, m);
+  for (int i = 0; i < m->n; i++)
+    if (m->held[i].tensor) add_parameter(&m->held[i], m->index, &from);
+  for (int i = 0; i < m->n; i++)
+    if (m->held[i].module) take_up_module(L, &m->held[i], m->index, from);
+}
+
+/* take_up(model, policies by module, calls that make units by module, function that gives the unit
+   of one of these modules and its index): the model's modules and parameters become part of the
+   graph. A policy is {used = type that the model computes with, reduced = type that gradients are
+   moved in}. */
+static int take_up(lua_State *L)
+{
+  lua_settop(L, UNIT_OF);
+  has_model = true;
+  look_anew();
+  struct held model = {.name = "", .module = argument_module(L, MODEL)};
+  take_up_module(L, &model, NONE, (struct inherited){.unit = NONE});
+  return 0;
+}
+
+/* parameters(): the names of all that the graph has so far, in its order; the graph has nothing
+   else yet. */
+static int parameters(lua_State *L)
+{
+  lua_createtable(L, graph->nvalue, 0);
+  for (int i = 0; i < graph->nvalue; i++) {
+    lua_pushstring(L, graph->value[i].name);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
+/* What stands where a pattern of names has its *, if the name fits it: at least one letter, and no
+   dot. Without a * there is nothing, and the name is the pattern. */
+static bool fits_star(const char *name, const char *pattern, const char **part, size_t *n)
+{
+  const char *star = strchr(pattern, '*');
+  size_t before = star ? (size_t)(star - pattern) : strlen(pattern);
+  if (strncmp(name, pattern, before)) return false;
+  *part = name + before;
+  *n = strcspn(*part, ".");
+  if (!star) return !**part;
+  const char *behind = star + 1;
+  size_t length = strlen(*part), tail = strlen(behind);
+  if (length <= tail || strcmp(*part + length - tail, behind)) return false;
+  bool has_dot = *n < length - tail;
+  *n = length - tail;
+  return !has_dot;
+}
+
+/* Pushes the text with its * replaced. */
+static void push_replaced(lua_State *L, const char *pattern, const char *part, size_t n)
+{
+  const char *star = strchr(pattern, '*');
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  luaL_addlstring(&b, pattern, star ? (size_t)(star - pattern) : strlen(pattern));
+  if (star) luaL_addlstring(&b, part, n);
+  if (star) luaL_addstring(&b, star + 1);
+  luaL_pushresult(&b);
+}
+
+#define ALIAS_NAME "a parameter's other name"
+
+/* set_aliases(who, pattern, other, given, taken): what files of others call the parameters that fit
+   the pattern, each with at most one *: given has the pattern that named a parameter, by its name;
+   taken whose name a name is. Gives how many fit. */
+static int set_aliases(lua_State *L)
+{
+  enum { WHO = 1, PATTERN, OTHER, GIVEN, TAKEN, PATH, ALIAS };
+  const char *who = luaL_checkstring(L, WHO), *pattern = luaL_checkstring(L, PATTERN), *part;
+  size_t n;
+  int found = 0;
+  if (strlen(lua_tostring(L, OTHER)) != lua_rawlen(L, OTHER)) check_name(L, OTHER, ALIAS_NAME);
+  bool is_text = strlen(pattern) == lua_rawlen(L, PATTERN); /* else nothing is called so */
+  for (int i = 0; is_text && i < graph->nvalue; i++, lua_settop(L, TAKEN)) {
+    struct value *v = &graph->value[i];
+    if (!fits_star(v->name, pattern, &part, &n)) continue;
+    found++;
+    lua_pushstring(L, v->name);
+    push_replaced(L, lua_tostring(L, OTHER), part, n);
+    lua_pushvalue(L, PATH);
+    if (lua_rawget(L, GIVEN) != LUA_TNIL)
+      plan_fails("%s's names: '%.80s' and '%.80s' both name %s", who, lua_tostring(L, -1), pattern,
+                 v->name);
+    lua_pushvalue(L, ALIAS);
+    if (lua_rawget(L, TAKEN) != LUA_TNIL && !lua_rawequal(L, -1, PATH))
+      plan_fails("%s's names: %s and %s would both be called '%.80s'", who, lua_tostring(L, -1),
+                 v->name, lua_tostring(L, ALIAS));
+    v->alias = copy_text(check_name(L, ALIAS, ALIAS_NAME));
+    lua_pushvalue(L, PATH);
+    lua_pushvalue(L, PATTERN);
+    lua_rawset(L, GIVEN);
+    lua_pushvalue(L, ALIAS);
+    lua_pushvalue(L, PATH);
+    lua_rawset(L, TAKEN);
+  }
+  lua_pushinteger(L, found);
+  return 1;
+}
+
+/* --------------------------------------------------------------------------------------- styles */
+
+/* What a style asks of a module, until that is part of the graph. */
+struct pending_wish {
+  struct wish wish; /* without the value */
+  const struct tensor *parameter;
+};
+struct pending_style {
+  const char *name;
+  int line, dim; /* as the plan counts the mesh's dimensions */
+  const struct made *module;
+  int nwish;
+  struct pending_wish wish[];
+};
+static const char pending; /* its address: the list of them, in Lua's registry */
+
+static void push_pending(lua_State *L)
+{
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &pending) != LUA_TNIL) return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &pending);
+}
+
+/* A wish as Lua has it, at the top: {"input" or "output", index, placement}. */
+static struct pending_wish wish_at_top(lua_State *L)
+{
+  static const char *const kinds[] = {"input", "output", NULL};
+  int at = lua_gettop(L);
+  for (int i = 1; i <= 3; i++) lua_rawgeti(L, at, i);
+  struct wish w = {.what = luaL_checkoption(L, at + 1, NULL, kinds) ? WISH_OUTPUT : WISH_INPUT,
+                   .value = NONE,
+                   .index = (int)luaL_checkinteger(L, at + 2),
+                   .to = placement_at(L, at + 3)};
+  lua_settop(L, at);
+  return (struct pending_wish){.wish = w};
+}
+
+/* Whether the parameter has a place: that at `places`, or what the table there says of the name. */
+static bool has_place(lua_State *L, int places, const char *name, struct placement *place)
+{
+  bool is_table = lua_istable(L, places);
+  if (is_table)
+    lua_getfield(L, places, name);
+  else
+    lua_pushvalue(L, places);
+  bool has = !lua_isnil(L, -1);
+  if (has) *place = placement_at(L, lua_gettop(L));
+  lua_pop(L, 1);
+  return has;
+}
+
+/* Pushes what is asked of the module: the places of its parameters, and the wishes of a list. */
+static struct pending_style *push_style(lua_State *L, const struct made *m, int places, int others)
+{
+  int nothers = (int)lua_rawlen(L, others), most = m->n + nothers;
+  struct pending_style *s = lua_newuserdatauv(L, sizeof *s + (size_t)most * sizeof *s->wish, 0);
+  *s = (struct pending_style){.module = m};
+  for (int k = 0; k < m->n; k++) {
+    struct wish w = {.what = WISH_PARAMETER};
+    if (m->held[k].tensor && has_place(L, places, m->held[k].name, &w.to))
+      s->wish[s->nwish++] = (struct pending_wish){w, m->held[k].tensor};
+  }
+  for (int k = 1; k <= nothers; k++) {
+    lua_rawgeti(L, others, k);
+    s->wish[s->nwish++] = wish_at_top(L);
+    lua_pop(L, 1);
+  }
+  return s;
+}
+static int apply_style(lua_State *L);
+
+/* lower_styles({[dimension] = {dimension of the graph's mesh ...}}): the styles become the graph's.
+ */
+static int lower_styles(lua_State *L)
+{
+  enum { DIMS = 1, ALL };
+  lua_settop(L, DIMS);
+  push_pending(L);
+  for (lua_Integer i = 1; lua_rawgeti(L, ALL, i) != LUA_TNIL; i++, lua_settop(L, ALL)) {
+    const struct pending_style *p = lua_touserdata(L, -1);
+    if (p->module->index == NONE)
+      plan_fails("%s of line %d is for a %s that is not part of the model", p->name, p->line,
+                 p->module->class_name);
+    lua_rawgeti(L, DIMS, p->dim);
+    for (lua_Integer k = 1; lua_rawgeti(L, -1, k) != LUA_TNIL; k++, lua_pop(L, 1)) {
+      struct style s = {.name = p->name,
+                        .module = p->module->index,
+                        .mesh_dim = (int)luaL_checkinteger(L, -1),
+                        .line = p->line,
+                        .nwish = p->nwish,
+                        .wish = alloc((size_t)p->nwish * sizeof *s.wish)};
+      for (int w = 0; w < s.nwish; w++) {
+        s.wish[w] = p->wish[w].wish;
+        if (p->wish[w].parameter) s.wish[w].value = tensor_value(p->wish[w].parameter);
+      }
+      place_by_style(s);
+    }
+  }
+  return 0;
+}
+
+/* apply_style(modules, dimension, name, line, function): what the style asks of the modules. The
+   function is given a class and one of its modules, and gives what it asks of these: where
+   parameters lie, a table by their names, or a placement for all, or nil; and a list of its other
+   wishes. */
+static int apply_style(lua_State *L)
+{
+  enum { LIST = 1, DIM, NAME, LINE, WISHES, ALL, CLASS, PLACES, OTHERS, HERE };
+  lua_settop(L, WISHES);
+  const char *name = copy_text(luaL_checkstring(L, NAME));
+  push_pending(L);
+  lua_settop(L, OTHERS);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, ALL);
+  for (lua_Integer i = 1; lua_rawgeti(L, LIST, i) != LUA_TNIL; i++, lua_settop(L, OTHERS)) {
+    struct made *m = argument_module(L, HERE);
+    lua_rawgeti(L, CLASS_OF, m->number);
+    if (!lua_rawequal(L, -1, CLASS)) {
+      lua_copy(L, -1, CLASS);
+      lua_pushvalue(L, WISHES);
+      lua_pushvalue(L, CLASS);
+      lua_pushvalue(L, HERE);
+      lua_call(L, 2, 2);
+      lua_replace(L, OTHERS);
+      lua_replace(L, PLACES);
+    }
+    look(L, m);
+    if (m->unnamed) refuse_bad_keys(L, m, false);
+    struct pending_style *s = push_style(L, m, PLACES, OTHERS);
+    s->name = name;
+    s->line = (int)luaL_checkinteger(L, LINE);
+    s->dim = (int)luaL_checkinteger(L, DIM);
+    lua_rawseti(L, ALL, ++n);
+  }
+  return 0;
+}
+
+/* -------------------------------------------------------------------------------------- calls */
+
+/* Notes the tensors among the arguments from `first` on; gives how many. */
+static int note_tensors(lua_State *L, int first, int *noted, const char *what)
+{
+  int n = 0, top = lua_gettop(L);
+  for (int i = first; i <= top; i++) {
+    if (!tensor_at(L, i)) continue;
+    if (n == MAX_INPUTS) plan_fails("a module %s at most %d tensors", what, MAX_INPUTS);
+    noted[n++] = argument_value(L, i);
+  }
+  return n;
+}
+
+/* The module can be called now. */
+static void check_callable(const struct made *m)
+{
+  if (m->index != NONE && recording.on) return;
+  if (m->index == NONE && has_model)
+    plan_fails("the %s of line %d is not part of the model: keep it as an attribute of one of its "
+               "modules, as self.name = ..., or in an nn.ModuleList",
+               m->class_name, m->line);
+  plan_fails("train and infer call the model; a plan does not call it by itself");
+}
+
+/* check_callable(module) */
+static int check_module_callable(lua_State *L)
+{
+  const struct made *m = argument_module(L, 1);
+  if (m->index == NONE) check_callable(m);
+  return 0;
+}
+
+/* enter(module, arguments...): the call. */
+static int enter(lua_State *L)
+{
+  const struct made *m = argument_module(L, 1);
+  check_callable(m);
+  if (graph->ncall >= MAX_CALLS) plan_fails("the modules are called more than %d times", MAX_CALLS);
+  GROW(graph->call, graph->ncall, graph->call_room);
+  struct call *c = &graph->call[graph->ncall];
+  *c = (struct call){
+      .module = m->index, .parent = recording.call, .first = graph->norder, .last = graph->norder};
+  c->nin = note_tensors(L, 2, c->in, "takes");
+  recording.call = graph->ncall++;
+  return 0;
+}
+
+/* leave(results...): of the call that began last. */
+static int leave(lua_State *L)
+{
+  struct call *c = &graph->call[recording.call];
+  c->nout = note_tensors(L, 1, c->out, "gives");
+  c->last = graph->norder;
+  recording.call = c->parent;
+  return lua_gettop(L);
+}
+
+/* Upvalues: what calls an instance of a class of ours, whose forward calls no function of the
+   plan's; and what does where the plan has put a forward of its own into it. */
+static int call_instance(lua_State *L)
+{
+  lua_pushliteral(L, "forward");
+  bool is_ours = lua_rawget(L, 1) == LUA_TNIL;
+  lua_pop(L, 1);
+  lua_pushvalue(L, lua_upvalueindex(is_ours ? 1 : 2));
+  lua_insert(L, 1);
+  if (is_ours)
+    call_unwatched(L, lua_gettop(L) - 1);
+  else
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/* calls(function, function): __call of the instances of our classes. */
+static int calls_of_instances(lua_State *L)
+{
+  lua_settop(L, 2);
+  lua_pushcclosure(L, call_instance, 2);
+  return 1;
+}
+
+/* ---------------------------------------------------------------------------------- the table */
+
+void set_model_bindings(lua_State *L)
+{
+  static const luaL_Reg functions[] = {{"add_unit", add_unit},
+                                       {"take_up", take_up},
+                                       {"parameters", parameters},
+                                       {"set_aliases", set_aliases},
+                                       {"apply_style", apply_style},
+                                       {"lower_styles", lower_styles},
+                                       {"check_callable", check_module_callable},
+                                       {"enter", enter},
+                                       {"leave", leave},
+                                       {"calls", calls_of_instances},
+                                       {NULL, NULL}};
+  set_module_bindings(L);
+  luaL_setfuncs(L, functions, TABLES);
+}

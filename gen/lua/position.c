@@ -1,0 +1,107 @@
+/* position.c: at which line the plan is at work, for how many steps it runs, and its errors
+   there. */
+#include "lua/lua.h"
+
+#include <lua.h>
+#include <stdarg.h>
+#include <string.h>
+
+/* A frame for each function that runs: the line of the plan at work in it or, in a function of ours
+   or of Lua's, the line that called it. A tail call takes its caller's frame away from Lua's own
+   stack, and so the line; here it stays. Lines are followed in the plan's functions alone; most of
+   ours are not followed at all. */
+struct frame {
+  int line;
+  bool of_plan;
+};
+static struct frame *frame;
+static int depth, frame_room;
+static const int MOST_STEPS = 10000000;
+static int steps; /* lines that the plan ran, and calls: no loop is without one */
+static bool follows_lines;
+
+/* Most functions that run are C's, of which nothing needs to be known. */
+static bool is_of_c(lua_State *L, lua_Debug *about)
+{
+  lua_getinfo(L, "f", about);
+  bool c = lua_iscfunction(L, -1);
+  lua_pop(L, 1);
+  return c;
+}
+
+static void enter_function(lua_State *L, lua_Debug *about)
+{
+  frame[depth].of_plan = false;
+  if (is_of_c(L, about)) return;
+  lua_getinfo(L, "S", about);
+  frame[depth].of_plan = !strcmp(about->source, "=" PLAN_NAME);
+  follow_lines(L, frame[depth].of_plan);
+}
+
+static void count_step(void)
+{
+  if (++steps > MOST_STEPS)
+    plan_fails("the plan ran for more than %d steps: does it end?", MOST_STEPS);
+}
+
+static void watch(lua_State *L, lua_Debug *about)
+{
+  switch (about->event) {
+  case LUA_HOOKCALL:
+    count_step();
+    depth++;
+    GROW(frame, depth, frame_room);
+    frame[depth].line = frame[depth - 1].line;
+    enter_function(L, about);
+    break;
+  case LUA_HOOKTAILCALL:
+    count_step();
+    enter_function(L, about);
+    break;
+  case LUA_HOOKRET:
+    if (depth > 0) depth--;
+    follow_lines(L, frame[depth].of_plan);
+    break;
+  default:
+    count_step();
+    if (frame[depth].of_plan) frame[depth].line = about->currentline;
+  }
+  sandbox->line = frame[depth].line;
+}
+
+void follow_lines(lua_State *L, bool follow)
+{
+  if (follow == follows_lines) return;
+  follows_lines = follow;
+  lua_sethook(L, watch, LUA_MASKCALL | LUA_MASKRET | (follow ? LUA_MASKLINE : 0), 0);
+}
+
+void open_frames(void)
+{
+  GROW(frame, 0, frame_room);
+}
+
+void call_unwatched(lua_State *L, int arguments)
+{
+  int mask = lua_gethookmask(L);
+  lua_sethook(L, NULL, 0, 0);
+  lua_call(L, arguments, LUA_MULTRET);
+  if (mask) lua_sethook(L, watch, mask, 0);
+}
+
+void plan_fails(const char *format, ...)
+{
+  char raw[1024], message[4 * sizeof raw], *at = message;
+  va_list list;
+  va_start(list, format);
+  vsnprintf(raw, sizeof raw, format, list);
+  va_end(list);
+  /* One line of plain letters, whatever names the plan has: no terminal's command. */
+  for (const char *c = raw; *c; c++) {
+    unsigned char byte = (unsigned char)*c;
+    bool plain = byte >= 0x20 && byte < 0x7f;
+    at += plain ? sprintf(at, "%c", byte) : sprintf(at, "\\x%02x", byte);
+  }
+  *at = 0;
+  plan_error(sandbox->line, "%s", message);
+}

@@ -1,0 +1,186 @@
+/* training.c: what the Lua files in gen/ call to say what becomes of a model that has been run: its
+   loss or its outputs, and how it is trained. */
+#include "lua/lua.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+
+/* A value of its own for what would be an input, a parameter, or an output already. */
+static int own_value(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->role == ACTIVATION && !v->is_output) return value;
+  struct op copy = {.kind = OP_scale, .nin = 1, .in = {value}, .scalar = 1};
+  if (!is_floating(v->type))
+    copy = (struct op){.kind = OP_cast, .nin = 1, .in = {value}, .type = v->type};
+  return append_here(copy);
+}
+
+static bool depends_on_parameter(int value)
+{
+  bool *depends = alloc((size_t)graph->nvalue * sizeof *depends);
+  for (int i = 0; i < graph->nvalue; i++) depends[i] = graph->value[i].role == PARAMETER;
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    bool any = false;
+    for (int k = 0; k < op->nin; k++) any |= depends[op->in[k]];
+    for (int k = 0; k < op->nout; k++) depends[op->out + k] = any;
+  }
+  return depends[value];
+}
+
+static int set_loss(lua_State *L)
+{
+  int loss = argument_value(L, 1);
+  struct value v = graph->value[loss];
+  if (v.shape.ndim != 0)
+    plan_error(v.line,
+               "the loss must be a single number, not a tensor of shape %s: end it with "
+               ":mean(), :sum() or :var()",
+               shape_text(v.shape));
+  if (!is_floating(v.type))
+    plan_error(v.line, "the loss must be floating, not whole numbers: cast it with :to('float32')");
+  if (v.type != F32)
+    plan_error(v.line, "the loss must be float32, not bfloat16: cast it with :to('float32')");
+  if (!depends_on_parameter(loss))
+    plan_error(v.line, "the loss depends on no parameter of the model: there is nothing to train");
+  graph->loss = own_value(loss);
+  graph->value[graph->loss].name = "loss";
+  return 0;
+}
+
+/* set_output(name, tensor) */
+static int set_output(lua_State *L)
+{
+  const char *name = check_name(L, 1, "an output's name");
+  int value = own_value(argument_value(L, 2));
+  graph->value[value].is_output = true;
+  graph->value[value].name = copy_text(name);
+  return 0;
+}
+
+/* set_expected({[collective] = at most}): their names are those of the table of operators. */
+static int set_expected(lua_State *L)
+{
+  luaL_checktype(L, 1, LUA_TTABLE);
+  graph->expected.told = true;
+  graph->expected.line = sandbox->line;
+  for (int k = 0; k < OP_COUNT; k++) {
+    lua_getfield(L, 1, op_row[k].name);
+    if (is_collective((enum op_kind)k)) graph->expected.most[k] = (int)luaL_optinteger(L, -1, 0);
+    lua_pop(L, 1);
+  }
+  return 0;
+}
+
+/* begin(steps, seed, by the greedy planner): from here on modules may be called. */
+static int begin(lua_State *L)
+{
+  graph->steps = (int)luaL_checkinteger(L, 1);
+  graph->seed = (uint64_t)luaL_checkinteger(L, 2);
+  graph->greedy = lua_toboolean(L, 3);
+  graph->train_line = sandbox->line;
+  recording.on = true;
+  return 0;
+}
+
+static int end(lua_State *L)
+{
+  (void)L;
+  recording.on = false;
+  return 0;
+}
+
+static double number_field(lua_State *L, const char *name)
+{
+  lua_getfield(L, 1, name);
+  double n = luaL_optnumber(L, -1, 0);
+  lua_pop(L, 1);
+  return n;
+}
+
+/* set_optimizer{name=, lr=, beta1=, beta2=, eps=, weight_decay=, momentum=, nesterov=, line=} */
+static int set_optimizer(lua_State *L)
+{
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_getfield(L, 1, "name");
+  graph->optimizer = (struct optimizer){.name = copy_text(luaL_checkstring(L, -1)),
+                                        .lr = number_field(L, "lr"),
+                                        .beta1 = number_field(L, "beta1"),
+                                        .beta2 = number_field(L, "beta2"),
+                                        .eps = number_field(L, "eps"),
+                                        .weight_decay = number_field(L, "weight_decay"),
+                                        .momentum = number_field(L, "momentum"),
+                                        .nesterov = number_field(L, "nesterov") != 0,
+                                        .line = (int)number_field(L, "line")};
+  return 0;
+}
+
+/* set_tf32(whether products may round their operands to TF32) */
+static int set_tf32(lua_State *L)
+{
+  graph->tf32 = lua_toboolean(L, 1);
+  return 0;
+}
+
+/* set_checkpoint(whether modules of lists are computed again from their inputs) */
+static int set_checkpoint(lua_State *L)
+{
+  graph->checkpoint = lua_toboolean(L, 1);
+  return 0;
+}
+
+/* set_training{clip=, norm=, accumulate=, reduce_each=, warmup=, steps=, least=}: all are numbers;
+   0 for none. */
+static int set_training(lua_State *L)
+{
+  luaL_checktype(L, 1, LUA_TTABLE);
+  graph->clip = number_field(L, "clip");
+  graph->wants_norm = number_field(L, "norm") != 0;
+  graph->accumulate = (int)number_field(L, "accumulate");
+  graph->reduce_each_batch = number_field(L, "reduce_each") != 0;
+  graph->rates = (struct rates){.warmup = (int)number_field(L, "warmup"),
+                                .steps = (int)number_field(L, "steps"),
+                                .least = number_field(L, "least")};
+  return 0;
+}
+
+/* set_buckets(which: enum bucketing, caps in bytes: a list of numbers) */
+static int set_buckets(lua_State *L)
+{
+  graph->bucketing = (enum bucketing)luaL_checkinteger(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_Integer n = luaL_len(L, 2);
+  for (graph->ncap = 0; graph->ncap < n && graph->ncap < MAX_CAPS; graph->ncap++) {
+    lua_geti(L, 2, graph->ncap + 1);
+    graph->cap[graph->ncap] = (int64_t)luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  return 0;
+}
+
+/* set_prefetch(modules ahead, or -1: it is for tpgen to say) */
+static int set_prefetch(lua_State *L)
+{
+  lua_Integer n = luaL_checkinteger(L, 1);
+  graph->prefetch = n < 0 ? PREFETCH_WHERE_IT_PAYS : n ? PREFETCH_ALL : PREFETCH_NOTHING;
+  graph->prefetched = n < 1 ? 1 : n < MOST_PREFETCHED ? (int)n : MOST_PREFETCHED;
+  return 0;
+}
+
+void set_training_bindings(lua_State *L)
+{
+  static const luaL_Reg functions[] = {{"set_loss", set_loss},
+                                       {"set_output", set_output},
+                                       {"set_expected", set_expected},
+                                       {"set_optimizer", set_optimizer},
+                                       {"set_tf32", set_tf32},
+                                       {"set_checkpoint", set_checkpoint},
+                                       {"set_training", set_training},
+                                       {"set_buckets", set_buckets},
+                                       {"set_prefetch", set_prefetch},
+                                       {"begin", begin},
+                                       {"end_", end},
+                                       {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

@@ -1,0 +1,306 @@
+/* value_range.c: between which numbers the elements of a tensor of whole numbers lie, and which of
+   them must be looked at when they are used as indices.
+
+   Takes   the graph as it is while the plan is read: what randint and tokens declare of an input,
+           followed through the operations that keep, choose or compute whole numbers. The runtime
+           holds a file to what is declared, so that what follows from it is so at run time.
+   Leaves  graph->index_use: of an input whose numbers may be no indices, for the runtime to look at
+           them as it fills it; of computed ones, for an operation index_within in the step. */
+#include "lua/lua.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <math.h>
+#include <string.h>
+
+/* Of an operation that is asked, so many of those before it: what is further away is not known. */
+enum { MOST_ASKED = 64 };
+
+static const struct range unknown = {.low = INT64_MIN, .high = INT64_MAX};
+
+static bool is_known(struct range r)
+{
+  return r.low > INT32_MIN - (int64_t)1 && r.high < INT32_MAX + (int64_t)1;
+}
+
+/* What int32 cannot hold may have become anything. */
+static struct range between(int64_t low, int64_t high)
+{
+  struct range r = {.low = low, .high = high};
+  return is_known(r) ? r : unknown;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+  return a > b ? a : b;
+}
+
+static struct range either(struct range a, struct range b)
+{
+  return between(least(a.low, b.low), most(a.high, b.high));
+}
+
+/* The end of randint is not among its numbers, nor is that of tokens. */
+static struct range declared_range(int value)
+{
+  const struct value *v = &graph->value[value];
+  struct range r = unknown;
+  if (v->type == BOOL) return between(0, 1);
+  if (v->role != BATCH || is_floating(v->type)) return unknown;
+  if (v->init.kind == INIT_TOKENS) r = between(0, (int64_t)v->init.a - 1);
+  if (v->init.kind == INIT_UNIFORM) r = between((int64_t)v->init.a, (int64_t)v->init.b - 1);
+  r.taken = r.alike = is_known(r);
+  return r; /* unknown: a file may hold anything */
+}
+
+static struct range product(struct range a, struct range b)
+{
+  int64_t p = a.low * b.low, q = a.low * b.high, r = a.high * b.low, s = a.high * b.high;
+  return between(least(least(p, q), least(r, s)), most(most(p, q), most(r, s)));
+}
+
+/* where(x < y, x, y) is the lesser of the two, where(x > y, x, y) the greater. */
+static struct range chosen(const struct op *op, struct range a, struct range b)
+{
+  int made_by = graph->value[op->in[0]].op;
+  const struct op *by = made_by == NONE ? NULL : &graph->op[made_by];
+  bool of_both = by && by->nin == 2 && by->in[0] == op->in[1] && by->in[1] == op->in[2];
+  if (of_both && (by->kind == OP_lt || by->kind == OP_le))
+    return between(least(a.low, b.low), least(a.high, b.high));
+  if (of_both && (by->kind == OP_gt || by->kind == OP_ge))
+    return between(most(a.low, b.low), most(a.high, b.high));
+  return either(a, b);
+}
+
+static struct range range_of_made(const struct op *op, const struct range *in)
+{
+  static const struct range zero = {.low = 0};
+  struct range all;
+  switch (op->kind) {
+  case OP_view:
+  case OP_permute:
+  case OP_cast:
+  case OP_narrow:
+  case OP_every:
+  case OP_redistribute:
+  case OP_gather:
+  case OP_index_select:
+  case OP_embedding:
+  case OP_amax:
+  case OP_amin:
+    return in[0];
+  case OP_expand:
+    return op->scalar == 1 ? in[0] : unknown;
+  case OP_pad:
+  case OP_spread:
+  case OP_place:
+  case OP_tril:
+  case OP_triu:
+  case OP_relu:
+    return either(in[0], zero);
+  case OP_cat:
+    all = in[0];
+    for (int k = 1; k < op->nin; k++) all = either(all, in[k]);
+    return all;
+  case OP_index_within: /* -1, an index, or what is ignored */
+    return is_known(in[0]) ? either(in[0], (struct range){.low = -1, .high = -1})
+                           : between(least(-1, number_of(op, "ignored")),
+                                     most(number_of(op, "below") - 1, number_of(op, "ignored")));
+  case OP_where:
+    return chosen(op, in[1], in[2]);
+  case OP_full:
+    return op->scalar == floor(op->scalar) && fabs(op->scalar) < INT32_MAX
+               ? between((int64_t)op->scalar, (int64_t)op->scalar)
+               : unknown;
+  case OP_index:
+    return between(0, graph->value[op->out].shape.size[0] - 1);
+  case OP_argsort:
+  case OP_argmax:
+    for (int d = 0; d < MAX_DIMS; d++)
+      if (op->dims >> d & 1) return between(0, graph->value[op->in[0]].shape.size[d] - 1);
+    return unknown;
+  case OP_neg:
+    return is_known(in[0]) ? between(-in[0].high, -in[0].low) : unknown;
+  case OP_add:
+    return is_known(in[0]) && is_known(in[1])
+               ? between(in[0].low + in[1].low, in[0].high + in[1].high)
+               : unknown;
+  case OP_sub:
+    return is_known(in[0]) && is_known(in[1])
+               ? between(in[0].low - in[1].high, in[0].high - in[1].low)
+               : unknown;
+  case OP_mul:
+    return is_known(in[0]) && is_known(in[1]) ? product(in[0], in[1]) : unknown;
+  default:
+    return unknown;
+  }
+}
+
+/* Whether what the operation makes takes both ends of its range, and whether each element does, as
+   far as that is sure: what it takes lies in these. */
+static void find_taken(const struct op *op, const struct range *in, struct range *made)
+{
+  bool constant[2] = {in[0].alike && in[0].low == in[0].high,
+                      in[1].alike && in[1].low == in[1].high};
+  switch (op->kind) {
+  case OP_view:
+  case OP_permute:
+  case OP_cast:
+  case OP_expand:
+  case OP_redistribute:
+  case OP_neg:
+    made->taken = in[0].taken;
+    made->alike = in[0].alike;
+    break;
+  case OP_narrow:
+  case OP_every:
+  case OP_gather:
+  case OP_index_select:
+  case OP_embedding:
+    made->taken = made->alike = in[0].alike;
+    break;
+  case OP_cat:
+    made->taken = true;
+    for (int k = 0; k < op->nin; k++) made->taken &= in[k].taken;
+    break;
+  case OP_add:
+  case OP_sub:
+  case OP_mul:
+    made->taken = (constant[0] && in[1].taken) || (constant[1] && in[0].taken);
+    made->alike = (constant[0] && in[1].alike) || (constant[1] && in[0].alike);
+    break;
+  case OP_full:
+  case OP_argmax:
+    made->taken = made->alike = true;
+    break;
+  case OP_index:
+  case OP_argsort:
+    made->taken = true;
+    break;
+  default:
+    break;
+  }
+  made->taken &= is_known(*made);
+  made->alike &= made->taken;
+}
+
+static struct range range_within(int value, int *asked)
+{
+  const struct value *v = &graph->value[value];
+  if (is_floating(v->type) || ++*asked > MOST_ASKED) return unknown;
+  if (v->op == NONE || v->type == BOOL) return declared_range(value);
+  const struct op *op = &graph->op[v->op];
+  struct range in[MAX_INPUTS] = {{0}};
+  for (int k = 0; k < op->nin; k++) in[k] = range_within(op->in[k], asked);
+  struct range made = range_of_made(op, in);
+  find_taken(op, in, &made);
+  return made;
+}
+
+static struct range range_of(int value)
+{
+  int asked = 0;
+  return range_within(value, &asked);
+}
+
+/* may_be(tensor of whole numbers, number): whether an element may be the number, as far as is
+   known. It depends on more than the tensor's shape and type: the call is not replayed. */
+static int may_be(lua_State *L)
+{
+  struct range r = range_of(argument_value(L, 1));
+  int64_t number = luaL_checkinteger(L, 2);
+  call_is_unlike();
+  lua_pushboolean(L, number >= r.low && number <= r.high);
+  return 1;
+}
+
+/* numbers_taken(tensor of whole numbers): the least and the greatest number that its elements may
+   well be; or nothing, where that is not known, or a condition of the plan's may keep them from it.
+ */
+static int numbers_taken(lua_State *L)
+{
+  struct range r = range_of(argument_value(L, 1));
+  call_is_unlike();
+  if (!r.taken) return 0;
+  lua_pushinteger(L, r.low);
+  lua_pushinteger(L, r.high);
+  return 2;
+}
+
+/* --------------------------------------------------------------------------- uses of indices */
+
+/* Follows the value to the input whose elements it has, unchanged, all of them or those of one
+   part. False where it is computed. */
+static bool find_input(int value, struct index_use *use)
+{
+  bool is_part = false;
+  for (; graph->value[value].op != NONE; value = graph->op[graph->value[value].op].in[0]) {
+    const struct op *op = &graph->op[graph->value[value].op];
+    bool reshapes =
+        op->kind == OP_view || op->kind == OP_permute || (op->kind == OP_expand && op->scalar == 1);
+    bool keeps = op->kind == OP_redistribute ||
+                 (op->kind == OP_cast && !is_floating(graph->value[op->in[0]].type));
+    if (op->kind == OP_narrow) {
+      if (!is_part) use->part = graph->value[value].shape;
+      is_part = true;
+      for (int d = 0; d < use->part.ndim; d++)
+        if (op->dims >> d & 1) use->first[d] += number_of(op, "start");
+    } else if (!keeps && (!reshapes || is_part)) {
+      return false;
+    }
+  }
+  use->input = value;
+  if (!is_part) use->part = graph->value[value].shape;
+  return graph->value[value].role == BATCH && !is_floating(graph->value[value].type);
+}
+
+/* Equal modules use indices at the same line: they share what is said of it. */
+static int number_of_use(const struct index_use *use)
+{
+  for (int i = 0; i < graph->nindex_use; i++) {
+    const struct index_use *u = &graph->index_use[i];
+    bool same = u->line == use->line && !strcmp(u->what, use->what) && u->below == use->below &&
+                u->ignores == use->ignores && u->ignored == use->ignored &&
+                u->input == use->input && !memcmp(&u->part, &use->part, sizeof u->part) &&
+                !memcmp(u->first, use->first, sizeof u->first);
+    if (same) return i;
+  }
+  GROW(graph->index_use, graph->nindex_use, graph->index_use_room);
+  graph->index_use[graph->nindex_use] = *use;
+  return graph->nindex_use++;
+}
+
+/* index_use(tensor, below, ignored or nil, the function): its elements are used as indices. Gives
+   the number of the use where index_within has to look at them in the step; else nothing. */
+static int index_use(lua_State *L)
+{
+  int value = argument_value(L, 1);
+  struct index_use use = {.line = sandbox->line, .below = luaL_checkinteger(L, 2)};
+  use.ignores = !lua_isnil(L, 3);
+  use.ignored = use.ignores ? luaL_checkinteger(L, 3) : 0;
+  struct range r = range_of(value);
+  call_is_unlike();
+  if (r.low >= 0 && r.high < use.below) return 0;
+  use.what = copy_text(luaL_checkstring(L, 4));
+  if (!find_input(value, &use)) {
+    use.input = NONE;
+    use.part = (struct shape){0};
+    memset(use.first, 0, sizeof use.first);
+  }
+  int number = number_of_use(&use);
+  if (use.input != NONE) return 0;
+  lua_pushinteger(L, number);
+  return 1;
+}
+
+void set_range_bindings(lua_State *L)
+{
+  static const luaL_Reg functions[] = {
+      {"may_be", may_be}, {"numbers_taken", numbers_taken}, {"index_use", index_use}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

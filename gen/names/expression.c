@@ -1,0 +1,155 @@
+/* expression.c: an operation in the model's words. */
+#include "names/names.h"
+
+#include <string.h>
+
+const char *plan_shown(void)
+{
+  const char *slash = strrchr(graph->path, '/');
+  return printable(*graph->path == '/' ? slash + 1 : graph->path);
+}
+
+const char *shown_operand(int value)
+{
+  return printable(spoken_name(value));
+}
+
+/* The operation that makes a value within the same kernel without storing it, or NULL: such a value
+   is shown as what makes it. */
+static const struct op *inner_maker(const struct op *group, int value)
+{
+  for (int k = 0; k < group->nbody; k++) {
+    const struct op *op = &graph->op[group->body[k]];
+    if (op->out == value && !graph->value[value].stored) return op;
+  }
+  return NULL;
+}
+
+/* So many operations the expression at hand still tells: what is read twice is told twice, and all
+   that it is made of. */
+static int left;
+
+static char *factor_text(double factor)
+{
+  return one_over(factor) ? text("1/%d", one_over(factor)) : text("%g", factor);
+}
+static void put_operand(struct buffer *b, const struct op *group, int value, bool within);
+
+/* "a + b" for the operators that C writes between their operands, "relu(a)" for the others. */
+static void put_call(struct buffer *b, const struct op *group, const struct op *op, bool within)
+{
+  static const char *const sign[OP_COUNT] = {
+      [OP_add] = " + ",        [OP_sub] = " - ", [OP_mul] = " * ", [OP_div] = " / ",
+      [OP_matmul] = " @ ",     [OP_eq] = " == ", [OP_ne] = " != ", [OP_lt] = " < ",
+      [OP_le] = " <= ",        [OP_gt] = " > ",  [OP_ge] = " >= ", [OP_logical_and] = " && ",
+      [OP_logical_or] = " || "};
+  bool infix = sign[op->kind] != NULL;
+  put(b, "%s%s", infix ? "" : op_name(op), infix && !within ? "" : "(");
+  for (int i = 0; i < op->nin; i++) {
+    put(b, "%s", !i ? "" : infix ? sign[op->kind] : ", ");
+    put_operand(b, group, op->in[i], infix && i > 0);
+  }
+  if (op->kind == OP_power) put(b, ", %s", double_text(op->scalar));
+  put(b, "%s", infix && !within ? "" : ")");
+}
+
+/* The number that the operation multiplies by without its name telling. */
+static double factor_of(const struct op *op)
+{
+  bool has_factor = op->kind == OP_scale || op->kind == OP_expand ||
+                    (op->kind == OP_sum && !strcmp(op_name(op), "sum"));
+  return has_factor ? op->scalar : 1;
+}
+
+static void put_nested(struct buffer *b, const struct op *group, const struct op *op, bool within)
+{
+  double factor = factor_of(op);
+  if (factor == 1) {
+    put_call(b, group, op, within);
+    return;
+  }
+  put(b, "%s%s * ", within ? "(" : "", factor_text(factor));
+  if (op->kind == OP_scale)
+    put_operand(b, group, op->in[0], true);
+  else
+    put_call(b, group, op, true);
+  put(b, "%s", within ? ")" : "");
+}
+static void put_stretched(struct buffer *b, const struct op *group, const struct op *op,
+                          bool within);
+
+static void put_operand(struct buffer *b, const struct op *group, int value, bool within)
+{
+  const struct op *maker = inner_maker(group, value);
+  const struct value *v = &graph->value[value];
+  if (maker && left-- <= 0)
+    put(b, "%s(...)", op_name(maker));
+  else if (maker && maker->kind == OP_expand)
+    put_stretched(b, group, maker, within);
+  else if (maker)
+    put_nested(b, group, maker, within);
+  else if (v->op != NONE && !v->stored)
+    put(b, "%g", graph->op[v->op].scalar);
+  else
+    put(b, "%s", shown_operand(value));
+}
+
+/* What is stretched is told as what it was; times a number, it may be that. */
+static void put_stretched(struct buffer *b, const struct op *group, const struct op *op,
+                          bool within)
+{
+  if (op->scalar == 1) {
+    put_operand(b, group, op->in[0], within);
+    return;
+  }
+  size_t begun = b->length;
+  put(b, "%s%s * ", within ? "(" : "", factor_text(op->scalar));
+  size_t of = b->length;
+  put_operand(b, group, op->in[0], true);
+  if (!strcmp(b->text + of, "1")) {
+    b->length = begun;
+    put(b, "%s", factor_text(op->scalar));
+  } else {
+    put(b, "%s", within ? ")" : "");
+  }
+}
+
+static char *nested_text(const struct op *op)
+{
+  struct buffer b = {0};
+  put_nested(&b, op, op, false);
+  return b.text;
+}
+
+/* "x @ w    ak,nk->an", or "d_w + (x @ y)    ab,ac->bc" where the product is added to its
+   output. */
+static char *product_text(const struct op *op)
+{
+  struct op two = *op;
+  struct buffer b = {0};
+  two.nin = 2;
+  if (op->nin == two.nin) return text("%s    %s", nested_text(op), op->equation);
+  put(&b, "%s + ", shown_operand(op->in[2]));
+  put_nested(&b, op, &two, true);
+  put(&b, "    %s", op->equation);
+  return b.text;
+}
+
+char *expression_text(const struct op *op)
+{
+  if (op->kind == OP_matmul) return product_text(op);
+  if (op->kind == OP_view)
+    return text("%s    %s -> %s", nested_text(op), shape_text(graph->value[op->in[0]].shape),
+                shape_text(graph->value[op->out].shape));
+  if (op->kind != OP_fused && op->kind != OP_epilogue) return nested_text(op);
+  enum { MOST = 40 };
+  struct buffer b = {0};
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    if (!graph->value[inner->out].stored) continue;
+    left = MOST;
+    put(&b, "%s%s = ", b.length ? "; " : "", shown_operand(inner->out));
+    put_nested(&b, op, inner, false);
+  }
+  return b.text;
+}

@@ -1,0 +1,146 @@
+/* names.h: what things are called in the generated program: the struct of its memory, variables,
+   groups, kernels. */
+#ifndef TPGEN_NAMES_H
+#define TPGEN_NAMES_H
+
+#include "base/base.h"
+#include "ir/ir.h"
+#include "target/target.h"
+#include "folded/folded.h"
+
+struct name {
+  const char *text;
+  int again; /* the last number that was tried behind it */
+};
+
+/* The names given out in a scope, found by their hash; a second comer gets a number. Local: of
+   variables. */
+struct scope {
+  bool local;
+  int n, room;
+  struct name *name;
+  int places, *at; /* open addressing: which of `name`, or NONE */
+};
+
+struct kernel {
+  const char *name, *comment;
+  const char *prototypes, *definition;             /* as written */
+  const char *given_prototypes, *given_definition; /* with the hole `$name$` */
+};
+
+/* ----------------------------------------------------------------------------------- c_lines.c */
+
+/* A file of ours with every statement that has a hole on one line, which is broken again when it is
+   known what is in the holes. */
+const char *joined_statements(const char *file);
+/* A text as a C comment, indented, its lines broken. */
+char *comment_lines(const char *text, int indent);
+/* A statement, broken where it is too long for a line. */
+void put_statement(struct buffer *b, int indent, const char *statement);
+/* A body without the braces around one statement that a line holds. */
+char *without_braces(const char *body);
+/* A text, of which the lines that are too long are broken, but for comments and those of the
+   preprocessor; of what is not ours, only the heads of functions. */
+char *wrapped_lines(const char *s, bool ours);
+
+/* -------------------------------------------------------------------------------- expression.c */
+
+/* The plan's path as it may stand in comments and files: of an absolute one only the last name. */
+const char *plan_shown(void);
+/* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)". */
+char *expression_text(const struct op *op);
+const char *shown_operand(int value);
+
+/* ------------------------------------------------------------------------------- group_names.c */
+
+/* The names of a group's communicator and stream. */
+const char *group_name(int group);
+const char *stream_name(int group);
+
+/* ------------------------------------------------------------------------------------- names.c */
+
+/* Gives every stored value its name in the program of `rank` and of all ranks like it. */
+void name_values(int rank);
+/* The address of a value's first element: "m->w.in_proj.weight", "relu". NULL where this rank
+   has no part of it. */
+const char *c_name(int value);
+/* Whether this rank has a part of any value with this role that no operation computes. */
+bool has_some_of(enum role role);
+/* The value's name for a reader of the function that c_name speaks of; a view has another's. */
+const char *local_name(int value);
+const char *spoken_name(int value);
+/* From here on c_name and local_name speak of values as this function names them. */
+void name_locals(const struct function *f);
+/* Whether a kernel has the name of a variable: then the functions are to be named again. */
+bool clashes_with_kernels(void);
+/* A line for each activation that the function's statements name: `float *const relu = ...;`. */
+char *local_declarations(const char *code);
+
+/* ---------------------------------------------------------------------------------- registry.c */
+
+/* Adds a kernel; gives the name that it has in the end, which replaces `$name$` in both texts. The
+   prototypes are the heads of the functions that are called, one a line; the definition is all of
+   the text, of which every line is broken that is too long, if it is ours: of what a plan's author
+   wrote only the heads. A kernel of the same texts is used again, whatever its comment says. */
+const char *add_kernel(const char *wanted, const char *prototypes, const char *comment,
+                       const char *definition, bool ours);
+/* The kernels that there are, then NULL: names that nothing else in the program may have. */
+const char *const *kernel_names(void);
+/* All kernels, their prototypes, and the headers that these ask for. */
+char *kernel_definitions(void);
+char *kernel_prototypes(void);
+const char *kernel_includes(void);
+/* The kernels of the program, in the order in which they were added. */
+extern struct kernel *kernels;
+extern int nkernels, kernel_room;
+/* By the text of a fused kernel without names: where the number of that kernel, from 1 on, is kept;
+   0: there is none yet. */
+int *planned(const char *plan);
+
+/* ---------------------------------------------------------------------------- reserved_names.c */
+
+/* Whether generated statements use the name themselves: no variable or parameter may have it. */
+bool is_spoken(const char *name);
+
+/* ------------------------------------------------------------------------------------- scope.c */
+
+/* Whether the scope has given the name; gives it. */
+bool is_name_given(const struct scope *s, const char *name);
+void give_name(struct scope *s, const char *name);
+/* Gives a name that no other has: the wanted one, or with a number behind it. */
+const char *unique_name(struct scope *s, const char *wanted);
+
+/* ---------------------------------------------------------------------------- step_constants.c */
+
+/* Where the number of the batch lies that random numbers depend on; the struct of what changes from
+   step to step, "" where a program needs none. */
+const char *batch_number(void);
+char *constants_text(void);
+
+/* ----------------------------------------------------------------------------- struct_memory.c */
+
+/* The declarations of the rank's memory: struct parameters, struct memory. */
+char *memory_declaration(void);
+/* The rank whose names are given now, and by value the name of its member of struct memory. */
+extern int named_rank;
+extern const char **memory_name;
+/* Whether that rank has a part of the value. */
+bool has_part(int value);
+/* Makes the declarations, and the names of members. */
+void declare_memory(void);
+/* All names of variables that were given since the names of values. */
+extern struct scope given_names;
+
+/* ------------------------------------------------------------------------------ update_rates.c */
+
+/* The lines that begin the update, or that compute the constants of a step: these are named in
+   update_rates; the function that gives the learning rate. */
+char *update_constants(void);
+const char *update_rates(void);
+char *learning_rate_text(void);
+bool is_adamw(void);
+/* "lr 0.1, betas 0.9 0.95, ...": above a kernel. */
+char *optimizer_text(void);
+const char *update_template(const char *name);
+
+#endif

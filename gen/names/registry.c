@@ -1,0 +1,174 @@
+/* registry.c: the kernels of a program, each once, by name. */
+#include "names/names.h"
+
+#include <string.h>
+
+struct kernel *kernels;
+int nkernels, kernel_room;
+static const char **name_list; /* of the first kernels, so many */
+static int nname, name_room, named_kernels;
+
+static const char *name_at(const char *prototype)
+{
+  size_t end = strcspn(prototype, "("), begin = end;
+  while (begin && prototype[begin - 1] != ' ' && prototype[begin - 1] != '*') begin--;
+  return text("%.*s", (int)(end - begin), prototype + begin);
+}
+
+/* What follows the line at c and those that it goes on in, led in by blanks; NULL at the end. */
+static const char *next_prototype(const char *c)
+{
+  for (c = strchr(c, '\n'); c && c[1] == ' ';) c = strchr(c + 1, '\n');
+  return c && c[1] ? c + 1 : NULL;
+}
+
+/* Tests have several graphs, each with memory of its own. */
+static void forget_other_graphs(void)
+{
+  static const struct graph *of;
+  if (of == graph) return;
+  of = graph;
+  nkernels = kernel_room = nname = name_room = named_kernels = 0;
+}
+
+const char *const *kernel_names(void)
+{
+  forget_other_graphs();
+  for (; named_kernels < nkernels; named_kernels++)
+    for (const char *c = kernels[named_kernels].prototypes; c; c = next_prototype(c)) {
+      GROW(name_list, nname, name_room);
+      name_list[nname++] = name_at(c);
+    }
+  GROW(name_list, nname, name_room);
+  name_list[nname] = NULL;
+  return name_list;
+}
+
+char *kernel_definitions(void)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < nkernels; i++)
+    put(&b, "%s%s%s", i ? "\n" : "", kernels[i].comment, kernels[i].definition);
+  if (b.length) b.text[b.length - 1] = 0; /* the line's end is the template's */
+  return b.text;
+}
+
+/* Whether a kernels says something that runtime/elements.h defines. */
+static bool uses_elements(const struct kernel *k)
+{
+  static const char *const words[] = {"random_stream", "larger",  "smaller",  "gelu_tanh_slope",
+                                      "INT_MIN",       "INT_MAX", "LONG_MIN", "LONG_MAX"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (has_word(k->definition, words[i])) return true;
+  return false;
+}
+
+/* Whether anything in the program is of the type that runtime/elements.h names. */
+static bool has_bf16(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].type == BF16) return true;
+  return false;
+}
+
+const char *kernel_includes(void)
+{
+  bool elements = has_bf16(), indices = false;
+  for (int i = 0; i < nkernels; i++) {
+    elements |= uses_elements(&kernels[i]);
+    indices |= has_word(kernels[i].definition, "index_within");
+  }
+  return text("%s%s%s", elements ? "#include \"elements.h\"\n" : "",
+              indices ? "#include \"indices.h\"\n" : "", elements || indices ? "\n" : "");
+}
+
+char *kernel_prototypes(void)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < nkernels; i++) put(&b, "%s", kernels[i].prototypes);
+  return b.text;
+}
+
+/* Heads, a line each, as declarations. */
+static char *declared(const char *heads)
+{
+  struct buffer b = {0};
+  for (; *heads; heads += strcspn(heads, "\n"), heads += *heads == '\n')
+    put(&b, "%.*s;\n", (int)strcspn(heads, "\n"), heads);
+  return b.text;
+}
+
+/* Of a name the number, from 1 on, of the kernel that has it, 0: none does; and the last number
+   that was tried behind it. */
+struct named {
+  int kernel, again;
+};
+
+static struct named *named(const char *name)
+{
+  static struct memo names;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_text(&q, name);
+  return answer_to(&names, &q, sizeof(struct named), &is_new);
+}
+
+int *planned(const char *plan)
+{
+  static struct memo plans;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_text(&q, plan);
+  return answer_to(&plans, &q, sizeof(int), &is_new);
+}
+
+/* The name that was given to a kernel of these texts. */
+static const char **given_name(const char *wanted, const char *prototypes, const char *definition)
+{
+  static struct memo texts;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_text(&q, wanted);
+  ask_text(&q, prototypes);
+  ask_text(&q, definition);
+  return answer_to(&texts, &q, sizeof(char *), &is_new);
+}
+
+/* A name that none has, or one that has the same texts. */
+static const char *name_for(const char *wanted, const char *prototypes, const char *definition)
+{
+  struct named *first = named(wanted);
+  for (;; first->again++) {
+    const char *name = first->again ? text("%s_%d", wanted, first->again + 1) : wanted;
+    int known = named(name)->kernel;
+    if (!known) return name;
+    const struct kernel *k = &kernels[known - 1];
+    if (!strcmp(k->given_prototypes, prototypes) && !strcmp(k->given_definition, definition))
+      return name;
+  }
+}
+
+const char *add_kernel(const char *wanted, const char *prototypes, const char *comment,
+                       const char *definition, bool ours)
+{
+  forget_other_graphs();
+  const char **given = given_name(wanted, prototypes, definition);
+  if (*given) return *given;
+  const char *name = *given = name_for(wanted, prototypes, definition);
+  if (named(name)->kernel) return name;
+  GROW(kernels, nkernels, kernel_room);
+  kernels[nkernels++] = (struct kernel){
+      .name = name,
+      .comment = comment,
+      .prototypes = wrapped_lines(fill(declared(prototypes), "name", name, NULL), true),
+      .definition = wrapped_lines(fill(definition, "name", name, NULL), ours),
+      .given_prototypes = prototypes,
+      .given_definition = definition};
+  named(name)->kernel = nkernels;
+  return name;
+}

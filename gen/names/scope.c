@@ -1,0 +1,44 @@
+/* scope.c: names that are given out once in a scope. */
+#include "names/names.h"
+
+#include <string.h>
+
+/* Where the name is, or would be. */
+static int *place_of(const struct scope *s, const char *name)
+{
+  size_t mask = (size_t)s->places - 1, i = hash_bytes(HASH_START, name, strlen(name)) & mask;
+  while (s->at[i] != NONE && strcmp(s->name[s->at[i]].text, name)) i = (i + 1) & mask;
+  return &s->at[i];
+}
+
+bool is_name_given(const struct scope *s, const char *name)
+{
+  return s->n && *place_of(s, name) != NONE;
+}
+
+void give_name(struct scope *s, const char *name)
+{
+  if (2 * s->n >= s->places) {
+    s->places = s->places ? 2 * s->places : 64;
+    s->at = alloc((size_t)s->places * sizeof *s->at);
+    for (int i = 0; i < s->places; i++) s->at[i] = NONE;
+    for (int i = 0; i < s->n; i++) *place_of(s, s->name[i].text) = i;
+  }
+  GROW(s->name, s->n, s->room);
+  *place_of(s, name) = s->n;
+  s->name[s->n++] = (struct name){.text = name, .again = 1};
+}
+
+const char *unique_name(struct scope *s, const char *wanted)
+{
+  if (s->local) wanted = spared_name(wanted);
+  bool known = is_name_given(s, wanted);
+  if (!known) give_name(s, wanted);
+  if (!known && !(s->local && is_spoken(wanted))) return wanted;
+  int first = *place_of(s, wanted);
+  const char *name;
+  do name = text("%s_%d", wanted, ++s->name[first].again);
+  while (is_name_given(s, name) || (s->local && is_spoken(name)));
+  give_name(s, name);
+  return name;
+}

@@ -1,0 +1,256 @@
+/* struct_memory.c: the struct of all of a rank's memory, and the names of its members. */
+#include "names/names.h"
+
+#include <string.h>
+
+int named_rank;
+const char **memory_name; /* by value */
+static struct buffer declaration;
+
+/* "20 * 16" */
+static char *product_text(struct shape s)
+{
+  struct buffer b = {0};
+  if (elements(s) > INT32_MAX) put(&b, "(size_t)");
+  for (int d = 0; d < s.ndim; d++) put(&b, "%s%lld", d ? " * " : "", (long long)s.size[d]);
+  if (!s.ndim) put(&b, "1");
+  return b.text;
+}
+
+/* A parameter, and how far its dotted name has been taken apart. */
+struct leaf {
+  int value;
+  const char *rest;
+};
+
+bool has_part(int value)
+{
+  return elements(local_shape(value, named_rank)) > 0;
+}
+
+static void put_member(struct buffer *b, const char *type, const char *name, int value, int indent)
+{
+  struct shape here = local_shape(value, named_rank);
+  const struct value *v = &graph->value[value];
+  char *member = text("%s %s[%s];", type, name, product_text(here));
+  put(b, "%*s%-*s // %s", indent, "", 40 - indent, member, shape_text(here));
+  if (!same_shape(here, v->shape)) put(b, " of %s", shape_text(v->shape));
+  put(b, "  %s\n", layout_text(v->layout));
+}
+
+static size_t first_word(const char *s)
+{
+  return strcspn(s, ".");
+}
+
+/* Where each child of a module begins among its leaves; gives how many children. */
+static int children(const struct leaf *leaf, int n, int *begin)
+{
+  int count = 0;
+  for (int i = 0; i < n; i++) {
+    size_t word = first_word(leaf[i].rest);
+    bool same = i && first_word(leaf[i - 1].rest) == word &&
+                !strncmp(leaf[i].rest, leaf[i - 1].rest, word) && leaf[i].rest[word] == '.';
+    if (!same) begin[count++] = i;
+  }
+  begin[count] = n;
+  return count;
+}
+
+/* The leaves with their first word taken off. */
+static struct leaf *below(const struct leaf *leaf, int n)
+{
+  struct leaf *copy = alloc((size_t)n * sizeof *copy);
+  for (int i = 0; i < n; i++)
+    copy[i] =
+        (struct leaf){.value = leaf[i].value, .rest = leaf[i].rest + first_word(leaf[i].rest) + 1};
+  return copy;
+}
+
+/* Whether two children hold the same, leaf by leaf. */
+static bool same_leaves(const struct leaf *a, const struct leaf *b, int n)
+{
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[a[i].value], *w = &graph->value[b[i].value];
+    if (strcmp(a[i].rest + first_word(a[i].rest), b[i].rest + first_word(b[i].rest)) ||
+        v->type != w->type || !same_shape(v->shape, w->shape) || !same_layout(v->layout, w->layout))
+      return false;
+  }
+  return true;
+}
+
+/* Whether the leaves are those of `count` children called 0, 1, ..., m each, that hold the same. */
+static bool is_list(const struct leaf *leaf, const int *begin, int count)
+{
+  int m = begin[1] - begin[0];
+  for (int i = 0; i < count; i++) {
+    const struct leaf *child = &leaf[begin[i]];
+    char number[16];
+    snprintf(number, sizeof number, "%d.", i);
+    if (begin[i + 1] - begin[i] != m || strncmp(child->rest, number, strlen(number)) ||
+        !same_leaves(leaf, child, m))
+      return false;
+  }
+  return true;
+}
+static char *tree_text(const struct leaf *leaf, int n, const char *path, int indent);
+
+/* A list of modules called 0, 1, ... that hold the same: an array of structs. False if it isn't. */
+static bool put_array(struct buffer *b, const struct leaf *leaf, int n, const char *path,
+                      const char *name, int indent)
+{
+  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children(leaf, n, begin);
+  if (count < 2 || !is_list(leaf, begin, count)) return false;
+  int m = begin[1];
+  const char *first = text("%s%s[0].", path, name);
+  char *members = tree_text(below(leaf, m), m, first, indent + 2);
+  if (!*members) return false;
+  for (int i = m; i < n; i++) {
+    const char *alike = memory_name[leaf[i % m].value];
+    if (alike)
+      memory_name[leaf[i].value] = text("%s%s[%d].%s", path, name, i / m, alike + strlen(first));
+  }
+  put(b, "%*sstruct {\n%s%*s} %s[%d];\n", indent, "", members, indent, "", name, count);
+  return true;
+}
+
+/* The members for leaf[0 .. n-1], which stand in the order of the tree. */
+static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const char *path, int indent)
+{
+  int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children(leaf, n, begin);
+  struct scope scope = {0};
+  for (int i = 0; i < count; i++) {
+    const struct leaf *child = &leaf[begin[i]];
+    int m = begin[i + 1] - begin[i];
+    size_t word = first_word(child->rest);
+    const char *name = unique_name(&scope, identifier(text("%.*s", (int)word, child->rest)));
+    if (child->rest[word] == 0) {
+      if (!has_part(child->value)) continue;
+      memory_name[child->value] = text("%s%s", path, name);
+      put_member(b, c_type(graph->value[child->value].type), name, child->value, indent);
+      continue;
+    }
+    struct leaf *inner = below(child, m);
+    if (put_array(b, inner, m, path, name, indent)) continue;
+    char *members = tree_text(inner, m, text("%s%s.", path, name), indent + 2);
+    if (*members) put(b, "%*sstruct {\n%s%*s} %s;\n", indent, "", members, indent, "", name);
+  }
+}
+
+static char *tree_text(const struct leaf *leaf, int n, const char *path, int indent)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  put_tree(&b, leaf, n, path, indent);
+  return b.text;
+}
+
+/* "exp_avg" of "optim.exp_avg.in_proj.weight". */
+static const char *state_kind(int value)
+{
+  const char *kind = strchr(graph->value[value].name, '.') + 1;
+  return text("%.*s", (int)first_word(kind), kind);
+}
+
+static bool is_role(int value, enum role role)
+{
+  const struct value *v = &graph->value[value];
+  return v->role == role && !(role == ACTIVATION && !v->is_output);
+}
+
+/* A struct of all values with this role, outputs for ACTIVATION. False if this rank has none. */
+static bool put_struct(struct buffer *b, const char *name, enum role role, const char *path)
+{
+  int n = 0, room = 0;
+  struct leaf *leaf = NULL;
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (!is_role(i, role)) continue;
+    GROW(leaf, n, room);
+    leaf[n++] = (struct leaf){.value = i, .rest = graph->value[i].name};
+  }
+  char *members = n ? tree_text(leaf, n, path, 2) : "";
+  if (!*members) return false;
+  put(b, "struct %s {\n%s};\n\n", name, members);
+  return true;
+}
+
+/* The gradients and states of a parameter lie in their structs where it lies in its own. */
+static void name_followers(struct buffer *members)
+{
+  struct scope kinds = {0};
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->role != GRADIENT && v->role != STATE) continue;
+    const char *parameter = memory_name[v->of];
+    if (!parameter) continue;
+    const char *kind = v->role == STATE ? state_kind(i) : "grad";
+    memory_name[i] = text("m->%s.%s", kind, parameter + strlen("m->w."));
+    if (!is_name_given(&kinds, kind)) put(members, ", %s", unique_name(&kinds, kind));
+  }
+}
+
+/* What batches add up lies in a struct of its own where it takes more room than the gradients. */
+static bool put_sums(struct buffer *b)
+{
+  const int *first = sums_by_parameter();
+  int n = 0, room = 0;
+  struct leaf *leaf = NULL;
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (first[i] == NONE) continue;
+    GROW(leaf, n, room);
+    leaf[n++] = (struct leaf){first[i], graph->value[i].name};
+  }
+  char *members = n ? tree_text(leaf, n, "m->sum.", 2) : "";
+  if (!*members) return false;
+  put(b, "// What the batches of a step add up, before it is reduced.\nstruct sums {\n%s};\n\n",
+      members);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == SUMS) memory_name[i] = memory_name[first[graph->value[i].of]];
+  return true;
+}
+
+void declare_memory(void)
+{
+  declaration = (struct buffer){0};
+  struct buffer members = {0};
+  const char *aligned = options.cuda ? "alignas(64) " : "";
+  put_text(&members, "", 0);
+  if (put_struct(&declaration, "parameters", PARAMETER, "m->w.")) {
+    put(&members, "  %sstruct parameters w", aligned);
+    name_followers(&members);
+    put(&members, ";\n");
+  }
+  if (put_sums(&declaration)) put(&members, "  %sstruct sums sum;\n", aligned);
+  if (put_struct(&declaration, "batch", BATCH, "m->batch."))
+    put(&members, "  %sstruct batch batch%s;\n", aligned,
+        keeps_batches() ? text(", batches[%d]", graph->accumulate) : "");
+  if (put_struct(&declaration, "outputs", ACTIVATION, "m->outputs."))
+    put(&members, "  %sstruct outputs outputs;\n", aligned);
+  if (*constants_text()) put(&members, "  struct constants now;\n");
+  if (graph->loss != NONE) {
+    put(&members, "  float loss;\n");
+    for (int i = 0; i < graph->nvalue; i++)
+      if (graph->value[i].role == LOSS) memory_name[i] = "&m->loss";
+  }
+  if (graph->norm != NONE) {
+    put(&members, "  float grad_norm;\n");
+    memory_name[graph->norm] = "&m->grad_norm";
+  }
+  if (notes_indices())
+    put(&members, "  unsigned long long noted[%d]; // what was no index\n", graph->nindex_use);
+  if (options.cuda && parts_room(named_rank))
+    put(&members, "  alignas(64) float parts[%lld];\n", (long long)parts_room(named_rank));
+  if (graph->arena_bytes)
+    put(&members, "  alignas(64) unsigned char arena[%lld];\n", (long long)graph->arena_bytes);
+  if (product_workspace())
+    put(&members, "  alignas(256) unsigned char workspace[%lld]; // of the products of matrices\n",
+        (long long)product_workspace());
+  put(&declaration, "// All of a rank's memory.\nstruct memory {\n%s};\n", members.text);
+}
+
+char *memory_declaration(void)
+{
+  return declaration.text;
+}
+
+struct scope given_names;

@@ -1,0 +1,60 @@
+/* update_rates.c: the learning rate and what else changes from step to step in an update. */
+#include "names/names.h"
+
+#include <string.h>
+
+bool is_adamw(void)
+{
+  return !strcmp(graph->optimizer.name, "AdamW");
+}
+
+char *optimizer_text(void)
+{
+  const struct optimizer *o = &graph->optimizer;
+  struct buffer b = {0};
+  put(&b, "lr %s", double_text(o->lr));
+  if (is_adamw())
+    put(&b, ", betas %s %s, eps %s", double_text(o->beta1), double_text(o->beta2),
+        double_text(o->eps));
+  if (o->momentum > 0)
+    put(&b, ", momentum %s%s", double_text(o->momentum), o->nesterov ? ", nesterov" : "");
+  put(&b, ", weight decay %s", double_text(o->weight_decay));
+  if (graph->clip > 0) put(&b, ", gradients clipped to norm %s", double_text(graph->clip));
+  return b.text;
+}
+
+const char *update_template(const char *name)
+{
+  return embedded_text(text("templates/%s.%s", name, options.cuda ? "cu" : "c"));
+}
+
+/* What the whole update computes once, from the number of the step. */
+char *update_constants(void)
+{
+  const struct optimizer *o = &graph->optimizer;
+  const char *name = is_adamw() ? "adamw_rates" : "sgd_rates";
+  return fill(update_template(name), "decay", double_text(o->weight_decay), "beta1",
+              double_text(o->beta1), "beta2", double_text(o->beta2), NULL);
+}
+
+const char *update_rates(void)
+{
+  return is_adamw() ? "keep, rate, root" : "rate";
+}
+
+char *learning_rate_text(void)
+{
+  const struct rates *r = &graph->rates;
+  double most = graph->optimizer.lr;
+  if (!r->steps)
+    return fill(embedded_text("templates/rate_constant.c"), "lr", double_text(most), NULL);
+  char *up = "", *climb = "", *down = text("t / %d", r->steps);
+  if (r->warmup) {
+    up = text("up along a line until step %d,\n// ", r->warmup);
+    climb = text("  if (t <= %d) return most * t / %d;\n", r->warmup, r->warmup);
+    down = text("(t - %d) / %d", r->warmup, r->steps - r->warmup);
+  }
+  return fill(embedded_text("templates/rate_warmup_cosine.c"), "most", double_text(most), "least",
+              double_text(r->least * most), "up", up, "climb", climb, "down", down, "steps",
+              text("%d", r->steps), NULL);
+}

@@ -1,0 +1,97 @@
+/* async_tp.c: what became of the collectives that async_tp asks for, for the reports.
+
+   Takes   graph->async_tp_result, which async_tp.c has left. */
+#include "report/report.h"
+
+static const struct op *op_of(const struct async_tp_result *p)
+{
+  return &graph->op[p->op];
+}
+
+/* Of those that one line of the plan asks for over one dimension of the mesh. */
+static bool is_asked_alike(const struct async *a, const struct async *b)
+{
+  return a->line == b->line && a->mesh_dim == b->mesh_dim;
+}
+
+static bool is_of(const struct async_tp_result *p, const struct async *asked)
+{
+  return is_asked_alike(&graph->async[p->async], asked);
+}
+
+static char *model_time(int64_t picoseconds)
+{
+  return seconds_text((double)picoseconds * 1e-12);
+}
+
+/* What it and its products take by themselves, as it is and as it could be; or why it is whole. */
+static char *reason(const struct async_tp_result *p)
+{
+  if (p->why_not) return printable(p->why_not);
+  if (!p->tried) return copy_text("");
+  if (p->pieces) return text("%s, whole %s", model_time(p->in_pieces), model_time(p->whole));
+  return text("%s, in %d pieces %s", model_time(p->whole), p->tried, model_time(p->in_pieces));
+}
+
+static void put_fate(struct buffer *b, const struct async_tp_result *p)
+{
+  const struct op *op = op_of(p);
+  put(b, "  %-8s %-15s %-6s %-13s %-34s %s%s\n", phase_name[op->phase], op_row[op->kind].name,
+      printable(graph->group[op->group].name),
+      p->pieces ? text("in %d pieces", p->pieces) : "whole", reason(p),
+      printable(value_name(op->in[0])), p->times > 1 ? text(", %d times", p->times) : "");
+}
+
+/* Whether any is cut, and who has decided that. */
+static char *outcome_text(const struct async *asked, int cut, int of)
+{
+  if (!cut && !asked->pieces)
+    return text("none of %d collectives travels in pieces: by the model that would be slower", of);
+  return text("%d of %d collectives travel%s in pieces, %s", cut, of, cut == 1 ? "s" : "",
+              asked->pieces ? "as the plan says" : "as many as the model finds quickest");
+}
+
+static void put_asked(struct buffer *b, const struct async *asked)
+{
+  int n = 0, cut = 0;
+  for (int i = 0; i < graph->nasync_tp_result; i++) {
+    if (!is_of(&graph->async_tp_result[i], asked)) continue;
+    n++;
+    cut += graph->async_tp_result[i].pieces > 0;
+  }
+  put(b, "\nasync_tp over %s, %s:%d: %s\n", printable(graph->mesh.name[asked->mesh_dim]),
+      plan_shown(), asked->line, outcome_text(asked, cut, n));
+  for (int i = 0; i < graph->nasync_tp_result; i++)
+    if (is_of(&graph->async_tp_result[i], asked)) put_fate(b, &graph->async_tp_result[i]);
+}
+
+void put_async_tp(struct buffer *b)
+{
+  for (int i = 0; i < graph->nasync; i++) {
+    bool told = false;
+    for (int k = 0; k < i; k++) told |= is_asked_alike(&graph->async[k], &graph->async[i]);
+    if (!told) put_asked(b, &graph->async[i]);
+  }
+}
+
+json_t *json_async_tp(void)
+{
+  json_t *list = json_array();
+  for (int i = 0; i < graph->nasync_tp_result; i++) {
+    const struct async_tp_result *p = &graph->async_tp_result[i];
+    const struct op *op = op_of(p);
+    json_t *one = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "kind", op_row[op->kind].name,
+                            "group", printable(graph->group[op->group].name), "value",
+                            printable(value_name(op->in[0])), "phase", phase_name[op->phase],
+                            "line", graph->async[p->async].line, "times", p->times, "pieces",
+                            p->pieces ? p->pieces : 1);
+    if (p->tried) {
+      json_member(one, "whole_ns", json_integer(p->whole / 1000));
+      json_member(one, "quickest_pieces", json_integer(p->tried));
+      json_member(one, "in_pieces_ns", json_integer(p->in_pieces / 1000));
+    }
+    if (p->why_not) json_member(one, "why_whole", json_string(printable(p->why_not)));
+    json_append(list, one);
+  }
+  return list;
+}

@@ -1,0 +1,50 @@
+/* explain.c: --explain: what becomes of a value, and why. */
+#include "report/report.h"
+
+#include <string.h>
+
+/* Whether the value is one of the program's own: made by something that is still there, and no
+   buffer of pieces. */
+static bool is_there(int value)
+{
+  if (graph->value[value].op == NONE) return true;
+  if (holds_pieces(value)) return false;
+  for (int i = 0; i < graph->norder; i++)
+    if (graph->order[i] == graph->value[value].op) return true;
+  return false;
+}
+
+static char *made_by(const struct op *op)
+{
+  return op->why && op->kind != OP_view ? comment_text(op) : expression_text(op);
+}
+
+static void explain_value(int value)
+{
+  const struct value *v = &graph->value[value];
+  printf("%s  %s%s  %s  (%s:%d)\n", printable(value_name(value)), type_name(v->type),
+         shape_text(v->shape), layout_text(v->layout), plan_shown(), v->line);
+  if (v->role == PARAMETER) printf("  placed by %s\n", asked_by(value));
+  if (v->op != NONE) printf("  made by %s\n", made_by(&graph->op[v->op]));
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    for (int k = 0; k < op->nin; k++)
+      if (op->in[k] == value)
+        printf("  %s: read by %s at line %d, %s%s%s\n", phase_name[op->phase],
+               op_row[op->kind].name, op->line, layouts_text(op), op->why ? ": " : "",
+               op->why ? printable(op->why) : "");
+  }
+}
+
+void explain(void)
+{
+  if (!options.explain) return;
+  bool found = false;
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (strcmp(value_name(i), options.explain) || !is_there(i)) continue;
+    found = true;
+    explain_value(i);
+  }
+  if (!found) plan_error(0, "no value is called %s", printable(options.explain));
+  end_printing();
+}

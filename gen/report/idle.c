@@ -1,0 +1,30 @@
+/* idle.c: dimensions of the mesh along which nothing is cut: all ranks along one do the same work,
+   which is right and of no use, and seldom meant. plan.txt says so, and tpgen when it is done. */
+#include "report/report.h"
+
+static bool is_idle(int dim)
+{
+  if (graph->mesh.size[dim] == 1) return false;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->placed && v->layout.on[dim].kind != REPLICATE) return false;
+  }
+  return true;
+}
+
+char *idle_text(int dim)
+{
+  if (!is_idle(dim)) return NULL;
+  return text("nothing is cut along %s: its %d ranks do all the same",
+              printable(graph->mesh.name[dim]), graph->mesh.size[dim]);
+}
+
+void tell_idle(void)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    const char *idle = idle_text(d);
+    if (idle)
+      fprintf(stderr, "%s:%d: note: %s; a style, fully_shard or distribute cuts along it\n",
+              graph->path, graph->mesh.line, idle);
+  }
+}

@@ -1,0 +1,73 @@
+/* order.c: adds to plan.txt the order in which every rank issues the collectives, which the pass
+   `emit` has proved: a paragraph for each phase, a loop's rounds on lines of their own. */
+#include "report/report.h"
+
+enum { LABEL = 13 }; /* columns before the collectives */
+
+/* A line as it grows: it breaks where it is too long. */
+struct line {
+  struct buffer *to, items;
+  const char *label; /* what stands before its first item */
+};
+
+static void end_line(struct line *line)
+{
+  if (!line->items.length) return;
+  char *whole = text("%-*s%s", LABEL, line->label, line->items.text);
+  put(line->to, "%s\n", wrapped(whole, ", ", text("%*s", LABEL, "")));
+  line->items = (struct buffer){0};
+  line->label = "";
+}
+
+/* For which of a loop's rounds another one issues it. */
+static char *round_words(const struct op *call)
+{
+  switch (call->round) {
+  case NEXT_ROUND:
+    return call->far > 1 ? text(" %d rounds ahead", call->far) : copy_text(" a round ahead");
+  case ROUND_BEFORE:
+    return copy_text(" of the round before");
+  case IN_LAST_ROUND:
+    return copy_text(" in the last");
+  default:
+    return copy_text("");
+  }
+}
+
+static void put_function(struct line *line, const struct function *f, const char *words)
+{
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    if (op->kind == OP_round) {
+      put_function(line, &graph->function[op->function], round_words(op));
+    } else if (op->kind == OP_loop) {
+      const struct function *body = &graph->function[op->function];
+      end_line(line);
+      line->label = text("%*s ", LABEL - 1, text("%d rounds", body->count));
+      put_function(line, body, "");
+      end_line(line);
+      line->label = text("%*s ", LABEL - 1, "then");
+    } else if (is_collective(op->kind)) {
+      put(&line->items, "%s%s %s over %s%s", line->items.length ? ", " : "", kind_of(op),
+          grouped(bytes_brought(op)), printable(graph->group[op->group].name), words);
+    }
+  }
+}
+
+void put_order(struct buffer *b)
+{
+  size_t before;
+  put(b, "\norder        what every rank issues, and the bytes that it brings; ");
+  put(b, "proved free of deadlock on %d ranks:\n", world_size());
+  before = b->length;
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (!is_phase(f)) continue;
+    bool again = is_of_batch(f->phase) && graph->accumulate > 1;
+    const char *batches = again ? text(", %d times", graph->accumulate) : "";
+    struct line line = {.to = b, .label = text("  %s%s ", phase_name[f->phase], batches)};
+    put_function(&line, f, "");
+    end_line(&line);
+  }
+  if (b->length == before) put(b, "  nothing\n");
+}

@@ -1,0 +1,179 @@
+/* plan_json.c: plan.json, for programs: what plan.txt tells people. */
+#include "report/report.h"
+
+json_t *json_shape(struct shape s)
+{
+  json_t *list = json_array();
+  for (int d = 0; d < s.ndim; d++) json_append(list, json_integer(s.size[d]));
+  return list;
+}
+
+static json_t *json_layout(struct layout layout)
+{
+  json_t *object = json_object();
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    json_member(object, printable(graph->mesh.name[d]), json_string(placement_text(layout.on[d])));
+  return object;
+}
+
+/* On which stream it runs, and beside what; how long it takes by the model, and is waited for. */
+static void add_stream(json_t *object, const struct op *op)
+{
+  json_t *list = json_array();
+  struct list others = beside(op);
+  for (int i = 0; i < others.n; i++)
+    json_append(list, json_string(called(&graph->op[others.at[i]], shown_name)));
+  json_member(object, "stream", json_string(op->beside ? stream_name(op->group) : "stream"));
+  json_member(object, "beside", list);
+  int64_t takes, waited;
+  simulated_mean((int)(op - graph->op), &takes, &waited);
+  json_member(object, "takes_ns", json_integer(takes / 1000));
+  json_member(object, "waited_for_ns", json_integer(waited / 1000));
+}
+
+static void add_collective(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  if (!is_collective(op->kind)) return;
+  struct busiest most = busiest_of(op);
+  json_t *object = json_pack(
+      "{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:s, s:i, s:s}", "kind", kind_of(op), "group",
+      printable(graph->group[op->group].name), "bytes", (json_int_t)bytes_brought(op), "sent",
+      (json_int_t)most.sent, "received", (json_int_t)most.received, "ranks", group_size(op->group),
+      "times", times, "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
+  if (options.cuda) add_stream(object, op);
+  json_append(to, object);
+}
+
+static json_t *json_steps(const struct chain *c)
+{
+  json_t *list = json_array();
+  for (int i = 0; i < c->nstep; i++) {
+    const struct op *op = &graph->op[c->step[i]];
+    json_t *step = json_pack("{s:s}", "kind", kind_of(op));
+    if (*over_text(op)) json_member(step, "over", json_string(over_text(op)));
+    if (*step_layouts(op)) json_member(step, "move", json_string(step_layouts(op)));
+    if (is_collective(op->kind)) {
+      struct busiest most = busiest_of(op);
+      json_member(step, "sent", json_integer(most.sent));
+      json_member(step, "received", json_integer(most.received));
+    }
+    json_append(list, step);
+  }
+  return list;
+}
+
+/* Bytes are those of the busiest rank. */
+static json_t *json_chain(const struct chain *c)
+{
+  const struct op *op = first_step(c);
+  const struct value *v = moved_value(c);
+  struct busiest most = busiest_in(c->nstep, c->step, NULL);
+  json_t *object =
+      json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:i, s:s, s:i, s:s}", "value",
+                printable(value_name((int)(v - graph->value))), "type", type_name(v->type), "shape",
+                json_shape(v->shape), "from", layout_text(layout_before(c)), "to",
+                layout_text(layout_reached(c)), "steps", json_steps(c), "sent",
+                (json_int_t)most.sent, "received", (json_int_t)most.received, "times", c->times,
+                "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
+  if (bound_of(c) != NONE) json_member(object, "bound", json_integer(bound_of(c)));
+  if (seconds_of(c) > 0) json_member(object, "seconds", json_real(seconds_of(c)));
+  return object;
+}
+
+static json_t *json_chains(void)
+{
+  json_t *list = json_array();
+  int n;
+  const struct chain *chain = find_chains(&n);
+  for (int i = 0; i < n; i++) json_append(list, json_chain(&chain[i]));
+  return list;
+}
+
+/* "0-2, 5" */
+static char *ranks_with(int value, struct shape here)
+{
+  struct buffer b = {0};
+  int world = world_size();
+  for (int r = 0; r < world; r++) {
+    if (!same_shape(local_shape(value, r), here)) continue;
+    int last = r;
+    while (last + 1 < world && same_shape(local_shape(value, last + 1), here)) last++;
+    put(&b, last > r ? "%s%d-%d" : "%s%d", b.length ? ", " : "", r, last);
+    r = last;
+  }
+  return b.text;
+}
+
+/* The shapes of a value's parts, each with the ranks that hold one: [{"ranks": "0-1", "shape":
+   [11]}]. */
+static json_t *json_parts(int value)
+{
+  struct shape *seen = NULL;
+  int n = 0, room = 0;
+  json_t *list = json_array();
+  for (int r = 0; r < world_size(); r++) {
+    struct shape here = local_shape(value, r);
+    int k = 0;
+    while (k < n && !same_shape(seen[k], here)) k++;
+    if (k < n) continue;
+    GROW(seen, n, room);
+    seen[n++] = here;
+    json_append(
+        list, json_pack("{s:s, s:o}", "ranks", ranks_with(value, here), "shape", json_shape(here)));
+  }
+  return list;
+}
+
+static json_t *json_parameters(void)
+{
+  json_t *list = json_array();
+  struct families parameters = find_parameters();
+  for (int i = 0; i < parameters.n; i++) {
+    const struct family *f = &parameters.at[i];
+    const struct value *v = &graph->value[f->member.at[0]];
+    json_append(list, json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "name", printable(family_text(f)),
+                                "count", f->member.n, "type", type_name(v->type), "shape",
+                                json_shape(v->shape), "placement", json_layout(v->layout), "local",
+                                json_parts(f->member.at[0])));
+  }
+  return list;
+}
+
+static void set_bytes(json_t *memory, const char *name, int64_t bytes)
+{
+  json_member(memory, name, json_integer(bytes));
+}
+
+static json_t *json_memory(void)
+{
+  json_t *memory = json_object();
+  const int64_t *held = memory_by_role();
+  for (int i = 0; i < MEMORY_PARTS; i++)
+    set_bytes(memory, memory_part[i].name, held[memory_part[i].role]);
+  set_bytes(memory, "activations", graph->arena_bytes);
+  set_bytes(memory, "activations_bound", graph->live_bytes);
+  set_bytes(memory, "total", memory_of_rank());
+  if (parts_bytes()) set_bytes(memory, "parts", parts_bytes());
+  if (product_workspace()) set_bytes(memory, "workspace", product_workspace());
+  if (graph->mesh.memory) set_bytes(memory, "limit", graph->mesh.memory);
+  return memory;
+}
+
+void report_json(struct buffer *b)
+{
+  json_t *mesh = json_array(), *collectives = json_array();
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    json_append(mesh, json_pack("{s:s, s:i}", "name", printable(graph->mesh.name[d]), "size",
+                                graph->mesh.size[d]));
+  each_op(add_collective, collectives);
+  json_t *memory = json_memory();
+  json_t *whole =
+      json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
+                "plan", plan_shown(), "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu",
+                "ranks", world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
+                collectives, "redistributions", json_chains(), "memory_of_rank", memory);
+  if (graph->nasync) json_member(whole, "async_tp", json_async_tp());
+  if (device()) json_member(whole, "simulated_step", json_step());
+  put(b, "%s\n", json_text(whole, JSON_INDENT(2)));
+}

@@ -1,0 +1,273 @@
+/* plan_text.c: what was decided: plan.txt, for people; a step file's head; --explain. */
+#include "report/report.h"
+
+#include <string.h>
+
+/* --------------------------------------------------------------------------------------- counts */
+
+struct totals {
+  int collectives;
+  int64_t bytes;
+};
+
+static void add_up(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  struct totals *t = to;
+  if (!is_collective(op->kind)) return;
+  t->collectives += times;
+  t->bytes = plus_times(t->bytes, times, bytes_brought(op));
+}
+
+static struct totals totals(void)
+{
+  struct totals t = {0};
+  each_op(add_up, &t);
+  return t;
+}
+
+static char *mesh_text(void)
+{
+  struct buffer b = {0};
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    put(&b, "%s%s=%d", d ? " " : "", printable(graph->mesh.name[d]), graph->mesh.size[d]);
+  return b.text;
+}
+
+char *summary_text(int rank)
+{
+  struct totals t = totals();
+  return text("//   mesh         %s\n"
+              "//   parameters   %s elements of %s on each of these ranks\n"
+              "//   a step       %d collective%s, %s bytes\n",
+              mesh_text(), grouped(held_elements(PARAMETER, rank)),
+              grouped(held_elements(PARAMETER, NONE)), t.collectives, t.collectives == 1 ? "" : "s",
+              grouped(t.bytes));
+}
+
+/* ------------------------------------------------------------------------------------- plan.txt */
+
+/* Where not all is float32. */
+static void put_precision(struct buffer *b)
+{
+  const struct value *mixed = NULL;
+  int of = 0, all = 0;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    all += v->role == PARAMETER;
+    if (v->role != PARAMETER || v->used_as == v->type) continue;
+    mixed = v;
+    of++;
+  }
+  if (mixed)
+    put(b,
+        "precision    %s%d parameters of %s are computed with as %s, their gradients move as %s\n",
+        of < all ? text("%d of ", of) : "", all, type_name(mixed->type), type_name(mixed->used_as),
+        type_name(mixed->reduced_as));
+  if (graph->tf32) put(b, "precision    products of f32 may round what they take to TF32\n");
+}
+
+char *asked_by(int value)
+{
+  const struct value *v = &graph->value[value];
+  const char *path = plan_shown();
+  const char *by = v->style == NONE ? text("%s:%d", path, v->line)
+                                    : text("%s:%d %s", path, graph->style[v->style].line,
+                                           graph->style[v->style].name);
+  if (!is_kept_cut(value)) return (char *)by;
+  return text("%s, :%d %s", by, graph->unit[v->unit].line, graph->unit[v->unit].who);
+}
+
+static bool *trained; /* by value, of a parameter: an update writes it */
+
+static void find_trained(void)
+{
+  trained = alloc((size_t)graph->nvalue + 1);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == GRADIENT) trained[graph->value[i].of] = true;
+}
+
+static int unit_line(int parameter)
+{
+  int unit = graph->value[parameter].unit;
+  return unit == NONE ? 0 : graph->unit[unit].line;
+}
+
+/* Whether all is told of the parameter that is told of the family's. */
+static bool is_told_alike(const struct family *f, int value)
+{
+  int first = f->member.at[0], a = graph->value[first].style, b = graph->value[value].style;
+  if (!same_tensor(first, value) || trained[first] != trained[value]) return false;
+  if (unit_line(first) != unit_line(value)) return false;
+  if (a == NONE || b == NONE) return a == b && graph->value[first].line == graph->value[value].line;
+  return graph->style[a].line == graph->style[b].line &&
+         !strcmp(graph->style[a].name, graph->style[b].name);
+}
+
+struct families find_parameters(void)
+{
+  int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
+  find_trained();
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == PARAMETER) list[n++] = i;
+  return find_families(n, list, is_told_alike);
+}
+
+static void put_parameters(struct buffer *b)
+{
+  struct families parameters = find_parameters();
+  int width = 26;
+  for (int i = 0; i < parameters.n; i++) {
+    int length = (int)strlen(printable(family_text(&parameters.at[i])));
+    if (width < length) width = length;
+  }
+  put(b, "\n%-*s %-14s %-14s ", width + 2, "parameters", "here", "of");
+  for (int d = 0; d < graph->mesh.ndim; d++) put(b, "%-6s ", printable(graph->mesh.name[d]));
+  put(b, "asked for by\n");
+  for (int i = 0; i < parameters.n; i++) {
+    int first = parameters.at[i].member.at[0];
+    const struct value *v = &graph->value[first];
+    put(b, "  %-*s %-14s %-14s ", width, printable(family_text(&parameters.at[i])),
+        shape_text(local_shape(first, 0)), shape_text(v->shape));
+    for (int d = 0; d < graph->mesh.ndim; d++) put(b, "%-6s ", placement_text(v->layout.on[d]));
+    bool lost = graph->loss != NONE && !trained[first];
+    put(b, "%s%s\n", asked_by(first), lost ? "; not trained: the loss does not depend on it" : "");
+  }
+  put(b, "  %s of %s elements here\n", grouped(held_elements(PARAMETER, 0)),
+      grouped(held_elements(PARAMETER, NONE)));
+}
+
+static void put_bytes(struct buffer *b, struct busiest most, int64_t bound)
+{
+  put(b, " %15s %15s %15s   ", grouped(most.sent), grouped(most.received),
+      bound == NONE ? "" : grouped(bound));
+}
+
+static void put_move(struct buffer *b, const struct op *op)
+{
+  put(b, "    %s", kind_of(op));
+  if (!*step_layouts(op)) {
+    put(b, "\n");
+    return;
+  }
+  put(b, "%*s %-10s", 18 - (int)strlen(kind_of(op)), "", over_text(op));
+  if (is_collective(op->kind))
+    put_bytes(b, busiest_of(op), NONE);
+  else
+    put(b, "%51s", "");
+  put(b, "%s\n", step_layouts(op));
+}
+
+/* The step that is no packing, where there is one alone; else NULL. */
+static const struct op *only_step(const struct chain *c)
+{
+  const struct op *only = NULL;
+  for (int i = 0; i < c->nstep; i++) {
+    const struct op *op = &graph->op[c->step[i]];
+    if (!*step_layouts(op)) continue;
+    if (only) return NULL;
+    only = op;
+  }
+  return only;
+}
+
+static const char *packing_text(const struct chain *c)
+{
+  bool before = !*step_layouts(first_step(c)), after = !*step_layouts(last_step(c));
+  if (before && after) return ", packed before and unpacked after";
+  return before ? ", packed before" : after ? ", unpacked after" : "";
+}
+
+static void put_chain(struct buffer *b, const struct chain *c)
+{
+  const struct op *op = first_step(c), *only = only_step(c);
+  const struct value *v = moved_value(c);
+  if (only)
+    put(b, "  %-8s %-15s %-6s", phase_name[op->phase], kind_of(only), over_text(only));
+  else
+    put(b, "  %-8s %-22s", phase_name[op->phase], text("%d steps", count_steps(c)));
+  put_bytes(b, busiest_in(c->nstep, c->step, NULL), bound_of(c));
+  if (op->nbody)
+    put(b, "%s: %s: %s%s", reduced_text(op), step_layouts(op), printable(op->why),
+        op->packed && !lies_in_buffer(op) ? ", packed before and unpacked after" : "");
+  else
+    put(b, "%s %s%s: %s -> %s: %s, %s:%d", printable(value_name((int)(v - graph->value))),
+        type_name(v->type), shape_text(v->shape), layout_text(layout_before(c)),
+        layout_text(layout_reached(c)), printable(op->why), plan_shown(), op->line);
+  if (only) put(b, "%s", packing_text(c));
+  if (!only && seconds_of(c) > 0) put(b, ", %s by the model", seconds_text(seconds_of(c)));
+  put(b, c->times > 1 ? ", %d times\n" : "\n", c->times);
+  for (int i = 0; i < c->nstep && !only; i++) put_move(b, &graph->op[c->step[i]]);
+}
+
+/* All collectives of a step of the program. */
+struct issued {
+  struct list op, times;
+};
+
+static void add_issued(void *to, int id, int times)
+{
+  struct issued *all = to;
+  add(&all->op, id);
+  add(&all->times, times);
+}
+
+static void put_chains(struct buffer *b)
+{
+  struct totals t = totals();
+  struct issued all = {0};
+  int n;
+  const struct chain *chain = find_chains(&n);
+  put(b, "\n%-33s %15s %15s %15s   %s\n", "redistributions of a step", "sent", "received",
+      "at least", "what and why");
+  for (int i = 0; i < n; i++) put_chain(b, &chain[i]);
+  each_op(add_issued, &all);
+  struct busiest most = busiest_in(all.op.n, all.op.at, all.times.at);
+  put(b, "  %d collective%s of %s bytes; the busiest rank sends %s bytes and receives %s\n",
+      t.collectives, t.collectives == 1 ? "" : "s", grouped(t.bytes), grouped(most.sent),
+      grouped(most.received));
+  if (n)
+    put(b, "  sent, received: bytes of the rank that has most; at least: what no way can do "
+           "without\n");
+}
+
+static void put_memory(struct buffer *b)
+{
+  find_held();
+  put(b, "\nmemory of a rank\n");
+  for (int i = 0; i < MEMORY_PARTS; i++) {
+    int64_t bytes = held_bytes[memory_part[i].role];
+    if (bytes) put(b, "  %-12s %16s B\n", memory_part[i].name, grouped(bytes));
+  }
+  put(b, "  %-12s %16s B   %.3f of the lower bound, what lives at once\n", "activations",
+      grouped(graph->arena_bytes),
+      graph->live_bytes ? (double)graph->arena_bytes / (double)graph->live_bytes : 1.0);
+  if (parts_bytes())
+    put(b, "  %-12s %16s B   of sums that many blocks add up\n", "parts", grouped(parts_bytes()));
+  if (product_workspace())
+    put(b, "  %-12s %16s B   of the products of matrices\n", "workspace",
+        grouped(product_workspace()));
+  put(b, "  %-12s %16s B\n", "in all", grouped(held_in_all()));
+  if (options.cuda)
+    put(b, "  %-12s %16s B   what CUDA and NCCL keep for themselves: an allowance\n", "besides",
+        grouped(memory_besides()));
+  if (graph->mesh.memory)
+    put(b, "  %-12s %16s B   of a rank, %s:%d\n", "limit", grouped(graph->mesh.memory),
+        plan_shown(), graph->mesh.line);
+}
+
+void report_text(struct buffer *b)
+{
+  put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
+      plan_shown(), graph->hash, options.cuda ? "cuda" : "cpu", mesh_text(), world_size());
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (idle_text(d)) put(b, "             %s\n", idle_text(d));
+  put_precision(b);
+  put_parameters(b);
+  put_chains(b);
+  put_async_tp(b);
+  put_step(b);
+  if (options.cuda) put_streams(b);
+  put_memory(b);
+  put_order(b);
+}

@@ -1,0 +1,140 @@
+/* report.h: plan.txt, plan.json, trace.json and --explain. */
+#ifndef TPGEN_REPORT_H
+#define TPGEN_REPORT_H
+
+#include "base/base.h"
+#include "ir/ir.h"
+#include "sharding/sharding.h"
+#include "target/target.h"
+#include "flat/flat.h"
+#include "folded/folded.h"
+#include "names/names.h"
+#include "emit/emit.h"
+
+#include <jansson.h>
+
+/* One operation as it ran, in picoseconds from the step's begin. */
+struct ran {
+  int op, module;                        /* module: the number of the loop's, or NONE */
+  enum { COMPUTES, COPIES, MOVES } what; /* COPIES: before and after a bucket's collective */
+  int stream;                            /* NONE: the arithmetic's; else of this group */
+  int64_t begin, end;
+  int64_t waited; /* how long the arithmetic has waited for it */
+};
+
+/* A step of rank 0; of several batches `ran` has the first one, then the update. */
+struct simulated {
+  int n, room;
+  struct ran *ran;
+  double step, computing, moving, waiting; /* seconds; moving: of all collectives together */
+};
+
+struct json_t;
+
+/* What became of one redistribution. A bucket of all-reduces stands alone. */
+struct chain {
+  int times; /* it runs in a step of the program */
+  int nstep, room, *step;
+};
+
+/* ---------------------------------------------------------------------------------- async_tp.c */
+
+/* Adds to plan.txt what became of each collective that async_tp asks for; the same for
+   plan.json. */
+void put_async_tp(struct buffer *b);
+struct json_t *json_async_tp(void);
+
+/* ------------------------------------------------------------------------------------ chains.c */
+
+/* All of the program, in the order in which they begin; gives how many in *n. */
+const struct chain *find_chains(int *n);
+const struct op *first_step(const struct chain *c);
+const struct op *last_step(const struct chain *c);
+/* The value that is moved; how it lies before, and after. */
+const struct value *moved_value(const struct chain *c);
+struct layout layout_before(const struct chain *c);
+struct layout layout_reached(const struct chain *c);
+/* Steps in which something moves or is put in its place, without the packing before and after. */
+int count_steps(const struct chain *c);
+/* The bytes that no way can do without, of a piece its share; or NONE where it is not known: of a
+   bucket, and of what is cut in strides. */
+int64_t bound_of(const struct chain *c);
+/* The seconds that it takes by the model of the links, or 0 where the model has another way. */
+double seconds_of(const struct chain *c);
+
+/* ----------------------------------------------------------------------------------- explain.c */
+
+/* --explain NAME: what becomes of the values of that name, and why; then ends tpgen. */
+void explain(void);
+
+/* ------------------------------------------------------------------------------------ format.c */
+
+/* What reports call the value. */
+const char *shown_name(int value);
+/* A collective's kind; an exchange in which each rank has one partner at most is a permute. */
+const char *kind_of(const struct op *op);
+/* "a_b" of a collective; of another step the dimensions of the mesh on which it changes the
+   layout. */
+char *over_text(const struct op *op);
+/* "S(0) R -> R R" of a step; "" of one that only packs. */
+char *step_layouts(const struct op *op);
+char *seconds_text(double seconds);
+/* The value that a rank brings to a collective; of an exchange, whose ranks differ, what the
+   busiest sends. */
+int64_t bytes_brought(const struct op *op);
+
+/* -------------------------------------------------------------------------------------- idle.c */
+
+/* What is said of a dimension of the mesh along which nothing is cut, or NULL; and that of
+   all of them, on standard error. */
+char *idle_text(int dim);
+void tell_idle(void);
+
+/* ------------------------------------------------------------------------------------- order.c */
+
+/* Adds to plan.txt in which order collectives are issued. */
+void put_order(struct buffer *b);
+
+/* --------------------------------------------------------------------------------- plan_json.c */
+
+json_t *json_shape(struct shape s);
+/* plan.json. */
+void report_json(struct buffer *b);
+
+/* --------------------------------------------------------------------------------- plan_text.c */
+
+/* The head of a step file: mesh, parameters, communication, a line each. */
+char *summary_text(int rank);
+/* plan.txt. */
+void report_text(struct buffer *b);
+/* The parameters; those that all is told of alike are a family. */
+struct families find_parameters(void);
+char *asked_by(int value);
+
+/* ---------------------------------------------------------------------------------- simulate.c */
+
+/* Of the finished program, once. */
+const struct simulated *simulated(void);
+/* What a collective takes, and how long it is waited for, on the average of its runs. */
+void simulated_mean(int op, int64_t *takes, int64_t *waited);
+/* How much of what a rank could multiply it does, by step_flops; 0: it is not known. */
+double step_mfu(void);
+
+/* ----------------------------------------------------------------------------------- streams.c */
+
+/* Adds to plan.txt on which stream each collective runs, and beside what. */
+void put_streams(struct buffer *b);
+
+/* ---------------------------------------------------------------------------------- timeline.c */
+
+/* Adds to plan.txt how long a step takes, and what runs when; the same for plan.json,
+   without the when. */
+void put_step(struct buffer *b);
+struct json_t *json_step(void);
+
+/* ------------------------------------------------------------------------------------- trace.c */
+
+/* The file trace.json, where it is asked for. */
+void add_trace(void);
+
+#endif

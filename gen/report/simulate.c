@@ -1,0 +1,189 @@
+/* simulate.c: how long a step takes on rank 0, by the model that the schedule is decided by.
+
+   Takes   the finished program.
+   Leaves  it as it is, and when each operation begins and ends.
+
+   The arithmetic's stream runs the operations in their order, as long each as cost.c says. A
+   collective that runs beside them runs on its group's stream, behind the last one there; what
+   awaits it waits. One that does not runs on the arithmetic's stream, which waits for all of it, as
+   on the CPU target every one does. Loops are gone through round by round. What streams take from
+   each other (multiprocessors, memory, links that two groups share) and that ranks are not equally
+   fast is left out. */
+#include "report/report.h"
+
+#include <string.h>
+
+/* What cost.c says of an operation. */
+struct costs {
+  bool known;
+  int64_t takes, copies_in, copies_out;
+};
+
+static struct {
+  const struct graph *of;
+  struct simulated told;
+  int64_t now, *until; /* until: by group, when its stream has no more work */
+  int *pending;        /* by operation, and as many modules as one is ahead by: of a collective that
+                          is not awaited yet, which of `ran` */
+  int64_t *taken, *waited;
+  int *times;         /* by operation, as the two before */
+  struct costs *cost; /* by operation, so too: loops come to each a hundred times */
+} run;
+
+static const struct costs *cost_of(int id)
+{
+  const struct op *op = &graph->op[id];
+  struct costs *c = &run.cost[id];
+  if (c->known) return c;
+  *c = (struct costs){.known = true, .takes = time_taken(op)};
+  if (!is_collective(op->kind)) return c;
+  c->copies_in = copies_in_time(op);
+  c->copies_out = copies_out_time(op);
+  return c;
+}
+
+static struct ran *note(int op, int module, int stream, int64_t begin, int64_t takes)
+{
+  struct simulated *t = &run.told;
+  GROW(t->ran, t->n, t->room);
+  t->ran[t->n] = (struct ran){.op = op,
+                              .module = module,
+                              .stream = stream,
+                              .begin = begin,
+                              .end = plus_times(begin, 1, takes)};
+  return &t->ran[t->n++];
+}
+
+static void compute(int op, int module, int64_t takes, bool copies)
+{
+  struct ran *r = note(op, module, NONE, run.now, takes);
+  r->what = copies ? COPIES : COMPUTES;
+  run.now = r->end;
+}
+
+static void wait_for(struct ran *r)
+{
+  r->waited = r->end > run.now ? r->end - run.now : 0;
+  run.now += r->waited;
+  run.waited[r->op] += r->waited;
+}
+
+static int *pending_of(int id, int module)
+{
+  return &run.pending[id * MOST_PREFETCHED + (module == NONE ? 0 : module % MOST_PREFETCHED)];
+}
+
+/* When the collective is done that this one follows. */
+static int64_t end_of_leader(const struct op *op, int module)
+{
+  int leader = op->follows_plus_1 - 1;
+  if (leader == NONE || *pending_of(leader, module) == NONE) return 0;
+  return run.told.ran[*pending_of(leader, module)].end;
+}
+
+static void begin_collective(int id, int module)
+{
+  const struct op *op = &graph->op[id];
+  bool beside = op->beside && options.cuda;
+  const struct costs *cost = cost_of(id);
+  int64_t *until = &run.until[op->group], takes = cost->takes;
+  if (cost->copies_in) compute(id, module, cost->copies_in, true);
+  int64_t begin = *until > run.now ? *until : run.now, led = end_of_leader(op, module);
+  if (begin < led) begin = led;
+  if (beside && op->leads) takes += cost->copies_out;
+  struct ran *r =
+      note(id, module, beside ? op->group : NONE, begin, takes + (beside ? events_time() : 0));
+  r->what = MOVES;
+  *until = r->end;
+  run.taken[id] += r->end - r->begin;
+  run.times[id]++;
+  if (beside) {
+    *pending_of(id, module) = run.told.n - 1;
+    return;
+  }
+  wait_for(r);
+  if (cost->copies_out) compute(id, module, cost->copies_out, true);
+}
+
+static void await(int id, int module)
+{
+  int *pending = pending_of(id, module);
+  if (*pending == NONE) return;
+  wait_for(&run.told.ran[*pending]);
+  *pending = NONE;
+  int leader = graph->op[id].follows_plus_1 - 1;
+  if (leader != NONE) *pending_of(leader, module) = NONE;
+  int64_t after = graph->op[id].leads ? 0 : cost_of(id)->copies_out;
+  if (after) compute(id, module, after, true);
+}
+
+static void run_op(void *unused, int id, int module)
+{
+  const struct op *op = &graph->op[id];
+  (void)unused;
+  if (op->kind == OP_loop) return;
+  if (is_collective(op->kind))
+    begin_collective(id, module);
+  else if (op->kind == OP_await)
+    await(op->begun, module);
+  else if (cost_of(id)->takes)
+    compute(id, module, cost_of(id)->takes, false);
+}
+
+/* Where a step takes several batches its forward and backward run as often. */
+static void add_up(int64_t of_batch)
+{
+  struct simulated *t = &run.told;
+  double busy[2] = {0}, batch[2] = {0}; /* picoseconds of arithmetic, of collectives */
+  for (int i = 0; i < t->n; i++) {
+    const struct ran *r = &t->ran[i];
+    double time = (double)(r->end - r->begin);
+    busy[r->what == MOVES] += time;
+    if (is_of_batch(graph->op[r->op].phase)) batch[r->what == MOVES] += time;
+  }
+  double more = graph->accumulate - 1;
+  t->step = ((double)run.now + more * (double)of_batch) * 1e-12;
+  t->computing = (busy[false] + more * batch[false]) * 1e-12;
+  t->moving = (busy[true] + more * batch[true]) * 1e-12;
+  t->waiting = t->step - t->computing;
+}
+
+const struct simulated *simulated(void)
+{
+  if (run.of == graph) return &run.told;
+  memset(&run, 0, sizeof run);
+  run.of = graph;
+  run.until = alloc((size_t)(graph->ngroup + 1) * sizeof *run.until);
+  run.pending = alloc((size_t)graph->nop * MOST_PREFETCHED * sizeof *run.pending);
+  run.taken = alloc((size_t)graph->nop * sizeof *run.taken);
+  run.waited = alloc((size_t)graph->nop * sizeof *run.waited);
+  run.times = alloc((size_t)graph->nop * sizeof *run.times);
+  run.cost = alloc((size_t)graph->nop * sizeof *run.cost);
+  for (int i = 0; i < graph->nop * MOST_PREFETCHED; i++) run.pending[i] = NONE;
+  int64_t of_batch = 0;
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (!is_phase(f)) continue;
+    int64_t began = run.now;
+    each_run_of(f, run_op, NULL);
+    if (is_of_batch(f->phase)) of_batch += run.now - began;
+  }
+  add_up(of_batch);
+  return &run.told;
+}
+
+void simulated_mean(int op, int64_t *takes, int64_t *waited)
+{
+  simulated();
+  int times = run.times[op] ? run.times[op] : 1;
+  *takes = run.taken[op] / times;
+  *waited = run.waited[op] / times;
+}
+
+double step_mfu(void)
+{
+  const struct device *d = device();
+  double seconds = simulated()->step;
+  if (!d || seconds <= 0) return 0;
+  return step_flops() / world_size() / seconds / d->flops[step_arithmetic()];
+}

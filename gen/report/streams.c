@@ -1,0 +1,73 @@
+/* streams.c: what runs on which stream of the CUDA target: for those that write it, and plan.txt.
+
+   Takes   functions with collectives that run beside others, and their awaits. */
+#include "report/report.h"
+
+/* ---------------------------------------------------------------------------------- in plan.txt */
+
+struct sums {
+  struct buffer *to;
+  double taken, exposed;       /* picoseconds */
+  double of_gather, of_update; /* of what is exposed, where several batches have them once */
+};
+
+static char *time_text(double picoseconds)
+{
+  return picoseconds > 0 ? seconds_text(picoseconds * 1e-12) : copy_text("0");
+}
+
+/* The value that a collective moves, or what it moves several of. */
+static const char *moved_name(const struct op *op)
+{
+  return op->nbody ? reduced_text(op) : shown_name(op->in[0]);
+}
+
+static void put_stream(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  struct sums *sums = to;
+  if (!is_collective(op->kind)) return;
+  int64_t takes, waited;
+  simulated_mean(id, &takes, &waited);
+  sums->taken += times * (double)takes;
+  sums->exposed += times * (double)waited;
+  if (op->phase == GATHER) sums->of_gather += times * (double)waited;
+  if (op->phase == UPDATE) sums->of_update += times * (double)waited;
+  const char *on = op->beside ? stream_name(op->group) : "stream";
+  put(sums->to, "  %-8s %-15s %-6s %15s %15s %15s   ", phase_name[op->phase], kind_of(op),
+      printable(graph->group[op->group].name), on, time_text((double)takes),
+      time_text((double)waited));
+  const char *from = op->ahead > 1 ? text(", %d rounds ahead", op->ahead)
+                     : op->ahead   ? ", a round ahead"
+                     : op->late    ? ", begun in the last round"
+                     : op->behind  ? ", awaited a round behind"
+                                   : "";
+  put(sums->to, "%s%s: beside %s", moved_name(op), from, beside_text(op, shown_name));
+  put(sums->to, times > 1 ? ", %d times\n" : "\n", times);
+}
+
+/* Why what the batches of a step have once is not hidden, where that is worth a word. */
+static void put_once(struct buffer *b, const struct sums *s)
+{
+  double once = s->of_gather + s->of_update;
+  if (graph->accumulate == 1 || once < s->exposed / 100) return;
+  bool can_reduce = s->of_update > once / 2 && !graph->reduce_each_batch;
+  put(b,
+      "  %s of these: gathered before the first batch or reduced behind the last, where next to\n",
+      time_text(once));
+  put(b, "  nothing is computed beside it%s\n",
+      can_reduce ? "; with reduce_each_batch each batch's backward is beside its reductions" : "");
+}
+
+void put_streams(struct buffer *b)
+{
+  struct buffer rows = {0};
+  struct sums sums = {.to = &rows};
+  each_op(put_stream, &sums);
+  if (!rows.length) return;
+  put(b, "\n%-33s %15s %15s %15s   %s\n%s", "streams, times by the model", "on", "takes",
+      "waited for", "what, and what runs meanwhile", rows.text);
+  put(b, "  collectives take %s in a step, arithmetic waits %s for them\n", time_text(sums.taken),
+      time_text(sums.exposed));
+  put_once(b, &sums);
+}

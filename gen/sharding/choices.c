@@ -1,0 +1,269 @@
+/* choices.c: from an operation's letters (rule.c), every way in which it may run on sharded inputs.
+
+   The reasoning for one dimension of the mesh, after DTensor's einop_rule: an operation whose
+   operands are all replicated runs as it is. Cut along one letter, every operand that has the
+   letter is sharded there and the others are whole, and each rank makes its part of the output,
+   or, where the output lacks the letter, one term of it. Where the operation is linear, terms go
+   in and a term comes out. The dimensions of a mesh are independent of each other, but for merged
+   dimensions, whose parts must be where their letters' parts are. An input that is cut in strides,
+   or over the dimensions of the mesh in another order than theirs, is taken as it lies. */
+#include "sharding/sharding.h"
+
+#include <string.h>
+
+/* Where the letter stands in an operand: its dimension, or NONE, and how much is outside it. */
+static int dimension_with(const struct letters *l, const struct axis *axis, int ndim, int letter,
+                          int64_t *outer)
+{
+  for (int d = 0; d < ndim; d++) {
+    *outer = 1;
+    for (int i = 0; i < axis[d].n; *outer *= l->size[axis[d].letter[i++]])
+      if (axis[d].letter[i] == letter) return d;
+  }
+  return NONE;
+}
+
+/* How a letter is cut: inside so many parts of its dimension, and in which turn. */
+struct way_to_cut {
+  int64_t outer;
+  int turn;
+};
+
+static struct placement shard_of(const struct letters *l, const struct axis *axis, int ndim,
+                                 int letter, struct way_to_cut cut)
+{
+  int64_t outside;
+  int d = dimension_with(l, axis, ndim, letter, &outside);
+  if (d == NONE) return (struct placement){.kind = REPLICATE};
+  if (outside > cut.outer) cut.outer = outside;
+  return (struct placement){
+      .kind = SHARD, .dim = d, .outer = cut.outer > 1 ? cut.outer : 0, .turn = cut.turn};
+}
+
+/* Cut along a letter; with outer > 1 the letter's own dimension is cut inside so many parts. */
+static struct choice cut_along(const struct letters *l, int nin, int letter, struct way_to_cut cut)
+{
+  struct choice c = {.letter = letter};
+  for (int i = 0; i < nin; i++) c.in[i] = shard_of(l, l->in[i], l->ndim_in[i], letter, cut);
+  for (int k = 0; k < l->nout; k++) {
+    c.out[k] = shard_of(l, l->out[k], l->ndim_out[k], letter, cut);
+    if (c.out[k].kind == REPLICATE)
+      c.out[k] = (struct placement){.kind = PARTIAL, .reduction = l->reduction[k]};
+  }
+  return c;
+}
+
+/* Whether the letter is a whole dimension wherever it stands: then it may be cut in strides. */
+static bool stands_alone(const struct letters *l, int nin, int letter)
+{
+  int64_t outer;
+  for (int i = 0; i < nin + l->nout; i++) {
+    const struct axis *axis = i < nin ? l->in[i] : l->out[i - nin];
+    int d = dimension_with(l, axis, i < nin ? l->ndim_in[i] : l->ndim_out[i - nin], letter, &outer);
+    if (d != NONE && axis[d].n > 1) return false;
+  }
+  return !l->told[letter];
+}
+
+/* Whether the letter can be cut as a dimension is that has `outside` outside of it. */
+static bool can_be_cut(const struct letters *l, int letter, int64_t outside, bool alone,
+                       int64_t stride)
+{
+  return alone ? l->size[letter] % stride == 0 : stride == outside;
+}
+
+static int add_cut(struct way_to_cut *list, int n, struct way_to_cut cut)
+{
+  for (int k = 0; k < n; k++)
+    if (list[k].outer == cut.outer && list[k].turn == cut.turn) return n;
+  list[n] = cut;
+  return n + 1;
+}
+
+/* The ways to cut a letter, told once each: plainly, and as the inputs are cut along it now. A
+   kernel that is told where a part begins knows no strides. */
+enum { MAX_CUTS = 1 + MAX_INPUTS * MAX_MESH };
+static int cuts_now(const struct op *o, const struct letters *l, int letter,
+                    struct way_to_cut *list)
+{
+  bool alone = stands_alone(l, o->nin, letter);
+  int n = add_cut(list, 0, (struct way_to_cut){1, 0});
+  for (int i = 0; i < o->nin; i++) {
+    int64_t outside;
+    int dim = dimension_with(l, l->in[i], l->ndim_in[i], letter, &outside);
+    for (int d = 0; d < graph->mesh.ndim && dim != NONE; d++) {
+      struct placement p = graph->value[o->in[i]].layout.on[d];
+      int64_t stride = shard_stride(p);
+      if (p.kind != SHARD || p.dim != dim) continue;
+      if (can_be_cut(l, letter, outside, alone, stride))
+        n = add_cut(list, n, (struct way_to_cut){alone ? stride : 1, p.turn});
+    }
+  }
+  return n;
+}
+
+static void add_choice(struct choice *list, int *n, struct choice c)
+{
+  if (*n < MAX_CHOICES) list[(*n)++] = c;
+}
+
+/* A cast is linear unless it rounds. */
+static bool may_be_pending(const struct op *o)
+{
+  if (o->kind != OP_cast) return true;
+  enum type from = graph->value[o->in[0]].type;
+  return o->type == F32 || o->type == from ||
+         (o->type != BOOL && o->type != BF16 && !is_floating(from));
+}
+
+static void add_linear(const struct op *o, const struct letters *l, struct choice *list, int *n)
+{
+  for (const char *c = linear_of(o); *c; c += *c == '|') {
+    struct placement pending = {.kind = PARTIAL, .reduction = SUM};
+    struct choice choice = {.letter = NONE};
+    const char *name = c;
+    c += strcspn(c, "|:");
+    const char *end = c;
+    if (*c == ':') {
+      pending.reduction = !strncmp(c, ":max", 4) ? MAX : !strncmp(c, ":min", 4) ? MIN : SUM;
+      c += strcspn(c, "|");
+    }
+    for (; name < end; name++)
+      for (int i = 0; i < o->nin; i++)
+        if (*name == '*' || *name == 'a' + i) choice.in[i] = pending;
+    for (int k = 0; k < l->nout; k++) choice.out[k] = pending;
+    add_choice(list, n, choice);
+  }
+}
+
+/* A kernel is told where one dimension begins: of several under one letter none is cut. */
+static bool may_be_cut(const struct letters *l, int letter)
+{
+  if (l->size[letter] == 1 || l->whole[letter]) return false;
+  int alike = 0;
+  for (int i = 0; i < l->n; i++) alike += l->name[i] == l->name[letter];
+  return !l->told[letter] || alike == 1 || l->name[letter] == '.';
+}
+
+int choices(const struct op *o, const struct letters *l, struct choice *list)
+{
+  int n = 0;
+  add_choice(list, &n, (struct choice){.letter = NONE});
+  for (int letter = 0; letter < l->n; letter++) {
+    struct way_to_cut cut[MAX_CUTS];
+    if (!may_be_cut(l, letter)) continue;
+    for (int k = 0, m = cuts_now(o, l, letter, cut); k < m; k++)
+      add_choice(list, &n, cut_along(l, o->nin, letter, cut[k]));
+  }
+  if (may_be_pending(o)) add_linear(o, l, list, &n);
+  return n;
+}
+
+/* ---------------------------------------------------------------------------- merged dimensions */
+
+/* The size of the letter's part at a coordinate, cut in the order in which the dimension is. */
+static int64_t letter_part(const struct letters *l, int letter, const struct choice *list,
+                           const int *pick, struct layout layout, int dim, const int *coordinate)
+{
+  int64_t n = l->size[letter];
+  int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, layout, dim, cut);
+  for (int i = 0; i < ncut; i++)
+    if (list[pick[cut[i]]].letter == letter)
+      n = chunk_size(n, graph->mesh.size[cut[i]], coordinate[cut[i]]);
+  return n;
+}
+
+/* Whether every rank's part of a merged dimension is made of its parts of the letters. */
+static bool is_aligned(const struct letters *l, const struct axis *axis, int dim, int64_t whole,
+                       struct layout layout, const struct choice *list, const int *pick)
+{
+  struct shape shape = {.ndim = dim + 1};
+  int coordinate[MAX_MESH] = {0};
+  for (int d = 0; d < dim; d++) shape.size[d] = 1;
+  shape.size[dim] = whole;
+  unsigned cut = 0;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (layout.on[d].kind == SHARD && layout.on[d].dim == dim)
+      cut |= 1u << d;
+    else
+      layout.on[d] = (struct placement){0};
+  }
+  for (bool more = cut != 0; more;) {
+    int64_t size = 1;
+    for (int i = 0; i < axis->n; i++)
+      size *= letter_part(l, axis->letter[i], list, pick, layout, dim, coordinate);
+    if (local_part(&graph->mesh, shape, layout, coordinate).shape.size[dim] != size) return false;
+    more = false;
+    for (int d = graph->mesh.ndim - 1; d >= 0 && !more; d--) {
+      if (!(cut >> d & 1)) continue;
+      more = ++coordinate[d] < graph->mesh.size[d];
+      if (!more) coordinate[d] = 0;
+    }
+  }
+  return true;
+}
+
+/* Cuts of one dimension in several strides are told apart by where they lie: each has to be made of
+   the one outside it. */
+static bool strides_nest(struct layout layout, int dim, int64_t size)
+{
+  int64_t stride[MAX_MESH + 1] = {size};
+  int n = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement p = layout.on[d];
+    if (p.kind != SHARD || p.dim != dim || p.outer <= 1) continue;
+    int at = n++;
+    for (; at > 0 && stride[at - 1] < p.outer; at--) stride[at] = stride[at - 1];
+    stride[at] = p.outer;
+  }
+  for (int i = 1; i < n; i++)
+    if (stride[i - 1] % stride[i]) return false;
+  return true;
+}
+
+bool reductions_agree(struct layout layout)
+{
+  int first = NONE;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    if (layout.on[d].kind != PARTIAL) continue;
+    if (first == NONE) first = d;
+    if (layout.on[d].reduction != layout.on[first].reduction) return false;
+  }
+  return true;
+}
+
+/* Of several ways to tell the turns one is taken. */
+static bool has_usual_turns(struct layout layout)
+{
+  struct layout usual = usual_turns(layout);
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (usual.on[d].turn != layout.on[d].turn) return false;
+  return true;
+}
+
+bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
+                  const struct choice *list, const int *pick)
+{
+  const struct axis *axis = o < nin ? l->in[o] : l->out[o - nin];
+  int ndim = o < nin ? l->ndim_in[o] : l->ndim_out[o - nin];
+  if (!reductions_agree(layout) || !has_usual_turns(layout)) return false;
+  for (int dim = 0; dim < ndim; dim++) {
+    int64_t size = 1;
+    for (int i = 0; i < axis[dim].n; i++) size *= l->size[axis[dim].letter[i]];
+    if (!strides_nest(layout, dim, size)) return false;
+    if (axis[dim].n > 1 && !is_aligned(l, &axis[dim], dim, size, layout, list, pick)) return false;
+  }
+  return true;
+}
+
+bool fits_together(const struct letters *l, int nin, const struct choice *list, const int *pick)
+{
+  for (int i = 0; i < nin + l->nout; i++) {
+    struct layout layout = {0};
+    bool input = i < nin;
+    for (int d = 0; d < graph->mesh.ndim; d++)
+      layout.on[d] = input ? list[pick[d]].in[i] : list[pick[d]].out[i - nin];
+    if (!operand_fits(l, i, nin, layout, list, pick)) return false;
+  }
+  return true;
+}

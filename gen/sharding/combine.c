@@ -1,0 +1,575 @@
+/* combine.c: which combination of choices over the dimensions of the mesh is the cheapest way for
+   an operation, together with the least that the operation ahead costs after it.
+
+   A combination's price is the sum of its operands' prices, and an operand's follows from its own
+   layout alone. The operands of 100,000 combinations have some hundred layouts each: each gets a
+   number, a digit for each dimension of the mesh, and is priced once, when it is first asked for.
+
+   What the operation ahead costs is asked of as few combinations as can be: of the cheapest first,
+   until the next one alone is dearer than the best of them with what lies ahead; and of those that
+   leave the output in one layout once. */
+#include "sharding/sharding.h"
+
+#include <math.h>
+#include <string.h>
+
+/* How many combinations are weighed for an operation, and for the one ahead each time; with fewer
+   choices than these on each dimension of the mesh, what lies ahead is not known well enough. */
+enum { MOST_COMBINATIONS = 100000, MOST_AHEAD = 1500, FEWEST_AHEAD = 4 };
+/* Of so many layouts, by all choices, it is known what they cost when the operation is asked
+   again. */
+enum { MOST_NUMBERS = 1 << 15 };
+
+static bool cheaper(struct price a, struct price b)
+{
+  if (a.refused != b.refused) return a.refused < b.refused;
+  if (a.bytes != b.bytes) return a.bytes < b.bytes;
+  if (a.sums != b.sums) return a.sums < b.sums;
+  if (a.moves != b.moves) return a.moves < b.moves;
+  return a.apart < b.apart;
+}
+
+static void add_up(struct price *sum, const struct price *p)
+{
+  sum->bytes += p->bytes;
+  sum->sums += p->sums;
+  sum->moves += p->moves;
+  sum->apart += p->apart;
+  sum->refused += p->refused;
+}
+
+/* ------------------------------------------------------------------------------- the shortlists */
+
+/* The choices that are tried on each dimension of the mesh: all, or where there are too many
+   combinations those that are cheapest on that dimension alone. */
+struct shortlist {
+  int n[MAX_MESH], pick[MAX_MESH][MAX_CHOICES];
+};
+
+static int most_choices(int combinations)
+{
+  int active = 0, most = MAX_CHOICES;
+  for (int d = 0; d < graph->mesh.ndim; d++) active += graph->mesh.size[d] > 1;
+  for (; most > 2; most--) {
+    int64_t n = 1;
+    for (int k = 0; k < active; k++) n *= most;
+    if (n <= combinations) break;
+  }
+  return most;
+}
+
+/* What a choice costs on mesh dimension d, everything else as it lies. */
+static struct price price_alone(const struct op *op, const struct choice *c, int d)
+{
+  struct price sum = {0};
+  for (int o = 0; o < op->nin + op->nout; o++) {
+    struct layout layout = {0};
+    bool input = o < op->nin;
+    if (input) layout = graph->value[op->in[o]].layout;
+    layout.on[d] = input ? c->in[o] : c->out[o - op->nin];
+    struct price p = price_of_operand(op, o, input ? usual_turns(layout) : layout);
+    add_up(&sum, &p);
+  }
+  return sum;
+}
+
+static void shorten(const struct op *op, const struct choice *list, int d, int most,
+                    struct shortlist *s)
+{
+  struct price price[MAX_CHOICES];
+  for (int i = 0; i < s->n[d]; i++) {
+    struct price p = price_alone(op, &list[i], d);
+    int at = i;
+    for (; at > 0 && cheaper(p, price[at - 1]); at--) {
+      price[at] = price[at - 1];
+      s->pick[d][at] = s->pick[d][at - 1];
+    }
+    price[at] = p;
+    s->pick[d][at] = i;
+  }
+  if (s->n[d] > most) s->n[d] = most;
+  /* In rule.c's order again, which breaks ties. */
+  for (int i = 1; i < s->n[d]; i++)
+    for (int k = i; k > 0 && s->pick[d][k] < s->pick[d][k - 1]; k--) {
+      int swap = s->pick[d][k];
+      s->pick[d][k] = s->pick[d][k - 1];
+      s->pick[d][k - 1] = swap;
+    }
+}
+
+/* The choice that takes the inputs as they lie on one dimension of the mesh, or NONE. */
+static int choice_as_it_lies(const struct op *op, const struct choice *list, int n, int d)
+{
+  for (int c = 0; c < n; c++) {
+    bool lies = true;
+    for (int i = 0; i < op->nin; i++)
+      lies &= same_placement(list[c].in[i], graph->value[op->in[i]].layout.on[d]);
+    if (lies) return c;
+  }
+  return NONE;
+}
+
+static bool all_as_it_lies(const struct op *op, const struct letters *l, const struct choice *list,
+                           int n, int *pick)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    pick[d] = choice_as_it_lies(op, list, n, d);
+    if (pick[d] == NONE) return false;
+  }
+  return op->nin && fits_together(l, op->nin, list, pick);
+}
+
+static bool is_reachable(const struct op *op, const struct choice *c, int d)
+{
+  for (int i = 0; i < op->nin; i++)
+    if (!leads_to(graph->value[op->in[i]].layout.on[d], c->in[i])) return false;
+  return true;
+}
+
+/* Of these, only choices are left that the engine may take unasked. */
+static struct shortlist shortlist_of(const struct op *op, const struct letters *l,
+                                     const struct choice *list, int n, int combinations)
+{
+  struct shortlist s = {.n = {0}};
+  int most = most_choices(combinations), lies[MAX_MESH];
+  bool runs = all_as_it_lies(op, l, list, n, lies);
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    s.n[d] = graph->mesh.size[d] > 1 ? n : 1;
+    for (int i = 0; i < n; i++) s.pick[d][i] = i;
+    if (runs && list[lies[d]].letter != NONE) {
+      s.n[d] = 1;
+      s.pick[d][0] = lies[d];
+    }
+    if (s.n[d] > most) shorten(op, list, d, most, &s);
+    int kept = 0;
+    for (int i = 0; i < s.n[d]; i++)
+      if (is_reachable(op, &list[s.pick[d][i]], d)) s.pick[d][kept++] = s.pick[d][i];
+    s.n[d] = kept;
+  }
+  return s;
+}
+
+/* ----------------------------------------------------------------------------- the combinations */
+
+enum { MAX_OPERANDS = MAX_INPUTS + MAX_OUTPUTS };
+
+/* What is known of an operand in one layout. It is, if `asked` is the operand's. */
+struct entry {
+  unsigned asked;
+  bool fits;
+  struct price price;
+};
+
+struct operand {
+  int digit[MAX_MESH][MAX_CHOICES]; /* by choice: what it adds to the layout's number */
+  int numbers;                      /* of layouts */
+  unsigned asked;
+  int nfree, free[MAX_INPUTS]; /* the numbers of layouts in which it costs nothing */
+  int room;
+  struct entry *entry; /* by the layout's number */
+};
+
+/* All combinations for an operation, and what they cost. A combination is told by its places in the
+   shortlists; in their order, those of the last dimension of the mesh vary first. */
+struct combinations {
+  const struct op *op;
+  const struct letters *letters;
+  int nchoices;
+  struct choice list[MAX_CHOICES];
+  struct shortlist shortlist;
+  int n, noperands;       /* n: how many combinations */
+  bool by_choice;         /* layouts have their numbers by all choices */
+  int turn[MAX_OPERANDS]; /* the operands in the order in which they are asked for their prices */
+  struct operand operand[MAX_OPERANDS];
+};
+
+static struct placement placement_of(const struct combinations *c, int choice, int o)
+{
+  return o < c->op->nin ? c->list[choice].in[o] : c->list[choice].out[o - c->op->nin];
+}
+
+/* Whether both choices are the same to an operand. Where a dimension of it is merged, which letter
+   is cut counts. */
+static bool same_digit(const struct combinations *c, int a, int b, int o, bool merged)
+{
+  struct placement p = placement_of(c, a, o), q = placement_of(c, b, o);
+  if (merged && p.kind == SHARD && c->list[a].letter != c->list[b].letter) return false;
+  return same_placement(p, q);
+}
+
+static bool has_merged(const struct letters *l, int o, int nin)
+{
+  const struct axis *axis = o < nin ? l->in[o] : l->out[o - nin];
+  int ndim = o < nin ? l->ndim_in[o] : l->ndim_out[o - nin];
+  for (int d = 0; d < ndim; d++)
+    if (axis[d].n > 1) return true;
+  return false;
+}
+
+/* Gives a number to each layout that the o-th operand may get by choices in the shortlists, or by
+   all choices. False if these are too many. */
+static bool number_layouts(struct combinations *c, int o, bool all_choices)
+{
+  const struct shortlist *s = &c->shortlist;
+  bool merged = has_merged(c->letters, o, c->op->nin);
+  int64_t weight = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    bool all = all_choices && graph->mesh.size[d] > 1;
+    int *digit = c->operand[o].digit[d], digits = 0;
+    for (int i = 0, n = all ? c->nchoices : s->n[d]; i < n; i++) {
+      int k = 0, choice = all ? i : s->pick[d][i], like = choice;
+      for (; k < i; k++)
+        if (same_digit(c, choice, like = all ? k : s->pick[d][k], o, merged)) break;
+      digit[choice] = k < i ? digit[like] : (int)weight * digits++;
+    }
+    weight *= digits;
+    if (all_choices && weight > MOST_NUMBERS) return false;
+  }
+  c->operand[o].numbers = (int)weight;
+  return true;
+}
+
+/* Nothing is known of the operand's layouts any more. */
+static void forget(struct operand *o)
+{
+  static unsigned asked;
+  if (o->room < o->numbers) {
+    o->room = 2 * o->numbers;
+    o->entry = alloc((size_t)o->room * sizeof *o->entry);
+  }
+  o->asked = ++asked;
+}
+
+static bool same_choices(const struct choice *a, const struct choice *b, int n, int nin, int nout)
+{
+  for (int i = 0; i < n; i++) {
+    if (a[i].letter != b[i].letter) return false;
+    for (int k = 0; k < nin; k++)
+      if (!same_placement(a[i].in[k], b[i].in[k])) return false;
+    for (int k = 0; k < nout; k++)
+      if (!same_placement(a[i].out[k], b[i].out[k])) return false;
+  }
+  return true;
+}
+
+/* Begins with the combinations of `op` in the place of those before. Where these were of the same
+   operation, `again`, what is known of its operands stays so if they have the same choices. */
+static void begin_combinations(struct combinations *c, const struct op *op, const struct letters *l,
+                               int most, bool again)
+{
+  struct choice list[MAX_CHOICES];
+  int n = choices(op, l, list);
+  again = again && c->by_choice && c->nchoices == n &&
+          same_choices(c->list, list, n, op->nin, op->nout);
+  memcpy(c->list, list, (size_t)n * sizeof *list);
+  c->op = op;
+  c->letters = l;
+  c->nchoices = n;
+  c->noperands = op->nin + op->nout;
+  c->shortlist = shortlist_of(op, l, c->list, n, most);
+  c->n = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++) c->n *= c->shortlist.n[d];
+  if (again) return;
+  c->by_choice = true;
+  for (int o = 0; o < c->noperands; o++) c->by_choice = c->by_choice && number_layouts(c, o, true);
+  for (int o = 0; o < c->noperands; o++) {
+    if (!c->by_choice) number_layouts(c, o, false);
+    forget(&c->operand[o]);
+    c->operand[o].nfree = 0;
+    c->turn[o] = o;
+  }
+}
+
+/* That it costs nothing to have the operand in this layout. */
+static void set_free(struct combinations *c, int o, const struct layout *layout)
+{
+  const struct shortlist *s = &c->shortlist;
+  struct operand *operand = &c->operand[o];
+  int number = 0;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    int i = 0;
+    while (i < s->n[d] && !same_placement(placement_of(c, s->pick[d][i], o), layout->on[d])) i++;
+    if (i == s->n[d]) return;
+    number += operand->digit[d][s->pick[d][i]];
+  }
+  operand->free[operand->nfree++] = number;
+}
+
+static bool is_free(const struct operand *o, int layout)
+{
+  for (int k = 0; k < o->nfree; k++)
+    if (o->free[k] == layout) return true;
+  return false;
+}
+
+/* The places of the number-th combination. */
+static void find_places(const struct combinations *c, int number, int *at)
+{
+  for (int d = graph->mesh.ndim - 1; d >= 0; d--) {
+    at[d] = number % c->shortlist.n[d];
+    number /= c->shortlist.n[d];
+  }
+}
+
+static struct layout layout_at(const struct combinations *c, int o, const int *at)
+{
+  struct layout layout = {0};
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    layout.on[d] = placement_of(c, c->shortlist.pick[d][at[d]], o);
+  return layout;
+}
+
+static struct way way_at(const struct combinations *c, const int *at)
+{
+  struct way way;
+  memset(&way, 0, sizeof way);
+  for (int i = 0; i < c->op->nin; i++) way.in[i] = layout_at(c, i, at);
+  for (int k = 0; k < c->op->nout; k++) way.out[k] = layout_at(c, c->op->nin + k, at);
+  return way;
+}
+
+static void work_out(const struct combinations *c, int o, const int *at, struct entry *e)
+{
+  struct layout layout = layout_at(c, o, at);
+  int pick[MAX_MESH];
+  for (int d = 0; d < graph->mesh.ndim; d++) pick[d] = c->shortlist.pick[d][at[d]];
+  e->asked = c->operand[o].asked;
+  e->fits = operand_fits(c->letters, o, c->op->nin, layout, c->list, pick);
+  if (e->fits) e->price = price_of_operand(c->op, o, layout);
+}
+
+/* Beyond these bytes no way is cheaper than the cheapest so far. */
+static double limit_of(bool found, struct price least)
+{
+  return found && !least.refused ? least.bytes : INFINITY;
+}
+
+/* A combination that is legal, and of no more bytes than asked for. */
+struct candidate {
+  struct price price;
+  int number;
+};
+
+/* Takes one, and gives the most bytes that those may have which are still of interest. */
+typedef double visitor(const struct combinations *c, const struct candidate *candidate,
+                       const int *at, void *to);
+
+/* Calls `visit` for every legal combination in turn, but for those of more than `most` bytes. Tells
+   whether any was left out for that. */
+static bool each_combination(const struct combinations *c, double most, visitor *visit, void *to)
+{
+  int at[MAX_MESH] = {0}, ndim = graph->mesh.ndim, changed = 0;
+  int number[MAX_MESH + 1][MAX_OPERANDS] = {{0}}; /* of the layouts, before each dimension */
+  bool left_out = false;
+  for (int n = 0; n < c->n; n++) {
+    for (int d = changed; d < ndim; d++)
+      for (int o = 0; o < c->noperands; o++)
+        number[d + 1][o] = number[d][o] + c->operand[o].digit[d][c->shortlist.pick[d][at[d]]];
+    struct candidate candidate = {.number = n};
+    bool fits = true;
+    for (int k = 0; k < c->noperands && fits && candidate.price.bytes <= most; k++) {
+      int o = c->turn[k], layout = number[ndim][o];
+      struct entry *e = &c->operand[o].entry[layout];
+      if (e->asked != c->operand[o].asked) work_out(c, o, at, e);
+      fits = e->fits;
+      if (fits && !is_free(&c->operand[o], layout)) add_up(&candidate.price, &e->price);
+    }
+    bool taken = fits && candidate.price.bytes <= most;
+    left_out |= fits && !taken;
+    if (taken) most = visit(c, &candidate, at, to);
+    for (changed = ndim - 1; changed > 0 && ++at[changed] == c->shortlist.n[changed]; changed--)
+      at[changed] = 0;
+    if (changed == 0) at[0]++;
+  }
+  return left_out;
+}
+
+/* -------------------------------------------------------------------------- one operation ahead */
+
+const struct op *op_ahead(const struct op *op)
+{
+  return most_choices(MOST_AHEAD) < FEWEST_AHEAD ? NULL : taken_next(op);
+}
+
+static bool share_an_input(const struct op *a, const struct op *b)
+{
+  for (int i = 0; i < a->nin; i++)
+    for (int k = 0; k < b->nin; k++)
+      if (a->in[i] == b->in[k]) return true;
+  return false;
+}
+
+/* What the operation ahead costs at least where the output lies in one layout: just this, or more
+   than so many bytes. */
+struct outlook {
+  unsigned asked;
+  bool is_more;
+  struct price price;
+};
+
+/* The operation ahead, or NULL. */
+struct ahead {
+  const struct op *op;
+  bool depends; /* on more than the output: on how an input that both take was moved */
+  bool again;   /* it was asked before */
+  struct letters letters;
+  struct combinations combinations;
+  int room;
+  struct outlook *known; /* by the number of the output's layout */
+};
+
+struct least {
+  struct candidate candidate;
+  bool found;
+};
+
+static double take_least(const struct combinations *c, const struct candidate *candidate,
+                         const int *at, void *to)
+{
+  struct least *l = to;
+  (void)c, (void)at;
+  if (!l->found || cheaper(candidate->price, l->candidate.price)) l->candidate = *candidate;
+  l->found = true;
+  return limit_of(true, l->candidate.price);
+}
+
+/* What the operation ahead takes of `op`, or with it, costs something else each time. What `op`
+   leaves is asked for its price last. */
+static void run_before(struct combinations *c, const struct op *op, const struct way *way)
+{
+  int first = 0, last = c->noperands;
+  for (int o = 0; o < c->noperands; o++) {
+    bool taken = o < c->op->nin && c->op->in[o] == op->out;
+    c->turn[taken ? --last : first++] = o;
+    if (taken) forget(&c->operand[o]);
+    c->operand[o].nfree = 0;
+    for (int i = 0; i < op->nin && o < c->op->nin; i++)
+      if (c->op->in[o] == op->in[i]) set_free(c, o, &way->in[i]);
+  }
+}
+
+/* With `op` done in this way: no more than so many bytes are of interest. */
+static struct outlook look_ahead(struct ahead *a, const struct op *op, const struct way *way,
+                                 double most)
+{
+  struct combinations *c = &a->combinations;
+  struct least least = {.found = false};
+  graph->value[op->out].layout = way->out[0];
+  begin_combinations(c, a->op, &a->letters, MOST_AHEAD, a->again);
+  run_before(c, op, way);
+  a->again = true;
+  bool left_out = each_combination(c, most, take_least, &least);
+  struct outlook o = {.price = least.candidate.price};
+  o.is_more = !least.found && left_out;
+  if (o.is_more) o.price.bytes = most;
+  return o;
+}
+
+/* ----------------------------------------------------------------------------- the cheapest way */
+
+/* Those of which the operation ahead is still to be asked: a heap, the cheapest first. */
+struct search {
+  struct combinations combinations;
+  struct ahead ahead;
+  struct candidate best; /* with what lies ahead; number NONE: there is none yet */
+  int n, room;
+  struct candidate *heap;
+};
+
+static bool comes_before(const struct candidate *a, const struct candidate *b)
+{
+  return cheaper(a->price, b->price) || (!cheaper(b->price, a->price) && a->number < b->number);
+}
+
+static double push(const struct combinations *c, const struct candidate *candidate, const int *at,
+                   void *to)
+{
+  struct search *s = to;
+  (void)c, (void)at;
+  if (!cheaper(s->best.price, candidate->price)) {
+    GROW(s->heap, s->n, s->room);
+    int i = s->n++;
+    for (; i > 0 && comes_before(candidate, &s->heap[(i - 1) / 2]); i = (i - 1) / 2)
+      s->heap[i] = s->heap[(i - 1) / 2];
+    s->heap[i] = *candidate;
+  }
+  return limit_of(true, s->best.price);
+}
+
+static struct candidate pop(struct search *s)
+{
+  struct candidate first = s->heap[0], last = s->heap[--s->n];
+  int at = 0;
+  for (int next; (next = 2 * at + 1) < s->n; at = next) {
+    if (next + 1 < s->n && comes_before(&s->heap[next + 1], &s->heap[next])) next++;
+    if (!comes_before(&s->heap[next], &last)) break;
+    s->heap[at] = s->heap[next];
+  }
+  s->heap[at] = last;
+  return first;
+}
+
+/* What lies ahead of a combination; `most`: what of it is of interest. */
+static struct outlook outlook_of(struct search *s, int number, double most)
+{
+  const struct combinations *c = &s->combinations;
+  int at[MAX_MESH], layout = 0;
+  find_places(c, number, at);
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    layout += c->operand[c->op->nin].digit[d][c->shortlist.pick[d][at[d]]];
+  unsigned asked = c->operand[c->op->nin].asked;
+  struct outlook *o = &s->ahead.known[layout];
+  bool is_known = o->asked == asked && !s->ahead.depends;
+  if (is_known && (!o->is_more || o->price.bytes >= most)) return *o;
+  struct way way = way_at(c, at);
+  *o = look_ahead(&s->ahead, c->op, &way, most);
+  o->asked = asked;
+  return *o;
+}
+
+/* Takes it for the best if it is, together with what lies ahead. A little more is of interest than
+   what counts: sums are rounded. */
+static void weigh(struct search *s, struct candidate candidate)
+{
+  double most = limit_of(s->best.number != NONE, s->best.price) - candidate.price.bytes;
+  struct outlook o = outlook_of(s, candidate.number, most + 1e-9 * most);
+  if (o.is_more) return;
+  candidate.price.bytes += o.price.bytes;
+  candidate.price.moves += o.price.moves;
+  candidate.price.apart += o.price.apart;
+  if (s->best.number == NONE || comes_before(&candidate, &s->best)) s->best = candidate;
+}
+
+static void weigh_with_ahead(struct search *s, const struct candidate *cheapest_alone)
+{
+  const struct combinations *c = &s->combinations;
+  const int numbers = c->operand[c->op->nin].numbers;
+  while (s->ahead.room < numbers)
+    s->ahead.known = grow(s->ahead.known, 0, &s->ahead.room, sizeof *s->ahead.known);
+  op_letters(s->ahead.op, &s->ahead.letters);
+  s->ahead.again = false;
+  s->ahead.depends = share_an_input(c->op, s->ahead.op);
+  s->best.number = NONE;
+  weigh(s, *cheapest_alone);
+  s->n = 0;
+  each_combination(c, limit_of(true, s->best.price), push, s);
+  while (s->n > 0) {
+    struct candidate next = pop(s);
+    if (cheaper(s->best.price, next.price)) break;
+    if (next.number != cheapest_alone->number) weigh(s, next);
+  }
+}
+
+struct way cheapest(const struct op *op, const struct letters *l)
+{
+  static struct search s;
+  struct least least = {.found = false};
+  int at[MAX_MESH];
+  begin_combinations(&s.combinations, op, l, MOST_COMBINATIONS, false);
+  each_combination(&s.combinations, INFINITY, take_least, &least);
+  s.best = least.candidate;
+  s.ahead.op = op_ahead(op);
+  if (s.ahead.op) weigh_with_ahead(&s, &least.candidate);
+  find_places(&s.combinations, s.best.number, at);
+  return way_at(&s.combinations, at);
+}

@@ -1,0 +1,197 @@
+/* decide.c: how one operation runs: where it takes its inputs, and where its outputs lie.
+
+   What runs as its inputs lie, cut over some dimension of the mesh, runs so there: work that the
+   plan divided is not done twice to save a few bytes. Else, of all combinations of legal ways over
+   the dimensions of the mesh (choices.c), the one that moves the fewest bytes wins, counting also
+   what the plan asks of the output, or else what the operation that takes it will cost at least.
+   What training gathers again in the backward, because the forward cut a sum that was pending, is
+   a collective more: as many bytes as its link carries while one starts, so that small sums are
+   made whole at once. Ties go to the one that turns fewer whole values into pending sums, then to
+   the one that moves fewer of the inputs and outputs, then to the one that leaves a gradient as its
+   value lies, then to the first in the order of the choices: the same on every machine. Where
+   DTensor's rules (einop.c) say that an operation runs as its inputs lie, that is taken as it is.
+   What was decided once is remembered: equal layers cost one decision.
+
+   Where nothing but replication is legal, a sharded input is the plan's error, unless the plan made
+   it whole itself: nothing is replicated in silence. */
+#include "sharding/sharding.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------------------- as the inputs lie */
+
+/* DTensor's rules know neither pending maxima, nor strides, nor one dimension cut twice, and take a
+   stretched dimension of size 1 for one that is summed. */
+static bool is_plain(const struct value *v)
+{
+  unsigned cut = 0;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    struct placement p = v->layout.on[d];
+    if (p.kind == PARTIAL && p.reduction != SUM) return false;
+    if (p.kind != SHARD) continue;
+    if (p.outer > 1 || cut >> p.dim & 1 || v->shape.size[p.dim] == 1) return false;
+    cut |= 1u << p.dim;
+  }
+  return true;
+}
+
+/* Whether all inputs may be pending sums together, which is what DTensor's rules call linear. */
+static bool is_linear(const struct op *op)
+{
+  const char *c = linear_of(op);
+  size_t n = strcspn(c, "|");
+  return n == (size_t)op->nin && !strchr(c, ':') && !strncmp(c, "abcdefgh", n);
+}
+
+struct answer {
+  bool runs;
+  struct layout out;
+};
+
+static struct answer ask_rules(const struct op *op)
+{
+  struct ruled ruled = {.nin = op->nin, .linear = is_linear(op)};
+  for (int i = 0; i < op->nin; i++) {
+    ruled.shape[i] = graph->value[op->in[i]].shape;
+    ruled.layout[i] = graph->value[op->in[i]].layout;
+  }
+  bool product = op->kind == OP_matmul;
+  struct ruling r = product ? einop_rule(op->equation, &ruled, NULL) : pointwise_rule(&ruled);
+  return (struct answer){r.what == RULE_RUNS, r.out};
+}
+
+/* What DTensor's rules say of the operation as its inputs lie: asked once of equal ones. */
+static const struct answer *answer_of_rules(const struct op *op)
+{
+  static struct memo asked;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_rule(&q, op);
+  for (int i = 0; i < op->nin; i++) {
+    ask_value(&q, &graph->value[op->in[i]]);
+    ask_layout(&q, &graph->value[op->in[i]].layout);
+  }
+  struct answer *answer = answer_to(&asked, &q, sizeof *answer, &is_new);
+  if (is_new) *answer = ask_rules(op);
+  return answer;
+}
+
+/* Whether the operation runs as its inputs lie, by DTensor's rules, and nothing is asked of what it
+   makes. */
+static bool runs_as_it_lies(const struct op *op, struct way *way)
+{
+  if (op->kind != OP_matmul && !is_broadcast(op->kind)) return false;
+  if (decision_around->asked_of[op->out] != NONE) return false;
+  for (int i = 0; i < op->nin; i++) {
+    if (!is_plain(&graph->value[op->in[i]])) return false;
+    way->in[i] = graph->value[op->in[i]].layout;
+  }
+  const struct answer *answer = answer_of_rules(op);
+  way->out[0] = answer->out;
+  return answer->runs;
+}
+
+/* ----------------------------------------------------------------------------- what was decided */
+
+/* All that a decision depends on is a question; the decisions are its answers. */
+static struct memo memo;
+
+/* An input, and where it was moved to before; the same one twice is told. */
+static void ask_input(struct query *q, const struct op *op, int i)
+{
+  const struct value *v = &graph->value[op->in[i]];
+  ask_value(q, v);
+  ask_layout(q, &v->layout);
+  for (int k = 0; k < i; k++) ask_number(q, op->in[k] == op->in[i]);
+  for (int m = decision_around->moved_to[op->in[i]]; m != NONE;
+       m = decision_around->moved_before[m])
+    ask_layout(q, &graph->value[graph->op[m].out].layout);
+  ask_number(q, NONE);
+}
+
+static void ask_op(struct query *q, const struct op *op)
+{
+  ask_rule(q, op);
+  for (int i = 0; i < op->nin; i++) ask_input(q, op, i);
+  for (int k = 0; k < op->nout; k++) {
+    ask_value(q, &graph->value[op->out + k]);
+    for (int r = decision_around->asked_of[op->out + k]; r != NONE;
+         r = decision_around->asked_of[graph->op[r].out]) {
+      ask_number(q, graph->op[r].asked);
+      ask_number(q, (int64_t)graph->value[graph->op[r].out].type);
+      ask_layout(q, &graph->op[r].to);
+    }
+    ask_number(q, NONE);
+  }
+}
+
+/* And what the operation ahead depends on. */
+static void ask_with_ahead(struct query *q, const struct op *op)
+{
+  const struct op *ahead = op_ahead(op);
+  begin_query(q);
+  ask_op(q, op);
+  if (!ahead) return;
+  ask_op(q, ahead);
+  for (int i = 0; i < ahead->nin; i++) {
+    ask_number(q, ahead->in[i] == op->out);
+    for (int k = 0; k < op->nin; k++) ask_number(q, ahead->in[i] == op->in[k]);
+  }
+}
+
+/* ----------------------------------------------------------------------------------- strictness */
+
+static bool may_be_cut(const struct op *op, const struct letters *l, const struct choice *list,
+                       int n, int mesh_dim)
+{
+  for (int c = 0; c < n; c++) {
+    int pick[MAX_MESH] = {0};
+    pick[mesh_dim] = c;
+    if (list[c].letter != NONE && fits_together(l, op->nin, list, pick)) return true;
+  }
+  return false;
+}
+
+/* A sharded input is made whole because nothing else is legal: the plan has to say so itself. */
+static void forbid_silence(const struct op *op, const struct letters *l, const struct choice *list,
+                           int n, const struct way *way)
+{
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    for (int i = 0; i < op->nin; i++) {
+      const struct value *v = &graph->value[op->in[i]];
+      struct placement lies = v->layout.on[d];
+      if (lies.kind != SHARD || way->in[i].on[d].kind != REPLICATE) continue;
+      if (v->shape.size[lies.dim] == 1) continue; /* one rank has it all */
+      if (may_be_cut(op, l, list, n, d)) continue;
+      plan_error(
+          op->line,
+          "%s%s cannot be sharded over %s: its input %d, %s, is %s there, and the operator's "
+          "rule, %s, allows no cut; where it is to be replicated, write x:replicate(), or a "
+          "style that makes it whole",
+          op->phase == BACKWARD ? "the backward's " : "", printable(op_name(op)),
+          printable(graph->mesh.name[d]), i, shape_text(v->shape), placement_text(v->layout.on[d]),
+          printable(rule_of(op)));
+    }
+}
+
+struct way best_way(const struct surroundings *of, const struct op *op)
+{
+  static struct query q;
+  struct way way;
+  decision_around = of;
+  memset(&way, 0, sizeof way);
+  if (runs_as_it_lies(op, &way)) return way;
+  ask_with_ahead(&q, op);
+  bool is_new;
+  struct way *decision = answer_to(&memo, &q, sizeof *decision, &is_new);
+  if (!is_new) return *decision;
+  struct letters l;
+  struct choice list[MAX_CHOICES];
+  op_letters(op, &l);
+  int n = choices(op, &l, list);
+  way = cheapest(op, &l);
+  forbid_silence(op, &l, list, n, &way);
+  *decision = way;
+  return way;
+}

@@ -1,0 +1,112 @@
+/* operand_price.c: what it takes to bring an operand to a layout, as things stand around an
+   operation. */
+#include "sharding/sharding.h"
+
+#include <math.h>
+
+const struct surroundings *decision_around;
+
+struct layout layout_after(const struct op *op, struct layout now)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (op->asked >> i & 1 && (!op->finishes || now.on[i].kind == PARTIAL))
+      now.on[i] = op->to.on[i];
+  return usual_turns(now);
+}
+
+/* Not from a shard to a pending sum, nor from one kind of pending value to another: it moves
+   nothing, but each rank would work on all of it then, most of it zeros. */
+bool leads_to(struct placement from, struct placement to)
+{
+  return to.kind != PARTIAL || same_placement(from, to) || from.kind == REPLICATE;
+}
+
+/* A redistribution that changes no type, of the gradient neither. */
+static bool is_plain_move(const struct op *op)
+{
+  enum type type = graph->value[op->in[0]].type;
+  return !is_floating(type) || (op->type == type && op->backward_type == type);
+}
+
+int moved_before_to(const struct surroundings *around, int value, struct layout to)
+{
+  for (int i = around->moved_to[value]; i != NONE; i = around->moved_before[i])
+    if (is_plain_move(&graph->op[i]) && same_layout(graph->value[graph->op[i].out].layout, to))
+      return graph->op[i].out;
+  return NONE;
+}
+
+/* Whether the value is at hand in this layout. */
+static bool is_there(int value, struct layout layout)
+{
+  if (same_layout(graph->value[value].layout, layout)) return true;
+  return moved_before_to(decision_around, value, layout) != NONE;
+}
+
+/* The gathers of the backward that this way leads to where an operation of the forward takes or
+   leaves a value that is cut after, and was of this kind before. */
+static double gathered_again(const struct op *op, enum placement_kind kind, struct layout from,
+                             struct layout to)
+{
+  double bytes = 0;
+  if (graph->loss == NONE || op->phase != FORWARD) return 0;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (from.on[d].kind == kind && to.on[d].kind == SHARD && graph->mesh.size[d] > 1)
+      bytes += round(link_latency(d) * link_bandwidth(d));
+  return bytes;
+}
+
+/* What the plan asks of an output: one redistribution after another, each in its type. */
+static void add_asked(struct price *p, const struct op *op, int value, struct layout out)
+{
+  for (int r = decision_around->asked_of[value]; r != NONE;
+       r = decision_around->asked_of[graph->op[r].out]) {
+    const struct value *v = &graph->value[graph->op[r].out];
+    struct layout next = layout_after(&graph->op[r], out);
+    p->refused += !reductions_agree(next);
+    p->moves += !same_layout(out, next);
+    p->bytes += move_cost(v->shape, v->type, out, next);
+    p->bytes += gathered_again(op, REPLICATE, out, next);
+    out = next;
+  }
+}
+
+static int lies_apart(int value, struct layout out)
+{
+  int of = graph->value[value].of, apart = 0;
+  if (of == NONE) return 0;
+  struct layout like = graph->value[of].layout;
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    apart += like.on[d].kind == SHARD && !same_placement(like.on[d], out.on[d]);
+  return apart;
+}
+
+struct price price_of_operand(const struct op *op, int o, struct layout layout)
+{
+  struct price p = {0};
+  if (o >= op->nin) {
+    int value = op->out + o - op->nin;
+    add_asked(&p, op, value, layout);
+    p.apart = lies_apart(value, layout);
+    return p;
+  }
+  const struct value *v = &graph->value[op->in[o]];
+  if (is_there(op->in[o], layout)) return p;
+  p.moves = 1;
+  p.bytes = move_cost(v->shape, v->type, v->layout, layout);
+  p.bytes += gathered_again(op, PARTIAL, v->layout, layout);
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    p.sums += layout.on[d].kind == PARTIAL && v->layout.on[d].kind != PARTIAL;
+  return p;
+}
+
+const struct op *taken_next(const struct op *op)
+{
+  if (op->nout != 1 || decision_around->asked_of[op->out] != NONE ||
+      decision_around->taken_by[op->out] == NONE)
+    return NULL;
+  const struct op *user = &graph->op[decision_around->taken_by[op->out]];
+  for (int i = 0; i < user->nin; i++)
+    if (user->in[i] != op->out && !graph->value[user->in[i]].placed) return NULL;
+  return *rule_of(user) ? user : NULL;
+}

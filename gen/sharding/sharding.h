@@ -1,0 +1,455 @@
+/* sharding.h: layouts: which ways a rule allows, what moves between two layouts, and what that
+   costs. Nothing here changes the graph. */
+#ifndef TPGEN_SHARDING_H
+#define TPGEN_SHARDING_H
+
+#include "base/base.h"
+#include "ir/ir.h"
+
+/* One way in which an operation may run on one dimension of the mesh. */
+struct choice {
+  struct placement in[MAX_INPUTS], out[MAX_OUTPUTS];
+  int letter; /* that is cut, or NONE */
+};
+/* All legal ways, the one with everything replicated first; gives how many. Cuts in strides, and
+   those in another order than the mesh's, are among them where an input lies so. */
+enum { MAX_CHOICES = 64 };
+
+/* How an operation runs: where it takes its inputs, and where its outputs lie. */
+struct way {
+  struct layout in[MAX_INPUTS], out[MAX_OUTPUTS];
+};
+/* What is known around it, while `propagate` goes through the program; NONE where there is none. */
+struct surroundings {
+  int *asked_of;     /* by value: the plan's redistribute of it */
+  int *taken_by;     /* by value: the first operation that takes it, but redistributes */
+  int *moved_to;     /* by value: the last redistribute already made of it */
+  int *moved_before; /* by operation: the redistribute before it, of the same value */
+};
+
+/* What DTensor's rules say of an operation: it runs as its inputs lie, or on other layouts, or
+   not. */
+struct ruling {
+  enum { RULE_RUNS, RULE_RESHARDS, RULE_ERROR } what;
+  struct layout out;            /* RULE_RUNS */
+  struct layout in[MAX_INPUTS]; /* RULE_RESHARDS: what the inputs should become */
+  char error[96];               /* RULE_ERROR */
+};
+/* An operation as the rules see it. */
+struct ruled {
+  int nin;
+  struct shape shape[MAX_INPUTS];
+  struct layout layout[MAX_INPUTS];
+  bool linear;
+  const struct layout *enforce; /* pointwise_rule: of what is written in place; or NULL */
+};
+
+enum { MAX_MOVES = 2 * MAX_MESH };
+struct moves {
+  int n;
+  const struct move *move;
+  double time;   /* in seconds, by the model of the links (traffic.c) */
+  int64_t bytes; /* that the rank which receives most receives */
+};
+
+/* A piece of a tensor that one rank gives another, which is the member-th of the group. */
+struct piece {
+  int member;
+  struct part part; /* `first` counts from where the part of the rank that is asked begins */
+};
+
+/* From one layout to another, strided shards too: in legs, on each of which the
+   tensor is seen with its dimensions taken apart so that all its shards are plain. How many; NONE
+   where that gives more dimensions than a tensor has. */
+enum { MAX_LEGS = 4 };
+struct leg {
+  struct shape whole; /* taken apart */
+  const struct moves *moves;
+};
+
+/* The bytes that the rank sends which sends most, and those of the one that receives most, in some
+   of the graph's operations, so many times each (NULL: once); or in one. */
+struct busiest {
+  int64_t sent, received;
+};
+
+static inline int64_t lesser(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+
+static inline int64_t greater(int64_t a, int64_t b)
+{
+  return a > b ? a : b;
+}
+
+/* What is on a dimension of the mesh: the dimension of the tensor that it cuts, or one of these.
+   OTHER: pending, of another reduction than the source's. */
+enum { WHOLE = -1, PENDING = -2, OTHER = -3 };
+
+/* A layout of plain shards, told briefly. `turn`: as how manieth it cuts that dimension; else 0. So
+   layouts that mean the same are the same bytes. */
+struct brief {
+  int8_t at[MAX_MESH], turn[MAX_MESH];
+};
+
+/* What two layouts have that is not told of them: which reductions PENDING and OTHER stand for; and
+   what stays as it is, the cuts of dimensions that are cut in strides. There the brief says WHOLE,
+   and such a dimension of the mesh is taken to have one rank. */
+struct untold {
+  enum reduction pending, other;
+  unsigned fixed, fixed_dims; /* a bit for each dimension of the mesh, and of the tensor */
+  struct layout layout;       /* `fixed`: what is there */
+};
+
+struct move_step {
+  enum op_kind kind;
+  int n, dim[MAX_MESH]; /* in the order of the group */
+};
+
+/* A step along one dimension of the mesh. */
+struct leap {
+  enum op_kind kind;
+  int along, before; /* before: what was on that dimension */
+  struct brief after;
+};
+/* Steps along one dimension of the mesh each, and where they have come to. */
+struct walk {
+  int n;
+  struct move *move; /* has room for MAX_MOVES; or NULL: */
+  struct leap *leap; /* so has this */
+  struct brief now;
+  const struct untold *untold;
+};
+
+/* What is moved, and on what mesh: of what stays as it is, the part of one rank, without the
+   dimensions of the mesh over which it is cut. A tier is the links of one bandwidth; tier 0 is the
+   slowest. `seats` are the ranks that are looked at: all, where these are not too many. */
+struct world {
+  struct mesh given, mesh; /* the graph's; without what is fixed */
+  unsigned fixed;
+  struct shape whole;
+  int64_t bytes; /* of an element */
+  int number;    /* those in which other seats are looked at have another one */
+  int ranks, seats;
+  int places[MAX_MESH]; /* of seats along each dimension of the mesh; the last's come first */
+  int (*coordinate)[MAX_MESH]; /* by seat */
+  int tiers, tier[MAX_MESH];
+  double bandwidth[MAX_MESH]; /* by tier */
+  double latency[MAX_MESH];   /* by dimension of the mesh */
+};
+
+enum { MAX_SEATS = 32, MANY_RANKS = 256 };
+
+/* What a rank holds: elements first <= i < last of each dimension. */
+struct box {
+  int64_t first[MAX_DIMS], last[MAX_DIMS];
+};
+
+/* The cuts of a layout, one after the other. */
+struct cut_list {
+  int n;
+  struct {
+    int dim, by;
+  } at[MAX_MESH];
+};
+
+/* What a rank that has so many elements receives as the index-th of n in an all_reduce. */
+static inline int64_t received_in_all_reduce(int64_t has, int n, int index)
+{
+  int64_t part = chunk_size(has, n, index);
+  return has - part + part * (n - 1);
+}
+
+/* A step, with what every seat holds before and after it. */
+struct stage {
+  const struct move_step *step;
+  const struct brief *from, *to;
+  const struct box *has, *gets;
+};
+/* What it moves, in elements. */
+struct traffic {
+  int64_t *sent, *got; /* by tier and seat: [tier * world.seats + seat] */
+  int64_t *received;   /* by seat, over all links */
+  int64_t *copied;     /* by seat: read and written within the rank */
+  bool one_to_one;     /* nobody gives to two, or gets from two */
+};
+
+/* Memory that is used again: what it held before is lost. All zeros. */
+struct scratch {
+  size_t size;
+  void *at;
+};
+
+/* One of those that meet in a group. */
+struct member {
+  int coordinate[MAX_MESH];              /* on the dimensions of the group */
+  int cell;                              /* the first member that holds the same */
+  struct box has, gets;                  /* of what the group shares */
+  int64_t load;                          /* the elements that it sends; */
+  int64_t sent[MAX_MESH], got[MAX_MESH]; /* by tier */
+  int gives, gets_from;                  /* to and from how many others */
+};
+struct given {
+  int from, to;
+};
+/* Who gives what to whom. */
+struct deal {
+  const struct move_step *step;
+  struct shape whole; /* what the group shares */
+  int n;
+  struct member *member; /* room for n of each, zero */
+  int holders, *holder;  /* of what the first holds; of what others hold as many further */
+  bool gives_runs, gets_runs, one_to_one;
+  bool listed; /* the pieces are asked for: for each receiver in turn */
+  int ngiven, room;
+  struct given *given;
+};
+
+/* What a way costs, or a part of it. */
+struct price {
+  double bytes;
+  int sums, moves;
+  int apart;   /* dimensions of the mesh on which a gradient does not lie as its value */
+  int refused; /* what the plan asks of the output that cannot be made of it */
+};
+
+enum { BIG_GROUP = 64 };
+
+/* A value's dimensions, some of them taken apart into factors. */
+struct factors {
+  struct shape shape;                     /* a factor each */
+  int of[MAX_DIMS + 2 * MAX_MESH];        /* the dimension that it is of */
+  int64_t outer[MAX_DIMS + 2 * MAX_MESH]; /* how much of that dimension is outside it */
+};
+
+/* A redistribution goes from stop to stop. Between two of them every dimension comes apart
+   alike. */
+enum { MAX_STOPS = MAX_LEGS + 1 };
+
+/* Room that is used again and again, by what for. */
+enum { MEMBERS, PIECES, STARTS, ROOMS };
+
+/* What holds of an exchange on all ranks, found out once. */
+struct traits {
+  const struct exchange *of;
+  bool gives_runs, gets_runs, permutes;
+};
+
+/* ------------------------------------------------------------------------------------- boxes.c */
+
+int64_t volume(const struct box *b);
+int64_t box_overlap(const struct box *a, const struct box *b);
+struct cut_list cuts_in_turn(const struct brief *b);
+void cut_box(const struct cut_list *c, struct shape whole, const int coordinate[MAX_MESH],
+             struct box *box);
+/* How many meet in a step, and which of them is at these coordinates. */
+int members(const struct move_step *s);
+int member_at(const struct move_step *s, const int coordinate[MAX_MESH]);
+/* The layout as far as the group cuts it. */
+struct brief of_group(const struct move_step *s, struct brief b);
+/* The members, with what they hold and get of the part that they share. */
+void find_group_members(struct deal *d, const struct brief *from, const struct brief *to);
+
+/* ----------------------------------------------------------------------------------- choices.c */
+
+int choices(const struct op *op, const struct letters *l, struct choice *list);
+/* Whether one choice for each dimension of the mesh, list[pick[d]], goes together: merged
+   dimensions are cut where their letters are, and turns are told as usual. */
+bool fits_together(const struct letters *l, int nin, const struct choice *list, const int *pick);
+/* The same of one operand, in the layout that the choices give it: an input, or output o - nin. */
+bool operand_fits(const struct letters *l, int o, int nin, struct layout layout,
+                  const struct choice *list, const int *pick);
+/* A maximum of sums is not the sum of maxima: pending results of one value are of one kind. */
+bool reductions_agree(struct layout layout);
+
+/* ----------------------------------------------------------------------------------- combine.c */
+
+/* The cheapest of all combinations of the operation's choices. Replicating everything is always
+   one. */
+struct way cheapest(const struct op *op, const struct letters *l);
+/* The operation whose price counts, too, when it is decided how `op` runs, or NULL. */
+const struct op *op_ahead(const struct op *op);
+
+/* ------------------------------------------------------------------------------ cost_context.c */
+
+extern struct world world;
+/* Sets the world to the part of `whole` that the ranks at these coordinates of what stays hold.
+   all: looks at all ranks, however many there are. */
+void enter_context(struct shape whole, enum type type, const struct untold *u,
+                   const int coordinate[MAX_MESH], bool all);
+bool same_mesh(const struct mesh *a, const struct mesh *b);
+void *scratch_alloc(struct scratch *s, size_t size);
+
+/* ------------------------------------------------------------------------------------ decide.c */
+
+struct way best_way(const struct surroundings *around, const struct op *op);
+
+/* ------------------------------------------------------------------------------------- einop.c */
+
+/* enforce: by letter the mesh dimension that must shard it, NONE for none, -2 where nothing is
+   asked; or NULL. */
+struct ruling einop_rule(const char *equation, const struct ruled *op, const int *enforce);
+struct ruling pointwise_rule(const struct ruled *op);
+
+/* ---------------------------------------------------------------------------------- exchange.c */
+
+/* What a rank gives in an exchange, and gets, by member; its own part of it, which stays, too. How
+   many; the list has room for as many as are in the group. */
+int pieces_given(const struct move *m, struct shape whole, int rank, struct piece *list);
+int pieces_got(const struct move *m, struct shape whole, int rank, struct piece *list);
+/* Whether on every rank every piece lies in one run, so that none needs to be copied first. */
+bool gives_runs(const struct move *m, struct shape whole);
+bool gets_runs(const struct move *m, struct shape whole);
+/* Whether no rank gives to, or gets from, more than one other. */
+bool is_permutation(const struct move *m, struct shape whole);
+/* Deals out: step, whole, n and listed are told, and the rest is empty. */
+void deal_out(struct deal *d, const struct brief *from, const struct brief *to);
+
+/* ----------------------------------------------------------------------------------- extents.c */
+
+/* The elements that the seat lacks of its part that lacks most. Nothing is pending, and there are
+   no more than MANY_RANKS seats. */
+int64_t most_lacking(const struct brief *a, const struct brief *b);
+/* The elements that the seat receives on the greedy way that receives most; of MAX_SEATS at most.
+ */
+int64_t most_received_greedily(const struct brief *from, const struct brief *to,
+                               const struct untold *u);
+
+/* -------------------------------------------------------------------------------------- legs.c */
+
+int legs_of(struct shape whole, enum type type, struct layout from, struct layout to,
+            struct leg leg[MAX_LEGS]);
+/* Bytes that the rank which receives most receives for it. */
+double move_cost(struct shape whole, enum type type, struct layout from, struct layout to);
+/* False if there are more than a shape can have. */
+bool take_move_apart(struct shape whole, struct layout a, struct layout b, struct factors *f);
+/* The layout of the factors. Dimensions that are not taken apart keep their strides. */
+struct layout on_factors(const struct factors *f, struct layout layout);
+/* Where cuts do not come apart alike the dimension is made whole on the way. So is, while there are
+   views, a dimension of one element. */
+int find_stops(struct shape whole, struct layout from, struct layout to, struct layout *stop);
+
+/* ------------------------------------------------------------------------------------- moves.c */
+
+/* The steps from one layout to another, of plain shards only: of DTensor's greedy planner, or of
+   the fastest way, as the plan asks. Remembered: the pointer stays good. */
+const struct moves *plan_moves(struct shape whole, enum type type, struct layout from,
+                               struct layout to);
+/* The bytes that the rank which receives most receives on the greedy way. */
+int64_t greedy_bytes(struct shape whole, enum type type, struct layout from, struct layout to);
+
+/* ----------------------------------------------------------------------------- operand_price.c */
+
+/* What a redistribute makes of a layout. */
+struct layout layout_after(const struct op *op, struct layout now);
+/* The value as it was redistributed to this layout before, or NONE. */
+int moved_before_to(const struct surroundings *around, int value, struct layout to);
+/* What it costs to have an operand of the operation in a layout. The o-th one is an input, or
+   output o - nin. */
+struct price price_of_operand(const struct op *op, int o, struct layout layout);
+/* Whether the engine takes a value from one placement to the other unasked. */
+bool leads_to(struct placement from, struct placement to);
+/* The operation that takes first what `op` makes; NULL where that one's price is not known yet, or
+   the plan asks for the output. */
+const struct op *taken_next(const struct op *op);
+/* What is known around the operation that is decided. */
+extern const struct surroundings *decision_around;
+
+/* ------------------------------------------------------------------------------------- steps.c */
+
+/* DTensor's greedy planner, each step along one dimension of the mesh; gives how many. */
+int greedy_moves(struct layout from, struct layout to, struct move *move);
+struct untold untold_of(struct layout from, struct layout to);
+struct brief brief_of(struct layout layout, const struct untold *u);
+/* Turns are told where the order is not that of the mesh. */
+struct layout layout_of(const struct brief *b, const struct untold *u);
+bool same_brief(const struct brief *a, const struct brief *b);
+/* Whether it is on any dimension of the mesh. */
+bool is_any(const struct brief *b, int at);
+/* How many mesh dimensions cut `dim`. */
+int cuts(const struct brief *b, int dim);
+/* Puts it on mesh dimension i; a cut becomes the last. */
+void put_at(struct brief *b, int i, int at);
+/* A bit for each dimension of the tensor that is cut in another order than that of the mesh. */
+unsigned reordered_dims(const struct brief *b);
+/* The step, other than an exchange, that leads from a to b; false if none does. */
+bool step_between(const struct brief *a, const struct brief *b, struct move_step *s);
+/* The exchange from a to b, over all dimensions but those that cut a dimension of the tensor alike,
+   before any that don't; false if there is none, because something pending changes or nothing
+   does. */
+bool exchange_between(const struct brief *a, const struct brief *b, struct move_step *s);
+struct move move_of(const struct move_step *s, const struct brief *from, const struct brief *to,
+                    const struct untold *u);
+void walk_to(struct walk *w, int i, int at);
+/* By DTensor's greedy planner. */
+void walk_greedily(struct walk *w, const struct brief *to);
+
+/* ----------------------------------------------------------------------------------- traffic.c */
+
+/* Adds the bytes that each rank of the mesh sends and receives in a step. */
+void add_traffic(const struct move *m, struct shape whole, enum type type, int64_t *sent,
+                 int64_t *received);
+/* The bytes that no way can do without: what the rank that lacks most lacks of its part, and what
+   the reduction of pending sums takes on average, whichever is more. */
+int64_t least_bytes(struct shape whole, enum type type, struct layout from, struct layout to);
+/* The boxes of all seats. */
+void find_boxes(const struct brief *b, struct box *box);
+/* The elements that the busiest rank must get at least; and what each seat lacks of its part. */
+int64_t least_elements(const struct brief *a, const struct brief *b, const struct box *has,
+                       const struct box *wants, int64_t *lacks);
+/* Lasts until it is asked for again. planning: in a big group an exchange is not dealt out. */
+struct traffic traffic_of(const struct stage *g, bool planning);
+struct traffic traffic_of_move(const struct move *m, const struct untold *u, bool planning);
+/* Times are picoseconds: whole numbers, so that equal times are equal; rounded up, so that those of
+   parts are no less than that of the whole. None is more than 40 hours: a way's can be added up,
+   whatever the links are. */
+int64_t picoseconds(double seconds);
+int64_t transfer_time(int64_t elements, double bandwidth);
+int64_t latency_of(const struct move_step *s);
+int64_t traffic_time(const struct move_step *s, const struct traffic *t);
+
+/* ------------------------------------------------------------------------------------ volume.c */
+
+/* The unit whose parameter the operation gathers, or whose gradient it reduces, or casts or moves
+   on the way; NONE for others. */
+int unit_of(const struct op *op);
+/* The type in which a collective's values travel: a packed bucket's, as its buffer has them. */
+enum type moved_type(const struct op *op);
+/* Where the k-th member of a packed gather or scatter begins in the chunk that each rank of the
+   group has of its buffer, in elements; with k = nbody how long that is. The same on all ranks:
+   parts that are smaller are followed by what nobody reads. */
+int64_t bucket_chunk(const struct op *op, int k);
+/* Whether a packed bucket's buffer has a chunk for each rank; whether what a rank gathers, or what
+   is scattered to it, lies elsewhere as it would in its chunk, so that it is sent from there, or
+   left there; whether what is reduced lies in the buffer; whether anything is copied before the
+   call and after it; whether one call takes its parcels from their places to their places. */
+bool has_chunks(const struct op *op);
+bool lies_as_chunk(const struct op *op);
+bool lies_in_buffer(const struct op *op);
+bool is_copied_in(const struct op *op);
+bool is_copied_out(const struct op *op);
+bool goes_by_parcels(const struct op *op);
+/* The elements that `rank` gives to each member of the group, and gets from it; for all_gather what
+   each member gives to all, for reduce_scatter what each gets. */
+void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *get);
+/* Whether all members of the group hold equal parts; of an exchange, whether it is a permutation.
+   Every one of them has to choose the same call, so it is asked of the group, not of this rank. */
+bool equal_parts(const struct op *op, int rank);
+/* The bytes of the value that `rank` brings to it. */
+int64_t collective_bytes(const struct op *op, int rank);
+struct busiest busiest_in(int n, const int *op, const int *times);
+struct busiest busiest_of(const struct op *op);
+void *counts_room(int what, int n, size_t size);
+/* The ranks that `rank` meets in a group: good until it is asked again. */
+const int *members_of(int group, int rank);
+/* Of a value. */
+int64_t elements_of_rank(int value, int rank);
+const struct traits *traits_of(const struct exchange *x);
+/* By member of the group what `rank` gives, or gets, in an exchange, and where that begins: in its
+   part, or in the flat buffer that holds all pieces one after the other. */
+void count_pieces(const struct exchange *x, int rank, bool gives, int64_t *count, int64_t *starts);
+const struct exchange *exchange_of(const struct op *op);
+const struct op *bucket_member(const struct op *op, int k);
+
+#endif

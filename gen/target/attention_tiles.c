@@ -1,0 +1,123 @@
+/* attention_tiles.c: which of its files a kernel of attention is made of, and how large its tiles
+   are.
+
+   On CUDA attention has two: NAME_mma.cu multiplies on the tensor cores, bfloat16 or TF32; NAME.cu
+   computes in float32, and whatever the other does not take. On the CPU NAME_bf16.c is for
+   bfloat16.
+
+   The tensor cores' kernels work by strips: 16 rows of a matrix, which one warp has. The more
+   strips a warp has, the less often it loads the other side of a product, until its registers are
+   full: 255 floats, of which the sums take 16 COLUMNS / 32 for each strip and matrix, and the
+   scores as many for theirs. The tables say what fits, by how many bytes a row has; `nvcc
+   -Xptxas=-v` shows it. A block's shared memory stays below the 163 KiB that sm_80 has, and mostly
+   below half of that, so that two blocks share a multiprocessor and one computes while the other
+   waits. */
+#include "target/target.h"
+
+#include <string.h>
+
+/* Of a kernel: rows of a block and strips of a warp, how many rows of the other side are taken at a
+   time, whether the left side stays in registers, and over how many blocks the columns are
+   spread. */
+struct tiles {
+  int row_bytes; /* at most */
+  int rows, strips, some;
+  bool kept;
+  int parts;
+};
+
+enum { MOST_ROW = 512 };
+static const struct tiles forward[] = {
+    {128, 128, 2, 64, true, 1},
+    {256, 128, 2, 32, false, 1},
+    {512, 128, 1, 64, false, 1},
+};
+/* The gradients of k and v: rows are keys. */
+static const struct tiles of_keys[] = {
+    {128, 128, 2, 32, false, 1},
+    {256, 64, 1, 32, false, 1},
+    {512, 64, 1, 16, false, 2},
+};
+static const struct tiles of_queries[] = {
+    {128, 128, 2, 32, true, 1},
+    {256, 64, 1, 32, true, 1},
+    {512, 64, 1, 16, false, 1},
+};
+
+static int64_t whole_strips(int64_t n)
+{
+  return (n + 15) / 16 * 16;
+}
+
+/* Rows are copied by 16 bytes, which begin at multiples of 16. */
+static bool fits_tensor_cores(const struct op *op, int64_t depth, int64_t width)
+{
+  int64_t size = type_bytes(graph->value[op->in[0]].type), unit = 16 / size;
+  int64_t more = depth > width ? depth : width;
+  for (int i = 0; i < op->nin; i++)
+    if (alignment_of(op->in[i]) < 16) return false;
+  for (int k = 0; k < op->nout; k++)
+    if (alignment_of(op->out + k) < 16) return false;
+  return depth % unit == 0 && width % unit == 0 && whole_strips(more) * size <= MOST_ROW;
+}
+
+static bool is_attention(const struct op *op)
+{
+  return op->kind == OP_attention || op->kind == OP_attention_back;
+}
+
+const char *attention_variant(const struct op *op)
+{
+  if (!is_attention(op)) return "";
+  bool back = op->kind == OP_attention_back;
+  enum type type = graph->value[op->in[0]].type;
+  if (!options.cuda) return type == BF16 ? "_bf16" : "";
+  int64_t depth = graph->value[op->in[back ? 1 : 0]].shape.size[3]; /* of q */
+  int64_t width = graph->value[op->in[back ? 0 : 2]].shape.size[3]; /* of the output or of v */
+  bool is_narrow = type == BF16 || (type == F32 && graph->tf32);
+  return is_narrow && fits_tensor_cores(op, depth, width) ? "_mma" : "";
+}
+
+/* The kernel that the hole is for: the forward one, "_2nd" for the keys' gradients, "_3rd". */
+static const struct tiles *table_of(const struct op *op, const char *hole)
+{
+  static const char *const keys[] = {"rows_2nd", "strips_2nd",   "shared_2nd",
+                                     "kept_2nd", "some_queries", "parts"};
+  if (op->kind == OP_attention) return forward;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (!strcmp(hole, keys[i])) return of_keys;
+  return of_queries;
+}
+
+/* What a block has in shared memory: its rows, one stage of the other side or two, and of the
+   queries' logarithms and means two stages. */
+static int64_t shared_bytes(const struct tiles *table, const struct tiles *t, int64_t size,
+                            int64_t depth, int64_t width)
+{
+  int64_t one = whole_strips(depth) * size + 16, both = one + whole_strips(width) * size + 16;
+  if (table == forward) return t->rows * one + t->some * both;
+  int64_t numbers = table == of_keys ? 2 * t->some * 2 * type_bytes(F32) : 0;
+  return (t->rows + 2 * t->some) * both + numbers;
+}
+
+/* "rows", "rows_2nd". */
+static bool is_hole(const char *hole, const char *name)
+{
+  size_t n = strlen(name);
+  return !strncmp(hole, name, n) && (!hole[n] || hole[n] == '_');
+}
+
+const char *attention_hole(const struct op *op, const char *hole, int64_t depth, int64_t width)
+{
+  if (strcmp(attention_variant(op), "_mma") != 0) return NULL;
+  int64_t size = type_bytes(graph->value[op->in[0]].type), more = depth > width ? depth : width;
+  const struct tiles *table = table_of(op, hole), *t = table;
+  while (t->row_bytes < whole_strips(more) * size) t++;
+  if (is_hole(hole, "rows")) return text("%d", t->rows);
+  if (is_hole(hole, "strips")) return text("%d", t->strips);
+  if (is_hole(hole, "some")) return text("%d", t->some);
+  if (is_hole(hole, "kept")) return t->kept ? "true" : "false";
+  if (is_hole(hole, "parts")) return text("%d", t->parts);
+  if (!is_hole(hole, "shared")) return NULL;
+  return text("%d", (int)shared_bytes(table, t, size, depth, width));
+}

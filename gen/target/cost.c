@@ -1,0 +1,181 @@
+/* cost.c: how long an operation takes, by a model that is good for comparing: what is worth having
+   beside what. In picoseconds: whole numbers, so that equal times are equal on every machine.
+
+   The model. The plan's device (device.c) multiplies so many numbers and moves so many bytes of its
+   memory a second, one thing at a time, whichever takes longer; a collective takes the links'
+   latency and bandwidth (traffic.c), and sends what its kind does with equal parts in a ring. Sizes
+   are those of rank 0. */
+#include "target/target.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Starting a kernel, and having a collective on another stream than what it works on: an event
+   there and one back. */
+static const double KERNEL_SECONDS = 3e-6, EVENTS_SECONDS = 4e-6;
+
+static double local_size(int value)
+{
+  return (double)elements(local_shape(value, 0));
+}
+
+static double local_bytes(int value)
+{
+  return local_size(value) * (double)type_bytes(graph->value[value].type);
+}
+
+/* How the letters of its operands make it one: those of both and the result count products, those
+   of the first alone rows, of the second alone columns, and what is summed over terms. */
+static struct product_sizes product_of(const struct op *op)
+{
+  struct product_sizes p = {1, 1, 1, 1};
+  const char *second = strchr(op->equation, ',') + 1, *result = strchr(second, '>') + 1;
+  for (int o = 0; o < 2; o++) {
+    const char *letter = o ? second : op->equation, *other = o ? op->equation : second;
+    struct shape here = local_shape(op->in[o], 0);
+    for (int d = 0; d < here.ndim; d++, letter++) {
+      bool shared = memchr(other, *letter, strcspn(other, ",-")), kept = strchr(result, *letter);
+      if (shared && o) continue;
+      double size = (double)here.size[d];
+      if (op->pieces && *letter == result[op->dim]) { /* each member's part by itself */
+        size /= op->pieces * group_size(op->group);
+        p.count *= group_size(op->group);
+      }
+      *(shared ? kept ? &p.count : &p.terms : o ? &p.columns : &p.rows) *= size;
+    }
+  }
+  return p;
+}
+
+double multiplications(const struct op *op)
+{
+  struct product_sizes p = product_of(op);
+  return p.rows * p.columns * p.terms;
+}
+
+/* Under a causal mask of the half that is not masked; its backward has five products for two. */
+static double attention_flops(const struct op *op)
+{
+  int q = op->in[op->kind == OP_attention_back], k = op->in[1 + (op->kind == OP_attention_back)];
+  struct shape keys = local_shape(k, 0);
+  double length = keys.ndim >= 2 ? (double)keys.size[keys.ndim - 2] : 1;
+  double flops = 2 * 2 * local_size(q) * length / (number_of(op, "causal") ? 2 : 1);
+  return op->kind == OP_attention_back ? flops * 5 / 2 : flops;
+}
+
+static enum arithmetic arithmetic_of(const struct op *op)
+{
+  if (graph->value[op->in[0]].type == BF16) return IN_BFLOAT16;
+  return graph->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
+}
+
+/* Over how many ranks the work is cut. */
+static double ranks_that_share(const struct op *op)
+{
+  double ranks = 1;
+  for (int d = 0; d < graph->mesh.ndim; d++) {
+    bool cut = false;
+    for (int i = 0; i < op->nin; i++) cut |= graph->value[op->in[i]].layout.on[d].kind == SHARD;
+    for (int k = 0; k < op->nout; k++)
+      cut |= graph->value[op->out + k].layout.on[d].kind != REPLICATE;
+    if (cut) ranks *= graph->mesh.size[d];
+  }
+  return ranks;
+}
+
+static double computing_seconds(const struct op *op)
+{
+  if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
+  if (op->kind == OP_attention || op->kind == OP_attention_back)
+    return attention_seconds(attention_flops(op), arithmetic_of(op));
+  if (op->kind != OP_matmul)
+    return attention_seconds(flops_of(op) / ranks_that_share(op), arithmetic_of(op));
+  struct product_sizes p = product_of(op);
+  return product_seconds(&p, arithmetic_of(op));
+}
+
+/* In how many pieces the operation reads the value: a product all of what has not its rows. */
+static double pieces_read(const struct op *op, int value)
+{
+  if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
+  bool is_operand = value == op->in[0] || value == op->in[1];
+  if (!op->pieces || !is_operand || op->kind != OP_matmul) return op->pieces ? op->pieces : 1;
+  const char *a = op->equation, *b = strchr(a, ',') + 1, *c = strchr(b, '>') + 1;
+  bool first = op->in[0] == value;
+  return memchr(first ? a : b, c[op->dim], first ? strcspn(a, ",") : strcspn(b, "-")) ? op->pieces
+                                                                                      : 1;
+}
+
+/* All that an operation reads and writes. */
+static double bytes_of(const struct op *op)
+{
+  static int *list, room;
+  double bytes = 0;
+  while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
+  for (int n = op_reads(op, list); n--;) bytes += local_bytes(list[n]) / pieces_read(op, list[n]);
+  for (int n = op_writes(op, list); n--;)
+    bytes += local_bytes(list[n]) / (op->pieces ? op->pieces : 1);
+  return bytes;
+}
+
+static int64_t arithmetic_time(const struct op *op)
+{
+  int64_t moving = picoseconds(memory_seconds(bytes_of(op)));
+  return picoseconds(KERNEL_SECONDS) + greater(picoseconds(computing_seconds(op)), moving);
+}
+
+/* What a rank of n sends, or receives, of the bytes that are whole in the end, or were before. */
+static double bytes_sent(const struct op *op, double n)
+{
+  if (op->kind == OP_exchange) return local_bytes(op->in[0]);
+  double bytes = op->packed ? local_bytes(op->buffer) : (double)collective_bytes(op, 0);
+  if (op->packed) return (op->kind == OP_all_reduce ? 2 : 1) * bytes * (n - 1) / n;
+  if (op->kind == OP_all_gather) bytes = local_bytes(op->out) / (op->pieces ? op->pieces : 1);
+  return (op->kind == OP_all_reduce ? 2 : 1) * bytes * (n - 1) / n;
+}
+
+static int64_t collective_time(const struct op *op)
+{
+  const struct group *g = &graph->group[op->group];
+  double latency = 0, bandwidth = 0;
+  for (int i = 0; i < g->n; i++) {
+    if (graph->mesh.size[g->dim[i]] == 1) continue;
+    double b = link_bandwidth(g->dim[i]);
+    latency = fmax(latency, link_latency(g->dim[i]));
+    bandwidth = bandwidth > 0 ? fmin(bandwidth, b) : b;
+  }
+  if (bandwidth == 0) return picoseconds(KERNEL_SECONDS);
+  return picoseconds(latency) + picoseconds(bytes_sent(op, group_size(op->group)) / bandwidth);
+}
+
+int64_t time_taken(const struct op *op)
+{
+  if (is_collective(op->kind)) return lesser(collective_time(op), LONGEST_TIME);
+  bool works = op->kind != OP_view && op->kind != OP_await && op->kind != OP_round;
+  return works ? lesser(arithmetic_time(op), LONGEST_TIME) : 0;
+}
+
+/* A kernel that reads and writes so many bytes, each once. */
+static int64_t copying_time(double bytes)
+{
+  return picoseconds(KERNEL_SECONDS) + picoseconds(memory_seconds(2 * bytes));
+}
+
+int64_t copies_in_time(const struct op *op)
+{
+  if (!is_copied_in(op)) return 0;
+  double bytes = local_bytes(op->buffer);
+  return copying_time(op->kind == OP_all_gather ? bytes / group_size(op->group) : bytes);
+}
+
+int64_t copies_out_time(const struct op *op)
+{
+  if (!is_copied_out(op)) return 0;
+  double bytes = local_bytes(op->buffer);
+  return copying_time(op->kind == OP_reduce_scatter ? bytes / group_size(op->group) : bytes);
+}
+
+int64_t events_time(void)
+{
+  return picoseconds(EVENTS_SECONDS);
+}

@@ -1,0 +1,54 @@
+/* flops.c: the floating-point operations and the tokens of a step. */
+#include "target/target.h"
+
+#include <string.h>
+
+double flops_of(const struct op *op)
+{
+  double all = 0;
+  struct letters l;
+  if (!*op_row[op->kind].flops) return 0;
+  op_letters(op, &l);
+  for (const char *term = op_row[op->kind].flops; *term; term += strspn(term, " ")) {
+    size_t n = strcspn(term, " ");
+    double products = 1;
+    for (int i = 0; i < l.n; i++)
+      if (*term == '*' || memchr(term, l.name[i], n)) products *= (double)l.size[i];
+    all += 2 * products;
+    term += n;
+  }
+  return op->pieces ? all / op->pieces : all;
+}
+
+/* By the type of what is multiplied. */
+static void add_flops(void *to, int id, int times)
+{
+  const struct op *op = &graph->op[id];
+  if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
+  double *flops = to;
+  if (op->phase == FORWARD) flops[graph->value[op->in[0]].type == BF16] += flops_of(op) * times;
+}
+
+double step_flops(void)
+{
+  double forward[2] = {0};
+  each_op(add_flops, forward);
+  double all = forward[0] + forward[1];
+  return graph->loss == NONE ? all : 3 * all;
+}
+
+enum arithmetic step_arithmetic(void)
+{
+  double forward[2] = {0};
+  each_op(add_flops, forward);
+  if (forward[1] > forward[0]) return IN_BFLOAT16;
+  return graph->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
+}
+
+double step_tokens(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role == BATCH && graph->value[i].init.kind == INIT_TOKENS)
+      return (double)elements(graph->value[i].shape) * graph->accumulate;
+  return 0;
+}

@@ -1,0 +1,257 @@
+/* loops.c: the loops over the elements of a kernel: their sizes and order, and how operands lie
+   along them. */
+#include "target/target.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* Rows may have no elements, but what is reduced over them is read. */
+bool has_rows(const struct draft *k)
+{
+  struct shape here = local_shape(k->stages.space, k->rank);
+  for (int d = 0; d < here.ndim; d++)
+    if (!here.size[d] && (k->stages.rows == NONE || d < k->stages.rows)) return false;
+  return true;
+}
+
+int kept_outside(const struct loops *loops)
+{
+  int n = 0;
+  while (n < loops->n && !loops->reduced[n]) n++;
+  for (int i = n; i < loops->n; i++)
+    if (!loops->reduced[i]) return NONE;
+  return n;
+}
+
+int64_t count_of(const struct loops *loops, bool reduced)
+{
+  int64_t n = 1;
+  for (int i = 0; i < loops->n; i++)
+    if (loops->reduced[i] == reduced) n *= loops->size[i];
+  return n;
+}
+
+const char loop_variable[][2] = {"i", "j", "k", "l", "p", "q", "r", "s"};
+
+static int dimension_with(const struct op *op, const struct letters *l, const struct axis *axis)
+{
+  const struct axis *space = space_axes(op, l);
+  if (axis->n != 1) return NONE;
+  for (int d = 0; d < graph->value[space_of(op)].shape.ndim; d++)
+    if (space[d].n && space[d].letter[0] == axis->letter[0]) return d;
+  return NONE;
+}
+
+void find_operand(const struct op *op, const struct letters *l, int i, int rank,
+                  struct operand *operand)
+{
+  int value = i < op->nin ? op->in[i] : op->out;
+  const struct axis *axis = i < op->nin ? l->in[i] : l->out[0];
+  struct shape here = local_shape(value, rank);
+  *operand = (struct operand){.value = value, .ndim = here.ndim};
+  local_strides(value, rank, operand->stride);
+  for (int d = 0; d < here.ndim; d++) {
+    operand->along[d] = dimension_with(op, l, &axis[d]);
+    operand->size[d] = here.size[d];
+  }
+}
+
+int space_dimension(const struct op *op, const struct letters *l, char name)
+{
+  const struct axis *space = space_axes(op, l);
+  for (int d = 0; d < graph->value[space_of(op)].shape.ndim; d++)
+    if (space[d].n && l->name[space[d].letter[0]] == name) return d;
+  return NONE;
+}
+
+/* Places in the order of the loops at which one must begin: the dimension that stands there may not
+   be one loop with the one before. */
+typedef bool borders[MAX_DIMS + 1];
+
+/* Whether the value's elements, all of them, are those of the kernel's space. */
+static bool fills(const struct draft *k, int value)
+{
+  return same_shape(local_shape(value, k->rank), k->loops.space);
+}
+
+/* The value whose order in memory the loops follow: what is written, else what is read; NONE where
+   nothing has the shape of the space. */
+static int leader(const struct draft *k)
+{
+  int *list = alloc((size_t)op_width(k->group) * sizeof *list);
+  for (int i = 0, n = op_writes(k->group, list); i < n; i++)
+    if (graph->value[list[i]].stored && fills(k, list[i])) return list[i];
+  for (int i = 0, n = op_reads(k->group, list); i < n; i++)
+    if (fills(k, list[i])) return list[i];
+  return NONE;
+}
+
+/* By rows, those of a row are the innermost. */
+static void find_order(struct draft *k)
+{
+  int value = leader(k), n = 0, ndim = k->loops.space.ndim;
+  for (int within = 0; within < 2; within++)
+    for (int at = 0; at < ndim; at++) {
+      int d = value == NONE ? at : dimension_at(value, at);
+      bool of_row = k->stages.rows != NONE && d >= k->stages.rows;
+      if (of_row == within) k->loops.order[n++] = d;
+    }
+}
+
+/* The dimensions whose loops are told apart from the others: a row's, or those that are reduced. */
+static unsigned marked_dims(const struct draft *k)
+{
+  unsigned dims = 0;
+  for (int d = 0; d < k->loops.space.ndim; d++)
+    if (k->stages.rows != NONE && d >= k->stages.rows) dims |= 1u << d;
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = &graph->op[k->group->body[n]];
+    if (k->stages.rows == NONE && is_reduce(op->kind)) dims = op->dims;
+  }
+  return dims;
+}
+
+/* Where an operand does not lie row by row. */
+static void part_at_operand(const struct loops *loops, const struct operand *o, int replaced,
+                            borders apart)
+{
+  int64_t stride[MAX_DIMS] = {0};
+  for (int d = 0; d < o->ndim; d++)
+    if (o->along[d] != NONE && d != replaced) stride[o->along[d]] = o->stride[d];
+  for (int at = 1; at < loops->space.ndim; at++) {
+    int d = loops->order[at];
+    apart[at] |= stride[loops->order[at - 1]] != stride[d] * loops->space.size[d];
+  }
+}
+
+bool names_letter(const struct op *op, const char *name)
+{
+  bool is_input = name[0] >= 'a' && name[0] < 'a' + op->nin;
+  return isalpha((unsigned char)name[0]) && !isalpha((unsigned char)name[1]) && !is_input &&
+         name[0] != 's';
+}
+
+/* An index that the expression asks for has a loop of its own. */
+static void part_at_letters(const struct loops *loops, const struct op *op, const struct letters *l,
+                            borders apart)
+{
+  for (const char *c = op_row[op->kind].element; (c = strchr(c, '$'));) {
+    int d = names_letter(op, ++c) ? space_dimension(op, l, *c) : NONE;
+    for (int at = 0; at < loops->space.ndim; at++)
+      if (loops->order[at] == d) apart[at] = apart[at + 1] = true;
+  }
+}
+
+/* The random number of an element goes by its place in the whole. */
+static void part_at_cuts(const struct loops *loops, int value, borders apart)
+{
+  for (int at = 1; at < loops->space.ndim; at++) {
+    int d = loops->order[at];
+    apart[at] |= is_cut(value, d) || loops->order[at - 1] + 1 != d;
+  }
+}
+
+static void part_at(const struct draft *k, const struct op *op, borders apart)
+{
+  struct letters l;
+  op_letters(op, &l);
+  for (int i = 0; i <= op->nin; i++) {
+    struct operand o;
+    find_operand(op, &l, i, k->rank, &o);
+    bool indexed = i < op->nin && reads_by_index(op, i);
+    part_at_operand(&k->loops, &o, indexed ? indexed_dimension(op, i) : NONE, apart);
+  }
+  part_at_letters(&k->loops, op, &l, apart);
+  if (strstr(op_row[op->kind].element, "$random")) part_at_cuts(&k->loops, op->out, apart);
+}
+
+static bool is_whole_counted(const struct op *op)
+{
+  return strstr(op_row[op->kind].element, "$random") != NULL;
+}
+
+/* The most elements that an index counts to. */
+static int64_t farthest(const struct draft *k)
+{
+  int64_t most = 0;
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = &graph->op[k->group->body[n]];
+    for (int i = 0; i <= op->nin; i++) {
+      int value = i < op->nin ? op->in[i] : op->out;
+      int64_t size =
+          elements(is_whole_counted(op) ? graph->value[value].shape : local_shape(value, k->rank));
+      if (most < size) most = size;
+    }
+  }
+  return most;
+}
+
+void find_loops(struct draft *k)
+{
+  struct loops *loops = &k->loops;
+  borders apart = {false};
+  *loops = (struct loops){.space = local_shape(k->stages.space, k->rank),
+                          .type = counter_type(farthest(k) + BLOCK * (options.cuda ? 8 : 1))};
+  unsigned reduced = marked_dims(k);
+  find_order(k);
+  for (int n = 0; n < k->group->nbody; n++) {
+    const struct op *op = &graph->op[k->group->body[n]];
+    part_at(k, op, apart);
+  }
+  for (int at = 0; at < loops->space.ndim; at++) {
+    int d = loops->order[at];
+    if (loops->space.size[d] == 1) {
+      apart[at + 1] = true;
+      continue;
+    }
+    int n = loops->n;
+    bool joins = n && !apart[at] && loops->reduced[n - 1] == (reduced >> d & 1);
+    if (!joins) {
+      loops->size[n] = 1;
+      loops->first[n] = d;
+      loops->reduced[n] = reduced >> d & 1;
+      n = ++loops->n;
+    }
+    loops->last[n - 1] = d;
+    loops->size[n - 1] *= loops->space.size[d];
+  }
+}
+
+int loop_that_ends(const struct loops *loops, int dim)
+{
+  for (int n = 0; n < loops->n; n++)
+    if (loops->last[n] == dim) return n;
+  return NONE;
+}
+
+int innermost_loop(const struct loops *loops)
+{
+  return loops->n ? loops->n - 1 : NONE;
+}
+
+int64_t stride_along(const struct loops *loops, const struct operand *operand, int n)
+{
+  for (int d = 0; d < operand->ndim; d++)
+    if (operand->along[d] == loops->last[n]) return operand->stride[d];
+  return 0;
+}
+
+int64_t row_elements(const struct loops *loops)
+{
+  int64_t n = 1;
+  for (int i = 0; i < loops->n; i++) n *= loops->reduced[i] ? loops->size[i] : 1;
+  return n;
+}
+
+static bool list_cuts(int mesh_dim, int value, int dim)
+{
+  struct placement p = graph->value[value].layout.on[mesh_dim];
+  return p.kind == SHARD && p.dim == dim && graph->mesh.size[mesh_dim] > 1;
+}
+
+bool is_cut(int value, int dim)
+{
+  for (int m = 0; m < graph->mesh.ndim; m++)
+    if (list_cuts(m, value, dim)) return true;
+  return false;
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The layers of gen/, by the objects' symbols: no file needs another in a circle, and none needs a
+# folder above its own in gen/LAYERS. A file includes its own folder's header, and that those below it.
+. "$(dirname "$0")/common.sh"
+
+objects=$(dirname "$TPGEN")/CMakeFiles/tpgen_passes.dir/gen
+sources=$(cd gen && printf '%s\n' */*.c | grep -v '^tools/\|^driver/main.c')
+# Each line: FOLDER/FILE.c.o FOLDER/FILE.c.o, of which the first needs the second.
+(cd "$objects" && for source in $sources; do nm -A "$source.o"; done) | sed 's/:/ /' |
+  awk '$3 ~ /^[TDBRV]$/ { home[$4] = $1 } $2 == "U" { uses[$1 " " $3] }
+    END { for (u in uses) { split(u, p, " "); if (home[p[2]] != "" && home[p[2]] != p[1]) print p[1], home[p[2]] } }' |
+  LC_ALL=C sort -u > "$WORK/needs"
+[ "$(wc -l < "$WORK/needs")" -gt 300 ] || fail "only $(wc -l < "$WORK/needs") needs were found in $objects"
+tsort "$WORK/needs" > /dev/null 2> "$WORK/circles" || true
+[ ! -s "$WORK/circles" ] || fail "files that need each other: $(head -n 4 "$WORK/circles" | sed 's/.*: //')"
+
+# A folder that LAYERS does not list is above all.
+upward=$(awk 'NR == FNR { if (NF) floor[$1] = NR; next }
+  { split($1, a, "/"); split($2, b, "/"); if (!(a[1] in floor)) print $1 " lies in no layer"
+    if (floor[b[1]] > floor[a[1]]) print $1 " needs " $2 }' gen/LAYERS "$WORK/needs")
+[ -z "$upward" ] || fail "$(head -n 8 <<< "$upward")"
+
+awk '{ print $1, NR }' gen/LAYERS > "$WORK/floors"
+for file in gen/*/*.c gen/*/*.h; do
+  folder=${file#gen/} folder=${folder%%/*}
+  [ "$folder" != tools ] || continue
+  while read -r included; do
+    other=${included%%/*}
+    case $file in
+    *.c) [ "$included" = "$folder/$folder.h" ] || [ "$included" = ir/ops.h ] || [ "$included" = ir/passes.h ] || fail "$file includes $included, not its folder's header" ;;
+    *.h) awk -v a="$folder" -v b="$other" '{ floor[$1] = $2 } END { exit !(b in floor && floor[b] <= floor[a]) }' "$WORK/floors" ||
+      fail "$file includes $included, of a folder that is not below it" ;;
+    esac
+  done < <(sed -n 's/^#include "\(.*\)"$/\1/p' "$file")
+done
+finish "$(wc -l < "$WORK/needs") needs between $(cut -d ' ' -f 1 "$WORK/needs" | sort -u | wc -l) files, in no circle and all downward"
