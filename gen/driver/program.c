@@ -42,7 +42,7 @@ static char *stated(int op, int rank)
 static bool is_await_alone(const struct function *f)
 {
   const struct op *op = &graph->op[f->op[0]];
-  return f->is_part && op->kind == OP_await && !awaits_copies(op);
+  return f->is_part && f->nop == 1 && op->kind == OP_await && !awaits_copies(op);
 }
 
 static char *loop_text(const struct function *f)
