@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "archive.h"
+#include "safetensors_set.h"
 #include "json_memory.h"
-#include "layout.h"
+#include "save_layout.h"
 #include "program.h"
 #include "target.h"
 

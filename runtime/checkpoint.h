@@ -10,14 +10,14 @@
 // save left without a reader go after its commit.
 //
 // What is written counts when it has been read back, and only where the folder is still this job's
-// (folder.h). Each tensor of a checkpoint has a checksum in its file's metadata, "crc32c:NAME", and
-// so have the header, "crc32c", and all tensors together, "crc32c_of_all".
+// (save_folder.h). Each tensor of a checkpoint has a checksum in its file's metadata,
+// "crc32c:NAME", and so have the header, "crc32c", and all tensors together, "crc32c_of_all".
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
 
 #include <stdint.h>
 #include "failure.h"
-#include "folder.h"
+#include "save_folder.h"
 
 // CHECKPOINT: parameters and state, or the outputs of an inference program (always one file,
 // outputs.safetensors). EXPORT: parameters alone, under their aliases where they have one.

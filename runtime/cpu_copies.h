@@ -2,7 +2,7 @@
 #ifndef CPU_COPIES_H
 #define CPU_COPIES_H
 
-#include "boxes.h"
+#include "box_copy.h"
 
 #include <limits.h>
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "program.h"
 #include "target.h"
 #include "cuda_steps.h"
-#include "meet.h"
+#include "rendezvous.h"
 #include "cuda_math.h"
 #ifdef TPGEN_MPI
 #include <mpi.h>

@@ -2,7 +2,7 @@
 #ifndef CUDA_COPIES_H
 #define CUDA_COPIES_H
 
-#include "boxes.h"
+#include "box_copy.h"
 #include "program.h"
 
 #include <limits.h>

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "files.h"
+#include "open_input.h"
 #include "program.h"
-#include "table.h"
+#include "tensor_table.h"
 #include "target.h"
 
 struct form {

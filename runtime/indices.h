@@ -1,4 +1,5 @@
-// Indices that a step computes: what is no index is noted where the runtime looks (numbers.h).
+// Indices that a step computes: what is no index is noted where the runtime looks
+// (integer_inputs.h).
 //
 // A note is 0 where nothing was noted; else the least number that was no index, as the greatest of
 // what index_note makes of them: in whatever order they are met, the same one stays.

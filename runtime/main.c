@@ -9,15 +9,15 @@
 #endif
 #include "checkpoint.h"
 #include "data.h"
-#include "folder.h"
+#include "save_folder.h"
 #include "json_memory.h"
 #include "metrics.h"
-#include "numbers.h"
+#include "integer_inputs.h"
 #include "options.h"
 #include "program.h"
 #include "target.h"
 #include "tensors.h"
-#include "verify.h"
+#include "checksums.h"
 
 enum { WRONG_USAGE = 2 };
 enum { FILES = 10 }; // deadlines: some ranks have much to read or write, and others nothing

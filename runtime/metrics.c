@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "data.h"
-#include "files.h"
+#include "open_input.h"
 #include "program.h"
 #include "target.h"
 

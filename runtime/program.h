@@ -9,7 +9,7 @@
 #ifndef PROGRAM_H
 #define PROGRAM_H
 
-#include "boxes.h"
+#include "box_copy.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -188,7 +188,7 @@ struct place {
 };
 
 // The collective whose call this rank is in, or NULL, and how many it has begun. The watch
-// (watch.h) reads both.
+// (watchdog.h) reads both.
 extern const struct place *pending;
 extern unsigned long collectives;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "crc32c.h"
-#include "files.h"
+#include "open_input.h"
 #include "json_memory.h"
 
 enum { LONGEST_HEADER = 100000000 };

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "launch.h"
-#include "watch.h"
+#include "watchdog.h"
 
 #ifdef __cplusplus
 extern "C" {

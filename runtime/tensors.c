@@ -5,13 +5,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "archive.h"
+#include "safetensors_set.h"
 #include "data.h"
 #include "elements.h"
-#include "numbers.h"
+#include "integer_inputs.h"
 #include "philox.h"
 #include "program.h"
-#include "table.h"
+#include "tensor_table.h"
 #include "target.h"
 
 // ---- by Philox ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 #define TENSORS_H
 
 #include "failure.h"
-#include "verify.h"
+#include "checksums.h"
 
 // Where tensors come from; NULL: no file.
 struct origins {

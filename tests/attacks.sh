@@ -40,7 +40,7 @@ run() {
   local args
   read -ra args <<< "$(plan_args "$place/$1.lua" | tr -d '\0')"
   (cd "$place" && HOME=$place TMPDIR=$place \
-    "$TOOLS/measured" 3 "$WORK/report" "$TPGEN" "$1.lua" "${args[@]}" -o out 2>&1 > /dev/null < /dev/null) |
+    "$TOOLS/run_measured" 3 "$WORK/report" "$TPGEN" "$1.lua" "${args[@]}" -o out 2>&1 > /dev/null < /dev/null) |
     { head -c 100000; tail -c 100000; } > "$WORK/messages"
   read -r status milliseconds kib _ < "$WORK/report"
 }

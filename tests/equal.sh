@@ -52,7 +52,7 @@ perturbed_runs() {
   [ ! -d "$base.like1.saved" ] || return 0
   start "$base" "$base.zero" --steps 0
   for i in 1 2 3; do
-    "$TOOLS/perturb" "$base.zero.saved/model.safetensors" "$base.zero.saved/$i" $i $rounds
+    "$TOOLS/perturb_weights" "$base.zero.saved/model.safetensors" "$base.zero.saved/$i" $i $rounds
     start "$base" "$base.like$i" --weights "$base.zero.saved/$i" --no-verify
   done
 }

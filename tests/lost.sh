@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ranks that are lost, stopped or slow; tests/disturb.c stands in MPI's place.
+# Ranks that are lost, stopped or slow; tests/faulty_mpi.c stands in MPI's place.
 #   killed   at a collective, the others are out within seconds and one of them says which rank is gone and
 #            which collective, of which line of the plan, waited for it
 #   stopped  the others end the job after the deadline, and say so
@@ -20,7 +20,7 @@ libraries+=(-Wl,--wrap={reduce_scatter,reduce_parcels}) # the runtime's own are 
 
 plan=tests/equal/llama.lua program=llama
 "$TPGEN" $plan -o "$WORK/llama" -D tp=2 || fail "tpgen ended with status $?"
-make_runtime plain && objects "$WORK/plain" plain "$root/tests/disturb.c" && make_ranks "$WORK/llama" plain &&
+make_runtime plain && objects "$WORK/plain" plain "$root/tests/faulty_mpi.c" && make_ranks "$WORK/llama" plain &&
   "$TPGEN" plans/llama3.lua -o "$WORK/fsdp" -D dp=2 && make_ranks "$WORK/fsdp" plain &&
   "$TPGEN" $plan -o "$WORK/three" -D tp=3 && make_ranks "$WORK/three" plain ||
   { fail "the program does not compile"; exit 1; }

@@ -83,7 +83,7 @@ peaks() {
   shift 2
   for rank in 0 1; do
     [ $rank = 0 ] || ranks+=(:)
-    ranks+=(-n 1 "$TOOLS/peak" "$WORK/$name.$rank" "${program/RANK/$rank}" "$@")
+    ranks+=(-n 1 "$TOOLS/peak_memory" "$WORK/$name.$rank" "${program/RANK/$rank}" "$@")
   done
   timeout 120 "${launch[@]}" "${ranks[@]}" < /dev/null > "$WORK/$name.out" 2>&1 ||
     { fail "$name: status $?"; tail -n 5 "$WORK/$name.out"; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every plan of plans/, for CUDA, compiles and links with nvcc for sm_90 (SOAK=1: for sm_80 and sm_100, too),
 # without a warning, into a binary for each rank; the toy by its own CMakeLists.txt. The kernels and steps of most cases
-# of tests/operators, of many moves (tests/moves), and of training, compile for sm_90.
+# of tests/operators, of many moves (tests/redistributions), and of training, compile for sm_90.
 # Needs the toolkit, no GPU; skipped loudly where there is none.
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
@@ -92,8 +92,8 @@ families=$(operator_plans | grep -xE 'attention|custom|images|indices|modules|pr
 for family in $families; do
   with_nvcc compiles "$family" "$WORK/$family.lua" tp=2 place=mixed
 done
-with_nvcc compiles moves1 tests/moves/pairs.lua mesh=3 shape=7x5
-with_nvcc compiles moves2 tests/moves/pairs.lua mesh=2x2 shape=4x6 every=17 through=bfloat16
+with_nvcc compiles moves1 tests/redistributions/pairs.lua mesh=3 shape=7x5
+with_nvcc compiles moves2 tests/redistributions/pairs.lua mesh=2x2 shape=4x6 every=17 through=bfloat16
 with_nvcc compiles bfloat16 tests/equal/bfloat16.lua dp=2 tp=2
 with_nvcc compiles training tests/equal/training.lua dp=2 tp=2
 all_are_done

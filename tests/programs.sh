@@ -89,10 +89,10 @@ make_runtime() {
 compile_runtime() {
   local kind=$1 to=$2 sources cu
   # All but the target's own, and those that only CUDA's ranks meet by.
-  mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx 'cpu\.c\|meet\.c')
+  mapfile -t sources < <(cd "$to" && ls -- *.c | grep -vx 'cpu\.c\|rendezvous\.c')
   if [ "$kind" = cuda ]; then
     mapfile -t cu < <(cd "$to" && ls -- *.cu)
-    make_heads && objects "$to" cuda "${cu[@]}" && local_mpi='' objects "$to" plain -DTPGEN_MPI "${sources[@]}" meet.c
+    make_heads && objects "$to" cuda "${cu[@]}" && local_mpi='' objects "$to" plain -DTPGEN_MPI "${sources[@]}" rendezvous.c
   elif is_local "$kind"; then
     objects "$to" "$kind" -Dmain=main_of_rank "${sources[@]}" cpu.c &&
       objects "$to" plain -O2 "$root"/tests/local_mpi/{mpi,ranks}.c

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "checkpoint.h"
-#include "folder.h"
+#include "save_folder.h"
 #include "program.h"
 #include "safetensors.h"
 #include "tensors.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "checkpoint.h"
 #include "program.h"
-#include "table.h"
+#include "tensor_table.h"
 #include "tensors.h"
 
 static const struct tensor tensors[] = {

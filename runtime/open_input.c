@@ -1,0 +1,62 @@
+#include "open_input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_regular(const char *path, const struct stat *about, struct failure *why)
+{
+  mode_t mode = about->st_mode;
+  if (S_ISREG(mode)) return true;
+  return failed(why, "%s: not a file but %s", path,
+                S_ISFIFO(mode)   ? "a FIFO"
+                : S_ISDIR(mode)  ? "a folder"
+                : S_ISSOCK(mode) ? "a socket"
+                                 : "a device");
+}
+
+// Looks before it opens: to open a device may do something. And again after, for what the path
+// leads to may have changed.
+int open_regular(const char *path, uint64_t *size, struct failure *why)
+{
+  struct stat about;
+  if (stat(path, &about) == 0 && !is_regular(path, &about, why)) return -1;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0 || fstat(fd, &about) != 0)
+    failed(why, "%s: cannot open: %s", path, strerror(errno));
+  else if (is_regular(path, &about, why)) {
+    *size = (uint64_t)about.st_size;
+    return fd;
+  }
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+FILE *create_stream(const char *path, struct failure *why)
+{
+  struct stat about;
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+  int error = errno;
+  if (fd < 0 && error == ENXIO && stat(path, &about) == 0 && S_ISFIFO(about.st_mode)) {
+    failed(why, "%s: nobody reads this FIFO: start its reader first", path);
+    return NULL;
+  }
+  // From here on writing may wait.
+  FILE *file = fd >= 0 && fcntl(fd, F_SETFL, 0) == 0 ? fdopen(fd, "w") : NULL;
+  if (file) return file;
+  failed(why, "%s: cannot create: %s", path, strerror(fd < 0 ? error : errno));
+  if (fd >= 0) close(fd);
+  return NULL;
+}
+
+void raise_file_limit(size_t files)
+{
+  struct rlimit limit;
+  enum { OTHERS = 200 };
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= files + OTHERS) return;
+  limit.rlim_cur = limit.rlim_max < files + OTHERS ? limit.rlim_max : files + OTHERS;
+  setrlimit(RLIMIT_NOFILE, &limit); // where it is refused, opening says so
+}

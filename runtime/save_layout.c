@@ -1,0 +1,191 @@
+#include "save_layout.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include "safetensors_set.h"
+#include "data.h"
+#include "json_memory.h"
+#include "program.h"
+
+// ---- names -------------------------------------------------------------------------------------
+
+const char *single_name(const struct save *s)
+{
+  return s->what.kind == CHECKPOINT && program.loss < 0 ? OUTPUTS : SINGLE;
+}
+
+static const char *turn_text(const struct save *s, char to[16])
+{
+  to[0] = 0;
+  if (s->turn > 1) snprintf(to, 16, "%d-", s->turn);
+  return to;
+}
+
+void final_name(const struct save *s, size_t i, char to[NAME])
+{
+  char turn[16];
+  if (s->nparts == 1)
+    snprintf(to, NAME, "%s", single_name(s));
+  else
+    snprintf(to, NAME, "model-%s%05zu-of-%05zu.safetensors", turn_text(s, turn), i + 1, s->nparts);
+}
+
+void new_name(const struct save *s, size_t i, char to[NAME])
+{
+  if (s->nparts == 1)
+    snprintf(to, NAME, ".%s.%s.tmp", single_name(s), s->what.token);
+  else
+    snprintf(to, NAME, ".model-%05zu-of-%05zu.safetensors.%s.tmp", i + 1, s->nparts, s->what.token);
+}
+
+void new_index_name(const struct save *s, char to[NAME])
+{
+  snprintf(to, NAME, ".%s.%s.tmp", INDEX, s->what.token);
+}
+
+bool is_own_part(const struct save *s, const char *name)
+{
+  char begin[NAME], end[NAME], turn[16];
+  snprintf(begin, sizeof begin, "model-%s", turn_text(s, turn));
+  snprintf(end, sizeof end, "-of-%05zu.safetensors", s->nparts);
+  if (s->nparts == 1 || strncmp(name, begin, strlen(begin)) != 0) return false;
+  for (name += strlen(begin); isdigit((unsigned char)*name); name++) continue;
+  return strcmp(name, end) == 0;
+}
+
+// ---- what is saved -----------------------------------------------------------------------------
+
+static bool is_saved(const struct save *s, const struct tensor *t)
+{
+  if (s->what.kind == EXPORT) return t->role == PARAMETER;
+  return program.loss < 0 ? t->role == OUTPUT : t->role == PARAMETER || t->role == STATE;
+}
+
+static bool list_saved(struct save *s, struct failure *why)
+{
+  if (!table_members(&s->members, why)) return false;
+  s->entries = calloc(s->members.count + 1, sizeof *s->entries);
+  s->saved = calloc(s->members.count + 1, sizeof *s->saved);
+  s->shares = calloc(s->members.count + 1, sizeof *s->shares);
+  if (!s->entries || !s->saved || !s->shares) return failed(why, "out of memory for saving");
+  for (size_t i = 0; i < s->members.count; i++) {
+    const struct member *m = &s->members.all[i];
+    const struct tensor *t = &program.tensors[m->row];
+    if (!is_saved(s, t)) continue;
+    s->saved[s->count] = m;
+    s->entries[s->count++] =
+        (struct entry){.name = s->what.kind == EXPORT && m->alias ? m->alias : m->name,
+                       .dtype = table_type(t->type).name,
+                       .ndim = (size_t)t->ndim,
+                       .shape = t->of,
+                       .has_crc = s->has_crcs};
+  }
+  return true;
+}
+
+static uint64_t whole_bytes(const struct tensor *t)
+{
+  uint64_t bytes = table_type(t->type).bytes;
+  for (int d = 0; d < t->ndim; d++) bytes *= (uint64_t)t->of[d];
+  return bytes;
+}
+
+// Tensors side by side go into one file until it would have more than shard_bytes.
+static bool cut_into_parts(struct save *s, struct failure *why)
+{
+  s->parts = calloc(s->count + 1, sizeof *s->parts);
+  if (!s->parts) return failed(why, "out of memory for saving");
+  bool cuts = s->what.shard_bytes > 0 && strcmp(single_name(s), SINGLE) == 0;
+  struct part *part = &s->parts[s->nparts++];
+  for (size_t i = 0; i < s->count; i++) {
+    uint64_t bytes = whole_bytes(&program.tensors[s->saved[i]->row]);
+    if (cuts && part->count > 0 && part->bytes + bytes > s->what.shard_bytes) {
+      part = &s->parts[s->nparts++];
+      part->first = i;
+    }
+    part->count++;
+    part->bytes += bytes;
+  }
+  return true;
+}
+
+// ---- texts -------------------------------------------------------------------------------------
+
+// A checkpoint says which program wrote it and where training stands; an export, which is the same
+// of every program of a model, only that it is of such a program.
+char *make_head(struct save *s, size_t i, size_t *length, struct failure *why)
+{
+  char step[16], tokens[24], of_all[16], *head;
+  const char *pairs[5][2] = {{"format", "pt"}, {WRITTEN_BY, "tpgen"}};
+  size_t n = 2;
+  const struct part *p = &s->parts[i];
+  snprintf(step, sizeof step, "%d", s->what.step);
+  snprintf(tokens, sizeof tokens, "%llu",
+           (unsigned long long)data_position(s->what.step * program.batches));
+  snprintf(of_all, sizeof of_all, "%08x", (unsigned)s->of_all);
+  if (s->what.kind == CHECKPOINT) {
+    pairs[1][0] = PLAN_HASH, pairs[1][1] = program.hash;
+    pairs[n][0] = "step", pairs[n++][1] = step;
+  }
+  if (s->what.kind == CHECKPOINT && program.batches > 0)
+    pairs[n][0] = "tokens", pairs[n++][1] = tokens;
+  if (s->has_crcs && p->count > 0) pairs[n][0] = "crc32c_of_all", pairs[n++][1] = of_all;
+  return safetensors_layout(s->entries + p->first, p->count, (const char *const(*)[2])pairs, n,
+                            &head, length, why)
+             ? head
+             : NULL;
+}
+
+json_t *make_index(const struct save *s, struct failure *why)
+{
+  char name[NAME];
+  uint64_t bytes = 0;
+  json_t *map = json_object();
+  for (size_t i = 0; i < s->nparts; i++) {
+    const struct part *p = &s->parts[i];
+    final_name(s, i, name);
+    bytes += p->bytes;
+    for (size_t k = p->first; k < p->first + p->count; k++)
+      json_object_set_new(map, s->entries[k].name, json_string(name));
+  }
+  bool whole = json_object_size(map) == s->count;
+  json_t *index = json_pack("{s:{s:I, s:s}, s:o}", "metadata", "total_size", (json_int_t)bytes,
+                            WRITTEN_BY, "tpgen", "weight_map", map);
+  if (!json_memory_ended() && index && whole) return index;
+  failed(why, "%s: out of memory for its index", s->directory);
+  json_decref(index);
+  return NULL;
+}
+
+// Where each file's data begins: the length of a header does not depend on the checksums in it.
+static bool measure_heads(struct save *s, struct failure *why)
+{
+  for (size_t i = 0; i < s->nparts; i++) {
+    char *head = make_head(s, i, &s->parts[i].length, why);
+    if (!head) return false;
+    free(head);
+  }
+  return true;
+}
+
+struct save *save_layout(const struct saving *what, struct failure *why)
+{
+  struct save *s = calloc(1, sizeof *s);
+  bool ok = s || failed(why, "out of memory for saving");
+  if (ok) {
+    s->what = *what;
+    s->turn = 1;
+    s->has_crcs = what->kind == CHECKPOINT;
+    s->directory = strdup(what->directory);
+    ok = s->directory || failed(why, "out of memory for saving");
+  }
+  ok = ok && (strlen(s->directory) + NAME + 2 < PATH_MAX ||
+              failed(why, "%s: the path is too long", s->directory));
+  ok = ok && list_saved(s, why) && cut_into_parts(s, why) && measure_heads(s, why);
+  if (ok) return s;
+  save_end(s);
+  return NULL;
+}

@@ -1,0 +1,68 @@
+// The program's table of tensors, each member of its families on its own.
+#ifndef TENSOR_TABLE_H
+#define TENSOR_TABLE_H
+
+#include "failure.h"
+#include "program.h"
+#include "safetensors.h"
+
+// Shards pass between files and the program's memory in pieces of at most so much.
+enum { STAGED_BYTES = 4 << 20 };
+
+struct type_row {
+  const char *name; // in files
+  size_t bytes;     // of an element
+};
+
+static inline struct type_row table_type(enum type type)
+{
+  static const struct type_row rows[] = {[F32] = {"F32", 4},
+                                         [BF16] = {"BF16", 2},
+                                         [I32] = {"I32", 4},
+                                         [I64] = {"I64", 8},
+                                         [BOOL] = {"BOOL", 1}};
+  return rows[type];
+}
+
+// This rank's part of a tensor, or of each of a family.
+static inline struct slice table_slice(int row)
+{
+  const struct tensor *t = &program.tensors[row];
+  return (struct slice){(size_t)t->ndim, t->of, t->here, rank.first[row]};
+}
+
+// One tensor: member `k` of the family in a row of the program's table.
+struct member {
+  int row, k;
+  const char *name;
+  const char *alias; // NULL: none
+};
+
+// Where this rank's shard of it lies.
+static inline char *table_memory(const struct member *m)
+{
+  const struct tensor *t = &program.tensors[m->row];
+  return (char *)*program.memory + t->offset + (size_t)m->k * t->stride;
+}
+
+struct called {
+  const char *name;
+  size_t member;
+};
+
+struct members {
+  struct member *all; // in the order of the table, a family's by their numbers
+  size_t count;
+  struct called *names; // all names and aliases, ascending
+  size_t nnames;
+  char *text; // owns them
+};
+
+// Lists all tensors. False, and why, where memory ends.
+bool table_members(struct members *members, struct failure *why);
+void table_free(struct members *members);
+
+// The tensor that has this name or this alias, or NULL.
+const struct member *table_find(const struct members *members, const char *name);
+
+#endif

@@ -1,0 +1,253 @@
+#include "watchdog.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "program.h"
+#include "target.h"
+
+const struct place *pending;
+unsigned long collectives;
+
+static int deadline, step, patience = 1;
+static bool watching, stopping, parting;
+static volatile sig_atomic_t ended; // by SIGTERM
+static sem_t wake;
+static pthread_t thread;
+
+struct waiting waiting_in_call(void)
+{
+  return (struct waiting){.at = __atomic_load_n(&pending, __ATOMIC_ACQUIRE),
+                          .moved = __atomic_load_n(&collectives, __ATOMIC_RELAXED)};
+}
+
+// ---- what has become of the others -------------------------------------------------------------
+
+// "rank 1 is gone", "ranks 1, 3 are stopped"; nothing where none is.
+static void put_those(FILE *to, const struct neighbour *list, int n, enum state state,
+                      const char *what)
+{
+  int some = 0;
+  for (int i = 0; i < n; i++) some += neighbour_state(&list[i]) == state;
+  if (!some) return;
+  fprintf(to, some > 1 ? "; ranks" : "; rank");
+  for (int i = 0, k = 0; i < n && k < some; i++)
+    if (neighbour_state(&list[i]) == state) fprintf(to, "%s %d", k++ ? "," : "", list[i].rank);
+  fprintf(to, " %s %s", some > 1 ? "are" : "is", what);
+}
+
+// How many lower ranks of this machine run.
+static int lower_ranks(void)
+{
+  struct neighbour *list = NULL;
+  int n = neighbours_list(&list), lower = 0;
+  for (int i = 0; i < n; i++) lower += list[i].rank < rank.id && neighbour_state(&list[i]) == RUNS;
+  free(list);
+  return lower;
+}
+
+// ---- the message -------------------------------------------------------------------------------
+
+// " in MPI_Allreduce (step.c:120), which plans/toy.lua:25 asks for"
+static void put_place(FILE *to, const struct place *at)
+{
+  const char *base = strrchr(at->file, '/');
+  fprintf(to, " in %.*s (%s:%d)", (int)strcspn(at->call, "("), at->call, base ? base + 1 : at->file,
+          at->line);
+  if (at->plan_line > 0) fprintf(to, ", which %s:%d asks for", program.plan, at->plan_line);
+}
+
+// One write, so that the lines of several ranks do not run into each other.
+static void tell(const char *what, const struct waiting *w)
+{
+  char *text = NULL;
+  size_t size = 0;
+  struct neighbour *list = NULL;
+  FILE *to = open_memstream(&text, &size);
+  if (!to) return;
+  int n = neighbours_list(&list);
+  fprintf(to, "rank %d: error: %s", rank.id, what);
+  if (w->at) put_place(to, w->at);
+  int t = w->step ? w->step : __atomic_load_n(&step, __ATOMIC_RELAXED);
+  if (t > 0) fprintf(to, ", step %d", t);
+  put_those(to, list, n, GONE, "gone");
+  put_those(to, list, n, STOPPED, "stopped");
+  fputc('\n', to);
+  if (fclose(to) == 0) (void)!write(STDERR_FILENO, text, size);
+  free(text);
+  free(list);
+  neighbours_hush();
+}
+
+static void nap(long milliseconds)
+{
+  nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
+}
+
+// The others are not to take this rank for the one that was lost: they look first.
+static void leave_last(void)
+{
+  nap(200);
+}
+
+// Who leaves has no target any more.
+static struct waiting waits(void)
+{
+  return parting ? waiting_in_call() : target_waiting();
+}
+
+static void end_by_signal(void)
+{
+  enum { TICK = 20, TICKS = 10 };
+  const struct waiting w = waits();
+  // A lower rank tells, unless it was too early for it to do so, or it was not asked to end.
+  int ticks = 0;
+  nap(TICK); // who was stopped hears now what others have said meanwhile
+  while (ticks < TICKS && !neighbours_hushed() && lower_ranks() > 0) {
+    nap(TICK);
+    ticks++;
+  }
+  if (ticks < TICKS && !neighbours_hushed())
+    tell(w.at ? "the job was ended while it waited" : "the job was ended", &w);
+  leave_last();
+  signal(SIGTERM, SIG_DFL);
+  raise(SIGTERM);
+}
+
+// What a library does to leave may wait for the others, too: not for long.
+static void leave(void)
+{
+  enum { SECONDS = 3 };
+  leave_last();
+  signal(SIGALRM, SIG_DFL);
+  alarm(SECONDS);
+  target_abandon();
+  _exit(EXIT_FAILURE);
+}
+
+static void end_by_deadline(const struct waiting *w, double waited)
+{
+  enum { TURN = 500 };
+  char what[64];
+  // A lower rank that waits, too, has the first word.
+  for (int lower = lower_ranks(); lower > 0 && !neighbours_hushed(); lower--) nap(TURN);
+  snprintf(what, sizeof what, "nothing has moved for %.0f s", floor(waited));
+  if (!neighbours_hushed()) tell(what, w);
+  leave();
+}
+
+static void end_by_trouble(const struct failure *trouble, const struct waiting *w)
+{
+  char what[sizeof trouble->text + 32];
+  snprintf(what, sizeof what, "%s, while it waited", trouble->text);
+  if (!lower_ranks() && !neighbours_hushed()) tell(what, w);
+  leave();
+}
+
+// ---- the thread --------------------------------------------------------------------------------
+
+static double now(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void on_signal(int number)
+{
+  (void)number;
+  ended = 1;
+  sem_post(&wake);
+}
+
+// Until the tick is over, or something is to be done.
+static void doze(void)
+{
+  enum { TICK = 250000000, SECOND = 1000000000 };
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += TICK;
+  until.tv_sec += until.tv_nsec / SECOND;
+  until.tv_nsec %= SECOND;
+  while (sem_timedwait(&wake, &until) != 0 && errno == EINTR) continue;
+}
+
+static void *watch(void *unused)
+{
+  unsigned long seen = 0;
+  double since = now();
+  (void)unused;
+  while (!__atomic_load_n(&stopping, __ATOMIC_ACQUIRE)) {
+    doze();
+    if (ended) end_by_signal();
+    const struct waiting w = waits();
+    struct failure trouble;
+    if (w.at && !parting && target_trouble(&trouble)) end_by_trouble(&trouble, &w);
+    if (!w.at || w.moved != seen) {
+      seen = w.moved;
+      since = now();
+    } else if (deadline &&
+               now() - since > (double)deadline * __atomic_load_n(&patience, __ATOMIC_RELAXED)) {
+      end_by_deadline(&w, now() - since);
+    }
+  }
+  return NULL;
+}
+
+void watch_start(int seconds)
+{
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  deadline = seconds;
+  if (sem_init(&wake, 0, 0) != 0) return;
+  watching = pthread_create(&thread, NULL, watch, NULL) == 0;
+  if (watching) sigaction(SIGTERM, &action, NULL);
+}
+
+int watch_limit(void)
+{
+  enum { FOR_EVER = 100000000 };
+  return deadline < FOR_EVER ? deadline * __atomic_load_n(&patience, __ATOMIC_RELAXED) : 0;
+}
+
+void watch_patience(int deadlines)
+{
+  __atomic_store_n(&patience, deadlines, __ATOMIC_RELAXED);
+}
+
+void watch_step(int t)
+{
+  __atomic_store_n(&step, t, __ATOMIC_RELAXED);
+}
+
+static void end_thread(void)
+{
+  __atomic_store_n(&stopping, true, __ATOMIC_RELEASE);
+  sem_post(&wake);
+  pthread_join(thread, NULL);
+  stopping = watching = false;
+}
+
+void watch_parting(void)
+{
+  if (!watching) return;
+  end_thread();
+  parting = true;
+  step = 0;
+  watching = pthread_create(&thread, NULL, watch, NULL) == 0;
+  if (!watching) signal(SIGTERM, SIG_DFL);
+}
+
+void watch_stop(void)
+{
+  if (!watching) return;
+  signal(SIGTERM, SIG_DFL);
+  end_thread();
+}
