@@ -28,6 +28,10 @@ finish() {
 # The arguments that a plan's first line asks for: `-- args: -D tp=4`.
 plan_args() { sed -n '1s/^-- args: *//p' "$1"; }
 
+# What a plan made at random may be refused for, a line each, and whether a log has such an error.
+random_refusals=$root/tests/random/refusals.txt
+is_random_refusal() { grep -F ': error: ' "$1" | grep -qFf "$random_refusals"; }
+
 # A hash of all names and contents under a directory.
 hash_of() {
   (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum) | sha256sum

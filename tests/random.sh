@@ -6,6 +6,7 @@
 . "$(dirname "$0")/common.sh"
 
 count=${RANDOM_PLANS:-${SOAK:+1000}}
-"$TOOLS/random_run" "$TPGEN" "$TOOLS/random_plan" "$WORK" "${RANDOM_SEED:-1}" "${count:-200}" | tee "$WORK/log" ||
+"$TOOLS/random_run" "$TPGEN" "$TOOLS/random_plan" "$random_refusals" "$WORK" \
+  "${RANDOM_SEED:-1}" "${count:-200}" | tee "$WORK/log" ||
   fail "see above"
 finish "$(tail -n 1 "$WORK/log")"

@@ -1,9 +1,9 @@
-/* random_run TPGEN RANDOM_PLAN DIRECTORY FIRST COUNT: gives tpgen the random plans of COUNT seeds
-   from FIRST on, for both targets. Each must end with status 0, or with status 1 and a message
-   about the plan that is one of those in `refusals`, within 512 MiB and 3 seconds of a processor,
-   as is promised. It prints each failure with its seed, and how many became programs and how many
-   were refused. Its status is 1 where one failed, or where a third as many were refused as became
-   programs. Two run at a time. */
+/* random_run TPGEN RANDOM_PLAN REFUSALS DIRECTORY FIRST COUNT: gives tpgen the random plans of
+   COUNT seeds from FIRST on, for both targets. Each must end with status 0, or with status 1 and a
+   message about the plan that is one of the lines of the file REFUSALS, within 512 MiB and 3
+   seconds of a processor, as is promised. It prints each failure with its seed, and how many became
+   programs and how many were refused. Its status is 1 where one failed, or where a third as many
+   were refused as became programs. Two run at a time. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,23 +14,13 @@
 
 enum { WORKERS = 2, MILLISECONDS = 3000, KIB = 512 * 1024, MAX_DIMS = 6 };
 
-/* What plans made at random ask for that cannot be. */
-static const char *const refusals[] = {
-    " cannot be sharded over ",
-    " cannot be done: make it whole first",
-    " values of two kinds are pending, and nobody says which is reduced first",
-    ": async_tp: over ",
-    ": prefetch = ",
-    ": the ranks differ, and have ",
-    ": the loss depends on no parameter",
-};
-
 struct counts {
   int programs, refused, failures;
   long slowest, seed; /* milliseconds of a processor, and whose they were */
 };
 
 static const char *tpgen, *random_plan;
+static char refusals[4096]; /* a line each */
 
 /* Runs it with what it says in the file `log`; its status, 128 + n where signal n ended it. */
 static int run(char *const *argv, const char *log, struct rusage *used)
@@ -74,10 +64,13 @@ static int mesh_of(const char *plan, char size[MAX_DIMS][16])
 
 static int is_refusal(const char *plan, const char *says)
 {
-  const char *line = strstr(says, plan);
+  char refusal[256];
+  const char *line = strstr(says, plan), *at = refusals;
   if (!line || line[strlen(plan)] != ':' || !strstr(line, ": error: ")) return 0;
-  for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
-    if (strstr(line, refusals[i])) return 1;
+  for (size_t length; (length = strcspn(at, "\n")); at += length + 1) {
+    snprintf(refusal, sizeof refusal, "%.*s", (int)length, at);
+    if (strstr(line, refusal)) return 1;
+  }
   return 0;
 }
 
@@ -132,17 +125,18 @@ int main(int argc, char **argv)
 {
   struct counts all = {0}, one;
   int results[2];
-  if (argc != 6 || pipe(results)) {
-    fprintf(stderr, "usage: random_run TPGEN RANDOM_PLAN DIRECTORY FIRST COUNT\n");
+  if (argc != 7 || pipe(results)) {
+    fprintf(stderr, "usage: random_run TPGEN RANDOM_PLAN REFUSALS DIRECTORY FIRST COUNT\n");
     return 2;
   }
   tpgen = argv[1], random_plan = argv[2];
-  long first = atol(argv[4]), end = first + atol(argv[5]);
+  snprintf(refusals, sizeof refusals, "%s", text_of(argv[3]));
+  long first = atol(argv[5]), end = first + atol(argv[6]);
   for (int worker = 0; worker < WORKERS; worker++) {
     pid_t child = fork();
     if (child < 0) return 2;
     if (child > 0) continue;
-    one = work(argv[3], worker, first, end);
+    one = work(argv[4], worker, first, end);
     _exit(write(results[1], &one, sizeof one) != sizeof one);
   }
   close(results[1]);

@@ -9,8 +9,6 @@
 . "$(dirname "$0")/common.sh"
 . "$root/tests/programs.sh"
 
-# What random_run knows, too: a plan made at random may ask for what cannot be.
-refusal=' cannot be sharded over | cannot be done: make it whole first|: async_tp: over |: prefetch = '
 count=${STREAMS_RANDOM:-${SOAK:+300}} seed=${STREAMS_SEED:-1} longest=${STREAMS_LINES:-${SOAK:+3000}}
 count=${count:-6} longest=${longest:-900}
 watched=(-fsanitize=thread)
@@ -35,7 +33,7 @@ add() {
   local plan=$1 name=$2 to=$WORK/$2
   shift 2
   if ! "$TPGEN" "$plan" "${@/#/-D}" --target cuda -o "$to" > "$to.log" 2>&1; then
-    grep -qE "$refusal" "$to.log" || fail "$name: $(tail -n 1 "$to.log")"
+    is_random_refusal "$to.log" || fail "$name: $(tail -n 1 "$to.log")"
     return
   fi
   if [ "$(steps "$name" '^ *end_on(')" -ge 2 ] && [ "$(steps "$name" .)" -lt "$longest" ]; then
