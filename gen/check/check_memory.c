@@ -162,8 +162,8 @@ static void make_room(const struct op *op)
 static int reads_of(const struct op *op, int *read)
 {
   if (op->kind != OP_await) return op_reads(op, read);
-  const struct op *begun = &graph->op[op->begun];
-  if (!is_copied_out(begun) || begun->leads || !copies_late(begun)) return 0;
+  const struct op *begun = &graph->op[op->awaits];
+  if (!is_copied_out(begun) || scheduled(begun)->has_chained || !copies_late(begun)) return 0;
   read[0] = begun->buffer;
   return 1;
 }
@@ -172,9 +172,9 @@ static int reads_of(const struct op *op, int *read)
    it is awaited. */
 static int writes_of(const struct op *op, int *written)
 {
-  int n = op->beside ? pending_writes(op, written) : op_writes(op, written);
+  int n = scheduled(op)->overlapped ? pending_writes(op, written) : op_writes(op, written);
   bool is_late = copies_late(op) && op->kind == OP_reduce_scatter;
-  if (!is_late || op->leads || !is_copied_out(op)) return n;
+  if (!is_late || scheduled(op)->has_chained || !is_copied_out(op)) return n;
   written[0] = op->buffer;
   return 1;
 }

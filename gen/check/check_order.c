@@ -226,12 +226,13 @@ static struct {
 /* The event that tells that the module's collective is done. */
 static int event_in(const struct op *op, int module)
 {
-  return op->event + (event_slots(op) > 1 ? module % event_slots(op) : 0);
+  return scheduled(op)->event + (event_slots(op) > 1 ? module % event_slots(op) : 0);
 }
 
 static void begin_pending(const struct op *op)
 {
-  hold(op->event >= 0 && op->event + event_slots(op) <= graph->nevent, now.id, "it has no event");
+  int event = scheduled(op)->event;
+  hold(event >= 0 && event + event_slots(op) <= graph->schedule->nevent, now.id, "it has no event");
   for (int k = 0; k < pending.n; k++)
     hold(event_in(op, now.module) != event_in(&graph->op[pending.at[k].op], pending.at[k].module),
          now.id, "two that are pending have one event");
@@ -243,12 +244,12 @@ static void begin_pending(const struct op *op)
 static void begin(const struct op *op)
 {
   int stream = stream_of[op->group];
-  const struct op *leader = leader_of(op);
+  const struct op *leader = predecessor_of(op);
   copy_in(op);
   join(clock_at(stream),
        leader ? event_clock + event_in(leader, now.module) * nstream : clock_at(MAIN));
   call_it(op, stream);
-  if (op->leads) copy_out(op, stream);
+  if (scheduled(op)->has_chained) copy_out(op, stream);
   begin_pending(op);
   memcpy(event_clock + event_in(op, now.module) * nstream, clock_at(stream),
          (size_t)nstream * sizeof *clock_of);
@@ -269,11 +270,10 @@ static void await(int begun)
 {
   const struct op *op = &graph->op[begun];
   hold(end_pending(begun), now.id, "it awaits what is not pending");
-  for (const struct op *o = op; o->follows_plus_1; o = leader_of(o))
-    end_pending(o->follows_plus_1 - 1);
+  for (const struct op *o = op; (o = predecessor_of(o));) end_pending((int)(o - graph->op));
   join(clock_at(MAIN), event_clock + event_in(op, now.module) * nstream);
   now.op = op;
-  if (!op->leads) copy_out(op, MAIN);
+  if (!scheduled(op)->has_chained) copy_out(op, MAIN);
 }
 
 /* -------------------------------------------------------------------- what a statement issues */
@@ -300,7 +300,7 @@ static int *event_said(const char *call)
   long event = *rest == 'l' ? 0 : strtol(rest, &rest, 10);
   if (!strncmp(rest, " + ", 3)) rest += 3;
   if (*rest == 'l') event += now.module % strtol(rest + strlen("l % "), &rest, 10);
-  hold(*rest == ']' && event >= 0 && event < graph->nevent, now.id,
+  hold(*rest == ']' && event >= 0 && event < graph->schedule->nevent, now.id,
        "its statement names no event that there is");
   return event_clock + event * nstream;
 }
@@ -326,10 +326,10 @@ static void issue_call(const struct op *op, const char *call)
   } else if (is_call(call, "COLLECTIVE")) {
     int stream = stream_said(strstr(given, ", ") + strlen(", "));
     call_it(op, stream);
-    if (stream == MAIN || op->leads) copy_out(op, stream);
+    if (stream == MAIN || scheduled(op)->has_chained) copy_out(op, stream);
   } else if (is_call(call, "await")) {
     join(clock_at(MAIN), event_said(given));
-    now.op = &graph->op[op->begun];
+    now.op = &graph->op[op->awaits];
     if (rest && rest[1]) copy_out(now.op, MAIN);
   }
 }
@@ -372,8 +372,8 @@ static void run_op(int id, int module)
   if (statement) {
     run_statement(op);
   } else if (op->kind == OP_await) {
-    await(op->begun);
-  } else if (is_collective(op->kind) && op->beside) {
+    await(op->awaits);
+  } else if (is_collective(op->kind) && scheduled(op)->overlapped) {
     begin(op);
   } else if (is_collective(op->kind)) {
     copy_in(op);
@@ -386,19 +386,19 @@ static void run_op(int id, int module)
   }
 }
 
-/* What is pending at the end of a round was begun ahead, or is awaited behind. */
+/* What is in flight at the end of an iteration is loop-carried. */
 static void check_round_end(void)
 {
   for (int k = 0; k < pending.n; k++) {
     const struct op *op = &graph->op[pending.at[k].op];
-    hold(pending.at[k].module == NONE || op->ahead || op->behind, pending.at[k].op,
+    hold(pending.at[k].module == NONE || is_loop_carried(op), pending.at[k].op,
          "it is not awaited where its function ends");
   }
 }
 
 static void run_function(const struct function *f, int round)
 {
-  int module = f->count > 1 ? module_of_round(f, round) : NONE;
+  int module = f->count > 1 ? module_of_iteration(f, round) : NONE;
   for (int i = 0; i < f->nop; i++) {
     const struct op *op = &graph->op[f->op[i]];
     const struct function *called = &graph->function[op->function];
@@ -406,8 +406,8 @@ static void run_function(const struct function *f, int round)
       for (int r = 0; r < called->count; r++) run_function(called, r), check_round_end();
     else if (op->kind != OP_round)
       run_op(f->op[i], module);
-    else if (round_called(op, round) != NONE)
-      run_function(called, round_called(op, round));
+    else if (iteration_called(op, round) != NONE)
+      run_function(called, iteration_called(op, round));
   }
 }
 
@@ -418,7 +418,7 @@ static void find_streams(void)
   for (int i = 0; i < graph->ngroup; i++)
     if (has_stream(i)) stream_of[i] = nstream++;
   clock_of = alloc((size_t)(nstream * nstream) * sizeof *clock_of);
-  event_clock = alloc((size_t)(nstream * graph->nevent + 1) * sizeof *event_clock);
+  event_clock = alloc((size_t)(nstream * graph->schedule->nevent + 1) * sizeof *event_clock);
   call = alloc((size_t)(2 * graph->ngroup + 1) * sizeof *call);
 }
 

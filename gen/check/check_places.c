@@ -160,7 +160,7 @@ static void find_period(void)
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
-      if (op->ahead > ahead) ahead = op->ahead;
+      if (scheduled(op)->prefetch_distance > ahead) ahead = scheduled(op)->prefetch_distance;
     }
 }
 

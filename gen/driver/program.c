@@ -57,13 +57,13 @@ static char *loop_text(const struct function *f)
 static char *round_text(const struct op *op, int rank)
 {
   const struct function *f = &graph->function[op->function], *body = &graph->function[f->body];
-  if (op->round == IN_LAST_ROUND)
+  if (op->iteration == IN_LAST_ITERATION)
     return text("if (l == %d) %s();", body->upward ? body->count - 1 : 0, f->name);
-  bool next = op->round == NEXT_ROUND, above = next == f->upward;
-  int far = next ? op->far : 1;
+  bool next = op->iteration == NEXT_ITERATION, above = next == f->upward;
+  int far = next ? op->distance : 1;
   const char *limit = above ? text("l < %d", f->count - far) : text("l > %d", far - 1);
-  bool outside = op->round == FIRST_ROUND || op->round == LAST_ROUND;
-  const char *module = outside ? text("%d", module_of_round(f, round_called(op, 0)))
+  bool outside = op->iteration == FIRST_ITERATION || op->iteration == LAST_ITERATION;
+  const char *module = outside ? text("%d", module_of_iteration(f, iteration_called(op, 0)))
                                : text("l %s %d", above ? "+" : "-", far);
   char *call = text("%s(%s%s);", f->name, module, takes_step(f) ? ", t" : "");
   if (is_await_alone(f)) call = stated(f->op[0], rank);
@@ -430,8 +430,8 @@ static void declare_streams(struct buffer *b)
     any = true;
   }
   if (any) put(b, "; // for what runs beside arithmetic\n");
-  if (graph->nevent)
-    put(b, "static cudaEvent_t done[%d]; // what is pending there\n", graph->nevent);
+  if (graph->schedule->nevent)
+    put(b, "static cudaEvent_t done[%d]; // what is pending there\n", graph->schedule->nevent);
 }
 
 static char *communicators_text(void)
@@ -486,7 +486,7 @@ static char *program_text(const struct families *families, const char *tensors)
   const char *products = text("const struct products products = {\n%s};\n\n", product_list());
   const char *prepare = text("    .prepare = %s,\n", *prepare_text() ? "prepare" : "NULL");
   const char *events = text("    .events = %s,\n    .nevents = %d,\n",
-                            graph->nevent ? "done" : "NULL", graph->nevent);
+                            graph->schedule->nevent ? "done" : "NULL", graph->schedule->nevent);
   return fill(embedded_text("templates/step_program.c"), "hash", graph->hash, "tensors", tensors,
               "ntensors", text("%d", families->n), "index_uses", index_uses_text(families),
               "index_list", graph->nindex_use ? "index_uses" : "NULL", "nindex_uses",

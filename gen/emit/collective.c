@@ -95,7 +95,7 @@ static const char *library_type(enum type t)
 
 static const char *stream_of(const struct op *op)
 {
-  return op->beside ? stream_name(op->group) : "stream";
+  return scheduled(op)->overlapped ? stream_name(op->group) : "stream";
 }
 
 static const char *library_reduction(enum reduction r, enum type t)
@@ -475,16 +475,17 @@ static char *call_text(const struct op *op, int rank)
 /* "done[3]", of one that is begun several rounds ahead "done[3 + l % 2]". */
 static char *event_text(const struct op *begun)
 {
-  if (begun->ahead < 2) return text("done[%d]", begun->event);
-  return begun->event ? text("done[%d + l %% %d]", begun->event, begun->ahead)
-                      : text("done[l %% %d]", begun->ahead);
+  if (scheduled(begun)->prefetch_distance < 2) return text("done[%d]", scheduled(begun)->event);
+  return scheduled(begun)->event ? text("done[%d + l %% %d]", scheduled(begun)->event,
+                                        scheduled(begun)->prefetch_distance)
+                                 : text("done[l %% %d]", scheduled(begun)->prefetch_distance);
 }
 
 /* The collective, or, where this rank has nothing to move in it, the one that it follows: which the
    rank calls last. NULL: it calls none. */
 static const struct op *last_called(const struct op *op, int rank)
 {
-  while (op && !*call_text(op, rank)) op = leader_of(op);
+  while (op && !*call_text(op, rank)) op = predecessor_of(op);
   return op;
 }
 
@@ -492,17 +493,17 @@ static const struct op *last_called(const struct op *op, int rank)
 static char *begun_text(const struct op *op, const char *call, int rank)
 {
   const char *on = stream_name(op->group);
-  const struct op *leader = last_called(leader_of(op), rank);
+  const struct op *leader = last_called(predecessor_of(op), rank);
   char *begin = text("begin_on(%s);", on);
   if (leader) begin = text("begin_behind(%s, %s);", on, event_text(leader));
   return text("%s\n  %s%s\n  end_on(%s, %s);", begin, call,
-              op->leads ? copies_out_text(op, rank) : "", on, event_text(op));
+              scheduled(op)->has_chained ? copies_out_text(op, rank) : "", on, event_text(op));
 }
 
 char *collective_text(const struct op *op, int rank)
 {
   char *call = call_text(op, rank);
-  bool begins = op->beside && options.cuda;
+  bool begins = scheduled(op)->overlapped && options.cuda;
   if (begins && *call) call = begun_text(op, call, rank);
   if (!op->packed || !*call) return call;
   if (goes_by_parcels(op)) return with_parcels(op, rank, call);
@@ -511,12 +512,12 @@ char *collective_text(const struct op *op, int rank)
 
 bool awaits_copies(const struct op *op)
 {
-  return is_copied_out(&graph->op[op->begun]) && !graph->op[op->begun].leads;
+  return is_copied_out(&graph->op[op->awaits]) && !scheduled(&graph->op[op->awaits])->has_chained;
 }
 
 char *await_text(const struct op *op, int rank)
 {
-  const struct op *begun = &graph->op[op->begun], *last = last_called(begun, rank);
+  const struct op *begun = &graph->op[op->awaits], *last = last_called(begun, rank);
   if (!options.cuda || !last) return "";
   bool copies = last == begun && awaits_copies(op);
   return text("await(%s);%s", event_text(last), copies ? copies_out_text(begun, rank) : "");

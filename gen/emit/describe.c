@@ -122,7 +122,7 @@ static bool is_again(const struct op *op)
 static char *stream_text(const struct op *op)
 {
   const char *group = printable(graph->group[op->group].name);
-  const struct op *leader = leader_of(op);
+  const struct op *leader = predecessor_of(op);
   if (leader && leader->group != op->group)
     group = text("%s's stream, behind %s", group, printable(graph->group[leader->group].name));
   return text("On %s's stream, beside %s.", group, beside_text(op, shown_operand));
@@ -140,22 +140,22 @@ static char *round_comment(const struct op *op)
   static const char *const nth[MOST_PREFETCHED] = {"first", "second", "third", "fourth"};
   const struct function *part = &graph->function[op->function];
   const struct op *last = &graph->op[part->op[part->nop - 1]];
-  const struct op *c = last->kind == OP_await ? &graph->op[last->begun] : last;
+  const struct op *c = last->kind == OP_await ? &graph->op[last->awaits] : last;
   const char *what =
-      c->nbody ? reduced_text(c) : shown_operand(c->ahead || c->late ? c->in[0] : c->out);
-  int module = module_of_round(part, round_called(op, 0));
-  switch (op->round) {
-  case FIRST_ROUND:
-    return text("%s of module %d, for the %s round", what, module, nth[op->far]);
-  case LAST_ROUND:
+      c->nbody ? reduced_text(c) : shown_operand(is_issued_by_part(c) ? c->in[0] : c->out);
+  int module = module_of_iteration(part, iteration_called(op, 0));
+  switch (op->iteration) {
+  case FIRST_ITERATION:
+    return text("%s of module %d, for the %s round", what, module, nth[op->distance]);
+  case LAST_ITERATION:
     return text("%s of module %d, of the last round: from %s's stream", what, module,
                 printable(graph->group[c->group].name));
-  case IN_LAST_ROUND:
+  case IN_LAST_ITERATION:
     return text("%s of what follows the loop, in its last round", what);
-  case NEXT_ROUND:
-    if (op->far > 1)
-      return text("%s of module l %c %d, %d rounds ahead", what, part->upward ? '+' : '-', op->far,
-                  op->far);
+  case NEXT_ITERATION:
+    if (op->distance > 1)
+      return text("%s of module l %c %d, %d rounds ahead", what, part->upward ? '+' : '-',
+                  op->distance, op->distance);
     return text("%s of the next module, a round ahead", what);
   default:
     return text("%s of the module before: from %s's stream", what,
@@ -180,7 +180,7 @@ char *comment_text(const struct op *op)
   if (op->kind == OP_loop)
     return text("%s, %d modules", printable(graph->module[op->module].path),
                 graph->function[op->function].count);
-  if (op->kind == OP_await) return await_comment(&graph->op[op->begun]);
+  if (op->kind == OP_await) return await_comment(&graph->op[op->awaits]);
   if (op->kind == OP_round) return round_comment(op);
   const char *again = is_again(op) ? "again: " : "";
   if (!op->why || op->kind == OP_view)
@@ -193,7 +193,7 @@ char *comment_text(const struct op *op)
   if (is_collective(op->kind)) put(&b, ", %s", bytes_text(op));
   put(&b, ": %s", printable(op->why));
   if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
-  if (op->beside && options.cuda) put(&b, ". %s", stream_text(op));
+  if (scheduled(op)->overlapped && options.cuda) put(&b, ". %s", stream_text(op));
   return b.text;
 }
 
@@ -221,7 +221,7 @@ static bool awaits(const struct op *op, int id)
 {
   if (op->kind == OP_round) op = &graph->op[graph->function[op->function].op[0]];
   if (op->kind != OP_await) return false;
-  return op->begun == id || graph->op[op->begun].follows_plus_1 == id + 1;
+  return op->awaits == id || scheduled(&graph->op[op->awaits])->chained_to == id;
 }
 
 static bool is_work(const struct op *op)
@@ -235,14 +235,14 @@ static bool is_work(const struct op *op)
 struct list beside(const struct op *op)
 {
   struct list found = {0};
-  if (!op->beside) return found;
+  if (!scheduled(op)->overlapped) return found;
   int id = (int)(op - graph->op), end = 0;
   const struct function *f = function_with(id);
   if (f->is_part) f = &graph->function[f->body];
   int begin = place_in(f, id);
   while (end < f->nop && !awaits(&graph->op[f->op[end]], id)) end++;
   for (int k = begin + 1; k != end && found.n < f->nop; k++) {
-    if (k == f->nop && !(op->ahead || op->behind)) break;
+    if (k == f->nop && !is_loop_carried(op)) break;
     if (k == f->nop) k = 0;
     if (k == end) break;
     if (is_work(&graph->op[f->op[k]])) add(&found, f->op[k]);
@@ -279,7 +279,7 @@ bool has_stream(int group)
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
-      if (is_collective(op->kind) && op->beside && op->group == group) return true;
+      if (is_collective(op->kind) && scheduled(op)->overlapped && op->group == group) return true;
     }
   return false;
 }

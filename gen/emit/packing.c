@@ -248,7 +248,8 @@ static char *table_lines(const char *table)
 static char *copying(const struct op *op, const char *table, bool in)
 {
   int64_t chunk = has_chunks(op) ? bucket_chunk(op, op->nbody) : 0;
-  const char *on = op->leads && !in ? text("_on(%s, ", stream_name(op->group)) : "(";
+  const char *on =
+      scheduled(op)->has_chained && !in ? text("_on(%s, ", stream_name(op->group)) : "(";
   return text("%s_parcels%s%s, %" PRId64 ", %" PRId64 ", %d, parcel);", in ? "pack" : "unpack", on,
               place_in_buffer(op, in), type_bytes(graph->value[op->buffer].type), chunk,
               count_rows(table));

@@ -115,7 +115,7 @@ static bool share(struct lifetimes *l, int in, int out, int at)
     return false;
   int from = root(l, in), to = root(l, out);
   if (from == to) return true;
-  if (l->note[to].crosses && in_arena(to)) return false;
+  if (l->note[to].loop_carried && in_arena(to)) return false;
   if (!in_arena(from) || !may_give_way(l, in, out, to)) return false;
   struct allocation *place = &l->plan->of[from];
   if (!in_arena(to)) {
@@ -257,7 +257,7 @@ void find_aliases(struct lifetimes *l)
 {
   share_sums(l);
   share_views(l);
-  hold_crossing(l);
+  hold_loop_carried(l);
   widen_lifetimes(l);
   join_lifetimes(l);
   for (int at = 0; at < l->op.n; at++) share_in_place(l, op_at(l, at), at);

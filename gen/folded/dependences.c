@@ -110,16 +110,16 @@ static void note_write(struct segment *s, int n, int value)
    the latter. */
 static int await_makes(const struct op *c, int *list)
 {
-  if (c->ahead || c->late) return op_makes(c, list);
+  if (is_issued_by_part(c)) return op_makes(c, list);
   int n = pending_reads(c, list);
   n += pending_writes(c, list + n);
-  return leader_of(c) ? n + await_makes(leader_of(c), list + n) : n;
+  return predecessor_of(c) ? n + await_makes(predecessor_of(c), list + n) : n;
 }
 
 static int accesses_of(const struct op *op, bool writes, int *list)
 {
   if (!writes) return op_reads(op, list);
-  return op->kind == OP_await ? await_makes(&graph->op[op->begun], list) : op_makes(op, list);
+  return op->kind == OP_await ? await_makes(&graph->op[op->awaits], list) : op_makes(op, list);
 }
 
 /* A loop accesses what its body does, and so does a call for another iteration. */
@@ -183,7 +183,7 @@ static int collective_of(const struct op *call)
 {
   const struct function *part = &graph->function[call->function];
   const struct op *first = &graph->op[part->op[0]];
-  return first->kind == OP_await ? first->begun : part->op[part->nop - 1];
+  return first->kind == OP_await ? first->awaits : part->op[part->nop - 1];
 }
 
 /* How long the part takes apart from its collective. */
@@ -220,6 +220,11 @@ static void make_carried(struct op_node *n, enum carried carried, int collective
   if (carried == ISSUES_FIRST) n->time_after = 0; /* that is the loop's */
 }
 
+static bool is_from_last_iteration(const struct op *await)
+{
+  return scheduled(&graph->op[await->awaits])->issued_in_last_iteration;
+}
+
 static void make_node(const struct overlap *o, struct op_node *n, int id)
 {
   const struct op *op = &graph->op[id];
@@ -230,11 +235,12 @@ static void make_node(const struct overlap *o, struct op_node *n, int id)
   n->movable = !collective && !loop;
   n->predecessor = n->successor = NONE;
   if (op->kind == OP_await)
-    make_carried(n, graph->op[op->begun].late ? AWAITS_EARLIER : PREFETCHES, op->begun);
-  else if (collective && op->behind)
+    make_carried(n, is_from_last_iteration(op) ? AWAITS_EARLIER : PREFETCHES, op->awaits);
+  else if (collective && scheduled(op)->awaited_next_iteration)
     make_carried(n, AWAITED_NEXT, id);
   else if (op->kind == OP_round)
-    make_carried(n, op->round == FIRST_ROUND ? ISSUES_FIRST : AWAITS_EARLIER, collective_of(op));
+    make_carried(n, op->iteration == FIRST_ITERATION ? ISSUES_FIRST : AWAITS_EARLIER,
+                 collective_of(op));
   else
     n->time = loop ? time_of_loop(o, op->function) : time_taken(op);
   if (op->kind == OP_round)
@@ -255,7 +261,8 @@ static void make_nodes(struct segment *s, const int *op, int n)
       made->next = op[++i];
       made->time_before += time_apart(&graph->op[op[i]]);
     }
-    int ahead = made->carried == PREFETCHES ? graph->op[made->collective].ahead
+    const struct op *collective = &graph->op[made->collective];
+    int ahead = made->carried == PREFETCHES ? scheduled(collective)->prefetch_distance
                                             : made->carried == AWAITED_NEXT;
     if (s->most_ahead < ahead) s->most_ahead = ahead;
     s->order[s->nnode] = s->place[s->nnode] = s->nnode;
@@ -302,7 +309,7 @@ static void find_predecessor(struct segment *s, int n)
   const struct op_node *second = &s->node[n];
   const struct op *op = &graph->op[second->op];
   int m = 0;
-  if (!is_collective(op->kind) || (second->carried && !op->follows_plus_1)) return;
+  if (!is_collective(op->kind) || (second->carried && !predecessor_of(op))) return;
   while (m < n && !can_precede(s, m, n)) m++;
   if (m == n) return;
   s->node[n].predecessor = m;

@@ -232,9 +232,9 @@ void prepare_gradients(bool out_of_loops);
 
 /* ---------------------------------------------------------------------------- last_iteration.c */
 
-/* Lets what a phase's function gathers behind a loop begin in the loop's last round.
+/* Issues what a phase's function gathers behind a loop in the loop's last iteration.
    most_live: what may live in the program. */
-void begin_in_last_rounds(struct overlap *o, int function, int64_t most_live);
+void issue_in_last_iterations(struct overlap *o, int function, int64_t most_live);
 
 /* ---------------------------------------------------------------------------------- liveness.c */
 
@@ -255,7 +255,7 @@ void enter_function(const struct function *f);
 bool has_no_bytes(int value);
 /* Whether the operation touches the gradients that this one makes for any module of a list. */
 bool touches_gradients_of(const struct op *op, const struct op *reduction);
-/* Whether the collective may be pending from one round to another, and takes longer than that does.
+/* Whether the collective may be in flight beyond its place, and takes longer than that costs.
    A piece goes with its products. */
 bool is_worth_it(const struct op *op);
 /* Orders the operations of each function of a batch, so that little is alive at once; gives what
@@ -265,11 +265,10 @@ bool is_of_family(int value, int of);
 
 /* ------------------------------------------------------------------------------ loop_carried.c */
 
-/* Lets the collectives of a loop's body run beside other operations, some of them beside
-   those of another round. most_live: in the program as it stands; gives what may live in it
-   then. */
+/* Overlaps the collectives of a loop's body with other operations, some of them with those of
+   another iteration. most_live: in the program as it stands; gives what may live in it then. */
 int64_t overlap_body(struct overlap *o, int body, int64_t most_live);
-/* The plan's error where it asks for prefetch, and nothing could be begun ahead. */
+/* The plan's error where it asks for prefetch, and nothing could be prefetched. */
 void check_prefetch(void);
 
 /* ----------------------------------------------------------------------------------- overlap.c */

@@ -1,20 +1,20 @@
 /* last_iteration.c: a part of the pass `schedule`: what follows a loop is gathered in its last
-   round.
+   iteration.
 
    Takes   a phase's function, whose loops' bodies have their order (overlap.c, loop_carried.c).
    Leaves  each gather of a unit's parameters that stands behind a loop, and needs nothing of it,
-           `late`: it is awaited at its place, and begun in the loop's last round, as the modules'
-           own gathers are in the rounds before, by a part of the body that no module's values are
-           spoken of in:
+           issued in the loop's last iteration, as the modules' own gathers are in the iterations
+           before: it is awaited at its place, and issued by a part of the body that touches no
+           module's values:
 
              body     ...  await v12;  body_ahead for the next round;
                            forward_ahead in the last round;  ...
              part     forward_ahead { v40 = all_gather(weight) }
              forward  the loop;  await v40;  what reads v40  ...
 
-   So it runs beside the last module's arithmetic, and takes memory for no longer than that. What
-   takes longer than a round is left to overlap.c, which may begin it before the loop, if there is
-   room for it all the time. */
+   So it overlaps with the last module's arithmetic, and takes memory for no longer than that. What
+   takes longer than an iteration is left to overlap.c, which may issue it before the loop, if there
+   is room for it all the time. */
 #include "folded/folded.h"
 
 /* What goes along: before the loop, and into the part; in their order. */
@@ -54,7 +54,7 @@ static bool needs_no_loop(const struct function *f, int loop, const struct op *o
     if (at < loop) continue;
     const struct op *maker = &graph->op[f->op[at]];
     bool first = before || is_collective(maker->kind);
-    if (maker->kind == OP_await || maker->beside || maker->late) return false;
+    if (maker->kind == OP_await || scheduled(maker)->overlapped) return false;
     if (along->before.n + along->part.n >= FEW) return false;
     if (!needs_no_loop(f, loop, maker, first, along)) return false;
     add_once(first ? &along->before : &along->part, f->op[at]);
@@ -62,15 +62,15 @@ static bool needs_no_loop(const struct function *f, int loop, const struct op *o
   return true;
 }
 
-/* Where in the body's last round it can begin: behind what the group does there among arithmetic,
-   and where it is begun for the next rounds. */
+/* Where in the body's last iteration it can be issued: behind what the group does there among
+   arithmetic, and behind what is issued for later iterations. */
 static int place_in_body(const struct function *body, int group)
 {
   int place = 0;
   for (int k = 0; k < body->nop; k++) {
     const struct op *op = &graph->op[body->op[k]];
-    bool among = is_collective(op->kind) && op->group == group && !op->beside;
-    bool next = op->kind == OP_round && op->round == NEXT_ROUND && op->group == group;
+    bool among = is_collective(op->kind) && op->group == group && !scheduled(op)->overlapped;
+    bool next = op->kind == OP_round && op->iteration == NEXT_ITERATION && op->group == group;
     if (among || next) place = k + 1;
   }
   return place;
@@ -85,9 +85,8 @@ static void apply(int function, int loop, int id, const struct along *along)
   int made = add_part(body, text("%s_ahead", graph->function[function].name), &part);
   graph->function[made].count = 1;
   graph->function[made].phase = graph->function[function].phase;
-  struct op *op = &graph->op[id];
-  op->beside = op->late = true;
-  int await = await_of(id), call = call_for(made, IN_LAST_ROUND, 0, &graph->op[id]);
+  schedule_of(id)->overlapped = schedule_of(id)->issued_in_last_iteration = true;
+  int await = await_of(id), call = call_for(made, IN_LAST_ITERATION, 0, &graph->op[id]);
   struct function *f = &graph->function[function], *b = &graph->function[body];
   insert(f, runs_at(f, id), await);
   for (int i = 0; i < part.n; i++) leave_out_of(f, part.at[i]);
@@ -98,8 +97,9 @@ static void apply(int function, int loop, int id, const struct along *along)
   insert(b, place_in_body(b, graph->op[id].group), call);
 }
 
-/* Lets the gather begin in the last round, if that has time for it, and there is room. */
-static bool try_late(struct overlap *o, int function, int loop, int id, int64_t most_live)
+/* Issues the gather in the last iteration, if that has time for it, and there is room. */
+static bool try_in_last_iteration(struct overlap *o, int function, int loop, int id,
+                                  int64_t most_live)
 {
   enum { MOST_ASKED = 1000000 };
   static const struct graph *of;
@@ -107,41 +107,40 @@ static bool try_late(struct overlap *o, int function, int loop, int id, int64_t 
   struct along along = {0};
   const struct op *op = &graph->op[id];
   int body = graph->op[graph->function[function].op[loop]].function;
-  int64_t round = o->time[body], takes = time_taken(op);
+  int64_t iteration = o->time[body], takes = time_taken(op);
   if (op->kind != OP_all_gather || unit_of(op) == NONE || !is_worth_it(op)) return false;
-  if (takes > round) return false;
+  if (takes > iteration) return false;
   if (!needs_no_loop(&graph->function[function], loop, op, false, &along)) return false;
   if (of != graph) asked = 0;
   of = graph;
   if (!may_ask_again(&asked, MOST_ASKED)) return false;
-  struct edit_state before = remember_functions();
+  struct edit_state before = remember_program();
   apply(function, loop, id, &along);
   if (live_bytes() <= most_live + most_live / 32) {
     leave_in_flight(o, id, body, 0);
     return true;
   }
   go_back(&before);
-  graph->op[id].beside = graph->op[id].late = false;
   return false;
 }
 
 /* What stands behind the loop, up to the next one. */
-static void begin_in_last_round(struct overlap *o, int function, int loop, int64_t most_live)
+static void issue_in_last_iteration(struct overlap *o, int function, int loop, int64_t most_live)
 {
   const struct function *f = &graph->function[function];
   for (int k = runs_at(f, loop) + 1; k < f->nop && graph->op[f->op[k]].kind != OP_loop; k++)
-    if (try_late(o, function, runs_at(f, loop), f->op[k], most_live)) {
+    if (try_in_last_iteration(o, function, runs_at(f, loop), f->op[k], most_live)) {
       f = &graph->function[function];
       k = runs_at(f, loop);
     }
 }
 
-void begin_in_last_rounds(struct overlap *o, int function, int64_t most_live)
+void issue_in_last_iterations(struct overlap *o, int function, int64_t most_live)
 {
   const struct function *f = &graph->function[function];
   struct list loops = {0};
   if (!options.cuda || !is_of_batch(f->phase) || graph->prefetch == PREFETCH_NOTHING) return;
   for (int k = 0; k < f->nop; k++)
     if (graph->op[f->op[k]].kind == OP_loop) add(&loops, f->op[k]);
-  for (int i = 0; i < loops.n; i++) begin_in_last_round(o, function, loops.at[i], most_live);
+  for (int i = 0; i < loops.n; i++) issue_in_last_iteration(o, function, loops.at[i], most_live);
 }

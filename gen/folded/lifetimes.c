@@ -75,7 +75,7 @@ void find_program_points(struct lifetimes *l)
   for (int at = 0; at < l->op.n; at++) {
     const struct op *op = op_at(l, at);
     int f = function_running_at(l, at);
-    if (op->kind == OP_await) l->await_at[op->begun] = at;
+    if (op->kind == OP_await) l->await_at[op->awaits] = at;
     if (l->loop_first[f] == NONE) l->loop_first[f] = at;
     l->loop_last[f] = at;
     if (is_of_batch(graph->function[f].phase)) l->end_of_batches = at + 1;
@@ -107,7 +107,7 @@ int reads_at(const struct lifetimes *l, int at, int *list)
   const struct op *op = op_at(l, at);
   int n = 0;
   if (op->kind != OP_await) return op_reads(op, list);
-  for (const struct op *c = &graph->op[op->begun]; c; c = leader_of(c)) {
+  for (const struct op *c = &graph->op[op->awaits]; c; c = predecessor_of(c)) {
     int await = l->await_at[c - graph->op];
     if (await != NONE && await < at) continue;
     n += pending_reads(c, list + n);
@@ -156,11 +156,11 @@ static bool is_part_of(int function, int body)
   return graph->function[function].is_part && graph->function[function].body == body;
 }
 
-/* How many rounds ahead the part of a loop's body is called. */
-static int rounds_ahead(int part)
+/* How many iterations ahead the part of a loop's body is called. */
+static int prefetch_distance_of(int part)
 {
   const struct function *f = &graph->function[part];
-  return graph->op[f->op[f->nop - 1]].ahead;
+  return scheduled(&graph->op[f->op[f->nop - 1]])->prefetch_distance;
 }
 
 /* How much of a family must be kept for a reader: only this module's value, the neighbour's too, or
@@ -172,8 +172,8 @@ static int depth_for(int value, int maker, int reader)
   int count = graph->function[maker].count;
   if (v->step) return reader == maker ? 2 : count;
   if (reader == maker || is_part_of(reader, maker)) return 1;
-  /* What is begun for rounds to come is written while this round's is read. */
-  if (is_part_of(maker, reader)) return 1 + rounds_ahead(maker);
+  /* What is issued for later iterations is written while this iteration's is read. */
+  if (is_part_of(maker, reader)) return 1 + prefetch_distance_of(maker);
   int last = graph->function[maker].upward ? count - 1 : 0;
   return !is_loop_body(reader) && v->index == last ? 1 : count;
 }
@@ -189,12 +189,13 @@ static void widen(struct lifetimes *l, int value, int reader)
   if (v->step) widen(l, v->initial, reader);
 }
 
-/* A collective may be begun for a later round, and awaited. Its input needs no second place: that
-   of the round before is done when it is made. It needs one for each round that it is ahead by. */
+/* A collective may be issued for a later iteration, and awaited. Its input needs no second place:
+   that of the iteration before is done when it is made. It needs one for each iteration of its
+   prefetch distance. */
 static void widen_at(struct lifetimes *l, int value, int at)
 {
   const struct op *op = op_at(l, at);
-  int ahead = op->kind == OP_await ? graph->op[op->begun].ahead : 0;
+  int ahead = op->kind == OP_await ? scheduled(&graph->op[op->awaits])->prefetch_distance : 0;
   struct allocation *a = &l->plan->of[value];
   if (!ahead)
     widen(l, value, function_running_at(l, at));
@@ -266,15 +267,15 @@ static void hold_from_loop(struct lifetimes *l, int value, int body)
 {
   int storage = representative(l->plan, value);
   struct allocation *a = &l->plan->of[storage];
-  l->note[storage].crosses = true;
+  l->note[storage].loop_carried = true;
   if (a->first != NONE && a->first > l->loop_first[body]) a->first = l->loop_first[body];
 }
 
-void hold_crossing(struct lifetimes *l)
+void hold_loop_carried(struct lifetimes *l)
 {
   for (int at = 0; at < l->op.n; at++) {
     const struct op *op = op_at(l, at);
-    if (!is_collective(op->kind) || !op->behind) continue;
+    if (!is_collective(op->kind) || !scheduled(op)->awaited_next_iteration) continue;
     int body = function_running_at(l, at);
     for (int n = pending_reads(op, l->accessed); n--;) hold_from_loop(l, l->accessed[n], body);
     for (int n = pending_writes(op, l->accessed); n--;) hold_from_loop(l, l->accessed[n], body);
@@ -297,10 +298,10 @@ bool ends_at(const struct lifetimes *l, int value, int at)
   int last = l->plan->of[value].last, await = l->await_at[l->op.at[at]];
   if (last == at) return true;
   if (await == NONE || last != await) return false;
-  int leader = op_at(l, at)->follows_plus_1 - 1; /* it is done when this one begins */
+  int predecessor = scheduled(op_at(l, at))->chained_to; /* it is done when this one starts */
   int storage = representative(l->plan, value);
   for (int k = at + 1; k < await; k++) {
-    if (op_at(l, k)->kind == OP_await && op_at(l, k)->begun == leader) continue;
+    if (op_at(l, k)->kind == OP_await && op_at(l, k)->awaits == predecessor) continue;
     for (int n = reads_at(l, k, l->accessed); n--;)
       if (representative(l->plan, l->accessed[n]) == storage) return false;
   }

@@ -53,7 +53,7 @@ static void find_shown(void)
    there under its new name alone. */
 static int needed_by(const struct op *op, int *list)
 {
-  const struct op *begun = op->kind == OP_await ? &graph->op[op->begun] : NULL;
+  const struct op *begun = op->kind == OP_await ? &graph->op[op->awaits] : NULL;
   return begun && begun->kind == OP_all_reduce ? op_writes(begun, list) : op_reads(op, list);
 }
 
@@ -394,8 +394,8 @@ bool touches_gradients_of(const struct op *op, const struct op *reduction)
       if (touches_gradients_of(&graph->op[part->op[k]], reduction)) return true;
     return false;
   }
-  if (op->kind == OP_await) return touches_gradients_of(&graph->op[op->begun], reduction);
-  if (leader_of(reduction) && touches_gradients_of(op, leader_of(reduction))) return true;
+  if (op->kind == OP_await) return touches_gradients_of(&graph->op[op->awaits], reduction);
+  if (predecessor_of(reduction) && touches_gradients_of(op, predecessor_of(reduction))) return true;
   widen_lists(op);
   widen_lists(reduction);
   int n = op_reads(op, read_list), *touched = alloc((size_t)(2 * op_width(op)) * sizeof *touched);

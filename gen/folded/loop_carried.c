@@ -1,42 +1,43 @@
-/* loop_carried.c: a part of the pass `schedule`: collectives that are pending from one round of a
-   loop to the next.
+/* loop_carried.c: a part of the pass `schedule`: collectives that are in flight from one iteration
+   of a loop to another.
 
    Takes   a loop's body, and the function that calls the loop.
    Leaves  each collective of the body that needs nothing that the loop makes (the gather of a
-           parameter) `ahead`: it is awaited at its place, and begun there for the module of the
-           next round, or, if the plan has more modules prefetched, of one so many rounds on; for
-           the first rounds' it is begun before the loop. And each one whose result nothing in the
-           loop needs (the reduction of a gradient) `behind`: it is begun at its place, and awaited
-           in the next round where what it works on is written anew; behind the loop for the last
-           round's. What is begun, or awaited, for another round's module is a part of the body, a
-           function of its own:
+           parameter) prefetched: it is awaited at its place, and issued there for the next
+           iteration, or, if the plan has more modules prefetched, for one so many iterations later;
+           for the first iterations it is issued before the loop. And each one whose result nothing
+           in the loop needs (the reduction of a gradient) awaited in the next iteration: it is
+           issued at its place, and awaited in the next iteration where what it works on is written
+           anew; that of the last iteration is awaited behind the loop. What is issued, or awaited,
+           for another iteration is a part of the body, a function of its own:
 
              body     ...  await v12;  body_ahead for the next round;  ...  what reads v12  ...
              part     body_ahead { v12 = all_gather(weight) }
              forward  body_ahead for the first round;  ...  the loop
 
-   So a collective has the time of a whole round, or of several. What is gathered ahead is kept once
-   for each module that is on its way, besides the one at work, and lives from before the loop to
-   its end; what is reduced behind lives as long. That must fit what device_mesh says that a rank
-   has, or, where it says nothing, cost no more than half of what lives at once without.
+   So a collective has the time of a whole iteration, or of several. A prefetched value is kept once
+   for each iteration of the prefetch distance, and once for the present one; it lives from before
+   the loop to its end. What the next iteration awaits lives as long. That must fit what device_mesh
+   says that a rank has, or, where it says nothing, cost no more than half of what lives at once
+   without.
 
-   Programs for the CPU call their collectives where they begin: they would gain nothing. */
+   Programs for the CPU call their collectives where they are issued: they would gain nothing. */
 #include "folded/folded.h"
 
 #include <string.h>
 
-/* A collective of a body, with what only it needs. */
-struct crossing {
+/* A collective of a body that can be loop-carried, with what only it needs. */
+struct carried_collective {
   int op;
-  int leader; /* behind: the collective of the body that it follows, or NONE */
-  bool behind;
+  int predecessor; /* awaited_next: the collective of the body that it is chained to, or NONE */
+  bool awaited_next;
   struct list before; /* operations that make its input of parameters alone: they go along */
-  struct list after;  /* behind: that add what it makes to the sum of the batches before, too */
+  struct list after;  /* awaited_next: that add what it makes to the sum of the batches before */
 };
 
-struct crossings {
+struct carried_list {
   int n, room;
-  struct crossing *at;
+  struct carried_collective *at;
 };
 
 /* ------------------------------------------------------------------------- which of them can be */
@@ -84,7 +85,7 @@ static bool is_kept_for_all(const struct function *f, int value)
 /* Whether what the operation reads is there before the loop begins; of what the body makes only
    what parameters alone go into, by operations that nothing else needs: these are added to
    `before`, in their order. */
-static bool needs_no_round(const struct function *f, const struct op *op, struct list *before)
+static bool needs_no_iteration(const struct function *f, const struct op *op, struct list *before)
 {
   enum { FEW = 8 };
   widen_lists(op);
@@ -99,7 +100,7 @@ static bool needs_no_round(const struct function *f, const struct op *op, struct
     if (id == NONE || !alone || before->n == FEW) return false;
     const struct op *maker = &graph->op[id];
     if (is_collective(maker->kind) || count_readers(reads[i]) != 1) return false;
-    if (!needs_no_round(f, maker, before)) return false;
+    if (!needs_no_iteration(f, maker, before)) return false;
     add(before, id);
   }
   return true;
@@ -133,7 +134,8 @@ static bool alone_touches(const struct function *f, const struct op *op, const i
 }
 
 /* Whether the operation does no more than to add what a collective makes to gradients, where they
-   lie, which nothing else in the body touches: it can as well do so when a later round awaits it.
+   lie, which nothing else in the body touches: it can as well do so when a later iteration awaits
+   it.
  */
 static bool adds_up(const struct function *f, const struct op *op, const struct op *collective)
 {
@@ -166,11 +168,11 @@ static void in_order(const struct function *f, struct list *list)
       }
 }
 
-/* Whether nothing else in the body, but for one that follows it, and for what adds it up, touches
-   what the operation leaves, which has a place of its own in every module: a gradient, or what
-   becomes one behind the loop. after: what adds it up, NULL: nothing may. */
-static bool serves_no_round(const struct function *f, const struct op *op, int follower,
-                            struct list *after)
+/* Whether nothing else in the body touches what the operation leaves, except one that is chained to
+   it and what adds it up. What it leaves has a place of its own in every module: a gradient, or
+   what becomes one behind the loop. after: what adds it up, NULL: nothing may. */
+static bool serves_no_iteration(const struct function *f, const struct op *op, int successor,
+                                struct list *after)
 {
   widen_lists(op);
   int n = op_makes(op, write_list), *writes = alloc((size_t)(n + 1) * sizeof *writes);
@@ -182,7 +184,7 @@ static bool serves_no_round(const struct function *f, const struct op *op, int f
     if (!has_places || v->family != writes[i]) return false;
     for (int k = 0; k < f->nop; k++) {
       const struct op *other = &graph->op[f->op[k]];
-      if (other == op || f->op[k] == follower || !touches(other, writes[i])) continue;
+      if (other == op || f->op[k] == successor || !touches(other, writes[i])) continue;
       if (!after || !adds_up(f, other, op)) return false;
       add_once(after, f->op[k]);
     }
@@ -192,43 +194,46 @@ static bool serves_no_round(const struct function *f, const struct op *op, int f
 }
 
 /* The one collective of the body that works on what this one leaves, and on nothing else (the sum
-   over copies of what is reduced over parts): it can follow it, and be awaited for both; or NONE.
+   over copies of what is reduced over parts): it can be chained to it, and be awaited for both; or
+   NONE.
  */
-static int follower_in(const struct function *f, int id, struct list *after)
+static int successor_in(const struct function *f, int id, struct list *after)
 {
   const struct op *op = &graph->op[id];
   if (op->kind != OP_reduce_scatter) return NONE;
   for (int k = runs_at(f, id) + 1; k < f->nop; k++) {
     const struct op *other = &graph->op[f->op[k]];
     if (!is_collective(other->kind) || !can_chain(other, op)) continue;
-    bool alone = serves_no_round(f, op, f->op[k], NULL) && serves_no_round(f, other, NONE, after);
+    bool alone =
+        serves_no_iteration(f, op, f->op[k], NULL) && serves_no_iteration(f, other, NONE, after);
     return alone ? f->op[k] : NONE;
   }
   return NONE;
 }
 
-static bool is_among(const struct crossings *all, int op)
+static bool is_among(const struct carried_list *all, int op)
 {
   for (int i = 0; i < all->n; i++)
     if (all->at[i].op == op) return true;
   return false;
 }
 
-static struct crossings find_crossings(const struct function *f)
+static struct carried_list find_carried(const struct function *f)
 {
-  struct crossings all = {0};
+  struct carried_list all = {0};
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     if (!is_collective(op->kind) || !is_worth_it(op)) continue;
-    struct crossing c = {.op = f->op[k], .leader = NONE};
-    bool ahead = needs_no_round(f, op, &c.before);
-    struct list after = {0}, behind_both = {0};
-    if (!ahead) c.behind = serves_no_round(f, op, NONE, &after);
-    int follower = ahead || c.behind ? NONE : follower_in(f, c.op, &behind_both);
-    if (c.behind) c.after = after;
-    if (follower != NONE)
-      c = (struct crossing){.op = follower, .leader = c.op, .behind = true, .after = behind_both};
-    if ((!ahead && !c.behind) || is_among(&all, c.op)) continue;
+    struct carried_collective c = {.op = f->op[k], .predecessor = NONE};
+    bool prefetched = needs_no_iteration(f, op, &c.before);
+    struct list after = {0}, after_both = {0};
+    if (!prefetched) c.awaited_next = serves_no_iteration(f, op, NONE, &after);
+    int successor = prefetched || c.awaited_next ? NONE : successor_in(f, c.op, &after_both);
+    if (c.awaited_next) c.after = after;
+    if (successor != NONE)
+      c = (struct carried_collective){
+          .op = successor, .predecessor = c.op, .awaited_next = true, .after = after_both};
+    if ((!prefetched && !c.awaited_next) || is_among(&all, c.op)) continue;
     GROW(all.at, all.n, all.room);
     all.at[all.n++] = c;
   }
@@ -255,21 +260,24 @@ static bool is_loop(int op)
   return graph->op[op].kind == OP_loop;
 }
 
-/* Where one of the first rounds' is begun: behind the loop before this one, or where the function
-   begins; behind those of this loop that are there already, but for later rounds'. */
-static int first_place(const struct function *f, int loop, int far)
+/* Where that of one of the first iterations is issued: behind the loop before this one, or where
+   the function begins; behind those of this loop that are there already, except later iterations'.
+ */
+static int place_of_first_issue(const struct function *f, int loop, int iteration)
 {
   int at = loop;
   while (at > 0 && !is_loop(f->op[at - 1])) at--;
   for (; at < loop; at++) {
     const struct op *op = &graph->op[f->op[at]];
-    if (op->kind != OP_round || (op->round == FIRST_ROUND && op->far > far)) break;
+    if (op->kind != OP_round || (op->iteration == FIRST_ITERATION && op->distance > iteration))
+      break;
   }
   return at;
 }
 
-/* Where the last round's reduction is awaited: as late as can be. */
-static int last_place(const struct function *f, int loop, const struct crossing *c)
+/* Where the last iteration's reduction is awaited: as late as can be. */
+static int place_of_last_await(const struct function *f, int loop,
+                               const struct carried_collective *c)
 {
   for (int k = loop + 1; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
@@ -280,22 +288,22 @@ static int last_place(const struct function *f, int loop, const struct crossing 
   return f->nop;
 }
 
-/* By how many modules, of as many as there are besides the one at work. */
-static int modules_ahead(int body)
+/* What the plan asks for, at most as many as there are other modules. */
+static int prefetch_distance(int body)
 {
   int others = graph->function[body].count - 1;
   return graph->prefetched < others ? graph->prefetched : others;
 }
 
-/* Of several that are on their way each has a buffer of its own, as it has a value of its own. */
-static void multiply_buffer(const struct op *op, bool times)
+/* Of several that are in flight each has a buffer of its own, as it has a value of its own. */
+static void stack_buffer(const struct op *op)
 {
-  if (!op->packed || op->ahead < 2) return;
-  graph->value[op->buffer].family = times ? op->buffer : NONE;
+  if (!op->packed) return;
+  graph->value[op->buffer].family = scheduled(op)->prefetch_distance > 1 ? op->buffer : NONE;
   graph->value[op->buffer].index = 0;
 }
 
-static void begin_ahead(int body, const struct crossing *c)
+static void prefetch_in(int body, const struct carried_collective *c)
 {
   struct list part = {0};
   int caller, await = await_of(c->op);
@@ -305,28 +313,29 @@ static void begin_ahead(int body, const struct crossing *c)
   }
   add(&part, c->op);
   int function = add_part(body, text("%s_ahead", graph->function[body].name), &part);
-  struct op *op = &graph->op[c->op];
-  op->beside = true;
-  op->ahead = modules_ahead(body);
-  multiply_buffer(op, true);
-  int far = op->ahead, next = call_for(function, NEXT_ROUND, far, op);
+  const struct op *op = &graph->op[c->op];
+  int distance = prefetch_distance(body), next = call_for(function, NEXT_ITERATION, distance, op);
+  schedule_of(c->op)->overlapped = true;
+  schedule_of(c->op)->prefetch_distance = distance;
+  stack_buffer(&graph->op[c->op]);
   struct function *f = &graph->function[body];
   int at = runs_at(f, c->op);
   insert(f, at, await);
   insert(f, at + 1, next);
   leave_out_of(f, c->op);
-  for (int k = 0; k < far; k++) {
+  for (int k = 0; k < distance; k++) {
     int loop = find_loop(body, &caller);
-    int first = call_for(function, FIRST_ROUND, k, &graph->op[c->op]);
-    insert(&graph->function[caller], first_place(&graph->function[caller], loop, k), first);
+    int first = call_for(function, FIRST_ITERATION, k, &graph->op[c->op]);
+    insert(&graph->function[caller], place_of_first_issue(&graph->function[caller], loop, k),
+           first);
   }
 }
 
-/* Where what the reduction of the round before works on is touched first, or what it follows; or
-   the place of the first of them. */
-static int first_touch(const struct function *f, const struct crossing *c, int await)
+/* Where what the reduction of the iteration before, or its predecessor, works on is touched first;
+   or the place of the first of them. */
+static int first_touch(const struct function *f, const struct carried_collective *c, int await)
 {
-  int first = c->leader == NONE ? c->op : c->leader;
+  int first = c->predecessor == NONE ? c->op : c->predecessor;
   const struct op *end = &graph->op[await];
   int *held = alloc((size_t)op_width(end) * sizeof *held), n = op_reads(end, held);
   for (int k = 0; f->op[k] != first; k++) {
@@ -339,17 +348,17 @@ static int first_touch(const struct function *f, const struct crossing *c, int a
   return runs_at(f, first);
 }
 
-/* The one is issued right behind the other. */
-static void follow(struct function *f, const struct crossing *c)
+/* Issues the one right behind the other. */
+static void chain(struct function *f, const struct carried_collective *c)
 {
-  struct op *leader = &graph->op[c->leader];
-  leader->beside = leader->behind = leader->leads = true;
-  graph->op[c->op].follows_plus_1 = c->leader + 1;
+  struct scheduled *predecessor = schedule_of(c->predecessor);
+  predecessor->overlapped = predecessor->awaited_next_iteration = predecessor->has_chained = true;
+  schedule_of(c->op)->chained_to = c->predecessor;
   leave_out_of(f, c->op);
-  insert(f, runs_at(f, c->leader) + 1, c->op);
+  insert(f, runs_at(f, c->predecessor) + 1, c->op);
 }
 
-static void await_behind(int body, const struct crossing *c)
+static void await_in_next(int body, const struct carried_collective *c)
 {
   struct list part = {0};
   int caller, await = await_of(c->op);
@@ -359,16 +368,15 @@ static void await_behind(int body, const struct crossing *c)
     leave_out_of(&graph->function[body], c->after.at[i]);
   }
   int function = add_part(body, text("%s_behind", graph->function[body].name), &part);
-  if (c->leader != NONE) follow(&graph->function[body], c);
-  struct op *op = &graph->op[c->op];
-  op->beside = op->behind = true;
-  int before = call_for(function, ROUND_BEFORE, 1, op);
+  if (c->predecessor != NONE) chain(&graph->function[body], c);
+  schedule_of(c->op)->overlapped = schedule_of(c->op)->awaited_next_iteration = true;
+  int before = call_for(function, PREVIOUS_ITERATION, 1, &graph->op[c->op]);
   struct function *f = &graph->function[body];
   insert(f, first_touch(f, c, await), before);
   int loop = find_loop(body, &caller);
   struct function *outside = &graph->function[caller];
-  int last = call_for(function, LAST_ROUND, 0, &graph->op[c->op]);
-  insert(outside, last_place(outside, loop, c), last);
+  int last = call_for(function, LAST_ITERATION, 0, &graph->op[c->op]);
+  insert(outside, place_of_last_await(outside, loop, c), last);
 }
 
 /* ----------------------------------------------------------------------------------- the choice */
@@ -391,35 +399,19 @@ static int64_t room_in_arena(int64_t lives)
   return room - room / 128; /* what placing costs */
 }
 
-/* What it followed, or what followed it, where both were awaited in their round. */
-static void follow_nothing(int id)
+static void apply(int body, const struct carried_list *all)
 {
-  graph->op[id].follows_plus_1 = 0;
-  graph->op[id].leads = false;
-}
-
-static void apply(int body, const struct crossings *all)
-{
-  for (int i = 0; i < all->n; i++) follow_nothing(all->at[i].op);
   for (int i = 0; i < all->n; i++)
-    if (all->at[i].behind)
-      await_behind(body, &all->at[i]);
+    if (all->at[i].awaited_next)
+      await_in_next(body, &all->at[i]);
     else
-      begin_ahead(body, &all->at[i]);
+      prefetch_in(body, &all->at[i]);
 }
 
-static void take_back(const struct edit_state *before, const struct crossings *all)
+static void take_back(const struct edit_state *before, const struct carried_list *all)
 {
   go_back(before);
-  for (int i = 0; i < all->n; i++) {
-    struct op *op = &graph->op[all->at[i].op];
-    multiply_buffer(op, false);
-    op->behind = op->beside = false;
-    op->ahead = op->follows_plus_1 = 0;
-    if (all->at[i].leader == NONE) continue;
-    op = &graph->op[all->at[i].leader];
-    op->behind = op->beside = op->leads = false;
-  }
+  for (int i = 0; i < all->n; i++) stack_buffer(&graph->op[all->at[i].op]);
 }
 
 static int64_t overlap(struct overlap *o, int body, int64_t most_live)
@@ -427,7 +419,7 @@ static int64_t overlap(struct overlap *o, int body, int64_t most_live)
   return overlap_function(o, &graph->function[body], most_live);
 }
 
-static bool can_cross(int body)
+static bool can_carry(int body)
 {
   int caller, loop = find_loop(body, &caller);
   const struct function *f = &graph->function[body], *outside = &graph->function[caller];
@@ -435,12 +427,13 @@ static bool can_cross(int body)
   return options.cuda && is_of_batch(f->phase) && is_short && loop != NONE;
 }
 
-/* Those that are begun ahead, or awaited behind, of all. */
-static struct crossings of_kind(const struct crossings *all, bool ahead, bool behind)
+/* Those of all that are prefetched, or awaited in the next iteration. */
+static struct carried_list of_kind(const struct carried_list *all, bool prefetched,
+                                   bool awaited_next)
 {
-  struct crossings some = {0};
+  struct carried_list some = {0};
   for (int i = 0; i < all->n; i++) {
-    if (all->at[i].behind ? !behind : !ahead) continue;
+    if (all->at[i].awaited_next ? !awaited_next : !prefetched) continue;
     GROW(some.at, some.n, some.room);
     some.at[some.n++] = all->at[i];
   }
@@ -463,12 +456,12 @@ static _Noreturn void refuse(int body, int64_t lives, int64_t room)
       size_text(room), graph->prefetched - 1);
 }
 
-/* Lets these be pending between rounds, if there is room for that and the loop is quicker with them
-   or the plan asks for them. Gives what lives at once then, NONE where they stay as they were. */
-static int64_t try_crossings(struct overlap *o, int body, const struct crossings *some, bool asked,
-                             int64_t room, int64_t time)
+/* Lets these be loop-carried, if there is room for that and the loop is quicker with them or the
+   plan asks for them. Gives what lives at once then, NONE where they stay as they were. */
+static int64_t try_carried(struct overlap *o, int body, const struct carried_list *some, bool asked,
+                           int64_t room, int64_t time)
 {
-  struct edit_state before = remember_functions();
+  struct edit_state before = remember_program();
   if (!some->n) return NONE;
   apply(body, some);
   int64_t lives = live_bytes();
@@ -478,26 +471,26 @@ static int64_t try_crossings(struct overlap *o, int body, const struct crossings
 }
 
 /* What the plan asks for is bounded by nothing but the plan's own limit. */
-static int64_t prefetch(struct overlap *o, int body, const struct crossings *all, int64_t room)
+static int64_t prefetch(struct overlap *o, int body, const struct carried_list *all, int64_t room)
 {
-  struct crossings ahead = of_kind(all, true, false);
+  struct carried_list prefetched = of_kind(all, true, false);
   if (!graph->mesh.memory) room = INT64_MAX;
-  int64_t lives = try_crossings(o, body, all, true, room, 0);
-  if (lives == NONE) lives = try_crossings(o, body, &ahead, true, room, 0);
+  int64_t lives = try_carried(o, body, all, true, room, 0);
+  if (lives == NONE) lives = try_carried(o, body, &prefetched, true, room, 0);
   if (lives != NONE) return lives;
-  apply(body, &ahead);
+  apply(body, &prefetched);
   refuse(body, live_bytes(), room);
 }
 
-static int64_t cross_or_overlap(struct overlap *o, int body, int64_t most_live)
+static int64_t carry_or_overlap(struct overlap *o, int body, int64_t most_live)
 {
-  struct edit_state before = remember_functions();
+  struct edit_state before = remember_program();
   int64_t time = overlap(o, body, most_live), room = room_in_arena(most_live), lives = NONE;
-  if (!can_cross(body)) return most_live;
-  struct edit_state without = remember_functions();
+  if (!can_carry(body)) return most_live;
+  struct edit_state without = remember_program();
   go_back(&before);
   bool may_prefetch = graph->prefetch != PREFETCH_NOTHING;
-  struct crossings all = find_crossings(&graph->function[body]);
+  struct carried_list all = find_carried(&graph->function[body]);
   all = of_kind(&all, may_prefetch, true);
   if (!all.n) {
     go_back(&without);
@@ -505,9 +498,9 @@ static int64_t cross_or_overlap(struct overlap *o, int body, int64_t most_live)
   }
   if (graph->prefetch == PREFETCH_ALL && of_kind(&all, true, false).n)
     return prefetch(o, body, &all, room);
-  for (int kinds = 3; kinds > 0 && lives == NONE; kinds--) { /* both, those ahead, those behind */
-    struct crossings some = of_kind(&all, kinds != 1, kinds != 2);
-    if (kinds == 3 || some.n < all.n) lives = try_crossings(o, body, &some, false, room, time);
+  for (int kinds = 3; kinds > 0 && lives == NONE; kinds--) { /* both, the prefetched, the others */
+    struct carried_list some = of_kind(&all, kinds != 1, kinds != 2);
+    if (kinds == 3 || some.n < all.n) lives = try_carried(o, body, &some, false, room, time);
   }
   if (lives != NONE) return lives;
   overlap(o, body, most_live);
@@ -516,14 +509,14 @@ static int64_t cross_or_overlap(struct overlap *o, int body, int64_t most_live)
 
 int64_t overlap_body(struct overlap *o, int body, int64_t most_live)
 {
-  if (options.cuda) return cross_or_overlap(o, body, most_live);
+  if (options.cuda) return carry_or_overlap(o, body, most_live);
   overlap(o, body, most_live);
   return most_live;
 }
 
 struct gathers {
   bool any; /* of units */
-  int most; /* of modules that one is ahead by */
+  int most; /* the largest prefetch distance */
 };
 
 static void note_gather(void *to, int id, int times)
@@ -533,7 +526,7 @@ static void note_gather(void *to, int id, int times)
   (void)times;
   if (op->kind != OP_all_gather || unit_of(op) == NONE) return;
   g->any = true;
-  if (g->most < op->ahead) g->most = op->ahead;
+  if (g->most < scheduled(op)->prefetch_distance) g->most = scheduled(op)->prefetch_distance;
 }
 
 void check_prefetch(void)

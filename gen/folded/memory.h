@@ -11,7 +11,7 @@ struct value_note {
   int sum_plus_1;      /* PARAMETER: likewise its SUMS */
   int64_t within;      /* where it begins in the bucket that it lies in */
   bool told_apart;     /* one of its family is read by itself, not as the module's */
-  bool crosses;        /* a collective pending between a loop's rounds reads or writes its bytes */
+  bool loop_carried;   /* a loop-carried collective reads or writes its bytes */
   bool added_up;       /* PARAMETER: batches add its gradient up where it lies */
   bool taken;          /* a member of the bucket at hand has its bytes */
   bool touched;        /* the program reads or writes it */
@@ -92,11 +92,11 @@ bool is_loop_body(int function);
 int reads_at(const struct lifetimes *l, int at, int *list);
 /* From when to when each value lives, as if none shared its bytes. */
 void find_lifetimes(struct lifetimes *l);
-/* What a collective that is pending between the rounds of a loop reads and writes lives from the
-   loop's begin. The bytes are not to be those of anything else in the round. */
-void hold_crossing(struct lifetimes *l);
-/* What is kept for several modules lives from the first round to, at least, the last; though its
-   last maker is the part that is called behind the loop. */
+/* What a loop-carried collective reads and writes lives from the loop's begin. The bytes are not to
+   be those of anything else in an iteration. */
+void hold_loop_carried(struct lifetimes *l);
+/* What is kept for several modules lives from the first iteration to, at least, the last; though
+   its last maker is the part that is called behind the loop. */
 void widen_lifetimes(struct lifetimes *l);
 /* Whether nothing needs the value any more when the operation at `at` has come to its end. */
 bool ends_at(const struct lifetimes *l, int value, int at);

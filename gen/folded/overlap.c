@@ -2,7 +2,7 @@
    operations run while they are in flight.
 
    Takes   a function in an order in which little is alive at once.
-   Leaves  some of its collectives `beside`: such a collective is issued at its place, on its
+   Leaves  some of its collectives `overlapped`: such a collective is issued at its place, on its
    group's stream, and awaited by an `await` further on, right before the first operation that
            depends on it, at the latest at the function's end. Independent operations have moved
            between the two. Every other collective blocks where it stands. The order and the awaits
@@ -335,15 +335,16 @@ static int64_t note_times(struct segment *s, int function)
   for (int n = 0; n < s->nnode; n++) {
     const struct op_node *node = &s->node[n];
     if (node->group == NONE || node->carried == ISSUES_FIRST) continue;
-    struct op *op = &graph->op[node->carried ? node->collective : node->op];
-    op->beside = node->async;
+    int id = node->carried ? node->collective : node->op;
+    struct scheduled *found = schedule_of(id);
+    found->overlapped = node->async;
     if (!node->carried) {
-      op->follows_plus_1 = is_chained(s, n) ? s->node[node->predecessor].op + 1 : 0;
-      op->leads = has_chained(s, n);
+      found->chained_to = is_chained(s, n) ? s->node[node->predecessor].op : NONE;
+      found->has_chained = has_chained(s, n);
     }
-    op->takes = node->time;
-    op->exposed = node->exposed;
-    o->blocks[function][op->group] |= !op->beside;
+    found->time = node->time;
+    found->exposed = node->exposed;
+    o->blocks[function][graph->op[id].group] |= !found->overlapped;
     if (node->carried == AWAITED_NEXT)
       leave_in_flight(o, node->op, function, s->streams.end[n] - s->streams.now);
   }

@@ -12,52 +12,49 @@
    often as all of the program may be gone through for it. */
 #include "folded/folded.h"
 
-static bool crosses(const struct op *op)
+/* What is in flight from one iteration to another meets all that is in an iteration: its event is
+   its own, one for each iteration of its prefetch distance. `taken` has for each event the
+   collective that holds it, or NONE. */
+static void number_carried(void *taken, int id, int times)
 {
-  return op->ahead || op->behind;
-}
-
-/* What is pending between rounds meets all that is in a round: its event is its own, one for each
-   round that it is ahead by. `taken` has for each event the collective that holds it, or NONE. */
-static void number_crossing(void *taken, int id, int times)
-{
-  struct op *op = &graph->op[id];
+  const struct op *op = &graph->op[id];
   (void)times;
-  if (!is_collective(op->kind) || !op->beside || !crosses(op)) return;
-  op->event = ((struct list *)taken)->n;
+  if (!is_collective(op->kind) || !scheduled(op)->overlapped || !is_loop_carried(op)) return;
+  schedule_of(id)->event = ((struct list *)taken)->n;
   for (int k = 0; k < event_slots(op); k++) add(taken, id);
 }
 
-/* One that leads may have been awaited before what follows it. */
+/* A predecessor may have been awaited before what is chained to it. */
 static void free_event(struct list *holder, const struct op *ended)
 {
-  bool holds = holder->at[ended->event] == (int)(ended - graph->op);
-  if (holds && !crosses(ended)) holder->at[ended->event] = NONE;
+  int *held_by = &holder->at[scheduled(ended)->event];
+  if (*held_by == (int)(ended - graph->op) && !is_loop_carried(ended)) *held_by = NONE;
 }
 
 static void number_event(void *taken, int id, int times)
 {
   struct list *holder = taken;
-  struct op *op = &graph->op[id];
+  const struct op *op = &graph->op[id];
   (void)times;
   if (op->kind == OP_await) {
-    for (const struct op *ended = &graph->op[op->begun]; ended; ended = leader_of(ended))
+    for (const struct op *ended = &graph->op[op->awaits]; ended; ended = predecessor_of(ended))
       free_event(holder, ended);
   }
-  if (!is_collective(op->kind) || !op->beside || crosses(op)) return;
-  op->event = 0;
-  while (op->event < holder->n && holder->at[op->event] != NONE) op->event++;
-  if (op->event == holder->n) add(holder, NONE);
-  holder->at[op->event] = id;
+  if (!is_collective(op->kind) || !scheduled(op)->overlapped || is_loop_carried(op)) return;
+  int event = 0;
+  while (event < holder->n && holder->at[event] != NONE) event++;
+  if (event == holder->n) add(holder, NONE);
+  holder->at[event] = id;
+  schedule_of(id)->event = event;
 }
 
-/* Each other collective that runs beside others gets the first event that no pending one has. */
+/* Each other overlapped collective gets the first event that none in flight has. */
 static void number_events(void)
 {
   struct list taken = {0};
-  each_op(number_crossing, &taken);
+  each_op(number_carried, &taken);
   each_op(number_event, &taken);
-  graph->nevent = taken.n;
+  graph->schedule->nevent = taken.n;
 }
 
 /* The bodies of loops come before those that call them. */
@@ -69,7 +66,7 @@ static void overlap_all(int64_t most_live)
   check_prefetch();
   for (int i = 0; i < graph->nfunction; i++) {
     if (!is_phase(&graph->function[i])) continue;
-    begin_in_last_rounds(o, i, most_live);
+    issue_in_last_iterations(o, i, most_live);
     overlap_function(o, &graph->function[i], most_live);
   }
   number_events();
@@ -77,5 +74,6 @@ static void overlap_all(int64_t most_live)
 
 void schedule(void)
 {
+  graph->schedule = new_schedule();
   overlap_all(order_functions());
 }

@@ -216,8 +216,9 @@ static void issue_first(struct segment *s)
   for (int iteration = 0; iteration < s->most_ahead; iteration++)
     for (int k = 0; k < s->nnode; k++) {
       const struct op_node *n = &s->node[s->order[k]];
-      if (n->carried == PREFETCHES && iteration < graph->op[n->collective].ahead)
-        issue(s, s->order[k]);
+      if (n->carried != PREFETCHES) continue;
+      const struct op *collective = &graph->op[n->collective];
+      if (iteration < scheduled(collective)->prefetch_distance) issue(s, s->order[k]);
     }
 }
 
@@ -308,7 +309,7 @@ static void depend_on_in_flight(struct segment *s, int n)
 /* Whether the collective or its predecessor runs on the group's stream. */
 static bool uses_stream(int collective, int group)
 {
-  const struct op *op = &graph->op[collective], *predecessor = leader_of(op);
+  const struct op *op = &graph->op[collective], *predecessor = predecessor_of(op);
   return op->group == group || (predecessor && predecessor->group == group);
 }
 

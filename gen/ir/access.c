@@ -26,7 +26,8 @@ int op_width(const struct op *op)
 {
   if (op->kind == OP_await) {
     int width = 0;
-    for (const struct op *c = &graph->op[op->begun]; c; c = leader_of(c)) width += 2 * op_width(c);
+    for (const struct op *c = &graph->op[op->awaits]; c; c = predecessor_of(c))
+      width += 2 * op_width(c);
     return width;
   }
   return MAX_INPUTS * (op->nbody + 1) + 1;
@@ -34,7 +35,7 @@ int op_width(const struct op *op)
 
 bool copies_late(const struct op *op)
 {
-  return options.cuda && op->beside && op->packed && op->kind != OP_all_reduce;
+  return options.cuda && scheduled(op)->overlapped && op->packed && op->kind != OP_all_reduce;
 }
 
 int pending_reads(const struct op *op, int *list)
@@ -44,7 +45,7 @@ int pending_reads(const struct op *op, int *list)
 
 int pending_writes(const struct op *op, int *list)
 {
-  if (!copies_late(op) || op->leads) return op_makes(op, list);
+  if (!copies_late(op) || scheduled(op)->has_chained) return op_makes(op, list);
   int n = op->kind == OP_reduce_scatter ? op_makes(op, list) : 0;
   if (!n) list[n++] = op->buffer;
   return n;
@@ -56,13 +57,13 @@ static int await_reads(const struct op *op, int *list)
 {
   int n = pending_reads(op, list);
   n += pending_writes(op, list + n);
-  return leader_of(op) ? n + await_reads(leader_of(op), list + n) : n;
+  return predecessor_of(op) ? n + await_reads(predecessor_of(op), list + n) : n;
 }
 
 static int await_writes(const struct op *op, int *list)
 {
   int n = 0;
-  for (int k = 0; k < op->nbody && copies_late(op) && !op->leads; k++)
+  for (int k = 0; k < op->nbody && copies_late(op) && !scheduled(op)->has_chained; k++)
     list[n++] = graph->op[op->body[k]].out;
   return n;
 }
@@ -70,7 +71,7 @@ static int await_writes(const struct op *op, int *list)
 int op_reads(const struct op *op, int *list)
 {
   int n = 0;
-  if (op->kind == OP_await) return await_reads(&graph->op[op->begun], list);
+  if (op->kind == OP_await) return await_reads(&graph->op[op->awaits], list);
   meet_none_yet();
   for (int i = 0; i < op->nin && !op->nbody; i++)
     if (meet(op->in[i])) list[n++] = op->in[i];
@@ -85,7 +86,7 @@ int op_reads(const struct op *op, int *list)
 
 int op_writes(const struct op *op, int *list)
 {
-  if (op->kind == OP_await) return await_writes(&graph->op[op->begun], list);
+  if (op->kind == OP_await) return await_writes(&graph->op[op->awaits], list);
   return copies_late(op) ? pending_writes(op, list) : op_makes(op, list);
 }
 
@@ -128,7 +129,7 @@ static bool makes(const struct op *op, int value)
 int piece_touched(const struct op *op, int value)
 {
   const struct value *v = &graph->value[value];
-  if (op->kind == OP_await) op = &graph->op[op->begun];
+  if (op->kind == OP_await) op = &graph->op[op->awaits];
   if (!op->pieces || v->pieces != op->pieces) return NONE;
   bool gathered = v->op != NONE && graph->op[v->op].kind == OP_all_gather;
   bool its_own = makes(op, value) || op->kind == OP_reduce_scatter;

@@ -95,23 +95,27 @@ static void dump_await(struct buffer *b, const struct op *begun)
 
 static const char *begun_text(const struct op *op)
 {
-  if (!op->beside) return "";
-  if (leader_of(op))
-    return text("  begun behind v%d%s", leader_of(op)->out, op->behind ? ", awaited behind" : "");
-  return op->ahead ? "  begun ahead" : op->behind ? "  begun, awaited behind" : "  begun";
+  if (!scheduled(op)->overlapped) return "";
+  if (predecessor_of(op))
+    return text("  begun behind v%d%s", predecessor_of(op)->out,
+                scheduled(op)->awaited_next_iteration ? ", awaited behind" : "");
+  return scheduled(op)->prefetch_distance        ? "  begun ahead"
+         : scheduled(op)->awaited_next_iteration ? "  begun, awaited behind"
+                                                 : "  begun";
 }
 
-static const char *const round_text[] = {[FIRST_ROUND] = "the first round",
-                                         [LAST_ROUND] = "the last round",
-                                         [NEXT_ROUND] = "the next round",
-                                         [ROUND_BEFORE] = "the round before",
-                                         [IN_LAST_ROUND] = "what follows, in the last round"};
+static const char *const round_text[] = {[FIRST_ITERATION] = "the first round",
+                                         [LAST_ITERATION] = "the last round",
+                                         [NEXT_ITERATION] = "the next round",
+                                         [PREVIOUS_ITERATION] = "the round before",
+                                         [IN_LAST_ITERATION] = "what follows, in the last round"};
 
 static const char *round_called_text(const struct op *op)
 {
-  if (op->round == FIRST_ROUND && op->far) return text("round %d", op->far + 1);
-  if (op->round == NEXT_ROUND && op->far > 1) return text("the round %d on", op->far);
-  return round_text[op->round];
+  if (op->iteration == FIRST_ITERATION && op->distance) return text("round %d", op->distance + 1);
+  if (op->iteration == NEXT_ITERATION && op->distance > 1)
+    return text("the round %d on", op->distance);
+  return round_text[op->iteration];
 }
 
 static void dump_op(struct buffer *b, int id, int indent, bool places)
@@ -119,7 +123,7 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
   const struct op *op = &graph->op[id];
   put(b, "%*s", indent, "");
   if (op->kind == OP_await) {
-    dump_await(b, &graph->op[op->begun]);
+    dump_await(b, &graph->op[op->awaits]);
     return;
   }
   if (op->kind == OP_loop) {
@@ -133,7 +137,7 @@ static void dump_op(struct buffer *b, int id, int indent, bool places)
   }
   if (op->nbody) {
     put(b, "%s%s%s {\n", op_row[op->kind].name, op->packed ? ", packed," : "",
-        begun_text(op) + (op->beside ? 1 : 0));
+        begun_text(op) + (scheduled(op)->overlapped ? 1 : 0));
     for (int k = 0; k < op->nbody; k++) dump_op(b, op->body[k], indent + 2, places);
     put(b, "%*s}\n", indent, "");
     return;

@@ -4,25 +4,25 @@
 
 #include <string.h>
 
-int await_of(int begun)
+int await_of(int collective)
 {
-  const struct op *c = &graph->op[begun];
+  const struct op *c = &graph->op[collective];
   return store_op((struct op){.kind = OP_await,
                               .out = NONE,
-                              .begun = begun,
+                              .awaits = collective,
                               .group = c->group,
                               .phase = c->phase,
                               .module = c->module,
                               .line = c->line});
 }
 
-int call_for(int function, enum round round, int far, const struct op *c)
+int call_for(int function, enum iteration iteration, int distance, const struct op *c)
 {
   return store_op((struct op){.kind = OP_round,
                               .out = NONE,
                               .function = function,
-                              .round = round,
-                              .far = far,
+                              .iteration = iteration,
+                              .distance = distance,
                               .group = c->group,
                               .phase = c->phase,
                               .module = c->module,
@@ -72,11 +72,15 @@ void leave_out_of(struct function *f, int op)
   f->nop = kept;
 }
 
-struct edit_state remember_functions(void)
+struct edit_state remember_program(void)
 {
   struct edit_state s = {.nfunction = graph->nfunction};
   s.function = alloc((size_t)s.nfunction * sizeof *s.function);
   memcpy(s.function, graph->function, (size_t)s.nfunction * sizeof *s.function);
+  if (!graph->schedule) return s;
+  s.schedule = *graph->schedule;
+  s.schedule.of = alloc((size_t)(s.schedule.nop + 1) * sizeof *s.schedule.of);
+  memcpy(s.schedule.of, graph->schedule->of, (size_t)s.schedule.nop * sizeof *s.schedule.of);
   return s;
 }
 
@@ -84,4 +88,7 @@ void go_back(const struct edit_state *s)
 {
   graph->nfunction = s->nfunction;
   memcpy(graph->function, s->function, (size_t)s->nfunction * sizeof *s->function);
+  if (!graph->schedule) return;
+  graph->schedule->nevent = s->schedule.nevent;
+  memcpy(graph->schedule->of, s->schedule.of, (size_t)s->schedule.nop * sizeof *s->schedule.of);
 }

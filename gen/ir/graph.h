@@ -10,6 +10,7 @@
 #define TPGEN_GRAPH_H
 
 #include "base/base.h"
+#include "ir/schedule.h"
 
 /* What a rank computes with: device.c. */
 enum arithmetic { IN_FLOAT32, IN_TFLOAT32, IN_BFLOAT16 };
@@ -141,11 +142,17 @@ enum op_kind {
    them, ahead of them, is GATHER. */
 enum phase { FORWARD, BACKWARD, UPDATE, GATHER, PHASES };
 
-/* For the module of which round of a loop a function is called: before the loop and behind it for
-   one of the first and the last; in the loop's body for the next one's, or one further on, where
-   there is such, and for the one's before, where there was one. What a body's last round begins for
-   what follows the loop is no module's. */
-enum round { FIRST_ROUND, LAST_ROUND, NEXT_ROUND, ROUND_BEFORE, IN_LAST_ROUND };
+/* For which iteration of a loop a part of its body is called: before and behind the loop for one of
+   the first and for the last; in the body for a later one, where there is such, and for the one
+   before, where there was one. What the last iteration issues for what follows the loop belongs to
+   no iteration. */
+enum iteration {
+  FIRST_ITERATION,
+  LAST_ITERATION,
+  NEXT_ITERATION,
+  PREVIOUS_ITERATION,
+  IN_LAST_ITERATION
+};
 
 struct op {
   enum op_kind kind;
@@ -156,7 +163,7 @@ struct op {
   enum type type : 8;          /* cast, redistribute, and what makes a value of nothing: its type */
   enum type backward_type : 8; /* redistribute: in which its gradient is moved */
   enum reduction reduction : 8; /* all_reduce, reduce_scatter, to_partial */
-  enum round round : 8;         /* round: for whose module; FIRST_ROUND: see `far` */
+  enum iteration iteration : 8; /* round: for which; see also `distance` */
   bool typed;           /* `type` is that of what it makes, which else follows from the inputs */
   bool constant;        /* no gradient flows through it */
   bool again;           /* an operation of the forward that the backward runs once more */
@@ -184,21 +191,10 @@ struct op {
   const char *part_of; /* "rms_norm": the function that the plan called there, or NULL */
   int buffer;
   int function;      /* loop, round: which it calls */
-  int far;           /* FIRST_ROUND: which of the first, from 0; NEXT_ROUND: how many rounds on */
+  int awaits;        /* await: the collective */
+  int distance;      /* FIRST_ITERATION: which of the first, from 0; NEXT_ITERATION: how many on */
   int pieces, piece; /* It is of one of so many pieces of its values, or 0. A matmul is
                         cut in dimension `dim` of its output, of which `group` has parts */
-  bool beside;       /* a collective: it runs beside what follows it, until it is awaited */
-  bool behind; /* beside: it is awaited in the round of a loop behind the one that begins it */
-  bool late;   /* beside: it is begun in the last round of a loop, and awaited behind that */
-  bool leads;  /* beside: one follows it; what it leaves is copied out on its own stream */
-  int ahead;   /* beside: it is begun so many rounds of a loop before the one that awaits it */
-  int follows_plus_1; /* beside: the collective whose result it begins with when that is there,
-                         whatever else is at work; the number and 1, or 0: see leader_of */
-  int event; /* beside: which of the program's events tells that it is done; ahead by several:
-                the first of as many: see event_slots */
-  int begun; /* await: the collective */
-  int64_t takes, exposed; /* a collective: by the model of cost.c, and how long of that nothing runs
-                             beside it; picoseconds */
 };
 
 /* The module tree. A module's path is its dotted name from the root, "" for the root itself. */
@@ -414,7 +410,7 @@ struct graph {
   int accumulate;  /* a step's gradients are the mean of those of so many batches */
   bool reduce_each_batch;     /* gradients that are cut over ranks in the end are so before they are
                                  added up */
-  int nevent;                 /* as many as collectives that are pending at once */
+  struct schedule *schedule;  /* of collectives; NULL before the pass `schedule` */
   struct memory_plan *memory; /* where values lie; NULL before the pass `memory` */
   int64_t arena_bytes;        /* Of a rank, the same on all */
   int64_t live_bytes; /* the largest sum of what lives at once: the bound below arena_bytes */
@@ -518,10 +514,12 @@ enum pass {
   PASS_LAST = PASS_COUNT - 1
 };
 
-/* The program's functions as they were, to go back to: a new order is a new list. */
+/* The program's functions and the schedule as they were, to go back to: a new order is a new list.
+   Operations that were added since stay, and nothing runs them. */
 struct edit_state {
   int nfunction;
   struct function *function;
+  struct schedule schedule;
 };
 
 /* The slowest of the group's links. */

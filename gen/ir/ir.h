@@ -67,11 +67,12 @@ const char *free_function_name(const char *wanted);
    of the function, on its behalf; a part of a body, of these operations, whose name ends so; the
    function with an operation more, or less. */
 int await_of(int collective);
-int call_for(int function, enum round round, int far, const struct op *collective);
+int call_for(int function, enum iteration iteration, int distance, const struct op *collective);
 int add_part(int body, const char *name, const struct list *op);
 void insert(struct function *f, int at, int op);
 void leave_out_of(struct function *f, int op);
-struct edit_state remember_functions(void);
+/* The program as it is, with its schedule, to go back to. */
+struct edit_state remember_program(void);
 void go_back(const struct edit_state *to);
 
 /* ------------------------------------------------------------------------------------- graph.c */
@@ -220,6 +221,24 @@ int rule_type(const struct op *op, int k);
 /* NULL if a plan's rule and linearity are well formed, else what is wrong. */
 const char *rule_error(const char *rule, const char *linear);
 
+/* ---------------------------------------------------------------------------------- schedule.c */
+
+/* A schedule in which nothing is decided about the operations that there are. */
+struct schedule *new_schedule(void);
+/* What is decided about the operation: nothing where it has no row, or before the pass. */
+const struct scheduled *scheduled(const struct op *op);
+/* Its row, to be written. */
+struct scheduled *schedule_of(int op);
+/* Whether the collective is in flight from one iteration of a loop to another one; whether a part
+   of a loop's body issues it. */
+bool is_loop_carried(const struct op *op);
+bool is_issued_by_part(const struct op *op);
+/* The collective that this one is chained to, or NULL. */
+const struct op *predecessor_of(const struct op *op);
+/* How many events an overlapped collective has: as many as modules that it is in flight for at
+   once. That of module l is the l % event_slots-th. */
+int event_slots(const struct op *op);
+
 /* ------------------------------------------------------------------------------------- shape.c */
 
 /* The model's name for a value; where it has none, the name of the operator that made it. */
@@ -301,9 +320,9 @@ bool is_of_batch(enum phase phase);
 /* Where the function runs the operation, or NONE. */
 int runs_at(const struct function *f, int op);
 /* Calls `visit` for every operation in the order of the program, a loop's body once, after its
-   call, with how many times it runs in a step. What a body's rounds do for each other comes once,
-   too: what is begun for the next where it is begun for the first, before the loop, what is ended
-   for the one before where it is ended for the last. */
+   call, with how many times it runs in a step. What iterations do for each other comes once, too:
+   what is issued for the next where it is issued for the first, before the loop, what is awaited of
+   the one before where it is awaited of the last. */
 void each_op(void (*visit)(void *to, int op, int times), void *to);
 /* Likewise, of a phase's function and what it calls. */
 void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to);
@@ -312,15 +331,10 @@ bool is_phase(const struct function *f);
 /* Calls `visit` for every operation as a run of a phase's function runs them, with the number of
    its module, NONE outside of loops. */
 void each_run_of(const struct function *f, void (*visit)(void *to, int op, int module), void *to);
-/* The module of a loop's round, counted from 0; and the round that a call in round `from` is for,
+/* The module of a loop's iteration, counted from 0; and the iteration that a call in `from` is for,
    or NONE where there is none. */
-int module_of_round(const struct function *f, int round);
-int round_called(const struct op *op, int from);
-/* The collective that this one follows, or NULL. */
-const struct op *leader_of(const struct op *op);
-/* How many events a collective has that runs beside others: as many as modules that it is pending
-   for at once. That of module l is the l % event_slots-th. */
-int event_slots(const struct op *op);
+int module_of_iteration(const struct function *f, int iteration);
+int iteration_called(const struct op *op, int from);
 /* Whether inputs are read from a file of tokens. */
 bool reads_tokens(void);
 /* Whether the batches of a step are kept, each in a place of its own. */

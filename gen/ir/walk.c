@@ -21,46 +21,36 @@ bool is_phase(const struct function *f)
   return f->count == 1 && !f->is_part;
 }
 
-int module_of_round(const struct function *f, int round)
+int module_of_iteration(const struct function *f, int round)
 {
   return f->upward ? round : f->count - 1 - round;
 }
 
-int round_called(const struct op *op, int from)
+int iteration_called(const struct op *op, int from)
 {
   int count = graph->function[op->function].count;
-  switch (op->round) {
-  case FIRST_ROUND:
-    return op->far;
-  case LAST_ROUND:
+  switch (op->iteration) {
+  case FIRST_ITERATION:
+    return op->distance;
+  case LAST_ITERATION:
     return count - 1;
-  case IN_LAST_ROUND:
+  case IN_LAST_ITERATION:
     return from + 1 < graph->function[graph->function[op->function].body].count ? NONE : 0;
-  case NEXT_ROUND:
-    return from + op->far < count ? from + op->far : NONE;
+  case NEXT_ITERATION:
+    return from + op->distance < count ? from + op->distance : NONE;
   default:
     return from - 1;
   }
 }
 
-const struct op *leader_of(const struct op *op)
-{
-  return op->follows_plus_1 ? &graph->op[op->follows_plus_1 - 1] : NULL;
-}
-
-int event_slots(const struct op *op)
-{
-  return op->ahead > 1 ? op->ahead : 1;
-}
-
 static void run_function(const struct function *f, int round,
                          void (*visit)(void *to, int op, int module), void *to)
 {
-  int module = f->count > 1 ? module_of_round(f, round) : NONE;
+  int module = f->count > 1 ? module_of_iteration(f, round) : NONE;
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     visit(to, f->op[k], module);
-    int first = op->kind == OP_loop ? 0 : op->kind == OP_round ? round_called(op, round) : NONE;
+    int first = op->kind == OP_loop ? 0 : op->kind == OP_round ? iteration_called(op, round) : NONE;
     int last = op->kind == OP_loop ? graph->function[op->function].count - 1 : first;
     for (int r = first; first != NONE && r <= last; r++)
       run_function(&graph->function[op->function], r, visit, to);
@@ -72,14 +62,14 @@ void each_run_of(const struct function *f, void (*visit)(void *to, int op, int m
   run_function(f, 0, visit, to);
 }
 
-/* Whether what the operation calls is visited there: what rounds do for each other is, where it is
-   done around the loop. */
+/* Whether what the operation calls is visited there: what iterations do for each other is, where it
+   is done around the loop. */
 static bool is_visited_in(const struct op *call)
 {
   if (call->kind == OP_loop) return true;
   if (call->kind != OP_round) return false;
-  bool first = call->round == FIRST_ROUND && !call->far;
-  return first || call->round == LAST_ROUND || call->round == IN_LAST_ROUND;
+  bool first = call->iteration == FIRST_ITERATION && !call->distance;
+  return first || call->iteration == LAST_ITERATION || call->iteration == IN_LAST_ITERATION;
 }
 
 static void visit_function(const struct function *f, int runs,

@@ -22,12 +22,13 @@ static void end_line(struct line *line)
 /* For which of a loop's rounds another one issues it. */
 static char *round_words(const struct op *call)
 {
-  switch (call->round) {
-  case NEXT_ROUND:
-    return call->far > 1 ? text(" %d rounds ahead", call->far) : copy_text(" a round ahead");
-  case ROUND_BEFORE:
+  switch (call->iteration) {
+  case NEXT_ITERATION:
+    return call->distance > 1 ? text(" %d rounds ahead", call->distance)
+                              : copy_text(" a round ahead");
+  case PREVIOUS_ITERATION:
     return copy_text(" of the round before");
-  case IN_LAST_ROUND:
+  case IN_LAST_ITERATION:
     return copy_text(" in the last");
   default:
     return copy_text("");

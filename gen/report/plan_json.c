@@ -23,7 +23,8 @@ static void add_stream(json_t *object, const struct op *op)
   struct list others = beside(op);
   for (int i = 0; i < others.n; i++)
     json_append(list, json_string(called(&graph->op[others.at[i]], shown_name)));
-  json_member(object, "stream", json_string(op->beside ? stream_name(op->group) : "stream"));
+  json_member(object, "stream",
+              json_string(scheduled(op)->overlapped ? stream_name(op->group) : "stream"));
   json_member(object, "beside", list);
   int64_t takes, waited;
   simulated_mean((int)(op - graph->op), &takes, &waited);

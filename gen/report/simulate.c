@@ -76,7 +76,7 @@ static int *pending_of(int id, int module)
 /* When the collective is done that this one follows. */
 static int64_t end_of_leader(const struct op *op, int module)
 {
-  int leader = op->follows_plus_1 - 1;
+  int leader = scheduled(op)->chained_to;
   if (leader == NONE || *pending_of(leader, module) == NONE) return 0;
   return run.told.ran[*pending_of(leader, module)].end;
 }
@@ -84,13 +84,13 @@ static int64_t end_of_leader(const struct op *op, int module)
 static void begin_collective(int id, int module)
 {
   const struct op *op = &graph->op[id];
-  bool beside = op->beside && options.cuda;
+  bool beside = scheduled(op)->overlapped && options.cuda;
   const struct costs *cost = cost_of(id);
   int64_t *until = &run.until[op->group], takes = cost->takes;
   if (cost->copies_in) compute(id, module, cost->copies_in, true);
   int64_t begin = *until > run.now ? *until : run.now, led = end_of_leader(op, module);
   if (begin < led) begin = led;
-  if (beside && op->leads) takes += cost->copies_out;
+  if (beside && scheduled(op)->has_chained) takes += cost->copies_out;
   struct ran *r =
       note(id, module, beside ? op->group : NONE, begin, takes + (beside ? events_time() : 0));
   r->what = MOVES;
@@ -111,9 +111,9 @@ static void await(int id, int module)
   if (*pending == NONE) return;
   wait_for(&run.told.ran[*pending]);
   *pending = NONE;
-  int leader = graph->op[id].follows_plus_1 - 1;
+  int leader = scheduled(&graph->op[id])->chained_to;
   if (leader != NONE) *pending_of(leader, module) = NONE;
-  int64_t after = graph->op[id].leads ? 0 : cost_of(id)->copies_out;
+  int64_t after = scheduled(&graph->op[id])->has_chained ? 0 : cost_of(id)->copies_out;
   if (after) compute(id, module, after, true);
 }
 
@@ -125,7 +125,7 @@ static void run_op(void *unused, int id, int module)
   if (is_collective(op->kind))
     begin_collective(id, module);
   else if (op->kind == OP_await)
-    await(op->begun, module);
+    await(op->awaits, module);
   else if (cost_of(id)->takes)
     compute(id, module, cost_of(id)->takes, false);
 }

@@ -33,15 +33,16 @@ static void put_stream(void *to, int id, int times)
   sums->exposed += times * (double)waited;
   if (op->phase == GATHER) sums->of_gather += times * (double)waited;
   if (op->phase == UPDATE) sums->of_update += times * (double)waited;
-  const char *on = op->beside ? stream_name(op->group) : "stream";
+  const char *on = scheduled(op)->overlapped ? stream_name(op->group) : "stream";
   put(sums->to, "  %-8s %-15s %-6s %15s %15s %15s   ", phase_name[op->phase], kind_of(op),
       printable(graph->group[op->group].name), on, time_text((double)takes),
       time_text((double)waited));
-  const char *from = op->ahead > 1 ? text(", %d rounds ahead", op->ahead)
-                     : op->ahead   ? ", a round ahead"
-                     : op->late    ? ", begun in the last round"
-                     : op->behind  ? ", awaited a round behind"
-                                   : "";
+  const char *from = scheduled(op)->prefetch_distance > 1
+                         ? text(", %d rounds ahead", scheduled(op)->prefetch_distance)
+                     : scheduled(op)->prefetch_distance        ? ", a round ahead"
+                     : scheduled(op)->issued_in_last_iteration ? ", begun in the last round"
+                     : scheduled(op)->awaited_next_iteration   ? ", awaited a round behind"
+                                                               : "";
   put(sums->to, "%s%s: beside %s", moved_name(op), from, beside_text(op, shown_name));
   put(sums->to, times > 1 ? ", %d times\n" : "\n", times);
 }

@@ -45,18 +45,18 @@ static struct function *named(const char *name)
   return NULL;
 }
 
-static bool calls(const struct op *op, const char *part, enum round round)
+static bool calls(const struct op *op, const char *part, enum iteration iteration)
 {
-  return op->kind == OP_round && op->round == round &&
+  return op->kind == OP_round && op->iteration == iteration &&
          !strcmp(graph->function[op->function].name, part);
 }
 
 /* Where the function calls the part for this round. */
-static int call_in(const char *function, const char *part, enum round round)
+static int call_in(const char *function, const char *part, enum iteration iteration)
 {
   const struct function *f = named(function);
   for (int k = 0; k < f->nop; k++)
-    if (calls(&graph->op[f->op[k]], part, round)) return k;
+    if (calls(&graph->op[f->op[k]], part, iteration)) return k;
   give_up("%s does not call %s", function, part);
   return NONE;
 }
@@ -93,16 +93,18 @@ static void gathered_ahead(const void *with)
   (void)with;
   compile(NULL, NULL);
   const struct op *gather = op_in("layers_forward_ahead", 0);
-  must(gather->kind == OP_all_gather && gather->ahead && gather->beside, "it is not begun ahead");
-  int next = call_in("layers_forward", "layers_forward_ahead", NEXT_ROUND);
+  must(gather->kind == OP_all_gather && scheduled(gather)->prefetch_distance &&
+           scheduled(gather)->overlapped,
+       "it is not begun ahead");
+  int next = call_in("layers_forward", "layers_forward_ahead", NEXT_ITERATION);
   must(op_in("layers_forward", next - 1)->kind == OP_await, "it is not awaited before the next");
-  must(&graph->op[op_in("layers_forward", next - 1)->begun] == gather, "another one is awaited");
+  must(&graph->op[op_in("layers_forward", next - 1)->awaits] == gather, "another one is awaited");
   must(reads(op_in("layers_forward", next + 1), gather->out), "what awaits it comes later");
-  must(call_in("forward", "layers_forward_ahead", FIRST_ROUND) < loop_in("forward"),
+  must(call_in("forward", "layers_forward_ahead", FIRST_ITERATION) < loop_in("forward"),
        "the first round's is begun late");
   must(graph->memory->of[gather->out].depth == 2, "%d of it are kept",
        graph->memory->of[gather->out].depth);
-  must(gather->exposed < gather->takes / 8, "it is waited for");
+  must(scheduled(gather)->exposed < scheduled(gather)->time / 8, "it is waited for");
 }
 
 /* Two modules ahead: two are on their way while a third is read, each with a place and an event. */
@@ -111,16 +113,18 @@ static void gathered_further_ahead(const void *with)
   (void)with;
   compile("2", NULL);
   const struct op *gather = op_in("layers_forward_ahead", 0);
-  must(gather->ahead == 2 && event_slots(gather) == 2, "it is %d ahead", gather->ahead);
+  must(scheduled(gather)->prefetch_distance == 2 && event_slots(gather) == 2, "it is %d ahead",
+       scheduled(gather)->prefetch_distance);
   must(graph->memory->of[gather->out].depth == 3, "%d of it are kept",
        graph->memory->of[gather->out].depth);
-  int next = call_in("layers_forward", "layers_forward_ahead", NEXT_ROUND), firsts[2], n = 0;
-  must(op_in("layers_forward", next)->far == 2, "not the one after the next is begun");
+  int next = call_in("layers_forward", "layers_forward_ahead", NEXT_ITERATION), firsts[2], n = 0;
+  must(op_in("layers_forward", next)->distance == 2, "not the one after the next is begun");
   for (int k = 0; k < loop_in("forward"); k++)
-    if (calls(op_in("forward", k), "layers_forward_ahead", FIRST_ROUND)) firsts[n++ % 2] = k;
-  must(n == 2 && op_in("forward", firsts[0])->far == 0 && op_in("forward", firsts[1])->far == 1,
+    if (calls(op_in("forward", k), "layers_forward_ahead", FIRST_ITERATION)) firsts[n++ % 2] = k;
+  must(n == 2 && op_in("forward", firsts[0])->distance == 0 &&
+           op_in("forward", firsts[1])->distance == 1,
        "the first two are not begun before the loop");
-  must(round_called(op_in("layers_forward", next), LAYERS - 2) == NONE,
+  must(iteration_called(op_in("layers_forward", next), LAYERS - 2) == NONE,
        "one is begun that is none");
   check_order();
 }
@@ -131,7 +135,8 @@ static void buffers_further_ahead(const void *with)
   bucketing = "units";
   compile("3", NULL);
   const struct op *gather = op_in("layers_forward_ahead", 0);
-  must(gather->packed && gather->ahead == 3, "two weights do not come together");
+  must(gather->packed && scheduled(gather)->prefetch_distance == 3,
+       "two weights do not come together");
   must(graph->memory->of[gather->buffer].depth == 3, "%d buffers",
        graph->memory->of[gather->buffer].depth);
   for (int k = 0; k < 2; k++)
@@ -141,7 +146,7 @@ static void buffers_further_ahead(const void *with)
 
 static int late_in_forward(void)
 {
-  return call_in("layers_forward", "forward_ahead", IN_LAST_ROUND);
+  return call_in("layers_forward", "forward_ahead", IN_LAST_ITERATION);
 }
 
 static int await_in(const char *function, const struct op *begun)
@@ -149,7 +154,7 @@ static int await_in(const char *function, const struct op *begun)
   const struct function *f = named(function);
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    if (op->kind == OP_await && &graph->op[op->begun] == begun) return k;
+    if (op->kind == OP_await && &graph->op[op->awaits] == begun) return k;
   }
   give_up("%s does not await it", function);
   return NONE;
@@ -157,7 +162,7 @@ static int await_in(const char *function, const struct op *begun)
 
 static void count_late(void *to, int id, int times)
 {
-  if (graph->op[id].late) *(int *)to += times;
+  if (scheduled(&graph->op[id])->issued_in_last_iteration) *(int *)to += times;
 }
 
 /* What follows the layers is gathered in the last layer's round, and takes memory from there on. */
@@ -166,12 +171,15 @@ static void gathered_in_the_last_round(const void *with)
   (void)with;
   compile(NULL, NULL);
   const struct op *gather = op_in("forward_ahead", 0), *call;
-  must(gather->kind == OP_all_gather && gather->late && gather->beside, "it is not begun late");
-  must(late_in_forward() > call_in("layers_forward", "layers_forward_ahead", NEXT_ROUND),
+  must(gather->kind == OP_all_gather && scheduled(gather)->issued_in_last_iteration &&
+           scheduled(gather)->overlapped,
+       "it is not begun late");
+  must(late_in_forward() > call_in("layers_forward", "layers_forward_ahead", NEXT_ITERATION),
        "it is begun before the rounds' own");
   call = op_in("layers_forward", late_in_forward());
   for (int round = 0; round < LAYERS; round++)
-    must((round_called(call, round) != NONE) == (round == LAYERS - 1), "round %d begins it", round);
+    must((iteration_called(call, round) != NONE) == (round == LAYERS - 1), "round %d begins it",
+         round);
   must(await_in("forward", gather) > loop_in("forward"), "it is awaited in the loop");
   int times = 0, made = graph->memory->of[gather->out].first;
   each_op(count_late, &times);
@@ -190,14 +198,15 @@ static void reduced_behind(const void *with)
 {
   (void)with;
   compile(NULL, NULL);
-  const struct op *end = op_in("layers_backward_behind", 0), *sum = &graph->op[end->begun];
-  must(end->kind == OP_await && sum->kind == OP_reduce_scatter && sum->behind,
+  const struct op *end = op_in("layers_backward_behind", 0), *sum = &graph->op[end->awaits];
+  must(end->kind == OP_await && sum->kind == OP_reduce_scatter &&
+           scheduled(sum)->awaited_next_iteration,
        "it is no reduction");
-  int before = call_in("layers_backward", "layers_backward_behind", ROUND_BEFORE);
+  int before = call_in("layers_backward", "layers_backward_behind", PREVIOUS_ITERATION);
   must(op_in("layers_backward", before + 1)->out == sum->in[0],
        "it is awaited too soon, or too late");
   must(op_in("layers_backward", before + 2) == sum, "it is not begun where it can be");
-  must(call_in("backward", "layers_backward_behind", LAST_ROUND) > loop_in("backward"),
+  must(call_in("backward", "layers_backward_behind", LAST_ITERATION) > loop_in("backward"),
        "the last round's is awaited in the loop");
   must(graph->memory->of[sum->in[0]].depth == 1, "a gradient is kept twice");
 }
@@ -210,14 +219,17 @@ static void in_buckets(const void *with)
   bucketing = "units";
   compile(NULL, NULL);
   const struct op *gather = op_in("layers_forward_ahead", 0);
-  must(gather->packed && gather->nbody == 2 && gather->ahead, "two weights do not come together");
+  must(gather->packed && gather->nbody == 2 && scheduled(gather)->prefetch_distance,
+       "two weights do not come together");
   for (int k = 0; k < 2; k++)
     must(graph->memory->of[graph->op[gather->body[k]].out].depth == 1, "a weight is kept twice");
-  const struct op *sum = &graph->op[op_in("layers_backward_behind", 0)->begun];
-  int before = call_in("layers_backward", "layers_backward_behind", ROUND_BEFORE);
-  must(sum->packed && sum->behind, "two gradients are not reduced together");
+  const struct op *sum = &graph->op[op_in("layers_backward_behind", 0)->awaits];
+  int before = call_in("layers_backward", "layers_backward_behind", PREVIOUS_ITERATION);
+  must(sum->packed && scheduled(sum)->awaited_next_iteration,
+       "two gradients are not reduced together");
   must(op_in("layers_backward", before + 1) == sum, "the round before is awaited too soon");
-  int loop = loop_in("backward"), end = call_in("backward", "layers_backward_behind", LAST_ROUND);
+  int loop = loop_in("backward"),
+      end = call_in("backward", "layers_backward_behind", LAST_ITERATION);
   struct allocation buffer = allocation_of(storage_of(sum->buffer));
   struct allocation in = allocation_of(storage_of(graph->op[sum->body[0]].in[0]));
   must(end > loop && in.last < buffer.last && buffer.first < in.first, "a gradient is held");
@@ -232,8 +244,10 @@ static void added_up_behind(const void *with)
   batches = "2";
   compile(NULL, NULL);
   const struct function *behind = named("layers_backward_behind"), *f = named("layers_backward");
-  const struct op *sum = &graph->op[graph->op[behind->op[0]].begun];
-  must(sum->kind == OP_reduce_scatter && sum->behind && sum->beside, "it is no reduction");
+  const struct op *sum = &graph->op[graph->op[behind->op[0]].awaits];
+  must(sum->kind == OP_reduce_scatter && scheduled(sum)->awaited_next_iteration &&
+           scheduled(sum)->overlapped,
+       "it is no reduction");
   must(behind->nop > 1, "what is reduced is not added up where it is awaited");
   for (int k = 1; k < behind->nop; k++) {
     const struct op *adds = &graph->op[behind->op[k]];
@@ -241,7 +255,7 @@ static void added_up_behind(const void *with)
     must(op_makes(adds, made) && graph->value[made[0]].role == GRADIENT, "it adds to no gradient");
     must(runs_at(f, behind->op[k]) == NONE, "it is added up twice");
   }
-  must(sum->exposed < sum->takes / 2, "it is waited for");
+  must(scheduled(sum)->exposed < scheduled(sum)->time / 2, "it is waited for");
   check(PASS_MEMORY);
 }
 
@@ -252,15 +266,19 @@ static void chained(const void *with)
   bucketing = with;
   copies = "2";
   compile(NULL, NULL);
-  const struct op *end = op_in("layers_backward_behind", 0), *sum = &graph->op[end->begun];
-  const struct op *parts = leader_of(sum);
-  must(sum->kind == OP_all_reduce && sum->behind && sum->beside, "the copies are not pending");
+  const struct op *end = op_in("layers_backward_behind", 0), *sum = &graph->op[end->awaits];
+  const struct op *parts = predecessor_of(sum);
+  must(sum->kind == OP_all_reduce && scheduled(sum)->awaited_next_iteration &&
+           scheduled(sum)->overlapped,
+       "the copies are not pending");
   must(parts && parts->kind == OP_reduce_scatter, "it follows nothing");
-  must(parts->leads && parts->behind && parts->beside, "it is not pending");
+  must(scheduled(parts)->has_chained && scheduled(parts)->awaited_next_iteration &&
+           scheduled(parts)->overlapped,
+       "it is not pending");
   const struct function *f = named("layers_backward");
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    must(op->kind != OP_await || op->begun != (int)(parts - graph->op), "the parts are awaited");
+    must(op->kind != OP_await || op->awaits != (int)(parts - graph->op), "the parts are awaited");
     must(op != parts || &graph->op[f->op[k + 1]] == sum, "it does not follow at once");
   }
   int *held = alloc((size_t)op_width(end) * sizeof *held), n = op_reads(end, held), all = 0;
@@ -302,9 +320,10 @@ static void what_is_summed_later(const void *with)
 {
   (void)with;
   compile_llama();
-  const struct op *sum = &graph->op[op_in("layers_backward_behind", 0)->begun];
-  int last = call_in("backward", "layers_backward_behind", LAST_ROUND), summed_later = 0;
-  must(sum->packed && sum->behind && sum->kind == OP_reduce_scatter, "they are not together");
+  const struct op *sum = &graph->op[op_in("layers_backward_behind", 0)->awaits];
+  int last = call_in("backward", "layers_backward_behind", LAST_ITERATION), summed_later = 0;
+  must(sum->packed && scheduled(sum)->awaited_next_iteration && sum->kind == OP_reduce_scatter,
+       "they are not together");
   for (int k = 0; k < sum->nbody; k++) {
     int out = graph->op[sum->body[k]].out, reader = reader_in("backward", out);
     if (graph->value[out].role != ACTIVATION) continue;
@@ -327,10 +346,11 @@ static void note_run(void *to, int id, int module)
 {
   struct run *r = to;
   const struct op *op = &graph->op[id];
-  const struct op *c = op->kind == OP_await ? &graph->op[op->begun] : op;
-  if (!c->ahead) return;
+  const struct op *c = op->kind == OP_await ? &graph->op[op->awaits] : op;
+  if (!scheduled(c)->prefetch_distance) return;
   r->pending += op == c ? 1 : -1;
-  must(r->pending >= 0 && r->pending <= 1 + 2 * c->ahead, "%d are pending", r->pending);
+  must(r->pending >= 0 && r->pending <= 1 + 2 * scheduled(c)->prefetch_distance, "%d are pending",
+       r->pending);
   if (op == c && r->n < 4 * LAYERS) r->begun[r->n++] = module;
 }
 
@@ -355,8 +375,8 @@ static void count_crossing(void *to, int id, int times)
   (void)times;
   int *n = to;
   const struct op *op = &graph->op[id];
-  n[0] += op->ahead > 0;
-  n[1] += op->behind;
+  n[0] += scheduled(op)->prefetch_distance > 0;
+  n[1] += scheduled(op)->awaited_next_iteration;
 }
 
 struct asked {
@@ -419,12 +439,17 @@ static void swap(const char *function, int i, int k)
 
 static int next_in_forward(void)
 {
-  return call_in("layers_forward", "layers_forward_ahead", NEXT_ROUND);
+  return call_in("layers_forward", "layers_forward_ahead", NEXT_ITERATION);
 }
 static int before_in_backward(void)
 {
-  return call_in("layers_backward", "layers_backward_behind", ROUND_BEFORE);
+  return call_in("layers_backward", "layers_backward_behind", PREVIOUS_ITERATION);
 }
+static int id_of(const struct op *op)
+{
+  return (int)(op - graph->op);
+}
+
 static struct op *gather(void)
 {
   return &graph->op[named("layers_forward_ahead")->op[0]];
@@ -445,34 +470,36 @@ static void second_not_begun(void)
 {
   struct function *f = named("forward");
   int k = 0;
-  while (!calls(&graph->op[f->op[k]], "layers_forward_ahead", FIRST_ROUND) ||
-         !graph->op[f->op[k]].far)
+  while (!calls(&graph->op[f->op[k]], "layers_forward_ahead", FIRST_ITERATION) ||
+         !graph->op[f->op[k]].distance)
     k++;
   leave_out("forward", k);
 }
 static void events_in_common(void)
 {
-  graph->op[named("layers_forward_ahead_2")->op[0]].event = gather()->event + 1;
+  schedule_of(named("layers_forward_ahead_2")->op[0])->event = scheduled(gather())->event + 1;
 }
 static void next_of_two_begun(void)
 {
-  graph->op[named("layers_forward")->op[next_in_forward()]].far = 1;
+  graph->op[named("layers_forward")->op[next_in_forward()]].distance = 1;
 }
 static struct op *copies_summed(void)
 {
-  return &graph->op[graph->op[named("layers_backward_behind")->op[0]].begun];
+  return &graph->op[graph->op[named("layers_backward_behind")->op[0]].awaits];
 }
 static void follows_nothing(void)
 {
-  copies_summed()->follows_plus_1 = 0;
+  schedule_of(id_of(copies_summed()))->chained_to = NONE;
 }
 static void follows_another(void)
 {
-  copies_summed()->follows_plus_1 = graph->op[named("layers_backward_behind_2")->op[0]].begun + 1;
+  int other = graph->op[named("layers_backward_behind_2")->op[0]].awaits;
+  schedule_of(id_of(copies_summed()))->chained_to = other;
 }
 static void event_of_its_leader(void)
 {
-  graph->op[copies_summed()->follows_plus_1 - 1].event = copies_summed()->event;
+  int event = scheduled(copies_summed())->event;
+  schedule_of(id_of(predecessor_of(copies_summed())))->event = event;
 }
 static struct op *late(void)
 {
@@ -506,12 +533,12 @@ static void not_begun(void)
 }
 static void first_not_begun(void)
 {
-  leave_out("forward", call_in("forward", "layers_forward_ahead", FIRST_ROUND));
+  leave_out("forward", call_in("forward", "layers_forward_ahead", FIRST_ITERATION));
 }
 static void first_begun_twice(void)
 {
   struct function *f = named("forward");
-  int k = call_in("forward", "layers_forward_ahead", FIRST_ROUND);
+  int k = call_in("forward", "layers_forward_ahead", FIRST_ITERATION);
   f->op[k + 1] = f->op[k];
 }
 static void awaited_late(void)
@@ -528,7 +555,8 @@ static void kept_once(void)
 }
 static void one_event(void)
 {
-  gather()->event = graph->op[named("layers_forward_ahead_2")->op[0]].event;
+  int event = schedule_of(named("layers_forward_ahead_2")->op[0])->event;
+  schedule_of(id_of(gather()))->event = event;
 }
 static void never_awaited(void)
 {
@@ -540,7 +568,7 @@ static void awaited_behind_late(void)
 }
 static void last_not_awaited(void)
 {
-  leave_out("backward", call_in("backward", "layers_backward_behind", LAST_ROUND));
+  leave_out("backward", call_in("backward", "layers_backward_behind", LAST_ITERATION));
 }
 static void passed_in_its_group(void)
 {
@@ -548,8 +576,8 @@ static void passed_in_its_group(void)
   const struct function *first = named("forward");
   for (int k = 0; k < first->nop; k++) {
     const struct op *op = &graph->op[first->op[k]];
-    if (is_collective(op->kind) && !op->beside) f->op[f->nop++] = first->op[k];
-    if (is_collective(op->kind) && !op->beside) return;
+    if (is_collective(op->kind) && !scheduled(op)->overlapped) f->op[f->nop++] = first->op[k];
+    if (is_collective(op->kind) && !scheduled(op)->overlapped) return;
   }
   give_up("forward has no collective");
 }
@@ -603,7 +631,7 @@ static void put_llama_fault(const void *with)
 {
   (void)with;
   compile_llama();
-  int last = call_in("backward", "layers_backward_behind", LAST_ROUND);
+  int last = call_in("backward", "layers_backward_behind", LAST_ITERATION);
   struct function *f = named("backward");
   for (bool passed = false; !passed && last + 1 < f->nop; last++) {
     passed = op_in("backward", last + 1)->kind == OP_all_reduce;

@@ -87,13 +87,13 @@ static int begun_at(int op, int module, int t)
 /* When that was begun which the collective of this time follows, or NONE. */
 static int led_at(int t)
 {
-  int leader = at_time(t)->follows_plus_1 - 1;
+  int leader = scheduled(at_time(t))->chained_to;
   return leader < 0 ? NONE : begun_at(leader, ran.module[t], t);
 }
 
 static bool is_beside(int t)
 {
-  return is_collective(at_time(t)->kind) && at_time(t)->beside;
+  return is_collective(at_time(t)->kind) && scheduled(at_time(t))->overlapped;
 }
 
 /* Whether the collective of time t, or one that it follows, is behind that of time x on its stream,
@@ -109,7 +109,7 @@ static int time_over(int x)
 {
   for (int t = x + 1; t < ran.n; t++) {
     if (at_time(t)->kind != OP_await) continue;
-    int begun = begun_at(at_time(t)->begun, ran.module[t], t);
+    int begun = begun_at(at_time(t)->awaits, ran.module[t], t);
     if (begun != NONE && is_behind(begun, x)) return t;
   }
   return MOST_TIMES;
@@ -154,7 +154,7 @@ static void add_writes(int t, int stream, const struct op *op)
    its buffer anyway, and an await may copy out of it: both are said to do so of every bucket. */
 static void add_all_touches(int t)
 {
-  const struct op *op = at_time(t), *begun = op->kind == OP_await ? &graph->op[op->begun] : op;
+  const struct op *op = at_time(t), *begun = op->kind == OP_await ? &graph->op[op->awaits] : op;
   if (op->kind == OP_loop || op->kind == OP_round) return;
   if (begun != op) {
     if (begun->packed) add_touches(t, MAIN, false, 1, &begun->buffer), add_writes(t, MAIN, begun);
@@ -167,7 +167,7 @@ static void add_all_touches(int t)
   }
   if (op->packed) add_touches(t, MAIN, true, 1, &op->buffer);
   if (!op->packed || op->kind == OP_all_gather) add_reads(t, op->group, op);
-  if (op->kind == OP_all_gather && copies_late(op) && !op->leads)
+  if (op->kind == OP_all_gather && copies_late(op) && !scheduled(op)->has_chained)
     add_touches(t, op->group, true, 1, &op->buffer);
   else
     add_writes(t, op->group, op);
@@ -379,7 +379,8 @@ static int value_that(bool (*fits)(const struct value *v))
 static bool is_kept_twice(const struct value *v)
 {
   int value = (int)(v - graph->value);
-  return graph->memory->of[value].depth == 2 && is_placed(value) && graph->op[v->op].ahead;
+  return graph->memory->of[value].depth == 2 && is_placed(value) &&
+         scheduled(&graph->op[v->op])->prefetch_distance;
 }
 
 static bool is_kept_for_each(const struct value *v)
@@ -514,12 +515,12 @@ static void follow_late(const void *with)
     struct function *f = &graph->function[i];
     for (int k = f->nop; k-- > 0;) {
       int id = f->op[k];
-      if (!leader_of(&graph->op[id])) continue;
+      if (!predecessor_of(&graph->op[id])) continue;
       for (moved++; graph->op[f->op[k + 1]].kind != OP_await; k++) {
         f->op[k] = f->op[k + 1];
         f->op[k + 1] = id;
       }
-      k = runs_at(f, (int)(leader_of(&graph->op[id]) - graph->op));
+      k = runs_at(f, (int)(predecessor_of(&graph->op[id]) - graph->op));
     }
   }
   must(moved, "nothing follows");

@@ -41,11 +41,14 @@ static void begins_and_awaits(const void *with)
   (void)with;
   two_products();
   must(nth_op(FORWARD, 0)->out == a && nth_op(FORWARD, 1)->out == sum, "the sum begins late");
-  must(nth_op(FORWARD, 1)->beside && nth_op(FORWARD, 2)->out == b, "nothing runs beside the sum");
+  must(scheduled(nth_op(FORWARD, 1))->overlapped && nth_op(FORWARD, 2)->out == b,
+       "nothing runs beside the sum");
   must(nth_op(FORWARD, 3)->kind == OP_await && nth_op(FORWARD, 4)->out == d, "it is not awaited");
-  must(graph->nevent == 1 && maker(sum)->event == 0, "%d events", graph->nevent);
-  must(maker(sum)->exposed == maker(sum)->takes + events_time() - time_taken(maker(b)),
-       "it is waited for %" PRId64 " ps", maker(sum)->exposed);
+  must(graph->schedule->nevent == 1 && scheduled(maker(sum))->event == 0, "%d events",
+       graph->schedule->nevent);
+  const struct scheduled *s = scheduled(maker(sum));
+  must(s->exposed == s->time + events_time() - time_taken(maker(b)),
+       "it is waited for %" PRId64 " ps", s->exposed);
 }
 
 /* Where all needs the sum nothing runs beside it. */
@@ -60,8 +63,9 @@ static void nothing_beside(const void *with)
   fuse();
   schedule();
   must(function_of_phase(FORWARD)->nop == 3, "there is an await");
-  must(!maker(sum)->beside && !graph->nevent, "it runs on a stream of its own");
-  must(maker(sum)->exposed == maker(sum)->takes, "it is not waited for");
+  must(!scheduled(maker(sum))->overlapped && !graph->schedule->nevent,
+       "it runs on a stream of its own");
+  must(scheduled(maker(sum))->exposed == scheduled(maker(sum))->time, "it is not waited for");
 }
 
 /* Four products, each summed and used; and what lives from the first to the last. */
@@ -85,8 +89,9 @@ static void several_are_pending(const void *with)
   (void)with;
   int made[4];
   four_sums(made, "4096x16");
-  for (int i = 0; i < 3; i++) must(maker(made[i])->beside, "sum %d has nothing beside it", i);
-  must(graph->nevent > 1, "%d events", graph->nevent);
+  for (int i = 0; i < 3; i++)
+    must(scheduled(maker(made[i]))->overlapped, "sum %d has nothing beside it", i);
+  must(graph->schedule->nevent > 1, "%d events", graph->schedule->nevent);
   memory();
   check_order();
 }
@@ -98,7 +103,7 @@ static void too_much_memory(const void *with)
   (void)with;
   int made[4];
   four_sums(made, "16x16");
-  for (int i = 1; i < 4; i++) must(!maker(made[i])->beside, "sum %d is pending", i);
+  for (int i = 1; i < 4; i++) must(!scheduled(maker(made[i]))->overlapped, "sum %d is pending", i);
 }
 
 /* A product that is summed over two groups, one after the other, and one of what is large beside
@@ -123,7 +128,7 @@ static void begins_behind(const void *with)
   schedule();
   int at = runs_at(function_of_phase(FORWARD), graph->value[sums[0]].op);
   must(nth_op(FORWARD, at + 1)->out == sums[1], "it is not issued behind the first");
-  must(leader_of(maker(sums[1])) == maker(sums[0]), "it follows nothing");
+  must(predecessor_of(maker(sums[1])) == maker(sums[0]), "it follows nothing");
   must(runs_at(function_of_phase(FORWARD), graph->value[b].op) > at, "nothing is beside them");
   int awaits = 0;
   for (int k = 0; k < function_of_phase(FORWARD)->nop; k++)
@@ -194,7 +199,7 @@ static void read_too_soon(void)
 }
 static void no_event(void)
 {
-  graph->nevent = 0;
+  graph->schedule->nevent = 0;
 }
 static void another_of_the_group(void)
 {

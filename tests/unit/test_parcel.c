@@ -81,7 +81,7 @@ static void find_functions(int begins, int id)
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
-      if (op->kind == OP_await && op->begun == id) ends_in = &graph->function[i];
+      if (op->kind == OP_await && op->awaits == id) ends_in = &graph->function[i];
     }
 }
 

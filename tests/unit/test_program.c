@@ -843,10 +843,10 @@ static void run_one(const struct op *op, const struct function *f, int l)
     check_update(op, f);
     break;
   case OP_await:
-    if (late) run_moving(&graph->op[op->begun], f, l);
+    if (late) run_moving(&graph->op[op->awaits], f, l);
     break;
   default:
-    if (!late || !op->beside) run_moving(op, f, l);
+    if (!late || !scheduled(op)->overlapped) run_moving(op, f, l);
   }
 }
 
@@ -989,8 +989,8 @@ static int traits(void)
     for (int k = 0; k < f->nop; k++)
       chunks |= graph->op[f->op[k]].packed && graph->op[f->op[k]].kind != OP_all_reduce;
   }
-  return (loops ? LOOPS : 0) + (graph->nexchange ? EXCHANGES : 0) + (graph->nevent ? BESIDE : 0) +
-         (chunks ? CHUNKS : 0);
+  return (loops ? LOOPS : 0) + (graph->nexchange ? EXCHANGES : 0) +
+         (graph->schedule->nevent ? BESIDE : 0) + (chunks ? CHUNKS : 0);
 }
 
 /* What the program must end with: the loss, the gradients, the outputs, each as a whole. */

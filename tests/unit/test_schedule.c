@@ -85,7 +85,7 @@ static int check_pending_one(const struct function *f, int at)
   int nread = op_reads(c, read), nwritten = op_writes(c, written);
   for (int k = at + 1; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    if (op->kind == OP_await && op->begun == f->op[at]) return beside;
+    if (op->kind == OP_await && op->awaits == f->op[at]) return beside;
     if (op->kind == OP_await) continue;
     int nin = op_reads(op, in), nout = op_writes(op, out);
     must_be_apart(out, nout, read, nread);
@@ -102,7 +102,7 @@ static int count_beside(void)
   int beside = 0;
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++)
-      if (graph->op[graph->function[i].op[k]].beside)
+      if (scheduled(&graph->op[graph->function[i].op[k]])->overlapped)
         beside += check_pending_one(&graph->function[i], k);
   return beside;
 }
