@@ -77,9 +77,8 @@ struct writing {
   struct draft *k;
   const struct op *op;
   struct letters l;
-  enum type type;        /* in which it computes */
-  struct buffer *before; /* gets what has to stand on lines before */
-  int indent;
+  enum type type;      /* in which it computes */
+  struct code *before; /* gets the statements that have to come before */
 };
 
 /* Whether input i's element is computed with: it is neither an index, nor is only its truth
@@ -386,8 +385,7 @@ static char *indexed_text(struct writing *w, int i, const char *from, const char
   const char *type = index.type == I64 ? "long" : w->k->loops.type;
   const char *at = new_temporary(w->k, NONE, "at");
   bool of_all = is_read_at_once(w, i, dim, index.text);
-  put_statement(of_all ? &w->k->vectors.lead : w->before, of_all ? w->indent - 2 : w->indent,
-                text("const %s %s = %s;", type, at, index.text));
+  add_declaration(of_all ? w->k->vectors.lead : w->before, text("const %s", type), at, index.text);
   char *low = below ? text("%s >= 0", at) : "",
        *high = above ? text("%s < %" PRId64, at, here) : "";
   char *where = text("%s%s%s", low, below && above ? " && " : "", high);
@@ -479,17 +477,15 @@ static char *rotary_text(struct writing *w)
   char *x = element_of(w, 0, NONE, NULL);
   char *other = text("(%s ? %s + %" PRId64 " : %s - %" PRId64 ")", first, d, half, d, half);
   char *angle = text("(%s ? %s : %s - %" PRId64 ")", first, d, d, half);
-  put_statement(&w->k->vectors.lead, w->indent - 2,
-                text("const bool %s = %s < %" PRId64 ";", first, d, half));
+  add_declaration(w->k->vectors.lead, "const bool", first, text("%s < %" PRId64, d, half));
   char *y = vector_at(w, 0, dim[0], other, ""), *c = vector_at(w, 1, dim[1], angle, "");
   char *s = vector_at(w, 2, dim[2], angle, "");
   return text("%s ? %s * %s - %s * %s : %s * %s + %s * %s", first, x, c, y, s, x, c, y, s);
 }
 
-char *element_text(struct buffer *before, struct draft *k, const struct op *op, int indent)
+char *element_text(struct code *before, struct draft *k, const struct op *op)
 {
-  struct writing w = {
-      .k = k, .op = op, .type = type_of_computing(op), .before = before, .indent = indent};
+  struct writing w = {.k = k, .op = op, .type = type_of_computing(op), .before = before};
   struct buffer b = {0};
   op_letters(op, &w.l);
   char *rotary = op->kind == OP_rotary ? rotary_text(&w) : NULL;
@@ -597,8 +593,7 @@ static bool is_read_in_place(const struct draft *k, int n, const bool *made, con
 
 /* The variable is called after the operation or, where a parameter is, after what it becomes an
    element of. */
-const char *named_element(struct buffer *b, struct draft *k, const struct op *op,
-                          const char *element, int indent)
+const char *named_element(struct code *c, struct draft *k, const struct op *op, const char *element)
 {
   if (is_plain(element)) {
     name_temporary(k, op->out, element);
@@ -608,27 +603,26 @@ const char *named_element(struct buffer *b, struct draft *k, const struct op *op
   const char *stored = argument_if_any(k, op->out), *type = c_type(graph->value[op->out].type);
   bool taken = strcmp(free_name(k, wanted), spared_name(wanted)) != 0;
   const char *name = new_temporary(k, op->out, stored && taken ? text("new_%s", stored) : wanted);
-  put_statement(b, indent, text("const %s %s = %s;", type, name, element));
+  add_declaration(c, text("const %s", type), name, element);
   return name;
 }
 
-void put_elements(struct buffer *b, struct draft *k, const bool *made, int indent)
+void add_elements(struct code *c, struct draft *k, const bool *made)
 {
   for (int n = 0; n < k->group->nbody; n++) {
-    const struct op *op = &graph->op[k->group->body[n]];
+    const struct op *op = body_op(k->group, n);
     if (!made[n] || is_reduce(op->kind)) continue;
     const struct value *out = &graph->value[op->out];
     if (temporary_of(k, op->out)) continue; /* of a row of one element, it is there already */
     bool of_row = k->stages.task[n].of_row;
     if (of_row && !out->stored && !is_read_by_rows(k, op->out)) continue;
-    const char *guard = of_row ? k->guard : "";
-    char *element = element_text(b, k, op, indent);
+    const char *element = element_text(c, k, op);
     bool read = of_row ? is_read_by_rows(k, op->out) : is_read(k, op->out, made);
     if (read && is_read_in_place(k, n, made, element))
       name_temporary(k, op->out, element);
     else if (read)
-      element = copy_text(named_element(b, k, op, element, indent));
+      element = named_element(c, k, op, element);
     if (out->stored)
-      put_statement(b, indent, text("%s%s = %s;", guard, output_text(k, op), element));
+      add_assignment(add_condition(c, of_row ? k->guard : ""), output_text(k, op), element);
   }
 }

@@ -12,8 +12,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-void put_variables(struct buffer *b, const struct loops *loops, bool reduced, const char *number,
-                   int step, const char *body, int indent)
+void declare_variables(struct code *c, const struct loops *loops, bool reduced, const char *number,
+                       int step, bool lazy)
 {
   int64_t below = count_of(loops, reduced) / step;
   bool first = true;
@@ -26,10 +26,9 @@ void put_variables(struct buffer *b, const struct loops *loops, bool reduced, co
     char *value = first ? high : text("%s %% %" PRId64, high, size);
     if (innermost && step > 1) value = text("%s * %d", value, step);
     if (size == 1) value = copy_text("0");
-    const char *variable = variable_text(loops, loops->last[n]);
     first = false;
-    if (body && !has_word(body, variable)) continue;
-    put(b, "%*sconst %s %s = %s;\n", indent, "", loops->type, variable, value);
+    (lazy ? add_lazy_declaration : add_declaration)(c, text("const %s", loops->type),
+                                                    variable_text(loops, loops->last[n]), value);
   }
 }
 

@@ -1,8 +1,8 @@
-/* kernel.c: the kernels of a program, and the statements that call those of fused operations. A
-   kernel is a loop over the elements of a rank's part, with one statement for each operation, made
-   from the expressions of the table of operators: index_text.c, element.c, reduction.c,
-   kernel_cpu.c and kernel_cuda.c. Those of other operators are templates: update.c, kernel_file.c.
-   Kernels with the same text are one. */
+/* kernel.c: the kernels of fused operations, and the statements that call them. The code of a
+   kernel (kernel_ir.h, build.c) is a loop over the elements of a rank's part, with a statement for
+   each operation, made from the expressions of the table of operators. Kernels with the same code
+   are one, whatever the names within them. Those of other operators are templates: update.c,
+   kernel_file.c. */
 #include "kernel/kernel.h"
 
 #include <inttypes.h>
@@ -155,39 +155,37 @@ static char *empty_call(const struct op *group, int rank)
   return b.text;
 }
 
-/* The body of the kernel, and what it is given; NULL where there is nothing to do: columns of which
-   the rank has none. */
-static const char *draw_up(struct draft *k, struct launch *launch)
+/* Known by its code, without the names within it, and by what it is given: 0, or one more than the
+   number of the kernel. */
+static int *known_kernel(const struct draft *k, const char *name, const struct code *body)
 {
-  find_loops(k);
-  find_arguments(k);
-  const char *body = options.cuda ? cuda_body(k, launch) : cpu_body(k);
-  if (body) drop_unused(k, body);
-  return body && (k->nargument || launch->then) ? body : NULL;
+  return planned(text("%s %d %s", name, k->launch->threads, signature_of(k, body, true)));
 }
 
-static const char *fused_kernel(const struct op *group, struct draft *k, const char *body,
-                                const struct launch *launch)
+static const char *fused_kernel(const struct draft *k, const struct code *body)
 {
-  struct draft plain = {
-      .group = group, .rank = k->rank, .stages = *group->stages, .guard = "", .numbered = true};
-  struct launch other = {0};
-  const char *name = kernel_name(group, k->loops.space), *plain_body = draw_up(&plain, &other);
-  const char *plan =
-      text("%s(%s) %d\n%s", name, parameters_text(&plain), other.threads, plain_body);
-  int *known = planned(plan), before = nkernels;
+  struct buffer b = {0};
+  const char *name = kernel_name(k->group, k->loops.space);
+  int *known = known_kernel(k, name, body), before = nkernels;
   if (*known) return kernels[*known - 1].name;
-  name = add_function(name, parameters_text(k), kernel_comment(group), body, launch);
+  put_text(&b, "", 0);
+  print_code(&b, body, 2);
+  name = add_function(name, parameters_text(k), kernel_comment(k->group), b.text, k->launch);
   if (nkernels > before) *known = nkernels;
   return name;
 }
 
 char *fused_call(const struct op *group, int rank)
 {
-  struct draft k = {.group = group, .rank = rank, .stages = *group->stages, .guard = ""};
   struct launch launch = {0};
+  struct draft k = {
+      .group = group, .rank = rank, .stages = *group->stages, .guard = "", .launch = &launch};
   if (!has_rows(&k)) return empty_call(group, rank);
-  const char *body = draw_up(&k, &launch);
-  if (!body) return copy_text("");
-  return call_text(fused_kernel(group, &k, body, &launch), &launch, arguments_text(&k));
+  find_loops(&k);
+  find_arguments(&k);
+  struct code *body = kernel_code(&k);
+  drop_unused(&k, body);
+  /* Nothing to do: columns of which the rank has none. */
+  if (!k.nargument && !launch.then) return copy_text("");
+  return call_text(fused_kernel(&k, body), &launch, arguments_text(&k));
 }

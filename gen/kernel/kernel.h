@@ -6,6 +6,7 @@
 #include "ir/ir.h"
 #include "target/target.h"
 #include "names/names.h"
+#include "kernel/kernel_ir.h"
 
 /* How a CUDA kernel is launched, and what finishes its work. */
 struct launch {
@@ -14,20 +15,30 @@ struct launch {
   char *then; /* the statements that add up its parts, or NULL */
 };
 
+/* ------------------------------------------------------------------------------------- build.c */
+
+/* The code of the kernel; its launch is found on the way. */
+struct code *kernel_code(struct draft *k);
+
+/* -------------------------------------------------------------------------------- build_rows.c */
+
+/* The code where rows are gone through together. */
+void add_rows(struct code *c, struct draft *k);
+
 /* ----------------------------------------------------------------------------------- element.c */
 
 /* The element of the operation's output: "relu[i * 16 + j]". */
 char *output_text(struct draft *k, const struct op *op);
-/* An operation's element in C. What it needs before, it puts into b. */
-char *element_text(struct buffer *b, struct draft *k, const struct op *op, int indent);
-/* A line for each pointwise operation of those that are `made`; of elements, or of rows. */
-void put_elements(struct buffer *b, struct draft *k, const bool *made, int indent);
+/* An operation's element in C. The statements that it needs before go into `before`. */
+char *element_text(struct code *before, struct draft *k, const struct op *op);
+/* A statement for each pointwise operation of those that are `made`; of elements, or of rows. */
+void add_elements(struct code *c, struct draft *k, const bool *made);
 /* Whether anything in the kernel reads what rows have one of. */
 bool is_read_by_rows(const struct draft *k, int value);
-/* What the element that an operation makes is called from here on: that of a variable, which is put
-   into b, unless it has a name. */
-const char *named_element(struct buffer *b, struct draft *k, const struct op *op,
-                          const char *element, int indent);
+/* What the element that an operation makes is called from here on: that of a variable, which is
+   declared, unless it has a name. */
+const char *named_element(struct code *c, struct draft *k, const struct op *op,
+                          const char *element);
 
 /* -------------------------------------------------------------------------------- index_text.c */
 
@@ -51,10 +62,11 @@ const char *innermost_variable(const struct loops *loops);
 char *index_text(const struct loops *loops, const struct operand *operand, int dim, const char *at);
 /* The index of a value's first element in the whole: "64L * rank.coordinate[0]". */
 char *flat_first_text(int value);
-/* The loops' variables out of one number that counts over those that are reduced, or not; only what
-   the body, if it is given, names. Along the innermost loop it counts every `step`-th element. */
-void put_variables(struct buffer *b, const struct loops *loops, bool reduced, const char *number,
-                   int step, const char *body, int indent);
+/* Declares the loops' variables, made of one number that counts over those that are reduced, or
+   not; if `lazy`, only what is named behind. Along the innermost loop it counts every `step`-th
+   element. */
+void declare_variables(struct code *c, const struct loops *loops, bool reduced, const char *number,
+                       int step, bool lazy);
 
 /* ------------------------------------------------------------------------------------ kernel.c */
 
@@ -65,7 +77,7 @@ char *fused_call(const struct op *group, int rank);
 void find_arguments(struct draft *k);
 /* Takes away the arguments that the body does not name: indices into what this rank has no part
    of. */
-void drop_unused(struct draft *k, const char *body);
+void drop_unused(struct draft *k, const struct code *body);
 const char *argument_name(const struct draft *k, int value);
 const char *argument_if_any(const struct draft *k, int value); /* or NULL */
 /* What stands in the parentheses of the prototype and of the call; the latter after all else. */
@@ -76,18 +88,6 @@ const char *add_extra(struct draft *k, const char *type, const char *wanted, con
 /* A name that is no other's within the kernel. */
 const char *free_name(const struct draft *k, const char *wanted);
 
-/* -------------------------------------------------------------------------------- kernel_cpu.c */
-
-/* A kernel over as many elements is shared among threads. */
-extern int64_t worth_threads;
-char *cpu_body(struct draft *k);
-void put_loop(struct buffer *b, const struct loops *loops, int n, int indent);
-void close_loops(struct buffer *b, int n, int indent);
-
-/* ------------------------------------------------------------------------------- kernel_cuda.c */
-
-char *cuda_body(struct draft *k, struct launch *launch);
-
 /* ------------------------------------------------------------------------------- kernel_file.c */
 
 /* The statement of an operation that has a kernel of its own. */
@@ -95,56 +95,108 @@ char *file_kernel_call(const struct op *op, int rank);
 /* The author of the file at hand is told what is wrong with it. */
 _Noreturn void fault(const char *what);
 
-/* ------------------------------------------------------------------------------- kernel_rows.c */
+/* --------------------------------------------------------------------------------- kernel_ir.c */
 
-/* The body where rows are gone through together. */
-char *cuda_rows_body(struct draft *k, struct launch *launch);
+struct code *new_code(void);
+/* These add a node at the end. */
+void add_declaration(struct code *c, const char *type, const char *name, const char *value);
+/* Left out by drop_unnamed() where nothing behind it names it. */
+void add_lazy_declaration(struct code *c, const char *type, const char *name, const char *value);
+void add_assignment(struct code *c, const char *to, const char *value);
+void add_reduction(struct code *c, const struct op *op, const char *to, const char *term);
+void add_combine(struct code *c, const struct op *op, const char *name, int threads);
+void add_statement(struct code *c, const char *call);
+/* The code that runs under the condition, which is always so if it is "". */
+struct code *add_condition(struct code *c, const char *condition);
+struct statement *add_for(struct code *c, const char *type, const char *variable, const char *from,
+                          const char *below);
+void append_code(struct code *c, const struct code *more);
+/* Whether any expression has the word. */
+bool code_names(const struct code *c, const char *word);
+void drop_unnamed(struct code *c);
+/* Calls `visit` with each expression, in the order of the text. */
+void each_expression(const struct code *c, void (*visit)(const char **expression, void *with),
+                     void *with);
+/* Where the token at c ends: a name or another word; a whole number; any other sign. */
+enum token { WORD_TOKEN, SIZE_TOKEN, SIGN_TOKEN };
+const char *next_token(const char *c, enum token *token);
+/* A text that is the same for kernels which differ in the names within them alone; and, without
+   sizes, in whole numbers in their expressions. */
+char *signature_of(const struct draft *k, const struct code *c, bool sizes);
+
+/* -------------------------------------------------------------------------------- open_loops.c */
+
+/* Whether the target runs kernels in blocks of threads. */
+bool has_blocks(void);
+/* A kernel over as many elements is shared among threads. */
+extern int64_t worth_threads;
+bool has_threads(const struct loops *loops);
+/* In C: the loops from `from` on, before `to`. These functions give the code within. */
+struct code *open_loops(struct code *c, const struct loops *loops, int from, int to);
+/* The outermost n, which threads share, always in the same way: the inner of them are taken in only
+   where the outermost alone has few iterations. */
+struct code *open_shared_loops(struct code *c, const struct loops *loops, int n);
+/* The loops from `from` on, the innermost of them over several elements at once; shared by threads,
+   where no loop around them is. */
+struct code *open_inner_loops(struct code *c, const struct loops *loops, int from, bool shared);
+/* In how many parts threads share the outermost loop; the loop over them, and the outermost loop
+   within a part. */
+int64_t thread_parts(const struct loops *loops);
+struct code *open_parts(struct code *c, const struct loops *loops);
+struct statement *open_part(struct code *c, const struct loops *loops);
+/* In blocks: "(int)blockIdx.x * 256 + (int)threadIdx.x", the number of a thread; the variables of
+   the loops, of which each thread has a vector's first element. */
+char *thread_number(const char *type, int threads);
+void add_thread(struct code *c, const struct loops *loops, int width);
+/* A loop in which the threads of a block, or of all blocks, share the iterations of all reduced
+   loops; the reduced loops, the outermost of them every `parts`-th iteration, by the row of the
+   block. */
+struct code *open_block_loop(struct code *c, const struct draft *k, int64_t parts);
+struct code *open_block_part(struct code *c, const struct loops *loops, int64_t parts);
 
 /* ------------------------------------------------------------------------------ partial_sums.c */
 
 /* A parameter for the parts of body[n]'s sum, `parts` of each of its elements; gives its name. */
-const char *add_parts(struct draft *k, int n, int64_t parts, struct launch *launch);
+const char *add_parts(struct draft *k, int n, int64_t parts);
 /* Stores a part of body[n]'s sum at hand, or of a vector of neighbouring ones; those of the part
    begin at the index `start` of `parts`. */
-void put_part(struct buffer *b, struct draft *k, int n, const char *parts, const char *start,
-              const char *sum, int indent);
+void store_part(struct code *c, struct draft *k, int n, const char *parts, const char *start,
+                const char *sum);
+
+/* ------------------------------------------------------------------------------ print_kernel.c */
+
+/* The code as C, or as CUDA. */
+void print_code(struct buffer *b, const struct code *c, int indent);
 
 /* --------------------------------------------------------------------------------- reduction.c */
 
 /* What a reduction begins with, in C: "0", "-INFINITY". */
 const char *neutral_text(const struct op *op);
-/* Before the loops: "double sum_of = 0;", where floats are summed up in `float_type`; in the loops:
-   "sum_of += x[i];"; after them: "sum[j] = (float)(sum_of);". */
-/* The variable that a reduction's result is kept in; the statement that takes one more term into
-   `to`; the result as it is stored, of what `name` is. */
-const char *result_name(const struct draft *k, int n);
+/* The type and the variable of a reduction while it goes on: "double", "sum_of"; its result as it
+   is stored, of what `name` is. */
+const char *accumulator_type(const struct op *op);
+const char *result_name(struct draft *k, int n);
 char *result_text(const struct op *op, const char *name);
-/* The statements that start the accumulators, and that add a term to each. */
-void put_starts(struct buffer *b, const struct draft *k, const bool *these, const char *float_type,
-                int indent);
-void put_terms(struct buffer *b, struct draft *k, const bool *these, int indent);
-/* What is read inside the kernel gets a name there; `guard` stands before what stores it. */
-void put_results(struct buffer *b, struct draft *k, const bool *these, const char *guard,
-                 int indent);
-/* In the loops, straight into the output: "sum[j] += x[i * 5 + j];". */
-void put_terms_in_place(struct buffer *b, struct draft *k, const bool *these, int indent);
-/* Makes one number of what the threads of a block have, or of a warp, if there are but 32 of them:
-   "sum_of = block_sum(sum_of);". */
-void put_block_results(struct buffer *b, const struct draft *k, const bool *these, int threads,
-                       int indent);
-/* What each part of the loops comes to, and one number of them all, in the order of the parts. */
-void put_sum_parts(struct buffer *b, const struct draft *k, const bool *these, int64_t parts);
-void put_part_results(struct buffer *b, const struct draft *k, const bool *these, int indent);
-void put_parts_together(struct buffer *b, const struct draft *k, const bool *these, int64_t parts);
-/* The same for columns; they begin, and are put together, in loops over a row. */
-void put_column_parts(struct buffer *b, const struct draft *k, const bool *these, int64_t parts);
-void put_column_starts(struct buffer *b, struct draft *k, const bool *these, bool parted,
-                       int indent);
-void put_column_terms(struct buffer *b, struct draft *k, const bool *these, int indent);
-void put_columns_together(struct buffer *b, const struct draft *k, const bool *these, int64_t parts,
-                          int indent);
-/* "reduction(+ : sum_of)": for a loop that goes over several elements at once. */
-char *simd_clauses(const struct draft *k, const bool *these);
+/* Before the loops: "double sum_of = 0;", or a vector for neighbouring results, `several` of them;
+   in the loops: "sum_of += x[i];"; after them: "sum[j] = (float)sum_of;". What is read inside the
+   kernel gets a name there. */
+void add_starts(struct code *c, struct draft *k, const bool *these);
+void add_vector_starts(struct code *c, struct draft *k, const bool *these, int64_t several);
+typedef const char *place_of_term(struct draft *k, int n);
+void add_terms(struct code *c, struct draft *k, const bool *these, place_of_term *place);
+void add_results(struct code *c, struct draft *k, const bool *these);
+/* The place of a term in the output: "sum[j]". */
+const char *output_place(struct draft *k, int n);
+/* Makes one number of what the threads of a block have, or of a warp: "block_sum(sum_of)". */
+void add_combines(struct code *c, struct draft *k, const bool *these, int threads);
+/* What each part of the loops comes to: "sum_part[part]", or for columns a row of them,
+   "[part][j]"; and one number of them all, in the order of the parts. */
+const char *part_text(struct draft *k, int n, const char *index);
+void declare_parts(struct code *c, struct draft *k, const bool *these, int64_t parts,
+                   int64_t columns);
+void add_part_results(struct code *c, struct draft *k, const bool *these);
+void combine_parts(struct code *c, struct draft *k, const bool *these, int64_t parts,
+                   const char *index);
 
 /* ------------------------------------------------------------------------------------ vector.c */
 
@@ -156,13 +208,13 @@ char *vector_element(struct draft *k, int value, const struct operand *operand, 
 bool reads_vector_at(const struct draft *k, int value, const struct operand *operand, int dim);
 char *indexed_vector(struct draft *k, int value, const struct operand *operand, int dim,
                      const char *at, const char *where);
-/* What is written between the two stands in the loop over the elements of vectors, which is put
+/* What is built between the two stands in the loop over the elements of vectors, which is put
    around it, with the loads before and the stores behind; where they have one element, there is
-   no loop. */
-void begin_vector(struct draft *k);
-void end_vector(struct buffer *b, struct draft *k, const char *body, int indent);
+   no loop. The first gives the code for it. */
+struct code *begin_vector(struct draft *k);
+void end_vector(struct code *c, struct draft *k, const struct code *body);
 /* The variables of what is kept from one stage to the next. */
-void put_kept_vectors(struct buffer *b, const struct draft *k, int64_t parts, int indent);
+void declare_kept_vectors(struct code *c, const struct draft *k, int64_t parts);
 /* "in + i * 4", "in" */
 char *place_text(const char *base, const char *index);
 /* "vec<float, 4>" */

@@ -96,8 +96,7 @@ static void add_argument(struct draft *k, int value, bool written)
       k->argument[i].written |= written;
       return;
     }
-  const char *word = k->numbered ? text("p%d", k->nargument) : argument_word(value);
-  const char *name = free_name(k, word);
+  const char *name = free_name(k, argument_word(value));
   GROW(k->argument, k->nargument, k->argument_room);
   k->argument[k->nargument++] = (struct argument){value, written, name};
 }
@@ -124,11 +123,11 @@ void find_arguments(struct draft *k)
     if (graph->value[list[i]].stored) add_argument(k, list[i], false);
 }
 
-void drop_unused(struct draft *k, const char *body)
+void drop_unused(struct draft *k, const struct code *body)
 {
   int kept = 0;
   for (int i = 0; i < k->nargument; i++)
-    if (has_word(body, k->argument[i].name)) k->argument[kept++] = k->argument[i];
+    if (code_names(body, k->argument[i].name)) k->argument[kept++] = k->argument[i];
   k->nargument = kept;
 }
 

@@ -28,8 +28,9 @@ static char *adding_call(const struct draft *k, int n, int64_t parts, const char
               c_name(op->out), from);
 }
 
-const char *add_parts(struct draft *k, int n, int64_t parts, struct launch *launch)
+const char *add_parts(struct draft *k, int n, int64_t parts)
 {
+  struct launch *launch = k->launch;
   int64_t before = 0;
   for (int i = 0; i < n; i++)
     if (ends_in_parts(k, i)) before += sum_room(partial_sums_of(k, i), parts);
@@ -46,20 +47,21 @@ static char *place_in_part(const struct draft *k, const struct operand *operand,
   return place_text(start, index_text(&k->loops, operand, NONE, NULL));
 }
 
-void put_part(struct buffer *b, struct draft *k, int n, const char *parts, const char *start,
-              const char *sum, int indent)
+void store_part(struct code *c, struct draft *k, int n, const char *parts, const char *start,
+                const char *sum)
 {
   struct operand operand = sum_operand(k, n);
   int width = k->vectors.width, last = innermost_loop(&k->loops);
   char *at = place_in_part(k, &operand, start);
   if (width == 1) {
-    put_statement(b, indent, text("%s[%s] = %s;", parts, at, sum));
+    add_assignment(c, text("%s[%s]", parts, at), sum);
   } else if (stride_along(&k->loops, &operand, last) == 1) {
-    put_statement(b, indent, text("store(%s, %s);", place_text(parts, at), sum));
+    add_statement(c, text("store(%s, %s)", place_text(parts, at), sum));
   } else { /* the sums' neighbours lie elsewhere */
     k->loops.inner = text("%s + v", variable_text(&k->loops, k->loops.last[last]));
     at = place_in_part(k, &operand, start);
     k->loops.inner = NULL;
-    put(b, "%*sfor (int v = 0; v < %d; v++) %s[%s] = %s[v];\n", indent, "", width, parts, at, sum);
+    add_assignment(add_for(c, "int", "v", "0", text("%d", width))->body, text("%s[%s]", parts, at),
+                   text("%s[v]", sum));
   }
 }

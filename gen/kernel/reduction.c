@@ -1,4 +1,4 @@
-/* reduction.c: the reductions in a kernel, as statements before, in and after its loops.
+/* reduction.c: the reductions of a kernel, as statements before, in and after its loops.
 
    A bfloat16 is reduced as a float, and rounded at the end. Sums of floats are added up in double
    on the CPU, in float by each thread on CUDA and, where they go on in memory, over columns; sums
@@ -31,7 +31,7 @@ static const char *accumulator(const struct draft *k, int n)
   return strstr(what, how) ? text("%s_of", what) : text("%s_%s", what, how);
 }
 
-const char *result_name(const struct draft *k, int n)
+const char *result_name(struct draft *k, int n)
 {
   const char *name = accumulator(k, n);
   int before = 0;
@@ -40,152 +40,95 @@ const char *result_name(const struct draft *k, int n)
   return free_name(k, before ? text("%s_%d", name, before + 1) : name);
 }
 
-static const char *kept_type(const struct op *op, const char *float_type)
+const char *accumulator_type(const struct op *op)
 {
   enum type type = type_reduced(op);
-  if (reduction_of(op) == SUM) return is_floating(type) ? float_type : "long";
+  if (reduction_of(op) == SUM)
+    return !is_floating(type) ? "long" : has_blocks() ? "float" : "double";
   return type == BOOL ? "int" : is_floating(type) ? "float" : c_type(type);
 }
 
-void put_starts(struct buffer *b, const struct draft *k, const bool *these, const char *float_type,
-                int indent)
+void add_starts(struct code *c, struct draft *k, const bool *these)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
     if (!these[n] || !is_reduce(op->kind)) continue;
-    put(b, "%*s%s %s = %s;\n", indent, "", kept_type(op, float_type), result_name(k, n),
-        neutral_text(op));
+    add_declaration(c, accumulator_type(op), result_name(k, n), neutral_text(op));
   }
 }
 
-static char *term_text(const struct op *op, const char *to, const char *term)
+void add_vector_starts(struct code *c, struct draft *k, const bool *these, int64_t several)
 {
-  enum reduction reduction = reduction_of(op);
-  enum type type = type_reduced(op);
-  if (reduction == SUM) return text("%s += %s;", to, term);
-  if (is_floating(type))
-    return text("%s = %s(%s, %s);", to, reduction == MAX ? "larger" : "smaller", to, term);
-  return text("if (%s %c %s) %s = %s;", term, reduction == MAX ? '>' : '<', to, to, term);
+  bool vector = k->vectors.width > 1;
+  const char *many = several > 1 ? text("[%d]", (int)several) : "";
+  for (int n = 0; n < k->group->nbody; n++)
+    if (these[n] && is_reduce(body_op(k->group, n)->kind))
+      add_declaration(c, vector ? vector_type(k, "float") : "float",
+                      text("%s%s", result_name(k, n), many), vector || *many ? "{}" : "0");
 }
 
-void put_terms(struct buffer *b, struct draft *k, const bool *these, int indent)
+const char *output_place(struct draft *k, int n)
+{
+  return output_text(k, body_op(k->group, n));
+}
+
+void add_terms(struct code *c, struct draft *k, const bool *these, place_of_term *place)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
     if (!these[n] || !is_reduce(op->kind)) continue;
-    const char *element = element_text(b, k, op, indent);
-    put(b, "%*s%s\n", indent, "", term_text(op, result_name(k, n), element));
+    char *term = element_text(c, k, op);
+    if (place == output_place && op->scalar != 1 && reduction_of(op) == SUM)
+      term = text("%s * %s", float_factor(op->scalar), in_brackets(term));
+    add_reduction(c, op, place(k, n), term);
   }
 }
 
-void put_terms_in_place(struct buffer *b, struct draft *k, const bool *these, int indent)
+void add_combines(struct code *c, struct draft *k, const bool *these, int threads)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
-    if (!these[n] || !is_reduce(op->kind)) continue;
-    char *element = element_text(b, k, op, indent);
-    if (op->scalar != 1 && reduction_of(op) == SUM)
-      element = text("%s * %s", float_factor(op->scalar), in_brackets(element));
-    put(b, "%*s%s\n", indent, "", term_text(op, output_text(k, op), element));
+    if (these[n] && is_reduce(op->kind)) add_combine(c, op, result_name(k, n), threads);
   }
 }
 
 /* ---------------------------------------------------------------- parts that threads go through */
 
-static const char *parts_name(const struct draft *k, int n)
+const char *part_text(struct draft *k, int n, const char *index)
 {
-  return free_name(k, text("%s_part", result_name(k, n)));
+  const char *name = free_name(k, text("%s_part", result_name(k, n)));
+  return text("%s[part]%s", name, *index ? text("[%s]", index) : "");
 }
 
-void put_sum_parts(struct buffer *b, const struct draft *k, const bool *these, int64_t parts)
+void declare_parts(struct code *c, struct draft *k, const bool *these, int64_t parts,
+                   int64_t columns)
 {
-  for (int n = 0; n < k->group->nbody; n++)
-    if (these[n])
-      put(b, "  %s %s[%d];\n", kept_type(body_op(k->group, n), "double"), parts_name(k, n),
-          (int)parts);
-}
-
-void put_part_results(struct buffer *b, const struct draft *k, const bool *these, int indent)
-{
-  for (int n = 0; n < k->group->nbody; n++)
-    if (these[n]) put(b, "%*s%s[part] = %s;\n", indent, "", parts_name(k, n), result_name(k, n));
-}
-
-void put_parts_together(struct buffer *b, const struct draft *k, const bool *these, int64_t parts)
-{
-  put_starts(b, k, these, "double", 2);
-  put(b, "  for (int part = 0; part < %d; part++) {\n", (int)parts);
-  for (int n = 0; n < k->group->nbody; n++)
-    if (these[n])
-      put(b, "    %s\n",
-          term_text(body_op(k->group, n), result_name(k, n), text("%s[part]", parts_name(k, n))));
-  put(b, "  }\n");
-}
-
-/* -------------------------------------------------------------------------------------- columns */
-
-void put_column_parts(struct buffer *b, const struct draft *k, const bool *these, int64_t parts)
-{
-  for (int n = 0; n < k->group->nbody; n++)
-    if (these[n])
-      put(b, "  float %s[%d][%d];\n", parts_name(k, n), (int)parts, (int)row_elements(&k->loops));
-}
-
-void put_column_starts(struct buffer *b, struct draft *k, const bool *these, bool parted,
-                       int indent)
-{
-  const char *index = row_index_text(&k->loops);
+  const char *many = columns ? text("[%d]", (int)columns) : "";
   for (int n = 0; n < k->group->nbody; n++) {
     if (!these[n]) continue;
-    const char *to = parted ? text("%s[part][%s]", parts_name(k, n), index)
-                            : output_text(k, body_op(k->group, n));
-    put(b, "%*s%s = %s;\n", indent, "", to, neutral_text(body_op(k->group, n)));
+    const char *name = part_text(k, n, ""), *type = accumulator_type(body_op(k->group, n));
+    name = text("%.*s[%d]%s", (int)strcspn(name, "["), name, (int)parts, many);
+    add_declaration(c, columns ? "float" : type, name, NULL);
   }
 }
 
-void put_column_terms(struct buffer *b, struct draft *k, const bool *these, int indent)
+void add_part_results(struct code *c, struct draft *k, const bool *these)
 {
-  const char *index = row_index_text(&k->loops);
-  for (int n = 0; n < k->group->nbody; n++) {
-    const struct op *op = body_op(k->group, n);
-    if (!these[n]) continue;
-    char *element = element_text(b, k, op, indent);
-    put(b, "%*s%s\n", indent, "",
-        term_text(op, text("%s[part][%s]", parts_name(k, n), index), element));
-  }
+  for (int n = 0; n < k->group->nbody; n++)
+    if (these[n]) add_assignment(c, part_text(k, n, ""), result_name(k, n));
 }
 
-/* In loops over the columns: each one's parts become the output. */
-void put_columns_together(struct buffer *b, const struct draft *k, const bool *these, int64_t parts,
-                          int indent)
+void combine_parts(struct code *c, struct draft *k, const bool *these, int64_t parts,
+                   const char *index)
 {
-  const char *index = row_index_text(&k->loops);
-  put_starts(b, k, these, "double", indent);
-  put(b, "%*sfor (int part = 0; part < %d; part++) {\n", indent, "", (int)parts);
+  add_starts(c, k, these);
+  struct code *in = add_for(c, "int", "part", "0", text("%d", (int)parts))->body;
   for (int n = 0; n < k->group->nbody; n++)
     if (these[n])
-      put(b, "%*s%s\n", indent + 2, "",
-          term_text(body_op(k->group, n), result_name(k, n),
-                    text("%s[part][%s]", parts_name(k, n), index)));
-  put(b, "%*s}\n", indent, "");
+      add_reduction(in, body_op(k->group, n), result_name(k, n), part_text(k, n, index));
 }
 
 /* -------------------------------------------------------------------------------------- results */
-
-void put_block_results(struct buffer *b, const struct draft *k, const bool *these, int threads,
-                       int indent)
-{
-  static const char *const word[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};
-  for (int n = 0; n < k->group->nbody; n++) {
-    if (!these[n] || !is_reduce(body_op(k->group, n)->kind)) continue;
-    const char *name = result_name(k, n);
-    const char *kind = word[reduction_of(body_op(k->group, n))];
-    const char *all = threads == 32      ? text("warp_%s", kind)
-                      : threads == BLOCK ? text("block_%s", kind)
-                                         : text("block_%s<%d>", kind, threads);
-    put(b, "%*s%s = %s(%s);\n", indent, "", name, all, name);
-  }
-}
 
 char *result_text(const struct op *op, const char *name)
 {
@@ -193,7 +136,7 @@ char *result_text(const struct op *op, const char *name)
   char *result = copy_text(name);
   if (reduction_of(op) == SUM) {
     const char *to = type == BF16 ? "float" : c_type(type);
-    bool floats = options.cuda && is_float_sum(op); /* on the CPU the sum is a double */
+    bool floats = has_blocks() && is_float_sum(op); /* on the CPU the sum is a double */
     if (op->scalar != 1 && floats)
       result = text("%s * %s", name, float_factor(op->scalar));
     else if (op->scalar != 1)
@@ -206,33 +149,14 @@ char *result_text(const struct op *op, const char *name)
   return type == BF16 ? text("float_to_bf16(%s)", result) : result;
 }
 
-void put_results(struct buffer *b, struct draft *k, const bool *these, const char *guard,
-                 int indent)
+void add_results(struct code *c, struct draft *k, const bool *these)
 {
   for (int n = 0; n < k->group->nbody; n++) {
     const struct op *op = body_op(k->group, n);
     if (!these[n] || !is_reduce(op->kind)) continue;
     const char *result = result_text(op, result_name(k, n));
-    if (is_read_by_rows(k, op->out)) result = named_element(b, k, op, result, indent);
+    if (is_read_by_rows(k, op->out)) result = named_element(c, k, op, result);
     if (graph->value[op->out].stored)
-      put(b, "%*s%s%s = %s;\n", indent, "", guard, output_text(k, op), result);
+      add_assignment(add_condition(c, k->guard), output_text(k, op), result);
   }
-}
-
-/* "reduction(+ : sum_of)": of those that a loop may take its terms of in any order. */
-char *simd_clauses(const struct draft *k, const bool *these)
-{
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  for (int n = 0; n < k->group->nbody; n++) {
-    const struct op *op = body_op(k->group, n);
-    if (!these[n] || !is_reduce(op->kind)) continue;
-    enum reduction reduction = reduction_of(op);
-    bool floats = is_floating(type_reduced(op));
-    const char *by = reduction == SUM   ? "+"
-                     : reduction == MAX ? (floats ? "larger" : "max")
-                                        : (floats ? "smaller" : "min");
-    put(&b, " reduction(%s : %s)", by, result_name(k, n));
-  }
-  return b.text;
 }

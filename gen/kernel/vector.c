@@ -96,16 +96,16 @@ char *indexed_vector(struct draft *k, int value, const struct operand *operand, 
 
 /* --------------------------------------------------------------------------------- around loops */
 
-static void put_load(struct buffer *b, const struct draft *k, const struct vector *v, int indent)
+static void add_load(struct code *c, const struct draft *k, const struct vector *v)
 {
   const struct vectors *all = &k->vectors;
   const char *type = vector_type(k, c_type(graph->value[v->value].type));
-  char *load = text("load<%d>(%s);", all->width, v->first);
-  if (*v->where) load = text("%s ? load<%d>(%s) : %s{};", v->where, all->width, v->first, type);
+  char *load = text("load<%d>(%s)", all->width, v->first);
+  if (*v->where) load = text("%s ? %s : %s{}", v->where, load, type);
   if (is_kept_in_vector(v) && all->declared)
-    put_statement(b, indent, text("%s%s = %s", v->name, all->several ? "[part]" : "", load));
+    add_assignment(c, text("%s%s", v->name, all->several ? "[part]" : ""), load);
   else
-    put_statement(b, indent, text("const %s %s = %s", type, v->name, load));
+    add_declaration(c, text("const %s", type), v->name, load);
 }
 
 /* Whether this stage makes it: what is written is not read before. */
@@ -114,59 +114,56 @@ static bool is_made(const struct vectors *all, const struct vector *v)
   return v->written && v->from == all->stage;
 }
 
-void begin_vector(struct draft *k)
+struct code *begin_vector(struct draft *k)
 {
   int n = innermost_loop(&k->loops);
-  if (k->vectors.width == 1) return;
-  k->vectors.inside = true;
-  k->loops.inner = text("%s + v", variable_text(&k->loops, k->loops.last[n]));
+  if (k->vectors.width > 1) {
+    k->vectors.inside = true;
+    k->vectors.lead = new_code();
+    k->loops.inner = text("%s + v", variable_text(&k->loops, k->loops.last[n]));
+  }
+  return new_code();
 }
 
-void end_vector(struct buffer *b, struct draft *k, const char *body, int indent)
+void end_vector(struct code *c, struct draft *k, const struct code *body)
 {
   struct vectors *all = &k->vectors;
   all->inside = false;
   k->loops.inner = NULL;
   if (all->width == 1) {
-    put(b, "%s", body);
+    append_code(c, body);
     return;
   }
-  if (all->lead.length) put(b, "%s", all->lead.text);
-  all->lead.length = 0;
+  append_code(c, all->lead);
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];
-    if (!v->spoken || is_made(all, v) || v->from < all->stage) continue;
-    put_load(b, k, v, indent);
+    if (v->spoken && !is_made(all, v) && v->from >= all->stage) add_load(c, k, v);
   }
   for (int i = 0; i < all->n; i++) {
     const struct vector *v = &all->list[i];
     if (v->spoken && is_made(all, v) && !(is_kept_in_vector(v) && all->declared))
-      put(b, "%*s%s %s;\n", indent, "", vector_type(k, c_type(graph->value[v->value].type)),
-          v->name);
+      add_declaration(c, vector_type(k, c_type(graph->value[v->value].type)), v->name, NULL);
   }
-  put(b, "#pragma unroll\n");
-  put(b, "%*sfor (int v = 0; v < %d; v++) {\n%s%*s}\n", indent, "", all->width, body, indent, "");
+  struct statement *lanes = add_for(c, "int", "v", "0", text("%d", all->width));
+  lanes->marks = UNROLLED;
+  append_code(lanes->body, body);
   for (int i = 0; i < all->n; i++) {
     struct vector *v = &all->list[i];
+    const char *part = is_kept_in_vector(v) && all->several ? "[part]" : "";
     if (v->spoken && is_made(all, v))
-      put_statement(b, indent,
-                    text("store(%s, %s%s);", v->first, v->name,
-                         is_kept_in_vector(v) && all->several ? "[part]" : ""));
+      add_statement(c, text("store(%s, %s%s)", v->first, v->name, part));
     v->spoken = false;
   }
 }
 
 /* ----------------------------------------------------------------------------------------- kept */
 
-void put_kept_vectors(struct buffer *b, const struct draft *k, int64_t parts, int indent)
+void declare_kept_vectors(struct code *c, const struct draft *k, int64_t parts)
 {
-  if (!k->vectors.declared) return;
-  for (int i = 0; i < k->vectors.n; i++) {
+  const char *many = k->vectors.several ? text("[%" PRId64 "]", parts) : "";
+  for (int i = 0; k->vectors.declared && i < k->vectors.n; i++) {
     const struct vector *v = &k->vectors.list[i];
-    if (!is_kept_in_vector(v)) continue;
     const char *type = vector_type(k, c_type(graph->value[v->value].type));
-    put(b, "%*s%s %s", indent, "", type, v->name);
-    if (k->vectors.several) put(b, "[%" PRId64 "]", parts);
-    put(b, ";\n");
+    if (is_kept_in_vector(v)) add_declaration(c, type, text("%s%s", v->name, many), NULL);
   }
 }

@@ -137,7 +137,7 @@ static bool reduces_columns(const struct op *op, int ndim)
 /* Where every operation is of elements and all that is reduced are columns, they go by rows too. */
 static void find_columns(const int *body, struct stages *s)
 {
-  if (options.cuda) return; /* rows that have nothing in common are tiles (kernel_cuda.c) */
+  if (options.cuda) return; /* rows that have nothing in common are tiles (build.c) */
   int ndim = graph->value[s->space].shape.ndim;
   for (int k = 0; k < s->n && s->rows == NONE; k++) {
     const struct op *op = &graph->op[body[k]];

@@ -73,7 +73,7 @@ struct vectors {
   bool kept;     /* from a stage to the next, in registers */
   bool several;  /* a thread has more than one of a row: "[part]" */
   bool declared; /* those that are kept, before they are read: in a loop, or under a condition */
-  struct buffer lead; /* lines before the loads that the loop's text asks for */
+  struct code *lead; /* statements before the loads that the loop asks for */
   int n, room;
   struct vector *list;
 };
@@ -82,9 +82,11 @@ struct vectors {
 struct draft {
   const struct op *group;
   int rank;
-  bool numbered; /* what it is given has a number for a name: kernels alike have the same text */
+  struct launch *launch;
   struct stages stages;
-  const char *guard; /* before what stores something that a row has one of */
+  const char *guard; /* the condition under which a thread stores what a row has one of */
+  const struct rows_form *form; /* of rows that blocks of threads share, or NULL */
+  bool parted;                  /* sums of columns are in parts, which threads share */
   struct loops loops;
   int nargument, argument_room, nextra, extra_room, ntemporary, temporary_room;
   struct argument *argument;

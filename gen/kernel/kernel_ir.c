@@ -1,0 +1,221 @@
+/* kernel_ir.c: the code of kernels: how it is put together, asked, and compared. */
+#include "kernel/kernel.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* -------------------------------------------------------------------------- putting it together */
+
+struct code *new_code(void)
+{
+  return alloc(sizeof(struct code));
+}
+
+static struct statement *append(struct code *c, struct statement node)
+{
+  GROW(c->list, c->n, c->room);
+  c->list[c->n] = node;
+  return &c->list[c->n++];
+}
+
+void add_declaration(struct code *c, const char *type, const char *name, const char *value)
+{
+  append(c, (struct statement){.kind = DECLARE, .type = type, .to = name, .value = value});
+}
+
+void add_lazy_declaration(struct code *c, const char *type, const char *name, const char *value)
+{
+  add_declaration(c, type, name, value);
+  c->list[c->n - 1].lazy = true;
+}
+
+void add_assignment(struct code *c, const char *to, const char *value)
+{
+  append(c, (struct statement){.kind = SET, .to = to, .value = value});
+}
+
+void add_reduction(struct code *c, const struct op *op, const char *to, const char *term)
+{
+  append(c, (struct statement){.kind = REDUCE,
+                               .to = to,
+                               .value = term,
+                               .how = reduction_of(op),
+                               .of = type_reduced(op)});
+}
+
+void add_combine(struct code *c, const struct op *op, const char *name, int threads)
+{
+  append(
+      c,
+      (struct statement){
+          .kind = COMBINE, .to = name, .value = name, .how = reduction_of(op), .threads = threads});
+}
+
+void add_statement(struct code *c, const char *call)
+{
+  append(c, (struct statement){.kind = RUN, .value = call});
+}
+
+struct code *add_condition(struct code *c, const char *condition)
+{
+  if (!*condition) return c;
+  return append(c, (struct statement){.kind = WHEN, .value = condition, .body = new_code()})->body;
+}
+
+struct statement *add_for(struct code *c, const char *type, const char *variable, const char *from,
+                          const char *below)
+{
+  return append(c, (struct statement){.kind = LOOP,
+                                      .type = type,
+                                      .to = variable,
+                                      .value = from,
+                                      .below = below,
+                                      .collapse = 1,
+                                      .body = new_code()});
+}
+
+void append_code(struct code *c, const struct code *more)
+{
+  for (int i = 0; i < more->n; i++) append(c, more->list[i]);
+}
+
+/* ------------------------------------------------------------------------------------ asking it */
+
+void each_expression(const struct code *c, void (*visit)(const char **expression, void *with),
+                     void *with)
+{
+  for (int i = 0; i < c->n; i++) {
+    struct statement *n = &c->list[i];
+    if (n->to && n->kind != DECLARE && n->kind != LOOP) visit(&n->to, with);
+    if (n->value) visit(&n->value, with);
+    if (n->below) visit(&n->below, with);
+    if (n->step) visit(&n->step, with);
+    if (n->body) each_expression(n->body, visit, with);
+  }
+}
+
+struct search {
+  const char *word;
+  bool found;
+};
+
+static void find_word(const char **expression, void *with)
+{
+  struct search *s = with;
+  s->found = s->found || has_word(*expression, s->word);
+}
+
+bool code_names(const struct code *c, const char *word)
+{
+  struct search s = {word, false};
+  each_expression(c, find_word, &s);
+  return s.found;
+}
+
+void drop_unnamed(struct code *c)
+{
+  int kept = c->n;
+  for (int i = c->n; i-- > 0;) {
+    struct statement node = c->list[i];
+    struct code behind = {.list = c->list + kept, .n = c->n - kept};
+    if (node.body) drop_unnamed(node.body);
+    if (!node.lazy || code_names(&behind, node.to)) c->list[--kept] = node;
+  }
+  c->n -= kept;
+  c->list += kept;
+  c->room -= kept;
+}
+
+/* ------------------------------------------------------------------------------------------
+ * comparing */
+
+struct signature {
+  struct buffer b;
+  const char **name; /* so many, as they come */
+  int n, room;
+  bool sizes; /* or the same without them */
+};
+
+static void add_name(struct signature *s, const char *name)
+{
+  GROW(s->name, s->n, s->room);
+  s->name[s->n++] = text("%.*s", (int)strcspn(name, "["), name);
+}
+
+/* The name's number: of two that are the same the later one's. */
+static int number_of_name(const struct signature *s, const char *word, size_t length)
+{
+  for (int i = s->n; i-- > 0;)
+    if (!strncmp(s->name[i], word, length) && !s->name[i][length]) return i;
+  return NONE;
+}
+
+const char *next_token(const char *c, enum token *token)
+{
+  const char *end = c + strspn(c, word_letters);
+  *token = isdigit((unsigned char)*c) ? SIZE_TOKEN : end > c ? WORD_TOKEN : SIGN_TOKEN;
+  if (end == c) return c[0] == '.' && c[1] ? next_token(c + 1, &(enum token){0}) : c + 1;
+  if (*token == SIZE_TOKEN && (*end == '.' || strspn(c, "0123456789") != (size_t)(end - c))) {
+    *token = SIGN_TOKEN; /* a number that is no size */
+    end += strspn(end, ".");
+    end += strspn(end, word_letters);
+    if (end[-1] == 'e' && (*end == '-' || *end == '+')) end += 1 + strspn(end + 1, word_letters);
+  } else if (*token == WORD_TOKEN && *end == '<') { /* "load<4>" */
+    *token = SIGN_TOKEN;
+    end = strchr(end, '>') + 1;
+  }
+  return end;
+}
+
+static void put_expression(const char **expression, void *with)
+{
+  struct signature *s = with;
+  enum token token;
+  for (const char *c = *expression, *end; *c; c = end) {
+    end = next_token(c, &token);
+    int number = token == WORD_TOKEN ? number_of_name(s, c, (size_t)(end - c)) : NONE;
+    if (number != NONE)
+      put(&s->b, "$%d", number);
+    else if (token == SIZE_TOKEN && !s->sizes)
+      put_text(&s->b, "#", 1);
+    else
+      put_text(&s->b, c, (size_t)(end - c));
+  }
+  put_text(&s->b, ";", 1);
+}
+
+static void put_code(struct signature *s, const struct code *c)
+{
+  for (int i = 0; i < c->n; i++) {
+    struct statement node = c->list[i];
+    struct code body = {0};
+    const char *room = node.kind == DECLARE ? node.to + strcspn(node.to, "[") : "";
+    put(&s->b, "\n%d %s %s ", node.kind, node.type ? node.type : "", room);
+    put(&s->b, "%d %d %d %d %d:", (int)node.marks, node.collapse, node.threads, node.how, node.of);
+    if (node.kind == LOOP) add_name(s, node.to);
+    struct code alone = {.list = &node, .n = 1};
+    if (node.body) body = *node.body;
+    node.body = NULL;
+    each_expression(&alone, put_expression, s);
+    if (node.kind == DECLARE) add_name(s, node.to);
+    put_text(&s->b, "{", 1);
+    put_code(s, &body);
+    put_text(&s->b, "}", 1);
+  }
+}
+
+char *signature_of(const struct draft *k, const struct code *c, bool sizes)
+{
+  struct signature s = {.sizes = sizes};
+  put_text(&s.b, "", 0);
+  for (int i = 0; i < k->nargument; i++) {
+    put(&s.b, "%s %d,", c_type(graph->value[k->argument[i].value].type), k->argument[i].written);
+    add_name(&s, k->argument[i].name);
+  }
+  for (int i = 0; i < k->nextra; i++) {
+    put(&s.b, "%s,", k->extra[i].type);
+    add_name(&s, k->extra[i].name);
+  }
+  put_code(&s, c);
+  return s.b.text;
+}
