@@ -80,7 +80,8 @@ static int appended(struct op op, int gradient, const struct op *like, struct li
   op.phase = BACKWARD;
   op.module = like->module;
   op.line = like->line;
-  op.unit_plus_1 = like->unit_plus_1;
+  op.of_unit = like->of_unit;
+  op.unit = like->unit;
   int id = make_op(op), out = graph->op[id].out;
   graph->value[out].name = graph->value[gradient].name;
   graph->value[out].placed = true;

@@ -234,7 +234,7 @@ int gathered(int parameter, const struct op *reader, struct list *order)
   if (*as != NONE) return *as;
   bool outside = is_from_outside(parameter, reader->module);
   int list = outside ? graph->module[element(reader->module)].parent : NONE, value = parameter;
-  struct op op = {.nin = 1, .in = {parameter}, .line = u->line, .unit_plus_1 = v.unit + 1};
+  struct op op = {.nin = 1, .in = {parameter}, .line = u->line, .of_unit = true, .unit = v.unit};
   op.module = own ? v.module : outside ? 0 : reader->module;
   if (u->once && graph->accumulate > 1) op.phase = GATHER;
   unsigned once = u->again ? u->shards & ~u->again : 0;

@@ -70,7 +70,8 @@ static void gradient_of_parameter(int parameter)
                   .phase = BACKWARD,
                   .module = p.module,
                   .line = p.line,
-                  .unit_plus_1 = p.unit + 1,
+                  .of_unit = p.unit != NONE,
+                  .unit = p.unit,
                   .why = text("the gradient of %s", p.name)};
   int out = append_op(op);
   graph->value[out].type = p.type;

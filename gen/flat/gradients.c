@@ -742,7 +742,8 @@ static void redistribute_grad(int g)
                   .backward_type = type,
                   .to = to,
                   .asked = (1u << graph->mesh.ndim) - 1,
-                  .unit_plus_1 = at->unit_plus_1};
+                  .of_unit = at->of_unit,
+                  .unit = at->unit};
   op.why = text("backward of %s", at->why);
   int back = apply(op);
   name_after(back, at->in[0]);

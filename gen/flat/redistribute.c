@@ -69,7 +69,8 @@ static struct op asked_for_by(const struct op *op)
   return (struct op){.module = op->module,
                      .line = op->line,
                      .phase = op->phase,
-                     .unit_plus_1 = op->unit_plus_1,
+                     .of_unit = op->of_unit,
+                     .unit = op->unit,
                      .held = op->held,
                      .why = op->why};
 }

@@ -17,16 +17,16 @@ static int root(const struct lifetimes *l, int value)
    loss. */
 static void share_sums(struct lifetimes *l)
 {
-  int loss = 0; /* 0: none yet, else it and 1 */
+  int loss = NONE; /* the first one */
   for (int k = 0; k < l->value.n; k++) {
     int value = l->value.at[k];
     const struct value *v = &graph->value[value];
     if (!is_gradient(value) && v->role != LOSS) continue;
     struct value_note *of = v->role == LOSS ? NULL : &l->note[v->of];
     if (v->role == GRADIENT && v->op == NONE) of->added_up = true;
-    int *first = !of ? &loss : v->role == SUMS ? &of->sum_plus_1 : &of->gradient_plus_1;
-    if (!*first) *first = value + 1;
-    l->plan->of[value].storage = *first - 1;
+    int *first = !of ? &loss : v->role == SUMS ? &of->sum : &of->gradient;
+    if (*first == NONE) *first = value;
+    l->plan->of[value].storage = *first;
   }
 }
 

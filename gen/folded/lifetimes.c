@@ -41,7 +41,8 @@ static void clear_tables(struct lifetimes *l)
     l->loop_last = alloc(l->functions * sizeof *l->loop_last);
   }
   clear_memory_plan(l->plan);
-  memset(l->note, 0, values * sizeof *l->note);
+  for (size_t i = 0; i < values; i++)
+    l->note[i] = (struct value_note){.gradient = NONE, .sum = NONE};
   memset(l->function_of, 0, ops * sizeof *l->function_of);
 }
 

@@ -6,15 +6,15 @@
 
 /* What is noted of a value while it is found which bytes it shares. */
 struct value_note {
-  int slot;            /* of a view of one of a family, made outside the loop: which of them */
-  int gradient_plus_1; /* PARAMETER: the value whose place all its gradients share, and 1, or 0 */
-  int sum_plus_1;      /* PARAMETER: likewise its SUMS */
-  int64_t within;      /* where it begins in the bucket that it lies in */
-  bool told_apart;     /* one of its family is read by itself, not as the module's */
-  bool loop_carried;   /* a loop-carried collective reads or writes its bytes */
-  bool added_up;       /* PARAMETER: batches add its gradient up where it lies */
-  bool taken;          /* a member of the bucket at hand has its bytes */
-  bool touched;        /* the program reads or writes it */
+  int slot;          /* of a view of one of a family, made outside the loop: which of them */
+  int gradient;      /* PARAMETER: the value whose place all its gradients share, or NONE */
+  int sum;           /* PARAMETER: likewise its SUMS */
+  int64_t within;    /* where it begins in the bucket that it lies in */
+  bool told_apart;   /* one of its family is read by itself, not as the module's */
+  bool loop_carried; /* a loop-carried collective reads or writes its bytes */
+  bool added_up;     /* PARAMETER: batches add its gradient up where it lies */
+  bool taken;        /* a member of the bucket at hand has its bytes */
+  bool touched;      /* the program reads or writes it */
 };
 
 /* Lifetimes and aliases as they are found. `at` is a program point: the index of an operation in

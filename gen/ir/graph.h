@@ -164,6 +164,7 @@ struct op {
   enum type backward_type : 8; /* redistribute: in which its gradient is moved */
   enum reduction reduction : 8; /* all_reduce, reduce_scatter, to_partial */
   enum iteration iteration : 8; /* round: for which; see also `distance` */
+  bool of_unit;                 /* redistribute and what becomes of it: of a unit's parameters */
   bool typed;           /* `type` is that of what it makes, which else follows from the inputs */
   bool constant;        /* no gradient flows through it */
   bool again;           /* an operation of the forward that the backward runs once more */
@@ -172,7 +173,7 @@ struct op {
   unsigned dims;        /* a bit for each dimension that a capital letter stands for */
   int custom;           /* custom: which of graph->custom */
   unsigned asked;       /* redistribute: a bit for each mesh dimension that `to` speaks of */
-  int unit_plus_1;      /* redistribute and what becomes of it: see unit_of */
+  int unit;             /* of_unit: see unit_of */
   int group;            /* collectives, pack, unpack: among whom */
   int dim, dim_to;      /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
                            all_to_all: both */

@@ -9,7 +9,7 @@
 
 int unit_of(const struct op *op)
 {
-  return op->unit_plus_1 - 1;
+  return op->of_unit ? op->unit : NONE;
 }
 
 enum type moved_type(const struct op *op)

@@ -389,7 +389,8 @@ static int move_greedily(enum op_kind kind, int64_t mb, enum type type)
   op.in[0] = run_in_phase(op);
   op.kind = kind;
   op.group = add_group(1);
-  op.unit_plus_1 = 1 + units++ % 2;
+  op.of_unit = true;
+  op.unit = units++ % 2;
   int out = run_in_phase(op);
   graph->value[out].layout = parse_layout(kind == OP_reduce_scatter ? "S(0)" : "R");
   return graph->value[out].op;

@@ -429,7 +429,7 @@ static void two_gathers(void)
   graph->unit[0] = (struct unit){.name = "", .shards = 1};
   for (int i = 0; i < 2; i++) {
     int w = given(PARAMETER, "w", parse_shape("4x3"), parse_layout("S(0)"));
-    struct op op = {.kind = OP_all_gather, .nin = 1, .in = {w}, .module = NONE, .unit_plus_1 = 1};
+    struct op op = {.kind = OP_all_gather, .nin = 1, .in = {w}, .module = NONE, .of_unit = true};
     op.group = add_group(1);
     int whole = append_op(op);
     graph->value[whole].placed = graph->value[whole].is_output = true;

@@ -55,7 +55,7 @@ static void gather_one(struct kept *k, enum type type)
   int group = add_group(1);
   k->parameter = given(PARAMETER, "w", parse_shape(k->shape), parse_layout(k->cut));
   int value = type == F32 ? k->parameter : cast_of(k->parameter, type, FORWARD);
-  struct op op = {.kind = OP_all_gather, .group = group, .dim = k->dim, .unit_plus_1 = 1};
+  struct op op = {.kind = OP_all_gather, .group = group, .dim = k->dim, .of_unit = true};
   value = step(op, value, FORWARD, k->whole);
   op.kind = OP_unpack;
   op.to = parse_layout(k->cut);
@@ -71,7 +71,7 @@ static void scatter_one(struct kept *k, enum type type, enum type sums)
   graph->value[x].type = type;
   int value = step((struct op){.kind = OP_neg}, x, BACKWARD, k->pending);
   if (sums != type) value = cast_of(value, sums, BACKWARD);
-  struct op op = {.kind = OP_pack, .group = group, .dim = k->dim, .unit_plus_1 = 1};
+  struct op op = {.kind = OP_pack, .group = group, .dim = k->dim, .of_unit = true};
   op.to = parse_layout(k->cut);
   if (k->apart) value = step(op, value, BACKWARD, k->pending);
   op.kind = OP_reduce_scatter;
@@ -225,7 +225,7 @@ static void two_units(const void *with)
     gather_one(&kept[k], F32);
   }
   for (int i = 0, n = 0; i < graph->nop; i++)
-    if (graph->op[i].kind == OP_all_gather) graph->op[i].unit_plus_1 = 1 + n++ / 2;
+    if (graph->op[i].kind == OP_all_gather) graph->op[i].unit = n++ / 2;
   bucket();
   check(PASS_BUCKET);
   int n = count(FORWARD, OP_all_gather);
@@ -249,7 +249,7 @@ static void one_after_the_other(const void *with)
   new_graph(1, (int[]){2});
   make_units();
   int x = given(PARAMETER, "w", parse_shape("4x4"), parse_layout("S(0)"));
-  struct op op = {.kind = OP_all_gather, .group = add_group(1), .unit_plus_1 = 1};
+  struct op op = {.kind = OP_all_gather, .group = add_group(1), .of_unit = true};
   int a = step(op, x, FORWARD, "R");
   int cut = step((struct op){.kind = OP_slice}, a, FORWARD, "S(0)");
   int b = step(op, cut, FORWARD, "R");

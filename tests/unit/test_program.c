@@ -1042,7 +1042,8 @@ static void give_units(void)
   enum { NO_UNITS, ONE_UNIT, BY_MODULE, WAYS } way = draw_below(WAYS);
   for (int i = 0; i < graph->norder && way != NO_UNITS; i++) {
     struct op *op = &graph->op[graph->order[i]];
-    if (is_collective(op->kind)) op->unit_plus_1 = way == ONE_UNIT ? 1 : 2 + op->module;
+    if (is_collective(op->kind))
+      op->of_unit = true, op->unit = way == ONE_UNIT ? 0 : 1 + op->module;
   }
   graph->nunit = graph->nmodule + 1;
   graph->unit = alloc((size_t)graph->nunit * sizeof *graph->unit);
