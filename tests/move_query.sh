@@ -88,7 +88,7 @@ json "$question" --link a=1e8,1 && [ "$(steps)" != "$usual" ] || fail "a slow li
 
 "$TPGEN" --move 'f32[16384,8192] on a=2,b=4: S(0) S(0) -> S(1) S(1)' > "$WORK/text"
 for words in 'f32[16384, 8192], 536,870,912 bytes, on a=2 b=4: S(0) S(0) -> S(1) S(1)' ' over a, b ' \
-  '0-7' '58,720,256' 'bytes that no way can do without: 58,720,256'; do
+  '0-7' '58,720,256' 'lower bound, bytes received: 58,720,256'; do
   grep -qF -- "$words" "$WORK/text" || fail "the text says nothing of '$words': $(cat "$WORK/text")"
 done
 sed '0,/^[$] build\/tpgen --move/d; /^```/,$d' plans/README.md | diff - "$WORK/text" || fail "plans/README.md shows another text"

@@ -156,8 +156,8 @@ static enum reduction read_reduction(void)
   misread(at, "a reduction is one of sum, max, min");
 }
 
-/* After the S: "(0)", "(-1)[1]", "(0/4)". told: whether a turn is. */
-static struct placement read_shard(bool *told)
+/* After the S: "(0)", "(-1)[1]", "(0/4)". has_turn: whether a turn is given. */
+static struct placement read_shard(bool *has_turn)
 {
   struct placement p = {.kind = SHARD};
   must_come("(", "a shard is as in S(0)");
@@ -178,8 +178,8 @@ static struct placement read_shard(bool *told)
     p.outer = outer;
   }
   must_come(")", "the shard's ) is missing");
-  *told = comes("[");
-  if (!*told) return p;
+  *has_turn = comes("[");
+  if (!*has_turn) return p;
   p.turn = (int)read_number(0, graph->mesh.ndim - 1,
                             text("the mesh has %s: turns count from 0 to %d",
                                  count_text(graph->mesh.ndim, "dimension"), graph->mesh.ndim - 1));
@@ -187,18 +187,18 @@ static struct placement read_shard(bool *told)
   return p;
 }
 
-static struct placement read_placement(bool *told)
+static struct placement read_placement(bool *has_turn)
 {
-  *told = false;
+  *has_turn = false;
   if (comes("R")) return (struct placement){0};
-  if (comes("S")) return read_shard(told);
+  if (comes("S")) return read_shard(has_turn);
   if (!comes("P")) misread(at, "a placement is R, S(dim) or P, one for each dimension of the mesh");
   if (type == BOOL) misread(at - 1, "a value of type bool is never pending");
   return (struct placement){.kind = PARTIAL, .reduction = read_reduction()};
 }
 
 /* How the i-th placement goes with those before it. NULL: well. */
-static const char *misfit(const struct layout *l, unsigned told, int i)
+static const char *misfit(const struct layout *l, unsigned with_turn, int i)
 {
   struct placement p = l->on[i];
   for (int k = 0; k < i; k++) {
@@ -206,7 +206,7 @@ static const char *misfit(const struct layout *l, unsigned told, int i)
     if (p.kind == PARTIAL && q.kind == PARTIAL && p.reduction != q.reduction)
       return "what is pending in a tensor is of one reduction";
     if (p.kind != SHARD || q.kind != SHARD || p.dim != q.dim) continue;
-    if (told >> i & told >> k & 1 && p.turn == q.turn)
+    if (with_turn >> i & with_turn >> k & 1 && p.turn == q.turn)
       return "two dimensions of the mesh cut it in the same turn";
     int64_t a = shard_stride(p), b = shard_stride(q);
     if (a % b && b % a) return "the strides of one dimension must divide each other";
@@ -230,7 +230,7 @@ static const char *misturned(const struct layout *l)
 static struct layout read_layout(const char *which)
 {
   struct layout l = {0};
-  unsigned told = 0;
+  unsigned with_turn = 0;
   skip_space();
   const char *start = at;
   for (int i = 0; i < graph->mesh.ndim; i++) {
@@ -242,8 +242,8 @@ static struct layout read_layout(const char *which)
       misread(at, text("%s has %s, and the mesh %s", which, count_text(i, "placement"),
                        count_text(graph->mesh.ndim, "dimension")));
     l.on[i] = read_placement(&has_turn);
-    told |= (unsigned)has_turn << i;
-    const char *wrong = misfit(&l, told, i);
+    with_turn |= (unsigned)has_turn << i;
+    const char *wrong = misfit(&l, with_turn, i);
     if (wrong) misread(place, wrong);
   }
   const char *wrong = misturned(&l);
@@ -276,14 +276,14 @@ static void read_link(const char *link)
   if (i == mesh->ndim)
     usage_error(2, "--link %s: the mesh of --move has no such dimension", printable(link));
   double bandwidth = strtod(equals + 1, &end), latency = 0;
-  bool told = *end == ',';
-  if (told) latency = strtod(end + 1, &end);
+  bool given = *end == ',';
+  if (given) latency = strtod(end + 1, &end);
   if (*end || end == equals + 1)
     usage_error(2, "--link %s: write --link a=25e9,10e-6", printable(link));
   if (!(bandwidth >= 1e6 && bandwidth < 1e18))
     usage_error(2, "--link %s: the bandwidth must be at least 1e6 and below 1e18 bytes a second",
                 printable(link));
-  if (told && !(latency >= 1e-12 && latency < 1000))
+  if (given && !(latency >= 1e-12 && latency < 1000))
     usage_error(2, "--link %s: the latency must be at least 1e-12 and below 1000 seconds",
                 printable(link));
   mesh->bandwidth[i] = bandwidth;
@@ -557,7 +557,7 @@ static void print_answer(const struct answer *a)
   print_ranks(a);
   printf("\n  time by the model of the links: %s\n", shown_seconds(a->time));
   print_links();
-  printf("  bytes that no way can do without: %s; the rank that receives most receives %s\n",
+  printf("  lower bound, bytes received: %s; the rank that receives most receives %s\n",
          grouped(a->bound), grouped(received));
 }
 

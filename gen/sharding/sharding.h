@@ -390,7 +390,7 @@ void walk_greedily(struct walk *w, const struct brief *to);
 /* Adds the bytes that each rank of the mesh sends and receives in a step. */
 void add_traffic(const struct move *m, struct shape whole, enum type type, int64_t *sent,
                  int64_t *received);
-/* The bytes that no way can do without: what the rank that lacks most lacks of its part, and what
+/* The lower bound of the bytes: what the rank that lacks most lacks of its part, and what
    the reduction of pending sums takes on average, whichever is more. */
 int64_t least_bytes(struct shape whole, enum type type, struct layout from, struct layout to);
 /* The boxes of all seats. */

@@ -1,6 +1,6 @@
 /* The planners of redistributions. The greedy one against PyTorch's steps: TPGEN_GOLDEN, or
    tests/golden, redistribute_plans.tsv. The fastest against the tables of bytes
-   (redistribute_bytes.tsv), against what no way can do without, against the greedy one, and against
+   (redistribute_bytes.tsv), against the lower bound, against the greedy one, and against
    all ways there are on small meshes. What a step means, what it moves and how long it takes is
    told here once more, from the definitions. */
 #include "flat/flat.h"
