@@ -3,11 +3,10 @@
 #include "cpu_parcels.h"
 #include "kernels.h"
 #include "program.h"
+#include "$memory$"
+#include "$tensors$"
 
 #include <math.h>
-#include <stdalign.h>
 
-$memory$
-static struct memory *m;
 $communicators$
 $learning_rate$$functions$

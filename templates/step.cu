@@ -5,8 +5,8 @@
 #include "kernels.h"
 #include "program.h"
 #include "target.h"
+#include "$memory$"
+#include "$tensors$"
 
-$memory$
-static struct memory *m; // on the device: never read here, only pointed into
 $communicators$$products$
 $learning_rate$$functions$

@@ -5,6 +5,5 @@ $summary$//   this is the program of ranks: $ranks$
 // Above each statement stand what it computes, in the model's names (d_x is the gradient of x), the
 // line of the plan that asks for it, and how what it takes and makes lies along each dimension of
 // the mesh that has several ranks: R, whole on each; S(0), cut along dimension 0 (of two that cut
-// the same one, [0] goes before [1]); P(sum), still to be summed over them. Declarations tell the
-// shape here, that of the whole, the placement, and in which phases the value is needed: others may
-// have its memory before and after.$indices$
+// the same one, [0] goes before [1]); P(sum), still to be summed over them. A pointer into the
+// arena is declared where it is first needed; $memory$ has the table of all.$indices$

@@ -1,11 +1,4 @@
-// What the runtime fills, reads and writes:
-// name in files, and in others' files, how many of them, role, type;
-// offset in memory, from one to the next;
-// dimensions, whole, here, how it begins.
-static const struct tensor tensors[] = {
-$tensors$};
-
-$index_uses$static const struct group groups[] = {
+static const struct group groups[] = {
 $groups$};
 
 $products$const struct program program = {

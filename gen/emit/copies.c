@@ -34,13 +34,6 @@ static int64_t rows(int value, int rank, int dim)
   return n;
 }
 
-static char *sizes_text(struct shape s)
-{
-  struct buffer b = {0};
-  for (int d = 0; d < s.ndim; d++) put(&b, "%s%" PRId64, d ? ", " : "", s.size[d]);
-  return b.text;
-}
-
 /* The value's own bytes, where they are not those of the input; "" where they are. */
 static char *same_bytes_text(const struct op *op, int rank)
 {

@@ -45,6 +45,12 @@ struct list beside(const struct op *op);
 /* What a report calls an operation: a loop by its function, all others by what they make. */
 const char *called(const struct op *op, const char *(*name)(int value));
 
+/* ---------------------------------------------------------------------------------- functions.c */
+
+/* All functions of a step, down to `step` itself; by operation, its statement in them. */
+char *functions_text(int rank);
+const char *const *statements(void);
+
 /* -------------------------------------------------------------------------------- gemm_table.c */
 
 /* Of a CUDA program. Empties the table; gives the row of these fields its name, which begins with
@@ -78,6 +84,13 @@ char *with_copies(const struct op *op, int rank, const char *call, bool out);
 /* The function `prepare`, "" where a program needs none. */
 char *prepare_text(void);
 
+/* --------------------------------------------------------------------------------- rank_file.c */
+
+/* rank<N>.c of a rank. `step`: the file of its program; `shown`: the tensors' names as comments
+   have them. */
+char *rank_text(int rank, const char *step, const struct families *tensors,
+                const char *const *shown);
+
 /* --------------------------------------------------------------------------------- statement.c */
 
 /* The statement that runs a fused operation or an update, and the kernel's text added to those of
@@ -85,6 +98,19 @@ char *prepare_text(void);
 char *kernel_call(const struct op *op, int rank);
 /* The statement of any operation, "" where this rank has nothing to do. */
 char *statement_text(const struct op *op, int rank);
+
+/* ------------------------------------------------------------------------------ tensor_table.c */
+
+/* What the runtime fills, reads and writes, of the class of ranks whose names are known: in the
+   order of its table. */
+struct families find_tensors(void);
+char *tensors_text(const struct families *tensors, int rank);
+/* The table of the numbers that are used as indices, "" where there are none. */
+char *index_uses_text(const struct families *tensors);
+/* A name as it stands in files, as a C string: bytes that are not plain are escaped. */
+char *string_text(const char *s);
+/* "2, 64"; of a scalar "1". */
+char *sizes_text(struct shape s);
 
 /* ------------------------------------------------------------------------------------ update.c */
 

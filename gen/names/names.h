@@ -28,6 +28,17 @@ struct kernel {
   const char *given_prototypes, *given_definition; /* with the hole `$name$` */
 };
 
+/* -------------------------------------------------------------------------- activation_table.c */
+
+/* Whether the value's bytes are in the arena, whoever's they are. */
+bool is_activation(int value);
+/* The call that points to such a value, "at_layers_wq(l)": of a family, its `module`'s, or, NULL,
+   its own. `function`: which one asks. */
+const char *arena_pointer(int value, const char *module, const char *function);
+/* The table of all that were asked for, "" without any; and what empties it. */
+char *activation_table(void);
+void forget_activations(void);
+
 /* ----------------------------------------------------------------------------------- c_lines.c */
 
 /* A file of ours with every statement that has a hole on one line, which is broken again when it is
@@ -57,6 +68,19 @@ const char *shown_operand(int value);
 const char *group_name(int group);
 const char *stream_name(int group);
 
+/* ------------------------------------------------------------------------------- model_names.c */
+
+/* What a value is called; in a loop's body by its place in the module. */
+const char *model_name(int value, bool in_loop);
+/* What it is called among those of all functions: that of a list without a number. */
+const char *name_in_list(int value);
+/* What tells a value that was moved from the one of the same name that it was. */
+const char *moved_suffix(int value);
+/* Whether it is the buffer of a packed collective. */
+bool is_buffer(int value);
+/* What a view shows where it lies, and what became whole in a bucket; NONE of any other value. */
+int viewed_value(int value);
+
 /* ------------------------------------------------------------------------------------- names.c */
 
 /* Gives every stored value its name in the program of `rank` and of all ranks like it. */
@@ -73,7 +97,8 @@ const char *spoken_name(int value);
 void name_locals(const struct function *f);
 /* Whether a kernel has the name of a variable: then the functions are to be named again. */
 bool clashes_with_kernels(void);
-/* A line for each activation that the function's statements name: `float *const relu = ...;`. */
+/* A line for each activation that a statement names and none before it in its function:
+   `float *const relu = at_relu();`. */
 char *local_declarations(const char *code);
 
 /* ---------------------------------------------------------------------------------- registry.c */

@@ -8,43 +8,18 @@
 // Above each statement stand what it computes, in the model's names (d_x is the gradient of x), the
 // line of the plan that asks for it, and how what it takes and makes lies along each dimension of
 // the mesh that has several ranks: R, whole on each; S(0), cut along dimension 0 (of two that cut
-// the same one, [0] goes before [1]); P(sum), still to be summed over them. Declarations tell the
-// shape here, that of the whole, the placement, and in which phases the value is needed: others may
-// have its memory before and after.
+// the same one, [0] goes before [1]); P(sum), still to be summed over them. A pointer into the
+// arena is declared where it is first needed; memory.h has the table of all.
 #include "cpu_copies.h"
 #include "cpu_math.h"
 #include "cpu_parcels.h"
 #include "kernels.h"
 #include "program.h"
+#include "memory.h"
+#include "tensors.h"
 
 #include <math.h>
-#include <stdalign.h>
 
-struct parameters {
-  struct {
-    float weight[16 * 10];               // [16, 10] of [32, 10]  S(0)
-    float bias[16];                      // [16] of [32]  S(0)
-  } in_proj;
-  struct {
-    float weight[5 * 16];                // [5, 16] of [5, 32]  S(1)
-    float bias[5];                       // [5]  R
-  } out_proj;
-};
-
-struct batch {
-  float input[20 * 10];                  // [20, 10]  R
-  float target[20 * 5];                  // [20, 5]  R
-};
-
-// All of a rank's memory.
-struct memory {
-  struct parameters w, grad, exp_avg, exp_avg_sq;
-  struct batch batch;
-  float loss;
-  alignas(64) unsigned char arena[3008];
-};
-
-static struct memory *m;
 // The runtime makes them from the members in rank<N>.
 static communicator over_tp;
 
@@ -57,23 +32,16 @@ static double learning_rate(int t)
 
 static void forward(void)
 {
-  // [20, 16] of [20, 32]  S(1)  forward .. backward
-  float *const in_proj = (float *)(m->arena + 0);
-  // [20, 16] of [20, 32]  S(1)  in place of in_proj
-  float *const relu = (float *)(m->arena + 0);
-  // [20, 5]  P(sum)  forward .. backward
-  float *const out_proj = (float *)(m->arena + 2560);
-  float *const sub = (float *)(m->arena + 2560);     // [20, 5]  R  in place of out_proj
-  float *const mean = (float *)(m->arena + 1280);    // []  R  forward
-  float *const sub_2 = (float *)(m->arena + 2560);   // [20, 5]  R  in place of out_proj
-
   // input @ in_proj.weight    ak,nk->an    plans/toy.lua:14    R, S(0) -> S(1)
+  float *const in_proj = at_in_proj(); // [20, 16]
   matmul_nt(in_proj, m->batch.input, m->w.in_proj.weight, 20, 16, 10);
 
   // relu = relu(in_proj + in_proj.bias)    plans/toy.lua:14    S(1), S(0) -> S(1)
+  float *const relu = at_relu(); // [20, 16], in place of in_proj
   add_relu_20x16(relu, m->w.in_proj.bias);
 
   // relu @ out_proj.weight    ak,nk->an    plans/toy.lua:14    S(1), S(1) -> P(sum)
+  float *const out_proj = at_out_proj(); // [20, 5]
   matmul_nt(out_proj, relu, m->w.out_proj.weight, 20, 5, 16);
 
   // out_proj: P(sum) -> R over tp, 400 bytes: Rowwise's output layout, plans/toy.lua:25
@@ -82,33 +50,33 @@ static void forward(void)
   // sub = out_proj + out_proj.bias - target
   // mean = mean(sub)
   // plans/toy.lua:14, 34    R, R, R -> R, R
+  float *const sub = at_sub(); // [20, 5], in place of out_proj
+  float *const mean = at_mean(); // []
   add_sub_mean_20x5(sub, mean, m->w.out_proj.bias, m->batch.target);
 
   // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))    plans/toy.lua:34    R, R -> R, R
+  float *const sub_2 = at_sub(); // [20, 5], in place of out_proj
   sub_square_sum_20x5(sub_2, &m->loss, mean);
 }
 
 static void backward(void)
 {
-  // [20, 16] of [20, 32]  S(1)  forward .. backward
-  float *const relu = (float *)(m->arena + 0);
-  float *const d_sub = (float *)(m->arena + 2560);   // [20, 5]  R  forward .. backward
-  float *const d_relu = (float *)(m->arena + 1280);  // [20, 16] of [20, 32]  S(1)  backward
-  // [20, 16] of [20, 32]  S(1)  in place of d_relu
-  float *const d_in_proj = (float *)(m->arena + 1280);
-
   // d_sub = 2 * (1/99 * sub); d_out_proj.bias = sum(d_sub)    plans/toy.lua:34, 14    R, R -> R, R
+  float *const d_sub = at_d_sub(); // [20, 5]
   mul_scale_sum_20x5(d_sub, m->grad.out_proj.bias);
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
+  float *const d_relu = at_d_relu(); // [20, 16]
   matmul_nn(d_relu, d_sub, m->w.out_proj.weight, 20, 16, 5);
 
   // d_sub @ relu    an,ak->nk    plans/toy.lua:14    R, S(1) -> S(1)
+  float *const relu = at_relu(); // [20, 16]
   matmul_tn(m->grad.out_proj.weight, d_sub, relu, 5, 16, 20);
 
   // d_in_proj = relu_back(d_relu, relu)
   // d_in_proj.bias = sum(d_in_proj)
   // plans/toy.lua:14    S(1), S(1) -> S(1), S(0)
+  float *const d_in_proj = at_d_in_proj(); // [20, 16], in place of d_relu
   relu_back_sum_20x16(d_in_proj, m->grad.in_proj.bias, relu);
 
   // d_in_proj @ input    an,ak->nk    plans/toy.lua:14    S(1), R -> S(0)
@@ -133,55 +101,6 @@ static void step(int t)
   backward();
   update(t);
 }
-
-// What the runtime fills, reads and writes:
-// name in files, and in others' files, how many of them, role, type;
-// offset in memory, from one to the next;
-// dimensions, whole, here, how it begins.
-static const struct tensor tensors[] = {
-    {{"in_proj.weight", NULL}, {NULL, NULL}, 1, PARAMETER, F32,
-     offsetof(struct memory, w.in_proj.weight), 0,
-     2, {32, 10}, {16, 10}, {UNIFORM, -0.31622776601683794, 0.31622776601683794}},
-    {{"in_proj.bias", NULL}, {NULL, NULL}, 1, PARAMETER, F32,
-     offsetof(struct memory, w.in_proj.bias), 0,
-     1, {32}, {16}, {UNIFORM, -0.31622776601683794, 0.31622776601683794}},
-    {{"out_proj.weight", NULL}, {NULL, NULL}, 1, PARAMETER, F32,
-     offsetof(struct memory, w.out_proj.weight), 0,
-     2, {5, 32}, {5, 16}, {UNIFORM, -0.17677669529663687, 0.17677669529663687}},
-    {{"out_proj.bias", NULL}, {NULL, NULL}, 1, PARAMETER, F32,
-     offsetof(struct memory, w.out_proj.bias), 0,
-     1, {5}, {5}, {UNIFORM, -0.17677669529663687, 0.17677669529663687}},
-    {{"optim.exp_avg.in_proj.weight", NULL}, {NULL, NULL}, 1, STATE, F32,
-     offsetof(struct memory, exp_avg.in_proj.weight), 0,
-     2, {32, 10}, {16, 10}, {CONSTANT, 0, 0}},
-    {{"optim.exp_avg_sq.in_proj.weight", NULL}, {NULL, NULL}, 1, STATE, F32,
-     offsetof(struct memory, exp_avg_sq.in_proj.weight), 0,
-     2, {32, 10}, {16, 10}, {CONSTANT, 0, 0}},
-    {{"optim.exp_avg.in_proj.bias", NULL}, {NULL, NULL}, 1, STATE, F32,
-     offsetof(struct memory, exp_avg.in_proj.bias), 0,
-     1, {32}, {16}, {CONSTANT, 0, 0}},
-    {{"optim.exp_avg_sq.in_proj.bias", NULL}, {NULL, NULL}, 1, STATE, F32,
-     offsetof(struct memory, exp_avg_sq.in_proj.bias), 0,
-     1, {32}, {16}, {CONSTANT, 0, 0}},
-    {{"optim.exp_avg.out_proj.weight", NULL}, {NULL, NULL}, 1, STATE, F32,
-     offsetof(struct memory, exp_avg.out_proj.weight), 0,
-     2, {5, 32}, {5, 16}, {CONSTANT, 0, 0}},
-    {{"optim.exp_avg_sq.out_proj.weight", NULL}, {NULL, NULL}, 1, STATE, F32,
-     offsetof(struct memory, exp_avg_sq.out_proj.weight), 0,
-     2, {5, 32}, {5, 16}, {CONSTANT, 0, 0}},
-    {{"optim.exp_avg.out_proj.bias", NULL}, {NULL, NULL}, 1, STATE, F32,
-     offsetof(struct memory, exp_avg.out_proj.bias), 0,
-     1, {5}, {5}, {CONSTANT, 0, 0}},
-    {{"optim.exp_avg_sq.out_proj.bias", NULL}, {NULL, NULL}, 1, STATE, F32,
-     offsetof(struct memory, exp_avg_sq.out_proj.bias), 0,
-     1, {5}, {5}, {CONSTANT, 0, 0}},
-    {{"input", NULL}, {NULL, NULL}, 1, BATCH, F32,
-     offsetof(struct memory, batch.input), 0,
-     2, {20, 10}, {20, 10}, {NORMAL, 0, 1}},
-    {{"target", NULL}, {NULL, NULL}, 1, BATCH, F32,
-     offsetof(struct memory, batch.target), 0,
-     2, {20, 5}, {20, 5}, {NORMAL, 0, 1}},
-};
 
 static const struct group groups[] = {
     {"tp", &over_tp},

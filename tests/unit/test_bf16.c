@@ -348,10 +348,11 @@ static char *program_text(void)
   }
   name_locals(f);
   for (int k = 0; k < f->nop; k++) put(&code, "  %s\n", statement_text(&graph->op[f->op[k]], 0));
+  char *locals = local_declarations(code.text);
   return text(
-      "%s%s%s\n%svoid *place(int value)\n{\n%s  return NULL;\n}\nvoid run(void)\n{\n%s%s}\n",
+      "%s%s%s\n%s%svoid *place(int value)\n{\n%s  return NULL;\n}\nvoid run(void)\n{\n%s%s}\n",
       options.cuda ? cuda_head : c_head, memory_declaration(), kernel_definitions(),
-      options.cuda ? cuda_memory : c_memory, places.text, local_declarations(code.text), code.text);
+      options.cuda ? cuda_memory : c_memory, activation_table(), places.text, locals, code.text);
 }
 
 static const char *directory;

@@ -469,13 +469,15 @@ static char *program_of(int rank)
       put(&code, "  %s\n", statement_text(&graph->op[f->op[k]], rank));
   put(&b, "%s%s%s", options.cuda ? cuda_head : c_head, memory_declaration(),
       options.cuda ? cuda_memory : c_memory);
+  char *locals = local_declarations(code.text);
+  put(&b, "%s", activation_table());
   put(&b, "static const int coordinate[] = {%d, %d};\n", coordinate[0], coordinate[1]);
   put(&b, "const struct rank rank = {%d, coordinate};\n", rank);
   put(&b, "const struct program program = {\"\", \"\", 6, %" PRIu64 "u};\n", seed);
   put(&b, "%svoid *place(int value)\n{\n%s  return NULL;\n}\n", c, places.text);
   bool counts = options.cuda && has_word(code.text, "t");
   put(&b, "%svoid run(int %s, int l)\n{\n  (void)%s, (void)l;\n%s%s%s}\n", c, counts ? "step" : "t",
-      counts ? "step" : "t", counts ? step_begins : "", local_declarations(code.text), code.text);
+      counts ? "step" : "t", counts ? step_begins : "", locals, code.text);
   return b.text;
 }
 

@@ -857,32 +857,37 @@ static void run_function(const struct function *f, int l)
 
 /* ------------------------------------------------------------------------------- addresses in C */
 
-/* "l", "l % 2", "(l - 1)", "(l + 1) % 3" */
-static int slot_in_c(const char *c, int l)
+/* "l", "l - 1", "2" */
+static int module_in_c(const char *c, int l)
 {
-  int step = 0, depth = 0;
-  if (*c == '(') step = c[3] == '-' ? -1 : 1;
-  const char *percent = strchr(c, '%'), *times = strchr(c, '*');
-  if (percent && percent < times) depth = atoi(percent + 1);
-  return depth ? (l + step) % depth : l + step;
+  if (*c != 'l') return atoi(c);
+  return c[1] == ' ' ? l + (c[2] == '-' ? -1 : 1) : l;
+}
+
+/* The offset that a row of the table of activations says: "ROTATING(float, x, 64, 256, 2)". */
+static int64_t offset_in_table(const char *table, const char *name, int module)
+{
+  const char *row = strstr(table, text("(float, %s, ", name));
+  long long offset, stride;
+  int kept, n;
+  must(row, "%s is not in the table", name);
+  n = sscanf(strstr(row, name) + strlen(name), ", %lld, %lld, %d)", &offset, &stride, &kept);
+  return offset + (n < 2 ? 0 : (n < 3 ? module : module % kept) * stride);
 }
 
 /* The offset in the arena that an address in the generated C has in the round of module l, or NONE
    where it lies elsewhere. */
-static int64_t offset_in_c(const char *c, int l)
+static int64_t offset_in_c(const char *table, const char *c, int l)
 {
   const char *question = strstr(c, " ? "), *end = strchr(c, ';');
   if (question && question < end) {
     bool holds = strncmp(c, "l > ", 4) ? l < atoi(c + 4) : l > atoi(c + 4);
     const char *colon = strstr(c, " :");
-    return offset_in_c(holds ? question + 3 : colon + 2 + strspn(colon + 2, " \n"), l);
+    return offset_in_c(table, holds ? question + 3 : colon + 2 + strspn(colon + 2, " \n"), l);
   }
-  static const char start[] = "(float *)(m->arena + ";
-  if (strncmp(c, start, strlen(start)) != 0) return NONE;
-  char *rest;
-  int64_t offset = strtoll(c + strlen(start), &rest, 10);
-  if (strncmp(rest, " + ", 3)) return offset;
-  return offset + slot_in_c(rest + 3, l) * strtoll(strchr(rest, '*') + 1, NULL, 10);
+  if (strncmp(c, "at_", 3) != 0) return NONE;
+  size_t n = strcspn(c, "(");
+  return offset_in_table(table, text("%.*s", (int)n - 3, c + 3), module_in_c(c + n + 1, l));
 }
 
 /* "m->w.layers[l].w0" in the round of module l: "m->w.layers[2].w0" */
@@ -900,12 +905,21 @@ static int owner(int rank, const double *place)
   return NONE;
 }
 
+/* What is behind the "=": where the line is too long, on the next. */
+static const char *value_in_c(const char *line)
+{
+  const char *c = strstr(line, " =") + 2;
+  if (!strncmp(c, " // ", 4)) c = strchr(c, '\n') + 1;
+  return c + strspn(c, " ");
+}
+
 static void check_address(int rank, int value, const struct function *f, const char *declarations,
                           const char **fixed)
 {
   const char *name = c_name(value);
   if (!name) return;
-  const char *line = strstr(declarations, text(" *const %s = ", name));
+  const char *table = activation_table();
+  const char *line = strstr(declarations, text(" *const %s =", name));
   for (int l = 0; l < f->count; l++) {
     const double *wanted = address(rank, value, f, l);
     int place = owner(rank, wanted);
@@ -915,7 +929,7 @@ static void check_address(int rank, int value, const struct function *f, const c
            place == NONE ? "in the arena" : fixed[place]);
       continue;
     }
-    int64_t offset = offset_in_c(strstr(line, " = ") + 3, l);
+    int64_t offset = offset_in_c(table, value_in_c(line), l);
     int64_t there = place == NONE ? (wanted - arena[rank]) * 4 : NONE;
     must(offset == there, "v%d in round %d of %s lies at %" PRId64 ", not %" PRId64, value, l,
          f->name, offset, there);

@@ -1,0 +1,184 @@
+/* functions.c: the functions of a step: for each phase one, and for each loop body; and `step`,
+   which calls them. */
+#include "emit/emit.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The learning rate depends on the number of the step, and so do random numbers: where a step takes
+   several batches, on that of the batch. On a GPU the rates lie in memory, and the number does. */
+static bool takes_step(const struct function *f)
+{
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    bool of_step = is_random(op) || (is_update(op) && !options.cuda);
+    bool calls = op->kind == OP_loop || op->kind == OP_round;
+    if (calls ? takes_step(&graph->function[op->function]) : of_step) return true;
+  }
+  return false;
+}
+
+/* By operation its statement in the functions that were written last. */
+static const char **statement;
+
+const char *const *statements(void)
+{
+  return statement;
+}
+
+static char *stated(int op, int rank)
+{
+  char *does = statement_text(&graph->op[op], rank);
+  statement[op] = does;
+  return does;
+}
+
+/* Whether a part does no more than to await a collective: then it is no function. */
+static bool is_await_alone(const struct function *f)
+{
+  const struct op *op = &graph->op[f->op[0]];
+  return f->is_part && f->nop == 1 && op->kind == OP_await && !awaits_copies(op);
+}
+
+static char *loop_text(const struct function *f)
+{
+  const char *from = f->upward ? "0" : text("%d", f->count - 1);
+  const char *next = f->upward ? text("l < %d; l++", f->count) : "l >= 0; l--";
+  return text("for (int l = %s; %s) %s(l%s);", from, next, f->name, takes_step(f) ? ", t" : "");
+}
+
+/* "if (l < 3) layers_forward_ahead(l + 1);", or what it does there, where it does so for any module
+   alike: "if (l < 3) await(done[0]);". */
+static char *round_text(const struct op *op, int rank)
+{
+  const struct function *f = &graph->function[op->function], *body = &graph->function[f->body];
+  if (op->iteration == IN_LAST_ITERATION)
+    return text("if (l == %d) %s();", body->upward ? body->count - 1 : 0, f->name);
+  bool next = op->iteration == NEXT_ITERATION, above = next == f->upward;
+  int far = next ? op->distance : 1;
+  const char *limit = above ? text("l < %d", f->count - far) : text("l > %d", far - 1);
+  bool outside = op->iteration == FIRST_ITERATION || op->iteration == LAST_ITERATION;
+  const char *module = outside ? text("%d", module_of_iteration(f, iteration_called(op, 0)))
+                               : text("l %s %d", above ? "+" : "-", far);
+  char *call = text("%s(%s%s);", f->name, module, takes_step(f) ? ", t" : "");
+  if (is_await_alone(f)) call = stated(f->op[0], rank);
+  return outside || !*call ? call : text("if (%s) %s", limit, call);
+}
+
+static const char *function_parameters(const struct function *f)
+{
+  const char *t = options.cuda ? "const int *t" : "int t";
+  if (f->count > 1) return takes_step(f) ? text("int l, %s", t) : "int l";
+  return takes_step(f) ? t : "void";
+}
+
+/* A statement, each of its lines broken where it is too long. */
+static char *statement_lines(const char *does)
+{
+  struct buffer b = {0};
+  for (const char *line = does; *line;) {
+    size_t length = strcspn(line, "\n"), indent = strspn(line, " ");
+    if (line == does) indent = 2;
+    const char *whole = text("%s%.*s", line == does ? "  " : "", (int)length, line);
+    put(&b, "%s\n", wrapped(whole, ", ", text("%*s", (int)indent + 4, "")));
+    line += length + (line[length] == '\n');
+  }
+  return b.text;
+}
+
+static char *function_text(const struct function *f, int rank)
+{
+  struct buffer body = {0}, code = {0}, b = {0};
+  put_text(&body, "", 0);
+  put_text(&code, "", 0);
+  name_locals(f);
+  bool constants = false;
+  for (int k = 0; k < f->nop; k++) {
+    const struct op *op = &graph->op[f->op[k]];
+    char *does = op->kind == OP_loop    ? loop_text(&graph->function[op->function])
+                 : op->kind == OP_round ? round_text(op, rank)
+                                        : stated(f->op[k], rank);
+    if (!*does) continue;
+    if (is_update(op) && !constants && !options.cuda) {
+      put(&body, "%s%s", body.length ? "\n" : "", update_constants());
+      put(&code, "%s", update_constants());
+      constants = true;
+    }
+    char *declared = local_declarations(does);
+    put(&body, "%s%s", body.length ? "\n" : "", comment_lines(comment_text(op), 2));
+    put(&body, "%s%s", declared, statement_lines(does));
+    put(&code, "%s%s\n", declared, does);
+  }
+  /* A rank that has no part of anything here has nothing to do. */
+  const char *l = f->count > 1 && !has_word(code.text, "l") ? "  (void)l;\n" : "";
+  const char *t = takes_step(f) && !has_word(code.text, "t") ? "  (void)t;\n" : "";
+  const char *range = options.cuda ? text("  const range shown(\"%s\");\n", f->name) : "";
+  put(&b, "static void %s(%s)\n{\n%s%s%s%s}\n\n", f->name, function_parameters(f), range, l, t,
+      body.text);
+  return b.text;
+}
+
+/* Calls the functions of some phases, in order; `t`: how the number of the step, or of the batch,
+   is told. */
+static void put_phases(struct buffer *b, enum phase from, enum phase to, const char *t, int indent)
+{
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    if (!is_phase(f) || f->phase < from || f->phase > to) continue;
+    put(b, "%*s%s(%s);\n", indent, "", f->name, takes_step(f) ? t : "");
+  }
+}
+
+/* "memset(&m->grad, 0, sizeof m->grad);" */
+static void put_zero(struct buffer *b, const char *what)
+{
+  const char *form = options.cuda ? "  CHECK_CUDA(cudaMemsetAsync(&%s, 0, sizeof %s, stream));\n"
+                                  : "  memset(&%s, 0, sizeof %s);\n";
+  put(b, form, what, what);
+}
+
+/* A step of several batches: their mean loss and gradients are added up, then there is an
+   update. */
+static void put_batches(struct buffer *b)
+{
+  int n = graph->accumulate;
+  if (has_some_of(GRADIENT)) put_zero(b, "m->grad");
+  if (has_some_of(SUMS)) put_zero(b, "m->sum");
+  put_zero(b, "m->loss");
+  put_phases(b, GATHER, GATHER, "t", 2);
+  if (options.cuda)
+    put(b, "  for (int i = 0; i < %d; i++) {\n", n);
+  else
+    put(b, "  for (int i = %d * (t - 1); i < %d * t; i++) {\n", n, n);
+  if (keeps_batches() && has_some_of(BATCH))
+    put(b, "    CHECK_CUDA(cudaMemcpyAsync(&m->batch, &m->batches[i], sizeof m->batch,\n"
+           "                               cudaMemcpyDeviceToDevice, stream));\n");
+  else if (reads_tokens() && !options.cuda)
+    put(b, "    next_batch(i);\n");
+  put_phases(b, FORWARD, BACKWARD, options.cuda ? batch_number() : "i + 1", 4);
+  put(b, "  }\n");
+  put_phases(b, UPDATE, UPDATE, "t", 2);
+}
+
+char *functions_text(int rank)
+{
+  struct buffer b = {0}, step = {0};
+  forget_products();
+  statement = alloc((size_t)(graph->nop + 1) * sizeof *statement);
+  for (int others = 0; others < 2; others++) /* a part comes before the body that calls it */
+    for (int i = 0; i < graph->nfunction; i++)
+      if (graph->function[i].is_part != others && !is_await_alone(&graph->function[i]))
+        put(&b, "%s", function_text(&graph->function[i], rank));
+  put_text(&step, "", 0);
+  if (graph->accumulate > 1) {
+    put_batches(&step);
+  } else {
+    if (reads_tokens() && !options.cuda) put(&step, "  next_batch(t - 1);\n");
+    put_phases(&step, FORWARD, UPDATE, options.cuda ? batch_number() : "t", 2);
+  }
+  const char *unused = options.cuda || has_word(step.text, "t") ? "" : "  (void)t;\n";
+  put(&b, "%sstatic void step(%s)\n{\n%s%s}\n", prepare_text(), options.cuda ? "void" : "int t",
+      step.text, unused);
+  return b.text;
+}

@@ -1,0 +1,80 @@
+/* rank_file.c: rank<N>.c: what is one rank's alone, as constants. */
+#include "emit/emit.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *members_text(int rank)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  int *member = alloc((size_t)world_size() * sizeof *member);
+  for (int g = 0; g < graph->ngroup; g++) {
+    struct buffer list = {0};
+    put(&list, "static const int %s[] = {", group_name(g));
+    int n = group_members(g, rank, member);
+    for (int i = 0; i < n; i++) put(&list, "%d, ", member[i]);
+    put(&list, "-1};");
+    put(&b, "%s\n", wrapped(list.text, ", ", "    "));
+  }
+  put(&b, "static const int *const members[] = {");
+  for (int g = 0; g < graph->ngroup; g++) put(&b, "%s, ", group_name(g));
+  put(&b, "NULL};");
+  return b.text;
+}
+
+static char *coordinate_text(int rank)
+{
+  int coordinate[MAX_MESH];
+  coordinate_of(rank, coordinate);
+  struct buffer b = {0};
+  for (int d = 0; d < graph->mesh.ndim; d++) put(&b, "%s%d", d ? ", " : "", coordinate[d]);
+  return b.text;
+}
+
+static char *mesh_names(void)
+{
+  struct buffer b = {0};
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    put(&b, "%s%s", d ? ", " : "", printable(graph->mesh.name[d]));
+  return b.text;
+}
+
+/* The first rank, of those that hold the same part, is the one that writes it. */
+static bool owns(int value, int rank)
+{
+  int coordinate[MAX_MESH];
+  coordinate_of(rank, coordinate);
+  for (int d = 0; d < graph->mesh.ndim; d++)
+    if (graph->value[value].layout.on[d].kind != SHARD && coordinate[d]) return false;
+  return elements(local_shape(value, rank)) > 0;
+}
+
+/* `step`: the file of the program; `shown`: the tensors' names as comments have them. */
+char *rank_text(int rank, const char *step, const struct families *tensors,
+                const char *const *shown)
+{
+  int coordinate[MAX_MESH];
+  coordinate_of(rank, coordinate);
+  enum { OWNS_IN_A_ROW = 32 };
+  struct buffer first = {0}, own = {0};
+  for (int i = 0; i < tensors->n; i++) {
+    int value = tensors->at[i].member.at[0];
+    const struct value *v = &graph->value[value];
+    struct part p = local_part(&graph->mesh, v->shape, v->layout, coordinate);
+    struct shape at = {.ndim = v->shape.ndim};
+    memcpy(at.size, p.first, sizeof at.size);
+    if (!at.ndim) at = (struct shape){.ndim = 1};
+    put(&first, "    %-14s // %s\n", text("{%s},", sizes_text(at)), shown[i]);
+    const char *row_end = i % OWNS_IN_A_ROW ? " " : "\n    ";
+    put(&own, "%s%d", !i ? "" : text(",%s", row_end), owns(value, rank));
+  }
+  if (tensors->n > OWNS_IN_A_ROW) own.text = text("\n    %s,\n", own.text);
+  if (!tensors->n) put(&first, "    {0},\n"), put(&own, "0");
+  return fill(embedded_text("templates/rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(),
+              "hash", graph->hash, "rank", text("%d", rank), "step", step, "coordinate",
+              coordinate_text(rank), "mesh", mesh_names(), "members", members_text(rank), "first",
+              first.text, "owns", own.text, "exchanges", exchanges_text(rank), "exchange",
+              graph->nexchange ? "exchange" : "NULL", NULL);
+}

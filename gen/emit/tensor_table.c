@@ -1,0 +1,155 @@
+/* tensor_table.c: the table of the tensors that the runtime fills, reads and writes, and of the
+   numbers that a program uses as indices. */
+#include "emit/emit.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "m->w.layers[31].wq" for "m->w.layers[0].wq": how much of the first stands before the number; 0
+   where it is no such thing. */
+static size_t before_number(const char *first, const char *at, int number)
+{
+  size_t n = 0;
+  char *rest;
+  while (first[n] && first[n] == at[n]) n++;
+  if (!n || first[n - 1] != '[' || first[n] != '0') return 0;
+  return strtol(at + n, &rest, 10) == number && !strcmp(rest, first + n + 1) ? n : 0;
+}
+
+/* Whether the value lies in memory behind the family's others, as they lie behind each other. */
+static bool lies_behind(const struct family *f, int value)
+{
+  const char *first = c_name(f->member.at[0]), *at = c_name(value);
+  if (!same_tensor(f->member.at[0], value) || !alias_goes_on(f, value)) return false;
+  return first && at ? before_number(first, at, f->member.n) > 0 : first == at;
+}
+
+/* What the runtime fills, reads and writes, in this order, of the class of ranks whose names are
+   known. */
+struct families find_tensors(void)
+{
+  int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
+  static const enum role order[] = {PARAMETER, STATE, BATCH, ACTIVATION};
+  for (size_t k = 0; k < sizeof order / sizeof *order; k++)
+    for (int i = 0; i < graph->nvalue; i++) {
+      const struct value *v = &graph->value[i];
+      if (v->role == order[k] && (v->role != ACTIVATION || v->is_output)) list[n++] = i;
+    }
+  return find_families(n, list, lies_behind);
+}
+
+/* A name as it stands in files, as a C string: bytes that are not plain are escaped. */
+char *string_text(const char *s)
+{
+  struct buffer b = {0};
+  put(&b, "\"");
+  for (const unsigned char *c = (const unsigned char *)s; *c; c++) {
+    bool plain = *c >= 0x20 && *c < 0x7f && *c != '"' && *c != '\\' && *c != '?';
+    if (plain)
+      put_text(&b, (const char *)c, 1);
+    else
+      put(&b, "\\%03o", *c);
+  }
+  put(&b, "\"");
+  return b.text;
+}
+
+char *sizes_text(struct shape s)
+{
+  struct buffer b = {0};
+  for (int d = 0; d < s.ndim; d++) put(&b, "%s%" PRId64, d ? ", " : "", s.size[d]);
+  if (!s.ndim) put(&b, "1");
+  return b.text;
+}
+
+static char *name_text(const char *name, const char *rest)
+{
+  return text("{%s, %s}", string_text(name), rest ? string_text(rest) : "NULL");
+}
+
+static char *alias_text(const struct family *f)
+{
+  const char *name, *rest;
+  family_alias(f, &name, &rest);
+  return name ? name_text(name, rest) : copy_text("{NULL, NULL}");
+}
+
+/* Where the family begins in memory, and how far it is from one to the next. */
+static char *tensor_place_text(const struct family *f)
+{
+  const char *first = c_name(f->member.at[0]), *member = first ? first + strlen("m->") : NULL;
+  if (!first) return "0, 0";
+  if (!f->rest) return text("offsetof(struct memory, %s), 0", member);
+  int n = (int)before_number(first, c_name(f->member.at[1]), 1);
+  return text("offsetof(struct memory, %s), sizeof %.*s0]", member, n, first);
+}
+
+/* A row of the table, broken behind commas, but within no name: those have their quotes escaped. */
+static const char *row_lines(char *row)
+{
+  bool named = false;
+  for (char *c = row; *c; c++) {
+    if (*c == '"') named = !named;
+    if (named && *c == ' ') *c = KEPT_BLANK;
+  }
+  return wrapped(row, ", ", "     ");
+}
+
+char *tensors_text(const struct families *tensors, int rank)
+{
+  static const char *const role[] = {
+      [PARAMETER] = "PARAMETER", [STATE] = "STATE", [BATCH] = "BATCH", [ACTIVATION] = "OUTPUT"};
+  static const char *const type[] = {
+      [F32] = "F32", [BF16] = "BF16", [I32] = "I32", [I64] = "I64", [BOOL] = "BOOL"};
+  static const char *const how[] = {[INIT_CONSTANT] = "CONSTANT",
+                                    [INIT_UNIFORM] = "UNIFORM",
+                                    [INIT_NORMAL] = "NORMAL",
+                                    [INIT_TOKENS] = "TOKENS"};
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (int i = 0; i < tensors->n; i++) {
+    const struct family *f = &tensors->at[i];
+    const struct value *v = &graph->value[f->member.at[0]];
+    struct shape here = local_shape(f->member.at[0], rank);
+    char *names = text("    {%s, %s, %d, %s, %s,", name_text(f->name, f->rest), alias_text(f),
+                       f->member.n, role[v->role], type[v->type]);
+    put(&b, "%s\n%s\n", row_lines(names), row_lines(text("     %s,", tensor_place_text(f))));
+    put(&b, "     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n", here.ndim, sizes_text(v->shape),
+        sizes_text(here), how[v->init.kind], v->init.a, v->init.b);
+  }
+  return b.text;
+}
+
+/* Which of the tensors the value is. */
+static int row_of_tensor(const struct families *tensors, int value)
+{
+  for (int i = 0; i < tensors->n; i++)
+    if (tensors->at[i].member.at[0] == value) return i;
+  return NONE;
+}
+
+char *index_uses_text(const struct families *tensors)
+{
+  struct buffer b = {0};
+  if (!graph->nindex_use) return "";
+  put(&b,
+      "\n// Whole numbers that are used as indices, and that may be out of range:\n"
+      "// by what, its line of the plan, below what they must be, which other one is ignored;\n"
+      "// the input that they are of, or -1: the step computes them; which part of that it is.\n"
+      "static const struct index_use index_uses[] = {\n");
+  for (int i = 0; i < graph->nindex_use; i++) {
+    const struct index_use *use = &graph->index_use[i];
+    struct shape first = {.ndim = use->part.ndim};
+    memcpy(first.size, use->first, sizeof first.size);
+    char *ignored = use->ignores ? text("true, %" PRId64, use->ignored) : "false, 0";
+    bool of_input = use->input != NONE;
+    put(&b, "%s\n",
+        row_lines(text(
+            "    {%s, %d, %" PRId64 ", %s, %d, {%s}, {%s}},", string_text(use->what), use->line,
+            use->below, ignored, of_input ? row_of_tensor(tensors, use->input) : NONE,
+            of_input ? sizes_text(first) : "0", of_input ? sizes_text(use->part) : "0")));
+  }
+  put(&b, "};\n");
+  return b.text;
+}

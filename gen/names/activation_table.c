@@ -1,0 +1,220 @@
+/* activation_table.c: the activations of a rank as a table: for each a function at_NAME() that
+   points to it in the arena, with its shape, its placement, its life, and whose bytes it takes.
+
+   A value of a loop's body is one row for all modules; its function takes the module's number. A
+   row is made when the text of a function first asks for it, so that the table has the order of the
+   program. */
+#include "names/names.h"
+
+#include <string.h>
+
+struct row {
+  int value;     /* of a family: module 0's */
+  int count;     /* modules that have one; 1: it is of no family */
+  int64_t bytes; /* of one */
+  struct allocation at;
+  int64_t stride;            /* from one slot to the next */
+  const char *wanted, *name; /* the name without and with a number that tells it from others */
+  const char *function;
+};
+
+static struct row *row;
+static int nrow, row_room;
+static int *row_of; /* by value: its row, from 1 on; 0: none yet */
+static struct scope row_names;
+
+/* The phases' functions, in their order: each with the place in the program where it ends. */
+struct phase_end {
+  int function, place;
+};
+static struct {
+  int n;
+  struct phase_end *at;
+} ends;
+
+static void count_place(void *to, int op, int times)
+{
+  (void)op, (void)times;
+  ++*(int *)to;
+}
+
+static void find_ends(void)
+{
+  int place = 0;
+  ends.n = 0;
+  ends.at = alloc((size_t)(graph->nfunction + 1) * sizeof *ends.at);
+  for (int i = 0; i < graph->nfunction; i++) {
+    if (!is_phase(&graph->function[i])) continue;
+    each_op_of(&graph->function[i], count_place, &place);
+    ends.at[ends.n++] = (struct phase_end){i, place};
+  }
+}
+
+void forget_activations(void)
+{
+  nrow = 0;
+  row_names = (struct scope){.local = true};
+  row_of = alloc((size_t)(graph->nvalue + 1) * sizeof *row_of);
+  find_ends();
+}
+
+bool is_activation(int value)
+{
+  const struct value *v = &graph->value[value], *place = &graph->value[storage_of(value)];
+  if (v->step) return v->stored;
+  return v->stored && v->op != NONE && place->role == ACTIVATION && !place->is_output;
+}
+
+/* ----------------------------------------------------------------------------------------- rows */
+
+static int modules_of(int family)
+{
+  int count = 1;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].family == family && graph->value[i].index >= count)
+      count = graph->value[i].index + 1;
+  return count;
+}
+
+static int slots(const struct row *r)
+{
+  return r->at.depth < r->count ? r->at.depth : r->count;
+}
+
+/* Whether the value lies where the row of its family says that its module's does. */
+static bool is_in_family_row(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->family == NONE || v->family == value || !is_activation(v->family)) return false;
+  struct allocation a = allocation_of(v->family);
+  int64_t at = a.offset + v->index % a.depth * arena_stride(a.storage);
+  return v->type == graph->value[v->family].type && allocation_of(value).offset == at;
+}
+
+/* "layers_attention_wq": the list that it is of, and what its module calls it; of a bucket, which
+   has no module, "layers_forward_gathered". */
+static const char *row_name(int value, const char *function)
+{
+  const struct value *v = &graph->value[value];
+  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
+  const char *list = v->family == value && v->sibling != NONE ? graph->module[v->list].path : "";
+  const char *name = identifier(text("%s%s%s", list, *list ? "." : "", name_in_list(value)));
+  const char *again = op && op->again ? "_again" : "";
+  if (is_buffer(value)) return text("%s_%s", function, name);
+  return text("%s%s%s", name, moved_suffix(value), again);
+}
+
+/* A row that is the same bytes under the same name: of what the value is a view of, say. */
+static const struct row *same_row(const struct row *new)
+{
+  for (const struct row *r = row; r < row + nrow; r++)
+    if (r->at.offset == new->at.offset && r->at.depth == new->at.depth && r->count == new->count &&
+        graph->value[r->value].type == graph->value[new->value].type &&
+        !strcmp(r->wanted, new->wanted))
+      return r;
+  return NULL;
+}
+
+static const struct row *row_for(int value, const char *function)
+{
+  if (is_in_family_row(value)) value = graph->value[value].family;
+  if (row_of[value]) return &row[row_of[value] - 1];
+  const struct value *v = &graph->value[value];
+  struct row new = {.value = value, .count = 1, .at = allocation_of(value), .function = function};
+  if (v->family == value && new.at.depth > 1) new.count = modules_of(value);
+  new.bytes = elements(local_shape(value, named_rank)) * type_bytes(v->type);
+  new.stride = arena_stride(new.at.storage);
+  new.wanted = row_name(value, function);
+  const struct row *same = same_row(&new);
+  if (!same) {
+    new.name = unique_name(&row_names, new.wanted);
+    GROW(row, nrow, row_room);
+    row[nrow++] = new;
+    same = &row[nrow - 1];
+  }
+  row_of[value] = (int)(same - row) + 1;
+  return same;
+}
+
+const char *arena_pointer(int value, const char *module, const char *function)
+{
+  const struct row *r = row_for(value, function);
+  if (r->count == 1) return text("at_%s()", r->name);
+  return text("at_%s(%s)", r->name, module ? module : text("%d", graph->value[value].index));
+}
+
+/* ---------------------------------------------------------------------------------------- about */
+
+/* "forward", "forward .. backward": in which phases it is needed. */
+static const char *lifetime(int value)
+{
+  static const char *const phase[] = {"forward", "backward", "update", "gather"};
+  enum phase from = graph->op[graph->value[value].op].phase, to = from;
+  for (int i = 0; i < ends.n; i++) {
+    if (allocation_of(value).last >= ends.at[i].place) continue;
+    to = graph->function[ends.at[i].function].phase;
+    break;
+  }
+  return from == to ? phase[from] : text("%s .. %s", phase[from], phase[to]);
+}
+
+static bool overlap(const struct row *a, const struct row *b)
+{
+  int64_t a_end = a->at.offset + (slots(a) - 1) * a->stride + a->bytes;
+  int64_t b_end = b->at.offset + (slots(b) - 1) * b->stride + b->bytes;
+  return a->at.offset < b_end && b->at.offset < a_end;
+}
+
+/* "; reuses the bytes of wq and others": of what was made before it, the last one first. */
+static void put_reused(struct buffer *b, const struct row *r)
+{
+  const struct row *last = NULL;
+  int n = 0;
+  for (const struct row *q = row; q < row + nrow; q++) {
+    if (q->at.storage != q->value || q->at.first >= r->at.first || !overlap(q, r)) continue;
+    if (!last || q->at.first > last->at.first) last = q;
+    n++;
+  }
+  if (last) put(b, "; reuses the bytes of %s%s", last->name, n > 1 ? " and others" : "");
+}
+
+static char *about(const struct row *r)
+{
+  const struct value *v = &graph->value[r->value];
+  struct shape here = local_shape(r->value, named_rank);
+  struct buffer b = {0};
+  int storage = r->at.storage;
+  put(&b, "// %s", shape_text(here));
+  if (!same_shape(here, v->shape)) put(&b, " of %s", shape_text(v->shape));
+  put(&b, "  %s",
+      is_buffer(r->value)      ? "a bucket"
+      : holds_pieces(r->value) ? "pieces of an exchange"
+                               : layout_text(v->layout));
+  if (v->order) put(&b, ", %s", order_text(v));
+  put(&b, "  %s", lifetime(storage));
+  if (storage == r->value)
+    put_reused(&b, r);
+  else if (row_of[storage])
+    put(&b, "; in%s %s", is_buffer(storage) ? "" : " place of", row[row_of[storage] - 1].name);
+  return b.text;
+}
+
+char *activation_table(void)
+{
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (const struct row *r = row; r < row + nrow; r++) {
+    const char *type = c_type(graph->value[r->value].type);
+    if (r == row || strcmp(r->function, r[-1].function))
+      put(&b, "%s// ---- %s\n", r == row ? "" : "\n", r->function);
+    put(&b, "%s(%s, %s, %lld",
+        r->count == 1          ? "ACTIVATION"
+        : slots(r) == r->count ? "STACKED"
+                               : "ROTATING",
+        type, r->name, (long long)r->at.offset);
+    if (r->count > 1) put(&b, ", %lld", (long long)r->stride);
+    if (r->count > 1 && slots(r) < r->count) put(&b, ", %d", slots(r));
+    put(&b, ")\n%s\n", wrapped(text("    %s", about(r)), "  ", "    //     "));
+  }
+  return nrow ? fill(embedded_text("templates/arena.h"), "rows", b.text, NULL) : "";
+}

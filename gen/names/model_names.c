@@ -1,0 +1,89 @@
+/* model_names.c: what a value is called in the model's words, without its function's: the name that
+   its module gives it, and what tells it from others of that name. */
+#include "names/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool is_buffer(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->op != NONE && graph->op[v->op].packed && graph->op[v->op].buffer == value;
+}
+
+int viewed_value(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE) return NONE;
+  enum op_kind kind = graph->op[v->op].kind;
+  int storage = storage_of(value);
+  bool in_bucket = kind == OP_all_reduce && storage != value && is_buffer(storage);
+  if (kind != OP_view && !in_bucket) return NONE;
+  int in = graph->op[v->op].in[0];
+  return same_place(in, value) ? in : NONE;
+}
+
+/* What a value of a loop's body is called in it: by its place in the module. "layers.1.wq", with
+   "layers" the list, is "wq"; what the module makes is "out", and what it is given "in". */
+static const char *name_in_module(int value, bool in_loop)
+{
+  const struct value *v = &graph->value[value];
+  const struct value *first = v->family == NONE ? NULL : &graph->value[v->family];
+  if (!in_loop || !first || (v->family != value && !v->step) || first->sibling == NONE)
+    return value_name(value);
+  const char *name = value_name(first->sibling), *mark = strncmp(name, "d_", 2) ? "" : "d_";
+  const char *list = graph->module[first->list].path;
+  char *prefix = text("%s%s%s", mark, list, *list ? "." : "");
+  if (strncmp(name, prefix, strlen(prefix))) return value_name(value);
+  char *rest;
+  long number = strtol(name + strlen(prefix), &rest, 10) - 1 + v->step;
+  if (*rest == '.' && number == 0) return text("%s%s", mark, rest + 1);
+  if ((*rest == 0 || *rest == '_') && (number == 0 || number == -1))
+    return text("%s%s%s", mark, number ? "in" : "out", rest);
+  return value_name(value);
+}
+
+/* Whether it is made on the way to a gradient and has no name but its module's. */
+static bool is_on_the_way(const struct value *v)
+{
+  const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];
+  return op && op->phase == BACKWARD && !op->again && op->module != NONE && *v->name &&
+         !strcmp(v->name, graph->module[op->module].path);
+}
+
+const char *model_name(int value, bool in_loop)
+{
+  while (viewed_value(value) != NONE) value = viewed_value(value);
+  const struct value *v = &graph->value[value];
+  const char *name = name_in_module(value, in_loop);
+  return is_on_the_way(v) ? text("%s.%s", name, op_name(&graph->op[v->op])) : name;
+}
+
+const char *name_in_list(int value)
+{
+  const struct value *v = &graph->value[value];
+  return model_name(value, v->family == value && v->sibling != NONE);
+}
+
+const char *moved_suffix(int value)
+{
+  const struct value *v = &graph->value[value];
+  if (v->op == NONE || is_buffer(value)) return "";
+  const struct op *op = &graph->op[v->op];
+  switch (op->kind) {
+  case OP_all_gather:
+    return "_whole";
+  case OP_reduce_scatter:
+  case OP_slice:
+    return "_cut";
+  case OP_all_to_all:
+    return "_exchanged";
+  case OP_exchange:
+    return holds_pieces(value) ? "_pieces" : "_exchanged";
+  case OP_pack:
+  case OP_pack_pieces:
+    return "_packed";
+  default:
+    return strcmp(op_name(op), "reorder") ? "" : "_reordered";
+  }
+}
