@@ -85,6 +85,19 @@ grep -q '"name": "all_reduce", "cat": "forward", "ph": "X", "pid": 0, "tid": 0, 
 [ "$(tail -n 1 "$WORK/traced/trace.json")" = "]}" ] || fail "trace.json does not end"
 
 ends 0 "in_proj.weight  f32[32, 10]" "$TPGEN" "$toy" --explain in_proj.weight
+for pass in outline memory; do
+  cmp <("$TPGEN" "$toy" --dump=$pass) <("$TPGEN" "$toy" --dump=$pass --explain=in_proj.weight) ||
+    fail "--explain changes what $pass leaves"
+done
+"$TPGEN" "$toy" --dump=fuse > "$WORK/fuse"
+"$TPGEN" "$toy" --dump=grad > "$WORK/grad"
+ends 0 "arena_bytes" "$TPGEN" --from=fuse "$WORK/fuse" --dump=memory
+ends 0 "in_proj.weight  f32[32, 10]" "$TPGEN" --from=grad "$WORK/grad" --explain in_proj.weight
+ends 1 "fuse:1: error: 'fuse': grad" "$TPGEN" --from=grad "$WORK/fuse" --dump=memory
+ends 2 "runs before fuse" "$TPGEN" --from=fuse "$WORK/fuse" --dump=grad
+ends 2 "-D is for plans" "$TPGEN" --from=fuse "$WORK/fuse" --dump=memory -D tp=2
+ends 2 "and this dump is of later" "$TPGEN" --from=fuse "$WORK/fuse" --explain in_proj.weight
+ends 3 "cannot read nowhere" "$TPGEN" --from=fuse nowhere --dump=memory
 ends 1 "no value is called nothing" "$TPGEN" "$toy" --explain nothing
 
 # A file that -D names, and one beside the plan: what they hold reaches the plan, which is read anew for

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Pairs of files. dump/NAME.lua with NAME.PASS.expected: what `tpgen --dump=PASS` prints.
+# passes/NAME.PASS.in with NAME.PASS.expected: a dump of the pass before, and what becomes of its operations.
 # NAME.plan.txt: plan.txt of the CUDA target. errors/NAME.lua with NAME.err: the message of a plan that is
 # wrong, with status 1 and no output.
 # `tests/pairs.sh --update` rewrites what is expected; a new dump pair begins with an empty file.
@@ -25,6 +26,15 @@ for expected in tests/dump/*.expected; do
   "$TPGEN" "$plan" "${args[@]}" "--dump=$pass" > "$WORK/got" 2>&1 ||
     fail "$plan: --dump=$pass ended with status $?"
   compare "$expected" "$WORK/got"
+done
+
+for in in tests/passes/*.in; do
+  stem=${in%.in}
+  from=$(sed -n 's/^after \([a-z_]*\) .*/\1/p' "$in")
+  "$TPGEN" "--from=$from" "$in" "--dump=${stem##*.}" > "$WORK/dump" 2> "$WORK/message" ||
+    fail "$in: status $?: $(cat "$WORK/message")"
+  sed -n '/^[a-z_]* {$/,$p' "$WORK/dump" > "$WORK/got"
+  compare "$stem.expected" "$WORK/got"
 done
 
 for expected in tests/dump/*.plan.txt; do

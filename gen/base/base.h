@@ -55,6 +55,7 @@ struct options {
   const char *plan, *out;
   bool cuda, check, trace;
   const char *dump;    /* a pass, or NULL */
+  const char *from;    /* a pass: the plan is what `dump` printed after it; or NULL */
   const char *explain; /* a value, or NULL */
   int first_rank, last_rank;
   int ndefinition;
@@ -145,6 +146,10 @@ _Noreturn void usage_error(int status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* tpgen itself is wrong: names the pass, and aborts. */
 _Noreturn void bug(const char *pass, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The graph was read from this file, by operation from this line: what is wrong with it is the
+   file's error, not tpgen's. And the operation that the next bug is found at. */
+void bugs_are_of(const char *path, const int *line, int n);
+void bug_is_at(int op);
 /* A line on standard error, of printable ASCII: other bytes, which a plan's path or a name may have
    and which a terminal may obey, are shown as \x1b. All messages go through it. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -117,6 +117,36 @@ void usage_error(int status, const char *format, ...)
   fail_with(status);
 }
 
+/* The file that the graph was read from, and by operation its line. */
+static struct {
+  const char *path;
+  const int *line;
+  int n, at;
+} read_from;
+
+void bugs_are_of(const char *path, const int *line, int n)
+{
+  read_from.path = path;
+  read_from.line = line;
+  read_from.n = n;
+  read_from.at = -1;
+}
+
+void bug_is_at(int op)
+{
+  read_from.at = op;
+}
+
+/* What no pass leaves was read from a file. */
+static _Noreturn void file_error(const char *pass, const char *what)
+{
+  int at = read_from.at, line = at >= 0 && at < read_from.n ? read_from.line[at] : 0;
+  char digits[16] = "";
+  if (line > 0) snprintf(digits, sizeof digits, ":%d", line);
+  say("%s%s: error: no pass leaves such a graph, by %s: %s", read_from.path, digits, pass, what);
+  fail_with(1);
+}
+
 void bug(const char *pass, const char *format, ...)
 {
   char what[LONGEST_MESSAGE];
@@ -124,6 +154,7 @@ void bug(const char *pass, const char *format, ...)
   va_start(list, format);
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
+  if (read_from.path) file_error(pass, what);
   say("tpgen: a mistake in tpgen itself, found in %s: %s", pass, what);
   fail_by_abort();
 }

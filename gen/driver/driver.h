@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "ir/ir.h"
+#include "dump/dump.h"
 #include "sharding/sharding.h"
 #include "target/target.h"
 #include "lua/lua.h"
@@ -31,5 +32,7 @@ void emit(void);
 void run_passes(enum pass first, enum pass last);
 /* From the plan on. */
 void run_until(enum pass last);
+/* All passes: from the plan on, or with --from behind the pass whose dump is read. */
+void run_all(void);
 
 #endif

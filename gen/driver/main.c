@@ -17,6 +17,7 @@ static const char usage[] =
     "  --ranks FIRST-LAST    write only these ranks' programs\n"
     "  --trace               write trace.json, too: the simulated step, for Perfetto\n"
     "  --check               write nothing: fail if DIRECTORY is not what the plan gives\n"
+    "  --from=PASS           the plan is a file that --dump=PASS printed: go on from there\n"
     "  --dump=PASS           print the graph after a pass:";
 
 static const char move_usage[] =
@@ -97,12 +98,18 @@ static void add_link(const char *link)
   options.link[n] = link;
 }
 
-static void set_dump(const char *name)
+static const char *known_pass(const char *option, const char *name)
 {
-  options.dump = name;
   for (int i = 0; i < PASS_COUNT; i++)
-    if (!strcmp(name, pass_name[i])) return;
-  usage_error(2, "--dump=%s: no such pass; tpgen --help lists them", name);
+    if (!strcmp(name, pass_name[i])) return pass_name[i];
+  usage_error(2, "--%s=%s: no such pass; tpgen --help lists them", option, name);
+}
+
+static int place_of_pass(const char *name)
+{
+  int i = 0;
+  while (strcmp(name, pass_name[i])) i++;
+  return i;
 }
 
 /* What is left goes together: a plan, or --move, with the options of either. */
@@ -110,12 +117,17 @@ static void check_options(int argc)
 {
   bool makes = options.out || options.dump || options.explain;
   if (options.move) {
-    if (makes || optind != argc) usage_error(2, "--move takes no plan, and writes nothing");
+    if (makes || options.from || optind != argc)
+      usage_error(2, "--move takes no plan, and writes nothing");
     return;
   }
   if (options.json || options.planner || options.nlink)
     usage_error(2, "--json, --planner and --link are options of --move");
   if (optind + 1 != argc) usage_error(2, "give one plan; tpgen --help tells more");
+  if (options.from && options.ndefinition)
+    usage_error(2, "-D is for plans: what --dump printed has its values");
+  if (options.from && options.dump && place_of_pass(options.dump) < place_of_pass(options.from))
+    usage_error(2, "--dump=%s: that pass runs before %s", options.dump, options.from);
   if (!makes) usage_error(2, "say where the programs go: -o DIRECTORY");
 }
 
@@ -125,12 +137,13 @@ static void check_options(int argc)
 static void read_options(int argc, char **argv)
 {
   enum {
-    TARGET = 256, RANKS, DUMP, TRACE, CHECK, EXPLAIN, MOVE, PLANNER, LINK, JSON, HELP, VERSION
+    TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, EXPLAIN, MOVE, PLANNER, LINK, JSON, HELP, VERSION
   };
   static const struct option list[] = {
     {"target", required_argument, NULL, TARGET},
     {"ranks", required_argument, NULL, RANKS},
     {"dump", required_argument, NULL, DUMP},
+    {"from", required_argument, NULL, FROM},
     {"trace", no_argument, NULL, TRACE},
     {"check", no_argument, NULL, CHECK},
     {"explain", required_argument, NULL, EXPLAIN},
@@ -151,7 +164,8 @@ static void read_options(int argc, char **argv)
     case 'D': define(optarg); break;
     case TARGET: set_target(optarg); break;
     case RANKS: set_ranks(optarg); break;
-    case DUMP: set_dump(optarg); break;
+    case DUMP: options.dump = known_pass("dump", optarg); break;
+    case FROM: options.from = known_pass("from", optarg); break;
     case TRACE: options.trace = true; break;
     case CHECK: options.check = true; break;
     case EXPLAIN: options.explain = optarg; break;
@@ -178,7 +192,7 @@ int main(int argc, char **argv)
   graph_open();
   ask();
 
-  run_until(PASS_LAST); /* all, in the order of ir/passes.h */
+  run_all(); /* the passes, in the order of ir/passes.h */
   prove();
   expect();
   fit();

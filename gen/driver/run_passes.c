@@ -1,6 +1,8 @@
 /* run_passes.c: the passes one after the other, in the order of ir/passes.h. */
 #include "driver/driver.h"
 
+#include <string.h>
+
 static void (*const run[PASS_COUNT])(void) = {
 #define PASS(NAME, name) [PASS_##NAME] = name,
 #include "ir/passes.h"
@@ -10,6 +12,10 @@ static void (*const run[PASS_COUNT])(void) = {
 void run_passes(enum pass first, enum pass last)
 {
   for (enum pass pass = first; pass <= last; pass++) {
+    if (pass == PASS_OUTLINE && options.explain) {
+      leave_out_dead(); /* as outline does first */
+      gather_explained();
+    }
     run[pass]();
     check(pass);
     dump(pass);
@@ -19,4 +25,37 @@ void run_passes(enum pass first, enum pass last)
 void run_until(enum pass last)
 {
   run_passes(0, last);
+}
+
+static enum pass pass_of(const char *name)
+{
+  enum pass pass = 0;
+  while (strcmp(pass_name[pass], name)) pass++;
+  return pass;
+}
+
+/* The file's text, which is no longer than any dump. */
+static const char *dump_text(const char *path)
+{
+  const size_t most = (size_t)1 << 28;
+  size_t length;
+  const char *why, *dump = read_file(path, most, &length, &why);
+  if (!dump) usage_error(3, "cannot read %s: %s", path, why);
+  if (strlen(dump) != length) usage_error(3, "%s: it has a byte 0, and is no text", path);
+  return dump;
+}
+
+void run_all(void)
+{
+  if (!options.from) {
+    run_until(PASS_LAST);
+    return;
+  }
+  enum pass pass = pass_of(options.from);
+  read_dump(options.plan, dump_text(options.plan), pass);
+  check_ranks();
+  check(pass);
+  bugs_are_of(options.plan, NULL, 0); /* operations are numbered anew */
+  dump(pass);
+  run_passes(pass + 1, PASS_LAST);
 }

@@ -121,8 +121,6 @@ static void move_ops(int left)
 
 void drop_rest(void)
 {
-  /* Whose value is explained is told of all that read it, wherever they went. */
-  if (options.explain) return;
   values = none_of(graph->nvalue);
   ops = none_of(graph->nop);
   give_makers();

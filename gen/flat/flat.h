@@ -64,6 +64,8 @@ void optimize(void);
 /* ----------------------------------------------------------------------------------- outline.c */
 
 void outline(void);
+/* The beginning of it: takes out of the order what nothing needs in the end. */
+void leave_out_dead(void);
 /* The first part of it: makes the functions, and leaves graph->order and all else as it is. */
 void fold_modules(void);
 

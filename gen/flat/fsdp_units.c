@@ -166,7 +166,7 @@ void note_list(const struct op *op, const struct list *order)
 bool is_kept_cut(int value)
 {
   const struct value *v = &graph->value[value];
-  if (value >= known || v->role != PARAMETER || v->unit == NONE) return false;
+  if (v->role != PARAMETER || v->unit == NONE) return false;
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (graph->unit[v->unit].shards >> d & 1 && v->layout.on[d].kind == SHARD) return true;
   return false;

@@ -534,7 +534,7 @@ static bool is_told(int value)
 }
 
 /* Takes out of the order what nothing needs in the end. */
-static void leave_out_dead(void)
+void leave_out_dead(void)
 {
   bool *needed = alloc((size_t)graph->nvalue + 1);
   bool *lives = alloc((size_t)graph->norder + 1);

@@ -155,6 +155,24 @@ static void place(struct op *op)
   }
 }
 
+/* What is known of the program before this place in the order: nothing but what it says itself.
+   What leaves the program is moved for that alone. */
+static void look_back(int first)
+{
+  around = (struct surroundings){0};
+  taken_in = NULL;
+  value_room = op_room = taken_room = 0;
+  room_for_new();
+  find_elements();
+  taken_in = wider(taken_in, &taken_room, graph->nvalue + 1);
+  for (int at = 0; at < first; at++) {
+    const struct op *op = &graph->op[graph->order[at]];
+    bool leaves = op->nout && (op->out == graph->loss || graph->value[op->out].is_output);
+    note_taken(op);
+    if (op->kind == OP_redistribute && !leaves) remember(graph->order[at]);
+  }
+}
+
 void propagate_from(int first)
 {
   int norder = graph->norder;
@@ -162,9 +180,7 @@ void propagate_from(int first)
   if (norder) memcpy(order, graph->order, (size_t)norder * sizeof *order);
   new_order = (struct list){.n = first, .room = graph->order_room, .at = graph->order};
   first_new = first;
-  room_for_new();
-  find_elements();
-  taken_in = wider(taken_in, &taken_room, graph->nvalue + 1);
+  look_back(first);
   for (int at = first; at < norder; at++) {
     const struct op *op = &graph->op[order[at]];
     note_taken(op);

@@ -53,12 +53,6 @@ bool same_place(int a, int b);
 /* An order has three bits for each place, the outermost first: the dimension that lies there. */
 unsigned order_with_dimension(unsigned order, int place, int dim);
 
-/* -------------------------------------------------------------------------------------- dump.c */
-
-extern const char *const pass_name[PASS_COUNT];
-/* Prints the graph as it stands, where --dump asks for this pass, and ends tpgen. */
-void dump(enum pass after);
-
 /* -------------------------------------------------------------------------------------- edit.c */
 
 /* The name, or with a number behind it where a function has that name already. */
@@ -195,6 +189,10 @@ bool is_random(const struct op *op);
 /* Whether such an operation moves bytes within a rank's memory. */
 bool is_copy(enum op_kind k);
 bool step_has(bool (*such)(const struct op *op));
+
+/* ------------------------------------------------------------------------------------ passes.c */
+
+extern const char *const pass_name[PASS_COUNT];
 
 /* ------------------------------------------------------------------------------- query_cache.c */
 

@@ -12,6 +12,7 @@ void bug_at(const char *pass, int op, const char *format, ...)
   vsnprintf(what, sizeof what, format, list);
   va_end(list);
   if (op < 0) bug(pass, "%s", what);
+  bug_is_at(op);
   snprintf(where, sizeof where, "%s at operation %d (%s, line %d of the plan)", pass, op,
            op_row[graph->op[op].kind].name, graph->op[op].line);
   bug(where, "%s", what);

@@ -406,9 +406,7 @@ static void read_in_sandbox(void)
   run(L, 0, 0);
 }
 
-/* Ends tpgen where --ranks names ranks that the mesh has not, or where more programs are to be
-   written than it writes at once: before anything is planned. */
-static void check_ranks(void)
+void check_ranks(void)
 {
   enum { MOST = 4096 };
   int world = world_size();

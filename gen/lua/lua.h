@@ -196,6 +196,9 @@ void set_file_bindings(struct lua_State *L);
 
 /* The plan, evaluated in its sandbox: leaves the global graph, its modules, calls and styles. */
 void lua(void);
+/* Ends tpgen where --ranks names ranks that the mesh has not, or where more programs are to be
+   written than it writes at once: before anything is planned. */
+void check_ranks(void);
 
 /* -------------------------------------------------------------------------------- lua_memory.c */
 

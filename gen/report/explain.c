@@ -1,7 +1,13 @@
-/* explain.c: --explain: what becomes of a value, and why. */
+/* explain.c: --explain: what becomes of a value, and why.
+
+   It is told of the flat program, where each module's value is one of its own, and printed when all
+   passes have run as they always do. */
 #include "report/report.h"
 
 #include <string.h>
+
+static struct buffer told;
+static bool is_gathered;
 
 /* Whether the value is one of the program's own: made by something that is still there, and no
    buffer of pieces. */
@@ -22,29 +28,34 @@ static char *made_by(const struct op *op)
 static void explain_value(int value)
 {
   const struct value *v = &graph->value[value];
-  printf("%s  %s%s  %s  (%s:%d)\n", printable(value_name(value)), type_name(v->type),
-         shape_text(v->shape), layout_text(v->layout), plan_shown(), v->line);
-  if (v->role == PARAMETER) printf("  placed by %s\n", asked_by(value));
-  if (v->op != NONE) printf("  made by %s\n", made_by(&graph->op[v->op]));
+  put(&told, "%s  %s%s  %s  (%s:%d)\n", printable(value_name(value)), type_name(v->type),
+      shape_text(v->shape), layout_text(v->layout), plan_shown(), v->line);
+  if (v->role == PARAMETER) put(&told, "  placed by %s\n", asked_by(value));
+  if (v->op != NONE) put(&told, "  made by %s\n", made_by(&graph->op[v->op]));
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
     for (int k = 0; k < op->nin; k++)
       if (op->in[k] == value)
-        printf("  %s: read by %s at line %d, %s%s%s\n", phase_name[op->phase],
-               op_row[op->kind].name, op->line, layouts_text(op), op->why ? ": " : "",
-               op->why ? printable(op->why) : "");
+        put(&told, "  %s: read by %s at line %d, %s%s%s\n", phase_name[op->phase],
+            op_row[op->kind].name, op->line, layouts_text(op), op->why ? ": " : "",
+            op->why ? printable(op->why) : "");
   }
+}
+
+void gather_explained(void)
+{
+  is_gathered = true;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (!strcmp(value_name(i), options.explain) && is_there(i)) explain_value(i);
 }
 
 void explain(void)
 {
   if (!options.explain) return;
-  bool found = false;
-  for (int i = 0; i < graph->nvalue; i++) {
-    if (strcmp(value_name(i), options.explain) || !is_there(i)) continue;
-    found = true;
-    explain_value(i);
-  }
-  if (!found) plan_error(0, "no value is called %s", printable(options.explain));
+  if (!is_gathered)
+    usage_error(2, "--explain: it is told of the program before %s, and this dump is of later",
+                pass_name[PASS_OUTLINE]);
+  if (!told.length) plan_error(0, "no value is called %s", printable(options.explain));
+  fputs(told.text, stdout);
   end_printing();
 }

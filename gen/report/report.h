@@ -64,7 +64,10 @@ double seconds_of(const struct chain *c);
 
 /* ----------------------------------------------------------------------------------- explain.c */
 
-/* --explain NAME: what becomes of the values of that name, and why; then ends tpgen. */
+/* --explain NAME: what becomes of the values of that name, and why: from the flat program, before
+   `outline`. */
+void gather_explained(void);
+/* Prints it, and ends tpgen. */
 void explain(void);
 
 /* ------------------------------------------------------------------------------------ format.c */

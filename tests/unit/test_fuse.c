@@ -1,4 +1,5 @@
-/* Which neighbouring operations become one kernel, in which order, and what of them is stored. */
+/* Which neighbouring operations become one kernel, in which order, and what of them is stored. Runs
+   and sums are pairs of dumps: tests/passes. */
 #include "emit/emit.h"
 #include "functions.h"
 
@@ -52,127 +53,6 @@ static void becomes(const char *wanted)
 {
   fuse();
   assert_string_equal(program(FORWARD), wanted);
-}
-
-/* -------------------------------------------------------------------------------------- kernels */
-
-static void test_a_run_is_one_kernel(void **state)
-{
-  (void)state;
-  one_rank();
-  int x = input("4x6"), w = input("6");
-  int a = pointwise(OP_add, x, w), b = pointwise(OP_relu, a, NONE), c = pointwise(OP_mul, b, x);
-  int last = move(c);
-  becomes("[add relu mul] pack");
-  assert_false(graph->value[a].stored);
-  assert_false(graph->value[b].stored);
-  assert_true(graph->value[c].stored);
-  assert_true(graph->value[x].stored);
-  assert_true(graph->value[w].stored);
-  assert_false(graph->value[last].stored);
-  const struct op *kernel = nth_op(FORWARD, 0);
-  assert_int_equal(kernel->out, NONE);
-  int list[64];
-  assert_int_equal(op_reads(kernel, list), 2);
-  assert_int_equal(list[0], x);
-  assert_int_equal(list[1], w);
-  assert_int_equal(op_writes(kernel, list), 1);
-  assert_int_equal(list[0], c);
-}
-
-static void test_what_others_read_is_stored(void **state)
-{
-  (void)state;
-  one_rank();
-  int x = input("4x6"), a = pointwise(OP_tanh, x, NONE), b = pointwise(OP_exp, a, NONE);
-  move(b);
-  run_in_phase((struct op){.kind = OP_tanh_back, .nin = 2, .in = {b, a}, .phase = BACKWARD});
-  becomes("[tanh exp] pack");
-  assert_true(graph->value[a].stored);
-  assert_true(graph->value[b].stored);
-  assert_string_equal(program(BACKWARD), "[tanh_back]");
-}
-
-static void test_outputs_are_stored(void **state)
-{
-  (void)state;
-  one_rank();
-  int a = pointwise(OP_tanh, input("4x6"), NONE), b = pointwise(OP_exp, a, NONE);
-  graph->value[a].is_output = true;
-  graph->value[b].role = LOSS;
-  becomes("[tanh exp]");
-  assert_true(graph->value[a].stored);
-  assert_true(graph->value[b].stored);
-}
-
-static void test_other_spaces_stay_apart(void **state)
-{
-  (void)state;
-  one_rank();
-  int x = input("4x6"), y = input("6"), z = input("6x4");
-  pointwise(OP_exp, x, NONE);
-  pointwise(OP_exp, y, NONE);
-  pointwise(OP_exp, z, NONE);
-  pointwise(OP_exp, z, NONE);
-  becomes("[exp] [exp] [exp exp]");
-
-  new_graph(1, (int[]){2});
-  x = given(BATCH, "x", parse_shape("4x6"), parse_layout("S(0)"));
-  y = given(BATCH, "y", parse_shape("4x6"), parse_layout("S(1)"));
-  z = given(BATCH, "z", parse_shape("4x6"), parse_layout("R"));
-  int p = given(BATCH, "p", parse_shape("4x6"), parse_layout("P"));
-  pointwise(OP_exp, x, NONE);
-  pointwise(OP_exp, y, NONE);
-  pointwise(OP_exp, z, NONE);
-  pointwise(OP_neg, p, NONE);
-  becomes("[exp] [exp] [exp neg]");
-}
-
-static void test_something_between_ends_a_run(void **state)
-{
-  (void)state;
-  one_rank();
-  int a = pointwise(OP_exp, input("4x6"), NONE), b = move(a);
-  pointwise(OP_add, a, b);
-  becomes("[exp] pack [add]");
-}
-
-/* ----------------------------------------------------------------------------------------- sums */
-
-static void test_sums_end_with_their_kernel(void **state)
-{
-  (void)state;
-  one_rank();
-  int x = input("4x6"), a = pointwise(OP_exp, x, NONE), s = sum(a, 3, false);
-  int centred = pointwise(OP_sub, a, s);
-  move(centred);
-  becomes("[exp sum] [sub] pack");
-  assert_true(graph->value[a].stored);
-  assert_true(graph->value[s].stored);
-}
-
-static void test_what_does_not_need_the_sum_goes_on(void **state)
-{
-  (void)state;
-  one_rank();
-  int x = input("4x6"), s = sum(x, 1, false), b = pointwise(OP_exp, x, NONE), t = sum(b, 1, false);
-  move(s);
-  move(t);
-  becomes("[sum exp sum] pack pack");
-}
-
-static void test_sums_of_other_dimensions_stay_apart(void **state)
-{
-  (void)state;
-  one_rank();
-  int x = input("4x6"), a = sum(x, 1, false), b = sum(x, 2, false), c = sum(x, 2, true);
-  move(a);
-  move(b);
-  move(c);
-  int d = sum(input("4x6x5"), 2, false), e = sum(graph->op[graph->value[d].op].in[0], 4, false);
-  move(d);
-  move(e);
-  becomes("[sum sum sum] pack pack pack [sum] [sum] pack pack");
 }
 
 /* ----------------------------------------------------------------------------------------- rows */
@@ -392,14 +272,6 @@ static void test_long_runs_are_cut(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_run_is_one_kernel),
-      cmocka_unit_test(test_what_others_read_is_stored),
-      cmocka_unit_test(test_outputs_are_stored),
-      cmocka_unit_test(test_other_spaces_stay_apart),
-      cmocka_unit_test(test_something_between_ends_a_run),
-      cmocka_unit_test(test_sums_end_with_their_kernel),
-      cmocka_unit_test(test_what_does_not_need_the_sum_goes_on),
-      cmocka_unit_test(test_sums_of_other_dimensions_stay_apart),
       cmocka_unit_test(test_a_norm_is_one_kernel),
       cmocka_unit_test(test_a_softmax_is_one_kernel),
       cmocka_unit_test(test_sums_over_columns_ride_along),

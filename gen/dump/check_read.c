@@ -1,0 +1,320 @@
+/* check_read.c: whether passes can go on from what a dump says: that numbers lie in their ranges,
+   chains end, and shapes fit. What a pass promises besides is check.c's to look at. */
+#include "dump/dump.h"
+
+static int line; /* of the record under work */
+
+static void need(bool fact, const char *what)
+{
+  if (!fact) dump_error(line, "%s", what);
+}
+
+static bool is_index(int i, int n)
+{
+  return i >= NONE && i < n;
+}
+
+/* ---------------------------------------------------------------------------------------- values
+ */
+
+static void check_shape(const struct shape *s)
+{
+  const int64_t most = (int64_t)1 << 40;
+  int64_t n = 1;
+  for (int d = 0; d < s->ndim; d++) {
+    need(s->size[d] >= 0, "a size is negative");
+    need(!__builtin_mul_overflow(n, s->size[d], &n) && n <= most,
+         "the shape has too many elements");
+  }
+}
+
+static void check_placement(struct placement p, const struct shape *s)
+{
+  if (p.kind != SHARD) return;
+  need(p.dim >= 0 && p.dim < s->ndim, "a dimension is cut that the value has not");
+  need(p.outer <= 1 || (s->size[p.dim] && s->size[p.dim] % p.outer == 0),
+       "a shard's outer does not divide its dimension");
+}
+
+static void check_layout(const struct layout *layout, const struct shape *s)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++) check_placement(layout->on[i], s);
+}
+
+static bool is_order(unsigned order, int ndim)
+{
+  unsigned seen = 0;
+  for (int at = 0; at < ndim; at++) seen |= 1u << (order >> 3 * at & 7);
+  return !order || (seen == (1u << ndim) - 1 && !(order >> 3 * ndim));
+}
+
+/* Whether the way from value to value, by what each carries or shares, ends. */
+static bool ends(int value, int (*next)(int value))
+{
+  int steps = 0;
+  for (; value != NONE && steps <= graph->nvalue; steps++) value = next(value);
+  return value == NONE;
+}
+
+static int carried_from(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->step ? v->initial : v->family == value ? NONE : v->family;
+}
+
+static int stored_in(int value)
+{
+  int storage = graph->memory->of[value].storage;
+  return storage == value ? NONE : storage;
+}
+
+static void check_family(int value)
+{
+  const struct value *v = &graph->value[value];
+  need(v->step >= -1 && v->step <= 1 && v->index >= 0 && (!v->step || v->family != NONE),
+       "a family has no such value");
+  need(v->family == NONE || graph->value[v->family].family == v->family,
+       "the family is that of no value of the first module");
+  need(!v->step || v->initial != NONE, "what is carried begins with nothing");
+  need(ends(value, carried_from), "what is carried begins with itself");
+}
+
+static void check_allocation(int value)
+{
+  const struct allocation *a = &graph->memory->of[value];
+  need(a->storage != NONE && ends(value, stored_in), "a value lies in the place of itself");
+  need(a->depth >= 1 && a->depth <= 1 << 20 && a->offset >= 0, "a value lies nowhere");
+  need(a->made >= NONE && a->first >= NONE && a->last >= NONE, "a value lives at no point");
+}
+
+static void check_value(int value)
+{
+  const struct value *v = &graph->value[value];
+  bool belongs = v->role == GRADIENT || v->role == SUMS || v->role == STATE;
+  check_shape(&v->shape);
+  if (v->placed) check_layout(&v->layout, &v->shape);
+  need(is_order(v->order, v->shape.ndim), "the order names a dimension twice, or not at all");
+  need(!belongs || (v->of != NONE && graph->value[v->of].role == PARAMETER),
+       "it belongs to no parameter");
+  need(is_index(v->unit, graph->nunit), "there is no such unit");
+  need(is_index(v->style, graph->nstyle), "there is no such style");
+  need(v->pieces >= 0 && v->pieces <= 64, "a value has no such pieces");
+  need(v->list >= 0 && (v->list < graph->nmodule || v->list == 0), "there is no such list");
+  check_family(value);
+  if (graph->memory) check_allocation(value);
+}
+
+/* ------------------------------------------------------------------------------------ operations
+ */
+
+/* Whether one of the operators with a rule of its own fits what it takes and makes. */
+static void check_rule(const struct op *op)
+{
+  struct letters l;
+  struct op here = *op;
+  here.line = line;
+  if (op->kind == OP_matmul && op->nin == 3) here.nin = 2; /* it adds to the third */
+  need(op->kind != OP_custom || (op->custom >= 0 && op->custom < graph->ncustom),
+       "there is no such operator");
+  bool has_equation = op->kind == OP_view || op->kind == OP_permute || op->kind == OP_matmul;
+  need(!has_equation || op->equation, "its rule is missing");
+  if (!*rule_of(op) || op->nbody || !op->nout) return;
+  if (!op->nin) return; /* full: its shape is its own */
+  op_letters(&here, &l);
+  need(l.nout == op->nout, "it makes another number of values");
+}
+
+static void check_body(const struct op *op)
+{
+  bool joins = is_collective(op->kind);
+  need(op->nbody || (op->kind != OP_fused && op->kind != OP_epilogue),
+       "such an operation is made of others");
+  for (int k = 0; k < op->nbody; k++) {
+    const struct op *inner = &graph->op[op->body[k]];
+    need(!inner->nbody, "an operation in another is made of others");
+    need(!joins || inner->nin == 1, "a member of a bucket takes one value");
+    need(!is_update(op) || inner->kind == op->kind, "an update is made of others");
+  }
+  const struct stages *s = op->stages;
+  if (op->kind == OP_fused) need(s && s->n == op->nbody && s->space != NONE, "it has no stages");
+  if (!s) return;
+  need(s->rows >= NONE && s->rows <= MAX_DIMS && s->count >= 1 && s->count <= MOST_IN_KERNEL,
+       "its kernel has no such rows");
+  for (int k = 0; k < s->n; k++)
+    need(s->task[k].stage >= 0 && s->task[k].stage < MOST_IN_KERNEL, "there is no such stage");
+}
+
+/* A phase calls loops and parts, a loop's body parts, and a part nothing. */
+static int rank_of(const struct function *f)
+{
+  return is_phase(f) ? 2 : !f->is_part;
+}
+
+static void check_call(const struct op *op, const struct function *in)
+{
+  if (op->kind != OP_loop && op->kind != OP_round) return;
+  need(in && op->function != NONE, "a call stands where nothing runs, or calls nothing");
+  const struct function *f = &graph->function[op->function];
+  need(rank_of(f) < rank_of(in) && f->is_part == (op->kind == OP_round),
+       "it calls what it may not");
+  need(op->distance >= 0 && op->distance < 1 << 16, "there is no such round");
+}
+
+static bool moves(enum op_kind kind)
+{
+  return is_collective(kind) || kind == OP_redistribute || kind == OP_slice ||
+         kind == OP_to_partial || kind == OP_pack || kind == OP_unpack || kind == OP_pack_pieces ||
+         kind == OP_unpack_pieces;
+}
+
+static void check_collective(const struct op *op)
+{
+  bool has_exchange =
+      op->kind == OP_exchange || op->kind == OP_pack_pieces || op->kind == OP_unpack_pieces;
+  need(op->group != NONE, "over is missing: among whom");
+  bool joins = is_collective(op->kind) || usual_op(op->kind, FORWARD).group == NONE;
+  need(op->group >= NONE && (op->group < graph->ngroup || (!op->group && !joins)),
+       "there is no such group");
+  need(!has_exchange || (op->exchange >= 0 && op->exchange < graph->nexchange),
+       "there is no such exchange");
+  if (!moves(op->kind) || op->nbody) return;
+  need(op->nin >= 1 && op->nout == 1, "a move takes a value and makes one");
+  int ndim = graph->value[op->in[0]].shape.ndim;
+  need(op->dim >= 0 && op->dim <= ndim && op->dim_to >= 0 && op->dim_to <= ndim,
+       "it has no such dimension");
+  if (op->kind == OP_redistribute || op->kind == OP_pack || op->kind == OP_unpack)
+    check_layout(&op->to, &graph->value[op->in[0]].shape);
+}
+
+static int chained_before(int id)
+{
+  return scheduled(&graph->op[id])->chained_to;
+}
+
+static void check_scheduled(int id)
+{
+  const struct scheduled *s = scheduled(&graph->op[id]);
+  need(!s->overlapped || is_collective(graph->op[id].kind), "what is overlapped is no collective");
+  need(s->prefetch_distance >= 0 && s->prefetch_distance <= MOST_PREFETCHED,
+       "it is issued too far ahead");
+  need(s->time >= 0 && s->exposed >= 0, "it takes no such time");
+  need(s->event >= 0 && (!graph->schedule || s->event <= graph->schedule->nevent),
+       "there is no such event");
+  int steps = 0;
+  for (int at = id; at != NONE; at = chained_before(at), steps++)
+    need(steps <= graph->nop, "it is chained to itself");
+}
+
+static void check_op(int id)
+{
+  const struct op *op = &graph->op[id];
+  need(op->kind != OP_await ||
+           (op->awaits != NONE && scheduled(&graph->op[op->awaits])->overlapped),
+       "it awaits what is not overlapped");
+  need(op->pieces >= 0 && op->pieces <= 64 && op->piece >= 0 && op->piece <= op->pieces,
+       "there is no such piece");
+  check_scheduled(id);
+  need(op->unit >= -2 && op->unit <= graph->nunit, "there is no such unit");
+  need(!op->packed || op->buffer != NONE, "its buffer is missing");
+  check_body(op);
+  check_collective(op);
+  check_rule(op);
+}
+
+/* ------------------------------------------------------------------------------------- the others
+ */
+
+static void check_modules(void)
+{
+  need(graph->nmodule > 0, "there is no module");
+  for (int i = 0; i < graph->nmodule; i++) {
+    need(graph->module[i].parent < i, "a module lies in one that is told below it");
+    need((graph->module[i].parent == NONE) == (i == 0),
+         "the first module is that without a parent");
+    need(is_index(graph->module[i].unit, graph->nunit), "a module is of no unit that there is");
+  }
+  for (int i = 0; i < graph->nunit; i++)
+    need(graph->unit[i].module != NONE && graph->unit[i].dim >= -MAX_DIMS &&
+             graph->unit[i].dim <= ANY_DIM && graph->unit[i].who,
+         "a unit has no module, or no such dimension");
+}
+
+static void check_functions(void)
+{
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    need(f->count >= 1 && f->count <= 1 << 16 && f->body != NONE, "a function runs for no module");
+    for (int k = 0; k < f->nop; k++) check_call(&graph->op[f->op[k]], f);
+  }
+}
+
+static void check_styles(void)
+{
+  for (int i = 0; i < graph->nstyle; i++) {
+    const struct style *s = &graph->style[i];
+    need(s->module != NONE, "a style is of no module");
+    for (int k = 0; k < s->nwish; k++)
+      need(s->wish[k].what != WISH_PARAMETER || s->wish[k].value != NONE, "a style places nothing");
+  }
+  for (int i = 0; i < graph->nasync; i++)
+    need(graph->async[i].module != NONE && graph->async[i].pieces >= 0 &&
+             graph->async[i].pieces <= 64,
+         "async_tp is of no module");
+  for (int i = 0; i < graph->nasync_tp_result; i++) {
+    const struct async_tp_result *c = &graph->async_tp_result[i];
+    need(c->op != NONE && c->async >= 0 && c->async < graph->nasync, "a cut is of nothing");
+  }
+}
+
+static void check_calls(void)
+{
+  for (int i = 0; i < graph->ncall; i++) {
+    const struct call *c = &graph->call[i];
+    need(c->module != NONE && c->parent >= NONE && c->parent < i, "a call is made in no module");
+    need(c->first >= 0 && c->first <= c->last && c->last <= graph->norder, "a call is of nothing");
+    for (int k = 0; k < c->nin; k++) need(c->in[k] != NONE, "a call takes nothing");
+    for (int k = 0; k < c->nout; k++) need(c->out[k] != NONE, "a call gives nothing");
+  }
+}
+
+static void check_others(void)
+{
+  for (int i = 0; i < graph->ncustom; i++) {
+    const struct custom *c = &graph->custom[i];
+    need(c->rule && c->linear && !rule_error(c->rule, c->linear), "an operator has no proper rule");
+    for (int k = 0; k < MAX_INPUTS; k++)
+      need(is_index(c->backward[k], graph->ncustom), "an operator's backward is none");
+  }
+  for (int i = 0; i < graph->nexchange; i++) {
+    const struct exchange *e = &graph->exchange[i];
+    check_shape(&e->whole);
+    check_layout(&e->move.from, &e->whole);
+    check_layout(&e->move.to, &e->whole);
+  }
+  for (int i = 0; i < graph->nindex_use; i++) check_shape(&graph->index_use[i].part);
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    need(graph->mesh.bandwidth[i] >= 0 && graph->mesh.latency[i] >= 0, "a link is of no speed");
+  need(graph->accumulate >= 1 && graph->accumulate <= 4096, "a step takes no batches");
+  need(graph->prefetched >= 0 && graph->prefetched <= MOST_PREFETCHED, "too many are prefetched");
+  need(graph->steps >= 0, "there are no steps");
+  need(graph->arena_bytes >= 0 && graph->live_bytes >= 0, "the arena has no size");
+}
+
+void check_dump(const int *op_line, const int *value_line)
+{
+  line = 0;
+  check_modules();
+  check_styles();
+  check_calls();
+  check_others();
+  for (int i = 0; i < graph->nvalue; i++) {
+    line = value_line[i];
+    if (line) check_value(i);
+  }
+  for (int i = 0; i < graph->nop; i++) {
+    line = op_line[i];
+    if (line) check_op(i);
+  }
+  line = 0;
+  check_functions();
+}

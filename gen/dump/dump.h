@@ -1,0 +1,158 @@
+/* dump.h: the graph as text, and the text as a graph: --dump and --from. read.c has the grammar. */
+#ifndef TPGEN_DUMP_H
+#define TPGEN_DUMP_H
+
+#include "base/base.h"
+#include "ir/ir.h"
+#include "dump/fields.h"
+
+enum { MOST_VALUES = 1 << 20, MOST_RANKS_READ = 1 << 20, MOST_CARRIED = 8 };
+
+/* A label of an operation, until all lines are read: below all numbers. */
+#define LABEL(n)    (-2 - (n))
+#define IS_LABEL(x) ((x) < -2)
+
+/* How often values that are told are called so, and the last of them. */
+struct bearer {
+  int n, value;
+};
+
+/* What one dump knows of the graph. */
+struct writing {
+  struct buffer b;
+  enum pass after;
+  bool *kept, *is_told; /* by value: it is in the dump; its line is written */
+  bool *made;           /* by value: the line of an operation tells it */
+  bool *op_kept;
+  bool *has_line; /* by operation */
+  int *sibling;   /* by value: that of module 1 in its family */
+  int *label;     /* by operation: 1 and more where another line speaks of it */
+  struct memo names, relatives;
+};
+extern struct writing d;
+
+/* What is known of one that is read. */
+struct reading {
+  enum pass after;
+  int *value_line, *wanted_line; /* by value: where it is told; where another line speaks of it */
+  struct list op_line;           /* by operation */
+  const char **told;             /* by value: what its line calls it */
+  struct allocation *allocation;
+  struct memo names, relatives, texts;
+  struct list labels, label_lines; /* by label the operation; where it is spoken of */
+  struct schedule schedule;
+  int schedule_room;
+  int gap; /* the operation that made what is no more */
+};
+extern struct reading r;
+
+/* -------------------------------------------------------------------------------- check_read.c */
+
+/* Ends tpgen with the file's error where passes could not go on from what a dump says. By operation
+   and by value the line that tells it. */
+void check_dump(const int *op_line, const int *value_line);
+
+/* -------------------------------------------------------------------------------------- read.c */
+
+/* The graph after the pass from what `dump` printed: the text of the file. */
+void read_dump(const char *path, const char *dump, enum pass after);
+
+/* ------------------------------------------------------------------------------- read_fields.c */
+
+#define RECORD(name, type, ROWS) bool read_##name##_field(type *x);
+RECORDS(RECORD)
+#undef RECORD
+/* What stands next, or the file's error. */
+int read_VALUE(void);
+int read_MODULE(void);
+int read_MESH_DIM(void);
+int read_GROUP(void);
+int read_OP(void);
+int read_INT(void);
+int64_t read_LONG(void);
+const char *read_TEXT(void);
+enum type read_TYPE(void);
+struct shape read_SHAPE(void);
+struct placement read_PLACEMENT(void);
+struct layout read_LAYOUT(void);
+int function_named(const char *name); /* or NONE */
+/* Whether a value's number stands next, and no name that begins so. */
+bool is_value_number(void);
+int take_value_number(void);
+void reach_value(int value);
+void note_bearer(int value);
+
+/* ---------------------------------------------------------------------------------- read_ops.c */
+
+void read_value_line(void);
+enum op_kind read_op_kind(void);
+void note_scheduled(struct scheduled decided);
+/* Up to the bracket's end: puts the operations into the list. */
+void read_ops(enum phase phase, struct list *into, struct stages *stages);
+
+/* ------------------------------------------------------------------------------------ tokens.c */
+
+/* The place in a dump that is read: steps over blanks within a line, never over its end. */
+void open_tokens(const char *path, const char *dump);
+_Noreturn void dump_error(int line, const char *format, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void unexpected(const char *wanted);
+int token_line(void);
+bool tokens_end(void); /* the file's end */
+bool at_line_end(void);
+void to_next_line(void);
+bool take_sign(char sign);        /* the sign, if it is the next */
+bool take_word(const char *word); /* the word, up to a blank or the line's end, if it is the next */
+void need_sign(char sign);
+int64_t token_number(int64_t least, int64_t most);
+uint64_t token_bits(void);
+double token_real(void);
+bool is_quoted(void);
+char *token_name(void);
+char *token_text(void);
+int take_word_of(const char *const *words, int n); /* or NONE */
+/* What stands next, for a look ahead, and the place again. */
+const char *token_place(void);
+void return_to(const char *place);
+
+/* ------------------------------------------------------------------------------------- usual.c */
+
+/* Records as most are. maker: NULL where no operation makes the value. */
+struct op usual_op(enum op_kind kind, enum phase phase);
+struct value usual_value(const struct op *maker, enum type type, enum pass after);
+struct allocation usual_allocation(int value);
+/* Whether it is what a module behind the first has of a family: such are made by the operation that
+   makes the first's, and that of module 1 is the first's sibling. */
+bool is_other_of_family(const struct value *v);
+/* Whether a name that is its operation's is no name of its own. */
+bool takes_usual_name(const struct value *v);
+struct module usual_module(const char *path, int index);
+struct graph usual_graph(void);
+
+/* ------------------------------------------------------------------------------------- write.c */
+
+/* Prints the graph as it stands, where --dump asks for this pass, and ends tpgen. */
+void dump(enum pass after);
+
+/* ------------------------------------------------------------------------------ write_fields.c */
+
+#define RECORD(name, type, ROWS) void put_##name##_fields(const type *x, const type *usual);
+RECORDS(RECORD)
+#undef RECORD
+void put_quoted(const char *s);
+void put_name(const char *s);
+void put_value(int value);
+void put_module(int module);
+void put_placement(struct placement p);
+void put_layout(const struct layout *layout);
+void put_shape(const struct shape *s);
+void note_bearer_of(int value);
+/* The word and the field, where it is not as usual. */
+void put_LONG(const char *word, int64_t x, int64_t usual);
+void put_REAL(const char *word, double x, double usual);
+void put_TEXT(const char *word, const char *x, const char *usual);
+void put_VALUE(const char *word, int x, int usual);
+void put_GROUP(const char *word, int x, int usual);
+void put_MESH_DIM(const char *word, int x, int usual);
+void put_SHAPE(const char *word, struct shape x, struct shape usual);
+
+#endif

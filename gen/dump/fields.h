@@ -1,0 +1,262 @@
+/* clang-format off */
+/* fields.h: what a dump says of each record, one row a field. write_fields.c writes by these rows
+   and read_fields.c reads by them: a field that a later pass needs is a row here, and nothing else.
+
+     FIELD(KIND, member, word)
+
+   KIND    How the field is written and read; `put_KIND` and `read_KIND` of the two files.
+             FLAG            `word` where it is set; `no_word` where it is not, and usually is
+             INT LONG REAL   a number
+             BITS            a number in hexadecimal: a bit for each dimension
+             TEXT            a text, in quotes where it is more than a plain word
+             VALUE MODULE FUNCTION OP   what it is called; OP by the label @1 of its line
+             ORDER           dimensions from the outermost on: 1,0,2
+             SHAPE PLACEMENT LAYOUT
+             the others      a word of an enum
+   member  In the struct.
+   word    Before the field. A field that is as usual is left out: see usual_op and usual_value. */
+#ifndef TPGEN_DUMP_FIELDS_H
+#define TPGEN_DUMP_FIELDS_H
+
+#define DEVICE_FIELDS(FIELD)                \
+  FIELD(REAL,      flops[IN_FLOAT32],  "float32")    \
+  FIELD(REAL,      flops[IN_TFLOAT32], "tfloat32")   \
+  FIELD(REAL,      flops[IN_BFLOAT16], "bfloat16")   \
+  FIELD(REAL,      bandwidth,          "bandwidth")  \
+  FIELD(INT,       processors,         "processors")
+
+#define MODULE_FIELDS(FIELD)                \
+  FIELD(TEXT,      name,          "name")   \
+  FIELD(TEXT,      class_name,    "class")  \
+  FIELD(MODULE,    parent,        "parent") \
+  FIELD(INT,       line,          "line")   \
+  FIELD(INT,       unit,          "unit")
+
+#define UNIT_FIELDS(FIELD)                  \
+  FIELD(MODULE,    module,        "module") \
+  FIELD(TEXT,      who,           "by")     \
+  FIELD(INT,       line,          "line")   \
+  FIELD(BITS,      shards,        "shards") \
+  FIELD(BITS,      copies,        "copies") \
+  FIELD(BITS,      again,         "again")  \
+  FIELD(INT,       dim,           "dim")    \
+  FIELD(FLAG,      once,          "once")   \
+  FIELD(FLAG,      reduces_each,  "reduces_each")
+
+#define CALL_FIELDS(FIELD)                  \
+  FIELD(INT,       parent,        "within") \
+  FIELD(INT,       first,         "first")  \
+  FIELD(INT,       last,          "last")
+
+#define STYLE_FIELDS(FIELD)                 \
+  FIELD(MODULE,    module,        "on")     \
+  FIELD(MESH_DIM,  mesh_dim,      "over")   \
+  FIELD(INT,       line,          "line")
+
+#define CUSTOM_FIELDS(FIELD)                \
+  FIELD(TEXT,      rule,          "rule")   \
+  FIELD(TEXT,      linear,        "linear") \
+  FIELD(INT,       line,          "line")   \
+  FIELD(TEXT,      kernel_c,      "c")      \
+  FIELD(TEXT,      kernel_cu,     "cu")
+
+#define MOVE_FIELDS(FIELD)                  \
+  FIELD(LAYOUT,    from,          "from")   \
+  FIELD(LAYOUT,    to,            "to")
+
+#define ASYNC_FIELDS(FIELD)                 \
+  FIELD(MODULE,    module,        "on")     \
+  FIELD(MESH_DIM,  mesh_dim,      "over")   \
+  FIELD(INT,       pieces,        "pieces") \
+  FIELD(INT,       line,          "line")   \
+  FIELD(FLAG,      met,           "met")
+
+#define RESULT_FIELDS(FIELD)                \
+  FIELD(OP,        op,            "of")     \
+  FIELD(INT,       async,         "async")  \
+  FIELD(INT,       pieces,        "pieces") \
+  FIELD(INT,       times,         "times")  \
+  FIELD(INT,       tried,         "tried")  \
+  FIELD(LONG,      whole,         "whole")  \
+  FIELD(LONG,      in_pieces,     "in_pieces") \
+  FIELD(TEXT,      why_not,       "why_not")
+
+#define INDEX_USE_FIELDS(FIELD)             \
+  FIELD(INT,       line,          "line")   \
+  FIELD(LONG,      below,         "below")  \
+  FIELD(LONG,      ignored,       "ignored") \
+  FIELD(FLAG,      ignores,       "ignores") \
+  FIELD(VALUE,     input,         "input")  \
+  FIELD(SHAPE,     part,          "part")
+
+#define OPTIMIZER_FIELDS(FIELD)             \
+  FIELD(REAL,      lr,            "lr")     \
+  FIELD(REAL,      beta1,         "beta1")  \
+  FIELD(REAL,      beta2,         "beta2")  \
+  FIELD(REAL,      eps,           "eps")    \
+  FIELD(REAL,      weight_decay,  "weight_decay") \
+  FIELD(REAL,      momentum,      "momentum") \
+  FIELD(FLAG,      nesterov,      "nesterov") \
+  FIELD(INT,       line,          "line")
+
+#define GRAPH_FIELDS(FIELD)                 \
+  FIELD(INT,       mesh.line,     "mesh_line") \
+  FIELD(LONG,      mesh.memory,   "memory") \
+  FIELD(FLAG,      greedy,        "greedy") \
+  FIELD(FLAG,      tf32,          "tf32")   \
+  FIELD(FLAG,      checkpoint,    "checkpoint") \
+  FIELD(PREFETCH,  prefetch,      "prefetch") \
+  FIELD(INT,       prefetched,    "prefetched") \
+  FIELD(BUCKETING, bucketing,     "bucketing") \
+  FIELD(VALUE,     loss,          "loss")   \
+  FIELD(VALUE,     norm,          "norm")   \
+  FIELD(INT,       train_line,    "line")   \
+  FIELD(INT,       steps,         "steps")  \
+  FIELD(SEED,      seed,          "seed")   \
+  FIELD(INT,       rates.warmup,  "warmup") \
+  FIELD(INT,       rates.steps,   "rate_steps") \
+  FIELD(REAL,      rates.least,   "least_rate") \
+  FIELD(REAL,      clip,          "clip")   \
+  FIELD(FLAG,      wants_norm,    "wants_norm") \
+  FIELD(INT,       accumulate,    "accumulate") \
+  FIELD(FLAG,      reduce_each_batch, "reduce_each_batch") \
+  FIELD(LONG,      arena_bytes,   "arena_bytes") \
+  FIELD(LONG,      live_bytes,    "live_bytes")
+
+#define FUNCTION_FIELDS(FIELD)              \
+  FIELD(PHASE,     phase,         "phase")  \
+  FIELD(INT,       count,         "modules") \
+  FIELD(FLAG,      upward,        "upward") \
+  FIELD(FLAG,      is_part,       "part")   \
+  FIELD(FUNCTION,  body,          "of")
+
+/* Beside what a line says by its place: `to dp=S(0)` of a redistribute. */
+#define OP_FIELDS(FIELD)                    \
+  FIELD(TEXT,      equation,      "rule")   \
+  FIELD(INT,       custom,        "operator") \
+  FIELD(REAL,      scalar,        "scalar") \
+  FIELD(BITS,      dims,          "dims")   \
+  FIELD(FLAG,      keep,          "kept")   \
+  FIELD(FUNCTION,  function,      "calls")  \
+  FIELD(ITERATION, iteration,     "for")    \
+  FIELD(INT,       distance,      "distance") \
+  FIELD(OP,        awaits,        "of")     \
+  FIELD(TYPE,      type,          "type")   \
+  FIELD(FLAG,      typed,         "typed")  \
+  FIELD(TYPE,      backward_type, "backward_type") \
+  FIELD(REDUCTION, reduction,     "reduction") \
+  FIELD(FLAG,      finishes,      "finishes") \
+  FIELD(GROUP,     group,         "over")   \
+  FIELD(INT,       dim,           "dim")    \
+  FIELD(INT,       dim_to,        "dim_to") \
+  FIELD(INT,       exchange,      "exchange") \
+  FIELD(FLAG,      held,          "held")   \
+  FIELD(FLAG,      packed,        "packed") \
+  FIELD(VALUE,     buffer,        "buffer") \
+  FIELD(FLAG,      of_unit,       "of_unit") \
+  FIELD(INT,       unit,          "unit")   \
+  FIELD(TEXT,      why,           "why")    \
+  FIELD(TEXT,      part_of,       "part_of") \
+  FIELD(FLAG,      constant,      "constant") \
+  FIELD(FLAG,      again,         "again")  \
+  FIELD(INT,       piece,         "piece")  \
+  FIELD(INT,       pieces,        "of_pieces") \
+  FIELD(PHASE,     phase,         "phase")  \
+  FIELD(INT,       line,          "line")   \
+  FIELD(MODULE,    module,        "in")
+
+#define SCHEDULED_FIELDS(FIELD)             \
+  FIELD(FLAG,      overlapped,    "overlapped") \
+  FIELD(FLAG,      awaited_next_iteration, "awaited_next_iteration") \
+  FIELD(FLAG,      issued_in_last_iteration, "issued_in_last_iteration") \
+  FIELD(FLAG,      has_chained,   "has_chained") \
+  FIELD(INT,       prefetch_distance, "prefetch_distance") \
+  FIELD(OP,        chained_to,    "chained_to") \
+  FIELD(INT,       event,         "event")  \
+  FIELD(LONG,      time,          "time")   \
+  FIELD(LONG,      exposed,       "exposed")
+
+#define STAGES_FIELDS(FIELD)                \
+  FIELD(VALUE,     space,         "over")   \
+  FIELD(INT,       rows,          "rows")   \
+  FIELD(INT,       count,         "times")
+
+#define TASK_FIELDS(FIELD)                  \
+  FIELD(FLAG,      of_row,        "of_row") \
+  FIELD(REACH,     reach,         "reach")  \
+  FIELD(INT,       stage,         "stage")
+
+/* After the role, the type, the shape and the layout. */
+#define VALUE_FIELDS(FIELD)                 \
+  FIELD(ORDER,     order,         "order")  \
+  FIELD(VALUE,     of,            "of")     \
+  FIELD(TYPE,      used_as,       "used_as") \
+  FIELD(TYPE,      reduced_as,    "reduced_as") \
+  FIELD(FLAG,      is_output,     "output") \
+  FIELD(FLAG,      stored,        "stored") \
+  FIELD(FLAG,      apart,         "apart")  \
+  FIELD(INT,       pieces,        "in_pieces") \
+  FIELD(VALUE,     family,        "family") \
+  FIELD(INT,       index,         "index")  \
+  FIELD(MODULE,    list,          "list")   \
+  FIELD(VALUE,     sibling,       "sibling") \
+  FIELD(INT,       step,          "step")   \
+  FIELD(VALUE,     initial,       "initial") \
+  FIELD(TEXT,      alias,         "alias")  \
+  FIELD(INIT,      init.kind,     "init")   \
+  FIELD(REAL,      init.a,        "init_a") \
+  FIELD(REAL,      init.b,        "init_b") \
+  FIELD(INT,       unit,          "unit") \
+  FIELD(INT,       style,         "style")  \
+  FIELD(OP,        op,            "made_by") \
+  FIELD(INT,       line,          "line") \
+  FIELD(MODULE,    module,        "in")
+
+#define ALLOCATION_FIELDS(FIELD)            \
+  FIELD(VALUE,     storage,       "in_place_of") \
+  FIELD(LONG,      offset,        "at")     \
+  FIELD(INT,       first,         "lives_from") \
+  FIELD(INT,       last,          "to_point") \
+  FIELD(INT,       depth,         "kept_values") \
+  FIELD(INT,       made,          "made_at") \
+  FIELD(FUNCTION,  made_by,       "made_in")
+
+/* What a name has, and a text, beside letters and digits, where it is in no quotes. */
+#define NAME_SIGNS      "_.-/"
+#define TEXT_SIGNS      "_.-/,()*!@:+>"
+
+/* The words of enums, in their order. */
+#define ROLE_WORDS                                                                                 \
+  "activation", "parameter", "gradient", "sums", "state", "batch", "loss", "norm"
+#define TYPE_WORDS      "f32", "bf16", "i32", "i64", "bool", "f64"
+#define PHASE_WORDS     "forward", "backward", "update", "gather"
+#define REDUCTION_WORDS "sum", "max", "min"
+#define ITERATION_WORDS "first", "last", "next", "previous", "in_last"
+#define INIT_WORDS      "constant", "uniform", "normal", "tokens"
+#define PREFETCH_WORDS  "where_it_pays", "nothing", "all"
+#define BUCKETING_WORDS "by_unit", "greedy", "none"
+#define REACH_WORDS     "none", "some", "row", "column", "rows", "unfit"
+
+/* RECORD(name, type, rows) of each. */
+#define RECORDS(RECORD)                                           \
+  RECORD(device,     struct device,          DEVICE_FIELDS)       \
+  RECORD(module,     struct module,          MODULE_FIELDS)       \
+  RECORD(unit,       struct unit,            UNIT_FIELDS)         \
+  RECORD(call,       struct call,            CALL_FIELDS)         \
+  RECORD(style,      struct style,           STYLE_FIELDS)        \
+  RECORD(custom,     struct custom,          CUSTOM_FIELDS)       \
+  RECORD(move,       struct move,            MOVE_FIELDS)         \
+  RECORD(async,      struct async,           ASYNC_FIELDS)        \
+  RECORD(result,     struct async_tp_result, RESULT_FIELDS)       \
+  RECORD(index_use,  struct index_use,       INDEX_USE_FIELDS)    \
+  RECORD(optimizer,  struct optimizer,       OPTIMIZER_FIELDS)    \
+  RECORD(graph,      struct graph,           GRAPH_FIELDS)        \
+  RECORD(function,   struct function,        FUNCTION_FIELDS)     \
+  RECORD(op,         struct op,              OP_FIELDS)           \
+  RECORD(scheduled,  struct scheduled,       SCHEDULED_FIELDS)    \
+  RECORD(stages,     struct stages,          STAGES_FIELDS)       \
+  RECORD(task,       struct task,            TASK_FIELDS)         \
+  RECORD(value,      struct value,           VALUE_FIELDS)        \
+  RECORD(allocation, struct allocation,      ALLOCATION_FIELDS)
+
+#endif

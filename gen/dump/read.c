@@ -1,0 +1,445 @@
+/* read.c: reads what write.c prints: `tpgen --from=PASS FILE` goes on behind the pass. The
+   words of fields are rows of fields.h; a field that is as usual (usual.c) is left out.
+
+     file     = "after" PASS "plan" TEXT "for" ("cpu" | "cuda") { line }
+     line     = "mesh" NAME SIZE fields               a dimension of the mesh
+              | "device" NAME fields
+              | "group" "over" NAME {"," NAME}        of ranks
+              | "module" PATH fields                  those above it before it
+              | "unit" NAME fields
+              | "operator" NAME "backward" NUMBER {"," NUMBER} fields
+              | "exchange" TYPE SHAPE "over" GROUP "by" KIND {"among" NAME} fields
+              | "function" NAME fields                its operations come below
+              | VALUE NAME "=" kind                   one that no operation's line makes
+              | "style" NAME fields "{" { ("parameter" VALUE | "input" N | "output" N) PLACEMENT }
+   "}" | "async_tp" fields | "call" PATH fields {"in" VALUE} {"out" VALUE} | "index_use" NAME fields
+   "first" SHAPE | "program" fields ["events" N] {"bucket" BYTES} | "optimizer" NAME fields |
+   "expect" fields how many of which collective | PHASE "{" { operation } "}"           of the flat
+   program | FUNCTION
+   "{" { operation } "}"        of a function | "aside" "{" { operation } "}"         what nothing
+   runs, but something speaks of | "cut" fields                          what became of a collective
+   under async_tp operation = ["@" N] [VALUE [NAME] {"," VALUE [NAME]} "="] KIND ["(" [VALUE {","
+   VALUE}] ")"] { field | "to" {NAME "=" PLACEMENT} | "as" LAYOUT | "numbers" N {"," N} } { kind }
+   ["{" fields of its stages NEWLINE { operation } "}"] kind     = [ROLE] TYPE SHAPE [LAYOUT] fields
+   of an output with a name, in their order VALUE    = "v" N | NAME | "nothing"              NAME:
+   of a line above, where one has it alone LAYOUT   = a PLACEMENT for each dimension of the mesh
+     PLACEMENT = "R" | "S(" DIM ["/" OUTER] ")" ["[" TURN "]"] | "P(" ("sum" | "max" | "min") ")"
+     SHAPE    = "[" [N {"," N}] "]"
+     NAME     = letters, digits and _ . - / ; or in quotes, with \n and \xNN
+
+   A line that begins with -- is a comment. An operation's `line` and `in`, its phase and that of
+   the block are its values', too, where their own lines do not say else. Which number an operation
+   has follows from the values that it makes.
+ */
+#include "dump/dump.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* All fields up to the line's end. */
+#define READ_FIELDS(name, x)                                                                       \
+  while (!at_line_end())                                                                           \
+    if (!read_##name##_field(x)) unexpected("a field, or the line's end")
+
+/* -------------------------------------------------------------------------------- other lines */
+
+static void read_mesh(void)
+{
+  struct mesh *m = &graph->mesh;
+  if (m->ndim == MAX_MESH) unexpected("no further dimension of the mesh");
+  int i = m->ndim;
+  m->name[i] = token_name();
+  m->size[i] = (int)token_number(1, MOST_RANKS_READ);
+  for (;;)
+    if (take_word("bandwidth"))
+      m->bandwidth[i] = token_real();
+    else if (take_word("latency"))
+      m->latency[i] = token_real();
+    else if (take_word("whole"))
+      m->whole[i] = read_TEXT();
+    else
+      break;
+  m->ndim++;
+  if (world_size() > MOST_RANKS_READ) dump_error(token_line(), "the mesh has too many ranks");
+}
+
+static void read_device(void)
+{
+  graph->mesh.device.name = token_name();
+  READ_FIELDS(device, &graph->mesh.device);
+}
+
+static void read_group(void)
+{
+  if (!take_word("over")) unexpected("over");
+  read_GROUP();
+}
+
+static void read_module(void)
+{
+  const char *path = token_name();
+  struct module m = usual_module(path, graph->nmodule);
+  READ_FIELDS(module, &m);
+  GROW(graph->module, graph->nmodule, graph->module_room);
+  graph->module[graph->nmodule++] = m;
+}
+
+static void read_unit(void)
+{
+  struct unit u = {.name = token_name(), .module = NONE};
+  READ_FIELDS(unit, &u);
+  GROW(graph->unit, graph->nunit, graph->unit_room);
+  graph->unit[graph->nunit++] = u;
+}
+
+static void read_operator(void)
+{
+  struct custom c = {.name = token_name()};
+  if (!take_word("backward")) unexpected("backward");
+  for (int k = 0; k < MAX_INPUTS; k++) {
+    if (k) need_sign(',');
+    c.backward[k] = (int)token_number(NONE, MOST_VALUES);
+  }
+  READ_FIELDS(custom, &c);
+  GROW(graph->custom, graph->ncustom, graph->custom_room);
+  graph->custom[graph->ncustom++] = c;
+}
+
+static void read_exchange(void)
+{
+  struct exchange e = {0};
+  e.type = read_TYPE();
+  e.whole = read_SHAPE();
+  if (!take_word("over")) unexpected("over");
+  e.group = read_GROUP();
+  if (!take_word("by")) unexpected("by");
+  e.move.kind = read_op_kind();
+  while (take_word("among")) {
+    if (e.move.n == MAX_MESH) unexpected("the line's end");
+    e.move.dim[e.move.n++] = read_MESH_DIM();
+  }
+  READ_FIELDS(move, &e.move);
+  GROW(graph->exchange, graph->nexchange, graph->exchange_room);
+  graph->exchange[graph->nexchange++] = e;
+}
+
+static void read_function(void)
+{
+  struct function f = {.name = token_name(), .count = 1};
+  READ_FIELDS(function, &f);
+  if (function_named(f.name) != NONE) dump_error(token_line(), "two functions have this name");
+  GROW(graph->function, graph->nfunction, graph->function_room);
+  graph->function[graph->nfunction++] = f;
+}
+
+static void read_wish(struct style *s)
+{
+  static const char *const words[] = {"parameter", "input", "output"};
+  int what = take_word_of(words, 3);
+  struct wish w = {.what = WISH_PARAMETER, .value = NONE};
+  if (what == NONE) unexpected("parameter, input or output");
+  w.what = what == 0 ? WISH_PARAMETER : what == 1 ? WISH_INPUT : WISH_OUTPUT;
+  if (what == 0)
+    w.value = read_VALUE();
+  else
+    w.index = (int)token_number(0, MOST_VALUES);
+  w.to = read_PLACEMENT();
+  s->wish = memcpy(alloc((size_t)(s->nwish + 1) * sizeof *s->wish), s->nwish ? s->wish : &w,
+                   (size_t)(s->nwish ? s->nwish : 1) * sizeof *s->wish);
+  s->wish[s->nwish++] = w;
+}
+
+static void read_style(void)
+{
+  struct style s = {.name = token_name(), .module = NONE};
+  while (!take_sign('{'))
+    if (!read_style_field(&s)) unexpected("a field of a style, or {");
+  to_next_line();
+  while (!take_sign('}')) {
+    if (tokens_end()) unexpected("}");
+    read_wish(&s);
+    to_next_line();
+  }
+  GROW(graph->style, graph->nstyle, graph->style_room);
+  graph->style[graph->nstyle++] = s;
+}
+
+static void read_async_tp(void)
+{
+  struct async a = {.module = NONE};
+  READ_FIELDS(async, &a);
+  GROW(graph->async, graph->nasync, graph->async_room);
+  graph->async[graph->nasync++] = a;
+}
+
+static void read_call(void)
+{
+  struct call c = {.module = read_MODULE(), .parent = NONE, .first = NONE, .last = NONE};
+  while (!at_line_end()) {
+    bool in = take_word("in");
+    if (!in && !take_word("out")) {
+      if (!read_call_field(&c)) unexpected("a field of a call, or the line's end");
+      continue;
+    }
+    if ((in ? c.nin : c.nout) == MAX_INPUTS) unexpected("the line's end");
+    *(in ? &c.in[c.nin++] : &c.out[c.nout++]) = read_VALUE();
+  }
+  GROW(graph->call, graph->ncall, graph->call_room);
+  graph->call[graph->ncall++] = c;
+}
+
+static void read_index_use(void)
+{
+  struct index_use u = {.what = token_name(), .input = NONE};
+  while (!take_word("first"))
+    if (!read_index_use_field(&u)) unexpected("a field of the use of an index, or first");
+  struct shape first = read_SHAPE();
+  memcpy(u.first, first.size, sizeof u.first);
+  GROW(graph->index_use, graph->nindex_use, graph->index_use_room);
+  graph->index_use[graph->nindex_use++] = u;
+}
+
+static void read_program(void)
+{
+  while (!at_line_end()) {
+    if (read_graph_field(graph)) continue;
+    if (take_word("events")) {
+      r.schedule.nevent = (int)token_number(0, MOST_VALUES);
+      continue;
+    }
+    if (!take_word("bucket") || graph->ncap == MAX_CAPS) unexpected("a field of the program");
+    graph->cap[graph->ncap++] = read_LONG();
+  }
+}
+
+static void read_optimizer(void)
+{
+  graph->optimizer.name = token_name();
+  READ_FIELDS(optimizer, &graph->optimizer);
+}
+
+static void read_expect(void)
+{
+  graph->expected.told = true;
+  while (!at_line_end())
+    if (take_word("line"))
+      graph->expected.line = read_INT();
+    else {
+      enum op_kind kind = read_op_kind();
+      graph->expected.most[kind] = read_INT();
+    }
+}
+
+static void read_cut(void)
+{
+  struct async_tp_result c = {.op = NONE};
+  READ_FIELDS(result, &c);
+  GROW(graph->async_tp_result, graph->nasync_tp_result, graph->async_tp_result_room);
+  graph->async_tp_result[graph->nasync_tp_result++] = c;
+}
+
+/* The operations of a phase of the flat program, of a function, or of none. */
+static void read_block(const char *name)
+{
+  static const char *const phases[] = {PHASE_WORDS};
+  struct list ops = {0};
+  enum phase phase = FORWARD;
+  bool is_flat = r.after < PASS_OUTLINE, is_aside = !strcmp(name, "aside");
+  int function = is_flat || is_aside ? NONE : function_named(name), known = is_aside;
+  for (enum phase p = FORWARD; p < PHASES && is_flat; p++)
+    if (!strcmp(phases[p], name)) phase = p, known = 1;
+  if (function != NONE) phase = graph->function[function].phase, known = 1;
+  if (!known) dump_error(token_line(), "%s: no line begins so", printable(name));
+  need_sign('{');
+  to_next_line();
+  read_ops(phase, &ops, NULL);
+  for (int i = 0; i < ops.n && is_flat && !is_aside; i++) append_to_order(ops.at[i]);
+  if (function == NONE) return;
+  if (graph->function[function].op) dump_error(token_line(), "%s stands here twice", name);
+  graph->function[function].op = ops.n ? ops.at : alloc(sizeof(int));
+  graph->function[function].nop = ops.n;
+}
+
+static void read_line(void)
+{
+  static const struct {
+    const char *word;
+    void (*read)(void);
+  } lines[] = {{"mesh", read_mesh},         {"device", read_device},
+               {"group", read_group},       {"module", read_module},
+               {"unit", read_unit},         {"operator", read_operator},
+               {"exchange", read_exchange}, {"function", read_function},
+               {"style", read_style},       {"async_tp", read_async_tp},
+               {"call", read_call},         {"index_use", read_index_use},
+               {"program", read_program},   {"optimizer", read_optimizer},
+               {"expect", read_expect},     {"cut", read_cut}};
+  if (is_value_number()) {
+    read_value_line();
+    return;
+  }
+  const char *place = token_place();
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    if (!take_word(lines[i].word)) continue;
+    if (*token_place() != '{') {
+      lines[i].read();
+      return;
+    }
+    return_to(place);
+  }
+  read_block(token_name());
+}
+
+/* -------------------------------------------------------------------------------------- the end */
+
+static void check_wanted(void)
+{
+  for (int i = 0; i < MOST_VALUES; i++)
+    if (r.wanted_line[i] && !r.value_line[i])
+      dump_error(r.wanted_line[i], "v%d: no line tells it", i);
+  for (int i = 0; i < r.labels.n; i++)
+    if (r.label_lines.at[i] && r.labels.at[i] == NONE)
+      dump_error(r.label_lines.at[i], "@%d: no line has this label", i);
+}
+
+/* The operations in the order in which they were made, as their values are numbered; behind them
+   those that make none of their own. */
+static int by_value(const void *a, const void *b)
+{
+  int x = *(const int *)a, y = *(const int *)b;
+  const struct op *p = &graph->op[x], *q = &graph->op[y];
+  bool p_makes = p->nout && !p->nbody, q_makes = q->nout && !q->nbody;
+  if (p_makes != q_makes) return p_makes ? -1 : 1;
+  if (p_makes && p->out != q->out) return p->out < q->out ? -1 : 1;
+  return x < y ? -1 : x > y;
+}
+
+static int moved(const int *to, int id)
+{
+  int op = IS_LABEL(id) ? r.labels.at[-2 - id] : id;
+  return op == NONE ? NONE : to[op];
+}
+
+static void move_list(const int *to, int *list, int n)
+{
+  for (int i = 0; i < n; i++) list[i] = to[list[i]];
+}
+
+static void move_op(const int *to, struct op *op)
+{
+  if (op->kind == OP_await) op->awaits = moved(to, op->awaits);
+  int *body =
+      memcpy(alloc((size_t)(op->nbody + 1) * sizeof *body), op->nbody ? op->body : &(int){0},
+             (size_t)(op->nbody ? op->nbody : 1) * sizeof *body);
+  move_list(to, body, op->nbody);
+  if (op->nbody) op->body = body;
+}
+
+/* What follows from the families. */
+static void give_families(void)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    struct value *v = &graph->value[i];
+    if (!is_other_of_family(v) || !r.value_line[i]) continue;
+    if (v->op == NONE) v->op = graph->value[v->family].op;
+    if (v->index == 1) graph->value[v->family].sibling = i;
+  }
+}
+
+static void give_schedule(const int *at, const int *to)
+{
+  if (r.after < PASS_SCHEDULE) return;
+  graph->schedule = new_schedule();
+  graph->schedule->nevent = r.schedule.nevent;
+  for (int i = 0; i < graph->nop; i++) {
+    struct scheduled *s = &graph->schedule->of[i];
+    *s = r.schedule.of[at[i]];
+    s->chained_to = moved(to, s->chained_to);
+  }
+}
+
+/* Puts the operations in order, and numbers in the place of labels. */
+static void number_ops(void)
+{
+  int n = graph->nop, *at = alloc((size_t)(n + 1) * sizeof *at),
+      *to = alloc((size_t)(n + 1) * sizeof *to);
+  struct op *op = memcpy(alloc((size_t)(n + 1) * sizeof *op), graph->op, (size_t)n * sizeof *op);
+  int *line = memcpy(alloc((size_t)(n + 1) * sizeof *line), r.op_line.at, (size_t)n * sizeof *line);
+  for (int i = 0; i < n; i++) at[i] = i;
+  qsort(at, (size_t)n, sizeof *at, by_value);
+  for (int i = 0; i < n; i++) to[at[i]] = i;
+  for (int i = 0; i < n; i++) {
+    graph->op[i] = op[at[i]];
+    r.op_line.at[i] = line[at[i]];
+    move_op(to, &graph->op[i]);
+  }
+  for (int i = 0; i < graph->nvalue; i++) graph->value[i].op = moved(to, graph->value[i].op);
+  give_families();
+  give_schedule(at, to);
+  move_list(to, graph->order, graph->norder);
+  for (int i = 0; i < graph->nfunction; i++)
+    move_list(to, graph->function[i].op, graph->function[i].nop);
+  for (int i = 0; i < graph->nasync_tp_result; i++)
+    graph->async_tp_result[i].op = moved(to, graph->async_tp_result[i].op);
+}
+
+/* A value has its module's path, and where the line calls it otherwise that. */
+static void name_values(void)
+{
+  for (int i = 0; i < graph->nvalue; i++)
+    if (r.told[i] && (!takes_usual_name(&graph->value[i]) || strcmp(value_name(i), r.told[i])))
+      graph->value[i].name = r.told[i];
+}
+
+static void place_values(void)
+{
+  if (r.after != PASS_MEMORY) return;
+  graph->memory = new_memory_plan();
+  graph->memory->placed = true;
+  for (int i = 0; i < graph->nvalue; i++)
+    if (r.value_line[i]) graph->memory->of[i] = r.allocation[i];
+}
+
+static void read_head(enum pass after)
+{
+  if (!take_word("after")) unexpected("after");
+  if (!take_word(pass_name[after]))
+    unexpected(text("%s, the pass of --from=%s,", pass_name[after], pass_name[after]));
+  if (!take_word("plan")) unexpected("plan");
+  graph->path = token_text();
+  if (!take_word("for")) unexpected("for");
+  options.cuda = take_word("cuda");
+  if (!options.cuda && !take_word("cpu")) unexpected("cpu or cuda");
+  to_next_line();
+}
+
+static void open_reader(enum pass after)
+{
+  memset(&r, 0, sizeof r);
+  r.after = after;
+  r.value_line = alloc(MOST_VALUES * sizeof *r.value_line);
+  r.wanted_line = alloc(MOST_VALUES * sizeof *r.wanted_line);
+  r.told = alloc(MOST_VALUES * sizeof *r.told);
+  r.allocation = alloc(MOST_VALUES * sizeof *r.allocation);
+  r.gap = store_op((struct op){.kind = OP_view, .out = NONE, .module = NONE});
+  add(&r.op_line, 0);
+  note_scheduled((struct scheduled){.chained_to = NONE});
+}
+
+void read_dump(const char *path, const char *dump, enum pass after)
+{
+  open_tokens(path, dump);
+  open_reader(after);
+  read_head(after);
+  while (!tokens_end()) {
+    read_line();
+    to_next_line();
+  }
+  check_wanted();
+  number_ops();
+  place_values();
+  check_dump(r.op_line.at, r.value_line);
+  bugs_are_of(path, r.op_line.at, r.op_line.n);
+  name_values();
+  graph->hash = text("%016llx", (unsigned long long)hash_bytes(HASH_START, dump, strlen(dump)));
+  errors_are_of(graph->path);
+}

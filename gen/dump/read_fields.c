@@ -1,0 +1,329 @@
+/* read_fields.c: the names, the values and the fields of a dump, by the rows of fields.h. */
+#include "dump/dump.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct reading r;
+
+/* --------------------------------------------------------------------------------------- values */
+
+/* What had the number once, and is no more. */
+static void add_gap(void)
+{
+  struct value v = usual_value(NULL, F32, r.after);
+  GROW(graph->value, graph->nvalue, graph->value_room);
+  v.placed = true;
+  v.stored = false;
+  v.op = r.gap;
+  graph->value[graph->nvalue++] = v;
+}
+
+void reach_value(int value)
+{
+  while (graph->nvalue <= value) add_gap();
+}
+
+static struct bearer *bearer_of(const char *name)
+{
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_text(&q, name);
+  struct bearer *bearer = answer_to(&r.names, &q, sizeof *bearer, &is_new);
+  if (is_new) *bearer = (struct bearer){0};
+  return bearer;
+}
+
+int take_value_number(void)
+{
+  return take_sign('v') ? (int)token_number(0, MOST_VALUES - 1) : NONE;
+}
+
+/* Whether a value's number stands next, and no name that begins so. */
+bool is_value_number(void)
+{
+  const char *s = token_place();
+  size_t digits = *s == 'v' ? strspn(s + 1, "0123456789") : 0;
+  return digits && (!s[1 + digits] || strchr(" \n,)=[", s[1 + digits]));
+}
+
+static struct bearer *relative_of(int family, int step, int which)
+{
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_number(&q, family);
+  ask_number(&q, step);
+  ask_number(&q, which);
+  struct bearer *bearer = answer_to(&r.relatives, &q, sizeof *bearer, &is_new);
+  if (is_new) *bearer = (struct bearer){0};
+  return bearer;
+}
+
+void note_bearer(int value)
+{
+  const struct value *v = &graph->value[value];
+  struct bearer *bearer = NULL;
+  if (v->role != ACTIVATION)
+    bearer = bearer_of(v->name);
+  else if (v->family != NONE && (v->step || v->index))
+    bearer = relative_of(v->family, v->step, v->step ? v->initial : v->index);
+  if (bearer) *bearer = (struct bearer){bearer->n + 1, value};
+}
+
+/* Behind `v29`: [-1]|v23 or [2]. */
+static int read_relative(int family)
+{
+  static int depth;
+  need_sign('[');
+  bool carried = take_sign('+') || *token_place() == '-';
+  int n = (int)token_number(carried ? -1 : 0, carried ? 1 : INT32_MAX);
+  need_sign(']');
+  if (carried) need_sign('|');
+  if (++depth > MOST_CARRIED) unexpected("a value that is carried less often");
+  int value = carried ? read_VALUE() : n;
+  depth--;
+  struct bearer *bearer = relative_of(family, carried ? n : 0, value);
+  if (bearer->n != 1) dump_error(token_line(), "v%d has no such relative above", family);
+  return bearer->value;
+}
+
+int read_VALUE(void)
+{
+  if (is_value_number()) {
+    int value = take_value_number();
+    if (!r.wanted_line[value]) r.wanted_line[value] = token_line();
+    return *token_place() == '[' ? read_relative(value) : value;
+  }
+  if (take_word("nothing")) return NONE;
+  const char *name = token_name();
+  struct bearer *bearer = bearer_of(name);
+  if (bearer->n != 1)
+    dump_error(token_line(),
+               bearer->n ? "%s: %d values are called so: give its number"
+                         : "%s: no value is called so above",
+               printable(name), bearer->n);
+  return bearer->value;
+}
+
+/* --------------------------------------------------------------------------------------- fields */
+
+int64_t read_LONG(void)
+{
+  return token_number(INT64_MIN, INT64_MAX);
+}
+
+int read_INT(void)
+{
+  return (int)token_number(INT32_MIN, INT32_MAX);
+}
+
+static uint64_t read_SEED(void)
+{
+  return token_bits();
+}
+
+static double read_REAL(void)
+{
+  return token_real();
+}
+
+static unsigned read_BITS(void)
+{
+  return (unsigned)token_bits();
+}
+
+/* Equal texts are one: the steps of a redistribution are told by theirs, as the two dimensions are
+   that one of the mesh was split in. */
+const char *read_TEXT(void)
+{
+  static struct query q;
+  bool is_new;
+  const char *read = token_text();
+  begin_query(&q);
+  ask_text(&q, read);
+  const char **one = answer_to(&r.texts, &q, sizeof *one, &is_new);
+  if (is_new) *one = read;
+  return *one;
+}
+
+int read_MODULE(void)
+{
+  if (take_word("nothing")) return NONE;
+  if (take_sign('#')) return (int)token_number(0, graph->nmodule - 1);
+  const char *path = token_name();
+  for (int i = 0; i < graph->nmodule; i++)
+    if (!strcmp(graph->module[i].path, path)) return i;
+  dump_error(token_line(), "%s: no module has this path", printable(path));
+}
+
+int function_named(const char *name)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    if (!strcmp(graph->function[i].name, name)) return i;
+  return NONE;
+}
+
+static int read_FUNCTION(void)
+{
+  if (take_word("nothing")) return NONE;
+  const char *name = token_name();
+  int function = function_named(name);
+  if (function == NONE) dump_error(token_line(), "%s: no function is called so", printable(name));
+  return function;
+}
+
+int read_MESH_DIM(void)
+{
+  const char *name = token_name();
+  for (int i = 0; i < graph->mesh.ndim; i++)
+    if (!strcmp(graph->mesh.name[i], name)) return i;
+  dump_error(token_line(), "%s: the mesh has no such dimension", printable(name));
+}
+
+int read_GROUP(void)
+{
+  int n = 0, dim[MAX_MESH];
+  do {
+    if (n == MAX_MESH) unexpected("the group's end");
+    dim[n++] = read_MESH_DIM();
+    for (int i = 0; i + 1 < n; i++)
+      if (dim[i] == dim[n - 1]) unexpected("another dimension");
+  } while (take_sign(','));
+  return add_ordered_group(n, dim);
+}
+
+int read_OP(void)
+{
+  if (take_word("nothing")) return NONE;
+  need_sign('@');
+  int n = (int)token_number(1, MOST_VALUES);
+  while (r.labels.n <= n) add(&r.labels, NONE), add(&r.label_lines, 0);
+  if (!r.label_lines.at[n]) r.label_lines.at[n] = token_line();
+  return LABEL(n);
+}
+
+static unsigned read_ORDER(void)
+{
+  unsigned order = 0;
+  int place = 0;
+  do {
+    if (place == MAX_DIMS) unexpected("the order's end");
+    order = order_with_dimension(order, place++, (int)token_number(0, MAX_DIMS - 1));
+  } while (take_sign(','));
+  return order;
+}
+
+struct shape read_SHAPE(void)
+{
+  struct shape s = {0};
+  need_sign('[');
+  while (!take_sign(']')) {
+    if (s.ndim) need_sign(',');
+    if (s.ndim == MAX_DIMS) unexpected("the shape's end");
+    s.size[s.ndim++] = token_number(INT64_MIN, INT64_MAX);
+  }
+  return s;
+}
+
+struct placement read_PLACEMENT(void)
+{
+  static const char *const reduction[] = {REDUCTION_WORDS};
+  struct placement p = {.kind = REPLICATE};
+  if (take_sign('R')) return p;
+  bool cut = take_sign('S');
+  if (!cut && !take_sign('P')) unexpected("a placement");
+  p.kind = cut ? SHARD : PARTIAL;
+  need_sign('(');
+  if (cut) {
+    p.dim = (int)token_number(-MAX_DIMS, MAX_DIMS - 1);
+    if (take_sign('/')) p.outer = token_number(0, (int64_t)1 << 40);
+  } else {
+    int which = take_word_of(reduction, 3);
+    if (which == NONE) unexpected("sum, max or min");
+    p.reduction = (enum reduction)which;
+  }
+  need_sign(')');
+  if (cut && take_sign('[')) {
+    p.turn = (int)token_number(0, MAX_MESH - 1);
+    need_sign(']');
+  }
+  return p;
+}
+
+struct layout read_LAYOUT(void)
+{
+  struct layout layout = {0};
+  for (int i = 0; i < graph->mesh.ndim; i++) layout.on[i] = read_PLACEMENT();
+  return layout;
+}
+
+#define WORDS(KIND, type)                                                                          \
+  static type read_##KIND(void)                                                                    \
+  {                                                                                                \
+    static const char *const words[] = {KIND##_WORDS};                                             \
+    int which = take_word_of(words, sizeof words / sizeof *words);                                 \
+    if (which == NONE) unexpected("one of the words that there are");                              \
+    return (type)which;                                                                            \
+  }
+enum type read_TYPE(void)
+{
+  static const char *const words[] = {TYPE_WORDS};
+  int which = take_word_of(words, sizeof words / sizeof *words);
+  if (which == NONE) unexpected("a type");
+  return (enum type)which;
+}
+
+WORDS(PHASE, enum phase)
+WORDS(REDUCTION, enum reduction)
+WORDS(ITERATION, enum iteration)
+WORDS(INIT, enum init_kind)
+WORDS(PREFETCH, enum prefetch)
+WORDS(BUCKETING, enum bucketing)
+WORDS(REACH, enum reach)
+#undef WORDS
+
+/* A field of the record, if its word stands next. A flag has no more than its word. */
+#define FIELD(KIND, member, word) TAKE_##KIND(KIND, member, word)
+#define TAKE(KIND, member, word)                                                                   \
+  if (take_word(word)) {                                                                           \
+    x->member = read_##KIND();                                                                     \
+    return true;                                                                                   \
+  }
+#define TAKE_FLAG(KIND, member, word)                                                              \
+  if (take_word(word)) return x->member = true;                                                    \
+  if (take_word("no_" word)) {                                                                     \
+    x->member = false;                                                                             \
+    return true;                                                                                   \
+  }
+#define TAKE_INT       TAKE
+#define TAKE_LONG      TAKE
+#define TAKE_SEED      TAKE
+#define TAKE_REAL      TAKE
+#define TAKE_BITS      TAKE
+#define TAKE_TEXT      TAKE
+#define TAKE_VALUE     TAKE
+#define TAKE_MODULE    TAKE
+#define TAKE_FUNCTION  TAKE
+#define TAKE_MESH_DIM  TAKE
+#define TAKE_GROUP     TAKE
+#define TAKE_OP        TAKE
+#define TAKE_ORDER     TAKE
+#define TAKE_SHAPE     TAKE
+#define TAKE_LAYOUT    TAKE
+#define TAKE_TYPE      TAKE
+#define TAKE_PHASE     TAKE
+#define TAKE_REDUCTION TAKE
+#define TAKE_ITERATION TAKE
+#define TAKE_INIT      TAKE
+#define TAKE_PREFETCH  TAKE
+#define TAKE_BUCKETING TAKE
+#define TAKE_REACH     TAKE
+#define RECORD(name, type, ROWS)                                                                   \
+  bool read_##name##_field(type *x)                                                                \
+  {                                                                                                \
+    ROWS(FIELD)                                                                                    \
+    return false;                                                                                  \
+  }
+RECORDS(RECORD)

@@ -1,0 +1,72 @@
+/* usual.c: records as most are: what a dump leaves out, and what its reader begins with. */
+#include "dump/dump.h"
+
+#include <string.h>
+
+struct op usual_op(enum op_kind kind, enum phase phase)
+{
+  bool joins = is_collective(kind) || kind == OP_pack || kind == OP_unpack ||
+               kind == OP_pack_pieces || kind == OP_unpack_pieces;
+  bool calls = kind == OP_loop || kind == OP_round;
+  return (struct op){.kind = kind,
+                     .phase = phase,
+                     .out = NONE,
+                     .module = graph->nmodule ? 0 : NONE,
+                     .group = joins ? NONE : 0,
+                     .function = calls ? NONE : 0,
+                     .awaits = kind == OP_await ? NONE : 0};
+}
+
+struct value usual_value(const struct op *maker, enum type type, enum pass after)
+{
+  bool has_module = maker && maker->module != NONE;
+  return (struct value){.role = ACTIVATION,
+                        .name = has_module ? graph->module[maker->module].path : "",
+                        .type = type,
+                        .used_as = type,
+                        .reduced_as = type,
+                        .stored = after >= PASS_FUSE,
+                        .of = NONE,
+                        .op = NONE,
+                        .module = maker            ? maker->module
+                                  : graph->nmodule ? 0
+                                                   : NONE,
+                        .line = maker ? maker->line : 0,
+                        .style = NONE,
+                        .unit = NONE,
+                        .family = NONE,
+                        .sibling = NONE};
+}
+
+bool is_other_of_family(const struct value *v)
+{
+  return v->family != NONE && v->index > 0 && !v->step;
+}
+
+bool takes_usual_name(const struct value *v)
+{
+  return v->role == ACTIVATION && !v->is_output && v->op != NONE;
+}
+
+struct allocation usual_allocation(int value)
+{
+  return (struct allocation){
+      .storage = value, .depth = 1, .made = NONE, .made_by = NONE, .first = NONE, .last = NONE};
+}
+
+struct module usual_module(const char *path, int index)
+{
+  const char *dot = strrchr(path, '.');
+  size_t above = dot ? (size_t)(dot - path) : 0;
+  int parent = index ? 0 : NONE;
+  for (int i = 0; i < index && above; i++)
+    if (strlen(graph->module[i].path) == above && !strncmp(graph->module[i].path, path, above))
+      parent = i;
+  return (struct module){
+      .path = path, .name = dot ? dot + 1 : path, .parent = parent, .unit = NONE};
+}
+
+struct graph usual_graph(void)
+{
+  return (struct graph){.loss = NONE, .norm = NONE, .accumulate = 1};
+}

@@ -1,0 +1,528 @@
+/* write.c: the graph as text, in one form after every pass: `tpgen --dump=PASS plan.lua`.
+   dump_read.c reads it, and has the grammar in its head comment.
+
+     v0 in_proj.weight = parameter f32[32, 10] S(0) its_line 14
+     v12 in_proj = matmul(input, in_proj.weight) rule mk,nk->mn  f32[20, 32] S(1)  line 8 in in_proj
+
+   What is written: the operations that the program runs, the values that they touch, all that lie
+   outside of the arena, and what such speak of. Values keep their numbers. */
+#include "dump/dump.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --------------------------------------------------------------------------------------- values */
+
+/* The operation that makes what the modules behind the first have of a family; else NONE. */
+static int maker_by_family(const struct value *v)
+{
+  return is_other_of_family(v) ? graph->value[v->family].op : NONE;
+}
+
+/* The role, the type, the shape, the layout, and what else is not usual of such a value. */
+static void put_kind(int value, const struct op *maker)
+{
+  static const char *const role[] = {ROLE_WORDS};
+  const struct value *v = &graph->value[value];
+  struct value usual = usual_value(maker, v->type, d.after);
+  struct allocation a = allocation_of(value), own = usual_allocation(value);
+  usual.op = maker ? (int)(maker - graph->op) : maker_by_family(v);
+  usual.sibling = d.sibling[value];
+  if (v->role != ACTIVATION || !maker) put(&d.b, " %s", role[v->role]);
+  put(&d.b, " %s", type_name(v->type));
+  put_shape(&v->shape);
+  if (v->placed) put(&d.b, graph->mesh.ndim ? " " : "");
+  if (v->placed) put_layout(&v->layout);
+  put_value_fields(v, &usual);
+  if (d.after == PASS_MEMORY) put_allocation_fields(&a, &own);
+}
+
+/* What the value's line calls it: its own name, or what follows from its operation. */
+static void put_value_name(int value, const struct op *maker)
+{
+  const struct value *v = &graph->value[value];
+  bool is_usual =
+      maker && takes_usual_name(v) && !strcmp(v->name, usual_value(maker, v->type, d.after).name);
+  put_name(is_usual ? value_name(value) : v->name);
+}
+
+static void put_values(void)
+{
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (!d.kept[i] || d.made[i]) continue;
+    put(&d.b, "v%d ", i);
+    put_value_name(i, NULL);
+    put(&d.b, " =");
+    put_kind(i, NULL);
+    put(&d.b, "\n");
+    note_bearer_of(i);
+  }
+}
+
+/* ----------------------------------------------------------------------------------- operations */
+
+/* `to dp=S(0)[1]` on the dimensions that are asked of a redistribute; of others the whole layout.
+ */
+static void put_wanted(const struct op *op)
+{
+  if (op->asked) put(&d.b, " to");
+  for (int m = 0; m < graph->mesh.ndim; m++)
+    if (op->asked >> m & 1) {
+      put(&d.b, " ");
+      put_name(graph->mesh.name[m]);
+      put(&d.b, "=");
+      put_placement(op->to.on[m]);
+    }
+  struct layout none = {0};
+  if (op->asked || !memcmp(&none, &op->to, sizeof none)) return;
+  put(&d.b, " as ");
+  put_layout(&op->to);
+}
+
+static void put_numbers(const struct op *op)
+{
+  int last = MAX_NUMBERS;
+  while (last && !op->number[last - 1]) last--;
+  for (int i = 0; i < last; i++) put(&d.b, "%s%" PRId64, i ? "," : " numbers ", op->number[i]);
+}
+
+static void put_op(int id, enum phase phase, int indent, const struct task *task);
+
+static void put_body(const struct op *op, int indent)
+{
+  const struct stages *s = op->stages, none = {0};
+  put(&d.b, " {");
+  if (s) put_stages_fields(s, &(struct stages){.space = NONE});
+  put(&d.b, "\n");
+  for (int k = 0; k < op->nbody; k++)
+    put_op(op->body[k], op->phase, indent + 2, s ? &s->task[k] : NULL);
+  put(&d.b, "%*s}", indent, "");
+  (void)none;
+}
+
+static void put_outputs(const struct op *op)
+{
+  for (int k = 0; k < op->nout; k++) {
+    put(&d.b, "v%d", op->out + k);
+    if (!op->nbody && !d.is_told[op->out + k]) {
+      put(&d.b, " ");
+      put_value_name(op->out + k, op);
+    }
+    put(&d.b, k + 1 < op->nout ? ", " : " = ");
+  }
+}
+
+static void put_op(int id, enum phase phase, int indent, const struct task *task)
+{
+  const struct op *op = &graph->op[id];
+  struct op usual = usual_op(op->kind, phase);
+  put(&d.b, "%*s", indent, "");
+  if (d.label[id]) put(&d.b, "@%d ", d.label[id]);
+  put_outputs(op);
+  put(&d.b, "%s", op_row[op->kind].name);
+  if (op->nout || op->nin) put(&d.b, "(");
+  for (int i = 0; i < op->nin; i++) {
+    if (i) put(&d.b, ", ");
+    put_value(op->in[i]);
+  }
+  if (op->nout || op->nin) put(&d.b, ")");
+  if (!op->nout && op->out != NONE) put(&d.b, " out v%d", op->out);
+  put_op_fields(op, &usual);
+  put_scheduled_fields(scheduled(op), &(struct scheduled){.chained_to = NONE});
+  put_wanted(op);
+  put_numbers(op);
+  if (task) put_task_fields(task, &(struct task){0});
+  for (int k = 0; k < op->nout && !op->nbody; k++)
+    if (!d.is_told[op->out + k]) {
+      put(&d.b, " ");
+      put_kind(op->out + k, op);
+      d.is_told[op->out + k] = true;
+    }
+  if (op->nbody) put_body(op, indent);
+  put(&d.b, "\n");
+}
+
+/* A block of the flat program for each stretch of one phase. */
+static void put_flat(void)
+{
+  static const char *const words[] = {PHASE_WORDS};
+  for (int i = 0; i < graph->norder; i++) {
+    enum phase phase = graph->op[graph->order[i]].phase;
+    if (!i || phase != graph->op[graph->order[i - 1]].phase)
+      put(&d.b, "%s%s {\n", i ? "}\n" : "", words[phase]);
+    put_op(graph->order[i], phase, 2, NULL);
+  }
+  if (graph->norder) put(&d.b, "}\n");
+}
+
+static void put_folded(void)
+{
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    put(&d.b, "%s {\n", f->name);
+    for (int k = 0; k < f->nop; k++) put_op(f->op[k], f->phase, 2, NULL);
+    put(&d.b, "}\n");
+  }
+}
+
+/* What nothing runs, and something speaks of. */
+static void put_aside(void)
+{
+  bool any = false;
+  for (int i = 0; i < graph->nop; i++) {
+    if (!d.op_kept[i] || d.has_line[i]) continue;
+    if (!any) put(&d.b, "aside {\n");
+    any = true;
+    put_op(i, FORWARD, 2, NULL);
+  }
+  if (any) put(&d.b, "}\n");
+}
+
+/* -------------------------------------------------------------------------------------- the rest
+ */
+
+static void put_mesh(void)
+{
+  const struct mesh *m = &graph->mesh;
+  const struct device *device = &m->device;
+  for (int i = 0; i < m->ndim; i++) {
+    put(&d.b, "mesh ");
+    put_name(m->name[i]);
+    put(&d.b, " %d", m->size[i]);
+    put_REAL("bandwidth", m->bandwidth[i], 0);
+    put_REAL("latency", m->latency[i], 0);
+    put_TEXT("whole", m->whole[i], NULL);
+    put(&d.b, "\n");
+  }
+  if (!device->name) return;
+  put(&d.b, "device ");
+  put_name(device->name);
+  put_device_fields(device, &(struct device){0});
+  put(&d.b, "\n");
+}
+
+static void put_modules(void)
+{
+  for (int i = 0; i < graph->nmodule; i++) {
+    const struct module *m = &graph->module[i];
+    struct module usual = usual_module(m->path, i);
+    put(&d.b, "module ");
+    put_name(m->path);
+    put_module_fields(m, &usual);
+    put(&d.b, "\n");
+  }
+}
+
+static void put_units(void)
+{
+  for (int i = 0; i < graph->nunit; i++) {
+    put(&d.b, "unit ");
+    put_name(graph->unit[i].name);
+    put_unit_fields(&graph->unit[i], &(struct unit){.module = NONE});
+    put(&d.b, "\n");
+  }
+}
+
+static void put_groups(void)
+{
+  for (int i = 0; i < graph->ngroup; i++) {
+    put(&d.b, "group");
+    put_GROUP("over", i, NONE);
+    put(&d.b, "\n");
+  }
+}
+
+static void put_exchanges(void)
+{
+  for (int i = 0; i < graph->nexchange; i++) {
+    const struct exchange *e = &graph->exchange[i];
+    put(&d.b, "exchange %s", type_name(e->type));
+    put_shape(&e->whole);
+    put_GROUP("over", e->group, NONE);
+    put(&d.b, " by %s", op_row[e->move.kind].name);
+    for (int k = 0; k < e->move.n; k++) put_MESH_DIM("among", e->move.dim[k], NONE);
+    put_move_fields(&e->move, &e->move);
+    put(&d.b, "\n");
+  }
+}
+
+static void put_customs(void)
+{
+  for (int i = 0; i < graph->ncustom; i++) {
+    const struct custom *c = &graph->custom[i];
+    put(&d.b, "operator ");
+    put_name(c->name);
+    for (int k = 0; k < MAX_INPUTS; k++) put(&d.b, "%s%d", k ? "," : " backward ", c->backward[k]);
+    put_custom_fields(c, &(struct custom){0});
+    put(&d.b, "\n");
+  }
+}
+
+static void put_index_uses(void)
+{
+  for (int i = 0; i < graph->nindex_use; i++) {
+    const struct index_use *u = &graph->index_use[i];
+    struct shape first = {.ndim = u->part.ndim};
+    memcpy(first.size, u->first, sizeof first.size);
+    put(&d.b, "index_use ");
+    put_name(u->what);
+    put_index_use_fields(u, &(struct index_use){.input = NONE});
+    put_SHAPE("first", first, first);
+    put(&d.b, "\n");
+  }
+}
+
+static void put_settings(void)
+{
+  struct graph usual = usual_graph();
+  put(&d.b, "program");
+  put_graph_fields(graph, &usual);
+  if (graph->schedule) put_LONG("events", graph->schedule->nevent, 0);
+  for (int i = 0; i < graph->ncap; i++) put_LONG("bucket", graph->cap[i], -1);
+  put(&d.b, "\n");
+  if (graph->optimizer.name) {
+    put(&d.b, "optimizer ");
+    put_name(graph->optimizer.name);
+    put_optimizer_fields(&graph->optimizer, &(struct optimizer){0});
+    put(&d.b, "\n");
+  }
+  if (!graph->expected.told) return;
+  put(&d.b, "expect");
+  put_LONG("line", graph->expected.line, 0);
+  for (int k = 0; k < OP_COUNT; k++) put_LONG(op_row[k].name, graph->expected.most[k], 0);
+  put(&d.b, "\n");
+}
+
+static void put_wish(const struct wish *w)
+{
+  put(&d.b, "  %s ",
+      w->what == WISH_PARAMETER ? "parameter"
+      : w->what == WISH_INPUT   ? "input"
+                                : "output");
+  if (w->what == WISH_PARAMETER)
+    put_value(w->value);
+  else
+    put(&d.b, "%d", w->index);
+  put(&d.b, " ");
+  put_placement(w->to);
+  put(&d.b, "\n");
+}
+
+static void put_styles(void)
+{
+  for (int i = 0; i < graph->nstyle; i++) {
+    const struct style *s = &graph->style[i];
+    put(&d.b, "style ");
+    put_name(s->name);
+    put_style_fields(s, &(struct style){.module = NONE});
+    put(&d.b, " {\n");
+    for (int k = 0; k < s->nwish; k++) put_wish(&s->wish[k]);
+    put(&d.b, "}\n");
+  }
+  for (int i = 0; i < graph->nasync; i++) {
+    put(&d.b, "async_tp");
+    put_async_fields(&graph->async[i], &(struct async){.module = NONE});
+    put(&d.b, "\n");
+  }
+}
+
+/* Only the pass `plan` asks for them. */
+static void put_calls(void)
+{
+  for (int i = 0; i < graph->ncall && d.after == PASS_LUA; i++) {
+    const struct call *c = &graph->call[i];
+    put(&d.b, "call ");
+    put_module(c->module);
+    put_call_fields(c, &(struct call){.parent = NONE, .first = NONE, .last = NONE});
+    for (int k = 0; k < c->nin; k++) put_VALUE("in", c->in[k], NONE);
+    for (int k = 0; k < c->nout; k++) put_VALUE("out", c->out[k], NONE);
+    put(&d.b, "\n");
+  }
+}
+
+static void put_functions(void)
+{
+  for (int i = 0; i < graph->nfunction; i++) {
+    put(&d.b, "function %s", graph->function[i].name);
+    put_function_fields(&graph->function[i], &(struct function){.count = 1});
+    put(&d.b, "\n");
+  }
+}
+
+static void put_results(void)
+{
+  for (int i = 0; i < graph->nasync_tp_result; i++) {
+    put(&d.b, "cut");
+    put_result_fields(&graph->async_tp_result[i], &(struct async_tp_result){.op = NONE});
+    put(&d.b, "\n");
+  }
+}
+
+/* -------------------------------------------------------------------------------- what is there */
+
+static void keep_value(struct list *todo, int value)
+{
+  if (value == NONE || d.kept[value]) return;
+  d.kept[value] = true;
+  add(todo, value);
+}
+
+static void keep_op(struct list *todo, int id)
+{
+  if (id == NONE || d.op_kept[id]) return;
+  const struct op *op = &graph->op[id];
+  d.op_kept[id] = true;
+  for (int i = 0; i < op->nin; i++) keep_value(todo, op->in[i]);
+  for (int k = 0; k < op->nout; k++) keep_value(todo, op->out + k);
+  for (int k = 0; k < op->nout && !op->nbody; k++) d.made[op->out + k] = true;
+  for (int k = 0; k < op->nbody; k++) {
+    keep_op(todo, op->body[k]);
+    d.has_line[op->body[k]] = true;
+  }
+  if (op->packed) keep_value(todo, op->buffer);
+}
+
+static void keep_what_it_speaks_of(struct list *todo, int value)
+{
+  const struct value *v = &graph->value[value];
+  keep_op(todo, v->op);
+  keep_value(todo, v->family);
+  keep_value(todo, v->sibling);
+  keep_value(todo, v->of);
+  if (v->step) keep_value(todo, v->initial);
+  if (graph->memory) keep_value(todo, storage_of(value));
+}
+
+static void keep_line(struct list *todo, int id)
+{
+  keep_op(todo, id);
+  if (d.has_line[id]) bug("dump", "operation %d is run in two places", id);
+  d.has_line[id] = true;
+}
+
+static void find_siblings(void)
+{
+  for (int i = 0; i < graph->nvalue; i++) d.sibling[i] = NONE;
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (d.kept[i] && is_other_of_family(v) && v->index == 1) d.sibling[v->family] = i;
+  }
+}
+
+static void find_kept(void)
+{
+  struct list todo = {0};
+  for (int i = 0; i < graph->norder; i++) keep_line(&todo, graph->order[i]);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) keep_line(&todo, graph->function[i].op[k]);
+  for (int i = 0; i < graph->nasync_tp_result; i++) keep_op(&todo, graph->async_tp_result[i].op);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (graph->value[i].role != ACTIVATION || graph->value[i].is_output) keep_value(&todo, i);
+  keep_value(&todo, graph->loss);
+  keep_value(&todo, graph->norm);
+  for (int i = 0; i < graph->ncall && d.after == PASS_LUA; i++) {
+    const struct call *c = &graph->call[i];
+    for (int k = 0; k < c->nin; k++) keep_value(&todo, c->in[k]);
+    for (int k = 0; k < c->nout; k++) keep_value(&todo, c->out[k]);
+  }
+  while (todo.n) keep_what_it_speaks_of(&todo, todo.at[--todo.n]);
+}
+
+static void label_op(int id)
+{
+  if (id != NONE) d.label[id] = 1;
+}
+
+/* The first line that makes a value is that of its operation, where nothing else is said. */
+static void note_maker(int *maker, int id)
+{
+  const struct op *op = &graph->op[id];
+  for (int k = 0; k < op->nout && !op->nbody; k++)
+    if (maker[op->out + k] == NONE) maker[op->out + k] = id;
+  for (int k = 0; k < op->nbody; k++) note_maker(maker, op->body[k]);
+}
+
+static void number_label(int id, int *n)
+{
+  if (d.label[id]) d.label[id] = ++*n;
+  for (int k = 0; k < graph->op[id].nbody; k++) number_label(graph->op[id].body[k], n);
+}
+
+/* The operations with a line of their own, in the order of the lines. */
+static struct list lines(void)
+{
+  struct list l = {0};
+  for (int i = 0; i < graph->norder; i++) add(&l, graph->order[i]);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) add(&l, graph->function[i].op[k]);
+  for (int i = 0; i < graph->nop; i++)
+    if (d.op_kept[i] && !d.has_line[i]) add(&l, i);
+  return l;
+}
+
+static void find_labels(void)
+{
+  struct list l = lines();
+  int n = 0, *maker = alloc((size_t)(graph->nvalue + 1) * sizeof *maker);
+  for (int i = 0; i < graph->nvalue; i++) maker[i] = maker_by_family(&graph->value[i]);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (d.made[i]) maker[i] = NONE;
+  for (int i = 0; i < l.n; i++) note_maker(maker, l.at[i]);
+  for (int i = 0; i < graph->nvalue; i++)
+    if (d.kept[i] && graph->value[i].op != maker[i]) label_op(graph->value[i].op);
+  for (int i = 0; i < graph->nop; i++) {
+    if (!d.op_kept[i]) continue;
+    if (graph->op[i].kind == OP_await) label_op(graph->op[i].awaits);
+    label_op(scheduled(&graph->op[i])->chained_to);
+  }
+  for (int i = 0; i < graph->nasync_tp_result; i++) label_op(graph->async_tp_result[i].op);
+  for (int i = 0; i < l.n; i++) number_label(l.at[i], &n);
+}
+
+static void open_dump(enum pass after)
+{
+  memset(&d, 0, sizeof d);
+  d.after = after;
+  d.kept = alloc((size_t)graph->nvalue + 1);
+  d.is_told = alloc((size_t)graph->nvalue + 1);
+  d.made = alloc((size_t)graph->nvalue + 1);
+  d.op_kept = alloc((size_t)graph->nop + 1);
+  d.has_line = alloc((size_t)graph->nop + 1);
+  d.label = alloc((size_t)(graph->nop + 1) * sizeof *d.label);
+  d.sibling = alloc((size_t)(graph->nvalue + 1) * sizeof *d.sibling);
+  find_kept();
+  find_siblings();
+  find_labels();
+}
+
+static void put_head(void)
+{
+  put(&d.b, "after %s plan ", pass_name[d.after]);
+  put_quoted(graph->path ? graph->path : "");
+  put(&d.b, " for %s\n", options.cuda ? "cuda" : "cpu");
+}
+
+void dump(enum pass after)
+{
+  if (!options.dump || strcmp(options.dump, pass_name[after])) return;
+  open_dump(after);
+  put_head();
+  put_mesh();
+  put_groups();
+  put_modules();
+  put_units();
+  put_customs();
+  put_exchanges();
+  put_functions();
+  put_values();
+  put_styles();
+  put_calls();
+  put_index_uses();
+  put_settings();
+  put_flat();
+  put_folded();
+  put_aside();
+  put_results();
+  fputs(d.b.text, stdout);
+  end_printing();
+}

@@ -1,0 +1,286 @@
+/* write_fields.c: the names, the values and the fields of a dump, by the rows of fields.h. */
+#include "dump/dump.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+struct writing d;
+
+/* ---------------------------------------------------------------------------------------- words */
+
+static bool is_plain(const char *s, const char *also)
+{
+  for (const char *c = s; *c; c++)
+    if (!isalnum((unsigned char)*c) && !strchr(also, *c)) return false;
+  return *s;
+}
+
+void put_quoted(const char *s)
+{
+  put(&d.b, "\"");
+  for (const unsigned char *c = (const unsigned char *)s; *c; c++)
+    if (*c == '\n')
+      put(&d.b, "\\n");
+    else if (*c < 0x20 || *c >= 0x7f || *c == '"' || *c == '\\')
+      put(&d.b, "\\x%02x", *c);
+    else
+      put(&d.b, "%c", *c);
+  put(&d.b, "\"");
+}
+
+/* Whether the name could be taken for a value's number. */
+static bool is_like_number(const char *s)
+{
+  return *s == 'v' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1);
+}
+
+void put_name(const char *s)
+{
+  if (is_plain(s, NAME_SIGNS) && !is_like_number(s))
+    put(&d.b, "%s", s);
+  else
+    put_quoted(s);
+}
+
+static struct bearer *bearer_of(const char *name)
+{
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_text(&q, name);
+  struct bearer *bearer = answer_to(&d.names, &q, sizeof *bearer, &is_new);
+  if (is_new) *bearer = (struct bearer){0};
+  return bearer;
+}
+
+/* The same of a value that is carried, or another module's of a family. */
+static struct bearer *relative_of(int family, int step, int which)
+{
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_number(&q, family);
+  ask_number(&q, step);
+  ask_number(&q, which);
+  struct bearer *bearer = answer_to(&d.relatives, &q, sizeof *bearer, &is_new);
+  if (is_new) *bearer = (struct bearer){0};
+  return bearer;
+}
+
+static struct bearer *bearer_of_value(const struct value *v)
+{
+  if (v->role != ACTIVATION) return bearer_of(v->name);
+  return v->family == NONE || (!v->step && !v->index)
+             ? NULL
+             : relative_of(v->family, v->step, v->step ? v->initial : v->index);
+}
+
+void note_bearer_of(int value)
+{
+  struct bearer *bearer = bearer_of_value(&graph->value[value]);
+  d.is_told[value] = true;
+  if (bearer) *bearer = (struct bearer){bearer->n + 1, value};
+}
+
+/* `v29[-1]|v23`, carried from the module before, at first v23; `v79[2]`, that of module 2. */
+static void put_relative(const struct value *v)
+{
+  put(&d.b, v->step ? "v%d[%+d]" : "v%d[%d]", v->family, v->step ? v->step : v->index);
+  if (v->step) put(&d.b, "|");
+  if (v->step) put_value(v->initial);
+}
+
+void put_value(int value)
+{
+  const struct value *v = value == NONE ? NULL : &graph->value[value];
+  const struct bearer *bearer = v && d.is_told[value] ? bearer_of_value(v) : NULL;
+  if (bearer && (bearer->n != 1 || bearer->value != value)) bearer = NULL;
+  if (!v)
+    put(&d.b, "nothing");
+  else if (bearer && v->role == ACTIVATION)
+    put_relative(v);
+  else if (bearer && *v->name)
+    put_name(v->name);
+  else
+    put(&d.b, "v%d", value);
+}
+
+void put_module(int module)
+{
+  if (module == NONE) put(&d.b, "nothing");
+  if (module == NONE) return;
+  const char *path = graph->module[module].path;
+  int bearers = 0;
+  for (int i = 0; i < graph->nmodule; i++) bearers += !strcmp(graph->module[i].path, path);
+  if (bearers > 1)
+    put(&d.b, "#%d", module);
+  else
+    put_name(path);
+}
+
+void put_placement(struct placement p)
+{
+  static const char *const reduction[] = {REDUCTION_WORDS};
+  if (p.kind == SHARD && p.outer > 1)
+    put(&d.b, "S(%d/%" PRId64 ")", p.dim, (int64_t)p.outer);
+  else if (p.kind == SHARD)
+    put(&d.b, "S(%d)", p.dim);
+  else
+    put(&d.b, p.kind == PARTIAL ? "P(%s)" : "R", reduction[p.reduction]);
+  if (p.kind == SHARD && p.turn) put(&d.b, "[%d]", p.turn);
+}
+
+/* A placement for each dimension of the mesh, those of one rank, too. */
+void put_layout(const struct layout *layout)
+{
+  for (int i = 0; i < graph->mesh.ndim; i++) {
+    if (i) put(&d.b, " ");
+    put_placement(layout->on[i]);
+  }
+}
+
+void put_shape(const struct shape *s)
+{
+  put(&d.b, "[");
+  for (int i = 0; i < s->ndim; i++) put(&d.b, "%s%" PRId64, i ? ", " : "", s->size[i]);
+  put(&d.b, "]");
+}
+
+/* --------------------------------------------------------------------------------------- fields */
+
+/* Each writes the word and the field, where it is not as usual. */
+void put_LONG(const char *word, int64_t x, int64_t usual)
+{
+  if (x != usual) put(&d.b, " %s %" PRId64, word, x);
+}
+
+static void put_INT(const char *word, int64_t x, int64_t usual)
+{
+  put_LONG(word, x, usual);
+}
+
+static void put_SEED(const char *word, uint64_t x, uint64_t usual)
+{
+  if (x != usual) put(&d.b, " %s %" PRIu64, word, x);
+}
+
+static void put_FLAG(const char *word, bool x, bool usual)
+{
+  if (x != usual) put(&d.b, " %s%s", x ? "" : "no_", word);
+}
+
+void put_REAL(const char *word, double x, double usual)
+{
+  if (memcmp(&x, &usual, sizeof x)) put(&d.b, " %s %s", word, double_text(x));
+}
+
+static void put_BITS(const char *word, unsigned x, unsigned usual)
+{
+  if (x != usual) put(&d.b, " %s %#x", word, x);
+}
+
+void put_TEXT(const char *word, const char *x, const char *usual)
+{
+  if (!x || (usual && !strcmp(x, usual))) return;
+  put(&d.b, " %s ", word);
+  if (is_plain(x, TEXT_SIGNS))
+    put(&d.b, "%s", x);
+  else
+    put_quoted(x);
+}
+
+void put_VALUE(const char *word, int x, int usual)
+{
+  if (x == usual) return;
+  put(&d.b, " %s ", word);
+  put_value(x);
+}
+
+static void put_MODULE(const char *word, int x, int usual)
+{
+  if (x == usual) return;
+  put(&d.b, " %s ", word);
+  put_module(x);
+}
+
+static void put_FUNCTION(const char *word, int x, int usual)
+{
+  if (x != usual) put(&d.b, " %s %s", word, x == NONE ? "nothing" : graph->function[x].name);
+}
+
+void put_GROUP(const char *word, int x, int usual)
+{
+  if (x == usual) return;
+  put(&d.b, " %s ", word);
+  for (int i = 0; i < graph->group[x].n; i++) {
+    if (i) put(&d.b, ",");
+    put_name(graph->mesh.name[graph->group[x].dim[i]]);
+  }
+}
+
+void put_MESH_DIM(const char *word, int x, int usual)
+{
+  (void)usual;
+  put(&d.b, " %s ", word);
+  put_name(graph->mesh.name[x]);
+}
+
+static void put_OP(const char *word, int x, int usual)
+{
+  if (x == usual) return;
+  put(&d.b, x == NONE ? " %s nothing" : " %s @%d", word, x == NONE ? 0 : d.label[x]);
+}
+
+static void put_ORDER(const char *word, unsigned x, unsigned usual)
+{
+  unsigned n = 0;
+  if (x == usual) return;
+  for (int at = 0; at < MAX_DIMS; at++) n = (x >> 3 * at & 7) > n ? x >> 3 * at & 7 : n;
+  put(&d.b, " %s ", word);
+  for (unsigned at = 0; at <= n; at++) put(&d.b, at ? ",%u" : "%u", x >> 3 * at & 7);
+}
+
+void put_SHAPE(const char *word, struct shape x, struct shape usual)
+{
+  (void)usual;
+  put(&d.b, " %s ", word);
+  put_shape(&x);
+}
+
+static void put_LAYOUT(const char *word, struct layout x, struct layout usual)
+{
+  (void)usual;
+  put(&d.b, " %s ", word);
+  put_layout(&x);
+}
+
+static void put_word(const char *word, const char *const *words, unsigned x, unsigned usual)
+{
+  if (x != usual) put(&d.b, " %s %s", word, words[x]);
+}
+
+#define WORDS(KIND)                                                                                \
+  static void put_##KIND(const char *word, unsigned x, unsigned usual)                             \
+  {                                                                                                \
+    static const char *const words[] = {KIND##_WORDS};                                             \
+    put_word(word, words, x, usual);                                                               \
+  }
+WORDS(TYPE)
+WORDS(PHASE)
+WORDS(REDUCTION)
+WORDS(ITERATION)
+WORDS(INIT)
+WORDS(PREFETCH)
+WORDS(BUCKETING)
+WORDS(REACH)
+
+#define FIELD(KIND, member, word) put_##KIND(word, x->member, usual->member);
+#define RECORD(name, type, ROWS)                                                                   \
+  void put_##name##_fields(const type *x, const type *usual)                                       \
+  {                                                                                                \
+    ROWS(FIELD)                                                                                    \
+  }
+RECORDS(RECORD)
+#undef FIELD
+#undef RECORD
