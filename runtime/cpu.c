@@ -127,20 +127,20 @@ int target_neighbours(struct neighbour **list)
   MPI_Comm machine;
   int n;
   struct neighbour me = {here, (int)getpid()};
-  COLLECTIVE(0,
+  COLLECTIVE(.plan_line = 0,
              MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine));
   CHECK_MPI(MPI_Comm_size(machine, &n));
   *list = calloc((size_t)n, sizeof **list);
   if (!*list) fail_call(__FILE__, __LINE__, "calloc", "out of memory");
-  COLLECTIVE(0, MPI_Allgather(&me, 2, MPI_INT, *list, 2, MPI_INT, machine));
-  COLLECTIVE(0, MPI_Comm_free(&machine));
+  COLLECTIVE(.plan_line = 0, MPI_Allgather(&me, 2, MPI_INT, *list, 2, MPI_INT, machine));
+  COLLECTIVE(.plan_line = 0, MPI_Comm_free(&machine));
   return n;
 }
 
 int target_first_failure(bool ok)
 {
   int mine = ok ? size : here, lowest;
-  COLLECTIVE(0, MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
+  COLLECTIVE(.plan_line = 0, MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
   return lowest < size ? lowest : -1;
 }
 
@@ -150,7 +150,7 @@ bool target_same_program(struct failure *why)
   char mine[BYTES] = "", first[BYTES];
   snprintf(mine, sizeof mine, "%s", program.hash);
   memcpy(first, mine, BYTES);
-  COLLECTIVE(0, MPI_Bcast(first, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD));
+  COLLECTIVE(.plan_line = 0, MPI_Bcast(first, BYTES, MPI_CHAR, 0, MPI_COMM_WORLD));
   if (memcmp(mine, first, BYTES) == 0) return true;
   return failed(why, "rank %d carries the program %.31s, but rank 0 carries %.31s: build it anew",
                 here, mine, first);
@@ -158,7 +158,7 @@ bool target_same_program(struct failure *why)
 
 void target_share(void *bytes, size_t count)
 {
-  COLLECTIVE(0, MPI_Bcast(bytes, (int)count, MPI_BYTE, 0, MPI_COMM_WORLD));
+  COLLECTIVE(.plan_line = 0, MPI_Bcast(bytes, (int)count, MPI_BYTE, 0, MPI_COMM_WORLD));
 }
 
 void target_combine(uint32_t *numbers, size_t count)
@@ -166,8 +166,8 @@ void target_combine(uint32_t *numbers, size_t count)
   enum { AT_ONCE = 1 << 20 };
   for (size_t done = 0; done < count; done += AT_ONCE) {
     int some = (int)(count - done < AT_ONCE ? count - done : AT_ONCE);
-    COLLECTIVE(0, MPI_Allreduce(MPI_IN_PLACE, numbers + done, some, MPI_UINT32_T, MPI_BXOR,
-                                MPI_COMM_WORLD));
+    COLLECTIVE(.plan_line = 0, MPI_Allreduce(MPI_IN_PLACE, numbers + done, some, MPI_UINT32_T,
+                                             MPI_BXOR, MPI_COMM_WORLD));
   }
 }
 
@@ -175,7 +175,7 @@ void target_groups(void)
 {
   for (int i = 0; i < program.ngroups; i++, groups_made++) {
     communicator *comm = program.groups[i].comm;
-    COLLECTIVE(0,
+    COLLECTIVE(.plan_line = 0,
                MPI_Comm_split(MPI_COMM_WORLD, rank.members[i][0], place_in(rank.members[i]), comm));
     CHECK_MPI(MPI_Comm_set_errhandler(*comm, handler));
   }

@@ -82,7 +82,7 @@ int reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op o
   return error;
 }
 
-// ---- several values that travel together --------------------------------------------------------
+// ---- buckets: several values in one message -----------------------------------------------------
 
 // Where the parts of a value lie one after the other: in itself, if it has them so, else here.
 static char *parts_at(const struct parcel *p, void *room)

@@ -147,4 +147,56 @@ static inline void matmul_tt_batch(float *c, const float *a, const float *b, int
 
 #include "cpu_bf16.h"
 
+// The sizes of a product are named where it is called: matmul_nn(c, a, b, .m = 2, .n = 4, .k = 3).
+// Matrices of a batch are `step` elements after each other. gemm and gemm_batch take with each
+// matrix its leading dimension, and its step; they may add to c.
+struct product_sizes {
+  int m, n, k, batch;
+  long step_c, step_a, step_b;
+  bool add;
+};
+#define MATMUL(f, c, a, b, ...)                                                                    \
+  do {                                                                                             \
+    const struct product_sizes s_ = {__VA_ARGS__};                                                 \
+    f(c, a, b, s_.m, s_.n, s_.k);                                                                  \
+  } while (0)
+#define MATMUL_BATCH(f, c, a, b, ...)                                                              \
+  do {                                                                                             \
+    const struct product_sizes s_ = {__VA_ARGS__};                                                 \
+    f(c, a, b, s_.m, s_.n, s_.k, s_.batch, s_.step_c, s_.step_a, s_.step_b);                       \
+  } while (0)
+#define GEMM(f, a_is, b_is, c, ldc, a, lda, b, ldb, ...)                                           \
+  do {                                                                                             \
+    const struct product_sizes s_ = {__VA_ARGS__};                                                 \
+    f(a_is, b_is, c, ldc, a, lda, b, ldb, s_.m, s_.n, s_.k, s_.add);                               \
+  } while (0)
+#define GEMM_BATCH(f, a_is, b_is, c, ldc, step_c, a, lda, step_a, b, ldb, step_b, ...)             \
+  do {                                                                                             \
+    const struct product_sizes s_ = {__VA_ARGS__};                                                 \
+    f(a_is, b_is, c, ldc, step_c, a, lda, step_a, b, ldb, step_b, s_.m, s_.n, s_.k, s_.batch,      \
+      s_.add);                                                                                     \
+  } while (0)
+#define matmul_nn(...)           MATMUL(matmul_nn, __VA_ARGS__)
+#define matmul_nt(...)           MATMUL(matmul_nt, __VA_ARGS__)
+#define matmul_tn(...)           MATMUL(matmul_tn, __VA_ARGS__)
+#define matmul_tt(...)           MATMUL(matmul_tt, __VA_ARGS__)
+#define matmul_nn_bf16(...)      MATMUL(matmul_nn_bf16, __VA_ARGS__)
+#define matmul_nt_bf16(...)      MATMUL(matmul_nt_bf16, __VA_ARGS__)
+#define matmul_tn_bf16(...)      MATMUL(matmul_tn_bf16, __VA_ARGS__)
+#define matmul_tt_bf16(...)      MATMUL(matmul_tt_bf16, __VA_ARGS__)
+#define matmul_nn_bf16_f32(...)  MATMUL(matmul_nn_bf16_f32, __VA_ARGS__)
+#define matmul_nt_bf16_f32(...)  MATMUL(matmul_nt_bf16_f32, __VA_ARGS__)
+#define matmul_tn_bf16_f32(...)  MATMUL(matmul_tn_bf16_f32, __VA_ARGS__)
+#define matmul_tt_bf16_f32(...)  MATMUL(matmul_tt_bf16_f32, __VA_ARGS__)
+#define matmul_nn_batch(...)     MATMUL_BATCH(matmul_nn_batch, __VA_ARGS__)
+#define matmul_nt_batch(...)     MATMUL_BATCH(matmul_nt_batch, __VA_ARGS__)
+#define matmul_tn_batch(...)     MATMUL_BATCH(matmul_tn_batch, __VA_ARGS__)
+#define matmul_tt_batch(...)     MATMUL_BATCH(matmul_tt_batch, __VA_ARGS__)
+#define gemm(...)                GEMM(gemm, __VA_ARGS__)
+#define gemm_bf16(...)           GEMM(gemm_bf16, __VA_ARGS__)
+#define gemm_bf16_f32(...)       GEMM(gemm_bf16_f32, __VA_ARGS__)
+#define gemm_batch(...)          GEMM_BATCH(gemm_batch, __VA_ARGS__)
+#define gemm_batch_bf16(...)     GEMM_BATCH(gemm_batch_bf16, __VA_ARGS__)
+#define gemm_batch_bf16_f32(...) GEMM_BATCH(gemm_batch_bf16_f32, __VA_ARGS__)
+
 #endif

@@ -264,15 +264,16 @@ static inline void end_waiting(void)
     ncclResult_t error_ = (call);                                                                  \
     if (error_ != ncclSuccess) fail_call(__FILE__, __LINE__, #call, ncclGetErrorString(error_));   \
   } while (0)
-// A collective: COLLECTIVE(line of the plan, the stream that it runs on, call). Of those that are
+// A collective: COLLECTIVE(.plan_line = 25, the stream that it runs on, call). Of those that are
 // sent off in a group it is the group's end.
-#define COLLECTIVE(asked_at, on, call)                                                             \
+#define COLLECTIVE(asked_at, on, statement)                                                        \
   do {                                                                                             \
-    static const struct place here_ = {#call, __FILE__, __LINE__, asked_at};                       \
-    const range shown_("line " #asked_at ": " #call);                                              \
+    static const struct place here_ = {                                                            \
+        .call = #statement, .file = __FILE__, .line = __LINE__, asked_at};                         \
+    const range shown_(#asked_at ": " #statement);                                                 \
     begin_waiting(&here_);                                                                         \
-    note(#call, on);                                                                               \
-    CHECK_NCCL(call);                                                                              \
+    note(#statement, on);                                                                          \
+    CHECK_NCCL(statement);                                                                         \
     end_waiting();                                                                                 \
     mark_collective(&here_, on);                                                                   \
   } while (0)
@@ -306,13 +307,14 @@ template <class... P> static inline auto with_shared(void (*kernel)(P...), int b
     int error_ = (call);                                                                           \
     if (error_ != MPI_SUCCESS) fail_call(__FILE__, __LINE__, #call, NULL);                         \
   } while (0)
-// A collective: COLLECTIVE(line of the plan, call).
-#define COLLECTIVE(asked_at, call)                                                                 \
+// A collective: COLLECTIVE(.plan_line = 25, call).
+#define COLLECTIVE(asked_at, statement)                                                            \
   do {                                                                                             \
-    static const struct place here_ = {#call, __FILE__, __LINE__, asked_at};                       \
+    static const struct place here_ = {                                                            \
+        .call = #statement, .file = __FILE__, .line = __LINE__, asked_at};                         \
     begin_waiting(&here_);                                                                         \
-    int error_ = (call);                                                                           \
-    if (error_ != MPI_SUCCESS) fail_call(__FILE__, __LINE__, #call, NULL);                         \
+    int error_ = (statement);                                                                      \
+    if (error_ != MPI_SUCCESS) fail_call(__FILE__, __LINE__, #statement, NULL);                    \
     end_waiting();                                                                                 \
   } while (0)
 #endif

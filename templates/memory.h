@@ -18,5 +18,18 @@ static_assert(sizeof &plan_$hash$ > 0, "kernels.h is of the same plan");
 
 $memory$
 static struct memory *m;$on_device$
-$arena$
+
+// Where the runtime says that it is: each step begins with it.
+static void *given_memory;
+static inline void begin_with_memory(void)
+{
+  m = (struct memory *)given_memory;
+}
+
+// Members that follow each other are used as one array: from the first of them, in all of memory.
+static inline void *run_from(void *first)
+{
+  return (char *)m + ((char *)first - (char *)m);
+}
+$asserts$$arena$
 #endif

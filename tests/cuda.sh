@@ -126,7 +126,7 @@ beside "$WORK/last.log" planted last fsdp3 "0 1 2" "$unordered" \
   's/(layers_forward\(l\);\n.*?)\n  await\(done\[3\]\);/$1/s'
 beside "$WORK/count.log" planted count tp2 1 'the ranks disagree.*16380 x' 's/(ncclAllGather\(\w+, \w+, )16384/${1}16380/'
 beside "$WORK/swapped.log" planted swapped tp2 1 'ncclAllGather.*ncclReduceScatter|ncclReduceScatter.*ncclAllGather' \
-  's/(COLLECTIVE\(\d+, \w+, ncclAllGather.*?;\n)(.*?)(COLLECTIVE\(\d+, \w+, ncclReduceScatter.*?;\n)/$2$3$1/s'
+  's/(COLLECTIVE\(\.plan_line = \d+, \w+, ncclAllGather.*?;\n)(.*?)(COLLECTIVE\(\.plan_line = \d+, \w+, ncclReduceScatter.*?;\n)/$2$3$1/s'
 all_are_done
 cat "$WORK"/*.log
 finish "the toy and the Llama on the stand-in: PyTorch's losses, the CPU's checkpoints, and no planted fault unseen"

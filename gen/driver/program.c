@@ -31,7 +31,7 @@ static void declare_streams(struct buffer *b)
   }
   if (any) put(b, "; // for what runs beside arithmetic\n");
   if (graph->schedule->nevent)
-    put(b, "static cudaEvent_t done[%d]; // what is pending there\n", graph->schedule->nevent);
+    put(b, "static cudaEvent_t done[%d]; // of collectives beside it: their ends\n", graph->schedule->nevent);
 }
 
 static char *communicators_text(void)
@@ -148,7 +148,7 @@ static void add_step(const struct class_files *names, int rank, const char *rank
       options.cuda ? " // on the device: never read here, only pointed into" : "";
   add_text(names->memory,
            fill(embedded_text("templates/memory.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
-                "hash", graph->hash, "ranks", ranks, "memory", memory_declaration(), "on_device",
+                "hash", graph->hash, "ranks", ranks, "memory", memory_declaration(), "asserts", member_run_asserts(), "on_device",
                 on_device, "arena", activation_table(), NULL));
 }
 

@@ -209,8 +209,8 @@ static char *exchange_text(const struct op *op)
               "kept_in", advanced(in, table, "give_at[1]"), "kept_out",
               advanced(out, table, "get_at[1]"), "type", library_type(x->type), "bytes",
               text("%" PRId64, type_bytes(x->type)), "group", group_name(op->group), "ranks",
-              text("%d", group_size(op->group)), "line", text("%d", op->line), "stream",
-              stream_of(op), NULL);
+              text("%d", group_size(op->group)), "line", text(".plan_line = %d", op->line),
+              "stream", stream_of(op), NULL);
 }
 
 /* ----------------------------------------------------------- the tables of exchanges in rank<N> */
@@ -363,24 +363,32 @@ struct ends {
   const char *in, *out;
 };
 
+/* A part of a packed collective that lies in memory as its chunk does: its members one by one. */
+static const char *chunk_in_memory(const struct op *op, int value)
+{
+  return member_run(value, c_name(value), bucket_chunk(op, op->nbody));
+}
+
 /* Of chunks: NCCL works in place where a rank's chunk is, MPI where it is told so. */
 static struct ends ends_of_chunks(const struct op *op)
 {
   bool gathers = op->kind == OP_all_gather, elsewhere = lies_as_chunk(op);
   const char *buffer = c_name(op->buffer), *own = own_chunk_text(op);
-  if (gathers && elsewhere) return (struct ends){c_name(op->in[0]), buffer};
-  if (elsewhere) return (struct ends){buffer, c_name(op->out)};
+  if (gathers && elsewhere) return (struct ends){chunk_in_memory(op, op->in[0]), buffer};
+  if (elsewhere) return (struct ends){buffer, chunk_in_memory(op, op->out)};
   if (!options.cuda) return (struct ends){"MPI_IN_PLACE", buffer};
   return gathers ? (struct ends){own, buffer} : (struct ends){buffer, own};
 }
 
-static struct ends ends_of(const struct op *op)
+/* n: the elements that it moves. */
+static struct ends ends_of(const struct op *op, int64_t n)
 {
   if (has_chunks(op)) return ends_of_chunks(op);
   int out = reduced_at(op);
   bool in_place = op->nbody || same_place(op->in[0], op->out);
   if (!in_place) return (struct ends){pointer(op->in[0]), pointer(out)};
-  return (struct ends){options.cuda ? pointer(out) : "MPI_IN_PLACE", pointer(out)};
+  const char *all = op->packed ? pointer(out) : member_run(out, pointer(out), n);
+  return (struct ends){options.cuda ? all : "MPI_IN_PLACE", all};
 }
 
 /* A piece of a value that lies whole goes from each to its place: on a GPU as it is sent and
@@ -424,7 +432,7 @@ static char *piece_call_text(const struct op *op, int64_t n)
            "n", text("%" PRId64, n), "type", library_type(graph->value[op->out].type), "op",
            library_reduction(op->reduction, graph->value[op->out].type), "group",
            group_name(op->group), "ranks", text("%d", ranks), "part", text("%" PRId64, part),
-           "line", text("%d", op->line), "stream", stream_of(op), NULL);
+           "line", text(".plan_line = %d", op->line), "stream", stream_of(op), NULL);
   if (apart || options.cuda) return call;
   struct buffer b = {0};
   put(&b, "{\n    static const int counts[] = {");
@@ -433,6 +441,18 @@ static char *piece_call_text(const struct op *op, int64_t n)
   for (int r = 0; r < ranks; r++) put(&b, "%s%" PRId64, r ? ", " : "", r * part + op->piece * n);
   put(&b, "};\n    %s\n  }", call);
   return b.text;
+}
+
+/* Whether the rank calls nothing: a sum of no elements. */
+static bool moves_nothing(const struct op *op, int rank)
+{
+  if (op->kind != OP_all_reduce) return false;
+  int ranks = group_size(op->group);
+  int64_t *give = alloc((size_t)ranks * sizeof *give), *get = alloc((size_t)ranks * sizeof *get);
+  collective_counts(op, rank, give, get);
+  for (int r = 0; r < ranks; r++)
+    if (give[r]) return false;
+  return !op->pieces;
 }
 
 static char *call_text(const struct op *op, int rank)
@@ -453,13 +473,14 @@ static char *call_text(const struct op *op, int rank)
   const char *form = equal ? equal_form(row, n, ranks, moved_type(op)) : unequal;
   bool by_parcels = goes_by_parcels(op);
   if (by_parcels) form = parcels_form(op->kind);
-  if (op->kind == OP_all_reduce && total == 0) return "";
-  struct ends ends = ends_of(op);
-  char *call = fill(
-      form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
-      library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)), "group",
-      group_name(op->group), "ranks", text("%d", ranks), "line", text("%d", op->line), "stream",
-      stream_of(op), "parcels", by_parcels ? text("%d", count_parcels(op, rank)) : "", NULL);
+  if (moves_nothing(op, rank)) return "";
+  struct ends ends = ends_of(op, n);
+  char *call =
+      fill(form, "in", ends.in, "out", ends.out, "n", text("%" PRId64, n), "type",
+           library_type(moved_type(op)), "op", library_reduction(op->reduction, moved_type(op)),
+           "group", group_name(op->group), "ranks", text("%d", ranks), "line",
+           text(".plan_line = %d", op->line), "stream", stream_of(op), "parcels",
+           by_parcels ? text("%d", count_parcels(op, rank)) : "", NULL);
   if (op->packed || equal) return call;
   const char *type = options.cuda ? "size_t" : "int";
   struct buffer b = {0};
@@ -485,7 +506,7 @@ static char *event_text(const struct op *begun)
    rank calls last. NULL: it calls none. */
 static const struct op *last_called(const struct op *op, int rank)
 {
-  while (op && !*call_text(op, rank)) op = predecessor_of(op);
+  while (op && moves_nothing(op, rank)) op = predecessor_of(op);
   return op;
 }
 

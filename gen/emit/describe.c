@@ -173,7 +173,7 @@ static char *piece_text(const struct op *op)
 char *comment_text(const struct op *op)
 {
   if (op->kind == OP_adamw || op->kind == OP_sgd)
-    return text("%s over %d parameters at once: they lie one behind another    %s",
+    return text("%s over %d parameters at once, contiguous in memory    %s",
                 graph->optimizer.name, op->nbody, where(graph->optimizer.line));
   if (op->kind == OP_squares) return squares_comment(op);
   if (op->kind == OP_norm) return copy_text("the norm of all gradients");

@@ -178,7 +178,7 @@ char *functions_text(int rank)
     put_phases(&step, FORWARD, UPDATE, options.cuda ? batch_number() : "t", 2);
   }
   const char *unused = options.cuda || has_word(step.text, "t") ? "" : "  (void)t;\n";
-  put(&b, "%sstatic void step(%s)\n{\n%s%s}\n", prepare_text(), options.cuda ? "void" : "int t",
-      step.text, unused);
+  put(&b, "%sstatic void step(%s)\n{\n  begin_with_memory();\n%s%s}\n", prepare_text(),
+      options.cuda ? "void" : "int t", step.text, unused);
   return b.text;
 }

@@ -117,16 +117,16 @@ static struct written written(const struct product *p)
 static char *call_text(const struct product *p)
 {
   struct written w = written(p);
-  char *sizes = text("%" PRId64 ", %" PRId64 ", %" PRId64, w.m, w.n, w.k);
-  if (p->batch) sizes = text("%s, %" PRId64, sizes, p->batch->size);
+  char *sizes = text(".m = %" PRId64 ", .n = %" PRId64 ", .k = %" PRId64, w.m, w.n, w.k);
+  if (p->batch) sizes = text("%s, .batch = %" PRId64, sizes, p->batch->size);
   const char *batch = p->batch ? "_batch" : "", *of = type_suffix(p->op);
   if (w.has_gaps || strcmp(w.adds, "false") || (p->batch && *of))
-    return text("gemm%s%s('%c', '%c', %s%s, %s%s, %s%s, %s, %s);", batch, of, w.form[0], w.form[1],
-                address(p, GEMM_C), strides_text(p, GEMM_C), address(p, w.a), strides_text(p, w.a),
-                address(p, w.b), strides_text(p, w.b), sizes, w.adds);
+    return text("gemm%s%s('%c', '%c', %s%s, %s%s, %s%s, %s, .add = %s);", batch, of, w.form[0],
+                w.form[1], address(p, GEMM_C), strides_text(p, GEMM_C), address(p, w.a),
+                strides_text(p, w.a), address(p, w.b), strides_text(p, w.b), sizes, w.adds);
   if (p->batch)
-    sizes = text("%s, %" PRId64 ", %" PRId64 ", %" PRId64, sizes, p->batch->stride[GEMM_C],
-                 p->batch->stride[w.a], p->batch->stride[w.b]);
+    sizes = text("%s, .step_c = %" PRId64 ", .step_a = %" PRId64 ", .step_b = %" PRId64, sizes,
+                 p->batch->stride[GEMM_C], p->batch->stride[w.a], p->batch->stride[w.b]);
   return text("matmul_%s%s%s(%s, %s, %s, %s);", w.form, of, batch, address(p, GEMM_C),
               address(p, w.a), address(p, w.b), sizes);
 }

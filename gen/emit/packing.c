@@ -45,15 +45,17 @@ static int copied(const struct op *op, int k, bool in)
 static int find_run(const struct op *op, int k, int rank, bool in, struct parcel *p)
 {
   int n = 0;
+  int first = NONE;
   *p = (struct parcel){.at = NULL, .parts = 1, .rows = 1};
   do {
     int value = copied(op, k + n, in);
-    if (!p->at) p->at = c_name(value);
+    if (!p->at) first = value, p->at = c_name(value);
     p->type = graph->value[value].type;
     p->run += elements_of_rank(value, rank);
     n++;
   } while (k + n < op->nbody && follows(op, k + n));
   p->of = text("%" PRId64, p->run);
+  if (p->at) p->at = member_run(first, p->at, p->run);
   return n;
 }
 
@@ -84,7 +86,9 @@ static bool add_row(struct parcel *p, const struct parcel *next)
   if (!p->at || !next->at || p->run != next->run || p->type != next->type) return false;
   if (!is_next(p->at, p->rows, next->at)) return false;
   number_in(p->at, &at);
-  p->of = text("sizeof %.*s[0] / %" PRId64, (int)at, p->at, type_bytes(p->type));
+  const char *from = strstr(p->at, "m->"); /* there may be a cast before it */
+  int length = (int)(p->at + at - from);
+  p->of = text("sizeof %.*s[0] / %" PRId64, length, from, type_bytes(p->type));
   p->rows++;
   return true;
 }

@@ -35,6 +35,6 @@ char *prepare_text(void)
   if (*constants_text()) put_constants(&b);
   if (!b.length) return b.text;
   return text("// What the host does before step t: the device's part is the same at every "
-              "step.\nstatic void prepare(int t)\n{\n%s}\n\n",
+              "step.\nstatic void prepare(int t)\n{\n  begin_with_memory();\n%s}\n\n",
               b.text);
 }

@@ -50,6 +50,14 @@ static char *update_definition(int64_t n, int width)
               "clip", clip, "times", clips ? "clip * " : "", "threads", threads, NULL);
 }
 
+/* The norm is one number; all others are runs of n elements. */
+static const char *update_operand(const struct op *first, int i, int64_t n)
+{
+  int value = first->in[i];
+  if (graph->value[value].role == NORM) return c_name(value);
+  return member_run(value, c_name(value), n);
+}
+
 char *update_call(const struct op *op, int rank)
 {
   int64_t n = 0;
@@ -78,7 +86,7 @@ char *update_call(const struct op *op, int rank)
       add_kernel(text("%s_%" PRId64, update_name(), n), text("%s%.*s", mark, (int)head, definition),
                  text("%s\n", comment), text("%s%s", bounds, definition), true);
   struct buffer b = {0};
-  for (int i = 0; i < first->nin; i++) put(&b, "%s, ", c_name(first->in[i]));
+  for (int i = 0; i < first->nin; i++) put(&b, "%s, ", update_operand(first, i, n));
   put(&b, "%s", options.cuda ? "&m->now" : update_rates());
   if (!options.cuda) return text("%s(%s);", name, b.text);
   return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, (n / width + BLOCK - 1) / BLOCK,
@@ -100,6 +108,7 @@ static int copies_of(int gradient, struct layout pending)
 /* Gradients that follow one another in memory and are on as many ranks. */
 struct run {
   const char *name; /* where it begins */
+  int value;
   int64_t n;        /* elements; 0: there is none */
   int copies, last; /* last: the parameter of the last of them */
 };
@@ -119,16 +128,17 @@ static void put_run(struct sum *s, int indent)
 {
   struct run *run = &s->run;
   struct buffer *b = &s->text;
+  const char *from = run->n ? member_run(run->value, run->name, run->n) : NULL;
   const char *share = run->copies > 1 ? text("1.0 / %d", run->copies) : "1";
   enum { MOST = 1024 };
   int64_t blocks = (run->n / s->width + BLOCK - 1) / BLOCK;
   if (blocks > MOST) blocks = MOST;
   if (run->n && options.cuda)
     put(b, "\n%*sLAUNCH(add_to_%s, %" PRId64 ", %d, stream)(%s, %" PRId64 ", %s);", indent, "",
-        s->kernel, blocks, BLOCK, run->name, run->n, share);
+        s->kernel, blocks, BLOCK, from, run->n, share);
   else if (run->n)
-    put(b, "\n%*s*%s += %s(%s, %" PRId64 ")%s;", indent, "", c_name(s->op->out), s->kernel,
-        run->name, run->n, run->copies > 1 ? text(" / %d", run->copies) : "");
+    put(b, "\n%*s*%s += %s(%s, %" PRId64 ")%s;", indent, "", c_name(s->op->out), s->kernel, from,
+        run->n, run->copies > 1 ? text(" / %d", run->copies) : "");
   run->n = 0;
 }
 
@@ -167,7 +177,7 @@ static void add_gradient(struct sum *s, int k, int period, int indent)
   if (!run->n && n) {
     const char *name = c_name(gradient);
     if (period) name = name_in_loop(name, c_name(gradient_at(s, k + period)));
-    *run = (struct run){.name = name, .copies = copies};
+    *run = (struct run){.name = name, .value = gradient, .copies = copies};
   }
   run->n += n;
   run->last = of;

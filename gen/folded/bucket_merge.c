@@ -506,7 +506,7 @@ static const char *why_together(const struct op *op)
   if (op->packed && graph->bucketing == BUCKETS_GREEDY && makes_gradients(op))
     return "bucketing = greedy, and they follow one another";
   if (op->kind != OP_all_reduce || !makes_gradients(op)) return reasons(op->body, op->nbody);
-  return op->packed ? "they are small, and travel together" : "they lie side by side";
+  return op->packed ? "they are small: one bucket" : "they are contiguous: one bucket";
 }
 
 /* The parameter that a member gathers, or whose gradient it makes; of others none, behind all. */
@@ -546,7 +546,7 @@ static int bucket_of(const int *member, int n, bool packed, enum type type)
   op.body = body;
   op.packed = packed;
   op.buffer = NONE;
-  const char *name = op.kind == OP_all_gather ? "gathered" : "together";
+  const char *name = op.kind == OP_all_gather ? "gathered" : "bucket";
   if (packed) op.buffer = buffer_for(&op, type, makes_gradients(&op) ? "gradients" : name);
   op.why = why_together(&op);
   int unit = unit_of(&op);

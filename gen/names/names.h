@@ -68,6 +68,15 @@ const char *shown_operand(int value);
 const char *group_name(int group);
 const char *stream_name(int group);
 
+/* ------------------------------------------------------------------------------- member_runs.c */
+
+/* The pointer to n elements from a value on, which go on in the members of struct memory behind it:
+   "(float *)&m->w.layers[l]". `shown`: the value's name in the function. */
+const char *member_run(int value, const char *shown, int64_t n);
+/* What memory.h asserts for these; and what forgets it. */
+char *member_run_asserts(void);
+void forget_member_runs(void);
+
 /* ------------------------------------------------------------------------------- model_names.c */
 
 /* What a value is called; in a loop's body by its place in the module. */

@@ -237,7 +237,7 @@ void declare_memory(void)
     memory_name[graph->norm] = "&m->grad_norm";
   }
   if (notes_indices())
-    put(&members, "  unsigned long long noted[%d]; // what was no index\n", graph->nindex_use);
+    put(&members, "  unsigned long long noted[%d]; // a value of index_uses[i] out of range, or 0\n", graph->nindex_use);
   if (options.cuda && parts_room(named_rank))
     put(&members, "  alignas(64) float parts[%lld];\n", (long long)parts_room(named_rank));
   if (graph->arena_bytes)

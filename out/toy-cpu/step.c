@@ -34,7 +34,7 @@ static void forward(void)
 {
   // input @ in_proj.weight    ak,nk->an    plans/toy.lua:14    R, S(0) -> S(1)
   float *const in_proj = at_in_proj(); // [20, 16]
-  matmul_nt(in_proj, m->batch.input, m->w.in_proj.weight, 20, 16, 10);
+  matmul_nt(in_proj, m->batch.input, m->w.in_proj.weight, .m = 20, .n = 16, .k = 10);
 
   // relu = relu(in_proj + in_proj.bias)    plans/toy.lua:14    S(1), S(0) -> S(1)
   float *const relu = at_relu(); // [20, 16], in place of in_proj
@@ -42,10 +42,11 @@ static void forward(void)
 
   // relu @ out_proj.weight    ak,nk->an    plans/toy.lua:14    S(1), S(1) -> P(sum)
   float *const out_proj = at_out_proj(); // [20, 5]
-  matmul_nt(out_proj, relu, m->w.out_proj.weight, 20, 5, 16);
+  matmul_nt(out_proj, relu, m->w.out_proj.weight, .m = 20, .n = 5, .k = 16);
 
   // out_proj: P(sum) -> R over tp, 400 bytes: Rowwise's output layout, plans/toy.lua:25
-  COLLECTIVE(25, MPI_Allreduce(MPI_IN_PLACE, out_proj, 100, MPI_FLOAT, MPI_SUM, over_tp));
+  COLLECTIVE(.plan_line = 25, MPI_Allreduce(MPI_IN_PLACE, out_proj, 100, MPI_FLOAT, MPI_SUM,
+      over_tp));
 
   // sub = out_proj + out_proj.bias - target
   // mean = mean(sub)
@@ -67,11 +68,11 @@ static void backward(void)
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
   float *const d_relu = at_d_relu(); // [20, 16]
-  matmul_nn(d_relu, d_sub, m->w.out_proj.weight, 20, 16, 5);
+  matmul_nn(d_relu, d_sub, m->w.out_proj.weight, .m = 20, .n = 16, .k = 5);
 
   // d_sub @ relu    an,ak->nk    plans/toy.lua:14    R, S(1) -> S(1)
   float *const relu = at_relu(); // [20, 16]
-  matmul_tn(m->grad.out_proj.weight, d_sub, relu, 5, 16, 20);
+  matmul_tn(m->grad.out_proj.weight, d_sub, relu, .m = 5, .n = 16, .k = 20);
 
   // d_in_proj = relu_back(d_relu, relu)
   // d_in_proj.bias = sum(d_in_proj)
@@ -80,7 +81,7 @@ static void backward(void)
   relu_back_sum_20x16(d_in_proj, m->grad.in_proj.bias, relu);
 
   // d_in_proj @ input    an,ak->nk    plans/toy.lua:14    S(1), R -> S(0)
-  matmul_tn(m->grad.in_proj.weight, d_in_proj, m->batch.input, 16, 10, 20);
+  matmul_tn(m->grad.in_proj.weight, d_in_proj, m->batch.input, .m = 16, .n = 10, .k = 20);
 }
 
 static void update(int t)
@@ -90,13 +91,14 @@ static void update(int t)
   const float rate = (float)(lr / (1 - pow(0.9, t))); // for m, which begins as 0
   const float root = (float)(1 / sqrt(1 - pow(0.999, t))); // and for the root of v
 
-  // AdamW over 4 parameters at once: they lie one behind another    plans/toy.lua:35
-  adamw_261(m->w.in_proj.weight, m->grad.in_proj.weight, m->exp_avg.in_proj.weight,
-      m->exp_avg_sq.in_proj.weight, keep, rate, root);
+  // AdamW over 4 parameters at once, contiguous in memory    plans/toy.lua:35
+  adamw_261((float *)&m->w, (float *)&m->grad, (float *)&m->exp_avg, (float *)&m->exp_avg_sq, keep,
+      rate, root);
 }
 
 static void step(int t)
 {
+  begin_with_memory();
   forward();
   backward();
   update(t);
@@ -117,7 +119,7 @@ const struct program program = {
     .flops = 57600,
     .arithmetic = FLOAT32,
     .learning_rate = learning_rate,
-    .memory = (void **)&m,
+    .memory = &given_memory,
     .bytes = sizeof(struct memory),
     .loss = offsetof(struct memory, loss),
     .grad_norm = -1,

@@ -44,6 +44,23 @@ struct memory {
 
 static struct memory *m; // on the device: never read here, only pointed into
 
+// Where the runtime says that it is: each step begins with it.
+static void *given_memory;
+static inline void begin_with_memory(void)
+{
+  m = (struct memory *)given_memory;
+}
+
+// Members that follow each other are used as one array: from the first of them, in all of memory.
+static inline void *run_from(void *first)
+{
+  return (char *)m + ((char *)first - (char *)m);
+}
+static_assert(sizeof m->w == 261 * sizeof(float), "no padding");
+static_assert(sizeof m->grad == 261 * sizeof(float), "no padding");
+static_assert(sizeof m->exp_avg == 261 * sizeof(float), "no padding");
+static_assert(sizeof m->exp_avg_sq == 261 * sizeof(float), "no padding");
+
 // The arena: a pointer to each activation, with its offset in bytes, and, where each module of a
 // list has one, with the bytes from one module's to the next. Where fewer are kept than there are
 // modules, the last number says how many: these take turns.

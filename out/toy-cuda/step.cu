@@ -55,8 +55,8 @@ static void forward(void)
   matmul(&product.nt_20x5x16, out_proj, relu, m->w.out_proj.weight);
 
   // out_proj: P(sum) -> R over tp, 400 bytes: Rowwise's output layout, plans/toy.lua:25
-  COLLECTIVE(25, stream, ncclAllReduce(out_proj, out_proj, 100, ncclFloat, ncclSum, over_tp,
-      stream));
+  COLLECTIVE(.plan_line = 25, stream, ncclAllReduce(out_proj, out_proj, 100, ncclFloat, ncclSum,
+      over_tp, stream));
 
   // sub = out_proj + out_proj.bias - target
   // mean = mean(sub)
@@ -102,14 +102,15 @@ static void backward(void)
 static void update(void)
 {
   const range shown("update");
-  // AdamW over 4 parameters at once: they lie one behind another    plans/toy.lua:35
-  LAUNCH(adamw_261, 2, 256, stream)(m->w.in_proj.weight, m->grad.in_proj.weight,
-      m->exp_avg.in_proj.weight, m->exp_avg_sq.in_proj.weight, &m->now);
+  // AdamW over 4 parameters at once, contiguous in memory    plans/toy.lua:35
+  LAUNCH(adamw_261, 2, 256, stream)((float *)&m->w, (float *)&m->grad, (float *)&m->exp_avg,
+      (float *)&m->exp_avg_sq, &m->now);
 }
 
 // What the host does before step t: the device's part is the same at every step.
 static void prepare(int t)
 {
+  begin_with_memory();
   struct constants now;
   const double lr = learning_rate(t);
   now.keep = (float)(1 - lr * 0.01); // what its decay leaves of a weight
@@ -120,6 +121,7 @@ static void prepare(int t)
 
 static void step(void)
 {
+  begin_with_memory();
   forward();
   backward();
   update();
@@ -148,7 +150,7 @@ const struct program program = {
     .flops = 57600,
     .arithmetic = FLOAT32,
     .learning_rate = learning_rate,
-    .memory = (void **)&m,
+    .memory = &given_memory,
     .bytes = sizeof(struct memory),
     .loss = offsetof(struct memory, loss),
     .grad_norm = -1,

@@ -89,7 +89,7 @@ static void multiply(struct sizes s, char a_is, char b_is, bool add)
   for (size_t i = 0; i < (size_t)s.m; i++)
     for (size_t j = (size_t)s.n; j < (size_t)ldc; j++) before[i * (size_t)ldc + j] = 7;
   memcpy(c, before, bytes);
-  gemm(a_is, b_is, c, ldc, a.at, a.ld, b.at, b.ld, s.m, s.n, s.k, add);
+  gemm(a_is, b_is, c, ldc, a.at, a.ld, b.at, b.ld, .m = s.m, .n = s.n, .k = s.k, .add = add);
   check(c, before, ldc, &a, &b, add);
   free(c);
   free(before);
@@ -150,7 +150,7 @@ static void test_what_is_not_finite(void **state)
   a.at[5 * K + 600] = INFINITY;
   b.at[7 * K + 600] = 1;
   b.at[9 * K + 3] = NAN;
-  gemm('n', 't', c, N, a.at, K, b.at, K, M, N, K, false);
+  gemm('n', 't', c, N, a.at, K, b.at, K, .m = M, .n = N, .k = K);
   for (int i = 0; i < M; i++)
     for (int j = 0; j < N; j++) {
       if (j == 9)
@@ -171,8 +171,8 @@ static void test_batch(void **state)
   struct matrix a = random_matrix('t', COUNT * M, K, COUNT * M); /* between each other's rows */
   struct matrix b = random_matrix('n', COUNT * K, N, N);
   static float c[COUNT * M * N];
-  gemm_batch('t', 'n', c, N, (long)M * N, a.at, a.ld, M, b.at, N, (long)K * N, M, N, K, COUNT,
-             false);
+  gemm_batch('t', 'n', c, N, (long)M * N, a.at, a.ld, M, b.at, N, (long)K * N, .m = M, .n = N,
+             .k = K, .batch = COUNT, .add = false);
   for (int i = 0; i < COUNT; i++) {
     struct matrix own_a = a, own_b = b;
     own_a.at += (long)i * M, own_a.rows = M;

@@ -1,0 +1,123 @@
+/* member_runs.c: several members of a rank's memory that follow each other, as one array. A pointer
+   to the first of them would end with that member: what is handed over is the struct that holds
+   them all, or, where there is none, a pointer into all of the memory. memory.h asserts that
+   nothing lies between them. */
+#include "names/names.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static struct buffer asserts;
+
+void forget_member_runs(void)
+{
+  asserts = (struct buffer){0};
+  put_text(&asserts, "", 0);
+}
+
+char *member_run_asserts(void)
+{
+  return asserts.text;
+}
+
+static void assert_once(const char *condition, const char *why)
+{
+  const char *line = wrapped(text("static_assert(%s, \"%s\");", condition, why), " == ", "    ");
+  if (!strstr(asserts.text, line)) put(&asserts, "%s\n", line);
+}
+
+/* The parameter that a member is of, or that it is. */
+static int parameter_of(int value)
+{
+  const struct value *v = &graph->value[value];
+  return v->role == PARAMETER ? value : v->of;
+}
+
+/* A member is as large as its parameter; what batches sum up has a shape of its own. */
+static int64_t member_elements(int value)
+{
+  bool own = graph->value[value].role == SUMS;
+  return elements(local_shape(own ? value : parameter_of(value), named_rank));
+}
+
+/* The members of the struct that a value is in, by parameter, whose order they have; or NONE. */
+static const int *struct_members(int value)
+{
+  int *member = alloc((size_t)(graph->nvalue + 1) * sizeof *member);
+  size_t length = strcspn(memory_name[value], ".") + 1;
+  for (int i = 0; i < graph->nvalue; i++) member[i] = NONE;
+  for (int i = 0; i < graph->nvalue; i++) {
+    if (!memory_name[i] || strncmp(memory_name[i], memory_name[value], length)) continue;
+    int of = parameter_of(i);
+    if (of != NONE && member[of] == NONE) member[of] = i;
+  }
+  return member;
+}
+
+static bool is_below(int value, const char *path, size_t length)
+{
+  return value != NONE && !strncmp(memory_name[value], path, length) &&
+         memory_name[value][length] == '.';
+}
+
+/* Where the struct ends in a name that is all of the run; 0: none is. */
+static size_t enclosing_struct(int value, const int *member, int64_t n)
+{
+  const char *name = memory_name[value];
+  for (size_t length = strlen(name); length-- > strlen("m->");) {
+    if (name[length] != '.') continue;
+    int64_t all = 0;
+    for (int i = 0; i < graph->nvalue; i++) {
+      if (!is_below(member[i], name, length)) continue;
+      if (!all && i != parameter_of(value)) return 0;
+      all += member_elements(member[i]);
+    }
+    if (all >= n) return all == n ? length : 0;
+  }
+  return 0;
+}
+
+static int last_of_run(int value, const int *member, int64_t n)
+{
+  for (int i = parameter_of(value); i < graph->nvalue; i++) {
+    if (member[i] == NONE) continue;
+    n -= member_elements(member[i]);
+    if (n <= 0) return n ? NONE : member[i];
+  }
+  return NONE;
+}
+
+/* The end of the struct in a name with l for 0: "m->w.layers[l]" of "m->w.layers[0]". */
+static size_t same_end(const char *shown, const char *name, size_t length)
+{
+  int dots = 0;
+  for (size_t i = 0; i < length; i++) dots += name[i] == '.';
+  for (size_t i = 0; shown[i]; i++)
+    if (shown[i] == '.' && dots-- == 0) return i;
+  return strlen(shown);
+}
+
+const char *member_run(int value, const char *shown, int64_t n)
+{
+  const struct value *v = &graph->value[value];
+  const char *name = memory_name[value], *type = c_type(v->type);
+  if (!shown || strncmp(shown, "m->", 3) || !name) return shown;
+  if (parameter_of(value) == NONE || n <= member_elements(value)) return shown;
+  const int *member = struct_members(value);
+  size_t length = enclosing_struct(value, member, n);
+  if (length) {
+    size_t end = same_end(shown, name, length);
+    assert_once(
+        text("sizeof m->%.*s == %" PRId64 " * sizeof(%s)", (int)length - 3, name + 3, n, type),
+        "no padding");
+    return text("(%s *)&%.*s", type, (int)end, shown);
+  }
+  int last = last_of_run(value, member, n);
+  if (last == NONE) bug_at("emit", value, "a run of %" PRId64 " elements ends in no member", n);
+  assert_once(
+      text("offsetof(struct memory, %s) + sizeof %s - offsetof(struct memory, %s) == %" PRId64
+           " * sizeof(%s)",
+           memory_name[last] + 3, memory_name[last], name + 3, n, type),
+      "no padding");
+  return text("(%s *)run_from(%s)", type, shown);
+}
