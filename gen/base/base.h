@@ -53,7 +53,7 @@ struct definition {
 };
 struct options {
   const char *plan, *out;
-  bool cuda, check, trace;
+  bool check, trace;
   const char *dump;    /* a pass, or NULL */
   const char *from;    /* a pass: the plan is what `dump` printed after it; or NULL */
   const char *explain; /* a value, or NULL */
@@ -65,6 +65,40 @@ struct options {
   bool json;
   int nlink;
   const char **link; /* "dp=25e9,10e-6" */
+};
+
+/* Of whose functions collectives are calls. */
+enum library { LIBRARY_MPI, LIBRARY_NCCL, LIBRARIES };
+
+/* What a kernel's file is written in; a plan may have one of each for its own operator. */
+enum language { LANGUAGE_C, LANGUAGE_CUDA, LANGUAGES };
+
+/* What a target is and can do: a row of targets.c. Passes ask for a fact by its name, never which
+   target it is. */
+enum target_number { TARGET_CPU, TARGET_CUDA, TARGETS };
+struct target {
+  const char *name;            /* of --target; its build's template is CMakeLists.NAME.txt */
+  const char *runtime;         /* what its own files in runtime/ begin with */
+  const char *source, *header; /* what the names of its templates end in: "cu", "cuh" */
+  const char *device;          /* of a plan that names none; NULL: flat figures (device.c) */
+  enum language language;
+  enum library library;
+  int64_t most_counted;    /* elements of one collective */
+  bool streams;            /* a collective can run beside arithmetic, on its group's stream */
+  bool moves_segments;     /* a collective can take each value of a bucket to its place */
+  bool steps_in_memory;    /* what changes from step to step, its number and its batches, the host
+                              puts into memory before: else the step takes its number */
+  bool thread_grids;       /* a kernel is a grid of threads, which share rows and add up sums in
+                              parts; else it is loops */
+  bool tensor_cores;       /* attention may run on them */
+  int widest_vector;       /* elements that a thread reads at once */
+  int most_shared;         /* bytes of a block's shared memory */
+  int member_alignment;    /* of a member of struct memory, in bytes; 0: its type's */
+  bool epilogues;          /* a product does what follows it: epilogue.c */
+  bool product_table;      /* the runtime is told of products ahead, in a table: gemm_table.c */
+  int64_t most_workspace;  /* bytes that a product makes use of besides its operands */
+  const char *libraries;   /* that take memory for themselves; NULL: none do */
+  int64_t library_reserve; /* how many bytes */
 };
 
 /* The cheapest way to part nodes, which count from 0, in a near and a far side. */
@@ -260,5 +294,14 @@ ssize_t read_up_to(int file, void *to, size_t size);
 /* Whether the C text names this variable, outside its comments. */
 bool has_word(const char *text, const char *word);
 extern const char word_letters[];
+
+/* ---------------------------------------------------------------------------------- targets.c */
+
+extern const struct target targets[TARGETS];
+extern const char *const language_name[LANGUAGES];
+/* That of the program. */
+extern const struct target *target;
+/* Whether there is one of this name, which is the program's from here on. */
+bool set_target(const char *name);
 
 #endif

@@ -173,7 +173,7 @@ static int reads_of(const struct op *op, int *read)
 static int writes_of(const struct op *op, int *written)
 {
   int n = scheduled(op)->overlapped ? pending_writes(op, written) : op_writes(op, written);
-  bool is_late = copies_late(op) && op->kind == OP_reduce_scatter;
+  bool is_late = copies_late(op) && scatters_sum(op->kind);
   if (!is_late || scheduled(op)->has_chained || !is_copied_out(op)) return n;
   written[0] = op->buffer;
   return 1;

@@ -282,7 +282,7 @@ static void check_bucket(int id)
   const struct op *op = &graph->op[id];
   enum type travels = moved_type(op);
   hold(op->nbody > 1, id, "a bucket of less than two");
-  hold(op->packed || op->kind == OP_all_reduce, id, "parts that lie nowhere together");
+  hold(op->packed || !moves_shards(op->kind), id, "parts that lie nowhere together");
   const int *made = made_in(op);
   for (int k = 0; k < op->nbody; k++) {
     const struct op *m = &graph->op[op->body[k]];

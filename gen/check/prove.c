@@ -17,12 +17,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Whether each pair of members has counts of its own. */
-static bool is_pairwise(enum op_kind k)
-{
-  return k == OP_all_to_all || k == OP_exchange;
-}
-
 /* What the members give each other is the same seen from any of them, but where each pair has its
    own, or where each tells but what it has itself: it is counted once for each operation and each
    set of ranks that meet, told apart by its first, and there once for all that have as much. */
@@ -71,7 +65,8 @@ static const int64_t *shared_counts(const int64_t *count, int n)
    none a smaller one than the last. */
 static bool counts_alone(const struct op *op)
 {
-  if (op->kind != OP_all_reduce) return is_pairwise(op->kind);
+  const struct collective_row *row = &collective_row[op->kind];
+  if (row->pairwise || moves_shards(op->kind)) return row->pairwise;
   return collective_bytes(op, 0) != collective_bytes(op, world_size() - 1);
 }
 
@@ -191,7 +186,7 @@ static bool same_call(const struct issue *x, const struct issue *y)
 static bool agree(const struct issue *x, const struct issue *y, int a, int b, int members)
 {
   if (!same_call(x, y)) return false;
-  if (is_pairwise(x->kind)) return x->give[b] == y->get[a] && x->get[b] == y->give[a];
+  if (collective_row[x->kind].pairwise) return x->give[b] == y->get[a] && x->get[b] == y->give[a];
   return x->give == y->give || !memcmp(x->give, y->give, (size_t)members * sizeof *x->give);
 }
 
@@ -277,7 +272,7 @@ static bool pairs_agree(const struct issue *const *x, int n)
    itself. */
 static const char *misfit(const struct issue *const *x, const int *member, int n)
 {
-  bool pairwise = is_pairwise(x[0]->kind), known = pairwise && have_agreed(x, n);
+  bool pairwise = collective_row[x[0]->kind].pairwise, known = pairwise && have_agreed(x, n);
   int others = pairwise && !known && !pairs_agree(x, n) ? n : 1;
   for (int a = 0; a < others; a++)
     for (int b = a; b < n; b++)

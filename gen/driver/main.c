@@ -53,11 +53,16 @@ static void define(char *arg)
   options.definition[n] = (struct definition){arg, equals + 1};
 }
 
-static void set_target(const char *name)
+static void choose_target(const char *name)
 {
-  options.cuda = !strcmp(name, "cuda");
-  if (!options.cuda && strcmp(name, "cpu"))
-    usage_error(2, "--target %s: the targets are cpu and cuda", name);
+  char names[256] = ""; /* there is no arena yet */
+  if (set_target(name)) return;
+  for (int i = 0; i < TARGETS; i++) {
+    size_t n = strlen(names);
+    const char *comma = !i ? "" : i + 1 < TARGETS ? ", " : " and ";
+    snprintf(names + n, sizeof names - n, "%s%s", comma, targets[i].name);
+  }
+  usage_error(2, "--target %s: the targets are %s", name, names);
 }
 
 /* The digits at *at as a rank; steps over them. -1 where that is none. */
@@ -162,7 +167,7 @@ static void read_options(int argc, char **argv)
     switch (c) {
     case 'o': options.out = optarg; break;
     case 'D': define(optarg); break;
-    case TARGET: set_target(optarg); break;
+    case TARGET: choose_target(optarg); break;
     case RANKS: set_ranks(optarg); break;
     case DUMP: options.dump = known_pass("dump", optarg); break;
     case FROM: options.from = known_pass("from", optarg); break;

@@ -26,12 +26,13 @@ static void declare_streams(struct buffer *b)
   bool any = false;
   for (int g = 0; g < graph->ngroup; g++) {
     if (!has_stream(g)) continue;
-    put(b, "%s%s", any ? ", " : "static cudaStream_t ", stream_name(g));
+    put(b, "%s%s", any ? ", " : text("static %s ", forms()->stream_type), stream_name(g));
     any = true;
   }
   if (any) put(b, "; // for what runs beside arithmetic\n");
   if (graph->schedule->nevent)
-    put(b, "static cudaEvent_t done[%d]; // of collectives beside it: their ends\n", graph->schedule->nevent);
+    put(b, "static %s done[%d]; // of collectives beside it: their ends\n", forms()->event_type,
+        graph->schedule->nevent);
 }
 
 static char *communicators_text(void)
@@ -44,7 +45,7 @@ static char *communicators_text(void)
   b = (struct buffer){0};
   put_text(&b, "", 0);
   if (graph->ngroup) put(&b, "// The runtime makes them from the members in rank<N>.\n%s\n", list);
-  if (options.cuda) declare_streams(&b);
+  if (target->streams) declare_streams(&b);
   return b.text;
 }
 
@@ -55,9 +56,9 @@ static char *groups_text(void)
   for (int g = 0; g < graph->ngroup; g++) {
     const char *stream = has_stream(g) ? text("&%s", stream_name(g)) : "NULL";
     put(&b, "    {%s, &%s%s%s},\n", string_text(graph->group[g].name), group_name(g),
-        options.cuda ? ", " : "", options.cuda ? stream : "");
+        target->streams ? ", " : "", target->streams ? stream : "");
   }
-  if (!graph->ngroup) put(&b, "    {0%s},\n", options.cuda ? ", 0, 0" : ", 0");
+  if (!graph->ngroup) put(&b, "    {0%s},\n", target->streams ? ", 0, 0" : ", 0");
   return b.text;
 }
 
@@ -79,26 +80,27 @@ static char *ranks_text(const int *class_of, int mine)
 static const char *const arithmetic_name[] = {
     [IN_FLOAT32] = "FLOAT32", [IN_TFLOAT32] = "TFLOAT32", [IN_BFLOAT16] = "BFLOAT16"};
 
-/* What the runtime is told of the program, and what it needs for CUDA alone. */
+/* What the runtime is told of the program, and what it needs for streams, tables and recorded
+ * steps. */
 static char *program_text(const struct families *tensors)
 {
-  bool cuda = options.cuda;
   const char *products = text("const struct products products = {\n%s};\n\n", product_list());
   const char *prepare = text("    .prepare = %s,\n", *prepare_text() ? "prepare" : "NULL");
   const char *events = text("    .events = %s,\n    .nevents = %d,\n",
                             graph->schedule->nevent ? "done" : "NULL", graph->schedule->nevent);
-  return fill(embedded_text("templates/step_program.c"), "hash", graph->hash, "ntensors",
-              text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
-              "nindex_uses", text("%d", graph->nindex_use), "noted",
-              notes_indices() ? "offsetof(struct memory, noted)" : "-1", "groups", groups_text(),
-              "ngroups", text("%d", graph->ngroup), "products", cuda ? products : "", "prepare",
-              cuda ? prepare : "", "events", cuda ? events : "", "world", text("%d", world_size()),
-              "seed", text("%" PRIu64 "u", graph->seed), "steps", text("%d", graph->steps),
-              "batches", text("%d", reads_tokens() ? graph->accumulate : 0), "flops",
-              double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
-              graph->loss == NONE ? "NULL" : "learning_rate", "loss",
-              graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
-              graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
+  return fill(
+      embedded_text("templates/step_program.c"), "hash", graph->hash, "ntensors",
+      text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
+      "nindex_uses", text("%d", graph->nindex_use), "noted",
+      notes_indices() ? "offsetof(struct memory, noted)" : "-1", "groups", groups_text(), "ngroups",
+      text("%d", graph->ngroup), "products", target->product_table ? products : "", "prepare",
+      target->steps_in_memory ? prepare : "", "events", target->streams ? events : "", "world",
+      text("%d", world_size()), "seed", text("%" PRIu64 "u", graph->seed), "steps",
+      text("%d", graph->steps), "batches", text("%d", reads_tokens() ? graph->accumulate : 0),
+      "flops", double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
+      graph->loss == NONE ? "NULL" : "learning_rate", "loss",
+      graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
+      graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
 }
 
 /* The end of a step file's head: what the program has for numbers that are used as indices. */
@@ -124,7 +126,7 @@ struct class_files {
 static struct class_files files_of(int class)
 {
   const char *number = class ? text("_%d", class) : "";
-  return (struct class_files){.step = text("step%s.%s", number, options.cuda ? "cu" : "c"),
+  return (struct class_files){.step = text("step%s.%s", number, target->source),
                               .memory = text("memory%s.h", number),
                               .tensors = text("tensors%s.h", number)};
 }
@@ -138,18 +140,16 @@ static void add_step(const struct class_files *names, int rank, const char *rank
   char *head = fill(embedded_text("templates/step_head.c"), "version", TPGEN_VERSION, "plan",
                     plan_shown(), "hash", graph->hash, "summary", summary_text(rank), "ranks",
                     ranks, "memory", names->memory, "indices", indices_legend(), NULL);
-  char *body =
-      fill(embedded_text(options.cuda ? "templates/step.cu" : "templates/step.c"), "memory",
-           names->memory, "tensors", names->tensors, "communicators", communicators_text(),
-           "functions", functions, "products", product_table(), "learning_rate",
-           graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
+  char *body = fill(embedded_text(text("templates/step.%s", target->source)), "memory",
+                    names->memory, "tensors", names->tensors, "communicators", communicators_text(),
+                    "functions", functions, "products", product_table(), "learning_rate",
+                    graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
   add_text(names->step, text("%s%s%s", head, body, program_text(tensors)));
-  const char *on_device =
-      options.cuda ? " // on the device: never read here, only pointed into" : "";
+  const char *on_device = forms()->memory_is;
   add_text(names->memory,
            fill(embedded_text("templates/memory.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
-                "hash", graph->hash, "ranks", ranks, "memory", memory_declaration(), "asserts", member_run_asserts(), "on_device",
-                on_device, "arena", activation_table(), NULL));
+                "hash", graph->hash, "ranks", ranks, "memory", memory_declaration(), "asserts",
+                member_run_asserts(), "on_device", on_device, "arena", activation_table(), NULL));
 }
 
 static void add_tensors(const struct class_files *names, int rank, const struct families *tensors)
@@ -221,24 +221,35 @@ static bool multiplies_by_onednn(void)
   return false;
 }
 
-/* What is the other target's stays behind; so does what multiplies by oneDNN where nothing does. */
+/* "runtime/cuda.cu": whether it begins with the name of another runtime than the target's. */
+static bool is_of_other_target(const char *file)
+{
+  for (int i = 0; i < TARGETS; i++) {
+    const char *other = text("runtime/%s", targets[i].runtime);
+    if (strcmp(targets[i].runtime, target->runtime) && !strncmp(file, other, strlen(other)))
+      return true;
+  }
+  return false;
+}
+
+/* What is another target's stays behind; so does what multiplies by oneDNN where nothing does. */
 static void add_runtime(void)
 {
-  const char *other = options.cuda ? "runtime/cpu" : "runtime/cuda";
   bool onednn = multiplies_by_onednn();
   for (const struct embedded *e = embedded; e->name; e++) {
-    if (strncmp(e->name, "runtime/", 8) || !strncmp(e->name, other, strlen(other))) continue;
+    if (strncmp(e->name, "runtime/", 8) || is_of_other_target(e->name)) continue;
     if (onednn || strcmp(e->name, "runtime/cpu_onednn.c"))
       add_file(e->name, (const char *)e->text, e->size, false);
   }
 }
 
-static void add_kernels(const char *suffix)
+static void add_kernels(void)
 {
+  const char *suffix = target->source;
   char *common[] = {"version", TPGEN_VERSION,         "plan", copy_text(plan_shown()),
                     "hash",    copy_text(graph->hash)};
   const char *c = embedded_text(text("templates/kernels.%s", suffix));
-  const char *h = embedded_text(options.cuda ? "templates/kernels.cuh" : "templates/kernels.h");
+  const char *h = embedded_text(text("templates/kernels.%s", target->header));
   add_text(text("kernels.%s", suffix),
            fill(c, common[0], common[1], common[2], common[3], common[4], common[5], "kernels",
                 kernel_definitions(), "plan_string", string_text(plan_shown()), NULL));
@@ -250,8 +261,7 @@ static void add_kernels(const char *suffix)
 static void add_launcher(const char *ranks)
 {
   char *world = text("%d", world_size());
-  const char *cmake =
-      options.cuda ? "templates/CMakeLists.cuda.txt" : "templates/CMakeLists.cpu.txt";
+  const char *cmake = text("templates/CMakeLists.%s.txt", target->name);
   add_text("CMakeLists.txt", fill(embedded_text(cmake), "plan", plan_shown(), "hash", graph->hash,
                                   "ranks", ranks, "world", world, NULL));
   char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
@@ -262,7 +272,6 @@ static void add_launcher(const char *ranks)
 /* The files of a class of ranks: its step, and its ranks'. */
 static void add_class(int class, int first, const int *class_of)
 {
-  const char *suffix = options.cuda ? "cu" : "c";
   struct class_files names = files_of(class);
   name_values(first);
   struct families tensors = find_tensors();
@@ -273,7 +282,7 @@ static void add_class(int class, int first, const int *class_of)
       add_text(text("rank%d.%s", r, suffix), rank_text(r, names.step, &tensors, shown));
   add_tensors(&names, first, &tensors); /* while names are those of no function */
   add_step(&names, first, ranks_text(class_of, class), &tensors);
-  if (options.cuda) check_issued(first, statements());
+  if (target->streams) check_issued(first, statements());
 }
 
 /* Uneven ranks have programs of their own. How many of these there is room for, the first few tell.
@@ -304,7 +313,6 @@ static char *programs_text(const int *class_of)
 
 void emit(void)
 {
-  const char *suffix = options.cuda ? "cu" : "c";
   int world = world_size(), nclass = 0;
   find_distinct();
   int *class_of = alloc((size_t)world * sizeof *class_of);
@@ -321,7 +329,7 @@ void emit(void)
     class_of[r] = class;
   }
   add_classes(nclass, first_of, class_of);
-  add_kernels(suffix);
+  add_kernels();
   struct buffer plan = {0}, json = {0};
   report_text(&plan);
   report_json(&json);

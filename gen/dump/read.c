@@ -407,8 +407,10 @@ static void read_head(enum pass after)
   if (!take_word("plan")) unexpected("plan");
   graph->path = token_text();
   if (!take_word("for")) unexpected("for");
-  options.cuda = take_word("cuda");
-  if (!options.cuda && !take_word("cpu")) unexpected("cpu or cuda");
+  bool known = false;
+  for (int i = 0; i < TARGETS && !known; i++)
+    known = take_word(targets[i].name) && set_target(targets[i].name);
+  if (!known) unexpected("a target");
   to_next_line();
 }
 

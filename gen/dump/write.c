@@ -499,7 +499,7 @@ static void put_head(void)
 {
   put(&d.b, "after %s plan ", pass_name[d.after]);
   put_quoted(graph->path ? graph->path : "");
-  put(&d.b, " for %s\n", options.cuda ? "cuda" : "cpu");
+  put(&d.b, " for %s\n", target->name);
 }
 
 void dump(enum pass after)

@@ -1,4 +1,4 @@
-/* collective.c: the collectives, one row for each: what each rank gives and gets, and the calls.
+/* collective.c: the calls of collectives, whose forms are in the rows of ir/collectives.h.
 
    Sizes are written into the call, and ranks of equal shapes run the same text. But what a rank
    gives in an exchange, and to whom, may differ between such ranks: that is a table in its rank<N>,
@@ -8,103 +8,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The calls. $in and $out are the values; $n the elements that this rank gives, or gets; $counts
-   and $starts the elements for each rank and where they begin, where the ranks' parts differ; $line
-   the plan's, which the program names where a rank is lost; $stream on which it runs. The first
-   form is for equal parts, the second for unequal ones. */
-struct call_row {
-  enum op_kind kind;
-  const char *cpu[2], *cuda[2];
-};
-
-static const struct call_row call_row[] = {
-    {OP_all_reduce,
-     {"COLLECTIVE($line$, MPI_Allreduce($in$, $out$, $n$, $type$, $op$, $group$));", NULL},
-     {"COLLECTIVE($line$, $stream$, ncclAllReduce($in$, $out$, $n$, $type$, $op$, $group$, "
-      "$stream$));",
-      NULL}},
-    {OP_all_gather,
-     {"COLLECTIVE($line$, MPI_Allgather($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
-      "COLLECTIVE($line$, MPI_Allgatherv($in$, $n$, $type$, $out$, counts, starts, $type$, "
-      "$group$));"},
-     {"COLLECTIVE($line$, $stream$, ncclAllGather($in$, $out$, $n$, $type$, $group$, $stream$));",
-      "CHECK_NCCL(ncclGroupStart());\n"
-      "    for (int r = 0; r < $ranks$; r++)\n"
-      "      CHECK_NCCL(ncclBroadcast($in$, $out$ + starts[r], counts[r], $type$, r, "
-      "$group$, "
-      "$stream$));\n"
-      "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"}},
-    {OP_reduce_scatter,
-     {"COLLECTIVE($line$, MPI_Reduce_scatter_block($in$, $out$, $n$, $type$, $op$, $group$));",
-      "COLLECTIVE($line$, MPI_Reduce_scatter($in$, $out$, counts, $type$, $op$, $group$));"},
-     {"COLLECTIVE($line$, $stream$, ncclReduceScatter($in$, $out$, $n$, $type$, $op$, $group$, "
-      "$stream$));",
-      "CHECK_NCCL(ncclGroupStart());\n"
-      "    for (int r = 0; r < $ranks$; r++)\n"
-      "      CHECK_NCCL(ncclReduce($in$ + starts[r], $out$, counts[r], $type$, $op$, r, "
-      "$group$, "
-      "$stream$));\n"
-      "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"}},
-    {OP_all_to_all,
-     {"COLLECTIVE($line$, MPI_Alltoall($in$, $n$, $type$, $out$, $n$, $type$, $group$));",
-      "COLLECTIVE($line$, MPI_Alltoallv($in$, counts, starts, $type$, $out$, counts_in, starts_in, "
-      "$type$, "
-      "$group$));"},
-     {"CHECK_NCCL(ncclGroupStart());\n"
-      "  for (int r = 0; r < $ranks$; r++) {\n"
-      "    CHECK_NCCL(ncclSend($in$ + r * $n$L, $n$, $type$, r, $group$, $stream$));\n"
-      "    CHECK_NCCL(ncclRecv($out$ + r * $n$L, $n$, $type$, r, $group$, $stream$));\n"
-      "  }\n"
-      "  COLLECTIVE($line$, $stream$, ncclGroupEnd());",
-      "CHECK_NCCL(ncclGroupStart());\n"
-      "    for (int r = 0; r < $ranks$; r++) {\n"
-      "      CHECK_NCCL(ncclSend($in$ + starts[r], counts[r], $type$, r, $group$, "
-      "$stream$));\n"
-      "      CHECK_NCCL(ncclRecv($out$ + starts_in[r], counts_in[r], $type$, r, $group$, "
-      "$stream$));\n"
-      "    }\n"
-      "    COLLECTIVE($line$, $stream$, ncclGroupEnd());"}},
-};
-
-/* A reduce-scatter of equal parts on the CPU, of so many bytes or more: the runtime's own takes
-   half of MPI's time. */
-static const char large_reduce_scatter[] =
-    "COLLECTIVE($line$, reduce_scatter($in$, $out$, $n$, $type$, $op$, $group$));";
 enum { LARGE_BYTES = 1 << 18 };
 
-/* Those of several values on the CPU, each to its place. */
-static const char *parcels_form(enum op_kind kind)
+static const struct calls *calls_of(enum op_kind kind)
 {
-  return kind == OP_all_gather
-             ? "COLLECTIVE($line$, gather_parcels($in$, $out$, $parcels$, parcel, $type$, "
-               "$group$));"
-             : "COLLECTIVE($line$, reduce_parcels($in$, $out$, $parcels$, parcel, $type$, $op$, "
-               "$group$));";
-}
-
-static const char *library_type(enum type t)
-{
-  static const char *const mpi[] = {
-      [F32] = "MPI_FLOAT",   [BF16] = "MPI_UINT16_T",      [I32] = "MPI_INT32_T",
-      [I64] = "MPI_INT64_T", [BOOL] = "MPI_UNSIGNED_CHAR", [F64] = "MPI_DOUBLE"};
-  static const char *const nccl[] = {
-      [F32] = "ncclFloat", [BF16] = "ncclBfloat16", [I32] = "ncclInt32",
-      [I64] = "ncclInt64", [BOOL] = "ncclUint8",    [F64] = "ncclFloat64"};
-  return options.cuda ? nccl[t] : mpi[t];
+  return &collective_row[kind].calls[target->library];
 }
 
 static const char *stream_of(const struct op *op)
 {
   return scheduled(op)->overlapped ? stream_name(op->group) : "stream";
-}
-
-static const char *library_reduction(enum reduction r, enum type t)
-{
-  static const char *const bf16[] = {[SUM] = "bf16_sum", [MAX] = "bf16_max", [MIN] = "bf16_min"};
-  static const char *const mpi[] = {[SUM] = "MPI_SUM", [MAX] = "MPI_MAX", [MIN] = "MPI_MIN"};
-  static const char *const nccl[] = {[SUM] = "ncclSum", [MAX] = "ncclMax", [MIN] = "ncclMin"};
-  if (options.cuda) return nccl[r];
-  return t == BF16 ? bf16[r] : mpi[r];
 }
 
 /* ----------------------------------------------------------------------------------------- text */
@@ -133,21 +46,21 @@ static const char *pointer(int value)
   return name ? name : text("(%s *)NULL", c_type(graph->value[value].type));
 }
 
-/* MPI counts in ints. */
 static void check_count(int line, int64_t total)
 {
-  if (!options.cuda && total > INT32_MAX)
-    plan_error(line, "a collective of %" PRId64 " elements: more than %d cannot be counted", total,
-               INT32_MAX);
+  if (total > target->most_counted)
+    plan_error(line,
+               "a collective of %" PRId64 " elements: more than %" PRId64 " cannot be counted",
+               total, target->most_counted);
 }
 
 /* ------------------------------------------------------------------------------------ exchanges */
 
-/* For the CPU, and for CUDA. $x is the rank's table. $in_at and $out_at are where the one piece
+/* By library. $x is the rank's table. $in_at and $out_at are where the one piece
    begins that it gives, or gets; $kept_in and $kept_out where what stays begins. */
 static const struct {
   const char *all, *permutation, *kept;
-} exchange_row[] = {
+} exchange_row[LIBRARIES] = {
     {"COLLECTIVE($line$, MPI_Alltoallv($in$, $x$.give, $x$.give_at, $type$, $out$, $x$.get, "
      "$x$.get_at, "
      "$type$, $group$));",
@@ -200,10 +113,10 @@ static char *exchange_text(const struct op *op)
   const char *table = text("rank.exchange[%d]", op->exchange);
   bool permutes = traits_of(x)->permutes;
   const char *form =
-      permutes ? exchange_row[options.cuda].permutation : exchange_row[options.cuda].all;
+      permutes ? exchange_row[target->library].permutation : exchange_row[target->library].all;
   int in = op->in[0], out = op->out;
   if (permutes && is_kept(x) && c_name(in) && c_name(out))
-    form = text("%s\n  %s", form, exchange_row[options.cuda].kept);
+    form = text("%s\n  %s", form, exchange_row[target->library].kept);
   return fill(form, "x", table, "in", pointer(in), "out", pointer(out), "in_at",
               advanced(in, table, "give_at[0]"), "out_at", advanced(out, table, "get_at[0]"),
               "kept_in", advanced(in, table, "give_at[1]"), "kept_out",
@@ -339,8 +252,8 @@ char *exchanges_text(int rank)
 static int64_t own_count(const struct op *op, int rank, const int64_t *give)
 {
   if (has_chunks(op)) return give[0];
-  if (op->kind == OP_all_gather) return elements_of_rank(op->in[0], rank);
-  if (op->kind == OP_reduce_scatter) return elements_of_rank(op->out, rank);
+  if (gathers_shards(op->kind) || scatters_sum(op->kind))
+    return elements_of_rank(sharded_value(op), rank);
   return give[0];
 }
 
@@ -372,12 +285,12 @@ static const char *chunk_in_memory(const struct op *op, int value)
 /* Of chunks: NCCL works in place where a rank's chunk is, MPI where it is told so. */
 static struct ends ends_of_chunks(const struct op *op)
 {
-  bool gathers = op->kind == OP_all_gather, elsewhere = lies_as_chunk(op);
+  bool gather = gathers_shards(op->kind), elsewhere = lies_as_chunk(op);
   const char *buffer = c_name(op->buffer), *own = own_chunk_text(op);
-  if (gathers && elsewhere) return (struct ends){chunk_in_memory(op, op->in[0]), buffer};
+  if (gather && elsewhere) return (struct ends){chunk_in_memory(op, op->in[0]), buffer};
   if (elsewhere) return (struct ends){buffer, chunk_in_memory(op, op->out)};
-  if (!options.cuda) return (struct ends){"MPI_IN_PLACE", buffer};
-  return gathers ? (struct ends){own, buffer} : (struct ends){buffer, own};
+  if (*library()->in_place) return (struct ends){library()->in_place, buffer};
+  return gather ? (struct ends){own, buffer} : (struct ends){buffer, own};
 }
 
 /* n: the elements that it moves. */
@@ -388,18 +301,8 @@ static struct ends ends_of(const struct op *op, int64_t n)
   bool in_place = op->nbody || same_place(op->in[0], op->out);
   if (!in_place) return (struct ends){pointer(op->in[0]), pointer(out)};
   const char *all = op->packed ? pointer(out) : member_run(out, pointer(out), n);
-  return (struct ends){options.cuda ? all : "MPI_IN_PLACE", all};
+  return (struct ends){*library()->in_place ? library()->in_place : all, all};
 }
-
-/* A piece of a value that lies whole goes from each to its place: on a GPU as it is sent and
-   received, on a CPU by the call that knows where each part begins. */
-static const char gather_pieces_cuda[] =
-    "CHECK_NCCL(ncclGroupStart());\n"
-    "  for (int r = 0; r < $ranks$; r++) {\n"
-    "    CHECK_NCCL(ncclSend($in$, $n$, $type$, r, $group$, $stream$));\n"
-    "    CHECK_NCCL(ncclRecv($out$ + r * $part$L, $n$, $type$, r, $group$, $stream$));\n"
-    "  }\n"
-    "  COLLECTIVE($line$, $stream$, ncclGroupEnd());";
 
 static const char *offset_pointer(int value, int64_t offset)
 {
@@ -407,33 +310,31 @@ static const char *offset_pointer(int value, int64_t offset)
 }
 
 /* The call for equal parts of n elements. */
-static const char *equal_form(const struct call_row *row, int64_t n, int ranks, enum type type)
+static const char *equal_form(const struct calls *calls, int64_t n, int ranks, enum type type)
 {
-  if (options.cuda) return row->cuda[0];
   bool large = n * ranks * type_bytes(type) >= LARGE_BYTES;
-  return large && row->kind == OP_reduce_scatter ? large_reduce_scatter : row->cpu[0];
+  return large && calls->large ? calls->large : calls->equal;
 }
 
 /* The call of one piece; n: the elements that each member gives, or gets, with it. */
 static char *piece_call_text(const struct op *op, int64_t n)
 {
-  const struct call_row *row = call_row;
-  while (row->kind != op->kind) row++;
-  bool gathers = op->kind == OP_all_gather,
-       apart = graph->value[gathers ? op->out : op->in[0]].apart;
+  const struct calls *calls = calls_of(op->kind);
+  bool gather = gathers_shards(op->kind), apart = graph->value[whole_value(op)].apart;
   int ranks = group_size(op->group);
   int64_t part = n * op->pieces, whole_at = op->piece * n * (apart ? ranks : 1);
-  int64_t in_at = gathers ? op->piece * n : whole_at, out_at = gathers ? whole_at : op->piece * n;
-  const char *form = equal_form(row, n, ranks, graph->value[op->out].type);
-  if (!apart) form = options.cuda ? gather_pieces_cuda : row->cpu[1];
-  if (!apart && !options.cuda) out_at = 0;
+  int64_t in_at = gather ? op->piece * n : whole_at, out_at = gather ? whole_at : op->piece * n;
+  const char *form = equal_form(calls, n, ranks, graph->value[op->out].type);
+  bool counted = !apart && !calls->piece;
+  if (!apart) form = calls->piece ? calls->piece : calls->unequal;
+  if (counted) out_at = 0;
   char *call =
       fill(form, "in", offset_pointer(op->in[0], in_at), "out", offset_pointer(op->out, out_at),
            "n", text("%" PRId64, n), "type", library_type(graph->value[op->out].type), "op",
            library_reduction(op->reduction, graph->value[op->out].type), "group",
            group_name(op->group), "ranks", text("%d", ranks), "part", text("%" PRId64, part),
            "line", text(".plan_line = %d", op->line), "stream", stream_of(op), NULL);
-  if (apart || options.cuda) return call;
+  if (!counted) return call;
   struct buffer b = {0};
   put(&b, "{\n    static const int counts[] = {");
   for (int r = 0; r < ranks; r++) put(&b, "%s%" PRId64, r ? ", " : "", n);
@@ -446,7 +347,7 @@ static char *piece_call_text(const struct op *op, int64_t n)
 /* Whether the rank calls nothing: a sum of no elements. */
 static bool moves_nothing(const struct op *op, int rank)
 {
-  if (op->kind != OP_all_reduce) return false;
+  if (moves_shards(op->kind)) return false;
   int ranks = group_size(op->group);
   int64_t *give = alloc((size_t)ranks * sizeof *give), *get = alloc((size_t)ranks * sizeof *get);
   collective_counts(op, rank, give, get);
@@ -458,8 +359,7 @@ static bool moves_nothing(const struct op *op, int rank)
 static char *call_text(const struct op *op, int rank)
 {
   if (op->kind == OP_exchange) return exchange_text(op);
-  const struct call_row *row = call_row;
-  while (row->kind != op->kind) row++;
+  const struct calls *calls = calls_of(op->kind);
   int ranks = group_size(op->group);
   int64_t *give = alloc((size_t)ranks * sizeof *give), *get = alloc((size_t)ranks * sizeof *get);
   collective_counts(op, rank, give, get);
@@ -467,12 +367,11 @@ static char *call_text(const struct op *op, int rank)
   for (int r = 0; r < ranks; r++) total += give[r];
   check_count(op->line, total);
   if (op->pieces) return piece_call_text(op, give[0]);
-  const char *unequal = options.cuda ? row->cuda[1] : row->cpu[1];
-  bool equal = !unequal || equal_parts(op, rank);
+  bool equal = !calls->unequal || equal_parts(op, rank);
   int64_t n = own_count(op, rank, give);
-  const char *form = equal ? equal_form(row, n, ranks, moved_type(op)) : unequal;
+  const char *form = equal ? equal_form(calls, n, ranks, moved_type(op)) : calls->unequal;
   bool by_parcels = goes_by_parcels(op);
-  if (by_parcels) form = parcels_form(op->kind);
+  if (by_parcels) form = calls->segments;
   if (moves_nothing(op, rank)) return "";
   struct ends ends = ends_of(op, n);
   char *call =
@@ -482,11 +381,11 @@ static char *call_text(const struct op *op, int rank)
            text(".plan_line = %d", op->line), "stream", stream_of(op), "parcels",
            by_parcels ? text("%d", count_parcels(op, rank)) : "", NULL);
   if (op->packed || equal) return call;
-  const char *type = options.cuda ? "size_t" : "int";
+  const char *type = library()->count;
   struct buffer b = {0};
   put(&b, "{\n%s", list_text(type, "counts", give, ranks, false));
   if (strstr(call, "starts")) put(&b, "%s", list_text(type, "starts", give, ranks, true));
-  if (op->kind == OP_all_to_all)
+  if (collective_row[op->kind].pairwise)
     put(&b, "%s%s", list_text(type, "counts_in", get, ranks, false),
         list_text(type, "starts_in", get, ranks, true));
   put(&b, "    %s\n  }", call);
@@ -524,7 +423,7 @@ static char *begun_text(const struct op *op, const char *call, int rank)
 char *collective_text(const struct op *op, int rank)
 {
   char *call = call_text(op, rank);
-  bool begins = scheduled(op)->overlapped && options.cuda;
+  bool begins = scheduled(op)->overlapped && target->streams;
   if (begins && *call) call = begun_text(op, call, rank);
   if (!op->packed || !*call) return call;
   if (goes_by_parcels(op)) return with_parcels(op, rank, call);
@@ -539,7 +438,7 @@ bool awaits_copies(const struct op *op)
 char *await_text(const struct op *op, int rank)
 {
   const struct op *begun = &graph->op[op->awaits], *last = last_called(begun, rank);
-  if (!options.cuda || !last) return "";
+  if (!target->streams || !last) return "";
   bool copies = last == begun && awaits_copies(op);
   return text("await(%s);%s", event_text(last), copies ? copies_out_text(begun, rank) : "");
 }

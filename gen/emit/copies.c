@@ -124,10 +124,8 @@ static char *neutral_fill_text(const struct op *op, int rank)
   enum type type = graph->value[op->out].type;
   int64_t n = elements(local_shape(op->out, rank));
   const char *least = least_text(type, op->reduction == MAX);
-  return text(options.cuda ? "{\n    const %s least = %s;\n    fill(%s, %" PRId64 ", least);\n  }"
-                           : "{\n    const %s least = %s;\n    fill(%s, %" PRId64
-                             ", sizeof least, &least);\n  }",
-              c_type(type), least, c_name(op->out), n);
+  char *filled = fill(forms()->fill_value, "at", c_name(op->out), "n", text("%" PRId64, n), NULL);
+  return text("{\n    const %s least = %s;\n    %s\n  }", c_type(type), least, filled);
 }
 
 /* "rank.coordinate[0] == 0 && rank.coordinate[1] == 0", or with != and ||: whether a rank is, of

@@ -172,9 +172,9 @@ static char *piece_text(const struct op *op)
 /* What a reader wants to know of an operation before its statement. */
 char *comment_text(const struct op *op)
 {
-  if (op->kind == OP_adamw || op->kind == OP_sgd)
-    return text("%s over %d parameters at once, contiguous in memory    %s",
-                graph->optimizer.name, op->nbody, where(graph->optimizer.line));
+  if (is_update(op))
+    return text("%s over %d parameters at once, contiguous in memory    %s", graph->optimizer.name,
+                op->nbody, where(graph->optimizer.line));
   if (op->kind == OP_squares) return squares_comment(op);
   if (op->kind == OP_norm) return copy_text("the norm of all gradients");
   if (op->kind == OP_loop)
@@ -193,7 +193,7 @@ char *comment_text(const struct op *op)
   if (is_collective(op->kind)) put(&b, ", %s", bytes_text(op));
   put(&b, ": %s", printable(op->why));
   if (!op->nbody || has_chunks(op)) put(&b, ", %s", where(op->line));
-  if (scheduled(op)->overlapped && options.cuda) put(&b, ". %s", stream_text(op));
+  if (scheduled(op)->overlapped && target->streams) put(&b, ". %s", stream_text(op));
   return b.text;
 }
 

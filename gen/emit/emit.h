@@ -10,6 +10,13 @@
 #include "names/names.h"
 #include "kernel/kernel.h"
 
+/* What a library calls types and reductions. */
+struct library_words {
+  const char *type[F64 + 1], *reduction[MIN + 1], *reduction_of_bf16[MIN + 1];
+  const char *in_place; /* the input of a call that works in place; "": the place itself */
+  const char *count;    /* the type of a count */
+};
+
 /* -------------------------------------------------------------------------------- collective.c */
 
 /* The statement of a collective, and of its await. */
@@ -59,6 +66,13 @@ void forget_products(void);
 const char *add_product(const char *wanted, const char *fields);
 char *product_table(void);
 char *product_list(void);
+
+/* ----------------------------------------------------------------------------------- library.c */
+
+/* That of the target. */
+const struct library_words *library(void);
+const char *library_type(enum type t);
+const char *library_reduction(enum reduction r, enum type t);
 
 /* ------------------------------------------------------------------------------------ matmul.c */
 

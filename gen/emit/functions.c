@@ -12,7 +12,7 @@ static bool takes_step(const struct function *f)
 {
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
-    bool of_step = is_random(op) || (is_update(op) && !options.cuda);
+    bool of_step = is_random(op) || (is_update(op) && !target->steps_in_memory);
     bool calls = op->kind == OP_loop || op->kind == OP_round;
     if (calls ? takes_step(&graph->function[op->function]) : of_step) return true;
   }
@@ -68,7 +68,7 @@ static char *round_text(const struct op *op, int rank)
 
 static const char *function_parameters(const struct function *f)
 {
-  const char *t = options.cuda ? "const int *t" : "int t";
+  const char *t = forms()->step_parameter;
   if (f->count > 1) return takes_step(f) ? text("int l, %s", t) : "int l";
   return takes_step(f) ? t : "void";
 }
@@ -100,7 +100,7 @@ static char *function_text(const struct function *f, int rank)
                  : op->kind == OP_round ? round_text(op, rank)
                                         : stated(f->op[k], rank);
     if (!*does) continue;
-    if (is_update(op) && !constants && !options.cuda) {
+    if (is_update(op) && !constants && !target->steps_in_memory) {
       put(&body, "%s%s", body.length ? "\n" : "", update_constants());
       put(&code, "%s", update_constants());
       constants = true;
@@ -113,7 +113,7 @@ static char *function_text(const struct function *f, int rank)
   /* A rank that has no part of anything here has nothing to do. */
   const char *l = f->count > 1 && !has_word(code.text, "l") ? "  (void)l;\n" : "";
   const char *t = takes_step(f) && !has_word(code.text, "t") ? "  (void)t;\n" : "";
-  const char *range = options.cuda ? text("  const range shown(\"%s\");\n", f->name) : "";
+  const char *range = fill(forms()->open_function, "name", f->name, NULL);
   put(&b, "static void %s(%s)\n{\n%s%s%s%s}\n\n", f->name, function_parameters(f), range, l, t,
       body.text);
   return b.text;
@@ -133,9 +133,7 @@ static void put_phases(struct buffer *b, enum phase from, enum phase to, const c
 /* "memset(&m->grad, 0, sizeof m->grad);" */
 static void put_zero(struct buffer *b, const char *what)
 {
-  const char *form = options.cuda ? "  CHECK_CUDA(cudaMemsetAsync(&%s, 0, sizeof %s, stream));\n"
-                                  : "  memset(&%s, 0, sizeof %s);\n";
-  put(b, form, what, what);
+  put(b, "%s", fill(forms()->zero_member, "member", what, NULL));
 }
 
 /* A step of several batches: their mean loss and gradients are added up, then there is an
@@ -147,16 +145,14 @@ static void put_batches(struct buffer *b)
   if (has_some_of(SUMS)) put_zero(b, "m->sum");
   put_zero(b, "m->loss");
   put_phases(b, GATHER, GATHER, "t", 2);
-  if (options.cuda)
-    put(b, "  for (int i = 0; i < %d; i++) {\n", n);
-  else
-    put(b, "  for (int i = %d * (t - 1); i < %d * t; i++) {\n", n, n);
+  put(b, "  %s\n", fill(forms()->batches, "n", text("%d", n), NULL));
   if (keeps_batches() && has_some_of(BATCH))
-    put(b, "    CHECK_CUDA(cudaMemcpyAsync(&m->batch, &m->batches[i], sizeof m->batch,\n"
-           "                               cudaMemcpyDeviceToDevice, stream));\n");
-  else if (reads_tokens() && !options.cuda)
+    put(b, "    %s",
+        fill(forms()->copy_member, "to", "m->batch", "from", "m->batches[i]", "batch", "m->batch",
+             NULL));
+  else if (reads_tokens() && !target->steps_in_memory)
     put(b, "    next_batch(i);\n");
-  put_phases(b, FORWARD, BACKWARD, options.cuda ? batch_number() : "i + 1", 4);
+  put_phases(b, FORWARD, BACKWARD, batch_number(), 4);
   put(b, "  }\n");
   put_phases(b, UPDATE, UPDATE, "t", 2);
 }
@@ -174,11 +170,11 @@ char *functions_text(int rank)
   if (graph->accumulate > 1) {
     put_batches(&step);
   } else {
-    if (reads_tokens() && !options.cuda) put(&step, "  next_batch(t - 1);\n");
-    put_phases(&step, FORWARD, UPDATE, options.cuda ? batch_number() : "t", 2);
+    if (reads_tokens() && !target->steps_in_memory) put(&step, "  next_batch(t - 1);\n");
+    put_phases(&step, FORWARD, UPDATE, batch_number(), 2);
   }
-  const char *unused = options.cuda || has_word(step.text, "t") ? "" : "  (void)t;\n";
+  const char *unused = target->steps_in_memory || has_word(step.text, "t") ? "" : "  (void)t;\n";
   put(&b, "%sstatic void step(%s)\n{\n  begin_with_memory();\n%s%s}\n", prepare_text(),
-      options.cuda ? "void" : "int t", step.text, unused);
+      forms()->step_parameters, step.text, unused);
   return b.text;
 }

@@ -185,7 +185,7 @@ static char *fields_text(const struct product *p, const struct written *w)
 }
 
 /* "matmul(&product.nt_256x64x128, wq, x, m->w.wq);" */
-static char *cuda_call_text(const struct product *p)
+static char *table_call_text(const struct product *p)
 {
   struct written w = written(p);
   char *wanted =
@@ -249,7 +249,7 @@ char *matmul_text(const struct op *op, int rank)
   if (is_empty_product(op, rank)) return op->nin > 2 ? "" : zeros_text(op, rank);
   check_sizes(p);
   for (int i = 0; i < p->nloop; i++) p->variable[i] = counter(p, p->loop[i]->letter);
-  return nested_loops(p, options.cuda ? cuda_call_text(p) : call_text(p));
+  return nested_loops(p, target->product_table ? table_call_text(p) : call_text(p));
 }
 
 /* Whether cuBLASLt's one call can do what follows. To the rows of the result it does it only where
@@ -275,5 +275,5 @@ char *epilogue_text(const struct op *op, int rank)
   check_sizes(p);
   p->then = &then;
   if (!takes_epilogue(p, &then)) bug_at("epilogue", op->body[0], "the product is no single call");
-  return cuda_call_text(p);
+  return table_call_text(p);
 }

@@ -122,7 +122,7 @@ static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
 /* The member's part that is this rank's own. */
 static void put_own(struct buffer *b, const struct op *op, int k, int rank)
 {
-  int value = op->kind == OP_all_gather ? bucket_member(op, k)->in[0] : bucket_member(op, k)->out;
+  int value = sharded_value(bucket_member(op, k));
   struct parcel p = {.at = c_name(value), .type = graph->value[value].type, .parts = 1, .rows = 1};
   p.place = bucket_chunk(op, k);
   p.run = elements_of_rank(value, rank);
@@ -139,8 +139,8 @@ struct spread {
 static struct spread spread_of(const struct op *op, int k, int rank)
 {
   const struct op *m = bucket_member(op, k);
-  int part = op->kind == OP_all_gather ? m->in[0] : m->out, n = group_size(op->group);
-  int whole = op->kind == OP_all_gather ? m->out : m->in[0], coordinate[MAX_MESH];
+  int part = sharded_value(m), n = group_size(op->group);
+  int whole = whole_value(m), coordinate[MAX_MESH];
   int *ranks = alloc((size_t)n * sizeof *ranks);
   struct spread s = {.size = alloc((size_t)n * sizeof *s.size), .rows = 1, .inner = 1};
   struct shape here = local_shape(whole, rank);
@@ -169,7 +169,7 @@ static const char *moved_on(const char *name, int64_t n)
    for the last ones. */
 static void put_parts(struct buffer *b, const struct op *op, int k, int rank)
 {
-  int value = op->kind == OP_all_gather ? bucket_member(op, k)->out : bucket_member(op, k)->in[0];
+  int value = whole_value(bucket_member(op, k));
   int n = group_size(op->group);
   int64_t begin = 0, chunk = bucket_chunk(op, op->nbody), place = bucket_chunk(op, k);
   int64_t room = bucket_chunk(op, k + 1) - place;
@@ -184,7 +184,7 @@ static void put_parts(struct buffer *b, const struct op *op, int k, int rank)
     if (filled) p.at = moved_on(c_name(value), begin * s.inner);
     if (filled) put_parcel(b, &p);
     begin += s.size[r] * (next - r);
-    if (op->kind == OP_all_gather) continue;
+    if (gathers_shards(op->kind)) continue;
     p = (struct parcel){.at = "NULL", .type = p.type, .parts = next - r, .rows = 1, .of = "0"};
     p.place = r * chunk + place + filled;
     p.run = room - filled;
@@ -214,7 +214,7 @@ const char *own_chunk_text(const struct op *op)
    begins, and NCCL where the rank's chunk is. */
 static const char *place_in_buffer(const struct op *op, bool in)
 {
-  bool own = op->kind == OP_all_gather ? in : op->kind == OP_reduce_scatter && !in && options.cuda;
+  bool own = gathers_shards(op->kind) ? in : scatters_sum(op->kind) && !in && !*library()->in_place;
   return own ? own_chunk_text(op) : c_name(op->buffer);
 }
 
@@ -222,12 +222,12 @@ static char *table_text(const struct op *op, int rank, bool in)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  if (op->kind == OP_all_reduce) {
+  if (!moves_shards(op->kind)) {
     put_runs(&b, op, rank, in);
     return b.text;
   }
   for (int k = 0; k < op->nbody; k++)
-    if ((op->kind == OP_all_gather) == in)
+    if (gathers_shards(op->kind) == in)
       put_own(&b, op, k, rank);
     else
       put_parts(&b, op, k, rank);
@@ -288,7 +288,7 @@ static char *further_in(const char *lines)
 
 static const char *parcels_moved(const struct op *op, int rank)
 {
-  return table_text(op, rank, op->kind == OP_reduce_scatter);
+  return table_text(op, rank, scatters_sum(op->kind));
 }
 
 int count_parcels(const struct op *op, int rank)

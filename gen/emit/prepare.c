@@ -1,4 +1,5 @@
-/* prepare.c: the function `prepare`: what the host of a CUDA program does before each step. */
+/* prepare.c: the function `prepare`: what the host does before each step where a
+   step finds what changes in memory. */
 #include "emit/emit.h"
 
 static void put_constants(struct buffer *b)
@@ -22,15 +23,16 @@ static void put_next_batches(struct buffer *b)
   }
   if (!has_some_of(BATCH)) return;
   put(b, "  for (int i = 0; i < %d; i++) {\n    next_batch(%d * (t - 1) + i);\n", n, n);
-  put(b, "    CHECK_CUDA(cudaMemcpyAsync(&m->batches[i], &m->batch, sizeof m->batch,\n"
-         "                               cudaMemcpyDeviceToDevice, stream));\n  }\n");
+  put(b, "    %s  }\n",
+      fill(forms()->copy_member, "to", "m->batches[i]", "from", "m->batch", "batch", "m->batch",
+           NULL));
 }
 
 char *prepare_text(void)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  if (!options.cuda) return b.text;
+  if (!target->steps_in_memory) return b.text;
   if (reads_tokens()) put_next_batches(&b);
   if (*constants_text()) put_constants(&b);
   if (!b.length) return b.text;

@@ -24,7 +24,7 @@ static const int64_t MANY = 1 << 15;
 /* How many elements can be read at once from where the parameter, or its gradient, begins. */
 static int width_at(int parameter, int64_t n)
 {
-  int width = 4;
+  int width = target->widest_vector < 4 ? target->widest_vector : 4;
   while (width > 1 && (n % width || alignment_of(parameter) % (4 * width))) width /= 2;
   return width;
 }
@@ -33,7 +33,7 @@ static char *update_definition(int64_t n, int width)
 {
   const struct optimizer *o = &graph->optimizer;
   bool clips = graph->clip > 0;
-  const char *counter = counter_type(n + (options.cuda ? BLOCK * width : 0));
+  const char *counter = counter_type(n + (target->thread_grids ? BLOCK * width : 0));
   char *number = text("(%s)blockIdx.x * %d + (%s)threadIdx.x", counter, BLOCK, counter);
   if (width > 1) number = text("(%s) * %d", number, width);
   char *threads = n < MANY ? "" : "#pragma omp parallel for simd schedule(static)\n";
@@ -43,9 +43,9 @@ static char *update_definition(int64_t n, int width)
               counter, "width", text("%d", width), "beta1", number_text(o->beta1), "take1",
               number_text(1 - o->beta1), "beta2", number_text(o->beta2), "take2",
               number_text(1 - o->beta2), "eps", number_text(o->eps), "decay",
-              o->weight_decay ? text(" + %s * %s", number_text(o->weight_decay),
-                                     options.cuda ? "w_v[e]" : "w[i]")
-                              : "",
+              o->weight_decay
+                  ? text(" + %s * %s", number_text(o->weight_decay), forms()->updated_weight)
+                  : "",
               "momentum", number_text(o->momentum), "norm", clips ? ", const float *norm" : "",
               "clip", clip, "times", clips ? "clip * " : "", "threads", threads, NULL);
 }
@@ -73,24 +73,23 @@ char *update_call(const struct op *op, int rank)
     plan_error(graph->optimizer.line, "%s: %s is %s; only parameters of float32 are trained",
                graph->optimizer.name, printable(value_name(first->in[0])),
                type_name(graph->value[first->in[0]].type));
-  int width = options.cuda ? width_at(first->in[0], n) : 1;
+  int width = width_at(first->in[0], n);
   char *definition = update_definition(n, width);
   /* The template is a whole function: its head up to the brace is the prototype. */
   size_t head = strcspn(definition, "{");
   while (head && (definition[head - 1] == '\n' || definition[head - 1] == ' ')) head--;
   const char *comment =
       wrapped(text("// %s: %s", graph->optimizer.name, optimizer_text()), " ", "// ");
-  const char *mark = options.cuda ? "__global__ " : "";
-  const char *bounds = options.cuda ? text("__global__ __launch_bounds__(%d)\n", BLOCK) : "";
+  const char *mark = forms()->kernel_mark;
+  const char *bounds = fill(forms()->kernel_bounds, "threads", text("%d", BLOCK), NULL);
   const char *name =
       add_kernel(text("%s_%" PRId64, update_name(), n), text("%s%.*s", mark, (int)head, definition),
                  text("%s\n", comment), text("%s%s", bounds, definition), true);
   struct buffer b = {0};
   for (int i = 0; i < first->nin; i++) put(&b, "%s, ", update_operand(first, i, n));
-  put(&b, "%s", options.cuda ? "&m->now" : update_rates());
-  if (!options.cuda) return text("%s(%s);", name, b.text);
-  return text("LAUNCH(%s, %" PRId64 ", %d, stream)(%s);", name, (n / width + BLOCK - 1) / BLOCK,
-              BLOCK, b.text);
+  put(&b, "%s", target->steps_in_memory ? "&m->now" : update_rates());
+  char *blocks = text("%" PRId64, (n / width + BLOCK - 1) / BLOCK);
+  return kernel_call_text(name, blocks, BLOCK, b.text);
 }
 
 /* ------------------------------------------------------------------------------------- the norm */
@@ -133,12 +132,12 @@ static void put_run(struct sum *s, int indent)
   enum { MOST = 1024 };
   int64_t blocks = (run->n / s->width + BLOCK - 1) / BLOCK;
   if (blocks > MOST) blocks = MOST;
-  if (run->n && options.cuda)
-    put(b, "\n%*sLAUNCH(add_to_%s, %" PRId64 ", %d, stream)(%s, %" PRId64 ", %s);", indent, "",
-        s->kernel, blocks, BLOCK, from, run->n, share);
-  else if (run->n)
-    put(b, "\n%*s*%s += %s(%s, %" PRId64 ")%s;", indent, "", c_name(s->op->out), s->kernel, from,
-        run->n, run->copies > 1 ? text(" / %d", run->copies) : "");
+  if (run->n)
+    put(b, "\n%*s%s", indent, "",
+        fill(forms()->add_squares, "squares", c_name(s->op->out), "kernel", s->kernel, "gradients",
+             from, "n", text("%" PRId64, run->n), "blocks", text("%" PRId64, blocks), "threads",
+             text("%d", BLOCK), "weight", share, "divided",
+             run->copies > 1 ? text(" / %d", run->copies) : "", NULL));
   run->n = 0;
 }
 
@@ -237,17 +236,11 @@ static int width_of_all(const struct op *op, int rank)
 
 char *squares_text(const struct op *op, int rank)
 {
-  struct sum s = {.op = op, .rank = rank, .width = options.cuda ? width_of_all(op, rank) : 1};
+  struct sum s = {.op = op, .rank = rank, .width = width_of_all(op, rank)};
   const char *squares = c_name(op->out);
   int count = 0;
-  s.kernel = add_template(
-      "sum_of_squares",
-      options.cuda
-          ? "__global__ void add_to_$name$(const float *__restrict__ g, long n, double weight)\n"
-            "__global__ void $name$(double *squares)"
-          : "double $name$(const float *g, long n)",
-      s.width);
-  if (!options.cuda) put(&s.text, "*%s = 0;", squares);
+  s.kernel = add_template("sum_of_squares", forms()->squares_head, s.width);
+  put(&s.text, "%s", fill(forms()->clear_squares, "squares", squares, NULL));
   for (int k = 0; k < op->nbody;) {
     int period = find_loop(&s, k, &count);
     if (period)
@@ -257,14 +250,16 @@ char *squares_text(const struct op *op, int rank)
     k += period ? period * count : 1;
   }
   put_run(&s, 2);
-  if (options.cuda) put(&s.text, "\n  LAUNCH(%s, 1, 1024, stream)(%s);", s.kernel, squares);
+  if (forms()->sum_squares)
+    put(&s.text, "\n  %s",
+        fill(forms()->sum_squares, "kernel", s.kernel, "squares", squares, NULL));
   return s.text.text + strspn(s.text.text, "\n ");
 }
 
 char *norm_text(const struct op *op)
 {
   const char *norm = c_name(op->out), *squares = c_name(op->in[0]);
-  if (!options.cuda) return text("%s = (float)sqrt(*%s);", norm + strspn(norm, "&"), squares);
-  add_template("square_root", "__global__ void square_root(float *norm, const double *squares)", 1);
-  return text("LAUNCH(square_root, 1, 1, stream)(%s, %s);", norm, squares);
+  if (forms()->norm_kernel) add_template(forms()->norm_kernel, forms()->norm_head, 1);
+  return fill(forms()->norm, "norm", norm, "number", norm + strspn(norm, "&"), "squares", squares,
+              NULL);
 }

@@ -91,9 +91,8 @@ static bool is_packing(const struct op *op)
 /* Whether it moves or reduces elements without a rule: dimensions stay what they are. */
 static bool is_move(const struct op *op)
 {
-  return is_packing(op) || op->kind == OP_all_reduce || op->kind == OP_all_gather ||
-         op->kind == OP_reduce_scatter || op->kind == OP_all_to_all || op->kind == OP_slice ||
-         op->kind == OP_to_partial;
+  return is_packing(op) || op->kind == OP_slice || op->kind == OP_to_partial ||
+         (is_collective(op->kind) && op->kind != OP_exchange);
 }
 
 /* Whether operand i, or with NONE any, may lie in another order. */
@@ -160,16 +159,10 @@ bool follows_dim_order(const struct op *op)
   if (op->kind == OP_view) return is_same_bytes(op);
   if (has_kernel(op->kind)) return suits_kernel(op);
   if (!is_move(op) || graph->value[op->in[0]].order != graph->value[op->out].order) return false;
-  switch (op->kind) {
-  case OP_all_gather:
-    return has_parts(op->out, op->dim);
-  case OP_reduce_scatter:
-    return has_parts(op->in[0], op->dim);
-  case OP_all_to_all:
-    return has_parts(op->in[0], op->dim_to) && has_parts(op->out, op->dim);
-  default:
-    return true;
-  }
+  if (!is_collective(op->kind)) return true;
+  bool cut = collective_row[op->kind].from == SHARD, cuts = collective_row[op->kind].to == SHARD;
+  return (!cuts || has_parts(op->in[0], cut ? op->dim_to : op->dim)) &&
+         (!cut || has_parts(op->out, op->dim));
 }
 
 /* Whether the operation can be done with its operands as they lie now; a packing also as a copy to

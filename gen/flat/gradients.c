@@ -756,7 +756,7 @@ static void no_grad(int g)
 }
 
 static void (*const gradient_of[OP_COUNT])(int g) = {
-#define OP(name, rule, linear, gradient, numbers, element, flops) [OP_##name] = gradient,
+#define OP(name, rule, linear, gradient, ...) [OP_##name] = gradient,
 #include "ir/ops.h"
 #undef OP
 };

@@ -197,17 +197,8 @@ static void write_checkpoints(void)
 bool is_cheap(const struct op *op)
 {
   if (gathers(op) && reshards(op)) return true;
-  switch (op->kind) {
-  case OP_view:
-  case OP_slice:
-    return true;
-  case OP_gather:
-  case OP_index_select:
-  case OP_embedding:
-    return false;
-  default:
-    return is_pointwise(op->kind);
-  }
+  enum cheap cheap = op_row[op->kind].cheap;
+  return cheap == BY_ELEMENT ? is_pointwise(op->kind) : cheap == CHEAP;
 }
 
 /* Of the forward, and of what a checkpoint runs again, the backward may make values again. */
@@ -241,11 +232,9 @@ static int needed(struct need *n, int value)
   return n->node[value];
 }
 
-/* Whether the operation may find whether its inputs are the very numbers that something was made
-   of: made again, in another kernel, they may be others in the last bit. */
 static bool compares(const struct op *op)
 {
-  return strstr(rule_of(op), ":bool") || op->kind == OP_max_pool2d_back || op->kind == OP_custom;
+  return strstr(rule_of(op), ":bool") || op_row[op->kind].compares;
 }
 
 /* Marks, too, what only the value that the forward made will do for. */

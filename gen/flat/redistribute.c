@@ -133,7 +133,7 @@ static int run_exchange(struct op op, int value, const struct move *m)
 
 static bool keeps_order(const struct move *m)
 {
-  return m->kind != OP_all_reduce && m->kind != OP_exchange;
+  return !is_collective(m->kind) || moves_shards(m->kind);
 }
 
 /* The members of a group that may stand in any order stand in that of the mesh: one group then
@@ -150,40 +150,38 @@ static struct move in_order_of_mesh(struct move m)
 
 /* All dimensions of the group have the same before, and the same after; but not in a slice, a
    to_partial or an exchange. */
+static int run_collective(struct op op, int value, const struct move *m)
+{
+  struct placement from = m->from.on[m->dim[0]], to = m->to.on[m->dim[0]];
+  const struct collective_row *row = &collective_row[m->kind];
+  if (row->from == PARTIAL) op.reduction = from.reduction;
+  if (row->to == SHARD) {
+    op.dim = to.dim;
+    value = pack(op, OP_pack, value, m->to);
+  }
+  if (row->from == SHARD) op.dim = from.dim;
+  if (row->from == SHARD && row->to == SHARD) op.dim_to = to.dim;
+  value = moved(op, value, m->to);
+  op.dim_to = 0;
+  return row->from == SHARD ? pack(op, OP_unpack, value, m->from) : value;
+}
+
 static int run_move(const struct op *why, int value, struct move m)
 {
   if (!keeps_order(&m)) m = in_order_of_mesh(m);
   struct op op = asked_for_by(why);
-  struct placement from = m.from.on[m.dim[0]], to = m.to.on[m.dim[0]];
   op.kind = m.kind;
   if (is_collective(m.kind)) op.group = add_ordered_group(m.n, m.dim);
   switch (m.kind) {
   case OP_slice:
     return moved(op, value, m.to);
   case OP_to_partial:
-    op.reduction = to.reduction;
+    op.reduction = m.to.on[m.dim[0]].reduction;
     return moved(op, value, m.to);
-  case OP_all_reduce:
-    op.reduction = from.reduction;
-    return moved(op, value, m.to);
-  case OP_reduce_scatter:
-    op.reduction = from.reduction;
-    op.dim = to.dim;
-    return moved(op, pack(op, OP_pack, value, m.to), m.to);
-  case OP_all_gather:
-    op.dim = from.dim;
-    return pack(op, OP_unpack, moved(op, value, m.to), m.from);
-  case OP_all_to_all:
-    op.dim = to.dim;
-    value = pack(op, OP_pack, value, m.to);
-    op.dim = from.dim;
-    op.dim_to = to.dim;
-    value = moved(op, value, m.to);
-    op.dim_to = 0;
-    return pack(op, OP_unpack, value, m.from);
   case OP_exchange:
     return run_exchange(op, value, &m);
   default:
+    if (is_collective(m.kind)) return run_collective(op, value, &m);
     bug("redistribute", "%s is no step of a redistribution", op_row[m.kind].name);
   }
 }

@@ -127,10 +127,10 @@ static struct op piece_of_op(const struct line *l, int id, int pieces, int piece
   op.pieces = pieces;
   op.piece = piece;
   if (op.kind != OP_matmul) return op;
-  int i = c->kind == OP_all_gather && op.in[1] == l->value;
+  int i = gathers_shards(c->kind) && op.in[1] == l->value;
   op.group = c->group;
   op.dim = c->dim;
-  if (c->kind == OP_all_gather) stays_in_output(&op, i, c->dim, &op.dim);
+  if (gathers_shards(c->kind)) stays_in_output(&op, i, c->dim, &op.dim);
   return op;
 }
 
@@ -147,10 +147,10 @@ static bool has_simple_calls(const struct line *l, int pieces)
   const struct op *c = &graph->op[l->collective];
   struct value *v = &graph->value[l->value];
   bool simple = true;
-  v->apart = c->kind == OP_reduce_scatter;
+  v->apart = scatters_sum(c->kind);
   for (int k = 0; k < l->nproduct; k++) {
     struct op op = piece_of_op(l, l->product[k], pieces, 0);
-    if (c->kind == OP_reduce_scatter) op.out = l->value;
+    if (scatters_sum(c->kind)) op.out = l->value;
     simple &= matmul_calls(&op, 0) <= group_size(c->group);
   }
   v->apart = false;
@@ -225,7 +225,7 @@ static int add_piece(const struct line *l, int id, int pieces, int piece)
 
 static void put_pieces(struct list *to, const struct line *l, int pieces)
 {
-  bool gathers = graph->op[l->collective].kind == OP_all_gather;
+  bool gathers = gathers_shards(graph->op[l->collective].kind);
   struct op whole[MOST_PRODUCTS + 1];
   for (int k = 0; k < l->nproduct; k++) whole[k] = graph->op[l->product[k]];
   graph->value[l->value].apart = !gathers;
@@ -345,7 +345,7 @@ static bool find_terms(struct line *l, int value, int dim, bool *gone)
   if (!is_whole_product(op)) return false;
   for (int i = 0; i < 2; i++) {
     const struct value *in = &graph->value[op->in[i]];
-    bool cut_too = in->pieces && graph->op[in->op].kind == OP_all_gather;
+    bool cut_too = in->pieces && gathers_shards(graph->op[in->op].kind);
     if (cut_too) return false;
     for (int d = 0; d < in->shape.ndim; d++)
       if (stays_in_output(op, i, d, &to) && to == dim) {
@@ -440,7 +440,7 @@ static bool decompose_collective(int id, int async)
   struct async_tp_result p = {.op = id, .async = async, .times = times_of[id]};
   place = alloc((size_t)(graph->nop + 1) * sizeof *place);
   note_places();
-  bool gathers = graph->op[id].kind == OP_all_gather;
+  bool gathers = gathers_shards(graph->op[id].kind);
   bool can = (gathers ? decompose_gather : decompose_scatter)(id, asked, &p);
   if (!can) p.why_not = why_not;
   asked->met |= can;
@@ -454,7 +454,7 @@ static void decompose_function(void)
   for (int at = 0; at < f->nop; at++) {
     int id = f->op[at];
     const struct op *op = &graph->op[id];
-    bool is_kind = op->kind == OP_all_gather || op->kind == OP_reduce_scatter;
+    bool is_kind = gathers_shards(op->kind) || scatters_sum(op->kind);
     if (!is_kind || op->pieces || noted(id) || asked_for(op) == NONE) continue;
     if (decompose_collective(id, asked_for(op))) at = -1;
   }

@@ -29,15 +29,13 @@
 /* Of what it takes or makes, whichever is more; on the rank that has most. */
 static int64_t moved_bytes(const struct op *op)
 {
-  int value = op->kind == OP_all_gather ? op->out : op->in[0];
+  int value = whole_value(op);
   return elements(local_shape(value, 0)) * type_bytes(moved_type(op));
 }
 
 static bool is_bucketable(const struct function *f, int id)
 {
-  enum op_kind kind = graph->op[id].kind;
-  bool is_kind = kind == OP_all_gather || kind == OP_reduce_scatter || kind == OP_all_reduce;
-  return is_kind && is_mergeable(f, id);
+  return collective_row[graph->op[id].kind].buckets && is_mergeable(f, id);
 }
 
 /* What units gather or reduce; gradients that are summed where they lie are
@@ -173,9 +171,8 @@ static void bucket_greedily(struct function *f)
 {
   static const int64_t most = INT64_C(2000) << 20;
   struct caps caps = graph->ncap ? (struct caps){graph->ncap, graph->cap} : (struct caps){1, &most};
-  bucket_kind_greedily(f, OP_all_gather, &caps);
-  bucket_kind_greedily(f, OP_reduce_scatter, &caps);
-  bucket_kind_greedily(f, OP_all_reduce, &caps);
+  for (int kind = 0; kind < OP_COUNT; kind++)
+    if (collective_row[kind].buckets) bucket_kind_greedily(f, (enum op_kind)kind, &caps);
 }
 
 /* --------------------------------------------------------------------------------- small values */

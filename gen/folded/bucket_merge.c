@@ -239,7 +239,7 @@ static bool gather(const struct function *f, const int *member, int n, struct li
   begin_noting();
   const int *member_in = mark_members(member, n);
   struct stretch s = stretch_of(member, n);
-  bool back = graph->op[member[0]].kind == OP_all_gather; /* from the last to the first */
+  bool back = gathers_shards(graph->op[member[0]].kind); /* from the last to the first */
   int left = n;
   beyond.n = order->n = 0;
   for (int i = s.first; i <= s.last; i++) {
@@ -311,7 +311,7 @@ static bool stand_in_order(const struct list *list)
 void take_alike(const struct function *f, const struct list *all, struct list *member,
                 struct list *rest)
 {
-  bool forth = graph->op[all->at[0]].kind != OP_all_gather;
+  bool forth = !gathers_shards(graph->op[all->at[0]].kind);
   (forth && stand_in_order(all) ? take_in_order : take_one_by_one)(f, all, member, rest);
 }
 
@@ -420,9 +420,9 @@ bool is_mergeable(const struct function *f, int id)
   const struct op *op = &graph->op[id];
   int maker = graph->value[op->in[0]].op;
   if (op->nbody || op->pieces) return false;
-  if (op->kind == OP_reduce_scatter && runs_in(f, maker) && graph->op[maker].kind == OP_pack)
+  if (scatters_sum(op->kind) && runs_in(f, maker) && graph->op[maker].kind == OP_pack)
     return maker_of(f, op->in[0], OP_pack) != NONE;
-  if (op->kind != OP_all_gather) return true;
+  if (!gathers_shards(op->kind)) return true;
   return !readers[speaker(op->out)].unpacks || taker_of(f, op->out, OP_unpack) != NONE;
 }
 
@@ -431,13 +431,13 @@ bool is_mergeable(const struct function *f, int id)
 static int with_surroundings(const struct function *f, int id, struct list *gone)
 {
   struct op op = graph->op[id];
-  if (op.kind == OP_reduce_scatter) {
+  if (scatters_sum(op.kind)) {
     int pack = maker_of(f, op.in[0], OP_pack);
     if (pack != NONE) add(gone, pack), op.in[0] = graph->op[pack].in[0];
   }
   int cast = maker_of(f, op.in[0], OP_cast);
   if (cast != NONE) add(gone, cast), op.in[0] = graph->op[cast].in[0];
-  int behind = taker_of(f, op.out, op.kind == OP_all_gather ? OP_unpack : OP_cast);
+  int behind = taker_of(f, op.out, gathers_shards(op.kind) ? OP_unpack : OP_cast);
   if (behind != NONE) add(gone, behind), op.out = graph->op[behind].out;
   if (op.in[0] == graph->op[id].in[0] && op.out == graph->op[id].out) return id;
   return graph->value[op.out].op = store_op(op);
@@ -502,7 +502,7 @@ static bool makes_gradients(const struct op *op)
 
 static const char *why_together(const struct op *op)
 {
-  if (op->kind == OP_reduce_scatter && makes_gradients(op)) return "their parameters are kept so";
+  if (scatters_sum(op->kind) && makes_gradients(op)) return "their parameters are kept so";
   if (op->packed && graph->bucketing == BUCKETS_GREEDY && makes_gradients(op))
     return "bucketing = greedy, and they follow one another";
   if (op->kind != OP_all_reduce || !makes_gradients(op)) return reasons(op->body, op->nbody);
@@ -546,7 +546,7 @@ static int bucket_of(const int *member, int n, bool packed, enum type type)
   op.body = body;
   op.packed = packed;
   op.buffer = NONE;
-  const char *name = op.kind == OP_all_gather ? "gathered" : "bucket";
+  const char *name = gathers_shards(op.kind) ? "gathered" : "bucket";
   if (packed) op.buffer = buffer_for(&op, type, makes_gradients(&op) ? "gradients" : name);
   op.why = why_together(&op);
   int unit = unit_of(&op);
@@ -570,7 +570,7 @@ bool merge(struct function *f, const int *member, int n, bool packed)
   struct list *order = new_order(), body = {0}, gone = {0};
   if (n < 2 || !gather(f, member, n, order)) return false;
   struct stretch s = stretch_of(member, n);
-  int stands = f->op[graph->op[member[0]].kind == OP_all_gather ? s.first : s.last];
+  int stands = f->op[gathers_shards(graph->op[member[0]].kind) ? s.first : s.last];
   enum type type = moved_type(&graph->op[member[0]]);
   for (int k = 0; k < n; k++) run_no_more(member[k]);
   for (int k = 0; k < n; k++)

@@ -83,9 +83,9 @@ static void choose_kind_in_order(const struct single *s, int n, enum op_kind kin
 
 struct buckets choose_in_order(const struct single *s, int n, const struct caps *caps)
 {
-  static const enum op_kind kind[] = {OP_all_gather, OP_reduce_scatter, OP_all_reduce};
   struct buckets found = {0};
-  for (int k = 0; k < 3; k++) choose_kind_in_order(s, n, kind[k], caps, &found);
+  for (int kind = 0; kind < OP_COUNT; kind++)
+    if (collective_row[kind].buckets) choose_kind_in_order(s, n, (enum op_kind)kind, caps, &found);
   return found;
 }
 

@@ -201,7 +201,7 @@ static int64_t time_apart(const struct op *call)
 /* An all_reduce may work in its buffer, without copies. */
 static void find_copies(struct op_node *n, const struct op *c)
 {
-  if (!c->packed || c->kind == OP_all_reduce) return;
+  if (!c->packed || !moves_shards(c->kind)) return;
   n->time_before = copies_in_time(c);
   n->time_after = copies_out_time(c);
 }
@@ -333,6 +333,6 @@ struct segment *find_segment(struct overlap *o, const int *op, int n)
   make_nodes(s, op, n);
   for (int i = 0; i < s->nnode; i++) memset(s->depends_on[i], 0, (size_t)s->nnode);
   find_dependences(s);
-  for (int i = 0; i < s->nnode && options.cuda; i++) find_predecessor(s, i);
+  for (int i = 0; i < s->nnode && target->streams; i++) find_predecessor(s, i);
   return s;
 }

@@ -393,7 +393,7 @@ static void give_sums(struct function *f)
 
 void epilogue(void)
 {
-  if (!options.cuda) return;
+  if (!target->epilogues) return;
   count_readers();
   for (int i = 0; i < graph->nfunction; i++) {
     give_sums(&graph->function[i]);

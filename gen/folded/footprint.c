@@ -11,7 +11,7 @@ int64_t parts_bytes(void)
   static const struct graph *of;
   static int64_t bytes;
   int before = known_rank;
-  if (!options.cuda || of == graph) return options.cuda ? bytes : 0;
+  if (!target->thread_grids || of == graph) return bytes;
   find_alignments(0);
   of = graph;
   bytes = parts_room(0) * type_bytes(F32);
@@ -20,12 +20,12 @@ int64_t parts_bytes(void)
 }
 
 /* A product may be cut along its terms, and the sums of the parts be put together: there is room
-   for sixteen of them of the largest result, within what cuBLASLt makes use of. */
+   for sixteen of them of the largest result, within what the library makes use of. */
 static int64_t workspace_for(const struct op *op)
 {
-  enum { PARTS = 16, LEAST = 1 << 20, MOST = 32 << 20 };
-  int64_t bytes = elements(local_shape(op->out, 0));
-  if (bytes > MOST / PARTS / 4) return MOST;
+  enum { PARTS = 16, LEAST = 1 << 20 };
+  int64_t bytes = elements(local_shape(op->out, 0)), most = target->most_workspace;
+  if (bytes > most / PARTS / 4) return most;
   bytes *= PARTS * 4;
   return bytes < LEAST ? LEAST : bytes;
 }
@@ -33,7 +33,7 @@ static int64_t workspace_for(const struct op *op)
 int64_t product_workspace(void)
 {
   int64_t most = 0;
-  for (int i = 0; i < graph->nfunction && options.cuda; i++)
+  for (int i = 0; i < graph->nfunction && target->most_workspace; i++)
     for (int k = 0; k < graph->function[i].nop; k++) {
       const struct op *op = &graph->op[graph->function[i].op[k]];
       if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
@@ -99,7 +99,7 @@ int64_t memory_of_rank(void)
 
 int64_t memory_besides(void)
 {
-  return options.cuda ? INT64_C(1) << 30 : 0;
+  return target->library_reserve;
 }
 
 char *size_text(int64_t bytes)

@@ -108,7 +108,7 @@ static bool try_in_last_iteration(struct overlap *o, int function, int loop, int
   const struct op *op = &graph->op[id];
   int body = graph->op[graph->function[function].op[loop]].function;
   int64_t iteration = o->time[body], takes = time_taken(op);
-  if (op->kind != OP_all_gather || unit_of(op) == NONE || !is_worth_it(op)) return false;
+  if (!gathers_shards(op->kind) || unit_of(op) == NONE || !is_worth_it(op)) return false;
   if (takes > iteration) return false;
   if (!needs_no_loop(&graph->function[function], loop, op, false, &along)) return false;
   if (of != graph) asked = 0;
@@ -139,7 +139,7 @@ void issue_in_last_iterations(struct overlap *o, int function, int64_t most_live
 {
   const struct function *f = &graph->function[function];
   struct list loops = {0};
-  if (!options.cuda || !is_of_batch(f->phase) || graph->prefetch == PREFETCH_NOTHING) return;
+  if (!target->streams || !is_of_batch(f->phase) || graph->prefetch == PREFETCH_NOTHING) return;
   for (int k = 0; k < f->nop; k++)
     if (graph->op[f->op[k]].kind == OP_loop) add(&loops, f->op[k]);
   for (int i = 0; i < loops.n; i++) issue_in_last_iteration(o, function, loops.at[i], most_live);

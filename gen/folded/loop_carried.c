@@ -200,7 +200,7 @@ static bool serves_no_iteration(const struct function *f, const struct op *op, i
 static int successor_in(const struct function *f, int id, struct list *after)
 {
   const struct op *op = &graph->op[id];
-  if (op->kind != OP_reduce_scatter) return NONE;
+  if (!scatters_sum(op->kind)) return NONE;
   for (int k = runs_at(f, id) + 1; k < f->nop; k++) {
     const struct op *other = &graph->op[f->op[k]];
     if (!is_collective(other->kind) || !can_chain(other, op)) continue;
@@ -424,7 +424,7 @@ static bool can_carry(int body)
   int caller, loop = find_loop(body, &caller);
   const struct function *f = &graph->function[body], *outside = &graph->function[caller];
   bool is_short = f->nop <= LONGEST_ORDERED / 2 && outside->nop <= LONGEST_ORDERED / 2;
-  return options.cuda && is_of_batch(f->phase) && is_short && loop != NONE;
+  return target->streams && is_of_batch(f->phase) && is_short && loop != NONE;
 }
 
 /* Those of all that are prefetched, or awaited in the next iteration. */
@@ -509,7 +509,7 @@ static int64_t carry_or_overlap(struct overlap *o, int body, int64_t most_live)
 
 int64_t overlap_body(struct overlap *o, int body, int64_t most_live)
 {
-  if (options.cuda) return carry_or_overlap(o, body, most_live);
+  if (target->streams) return carry_or_overlap(o, body, most_live);
   overlap(o, body, most_live);
   return most_live;
 }
@@ -524,7 +524,7 @@ static void note_gather(void *to, int id, int times)
   const struct op *op = &graph->op[id];
   struct gathers *g = to;
   (void)times;
-  if (op->kind != OP_all_gather || unit_of(op) == NONE) return;
+  if (!gathers_shards(op->kind) || unit_of(op) == NONE) return;
   g->any = true;
   if (g->most < scheduled(op)->prefetch_distance) g->most = scheduled(op)->prefetch_distance;
 }
@@ -539,7 +539,7 @@ void check_prefetch(void)
                "prefetch = %d: nothing is gathered ahead of its use, as no parameters are cut over "
                "several ranks by fully_shard: make units, or leave prefetch out",
                graph->prefetched);
-  if (!options.cuda) return;
+  if (!target->streams) return;
   if (!g.most)
     plan_error(
         graph->train_line,

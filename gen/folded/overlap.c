@@ -299,7 +299,7 @@ static void give_all_work(struct search *t)
 {
   open_search(t);
   int64_t least = peak_now(t), most = least + t->more;
-  for (int n = 0; n < t->s->nnode && options.cuda; n++)
+  for (int n = 0; n < t->s->nnode && target->streams; n++)
     if (is_open(t, n)) issue_before_loop(t, n, most);
   for (int turn = 0; turn < 2; turn++)
     for (int n = 0; n < t->s->nnode; n++)

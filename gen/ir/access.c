@@ -35,18 +35,18 @@ int op_width(const struct op *op)
 
 bool copies_late(const struct op *op)
 {
-  return options.cuda && scheduled(op)->overlapped && op->packed && op->kind != OP_all_reduce;
+  return target->streams && scheduled(op)->overlapped && op->packed && moves_shards(op->kind);
 }
 
 int pending_reads(const struct op *op, int *list)
 {
-  return copies_late(op) && op->kind == OP_reduce_scatter ? 0 : op_reads(op, list);
+  return copies_late(op) && scatters_sum(op->kind) ? 0 : op_reads(op, list);
 }
 
 int pending_writes(const struct op *op, int *list)
 {
   if (!copies_late(op) || scheduled(op)->has_chained) return op_makes(op, list);
-  int n = op->kind == OP_reduce_scatter ? op_makes(op, list) : 0;
+  int n = scatters_sum(op->kind) ? op_makes(op, list) : 0;
   if (!n) list[n++] = op->buffer;
   return n;
 }
@@ -131,8 +131,8 @@ int piece_touched(const struct op *op, int value)
   const struct value *v = &graph->value[value];
   if (op->kind == OP_await) op = &graph->op[op->awaits];
   if (!op->pieces || v->pieces != op->pieces) return NONE;
-  bool gathered = v->op != NONE && graph->op[v->op].kind == OP_all_gather;
-  bool its_own = makes(op, value) || op->kind == OP_reduce_scatter;
+  bool gathered = v->op != NONE && gathers_shards(graph->op[v->op].kind);
+  bool its_own = makes(op, value) || scatters_sum(op->kind);
   return its_own || gathered ? op->piece : NONE;
 }
 

@@ -12,8 +12,8 @@
    the instructions of sm_80, which reach less of a later GPU. A kernel that goes through memory
    reaches four fifths of its bandwidth.
 
-   Where the plan names no device the CUDA target takes the H100; the CPU target, of whose machine
-   nothing is known, goes by flat figures that are good for comparing times with each other. */
+   Where the plan names no device the target's is taken. The CPU target, of whose machine nothing is
+   known, has none: it goes by flat figures that are good for comparing times with each other. */
 #include "ir/ir.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ const struct device *device(void)
 {
   const struct device *told = &graph->mesh.device;
   if (told->name) return told;
-  return options.cuda ? device_named("H100") : NULL;
+  return target->device ? device_named(target->device) : NULL;
 }
 
 /* The seconds of a product on tiles of this size, each of which reaches so much of the rest, its

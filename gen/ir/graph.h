@@ -132,7 +132,7 @@ struct memory_plan {
 };
 
 enum op_kind {
-#define OP(name, rule, linear, gradient, numbers, element, flops) OP_##name,
+#define OP(name, ...) OP_##name,
 #include "ir/ops.h"
 #undef OP
   OP_COUNT
@@ -280,8 +280,8 @@ struct exchange {
 /* An operator that the plan declares: a row of its own, and the files of its kernels. */
 struct custom {
   const char *name, *rule, *linear;
-  const char *kernel_c, *kernel_cu; /* the files' text, or NULL where there is none */
-  int backward[MAX_INPUTS];         /* that makes an input's gradient: graph->custom, or NONE */
+  const char *kernel[LANGUAGES]; /* the files' text, or NULL where there is none */
+  int backward[MAX_INPUTS];      /* that makes an input's gradient: graph->custom, or NONE */
   int line;
 };
 
@@ -418,8 +418,31 @@ struct graph {
 };
 
 /* A row of ops.h; its gradient is gradients.c's. */
+enum cheap { BY_ELEMENT, CHEAP, COSTLY };
 struct op_row {
-  const char *name, *rule, *linear, *numbers, *element, *flops;
+  const char *name, *rule, *linear, *numbers, *element, *flops, *type, *sign;
+  enum cheap cheap;
+  bool compares, copies, product, updates;
+};
+
+/* The calls of a library for a collective; NULL: it has no such call. */
+struct calls {
+  const char *equal;    /* parts of one size */
+  const char *large;    /* so too, of many bytes: the runtime's own takes half of MPI's time */
+  const char *unequal;  /* parts of several sizes */
+  const char *piece;    /* a piece of a value that lies whole; NULL: as parts of several sizes */
+  const char *segments; /* of several values, each to its place */
+};
+
+/* A row of collectives.h. */
+enum { ANY_PLACEMENT = PARTIAL + 1 };
+struct collective_row {
+  const char *name;
+  int from, to; /* enum placement_kind, or ANY_PLACEMENT */
+  int passes, rare;
+  bool pairwise, buckets;
+  const char *suffix;
+  struct calls calls[LIBRARIES];
 };
 
 /* A question, a row of numbers, and those that were asked before. */

@@ -27,6 +27,19 @@ const int *sums_by_parameter(void);
 /* Whether the value is a buffer of pieces that an exchange gives, or gets. */
 bool holds_pieces(int value);
 
+/* ------------------------------------------------------------------------------- collectives.c */
+
+extern const struct collective_row collective_row[OP_COUNT];
+bool is_collective(enum op_kind k);
+/* Whether it makes a whole of shards, or shards of a sum; whether each member gives, or gets, its
+   shard: counts follow from the shards' sizes. */
+bool gathers_shards(enum op_kind k);
+bool scatters_sum(enum op_kind k);
+bool moves_shards(enum op_kind k);
+/* Of what gathers, scatters or reduces: of its two values the one that is cut, and the other. */
+int sharded_value(const struct op *op);
+int whole_value(const struct op *op);
+
 /* ------------------------------------------------------------------------------------ device.c */
 
 const struct device *device_named(const char *name);
@@ -176,7 +189,6 @@ bool is_reduce(enum op_kind k);
 /* Whether it takes its inputs element by element, broadcast: "...,...->...". */
 bool is_broadcast(enum op_kind k);
 bool has_kernel(enum op_kind k);
-bool is_collective(enum op_kind k);
 /* The rule and linearity of an operation: its row's, its equation, or its custom operator's. "":
    it has none, and says itself where its values lie. */
 const char *rule_of(const struct op *op);

@@ -4,7 +4,7 @@
    of kernel files, a function in gradients.c if it has a gradient, and for the tests a reference
    (tests/unit/reference.h) and sizes (instances.h, and test_grad.c for a gradient).
 
-     OP(name, rule, linear, gradient, numbers, element, flops)
+     OP(name, rule, linear, gradient, numbers, element, flops, fields)
 
    rule       Which dimension of each input is which of each output; so how the operator shards.
 
@@ -56,23 +56,42 @@
                 whole tensor alone.
 
               ""  with a rule: the operator has kernels of its own, templates/kernels/NAME.c and .cu
-              (kernel_file.c says how they are written), but for matmul, view and cat.
+              (kernel_file.c says how they are written), unless it is a copy or a product.
 
    flops      How many numbers it multiplies and adds: products of the sizes of the rule's letters,
               parted by blanks, which add up; "*": of all letters. "": few beside the bytes that it
-              reads and writes. Times, cost and MFU follow from it. */
+              reads and writes. Times, cost and MFU follow from it.
+
+   fields     What few rows have, by name:
+              .type      of the outputs, where the rule does not tell it: "f32", of floats; "a",
+                         that of the first input; "f32 a", the one or, of whole numbers, the other;
+                         "given", by the operation (op->type); "given f32", so of floats;
+                         "counts", of bool int32. Else that of the first input that is a float,
+                         or of the first.
+              .cheap     CHEAP: the backward may compute it again rather than keep it; COSTLY: it
+                         may not. Else it may where it goes by elements.
+              .compares  It finds whether its inputs are the very numbers that something was made
+                         of: computed again, in another kernel, they may be others in the last bit.
+              .copies    It moves bytes within a rank's memory, without arithmetic.
+              .product   It is calls of a library.
+              .updates   It updates a parameter in place.
+              .sign      How expressions write it, between its inputs. */
 
 /* ------------------------------------------------------------------------------------- products */
 
-OP(matmul,         "equation",             "a|b",          matmul_grad,        "", "", "*")
+OP(matmul,         "equation",             "a|b",          matmul_grad,        "", "", "*",
+   .product = true, .sign = " @ ")
 
 /* --------------------------------------------------------------------------- element by element */
 
 OP(add,            "...,...->...",         "ab|a:max|b:max|a:min|b:min", add_grad, "", "$a + $b",
-   "")
-OP(sub,            "...,...->...",         "ab|a:max|a:min", sub_grad,         "", "$a - $b", "")
-OP(mul,            "...,...->...",         "a|b",          mul_grad,           "", "$a * $b", "")
-OP(div,            "...,...->...",         "a",            div_grad,           "", "$a / $b", "")
+   "", .sign = " + ")
+OP(sub,            "...,...->...",         "ab|a:max|a:min", sub_grad,         "", "$a - $b", "",
+   .sign = " - ")
+OP(mul,            "...,...->...",         "a|b",          mul_grad,           "", "$a * $b", "",
+   .sign = " * ")
+OP(div,            "...,...->...",         "a",            div_grad,           "", "$a / $b", "",
+   .sign = " / ")
 /* Neither greater nor less: one is not a number, and so is their sum. */
 OP(maximum,        "...,...->...",         "ab:max|a:max|b:max|a:min|b:min", maximum_grad, "",
    "$a > $b ? $a : $a <= $b ? $b : $a + $b", "")
@@ -119,17 +138,26 @@ OP(gelu_tanh,      "...->...",             "",             gelu_tanh_grad,     "
 OP(gelu_tanh_back, "...,...->...",         "a",            no_grad,            "",
    "$a * gelu_tanh_slope($b)", "")
 OP(where,          "...,...,...->...",     "bc|bc:max|bc:min", where_grad,     "", "$a ? $b : $c",
-   "")
-OP(eq,             "...,...->...:bool",    "",             no_grad,            "", "$a == $b", "")
-OP(ne,             "...,...->...:bool",    "",             no_grad,            "", "$a != $b", "")
-OP(lt,             "...,...->...:bool",    "",             no_grad,            "", "$a < $b", "")
-OP(le,             "...,...->...:bool",    "",             no_grad,            "", "$a <= $b", "")
-OP(gt,             "...,...->...:bool",    "",             no_grad,            "", "$a > $b", "")
-OP(ge,             "...,...->...:bool",    "",             no_grad,            "", "$a >= $b", "")
-OP(logical_and,    "...,...->...:bool",    "",             no_grad,            "", "$a && $b", "")
-OP(logical_or,     "...,...->...:bool",    "",             no_grad,            "", "$a || $b", "")
+   "", .type = "b")
+OP(eq,             "...,...->...:bool",    "",             no_grad,            "", "$a == $b", "",
+   .sign = " == ")
+OP(ne,             "...,...->...:bool",    "",             no_grad,            "", "$a != $b", "",
+   .sign = " != ")
+OP(lt,             "...,...->...:bool",    "",             no_grad,            "", "$a < $b", "",
+   .sign = " < ")
+OP(le,             "...,...->...:bool",    "",             no_grad,            "", "$a <= $b", "",
+   .sign = " <= ")
+OP(gt,             "...,...->...:bool",    "",             no_grad,            "", "$a > $b", "",
+   .sign = " > ")
+OP(ge,             "...,...->...:bool",    "",             no_grad,            "", "$a >= $b", "",
+   .sign = " >= ")
+OP(logical_and,    "...,...->...:bool",    "",             no_grad,            "", "$a && $b", "",
+   .sign = " && ")
+OP(logical_or,     "...,...->...:bool",    "",             no_grad,            "", "$a || $b", "",
+   .sign = " || ")
 OP(logical_not,    "...->...:bool",        "",             no_grad,            "", "!$a", "")
-OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "")
+OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "",
+   .type = "given")
 OP(dropout,        "...@->...@",           "a|a:max|a:min", dropout_grad,      "stream",
    "$random < $s ? 0 : $a / (1 - $s)", "")
 OP(tril,           "...y@x@->...y@x@",     "a|a:max|a:min", tril_grad,         "diagonal",
@@ -149,7 +177,8 @@ OP(rotary_pairs,   "...d!,...c!,...c!->...d!", "a",        rotary_pairs_grad,  "
 /* ----------------------------------------------------------------------- dimensions come and go */
 
 /* The sum, times the scalar: a mean is one. */
-OP(sum,            "...D->...",            "a",            sum_grad,           "", "$a", "")
+OP(sum,            "...D->...",            "a",            sum_grad,           "", "$a", "",
+   .type = "counts")
 OP(amax,           "...D->...:max",        "a:max",        amax_grad,          "", "$a", "")
 OP(amin,           "...D->...:min",        "a:min",        amin_grad,          "", "$a", "")
 OP(expand,         "...->...D",            "a",            expand_grad,        "", "$s * $a", "")
@@ -157,8 +186,10 @@ OP(full,           "->...",                "",             no_grad,            "
 OP(index,          "->D@",                 "",             no_grad,            "", "$D", "")
 OP(permute,        "equation",             "a|a:max|a:min", permute_grad,      "", "$a", "")
 /* The same elements in another shape: no bytes move. */
-OP(view,           "equation",             "a|a:max|a:min", view_grad,         "", "", "")
-OP(cat,            "...D!*->...D!",        "*|*:max|*:min", cat_grad,          "", "", "")
+OP(view,           "equation",             "a|a:max|a:min", view_grad,         "", "", "",
+   .cheap = CHEAP, .copies = true)
+OP(cat,            "...D!*->...D!",        "*|*:max|*:min", cat_grad,          "", "", "",
+   .copies = true)
 OP(narrow,         "...D!->...E!",         "a|a:max|a:min", narrow_grad,       "start",
    "$a($start + $E)", "")
 OP(pad,            "...D!->...E!",         "a|a:max|a:min", pad_grad,          "before",
@@ -171,7 +202,8 @@ OP(spread,         "...D!->...E!",         "a|a:max|a:min", spread_grad,       "
 
 /* ----------------------------------------------------------------------- by indices of elements */
 
-OP(gather,         "...D@,...I->...I",     "a|a:max|a:min", gather_grad,       "", "$a($b)", "")
+OP(gather,         "...D@,...I->...I",     "a|a:max|a:min", gather_grad,       "", "$a($b)", "",
+   .type = "a", .cheap = COSTLY)
 /* The same; one that is not from 0 to below - 1, nor `ignored`, becomes -1, is noted, and ends the
    job. */
 OP(index_within,   "...->...:i32",         "",             no_grad,            "below ignored use",
@@ -179,16 +211,23 @@ OP(index_within,   "...->...:i32",         "",             no_grad,            "
 /* Each element at its index along a new dimension, or one of size 1, and zeros elsewhere. */
 OP(place,          "...,...->...D@",       "a|a:max|a:min", place_grad,        "",
    "$D == $b ? $a : 0", "")
-OP(scatter_add,    "...I,...I->...D@",     "a",            scatter_add_grad,   "", "", "")
-OP(scatter,        "...D@,...I!,...I!->...D@", "ac|ac:max|ac:min", scatter_grad, "", "", "")
-OP(index_select,   "...D@,I->...I",        "a|a:max|a:min", index_select_grad, "", "$a($b)", "")
-OP(index_add,      "...I,I->...D@",        "a",            index_add_grad,     "", "", "")
-OP(embedding,      "v@d,...->...d",        "a|a:max|a:min", embedding_grad,    "", "$a($b)", "")
-OP(embedding_back, "...d,...->v@d",        "a",            no_grad,            "", "", "")
+OP(scatter_add,    "...I,...I->...D@",     "a",            scatter_add_grad,   "", "", "",
+   .type = "f32")
+OP(scatter,        "...D@,...I!,...I!->...D@", "ac|ac:max|ac:min", scatter_grad, "", "", "",
+   .type = "f32 a")
+OP(index_select,   "...D@,I->...I",        "a|a:max|a:min", index_select_grad, "", "$a($b)", "",
+   .type = "a", .cheap = COSTLY)
+OP(index_add,      "...I,I->...D@",        "a",            index_add_grad,     "", "", "",
+   .type = "f32")
+OP(embedding,      "v@d,...->...d",        "a|a:max|a:min", embedding_grad,    "", "$a($b)", "",
+   .type = "a", .cheap = COSTLY)
+OP(embedding_back, "...d,...->v@d",        "a",            no_grad,            "", "", "",
+   .type = "f32")
 
 /* ---------------------------------------------------------------------------- along a dimension */
 
-OP(cumsum,         "...D!->...D!",         "a",            cumsum_grad,        "reverse", "", "")
+OP(cumsum,         "...D!->...D!",         "a",            cumsum_grad,        "reverse", "", "",
+   .type = "f32")
 OP(argsort,        "...D!->...D!:i32",     "",             no_grad,            "descending", "",
    "")
 OP(argmax,         "...D!->...:i32",       "",             no_grad,            "", "", "")
@@ -203,17 +242,18 @@ OP(attention,      "b(gr)q@d!,bgk!d!,bgk!e!->b(gr)qe!,b(gr)q:f32", "", attention
 OP(attention_back, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q->b(gr)qd!,bgkd!,bgke!", "a",
    no_grad, "causal", "", "bgrqkd bgrqkd bgrqkd bgrqke bgrqke")
 OP(conv2d,         "n(gc)y!x!,(go)ck!l!->n(go)p!q!", "a|b", conv2d_grad,
-   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq")
+   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")
 OP(conv2d_back_input, "n(go)p!q!,(go)ck!l!->n(gc)y!x!", "a|b", no_grad,
-   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq")
+   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")
 OP(conv2d_back_weight, "n(go)p!q!,n(gc)y!x!->(go)ck!l!", "a|b", no_grad,
-   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq")
+   "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")
 OP(max_pool2d,     "...y!x!->...p!q!",     "a:max",        max_pool2d_grad,
-   "kernel_y kernel_x stride_y stride_x pad_y pad_x", "", "")
+   "kernel_y kernel_x stride_y stride_x pad_y pad_x", "", "", .type = "f32")
 OP(max_pool2d_back, "...p!q!,...y!x!,...p!q!->...y!x!", "a", no_grad,
-   "kernel_y kernel_x stride_y stride_x pad_y pad_x", "", "")
+   "kernel_y kernel_x stride_y stride_x pad_y pad_x", "", "", .type = "f32", .compares = true)
 /* The plan's own operator: graph->custom. */
-OP(custom,         "equation",             "",             custom_grad,        "", "", "")
+OP(custom,         "equation",             "",             custom_grad,        "", "", "",
+   .compares = true)
 
 /* ------------------------------------------------------------------------------- without a rule */
 
@@ -223,28 +263,34 @@ OP(squares,        "",                     "",             no_grad,            "
 OP(norm,           "",                     "",             no_grad,            "", "", "")
 /* w, its gradient, AdamW's two averages or SGD's one, if it has momentum; and where gradients are
    clipped their norm. Writes w and the averages in place. */
-OP(adamw,          "",                     "",             no_grad,            "", "", "")
-OP(sgd,            "",                     "",             no_grad,            "", "", "")
+OP(adamw,          "",                     "",             no_grad,            "", "", "",
+   .updates = true)
+OP(sgd,            "",                     "",             no_grad,            "", "", "",
+   .updates = true)
 /* From one layout to another. The plan and propagate ask for it, the pass of its name makes
    it collectives and local work. */
-OP(redistribute,   "",                     "",             redistribute_grad,  "", "", "")
+OP(redistribute,   "",                     "",             redistribute_grad,  "", "", "",
+   .type = "given f32")
 /* What a redistribution becomes: on local shapes, over one group of ranks. */
-OP(all_reduce,     "",                     "",             no_grad,            "", "", "")
-OP(all_gather,     "",                     "",             no_grad,            "", "", "")
-OP(reduce_scatter, "",                     "",             no_grad,            "", "", "")
-OP(all_to_all,     "",                     "",             no_grad,            "", "", "")
-/* Each rank of the group sends every other the piece of its part that this one lacks. */
-OP(exchange,       "",                     "",             no_grad,            "", "", "")
+#define COLLECTIVE(name, ...) OP(name, "", "", no_grad, "", "", "")
+#include "ir/collectives.h"
+#undef COLLECTIVE
 /* slice: this rank's part. to_partial: a whole value, or a part, as a sum of which one rank has
    each element. pack, unpack: reorder a value so that the parts along `dim` that the members of the
    group hold in the layout `to` lie one after the other, and back. pack_pieces, unpack_pieces: from
    a part to the pieces that an exchange gives, by member, and from those that it got to a part. */
-OP(slice,          "",                     "",             no_grad,            "", "", "")
-OP(to_partial,     "",                     "",             no_grad,            "", "", "")
-OP(pack,           "",                     "",             no_grad,            "", "", "")
-OP(unpack,         "",                     "",             no_grad,            "", "", "")
-OP(pack_pieces,    "",                     "",             no_grad,            "", "", "")
-OP(unpack_pieces,  "",                     "",             no_grad,            "", "", "")
+OP(slice,          "",                     "",             no_grad,            "", "", "",
+   .cheap = CHEAP, .copies = true)
+OP(to_partial,     "",                     "",             no_grad,            "", "", "",
+   .copies = true)
+OP(pack,           "",                     "",             no_grad,            "", "", "",
+   .copies = true)
+OP(unpack,         "",                     "",             no_grad,            "", "", "",
+   .copies = true)
+OP(pack_pieces,    "",                     "",             no_grad,            "", "", "",
+   .copies = true)
+OP(unpack_pieces,  "",                     "",             no_grad,            "", "", "",
+   .copies = true)
 /* Calls a function once for each module of a list: outline.c. */
 OP(loop,           "",                     "",             no_grad,            "", "", "")
 /* What follows runs when a collective that runs beside what is between them is done: overlap.c. */

@@ -19,8 +19,8 @@ void bug_at(const char *pass, int op, const char *format, ...)
 }
 
 const struct op_row op_row[OP_COUNT] = {
-#define OP(name, rule, linear, gradient, numbers, element, flops)                                  \
-  [OP_##name] = {#name, rule, linear, numbers, element, flops},
+#define OP(name, rule, linear, gradient, numbers, element, ...)                                    \
+  [OP_##name] = {#name, rule, linear, numbers, element, __VA_ARGS__},
 #include "ir/ops.h"
 #undef OP
 };
@@ -51,7 +51,8 @@ bool is_broadcast(enum op_kind k)
 
 bool has_kernel(enum op_kind k)
 {
-  return *op_row[k].rule && !*op_row[k].element && k != OP_matmul && k != OP_view && k != OP_cat;
+  const struct op_row *row = &op_row[k];
+  return *row->rule && !*row->element && !row->product && !row->copies;
 }
 
 const char *rule_of(const struct op *op)
@@ -76,12 +77,6 @@ int64_t number_of(const struct op *op, const char *name)
     c += n;
   }
   bug("ops", "%s has no number '%s'", op_row[op->kind].name, name);
-}
-
-bool is_collective(enum op_kind k)
-{
-  return k == OP_all_reduce || k == OP_all_gather || k == OP_reduce_scatter || k == OP_all_to_all ||
-         k == OP_exchange;
 }
 
 static bool is_mean(const struct op *op)
@@ -111,13 +106,12 @@ const char *op_name(const struct op *op)
 
 bool is_copy(enum op_kind k)
 {
-  return k == OP_slice || k == OP_to_partial || k == OP_pack || k == OP_unpack ||
-         k == OP_pack_pieces || k == OP_unpack_pieces || k == OP_view || k == OP_cat;
+  return op_row[k].copies;
 }
 
 bool is_update(const struct op *op)
 {
-  return op->kind == OP_adamw || op->kind == OP_sgd;
+  return op_row[op->kind].updates;
 }
 
 bool is_random(const struct op *op)

@@ -5,6 +5,8 @@
            plan's error, which shows both sides (rule.c). */
 #include "ir/ir.h"
 
+#include <string.h>
+
 const char *value_name(int value)
 {
   const struct value *v = &graph->value[value];
@@ -46,10 +48,20 @@ bool is_floating(enum type t)
   return t == F32 || t == BF16;
 }
 
-/* Kernels of files take bfloat16 and make floats, which hold what they add up. */
-static bool makes_floats(enum op_kind kind)
+/* What the row says of the type, where the rule says nothing; NONE: it says nothing either. */
+static int row_type(const struct op *op)
 {
-  return has_kernel(kind) && kind != OP_attention && kind != OP_attention_back && kind != OP_custom;
+  const char *how = op_row[op->kind].type;
+  if (!how) return NONE;
+  if (!strcmp(how, "given")) return (int)op->type;
+  bool floating = is_floating(graph->value[op->in[0]].type);
+  if (!strcmp(how, "counts")) return graph->value[op->in[0]].type == BOOL ? (int)I32 : NONE;
+  if (!strcmp(how, "given f32")) return floating ? (int)op->type : NONE;
+  if (!strncmp(how, "f32", 3)) {
+    if (floating) return F32;
+    how += strlen("f32") + (how[3] == ' ');
+  }
+  return *how ? (int)graph->value[op->in[*how - 'a']].type : NONE;
 }
 
 enum type type_of(const struct op *op, int k)
@@ -58,16 +70,10 @@ enum type type_of(const struct op *op, int k)
     int named = rule_type(op, k);
     if (named != NONE) return (enum type)named;
   }
-  if (op->typed || op->kind == OP_cast || op->nin == 0) return op->type;
-  if (op->kind == OP_where) return graph->value[op->in[1]].type;
-  enum type first = graph->value[op->in[0]].type;
-  if (op->kind == OP_redistribute && is_floating(first)) return op->type;
-  if (op->kind == OP_sum && first == BOOL) return I32;
-  if (is_floating(first) && makes_floats(op->kind)) return F32;
-  if (op->kind == OP_gather || op->kind == OP_index_select || op->kind == OP_embedding ||
-      op->kind == OP_scatter)
-    return first;
+  if (op->typed || op->nin == 0) return op->type;
+  int told = row_type(op);
+  if (told != NONE) return (enum type)told;
   for (int i = 0; i < op->nin; i++)
     if (is_floating(graph->value[op->in[i]].type)) return graph->value[op->in[i]].type;
-  return first;
+  return graph->value[op->in[0]].type;
 }

@@ -109,7 +109,7 @@ bool reads_tokens(void)
 
 bool keeps_batches(void)
 {
-  return options.cuda && graph->accumulate > 1 && reads_tokens();
+  return target->steps_in_memory && graph->accumulate > 1 && reads_tokens();
 }
 
 const char *const phase_name[] = {"forward", "backward", "update", "gather"};

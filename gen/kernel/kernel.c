@@ -14,21 +14,23 @@
 static const char *add_function(const char *name, const char *parameters, const char *comment,
                                 const char *body, const struct launch *launch)
 {
-  const char *head = text("void $name$(%s)", parameters), *mark = "", *bounds = "";
-  if (options.cuda) {
-    mark = "__global__ ";
-    bounds = text("__global__ __launch_bounds__(%d)\n", launch->threads);
-  }
+  const char *head = text("void $name$(%s)", parameters), *mark = forms()->kernel_mark;
+  const char *bounds = fill(forms()->kernel_bounds, "threads", text("%d", launch->threads), NULL);
   const char *definition = text("%s%s\n{\n%s}\n", bounds, head, without_braces(body));
   return add_kernel(name, text("%s%s", mark, head), comment, definition, true);
 }
 
+char *kernel_call_text(const char *name, const char *blocks, int threads, const char *arguments)
+{
+  return fill(forms()->kernel_call, "name", name, "blocks", blocks, "threads", text("%d", threads),
+              "arguments", arguments, NULL);
+}
+
 static char *call_text(const char *name, const struct launch *launch, const char *arguments)
 {
-  if (!options.cuda) return text("%s(%s);", name, arguments);
   const char *blocks = text("%" PRId64, launch->blocks);
   if (launch->rows > 1) blocks = text("dim3(%s, %" PRId64 ")", blocks, launch->rows);
-  char *call = text("LAUNCH(%s, %s, %d, stream)(%s);", name, blocks, launch->threads, arguments);
+  char *call = kernel_call_text(name, blocks, launch->threads, arguments);
   return launch->then ? text("%s\n  %s", call, launch->then) : call;
 }
 
@@ -130,7 +132,7 @@ static char *neutral_call(const struct op *op, int rank)
   const char *counter = counter_type(n + BLOCK);
   struct launch launch = {.blocks = (n + BLOCK - 1) / BLOCK, .threads = BLOCK};
   struct buffer body = {0};
-  if (options.cuda) {
+  if (has_blocks()) {
     put(&body, "  const %s n = (%s)blockIdx.x * %d + (%s)threadIdx.x;\n", counter, counter, BLOCK,
         counter);
     put(&body, "  if (n < %" PRId64 ") y[n] = %s;\n", n, neutral);

@@ -71,6 +71,8 @@ void declare_variables(struct code *c, const struct loops *loops, bool reduced, 
 /* ------------------------------------------------------------------------------------ kernel.c */
 
 char *fused_call(const struct op *group, int rank);
+/* The call of a kernel; where it is a grid, of so many blocks of threads. */
+char *kernel_call_text(const char *name, const char *blocks, int threads, const char *arguments);
 
 /* -------------------------------------------------------------------------- kernel_arguments.c */
 

@@ -24,7 +24,7 @@ static bool is_spoken_on_device(const char *name)
 
 static bool is_spoken_in_kernel(const char *name)
 {
-  return is_spoken(name) || (options.cuda && is_spoken_on_device(name));
+  return is_spoken(name) || (target->thread_grids && is_spoken_on_device(name));
 }
 
 /* Which of "sum", "sum_2", "sum_3" ... are names already. */
@@ -144,7 +144,7 @@ const char *add_extra(struct draft *k, const char *type, const char *wanted, con
 char *parameters_text(const struct draft *k)
 {
   struct buffer b = {0};
-  const char *mark = options.cuda ? "__restrict__ " : "restrict ";
+  const char *mark = forms()->no_alias;
   for (int i = 0; i < k->nargument; i++)
     put(&b, "%s%s%s *%s%s", i ? ", " : "", k->argument[i].written ? "" : "const ",
         c_type(graph->value[k->argument[i].value].type), mark, k->argument[i].name);

@@ -125,8 +125,9 @@ static char *launch_text(const char *line)
   if (next_sign(&c) != '\n') fault("a line '// launch:' goes on after BLOCKS, THREADS, BYTES");
   if (blocks < 1 || blocks > INT32_MAX || threads < 1 || threads > 1024)
     fault(text("it launches %" PRId64 " blocks of %" PRId64 " threads", blocks, threads));
-  if (bytes < 0 || bytes > MOST_SHARED)
-    fault(text("a block takes %" PRId64 " bytes of shared memory, of %d", bytes, MOST_SHARED));
+  if (bytes < 0 || bytes > target->most_shared)
+    fault(text("a block takes %" PRId64 " bytes of shared memory, of %d", bytes,
+               target->most_shared));
   char *places = text("%" PRId64 ", %" PRId64, blocks, threads);
   return bytes ? text("%s, %" PRId64, places, bytes) : places;
 }
@@ -141,10 +142,10 @@ _Noreturn void fault(const char *what)
 {
   if (op->kind != OP_custom)
     bug("emit", "templates/kernels/%s%s.%s: %s", op_row[op->kind].name, attention_variant(op),
-        options.cuda ? "cu" : "c", what);
+        target->source, what);
   const struct custom *custom = &graph->custom[op->custom];
   plan_error(custom->line, "operator %s: its %s kernel: %s", printable(custom->name),
-             options.cuda ? "CUDA" : "C", what);
+             language_name[target->language], what);
 }
 
 static const char *file_text(void)
@@ -620,7 +621,8 @@ static char *kernel_name(void)
 static const char *add_functions(const char *file, const char *wanted, struct function_text *list,
                                  int *n)
 {
-  *n = options.cuda ? find_cuda_functions(file, list) : find_c_function(file, list);
+  *n = target->language == LANGUAGE_CUDA ? find_cuda_functions(file, list)
+                                         : find_c_function(file, list);
   struct buffer heads = {0};
   for (int i = 0; i < *n; i++) put(&heads, "%s%s", i ? "\n" : "", list[i].head);
   return add_kernel(wanted, heads.text, "", definition_of(file, list, *n), op->kind != OP_custom);
@@ -642,7 +644,7 @@ static char *fill_text(int k)
     plan_error(op->line, "%s: a rank has an empty part of its inputs; output %d must be f32 then",
                printable(op_name(op)), k);
   const char *least = letters.reduction[k] == MAX ? "-INFINITY" : "INFINITY";
-  const char *file = text("templates/kernels/fill.%s", options.cuda ? "cu" : "c");
+  const char *file = text("templates/kernels/fill.%s", target->source);
   char *size = int_text(elements(local_shape(value, rank)));
   struct function_text list[MOST_FUNCTIONS];
   const char *name = add_functions(fill(embedded_text(file), "n", size, "value", least, NULL),

@@ -7,7 +7,7 @@
 
 bool has_blocks(void)
 {
-  return options.cuda;
+  return target->thread_grids;
 }
 
 /* ----------------------------------------------------------------------------------- loops in C */

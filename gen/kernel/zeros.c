@@ -10,8 +10,7 @@ int64_t all_bytes(int value, int rank)
 
 char *zeros_at_text(const char *at, int64_t bytes)
 {
-  return options.cuda ? text("CHECK_CUDA(cudaMemsetAsync(%s, 0, %" PRId64 ", stream));", at, bytes)
-                      : text("memset(%s, 0, %" PRId64 ");", at, bytes);
+  return fill(forms()->zero_bytes, "at", at, "bytes", text("%" PRId64, bytes), NULL);
 }
 
 char *zero_text(int value, int rank)

@@ -84,8 +84,8 @@ static void read_kernels(void)
 {
   for (int i = 0; i < graph->ncustom; i++) {
     struct custom *c = &graph->custom[i];
-    if (c->kernel_c) c->kernel_c = kernel_text(c, c->kernel_c);
-    if (c->kernel_cu) c->kernel_cu = kernel_text(c, c->kernel_cu);
+    for (int l = 0; l < LANGUAGES; l++)
+      if (c->kernel[l]) c->kernel[l] = kernel_text(c, c->kernel[l]);
   }
 }
 
@@ -98,15 +98,14 @@ static uint64_t hash_text(uint64_t hash, const char *s)
 static void hash_input(void)
 {
   uint64_t hash = hash_text(HASH_START, TPGEN_VERSION);
-  hash = hash_text(hash, options.cuda ? "cuda" : "cpu");
+  hash = hash_text(hash, target->name);
   hash = hash_bytes(hash, plan_text, plan_length);
   for (int i = 0; i < options.ndefinition; i++) {
     hash = hash_text(hash, options.definition[i].name);
     hash = hash_text(hash, options.definition[i].value);
   }
   for (int i = 0; i < graph->ncustom; i++) {
-    const struct custom *c = &graph->custom[i];
-    const char *kernel = options.cuda ? c->kernel_cu : c->kernel_c;
+    const char *kernel = graph->custom[i].kernel[target->language];
     hash = hash_text(hash, kernel ? kernel : "");
   }
   hash = hash_files(hash);

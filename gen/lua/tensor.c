@@ -306,12 +306,12 @@ static void forbid_known(const char *name)
    -1}): its index. The files are only named here: the process that reads the plan reaches none. */
 static int declare_operator(lua_State *L)
 {
-  struct custom c = {.name = copy_text(luaL_checkstring(L, 1)),
-                     .rule = copy_text(luaL_checkstring(L, 2)),
-                     .linear = copy_text(luaL_checkstring(L, 3)),
-                     .kernel_c = optional_text(L, 4),
-                     .kernel_cu = optional_text(L, 5),
-                     .line = sandbox->line};
+  struct custom c = {
+      .name = copy_text(luaL_checkstring(L, 1)),
+      .rule = copy_text(luaL_checkstring(L, 2)),
+      .linear = copy_text(luaL_checkstring(L, 3)),
+      .kernel = {[LANGUAGE_C] = optional_text(L, 4), [LANGUAGE_CUDA] = optional_text(L, 5)},
+      .line = sandbox->line};
   forbid_known(c.name);
   if (graph->ncustom == MAX_CUSTOM) plan_fails("operator: there are more than %d", MAX_CUSTOM);
   const char *wrong = rule_error(c.rule, c.linear);

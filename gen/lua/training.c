@@ -59,6 +59,18 @@ static int set_output(lua_State *L)
   return 0;
 }
 
+/* collectives(): their names. */
+static int collectives(lua_State *L)
+{
+  lua_newtable(L);
+  for (int k = 0; k < OP_COUNT; k++) {
+    if (!is_collective((enum op_kind)k)) continue;
+    lua_pushstring(L, op_row[k].name);
+    lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+  }
+  return 1;
+}
+
 /* set_expected({[collective] = at most}): their names are those of the table of operators. */
 static int set_expected(lua_State *L)
 {
@@ -172,6 +184,7 @@ void set_training_bindings(lua_State *L)
 {
   static const luaL_Reg functions[] = {{"set_loss", set_loss},
                                        {"set_output", set_output},
+                                       {"collectives", collectives},
                                        {"set_expected", set_expected},
                                        {"set_optimizer", set_optimizer},
                                        {"set_tf32", set_tf32},

@@ -38,15 +38,11 @@ static void put_operand(struct buffer *b, const struct op *group, int value, boo
 /* "a + b" for the operators that C writes between their operands, "relu(a)" for the others. */
 static void put_call(struct buffer *b, const struct op *group, const struct op *op, bool within)
 {
-  static const char *const sign[OP_COUNT] = {
-      [OP_add] = " + ",        [OP_sub] = " - ", [OP_mul] = " * ", [OP_div] = " / ",
-      [OP_matmul] = " @ ",     [OP_eq] = " == ", [OP_ne] = " != ", [OP_lt] = " < ",
-      [OP_le] = " <= ",        [OP_gt] = " > ",  [OP_ge] = " >= ", [OP_logical_and] = " && ",
-      [OP_logical_or] = " || "};
-  bool infix = sign[op->kind] != NULL;
+  const char *sign = op_row[op->kind].sign;
+  bool infix = sign != NULL;
   put(b, "%s%s", infix ? "" : op_name(op), infix && !within ? "" : "(");
   for (int i = 0; i < op->nin; i++) {
-    put(b, "%s", !i ? "" : infix ? sign[op->kind] : ", ");
+    put(b, "%s", !i ? "" : infix ? sign : ", ");
     put_operand(b, group, op->in[i], infix && i > 0);
   }
   if (op->kind == OP_power) put(b, ", %s", double_text(op->scalar));

@@ -70,16 +70,11 @@ const char *moved_suffix(int value)
   const struct value *v = &graph->value[value];
   if (v->op == NONE || is_buffer(value)) return "";
   const struct op *op = &graph->op[v->op];
+  if (op->kind == OP_exchange && holds_pieces(value)) return "_pieces";
+  if (is_collective(op->kind)) return collective_row[op->kind].suffix;
   switch (op->kind) {
-  case OP_all_gather:
-    return "_whole";
-  case OP_reduce_scatter:
   case OP_slice:
     return "_cut";
-  case OP_all_to_all:
-    return "_exchanged";
-  case OP_exchange:
-    return holds_pieces(value) ? "_pieces" : "_exchanged";
   case OP_pack:
   case OP_pack_pieces:
     return "_packed";

@@ -39,6 +39,34 @@ const char *arena_pointer(int value, const char *module, const char *function);
 char *activation_table(void);
 void forget_activations(void);
 
+/* How programs of a target say things; in a form stand holes, as fill() has them. */
+struct forms {
+  /* Kernels. */
+  const char *kernel_mark;   /* before a prototype */
+  const char *no_alias;      /* of a parameter that is a pointer */
+  const char *kernel_bounds; /* before a definition: $threads$ */
+  const char *kernel_call;   /* $name$, $arguments$, $blocks$, $threads$ */
+  const char *zero_bytes;    /* $at$, $bytes$ */
+  const char *zero_member;   /* of struct memory: $member$ */
+  const char *copy_member;   /* steps_in_memory: $to$, $from$, $batch$ */
+  const char *fill_value;    /* with the variable `least`: $at$, $n$ */
+  /* The update. */
+  const char *updated_weight;
+  const char *clear_squares, *add_squares, *sum_squares; /* $squares$, $kernel$, $gradients$, $n$,
+                                                            $blocks$, $threads$; $divided$, or
+                                                            $weight$; NULL: there is none */
+  const char *squares_head;
+  const char *norm, *norm_kernel, *norm_head; /* $norm$: the pointer, $number$: what is there */
+  /* The functions of a step. */
+  const char *step_parameter;             /* its number, as functions take it */
+  const char *step_parameters;            /* of the step itself */
+  const char *step_number, *batch_number; /* what random numbers depend on */
+  const char *batches;                    /* the head of the loop over $n$ */
+  const char *open_function;              /* $name$ */
+  const char *memory_is;                  /* behind the pointer to the struct memory */
+  const char *stream_type, *event_type;   /* where there are streams */
+};
+
 /* ----------------------------------------------------------------------------------- c_lines.c */
 
 /* A file of ours with every statement that has a hole on one line, which is broken again when it is
@@ -61,6 +89,11 @@ const char *plan_shown(void);
 /* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)". */
 char *expression_text(const struct op *op);
 const char *shown_operand(int value);
+
+/* ------------------------------------------------------------------------------------ forms.c */
+
+/* That of the target. */
+const struct forms *forms(void);
 
 /* ------------------------------------------------------------------------------- group_names.c */
 
@@ -146,8 +179,8 @@ const char *unique_name(struct scope *s, const char *wanted);
 
 /* ---------------------------------------------------------------------------- step_constants.c */
 
-/* Where the number of the batch lies that random numbers depend on; the struct of what changes from
-   step to step, "" where a program needs none. */
+/* The number of the step, or batch, that random numbers depend on, or where it lies; the struct of
+   what changes from step to step, "" where a program needs none. */
 const char *batch_number(void);
 char *constants_text(void);
 

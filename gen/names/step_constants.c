@@ -1,19 +1,18 @@
-/* step_constants.c: the host's part of a CUDA program's step, as text. What a step does on the
-   device is the same at every step, so that it can be one graph; what changes from one to the next,
-   the batch and what depends on the step's number, the host puts into memory before. */
+/* step_constants.c: what a program on a GPU has of a step's number in memory. What a step does on
+   the device is the same at every step, so that it can be one graph; what changes from one to the
+   next, the batch and what depends on the step's number, the host puts into memory before. */
 #include "names/names.h"
 
-/* "&m->now.batch[i]": where the number is that a batch's random numbers depend on. */
 const char *batch_number(void)
 {
-  return graph->accumulate > 1 ? "&m->now.batch[i]" : "&m->now.step";
+  return graph->accumulate > 1 ? forms()->batch_number : forms()->step_number;
 }
 
 char *constants_text(void)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  if (!options.cuda) return b.text;
+  if (!target->steps_in_memory) return b.text;
   if (step_has(is_update)) put(&b, "  float %s;\n", update_rates());
   if (step_has(is_random) && graph->accumulate > 1)
     put(&b, "  int batch[%d]; // the numbers of its batches\n", graph->accumulate);

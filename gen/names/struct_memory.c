@@ -213,7 +213,8 @@ void declare_memory(void)
 {
   declaration = (struct buffer){0};
   struct buffer members = {0};
-  const char *aligned = options.cuda ? "alignas(64) " : "";
+  const char *aligned =
+      target->member_alignment ? text("alignas(%d) ", target->member_alignment) : "";
   put_text(&members, "", 0);
   if (put_struct(&declaration, "parameters", PARAMETER, "m->w.")) {
     put(&members, "  %sstruct parameters w", aligned);
@@ -237,8 +238,10 @@ void declare_memory(void)
     memory_name[graph->norm] = "&m->grad_norm";
   }
   if (notes_indices())
-    put(&members, "  unsigned long long noted[%d]; // a value of index_uses[i] out of range, or 0\n", graph->nindex_use);
-  if (options.cuda && parts_room(named_rank))
+    put(&members,
+        "  unsigned long long noted[%d]; // a value of index_uses[i] out of range, or 0\n",
+        graph->nindex_use);
+  if (parts_room(named_rank))
     put(&members, "  alignas(64) float parts[%lld];\n", (long long)parts_room(named_rank));
   if (graph->arena_bytes)
     put(&members, "  alignas(64) unsigned char arena[%lld];\n", (long long)graph->arena_bytes);

@@ -25,7 +25,7 @@ char *optimizer_text(void)
 
 const char *update_template(const char *name)
 {
-  return embedded_text(text("templates/%s.%s", name, options.cuda ? "cu" : "c"));
+  return embedded_text(text("templates/%s.%s", name, target->source));
 }
 
 /* What the whole update computes once, from the number of the step. */

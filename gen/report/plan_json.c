@@ -42,7 +42,7 @@ static void add_collective(void *to, int id, int times)
       printable(graph->group[op->group].name), "bytes", (json_int_t)bytes_brought(op), "sent",
       (json_int_t)most.sent, "received", (json_int_t)most.received, "ranks", group_size(op->group),
       "times", times, "phase", phase_name[op->phase], "line", op->line, "why", printable(op->why));
-  if (options.cuda) add_stream(object, op);
+  if (target->streams) add_stream(object, op);
   json_append(to, object);
 }
 
@@ -171,8 +171,8 @@ void report_json(struct buffer *b)
   json_t *memory = json_memory();
   json_t *whole =
       json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
-                "plan", plan_shown(), "hash", graph->hash, "target", options.cuda ? "cuda" : "cpu",
-                "ranks", world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
+                "plan", plan_shown(), "hash", graph->hash, "target", target->name, "ranks",
+                world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
                 collectives, "redistributions", json_chains(), "memory_of_rank", memory);
   if (graph->nasync) json_member(whole, "async_tp", json_async_tp());
   if (device()) json_member(whole, "simulated_step", json_step());

@@ -248,9 +248,9 @@ static void put_memory(struct buffer *b)
     put(b, "  %-12s %16s B   of the products of matrices\n", "workspace",
         grouped(product_workspace()));
   put(b, "  %-12s %16s B\n", "in all", grouped(held_in_all()));
-  if (options.cuda)
-    put(b, "  %-12s %16s B   what CUDA and NCCL keep for themselves: an allowance\n", "besides",
-        grouped(memory_besides()));
+  if (target->libraries)
+    put(b, "  %-12s %16s B   what %s keep for themselves: an allowance\n", "besides",
+        grouped(memory_besides()), target->libraries);
   if (graph->mesh.memory)
     put(b, "  %-12s %16s B   of a rank, %s:%d\n", "limit", grouped(graph->mesh.memory),
         plan_shown(), graph->mesh.line);
@@ -259,7 +259,7 @@ static void put_memory(struct buffer *b)
 void report_text(struct buffer *b)
 {
   put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
-      plan_shown(), graph->hash, options.cuda ? "cuda" : "cpu", mesh_text(), world_size());
+      plan_shown(), graph->hash, target->name, mesh_text(), world_size());
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (idle_text(d)) put(b, "             %s\n", idle_text(d));
   put_precision(b);
@@ -267,7 +267,7 @@ void report_text(struct buffer *b)
   put_chains(b);
   put_async_tp(b);
   put_step(b);
-  if (options.cuda) put_streams(b);
+  if (target->streams) put_streams(b);
   put_memory(b);
   put_order(b);
 }

@@ -84,7 +84,7 @@ static int64_t end_of_leader(const struct op *op, int module)
 static void begin_collective(int id, int module)
 {
   const struct op *op = &graph->op[id];
-  bool beside = scheduled(op)->overlapped && options.cuda;
+  bool beside = scheduled(op)->overlapped && target->streams;
   const struct costs *cost = cost_of(id);
   int64_t *until = &run.until[op->group], takes = cost->takes;
   if (cost->copies_in) compute(id, module, cost->copies_in, true);

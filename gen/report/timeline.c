@@ -38,7 +38,7 @@ static void put_machine(struct buffer *b)
     if (graph->mesh.size[i] > 1)
       put(b, ", %s over links of %s and %s", printable(graph->mesh.name[i]),
           scaled_text(link_bandwidth(i), "B/s"), time_text(link_latency(i)));
-  put(b, options.cuda ? "\n" : ", nothing beside anything\n");
+  put(b, target->streams ? "\n" : ", nothing beside anything\n");
 }
 
 static void put_figures(struct buffer *b)

@@ -165,7 +165,7 @@ static void find_volumes(const struct extent *const *extent, int64_t *volume)
 }
 
 /* What a seat keeps of its part. */
-static int64_t kept(const struct extent *const *has, const struct extent *const *gets, int k)
+static int64_t kept_in(const struct extent *const *has, const struct extent *const *gets, int k)
 {
   int64_t n = 1;
   for (int d = 0; d < world.whole.ndim; d++) n *= common(&has[d][k], &gets[d][k]);
@@ -184,11 +184,11 @@ static void receive(struct received *r, const struct leap *l)
       gets[d] = extents(world.whole.size[d], cuts_of_dim(&l->after, d));
   find_volumes(gets, volume);
   for (int k = 0; k < world.seats; k++) {
-    if (l->kind == OP_all_gather) r->got[k] += volume[k] - r->volume[k];
-    if (l->kind == OP_reduce_scatter) r->got[k] += volume[k] * (n - 1);
-    if (l->kind == OP_all_to_all) r->got[k] += volume[k] - kept(r->extent, gets, k);
-    if (l->kind == OP_all_reduce)
-      r->got[k] += received_in_all_reduce(r->volume[k], (int)n, world.coordinate[k][l->along]);
+    if (!is_collective(l->kind)) continue;
+    struct share s = {.n = n, .has = r->volume[k], .gets = volume[k]};
+    s.member = world.coordinate[k][l->along];
+    if (collective_row[l->kind].pairwise) s.kept = kept_in(r->extent, gets, k);
+    r->got[k] += elements_received(l->kind, &s);
   }
   memcpy(r->extent, gets, sizeof gets);
   memcpy(r->volume, volume, sizeof volume);

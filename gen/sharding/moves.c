@@ -202,17 +202,8 @@ static struct {
 /* How little a step is known to those who read it. */
 static int strangeness(const struct move_step *s, bool one_to_one)
 {
-  switch (s->kind) {
-  case OP_slice:
-  case OP_to_partial:
-    return 1;
-  case OP_all_to_all:
-    return 3;
-  case OP_exchange:
-    return one_to_one ? 4 : 5;
-  default:
-    return 2;
-  }
+  if (!is_collective(s->kind)) return 1;
+  return collective_row[s->kind].rare + (s->kind == OP_exchange && !one_to_one);
 }
 
 static bool is_better(const struct label *a, const struct label *b)

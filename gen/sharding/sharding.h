@@ -161,6 +161,12 @@ static inline int64_t received_in_all_reduce(int64_t has, int n, int index)
   return has - part + part * (n - 1);
 }
 
+/* What a member has of a collective before and after; see collectives.h. */
+struct share {
+  int64_t n, has, gets, kept;
+  int member;
+};
+
 /* A step, with what every seat holds before and after it. */
 struct stage {
   const struct move_step *step;
@@ -355,6 +361,11 @@ bool leads_to(struct placement from, struct placement to);
 const struct op *taken_next(const struct op *op);
 /* What is known around the operation that is decided. */
 extern const struct surroundings *decision_around;
+
+/* ------------------------------------------------------------------------------------- share.c */
+
+int64_t elements_sent(enum op_kind kind, const struct share *s);
+int64_t elements_received(enum op_kind kind, const struct share *s);
 
 /* ------------------------------------------------------------------------------------- steps.c */
 

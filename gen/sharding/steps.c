@@ -113,13 +113,24 @@ struct layout layout_of(const struct brief *b, const struct untold *u)
 
 /* ---------------------------------------------------------------------------------------- steps */
 
+static enum placement_kind placement_of(int at)
+{
+  return at >= 0 ? SHARD : at == WHOLE ? REPLICATE : PARTIAL;
+}
+
 /* What leads from one to the other on a dimension of the mesh. */
 static enum op_kind kind_of(int from, int to)
 {
-  if (from == WHOLE) return to >= 0 ? OP_slice : OP_to_partial;
-  if (to == WHOLE) return from >= 0 ? OP_all_gather : OP_all_reduce;
-  if (to < 0) return OP_to_partial;
-  return from >= 0 ? OP_all_to_all : OP_reduce_scatter;
+  static const enum op_kind kind[ANY_PLACEMENT + 1][ANY_PLACEMENT + 1] = {
+#define COLLECTIVE(name, from, to, sent, received, ...) [from][to] = OP_##name,
+#include "ir/collectives.h"
+#undef COLLECTIVE
+      [REPLICATE][SHARD] = OP_slice,
+      [REPLICATE][PARTIAL] = OP_to_partial,
+      [SHARD][PARTIAL] = OP_to_partial,
+      [PARTIAL][PARTIAL] = OP_to_partial,
+  };
+  return kind[placement_of(from)][placement_of(to)];
 }
 
 /* Adds a dimension to the group, at the place that its turn gives it. */

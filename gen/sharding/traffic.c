@@ -258,24 +258,15 @@ static void add_collective(const struct stage *g, struct traffic *t)
   bool unpack = dim >= 0 && !outermost(&g->gets[0], dim);
   for (int k = 0; k < world.seats; k++) {
     int64_t has = volume(&g->has[k]), gets = volume(&g->gets[k]);
-    switch (s->kind) {
-    case OP_all_gather:
-      sent[k] = has * (n - 1);
-      t->received[k] = gets - has;
-      t->copied[k] = has + (unpack ? gets : 0);
-      break;
-    case OP_reduce_scatter:
-      sent[k] = has - gets;
-      t->received[k] = gets * (n - 1);
-      t->copied[k] = pack ? has : 0;
-      break;
-    case OP_all_reduce:
-      t->received[k] = received_in_all_reduce(has, (int)n, member_at(s, world.coordinate[k]));
-      sent[k] = t->received[k];
-      break;
-    default: /* slice, to_partial */
+    struct share of = {.n = n, .has = has, .gets = gets};
+    if (!is_collective(s->kind)) { /* slice, to_partial */
       t->copied[k] = gets;
+      continue;
     }
+    of.member = member_at(s, world.coordinate[k]);
+    sent[k] = elements_sent(s->kind, &of);
+    t->received[k] = elements_received(s->kind, &of);
+    t->copied[k] = (gathers_shards(s->kind) ? has : 0) + (unpack ? gets : 0) + (pack ? has : 0);
   }
   memcpy(t->got + slowest(s) * world.seats, t->received, (size_t)world.seats * sizeof *t->received);
 }
@@ -287,7 +278,7 @@ struct traffic traffic_of(const struct stage *g, bool planning)
   struct traffic t = no_traffic();
   if (g->step->kind == OP_exchange)
     add_exchange(g, planning, &t);
-  else if (g->step->kind == OP_all_to_all)
+  else if (collective_row[g->step->kind].pairwise)
     add_all_to_all(g, planning, &t);
   else
     add_collective(g, &t);

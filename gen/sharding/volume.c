@@ -34,7 +34,7 @@ static const int64_t *chunk_begins(const struct op *op)
   begin[0] = 0;
   for (int k = 0; k < op->nbody; k++) {
     const struct op *member = &graph->op[op->body[k]];
-    int part = op->kind == OP_all_gather ? member->in[0] : member->out;
+    int part = sharded_value(member);
     begin[k + 1] = begin[k] + elements(local_shape(part, 0)); /* no rank has more than the first */
   }
   return begin;
@@ -165,7 +165,7 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
   const int *member = members_of(op->group, rank);
   int n = group_size(op->group);
   int64_t sum = 0;
-  if (op->kind == OP_all_to_all) {
+  if (collective_row[op->kind].pairwise) {
     count_all_to_all(op, rank, member, n, give, get);
     return;
   }
@@ -174,17 +174,10 @@ void collective_counts(const struct op *op, int rank, int64_t *give, int64_t *ge
   for (int k = 0; k < op->nbody && !in_chunks; k++)
     sum += elements_of_rank(graph->op[op->body[k]].out, rank);
   for (int r = 0; r < n; r++) {
-    switch (op->kind) {
-    case OP_all_gather:
-      give[r] = in_chunks ? sum : elements_of_rank(op->in[0], member[r]);
-      break;
-    case OP_reduce_scatter:
-      give[r] = in_chunks ? sum : elements_of_rank(op->out, member[r]);
-      break;
-    default:
+    if (moves_shards(op->kind))
+      give[r] = in_chunks ? sum : elements_of_rank(sharded_value(op), member[r]);
+    else
       give[r] = op->nbody ? sum : elements_of_rank(op->out, rank);
-      break;
-    }
     if (op->pieces) give[r] /= op->pieces;
     get[r] = give[r];
   }
@@ -194,7 +187,7 @@ int64_t collective_bytes(const struct op *op, int rank)
 {
   int64_t sum = 0, each = type_bytes(moved_type(op));
   if (has_chunks(op))
-    return (op->kind == OP_all_gather ? 1 : group_size(op->group)) * bucket_chunk(op, op->nbody) *
+    return (gathers_shards(op->kind) ? 1 : group_size(op->group)) * bucket_chunk(op, op->nbody) *
            each;
   if (op->nbody) {
     for (int k = 0; k < op->nbody; k++) sum += elements_of_rank(graph->op[op->body[k]].out, rank);
@@ -223,7 +216,7 @@ const struct op *bucket_member(const struct op *op, int k)
 
 bool has_chunks(const struct op *op)
 {
-  return op->packed && op->kind != OP_all_reduce;
+  return op->packed && moves_shards(op->kind);
 }
 
 bool lies_in_buffer(const struct op *op)
@@ -240,10 +233,9 @@ bool lies_in_buffer(const struct op *op)
  * NONE. */
 static int parameter_at(const struct op *op, int k)
 {
-  bool gathers = op->kind == OP_all_gather;
-  const struct value *v =
-      &graph->value[gathers ? bucket_member(op, k)->in[0] : bucket_member(op, k)->out];
-  if (gathers) return v->role == PARAMETER ? bucket_member(op, k)->in[0] : NONE;
+  int shard = sharded_value(bucket_member(op, k));
+  const struct value *v = &graph->value[shard];
+  if (gathers_shards(op->kind)) return v->role == PARAMETER ? shard : NONE;
   return v->role == GRADIENT ? v->of : NONE;
 }
 
@@ -251,7 +243,7 @@ bool lies_as_chunk(const struct op *op)
 {
   if (!has_chunks(op)) return false;
   for (int k = 0; k < op->nbody; k++) {
-    int part = op->kind == OP_all_gather ? bucket_member(op, k)->in[0] : bucket_member(op, k)->out;
+    int part = sharded_value(bucket_member(op, k));
     int here = parameter_at(op, k);
     if (here == NONE || graph->value[part].type != graph->value[op->buffer].type) return false;
     if (elements_of_rank(part, world_size() - 1) != elements_of_rank(part, 0))
@@ -263,22 +255,22 @@ bool lies_as_chunk(const struct op *op)
 
 bool is_copied_in(const struct op *op)
 {
-  return op->packed && !lies_in_buffer(op) && !(op->kind == OP_all_gather && lies_as_chunk(op));
+  return op->packed && !lies_in_buffer(op) && !(gathers_shards(op->kind) && lies_as_chunk(op));
 }
 
 bool is_copied_out(const struct op *op)
 {
-  return op->packed && !lies_in_buffer(op) && !(op->kind == OP_reduce_scatter && lies_as_chunk(op));
+  return op->packed && !lies_in_buffer(op) && !(scatters_sum(op->kind) && lies_as_chunk(op));
 }
 
-/* Whether one call takes each bucket_member to its place: on the CPU, where copies cost as much as
+/* Whether one call takes each bucket_member to its place: on a CPU, where copies cost as much as
    the way. What is small had better travel in one message. */
 bool goes_by_parcels(const struct op *op)
 {
   const int64_t large = 1 << 18;
-  if (options.cuda || !lies_as_chunk(op) || op->pieces) return false;
+  if (!target->moves_segments || !lies_as_chunk(op) || op->pieces) return false;
   for (int k = 0; k < op->nbody; k++) {
-    int whole = op->kind == OP_all_gather ? bucket_member(op, k)->out : bucket_member(op, k)->in[0];
+    int whole = whole_value(bucket_member(op, k));
     if (graph->value[whole].type != graph->value[op->buffer].type) return false;
   }
   return elements_of_rank(op->buffer, 0) * type_bytes(graph->value[op->buffer].type) >= large;
@@ -302,7 +294,7 @@ static void add_bucket(const struct op *op, int64_t *sent, int64_t *received)
     if (!even) all = collective_bytes(op, r) / each;
     int64_t part = chunk_size(all, n, place_in_group(op->group, r));
     int64_t moved = (all - part + part * (n - 1)) * each;
-    if (op->kind != OP_all_reduce) moved = (n - 1) * bucket_chunk(op, op->nbody) * each;
+    if (has_chunks(op)) moved = (n - 1) * bucket_chunk(op, op->nbody) * each;
     sent[r] += moved;
     received[r] += moved;
   }

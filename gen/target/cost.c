@@ -129,9 +129,9 @@ static double bytes_sent(const struct op *op, double n)
 {
   if (op->kind == OP_exchange) return local_bytes(op->in[0]);
   double bytes = op->packed ? local_bytes(op->buffer) : (double)collective_bytes(op, 0);
-  if (op->packed) return (op->kind == OP_all_reduce ? 2 : 1) * bytes * (n - 1) / n;
-  if (op->kind == OP_all_gather) bytes = local_bytes(op->out) / (op->pieces ? op->pieces : 1);
-  return (op->kind == OP_all_reduce ? 2 : 1) * bytes * (n - 1) / n;
+  if (op->packed) return collective_row[op->kind].passes * bytes * (n - 1) / n;
+  if (gathers_shards(op->kind)) bytes = local_bytes(op->out) / (op->pieces ? op->pieces : 1);
+  return collective_row[op->kind].passes * bytes * (n - 1) / n;
 }
 
 static int64_t collective_time(const struct op *op)
@@ -165,14 +165,14 @@ int64_t copies_in_time(const struct op *op)
 {
   if (!is_copied_in(op)) return 0;
   double bytes = local_bytes(op->buffer);
-  return copying_time(op->kind == OP_all_gather ? bytes / group_size(op->group) : bytes);
+  return copying_time(gathers_shards(op->kind) ? bytes / group_size(op->group) : bytes);
 }
 
 int64_t copies_out_time(const struct op *op)
 {
   if (!is_copied_out(op)) return 0;
   double bytes = local_bytes(op->buffer);
-  return copying_time(op->kind == OP_reduce_scatter ? bytes / group_size(op->group) : bytes);
+  return copying_time(scatters_sum(op->kind) ? bytes / group_size(op->group) : bytes);
 }
 
 int64_t events_time(void)

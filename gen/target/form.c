@@ -233,7 +233,7 @@ static int64_t room_of(const struct op *group, int rank)
 int64_t parts_room(int rank)
 {
   int64_t most = 0;
-  for (int i = 0; i < graph->nfunction; i++) {
+  for (int i = 0; i < graph->nfunction && target->thread_grids; i++) {
     const struct function *f = &graph->function[i];
     for (int n = 0; n < f->nop; n++) {
       const struct op *op = &graph->op[f->op[n]];

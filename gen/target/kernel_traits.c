@@ -10,9 +10,8 @@ const char *kernel_file(const struct op *of)
 {
   if (of->kind != OP_custom)
     return embedded_text(text("templates/kernels/%s%s.%s", op_row[of->kind].name,
-                              attention_variant(of), options.cuda ? "cu" : "c"));
-  const struct custom *custom = &graph->custom[of->custom];
-  return options.cuda ? custom->kernel_cu : custom->kernel_c;
+                              attention_variant(of), target->source));
+  return graph->custom[of->custom].kernel[target->language];
 }
 
 /* The operand that is the functions' n-th parameter: the outputs stand first. */

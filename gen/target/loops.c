@@ -191,7 +191,7 @@ void find_loops(struct draft *k)
   struct loops *loops = &k->loops;
   borders apart = {false};
   *loops = (struct loops){.space = local_shape(k->stages.space, k->rank),
-                          .type = counter_type(farthest(k) + BLOCK * (options.cuda ? 8 : 1))};
+                          .type = counter_type(farthest(k) + BLOCK * target->widest_vector)};
   unsigned reduced = marked_dims(k);
   find_order(k);
   for (int n = 0; n < k->group->nbody; n++) {

@@ -124,7 +124,7 @@ static bool takes_columns(const struct stages *s, const struct op *op)
   bool floats = graph->value[op->in[0]].type == F32 && graph->value[op->out].type == F32;
   struct letters l;
   op_letters(op, &l);
-  bool fits = !options.cuda || l.reduction[0] == SUM; /* what partial_sums.c adds up */
+  bool fits = !target->thread_grids || l.reduction[0] == SUM; /* what partial_sums.c adds up */
   return floats && fits && row_size(s) <= MOST;
 }
 
@@ -137,7 +137,7 @@ static bool reduces_columns(const struct op *op, int ndim)
 /* Where every operation is of elements and all that is reduced are columns, they go by rows too. */
 static void find_columns(const int *body, struct stages *s)
 {
-  if (options.cuda) return; /* rows that have nothing in common are tiles (build.c) */
+  if (target->thread_grids) return; /* rows that have nothing in common are tiles (build.c) */
   int ndim = graph->value[s->space].shape.ndim;
   for (int k = 0; k < s->n && s->rows == NONE; k++) {
     const struct op *op = &graph->op[body[k]];
@@ -153,7 +153,7 @@ static enum reach reach_by_rows(const struct stages *s, int k, const struct op *
   int ndim = graph->value[s->space].shape.ndim;
   unsigned all = dims_from(0, ndim), of_row = dims_from(s->rows, ndim);
   bool no_rows = s->rows == 0; /* but one, which no thread could share */
-  if (no_rows || (options.cuda && s->task[k].of_row)) return UNFIT;
+  if (no_rows || (target->thread_grids && s->task[k].of_row)) return UNFIT;
   if (s->task[k].of_row) {
     unsigned rest = dims_from(0, s->rows) & ~op->dims;
     return rest ? UNFIT : OVER_ROWS;

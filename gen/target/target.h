@@ -20,10 +20,6 @@ struct epilogue {
   int result;
 };
 
-/* Of attention, which of its files the kernel is ("_mma": NAME_mma.cu); and what a hole
-   for the sizes of its tiles is filled with, or NULL. Of other operations "" and NULL. */
-enum { MOST_SHARED = 163 * 1024 }; /* bytes of a block's shared memory, on any GPU from sm_80 on */
-
 enum { BLOCK = 256 }; /* threads */
 
 /* The loops of a kernel, over the dimensions of its space: the local shape of the value whose
@@ -167,6 +163,8 @@ extern int known_rank;
 
 /* --------------------------------------------------------------------------- attention_tiles.c */
 
+/* Of attention, which of its files the kernel is ("_mma": NAME_mma.cu); and what a hole
+   for the sizes of its tiles is filled with, or NULL. Of other operations "" and NULL. */
 const char *attention_variant(const struct op *op);
 const char *attention_hole(const struct op *op, const char *hole, int64_t depth, int64_t width);
 

@@ -32,7 +32,7 @@ static void schedule_with(const char *prefetch, const char *limit)
 
 static void compile(const char *prefetch, const char *limit)
 {
-  options.cuda = true;
+  set_target("cuda");
   schedule_with(prefetch, limit);
   run_passes(PASS_SCHEDULE + 1, PASS_LAST);
 }
@@ -294,7 +294,7 @@ static void compile_llama(void)
   static struct definition list[] = {
       {"preset", "8b"},        {"dp", "16"},          {"tp", "4"},       {"batch", "32"},
       {"checkpoint", "layer"}, {"dtype", "bfloat16"}, {"device", "H100"}};
-  options.cuda = true;
+  set_target("cuda");
   options.plan = "plans/llama3.lua";
   options.definition = list;
   options.ndefinition = sizeof list / sizeof *list;
@@ -390,7 +390,7 @@ static void so_many_cross(const void *with)
 {
   const struct asked *a = with;
   int n[2] = {0};
-  options.cuda = a->cuda;
+  set_target(a->cuda ? "cuda" : "cpu");
   schedule_with(a->prefetch, a->memory);
   each_op(count_crossing, n);
   must(n[0] == a->ahead && n[1] == a->behind, "%d ahead, %d behind", n[0], n[1]);

@@ -14,7 +14,7 @@ static void compile_model(const char *preset, const char *tp, const char *pieces
   options.definition = list;
   options.ndefinition = 3;
   options.plan = "plans/llama3.lua";
-  options.cuda = true;
+  set_target("cuda");
   graph_open();
   run_until(PASS_ASYNC_TP);
 }

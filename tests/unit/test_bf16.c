@@ -351,8 +351,8 @@ static char *program_text(void)
   char *locals = local_declarations(code.text);
   return text(
       "%s%s%s\n%s%svoid *place(int value)\n{\n%s  return NULL;\n}\nvoid run(void)\n{\n%s%s}\n",
-      options.cuda ? cuda_head : c_head, memory_declaration(), kernel_definitions(),
-      options.cuda ? cuda_memory : c_memory, activation_table(), places.text, locals, code.text);
+      is_for_cuda() ? cuda_head : c_head, memory_declaration(), kernel_definitions(),
+      is_for_cuda() ? cuda_memory : c_memory, activation_table(), places.text, locals, code.text);
 }
 
 static const char *directory;
@@ -371,10 +371,10 @@ static void command(const char *line)
 static void compile(void)
 {
   char *program = program_text();
-  write_text("kernels.h", text("%s%s%s", options.cuda ? "#include <cuda_runtime.h>\n" : "",
+  write_text("kernels.h", text("%s%s%s", is_for_cuda() ? "#include <cuda_runtime.h>\n" : "",
                                kernel_includes(), kernel_prototypes()));
   write_text("program.c", program);
-  if (options.cuda)
+  if (is_for_cuda())
     command(text("mpicxx -std=c++17 -O1 -fPIC -shared -Wl,-Bsymbolic -Wall -Wextra -DTPGEN_CUDA"
                  " -Itests/cuda_on_cpu -Itests/cuda_on_cpu/include -I%s -Iruntime"
                  " -o %s/program.so -x c++ %s/program.c -x none " STAND_IN,
@@ -597,7 +597,7 @@ static void compare_reduced(int made)
 
 static void try_kernels(const void *with)
 {
-  options.cuda = *(const bool *)with;
+  set_target(*(const bool *)with ? "cuda" : "cpu");
   make_program();
   compile();
   load_program();
@@ -673,7 +673,7 @@ static void call_own_operator(const void *with)
   static struct custom twice = {.name = "twice",
                                 .rule = "...->...",
                                 .linear = "a",
-                                .kernel_c =
+                                .kernel[LANGUAGE_C] =
                                     "void $name$(bf16 *restrict out, const bf16 *restrict x)\n{\n"
                                     "  for (long i = 0; i < $batch$; i++)\n"
                                     "    out[i] = float_to_bf16(2 * bf16_to_float(x[i]));\n}\n"};

@@ -15,7 +15,7 @@ static void compile_to_schedule(const struct plan *p)
 {
   static struct definition list[8];
   options.plan = p->path;
-  options.cuda = p->cuda;
+  set_target(p->cuda ? "cuda" : "cpu");
   options.definition = list;
   for (int i = 0; p->arguments[i]; i += 2)
     list[options.ndefinition++] = (struct definition){p->arguments[i], p->arguments[i + 1]};

@@ -12,7 +12,7 @@ static void compile(const struct plan *p)
 {
   static struct definition list[4];
   options.plan = p->path;
-  options.cuda = true;
+  set_target("cuda");
   options.definition = list;
   for (int i = 0; p->arguments[i]; i += 2)
     list[options.ndefinition++] = (struct definition){p->arguments[i], p->arguments[i + 1]};

@@ -116,7 +116,7 @@ static void test_sums_over_columns_ride_along(void **state)
   assert_int_equal(stages_of(nth_op(FORWARD, 0))->task[2].reach, OVER_COLUMN);
   assert_int_equal(stages_of(nth_op(FORWARD, 0))->task[3].reach, OVER_ROWS);
 
-  options.cuda = true;
+  set_target("cuda");
   one_rank();
   x = input("4x6");
   r = sum(x, 2, true);
@@ -125,7 +125,7 @@ static void test_sums_over_columns_ride_along(void **state)
   move(c);
   move(all);
   fuse();
-  options.cuda = false;
+  set_target("cpu");
   assert_string_equal(program(FORWARD), "[sum mul sum] [sum] pack pack");
 }
 

@@ -151,7 +151,7 @@ static void add_instance(const struct instance *instance, const int64_t *size)
   const struct op *op = instantiate(instance, size);
   op_letters(op, &l);
   int nin = op->nin, n = choices(op, &l, list), few = is_broadcast(op->kind) ? 2 : 10;
-  if (options.cuda) few /= 2;
+  if (is_for_cuda()) few /= 2;
   int ways = n * n < few ? n * n : few;
   for (int k = 0; k < ways; k++) {
     int way = n * n <= few ? k : k < n ? k * n + draw_below(n) : draw_below(n * n);
@@ -454,7 +454,7 @@ static char *program_of(int rank)
 {
   struct buffer code = {0}, b = {0}, places = {0};
   int coordinate[MAX_MESH];
-  const char *c = options.cuda ? "extern \"C\" " : "";
+  const char *c = is_for_cuda() ? "extern \"C\" " : "";
   coordinate_of(rank, coordinate);
   name_values(rank);
   put_text(&places, "", 0);
@@ -467,15 +467,15 @@ static char *program_of(int rank)
   for (int k = 0; k < f->nop; k++)
     if (graph->op[f->op[k]].kind == OP_fused)
       put(&code, "  %s\n", statement_text(&graph->op[f->op[k]], rank));
-  put(&b, "%s%s%s", options.cuda ? cuda_head : c_head, memory_declaration(),
-      options.cuda ? cuda_memory : c_memory);
+  put(&b, "%s%s%s", is_for_cuda() ? cuda_head : c_head, memory_declaration(),
+      is_for_cuda() ? cuda_memory : c_memory);
   char *locals = local_declarations(code.text);
   put(&b, "%s", activation_table());
   put(&b, "static const int coordinate[] = {%d, %d};\n", coordinate[0], coordinate[1]);
   put(&b, "const struct rank rank = {%d, coordinate};\n", rank);
   put(&b, "const struct program program = {\"\", \"\", 6, %" PRIu64 "u};\n", seed);
   put(&b, "%svoid *place(int value)\n{\n%s  return NULL;\n}\n", c, places.text);
-  bool counts = options.cuda && has_word(code.text, "t");
+  bool counts = is_for_cuda() && has_word(code.text, "t");
   put(&b, "%svoid run(int %s, int l)\n{\n  (void)%s, (void)l;\n%s%s%s}\n", c, counts ? "step" : "t",
       counts ? "step" : "t", counts ? step_begins : "", locals, code.text);
   return b.text;
@@ -498,12 +498,13 @@ static void compile_kernels(void)
 {
   write_text("kernels.h",
              text("%s%s%s%s",
-                  options.cuda ? text("#include <cuda_runtime.h>\n%s", constants_text()) : "",
+                  is_for_cuda() ? text("#include <cuda_runtime.h>\n%s", constants_text()) : "",
                   "#include <stddef.h>\n", kernel_includes(), kernel_prototypes()));
-  const char *head = options.cuda ? "#include \"kernels.h\"\n#include \"cuda_kernels.h\"\n"
-                                  : "#include \"kernels.h\"\n#include \"cpu_vectors.h\"\n";
-  write_text(options.cuda ? "kernels.cu" : "kernels.c", text("%s%s\n", head, kernel_definitions()));
-  if (!options.cuda) {
+  const char *head = is_for_cuda() ? "#include \"kernels.h\"\n#include \"cuda_kernels.h\"\n"
+                                   : "#include \"kernels.h\"\n#include \"cpu_vectors.h\"\n";
+  write_text(is_for_cuda() ? "kernels.cu" : "kernels.c",
+             text("%s%s\n", head, kernel_definitions()));
+  if (!is_for_cuda()) {
     command(text(
         "${CC:-cc} -std=c11 -O1 -fopenmp -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
         " -fPIC -I%s -Iruntime -c -o %s/kernels.o %s/kernels.c",
@@ -518,9 +519,9 @@ static void compile_kernels(void)
 
 static void *compile_rank(int rank)
 {
-  const char *source = text("%s/rank%d.%s", directory, rank, options.cuda ? "cu" : "c");
+  const char *source = text("%s/rank%d.%s", directory, rank, is_for_cuda() ? "cu" : "c");
   const char *library = text("%s/rank%d.so", directory, rank);
-  if (options.cuda)
+  if (is_for_cuda())
     command(text("mpicxx -std=c++17 -fPIC -shared -Wl,-Bsymbolic -DTPGEN_CUDA"
                  " -Itests/cuda_on_cpu/include -I%s -Iruntime -o %s -x c++ %s -x none"
                  " %s/kernels.o " STAND_IN,
@@ -722,7 +723,7 @@ static struct machine with_inputs(void)
 static void try_program(void (*make)(void), bool cuda)
 {
   unit_seed = 5;
-  options.cuda = cuda;
+  set_target(cuda ? "cuda" : "cpu");
   if (make == random_program) worth_threads = 8;
   make();
   for (int rank = 0; rank < world_size(); rank++)

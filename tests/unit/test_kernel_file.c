@@ -332,7 +332,7 @@ static void add_exact(void)
     bool attends = kind == OP_attention || kind == OP_attention_back;
     add_exact_one(i, false, false);
     if (attends) add_exact_one(i, true, false);
-    if (attends && options.cuda) add_exact_one(i, false, true);
+    if (attends && is_for_cuda()) add_exact_one(i, false, true);
   }
 }
 
@@ -419,13 +419,13 @@ static void add_customs(void)
   int places = declare((struct custom){.name = "places",
                                        .rule = "a@s->a@s",
                                        .linear = "",
-                                       .kernel_c = places_c,
-                                       .kernel_cu = places_cu});
+                                       .kernel[LANGUAGE_C] = places_c,
+                                       .kernel[LANGUAGE_CUDA] = places_cu});
   int most = declare((struct custom){.name = "most",
                                      .rule = "ab->a:max,(ab)",
                                      .linear = "",
-                                     .kernel_c = most_c,
-                                     .kernel_cu = most_cu});
+                                     .kernel[LANGUAGE_C] = most_c,
+                                     .kernel[LANGUAGE_CUDA] = most_cu});
   for (int i = 0; i < 12; i++) {
     struct shape in = {2, {1 + draw_below(7), 1 + draw_below(7)}};
     add_custom(places, in, &in, 1, run_places);
@@ -439,14 +439,14 @@ static void add_trials(void)
   for (int i = 0; i < INSTANCES; i++) {
     if (!has_kernel(instances[i].kind) || instances[i].kind == OP_custom) continue;
     for (int s = 0; s < SIZE_LISTS; s++)
-      if (!options.cuda || s == i % SIZE_LISTS) add_instance(&instances[i], size_lists[s]);
+      if (!is_for_cuda() || s == i % SIZE_LISTS) add_instance(&instances[i], size_lists[s]);
   }
   for (size_t i = 0; i < sizeof large / sizeof *large; i++)
     add_instance(&large[i].instance, large[i].size);
   for (int i = 0; i < (int)(sizeof narrow_attention / sizeof *narrow_attention); i++) {
     add_narrow_attention(i, false, cut_somehow);
     if (narrow_attention[i].instance.number[0]) add_narrow_attention(i, false, cut_queries);
-    if (options.cuda) add_narrow_attention(i, true, cut_somehow);
+    if (is_for_cuda()) add_narrow_attention(i, true, cut_somehow);
   }
   add_exact();
   add_customs();
@@ -524,8 +524,8 @@ static char *program_of(int rank)
   int coordinate[MAX_MESH] = {0};
   name_values(rank);
   coordinate_of(rank, coordinate);
-  const char *start = options.cuda ? prelude_cu : prelude_c;
-  const char *c = options.cuda ? "extern \"C\" " : "";
+  const char *start = is_for_cuda() ? prelude_cu : prelude_c;
+  const char *c = is_for_cuda() ? "extern \"C\" " : "";
   const char *split = strstr(start, "static struct memory");
   put(&b, "%.*s%s%s%s", (int)(split - start), start, aligned_memory(), split, prelude);
   put(&b, "static const struct { int coordinate[%d]; } rank = {{", MAX_MESH);
@@ -553,16 +553,16 @@ static char *filled_template(const char *name, const char *hole, const char *wit
 
 static void write_program(const char *directory)
 {
-  const char *suffix = options.cuda ? "cu" : "c";
+  const char *suffix = is_for_cuda() ? "cu" : "c";
   for (int rank = 0; rank < world_size(); rank++)
     write_text(directory, text("rank%d.%s", rank, suffix), program_of(rank));
   write_text(
       directory, text("kernels.%s", suffix),
       filled_template(text("templates/kernels.%s", suffix), "kernels", kernel_definitions()));
-  must(!options.cuda || strstr(kernel_definitions(), "add_product_of_sums"),
+  must(!is_for_cuda() || strstr(kernel_definitions(), "add_product_of_sums"),
        "nothing is multiplied on tensor cores");
   write_text(directory, "kernels.h",
-             filled_template(options.cuda ? "templates/kernels.cuh" : "templates/kernels.h",
+             filled_template(is_for_cuda() ? "templates/kernels.cuh" : "templates/kernels.h",
                              "prototypes", kernel_prototypes()));
 }
 
@@ -581,7 +581,7 @@ static const char build_cuda[] =
 
 static void build(const char *directory)
 {
-  write_text(directory, "build.sh", options.cuda ? build_cuda : build_c);
+  write_text(directory, "build.sh", is_for_cuda() ? build_cuda : build_c);
   must(system(text("sh %s/build.sh %s", directory, directory)) == 0, "%s does not compile",
        directory);
 }
@@ -763,7 +763,7 @@ struct run {
 static void run_all(const void *with)
 {
   const struct run *run = with;
-  options.cuda = run->cuda;
+  set_target(run->cuda ? "cuda" : "cpu");
   if (run->order) setenv("CUDA_ON_CPU_ORDER", run->order, 1);
   new_graph(run->ndim, run->size);
   add_trials();
@@ -871,14 +871,14 @@ static const struct bad bads[] = {
 static void apply_bad(const void *with)
 {
   const struct bad *bad = with;
-  options.cuda = bad->cu != NULL;
+  set_target(bad->cu != NULL ? "cuda" : "cpu");
   new_graph(1, (int[]){1});
   struct op op = {.kind = OP_custom, .nin = 1, .module = NONE, .line = 1};
   op.custom = declare((struct custom){.name = "bad",
                                       .rule = bad->rule,
                                       .linear = "",
-                                      .kernel_c = bad->c,
-                                      .kernel_cu = bad->cu,
+                                      .kernel[LANGUAGE_C] = bad->c,
+                                      .kernel[LANGUAGE_CUDA] = bad->cu,
                                       .line = 7});
   op.in[0] = given(BATCH, "x", (struct shape){1, {6}}, (struct layout){0});
   int out = append_op(op);

@@ -529,10 +529,10 @@ static char *program_of(int rank)
               "static const struct spot operands[] = {\n$operands$};\n"
               "static const struct spot results[] = {\n$results$};\n\n"
               "$list$#include \"run_products.h\"\n",
-              "math", options.cuda ? "cuda_math.h" : "cpu_math.h", "memory", memory_declaration(),
+              "math", is_for_cuda() ? "cuda_math.h" : "cpu_math.h", "memory", memory_declaration(),
               "code", code.text, "products", product_table(), "list",
-              options.cuda ? text("const struct products products = {%s};\n\n", product_list())
-                           : "",
+              is_for_cuda() ? text("const struct products products = {%s};\n\n", product_list())
+                            : "",
               "operands", operands.text, "results", results.text, NULL);
 }
 
@@ -667,7 +667,7 @@ static void count_statements(int rank, int count[3])
 
 static void run_all(const void *with)
 {
-  const char *directory = with, *compiler = options.cuda ? cuda_compiler : cpu_compiler;
+  const char *directory = with, *compiler = is_for_cuda() ? cuda_compiler : cpu_compiler;
   int count[3] = {0};
   add_all();
   for (int rank = 0; rank < RANKS; rank++) {
@@ -675,7 +675,7 @@ static void run_all(const void *with)
     count_statements(rank, count);
   }
   printf("%s: %d products on %d ranks: %d are one call, %d loops around one, %d nothing or zero\n",
-         options.cuda ? "CUDA" : "CPU", nproduct, RANKS, count[0], count[1], count[2]);
+         is_for_cuda() ? "CUDA" : "CPU", nproduct, RANKS, count[0], count[1], count[2]);
 }
 
 static void run_on(bool cuda, const char *needs)
@@ -683,9 +683,9 @@ static void run_on(bool cuda, const char *needs)
   char directory[] = "/tmp/productsXXXXXX";
   if (system(needs)) skip();
   assert_non_null(mkdtemp(directory));
-  options.cuda = cuda;
+  set_target(cuda ? "cuda" : "cpu");
   struct ending e = run_child(run_all, directory);
-  options.cuda = false;
+  set_target("cpu");
   char command[64];
   snprintf(command, sizeof command, "rm -r %s", directory);
   if (!e.status) assert_int_equal(system(command), 0);

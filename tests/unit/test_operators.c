@@ -54,8 +54,8 @@ static void test_is_read(void **state)
     write_plan(kernel);
     read_plan(path_of("plan.lua"));
     assert_int_equal(graph->ncustom, 1);
-    assert_string_equal(graph->custom[0].kernel_c, "void $name$");
-    assert_null(graph->custom[0].kernel_cu);
+    assert_string_equal(graph->custom[0].kernel[LANGUAGE_C], "void $name$");
+    assert_null(graph->custom[0].kernel[LANGUAGE_CUDA]);
   }
 }
 

@@ -112,7 +112,7 @@ static void begins_behind(const void *with)
 {
   (void)with;
   int sums[2];
-  options.cuda = true;
+  set_target("cuda");
   new_graph(2, (int[]){2, 2});
   x = given(BATCH, "x", parse_shape("512x512"), (struct layout){0});
   int y = given(BATCH, "y", parse_shape("4096x16"), (struct layout){0});

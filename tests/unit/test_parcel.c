@@ -307,7 +307,7 @@ static void compile(const struct plan *p)
     list[options.ndefinition++] = (struct definition){p->said[2 * i], p->said[2 * i + 1]};
   options.definition = list;
   options.plan = "plans/llama3.lua";
-  options.cuda = p->cuda;
+  set_target(p->cuda ? "cuda" : "cpu");
   graph_open();
   run_until(PASS_MEMORY);
 }

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 static const char *const gradient_of[OP_COUNT] = {
-#define OP(name, rule, linear, gradient, numbers, element, flops) [OP_##name] = #gradient,
+#define OP(name, rule, linear, gradient, ...) [OP_##name] = #gradient,
 #include "ir/ops.h"
 #undef OP
 };

@@ -40,7 +40,7 @@ static void near(double seconds, int64_t picoseconds, const char *what)
 static void sum_runs_beside(const void *with)
 {
   (void)with;
-  options.cuda = true;
+  set_target("cuda");
   two_products();
   const struct simulated *s = simulated();
   int64_t pending = time_of(sum) + events_time(), beside = time_of(b);
@@ -57,7 +57,7 @@ static void sum_runs_beside(const void *with)
 static void nothing_beside_on_cpu(const void *with)
 {
   (void)with;
-  options.cuda = false;
+  set_target("cpu");
   two_products();
   const struct simulated *s = simulated();
   near(s->step, time_of(a) + time_of(b) + time_of(sum) + time_of(d), "the step");
@@ -67,7 +67,7 @@ static void nothing_beside_on_cpu(const void *with)
 static void several_batches(const void *with)
 {
   (void)with;
-  options.cuda = true;
+  set_target("cuda");
   two_products();
   double one = simulated()->step, moving = simulated()->moving;
   two_products();
@@ -80,7 +80,7 @@ static void several_batches(const void *with)
 static void once_for_all_batches(const void *with)
 {
   (void)with;
-  options.cuda = true;
+  set_target("cuda");
   two_products();
   double one = simulated()->step, moving = simulated()->moving;
   two_products();
@@ -95,7 +95,7 @@ static void once_for_all_batches(const void *with)
 static void rounds_of_a_loop(const void *with)
 {
   (void)with;
-  options.cuda = true;
+  set_target("cuda");
   two_products();
   struct function *forward = function_of_phase(FORWARD);
   struct op call = {.kind = OP_loop, .out = NONE, .module = NONE, .function = graph->nfunction};

@@ -19,6 +19,11 @@
 
 #include <cmocka.h>
 
+__attribute__((unused)) static bool is_for_cuda(void)
+{
+  return target == &targets[TARGET_CUDA];
+}
+
 /* ----------------------------------------------------------------------------- cases in a child */
 
 static bool unit_in_child;

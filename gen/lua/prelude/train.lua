@@ -188,7 +188,7 @@ local function has_checkpoints(options)
   return checkpoint == "layer"
 end
 
-local COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "exchange"}
+local COLLECTIVES = core.collectives()
 
 -- expect = {all_gather = 10}: which collectives a step has at most; of a kind not named, none.
 local function take_expectation(options, who)

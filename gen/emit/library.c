@@ -1,0 +1,46 @@
+/* library.c: what a library of collectives calls types, reductions and counts: a row for each. */
+#include "emit/emit.h"
+
+static const struct library_words library_words[LIBRARIES] = {
+    [LIBRARY_MPI] =
+        {
+            .type = {[F32] = "MPI_FLOAT",
+                     [BF16] = "MPI_UINT16_T",
+                     [I32] = "MPI_INT32_T",
+                     [I64] = "MPI_INT64_T",
+                     [BOOL] = "MPI_UNSIGNED_CHAR",
+                     [F64] = "MPI_DOUBLE"},
+            .reduction = {[SUM] = "MPI_SUM", [MAX] = "MPI_MAX", [MIN] = "MPI_MIN"},
+            .reduction_of_bf16 = {[SUM] = "bf16_sum", [MAX] = "bf16_max", [MIN] = "bf16_min"},
+            .in_place = "MPI_IN_PLACE",
+            .count = "int",
+        },
+    [LIBRARY_NCCL] =
+        {
+            .type = {[F32] = "ncclFloat",
+                     [BF16] = "ncclBfloat16",
+                     [I32] = "ncclInt32",
+                     [I64] = "ncclInt64",
+                     [BOOL] = "ncclUint8",
+                     [F64] = "ncclFloat64"},
+            .reduction = {[SUM] = "ncclSum", [MAX] = "ncclMax", [MIN] = "ncclMin"},
+            .reduction_of_bf16 = {[SUM] = "ncclSum", [MAX] = "ncclMax", [MIN] = "ncclMin"},
+            .in_place = "",
+            .count = "size_t",
+        },
+};
+
+const struct library_words *library(void)
+{
+  return &library_words[target->library];
+}
+
+const char *library_type(enum type t)
+{
+  return library()->type[t];
+}
+
+const char *library_reduction(enum reduction r, enum type t)
+{
+  return t == BF16 ? library()->reduction_of_bf16[r] : library()->reduction[r];
+}

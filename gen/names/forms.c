@@ -1,0 +1,65 @@
+/* forms.c: how a target's programs say things, one row for each target. Holes are named. */
+#include "names/names.h"
+
+static const struct forms rows[TARGETS] = {
+    [TARGET_CPU] =
+        {
+            .kernel_mark = "",
+            .no_alias = "restrict ",
+            .kernel_bounds = "",
+            .kernel_call = "$name$($arguments$);",
+            .zero_bytes = "memset($at$, 0, $bytes$);",
+            .zero_member = "  memset(&$member$, 0, sizeof $member$);\n",
+            .fill_value = "fill($at$, $n$, sizeof least, &least);",
+            .updated_weight = "w[i]",
+            .clear_squares = "*$squares$ = 0;",
+            .add_squares = "*$squares$ += $kernel$($gradients$, $n$)$divided$;",
+            .squares_head = "double $name$(const float *g, long n)",
+            .norm = "$number$ = (float)sqrt(*$squares$);",
+            .step_parameter = "int t",
+            .step_parameters = "int t",
+            .step_number = "t",
+            .batch_number = "i + 1",
+            .batches = "for (int i = $n$ * (t - 1); i < $n$ * t; i++) {",
+            .open_function = "",
+            .memory_is = "",
+        },
+    [TARGET_CUDA] =
+        {
+            .kernel_mark = "__global__ ",
+            .no_alias = "__restrict__ ",
+            .kernel_bounds = "__global__ __launch_bounds__($threads$)\n",
+            .kernel_call = "LAUNCH($name$, $blocks$, $threads$, stream)($arguments$);",
+            .zero_bytes = "CHECK_CUDA(cudaMemsetAsync($at$, 0, $bytes$, stream));",
+            .zero_member =
+                "  CHECK_CUDA(cudaMemsetAsync(&$member$, 0, sizeof $member$, stream));\n",
+            .copy_member = "CHECK_CUDA(cudaMemcpyAsync(&$to$, &$from$, sizeof $batch$,\n"
+                           "                               cudaMemcpyDeviceToDevice, stream));\n",
+            .fill_value = "fill($at$, $n$, least);",
+            .updated_weight = "w_v[e]",
+            .clear_squares = "",
+            .add_squares = "LAUNCH(add_to_$kernel$, $blocks$, $threads$, stream)($gradients$, $n$, "
+                           "$weight$);",
+            .sum_squares = "LAUNCH($kernel$, 1, 1024, stream)($squares$);",
+            .squares_head = "__global__ void add_to_$name$(const float *__restrict__ g, long n, "
+                            "double weight)\n"
+                            "__global__ void $name$(double *squares)",
+            .norm = "LAUNCH(square_root, 1, 1, stream)($norm$, $squares$);",
+            .norm_kernel = "square_root",
+            .norm_head = "__global__ void square_root(float *norm, const double *squares)",
+            .step_parameter = "const int *t",
+            .step_parameters = "void",
+            .step_number = "&m->now.step",
+            .batch_number = "&m->now.batch[i]",
+            .batches = "for (int i = 0; i < $n$; i++) {",
+            .open_function = "  const range shown(\"$name$\");\n",
+            .memory_is = " // on the device: never read here, only pointed into",
+            .stream_type = "cudaStream_t",
+            .event_type = "cudaEvent_t",
+        },
+};
+
+const struct forms *forms(void)
+{
+  return &rows[target - targets];
+}
