@@ -135,8 +135,8 @@ static struct class_files files_of(int class)
 static void add_step(const struct class_files *names, int rank, const char *ranks,
                      const struct families *tensors)
 {
+  reserve_kernel_names(rank);
   char *functions = functions_text(rank);
-  if (clashes_with_kernels()) functions = functions_text(rank);
   char *head = fill(embedded_text("templates/step_head.c"), "version", TPGEN_VERSION, "plan",
                     plan_shown(), "hash", graph->hash, "summary", summary_text(rank), "ranks",
                     ranks, "memory", names->memory, "indices", indices_legend(), NULL);

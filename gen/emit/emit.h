@@ -110,6 +110,8 @@ char *rank_text(int rank, const char *step, const struct families *tensors,
 /* The statement that runs a fused operation or an update, and the kernel's text added to those of
    the program. A kernel that is there already is used again. */
 char *kernel_call(const struct op *op, int rank);
+/* Reserves the names that kernels of the rank's program want: before its functions are written. */
+void reserve_kernel_names(int rank);
 /* The statement of any operation, "" where this rank has nothing to do. */
 char *statement_text(const struct op *op, int rank);
 
@@ -131,7 +133,8 @@ char *sizes_text(struct shape s);
 /* The statements that sum the squares of gradients, and that make the norm of their sum. */
 char *squares_text(const struct op *op, int rank);
 char *norm_text(const struct op *op);
-/* The call that updates parameters. */
+/* The call that updates parameters, and what its kernel is called, but for the size. */
+const char *update_name(void);
 char *update_call(const struct op *op, int rank);
 
 #endif

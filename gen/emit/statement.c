@@ -6,6 +6,20 @@ char *kernel_call(const struct op *op, int rank)
   return op->kind == OP_fused ? fused_call(op, rank) : update_call(op, rank);
 }
 
+void reserve_kernel_names(int rank)
+{
+  static const char *const words[] = {"fill", "add_parts", "sum_of_squares",
+                                      "add_to_sum_of_squares", "square_root"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) reserve_kernel_name(words[i]);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (op->kind == OP_fused) reserve_fused_name(op, rank);
+      if (has_kernel(op->kind)) reserve_file_name(op, rank);
+      if (is_update(op)) reserve_kernel_name(update_name());
+    }
+}
+
 /* The C of one operation, or "" where this rank has nothing to do. */
 char *statement_text(const struct op *op, int rank)
 {

@@ -9,7 +9,7 @@
 /* ------------------------------------------------------------------------- the optimizer's text */
 
 /* "adamw", "sgd", "sgd_momentum", "sgd_nesterov": the template, and the kernel's name. */
-static const char *update_name(void)
+const char *update_name(void)
 {
   if (is_adamw()) return "adamw";
   if (graph->optimizer.momentum == 0) return "sgd";

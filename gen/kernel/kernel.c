@@ -177,6 +177,15 @@ static const char *fused_kernel(const struct draft *k, const struct code *body)
   return name;
 }
 
+void reserve_fused_name(const struct op *group, int rank)
+{
+  reserve_kernel_name(kernel_name(group, local_shape(group->stages->space, rank)));
+  for (int k = 0; k < group->nbody; k++) {
+    const struct op *op = &graph->op[group->body[k]];
+    if (is_reduce(op->kind)) reserve_kernel_name(text("%s_of_none", op_name(op)));
+  }
+}
+
 char *fused_call(const struct op *group, int rank)
 {
   struct launch launch = {0};

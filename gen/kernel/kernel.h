@@ -71,6 +71,8 @@ void declare_variables(struct code *c, const struct loops *loops, bool reduced, 
 /* ------------------------------------------------------------------------------------ kernel.c */
 
 char *fused_call(const struct op *group, int rank);
+/* Reserves the name that its kernel wants. */
+void reserve_fused_name(const struct op *group, int rank);
 /* The call of a kernel; where it is a grid, of so many blocks of threads. */
 char *kernel_call_text(const char *name, const char *blocks, int threads, const char *arguments);
 
@@ -94,6 +96,7 @@ const char *free_name(const struct draft *k, const char *wanted);
 
 /* The statement of an operation that has a kernel of its own. */
 char *file_kernel_call(const struct op *op, int rank);
+void reserve_file_name(const struct op *of, int on);
 /* The author of the file at hand is told what is wrong with it. */
 _Noreturn void fault(const char *what);
 

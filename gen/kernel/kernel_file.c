@@ -677,6 +677,13 @@ static char *calls_text(const struct function_text *list, int n, const char *nam
   return b.text;
 }
 
+void reserve_file_name(const struct op *of, int on)
+{
+  op = of;
+  rank = on;
+  reserve_kernel_name(kernel_name());
+}
+
 char *file_kernel_call(const struct op *of, int on)
 {
   op = of;

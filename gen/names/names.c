@@ -74,7 +74,6 @@ void name_values(int of_rank)
   named_rank = of_rank;
   speaking = NULL;
   local = NULL;
-  given_names = (struct scope){0};
   forget_activations();
   forget_member_runs();
   memory_name = alloc((size_t)(graph->nvalue + 1) * sizeof *memory_name);
@@ -201,13 +200,6 @@ static const char *variable(int value, struct scope *scope)
   return local[value] = same ? local[place] : unique_name(scope, wanted);
 }
 
-bool clashes_with_kernels(void)
-{
-  for (const char *const *name = kernel_names(); *name; name++)
-    if (is_name_given(&given_names, *name)) return true;
-  return false;
-}
-
 static void find_variables(void)
 {
   struct query q = {0};
@@ -228,17 +220,12 @@ void name_locals(const struct function *f)
   forget_locals();
   find_used(f);
   struct scope scope = {.local = true};
-  for (const char *const *name = kernel_names(); *name; name++) unique_name(&scope, *name);
-  int kernels = scope.n;
   speaking = f;
   for (int i = 0; i < used_values.n; i++) {
     int value = used_values.at[i];
     if (is_activation(value) && has_part(value)) variable(value, &scope);
   }
   find_variables();
-  for (int i = kernels; i < scope.n; i++)
-    if (!is_name_given(&given_names, scope.name[i].text))
-      give_name(&given_names, scope.name[i].text);
 }
 
 /* A word of the function's text: declares the variable that it is, if it is one. */

@@ -137,8 +137,6 @@ const char *local_name(int value);
 const char *spoken_name(int value);
 /* From here on c_name and local_name speak of values as this function names them. */
 void name_locals(const struct function *f);
-/* Whether a kernel has the name of a variable: then the functions are to be named again. */
-bool clashes_with_kernels(void);
 /* A line for each activation that a statement names and none before it in its function:
    `float *const relu = at_relu();`. */
 char *local_declarations(const char *code);
@@ -151,8 +149,6 @@ char *local_declarations(const char *code);
    wrote only the heads. A kernel of the same texts is used again, whatever its comment says. */
 const char *add_kernel(const char *wanted, const char *prototypes, const char *comment,
                        const char *definition, bool ours);
-/* The kernels that there are, then NULL: names that nothing else in the program may have. */
-const char *const *kernel_names(void);
 /* All kernels, their prototypes, and the headers that these ask for. */
 char *kernel_definitions(void);
 char *kernel_prototypes(void);
@@ -168,6 +164,11 @@ int *planned(const char *plan);
 
 /* Whether generated statements use the name themselves: no variable or parameter may have it. */
 bool is_spoken(const char *name);
+/* Kernels have a name space of their own. No variable that is named from here on has this name,
+   or one that begins so and goes on with a number behind a `_`: what becomes of it where several
+   kernels want it, or where a kernel is several functions. */
+void reserve_kernel_name(const char *name);
+bool is_kernel_name(const char *name);
 
 /* ------------------------------------------------------------------------------------- scope.c */
 
@@ -195,8 +196,6 @@ extern const char **memory_name;
 bool has_part(int value);
 /* Makes the declarations, and the names of members. */
 void declare_memory(void);
-/* All names of variables that were given since the names of values. */
-extern struct scope given_names;
 
 /* ------------------------------------------------------------------------------ update_rates.c */
 

@@ -5,22 +5,6 @@
 
 struct kernel *kernels;
 int nkernels, kernel_room;
-static const char **name_list; /* of the first kernels, so many */
-static int nname, name_room, named_kernels;
-
-static const char *name_at(const char *prototype)
-{
-  size_t end = strcspn(prototype, "("), begin = end;
-  while (begin && prototype[begin - 1] != ' ' && prototype[begin - 1] != '*') begin--;
-  return text("%.*s", (int)(end - begin), prototype + begin);
-}
-
-/* What follows the line at c and those that it goes on in, led in by blanks; NULL at the end. */
-static const char *next_prototype(const char *c)
-{
-  for (c = strchr(c, '\n'); c && c[1] == ' ';) c = strchr(c + 1, '\n');
-  return c && c[1] ? c + 1 : NULL;
-}
 
 /* Tests have several graphs, each with memory of its own. */
 static void forget_other_graphs(void)
@@ -28,20 +12,7 @@ static void forget_other_graphs(void)
   static const struct graph *of;
   if (of == graph) return;
   of = graph;
-  nkernels = kernel_room = nname = name_room = named_kernels = 0;
-}
-
-const char *const *kernel_names(void)
-{
-  forget_other_graphs();
-  for (; named_kernels < nkernels; named_kernels++)
-    for (const char *c = kernels[named_kernels].prototypes; c; c = next_prototype(c)) {
-      GROW(name_list, nname, name_room);
-      name_list[nname++] = name_at(c);
-    }
-  GROW(name_list, nname, name_room);
-  name_list[nname] = NULL;
-  return name_list;
+  nkernels = kernel_room = 0;
 }
 
 char *kernel_definitions(void)
@@ -170,5 +141,6 @@ const char *add_kernel(const char *wanted, const char *prototypes, const char *c
       .given_prototypes = prototypes,
       .given_definition = definition};
   named(name)->kernel = nkernels;
+  reserve_kernel_name(name);
   return name;
 }

@@ -1,6 +1,8 @@
-/* reserved_names.c: names that generated statements use themselves. */
+/* reserved_names.c: names that no variable may have: those that generated statements use
+   themselves, and those of kernels. */
 #include "names/names.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* What the statements of generated functions and kernels say themselves. */
@@ -178,6 +180,31 @@ static const char *const spoken[] = {"abs",
                                      "unpack_pieces",
                                      "update",
                                      NULL};
+
+/* By name: whether a kernel is to have it, or has it. */
+static bool *reserved(const char *name, size_t length)
+{
+  static struct memo names;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_piece(&q, name, length);
+  return answer_to(&names, &q, sizeof(bool), &is_new);
+}
+
+void reserve_kernel_name(const char *name)
+{
+  *reserved(name, strlen(name)) = true;
+}
+
+bool is_kernel_name(const char *name)
+{
+  size_t length = strlen(name);
+  if (*reserved(name, length)) return true;
+  for (size_t i = 1; i < length; i++)
+    if (name[i] == '_' && isdigit((unsigned char)name[i + 1]) && *reserved(name, i)) return true;
+  return false;
+}
 
 /* Whether it names a group's communicator or stream. */
 static bool is_of_a_group(const char *name)

@@ -29,16 +29,23 @@ void give_name(struct scope *s, const char *name)
   s->name[s->n++] = (struct name){.text = name, .again = 1};
 }
 
+/* Whether no variable may have it. */
+static bool is_taken(const char *name)
+{
+  return is_spoken(name) || is_kernel_name(name);
+}
+
 const char *unique_name(struct scope *s, const char *wanted)
 {
   if (s->local) wanted = spared_name(wanted);
+  if (s->local && is_kernel_name(text("%s_2", wanted))) wanted = text("own_%s", wanted);
   bool known = is_name_given(s, wanted);
   if (!known) give_name(s, wanted);
-  if (!known && !(s->local && is_spoken(wanted))) return wanted;
+  if (!known && !(s->local && is_taken(wanted))) return wanted;
   int first = *place_of(s, wanted);
   const char *name;
   do name = text("%s_%d", wanted, ++s->name[first].again);
-  while (is_name_given(s, name) || (s->local && is_spoken(name)));
+  while (is_name_given(s, name) || (s->local && is_taken(name)));
   give_name(s, name);
   return name;
 }

@@ -255,5 +255,3 @@ char *memory_declaration(void)
 {
   return declaration.text;
 }
-
-struct scope given_names;

@@ -745,13 +745,6 @@ static void run_trial(const struct program *p, int which, int rank, uint64_t *ha
   }
 }
 
-static int count_kernels(void)
-{
-  int n = 0;
-  while (kernel_names()[n]) n++;
-  return n;
-}
-
 struct run {
   bool cuda;
   int ndim, size[MAX_MESH];
@@ -776,7 +769,7 @@ static void run_all(const void *with)
     for (int i = 0; i < ntrials; i++, pool_used = used) run_trial(&p, i, rank, &hash);
   }
   fprintf(stderr, "%d operations on %d ranks by %d kernels: %016" PRIx64 "\n", ntrials,
-          world_size(), count_kernels(), hash);
+          world_size(), nkernels, hash);
 }
 
 static struct ending run_somewhere(struct run run)
