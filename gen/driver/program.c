@@ -279,7 +279,7 @@ static void add_class(int class, int first, const int *class_of)
   for (int i = 0; i < tensors.n; i++) shown[i] = printable(family_text(&tensors.at[i]));
   for (int r = 0; r < world_size(); r++)
     if (class_of[r] == class)
-      add_text(text("rank%d.%s", r, suffix), rank_text(r, names.step, &tensors, shown));
+      add_text(text("rank%d.%s", r, target->source), rank_text(r, names.step, &tensors, shown));
   add_tensors(&names, first, &tensors); /* while names are those of no function */
   add_step(&names, first, ranks_text(class_of, class), &tensors);
   if (target->streams) check_issued(first, statements());

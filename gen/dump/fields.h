@@ -57,8 +57,8 @@
   FIELD(TEXT,      rule,          "rule")   \
   FIELD(TEXT,      linear,        "linear") \
   FIELD(INT,       line,          "line")   \
-  FIELD(TEXT,      kernel_c,      "c")      \
-  FIELD(TEXT,      kernel_cu,     "cu")
+  FIELD(TEXT,      kernel[LANGUAGE_C], "c") \
+  FIELD(TEXT,      kernel[LANGUAGE_CUDA], "cu")
 
 #define MOVE_FIELDS(FIELD)                  \
   FIELD(LAYOUT,    from,          "from")   \

@@ -124,7 +124,7 @@ bool overwrites(const struct op *op, int out, int *in)
 {
   *in = NONE;
   if (op->kind == OP_fused) return true;
-  if (op->kind != OP_all_reduce && op->kind != OP_to_partial) return false;
+  if (!collective_row[op->kind].in_place && op->kind != OP_to_partial) return false;
   /* A bucket makes each of its values of one. */
   *in = graph->op[graph->value[out].op].in[0];
   return true;

@@ -14,6 +14,7 @@
    fields     .passes    how often each byte goes over a link: once, or there and back
               .pairwise  each pair of members has counts of its own
               .buckets   several of them can be one call
+              .in_place  it may leave what it makes in the place of what it takes
               .rare      how little readers know it: of ways that are equally quick the one with the
                          least is taken
               .suffix    of the name of a moved value, which else would be that of what it was
@@ -72,7 +73,7 @@ COLLECTIVE(reduce_scatter, PARTIAL, SHARD, has - gets, gets * (n - 1),
 
 COLLECTIVE(all_reduce, PARTIAL, REPLICATE, received_in_all_reduce(has, n, member),
   received_in_all_reduce(has, n, member),
-  .passes = 2, .buckets = true, .rare = 2, .suffix = "",
+  .passes = 2, .buckets = true, .in_place = true, .rare = 2, .suffix = "",
   .calls[LIBRARY_MPI] = {
     .equal = "COLLECTIVE($line$, MPI_Allreduce($in$, $out$, $n$, $type$, $op$, $group$));"},
   .calls[LIBRARY_NCCL] = {

@@ -440,7 +440,7 @@ struct collective_row {
   const char *name;
   int from, to; /* enum placement_kind, or ANY_PLACEMENT */
   int passes, rare;
-  bool pairwise, buckets;
+  bool pairwise, buckets, in_place;
   const char *suffix;
   struct calls calls[LIBRARIES];
 };
