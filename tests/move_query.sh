@@ -173,7 +173,7 @@ for planner in fastest greedy; do
   "$TPGEN" plans/reshard.lua -o "$WORK/large" -D rows=16384 -D columns=8192 -D planner=$planner
   cp "$WORK/large/plan.txt" "$WORK/$planner.txt"
 done
-grep -q 'at least' "$WORK/fastest.txt" && grep -q '58,720,256 .*58,720,256 .*58,720,256' "$WORK/fastest.txt" ||
+grep -q 'lower bound' "$WORK/fastest.txt" && grep -q '58,720,256 .*58,720,256 .*58,720,256' "$WORK/fastest.txt" ||
   fail "plan.txt does not tell what the first move takes"
 ! grep -qw exchange "$WORK/greedy.txt" || fail "DTensor's planner knows no exchange"
 finish "$n moves at their bounds; 8 ranks leave what one rank does"

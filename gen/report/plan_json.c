@@ -1,6 +1,9 @@
 /* plan_json.c: plan.json, for programs: what plan.txt tells people. */
 #include "report/report.h"
 
+/* Of the form that plans/plan.schema.json describes. */
+enum { PLAN_VERSION = 1 };
+
 json_t *json_shape(struct shape s)
 {
   json_t *list = json_array();
@@ -169,11 +172,11 @@ void report_json(struct buffer *b)
                                 graph->mesh.size[d]));
   each_op(add_collective, collectives);
   json_t *memory = json_memory();
-  json_t *whole =
-      json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "tpgen", TPGEN_VERSION,
-                "plan", plan_shown(), "hash", graph->hash, "target", target->name, "ranks",
-                world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
-                collectives, "redistributions", json_chains(), "memory_of_rank", memory);
+  json_t *whole = json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "version",
+                            PLAN_VERSION, "tpgen", TPGEN_VERSION, "plan", plan_shown(), "hash",
+                            graph->hash, "target", target->name, "ranks", world_size(), "mesh",
+                            mesh, "parameters", json_parameters(), "collectives", collectives,
+                            "redistributions", json_chains(), "memory_of_rank", memory);
   if (graph->nasync) json_member(whole, "async_tp", json_async_tp());
   if (device()) json_member(whole, "simulated_step", json_step());
   put(b, "%s\n", json_text(whole, JSON_INDENT(2)));

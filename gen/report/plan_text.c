@@ -123,7 +123,7 @@ static void put_parameters(struct buffer *b)
   }
   put(b, "\n%-*s %-14s %-14s ", width + 2, "parameters", "here", "of");
   for (int d = 0; d < graph->mesh.ndim; d++) put(b, "%-6s ", printable(graph->mesh.name[d]));
-  put(b, "asked for by\n");
+  put(b, "asked for by, plan's line\n");
   for (int i = 0; i < parameters.n; i++) {
     int first = parameters.at[i].member.at[0];
     const struct value *v = &graph->value[first];
@@ -131,7 +131,8 @@ static void put_parameters(struct buffer *b)
         shape_text(local_shape(first, 0)), shape_text(v->shape));
     for (int d = 0; d < graph->mesh.ndim; d++) put(b, "%-6s ", placement_text(v->layout.on[d]));
     bool lost = graph->loss != NONE && !trained[first];
-    put(b, "%s%s\n", asked_by(first), lost ? "; not trained: the loss does not depend on it" : "");
+    put(b, "%s%s\n", asked_by(first) + strlen(plan_shown()),
+        lost ? "; not trained: the loss does not depend on it" : "");
   }
   put(b, "  %s of %s elements here\n", grouped(held_elements(PARAMETER, 0)),
       grouped(held_elements(PARAMETER, NONE)));
@@ -139,8 +140,8 @@ static void put_parameters(struct buffer *b)
 
 static void put_bytes(struct buffer *b, struct busiest most, int64_t bound)
 {
-  put(b, " %15s %15s %15s   ", grouped(most.sent), grouped(most.received),
-      bound == NONE ? "" : grouped(bound));
+  put(b, " %15s %15s", grouped(most.sent), grouped(most.received));
+  if (bound != NONE) put(b, " %15s", grouped(bound));
 }
 
 static void put_move(struct buffer *b, const struct op *op)
@@ -152,10 +153,10 @@ static void put_move(struct buffer *b, const struct op *op)
   }
   put(b, "%*s %-10s", 18 - (int)strlen(kind_of(op)), "", over_text(op));
   if (is_collective(op->kind))
-    put_bytes(b, busiest_of(op), NONE);
+    put_bytes(b, busiest_of(op), NONE), put(b, "%16s", "");
   else
-    put(b, "%51s", "");
-  put(b, "%s\n", step_layouts(op));
+    put(b, "%48s", "");
+  put(b, "   %s\n", step_layouts(op));
 }
 
 /* The step that is no packing, where there is one alone; else NULL. */
@@ -187,16 +188,19 @@ static void put_chain(struct buffer *b, const struct chain *c)
   else
     put(b, "  %-8s %-22s", phase_name[op->phase], text("%d steps", count_steps(c)));
   put_bytes(b, busiest_in(c->nstep, c->step, NULL), bound_of(c));
+  put(b, "%s", c->times > 1 ? text("   %d times\n", c->times) : "\n");
+  struct buffer what = {0};
+  put(&what, "      ");
   if (op->nbody)
-    put(b, "%s: %s: %s%s", reduced_text(op), step_layouts(op), printable(op->why),
+    put(&what, "%s: %s: %s%s", reduced_text(op), step_layouts(op), printable(op->why),
         op->packed && !lies_in_buffer(op) ? ", packed before and unpacked after" : "");
   else
-    put(b, "%s %s%s: %s -> %s: %s, %s:%d", printable(value_name((int)(v - graph->value))),
+    put(&what, "%s %s%s: %s -> %s: %s, %s:%d", printable(value_name((int)(v - graph->value))),
         type_name(v->type), shape_text(v->shape), layout_text(layout_before(c)),
         layout_text(layout_reached(c)), printable(op->why), plan_shown(), op->line);
-  if (only) put(b, "%s", packing_text(c));
-  if (!only && seconds_of(c) > 0) put(b, ", %s by the model", seconds_text(seconds_of(c)));
-  put(b, c->times > 1 ? ", %d times\n" : "\n", c->times);
+  if (only) put(&what, "%s", packing_text(c));
+  if (!only && seconds_of(c) > 0) put(&what, ", %s by the model", seconds_text(seconds_of(c)));
+  put(b, "%s\n", wrapped(what.text, " ", "          "));
   for (int i = 0; i < c->nstep && !only; i++) put_move(b, &graph->op[c->step[i]]);
 }
 
@@ -218,17 +222,15 @@ static void put_chains(struct buffer *b)
   struct issued all = {0};
   int n;
   const struct chain *chain = find_chains(&n);
-  put(b, "\n%-33s %15s %15s %15s   %s\n", "redistributions of a step", "sent", "received",
-      "at least", "what and why");
+  put(b, "\n%-33s %15s %15s %15s\n", "redistributions of a step", "sent", "received",
+      "lower bound");
   for (int i = 0; i < n; i++) put_chain(b, &chain[i]);
   each_op(add_issued, &all);
   struct busiest most = busiest_in(all.op.n, all.op.at, all.times.at);
   put(b, "  %d collective%s of %s bytes; the busiest rank sends %s bytes and receives %s\n",
       t.collectives, t.collectives == 1 ? "" : "s", grouped(t.bytes), grouped(most.sent),
       grouped(most.received));
-  if (n)
-    put(b, "  sent, received: bytes of the rank that has most; at least: what no way can do "
-           "without\n");
+  if (n) put(b, "  sent, received: bytes of the rank that has most\n");
 }
 
 static void put_memory(struct buffer *b)
@@ -265,6 +267,7 @@ void report_text(struct buffer *b)
   put_precision(b);
   put_parameters(b);
   put_chains(b);
+  put_communication(b);
   put_async_tp(b);
   put_step(b);
   if (target->streams) put_streams(b);

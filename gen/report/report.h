@@ -56,11 +56,16 @@ struct layout layout_before(const struct chain *c);
 struct layout layout_reached(const struct chain *c);
 /* Steps in which something moves or is put in its place, without the packing before and after. */
 int count_steps(const struct chain *c);
-/* The bytes that no way can do without, of a piece its share; or NONE where it is not known: of a
+/* The lower bound of its bytes, of a piece its share; or NONE where it is not known: of a
    bucket, and of what is cut in strides. */
 int64_t bound_of(const struct chain *c);
 /* The seconds that it takes by the model of the links, or 0 where the model has another way. */
 double seconds_of(const struct chain *c);
+
+/* ----------------------------------------------------------------------------- communication.c */
+
+/* Adds to plan.txt what collectives move in all, by kind and by function. */
+void put_communication(struct buffer *b);
 
 /* ----------------------------------------------------------------------------------- explain.c */
 

@@ -34,7 +34,7 @@ static void put_stream(void *to, int id, int times)
   if (op->phase == GATHER) sums->of_gather += times * (double)waited;
   if (op->phase == UPDATE) sums->of_update += times * (double)waited;
   const char *on = scheduled(op)->overlapped ? stream_name(op->group) : "stream";
-  put(sums->to, "  %-8s %-15s %-6s %15s %15s %15s   ", phase_name[op->phase], kind_of(op),
+  put(sums->to, "  %-8s %-15s %-6s %15s %15s %15s", phase_name[op->phase], kind_of(op),
       printable(graph->group[op->group].name), on, time_text((double)takes),
       time_text((double)waited));
   const char *from = scheduled(op)->prefetch_distance > 1
@@ -43,8 +43,10 @@ static void put_stream(void *to, int id, int times)
                      : scheduled(op)->issued_in_last_iteration ? ", begun in the last round"
                      : scheduled(op)->awaited_next_iteration   ? ", awaited a round behind"
                                                                : "";
-  put(sums->to, "%s%s: beside %s", moved_name(op), from, beside_text(op, shown_name));
-  put(sums->to, times > 1 ? ", %d times\n" : "\n", times);
+  if (times > 1) put(sums->to, "   %d times", times);
+  const char *what =
+      text("      %s%s: beside %s", moved_name(op), from, beside_text(op, shown_name));
+  put(sums->to, "\n%s\n", wrapped(what, " ", "          "));
 }
 
 /* Why what the batches of a step have once is not hidden, where that is worth a word. */
@@ -66,8 +68,8 @@ void put_streams(struct buffer *b)
   struct sums sums = {.to = &rows};
   each_op(put_stream, &sums);
   if (!rows.length) return;
-  put(b, "\n%-33s %15s %15s %15s   %s\n%s", "streams, times by the model", "on", "takes",
-      "waited for", "what, and what runs meanwhile", rows.text);
+  put(b, "\n%-33s %15s %15s %15s\n%s", "streams, times by the model", "on", "takes", "waited for",
+      rows.text);
   put(b, "  collectives take %s in a step, arithmetic waits %s for them\n", time_text(sums.taken),
       time_text(sums.exposed));
   put_once(b, &sums);

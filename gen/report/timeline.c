@@ -31,14 +31,16 @@ static void put_machine(struct buffer *b)
 {
   static const char *const type[] = {"float32", "TF32", "bfloat16"};
   const struct device *d = device();
-  put(b, "\na step, simulated: %s (%s in %s, %s of memory)", printable(d->name),
+  struct buffer line = {0};
+  put(&line, "a step, simulated: %s (%s in %s, %s of memory)", printable(d->name),
       scaled_text(d->flops[step_arithmetic()], "FLOP/s"), type[step_arithmetic()],
       scaled_text(d->bandwidth, "B/s"));
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (graph->mesh.size[i] > 1)
-      put(b, ", %s over links of %s and %s", printable(graph->mesh.name[i]),
+      put(&line, ", %s over links of %s and %s", printable(graph->mesh.name[i]),
           scaled_text(link_bandwidth(i), "B/s"), time_text(link_latency(i)));
-  put(b, target->streams ? "\n" : ", nothing beside anything\n");
+  put(&line, "%s", target->streams ? "" : ", nothing beside anything");
+  put(b, "\n%s\n", wrapped(line.text, ", ", "    "));
 }
 
 static void put_figures(struct buffer *b)
@@ -145,7 +147,7 @@ static const char *name_of_collective(const struct ran *r)
   if (of && loop_of[r->op] == NONE) of = text("%.*s", (int)strcspn(of, "."), of);
   const char *plain = text("%s %s", kind_of(op), printable(graph->group[op->group].name));
   if (r->what == COPIES) plain = text("copies, %s", plain);
-  if (op->nbody) of = text("%d together", op->nbody);
+  if (op->nbody) of = text("bucket of %d", op->nbody);
   return of ? text("%s: %s", plain, of) : plain;
 }
 
@@ -237,7 +239,7 @@ static void join_small_rows(void)
   chart.n = left;
 }
 
-enum { BAR = 56 };
+enum { BAR = 32 };
 
 /* Adds to the columns of a bar how much of each these operations fill. */
 static void cover(double column[BAR], const struct row *row, bool collectives)
@@ -287,7 +289,7 @@ static void put_rows(struct buffer *b)
   for (int i = 0; i < chart.n; i++) {
     const struct row *row = &chart.row[i];
     const char *on = row->stream == NONE ? "stream" : stream_name(row->stream);
-    put(b, "  %-8s %-44.64s %-12s %10s %10s  |%s\n", row->phase, row->name, on,
+    put(b, "  %-8s %-38.38s %-12s %10s %10s  |%s\n", row->phase, row->name, on,
         row->begin < chart.begin ? "before" : time_text((double)(row->begin - chart.begin) * 1e-12),
         time_text((double)row->busy * 1e-12), bar_text(row));
   }
@@ -295,7 +297,7 @@ static void put_rows(struct buffer *b)
 
 static void put_head(struct buffer *b, const char *what)
 {
-  put(b, "\n%-55s %-12s %10s %10s  |0%*s\n", what, "on", "begins", "works", BAR - 2,
+  put(b, "\n%-49s %-12s %10s %10s  |0%*s\n", what, "on", "begins", "works", BAR - 2,
       time_text((double)(chart.end - chart.begin) * 1e-12));
 }
 

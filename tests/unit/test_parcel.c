@@ -114,12 +114,23 @@ static long long *identities(const struct op *op, int k, bool in, int rank)
   return id;
 }
 
+/* Whether the pointer is to this member: "m->w.up", "(float *)run_from(m->w.up)", or
+   "(float *)&m->w" where it is the first of that struct that is asked. */
+static bool points_to(const char *pointer, const char *member)
+{
+  const char *run = strstr(pointer, "run_from("), *all = strstr(pointer, "*)&");
+  if (run) pointer = text("%.*s", (int)strcspn(run + 9, ")"), run + 9);
+  if (!all) return !strcmp(pointer, member);
+  size_t n = strlen(all + 3);
+  return !strncmp(all + 3, member, n) && member[n] == '.';
+}
+
 /* Whose part, or whole, a row is of. */
 static int member_named(const struct op *op, const char *name, bool in)
 {
   for (int k = 0; k < op->nbody; k++) {
     const char *its = c_name(value_of(op, k, in));
-    if (its && !strcmp(its, name)) return k;
+    if (its && points_to(name, its)) return k;
   }
   give_up("no member is called %s", name);
   return NONE;

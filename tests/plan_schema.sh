@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# plan.json fulfils plans/plan.schema.json: of some plans, for both targets; and the check sees a member that is
+# missing, one that is new, one of another type and another version.
+. "$(dirname "$0")/common.sh"
+
+schema=plans/plan.schema.json
+n=0
+# fulfils PLAN ARGUMENTS...
+fulfils() {
+  for target in cpu cuda; do
+    "$TPGEN" "$1" -o "$WORK/$n" --target $target "${@:2}" 2> "$WORK/notes" || fail "$1: tpgen ended with status $?"
+    "$TOOLS/check_schema" $schema "$WORK/$n/plan.json" || fail "$*, $target: plan.json is not as the schema says"
+    n=$((n + 1))
+  done
+}
+fulfils plans/toy.lua
+fulfils plans/toy.lua -D tp=3 -D dp=2
+fulfils plans/llama3.lua -D tp=2 -D dp=2
+fulfils plans/llama3.lua -D tp=2 -D async_tp=2
+fulfils plans/reshard.lua
+fulfils tests/dump/streams.lua
+fulfils tests/dump/async_tp.lua
+
+# refused NAME SED: a change of the first plan.json that the check must see.
+refused() {
+  sed "$2" "$WORK/0/plan.json" > "$WORK/$1.json"
+  ! cmp -s "$WORK/0/plan.json" "$WORK/$1.json" || fail "$1: nothing is changed"
+  ! "$TOOLS/check_schema" $schema "$WORK/$1.json" 2> "$WORK/$1.said" || fail "$1 is not seen"
+  [ "$(wc -l < "$WORK/$1.said")" -ge 1 ] || fail "$1: no word"
+}
+refused missing '/"hash":/d'
+refused new 's/"target": "cpu"/"target": "cpu", "mine": 1/'
+refused type 's/"ranks": 2,/"ranks": "2",/'
+refused version 's/"version": 1/"version": 2/'
+refused kind 's/"all_reduce"/"all_rdeuce"/'
+refused negative 's/"bytes": 400/"bytes": -400/'
+finish "$n plans fulfil the schema, and six faults are seen"
