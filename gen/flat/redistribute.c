@@ -133,7 +133,7 @@ static int run_exchange(struct op op, int value, const struct move *m)
 
 static bool keeps_order(const struct move *m)
 {
-  return !is_collective(m->kind) || moves_shards(m->kind);
+  return !is_collective(m->kind) || (moves_shards(m->kind) && m->kind != OP_exchange);
 }
 
 /* The members of a group that may stand in any order stand in that of the mesh: one group then

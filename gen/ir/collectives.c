@@ -27,7 +27,8 @@ bool scatters_sum(enum op_kind k)
 
 bool moves_shards(enum op_kind k)
 {
-  return is_collective(k) && (collective_row[k].from == SHARD || collective_row[k].to == SHARD);
+  const struct collective_row *row = &collective_row[k];
+  return row->name && (row->from == SHARD || row->to == SHARD || row->from == ANY_PLACEMENT);
 }
 
 int sharded_value(const struct op *op)
