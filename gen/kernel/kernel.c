@@ -68,16 +68,26 @@ static int name_parts(const struct op *group, const char **word)
   return n;
 }
 
-/* "add_relu_20x16": what it computes, each operation by its name; or, of many, by the functions
-   that they are parts of, "add_rms_norm_32x128"; of many of these, the first few. */
-static char *kernel_name(const struct op *group, struct shape space)
+static bool is_in_place(const struct draft *k)
 {
+  for (int i = 0; i < k->nargument; i++)
+    if (k->argument[i].in_place) return true;
+  return false;
+}
+
+/* "add_relu_20x16": what it computes, each operation by its name; or, of many, by the functions
+   that they are parts of, "add_rms_norm_32x128"; of many of these, the first few. The name of one
+   that overwrites an operand ends in "_inplace": the call does not show that operand. */
+static char *kernel_name(const struct draft *k)
+{
+  const struct op *group = k->group;
+  const struct shape space = k->loops.space;
   struct buffer b = {0};
   enum { MOST = 4 };
   const char **word = alloc((size_t)(group->nbody + 1) * sizeof *word);
   int n = 0;
-  for (int k = 0; k < group->nbody; k++) {
-    const struct op *op = &graph->op[group->body[k]];
+  for (int i = 0; i < group->nbody; i++) {
+    const struct op *op = body_op(group, i);
     if (op->kind != OP_expand || group->nbody == 1) word[n++] = op_name(op);
   }
   if (n > MOST) n = name_parts(group, word);
@@ -90,6 +100,7 @@ static char *kernel_name(const struct op *group, struct shape space)
   }
   for (int d = 0; d < space.ndim; d++) put(&b, "%s%" PRId64, d ? "x" : "_", space.size[d]);
   if (!space.ndim) put(&b, "_1");
+  if (is_in_place(k)) put(&b, "_inplace");
   return b.text;
 }
 
@@ -167,7 +178,7 @@ static int *known_kernel(const struct draft *k, const char *name, const struct c
 static const char *fused_kernel(const struct draft *k, const struct code *body)
 {
   struct buffer b = {0};
-  const char *name = kernel_name(k->group, k->loops.space);
+  const char *name = kernel_name(k);
   int *known = known_kernel(k, name, body), before = nkernels;
   if (*known) return kernels[*known - 1].name;
   put_text(&b, "", 0);

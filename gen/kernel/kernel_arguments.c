@@ -93,12 +93,12 @@ static void add_argument(struct draft *k, int value, bool written)
   if (!elements(local_shape(value, k->rank))) return;
   for (int i = 0; i < k->nargument; i++)
     if (same_place(k->argument[i].value, value)) {
-      k->argument[i].written |= written;
+      k->argument[i].in_place = k->argument[i].written;
       return;
     }
   const char *name = free_name(k, argument_word(value));
   GROW(k->argument, k->nargument, k->argument_room);
-  k->argument[k->nargument++] = (struct argument){value, written, name};
+  k->argument[k->nargument++] = (struct argument){.value = value, .written = written, .name = name};
 }
 
 const char *argument_if_any(const struct draft *k, int value)

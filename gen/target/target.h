@@ -40,6 +40,7 @@ struct loops {
 struct argument {
   int value;
   bool written;
+  bool in_place;    /* what is read there first is another value, or the same before the kernel */
   const char *name; /* within the kernel */
 };
 /* What it is given besides: a number, or a stream of random ones. */

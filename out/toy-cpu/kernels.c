@@ -10,7 +10,7 @@ const char plan_3aee6ce511a501db[] = "plans/toy.lua";
 
 // relu = relu(in_proj + in_proj.bias)
 // relu is in place of in_proj
-void add_relu_20x16(float *restrict relu, const float *restrict bias)
+void add_relu_20x16_inplace(float *restrict relu, const float *restrict bias)
 {
   for (int i = 0; i < 20; i++) {
     for (int j = 0; j < 16; j++) {
@@ -22,8 +22,8 @@ void add_relu_20x16(float *restrict relu, const float *restrict bias)
 
 // sub = out_proj + out_proj.bias - target; mean = mean(sub)
 // sub is in place of out_proj
-void add_sub_mean_20x5(float *restrict sub, float *restrict mean, const float *restrict bias,
-    const float *restrict target)
+void add_sub_mean_20x5_inplace(float *restrict sub, float *restrict mean,
+    const float *restrict bias, const float *restrict target)
 {
   double mean_sum = 0;
   for (int i = 0; i < 20; i++) {
@@ -38,7 +38,8 @@ void add_sub_mean_20x5(float *restrict sub, float *restrict mean, const float *r
 
 // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))
 // sub_2 is in place of sub
-void sub_square_sum_20x5(float *restrict sub, float *restrict loss, const float *restrict mean)
+void sub_square_sum_20x5_inplace(float *restrict sub, float *restrict loss,
+    const float *restrict mean)
 {
   double loss_sum = 0;
   for (int i = 0; i < 100; i++) {
@@ -51,7 +52,7 @@ void sub_square_sum_20x5(float *restrict sub, float *restrict loss, const float 
 
 // d_sub = 2 * (1/99 * sub); d_out_proj.bias = sum(d_sub)
 // d_sub is in place of sub
-void mul_scale_sum_20x5(float *restrict d_sub, float *restrict d_bias)
+void mul_scale_sum_20x5_inplace(float *restrict d_sub, float *restrict d_bias)
 {
   for (int j = 0; j < 5; j++) d_bias[j] = 0;
   for (int i = 0; i < 20; i++) {
@@ -65,7 +66,7 @@ void mul_scale_sum_20x5(float *restrict d_sub, float *restrict d_bias)
 
 // d_in_proj = relu_back(d_relu, relu); d_in_proj.bias = sum(d_in_proj)
 // d_in_proj is in place of d_relu
-void relu_back_sum_20x16(float *restrict d_in_proj, float *restrict d_bias,
+void relu_back_sum_20x16_inplace(float *restrict d_in_proj, float *restrict d_bias,
     const float *restrict relu)
 {
   for (int j = 0; j < 16; j++) d_bias[j] = 0;

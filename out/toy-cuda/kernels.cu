@@ -8,7 +8,7 @@ const char plan_0b905dc2cd22d2d6[] = "plans/toy.lua";
 // sub = out_proj + out_proj.bias - target; mean = mean(sub)
 // sub is in place of out_proj
 __global__ __launch_bounds__(256)
-void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ mean,
+void add_sub_mean_20x5_inplace(float *__restrict__ sub, float *__restrict__ mean,
     const float *__restrict__ bias, const float *__restrict__ target)
 {
   float mean_sum = 0;
@@ -26,7 +26,7 @@ void add_sub_mean_20x5(float *__restrict__ sub, float *__restrict__ mean,
 // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))
 // sub_2 is in place of sub
 __global__ __launch_bounds__(256)
-void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
+void sub_square_sum_20x5_inplace(float *__restrict__ sub, float *__restrict__ loss,
     const float *__restrict__ mean)
 {
   float loss_sum = 0;
@@ -48,7 +48,7 @@ void sub_square_sum_20x5(float *__restrict__ sub, float *__restrict__ loss,
 // d_sub = 2 * (1/99 * sub)
 // d_sub is in place of sub
 __global__ __launch_bounds__(256)
-void mul_scale_20x5(float *__restrict__ d_sub)
+void mul_scale_20x5_inplace(float *__restrict__ d_sub)
 {
   const int i = ((int)blockIdx.x * 256 + (int)threadIdx.x) * 4;
   if (i >= 100) return;
@@ -62,7 +62,7 @@ void mul_scale_20x5(float *__restrict__ d_sub)
 // d_in_proj = relu_back(d_relu, relu)
 // d_in_proj is in place of d_relu
 __global__ __launch_bounds__(256)
-void relu_back_20x16(float *__restrict__ d_in_proj, const float *__restrict__ relu)
+void relu_back_20x16_inplace(float *__restrict__ d_in_proj, const float *__restrict__ relu)
 {
   const int i = ((int)blockIdx.x * 256 + (int)threadIdx.x) * 4;
   if (i >= 320) return;
