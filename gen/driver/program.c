@@ -250,6 +250,7 @@ static void add_kernels(void)
                     "hash",    copy_text(graph->hash)};
   const char *c = embedded_text(text("templates/kernels.%s", suffix));
   const char *h = embedded_text(text("templates/kernels.%s", target->header));
+  share_bodies();
   add_text(text("kernels.%s", suffix),
            fill(c, common[0], common[1], common[2], common[3], common[4], common[5], "kernels",
                 kernel_definitions(), "plan_string", string_text(plan_shown()), NULL));

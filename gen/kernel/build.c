@@ -19,13 +19,24 @@
 
 /* --------------------------------------------------------------------------- without reductions */
 
+/* Whether neighbours are of several rows, as rows have one element each, and what rows have one of
+   is computed. */
+static bool is_vector_of_rows(const struct draft *k)
+{
+  int last = innermost_loop(&k->loops);
+  if (last == NONE || k->loops.reduced[last]) return false;
+  for (int n = 0; n < k->group->nbody; n++)
+    if (k->stages.task[n].of_row) return true;
+  return false;
+}
+
 /* Each thread computes for itself what its row has one of; the row's first one stores that. */
 static void add_flat(struct code *c, struct draft *k)
 {
   struct loops every = k->loops;
   struct buffer first = {0};
   bool made[MOST_IN_KERNEL], of_row[MOST_IN_KERNEL];
-  k->vectors.width = vector_width(k);
+  k->vectors.width = is_vector_of_rows(k) ? 1 : vector_width(k);
   put_text(&first, "", 0);
   for (int n = 0; n < every.n; n++) {
     every.reduced[n] = false;

@@ -75,13 +75,10 @@ static bool is_in_place(const struct draft *k)
   return false;
 }
 
-/* "add_relu_20x16": what it computes, each operation by its name; or, of many, by the functions
-   that they are parts of, "add_rms_norm_32x128"; of many of these, the first few. The name of one
-   that overwrites an operand ends in "_inplace": the call does not show that operand. */
-static char *kernel_name(const struct draft *k)
+/* "add_relu": what a kernel computes, each operation by its name; or, of many, by the functions
+   that they are parts of, "add_rms_norm"; of many of these, the first few. */
+static char *kernel_words(const struct op *group)
 {
-  const struct op *group = k->group;
-  const struct shape space = k->loops.space;
   struct buffer b = {0};
   enum { MOST = 4 };
   const char **word = alloc((size_t)(group->nbody + 1) * sizeof *word);
@@ -90,6 +87,7 @@ static char *kernel_name(const struct draft *k)
     const struct op *op = body_op(group, i);
     if (op->kind != OP_expand || group->nbody == 1) word[n++] = op_name(op);
   }
+  if (!n) word[n++] = op_name(body_op(group, 0));
   if (n > MOST) n = name_parts(group, word);
   for (int i = 0; i < n; i++) {
     if (n > MOST && i == MOST - 1) {
@@ -98,9 +96,18 @@ static char *kernel_name(const struct draft *k)
     }
     put(&b, "%s%s", i ? "_" : "", word[i]);
   }
+  return b.text;
+}
+
+/* "add_relu_20x16". The name of a kernel that overwrites an operand ends in "_inplace": its call
+   does not show that operand. */
+static char *kernel_name(const char *words, struct shape space, bool in_place)
+{
+  struct buffer b = {0};
+  put(&b, "%s", words);
   for (int d = 0; d < space.ndim; d++) put(&b, "%s%" PRId64, d ? "x" : "_", space.size[d]);
   if (!space.ndim) put(&b, "_1");
-  if (is_in_place(k)) put(&b, "_inplace");
+  if (in_place) put(&b, "_inplace");
   return b.text;
 }
 
@@ -175,22 +182,32 @@ static int *known_kernel(const struct draft *k, const char *name, const struct c
   return planned(text("%s %d %s", name, k->launch->threads, signature_of(k, body, true)));
 }
 
-static const char *fused_kernel(const struct draft *k, const struct code *body)
+static const char *fused_kernel(struct draft *k, const struct code *body)
 {
   struct buffer b = {0};
-  const char *name = kernel_name(k);
+  k->words = kernel_words(k->group);
+  const char *name = kernel_name(k->words, k->loops.space, is_in_place(k));
   int *known = known_kernel(k, name, body), before = nkernels;
   if (*known) return kernels[*known - 1].name;
   put_text(&b, "", 0);
   print_code(&b, body, 2);
   name = add_function(name, parameters_text(k), kernel_comment(k->group), b.text, k->launch);
-  if (nkernels > before) *known = nkernels;
+  if (nkernels > before) {
+    struct draft *kept = alloc(sizeof *kept);
+    *kept = *k;
+    kernels[nkernels - 1].draft = kept;
+    kernels[nkernels - 1].code = body;
+    *known = nkernels;
+  }
   return name;
 }
 
 void reserve_fused_name(const struct op *group, int rank)
 {
-  reserve_kernel_name(kernel_name(group, local_shape(group->stages->space, rank)));
+  const char *words = kernel_words(group);
+  struct shape space = local_shape(group->stages->space, rank);
+  for (int in_place = 0; in_place < 2; in_place++)
+    reserve_kernel_name(kernel_name(words, space, in_place));
   for (int k = 0; k < group->nbody; k++) {
     const struct op *op = &graph->op[group->body[k]];
     if (is_reduce(op->kind)) reserve_kernel_name(text("%s_of_none", op_name(op)));

@@ -116,6 +116,7 @@ struct code *add_condition(struct code *c, const char *condition);
 struct statement *add_for(struct code *c, const char *type, const char *variable, const char *from,
                           const char *below);
 void append_code(struct code *c, const struct code *more);
+struct code *copy_code(const struct code *c);
 /* Whether any expression has the word. */
 bool code_names(const struct code *c, const char *word);
 void drop_unnamed(struct code *c);
@@ -202,6 +203,11 @@ void declare_parts(struct code *c, struct draft *k, const bool *these, int64_t p
 void add_part_results(struct code *c, struct draft *k, const bool *these);
 void combine_parts(struct code *c, struct draft *k, const bool *these, int64_t parts,
                    const char *index);
+
+/* ------------------------------------------------------------------------------ share_bodies.c */
+
+/* Before the kernels are written: those that differ by sizes alone get one body. */
+void share_bodies(void);
 
 /* ------------------------------------------------------------------------------------ vector.c */
 

@@ -81,6 +81,15 @@ void append_code(struct code *c, const struct code *more)
 
 /* ------------------------------------------------------------------------------------ asking it */
 
+struct code *copy_code(const struct code *c)
+{
+  struct code *copy = new_code();
+  append_code(copy, c);
+  for (int i = 0; i < copy->n; i++)
+    if (copy->list[i].body) copy->list[i].body = copy_code(copy->list[i].body);
+  return copy;
+}
+
 void each_expression(const struct code *c, void (*visit)(const char **expression, void *with),
                      void *with)
 {

@@ -26,6 +26,9 @@ struct kernel {
   const char *name, *comment;
   const char *prototypes, *definition;             /* as written */
   const char *given_prototypes, *given_definition; /* with the hole `$name$` */
+  /* Of a fused operation, what the definition was printed from, or NULL. */
+  const struct draft *draft;
+  const struct code *code;
 };
 
 /* -------------------------------------------------------------------------- activation_table.c */

@@ -79,6 +79,7 @@ struct vectors {
 struct draft {
   const struct op *group;
   int rank;
+  const char *words; /* of the kernel's name, without sizes: "add_relu" */
   struct launch *launch;
   struct stages stages;
   const char *guard; /* the condition under which a thread stores what a row has one of */

@@ -38,7 +38,7 @@ static void forward(void)
 
   // relu = relu(in_proj + in_proj.bias)    plans/toy.lua:14    S(1), S(0) -> S(1)
   float *const relu = at_relu(); // [20, 16], in place of in_proj
-  add_relu_20x16(relu, m->w.in_proj.bias);
+  add_relu_20x16_inplace(relu, m->w.in_proj.bias);
 
   // relu @ out_proj.weight    ak,nk->an    plans/toy.lua:14    S(1), S(1) -> P(sum)
   float *const out_proj = at_out_proj(); // [20, 5]
@@ -53,18 +53,18 @@ static void forward(void)
   // plans/toy.lua:14, 34    R, R, R -> R, R
   float *const sub = at_sub(); // [20, 5], in place of out_proj
   float *const mean = at_mean(); // []
-  add_sub_mean_20x5(sub, mean, m->w.out_proj.bias, m->batch.target);
+  add_sub_mean_20x5_inplace(sub, mean, m->w.out_proj.bias, m->batch.target);
 
   // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))    plans/toy.lua:34    R, R -> R, R
   float *const sub_2 = at_sub(); // [20, 5], in place of out_proj
-  sub_square_sum_20x5(sub_2, &m->loss, mean);
+  sub_square_sum_20x5_inplace(sub_2, &m->loss, mean);
 }
 
 static void backward(void)
 {
   // d_sub = 2 * (1/99 * sub); d_out_proj.bias = sum(d_sub)    plans/toy.lua:34, 14    R, R -> R, R
   float *const d_sub = at_d_sub(); // [20, 5]
-  mul_scale_sum_20x5(d_sub, m->grad.out_proj.bias);
+  mul_scale_sum_20x5_inplace(d_sub, m->grad.out_proj.bias);
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
   float *const d_relu = at_d_relu(); // [20, 16]
@@ -78,7 +78,7 @@ static void backward(void)
   // d_in_proj.bias = sum(d_in_proj)
   // plans/toy.lua:14    S(1), S(1) -> S(1), S(0)
   float *const d_in_proj = at_d_in_proj(); // [20, 16], in place of d_relu
-  relu_back_sum_20x16(d_in_proj, m->grad.in_proj.bias, relu);
+  relu_back_sum_20x16_inplace(d_in_proj, m->grad.in_proj.bias, relu);
 
   // d_in_proj @ input    an,ak->nk    plans/toy.lua:14    S(1), R -> S(0)
   matmul_tn(m->grad.in_proj.weight, d_in_proj, m->batch.input, .m = 16, .n = 10, .k = 20);

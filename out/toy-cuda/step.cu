@@ -63,11 +63,11 @@ static void forward(void)
   // plans/toy.lua:14, 34    R, R, R -> R, R
   float *const sub = at_sub(); // [20, 5], in place of out_proj
   float *const mean = at_mean(); // []
-  LAUNCH(add_sub_mean_20x5, 1, 256, stream)(sub, mean, m->w.out_proj.bias, m->batch.target);
+  LAUNCH(add_sub_mean_20x5_inplace, 1, 256, stream)(sub, mean, m->w.out_proj.bias, m->batch.target);
 
   // sub_2 = sub - mean; loss = 1/99 * sum(square(sub_2))    plans/toy.lua:34    R, R -> R, R
   float *const sub_2 = at_sub(); // [20, 5], in place of out_proj
-  LAUNCH(sub_square_sum_20x5, 1, 256, stream)(sub_2, &m->loss, mean);
+  LAUNCH(sub_square_sum_20x5_inplace, 1, 256, stream)(sub_2, &m->loss, mean);
 }
 
 static void backward(void)
@@ -75,7 +75,7 @@ static void backward(void)
   const range shown("backward");
   // d_sub = 2 * (1/99 * sub)    plans/toy.lua:34    R, R -> R
   float *const d_sub = at_d_sub(); // [20, 5]
-  LAUNCH(mul_scale_20x5, 1, 256, stream)(d_sub);
+  LAUNCH(mul_scale_20x5_inplace, 1, 256, stream)(d_sub);
 
   // d_sub @ out_proj.weight    an,nk->ak    plans/toy.lua:14    R, S(1) -> S(1)
   float *const d_relu = at_d_relu(); // [20, 16]
@@ -90,7 +90,7 @@ static void backward(void)
 
   // d_in_proj = relu_back(d_relu, relu)    plans/toy.lua:14    S(1), S(1) -> S(1)
   float *const d_in_proj = at_d_in_proj(); // [20, 16], in place of d_relu
-  LAUNCH(relu_back_20x16, 1, 256, stream)(d_in_proj, relu);
+  LAUNCH(relu_back_20x16_inplace, 1, 256, stream)(d_in_proj, relu);
 
   // d_in_proj.weight = d_in_proj @ input
   // d_in_proj.bias = sum(d_in_proj)

@@ -417,6 +417,13 @@ static void random_program(void)
   random_kernels(spaces, 11, 60);
 }
 
+/* Rows of one element: neighbours are of several rows. */
+static void program_of_short_rows(void)
+{
+  static const char *const spaces[] = {"8x1", "4x5x1", "4x1x1", "12x1"};
+  random_kernels(spaces, 4, 24);
+}
+
 /* Rows of which a thread has several vectors, and those that a whole block goes through; so many
    that each has several of them. */
 static void program_of_long_rows(void)
@@ -494,8 +501,17 @@ static void command(const char *line)
   must(system(line) == 0, "failed: %s", line);
 }
 
+/* Of kernels that differ by sizes alone. */
+static void share_some_bodies(void)
+{
+  share_bodies();
+  must(!target->thread_grids || strstr(kernel_definitions(), "template <int n"),
+       "no kernels share a body");
+}
+
 static void compile_kernels(void)
 {
+  share_some_bodies();
   write_text("kernels.h",
              text("%s%s%s%s",
                   is_for_cuda() ? text("#include <cuda_runtime.h>\n%s", constants_text()) : "",
@@ -785,6 +801,12 @@ static void test_long_rows_in_cuda(void **state)
   kernels_compute_what_they_say((struct trial){program_of_long_rows, true});
 }
 
+static void test_short_rows_in_cuda(void **state)
+{
+  (void)state;
+  kernels_compute_what_they_say((struct trial){program_of_short_rows, true});
+}
+
 /* What declares a variable asks so: one that only a comment names would be declared in vain. */
 static void test_what_a_text_names(void **state)
 {
@@ -804,7 +826,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_row_in_c),      cmocka_unit_test(test_every_row_in_cuda),
       cmocka_unit_test(test_random_kernels_in_c), cmocka_unit_test(test_random_kernels_in_cuda),
-      cmocka_unit_test(test_long_rows_in_cuda),   cmocka_unit_test(test_what_a_text_names),
+      cmocka_unit_test(test_long_rows_in_cuda),   cmocka_unit_test(test_short_rows_in_cuda),
+      cmocka_unit_test(test_what_a_text_names),
   };
   char temporary[] = "/tmp/kernelsXXXXXX", remove[64];
   setenv("OMP_WAIT_POLICY", "passive", 0); /* there may be more threads than cores */

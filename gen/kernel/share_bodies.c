@@ -1,0 +1,272 @@
+/* share_bodies.c: kernels that differ by sizes alone become instances of one template.
+
+   Takes   all kernels of a CUDA program, the code of those of fused operations with them.
+   Leaves  one body for each code before the first of its kernels, its sizes parameters of a
+   template; each of the kernels is a call of it with its sizes. So compilers still see constants.
+
+   Sizes are named by the loops that they are of: "ni", "nj"; a stride is a product of them. Numbers
+   that are neither are "size_1", "size_2". What is the same in all of the kernels stays as it is.
+
+   In C there are no templates. A static inline function with the sizes as parameters is several
+   times slower there where compilers see the constants too late: OpenMP's loops have become
+   functions by then, and conditional loads gathers. */
+#include "kernel/kernel.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_PARAMETERS = 8, MOST_OTHER = 4 };
+
+/* One number for each of the kernels. */
+struct parameter {
+  const char *name;
+  const int64_t *size;
+};
+
+struct template
+{
+  const struct kernel **member;
+  int n;
+  int64_t **size; /* by member: the whole numbers of its code, in their order */
+  int position;   /* how many of them have been replaced */
+  struct parameter parameter[MOST_PARAMETERS];
+  int nparameter, nother;
+  bool fails; /* it would take too many parameters */
+};
+
+/* ---------------------------------------------------------------------------------- the numbers */
+
+struct numbers_found {
+  int64_t *list;
+  int n, room;
+};
+
+static void find_numbers(const char **expression, void *with)
+{
+  struct numbers_found *found = with;
+  enum token token;
+  for (const char *c = *expression, *end; *c; c = end) {
+    end = next_token(c, &token);
+    if (token != SIZE_TOKEN) continue;
+    GROW(found->list, found->n, found->room);
+    found->list[found->n++] = strtoll(c, NULL, 10);
+  }
+}
+
+static bool is_same_in_all(const struct template *t, const int64_t *size)
+{
+  for (int m = 1; m < t->n; m++)
+    if (size[m] != size[0]) return false;
+  return true;
+}
+
+/* ------------------------------------------------------------------------------- their new texts
+ */
+
+static const char *parameter_name(struct template *t, const char *name, const int64_t *size)
+{
+  for (int i = 0; i < t->nparameter; i++) {
+    const struct parameter *p = &t->parameter[i];
+    bool same = !memcmp(p->size, size, (size_t)t->n * sizeof *size);
+    if (name ? !strcmp(p->name, name) : same) return p->name;
+  }
+  t->fails |= t->nparameter == MOST_PARAMETERS || (!name && t->nother == MOST_OTHER);
+  if (t->fails) return "0";
+  if (!name) name = text("size_%d", ++t->nother);
+  t->parameter[t->nparameter++] = (struct parameter){name, size};
+  return name;
+}
+
+/* The sizes of a loop in all kernels. */
+static int64_t *loop_sizes(const struct template *t, int loop)
+{
+  int64_t *size = alloc((size_t)t->n * sizeof *size);
+  for (int m = 0; m < t->n; m++) size[m] = t->member[m]->draft->loops.size[loop];
+  return size;
+}
+
+/* Whether the number is the product of the sizes of these loops, by `divisor`. */
+static bool is_product(const struct template *t, const int64_t *number, int from, int to,
+                       int divisor)
+{
+  for (int m = 0; m < t->n; m++) {
+    const struct loops *loops = &t->member[m]->draft->loops;
+    int64_t product = 1;
+    for (int n = from; n <= to; n++) product *= loops->size[n];
+    if (product != number[m] * divisor) return false;
+  }
+  return true;
+}
+
+static const char *product_text(struct template *t, int from, int to, int divisor)
+{
+  struct buffer b = {0};
+  for (int n = from; n <= to; n++) {
+    const int64_t *size = loop_sizes(t, n);
+    const char *name = text("n%s", loop_variable[n]), *sign = n > from ? " * " : "";
+    if (is_same_in_all(t, size))
+      put(&b, "%s%" PRId64, sign, size[0]);
+    else
+      put(&b, "%s%s", sign, parameter_name(t, name, size));
+  }
+  if (divisor > 1) put(&b, " / %d", divisor);
+  return b.text;
+}
+
+/* The text for a number that is not the same in all kernels. */
+static const char *size_as_text(struct template *t, const int64_t *number)
+{
+  const struct draft *k = t->member[0]->draft;
+  for (int by_vector = 0; by_vector < 1 + (k->vectors.width > 1); by_vector++)
+    for (int length = 0; length < k->loops.n; length++)
+      for (int from = 0; from + length < k->loops.n; from++) {
+        int divisor = by_vector ? k->vectors.width : 1;
+        if (is_product(t, number, from, from + length, divisor))
+          return product_text(t, from, from + length, divisor);
+      }
+  return parameter_name(t, NULL, number);
+}
+
+static void replace_numbers(const char **expression, void *with)
+{
+  struct template *t = with;
+  struct buffer b = {0};
+  enum token token;
+  put_text(&b, "", 0);
+  for (const char *c = *expression, *end; *c; c = end) {
+    end = next_token(c, &token);
+    int64_t *number = alloc((size_t)t->n * sizeof *number);
+    for (int m = 0; token == SIZE_TOKEN && m < t->n; m++) number[m] = t->size[m][t->position];
+    t->position += token == SIZE_TOKEN;
+    if (token != SIZE_TOKEN || is_same_in_all(t, number)) {
+      put_text(&b, c, (size_t)(end - c));
+      continue;
+    }
+    const char *size = size_as_text(t, number);
+    bool last = !*end && b.length > 1 && strchr("<>=", b.text[b.length - 2]);
+    put(&b, strchr(size, ' ') && b.length && !last ? "(%s)" : "%s", size);
+  }
+  *expression = b.text;
+}
+
+/* --------------------------------------------------------------------------------- the new kernels
+ */
+
+static char *template_text(const struct template *t, const char *name, const struct code *code)
+{
+  const struct draft *k = t->member[0]->draft;
+  struct buffer head = {0}, body = {0};
+  put_text(&head, "", 0);
+  for (int i = 0; i < t->nparameter; i++)
+    put(&head, "%s%s %s", i ? ", " : "template <", k->loops.type, t->parameter[i].name);
+  if (t->nparameter) put(&head, ">\n");
+  put_text(&body, "", 0);
+  print_code(&body, code, 2);
+  return wrapped_lines(text("%s__device__ __forceinline__\nvoid %s(%s)\n{\n%s}\n", head.text, name,
+                            parameters_text(k), without_braces(body.text)),
+                       true);
+}
+
+/* "  add_of_sizes<64, 128>(out, a, b);" */
+static char *instance_call(const struct template *t, int member, const char *name)
+{
+  const struct draft *k = t->member[member]->draft;
+  struct buffer b = {0};
+  put(&b, "  %s", name);
+  for (int i = 0; i < t->nparameter; i++)
+    put(&b, "%s%" PRId64, i ? ", " : "<", t->parameter[i].size[member]);
+  put(&b, t->nparameter ? ">(" : "(");
+  for (int i = 0; i < k->nargument; i++) put(&b, "%s%s", i ? ", " : "", k->argument[i].name);
+  for (int i = 0; i < k->nextra; i++)
+    put(&b, "%s%s", i + k->nargument ? ", " : "", k->extra[i].name);
+  put(&b, ");\n");
+  return b.text;
+}
+
+/* "For add_8 and add_12." */
+static char *template_comment(const struct template *t)
+{
+  struct buffer b = {0};
+  for (int m = 0; m < t->n; m++)
+    put(&b, "%s%s", !m ? "For " : m < t->n - 1 ? ", " : " and ", t->member[m]->name);
+  return comment_lines(text("%s.", b.text), 0);
+}
+
+/* Whether something in the kernel has the name of a parameter already. */
+static bool clashes(const struct template *t, const struct code *code)
+{
+  const struct draft *k = t->member[0]->draft;
+  for (int i = 0; i < t->nparameter; i++) {
+    const char *name = t->parameter[i].name;
+    if (strcmp(free_name(k, name), name) || code_names(code, name)) return true;
+  }
+  return false;
+}
+
+static struct template template_of(struct kernel *const *member, int n)
+{
+  struct template t = {.member = alloc((size_t)n * sizeof *t.member), .n = n};
+  t.size = alloc((size_t)n * sizeof *t.size);
+  for (int m = 0; m < n; m++) {
+    struct numbers_found found = {0};
+    each_expression(member[m]->code, find_numbers, &found);
+    t.member[m] = member[m];
+    t.size[m] = found.list;
+  }
+  return t;
+}
+
+/* "add_of_sizes", "add_of_sizes_2" */
+static const char *body_name(const char *words)
+{
+  int *known = planned(text("%s_of_sizes", words));
+  return ++*known == 1 ? text("%s_of_sizes", words) : text("%s_of_sizes_%d", words, *known);
+}
+
+static void share_body(struct kernel *const *member, int n)
+{
+  struct template t = template_of(member, n);
+  struct code *code = copy_code(member[0]->code);
+  each_expression(code, replace_numbers, &t);
+  if (t.fails || clashes(&t, member[0]->code)) return;
+  const char *name = body_name(member[0]->draft->words);
+  char *body = template_text(&t, name, code);
+  for (int m = 0; m < n; m++) {
+    const char *head = member[m]->definition, *begin = strstr(head, "\n{\n") + 3;
+    member[m]->definition = text("%.*s%s}\n", (int)(begin - head), head,
+                                 wrapped_lines(instance_call(&t, m, name), true));
+  }
+  member[0]->comment = text("%s%s\n%s", template_comment(&t), body, member[0]->comment);
+}
+
+/* By the code without sizes: the kernels that have it. */
+struct same_code {
+  struct kernel **member;
+  int n, room;
+};
+
+static struct same_code *same_code_as(const struct kernel *k)
+{
+  static struct memo codes;
+  static struct query q;
+  bool is_new;
+  begin_query(&q);
+  ask_text(&q, k->draft->words);
+  ask_text(&q, signature_of(k->draft, k->code, false));
+  return answer_to(&codes, &q, sizeof(struct same_code), &is_new);
+}
+
+void share_bodies(void)
+{
+  for (int i = 0; has_blocks() && i < nkernels; i++) {
+    struct same_code *same = kernels[i].code ? same_code_as(&kernels[i]) : NULL;
+    if (!same) continue;
+    GROW(same->member, same->n, same->room);
+    same->member[same->n++] = &kernels[i];
+  }
+  for (int i = 0; has_blocks() && i < nkernels; i++) {
+    struct same_code *same = kernels[i].code ? same_code_as(&kernels[i]) : NULL;
+    if (same && same->n > 1 && same->member[0] == &kernels[i]) share_body(same->member, same->n);
+  }
+}
