@@ -9,7 +9,7 @@
 
 static_assert(sizeof &plan_$hash$ > 0, "kernels.h is of the same plan");
 
-static const struct tensor tensors[] = {
+$states$static const struct tensor tensors[] = {
 $tensors$};
 $index_uses$
 #endif

@@ -156,8 +156,8 @@ static void add_tensors(const struct class_files *names, int rank, const struct 
 {
   add_text(names->tensors,
            fill(embedded_text("templates/tensors.h"), "version", TPGEN_VERSION, "plan",
-                plan_shown(), "hash", graph->hash, "tensors", tensors_text(tensors, rank),
-                "index_uses", index_uses_text(tensors), NULL));
+                plan_shown(), "hash", graph->hash, "states", states_macro(tensors), "tensors",
+                tensors_text(tensors, rank), "index_uses", index_uses_text(tensors), NULL));
 }
 
 /* The shapes and layouts that occur, each once: what is cut alike on a rank is cut alike there. */

@@ -121,6 +121,8 @@ char *statement_text(const struct op *op, int rank);
    order of its table. */
 struct families find_tensors(void);
 char *tensors_text(const struct families *tensors, int rank);
+/* The macros that its rows of the optimizer's states are written with. */
+char *states_macro(const struct families *tensors);
 /* The table of the numbers that are used as indices, "" where there are none. */
 char *index_uses_text(const struct families *tensors);
 /* A name as it stands in files, as a C string: bytes that are not plain are escaped. */

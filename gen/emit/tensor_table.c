@@ -96,7 +96,7 @@ static const char *row_lines(char *row)
   return wrapped(row, ", ", "     ");
 }
 
-char *tensors_text(const struct families *tensors, int rank)
+static char *full_row(const struct family *f, int rank)
 {
   static const char *const role[] = {
       [PARAMETER] = "PARAMETER", [STATE] = "STATE", [BATCH] = "BATCH", [ACTIVATION] = "OUTPUT"};
@@ -106,19 +106,102 @@ char *tensors_text(const struct families *tensors, int rank)
                                     [INIT_UNIFORM] = "UNIFORM",
                                     [INIT_NORMAL] = "NORMAL",
                                     [INIT_TOKENS] = "TOKENS"};
-  struct buffer b = {0};
-  put_text(&b, "", 0);
+  const struct value *v = &graph->value[f->member.at[0]];
+  struct shape here = local_shape(f->member.at[0], rank);
+  char *names = text("    {%s, %s, %d, %s, %s,", name_text(f->name, f->rest), alias_text(f),
+                     f->member.n, role[v->role], type[v->type]);
+  return text("%s\n%s\n     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n", row_lines(names),
+              row_lines(text("     %s,", tensor_place_text(f))), here.ndim, sizes_text(v->shape),
+              sizes_text(here), how[v->init.kind], v->init.a, v->init.b);
+}
+
+/* "exp_avg" of a state that is named, placed and filled as the macro STATE_ROW says; else NULL. */
+static const char *state_kind(const struct family *f)
+{
+  const struct value *v = &graph->value[f->member.at[0]];
+  const char *at = c_name(f->member.at[0]), *name, *rest;
+  family_alias(f, &name, &rest);
+  if (v->role != STATE || v->type != F32 || name || !at || !graph->value[v->of].name) return NULL;
+  if (v->init.kind != INIT_CONSTANT || v->init.a != 0 || v->init.b != 0) return NULL;
+  char *kind = text("%.*s", (int)strcspn(at + strlen("m->"), "."), at + strlen("m->"));
+  const char *start = text("optim.%s.", kind);
+  return strncmp(f->name, start, strlen(start)) ? NULL : kind;
+}
+
+/* What STATE_ROW takes but the kind: what is equal in all states of a parameter. */
+static char *state_arguments(const struct family *f, const char *kind, int rank)
+{
+  const char *at = c_name(f->member.at[0]) + strlen("m->") + strlen(kind) + 1;
+  struct shape here = local_shape(f->member.at[0], rank);
+  const char *stride = "0";
+  if (f->rest) {
+    const char *first = c_name(f->member.at[0]);
+    int n = (int)before_number(first, c_name(f->member.at[1]), 1);
+    int skipped = (int)(strlen("m->") + strlen(kind));
+    stride = text("sizeof m->w%.*s0]", n - skipped, first + skipped);
+  }
+  return text("%s, %s, %d, %s, %s, %d, {%s}, {%s}",
+              string_text(f->name + strlen("optim..") + strlen(kind)),
+              f->rest ? string_text(f->rest) : "NULL", f->member.n, at, stride, here.ndim,
+              sizes_text(graph->value[f->member.at[0]].shape), sizes_text(here));
+}
+
+/* How many states from the i-th tensor on are those of one parameter, the kinds that all have. */
+static int states_at(const struct families *tensors, int i, int rank, const char *const *kind,
+                     int n)
+{
+  const char *first = NULL;
+  for (int k = 0; k < n; k++) {
+    const struct family *f = &tensors->at[i + k];
+    const char *its = i + k < tensors->n ? state_kind(f) : NULL;
+    if (!its || strcmp(its, kind[k])) return 0;
+    const char *arguments = state_arguments(f, its, rank);
+    if (first && strcmp(first, arguments)) return 0;
+    first = arguments;
+  }
+  return n;
+}
+
+/* The kinds of the states of the first parameter that has any. */
+static int find_kinds(const struct families *tensors, const char **kind)
+{
+  int n = 0, of = NONE;
   for (int i = 0; i < tensors->n; i++) {
     const struct family *f = &tensors->at[i];
-    const struct value *v = &graph->value[f->member.at[0]];
-    struct shape here = local_shape(f->member.at[0], rank);
-    char *names = text("    {%s, %s, %d, %s, %s,", name_text(f->name, f->rest), alias_text(f),
-                       f->member.n, role[v->role], type[v->type]);
-    put(&b, "%s\n%s\n", row_lines(names), row_lines(text("     %s,", tensor_place_text(f))));
-    put(&b, "     %d, {%s}, {%s}, {%s, %.17g, %.17g}},\n", here.ndim, sizes_text(v->shape),
-        sizes_text(here), how[v->init.kind], v->init.a, v->init.b);
+    const char *its = state_kind(f);
+    if (!its) continue;
+    if (of == NONE) of = graph->value[f->member.at[0]].of;
+    if (graph->value[f->member.at[0]].of != of) break;
+    kind[n++] = its;
+  }
+  return n;
+}
+
+char *tensors_text(const struct families *tensors, int rank)
+{
+  struct buffer b = {0};
+  const char **kind = alloc((size_t)(tensors->n + 1) * sizeof *kind);
+  int nkind = find_kinds(tensors, kind);
+  put_text(&b, "", 0);
+  for (int i = 0; i < tensors->n; i++) {
+    int n = nkind ? states_at(tensors, i, rank, kind, nkind) : 0;
+    if (!n) put(&b, "%s", full_row(&tensors->at[i], rank));
+    if (!n) continue;
+    put(&b, "%s\n",
+        row_lines(text("    STATES(%s)", state_arguments(&tensors->at[i], kind[0], rank))));
+    i += n - 1;
   }
   return b.text;
+}
+
+/* The macro STATES, of these kinds: "" where there are none. */
+char *states_macro(const struct families *tensors)
+{
+  struct buffer rows = {0};
+  const char **kind = alloc((size_t)(tensors->n + 1) * sizeof *kind);
+  int n = find_kinds(tensors, kind);
+  for (int k = 0; k < n; k++) put(&rows, "%sSTATE_ROW(%s, __VA_ARGS__)", k ? " " : "", kind[k]);
+  return n ? fill(embedded_text("templates/state_rows.h"), "rows", rows.text, NULL) : "";
 }
 
 /* Which of the tensors the value is. */
