@@ -12,7 +12,7 @@ static const int coordinate[] = {$coordinate$}; // $mesh$
 $members$
 $exchanges$
 // Where its parts begin in the whole tensors.
-static const long first[][MAX_DIMS] = {
+$states$static const long first[][MAX_DIMS] = {
 $first$};
 
 // 1 where it is the one that writes its part.

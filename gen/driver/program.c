@@ -276,11 +276,13 @@ static void add_class(int class, int first, const int *class_of)
   struct class_files names = files_of(class);
   name_values(first);
   struct families tensors = find_tensors();
+  const int *states = find_state_rows(&tensors, first);
   const char **shown = alloc((size_t)(tensors.n + 1) * sizeof *shown);
   for (int i = 0; i < tensors.n; i++) shown[i] = printable(family_text(&tensors.at[i]));
   for (int r = 0; r < world_size(); r++)
     if (class_of[r] == class)
-      add_text(text("rank%d.%s", r, target->source), rank_text(r, names.step, &tensors, shown));
+      add_text(text("rank%d.%s", r, target->source),
+               rank_text(r, names.step, &tensors, shown, states));
   add_tensors(&names, first, &tensors); /* while names are those of no function */
   add_step(&names, first, ranks_text(class_of, class), &tensors);
   if (target->streams) check_issued(first, statements());

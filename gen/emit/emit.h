@@ -101,9 +101,9 @@ char *prepare_text(void);
 /* --------------------------------------------------------------------------------- rank_file.c */
 
 /* rank<N>.c of a rank. `step`: the file of its program; `shown`: the tensors' names as comments
-   have them. */
+   have them; `states`: see find_state_rows. */
 char *rank_text(int rank, const char *step, const struct families *tensors,
-                const char *const *shown);
+                const char *const *shown, const int *states);
 
 /* --------------------------------------------------------------------------------- statement.c */
 
@@ -121,6 +121,8 @@ char *statement_text(const struct op *op, int rank);
    order of its table. */
 struct families find_tensors(void);
 char *tensors_text(const struct families *tensors, int rank);
+/* By tensor how many states begin there that are one row, those of a parameter; 0: it is a row. */
+const int *find_state_rows(const struct families *tensors, int rank);
 /* The macros that its rows of the optimizer's states are written with. */
 char *states_macro(const struct families *tensors);
 /* The table of the numbers that are used as indices, "" where there are none. */

@@ -51,14 +51,29 @@ static bool owns(int value, int rank)
   return elements(local_shape(value, rank)) > 0;
 }
 
-/* `step`: the file of the program; `shown`: the tensors' names as comments have them. */
+/* The macro by which the states of a parameter are one row: they begin where it does. */
+static char *states_macro_text(int n)
+{
+  struct buffer b = {0};
+  put(&b, "#define STATES(...) ");
+  for (int k = 0; k < n; k++) put(&b, "%s__VA_ARGS__,", k ? " " : "");
+  return text("// The optimizer's states of a parameter begin where it does.\n%s\n", b.text);
+}
+
+/* "layers.*.wq" of "optim.exp_avg.layers.*.wq". */
+static const char *after_kind(const char *state)
+{
+  return strchr(strchr(state, '.') + 1, '.') + 1;
+}
+
 char *rank_text(int rank, const char *step, const struct families *tensors,
-                const char *const *shown)
+                const char *const *shown, const int *states)
 {
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
   enum { OWNS_IN_A_ROW = 32 };
   struct buffer first = {0}, own = {0};
+  int kinds = 0, told = 0; /* told: of how many tensors a row has said it */
   for (int i = 0; i < tensors->n; i++) {
     int value = tensors->at[i].member.at[0];
     const struct value *v = &graph->value[value];
@@ -66,7 +81,12 @@ char *rank_text(int rank, const char *step, const struct families *tensors,
     struct shape at = {.ndim = v->shape.ndim};
     memcpy(at.size, p.first, sizeof at.size);
     if (!at.ndim) at = (struct shape){.ndim = 1};
-    put(&first, "    %-14s // %s\n", text("{%s},", sizes_text(at)), shown[i]);
+    if (states[i]) kinds = states[i];
+    if (i >= told && states[i])
+      put(&first, "    %-14s // %s\n", text("STATES({%s})", sizes_text(at)), after_kind(shown[i]));
+    else if (i >= told)
+      put(&first, "    %-14s // %s\n", text("{%s},", sizes_text(at)), shown[i]);
+    if (i >= told) told = i + (states[i] ? states[i] : 1);
     const char *row_end = i % OWNS_IN_A_ROW ? " " : "\n    ";
     put(&own, "%s%d", !i ? "" : text(",%s", row_end), owns(value, rank));
   }
@@ -74,7 +94,8 @@ char *rank_text(int rank, const char *step, const struct families *tensors,
   if (!tensors->n) put(&first, "    {0},\n"), put(&own, "0");
   return fill(embedded_text("templates/rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(),
               "hash", graph->hash, "rank", text("%d", rank), "step", step, "coordinate",
-              coordinate_text(rank), "mesh", mesh_names(), "members", members_text(rank), "first",
-              first.text, "owns", own.text, "exchanges", exchanges_text(rank), "exchange",
-              graph->nexchange ? "exchange" : "NULL", NULL);
+              coordinate_text(rank), "mesh", mesh_names(), "members", members_text(rank), "states",
+              kinds ? states_macro_text(kinds) : "", "first", first.text, "owns", own.text,
+              "exchanges", exchanges_text(rank), "exchange", graph->nexchange ? "exchange" : "NULL",
+              NULL);
 }

@@ -177,14 +177,24 @@ static int find_kinds(const struct families *tensors, const char **kind)
   return n;
 }
 
+const int *find_state_rows(const struct families *tensors, int rank)
+{
+  const char **kind = alloc((size_t)(tensors->n + 1) * sizeof *kind);
+  int nkind = find_kinds(tensors, kind), *states = alloc((size_t)(tensors->n + 1) * sizeof *states);
+  for (int i = 0; i < tensors->n; i += states[i] ? states[i] : 1)
+    states[i] = nkind ? states_at(tensors, i, rank, kind, nkind) : 0;
+  return states;
+}
+
 char *tensors_text(const struct families *tensors, int rank)
 {
   struct buffer b = {0};
   const char **kind = alloc((size_t)(tensors->n + 1) * sizeof *kind);
-  int nkind = find_kinds(tensors, kind);
+  const int *states = find_state_rows(tensors, rank);
+  find_kinds(tensors, kind);
   put_text(&b, "", 0);
   for (int i = 0; i < tensors->n; i++) {
-    int n = nkind ? states_at(tensors, i, rank, kind, nkind) : 0;
+    int n = states[i];
     if (!n) put(&b, "%s", full_row(&tensors->at[i], rank));
     if (!n) continue;
     put(&b, "%s\n",

@@ -13,19 +13,17 @@ static const int over_tp[] = {0, 1, -1};
 static const int *const members[] = {over_tp, NULL};
 
 // Where its parts begin in the whole tensors.
+// The optimizer's states of a parameter begin where it does.
+#define STATES(...) __VA_ARGS__, __VA_ARGS__,
 static const long first[][MAX_DIMS] = {
     {16, 0},       // in_proj.weight
     {16},          // in_proj.bias
     {0, 16},       // out_proj.weight
     {0},           // out_proj.bias
-    {16, 0},       // optim.exp_avg.in_proj.weight
-    {16, 0},       // optim.exp_avg_sq.in_proj.weight
-    {16},          // optim.exp_avg.in_proj.bias
-    {16},          // optim.exp_avg_sq.in_proj.bias
-    {0, 16},       // optim.exp_avg.out_proj.weight
-    {0, 16},       // optim.exp_avg_sq.out_proj.weight
-    {0},           // optim.exp_avg.out_proj.bias
-    {0},           // optim.exp_avg_sq.out_proj.bias
+    STATES({16, 0}) // in_proj.weight
+    STATES({16})   // in_proj.bias
+    STATES({0, 16}) // out_proj.weight
+    STATES({0})    // out_proj.bias
     {0, 0},        // input
     {0, 0},        // target
 };
