@@ -354,6 +354,26 @@ static void exp_grad(int g)
   give_product(0, g, at->out);
 }
 
+static void expm1_grad(int g)
+{
+  give(0, binary(OP_expm1_back, g, at->in[0]));
+}
+
+static void log1p_grad(int g)
+{
+  give(0, binary(OP_log1p_back, g, at->in[0]));
+}
+
+static void erf_grad(int g)
+{
+  give(0, binary(OP_erf_back, g, at->in[0]));
+}
+
+static void softplus_grad(int g)
+{
+  give(0, binary(OP_softplus_back, g, at->in[0]));
+}
+
 static void log_grad(int g)
 {
   give(0, binary(OP_div, g, at->in[0]));

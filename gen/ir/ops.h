@@ -43,7 +43,7 @@
    gradient   The function in gradients.c that writes the backward operations, or no_grad.
    numbers    Names of the operation's whole-number attributes, parted by blanks.
    element    How one element of the output comes about, in C; of a reduction: one of its terms. It
-              may call expf logf sqrtf sinf cosf tanhf fabsf erff powf; a further function goes into
+              may call expf expm1f logf log1pf sqrtf sinf cosf tanhf fabsf erff powf; a further function goes into
               known[] of tests/unit/test_ops.c and into names/reserved_names.c.
 
      $a $b ...  The inputs' elements at this place.
@@ -111,6 +111,15 @@ OP(log,            "...->...",             "",             log_grad,           "
 OP(sqrt,           "...->...",             "",             sqrt_grad,          "", "sqrtf($a)", "")
 OP(rsqrt,          "...->...",             "",             rsqrt_grad,         "", "1 / sqrtf($a)",
    "")
+OP(expm1,          "...->...",             "a:max|a:min",  expm1_grad,         "", "expm1f($a)", "")
+OP(expm1_back,     "...,...->...",         "a",            no_grad,            "",
+   "$a * expf($b)", "")
+OP(log1p,          "...->...",             "a:max|a:min",  log1p_grad,         "", "log1pf($a)", "")
+OP(log1p_back,     "...,...->...",         "a",            no_grad,            "",
+   "$a / (1 + $b)", "")
+OP(erf,            "...->...",             "a:max|a:min",  erf_grad,           "", "erff($a)", "")
+OP(erf_back,       "...,...->...",         "a",            no_grad,            "",
+   "$a * 1.1283792f * expf(-$b * $b)", "")
 OP(square,         "...->...",             "",             square_grad,        "", "$a * $a", "")
 OP(sin,            "...->...",             "",             sin_grad,           "", "sinf($a)", "")
 OP(cos,            "...->...",             "",             cos_grad,           "", "cosf($a)", "")
@@ -129,6 +138,10 @@ OP(silu,           "...->...",             "",             silu_grad,          "
    "$a / (1 + expf(-$a))", "")
 OP(silu_back,      "...,...->...",         "a",            no_grad,            "",
    "$a * (1 + $b * (1 - 1 / (1 + expf(-$b)))) / (1 + expf(-$b))", "")
+OP(softplus,       "...->...",             "a:max|a:min",  softplus_grad,      "",
+   "$a > 20 ? $a : log1pf(expf($a))", "")
+OP(softplus_back,  "...,...->...",         "a",            no_grad,            "",
+   "$a / (1 + expf(-$b))", "")
 OP(gelu,           "...->...",             "",             gelu_grad,          "",
    "0.5f * $a * (1 + erff(0.70710678f * $a))", "")
 OP(gelu_back,      "...,...->...",         "a",            no_grad,            "",

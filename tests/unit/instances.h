@@ -86,6 +86,14 @@ static const struct instance instances[] = {
     UNARY(OP_sqrt),
     UNARY(OP_rsqrt),
     UNARY(OP_square),
+    UNARY(OP_expm1),
+    FEW(OP_expm1_back),
+    UNARY(OP_log1p),
+    FEW(OP_log1p_back),
+    UNARY(OP_erf),
+    FEW(OP_erf_back),
+    UNARY(OP_softplus),
+    FEW(OP_softplus_back),
     UNARY(OP_sin),
     UNARY(OP_cos),
     UNARY(OP_relu),
@@ -336,6 +344,8 @@ static double suitable_number(const struct op *op, int i)
   double x = 3 * draw_number();
   switch (op->kind) {
   case OP_log:
+  case OP_log1p:
+  case OP_log1p_back:
   case OP_sqrt:
   case OP_rsqrt:
     return 0.1 + fabs(x);

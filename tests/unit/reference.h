@@ -181,6 +181,30 @@ static bool activation(enum op_kind kind, const double *x, double *y)
   case OP_tanh_back:
     *y = x[0] * (1 - x[1] * x[1]);
     return true;
+  case OP_expm1:
+    *y = expm1(x[0]);
+    return true;
+  case OP_expm1_back:
+    *y = x[0] * exp(x[1]);
+    return true;
+  case OP_log1p:
+    *y = log1p(x[0]);
+    return true;
+  case OP_log1p_back:
+    *y = x[0] / (1 + x[1]);
+    return true;
+  case OP_erf:
+    *y = erf(x[0]);
+    return true;
+  case OP_erf_back:
+    *y = x[0] * 2 / sqrt(acos(-1)) * exp(-x[1] * x[1]);
+    return true;
+  case OP_softplus:
+    *y = log1p(exp(x[0]));
+    return true;
+  case OP_softplus_back:
+    *y = x[0] * logistic(x[1]);
+    return true;
   case OP_silu:
     *y = x[0] * logistic(x[0]);
     return true;

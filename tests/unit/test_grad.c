@@ -229,6 +229,8 @@ static const struct trial unary[] = {
     {.kind = OP_cos, .in = {""}},       {.kind = OP_relu, .in = {""}},
     {.kind = OP_sigmoid, .in = {""}},   {.kind = OP_tanh, .in = {""}},
     {.kind = OP_silu, .in = {""}},      {.kind = OP_gelu, .in = {""}},
+    {.kind = OP_expm1, .in = {""}},     {.kind = OP_log1p, .in = {"+"}},
+    {.kind = OP_erf, .in = {""}},       {.kind = OP_softplus, .in = {""}},
     {.kind = OP_gelu_tanh, .in = {""}}, {.kind = OP_cast, .in = {""}},
 };
 static const struct trial binary[] = {

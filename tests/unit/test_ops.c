@@ -145,7 +145,8 @@ static bool is_called(struct number *y)
                {"sqrtf(", sqrt, NULL},    {"sinf(", sin, NULL},
                {"cosf(", cos, NULL},      {"tanhf(", tanh, NULL},
                {"fabsf(", fabs, NULL},    {"erff(", erf, NULL},
-               {"powf(", NULL, power_of}, {"gelu_tanh_slope(", gelu_tanh_derivative, NULL}};
+               {"powf(", NULL, power_of}, {"expm1f(", expm1, NULL},
+               {"log1pf(", log1p, NULL},  {"gelu_tanh_slope(", gelu_tanh_derivative, NULL}};
   if (eat("index_within(")) {
     *y = index_within();
     return true;

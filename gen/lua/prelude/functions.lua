@@ -87,6 +87,13 @@ method("var", function(x, dims, unbiased, keep, options)
   return base.narrowed(y, given)
 end)
 
+-- x:std(...): as var. Where all are equal no gradient flows.
+method("std", function(...)
+  local variance = raw.var(...)
+  local none = raw.eq(variance, 0)
+  return raw.where(none, 0.0, raw.sqrt(raw.where(none, 1.0, variance)))
+end)
+
 for _, name in ipairs{"amax", "amin"} do
   method(name, function(x, dims, keep)
     x = counting(x)

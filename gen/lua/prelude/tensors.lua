@@ -259,6 +259,8 @@ local function operands(a, b, least)
   return x and cast(a, to) or full(a, to), y and cast(b, to) or full(b, to)
 end
 
+base.operands = operands
+
 local function check_operand(v)
   if not is_tensor(v) and type(v) ~= "number" then
     misfit("a tensor goes with a tensor or a number, not with %s", base.a(v))
@@ -354,7 +356,8 @@ end
 -- Lua gives the operand twice.
 core.events.__unm = core.named("-", function(x, _) return raw.neg(x) end, true)
 
-for _, name in ipairs{"exp", "log", "sqrt", "rsqrt", "sin", "cos", "silu", "sigmoid", "tanh"} do
+for _, name in ipairs{"exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "erf", "silu", "sigmoid",
+  "tanh"} do
   method(name, function(x) return append(name, {floating(x)}) end)
 end
 

@@ -81,6 +81,25 @@ def pointwise():
     return t, f
 
 
+def activations():
+    t = dict(x=2 * torch.randn(S), y=torch.randn(S), p=torch.rand(S) + 0.25, row=torch.randn(5), slope=torch.rand(6))
+
+    def f(x, y, p, row, slope):
+        return dict(
+            clamp=x.clamp(-0.5, 1), clamp_min=x.clamp(min=0.25), clamp_max=y.clip(max=0.5),
+            clamp_tensors=x.clamp(-p, p), hardtanh=F.hardtanh(x), hardtanh_wide=F.hardtanh(x, -2, 0.5),
+            relu6=F.relu6(4 * x), hardsigmoid=F.hardsigmoid(3 * x), hardswish=F.hardswish(3 * x),
+            leaky_relu=F.leaky_relu(x), leaky_relu_steep=F.leaky_relu(y, 0.2), elu=F.elu(x), elu_half=F.elu(y, 0.5),
+            celu=F.celu(x, 2.0), selu=F.selu(x), prelu=F.prelu(x, slope), softplus=F.softplus(x),
+            softplus_beta=F.softplus(y, 2, 3), logsigmoid=F.logsigmoid(x), mish=F.mish(x), softsign=F.softsign(y),
+            tanhshrink=F.tanhshrink(y), logaddexp=torch.logaddexp(x, row), glu=F.glu(x[:, :, 1:]),
+            glu_first=F.glu(y, 0), expm1=y.expm1(), log1p=p.log1p(), erf=x.erf(),
+            std=x.std(), std_1=y.std(1), std_keep=x.std((0, 2), unbiased=False, keepdim=True),
+            flip=x.flip(1) * y, flip_two=y.flip((0, -1)) * x, roll=x.roll(2, 1) * y, roll_two=y.roll((1, -3), (0, 2)) * x,
+            roll_flat=x.roll(7) * y, repeat_interleave=x.repeat_interleave(3, 1).tanh(), tile=y.tile(2, 1, 3).tanh())
+    return t, f
+
+
 def reductions():
     t = dict(x=torch.randn(S), y=torch.randn(S), n=whole(-3, 4, *S), mask=truths(*S))
 
@@ -443,7 +462,7 @@ def write_modules():
 def main():
     lines = []
     for number, family in enumerate((pointwise, reductions, losses, views, indices, products, attention, images,
-                                      custom)):
+                                      custom, activations)):
         torch.manual_seed(number)
         lines.append(write_cases(family))
     torch.manual_seed(100)
