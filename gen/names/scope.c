@@ -38,7 +38,7 @@ static bool is_taken(const char *name)
 const char *unique_name(struct scope *s, const char *wanted)
 {
   if (s->local) wanted = spared_name(wanted);
-  if (s->local && is_kernel_name(text("%s_2", wanted))) wanted = text("own_%s", wanted);
+  if (s->local && is_kernel_name(text("%s_0x", wanted))) wanted = text("own_%s", wanted);
   bool known = is_name_given(s, wanted);
   if (!known) give_name(s, wanted);
   if (!known && !(s->local && is_taken(wanted))) return wanted;

@@ -12,6 +12,7 @@ static void test_variables_spare_kernels(void **state)
   reserve_kernel_name("relu_4");
   reserve_kernel_name("attention_4x4x64x16");
   reserve_kernel_name("twice");
+  reserve_kernel_name("cast_2");
   static const char *const wanted[][2] = {
       {"relu", "relu"},
       {"relu", "relu_2"},
@@ -24,6 +25,8 @@ static void test_variables_spare_kernels(void **state)
       {"attention_4x4x64x16_2nd", "own_attention_4x4x64x16_2nd"}, /* its second function */
       {"attention_4x4x64x16_out", "attention_4x4x64x16_out"},
       {"twice", "own_twice"},
+      {"cast", "cast"},
+      {"cast", "cast_3"},
       {"twice_more", "twice_more"},
   };
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
