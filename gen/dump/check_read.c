@@ -2,6 +2,8 @@
    chains end, and shapes fit. What a pass promises besides is check.c's to look at. */
 #include "dump/dump.h"
 
+#include <string.h>
+
 static int line; /* of the record under work */
 
 static void need(bool fact, const char *what)
@@ -277,6 +279,16 @@ static void check_calls(void)
   }
 }
 
+/* Where values are updated, or will be. */
+static void check_optimizer(void)
+{
+  const char *name = graph->optimizer.name;
+  bool updates = r.after < PASS_OPTIMIZE && graph->loss != NONE;
+  for (int i = 0; i < graph->nop; i++) updates |= is_update(&graph->op[i]);
+  need(!updates || (name && (!strcmp(name, "AdamW") || !strcmp(name, "SGD"))),
+       "there is no optimizer that it could be trained by");
+}
+
 static void check_others(void)
 {
   for (int i = 0; i < graph->ncustom; i++) {
@@ -294,6 +306,7 @@ static void check_others(void)
   for (int i = 0; i < graph->nindex_use; i++) check_shape(&graph->index_use[i].part);
   for (int i = 0; i < graph->mesh.ndim; i++)
     need(graph->mesh.bandwidth[i] >= 0 && graph->mesh.latency[i] >= 0, "a link is of no speed");
+  check_optimizer();
   need(graph->accumulate >= 1 && graph->accumulate <= 4096, "a step takes no batches");
   need(graph->prefetched >= 0 && graph->prefetched <= MOST_PREFETCHED, "too many are prefetched");
   need(graph->steps >= 0, "there are no steps");

@@ -123,6 +123,11 @@
   FIELD(LONG,      arena_bytes,   "arena_bytes") \
   FIELD(LONG,      live_bytes,    "live_bytes")
 
+#define EARLY_END_FIELDS(FIELD)             \
+  FIELD(TEXT,      what,          "what")   \
+  FIELD(LONG,      most,          "after")  \
+  FIELD(TEXT,      unit,          "unit")
+
 #define FUNCTION_FIELDS(FIELD)              \
   FIELD(PHASE,     phase,         "phase")  \
   FIELD(INT,       count,         "modules") \
@@ -251,6 +256,7 @@
   RECORD(index_use,  struct index_use,       INDEX_USE_FIELDS)    \
   RECORD(optimizer,  struct optimizer,       OPTIMIZER_FIELDS)    \
   RECORD(graph,      struct graph,           GRAPH_FIELDS)        \
+  RECORD(early_end,  struct early_end,       EARLY_END_FIELDS)    \
   RECORD(function,   struct function,        FUNCTION_FIELDS)     \
   RECORD(op,         struct op,              OP_FIELDS)           \
   RECORD(scheduled,  struct scheduled,       SCHEDULED_FIELDS)    \

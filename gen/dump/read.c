@@ -230,6 +230,13 @@ static void read_expect(void)
     }
 }
 
+static void read_ended_early(void)
+{
+  struct early_end e = {.where = token_name(), .what = "", .unit = ""};
+  READ_FIELDS(early_end, &e);
+  ended_early(e.where, e.what, e.most, e.unit);
+}
+
 static void read_cut(void)
 {
   struct async_tp_result c = {.op = NONE};
@@ -265,14 +272,23 @@ static void read_line(void)
   static const struct {
     const char *word;
     void (*read)(void);
-  } lines[] = {{"mesh", read_mesh},         {"device", read_device},
-               {"group", read_group},       {"module", read_module},
-               {"unit", read_unit},         {"operator", read_operator},
-               {"exchange", read_exchange}, {"function", read_function},
-               {"style", read_style},       {"async_tp", read_async_tp},
-               {"call", read_call},         {"index_use", read_index_use},
-               {"program", read_program},   {"optimizer", read_optimizer},
-               {"expect", read_expect},     {"cut", read_cut}};
+  } lines[] = {{"mesh", read_mesh},
+               {"device", read_device},
+               {"group", read_group},
+               {"module", read_module},
+               {"unit", read_unit},
+               {"operator", read_operator},
+               {"exchange", read_exchange},
+               {"function", read_function},
+               {"style", read_style},
+               {"async_tp", read_async_tp},
+               {"call", read_call},
+               {"index_use", read_index_use},
+               {"program", read_program},
+               {"optimizer", read_optimizer},
+               {"expect", read_expect},
+               {"cut", read_cut},
+               {"ended_early", read_ended_early}};
   if (is_value_number()) {
     read_value_line();
     return;

@@ -349,6 +349,16 @@ static void put_functions(void)
   }
 }
 
+static void put_early_ends(void)
+{
+  for (int i = 0; i < graph->nended; i++) {
+    put(&d.b, "ended_early ");
+    put_name(graph->ended[i].where);
+    put_early_end_fields(&graph->ended[i], &(struct early_end){0});
+    put(&d.b, "\n");
+  }
+}
+
 static void put_results(void)
 {
   for (int i = 0; i < graph->nasync_tp_result; i++) {
@@ -523,6 +533,7 @@ void dump(enum pass after)
   put_folded();
   put_aside();
   put_results();
+  put_early_ends();
   fputs(d.b.text, stdout);
   end_printing();
 }

@@ -460,7 +460,13 @@ static void find_regions_of(int list, int count)
   for (int k = 0; k < places[list].n; k++) {
     struct region r;
     int place = places[list].at[k];
-    if (compared > MOST_COMPARED || nregion == MOST_REGIONS) return;
+    if (compared > MOST_COMPARED || nregion == MOST_REGIONS) {
+      if (compared > MOST_COMPARED)
+        ended_early("outline", "equal layers", MOST_COMPARED, "operations compared");
+      else
+        ended_early("outline", "equal layers", MOST_REGIONS, "loops");
+      return;
+    }
     if (inside[place] || !find_region(place, list, count, &r)) continue;
     const struct source *source = find_sources(&r);
     if (!source) continue;

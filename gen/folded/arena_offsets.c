@@ -276,7 +276,13 @@ int64_t place_values(struct placing *p, int64_t bound, bool well)
   if (tries < FEW) tries = FEW;
   if (!well && tries > HURRIED) tries = HURRIED;
   for (int k = 0; k < tries && best > enough; k++) {
-    if (well ? k && p->looked_at > MOST_IN_ONE : p->looked_at > MOST_IN_TRIALS) break;
+    if (well ? k && p->looked_at > MOST_IN_ONE : p->looked_at > MOST_IN_TRIALS) {
+      if (well)
+        ended_early("memory", "a smaller arena", MOST_IN_ONE, "places looked at");
+      else
+        ended_early("schedule", "room in the arena", MOST_IN_TRIALS, "places looked at");
+      break;
+    }
     bool plain = k < ORDERS, begins = plain || (k - ORDERS) % HURRIES == 0;
     int order = plain ? k : (k - ORDERS) / HURRIES % ORDERS;
     int64_t peak = best;

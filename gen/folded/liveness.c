@@ -219,7 +219,10 @@ static int64_t asked; /* of how many operations that was asked, of one order aft
 static void take_over(int *op, const int *better, int n)
 {
   enum { MOST_ASKED = 500000 };
-  if (!may_ask_again(&asked, MOST_ASKED)) return;
+  if (!may_ask_again(&asked, MOST_ASKED)) {
+    ended_early("schedule", "an order that keeps less", MOST_ASKED, "operations looked at");
+    return;
+  }
   int *before = alloc((size_t)n * sizeof *before);
   memcpy(before, op, (size_t)n * sizeof *op);
   memcpy(op, better, (size_t)n * sizeof *op);

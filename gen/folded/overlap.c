@@ -176,7 +176,9 @@ static int64_t peak_now(struct search *t)
 static bool has_room(const struct search *t)
 {
   enum { MOST_ASKED = 1500000 };
-  return may_ask_again(&t->program->asked, MOST_ASKED) && can_live_in(t->most_live);
+  if (may_ask_again(&t->program->asked, MOST_ASKED)) return can_live_in(t->most_live);
+  ended_early("schedule", "room for overlapped collectives", MOST_ASKED, "operations looked at");
+  return false;
 }
 
 /* Whether memory.c, where it is to be asked, finds room for the segment in its present order. */
@@ -184,7 +186,10 @@ static bool fits(struct search *t)
 {
   enum { MOST_ASKED = 32 };
   if (!t->asks_memory) return true;
-  if (t->nasked++ >= MOST_ASKED) return false;
+  if (t->nasked++ >= MOST_ASKED) {
+    ended_early("schedule", "room for the collectives of a function", MOST_ASKED, "orders");
+    return false;
+  }
   int n = t->done.n, *op = alloc((size_t)(n + 2 * t->s->nnode + t->nrest) * sizeof *op);
   if (n) memcpy(op, t->done.at, (size_t)n * sizeof *op);
   n += write_order(t->s, op + n);
@@ -292,7 +297,10 @@ static void issue_before_loop(struct search *t, int c, int64_t most)
 static bool is_open(const struct search *t, int n)
 {
   const struct op_node *node = &t->s->node[n];
-  return node->group != NONE && !node->carried && t->program->visited < MOST_VISITED;
+  if (node->group == NONE || node->carried) return false;
+  if (t->program->visited < MOST_VISITED) return true;
+  ended_early("schedule", "collectives beside arithmetic", MOST_VISITED, "operations looked at");
+  return false;
 }
 
 static void give_all_work(struct search *t)

@@ -315,6 +315,14 @@ struct index_use {
   int64_t first[MAX_DIMS];
 };
 
+/* A search, or a check, that its bound ended before all was looked at. */
+struct early_end {
+  const char *where; /* the pass, or "check" */
+  const char *what;  /* "a better order" */
+  const char *unit;  /* "operations looked at" */
+  int64_t most;      /* of these */
+};
+
 struct optimizer {
   const char *name; /* "AdamW", "SGD" */
   double lr, beta1, beta2, eps, weight_decay, momentum;
@@ -393,7 +401,9 @@ struct graph {
   struct async *async;
   int nasync_tp_result, async_tp_result_room;
   struct async_tp_result *async_tp_result; /* in the order of the functions */
-  int loss; /* the value that is trained down, or NONE: a forward-only program */
+  int nended, ended_room;
+  struct early_end *ended; /* in the order in which they were met, each once */
+  int loss;                /* the value that is trained down, or NONE: a forward-only program */
   int train_line;
   int steps;
   uint64_t seed;

@@ -66,6 +66,12 @@ bool same_place(int a, int b);
 /* An order has three bits for each place, the outermost first: the dimension that lies there. */
 unsigned order_with_dimension(unsigned order, int place, int dim);
 
+/* --------------------------------------------------------------------------------- early_end.c */
+
+/* The search for `what`, of the pass `where`, ended after so many of `unit`: something better may
+   be there. It is noted once. */
+void ended_early(const char *where, const char *what, int64_t most, const char *unit);
+
 /* -------------------------------------------------------------------------------------- edit.c */
 
 /* The name, or with a number behind it where a function has that name already. */

@@ -164,6 +164,17 @@ static json_t *json_memory(void)
   return memory;
 }
 
+static json_t *json_early_ends(void)
+{
+  json_t *list = json_array();
+  for (int i = 0; i < graph->nended; i++) {
+    const struct early_end *e = &graph->ended[i];
+    json_append(list, json_pack("{s:s, s:s, s:I, s:s}", "where", e->where, "what", e->what, "after",
+                                (json_int_t)e->most, "of", e->unit));
+  }
+  return list;
+}
+
 void report_json(struct buffer *b)
 {
   json_t *mesh = json_array(), *collectives = json_array();
@@ -177,6 +188,7 @@ void report_json(struct buffer *b)
                             graph->hash, "target", target->name, "ranks", world_size(), "mesh",
                             mesh, "parameters", json_parameters(), "collectives", collectives,
                             "redistributions", json_chains(), "memory_of_rank", memory);
+  if (graph->nended) json_member(whole, "ended_early", json_early_ends());
   if (graph->nasync) json_member(whole, "async_tp", json_async_tp());
   if (device()) json_member(whole, "simulated_step", json_step());
   put(b, "%s\n", json_text(whole, JSON_INDENT(2)));

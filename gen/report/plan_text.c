@@ -258,6 +258,15 @@ static void put_memory(struct buffer *b)
         plan_shown(), graph->mesh.line);
 }
 
+static void put_early_ends(struct buffer *b)
+{
+  if (graph->nended) put(b, "\nended early\n");
+  for (int i = 0; i < graph->nended; i++) {
+    const struct early_end *e = &graph->ended[i];
+    put(b, "  %-16s %s: after %s %s\n", e->where, e->what, grouped(e->most), e->unit);
+  }
+}
+
 void report_text(struct buffer *b)
 {
   put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
@@ -272,5 +281,6 @@ void report_text(struct buffer *b)
   put_step(b);
   if (target->streams) put_streams(b);
   put_memory(b);
+  put_early_ends(b);
   put_order(b);
 }

@@ -140,6 +140,8 @@ static struct shortlist shortlist_of(const struct op *op, const struct letters *
       s.n[d] = 1;
       s.pick[d][0] = lies[d];
     }
+    if (s.n[d] > most && combinations == MOST_COMBINATIONS)
+      ended_early("propagate", "the cheapest way of an operation", combinations, "combinations");
     if (s.n[d] > most) shorten(op, list, d, most, &s);
     int kept = 0;
     for (int i = 0; i < s.n[d]; i++)
