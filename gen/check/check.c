@@ -174,6 +174,8 @@ static void check_end(int value)
 static bool is_looked_at(enum pass after)
 {
   enum { LONG = 4096 };
+  if (after == PASS_PLAN && graph->norder > LONG)
+    ended_early("check", "the flat program, between lua and outline", LONG, "operations");
   return after == PASS_LUA || after >= PASS_OUTLINE || graph->norder <= LONG;
 }
 
@@ -277,13 +279,33 @@ static int layer_of(int module)
   return layer;
 }
 
+/* Whether a unit's parameter, which is gathered by the operation, is given up after the forward. */
+static bool gives_up_gathered(const struct op *op)
+{
+  return op->of_unit && op->unit >= 0 && op->unit < graph->nunit && graph->unit[op->unit].again &&
+         !op->held;
+}
+
+/* What is run again for each value costs no more than to read and write it, by the operator's row:
+   it has an expression for each element that sums nothing and looks nothing up, or it moves
+   nothing; or it gathers what was given up. */
+static bool costs_little(const struct op *op)
+{
+  if (gives_up_gathered(op) || op->kind == OP_view || op->kind == OP_slice) return true;
+  const struct op_row *row = &op_row[op->kind];
+  bool looks_up = false, sums = false;
+  for (const char *c = row->element; *c; c++) looks_up |= !strncmp(c, "$a($b", strlen("$a($b"));
+  for (const char *c = row->rule; *c; c++) sums |= *c == 'D' && c[1] == '-';
+  return *row->element && !*row->flops && !sums && !looks_up;
+}
+
 /* Whether the backward keeps the value for the module of a list that made it. */
 static bool is_kept_inside(int value, const struct op *reader)
 {
   const struct value *v = &graph->value[value];
   if (v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
   const struct op *maker = &graph->op[v->op];
-  if (gathers(maker) && !reshards(maker)) return false;
+  if (maker->of_unit && !gives_up_gathered(maker)) return false;
   return maker->phase == FORWARD && layer_of(reader->module) != NONE &&
          layer_of(reader->module) == layer_of(maker->module);
 }
@@ -295,7 +317,7 @@ static void check_recomputed(void)
     const struct op *op = &graph->op[id];
     hold(!op->again || op->phase == BACKWARD, id, "what is computed again is not in the backward");
     if (!graph->checkpoint)
-      hold(!op->again || is_cheap(op), id, "it is not cheap to compute again");
+      hold(!op->again || costs_little(op), id, "it is not cheap to compute again");
     for (int i = 0; i < op->nin && graph->checkpoint && op->phase == BACKWARD; i++)
       hold(!is_kept_inside(op->in[i], op), id, "it reads what is not to be kept");
   }

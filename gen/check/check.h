@@ -132,6 +132,13 @@ int *row_of(struct stretches s, int k);
 /* They become one stretch, with the first one's row. */
 void make_one(struct stretches s);
 
+/* ----------------------------------------------------------------------------- check_replace.c */
+
+/* Whether an operation that is done with what it reads in time may leave `out` there: a fused
+   kernel; what moves values within or among ranks. */
+bool kernel_may_replace(const struct op *kernel, int out, bool (*overlaps)(int value, int out));
+bool move_may_replace(const struct op *op, int in, int out);
+
 /* ------------------------------------------------------------------------------------- facts.c */
 
 /* The pass after which check() looks at the program; and its assertion: where it does not hold,

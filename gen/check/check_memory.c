@@ -121,6 +121,13 @@ static bool is_same_place(struct place a, struct place b)
   return a.own == b.own && a.from == b.from && a.bytes == b.bytes;
 }
 
+static bool overlap(int a, int b)
+{
+  if (!graph->value[a].stored) return false;
+  struct place p = place_of(a, now.module), q = place_of(b, now.module);
+  return p.own == q.own && p.from < q.from + q.bytes && q.from < p.from + p.bytes;
+}
+
 /* Whether the operation may leave `out` where `in` lies, which it reads: a sum is added to, a
    bucket has read all its members before it leaves one, but copies them where they do not lie in
    its buffer, or a kernel is done with each element when it writes it. */
@@ -130,8 +137,9 @@ static bool may_replace(const struct op *op, int in, int out)
   bool adds = v->op == NONE && v->role == w->role && (is_gradient(in) || v->role == LOSS);
   if (op->packed) return out != op->buffer || lies_in_buffer(op);
   if (op->kind == OP_await) return false;
-  return is_same_place(place_of(in, now.module), place_of(out, now.module)) &&
-         (adds || may_overwrite(graph->memory, op, in, out));
+  if (!is_same_place(place_of(in, now.module), place_of(out, now.module))) return false;
+  return adds || move_may_replace(op, in, out) ||
+         (op->kind == OP_fused && kernel_may_replace(op, out, overlap));
 }
 
 static void check_replaced(int value, int *number, struct place p)
