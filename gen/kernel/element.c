@@ -353,6 +353,9 @@ static bool is_read_at_once(const struct writing *w, int i, int dim, const char 
   struct operand operand;
   if (!loops->inner || has_word(index, innermost_variable(loops)) || has_word(index, "v"))
     return false; /* another in each of its elements */
+  const struct draft *k = w->k;
+  for (int t = k->vectors.temporaries; t < k->ntemporary; t++)
+    if (has_word(index, k->temporary[t].name)) return false; /* it is known in their loop alone */
   find_operand(w->op, &w->l, i, w->k->rank, &operand);
   return operand.stride[dim] != 1 && reads_vector_at(w->k, w->op->in[i], &operand, dim);
 }
@@ -371,9 +374,9 @@ static char *indexed_text(struct writing *w, int i, const char *from, const char
 {
   int value = w->op->in[i], dim = indexed_dimension(w->op, i);
   int64_t here = local_shape(value, w->k->rank).size[dim];
+  if (!here) return copy_text("0");
   struct index index = read_index(w, from, to);
   bool cut = is_cut(value, dim), anywhere = index.data || cut;
-  if (!here) return copy_text("0");
   if (cut) {
     const char *first = add_extra(w->k, "long", "first_here", first_text(value, dim));
     index.text = text("%s - %s", index.text, first);

@@ -120,6 +120,7 @@ struct code *begin_vector(struct draft *k)
   if (k->vectors.width > 1) {
     k->vectors.inside = true;
     k->vectors.lead = new_code();
+    k->vectors.temporaries = k->ntemporary;
     k->loops.inner = text("%s + v", variable_text(&k->loops, k->loops.last[n]));
   }
   return new_code();

@@ -71,6 +71,7 @@ struct vectors {
   bool several;  /* a thread has more than one of a row: "[part]" */
   bool declared; /* those that are kept, before they are read: in a loop, or under a condition */
   struct code *lead; /* statements before the loads that the loop asks for */
+  int temporaries;   /* how many there were before the loop: later ones are known in it alone */
   int n, room;
   struct vector *list;
 };
