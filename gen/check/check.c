@@ -163,7 +163,7 @@ static void check_end(int value)
   const struct value *v = &graph->value[value];
   if (v->role == GRADIENT)
     hold(same_layout(v->layout, graph->value[v->of].layout) ||
-             (graph->accumulate > 1 && as_large(v->layout, graph->value[v->of].layout)),
+             (plan_options->accumulate > 1 && as_large(v->layout, graph->value[v->of].layout)),
          v->op, "a gradient does not lie as its parameter");
   if (value == graph->loss || v->role == NORM || v->is_output)
     hold(no_sum_left(value), v->op, "a pending sum is left in it");
@@ -316,9 +316,9 @@ static void check_recomputed(void)
     int id = graph->order[at];
     const struct op *op = &graph->op[id];
     hold(!op->again || op->phase == BACKWARD, id, "what is computed again is not in the backward");
-    if (!graph->checkpoint)
+    if (!plan_options->checkpoint)
       hold(!op->again || costs_little(op), id, "it is not cheap to compute again");
-    for (int i = 0; i < op->nin && graph->checkpoint && op->phase == BACKWARD; i++)
+    for (int i = 0; i < op->nin && plan_options->checkpoint && op->phase == BACKWARD; i++)
       hold(!is_kept_inside(op->in[i], op), id, "it reads what is not to be kept");
   }
 }
@@ -367,13 +367,16 @@ static void check_kernel(void *unused, int id, int times)
 /* The numbers of the training are what train.lua lets through. */
 static void check_training(void)
 {
-  const struct rates *r = &graph->rates;
-  hold(graph->accumulate >= 1 && graph->accumulate <= 4096, NONE, "a step takes no batches");
-  hold(graph->ncap >= 0 && graph->ncap <= MAX_CAPS && graph->bucketing <= BUCKETS_NONE, NONE,
-       "buckets are made in no way");
-  for (int i = 0; i < graph->ncap; i++)
-    hold(graph->cap[i] > 0, NONE, "a bucket has room for nothing");
-  hold(graph->clip >= 0 && graph->clip <= DBL_MAX, NONE, "gradients are clipped to no number");
+  const struct rates *r = &plan_options->rates;
+  hold(plan_options->accumulate >= 1 && plan_options->accumulate <= 4096, NONE,
+       "a step takes no batches");
+  hold(plan_options->ncap >= 0 && plan_options->ncap <= MAX_CAPS &&
+           plan_options->bucketing <= BUCKETS_NONE,
+       NONE, "buckets are made in no way");
+  for (int i = 0; i < plan_options->ncap; i++)
+    hold(plan_options->cap[i] > 0, NONE, "a bucket has room for nothing");
+  hold(plan_options->clip >= 0 && plan_options->clip <= DBL_MAX, NONE,
+       "gradients are clipped to no number");
   hold(r->warmup >= 0 && r->warmup <= r->steps && r->least >= 0 && r->least <= 1, NONE,
        "the learning rate goes nowhere");
 }

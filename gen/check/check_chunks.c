@@ -72,7 +72,7 @@ static void check_function(const struct function *f)
 
 void check_in_pieces(void)
 {
-  if (!graph->nasync) return;
+  if (!plan_options->nasync) return;
   made = alloc((size_t)(graph->nvalue + 1) * sizeof *made);
   for (int i = 0; i < graph->nfunction; i++) check_function(&graph->function[i]);
 }

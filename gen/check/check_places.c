@@ -274,7 +274,7 @@ struct place place_of(int value, int module)
   }
   if (has_own_place(value) || has_own_place(storage_of(value))) return outside(value, module);
   struct place p = inside(value, module);
-  hold(p.from >= 0 && p.to <= graph->arena_bytes, v->op, "a value lies outside the arena");
+  hold(p.from >= 0 && p.to <= arena_bytes(), v->op, "a value lies outside the arena");
   return p;
 }
 

@@ -17,7 +17,7 @@ static char *parts_text(void)
   struct buffer b = {0};
   for (int i = 0; i < MEMORY_PARTS; i++)
     put_memory_part(&b, memory_part[i].name, memory_of_role(memory_part[i].role));
-  put_memory_part(&b, "activations", graph->arena_bytes);
+  put_memory_part(&b, "activations", arena_bytes());
   put_memory_part(&b, "parts of sums", parts_bytes());
   put_memory_part(&b, "workspace", product_workspace());
   put_memory_part(&b, "CUDA and NCCL", memory_besides());
@@ -26,7 +26,7 @@ static char *parts_text(void)
 
 static const char *help_text(void)
 {
-  if (graph->loss == NONE || graph->checkpoint)
+  if (graph->loss == NONE || plan_options->checkpoint)
     return "more ranks to cut it over, or a smaller batch";
   return "checkpoint = \"layer\" in train, which keeps less of the activations, "
          "more ranks to cut it over, or a smaller batch";
@@ -77,14 +77,15 @@ static char *reasons_text(void)
 
 void expect(void)
 {
-  if (!graph->expected.told) return;
+  if (!plan_options->expected.told) return;
   for (int kind = 0; kind < OP_COUNT; kind++) {
     if (!is_collective((enum op_kind)kind)) continue;
     nreason = counted = 0;
     memset(reason, 0, sizeof reason);
     each_op(count, &kind);
-    if (counted > graph->expected.most[kind])
-      plan_error(graph->expected.line, "expect: a step has %d %s, and at most %d are expected: %s",
-                 counted, op_row[kind].name, graph->expected.most[kind], reasons_text());
+    if (counted > plan_options->expected.most[kind])
+      plan_error(plan_options->expected.line,
+                 "expect: a step has %d %s, and at most %d are expected: %s", counted,
+                 op_row[kind].name, plan_options->expected.most[kind], reasons_text());
   }
 }

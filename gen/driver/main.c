@@ -203,7 +203,7 @@ int main(int argc, char **argv)
   fit();
   explain();
   emit();
-  write_files(plan_shown(), graph->hash);
+  write_files(plan_shown(), plan_options->hash);
   tell_idle();
   return 0;
 }

@@ -305,7 +305,7 @@ static void read_question(void)
   if (*at)
     misread(at, text("there is more than two layouts of %s",
                      count_text(graph->mesh.ndim, "placement")));
-  graph->greedy = options.planner && !strcmp(options.planner, "greedy");
+  plan_options->greedy = options.planner && !strcmp(options.planner, "greedy");
   for (int i = 0; i < options.nlink; i++) read_link(options.link[i]);
 }
 
@@ -552,7 +552,7 @@ static void print_answer(const struct answer *a)
   for (int i = 0; i < graph->mesh.ndim; i++)
     printf(" %s=%d", graph->mesh.name[i], graph->mesh.size[i]);
   printf(": %s -> %s, by the %s planner\n\n", placements_text(from), placements_text(to),
-         graph->greedy ? "greedy" : "fastest");
+         plan_options->greedy ? "greedy" : "fastest");
   print_steps(a);
   print_ranks(a);
   printf("\n  time by the model of the links: %s\n", shown_seconds(a->time));

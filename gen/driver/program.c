@@ -88,19 +88,20 @@ static char *program_text(const struct families *tensors)
   const char *prepare = text("    .prepare = %s,\n", *prepare_text() ? "prepare" : "NULL");
   const char *events = text("    .events = %s,\n    .nevents = %d,\n",
                             graph->schedule->nevent ? "done" : "NULL", graph->schedule->nevent);
-  return fill(
-      embedded_text("templates/step_program.c"), "hash", graph->hash, "ntensors",
-      text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
-      "nindex_uses", text("%d", graph->nindex_use), "noted",
-      notes_indices() ? "offsetof(struct memory, noted)" : "-1", "groups", groups_text(), "ngroups",
-      text("%d", graph->ngroup), "products", target->product_table ? products : "", "prepare",
-      target->steps_in_memory ? prepare : "", "events", target->streams ? events : "", "world",
-      text("%d", world_size()), "seed", text("%" PRIu64 "u", graph->seed), "steps",
-      text("%d", graph->steps), "batches", text("%d", reads_tokens() ? graph->accumulate : 0),
-      "flops", double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
-      graph->loss == NONE ? "NULL" : "learning_rate", "loss",
-      graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
-      graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
+  return fill(embedded_text("templates/step_program.c"), "hash", plan_options->hash, "ntensors",
+              text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
+              "nindex_uses", text("%d", graph->nindex_use), "noted",
+              notes_indices() ? "offsetof(struct memory, noted)" : "-1", "groups", groups_text(),
+              "ngroups", text("%d", graph->ngroup), "products",
+              target->product_table ? products : "", "prepare",
+              target->steps_in_memory ? prepare : "", "events", target->streams ? events : "",
+              "world", text("%d", world_size()), "seed", text("%" PRIu64 "u", plan_options->seed),
+              "steps", text("%d", plan_options->steps), "batches",
+              text("%d", reads_tokens() ? plan_options->accumulate : 0), "flops",
+              double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
+              graph->loss == NONE ? "NULL" : "learning_rate", "loss",
+              graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
+              graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
 }
 
 /* The end of a step file's head: what the program has for numbers that are used as indices. */
@@ -138,26 +139,26 @@ static void add_step(const struct class_files *names, int rank, const char *rank
   reserve_kernel_names(rank);
   char *functions = functions_text(rank);
   char *head = fill(embedded_text("templates/step_head.c"), "version", TPGEN_VERSION, "plan",
-                    plan_shown(), "hash", graph->hash, "summary", summary_text(rank), "ranks",
-                    ranks, "memory", names->memory, "indices", indices_legend(), NULL);
+                    plan_shown(), "hash", plan_options->hash, "summary", summary_text(rank),
+                    "ranks", ranks, "memory", names->memory, "indices", indices_legend(), NULL);
   char *body = fill(embedded_text(text("templates/step.%s", target->source)), "memory",
                     names->memory, "tensors", names->tensors, "communicators", communicators_text(),
                     "functions", functions, "products", product_table(), "learning_rate",
                     graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
   add_text(names->step, text("%s%s%s", head, body, program_text(tensors)));
   const char *on_device = forms()->memory_is;
-  add_text(names->memory,
-           fill(embedded_text("templates/memory.h"), "version", TPGEN_VERSION, "plan", plan_shown(),
-                "hash", graph->hash, "ranks", ranks, "memory", memory_declaration(), "asserts",
-                member_run_asserts(), "on_device", on_device, "arena", activation_table(), NULL));
+  add_text(names->memory, fill(embedded_text("templates/memory.h"), "version", TPGEN_VERSION,
+                               "plan", plan_shown(), "hash", plan_options->hash, "ranks", ranks,
+                               "memory", memory_declaration(), "asserts", member_run_asserts(),
+                               "on_device", on_device, "arena", activation_table(), NULL));
 }
 
 static void add_tensors(const struct class_files *names, int rank, const struct families *tensors)
 {
-  add_text(names->tensors,
-           fill(embedded_text("templates/tensors.h"), "version", TPGEN_VERSION, "plan",
-                plan_shown(), "hash", graph->hash, "states", states_macro(tensors), "tensors",
-                tensors_text(tensors, rank), "index_uses", index_uses_text(tensors), NULL));
+  add_text(names->tensors, fill(embedded_text("templates/tensors.h"), "version", TPGEN_VERSION,
+                                "plan", plan_shown(), "hash", plan_options->hash, "states",
+                                states_macro(tensors), "tensors", tensors_text(tensors, rank),
+                                "index_uses", index_uses_text(tensors), NULL));
 }
 
 /* The shapes and layouts that occur, each once: what is cut alike on a rank is cut alike there. */
@@ -246,8 +247,9 @@ static void add_runtime(void)
 static void add_kernels(void)
 {
   const char *suffix = target->source;
-  char *common[] = {"version", TPGEN_VERSION,         "plan", copy_text(plan_shown()),
-                    "hash",    copy_text(graph->hash)};
+  char *common[] = {"version", TPGEN_VERSION,
+                    "plan",    copy_text(plan_shown()),
+                    "hash",    copy_text(plan_options->hash)};
   const char *c = embedded_text(text("templates/kernels.%s", suffix));
   const char *h = embedded_text(text("templates/kernels.%s", target->header));
   share_bodies();
@@ -263,10 +265,10 @@ static void add_launcher(const char *ranks)
 {
   char *world = text("%d", world_size());
   const char *cmake = text("templates/CMakeLists.%s.txt", target->name);
-  add_text("CMakeLists.txt", fill(embedded_text(cmake), "plan", plan_shown(), "hash", graph->hash,
-                                  "ranks", ranks, "world", world, NULL));
+  add_text("CMakeLists.txt", fill(embedded_text(cmake), "plan", plan_shown(), "hash",
+                                  plan_options->hash, "ranks", ranks, "world", world, NULL));
   char *run = fill(embedded_text("templates/run.sh"), "plan", plan_shown(), "world", world, "hash",
-                   graph->hash, NULL);
+                   plan_options->hash, NULL);
   add_file("run.sh", run, strlen(run), true);
 }
 

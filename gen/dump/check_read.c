@@ -258,13 +258,13 @@ static void check_styles(void)
     for (int k = 0; k < s->nwish; k++)
       need(s->wish[k].what != WISH_PARAMETER || s->wish[k].value != NONE, "a style places nothing");
   }
-  for (int i = 0; i < graph->nasync; i++)
-    need(graph->async[i].module != NONE && graph->async[i].pieces >= 0 &&
-             graph->async[i].pieces <= 64,
+  for (int i = 0; i < plan_options->nasync; i++)
+    need(plan_options->async[i].module != NONE && plan_options->async[i].pieces >= 0 &&
+             plan_options->async[i].pieces <= 64,
          "async_tp is of no module");
   for (int i = 0; i < graph->nasync_tp_result; i++) {
     const struct async_tp_result *c = &graph->async_tp_result[i];
-    need(c->op != NONE && c->async >= 0 && c->async < graph->nasync, "a cut is of nothing");
+    need(c->op != NONE && c->async >= 0 && c->async < plan_options->nasync, "a cut is of nothing");
   }
 }
 
@@ -282,7 +282,7 @@ static void check_calls(void)
 /* Where values are updated, or will be. */
 static void check_optimizer(void)
 {
-  const char *name = graph->optimizer.name;
+  const char *name = plan_options->optimizer.name;
   bool updates = r.after < PASS_OPTIMIZE && graph->loss != NONE;
   for (int i = 0; i < graph->nop; i++) updates |= is_update(&graph->op[i]);
   need(!updates || (name && (!strcmp(name, "AdamW") || !strcmp(name, "SGD"))),
@@ -307,10 +307,13 @@ static void check_others(void)
   for (int i = 0; i < graph->mesh.ndim; i++)
     need(graph->mesh.bandwidth[i] >= 0 && graph->mesh.latency[i] >= 0, "a link is of no speed");
   check_optimizer();
-  need(graph->accumulate >= 1 && graph->accumulate <= 4096, "a step takes no batches");
-  need(graph->prefetched >= 0 && graph->prefetched <= MOST_PREFETCHED, "too many are prefetched");
-  need(graph->steps >= 0, "there are no steps");
-  need(graph->arena_bytes >= 0 && graph->live_bytes >= 0, "the arena has no size");
+  need(plan_options->accumulate >= 1 && plan_options->accumulate <= 4096,
+       "a step takes no batches");
+  need(plan_options->prefetched >= 0 && plan_options->prefetched <= MOST_PREFETCHED,
+       "too many are prefetched");
+  need(plan_options->steps >= 0, "there are no steps");
+  const struct memory_plan *m = graph->memory;
+  need(!m || (m->arena_bytes >= 0 && m->live_bytes >= 0), "the arena has no size");
 }
 
 void check_dump(const int *op_line, const int *value_line)

@@ -38,6 +38,7 @@ struct reading {
   struct list op_line;           /* by operation */
   const char **told;             /* by value: what its line calls it */
   struct allocation *allocation;
+  struct memory_plan arena; /* its sizes alone */
   struct memo names, relatives, texts;
   struct list labels, label_lines; /* by label the operation; where it is spoken of */
   struct schedule schedule;

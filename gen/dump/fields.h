@@ -102,14 +102,16 @@
 #define GRAPH_FIELDS(FIELD)                 \
   FIELD(INT,       mesh.line,     "mesh_line") \
   FIELD(LONG,      mesh.memory,   "memory") \
+  FIELD(VALUE,     loss,          "loss")   \
+  FIELD(VALUE,     norm,          "norm")
+
+#define OPTIONS_FIELDS(FIELD)               \
   FIELD(FLAG,      greedy,        "greedy") \
   FIELD(FLAG,      tf32,          "tf32")   \
   FIELD(FLAG,      checkpoint,    "checkpoint") \
   FIELD(PREFETCH,  prefetch,      "prefetch") \
   FIELD(INT,       prefetched,    "prefetched") \
   FIELD(BUCKETING, bucketing,     "bucketing") \
-  FIELD(VALUE,     loss,          "loss")   \
-  FIELD(VALUE,     norm,          "norm")   \
   FIELD(INT,       train_line,    "line")   \
   FIELD(INT,       steps,         "steps")  \
   FIELD(SEED,      seed,          "seed")   \
@@ -119,7 +121,9 @@
   FIELD(REAL,      clip,          "clip")   \
   FIELD(FLAG,      wants_norm,    "wants_norm") \
   FIELD(INT,       accumulate,    "accumulate") \
-  FIELD(FLAG,      reduce_each_batch, "reduce_each_batch") \
+  FIELD(FLAG,      reduce_each_batch, "reduce_each_batch")
+
+#define ARENA_FIELDS(FIELD)                 \
   FIELD(LONG,      arena_bytes,   "arena_bytes") \
   FIELD(LONG,      live_bytes,    "live_bytes")
 
@@ -257,6 +261,8 @@
   RECORD(optimizer,  struct optimizer,       OPTIMIZER_FIELDS)    \
   RECORD(graph,      struct graph,           GRAPH_FIELDS)        \
   RECORD(early_end,  struct early_end,       EARLY_END_FIELDS)    \
+  RECORD(options,    struct plan_options,    OPTIONS_FIELDS)      \
+  RECORD(arena,      struct memory_plan,     ARENA_FIELDS)        \
   RECORD(function,   struct function,        FUNCTION_FIELDS)     \
   RECORD(op,         struct op,              OP_FIELDS)           \
   RECORD(scheduled,  struct scheduled,       SCHEDULED_FIELDS)    \

@@ -168,8 +168,8 @@ static void read_async_tp(void)
 {
   struct async a = {.module = NONE};
   READ_FIELDS(async, &a);
-  GROW(graph->async, graph->nasync, graph->async_room);
-  graph->async[graph->nasync++] = a;
+  GROW(plan_options->async, plan_options->nasync, plan_options->async_room);
+  plan_options->async[plan_options->nasync++] = a;
 }
 
 static void read_call(void)
@@ -202,31 +202,33 @@ static void read_index_use(void)
 static void read_program(void)
 {
   while (!at_line_end()) {
-    if (read_graph_field(graph)) continue;
+    if (read_graph_field(graph) || read_options_field(plan_options) || read_arena_field(&r.arena))
+      continue;
     if (take_word("events")) {
       r.schedule.nevent = (int)token_number(0, MOST_VALUES);
       continue;
     }
-    if (!take_word("bucket") || graph->ncap == MAX_CAPS) unexpected("a field of the program");
-    graph->cap[graph->ncap++] = read_LONG();
+    if (!take_word("bucket") || plan_options->ncap == MAX_CAPS)
+      unexpected("a field of the program");
+    plan_options->cap[plan_options->ncap++] = read_LONG();
   }
 }
 
 static void read_optimizer(void)
 {
-  graph->optimizer.name = token_name();
-  READ_FIELDS(optimizer, &graph->optimizer);
+  plan_options->optimizer.name = token_name();
+  READ_FIELDS(optimizer, &plan_options->optimizer);
 }
 
 static void read_expect(void)
 {
-  graph->expected.told = true;
+  plan_options->expected.told = true;
   while (!at_line_end())
     if (take_word("line"))
-      graph->expected.line = read_INT();
+      plan_options->expected.line = read_INT();
     else {
       enum op_kind kind = read_op_kind();
-      graph->expected.most[kind] = read_INT();
+      plan_options->expected.most[kind] = read_INT();
     }
 }
 
@@ -411,6 +413,8 @@ static void place_values(void)
   if (r.after != PASS_MEMORY) return;
   graph->memory = new_memory_plan();
   graph->memory->placed = true;
+  graph->memory->arena_bytes = r.arena.arena_bytes;
+  graph->memory->live_bytes = r.arena.live_bytes;
   for (int i = 0; i < graph->nvalue; i++)
     if (r.value_line[i]) graph->memory->of[i] = r.allocation[i];
 }
@@ -421,7 +425,7 @@ static void read_head(enum pass after)
   if (!take_word(pass_name[after]))
     unexpected(text("%s, the pass of --from=%s,", pass_name[after], pass_name[after]));
   if (!take_word("plan")) unexpected("plan");
-  graph->path = token_text();
+  plan_options->path = token_text();
   if (!take_word("for")) unexpected("for");
   bool known = false;
   for (int i = 0; i < TARGETS && !known; i++)
@@ -458,6 +462,7 @@ void read_dump(const char *path, const char *dump, enum pass after)
   check_dump(r.op_line.at, r.value_line);
   bugs_are_of(path, r.op_line.at, r.op_line.n);
   name_values();
-  graph->hash = text("%016llx", (unsigned long long)hash_bytes(HASH_START, dump, strlen(dump)));
-  errors_are_of(graph->path);
+  plan_options->hash =
+      text("%016llx", (unsigned long long)hash_bytes(HASH_START, dump, strlen(dump)));
+  errors_are_of(plan_options->path);
 }

@@ -68,5 +68,5 @@ struct module usual_module(const char *path, int index)
 
 struct graph usual_graph(void)
 {
-  return (struct graph){.loss = NONE, .norm = NONE, .accumulate = 1};
+  return (struct graph){.loss = NONE, .norm = NONE};
 }

@@ -277,19 +277,21 @@ static void put_settings(void)
   struct graph usual = usual_graph();
   put(&d.b, "program");
   put_graph_fields(graph, &usual);
+  put_options_fields(plan_options, &(struct plan_options){.accumulate = 1});
+  if (graph->memory) put_arena_fields(graph->memory, &(struct memory_plan){0});
   if (graph->schedule) put_LONG("events", graph->schedule->nevent, 0);
-  for (int i = 0; i < graph->ncap; i++) put_LONG("bucket", graph->cap[i], -1);
+  for (int i = 0; i < plan_options->ncap; i++) put_LONG("bucket", plan_options->cap[i], -1);
   put(&d.b, "\n");
-  if (graph->optimizer.name) {
+  if (plan_options->optimizer.name) {
     put(&d.b, "optimizer ");
-    put_name(graph->optimizer.name);
-    put_optimizer_fields(&graph->optimizer, &(struct optimizer){0});
+    put_name(plan_options->optimizer.name);
+    put_optimizer_fields(&plan_options->optimizer, &(struct optimizer){0});
     put(&d.b, "\n");
   }
-  if (!graph->expected.told) return;
+  if (!plan_options->expected.told) return;
   put(&d.b, "expect");
-  put_LONG("line", graph->expected.line, 0);
-  for (int k = 0; k < OP_COUNT; k++) put_LONG(op_row[k].name, graph->expected.most[k], 0);
+  put_LONG("line", plan_options->expected.line, 0);
+  for (int k = 0; k < OP_COUNT; k++) put_LONG(op_row[k].name, plan_options->expected.most[k], 0);
   put(&d.b, "\n");
 }
 
@@ -319,9 +321,9 @@ static void put_styles(void)
     for (int k = 0; k < s->nwish; k++) put_wish(&s->wish[k]);
     put(&d.b, "}\n");
   }
-  for (int i = 0; i < graph->nasync; i++) {
+  for (int i = 0; i < plan_options->nasync; i++) {
     put(&d.b, "async_tp");
-    put_async_fields(&graph->async[i], &(struct async){.module = NONE});
+    put_async_fields(&plan_options->async[i], &(struct async){.module = NONE});
     put(&d.b, "\n");
   }
 }
@@ -508,7 +510,7 @@ static void open_dump(enum pass after)
 static void put_head(void)
 {
   put(&d.b, "after %s plan ", pass_name[d.after]);
-  put_quoted(graph->path ? graph->path : "");
+  put_quoted(plan_options->path ? plan_options->path : "");
   put(&d.b, " for %s\n", target->name);
 }
 

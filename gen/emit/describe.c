@@ -173,8 +173,8 @@ static char *piece_text(const struct op *op)
 char *comment_text(const struct op *op)
 {
   if (is_update(op))
-    return text("%s over %d parameters at once, contiguous in memory    %s", graph->optimizer.name,
-                op->nbody, where(graph->optimizer.line));
+    return text("%s over %d parameters at once, contiguous in memory    %s",
+                plan_options->optimizer.name, op->nbody, where(plan_options->optimizer.line));
   if (op->kind == OP_squares) return squares_comment(op);
   if (op->kind == OP_norm) return copy_text("the norm of all gradients");
   if (op->kind == OP_loop)

@@ -140,7 +140,7 @@ static void put_zero(struct buffer *b, const char *what)
    update. */
 static void put_batches(struct buffer *b)
 {
-  int n = graph->accumulate;
+  int n = plan_options->accumulate;
   if (has_some_of(GRADIENT)) put_zero(b, "m->grad");
   if (has_some_of(SUMS)) put_zero(b, "m->sum");
   put_zero(b, "m->loss");
@@ -167,7 +167,7 @@ char *functions_text(int rank)
       if (graph->function[i].is_part != others && !is_await_alone(&graph->function[i]))
         put(&b, "%s", function_text(&graph->function[i], rank));
   put_text(&step, "", 0);
-  if (graph->accumulate > 1) {
+  if (plan_options->accumulate > 1) {
     put_batches(&step);
   } else {
     if (reads_tokens() && !target->steps_in_memory) put(&step, "  next_batch(t - 1);\n");

@@ -172,7 +172,7 @@ static char *fields_text(const struct product *p, const struct written *w)
       w->form[1], w->m, w->n, w->k);
   if (of == BF16) put(&b, ", .of = BF16");
   if (makes != of) put(&b, ", .makes = F32");
-  if (of == F32 && graph->tf32) put(&b, ", .tf32 = true");
+  if (of == F32 && plan_options->tf32) put(&b, ", .tf32 = true");
   if (w->has_gaps)
     put(&b, ", .ld_c = %" PRId64 ", .ld_a = %" PRId64 ", .ld_b = %" PRId64, x[GEMM_C].ld,
         x[w->a].ld, x[w->b].ld);

@@ -6,9 +6,9 @@ static void put_constants(struct buffer *b)
 {
   put(b, "  struct constants now;\n");
   if (step_has(is_update)) put(b, "%s", update_constants());
-  if (step_has(is_random) && graph->accumulate > 1)
+  if (step_has(is_random) && plan_options->accumulate > 1)
     put(b, "  for (int i = 0; i < %d; i++) now.batch[i] = %d * (t - 1) + i + 1;\n",
-        graph->accumulate, graph->accumulate);
+        plan_options->accumulate, plan_options->accumulate);
   else if (step_has(is_random))
     put(b, "  now.step = t;\n");
   put(b, "  target_put(&m->now, &now, sizeof now);\n");
@@ -16,7 +16,7 @@ static void put_constants(struct buffer *b)
 
 static void put_next_batches(struct buffer *b)
 {
-  int n = graph->accumulate;
+  int n = plan_options->accumulate;
   if (n == 1) {
     put(b, "  next_batch(t - 1);\n");
     return;

@@ -93,7 +93,7 @@ char *rank_text(int rank, const char *step, const struct families *tensors,
   if (tensors->n > OWNS_IN_A_ROW) own.text = text("\n    %s,\n", own.text);
   if (!tensors->n) put(&first, "    {0},\n"), put(&own, "0");
   return fill(embedded_text("templates/rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(),
-              "hash", graph->hash, "rank", text("%d", rank), "step", step, "coordinate",
+              "hash", plan_options->hash, "rank", text("%d", rank), "step", step, "coordinate",
               coordinate_text(rank), "mesh", mesh_names(), "members", members_text(rank), "states",
               kinds ? states_macro_text(kinds) : "", "first", first.text, "owns", own.text,
               "exchanges", exchanges_text(rank), "exchange", graph->nexchange ? "exchange" : "NULL",

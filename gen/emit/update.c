@@ -12,8 +12,8 @@
 const char *update_name(void)
 {
   if (is_adamw()) return "adamw";
-  if (graph->optimizer.momentum == 0) return "sgd";
-  return graph->optimizer.nesterov ? "sgd_nesterov" : "sgd_momentum";
+  if (plan_options->optimizer.momentum == 0) return "sgd";
+  return plan_options->optimizer.nesterov ? "sgd_nesterov" : "sgd_momentum";
 }
 
 /* ---------------------------------------------------------------------------------- its kernels */
@@ -31,14 +31,15 @@ static int width_at(int parameter, int64_t n)
 
 static char *update_definition(int64_t n, int width)
 {
-  const struct optimizer *o = &graph->optimizer;
-  bool clips = graph->clip > 0;
+  const struct optimizer *o = &plan_options->optimizer;
+  bool clips = plan_options->clip > 0;
   const char *counter = counter_type(n + (target->thread_grids ? BLOCK * width : 0));
   char *number = text("(%s)blockIdx.x * %d + (%s)threadIdx.x", counter, BLOCK, counter);
   if (width > 1) number = text("(%s) * %d", number, width);
   char *threads = n < MANY ? "" : "#pragma omp parallel for simd schedule(static)\n";
-  char *clip =
-      !clips ? "" : fill(embedded_text("templates/clip.c"), "clip", number_text(graph->clip), NULL);
+  char *clip = !clips ? ""
+                      : fill(embedded_text("templates/clip.c"), "clip",
+                             number_text(plan_options->clip), NULL);
   return fill(update_template(update_name()), "n", text("%" PRId64, n), "number", number, "counter",
               counter, "width", text("%d", width), "beta1", number_text(o->beta1), "take1",
               number_text(1 - o->beta1), "beta2", number_text(o->beta2), "take2",
@@ -70,8 +71,8 @@ char *update_call(const struct op *op, int rank)
   }
   if (!first) return "";
   if (graph->value[first->in[0]].type != F32)
-    plan_error(graph->optimizer.line, "%s: %s is %s; only parameters of float32 are trained",
-               graph->optimizer.name, printable(value_name(first->in[0])),
+    plan_error(plan_options->optimizer.line, "%s: %s is %s; only parameters of float32 are trained",
+               plan_options->optimizer.name, printable(value_name(first->in[0])),
                type_name(graph->value[first->in[0]].type));
   int width = width_at(first->in[0], n);
   char *definition = update_definition(n, width);
@@ -79,7 +80,7 @@ char *update_call(const struct op *op, int rank)
   size_t head = strcspn(definition, "{");
   while (head && (definition[head - 1] == '\n' || definition[head - 1] == ' ')) head--;
   const char *comment =
-      wrapped(text("// %s: %s", graph->optimizer.name, optimizer_text()), " ", "// ");
+      wrapped(text("// %s: %s", plan_options->optimizer.name, optimizer_text()), " ", "// ");
   const char *mark = forms()->kernel_mark;
   const char *bounds = fill(forms()->kernel_bounds, "threads", text("%d", BLOCK), NULL);
   const char *name =

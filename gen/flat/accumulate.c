@@ -68,7 +68,7 @@ static struct layout while_added(struct layout from, struct layout to, unsigned 
 static unsigned waits_over(int parameter)
 {
   int unit = graph->value[parameter].unit;
-  if (unit == NONE || graph->reduce_each_batch || graph->unit[unit].reduces_each) return 0;
+  if (unit == NONE || plan_options->reduce_each_batch || graph->unit[unit].reduces_each) return 0;
   return graph->unit[unit].shards;
 }
 
@@ -232,7 +232,7 @@ static void add_products_of(struct function *f)
 
 void add_products_in_place(void)
 {
-  if (graph->accumulate == 1) return;
+  if (plan_options->accumulate == 1) return;
   count_readers();
   for (int i = 0; i < graph->nfunction; i++) add_products_of(&graph->function[i]);
 }

@@ -236,7 +236,7 @@ int gathered(int parameter, const struct op *reader, struct list *order)
   int list = outside ? graph->module[element(reader->module)].parent : NONE, value = parameter;
   struct op op = {.nin = 1, .in = {parameter}, .line = u->line, .of_unit = true, .unit = v.unit};
   op.module = own ? v.module : outside ? 0 : reader->module;
-  if (u->once && graph->accumulate > 1) op.phase = GATHER;
+  if (u->once && plan_options->accumulate > 1) op.phase = GATHER;
   unsigned once = u->again ? u->shards & ~u->again : 0;
   op.held = once != 0;
   if (v.used_as != v.type) {

@@ -106,10 +106,11 @@ static bool is_reached(const struct op *op)
 
 static int sum_of_losses(int batch, int before)
 {
-  struct op part = {.kind = OP_scale, .nin = 1, .in = {batch}, .scalar = 1.0 / graph->accumulate};
+  struct op part = {
+      .kind = OP_scale, .nin = 1, .in = {batch}, .scalar = 1.0 / plan_options->accumulate};
   struct op sum = {.kind = OP_add, .nin = 2, .in = {before}};
   part.module = sum.module = graph->value[batch].module;
-  part.line = sum.line = graph->train_line;
+  part.line = sum.line = plan_options->train_line;
   sum.in[1] = append_op(part);
   int out = append_op(sum);
   graph->value[out].role = LOSS;
@@ -154,7 +155,7 @@ static int begin(int loss)
 {
   const struct value *v = &graph->value[loss];
   struct op op = {.kind = OP_full, .type = v->type, .phase = BACKWARD};
-  op.scalar = 1.0 / graph->accumulate;
+  op.scalar = 1.0 / plan_options->accumulate;
   op.module = v->module;
   op.line = v->line;
   return append_op_shaped(op, v->shape);
@@ -164,7 +165,7 @@ void grad(void)
 {
   if (graph->loss == NONE) return;
   int loss = graph->loss, later = NONE;
-  if (graph->accumulate > 1) loss = average_loss(&later);
+  if (plan_options->accumulate > 1) loss = average_loss(&later);
   int known = graph->nvalue, norder = graph->norder;
   gradient = alloc((size_t)known * sizeof *gradient);
   wanted = alloc((size_t)known * sizeof *wanted);
@@ -173,7 +174,8 @@ void grad(void)
   for (int i = 0; i < known; i++) gradient[i] = stays_at[i] = NONE;
   mark_wanted();
   if (!wanted[loss])
-    plan_error(graph->train_line, "the loss depends on no parameter: there is nothing to train");
+    plan_error(plan_options->train_line,
+               "the loss depends on no parameter: there is nothing to train");
 
   gradient[loss] = begin(loss);
   for (int i = norder - 1; i >= 0; i--) {

@@ -24,7 +24,8 @@ static unsigned dimensions_cut(const int *gradient, int known)
 
 static struct op in_update(enum op_kind kind)
 {
-  return (struct op){.kind = kind, .phase = UPDATE, .module = NONE, .line = graph->optimizer.line};
+  return (struct op){
+      .kind = kind, .phase = UPDATE, .module = NONE, .line = plan_options->optimizer.line};
 }
 
 /* Appends an operation that makes one number. */
@@ -91,17 +92,17 @@ static int state_of(int parameter, const char *what)
 
 static void update(int parameter, int gradient)
 {
-  struct op op = in_update(strcmp(graph->optimizer.name, "AdamW") ? OP_sgd : OP_adamw);
+  struct op op = in_update(strcmp(plan_options->optimizer.name, "AdamW") ? OP_sgd : OP_adamw);
   op.module = graph->value[parameter].module;
   op.in[op.nin++] = parameter;
   op.in[op.nin++] = gradient;
   if (op.kind == OP_adamw) {
     op.in[op.nin++] = state_of(parameter, "exp_avg");
     op.in[op.nin++] = state_of(parameter, "exp_avg_sq");
-  } else if (graph->optimizer.momentum > 0) {
+  } else if (plan_options->optimizer.momentum > 0) {
     op.in[op.nin++] = state_of(parameter, "momentum");
   }
-  if (graph->clip > 0) op.in[op.nin++] = graph->norm;
+  if (plan_options->clip > 0) op.in[op.nin++] = graph->norm;
   append_update(op);
 }
 
@@ -113,8 +114,8 @@ void optimize(void)
   for (int i = 0; i < known; i++) gradient[i] = NONE;
   for (int i = 0; i < known; i++)
     if (graph->value[i].role == GRADIENT) gradient[graph->value[i].of] = i;
-  if (graph->accumulate > 1) accumulate_gradients(gradient);
-  if (graph->wants_norm) find_norm(gradient, known);
+  if (plan_options->accumulate > 1) accumulate_gradients(gradient);
+  if (plan_options->wants_norm) find_norm(gradient, known);
   for (int i = 0; i < known; i++)
     if (gradient[i] != NONE) update(i, gradient[i]);
 }

@@ -166,8 +166,9 @@ static void need_a_list(void)
 {
   for (int m = 0; m < graph->nmodule; m++)
     if (checkpoint[m] != NONE) return;
-  plan_error(graph->train_line, "checkpoint = \"layer\" computes the modules of an nn.ModuleList "
-                                "again, each before its backward; this model has no such list");
+  plan_error(plan_options->train_line,
+             "checkpoint = \"layer\" computes the modules of an nn.ModuleList "
+             "again, each before its backward; this model has no such list");
 }
 
 static void write_checkpoints(void)
@@ -331,6 +332,6 @@ void recompute(void)
 {
   if (graph->loss == NONE) return;
   find_elements();
-  if (graph->checkpoint) write_checkpoints();
+  if (plan_options->checkpoint) write_checkpoints();
   write_cheap();
 }

@@ -51,12 +51,13 @@ static bool is_in_module(int module, int root)
   return module == root;
 }
 
-/* Which of graph->async, or NONE. */
+/* Which of plan_options->async, or NONE. */
 static int asked_for(const struct op *op)
 {
   const struct group *g = &graph->group[op->group];
-  for (int i = 0; i < graph->nasync && g->n == 1; i++)
-    if (graph->async[i].mesh_dim == g->dim[0] && is_in_module(op->module, graph->async[i].module))
+  for (int i = 0; i < plan_options->nasync && g->n == 1; i++)
+    if (plan_options->async[i].mesh_dim == g->dim[0] &&
+        is_in_module(op->module, plan_options->async[i].module))
       return i;
   return NONE;
 }
@@ -436,7 +437,7 @@ static void count_uses(void *unused, int id, int times)
 /* Whether the function has changed for it. */
 static bool decompose_collective(int id, int async)
 {
-  struct async *asked = &graph->async[async];
+  struct async *asked = &plan_options->async[async];
   struct async_tp_result p = {.op = id, .async = async, .times = times_of[id]};
   place = alloc((size_t)(graph->nop + 1) * sizeof *place);
   note_places();
@@ -464,10 +465,10 @@ static void decompose_function(void)
 static void refuse_unmet(const struct async *a)
 {
   const struct async_tp_result *first = NULL;
-  for (int i = 0; i < graph->nasync; i++)
-    if (graph->async[i].line == a->line && graph->async[i].met) return;
+  for (int i = 0; i < plan_options->nasync; i++)
+    if (plan_options->async[i].line == a->line && plan_options->async[i].met) return;
   for (int i = 0; i < graph->nasync_tp_result && !first; i++)
-    if (graph->async[graph->async_tp_result[i].async].line == a->line)
+    if (plan_options->async[graph->async_tp_result[i].async].line == a->line)
       first = &graph->async_tp_result[i];
   const char *why = graph->mesh.size[a->mesh_dim] == 1
                         ? "it has one rank"
@@ -482,7 +483,7 @@ static void refuse_unmet(const struct async *a)
 
 void async_tp(void)
 {
-  if (!graph->nasync) return;
+  if (!plan_options->nasync) return;
   readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
   times_of = alloc((size_t)(graph->nop + 1) * sizeof *times_of);
   each_op(count_uses, NULL);
@@ -490,5 +491,5 @@ void async_tp(void)
     f = &graph->function[i];
     if (f->phase != UPDATE) decompose_function();
   }
-  for (int i = 0; i < graph->nasync; i++) refuse_unmet(&graph->async[i]);
+  for (int i = 0; i < plan_options->nasync; i++) refuse_unmet(&plan_options->async[i]);
 }

@@ -106,7 +106,7 @@ static void merge_most(struct function *f, const struct list *numbers, const str
     take_alike(f, &left, &member, &rest);
     bool merged = merge(f, member.at, member.n, !lie_side_by_side(member.at, member.n));
     int part = merged ? graph->nop - 1 : member.at[0];
-    if (graph->bucketing == BUCKETS_GREEDY) tell_split(part, member.n, numbers->n);
+    if (plan_options->bucketing == BUCKETS_GREEDY) tell_split(part, member.n, numbers->n);
     left = rest;
   }
 }
@@ -150,7 +150,8 @@ static void bucket_units(struct function *f)
   if (op.n < 2) return;
   struct single *s = as_singles(f, &op, true);
   join_small_units(s, &op, times_in(f));
-  struct buckets found = choose_alike(s, op.n, &(struct caps){graph->ncap, graph->cap});
+  struct buckets found =
+      choose_alike(s, op.n, &(struct caps){plan_options->ncap, plan_options->cap});
   merge_all(f, &found, &op);
 }
 
@@ -170,7 +171,8 @@ static void bucket_kind_greedily(struct function *f, enum op_kind kind, const st
 static void bucket_greedily(struct function *f)
 {
   static const int64_t most = INT64_C(2000) << 20;
-  struct caps caps = graph->ncap ? (struct caps){graph->ncap, graph->cap} : (struct caps){1, &most};
+  struct caps caps = plan_options->ncap ? (struct caps){plan_options->ncap, plan_options->cap}
+                                        : (struct caps){1, &most};
   for (int kind = 0; kind < OP_COUNT; kind++)
     if (collective_row[kind].buckets) bucket_kind_greedily(f, (enum op_kind)kind, &caps);
 }
@@ -216,8 +218,8 @@ static void bucket_small(struct function *f)
 
 static void bucket_function(struct function *f)
 {
-  if (graph->bucketing == BUCKETS_NONE) return;
-  if (graph->bucketing == BUCKETS_GREEDY) {
+  if (plan_options->bucketing == BUCKETS_NONE) return;
+  if (plan_options->bucketing == BUCKETS_GREEDY) {
     bucket_greedily(f);
     return;
   }
@@ -229,7 +231,7 @@ static void bucket_function(struct function *f)
 void bucket(void)
 {
   find_running();
-  prepare_gradients(graph->bucketing == BUCKETS_BY_UNIT);
+  prepare_gradients(plan_options->bucketing == BUCKETS_BY_UNIT);
   find_running();
   for (int i = 0; i < graph->nfunction; i++) bucket_function(&graph->function[i]);
 }

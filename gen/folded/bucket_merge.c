@@ -503,7 +503,7 @@ static bool makes_gradients(const struct op *op)
 static const char *why_together(const struct op *op)
 {
   if (scatters_sum(op->kind) && makes_gradients(op)) return "their parameters are kept so";
-  if (op->packed && graph->bucketing == BUCKETS_GREEDY && makes_gradients(op))
+  if (op->packed && plan_options->bucketing == BUCKETS_GREEDY && makes_gradients(op))
     return "bucketing = greedy, and they follow one another";
   if (op->kind != OP_all_reduce || !makes_gradients(op)) return reasons(op->body, op->nbody);
   return op->packed ? "they are small: one bucket" : "they are contiguous: one bucket";

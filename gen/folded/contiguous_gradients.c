@@ -141,7 +141,8 @@ static int64_t end_of(const struct runs *runs, const int64_t *done)
 /* The plan's caps; else the one under which the sums are done first, and of equals the largest. */
 static struct runs best_runs(const struct function *f, const int *sum)
 {
-  if (graph->ncap) return find_runs(f, sum, &(struct caps){graph->ncap, graph->cap});
+  if (plan_options->ncap)
+    return find_runs(f, sum, &(struct caps){plan_options->ncap, plan_options->cap});
   const int64_t *done = times_in(f);
   struct runs best = {0};
   int64_t least = INT64_MAX;

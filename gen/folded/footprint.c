@@ -64,7 +64,7 @@ void find_held(void)
     held_bytes[v->role == SUMS ? GRADIENT : v->role] +=
         elements(local_shape(i, 0)) * type_bytes(v->type);
   }
-  if (keeps_batches()) held_bytes[BATCH] *= 1 + graph->accumulate;
+  if (keeps_batches()) held_bytes[BATCH] *= 1 + plan_options->accumulate;
 }
 
 const struct memory_part memory_part[MEMORY_PARTS] = {{"parameters", PARAMETER},
@@ -75,7 +75,7 @@ const struct memory_part memory_part[MEMORY_PARTS] = {{"parameters", PARAMETER},
 
 int64_t held_in_all(void)
 {
-  int64_t bytes = graph->arena_bytes + parts_bytes() + product_workspace();
+  int64_t bytes = arena_bytes() + parts_bytes() + product_workspace();
   for (int i = 0; i < MEMORY_PARTS; i++) bytes += held_bytes[memory_part[i].role];
   return bytes;
 }

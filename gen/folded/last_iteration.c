@@ -143,7 +143,8 @@ void issue_in_last_iterations(struct overlap *o, int function, int64_t most_live
 {
   const struct function *f = &graph->function[function];
   struct list loops = {0};
-  if (!target->streams || !is_of_batch(f->phase) || graph->prefetch == PREFETCH_NOTHING) return;
+  if (!target->streams || !is_of_batch(f->phase) || plan_options->prefetch == PREFETCH_NOTHING)
+    return;
   for (int k = 0; k < f->nop; k++)
     if (graph->op[f->op[k]].kind == OP_loop) add(&loops, f->op[k]);
   for (int i = 0; i < loops.n; i++) issue_in_last_iteration(o, function, loops.at[i], most_live);

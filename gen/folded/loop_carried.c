@@ -292,7 +292,7 @@ static int place_of_last_await(const struct function *f, int loop,
 static int prefetch_distance(int body)
 {
   int others = graph->function[body].count - 1;
-  return graph->prefetched < others ? graph->prefetched : others;
+  return plan_options->prefetched < others ? plan_options->prefetched : others;
 }
 
 /* Of several that are in flight each has a buffer of its own, as it has a value of its own. */
@@ -442,18 +442,18 @@ static struct carried_list of_kind(const struct carried_list *all, bool prefetch
 
 static const char *modules_text(void)
 {
-  return graph->prefetched > 1 ? text("%d modules", graph->prefetched) : "a module";
+  return plan_options->prefetched > 1 ? text("%d modules", plan_options->prefetched) : "a module";
 }
 
 static _Noreturn void refuse(int body, int64_t lives, int64_t room)
 {
   plan_error(
-      graph->train_line,
+      plan_options->train_line,
       "prefetch = %d: where %s has its parameters %s ahead a rank has activations of "
       "%s, and device_mesh leaves %s for them. What would help: prefetch = %d, more ranks to "
       "cut the parameters over, or a smaller batch",
-      graph->prefetched, printable(graph->function[body].name), modules_text(), size_text(lives),
-      size_text(room), graph->prefetched - 1);
+      plan_options->prefetched, printable(graph->function[body].name), modules_text(),
+      size_text(lives), size_text(room), plan_options->prefetched - 1);
 }
 
 /* Lets these be loop-carried, if there is room for that and the loop is quicker with them or the
@@ -489,14 +489,14 @@ static int64_t carry_or_overlap(struct overlap *o, int body, int64_t most_live)
   if (!can_carry(body)) return most_live;
   struct edit_state without = remember_program();
   go_back(&before);
-  bool may_prefetch = graph->prefetch != PREFETCH_NOTHING;
+  bool may_prefetch = plan_options->prefetch != PREFETCH_NOTHING;
   struct carried_list all = find_carried(&graph->function[body]);
   all = of_kind(&all, may_prefetch, true);
   if (!all.n) {
     go_back(&without);
     return most_live;
   }
-  if (graph->prefetch == PREFETCH_ALL && of_kind(&all, true, false).n)
+  if (plan_options->prefetch == PREFETCH_ALL && of_kind(&all, true, false).n)
     return prefetch(o, body, &all, room);
   for (int kinds = 3; kinds > 0 && lives == NONE; kinds--) { /* both, the prefetched, the others */
     struct carried_list some = of_kind(&all, kinds != 1, kinds != 2);
@@ -532,23 +532,23 @@ static void note_gather(void *to, int id, int times)
 void check_prefetch(void)
 {
   struct gathers g = {0};
-  if (graph->prefetch != PREFETCH_ALL) return;
+  if (plan_options->prefetch != PREFETCH_ALL) return;
   each_op(note_gather, &g);
   if (!g.any)
-    plan_error(graph->train_line,
+    plan_error(plan_options->train_line,
                "prefetch = %d: nothing is gathered ahead of its use, as no parameters are cut over "
                "several ranks by fully_shard: make units, or leave prefetch out",
-               graph->prefetched);
+               plan_options->prefetched);
   if (!target->streams) return;
   if (!g.most)
     plan_error(
-        graph->train_line,
+        plan_options->train_line,
         "prefetch = %d: nothing that is gathered is gathered in a loop over the modules of a "
         "list, so nothing can come %s ahead. The modules of an nn.ModuleList become a loop "
         "where they are equal and each is a unit of fully_shard",
-        graph->prefetched, modules_text());
-  if (g.most < graph->prefetched)
-    plan_error(graph->train_line,
+        plan_options->prefetched, modules_text());
+  if (g.most < plan_options->prefetched)
+    plan_error(plan_options->train_line,
                "prefetch = %d: no list has more than %d modules, so none comes more than %d ahead",
-               graph->prefetched, g.most + 1, g.most);
+               plan_options->prefetched, g.most + 1, g.most);
 }

@@ -149,8 +149,8 @@ void memory(void)
   for (int i = 0; i < graph->nvalue; i++) add(&l->value, i);
   find_storages(l);
   begin_placing(&t->placing, l->plan, &l->storage);
-  graph->live_bytes = most_live(&t->placing);
-  graph->arena_bytes = place_values(&t->placing, graph->live_bytes, true);
+  l->plan->live_bytes = most_live(&t->placing);
+  l->plan->arena_bytes = place_values(&t->placing, l->plan->live_bytes, true);
   int *const *gradient = gradients_of_families();
   for (int i = 0; i < graph->nvalue; i++) find_place(l, i, gradient);
   l->plan->placed = true;

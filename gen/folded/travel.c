@@ -48,7 +48,7 @@ bool is_small(int group, int64_t bytes)
 int64_t most_of_small(void)
 {
   int64_t most = 25 << 20;
-  for (int i = 0; i < graph->ncap; i++)
-    if (graph->cap[i] < most) most = graph->cap[i];
+  for (int i = 0; i < plan_options->ncap; i++)
+    if (plan_options->cap[i] < most) most = plan_options->cap[i];
   return most;
 }

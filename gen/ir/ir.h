@@ -126,9 +126,11 @@ bool is_next_parameter(int one, int next);
 
 /* ---------------------------------------------------------------------------------------- ir.c */
 
-/* The one graph, in memory that the process which reads the plan shares with its parent. */
+/* The one graph, and what the plan asks for, in memory that the process which reads the plan shares
+   with its parent. */
 extern struct graph *graph;
-/* Opens the arena and makes the empty graph in it. */
+extern struct plan_options *plan_options;
+/* Opens the arena and makes the empty graph in it, and options that ask for nothing. */
 void graph_open(void);
 
 /* ------------------------------------------------------------------------------- memory_plan.c */
@@ -139,6 +141,7 @@ void clear_memory_plan(struct memory_plan *plan);
 /* Of the pass `memory`; before it, of such a plan. */
 struct allocation allocation_of(int value);
 int storage_of(int value);
+int64_t arena_bytes(void);
 /* Of the values that share bytes the one that stands for them all; and of a value of a family the
    one of all that the family keeps. plan NULL: none share bytes. */
 int representative(const struct memory_plan *plan, int value);

@@ -23,6 +23,11 @@ struct allocation allocation_of(int value)
   return (struct allocation){.storage = value, .depth = 1, .first = NONE, .last = NONE};
 }
 
+int64_t arena_bytes(void)
+{
+  return graph->memory ? graph->memory->arena_bytes : 0;
+}
+
 int storage_of(int value)
 {
   return graph->memory ? graph->memory->of[value].storage : value;

@@ -85,7 +85,7 @@ static void visit_function(const struct function *f, int runs,
 void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to)
 {
   if (!is_phase(f)) return;
-  visit_function(f, is_of_batch(f->phase) ? graph->accumulate : 1, visit, to);
+  visit_function(f, is_of_batch(f->phase) ? plan_options->accumulate : 1, visit, to);
 }
 
 void each_op(void (*visit)(void *to, int op, int times), void *to)
@@ -109,7 +109,7 @@ bool reads_tokens(void)
 
 bool keeps_batches(void)
 {
-  return target->steps_in_memory && graph->accumulate > 1 && reads_tokens();
+  return target->steps_in_memory && plan_options->accumulate > 1 && reads_tokens();
 }
 
 const char *const phase_name[] = {"forward", "backward", "update", "gather"};

@@ -370,11 +370,12 @@ static int place_parameter(lua_State *L)
 /* add_async(module, mesh dimension, pieces, line) */
 static int add_async(lua_State *L)
 {
-  GROW(graph->async, graph->nasync, graph->async_room);
-  graph->async[graph->nasync++] = (struct async){.module = (int)luaL_checkinteger(L, 1),
-                                                 .mesh_dim = (int)luaL_checkinteger(L, 2),
-                                                 .pieces = (int)luaL_checkinteger(L, 3),
-                                                 .line = (int)luaL_checkinteger(L, 4)};
+  GROW(plan_options->async, plan_options->nasync, plan_options->async_room);
+  plan_options->async[plan_options->nasync++] =
+      (struct async){.module = (int)luaL_checkinteger(L, 1),
+                     .mesh_dim = (int)luaL_checkinteger(L, 2),
+                     .pieces = (int)luaL_checkinteger(L, 3),
+                     .line = (int)luaL_checkinteger(L, 4)};
   return 0;
 }
 

@@ -110,7 +110,7 @@ static void hash_input(void)
     hash = hash_text(hash, kernel ? kernel : "");
   }
   hash = hash_files(hash);
-  graph->hash = text("%016llx", (unsigned long long)hash);
+  plan_options->hash = text("%016llx", (unsigned long long)hash);
 }
 
 /* --------------------------------------------------------------------------------------- errors */
@@ -426,11 +426,14 @@ void check_ranks(void)
 
 void lua(void)
 {
-  if (!graph->path) errors_are_of(graph->path = options.plan);
+  if (!plan_options->path) errors_are_of(plan_options->path = options.plan);
   read_plan();
   struct graph before = *graph;
-  for (in_sandbox(read_in_sandbox); read_wanted_file(); in_sandbox(read_in_sandbox))
+  struct plan_options asked_before = *plan_options;
+  for (in_sandbox(read_in_sandbox); read_wanted_file(); in_sandbox(read_in_sandbox)) {
     *graph = before;
+    *plan_options = asked_before;
+  }
   arena_own();
   read_kernels();
   hash_input();

@@ -75,11 +75,12 @@ static int collectives(lua_State *L)
 static int set_expected(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
-  graph->expected.told = true;
-  graph->expected.line = sandbox->line;
+  plan_options->expected.told = true;
+  plan_options->expected.line = sandbox->line;
   for (int k = 0; k < OP_COUNT; k++) {
     lua_getfield(L, 1, op_row[k].name);
-    if (is_collective((enum op_kind)k)) graph->expected.most[k] = (int)luaL_optinteger(L, -1, 0);
+    if (is_collective((enum op_kind)k))
+      plan_options->expected.most[k] = (int)luaL_optinteger(L, -1, 0);
     lua_pop(L, 1);
   }
   return 0;
@@ -88,10 +89,10 @@ static int set_expected(lua_State *L)
 /* begin(steps, seed, by the greedy planner): from here on modules may be called. */
 static int begin(lua_State *L)
 {
-  graph->steps = (int)luaL_checkinteger(L, 1);
-  graph->seed = (uint64_t)luaL_checkinteger(L, 2);
-  graph->greedy = lua_toboolean(L, 3);
-  graph->train_line = sandbox->line;
+  plan_options->steps = (int)luaL_checkinteger(L, 1);
+  plan_options->seed = (uint64_t)luaL_checkinteger(L, 2);
+  plan_options->greedy = lua_toboolean(L, 3);
+  plan_options->train_line = sandbox->line;
   recording.on = true;
   return 0;
 }
@@ -116,29 +117,29 @@ static int set_optimizer(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_getfield(L, 1, "name");
-  graph->optimizer = (struct optimizer){.name = copy_text(luaL_checkstring(L, -1)),
-                                        .lr = number_field(L, "lr"),
-                                        .beta1 = number_field(L, "beta1"),
-                                        .beta2 = number_field(L, "beta2"),
-                                        .eps = number_field(L, "eps"),
-                                        .weight_decay = number_field(L, "weight_decay"),
-                                        .momentum = number_field(L, "momentum"),
-                                        .nesterov = number_field(L, "nesterov") != 0,
-                                        .line = (int)number_field(L, "line")};
+  plan_options->optimizer = (struct optimizer){.name = copy_text(luaL_checkstring(L, -1)),
+                                               .lr = number_field(L, "lr"),
+                                               .beta1 = number_field(L, "beta1"),
+                                               .beta2 = number_field(L, "beta2"),
+                                               .eps = number_field(L, "eps"),
+                                               .weight_decay = number_field(L, "weight_decay"),
+                                               .momentum = number_field(L, "momentum"),
+                                               .nesterov = number_field(L, "nesterov") != 0,
+                                               .line = (int)number_field(L, "line")};
   return 0;
 }
 
 /* set_tf32(whether products may round their operands to TF32) */
 static int set_tf32(lua_State *L)
 {
-  graph->tf32 = lua_toboolean(L, 1);
+  plan_options->tf32 = lua_toboolean(L, 1);
   return 0;
 }
 
 /* set_checkpoint(whether modules of lists are computed again from their inputs) */
 static int set_checkpoint(lua_State *L)
 {
-  graph->checkpoint = lua_toboolean(L, 1);
+  plan_options->checkpoint = lua_toboolean(L, 1);
   return 0;
 }
 
@@ -147,25 +148,26 @@ static int set_checkpoint(lua_State *L)
 static int set_training(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
-  graph->clip = number_field(L, "clip");
-  graph->wants_norm = number_field(L, "norm") != 0;
-  graph->accumulate = (int)number_field(L, "accumulate");
-  graph->reduce_each_batch = number_field(L, "reduce_each") != 0;
-  graph->rates = (struct rates){.warmup = (int)number_field(L, "warmup"),
-                                .steps = (int)number_field(L, "steps"),
-                                .least = number_field(L, "least")};
+  plan_options->clip = number_field(L, "clip");
+  plan_options->wants_norm = number_field(L, "norm") != 0;
+  plan_options->accumulate = (int)number_field(L, "accumulate");
+  plan_options->reduce_each_batch = number_field(L, "reduce_each") != 0;
+  plan_options->rates = (struct rates){.warmup = (int)number_field(L, "warmup"),
+                                       .steps = (int)number_field(L, "steps"),
+                                       .least = number_field(L, "least")};
   return 0;
 }
 
 /* set_buckets(which: enum bucketing, caps in bytes: a list of numbers) */
 static int set_buckets(lua_State *L)
 {
-  graph->bucketing = (enum bucketing)luaL_checkinteger(L, 1);
+  plan_options->bucketing = (enum bucketing)luaL_checkinteger(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
   lua_Integer n = luaL_len(L, 2);
-  for (graph->ncap = 0; graph->ncap < n && graph->ncap < MAX_CAPS; graph->ncap++) {
-    lua_geti(L, 2, graph->ncap + 1);
-    graph->cap[graph->ncap] = (int64_t)luaL_checkinteger(L, -1);
+  for (plan_options->ncap = 0; plan_options->ncap < n && plan_options->ncap < MAX_CAPS;
+       plan_options->ncap++) {
+    lua_geti(L, 2, plan_options->ncap + 1);
+    plan_options->cap[plan_options->ncap] = (int64_t)luaL_checkinteger(L, -1);
     lua_pop(L, 1);
   }
   return 0;
@@ -175,8 +177,8 @@ static int set_buckets(lua_State *L)
 static int set_prefetch(lua_State *L)
 {
   lua_Integer n = luaL_checkinteger(L, 1);
-  graph->prefetch = n < 0 ? PREFETCH_WHERE_IT_PAYS : n ? PREFETCH_ALL : PREFETCH_NOTHING;
-  graph->prefetched = n < 1 ? 1 : n < MOST_PREFETCHED ? (int)n : MOST_PREFETCHED;
+  plan_options->prefetch = n < 0 ? PREFETCH_WHERE_IT_PAYS : n ? PREFETCH_ALL : PREFETCH_NOTHING;
+  plan_options->prefetched = n < 1 ? 1 : n < MOST_PREFETCHED ? (int)n : MOST_PREFETCHED;
   return 0;
 }
 

@@ -5,8 +5,8 @@
 
 const char *plan_shown(void)
 {
-  const char *slash = strrchr(graph->path, '/');
-  return printable(*graph->path == '/' ? slash + 1 : graph->path);
+  const char *slash = strrchr(plan_options->path, '/');
+  return printable(*plan_options->path == '/' ? slash + 1 : plan_options->path);
 }
 
 const char *shown_operand(int value)

@@ -5,7 +5,7 @@
 
 const char *batch_number(void)
 {
-  return graph->accumulate > 1 ? forms()->batch_number : forms()->step_number;
+  return plan_options->accumulate > 1 ? forms()->batch_number : forms()->step_number;
 }
 
 char *constants_text(void)
@@ -14,8 +14,8 @@ char *constants_text(void)
   put_text(&b, "", 0);
   if (!target->steps_in_memory) return b.text;
   if (step_has(is_update)) put(&b, "  float %s;\n", update_rates());
-  if (step_has(is_random) && graph->accumulate > 1)
-    put(&b, "  int batch[%d]; // the numbers of its batches\n", graph->accumulate);
+  if (step_has(is_random) && plan_options->accumulate > 1)
+    put(&b, "  int batch[%d]; // the numbers of its batches\n", plan_options->accumulate);
   else if (step_has(is_random))
     put(&b, "  int step; // its number\n");
   if (!b.length) return b.text;

@@ -224,7 +224,7 @@ void declare_memory(void)
   if (put_sums(&declaration)) put(&members, "  %sstruct sums sum;\n", aligned);
   if (put_struct(&declaration, "batch", BATCH, "m->batch."))
     put(&members, "  %sstruct batch batch%s;\n", aligned,
-        keeps_batches() ? text(", batches[%d]", graph->accumulate) : "");
+        keeps_batches() ? text(", batches[%d]", plan_options->accumulate) : "");
   if (put_struct(&declaration, "outputs", ACTIVATION, "m->outputs."))
     put(&members, "  %sstruct outputs outputs;\n", aligned);
   if (*constants_text()) put(&members, "  struct constants now;\n");
@@ -243,8 +243,8 @@ void declare_memory(void)
         graph->nindex_use);
   if (parts_room(named_rank))
     put(&members, "  alignas(64) float parts[%lld];\n", (long long)parts_room(named_rank));
-  if (graph->arena_bytes)
-    put(&members, "  alignas(64) unsigned char arena[%lld];\n", (long long)graph->arena_bytes);
+  if (arena_bytes())
+    put(&members, "  alignas(64) unsigned char arena[%lld];\n", (long long)arena_bytes());
   if (product_workspace())
     put(&members, "  alignas(256) unsigned char workspace[%lld]; // of the products of matrices\n",
         (long long)product_workspace());

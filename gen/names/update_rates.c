@@ -5,12 +5,12 @@
 
 bool is_adamw(void)
 {
-  return !strcmp(graph->optimizer.name, "AdamW");
+  return !strcmp(plan_options->optimizer.name, "AdamW");
 }
 
 char *optimizer_text(void)
 {
-  const struct optimizer *o = &graph->optimizer;
+  const struct optimizer *o = &plan_options->optimizer;
   struct buffer b = {0};
   put(&b, "lr %s", double_text(o->lr));
   if (is_adamw())
@@ -19,7 +19,8 @@ char *optimizer_text(void)
   if (o->momentum > 0)
     put(&b, ", momentum %s%s", double_text(o->momentum), o->nesterov ? ", nesterov" : "");
   put(&b, ", weight decay %s", double_text(o->weight_decay));
-  if (graph->clip > 0) put(&b, ", gradients clipped to norm %s", double_text(graph->clip));
+  if (plan_options->clip > 0)
+    put(&b, ", gradients clipped to norm %s", double_text(plan_options->clip));
   return b.text;
 }
 
@@ -31,7 +32,7 @@ const char *update_template(const char *name)
 /* What the whole update computes once, from the number of the step. */
 char *update_constants(void)
 {
-  const struct optimizer *o = &graph->optimizer;
+  const struct optimizer *o = &plan_options->optimizer;
   const char *name = is_adamw() ? "adamw_rates" : "sgd_rates";
   return fill(update_template(name), "decay", double_text(o->weight_decay), "beta1",
               double_text(o->beta1), "beta2", double_text(o->beta2), NULL);
@@ -44,8 +45,8 @@ const char *update_rates(void)
 
 char *learning_rate_text(void)
 {
-  const struct rates *r = &graph->rates;
-  double most = graph->optimizer.lr;
+  const struct rates *r = &plan_options->rates;
+  double most = plan_options->optimizer.lr;
   if (!r->steps)
     return fill(embedded_text("templates/rate_constant.c"), "lr", double_text(most), NULL);
   char *up = "", *climb = "", *down = text("t / %d", r->steps);

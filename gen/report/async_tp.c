@@ -16,7 +16,7 @@ static bool is_asked_alike(const struct async *a, const struct async *b)
 
 static bool is_of(const struct async_tp_result *p, const struct async *asked)
 {
-  return is_asked_alike(&graph->async[p->async], asked);
+  return is_asked_alike(&plan_options->async[p->async], asked);
 }
 
 static char *model_time(int64_t picoseconds)
@@ -67,10 +67,11 @@ static void put_asked(struct buffer *b, const struct async *asked)
 
 void put_async_tp(struct buffer *b)
 {
-  for (int i = 0; i < graph->nasync; i++) {
+  for (int i = 0; i < plan_options->nasync; i++) {
     bool told = false;
-    for (int k = 0; k < i; k++) told |= is_asked_alike(&graph->async[k], &graph->async[i]);
-    if (!told) put_asked(b, &graph->async[i]);
+    for (int k = 0; k < i; k++)
+      told |= is_asked_alike(&plan_options->async[k], &plan_options->async[i]);
+    if (!told) put_asked(b, &plan_options->async[i]);
   }
 }
 
@@ -83,7 +84,7 @@ json_t *json_async_tp(void)
     json_t *one = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i}", "kind", op_row[op->kind].name,
                             "group", printable(graph->group[op->group].name), "value",
                             printable(value_name(op->in[0])), "phase", phase_name[op->phase],
-                            "line", graph->async[p->async].line, "times", p->times, "pieces",
+                            "line", plan_options->async[p->async].line, "times", p->times, "pieces",
                             p->pieces ? p->pieces : 1);
     if (p->tried) {
       json_member(one, "whole_ns", json_integer(p->whole / 1000));

@@ -25,6 +25,6 @@ void tell_idle(void)
     const char *idle = idle_text(d);
     if (idle)
       fprintf(stderr, "%s:%d: note: %s; a style, fully_shard or distribute cuts along it\n",
-              graph->path, graph->mesh.line, idle);
+              plan_options->path, graph->mesh.line, idle);
   }
 }

@@ -155,8 +155,8 @@ static json_t *json_memory(void)
   const int64_t *held = memory_by_role();
   for (int i = 0; i < MEMORY_PARTS; i++)
     set_bytes(memory, memory_part[i].name, held[memory_part[i].role]);
-  set_bytes(memory, "activations", graph->arena_bytes);
-  set_bytes(memory, "activations_bound", graph->live_bytes);
+  set_bytes(memory, "activations", arena_bytes());
+  set_bytes(memory, "activations_bound", graph->memory->live_bytes);
   set_bytes(memory, "total", memory_of_rank());
   if (parts_bytes()) set_bytes(memory, "parts", parts_bytes());
   if (product_workspace()) set_bytes(memory, "workspace", product_workspace());
@@ -183,13 +183,13 @@ void report_json(struct buffer *b)
                                 graph->mesh.size[d]));
   each_op(add_collective, collectives);
   json_t *memory = json_memory();
-  json_t *whole = json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "version",
-                            PLAN_VERSION, "tpgen", TPGEN_VERSION, "plan", plan_shown(), "hash",
-                            graph->hash, "target", target->name, "ranks", world_size(), "mesh",
-                            mesh, "parameters", json_parameters(), "collectives", collectives,
-                            "redistributions", json_chains(), "memory_of_rank", memory);
+  json_t *whole = json_pack(
+      "{s:i, s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "version", PLAN_VERSION, "tpgen",
+      TPGEN_VERSION, "plan", plan_shown(), "hash", plan_options->hash, "target", target->name,
+      "ranks", world_size(), "mesh", mesh, "parameters", json_parameters(), "collectives",
+      collectives, "redistributions", json_chains(), "memory_of_rank", memory);
   if (graph->nended) json_member(whole, "ended_early", json_early_ends());
-  if (graph->nasync) json_member(whole, "async_tp", json_async_tp());
+  if (plan_options->nasync) json_member(whole, "async_tp", json_async_tp());
   if (device()) json_member(whole, "simulated_step", json_step());
   put(b, "%s\n", json_text(whole, JSON_INDENT(2)));
 }

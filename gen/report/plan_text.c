@@ -64,7 +64,7 @@ static void put_precision(struct buffer *b)
         "precision    %s%d parameters of %s are computed with as %s, their gradients move as %s\n",
         of < all ? text("%d of ", of) : "", all, type_name(mixed->type), type_name(mixed->used_as),
         type_name(mixed->reduced_as));
-  if (graph->tf32) put(b, "precision    products of f32 may round what they take to TF32\n");
+  if (plan_options->tf32) put(b, "precision    products of f32 may round what they take to TF32\n");
 }
 
 char *asked_by(int value)
@@ -242,8 +242,8 @@ static void put_memory(struct buffer *b)
     if (bytes) put(b, "  %-12s %16s B\n", memory_part[i].name, grouped(bytes));
   }
   put(b, "  %-12s %16s B   %.3f of the lower bound, what lives at once\n", "activations",
-      grouped(graph->arena_bytes),
-      graph->live_bytes ? (double)graph->arena_bytes / (double)graph->live_bytes : 1.0);
+      grouped(arena_bytes()),
+      graph->memory->live_bytes ? (double)arena_bytes() / (double)graph->memory->live_bytes : 1.0);
   if (parts_bytes())
     put(b, "  %-12s %16s B   of sums that many blocks add up\n", "parts", grouped(parts_bytes()));
   if (product_workspace())
@@ -270,7 +270,7 @@ static void put_early_ends(struct buffer *b)
 void report_text(struct buffer *b)
 {
   put(b, "tpgen %s   %s (%s)   target %s\n\nmesh         %s: %d ranks\n", TPGEN_VERSION,
-      plan_shown(), graph->hash, target->name, mesh_text(), world_size());
+      plan_shown(), plan_options->hash, target->name, mesh_text(), world_size());
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (idle_text(d)) put(b, "             %s\n", idle_text(d));
   put_precision(b);

@@ -156,7 +156,7 @@ static const char *name_of(const struct ran *r)
   const struct op *op = &graph->op[r->op];
   const char *path = path_of_op(r);
   if (is_collective(op->kind)) return name_of_collective(r);
-  if (is_update(op)) return graph->optimizer.name;
+  if (is_update(op)) return plan_options->optimizer.name;
   if (path && *path && loop_of[r->op] == NONE)
     return text("%.*s", (int)strcspn(path, "."), printable(path));
   if (path && *path) return printable(path);
@@ -316,7 +316,7 @@ static void put_whole(struct buffer *b)
     if (!told) name[r->op] = name_in_step(r);
     put_in_row(i, name[r->op]);
   }
-  put_head(b, graph->accumulate > 1 ? "timeline of a batch, and the update" : "timeline");
+  put_head(b, plan_options->accumulate > 1 ? "timeline of a batch, and the update" : "timeline");
   put_rows(b);
 }
 

@@ -182,7 +182,7 @@ static bool is_pending(struct layout layout)
    be, as it does where links are equal; else what the greedy one does. */
 static int64_t plain_cost(struct shape whole, enum type type, struct layout from, struct layout to)
 {
-  bool least = !graph->greedy && !is_pending(from) && !is_pending(to);
+  bool least = !plan_options->greedy && !is_pending(from) && !is_pending(to);
   return (least ? least_bytes : greedy_bytes)(whole, type, from, to);
 }
 
@@ -220,7 +220,7 @@ static void ask_cost(struct asked *q, struct shape whole, enum type type, struct
 {
   int ndim = graph->mesh.ndim;
   q->n = 0;
-  q->at[q->n++] = (uint64_t)type_bytes(type) << 1 | graph->greedy;
+  q->at[q->n++] = (uint64_t)type_bytes(type) << 1 | plan_options->greedy;
   q->at[q->n++] = (uint64_t)ndim << 8 | (uint64_t)whole.ndim;
   for (int i = 0; i < ndim; i++) q->at[q->n++] = (uint64_t)graph->mesh.size[i];
   for (int d = 0; d < whole.ndim; d++) q->at[q->n++] = (uint64_t)whole.size[d];

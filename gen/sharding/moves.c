@@ -558,7 +558,7 @@ const struct moves *plan_moves(struct shape whole, enum type type, struct layout
   enum { BUCKETS = 4096 };
   static struct remembered *bucket[BUCKETS];
   static const int origin[MAX_MESH];
-  struct question q = {mesh_number(), graph->greedy, whole, type_bytes(type),
+  struct question q = {mesh_number(), plan_options->greedy, whole, type_bytes(type),
                        .untold = untold_of(from, to)};
   q.from = brief_of(from, &q.untold);
   q.to = brief_of(to, &q.untold);

@@ -74,7 +74,7 @@ const char *attention_variant(const struct op *op)
   if (!target->tensor_cores) return type == BF16 ? "_bf16" : "";
   int64_t depth = graph->value[op->in[back ? 1 : 0]].shape.size[3]; /* of q */
   int64_t width = graph->value[op->in[back ? 0 : 2]].shape.size[3]; /* of the output or of v */
-  bool is_narrow = type == BF16 || (type == F32 && graph->tf32);
+  bool is_narrow = type == BF16 || (type == F32 && plan_options->tf32);
   return is_narrow && fits_tensor_cores(op, depth, width) ? "_mma" : "";
 }
 

@@ -66,7 +66,7 @@ static double attention_flops(const struct op *op)
 static enum arithmetic arithmetic_of(const struct op *op)
 {
   if (graph->value[op->in[0]].type == BF16) return IN_BFLOAT16;
-  return graph->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
+  return plan_options->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
 }
 
 /* Over how many ranks the work is cut. */

@@ -42,13 +42,13 @@ enum arithmetic step_arithmetic(void)
   double forward[2] = {0};
   each_op(add_flops, forward);
   if (forward[1] > forward[0]) return IN_BFLOAT16;
-  return graph->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
+  return plan_options->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
 }
 
 double step_tokens(void)
 {
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == BATCH && graph->value[i].init.kind == INIT_TOKENS)
-      return (double)elements(graph->value[i].shape) * graph->accumulate;
+      return (double)elements(graph->value[i].shape) * plan_options->accumulate;
   return 0;
 }

@@ -275,8 +275,8 @@ static void test_what_depends_stays_apart(void **state)
 /* As many as that; the backward makes the last ones first, and so the first bucket is theirs. */
 static void cap(int n, const int64_t *mb)
 {
-  graph->ncap = n;
-  for (int i = 0; i < n; i++) graph->cap[i] = mb[i] << 20;
+  plan_options->ncap = n;
+  for (int i = 0; i < n; i++) plan_options->cap[i] = mb[i] << 20;
 }
 
 static void test_buckets_have_a_size(void **state)
@@ -335,9 +335,9 @@ static void test_small_values_keep_to_the_cap(void **state)
   (void)state;
   int a[5];
   new_graph(1, (int[]){2});
-  graph->ncap = 2;
-  graph->cap[0] = 1 << 20;
-  graph->cap[1] = 3 * 4 * 4;
+  plan_options->ncap = 2;
+  plan_options->cap[0] = 1 << 20;
+  plan_options->cap[1] = 3 * 4 * 4;
   for (int i = 0; i < 5; i++) a[i] = maker(sum_of(pending("4"), SUM));
   bucket();
   are(2);
@@ -399,7 +399,7 @@ static int move_greedily(enum op_kind kind, int64_t mb, enum type type)
 static void begin_greedily(void)
 {
   new_graph(1, (int[]){2});
-  graph->bucketing = BUCKETS_GREEDY;
+  plan_options->bucketing = BUCKETS_GREEDY;
   graph->nunit = 2;
   graph->unit = alloc(2 * sizeof *graph->unit);
   for (int i = 0; i < 2; i++) graph->unit[i] = (struct unit){.name = "", .shards = 1};

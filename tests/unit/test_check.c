@@ -524,7 +524,7 @@ static void lie_in_memory(void (*put)(void))
 
 static void beyond(void)
 {
-  graph->arena_bytes = 0;
+  graph->memory->arena_bytes = 0;
 }
 static void together(void)
 {
@@ -532,7 +532,7 @@ static void together(void)
     graph->memory->of[i] = (struct allocation){.storage = i, .depth = 1, .last = 9};
     graph->value[i].stored = true;
   }
-  graph->arena_bytes = 1 << 20;
+  graph->memory->arena_bytes = 1 << 20;
 }
 
 static void find_beyond(const void *with)

@@ -247,7 +247,7 @@ static void run_step(void)
 {
   begin_run();
   run_phases(GATHER, GATHER);
-  for (int batch = 0; batch < (graph->accumulate > 1 ? 2 : 1); batch++)
+  for (int batch = 0; batch < (plan_options->accumulate > 1 ? 2 : 1); batch++)
     run_phases(FORWARD, BACKWARD);
   run_phases(UPDATE, UPDATE);
   for (int t = 0; t < ran.n; t++) add_all_touches(t);
@@ -281,7 +281,7 @@ static void put_together(const void *with)
   int64_t by = graph->memory->of[p->stays].offset - graph->memory->of[p->moves].offset;
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->memory->of[i].storage == p->moves) graph->memory->of[i].offset += by;
-  graph->arena_bytes *= 2; /* it may be the longer one */
+  graph->memory->arena_bytes *= 2; /* it may be the longer one */
   check(PASS_MEMORY);
 }
 

@@ -128,7 +128,7 @@ static void try_moves(const char *mesh, const char *shape, int times)
   struct shape whole = parse_shape(shape);
   new_graph(parse_mesh(mesh, size), size);
   for (int i = 0; i < times; i++) {
-    graph->greedy = i % 4 == 0;
+    plan_options->greedy = i % 4 == 0;
     struct layout from = random_layout(whole.ndim, true), to = random_layout(whole.ndim, false);
     const struct moves *moves = plan_moves(whole, F32, from, to);
     for (int k = 0; k < moves->n; k++) {

@@ -537,7 +537,7 @@ static char *program_of(int rank)
   put(&b, "  default: return NULL;\n  }\n}\n%svoid run(int trial);\n", c);
   put(&b, "%svoid run(int trial)\n{\n  switch (trial) {\n", c);
   for (int i = 0; i < ntrials; i++) {
-    graph->tf32 = trials[i].tf32;
+    plan_options->tf32 = trials[i].tf32;
     put(&b, "  case %d:\n  %s\n  break;\n", i, call_of_aligned(trials[i].op, rank));
   }
   put(&b, "  default: break;\n  }\n}\n");

@@ -31,7 +31,7 @@ static void write_marks(int value)
     own_mark[graph->memory->of[value].storage] = whose;
     return;
   }
-  must(graph->memory->of[value].offset + largest_bytes(value) <= graph->arena_bytes,
+  must(graph->memory->of[value].offset + largest_bytes(value) <= graph->memory->arena_bytes,
        "beyond the arena");
   for (int i = 0; i < words(value); i++) mark[graph->memory->of[value].offset / 4 + i] = whose;
 }
@@ -97,9 +97,9 @@ static void run_step(const struct op *op)
 
 static void run_program(void)
 {
-  mark = alloc((size_t)graph->arena_bytes + 4);
+  mark = alloc((size_t)graph->memory->arena_bytes + 4);
   own_mark = alloc((size_t)graph->nvalue * sizeof *own_mark);
-  memset(mark, 0xff, (size_t)graph->arena_bytes + 4);
+  memset(mark, 0xff, (size_t)graph->memory->arena_bytes + 4);
   for (int i = 0; i < graph->nvalue; i++) own_mark[i] = NONE;
   for (int i = 0; i < graph->nfunction; i++)
     for (int k = 0; k < graph->function[i].nop; k++) run_step(&graph->op[graph->function[i].op[k]]);
@@ -137,11 +137,13 @@ static void run_random(const void *with)
   random_program(p->length);
   memory();
   run_program();
-  must(graph->arena_bytes >= graph->live_bytes, "the arena is smaller than what lives in it");
-  must(graph->live_bytes == bound(), "%" PRId64 " bytes live at once, not %" PRId64, bound(),
-       graph->live_bytes);
-  must((double)graph->arena_bytes <= 1.08 * (double)graph->live_bytes,
-       "the arena is %" PRId64 " for %" PRId64, graph->arena_bytes, graph->live_bytes);
+  must(graph->memory->arena_bytes >= graph->memory->live_bytes,
+       "the arena is smaller than what lives in it");
+  must(graph->memory->live_bytes == bound(), "%" PRId64 " bytes live at once, not %" PRId64,
+       bound(), graph->memory->live_bytes);
+  must((double)graph->memory->arena_bytes <= 1.08 * (double)graph->memory->live_bytes,
+       "the arena is %" PRId64 " for %" PRId64, graph->memory->arena_bytes,
+       graph->memory->live_bytes);
   for (int i = 0; i < graph->nvalue; i++)
     must(!in_arena(i) || graph->memory->of[i].offset % 64 == 0, "v%d is not aligned", i);
 }
@@ -156,9 +158,9 @@ static void run_twice(const void *with)
   must(!graph->memory, "a question leaves a plan");
   memory();
   struct memory_plan *first = graph->memory;
-  int64_t arena_bytes = graph->arena_bytes;
-  must(graph->live_bytes == asked, "%" PRId64 " bytes live, not %" PRId64, graph->live_bytes,
-       asked);
+  int64_t arena_bytes = graph->memory->arena_bytes;
+  must(graph->memory->live_bytes == asked, "%" PRId64 " bytes live, not %" PRId64,
+       graph->memory->live_bytes, asked);
   size_t size = (size_t)graph->nvalue * sizeof *first->of;
   struct allocation *before = alloc(size);
   memcpy(before, first->of, size);
@@ -166,7 +168,8 @@ static void run_twice(const void *with)
   must(!memcmp(before, first->of, size), "a question changes the plan");
   memory();
   must(graph->memory != first && !memcmp(before, graph->memory->of, size), "it lies elsewhere");
-  must(graph->live_bytes == asked && graph->arena_bytes == arena_bytes, "it takes other bytes");
+  must(graph->memory->live_bytes == asked && graph->memory->arena_bytes == arena_bytes,
+       "it takes other bytes");
 }
 
 static void test_it_may_run_again(void **state)
@@ -217,8 +220,9 @@ static void deep(const void *with)
   fuse();
   memory();
   run_program();
-  must((double)graph->arena_bytes <= 1.005 * (double)graph->live_bytes,
-       "the arena is %" PRId64 " for %" PRId64, graph->arena_bytes, graph->live_bytes);
+  must((double)graph->memory->arena_bytes <= 1.005 * (double)graph->memory->live_bytes,
+       "the arena is %" PRId64 " for %" PRId64, graph->memory->arena_bytes,
+       graph->memory->live_bytes);
 }
 
 static void test_deep_models_are_near_the_bound(void **state)
@@ -263,7 +267,8 @@ static void in_place(const void *with)
   fuse();
   memory();
   must(shared(a, b), "a dead input is not used again");
-  must(graph->arena_bytes == bytes_of("4x8"), "%" PRId64 " bytes", graph->arena_bytes);
+  must(graph->memory->arena_bytes == bytes_of("4x8"), "%" PRId64 " bytes",
+       graph->memory->arena_bytes);
   run_program();
 }
 
@@ -354,7 +359,8 @@ static void reduce_in_place(const void *with)
   fuse();
   memory();
   must(graph->memory->of[a].storage == g, "a gradient is not reduced where it lies");
-  must(graph->arena_bytes == 0, "%" PRId64 " bytes in the arena", graph->arena_bytes);
+  must(graph->memory->arena_bytes == 0, "%" PRId64 " bytes in the arena",
+       graph->memory->arena_bytes);
 }
 
 static void test_in_place(void **state)
@@ -396,7 +402,8 @@ static void a_view_shows(const void *with)
   must(shared(x, of_batch) && shared(w, of_parameter), "a view of what is given has its own");
   must(graph->memory->of[a].last >= graph->memory->of[again].last,
        "what is shown dies before its view");
-  must(graph->arena_bytes == 2 * bytes_of("4x8"), "%" PRId64 " bytes", graph->arena_bytes);
+  must(graph->memory->arena_bytes == 2 * bytes_of("4x8"), "%" PRId64 " bytes",
+       graph->memory->arena_bytes);
   run_program();
 }
 
@@ -624,7 +631,8 @@ static void uneven(const void *with)
   keep(a);
   fuse();
   memory();
-  must(graph->arena_bytes == (4 * 17 * 4 + 63) / 64 * 64, "%" PRId64 " bytes", graph->arena_bytes);
+  must(graph->memory->arena_bytes == (4 * 17 * 4 + 63) / 64 * 64, "%" PRId64 " bytes",
+       graph->memory->arena_bytes);
 }
 
 static void empty(const void *with)
@@ -634,7 +642,7 @@ static void empty(const void *with)
   function_of_phase(FORWARD);
   fuse();
   memory();
-  must(graph->arena_bytes == 0 && graph->live_bytes == 0, "an arena for nothing");
+  must(graph->memory->arena_bytes == 0 && graph->memory->live_bytes == 0, "an arena for nothing");
 }
 
 static void test_sizes(void **state)

@@ -282,7 +282,7 @@ static void split_in_two(const void *with)
 {
   (void)with;
   new_graph(1, (int[]){2});
-  graph->bucketing = BUCKETS_GREEDY;
+  plan_options->bucketing = BUCKETS_GREEDY;
   int place = some_part(), first = step(gathering(), some_part(), FORWARD, "R");
   int second = step(gathering(), some_part(), FORWARD, "R");
   int slice = step((struct op){.kind = OP_slice}, first, FORWARD, "S(0)");
@@ -314,7 +314,7 @@ static void chosen_where_gathers_are_merged(const void *with)
 {
   (void)with;
   new_graph(1, (int[]){2});
-  graph->bucketing = BUCKETS_GREEDY;
+  plan_options->bucketing = BUCKETS_GREEDY;
   struct op scatter = {.kind = OP_reduce_scatter, .group = add_group(1), .why = "its sum is cut"};
   int whole = given(BATCH, "x", parse_shape("4x4"), parse_layout("P"));
   int first = step(gathering(), some_part(), FORWARD, "R");

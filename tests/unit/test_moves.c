@@ -586,9 +586,9 @@ static void test_golden_bytes(void **state)
     must(p->bytes == bound && least_bytes(whole, F32, from, to) == bound,
          "%s -> %s: %" PRId64 " bytes, bound %" PRId64, field[TABLE_FROM], field[TABLE_TO],
          p->bytes, least_bytes(whole, F32, from, to));
-    graph->greedy = true;
+    plan_options->greedy = true;
     p = plan_moves(whole, F32, from, to);
-    graph->greedy = false;
+    plan_options->greedy = false;
     int collectives = 0;
     for (int i = 0; i < p->n; i++) collectives += is_collective(p->move[i].kind);
     must(p->bytes == strtoll(field[GREEDY], NULL, 10) && collectives == atoi(field[COLLECTIVES]),
@@ -681,9 +681,9 @@ static void test_bounds_of_pending_sums(void **state)
 static const struct moves *plan_by(bool greedy, struct shape whole, struct layout from,
                                    struct layout to)
 {
-  graph->greedy = greedy;
+  plan_options->greedy = greedy;
   const struct moves *p = plan_moves(whole, F32, from, to);
-  graph->greedy = false;
+  plan_options->greedy = false;
   return p;
 }
 

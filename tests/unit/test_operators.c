@@ -67,13 +67,13 @@ static void test_hash(void **state)
   write_file(path_of("a.cu"), "void a", 6);
   write_plan("kernel = 'a.c', kernel_cuda = 'a.cu'");
   read_plan(path_of("plan.lua"));
-  const char *before = graph->hash;
+  const char *before = plan_options->hash;
   write_file(path_of("a.cu"), "void b", 6);
   read_plan(path_of("plan.lua"));
-  assert_string_equal(before, graph->hash);
+  assert_string_equal(before, plan_options->hash);
   write_file(path_of("a.c"), "void b", 6);
   read_plan(path_of("plan.lua"));
-  assert_string_not_equal(before, graph->hash);
+  assert_string_not_equal(before, plan_options->hash);
 }
 
 static void refuse(const char *options, const char *why)

@@ -8,7 +8,7 @@ static int weight[3], gradient[3];
 static void model(const char *optimizer)
 {
   new_graph(2, (int[]){2, 3});
-  graph->optimizer = (struct optimizer){.name = optimizer, .lr = 0.1, .line = 9};
+  plan_options->optimizer = (struct optimizer){.name = optimizer, .lr = 0.1, .line = 9};
   int root = add_module("", "Model", NONE, 1);
   for (int i = 0; i < 3; i++) {
     weight[i] = given(PARAMETER, text("w%d", i), parse_shape("4x6"), parse_layout("R S(1)"));
@@ -75,7 +75,7 @@ static void test_momentum(void **state)
 {
   (void)state;
   model("SGD");
-  graph->optimizer.momentum = 0.9;
+  plan_options->optimizer.momentum = 0.9;
   optimize();
   assert_int_equal(graph->norder, 2);
   for (int i = 0; i < 2; i++) {
@@ -92,8 +92,8 @@ static void test_clipping(void **state)
 {
   (void)state;
   model("SGD");
-  graph->clip = 1;
-  graph->wants_norm = true;
+  plan_options->clip = 1;
+  plan_options->wants_norm = true;
   optimize();
   assert_int_equal(graph->norder, 5);
   const struct op *squares = nth(0), *sum = nth(1), *norm = nth(2);
@@ -127,7 +127,7 @@ static void test_norm_of_whole_gradients(void **state)
   (void)state;
   model("SGD");
   for (int i = 0; i < graph->nvalue; i++) graph->value[i].layout = (struct layout){0};
-  graph->wants_norm = true;
+  plan_options->wants_norm = true;
   optimize();
   assert_int_equal(graph->norder, 4);
   assert_int_equal(nth(0)->kind, OP_squares);
@@ -143,8 +143,8 @@ static void accumulating_model(void)
 {
   static const char *const from[] = {"P S(1)", "R S(0)", "R S(1)"};
   new_graph(2, (int[]){2, 3});
-  graph->optimizer = (struct optimizer){.name = "SGD", .lr = 0.1, .line = 9};
-  graph->accumulate = 4;
+  plan_options->optimizer = (struct optimizer){.name = "SGD", .lr = 0.1, .line = 9};
+  plan_options->accumulate = 4;
   int root = add_module("", "Model", NONE, 1);
   for (int i = 0; i < 3; i++) {
     weight[i] = given(PARAMETER, text("w%d", i), parse_shape("4x6"), parse_layout("R S(1)"));

@@ -368,7 +368,7 @@ static void add_outputs(int x)
 static void random_model(bool trained)
 {
   random_mesh();
-  graph->optimizer = (struct optimizer){.name = "SGD", .lr = 0.1};
+  plan_options->optimizer = (struct optimizer){.name = "SGD", .lr = 0.1};
   width = 1 + draw_below(9);
   rows = 2 + draw_below(9);
   int root = add_module("", "Model", NONE, 1), first = add_module("first", "Linear", root, 1);
@@ -422,8 +422,8 @@ static void make_memory(void)
   arena = alloc((size_t)machine.world * sizeof *arena);
   own = alloc((size_t)machine.world * sizeof *own);
   for (int r = 0; r < machine.world; r++) {
-    arena[r] = take((size_t)graph->arena_bytes * 2 + 8);
-    for (int64_t i = 0; i < graph->arena_bytes / 4; i++) arena[r][i] = NAN;
+    arena[r] = take((size_t)graph->memory->arena_bytes * 2 + 8);
+    for (int64_t i = 0; i < graph->memory->arena_bytes / 4; i++) arena[r][i] = NAN;
     own[r] = alloc((size_t)graph->nvalue * sizeof **own);
     lay_out(PARAMETER, r);
     lay_out(GRADIENT, r);
@@ -1063,9 +1063,9 @@ static void give_units(void)
   graph->unit = alloc((size_t)graph->nunit * sizeof *graph->unit);
   for (int i = 0; i < graph->nunit; i++) graph->unit[i] = (struct unit){.name = "", .shards = 1};
   /* Mostly by unit; under caps that some of these programs reach. */
-  graph->bucketing = draw_below(3) ? BUCKETS_BY_UNIT : (enum bucketing)draw_below(3);
-  graph->ncap = draw_below(3);
-  for (int i = 0; i < graph->ncap; i++) graph->cap[i] = 1 << (6 + draw_below(8));
+  plan_options->bucketing = draw_below(3) ? BUCKETS_BY_UNIT : (enum bucketing)draw_below(3);
+  plan_options->ncap = draw_below(3);
+  for (int i = 0; i < plan_options->ncap; i++) plan_options->cap[i] = 1 << (6 + draw_below(8));
 }
 
 static void make_local(void)
@@ -1101,7 +1101,7 @@ static void try_model(const void *with)
   const struct trial *trial = with;
   unit_seed = trial->seed;
   random_model(trial->kind != INFERRED);
-  if (trial->kind == BY_ADAMW) graph->optimizer.name = "AdamW";
+  if (trial->kind == BY_ADAMW) plan_options->optimizer.name = "AdamW";
   check(PASS_PLAN);
   run_passes(PASS_PROPAGATE, PASS_GRAD);
   struct array *whole = take((size_t)graph->nvalue * sizeof *whole);

@@ -73,7 +73,7 @@ static void train(int value)
   int squares = one(OP_square, value);
   graph->loss = calls_named(
       "loss", step((struct op){.kind = OP_sum, .nin = 1, .in = {squares}, .dims = 3, .scalar = 1}));
-  graph->optimizer.name = "SGD";
+  plan_options->optimizer.name = "SGD";
   propagate();
   grad();
   optimize();
@@ -378,7 +378,7 @@ static void checkpoints(const void *with)
 {
   (void)with;
   new_program(1);
-  graph->checkpoint = true;
+  plan_options->checkpoint = true;
   train(layers());
   recompute();
   check(PASS_RECOMPUTE);
@@ -402,7 +402,7 @@ static void checkpoints(const void *with)
 static void folded(const void *with)
 {
   new_program(1);
-  graph->checkpoint = *(const bool *)with;
+  plan_options->checkpoint = *(const bool *)with;
   train(layers());
   recompute();
   outline();
@@ -416,7 +416,7 @@ static void without_a_list(const void *with)
 {
   (void)with;
   new_program(1);
-  graph->checkpoint = true;
+  plan_options->checkpoint = true;
   train(product(input("in", "4x8"), weight("w", "8x8", "R")));
   recompute();
 }

@@ -181,7 +181,7 @@ static void check_cost(const struct value *from, const struct value *to, const i
   must(planned >= (double)least && planned <= (double)(legs > 1 ? most : least),
        "%s: %s -> %s takes %" PRId64 " to %" PRId64 " bytes, not %g", shape_text(from->shape),
        layout_text(from->layout), layout_text(to->layout), least, most, planned);
-  bool exact = graph->greedy || (!is_pending(from->layout) && !is_pending(to->layout));
+  bool exact = plan_options->greedy || (!is_pending(from->layout) && !is_pending(to->layout));
   must(exact ? told == planned : told >= planned, "%s: %s -> %s costs %g, not %g",
        shape_text(from->shape), layout_text(from->layout), layout_text(to->layout), planned, told);
 }
@@ -208,7 +208,7 @@ static void run_pair(struct machine *m, const struct rank_world *w, int k, const
 static void run_pairs(const struct rank_world *w, const struct placement *list, int n)
 {
   struct shape shape = parse_shape(w->shape);
-  graph->greedy = w->greedy;
+  plan_options->greedy = w->greedy;
   int pairs = ask_for_pairs(w, every_layout(shape, list, n)), k = 0, first = 0;
   redistribute();
   check(PASS_REDISTRIBUTE);
@@ -385,7 +385,7 @@ static const char *kinds_of(const char *shape, struct placement from, struct pla
 {
   struct buffer text = {0};
   new_graph(1, (int[]){2});
-  graph->greedy = true;
+  plan_options->greedy = true;
   use(ask_for(parse_shape(shape), (struct layout){.on = {from}}, (struct layout){.on = {to}}));
   redistribute();
   put_text(&text, "", 0);
@@ -653,7 +653,7 @@ static void count_too_many(const void *with)
 {
   (void)with;
   new_graph(1, (int[]){2});
-  graph->greedy = true;
+  plan_options->greedy = true;
   use(moved(given(BATCH, "x", parse_shape("65536x65536"), parse_layout("P")), "R"));
   redistribute();
   name_values(0);

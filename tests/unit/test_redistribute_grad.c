@@ -231,7 +231,7 @@ static void try_job(const void *with)
 {
   const struct job *job = with;
   int all = pairs_of(job->mesh);
-  graph->greedy = job->greedy;
+  plan_options->greedy = job->greedy;
   graph->loss = NONE;
   struct shape shape = parse_shape(job->shape);
   for (int i = job->first; i < all && npair < MOST_PAIRS; i += job->step)

@@ -128,7 +128,7 @@ static void run_random(const void *with)
   check_complete(before.at, after.at, count);
   check_dependences(after.at, after.n);
   memory();
-  fprintf(t->live, "%" PRId64 " %d\n", graph->live_bytes, count_beside());
+  fprintf(t->live, "%" PRId64 " %d\n", graph->memory->live_bytes, count_beside());
   fflush(t->live);
 }
 

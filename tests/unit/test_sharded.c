@@ -261,7 +261,7 @@ static void try_job(const void *with)
 {
   const struct job *job = with;
   new_mesh(job->mesh);
-  graph->greedy = job->greedy;
+  plan_options->greedy = job->greedy;
   graph->loss = NONE;
   add_placements(job);
   propagate();

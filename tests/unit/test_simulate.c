@@ -71,7 +71,7 @@ static void several_batches(const void *with)
   two_products();
   double one = simulated()->step, moving = simulated()->moving;
   two_products();
-  graph->accumulate = 3;
+  plan_options->accumulate = 3;
   must(fabs(simulated()->step - 3 * one) < 1e-15, "three batches are not three times one");
   must(fabs(simulated()->moving - 3 * moving) < 1e-15, "nor are their collectives");
 }
@@ -84,7 +84,7 @@ static void once_for_all_batches(const void *with)
   two_products();
   double one = simulated()->step, moving = simulated()->moving;
   two_products();
-  graph->accumulate = 3;
+  plan_options->accumulate = 3;
   function_of_phase(FORWARD)->phase = GATHER;
   for (int i = 0; i < graph->nop; i++) graph->op[i].phase = GATHER;
   must(fabs(simulated()->step - one) < 1e-15, "it is counted for each batch");

@@ -245,7 +245,7 @@ static void train(const void *with)
 {
   const struct training *t = with;
   model(t->mesh, t->shards, t->copies)->again = t->again;
-  graph->checkpoint = t->checkpoint;
+  plan_options->checkpoint = t->checkpoint;
   list = add_module("layers", "ModuleList", root, 1);
   int h = given(BATCH, "x", parse_shape("8x8"), parse_layout("S(0) S(0)"));
   for (int i = 0; i < 2; i++) {
@@ -257,8 +257,8 @@ static void train(const void *with)
   }
   graph->loss = append_op((struct op){
       .kind = OP_sum, .nin = 1, .in = {h}, .dims = 3, .scalar = 1, .module = root, .line = 4});
-  graph->optimizer.name = "SGD";
-  graph->accumulate = 1;
+  plan_options->optimizer.name = "SGD";
+  plan_options->accumulate = 1;
   run_passes(PASS_PLAN, PASS_RECOMPUTE);
   int gathers = count(OP_all_gather, FORWARD), again = count(OP_all_gather, BACKWARD);
   int scatters = count(OP_reduce_scatter, BACKWARD), sums = count(OP_all_reduce, BACKWARD);

@@ -269,14 +269,14 @@ static void test_arrays_grow(void **state)
 static void take_too_much(const void *with)
 {
   (void)with;
-  errors_are_of(graph->path = "big.lua");
+  errors_are_of(plan_options->path = "big.lua");
   for (;;) alloc(100 << 20);
 }
 
 static void take_the_impossible(const void *with)
 {
   (void)with;
-  errors_are_of(graph->path = "big.lua");
+  errors_are_of(plan_options->path = "big.lua");
   alloc(SIZE_MAX - 8);
 }
 
@@ -292,14 +292,14 @@ static void test_memory_has_an_end(void **state)
 static void fail_with_line(const void *with)
 {
   (void)with;
-  errors_are_of(graph->path = "plans/x.lua");
+  errors_are_of(plan_options->path = "plans/x.lua");
   plan_error(14, "%s is not %d", "this", 3);
 }
 
 static void fail_without_line(const void *with)
 {
   (void)with;
-  errors_are_of(graph->path = "plans/x.lua");
+  errors_are_of(plan_options->path = "plans/x.lua");
   plan_error(0, "nothing");
 }
 
@@ -342,7 +342,7 @@ static void tell_by_parent(const void *with)
 {
   (void)with;
   graph_open();
-  errors_are_of(graph->path = "plans/x.lua");
+  errors_are_of(plan_options->path = "plans/x.lua");
   report_child_error();
   fflush(NULL);
   pid_t child = fork();

@@ -154,8 +154,8 @@ new_graph(int ndim, const int *size)
 {
   static const char *const name[MAX_MESH] = {"a", "b", "c", "d", "e", "f"};
   graph_open();
-  errors_are_of(graph->path = "unit.lua");
-  graph->hash = "0123456789abcdef";
+  errors_are_of(plan_options->path = "unit.lua");
+  plan_options->hash = "0123456789abcdef";
   graph->mesh.ndim = ndim;
   for (int i = 0; i < ndim; i++) {
     graph->mesh.size[i] = size[i];
