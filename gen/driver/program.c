@@ -294,7 +294,7 @@ static void add_class(int class, int first, const int *class_of)
  */
 static void add_classes(int n, const int *first_of, const int *class_of)
 {
-  enum { FEW = 8 };
+  enum { FEW = 4 };
   size_t before = arena_used();
   for (int c = 0; c < n; c++) {
     add_class(c, first_of[c], class_of);
