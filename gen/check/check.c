@@ -22,44 +22,46 @@ static bool is_sane_order(unsigned order, int ndim)
   unsigned seen = 0;
   if (!order) return true;
   for (int at = 0; at < ndim; at++) seen |= 1u << (order >> 3 * at & 7);
-  return seen == (1u << ndim) - 1 && !(order >> 3 * ndim) && order != raised(0, ndim);
+  return seen == (1u << ndim) - 1 && !(order >> 3 * ndim) && order != moved_to_front(0, ndim);
 }
 
 /* What a value says of other things. */
 static void sane_links(const struct value *v)
 {
-  hold(v->op >= NONE && v->op < graph->nop, NONE, "a value is made by no operation");
-  hold(v->shape.ndim >= 0 && v->shape.ndim <= MAX_DIMS, v->op, "a value has too many dimensions");
-  hold(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
-  hold(!v->order || v->role == ACTIVATION, v->op, "its dimensions lie in an order that may not be");
+  require(v->op >= NONE && v->op < graph->nop, NONE, "a value is made by no operation");
+  require(v->shape.ndim >= 0 && v->shape.ndim <= MAX_DIMS, v->op,
+          "a value has too many dimensions");
+  require(v->module >= NONE && v->module < graph->nmodule, v->op, "a value lies in no module");
+  require(!v->order || v->role == ACTIVATION, v->op,
+          "its dimensions lie in an order that may not be");
   if (v->role == GRADIENT || v->role == SUMS || v->role == STATE)
-    hold(is_value(v->of), v->op, "it belongs to nothing");
+    require(is_value(v->of), v->op, "it belongs to nothing");
 }
 
 /* What it is itself: nothing is looked at here but what mark_of_value tells apart. */
 static void sane_form(const struct value *v)
 {
   for (int d = 0; d < v->shape.ndim; d++)
-    hold(v->shape.size[d] >= 0, v->op, "a value has a negative size");
-  hold(is_sane_order(v->order, v->shape.ndim), v->op,
-       "its dimensions lie in an order that may not be");
+    require(v->shape.size[d] >= 0, v->op, "a value has a negative size");
+  require(is_sane_order(v->order, v->shape.ndim), v->op,
+          "its dimensions lie in an order that may not be");
   for (int d = 0; v->placed && d < graph->mesh.ndim; d++) {
     const struct placement *p = &v->layout.on[d];
-    hold(p->kind != SHARD || (p->dim >= 0 && p->dim < v->shape.ndim), v->op,
-         "a value is sharded on a dimension that it has not");
+    require(p->kind != SHARD || (p->dim >= 0 && p->dim < v->shape.ndim), v->op,
+            "a value is sharded on a dimension that it has not");
   }
 }
 
 static void sane_op(int id)
 {
   const struct op *op = &graph->op[id];
-  hold(op->kind < OP_COUNT, NONE, "an operation of no kind");
-  hold(op->nin >= 0 && op->nin <= MAX_INPUTS, id, "too many inputs");
-  for (int i = 0; i < op->nin; i++) hold(is_value(op->in[i]), id, "an input is no value");
-  hold(op->nout >= 0 && op->nout <= MAX_OUTPUTS, id, "too many outputs");
-  hold((op->out == NONE) == (op->nout == 0), id, "it counts its outputs wrongly");
-  for (int k = 0; k < op->nout; k++) hold(is_value(op->out + k), id, "an output is no value");
-  hold(op->module >= NONE && op->module < graph->nmodule, id, "it lies in no module");
+  require(op->kind < OP_COUNT, NONE, "an operation of no kind");
+  require(op->nin >= 0 && op->nin <= MAX_INPUTS, id, "too many inputs");
+  for (int i = 0; i < op->nin; i++) require(is_value(op->in[i]), id, "an input is no value");
+  require(op->nout >= 0 && op->nout <= MAX_OUTPUTS, id, "too many outputs");
+  require((op->out == NONE) == (op->nout == 0), id, "it counts its outputs wrongly");
+  for (int k = 0; k < op->nout; k++) require(is_value(op->out + k), id, "an output is no value");
+  require(op->module >= NONE && op->module < graph->nmodule, id, "it lies in no module");
 }
 
 /* Of an operation that runs, and what it does inside. */
@@ -87,9 +89,9 @@ static void run(int id, bool *made)
 {
   const struct op *op = &graph->op[id];
   for (int i = 0; i < op->nin && !op->nbody; i++)
-    hold(is_made(op->in[i], made), id, "it reads a value not made yet");
+    require(is_made(op->in[i], made), id, "it reads a value not made yet");
   for (int k = 0; k < op->nbody && is_collective(op->kind); k++)
-    hold(is_made(graph->op[op->body[k]].in[0], made), id, "a member reads a value not made yet");
+    require(is_made(graph->op[op->body[k]].in[0], made), id, "a member reads a value not made yet");
   for (int k = 0; k < op->nbody; k++) run(op->body[k], made);
   for (int k = 0; k < op->nout; k++) made[op->out + k] = true;
 }
@@ -133,9 +135,10 @@ static void check_placed(int id)
   int n = choices(op, &l, list);
   for (int d = 0; d < graph->mesh.ndim; d++) {
     pick[d] = choice_taken(op, list, n, d);
-    hold(pick[d] != NONE, id, "it does not run on its inputs as they lie");
+    require(pick[d] != NONE, id, "it does not run on its inputs as they lie");
   }
-  hold(fits_together(&l, op->nin, list, pick), id, "its merged dimensions are not where they seem");
+  require(fits_together(&l, op->nin, list, pick), id,
+          "its merged dimensions are not where they seem");
 }
 
 /* ---------------------------------------------------------------------------------- the layouts */
@@ -162,11 +165,12 @@ static void check_end(int value)
 {
   const struct value *v = &graph->value[value];
   if (v->role == GRADIENT)
-    hold(same_layout(v->layout, graph->value[v->of].layout) ||
-             (plan_options->accumulate > 1 && as_large(v->layout, graph->value[v->of].layout)),
-         v->op, "a gradient does not lie as its parameter");
+    require(same_layout(v->layout, graph->value[v->of].layout) ||
+                (plan_options->accumulate > 1 &&
+                 same_local_shape(v->layout, graph->value[v->of].layout)),
+            v->op, "a gradient does not lie as its parameter");
   if (value == graph->loss || v->role == NORM || v->is_output)
-    hold(no_sum_left(value), v->op, "a pending sum is left in it");
+    require(no_sum_left(value), v->op, "a pending sum is left in it");
 }
 
 /* --------------------------------------------------------------------------------- the programs */
@@ -197,8 +201,8 @@ static void check_values(enum pass after, bool *made, struct list *ends)
     if (marks.value[i] != mark) {
       marks.value[i] = mark;
       sane_form(v);
-      hold(!laid_out || !v->placed || has_usual_turns(&v->layout), v->op,
-           "its turns are not told as usual");
+      require(!laid_out || !v->placed || has_usual_turns(&v->layout), v->op,
+              "its turns are not told as usual");
     }
     if (!laid_out) continue;
     if (v->role == GRADIENT || v->role == NORM || v->is_output || i == graph->loss) add(ends, i);
@@ -209,13 +213,13 @@ static void check_laid_out(enum pass after, int id)
 {
   const struct op *op = &graph->op[id];
   bool are_steps = after >= PASS_REDISTRIBUTE;
-  hold(!are_steps || op->kind != OP_redistribute, id, "a redistribution is left");
+  require(!are_steps || op->kind != OP_redistribute, id, "a redistribution is left");
   /* What was found true of it, and of what it takes and makes, is so as long as they stay. */
   uint64_t mark = mark_of_op(op, are_steps);
   if (marks.op[id] == mark) return;
   marks.op[id] = mark;
   for (int k = 0; k < op->nout; k++)
-    hold(graph->value[op->out + k].placed, id, "its value is not placed");
+    require(graph->value[op->out + k].placed, id, "its value is not placed");
   bool in_no_way = lies_in_no_way(op);
   if (is_known(op, (in_no_way ? LIES_IN_NO_WAY : 0) | (are_steps ? IS_STEP : 0))) return;
   if (!in_no_way) check_placed(id);
@@ -315,11 +319,12 @@ static void check_recomputed(void)
   for (int at = 0; at < graph->norder; at++) {
     int id = graph->order[at];
     const struct op *op = &graph->op[id];
-    hold(!op->again || op->phase == BACKWARD, id, "what is computed again is not in the backward");
+    require(!op->again || op->phase == BACKWARD, id,
+            "what is computed again is not in the backward");
     if (!plan_options->checkpoint)
-      hold(!op->again || costs_little(op), id, "it is not cheap to compute again");
+      require(!op->again || costs_little(op), id, "it is not cheap to compute again");
     for (int i = 0; i < op->nin && plan_options->checkpoint && op->phase == BACKWARD; i++)
-      hold(!is_kept_inside(op->in[i], op), id, "it reads what is not to be kept");
+      require(!is_kept_inside(op->in[i], op), id, "it reads what is not to be kept");
   }
 }
 
@@ -342,7 +347,7 @@ static void check_parameter_order(void)
          m = graph->module[m].parent)
       ended[m] |= !is_under(v, m);
     for (int m = graph->value[v].module; m != NONE; m = graph->module[m].parent)
-      hold(!ended[m], NONE, "the parameters do not stand in the order of the modules");
+      require(!ended[m], NONE, "the parameters do not stand in the order of the modules");
     before = v;
   }
 }
@@ -354,31 +359,31 @@ static void check_kernel(void *unused, int id, int times)
   (void)unused, (void)times;
   const struct op *op = &graph->op[id];
   if (op->kind == OP_fused)
-    hold(find_stages(op->body, op->nbody, &stages), id, "no kernel can run what is fused in it");
+    require(find_stages(op->body, op->nbody, &stages), id, "no kernel can run what is fused in it");
   if (op->kind != OP_epilogue) return;
   const struct op *product = &graph->op[op->body[0]];
-  hold(product->kind == OP_matmul && op->nbody > 1, id, "an epilogue of no product");
+  require(product->kind == OP_matmul && op->nbody > 1, id, "an epilogue of no product");
   struct epilogue e = epilogue_of(op);
-  hold(e.function == OP_matmul || !graph->value[product->out].stored, id,
-       "what a function is applied to is stored, and not as what is kept");
-  hold(graph->value[e.result].stored, id, "the result is not stored");
+  require(e.function == OP_matmul || !graph->value[product->out].stored, id,
+          "what a function is applied to is stored, and not as what is kept");
+  require(graph->value[e.result].stored, id, "the result is not stored");
 }
 
 /* The numbers of the training are what train.lua lets through. */
 static void check_training(void)
 {
   const struct rates *r = &plan_options->rates;
-  hold(plan_options->accumulate >= 1 && plan_options->accumulate <= 4096, NONE,
-       "a step takes no batches");
-  hold(plan_options->ncap >= 0 && plan_options->ncap <= MAX_CAPS &&
-           plan_options->bucketing <= BUCKETS_NONE,
-       NONE, "buckets are made in no way");
+  require(plan_options->accumulate >= 1 && plan_options->accumulate <= 4096, NONE,
+          "a step takes no batches");
+  require(plan_options->ncap >= 0 && plan_options->ncap <= MAX_CAPS &&
+              plan_options->bucketing <= BUCKETS_NONE,
+          NONE, "buckets are made in no way");
   for (int i = 0; i < plan_options->ncap; i++)
-    hold(plan_options->cap[i] > 0, NONE, "a bucket has room for nothing");
-  hold(plan_options->clip >= 0 && plan_options->clip <= DBL_MAX, NONE,
-       "gradients are clipped to no number");
-  hold(r->warmup >= 0 && r->warmup <= r->steps && r->least >= 0 && r->least <= 1, NONE,
-       "the learning rate goes nowhere");
+    require(plan_options->cap[i] > 0, NONE, "a bucket has room for nothing");
+  require(plan_options->clip >= 0 && plan_options->clip <= DBL_MAX, NONE,
+          "gradients are clipped to no number");
+  require(r->warmup >= 0 && r->warmup <= r->steps && r->least >= 0 && r->least <= 1, NONE,
+          "the learning rate goes nowhere");
 }
 
 /* They come from another process. */
@@ -387,18 +392,19 @@ static void check_units(void)
   unsigned all = (1u << graph->mesh.ndim) - 1;
   for (int i = 0; i < graph->nunit; i++) {
     const struct unit *u = &graph->unit[i];
-    hold((u->shards | u->copies) && !(u->shards & u->copies) && !((u->shards | u->copies) & ~all),
-         NONE, "a unit lies over no dimension of the mesh");
-    hold(!(u->again & ~u->shards), NONE, "a unit is gathered again where it is not cut");
-    hold(u->module >= 0 && u->module < graph->nmodule, NONE, "a unit has no module");
-    hold(u->dim >= -MAX_DIMS && u->dim <= ANY_DIM, NONE, "a unit is cut nowhere");
+    require((u->shards | u->copies) && !(u->shards & u->copies) &&
+                !((u->shards | u->copies) & ~all),
+            NONE, "a unit lies over no dimension of the mesh");
+    require(!(u->again & ~u->shards), NONE, "a unit is gathered again where it is not cut");
+    require(u->module >= 0 && u->module < graph->nmodule, NONE, "a unit has no module");
+    require(u->dim >= -MAX_DIMS && u->dim <= ANY_DIM, NONE, "a unit is cut nowhere");
   }
   for (int i = 0; i < graph->nvalue; i++)
-    hold(graph->value[i].unit >= NONE && graph->value[i].unit < graph->nunit, NONE,
-         "a value is of no unit that there is");
+    require(graph->value[i].unit >= NONE && graph->value[i].unit < graph->nunit, NONE,
+            "a value is of no unit that there is");
   for (int m = 0; m < graph->nmodule; m++)
-    hold(graph->module[m].unit >= NONE && graph->module[m].unit < graph->nunit, NONE,
-         "a module is of no unit that there is");
+    require(graph->module[m].unit >= NONE && graph->module[m].unit < graph->nunit, NONE,
+            "a module is of no unit that there is");
 }
 
 static void check_kernels(void)
@@ -414,7 +420,7 @@ static void check_program(enum pass after)
     check_flat(after, made);
   else
     check_folded(after, made);
-  if (graph->loss != NONE) hold(made[graph->loss], NONE, "the loss is not made");
+  if (graph->loss != NONE) require(made[graph->loss], NONE, "the loss is not made");
 }
 
 /* What else is true, behind the passes from the first to the last. */

@@ -65,7 +65,7 @@ struct space {
 struct bytes {
   struct space arena, own;
 };
-struct stretches {
+struct intervals {
   struct space *in;
   int first, n;
 };
@@ -126,11 +126,11 @@ struct place place_of(int value, int module);
 struct place piece_of(struct place p, int k, int n);
 struct pieces pieces_of(const struct op *op, int value, struct one one);
 void open_bytes(struct bytes *b, int width);
-/* The stretches of a place: cut at its ends, or, for a look, with what is around it. */
-struct stretches stretches_of(struct bytes *b, struct place p, bool cut);
-int *row_of(struct stretches s, int k);
-/* They become one stretch, with the first one's row. */
-void make_one(struct stretches s);
+/* The intervals of a place: cut at its ends, or, for a look, with what is around it. */
+struct intervals intervals_of(struct bytes *b, struct place p, bool cut);
+int *row_of(struct intervals s, int k);
+/* They become one interval, with the first one's row. */
+void make_one(struct intervals s);
 
 /* ----------------------------------------------------------------------------- check_replace.c */
 
@@ -144,7 +144,7 @@ bool move_may_replace(const struct op *op, int in, int out);
 /* The pass after which check() looks at the program; and its assertion: where it does not hold,
    bug() tells of that pass. */
 extern const char *checked_pass;
-void hold(bool fact, int op, const char *what);
+void require(bool fact, int op, const char *what);
 bool is_known(const struct op *op, int way);
 /* Constants of one element are written as numbers: fuse.c drops what makes them. */
 void mark_constants(bool *made);

@@ -13,8 +13,8 @@
 /* Of which bytes it is known what was left there: a number, or 0. */
 static struct bytes bytes;
 
-/* What is written alike is one stretch. */
-static void leave(struct stretches s, int number)
+/* What is written alike is one interval. */
+static void leave(struct intervals s, int number)
 {
   if (!s.n) return;
   make_one(s);
@@ -74,14 +74,14 @@ static bool is_passed_over(int value, struct one one)
    left. */
 static int number_before(int value, struct place p)
 {
-  int *number = row_of(stretches_of(&bytes, p, true), 0);
+  int *number = row_of(intervals_of(&bytes, p, true), 0);
   if (!*number) *number = new_number(value);
-  hold(graph->value[mark.at[*number].of].role == graph->value[value].role, now.id,
-       "what stays over batches is not there any more");
+  require(graph->value[mark.at[*number].of].role == graph->value[value].role, now.id,
+          "what stays over batches is not there any more");
   return *number;
 }
 
-static bool all_hold(struct stretches s, int number)
+static bool all_hold(struct intervals s, int number)
 {
   for (int k = 0; k < s.n; k++)
     if (*row_of(s, k) != number) return false;
@@ -93,15 +93,15 @@ static void read_piece(int value, int *number, struct place p)
 {
   int meant = one_of(value, now.module).value;
   if (p.own && graph->value[meant].op == NONE) *number = number_before(meant, p);
-  hold(*number, now.id, "it reads what nothing has made yet");
+  require(*number, now.id, "it reads what nothing has made yet");
   mark.at[*number].reader = now.op;
-  hold(all_hold(stretches_of(&bytes, p, false), *number), now.id,
-       "what it reads is not there any more");
+  require(all_hold(intervals_of(&bytes, p, false), *number), now.id,
+          "what it reads is not there any more");
 }
 
 static void write_piece(int value, int *number, struct place p)
 {
-  struct stretches s = stretches_of(&bytes, p, true);
+  struct intervals s = intervals_of(&bytes, p, true);
   for (int i = 0; i < s.n; i++) now.replaces |= mark.at[*row_of(s, i)].reader == now.op;
   leave(s, *number = new_number(value));
 }
@@ -144,17 +144,17 @@ static bool may_replace(const struct op *op, int in, int out)
 
 static void check_replaced(int value, int *number, struct place p)
 {
-  struct stretches s = stretches_of(&bytes, p, false);
+  struct intervals s = intervals_of(&bytes, p, false);
   for (int i = 0; i < s.n; i++)
-    hold(*row_of(s, i) == *number || may_replace(now.op, value, mark.at[*row_of(s, i)].of), now.id,
-         "it writes over what it still reads");
+    require(*row_of(s, i) == *number || may_replace(now.op, value, mark.at[*row_of(s, i)].of),
+            now.id, "it writes over what it still reads");
 }
 
 static void check_written(int value, int *number, struct place p)
 {
   bool holds_members = now.op->packed && value == now.op->buffer && lies_in_buffer(now.op);
-  hold(holds_members || all_hold(stretches_of(&bytes, p, false), *number), now.id,
-       "two values that it makes overlap");
+  require(holds_members || all_hold(intervals_of(&bytes, p, false), *number), now.id,
+          "two values that it makes overlap");
 }
 
 /* ---------------------------------------------------------------------------------- the program */
@@ -204,7 +204,7 @@ static bool shows(const struct op *op)
 static void name_anew(int value, int *number, struct place p)
 {
   (void)value;
-  struct stretches s = stretches_of(&bytes, p, true);
+  struct intervals s = intervals_of(&bytes, p, true);
   for (int i = 0; i < s.n; i++) *row_of(s, i) = mark.n - 1;
   *number = mark.n - 1;
 }

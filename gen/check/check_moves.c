@@ -281,28 +281,28 @@ static void check_bucket(int id)
 {
   const struct op *op = &graph->op[id];
   enum type travels = moved_type(op);
-  hold(op->nbody > 1, id, "a bucket of less than two");
-  hold(op->packed || !moves_shards(op->kind), id, "parts that lie nowhere together");
+  require(op->nbody > 1, id, "a bucket of less than two");
+  require(op->packed || !moves_shards(op->kind), id, "parts that lie nowhere together");
   const int *made = made_in(op);
   for (int k = 0; k < op->nbody; k++) {
     const struct op *m = &graph->op[op->body[k]];
     enum type in = graph->value[m->in[0]].type, out = graph->value[m->out].type;
-    hold(m->kind == op->kind && m->group == op->group && m->reduction == op->reduction, id,
-         "a member is of another kind");
-    hold(op->packed ? is_copied_as(in, travels) && is_copied_as(out, travels)
-                    : in == travels && out == travels,
-         id, "a member is of another type");
-    hold(graph->value[m->in[0]].order == graph->value[m->out].order, id,
-         "a member lies otherwise after than before");
-    hold(made[m->in[0]] != buckets, id, "a member needs another");
+    require(m->kind == op->kind && m->group == op->group && m->reduction == op->reduction, id,
+            "a member is of another kind");
+    require(op->packed ? is_copied_as(in, travels) && is_copied_as(out, travels)
+                       : in == travels && out == travels,
+            id, "a member is of another type");
+    require(graph->value[m->in[0]].order == graph->value[m->out].order, id,
+            "a member lies otherwise after than before");
+    require(made[m->in[0]] != buckets, id, "a member needs another");
   }
   if (!op->packed) return;
   int64_t room = elements(graph->value[op->buffer].shape);
-  hold(graph->value[op->buffer].role == ACTIVATION && graph->value[op->buffer].op == id, id,
-       "its buffer is another's");
-  hold(room == (op->kind == OP_all_reduce ? largest_sum(op)
-                                          : group_size(op->group) * bucket_chunk(op, op->nbody)),
-       id, "its buffer does not fit its members");
+  require(graph->value[op->buffer].role == ACTIVATION && graph->value[op->buffer].op == id, id,
+          "its buffer is another's");
+  require(room == (op->kind == OP_all_reduce ? largest_sum(op)
+                                             : group_size(op->group) * bucket_chunk(op, op->nbody)),
+          id, "its buffer does not fit its members");
 }
 
 /* In a packed bucket a member may lie in any order: it is copied. */
@@ -313,13 +313,13 @@ static void check_step(int id, bool is_copied)
   if (is_bucket) check_bucket(id);
   for (int k = 0; k < op->nbody; k++) check_step(op->body[k], is_bucket && op->packed);
   if (!op->nbody && is_known(op, IS_MOVE | (is_copied ? IS_COPIED : 0))) return;
-  hold(is_copied || is_bucket || follows_dim_order(op), id,
-       "its operands lie in orders that it does not take");
+  require(is_copied || is_bucket || follows_dim_order(op), id,
+          "its operands lie in orders that it does not take");
   if (op->nbody || op->out == NONE || op->nin != 1) return;
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
   struct step s = {op, in, out, in->layout, out->layout, NULL};
   if (is_collective(op->kind) || op->kind == OP_pack || op->kind == OP_unpack) {
-    hold(op->group >= 0 && op->group < graph->ngroup, id, "it has no group");
+    require(op->group >= 0 && op->group < graph->ngroup, id, "it has no group");
     s.group = &graph->group[op->group];
   }
   if (!is_what_it_says(&s))

@@ -37,8 +37,8 @@ static int *clock_of;           /* by stream, of each stream: rows of nstream nu
 static int *event_clock;        /* by event, likewise */
 static int *call;               /* by group: the stream and the number of its last collective */
 
-/* A stretch's row: the stream that wrote it last and the number of that there, 0: nobody; then the
-   number of the last that has read it on each stream since. */
+/* An interval's row: the stream that wrote it last and the number of that there, 0: nobody; then
+   the number of the last that has read it on each stream since. */
 enum { WRITER, WRITTEN, READ };
 static struct bytes bytes;
 static bool *is_made; /* by value: something has written it */
@@ -82,15 +82,16 @@ static bool is_over(int stream, int number)
 static void wait_for(int stream, int number, const char *touches, const char *touched)
 {
   if (is_over(stream, number)) return;
-  hold(false, now.id,
-       text("it %s what %s %s%s%s", touches, stream == MAIN ? "the stream" : "a pending collective",
-            stream == MAIN ? "may still " : "", touched,
-            statement ? text(", on rank %d", rank) : ""));
+  require(false, now.id,
+          text("it %s what %s %s%s%s", touches,
+               stream == MAIN ? "the stream" : "a pending collective",
+               stream == MAIN ? "may still " : "", touched,
+               statement ? text(", on rank %d", rank) : ""));
 }
 
 static void read_bytes(struct place p)
 {
-  struct stretches s = stretches_of(&bytes, p, true);
+  struct intervals s = intervals_of(&bytes, p, true);
   for (int k = 0; k < s.n; k++) {
     int *row = row_of(s, k);
     wait_for(row[WRITER], row[WRITTEN], "reads", row[WRITER] == MAIN ? "write" : "writes");
@@ -100,7 +101,7 @@ static void read_bytes(struct place p)
 
 static void write_bytes(struct place p)
 {
-  struct stretches s = stretches_of(&bytes, p, true);
+  struct intervals s = intervals_of(&bytes, p, true);
   for (int k = 0; k < s.n; k++) {
     const int *row = row_of(s, k);
     wait_for(row[WRITER], row[WRITTEN], "writes", row[WRITER] == MAIN ? "write" : "writes");
@@ -201,7 +202,8 @@ static void call_it(const struct op *op, int stream)
 {
   int *last = call + 2 * op->group;
   issue_to(stream);
-  hold(is_over(last[0], last[1]), now.id, "a collective passes one of its group that is pending");
+  require(is_over(last[0], last[1]), now.id,
+          "a collective passes one of its group that is pending");
   last[0] = stream;
   last[1] = clock_at(stream)[stream];
   if (!op->packed) {
@@ -232,10 +234,12 @@ static int event_in(const struct op *op, int module)
 static void begin_pending(const struct op *op)
 {
   int event = scheduled(op)->event;
-  hold(event >= 0 && event + event_slots(op) <= graph->schedule->nevent, now.id, "it has no event");
+  require(event >= 0 && event + event_slots(op) <= graph->schedule->nevent, now.id,
+          "it has no event");
   for (int k = 0; k < pending.n; k++)
-    hold(event_in(op, now.module) != event_in(&graph->op[pending.at[k].op], pending.at[k].module),
-         now.id, "two that are pending have one event");
+    require(event_in(op, now.module) !=
+                event_in(&graph->op[pending.at[k].op], pending.at[k].module),
+            now.id, "two that are pending have one event");
   GROW(pending.at, pending.n, pending.room);
   pending.at[pending.n++] = (struct begun){now.id, now.module};
 }
@@ -269,7 +273,7 @@ static bool end_pending(int op)
 static void await(int begun)
 {
   const struct op *op = &graph->op[begun];
-  hold(end_pending(begun), now.id, "it awaits what is not pending");
+  require(end_pending(begun), now.id, "it awaits what is not pending");
   for (const struct op *o = op; (o = predecessor_of(o));) end_pending((int)(o - graph->op));
   join(clock_at(MAIN), event_clock + event_in(op, now.module) * nstream);
   now.op = op;
@@ -287,7 +291,7 @@ static int stream_said(const char *name)
     const char *of_group = stream_of[i] == MAIN ? "" : stream_name(i);
     if (strlen(of_group) == n && !strncmp(of_group, name, n)) return stream_of[i];
   }
-  hold(false, now.id, "its statement names no stream that there is");
+  require(false, now.id, "its statement names no stream that there is");
   return MAIN;
 }
 
@@ -295,13 +299,13 @@ static int stream_said(const char *name)
 static int *event_said(const char *call)
 {
   const char *name = strstr(call, "done[");
-  hold(name != NULL, now.id, "its statement names no event");
+  require(name != NULL, now.id, "its statement names no event");
   char *rest = (char *)name + strlen("done[");
   long event = *rest == 'l' ? 0 : strtol(rest, &rest, 10);
   if (!strncmp(rest, " + ", 3)) rest += 3;
   if (*rest == 'l') event += now.module % strtol(rest + strlen("l % "), &rest, 10);
-  hold(*rest == ']' && event >= 0 && event < graph->schedule->nevent, now.id,
-       "its statement names no event that there is");
+  require(*rest == ']' && event >= 0 && event < graph->schedule->nevent, now.id,
+          "its statement names no event that there is");
   return event_clock + event * nstream;
 }
 
@@ -337,7 +341,7 @@ static void issue_call(const struct op *op, const char *call)
 static void run_statement(const struct op *op)
 {
   const char *s = statement[now.id];
-  hold(s != NULL, now.id, "the program has no statement for it");
+  require(s != NULL, now.id, "the program has no statement for it");
   if (!*s) return;
   if (!is_collective(op->kind) && op->kind != OP_await) {
     issue_to(MAIN);
@@ -391,8 +395,8 @@ static void check_round_end(void)
 {
   for (int k = 0; k < pending.n; k++) {
     const struct op *op = &graph->op[pending.at[k].op];
-    hold(pending.at[k].module == NONE || is_loop_carried(op), pending.at[k].op,
-         "it is not awaited where its function ends");
+    require(pending.at[k].module == NONE || is_loop_carried(op), pending.at[k].op,
+            "it is not awaited where its function ends");
   }
 }
 
@@ -425,10 +429,11 @@ static void find_streams(void)
 /* Where a phase ends. */
 static void check_end(void)
 {
-  hold(!pending.n, pending.n ? pending.at[0].op : NONE,
-       "it is not awaited where its function ends");
+  require(!pending.n, pending.n ? pending.at[0].op : NONE,
+          "it is not awaited where its function ends");
   for (int i = 0; i < nstream; i++)
-    hold(clock_at(MAIN)[i] >= clock_at(i)[i], NONE, "a stream is not awaited where a phase ends");
+    require(clock_at(MAIN)[i] >= clock_at(i)[i], NONE,
+            "a stream is not awaited where a phase ends");
 }
 
 static void run_phases(void)

@@ -7,7 +7,7 @@
    Where a loop's modules are many the same program is run with fewer: as many as it takes until
    nothing new comes, such that each value of the last ones lies as it does.
 
-   What a checker knows of bytes it keeps by stretches that are alike: those of the arena, and those
+   What a checker knows of bytes it keeps by intervals that are alike: those of the arena, and those
    of places of their own, which lie one behind the other. A value that is made in pieces is as many
    one after the other, though its pieces may lie otherwise: what else touches it is alien to all of
    them. */
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------ stretches */
+/* ------------------------------------------------------------------------------------ intervals */
 
 static void open_space(struct space *in, int width)
 {
@@ -31,8 +31,8 @@ void open_bytes(struct bytes *b, int width)
   open_space(&b->own, width);
 }
 
-/* The last stretch that begins at or before this byte. */
-static int stretch_at(const struct space *in, int64_t byte)
+/* The last interval that begins at or before this byte. */
+static int interval_at(const struct space *in, int64_t byte)
 {
   int low = 0, high = in->n;
   while (high - low > 1) {
@@ -45,7 +45,7 @@ static int stretch_at(const struct space *in, int64_t byte)
   return low;
 }
 
-/* Moves the stretches from `first` on to `to`. */
+/* Moves the intervals from `first` on to `to`. */
 static void move_stretches(struct space *in, int first, int to)
 {
   size_t n = (size_t)(in->n - first), row = (size_t)in->width * sizeof *in->row;
@@ -54,10 +54,10 @@ static void move_stretches(struct space *in, int first, int to)
   in->n += to - first;
 }
 
-/* The stretch that begins at this byte: one is cut in two where there is none. */
+/* The interval that begins at this byte: one is cut in two where there is none. */
 static int begin_at(struct space *in, int64_t byte)
 {
-  int k = stretch_at(in, byte);
+  int k = interval_at(in, byte);
   if (in->from[k] == byte) return k;
   if (in->n == in->room) {
     int room = in->room;
@@ -69,25 +69,25 @@ static int begin_at(struct space *in, int64_t byte)
   return k + 1;
 }
 
-struct stretches stretches_of(struct bytes *b, struct place p, bool cut)
+struct intervals intervals_of(struct bytes *b, struct place p, bool cut)
 {
   struct space *in = p.own ? &b->own : &b->arena;
-  if (p.from == p.to) return (struct stretches){.in = in};
-  int first = cut ? begin_at(in, p.from) : stretch_at(in, p.from), end = first;
+  if (p.from == p.to) return (struct intervals){.in = in};
+  int first = cut ? begin_at(in, p.from) : interval_at(in, p.from), end = first;
   if (cut) {
     end = begin_at(in, p.to);
   } else {
     while (end < in->n && in->from[end] < p.to) end++;
   }
-  return (struct stretches){.in = in, .first = first, .n = end - first};
+  return (struct intervals){.in = in, .first = first, .n = end - first};
 }
 
-int *row_of(struct stretches s, int k)
+int *row_of(struct intervals s, int k)
 {
   return s.in->row + (s.first + k) * s.in->width;
 }
 
-void make_one(struct stretches s)
+void make_one(struct intervals s)
 {
   if (s.n > 1) move_stretches(s.in, s.first + s.n, s.first + 1);
 }
@@ -274,7 +274,7 @@ struct place place_of(int value, int module)
   }
   if (has_own_place(value) || has_own_place(storage_of(value))) return outside(value, module);
   struct place p = inside(value, module);
-  hold(p.from >= 0 && p.to <= arena_bytes(), v->op, "a value lies outside the arena");
+  require(p.from >= 0 && p.to <= arena_bytes(), v->op, "a value lies outside the arena");
   return p;
 }
 

@@ -8,7 +8,7 @@ struct marks marks;
 
 const char *checked_pass;
 
-void hold(bool fact, int op, const char *what)
+void require(bool fact, int op, const char *what)
 {
   if (!fact) bug_at(checked_pass, op, "%s", what);
 }

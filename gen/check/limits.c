@@ -20,7 +20,7 @@ static char *parts_text(void)
   put_memory_part(&b, "activations", arena_bytes());
   put_memory_part(&b, "parts of sums", parts_bytes());
   put_memory_part(&b, "workspace", product_workspace());
-  put_memory_part(&b, "CUDA and NCCL", memory_besides());
+  put_memory_part(&b, "CUDA and NCCL", library_reserve());
   return b.text;
 }
 
@@ -36,7 +36,7 @@ void fit(void)
 {
   int64_t limit = graph->mesh.memory;
   if (!limit) return;
-  int64_t needed = memory_of_rank() + memory_besides();
+  int64_t needed = memory_of_rank() + library_reserve();
   if (needed <= limit) return;
   plan_error(graph->mesh.line,
              "a rank needs %s of memory, and device_mesh gives it %s: %s. What would help: %s",

@@ -6,12 +6,12 @@
    same one. If the sequences can be run to their ends in one way they can be in every way, since
    each rank does one thing at a time.
 
-   A stretch of operations without a call is run by itself. All ranks run the same stretches, one
+   A interval of operations without a call is run by itself. All ranks run the same intervals, one
    after the other and a loop's as often: a function differs from rank to rank in counts alone. So
-   where every stretch, begun by all, comes to its end on all, so does the program, and a body needs
-   no more than one round of its loop, and what its rounds do for each other is a stretch as well.
-   Of that round every rank's sequence is run, its counts as they stand in its program; ranks whose
-   counts are equal share one sequence in memory, no more. */
+   where every interval, begun by all, comes to its end on all, so does the program, and a body
+   needs no more than one round of its loop, and what its rounds do for each other is an interval as
+   well. Of that round every rank's sequence is run, its counts as they stand in its program; ranks
+   whose counts are equal share one sequence in memory, no more. */
 #include "check/check.h"
 
 #include <inttypes.h>
@@ -339,8 +339,8 @@ const char *prove_order(const struct sequence *of_rank)
   return NULL;
 }
 
-/* Proves a stretch of operations, which all ranks enter together. */
-static void prove_stretch(const int *op, int n)
+/* Proves a interval of operations, which all ranks enter together. */
+static void prove_interval(const int *op, int n)
 {
   struct memo memo = {0};
   int world = world_size(), some = 0;
@@ -357,7 +357,7 @@ static void prove_function(const struct function *f)
   for (int first = 0, k = 0; k <= f->nop; k++) {
     enum op_kind kind = k < f->nop ? graph->op[f->op[k]].kind : OP_loop;
     if (kind != OP_loop && kind != OP_round) continue;
-    prove_stretch(f->op + first, k - first);
+    prove_interval(f->op + first, k - first);
     first = k + 1;
   }
 }

@@ -255,8 +255,9 @@ static void check_styles(void)
   for (int i = 0; i < graph->nstyle; i++) {
     const struct style *s = &graph->style[i];
     need(s->module != NONE, "a style is of no module");
-    for (int k = 0; k < s->nwish; k++)
-      need(s->wish[k].what != WISH_PARAMETER || s->wish[k].value != NONE, "a style places nothing");
+    for (int k = 0; k < s->nrequest; k++)
+      need(s->request[k].what != REQUEST_PARAMETER || s->request[k].value != NONE,
+           "a style places nothing");
   }
   for (int i = 0; i < plan_options->nasync; i++)
     need(plan_options->async[i].module != NONE && plan_options->async[i].pieces >= 0 &&

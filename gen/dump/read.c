@@ -136,17 +136,18 @@ static void read_wish(struct style *s)
 {
   static const char *const words[] = {"parameter", "input", "output"};
   int what = take_word_of(words, 3);
-  struct wish w = {.what = WISH_PARAMETER, .value = NONE};
+  struct layout_request w = {.what = REQUEST_PARAMETER, .value = NONE};
   if (what == NONE) unexpected("parameter, input or output");
-  w.what = what == 0 ? WISH_PARAMETER : what == 1 ? WISH_INPUT : WISH_OUTPUT;
+  w.what = what == 0 ? REQUEST_PARAMETER : what == 1 ? REQUEST_INPUT : REQUEST_OUTPUT;
   if (what == 0)
     w.value = read_VALUE();
   else
     w.index = (int)token_number(0, MOST_VALUES);
   w.to = read_PLACEMENT();
-  s->wish = memcpy(alloc((size_t)(s->nwish + 1) * sizeof *s->wish), s->nwish ? s->wish : &w,
-                   (size_t)(s->nwish ? s->nwish : 1) * sizeof *s->wish);
-  s->wish[s->nwish++] = w;
+  s->request =
+      memcpy(alloc((size_t)(s->nrequest + 1) * sizeof *s->request), s->nrequest ? s->request : &w,
+             (size_t)(s->nrequest ? s->nrequest : 1) * sizeof *s->request);
+  s->request[s->nrequest++] = w;
 }
 
 static void read_style(void)

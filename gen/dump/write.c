@@ -142,7 +142,7 @@ static void put_op(int id, enum phase phase, int indent, const struct task *task
   put(&d.b, "\n");
 }
 
-/* A block of the flat program for each stretch of one phase. */
+/* A block of the flat program for each interval of one phase. */
 static void put_flat(void)
 {
   static const char *const words[] = {PHASE_WORDS};
@@ -295,13 +295,13 @@ static void put_settings(void)
   put(&d.b, "\n");
 }
 
-static void put_wish(const struct wish *w)
+static void put_wish(const struct layout_request *w)
 {
   put(&d.b, "  %s ",
-      w->what == WISH_PARAMETER ? "parameter"
-      : w->what == WISH_INPUT   ? "input"
-                                : "output");
-  if (w->what == WISH_PARAMETER)
+      w->what == REQUEST_PARAMETER ? "parameter"
+      : w->what == REQUEST_INPUT   ? "input"
+                                   : "output");
+  if (w->what == REQUEST_PARAMETER)
     put_value(w->value);
   else
     put(&d.b, "%d", w->index);
@@ -318,7 +318,7 @@ static void put_styles(void)
     put_name(s->name);
     put_style_fields(s, &(struct style){.module = NONE});
     put(&d.b, " {\n");
-    for (int k = 0; k < s->nwish; k++) put_wish(&s->wish[k]);
+    for (int k = 0; k < s->nrequest; k++) put_wish(&s->request[k]);
     put(&d.b, "}\n");
   }
   for (int i = 0; i < plan_options->nasync; i++) {

@@ -100,7 +100,7 @@ static int cast_to(enum type type, int gradient, const struct op *like, struct l
 
 static int moved_to(struct layout to, int gradient, const struct op *like, struct list *order)
 {
-  if (lies_alike(graph->value[gradient].layout, to)) return gradient;
+  if (same_layout_but_units(graph->value[gradient].layout, to)) return gradient;
   struct op op = {.kind = OP_redistribute, .type = like->type, .backward_type = like->type};
   op.to = to;
   op.asked = (1u << graph->mesh.ndim) - 1;
@@ -130,8 +130,8 @@ static int accumulate(int id, struct list *order, struct list *later)
   enum type type = graph->value[end.out].type;
   struct layout from = graph->value[in].layout, to = graph->value[end.out].layout;
   struct layout between = while_added(from, to, waits_over(of));
-  if (lies_alike(between, to)) {
-    bool stays = lies_alike(from, to) && graph->value[in].type == type;
+  if (same_layout_but_units(between, to)) {
+    bool stays = same_layout_but_units(from, to) && graph->value[in].type == type;
     if (stays)
       leave_out(&way);
     else
@@ -143,7 +143,7 @@ static int accumulate(int id, struct list *order, struct list *later)
   }
   leave_out(&way);
   in = moved_to(between, cast_to(type, in, &end, order), &end, order);
-  int sum = added_up(in, of, as_large(between, to) ? GRADIENT : SUMS);
+  int sum = added_up(in, of, same_local_shape(between, to) ? GRADIENT : SUMS);
   add(order, sum);
   graph->op[id].in[0] = graph->op[sum].out;
   graph->op[id].phase = UPDATE;

@@ -15,14 +15,15 @@
    any order for which it asks how they lie. All else, and what lies outside of the arena, is as it
    is written.
 
-   First every value that a packing's dimension reaches through such operations has it raised, that
-   is outermost. Then the operands of kernels that take any order get that in which a permute before
-   or behind them moves nothing: attention finds its heads where the products leave them. A value is
-   lowered again, to the written order, wherever that cannot be, and with it all that has to agree.
-   Of what is left that is raised which saves most: a least cut between the raised and the others,
-   where a packing is paid for that stays, and a kernel for what it does not read or write in the
-   order of memory. With no gain nothing is raised. Operations that equal modules have in the same
-   place are twins, and decided alike: outline.c can fold them afterwards.
+   First every value that a packing's dimension reaches through such operations has it moved to the
+   front, that is outermost. Then the operands of kernels that take any order get that in which a
+   permute before or behind them moves nothing: attention finds its heads where the products leave
+   them. A value is lowered again, to the written order, wherever that cannot be, and with it all
+   that has to agree. Of what is left that is moved to the front which saves most: a least cut
+   between the moved to the front and the others, where a packing is paid for that stays, and a
+   kernel for what it does not read or write in the order of memory. With no gain nothing is moved
+   to the front. Operations that equal modules have in the same place are twins, and decided alike:
+   outline.c can fold them afterwards.
 
    Costs are bytes read and written. A kernel that does not go along the rows of an operand costs as
    if it took whole lines for each element. */
@@ -33,10 +34,11 @@
 /* Dearer than all that a program can move. */
 #define NEVER (INT64_MAX / 4)
 
-static unsigned *wanted;    /* by value: the order that it would have, or 0 */
-static struct list *users;  /* by value: the operations that take or make it */
-static int *next_twin;      /* by operation: a ring */
-static double *plain_calls; /* by operation, a matmul: its products if nothing is raised */
+static unsigned *wanted;   /* by value: the order that it would have, or 0 */
+static struct list *users; /* by value: the operations that take or make it */
+static int *next_twin;     /* by operation: a ring */
+static double
+    *plain_calls; /* by operation, a matmul: its products if nothing is moved to the front */
 
 /* ----------------------------------------------------------------------------- orders in memory */
 
@@ -371,8 +373,8 @@ static unsigned order_with(const struct op *op, const struct letters *l, int i, 
   int ndim = graph->value[operand(op, j)].shape.ndim;
   if (is_move(op)) return wanted[value];
   int first = (int)(wanted[value] & 7);
-  if (wanted[value] == raised(first, graph->value[value].shape.ndim))
-    return raised(dimension_with(op, l, i, first, j), ndim);
+  if (wanted[value] == moved_to_front(first, graph->value[value].shape.ndim))
+    return moved_to_front(dimension_with(op, l, i, first, j), ndim);
   graph->value[value].order = wanted[value];
   int n = letters_in_memory(axes(op, l, i), value, letter);
   graph->value[value].order = 0;
@@ -385,7 +387,7 @@ static void want(struct list *reached, int value, unsigned order)
   wanted[value] = order;
   add(reached, value);
 }
-/* Carries the wish of a value on to all that its operations take and make. */
+/* Carries the request of a value on to all that its operations take and make. */
 static void carry_on(struct list *reached, int value)
 {
   for (int k = 0; k < users[value].n; k++) {
@@ -409,7 +411,7 @@ static void want_packed(bool last)
     const struct op *op = &graph->op[graph->order[k]];
     if (!is_packing(op) || (op->dim + 1 == graph->value[op->out].shape.ndim) != last) continue;
     reached.n = 0;
-    unsigned order = raised(op->dim, graph->value[op->out].shape.ndim);
+    unsigned order = moved_to_front(op->dim, graph->value[op->out].shape.ndim);
     want(&reached, op->in[0], order);
     want(&reached, op->out, order);
     for (int i = 0; i < reached.n; i++) carry_on(&reached, reached.at[i]);
@@ -556,7 +558,7 @@ static void lower_impossible(void)
 
 /* ----------------------------------------------------------------------------------- the choice */
 
-static struct cut *choice; /* near: raised */
+static struct cut *choice; /* near: moved to the front */
 static int *node_of;       /* by value: its node; twins' have one */
 static int *same_as;       /* by value: an earlier one of the same node, or itself */
 
@@ -591,7 +593,7 @@ static void find_nodes(void)
 /* How many operations the one at hand is priced for: with its twins, which have the same nodes. */
 static int64_t alike;
 
-/* What it wastes if the space, and operand i, are raised or not. */
+/* What it wastes if the space, and operand i, are moved to the front or not. */
 static int64_t waste_if(const struct op *op, const struct letters *l, int space, int i,
                         bool space_raised, bool other_raised)
 {
@@ -636,7 +638,7 @@ static void price_kernel(const struct op *op)
       price_operand(op, &l, space, i);
 }
 
-/* A packing is spared where both sides are raised. */
+/* A packing is spared where both sides are moved to the front. */
 static void price_packing(const struct op *op)
 {
   if (!is_needless(op)) return;
@@ -646,7 +648,7 @@ static void price_packing(const struct op *op)
   add_price(choice, spared, node_of[op->out], NEVER);
 }
 
-/* What cannot stay raised if operand i is lowered. */
+/* What cannot stay moved to the front if operand i is lowered. */
 static void tie_operands(int id)
 {
   const struct op *op = &graph->op[id];

@@ -28,8 +28,8 @@ static const struct style *placed_by(int parameter, int mesh_dim)
   for (int i = graph->nstyle; i-- > 0;) {
     const struct style *s = &graph->style[i];
     if (s->mesh_dim != mesh_dim) continue;
-    for (int k = 0; k < s->nwish; k++)
-      if (s->wish[k].what == WISH_PARAMETER && s->wish[k].value == parameter) return s;
+    for (int k = 0; k < s->nrequest; k++)
+      if (s->request[k].what == REQUEST_PARAMETER && s->request[k].value == parameter) return s;
   }
   return NULL;
 }

@@ -1,6 +1,6 @@
 /* plan.c: the pass `plan`: what the styles ask for becomes part of the program.
 
-   Takes   the global graph, its calls of modules, and the styles with their wishes.
+   Takes   the global graph, its calls of modules, and the styles with their requests.
    Leaves  every parameter and input of the step placed; a redistribute operation wherever a style
            asks for a layout at a module's input or output; no calls and no styles are needed after.
 
@@ -39,12 +39,12 @@ static void place_parameters(void)
   int(*placed_by)[MAX_MESH] = alloc((size_t)(graph->nvalue + 1) * sizeof *placed_by);
   for (int i = 0; i < graph->nstyle; i++) {
     const struct style *s = &graph->style[i];
-    for (int k = 0; k < s->nwish; k++) {
-      if (s->wish[k].what != WISH_PARAMETER) continue;
-      struct value *v = &graph->value[s->wish[k].value];
-      int *by = &placed_by[s->wish[k].value][s->mesh_dim];
+    for (int k = 0; k < s->nrequest; k++) {
+      if (s->request[k].what != REQUEST_PARAMETER) continue;
+      struct value *v = &graph->value[s->request[k].value];
+      int *by = &placed_by[s->request[k].value][s->mesh_dim];
       struct placement *at = &v->layout.on[s->mesh_dim];
-      struct placement to = resolve(s->wish[k].to, s->wish[k].value, s);
+      struct placement to = resolve(s->request[k].to, s->request[k].value, s);
       if (*by && !same_placement(*at, to))
         plan_error(s->line, "%s places %s as %s over %s, but %s at line %d placed it as %s",
                    s->name, printable(v->name), placement_text(to),
@@ -63,7 +63,7 @@ static int *now;               /* the value that stands for a value from here on
 static struct list *styles_of; /* by module */
 static struct list new_order;
 
-static int moved(int value, const struct style *s, const struct wish *w, const char *side)
+static int moved(int value, const struct style *s, const struct layout_request *w, const char *side)
 {
   struct op op = {.kind = OP_redistribute,
                   .nin = 1,
@@ -93,22 +93,22 @@ static int current(int value, int known, const struct op *reader)
 
 static void wishes_of(const struct call *c, int what, int known)
 {
-  int n = what == WISH_INPUT ? c->nin : c->nout;
-  const int *value = what == WISH_INPUT ? c->in : c->out;
+  int n = what == REQUEST_INPUT ? c->nin : c->nout;
+  const int *value = what == REQUEST_INPUT ? c->in : c->out;
   const struct list *styles = &styles_of[c->module];
   for (int i = 0; i < styles->n; i++) {
     const struct style *s = &graph->style[styles->at[i]];
-    for (int k = 0; k < s->nwish; k++) {
-      const struct wish *w = &s->wish[k];
+    for (int k = 0; k < s->nrequest; k++) {
+      const struct layout_request *w = &s->request[k];
       if ((int)w->what != what) continue;
       if (w->index >= n)
         plan_error(s->line, "%s asks for %s %d of %s, which has %d", s->name,
-                   what == WISH_INPUT ? "input" : "output", w->index,
+                   what == REQUEST_INPUT ? "input" : "output", w->index,
                    printable(graph->module[c->module].path), n);
       int v = value[w->index];
       struct op reader = {.module = c->module};
       now[v] = moved(current(v, known, &reader), s, w,
-                     what == WISH_INPUT ? "input layout" : "output layout");
+                     what == REQUEST_INPUT ? "input layout" : "output layout");
     }
   }
 }
@@ -213,12 +213,12 @@ void plan(void)
     struct call *c = next < graph->ncall ? &graph->call[next] : NULL;
     if (c && c->first == at && c->parent == open) {
       for (int i = 0; i < c->nin; i++) before[next][i] = now[c->in[i]];
-      wishes_of(c, WISH_INPUT, known);
+      wishes_of(c, REQUEST_INPUT, known);
       open = next++;
     } else if (open != NONE && graph->call[open].last == at) {
       c = &graph->call[open];
       for (int i = 0; i < c->nin; i++) now[c->in[i]] = before[open][i];
-      wishes_of(c, WISH_OUTPUT, known);
+      wishes_of(c, REQUEST_OUTPUT, known);
       open = c->parent;
     } else {
       if (at == norder) break;

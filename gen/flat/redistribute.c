@@ -1,4 +1,4 @@
-/* redistribute.c: the pass `redistribute`: from wishes to collectives.
+/* redistribute.c: the pass `redistribute`: from requests to collectives.
 
    Takes   a graph in which every value is placed, with redistribute operations.
    Leaves  none of them: in their place the steps that plan_moves (moves.c) chose, as collectives
@@ -320,7 +320,7 @@ static int lower(const struct op *op)
   refuse_mixed(op, to);
   struct value in = graph->value[op->in[0]];
   enum type type = graph->value[op->out].type;
-  bool moves = !lies_alike(in.layout, to);
+  bool moves = !same_layout_but_units(in.layout, to);
   int last = moves ? narrowest(op->in[0]) : op->in[0];
   if (last == op->in[0]) last = cast_to(op, last, moves && is_floating(type) ? op->type : type);
   last = run_legs(op, last, scattered_first(op, in.layout, to));

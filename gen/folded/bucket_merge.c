@@ -17,7 +17,7 @@
 
 /* ---------------------------------------------------------------------------------- dependences */
 
-int speaker(int value)
+int alias_root(int value)
 {
   int family = graph->value[value].family;
   return family == NONE ? value : family;
@@ -35,15 +35,15 @@ static void visit_op(const struct op *op, visitor *visit, void *to)
   }
   while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
   for (int n = op_reads(op, list); n--;) {
-    visit(to, speaker(list[n]), false);
-    if (graph->value[list[n]].step) visit(to, speaker(graph->value[list[n]].initial), false);
+    visit(to, alias_root(list[n]), false);
+    if (graph->value[list[n]].step) visit(to, alias_root(graph->value[list[n]].initial), false);
   }
-  for (int k = 0; k < op->nout; k++) visit(to, speaker(op->out + k), true);
+  for (int k = 0; k < op->nout; k++) visit(to, alias_root(op->out + k), true);
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
-    visit(to, speaker(inner->out == NONE ? inner->in[0] : inner->out), true);
+    visit(to, alias_root(inner->out == NONE ? inner->in[0] : inner->out), true);
   }
-  if (op->out == NONE && op->nin) visit(to, speaker(op->in[0]), true);
+  if (op->out == NONE && op->nin) visit(to, alias_root(op->in[0]), true);
 }
 
 /* What the operations of a pass over a function read and write that have to stay in their order:
@@ -89,8 +89,8 @@ void note_op(const struct op *op)
 
 bool is_in_the_way(const struct op *op, bool back)
 {
-  return back ? touched[speaker(op->out)].read == pass_now
-              : touched[speaker(op->in[0])].written == pass_now;
+  return back ? touched[alias_root(op->out)].read == pass_now
+              : touched[alias_root(op->in[0])].written == pass_now;
 }
 
 /* Which function runs an operation, at which place; NONE: none. */
@@ -126,7 +126,7 @@ static void count_reads(int id, int times)
   widen_tables();
   for (int n = 0; n < (op->nbody ? op->nbody : 1); n++)
     for (int j = 0; j < graph->op[body[n]].nin; j++) {
-      struct readers *r = &readers[speaker(graph->op[body[n]].in[j])];
+      struct readers *r = &readers[alias_root(graph->op[body[n]].in[j])];
       r->count += times;
       r->unpacks += op->kind == OP_unpack ? times : 0;
       r->sum += (int64_t)times * id;
@@ -179,7 +179,7 @@ bool runs_in(const struct function *f, int id)
 
 int readers_of(int value)
 {
-  return readers[speaker(value)].count;
+  return readers[alias_root(value)].count;
 }
 
 /* By operation: the number of the last pass of which it is a member. */
@@ -410,7 +410,7 @@ static int taker_of(const struct function *f, int value, enum op_kind kind)
 {
   const struct value *v = &graph->value[value];
   if (v->role != ACTIVATION || v->is_output || readers_of(value) != 1) return NONE;
-  int id = (int)readers[speaker(value)].sum;
+  int id = (int)readers[alias_root(value)].sum;
   if (!runs_in(f, id) || graph->op[id].kind != kind || !keeps_order(&graph->op[id])) return NONE;
   return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
 }
@@ -423,7 +423,7 @@ bool is_mergeable(const struct function *f, int id)
   if (scatters_sum(op->kind) && runs_in(f, maker) && graph->op[maker].kind == OP_pack)
     return maker_of(f, op->in[0], OP_pack) != NONE;
   if (!gathers_shards(op->kind)) return true;
-  return !readers[speaker(op->out)].unpacks || taker_of(f, op->out, OP_unpack) != NONE;
+  return !readers[alias_root(op->out)].unpacks || taker_of(f, op->out, OP_unpack) != NONE;
 }
 
 /* The collective as a member of a packed bucket: with the casts and packings around it. Those whose

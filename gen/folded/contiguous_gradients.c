@@ -162,7 +162,7 @@ static struct runs best_runs(const struct function *f, const int *sum)
 /* Those of the modules of a list, which can be copied at once, after one another. */
 static int by_family(const void *a, const void *b)
 {
-  int p = parameter_of(a), q = parameter_of(b), x = speaker(p), y = speaker(q);
+  int p = parameter_of(a), q = parameter_of(b), x = alias_root(p), y = alias_root(q);
   if (x != y) return x < y ? -1 : 1;
   return p < q ? -1 : p > q;
 }

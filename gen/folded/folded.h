@@ -105,7 +105,7 @@ struct overlap {
   bool (*depends_on)[LONGEST_ORDERED]; /* the table of the present segment */
   int nsegment;
   int64_t visited; /* how many nodes the search has gone through */
-  int64_t asked;   /* how much memory.c was asked: see may_ask_again */
+  int64_t asked;   /* how much memory.c was asked: see within_budget */
 };
 
 /* What a rank holds besides its arena, as plan.txt calls it. */
@@ -126,7 +126,7 @@ void bucket(void);
 /* ------------------------------------------------------------------------------ bucket_merge.c */
 
 /* What stands for the value in a loop: one of a family speaks for all of it. */
-int speaker(int value);
+int alias_root(int value);
 /* Finds what the functions run, and what that reads: before the first of those below, and after
    functions were changed by others. */
 void find_running(void);
@@ -210,7 +210,7 @@ int64_t product_workspace(void);
 const int64_t *memory_by_role(void);
 int64_t memory_of_role(enum role role);
 int64_t memory_of_rank(void);
-int64_t memory_besides(void); /* limits.c */
+int64_t library_reserve(void); /* limits.c */
 /* "91.3 GiB" of what is needed, rounded up. limits.c. */
 char *size_text(int64_t bytes);
 /* Elements of the values with this role: of a rank's parts, or of the whole with rank NONE. */
@@ -248,7 +248,7 @@ int64_t peak_of(const int *op, int n);
 /* What lives at once is asked of one order after the other, and each time all of the program is
    gone through: whether it may be once more, where `of` counts the operations and `most` bounds
    them. */
-bool may_ask_again(int64_t *of, int64_t most);
+bool within_budget(int64_t *of, int64_t most);
 /* Prepares for this function's operations. */
 void enter_function(const struct function *f);
 /* Whether the value is a view, which has no bytes of its own: it shows those of what it reads. */

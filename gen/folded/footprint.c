@@ -97,7 +97,7 @@ int64_t memory_of_rank(void)
   return held_in_all();
 }
 
-int64_t memory_besides(void)
+int64_t library_reserve(void)
 {
   return target->library_reserve;
 }

@@ -9,7 +9,7 @@ bool have_same_parts(int a, int b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
   return v->type == w->type && same_shape(v->shape, w->shape) && v->order == w->order &&
-         as_large(v->layout, w->layout);
+         same_local_shape(v->layout, w->layout);
 }
 
 bool is_view(const struct op *op)

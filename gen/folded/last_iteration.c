@@ -113,7 +113,7 @@ static bool try_in_last_iteration(struct overlap *o, int function, int loop, int
   if (!needs_no_loop(&graph->function[function], loop, op, false, &along)) return false;
   if (of != graph) asked = 0;
   of = graph;
-  if (!may_ask_again(&asked, MOST_ASKED)) {
+  if (!within_budget(&asked, MOST_ASKED)) {
     ended_early("schedule", "gathers in a loop's last iteration", MOST_ASKED,
                 "operations looked at");
     return false;

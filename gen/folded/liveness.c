@@ -22,7 +22,7 @@ void widen_lists(const struct op *op)
   }
 }
 
-bool may_ask_again(int64_t *of, int64_t most)
+bool within_budget(int64_t *of, int64_t most)
 {
   *of += graph->nop;
   return *of <= most;
@@ -186,7 +186,7 @@ static int64_t run(const struct op *op)
   return sum;
 }
 
-/* Counts the readers of a stretch of operations; nothing it makes is there yet. */
+/* Counts the readers of a interval of operations; nothing it makes is there yet. */
 static void begin(const int *op, int n)
 {
   for (int i = 0; i < n; i++) {
@@ -219,7 +219,7 @@ static int64_t asked; /* of how many operations that was asked, of one order aft
 static void take_over(int *op, const int *better, int n)
 {
   enum { MOST_ASKED = 500000 };
-  if (!may_ask_again(&asked, MOST_ASKED)) {
+  if (!within_budget(&asked, MOST_ASKED)) {
     ended_early("schedule", "an order that keeps less", MOST_ASKED, "operations looked at");
     return;
   }

@@ -387,7 +387,7 @@ static int64_t room_in_arena(int64_t lives)
 {
   if (!graph->mesh.memory) return lives + lives / 2;
   bool *counted = alloc((size_t)graph->nvalue + 1);
-  int64_t room = graph->mesh.memory - memory_besides() - product_workspace();
+  int64_t room = graph->mesh.memory - library_reserve() - product_workspace();
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     int of = v->role == GRADIENT ? v->of : i;

@@ -176,7 +176,7 @@ static int64_t peak_now(struct search *t)
 static bool has_room(const struct search *t)
 {
   enum { MOST_ASKED = 1500000 };
-  if (may_ask_again(&t->program->asked, MOST_ASKED)) return can_live_in(t->most_live);
+  if (within_budget(&t->program->asked, MOST_ASKED)) return can_live_in(t->most_live);
   ended_early("schedule", "room for overlapped collectives", MOST_ASKED, "operations looked at");
   return false;
 }

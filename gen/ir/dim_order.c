@@ -20,7 +20,7 @@ int dimension_place(int value, int dim)
   return at;
 }
 
-unsigned raised(int dim, int ndim)
+unsigned moved_to_front(int dim, int ndim)
 {
   unsigned order = 0;
   if (dim == 0) return 0;
@@ -32,7 +32,8 @@ unsigned raised(int dim, int ndim)
 const char *order_text(const struct value *v)
 {
   int first = (int)(v->order & 7);
-  if (v->order == raised(first, v->shape.ndim)) return text("dimension %d outermost", first);
+  if (v->order == moved_to_front(first, v->shape.ndim))
+    return text("dimension %d outermost", first);
   struct buffer b = {0};
   for (int at = 0; at < v->shape.ndim; at++)
     put(&b, "%s%u", at ? " " : "dimensions ordered ", v->order >> 3 * at & 7);

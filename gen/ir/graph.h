@@ -33,8 +33,8 @@ struct call {
 };
 
 /* What a style asks of one module, along one dimension of the mesh. */
-struct wish {
-  enum { WISH_PARAMETER, WISH_INPUT, WISH_OUTPUT } what;
+struct layout_request {
+  enum { REQUEST_PARAMETER, REQUEST_INPUT, REQUEST_OUTPUT } what;
   int value; /* WISH_PARAMETER */
   int index; /* WISH_INPUT, WISH_OUTPUT: which of them, from 0 */
   struct placement to;
@@ -42,8 +42,8 @@ struct wish {
 struct style {
   const char *name; /* "Rowwise" */
   int module, mesh_dim, line;
-  int nwish;
-  struct wish *wish;
+  int nrequest;
+  struct layout_request *request;
 };
 
 /* Parameters that are gathered together, where the modules of the unit first use them, and whose

@@ -57,7 +57,7 @@ int dimension_at(int value, int place);
 int dimension_place(int value, int dim);
 /* The order of `ndim` dimensions in memory with one of them outermost, the others as written; and
    how it is told: "dimension 1 outermost". */
-unsigned raised(int dim, int ndim);
+unsigned moved_to_front(int dim, int ndim);
 const char *order_text(const struct value *v);
 /* By dimension: how many elements lie from one to the next along it, in the rank's part. */
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
@@ -305,9 +305,9 @@ struct layout usual_turns(struct layout layout);
 bool same_placement(struct placement a, struct placement b);
 bool same_layout(struct layout a, struct layout b);
 /* Whether they differ at most on dimensions of the mesh that have one rank. */
-bool lies_alike(struct layout a, struct layout b);
+bool same_layout_but_units(struct layout a, struct layout b);
 /* Whether all ranks' parts are as large in both: what one has pending the other may have whole. */
-bool as_large(struct layout a, struct layout b);
+bool same_local_shape(struct layout a, struct layout b);
 /* "R S(0)": on each mesh dimension of more than one rank; "S(0/4)" is strided, with outer 4;
    "S(0)[1] S(0)[0]" tells the turns where the second cuts before the first. */
 char *layout_text(struct layout layout);

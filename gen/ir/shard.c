@@ -266,14 +266,14 @@ bool same_layout(struct layout a, struct layout b)
   return true;
 }
 
-bool lies_alike(struct layout a, struct layout b)
+bool same_layout_but_units(struct layout a, struct layout b)
 {
   for (int d = 0; d < graph->mesh.ndim; d++)
     if (graph->mesh.size[d] > 1 && !same_placement(a.on[d], b.on[d])) return false;
   return true;
 }
 
-bool as_large(struct layout a, struct layout b)
+bool same_local_shape(struct layout a, struct layout b)
 {
   for (int d = 0; d < graph->mesh.ndim; d++) {
     struct placement p = a.on[d], q = b.on[d];

@@ -300,13 +300,15 @@ static int split_mesh(lua_State *L)
   return 0;
 }
 
-static void forbid_both(const struct style *s, const struct wish *w, const struct style *other)
+static void forbid_both(const struct style *s, const struct layout_request *w,
+                        const struct style *other)
 {
-  static const char *const what[] = {
-      [WISH_PARAMETER] = "the parameters", [WISH_INPUT] = "an input", [WISH_OUTPUT] = "an output"};
-  for (int k = 0; k < other->nwish; k++)
-    if (other->wish[k].what == w->what && other->wish[k].index == w->index &&
-        other->wish[k].value == w->value)
+  static const char *const what[] = {[REQUEST_PARAMETER] = "the parameters",
+                                     [REQUEST_INPUT] = "an input",
+                                     [REQUEST_OUTPUT] = "an output"};
+  for (int k = 0; k < other->nrequest; k++)
+    if (other->request[k].what == w->what && other->request[k].index == w->index &&
+        other->request[k].value == w->value)
       plan_error(s->line, "%s and the %s of line %d both place %s of '%s' over %s", s->name,
                  other->name, other->line, what[w->what], printable(graph->module[s->module].path),
                  printable(graph->mesh.name[s->mesh_dim]));
@@ -327,7 +329,7 @@ static void forbid_second_wish(const struct style *s)
   for (int i = 0; i < styles->n; i++) {
     const struct style *other = &graph->style[styles->at[i]];
     if (other->mesh_dim != s->mesh_dim) continue;
-    for (int k = 0; k < s->nwish; k++) forbid_both(s, &s->wish[k], other);
+    for (int k = 0; k < s->nrequest; k++) forbid_both(s, &s->request[k], other);
   }
 }
 
@@ -355,14 +357,14 @@ static int place_parameter(lua_State *L)
     if (a.turned >> i & 1)
       plan_error(a.line, "%s: the mesh has the order in which a parameter is cut: say Shard(%d)",
                  a.who, a.to.on[i].dim);
-    struct wish *wish = alloc(sizeof *wish);
-    *wish = (struct wish){.what = WISH_PARAMETER, .value = value, .to = a.to.on[i]};
+    struct layout_request *request = alloc(sizeof *request);
+    *request = (struct layout_request){.what = REQUEST_PARAMETER, .value = value, .to = a.to.on[i]};
     place_by_style((struct style){.name = "distribute",
                                   .module = v->module,
                                   .mesh_dim = i,
                                   .line = a.line,
-                                  .nwish = 1,
-                                  .wish = wish});
+                                  .nrequest = 1,
+                                  .request = request});
   }
   return 0;
 }

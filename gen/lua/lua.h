@@ -185,8 +185,8 @@ bool is_below_plan(const char *directory, const char *path);
 
 /* -------------------------------------------------------------------------------- json_files.c */
 
-/* Where the sandbox has left its wish for a file, reads it, so that the plan can be read
-   anew; false where there is no wish. A file that the plan may not see is the plan's error. */
+/* Where the sandbox has left its request for a file, reads it, so that the plan can be read
+   anew; false where there is no request. A file that the plan may not see is the plan's error. */
 bool read_wanted_file(void);
 uint64_t hash_files(uint64_t hash);
 /* Adds the file functions to the table at the top of the stack. */

@@ -263,16 +263,16 @@ static int set_aliases(lua_State *L)
 /* --------------------------------------------------------------------------------------- styles */
 
 /* What a style asks of a module, until that is part of the graph. */
-struct pending_wish {
-  struct wish wish; /* without the value */
+struct pending_request {
+  struct layout_request request; /* without the value */
   const struct tensor *parameter;
 };
 struct pending_style {
   const char *name;
   int line, dim; /* as the plan counts the mesh's dimensions */
   const struct made *module;
-  int nwish;
-  struct pending_wish wish[];
+  int nrequest;
+  struct pending_request request[];
 };
 static const char pending; /* its address: the list of them, in Lua's registry */
 
@@ -285,18 +285,19 @@ static void push_pending(lua_State *L)
   lua_rawsetp(L, LUA_REGISTRYINDEX, &pending);
 }
 
-/* A wish as Lua has it, at the top: {"input" or "output", index, placement}. */
-static struct pending_wish wish_at_top(lua_State *L)
+/* A request as Lua has it, at the top: {"input" or "output", index, placement}. */
+static struct pending_request request_at_top(lua_State *L)
 {
   static const char *const kinds[] = {"input", "output", NULL};
   int at = lua_gettop(L);
   for (int i = 1; i <= 3; i++) lua_rawgeti(L, at, i);
-  struct wish w = {.what = luaL_checkoption(L, at + 1, NULL, kinds) ? WISH_OUTPUT : WISH_INPUT,
-                   .value = NONE,
-                   .index = (int)luaL_checkinteger(L, at + 2),
-                   .to = placement_at(L, at + 3)};
+  struct layout_request w = {.what = luaL_checkoption(L, at + 1, NULL, kinds) ? REQUEST_OUTPUT
+                                                                              : REQUEST_INPUT,
+                             .value = NONE,
+                             .index = (int)luaL_checkinteger(L, at + 2),
+                             .to = placement_at(L, at + 3)};
   lua_settop(L, at);
-  return (struct pending_wish){.wish = w};
+  return (struct pending_request){.request = w};
 }
 
 /* Whether the parameter has a place: that at `places`, or what the table there says of the name. */
@@ -313,20 +314,20 @@ static bool has_place(lua_State *L, int places, const char *name, struct placeme
   return has;
 }
 
-/* Pushes what is asked of the module: the places of its parameters, and the wishes of a list. */
+/* Pushes what is asked of the module: the places of its parameters, and the requests of a list. */
 static struct pending_style *push_style(lua_State *L, const struct made *m, int places, int others)
 {
   int nothers = (int)lua_rawlen(L, others), most = m->n + nothers;
-  struct pending_style *s = lua_newuserdatauv(L, sizeof *s + (size_t)most * sizeof *s->wish, 0);
+  struct pending_style *s = lua_newuserdatauv(L, sizeof *s + (size_t)most * sizeof *s->request, 0);
   *s = (struct pending_style){.module = m};
   for (int k = 0; k < m->n; k++) {
-    struct wish w = {.what = WISH_PARAMETER};
+    struct layout_request w = {.what = REQUEST_PARAMETER};
     if (m->held[k].tensor && has_place(L, places, m->held[k].name, &w.to))
-      s->wish[s->nwish++] = (struct pending_wish){w, m->held[k].tensor};
+      s->request[s->nrequest++] = (struct pending_request){w, m->held[k].tensor};
   }
   for (int k = 1; k <= nothers; k++) {
     lua_rawgeti(L, others, k);
-    s->wish[s->nwish++] = wish_at_top(L);
+    s->request[s->nrequest++] = request_at_top(L);
     lua_pop(L, 1);
   }
   return s;
@@ -351,11 +352,11 @@ static int lower_styles(lua_State *L)
                         .module = p->module->index,
                         .mesh_dim = (int)luaL_checkinteger(L, -1),
                         .line = p->line,
-                        .nwish = p->nwish,
-                        .wish = alloc((size_t)p->nwish * sizeof *s.wish)};
-      for (int w = 0; w < s.nwish; w++) {
-        s.wish[w] = p->wish[w].wish;
-        if (p->wish[w].parameter) s.wish[w].value = tensor_value(p->wish[w].parameter);
+                        .nrequest = p->nrequest,
+                        .request = alloc((size_t)p->nrequest * sizeof *s.request)};
+      for (int w = 0; w < s.nrequest; w++) {
+        s.request[w] = p->request[w].request;
+        if (p->request[w].parameter) s.request[w].value = tensor_value(p->request[w].parameter);
       }
       place_by_style(s);
     }
@@ -366,7 +367,7 @@ static int lower_styles(lua_State *L)
 /* apply_style(modules, dimension, name, line, function): what the style asks of the modules. The
    function is given a class and one of its modules, and gives what it asks of these: where
    parameters lie, a table by their names, or a placement for all, or nil; and a list of its other
-   wishes. */
+   requests. */
 static int apply_style(lua_State *L)
 {
   enum { LIST = 1, DIM, NAME, LINE, WISHES, ALL, CLASS, PLACES, OTHERS, HERE };

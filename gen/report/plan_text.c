@@ -252,7 +252,7 @@ static void put_memory(struct buffer *b)
   put(b, "  %-12s %16s B\n", "in all", grouped(held_in_all()));
   if (target->libraries)
     put(b, "  %-12s %16s B   what %s keep for themselves: an allowance\n", "besides",
-        grouped(memory_besides()), target->libraries);
+        grouped(library_reserve()), target->libraries);
   if (graph->mesh.memory)
     put(b, "  %-12s %16s B   of a rank, %s:%d\n", "limit", grouped(graph->mesh.memory),
         plan_shown(), graph->mesh.line);

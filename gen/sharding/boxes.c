@@ -16,7 +16,7 @@ int64_t volume(const struct box *b)
   return n;
 }
 
-struct cut_list cuts_in_turn(const struct brief *b)
+struct cut_list cuts_in_turn(const struct compact_layout *b)
 {
   struct cut_list c = {0};
   for (int turn = 0; turn < world.mesh.ndim; turn++)
@@ -66,16 +66,17 @@ static bool is_of(const struct move_step *s, int mesh_dim)
   return false;
 }
 
-struct brief of_group(const struct move_step *s, struct brief b)
+struct compact_layout of_group(const struct move_step *s, struct compact_layout b)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (!is_of(s, i)) put_at(&b, i, WHOLE);
   return b;
 }
 
-void find_group_members(struct deal *d, const struct brief *from, const struct brief *to)
+void find_group_members(struct deal *d, const struct compact_layout *from,
+                        const struct compact_layout *to)
 {
-  struct brief a = of_group(d->step, *from), b = of_group(d->step, *to);
+  struct compact_layout a = of_group(d->step, *from), b = of_group(d->step, *to);
   struct cut_list has = cuts_in_turn(&a), gets = cuts_in_turn(&b);
   for (int k = 0; k < d->n; k++) {
     struct member *m = &d->member[k];

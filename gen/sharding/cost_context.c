@@ -66,9 +66,9 @@ static int choose_places(int places[MAX_MESH])
 }
 
 /* Seats at so many places along each dimension, from the first to the last. */
-static void seat(int (*at)[MAX_MESH])
+static void set_coordinates(int (*at)[MAX_MESH])
 {
-  for (int k = 0; k < world.seats; k++)
+  for (int k = 0; k < world.sampled_ranks; k++)
     for (int i = world.mesh.ndim - 1, rest = k; i >= 0; i--) {
       int64_t place = rest % world.places[i], last = world.places[i] - 1;
       at[k][i] = last > 0 ? (int)(place * (world.mesh.size[i] - 1) / last) : 0;
@@ -91,12 +91,13 @@ static void enter_mesh(unsigned fixed, bool all)
   }
   order_tiers();
   memcpy(world.places, world.mesh.size, sizeof world.places);
-  world.seats = all ? world.ranks : choose_places(world.places);
-  seat(scratch_alloc(all ? &every : &some, (size_t)world.seats * sizeof *world.coordinate));
+  world.sampled_ranks = all ? world.ranks : choose_places(world.places);
+  set_coordinates(
+      scratch_alloc(all ? &every : &some, (size_t)world.sampled_ranks * sizeof *world.coordinate));
 }
 
 /* The last worlds are kept, that of all ranks and that of some: questions about them alternate. */
-void enter_context(struct shape whole, enum type type, const struct untold *u,
+void enter_context(struct shape whole, enum type type, const struct fixed_part *u,
                    const int coordinate[MAX_MESH], bool all)
 {
   static struct world kept[2];

@@ -64,7 +64,7 @@ static void give(struct deal *d, int from, int to, int64_t n)
   d->one_to_one = d->one_to_one && !a->gives++ && !b->gets_from++;
 }
 
-void deal_out(struct deal *d, const struct brief *from, const struct brief *to)
+void deal_out(struct deal *d, const struct compact_layout *from, const struct compact_layout *to)
 {
   d->gives_runs = d->gets_runs = d->one_to_one = true;
   find_group_members(d, from, to);
@@ -92,7 +92,7 @@ struct kept {
   struct mesh mesh;
   struct shape whole; /* that the group shares */
   struct move_step step;
-  struct brief from, to;
+  struct compact_layout from, to;
   struct deal deal;
   int *got;             /* by member: where the pieces that it gets begin */
   int *gave, *by_giver; /* by member: where those that it gives begin in the list by_giver */
@@ -145,18 +145,18 @@ static const struct kept *deal_of(const struct move *m, struct shape whole, cons
 {
   enum { BUCKETS = 256 };
   static struct kept *bucket[BUCKETS];
-  struct untold u = untold_of(m->from, m->to);
+  struct fixed_part u = fixed_part_of(m->from, m->to);
   enter_context(whole, F32, &u, coordinate, false);
   struct kept q = {.mesh = graph->mesh, .whole = shared_part(m, whole, coordinate)};
   q.step = (struct move_step){.kind = OP_exchange, .n = m->n};
   memcpy(q.step.dim, m->dim, (size_t)m->n * sizeof *m->dim);
-  q.from = of_group(&q.step, brief_of(m->from, &u));
-  q.to = of_group(&q.step, brief_of(m->to, &u));
+  q.from = of_group(&q.step, compact_of(m->from, &u));
+  q.to = of_group(&q.step, compact_of(m->to, &u));
   uint64_t hash = hash_bytes(HASH_START, &q.from, sizeof q.from);
   hash = hash_bytes(hash, q.whole.size, sizeof q.whole.size);
   q.next = bucket[hash % BUCKETS];
   for (struct kept *k = q.next; k; k = k->next)
-    if (same_brief(&k->from, &q.from) && same_brief(&k->to, &q.to) && k->step.n == m->n &&
+    if (same_compact(&k->from, &q.from) && same_compact(&k->to, &q.to) && k->step.n == m->n &&
         !memcmp(k->step.dim, m->dim, (size_t)m->n * sizeof *m->dim) &&
         same_shape(k->whole, q.whole) && same_mesh(&k->mesh, &q.mesh))
       return k;

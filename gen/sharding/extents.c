@@ -4,7 +4,7 @@
 
    A part is a box: an extent along each dimension of the tensor, which follows from the dimension's
    size and from what of the mesh cuts it, in turn. The same few come again and again, and are
-   worked out once for all seats. */
+   worked out once for all sampled ranks. */
 #include "sharding/sharding.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ struct extent {
 /* What cuts one dimension, in turn: a digit each. */
 typedef uint32_t cuts_told;
 
-/* The extents along one dimension, by seat. */
+/* The extents along one dimension, by sampled rank. */
 struct ruler {
   int world;
   cuts_told cuts;
@@ -43,7 +43,7 @@ static void begin_question(void)
   known.n = known.used = 0;
 }
 
-static cuts_told cuts_of_dim(const struct brief *b, int dim)
+static cuts_told cuts_of_dim(const struct compact_layout *b, int dim)
 {
   cuts_told cuts = 0;
   for (int i = 0; i < world.mesh.ndim; i++)
@@ -53,11 +53,11 @@ static cuts_told cuts_of_dim(const struct brief *b, int dim)
 
 static void measure(struct ruler *r)
 {
-  for (int k = 0; k < world.seats; k++) r->extent[k] = (struct extent){0, r->size};
+  for (int k = 0; k < world.sampled_ranks; k++) r->extent[k] = (struct extent){0, r->size};
   for (cuts_told cuts = r->cuts; cuts; cuts >>= 4) {
     int by = (int)(cuts & 15) - 1;
     int64_t parts = world.mesh.size[by], length = -1, chunk = 0;
-    for (int k = 0; k < world.seats; k++) {
+    for (int k = 0; k < world.sampled_ranks; k++) {
       struct extent *e = &r->extent[k];
       if (e->last - e->first != length) {
         length = e->last - e->first;
@@ -69,7 +69,8 @@ static void measure(struct ruler *r)
   }
 }
 
-/* The extents of a dimension of this size, of all seats. They last until the next question. */
+/* The extents of a dimension of this size, of all sampled ranks. They last until the next question.
+ */
 static const struct extent *extents(int64_t size, cuts_told cuts)
 {
   uint64_t hash = (uint64_t)size * UINT64_C(0x9e3779b97f4a7c15);
@@ -79,7 +80,7 @@ static const struct extent *extents(int64_t size, cuts_told cuts)
     if (r->extent && (r->size != size || r->cuts != cuts || r->world != world.number)) continue;
     if (!r->extent) {
       *r = (struct ruler){world.number, cuts, size, &known.extent[known.used]};
-      known.used += world.seats;
+      known.used += world.sampled_ranks;
       known.n++;
       measure(r);
     }
@@ -104,32 +105,32 @@ struct extent_change {
   unsigned by;
 };
 
-/* The most that a seat lacks. What cuts the other dimensions cuts these no more: there the first
-   part is the largest, and had already. */
+/* The most that a sampled rank lacks. What cuts the other dimensions cuts these no more: there the
+   first part is the largest, and had already. */
 static int64_t most_lacked(const struct extent_change *c, int64_t others)
 {
   int64_t worst = 0;
-  int place[MAX_MESH] = {0}, seat = 0, i = 0;
+  int place[MAX_MESH] = {0}, sampled_rank = 0, i = 0;
   while (i >= 0) {
     int64_t wants = others, kept = others;
     for (int d = 0; d < c->n; d++) {
-      wants *= length(&c->wants[d][seat]);
-      kept *= common(&c->has[d][seat], &c->wants[d][seat]);
+      wants *= length(&c->wants[d][sampled_rank]);
+      kept *= common(&c->has[d][sampled_rank], &c->wants[d][sampled_rank]);
     }
     worst = greater(worst, wants - kept);
     int stride = 1;
     for (i = world.mesh.ndim - 1; i >= 0; stride *= world.places[i--]) {
       if (!(c->by >> i & 1)) continue;
-      seat += stride;
+      sampled_rank += stride;
       if (++place[i] < world.places[i]) break;
-      seat -= stride * place[i];
+      sampled_rank -= stride * place[i];
       place[i] = 0;
     }
   }
   return worst;
 }
 
-int64_t most_lacking(const struct brief *a, const struct brief *b)
+int64_t most_lacking(const struct compact_layout *a, const struct compact_layout *b)
 {
   struct extent_change c = {0};
   int64_t others = 1;
@@ -151,7 +152,7 @@ int64_t most_lacking(const struct brief *a, const struct brief *b)
 
 /* ------------------------------------------------------------------------------- the greedy way */
 
-/* What seats hold on the way, and have received. */
+/* What sampled ranks hold on the way, and have received. */
 struct received {
   const struct extent *extent[MAX_DIMS];
   int64_t volume[MAX_SEATS], got[MAX_SEATS];
@@ -159,12 +160,12 @@ struct received {
 
 static void find_volumes(const struct extent *const *extent, int64_t *volume)
 {
-  for (int k = 0; k < world.seats; k++) volume[k] = 1;
+  for (int k = 0; k < world.sampled_ranks; k++) volume[k] = 1;
   for (int d = 0; d < world.whole.ndim; d++)
-    for (int k = 0; k < world.seats; k++) volume[k] *= length(&extent[d][k]);
+    for (int k = 0; k < world.sampled_ranks; k++) volume[k] *= length(&extent[d][k]);
 }
 
-/* What a seat keeps of its part. */
+/* What a sampled rank keeps of its part. */
 static int64_t kept_in(const struct extent *const *has, const struct extent *const *gets, int k)
 {
   int64_t n = 1;
@@ -172,7 +173,7 @@ static int64_t kept_in(const struct extent *const *has, const struct extent *con
   return n;
 }
 
-/* Adds what a step lets each seat receive: see traffic.c. */
+/* Adds what a step lets each sampled rank receive: see traffic.c. */
 static void receive(struct received *r, const struct leap *l)
 {
   const struct extent *gets[MAX_DIMS];
@@ -183,7 +184,7 @@ static void receive(struct received *r, const struct leap *l)
     if (d == before || d == after)
       gets[d] = extents(world.whole.size[d], cuts_of_dim(&l->after, d));
   find_volumes(gets, volume);
-  for (int k = 0; k < world.seats; k++) {
+  for (int k = 0; k < world.sampled_ranks; k++) {
     if (!is_collective(l->kind)) continue;
     struct share s = {.n = n, .has = r->volume[k], .gets = volume[k]};
     s.member = world.coordinate[k][l->along];
@@ -194,11 +195,11 @@ static void receive(struct received *r, const struct leap *l)
   memcpy(r->volume, volume, sizeof volume);
 }
 
-int64_t most_received_greedily(const struct brief *from, const struct brief *to,
-                               const struct untold *u)
+int64_t most_received_greedily(const struct compact_layout *from, const struct compact_layout *to,
+                               const struct fixed_part *u)
 {
   struct leap leap[MAX_MOVES];
-  struct walk w = {.leap = leap, .now = *from, .untold = u};
+  struct walk w = {.leap = leap, .now = *from, .fixed_part = u};
   struct received r = {.got = {0}};
   int64_t busiest = 0;
   begin_question();
@@ -207,6 +208,6 @@ int64_t most_received_greedily(const struct brief *from, const struct brief *to,
     r.extent[d] = extents(world.whole.size[d], cuts_of_dim(from, d));
   find_volumes(r.extent, r.volume);
   for (int n = 0; n < w.n; n++) receive(&r, &leap[n]);
-  for (int k = 0; k < world.seats; k++) busiest = greater(busiest, r.got[k]);
+  for (int k = 0; k < world.sampled_ranks; k++) busiest = greater(busiest, r.got[k]);
   return busiest;
 }

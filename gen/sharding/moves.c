@@ -22,11 +22,11 @@
 
 /* A layout on the way. What follows from it is worked out when it is first asked for. */
 struct state {
-  struct brief brief;
+  struct compact_layout compact;
   bool far;             /* from here to the target something has to be sent */
   int gone_on;          /* the last label here that was gone on from, or NONE */
   int64_t rest;         /* the time that the way from here takes at least */
-  const int64_t *lacks; /* what each seat lacks */
+  const int64_t *lacks; /* what each sampled rank lacks */
   const struct box *box;
 };
 
@@ -34,7 +34,7 @@ enum { START, TARGET, MAX_STATES = 600 };
 
 /* The search, of one plan after the other. */
 static struct {
-  struct brief from, to;
+  struct compact_layout from, to;
   bool limited; /* in what a rank may receive: to these elements */
   int64_t limit;
   int64_t shortest; /* latency */
@@ -44,7 +44,7 @@ static struct {
 } way;
 
 /* Whether more than slices leads from here to the target. */
-static bool is_far(const struct brief *b)
+static bool is_far(const struct compact_layout *b)
 {
   for (int i = 0; i < world.mesh.ndim; i++) {
     bool stays = b->at[i] == way.to.at[i] && b->turn[i] == way.to.turn[i];
@@ -54,18 +54,18 @@ static bool is_far(const struct brief *b)
   return false;
 }
 
-static void add_state(const struct brief *b)
+static void add_state(const struct compact_layout *b)
 {
-  if (way.states > TARGET && same_brief(b, &way.from)) return;
-  if (way.states > TARGET && same_brief(b, &way.to)) return;
+  if (way.states > TARGET && same_compact(b, &way.from)) return;
+  if (way.states > TARGET && same_compact(b, &way.to)) return;
   if (way.states < MAX_STATES)
-    way.state[way.states] = (struct state){.brief = *b, .far = is_far(b), .gone_on = NONE};
+    way.state[way.states] = (struct state){.compact = *b, .far = is_far(b), .gone_on = NONE};
   way.states++;
 }
 
 /* All layouts that are as `b` on the dimensions of the mesh before i, and on the others cut these
    dimensions of the tensor, in every order, or are pending where one end of the way is. */
-static void add_states(struct brief b, int i, unsigned dims)
+static void add_states(struct compact_layout b, int i, unsigned dims)
 {
   if (way.states > MAX_STATES) return;
   if (i == world.mesh.ndim) {
@@ -74,7 +74,7 @@ static void add_states(struct brief b, int i, unsigned dims)
   }
   add_states(b, i + 1, dims);
   if (world.mesh.size[i] == 1) return;
-  struct brief with = b;
+  struct compact_layout with = b;
   with.at[i] = PENDING;
   if ((way.from.at[i] == PENDING || way.to.at[i] == PENDING) && !is_any(&b, OTHER))
     add_states(with, i + 1, dims);
@@ -91,7 +91,7 @@ static void add_states(struct brief b, int i, unsigned dims)
 }
 
 /* Cuts in the order in which they stand at one end of the way, then the others. */
-static void add_in_order_of(struct brief b, const struct brief *end)
+static void add_in_order_of(struct compact_layout b, const struct compact_layout *end)
 {
   int key[MAX_MESH];
   for (int i = 0; i < world.mesh.ndim; i++)
@@ -106,7 +106,7 @@ static void add_in_order_of(struct brief b, const struct brief *end)
 
 /* All layouts that are as `b` on the dimensions of the mesh before i, and on the others as one end
    of the way is, or whole; what is pending there may cut dimension `dim` of the tensor too. */
-static void add_mixtures(struct brief b, int i, int dim)
+static void add_mixtures(struct compact_layout b, int i, int dim)
 {
   if (way.states > MAX_STATES) return;
   if (i == world.mesh.ndim) {
@@ -121,7 +121,7 @@ static void add_mixtures(struct brief b, int i, int dim)
     int at = k == 0 ? from : k == 1 ? to : dim;
     if (at == WHOLE || (k > 0 && at == from) || (k > 1 && (at == to || from != PENDING))) continue;
     if ((at == OTHER && is_any(&b, PENDING)) || (at == PENDING && is_any(&b, OTHER))) continue;
-    struct brief with = b;
+    struct compact_layout with = b;
     with.at[i] = (int8_t)at;
     add_mixtures(with, i + 1, dim);
   }
@@ -143,7 +143,7 @@ static unsigned dims_to_cut(bool all)
 /* As many layouts as there is room for: all, all on dimensions that are cut, or mixtures. */
 static void find_states(unsigned fixed_dims)
 {
-  struct brief whole;
+  struct compact_layout whole;
   memset(&whole, 0, sizeof whole);
   memset(whole.at, WHOLE, sizeof whole.at);
   int first = 0;
@@ -171,9 +171,9 @@ static const struct state *know(int which)
   if (s->box) return s;
   s->box = box[which];
   s->lacks = lacks[which];
-  find_boxes(&s->brief, box[which]);
+  find_boxes(&s->compact, box[which]);
   const struct box *wanted = which == TARGET ? s->box : know(TARGET)->box;
-  int64_t n = least_elements(&s->brief, &way.to, s->box, wanted, lacks[which]);
+  int64_t n = least_elements(&s->compact, &way.to, s->box, wanted, lacks[which]);
   s->rest = (s->far ? way.shortest : 0) + transfer_time(n, way.bandwidth);
   return s;
 }
@@ -195,7 +195,7 @@ enum { MAX_LABELS = 20000 };
 static struct {
   int n, nheap, heap[MAX_LABELS];
   struct label label[MAX_LABELS];
-  int64_t got[MAX_LABELS][MAX_SEATS]; /* the elements that each seat has received */
+  int64_t got[MAX_LABELS][MAX_SEATS]; /* the elements that each sampled rank has received */
   struct label best;                  /* at the target */
 } search;
 
@@ -251,7 +251,7 @@ static bool finish(struct label *l, int64_t *got)
 {
   const struct label *b = &search.label[l->before];
   const struct state *from = know(b->state), *to = know(l->state);
-  struct stage g = {&l->step, &from->brief, &to->brief, from->box, to->box};
+  struct stage g = {&l->step, &from->compact, &to->compact, from->box, to->box};
   struct traffic t = traffic_of(&g, true);
   const int64_t *before = search.got[l->before];
   l->rough = false;
@@ -259,7 +259,7 @@ static bool finish(struct label *l, int64_t *got)
   l->least = l->time + to->rest;
   l->strangeness = b->strangeness + strangeness(&l->step, t.one_to_one);
   if (!way.limited) return true;
-  for (int r = 0; r < world.seats; r++) {
+  for (int r = 0; r < world.sampled_ranks; r++) {
     got[r] = before[r] + t.received[r];
     if (got[r] + to->lacks[r] > way.limit) return false;
   }
@@ -274,7 +274,7 @@ static bool guess(struct label *l, int64_t *got)
   const int64_t *before = search.got[l->before];
   int64_t busiest = 0, sum = 0;
   l->rough = true;
-  for (int r = 0; r < world.seats; r++) {
+  for (int r = 0; r < world.sampled_ranks; r++) {
     int64_t n = volume(&to->box[r]) - box_overlap(&from->box[r], &to->box[r]);
     busiest = greater(busiest, n);
     sum += n;
@@ -282,7 +282,8 @@ static bool guess(struct label *l, int64_t *got)
     got[r] = before[r] + n;
     if (got[r] + to->lacks[r] > way.limit) return false;
   }
-  if (world.seats == world.ranks) busiest = greater(busiest, (sum + world.ranks - 1) / world.ranks);
+  if (world.sampled_ranks == world.ranks)
+    busiest = greater(busiest, (sum + world.ranks - 1) / world.ranks);
   l->time += transfer_time(busiest, way.bandwidth);
   l->least = greater(l->least, l->time + to->rest);
   return true;
@@ -318,7 +319,7 @@ static bool is_dominated(int label)
     if (other->time > l->time) continue;
     if (other->time == l->time && other->strangeness > l->strangeness) continue;
     bool less = false;
-    for (int r = 0; way.limited && r < world.seats; r++)
+    for (int r = 0; way.limited && r < world.sampled_ranks; r++)
       less |= search.got[label][r] < search.got[k][r];
     if (!less) return true;
   }
@@ -326,7 +327,7 @@ static bool is_dominated(int label)
 }
 
 /* Whether b may be reached from a without sending anything: it has what a has, and more. */
-static bool adds_to(const struct brief *a, const struct brief *b)
+static bool adds_to(const struct compact_layout *a, const struct compact_layout *b)
 {
   for (int i = 0; i < world.mesh.ndim; i++) {
     bool stays = a->at[i] == b->at[i] && a->turn[i] == b->turn[i];
@@ -343,13 +344,13 @@ static void go_on(int label)
 {
   struct move_step s;
   struct label *l = &search.label[label], twice = *l;
-  const struct brief *a = &way.state[l->state].brief;
+  const struct compact_layout *a = &way.state[l->state].compact;
   l->next = way.state[l->state].gone_on;
   way.state[l->state].gone_on = label;
   twice.least = l->time + way.shortest + know(l->state)->rest;
   twice.strangeness += 2;
   for (int t = TARGET; t < way.states; t++) {
-    const struct brief *b = &way.state[t].brief;
+    const struct compact_layout *b = &way.state[t].compact;
     if (t == l->state || (way.state[t].far && is_hopeless(&twice) && !adds_to(a, b))) continue;
     bool alone = false;
     if (step_between(a, b, &s)) {
@@ -393,13 +394,13 @@ static struct label assess(const struct walk *w, int64_t *busiest)
     const struct move *m = &w->move[i];
     struct move_step s = {.kind = m->kind, .n = m->n};
     memcpy(s.dim, m->dim, sizeof s.dim);
-    struct traffic t = traffic_of_move(m, w->untold, true);
+    struct traffic t = traffic_of_move(m, w->fixed_part, true);
     l.time += traffic_time(&s, &t);
     l.strangeness += strangeness(&s, t.one_to_one);
-    for (int k = 0; k < world.seats; k++) got[k] += t.received[k];
+    for (int k = 0; k < world.sampled_ranks; k++) got[k] += t.received[k];
   }
   *busiest = 0;
-  for (int k = 0; k < world.seats; k++) *busiest = greater(*busiest, got[k]);
+  for (int k = 0; k < world.sampled_ranks; k++) *busiest = greater(*busiest, got[k]);
   l.least = l.time;
   return l;
 }
@@ -409,11 +410,12 @@ static void walk_label(struct walk *w, const struct label *l)
   if (l->state == START) return;
   const struct label *before = &search.label[l->before];
   walk_label(w, before);
-  w->now = way.state[l->state].brief;
-  w->move[w->n++] = move_of(&l->step, &way.state[before->state].brief, &w->now, w->untold);
+  w->now = way.state[l->state].compact;
+  w->move[w->n++] = move_of(&l->step, &way.state[before->state].compact, &w->now, w->fixed_part);
 }
 
-static void begin_way(const struct brief *from, const struct brief *to, unsigned fixed_dims)
+static void begin_way(const struct compact_layout *from, const struct compact_layout *to,
+                      unsigned fixed_dims)
 {
   way.from = *from;
   way.to = *to;
@@ -427,7 +429,7 @@ static void begin_way(const struct brief *from, const struct brief *to, unsigned
   find_states(fixed_dims);
 }
 
-static bool is_anything_pending(const struct brief *a, const struct brief *b)
+static bool is_anything_pending(const struct compact_layout *a, const struct compact_layout *b)
 {
   return is_any(a, PENDING) || is_any(b, PENDING) || is_any(b, OTHER);
 }
@@ -436,17 +438,18 @@ static bool is_anything_pending(const struct brief *a, const struct brief *b)
 static bool find_least_way(int most_steps)
 {
   way.limit = 0;
-  for (int k = 0; k < world.seats; k++) way.limit = greater(way.limit, know(START)->lacks[k]);
+  for (int k = 0; k < world.sampled_ranks; k++)
+    way.limit = greater(way.limit, know(START)->lacks[k]);
   find_way((struct label){.state = NONE, .least = INT64_MAX}, most_steps);
   return search.best.state == TARGET;
 }
 
-static void walk_fastest(struct walk *w, const struct brief *to)
+static void walk_fastest(struct walk *w, const struct compact_layout *to)
 {
   struct move greedy[MAX_MOVES];
-  struct walk greedily = {.move = greedy, .now = w->now, .untold = w->untold};
+  struct walk greedily = {.move = greedy, .now = w->now, .fixed_part = w->fixed_part};
   int most_steps = MAX_MOVES - w->n;
-  begin_way(&w->now, to, w->untold->fixed_dims);
+  begin_way(&w->now, to, w->fixed_part->fixed_dims);
   if (!way.limited || is_anything_pending(&w->now, to) || !find_least_way(most_steps)) {
     walk_greedily(&greedily, to);
     find_way(assess(&greedily, &way.limit), most_steps);
@@ -461,7 +464,7 @@ static void walk_fastest(struct walk *w, const struct brief *to)
 }
 
 /* Without what is on dimensions of one rank. */
-static struct brief trimmed(struct brief b)
+static struct compact_layout trimmed(struct compact_layout b)
 {
   for (int i = 0; i < world.mesh.ndim; i++)
     if (world.mesh.size[i] == 1 && b.at[i] != WHOLE) put_at(&b, i, WHOLE);
@@ -469,16 +472,16 @@ static struct brief trimmed(struct brief b)
 }
 
 /* Where a dimension of the mesh has one rank, what is on it comes off first and goes on last. */
-static void walk_around(struct walk *w, const struct brief *to)
+static void walk_around(struct walk *w, const struct compact_layout *to)
 {
-  struct brief nearly = trimmed(*to);
-  if (same_brief(&w->now, to)) return;
+  struct compact_layout nearly = trimmed(*to);
+  if (same_compact(&w->now, to)) return;
   for (int i = 0; i < world.mesh.ndim; i++)
     if (world.mesh.size[i] == 1) walk_to(w, i, WHOLE);
-  if (!same_brief(&w->now, &nearly)) walk_fastest(w, &nearly);
+  if (!same_compact(&w->now, &nearly)) walk_fastest(w, &nearly);
   for (int i = 0; i < world.mesh.ndim; i++)
     if (world.mesh.size[i] == 1) walk_to(w, i, to->at[i]);
-  if (w->n > 0) w->move[w->n - 1].to = layout_of(to, w->untold);
+  if (w->n > 0) w->move[w->n - 1].to = layout_of(to, w->fixed_part);
 }
 
 /* ------------------------------------------------------------------------ what was asked before */
@@ -489,8 +492,8 @@ struct question {
   bool greedy;
   struct shape whole;
   int64_t bytes; /* of an element */
-  struct brief from, to;
-  struct untold untold;
+  struct compact_layout from, to;
+  struct fixed_part fixed_part;
 };
 
 /* Those with one hash are a chain. */
@@ -522,7 +525,7 @@ static uint64_t hash_of(const struct question *q)
   return hash_bytes(hash, &q->to, sizeof q->to);
 }
 
-static bool same_untold(const struct untold *a, const struct untold *b)
+static bool same_untold(const struct fixed_part *a, const struct fixed_part *b)
 {
   if (a->pending != b->pending || a->other != b->other || a->fixed != b->fixed) return false;
   for (int i = 0; i < graph->mesh.ndim; i++)
@@ -533,14 +536,14 @@ static bool same_untold(const struct untold *a, const struct untold *b)
 static bool same_question(const struct question *a, const struct question *b)
 {
   return a->mesh == b->mesh && a->greedy == b->greedy && a->bytes == b->bytes &&
-         same_brief(&a->from, &b->from) && same_brief(&a->to, &b->to) &&
-         same_shape(a->whole, b->whole) && same_untold(&a->untold, &b->untold);
+         same_compact(&a->from, &b->from) && same_compact(&a->to, &b->to) &&
+         same_shape(a->whole, b->whole) && same_untold(&a->fixed_part, &b->fixed_part);
 }
 
 static struct moves answer(const struct question *q)
 {
   struct move move[MAX_MOVES], *kept;
-  struct walk w = {.move = move, .now = q->from, .untold = &q->untold};
+  struct walk w = {.move = move, .now = q->from, .fixed_part = &q->fixed_part};
   int64_t busiest;
   if (q->greedy)
     walk_greedily(&w, &q->to);
@@ -559,13 +562,13 @@ const struct moves *plan_moves(struct shape whole, enum type type, struct layout
   static struct remembered *bucket[BUCKETS];
   static const int origin[MAX_MESH];
   struct question q = {mesh_number(), plan_options->greedy, whole, type_bytes(type),
-                       .untold = untold_of(from, to)};
-  q.from = brief_of(from, &q.untold);
-  q.to = brief_of(to, &q.untold);
+                       .fixed_part = fixed_part_of(from, to)};
+  q.from = compact_of(from, &q.fixed_part);
+  q.to = compact_of(to, &q.fixed_part);
   struct remembered **at = &bucket[hash_of(&q) % BUCKETS];
   for (struct remembered *k = *at; k; k = k->next)
     if (same_question(&k->question, &q)) return &k->moves;
-  enter_context(whole, type, &q.untold, origin, false);
+  enter_context(whole, type, &q.fixed_part, origin, false);
   struct remembered *new = alloc(sizeof *new);
   *new = (struct remembered){q, answer(&q), *at};
   *at = new;
@@ -575,8 +578,8 @@ const struct moves *plan_moves(struct shape whole, enum type type, struct layout
 int64_t greedy_bytes(struct shape whole, enum type type, struct layout from, struct layout to)
 {
   static const int origin[MAX_MESH];
-  struct untold u = untold_of(from, to);
-  struct brief a = brief_of(from, &u), b = brief_of(to, &u);
+  struct fixed_part u = fixed_part_of(from, to);
+  struct compact_layout a = compact_of(from, &u), b = compact_of(to, &u);
   enter_context(whole, type, &u, origin, false);
   return world.bytes * most_received_greedily(&a, &b, &u);
 }

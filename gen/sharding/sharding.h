@@ -89,14 +89,14 @@ enum { WHOLE = -1, PENDING = -2, OTHER = -3 };
 
 /* A layout of plain shards, told briefly. `turn`: as how manieth it cuts that dimension; else 0. So
    layouts that mean the same are the same bytes. */
-struct brief {
+struct compact_layout {
   int8_t at[MAX_MESH], turn[MAX_MESH];
 };
 
 /* What two layouts have that is not told of them: which reductions PENDING and OTHER stand for; and
-   what stays as it is, the cuts of dimensions that are cut in strides. There the brief says WHOLE,
-   and such a dimension of the mesh is taken to have one rank. */
-struct untold {
+   what stays as it is, the cuts of dimensions that are cut in strides. There the compact layout
+   says WHOLE, and such a dimension of the mesh is taken to have one rank. */
+struct fixed_part {
   enum reduction pending, other;
   unsigned fixed, fixed_dims; /* a bit for each dimension of the mesh, and of the tensor */
   struct layout layout;       /* `fixed`: what is there */
@@ -111,29 +111,30 @@ struct move_step {
 struct leap {
   enum op_kind kind;
   int along, before; /* before: what was on that dimension */
-  struct brief after;
+  struct compact_layout after;
 };
 /* Steps along one dimension of the mesh each, and where they have come to. */
 struct walk {
   int n;
   struct move *move; /* has room for MAX_MOVES; or NULL: */
   struct leap *leap; /* so has this */
-  struct brief now;
-  const struct untold *untold;
+  struct compact_layout now;
+  const struct fixed_part *fixed_part;
 };
 
 /* What is moved, and on what mesh: of what stays as it is, the part of one rank, without the
    dimensions of the mesh over which it is cut. A tier is the links of one bandwidth; tier 0 is the
-   slowest. `seats` are the ranks that are looked at: all, where these are not too many. */
+   slowest. `sampled ranks` are the ranks that are looked at: all, where these are not too many. */
 struct world {
   struct mesh given, mesh; /* the graph's; without what is fixed */
   unsigned fixed;
   struct shape whole;
   int64_t bytes; /* of an element */
-  int number;    /* those in which other seats are looked at have another one */
-  int ranks, seats;
-  int places[MAX_MESH]; /* of seats along each dimension of the mesh; the last's come first */
-  int (*coordinate)[MAX_MESH]; /* by seat */
+  int number;    /* those in which other sampled ranks are looked at have another one */
+  int ranks, sampled_ranks;
+  int places[MAX_MESH]; /* of sampled ranks along each dimension of the mesh; the last's come first
+                         */
+  int (*coordinate)[MAX_MESH]; /* by sampled rank */
   int tiers, tier[MAX_MESH];
   double bandwidth[MAX_MESH]; /* by tier */
   double latency[MAX_MESH];   /* by dimension of the mesh */
@@ -167,17 +168,17 @@ struct share {
   int member;
 };
 
-/* A step, with what every seat holds before and after it. */
+/* A step, with what every sampled rank holds before and after it. */
 struct stage {
   const struct move_step *step;
-  const struct brief *from, *to;
+  const struct compact_layout *from, *to;
   const struct box *has, *gets;
 };
 /* What it moves, in elements. */
 struct traffic {
-  int64_t *sent, *got; /* by tier and seat: [tier * world.seats + seat] */
-  int64_t *received;   /* by seat, over all links */
-  int64_t *copied;     /* by seat: read and written within the rank */
+  int64_t *sent, *got; /* by tier and sampled rank: [tier * world.sampled ranks + sampled rank] */
+  int64_t *received;   /* by sampled rank, over all links */
+  int64_t *copied;     /* by sampled rank: read and written within the rank */
   bool one_to_one;     /* nobody gives to two, or gets from two */
 };
 
@@ -246,16 +247,17 @@ struct traits {
 
 int64_t volume(const struct box *b);
 int64_t box_overlap(const struct box *a, const struct box *b);
-struct cut_list cuts_in_turn(const struct brief *b);
+struct cut_list cuts_in_turn(const struct compact_layout *b);
 void cut_box(const struct cut_list *c, struct shape whole, const int coordinate[MAX_MESH],
              struct box *box);
 /* How many meet in a step, and which of them is at these coordinates. */
 int members(const struct move_step *s);
 int member_at(const struct move_step *s, const int coordinate[MAX_MESH]);
 /* The layout as far as the group cuts it. */
-struct brief of_group(const struct move_step *s, struct brief b);
+struct compact_layout of_group(const struct move_step *s, struct compact_layout b);
 /* The members, with what they hold and get of the part that they share. */
-void find_group_members(struct deal *d, const struct brief *from, const struct brief *to);
+void find_group_members(struct deal *d, const struct compact_layout *from,
+                        const struct compact_layout *to);
 
 /* ----------------------------------------------------------------------------------- choices.c */
 
@@ -282,7 +284,7 @@ const struct op *op_ahead(const struct op *op);
 extern struct world world;
 /* Sets the world to the part of `whole` that the ranks at these coordinates of what stays hold.
    all: looks at all ranks, however many there are. */
-void enter_context(struct shape whole, enum type type, const struct untold *u,
+void enter_context(struct shape whole, enum type type, const struct fixed_part *u,
                    const int coordinate[MAX_MESH], bool all);
 bool same_mesh(const struct mesh *a, const struct mesh *b);
 void *scratch_alloc(struct scratch *s, size_t size);
@@ -310,17 +312,18 @@ bool gets_runs(const struct move *m, struct shape whole);
 /* Whether no rank gives to, or gets from, more than one other. */
 bool is_permutation(const struct move *m, struct shape whole);
 /* Deals out: step, whole, n and listed are told, and the rest is empty. */
-void deal_out(struct deal *d, const struct brief *from, const struct brief *to);
+void deal_out(struct deal *d, const struct compact_layout *from, const struct compact_layout *to);
 
 /* ----------------------------------------------------------------------------------- extents.c */
 
-/* The elements that the seat lacks of its part that lacks most. Nothing is pending, and there are
-   no more than MANY_RANKS seats. */
-int64_t most_lacking(const struct brief *a, const struct brief *b);
-/* The elements that the seat receives on the greedy way that receives most; of MAX_SEATS at most.
+/* The elements that the sampled rank lacks of its part that lacks most. Nothing is pending, and
+   there are no more than MANY_RANKS sampled ranks. */
+int64_t most_lacking(const struct compact_layout *a, const struct compact_layout *b);
+/* The elements that the sampled rank receives on the greedy way that receives most; of MAX_SEATS at
+ * most.
  */
-int64_t most_received_greedily(const struct brief *from, const struct brief *to,
-                               const struct untold *u);
+int64_t most_received_greedily(const struct compact_layout *from, const struct compact_layout *to,
+                               const struct fixed_part *u);
 
 /* -------------------------------------------------------------------------------------- legs.c */
 
@@ -371,30 +374,32 @@ int64_t elements_received(enum op_kind kind, const struct share *s);
 
 /* DTensor's greedy planner, each step along one dimension of the mesh; gives how many. */
 int greedy_moves(struct layout from, struct layout to, struct move *move);
-struct untold untold_of(struct layout from, struct layout to);
-struct brief brief_of(struct layout layout, const struct untold *u);
+struct fixed_part fixed_part_of(struct layout from, struct layout to);
+struct compact_layout compact_of(struct layout layout, const struct fixed_part *u);
 /* Turns are told where the order is not that of the mesh. */
-struct layout layout_of(const struct brief *b, const struct untold *u);
-bool same_brief(const struct brief *a, const struct brief *b);
+struct layout layout_of(const struct compact_layout *b, const struct fixed_part *u);
+bool same_compact(const struct compact_layout *a, const struct compact_layout *b);
 /* Whether it is on any dimension of the mesh. */
-bool is_any(const struct brief *b, int at);
+bool is_any(const struct compact_layout *b, int at);
 /* How many mesh dimensions cut `dim`. */
-int cuts(const struct brief *b, int dim);
+int cuts(const struct compact_layout *b, int dim);
 /* Puts it on mesh dimension i; a cut becomes the last. */
-void put_at(struct brief *b, int i, int at);
+void put_at(struct compact_layout *b, int i, int at);
 /* A bit for each dimension of the tensor that is cut in another order than that of the mesh. */
-unsigned reordered_dims(const struct brief *b);
+unsigned reordered_dims(const struct compact_layout *b);
 /* The step, other than an exchange, that leads from a to b; false if none does. */
-bool step_between(const struct brief *a, const struct brief *b, struct move_step *s);
+bool step_between(const struct compact_layout *a, const struct compact_layout *b,
+                  struct move_step *s);
 /* The exchange from a to b, over all dimensions but those that cut a dimension of the tensor alike,
    before any that don't; false if there is none, because something pending changes or nothing
    does. */
-bool exchange_between(const struct brief *a, const struct brief *b, struct move_step *s);
-struct move move_of(const struct move_step *s, const struct brief *from, const struct brief *to,
-                    const struct untold *u);
+bool exchange_between(const struct compact_layout *a, const struct compact_layout *b,
+                      struct move_step *s);
+struct move move_of(const struct move_step *s, const struct compact_layout *from,
+                    const struct compact_layout *to, const struct fixed_part *u);
 void walk_to(struct walk *w, int i, int at);
 /* By DTensor's greedy planner. */
-void walk_greedily(struct walk *w, const struct brief *to);
+void walk_greedily(struct walk *w, const struct compact_layout *to);
 
 /* ----------------------------------------------------------------------------------- traffic.c */
 
@@ -404,14 +409,15 @@ void add_traffic(const struct move *m, struct shape whole, enum type type, int64
 /* The lower bound of the bytes: what the rank that lacks most lacks of its part, and what
    the reduction of pending sums takes on average, whichever is more. */
 int64_t least_bytes(struct shape whole, enum type type, struct layout from, struct layout to);
-/* The boxes of all seats. */
-void find_boxes(const struct brief *b, struct box *box);
-/* The elements that the busiest rank must get at least; and what each seat lacks of its part. */
-int64_t least_elements(const struct brief *a, const struct brief *b, const struct box *has,
-                       const struct box *wants, int64_t *lacks);
+/* The boxes of all sampled ranks. */
+void find_boxes(const struct compact_layout *b, struct box *box);
+/* The elements that the busiest rank must get at least; and what each sampled rank lacks of its
+ * part. */
+int64_t least_elements(const struct compact_layout *a, const struct compact_layout *b,
+                       const struct box *has, const struct box *wants, int64_t *lacks);
 /* Lasts until it is asked for again. planning: in a big group an exchange is not dealt out. */
 struct traffic traffic_of(const struct stage *g, bool planning);
-struct traffic traffic_of_move(const struct move *m, const struct untold *u, bool planning);
+struct traffic traffic_of_move(const struct move *m, const struct fixed_part *u, bool planning);
 /* Times are picoseconds: whole numbers, so that equal times are equal; rounded up, so that those of
    parts are no less than that of the whole. None is more than 40 hours: a way's can be added up,
    whatever the links are. */

@@ -9,24 +9,24 @@
 
 /* ---------------------------------------------------------------------------------- the layouts */
 
-bool same_brief(const struct brief *a, const struct brief *b)
+bool same_compact(const struct compact_layout *a, const struct compact_layout *b)
 {
   return !memcmp(a, b, sizeof *a);
 }
 
-bool is_any(const struct brief *b, int at)
+bool is_any(const struct compact_layout *b, int at)
 {
   return memchr(b->at, (unsigned char)at, sizeof b->at) != NULL;
 }
 
-int cuts(const struct brief *b, int dim)
+int cuts(const struct compact_layout *b, int dim)
 {
   int n = 0;
   for (int i = 0; i < graph->mesh.ndim; i++) n += b->at[i] == dim;
   return n;
 }
 
-void put_at(struct brief *b, int i, int at)
+void put_at(struct compact_layout *b, int i, int at)
 {
   for (int k = 0; b->at[i] >= 0 && k < graph->mesh.ndim; k++)
     if (b->at[k] == b->at[i] && b->turn[k] > b->turn[i]) b->turn[k]--;
@@ -52,10 +52,10 @@ static unsigned strided_dims(struct layout layout)
   return dims;
 }
 
-struct untold untold_of(struct layout from, struct layout to)
+struct fixed_part fixed_part_of(struct layout from, struct layout to)
 {
   int a = first_pending(from), b = first_pending(to);
-  struct untold u = {.other = b == NONE ? SUM : to.on[b].reduction};
+  struct fixed_part u = {.other = b == NONE ? SUM : to.on[b].reduction};
   u.pending = a == NONE ? u.other : from.on[a].reduction;
   u.fixed_dims = strided_dims(from) | strided_dims(to);
   for (int i = 0; u.fixed_dims && i < graph->mesh.ndim; i++) {
@@ -69,9 +69,9 @@ struct untold untold_of(struct layout from, struct layout to)
   return u;
 }
 
-struct brief brief_of(struct layout layout, const struct untold *u)
+struct compact_layout compact_of(struct layout layout, const struct fixed_part *u)
 {
-  struct brief b;
+  struct compact_layout b;
   memset(&b, WHOLE, sizeof b.at);
   memset(b.turn, 0, sizeof b.turn);
   for (int i = 0; i < graph->mesh.ndim; i++) {
@@ -87,7 +87,7 @@ struct brief brief_of(struct layout layout, const struct untold *u)
   return b;
 }
 
-unsigned reordered_dims(const struct brief *b)
+unsigned reordered_dims(const struct compact_layout *b)
 {
   unsigned dims = 0;
   for (int i = 0; i < graph->mesh.ndim; i++)
@@ -96,7 +96,7 @@ unsigned reordered_dims(const struct brief *b)
   return dims;
 }
 
-struct layout layout_of(const struct brief *b, const struct untold *u)
+struct layout layout_of(const struct compact_layout *b, const struct fixed_part *u)
 {
   struct layout layout = {0};
   unsigned reordered = reordered_dims(b);
@@ -142,7 +142,8 @@ static void join(struct move_step *s, int i, const int8_t *turn)
 }
 
 /* Cuts that stay keep their turns: so those that go, or come, are the last. */
-bool step_between(const struct brief *a, const struct brief *b, struct move_step *s)
+bool step_between(const struct compact_layout *a, const struct compact_layout *b,
+                  struct move_step *s)
 {
   static const int8_t in_order_of_mesh[MAX_MESH];
   s->n = 0;
@@ -167,14 +168,15 @@ bool step_between(const struct brief *a, const struct brief *b, struct move_step
 }
 
 /* The mesh dimension that is the turn-th to cut `dim`; NONE: nothing is. */
-static int cut_at(const struct brief *b, int dim, int turn)
+static int cut_at(const struct compact_layout *b, int dim, int turn)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (b->at[i] == dim && b->turn[i] == turn) return i;
   return NONE;
 }
 
-bool exchange_between(const struct brief *a, const struct brief *b, struct move_step *s)
+bool exchange_between(const struct compact_layout *a, const struct compact_layout *b,
+                      struct move_step *s)
 {
   unsigned alike = 0;
   for (int i = 0; i < graph->mesh.ndim; i++) {
@@ -192,8 +194,8 @@ bool exchange_between(const struct brief *a, const struct brief *b, struct move_
   return s->n > 0;
 }
 
-struct move move_of(const struct move_step *s, const struct brief *from, const struct brief *to,
-                    const struct untold *u)
+struct move move_of(const struct move_step *s, const struct compact_layout *from,
+                    const struct compact_layout *to, const struct fixed_part *u)
 {
   struct move m = {.kind = s->kind, .n = s->n};
   memcpy(m.dim, s->dim, sizeof m.dim);
@@ -206,7 +208,7 @@ struct move move_of(const struct move_step *s, const struct brief *from, const s
 
 void walk_to(struct walk *w, int i, int at)
 {
-  struct brief before = w->now;
+  struct compact_layout before = w->now;
   if (before.at[i] == at) return;
   put_at(&w->now, i, at);
   if (!w->move) {
@@ -214,20 +216,21 @@ void walk_to(struct walk *w, int i, int at)
     return;
   }
   struct move_step s = {.kind = kind_of(before.at[i], at), .n = 1, .dim = {i}};
-  w->move[w->n++] = move_of(&s, &before, &w->now, w->untold);
+  w->move[w->n++] = move_of(&s, &before, &w->now, w->fixed_part);
 }
 
 /* Whether both layouts cut dimension `dim` by the same mesh dimensions before `end`. */
-static bool nests_alike(const struct brief *a, const struct brief *b, int dim, int end)
+static bool nests_alike(const struct compact_layout *a, const struct compact_layout *b, int dim,
+                        int end)
 {
   for (int i = 0; i < end; i++)
     if ((a->at[i] == dim) != (b->at[i] == dim)) return false;
   return true;
 }
 
-static void walk_plainly(struct walk *w, const struct brief *to)
+static void walk_plainly(struct walk *w, const struct compact_layout *to)
 {
-  struct brief from = w->now;
+  struct compact_layout from = w->now;
   int shards = 0, ndim = graph->mesh.ndim;
   for (int i = 0; i < ndim; i++) shards += from.at[i] >= 0;
   for (int i = ndim - 1; i >= 0 && shards > 0; i--) {
@@ -237,7 +240,7 @@ static void walk_plainly(struct walk *w, const struct brief *to)
   for (int i = 0; i < ndim; i++) walk_to(w, i, to->at[i]);
 }
 
-static unsigned differing_dims(const struct brief *a, const struct brief *b)
+static unsigned differing_dims(const struct compact_layout *a, const struct compact_layout *b)
 {
   unsigned dims = 0;
   for (int i = 0; i < graph->mesh.ndim; i++) {
@@ -251,9 +254,9 @@ static unsigned differing_dims(const struct brief *a, const struct brief *b)
 /* DTensor knows no order but that of the mesh, and no two reductions. What one of the two layouts
    cuts in another order is made whole before and cut after; what is pending, and asked for of
    another reduction, is reduced before. */
-void walk_greedily(struct walk *w, const struct brief *to)
+void walk_greedily(struct walk *w, const struct compact_layout *to)
 {
-  struct brief nearly = *to;
+  struct compact_layout nearly = *to;
   unsigned odd = differing_dims(&w->now, to) & (reordered_dims(&w->now) | reordered_dims(to));
   for (int i = 0; i < graph->mesh.ndim; i++)
     if (w->now.at[i] == PENDING && is_any(to, OTHER)) walk_to(w, i, WHOLE);
@@ -271,9 +274,9 @@ void walk_greedily(struct walk *w, const struct brief *to)
 
 int greedy_moves(struct layout from, struct layout to, struct move *move)
 {
-  struct untold u = untold_of(from, to);
-  struct walk w = {.move = move, .now = brief_of(from, &u), .untold = &u};
-  struct brief target = brief_of(to, &u);
+  struct fixed_part u = fixed_part_of(from, to);
+  struct walk w = {.move = move, .now = compact_of(from, &u), .fixed_part = &u};
+  struct compact_layout target = compact_of(to, &u);
   walk_greedily(&w, &target);
   return w.n;
 }

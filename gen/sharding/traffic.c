@@ -25,18 +25,19 @@
 
 /* ------------------------------------------------------------------------------- who holds what */
 
-void find_boxes(const struct brief *b, struct box *box)
+void find_boxes(const struct compact_layout *b, struct box *box)
 {
   struct cut_list c = cuts_in_turn(b);
-  for (int k = 0; k < world.seats; k++) cut_box(&c, world.whole, world.coordinate[k], &box[k]);
+  for (int k = 0; k < world.sampled_ranks; k++)
+    cut_box(&c, world.whole, world.coordinate[k], &box[k]);
 }
 
 /* ------------------------------------------------------------------------- what a rank must get */
 
-/* What each seat lacks of its part, and the most of it. What is pending in the end is nobody's
-   alone; a term of a sum is not the sum. */
-static int64_t find_lacks(const struct brief *a, const struct brief *b, const struct box *has,
-                          const struct box *wants, int64_t *lacks)
+/* What each sampled rank lacks of its part, and the most of it. What is pending in the end is
+   nobody's alone; a term of a sum is not the sum. */
+static int64_t find_lacks(const struct compact_layout *a, const struct compact_layout *b,
+                          const struct box *has, const struct box *wants, int64_t *lacks)
 {
   int64_t worst = 0;
   bool terms = false, shared = false;
@@ -44,7 +45,7 @@ static int64_t find_lacks(const struct brief *a, const struct brief *b, const st
     terms |= a->at[i] < WHOLE && world.mesh.size[i] > 1;
     shared |= b->at[i] < WHOLE && world.mesh.size[i] > 1;
   }
-  for (int k = 0; k < world.seats; k++) {
+  for (int k = 0; k < world.sampled_ranks; k++) {
     int64_t kept = terms ? 0 : box_overlap(&has[k], &wants[k]);
     lacks[k] = shared ? 0 : volume(&wants[k]) - kept;
     worst = greater(worst, lacks[k]);
@@ -53,12 +54,12 @@ static int64_t find_lacks(const struct brief *a, const struct brief *b, const st
 }
 
 /* How many elements one of the ranks that want it has of its part, or of a term of it, already. */
-static int64_t met_elements(const struct brief *a, const struct brief *b, const struct box *has,
-                            const struct box *wants)
+static int64_t met_elements(const struct compact_layout *a, const struct compact_layout *b,
+                            const struct box *has, const struct box *wants)
 {
   int64_t met = 0;
-  if (world.seats < world.ranks) return elements(world.whole);
-  for (int k = 0; k < world.seats; k++) {
+  if (world.sampled_ranks < world.ranks) return elements(world.whole);
+  for (int k = 0; k < world.sampled_ranks; k++) {
     bool counts = true;
     for (int i = 0; i < world.mesh.ndim; i++)
       counts &= a->at[i] >= 0 || b->at[i] >= 0 || world.coordinate[k][i] == 0;
@@ -72,8 +73,8 @@ static int64_t met_elements(const struct brief *a, const struct brief *b, const 
    `wanted` of these have to have, goes from rank to rank terms + wanted - 1 times, or once less if
    one who wants it has a term: until somebody has the sum it is sent once by all others that have a
    term, or by all if it is none of them, and then once to each that wants it and is not the one. */
-static int64_t least_in_all(const struct brief *a, const struct brief *b, const struct box *has,
-                            const struct box *wants)
+static int64_t least_in_all(const struct compact_layout *a, const struct compact_layout *b,
+                            const struct box *has, const struct box *wants)
 {
   int64_t terms = 1, wanted = 1, copies = 1;
   bool other = is_any(b, OTHER);
@@ -90,8 +91,8 @@ static int64_t least_in_all(const struct brief *a, const struct brief *b, const 
   return elements(world.whole) * (terms - 1 + wanted) - met;
 }
 
-int64_t least_elements(const struct brief *a, const struct brief *b, const struct box *has,
-                       const struct box *wants, int64_t *lacks)
+int64_t least_elements(const struct compact_layout *a, const struct compact_layout *b,
+                       const struct box *has, const struct box *wants, int64_t *lacks)
 {
   int64_t worst = find_lacks(a, b, has, wants, lacks);
   bool pending = is_any(a, PENDING) || is_any(b, PENDING) || is_any(b, OTHER);
@@ -103,12 +104,12 @@ int64_t least_bytes(struct shape whole, enum type type, struct layout from, stru
 {
   static struct scratch room;
   static const int origin[MAX_MESH];
-  struct untold u = untold_of(from, to);
+  struct fixed_part u = fixed_part_of(from, to);
   enter_context(whole, type, &u, origin, world_size() <= MANY_RANKS);
-  struct brief a = brief_of(from, &u), b = brief_of(to, &u);
+  struct compact_layout a = compact_of(from, &u), b = compact_of(to, &u);
   if (!is_any(&a, PENDING) && !is_any(&b, PENDING) && !is_any(&b, OTHER))
     return world.bytes * most_lacking(&a, &b);
-  size_t n = (size_t)world.seats;
+  size_t n = (size_t)world.sampled_ranks;
   struct box *has = scratch_alloc(&room, n * (2 * sizeof *has + sizeof(int64_t)));
   find_boxes(&a, has);
   find_boxes(&b, has + n);
@@ -120,7 +121,7 @@ int64_t least_bytes(struct shape whole, enum type type, struct layout from, stru
 static struct traffic no_traffic(void)
 {
   static struct scratch room;
-  size_t n = (size_t)world.seats, all = n * (size_t)world.tiers;
+  size_t n = (size_t)world.sampled_ranks, all = n * (size_t)world.tiers;
   int64_t *at = scratch_alloc(&room, 2 * (all + n) * sizeof *at);
   return (struct traffic){at, at + all, at + 2 * all, at + 2 * all + n, false};
 }
@@ -135,17 +136,18 @@ static int slowest(const struct move_step *s)
   return tier;
 }
 
-static int64_t sent_by(const struct traffic *t, int seat)
+static int64_t sent_by(const struct traffic *t, int sampled_rank)
 {
   int64_t sum = 0;
-  for (int tier = 0; tier < world.tiers; tier++) sum += t->sent[tier * world.seats + seat];
+  for (int tier = 0; tier < world.tiers; tier++)
+    sum += t->sent[tier * world.sampled_ranks + sampled_rank];
   return sum;
 }
 
 /* What the ranks of a group share: their part by the cuts of other dimensions of the mesh. */
 static struct shape shared_shape(const struct stage *g, const int coordinate[MAX_MESH])
 {
-  struct brief b = *g->from;
+  struct compact_layout b = *g->from;
   struct shape shape = world.whole;
   struct box box;
   for (int i = 0; i < g->step->n; i++) put_at(&b, g->step->dim[i], WHOLE);
@@ -155,16 +157,16 @@ static struct shape shared_shape(const struct stage *g, const int coordinate[MAX
   return shape;
 }
 
-/* To the seats of the members, if all ranks are looked at; else to that of the first. */
+/* To the sampled ranks of the members, if all ranks are looked at; else to that of the first. */
 static void add_deal(const struct deal *d, const int base[MAX_MESH], struct traffic *t)
 {
   for (int k = 0; k < d->n; k++) {
     const struct member *m = &d->member[k];
-    int seat = 0;
-    for (int i = 0; i < world.mesh.ndim && world.seats == world.ranks; i++)
-      seat = seat * world.mesh.size[i] + base[i] + m->coordinate[i];
+    int sampled_rank = 0;
+    for (int i = 0; i < world.mesh.ndim && world.sampled_ranks == world.ranks; i++)
+      sampled_rank = sampled_rank * world.mesh.size[i] + base[i] + m->coordinate[i];
     for (int tier = 0; tier < world.tiers; tier++) {
-      int at = tier * world.seats + seat;
+      int at = tier * world.sampled_ranks + sampled_rank;
       t->sent[at] = greater(t->sent[at], m->sent[tier]);
       t->got[at] = greater(t->got[at], m->got[tier]);
     }
@@ -178,7 +180,7 @@ static struct deal add_pieces(const struct stage *g, bool planning, struct traff
   static struct scratch room, holders;
   struct deal all = {.gives_runs = true, .gets_runs = true, .one_to_one = true};
   struct shape last = {.ndim = NONE};
-  for (int k = 0; k < world.seats; k++) {
+  for (int k = 0; k < world.sampled_ranks; k++) {
     const int *base = world.coordinate[k];
     if (member_at(g->step, base) != 0) continue;
     struct deal d = {.step = g->step, .n = members(g->step), .whole = shared_shape(g, base)};
@@ -198,8 +200,8 @@ static struct deal add_pieces(const struct stage *g, bool planning, struct traff
 /* In a big group, for a plan: all over the slowest link, and as much sent as received. */
 static struct deal guess_pieces(const struct stage *g, struct traffic *t)
 {
-  for (int k = 0; k < world.seats; k++) {
-    int at = slowest(g->step) * world.seats + k;
+  for (int k = 0; k < world.sampled_ranks; k++) {
+    int at = slowest(g->step) * world.sampled_ranks + k;
     t->sent[at] = t->got[at] = volume(&g->gets[k]) - box_overlap(&g->has[k], &g->gets[k]);
   }
   return (struct deal){0};
@@ -215,7 +217,7 @@ static void add_exchange(const struct stage *g, bool planning, struct traffic *t
 {
   struct deal all = exchange_pieces(g, planning, t);
   t->one_to_one = all.one_to_one;
-  for (int k = 0; k < world.seats; k++) {
+  for (int k = 0; k < world.sampled_ranks; k++) {
     int64_t gets = volume(&g->gets[k]), kept = box_overlap(&g->has[k], &g->gets[k]);
     t->received[k] = gets - kept;
     t->copied[k] = kept;
@@ -238,7 +240,7 @@ static void add_all_to_all(const struct stage *g, bool planning, struct traffic 
   bool pack = !outermost(&g->has[0], dim_to), unpack = !outermost(&g->gets[0], dim);
   bool by_tier = planning && world.tiers > 1;
   if (by_tier) exchange_pieces(g, planning, t);
-  for (int k = 0; k < world.seats; k++) {
+  for (int k = 0; k < world.sampled_ranks; k++) {
     int64_t has = volume(&g->has[k]), gets = volume(&g->gets[k]);
     int64_t kept = box_overlap(&g->has[k], &g->gets[k]);
     t->received[k] = gets - kept;
@@ -252,11 +254,11 @@ static void add_all_to_all(const struct stage *g, bool planning, struct traffic 
 static void add_collective(const struct stage *g, struct traffic *t)
 {
   const struct move_step *s = g->step;
-  int64_t n = members(s), *sent = t->sent + slowest(s) * world.seats;
+  int64_t n = members(s), *sent = t->sent + slowest(s) * world.sampled_ranks;
   int dim = g->from->at[s->dim[0]], dim_to = g->to->at[s->dim[0]];
   bool pack = dim_to >= 0 && !outermost(&g->has[0], dim_to);
   bool unpack = dim >= 0 && !outermost(&g->gets[0], dim);
-  for (int k = 0; k < world.seats; k++) {
+  for (int k = 0; k < world.sampled_ranks; k++) {
     int64_t has = volume(&g->has[k]), gets = volume(&g->gets[k]);
     struct share of = {.n = n, .has = has, .gets = gets};
     if (!is_collective(s->kind)) { /* slice, to_partial */
@@ -268,7 +270,8 @@ static void add_collective(const struct stage *g, struct traffic *t)
     t->received[k] = elements_received(s->kind, &of);
     t->copied[k] = (gathers_shards(s->kind) ? has : 0) + (unpack ? gets : 0) + (pack ? has : 0);
   }
-  memcpy(t->got + slowest(s) * world.seats, t->received, (size_t)world.seats * sizeof *t->received);
+  memcpy(t->got + slowest(s) * world.sampled_ranks, t->received,
+         (size_t)world.sampled_ranks * sizeof *t->received);
 }
 
 /* --------------------------------------------------------------------------------------- a step */
@@ -285,14 +288,14 @@ struct traffic traffic_of(const struct stage *g, bool planning)
   return t;
 }
 
-struct traffic traffic_of_move(const struct move *m, const struct untold *u, bool planning)
+struct traffic traffic_of_move(const struct move *m, const struct fixed_part *u, bool planning)
 {
   static struct scratch room;
-  struct box *has = scratch_alloc(&room, (size_t)world.seats * 2 * sizeof *has),
-             *gets = has + world.seats;
+  struct box *has = scratch_alloc(&room, (size_t)world.sampled_ranks * 2 * sizeof *has),
+             *gets = has + world.sampled_ranks;
   struct move_step s = {.kind = m->kind, .n = m->n};
   memcpy(s.dim, m->dim, sizeof s.dim);
-  struct brief from = brief_of(m->from, u), to = brief_of(m->to, u);
+  struct compact_layout from = compact_of(m->from, u), to = compact_of(m->to, u);
   find_boxes(&from, has);
   find_boxes(&to, gets);
   return traffic_of(&(struct stage){&s, &from, &to, has, gets}, planning);
@@ -302,7 +305,7 @@ struct traffic traffic_of_move(const struct move *m, const struct untold *u, boo
 void add_traffic(const struct move *m, struct shape whole, enum type type, int64_t *sent,
                  int64_t *received)
 {
-  struct untold u = untold_of(m->from, m->to);
+  struct fixed_part u = fixed_part_of(m->from, m->to);
   for (int first = 0, ranks = world_size(); first < ranks; first++) {
     int base[MAX_MESH] = {0};
     bool begins = true;
@@ -311,7 +314,7 @@ void add_traffic(const struct move *m, struct shape whole, enum type type, int64
     if (!begins) continue;
     enter_context(whole, type, &u, base, true);
     struct traffic t = traffic_of_move(m, &u, false);
-    for (int k = 0; k < world.seats; k++) {
+    for (int k = 0; k < world.sampled_ranks; k++) {
       int rank = 0;
       for (int i = 0; i < graph->mesh.ndim; i++)
         rank = rank * graph->mesh.size[i] + base[i] + world.coordinate[k][i];
@@ -350,10 +353,10 @@ int64_t traffic_time(const struct move_step *s, const struct traffic *t)
   int64_t busy = 0, copied = 0;
   for (int tier = 0; tier < world.tiers; tier++) {
     int64_t n = 0;
-    for (int k = 0, at = tier * world.seats; k < world.seats; k++, at++)
+    for (int k = 0, at = tier * world.sampled_ranks; k < world.sampled_ranks; k++, at++)
       n = greater(n, greater(t->sent[at], t->got[at]));
     busy = greater(busy, transfer_time(n, world.bandwidth[tier]));
   }
-  for (int k = 0; k < world.seats; k++) copied = greater(copied, t->copied[k]);
+  for (int k = 0; k < world.sampled_ranks; k++) copied = greater(copied, t->copied[k]);
   return latency_of(s) + busy + picoseconds(memory_seconds((double)(2 * copied * world.bytes)));
 }

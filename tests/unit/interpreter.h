@@ -385,7 +385,7 @@ static void run_pieces(struct machine *m, const struct op *op, int rank)
   m->part[rank][op->out] = out;
 }
 
-/* As pack_text: between rows that hold_part a stretch of every part, and the parts one after the
+/* As pack_text: between rows that hold_part a interval of every part, and the parts one after the
    other. */
 static void run_pack(struct machine *m, const struct op *op, int rank)
 {

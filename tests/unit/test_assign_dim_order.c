@@ -104,7 +104,7 @@ static const char *program(void)
     int first = dimension_at(op->out, 0);
     put(&b, "%s%s", i ? " " : "", op_name(op));
     if (v->order) put(&b, ".%d", first);
-    for (int at = 1; v->order != raised(first, v->shape.ndim) && at < v->shape.ndim; at++)
+    for (int at = 1; v->order != moved_to_front(first, v->shape.ndim) && at < v->shape.ndim; at++)
       put(&b, "%d", dimension_at(op->out, at));
   }
   return b.text;
@@ -541,13 +541,15 @@ static void check_wrong(const void *with)
   use(two(OP_add, whole, sums, "R"));
   use(merged);
   check(PASS_ASSIGN_DIM_ORDER);
-  if (!strcmp(which, "gather")) graph->value[x].order = raised(1, graph->value[x].shape.ndim);
+  if (!strcmp(which, "gather"))
+    graph->value[x].order = moved_to_front(1, graph->value[x].shape.ndim);
   if (!strcmp(which, "unpack"))
-    graph->value[whole].order = raised(1, graph->value[whole].shape.ndim);
-  if (!strcmp(which, "kernel")) graph->value[sums].order = raised(2, graph->value[sums].shape.ndim);
-  if (!strcmp(which, "view")) graph->value[y].order = raised(1, graph->value[y].shape.ndim);
+    graph->value[whole].order = moved_to_front(1, graph->value[whole].shape.ndim);
+  if (!strcmp(which, "kernel"))
+    graph->value[sums].order = moved_to_front(2, graph->value[sums].shape.ndim);
+  if (!strcmp(which, "view")) graph->value[y].order = moved_to_front(1, graph->value[y].shape.ndim);
   if (!strcmp(which, "batch"))
-    graph->value[plain].order = raised(1, graph->value[plain].shape.ndim);
+    graph->value[plain].order = moved_to_front(1, graph->value[plain].shape.ndim);
   check(PASS_ASSIGN_DIM_ORDER);
 }
 

@@ -54,7 +54,7 @@ static void raise_some(void)
   for (int i = 0; i < graph->nvalue; i++) {
     struct value *v = &graph->value[i];
     if (v->shape.ndim > 1 && draw_below(3) == 0)
-      v->order = raised(draw_below(v->shape.ndim), v->shape.ndim);
+      v->order = moved_to_front(draw_below(v->shape.ndim), v->shape.ndim);
   }
 }
 

@@ -303,7 +303,7 @@ static void check_orders(const void *with)
     const int operand[] = {p.a, p.b, p.c};
     for (int o = 0; o < 3; o++) {
       struct value *v = &graph->value[operand[o]];
-      v->order = raised(orders[i].front[o], v->shape.ndim);
+      v->order = moved_to_front(orders[i].front[o], v->shape.ndim);
     }
     const char *statement = matmul_text(&graph->op[p.op], 0);
     statement = replaced(replaced(statement, "m->batch.a", "A"), "m->batch.b", "B");
@@ -425,7 +425,7 @@ static void add_to_cases(struct product_case p)
   for (int o = 0; o < 3; o++) {
     struct value *v = &graph->value[operand[o]];
     if (v->shape.ndim > 1 && draw_below(3) == 0)
-      v->order = raised(draw_below(v->shape.ndim), v->shape.ndim);
+      v->order = moved_to_front(draw_below(v->shape.ndim), v->shape.ndim);
   }
   GROW(product, nproduct, product_room);
   product[nproduct++] = p;

@@ -49,16 +49,16 @@ static struct style *add_style(const char *name, int module, int mesh_dim, int l
   return &graph->style[graph->nstyle++];
 }
 
-static void wish(struct style *s, int what, int which, struct placement to)
+static void request(struct style *s, int what, int which, struct placement to)
 {
-  struct wish *list = alloc((size_t)(s->nwish + 1) * sizeof *list);
-  if (s->nwish) memcpy(list, s->wish, (size_t)s->nwish * sizeof *list);
-  list[s->nwish].what = what;
-  list[s->nwish].value = what == WISH_PARAMETER ? which : 0;
-  list[s->nwish].index = what == WISH_PARAMETER ? 0 : which;
-  list[s->nwish].to = to;
-  s->wish = list;
-  s->nwish++;
+  struct layout_request *list = alloc((size_t)(s->nrequest + 1) * sizeof *list);
+  if (s->nrequest) memcpy(list, s->request, (size_t)s->nrequest * sizeof *list);
+  list[s->nrequest].what = what;
+  list[s->nrequest].value = what == REQUEST_PARAMETER ? which : 0;
+  list[s->nrequest].index = what == REQUEST_PARAMETER ? 0 : which;
+  list[s->nrequest].to = to;
+  s->request = list;
+  s->nrequest++;
 }
 
 /* The program, an operation's number and inputs: "v3 = exp v0". */
@@ -99,9 +99,9 @@ static void place_parameters(const void *with)
 {
   (void)with;
   model(3, (int[]){2, 3, 1});
-  wish(add_style("A", first, 0, 10), WISH_PARAMETER, w, S(-1));
-  wish(add_style("B", first, 1, 11), WISH_PARAMETER, w, S(0));
-  wish(add_style("C", first, 2, 12), WISH_PARAMETER, w, S(1));
+  request(add_style("A", first, 0, 10), REQUEST_PARAMETER, w, S(-1));
+  request(add_style("B", first, 1, 11), REQUEST_PARAMETER, w, S(0));
+  request(add_style("C", first, 2, 12), REQUEST_PARAMETER, w, S(1));
   graph->value[x].layout = parse_layout("S(0) R S(0)");
   plan();
   struct layout wanted = parse_layout("S(1) S(0) R");
@@ -116,8 +116,8 @@ static void place_twice_alike(const void *with)
 {
   (void)with;
   model(1, (int[]){2});
-  wish(add_style("A", first, 0, 10), WISH_PARAMETER, w, S(1));
-  wish(add_style("B", root, 0, 11), WISH_PARAMETER, w, S(-1));
+  request(add_style("A", first, 0, 10), REQUEST_PARAMETER, w, S(1));
+  request(add_style("B", root, 0, 11), REQUEST_PARAMETER, w, S(-1));
   plan();
   must(same_layout(graph->value[w].layout, parse_layout("S(1)")), "elsewhere");
 }
@@ -126,15 +126,15 @@ static void place_twice_apart(const void *with)
 {
   (void)with;
   model(1, (int[]){2});
-  wish(add_style("Colwise", first, 0, 10), WISH_PARAMETER, w, S(1));
-  wish(add_style("Rowwise", root, 0, 11), WISH_PARAMETER, w, S(0));
+  request(add_style("Colwise", first, 0, 10), REQUEST_PARAMETER, w, S(1));
+  request(add_style("Rowwise", root, 0, 11), REQUEST_PARAMETER, w, S(0));
   plan();
 }
 
 static void place_beyond(const void *with)
 {
   model(1, (int[]){2});
-  wish(add_style("Colwise", first, 0, 10), WISH_PARAMETER, w, S(*(const int *)with));
+  request(add_style("Colwise", first, 0, 10), REQUEST_PARAMETER, w, S(*(const int *)with));
   plan();
 }
 
@@ -157,7 +157,7 @@ static void ask_for_an_input(const void *with)
 {
   (void)with;
   model(1, (int[]){2});
-  wish(add_style("A", first, 0, 10), WISH_INPUT, 0, S(-2));
+  request(add_style("A", first, 0, 10), REQUEST_INPUT, 0, S(-2));
   plan();
   runs("v4 = move v0 a:S(0); v2 = exp v4; v3 = tanh v2");
   const struct op *op = &graph->op[graph->order[0]];
@@ -170,7 +170,7 @@ static void ask_for_an_output(const void *with)
 {
   (void)with;
   model(1, (int[]){2});
-  wish(add_style("A", first, 0, 10), WISH_OUTPUT, 0, R);
+  request(add_style("A", first, 0, 10), REQUEST_OUTPUT, 0, R);
   plan();
   runs("v2 = exp v0; v4 = move v2 a:R; v3 = tanh v4");
   must(!strcmp(graph->op[graph->order[1]].why, "A's output layout"), "who asked is lost");
@@ -184,7 +184,7 @@ static void leave_the_outside(const void *with)
   graph->op[graph->value[z].op].kind = OP_add;
   graph->op[graph->value[z].op].nin = 2;
   graph->op[graph->value[z].op].in[1] = x;
-  wish(add_style("A", first, 0, 10), WISH_INPUT, 0, S(1));
+  request(add_style("A", first, 0, 10), REQUEST_INPUT, 0, S(1));
   plan();
   runs("v4 = move v0 a:S(1); v2 = exp v4; v3 = add v2 v0");
 }
@@ -193,10 +193,10 @@ static void ask_around_and_inside(const void *with)
 {
   (void)with;
   model(1, (int[]){2});
-  wish(add_style("Outer", root, 0, 10), WISH_INPUT, 0, S(0));
-  wish(add_style("Inner", first, 0, 11), WISH_INPUT, 0, S(1));
-  wish(add_style("Outer", root, 0, 10), WISH_OUTPUT, 0, R);
-  wish(add_style("Inner", second, 0, 12), WISH_OUTPUT, 0, S(0));
+  request(add_style("Outer", root, 0, 10), REQUEST_INPUT, 0, S(0));
+  request(add_style("Inner", first, 0, 11), REQUEST_INPUT, 0, S(1));
+  request(add_style("Outer", root, 0, 10), REQUEST_OUTPUT, 0, R);
+  request(add_style("Inner", second, 0, 12), REQUEST_OUTPUT, 0, S(0));
   plan();
   runs("v4 = move v0 a:S(0); v5 = move v4 a:S(1); v2 = exp v5; v3 = tanh v2; v6 = move v3 a:S(0); "
        "v7 = move v6 a:R");
@@ -206,8 +206,8 @@ static void ask_along_two_dimensions(const void *with)
 {
   (void)with;
   model(2, (int[]){2, 3});
-  wish(add_style("A", first, 0, 10), WISH_INPUT, 0, S(0));
-  wish(add_style("B", first, 1, 11), WISH_INPUT, 0, S(1));
+  request(add_style("A", first, 0, 10), REQUEST_INPUT, 0, S(0));
+  request(add_style("B", first, 1, 11), REQUEST_INPUT, 0, S(1));
   plan();
   runs("v4 = move v0 a:S(0); v5 = move v4 b:S(1); v2 = exp v5; v3 = tanh v2");
 }
@@ -216,7 +216,7 @@ static void ask_of_one_rank(const void *with)
 {
   (void)with;
   model(2, (int[]){1, 2});
-  wish(add_style("A", first, 0, 10), WISH_INPUT, 0, S(0));
+  request(add_style("A", first, 0, 10), REQUEST_INPUT, 0, S(0));
   plan();
   runs("v4 = move v0 a:R; v2 = exp v4; v3 = tanh v2");
 }
@@ -225,7 +225,7 @@ static void ask_for_too_many(const void *with)
 {
   (void)with;
   model(1, (int[]){2});
-  wish(add_style("PrepareModuleInput", first, 0, 10), WISH_INPUT, 1, S(0));
+  request(add_style("PrepareModuleInput", first, 0, 10), REQUEST_INPUT, 1, S(0));
   plan();
 }
 
@@ -233,7 +233,7 @@ static void ask_for_a_wrong_dimension(const void *with)
 {
   (void)with;
   model(1, (int[]){2});
-  wish(add_style("A", second, 0, 10), WISH_OUTPUT, 0, S(2));
+  request(add_style("A", second, 0, 10), REQUEST_OUTPUT, 0, S(2));
   plan();
 }
 
@@ -257,7 +257,7 @@ static void call_twice(const void *with)
   (void)with;
   model(1, (int[]){2});
   graph->call[2].module = first;
-  wish(add_style("A", first, 0, 10), WISH_OUTPUT, 0, S(0));
+  request(add_style("A", first, 0, 10), REQUEST_OUTPUT, 0, S(0));
   plan();
   runs("v2 = exp v0; v4 = move v2 a:S(0); v3 = tanh v4; v5 = move v3 a:S(0)");
 }
@@ -275,7 +275,7 @@ static void move_the_loss(const void *with)
   (void)with;
   model(1, (int[]){2});
   graph->loss = z;
-  wish(add_style("A", second, 0, 10), WISH_OUTPUT, 0, R);
+  request(add_style("A", second, 0, 10), REQUEST_OUTPUT, 0, R);
   plan();
   must(graph->loss == 4, "the loss is v%d", graph->loss);
 }
@@ -286,7 +286,7 @@ static void move_an_output(const void *with)
   model(1, (int[]){2});
   graph->value[z].is_output = true;
   graph->value[z].name = "result";
-  wish(add_style("A", second, 0, 10), WISH_OUTPUT, 0, R);
+  request(add_style("A", second, 0, 10), REQUEST_OUTPUT, 0, R);
   plan();
   must(graph->value[4].is_output && !graph->value[z].is_output,
        "the output is not what was asked for");

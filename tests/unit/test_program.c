@@ -107,7 +107,7 @@ static int multiply(int x, int weight, int module, int line)
                                .line = line});
 }
 
-/* As a style's wish. */
+/* As a style's request. */
 static int move(int x, const struct placement *to, int module, int line)
 {
   struct op op = {.kind = OP_redistribute,

@@ -24,7 +24,7 @@ static int input(const char *shape, const char *layout)
   return given(BATCH, "x", parse_shape(shape), parse_layout(layout));
 }
 
-/* As the pass plan writes down a style's wish. */
+/* As the pass plan writes down a style's request. */
 static int asked(int value, const char *to, unsigned dims)
 {
   return append_op((struct op){.kind = OP_redistribute,
@@ -155,7 +155,7 @@ static void use_what_was_asked(const void *with)
   must(moves() == 1 && taken(y, 0) == part, "what was asked for is not used again");
 }
 
-/* Along the dimensions that it does not speak of a wish leaves things as they lie. */
+/* Along the dimensions that it does not speak of a request leaves things as they lie. */
 static void ask_in_part(const void *with)
 {
   (void)with;
