@@ -67,9 +67,19 @@ bool is_activation(int value)
 
 /* ----------------------------------------------------------------------------------------- rows */
 
+/* How many modules have such a value: as often as the body that makes it runs, or more, where one
+   outside of the loop belongs to it. */
 static int modules_of(int family)
 {
-  int count = 1;
+  int op = graph->value[family].op, count = 1;
+  for (int i = 0; i < graph->nfunction; i++) {
+    const struct function *f = &graph->function[i];
+    for (int k = 0; k < f->nop && f->count > count; k++) {
+      const struct op *o = &graph->op[f->op[k]];
+      for (int m = -1; m < o->nbody; m++)
+        if ((m < 0 ? f->op[k] : o->body[m]) == op) count = f->count;
+    }
+  }
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].family == family && graph->value[i].index >= count)
       count = graph->value[i].index + 1;
