@@ -60,6 +60,19 @@ static bool is_below(int value, const char *path, size_t length)
          memory_name[value][length] == '.';
 }
 
+/* Whether the struct that ends there in a name has a member for this parameter. The gradients and
+   the states have one for each parameter, also for one that has none of them; the sums do not. */
+static bool has_member(int value, int parameter, size_t length)
+{
+  const char *name = memory_name[value], *of = memory_name[parameter];
+  size_t from = strcspn(name, ".") + 1;
+  if (!of || graph->value[parameter].role != PARAMETER || graph->value[value].role == SUMS)
+    return false;
+  if (length < from) return true;
+  of += strcspn(of, ".") + 1;
+  return !strncmp(of, name + from, length - from) && of[length - from] == '.';
+}
+
 /* Where the struct ends in a name that is all of the run; 0: none is. */
 static size_t enclosing_struct(int value, const int *member, int64_t n)
 {
@@ -68,6 +81,7 @@ static size_t enclosing_struct(int value, const int *member, int64_t n)
     if (name[length] != '.') continue;
     int64_t all = 0;
     for (int i = 0; i < graph->nvalue; i++) {
+      if (member[i] == NONE && has_member(value, i, length)) return 0;
       if (!is_below(member[i], name, length)) continue;
       if (!all && i != parameter_of(value)) return 0;
       all += member_elements(member[i]);
