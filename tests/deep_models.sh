@@ -15,15 +15,19 @@ compile() {
   echo "$milliseconds $kib" >> "$WORK/$name.took"
 }
 
+# A report but for what it says of searches that ended early: which do depends on the depth.
+without_ends() {
+  sed '/^ended early$/,/^$/d; /"ended_early": \[/,/^  \]/d' "$1" | sed -E '$!N; s/,(\n\})/\1/; P; D' | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
+}
 # numberless DIRECTORY FILE: what it says but for its numbers, the plan's hash, comments, and where its lines
 # and columns break. (A comment stands behind a declaration, or above it where that is too long.)
 numberless() {
   local hash
   hash=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$1/step.c")
-  sed "s/$hash//; s#//.*##" "$1/$2" | tr -d ' \n' |
+  sed "s/$hash//; s#//.*##" <(without_ends "$1/$2") | tr -d ' \n' |
     sed -E 's/[0-9]+([.,][0-9]+)*(e[-+]?[0-9]+)?/0/g; s/[;{}]/&\n/g'
 }
-lines() { wc -l < "$1"; }
+lines() { without_ends "$1" | wc -l; }
 least() { sort -n "$1" | head -n 1; }
 
 for way in 'plain -D tp=8' 'micro -D dp=2 -D tp=4 -D accumulate=2'; do

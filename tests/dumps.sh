@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What --dump prints is all that later passes need: for the plans of plans/ and tests/equal, each on one of its
 # meshes, and every pass, `--from=PASS` reads the dump and prints it again to the byte, goes on to the same end as
-# the plan itself, and writes the same program but for its hash. DUMPS_PLANS="mlp deep": these plans alone.
+# the plan itself, and writes the same program but for its hash. DUMPS_PLANS="mlp deep": these plans alone; else
+# a few, and with SOAK=1 all.
 . "$(dirname "$0")/common.sh"
 
 passes=$("$TPGEN" --help | sed -n '/^  --dump=PASS/,/--explain/p' | sed '1d;$d')
@@ -32,6 +33,7 @@ try_program() {
 }
 
 targets=(cpu cuda)
+[ -n "${SOAK:-}" ] || DUMPS_PLANS=${DUMPS_PLANS:-toy llama3 mlp deep data layers pieces chain late_cast}
 for plan in plans/*.lua tests/equal/*.lua; do
   name=$(basename "$plan" .lua)
   [[ -z ${DUMPS_PLANS:-} || " $DUMPS_PLANS " == *" $name "* ]] || continue

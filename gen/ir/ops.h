@@ -114,7 +114,7 @@ OP(rsqrt,          "...->...",             "",             rsqrt_grad,         "
 OP(expm1,          "...->...",             "a:max|a:min",  expm1_grad,         "", "expm1f($a)", "")
 OP(expm1_back,     "...,...->...",         "a",            no_grad,            "",
    "$a * expf($b)", "")
-OP(log1p,          "...->...",             "a:max|a:min",  log1p_grad,         "", "log1pf($a)", "")
+OP(log1p,          "...->...",             "",             log1p_grad,         "", "log1pf($a)", "")
 OP(log1p_back,     "...,...->...",         "a",            no_grad,            "",
    "$a / (1 + $b)", "")
 OP(erf,            "...->...",             "a:max|a:min",  erf_grad,           "", "erff($a)", "")

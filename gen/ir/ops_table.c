@@ -19,8 +19,13 @@ void bug_at(const char *pass, int op, const char *format, ...)
 }
 
 const struct op_row op_row[OP_COUNT] = {
-#define OP(name, rule, linear, gradient, numbers, element, ...)                                    \
-  [OP_##name] = {#name, rule, linear, numbers, element, __VA_ARGS__},
+#define OP(kind, way, linearity, back, attributes, expression, ...)                                \
+  [OP_##kind] = {.name = #kind,                                                                    \
+                 .rule = way,                                                                      \
+                 .linear = linearity,                                                              \
+                 .numbers = attributes,                                                            \
+                 .element = expression,                                                            \
+                 __VA_ARGS__},
 #include "ir/ops.h"
 #undef OP
 };

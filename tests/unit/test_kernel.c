@@ -516,8 +516,10 @@ static void compile_kernels(void)
              text("%s%s%s%s",
                   is_for_cuda() ? text("#include <cuda_runtime.h>\n%s", constants_text()) : "",
                   "#include <stddef.h>\n", kernel_includes(), kernel_prototypes()));
-  const char *head = is_for_cuda() ? "#include \"kernels.h\"\n#include \"cuda_kernels.h\"\n"
-                                   : "#include \"kernels.h\"\n#include \"cpu_vectors.h\"\n";
+  const char *head =
+      is_for_cuda()
+          ? "#include \"kernels.h\"\n#include \"cuda_kernels.h\"\n#include \"indices.h\"\n"
+          : "#include \"kernels.h\"\n#include \"cpu_vectors.h\"\n";
   write_text(is_for_cuda() ? "kernels.cu" : "kernels.c",
              text("%s%s\n", head, kernel_definitions()));
   if (!is_for_cuda()) {

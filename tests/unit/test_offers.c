@@ -34,6 +34,7 @@ static const struct left_out {
     {"neg", "P(max) -> P(min); P(min) -> P(max)", TURNS},
     {"scale", BOTH, POSITIVE},
     {"log", "P(min) -> P(min)", POSITIVE},
+    {"log1p", "P(min) -> P(min)", POSITIVE},
     {"sqrt", "P(min) -> P(min)", POSITIVE},
     {"rsqrt", "P(min) -> P(max)", TURNS},
     {"relu_back", "P(max),R -> P(max); P(min),R -> P(min)", EXTREMES},
