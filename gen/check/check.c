@@ -412,6 +412,34 @@ static void check_kernels(void)
   each_op(check_kernel, NULL);
 }
 
+/* What a device can launch; whole vectors of what the rank has; scratch for all. */
+static void check_form(int id, int rank)
+{
+  const struct op *op = &graph->op[id];
+  const struct kernel_form *f = kernel_form(op, rank);
+  int64_t here = elements(local_shape(op->stages->space, rank));
+  require(here || f->scratch == 0, id, "a kernel of no element has scratch");
+  require(f->scheme != NO_KERNEL || !here, id, "elements that no kernel computes");
+  require(f->parts >= 1 && f->scratch <= kernel_scratch(rank), id, "no scratch for its parts");
+  if (!target->thread_grids) return;
+  require(f->threads > 0 && f->threads <= 1024 && f->threads % 32 == 0, id, "no block of threads");
+  require(f->width >= 1 && f->width <= 8 && here % f->width == 0, id, "no whole vectors");
+  require(f->scheme == NO_KERNEL || !here || f->blocks > 0, id, "no block is launched");
+}
+
+static void check_forms_of(void *unused, int id, int times)
+{
+  const struct rank_classes *c = &graph->kernel_forms->ranks;
+  (void)unused, (void)times;
+  for (int i = 0; i < c->n && graph->op[id].kind == OP_fused; i++) check_form(id, c->first[i]);
+}
+
+/* Where a dump was read they are decided behind the check of what was read. */
+static void check_forms(void)
+{
+  if (graph->kernel_forms) each_op(check_forms_of, NULL);
+}
+
 static void check_program(enum pass after)
 {
   begin_moves();
@@ -431,7 +459,8 @@ static const struct promise {
     {PASS_LUA, PASS_LUA, check_parameter_order}, {PASS_LUA, PASS_LUA, check_training},
     {PASS_LUA, PASS_LUA, check_units},           {PASS_RECOMPUTE, PASS_RECOMPUTE, check_recomputed},
     {PASS_ASYNC_TP, PASS_LAST, check_in_pieces}, {PASS_FUSE, PASS_LAST, check_kernels},
-    {PASS_MEMORY, PASS_MEMORY, check_order},     {PASS_MEMORY, PASS_MEMORY, check_memory},
+    {PASS_KERNEL_FORMS, PASS_LAST, check_forms}, {PASS_MEMORY, PASS_MEMORY, check_order},
+    {PASS_MEMORY, PASS_MEMORY, check_memory},
 };
 
 void check(enum pass after)

@@ -161,22 +161,6 @@ static void add_tensors(const struct class_files *names, int rank, const struct 
                                 "index_uses", index_uses_text(tensors), NULL));
 }
 
-/* The shapes and layouts that occur, each once: what is cut alike on a rank is cut alike there. */
-static int *distinct, ndistinct;
-
-static void find_distinct(void)
-{
-  struct memo memo = {0};
-  struct query q = {0};
-  distinct = alloc((size_t)(graph->nvalue + 1) * sizeof *distinct);
-  for (int i = 0; i < graph->nvalue; i++) {
-    begin_query(&q);
-    ask_value(&q, &graph->value[i]);
-    ask_layout(&q, &graph->value[i].layout);
-    if (number_of_query(&memo, &q) == ndistinct) distinct[ndistinct++] = i;
-  }
-}
-
 /* What the rank moves in a function, but in exchanges: what it gives there stands in its own
    file. */
 static uint64_t hash_issued(uint64_t h, const struct function *f, int rank)
@@ -191,15 +175,12 @@ static uint64_t hash_issued(uint64_t h, const struct function *f, int rank)
   return h;
 }
 
-/* What decides the text of a rank's step: the shapes of all its parts and of those that it
-   moves. */
+/* What decides the text of a rank's step: the shapes of all its parts, by which it is of a class,
+   and of those that it moves. */
 static uint64_t signature(int rank)
 {
-  uint64_t h = HASH_START;
-  for (int i = 0; i < ndistinct; i++) {
-    struct shape here = local_shape(distinct[i], rank);
-    h = hash_bytes(h, here.size, (size_t)here.ndim * sizeof *here.size);
-  }
+  const int *class = &graph->kernel_forms->ranks.of[rank];
+  uint64_t h = hash_bytes(HASH_START, class, sizeof *class);
   for (int i = 0; i < graph->nfunction; i++) h = hash_issued(h, &graph->function[i], rank);
   return h;
 }
@@ -319,7 +300,6 @@ static char *programs_text(const int *class_of)
 void emit(void)
 {
   int world = world_size(), nclass = 0;
-  find_distinct();
   int *class_of = alloc((size_t)world * sizeof *class_of);
   int *first_of = alloc((size_t)world * sizeof *first_of);
   uint64_t *seen = alloc((size_t)world * sizeof *seen);

@@ -35,7 +35,7 @@ static enum pass pass_of(const char *name)
 }
 
 /* The file's text, which is no longer than any dump. */
-static const char *dump_text(const char *path)
+static const char *dump_file(const char *path)
 {
   const size_t most = (size_t)1 << 28;
   size_t length;
@@ -52,10 +52,11 @@ void run_all(void)
     return;
   }
   enum pass pass = pass_of(options.from);
-  read_dump(options.plan, dump_text(options.plan), pass);
+  read_dump(options.plan, dump_file(options.plan), pass);
   check_ranks();
   check(pass);
-  bugs_are_of(options.plan, NULL, 0); /* operations are numbered anew */
+  if (pass >= PASS_KERNEL_FORMS) kernel_forms(); /* a dump has them as comments */
+  bugs_are_of(options.plan, NULL, 0);            /* operations are numbered anew */
   dump(pass);
   run_passes(pass + 1, PASS_LAST);
 }

@@ -314,7 +314,8 @@ static void check_others(void)
        "too many are prefetched");
   need(plan_options->steps >= 0, "there are no steps");
   const struct memory_plan *m = graph->memory;
-  need(!m || (m->arena_bytes >= 0 && m->live_bytes >= 0), "the arena has no size");
+  need(!m || (m->arena_bytes >= 0 && m->live_bytes >= 0 && m->scratch_bytes >= 0),
+       "the arena has no size");
 }
 
 void check_dump(const int *op_line, const int *value_line)

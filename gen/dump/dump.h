@@ -131,7 +131,9 @@ struct graph usual_graph(void);
 
 /* ------------------------------------------------------------------------------------- write.c */
 
-/* Prints the graph as it stands, where --dump asks for this pass, and ends tpgen. */
+/* The graph as it stands after this pass. */
+const char *dump_text(enum pass after);
+/* Prints it, where --dump asks for this pass, and ends tpgen. */
 void dump(enum pass after);
 
 /* ------------------------------------------------------------------------------ write_fields.c */

@@ -125,7 +125,8 @@
 
 #define ARENA_FIELDS(FIELD)                 \
   FIELD(LONG,      arena_bytes,   "arena_bytes") \
-  FIELD(LONG,      live_bytes,    "live_bytes")
+  FIELD(LONG,      live_bytes,    "live_bytes") \
+  FIELD(LONG,      scratch_bytes, "scratch_bytes")
 
 #define EARLY_END_FIELDS(FIELD)             \
   FIELD(TEXT,      what,          "what")   \

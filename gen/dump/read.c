@@ -412,10 +412,10 @@ static void name_values(void)
 static void place_values(void)
 {
   if (r.after != PASS_MEMORY) return;
-  graph->memory = new_memory_plan();
+  struct allocation *of = new_memory_plan()->of;
+  graph->memory = memcpy(alloc(sizeof r.arena), &r.arena, sizeof r.arena);
+  graph->memory->of = of;
   graph->memory->placed = true;
-  graph->memory->arena_bytes = r.arena.arena_bytes;
-  graph->memory->live_bytes = r.arena.live_bytes;
   for (int i = 0; i < graph->nvalue; i++)
     if (r.value_line[i]) graph->memory->of[i] = r.allocation[i];
 }

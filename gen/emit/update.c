@@ -22,10 +22,10 @@ const char *update_name(void)
 static const int64_t MANY = 1 << 15;
 
 /* How many elements can be read at once from where the parameter, or its gradient, begins. */
-static int width_at(int parameter, int64_t n)
+static int width_at(int parameter, int rank, int64_t n)
 {
   int width = target->widest_vector < 4 ? target->widest_vector : 4;
-  while (width > 1 && (n % width || alignment_of(parameter) % (4 * width))) width /= 2;
+  while (width > 1 && (n % width || alignment_of(parameter, rank) % (4 * width))) width /= 2;
   return width;
 }
 
@@ -74,7 +74,7 @@ char *update_call(const struct op *op, int rank)
     plan_error(plan_options->optimizer.line, "%s: %s is %s; only parameters of float32 are trained",
                plan_options->optimizer.name, printable(value_name(first->in[0])),
                type_name(graph->value[first->in[0]].type));
-  int width = width_at(first->in[0], n);
+  int width = width_at(first->in[0], rank, n);
   char *definition = update_definition(n, width);
   /* The template is a whole function: its head up to the brace is the prototype. */
   size_t head = strcspn(definition, "{");
@@ -229,7 +229,7 @@ static int width_of_all(const struct op *op, int rank)
   int width = 4;
   for (int k = 0; k < op->nbody; k++) {
     int gradient = graph->op[op->body[k]].in[0];
-    int here = width_at(gradient, elements(local_shape(gradient, rank)));
+    int here = width_at(gradient, rank, elements(local_shape(gradient, rank)));
     if (here < width) width = here;
   }
   return width;

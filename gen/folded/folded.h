@@ -201,7 +201,7 @@ struct epilogue epilogue_of(const struct op *op);
 
 /* --------------------------------------------------------------------------------- footprint.c */
 
-/* The bytes of the parts of sums on rank 0. */
+/* The bytes for the parts of sums on rank 0. */
 int64_t parts_bytes(void);
 /* The bytes in which cuBLASLt may work, 0 where there are no products. */
 int64_t product_workspace(void);
@@ -229,6 +229,10 @@ void fuse(void);
 /* Gives every gradient that is summed a value that may be summed in its place, and, if
    asked, brings small sums of gradients out of the loops over modules. */
 void prepare_gradients(bool out_of_loops);
+
+/* ------------------------------------------------------------------------------ kernel_forms.c */
+
+void kernel_forms(void);
 
 /* ---------------------------------------------------------------------------- last_iteration.c */
 

@@ -5,18 +5,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Asked for again and again, of a program that is finished. */
 int64_t parts_bytes(void)
 {
-  static const struct graph *of;
-  static int64_t bytes;
-  int before = known_rank;
-  if (!target->thread_grids || of == graph) return bytes;
-  find_alignments(0);
-  of = graph;
-  bytes = parts_room(0) * type_bytes(F32);
-  if (before != NONE) find_alignments(before);
-  return bytes;
+  return graph->memory ? graph->memory->scratch_bytes : 0;
 }
 
 /* A product may be cut along its terms, and the sums of the parts be put together: there is room

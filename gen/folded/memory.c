@@ -1,6 +1,7 @@
 /* memory.c: the pass `memory`: where every value lies.
 
-   Takes   functions in their final order, each value marked if it is stored.
+   Takes   functions in their final order, each value marked if it is stored; the forms of kernels,
+           for the scratch that they need beside the arena.
    Leaves  graph->memory: for each stored activation a range of bytes in the arena, such that no two
            which live at the same time overlap; the same on every rank (sizes are those of the
            largest shard, on rank 0). Values that alias share bytes (alias.c): a result lies in the
@@ -141,19 +142,40 @@ static void find_place(struct lifetimes *l, int value, int *const *gradient)
   a->offset = l->plan->of[storage].offset + slot % a->depth * arena_stride(storage) + inside;
 }
 
-void memory(void)
+/* The storages of all values. */
+static struct trial *find_all_storages(void)
 {
   struct trial *t = begin_trial();
   struct lifetimes *l = &t->lifetimes;
   l->value.n = 0;
   for (int i = 0; i < graph->nvalue; i++) add(&l->value, i);
   find_storages(l);
-  begin_placing(&t->placing, l->plan, &l->storage);
-  l->plan->live_bytes = most_live(&t->placing);
-  l->plan->arena_bytes = place_values(&t->placing, l->plan->live_bytes, true);
+  return t;
+}
+
+/* The plan of these storages, with the place of every value. */
+static struct memory_plan *finished_plan(struct lifetimes *l)
+{
+  struct memory_plan *plan = l->plan;
   int *const *gradient = gradients_of_families();
   for (int i = 0; i < graph->nvalue; i++) find_place(l, i, gradient);
-  l->plan->placed = true;
-  graph->memory = l->plan;
   l->plan = NULL; /* the next question makes one of its own */
+  return plan;
+}
+
+struct memory_plan *find_shared_bytes(void)
+{
+  return finished_plan(&find_all_storages()->lifetimes);
+}
+
+void memory(void)
+{
+  struct trial *t = find_all_storages();
+  struct memory_plan *plan = t->lifetimes.plan;
+  begin_placing(&t->placing, plan, &t->lifetimes.storage);
+  plan->live_bytes = most_live(&t->placing);
+  plan->arena_bytes = place_values(&t->placing, plan->live_bytes, true);
+  plan->placed = true;
+  plan->scratch_bytes = kernel_scratch(0) * type_bytes(F32);
+  graph->memory = finished_plan(&t->lifetimes);
 }

@@ -104,6 +104,9 @@ bool ends_at(const struct lifetimes *l, int value, int at);
 /* ------------------------------------------------------------------------------------ memory.c */
 
 void memory(void);
+/* A plan with all but the offsets in the arena: which values share bytes, and where each begins in
+   the storage that it lies in. */
+struct memory_plan *find_shared_bytes(void);
 /* The largest sum of what would live at once if the operations ran as they stand. */
 int64_t live_bytes(void);
 /* Whether so many bytes are enough for it, placed with little loss. */

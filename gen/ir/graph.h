@@ -10,6 +10,7 @@
 #ifndef TPGEN_GRAPH_H
 #define TPGEN_GRAPH_H
 
+#include "ir/kernel_forms.h"
 #include "ir/layout.h"
 #include "ir/op.h"
 #include "ir/plan_options.h"
@@ -137,11 +138,12 @@ struct graph {
   int nasync_tp_result, async_tp_result_room;
   struct async_tp_result *async_tp_result; /* in the order of the functions */
   int nended, ended_room;
-  struct early_end *ended;    /* in the order in which they were met, each once */
-  int loss;                   /* the value that is trained down, or NONE: a forward-only program */
-  int norm;                   /* the value, or NONE */
-  struct schedule *schedule;  /* of collectives; NULL before the pass `schedule` */
-  struct memory_plan *memory; /* where values lie; NULL before the pass `memory` */
+  struct early_end *ended;   /* in the order in which they were met, each once */
+  int loss;                  /* the value that is trained down, or NONE: a forward-only program */
+  int norm;                  /* the value, or NONE */
+  struct schedule *schedule; /* of collectives; NULL before the pass `schedule` */
+  struct kernel_forms *kernel_forms; /* of fused operations; NULL before the pass `kernel_forms` */
+  struct memory_plan *memory;        /* where values lie; NULL before the pass `memory` */
 };
 
 /* A question, a row of numbers, and those that were asked before. */

@@ -72,6 +72,7 @@ struct memory_plan {
   bool placed;           /* each has its offset */
   int64_t arena_bytes;   /* of a rank, the same on all */
   int64_t live_bytes;    /* the largest sum of what lives at once: the bound below arena_bytes */
+  int64_t scratch_bytes; /* besides the arena, for parts of sums: on rank 0, which has the most */
 };
 
 #endif

@@ -19,24 +19,12 @@
 
 /* --------------------------------------------------------------------------- without reductions */
 
-/* Whether neighbours are of several rows, as rows have one element each, and what rows have one of
-   is computed. */
-static bool is_vector_of_rows(const struct draft *k)
-{
-  int last = innermost_loop(&k->loops);
-  if (last == NONE || k->loops.reduced[last]) return false;
-  for (int n = 0; n < k->group->nbody; n++)
-    if (k->stages.task[n].of_row) return true;
-  return false;
-}
-
 /* Each thread computes for itself what its row has one of; the row's first one stores that. */
 static void add_flat(struct code *c, struct draft *k)
 {
   struct loops every = k->loops;
   struct buffer first = {0};
   bool made[MOST_IN_KERNEL], of_row[MOST_IN_KERNEL];
-  k->vectors.width = is_vector_of_rows(k) ? 1 : vector_width(k);
   put_text(&first, "", 0);
   for (int n = 0; n < every.n; n++) {
     every.reduced[n] = false;
@@ -44,7 +32,6 @@ static void add_flat(struct code *c, struct draft *k)
       put(&first, "%s%s == 0", first.length ? " && " : "", variable_text(&every, every.last[n]));
   }
   k->guard = first.text;
-  k->launch->blocks = (count_of(&every, false) / k->vectors.width + BLOCK - 1) / BLOCK;
   add_thread(c, &every, k->vectors.width);
   for (int n = 0; n < k->group->nbody; n++) {
     of_row[n] = k->stages.task[n].of_row;
@@ -67,20 +54,19 @@ static void add_parts_of_blocks(struct code *c, struct draft *k, int64_t parts)
 }
 
 /* The kept loops, or the block that has one result, or a part of it. */
-static struct code *open_kept(struct code *c, struct draft *k, int64_t parts)
+static struct code *open_kept(struct code *c, struct draft *k)
 {
-  int64_t results = count_of(&k->loops, false);
   if (!has_blocks()) return open_shared_loops(c, &k->loops, kept_outside(&k->loops));
-  k->vectors.width = vector_width(k);
-  k->launch->blocks = results == 1 ? parts : results;
-  const char *number = results == 1 ? "0" : text("(%s)blockIdx.x", k->loops.type);
+  const char *number =
+      count_of(&k->loops, false) == 1 ? "0" : text("(%s)blockIdx.x", k->loops.type);
   declare_variables(c, &k->loops, false, number, 1, false);
   return c;
 }
 
-static void add_inner_reductions(struct code *c, struct draft *k, int64_t parts, const bool *all)
+static void add_inner_reductions(struct code *c, struct draft *k, const bool *all)
 {
-  c = open_kept(c, k, parts);
+  int64_t parts = k->form->parts;
+  c = open_kept(c, k);
   add_starts(c, k, all);
   struct code *within = has_blocks()
                             ? open_block_loop(c, k, parts)
@@ -141,16 +127,11 @@ static const char *thread_result(struct draft *k, int n)
 
 /* A thread for each vector of results, in each row of blocks, which has its part of the outermost
    reduced loop. */
-static void add_reductions_of_threads(struct code *c, struct draft *k, int64_t parts,
-                                      const bool *all)
+static void add_reductions_of_threads(struct code *c, struct draft *k, const bool *all)
 {
   const struct loops *loops = &k->loops;
-  bool along = parts > 1 && !loops->reduced[innermost_loop(loops)];
-  k->vectors.width = along ? vector_width(k) : 1;
-  int64_t kept = count_of(loops, false), vectors = kept / k->vectors.width;
-  int threads = parts == 1 || vectors >= BLOCK ? BLOCK : (int)((vectors + 31) / 32 * 32);
-  *k->launch = (struct launch){
-      .threads = threads, .blocks = (vectors + threads - 1) / threads, .rows = parts};
+  int threads = k->form->threads;
+  int64_t parts = k->form->parts, kept = count_of(loops, false), vectors = kept / k->form->width;
   add_declaration(c, text("const %s", loops->type), "n", thread_number(loops->type, threads));
   if (parts == 1 || vectors % threads)
     add_statement(add_condition(c, text("n >= %" PRId64, vectors)), "return");
@@ -176,64 +157,40 @@ static void add_reductions_of_threads(struct code *c, struct draft *k, int64_t p
 
 /* ------------------------------------------------------------------------------------ all kinds */
 
-static bool rounds_results(const struct op *group)
-{
-  for (int n = 0; n < group->nbody; n++) {
-    const struct op *op = body_op(group, n);
-    if (is_reduce(op->kind) && graph->value[op->out].type == BF16) return true;
-  }
-  return false;
-}
-
-/* The kept loops, then the reduced ones. */
-static struct loops kept_first(const struct loops *loops)
-{
-  struct loops sorted = *loops;
-  sorted.n = 0;
-  for (int reduced = 0; reduced < 2; reduced++)
-    for (int n = 0; n < loops->n; n++) {
-      if (loops->reduced[n] != reduced) continue;
-      sorted.size[sorted.n] = loops->size[n];
-      sorted.first[sorted.n] = loops->first[n];
-      sorted.last[sorted.n] = loops->last[n];
-      sorted.reduced[sorted.n++] = reduced;
-    }
-  return sorted;
-}
-
-static bool reduces_rows(const struct draft *k)
-{
-  for (int n = 0; n < k->group->nbody; n++)
-    if (k->stages.task[n].reach != NO_REDUCTION) return true;
-  return false;
-}
-
 struct code *kernel_code(struct draft *k)
 {
   struct code *c = new_code();
-  const struct loops *loops = &k->loops;
-  bool all[MOST_IN_KERNEL], rows = k->stages.rows != NONE, blocks = has_blocks();
+  const struct kernel_form *f = k->form;
+  bool all[MOST_IN_KERNEL], warps = has_blocks() && f->scheme == ROW_BY_ROW && f->threads == WARP;
   for (int n = 0; n < MOST_IN_KERNEL; n++) all[n] = true;
-  *k->launch = (struct launch){.rows = 1, .threads = BLOCK};
-  k->vectors.width = 1;
-  if (!blocks && !rows && rounds_results(k->group)) k->loops = kept_first(loops);
-  bool reduces = has_reductions(k->group), inner = kept_outside(loops) != NONE;
-  if (blocks && rows) rows = reduces_rows(k) || !row_elements(loops);
-  if (blocks) inner = is_inner_reduction(loops);
-  if (rows)
+  *k->launch = (struct launch){
+      .blocks = f->blocks, .rows = f->block_rows, .threads = warps ? BLOCK : f->threads};
+  k->vectors.width = f->width;
+  switch (f->scheme) {
+  case NO_KERNEL:
+    bug_at("emit", (int)(k->group - graph->op), "it has no kernel");
+  case ELEMENT_BY_ELEMENT:
+    if (has_blocks())
+      add_flat(c, k);
+    else
+      add_elements(open_inner_loops(c, &k->loops, 0, true), k, all);
+    break;
+  case ROW_BY_ROW:
     add_rows(c, k);
-  else if (!reduces && blocks)
-    add_flat(c, k);
-  else if (!reduces)
-    add_elements(open_inner_loops(c, loops, 0, true), k, all);
-  else if (!blocks && kept_outside(loops) == 0 && loops->n && has_threads(loops))
-    add_reductions_in_parts(c, k, all);
-  else if (inner)
-    add_inner_reductions(c, k, blocks ? plain_parts(k) : 1, all);
-  else if (blocks)
-    add_reductions_of_threads(c, k, plain_parts(k), all);
-  else
+    break;
+  case RESULT_BY_RESULT:
+    add_inner_reductions(c, k, all);
+    break;
+  case RESULTS_SIDE_BY_SIDE:
+    add_reductions_of_threads(c, k, all);
+    break;
+  case RESULTS_IN_PLACE:
     add_reductions_in_place(c, k, all);
+    break;
+  case ONE_RESULT:
+    add_reductions_in_parts(c, k, all);
+    break;
+  }
   drop_unnamed(c);
   return c;
 }

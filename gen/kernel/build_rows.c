@@ -24,7 +24,7 @@ static bool any_of(const bool *these, int n)
 
 /* ------------------------------------------------------------------ a row of a block, or a warp */
 
-static const char *thread_text(const struct rows_form *f)
+static const char *thread_text(const struct kernel_form *f)
 {
   return f->threads == WARP ? "lane" : "(int)threadIdx.x";
 }
@@ -52,7 +52,7 @@ static void declare_row_variables(struct code *c, const struct draft *k)
 /* Where a thread's part begins. */
 static void declare_row_index(struct code *c, const struct draft *k)
 {
-  const struct rows_form *f = k->form;
+  const struct kernel_form *f = k->form;
   const char *number = thread_text(f);
   if (f->several > 1) number = text("part * %d + %s", f->threads, number);
   if (f->several > 1 && f->width > 1) number = text("(%s)", number);
@@ -63,7 +63,7 @@ static void declare_row_index(struct code *c, const struct draft *k)
 
 static struct code *open_row_of_threads(struct code *c, const struct draft *k)
 {
-  const struct rows_form *f = k->form;
+  const struct kernel_form *f = k->form;
   const char *variable = row_variable(&k->loops), *row = text("%" PRId64, f->row);
   if (!f->unrolled) {
     struct statement *n = add_for(c, k->loops.type, variable, times(thread_text(f), f->width), row);
@@ -87,8 +87,8 @@ static struct code *open_row_of_threads(struct code *c, const struct draft *k)
    has of it, "sum_of[part][v]". */
 static const char *column_place(struct draft *k, int n)
 {
-  const struct rows_form *f = k->form;
-  if (f)
+  const struct kernel_form *f = k->form;
+  if (has_blocks())
     return text("%s%s%s", result_name(k, n), f->several > 1 ? "[part]" : "",
                 f->width > 1 ? "[v]" : "");
   return k->parted ? part_text(k, n, row_index_text(&k->loops)) : output_place(k, n);
@@ -113,13 +113,13 @@ static void add_row(struct code *c, struct draft *k, const bool *made, const boo
   bool plain = !any_of(sums, k->group->nbody) && !any_columns;
   if (!row_elements(loops)) return;
   struct code *within =
-      k->form ? open_row_of_threads(c, k) : open_inner_loops(c, loops, kept, !kept && plain);
+      has_blocks() ? open_row_of_threads(c, k) : open_inner_loops(c, loops, kept, !kept && plain);
   struct code *body = begin_vector(k);
   add_elements(body, k, made);
   add_terms(body, k, sums, result_name);
-  add_terms(body, k, columns, k->form || k->parted ? column_place : output_place);
+  add_terms(body, k, columns, has_blocks() || k->parted ? column_place : output_place);
   end_vector(within, k, body);
-  if (k->form || within != c) k->ntemporary = known; /* they were the loop's own */
+  if (has_blocks() || within != c) k->ntemporary = known; /* they were the loop's own */
 }
 
 static void add_stages_once(struct code *c, struct draft *k)
@@ -138,7 +138,7 @@ static void add_stages_once(struct code *c, struct draft *k)
     }
     add_starts(c, k, these);
     if (made_in_stage(k->group->body, &k->stages, stage, made)) add_row(c, k, made, these);
-    if (k->form) add_combines(c, k, these, k->form->threads);
+    if (has_blocks()) add_combines(c, k, these, k->form->threads);
     add_results(c, k, these);
   }
 }
@@ -146,7 +146,7 @@ static void add_stages_once(struct code *c, struct draft *k)
 /* The first time it is seen which vectors several stages speak of. */
 static void add_stages(struct code *c, struct draft *k)
 {
-  if (k->form) {
+  if (has_blocks()) {
     struct draft before = *k;
     k->vectors.kept = true;
     add_stages_once(new_code(), k);
@@ -224,7 +224,7 @@ static const char *count_variable(const struct loops *loops)
 static struct code *open_rows_of_blocks(struct code *c, const struct draft *k)
 {
   const struct loops *loops = &k->loops;
-  const struct rows_form *f = k->form;
+  const struct kernel_form *f = k->form;
   const char *row = count_variable(loops), *rows = text("%" PRId64, f->rows);
   bool ends = f->threads == WARP && f->rows % (BLOCK / WARP);
   if (f->columns) {
@@ -241,7 +241,7 @@ static struct code *open_rows_of_blocks(struct code *c, const struct draft *k)
 
 static void store_columns(struct code *c, struct draft *k, const bool *columns)
 {
-  const struct rows_form *f = k->form;
+  const struct kernel_form *f = k->form;
   char *group = group_text(k);
   if (f->threads == WARP) group = text("(%s)", group);
   c = open_row_of_threads(c, k);
@@ -254,13 +254,8 @@ static void store_columns(struct code *c, struct draft *k, const bool *columns)
 
 static void add_rows_in_blocks(struct code *c, struct draft *k)
 {
-  const struct rows_form *f = k->form;
-  int64_t groups = f->columns ? f->parts : f->rows,
-          of_block = f->threads == WARP ? BLOCK / WARP : 1;
+  const struct kernel_form *f = k->form;
   bool columns[MOST_IN_KERNEL];
-  *k->launch = (struct launch){.blocks = (groups + of_block - 1) / of_block,
-                               .threads = f->threads == WARP ? BLOCK : f->threads};
-  k->vectors.width = f->width;
   k->vectors.several = f->several > 1;
   k->vectors.declared = f->several > 1 || f->guarded;
   k->guard = f->threads == WARP ? "lane == 0" : "threadIdx.x == 0";
@@ -275,12 +270,8 @@ static void add_rows_in_blocks(struct code *c, struct draft *k)
 
 void add_rows(struct code *c, struct draft *k)
 {
-  struct rows_form f;
-  if (!has_blocks()) {
+  if (has_blocks())
+    add_rows_in_blocks(c, k);
+  else
     add_rows_in_loops(c, k);
-    return;
-  }
-  f = form_of(k);
-  k->form = &f;
-  add_rows_in_blocks(c, k);
 }

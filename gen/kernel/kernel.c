@@ -217,9 +217,13 @@ void reserve_fused_name(const struct op *group, int rank)
 char *fused_call(const struct op *group, int rank)
 {
   struct launch launch = {0};
-  struct draft k = {
-      .group = group, .rank = rank, .stages = *group->stages, .guard = "", .launch = &launch};
-  if (!has_rows(&k)) return empty_call(group, rank);
+  struct draft k = {.group = group,
+                    .rank = rank,
+                    .stages = *group->stages,
+                    .form = kernel_form(group, rank),
+                    .guard = "",
+                    .launch = &launch};
+  if (k.form->scheme == NO_KERNEL) return empty_call(group, rank);
   find_loops(&k);
   find_arguments(&k);
   struct code *body = kernel_code(&k);

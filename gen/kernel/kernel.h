@@ -134,9 +134,6 @@ char *signature_of(const struct draft *k, const struct code *c, bool sizes);
 
 /* Whether the target runs kernels in blocks of threads. */
 bool has_blocks(void);
-/* A kernel over as many elements is shared among threads. */
-extern int64_t worth_threads;
-bool has_threads(const struct loops *loops);
 /* In C: the loops from `from` on, before `to`. These functions give the code within. */
 struct code *open_loops(struct code *c, const struct loops *loops, int from, int to);
 /* The outermost n, which threads share, always in the same way: the inner of them are taken in only

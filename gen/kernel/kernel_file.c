@@ -141,7 +141,7 @@ static int64_t local[MAX_LETTERS];
 _Noreturn void fault(const char *what)
 {
   if (op->kind != OP_custom)
-    bug("emit", "templates/kernels/%s%s.%s: %s", op_row[op->kind].name, attention_variant(op),
+    bug("emit", "templates/kernels/%s%s.%s: %s", op_row[op->kind].name, attention_variant(op, rank),
         target->source, what);
   const struct custom *custom = &graph->custom[op->custom];
   plan_error(custom->line, "operator %s: its %s kernel: %s", printable(custom->name),
@@ -150,7 +150,7 @@ _Noreturn void fault(const char *what)
 
 static const char *file_text(void)
 {
-  const char *file = kernel_file(op);
+  const char *file = kernel_file(op, rank);
   if (!file) fault("the plan names no file for it");
   return file;
 }
@@ -384,7 +384,8 @@ static const char *hole_text(const char *name)
   if (i != NONE) return c_type(graph->value[operand(i)].type);
   i = operand_of_hole(name, "float_");
   if (i != NONE) return is_bf16(i) ? "bf16_to_float" : "";
-  const char *of_tiles = attention_hole(op, name, product_of('d', local), product_of('e', local));
+  const char *of_tiles =
+      attention_hole(op, rank, name, product_of('d', local), product_of('e', local));
   if (of_tiles) return of_tiles;
   if (!strcmp(name, "s")) return number_text(op->scalar);
   return has_number(name) ? int_text(number_of(op, name)) : NULL;

@@ -12,15 +12,6 @@ bool has_blocks(void)
 
 /* ----------------------------------------------------------------------------------- loops in C */
 
-int64_t worth_threads = 1 << 14;
-
-bool has_threads(const struct loops *loops)
-{
-  int64_t all = 1;
-  for (int i = 0; i < loops->n; i++) all *= loops->size[i];
-  return all >= worth_threads;
-}
-
 static struct statement *add_loop(struct code *c, const struct loops *loops, int n)
 {
   return add_for(c, loops->type, variable_text(loops, loops->last[n]), "0",

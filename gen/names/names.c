@@ -77,7 +77,6 @@ void name_values(int of_rank)
   forget_activations();
   forget_member_runs();
   memory_name = alloc((size_t)(graph->nvalue + 1) * sizeof *memory_name);
-  find_alignments(of_rank);
   declare_memory();
 }
 

@@ -241,8 +241,8 @@ void declare_memory(void)
     put(&members,
         "  unsigned long long noted[%d]; // a value of index_uses[i] out of range, or 0\n",
         graph->nindex_use);
-  if (parts_room(named_rank))
-    put(&members, "  alignas(64) float parts[%lld];\n", (long long)parts_room(named_rank));
+  if (kernel_scratch(named_rank))
+    put(&members, "  alignas(64) float parts[%lld];\n", (long long)kernel_scratch(named_rank));
   if (arena_bytes())
     put(&members, "  alignas(64) unsigned char arena[%lld];\n", (long long)arena_bytes());
   if (product_workspace())

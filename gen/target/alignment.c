@@ -1,7 +1,9 @@
 /* alignment.c: how the places of values in a rank's memory are aligned.
 
-   Takes   where memory.c put what lies in the arena; struct memory as names.c declares it, in which
-           each struct and the arena begin at a multiple of 64 bytes in programs for a device.
+   Takes   which values share bytes, and where in the arena they lie, or where each begins in the
+           storage that it shares: storages in the arena begin at multiples of 64 bytes; struct
+           memory as names.c declares it, in which each struct and the arena begin at a multiple of
+           64 bytes in programs for a device.
    Leaves  of each value the largest power of two, up to 64, that its address is a multiple of, in
            every module that the value stands for.
 
@@ -11,14 +13,17 @@
 
 #include <string.h>
 
-enum { MOST = 64 };
-
-int known_rank = NONE;
-static int64_t *begin; /* by value that is a member of a struct: its offset in it */
+/* What is known of a rank's memory. */
+struct places {
+  const struct memory_plan *plan;
+  int rank;
+  int64_t *begin;                 /* by value that is a member of a struct: its offset in it */
+  unsigned char *least[NORM + 1]; /* by role and family: the least of those of its members */
+};
 
 static int64_t power_in(int64_t bytes)
 {
-  return bytes % MOST ? bytes & -bytes : MOST;
+  return bytes % MOST_ALIGNED ? bytes & -bytes : MOST_ALIGNED;
 }
 
 /* A struct, as far as its members are known; where they are of one size no gaps are between. */
@@ -26,70 +31,83 @@ struct members {
   int64_t at, size;
 };
 
-static void add_member(struct members *m, int value)
+static void add_member(struct places *p, struct members *m, int value)
 {
   int64_t each = type_bytes(graph->value[value].type);
   if (m->size && m->size != each) m->at |= 1; /* so it is not known how they lie */
   m->size = each;
-  begin[value] = m->at;
-  m->at += elements(local_shape(value, known_rank)) * each;
+  p->begin[value] = m->at;
+  m->at += elements(local_shape(value, p->rank)) * each;
 }
 
 /* Parameters, batch and outputs. */
-static void find_members(enum role role)
+static void find_members(struct places *p, enum role role)
 {
   struct members m = {0};
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
-    if (v->role == role && (role != ACTIVATION || v->is_output)) add_member(&m, i);
+    if (v->role == role && (role != ACTIVATION || v->is_output)) add_member(p, &m, i);
   }
 }
 
-static void find_sums(void)
+static void find_sums(struct places *p)
 {
   struct members m = {0};
   const int *sums = sums_by_parameter();
   for (int i = 0; i < graph->nvalue; i++)
-    if (sums[i] != NONE) add_member(&m, sums[i]);
+    if (sums[i] != NONE) add_member(p, &m, sums[i]);
 }
 
-void find_alignments(int rank)
+static int64_t own_alignment(const struct places *p, int value)
 {
-  known_rank = rank;
-  begin = alloc((size_t)(graph->nvalue + 1) * sizeof *begin);
-  memset(begin, 0, (size_t)(graph->nvalue + 1) * sizeof *begin);
-  find_members(PARAMETER);
-  find_members(BATCH);
-  find_members(ACTIVATION);
-  find_sums();
+  int64_t begin = p->begin[value];
+  return begin & 1 ? type_bytes(graph->value[value].type) : power_in(begin);
 }
 
-static int64_t of_member(int value)
+static void find_least(struct places *p)
+{
+  size_t n = (size_t)graph->nvalue + 1;
+  for (int role = 0; role <= NORM; role++) p->least[role] = memset(alloc(n), MOST_ALIGNED, n);
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->family == NONE) continue;
+    unsigned char *least = &p->least[v->role][v->family];
+    int64_t own = own_alignment(p, i);
+    if (own < *least) *least = (unsigned char)own;
+  }
+}
+
+static int64_t of_member(const struct places *p, int value)
 {
   const struct value *v = &graph->value[value];
-  int64_t least = MOST, own = type_bytes(v->type);
-  if (v->role == LOSS || v->role == NORM) return own;
-  if (v->role == GRADIENT || v->role == STATE) return of_member(v->of);
-  if (v->family == NONE) return begin[value] & 1 ? own : power_in(begin[value]);
-  for (int i = 0; i < graph->nvalue; i++) {
-    const struct value *w = &graph->value[i];
-    if (w->family != v->family || w->role != v->role) continue;
-    int64_t here = begin[i] & 1 ? own : power_in(begin[i]);
-    if (here < least) least = here;
-  }
-  return least;
+  if (v->role == LOSS || v->role == NORM) return type_bytes(v->type);
+  if (v->role == GRADIENT || v->role == STATE) return of_member(p, v->of);
+  return v->family == NONE ? own_alignment(p, value) : p->least[v->role][v->family];
 }
 
-int64_t alignment_of(int value)
+static int64_t alignment_at(const struct places *p, int value)
 {
-  if (!begin) return MOST; /* not found yet */
   const struct value *v = &graph->value[value];
   if (v->step) {
-    int64_t here = alignment_of(v->family), first = alignment_of(v->initial);
+    int64_t here = alignment_at(p, v->family), first = alignment_at(p, v->initial);
     return here < first ? here : first;
   }
-  struct allocation a = allocation_of(value);
-  const struct value *place = &graph->value[a.storage];
+  const struct allocation *a = &p->plan->of[value];
+  const struct value *place = &graph->value[a->storage];
   bool in_arena = place->role == ACTIVATION && !place->is_output;
-  return in_arena ? power_in(a.offset) : of_member(a.storage);
+  return in_arena ? power_in(a->offset) : of_member(p, a->storage);
+}
+
+unsigned char *find_alignments(const struct memory_plan *plan, int rank)
+{
+  size_t n = (size_t)graph->nvalue + 1;
+  struct places p = {.plan = plan, .rank = rank, .begin = alloc(n * sizeof *p.begin)};
+  unsigned char *alignment = alloc(n);
+  find_members(&p, PARAMETER);
+  find_members(&p, BATCH);
+  find_members(&p, ACTIVATION);
+  find_sums(&p);
+  find_least(&p);
+  for (int i = 0; i < graph->nvalue; i++) alignment[i] = (unsigned char)alignment_at(&p, i);
+  return alignment;
 }

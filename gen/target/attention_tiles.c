@@ -50,14 +50,14 @@ static int64_t whole_strips(int64_t n)
 }
 
 /* Rows are copied by 16 bytes, which begin at multiples of 16. */
-static bool fits_tensor_cores(const struct op *op, int64_t depth, int64_t width)
+static bool fits_tensor_cores(const struct op *op, int rank, int64_t depth, int64_t width)
 {
   int64_t size = type_bytes(graph->value[op->in[0]].type), unit = 16 / size;
   int64_t more = depth > width ? depth : width;
   for (int i = 0; i < op->nin; i++)
-    if (alignment_of(op->in[i]) < 16) return false;
+    if (alignment_of(op->in[i], rank) < 16) return false;
   for (int k = 0; k < op->nout; k++)
-    if (alignment_of(op->out + k) < 16) return false;
+    if (alignment_of(op->out + k, rank) < 16) return false;
   return depth % unit == 0 && width % unit == 0 && whole_strips(more) * size <= MOST_ROW;
 }
 
@@ -66,7 +66,7 @@ static bool is_attention(const struct op *op)
   return op->kind == OP_attention || op->kind == OP_attention_back;
 }
 
-const char *attention_variant(const struct op *op)
+const char *attention_variant(const struct op *op, int rank)
 {
   if (!is_attention(op)) return "";
   bool back = op->kind == OP_attention_back;
@@ -75,7 +75,7 @@ const char *attention_variant(const struct op *op)
   int64_t depth = graph->value[op->in[back ? 1 : 0]].shape.size[3]; /* of q */
   int64_t width = graph->value[op->in[back ? 0 : 2]].shape.size[3]; /* of the output or of v */
   bool is_narrow = type == BF16 || (type == F32 && plan_options->tf32);
-  return is_narrow && fits_tensor_cores(op, depth, width) ? "_mma" : "";
+  return is_narrow && fits_tensor_cores(op, rank, depth, width) ? "_mma" : "";
 }
 
 /* The kernel that the hole is for: the forward one, "_2nd" for the keys' gradients, "_3rd". */
@@ -107,9 +107,10 @@ static bool is_hole(const char *hole, const char *name)
   return !strncmp(hole, name, n) && (!hole[n] || hole[n] == '_');
 }
 
-const char *attention_hole(const struct op *op, const char *hole, int64_t depth, int64_t width)
+const char *attention_hole(const struct op *op, int rank, const char *hole, int64_t depth,
+                           int64_t width)
 {
-  if (strcmp(attention_variant(op), "_mma") != 0) return NULL;
+  if (strcmp(attention_variant(op, rank), "_mma") != 0) return NULL;
   int64_t size = type_bytes(graph->value[op->in[0]].type), more = depth > width ? depth : width;
   const struct tiles *table = table_of(op, hole), *t = table;
   while (t->row_bytes < whole_strips(more) * size) t++;

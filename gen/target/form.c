@@ -1,5 +1,5 @@
-/* form.c: the form of a fused kernel: vector width, sums in parts, rows and columns, and the
-   scratch memory that it needs. */
+/* form.c: the form of a fused kernel: its scheme, and on a device the width of its vectors, its
+   threads and blocks, and the parts in which it makes sums. The pass `kernel_forms` asks for it. */
 #include "target/target.h"
 
 const struct op *body_op(const struct op *group, int k)
@@ -78,7 +78,7 @@ bool fits_vector(const struct draft *k, int value, const struct operand *operand
   int64_t bytes = width * type_bytes(graph->value[value].type);
   for (int n = 0; n < innermost_loop(&k->loops); n++)
     if (stride_along(&k->loops, operand, n) % width) return false;
-  return alignment_of(value) % (bytes < 16 ? bytes : 16) == 0;
+  return alignment_of(value, k->rank) % (bytes < 16 ? bytes : 16) == 0;
 }
 
 /* Calls `each` with every operand of the operations on elements that is read at its own place. */
@@ -114,7 +114,7 @@ static void narrow(const struct draft *k, int value, const struct operand *opera
   while (*width > 1 && !fits_vector(k, value, operand, *width)) *width /= 2;
 }
 
-int vector_width(const struct draft *k)
+static int vector_width(const struct draft *k)
 {
   int width = 1, n = innermost_loop(&k->loops);
   if (n == NONE) return 1;
@@ -150,12 +150,12 @@ static bool only_float_sums(const struct draft *k)
   return true;
 }
 
-bool is_inner_reduction(const struct loops *loops)
+static bool is_inner_reduction(const struct loops *loops)
 {
   return count_of(loops, true) > 1 && kept_outside(loops) != NONE;
 }
 
-int64_t plain_parts(const struct draft *k)
+static int64_t plain_parts(const struct draft *k)
 {
   const struct loops *loops = &k->loops;
   int64_t kept = count_of(loops, false), reduced = count_of(loops, true), parts = 1;
@@ -193,55 +193,119 @@ static int count_columns(const struct draft *k)
   return n;
 }
 
-struct rows_form form_of(const struct draft *k)
+/* ------------------------------------------------------------------------------------ the schemes
+ */
+
+/* Whether neighbours are of several rows, as rows have one element each, and what rows have one of
+   is computed. */
+static bool is_vector_of_rows(const struct draft *k)
 {
   int last = innermost_loop(&k->loops);
-  struct rows_form f = {.width = last != NONE && k->loops.reduced[last] ? vector_width(k) : 1,
-                        .threads = WARP,
-                        .row = row_elements(&k->loops),
-                        .rows = count_of(&k->loops, false)};
-  int64_t vectors = f.row / f.width;
-  if (f.row > WARP * OF_LANE) f.threads = 2 * WARP;
-  while (f.threads > WARP && f.threads < WIDEST && f.threads * OF_THREAD < f.row) f.threads *= 2;
-  f.several = (vectors + f.threads - 1) / f.threads;
-  f.columns = f.row && count_columns(k);
-  f.unrolled = f.columns || (f.width > 1 && f.several <= MOST_UNROLLED);
-  f.guarded = f.width == 1 || vectors % f.threads;
-  int64_t most = f.threads > BLOCK ? BLOCKS / 2 : f.threads == BLOCK ? BLOCKS : 2 * BLOCKS;
-  f.parts = f.rows < most ? f.rows : most;
-  if (f.threads == WARP) f.parts = (f.parts + BLOCK / WARP - 1) / (BLOCK / WARP) * (BLOCK / WARP);
-  return f;
+  if (last == NONE || k->loops.reduced[last]) return false;
+  for (int n = 0; n < k->group->nbody; n++)
+    if (k->stages.task[n].of_row) return true;
+  return false;
 }
 
-/* In how many parts that leaves sums. */
-static int64_t cuda_rows_parts(const struct draft *k)
+static int64_t divided(int64_t n, int64_t by)
 {
-  struct rows_form f = form_of(k);
-  return f.columns ? f.parts : 0;
+  return (n + by - 1) / by;
 }
 
-static int64_t room_of(const struct op *group, int rank)
+/* Blocks of threads, each with a vector of the elements. */
+static void spread_elements(const struct draft *k, struct kernel_form *f)
+{
+  f->width = is_vector_of_rows(k) ? 1 : vector_width(k);
+  f->blocks = divided(count_of(&k->loops, false) * count_of(&k->loops, true) / f->width, BLOCK);
+}
+
+/* Rows among blocks, or warps where a row is short. */
+static void spread_rows(const struct draft *k, struct kernel_form *f)
+{
+  int last = innermost_loop(&k->loops);
+  f->width = last != NONE && k->loops.reduced[last] ? vector_width(k) : 1;
+  f->threads = WARP;
+  f->row = row_elements(&k->loops);
+  f->rows = count_of(&k->loops, false);
+  int64_t vectors = f->row / f->width;
+  if (f->row > WARP * OF_LANE) f->threads = 2 * WARP;
+  while (f->threads > WARP && f->threads < WIDEST && f->threads * OF_THREAD < f->row)
+    f->threads *= 2;
+  f->several = divided(vectors, f->threads);
+  f->columns = f->row && count_columns(k);
+  f->unrolled = f->columns || (f->width > 1 && f->several <= MOST_UNROLLED);
+  f->guarded = f->width == 1 || vectors % f->threads;
+  int64_t most = f->threads > BLOCK ? BLOCKS / 2 : f->threads == BLOCK ? BLOCKS : 2 * BLOCKS;
+  int64_t of_block = f->threads == WARP ? BLOCK / WARP : 1, groups = f->rows;
+  if (f->columns) groups = f->parts = divided(f->rows < most ? f->rows : most, of_block) * of_block;
+  f->blocks = divided(groups, of_block);
+  if (f->columns) f->scratch = room_of_parts(k, f->parts);
+}
+
+/* A block for each result; for one result alone, for each part of it. */
+static void spread_results(const struct draft *k, struct kernel_form *f)
+{
+  int64_t results = count_of(&k->loops, false);
+  f->width = vector_width(k);
+  f->parts = plain_parts(k);
+  f->blocks = results == 1 ? f->parts : results;
+  if (f->parts > 1) f->scratch = room_of_parts(k, f->parts);
+}
+
+/* A thread for each vector of results; a row of blocks for each part of the sums. */
+static void spread_results_by_thread(const struct draft *k, struct kernel_form *f)
+{
+  f->parts = plain_parts(k);
+  bool along = f->parts > 1 && !k->loops.reduced[innermost_loop(&k->loops)];
+  f->width = along ? vector_width(k) : 1;
+  int64_t vectors = count_of(&k->loops, false) / f->width;
+  if (f->parts > 1 && vectors < BLOCK) f->threads = (int)(divided(vectors, WARP) * WARP);
+  f->blocks = divided(vectors, f->threads);
+  f->block_rows = f->parts;
+  if (f->parts > 1) f->scratch = room_of_parts(k, f->parts);
+}
+
+static bool reduces_rows(const struct draft *k)
+{
+  for (int n = 0; n < k->group->nbody; n++)
+    if (k->stages.task[n].reach != NO_REDUCTION) return true;
+  return false;
+}
+
+static enum kernel_scheme scheme_in_blocks(const struct draft *k)
+{
+  bool by_rows = k->stages.rows != NONE && (reduces_rows(k) || !row_elements(&k->loops));
+  if (by_rows) return ROW_BY_ROW;
+  if (!has_reductions(k->group)) return ELEMENT_BY_ELEMENT;
+  return is_inner_reduction(&k->loops) ? RESULT_BY_RESULT : RESULTS_SIDE_BY_SIDE;
+}
+
+static enum kernel_scheme scheme_in_loops(const struct draft *k)
+{
+  int kept = kept_outside(&k->loops);
+  if (k->stages.rows != NONE) return ROW_BY_ROW;
+  if (!has_reductions(k->group)) return ELEMENT_BY_ELEMENT;
+  if (kept == 0 && k->loops.n && has_threads(&k->loops)) return ONE_RESULT;
+  return kept != NONE ? RESULT_BY_RESULT : RESULTS_IN_PLACE;
+}
+
+struct kernel_form form_of(const struct op *group, int rank)
 {
   struct draft k = {.group = group, .rank = rank, .stages = *group->stages, .guard = ""};
-  if (!has_rows(&k)) return 0;
+  struct kernel_form f = {.scheme = NO_KERNEL,
+                          .width = 1,
+                          .threads = target->thread_grids ? BLOCK : 0,
+                          .block_rows = 1,
+                          .parts = 1};
+  if (!has_rows(&k)) return f;
   find_loops(&k);
-  if (k.stages.rows != NONE) return room_of_parts(&k, cuda_rows_parts(&k));
-  int64_t parts = has_reductions(group) ? plain_parts(&k) : 1;
-  return parts > 1 ? room_of_parts(&k, parts) : 0;
-}
-
-int64_t parts_room(int rank)
-{
-  int64_t most = 0;
-  for (int i = 0; i < graph->nfunction && target->thread_grids; i++) {
-    const struct function *f = &graph->function[i];
-    for (int n = 0; n < f->nop; n++) {
-      const struct op *op = &graph->op[f->op[n]];
-      int64_t room = op->kind == OP_fused ? room_of(op, rank) : 0;
-      if (most < room) most = room;
-    }
-  }
-  return most;
+  f.scheme = target->thread_grids ? scheme_in_blocks(&k) : scheme_in_loops(&k);
+  if (!target->thread_grids) return f;
+  if (f.scheme == ELEMENT_BY_ELEMENT) spread_elements(&k, &f);
+  if (f.scheme == ROW_BY_ROW) spread_rows(&k, &f);
+  if (f.scheme == RESULT_BY_RESULT) spread_results(&k, &f);
+  if (f.scheme == RESULTS_SIDE_BY_SIDE) spread_results_by_thread(&k, &f);
+  return f;
 }
 
 void find_sums_of_rows(const struct draft *k, int stage, bool *these)
@@ -250,7 +314,7 @@ void find_sums_of_rows(const struct draft *k, int stage, bool *these)
     these[n] = k->stages.task[n].of_row && k->stages.task[n].stage == stage;
 }
 
-bool fits_in_registers(const struct draft *k, const struct rows_form *f)
+bool fits_in_registers(const struct draft *k, const struct kernel_form *f)
 {
   int64_t sums = count_columns(k) * f->width, room = f->threads < 512      ? 96
                                                      : f->threads < WIDEST ? 64

@@ -6,11 +6,11 @@
 #include <string.h>
 
 /* The file's text, or NULL where the plan names none. */
-const char *kernel_file(const struct op *of)
+const char *kernel_file(const struct op *of, int rank)
 {
   if (of->kind != OP_custom)
     return embedded_text(text("templates/kernels/%s%s.%s", op_row[of->kind].name,
-                              attention_variant(of), target->source));
+                              attention_variant(of, rank), target->source));
   return graph->custom[of->custom].kernel[target->language];
 }
 
@@ -38,7 +38,7 @@ const char *kernel_parameter(const struct op *of, const char *file, int i)
 
 static bool asks_for_steps(const struct op *of, int i)
 {
-  const char *file = kernel_file(of);
+  const char *file = kernel_file(of, NONE);
   return file && strstr(file, text("$step_%s_", kernel_parameter(of, file, i)));
 }
 

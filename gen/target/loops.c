@@ -31,6 +31,13 @@ int64_t count_of(const struct loops *loops, bool reduced)
   return n;
 }
 
+int64_t worth_threads = 1 << 14;
+
+bool has_threads(const struct loops *loops)
+{
+  return count_of(loops, false) * count_of(loops, true) >= worth_threads;
+}
+
 const char loop_variable[][2] = {"i", "j", "k", "l", "p", "q", "r", "s"};
 
 static int dimension_with(const struct op *op, const struct letters *l, const struct axis *axis)
@@ -186,6 +193,32 @@ static int64_t farthest(const struct draft *k)
   return most;
 }
 
+static bool rounds_results(const struct op *group)
+{
+  for (int n = 0; n < group->nbody; n++) {
+    const struct op *op = &graph->op[group->body[n]];
+    if (is_reduce(op->kind) && graph->value[op->out].type == BF16) return true;
+  }
+  return false;
+}
+
+/* The kept loops, then the reduced ones. */
+static struct loops kept_first(const struct loops *loops)
+{
+  struct loops sorted = *loops;
+  sorted.n = 0;
+  for (int reduced = 0; reduced < 2; reduced++)
+    for (int n = 0; n < loops->n; n++) {
+      if (loops->reduced[n] != reduced) continue;
+      sorted.size[sorted.n] = loops->size[n];
+      sorted.first[sorted.n] = loops->first[n];
+      sorted.last[sorted.n] = loops->last[n];
+      sorted.reduced[sorted.n++] = reduced;
+    }
+  return sorted;
+}
+
+/* On the CPU what is rounded when it is stored can only be stored once. */
 void find_loops(struct draft *k)
 {
   struct loops *loops = &k->loops;
@@ -215,6 +248,8 @@ void find_loops(struct draft *k)
     loops->last[n - 1] = d;
     loops->size[n - 1] *= loops->space.size[d];
   }
+  bool by_rows = k->stages.rows != NONE;
+  if (!target->thread_grids && !by_rows && rounds_results(k->group)) *loops = kept_first(loops);
 }
 
 int loop_that_ends(const struct loops *loops, int dim)

@@ -84,8 +84,8 @@ struct draft {
   struct launch *launch;
   struct stages stages;
   const char *guard; /* the condition under which a thread stores what a row has one of */
-  const struct rows_form *form; /* of rows that blocks of threads share, or NULL */
-  bool parted;                  /* sums of columns are in parts, which threads share */
+  const struct kernel_form *form;
+  bool parted; /* sums of columns are in parts, which threads share */
   struct loops loops;
   int nargument, argument_room, nextra, extra_room, ntemporary, temporary_room;
   struct argument *argument;
@@ -146,30 +146,20 @@ enum {
   BLOCKS = 512       /* that share the rows, where there are columns: some for each processor */
 };
 
-struct rows_form {
-  int width, threads; /* of a vector; that share a row */
-  int64_t row, rows;  /* elements of a row that the rank has; how many rows */
-  int64_t several;    /* vectors of a row that a thread has */
-  bool unrolled;      /* it goes through them side by side */
-  bool guarded;       /* some threads have one less */
-  bool columns;
-  int64_t parts; /* blocks, or warps, that share the rows */
-};
-
 /* --------------------------------------------------------------------------------- alignment.c */
 
-/* Finds how the values of a rank are aligned. */
-void find_alignments(int rank);
-/* The power of two, up to 64, that a value's address is a multiple of. */
-int64_t alignment_of(int value);
-extern int known_rank;
+/* By value: the power of two, up to 64, that the value's address is a multiple of on a rank. The
+   plan says which values share bytes; its offsets in the arena may be found later. */
+unsigned char *find_alignments(const struct memory_plan *plan, int rank);
 
 /* --------------------------------------------------------------------------- attention_tiles.c */
 
-/* Of attention, which of its files the kernel is ("_mma": NAME_mma.cu); and what a hole
-   for the sizes of its tiles is filled with, or NULL. Of other operations "" and NULL. */
-const char *attention_variant(const struct op *op);
-const char *attention_hole(const struct op *op, const char *hole, int64_t depth, int64_t width);
+/* Of attention, which of its files the kernel on the rank is ("_mma": NAME_mma.cu); and what a hole
+   for the sizes of its tiles is filled with, or NULL. Of other operations "" and NULL. rank NONE:
+   of one whose values are aligned well. */
+const char *attention_variant(const struct op *op, int rank);
+const char *attention_hole(const struct op *op, int rank, const char *hole, int64_t depth,
+                           int64_t width);
 
 /* ----------------------------------------------------------------------------------- c_types.c */
 
@@ -202,15 +192,12 @@ double step_tokens(void);
 
 /* -------------------------------------------------------------------------------------- form.c */
 
-/* How many floats the kernels of this rank need for parts of sums: those of one at a time. */
-int64_t parts_room(int rank);
+/* The form of a fused operation's kernel on the rank. It asks for alignments. */
+struct kernel_form form_of(const struct op *group, int rank);
 /* Whether the kernel reduces anything. */
 bool has_reductions(const struct op *group);
 /* Whether a reduction adds up floats. */
 bool is_float_sum(const struct op *op);
-/* How many elements of all that lies along the innermost loop can be read at once: 8, 4, 2, or
-   1. */
-int vector_width(const struct draft *k);
 /* Whether body[n] is a sum that ends with the kernel, which is in parts where any is. */
 bool ends_in_parts(const struct draft *k, int n);
 /* The k-th operation of a kernel. */
@@ -225,14 +212,10 @@ bool is_vector(const struct draft *k, int value, const struct operand *operand);
 /* Whether `width` elements lie in one piece, from wherever the other loops stand. */
 bool fits_vector(const struct draft *k, int value, const struct operand *operand, int width);
 bool is_kept_in_vector(const struct vector *v);
-bool is_inner_reduction(const struct loops *loops);
-/* How many parts are made of each sum; 1: it is made at once. */
-int64_t plain_parts(const struct draft *k);
 bool find_row_sums(const struct draft *k, enum reach reach, int stage, bool *these);
-struct rows_form form_of(const struct draft *k);
 void find_sums_of_rows(const struct draft *k, int stage, bool *these);
 /* Whether the vectors that several stages speak of find room in registers. */
-bool fits_in_registers(const struct draft *k, const struct rows_form *f);
+bool fits_in_registers(const struct draft *k, const struct kernel_form *f);
 
 /* -------------------------------------------------------------------------------- gemm_shape.c */
 
@@ -258,7 +241,7 @@ void choose_product(struct product *p, const struct op *op, int rank);
 bool takes_steps(const struct op *op, int i);
 /* The text of the operation's kernel file, or NULL where the plan names none; which operand its
    n-th parameter is; the name that the parameter for operand i has in the file. */
-const char *kernel_file(const struct op *op);
+const char *kernel_file(const struct op *op, int rank);
 int operand_of_parameter(const struct op *op, int n);
 const char *kernel_parameter(const struct op *op, const char *file, int i);
 
@@ -285,6 +268,9 @@ bool has_rows(const struct draft *k);
 int kept_outside(const struct loops *loops);
 /* The product of the sizes of the loops that are reduced, or not. */
 int64_t count_of(const struct loops *loops, bool reduced);
+/* In C: a kernel over as many elements is shared among threads. */
+extern int64_t worth_threads;
+bool has_threads(const struct loops *loops);
 extern const char loop_variable[][2];
 int loop_that_ends(const struct loops *loops, int dim);
 

@@ -310,6 +310,7 @@ static void make_program(void)
   }
   graph->value[reduced[2]].is_output = graph->value[reduced[5]].is_output = true;
   fuse();
+  kernel_forms();
   memory();
 }
 

@@ -257,6 +257,7 @@ static void test_long_runs_are_cut(void **state)
   for (int i = 0; i < 500; i++) x = pointwise(OP_tanh, x, NONE);
   move(x);
   fuse();
+  kernel_forms();
   memory();
   name_values(0);
   int operations = 0;

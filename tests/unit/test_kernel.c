@@ -72,6 +72,7 @@ static void finish_program(void)
     v->name = text("y%d.y", i);
   }
   fuse();
+  kernel_forms();
   memory();
 }
 

@@ -1,0 +1,53 @@
+/* kernel_forms.c: the pass `kernel_forms`: the form of every fused operation's kernel.
+
+   Takes   functions in their final order, each value marked if it is stored.
+   Leaves  graph->kernel_forms: for each class of ranks whose parts have the same shapes, and each
+           fused operation, the scheme by which its kernel goes over the elements, the width of its
+           vectors, its threads and blocks, and the scratch that it needs (target/form.c); and how
+           every value is aligned, which the width follows from.
+
+   It runs before the pass `memory`, as that adds up the scratch. Alignments need no offsets of the
+   arena: storages begin at multiples of 64 bytes there. A dump tells of the forms in comments, and
+   they are decided anew when it has been read. */
+#include "folded/folded.h"
+
+/* The fused operations that functions run. */
+static void list_kernels(struct kernel_forms *forms)
+{
+  struct list fused = {0};
+  forms->nop = graph->nop;
+  forms->number = alloc((size_t)(graph->nop + 1) * sizeof *forms->number);
+  for (int i = 0; i < graph->nop; i++) forms->number[i] = NONE;
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      int id = graph->function[i].op[k];
+      if (graph->op[id].kind != OP_fused) continue;
+      forms->number[id] = fused.n;
+      add(&fused, id);
+    }
+  forms->op = fused.at;
+  forms->nkernel = fused.n;
+}
+
+static void decide_forms(struct class_forms *of, int rank)
+{
+  const struct kernel_forms *forms = graph->kernel_forms;
+  of->form = alloc((size_t)(forms->nkernel + 1) * sizeof *of->form);
+  for (int i = 0; i < forms->nkernel; i++) {
+    of->form[i] = form_of(&graph->op[forms->op[i]], rank);
+    if (of->scratch < of->form[i].scratch) of->scratch = of->form[i].scratch;
+  }
+}
+
+void kernel_forms(void)
+{
+  struct kernel_forms *forms = graph->kernel_forms = alloc(sizeof *forms);
+  const struct memory_plan *plan = graph->memory ? graph->memory : find_shared_bytes();
+  forms->ranks = find_rank_classes(options.first_rank, options.last_rank);
+  forms->of = alloc((size_t)forms->ranks.n * sizeof *forms->of);
+  list_kernels(forms);
+  for (int c = 0; c < forms->ranks.n; c++) {
+    forms->of[c].alignment = find_alignments(plan, forms->ranks.first[c]);
+    decide_forms(&forms->of[c], forms->ranks.first[c]);
+  }
+}

@@ -1,0 +1,84 @@
+/* kernel_forms.c: questions about the forms of kernels: of the pass `kernel_forms`, and of what
+   comes after it; classes of ranks. */
+#include "ir/ir.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------ classes of ranks
+ */
+
+/* The shapes and layouts that occur, each once: what is cut alike on a rank is cut alike there. */
+static struct list distinct_values(void)
+{
+  struct memo memo = {0};
+  struct query q = {0};
+  struct list distinct = {0};
+  for (int i = 0; i < graph->nvalue; i++) {
+    begin_query(&q);
+    ask_value(&q, &graph->value[i]);
+    ask_layout(&q, &graph->value[i].layout);
+    if (number_of_query(&memo, &q) == distinct.n) add(&distinct, i);
+  }
+  return distinct;
+}
+
+static uint64_t hash_of_parts(const struct list *distinct, int rank)
+{
+  uint64_t h = HASH_START;
+  for (int i = 0; i < distinct->n; i++) {
+    struct shape here = local_shape(distinct->at[i], rank);
+    h = hash_bytes(h, here.size, (size_t)here.ndim * sizeof *here.size);
+  }
+  return h;
+}
+
+struct rank_classes find_rank_classes(int first, int last)
+{
+  int world = world_size();
+  struct list distinct = distinct_values();
+  struct rank_classes c = {.of = alloc((size_t)world * sizeof *c.of),
+                           .first = alloc((size_t)world * sizeof *c.first)};
+  uint64_t *seen = alloc((size_t)world * sizeof *seen);
+  for (int r = 0; r < world; r++) {
+    c.of[r] = NONE;
+    if (r && (r < first || r > last)) continue;
+    uint64_t mine = hash_of_parts(&distinct, r);
+    int class = 0;
+    while (class < c.n && seen[class] != mine) class ++;
+    if (class == c.n) c.first[c.n++] = r;
+    seen[class] = mine;
+    c.of[r] = class;
+  }
+  return c;
+}
+
+/* ----------------------------------------------------------------------------------------- forms
+ */
+
+static const struct class_forms *forms_on(int rank)
+{
+  const struct kernel_forms *f = graph->kernel_forms;
+  int class = f && rank >= 0 && rank < world_size() ? f->ranks.of[rank] : NONE;
+  if (class == NONE) bug("kernel_forms", "nothing is decided for rank %d", rank);
+  return &f->of[class];
+}
+
+const struct kernel_form *kernel_form(const struct op *op, int rank)
+{
+  const struct kernel_forms *f = graph->kernel_forms;
+  const struct class_forms *of = forms_on(rank);
+  ptrdiff_t id = op - graph->op;
+  if (id < 0 || id >= f->nop || f->number[id] == NONE)
+    bug("kernel_forms", "operation %td has no form", id);
+  return &of->form[f->number[id]];
+}
+
+int64_t kernel_scratch(int rank)
+{
+  return graph->kernel_forms ? forms_on(rank)->scratch : 0;
+}
+
+int64_t alignment_of(int value, int rank)
+{
+  return graph->kernel_forms && rank != NONE ? forms_on(rank)->alignment[value] : MOST_ALIGNED;
+}
