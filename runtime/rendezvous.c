@@ -189,7 +189,9 @@ struct door {
   char refusal[MESSAGE]; // the last one
 };
 
-static int listen_at(const struct addrinfo *address, int backlog)
+// The system keeps as many connections waiting as it can: one that it drops is tried again after a
+// second at the earliest, and strangers may fill a short list.
+static int listen_at(const struct addrinfo *address)
 {
   int on = 1, off = 0;
   int type = address->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK; // a caller may be gone again
@@ -197,7 +199,7 @@ static int listen_at(const struct addrinfo *address, int backlog)
   if (fd < 0) return -1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, backlog) == 0) return fd;
+  if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
   int error = errno;
   close(fd);
   errno = error;
@@ -224,11 +226,11 @@ static bool is_for_others(const struct place *place, const struct addrinfo *a)
 // first.
 static void listen_everywhere(struct door *door, const struct addrinfo *all)
 {
-  int backlog = door->meeting->size, fd = -1;
+  int fd = -1;
   for (const struct addrinfo *a = all; a && fd < 0; a = a->ai_next)
-    if (a->ai_family == AF_INET6) fd = listen_at(a, backlog);
+    if (a->ai_family == AF_INET6) fd = listen_at(a);
   for (const struct addrinfo *a = all; a && fd < 0 && errno != EADDRINUSE; a = a->ai_next)
-    if (a->ai_family != AF_INET6) fd = listen_at(a, backlog);
+    if (a->ai_family != AF_INET6) fd = listen_at(a);
   if (fd >= 0) door->listeners[door->nlisteners++] = fd;
 }
 
@@ -241,7 +243,7 @@ static bool open_door(struct door *door, const struct place *place, bool alone, 
   errno = 0;
   for (struct addrinfo *a = all; a && door->nlisteners < LISTENERS && errno != EADDRINUSE;
        a = a->ai_next) {
-    int fd = alone || is_for_others(place, a) ? listen_at(a, door->meeting->size) : -1;
+    int fd = alone || is_for_others(place, a) ? listen_at(a) : -1;
     if (fd >= 0) door->listeners[door->nlisteners++] = fd;
   }
   bool taken = errno == EADDRINUSE;

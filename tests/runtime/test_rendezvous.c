@@ -41,7 +41,7 @@ static int listen_there(const struct place *place)
   struct failure why;
   struct addrinfo *all = look_up("127.0.0.1", place->port, &why);
   assert_non_null(all);
-  int fd = listen_at(all, 1);
+  int fd = listen_at(all);
   freeaddrinfo(all);
   return fd;
 }
