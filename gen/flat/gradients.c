@@ -693,6 +693,13 @@ static void conv2d_grad(int g)
   if (needs(1)) give(1, apply_shaped(alike(OP_conv2d_back_weight, 2, (int[]){g, x}), shape_of(w)));
 }
 
+static void conv2d_back_input_grad(int g)
+{
+  int x = at->in[0], w = at->in[1];
+  if (needs(0)) give(0, apply_shaped(alike(OP_conv2d, 2, (int[]){g, w}), shape_of(x)));
+  if (needs(1)) give(1, apply_shaped(alike(OP_conv2d_back_weight, 2, (int[]){x, g}), shape_of(w)));
+}
+
 static void max_pool2d_grad(int g)
 {
   struct op op = alike(OP_max_pool2d_back, 3, (int[]){g, at->in[0], at->out});

@@ -256,7 +256,8 @@ OP(attention_back, "b(gr)q@e!,b(gr)qd!,bgk@d!,bgke!,b(gr)qe!,b(gr)q->b(gr)qd!,bg
    no_grad, "causal", "", "bgrqkd bgrqkd bgrqkd bgrqke bgrqke")
 OP(conv2d,         "n(gc)y!x!,(go)ck!l!->n(go)p!q!", "a|b", conv2d_grad,
    "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")
-OP(conv2d_back_input, "n(go)p!q!,(go)ck!l!->n(gc)y!x!", "a|b", no_grad,
+/* Also a transposed convolution, of the plan's. */
+OP(conv2d_back_input, "n(go)p!q!,(go)ck!l!->n(gc)y!x!", "a|b", conv2d_back_input_grad,
    "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")
 OP(conv2d_back_weight, "n(go)p!q!,n(gc)y!x!->(go)ck!l!", "a|b", no_grad,
    "stride_y stride_x pad_y pad_x dilation_y dilation_x", "", "ngocklpq", .type = "f32")

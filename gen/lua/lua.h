@@ -192,6 +192,21 @@ uint64_t hash_files(uint64_t hash);
 /* Adds the file functions to the table at the top of the stack. */
 void set_file_bindings(struct lua_State *L);
 
+/* ---------------------------------------------------------------------------------- keywords.c */
+
+/* Where the last argument is a plain table of names, puts its values where the function's
+   parameters of these names are. what: the function, in messages; skipped: its first parameters,
+   which have no names for callers; rest: what its arguments behind all parameters are called, or
+   NULL. An empty table is such a table, unless there is a rest: then it may be a list. */
+void place_keywords(struct lua_State *L, const char *what, int function, int skipped,
+                    const char *rest);
+/* Which parameters of the function are refused, a bit for each, counted from 1. */
+unsigned refused_parameters(struct lua_State *L, int function);
+/* Fails where one of these is among the arguments, with a value that would change something. */
+void check_refused_parameters(struct lua_State *L, const char *what, int function, unsigned mask);
+/* Adds the function that names refused arguments to the table at the top of the stack. */
+void set_keyword_bindings(struct lua_State *L);
+
 /* --------------------------------------------------------------------------------------- lua.c */
 
 /* The plan, evaluated in its sandbox: leaves the global graph, its modules, calls and styles. */
@@ -251,6 +266,8 @@ void in_sandbox(void (*body)(void));
 /* Adds the functions that refuse surplus arguments to the table at the top of the stack. */
 void set_surplus_bindings(struct lua_State *L);
 int most_arguments(struct lua_State *L, int at);
+/* Pushes the function of Lua's behind the one at `at`: ours of C keep it as their first upvalue. */
+void push_behind(struct lua_State *L, int at);
 /* Fails where the arguments from `first` to the top are more than the function takes behind its
    first parameters, `skipped`. what: the function, in messages. */
 void forbid_surplus(struct lua_State *L, const char *what, int function, int skipped, int first);

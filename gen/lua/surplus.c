@@ -7,7 +7,7 @@
 #include <lua.h>
 
 /* Pushes the function of Lua's behind the one at `at`: ours of C keep it as their first upvalue. */
-static void push_behind(lua_State *L, int at)
+void push_behind(lua_State *L, int at)
 {
   lua_pushvalue(L, at);
   while (lua_iscfunction(L, -1) && lua_getupvalue(L, -1, 1)) lua_remove(L, -2);
@@ -61,10 +61,16 @@ static int check_given(lua_State *L)
   return 0;
 }
 
-/* Upvalues: the function, what it is called. */
+/* Upvalues: the function, what it is called, whether it takes arguments by name, which of its
+   parameters it refuses. */
 static int call_counted(lua_State *L)
 {
   int function = lua_upvalueindex(1);
+  if (lua_toboolean(L, lua_upvalueindex(3))) {
+    const char *what = lua_tostring(L, lua_upvalueindex(2));
+    place_keywords(L, what, function, 0, NULL);
+    check_refused_parameters(L, what, function, (unsigned)lua_tointeger(L, lua_upvalueindex(4)));
+  }
   forbid_surplus(L, lua_tostring(L, lua_upvalueindex(2)), function, 0, 1);
   lua_pushvalue(L, function);
   lua_insert(L, 1);
@@ -72,15 +78,21 @@ static int call_counted(lua_State *L)
   return lua_gettop(L);
 }
 
-/* counted(name, function): the function, which fails where it is given more than it takes. */
+/* counted(name, function[, by_name]): the function, which fails where it is given more than it
+   takes. by_name: its last argument may be a table of arguments by name. */
 static int counted(lua_State *L)
 {
   luaL_checkstring(L, 1);
   luaL_checktype(L, 2, LUA_TFUNCTION);
+  lua_settop(L, 3);
+  bool by_name = lua_toboolean(L, 3);
   lua_settop(L, 2);
   if (most_arguments(L, 2) == ANY_NUMBER) return 1;
+  unsigned mask = refused_parameters(L, 2);
   lua_insert(L, 1);
-  lua_pushcclosure(L, call_counted, 2);
+  lua_pushboolean(L, by_name);
+  lua_pushinteger(L, mask);
+  lua_pushcclosure(L, call_counted, 4);
   return 1;
 }
 

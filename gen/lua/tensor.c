@@ -37,13 +37,19 @@ static int run_function(lua_State *L, bool is_outer)
   return lua_gettop(L);
 }
 
-/* Upvalues: the name, the function, whether it takes a tensor first, a number of its own, and how
-   many arguments it takes. */
+/* Upvalues: the name, the function, whether it takes a tensor first, a number of its own, how many
+   arguments it takes, whether it takes arguments by name, what those behind its parameters are
+   called then, and which parameters it refuses. */
 static int call_function(lua_State *L)
 {
   const char *outer = called_function;
   if (!called_function) called_function = lua_touserdata(L, lua_upvalueindex(1));
   int most = (int)lua_tointeger(L, lua_upvalueindex(5));
+  unsigned refused = (unsigned)lua_tointeger(L, lua_upvalueindex(8));
+  if (lua_toboolean(L, lua_upvalueindex(6)))
+    place_keywords(L, called_function, lua_upvalueindex(2), 0,
+                   lua_tostring(L, lua_upvalueindex(7)));
+  if (refused) check_refused_parameters(L, called_function, lua_upvalueindex(2), refused);
   if (most != ANY_NUMBER && lua_gettop(L) > most)
     forbid_surplus(L, called_function, lua_upvalueindex(2), 0, 1);
   if (lua_toboolean(L, lua_upvalueindex(3)) && !tensor_at(L, 1))
@@ -55,19 +61,26 @@ static int call_function(lua_State *L)
   return n;
 }
 
-/* named(name, function, takes a tensor first): the function, whose messages begin with the name.
-   Those that it calls itself speak of it, too. */
+/* named(name, function, takes a tensor first, by_name): the function, whose messages begin with the
+   name. Those that it calls itself speak of it, too. by_name: its last argument may be a table of
+   arguments by name; a text: what those behind its parameters are called there. */
 static int named(lua_State *L)
 {
   static int functions;
   const char *name = copy_text(luaL_checkstring(L, 1));
   luaL_checktype(L, 2, LUA_TFUNCTION);
-  lua_settop(L, 3);
+  lua_settop(L, 4);
   lua_pushlightuserdata(L, (char *)name);
   lua_replace(L, 1);
+  const char *rest = lua_type(L, 4) == LUA_TSTRING ? copy_text(lua_tostring(L, 4)) : NULL;
+  bool by_name = lua_toboolean(L, 4) && (rest || most_arguments(L, 2) != ANY_NUMBER);
+  lua_settop(L, 3);
   lua_pushinteger(L, functions++);
   lua_pushinteger(L, most_arguments(L, 2));
-  lua_pushcclosure(L, call_function, 5);
+  lua_pushboolean(L, by_name);
+  lua_pushstring(L, rest);
+  lua_pushinteger(L, refused_parameters(L, 2));
+  lua_pushcclosure(L, call_function, 8);
   return 1;
 }
 

@@ -27,21 +27,44 @@ end
 
 local LEAST = -3.4028234663852886e38 -- of float32: what the score of a key that isn't seen becomes
 
-local function masked_attention(q, k, v, mask, scale)
-  local heads, groups, shape = core.shape(q)[2], core.shape(k)[2], core.shape(q)
+local function both(a, b)
+  if a == nil or b == nil then return a == nil and b or a end
+  return raw.logical_and(a, b)
+end
+
+-- Which keys a query sees by its place alone: [q, k], or nil: all.
+local function seen_by_place(q, k, how)
+  if not how.causal and not how.window then return nil end
+  local places, keys = base.index_row(core.shape(q)[3]), base.index_row(core.shape(k)[3])
+  local ahead = raw.sub(keys, view(places, {core.shape(q)[3], 1}))
+  local sees = how.causal and raw.le(ahead, 0) or nil
+  if not how.window then return sees end
+  if not how.causal then sees = raw.lt(ahead, how.window) end
+  return both(sees, raw.gt(ahead, -how.window))
+end
+
+-- Scores that stand in memory: for what the kernel of `attention` does not do. how: {mask =, scale =,
+-- causal =, window =, softcap =, dropout =}.
+local function attention_of_scores(q, k, v, how)
+  local heads, groups, shape, mask = core.shape(q)[2], core.shape(k)[2], core.shape(q), how.mask
   local in_groups = groups < heads
-  if in_groups then q, mask = grouped(q, groups), grouped_mask(mask, groups) end
+  local sees = seen_by_place(q, k, how)
+  if in_groups then q, mask = grouped(q, groups), mask and grouped_mask(mask, groups) end
   local r = in_groups and "r" or ""
   local scores = base.wide(base.product(q, k, string.format("bg%sqd,bgkd->bg%sqk", r, r)))
-  scores = base.scaled(scores, scale)
-  local sees = mask
-  if core.type(mask) ~= "bool" then
-    sees = raw.logical_not(raw.lt(mask, LEAST))
+  scores = base.scaled(scores, how.scale)
+  if how.softcap then scores = base.scaled(raw.tanh(base.scaled(scores, 1 / how.softcap)), how.softcap) end
+  if mask ~= nil and core.type(mask) ~= "bool" then
+    sees = both(raw.logical_not(raw.lt(mask, LEAST)), sees)
     scores = raw.add(scores, mask)
+  elseif mask ~= nil then
+    sees = both(mask, sees)
   end
-  scores = raw.where(sees, scores, LEAST)
+  if sees ~= nil then scores = raw.where(sees, scores, LEAST) end
+  local shares = raw.softmax(scores, -1)
   -- Where a query sees no key its shares are zeros, as PyTorch has them.
-  local shares = base.narrowed(raw.where(sees, raw.softmax(scores, -1), 0.0), v)
+  if sees ~= nil then shares = raw.where(sees, shares, 0.0) end
+  shares = base.narrowed(raw.dropout(shares, how.dropout), v)
   local y = base.product(shares, v, string.format("bg%sqk,bgke->bg%sqe", r, r))
   shape[4] = core.shape(v)[4]
   return view(y, shape)
@@ -93,30 +116,48 @@ local function check_mask(q, k, mask)
   end
 end
 
--- scaled_dot_product_attention(q, k, v, {causal =, mask =, scale =}), each of shape [batch, heads,
--- sequence, size]; keys and values may have fewer heads, each for a group of the queries'. mask:
--- true where a query sees a key, or what is added to the scores: -inf where it sees none. A query
--- that sees no key at all gets zeros.
-method("scaled_dot_product_attention", function(q, k, v, options)
-  options = base.options_of(options, {"causal", "mask", "scale"})
+local function flag(value, what)
+  if value ~= nil and type(value) ~= "boolean" then
+    misfit("%s must be true or false, not %s", what, base.a(value))
+  end
+  return value
+end
+
+-- scaled_dot_product_attention(q, k, v, {is_causal =, attn_mask =, scale =, window =, softcap =}), each of
+-- shape [batch, heads, sequence, size]; keys and values may have fewer heads, each for a group of the
+-- queries'. attn_mask: true where a query sees a key, or what is added to the scores: -inf where it sees
+-- none. A query that sees no key at all gets zeros. window: the keys within that many places of the
+-- query's, itself among them; with is_causal, the last so many. softcap: scores become softcap *
+-- tanh(score / softcap). causal and mask are other names of is_causal and attn_mask.
+method("scaled_dot_product_attention", function(query, key, value, attn_mask, dropout_p, is_causal, scale,
+    enable_gqa, causal, mask, window, softcap)
+  local q, k, v = query, key, value
+  if mask ~= nil and attn_mask ~= nil then misfit("mask and attn_mask are the same") end
+  if mask == nil then mask = attn_mask end
+  if flag(causal, "causal") == nil then causal = flag(is_causal, "is_causal") end
+  flag(enable_gqa, "enable_gqa")
   base.tensor(k, "the keys")
   base.tensor(v, "the values")
   check_heads(q, k, v)
   for _, x in ipairs{q, k, v} do base.need_floating(x) end
   base.check_types(q, "the query", k, "the key")
   base.check_types(q, "the query", v, "the value")
-  local causal, mask, scale = options.causal, options.mask, options.scale
-  if causal ~= nil and type(causal) ~= "boolean" then
-    misfit("causal must be true or false, not %s", base.a(causal))
-  end
   if scale == nil then scale = 1 / math.sqrt(core.shape(q)[4]) end
   if type(scale) ~= "number" or scale - scale ~= 0 then
     misfit("the scale must be a number, not %s", base.a(scale))
   end
-  if mask == nil then return whole_attention(q, k, v, causal, scale) end
-  if causal then misfit("it takes a mask or causal, not both") end
-  check_mask(q, k, mask)
-  return masked_attention(q, k, v, mask, scale)
+  if mask ~= nil then
+    if causal then misfit("it takes a mask or causal, not both") end
+    check_mask(q, k, mask)
+  end
+  if window ~= nil then base.whole(window, "window", 1) end
+  if softcap ~= nil and not (base.number_or(softcap, 0, "softcap") > 0) then misfit("softcap must be above 0") end
+  local dropout = base.number_or(dropout_p, 0, "dropout_p")
+  if not mask and not window and not softcap and dropout == 0 then
+    return whole_attention(q, k, v, causal, scale)
+  end
+  return attention_of_scores(q, k, v, {mask = mask, scale = scale, causal = causal, window = window,
+    softcap = softcap, dropout = dropout})
 end)
 
 -- ----------------------------------------------------------------------------------------- rotary
@@ -190,7 +231,7 @@ define("rotary_tables", function(length, size, theta, scaling)
   local place = view(base.floating(base.index_row(length)), {length, 1})
   local angle = raw.mul(place, turn)
   return raw.cos(angle), raw.sin(angle)
-end)
+end, false)
 
 -- Cosines or sines broadcast to half of x, and do not stretch it.
 local function check_turn(half, v, what)
@@ -208,12 +249,11 @@ end
 
 -- rotary(x, cos, sin[, {pairs = true}]): turns pairs of the last dimension: i and i + half of it,
 -- or neighbours. cos and sin broadcast to x, with half its last dimension.
-method("rotary", function(x, cos, sin, options)
-  options = base.options_of(options, {"pairs"})
-  if options.pairs ~= nil and type(options.pairs) ~= "boolean" then
-    misfit("pairs must be true or false, not %s", base.a(options.pairs))
+method("rotary", function(input, cos, sin, pairs)
+  if pairs ~= nil and type(pairs) ~= "boolean" then
+    misfit("pairs must be true or false, not %s", base.a(pairs))
   end
-  x = base.floating(x)
+  local x = base.floating(input)
   local shape = core.shape(x)
   local size = shape[#shape]
   if not size or size % 2 ~= 0 then
@@ -222,6 +262,6 @@ method("rotary", function(x, cos, sin, options)
   local half = base.resized(shape, #shape - 1, size // 2)
   check_turn(half, cos, "cosines")
   check_turn(half, sin, "sines")
-  if options.pairs then return append("rotary_pairs", {x, cos, sin}) end
+  if pairs then return append("rotary_pairs", {x, cos, sin}) end
   return append("rotary", {x, cos, sin}, {half = size // 2})
 end)

@@ -23,32 +23,16 @@ local function keeps(keep)
 end
 base.keeps = keeps
 
-method("sum", function(x, dims, keep)
-  x = counting(x)
-  return reduced("sum", x, dimensions(core.shape(x), dims), keeps(keep))
+method("sum", function(input, dim, keepdim, dtype)
+  local x = counting(base.typed(input, dtype))
+  return reduced("sum", x, dimensions(core.shape(x), dim), keeps(keepdim))
 end)
 
-method("mean", function(x, dims, keep)
-  local list, n = dimensions(core.shape(x), dims)
-  return reduced("sum", base.need_floating(x), list, keeps(keep), 1 / n)
+method("mean", function(input, dim, keepdim, dtype)
+  local x = base.typed(input, dtype)
+  local list, n = dimensions(core.shape(x), dim)
+  return reduced("sum", base.need_floating(x), list, keeps(keepdim), 1 / n)
 end)
-
--- What var is given: dimensions, what is taken off the number of elements that the sum is divided
--- by, and whether the dimensions stay. As in PyTorch false alone is no dimension but `unbiased`.
-local function of_variance(dims, unbiased, keep, options)
-  local has_keys = base.kind(dims) == "table" and rawlen(dims) == 0
-  if has_keys or type(dims) == "boolean" then
-    if keep ~= nil or options ~= nil or has_keys and unbiased ~= nil then
-      misfit("dimensions come first, then whether it is unbiased, and whether the dimension stays")
-    end
-    dims, unbiased, options = nil, not has_keys and dims, has_keys and dims or unbiased
-  elseif base.kind(unbiased) == "table" then
-    unbiased, keep, options = nil, nil, unbiased
-  elseif base.kind(keep) == "table" then
-    keep, options = nil, keep
-  end
-  return dims, unbiased, keep, options
-end
 
 local function correction_of(unbiased, correction)
   if unbiased ~= nil and correction ~= nil then
@@ -66,13 +50,16 @@ local function correction_of(unbiased, correction)
   return unbiased == false and 0 or 1
 end
 
--- x:var(dims, unbiased, keepdim), x:var(dims, {correction = 1, unbiased = true, keepdim = false})
-method("var", function(x, dims, unbiased, keep, options)
-  dims, unbiased, keep, options = of_variance(dims, unbiased, keep, options)
-  options = base.options_of(options, {"correction", "unbiased", "keepdim"})
-  if unbiased == nil then unbiased = options.unbiased end
-  if keep == nil then keep = options.keepdim end
-  local correction = correction_of(unbiased, options.correction)
+-- x:var(dim, unbiased, keepdim), x:var(dim, {correction = 1, keepdim = false}). As in PyTorch false alone
+-- is no dimension but `unbiased`.
+local function var(x, dims, unbiased, keep, correction)
+  if type(dims) == "boolean" then
+    if unbiased ~= nil or keep ~= nil then
+      misfit("dimensions come first, then whether it is unbiased, and whether the dimension stays")
+    end
+    dims, unbiased = nil, dims
+  end
+  correction = correction_of(unbiased, correction)
   local given, shape = base.need_floating(x), core.shape(x)
   local list, n = dimensions(shape, dims)
   if n <= correction then
@@ -85,19 +72,22 @@ method("var", function(x, dims, unbiased, keep, options)
   local mean = reduced("sum", x, list, stays, 1 / n, true)
   local y = reduced("sum", raw.square(raw.sub(x, mean)), list, keeps(keep), 1 / (n - correction))
   return base.narrowed(y, given)
+end
+method("var", function(input, dim, unbiased, keepdim, correction)
+  return var(input, dim, unbiased, keepdim, correction)
 end)
 
 -- x:std(...): as var. Where all are equal no gradient flows.
-method("std", function(...)
-  local variance = raw.var(...)
+method("std", function(input, dim, unbiased, keepdim, correction)
+  local variance = var(input, dim, unbiased, keepdim, correction)
   local none = raw.eq(variance, 0)
   return raw.where(none, 0.0, raw.sqrt(raw.where(none, 1.0, variance)))
 end)
 
 for _, name in ipairs{"amax", "amin"} do
-  method(name, function(x, dims, keep)
-    x = counting(x)
-    return reduced(name, x, dimensions(core.shape(x), dims), keeps(keep))
+  method(name, function(input, dim, keepdim)
+    local x = counting(input)
+    return reduced(name, x, dimensions(core.shape(x), dim), keeps(keepdim))
   end)
 end
 
@@ -122,8 +112,13 @@ for _, name in ipairs{"max", "min"} do
   local whole = name == "max" and "amax" or "amin"
   local function of(x, d) return largest(name == "max" and x or raw.neg(x), d) end
 
-  -- x:max(): of all. x:max(dim): the largest along the dimension, and their indices.
-  method(name, function(x, dim, keep)
+  -- x:max(): of all. x:max(dim): the largest along the dimension, and their indices. x:max(y): of both.
+  method(name, function(input, dim, keepdim, other)
+    local x, keep = input, keepdim
+    if other ~= nil then
+      if dim ~= nil then misfit("either a dimension or another tensor") end
+      dim = base.tensor(other, "other")
+    end
     if keep ~= nil and not math.type(dim) then misfit("a dimension that stays has to be named") end
     if dim == nil then return raw[whole](x) end
     if base.is_tensor(dim) then return raw[name .. "imum"](x, dim) end
@@ -135,9 +130,13 @@ for _, name in ipairs{"max", "min"} do
   end)
 
   -- x:argmax(): in the flattened tensor. x:argmax(dim): along the dimension.
-  method("arg" .. name, function(x, dim, keep)
-    if keep ~= nil and dim == nil then misfit("a dimension that stays has to be named") end
-    if dim == nil then return view(of(raw.flatten(x), 0), {}) end
+  method("arg" .. name, function(input, dim, keepdim)
+    local x, keep = input, keepdim
+    if dim == nil then
+      local ones = {}
+      if keeps(keep) then for i = 1, #core.shape(x) do ones[i] = 1 end end
+      return view(of(raw.flatten(x), 0), ones)
+    end
     local d = dimension(core.shape(x), dim)
     local index = of(x, d)
     return keeps(keep) and index or without(index, d)
@@ -156,17 +155,22 @@ local function norm(x, p, dims, keep)
   return raw.where(none, 0.0, raw.pow(raw.where(none, 1.0, sum), 1 / p))
 end
 
--- x:norm(p, dims, keep)
-method("norm", function(x, p, dims, keep)
-  p = p == nil and 2 or p
+-- x:norm(p, dim, keepdim)
+method("norm", function(input, p, dim, keepdim, out, dtype)
+  local x = base.typed(input, dtype)
+  p = (p == nil or p == "fro") and 2 or p
   if type(p) ~= "number" or p ~= p then
-    misfit("p must be a number or math.huge, not %s", math.type(p) and tostring(p) or base.a(p))
+    misfit("p must be a number, math.huge or 'fro', not %s", math.type(p) and tostring(p) or base.a(p))
   end
-  return base.narrowed(norm(base.wide(x), p, dims, keep), x)
+  return base.narrowed(norm(base.wide(x), p, dim, keepdim), x)
+end)
+base.as_method("norm", function(input, p, dim, keepdim, dtype)
+  return raw.norm(input, p, dim, keepdim, nil, dtype)
 end)
 
 -- x:cumsum(dim)
-method("cumsum", function(x, dim)
+method("cumsum", function(input, dim, dtype)
+  local x = base.typed(input, dtype)
   local d = dimension(core.shape(base.need_floating(x)), dim)
   return base.narrowed(append("cumsum", {x}, {dims = {d}}), x)
 end)
@@ -183,7 +187,8 @@ end
 base.product = product
 
 -- linear(x, weight, bias or nil): x [..., in], weight [out, in], bias [out].
-method("linear", function(x, weight, bias)
+method("linear", function(input, weight, bias)
+  local x = input
   local function say(format, ...)
     local place = core.place()
     base.fail("%s: " .. format, place == "" and "linear" or place, ...)
@@ -225,7 +230,8 @@ local function batch_letters(x, shape, other, all)
 end
 
 -- matmul(a, b): [..., m, k] and [..., k, n], whose leading dimensions broadcast; or vectors [k].
-method("matmul", function(a, b)
+method("matmul", function(input, other)
+  local a, b = input, other
   local s, t = core.shape(a), core.shape(base.tensor(b, "the second operand"))
   local function no_fit()
     misfit("shapes %s and %s do not fit: it takes [..., m, k] and [..., k, n], whose leading sizes "
@@ -305,7 +311,13 @@ local function check_output(text, a, b)
 end
 
 -- einsum("bik,bjk->bij", a, b): of one or two tensors.
-define("einsum", function(equation, a, b)
+define("einsum", function(equation, ...)
+  local a, b, more = ...
+  if base.kind(a) == "table" then
+    base.list(a, "the operands")
+    a, b, more = rawget(a, 1), rawget(a, 2), rawget(a, 3)
+  end
+  if more ~= nil then misfit("it takes one tensor or two, not more: write several einsums") end
   if type(equation) ~= "string" then
     misfit("the equation comes first, such as 'mk,kn->mn', not %s", base.a(equation))
   end
@@ -333,5 +345,5 @@ define("einsum", function(equation, a, b)
     return ordered(raw.mul(a, b), first .. second, out)
   end
   return product(a, b, string.format("%s,%s->%s", first, second, out))
-end)
+end, "tensors")
 

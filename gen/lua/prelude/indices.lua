@@ -1,4 +1,4 @@
--- indices.lua: functions that choose elements by their indices, and those of images.
+-- indices.lua: functions that choose elements by their indices.
 local core, base = ...
 local append, raw, define, method = core.append, base.raw, base.define, base.method
 local misfit, shape_text, dimension = base.misfit, base.shape_text, base.dimension
@@ -17,17 +17,33 @@ local function sorted_dim(x, dim)
   return dimension(core.shape(x), dim == nil and -1 or dim)
 end
 
+-- The order of equal elements stays, whether it is asked for or not.
+local function check_stable(stable)
+  if stable ~= nil and type(stable) ~= "boolean" then
+    misfit("stable must be true or false, not %s", base.a(stable))
+  end
+end
+
 -- x:sort(dim, descending): the values, and their indices.
-method("sort", function(x, dim, descending)
+method("sort", function(input, dim, descending, stable)
+  local x = input
+  check_stable(stable)
   local d = sorted_dim(x, dim)
   local index = order(x, d, descending)
   return gathered(x, d, index), index
 end)
 
-method("argsort", function(x, dim, descending) return order(x, sorted_dim(x, dim), descending) end)
+method("argsort", function(input, dim, descending, stable)
+  check_stable(stable)
+  return order(input, sorted_dim(input, dim), descending)
+end)
 
 -- x:topk(k, dim, largest): the k largest values in order, and their indices.
-method("topk", function(x, k, dim, largest)
+method("topk", function(input, k, dim, largest, sorted)
+  local x = input
+  if sorted ~= nil and type(sorted) ~= "boolean" then
+    misfit("sorted must be true or false, not %s", base.a(sorted))
+  end
   local d = sorted_dim(x, dim)
   k = base.whole(k, "k", 1)
   if k > core.shape(x)[d + 1] then
@@ -60,7 +76,8 @@ local function corner(x, d, shape)
 end
 
 -- x:gather(dim, index)
-method("gather", function(x, dim, index)
+method("gather", function(input, dim, index, sparse_grad)
+  local x = input
   local d = dimension(core.shape(x), dim)
   index = base.indices(index, "the index", core.shape(x)[d + 1])
   check_index(x, d, index)
@@ -95,7 +112,10 @@ local function in_corner(x, d, shape, i, f)
 end
 
 -- x:scatter(dim, index, source): the source's elements where the index says, a number too.
-method("scatter", function(x, dim, index, src)
+method("scatter", function(input, dim, index, src, value, reduce)
+  local x = input
+  if src ~= nil and value ~= nil then misfit("it takes src or value, not both") end
+  if src == nil then src = value end
   local d = dimension(core.shape(base.need_floating(x)), dim)
   index = base.indices(index, "the index", core.shape(x)[d + 1])
   check_index(x, d, index)
@@ -106,7 +126,8 @@ method("scatter", function(x, dim, index, src)
 end)
 
 -- x:scatter_add(dim, index, source)
-method("scatter_add", function(x, dim, index, src)
+method("scatter_add", function(input, dim, index, src)
+  local x = input
   local d = dimension(core.shape(base.need_floating(x)), dim)
   index = base.indices(index, "the index", core.shape(x)[d + 1])
   check_index(x, d, index)
@@ -126,13 +147,15 @@ local function check_ids(ids, below)
 end
 
 -- x:index_select(dim, indices)
-method("index_select", function(x, dim, ids)
+method("index_select", function(input, dim, index)
+  local x, ids = input, index
   local d = dimension(core.shape(x), dim)
   return append("index_select", {x, check_ids(ids, core.shape(x)[d + 1])}, {dims = {d}})
 end)
 
 -- x:index_add(dim, indices, source)
-method("index_add", function(x, dim, ids, src)
+method("index_add", function(input, dim, index, source, alpha)
+  local x, ids, src = input, index, source
   local shape = core.shape(base.need_floating(x))
   local d = dimension(shape, dim)
   ids = check_ids(ids, shape[d + 1])
@@ -142,22 +165,34 @@ method("index_add", function(x, dim, ids, src)
     misfit("a source of shape %s must have the shape %s", shape_text(there), shape_text(wanted))
   end
   base.check_types(x, "the tensor", src, "the source")
+  alpha = base.number_or(alpha, 1, "alpha")
+  if alpha ~= 1 then src = raw.mul(src, alpha) end
   local sum = append("index_add", {src, ids}, {dims = {d}, shapes = {shape}})
   return base.narrowed(raw.add(x, sum), x)
 end)
 
--- embedding(indices, weight): the weight's rows [..., size].
-method("embedding", function(ids, weight)
+-- embedding(indices, weight, padding_idx): the weight's rows [..., size]. Row padding_idx gets no gradient.
+method("embedding", function(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+  local ids = input
   local shape = core.shape(base.tensor(weight, "the weight"))
   if #shape ~= 2 then
     misfit("the weight must have two dimensions, rows and size, not the shape %s",
       shape_text(shape))
   end
-  return append("embedding", {weight, base.indices(ids, "the indices", shape[1])})
+  local index = base.indices(ids, "the indices", shape[1])
+  local y = append("embedding", {weight, index})
+  if padding_idx == nil then return y end
+  local row = base.whole(padding_idx, "padding_idx", -shape[1], shape[1] - 1)
+  local is_padding = raw.eq(raw.unsqueeze(index, -1), row % shape[1])
+  return raw.where(is_padding, raw.detach(y), y)
 end)
 
 -- one_hot(indices, classes): [..., classes], whole numbers.
-method("one_hot", function(ids, n)
+method("one_hot", function(input, num_classes)
+  if num_classes == nil or num_classes == -1 then
+    misfit("say num_classes: the largest index is no size that a plan knows")
+  end
+  local ids, n = input, num_classes
   n = base.whole(n, "the number of classes", 1, 2^31 - 1 | 0)
   ids = base.indices(ids, "the indices", n)
   return raw.to(raw.eq(raw.unsqueeze(ids, -1), base.index_row(n)), "int32")
@@ -166,7 +201,8 @@ end)
 -- --------------------------------------------------------------------------------------- triangles
 
 for _, name in ipairs{"tril", "triu"} do
-  method(name, function(x, diagonal)
+  method(name, function(input, diagonal)
+    local x = input
     if #core.shape(x) < 2 then
       misfit("it takes matrices, not the shape %s", shape_text(core.shape(x)))
     end
@@ -174,78 +210,3 @@ for _, name in ipairs{"tril", "triu"} do
     return append(name, {x}, {diagonal = diagonal})
   end)
 end
-
--- ------------------------------------------------------------------------------------------ images
-
-local MOST = 1 << 20
-
--- A number for both dimensions, or {y, x}.
-local function pair(v, what, least, otherwise)
-  if v == nil then v = otherwise end
-  if base.kind(v) ~= "table" then v = {v, v} end
-  if base.list(v, what) ~= 2 then misfit("%s is a number, or {y, x}", what) end
-  return base.whole(rawget(v, 1), what, least, MOST), base.whole(rawget(v, 2), what, least, MOST)
-end
-
--- How often a window fits.
-local function windows(x, size, window, stride, pad, dilation)
-  local n = (size + 2 * pad - dilation * (window - 1) - 1) // stride + 1
-  if n < 1 then
-    misfit("a window of %d does not fit the shape %s", dilation * (window - 1) + 1,
-      shape_text(core.shape(x)))
-  end
-  return n
-end
-
-local function check_conv(x, weight, groups)
-  base.need_floating(base.tensor(weight, "the weight"))
-  local s, t = core.shape(base.need_floating(x)), core.shape(weight)
-  if #s ~= 4 or #t ~= 4 then
-    misfit("it takes images [n, channels, y, x] and weights [out, in, y, x], not the shapes %s and "
-      .. "%s", shape_text(s), shape_text(t))
-  end
-  if s[2] ~= t[2] * groups or t[1] % groups ~= 0 then
-    misfit("images %s do not fit weights %s in %d groups", shape_text(s), shape_text(t), groups)
-  end
-  return s, t
-end
-
--- conv2d(x, weight, bias, {stride =, padding =, dilation =, groups =})
-method("conv2d", function(x, weight, bias, options)
-  options = base.options_of(options, {"stride", "padding", "dilation", "groups"})
-  local groups = options.groups == nil and 1 or base.whole(options.groups, "groups", 1, MOST)
-  local s, t = check_conv(x, weight, groups)
-  local stride_y, stride_x = pair(options.stride, "the stride", 1, 1)
-  local pad_y, pad_x = pair(options.padding, "the padding", 0, 0)
-  local dilation_y, dilation_x = pair(options.dilation, "the dilation", 1, 1)
-  local high = windows(x, s[3], t[3], stride_y, pad_y, dilation_y)
-  local wide = windows(x, s[4], t[4], stride_x, pad_x, dilation_x)
-  local y = append("conv2d", {x, weight}, {stride_y = stride_y, stride_x = stride_x, pad_y = pad_y,
-    pad_x = pad_x, dilation_y = dilation_y, dilation_x = dilation_x,
-    shapes = {{s[1], t[1], high, wide}}})
-  if bias == nil then return base.narrowed(y, x) end
-  local size = core.shape(base.tensor(bias, "the bias"))
-  if #size ~= 1 or size[1] ~= t[1] then
-    misfit("a bias of shape %s does not fit weights %s", shape_text(size), shape_text(t))
-  end
-  return base.narrowed(raw.add(y, view(bias, {t[1], 1, 1})), x)
-end)
-
--- max_pool2d(x, kernel, {stride =, padding =}): the stride is the kernel's size unless it is given.
-method("max_pool2d", function(x, kernel, options)
-  options = base.options_of(options, {"stride", "padding"})
-  local s = core.shape(base.need_floating(x))
-  if #s < 3 then misfit("it takes images [..., y, x], not the shape %s", shape_text(s)) end
-  local kernel_y, kernel_x = pair(kernel, "the kernel", 1)
-  local stride_y, stride_x = pair(options.stride, "the stride", 1, {kernel_y, kernel_x})
-  local pad_y, pad_x = pair(options.padding, "the padding", 0, 0)
-  if 2 * pad_y > kernel_y or 2 * pad_x > kernel_x then
-    misfit("the padding is at most half of the kernel")
-  end
-  local shape = table.move(s, 1, #s, 1, {})
-  shape[#s - 1] = windows(x, s[#s - 1], kernel_y, stride_y, pad_y, 1)
-  shape[#s] = windows(x, s[#s], kernel_x, stride_x, pad_x, 1)
-  local y = append("max_pool2d", {x}, {kernel_y = kernel_y, kernel_x = kernel_x,
-    stride_y = stride_y, stride_x = stride_x, pad_y = pad_y, pad_x = pad_x, shapes = {shape}})
-  return base.narrowed(y, x)
-end)

@@ -22,28 +22,36 @@ local function softmax_input(x, dim)
   return wide(x), dimension(core.shape(x), dim)
 end
 
-local function softmax(x, dim)
-  local input, d = softmax_input(x, dim)
-  local e = raw.exp((shifted(input, d)))
-  return narrowed(raw.div(e, reduced("sum", e, {d}, true)), x)
+method("softmax", function(input, dim, _stacklevel, dtype)
+  local given = base.typed(input, dtype)
+  local x, d = softmax_input(given, dim)
+  local e = raw.exp((shifted(x, d)))
+  return narrowed(raw.div(e, reduced("sum", e, {d}, true)), given)
+end)
+
+method("log_softmax", function(input, dim, _stacklevel, dtype)
+  local given = base.typed(input, dtype)
+  local x, d = softmax_input(given, dim)
+  local z = shifted(x, d)
+  return narrowed(raw.sub(z, raw.log(reduced("sum", raw.exp(z), {d}, true))), given)
+end)
+for _, name in ipairs{"softmax", "log_softmax"} do
+  base.as_method(name, function(input, dim, dtype) return raw[name](input, dim, nil, dtype) end)
 end
-method("softmax", softmax)
 
-method("log_softmax", function(x, dim)
-  local input, d = softmax_input(x, dim)
-  local z = shifted(input, d)
-  return narrowed(raw.sub(z, raw.log(reduced("sum", raw.exp(z), {d}, true))), x)
+-- logsumexp(x, dim, keepdim): dim may be a list.
+method("logsumexp", function(input, dim, keepdim)
+  if dim == nil then misfit("say over which dimension it goes: -1 is the last") end
+  local x, list = wide(input), base.dimensions(core.shape(input), dim)
+  local most = reduced("amax", x, list, true, nil, true)
+  local e = raw.exp(raw.sub(x, most))
+  local y = narrowed(raw.add(raw.log(reduced("sum", e, list, true)), most), input)
+  if keeps(keepdim) then return y end
+  return raw.squeeze(y, list)
 end)
 
-method("logsumexp", function(x, dim, keep)
-  local input, d = softmax_input(x, dim)
-  local z, most = shifted(input, d)
-  local y = narrowed(raw.add(raw.log(reduced("sum", raw.exp(z), {d}, true)), most), x)
-  return keeps(keep) and y or without(y, d)
-end)
-
-local function reduction_of(options)
-  local how = options.reduction == nil and "mean" or options.reduction
+local function reduction_of(reduction)
+  local how = reduction == nil and "mean" or reduction
   if how ~= "mean" and how ~= "sum" and how ~= "none" then
     misfit('the reduction is "mean", "sum" or "none", not %s', base.a(how))
   end
@@ -51,9 +59,9 @@ local function reduction_of(options)
 end
 
 -- The class whose targets are ignored: PyTorch's default unless it is told.
-local function ignored_of(options)
-  if options.ignore_index == nil then return -100 end
-  return base.whole(options.ignore_index, "ignore_index", -2^31 | 0, 2^31 - 1 | 0)
+local function ignored_of(ignore_index)
+  if ignore_index == nil then return -100 end
+  return base.whole(ignore_index, "ignore_index", -2^31 | 0, 2^31 - 1 | 0)
 end
 
 local function finished(x, how)
@@ -61,31 +69,66 @@ local function finished(x, how)
   return how == "mean" and raw.mean(x) or raw.sum(x)
 end
 
--- x [..., classes] and the classes' numbers [...]: of shape [..., 1].
-local function check_targets(x, targets, options)
+local function without_dimension(shape, d)
+  local rest = table.move(shape, 1, #shape, 1, {})
+  table.remove(rest, d + 1)
+  return rest
+end
+
+-- x with the classes last, where PyTorch has them as dimension 1 of [n, classes, ...]: the targets' shape
+-- tells which it is.
+local function with_classes_last(x, there)
   local shape = core.shape(x)
-  local there = core.shape(base.need_whole(targets, "the targets"))
-  local leading = table.move(shape, 1, #shape - 1, 1, {})
-  if #shape == 0 or not base.same_shape(there, leading) then
-    misfit("targets of shape %s do not fit the shape %s: they are the number of a class for each "
-      .. "of its leading dimensions; the last one is the classes", shape_text(there),
+  local last = #shape > 0 and base.same_shape(there, without_dimension(shape, #shape - 1))
+  local second = #shape > 2 and base.same_shape(there, without_dimension(shape, 1))
+  if last and second then
+    misfit("the classes of the shape %s may be dimension 1 or the last one, by the targets' shape %s: "
+      .. "flatten it to [n, classes]", shape_text(shape), shape_text(there))
+  end
+  if last then return x end
+  if not second then
+    misfit("targets of shape %s do not fit the shape %s: they are the number of a class for each of its "
+      .. "dimensions but that of the classes, which is dimension 1, or the last one", shape_text(there),
       shape_text(shape))
   end
-  return base.indices(targets, "the targets", shape[#shape], ignored_of(options))
+  local order = {0}
+  for d = 2, #shape - 1 do order[d] = d end
+  order[#shape] = 1
+  return raw.permute(x, order)
+end
+
+-- x with the classes last, and the targets, their numbers.
+local function classes_and_targets(x, targets, ignored)
+  x = with_classes_last(x, core.shape(base.need_whole(targets, "the targets")))
+  local shape = core.shape(x)
+  return x, base.indices(targets, "the targets", shape[#shape], ignored)
+end
+
+-- The weight of each target's class: [..., 1]; nil where classes have none.
+local function weights_of(targets, weight, classes)
+  if weight == nil then return nil end
+  local shape = core.shape(base.need_floating(base.tensor(weight, "the weight")))
+  if #shape ~= 1 or shape[1] ~= classes then
+    misfit("a weight of shape %s does not fit %d classes", shape_text(shape), classes)
+  end
+  local found = core.append("index_select", {wide(weight), raw.flatten(targets)}, {dims = {0}})
+  local across = core.shape(targets)
+  across[#across + 1] = 1
+  return base.view(found, across)
 end
 
 -- What is lost of each target, x [..., 1], brought together: where it is the class to be ignored,
--- nothing, and it doesn't count. Targets that are never that class all count.
-local function lost(x, targets, options)
-  local how, ignored = reduction_of(options), ignored_of(options)
-  local counts
+-- nothing, and it doesn't count. Targets that are never that class all count; each as its weight says.
+local function lost(x, targets, how, ignored, weights)
+  local counts = weights
   if core.may_be(targets, ignored) then
-    counts = raw.ne(raw.unsqueeze(targets, -1), ignored)
-    x = raw.where(counts, x, 0.0)
+    local is_counted = raw.ne(raw.unsqueeze(targets, -1), ignored)
+    x = raw.where(is_counted, x, 0.0)
+    counts = weights and raw.where(is_counted, weights, 0.0) or raw.to(is_counted, "float32")
   end
   if how == "none" then return without(x, #core.shape(x) - 1) end
   if how == "sum" or not counts then return finished(x, how) end
-  return raw.div(raw.sum(x), raw.sum(raw.to(counts, "float32")))
+  return raw.div(raw.sum(x), raw.sum(counts))
 end
 
 -- The element of each target's class: [..., 1].
@@ -93,34 +136,124 @@ local function picked(x, targets)
   return gathered(x, #core.shape(x) - 1, raw.unsqueeze(targets, -1))
 end
 
--- cross_entropy(logits, targets[, {reduction =, ignore_index =}]): logits [..., classes]. Where the
--- classes are cut over ranks, each has a part of the sums and some of the targets; as these are few,
--- every rank is told all of them at once.
-method("cross_entropy", function(logits, targets, options)
-  options = base.options_of(options, {"reduction", "ignore_index"})
-  logits = wide(logits)
-  targets = check_targets(logits, targets, options)
-  local d = #core.shape(logits) - 1
+-- Of targets that are shares of classes, [n, classes]: their loss.
+local function loss_of_shares(logits, target, weight, how, smoothing)
+  local shape = core.shape(logits)
+  if not base.same_shape(shape, core.shape(target)) or #shape ~= 2 then
+    misfit("targets of shape %s for the shape %s: shares of classes are of one shape [n, classes] with the "
+      .. "logits", shape_text(core.shape(target)), shape_text(shape))
+  end
+  local classes = shape[2]
+  target = wide(target)
+  if smoothing > 0 then target = raw.add(raw.mul(target, 1 - smoothing), smoothing / classes) end
+  if weight ~= nil then target = raw.mul(target, weight) end
+  local y = raw.neg(reduced("sum", raw.mul(raw.log_softmax(logits, 1), target), {1}))
+  return finished(y, how)
+end
+
+-- cross_entropy(logits, targets, {weight =, ignore_index =, reduction =, label_smoothing =}): logits
+-- [..., classes], or as PyTorch has them [n, classes, ...]. Where the classes are cut over ranks, each has
+-- a part of the sums and some of the targets; as these are few, every rank is told all of them at once.
+method("cross_entropy", function(input, target, weight, size_average, ignore_index, reduce, reduction,
+    label_smoothing)
+  local how, ignored = reduction_of(reduction), ignored_of(ignore_index)
+  local smoothing = base.number_or(label_smoothing, 0.0, "label_smoothing")
+  if smoothing < 0 or smoothing > 1 then misfit("label_smoothing must be from 0 to 1, not %g", smoothing) end
+  local logits = wide(input)
+  if base.is_floating(base.tensor(target, "the targets")) then
+    return loss_of_shares(logits, target, weight, how, smoothing)
+  end
+  local targets
+  logits, targets = classes_and_targets(logits, target, ignored)
+  local shape = core.shape(logits)
+  local d, classes = #shape - 1, shape[#shape]
+  local weights = weights_of(targets, weight, classes)
   local z, most = shifted(logits, d)
   local all = core.finish(reduced("sum", raw.exp(z), {d}, true), "the loss over all classes")
-  local target = core.finish(picked(logits, targets), "the targets' part of the loss")
-  return lost(raw.sub(raw.log(all), raw.sub(target, most)), targets, options)
+  local own = core.finish(picked(logits, targets), "the targets' part of the loss")
+  local log_of_all = raw.log(all)
+  local y = raw.sub(log_of_all, raw.sub(own, most))
+  if weights then y = raw.mul(y, weights) end
+  if smoothing > 0 then
+    local sum = reduced("sum", weight == nil and z or raw.mul(z, wide(weight)), {d}, true)
+    sum = core.finish(sum, "the loss over all classes")
+    local of_all = raw.mul(log_of_all, weight == nil and classes or raw.sum(wide(weight)))
+    y = raw.add(raw.mul(y, 1 - smoothing), raw.mul(raw.sub(of_all, sum), smoothing / classes))
+  end
+  return lost(y, targets, how, ignored, weights)
 end)
 
--- nll_loss(log_probabilities, targets[, options])
-method("nll_loss", function(x, targets, options)
-  options = base.options_of(options, {"reduction", "ignore_index"})
-  targets = check_targets(base.need_floating(x), targets, options)
-  return lost(raw.neg(wide(picked(x, targets))), targets, options)
+-- nll_loss(log_probabilities, targets, {weight =, ignore_index =, reduction =})
+method("nll_loss", function(input, target, weight, size_average, ignore_index, reduce, reduction)
+  local how, ignored = reduction_of(reduction), ignored_of(ignore_index)
+  local x, targets = classes_and_targets(base.need_floating(input), target, ignored)
+  local weights = weights_of(targets, weight, core.shape(x)[#core.shape(x)])
+  local y = raw.neg(wide(picked(x, targets)))
+  if weights then y = raw.mul(y, weights) end
+  return lost(y, targets, how, ignored, weights)
 end)
 
-method("mse_loss", function(x, target, options)
-  local how = reduction_of(base.options_of(options, {"reduction"}))
-  local a, b = core.shape(x), core.shape(base.tensor(target, "the target"))
+local function same_sizes(input, target)
+  local a, b = core.shape(input), core.shape(base.tensor(target, "the target"))
   if not base.same_shape(a, b) then
     misfit("shapes %s and %s are not equal", shape_text(a), shape_text(b))
   end
-  return finished(raw.square(raw.sub(wide(x), wide(target))), how)
+  return wide(input), wide(target)
+end
+
+-- Of each element's loss, each as its weight says.
+local function weighted(y, weight, how)
+  if weight == nil then return finished(y, how) end
+  weight = wide(base.tensor(weight, "the weight"))
+  base.check_broadcast(core.shape(y), core.shape(weight), "a weight")
+  y = raw.mul(y, weight)
+  if how ~= "mean" then return finished(y, how) end
+  return raw.div(raw.sum(y), raw.sum(raw.expand(weight, core.shape(y))))
+end
+
+method("mse_loss", function(input, target, size_average, reduce, reduction, weight)
+  local how = reduction_of(reduction)
+  local x, y = same_sizes(input, target)
+  return weighted(raw.square(raw.sub(x, y)), weight, how)
+end)
+
+method("l1_loss", function(input, target, size_average, reduce, reduction, weight)
+  local how = reduction_of(reduction)
+  local x, y = same_sizes(input, target)
+  return weighted(raw.abs(raw.sub(x, y)), weight, how)
+end)
+
+-- huber_loss(x, y, reduction, delta): half the square up to delta, and a line beyond.
+local function huber(input, target, delta)
+  local x, y = same_sizes(input, target)
+  local apart = raw.abs(raw.sub(x, y))
+  local near = raw.mul(raw.square(apart), 0.5)
+  return raw.where(raw.lt(apart, delta), near, raw.mul(raw.sub(apart, 0.5 * delta), delta))
+end
+local function above_zero(v, what)
+  if not (base.number_or(v, 1, what) > 0) then misfit("%s must be above 0", what) end
+  return v == nil and 1.0 or v
+end
+method("huber_loss", function(input, target, reduction, delta, weight)
+  local how = reduction_of(reduction)
+  return weighted(huber(input, target, above_zero(delta, "delta")), weight, how)
+end)
+method("smooth_l1_loss", function(input, target, size_average, reduce, reduction, beta)
+  local how = reduction_of(reduction)
+  beta = above_zero(beta, "beta")
+  return finished(raw.div(huber(input, target, beta), beta), how)
+end)
+
+-- Of logits and targets from 0 to 1: -y log(sigmoid(x)) - (1 - y) log(1 - sigmoid(x)).
+method("binary_cross_entropy_with_logits", function(input, target, weight, size_average, reduce, reduction,
+    pos_weight)
+  local how = reduction_of(reduction)
+  local x, y = same_sizes(input, target)
+  local function softplus(v) return append("softplus", {v}) end
+  local of_one = pos_weight == nil and y or raw.mul(y, wide(base.tensor(pos_weight, "pos_weight")))
+  local z = raw.add(raw.mul(raw.sub(1, y), softplus(x)), raw.mul(of_one, softplus(raw.neg(x))))
+  if weight ~= nil then z = raw.mul(z, wide(base.tensor(weight, "the weight"))) end
+  return finished(z, how)
 end)
 
 -- ---------------------------------------------------------------------------------- normalisation
@@ -159,8 +292,8 @@ local function check_affine(v, what, sizes)
 end
 
 -- layer_norm(x, sizes, weight, bias, eps): sizes: of the last dimensions.
-method("layer_norm", function(input, given, weight, bias, eps)
-  local x = wide(input)
+method("layer_norm", function(input, normalized_shape, weight, bias, eps)
+  local x, given = wide(input), normalized_shape
   local dims, n, sizes = last_dimensions(x, given)
   check_affine(weight, "the weight", sizes)
   check_affine(bias, "the bias", sizes)
@@ -173,8 +306,8 @@ method("layer_norm", function(input, given, weight, bias, eps)
 end)
 
 -- rms_norm(x, sizes, weight, eps), or rms_norm(x, weight, eps).
-method("rms_norm", function(input, given, weight, eps)
-  local x = wide(input)
+method("rms_norm", function(input, normalized_shape, weight, eps)
+  local x, given = wide(input), normalized_shape
   if base.is_tensor(given) then
     if eps ~= nil then misfit("behind a weight stands eps alone") end
     given, weight, eps = core.shape(given), given, weight
@@ -191,7 +324,8 @@ end)
 local dropouts = 0           -- so far: each draws numbers of its own
 
 -- dropout(x, p): only in training.
-method("dropout", function(x, p, training)
+method("dropout", function(input, p, training, inplace)
+  local x = input
   p = p == nil and 0.5 or p
   if type(p) ~= "number" or not (p >= 0 and p <= 1) then
     misfit("p must be a number from 0 to 1, not %s", math.type(p) and tostring(p) or base.a(p))

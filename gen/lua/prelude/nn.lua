@@ -60,6 +60,7 @@ end
 -- and what it keeps for forward(self, what it kept, ...). Neither calls functions of the plan's; an
 -- instance that the plan gives a forward of its own is called as the plan's are.
 local function own_class(name, keys, new, forward)
+  local made = core.counted(name, new, true)
   local function forward_of(self, ...)
     core.check_given(name .. "'s forward", forward, 2, ...)
     return forward(self, state_of[self], ...)
@@ -76,8 +77,7 @@ local function own_class(name, keys, new, forward)
   end, call)
   local instances = metatable(name, call_own, {forward = forward_of})
   return make_class(name, core.unwatched(function(class, ...)
-    core.check_given(name, new, 0, ...)
-    local self, state = new(...)
+    local self, state = made(...)
     core.make_module(self, class, name, keys)
     if state then state_of[self] = state end
     return setmetatable(self, instances)
@@ -230,10 +230,10 @@ end
 
 local LARGEST = 1 << 40
 
--- What an option `init` says of how a weight begins, as core.parameter takes it; else this.
-local function beginning(options, who, kind, a, b)
-  if options.init == nil then return kind, a, b end
-  local s = starts[base.expect(options.init, "initializer",
+-- What an argument `init` says of how a weight begins, as core.parameter takes it; else this.
+local function beginning(init, who, kind, a, b)
+  if init == nil then return kind, a, b end
+  local s = starts[base.expect(init, "initializer",
     who .. "'s init, such as nn.init.normal(0, 0.02),")]
   return s.kind, s.a, s.b
 end
@@ -242,21 +242,28 @@ local function check_input(x, name)
   if not base.is_tensor(x) then base.expect(x, "tensor", "the input of " .. name) end
 end
 
-local LINEAR_OPTIONS = {"bias", "init"}
+local function checked_flag(v, what)
+  return v == nil or base.boolean(v, what)
+end
 
--- nn.Linear(inputs, outputs, {bias =, init =}): init is of the weight.
+local function only_float32(dtype, who)
+  if dtype ~= nil and dtype ~= "float32" then
+    fail("%s's dtype is float32: parameters are; mixed_precision computes in another type", who)
+  end
+end
+
+-- nn.Linear(in_features, out_features, bias, {init =}): init is of the weight.
 nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"},
-  function(inputs, outputs, options)
-    inputs = base.integer(inputs, "Linear's number of inputs", 1, LARGEST)
-    outputs = base.integer(outputs, "Linear's number of outputs", 1, LARGEST)
-    options = base.options(options, "Linear", LINEAR_OPTIONS)
-    local has_bias = options.bias == nil or base.boolean(options.bias, "Linear's bias")
+  function(in_features, out_features, bias, device, dtype, init)
+    local inputs = base.integer(in_features, "Linear's number of inputs", 1, LARGEST)
+    local outputs = base.integer(out_features, "Linear's number of outputs", 1, LARGEST)
+    only_float32(dtype, "Linear")
     local bound = 1 / math.sqrt(inputs)
     return {
       in_features = inputs, out_features = outputs,
-      weight = core.parameter("Linear", {outputs, inputs},
-        beginning(options, "Linear", "uniform", -bound, bound)),
-      bias = has_bias and core.parameter("Linear", {outputs}, "uniform", -bound, bound) or nil,
+      weight = core.parameter("Linear", {outputs, inputs}, beginning(init, "Linear", "uniform", -bound, bound)),
+      bias = checked_flag(bias, "Linear's bias")
+        and core.parameter("Linear", {outputs}, "uniform", -bound, bound) or nil,
     }
   end,
   function(self, _, x)
@@ -264,18 +271,20 @@ nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"
     return of.linear(x, self.weight, self.bias)
   end)
 
-local EMBEDDING_OPTIONS = {"init"}
-
--- nn.Embedding(rows, size, {init =})
+-- nn.Embedding(num_embeddings, embedding_dim, {init =})
 nn.Embedding = own_class("Embedding", {"num_embeddings", "embedding_dim", "weight"},
-  function(rows, size, options)
-    options = base.options(options, "Embedding", EMBEDDING_OPTIONS)
-    rows = base.integer(rows, "Embedding's number of rows", 1, LARGEST)
-    size = base.integer(size, "Embedding's size", 1, LARGEST)
+  function(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse,
+      _weight, _freeze, device, dtype, init)
+    if padding_idx ~= nil then
+      fail("Embedding does not take 'padding_idx': no row begins as zeros; in a forward of your own "
+        .. "F.embedding(ids, self.weight, padding_idx) keeps a row as it is")
+    end
+    only_float32(dtype, "Embedding")
+    local rows = base.integer(num_embeddings, "Embedding's number of rows", 1, LARGEST)
+    local size = base.integer(embedding_dim, "Embedding's size", 1, LARGEST)
     return {
       num_embeddings = rows, embedding_dim = size,
-      weight = core.parameter("Embedding", {rows, size},
-        beginning(options, "Embedding", "normal", 0.0, 1.0)),
+      weight = core.parameter("Embedding", {rows, size}, beginning(init, "Embedding", "normal", 0.0, 1.0)),
     }
   end,
   function(self, _, ids)
@@ -295,91 +304,46 @@ local function normalized_sizes(v, who)
   return sizes
 end
 
-local function flag(options, name, who)
-  return options[name] == nil or base.boolean(options[name], who .. "'s " .. name)
-end
-
-local function epsilon(options, who, otherwise)
-  if options.eps == nil then return otherwise end
-  return base.number(options.eps, who .. "'s eps", 0, math.huge)
+local function epsilon(eps, who, otherwise)
+  if eps == nil then return otherwise end
+  return base.number(eps, who .. "'s eps", 0, math.huge)
 end
 
 local function filled(who, sizes, value)
   return core.parameter(who, sizes, "constant", value, 0.0)
 end
 
-local LAYERNORM_OPTIONS = {"eps", "elementwise_affine", "bias"}
-
--- nn.LayerNorm(sizes, {eps =, elementwise_affine =, bias =})
+-- nn.LayerNorm(normalized_shape, eps, elementwise_affine, bias)
 nn.LayerNorm = own_class("LayerNorm", {"weight", "bias"},
-  function(sizes, options)
-    options = base.options(options, "LayerNorm", LAYERNORM_OPTIONS)
-    sizes = normalized_sizes(sizes, "LayerNorm")
-    local self, eps = {}, epsilon(options, "LayerNorm", 1e-5)
-    if flag(options, "elementwise_affine", "LayerNorm") then
+  function(normalized_shape, eps, elementwise_affine, bias, device, dtype)
+    local sizes = normalized_sizes(normalized_shape, "LayerNorm")
+    only_float32(dtype, "LayerNorm")
+    local self = {}
+    if checked_flag(elementwise_affine, "LayerNorm's elementwise_affine") then
       self.weight = filled("LayerNorm", sizes, 1.0)
-      if flag(options, "bias", "LayerNorm") then self.bias = filled("LayerNorm", sizes, 0.0) end
+      if checked_flag(bias, "LayerNorm's bias") then self.bias = filled("LayerNorm", sizes, 0.0) end
     end
-    return self, {sizes = sizes, eps = eps}
+    return self, {sizes = sizes, eps = epsilon(eps, "LayerNorm", 1e-5)}
   end,
   function(self, kept, x)
     check_input(x, "LayerNorm")
     return of.layer_norm(x, kept.sizes, self.weight, self.bias, kept.eps)
   end)
 
-local RMSNORM_OPTIONS = {"eps", "elementwise_affine"}
-
--- nn.RMSNorm(sizes, {eps =, elementwise_affine =})
+-- nn.RMSNorm(normalized_shape, eps, elementwise_affine)
 nn.RMSNorm = own_class("RMSNorm", {"weight"},
-  function(sizes, options)
-    options = base.options(options, "RMSNorm", RMSNORM_OPTIONS)
-    sizes = normalized_sizes(sizes, "RMSNorm")
-    local self, eps = {}, epsilon(options, "RMSNorm", nil)
-    if flag(options, "elementwise_affine", "RMSNorm") then
+  function(normalized_shape, eps, elementwise_affine, device, dtype)
+    local sizes = normalized_sizes(normalized_shape, "RMSNorm")
+    only_float32(dtype, "RMSNorm")
+    local self = {}
+    if checked_flag(elementwise_affine, "RMSNorm's elementwise_affine") then
       self.weight = filled("RMSNorm", sizes, 1.0)
     end
-    return self, {sizes = sizes, eps = eps}
+    return self, {sizes = sizes, eps = epsilon(eps, "RMSNorm", nil)}
   end,
   function(self, kept, x)
     check_input(x, "RMSNorm")
     return of.rms_norm(x, kept.sizes, self.weight, kept.eps)
-  end)
-
--- A number for both dimensions of an image, or {y, x}.
-local function both(v, who)
-  if base.kind(v) ~= "table" then v = {v, v} end
-  if base.length(v, who) ~= 2 then fail("%s is a number, or {y, x}", who) end
-  return {base.integer(rawget(v, 1), who, 0, 1 << 20), base.integer(rawget(v, 2), who, 0, 1 << 20)}
-end
-
-local CONV2D_OPTIONS = {"stride", "padding", "dilation", "groups", "bias"}
-
--- nn.Conv2d(in, out, kernel, {stride =, padding =, dilation =, groups =, bias =})
-nn.Conv2d = own_class("Conv2d", {"weight", "bias"},
-  function(inputs, outputs, kernel, options)
-    options = base.options(options, "Conv2d", CONV2D_OPTIONS)
-    inputs = base.integer(inputs, "Conv2d's number of input channels", 1, LARGEST)
-    outputs = base.integer(outputs, "Conv2d's number of output channels", 1, LARGEST)
-    kernel = both(kernel, "Conv2d's kernel")
-    local groups = base.integer(options.groups or 1, "Conv2d's groups", 1, LARGEST)
-    if inputs % groups ~= 0 or outputs % groups ~= 0 then
-      fail("Conv2d: %d channels in and %d out do not part into %d groups", inputs, outputs, groups)
-    end
-    if kernel[1] < 1 or kernel[2] < 1 then fail("Conv2d's kernel must be at least 1") end
-    local bound = 1 / math.sqrt(inputs // groups * kernel[1] * kernel[2])
-    local self = {
-      weight = core.parameter("Conv2d", {outputs, inputs // groups, kernel[1], kernel[2]},
-        "uniform", -bound, bound),
-    }
-    if flag(options, "bias", "Conv2d") then
-      self.bias = core.parameter("Conv2d", {outputs}, "uniform", -bound, bound)
-    end
-    return self, {stride = options.stride, padding = options.padding, dilation = options.dilation,
-      groups = groups}
-  end,
-  function(self, how, x)
-    check_input(x, "Conv2d")
-    return of.conv2d(x, self.weight, self.bias, how)
   end)
 
 -- Modules without parameters, each a call of one function with the module's arguments: `new` gives
@@ -393,32 +357,65 @@ local function plain(class_name, name, new)
 end
 
 local function nothing() return {}, {n = 0} end
+local function in_place(inplace) return {}, {n = 0} end
 
-plain("ReLU", "relu", nothing)
-plain("SiLU", "silu", nothing)
+plain("ReLU", "relu", in_place)
+plain("SiLU", "silu", in_place)
 plain("Tanh", "tanh", nothing)
 plain("Sigmoid", "sigmoid", nothing)
 plain("GELU", "gelu", function(approximate) return {}, table.pack(approximate) end)
-plain("Softmax", "softmax", function(dim)
-  if dim == nil then fail("Softmax: say over which dimension it goes: nn.Softmax(-1), the last") end
-  return {}, table.pack(dim)
-end)
+plain("ReLU6", "relu6", in_place)
+plain("SELU", "selu", in_place)
+plain("Mish", "mish", in_place)
+plain("Hardswish", "hardswish", in_place)
+plain("Hardsigmoid", "hardsigmoid", in_place)
+plain("LogSigmoid", "logsigmoid", nothing)
+plain("Softsign", "softsign", nothing)
+plain("Tanhshrink", "tanhshrink", nothing)
+plain("ELU", "elu", function(alpha, inplace) return {}, table.pack(alpha) end)
+plain("CELU", "celu", function(alpha, inplace) return {}, table.pack(alpha) end)
+plain("LeakyReLU", "leaky_relu", function(negative_slope, inplace) return {}, table.pack(negative_slope) end)
+plain("Softplus", "softplus", function(beta, threshold) return {}, table.pack(beta, threshold) end)
+plain("GLU", "glu", function(dim) return {}, table.pack(dim) end)
+plain("Hardtanh", "hardtanh", function(min_val, max_val, inplace, min_value, max_value) return {}, table.pack(min_val, max_val) end)
+for class_name, name in pairs{Softmax = "softmax", LogSoftmax = "log_softmax"} do
+  plain(class_name, name, function(dim)
+    if dim == nil then
+      fail("%s: say over which dimension it goes: nn.%s(-1), the last", class_name, class_name)
+    end
+    return {}, table.pack(dim)
+  end)
+end
 -- Nothing where the plan only computes.
-plain("Dropout", "dropout", function(p) return {}, table.pack(p) end)
--- nn.MaxPool2d(kernel, {stride =, padding =})
-plain("MaxPool2d", "max_pool2d",
-  function(kernel, options) return {}, table.pack(kernel, options) end)
+plain("Dropout", "dropout", function(p, inplace) return {}, table.pack(p) end)
 
--- nn.Flatten(first, last): all but the first dimension, unless it is told otherwise.
+-- nn.PReLU(num_parameters, init): one slope, or one for each index of dimension 1.
+nn.PReLU = own_class("PReLU", {"weight"},
+  function(num_parameters, init, device, dtype)
+    only_float32(dtype, "PReLU")
+    local n = base.integer(num_parameters == nil and 1 or num_parameters, "PReLU's number of slopes", 1, LARGEST)
+    return {weight = filled("PReLU", {n}, init == nil and 0.25 or base.number(init, "PReLU's init", -1e30, 1e30))}
+  end,
+  function(self, _, x)
+    check_input(x, "PReLU")
+    return of.prelu(x, self.weight)
+  end)
+
+-- nn.Flatten(start_dim, end_dim): all but the first dimension, unless it is told otherwise.
 nn.Flatten = own_class("Flatten", {},
-  function(first, last) return {}, {first = first == nil and 1 or first, last = last} end,
+  function(start_dim, end_dim) return {}, {first = start_dim == nil and 1 or start_dim, last = end_dim} end,
   function(_, dims, x)
     check_input(x, "Flatten")
     return of.flatten(x, dims.first, dims.last)
   end)
 
-nn.Identity = own_class("Identity", {}, function() return {} end,
+nn.Identity = own_class("Identity", {}, function(...) return {} end,
   function(_, _, ...) return ... end)
+
+-- What nn_layers.lua makes its classes with.
+base.own_class, base.plain_class, base.filled_parameter = own_class, plain, filled
+base.checked_flag, base.only_float32, base.check_input = checked_flag, only_float32, check_input
+base.epsilon_of = epsilon
 
 local function keep_all(self, what, members)
   for i = 1, #members do
@@ -446,8 +443,7 @@ nn.ModuleList = nn.module("ModuleList", function(self, members)
 end)
 base.ModuleList = nn.ModuleList
 
-plan.nn = core.forbid_absent(nn, "nn")
-plan.F = core.forbid_absent(F, "F")
+plan.nn, plan.F = nn, F
 
 -- ------------------------------------------------------------------------- the tree of a model
 

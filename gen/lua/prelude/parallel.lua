@@ -351,7 +351,7 @@ base.method("redistribute", function(x, mesh, placements, options)
   local placed = placements_over(mesh, placements, "redistribute")
   return core.redistribute(x, base.placed_in_graph(placed), type_option(options, "forward_dtype", x),
     type_option(options, "backward_dtype", x), "redistribute")
-end)
+end, false)
 
 -- The same values, whole on every rank: so a plan allows what could not be computed in parts.
 base.method("replicate", function(x)

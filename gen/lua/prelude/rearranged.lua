@@ -5,14 +5,15 @@ local raw, method = base.raw, base.method
 local misfit, shape_text, dimension = base.misfit, base.shape_text, base.dimension
 
 -- x:flip(dims)
-method("flip", function(x, ...)
+method("flip", function(input, ...)
+  local x = input
   local shape = core.shape(x)
   for _, d in ipairs(base.dimensions(shape, base.integers("dimension", ...))) do
     local n = shape[d + 1]
     if n > 1 then x = raw.index_select(x, d, raw.sub(n - 1, raw.arange(n))) end
   end
   return x
-end)
+end, "dims")
 
 -- Dimension d, shift places to the right; what falls out comes in at the left.
 local function rolled(x, d, shift)
@@ -23,10 +24,11 @@ local function rolled(x, d, shift)
 end
 
 -- x:roll(shifts, dims): without dims the flattened tensor.
-method("roll", function(x, shifts, dims)
+method("roll", function(input, shifts, dims)
+  local x = input
   local shape = core.shape(x)
   local by = base.integers("shift", shifts)
-  if dims == nil then
+  if dims == nil or base.kind(dims) == "table" and rawlen(dims) == 0 then
     if #by ~= 1 then misfit("%d shifts need the dimensions that they are for", #by) end
     return base.view(rolled(raw.flatten(x), 0, by[1]), shape)
   end
@@ -52,15 +54,20 @@ local function repeated(x, d, block, n)
 end
 
 -- x:repeat_interleave(n, dim): each element n times; without dim those of the flattened tensor.
-method("repeat_interleave", function(x, n, dim)
-  n = base.whole(n, "the number of repetitions", 1, 1 << 31)
+method("repeat_interleave", function(input, repeats, dim, output_size)
+  local x, n = input, base.whole(repeats, "the number of repetitions", 1, 1 << 31)
+  local before = dim == nil and base.elements(core.shape(x)) or core.shape(x)[dimension(core.shape(x), dim) + 1]
+  if output_size ~= nil and output_size ~= n * before then
+    misfit("output_size is %s, and %d repetitions of %d are %d", output_size, n, before, n * before)
+  end
   if dim == nil then return repeated(raw.flatten(x), 0, 1, n) end
   return repeated(x, dimension(core.shape(x), dim), 1, n)
 end)
 
 -- x:tile(2, 3), x:tile{2, 3}: the tensor, so many times along the last dimensions. Lua keeps the
 -- word "repeat" for itself.
-method("tile", function(x, ...)
+method("tile", function(input, ...)
+  local x = input
   local times, shape = base.integers("number of repetitions", ...), core.shape(x)
   if #times > 8 then misfit("a tensor has at most 8 dimensions, not %d", #times) end
   while #shape < #times do table.insert(shape, 1, 1) end
@@ -71,4 +78,4 @@ method("tile", function(x, ...)
     x = repeated(x, d, shape[d + 1], n)
   end
   return x
-end)
+end, "dims")

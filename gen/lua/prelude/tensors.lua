@@ -10,20 +10,29 @@ local F, raw = {}, {}
 base.F = F           -- what a plan calls
 base.raw = raw       -- the same functions, for each other
 
+-- The names of f's parameters are those of its arguments by name (keywords.c); they, and their order,
+-- are PyTorch's. rest: the name of what stands behind all parameters; false: nothing goes by name.
+local function by_name(rest) return rest == nil or rest end
+
 -- define("cat", f): F.cat(...)
-local function define(name, f)
+local function define(name, f, rest)
   raw[name] = f
-  F[name] = core.named(name, f, false)
+  F[name] = core.named(name, f, false, by_name(rest))
+end
+
+-- Of x:NAME(...) alone, where PyTorch's method takes other arguments than its function.
+local function as_method(name, f, rest)
+  core.methods[name] = core.named(name, f, true, by_name(rest))
 end
 
 -- method("relu", f): F.relu(x, ...) and x:relu(...)
-local function method(name, f)
+local function method(name, f, rest)
   raw[name] = f
-  F[name] = core.named(name, f, true)
+  F[name] = core.named(name, f, true, by_name(rest))
   core.methods[name] = F[name]
 end
 
-base.define, base.method = define, method
+base.define, base.method, base.as_method = define, method, as_method
 
 -- ----------------------------------------------------------------------------- what functions take
 
@@ -285,14 +294,24 @@ end
 
 -- -------------------------------------------------------------------------------------- arithmetic
 
--- Both F.add(a, b) and a + b.
-local function arithmetic(name, sign, event, f)
-  local function checked(a, b)
-    check_operands(a, b)
-    return f(a, b)
+-- A number, or this where it is nil.
+local function number(value, default, what)
+  if value == nil then return default end
+  if type(value) ~= "number" or value ~= value then
+    misfit("%s must be a number, not %s", what, value == value and base.a(value) or "nan")
+  end
+  return value
+end
+base.number_or = number
+
+-- Both F.add(a, b) and a + b. by_name: the function as plans call it, if it takes more.
+local function arithmetic(name, sign, event, f, by_name)
+  local function checked(input, other)
+    check_operands(input, other)
+    return f(input, other)
   end
   raw[name] = checked
-  F[name] = core.named(name, checked, false)
+  F[name] = core.named(name, by_name or checked, false, true)
   core.methods[name] = F[name]
   core.events[event] = core.named(sign, checked, false)
 end
@@ -316,8 +335,21 @@ local function is_scaling(x, number)
   return type(number) == "number" and (is_floating(x) or math.type(number) == "float")
 end
 
-arithmetic("add", "+", "__add", simple("add"))
-arithmetic("sub", "-", "__sub", simple("sub"))
+-- add(input, other, {alpha =}): the other, alpha times.
+local function times(other, alpha)
+  alpha = number(alpha, 1, "alpha")
+  return alpha == 1 and other or other * alpha
+end
+arithmetic("add", "+", "__add", simple("add"),
+  function(input, other, alpha)
+    check_operands(input, other)
+    return raw.add(input, times(other, alpha))
+  end)
+arithmetic("sub", "-", "__sub", simple("sub"),
+  function(input, other, alpha)
+    check_operands(input, other)
+    return raw.sub(input, times(other, alpha))
+  end)
 arithmetic("mul", "*", "__mul", function(a, b)
   if type(a) == "number" then a, b = b, a end
   if is_scaling(a, b) then return scaled(a, b) end
@@ -328,7 +360,7 @@ arithmetic("div", "/", "__div", function(a, b)
   if type(b) == "number" then return scaled(a, 1 / finite(b)) end
   if type(a) == "number" then finite(a) end
   return append("div", {operands(a, b, "float32")})
-end)
+end, function(input, other, rounding_mode) return raw.div(input, other) end)
 arithmetic("pow", "^", "__pow", function(a, b)
   if is_tensor(b) then
     if type(a) == "number" then finite(a) end
@@ -338,48 +370,49 @@ arithmetic("pow", "^", "__pow", function(a, b)
   if b == 2 then return append("square", {counting(a)}) end
   if b == 0.5 then return append("sqrt", {floating(a)}) end
   return append("power", {floating(a)}, {scalar = b})
-end)
+end, function(input, exponent) return raw.pow(input, exponent) end)
 
 -- Whole numbers are never "not a number", for which the row of floating ones looks.
 for name, better in pairs{maximum = "gt", minimum = "lt"} do
-  method(name, function(a, b)
-    check_operands(a, b)
-    local x, y = operands(a, b, "int32")
+  method(name, function(input, other)
+    check_operands(input, other)
+    local x, y = operands(input, other, "int32")
     if is_floating(x) then return append(name, {x, y}) end
     return append("where", {append(better, {x, y}), x, y})
   end)
 end
 
-for _, name in ipairs{"relu", "square", "neg"} do
-  method(name, function(x) return append(name, {counting(x)}) end)
+method("relu", function(input, inplace) return append("relu", {counting(input)}) end)
+for _, name in ipairs{"square", "neg"} do
+  method(name, function(input) return append(name, {counting(input)}) end)
 end
 -- Lua gives the operand twice.
 core.events.__unm = core.named("-", function(x, _) return raw.neg(x) end, true)
 
-for _, name in ipairs{"exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "erf", "silu", "sigmoid",
-  "tanh"} do
-  method(name, function(x) return append(name, {floating(x)}) end)
+for _, name in ipairs{"exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "erf", "sigmoid", "tanh"} do
+  method(name, function(input) return append(name, {floating(input)}) end)
 end
+method("silu", function(input, inplace) return append("silu", {floating(input)}) end)
 
-method("abs", function(x)
-  if is_floating(x) then return append("abs", {x}) end
-  return raw.maximum(x, raw.neg(x))
+method("abs", function(input)
+  if is_floating(input) then return append("abs", {input}) end
+  return raw.maximum(input, raw.neg(input))
 end)
 
 -- gelu(x[, "tanh"]): by the error function, or PyTorch's approximation of it.
-method("gelu", function(x, approximate)
+method("gelu", function(input, approximate)
   if approximate ~= nil and approximate ~= "none" and approximate ~= "tanh" then
     misfit('the approximation is "none" or "tanh", not %s', base.a(approximate))
   end
-  return append(approximate == "tanh" and "gelu_tanh" or "gelu", {floating(x)})
+  return append(approximate == "tanh" and "gelu_tanh" or "gelu", {floating(input)})
 end)
 
 -- -------------------------------------------------------------------------------------- conditions
 
 for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge"} do
-  method(name, function(a, b)
-    check_operands(a, b)
-    return append(name, {operands(a, b)})
+  method(name, function(input, other)
+    check_operands(input, other)
+    return append(name, {operands(input, other)})
   end)
 end
 
@@ -397,13 +430,13 @@ for event, meant in pairs{
 end
 
 for _, name in ipairs{"logical_and", "logical_or"} do
-  method(name, function(a, b)
-    return append(name, {a, base.tensor(b, "the second operand")})
+  method(name, function(input, other)
+    return append(name, {input, base.tensor(other, "the second operand")})
   end)
 end
-method("logical_not", function(x) return append("logical_not", {x}) end)
+method("logical_not", function(input) return append("logical_not", {input}) end)
 
-local function condition(x, what)
+local function need_bool(x, what)
   base.tensor(x, what)
   if core.type(x) ~= "bool" then
     misfit("%s must be of type bool, such as x:gt(0), not %s", what, core.type(x))
@@ -412,15 +445,20 @@ local function condition(x, what)
 end
 
 -- where(condition, a, b): a where it holds, else b; tensors or numbers.
-define("where", function(c, a, b)
-  condition(c, "the condition")
-  check_operand(a)
-  check_operand(b)
-  return append("where", {c, operands(a, b)})
+define("where", function(condition, input, other)
+  need_bool(condition, "the condition")
+  if input == nil and other == nil then
+    misfit("say input and other: how many places a condition holds at is no size that a plan knows")
+  end
+  check_operand(input)
+  check_operand(other)
+  return append("where", {condition, operands(input, other)})
 end)
+as_method("where", function(input, condition, other) return raw.where(condition, input, other) end)
 
-method("masked_fill", function(x, mask, value)
-  condition(mask, "the mask")
+method("masked_fill", function(input, mask, value)
+  local x = input
+  need_bool(mask, "the mask")
   if type(value) ~= "number" then misfit("the value must be a number, not %s", base.a(value)) end
   base.check_broadcast(core.shape(x), core.shape(mask), "a mask")
   if #core.shape(mask) > #core.shape(x) then
@@ -442,25 +480,35 @@ local function type_name(v)
 end
 base.type_name = type_name
 
--- x:to("int32"). Of bool: whether it is not 0.
-local function to(x, name)
-  if type_name(name) == "bool" and core.type(x) ~= "bool" then return raw.ne(x, 0) end
-  return cast(x, name)
+-- x:to("int32"), x:to(y): as the tensor y. Of bool: whether it is not 0.
+local function to(input, dtype)
+  local name = is_tensor(dtype) and core.type(dtype) or type_name(dtype)
+  if name == "bool" and core.type(input) ~= "bool" then return raw.ne(input, 0) end
+  return cast(input, name)
 end
-method("to", to)
+method("to", function(input, dtype, non_blocking, copy, memory_format, other, device, layout, pin_memory)
+  if dtype == nil and other == nil then misfit("say dtype, such as x:to(\"float32\")") end
+  return to(input, dtype == nil and other or dtype)
+end)
 method("cast", to)
 
+-- In the type that an argument dtype names, if it does.
+function base.typed(x, dtype)
+  if dtype == nil then return x end
+  return to(x, dtype)
+end
+
 -- The same values, through which no gradient flows.
-method("detach", function(x)
-  return append("view", {x}, {shapes = {core.shape(x)}, constant = true})
+method("detach", function(input)
+  return append("view", {input}, {shapes = {core.shape(input)}, constant = true})
 end)
 
-method("size", function(x, dim)
-  local shape = core.shape(x)
+method("size", function(input, dim)
+  local shape = core.shape(input)
   if dim == nil then return shape end
   return shape[base.dimension(shape, dim) + 1]
 end)
-method("dim", function(x) return #core.shape(x) end)
+method("dim", function(input) return #core.shape(input) end)
 
 -- ------------------------------------------------------------------------- tensors made of nothing
 
@@ -479,7 +527,8 @@ function base.given_sizes(...)
 end
 
 -- full(sizes, value[, type]); the value's own type is float32, or int32 where it is whole.
-define("full", function(sizes, value, name)
+define("full", function(size, fill_value, dtype, layout, device, requires_grad, pin_memory)
+  local sizes, value, name = size, fill_value, dtype
   if type(value) ~= "number" then misfit("the value must be a number, not %s", base.a(value)) end
   local own = NAMES[number_rank(value)]
   name = name == nil and own or type_name(name)
@@ -490,21 +539,24 @@ define("full", function(sizes, value, name)
   return full(value, name, base.given_sizes(sizes))
 end)
 
--- zeros(4, 6), zeros{4, 6}, zeros{4, 6, dtype = "int32"}
+-- zeros(4, 6), zeros{4, 6}, zeros{4, 6, dtype = "int32"}, zeros(4, 6, {dtype = "int32"})
 for name, value in pairs{zeros = 0, ones = 1} do
-  define(name, function(first, ...)
-    local type_of = "float32"
-    if base.kind(first) == "table" then
-      for key in pairs(first) do
-        if type(key) == "string" and key ~= "dtype" then
-          base.fail("%s knows no '%s'%s", name, key, core.suggestion(key, {"dtype"}))
-        end
+  local by_name = core.named(name, function(size, dtype, layout, device, requires_grad, pin_memory)
+    return full(value, dtype == nil and "float32" or type_name(dtype), base.given_sizes(size))
+  end, false, true)
+  define(name, function(...)
+    local given, options = {...}, {}
+    local last = given[#given]
+    if base.kind(last) == "table" then
+      for key, v in pairs(last) do
+        if type(key) == "string" then options[key] = v end
       end
-      if first.dtype ~= nil then type_of = type_name(first.dtype) end
-      first = table.move(first, 1, rawlen(first), 1, {})
+      local has_sizes = rawlen(last) > 0 or #given == 1 and options.size == nil
+      given[#given] = has_sizes and table.move(last, 1, rawlen(last), 1, {}) or nil
     end
-    return full(value, type_of, base.given_sizes(first, ...))
-  end)
+    if options.size == nil then options.size = #given > 0 and base.given_sizes(table.unpack(given)) or nil end
+    return by_name(options)
+  end, false)
 end
 
 -- 0 .. n - 1
@@ -514,8 +566,10 @@ end
 base.index_row = index
 
 -- arange(n), arange(from, to[, step]): without `to`. Whole numbers are int32, others float32.
-define("arange", function(from, to, step)
+define("arange", function(start, end_, step, dtype, layout, device, requires_grad, pin_memory)
+  local from, to = start, end_
   if to == nil then from, to = 0, from end
+  if from == nil then from = 0 end
   local given, whole = {from, to, step == nil and 1 or step}, true
   for i = 1, 3 do
     local v = given[i]
@@ -531,5 +585,5 @@ define("arange", function(from, to, step)
   local x = index(math.tointeger(n))
   if not whole then x = cast(x, "float32") end
   if step ~= 1 then x = raw.mul(x, step) end
-  return from ~= 0 and raw.add(x, from) or x
+  return base.typed(from ~= 0 and raw.add(x, from) or x, dtype)
 end)

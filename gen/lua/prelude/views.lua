@@ -40,12 +40,16 @@ local function filled_sizes(count, of, ...)
   return sizes
 end
 
-local function reshape(x, ...)
+local function reshape(input, ...)
+  local x = input
   local shape = core.shape(x)
   return view(x, filled_sizes(base.elements(shape), "the shape " .. shape_text(shape), ...))
 end
-method("view", reshape)
-method("reshape", reshape)
+method("view", function(input, ...)
+  if type((...)) == "string" then misfit("a type's bytes are not seen as another's: x:to(%s) converts", (...)) end
+  return reshape(input, ...)
+end, "size")
+method("reshape", reshape, "shape")
 
 -- The shape with `sizes` where dimensions first .. last were.
 local function replaced(shape, first, last, sizes)
@@ -58,7 +62,8 @@ local function replaced(shape, first, last, sizes)
 end
 
 -- x:flatten(first, last): those dimensions, or all, as one.
-method("flatten", function(x, first, last)
+method("flatten", function(input, start_dim, end_dim)
+  local x, first, last = input, start_dim, end_dim
   local shape = core.shape(x)
   if #shape == 0 then return view(x, {1}) end
   first = dimension(shape, first == nil and 0 or first)
@@ -69,16 +74,16 @@ method("flatten", function(x, first, last)
   return view(x, replaced(shape, first, last, {size}))
 end)
 
-method("unflatten", function(x, dim, ...)
-  local shape = core.shape(x)
+method("unflatten", function(input, dim, ...)
+  local shape = core.shape(input)
   local d = dimension(shape, dim)
   local of = string.format("dimension %d of the shape %s,", d, shape_text(shape))
-  return view(x, replaced(shape, d, d, filled_sizes(shape[d + 1], of, ...)))
-end)
+  return view(input, replaced(shape, d, d, filled_sizes(shape[d + 1], of, ...)))
+end, "sizes")
 
 -- x:squeeze(dim), or all dimensions of size 1; one of another size stays, as in PyTorch.
-method("squeeze", function(x, dim)
-  local shape, new = core.shape(x), {}
+method("squeeze", function(input, dim)
+  local x, shape, new = input, core.shape(input), {}
   local dims = {}
   for _, d in ipairs(base.dimensions(shape, dim)) do dims[d] = true end
   for d = 0, #shape - 1 do
@@ -87,10 +92,10 @@ method("squeeze", function(x, dim)
   return view(x, new)
 end)
 
-local function unsqueeze(x, dim)
-  local shape = core.shape(x)
+local function unsqueeze(input, dim)
+  local shape = core.shape(input)
   local d = dimension(shape, dim, 1)
-  return view(x, replaced(shape, d, d - 1, {1}))
+  return view(input, replaced(shape, d, d - 1, {1}))
 end
 method("unsqueeze", unsqueeze)
 
@@ -110,7 +115,8 @@ local function permuted(x, order)
     {equation = string.sub(LETTERS, 1, #order) .. "->" .. table.concat(to)})
 end
 
-method("permute", function(x, ...)
+method("permute", function(input, ...)
+  local x = input
   local shape, order, seen = core.shape(x), base.integers("dimension", ...), {}
   if #order ~= #shape then
     misfit("a tensor of shape %s has %d dimensions, and %d are named", shape_text(shape), #shape,
@@ -122,17 +128,18 @@ method("permute", function(x, ...)
     seen[d], order[i] = true, d
   end
   return permuted(x, order)
-end)
+end, "dims")
 
-local function transpose(x, a, b)
-  local shape, order = core.shape(x), {}
-  a, b = dimension(shape, a), dimension(shape, b)
+local function transpose(input, dim0, dim1)
+  local shape, order = core.shape(input), {}
+  local a, b = dimension(shape, dim0), dimension(shape, dim1)
   for d = 0, #shape - 1 do order[d + 1] = d == a and b or d == b and a or d end
-  return permuted(x, order)
+  return permuted(input, order)
 end
 method("transpose", transpose)
 
-method("t", function(x)
+method("t", function(input)
+  local x = input
   local shape = core.shape(x)
   if #shape > 2 then
     misfit("a matrix is turned, not a tensor of shape %s: use transpose", shape_text(shape))
@@ -143,7 +150,8 @@ end)
 -- -------------------------------------------------------------------------------------- stretching
 
 -- x:expand(sizes): sizes of 1 stretch, new dimensions come first; -1 leaves a size as it is.
-method("expand", function(x, ...)
+method("expand", function(input, ...)
+  local x = input
   local shape, sizes = core.shape(x), base.integers("size", ...)
   local new = #sizes - #shape
   local function no_fit()
@@ -160,7 +168,7 @@ method("expand", function(x, ...)
   if #stretched == 0 then return view(x, to) end
   return append("expand", {view(x, given)},
     {scalar = 1, dims = stretched, keep = true, shapes = {to}})
-end)
+end, "size")
 
 -- ------------------------------------------------------------------------------------------- parts
 
@@ -180,7 +188,8 @@ local function narrow(x, d, start, size)
 end
 base.narrow = narrow
 
-method("narrow", function(x, dim, start, size)
+method("narrow", function(input, dim, start, length)
+  local x, size = input, length
   local shape = core.shape(x)
   local d = dimension(shape, dim)
   local n = shape[d + 1]
@@ -195,7 +204,8 @@ method("narrow", function(x, dim, start, size)
 end)
 
 -- x:slice(dim, from, to[, step]): as x[from:to:step] in PyTorch; nil: from the start, to the end.
-method("slice", function(x, dim, from, to, step)
+method("slice", function(input, dim, from, to, step)
+  local x = input
   local shape = core.shape(x)
   local d = dimension(shape, dim)
   local n = shape[d + 1]
@@ -216,7 +226,8 @@ method("slice", function(x, dim, from, to, step)
     {dims = {d}, step = step, shapes = {resized(shape, d, (last - first + step - 1) // step)}})
 end)
 
-method("select", function(x, dim, index)
+method("select", function(input, dim, index)
+  local x = input
   local shape = core.shape(x)
   local d = dimension(shape, dim)
   local n = shape[d + 1]
@@ -252,7 +263,7 @@ local function equal_parts(x, d, size)
 end
 
 -- x:split(size or {sizes}, dim): the parts, as so many results.
-method("split", function(x, sizes, dim)
+local function split(x, sizes, dim)
   local shape = core.shape(x)
   local d = dimension(shape, dim == nil and 0 or dim)
   if base.kind(sizes) ~= "table" then
@@ -265,10 +276,15 @@ method("split", function(x, sizes, dim)
       shape_text(shape), shape[d + 1])
   end
   return parts(x, d, list)
+end
+method("split", function(tensor, split_size_or_sections, dim)
+  return split(tensor, split_size_or_sections, dim)
 end)
+base.as_method("split", function(input, split_size, dim) return split(input, split_size, dim) end)
 
 -- x:chunk(n, dim): n equal parts, or as few as torch.chunk gives.
-method("chunk", function(x, n, dim)
+method("chunk", function(input, chunks, dim)
+  local x, n = input, chunks
   local shape = core.shape(x)
   local d = dimension(shape, dim == nil and 0 or dim)
   n = base.whole(n, "the number of parts", 1)
@@ -279,7 +295,7 @@ end)
 
 local MOST_JOINED, AT_ONCE = 512, 8
 
-local function tensors(list)
+local function list_of_tensors(list)
   if base.kind(list) ~= "table" then misfit("it takes a list of tensors, not %s", base.a(list)) end
   local n, found = base.list(list, "what it joins"), {}
   if n == 0 or n > MOST_JOINED then misfit("it takes 1 to %d tensors, not %d", MOST_JOINED, n) end
@@ -320,16 +336,16 @@ end
 base.joined = joined
 
 -- cat({a, b, ...}, dim)
-define("cat", function(list, dim)
-  list = tensors(list)
+define("cat", function(tensors, dim)
+  local list = list_of_tensors(tensors)
   local d = dimension(core.shape(list[1]), dim == nil and 0 or dim)
   check_joined(list, d)
   return joined(list, d)
 end)
 
 -- stack({a, b, ...}, dim): along a new dimension.
-define("stack", function(list, dim)
-  list = tensors(list)
+define("stack", function(tensors, dim)
+  local list = list_of_tensors(tensors)
   local shape = core.shape(list[1])
   local d = dimension(shape, dim == nil and 0 or dim, 1)
   local raised = {}
@@ -407,7 +423,9 @@ local function borders(shape, given)
 end
 
 -- x:pad(borders[, "constant"][, value])
-method("pad", function(x, given, mode, value)
+method("pad", function(input, pad, mode, value)
+  local x, given = input, pad
+  if mode == nil then mode = "constant" end
   if type(mode) ~= "string" then
     if value ~= nil then misfit('the mode must be "constant", not %s', base.a(mode)) end
     mode, value = "constant", mode

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the facts that tests/operators.sh compares with, beside itself. Needs PyTorch (2.13 made them).
 
-  python3 tests/golden/operators/make.py
+  python3 tests/golden/operators/make.py [FAMILY...]
 
 For each family of cases in tests/operators:
 
@@ -122,10 +122,11 @@ def reductions():
 
 def losses():
     t = dict(x=torch.randn(S), y=torch.randn(S), gain=torch.randn(5), shift=torch.randn(5),
-             gains=torch.randn(6, 5), shifts=torch.randn(6, 5), sparse=whole(-1, 5, 4, 6))
+             gains=torch.randn(6, 5), shifts=torch.randn(6, 5), sparse=whole(-1, 5, 4, 6),
+             share=torch.randn(24, 5), second=whole(0, 6, 4, 5))
     t["class"] = whole(0, 5, 4, 6)
 
-    def f(x, y, gain, shift, gains, shifts, sparse, **more):
+    def f(x, y, gain, shift, gains, shifts, sparse, share, weight, second, **more):
         classes, sparse = more["class"].long().flatten(), sparse.long().flatten()
 
         def cross(x, classes, **how):
@@ -142,9 +143,43 @@ def losses():
             mse=F.mse_loss(x, y), mse_each=F.mse_loss(x, y, reduction="none"),
             layer_norm=F.layer_norm(x, (5,), gain, shift),
             layer_norm_two=F.layer_norm(y, (6, 5), gains, shifts, 1e-3), layer_norm_plain=F.layer_norm(x, (6, 5)),
+            cross_entropy_weight=cross(x, sparse, weight=weight, ignore_index=-1),
+            cross_entropy_smooth=cross(y, classes, label_smoothing=0.25),
+            cross_entropy_both=cross(x, classes, label_smoothing=0.1, weight=weight, reduction="none").view(4, 6),
+            cross_entropy_smooth_sparse=cross(x, sparse, label_smoothing=0.1, weight=weight, ignore_index=-1),
+            cross_entropy_second=F.cross_entropy(x, second.long()),
+            cross_entropy_shares=F.cross_entropy(x.flatten(0, 1), share.softmax(1), label_smoothing=0.1, weight=weight),
+            nll_weight=F.nll_loss(x.reshape(-1, 5), classes, weight), mse_sum=F.mse_loss(x, y, reduction="sum"),
+            mse_weight=F.mse_loss(x, y, weight=weight.expand(4, 6, 5)), l1=F.l1_loss(x, y),
+            huber=F.huber_loss(x, y, "mean", 0.5), smooth_l1=F.smooth_l1_loss(x, y, beta=2, reduction="none"),
+            binary=F.binary_cross_entropy_with_logits(x, y.sigmoid(), pos_weight=weight),
+            logsumexp_two=x.logsumexp((0, 2)),
             rms_norm=F.rms_norm(x, (5,), gain, 1e-5), rms_norm_weight=F.rms_norm(y, (6, 5), gains, 2 ** -23),
             rms_norm_plain=F.rms_norm(y, (6, 5), None, 2 ** -23))
-    return t, f
+    return t, f, dict(weight=torch.rand(5) + 0.5)
+
+
+def layers():
+    t = dict(x=torch.randn(S), y=torch.randn(S), image=torch.randn(4, 6, 3, 4), gain=torch.randn(6), shift=torch.randn(6),
+             zeros=torch.randn(4, 7), w=torch.randn(5, 5), number=whole(0, 7, 24))
+
+    def f(x, y, image, gain, shift, zeros, w, number, mean, variance):
+        h, last, outputs = torch.zeros_like(x[:, 0]), x[:, 0], []
+        for i in range(6):
+            last = (last @ w + y[:, i]).tanh()
+            h = h * y[:, i].sigmoid() + x[:, i]
+            outputs.append(h * 2)
+        return dict(
+            group_norm=F.group_norm(x, 2, gain, shift, 1e-3), group_norm_plain=F.group_norm(image, 3),
+            group_norm_row=F.group_norm(x[:, :, 1], 2) + shift,
+            instance_norm=F.instance_norm(image, eps=0.01) * gain.view(6, 1, 1),
+            batch_norm=F.batch_norm(image, None, None, gain, shift, True, 0.1, 1e-4),
+            batch_norm_row=F.batch_norm(x[:, :, 0], None, None, training=True),
+            batch_norm_eval=F.batch_norm(x, mean, variance, gain, shift),
+            cumprod=x.cumprod(1), cumprod_last=y.cumprod(-1).tanh(), cumprod_zeros=zeros.relu().cumprod(1),
+            bincount=number.bincount(minlength=9), scan=last, scan_outputs=torch.stack(outputs, 1),
+            bincount_weights=torch.zeros(7, dtype=x.dtype).index_add(0, number.long(), x[:, :, 0].flatten()).exp())
+    return t, f, dict(mean=torch.randn(6), variance=torch.rand(6) + 0.5)
 
 
 def views():
@@ -240,6 +275,15 @@ def attention():
         angle = torch.arange(n).double().view(-1, 1) / theta ** (torch.arange(0, size, 2).double() / size)
         return angle.cos(), angle.sin()
 
+    def attend_by_hand(q, k, v, scale=None, bias=None, softcap=None, window=None, causal=False):
+        k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+        s = q @ k.transpose(-1, -2) * (scale or q.shape[-1] ** -0.5)
+        s = softcap * (s / softcap).tanh() if softcap else s
+        s = s if bias is None else s + bias
+        ahead = torch.arange(k.shape[2]) - torch.arange(q.shape[2]).view(-1, 1)
+        seen = (ahead > -window if window else ahead == ahead) & (ahead <= 0 if causal else ahead < (window or 1000))
+        return s.masked_fill(~seen, -math.inf).softmax(-1) @ v
+
     def f(q, k, v, few_k, few_v, bias, mask, cos, sin):
         turn = [x.to(q.dtype) for x in table(5, 8, 500)]
         return dict(
@@ -248,22 +292,46 @@ def attention():
             masked=attend(q, few_k, few_v, mask=mask), biased=attend(q, k, v, mask=bias),
             rotary=halves(q, cos, sin), rotary_pairs=pairs(k, cos, sin).exp(), rotary_row=pairs(q, cos, sin),
             turned=attend(halves(q, *turn), halves(k, *turn), v, True), table_cos=table(9, 6, 10000)[0],
-            table_sin=table(9, 6, 10000)[1])
+            table_sin=table(9, 6, 10000)[1], window=attend_by_hand(q, k, v, window=3, causal=True),
+            window_around=attend_by_hand(q, few_k, few_v, window=2),
+            softcap=attend_by_hand(q, k, v, softcap=2.5, causal=True), positional=attend(q, k, v, mask=bias, scale=0.25),
+            softcap_window=attend_by_hand(q, k, v, scale=0.5, bias=bias, window=2, softcap=4))
     return t, f, fixed
 
 
 def images():
     t = dict(x=torch.randn(4, 6, 9, 8), w=torch.randn(5, 6, 3, 2), bias=torch.randn(5), grouped=torch.randn(6, 2, 3, 3),
-             each=torch.randn(12, 1, 3, 3), one=torch.randn(4, 6, 1, 1))
+             each=torch.randn(12, 1, 3, 3), one=torch.randn(4, 6, 1, 1), line=torch.randn(4, 6, 11),
+             line_w=torch.randn(8, 3, 3), turned_w=torch.randn(6, 4, 3, 2), turned_line=torch.randn(6, 2, 4),
+             five=torch.randn(5))
 
-    def f(x, w, bias, grouped, each, one):
+    def f(x, w, bias, grouped, each, one, line, line_w, turned_w, turned_line, five):
         h = F.max_pool2d(F.conv2d(x, grouped, groups=3).relu(), 2)
         return dict(
             plain=F.conv2d(x, w, bias), padded=F.conv2d(x, w, stride=(2, 1), padding=(1, 2), dilation=(1, 3)),
             groups=F.conv2d(x, grouped, groups=3, stride=2, padding=1).tanh(),
             depthwise=F.conv2d(x, each, groups=6, padding=1), one_by_one=F.conv2d(x, one), pool=F.max_pool2d(x, 2),
             pool_padded=F.max_pool2d(x, (3, 4), (2, 1), (1, 1)).exp(),
-            pool_negative=F.max_pool2d(-x.exp(), 3, (2, 3), (0, 1)), network=F.conv2d(h, one).tanh())
+            pool_negative=F.max_pool2d(-x.exp(), 3, (2, 3), (0, 1)), network=F.conv2d(h, one).tanh(),
+            same=F.conv2d(x, w, bias, padding="same"), positional=F.conv2d(x, w, bias, 2, 1, (1, 2)),
+            conv1d=F.conv1d(line, line_w, None, 2, 1, 2, 2),
+            conv1d_same=F.conv1d(line, line_w, padding="same", groups=2).tanh(), alone=F.conv2d(x[1], w, bias),
+            transposed=F.conv_transpose2d(x, turned_w, None, (2, 2), (1, 2), (1, 1)).tanh(),
+            transposed_plain=F.conv_transpose2d(x, turned_w[:, :1].expand(6, 5, 3, 2), five, padding=(0, 1), dilation=(2, 2)),
+            transposed_groups=F.conv_transpose1d(line, turned_line, stride=3, groups=2, output_padding=1).exp(),
+            max_pool1d=F.max_pool1d(line, 3, stride=3, ceil_mode=True), max_pool_up=F.max_pool2d(x, 2, 2, ceil_mode=True),
+            avg_pool=F.avg_pool2d(x, 2).exp(), avg_pool_padded=F.avg_pool2d(x, (3, 4), (2, 1), (1, 1)).exp(),
+            avg_pool_own=F.avg_pool2d(x, 3, stride=(2, 3), padding=1, ceil_mode=True, count_include_pad=False),
+            avg_pool_up=F.avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=True),
+            avg_pool_by=F.avg_pool2d(x, 3, divisor_override=2), avg_pool1d=F.avg_pool1d(line, 3, 2, 1),
+            adaptive=F.adaptive_avg_pool2d(x, (3, 2)).exp(), adaptive_one=F.adaptive_avg_pool2d(x, 1),
+            adaptive_odd=F.adaptive_avg_pool2d(x, (4, None)).exp(), adaptive1d=F.adaptive_avg_pool1d(line, 4),
+            nearest=F.interpolate(x, scale_factor=2).exp(), nearest_odd=F.interpolate(x, (5, 13)),
+            nearest_line=F.interpolate(line, scale_factor=2.5),
+            bilinear=F.interpolate(x, scale_factor=(2, 1.5), mode="bilinear").exp(),
+            bilinear_down=F.interpolate(x, size=(4, 5), mode="bilinear"),
+            bilinear_corners=F.interpolate(x, (13, 11), None, "bilinear", True),
+            linear=F.interpolate(line, size=7, mode="linear"), area=F.interpolate(x, size=4, mode="area"))
     return t, f
 
 
@@ -460,17 +528,26 @@ def write_modules():
 
 
 def main():
-    lines = []
+    path = os.path.join(HERE, "losses")
+    asked = sys.argv[1:]
+    with open(path) as file:
+        lines = {line.split()[0]: line for line in file}
+
+    def wanted(name):
+        return not asked or name in asked
     for number, family in enumerate((pointwise, reductions, losses, views, indices, products, attention, images,
-                                      custom, activations)):
+                                      custom, activations, layers)):
         torch.manual_seed(number)
-        lines.append(write_cases(family))
+        if wanted(family.__name__):
+            lines[family.__name__] = write_cases(family)
     torch.manual_seed(100)
-    lines.append(write_cases(dropout, 2))
+    if wanted("dropout"):
+        lines["dropout"] = write_cases(dropout, 2)
     torch.manual_seed(101)
-    lines.append(write_modules())
-    with open(os.path.join(HERE, "losses"), "w") as file:
-        file.writelines(lines)
+    if wanted("modules"):
+        lines["modules"] = write_modules()
+    with open(path, "w") as file:
+        file.writelines(lines.values())
 
 
 main()

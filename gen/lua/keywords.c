@@ -1,0 +1,198 @@
+/* keywords.c: arguments by name, and arguments that are not taken.
+
+   The names are those of the function's parameters, so that there is no second list of them. A
+   function has PyTorch's names, in PyTorch's order: softmax(input, dim). The last argument of a
+   call may be a table of names: x:softmax{dim = 1}. A parameter whose name is a word of Lua's ends
+   with "_", which callers leave out: ["end"] = 5. Parameters that every function of PyTorch may
+   have and none of these takes are refused by name, here, for all functions. */
+#include "lua/lua.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <string.h>
+
+enum { MOST_REFUSED = 64 };
+
+/* An argument that no function takes: the values that change nothing, parted by blanks, beside nil;
+   and why. */
+static struct refused {
+  const char *name, *harmless, *why;
+} refused[MOST_REFUSED];
+static int nrefused;
+
+/* refuse(name, harmless, why) */
+static int refuse(lua_State *L)
+{
+  if (nrefused == MOST_REFUSED) bug("lua", "too many arguments are refused");
+  refused[nrefused++] =
+      (struct refused){copy_text(luaL_checkstring(L, 1)), copy_text(luaL_checkstring(L, 2)),
+                       copy_text(luaL_checkstring(L, 3))};
+  return 0;
+}
+
+static const struct refused *refusal_of(const char *name)
+{
+  for (int i = 0; i < nrefused; i++)
+    if (!strcmp(refused[i].name, name)) return &refused[i];
+  return NULL;
+}
+
+static bool is_harmless(lua_State *L, int at, const struct refused *r)
+{
+  if (lua_isnil(L, at)) return true;
+  if (lua_type(L, at) == LUA_TBOOLEAN)
+    return has_word(r->harmless, lua_toboolean(L, at) ? "true" : "false");
+  if (lua_type(L, at) == LUA_TSTRING) return has_word(r->harmless, lua_tostring(L, at));
+  return lua_type(L, at) == LUA_TNUMBER && has_word(r->harmless, text("%g", lua_tonumber(L, at)));
+}
+
+static void check_refused(lua_State *L, const char *what, const struct refused *r, int at)
+{
+  if (!is_harmless(L, at, r)) plan_fails("%s does not take '%s': %s", what, r->name, r->why);
+}
+
+/* The name of the parameter, from 1, as callers write it; NULL: there is none. */
+static const char *parameter(lua_State *L, int function, int i)
+{
+  push_behind(L, function);
+  const char *name = lua_getlocal(L, NULL, i);
+  lua_pop(L, 1);
+  size_t n = name ? strlen(name) : 0;
+  return n && name[n - 1] == '_' ? text("%.*s", (int)n - 1, name) : name;
+}
+
+unsigned refused_parameters(lua_State *L, int function)
+{
+  unsigned mask = 0;
+  const char *name;
+  for (int i = 1; i < 32 && (name = parameter(L, function, i)); i++)
+    if (refusal_of(name)) mask |= 1u << i;
+  return mask;
+}
+
+void check_refused_parameters(lua_State *L, const char *what, int function, unsigned mask)
+{
+  int top = lua_gettop(L);
+  for (int i = 1; i <= top && i < 32; i++)
+    if (mask >> i & 1) check_refused(L, what, refusal_of(parameter(L, function, i)), i);
+}
+
+/* Whether the argument is a table of names: a plain one with no other keys. */
+static bool is_keywords(lua_State *L, int at)
+{
+  if (!lua_istable(L, at)) return false;
+  if (lua_getmetatable(L, at)) {
+    lua_pop(L, 1);
+    return false;
+  }
+  bool all = true;
+  for (lua_pushnil(L); lua_next(L, at); lua_pop(L, 1)) all &= lua_type(L, -2) == LUA_TSTRING;
+  return all;
+}
+
+/* Pushes the names of the function's parameters behind `skipped`, but for refused ones. */
+static void push_parameters(lua_State *L, int function, int skipped, const char *rest)
+{
+  const char *name;
+  lua_newtable(L);
+  int list = lua_gettop(L);
+  for (int i = skipped + 1; (name = parameter(L, function, i)); i++) {
+    if (refusal_of(name)) continue;
+    lua_pushstring(L, name);
+    lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
+  }
+  if (!rest) return;
+  lua_pushstring(L, rest);
+  lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
+}
+
+static _Noreturn void unknown_name(lua_State *L, const char *what, const char *name, int function,
+                                   int skipped, const char *rest)
+{
+  push_parameters(L, function, skipped, rest);
+  int list = lua_gettop(L);
+  push_suggestion(L, name, list);
+  const char *hint = lua_tostring(L, -1);
+  if (*hint) plan_fails("%s knows no '%s'%s", what, name, hint);
+  struct buffer b = {0};
+  put_text(&b, "", 0);
+  for (lua_Integer i = 1; lua_rawgeti(L, list, i) == LUA_TSTRING; i++)
+    put(&b, "%s%s", i > 1 ? ", " : "", lua_tostring(L, -1));
+  if (!b.length) plan_fails("%s knows no '%s'; it takes nothing by name", what, name);
+  plan_fails("%s knows no '%s'; it knows %s", what, name, b.text);
+}
+
+/* The place of the parameter of that name, from 1; 0: there is none. */
+static int place_of(lua_State *L, int function, const char *wanted)
+{
+  const char *name;
+  for (int i = 1; (name = parameter(L, function, i)); i++)
+    if (!strcmp(name, wanted)) return i;
+  return 0;
+}
+
+/* Where a named argument goes: the place of its parameter; 0: it is one that no function takes, and
+   harmless. Its value is at the top. */
+static int place_of_named(lua_State *L, const char *what, const char *name, int function,
+                          int skipped, const char *rest)
+{
+  int at = place_of(L, function, name);
+  if (at > skipped) return at;
+  if (rest && !strcmp(name, rest)) {
+    for (at = 1; parameter(L, function, at);) at++;
+    return at;
+  }
+  const struct refused *r = refusal_of(name);
+  if (!r) unknown_name(L, what, name, function, skipped, rest);
+  check_refused(L, what, r, lua_gettop(L));
+  return 0;
+}
+
+/* Fills the table at `row` with the values of the table `named`, by the places of the parameters;
+   gives the last place. */
+static int sort_by_place(lua_State *L, const char *what, int function, int skipped,
+                         const char *rest, int named, int given)
+{
+  int last = given, row = lua_gettop(L);
+  push_keys(L, named);
+  for (lua_Integer k = 1; lua_rawgeti(L, row + 1, k) == LUA_TSTRING; k++) {
+    const char *name = lua_tostring(L, -1);
+    lua_getfield(L, named, name);
+    int at = place_of_named(L, what, name, function, skipped, rest);
+    if (at && at <= given && !lua_isnil(L, at))
+      plan_fails("%s is given '%s' twice: by its place, and by its name", what, name);
+    if (at) lua_rawseti(L, row, at);
+    if (at > last) last = at;
+    lua_settop(L, row + 1);
+  }
+  lua_settop(L, row);
+  return last;
+}
+
+void place_keywords(lua_State *L, const char *what, int function, int skipped, const char *rest)
+{
+  int n = lua_gettop(L), given = n - 1;
+  if (n == 0 || !is_keywords(L, n)) return;
+  if (rest && lua_rawlen(L, n) == 0) {
+    lua_pushnil(L);
+    if (!lua_next(L, n)) return; /* an empty list */
+    lua_settop(L, n);
+  }
+  luaL_checkstack(L, 64, NULL);
+  lua_newtable(L);
+  int last = sort_by_place(L, what, function, skipped, rest, n, given);
+  lua_replace(L, n);
+  for (int i = 1; i <= given; i++) {
+    if (!lua_isnil(L, i)) continue;
+    lua_rawgeti(L, n, i);
+    lua_replace(L, i);
+  }
+  for (int i = given + 1; i <= last; i++) lua_rawgeti(L, n, i);
+  lua_remove(L, n);
+}
+
+void set_keyword_bindings(lua_State *L)
+{
+  static const luaL_Reg functions[] = {{"refuse", refuse}, {NULL, NULL}};
+  luaL_setfuncs(L, functions, 0);
+}

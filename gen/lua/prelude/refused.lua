@@ -1,0 +1,37 @@
+-- refused.lua: arguments of PyTorch's that no function here takes. A function whose parameter has such a
+-- name has PyTorch's places, and an error that says why (keywords.c).
+local core = ...
+
+-- name, values that change nothing, why
+for _, row in ipairs{
+  {"inplace", "false", "a tensor never changes; leave it out: the program writes in place wherever it can"},
+  {"out", "", "a function gives its result: write y = ..."},
+  {"size_average", "true", 'it is reduction = "mean" or "sum"'},
+  {"reduce", "true", 'of a loss it is reduction = "none"; of scatter, write scatter_add'},
+  {"device", "", "the target is the command line's: --target"},
+  {"layout", "strided", "all tensors are dense"},
+  {"pin_memory", "false", "tpgen plans the memory"},
+  {"requires_grad", "false", "nn.Parameter has a gradient, x:detach() has none"},
+  {"memory_format", "contiguous_format preserve_format", "tpgen chooses the order in memory"},
+  {"non_blocking", "true false", "tpgen orders the work"},
+  {"copy", "true false", "a tensor never changes, so that a copy is the tensor"},
+  {"_stacklevel", "1 2 3 4 5", "it is of Python's warnings"},
+  {"max_norm", "", "rows are not scaled as they are read: scale the weight with F.norm"},
+  {"norm_type", "1 2 inf", "it goes with max_norm, which is not taken"},
+  {"scale_grad_by_freq", "false", "a row's gradient is the sum over its uses"},
+  {"sparse", "false", "gradients are dense"},
+  {"sparse_grad", "false", "gradients are dense"},
+  {"return_indices", "false", "pooling gives values alone"},
+  {"padding_mode", "zeros", "borders are zeros: use F.pad before it"},
+  {"rounding_mode", "", "quotients are not rounded"},
+  {"path", "", "one product has no other order"},
+  {"_weight", "", "load it with --weights, or say init ="},
+  {"_freeze", "false", "use x:detach() of the weight"},
+  {"antialias", "false", "it is not done"},
+  {"implicit", "false", "it is of PyTorch's own calls"},
+  {"min_value", "", "PyTorch calls it min_val now"},
+  {"max_value", "", "PyTorch calls it max_val now"},
+  {"track_running_stats", "true", "batch_norm of training without buffers is F.batch_norm(x, nil, nil, ...)"},
+} do
+  core.refuse(row[1], row[2], row[3])
+end

@@ -1,0 +1,6 @@
+local M = nn.module("M", function(self)
+  function self:forward(x)
+    return x:sum{input = x}
+  end
+end)
+return infer{model = M(), batch = {input = randn{4, 6}}, outputs = function(m, b) return {y = m(b.input)} end}

@@ -1,0 +1,1 @@
+local M = nn.Linear(4, 5, {biass = false})
