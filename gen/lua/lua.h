@@ -243,6 +243,19 @@ void refuse_bad_keys(struct lua_State *L, const struct made *m, bool of_modules)
    those of model.c, have as upvalues. */
 void set_module_bindings(struct lua_State *L);
 
+/* ---------------------------------------------------------------------------------- patterns.c */
+
+/* What stands in a name where a pattern has a star. */
+struct starred {
+  const char *at;
+  size_t n;
+};
+enum { MOST_STARS = 16 };
+/* Whether the name fits the pattern; what its stars stand for, if asked: the first MOST_STARS, and
+   how many. */
+bool fits_pattern(const char *name, const char *pattern, struct starred *part, int *n);
+bool is_pattern(const char *text);
+
 /* ---------------------------------------------------------------------------------- position.c */
 
 /* The plan's error, at the line where the plan is at work. */

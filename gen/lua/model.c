@@ -191,52 +191,40 @@ static int parameters(lua_State *L)
   return 1;
 }
 
-/* What stands where a pattern of names has its *, if the name fits it: at least one letter, and no
-   dot. Without a * there is nothing, and the name is the pattern. */
-static bool fits_star(const char *name, const char *pattern, const char **part, size_t *n)
+/* Pushes the text with its stars replaced. One that stands for no part takes its dot along. */
+static void push_replaced(lua_State *L, const char *pattern, const struct starred *part, int n)
 {
-  const char *star = strchr(pattern, '*');
-  size_t before = star ? (size_t)(star - pattern) : strlen(pattern);
-  if (strncmp(name, pattern, before)) return false;
-  *part = name + before;
-  *n = strcspn(*part, ".");
-  if (!star) return !**part;
-  const char *behind = star + 1;
-  size_t length = strlen(*part), tail = strlen(behind);
-  if (length <= tail || strcmp(*part + length - tail, behind)) return false;
-  bool has_dot = *n < length - tail;
-  *n = length - tail;
-  return !has_dot;
-}
-
-/* Pushes the text with its * replaced. */
-static void push_replaced(lua_State *L, const char *pattern, const char *part, size_t n)
-{
-  const char *star = strchr(pattern, '*');
   luaL_Buffer b;
   luaL_buffinit(L, &b);
-  luaL_addlstring(&b, pattern, star ? (size_t)(star - pattern) : strlen(pattern));
-  if (star) luaL_addlstring(&b, part, n);
-  if (star) luaL_addstring(&b, star + 1);
+  for (int k = 0; k < n; k++) {
+    size_t before = strcspn(pattern, "*");
+    luaL_addlstring(&b, pattern, before);
+    pattern += before;
+    bool deep = pattern[0] == '*' && pattern[1] == '*';
+    if (*pattern) pattern += 1 + deep;
+    luaL_addlstring(&b, part[k].at, part[k].n);
+    if (deep && part[k].n == 0 && *pattern == '.') pattern++;
+  }
+  luaL_addstring(&b, pattern);
   luaL_pushresult(&b);
 }
 
 #define ALIAS_NAME "a parameter's other name"
 
 /* set_aliases(who, pattern, other, given, taken): what files of others call the parameters that fit
-   the pattern, each with at most one *: given has the pattern that named a parameter, by its name;
+   the pattern, with as many stars: given has the pattern that named a parameter, by its name;
    taken whose name a name is. Gives how many fit. */
 static int set_aliases(lua_State *L)
 {
   enum { WHO = 1, PATTERN, OTHER, GIVEN, TAKEN, PATH, ALIAS };
-  const char *who = luaL_checkstring(L, WHO), *pattern = luaL_checkstring(L, PATTERN), *part;
-  size_t n;
-  int found = 0;
+  const char *who = luaL_checkstring(L, WHO), *pattern = luaL_checkstring(L, PATTERN);
+  struct starred part[MOST_STARS];
+  int found = 0, n;
   if (strlen(lua_tostring(L, OTHER)) != lua_rawlen(L, OTHER)) check_name(L, OTHER, ALIAS_NAME);
   bool is_text = strlen(pattern) == lua_rawlen(L, PATTERN); /* else nothing is called so */
   for (int i = 0; is_text && i < graph->nvalue; i++, lua_settop(L, TAKEN)) {
     struct value *v = &graph->value[i];
-    if (!fits_star(v->name, pattern, &part, &n)) continue;
+    if (!fits_pattern(v->name, pattern, part, &n)) continue;
     found++;
     lua_pushstring(L, v->name);
     push_replaced(L, lua_tostring(L, OTHER), part, n);

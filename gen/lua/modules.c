@@ -12,7 +12,6 @@
    class_of  by its number: its class. */
 #include "lua/lua.h"
 
-#include <fnmatch.h>
 #include <lauxlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -319,17 +318,11 @@ static int take(lua_State *L)
 
 /* -------------------------------------------------------------------------- patterns of names */
 
-static bool fits(const char *name, const char *wanted, bool is_pattern)
-{
-  if (!is_pattern) return !strcmp(name, wanted);
-  return !strcmp(name, wanted) || fnmatch(wanted, name, FNM_NOESCAPE) == 0;
-}
-
 /* Pushes a list of the modules in the list at the top whose members' names fit, and takes the list
    away. */
 static void push_fitting(lua_State *L, const char *wanted)
 {
-  bool is_pattern = strpbrk(wanted, "*?[") != NULL;
+  bool by_pattern = is_pattern(wanted);
   int from = lua_gettop(L), to = from + 1;
   lua_Integer n = 0;
   lua_newtable(L);
@@ -338,7 +331,9 @@ static void push_fitting(lua_State *L, const char *wanted)
     look_at_modules(L, m);
     for (int k = 0; k < m->n; k++) {
       const struct held *h = &m->held[k];
-      if (!h->module || !fits(h->name, wanted, is_pattern)) continue;
+      bool fits = h->module && (by_pattern ? fits_pattern(h->name, wanted, NULL, NULL)
+                                           : !strcmp(h->name, wanted));
+      if (!fits) continue;
       push_module(L, h->module);
       lua_rawseti(L, to, ++n);
     }
@@ -347,11 +342,58 @@ static void push_fitting(lua_State *L, const char *wanted)
   lua_remove(L, from);
 }
 
-/* matching(modules, pattern): the modules below these that fit the pattern name by name, each as
-   the shell's file names; a backslash is an ordinary letter. */
+/* Modules of a walk through all paths: the list at `list`, each once. */
+struct path_walk {
+  const char *pattern;
+  int list, visits;
+};
+
+static bool is_listed(lua_State *L, int list, const struct made *m)
+{
+  bool is = false;
+  for (lua_Integer i = 1; !is && lua_rawgeti(L, list, i) != LUA_TNIL; i++) {
+    is = made_of(L, lua_gettop(L)) == m;
+    lua_pop(L, 1);
+  }
+  return is;
+}
+
+/* Adds what lies below the module, whose path is told, and fits. */
+static void add_below(lua_State *L, struct path_walk *w, struct made *m, const char *path,
+                      int depth)
+{
+  enum { DEEPEST = 64, MOST_VISITS = 1 << 17 };
+  look_at_modules(L, m);
+  for (int k = 0; k < m->n; k++) {
+    struct made *child = m->held[k].module;
+    if (!child) continue;
+    if (depth == DEEPEST || ++w->visits > MOST_VISITS)
+      plan_fails("the pattern '%s' has too many modules to go through", w->pattern);
+    const char *own = text("%s%s%s", path, *path ? "." : "", m->held[k].name);
+    if (fits_pattern(own, w->pattern, NULL, NULL) && !is_listed(L, w->list, child)) {
+      push_module(L, child);
+      lua_rawseti(L, w->list, (lua_Integer)lua_rawlen(L, w->list) + 1);
+    }
+    add_below(L, w, child, own, depth + 1);
+  }
+}
+
+/* The same, of patterns that are no parts one behind the other. */
+static int match_paths(lua_State *L, const char *pattern)
+{
+  lua_newtable(L);
+  struct path_walk w = {.pattern = pattern, .list = lua_gettop(L)};
+  for (lua_Integer i = 1; lua_rawgeti(L, 1, i) != LUA_TNIL; i++, lua_settop(L, w.list))
+    add_below(L, &w, made_of(L, w.list + 1), "", 0);
+  lua_settop(L, w.list);
+  return 1;
+}
+
+/* matching(modules, pattern): the modules below these that fit the pattern (patterns.c). */
 static int matching(lua_State *L)
 {
   const char *pattern = luaL_checkstring(L, 2);
+  if (strstr(pattern, "**") || strchr(pattern, '|')) return match_paths(L, pattern);
   lua_pushvalue(L, 1);
   while (*(pattern += strspn(pattern, "."))) {
     size_t n = strcspn(pattern, ".");

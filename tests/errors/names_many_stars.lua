@@ -4,5 +4,5 @@ local M = nn.module("M", function(self)
 end)
 train{
   model = M(), batch = {input = randn{2, 4}}, loss = function(y) return y:sum() end,
-  optimizer = SGD(), steps = 1, names = {["layers.*.*"] = "model.*.*"},
+  optimizer = SGD(), steps = 1, names = {[("*"):rep(17, ".")] = "model"},
 }

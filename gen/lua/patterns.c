@@ -1,0 +1,111 @@
+/* patterns.c: the one language of patterns, for names of modules and of parameters. Names have
+   parts, parted by dots: layers.0.attention.wq.weight.
+
+     *      any letters of a part, or none
+     **     any letters, dots too; "**." also stands for no part at all: **.bias fits bias
+     ?      one letter of a part
+     [a-c]  one of these letters; [!a-c]: one of no others
+     a|b    either pattern: the whole of it, not a part
+
+   Where a name fits in several ways a star stands for as little as can be, the first one first. */
+#include "lua/lua.h"
+
+#include <string.h>
+
+struct match {
+  const char *pattern, *end, *name;
+  size_t length;       /* of the name */
+  unsigned char *dead; /* by the star's place and the name's: it leads nowhere from there */
+  struct starred *part;
+  int n;
+};
+
+/* Whether the set that begins at p, a '[', has the letter; *behind: where the set ends. A '[' that
+   nothing closes is a letter. */
+static bool set_has(const char *p, const char *end, char c, const char **behind)
+{
+  const char *at = p + 1;
+  bool none_of = at < end && (*at == '!' || *at == '^'), has = false;
+  at += none_of;
+  const char *close = at < end ? memchr(at + 1, ']', (size_t)(end - at - 1)) : NULL;
+  *behind = close ? close + 1 : p + 1;
+  if (!close) return c == '[';
+  for (; at < close; at++) {
+    bool is_range = at + 2 < close && at[1] == '-';
+    has |= is_range ? at[0] <= c && c <= at[2] : *at == c;
+    if (is_range) at += 2;
+  }
+  return has != none_of && c != '.';
+}
+
+static bool fits_from(struct match *m, const char *p, const char *s);
+
+/* What stands for the star at p is from s on. */
+static bool fits_star(struct match *m, const char *p, const char *s)
+{
+  unsigned char *dead =
+      &m->dead[(size_t)(p - m->pattern) * (m->length + 1) + (size_t)(s - m->name)];
+  if (*dead) return false;
+  bool deep = p + 1 < m->end && p[1] == '*', begins = p == m->pattern || p[-1] == '.';
+  const char *next = p + 1 + deep;
+  int k = m->n++;
+  if (k < MOST_STARS) m->part[k] = (struct starred){s, 0};
+  if (deep && begins && next < m->end && *next == '.' && fits_from(m, next + 1, s)) return true;
+  for (const char *t = s;; t++) {
+    if (k < MOST_STARS) m->part[k] = (struct starred){s, (size_t)(t - s)};
+    m->n = k + 1;
+    if (fits_from(m, next, t)) return true;
+    if (!*t || (*t == '.' && !deep)) break;
+  }
+  m->n = k;
+  *dead = 1;
+  return false;
+}
+
+static bool fits_from(struct match *m, const char *p, const char *s)
+{
+  while (p < m->end && *p != '*') {
+    const char *behind = p + 1;
+    bool fits = *p == '?' ? *s != '.' : *p == '[' ? set_has(p, m->end, *s, &behind) : *p == *s;
+    if (!*s || !fits) return false;
+    p = behind;
+    s++;
+  }
+  return p == m->end ? !*s : fits_star(m, p, s);
+}
+
+static bool fits_one(const char *name, const char *pattern, size_t n, struct starred *part,
+                     int *nparts)
+{
+  struct starred own[MOST_STARS];
+  size_t length = strlen(name);
+  struct match m = {pattern, pattern + n, name, length, NULL, part ? part : own, 0};
+  if (memchr(pattern, '*', n)) {
+    static unsigned char *room;
+    static size_t size;
+    size_t bytes = (n + 1) * (length + 1);
+    if (bytes > size) room = alloc(size = 2 * bytes);
+    memset(room, 0, bytes);
+    m.dead = room;
+  }
+  bool fits = fits_from(&m, pattern, name);
+  if (nparts) *nparts = m.n < MOST_STARS ? m.n : MOST_STARS;
+  return fits;
+}
+
+bool fits_pattern(const char *name, const char *pattern, struct starred *part, int *n)
+{
+  if (n) *n = 0;
+  if (!strcmp(name, pattern)) return true;
+  for (const char *c = pattern;; c++) {
+    size_t length = strcspn(c, "|");
+    if (fits_one(name, c, length, part, n)) return true;
+    c += length;
+    if (!*c) return false;
+  }
+}
+
+bool is_pattern(const char *text)
+{
+  return strpbrk(text, "*?[|") != NULL;
+}
