@@ -51,6 +51,12 @@ static void check_refused(lua_State *L, const char *what, const struct refused *
   if (!is_harmless(L, at, r)) plan_fails("%s does not take '%s': %s", what, r->name, r->why);
 }
 
+void push_behind(lua_State *L, int at)
+{
+  lua_pushvalue(L, at);
+  while (lua_iscfunction(L, -1) && lua_getupvalue(L, -1, 1)) lua_remove(L, -2);
+}
+
 /* The name of the parameter, from 1, as callers write it; NULL: there is none. */
 static const char *parameter(lua_State *L, int function, int i)
 {

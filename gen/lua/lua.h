@@ -204,6 +204,8 @@ void place_keywords(struct lua_State *L, const char *what, int function, int ski
 unsigned refused_parameters(struct lua_State *L, int function);
 /* Fails where one of these is among the arguments, with a value that would change something. */
 void check_refused_parameters(struct lua_State *L, const char *what, int function, unsigned mask);
+/* Pushes the function of Lua's behind the one at `at`: ours of C keep it as their first upvalue. */
+void push_behind(struct lua_State *L, int at);
 /* Adds the function that names refused arguments to the table at the top of the stack. */
 void set_keyword_bindings(struct lua_State *L);
 
@@ -279,8 +281,6 @@ void in_sandbox(void (*body)(void));
 /* Adds the functions that refuse surplus arguments to the table at the top of the stack. */
 void set_surplus_bindings(struct lua_State *L);
 int most_arguments(struct lua_State *L, int at);
-/* Pushes the function of Lua's behind the one at `at`: ours of C keep it as their first upvalue. */
-void push_behind(struct lua_State *L, int at);
 /* Fails where the arguments from `first` to the top are more than the function takes behind its
    first parameters, `skipped`. what: the function, in messages. */
 void forbid_surplus(struct lua_State *L, const char *what, int function, int skipped, int first);

@@ -6,13 +6,6 @@
 #include <lauxlib.h>
 #include <lua.h>
 
-/* Pushes the function of Lua's behind the one at `at`: ours of C keep it as their first upvalue. */
-void push_behind(lua_State *L, int at)
-{
-  lua_pushvalue(L, at);
-  while (lua_iscfunction(L, -1) && lua_getupvalue(L, -1, 1)) lua_remove(L, -2);
-}
-
 int most_arguments(lua_State *L, int at)
 {
   lua_Debug about;
