@@ -159,7 +159,8 @@ static void check_call(const struct op *op, const struct function *in)
   const struct function *f = &graph->function[op->function];
   need(rank_of(f) < rank_of(in) && f->is_part == (op->kind == OP_round),
        "it calls what it may not");
-  need(op->distance >= 0 && op->distance < 1 << 16, "there is no such round");
+  need(op->first >= 0 && op->first < 1 << 16 && op->ahead >= 0 && op->ahead < 1 << 16,
+       "there is no such round");
 }
 
 static bool moves(enum op_kind kind)
@@ -215,6 +216,10 @@ static void check_op(int id)
        "it awaits what is not overlapped");
   need(op->pieces >= 0 && op->pieces <= 64 && op->piece >= 0 && op->piece <= op->pieces,
        "there is no such piece");
+  need(op->kind != OP_matmul || !op->pieces ||
+           (op->piece_group >= 0 && op->piece_group < graph->ngroup && op->piece_dim >= 0 &&
+            op->piece_dim < graph->value[op->out].shape.ndim),
+       "the product has no such pieces");
   check_scheduled(id);
   need(op->unit >= -2 && op->unit <= graph->nunit, "there is no such unit");
   need(!op->packed || op->buffer != NONE, "its buffer is missing");

@@ -149,7 +149,8 @@
   FIELD(FLAG,      keep,          "kept")   \
   FIELD(FUNCTION,  function,      "calls")  \
   FIELD(ITERATION, iteration,     "for")    \
-  FIELD(INT,       distance,      "distance") \
+  FIELD(INT,       first,         "first")  \
+  FIELD(INT,       ahead,         "ahead")  \
   FIELD(OP,        awaits,        "of")     \
   FIELD(TYPE,      type,          "type")   \
   FIELD(FLAG,      typed,         "typed")  \
@@ -171,6 +172,9 @@
   FIELD(FLAG,      again,         "again")  \
   FIELD(INT,       piece,         "piece")  \
   FIELD(INT,       pieces,        "of_pieces") \
+  FIELD(INT,       piece_dim,     "piece_dim") \
+  FIELD(GROUP,     piece_group,   "piece_over") \
+  FIELD(LONG,      stream_growth, "stream_growth") \
   FIELD(PHASE,     phase,         "phase")  \
   FIELD(INT,       line,          "line")   \
   FIELD(MODULE,    module,        "in")

@@ -146,16 +146,16 @@ static char *round_comment(const struct op *op)
   int module = module_of_iteration(part, iteration_called(op, 0));
   switch (op->iteration) {
   case FIRST_ITERATION:
-    return text("%s of module %d, for the %s round", what, module, nth[op->distance]);
+    return text("%s of module %d, for the %s round", what, module, nth[op->first]);
   case LAST_ITERATION:
     return text("%s of module %d, of the last round: from %s's stream", what, module,
                 printable(graph->group[c->group].name));
   case IN_LAST_ITERATION:
     return text("%s of what follows the loop, in its last round", what);
   case NEXT_ITERATION:
-    if (op->distance > 1)
+    if (op->ahead > 1)
       return text("%s of module l %c %d, %d rounds ahead", what, part->upward ? '+' : '-',
-                  op->distance, op->distance);
+                  op->ahead, op->ahead);
     return text("%s of the next module, a round ahead", what);
   default:
     return text("%s of the module before: from %s's stream", what,

@@ -56,7 +56,7 @@ static char *round_text(const struct op *op, int rank)
   if (op->iteration == IN_LAST_ITERATION)
     return text("if (l == %d) %s();", body->upward ? body->count - 1 : 0, f->name);
   bool next = op->iteration == NEXT_ITERATION, above = next == f->upward;
-  int far = next ? op->distance : 1;
+  int far = next ? op->ahead : 1;
   const char *limit = above ? text("l < %d", f->count - far) : text("l > %d", far - 1);
   bool outside = op->iteration == FIRST_ITERATION || op->iteration == LAST_ITERATION;
   const char *module = outside ? text("%d", module_of_iteration(f, iteration_called(op, 0)))

@@ -424,7 +424,7 @@ static void fold(struct region *r, const struct source *source)
     for (int i = 0; i < r->count; i++)
       for (int o = 0; o < op->nout; o++) join(r->list, op_at(r, i, k)->out + o, op->out + o, i);
     int64_t growth;
-    if (find_growth(r, k, &growth) && op->kind == OP_dropout) op->number[1] = growth;
+    if (find_growth(r, k, &growth) && op->kind == OP_dropout) op->stream_growth = growth;
   }
 }
 

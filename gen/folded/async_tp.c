@@ -129,9 +129,9 @@ static struct op piece_of_op(const struct line *l, int id, int pieces, int piece
   op.piece = piece;
   if (op.kind != OP_matmul) return op;
   int i = gathers_shards(c->kind) && op.in[1] == l->value;
-  op.group = c->group;
-  op.dim = c->dim;
-  if (gathers_shards(c->kind)) stays_in_output(&op, i, c->dim, &op.dim);
+  op.piece_group = c->group;
+  op.piece_dim = c->dim;
+  if (gathers_shards(c->kind)) stays_in_output(&op, i, c->dim, &op.piece_dim);
   return op;
 }
 
@@ -146,15 +146,12 @@ static int64_t part_size(const struct line *l)
 static bool has_simple_calls(const struct line *l, int pieces)
 {
   const struct op *c = &graph->op[l->collective];
-  struct value *v = &graph->value[l->value];
-  bool simple = true;
-  v->apart = scatters_sum(c->kind);
+  bool simple = true, apart = scatters_sum(c->kind);
   for (int k = 0; k < l->nproduct; k++) {
     struct op op = piece_of_op(l, l->product[k], pieces, 0);
-    if (scatters_sum(c->kind)) op.out = l->value;
-    simple &= matmul_calls(&op, 0) <= group_size(c->group);
+    if (apart) op.out = l->value;
+    simple &= piece_calls(&op, 0, apart) <= group_size(c->group);
   }
-  v->apart = false;
   return simple;
 }
 

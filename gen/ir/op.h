@@ -36,7 +36,7 @@ struct op {
   enum type type : 8;          /* cast, redistribute, and what makes a value of nothing: its type */
   enum type backward_type : 8; /* redistribute: in which its gradient is moved */
   enum reduction reduction : 8; /* all_reduce, reduce_scatter, to_partial */
-  enum iteration iteration : 8; /* round: for which; see also `distance` */
+  enum iteration iteration : 8; /* round: for which; see also `first` and `ahead` */
   bool of_unit;                 /* redistribute and what becomes of it: of a unit's parameters */
   bool typed;           /* `type` is that of what it makes, which else follows from the inputs */
   bool constant;        /* no gradient flows through it */
@@ -47,15 +47,15 @@ struct op {
   int custom;           /* custom: which of graph->custom */
   unsigned asked;       /* redistribute: a bit for each mesh dimension that `to` speaks of */
   int unit;             /* of_unit: see unit_of */
-  int group;            /* collectives, pack, unpack: among whom */
-  int dim, dim_to;      /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
-                           all_to_all: both */
-  int exchange;         /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
-  int nbody;     /* fused, epilogue, and a collective that is a bucket: the operations in it */
-  bool keep;     /* those that vanish from the output, or appear there, have size 1 before */
-  bool finishes; /* redistribute: of these only where something is pending */
-  bool held;     /* of those that gather: what it makes is not given up after the forward */
-  bool packed;   /* a bucket whose members travel in `buffer`, one after the other */
+  int group;       /* collectives, pack, unpack: among whom; round, await: of their collective */
+  int dim, dim_to; /* all_gather, reduce_scatter, pack, unpack: the tensor's dimension;
+                      all_to_all: both */
+  int exchange;    /* exchange, pack_pieces, unpack_pieces: which of graph->exchange */
+  int nbody;       /* fused, epilogue, and a collective that is a bucket: the operations in it */
+  bool keep;       /* those that vanish from the output, or appear there, have size 1 before */
+  bool finishes;   /* redistribute: of these only where something is pending */
+  bool held;       /* of those that gather: what it makes is not given up after the forward */
+  bool packed;     /* a bucket whose members travel in `buffer`, one after the other */
   const int *body;
   struct layout to; /* redistribute: where it is wanted, on the mesh dimensions in `asked`; pack,
                        unpack: in which the members hold the parts */
@@ -64,11 +64,15 @@ struct op {
   const char *why;     /* redistribute and what becomes of it: who asked, in words, or NULL */
   const char *part_of; /* "rms_norm": the function that the plan called there, or NULL */
   int buffer;
-  int function;      /* loop, round: which it calls */
-  int awaits;        /* await: the collective */
-  int distance;      /* FIRST_ITERATION: which of the first, from 0; NEXT_ITERATION: how many on */
-  int pieces, piece; /* It is of one of so many pieces of its values, or 0. A matmul is
-                        cut in dimension `dim` of its output, of which `group` has parts */
+  int function;               /* loop, round: which it calls */
+  int awaits;                 /* await: the collective */
+  int first;                  /* FIRST_ITERATION: for which of the first, from 0 */
+  int ahead;                  /* NEXT_ITERATION: for how many iterations later */
+  int pieces, piece;          /* It is of one of so many pieces of its values, or 0 */
+  int piece_dim, piece_group; /* matmul, of a piece: the dimension of its output that is cut in
+                                 pieces, of which each member of the group has a part */
+  int64_t stream_growth; /* dropout, in a loop's body: how much its number "stream" grows from one
+                            module to the next */
 };
 
 /* One step of a redistribution, within each rank or among the ranks of a group, on the dimensions

@@ -40,12 +40,14 @@ struct value {
   int module; /* in which it was made */
   /* Values that the modules of a list make alike are a family. The one of module 0
      stands for all of them in the loop's body. */
-  int family, index;  /* the value of module 0 and the number of its own module, or NONE */
-  int step, initial;  /* carried: the family's value at index + step, `initial` at the list's end */
+  int family, index;  /* the value of module 0, or NONE; the number of the module that it is of */
+  int step, initial;  /* Carried from one iteration to the next: the value of `family` that the
+                         module  `step` further made, 1 or -1; where there is no such, `initial`.
+                         step  0: it  is not carried */
   struct shape shape; /* whole */
   struct layout layout;
   unsigned order; /* of its dimensions in memory: see assign_dim_order.c; 0: as they are written */
-  int of;    /* GRADIENT, STATE: of this parameter; the gradient of an activation: of this value */
+  int of;    /* the value that it is the gradient, the sums or the optimizer's state of, or NONE */
   int unit;  /* PARAMETER: that it is gathered with, or NONE */
   int line;  /* of the plan */
   int style; /* that placed this parameter, or NONE */

@@ -31,13 +31,13 @@ int iteration_called(const struct op *op, int from)
   int count = graph->function[op->function].count;
   switch (op->iteration) {
   case FIRST_ITERATION:
-    return op->distance;
+    return op->first;
   case LAST_ITERATION:
     return count - 1;
   case IN_LAST_ITERATION:
     return from + 1 < graph->function[graph->function[op->function].body].count ? NONE : 0;
   case NEXT_ITERATION:
-    return from + op->distance < count ? from + op->distance : NONE;
+    return from + op->ahead < count ? from + op->ahead : NONE;
   default:
     return from - 1;
   }
@@ -68,7 +68,7 @@ static bool is_visited_in(const struct op *call)
 {
   if (call->kind == OP_loop) return true;
   if (call->kind != OP_round) return false;
-  bool first = call->iteration == FIRST_ITERATION && !call->distance;
+  bool first = call->iteration == FIRST_ITERATION && !call->first;
   return first || call->iteration == LAST_ITERATION || call->iteration == IN_LAST_ITERATION;
 }
 

@@ -231,7 +231,7 @@ static char *letter_text(const struct writing *w, char name)
 
 static char *random_text(const struct writing *w)
 {
-  int64_t stream = number_of(w->op, "stream"), step = w->op->number[1];
+  int64_t stream = number_of(w->op, "stream"), step = w->op->stream_growth;
   char *number = text("%" PRId64, stream);
   if (step) {
     char *start = stream ? text("%s + ", number) : "";

@@ -24,8 +24,7 @@ static char *round_words(const struct op *call)
 {
   switch (call->iteration) {
   case NEXT_ITERATION:
-    return call->distance > 1 ? text(" %d rounds ahead", call->distance)
-                              : copy_text(" a round ahead");
+    return call->ahead > 1 ? text(" %d rounds ahead", call->ahead) : copy_text(" a round ahead");
   case PREVIOUS_ITERATION:
     return copy_text(" of the round before");
   case IN_LAST_ITERATION:

@@ -37,9 +37,9 @@ static struct product_sizes product_of(const struct op *op)
       bool shared = memchr(other, *letter, strcspn(other, ",-")), kept = strchr(result, *letter);
       if (shared && o) continue;
       double size = (double)here.size[d];
-      if (op->pieces && *letter == result[op->dim]) { /* each member's part by itself */
-        size /= op->pieces * group_size(op->group);
-        p.count *= group_size(op->group);
+      if (op->pieces && *letter == result[op->piece_dim]) { /* each member's part by itself */
+        size /= op->pieces * group_size(op->piece_group);
+        p.count *= group_size(op->piece_group);
       }
       *(shared ? kept ? &p.count : &p.terms : o ? &p.columns : &p.rows) *= size;
     }
@@ -102,8 +102,9 @@ static double pieces_read(const struct op *op, int value)
   if (!op->pieces || !is_operand || op->kind != OP_matmul) return op->pieces ? op->pieces : 1;
   const char *a = op->equation, *b = strchr(a, ',') + 1, *c = strchr(b, '>') + 1;
   bool first = op->in[0] == value;
-  return memchr(first ? a : b, c[op->dim], first ? strcspn(a, ",") : strcspn(b, "-")) ? op->pieces
-                                                                                      : 1;
+  return memchr(first ? a : b, c[op->piece_dim], first ? strcspn(a, ",") : strcspn(b, "-"))
+             ? op->pieces
+             : 1;
 }
 
 /* All that an operation reads and writes. */

@@ -44,8 +44,8 @@ static void add_piece(struct product *p, enum gemm_operand o, char letter, int64
                       int64_t stride)
 {
   const struct op *op = p->op;
-  bool apart = graph->value[product_value(op, o)].apart;
-  int64_t parts = group_size(op->group), rows = size / parts / op->pieces;
+  bool apart = o == GEMM_C ? p->apart : graph->value[op->in[o]].apart;
+  int64_t parts = group_size(op->piece_group), rows = size / parts / op->pieces;
   struct letter_run *part = run_of(p, '#');
   part->in |= 1u << o;
   part->size = parts;
@@ -65,7 +65,7 @@ static void add_operand(struct product *p, enum gemm_operand o, int rank)
   local_strides(product_value(p->op, o), rank, stride);
   for (int d = 0; d < here.ndim; d++) {
     if (here.size[d] == 1) continue;
-    if (p->op->pieces && p->letters[o][d] == p->letters[GEMM_C][p->op->dim]) {
+    if (p->op->pieces && p->letters[o][d] == p->letters[GEMM_C][p->op->piece_dim]) {
       add_piece(p, o, p->letters[o][d], here.size[d], stride[d]);
       continue;
     }
@@ -252,9 +252,9 @@ bool is_empty_product(const struct op *op, int rank)
   return false;
 }
 
-void choose_product(struct product *p, const struct op *op, int rank)
+static void choose(struct product *p, const struct op *op, int rank, bool apart)
 {
-  *p = (struct product){.op = op};
+  *p = (struct product){.op = op, .apart = apart};
   parse_equation(p);
   if (is_empty_product(op, rank)) return;
   find_runs(p, rank);
@@ -262,13 +262,30 @@ void choose_product(struct product *p, const struct op *op, int rank)
   choose_batch(p);
 }
 
+void choose_product(struct product *p, const struct op *op, int rank)
+{
+  choose(p, op, rank, graph->value[op->out].apart);
+}
+
+static double calls_of(const struct product *p)
+{
+  double calls = p->batch ? (double)p->batch->size : 1;
+  for (int i = 0; i < p->nloop; i++) calls *= (double)p->loop[i]->size;
+  return calls;
+}
+
 double matmul_calls(const struct op *op, int rank)
 {
   struct product p;
   choose_product(&p, op, rank);
-  double calls = p.batch ? (double)p.batch->size : 1;
-  for (int i = 0; i < p.nloop; i++) calls *= (double)p.loop[i]->size;
-  return calls;
+  return calls_of(&p);
+}
+
+double piece_calls(const struct op *op, int rank, bool apart)
+{
+  struct product p;
+  choose(&p, op, rank, apart);
+  return calls_of(&p);
 }
 
 bool matmul_is_one_call(const struct op *op, int rank)

@@ -125,6 +125,7 @@ enum { MAX_RUNS = GEMM_OPERANDS * MAX_DIMS };
 
 struct product {
   const struct op *op;
+  bool apart;                                /* of the result: see struct value */
   const struct epilogue *then;               /* or NULL */
   char letters[GEMM_OPERANDS][MAX_DIMS + 1]; /* the equation's */
   int nrun;
@@ -221,6 +222,8 @@ bool fits_in_registers(const struct draft *k, const struct kernel_form *f);
 
 /* How many calls of a library a product takes, as its operands lie now. */
 double matmul_calls(const struct op *op, int rank);
+/* The same of a piece whose result would lie as struct value's `apart` says, or not. */
+double piece_calls(const struct op *op, int rank, bool apart);
 /* Whether a product is one call on the rank, with a batch or without, that writes rows without
  * gaps. */
 bool matmul_is_one_call(const struct op *op, int rank);

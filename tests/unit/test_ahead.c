@@ -118,11 +118,10 @@ static void gathered_further_ahead(const void *with)
   must(graph->memory->of[gather->out].depth == 3, "%d of it are kept",
        graph->memory->of[gather->out].depth);
   int next = call_in("layers_forward", "layers_forward_ahead", NEXT_ITERATION), firsts[2], n = 0;
-  must(op_in("layers_forward", next)->distance == 2, "not the one after the next is begun");
+  must(op_in("layers_forward", next)->ahead == 2, "not the one after the next is begun");
   for (int k = 0; k < loop_in("forward"); k++)
     if (calls(op_in("forward", k), "layers_forward_ahead", FIRST_ITERATION)) firsts[n++ % 2] = k;
-  must(n == 2 && op_in("forward", firsts[0])->distance == 0 &&
-           op_in("forward", firsts[1])->distance == 1,
+  must(n == 2 && op_in("forward", firsts[0])->first == 0 && op_in("forward", firsts[1])->first == 1,
        "the first two are not begun before the loop");
   must(iteration_called(op_in("layers_forward", next), LAYERS - 2) == NONE,
        "one is begun that is none");
@@ -471,7 +470,7 @@ static void second_not_begun(void)
   struct function *f = named("forward");
   int k = 0;
   while (!calls(&graph->op[f->op[k]], "layers_forward_ahead", FIRST_ITERATION) ||
-         !graph->op[f->op[k]].distance)
+         !graph->op[f->op[k]].first)
     k++;
   leave_out("forward", k);
 }
@@ -481,7 +480,7 @@ static void events_in_common(void)
 }
 static void next_of_two_begun(void)
 {
-  graph->op[named("layers_forward")->op[next_in_forward()]].distance = 1;
+  graph->op[named("layers_forward")->op[next_in_forward()]].ahead = 1;
 }
 static struct op *copies_summed(void)
 {

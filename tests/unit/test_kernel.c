@@ -138,7 +138,7 @@ static void add_cut(const struct instance *instance, const int64_t *size, int fi
   }
   for (int d = 0; d < 2; d++) graph->value[made->out].layout.on[d] = list[pick[d]].out[0];
   graph->value[made->out].placed = true;
-  if (made->kind == OP_dropout) graph->op[id].number[1] = draw_below(2) ? 3 : 0;
+  if (made->kind == OP_dropout) graph->op[id].stream_growth = draw_below(2) ? 3 : 0;
   graph->op[id].phase = phase;
   f->op[f->nop++] = id;
   end_kernel();
@@ -671,7 +671,7 @@ static void drop_elements(const struct op *op, const struct places *at, struct a
                           struct array out)
 {
   uint32_t key[] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, words[4];
-  uint32_t stream = (uint32_t)(op->number[0] + MODULE * op->number[1]);
+  uint32_t stream = (uint32_t)(op->number[0] + MODULE * op->stream_growth);
   for (int64_t i = 0, n = elements(out.shape); i < n; i++) {
     int64_t index[MAX_DIMS];
     indices_of(out.shape, i, index);

@@ -222,8 +222,8 @@ static void growing_streams(const void *with)
           "layers_forward x3 up: dropout dropout; forward x1 up: exp loop neg");
   for (int k = 0; k < 2; k++) {
     const struct op *op = op_in("layers_forward", k);
-    must(op->number[0] == (k ? 20 : 5) && op->number[1] == (k ? -3 : 2),
-         "stream %d and %d more for each module", (int)op->number[0], (int)op->number[1]);
+    must(op->number[0] == (k ? 20 : 5) && op->stream_growth == (k ? -3 : 2),
+         "stream %d and %d more for each module", (int)op->number[0], (int)op->stream_growth);
   }
 }
 
@@ -236,7 +236,7 @@ static void equal_streams(const void *with)
   for (int l = 0; l < LAYERS; l++) x = drop(x, 4, layer[l]);
   becomes(apply(OP_neg, x, NONE, root, 1),
           "layers_forward x3 up: dropout; forward x1 up: exp loop neg");
-  must(op_in("layers_forward", 0)->number[1] == 0, "the stream grows");
+  must(op_in("layers_forward", 0)->stream_growth == 0, "the stream grows");
 }
 
 static void uneven_streams(const void *with)

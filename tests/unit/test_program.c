@@ -558,7 +558,7 @@ static double any_element(const struct op *op, const struct element_state *held,
 static struct op in_round(const struct op *op, int l)
 {
   struct op o = *op;
-  if (o.kind == OP_dropout) o.number[0] += l * o.number[1];
+  if (o.kind == OP_dropout) o.number[0] += l * o.stream_growth;
   return o;
 }
 
