@@ -269,8 +269,7 @@ static int place_of_first_issue(const struct function *f, int loop, int iteratio
   while (at > 0 && !is_loop(f->op[at - 1])) at--;
   for (; at < loop; at++) {
     const struct op *op = &graph->op[f->op[at]];
-    if (op->kind != OP_round || (op->iteration == FIRST_ITERATION && op->first > iteration))
-      break;
+    if (op->kind != OP_round || (op->iteration == FIRST_ITERATION && op->first > iteration)) break;
   }
   return at;
 }

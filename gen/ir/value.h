@@ -40,10 +40,10 @@ struct value {
   int module; /* in which it was made */
   /* Values that the modules of a list make alike are a family. The one of module 0
      stands for all of them in the loop's body. */
-  int family, index;  /* the value of module 0, or NONE; the number of the module that it is of */
-  int step, initial;  /* Carried from one iteration to the next: the value of `family` that the
-                         module  `step` further made, 1 or -1; where there is no such, `initial`.
-                         step  0: it  is not carried */
+  int family, index; /* the value of module 0, or NONE; the number of the module that it is of */
+  /* Carried from one iteration to the next: the value of `family` that the module `step` further
+     made, 1 or -1; where there is no such module, `initial`. 0: it is not carried. */
+  int step, initial;
   struct shape shape; /* whole */
   struct layout layout;
   unsigned order; /* of its dimensions in memory: see assign_dim_order.c; 0: as they are written */
