@@ -228,7 +228,7 @@ static void run_op(void *unused, int id, int module)
 {
   const struct op *op = &graph->op[id];
   (void)unused;
-  if (op->kind == OP_loop || op->kind == OP_round) return;
+  if (op_row[op->kind].calls) return;
   now.op = op;
   now.id = id;
   now.module = module;

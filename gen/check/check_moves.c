@@ -318,7 +318,7 @@ static void check_step(int id, bool is_copied)
   if (op->nbody || op->out == NONE || op->nin != 1) return;
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
   struct step s = {op, in, out, in->layout, out->layout, NULL};
-  if (is_collective(op->kind) || op->kind == OP_pack || op->kind == OP_unpack) {
+  if (is_collective(op->kind) || op_row[op->kind].step == PACKING) {
     require(op->group >= 0 && op->group < graph->ngroup, id, "it has no group");
     s.group = &graph->group[op->group];
   }

@@ -61,8 +61,7 @@ uint64_t mark_of_value(const struct value *v, bool laid_out)
 /* Whether it is a step that redistribute leaves. */
 static bool moves_data(enum op_kind k)
 {
-  return is_collective(k) || k == OP_slice || k == OP_to_partial || k == OP_pack ||
-         k == OP_unpack || k == OP_pack_pieces || k == OP_unpack_pieces;
+  return is_collective(k) || op_row[k].step != NO_LOCAL_STEP;
 }
 
 uint64_t mark_of_op(const struct op *op, bool are_steps)

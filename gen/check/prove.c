@@ -356,7 +356,7 @@ static void prove_function(const struct function *f)
 {
   for (int first = 0, k = 0; k <= f->nop; k++) {
     enum op_kind kind = k < f->nop ? graph->op[f->op[k]].kind : OP_loop;
-    if (kind != OP_loop && kind != OP_round) continue;
+    if (!op_row[kind].calls) continue;
     prove_interval(f->op + first, k - first);
     first = k + 1;
   }

@@ -118,7 +118,7 @@ static void check_rule(const struct op *op)
   if (op->kind == OP_matmul && op->nin == 3) here.nin = 2; /* it adds to the third */
   need(op->kind != OP_custom || (op->custom >= 0 && op->custom < graph->ncustom),
        "there is no such operator");
-  bool has_equation = op->kind == OP_view || op->kind == OP_permute || op->kind == OP_matmul;
+  bool has_equation = op->kind != OP_custom && !strcmp(op_row[op->kind].rule, "equation");
   need(!has_equation || op->equation, "its rule is missing");
   if (!*rule_of(op) || op->nbody || !op->nout) return;
   if (!op->nin) return; /* full: its shape is its own */
@@ -129,8 +129,7 @@ static void check_rule(const struct op *op)
 static void check_body(const struct op *op)
 {
   bool joins = is_collective(op->kind);
-  need(op->nbody || (op->kind != OP_fused && op->kind != OP_epilogue),
-       "such an operation is made of others");
+  need(op->nbody || !op_row[op->kind].composed, "such an operation is made of others");
   for (int k = 0; k < op->nbody; k++) {
     const struct op *inner = &graph->op[op->body[k]];
     need(!inner->nbody, "an operation in another is made of others");
@@ -154,7 +153,7 @@ static int rank_of(const struct function *f)
 
 static void check_call(const struct op *op, const struct function *in)
 {
-  if (op->kind != OP_loop && op->kind != OP_round) return;
+  if (!op_row[op->kind].calls) return;
   need(in && op->function != NONE, "a call stands where nothing runs, or calls nothing");
   const struct function *f = &graph->function[op->function];
   need(rank_of(f) < rank_of(in) && f->is_part == (op->kind == OP_round),
@@ -165,15 +164,12 @@ static void check_call(const struct op *op, const struct function *in)
 
 static bool moves(enum op_kind kind)
 {
-  return is_collective(kind) || kind == OP_redistribute || kind == OP_slice ||
-         kind == OP_to_partial || kind == OP_pack || kind == OP_unpack || kind == OP_pack_pieces ||
-         kind == OP_unpack_pieces;
+  return is_collective(kind) || kind == OP_redistribute || op_row[kind].step != NO_LOCAL_STEP;
 }
 
 static void check_collective(const struct op *op)
 {
-  bool has_exchange =
-      op->kind == OP_exchange || op->kind == OP_pack_pieces || op->kind == OP_unpack_pieces;
+  bool has_exchange = op->kind == OP_exchange || op_row[op->kind].step == PIECES_PACKING;
   need(op->group != NONE, "over is missing: among whom");
   bool joins = is_collective(op->kind) || usual_op(op->kind, FORWARD).group == NONE;
   need(op->group >= NONE && (op->group < graph->ngroup || (!op->group && !joins)),
@@ -185,7 +181,7 @@ static void check_collective(const struct op *op)
   int ndim = graph->value[op->in[0]].shape.ndim;
   need(op->dim >= 0 && op->dim <= ndim && op->dim_to >= 0 && op->dim_to <= ndim,
        "it has no such dimension");
-  if (op->kind == OP_redistribute || op->kind == OP_pack || op->kind == OP_unpack)
+  if (op->kind == OP_redistribute || op_row[op->kind].step == PACKING)
     check_layout(&op->to, &graph->value[op->in[0]].shape);
 }
 

@@ -5,15 +5,14 @@
 
 struct op usual_op(enum op_kind kind, enum phase phase)
 {
-  bool joins = is_collective(kind) || kind == OP_pack || kind == OP_unpack ||
-               kind == OP_pack_pieces || kind == OP_unpack_pieces;
-  bool calls = kind == OP_loop || kind == OP_round;
+  enum local_step step = op_row[kind].step;
+  bool joins = is_collective(kind) || step == PACKING || step == PIECES_PACKING;
   return (struct op){.kind = kind,
                      .phase = phase,
                      .out = NONE,
                      .module = graph->nmodule ? 0 : NONE,
                      .group = joins ? NONE : 0,
-                     .function = calls ? NONE : 0,
+                     .function = op_row[kind].calls ? NONE : 0,
                      .awaits = kind == OP_await ? NONE : 0};
 }
 

@@ -28,7 +28,7 @@ static char *where(int line)
 /* "plans/toy.lua:14, 34": where the operations of a kernel come from. */
 static char *lines_of(const struct op *op)
 {
-  if (op->kind != OP_fused && op->kind != OP_epilogue) return where(op->line);
+  if (!op_row[op->kind].composed) return where(op->line);
   struct buffer b = {0};
   for (int k = 0; k < op->nbody; k++) {
     int line = graph->op[op->body[k]].line;
@@ -90,7 +90,7 @@ static char *packing_text(const struct op *op)
 
 static bool is_packing(enum op_kind k)
 {
-  return k == OP_pack || k == OP_unpack || k == OP_pack_pieces || k == OP_unpack_pieces;
+  return op_row[k].step == PACKING || op_row[k].step == PIECES_PACKING;
 }
 
 /* How much a collective moves: the value that rank 0 brings; of an exchange, whose ranks differ,
@@ -226,8 +226,7 @@ static bool awaits(const struct op *op, int id)
 
 static bool is_work(const struct op *op)
 {
-  return op->kind != OP_await && op->kind != OP_round && op->kind != OP_view &&
-         !is_collective(op->kind);
+  return !op_row[op->kind].idle && !is_collective(op->kind);
 }
 
 /* What is pending between rounds runs beside what follows its begin, and, in the next round, beside
@@ -253,8 +252,7 @@ struct list beside(const struct op *op)
 const char *called(const struct op *op, const char *(*name)(int value))
 {
   if (op->kind == OP_loop) return graph->function[op->function].name;
-  if (op->kind != OP_fused && op->kind != OP_epilogue)
-    return name(op->out == NONE ? op->in[0] : op->out);
+  if (!op_row[op->kind].composed) return name(op->out == NONE ? op->in[0] : op->out);
   const struct op *inner = NULL;
   for (int k = 0; k < op->nbody; k++)
     if (graph->value[graph->op[op->body[k]].out].stored) inner = &graph->op[op->body[k]];

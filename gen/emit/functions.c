@@ -13,8 +13,7 @@ static bool takes_step(const struct function *f)
   for (int k = 0; k < f->nop; k++) {
     const struct op *op = &graph->op[f->op[k]];
     bool of_step = is_random(op) || (is_update(op) && !target->steps_in_memory);
-    bool calls = op->kind == OP_loop || op->kind == OP_round;
-    if (calls ? takes_step(&graph->function[op->function]) : of_step) return true;
+    if (op_row[op->kind].calls ? takes_step(&graph->function[op->function]) : of_step) return true;
   }
   return false;
 }

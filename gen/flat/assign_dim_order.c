@@ -49,122 +49,9 @@ static bool is_written(unsigned order, int ndim)
   return true;
 }
 
-/* --------------------------------------------------------------------- operands of an operation */
-
-static int operands(const struct op *op)
-{
-  return op->nin + op->nout;
-}
-
-static int operand(const struct op *op, int i)
-{
-  return i < op->nin ? op->in[i] : op->out + i - op->nin;
-}
-
-static const struct axis *axes(const struct op *op, const struct letters *l, int i)
-{
-  return i < op->nin ? l->in[i] : l->out[i - op->nin];
-}
-
-/* Whether its dimensions lie in another order than they are written in. */
-static bool lies_otherwise(int value)
-{
-  return graph->value[value].order != 0;
-}
-
-/* Whether any of its operands lies in another order than it is written in. */
-static bool has_other_orders(const struct op *op)
-{
-  for (int i = 0; i < operands(op); i++)
-    if (lies_otherwise(operand(op, i))) return true;
-  return false;
-}
-
-static int outermost(int value)
-{
-  return dimension_at(value, 0);
-}
-
 static bool is_packing(const struct op *op)
 {
-  return op->kind == OP_pack || op->kind == OP_unpack;
-}
-
-/* Whether it moves or reduces elements without a rule: dimensions stay what they are. */
-static bool is_move(const struct op *op)
-{
-  return is_packing(op) || op->kind == OP_slice || op->kind == OP_to_partial ||
-         (is_collective(op->kind) && op->kind != OP_exchange);
-}
-
-/* Whether operand i, or with NONE any, may lie in another order. */
-static bool takes_other_orders(const struct op *op, int i)
-{
-  if (has_kernel(op->kind)) return i == NONE || takes_steps(op, i);
-  return is_pointwise(op->kind) || is_reduce(op->kind) || op->kind == OP_matmul ||
-         op->kind == OP_view || is_move(op);
-}
-
-/* The letters of a value's dimensions in the order in which they lie in memory. */
-static int letters_in_memory(const struct axis *axis, int value, int *letter)
-{
-  int n = 0;
-  for (int at = 0; at < graph->value[value].shape.ndim; at++) {
-    const struct axis *a = &axis[dimension_at(value, at)];
-    for (int k = 0; k < a->n; k++) letter[n++] = a->letter[k];
-  }
-  return n;
-}
-
-/* ----------------------------------------------------------------------------- what can be done */
-
-static bool is_same_bytes(const struct op *view)
-{
-  struct letters l;
-  int in[MAX_LETTERS], out[MAX_LETTERS];
-  if (graph->value[view->in[0]].type != graph->value[view->out].type) return false;
-  op_letters(view, &l);
-  int n = letters_in_memory(l.in[0], view->in[0], in);
-  return n == letters_in_memory(l.out[0], view->out, out) &&
-         !memcmp(in, out, (size_t)n * sizeof *in);
-}
-
-/* Whether the parts along `dim` that a collective takes from the value, or leaves in it, lie one
-   after the other. Where they would not as the value is written, there is a packing, which makes
-   them so in any order. */
-static bool has_parts(int value, int dim)
-{
-  if (!lies_otherwise(value) || outermost(value) == dim) return true;
-  struct shape here = local_shape(value, 0);
-  for (int d = 0; d < dim; d++)
-    if (here.size[d] != 1) return true;
-  return false;
-}
-
-/* Whether a kernel from a file, which asks how some operands lie, takes all as they do. */
-static bool suits_kernel(const struct op *op)
-{
-  for (int i = 0; i < operands(op); i++) {
-    int last = graph->value[operand(op, i)].shape.ndim - 1;
-    if (lies_otherwise(operand(op, i)) &&
-        (!takes_steps(op, i) || dimension_at(operand(op, i), last) != last))
-      return false;
-  }
-  return true;
-}
-
-bool follows_dim_order(const struct op *op)
-{
-  if (!has_other_orders(op) || is_pointwise(op->kind) || is_reduce(op->kind) ||
-      op->kind == OP_matmul)
-    return true;
-  if (op->kind == OP_view) return is_same_bytes(op);
-  if (has_kernel(op->kind)) return suits_kernel(op);
-  if (!is_move(op) || graph->value[op->in[0]].order != graph->value[op->out].order) return false;
-  if (!is_collective(op->kind)) return true;
-  bool cut = collective_row[op->kind].from == SHARD, cuts = collective_row[op->kind].to == SHARD;
-  return (!cuts || has_parts(op->in[0], cut ? op->dim_to : op->dim)) &&
-         (!cut || has_parts(op->out, op->dim));
+  return op_row[op->kind].step == PACKING;
 }
 
 /* Whether the operation can be done with its operands as they lie now; a packing also as a copy to
@@ -174,14 +61,14 @@ static bool is_possible(int id)
   const struct op *op = &graph->op[id];
   if (!has_other_orders(op)) return true;
   if (op->kind == OP_matmul) return matmul_calls(op, 0) <= plain_calls[id];
-  if (op->kind == OP_pack && outermost(op->out) == op->dim) return true;
-  if (op->kind == OP_unpack && outermost(op->in[0]) == op->dim) return true;
+  if (op->kind == OP_pack && dimension_at(op->out, 0) == op->dim) return true;
+  if (op->kind == OP_unpack && dimension_at(op->in[0], 0) == op->dim) return true;
   return follows_dim_order(op);
 }
 
 static bool is_needless(const struct op *op)
 {
-  return is_packing(op) && outermost(op->in[0]) == op->dim &&
+  return is_packing(op) && dimension_at(op->in[0], 0) == op->dim &&
          graph->value[op->in[0]].order == graph->value[op->out].order;
 }
 
@@ -193,8 +80,8 @@ static bool walks_alike(const struct op *op, const struct letters *l, int space,
                         int *last_walked)
 {
   int walk[MAX_LETTERS], own[MAX_LETTERS], shared = 0, met = 0;
-  int n = letters_in_memory(axes(op, l, space), operand(op, space), walk),
-      m = letters_in_memory(axes(op, l, i), operand(op, i), own);
+  int n = letters_in_memory(operand_axes(op, l, space), nth_operand(op, space), walk),
+      m = letters_in_memory(operand_axes(op, l, i), nth_operand(op, i), own);
   for (int k = 0; k < m; k++) {
     bool walked = false;
     for (int j = 0; j < n; j++) walked |= walk[j] == own[k];
@@ -211,93 +98,13 @@ static bool walks_alike(const struct op *op, const struct letters *l, int space,
 static int64_t kernel_waste(const struct op *op, const struct letters *l, int space, int i)
 {
   enum { LINE = 64, SHARE = 16 };
-  int last, last_walked, value = operand(op, i);
+  int last, last_walked, value = nth_operand(op, i);
   if (walks_alike(op, l, space, i, &last, &last_walked)) return 0;
   int64_t bytes = largest_bytes(value), each = type_bytes(graph->value[value].type);
   int64_t moved = op->kind == OP_permute ? bytes : 0;
   if (last != last_walked) return moved + bytes * LINE / each;
   int64_t run = l->size[last] * each;
   return moved + (run < LINE ? bytes * LINE / run : bytes / SHARE);
-}
-
-/* ---------------------------------------------------------------------------------------- twins */
-
-/* Where an operation stands: in modules of this class of paths, as the place-th of its phase; class
-   NONE: in no such module. */
-struct spot {
-  int class, phase, place;
-};
-
-/* The number of the class of the path: of "layers.*.attention", say. NONE where it has no
-   number. */
-static int class_of_path(struct memo *classes, const char *path)
-{
-  static struct query q;
-  bool numbered = false;
-  begin_query(&q);
-  for (const char *c = path; *c;) {
-    size_t n = strcspn(c, ".");
-    bool number = n && strspn(c, "0123456789") == n;
-    ask_piece(&q, number ? "*" : c, number ? 1 : n);
-    numbered |= number;
-    c += n + (c[n] == '.');
-  }
-  return numbered ? number_of_query(classes, &q) : NONE;
-}
-
-static bool are_alike(const struct op *a, const struct op *b)
-{
-  if (a->kind != b->kind || a->nin != b->nin || a->nout != b->nout || a->dim != b->dim ||
-      (a->equation && strcmp(a->equation, b->equation)))
-    return false;
-  for (int i = 0; i < operands(a); i++)
-    if (!same_shape(graph->value[operand(a, i)].shape, graph->value[operand(b, i)].shape))
-      return false;
-  return true;
-}
-
-/* By operation; gives how many classes there are. */
-static int find_spots(struct spot *spot)
-{
-  struct memo classes = {0};
-  int *class = alloc((size_t)(graph->nmodule + 1) * sizeof *class);
-  int *count = alloc((size_t)(graph->nmodule + 1) * PHASES * sizeof *count);
-  for (int m = 0; m < graph->nmodule; m++)
-    class[m] = class_of_path(&classes, graph->module[m].path);
-  for (int i = 0; i < graph->nop; i++) spot[i].class = NONE;
-  for (int i = 0; i < graph->norder; i++) {
-    const struct op *op = &graph->op[graph->order[i]];
-    if (op->module == NONE || class[op->module] == NONE) continue;
-    int *place = &count[op->module * PHASES + (int)op->phase];
-    spot[graph->order[i]] = (struct spot){class[op->module], (int)op -> phase, (*place)++};
-  }
-  return classes.n;
-}
-
-/* The last operation met in this spot, which is the next one's twin, if they are alike. */
-static int *last_in(struct list *places, const struct spot *s)
-{
-  struct list *list = &places[s->class * PHASES + s->phase];
-  while (list->n <= s->place) add(list, NONE);
-  return &list->at[s->place];
-}
-
-static void find_twins(void)
-{
-  next_twin = alloc((size_t)(graph->nop + 1) * sizeof *next_twin);
-  struct spot *spot = alloc((size_t)(graph->nop + 1) * sizeof *spot);
-  for (int i = 0; i < graph->nop; i++) next_twin[i] = i;
-  int classes = find_spots(spot);
-  struct list *places = alloc((size_t)(classes + 1) * PHASES * sizeof *places);
-  for (int i = 0; i < graph->nop; i++) {
-    if (spot[i].class == NONE) continue;
-    int *last = last_in(places, &spot[i]);
-    if (*last != NONE && are_alike(&graph->op[*last], &graph->op[i])) {
-      next_twin[i] = next_twin[*last];
-      next_twin[*last] = i;
-    }
-    *last = i;
-  }
 }
 
 /* ---------------------------------------------------------------------- raising all that can be */
@@ -310,8 +117,8 @@ static bool is_free(int value)
   if (v->role != ACTIVATION || v->is_output || v->op == NONE) return false;
   for (int k = 0; k < users[value].n; k++) {
     const struct op *op = &graph->op[users[value].at[k]];
-    for (int i = 0; i < operands(op); i++)
-      if (operand(op, i) == value && !takes_other_orders(op, i)) return false;
+    for (int i = 0; i < operand_count(op); i++)
+      if (nth_operand(op, i) == value && !takes_other_orders(op, i)) return false;
   }
   return true;
 }
@@ -321,8 +128,8 @@ static void find_users(void)
   users = alloc((size_t)(graph->nvalue + 1) * sizeof *users);
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
-    for (int i = 0; i < operands(op); i++) {
-      struct list *list = &users[operand(op, i)];
+    for (int i = 0; i < operand_count(op); i++) {
+      struct list *list = &users[nth_operand(op, i)];
       if (!list->n || list->at[list->n - 1] != graph->order[k]) add(list, graph->order[k]);
     }
   }
@@ -332,9 +139,9 @@ static void find_users(void)
    it is the first in any case. */
 static int dimension_with(const struct op *op, const struct letters *l, int i, int dim, int j)
 {
-  const struct axis *a = &axes(op, l, i)[dim], *b = axes(op, l, j);
+  const struct axis *a = &operand_axes(op, l, i)[dim], *b = operand_axes(op, l, j);
   if (a->n != 1) return 0;
-  for (int d = 1; d < graph->value[operand(op, j)].shape.ndim; d++)
+  for (int d = 1; d < graph->value[nth_operand(op, j)].shape.ndim; d++)
     if (b[d].n == 1 && b[d].letter[0] == a->letter[0]) return d;
   return 0;
 }
@@ -369,16 +176,16 @@ static unsigned order_along(const struct axis *axis, int ndim, const int *letter
 /* The order of operand j that goes with the one that is wanted for operand i. */
 static unsigned order_with(const struct op *op, const struct letters *l, int i, int j)
 {
-  int value = operand(op, i), letter[MAX_LETTERS];
-  int ndim = graph->value[operand(op, j)].shape.ndim;
-  if (is_move(op)) return wanted[value];
+  int value = nth_operand(op, i), letter[MAX_LETTERS];
+  int ndim = graph->value[nth_operand(op, j)].shape.ndim;
+  if (keeps_dimensions(op)) return wanted[value];
   int first = (int)(wanted[value] & 7);
   if (wanted[value] == moved_to_front(first, graph->value[value].shape.ndim))
     return moved_to_front(dimension_with(op, l, i, first, j), ndim);
   graph->value[value].order = wanted[value];
-  int n = letters_in_memory(axes(op, l, i), value, letter);
+  int n = letters_in_memory(operand_axes(op, l, i), value, letter);
   graph->value[value].order = 0;
-  return order_along(axes(op, l, j), ndim, letter, n);
+  return order_along(operand_axes(op, l, j), ndim, letter, n);
 }
 
 static void want(struct list *reached, int value, unsigned order)
@@ -393,11 +200,11 @@ static void carry_on(struct list *reached, int value)
   for (int k = 0; k < users[value].n; k++) {
     const struct op *op = &graph->op[users[value].at[k]];
     struct letters l;
-    if (!is_move(op)) op_letters(op, &l);
-    for (int i = 0; i < operands(op); i++) {
-      if (operand(op, i) != value) continue;
-      for (int j = 0; j < operands(op); j++)
-        want(reached, operand(op, j), order_with(op, &l, i, j));
+    if (!keeps_dimensions(op)) op_letters(op, &l);
+    for (int i = 0; i < operand_count(op); i++) {
+      if (nth_operand(op, i) != value) continue;
+      for (int j = 0; j < operand_count(op); j++)
+        want(reached, nth_operand(op, j), order_with(op, &l, i, j));
     }
   }
 }
@@ -424,8 +231,9 @@ static unsigned order_unmoved(const struct op *permute, int j)
   struct letters l;
   int letter[MAX_LETTERS], i = !j;
   op_letters(permute, &l);
-  int n = letters_in_memory(axes(permute, &l, i), operand(permute, i), letter);
-  return order_along(axes(permute, &l, j), graph->value[operand(permute, j)].shape.ndim, letter, n);
+  int n = letters_in_memory(operand_axes(permute, &l, i), nth_operand(permute, i), letter);
+  return order_along(operand_axes(permute, &l, j), graph->value[nth_operand(permute, j)].shape.ndim,
+                     letter, n);
 }
 
 /* Whether an element of the output comes of those at its own place. */
@@ -470,8 +278,8 @@ static void want_permuted(void)
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
     if (!has_kernel(op->kind)) continue;
-    for (int i = 0; i < operands(op); i++) {
-      int value = operand(op, i);
+    for (int i = 0; i < operand_count(op); i++) {
+      int value = nth_operand(op, i);
       if (wanted[value] || !takes_steps(op, i)) continue;
       reached.n = 0;
       want(&reached, value, i < op->nin ? order_of_source(value) : order_of_target(value, DEPTH));
@@ -482,8 +290,8 @@ static void want_permuted(void)
 
 static bool is_wanted(const struct op *op)
 {
-  for (int i = 0; i < operands(op); i++)
-    if (wanted[operand(op, i)]) return true;
+  for (int i = 0; i < operand_count(op); i++)
+    if (wanted[nth_operand(op, i)]) return true;
   return false;
 }
 
@@ -505,7 +313,7 @@ static void raise_all(void)
 
 static void lower(struct list *lowered, int value)
 {
-  if (!lies_otherwise(value)) return;
+  if (!lies_in_other_order(value)) return;
   graph->value[value].order = 0;
   add(lowered, value);
 }
@@ -513,10 +321,10 @@ static void lower(struct list *lowered, int value)
 /* Lowers what stands where `value` does in the operation's twins. */
 static void lower_twins(struct list *lowered, int id, int value)
 {
-  for (int i = 0; i < operands(&graph->op[id]); i++) {
-    if (operand(&graph->op[id], i) != value) continue;
+  for (int i = 0; i < operand_count(&graph->op[id]); i++) {
+    if (nth_operand(&graph->op[id], i) != value) continue;
     for (int t = next_twin[id]; t != id; t = next_twin[t])
-      lower(lowered, operand(&graph->op[t], i));
+      lower(lowered, nth_operand(&graph->op[t], i));
   }
 }
 
@@ -524,7 +332,7 @@ static void settle_op(struct list *lowered, int id)
 {
   const struct op *op = &graph->op[id];
   if (!is_possible(id))
-    for (int i = 0; i < operands(op); i++) lower(lowered, operand(op, i));
+    for (int i = 0; i < operand_count(op); i++) lower(lowered, nth_operand(op, i));
 }
 
 /* Lowers what those that were lowered, from `from` on, leave no other choice. */
@@ -545,8 +353,8 @@ static void lower_impossible(void)
   for (int k = 0; k < graph->norder; k++) {
     int id = graph->order[k], twin = next_twin[id];
     settle_op(&lowered, id);
-    for (int i = 0; i < operands(&graph->op[id]); i++) {
-      int a = operand(&graph->op[id], i), b = operand(&graph->op[twin], i);
+    for (int i = 0; i < operand_count(&graph->op[id]); i++) {
+      int a = nth_operand(&graph->op[id], i), b = nth_operand(&graph->op[twin], i);
       if (graph->value[a].order == graph->value[b].order) continue;
       lower(&lowered, a);
       lower(&lowered, b);
@@ -583,7 +391,7 @@ static void find_nodes(void)
   for (int k = 0; k < graph->norder; k++) {
     const struct op *op = &graph->op[graph->order[k]];
     const struct op *twin = &graph->op[next_twin[graph->order[k]]];
-    for (int i = 0; i < operands(op); i++) unite(operand(op, i), operand(twin, i));
+    for (int i = 0; i < operand_count(op); i++) unite(nth_operand(op, i), nth_operand(twin, i));
   }
   choice = new_cut();
   for (int v = 0; v < graph->nvalue; v++)
@@ -597,7 +405,7 @@ static int64_t alike;
 static int64_t waste_if(const struct op *op, const struct letters *l, int space, int i,
                         bool space_raised, bool other_raised)
 {
-  struct value *a = &graph->value[operand(op, space)], *b = &graph->value[operand(op, i)];
+  struct value *a = &graph->value[nth_operand(op, space)], *b = &graph->value[nth_operand(op, i)];
   unsigned order_a = a->order, order_b = b->order;
   if (!space_raised) a->order = 0;
   if (!other_raised) b->order = 0;
@@ -609,16 +417,16 @@ static int64_t waste_if(const struct op *op, const struct letters *l, int space,
 
 static void price_operand(const struct op *op, const struct letters *l, int space, int i)
 {
-  int a = operand(op, space), b = operand(op, i);
+  int a = nth_operand(op, space), b = nth_operand(op, i);
   int64_t none = waste_if(op, l, space, i, false, false),
           first = waste_if(op, l, space, i, true, false),
           second = waste_if(op, l, space, i, false, true),
           both = waste_if(op, l, space, i, true, true);
   if (node_of[a] == node_of[b]) {
     add_own_price(choice, node_of[a], alike * (both - none));
-  } else if (!lies_otherwise(b)) {
+  } else if (!lies_in_other_order(b)) {
     add_own_price(choice, node_of[a], alike * (first - none));
-  } else if (!lies_otherwise(a)) {
+  } else if (!lies_in_other_order(a)) {
     add_own_price(choice, node_of[b], alike * (second - none));
   } else {
     add_own_price(choice, node_of[a], alike * (first - none));
@@ -633,8 +441,9 @@ static void price_kernel(const struct op *op)
   if (!has_other_orders(op)) return;
   op_letters(op, &l);
   int space = is_reduce(op->kind) ? 0 : op->nin;
-  for (int i = 0; i < operands(op); i++)
-    if (i != space && (lies_otherwise(operand(op, i)) || lies_otherwise(operand(op, space))))
+  for (int i = 0; i < operand_count(op); i++)
+    if (i != space &&
+        (lies_in_other_order(nth_operand(op, i)) || lies_in_other_order(nth_operand(op, space))))
       price_operand(op, &l, space, i);
 }
 
@@ -652,15 +461,15 @@ static void price_packing(const struct op *op)
 static void tie_operands(int id)
 {
   const struct op *op = &graph->op[id];
-  for (int i = 0; i < operands(op); i++) {
-    struct value *v = &graph->value[operand(op, i)];
+  for (int i = 0; i < operand_count(op); i++) {
+    struct value *v = &graph->value[nth_operand(op, i)];
     unsigned order = v->order;
     v->order = 0;
     bool possible = !order || is_possible(id);
     v->order = order;
-    for (int j = 0; j < operands(op) && !possible; j++)
-      if (lies_otherwise(operand(op, j)))
-        add_price(choice, node_of[operand(op, j)], node_of[operand(op, i)], NEVER);
+    for (int j = 0; j < operand_count(op) && !possible; j++)
+      if (lies_in_other_order(nth_operand(op, j)))
+        add_price(choice, node_of[nth_operand(op, j)], node_of[nth_operand(op, i)], NEVER);
   }
 }
 
@@ -713,7 +522,8 @@ static bool has_work(void)
     const struct op *op = &graph->op[graph->order[k]];
     if (is_packing(op)) return true;
     permutes |= op->kind == OP_permute;
-    for (int i = 0; i < operands(op) && has_kernel(op->kind); i++) kernels |= takes_steps(op, i);
+    for (int i = 0; i < operand_count(op) && has_kernel(op->kind); i++)
+      kernels |= takes_steps(op, i);
   }
   return permutes && kernels;
 }
@@ -722,7 +532,7 @@ void assign_dim_order(void)
 {
   if (has_work()) {
     find_users();
-    find_twins();
+    next_twin = find_twins();
     raise_all();
     lower_impossible();
     choose();

@@ -18,8 +18,6 @@ void add_products_in_place(void);
 /* -------------------------------------------------------------------------- assign_dim_order.c */
 
 void assign_dim_order(void);
-/* Whether the operation takes and makes its values as their dimensions lie in memory. */
-bool follows_dim_order(const struct op *op);
 
 /* -------------------------------------------------------------------------------------- drop.c */
 
@@ -47,7 +45,41 @@ int gathered(int parameter, const struct op *reader, struct list *order);
 
 void grad(void);
 
-/* --------------------------------------------------------------------------------- gradients.c */
+/* ----------------------------------------------------------------------------- gradient_parts.c */
+
+/* The operation whose gradient is under work; lists as write_gradient has them. */
+extern const struct op *forward_op;
+void begin_gradient(const struct op *op, const bool *wanted, int *gradient);
+/* The operation with the phase, the module and the line of the backward of that one. */
+struct op in_backward(struct op op);
+/* Each adds an operation to the backward, and gives what it makes. */
+int append_backward(struct op op);
+int append_backward_shaped(struct op op, struct shape shape);
+int backward_unary(enum op_kind kind, int a);
+int backward_binary(enum op_kind kind, int a, int b);
+int backward_where(int condition, int then, int otherwise);
+int backward_scale(int a, double by);
+int backward_cast(int a, enum type type);
+/* A number, which broadcasts; of the type of `like`. */
+int backward_number(double x, int like);
+/* An operation with the attributes of the forward one. */
+struct op like_forward(enum op_kind kind, int nin, const int *in);
+/* The parameter that the value is, or is cast, moved or seen in another shape; or NONE. */
+int parameter_in(int value);
+/* The type of the value's gradient. */
+enum type gradient_type(int value);
+bool needs_gradient(int i);
+/* Adds g, or g * factor, to the gradient of the i-th input, and names it after that input. */
+void give_gradient(int i, int g);
+void give_product(int i, int g, int factor);
+void name_gradient(int g, int value);
+
+/* ------------------------------------------------- gradients.c and gradients_by_element.c */
+
+/* By row of ops.h: what makes the gradients of its inputs of g, that of its output. */
+#define OP(name, rule, linear, gradient, ...) void gradient(int g);
+#include "ir/ops.h"
+#undef OP
 
 /* Adds the operations that take g, the gradient of what `op` made, to the gradients of its inputs
    that are wanted. Both lists are by value; gradient[value] is NONE where nothing has reached it.
@@ -68,6 +100,22 @@ void outline(void);
 void leave_out_dead(void);
 /* The first part of it: makes the functions, and leaves graph->order and all else as it is. */
 void fold_modules(void);
+
+/* ------------------------------------------------------------------------------ orders_taken.c */
+
+/* Whether the operation takes and makes its values as their dimensions lie in memory. */
+bool follows_dim_order(const struct op *op);
+/* Whether operand i, or with NONE any, may lie in another order than it is written in. */
+bool takes_other_orders(const struct op *op, int i);
+/* Whether the value lies so; whether any operand does. */
+bool lies_in_other_order(int value);
+bool has_other_orders(const struct op *op);
+/* Whether it moves or reduces elements without a rule: dimensions stay what they are. */
+bool keeps_dimensions(const struct op *op);
+/* Whether what a view makes is the same bytes in the same order. */
+bool is_same_bytes(const struct op *view);
+/* The letters of a value's dimensions in the order in which they lie in memory; gives how many. */
+int letters_in_memory(const struct axis *axis, int value, int *letter);
 
 /* -------------------------------------------------------------------------------------- plan.c */
 
@@ -92,5 +140,10 @@ bool is_cheap(const struct op *op);
 /* ------------------------------------------------------------------------------ redistribute.c */
 
 void redistribute(void);
+
+/* ------------------------------------------------------------------------------------- twins.c */
+
+/* By operation the next of its twins, which equal modules have in its place: a ring. */
+int *find_twins(void);
 
 #endif

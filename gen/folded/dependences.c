@@ -126,7 +126,7 @@ static int accesses_of(const struct op *op, bool writes, int *list)
 static void note_accesses(struct segment *s, int n, const struct op *op, bool writes)
 {
   struct overlap *o = s->program;
-  if (op->kind == OP_loop || op->kind == OP_round) {
+  if (op_row[op->kind].calls) {
     const struct function *body = &graph->function[op->function];
     for (int k = 0; k < body->nop; k++) note_accesses(s, n, &graph->op[body->op[k]], writes);
     return;

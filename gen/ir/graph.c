@@ -54,7 +54,9 @@ int add_module(const char *name, const char *class_name, int parent, int line)
 bool is_within(int mesh_dim)
 {
   const struct mesh *m = &graph->mesh;
-  return mesh_dim > 0 && m->whole[mesh_dim] && m->whole[mesh_dim] == m->whole[mesh_dim - 1];
+  const char *whole = m->whole[mesh_dim];
+  if (!mesh_dim || !whole || !m->whole[mesh_dim - 1]) return false;
+  return !strcmp(whole, m->whole[mesh_dim - 1]);
 }
 
 int add_ordered_group(int n, const int *dim)
@@ -119,11 +121,11 @@ int shown_value(int value)
   for (int steps = 0; steps < FAR_ENOUGH; steps++) {
     int id = graph->value[value].op;
     enum op_kind kind = id == NONE ? OP_COUNT : graph->op[id].kind;
-    bool shows = kind == OP_view || kind == OP_permute || kind == OP_cast;
-    int in = id == NONE ? NONE : graph->op[id].in[0];
-    bool moves =
-        kind == OP_redistribute && !strcmp(graph->value[value].name, graph->value[in].name);
-    if (!moves && !(shows && has_name_of_op(value))) return value;
+    if (id == NONE || op_row[kind].elements != ALL_OF_FIRST) return value;
+    int in = graph->op[id].in[0];
+    bool shows = kind == OP_redistribute ? !strcmp(graph->value[value].name, graph->value[in].name)
+                                         : has_name_of_op(value);
+    if (!shows) return value;
     value = in;
   }
   return value;

@@ -3,6 +3,7 @@
 #define TPGEN_IR_H
 
 #include "ir/graph.h"
+#include "ir/rule_text.h"
 
 /* ------------------------------------------------------------------------------------ access.c */
 
@@ -186,6 +187,10 @@ bool same_tensor(int a, int b);
 
 /* ---------------------------------------------------------------------------------- operands.c */
 
+/* The operands of an operation: its inputs, then its outputs. */
+int operand_count(const struct op *op);
+int nth_operand(const struct op *op, int i);
+const struct axis *operand_axes(const struct op *op, const struct letters *l, int i);
 /* The value whose elements an operation walks over. */
 int space_of(const struct op *op);
 /* Whether a pointwise or reduce operation reads elements of input i that stand at other places than
@@ -251,8 +256,6 @@ void *answer_to(struct memo *memo, const struct query *q, size_t size, bool *is_
 void op_letters(const struct op *op, struct letters *l);
 /* The type that the rule names for the k-th output, or NONE. */
 int rule_type(const struct op *op, int k);
-/* NULL if a plan's rule and linearity are well formed, else what is wrong. */
-const char *rule_error(const char *rule, const char *linear);
 
 /* ---------------------------------------------------------------------------------- schedule.c */
 

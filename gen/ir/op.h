@@ -54,6 +54,7 @@ struct op {
   int nbody;       /* fused, epilogue, and a collective that is a bucket: the operations in it */
   bool keep;       /* those that vanish from the output, or appear there, have size 1 before */
   bool finishes;   /* redistribute: of these only where something is pending */
+  bool continues;  /* a step of a redistribution: goes on with what the step before it made */
   bool held;       /* of those that gather: what it makes is not given up after the forward */
   bool packed;     /* a bucket whose members travel in `buffer`, one after the other */
   const int *body;
@@ -108,12 +109,16 @@ struct custom {
   int line;
 };
 
-/* A row of ops.h; its gradient is gradients.c's. */
+/* A row of ops.h; its gradient's function lies in flat/gradients*.c. */
 enum cheap { BY_ELEMENT, CHEAP, COSTLY };
+enum local_step { NO_LOCAL_STEP, LOCAL_STEP, PACKING, PIECES_PACKING };
+enum elements { COMPUTED, ALL_OF_FIRST, SOME_OF_FIRST, SOME_OR_ZERO };
 struct op_row {
-  const char *name, *rule, *linear, *numbers, *element, *flops, *type, *sign;
+  const char *name, *rule, *linear, *numbers, *element, *flops, *type, *sign, *suffix;
   enum cheap cheap;
-  bool compares, copies, product, updates;
+  enum local_step step;
+  enum elements elements;
+  bool compares, copies, product, updates, calls, composed, idle;
 };
 
 /* The calls of a library for a collective; NULL: it has no such call. */

@@ -1,7 +1,7 @@
 /* clang-format off */
 /* ops.h: the table of operators, whose columns are kept by hand. One row for each; every other list
    expands from here. To add an operator: a row here, its element's expression in the row or a pair
-   of kernel files, a function in gradients.c if it has a gradient, and for the tests a reference
+   of kernel files, a function in flat/gradients*.c for its gradient, and for the tests a reference
    (tests/unit/reference.h) and sizes (instances.h, and test_grad.c for a gradient).
 
      OP(name, rule, linear, gradient, numbers, element, flops, fields)
@@ -40,7 +40,7 @@
               "|"; each names inputs (a is the first; * means all) that are pending together while
               the others are replicated. "ab": f(x1 + x2, y1 + y2) = f(x1, y1) + f(x2, y2). "a|b":
               in either, not in both. "a:max": the same of pending maxima.
-   gradient   The function in gradients.c that writes the backward operations, or no_grad.
+   gradient   The function in flat/gradients*.c that writes the backward operations, or no_grad.
    numbers    Names of the operation's whole-number attributes, parted by blanks.
    element    How one element of the output comes about, in C; of a reduction: one of its terms. It
               may call expf expm1f logf log1pf sqrtf sinf cosf tanhf fabsf erff powf; a further
@@ -75,6 +75,14 @@
               .copies    It moves bytes within a rank's memory, without arithmetic.
               .product   It is calls of a library.
               .updates   It updates a parameter in place.
+              .elements  Which numbers it makes, where all are of its first input: ALL_OF_FIRST,
+                         SOME_OF_FIRST; SOME_OR_ZERO: or zero.
+              .step      What it is in a redistribution, within a rank: LOCAL_STEP, from a layout to
+                         another; PACKING, PIECES_PACKING: for the collective beside it.
+              .suffix    Of the name of what a step makes.
+              .calls     It calls a function of the program.
+              .composed  It is one kernel for the operations of its body.
+              .idle      Nothing runs for it.
               .sign      How expressions write it, between its inputs. */
 
 /* ------------------------------------------------------------------------------------- products */
@@ -170,13 +178,13 @@ OP(logical_or,     "...,...->...:bool",    "",             no_grad,            "
    .sign = " || ")
 OP(logical_not,    "...->...:bool",        "",             no_grad,            "", "!$a", "")
 OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "",
-   .type = "given")
+   .type = "given", .elements = ALL_OF_FIRST)
 OP(dropout,        "...@->...@",           "a|a:max|a:min", dropout_grad,      "stream",
    "$random < $s ? 0 : $a / (1 - $s)", "")
 OP(tril,           "...y@x@->...y@x@",     "a|a:max|a:min", tril_grad,         "diagonal",
-   "$x - $y <= $diagonal ? $a : 0", "")
+   "$x - $y <= $diagonal ? $a : 0", "", .elements = SOME_OR_ZERO)
 OP(triu,           "...y@x@->...y@x@",     "a|a:max|a:min", triu_grad,         "diagonal",
-   "$x - $y >= $diagonal ? $a : 0", "")
+   "$x - $y >= $diagonal ? $a : 0", "", .elements = SOME_OR_ZERO)
 /* Rotates pairs (x1, x2) of the last dimension by an angle with cosine b and sine c, of half as
    many elements: x1 in the first half, x2 in the second, as Hugging Face has it; or side by
    side. */
@@ -197,43 +205,44 @@ OP(amin,           "...D->...:min",        "a:min",        amin_grad,          "
 OP(expand,         "...->...D",            "a",            expand_grad,        "", "$s * $a", "")
 OP(full,           "->...",                "",             no_grad,            "", "$s", "")
 OP(index,          "->D@",                 "",             no_grad,            "", "$D", "")
-OP(permute,        "equation",             "a|a:max|a:min", permute_grad,      "", "$a", "")
+OP(permute,        "equation",             "a|a:max|a:min", permute_grad,      "", "$a", "",
+   .elements = ALL_OF_FIRST)
 /* The same elements in another shape: no bytes move. */
 OP(view,           "equation",             "a|a:max|a:min", view_grad,         "", "", "",
-   .cheap = CHEAP, .copies = true)
+   .cheap = CHEAP, .copies = true, .elements = ALL_OF_FIRST, .idle = true)
 OP(cat,            "...D!*->...D!",        "*|*:max|*:min", cat_grad,          "", "", "",
    .copies = true)
 OP(narrow,         "...D!->...E!",         "a|a:max|a:min", narrow_grad,       "start",
-   "$a($start + $E)", "")
+   "$a($start + $E)", "", .elements = SOME_OF_FIRST)
 OP(pad,            "...D!->...E!",         "a|a:max|a:min", pad_grad,          "before",
-   "$a($E - $before)", "")
+   "$a($E - $before)", "", .elements = SOME_OR_ZERO)
 /* Every step-th, and the way back, with zeros between. */
 OP(every,          "...D!->...E!",         "a|a:max|a:min", every_grad,        "step",
-   "$a($E * $step)", "")
+   "$a($E * $step)", "", .elements = SOME_OF_FIRST)
 OP(spread,         "...D!->...E!",         "a|a:max|a:min", spread_grad,       "step",
-   "$E % $step ? 0 : $a($E / $step)", "")
+   "$E % $step ? 0 : $a($E / $step)", "", .elements = SOME_OR_ZERO)
 
 /* ----------------------------------------------------------------------- by indices of elements */
 
 OP(gather,         "...D@,...I->...I",     "a|a:max|a:min", gather_grad,       "", "$a($b)", "",
-   .type = "a", .cheap = COSTLY)
+   .type = "a", .cheap = COSTLY, .elements = SOME_OF_FIRST)
 /* The same; one that is not from 0 to below - 1, nor `ignored`, becomes -1, is noted, and ends the
    job. */
 OP(index_within,   "...->...:i32",         "",             no_grad,            "below ignored use",
    "index_within($a, $below, $ignored, $noted)", "")
 /* Each element at its index along a new dimension, or one of size 1, and zeros elsewhere. */
 OP(place,          "...,...->...D@",       "a|a:max|a:min", place_grad,        "",
-   "$D == $b ? $a : 0", "")
+   "$D == $b ? $a : 0", "", .elements = SOME_OR_ZERO)
 OP(scatter_add,    "...I,...I->...D@",     "a",            scatter_add_grad,   "", "", "",
    .type = "f32")
 OP(scatter,        "...D@,...I!,...I!->...D@", "ac|ac:max|ac:min", scatter_grad, "", "", "",
    .type = "f32 a")
 OP(index_select,   "...D@,I->...I",        "a|a:max|a:min", index_select_grad, "", "$a($b)", "",
-   .type = "a", .cheap = COSTLY)
+   .type = "a", .cheap = COSTLY, .elements = SOME_OF_FIRST)
 OP(index_add,      "...I,I->...D@",        "a",            index_add_grad,     "", "", "",
    .type = "f32")
 OP(embedding,      "v@d,...->...d",        "a|a:max|a:min", embedding_grad,    "", "$a($b)", "",
-   .type = "a", .cheap = COSTLY)
+   .type = "a", .cheap = COSTLY, .elements = SOME_OF_FIRST)
 OP(embedding_back, "...d,...->v@d",        "a",            no_grad,            "", "", "",
    .type = "f32")
 
@@ -284,7 +293,7 @@ OP(sgd,            "",                     "",             no_grad,            "
 /* From one layout to another. The plan and propagate ask for it, the pass of its name makes
    it collectives and local work. */
 OP(redistribute,   "",                     "",             redistribute_grad,  "", "", "",
-   .type = "given f32")
+   .type = "given f32", .elements = ALL_OF_FIRST)
 /* What a redistribution becomes: on local shapes, over one group of ranks. */
 #define COLLECTIVE(name, ...) OP(name, "", "", no_grad, "", "", "")
 #include "ir/collectives.h"
@@ -294,25 +303,30 @@ OP(redistribute,   "",                     "",             redistribute_grad,  "
    group hold in the layout `to` lie one after the other, and back. pack_pieces, unpack_pieces: from
    a part to the pieces that an exchange gives, by member, and from those that it got to a part. */
 OP(slice,          "",                     "",             no_grad,            "", "", "",
-   .cheap = CHEAP, .copies = true)
+   .cheap = CHEAP, .copies = true, .step = LOCAL_STEP, .suffix = "_cut")
 OP(to_partial,     "",                     "",             no_grad,            "", "", "",
-   .copies = true)
+   .copies = true, .step = LOCAL_STEP)
 OP(pack,           "",                     "",             no_grad,            "", "", "",
-   .copies = true)
+   .copies = true, .step = PACKING, .suffix = "_packed")
 OP(unpack,         "",                     "",             no_grad,            "", "", "",
-   .copies = true)
+   .copies = true, .step = PACKING)
 OP(pack_pieces,    "",                     "",             no_grad,            "", "", "",
-   .copies = true)
+   .copies = true, .step = PIECES_PACKING, .suffix = "_packed")
 OP(unpack_pieces,  "",                     "",             no_grad,            "", "", "",
-   .copies = true)
+   .copies = true, .step = PIECES_PACKING)
 /* Calls a function once for each module of a list: outline.c. */
-OP(loop,           "",                     "",             no_grad,            "", "", "")
+OP(loop,           "",                     "",             no_grad,            "", "", "",
+   .calls = true)
 /* What follows runs when a collective that runs beside what is between them is done: overlap.c. */
-OP(await,          "",                     "",             no_grad,            "", "", "")
+OP(await,          "",                     "",             no_grad,            "", "", "",
+   .idle = true)
 /* Calls a function for the module of one round of a loop: from another of its rounds, or from
    outside of it: loop_carried.c. */
-OP(round,          "",                     "",             no_grad,            "", "", "")
+OP(round,          "",                     "",             no_grad,            "", "", "",
+   .calls = true, .idle = true)
 /* A product of matrices and what it does to its result before it stores it: epilogue.c. */
-OP(epilogue,       "",                     "",             no_grad,            "", "", "")
+OP(epilogue,       "",                     "",             no_grad,            "", "", "",
+   .composed = true)
 /* One kernel for several pointwise and reduce operations: fuse.c. */
-OP(fused,          "",                     "",             no_grad,            "", "", "")
+OP(fused,          "",                     "",             no_grad,            "", "", "",
+   .composed = true)

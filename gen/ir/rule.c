@@ -1,4 +1,4 @@
-/* rule.c: the row language of ops.h. Takes a rule apart and puts it to an operation's operands as
+/* rule.c: the row language of ops.h. Puts a rule (rule_text.c) to an operation's operands as
    letters: which dimension of each is which, and of what size. choices.c derives from the letters
    how the operation may be cut. */
 #include "ir/ir.h"
@@ -7,175 +7,19 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------- a rule taken apart */
-
-/* One letter as it stands in a rule; '.' stands for `...`. */
-struct term {
-  int64_t size; /* or 0 */
-  char name;
-  bool whole, told;
-};
-/* One dimension of an operand: no term is a "1", several are a merged dimension. */
-struct dimension {
-  int n;
-  struct term term[MAX_DIMS];
-};
-struct operand {
-  int n;
-  struct dimension dimension[MAX_DIMS + 1];
-  bool repeated;
-  enum reduction reduction;
-  int type;
-};
-struct rule {
-  int nin, nout;
-  struct operand in[MAX_INPUTS], out[MAX_OUTPUTS];
-};
-
-static const char *scan_marks(const char *c, struct term *t)
-{
-  for (; *c == '!' || *c == '@'; c++) {
-    t->whole |= *c == '!';
-    t->told |= *c == '@';
-  }
-  return c;
-}
-
-/* A letter, its size and its marks; NULL where there is none. */
-static const char *scan_letter(const char *c, struct term *t)
-{
-  if (!isalpha((unsigned char)*c)) return NULL;
-  *t = (struct term){.name = *c++};
-  for (int digits = 0; isdigit((unsigned char)*c); c++) {
-    if (++digits > 15) return NULL;
-    t->size = 10 * t->size + *c - '0';
-  }
-  return scan_marks(c, t);
-}
-
-static const char *scan_dimension(const char *c, struct dimension *d)
-{
-  *d = (struct dimension){0};
-  if (*c == '1') return c + 1;
-  if (!strncmp(c, "...", 3)) {
-    d->n = 1;
-    d->term[0] = (struct term){.name = '.'};
-    return scan_marks(c + 3, &d->term[0]);
-  }
-  if (*c != '(') {
-    d->n = 1;
-    return scan_letter(c, &d->term[0]);
-  }
-  for (c++; c && *c != ')';) {
-    if (d->n == MAX_DIMS) return NULL;
-    c = scan_letter(c, &d->term[d->n++]);
-  }
-  return c && d->n ? c + 1 : NULL;
-}
-
-static const char *scan_word(const char *c, struct operand *o)
-{
-  static const struct {
-    const char *word;
-    int type;
-    enum reduction reduction;
-  } known[] = {{"sum", NONE, SUM}, {"max", NONE, MAX}, {"min", NONE, MIN},
-               {"f32", F32, SUM},  {"i32", I32, SUM},  {"bool", BOOL, SUM}};
-  size_t n = strspn(c, "abcdefghijklmnopqrstuvwxyz0123456789");
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    if (strlen(known[i].word) != n || strncmp(c, known[i].word, n)) continue;
-    if (known[i].type != NONE)
-      o->type = known[i].type;
-    else
-      o->reduction = known[i].reduction;
-    return c + n;
-  }
-  return NULL;
-}
-
-static const char *skip_blanks(const char *c)
-{
-  return c + strspn(c, " ");
-}
-
-static const char *scan_operand(const char *c, struct operand *o, bool output)
-{
-  *o = (struct operand){.type = NONE};
-  c = skip_blanks(c);
-  while (c && *c && !strchr(",-*:", *c)) {
-    if (o->n > MAX_DIMS) return NULL;
-    c = scan_dimension(c, &o->dimension[o->n++]);
-    if (c) c = skip_blanks(c);
-  }
-  if (c && *c == '*') {
-    o->repeated = true;
-    c++;
-  }
-  while (c && *c == ':' && output) c = scan_word(c + 1, o);
-  return c ? skip_blanks(c) : NULL;
-}
-
-static const char *scan_inputs(const char *c, struct rule *r)
-{
-  if (!strncmp(c, "->", 2)) return c;
-  for (;; c++) {
-    const char *at = c;
-    if (r->nin == MAX_INPUTS) return NULL;
-    c = scan_operand(at, &r->in[r->nin++], false);
-    if (!c || *c != ',') return c;
-  }
-}
-
-static const char *scan_outputs(const char *c, struct rule *r)
-{
-  for (;; c++) {
-    if (r->nout == MAX_OUTPUTS) return NULL;
-    c = scan_operand(c, &r->out[r->nout++], true);
-    if (!c || *c != ',') return c;
-  }
-}
-
-/* Whether the text is a rule. */
-static bool scan_rule(const char *text, struct rule *r)
-{
-  *r = (struct rule){0};
-  const char *c = scan_inputs(text, r);
-  if (!c || strncmp(c, "->", 2) != 0) return false;
-  c = scan_outputs(c + strlen("->"), r);
-  return c && !*c;
-}
-
-/* Rules that were taken apart: each is so once. By the hash of its text. */
-struct known {
-  const char *text;
-  const struct rule *rule;
-};
-enum { MOST_KNOWN = 1 << 10 };
-static struct known known[MOST_KNOWN];
-
-static const struct rule *scanned(const char *text)
-{
-  struct known *k = &known[hash_bytes(HASH_START, text, strlen(text)) % MOST_KNOWN];
-  if (k->rule && (k->text == text || !strcmp(k->text, text))) return k->rule;
-  struct rule *r = alloc(sizeof *r);
-  if (!scan_rule(text, r)) return NULL;
-  *k = (struct known){text, r};
-  return r;
-}
-
 /* An operation's rule: the operand of each of its inputs, where one is repeated, too. */
 struct reading {
   const struct rule *rule;
   int nin;
-  const struct operand *in[MAX_INPUTS];
+  const struct rule_operand *in[MAX_INPUTS];
 };
 
 /* What a scalar alone is by a rule without inputs. */
-static const struct operand nothing = {.type = NONE};
+static const struct rule_operand nothing = {.type = NONE};
 
 static struct reading read_rule(const struct op *op)
 {
-  const struct rule *r = scanned(rule_of(op));
+  const struct rule *r = scanned_rule(rule_of(op));
   if (!r) bug("rule", "%s: '%s' is no rule", op_name(op), rule_of(op));
   struct reading reading = {.rule = r};
   for (int i = 0; i < r->nin; i++) {
@@ -198,7 +42,7 @@ int rule_type(const struct op *op, int k)
 
 /* One operand while its letters are found. ndim is NONE for an output not made yet. */
 struct place {
-  const struct operand *operand;
+  const struct rule_operand *operand;
   struct axis *axis;
   int *ndim;
 };
@@ -211,44 +55,27 @@ static int number[MAX_LETTERS]; /* of letters with one name: which of them */
 static int nbatch, ncapital; /* dimensions of `...`, and those that a capital letter stands for */
 static int seen_in[MAX_LETTERS]; /* the input that gave the size */
 
-static bool is_capital(const struct dimension *d)
-{
-  return d->n == 1 && isupper((unsigned char)d->term[0].name);
-}
-
-static bool is_rest(const struct dimension *d)
-{
-  return d->n == 1 && d->term[0].name == '.';
-}
-
-static bool has(const struct operand *o, bool (*is)(const struct dimension *))
-{
-  for (int i = 0; i < o->n; i++)
-    if (is(&o->dimension[i])) return true;
-  return false;
-}
-
 static bool rule_has_capital(void)
 {
   for (int i = 0; i < rule.nin; i++)
-    if (has(rule.in[i], is_capital)) return true;
+    if (operand_has(rule.in[i], is_capital_dimension)) return true;
   for (int k = 0; k < rule.rule->nout; k++)
-    if (has(&rule.rule->out[k], is_capital)) return true;
+    if (operand_has(&rule.rule->out[k], is_capital_dimension)) return true;
   return false;
 }
 
 /* How many of an operand's dimensions are not those of `...`. A capital letter beside `...` stands
    for as many as the operation names; alone, for one. An operand without the capital letter has
    ones there, where the operation keeps them. */
-static int named_dimensions(const struct operand *o)
+static int named_dimensions(const struct rule_operand *o)
 {
-  bool rest = has(o, is_rest);
+  bool rest = operand_has(o, is_rest_dimension);
   int n = 0;
   for (int i = 0; i < o->n; i++) {
-    if (is_rest(&o->dimension[i])) continue;
-    n += rest && is_capital(&o->dimension[i]) ? ncapital : 1;
+    if (is_rest_dimension(&o->dimension[i])) continue;
+    n += rest && is_capital_dimension(&o->dimension[i]) ? ncapital : 1;
   }
-  if (rest && op->keep && !has(o, is_capital)) n += ncapital;
+  if (rest && op->keep && !operand_has(o, is_capital_dimension)) n += ncapital;
   return n;
 }
 
@@ -268,7 +95,7 @@ static void count_batch(void)
   ncapital = rule_has_capital() ? __builtin_popcount(op->dims) : 0;
   for (int i = 0; i < rule.nin; i++) {
     int ndim = graph->value[op->in[i]].shape.ndim, rest = ndim - named_dimensions(rule.in[i]);
-    if (rest < 0 || (rest > 0 && !has(rule.in[i], is_rest)))
+    if (rest < 0 || (rest > 0 && !operand_has(rule.in[i], is_rest_dimension)))
       plan_error(op->line, "%s: input %d has shape %s, which does not fit the rule %s",
                  printable(op_name(op)), i, shape_text(graph->value[op->in[i]].shape),
                  printable(rule_of(op)));
@@ -276,13 +103,13 @@ static void count_batch(void)
   }
   for (int i = 0; i < rule.nin && has_kernel(op->kind); i++) {
     int rest = graph->value[op->in[i]].shape.ndim - named_dimensions(rule.in[i]);
-    if (has(rule.in[i], is_rest) && rest != nbatch) no_stretching(i);
+    if (operand_has(rule.in[i], is_rest_dimension) && rest != nbatch) no_stretching(i);
   }
-  if (op->nin == 0 && op->nout && has(&rule.rule->out[0], is_rest))
+  if (op->nin == 0 && op->nout && operand_has(&rule.rule->out[0], is_rest_dimension))
     nbatch = graph->value[op->out].shape.ndim - named_dimensions(&rule.rule->out[0]);
 }
 
-static int letter_of(const struct term *t, int which)
+static int letter_of(const struct rule_letter *t, int which)
 {
   int i = 0;
   while (i < found->n && (found->name[i] != t->name || number[i] != which)) i++;
@@ -300,7 +127,7 @@ static int letter_of(const struct term *t, int which)
   return i;
 }
 
-static void put_axis(const struct place *p, const struct dimension *d, int which)
+static void put_axis(const struct place *p, const struct rule_dimension *d, int which)
 {
   if (*p->ndim == MAX_DIMS)
     plan_error(op->line, "%s: a tensor has at most %d dimensions", printable(op_name(op)),
@@ -311,12 +138,12 @@ static void put_axis(const struct place *p, const struct dimension *d, int which
 }
 
 /* `...` with the capital letter among it: `rest` dimensions and those at op->dims. */
-static void put_rest(const struct place *p, const struct dimension *d, int rest)
+static void put_rest(const struct place *p, const struct rule_dimension *d, int rest)
 {
-  static const struct dimension one = {0};
-  const struct dimension *capital = NULL;
+  static const struct rule_dimension one = {0};
+  const struct rule_dimension *capital = NULL;
   for (int i = 0; i < p->operand->n; i++)
-    if (is_capital(&p->operand->dimension[i])) capital = &p->operand->dimension[i];
+    if (is_capital_dimension(&p->operand->dimension[i])) capital = &p->operand->dimension[i];
   bool ones = !capital && op->keep;
   int all = rest + (capital || ones ? ncapital : 0), at = 0, which = 0;
   for (int i = 0; i < all; i++) {
@@ -330,12 +157,12 @@ static void put_rest(const struct place *p, const struct dimension *d, int rest)
 static void put_operand(const struct place *p, int rest)
 {
   *p->ndim = 0;
-  bool among = has(p->operand, is_rest);
+  bool among = operand_has(p->operand, is_rest_dimension);
   for (int i = 0; i < p->operand->n; i++) {
-    const struct dimension *d = &p->operand->dimension[i];
-    if (is_rest(d))
+    const struct rule_dimension *d = &p->operand->dimension[i];
+    if (is_rest_dimension(d))
       put_rest(p, d, rest);
-    else if (!among || !is_capital(d))
+    else if (!among || !is_capital_dimension(d))
       put_axis(p, d, 0);
   }
 }
@@ -366,20 +193,15 @@ static void put_operands(void)
 
 /* ------------------------------------------------------------------------------- letters' sizes */
 
-/* The operands one after the other: the inputs, then the outputs as far as they are made. */
-static int operand_count(void)
-{
-  return op->nin + op->nout;
-}
-
+/* Of the operands one after the other: the inputs, then the outputs as far as they are made. */
 static struct shape operand_shape(int i)
 {
-  return graph->value[i < op->nin ? op->in[i] : op->out + i - op->nin].shape;
+  return graph->value[nth_operand(op, i)].shape;
 }
 
 static const struct axis *operand_axis(int i, int d)
 {
-  return i < op->nin ? &found->in[i][d] : &found->out[i - op->nin][d];
+  return &operand_axes(op, found, i)[d];
 }
 
 static _Noreturn void misfit(int letter, int i, int64_t size)
@@ -445,7 +267,7 @@ static bool solve_merged(const struct axis *axis, int64_t size, int i)
 static bool solve_all_merged(void)
 {
   bool solved = true;
-  for (int i = 0; i < operand_count(); i++)
+  for (int i = 0; i < operand_count(op); i++)
     for (int d = 0; d < operand_shape(i).ndim; d++)
       if (operand_axis(i, d)->n > 1)
         solved &= solve_merged(operand_axis(i, d), operand_shape(i).size[d], i);
@@ -454,7 +276,7 @@ static bool solve_all_merged(void)
 
 static void find_sizes(void)
 {
-  for (int i = 0; i < operand_count(); i++)
+  for (int i = 0; i < operand_count(op); i++)
     for (int d = 0; d < operand_shape(i).ndim; d++)
       if (operand_axis(i, d)->n == 1)
         meet(operand_axis(i, d)->letter[0], operand_shape(i).size[d], i);
@@ -543,8 +365,7 @@ static void ask_letters(struct query *q, const struct op *of)
   begin_query(q);
   ask_rule(q, of);
   if (of->kind == OP_custom) ask_text(q, rule_of(of));
-  for (int i = 0; i < of->nin + of->nout; i++)
-    ask_value(q, &graph->value[i < of->nin ? of->in[i] : of->out + i - of->nin]);
+  for (int i = 0; i < operand_count(of); i++) ask_value(q, &graph->value[nth_operand(of, i)]);
   if (of->kind == OP_view) ask_layout(q, &graph->value[of->in[0]].layout);
 }
 
@@ -557,62 +378,4 @@ void op_letters(const struct op *of, struct letters *l)
   struct letters *answer = answer_to(&memo, &q, sizeof *answer, &is_new);
   if (is_new) find_letters(of, answer);
   *l = *answer;
-}
-
-/* ----------------------------------------------------------------------- rules that plans write */
-
-static const char *operand_error(const struct operand *o, char *seen)
-{
-  int rests = 0;
-  for (int i = 0; i < o->n; i++) {
-    rests += is_rest(&o->dimension[i]);
-    for (int k = 0; k < o->dimension[i].n; k++) {
-      char name = o->dimension[i].term[k].name;
-      if (name == '.') continue;
-      if (isupper((unsigned char)name))
-        return "capital letters are for tpgen's own operators: write lower-case ones";
-      if (seen[(unsigned char)name]++) return "a letter stands twice in one operand";
-    }
-  }
-  return rests > 1 ? "'...' stands twice in one operand" : NULL;
-}
-
-/* "a|bc:max": names of inputs, alternatives. */
-static const char *linear_error(const char *linear, int nin)
-{
-  for (const char *c = linear; *c;) {
-    size_t n = strcspn(c, "|:");
-    if (n == 0) return "linear names no input between two '|'";
-    for (size_t i = 0; i < n; i++)
-      if (c[i] != '*' && (c[i] < 'a' || c[i] >= 'a' + nin))
-        return "linear names inputs by the letters a, b ..., or all by *, parted by |";
-    c += n;
-    if (*c == ':') {
-      if (strncmp(c, ":max", 4) && strncmp(c, ":min", 4) && strncmp(c, ":sum", 4))
-        return "linear knows :sum, :max and :min";
-      c += strlen(":max");
-    }
-    if (*c == '|' && !c[1]) return "linear ends with '|'";
-    if (*c == '|')
-      c++;
-    else if (*c)
-      return "linear's alternatives are parted by |";
-  }
-  return NULL;
-}
-
-const char *rule_error(const char *text, const char *linear)
-{
-  struct rule r;
-  if (!scan_rule(text, &r))
-    return "it is not of the form inputs -> outputs, such as mk,kn->mn; an output's words are :sum "
-           ":max :min :f32 :i32 :bool";
-  if (r.nin == 0 || (r.nin == 1 && r.in[0].n == 0)) return "an operator needs an input";
-  for (int i = 0; i < r.nin + r.nout; i++) {
-    char seen[256] = {0};
-    const char *why = operand_error(i < r.nin ? &r.in[i] : &r.out[i - r.nin], seen);
-    if (why) return why;
-    if (i < r.nin && r.in[i].repeated) return "a repeated operand is for tpgen's own operators";
-  }
-  return linear_error(linear, r.nin);
 }

@@ -175,7 +175,7 @@ static void read_attributes(lua_State *L, struct op *op)
 /* Of a table few rows are read: they are cast, not the table. */
 static bool picks_rows(enum op_kind kind)
 {
-  return kind == OP_embedding || kind == OP_index_select || kind == OP_gather;
+  return !strcmp(op_row[kind].element, "$a($b)");
 }
 
 static void read_inputs(lua_State *L, struct op *op)

@@ -81,26 +81,15 @@ static struct range range_of_made(const struct op *op, const struct range *in)
 {
   static const struct range zero = {.low = 0};
   struct range all;
+  enum elements elements = op_row[op->kind].elements;
+  if (elements == ALL_OF_FIRST || elements == SOME_OF_FIRST) return in[0];
+  if (elements == SOME_OR_ZERO) return either(in[0], zero);
   switch (op->kind) {
-  case OP_view:
-  case OP_permute:
-  case OP_cast:
-  case OP_narrow:
-  case OP_every:
-  case OP_redistribute:
-  case OP_gather:
-  case OP_index_select:
-  case OP_embedding:
   case OP_amax:
   case OP_amin:
     return in[0];
   case OP_expand:
     return op->scalar == 1 ? in[0] : unknown;
-  case OP_pad:
-  case OP_spread:
-  case OP_place:
-  case OP_tril:
-  case OP_triu:
   case OP_relu:
     return either(in[0], zero);
   case OP_cat:
@@ -147,23 +136,13 @@ static void find_taken(const struct op *op, const struct range *in, struct range
 {
   bool constant[2] = {in[0].alike && in[0].low == in[0].high,
                       in[1].alike && in[1].low == in[1].high};
-  switch (op->kind) {
-  case OP_view:
-  case OP_permute:
-  case OP_cast:
-  case OP_expand:
-  case OP_redistribute:
-  case OP_neg:
+  enum elements elements = op_row[op->kind].elements;
+  if (elements == ALL_OF_FIRST || op->kind == OP_expand || op->kind == OP_neg) {
     made->taken = in[0].taken;
     made->alike = in[0].alike;
-    break;
-  case OP_narrow:
-  case OP_every:
-  case OP_gather:
-  case OP_index_select:
-  case OP_embedding:
-    made->taken = made->alike = in[0].alike;
-    break;
+  }
+  if (elements == SOME_OF_FIRST) made->taken = made->alike = in[0].alike;
+  switch (op->kind) {
   case OP_cat:
     made->taken = true;
     for (int k = 0; k < op->nin; k++) made->taken &= in[k].taken;

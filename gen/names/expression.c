@@ -137,7 +137,7 @@ char *expression_text(const struct op *op)
   if (op->kind == OP_view)
     return text("%s    %s -> %s", nested_text(op), shape_text(graph->value[op->in[0]].shape),
                 shape_text(graph->value[op->out].shape));
-  if (op->kind != OP_fused && op->kind != OP_epilogue) return nested_text(op);
+  if (!op_row[op->kind].composed) return nested_text(op);
   enum { MOST = 40 };
   struct buffer b = {0};
   for (int k = 0; k < op->nbody; k++) {

@@ -72,13 +72,6 @@ const char *moved_suffix(int value)
   const struct op *op = &graph->op[v->op];
   if (op->kind == OP_exchange && holds_pieces(value)) return "_pieces";
   if (is_collective(op->kind)) return collective_row[op->kind].suffix;
-  switch (op->kind) {
-  case OP_slice:
-    return "_cut";
-  case OP_pack:
-  case OP_pack_pieces:
-    return "_packed";
-  default:
-    return strcmp(op_name(op), "reorder") ? "" : "_reordered";
-  }
+  if (op_row[op->kind].suffix) return op_row[op->kind].suffix;
+  return strcmp(op_name(op), "reorder") ? "" : "_reordered";
 }

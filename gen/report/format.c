@@ -18,7 +18,7 @@ char *over_text(const struct op *op)
   put_text(&b, "", 0);
   if (is_collective(op->kind)) return printable(graph->group[op->group].name);
   struct layout from = graph->value[op->in[0]].layout, to = graph->value[op->out].layout;
-  for (int d = 0; d < graph->mesh.ndim && (op->kind == OP_slice || op->kind == OP_to_partial); d++)
+  for (int d = 0; d < graph->mesh.ndim && op_row[op->kind].step == LOCAL_STEP; d++)
     if (!same_placement(from.on[d], to.on[d]))
       put(&b, "%s%s", b.length ? "_" : "", printable(graph->mesh.name[d]));
   return b.text;
@@ -31,7 +31,7 @@ char *step_layouts(const struct op *op)
   if (op->kind == OP_exchange) {
     from = graph->exchange[op->exchange].move.from;
     to = graph->exchange[op->exchange].move.to;
-  } else if (!is_collective(op->kind) && op->kind != OP_slice && op->kind != OP_to_partial) {
+  } else if (!is_collective(op->kind) && op_row[op->kind].step != LOCAL_STEP) {
     return "";
   }
   return text("%s -> %s", layout_text(from), layout_text(to));

@@ -61,7 +61,7 @@ static bool fits_tensor_cores(const struct op *op, int rank, int64_t depth, int6
   return depth % unit == 0 && width % unit == 0 && whole_strips(more) * size <= MOST_ROW;
 }
 
-static bool is_attention(const struct op *op)
+bool is_attention(const struct op *op)
 {
   return op->kind == OP_attention || op->kind == OP_attention_back;
 }

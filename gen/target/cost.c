@@ -86,8 +86,7 @@ static double ranks_that_share(const struct op *op)
 static double computing_seconds(const struct op *op)
 {
   if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
-  if (op->kind == OP_attention || op->kind == OP_attention_back)
-    return attention_seconds(attention_flops(op), arithmetic_of(op));
+  if (is_attention(op)) return attention_seconds(attention_flops(op), arithmetic_of(op));
   if (op->kind != OP_matmul)
     return attention_seconds(flops_of(op) / ranks_that_share(op), arithmetic_of(op));
   struct product_sizes p = product_of(op);
@@ -152,8 +151,7 @@ static int64_t collective_time(const struct op *op)
 int64_t time_taken(const struct op *op)
 {
   if (is_collective(op->kind)) return lesser(collective_time(op), LONGEST_TIME);
-  bool works = op->kind != OP_view && op->kind != OP_await && op->kind != OP_round;
-  return works ? lesser(arithmetic_time(op), LONGEST_TIME) : 0;
+  return op_row[op->kind].idle ? 0 : lesser(arithmetic_time(op), LONGEST_TIME);
 }
 
 /* A kernel that reads and writes so many bytes, each once. */

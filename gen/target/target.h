@@ -155,6 +155,8 @@ unsigned char *find_alignments(const struct memory_plan *plan, int rank);
 
 /* --------------------------------------------------------------------------- attention_tiles.c */
 
+/* Whether it is attention or its gradient. */
+bool is_attention(const struct op *op);
 /* Of attention, which of its files the kernel on the rank is ("_mma": NAME_mma.cu); and what a hole
    for the sizes of its tiles is filled with, or NULL. Of other operations "" and NULL. rank NONE:
    of one whose values are aligned well. */
