@@ -12,9 +12,13 @@ enum { MOST_VALUES = 1 << 20, MOST_RANKS_READ = 1 << 20, MOST_CARRIED = 8 };
 #define LABEL(n)    (-2 - (n))
 #define IS_LABEL(x) ((x) < -2)
 
-/* How often values that are told are called so, and the last of them. */
+/* How many of the values that are told so far have a name, and the last of them. */
 struct bearer {
   int n, value;
+};
+
+struct bearers {
+  struct memo names, relatives;
 };
 
 /* What one dump knows of the graph. */
@@ -27,7 +31,7 @@ struct writing {
   bool *has_line; /* by operation */
   int *sibling;   /* by value: that of module 1 in its family */
   int *label;     /* by operation: 1 and more where another line speaks of it */
-  struct memo names, relatives;
+  struct bearers bearers;
 };
 extern struct writing d;
 
@@ -39,13 +43,22 @@ struct reading {
   const char **told;             /* by value: what its line calls it */
   struct allocation *allocation;
   struct memory_plan arena; /* its sizes alone */
-  struct memo names, relatives, texts;
+  struct bearers bearers;
   struct list labels, label_lines; /* by label the operation; where it is spoken of */
   struct schedule schedule;
   int schedule_room;
   int gap; /* the operation that made what is no more */
 };
 extern struct reading r;
+
+/* ----------------------------------------------------------------------------------- bearers.c */
+
+/* The values with a name; those of a family that are carried, or of another module (step 0). */
+struct bearer *bearer_of(struct bearers *known, const char *name);
+struct bearer *relative_of(struct bearers *known, int family, int step, int which);
+/* The values that are called as this one is; NULL where it has its number alone. */
+struct bearer *bearer_of_value(struct bearers *known, const struct value *v);
+void note_bearer(struct bearers *known, int value);
 
 /* -------------------------------------------------------------------------------- check_read.c */
 
@@ -81,7 +94,6 @@ int function_named(const char *name); /* or NONE */
 bool is_value_number(void);
 int take_value_number(void);
 void reach_value(int value);
-void note_bearer(int value);
 
 /* ---------------------------------------------------------------------------------- read_ops.c */
 
@@ -148,7 +160,6 @@ void put_module(int module);
 void put_placement(struct placement p);
 void put_layout(const struct layout *layout);
 void put_shape(const struct shape *s);
-void note_bearer_of(int value);
 /* The word and the field, where it is not as usual. */
 void put_LONG(const char *word, int64_t x, int64_t usual);
 void put_REAL(const char *word, double x, double usual);

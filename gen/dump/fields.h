@@ -161,6 +161,7 @@
   FIELD(INT,       dim,           "dim")    \
   FIELD(INT,       dim_to,        "dim_to") \
   FIELD(INT,       exchange,      "exchange") \
+  FIELD(FLAG,      continues,     "continues") \
   FIELD(FLAG,      held,          "held")   \
   FIELD(FLAG,      packed,        "packed") \
   FIELD(VALUE,     buffer,        "buffer") \

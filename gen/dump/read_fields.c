@@ -24,17 +24,6 @@ void reach_value(int value)
   while (graph->nvalue <= value) add_gap();
 }
 
-static struct bearer *bearer_of(const char *name)
-{
-  static struct query q;
-  bool is_new;
-  begin_query(&q);
-  ask_text(&q, name);
-  struct bearer *bearer = answer_to(&r.names, &q, sizeof *bearer, &is_new);
-  if (is_new) *bearer = (struct bearer){0};
-  return bearer;
-}
-
 int take_value_number(void)
 {
   return take_sign('v') ? (int)token_number(0, MOST_VALUES - 1) : NONE;
@@ -46,30 +35,6 @@ bool is_value_number(void)
   const char *s = token_place();
   size_t digits = *s == 'v' ? strspn(s + 1, "0123456789") : 0;
   return digits && (!s[1 + digits] || strchr(" \n,)=[", s[1 + digits]));
-}
-
-static struct bearer *relative_of(int family, int step, int which)
-{
-  static struct query q;
-  bool is_new;
-  begin_query(&q);
-  ask_number(&q, family);
-  ask_number(&q, step);
-  ask_number(&q, which);
-  struct bearer *bearer = answer_to(&r.relatives, &q, sizeof *bearer, &is_new);
-  if (is_new) *bearer = (struct bearer){0};
-  return bearer;
-}
-
-void note_bearer(int value)
-{
-  const struct value *v = &graph->value[value];
-  struct bearer *bearer = NULL;
-  if (v->role != ACTIVATION)
-    bearer = bearer_of(v->name);
-  else if (v->family != NONE && (v->step || v->index))
-    bearer = relative_of(v->family, v->step, v->step ? v->initial : v->index);
-  if (bearer) *bearer = (struct bearer){bearer->n + 1, value};
 }
 
 /* Behind `v29`: [-1]|v23 or [2]. */
@@ -84,7 +49,7 @@ static int read_relative(int family)
   if (++depth > MOST_CARRIED) unexpected("a value that is carried less often");
   int value = carried ? read_VALUE() : n;
   depth--;
-  struct bearer *bearer = relative_of(family, carried ? n : 0, value);
+  struct bearer *bearer = relative_of(&r.bearers, family, carried ? n : 0, value);
   if (bearer->n != 1) dump_error(token_line(), "v%d has no such relative above", family);
   return bearer->value;
 }
@@ -98,7 +63,7 @@ int read_VALUE(void)
   }
   if (take_word("nothing")) return NONE;
   const char *name = token_name();
-  struct bearer *bearer = bearer_of(name);
+  struct bearer *bearer = bearer_of(&r.bearers, name);
   if (bearer->n != 1)
     dump_error(token_line(),
                bearer->n ? "%s: %d values are called so: give its number"
@@ -134,18 +99,9 @@ static unsigned read_BITS(void)
   return (unsigned)token_bits();
 }
 
-/* Equal texts are one: the steps of a redistribution are told by theirs, as the two dimensions are
-   that one of the mesh was split in. */
 const char *read_TEXT(void)
 {
-  static struct query q;
-  bool is_new;
-  const char *read = token_text();
-  begin_query(&q);
-  ask_text(&q, read);
-  const char **one = answer_to(&r.texts, &q, sizeof *one, &is_new);
-  if (is_new) *one = read;
-  return *one;
+  return token_text();
 }
 
 int read_MODULE(void)

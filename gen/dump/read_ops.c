@@ -76,7 +76,7 @@ void read_value_line(void)
   while (!at_line_end())
     if (!read_value_field(&graph->value[value]) && !read_allocation_field(&r.allocation[value]))
       unexpected("a field of a value, or the line's end");
-  note_bearer(value);
+  note_bearer(&r.bearers, value);
 }
 
 /* ---------------------------------------------------------------------------- lines of operations

@@ -55,7 +55,8 @@ static void put_values(void)
     put(&d.b, " =");
     put_kind(i, NULL);
     put(&d.b, "\n");
-    note_bearer_of(i);
+    note_bearer(&d.bearers, i);
+    d.is_told[i] = true;
   }
 }
 

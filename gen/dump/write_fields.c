@@ -43,46 +43,6 @@ void put_name(const char *s)
     put_quoted(s);
 }
 
-static struct bearer *bearer_of(const char *name)
-{
-  static struct query q;
-  bool is_new;
-  begin_query(&q);
-  ask_text(&q, name);
-  struct bearer *bearer = answer_to(&d.names, &q, sizeof *bearer, &is_new);
-  if (is_new) *bearer = (struct bearer){0};
-  return bearer;
-}
-
-/* The same of a value that is carried, or another module's of a family. */
-static struct bearer *relative_of(int family, int step, int which)
-{
-  static struct query q;
-  bool is_new;
-  begin_query(&q);
-  ask_number(&q, family);
-  ask_number(&q, step);
-  ask_number(&q, which);
-  struct bearer *bearer = answer_to(&d.relatives, &q, sizeof *bearer, &is_new);
-  if (is_new) *bearer = (struct bearer){0};
-  return bearer;
-}
-
-static struct bearer *bearer_of_value(const struct value *v)
-{
-  if (v->role != ACTIVATION) return bearer_of(v->name);
-  return v->family == NONE || (!v->step && !v->index)
-             ? NULL
-             : relative_of(v->family, v->step, v->step ? v->initial : v->index);
-}
-
-void note_bearer_of(int value)
-{
-  struct bearer *bearer = bearer_of_value(&graph->value[value]);
-  d.is_told[value] = true;
-  if (bearer) *bearer = (struct bearer){bearer->n + 1, value};
-}
-
 /* `v29[-1]|v23`, carried from the module before, at first v23; `v79[2]`, that of module 2. */
 static void put_relative(const struct value *v)
 {
@@ -94,7 +54,7 @@ static void put_relative(const struct value *v)
 void put_value(int value)
 {
   const struct value *v = value == NONE ? NULL : &graph->value[value];
-  const struct bearer *bearer = v && d.is_told[value] ? bearer_of_value(v) : NULL;
+  const struct bearer *bearer = v && d.is_told[value] ? bearer_of_value(&d.bearers, v) : NULL;
   if (bearer && (bearer->n != 1 || bearer->value != value)) bearer = NULL;
   if (!v)
     put(&d.b, "nothing");

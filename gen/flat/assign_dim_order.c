@@ -499,7 +499,11 @@ static void take_packings_out(void)
   for (int v = 0; v < graph->nvalue; v++) stands_for[v] = v;
   for (int k = 0; k < graph->norder; k++) {
     struct op *op = &graph->op[graph->order[k]];
-    for (int i = 0; i < op->nin; i++) op->in[i] = stands_for[op->in[i]];
+    for (int i = 0; i < op->nin; i++) {
+      int was = op->in[i];
+      op->in[i] = stands_for[was];
+      if (op->in[i] != was) op->continues &= graph->op[graph->value[was].op].continues;
+    }
     if (is_needless(op)) {
       stands_for[op->out] = op->in[0];
       continue;

@@ -23,6 +23,7 @@
 
 static int *stands_for; /* the value that an operation now takes instead of a value */
 static struct list new_order;
+static int first_step; /* no operation before this one is a step of the redistribution under work */
 
 /* Whether parts along dimension `dim` lie one after the other in a value that is contiguous. No
    rank has more than the first. */
@@ -35,9 +36,17 @@ static bool outermost(int value, int dim)
   return true;
 }
 
+/* Whether a step of this redistribution made the value. */
+static bool is_reached(int value)
+{
+  int maker = graph->value[value].op;
+  return maker >= first_step && graph->op[maker].kind != OP_cast;
+}
+
 /* Adds one local or collective operation on `value`, leaving it in `layout`. */
 static int moved(struct op op, int value, struct layout layout)
 {
+  op.continues = is_reached(value);
   op.nin = 1;
   op.in[0] = value;
   int i = make_op(op);
@@ -316,6 +325,7 @@ static int run_legs(const struct op *op, int value, struct layout to)
 static int lower(const struct op *op)
 {
   struct layout to = graph->value[op->out].layout;
+  first_step = graph->nop;
   refuse_mixed(op, graph->value[op->in[0]].layout);
   refuse_mixed(op, to);
   struct value in = graph->value[op->in[0]];

@@ -20,7 +20,8 @@ struct memory_plan *new_memory_plan(void)
 struct allocation allocation_of(int value)
 {
   if (graph->memory) return graph->memory->of[value];
-  return (struct allocation){.storage = value, .depth = 1, .first = NONE, .last = NONE};
+  return (struct allocation){
+      .storage = value, .depth = 1, .made = NONE, .made_by = NONE, .first = NONE, .last = NONE};
 }
 
 int64_t arena_bytes(void)

@@ -5,21 +5,6 @@
 #include <ctype.h>
 #include <string.h>
 
-int operand_count(const struct op *op)
-{
-  return op->nin + op->nout;
-}
-
-int nth_operand(const struct op *op, int i)
-{
-  return i < op->nin ? op->in[i] : op->out + i - op->nin;
-}
-
-const struct axis *operand_axes(const struct op *op, const struct letters *l, int i)
-{
-  return i < op->nin ? l->in[i] : l->out[i - op->nin];
-}
-
 int space_of(const struct op *op)
 {
   return is_reduce(op->kind) ? op->in[0] : op->out;

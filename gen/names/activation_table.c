@@ -20,7 +20,8 @@ struct row {
 
 static struct row *row;
 static int nrow, row_room;
-static int *row_of; /* by value: its row, from 1 on; 0: none yet */
+static int *row_of;     /* by value: its row, from 1 on; 0: none yet */
+static int *modules_of; /* by family: how many modules have one */
 static struct scope row_names;
 
 /* The phases' functions, in their order: each with the place in the program where it ends. */
@@ -50,12 +51,28 @@ static void find_ends(void)
   }
 }
 
+/* As many as the body has that makes it, or more, where one outside of the loop belongs to it. */
+static void count_modules(void)
+{
+  modules_of = alloc((size_t)(graph->nvalue + 1) * sizeof *modules_of);
+  for (int i = 0; i < graph->nvalue; i++) {
+    int maker = allocation_of(i).made_by;
+    modules_of[i] = maker == NONE ? 1 : graph->function[maker].count;
+  }
+  for (int i = 0; i < graph->nvalue; i++) {
+    const struct value *v = &graph->value[i];
+    if (v->family != NONE && v->index >= modules_of[v->family])
+      modules_of[v->family] = v->index + 1;
+  }
+}
+
 void forget_activations(void)
 {
   nrow = 0;
   row_names = (struct scope){.local = true};
   row_of = alloc((size_t)(graph->nvalue + 1) * sizeof *row_of);
   find_ends();
+  count_modules();
 }
 
 bool is_activation(int value)
@@ -66,25 +83,6 @@ bool is_activation(int value)
 }
 
 /* ----------------------------------------------------------------------------------------- rows */
-
-/* How many modules have such a value: as often as the body that makes it runs, or more, where one
-   outside of the loop belongs to it. */
-static int modules_of(int family)
-{
-  int op = graph->value[family].op, count = 1;
-  for (int i = 0; i < graph->nfunction; i++) {
-    const struct function *f = &graph->function[i];
-    for (int k = 0; k < f->nop && f->count > count; k++) {
-      const struct op *o = &graph->op[f->op[k]];
-      for (int m = -1; m < o->nbody; m++)
-        if ((m < 0 ? f->op[k] : o->body[m]) == op) count = f->count;
-    }
-  }
-  for (int i = 0; i < graph->nvalue; i++)
-    if (graph->value[i].family == family && graph->value[i].index >= count)
-      count = graph->value[i].index + 1;
-  return count;
-}
 
 static int slots(const struct row *r)
 {
@@ -131,7 +129,7 @@ static const struct row *row_for(int value, const char *function)
   if (row_of[value]) return &row[row_of[value] - 1];
   const struct value *v = &graph->value[value];
   struct row new = {.value = value, .count = 1, .at = allocation_of(value), .function = function};
-  if (v->family == value && new.at.depth > 1) new.count = modules_of(value);
+  if (v->family == value && new.at.depth > 1) new.count = modules_of[value];
   new.bytes = elements(local_shape(value, named_rank)) * type_bytes(v->type);
   new.stride = arena_stride(new.at.storage);
   new.wanted = row_name(value, function);

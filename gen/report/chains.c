@@ -1,8 +1,7 @@
 /* chains.c: what became of each redistribution, for the reports: the steps that follow one another.
 
    Takes   the finished program.
-   Leaves  its moves, gathered into chains: each step works on what the one before has made, for the
-           same reason. */
+   Leaves  its moves, gathered into chains: each step works on what the one before has made. */
 #include "report/report.h"
 
 static struct chain *chain;
@@ -20,8 +19,7 @@ static int continued(const struct op *op)
   int maker = op->nbody ? NONE : graph->value[op->in[0]].op;
   if (maker == NONE || chain_of[maker] == NONE) return NONE;
   const struct op *before = &graph->op[maker];
-  bool same = before->why == op->why && before->line == op->line && before->phase == op->phase;
-  return same && !before->nbody ? chain_of[maker] : NONE;
+  return op->continues && before->phase == op->phase && !before->nbody ? chain_of[maker] : NONE;
 }
 
 static void add_step(void *unused, int id, int times)
@@ -98,7 +96,7 @@ int count_steps(const struct chain *c)
   int n = 0;
   for (int i = 0; i < c->nstep; i++) {
     enum op_kind k = graph->op[c->step[i]].kind;
-    n += is_collective(k) || k == OP_slice || k == OP_to_partial;
+    n += is_collective(k) || op_row[k].step == LOCAL_STEP;
   }
   return n;
 }

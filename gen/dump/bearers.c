@@ -1,0 +1,42 @@
+/* bearers.c: which values a dump calls by a name: the only one that is told so far with this name,
+   or with this place in a family. All others have their numbers. */
+#include "dump/dump.h"
+
+static struct bearer *answer(struct memo *known, const struct query *q)
+{
+  bool is_new;
+  struct bearer *bearer = answer_to(known, q, sizeof *bearer, &is_new);
+  if (is_new) *bearer = (struct bearer){0};
+  return bearer;
+}
+
+struct bearer *bearer_of(struct bearers *known, const char *name)
+{
+  static struct query q;
+  begin_query(&q);
+  ask_text(&q, name);
+  return answer(&known->names, &q);
+}
+
+struct bearer *relative_of(struct bearers *known, int family, int step, int which)
+{
+  static struct query q;
+  begin_query(&q);
+  ask_number(&q, family);
+  ask_number(&q, step);
+  ask_number(&q, which);
+  return answer(&known->relatives, &q);
+}
+
+struct bearer *bearer_of_value(struct bearers *known, const struct value *v)
+{
+  if (v->role != ACTIVATION) return bearer_of(known, v->name);
+  if (v->family == NONE || (!v->step && !v->index)) return NULL;
+  return relative_of(known, v->family, v->step, v->step ? v->initial : v->index);
+}
+
+void note_bearer(struct bearers *known, int value)
+{
+  struct bearer *bearer = bearer_of_value(known, &graph->value[value]);
+  if (bearer) *bearer = (struct bearer){bearer->n + 1, value};
+}
