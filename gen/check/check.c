@@ -352,23 +352,6 @@ static void check_parameter_order(void)
   }
 }
 
-/* A fused operation is one that a kernel can run: what it reads of its own is there by then. */
-static void check_kernel(void *unused, int id, int times)
-{
-  struct stages stages;
-  (void)unused, (void)times;
-  const struct op *op = &graph->op[id];
-  if (op->kind == OP_fused)
-    require(find_stages(op->body, op->nbody, &stages), id, "no kernel can run what is fused in it");
-  if (op->kind != OP_epilogue) return;
-  const struct op *product = &graph->op[op->body[0]];
-  require(product->kind == OP_matmul && op->nbody > 1, id, "an epilogue of no product");
-  struct epilogue e = epilogue_of(op);
-  require(e.function == OP_matmul || !graph->value[product->out].stored, id,
-          "what a function is applied to is stored, and not as what is kept");
-  require(graph->value[e.result].stored, id, "the result is not stored");
-}
-
 /* The numbers of the training are what train.lua lets through. */
 static void check_training(void)
 {
@@ -405,39 +388,6 @@ static void check_units(void)
   for (int m = 0; m < graph->nmodule; m++)
     require(graph->module[m].unit >= NONE && graph->module[m].unit < graph->nunit, NONE,
             "a module is of no unit that there is");
-}
-
-static void check_kernels(void)
-{
-  each_op(check_kernel, NULL);
-}
-
-/* What a device can launch; whole vectors of what the rank has; scratch for all. */
-static void check_form(int id, int rank)
-{
-  const struct op *op = &graph->op[id];
-  const struct kernel_form *f = kernel_form(op, rank);
-  int64_t here = elements(local_shape(op->stages->space, rank));
-  require(here || f->scratch == 0, id, "a kernel of no element has scratch");
-  require(f->scheme != NO_KERNEL || !here, id, "elements that no kernel computes");
-  require(f->parts >= 1 && f->scratch <= kernel_scratch(rank), id, "no scratch for its parts");
-  if (!target->thread_grids) return;
-  require(f->threads > 0 && f->threads <= 1024 && f->threads % 32 == 0, id, "no block of threads");
-  require(f->width >= 1 && f->width <= 8 && here % f->width == 0, id, "no whole vectors");
-  require(f->scheme == NO_KERNEL || !here || f->blocks > 0, id, "no block is launched");
-}
-
-static void check_forms_of(void *unused, int id, int times)
-{
-  const struct rank_classes *c = &graph->kernel_forms->ranks;
-  (void)unused, (void)times;
-  for (int i = 0; i < c->n && graph->op[id].kind == OP_fused; i++) check_form(id, c->first[i]);
-}
-
-/* Where a dump was read they are decided behind the check of what was read. */
-static void check_forms(void)
-{
-  if (graph->kernel_forms) each_op(check_forms_of, NULL);
 }
 
 static void check_program(enum pass after)

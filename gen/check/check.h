@@ -92,6 +92,13 @@ void check(enum pass after);
 /* Values that are made in pieces. */
 void check_in_pieces(void);
 
+/* ----------------------------------------------------------------------------- check_kernels.c */
+
+/* That the kernels of fused operations, and the calls of products, compute what these do. */
+void check_kernels(void);
+/* That their forms fit what a rank has, behind the pass `kernel_forms`. */
+void check_forms(void);
+
 /* ------------------------------------------------------------------------------ check_memory.c */
 
 /* That every value is found where it is read. */
@@ -146,6 +153,8 @@ bool move_may_replace(const struct op *op, int in, int out);
 extern const char *checked_pass;
 void require(bool fact, int op, const char *what);
 bool is_known(const struct op *op, int way);
+/* Whether what it makes is the bytes that it takes, so that it may lie there. */
+bool shows_bytes(const struct op *op);
 /* Constants of one element are written as numbers: fuse.c drops what makes them. */
 void mark_constants(bool *made);
 /* The choice by which the operation runs on one dimension of the mesh, or NONE. */

@@ -191,7 +191,7 @@ static int writes_of(const struct op *op, int *written)
 static bool shows(const struct op *op)
 {
   int in = op->in[0], out = op->out;
-  if (!is_view(op) || !graph->value[in].stored || !graph->value[out].stored) return false;
+  if (!shows_bytes(op) || !graph->value[in].stored || !graph->value[out].stored) return false;
   struct one one = one_of(in, now.module), to = one_of(out, now.module);
   if (to.index == NONE) return true;
   if (one.index == NONE || *number_for(one, 0) == LEFT_OUT) {

@@ -305,6 +305,87 @@ static void check_bucket(int id)
           id, "its buffer does not fit its members");
 }
 
+/* ------------------------------------------------------------------------------------ in memory */
+
+/* The size of a letter on the first rank, from an operand that has it as a dimension; else that in
+   the whole tensor, of which then no inner part is cut. */
+static int64_t letter_size(const struct op *view, const struct letters *l, int letter)
+{
+  for (int i = 0; i < operand_count(view); i++) {
+    const struct axis *axis = operand_axes(view, l, i);
+    struct shape here = local_shape(nth_operand(view, i), 0);
+    for (int d = 0; d < here.ndim; d++)
+      if (axis[d].n == 1 && axis[d].letter[0] == letter) return here.size[d];
+  }
+  return l->size[letter];
+}
+
+/* How far apart in memory the neighbours along a letter of operand i are, on the first rank; 0
+   where it has no two. */
+static int64_t letter_stride(const struct op *view, const struct letters *l, int i, int letter)
+{
+  int64_t stride[MAX_DIMS];
+  int value = nth_operand(view, i);
+  const struct axis *axis = operand_axes(view, l, i);
+  local_strides(value, 0, stride);
+  for (int d = 0; d < graph->value[value].shape.ndim; d++) {
+    int64_t inside = stride[d];
+    for (int k = axis[d].n; k-- > 0; inside *= letter_size(view, l, axis[d].letter[k]))
+      if (axis[d].letter[k] == letter) return letter_size(view, l, letter) > 1 ? inside : 0;
+  }
+  return 0;
+}
+
+/* A view leaves each element where it is: a step along any letter is one of as many elements. */
+static bool keeps_bytes(const struct op *view)
+{
+  struct letters l;
+  op_letters(view, &l);
+  for (int letter = 0; letter < l.n; letter++)
+    if (letter_stride(view, &l, 0, letter) != letter_stride(view, &l, 1, letter)) return false;
+  return graph->value[view->in[0]].type == graph->value[view->out].type;
+}
+
+/* Whether the parts of a value along a dimension lie one after the other; where others are written
+   before it, a packing beside the collective has made them so. */
+static bool has_parts_in_turn(int value, int dim)
+{
+  struct shape here = local_shape(value, 0);
+  int64_t stride[MAX_DIMS];
+  local_strides(value, 0, stride);
+  for (int d = 0; d < dim; d++)
+    if (here.size[d] != 1) return true;
+  return here.size[dim] <= 1 || stride[dim] * here.size[dim] == elements(here);
+}
+
+/* Whether the operation can do with its operands as their dimensions lie in memory. Kernels that
+   are generated go by strides, and so do products; those of files where they ask for them, and then
+   along neighbours. A move leaves the order as it is. */
+static bool takes_orders(const struct op *op)
+{
+  bool written = true;
+  for (int i = 0; i < operand_count(op); i++) written &= !graph->value[nth_operand(op, i)].order;
+  if (written || is_pointwise(op->kind) || is_reduce(op->kind) || op->kind == OP_matmul)
+    return true;
+  if (op->kind == OP_view) return keeps_bytes(op);
+  for (int i = 0; i < operand_count(op) && has_kernel(op->kind); i++) {
+    int value = nth_operand(op, i), last = graph->value[value].shape.ndim - 1;
+    int64_t stride[MAX_DIMS];
+    if (!graph->value[value].order) continue;
+    local_strides(value, 0, stride);
+    if (!takes_steps(op, i) || stride[last] != 1) return false;
+  }
+  if (has_kernel(op->kind)) return true;
+  bool moves = is_collective(op->kind) || op_row[op->kind].step != NO_LOCAL_STEP;
+  if (!moves || op->nin != 1 || graph->value[op->in[0]].order != graph->value[op->out].order)
+    return false;
+  if (op->kind == OP_exchange || op_row[op->kind].step == PIECES_PACKING) return false;
+  if (!is_collective(op->kind)) return true;
+  int from = collective_row[op->kind].from, to = collective_row[op->kind].to;
+  return (to != SHARD || has_parts_in_turn(op->in[0], from == SHARD ? op->dim_to : op->dim)) &&
+         (from != SHARD || has_parts_in_turn(op->out, op->dim));
+}
+
 /* In a packed bucket a member may lie in any order: it is copied. */
 static void check_step(int id, bool is_copied)
 {
@@ -313,7 +394,7 @@ static void check_step(int id, bool is_copied)
   if (is_bucket) check_bucket(id);
   for (int k = 0; k < op->nbody; k++) check_step(op->body[k], is_bucket && op->packed);
   if (!op->nbody && is_known(op, IS_MOVE | (is_copied ? IS_COPIED : 0))) return;
-  require(is_copied || is_bucket || follows_dim_order(op), id,
+  require(is_copied || is_bucket || takes_orders(op), id,
           "its operands lie in orders that it does not take");
   if (op->nbody || op->out == NONE || op->nin != 1) return;
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];

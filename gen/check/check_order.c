@@ -361,7 +361,8 @@ static void run_statement(const struct op *op)
 /* What shows the bytes of another is no operation on a device. */
 static bool shows_its_input(const struct op *op)
 {
-  if (!is_view(op) || is_passed_over(op->in[0]) || is_passed_over(op->out)) return is_view(op);
+  if (!shows_bytes(op) || is_passed_over(op->in[0]) || is_passed_over(op->out))
+    return shows_bytes(op);
   struct place in = place_of(op->in[0], now.module), out = place_of(op->out, now.module);
   return in.own == out.own && in.from == out.from && in.bytes == out.bytes;
 }

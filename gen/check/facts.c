@@ -13,6 +13,18 @@ void require(bool fact, int op, const char *what)
   if (!fact) bug_at(checked_pass, op, "%s", what);
 }
 
+/* A view; and of a maximum or minimum, each rank's whole value as a pending one. */
+bool shows_bytes(const struct op *op)
+{
+  if (op->kind == OP_view) return true;
+  if (op->kind != OP_to_partial || op->reduction == SUM) return false;
+  const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
+  bool same = in->type == out->type && in->order == out->order;
+  for (int r = 0, world = world_size(); r < world && same; r++)
+    same = same_shape(local_shape(op->in[0], r), local_shape(op->out, r));
+  return same;
+}
+
 void mark_constants(bool *made)
 {
   for (int i = 0; i < graph->nop; i++)

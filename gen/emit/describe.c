@@ -271,13 +271,3 @@ char *beside_text(const struct op *op, const char *(*name)(int value))
   if (told < found.n) put(&b, " and %d more", found.n - told);
   return b.text;
 }
-
-bool has_stream(int group)
-{
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      if (is_collective(op->kind) && scheduled(op)->overlapped && op->group == group) return true;
-    }
-  return false;
-}

@@ -38,9 +38,8 @@ char *copies_text(const struct op *op, int rank);
 /* ---------------------------------------------------------------------------------- describe.c */
 
 /* What runs beside a collective, for a reader: "d_wq, d_wk and 2 more", each by what it
-   makes as `name` calls it; "nothing". Whether any of a group's runs on the group's stream. */
+   makes as `name` calls it; "nothing". */
 char *beside_text(const struct op *op, const char *(*name)(int value));
-bool has_stream(int group);
 /* Layouts of what an operation takes and makes: "S(1), S(0) -> S(1)". */
 char *layouts_text(const struct op *op);
 /* What a reader wants to know of an operation before its statement. */

@@ -11,19 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64 };
-
 bool in_arena(int value)
 {
   const struct value *v = &graph->value[value];
   bool stands_for_itself = v->family == NONE || v->family == value;
   return v->stored && v->role == ACTIVATION && !v->is_output && v->op != NONE && stands_for_itself;
-}
-
-int64_t arena_stride(int value)
-{
-  int64_t bytes = largest_bytes(value);
-  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 int64_t arena_size(const struct memory_plan *plan, int value)

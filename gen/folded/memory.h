@@ -60,8 +60,6 @@ int64_t offset_within(const struct lifetimes *l, int value);
 bool in_arena(int value);
 /* How many bytes all of its family take there. */
 int64_t arena_size(const struct memory_plan *plan, int value);
-/* The bytes from one of a family to the next. */
-int64_t arena_stride(int value);
 /* Takes these storages; the largest sum of what lives at once of them; and a place for each, if
    that can be below the bound. Gives where the last one ends. */
 void begin_placing(struct placing *p, struct memory_plan *plan, const struct list *storage);

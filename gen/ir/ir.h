@@ -7,6 +7,10 @@
 
 /* ------------------------------------------------------------------------------------ access.c */
 
+/* The operands of an operation: its inputs, then its outputs. */
+int operand_count(const struct op *op);
+int nth_operand(const struct op *op, int i);
+const struct axis *operand_axes(const struct op *op, const struct letters *l, int i);
 /* The values that an operation reads and writes in memory, those of its body among them (a fused
    kernel's inner values are neither). Give how many; list has room for op_width(op). */
 int op_reads(const struct op *op, int *list);
@@ -157,6 +161,8 @@ void clear_memory_plan(struct memory_plan *plan);
 struct allocation allocation_of(int value);
 int storage_of(int value);
 int64_t arena_bytes(void);
+/* From one place for a value in the arena to the next: of several modules, or rounds. */
+int64_t arena_stride(int value);
 /* Of the values that share bytes the one that stands for them all; and of a value of a family the
    one of all that the family keeps. plan NULL: none share bytes. */
 int representative(const struct memory_plan *plan, int value);
@@ -187,10 +193,6 @@ bool same_tensor(int a, int b);
 
 /* ---------------------------------------------------------------------------------- operands.c */
 
-/* The operands of an operation: its inputs, then its outputs. */
-int operand_count(const struct op *op);
-int nth_operand(const struct op *op, int i);
-const struct axis *operand_axes(const struct op *op, const struct letters *l, int i);
 /* The value whose elements an operation walks over. */
 int space_of(const struct op *op);
 /* Whether a pointwise or reduce operation reads elements of input i that stand at other places than
@@ -269,6 +271,8 @@ struct scheduled *schedule_of(int op);
    of a loop's body issues it. */
 bool is_loop_carried(const struct op *op);
 bool is_issued_by_part(const struct op *op);
+/* Whether any collective of a group is overlapped: it runs on the group's stream. */
+bool has_stream(int group);
 /* The collective that this one is chained to, or NULL. */
 const struct op *predecessor_of(const struct op *op);
 /* How many events an overlapped collective has: as many as modules that it is in flight for at

@@ -24,6 +24,13 @@ struct allocation allocation_of(int value)
       .storage = value, .depth = 1, .made = NONE, .made_by = NONE, .first = NONE, .last = NONE};
 }
 
+int64_t arena_stride(int value)
+{
+  enum { ALIGNMENT = 64 };
+  int64_t bytes = largest_bytes(value);
+  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
 int64_t arena_bytes(void)
 {
   return graph->memory ? graph->memory->arena_bytes : 0;

@@ -47,3 +47,13 @@ bool is_issued_by_part(const struct op *op)
   const struct scheduled *s = scheduled(op);
   return s->prefetch_distance || s->issued_in_last_iteration;
 }
+
+bool has_stream(int group)
+{
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) {
+      const struct op *op = &graph->op[graph->function[i].op[k]];
+      if (is_collective(op->kind) && scheduled(op)->overlapped && op->group == group) return true;
+    }
+  return false;
+}

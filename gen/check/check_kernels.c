@@ -1,0 +1,209 @@
+/* check_kernels.c: a part of check.c: a kernel for several operations computes what they do.
+
+   Takes   the program from the pass `fuse` on: of each fused operation the space that its kernel
+           goes through, the dimensions before those of a row, and of each member whether it makes
+           one element for each row, how far it reduces, and in which passage through the row.
+   Holds   each member goes through that space, or has one element for each of its rows; a reduction
+           is over the dimensions that its reach says; and what a member reads of another was made
+           by then, at its own place or for its own row.
+
+   By rules of its own: row_passes.c says what one kernel can do. */
+#include "check/check.h"
+
+/* A fused operation, and the member that is looked at. */
+struct looked_at {
+  int id;
+  const struct op *kernel;
+  const struct stages *stages;
+  const struct op *op;
+  const struct task *task;
+};
+
+static bool is_row_kernel(const struct stages *s)
+{
+  return s->rows != NONE;
+}
+
+/* Of the first and the last rank: they have the largest parts and the smallest. */
+static bool same_parts(int a, int b, int dims)
+{
+  int last = world_size() - 1;
+  for (int r = 0; r <= last; r += last ? last : 1) {
+    struct shape x = local_shape(a, r), y = local_shape(b, r);
+    for (int d = 0; d < dims; d++)
+      if (d >= x.ndim || d >= y.ndim || x.size[d] != y.size[d]) return false;
+  }
+  return true;
+}
+
+static void check_space(const struct looked_at *m)
+{
+  int whole = m->stages->space, here = space_of(m->op);
+  struct shape space = graph->value[whole].shape, own = graph->value[here].shape;
+  int dims = m->task->of_row ? m->stages->rows : space.ndim;
+  require(m->task->of_row || same_shape(own, space), m->id,
+          "what is fused in it goes through another space");
+  require(same_parts(whole, here, dims), m->id, "what is fused in it has other parts");
+  for (int d = dims; d < own.ndim; d++)
+    require(own.size[d] == 1, m->id, "what is fused in it has more than one element for a row");
+}
+
+static unsigned bits(int first, int end)
+{
+  return (1u << end) - (1u << first);
+}
+
+static void check_reduction(const struct looked_at *m, unsigned *some)
+{
+  int ndim = graph->value[m->stages->space].shape.ndim, rows = m->stages->rows;
+  unsigned dims = m->op->dims;
+  bool fits = false;
+  switch (m->task->reach) {
+  case OVER_ROW:
+    fits = is_row_kernel(m->stages) && !m->task->of_row && dims == bits(rows, ndim);
+    break;
+  case OVER_COLUMN:
+    fits = is_row_kernel(m->stages) && !m->task->of_row && dims == bits(0, rows);
+    break;
+  case OVER_ROWS: /* all elements that there are, one for each row */
+    fits = is_row_kernel(m->stages) && m->task->of_row && (dims & bits(0, rows)) == bits(0, rows);
+    break;
+  case OVER_SOME:
+    fits = !is_row_kernel(m->stages) && (!*some || *some == dims);
+    *some = dims;
+    break;
+  default:
+    break;
+  }
+  require(fits, m->id, "what is fused in it reduces other dimensions than its kernel does");
+}
+
+/* Whether input i varies along the first dimensions of the member's space alone, in each by the
+   index at which the kernel is. */
+static bool reads_own_place(const struct op *op, int i, int dims)
+{
+  struct letters l;
+  op_letters(op, &l);
+  const struct axis *space = space_axes(op, &l);
+  if (reads_by_index(op, i)) return false;
+  for (int d = 0; d < l.ndim_in[i]; d++) {
+    const struct axis *axis = &l.in[i][d];
+    if (!axis->n) continue;
+    if (d >= dims || axis->n != space[d].n) return false;
+    for (int k = 0; k < axis->n; k++)
+      if (axis->letter[k] != space[d].letter[k]) return false;
+  }
+  return true;
+}
+
+/* Input i of the member is what another made in the same kernel. */
+static void check_reading(const struct looked_at *m, int i, const struct task *maker)
+{
+  bool is_complete = maker->reach == NO_REDUCTION || maker->reach == OVER_ROW;
+  bool is_of_row = maker->of_row || maker->reach == OVER_ROW;
+  int ndim = graph->value[m->stages->space].shape.ndim;
+  require(is_complete, m->id, "what is reduced to the kernel's end is read in it");
+  require(m->task->stage >= maker->stage + (maker->reach == OVER_ROW), m->id,
+          "a row is read before it is reduced");
+  require(is_of_row || !m->task->of_row, m->id, "one element for a row reads all of the row");
+  require(reads_own_place(m->op, i, is_of_row ? m->stages->rows : ndim), m->id,
+          "an element is read at another place than that at which the kernel makes it");
+}
+
+static void check_member(struct looked_at *m, int k)
+{
+  require(m->task->stage >= 0 && m->task->stage < m->stages->count, m->id,
+          "its kernel goes through a row less often than it has to");
+  for (int i = 0; i < m->op->nin; i++)
+    for (int before = 0; before < m->kernel->nbody; before++) {
+      if (graph->op[m->kernel->body[before]].out != m->op->in[i]) continue;
+      require(before < k, m->id, "what is fused in it reads what comes later");
+      check_reading(m, i, &m->stages->task[before]);
+    }
+}
+
+static void check_fused(int id, const struct op *kernel)
+{
+  const struct stages *s = kernel->stages;
+  unsigned some = 0;
+  require(s && s->n == kernel->nbody && s->n <= MOST_IN_KERNEL && s->space != NONE, id,
+          "its kernel has no stages");
+  require(s->rows >= NONE && s->rows < graph->value[s->space].shape.ndim + (s->n == 1), id,
+          "its kernel has no such rows");
+  for (int k = 0; k < s->n; k++) {
+    struct looked_at m = {id, kernel, s, &graph->op[kernel->body[k]], &s->task[k]};
+    require(is_pointwise(m.op->kind) || is_reduce(m.op->kind), id, "no kernel runs its members");
+    require(is_row_kernel(s) || !m.task->of_row, id, "its kernel has no rows");
+    require(is_reduce(m.op->kind) == (m.task->reach != NO_REDUCTION), id,
+            "what its kernel reduces is no reduction");
+    check_space(&m);
+    if (is_reduce(m.op->kind)) check_reduction(&m, &some);
+    check_member(&m, k);
+  }
+}
+
+/* Each of them works on what the one before has left, which nobody else can see, unless gelu's
+   input is kept for its gradient; a sum is the last, for a bias's gradient. */
+static void check_epilogue(int id, const struct op *op)
+{
+  const struct op *product = &graph->op[op->body[0]];
+  int result = product->out;
+  require(product->kind == OP_matmul && op->nbody > 1, id, "an epilogue of no product");
+  for (int k = 1; k < op->nbody; k++) {
+    const struct op *after = &graph->op[op->body[k]];
+    if (after->kind == OP_sum) {
+      require(k == op->nbody - 1, id, "its sum is not what comes last");
+      break;
+    }
+    bool is_kept = after->kind == OP_gelu_tanh && result != product->out;
+    require(after->in[0] == result || (after->nin > 1 && after->in[1] == result), id,
+            "it goes on with something else than its product");
+    require(is_kept || !graph->value[result].stored, id,
+            "what a function is applied to is stored, and not as what is kept");
+    result = after->out;
+  }
+  require(graph->value[result].stored, id, "the result is not stored");
+}
+
+static void check_kernel(void *unused, int id, int times)
+{
+  (void)unused, (void)times;
+  const struct op *op = &graph->op[id];
+  if (op->kind == OP_fused) check_fused(id, op);
+  if (op->kind == OP_epilogue) check_epilogue(id, op);
+}
+
+void check_kernels(void)
+{
+  each_op(check_kernel, NULL);
+}
+
+/* ----------------------------------------------------------------------------- kernels' forms */
+
+/* What a device can launch; whole vectors of what the rank has; scratch for all. */
+static void check_form(int id, int rank)
+{
+  const struct op *op = &graph->op[id];
+  const struct kernel_form *f = kernel_form(op, rank);
+  int64_t here = elements(local_shape(op->stages->space, rank));
+  require(here || f->scratch == 0, id, "a kernel of no element has scratch");
+  require(f->scheme != NO_KERNEL || !here, id, "elements that no kernel computes");
+  require(f->parts >= 1 && f->scratch <= kernel_scratch(rank), id, "no scratch for its parts");
+  if (!target->thread_grids) return;
+  require(f->threads > 0 && f->threads <= 1024 && f->threads % 32 == 0, id, "no block of threads");
+  require(f->width >= 1 && f->width <= 8 && here % f->width == 0, id, "no whole vectors");
+  require(f->scheme == NO_KERNEL || !here || f->blocks > 0, id, "no block is launched");
+}
+
+static void check_forms_of(void *unused, int id, int times)
+{
+  const struct rank_classes *c = &graph->kernel_forms->ranks;
+  (void)unused, (void)times;
+  for (int i = 0; i < c->n && graph->op[id].kind == OP_fused; i++) check_form(id, c->first[i]);
+}
+
+/* Where a dump was read they are decided behind the check of what was read. */
+void check_forms(void)
+{
+  if (graph->kernel_forms) each_op(check_forms_of, NULL);
+}
