@@ -129,7 +129,7 @@ wait_for_save() {
   for ((i = 0; i < 3000; i++)); do
     token=$(sed -n 2p "$1/.tpgen.lock" 2> /dev/null) || true
     [ -n "$token" ] && [ "$token" != "$holder" ] && compgen -G "$1/.model*.$token.tmp" > /dev/null && break
-    pgrep -s "$2" > /dev/null || break
+    kill -0 "$2" 2> /dev/null || break
     doze 0.01
   done
   holder=$token
