@@ -200,6 +200,11 @@ void target_step(int t)
   program.step(t);
 }
 
+void target_validate(void)
+{
+  program.validate();
+}
+
 void target_put(void *memory, const void *from, size_t bytes)
 {
   memcpy(memory, from, bytes);

@@ -20,6 +20,7 @@ static unsigned long count, room, issued; // in a step; marks that were given to
 static int first_step;
 static bool known;                   // a first step has shown what is issued
 static unsigned long long *passed;   // marks that the GPU has passed: on the host, which it writes
+static bool validates;               // what is issued is of a validation, which has no marks
 static bool captures;                // what is issued becomes a graph, and does not run
 static const struct place *beside;   // the last collective that runs beside arithmetic
 static const struct place **ends_at; // which one it is that ends at each of program.events
@@ -58,6 +59,7 @@ static void add_place(const struct place *at)
 // wait for room and what waits for the collective with it.
 static void set_mark(const struct place *at)
 {
+  if (validates) return;
   pthread_mutex_lock(&lock);
   if (!known) add_place(at);
   issued += !captures;
@@ -164,6 +166,24 @@ void target_step(int t)
   }
   known = true;
   profile_step();
+}
+
+// Collectives of a forward may end on a stream of their own, and be awaited in the backward only.
+static void wait_for_all_streams()
+{
+  target_wait();
+  for (int i = 0; i < program.ngroups; i++)
+    if (program.groups[i].stream) CHECK_CUDA(cudaStreamSynchronize(*program.groups[i].stream));
+}
+
+void target_validate()
+{
+  WAITING("the step before a validation", wait_for_all_streams());
+  validates = true;
+  program.validate();
+  CHECK_CUDA(cudaGetLastError());
+  WAITING("a validation", wait_for_all_streams());
+  validates = false;
 }
 
 // ---- to the GPU and back -----------------------------------------------------------------------

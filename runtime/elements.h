@@ -92,14 +92,22 @@ ELEMENT struct random_stream stream_of(unsigned long long seed, long number, ste
   struct random_stream s = {{(uint32_t)seed, (uint32_t)(seed >> 32)}, (uint32_t)number, step};
   return s;
 }
-// 0 <= x < 1, in steps of 2^-24: the first word of the block that the index counts.
+// 0 <= x < 1, in steps of 2^-24: the first word of the block that the index counts. It is 1 at step
+// 0, which is none of a training: a validation drops nothing.
 ELEMENT float random_at(struct random_stream s, long index)
 {
+  if (NUMBER_OF(s.step) == 0) return 1;
   const uint32_t counter[4] = {(uint32_t)index, (uint32_t)((uint64_t)index >> 32), s.number,
                                (uint32_t)NUMBER_OF(s.step)};
   uint32_t words[4];
   philox4x32(counter, s.key, words);
   return (float)(words[0] >> 8) * 5.9604645e-8f;
+}
+// An element of a dropout, by its random number: with the probability p it is 0, and the others
+// grow, so that their mean stays.
+ELEMENT float dropped(float x, float random, float p)
+{
+  return random < p ? 0 : random < 1 ? x / (1 - p) : x;
 }
 
 #endif

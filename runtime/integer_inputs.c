@@ -9,14 +9,20 @@
 
 // ---- where an element is ------------------------------------------------------------------------
 
-// "y[2, 5] (sample 2)", of the slice's own element i; `at`: its indices in the whole tensor.
-static const char *place_text(const struct member *m, const struct slice *slice, size_t i,
-                              long at[MAX_DIMS], char text[300])
+// The indices in the whole tensor of the slice's own element i.
+static void find_place(const struct slice *slice, size_t i, long at[MAX_DIMS])
 {
   for (size_t d = slice->ndim; d-- > 0;) {
     at[d] = slice->first[d] + (long)(i % (size_t)slice->here[d]);
     i /= (size_t)slice->here[d];
   }
+}
+
+// "y[2, 5] (sample 2)", of the slice's own element i; `at`: its indices in the whole tensor.
+static const char *place_text(const struct member *m, const struct slice *slice, size_t i,
+                              long at[MAX_DIMS], char text[300])
+{
+  find_place(slice, i, at);
   int used = snprintf(text, 200, "%s", m->name);
   if (used > 199) used = 199;
   for (size_t d = 0; d < slice->ndim; d++)
@@ -168,8 +174,8 @@ static const char *taken_text(const struct index_use *use, char text[80])
 }
 
 static bool hold_use(const struct kept *kept, const struct member *m, const struct slice *slice,
-                     size_t from, size_t count, const void *elements, const struct index_use *use,
-                     struct failure *why)
+                     long shift, size_t from, size_t count, const void *elements,
+                     const struct index_use *use, struct failure *why)
 {
   for (size_t i = 0; i < count; i++) {
     const int64_t x = element_at(program.tensors[m->row].type, elements, i);
@@ -177,6 +183,7 @@ static bool hold_use(const struct kept *kept, const struct member *m, const stru
     char place[300], taken[80];
     long at[MAX_DIMS];
     place_text(m, slice, from + i, at, place);
+    if (slice->ndim > 0) at[0] -= shift;
     if (!is_in_part(use, at, slice->ndim)) continue;
     return failed(why, "%s: %s is %" PRId64 ", but %s at %s:%d takes %s", path_of(kept), place, x,
                   use->what, program.plan, use->line, taken_text(use, taken));
@@ -185,16 +192,41 @@ static bool hold_use(const struct kept *kept, const struct member *m, const stru
 }
 
 bool numbers_hold(const struct kept *kept, const struct member *m, const struct slice *slice,
-                  size_t from, size_t count, const void *elements, struct failure *why)
+                  long shift, size_t from, size_t count, const void *elements, struct failure *why)
 {
   const struct tensor *t = &program.tensors[m->row];
   const bool declares = (t->init.how == UNIFORM && t->type != BOOL) || t->init.how == TOKENS;
   if (kept && declares && !hold_declared(kept, m, slice, from, count, elements, why)) return false;
   for (int i = 0; i < program.nindex_uses; i++)
     if (program.index_uses[i].input == m->row &&
-        !hold_use(kept, m, slice, from, count, elements, &program.index_uses[i], why))
+        !hold_use(kept, m, slice, shift, from, count, elements, &program.index_uses[i], why))
       return false;
   return true;
+}
+
+// ---- what counts
+// ---------------------------------------------------------------------------------
+
+const struct index_use *numbers_ignoring(int row)
+{
+  for (int i = 0; i < program.nindex_uses; i++)
+    if (program.index_uses[i].input == row && program.index_uses[i].ignores)
+      return &program.index_uses[i];
+  return NULL;
+}
+
+long numbers_counted(int row, const struct slice *slice, long shift, size_t from, size_t count,
+                     const void *elements)
+{
+  const struct index_use *use = numbers_ignoring(row);
+  long labels = 0, at[MAX_DIMS];
+  for (size_t i = 0; use && i < count; i++) {
+    if (element_at(program.tensors[row].type, elements, i) == use->ignored) continue;
+    find_place(slice, from + i, at);
+    at[0] -= shift;
+    labels += is_in_part(use, at, slice->ndim);
+  }
+  return labels;
 }
 
 // ---- in steps -----------------------------------------------------------------------------------

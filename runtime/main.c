@@ -7,16 +7,19 @@
 #ifdef __SSE__
 #include <immintrin.h>
 #endif
+#include "batches.h"
 #include "checkpoint.h"
-#include "data.h"
 #include "save_folder.h"
 #include "json_memory.h"
+#include "keep.h"
 #include "metrics.h"
 #include "integer_inputs.h"
 #include "options.h"
 #include "program.h"
 #include "target.h"
 #include "tensors.h"
+#include "tokens.h"
+#include "validation.h"
 #include "checksums.h"
 
 enum { WRONG_USAGE = 2 };
@@ -77,9 +80,20 @@ static bool save(const struct saving *what)
   return saved;
 }
 
+static bool keep(const struct options *o, int step, struct failure *why)
+{
+  char name[KEPT_NAME];
+  const bool is_best = o->keep_best && validations.best_step == step;
+  if (is_best && !keep_checkpoint(o->save, "best", why)) return false;
+  return !o->keep ||
+         (keep_checkpoint(o->save, keep_name(step, name), why) && keep_last(o->save, o->keep, why));
+}
+
 static bool save_checkpoint(const struct options *o, int step)
 {
-  return save(&(struct saving){o->save, CHECKPOINT, step, o->shard_bytes, token, &save_folder});
+  struct failure why = {""};
+  return save(&(struct saving){o->save, CHECKPOINT, step, o->shard_bytes, token, &save_folder}) &&
+         ((!o->keep && !o->keep_best) || all_ok(me.rank != 0 || keep(o, step, &why), &why));
 }
 
 static bool save_export(const struct options *o, int step)
@@ -145,39 +159,80 @@ static bool indices_are_right(int t)
   return program.noted < 0 || all_ok(numbers_computed(t, &why), &why);
 }
 
-// The step `saved` is in the folder already.
-static bool run_steps(const struct options *o, int first, int *saved)
+// What is done after a step, beside telling of it.
+struct turn {
+  bool tells, validates, saves, ends;
+};
+
+static struct turn turn_of(const struct options *o, int t)
 {
+  const bool is_last = t == o->steps;
+  return (struct turn){.tells = t % o->log_every == 0 || is_last,
+                       .validates = validation_is_due(o, t, is_last),
+                       .saves = o->save_every && t % o->save_every == 0};
+}
+
+// Collective. Whether training has come to its end depends on what it tells.
+static void validate(const struct options *o, int t, struct turn *turn)
+{
+  validation_run(t);
+  metrics_validation();
+  turn->saves |= o->keep_best && validations.best_step == t;
+  turn->ends = o->stop_after && validations.without >= o->stop_after;
+  if (turn->ends) metrics_stop(t);
+}
+
+// The step `*saved` is in the folder already; *last is the one that was done last.
+static bool run_steps(const struct options *o, int first, int *saved, int *last)
+{
+  struct turn none = {0};
+  if (first > o->steps && validation_is_due(o, o->steps, true)) validate(o, o->steps, &none);
   for (int t = first; t <= o->steps; t++) {
-    bool saves = o->save_every && t % o->save_every == 0;
-    bool tells = t % o->log_every == 0 || t == o->steps;
+    struct turn turn = turn_of(o, t);
     watch_step(t);
     target_step(t);
-    if ((saves || tells) && !indices_are_right(t)) return false;
+    if ((turn.saves || turn.tells || turn.validates) && !indices_are_right(t)) return false;
     metrics_step(t);
-    if (!saves) continue;
+    *last = t;
+    if (!turn.validates && !turn.saves) continue;
     metrics_pause();
-    if (!save_checkpoint(o, t)) return false;
+    if (turn.validates) validate(o, t, &turn);
+    if (turn.saves && !save_checkpoint(o, t)) return false;
+    if (turn.saves) *saved = t;
     metrics_resume();
-    *saved = t;
+    if (turn.ends) break;
   }
   return true;
 }
 
 // ---- the whole ---------------------------------------------------------------------------------
 
+// The one batch of a program that only goes forward is read with the weights.
+static bool is_of_one_batch(const struct options *o)
+{
+  const char *path = o->data[0];
+  const size_t length = path ? strlen(path) : 0;
+  const bool tokens = tokens_of_batch() > 0 &&
+                      (o->tokens || length < 12 || strcmp(path + length - 12, ".safetensors") != 0);
+  return program.loss < 0 && path && !tokens;
+}
+
 static bool open_data(const struct options *o, struct failure *why)
 {
-  if (!o->data || data_is_tokens(o->data, o->tokens))
-    return !o->data || data_open(o->data, o->tokens, why);
-  if (!o->tokens) return true;
-  return failed(why, "--tokens %s: this program reads no tokens", o->tokens);
+  if (o->tokens && tokens_of_batch() == 0)
+    return failed(why, "--tokens %s: this program reads no tokens", o->tokens);
+  if (is_of_one_batch(o) && o->data[1])
+    return failed(why, "%s: a program that only goes forward takes one file", o->data[1]);
+  if (o->data[0] && !is_of_one_batch(o) && !batches_open(TRAINING, o->data, o->tokens, why))
+    return false;
+  return validation_open(o, why);
 }
 
 static bool fill(const struct options *o, int *step, struct checks *checks, struct failure *why)
 {
-  struct origins from = {o->weights, o->load, o->data, checks};
-  if (o->data && data_is_tokens(o->data, o->tokens)) from.data = NULL;
+  struct origins from = {.weights = o->weights, .load = o->load, .checks = checks};
+  if (is_of_one_batch(o)) from.data = o->data[0];
+  from.without_inputs = batches_give_all();
   if (!tensors_fill(&from, step, why)) return false;
   if (*step <= o->steps || program.loss < 0) return true;
   return failed(why,
@@ -226,9 +281,12 @@ static bool prepare(const struct options *o, int *step)
   if (me.rank == 0) folder_token(token);
   target_share(token, sizeof token);
   if (!all_ok(take_folders(o, &why), &why)) return false;
-  if (o->data || o->weights || o->load) watch_patience(FILES);
+  if (o->data[0] || o->weights || o->load) watch_patience(FILES);
   return all_ok(open_data(o, &why), &why) && fill_and_check(o, step) &&
-         all_ok(data_check(*step * program.batches, o->steps * program.batches, &why), &why);
+         all_ok(
+             batches_check(TRAINING, *step * program.batches, o->steps * program.batches, &why) &&
+                 validation_check(&why),
+             &why);
 }
 
 static bool run(const struct options *o)
@@ -238,10 +296,11 @@ static bool run(const struct options *o)
   bool prepared = prepare(o, &step);
   watch_patience(1);
   if (!prepared || !all_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
-  if (!run_steps(o, step + 1, &saved)) return false;
+  int last = step;
+  if (!run_steps(o, step + 1, &saved, &last)) return false;
   metrics_end();
-  return (!o->save || saved == o->steps || save_checkpoint(o, o->steps)) &&
-         (!o->export_to || save_export(o, o->steps)) && all_ok(metrics_close(&why), &why);
+  return (!o->save || saved == last || save_checkpoint(o, last)) &&
+         (!o->export_to || save_export(o, last)) && all_ok(metrics_close(&why), &why);
 }
 
 // ---- looking at a checkpoint -------------------------------------------------------------------
@@ -329,7 +388,7 @@ int main(int argc, char **argv)
   watch_parting();
   folder_release(&save_folder);
   folder_release(&export_folder);
-  data_close();
+  batches_close();
   target_stop();
   watch_stop();
   return ok ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -9,10 +9,12 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "data.h"
+#include "batches.h"
 #include "open_input.h"
 #include "program.h"
 #include "target.h"
+#include "tokens.h"
+#include "validations.h"
 
 // What is told of the steps since the line before.
 struct told {
@@ -122,7 +124,7 @@ static struct told measure(int t)
   told.memory = peak_memory(time);
   told.seconds = (time - run.since) / (t - run.told);
   if (told.seconds <= 0) told.seconds = 1e-9;
-  told.tokens_per_second = (double)program.batches * (double)data_batch_tokens() / told.seconds;
+  told.tokens_per_second = (double)program.batches * (double)tokens_of_batch() / told.seconds;
   told.tflops = program.flops / told.seconds / program.world * 1e-12;
   if (run.peak_tflops > 0) told.mfu = 100 * told.tflops / run.peak_tflops;
   if (program.learning_rate) told.lr = program.learning_rate(t);
@@ -156,7 +158,7 @@ static void print_told(const struct told *told)
   print_float("loss", told->loss);
   if (program.grad_norm >= 0) print_float("grad_norm", told->grad_norm);
   printf("  memory: %.2fGiB", (double)told->memory / (1 << 30));
-  if (program.batches > 0)
+  if (tokens_of_batch() > 0)
     printf("  tps: %s", with_commas(told->tokens_per_second / program.world, number));
   if (program.flops > 0)
     printf(told->tflops < 0.1 ? "  tflops: %.2g" : "  tflops: %.2f", told->tflops);
@@ -194,7 +196,7 @@ static void write_told(const struct told *told)
   write_number("loss", (double)told->loss);
   if (program.grad_norm >= 0) write_number("grad_norm", (double)told->grad_norm);
   write_number("seconds", told->seconds);
-  if (program.batches > 0) {
+  if (tokens_of_batch() > 0) {
     write_number("tps", told->tokens_per_second / program.world);
     write_number("tokens_per_second", told->tokens_per_second);
   }
@@ -285,7 +287,7 @@ static void print_what_runs(void)
 {
   char number[32];
   const char *threads = getenv("OMP_NUM_THREADS");
-  const char *data = *data_summary() ? data_summary() : run.options->data;
+  const char *open = batches_summary(TRAINING), *data = *open ? open : run.options->data[0];
   printf("%s: %d rank%s", program.plan, program.world, program.world == 1 ? "" : "s");
   if (threads && *threads) printf(" of %s thread%s", threads, strcmp(threads, "1") ? "s" : "");
   printf(", %s parameters, %s", with_commas(parameters(), number), data ? data : "random inputs");
@@ -331,6 +333,34 @@ void metrics_step(int t)
     flush_now_and_then(run.since, t);
   }
   if (run.bar && t < run.last) draw_bar(t, now());
+}
+
+void metrics_validation(void)
+{
+  const struct validations *v = &validations;
+  if (!tells()) return;
+  erase_bar();
+  if (!run.silent) {
+    printf("step: %d", v->step);
+    print_float("validation_loss", (float)v->loss);
+    print_float("best", (float)v->best);
+    printf(" of step %d\n", v->best_step);
+  }
+  if (run.file) {
+    fprintf(run.file, "{\"step\":%d", v->step);
+    write_number("validation_loss", v->loss);
+    write_number("best_validation_loss", v->best);
+    fprintf(run.file, ",\"best_step\":%d}\n", v->best_step);
+  }
+  flush_all(v->step);
+}
+
+void metrics_stop(int t)
+{
+  if (tells() && !run.silent)
+    printf("step: %d  stops: %d validations were no better than that of step %d\n", t,
+           validations.without, validations.best_step);
+  run.last = t;
 }
 
 void metrics_pause(void)

@@ -12,6 +12,12 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
 // After step t: tells of it where it is its turn.
 void metrics_step(int t);
 
+// After a validation: tells of it.
+void metrics_validation(void);
+
+// The job ends after step t, before its last one.
+void metrics_stop(int t);
+
 // Other work than steps begins and has ended: it does not count as theirs.
 void metrics_pause(void);
 void metrics_resume(void);

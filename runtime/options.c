@@ -43,6 +43,32 @@ static bool read_positive(const char *text, double *number)
   return end != text && !*end && *number > 0 && isfinite(*number);
 }
 
+static bool add_path(const char **list, const char *path)
+{
+  int n = 0;
+  while (list[n]) n++;
+  list[n] = n < MOST_DATA ? path : NULL;
+  return n < MOST_DATA;
+}
+
+// "best", "3", "best,3", "3,best"
+static bool read_keep(const char *text, struct options *o)
+{
+  char word[32];
+  while (*text) {
+    const size_t length = strcspn(text, ",");
+    if (length == 0 || length >= sizeof word) return false;
+    snprintf(word, sizeof word, "%.*s", (int)length, text);
+    if (strcmp(word, "best") == 0)
+      o->keep_best = true;
+    else if (!read_count(word, 1, &o->keep))
+      return false;
+    text += length;
+    if (*text && !*++text) return false;
+  }
+  return o->keep_best || o->keep;
+}
+
 static bool read_option(struct options *o, int option)
 {
   switch (option) {
@@ -68,11 +94,20 @@ static bool read_option(struct options *o, int option)
     o->weights = optarg;
     return true;
   case 'd':
-    o->data = optarg;
-    return true;
+    return add_path(o->data, optarg);
   case 't':
     o->tokens = optarg;
     return true;
+  case 'a':
+    return add_path(o->validate, optarg);
+  case 'y':
+    return read_count(optarg, 1, &o->validate_every);
+  case 'z':
+    return read_count(optarg, 1, &o->validate_steps);
+  case 'k':
+    return read_keep(optarg, o);
+  case 'x':
+    return read_count(optarg, 1, &o->stop_after);
   case 'm':
     o->metrics = optarg;
     return true;
@@ -101,12 +136,19 @@ static bool read_option(struct options *o, int option)
 static const char *contradiction(const struct options *o)
 {
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
-  if (o->verify && (o->weights || o->load || o->data || o->save || o->export_to || o->metrics))
+  if (o->verify && (o->weights || o->load || o->data[0] || o->save || o->export_to || o->metrics))
     return "--verify looks at a checkpoint, and nothing else";
+  const bool validates = o->validate[0] || program.validation_data;
+  if (o->validate[0] && program.loss < 0) return "--validate: this program has no loss";
+  if ((o->validate_every || o->validate_steps) && !validates)
+    return "--validate-every and --validate-steps want --validate FILE";
+  if (o->stop_after && !validates) return "--stop-after wants --validate FILE";
+  if (o->keep_best && !validates) return "--keep best wants --validate FILE";
+  if ((o->keep_best || o->keep) && !o->save) return "--keep wants --save DIR";
   if (o->save_every && !o->save) return "--save-every wants --save DIR";
   if (o->shard_bytes && !o->save && !o->export_to) return "--shard-bytes wants --save or --export";
   if (o->graph && o->profile) return "--profile takes a step apart, --graph makes it one";
-  if (o->tokens && !o->data) return "--tokens wants --data FILE";
+  if (o->tokens && !o->data[0]) return "--tokens wants --data FILE";
   if (o->tokens && strcmp(o->tokens, "bytes") != 0 && strcmp(o->tokens, "uint16") != 0 &&
       strcmp(o->tokens, "uint32") != 0)
     return "--tokens is bytes, uint16 or uint32";
@@ -126,6 +168,11 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"weights", required_argument, NULL, 'w'},
       {"data", required_argument, NULL, 'd'},
       {"tokens", required_argument, NULL, 't'},
+      {"validate", required_argument, NULL, 'a'},
+      {"validate-every", required_argument, NULL, 'y'},
+      {"validate-steps", required_argument, NULL, 'z'},
+      {"keep", required_argument, NULL, 'k'},
+      {"stop-after", required_argument, NULL, 'x'},
       {"deadline", required_argument, NULL, 'D'},
       {"metrics", required_argument, NULL, 'm'},
       {"load", required_argument, NULL, 'r'},

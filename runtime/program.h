@@ -41,8 +41,9 @@ enum role { PARAMETER, STATE, BATCH, OUTPUT };
 // so that it is the same on every mesh. UNIFORM: a <= x < b. NORMAL: mean a, deviation b.
 // CONSTANT: a. Whole numbers are these, rounded down; a BOOL says whether they are not 0.
 // TOKENS: of a BATCH: the tokens of the data, b further on than where the batch begins; each of
-// them is below a. Without data: UNIFORM from 0 to a.
-enum how { CONSTANT, UNIFORM, NORMAL, TOKENS };
+// them is below a. Without data: UNIFORM from 0 to a. PRESENT: of a BATCH, a float for each sample:
+// 1 where it is there, 0 where the data's last batch has fewer. Without data: 1.
+enum how { CONSTANT, UNIFORM, NORMAL, TOKENS, PRESENT };
 struct init {
   enum how how;
   double a, b;
@@ -92,6 +93,9 @@ struct group {
 #endif
 };
 
+// What becomes of a data set's last samples where they are no whole batch.
+enum last_batch { LAST_UNTOLD, LAST_SMALLER, LAST_DROPPED };
+
 // What is multiplied: TFLOAT32: a float, of which a tensor core takes 10 bits behind the point.
 enum arithmetic { FLOAT32, TFLOAT32, BFLOAT16 };
 
@@ -109,7 +113,16 @@ struct program {
 #else
   void (*step)(int t);
 #endif
-  long batches; // that a step takes by next_batch: 0 where no input comes from a file of tokens
+  long batches;               // that a step takes by next_batch
+  bool shuffles;              // each epoch of a data set has an order of its own
+  unsigned long long shuffle; // by this seed
+  enum last_batch last_batch;
+  // Makes the loss of the inputs, of one batch: where a step takes several, the part of a step's
+  // loss. Else it changes only what a step makes anew. NULL: it cannot. Where the data for it is,
+  // or NULL; after how many steps it runs, 0: it is not told; of how many batches, 0: of all.
+  void (*validate)(void);
+  const char *validation_data;
+  int validate_every, validate_steps;
   double flops; // of the products of a step, forward and backward, of all ranks together
   enum arithmetic arithmetic;     // of most of them
   double (*learning_rate)(int t); // NULL: an inference program
@@ -158,7 +171,8 @@ struct rank {
 extern const struct program program;
 extern const struct rank rank;
 
-// Fills the inputs that are TOKENS with batch number i of the data, counted from 0.
+// Fills the inputs with batch number i of the data, counted from 0. Without data they stay as they
+// are.
 void next_batch(long i);
 
 // This rank's place in a group: its rank in the communicator.

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "safetensors_set.h"
-#include "data.h"
+#include "batches.h"
 #include "json_memory.h"
 #include "program.h"
+#include "tokens.h"
+#include "validations.h"
 
 // ---- names -------------------------------------------------------------------------------------
 
@@ -118,20 +120,35 @@ static bool cut_into_parts(struct save *s, struct failure *why)
 // of every program of a model, only that it is of such a program.
 char *make_head(struct save *s, size_t i, size_t *length, struct failure *why)
 {
-  char step[16], tokens[24], of_all[16], *head;
-  const char *pairs[5][2] = {{"format", "pt"}, {WRITTEN_BY, "tpgen"}};
+  char step[16], tokens[24], epoch[24], sample[24], best[32], best_step[16], without[16],
+      of_all[16], *head;
+  const char *pairs[9][2] = {{"format", "pt"}, {WRITTEN_BY, "tpgen"}};
   size_t n = 2;
   const struct part *p = &s->parts[i];
   snprintf(step, sizeof step, "%d", s->what.step);
-  snprintf(tokens, sizeof tokens, "%llu",
-           (unsigned long long)data_position(s->what.step * program.batches));
+  const struct position at = batches_position(s->what.step * program.batches);
+  snprintf(tokens, sizeof tokens, "%llu", (unsigned long long)at.tokens);
+  snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)at.epoch);
+  snprintf(sample, sizeof sample, "%llu", (unsigned long long)at.sample);
+  snprintf(best, sizeof best, "%.17g", validations.best);
+  snprintf(best_step, sizeof best_step, "%d", validations.best_step);
+  snprintf(without, sizeof without, "%d", validations.without);
   snprintf(of_all, sizeof of_all, "%08x", (unsigned)s->of_all);
   if (s->what.kind == CHECKPOINT) {
     pairs[1][0] = PLAN_HASH, pairs[1][1] = program.hash;
     pairs[n][0] = "step", pairs[n++][1] = step;
   }
-  if (s->what.kind == CHECKPOINT && program.batches > 0)
+  if (s->what.kind == CHECKPOINT && at.of_samples) {
+    pairs[n][0] = "epoch", pairs[n++][1] = epoch;
+    pairs[n][0] = "sample", pairs[n++][1] = sample;
+  } else if (s->what.kind == CHECKPOINT && tokens_of_batch() > 0) {
     pairs[n][0] = "tokens", pairs[n++][1] = tokens;
+  }
+  if (s->what.kind == CHECKPOINT && validations.best_step > 0) {
+    pairs[n][0] = "best_validation_loss", pairs[n++][1] = best;
+    pairs[n][0] = "best_step", pairs[n++][1] = best_step;
+    pairs[n][0] = "validations_without", pairs[n++][1] = without;
+  }
   if (s->has_crcs && p->count > 0) pairs[n][0] = "crc32c_of_all", pairs[n++][1] = of_all;
   return safetensors_layout(s->entries + p->first, p->count, (const char *const(*)[2])pairs, n,
                             &head, length, why)

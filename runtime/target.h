@@ -51,6 +51,9 @@ void *target_allocate(size_t bytes, struct failure *why);
 // Step t, counted from 1: done, or on a GPU given to it to do.
 void target_step(int t);
 
+// Runs program.validate, to its end.
+void target_validate(void);
+
 // Copies to and from the program's memory, in the order of its work. What was put may change at
 // once; getting waits for all work before it.
 void target_put(void *memory, const void *from, size_t bytes);

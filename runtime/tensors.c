@@ -6,13 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include "safetensors_set.h"
-#include "data.h"
+#include "batches.h"
 #include "elements.h"
+#include "file_elements.h"
 #include "integer_inputs.h"
 #include "philox.h"
 #include "program.h"
 #include "tensor_table.h"
 #include "target.h"
+#include "validations.h"
 
 // ---- by Philox ---------------------------------------------------------------------------------
 
@@ -61,9 +63,9 @@ static void draw_some(const struct tensor *t, const struct philox *named, uint64
   if (init.how == UNIFORM) philox_uniform(named, first, count, x);
   if (init.how == NORMAL) philox_normal(named, first, count, x);
   for (size_t i = 0; i < count; i++) {
-    double value = init.how == CONSTANT  ? init.a
-                   : init.how == UNIFORM ? init.a + (init.b - init.a) * x[i]
-                                         : init.a + init.b * x[i];
+    double value = init.how == CONSTANT || init.how == PRESENT ? init.a
+                   : init.how == UNIFORM                       ? init.a + (init.b - init.a) * x[i]
+                                                               : init.a + init.b * x[i];
     float narrow = init.how == UNIFORM ? below(t->type, value, init.b) : (float)value;
     store(t->type, narrow, value, to, at + i);
   }
@@ -85,46 +87,6 @@ static void draw(const struct member *m, uint64_t first, size_t count, void *to)
 
 // ---- piece by piece ----------------------------------------------------------------------------
 
-// Is it of 16 bits in the file, but float32 in the program? That loses nothing.
-static bool widens(const struct entry *e, const struct tensor *t)
-{
-  return t->type == F32 && (strcmp(e->dtype, "BF16") == 0 || strcmp(e->dtype, "F16") == 0);
-}
-
-// IEEE's binary16: a sign, 5 bits of exponent, 10 of fraction.
-static float half_to_float(uint16_t x)
-{
-  uint32_t exponent = x >> 10 & 31, fraction = x & 1023, bits = fraction << 13;
-  float size;
-  if (exponent == 0) return (x & 0x8000 ? -0x1p-24f : 0x1p-24f) * (float)fraction;
-  bits |= exponent == 31 ? 0x7f800000 : (exponent + 112) << 23;
-  memcpy(&size, &bits, sizeof size);
-  return x & 0x8000 ? -size : size;
-}
-
-static bool read_as_is(const struct kept *from, const struct slice *slice, size_t first,
-                       size_t count, void *to, struct checksum *sum, struct failure *why)
-{
-  if (!safetensors_read(from->file, from->entry, slice, first, count, to, why)) return false;
-  if (sum) slice_checksum(sum, slice, safetensors_bits(from->entry->dtype) / 8, first, count, to);
-  return true;
-}
-
-// Elements of 16 bits in the file as floats: they are read behind where the floats end up.
-static bool read_widened(const struct kept *from, const struct slice *slice, size_t first,
-                         size_t count, void *to, struct checksum *sum, struct failure *why)
-{
-  bool half = strcmp(from->entry->dtype, "F16") == 0;
-  char *narrow = (char *)to + count * (sizeof(float) - sizeof(uint16_t));
-  if (!read_as_is(from, slice, first, count, narrow, sum, why)) return false;
-  for (size_t i = 0; i < count; i++) {
-    uint16_t x;
-    memcpy(&x, narrow + i * sizeof x, sizeof x);
-    ((float *)to)[i] = half ? half_to_float(x) : bf16_to_float(x);
-  }
-  return true;
-}
-
 // Makes the shard's own elements from .. from + count - 1 in `to`: read where `kept` says where
 // they are, and added to the checksum, else drawn.
 static bool make_piece(const struct kept *kept, const struct member *m, size_t from, size_t count,
@@ -132,24 +94,14 @@ static bool make_piece(const struct kept *kept, const struct member *m, size_t f
 {
   const struct tensor *t = &program.tensors[m->row];
   struct slice slice = table_slice(m->row);
-  if (kept && widens(kept->entry, t)) return read_widened(kept, &slice, from, count, to, sum, why);
-  if (kept && !numbers_are(t)) return read_as_is(kept, &slice, from, count, to, sum, why);
-  if (kept && !numbers_read(kept, m, &slice, from, count, to, why)) return false;
+  if (kept && !elements_read(kept, m, &slice, from, count, to, sum, why)) return false;
   size_t size = table_type(t->type).bytes;
   for (size_t drawn = 0; !kept && drawn < count;) {
     struct run run = slice_run(&slice, from + drawn, count - drawn);
     draw(m, run.first, run.count, (char *)to + drawn * size);
     drawn += run.count;
   }
-  return !numbers_are(t) || numbers_hold(kept, m, &slice, from, count, to, why);
-}
-
-// Of an element, in the file or in memory, whichever is wider.
-static size_t staged_bytes(const struct kept *kept, const struct tensor *t)
-{
-  size_t here = table_type(t->type).bytes;
-  size_t there = kept ? safetensors_bits(kept->entry->dtype) / 8 : 0;
-  return here > there ? here : there;
+  return !numbers_are(t) || numbers_hold(kept, m, &slice, 0, from, count, to, why);
 }
 
 // *share: what this rank's slice adds to the tensor's checksum; NULL: nobody asks.
@@ -158,12 +110,11 @@ static bool fill_tensor(const struct kept *kept, const struct member *m, void *s
 {
   struct checksum sum = {0};
   const struct tensor *t = &program.tensors[m->row];
-  if (!kept && t->init.how == CONSTANT && fpclassify(t->init.a) == FP_ZERO) return true;
   struct slice slice = table_slice(m->row);
   size_t size = table_type(t->type).bytes, elements = slice_elements(&slice);
   char *memory = table_memory(m);
   for (size_t from = 0; from < elements;) {
-    size_t count = STAGED_BYTES / staged_bytes(kept, t);
+    size_t count = STAGED_BYTES / elements_staged(kept, t);
     if (count > elements - from) count = elements - from;
     if (!make_piece(kept, m, from, count, stage, share ? &sum : NULL, why)) return false;
     target_put(memory + from * size, stage, count * size);
@@ -175,34 +126,28 @@ static bool fill_tensor(const struct kept *kept, const struct member *m, void *s
 
 // ---- from files --------------------------------------------------------------------------------
 
+// Memory begins as zeros.
+static bool is_zero(const struct tensor *t)
+{
+  return t->init.how == CONSTANT && fpclassify(t->init.a) == FP_ZERO;
+}
+
 // What fills each of the members: NULL where it is drawn.
 struct filling {
   struct members members;
   const struct kept **from;
   struct archive weights, data;
   struct checks *checks; // NULL: what is read is taken as it is
+  bool without_inputs;
 };
-
-static void shape_text(size_t ndim, const long *shape, char *to, size_t size)
-{
-  size_t used = (size_t)snprintf(to, size, "[");
-  for (size_t d = 0; d < ndim && used < size; d++)
-    used += (size_t)snprintf(to + used, size - used, "%s%ld", d ? ", " : "", shape[d]);
-  if (used < size) snprintf(to + used, size - used, "]");
-}
 
 static bool fits(const struct kept *kept, const struct tensor *t, struct failure *why)
 {
   const struct entry *e = kept->entry;
-  const char *dtype = table_type(t->type).name;
-  size_t ndim = (size_t)t->ndim;
-  bool takes = strcmp(e->dtype, dtype) == 0 || widens(e, t) || numbers_take(t, e->dtype);
-  if (takes && e->ndim == ndim && memcmp(e->shape, t->of, ndim * sizeof *t->of) == 0) return true;
-  char there[200], here[200];
-  shape_text(e->ndim, e->shape, there, sizeof there);
-  shape_text(ndim, t->of, here, sizeof here);
-  return failed(why, "%s: %s is %s %s in the file, but %s %s in the program", kept->file->path,
-                e->name, e->dtype, there, dtype, here);
+  const size_t ndim = (size_t)t->ndim;
+  return (elements_take(t, e->dtype) && e->ndim == ndim &&
+          memcmp(e->shape, t->of, ndim * sizeof *t->of) == 0) ||
+         elements_misfit(kept, t, why);
 }
 
 // Finds a tensor by its name or its alias; NULL where the archive has neither.
@@ -296,14 +241,38 @@ static bool read_count(const struct archive *checkpoint, const char *key, long l
   return failed(why, "%s: its %s \"%s\" is not a number of %ss", checkpoint->path, key, text, key);
 }
 
-// Data goes on behind the tokens that the checkpoint has seen, whatever size its batches had.
+// Data goes on behind what the checkpoint has seen, whatever size its batches had.
 static bool take_position(const struct archive *checkpoint, long long step, struct failure *why)
 {
-  long long tokens;
-  if (!archive_metadata(checkpoint, "tokens")) return true;
-  if (!read_count(checkpoint, "tokens", INT64_MAX / 2, &tokens, why)) return false;
-  data_go_on((long)step * program.batches, (uint64_t)tokens);
+  long long tokens = 0, epoch = 0, sample = 0;
+  struct position at = {.of_samples = archive_metadata(checkpoint, "epoch") != NULL};
+  if (!at.of_samples && !archive_metadata(checkpoint, "tokens")) return true;
+  if (at.of_samples ? !read_count(checkpoint, "epoch", INT64_MAX / 2, &epoch, why) ||
+                          !read_count(checkpoint, "sample", INT64_MAX / 2, &sample, why)
+                    : !read_count(checkpoint, "tokens", INT64_MAX / 2, &tokens, why))
+    return false;
+  at.tokens = (uint64_t)tokens;
+  at.epoch = (uint64_t)epoch;
+  at.sample = (uint64_t)sample;
+  batches_go_on((long)step * program.batches, &at);
   return true;
+}
+
+// What its validations have told.
+static bool take_validations(const struct archive *checkpoint, struct failure *why)
+{
+  const char *best = archive_metadata(checkpoint, "best_validation_loss");
+  long long step, without;
+  char *end;
+  if (!best) return true;
+  if (!read_count(checkpoint, "best_step", 1000000000, &step, why) ||
+      !read_count(checkpoint, "validations_without", 1000000000, &without, why))
+    return false;
+  validations.best = strtod(best, &end);
+  validations.best_step = (int)step;
+  validations.without = (int)without;
+  return (end != best && !*end) ||
+         failed(why, "%s: its best_validation_loss \"%s\" is no number", checkpoint->path, best);
 }
 
 // Parameters, state and step: no more and no less.
@@ -326,7 +295,7 @@ static bool take_checkpoint(struct filling *f, const char *path, int *step, stru
                   f->weights.path);
   if (!read_count(&f->weights, "step", 1000000000, &n, why)) return false;
   *step = (int)n;
-  return take_position(&f->weights, n, why);
+  return take_position(&f->weights, n, why) && take_validations(&f->weights, why);
 }
 
 static bool take_data(struct filling *f, const char *path, struct failure *why)
@@ -352,7 +321,10 @@ static bool fill_all(const struct filling *f, struct failure *why)
     const struct member *m = &f->members.all[i];
     enum role role = program.tensors[m->row].role;
     uint32_t *share = is_checked(f, i) ? &f->checks->shares[i] : NULL;
-    if (role != OUTPUT) ok = fill_tensor(f->from[i], m, stage, share, why);
+    const bool is_there = !f->from[i] && is_zero(&program.tensors[m->row]);
+    const bool comes_later = role == BATCH && f->without_inputs;
+    if (role != OUTPUT && !is_there && !comes_later)
+      ok = fill_tensor(f->from[i], m, stage, share, why);
     if (ok && f->checks && f->from[i] && role != BATCH)
       ok = checks_expect(f->checks, i, f->from[i], why);
   }
@@ -362,7 +334,7 @@ static bool fill_all(const struct filling *f, struct failure *why)
 
 bool tensors_fill(const struct origins *from, int *step, struct failure *why)
 {
-  struct filling f = {.checks = from->checks};
+  struct filling f = {.checks = from->checks, .without_inputs = from->without_inputs};
   *step = 0;
   if (!table_members(&f.members, why)) return false;
   f.from = calloc(f.members.count + 1, sizeof *f.from);
@@ -377,5 +349,19 @@ bool tensors_fill(const struct origins *from, int *step, struct failure *why)
   archive_close(&f.data);
   free(f.from);
   table_free(&f.members);
+  return ok;
+}
+
+bool tensors_draw_inputs(struct failure *why)
+{
+  struct members members;
+  void *stage = malloc(STAGED_BYTES);
+  if (!stage) return failed(why, "out of memory for random inputs");
+  bool ok = table_members(&members, why);
+  for (size_t i = 0; ok && i < members.count; i++)
+    if (program.tensors[members.all[i].row].role == BATCH)
+      ok = fill_tensor(NULL, &members.all[i], stage, NULL, why);
+  table_free(&members);
+  free(stage);
   return ok;
 }

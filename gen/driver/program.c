@@ -80,28 +80,37 @@ static char *ranks_text(const int *class_of, int mine)
 static const char *const arithmetic_name[] = {
     [IN_FLOAT32] = "FLOAT32", [IN_TFLOAT32] = "TFLOAT32", [IN_BFLOAT16] = "BFLOAT16"};
 
+static const char *const last_batch_name[] = {[LAST_UNTOLD] = "LAST_UNTOLD",
+                                              [LAST_SMALLER] = "LAST_SMALLER",
+                                              [LAST_DROPPED] = "LAST_DROPPED"};
+
 /* What the runtime is told of the program, and what it needs for streams, tables and recorded
  * steps. */
 static char *program_text(const struct families *tensors)
 {
   const char *products = text("const struct products products = {\n%s};\n\n", product_list());
+  const char *file = plan_options->validation_data;
   const char *prepare = text("    .prepare = %s,\n", *prepare_text() ? "prepare" : "NULL");
   const char *events = text("    .events = %s,\n    .nevents = %d,\n",
                             graph->schedule->nevent ? "done" : "NULL", graph->schedule->nevent);
-  return fill(embedded_text("templates/step_program.c"), "hash", plan_options->hash, "ntensors",
-              text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
-              "nindex_uses", text("%d", graph->nindex_use), "noted",
-              notes_indices() ? "offsetof(struct memory, noted)" : "-1", "groups", groups_text(),
-              "ngroups", text("%d", graph->ngroup), "products",
-              target->product_table ? products : "", "prepare",
-              target->steps_in_memory ? prepare : "", "events", target->streams ? events : "",
-              "world", text("%d", world_size()), "seed", text("%" PRIu64 "u", plan_options->seed),
-              "steps", text("%d", plan_options->steps), "batches",
-              text("%d", reads_tokens() ? plan_options->accumulate : 0), "flops",
-              double_text(step_flops()), "arithmetic", arithmetic_name[step_arithmetic()], "rate",
-              graph->loss == NONE ? "NULL" : "learning_rate", "loss",
-              graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
-              graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
+  return fill(
+      embedded_text("templates/step_program.c"), "hash", plan_options->hash, "ntensors",
+      text("%d", tensors->n), "index_list", graph->nindex_use ? "index_uses" : "NULL",
+      "nindex_uses", text("%d", graph->nindex_use), "noted",
+      notes_indices() ? "offsetof(struct memory, noted)" : "-1", "groups", groups_text(), "ngroups",
+      text("%d", graph->ngroup), "products", target->product_table ? products : "", "prepare",
+      target->steps_in_memory ? prepare : "", "events", target->streams ? events : "", "world",
+      text("%d", world_size()), "seed", text("%" PRIu64 "u", plan_options->seed), "steps",
+      text("%d", plan_options->steps), "batches",
+      text("%d", takes_batches() ? plan_options->accumulate : 0), "shuffles",
+      plan_options->shuffles ? "true" : "false", "shuffle", text("%" PRIu64, plan_options->shuffle),
+      "last_batch", last_batch_name[plan_options->last_batch], "validate",
+      can_validate() ? "validate" : "NULL", "validation_data", file ? string_text(file) : "NULL",
+      "every", text("%d", plan_options->validate_every), "validate_steps",
+      text("%d", plan_options->validate_steps), "flops", double_text(step_flops()), "arithmetic",
+      arithmetic_name[step_arithmetic()], "rate", graph->loss == NONE ? "NULL" : "learning_rate",
+      "loss", graph->loss == NONE ? "-1" : "offsetof(struct memory, loss)", "norm",
+      graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
 }
 
 /* The end of a step file's head: what the program has for numbers that are used as indices. */

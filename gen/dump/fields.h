@@ -121,7 +121,14 @@
   FIELD(REAL,      clip,          "clip")   \
   FIELD(FLAG,      wants_norm,    "wants_norm") \
   FIELD(INT,       accumulate,    "accumulate") \
-  FIELD(FLAG,      reduce_each_batch, "reduce_each_batch")
+  FIELD(FLAG,      reduce_each_batch, "reduce_each_batch") \
+  FIELD(FLAG,      shuffles,      "shuffles") \
+  FIELD(SEED,      shuffle,       "shuffle") \
+  FIELD(LAST_BATCH, last_batch,   "last_batch") \
+  FIELD(FLAG,      validates,     "validates") \
+  FIELD(TEXT,      validation_data, "validation_data") \
+  FIELD(INT,       validate_every, "validate_every") \
+  FIELD(INT,       validate_steps, "validate_steps")
 
 #define ARENA_FIELDS(FIELD)                 \
   FIELD(LONG,      arena_bytes,   "arena_bytes") \
@@ -247,7 +254,8 @@
 #define PHASE_WORDS     "forward", "backward", "update", "gather"
 #define REDUCTION_WORDS "sum", "max", "min"
 #define ITERATION_WORDS "first", "last", "next", "previous", "in_last"
-#define INIT_WORDS      "constant", "uniform", "normal", "tokens"
+#define INIT_WORDS      "constant", "uniform", "normal", "tokens", "present"
+#define LAST_BATCH_WORDS "untold", "smaller", "dropped"
 #define PREFETCH_WORDS  "where_it_pays", "nothing", "all"
 #define BUCKETING_WORDS "by_unit", "greedy", "none"
 #define REACH_WORDS     "none", "some", "row", "column", "rows", "unfit"

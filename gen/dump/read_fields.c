@@ -236,6 +236,7 @@ WORDS(REDUCTION, enum reduction)
 WORDS(ITERATION, enum iteration)
 WORDS(INIT, enum init_kind)
 WORDS(PREFETCH, enum prefetch)
+WORDS(LAST_BATCH, enum last_batch)
 WORDS(BUCKETING, enum bucketing)
 WORDS(REACH, enum reach)
 #undef WORDS
@@ -253,29 +254,30 @@ WORDS(REACH, enum reach)
     x->member = false;                                                                             \
     return true;                                                                                   \
   }
-#define TAKE_INT       TAKE
-#define TAKE_LONG      TAKE
-#define TAKE_SEED      TAKE
-#define TAKE_REAL      TAKE
-#define TAKE_BITS      TAKE
-#define TAKE_TEXT      TAKE
-#define TAKE_VALUE     TAKE
-#define TAKE_MODULE    TAKE
-#define TAKE_FUNCTION  TAKE
-#define TAKE_MESH_DIM  TAKE
-#define TAKE_GROUP     TAKE
-#define TAKE_OP        TAKE
-#define TAKE_ORDER     TAKE
-#define TAKE_SHAPE     TAKE
-#define TAKE_LAYOUT    TAKE
-#define TAKE_TYPE      TAKE
-#define TAKE_PHASE     TAKE
-#define TAKE_REDUCTION TAKE
-#define TAKE_ITERATION TAKE
-#define TAKE_INIT      TAKE
-#define TAKE_PREFETCH  TAKE
-#define TAKE_BUCKETING TAKE
-#define TAKE_REACH     TAKE
+#define TAKE_INT        TAKE
+#define TAKE_LONG       TAKE
+#define TAKE_SEED       TAKE
+#define TAKE_REAL       TAKE
+#define TAKE_BITS       TAKE
+#define TAKE_TEXT       TAKE
+#define TAKE_VALUE      TAKE
+#define TAKE_MODULE     TAKE
+#define TAKE_FUNCTION   TAKE
+#define TAKE_MESH_DIM   TAKE
+#define TAKE_GROUP      TAKE
+#define TAKE_OP         TAKE
+#define TAKE_ORDER      TAKE
+#define TAKE_SHAPE      TAKE
+#define TAKE_LAYOUT     TAKE
+#define TAKE_TYPE       TAKE
+#define TAKE_PHASE      TAKE
+#define TAKE_REDUCTION  TAKE
+#define TAKE_ITERATION  TAKE
+#define TAKE_INIT       TAKE
+#define TAKE_PREFETCH   TAKE
+#define TAKE_LAST_BATCH TAKE
+#define TAKE_BUCKETING  TAKE
+#define TAKE_REACH      TAKE
 #define RECORD(name, type, ROWS)                                                                   \
   bool read_##name##_field(type *x)                                                                \
   {                                                                                                \

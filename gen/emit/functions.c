@@ -149,11 +149,54 @@ static void put_batches(struct buffer *b)
     put(b, "    %s",
         fill(forms()->copy_member, "to", "m->batch", "from", "m->batches[i]", "batch", "m->batch",
              NULL));
-  else if (reads_tokens() && !target->steps_in_memory)
+  else if (takes_batches() && !target->steps_in_memory)
     put(b, "    next_batch(i);\n");
   put_phases(b, FORWARD, BACKWARD, batch_number(), 4);
   put(b, "  }\n");
   put_phases(b, UPDATE, UPDATE, "t", 2);
+}
+
+/* Whether the operation, or one in it, makes the value. */
+static bool makes(const struct op *op, int value)
+{
+  if (op->out != NONE && value >= op->out && value < op->out + op->nout) return true;
+  for (int k = 0; k < op->nbody; k++)
+    if (makes(&graph->op[op->body[k]], value)) return true;
+  return false;
+}
+
+bool can_validate(void)
+{
+  for (int i = 0; i < graph->nfunction && graph->loss != NONE; i++) {
+    const struct function *f = &graph->function[i];
+    for (int k = 0; k < f->nop && is_phase(f) && f->phase == FORWARD; k++)
+      if (makes(&graph->op[f->op[k]], graph->loss)) return true;
+  }
+  return false;
+}
+
+/* How the forward of a validation is told its step, which is 0. */
+static const char *step_of_validation(void)
+{
+  if (!target->steps_in_memory) return "0";
+  return plan_options->accumulate > 1 ? "m->now.batch" : batch_number();
+}
+
+/* The forward alone. Of a step of several batches it adds the loss of the one batch to 0. */
+static char *validate_text(void)
+{
+  struct buffer b = {0};
+  if (!can_validate()) return "";
+  if (step_has(is_random) && target->steps_in_memory) put_zero(&b, "m->now");
+  if (plan_options->accumulate > 1) put_zero(&b, "m->loss");
+  put_phases(&b, GATHER, GATHER, step_of_validation(), 2);
+  put_phases(&b, FORWARD, FORWARD, step_of_validation(), 2);
+  const char *dropped = step_has(is_random) ? " It is step 0, in which nothing is dropped." : "";
+  const char *part =
+      plan_options->accumulate > 1 ? ", as the part that a batch has of a step's" : "";
+  return text("\n// A validation: the loss of the inputs%s.%s\n"
+              "static void validate(void)\n{\n  begin_with_memory();\n%s}\n",
+              part, dropped, b.text);
 }
 
 char *functions_text(int rank)
@@ -169,11 +212,11 @@ char *functions_text(int rank)
   if (plan_options->accumulate > 1) {
     put_batches(&step);
   } else {
-    if (reads_tokens() && !target->steps_in_memory) put(&step, "  next_batch(t - 1);\n");
+    if (takes_batches() && !target->steps_in_memory) put(&step, "  next_batch(t - 1);\n");
     put_phases(&step, FORWARD, UPDATE, batch_number(), 2);
   }
   const char *unused = target->steps_in_memory || has_word(step.text, "t") ? "" : "  (void)t;\n";
-  put(&b, "%sstatic void step(%s)\n{\n  begin_with_memory();\n%s%s}\n", prepare_text(),
-      forms()->step_parameters, step.text, unused);
+  put(&b, "%sstatic void step(%s)\n{\n  begin_with_memory();\n%s%s}\n%s", prepare_text(),
+      forms()->step_parameters, step.text, unused, validate_text());
   return b.text;
 }

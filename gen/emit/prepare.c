@@ -33,7 +33,7 @@ char *prepare_text(void)
   struct buffer b = {0};
   put_text(&b, "", 0);
   if (!target->steps_in_memory) return b.text;
-  if (reads_tokens()) put_next_batches(&b);
+  if (takes_batches()) put_next_batches(&b);
   if (*constants_text()) put_constants(&b);
   if (!b.length) return b.text;
   return text("// What the host does before step t: the device's part is the same at every "

@@ -105,7 +105,8 @@ static char *full_row(const struct family *f, int rank)
   static const char *const how[] = {[INIT_CONSTANT] = "CONSTANT",
                                     [INIT_UNIFORM] = "UNIFORM",
                                     [INIT_NORMAL] = "NORMAL",
-                                    [INIT_TOKENS] = "TOKENS"};
+                                    [INIT_TOKENS] = "TOKENS",
+                                    [INIT_PRESENT] = "PRESENT"};
   const struct value *v = &graph->value[f->member.at[0]];
   struct shape here = local_shape(f->member.at[0], rank);
   char *names = text("    {%s, %s, %d, %s, %s,", name_text(f->name, f->rest), alias_text(f),

@@ -125,7 +125,9 @@ static int average_loss(int *later)
 {
   int loss = graph->loss, made_by = graph->value[loss].op, batch = loss;
   struct op *told = &graph->op[made_by];
-  if (told->kind == OP_redistribute && graph->order[graph->norder - 1] == made_by &&
+  /* A validation runs the forward alone, and the loss must be whole then. */
+  if (told->kind == OP_redistribute && !plan_options->validates &&
+      graph->order[graph->norder - 1] == made_by &&
       graph->value[told->in[0]].type == graph->value[loss].type)
     batch = told->in[0];
   *later = batch == loss ? NONE : made_by;

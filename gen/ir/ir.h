@@ -377,6 +377,9 @@ int module_of_iteration(const struct function *f, int iteration);
 int iteration_called(const struct op *op, int from);
 /* Whether inputs are read from a file of tokens. */
 bool reads_tokens(void);
+/* Whether a step begins with the next batch of its data: a training has any number of them, and a
+   program that only goes forward one, unless that is tokens. */
+bool takes_batches(void);
 /* Whether the batches of a step are kept, each in a place of its own. */
 bool keeps_batches(void);
 /* How things are told. */

@@ -53,7 +53,7 @@
      $s $name   The operation's scalar, and its numbers by name.
      $noted     Where a number that is no index is noted for the use of indices `$use` of the plan.
      $random    A number in [0, 1) that depends on the seed, the step, $stream and the place in the
-                whole tensor alone.
+                whole tensor alone; 1 where the step is 0: in a validation.
 
               ""  with a rule: the operator has kernels of its own, templates/kernels/NAME.c and .cu
               (kernel_file.c says how they are written), unless it is a copy or a product.
@@ -180,7 +180,7 @@ OP(logical_not,    "...->...:bool",        "",             no_grad,            "
 OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "",
    .type = "given", .elements = ALL_OF_FIRST)
 OP(dropout,        "...@->...@",           "a|a:max|a:min", dropout_grad,      "stream",
-   "$random < $s ? 0 : $a / (1 - $s)", "")
+   "dropped($a, $random, $s)", "")
 OP(tril,           "...y@x@->...y@x@",     "a|a:max|a:min", tril_grad,         "diagonal",
    "$x - $y <= $diagonal ? $a : 0", "", .elements = SOME_OR_ZERO)
 OP(triu,           "...y@x@->...y@x@",     "a|a:max|a:min", triu_grad,         "diagonal",

@@ -35,6 +35,10 @@ struct async {
   bool met;
 };
 
+/* What becomes of a data set's last samples where they are no whole batch: the runtime's
+   program.h. */
+enum last_batch { LAST_UNTOLD, LAST_SMALLER, LAST_DROPPED };
+
 struct plan_options {
   const char *path; /* the plan's, as it appears in messages and in the output */
   const char *hash; /* 16 hexadecimal digits: of all that decides the output */
@@ -65,6 +69,13 @@ struct plan_options {
   int accumulate;  /* a step's gradients are the mean of those of so many batches */
   bool reduce_each_batch; /* gradients that are cut over ranks in the end are so before they are
                              added up */
+  bool shuffles;          /* each epoch of a data set has an order of its own */
+  uint64_t shuffle;       /* by this seed */
+  enum last_batch last_batch;
+  bool validates;              /* the loss of each batch is whole after its forward */
+  const char *validation_data; /* a file, or NULL */
+  int validate_every;          /* a validation after so many steps; 0: the runtime says */
+  int validate_steps;          /* of so many batches; 0: of all */
 };
 
 #endif

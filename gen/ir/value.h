@@ -19,7 +19,7 @@ enum role {
 
 /* How a parameter or an input is filled where no file gives it; an input that is INIT_TOKENS is
    filled from the data in every step: see runtime/program.h. */
-enum init_kind { INIT_CONSTANT, INIT_UNIFORM, INIT_NORMAL, INIT_TOKENS };
+enum init_kind { INIT_CONSTANT, INIT_UNIFORM, INIT_NORMAL, INIT_TOKENS, INIT_PRESENT };
 struct init {
   enum init_kind kind;
   double a, b;

@@ -107,9 +107,16 @@ bool reads_tokens(void)
   return false;
 }
 
+bool takes_batches(void)
+{
+  bool has_inputs = false;
+  for (int i = 0; i < graph->nvalue; i++) has_inputs |= graph->value[i].role == BATCH;
+  return reads_tokens() || (has_inputs && graph->loss != NONE);
+}
+
 bool keeps_batches(void)
 {
-  return target->steps_in_memory && plan_options->accumulate > 1 && reads_tokens();
+  return target->steps_in_memory && plan_options->accumulate > 1 && takes_batches();
 }
 
 const char *const phase_name[] = {"forward", "backward", "update", "gather"};

@@ -11,7 +11,7 @@
 
 static struct init check_init(lua_State *L, int at)
 {
-  static const char *const kinds[] = {"constant", "uniform", "normal", "tokens", NULL};
+  static const char *const kinds[] = {"constant", "uniform", "normal", "tokens", "present", NULL};
   return (struct init){.kind = (enum init_kind)luaL_checkoption(L, at, NULL, kinds),
                        .a = luaL_checknumber(L, at + 1),
                        .b = luaL_checknumber(L, at + 2)};

@@ -158,6 +158,28 @@ static int set_training(lua_State *L)
   return 0;
 }
 
+/* set_data{shuffle = a seed or nil, last = 0: untold, 1: smaller, 2: dropped} */
+static int set_data(lua_State *L)
+{
+  luaL_checktype(L, 1, LUA_TTABLE);
+  plan_options->shuffles = lua_getfield(L, 1, "shuffle") != LUA_TNIL;
+  plan_options->shuffle = (uint64_t)luaL_optinteger(L, -1, 0);
+  lua_pop(L, 1);
+  plan_options->last_batch = (enum last_batch)number_field(L, "last");
+  return 0;
+}
+
+/* set_validation(file or nil, every, steps) */
+static int set_validation(lua_State *L)
+{
+  const char *file = luaL_optstring(L, 1, NULL);
+  plan_options->validates = true;
+  plan_options->validation_data = file ? copy_text(file) : NULL;
+  plan_options->validate_every = (int)luaL_checkinteger(L, 2);
+  plan_options->validate_steps = (int)luaL_checkinteger(L, 3);
+  return 0;
+}
+
 /* set_buckets(which: enum bucketing, caps in bytes: a list of numbers) */
 static int set_buckets(lua_State *L)
 {
@@ -192,6 +214,8 @@ void set_training_bindings(lua_State *L)
                                        {"set_tf32", set_tf32},
                                        {"set_checkpoint", set_checkpoint},
                                        {"set_training", set_training},
+                                       {"set_data", set_data},
+                                       {"set_validation", set_validation},
                                        {"set_buckets", set_buckets},
                                        {"set_prefetch", set_prefetch},
                                        {"begin", begin},

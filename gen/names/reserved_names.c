@@ -35,6 +35,7 @@ static const char *const spoken[] = {"abs",
                                      "counts",
                                      "counts_in",
                                      "done",
+                                     "dropped",
                                      "edge_of",
                                      "end_on",
                                      "erff",
@@ -183,6 +184,7 @@ static const char *const spoken[] = {"abs",
                                      "unpack_parts",
                                      "unpack_pieces",
                                      "update",
+                                     "validate",
                                      NULL};
 
 /* By name: whether a kernel is to have it, or has it. */

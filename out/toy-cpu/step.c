@@ -99,9 +99,17 @@ static void update(int t)
 static void step(int t)
 {
   begin_with_memory();
+  next_batch(t - 1);
   forward();
   backward();
   update(t);
+}
+
+// A validation: the loss of the inputs.
+static void validate(void)
+{
+  begin_with_memory();
+  forward();
 }
 
 static const struct group groups[] = {
@@ -115,7 +123,14 @@ const struct program program = {
     .seed = 45u,
     .steps = 10,
     .step = step,
-    .batches = 0,
+    .batches = 1,
+    .shuffles = false,
+    .shuffle = 0u,
+    .last_batch = LAST_UNTOLD,
+    .validate = validate,
+    .validation_data = NULL,
+    .validate_every = 0,
+    .validate_steps = 0,
     .flops = 57600,
     .arithmetic = FLOAT32,
     .learning_rate = learning_rate,

@@ -111,6 +111,7 @@ static void update(void)
 static void prepare(int t)
 {
   begin_with_memory();
+  next_batch(t - 1);
   struct constants now;
   const double lr = learning_rate(t);
   now.keep = (float)(1 - lr * 0.01); // what its decay leaves of a weight
@@ -125,6 +126,13 @@ static void step(void)
   forward();
   backward();
   update();
+}
+
+// A validation: the loss of the inputs.
+static void validate(void)
+{
+  begin_with_memory();
+  forward();
 }
 
 static const struct group groups[] = {
@@ -146,7 +154,14 @@ const struct program program = {
     .steps = 10,
     .prepare = prepare,
     .step = step,
-    .batches = 0,
+    .batches = 1,
+    .shuffles = false,
+    .shuffle = 0u,
+    .last_batch = LAST_UNTOLD,
+    .validate = validate,
+    .validation_data = NULL,
+    .validate_every = 0,
+    .validate_steps = 0,
     .flops = 57600,
     .arithmetic = FLOAT32,
     .learning_rate = learning_rate,

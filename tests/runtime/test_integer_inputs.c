@@ -106,7 +106,7 @@ static void take(int row, int64_t to[ALL], const char *says)
   size_t count = slice_elements(&slice);
   assert_true(kept && numbers_take(&tensors[row], kept->entry->dtype));
   bool ok = numbers_read(kept, &m, &slice, 0, count, room, &why) &&
-            numbers_hold(kept, &m, &slice, 0, count, room, &why);
+            numbers_hold(kept, &m, &slice, 0, 0, count, room, &why);
   archive_close(&archive);
   if (ok && says) fail_msg("taken, though: %s", says);
   if (!ok && (!says || !strstr(why.text, says)))

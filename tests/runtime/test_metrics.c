@@ -53,15 +53,16 @@ size_t target_peak(void)
   return (size_t)3 << 29;
 }
 
-long data_batch_tokens(void)
+long tokens_of_batch(void)
 {
-  return 500;
+  return this_program.batches > 0 ? 500 : 0;
 }
 
 static const char *open_data = "text.txt, 1000 bytes";
 
-const char *data_summary(void)
+const char *batches_summary(enum purpose purpose)
 {
+  (void)purpose;
   return open_data;
 }
 
@@ -199,7 +200,8 @@ static void random_inputs(void **state)
   const char *note = "note: without --data the inputs are random numbers";
   struct tensor tensors[] = {{.role = PARAMETER, .count = 1, .init = {NORMAL, 0, 1}},
                              {.role = BATCH, .count = 1, .init = {CONSTANT, 1, 0}}};
-  const struct options quiet = {.log_every = 1}, given = {.log_every = 1, .data = "a.safetensors"};
+  const struct options quiet = {.log_every = 1},
+                       given = {.log_every = 1, .data = {"a.safetensors"}};
   const char *was = open_data;
   this_program.tensors = tensors;
   this_program.ntensors = 2;

@@ -135,6 +135,18 @@ static struct number index_within(void)
   return whole((x >= 0 && x < below) || x == ignored ? x : -1);
 }
 
+/* dropped(x, random, p), of a training. */
+static struct number dropped(void)
+{
+  double x = conditional().x;
+  expect_word(",");
+  double random = conditional().x;
+  expect_word(",");
+  double p = conditional().x;
+  expect_word(")");
+  return real(random < p ? 0 : x / (1 - p));
+}
+
 /* A call of one of the functions of C that elements may name. */
 static bool is_called(struct number *y)
 {
@@ -147,6 +159,10 @@ static bool is_called(struct number *y)
                {"fabsf(", fabs, NULL},    {"erff(", erf, NULL},
                {"powf(", NULL, power_of}, {"expm1f(", expm1, NULL},
                {"log1pf(", log1p, NULL},  {"gelu_tanh_slope(", gelu_tanh_derivative, NULL}};
+  if (eat("dropped(")) {
+    *y = dropped();
+    return true;
+  }
   if (eat("index_within(")) {
     *y = index_within();
     return true;

@@ -156,6 +156,10 @@ function plan.tokens(words, shift)
   return describe("tokens", "tokens", words + 0.0, shift + 0.0, {"int32"})
 end
 
+-- present{batch}: a number for each sample of the batch, 1 where the sample is there. It is 0 for
+-- those that the last batch of a data set lacks, so that a loss can leave them out.
+plan.present = describe("present", "present", 1.0, 0.0, {"float32"})
+
 function base.described(d) return described[d] end
 
 -- How a parameter begins: nn.Parameter{32, 10, init = nn.init.normal(0, 0.02)}.

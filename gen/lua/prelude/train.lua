@@ -259,10 +259,34 @@ local function training(options, steps)
   return t
 end
 
+-- shuffle = a seed, or true: by the seed of train; drop_last = true or false: what becomes of a data
+-- set's last samples where they are no whole batch.
+local function take_data(options, seed)
+  local shuffle, last = options.shuffle, options.drop_last
+  if shuffle == true then shuffle = seed end
+  if shuffle == false then shuffle = nil end
+  if shuffle ~= nil then
+    shuffle = base.integer(shuffle, "train's shuffle, a seed,", 0, math.maxinteger)
+  end
+  if last ~= nil then base.boolean(last, "train's drop_last") end
+  core.set_data{shuffle = shuffle, last = last == nil and 0 or last and 2 or 1}
+end
+
+-- validate = {data = a file, every = steps, steps = batches}: all may be left out.
+local function take_validation(options)
+  if options.validate == nil then return end
+  local who = "train's validate"
+  local v = base.options(options.validate, who, {"data", "every", "steps"})
+  if v.data ~= nil then base.expect(v.data, "string", who .. "'s data") end
+  core.set_validation(v.data, base.integer(v.every or 0, who .. "'s every", 0, MAX_STEPS),
+    base.integer(v.steps or 0, who .. "'s steps", 0, MAX_STEPS))
+end
+
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
 --       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
 --       grad_norm =, accumulate =, reduce_each_batch =, expect =, matmul_precision =,
---       bucketing =, bucket_mb =, prefetch =}: steps that bring the loss down.
+--       bucketing =, bucket_mb =, prefetch =, shuffle =, drop_last =, validate =}: steps that bring
+--       the loss down.
 --   names       what files of others call the parameters (files.lua)
 --   schedule    how the learning rate goes up and down; it stays as it is
 --   clip        scales the gradients so that the norm of them all is at most this
@@ -279,13 +303,16 @@ end
 --   bucket_mb   the most that travels together, in MiB; or a list: first, second, ..., all others
 --   prefetch    1: a layer's parameters are gathered while the layer before it is at work; 2 to 4:
 --               so many layers ahead; 0: not ahead. Left out: 1 where that pays, and fits
+--   shuffle     a seed: each epoch of a data set has an order of its own
+--   drop_last   true: what is no whole batch at the end of an epoch is left out; false: it is a smaller one
+--   validate    {data =, every =, steps =}: the loss of other data, every so many steps
 function plan.train(options)
   base.expect(options, "table", "what train is given")
   base.options(options, "train",
     {"model", "batch", "loss", "optimizer", "steps", "seed", "forward", "planner",
      "checkpoint", "names", "schedule", "clip", "grad_norm", "accumulate",
      "reduce_each_batch", "expect", "matmul_precision",
-     "bucketing", "bucket_mb", "prefetch"})
+     "bucketing", "bucket_mb", "prefetch", "shuffle", "drop_last", "validate"})
   local loss = need(options, "train", "loss", "function")
   local how = need(options, "train", "optimizer", "optimizer")
   if options.steps == nil then fail("train needs steps") end
@@ -301,6 +328,8 @@ function plan.train(options)
   core.set_optimizer(optimizers[how])
   core.set_checkpoint(checkpoint)
   core.set_training(how_trained)
+  take_data(options, options.seed or 0)
+  take_validation(options)
   core.end_()
 end
 

@@ -51,21 +51,24 @@ static struct rank this_rank = {.first = (const long (*)[MAX_DIMS])firsts};
 // As it is, but for whose program it is.
 #define program this_program
 #define rank    this_rank
-#include "../../runtime/data.c"
+#include "../../runtime/input_files.c"
+#include "../../runtime/tokens.c"
 
 void target_put(void *to, const void *from, size_t bytes)
 {
   memcpy(to, from, bytes);
 }
 
-void fail_call(const char *file, int line, const char *call, const char *why)
+// What data_set.c does for all inputs.
+void rows_pad(int row, long first, void *stage)
 {
-  (void)file;
-  (void)line;
-  (void)call;
-  function_called();
-  if (!strstr(why, "ended while it was read")) fail_msg("%s", why);
-  longjmp(*(jmp_buf *)mock_ptr_type(void *), 1);
+  const struct tensor *t = &tensors[row];
+  (void)stage;
+  for (long r = first < firsts[row][0] ? firsts[row][0] : first; r < firsts[row][0] + t->here[0];
+       r++)
+    memset(space + t->offset +
+               (size_t)((r - firsts[row][0]) * t->here[1]) * (t->type == I64 ? 8 : 4),
+           0xff, (size_t)t->here[1] * (t->type == I64 ? 8 : 4));
 }
 
 // This rank is one of rows x columns, each of which has a part of every input.
@@ -124,18 +127,38 @@ static void write_tokens(const char *name, size_t size, size_t count, uint32_t m
   assert_int_equal(fclose(f), 0);
 }
 
+static struct tokens text;
+static struct input_files files;
+
+static bool open_files(const char *const *told, const char *form, struct failure *why)
+{
+  return input_files_find(&files, told, why) && tokens_open(&text, &files, form, why);
+}
+
+static void closed(void)
+{
+  tokens_close(&text);
+  input_files_free(&files);
+}
+
 static void opened(const char *form)
 {
   struct failure why = {""};
-  if (!data_open(path, form, &why)) fail_msg("%s", why.text);
+  if (!open_files((const char *[]){path, NULL}, form, &why)) fail_msg("%s", why.text);
+}
+
+static void read_batch(long i)
+{
+  struct failure why = {""};
+  if (!tokens_fill(&text, (uint64_t)i * EACH, &why)) fail_msg("%s", why.text);
 }
 
 static void refused(const char *form, const char *says)
 {
   struct failure why = {""};
-  if (data_open(path, form, &why)) fail_msg("taken, though: %s", says);
+  if (open_files((const char *[]){path, NULL}, form, &why)) fail_msg("taken, though: %s", says);
   if (!strstr(why.text, says)) fail_msg("said: %s\nnot: %s", why.text, says);
-  data_close();
+  closed();
 }
 
 // ---- tests -------------------------------------------------------------------------------------
@@ -144,7 +167,9 @@ static void refused(const char *form, const char *says)
 static void check_batch_at(size_t begin, long i, size_t length, size_t size)
 {
   const size_t period = length - (size_t)tensors[TARGET].init.b;
-  next_batch(i);
+  struct failure why = {""};
+  if (!tokens_fill(&text, begin, &why)) fail_msg("%s", why.text);
+  (void)i;
   for (int t = INPUT; t <= TARGET; t++) {
     const long *here = tensors[t].here, *first = firsts[t];
     for (long k = 0; k < here[0] * here[1]; k++) {
@@ -191,7 +216,7 @@ static void batches(void **state)
           for (long i = 0; i < 12; i++) check_batch(i, length, rows[r].size);
           check_batch(1234567890, length, rows[r].size);
         }
-      data_close();
+      closed();
     }
   become(0, 1, 1);
 }
@@ -207,25 +232,77 @@ static void further_on(void **state)
     write_tokens("text.txt", 1, length, 0, 0, 0);
     opened(NULL);
     for (long i = 0; i < 20; i++) check_batch(i, length, 1);
-    data_close();
+    closed();
   }
   tensors[TARGET].init.b = 1;
 }
 
-// A checkpoint whose batches had another size: what follows is what follows its last token.
-static void going_on(void **state)
+// Several files are one text, cut anywhere.
+static void several_files(void **state)
 {
   (void)state;
-  write_tokens("text.txt", 1, 100, 0, 0, 0);
+  char parts[3][140];
+  struct failure why = {""};
+  const char *told[] = {parts[0], parts[1], parts[2], NULL};
+  static const size_t lengths[] = {25, 40, 97};
+  for (size_t l = 0; l < 3; l++)
+    for (size_t cut = 1; cut < lengths[l] - 1; cut++) {
+      const size_t ends[] = {0, cut, (cut + lengths[l]) / 2, lengths[l]};
+      for (int k = 0; k < 3; k++) {
+        snprintf(parts[k], sizeof parts[k], "%s/part%d.u16", directory, k);
+        FILE *f = fopen(parts[k], "wb");
+        assert_non_null(f);
+        for (size_t i = ends[k]; i < ends[k + 1]; i++) put_number(f, token_of(i, 2), 2);
+        assert_int_equal(fclose(f), 0);
+      }
+      if (!open_files(told, NULL, &why)) fail_msg("%s", why.text);
+      assert_int_equal(text.length, lengths[l]);
+      for (long i = 0; i < 9; i++) check_batch(i, lengths[l], 2);
+      closed();
+      snprintf(path, sizeof path, "%s/part[0-2].u16", directory);
+      opened(NULL); // the same by a pattern, in the order of names
+      for (long i = 0; i < 9; i++) check_batch(i, lengths[l], 2);
+      closed();
+    }
+  write_tokens("other.txt", 1, 100, 0, 0, 0);
+  told[2] = path;
+  assert_false(open_files(told, NULL, &why));
+  assert_non_null(strstr(why.text, "other.txt: it has bytes, but"));
+  assert_non_null(strstr(why.text, "part0.u16 has tokens of uint16: they are one text"));
+  closed();
+  snprintf(path, sizeof path, "%s/none*.u16", directory);
+  refused(NULL, "none*.u16: there is no such file, nor one that it fits");
+}
+
+// Windows in an order, on every mesh; what an epoch's last batch lacks is filled up.
+static void windows(void **state)
+{
+  (void)state;
+  static const int meshes[][2] = {{1, 1}, {2, 1}, {1, 2}, {3, 1}, {2, 2}};
+  const struct order order = {.samples = 16, .batch = ROWS, .shuffles = true, .seed = 5};
+  const struct stretch of = {.epoch = 3, .sample = 13, .count = 3};
+  struct failure why = {""};
+  write_tokens("t.u16", 2, 101, 0, 0, 0);
   opened(NULL);
-  data_go_on(6, 1000 * EACH + 7);
-  assert_int_equal(data_position(6), 1000 * EACH + 7);
-  assert_int_equal(data_position(9), 1003 * EACH + 7);
-  for (long i = 6; i < 20; i++) check_batch_at((size_t)(1000 + i - 6) * EACH + 7, i, 100, 1);
-  data_close();
-  opened(NULL); // and then again from the beginning
-  check_batch(6, 100, 1);
-  data_close();
+  assert_int_equal(tokens_windows(&text), 16); // of 6, and one more token behind the last
+  for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++)
+    for (int id = 0; id < meshes[m][0] * meshes[m][1]; id++) {
+      become(id, meshes[m][0], meshes[m][1]);
+      if (!tokens_fill_windows(&text, &order, &of, &why)) fail_msg("%s", why.text);
+      for (int t = INPUT; t <= TARGET; t++)
+        for (long k = 0; k < tensors[t].here[0] * tensors[t].here[1]; k++) {
+          const long row = firsts[t][0] + k / tensors[t].here[1];
+          const long column = firsts[t][1] + k % tensors[t].here[1];
+          const long long got = t == INPUT
+                                    ? ((int32_t *)(void *)space)[k]
+                                    : ((int64_t *)(void *)(space + tensors[TARGET].offset))[k];
+          const uint64_t window = order_sample(&order, 3, 13 + (uint64_t)row);
+          const size_t token = (size_t)window * COLUMNS + (size_t)column + (t == TARGET);
+          assert_int_equal(got, row < 3 ? (long long)token_of(token, 2) : -1);
+        }
+    }
+  become(0, 1, 1);
+  closed();
 }
 
 // Rows that are cut take several pieces of the file; many take several pieces of memory.
@@ -234,13 +311,13 @@ static void summaries(void **state)
   (void)state;
   write_tokens("text.txt", 1, 1000, 0, 0, 0);
   opened(NULL);
-  assert_non_null(strstr(data_summary(), "text.txt, 1000 bytes"));
-  data_close();
+  assert_non_null(strstr(text.summary, "text.txt, 1000 bytes"));
+  closed();
   write_tokens("llama.bin", 4, 1000, 20240801, 7, 1000);
   opened(NULL);
-  assert_non_null(strstr(data_summary(), "llama.bin, 1000 tokens of uint32"));
-  data_close();
-  assert_int_equal(data_batch_tokens(), EACH);
+  assert_non_null(strstr(text.summary, "llama.bin, 1000 tokens of uint32"));
+  closed();
+  assert_int_equal(tokens_of_batch(), EACH);
 }
 
 static void bad_files(void **state)
@@ -296,7 +373,7 @@ static int finder(long first, long last, const char *says)
   int found = -1;
   for (int id = 0; id < 3; id++) {
     become(id, 3, 1);
-    if (data_check(first, last, &why)) continue;
+    if (tokens_check(&text, (uint64_t)first * EACH, (uint64_t)last * EACH, &why)) continue;
     if (!strstr(why.text, says)) fail_msg("said: %s\nnot: %s", why.text, says);
     assert_int_equal(found, -1);
     found = id;
@@ -326,13 +403,13 @@ static void large_tokens(void **state)
   assert_int_equal(finder(0, 41, says), -1); // 0 .. 984
   assert_int_equal(finder(0, 42, says), 2);
   assert_int_equal(finder(0, 1000000, says), 2);
-  data_close();
+  closed();
 
   tensors[INPUT].init.a = 256; // no byte is too large
   write_tokens("t.txt", 1, 1000, 0, 0, 0);
   opened(NULL);
   assert_int_equal(finder(0, 1000, ""), -1);
-  data_close();
+  closed();
   // What a use of the tokens takes is what counts where it is less.
   static const struct index_use uses[] = {{"gather", 3, 400, false, 0, INPUT, {0}, {0}},
                                           {"embedding", 7, 250, false, 0, TARGET, {0}, {0}},
@@ -343,62 +420,39 @@ static void large_tokens(void **state)
   opened(NULL);
   assert_int_equal(finder(0, 1, ""), -1);
   assert_int_equal(finder(0, 2, "token 36 is 255, but embedding at plan.lua:7 takes 0 to 249"), 2);
-  data_close();
+  closed();
   this_program.nindex_uses = 0;
   tensors[TARGET].init.a = 200;
   opened(NULL);
   struct failure why = {""};
-  assert_false(data_check(0, 2, &why));
+  assert_false(tokens_check(&text, 0, 2 * EACH, &why));
   assert_non_null(strstr(why.text, "token 29 is 206, which is not below the vocabulary of 200"));
-  data_close();
+  closed();
   tensors[INPUT].init.a = tensors[TARGET].init.a = 300;
 }
 
-// A file that is cut while it is used ends the job with its name.
+// A file that is cut while it is used is an error that has its name.
 static void cut_while_used(void **state)
 {
   (void)state;
-  jmp_buf out;
+  struct failure why = {""};
   write_tokens("text.txt", 1, 1000, 0, 0, 0);
   opened(NULL);
-  next_batch(0);
+  read_batch(0);
   assert_int_equal(truncate(path, 60), 0);
-  next_batch(1);
-  expect_function_call(fail_call);
-  will_return(fail_call, &out);
-  if (setjmp(out) == 0) {
-    next_batch(2);
-    fail_msg("it reads what is not there");
-  }
-  data_close();
-}
-
-// Whole inputs are those of a .safetensors file, and without data nothing is read.
-static void other_data(void **state)
-{
-  (void)state;
-  assert_true(data_is_tokens("text.txt", NULL));
-  assert_true(data_is_tokens("x.safetensors", "bytes"));
-  assert_false(data_is_tokens("x.safetensors", NULL));
-  memset(space, 5, sizeof space);
-  next_batch(3);
-  for (size_t i = 0; i < sizeof space; i++) assert_int_equal(space[i], 5);
-  struct failure why = {""};
-  assert_true(data_check(0, 100, &why));
-  tensors[INPUT].init.how = tensors[TARGET].init.how = UNIFORM;
-  assert_int_equal(data_batch_tokens(), 0);
-  assert_false(data_is_tokens("text.txt", NULL));
-  assert_false(data_is_tokens("text.txt", "bytes"));
-  tensors[INPUT].init.how = tensors[TARGET].init.how = TOKENS;
+  read_batch(1);
+  assert_false(tokens_fill(&text, 2 * EACH, &why));
+  assert_non_null(strstr(why.text, "text.txt: the file ended while it was read"));
+  closed();
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(batches),      cmocka_unit_test(further_on),
-      cmocka_unit_test(summaries),    cmocka_unit_test(bad_files),
-      cmocka_unit_test(large_tokens), cmocka_unit_test(cut_while_used),
-      cmocka_unit_test(other_data),   cmocka_unit_test(going_on),
+      cmocka_unit_test(batches),       cmocka_unit_test(further_on),
+      cmocka_unit_test(summaries),     cmocka_unit_test(bad_files),
+      cmocka_unit_test(large_tokens),  cmocka_unit_test(cut_while_used),
+      cmocka_unit_test(several_files), cmocka_unit_test(windows),
   };
   return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

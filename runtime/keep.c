@@ -1,0 +1,127 @@
+#include "keep.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "save_folder.h"
+
+static const char *path_in(const char *folder, const char *name, char to[PATH_MAX])
+{
+  if (snprintf(to, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX) to[0] = 0; // there is no such file
+  return to;
+}
+
+static bool is_of_checkpoint(const char *name)
+{
+  return strcmp(name, SINGLE) == 0 || strcmp(name, INDEX) == 0 || folder_names_part(name);
+}
+
+// Whether the folder, where it is there, holds nothing but a kept checkpoint.
+static bool is_ours(const char *path, struct failure *why)
+{
+  struct failure reason;
+  bool ours = true;
+  DIR *directory = opendir(path);
+  if (!directory && errno == ENOENT) return true;
+  if (!directory) return failed(why, "%s: cannot open: %s", path, strerror(errno));
+  for (struct dirent *d; ours && (d = readdir(directory));)
+    ours = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ||
+           (is_of_checkpoint(d->d_name) && folder_wrote(path, d->d_name, &reason)) ||
+           failed(why, "%s: no checkpoint is kept in its place: it holds %s", path, d->d_name);
+  closedir(directory);
+  return ours;
+}
+
+// Removes a kept checkpoint: its own files alone, and then the folder.
+static bool remove_kept(const char *path, struct failure *why)
+{
+  char file[PATH_MAX];
+  struct failure reason;
+  DIR *directory = opendir(path);
+  if (!directory && errno == ENOENT) return true;
+  for (struct dirent *d; directory && (d = readdir(directory));)
+    if (is_of_checkpoint(d->d_name) && folder_wrote(path, d->d_name, &reason))
+      unlink(path_in(path, d->d_name, file));
+  if (directory) closedir(directory);
+  return rmdir(path) == 0 || failed(why, "%s: cannot remove: %s", path, strerror(errno));
+}
+
+// Links what a save wrote into the new folder.
+static bool link_files(const char *folder, const char *to, struct failure *why)
+{
+  char old[PATH_MAX], new[PATH_MAX];
+  struct failure reason;
+  bool ok = true;
+  DIR *directory = opendir(folder);
+  if (!directory) return failed(why, "%s: cannot open: %s", folder, strerror(errno));
+  for (struct dirent *d; ok && (d = readdir(directory));) {
+    if (!is_of_checkpoint(d->d_name) || !folder_wrote(folder, d->d_name, &reason)) continue;
+    ok = link(path_in(folder, d->d_name, old), path_in(to, d->d_name, new)) == 0 ||
+         failed(why, "%s: cannot be kept as %s: %s", old, new, strerror(errno));
+  }
+  closedir(directory);
+  return ok;
+}
+
+// What is there goes out of the way, the new one takes its name, and the old one is removed: if the
+// job is killed meanwhile, one of the two is there, if only under a name with a dot.
+bool keep_checkpoint(const char *folder, const char *name, struct failure *why)
+{
+  char hidden[KEPT_NAME + 8], new[PATH_MAX], old[PATH_MAX], path[PATH_MAX];
+  snprintf(hidden, sizeof hidden, ".%s.new", name);
+  path_in(folder, hidden, new);
+  snprintf(hidden, sizeof hidden, ".%s.old", name);
+  path_in(folder, hidden, old);
+  path_in(folder, name, path);
+  if (!is_ours(path, why) || !remove_kept(new, why) || !remove_kept(old, why)) return false;
+  if (mkdir(new, 0777) != 0)
+    return failed(why, "%s: cannot make the directory: %s", new, strerror(errno));
+  if (!link_files(folder, new, why)) return false;
+  if (rename(path, old) != 0 && errno != ENOENT)
+    return failed(why, "%s: cannot rename to %s: %s", path, old, strerror(errno));
+  if (rename(new, path) != 0)
+    return failed(why, "%s: cannot rename to %s: %s", new, path, strerror(errno));
+  return remove_kept(old, why);
+}
+
+const char *keep_name(int step, char to[KEPT_NAME])
+{
+  snprintf(to, KEPT_NAME, "step-%08d", step);
+  return to;
+}
+
+static bool is_kept_name(const char *name)
+{
+  if (strncmp(name, "step-", 5) != 0 || strlen(name) < 13) return false;
+  for (name += 5; *name; name++)
+    if (!isdigit((unsigned char)*name)) return false;
+  return true;
+}
+
+// The least of the names behind `least`, or all: steps in their order. How many there are.
+static int count_kept(const char *folder, char least[KEPT_NAME])
+{
+  int count = 0;
+  DIR *directory = opendir(folder);
+  least[0] = 0;
+  for (struct dirent *d; directory && (d = readdir(directory));) {
+    if (!is_kept_name(d->d_name) || strlen(d->d_name) >= KEPT_NAME) continue;
+    count++;
+    if (!least[0] || strcmp(d->d_name, least) < 0) snprintf(least, KEPT_NAME, "%.23s", d->d_name);
+  }
+  if (directory) closedir(directory);
+  return count;
+}
+
+bool keep_last(const char *folder, int count, struct failure *why)
+{
+  char least[KEPT_NAME], path[PATH_MAX];
+  while (count_kept(folder, least) > count)
+    if (!remove_kept(path_in(folder, least, path), why)) return false;
+  return true;
+}

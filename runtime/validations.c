@@ -1,0 +1,18 @@
+#include "validations.h"
+
+struct validations validations;
+
+// A loss that is no number is no better than any.
+void validations_note(int step, double loss)
+{
+  struct validations *v = &validations;
+  v->step = step;
+  v->loss = loss;
+  if (loss == loss && (v->best_step == 0 || loss < v->best)) {
+    v->best = loss;
+    v->best_step = step;
+    v->without = 0;
+  } else {
+    v->without++;
+  }
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Data sets of several batches, against PyTorch's DataLoader: epochs in order and shuffled, the last batch left out
+# or smaller, several files, on meshes and on the stand-in; a resumed job reads on where it stopped, to the bit.
+. "$(dirname "$0")/common.sh"
+local_mpi=yes
+. "$root/tests/programs.sh"
+optimized=-O1
+plan=tests/data_sets/plan.lua
+data=$golden/data_sets
+for kind in plain cuda; do
+  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime of $kind programs"; }
+done
+
+# make NAME KIND ARGUMENTS...
+make() {
+  local to=$WORK/$1 kind=$2
+  shift 2
+  [ "$kind" != cuda ] || set -- "$@" --target cuda
+  "$TPGEN" $plan "$@" -o "$to" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
+}
+# golden_line FILE WAY: the numbers of the way, one a line.
+golden_line() { awk -v way="$2" '$1 == way { for (i = 2; i <= NF; i++) print $i }' "$data/$1"; }
+
+# trains NAME KIND WAY ARGUMENTS...: its losses are PyTorch's of that way.
+trains() {
+  local name=$1 kind=$2 way=$3
+  make "$name" "$kind" "${@:4}" || return
+  start "$WORK/$name" "$WORK/$name" --weights "$data/model.safetensors" "${files[@]}" || { fail "$name"; return; }
+  golden_line losses.tsv "$way" > "$WORK/$name.golden"
+  same_losses "$name" "$WORK/$name.losses" "$WORK/$name.golden" 1e-5
+}
+
+# ---- what a loop over a DataLoader gives ----------------------------------------------------------------
+
+files=(--data "$data/data.safetensors")
+arrays=(--data "input=$data/input_[01].npy" --data "$data/labels.npy")
+beside "$WORK/smaller.log" trains smaller plain smaller -D last=smaller
+beside "$WORK/dropped.log" trains dropped plain dropped -D last=dropped -D dp=2
+beside "$WORK/shuffled.log" trains shuffled plain shuffled -D last=smaller -D shuffle=5 -D dp=2 -D tp=2
+beside "$WORK/uneven.log" trains uneven plain shuffled -D last=smaller -D shuffle=5 -D dp=3
+beside "$WORK/shuffled_dropped.log" trains shuffled_dropped plain shuffled_dropped -D last=dropped -D shuffle=5
+beside "$WORK/accumulated.log" trains accumulated plain accumulated -D last=smaller -D shuffle=5 -D accumulate=2 -D dp=2
+beside "$WORK/square.log" trains square plain square -D last=smaller -D shuffle=5 -D loss=mse -D dp=2
+beside "$WORK/large.log" trains large plain large -D last=smaller -D batch=30 -D dp=2
+beside "$WORK/on_stand_in.log" trains on_stand_in cuda shuffled -D last=smaller -D shuffle=5 -D dp=2
+beside "$WORK/accumulated_cuda.log" trains accumulated_cuda cuda accumulated -D last=smaller -D shuffle=5 -D accumulate=2 -D tp=2
+files=("${arrays[@]}")
+beside "$WORK/of_arrays.log" trains of_arrays plain shuffled -D last=smaller -D shuffle=5
+files=(--data "input=$data/input_0.npy" --data "input=$data/input_1.npy" --data "$data/target.npy")
+beside "$WORK/square_of_arrays.log" trains square_of_arrays plain square -D last=smaller -D shuffle=5 -D loss=mse -D tp=2
+all_are_done
+cat "$WORK"/{smaller,dropped,shuffled,uneven,shuffled_dropped,accumulated,square,large,on_stand_in,accumulated_cuda,of_arrays,square_of_arrays}.log
+
+# ---- going on ---------------------------------------------------------------------------------------------
+
+# goes_on NAME STEP: a job that ends there and goes on leaves the bits of one that does not.
+goes_on() {
+  local name=$1 step=$2 from=(--data "$data/data.safetensors") to=$WORK/$1.$2
+  start "$WORK/$name" "$to" --weights "$data/model.safetensors" "${from[@]}" --steps "$step" || fail "$name to $step"
+  start "$WORK/$name" "$to.on" --load "$to.saved" "${from[@]}" || fail "$name from $step on"
+  cat "$to.losses" "$to.on.losses" | cmp - "$WORK/$name.losses" || fail "$name: other losses behind step $step"
+  "$TOOLS/compare_safetensors" "$WORK/$name.saved/model.safetensors" "$to.on.saved/model.safetensors" 0 ||
+    fail "$name: other weights behind step $step"
+}
+for name in shuffled accumulated on_stand_in; do
+  for step in 5 6 7; do goes_on $name $step; done
+done
+# On another mesh, with other files of the same samples.
+start "$WORK/of_arrays" "$WORK/elsewhere" --load "$WORK/shuffled.7.saved" "${arrays[@]}" || fail "another mesh"
+tail -n 11 "$WORK/shuffled.losses" > "$WORK/rest.losses"
+same_losses elsewhere "$WORK/elsewhere.losses" "$WORK/rest.losses" 1e-5
+
+# ---- what is refused ----------------------------------------------------------------------------------------
+
+# refuses NAME WORDS ARGUMENTS...: the job ends with one message with these words.
+refuses() {
+  ! start "$WORK/$1" "$WORK/$1.bad" "${@:3}" > /dev/null || fail "$1 ${*:3}: status 0"
+  grep -qF -- "$2" "$WORK/$1.bad.out" || fail "$1 ${*:3}: not '$2': $(tail -n 3 "$WORK/$1.bad.out")"
+  [ "$(grep -c error "$WORK/$1.bad.out")" -eq 1 ] || fail "$1 ${*:3}: other messages: $(cat "$WORK/$1.bad.out")"
+}
+make untold plain -D dp=2
+refuses untold "22 samples are 5 batches of 4, and 2 more: say in train{} drop_last = true" --data "$data/data.safetensors"
+refuses untold "there are 9 samples of input, but 22 of labels" --data "input=$data/input_0.npy" --data "$data/labels.npy"
+refuses untold "input_0.npy: which input is it? Say so by" --data "$data/input_0.npy" --data "$data/labels.npy"
+refuses untold "it has no labels, which the program needs" --data "input=$data/input_0.npy"
+refuses untold "target.npy: labels is F32 [22, 5] in the file, but I64 [4] in the program" \
+  --data "input=$data/input_[01].npy" --data "labels=$data/target.npy"
+refuses dropped "nothing*.npy: there is no such file" --data "$data/nothing*.npy"
+refuses smaller "a safetensors file has names of its own: leave out input=" --data "input=$data/data.safetensors"
+# A label of sample 17 that is none, long before it is read: 5 at the byte 128 + 8 * 17 of the file.
+cp "$data/labels.npy" "$WORK/labels.npy"
+printf '\5\0\0\0\0\0\0\0' | dd of="$WORK/labels.npy" bs=1 seek=$((128 + 8 * 17)) conv=notrunc status=none
+for name in smaller shuffled on_stand_in; do
+  refuses $name "labels.npy: labels[17] (sample 17) is 5, but cross_entropy at $plan:" \
+    --data "input=$data/input_[01].npy" --data "$WORK/labels.npy"
+done
+refuses smaller "labels[17] (sample 17) is 5" --data "input=$data/input_[01].npy" --data "$WORK/labels.npy" --steps 5
+start "$WORK/smaller" "$WORK/before" --data "input=$data/input_[01].npy" --data "$WORK/labels.npy" --steps 4 ||
+  fail "four batches of four do not reach sample 17"
+
+finish "batches are a DataLoader's, wherever they are read and however often a job stops"

@@ -1,0 +1,36 @@
+-- A classifier over a data set that a file gives: -D loss=ce with labels, of which some are -100;
+-- loss=mse with an input that says which samples are there. -D shuffle=SEED, -D last=smaller or
+-- dropped, -D batch=4, -D accumulate, -D drop (dropout), -D dp, -D tp.
+local mesh = device_mesh{ {"dp", args.dp or 1}, {"tp", args.tp or 1} }
+local BATCH, WIDTH, HIDDEN, CLASSES = args.batch or 4, 6, 8, 5
+
+local Model = nn.module("Model", function(self)
+  self.up, self.down = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+  self.drop = nn.Dropout(args.drop or 0)
+  function self:forward(x) return self.down(self.drop(F.gelu(self.up(x)))) end
+end)
+local model = parallelize(Model(), mesh.tp, {up = Colwise(), down = Rowwise()})
+
+local batch = { input = randn{BATCH, WIDTH} }
+if args.loss == "mse" then
+  batch.target, batch.here = randn{BATCH, CLASSES}, present{BATCH}
+else
+  batch.labels = zeros{BATCH, dtype = "int64"}
+end
+
+-- The mean over the samples that are there, of the mean of each.
+local function mean_square(output, batch)
+  local each = (output - batch.target):square():mean(1)
+  return (each * batch.here):sum() / batch.here:sum()
+end
+local function cross_entropy(output, batch) return F.cross_entropy(output, batch.labels) end
+
+local last
+if args.last then last = args.last == "dropped" end
+return train{
+  model = model, batch = distribute(batch, mesh.dp, Shard(0)),
+  loss = args.loss == "mse" and mean_square or cross_entropy,
+  optimizer = AdamW{lr = 0.01}, steps = 18, seed = 11,
+  shuffle = args.shuffle, drop_last = last, accumulate = args.accumulate,
+  validate = args.every and {every = args.every, data = args.validation, steps = args.batches},
+}

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Validations, against PyTorch: the mean loss over all labels that count, on meshes and on the stand-in, where the
+# last batch is smaller and where a step takes several; without dropout; the best checkpoint and others kept; an end
+# when nothing gets better, also behind a checkpoint.
+. "$(dirname "$0")/common.sh"
+local_mpi=yes
+. "$root/tests/programs.sh"
+optimized=-O1
+plan=tests/data_sets/plan.lua
+data=$golden/data_sets
+for kind in plain cuda; do
+  make_runtime $kind > "$WORK/runtime.log" 2>&1 || { cat "$WORK/runtime.log"; fail "the runtime of $kind programs"; }
+done
+given=(--weights "$data/model.safetensors" --data "$data/data.safetensors")
+held=(--validate "$data/validation.safetensors")
+
+# make NAME KIND ARGUMENTS...
+make() {
+  local to=$WORK/$1 kind=$2
+  shift 2
+  [ "$kind" != cuda ] || set -- "$@" --target cuda
+  "$TPGEN" $plan "$@" -o "$to" && make_ranks "$to" "$kind" || { fail "$to: no program"; return 1; }
+}
+golden_line() { awk -v way="$2" '$1 == way { for (i = 2; i <= NF; i++) print $i }' "$data/$1"; }
+# Every line of metrics is JSON.
+validated() { sed -n 's/.*"validation_loss": *\([-+.0-9eE]*\),.*/\1/p' "$1.jsonl"; }
+
+# validates NAME KIND WAY ARGUMENTS...: what training tells of validations is PyTorch's, and of itself, too.
+validates() {
+  local name=$1 kind=$2 way=$3
+  make "$name" "$kind" "${@:4}" || return
+  start "$WORK/$name" "$WORK/$name" "${given[@]}" "${held[@]}" --validate-every 4 "${more[@]}" || { fail "$name"; return; }
+  golden_line losses.tsv "$way" > "$WORK/$name.golden"
+  same_losses "$name" "$WORK/$name.losses" "$WORK/$name.golden" 1e-5
+  golden_line validation.tsv "$way" > "$WORK/$name.golden"
+  [ "$(validated "$WORK/$name" | wc -l)" -eq 5 ] || fail "$name: $(validated "$WORK/$name" | wc -l) validations, not 5"
+  validated "$WORK/$name" | head -n 4 > "$WORK/$name.validated"
+  same_losses "$name" "$WORK/$name.validated" "$WORK/$name.golden" 1e-5
+}
+more=()
+beside "$WORK/one.log" validates one plain smaller -D last=smaller
+beside "$WORK/mesh.log" validates mesh plain shuffled -D last=smaller -D shuffle=5 -D dp=2 -D tp=2
+beside "$WORK/uneven.log" validates uneven plain shuffled_dropped -D last=dropped -D shuffle=5 -D dp=3
+beside "$WORK/square.log" validates square plain square -D last=smaller -D shuffle=5 -D loss=mse -D dp=2
+beside "$WORK/large.log" validates large plain large -D last=smaller -D batch=30 -D dp=2
+beside "$WORK/accumulated.log" validates accumulated plain accumulated -D last=smaller -D shuffle=5 -D accumulate=2 \
+  -D dp=2 -D every=7
+beside "$WORK/on_stand_in.log" validates on_stand_in cuda shuffled -D last=smaller -D shuffle=5 -D dp=2
+beside "$WORK/accumulated_cuda.log" validates accumulated_cuda cuda accumulated -D last=smaller -D shuffle=5 \
+  -D accumulate=2 -D tp=2 -D every=7
+more=(--graph)
+beside "$WORK/graph.log" validates graph cuda shuffled -D last=smaller -D shuffle=5 -D tp=2
+all_are_done
+cat "$WORK"/{one,mesh,uneven,square,large,accumulated,on_stand_in,accumulated_cuda,graph}.log
+
+# The plan tells it all; a command line tells it otherwise.
+make told plain -D last=smaller -D every=6 -D validation="$data/validation.safetensors" -D batches=1
+start "$WORK/told" "$WORK/told" "${given[@]}" || fail "told"
+[ "$(grep -o '"step":[0-9]*,"validation_loss"' "$WORK/told.jsonl" | tr -dc '0-9\n' | xargs)" = "6 12 18" ] || fail "told: not every 6 steps"
+start "$WORK/told" "$WORK/again" "${given[@]}" --validate-every 9 --validate-steps 3 || fail "told otherwise"
+[ "$(validated "$WORK/again" | wc -l)" -eq 2 ] || fail "told otherwise: not every 9 steps"
+! diff <(validated "$WORK/told" | tail -n 1) <(validated "$WORK/again" | tail -n 1) > /dev/null ||
+  fail "one batch has the loss of all three"
+
+# ---- without dropout ------------------------------------------------------------------------------------
+
+# Before the first step the loss is that of a program that has no dropout, to the bit; and training drops still.
+for kind in plain cuda; do
+  make dry$kind $kind -D last=smaller
+  make wet$kind $kind -D last=smaller -D drop=0.5
+  make many$kind $kind -D last=smaller -D drop=0.5 -D accumulate=2 -D every=1
+  for program in dry$kind wet$kind many$kind; do
+    start "$WORK/$program" "$WORK/$program" "${given[@]}" "${held[@]}" --steps 0 || fail $program
+    [ "$(validated "$WORK/$program")" = "$(validated "$WORK/dry$kind")" ] || fail "$program: another loss than without dropout"
+  done
+  start "$WORK/wet$kind" "$WORK/trained$kind" "${given[@]}" "${held[@]}" --validate-every 2 || fail "wet$kind"
+  start "$WORK/wet$kind" "$WORK/plain$kind" "${given[@]}" || fail "wet$kind"
+  cmp "$WORK/trained$kind.losses" "$WORK/plain$kind.losses" || fail "wet$kind: a validation changes the training"
+  cmp -s "$WORK/wet$kind.losses" "$WORK/one.losses" && fail "wet$kind drops nothing"
+done
+# Inputs that no file gives come back behind it.
+start "$WORK/dryplain" "$WORK/random" "${held[@]}" --validate-every 3 || fail random
+start "$WORK/dryplain" "$WORK/undisturbed" || fail undisturbed
+cmp "$WORK/random.losses" "$WORK/undisturbed.losses" || fail "random inputs do not come back"
+
+# ---- the best, the last, and the end ---------------------------------------------------------------------
+
+# steps_in FOLDER: which step each of its checkpoints is of.
+steps_in() {
+  local folder
+  for folder in "$1" "$1"/*/; do
+    printf '%s:%s ' "$(basename "$folder")" "$(head -c 2000 "$folder/model.safetensors" | tr -d '\0' | grep -o '"step":"[0-9]*"' | tr -dc 0-9)"
+  done
+}
+# Its loss is least after step 4.
+keeps=("${held[@]}" --validate-every 4 --save-every 2 --keep best,2)
+start "$WORK/large" "$WORK/kept" "${given[@]}" "${keeps[@]}" --stop-after 2 || fail "kept"
+[ "$(steps_in "$WORK/kept.saved")" = "kept.saved:12 best:4 step-00000010:10 step-00000012:12 " ] ||
+  fail "kept: $(steps_in "$WORK/kept.saved")"
+grep -q '^step: 12  stops: 2 validations were no better than that of step 4$' "$WORK/kept.out" || fail "kept: $(tail -n 3 "$WORK/kept.out")"
+[ "$(wc -l < "$WORK/kept.losses")" -eq 12 ] || fail "kept: $(wc -l < "$WORK/kept.losses") steps, not 12"
+# It knows behind a checkpoint what was best; and the best one is a checkpoint as any.
+start "$WORK/large" "$WORK/kept_on" --data "$data/data.safetensors" --load "$WORK/kept.saved" "${keeps[@]}" --stop-after 3 || fail "kept on"
+[ "$(steps_in "$WORK/kept_on.saved")" = "kept_on.saved:16 step-00000014:14 step-00000016:16 " ] || fail "kept on: $(steps_in "$WORK/kept_on.saved")"
+start "$WORK/large" "$WORK/from_best" --data "$data/data.safetensors" --load "$WORK/kept.saved/best" || fail "from the best"
+tail -n 14 "$WORK/large.losses" | cmp - "$WORK/from_best.losses" || fail "the best goes on otherwise"
+# A folder of other people's stays.
+mkdir -p "$WORK/foreign.saved/best"
+echo mine > "$WORK/foreign.saved/best/notes"
+! start "$WORK/large" "$WORK/foreign" "${given[@]}" "${keeps[@]}" > /dev/null || fail "foreign: status 0"
+grep -q 'best: no checkpoint is kept in its place: it holds notes' "$WORK/foreign.out" || fail "foreign: $(tail -n 2 "$WORK/foreign.out")"
+[ "$(cat "$WORK/foreign.saved/best/notes")" = mine ] || fail "foreign: it has removed what is not its own"
+
+# ---- what is refused -------------------------------------------------------------------------------------
+
+# refuses NAME WORDS ARGUMENTS...
+refuses() {
+  ! start "$WORK/$1" "$WORK/$1.bad" "${@:3}" > /dev/null || fail "$1 ${*:3}: status 0"
+  grep -qF -- "$2" "$WORK/$1.bad.out" || fail "$1 ${*:3}: not '$2': $(tail -n 3 "$WORK/$1.bad.out")"
+}
+refuses one "--keep best wants --validate FILE" --keep best
+refuses one "--stop-after wants --validate FILE" --stop-after 3
+refuses one "validation.none: cannot open" --validate "$WORK/validation.none"
+make pending plain -D last=smaller -D accumulate=2 -D dp=2
+refuses pending "this program cannot validate: its loss is whole after the last batch of a step alone. Say validate = {}" "${held[@]}"
+
+finish "validations tell what PyTorch's do, and change nothing"
