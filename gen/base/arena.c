@@ -1,5 +1,5 @@
-/* arena.c: the memory of all passes: taken and never freed, shared with the process that reads
-   the plan. */
+/* arena.c: the memory of all passes. It is never freed, and shared with the process that reads the
+   plan. */
 #include "base/base.h"
 
 #include <jansson.h>
@@ -9,24 +9,25 @@
 enum { ALIGNMENT = 16 };
 #define ARENA_BYTES ((size_t)384 << 20)
 
-/* At the arena's start. */
+/* At the start of the arena. */
 struct arena {
   size_t used;
 };
 
 static struct arena *arena;
 
-/* Tables lie behind the arena, with room for more than most plans need: what is reserved and not
-   written takes no memory, and what grows by moving takes it twice. */
+/* Tables follow the arena. Each reserves room for more elements than most plans need: reserved
+   pages that are not written take no memory, and a table that grows by moving would take it
+   twice. */
 enum { HUGE = 2 << 20, MOST_TABLES = 2 };
 static size_t reserved;
 static struct table {
-  size_t at, size; /* from the arena's start; of an element */
+  size_t at, size; /* from the start of the arena; of one element */
   const int *n;    /* how many elements it has */
 } table[MOST_TABLES];
 static int ntable;
 
-/* At the start of a huge page, so that these can be moved as they are. */
+/* At the start of a huge page, so that mremap can move these pages. */
 static char *reserve(int kind)
 {
   char *at = mmap(NULL, reserved + HUGE, PROT_READ | PROT_WRITE,
@@ -34,7 +35,7 @@ static char *reserve(int kind)
   return at == MAP_FAILED ? NULL : at + (HUGE - (uintptr_t)at % HUGE) % HUGE;
 }
 
-static bool is_own; /* the arena is this process's alone */
+static bool is_own; /* the arena is private to this process */
 
 static void forget(void *block)
 {
@@ -43,8 +44,8 @@ static void forget(void *block)
 
 void arena_open(size_t tables)
 {
-  /* One of before, as tests have it, does not count against what the process that reads a plan may
-     have: memory of its own that can be written. */
+  /* Tests prepare several arenas. An earlier one must not count against the memory limit of the
+     process that reads the plan: it has private memory that can be written. */
   if (is_own) mprotect(arena, reserved, PROT_READ);
   is_own = false;
   ntable = 0;
@@ -54,8 +55,8 @@ void arena_open(size_t tables)
   if (!at) usage_error(3, "no memory: cannot reserve %zu bytes", reserved);
   arena = (struct arena *)at;
   arena->used = (sizeof *arena + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  json_set_alloc_funcs(alloc, forget); /* jansson would go on without what it has no memory for */
-  json_object_seed(1);                 /* no file is opened for a random one */
+  json_set_alloc_funcs(alloc, forget); /* jansson would ignore a failed allocation */
+  json_object_seed(1);                 /* a random hash seed would open a file */
 }
 
 void *arena_table(size_t size, const int *n)
@@ -66,7 +67,7 @@ void *arena_table(size_t size, const int *n)
   return (char *)arena + at;
 }
 
-static char *own; /* what arena_own moves the arena to, or NULL */
+static char *own; /* where arena_own moves the arena to, or NULL */
 
 static char *reserve_own(void)
 {

@@ -8,7 +8,7 @@
 
 enum { LONGEST_MESSAGE = 4096 };
 
-/* What the process that reads a plan leaves for its parent: memory that the two share. */
+/* The message of the process that reads a plan, for its parent: shared memory. */
 static struct message {
   bool is_there;
   char text[LONGEST_MESSAGE];
@@ -60,7 +60,7 @@ void on_failure(void (*f)(void))
 static void prepare_to_leave(void)
 {
   void (*f)(void) = before_leaving;
-  before_leaving = NULL; /* what fails in there does not begin it anew */
+  before_leaving = NULL; /* a failure within the function does not call it again */
   if (f && !in_child) f();
 }
 
@@ -117,7 +117,7 @@ void usage_error(int status, const char *format, ...)
   fail_with(status);
 }
 
-/* The file that the graph was read from, and by operation its line. */
+/* The file that the graph was read from, and the line of each operation. */
 static struct {
   const char *path;
   const int *line;
@@ -137,7 +137,7 @@ void bug_is_at(int op)
   read_from.at = op;
 }
 
-/* What no pass leaves was read from a file. */
+/* No file holds what a pass leaves. */
 static _Noreturn void file_error(const char *pass, const char *what)
 {
   int at = read_from.at, line = at >= 0 && at < read_from.n ? read_from.line[at] : 0;

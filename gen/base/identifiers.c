@@ -1,5 +1,5 @@
-/* identifiers.c: names of a plan as words of a program: which words generated text says itself, and
-   any bytes as an identifier that is none of them. */
+/* identifiers.c: names of a plan as words of a program: which words C and the generated text need
+   for themselves, and any bytes as an identifier that is none of them. */
 #include "base/base.h"
 
 #include <string.h>

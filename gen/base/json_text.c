@@ -1,4 +1,4 @@
-/* json_text.c: what tpgen writes as JSON; json_files.c is what it reads. */
+/* json_text.c: JSON that tpgen writes. (json_files.c reads JSON.) */
 #include "base/base.h"
 
 void json_member(json_t *object, const char *name, json_t *value)
@@ -11,8 +11,7 @@ void json_append(json_t *list, json_t *value)
   if (json_array_append_new(list, value)) bug("emit", "a value without JSON in a list");
 }
 
-/* jansson's writer goes on where it had no room for a piece: the text is read to know that it is
-   whole. */
+/* jansson's writer ignores a failed allocation: the text is parsed to know that it is complete. */
 char *json_text(const json_t *whole, size_t flags)
 {
   char *text = whole ? json_dumps(whole, flags) : NULL;

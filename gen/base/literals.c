@@ -1,4 +1,4 @@
-/* literals.c: numbers as C has them: the shortest text that reads back as the same number. */
+/* literals.c: numbers as C literals: the shortest text that reads back as the same number. */
 #include "base/base.h"
 
 #include <math.h>

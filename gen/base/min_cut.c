@@ -1,23 +1,23 @@
-/* min_cut.c: the cheapest way to part a set of nodes in two: a least cut, by Dinic's algorithm.
+/* min_cut.c: the cheapest way to divide a set of nodes in two: a minimum cut, by Dinic's algorithm.
 
    Takes   nodes, and prices that are paid where one node is on the near side and another is not.
-   Leaves  the nodes of the near side. Where several ways are as cheap, the one with the fewest.
+   Leaves  the nodes of the near side. Of equally cheap ways, the one with the fewest.
 
-   The near side's own node is NEAR, and that of the far side FAR. */
+   NEAR and FAR are the source and the sink. */
 #include "base/base.h"
 
 enum { NEAR, FAR, OWN };
 
 struct edge {
   int to, next; /* the next edge out of the same node, or NONE */
-  int64_t left; /* how much more may flow */
+  int64_t left; /* remaining capacity */
 };
 
 struct cut {
   int nnode, node_room, nedge, edge_room;
   int *first;        /* by node: its first edge, or NONE */
-  struct edge *edge; /* edges 2k and 2k + 1 are each other's way back */
-  int *level, *at;   /* by node: how far from NEAR it is, and the edge that is tried next */
+  struct edge *edge; /* edge 2k and edge 2k + 1 are the two directions of one */
+  int *level, *at;   /* by node: its distance from NEAR, and the edge to try next */
 };
 
 struct cut *new_cut(void)
@@ -58,7 +58,7 @@ void add_own_price(struct cut *c, int node, int64_t price)
   if (price < 0) add_pair(c, NEAR, node + OWN, -price);
 }
 
-/* Whether anything more can flow to FAR; finds the levels. */
+/* Whether there is an augmenting path to FAR; computes the levels. */
 static bool find_levels(struct cut *c)
 {
   struct list queue = {0};
@@ -75,7 +75,7 @@ static bool find_levels(struct cut *c)
   return c->level[FAR] != NONE;
 }
 
-/* Sends up to `most` from the node to FAR, along rising levels; gives how much arrives. */
+/* Sends up to `most` from the node to FAR, along rising levels; returns how much arrives. */
 static int64_t send(struct cut *c, int node, int64_t most)
 {
   int64_t sent = 0;

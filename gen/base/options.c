@@ -1,4 +1,4 @@
-/* options.c: the command line's options, for all to read. */
+/* options.c: the options of the command line. All layers read them. */
 #include "base/base.h"
 
 #include <getopt.h>

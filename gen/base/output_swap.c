@@ -1,15 +1,15 @@
-/* output_swap.c: puts the files of a program in the place of those of before: all of them, or none.
+/* output_swap.c: replaces the files of a program by those of another: all of them, or none.
 
-   The folder itself stays: it may be mounted or linked to, a job may run in it, and what else lies
-   in it is somebody's own and is not touched. What is new is written into .tpgen-new within it, and
-   where it replaces anything it is on the disk before the next step. Then run.sh and
-   CMakeLists.txt go out, without which nothing is built or run; the other files that change or go
-   follow, and their successors come in; CMakeLists.txt and run.sh come in last. Each of these steps
-   is a rename, which can be taken back: where one fails, all is as before. Who is killed in between
-   leaves a folder without run.sh, which the next tpgen makes whole.
+   The folder itself stays: it may be mounted or linked to, a job may run in it, and files of others
+   in it are not touched. New files are first written to .tpgen-new within it. If they replace
+   anything they are synced before the next step. Then run.sh and CMakeLists.txt, without which
+   nothing is built or run, are renamed away. Then the other files that change or go are renamed
+   away, and the new ones renamed to their places; CMakeLists.txt and run.sh come last. Each step is
+   a rename, which can be undone: if one fails, all is as before. A tpgen that is killed in between
+   leaves a folder without run.sh. The next tpgen repairs it.
 
-   One tpgen at a time has the folder: it holds a lock on it. Where the file system has no locks,
-   .tpgen-new is one. */
+   One tpgen at a time works on the folder: it holds a lock on it. On a file system without locks,
+   .tpgen-new is the lock. */
 #include "base/base.h"
 
 #include <dirent.h>
@@ -21,7 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NEW     ".tpgen-new" /* new/, old/, and the lists of files of before and meanwhile */
+#define NEW                                                                                        \
+  ".tpgen-new" /* new/, old/, and the lists of files of before and of the time                     \
+                  between */
 #define RUNTIME "runtime"
 
 /* A folder and the one in it. */
@@ -32,12 +34,12 @@ static struct tree out = {-1, -1}, new = {-1, -1}, old = {-1, -1};
 static int waiting = -1; /* NEW, open */
 static bool is_locked, had_program, replaces;
 
-/* What has been made, and is to be taken away where tpgen fails. */
+/* What was created, and is removed if tpgen fails. */
 static const char **made;
 static int nmade, made_room;
 static bool made_runtime, made_waiting;
 
-/* What has been put elsewhere, in order. */
+/* What was renamed, in order. */
 struct moved {
   const struct tree *from, *to;
   const char *name;
@@ -57,7 +59,7 @@ static int open_folder(int at, const char *name, int flags)
   return openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
 }
 
-/* The folder of the tree that the file lies in; its name goes on behind that. */
+/* The subfolder that the file is in; the rest of the name follows it. */
 static int folder_of(const struct tree *t, const char **name)
 {
   size_t n = strlen(RUNTIME "/");
@@ -98,7 +100,7 @@ static void lock(void)
   is_locked = true;
 }
 
-/* Another tpgen takes the folder that it has made away where it fails. */
+/* Another tpgen that fails removes the folder that it created. */
 static bool is_still_there(void)
 {
   struct stat mine, there;
@@ -150,7 +152,7 @@ int open_in_output(const char *name)
   return openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
-/* Of what an earlier tpgen left that was killed, or this one. */
+/* What an earlier tpgen that was killed left, or this one. */
 static bool remove_tree(int at, const char *name, int depth)
 {
   if (!unlinkat(at, name, 0) || errno == ENOENT) return true;
@@ -169,7 +171,7 @@ static bool remove_tree(int at, const char *name, int depth)
     }
     if (well) errno = 0;
   }
-  int error = errno; /* readdir's, too */
+  int error = errno; /* readdir's errors, too */
   closedir(d);
   errno = error;
   return !error && !unlinkat(at, name, AT_REMOVEDIR);
@@ -210,7 +212,8 @@ static void write_file(int folder, const char *last, const struct file *f)
     if (put <= 0) failed("write", f->name);
     n += (size_t)put;
   }
-  if (replaces) sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* begins; see sync_all */
+  /* starts the write; see sync_all */
+  if (replaces) sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
   if (close(fd) && errno != EINTR) failed("write", f->name);
 }
 
@@ -222,7 +225,8 @@ static void sync_written(int folder, const char *last)
   close(fd);
 }
 
-/* That of all files has begun, so that one after the other takes not much longer than the first. */
+/* Writing has begun for all files, so syncing them one by one takes little longer than the
+   first. */
 static void sync_all(const struct change *change, int n)
 {
   for (int i = 0; i < n; i++) {
@@ -297,7 +301,7 @@ static const struct change *change_of(const struct change *change, int n, const 
   return NULL;
 }
 
-/* Those that do not change go out, too, and come back as they are. */
+/* Those that do not change are renamed away, too, and come back. */
 static void exchange_all(const struct change *change, int n, const struct lists *lists)
 {
   static const char *const gate[] = {"CMakeLists.txt", "run.sh"};
@@ -326,9 +330,9 @@ static void exchange_all(const struct change *change, int n, const struct lists 
   sync_file(out.runtime, RUNTIME);
 }
 
-/* All as it was, or false; run.sh is there only where what is there is whole.
-   Whoever built meanwhile may have compiled what comes back now after it was made: it is touched,
-   so that it is compiled again. */
+/* Undoes all renames; false if one fails. run.sh is there only if the program is complete. A
+   build in the meantime may have compiled files of the other program: files that come back are
+   touched, so that they are compiled again. */
 static bool take_back(void)
 {
   for (; nmoved; nmoved--) {
@@ -363,7 +367,7 @@ void put_in_place(const struct change *change, int n, const struct lists *lists)
     made_runtime = true;
   }
 
-  /* Who asks tpgen to stop waits for some milliseconds. */
+  /* A signal that asks tpgen to stop waits for some milliseconds. */
   sigset_t all, before;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &before);

@@ -50,8 +50,8 @@ static char *digits_before(char *end, long long number)
 
 /* ----------------------------------------------------------------------------------------- text */
 
-/* As vsnprintf, at several times its speed, of a format with nothing but %s, %.*s, %c, %d, %ld and
-   %lld in it; false, and nothing said, of others, or where there is no room. */
+/* Like vsnprintf, but several times as fast, for formats of %s, %.*s, %c, %d, %ld and %lld.
+   Returns false for others, and where there is no room. */
 static bool print_plain(char *at, size_t room, const char *format, va_list list, size_t *length)
 {
   size_t n = 0;
@@ -88,7 +88,7 @@ static bool print_plain(char *at, size_t room, const char *format, va_list list,
   return true;
 }
 
-/* As vsnprintf. */
+/* Like vsnprintf. */
 static size_t print(char *at, size_t room, const char *format, va_list list)
 {
   size_t length;
@@ -102,7 +102,7 @@ static size_t print(char *at, size_t room, const char *format, va_list list)
 
 char *text(const char *format, ...)
 {
-  /* Written where the arena ends, and then made part of it. */
+  /* Written after the end of the arena, then made part of it. */
   char *at = arena_end();
   size_t room = arena_room() - arena_used();
   va_list list;
@@ -138,7 +138,7 @@ void put_text(struct buffer *b, const char *s, size_t length)
 
 void put(struct buffer *b, const char *format, ...)
 {
-  static char room[1 << 16]; /* whole texts are put into others */
+  static char room[1 << 16]; /* whole texts are inserted into others */
   char *at = room;
   va_list list, again;
   va_start(list, format);

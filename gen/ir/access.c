@@ -1,20 +1,20 @@
 /* access.c: which values an operation reads and writes in memory. */
 #include "ir/ir.h"
 
-/* The values that one call of op_reads or op_writes has met: an update of all parameters has
+/* The values that one call of op_reads or op_writes has met. An update of all parameters has
    many. */
 static int *met_in, met_room, call_now; /* by value: the last call that met it */
 
 static void meet_none_yet(void)
 {
-  static const struct graph *known; /* tests have several, each with memory of its own */
+  static const struct graph *known; /* tests have several graphs, each with memory of its own */
   if (known != graph) met_room = 0;
   known = graph;
   while (met_room < graph->nvalue) met_in = grow(met_in, met_room, &met_room, sizeof *met_in);
   call_now++;
 }
 
-/* Whether the value is met for the first time. */
+/* Whether the value is met for the first time in this call. */
 static bool meet(int value)
 {
   bool first = met_in[value] != call_now;
@@ -51,8 +51,8 @@ int pending_writes(const struct op *op, int *list)
   return n;
 }
 
-/* An await stands for the end of what it awaits, and of what that follows: all that has to be there
-   until then. */
+/* An await completes the collective that it waits for, and what is chained to it: it depends on
+   all that must be there until then. */
 static int await_reads(const struct op *op, int *list)
 {
   int n = pending_reads(op, list);
@@ -117,7 +117,7 @@ const int *sums_by_parameter(void)
   return sums;
 }
 
-/* What it makes itself, or an operation of its body. */
+/* The operation itself makes the value, or an operation of its body does. */
 static bool makes(const struct op *op, int value)
 {
   if (op->out == value) return true;

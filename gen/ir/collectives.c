@@ -1,4 +1,4 @@
-/* collectives.c: the table of collectives, collectives.h, and what follows from a row. */
+/* collectives.c: the table of collectives (collectives.h), and questions that its rows answer. */
 #include "ir/ir.h"
 
 const struct collective_row collective_row[OP_COUNT] = {

@@ -1,19 +1,18 @@
-/* device.c: what a rank computes with, and how much of it an operation reaches.
+/* device.c: the rates of a device, and which part of them an operation reaches.
 
-   The figures are those of NVIDIA's data sheets, for the modules that are linked by NVLink (SXM):
-   multiplications and additions a second in products of matrices that are not sparse, by what is
-   multiplied (float32 without tensor cores, TF32, bfloat16); bytes a second of the memory; how many
-   multiprocessors. runtime/cuda.cu has the same peaks.
+   The figures are those of NVIDIA's data sheets for SXM modules: multiplications and additions a
+   second in dense matrix products, by the type of the operands (float32 without tensor cores, TF32,
+   bfloat16); bytes a second of the memory; the number of multiprocessors. runtime/cuda.cu has the
+   same peaks.
 
-   Nothing reaches its peak. By measurements of cuBLAS on such GPUs a large product comes to four
-   fifths of it, where clocks fall under the load; a tile of the result is a multiprocessor's work,
-   so the last round of them may leave most idle; smaller tiles read their operands more often; and
-   each round has a beginning and an end. Attention runs on
-   the instructions of sm_80, which reach less of a later GPU. A kernel that goes through memory
-   reaches four fifths of its bandwidth.
+   No operation reaches the peak. By measurements of cuBLAS on such GPUs a large product reaches
+   four fifths of it, since clocks fall under the load. One multiprocessor computes a tile of the
+   result, so the last wave may leave most of them idle. Smaller tiles read their operands more
+   often, and each wave has a start and an end. Attention uses the instructions of sm_80, which
+   reach less of a later GPU. A kernel bound by memory reaches four fifths of the bandwidth.
 
-   Where the plan names no device the target's is taken. The CPU target, of whose machine nothing is
-   known, has none: it goes by flat figures that are good for comparing times with each other. */
+   If the plan names no device, the target's default counts. The CPU target has none, since nothing
+   is known of its machine: it has flat figures, good for comparing times with each other. */
 #include "ir/ir.h"
 
 #include <math.h>
@@ -52,8 +51,8 @@ const struct device *device(void)
   return target->device ? device_named(target->device) : NULL;
 }
 
-/* The seconds of a product on tiles of this size, each of which reaches so much of the rest, its
-   sums cut into `pieces` that run beside each other. */
+/* The seconds of a product on tiles of this size, which reach so much of the rest. Its sums are
+   cut into `pieces`, computed in parallel. */
 static double seconds_on_tiles(const struct device *d, double flops, const struct product_sizes *p,
                                double rows, double columns, double reach, double pieces)
 {

@@ -1,5 +1,4 @@
-/* dim_order.c: in which order a value's dimensions lie in memory, and how far apart neighbours
-   are. */
+/* dim_order.c: the order of a value's dimensions in memory, and their strides. */
 #include "ir/ir.h"
 
 unsigned order_with_dimension(unsigned order, int place, int dim)

@@ -1,4 +1,4 @@
-/* early_end.c: searches that end before their end: plan.txt and plan.json tell of each. */
+/* early_end.c: searches that their bound ends: plan.txt and plan.json list them. */
 #include "ir/ir.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* edit.c: changes of a function of the folded program: operations put in and left out, parts of
+/* edit.c: changes to a function of the folded program: operations inserted and removed, parts of
    loop bodies. */
 #include "ir/ir.h"
 

@@ -1,4 +1,4 @@
-/* graph.c: how values and operations are added, and what the table of operators says of a kind. */
+/* graph.c: adds values and operations to the graph. */
 #include "ir/ir.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ bool is_gradient(int value)
   return graph->value[value].role == GRADIENT || graph->value[value].role == SUMS;
 }
 
-/* The name stays where it is. */
+/* The caller keeps the name. */
 static int add_value_named(enum role role, const char *name, enum type type, struct shape shape,
                            int module, int line)
 {
@@ -117,7 +117,7 @@ bool has_name_of_op(int value)
 
 int shown_value(int value)
 {
-  enum { FAR_ENOUGH = 128 }; /* names would be no better for more */
+  enum { FAR_ENOUGH = 128 }; /* more would not make better names */
   for (int steps = 0; steps < FAR_ENOUGH; steps++) {
     int id = graph->value[value].op;
     enum op_kind kind = id == NONE ? OP_COUNT : graph->op[id].kind;

@@ -25,19 +25,19 @@ struct module {
   int unit; /* to which its own parameters belong, or NONE */
 };
 
-/* One call of a module: operations first <= i < last of the flat graph were made inside it. Calls
-   are in the order in which they began; parent is the call around it. */
+/* One call of a module: operations first <= i < last of the flat graph were made inside it.
+   Calls are listed in the order in which they began; parent is the enclosing call. */
 struct call {
   int module, parent, first, last;
   int nin, in[MAX_INPUTS];
   int nout, out[MAX_INPUTS];
 };
 
-/* What a style asks of one module, along one dimension of the mesh. */
+/* A layout that a style requests of one module, along one dimension of the mesh. */
 struct layout_request {
   enum { REQUEST_PARAMETER, REQUEST_INPUT, REQUEST_OUTPUT } what;
   int value; /* WISH_PARAMETER */
-  int index; /* WISH_INPUT, WISH_OUTPUT: which of them, from 0 */
+  int index; /* WISH_INPUT, WISH_OUTPUT: of which one, from 0 */
   struct placement to;
 };
 struct style {
@@ -47,65 +47,68 @@ struct style {
   struct layout_request *request;
 };
 
-/* Parameters that are gathered together, where the modules of the unit first use them, and whose
-   gradients are reduced together: one call of fully_shard. */
+/* One call of fully_shard: parameters that are gathered together where the modules of the unit
+   first use them, and whose gradients are reduced together. */
 struct unit {
-  const char *name; /* the path of its first module; "" for the root */
-  int module, line; /* its first module; of the call */
-  const char *who;  /* "fully_shard", "replicate" */
-  unsigned shards;  /* a bit for each mesh dimension over which its parameters are kept cut */
-  unsigned copies;  /* and for each over which these parts are kept alike */
-  unsigned again;   /* of `shards`, those over which it is gathered again for the backward: what was
-                       gathered over them is given up after the forward, over the others kept */
-  int dim;          /* that is cut where there is such, negative: from the last; or ANY_DIM */
-  bool once;        /* it is gathered for all batches of a step, ahead of them */
-  bool reduces_each; /* where a step takes several batches: the gradients of each, not their sum */
+  const char *name;  /* the path of its first module; "" for the root */
+  int module, line;  /* its first module; the module of the call */
+  const char *who;   /* "fully_shard", "replicate" */
+  unsigned shards;   /* a bit for each mesh dimension over which its parameters are sharded */
+  unsigned copies;   /* a bit for each over which these shards are replicated */
+  unsigned again;    /* of `shards`, those over which the backward gathers again: the forward
+                        frees what it gathered over them, and keeps what it
+                        gathered over the others */
+  int dim;           /* which dimension is cut, where a tensor has it; negative: counted from the
+                        last; or ANY_DIM */
+  bool once;         /* gathered once for all batches of a step, before them */
+  bool reduces_each; /* in a step of several batches the gradient of each is reduced, not their
+                        sum */
 };
 enum { ANY_DIM = MAX_DIMS };
 
-/* What became of a collective that async_tp asks for: in how many pieces it is, 0: it is whole. */
+/* The outcome for a collective that async_tp asks for: in how many chunks it is, 0: it is whole. */
 struct async_tp_result {
   int op, async, pieces;
   int times;                /* in a step */
-  int tried;                /* where the model decided: how many pieces are quickest */
-  int64_t whole, in_pieces; /* picoseconds that it and its products take, whole and in so many */
+  int tried;                /* where the model decided: how many chunks are quickest */
+  int64_t whole, in_pieces; /* picoseconds for it and its products, whole and in chunks */
   const char *why_not;      /* it cannot be cut */
 };
 
-/* Whole numbers that the plan uses as indices and that may be out of range, as far as tpgen knows:
-   each must be at least 0 and less than `below`, or `ignored`. */
+/* Whole numbers that the plan uses as indices and that may be out of range, as far as tpgen
+   knows: each must be at least 0 and less than `below`, or equal `ignored`. */
 struct index_use {
   const char *what; /* "embedding": the function that the plan calls */
   int line;         /* of the plan */
   int64_t below, ignored;
   bool ignores;
-  int input; /* the input whose numbers they are, unchanged: the runtime looks at those of this part
-                of it when it fills it; or NONE: they are computed, and the operation index_within
-                looks at them */
+  int input; /* the input that has these numbers: the runtime checks this rank's part when it
+                fills it; or NONE: they are computed, and the operation index_within
+                checks them */
   struct shape part;
   int64_t first[MAX_DIMS];
 };
 
-/* A search, or a check, that its bound ended before all was looked at. */
+/* A search or a check that its bound ended before it was complete. */
 struct early_end {
   const char *where; /* the pass, or "check" */
-  const char *what;  /* "a better order" */
-  const char *unit;  /* "operations looked at" */
-  int64_t most;      /* of these */
+  const char *what;  /* what was searched for: "a better order" */
+  const char *unit;  /* what was counted: "operations looked at" */
+  int64_t most;      /* how many of these */
 };
 
-/* A run of the program that is emitted as one C function. The phases' functions run in the order in
-   which they stand; a loop's body is called by one of them. What a body does for another
-   iteration, or for what follows the loop, is a part of it: a function that the body calls, and the
-   loop's caller around the loop. */
+/* A part of the program that is emitted as one C function. Functions of phases run in the order
+   in which they are listed. A loop's body is called by one of them. What a body does for another
+   iteration, or for what follows the loop, is a part of it: a function that the body calls, and
+   the loop's caller before or after the loop. */
 struct function {
   const char *name;
   enum phase phase;
-  int count;    /* 1: a phase, or a part for what follows a loop; else how many modules of a list it
-                   is called for */
-  bool is_part; /* of a loop's body */
-  int body;     /* is_part: of which function */
-  bool upward;  /* from module 0 to the last, or back */
+  int count;    /* 1: a phase, or a part for what follows a loop; else the number of modules that
+                   it is called for */
+  bool is_part; /* a loop's body: the list of modules */
+  int body;     /* is_part: a part of this function */
+  bool upward;  /* runs from module 0 to the last, or the other way */
   int nop, *op; /* in the order in which they run */
 };
 
@@ -114,9 +117,9 @@ struct graph {
   int nvalue, value_room;
   struct value *value;
   int nop, op_room;
-  struct op *op; /* all there ever were, but for what drop.c takes out: append only */
+  struct op *op; /* all operations ever made, except those that drop.c removes: append only */
   int norder, order_room;
-  int *order; /* the flat program, until outline: these operations, in this order; then empty */
+  int *order; /* the flat program, until outline: these operations in this order; then empty */
   int nmodule, module_room;
   struct module *module;
   int ncall, call_room;
@@ -138,15 +141,15 @@ struct graph {
   int nasync_tp_result, async_tp_result_room;
   struct async_tp_result *async_tp_result; /* in the order of the functions */
   int nended, ended_room;
-  struct early_end *ended;   /* in the order in which they were met, each once */
-  int loss;                  /* the value that is trained down, or NONE: a forward-only program */
+  struct early_end *ended;   /* in the order in which they were met, without repeats */
+  int loss;                  /* the loss, or NONE: a forward-only program */
   int norm;                  /* the value, or NONE */
-  struct schedule *schedule; /* of collectives; NULL before the pass `schedule` */
+  struct schedule *schedule; /* decisions about collectives; NULL before the pass `schedule` */
   struct kernel_forms *kernel_forms; /* of fused operations; NULL before the pass `kernel_forms` */
-  struct memory_plan *memory;        /* where values lie; NULL before the pass `memory` */
+  struct memory_plan *memory;        /* where values are in memory; NULL before the pass `memory` */
 };
 
-/* A question, a row of numbers, and those that were asked before. */
+/* A cached question, a row of numbers, and the earlier ones. */
 struct query {
   const struct graph *of;
   int n, room;
@@ -165,15 +168,15 @@ static inline void ask_number(struct query *q, int64_t number)
   q->at[q->n++] = number;
 }
 
-/* By name, or NULL, and the names that there are; what the plan tells, else the CUDA
-   target's, else NULL. How many seconds products of these sizes, attention of so many operations,
-   or reading and writing so many bytes takes. */
+/* The device of that name, or NULL, and all names; the device of the plan, else the target's
+   default, else NULL. The seconds that products of these sizes take, attention of so many
+   operations, and reading and writing so many bytes. */
 struct product_sizes {
   double count, rows, columns, terms;
 };
 
-/* Values that are told as one: the members' names are `name`, a number from 0 on, `rest`. Of one
-   value alone `name` is all of it, and `rest` NULL. */
+/* Values that are listed as one: a member's name is `name`, a number from 0 on, `rest`. For a
+   single value `name` is the whole name, and `rest` NULL. */
 struct family {
   const char *name, *rest;
   struct list member;
@@ -191,8 +194,8 @@ enum pass {
   PASS_LAST = PASS_COUNT - 1
 };
 
-/* The program's functions and the schedule as they were, to go back to: a new order is a new list.
-   Operations that were added since stay, and nothing runs them. */
+/* A copy of the program's functions and the schedule, to go back to: a new order is a new list.
+   Operations added since then stay in the graph, and nothing runs them. */
 struct edit_state {
   int nfunction;
   struct function *function;

@@ -11,37 +11,38 @@
 int operand_count(const struct op *op);
 int nth_operand(const struct op *op, int i);
 const struct axis *operand_axes(const struct op *op, const struct letters *l, int i);
-/* The values that an operation reads and writes in memory, those of its body among them (a fused
-   kernel's inner values are neither). Give how many; list has room for op_width(op). */
+/* The values that an operation reads and writes in memory, including those of its body. A fused
+   kernel's inner values are neither read nor written. They return how many; list has room for
+   op_width(op). */
 int op_reads(const struct op *op, int *list);
 int op_writes(const struct op *op, int *list);
 int op_width(const struct op *op);
-/* Of a collective that is pending, what it reads and writes meanwhile: of a bucket that is copied
-   in before and out when it is awaited no more than the buffer, and what it leaves in place. And
-   all that an operation writes until its await, with that, as op_writes has it where nothing is
-   pending. */
+/* What a pending collective reads and writes until its await. A bucket that is packed before and
+   unpacked at its await touches only the buffer and what it leaves in place. The third gives all
+   that an operation writes until its await; for an operation that is not pending, the same as
+   op_writes. */
 int pending_reads(const struct op *op, int *list);
 int pending_writes(const struct op *op, int *list);
 int op_makes(const struct op *op, int *list);
-/* Whether what comes in a bucket's chunks is copied out of them when it is awaited. */
+/* Whether the await of a bucket copies its chunks to their places. */
 bool copies_late(const struct op *op);
-/* Which piece of the value the operation touches; NONE: all of it. */
+/* Which chunk of the value the operation touches; NONE: all of it. */
 int piece_touched(const struct op *op, int value);
-/* By parameter: the value SUMS that a step's first batch begins with, or NONE. */
+/* By parameter: the SUMS value that a step's first batch begins with, or NONE. */
 const int *sums_by_parameter(void);
-/* Whether the value is a buffer of pieces that an exchange gives, or gets. */
+/* Whether the value is a buffer of pieces that an exchange sends, or receives. */
 bool holds_pieces(int value);
 
 /* ------------------------------------------------------------------------------- collectives.c */
 
 extern const struct collective_row collective_row[OP_COUNT];
 bool is_collective(enum op_kind k);
-/* Whether it makes a whole of shards, or shards of a sum; whether each member gives, or gets, its
-   shard: counts follow from the shards' sizes. */
+/* Whether it makes a whole of shards, or shards of a sum; whether each member sends, or
+   receives, its shard: counts then follow from the sizes of the shards. */
 bool gathers_shards(enum op_kind k);
 bool scatters_sum(enum op_kind k);
 bool moves_shards(enum op_kind k);
-/* Of what gathers, scatters or reduces: of its two values the one that is cut, and the other. */
+/* Of the two values of a gather, scatter or reduction: the one that is cut, and the other one. */
 int sharded_value(const struct op *op);
 int whole_value(const struct op *op);
 
@@ -56,40 +57,40 @@ double memory_seconds(double bytes);
 
 /* --------------------------------------------------------------------------------- dim_order.c */
 
-/* The dimension of a value that lies in memory at this place from the outermost, and the place of a
+/* The dimension at this place in memory, counted from the outermost, and the place of a
    dimension. */
 int dimension_at(int value, int place);
 int dimension_place(int value, int dim);
-/* The order of `ndim` dimensions in memory with one of them outermost, the others as written; and
-   how it is told: "dimension 1 outermost". */
+/* The dim order with one of `ndim` dimensions outermost and the others as written; and its text:
+   "dimension 1 outermost". */
 unsigned moved_to_front(int dim, int ndim);
 const char *order_text(const struct value *v);
-/* By dimension: how many elements lie from one to the next along it, in the rank's part. */
+/* By dimension: its stride in elements, in the rank's part. */
 void local_strides(int value, int rank, int64_t stride[MAX_DIMS]);
-/* Whether two values have the same bytes: one storage, and one place in the arena. */
+/* Whether two values have the same bytes: one storage, one offset in the arena. */
 bool same_place(int a, int b);
-/* An order has three bits for each place, the outermost first: the dimension that lies there. */
+/* A dim order has three bits for each place, the outermost first: the dimension at that place. */
 unsigned order_with_dimension(unsigned order, int place, int dim);
 
 /* --------------------------------------------------------------------------------- early_end.c */
 
-/* The search for `what`, of the pass `where`, ended after so many of `unit`: something better may
-   be there. It is noted once. */
+/* Records, once, that the search for `what` in the pass `where` ended after so many of `unit`:
+   something better may exist. */
 void ended_early(const char *where, const char *what, int64_t most, const char *unit);
 
 /* -------------------------------------------------------------------------------------- edit.c */
 
-/* The name, or with a number behind it where a function has that name already. */
+/* The name, with a number appended if a function has that name already. */
 const char *free_function_name(const char *wanted);
-/* What loop_carried.c and last_iteration.c change functions by. An await of the collective; a call
-   of the function, on its behalf; a part of a body, of these operations, whose name ends so; the
-   function with an operation more, or less. */
+/* How loop_carried.c and last_iteration.c change functions: an await of the collective; a call
+   of the function for an iteration; a part of a body, of these operations and with this suffix;
+   the function with an operation more, or less. */
 int await_of(int collective);
 int call_for(int function, enum iteration iteration, int distance, const struct op *collective);
 int add_part(int body, const char *name, const struct list *op);
 void insert(struct function *f, int at, int op);
 void leave_out_of(struct function *f, int op);
-/* The program as it is, with its schedule, to go back to. */
+/* The program as it is, with its schedule, for a trial to go back to. */
 struct edit_state remember_program(void);
 void go_back(const struct edit_state *to);
 
@@ -99,43 +100,45 @@ void go_back(const struct edit_state *to);
 int add_value(enum role role, const char *name, enum type type, struct shape shape, int module,
               int line);
 int add_module(const char *name, const char *class_name, int parent, int line);
-/* An operation that makes no new value, and is not in the order yet; an operation at its end. */
+/* An operation that makes no new value and is not in the order yet; an operation appended to the
+   order. */
 int store_op(struct op op);
 void append_to_order(int op);
-/* The group over some dimensions of the mesh, a bit for each, in its order; or in another. */
+/* The group over some dimensions of the mesh, a bit for each, in their order; the same in
+   another order. */
 int add_group(unsigned dims);
 int add_ordered_group(int n, const int *dim);
-/* Whether the dimension of the mesh is that within the groups of one that was split. */
+/* Whether the dimension of the mesh is the inner one of a dimension that was split. */
 bool is_within(int mesh_dim);
 /* Adds an operation and the value it makes, whose shape and type follow from the inputs and the
-   attributes in `op` (kind, nin, in, equation, scalar, dims, keep, module, line, phase are given).
-   A misfit is the plan's error at op->line. Appends it to the order unless told not to. */
+   attributes in `op` (kind, nin, in, equation, scalar, dims, keep, module, line, phase are
+   given). A misfit is the plan's error at op->line. */
 int make_op(struct op op);   /* gives the operation; its value is graph->op[i].out */
 int append_op(struct op op); /* make_op, then at the end of the order; gives the value */
 /* For operators whose output's shape is not a function of the inputs: expand, full. */
 int append_op_shaped(struct op op, struct shape shape);
 /* The shapes of all it makes, in order. */
 int append_op_outputs(struct op op, const struct shape *shape, int nout);
-/* The shapes and types of the values from `like` on, which an operation like this made. */
+/* The shapes and types of the values from `like` on, which such an operation made. */
 int append_op_like(struct op op, int like);
 /* An operation that writes in place and makes no value. */
 int append_update(struct op op);
-/* Whether it is of a parameter's gradient, or what several batches add up for it. */
+/* Whether the value has the role of a parameter's gradient, or of its sum over batches. */
 bool is_gradient(int value);
-/* Whether that is the operation's that makes it; and what it is moved, or in another shape, order
-   or type, where it has no name of its own. */
+/* Whether a value shares the bytes of its operation's input; and the value that this one is a
+   moved, reshaped, reordered or cast form of, where it has no name of its own. */
 bool has_name_of_op(int value);
 int shown_value(int value);
-/* Whether the second parameter comes behind the first with no other between: as they lie. */
+/* Whether the second parameter follows the first one directly in the struct. */
 bool is_next_parameter(int one, int next);
 
 /* ---------------------------------------------------------------------------------------- ir.c */
 
-/* The one graph, and what the plan asks for, in memory that the process which reads the plan shares
-   with its parent. */
+/* The one graph, and the plan's options, in memory that is shared with the process that reads
+   the plan. */
 extern struct graph *graph;
 extern struct plan_options *plan_options;
-/* Opens the arena and makes the empty graph in it, and options that ask for nothing. */
+/* Opens the arena and creates the empty graph and default options in it. */
 void graph_open(void);
 
 /* ------------------------------------------------------------------------------ kernel_forms.c */
@@ -154,73 +157,73 @@ int64_t alignment_of(int value, int rank);
 
 /* ------------------------------------------------------------------------------- memory_plan.c */
 
-/* A plan in which every value is its own storage, and lives at no time; makes one such again. */
+/* A plan in which every value has its own storage and lives at no time; resets a plan to that. */
 struct memory_plan *new_memory_plan(void);
 void clear_memory_plan(struct memory_plan *plan);
-/* Of the pass `memory`; before it, of such a plan. */
+/* From the pass `memory`; before it, from such a plan. */
 struct allocation allocation_of(int value);
 int storage_of(int value);
 int64_t arena_bytes(void);
 /* From one place for a value in the arena to the next: of several modules, or rounds. */
 int64_t arena_stride(int value);
-/* Of the values that share bytes the one that stands for them all; and of a value of a family the
-   one of all that the family keeps. plan NULL: none share bytes. */
+/* The value that represents all values sharing these bytes; for a value of a family, the member
+   that represents all those the family keeps. plan NULL: no values share bytes. */
 int representative(const struct memory_plan *plan, int value);
 int family_representative(const struct memory_plan *plan, int value);
 
 /* -------------------------------------------------------------------------------------- mesh.c */
 
-/* What a rank's link along a dimension of the mesh carries, and a collective over it costs: the
-   plan's figures, or the defaults. */
+/* The bandwidth and latency of a rank's link along a dimension of the mesh: the plan's, or the
+   defaults. */
 double link_bandwidth(int mesh_dim);
 double link_latency(int mesh_dim);
 struct link link_of(int group);
 
 /* ------------------------------------------------------------------------------- name_groups.c */
 
-/* The n values as families, each where its first member stands. `alike` says whether a value may
-   join one. */
+/* The n values as families, each at its first member's place. `alike` says whether a value may
+   join a family. */
 struct families find_families(int n, const int *value,
                               bool (*alike)(const struct family *f, int value));
 /* "layers.0-31.wq.weight" */
 char *family_text(const struct family *f);
-/* What files of others call it, parted in the same way; name is NULL where nothing does. */
+/* The name in files of others, taken apart in the same way; name is NULL where there is none. */
 void family_alias(const struct family *f, const char **name, const char **rest);
-/* Whether the value's alias goes on with those of the family that it is to join. */
+/* Whether the value's alias continues the aliases of the family that it would join. */
 bool alias_goes_on(const struct family *f, int value);
-/* Whether two tensors are alike in all but their names and places. */
+/* Whether two tensors are equal in all but names and places. */
 bool same_tensor(int a, int b);
 
 /* ---------------------------------------------------------------------------------- operands.c */
 
-/* The value whose elements an operation walks over. */
+/* The value over whose elements an operation iterates. */
 int space_of(const struct op *op);
-/* Whether a pointwise or reduce operation reads elements of input i that stand at other places than
-   its own: permuted, broadcast, or by an index. */
+/* Whether a pointwise or reduce operation reads elements of input i at other places than its
+   own: permuted, broadcast, or by an index. */
 bool reads_elsewhere(const struct op *op, int i);
-/* Whether it reads input i's elements by an index, and in which dimension: that of the first letter
-   of the operand. */
+/* Whether it reads input i's elements by an index, and in which dimension: the one of the
+   operand's first letter. */
 bool reads_by_index(const struct op *op, int i);
 int indexed_dimension(const struct op *op, int i);
 const struct axis *space_axes(const struct op *op, const struct letters *l);
 
 /* --------------------------------------------------------------------------------- ops_table.c */
 
-/* tpgen itself is wrong: as bug(), and names the operation, unless it is NONE. */
+/* Like bug(), but names the operation, unless it is NONE. */
 _Noreturn void bug_at(const char *pass, int op, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The operator's name; a sum that is divided by the number of its terms is called a mean. */
+/* The operator's name. A sum that is divided by the number of its terms is called a mean. */
 const char *op_name(const struct op *op);
 extern const struct op_row op_row[OP_COUNT];
 /* How an operator is computed: each element of the output by an expression, or a reduction of such;
    by a kernel of its own, a file in templates/kernels or the plan's; or in a way of its own. */
 bool is_pointwise(enum op_kind k);
 bool is_reduce(enum op_kind k);
-/* Whether it takes its inputs element by element, broadcast: "...,...->...". */
+/* Whether it takes its inputs element by element, with broadcasting: "...,...->...". */
 bool is_broadcast(enum op_kind k);
 bool has_kernel(enum op_kind k);
-/* The rule and linearity of an operation: its row's, its equation, or its custom operator's. "":
-   it has none, and says itself where its values lie. */
+/* The rule and linearity of an operation: from its row, its equation, or its custom operator.
+   "": none; the operation itself gives the layouts of its values. */
 const char *rule_of(const struct op *op);
 const char *linear_of(const struct op *op);
 /* The attribute of that name, which the row has. */
@@ -245,43 +248,43 @@ void ask_piece(struct query *q, const char *s, size_t length);
 void ask_layout(struct query *q, const struct layout *layout);
 void ask_value(struct query *q, const struct value *v);
 void ask_rule(struct query *q, const struct op *op);
-/* The question's number, in the order in which they were first asked: a new one is the last. */
+/* The number of the question, in the order of first asking: a new one is the last. */
 int number_of_query(struct memo *memo, const struct query *q);
-/* The place of its answer, of so many bytes; *is_new: it was not asked before, and is to be written
-   there. It stays where it is. */
+/* Room for its answer, of so many bytes, at an address that never changes. *is_new: the question
+   is new, and the caller writes the answer. */
 void *answer_to(struct memo *memo, const struct query *q, size_t size, bool *is_new);
 
 /* -------------------------------------------------------------------------------------- rule.c */
 
-/* Fits the rule to the inputs' shapes, and to the outputs' where the operation has them already. A
-   misfit is the plan's error. */
+/* Matches the rule with the shapes of the inputs, and of the outputs if the operation has them
+   already. A misfit is the plan's error. */
 void op_letters(const struct op *op, struct letters *l);
 /* The type that the rule names for the k-th output, or NONE. */
 int rule_type(const struct op *op, int k);
 
 /* ---------------------------------------------------------------------------------- schedule.c */
 
-/* A schedule in which nothing is decided about the operations that there are. */
+/* A schedule without decisions for the operations there are. */
 struct schedule *new_schedule(void);
-/* What is decided about the operation: nothing where it has no row, or before the pass. */
+/* The decisions about the operation; the default ones if it has no row, or before the pass. */
 const struct scheduled *scheduled(const struct op *op);
-/* Its row, to be written. */
+/* Its row, for writing. */
 struct scheduled *schedule_of(int op);
-/* Whether the collective is in flight from one iteration of a loop to another one; whether a part
-   of a loop's body issues it. */
+/* Whether the collective is in flight from one iteration of a loop to another; whether a part of
+   a loop's body issues it. */
 bool is_loop_carried(const struct op *op);
 bool is_issued_by_part(const struct op *op);
 /* Whether any collective of a group is overlapped: it runs on the group's stream. */
 bool has_stream(int group);
 /* The collective that this one is chained to, or NULL. */
 const struct op *predecessor_of(const struct op *op);
-/* How many events an overlapped collective has: as many as modules that it is in flight for at
-   once. That of module l is the l % event_slots-th. */
+/* How many events an overlapped collective has: the number of modules for which it is in flight
+   at once. Module l uses number l % event_slots. */
 int event_slots(const struct op *op);
 
 /* ------------------------------------------------------------------------------------- shape.c */
 
-/* The model's name for a value; where it has none, the name of the operator that made it. */
+/* The model's name for a value, or the name of the operator that made it. */
 const char *value_name(int value);
 /* The shapes of the values that `op` makes, from its inputs; gives how many. */
 int shapes(const struct op *op, struct shape shape[MAX_OUTPUTS]);
@@ -293,52 +296,52 @@ bool is_floating(enum type t);
 
 int world_size(void);
 void coordinate_of(int rank, int coordinate[MAX_MESH]);
-/* How much of its dimension is outside of what a shard cuts: 1 for a plain one. */
+/* The outer factor of a shard: 1 for a plain one. */
 int64_t shard_stride(struct placement p);
-/* The mesh dimensions that cut `dim`, the one that cuts it first before the others; how many. */
+/* The mesh dimensions that cut `dim`, in the order in which they cut it; returns how many. */
 int cuts_of(const struct mesh *mesh, struct layout layout, int dim, int cut[MAX_MESH]);
-/* Whether `dim` is cut in another order than that of the mesh. */
+/* Whether the cuts of `dim` have another order than the dimensions of the mesh. */
 bool is_reordered(const struct mesh *mesh, struct layout layout, int dim);
 /* The size of part `index` of n, cut as torch.chunk does. */
 int64_t chunk_size(int64_t n, int parts, int index);
-/* Whether the layout cuts the dimension in strides. */
+/* Whether the layout has a strided shard in the dimension. */
 bool is_strided(const struct mesh *mesh, struct layout layout, int dim);
-/* The part of `whole` that the rank at `coordinate` holds; of a dimension that is cut in strides
-   `first` says nothing. */
+/* The part of `whole` that the rank at `coordinate` holds. For a dimension with a strided shard,
+   `first` has no meaning. */
 struct part local_part(const struct mesh *mesh, struct shape whole, struct layout layout,
                        const int coordinate[MAX_MESH]);
 struct shape local_shape(int value, int rank);
-/* Whether the parts that ranks hold are equally long in a dimension: the first rank's is the
-   longest, and only where all are equal the last rank's is as long. */
+/* Whether the ranks' parts have equal length in a dimension: rank 0 has the longest, and the
+   last rank's is as long only if all are equal. */
 bool is_cut_evenly(int value, int dim);
 /* The largest local shard of any rank, in bytes. */
 int64_t largest_bytes(int value);
-/* The ranks that `rank` meets in a group, in its order; gives how many. */
+/* The ranks that meet `rank` in a group, in the group's order; returns how many. */
 int group_members(int group, int rank, int *members);
 int first_member(int group, int rank);
 /* Which member of its group a rank is. */
 int place_in_group(int group, int rank);
 int group_size(int group);
-/* The same layout with its turns told in one way: 0 where a dimension is cut in the order of the
-   mesh, else 0, 1, 2 ... in the order of the cuts. Every value that is placed lies so. */
+/* The layout in canonical form: turns are 0 where a dimension is cut in the order of the mesh,
+   else 0, 1, 2 ... in the order of the cuts. Layouts of placed values are canonical. */
 struct layout usual_turns(struct layout layout);
-/* Turns are compared too; layouts by what they mean. */
+/* Compares turns, too: by meaning, not by representation. */
 bool same_placement(struct placement a, struct placement b);
 bool same_layout(struct layout a, struct layout b);
-/* Whether they differ at most on dimensions of the mesh that have one rank. */
+/* Whether they differ only on mesh dimensions of size 1. */
 bool same_layout_but_units(struct layout a, struct layout b);
-/* Whether all ranks' parts are as large in both: what one has pending the other may have whole. */
+/* Whether all ranks' parts have equal size in both: a pending dimension counts as a replicated
+   one. */
 bool same_local_shape(struct layout a, struct layout b);
-/* "R S(0)": on each mesh dimension of more than one rank; "S(0/4)" is strided, with outer 4;
-   "S(0)[1] S(0)[0]" tells the turns where the second cuts before the first. */
+/* "R S(0)": for each mesh dimension larger than 1; "S(0/4)" is strided, with outer factor 4;
+   "S(0)[1] S(0)[0]" shows the turns where the second dimension cuts first. */
 char *layout_text(struct layout layout);
 char *placement_text(struct placement p);
 char *shape_text(struct shape s); /* "[20, 10]" */
 
 /* ------------------------------------------------------------------------------------- types.c */
 
-/* How many elements the shape has; whether two are equal; the bytes of an element, and "float32".
- */
+/* The number of elements; whether two shapes are equal; the bytes of an element, and "float32". */
 int64_t elements(struct shape s);
 bool same_shape(struct shape a, struct shape b);
 int64_t type_bytes(enum type t);
@@ -346,43 +349,43 @@ const char *type_name(enum type t);
 
 /* -------------------------------------------------------------------------------- view_shape.c */
 
-/* The rule of a view between two shapes of as many elements. line: of the plan. */
+/* The rule of a view between two shapes with the same number of elements. line: of the plan. */
 const char *view_equation(struct shape from, struct shape to, int line);
-/* Of a value that stays as it is: "abc->abc". */
+/* The rule of an identity: "abc->abc". */
 const char *identity_equation(int ndim);
 
 /* -------------------------------------------------------------------------------------- walk.c */
 
-/* Whether any operation of the step looks at indices. */
+/* Whether any operation of the step checks indices. */
 bool notes_indices(void);
-/* Whether it runs for each batch of a step. */
+/* Whether it runs once for each batch of a step. */
 bool is_of_batch(enum phase phase);
-/* Where the function runs the operation, or NONE. */
+/* The place of the operation in the function, or NONE. */
 int runs_at(const struct function *f, int op);
-/* Calls `visit` for every operation in the order of the program, a loop's body once, after its
-   call, with how many times it runs in a step. What iterations do for each other comes once, too:
-   what is issued for the next where it is issued for the first, before the loop, what is awaited of
-   the one before where it is awaited of the last. */
+/* Calls `visit` for every operation in the order of the program, and tells how many times it
+   runs in a step. A loop's body comes once, after its call. What iterations do for each other
+   comes once, too: what is issued for the next iteration at the first issue, before the loop;
+   what is awaited from the one before at the last await. */
 void each_op(void (*visit)(void *to, int op, int times), void *to);
-/* Likewise, of a phase's function and what it calls. */
+/* Likewise, for the function of a phase and what it calls. */
 void each_op_of(const struct function *f, void (*visit)(void *to, int op, int times), void *to);
-/* Whether the function is a phase's, which a step calls: no loop's body, nor a part of one. */
+/* Whether the function is a phase, which a step calls, and not a loop's body or a part of one. */
 bool is_phase(const struct function *f);
-/* Calls `visit` for every operation as a run of a phase's function runs them, with the number of
+/* Calls `visit` for every operation in the order in which a phase runs them, with the number of
    its module, NONE outside of loops. */
 void each_run_of(const struct function *f, void (*visit)(void *to, int op, int module), void *to);
-/* The module of a loop's iteration, counted from 0; and the iteration that a call in `from` is for,
-   or NONE where there is none. */
+/* The module of a loop's iteration, counted from 0; and the iteration that a call in `from` is
+   for, or NONE. */
 int module_of_iteration(const struct function *f, int iteration);
 int iteration_called(const struct op *op, int from);
-/* Whether inputs are read from a file of tokens. */
+/* Whether any input is read from a file of tokens. */
 bool reads_tokens(void);
 /* Whether a step begins with the next batch of its data: a training has any number of them, and a
    program that only goes forward one, unless that is tokens. */
 bool takes_batches(void);
-/* Whether the batches of a step are kept, each in a place of its own. */
+/* Whether all batches of a step are kept, each in a place of its own. */
 bool keeps_batches(void);
-/* How things are told. */
+/* Their names in dumps and reports. */
 extern const char *const phase_name[];
 
 #endif

@@ -1,26 +1,28 @@
-/* layout.h: the mesh, shapes, and how a tensor lies on the ranks. */
+/* layout.h: the mesh, shapes, and layouts: which part of a tensor each rank holds. */
 #ifndef TPGEN_IR_LAYOUT_H
 #define TPGEN_IR_LAYOUT_H
 
 #include "base/base.h"
 
-/* What a rank computes with: device.c. */
+/* The rates of a device: device.c. */
 enum arithmetic { IN_FLOAT32, IN_TFLOAT32, IN_BFLOAT16 };
 struct device {
-  const char *name; /* "H100"; NULL: not told */
+  const char *name; /* "H100"; NULL: not given */
   double flops[3];  /* multiplications and additions a second, by enum arithmetic: the peak */
-  double bandwidth; /* bytes a second that its memory carries */
-  int processors;   /* that share a product; 0: not told */
+  double bandwidth; /* bytes a second of its memory */
+  int processors;   /* multiprocessors; 0: not given */
 };
 
 struct mesh {
   int ndim;
   const char *name[MAX_MESH];
   int size[MAX_MESH];
-  double bandwidth[MAX_MESH];  /* bytes a second that a rank's link along it carries; 0: not told */
-  double latency[MAX_MESH];    /* seconds that a collective over it takes besides; 0: not told */
-  const char *whole[MAX_MESH]; /* of the two that the plan's dimension was split in: its name */
-  int64_t memory;              /* bytes that a rank has; 0: not told */
+  double bandwidth[MAX_MESH];  /* bandwidth of a rank's link along it, in bytes a second; 0: not
+                                  given */
+  double latency[MAX_MESH];    /* latency of a collective over it, in seconds; 0: not given */
+  const char *whole[MAX_MESH]; /* if a dimension of the plan was split into this one and another:
+                                  its name */
+  int64_t memory;              /* bytes of a rank; 0: not given */
   struct device device;
   int line;
 };
@@ -28,11 +30,12 @@ struct mesh {
 enum placement_kind { REPLICATE, SHARD, PARTIAL };
 enum reduction { SUM, MAX, MIN };
 
-/* On one dimension of the mesh. SHARD: the ranks along it hold consecutive parts of dimension
-   `dim`, cut as torch.chunk does. Where `outer` is more than 1 the shard is strided: the dimension
-   is seen as [outer, size / outer], and the second of these is cut: what a cut dimension becomes
-   that is merged with one outside it. PARTIAL: the value is the `reduction` of what they hold.
-   Eight bytes: every value and operation holds six of them. */
+/* The placement on one dimension of the mesh. SHARD: the ranks along it hold consecutive parts
+   of dimension `dim`, cut as torch.chunk does. With `outer` more than 1 the shard is strided:
+   the dimension is seen as [outer, size / outer], and the second factor is cut. Such a shard
+   results when a cut dimension is merged with one outside it. PARTIAL: the value is the
+   `reduction` of the ranks' values. A placement has eight bytes, since every value and operation
+   holds six of them. */
 struct placement {
   enum placement_kind kind : 4;
   int dim : 6;
@@ -41,9 +44,8 @@ struct placement {
   int64_t outer : 44; /* 0 and 1: a plain shard */
 };
 
-/* Several mesh dimensions on one tensor dimension cut it one after the other, the first one's parts
-   are cut again by the second: in the order of their turns, and where these are equal in that of
-   the mesh. */
+/* Several mesh dimensions may cut one tensor dimension: the second cuts the parts of the first.
+   `turn` gives their order, and equal turns the order of the mesh. */
 struct layout {
   struct placement on[MAX_MESH];
 };
@@ -53,7 +55,7 @@ struct shape {
   int64_t size[MAX_DIMS];
 };
 
-/* A plan can't name F64: the norm of the gradients is summed in it. */
+/* A plan cannot name F64: it is the type in which the norm of gradients is summed. */
 enum type { F32, BF16, I32, I64, BOOL, F64 };
 
 struct part {
@@ -61,15 +63,15 @@ struct part {
   int64_t first[MAX_DIMS]; /* where it begins in the whole */
 };
 
-/* Ranks that differ in the mesh dimensions `dim` alone meet in a group: "tp", "dp_tp". Its members
-   stand in the order of these: those that differ in the last of them follow one another. */
+/* Ranks that differ in the mesh dimensions `dim` alone form a group: "tp", "dp_tp". Its members
+   are in the order of these dimensions: ranks that differ in the last one are neighbours. */
 struct group {
   int n, dim[MAX_MESH];
   unsigned dims; /* a bit for each */
   const char *name;
 };
 
-/* The slowest of the group's links. */
+/* The slowest of the links of the group. */
 struct link {
   double bandwidth, latency;
 };

@@ -1,5 +1,5 @@
-/* memory_plan.c: questions about where values lie: of the pass `memory`, of its trials, and of what
-   comes after it. */
+/* memory_plan.c: questions about where values are in memory: for the pass `memory`, its trials, and
+   what follows it. */
 #include "ir/ir.h"
 
 void clear_memory_plan(struct memory_plan *plan)

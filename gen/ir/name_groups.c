@@ -1,4 +1,4 @@
-/* name_groups.c: what the modules of a list hold alike, told as one: "layers.0.wq.weight",
+/* name_groups.c: groups equal tensors of a list of modules under one name: "layers.0.wq.weight",
    "layers.1.wq.weight" and so on are the family "layers.", ".wq.weight". So tables and reports are
    as long for a hundred layers as for two. */
 #include "ir/ir.h"
@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A name taken apart at the first number that is all of a word, and followed by another. */
+/* A name, divided at the first number that is a whole word and has another word after it. */
 struct parts {
-  const char *name, *rest; /* rest: behind the number; NULL where there is none */
+  const char *name, *rest; /* rest: after the number; NULL if there is none */
   size_t before;
   int number;
-  uint64_t hash; /* of what is not the number */
+  uint64_t hash; /* hash of all but the number */
 };
 
 static struct parts parts_of(const char *name)
@@ -32,14 +32,14 @@ static struct parts parts_of(const char *name)
   return p;
 }
 
-/* Whether the name is that of the family's next member. */
+/* Whether the name is the next member's in the family. */
 static bool goes_on(const struct family *f, const struct parts *p)
 {
   return f->rest && p->number == f->member.n && strlen(f->name) == p->before &&
          !memcmp(f->name, p->name, p->before) && !strcmp(f->rest, p->rest);
 }
 
-/* A name of its own, unless others follow. */
+/* A family of one name, which others may join. */
 static struct family begin(const struct parts *p)
 {
   if (!p->rest || p->number) return (struct family){.name = p->name};

@@ -1,4 +1,4 @@
-/* operands.c: how an operation reads its operands: element by element, from elsewhere, or by an
+/* operands.c: how an operation reads its operands: element by element, at other places, or by an
    index. */
 #include "ir/ir.h"
 

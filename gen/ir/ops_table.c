@@ -1,4 +1,4 @@
-/* ops_table.c: the table of operators, ops.h, and what follows from a row. */
+/* ops_table.c: the table of operators (ops.h), and questions that its rows answer. */
 #include "ir/ir.h"
 
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static bool has_reduced_rule(enum op_kind k)
 
 bool is_reduce(enum op_kind k)
 {
-  static enum { NOT_ASKED, NO, YES } known[OP_COUNT]; /* passes ask it of every operation */
+  static enum { NOT_ASKED, NO, YES } known[OP_COUNT]; /* passes ask this for every operation */
   if (known[k] == NOT_ASKED) known[k] = has_reduced_rule(k) ? YES : NO;
   return known[k] == YES;
 }

@@ -1,4 +1,4 @@
-/* passes.c: what the passes are called. */
+/* passes.c: the names of the passes. */
 #include "ir/ir.h"
 
 const char *const pass_name[PASS_COUNT] = {

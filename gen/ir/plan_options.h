@@ -1,5 +1,5 @@
-/* plan_options.h: what the plan asks for, beside the model and its placements. The front end writes
-   it, and no pass changes it. */
+/* plan_options.h: the plan's options, apart from the model and its placements. The front end writes
+   them, and no pass changes them. */
 #ifndef TPGEN_IR_PLAN_OPTIONS_H
 #define TPGEN_IR_PLAN_OPTIONS_H
 
@@ -12,24 +12,25 @@ struct optimizer {
   int line;
 };
 
-/* Of the learning rate: up to the optimizer's along a line, in the steps 1 to `warmup`, then down
-   to `least` of it along a cosine, in the steps to `steps`. steps 0: it stays as it is. */
+/* The schedule of the learning rate: linear up to the optimizer's rate in the steps 1 to
+   `warmup`, then along a cosine down to its part `least` in the steps to `steps`. steps 0:
+   constant. */
 struct rates {
   int warmup, steps;
   double least;
 };
 
-/* Whether the modules of a list are given their gathered parameters ahead, by how many modules at
-   most: loop_carried.c. */
+/* Prefetching: whether the modules of a list get their gathered parameters early, and by at most
+   how many modules: loop_carried.c. */
 enum prefetch { PREFETCH_WHERE_IT_PAYS, PREFETCH_NOTHING, PREFETCH_ALL };
 enum { MOST_PREFETCHED = 4 };
 
-/* Which collectives the pass `bucket` makes one of: as units, memory and the links say; those that
-   follow one another (bucket_select.c); none. */
+/* Which collectives the pass `bucket` merges: by FSDP unit, memory and the cost model;
+   consecutive ones up to a size (bucket_select.c); none. */
 enum bucketing { BUCKETS_BY_UNIT, BUCKETS_GREEDY, BUCKETS_NONE };
 
-/* What parallelize was given as async_tp for a module: in how many pieces collectives over the
-   dimension of the mesh are cut, 0: as the model says. async_tp.c: whether any can be. */
+/* The async_tp option of parallelize for a module: the number of chunks for collectives over the
+   dimension of the mesh, 0: by the cost model. async_tp.c decides whether any can be cut. */
 struct async {
   int module, mesh_dim, pieces, line;
   bool met;
@@ -40,16 +41,16 @@ struct async {
 enum last_batch { LAST_UNTOLD, LAST_SMALLER, LAST_DROPPED };
 
 struct plan_options {
-  const char *path; /* the plan's, as it appears in messages and in the output */
-  const char *hash; /* 16 hexadecimal digits: of all that decides the output */
+  const char *path; /* the plan's path, as messages and the output show it */
+  const char *hash; /* 16 hexadecimal digits: a hash of everything that decides the output */
   bool greedy;      /* redistributions by the greedy planner, else by the fastest way */
-  bool tf32;        /* products may round what they take of float32 to TF32 */
-  bool checkpoint;  /* of each module of a list only the inputs are kept for its backward */
+  bool tf32;        /* products of float32 may round their operands to TF32 */
+  bool checkpoint;  /* the backward of each module of a list keeps only the module's inputs */
   enum prefetch prefetch;
   int prefetched; /* how many modules ahead */
   enum bucketing bucketing;
-  int ncap; /* the most that goes into the first bucket of a kind, the second, ...: the last is that
-               of all that follow; 0: the pass chooses */
+  int ncap; /* the largest size of the first bucket of a kind, the second, ...; the last one
+               holds for all that follow; 0: the pass chooses */
   int64_t cap[MAX_CAPS]; /* bytes */
   int nasync, async_room;
   struct async *async;
@@ -58,19 +59,18 @@ struct plan_options {
   uint64_t seed;
   struct {
     bool told;
-    int most[OP_COUNT]; /* of each collective, in a step */
+    int most[OP_COUNT]; /* counts of each collective in a step */
     int line;
-  } expected; /* what the plan says by expect */
+  } expected; /* limits that the plan gives by expect */
   struct optimizer optimizer;
   struct rates rates;
-  double clip;     /* gradients are scaled so that the norm of them all is at most this; 0: they are
-                      left alone */
-  bool wants_norm; /* it is computed */
-  int accumulate;  /* a step's gradients are the mean of those of so many batches */
-  bool reduce_each_batch; /* gradients that are cut over ranks in the end are so before they are
-                             added up */
-  bool shuffles;          /* each epoch of a data set has an order of its own */
-  uint64_t shuffle;       /* by this seed */
+  double clip;     /* gradients are scaled so that their norm is at most this; 0: they are not */
+  bool wants_norm; /* the norm is computed */
+  int accumulate;  /* a step's gradients are the mean over so many batches */
+  bool
+      reduce_each_batch; /* gradients that end up sharded are reduced before they are accumulated */
+  bool shuffles;         /* each epoch of a data set has an order of its own */
+  uint64_t shuffle;      /* by this seed */
   enum last_batch last_batch;
   bool validates;              /* the loss of each batch is whole after its forward */
   const char *validation_data; /* a file, or NULL */

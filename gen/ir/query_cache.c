@@ -1,6 +1,6 @@
-/* query_cache.c: questions that were asked before: equal layers ask the same ones a hundred times.
-   A question is a row of numbers; the answers are kept with it. What an earlier graph was asked, as
-   tests have several, is forgotten. */
+/* query_cache.c: answers to questions that were asked before: equal layers ask the same ones a
+   hundred times. A question is a row of numbers. The cache belongs to one graph: tests have
+   several. */
 #include "ir/ir.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ struct asked {
   uint64_t hash;
   const int64_t *at;
   void *answer;
-  int n, before; /* before: with a hash that falls on the same place, or NONE */
+  int n, before; /* before: the previous question with this hash, or NONE */
 };
 
 void begin_query(struct query *q)
@@ -72,13 +72,13 @@ static uint64_t hash_of(const struct query *q)
   return h;
 }
 
-/* There are as many places as a power of two. */
+/* The number of places is a power of two. */
 static int *place_in(const struct memo *memo, uint64_t hash)
 {
   return &memo->last[hash & (uint64_t)(memo->places - 1)];
 }
 
-/* The table of places, twice as wide. */
+/* Doubles the table of places. */
 static void widen(struct memo *memo)
 {
   memo->places = memo->places ? 2 * memo->places : 256;

@@ -1,8 +1,8 @@
-/* shape.c: the pass `shape`, which runs as operations are added.
+/* shape.c: infers shapes and types as operations are added.
 
    Takes   an operation and its inputs.
-   Leaves  the shapes and types of what it makes, as the operation's rule has them. A misfit is the
-           plan's error, which shows both sides (rule.c). */
+   Leaves  the shapes and types of the values that it makes, by the operation's rule. A misfit is
+           the plan's error, which shows both sides (rule.c). */
 #include "ir/ir.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ bool is_floating(enum type t)
   return t == F32 || t == BF16;
 }
 
-/* What the row says of the type, where the rule says nothing; NONE: it says nothing either. */
+/* The type by the row, where the rule gives none; NONE: the row gives none either. */
 static int row_type(const struct op *op)
 {
   const char *how = op_row[op->kind].type;

@@ -1,4 +1,4 @@
-/* shard.c: which part of a tensor a rank holds. Follows torch.chunk
+/* shard.c: which part of a tensor a rank holds. Cuts as torch.chunk does
    (tests/golden/local_shapes.tsv). */
 #include "ir/ir.h"
 
@@ -9,7 +9,7 @@ int world_size(void)
   return n;
 }
 
-/* Ranks are laid over the mesh row by row: the last dimension's neighbours are consecutive. */
+/* Ranks are laid over the mesh row by row: neighbours in the last dimension are consecutive. */
 void coordinate_of(int rank, int coordinate[MAX_MESH])
 {
   for (int i = graph->mesh.ndim - 1; i >= 0; i--) {
@@ -57,7 +57,8 @@ bool is_strided(const struct mesh *mesh, struct layout layout, int dim)
   return false;
 }
 
-/* The size of the factor that a cut with this stride cuts: down to the next finer cut of `dim`. */
+/* The size of the factor that a cut with this outer factor cuts: up to the next finer cut of
+   `dim`. */
 static int64_t factor_of(const struct mesh *mesh, struct layout layout, int dim, int64_t size,
                          int64_t stride)
 {
@@ -70,7 +71,7 @@ static int64_t factor_of(const struct mesh *mesh, struct layout layout, int dim,
   return next / stride;
 }
 
-/* A strided dimension's local size: the product of its factors' parts. */
+/* The local size of a strided dimension: the product of its factors' parts. */
 static int64_t strided_size(const struct mesh *mesh, struct layout layout, int dim, int64_t size,
                             const int coordinate[MAX_MESH])
 {
@@ -110,8 +111,8 @@ static void cut_plainly(const struct mesh *mesh, struct layout layout, int dim, 
   for (int i = 0; i < ncut; i++) cut_along(mesh, cut[i], dim, whole, coordinate, p);
 }
 
-/* Whether none of the mesh's dimensions behind this one cuts the same dimension, and this one does
-   so plainly: as in most layouts. */
+/* Whether this dimension cuts plainly, and no later dimension of the mesh cuts the same tensor
+   dimension: true in most layouts. */
 static bool cuts_alone(const struct mesh *mesh, const struct layout *layout, int mesh_dim)
 {
   const struct placement *p = &layout->on[mesh_dim];
@@ -147,7 +148,7 @@ struct shape local_shape(int value, int rank)
   return local_part(&graph->mesh, v->shape, v->layout, coordinate).shape;
 }
 
-/* torch.chunk gives the first ranks the largest parts, so rank 0 has the largest of all. */
+/* torch.chunk gives the largest parts to the first ranks, so rank 0's part is the largest. */
 int64_t largest_bytes(int value)
 {
   return elements(local_shape(value, 0)) * type_bytes(graph->value[value].type);
@@ -215,7 +216,7 @@ bool same_placement(struct placement a, struct placement b)
   return is_alike(a, b) && (a.kind != SHARD || a.turn == b.turn);
 }
 
-/* Whether both cut one factor of one dimension, so that their order counts. */
+/* Whether both cut the same factor of the same dimension, so that their order matters. */
 static bool share_a_cut(struct placement a, struct placement b)
 {
   return a.kind == SHARD && b.kind == SHARD && a.dim == b.dim && shard_stride(a) == shard_stride(b);
@@ -228,7 +229,7 @@ static bool has_turns(struct layout layout)
   return false;
 }
 
-/* Asked by the million where a mesh has many dimensions: each pair of them is looked at once. */
+/* Asked millions of times on a mesh of many dimensions, so it looks at each pair once. */
 struct layout usual_turns(struct layout layout)
 {
   if (!has_turns(layout)) return layout;
@@ -291,7 +292,7 @@ char *placement_text(struct placement p)
   return text("R");
 }
 
-/* "[1]" where the dimension is cut in another order than the mesh's, else "". */
+/* "[1]" where the cuts have another order than the mesh, else "". */
 static char *turn_text(struct layout layout, int mesh_dim)
 {
   int cut[MAX_MESH], turn = 0, dim = layout.on[mesh_dim].dim;

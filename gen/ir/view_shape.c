@@ -1,10 +1,11 @@
-/* view_shape.c: the rule of a view: which factors of a tensor's dimensions are which in another
-   shape.
+/* view_shape.c: the rule of a view: how the factors of one shape's dimensions become those of
+   another.
 
-   Takes two shapes of as many elements. Both are walked from the outermost dimension: a factor that
-   both have there is a letter, "(a4b3)c5->a4(b3c5)". Where they have none in common, the same is
-   tried from the innermost dimension of the stretch that does not nest; what is left between, some
-   on each side, is marked `!`, never to be cut: "a2!(b3!c2)->d3!(e2!c2)" for 2 x 6 as 3 x 4. */
+   Takes two shapes with the same number of elements. Walks both from the outermost dimension: a
+   factor that both have there becomes a letter, "(a4b3)c5->a4(b3c5)". Where they have no common
+   factor, it tries the same from the innermost dimension of the section that does not nest. What
+   remains between, some on each side, is marked `!`, never to be cut: "a2!(b3!c2)->d3!(e2!c2)" for
+   2 x 6 as 3 x 4. */
 #include "ir/ir.h"
 
 #include <inttypes.h>
@@ -16,10 +17,10 @@ struct factor {
   char letter;
   bool whole;
 };
-/* One side: what is left of each dimension, and its factors, the outermost first. */
+/* One side: the rest of each dimension, and the factors found, the outermost first. */
 struct side {
   struct shape left;
-  int dim; /* the first with something left */
+  int dim; /* the first dimension with a rest */
   int n;
   struct factor factor[MAX_LETTERS];
 };
@@ -45,14 +46,14 @@ static void skip_ones(struct side *s)
   while (s->dim < s->left.ndim && s->left.size[s->dim] == 1) s->dim++;
 }
 
-/* The last dimension before `end` with something left. */
+/* The last dimension before `end` with a rest. */
 static int last_left(const struct side *s, int end)
 {
   while (end > s->dim && s->left.size[end - 1] == 1) end--;
   return end - 1;
 }
 
-/* Where the stretch ends after which both sides have given equally much. */
+/* The end of the section after which both sides have covered equally many elements. */
 static void find_stretch(const struct side *a, const struct side *b, int *end_a, int *end_b)
 {
   *end_a = a->dim + 1;
@@ -72,7 +73,7 @@ static void put_rest(struct side *s, int at, int end)
     if (s->left.size[d] > 1) put_factor(s, at++, d, s->left.size[d], next_letter++, true);
 }
 
-/* The outermost factors of what is left have nothing in common. */
+/* The outermost factors of the rests have nothing in common. */
 static void take_stretch(struct side *a, struct side *b)
 {
   int end_a, end_b, at_a = a->n, at_b = b->n;

@@ -1,5 +1,5 @@
-/* walk.c: the program in the order in which it runs: phases, loops, parts of loop bodies, and
-   what is asked of all of them. */
+/* walk.c: walks the program in the order in which it runs: phases, loops, parts of loop bodies; and
+   questions about all operations. */
 #include "ir/ir.h"
 
 #include <math.h>
@@ -62,8 +62,8 @@ void each_run_of(const struct function *f, void (*visit)(void *to, int op, int m
   run_function(f, 0, visit, to);
 }
 
-/* Whether what the operation calls is visited there: what iterations do for each other is, where it
-   is done around the loop. */
+/* Whether the callee is visited here. A part that iterations run for each other is visited where
+   it runs outside the loop. */
 static bool is_visited_in(const struct op *call)
 {
   if (call->kind == OP_loop) return true;
