@@ -1,13 +1,14 @@
-/* accumulate.c: steps of several batches: each gradient is added to those of the batches before it,
-   in its own place, as the backward leaves it. What is pending over ranks is finished in the
-   update, once. Of parameters that are kept cut over ranks (fully_shard) the whole gradients, still
-   pending, are added up, in places for SUMS, and reduced to parts in the update; or, where the plan
-   wants to save this memory, those of each batch are reduced, and the parts added up. */
+/* accumulate.c: gradients of steps with several batches. Each gradient is added in place to the sum
+   of the batches before, in the layout in which the backward leaves it. What is pending over ranks
+   is reduced once, in the update. For parameters that are sharded over ranks (fully_shard) the
+   whole gradients, still pending, are accumulated in values with the role SUMS and reduced to parts
+   in the update. To save this memory, a plan may reduce the gradients of each batch and accumulate
+   the parts. */
 #include "flat/flat.h"
 
 static int *readers; /* by value: how many operations read it */
 
-/* What the batches before have left of the gradient, plus this batch's: an operation. */
+/* An operation that adds this batch's gradient to the sum of the batches before. */
 static int added_up(int gradient, int of, enum role role)
 {
   struct value g = graph->value[gradient];
@@ -27,7 +28,7 @@ static int added_up(int gradient, int of, enum role role)
   return id;
 }
 
-/* Whether the value is made by an operation of the backward, and only for the one that reads it. */
+/* Whether an operation of the backward makes the value, for one reader only. */
 static const struct op *made_for_one(int value)
 {
   const struct value *v = &graph->value[value];
@@ -35,9 +36,9 @@ static const struct op *made_for_one(int value)
   return op && op->phase == BACKWARD && readers[value] == 1 && v->role == ACTIVATION ? op : NULL;
 }
 
-/* What the backward makes of the gradient before it is moved for nothing but to be the gradient:
-   redistributions in a row are one way, whatever casts are between them. The operations on the way
-   are listed. */
+/* The value that the backward makes before it is moved for no other use than as the gradient.
+   Consecutive redistributions count as one move, with the casts between them. The operations of
+   the move are listed. */
 static int unmoved(int value, struct list *way)
 {
   int from = value, nway = 0;
@@ -53,8 +54,8 @@ static int unmoved(int value, struct list *way)
   return from;
 }
 
-/* How the batches' gradients lie while they are added up: what is pending stays so, where the
-   gradient is not cut in the end, or the reduction is to wait. */
+/* The layout in which gradients of batches are accumulated: a pending dimension stays pending if
+   the gradient is not cut there in the end, or if the reduction shall wait. */
 static struct layout while_added(struct layout from, struct layout to, unsigned waits)
 {
   struct layout between = to;
@@ -64,7 +65,7 @@ static struct layout while_added(struct layout from, struct layout to, unsigned 
   return usual_turns(between);
 }
 
-/* The mesh dimensions over which the gradients of batches wait to be reduced and cut. */
+/* The mesh dimensions over which the batches' gradients wait to be reduced and cut. */
 static unsigned waits_over(int parameter)
 {
   int unit = graph->value[parameter].unit;
@@ -111,16 +112,16 @@ static int moved_to(struct layout to, int gradient, const struct op *like, struc
   return out;
 }
 
-static bool *unused; /* by operation: nobody needs it any more */
+static bool *unused; /* by operation: nothing needs it any more */
 
 static void leave_out(const struct list *way)
 {
   for (int i = 0; i < way->n; i++) unused[way->at[i]] = true;
 }
 
-/* The operation `id` brings a gradient to its parameter's layout. What it sums over ranks it does
-   in the update, of the sum over the batches; but what it cuts over ranks besides it does before
-   that is added up, where that is not to wait. Gives the parameter's gradient. */
+/* Operation `id` brings a gradient to its parameter's layout. Its reductions over ranks move to
+   the update, and apply to the sum of the batches. Its cuts stay before the accumulation, unless
+   they shall wait. Returns the parameter's gradient. */
 static int accumulate(int id, struct list *order, struct list *later)
 {
   const struct op end = graph->op[id];
@@ -197,8 +198,7 @@ static void count_readers(void)
     }
 }
 
-/* The product that is made for nothing but to be added by this operation, and made at once; or
-   NONE. */
+/* The product that only this addition reads, and that is made directly before it; or NONE. */
 static int product_added_by(const struct function *f, const struct op *add)
 {
   if (add->kind != OP_add || !is_gradient(add->out)) return NONE;

@@ -1,20 +1,20 @@
-/* drop.c: the end of the pass `outline`: what the program no longer touches goes out of the graph.
+/* drop.c: the end of the pass `outline`: removes what the program no longer uses from the graph.
 
-   Takes   functions, and beside their operations all of the flat program that they were made of: of
-           a list of a hundred modules a hundred times what one loop's body does.
+   Takes   functions, and all operations of the flat program that they were made of: for a list of a
+           hundred modules, a hundred times the operations of the loop's body.
    Leaves  the operations that functions run, and those that make gradients, which `bucket` may take
-           out of loops; the values that these touch, all that lie outside of the arena, and what
-           such speak of; in the order in which they were, numbered anew. The passes behind this one
-           have arrays by value and by operation, and go through them often. graph->order and the
-           calls are empty from here on. */
+           out of loops; the values that these use, all values outside of the arena, and what these
+           refer to. They keep their order and get new numbers. Later passes have arrays by value
+           and by operation, and walk them often. graph->order and the calls are empty from here
+           on. */
 #include "flat/flat.h"
 
-/* By old number the new one; while it is not known yet whether a thing stays, NONE. */
+/* New numbers by old ones; NONE while it is not known whether the thing stays. */
 struct renumbered {
   int n, *number;
 };
 static struct renumbered values, ops;
-static struct list todo; /* values that stay, and what they speak of is to be looked at */
+static struct list todo; /* values that stay and whose references must still be followed */
 
 static struct renumbered none_of(int n)
 {
@@ -40,8 +40,7 @@ static void keep_op(int id)
   for (int k = 0; k < op->nbody; k++) keep_op(op->body[k]);
 }
 
-/* A loop's body stands for all modules of its list: what the others make on the way, its operation
-   does. */
+/* A loop's body stands for all modules of its list: its operation makes what theirs would make. */
 static void give_makers(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
@@ -70,7 +69,7 @@ static void find_kept(void)
   while (todo.n) keep_what_it_speaks_of(&graph->value[todo.at[--todo.n]]);
 }
 
-/* Numbers what stays from 0 on; gives how many there are. */
+/* Numbers what stays, from 0; returns how many there are. */
 static int renumber(struct renumbered *r)
 {
   int n = 0;

@@ -9,10 +9,11 @@
 
 /* -------------------------------------------------------------------------------- accumulate.c */
 
-/* Where a step takes several batches, adds their gradients up; by parameter, which
-   value is its gradient then. */
+/* In a step of several batches, accumulates the gradients. Sets, by parameter, the value that is
+   its gradient then. */
 void accumulate_gradients(int *gradient);
-/* Products that are added to a gradient are added where it lies, as the product's third input. */
+/* A product that is only added to a gradient accumulates in place: the gradient becomes its
+   third input. */
 void add_products_in_place(void);
 
 /* -------------------------------------------------------------------------- assign_dim_order.c */
@@ -21,7 +22,7 @@ void assign_dim_order(void);
 
 /* -------------------------------------------------------------------------------------- drop.c */
 
-/* Takes out of the graph what no function runs. */
+/* Removes what no function runs from the graph. */
 void drop_rest(void);
 
 /* ------------------------------------------------------------------------------ fold_upcasts.c */
@@ -30,11 +31,11 @@ void fold_upcasts(void);
 
 /* -------------------------------------------------------------------------------- fsdp_units.c */
 
-/* What the passes ask of each other. */
-/* Places the parameters of units, whose other cuts are known; tells of an operation that
-   comes next in the order; whether a value is a parameter that is to be gathered before it is used;
-   whether the operation casts one to the type that the model computes with; the parameter as the
-   reader takes it, gathered, by operations that are added to the order where there is none yet. */
+/* Questions and actions of fsdp_units.c for the other passes. */
+/* Places the parameters of units, whose other cuts are known; reports an operation that comes
+   next in the order; whether a value is a parameter that must be gathered before use; whether
+   the operation casts one to the model's type; the parameter as its reader takes it, gathered:
+   adds operations to the order if it is not gathered yet. */
 void place_units(void);
 void note_list(const struct op *op, const struct list *order);
 bool is_kept_cut(int value);
@@ -81,11 +82,11 @@ void name_gradient(int g, int value);
 #include "ir/ops.h"
 #undef OP
 
-/* Adds the operations that take g, the gradient of what `op` made, to the gradients of its inputs
-   that are wanted. Both lists are by value; gradient[value] is NONE where nothing has reached it.
+/* Appends the operations that take g, the gradient of `op`'s output, to the gradients of those
+   inputs that need one. Both lists are by value; gradient[value] is NONE while there is none.
    `op` is a copy: adding operations moves the graph's. */
 void write_gradient(const struct op *op, int g, const bool *wanted, int *gradient);
-/* Whether it is a redistribution that leaves its value as and where it lies: its gradient too. */
+/* Whether it is a redistribution that moves neither the value nor its gradient. */
 bool stays(const struct op *op);
 extern int *stays_at;
 
@@ -96,14 +97,14 @@ void optimize(void);
 /* ----------------------------------------------------------------------------------- outline.c */
 
 void outline(void);
-/* The beginning of it: takes out of the order what nothing needs in the end. */
+/* Its first part: removes from the order what no result needs. */
 void leave_out_dead(void);
-/* The first part of it: makes the functions, and leaves graph->order and all else as it is. */
+/* Its second part: makes the functions, and leaves graph->order and all else unchanged. */
 void fold_modules(void);
 
 /* ------------------------------------------------------------------------------ orders_taken.c */
 
-/* Whether the operation takes and makes its values as their dimensions lie in memory. */
+/* Whether the operation can run with its operands in their current dim orders. */
 bool follows_dim_order(const struct op *op);
 /* Whether operand i, or with NONE any, may lie in another order than it is written in. */
 bool takes_other_orders(const struct op *op, int i);
@@ -130,11 +131,10 @@ void propagate_from(int first);
 /* --------------------------------------------------------------------------------- recompute.c */
 
 void recompute(void);
-/* Whether it gathers a unit's parameter for the forward, and whether that is given up
-   behind it. */
+/* Whether it gathers a unit's parameter for the forward, and frees it after the forward. */
 bool gathers(const struct op *op);
 bool reshards(const struct op *op);
-/* Whether the backward may always run the operation again, if less is kept for it. */
+/* Whether the backward may always run the operation again in order to keep less. */
 bool is_cheap(const struct op *op);
 
 /* ------------------------------------------------------------------------------ redistribute.c */

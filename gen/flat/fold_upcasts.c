@@ -1,13 +1,13 @@
-/* fold_upcasts.c: the pass `fold_upcasts`: kernels take bfloat16 as it is.
+/* fold_upcasts.c: the pass `fold_upcasts`: kernels read bfloat16 directly.
 
    Takes   the flat local program.
-   Leaves  no cast of a bfloat16 to float32 for what goes element by element, or reduces: a kernel
-           reads the narrow elements and computes with them as floats anyhow, to the same bits, and
-           what is read by several kernels is not kept in the wide type too. Products, copies,
-           collectives and kernels of their own still read casts. */
+   Leaves  no cast from bfloat16 to float32 before a pointwise or reduce operation. Its kernel reads
+           bfloat16 and computes in float32, with the same bits, and a value with several readers is
+           not stored in float32 too. Products, copies, collectives and operators with kernels of
+           their own still read casts. */
 #include "flat/flat.h"
 
-/* What the value was widened from, or NONE. */
+/* The bfloat16 value that this one is cast from, or NONE. */
 static int widened_from(int value)
 {
   const struct value *v = &graph->value[value];
@@ -16,7 +16,7 @@ static int widened_from(int value)
   return graph->value[from].type == BF16 ? from : NONE;
 }
 
-/* Its value keeps its type, whatever those of the inputs are now. */
+/* The output keeps its type, whatever the inputs' types are now. */
 static void read_narrow(struct op *op)
 {
   for (int i = 0; i < op->nin; i++) {

@@ -1,16 +1,16 @@
-/* fsdp_units.c: of the pass `plan`: the parameters of units (fully_shard, replicate), where they
-   lie and where they are gathered.
+/* fsdp_units.c: part of the pass `plan`: where the parameters of FSDP units (fully_shard,
+   replicate) are sharded, and where they are gathered.
 
-   A unit's parameters are kept cut over some dimensions of the mesh, behind the cuts that styles
-   ask for. Where an operation reads one it reads a redistribution of it that is whole there; of a
-   parameter that the model computes with in a narrower type, of its cast, so that the narrow type
-   travels. From here on these are placements and redistributions as all others: the
-   redistribution's gradient is the reduce-scatter.
+   A unit's parameters are sharded over some dimensions of the mesh, after the cuts of styles. Where
+   an operation reads one, it reads a redistribution that makes it whole over these dimensions. If
+   the model computes in a narrower type, that is a redistribution of the cast, so that the narrow
+   type travels. From here on these are placements and redistributions like all others: the
+   gradient of the redistribution is the reduce-scatter.
 
-   All that the unit's own modules read of a parameter is gathered once. What reads it elsewhere (an
-   embedding's weight that is the output's too) reads it gathered anew, if the unit gives up what it
-   gathered: else that would be there all the time between. What the modules of a list read of a
-   parameter from outside of the list is gathered ahead of them all, so that they stay equal. */
+   All reads of a parameter by the unit's own modules share one gather. A read elsewhere (an
+   embedding's weight that is also the output's) has a gather of its own, if the unit frees what it
+   gathered: otherwise the gathered value would stay in memory in between. A parameter from outside
+   of a list of modules is gathered before all of them, so that they stay equal. */
 #include "flat/flat.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ static void forbid_cut(int parameter, const struct unit *u, int mesh_dim)
              s ? s->line : v->line, printable(v->name), placement_text(v->layout.on[mesh_dim]));
 }
 
-/* Whether all parts are as large if the unit's dimensions of the mesh cut this one too. */
+/* Whether all parts have equal size if the unit's mesh dimensions cut this dimension, too. */
 static bool is_even(const struct value *v, const struct unit *u, int dim)
 {
   int64_t parts = 1;
@@ -57,7 +57,7 @@ static bool is_even(const struct value *v, const struct unit *u, int dim)
   return v->shape.size[dim] % parts == 0;
 }
 
-/* The one that is told, where there is such; else the first that is cut evenly, else 0. */
+/* The dimension that the plan gives, if any; else the first that is cut evenly, else 0. */
 static int dimension_for(const struct value *v, const struct unit *u)
 {
   int ndim = v->shape.ndim, told = u->dim < 0 ? u->dim + ndim : u->dim;
@@ -67,7 +67,7 @@ static int dimension_for(const struct value *v, const struct unit *u)
   return 0;
 }
 
-/* The turn behind those that cut the dimension already. */
+/* The turn after those of the existing cuts of the dimension. */
 static int next_turn(const struct value *v, int dim)
 {
   int turn = 0;
@@ -85,15 +85,15 @@ static void cut_over(struct value *v, unsigned shards, int mesh_dim, int dim)
         (struct placement){.kind = SHARD, .dim = dim, .turn = next_turn(v, dim)};
 }
 
-/* Of a dimension of the mesh that was split in groups that within a group cuts first: what is kept
-   when the groups have gathered it is the other's parts. */
+/* If a mesh dimension was split into groups, the inner dimension cuts first: when the groups
+   have gathered, the shards over the outer dimension remain. */
 static void place_parameter(int parameter)
 {
   struct value *v = &graph->value[parameter];
   const struct unit *u = &graph->unit[v->unit];
   for (int d = 0; d < graph->mesh.ndim; d++)
     if ((u->shards | u->copies) >> d & 1) forbid_cut(parameter, u, d);
-  if (!v->shape.ndim) return; /* a number cannot be cut */
+  if (!v->shape.ndim) return; /* a scalar cannot be cut */
   int dim = dimension_for(v, u);
   for (int d = 0; d < graph->mesh.ndim; d++) {
     bool split = d + 1 < graph->mesh.ndim && is_within(d + 1);
@@ -105,9 +105,10 @@ static void place_parameter(int parameter)
 
 /* -------------------------------------------------------------------------------- the gathering */
 
-/* By parameter: as the unit's modules read it, and as others do; or NONE. */
+/* By parameter: the gathered value that the unit's modules read, and the one that others read;
+   or NONE. */
 static int *here, *elsewhere;
-static int *element_of; /* by module: the module of the outermost list in which it lies, or NONE */
+static int *element_of; /* by module: the module of the outermost list that contains it, or NONE */
 static int *began;      /* by list: where its modules' operations begin, or NONE */
 static int known;
 
@@ -116,7 +117,7 @@ static int element(int module)
   return module == NONE ? NONE : element_of[module];
 }
 
-/* A module stands behind the one that holds it. */
+/* A module comes after the one that contains it. */
 static void find_elements(void)
 {
   element_of = alloc((size_t)(graph->nmodule + 1) * sizeof *element_of);
@@ -131,7 +132,7 @@ static void find_elements(void)
   }
 }
 
-/* That a dimension which the plan tells is one that any of the unit's parameters has. */
+/* Checks that some parameter of the unit has the dimension that the plan gives. */
 static void check_dimension(int unit)
 {
   const struct unit *u = &graph->unit[unit];
@@ -179,13 +180,14 @@ bool casts_for_use(const struct op *op)
   return v->used_as != v->type && op->type == v->used_as;
 }
 
-/* Whether one of a list reads it that does not hold it. */
+/* Whether a list of modules that does not contain the parameter reads it. */
 static bool is_from_outside(int parameter, int module)
 {
   return element(module) != NONE && element(module) != element(graph->value[parameter].module);
 }
 
-/* Adds the operation to the order: at the end, or ahead of all that the modules of a list do. */
+/* Adds the operation to the order: at the end, or before all operations of the modules of a
+   list. */
 static void put_in(struct list *order, int id, int list)
 {
   add(order, id);

@@ -2,15 +2,15 @@
 
    Takes   the forward graph, every value placed.
    Leaves  after it, for each parameter that the loss depends on, the operations that make its
-           gradient, laid out as the parameter is: a value with the role GRADIENT. Where a step
-           takes several batches, the loss is their mean.
+           gradient, in the layout of the parameter: a value with the role GRADIENT. In a step of
+           several batches, the loss is their mean.
 
-   Reverse mode: from the loss back, each operation's gradient function (gradients.c) adds the
-   operations that take the gradient of what it made to the gradients of what it took. */
+   Reverse mode: from the loss backwards, each operation's gradient function (gradients.c) adds the
+   operations from the gradient of its output to the gradients of its inputs. */
 #include "flat/flat.h"
 
 static int *gradient; /* of each value: a value, or NONE while nothing has reached it */
-static bool *wanted;  /* the value depends on a parameter, and has a gradient then */
+static bool *wanted;  /* the value depends on a parameter, so it has a gradient */
 static int *readers;  /* of each value: operations that may still add to its gradient */
 
 static void mark_outputs(const struct op *op)
@@ -33,8 +33,8 @@ static void mark_wanted(void)
   }
 }
 
-/* Where the plan asked that a value lie as it does, its gradient is to lie so too: what is pending
-   in it is finished here, once, whatever read the value. */
+/* Where the plan asked for a value's layout, its gradient gets the same layout: pending sums in
+   it are reduced here, once, however many operations read the value. */
 static int finished(int value)
 {
   if (stays_at[value] == NONE) return gradient[value];
@@ -80,7 +80,8 @@ static void gradient_of_parameter(int parameter)
   graph->value[out].name = text("d_%s", p.name);
 }
 
-/* The operation is done with: parameters that nothing else reads have their whole gradient. */
+/* Called when an operation is done: parameters that no other operation reads have their whole
+   gradient. */
 static void leave(const struct op *op)
 {
   for (int i = 0; i < op->nin; i++) {
@@ -90,7 +91,7 @@ static void leave(const struct op *op)
   }
 }
 
-/* Gradients flow through an operation's first output: those of the others would be lost. */
+/* Gradients flow through the first output only: those of other outputs would be lost. */
 static bool is_reached(const struct op *op)
 {
   for (int k = 1; k < op->nout; k++) {
@@ -118,9 +119,9 @@ static int sum_of_losses(int batch, int before)
   return out;
 }
 
-/* Where a step takes several batches, its loss is the mean of theirs: each adds its part to those
-   of the batches before it. If the loss is pending over ranks, their sum is made whole in the
-   update: *later is the operation that does it, else NONE. Gives the loss of one batch. */
+/* In a step of several batches the loss is their mean: each batch adds its part to the sum of
+   those before it. If the loss is pending over ranks, the sum is reduced in the update: *later
+   is the operation that does it, else NONE. Returns the loss of one batch. */
 static int average_loss(int *later)
 {
   int loss = graph->loss, made_by = graph->value[loss].op, batch = loss;
@@ -152,7 +153,7 @@ static int average_loss(int *later)
   return batch;
 }
 
-/* The gradient of a batch's loss: the part that it is of the step's. */
+/* The gradient of a batch's loss: its share of the step's loss. */
 static int begin(int loss)
 {
   const struct value *v = &graph->value[loss];

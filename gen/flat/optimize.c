@@ -1,10 +1,10 @@
-/* optimize.c: the pass `optimize`: what becomes of the gradients.
+/* optimize.c: the pass `optimize`: the update.
 
    Takes   the graph with its gradients.
-   Leaves  for each parameter that has one, the optimizer's state, laid out as the parameter is, and
-           an operation that writes parameter and state in place; before these, where it is asked
-           for, the norm of all gradients together. Where a step takes several batches, their
-           gradients are added up (accumulate.c). */
+   Leaves  for each parameter that has a gradient, the optimizer's state, in the layout of the
+           parameter, and an operation that updates both in place. Before these, if the plan asks
+           for it, the norm of all gradients together. In a step of several batches, their gradients
+           are accumulated (accumulate.c). */
 #include "flat/flat.h"
 
 #include <string.h>

@@ -2,35 +2,35 @@
 
    Takes   the flat local program in graph->order, and the phase and module of each operation.
    Leaves  a function for each phase that has work, and one for each run of equal modules of a list
-           (layers.0, layers.1, ...), which the phase's function calls in a loop. Passes after this
-           one see each distinct layer once, and nothing that neither the loss, nor an output, nor
-           an update needs: that is out of the graph (drop.c), and graph->order is empty.
+           (layers.0, layers.1, ...), which the phase's function calls in a loop. Later passes see
+           each distinct layer once. Operations that neither the loss, nor an output, nor an update
+           needs are removed (drop.c), and graph->order is empty.
 
-   Modules of a list are equal when their operations are, one by one: kind, attributes, shapes,
-   layouts, and where each input comes from. Dropouts differ in their streams of random numbers,
-   each module's by as much from the one before. The operations of the first module then stand for
-   all of them, and its values for the families of values that the others make: a value of module i
-   has `family` and `index` i. An input of a module comes
+   Modules of a list are equal if their operations are, one by one: kind, attributes, shapes,
+   layouts, and the source of each input. Dropouts differ in their streams of random numbers, by an
+   equal step from each module to the next. The operations of module 0 then stand for all of them,
+   and its values for the families of values that the others make: a value of module i has `family`
+   and `index` i. The sources of an input:
 
-     from within            made by an operation of the same module
-     with the module        its parameter, or what it saved in an earlier loop
-     from the neighbour     made by the module before it in the list, or behind it: the body
-                            reads a carried value, `initial` for the module at the list's end
+     from within            an operation of the same module makes it
+     with the module        the module's parameter, or what it saved in an earlier loop
+     from the neighbour     the module before or after it in the list makes it: the body reads a
+                            carried value, `initial` for the module at the end of the list
      from outside           the same value for all
 
-   Where any input comes from elsewhere, or anything differs, the modules stay apart; and where the
-   plan has more lists than any model, or compares modules of more than any, in the rest of it. */
+   If an input comes from elsewhere, or anything differs, the modules are not folded. They are also
+   not folded beyond a bound on lists and comparisons that no real model reaches. */
 #include "flat/flat.h"
 
 #include <limits.h>
 #include <string.h>
 
-/* Operations order[first .. first + length) are what one module of a list does in one phase. */
+/* Operations order[first .. first + length): those of one module of a list in one phase. */
 struct run {
   int first, length;
 };
 
-/* A loop over a list's modules in one phase. run[i] is module i's. */
+/* A loop over a list's modules in one phase. run[i] is that of module i. */
 struct region {
   int list, count, phase;
   int first, last; /* places in graph->order */
@@ -40,20 +40,21 @@ struct region {
 
 static struct region *region;
 static int nregion, region_room;
-static int *place_of;       /* by operation: where it stands in graph->order */
+static int *place_of;       /* by operation: its place in graph->order */
 static int *region_at;      /* by place: the region that begins there, and 1, or 0 */
 static bool *inside;        /* by place: of a region */
-static struct list *places; /* by module that is a list: of what its modules do, in the order */
+static struct list *places; /* by module that is a list: the operations of its modules, in order */
 static struct list *inner;  /* and the parameters in or under these */
 
-/* What is compared in search of regions: beyond so much, far more than layers have, modules stay
-   apart; so they do where there are more lists than any model has. */
+/* Bounds of the search for regions, far above what models need: more lists or comparisons are
+   not folded. */
 static int64_t compared;
 enum { MOST_COMPARED = 20000000, MOST_REGIONS = 512 };
 
 /* ----------------------------------------------------------------------------- finding the runs */
 
-/* "layers.3" for a module in or under layers.3: the module of the list that holds it, or NONE. */
+/* "layers.3" for a module in or under layers.3: the module of the list that contains it, or
+   NONE. */
 static int element_of(int module, int list)
 {
   while (module != NONE && graph->module[module].parent != list)
@@ -61,8 +62,7 @@ static int element_of(int module, int list)
   return module;
 }
 
-/* The number that the text begins with, as it is written in full, if `ends` follows it; else NONE.
- */
+/* The number at the beginning of the text, in canonical form, if `ends` follows it; else NONE. */
 static int number_before(char ends, const char *s, const char **rest)
 {
   int n = 0;
@@ -75,14 +75,14 @@ static int number_before(char ends, const char *s, const char **rest)
   return n;
 }
 
-/* The place of a module in its list, from its name; NONE where that is no number. */
+/* The module's index in its list, from its name; NONE if that is not a number. */
 static int place_in_list(int module)
 {
   const char *rest;
   return number_before(0, graph->module[module].name, &rest);
 }
 
-/* By module: how many modules it holds that are called 0, 1, ... in this order; 0 where it holds
+/* By module: how many children it has with the names 0, 1, ... in this order; 0 if it has
    others. */
 static int *count_elements(void)
 {
@@ -113,7 +113,7 @@ static bool same_value_kind(int a, int b)
          !w->is_output && v->role != LOSS;
 }
 
-/* The parameters in or under each of the list's modules, by the module's place in the list. */
+/* The parameters in or under each of the list's modules, by the module's index. */
 static struct list *parameters_by_place(int list, int count)
 {
   struct list *of = alloc((size_t)count * sizeof *of);
@@ -132,7 +132,7 @@ static const char *behind_number(const char *list, const char *name)
   return name + before + strspn(name + before, "0123456789");
 }
 
-/* Whether the list's modules hold the same parameters: then they are an array of structs in C. */
+/* Whether the list's modules have the same parameters: then they are an array of structs in C. */
 static bool same_parameters(int list, int count)
 {
   const struct list *of = parameters_by_place(list, count);
@@ -148,8 +148,8 @@ static bool same_parameters(int list, int count)
   return true;
 }
 
-/* The runs of all the list's modules, one after the other from `place` on, in either direction. The
-   first says how long they are: what the last does beyond that stays outside. */
+/* The runs of all modules of the list, one after the other from `place` on, in either direction.
+   The first gives the length: further operations of the last module stay outside. */
 static bool find_region(int place, int list, int count, struct region *r)
 {
   int first = index_at(place, list), phase = (int)graph->op[graph->order[place]].phase;
@@ -208,8 +208,8 @@ static bool same_op(const struct op *a, const struct op *b)
   return true;
 }
 
-/* By how much the k-th operation's stream grows from each module to the next; false if it does so
-   unevenly. */
+/* The step by which the k-th operation's stream grows from each module to the next; false if it
+   varies. */
 static bool find_growth(const struct region *r, int k, int64_t *growth)
 {
   *growth = 0;
@@ -220,7 +220,7 @@ static bool find_growth(const struct region *r, int k, int64_t *growth)
   return true;
 }
 
-/* Where in run `index` the value is made, from its start; NONE if not there. */
+/* The place at which run `index` makes the value, from its start; NONE if it does not. */
 static int made_in(const struct region *r, int index, int value)
 {
   int op = graph->value[value].op;
@@ -235,7 +235,7 @@ static bool made_by_region(const struct region *r, int value)
   return op != NONE && place_of[op] >= r->first && place_of[op] < r->last;
 }
 
-/* "weight" of "layers.3.weight" and such: the value's name within module `index` of the list. */
+/* "weight" of "layers.3.weight": the value's name within module `index` of the list. */
 static const char *name_within(const struct region *r, int index, int value)
 {
   const char *list = graph->module[r->list].path, *name = graph->value[value].name, *rest;
@@ -244,7 +244,7 @@ static const char *name_within(const struct region *r, int index, int value)
   return number_before('.', name + n, &rest) == index ? rest : NULL;
 }
 
-/* The parameter whose value it is, or whose gradient before this batch's is added; or NONE. */
+/* The parameter that the value is, or to whose gradient this batch's is added; or NONE. */
 static int parameter_of(int value)
 {
   const struct value *v = &graph->value[value];
@@ -261,8 +261,8 @@ static bool is_own_parameter(const struct region *r, int index, int value, int f
 }
 
 /* The representative of a family and the value's index in it; false if it belongs to none, or to
-   that of another list. In the region under work, what run i makes at k belongs to what run 0 makes
-   there. */
+   one of another list. In the current region, the value that run i makes at k belongs to the
+   family of the one that run 0 makes there. */
 static bool family_of(const struct region *r, int value, int *family, int *index)
 {
   const struct value *v = &graph->value[value];
@@ -278,14 +278,14 @@ static bool family_of(const struct region *r, int value, int *family, int *index
   return true;
 }
 
-/* What the body reads for input j of its k-th operation; NONE where the runs do not agree. */
+/* What the body reads for input j of its k-th operation; NONE if the runs differ. */
 struct source {
-  int value;                 /* as it is, where it isn't carried */
+  int value;                 /* the value itself, unless it is carried */
   int family, step, initial; /* carried: from the neighbour at index + step */
 };
 
 /* One value for all modules. It must not be module 0's own: in the body that would mean each
-   module's. */
+   module's own. */
 static bool all_same(const struct region *r, int k, int j)
 {
   int value = op_at(r, 0, k)->in[j];
@@ -296,7 +296,7 @@ static bool all_same(const struct region *r, int k, int j)
   return !of_list && v->family != value && !made_by_region(r, value);
 }
 
-/* Where an earlier loop has them by the number of another list's module they are no family of this
+/* If an earlier loop numbers them by the modules of another list, they are no family of this
    one. */
 static bool all_parameters(const struct region *r, int k, int j)
 {
@@ -308,7 +308,7 @@ static bool all_parameters(const struct region *r, int k, int j)
   return true;
 }
 
-/* Whether every run, but for one at the end, reads the same family at its own index + `step`. */
+/* Whether every run, except one at the end, reads the same family at its own index + `step`. */
 static bool all_family(const struct region *r, int k, int j, int step, int *family)
 {
   *family = NONE;
@@ -334,7 +334,7 @@ static bool find_source(const struct region *r, int k, int j, struct source *s)
   for (int step = -1; step <= 1; step += 2) {
     int end = step < 0 ? 0 : r->count - 1;
     if (!all_family(r, k, j, step, &family)) continue;
-    /* A value of this very loop must come from the module that ran before. */
+    /* A carried value of this loop must come from the module that ran before. */
     if (made_in(r, 0, family) != NONE && (step < 0) != r->upward) continue;
     int initial = op_at(r, end, k)->in[j], f, index;
     if (family_of(r, initial, &f, &index) && f == family) continue;
@@ -376,7 +376,7 @@ static int carried_value(const struct source *s)
   return *value;
 }
 
-/* Module by module, as they lie in memory. */
+/* Module by module, in memory order. */
 static bool same_ops(const struct region *r)
 {
   for (int i = 1; i < r->count; i++)
@@ -385,8 +385,8 @@ static bool same_ops(const struct region *r)
   return true;
 }
 
-/* What the body's operations read: source[k * MAX_INPUTS + j] of the k-th; NULL where the modules
-   cannot be folded. */
+/* The inputs of the body's operations: source[k * MAX_INPUTS + j] of the k-th; NULL if the
+   modules cannot be folded. */
 static struct source *find_sources(const struct region *r)
 {
   int64_t growth;
@@ -401,7 +401,7 @@ static struct source *find_sources(const struct region *r)
   return source;
 }
 
-/* Value `of` is what module `index` of the list has where module 0 has `first`. */
+/* Value `of` is for module `index` of the list what `first` is for module 0. */
 static void join(int list, int of, int first, int index)
 {
   struct value *v = &graph->value[of];
@@ -428,7 +428,7 @@ static void fold(struct region *r, const struct source *source)
   }
 }
 
-/* Adds it to those of each list in whose modules it is. */
+/* Adds it to those of each list that contains it. */
 static void add_to_lists(struct list *of, const int *counts, int module, int what)
 {
   for (; module != NONE && graph->module[module].parent != NONE;
@@ -497,7 +497,7 @@ static int add_function(struct function f)
   return graph->nfunction++;
 }
 
-/* "layers_forward", told apart where a list is walked twice in a phase. */
+/* "layers_forward", with a number if a phase walks the list twice. */
 static const char *body_name(const struct region *r)
 {
   const char *list = graph->module[r->list].path;
@@ -533,13 +533,13 @@ static void add_phase(enum phase phase)
   if (f.nop) add_function(f);
 }
 
-/* Whether it is for those who run the program. */
+/* Whether a user of the program sees it. */
 static bool is_told(int value)
 {
   return value == graph->loss || value == graph->norm || graph->value[value].is_output;
 }
 
-/* Takes out of the order what nothing needs in the end. */
+/* Removes from the order what no result needs. */
 void leave_out_dead(void)
 {
   bool *needed = alloc((size_t)graph->nvalue + 1);
@@ -556,9 +556,8 @@ void leave_out_dead(void)
   graph->norder = kept;
 }
 
-/* Brings what is gathered for all batches of a step ahead of all else: it needs nothing but
-   parameters. Until here it stood where it is used first, so that its backward does where it is
-   used last. */
+/* Moves what is gathered for all batches of a step to the front: it needs only parameters. Until
+   here it was at its first use, so that its gradient is made at its last use. */
 static void bring_ahead(void)
 {
   int *order = alloc((size_t)(graph->norder + 1) * sizeof *order), n = 0;

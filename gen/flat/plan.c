@@ -1,16 +1,17 @@
-/* plan.c: the pass `plan`: what the styles ask for becomes part of the program.
+/* plan.c: the pass `plan`: puts the requests of styles into the program.
 
    Takes   the global graph, its calls of modules, and the styles with their requests.
    Leaves  every parameter and input of the step placed; a redistribute operation wherever a style
-           asks for a layout at a module's input or output; no calls and no styles are needed after.
+           asks for a layout at a module's input or output. Calls and styles are not needed after.
 
    Parameters of units are gathered where they are used: fsdp_units.c.
 
-   A redistribute is made even where the value already lies as wished: its gradient then has a place
-   at which a pending sum must be finished (as in DTensor a gradient comes back as its value lay).
+   A redistribute is made even if the value already has the layout: it is the place at which a
+   pending sum of the gradient must be reduced (as in DTensor, where a gradient gets the layout of
+   its value).
 
-   Along a mesh dimension of size 1 nothing can be sharded: everything is replicated there, and no
-   later pass meets such a dimension. */
+   Along a mesh dimension of size 1 nothing is sharded: all placements there are replicated, and
+   later passes need no case for them. */
 #include "flat/flat.h"
 
 #include <ctype.h>
@@ -59,7 +60,7 @@ static void place_parameters(void)
 
 /* ----------------------------------------------------- one sweep over the program and its calls */
 
-static int *now;               /* the value that stands for a value from here on */
+static int *now;               /* the current replacement of each value */
 static struct list *styles_of; /* by module */
 static struct list new_order;
 
@@ -82,9 +83,9 @@ static int moved(int value, const struct style *s, const struct layout_request *
   return graph->op[i].out;
 }
 
-/* What the operation, or a style that speaks for it, takes as this value: of the values made so far
-   what stands for them, of a parameter that is kept cut what is gathered; those that moved() adds
-   stand for themselves. */
+/* The value that the operation, or a style on its behalf, reads for this one: its replacement;
+   for a sharded parameter of a unit, what is gathered. Values that moved() adds have no
+   replacement. */
 static int current(int value, int known, const struct op *reader)
 {
   if (value < known) value = now[value];
@@ -113,15 +114,16 @@ static void wishes_of(const struct call *c, int what, int known)
   }
 }
 
-/* What a module gives is named after it, what it makes on the way after the operator as well. The
-   product of a linear module keeps the module's name, and a parameter's cast the parameter's. */
+/* A module's output is named after the module; other values within it after the module and the
+   operator. The product of a linear module keeps the module's name, and a parameter's cast the
+   parameter's. */
 static bool is_named(const struct op *op)
 {
   return op->kind == OP_matmul ||
          (op->kind == OP_cast && graph->value[op->in[0]].role == PARAMETER);
 }
 
-/* How many values of a module are called after each operator. */
+/* How many values of a module are named after each operator. */
 struct tally {
   int n, room;
   struct {
@@ -140,8 +142,8 @@ static int *times_named(struct tally *t, const char *name)
   return &t->list[t->n++].times;
 }
 
-/* Of several that an operator makes in a module each is called after what it is made of, where a
-   module gives that: "rotary_of_wq". */
+/* If an operator makes several values in a module, each is named after its operand, if a module
+   made that: "rotary_of_wq". */
 static void tell_apart(int value)
 {
   const struct op *op = &graph->op[graph->value[value].op];
@@ -165,7 +167,7 @@ static void name_inner_values(void)
       for (int v = op->out; v < op->out + op->nout; v++) {
         bool given = false;
         for (int k = 0; k < c->nout; k++) given |= c->out[k] == v;
-        /* Attention leaves the logarithms of its rows' sums, too. */
+        /* Attention has a second output: the logarithms of its rows' sums. */
         bool sums = op->kind == OP_attention && v > op->out;
         if (given) continue;
         graph->value[v].name = text("%s.%s", path, sums ? "lse" : op_name(op));
@@ -181,7 +183,7 @@ static void name_inner_values(void)
   }
 }
 
-/* Adds the operation to the program, on what stands for its inputs now. */
+/* Adds the operation to the program, with its inputs replaced. */
 static void take(int id, int known)
 {
   struct op op = graph->op[id]; /* a copy: adding operations moves the array */
@@ -206,7 +208,7 @@ void plan(void)
   styles_of = alloc((size_t)(graph->nmodule + 1) * sizeof *styles_of);
   for (int i = 0; i < graph->nstyle; i++) add(&styles_of[graph->style[i].module], i);
 
-  /* The calls that are open, and what stood for their inputs before they began. */
+  /* The open calls, and the replacements of their inputs before they began. */
   int(*before)[MAX_INPUTS] = alloc((size_t)(graph->ncall + 1) * sizeof *before);
   int open = NONE, next = 0, norder = graph->norder;
   for (int at = 0; at <= norder;) {

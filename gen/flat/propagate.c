@@ -1,12 +1,12 @@
 /* propagate.c: the pass `propagate`: a layout for every value.
 
    Takes   a graph whose parameters and inputs are placed, with the plan's redistribute operations.
-   Leaves  every value placed, with its turns told as usual, so that every operation runs on its
-           inputs as they lie: where it could not, a redistribute operation stands before it. How it
-           runs, decide.c says.
+   Leaves  every value placed, with canonical turns, so that every operation can run on its inputs:
+           where it could not, there is a redistribute operation before it. decide.c decides how an
+           operation runs.
 
-   What several modules of a list take of a value from outside of the list is moved once, ahead of
-   them all: else the first of them would have an operation more than the others. */
+   If several modules of a list read a value from outside of the list in a new layout, it is moved
+   once, before all of them: otherwise the first module would have one operation more. */
 #include "flat/flat.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 static struct surroundings around;
 static int value_room, op_room;
 static struct list new_order;
-static int first_new; /* in the order: what is before is done */
+static int first_new; /* in the order: earlier operations are done */
 
 static int *wider(int *array, int *room, int least)
 {
@@ -42,9 +42,9 @@ static void remember(int op)
   around.moved_to[value] = op;
 }
 
-/* Who is behind it that `user` takes an input as `to`: the plan, where it asks for just this layout
-   of what the operation makes (a sum that is finished before the bias is added, say), or the
-   operation. */
+/* Whose request it is that `user` takes an input as `to`: the plan's, if it asks for this very
+   layout of the operation's output (a sum that is reduced before the bias is added, say); else
+   the operation's. */
 static void tell_why(struct op *op, const struct op *user)
 {
   op->line = user->line;
@@ -59,9 +59,9 @@ static void tell_why(struct op *op, const struct op *user)
 
 /* -------------------------------------------------------------------- what several modules take */
 
-/* Of each module: the one of the outermost ModuleList in which it lies, or NONE. */
+/* By module: the one of the outermost ModuleList that contains it, or NONE. */
 static int *element_of;
-/* Of each value: the one whose operations take it, or NONE; SEVERAL. */
+/* By value: the module of which operations read it, or NONE; SEVERAL. */
 enum { SEVERAL = -2 };
 static int *taken_in;
 static int taken_room;
@@ -93,8 +93,8 @@ static void note_taken(const struct op *op)
   }
 }
 
-/* Whether several modules of the list in which `user` runs take the value, which none of them has
-   made. */
+/* Whether several modules of the list in which `user` runs read the value, and none of them
+   makes it. */
 static bool is_from_outside(int value, const struct op *user)
 {
   int here = element(user->module), there = element(graph->value[value].module);
@@ -102,7 +102,7 @@ static bool is_from_outside(int value, const struct op *user)
   return there == NONE || graph->module[there].parent != graph->module[here].parent;
 }
 
-/* Adds the operation to the order behind the one that makes its input. */
+/* Adds the operation to the order directly after the one that makes its input. */
 static void add_ahead(int i, int value)
 {
   add(&new_order, i);
@@ -113,7 +113,7 @@ static void add_ahead(int i, int value)
   new_order.at[at] = i;
 }
 
-/* `value` as `to`, by a redistribution made before, or a new one. */
+/* `value` in layout `to`: by an earlier redistribution, or a new one. */
 static int as_layout(int value, struct layout to, const struct op *user)
 {
   int there = moved_before_to(&around, value, to);
@@ -155,8 +155,8 @@ static void place(struct op *op)
   }
 }
 
-/* What is known of the program before this place in the order: nothing but what it says itself.
-   What leaves the program is moved for that alone. */
+/* Collects what the plan says of the operations from here on. Redistributions of outputs of the
+   program serve that alone. */
 static void look_back(int first)
 {
   around = (struct surroundings){0};
@@ -205,7 +205,7 @@ void propagate_from(int first)
   graph->order_room = new_order.room;
 }
 
-/* A value that leaves the program: no pending sum may be left in it. */
+/* An output of the program must not be pending. */
 static int finish(int value, bool whole, const char *why)
 {
   struct value v = graph->value[value];

@@ -1,43 +1,43 @@
 /* recompute.c: the pass `recompute`: what the backward computes again instead of keeping it.
 
-   Takes   the flat local program: what is a collective is known by now, and what a rank's parts
-           take. What is written twice here is to `assign_dim_order`, `outline` and all others as
-           good as any other operation.
-   Leaves  the forward as it was; in the backward copies of some of its operations, marked `again`,
-           of which the backward reads what it would have read of the forward.
+   Takes   the flat local program: collectives and the sizes of a rank's parts are known by now.
+           Later passes treat a copied operation like any other.
+   Leaves  the forward unchanged. In the backward there are copies of some of its operations, marked
+           `again`, and the backward reads their results instead of the forward's.
 
-   Cheap work is always done again where less is kept for it: what goes element by element, and what
-   moves nothing. Products, reductions, collectives and reads by an index are never. What the
-   backward needs is either kept, for the price of its bytes, or made again, and then all that it is
-   made of is needed: the least price is that of a least cut, and of the cheapest ways the one that
-   makes the fewest values again. Parameters and inputs of the step cost nothing.
+   Cheap work is repeated wherever that keeps fewer bytes: pointwise operations, and those that move
+   nothing. Products, reductions, collectives and reads by an index are never repeated. A value that
+   the backward needs is either kept, at the price of its bytes, or made again, which needs all of
+   its inputs. The least price is that of a minimum cut; of equally cheap cuts, the one that makes
+   the fewest values again. Parameters and inputs of the step are free.
 
-   What the backward compares is kept too: a number that is made again in another kernel may differ
-   in its last bit, and then no element would equal the maximum of its row.
+   What the backward compares is kept, too: a number that another kernel makes again may differ in
+   its last bit, and then no element would equal the maximum of its row.
 
-   The modules of a list shall stay equal (outline.c). So nothing is made again but in the backward
-   of the very module of the list that made it; what goes from one to the next is kept.
+   The modules of a list must stay equal (outline.c). So a value is made again only in the backward
+   of the module of the list that made it; what one module passes to the next is kept.
 
-   What units gather of their parameters is made again too, where the unit says so: nothing of it is
-   kept then. Else it is kept, even where a checkpoint runs all around it again.
+   Gathered parameters of a unit are gathered again where the unit says so, and then not kept.
+   Otherwise they are kept, even if a checkpoint repeats everything around them.
 
-   With `checkpoint` nothing is kept of a module of a ModuleList but what others take of it, so its
-   inputs: all else that its backward reads, products and collectives too, is made again before it,
-   and cheap work then as above, so that less is alive in the module's backward. The bits are the
-   same: operators give the same for the same, and a dropout's random numbers depend on its place in
-   the program and in the tensor alone. */
+   With `checkpoint`, of a module of a ModuleList only what others read is kept, so its inputs.
+   Everything else that its backward reads, products and collectives included, is made again before
+   it. Then cheap work is handled as above, so that less is alive in the module's backward. The bits
+   are the same: operators give equal results for equal inputs, and a dropout's random numbers
+   depend only on its place in the program and in the tensor. */
 #include "flat/flat.h"
 
 #include <string.h>
 
-/* Dearer than all that a program can keep. */
+/* More than the price of all values of any program. */
 #define NEVER (INT64_MAX / 4)
 
-static int known;       /* how many values there are before the first copy */
-static int *element;    /* by module: the module of a list that it is, or lies in; or NONE */
-static int *checkpoint; /* the same of the outermost ModuleList */
-static bool *again;     /* by value: the backward makes it once more */
-static int *copy;       /* by value: what it makes, or NONE while it has not */
+static int known;       /* how many values there were before the first copy */
+static int *element;    /* by module: the module of a list that it is, or that contains it; or
+                           NONE */
+static int *checkpoint; /* the same for the outermost ModuleList */
+static bool *again;     /* by value: the backward makes it again */
+static int *copy;       /* by value: its copy, or NONE */
 
 /* --------------------------------------------------------------------------- modules and values */
 
@@ -46,7 +46,7 @@ static bool is_number(const char *name)
   return *name && name[strspn(name, "0123456789")] == 0;
 }
 
-/* A module stands behind the one that holds it. */
+/* A module comes after the one that contains it. */
 static void find_elements(void)
 {
   size_t bytes = (size_t)(graph->nmodule + 1) * sizeof(int);
@@ -72,7 +72,7 @@ static const struct op *maker(int value)
   return &graph->op[graph->value[value].op];
 }
 
-/* Whether it takes memory, and was there before the copies. */
+/* Whether it takes memory and is no copy. */
 static bool is_kept(int value)
 {
   const struct value *v = &graph->value[value];
@@ -89,7 +89,7 @@ static void begin(void)
 
 /* ----------------------------------------------------------------------------------- the copies */
 
-/* Writes the operation once more, on the inputs that it has now. */
+/* Writes the operation again, on its inputs' current copies. */
 static void write_again(int id, const int *in)
 {
   struct op op = graph->op[id];
@@ -119,7 +119,7 @@ bool reshards(const struct op *op)
   return graph->unit[unit_of(op)].again && !op->held;
 }
 
-/* Whether what an operation of the backward reads there is a copy: both are of one module. */
+/* Whether an operation of the backward reads a copy of this: both belong to one module. */
 static bool in_one_checkpoint(int value, const struct op *reader)
 {
   int at = place_in(checkpoint, reader);
@@ -137,7 +137,7 @@ static void mark_with_inputs(int value)
     if (in_one_checkpoint(op->in[i], op)) mark_with_inputs(op->in[i]);
 }
 
-/* By module under a checkpoint: what of its forward is run again, in its order. */
+/* By module under a checkpoint: the operations of its forward that run again, in order. */
 static struct list *find_runs(void)
 {
   struct list *run = alloc((size_t)(graph->nmodule + 1) * sizeof *run);
@@ -154,7 +154,7 @@ static struct list *find_runs(void)
   return run;
 }
 
-/* Sets what the operation reads to the copies. */
+/* Makes the operation read the copies. */
 static void read_copies(int id, int *in)
 {
   const struct op *op = &graph->op[id];
@@ -202,7 +202,7 @@ bool is_cheap(const struct op *op)
   return cheap == BY_ELEMENT ? is_pointwise(op->kind) : cheap == CHEAP;
 }
 
-/* Of the forward, and of what a checkpoint runs again, the backward may make values again. */
+/* The backward may make values of the forward again, and of what a checkpoint repeats. */
 static bool is_backward(const struct op *op)
 {
   return op->phase == BACKWARD && !op->again;
@@ -213,12 +213,12 @@ static bool is_choice(int value)
   return is_kept(value) && !is_backward(maker(value));
 }
 
-/* What a cut is sought of: a value that the backward may need is a node, near if it does; another
-   behind it is near if it makes it again. */
+/* The cut: a value that the backward may need is a node, near if it needs it. A second node is
+   near if the value is made again. */
 struct need {
   struct cut *cut;
-  int *node;        /* by value: its node, the other is the next; or NONE */
-  bool *leaves;     /* by value: it is taken from one module of a list to another, or out of it, or
+  int *node;        /* by value: its node, the next number is its second node; or NONE */
+  bool *leaves;     /* by value: it passes between modules of a list, or out of the list, or is
                        compared */
   struct list list; /* the values that have nodes */
 };
@@ -238,7 +238,7 @@ static bool compares(const struct op *op)
   return strstr(rule_of(op), ":bool") || op_row[op->kind].compares;
 }
 
-/* Marks, too, what only the value that the forward made will do for. */
+/* Also marks values for which only the forward's own result will do. */
 static void find_leaving(struct need *n)
 {
   for (int at = 0; at < graph->norder; at++) {
@@ -251,7 +251,7 @@ static void find_leaving(struct need *n)
   }
 }
 
-/* Numbers are written where they are read, and a view of what is kept anyhow shows it. */
+/* Constants are written where they are read. A view of a value that is kept costs nothing. */
 static int64_t price_of(int value)
 {
   const struct op *op = maker(value);
@@ -260,8 +260,8 @@ static int64_t price_of(int value)
   return largest_bytes(value);
 }
 
-/* What a checkpoint has cast or gathered again of a parameter is at hand for the module's backward:
-   it is not made once more. */
+/* A parameter that a checkpoint casts or gathers again is there for the module's backward: it is
+   not made again once more. */
 static bool is_at_hand(const struct op *op)
 {
   return op->again &&
@@ -299,8 +299,8 @@ static void mark_cheap(void)
   for (int k = 0; k < n.list.n; k++) again[n.list.at[k]] = near[n.node[n.list.at[k]] + 1];
 }
 
-/* The value that the backward reads: where it is made again, its copy, which is written now with
-   those of what it is made of, if it is not there yet. */
+/* The value that the backward reads. If it is made again, its copy, which is written now, with
+   the copies of its inputs, unless it is there already. */
 static int bring(int value)
 {
   if (value >= known || !again[value]) return value;

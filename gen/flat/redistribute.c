@@ -2,18 +2,18 @@
 
    Takes   a graph in which every value is placed, with redistribute operations.
    Leaves  none of them: in their place the steps that plan_moves (moves.c) chose, as collectives
-           over groups of ranks, local slices and packings; or nothing where nothing moves. A value
-           that is to be of another type is cast before it moves. Two in a row in the backward,
-           where no plan asked for the stop between, are one. From here on an operation is what
-           each rank does with its own parts.
+           over groups of ranks, local slices and packings; or nothing if nothing moves. A value
+           that changes its type is cast before it moves. Two consecutive redistributions in the
+           backward become one, unless the plan asked for the layout between them. From here on an
+           operation is what each rank does with its own parts.
 
-   Collectives take and leave the members' parts one after the other, in the order of the group.
-   Where parts along a dimension don't lie so, pack puts them there before, and unpack puts what
-   came in its place. An exchange's pieces lie in flat buffers, by member, where they are no runs of
-   the value itself.
+   Collectives take and leave the members' parts contiguously, in the order of the group. If parts
+   along a dimension are not contiguous, pack makes them so before, and unpack puts the result in
+   its place. An exchange's pieces are in flat buffers, by member, unless they are contiguous in the
+   value itself.
 
-   The planner knows plain shards only. Where a dimension is cut in strides, before or after, the
-   value is seen with that dimension taken apart at every stride: there each cut is plain, and a
+   The planner knows plain shards only. If a dimension has strided shards, before or after, the
+   value is viewed with that dimension split at every outer factor: there each cut is plain, and a
    view moves nothing. */
 #include "flat/flat.h"
 
@@ -21,12 +21,12 @@
 
 /* ------------------------------------------------------------------------------------- the pass */
 
-static int *stands_for; /* the value that an operation now takes instead of a value */
+static int *stands_for; /* the current replacement of each value */
 static struct list new_order;
 static int first_step; /* no operation before this one is a step of the redistribution under work */
 
-/* Whether parts along dimension `dim` lie one after the other in a value that is contiguous. No
-   rank has more than the first. */
+/* Whether parts along dimension `dim` are contiguous in a contiguous value. No rank has a larger
+   part than the first. */
 static bool outermost(int value, int dim)
 {
   struct shape here = local_shape(value, 0);
@@ -43,7 +43,7 @@ static bool is_reached(int value)
   return maker >= first_step && graph->op[maker].kind != OP_cast;
 }
 
-/* Adds one local or collective operation on `value`, leaving it in `layout`. */
+/* Adds one local or collective operation on `value`, which leaves it in `layout`. */
 static int moved(struct op op, int value, struct layout layout)
 {
   op.continues = is_reached(value);
@@ -58,8 +58,8 @@ static int moved(struct op op, int value, struct layout layout)
   return graph->op[i].out;
 }
 
-/* Packs `value` so that its parts along op.dim, as the group's members hold them under `parts`, lie
-   one after the other; unpack is the way back. */
+/* Packs `value` so that its parts along op.dim, as the group's members hold them under `parts`,
+   are contiguous; unpack is the reverse. */
 static int pack(struct op op, enum op_kind kind, int value, struct layout parts)
 {
   if (outermost(value, op.dim)) return value;
@@ -90,7 +90,7 @@ static bool same_exchange(const struct exchange *a, const struct exchange *b)
          same_layout(a->move.from, b->move.from) && same_layout(a->move.to, b->move.to);
 }
 
-/* Equal exchanges are one, so that equal modules are. */
+/* Equal exchanges share one entry, so that equal modules stay equal. */
 static int add_exchange(struct exchange e)
 {
   for (int i = 0; i < graph->nexchange; i++)
@@ -102,7 +102,7 @@ static int add_exchange(struct exchange e)
 
 typedef int pieces(const struct move *m, struct shape whole, int rank, struct piece *list);
 
-/* Room for the pieces that any rank gives, or gets, one after the other. */
+/* Room for the pieces that any rank sends, or receives, one after the other. */
 static struct shape flat_shape(const struct exchange *e, pieces *of)
 {
   struct piece *list = alloc((size_t)group_size(e->group) * sizeof *list);
@@ -145,8 +145,8 @@ static bool keeps_order(const struct move *m)
   return !is_collective(m->kind) || (moves_shards(m->kind) && m->kind != OP_exchange);
 }
 
-/* The members of a group that may stand in any order stand in that of the mesh: one group then
-   serves more collectives. */
+/* If the members of a group may have any order, they get that of the mesh: one group then serves
+   more collectives. */
 static struct move in_order_of_mesh(struct move m)
 {
   unsigned dims = 0;
@@ -157,8 +157,8 @@ static struct move in_order_of_mesh(struct move m)
   return m;
 }
 
-/* All dimensions of the group have the same before, and the same after; but not in a slice, a
-   to_partial or an exchange. */
+/* All mesh dimensions of the group have equal placements before, and equal ones after; not so in
+   a slice, a to_partial or an exchange. */
 static int run_collective(struct op op, int value, const struct move *m)
 {
   struct placement from = m->from.on[m->dim[0]], to = m->to.on[m->dim[0]];
@@ -195,7 +195,7 @@ static int run_move(const struct op *why, int value, struct move m)
   }
 }
 
-/* "(a4b3)c" for two factors of a dimension and another one; apart, "a4b3c". */
+/* "(a4b3)c" for two factors of a dimension and another one; split, "a4b3c". */
 static void put_factors(struct buffer *b, const struct factors *f, bool apart)
 {
   for (int i = 0; i < f->shape.ndim; i++) {
@@ -207,7 +207,7 @@ static void put_factors(struct buffer *b, const struct factors *f, bool apart)
   }
 }
 
-/* The value with its dimensions taken apart, or put together again. */
+/* The value with its dimensions split into factors, or merged again. */
 static int seen(const struct op *why, int value, const struct factors *f, bool apart,
                 struct layout layout)
 {
@@ -245,7 +245,7 @@ static int copy_of(const struct op *why, int value)
   return moved(op, value, graph->value[value].layout);
 }
 
-/* The value `last` takes over what the redistribution's own value was meant for. */
+/* The value `last` replaces the redistribution's own value. */
 static int take_over(const struct op *op, int last)
 {
   struct value *made = &graph->value[op->out], *v = &graph->value[last];
@@ -287,8 +287,8 @@ static void refuse_mixed(const struct op *op, struct layout layout)
                layout_text(graph->value[op->out].layout), layout_text(layout));
 }
 
-/* What the value was widened from, which takes half the bytes to move and is the same afterwards,
-   where nothing is pending that would be summed; else the value. */
+/* The narrow value that this one was cast from, if nothing is pending: it has half the bytes to
+   move and gives the same result; else the value. */
 static int narrowest(int value)
 {
   const struct value *v = &graph->value[value];
@@ -300,9 +300,9 @@ static int narrowest(int value)
   return narrow ? from : value;
 }
 
-/* Where the gradient of a unit's parameter stops: sums that become cut have been scattered, those
-   that become whole are still pending. The small parts are what is reduced then; that it is one
-   collective more costs little, since buckets gather them. */
+/* The layout in which the gradient of a unit's parameter is reduced: sums that become cut are
+   scattered, those that become whole are still pending. Then only the small parts are reduced.
+   One more collective costs little, since buckets merge them. */
 static struct layout scattered_first(const struct op *op, struct layout from, struct layout to)
 {
   if (unit_of(op) == NONE || op->phase == FORWARD || op->phase == GATHER) return to;
@@ -320,8 +320,8 @@ static int run_legs(const struct op *op, int value, struct layout to)
   return value;
 }
 
-/* Gives the value that stands for what the redistribution leaves: moved in the operation's type,
-   where it moves at all, and left in the value's. */
+/* Returns the replacement of the redistribution's value: moved in the operation's type, if
+   anything moves, and cast to the value's. */
 static int lower(const struct op *op)
 {
   struct layout to = graph->value[op->out].layout;
@@ -353,8 +353,8 @@ static void find_readers(void)
   }
 }
 
-/* Whether nothing but another redistribution reads what this one leaves: in the backward, where no
-   plan asked for the stop between, the two are one way. */
+/* Whether only another redistribution reads this one's result: in the backward, unless the plan
+   asked for the layout between, the two become one. */
 static bool is_stop_between(const struct op *op)
 {
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];

@@ -1,17 +1,17 @@
 /* choices.c: from an operation's letters (rule.c), every way in which it may run on sharded inputs.
 
-   The reasoning for one dimension of the mesh, after DTensor's einop_rule: an operation whose
-   operands are all replicated runs as it is. Cut along one letter, every operand that has the
-   letter is sharded there and the others are whole, and each rank makes its part of the output,
-   or, where the output lacks the letter, one term of it. Where the operation is linear, terms go
-   in and a term comes out. The dimensions of a mesh are independent of each other, but for merged
-   dimensions, whose parts must be where their letters' parts are. An input that is cut in strides,
-   or over the dimensions of the mesh in another order than theirs, is taken as it lies. */
+   The reasoning for one dimension of the mesh follows DTensor's einop_rule. An operation whose
+   operands are all replicated runs as it is. If it is cut along a letter, every operand that has
+   the letter is sharded there and the others are whole. Each rank then makes its part of the output
+   or, if the output lacks the letter, one term of a sum. If the operation is linear, pending terms
+   go in and pending terms come out. The dimensions of the mesh are independent of each other,
+   except for merged dimensions, whose parts must fit the parts of their letters. An input that is
+   strided, or cut in another order than that of the mesh, may be used as it is. */
 #include "sharding/sharding.h"
 
 #include <string.h>
 
-/* Where the letter stands in an operand: its dimension, or NONE, and how much is outside it. */
+/* The place of the letter in an operand: its dimension, or NONE, and the size outside of it. */
 static int dimension_with(const struct letters *l, const struct axis *axis, int ndim, int letter,
                           int64_t *outer)
 {
@@ -23,7 +23,7 @@ static int dimension_with(const struct letters *l, const struct axis *axis, int 
   return NONE;
 }
 
-/* How a letter is cut: inside so many parts of its dimension, and in which turn. */
+/* How a letter is cut: the outer factor within its dimension, and the turn. */
 struct way_to_cut {
   int64_t outer;
   int turn;
@@ -40,7 +40,7 @@ static struct placement shard_of(const struct letters *l, const struct axis *axi
       .kind = SHARD, .dim = d, .outer = cut.outer > 1 ? cut.outer : 0, .turn = cut.turn};
 }
 
-/* Cut along a letter; with outer > 1 the letter's own dimension is cut inside so many parts. */
+/* Cut along a letter. outer > 1: the letter's own dimension is cut inside so many parts. */
 static struct choice cut_along(const struct letters *l, int nin, int letter, struct way_to_cut cut)
 {
   struct choice c = {.letter = letter};
@@ -53,7 +53,7 @@ static struct choice cut_along(const struct letters *l, int nin, int letter, str
   return c;
 }
 
-/* Whether the letter is a whole dimension wherever it stands: then it may be cut in strides. */
+/* Whether the letter is a whole dimension in every operand: then it may be cut in strides. */
 static bool stands_alone(const struct letters *l, int nin, int letter)
 {
   int64_t outer;
@@ -65,7 +65,7 @@ static bool stands_alone(const struct letters *l, int nin, int letter)
   return !l->told[letter];
 }
 
-/* Whether the letter can be cut as a dimension is that has `outside` outside of it. */
+/* Whether the letter can be cut like a dimension with this outer factor. */
 static bool can_be_cut(const struct letters *l, int letter, int64_t outside, bool alone,
                        int64_t stride)
 {
@@ -80,8 +80,8 @@ static int add_cut(struct way_to_cut *list, int n, struct way_to_cut cut)
   return n + 1;
 }
 
-/* The ways to cut a letter, told once each: plainly, and as the inputs are cut along it now. A
-   kernel that is told where a part begins knows no strides. */
+/* The ways to cut a letter, without repeats: plainly, and as the inputs are cut along it now. A
+   kernel that takes the start of its part as an argument cannot take strides. */
 enum { MAX_CUTS = 1 + MAX_INPUTS * MAX_MESH };
 static int cuts_now(const struct op *o, const struct letters *l, int letter,
                     struct way_to_cut *list)
@@ -136,7 +136,7 @@ static void add_linear(const struct op *o, const struct letters *l, struct choic
   }
 }
 
-/* A kernel is told where one dimension begins: of several under one letter none is cut. */
+/* A kernel takes the start of one dimension: of several dimensions under one letter none is cut. */
 static bool may_be_cut(const struct letters *l, int letter)
 {
   if (l->size[letter] == 1 || l->whole[letter]) return false;
@@ -161,7 +161,7 @@ int choices(const struct op *o, const struct letters *l, struct choice *list)
 
 /* ---------------------------------------------------------------------------- merged dimensions */
 
-/* The size of the letter's part at a coordinate, cut in the order in which the dimension is. */
+/* The size of the letter's part at a coordinate, with the cuts in the order of the dimension's. */
 static int64_t letter_part(const struct letters *l, int letter, const struct choice *list,
                            const int *pick, struct layout layout, int dim, const int *coordinate)
 {
@@ -203,8 +203,8 @@ static bool is_aligned(const struct letters *l, const struct axis *axis, int dim
   return true;
 }
 
-/* Cuts of one dimension in several strides are told apart by where they lie: each has to be made of
-   the one outside it. */
+/* Several strided cuts of one dimension are ordered by their outer factors: each must be a
+   multiple of the one outside it. */
 static bool strides_nest(struct layout layout, int dim, int64_t size)
 {
   int64_t stride[MAX_MESH + 1] = {size};
@@ -232,7 +232,7 @@ bool reductions_agree(struct layout layout)
   return true;
 }
 
-/* Of several ways to tell the turns one is taken. */
+/* Of several turns with the same meaning, only one is offered. */
 static bool has_usual_turns(struct layout layout)
 {
   struct layout usual = usual_turns(layout);

@@ -1,22 +1,23 @@
-/* combine.c: which combination of choices over the dimensions of the mesh is the cheapest way for
-   an operation, together with the least that the operation ahead costs after it.
+/* combine.c: the cheapest combination of choices, one for each dimension of the mesh, for an
+   operation. It counts the least that the next operation costs after it.
 
-   A combination's price is the sum of its operands' prices, and an operand's follows from its own
-   layout alone. The operands of 100,000 combinations have some hundred layouts each: each gets a
-   number, a digit for each dimension of the mesh, and is priced once, when it is first asked for.
+   The price of a combination is the sum of its operands' prices. An operand's price depends on its
+   own layout alone. The operands of 100,000 combinations have some hundred layouts each: each
+   layout gets a number, with a digit for each dimension of the mesh, and is priced once, on first
+   use.
 
-   What the operation ahead costs is asked of as few combinations as can be: of the cheapest first,
-   until the next one alone is dearer than the best of them with what lies ahead; and of those that
-   leave the output in one layout once. */
+   The price of the next operation is computed for as few combinations as possible: for the cheapest
+   first, until the next one alone costs more than the best total so far; and once for all
+   combinations that leave the output in the same layout. */
 #include "sharding/sharding.h"
 
 #include <math.h>
 #include <string.h>
 
-/* How many combinations are weighed for an operation, and for the one ahead each time; with fewer
-   choices than these on each dimension of the mesh, what lies ahead is not known well enough. */
+/* How many combinations are weighed for an operation, and each time for the next one. With fewer
+   choices than this on each dimension of the mesh, the next operation's price is too uncertain. */
 enum { MOST_COMBINATIONS = 100000, MOST_AHEAD = 1500, FEWEST_AHEAD = 4 };
-/* Of so many layouts, by all choices, it is known what they cost when the operation is asked
+/* Up to this many layouts, by all choices, prices are kept for when the operation is asked
    again. */
 enum { MOST_NUMBERS = 1 << 15 };
 
@@ -40,8 +41,8 @@ static void add_up(struct price *sum, const struct price *p)
 
 /* ------------------------------------------------------------------------------- the shortlists */
 
-/* The choices that are tried on each dimension of the mesh: all, or where there are too many
-   combinations those that are cheapest on that dimension alone. */
+/* The choices that are tried on each dimension of the mesh: all; or, with too many combinations,
+   the cheapest on that dimension alone. */
 struct shortlist {
   int n[MAX_MESH], pick[MAX_MESH][MAX_CHOICES];
 };
@@ -58,7 +59,7 @@ static int most_choices(int combinations)
   return most;
 }
 
-/* What a choice costs on mesh dimension d, everything else as it lies. */
+/* The price of a choice on mesh dimension d, with everything else as it is. */
 static struct price price_alone(const struct op *op, const struct choice *c, int d)
 {
   struct price sum = {0};
@@ -88,7 +89,7 @@ static void shorten(const struct op *op, const struct choice *list, int d, int m
     s->pick[d][at] = i;
   }
   if (s->n[d] > most) s->n[d] = most;
-  /* In rule.c's order again, which breaks ties. */
+  /* Back in rule.c's order, which breaks ties. */
   for (int i = 1; i < s->n[d]; i++)
     for (int k = i; k > 0 && s->pick[d][k] < s->pick[d][k - 1]; k--) {
       int swap = s->pick[d][k];
@@ -97,7 +98,7 @@ static void shorten(const struct op *op, const struct choice *list, int d, int m
     }
 }
 
-/* The choice that takes the inputs as they lie on one dimension of the mesh, or NONE. */
+/* The choice that takes the inputs as they are on one dimension of the mesh, or NONE. */
 static int choice_as_it_lies(const struct op *op, const struct choice *list, int n, int d)
 {
   for (int c = 0; c < n; c++) {
@@ -126,7 +127,7 @@ static bool is_reachable(const struct op *op, const struct choice *c, int d)
   return true;
 }
 
-/* Of these, only choices are left that the engine may take unasked. */
+/* Keeps only the choices that the engine may take without a request of the plan. */
 static struct shortlist shortlist_of(const struct op *op, const struct letters *l,
                                      const struct choice *list, int n, int combinations)
 {
@@ -155,7 +156,7 @@ static struct shortlist shortlist_of(const struct op *op, const struct letters *
 
 enum { MAX_OPERANDS = MAX_INPUTS + MAX_OUTPUTS };
 
-/* What is known of an operand in one layout. It is, if `asked` is the operand's. */
+/* The price of an operand in one layout, valid if `asked` is the operand's. */
 struct entry {
   unsigned asked;
   bool fits;
@@ -166,13 +167,13 @@ struct operand {
   int digit[MAX_MESH][MAX_CHOICES]; /* by choice: what it adds to the layout's number */
   int numbers;                      /* of layouts */
   unsigned asked;
-  int nfree, free[MAX_INPUTS]; /* the numbers of layouts in which it costs nothing */
+  int nfree, free[MAX_INPUTS]; /* the numbers of the layouts that cost nothing */
   int room;
   struct entry *entry; /* by the layout's number */
 };
 
-/* All combinations for an operation, and what they cost. A combination is told by its places in the
-   shortlists; in their order, those of the last dimension of the mesh vary first. */
+/* All combinations for an operation, and their prices. A combination is given by places in the
+   shortlists, of which that of the last mesh dimension varies first. */
 struct combinations {
   const struct op *op;
   const struct letters *letters;
@@ -181,7 +182,7 @@ struct combinations {
   struct shortlist shortlist;
   int n, noperands;       /* n: how many combinations */
   bool by_choice;         /* layouts have their numbers by all choices */
-  int turn[MAX_OPERANDS]; /* the operands in the order in which they are asked for their prices */
+  int turn[MAX_OPERANDS]; /* the operands in the order in which they are priced */
   struct operand operand[MAX_OPERANDS];
 };
 
@@ -190,8 +191,8 @@ static struct placement placement_of(const struct combinations *c, int choice, i
   return o < c->op->nin ? c->list[choice].in[o] : c->list[choice].out[o - c->op->nin];
 }
 
-/* Whether both choices are the same to an operand. Where a dimension of it is merged, which letter
-   is cut counts. */
+/* Whether both choices are the same for an operand. For a merged dimension it matters which
+   letter is cut. */
 static bool same_digit(const struct combinations *c, int a, int b, int o, bool merged)
 {
   struct placement p = placement_of(c, a, o), q = placement_of(c, b, o);
@@ -208,8 +209,8 @@ static bool has_merged(const struct letters *l, int o, int nin)
   return false;
 }
 
-/* Gives a number to each layout that the o-th operand may get by choices in the shortlists, or by
-   all choices. False if these are too many. */
+/* Numbers the layouts that the o-th operand may get by choices in the shortlists, or by all
+   choices. False if there are too many. */
 static bool number_layouts(struct combinations *c, int o, bool all_choices)
 {
   const struct shortlist *s = &c->shortlist;
@@ -231,7 +232,7 @@ static bool number_layouts(struct combinations *c, int o, bool all_choices)
   return true;
 }
 
-/* Nothing is known of the operand's layouts any more. */
+/* Forgets the prices of the operand's layouts. */
 static void forget(struct operand *o)
 {
   static unsigned asked;
@@ -254,8 +255,8 @@ static bool same_choices(const struct choice *a, const struct choice *b, int n, 
   return true;
 }
 
-/* Begins with the combinations of `op` in the place of those before. Where these were of the same
-   operation, `again`, what is known of its operands stays so if they have the same choices. */
+/* Replaces the combinations by those of `op`. If the previous ones were of the same operation
+   (`again`), prices of operands with the same choices stay. */
 static void begin_combinations(struct combinations *c, const struct op *op, const struct letters *l,
                                int most, bool again)
 {
@@ -282,7 +283,7 @@ static void begin_combinations(struct combinations *c, const struct op *op, cons
   }
 }
 
-/* That it costs nothing to have the operand in this layout. */
+/* Notes that the operand costs nothing in this layout. */
 static void set_free(struct combinations *c, int o, const struct layout *layout)
 {
   const struct shortlist *s = &c->shortlist;
@@ -304,7 +305,7 @@ static bool is_free(const struct operand *o, int layout)
   return false;
 }
 
-/* The places of the number-th combination. */
+/* The places in the shortlists of combination `number`. */
 static void find_places(const struct combinations *c, int number, int *at)
 {
   for (int d = graph->mesh.ndim - 1; d >= 0; d--) {
@@ -340,24 +341,24 @@ static void work_out(const struct combinations *c, int o, const int *at, struct 
   if (e->fits) e->price = price_of_operand(c->op, o, layout);
 }
 
-/* Beyond these bytes no way is cheaper than the cheapest so far. */
+/* A combination above this many bytes cannot be the cheapest. */
 static double limit_of(bool found, struct price least)
 {
   return found && !least.refused ? least.bytes : INFINITY;
 }
 
-/* A combination that is legal, and of no more bytes than asked for. */
+/* A legal combination, of no more bytes than the limit. */
 struct candidate {
   struct price price;
   int number;
 };
 
-/* Takes one, and gives the most bytes that those may have which are still of interest. */
+/* Takes a combination, and returns the new limit of bytes. */
 typedef double visitor(const struct combinations *c, const struct candidate *candidate,
                        const int *at, void *to);
 
-/* Calls `visit` for every legal combination in turn, but for those of more than `most` bytes. Tells
-   whether any was left out for that. */
+/* Calls `visit` for every legal combination in turn, except those above `most` bytes. Returns
+   whether there were such. */
 static bool each_combination(const struct combinations *c, double most, visitor *visit, void *to)
 {
   int at[MAX_MESH] = {0}, ndim = graph->mesh.ndim, changed = 0;
@@ -401,19 +402,18 @@ static bool share_an_input(const struct op *a, const struct op *b)
   return false;
 }
 
-/* What the operation ahead costs at least where the output lies in one layout: just this, or more
-   than so many bytes. */
+/* The least price of the next operation for one layout of the output: exact, or a lower bound. */
 struct outlook {
   unsigned asked;
   bool is_more;
   struct price price;
 };
 
-/* The operation ahead, or NULL. */
+/* The next operation, or NULL. */
 struct ahead {
   const struct op *op;
-  bool depends; /* on more than the output: on how an input that both take was moved */
-  bool again;   /* it was asked before */
+  bool depends; /* its price depends on more than the output: on how an input of both was moved */
+  bool again;   /* it was priced before */
   struct letters letters;
   struct combinations combinations;
   int room;
@@ -435,8 +435,8 @@ static double take_least(const struct combinations *c, const struct candidate *c
   return limit_of(true, l->candidate.price);
 }
 
-/* What the operation ahead takes of `op`, or with it, costs something else each time. What `op`
-   leaves is asked for its price last. */
+/* The inputs that the next operation shares with `op` have new prices each time. `op`'s output
+   is priced last. */
 static void run_before(struct combinations *c, const struct op *op, const struct way *way)
 {
   int first = 0, last = c->noperands;
@@ -450,7 +450,7 @@ static void run_before(struct combinations *c, const struct op *op, const struct
   }
 }
 
-/* With `op` done in this way: no more than so many bytes are of interest. */
+/* With `op` run in this way: prices above so many bytes do not matter. */
 static struct outlook look_ahead(struct ahead *a, const struct op *op, const struct way *way,
                                  double most)
 {
@@ -469,11 +469,12 @@ static struct outlook look_ahead(struct ahead *a, const struct op *op, const str
 
 /* ----------------------------------------------------------------------------- the cheapest way */
 
-/* Those of which the operation ahead is still to be asked: a heap, the cheapest first. */
+/* The combinations for which the next operation must still be priced: a heap, the cheapest
+   first. */
 struct search {
   struct combinations combinations;
   struct ahead ahead;
-  struct candidate best; /* with what lies ahead; number NONE: there is none yet */
+  struct candidate best; /* including the next operation; number NONE: none yet */
   int n, room;
   struct candidate *heap;
 };
@@ -511,7 +512,7 @@ static struct candidate pop(struct search *s)
   return first;
 }
 
-/* What lies ahead of a combination; `most`: what of it is of interest. */
+/* The price of the next operation after a combination; exact up to `most`. */
 static struct outlook outlook_of(struct search *s, int number, double most)
 {
   const struct combinations *c = &s->combinations;
@@ -529,8 +530,8 @@ static struct outlook outlook_of(struct search *s, int number, double most)
   return *o;
 }
 
-/* Takes it for the best if it is, together with what lies ahead. A little more is of interest than
-   what counts: sums are rounded. */
+/* Takes the combination as the best if its total is the least. The limit is a little higher than
+   the best total: sums are rounded. */
 static void weigh(struct search *s, struct candidate candidate)
 {
   double most = limit_of(s->best.number != NONE, s->best.price) - candidate.price.bytes;

@@ -1,5 +1,4 @@
-/* cost_context.c: the mesh and tensor for which moves are priced, seen from a sample of its
-   ranks. */
+/* cost_context.c: the mesh and the tensor for which moves are priced, on a sample of the ranks. */
 #include "sharding/sharding.h"
 
 #include <string.h>
@@ -46,7 +45,7 @@ void *scratch_alloc(struct scratch *s, size_t size)
   return memset(s->at, 0, size);
 }
 
-/* How many places to look at along each dimension of the mesh; gives their product. */
+/* How many coordinates to sample along each dimension of the mesh; returns their product. */
 static int choose_places(int places[MAX_MESH])
 {
   int product = 1;
@@ -65,7 +64,7 @@ static int choose_places(int places[MAX_MESH])
   return product;
 }
 
-/* Seats at so many places along each dimension, from the first to the last. */
+/* Samples ranks at so many coordinates along each dimension, from the first to the last. */
 static void set_coordinates(int (*at)[MAX_MESH])
 {
   for (int k = 0; k < world.sampled_ranks; k++)
@@ -96,7 +95,7 @@ static void enter_mesh(unsigned fixed, bool all)
       scratch_alloc(all ? &every : &some, (size_t)world.sampled_ranks * sizeof *world.coordinate));
 }
 
-/* The last worlds are kept, that of all ranks and that of some: questions about them alternate. */
+/* The last contexts are kept, with all ranks and with a sample: questions about them alternate. */
 void enter_context(struct shape whole, enum type type, const struct fixed_part *u,
                    const int coordinate[MAX_MESH], bool all)
 {

@@ -1,27 +1,27 @@
-/* decide.c: how one operation runs: where it takes its inputs, and where its outputs lie.
+/* decide.c: how one operation runs: in which layouts it takes its inputs and leaves its outputs.
 
-   What runs as its inputs lie, cut over some dimension of the mesh, runs so there: work that the
-   plan divided is not done twice to save a few bytes. Else, of all combinations of legal ways over
-   the dimensions of the mesh (choices.c), the one that moves the fewest bytes wins, counting also
-   what the plan asks of the output, or else what the operation that takes it will cost at least.
-   What training gathers again in the backward, because the forward cut a sum that was pending, is
-   a collective more: as many bytes as its link carries while one starts, so that small sums are
-   made whole at once. Ties go to the one that turns fewer whole values into pending sums, then to
-   the one that moves fewer of the inputs and outputs, then to the one that leaves a gradient as its
-   value lies, then to the first in the order of the choices: the same on every machine. Where
-   DTensor's rules (einop.c) say that an operation runs as its inputs lie, that is taken as it is.
-   What was decided once is remembered: equal layers cost one decision.
+   If it can run on its inputs as they are, cut over some dimension of the mesh, it does so there:
+   work that the plan divides is not done twice to save a few bytes. Otherwise the cheapest
+   combination of legal ways over the dimensions of the mesh (choices.c) wins: the one that moves
+   the fewest bytes, counting what the plan asks of the output, or the least that the next operation
+   costs. If the forward cuts a sum that was pending, training has to gather in the backward: one
+   more collective, priced as many bytes as its link carries during its latency. So small sums are
+   made whole at once. Ties go to the way that turns fewer whole values into pending sums, then to
+   the one that moves fewer inputs and outputs, then to the one whose gradients have the layouts of
+   their values, then to the first choice: the same on every machine. Where DTensor's rules
+   (einop.c) say that an operation runs on its inputs as they are, that is taken. Decisions are
+   cached: equal layers cost one.
 
-   Where nothing but replication is legal, a sharded input is the plan's error, unless the plan made
-   it whole itself: nothing is replicated in silence. */
+   If replication is the only legal way, a sharded input is the plan's error, unless the plan itself
+   made it whole: tpgen replicates nothing in silence. */
 #include "sharding/sharding.h"
 
 #include <string.h>
 
 /* ---------------------------------------------------------------------------- as the inputs lie */
 
-/* DTensor's rules know neither pending maxima, nor strides, nor one dimension cut twice, and take a
-   stretched dimension of size 1 for one that is summed. */
+/* DTensor's rules know neither pending maxima, nor strides, nor a dimension that is cut twice.
+   They take a broadcast dimension of size 1 for one that is summed. */
 static bool is_plain(const struct value *v)
 {
   unsigned cut = 0;
@@ -35,7 +35,7 @@ static bool is_plain(const struct value *v)
   return true;
 }
 
-/* Whether all inputs may be pending sums together, which is what DTensor's rules call linear. */
+/* Whether all inputs may be pending sums together: this is DTensor's `linear`. */
 static bool is_linear(const struct op *op)
 {
   const char *c = linear_of(op);
@@ -60,7 +60,7 @@ static struct answer ask_rules(const struct op *op)
   return (struct answer){r.what == RULE_RUNS, r.out};
 }
 
-/* What DTensor's rules say of the operation as its inputs lie: asked once of equal ones. */
+/* DTensor's ruling for the inputs' layouts, cached. */
 static const struct answer *answer_of_rules(const struct op *op)
 {
   static struct memo asked;
@@ -77,8 +77,8 @@ static const struct answer *answer_of_rules(const struct op *op)
   return answer;
 }
 
-/* Whether the operation runs as its inputs lie, by DTensor's rules, and nothing is asked of what it
-   makes. */
+/* Whether the operation runs on its inputs as they are, by DTensor's rules, and the plan asks
+   nothing of its output. */
 static bool runs_as_it_lies(const struct op *op, struct way *way)
 {
   if (op->kind != OP_matmul && !is_broadcast(op->kind)) return false;
@@ -94,10 +94,10 @@ static bool runs_as_it_lies(const struct op *op, struct way *way)
 
 /* ----------------------------------------------------------------------------- what was decided */
 
-/* All that a decision depends on is a question; the decisions are its answers. */
+/* The question is everything that a decision depends on. The answer is the decision. */
 static struct memo memo;
 
-/* An input, and where it was moved to before; the same one twice is told. */
+/* An input, and its earlier redistributions; and whether two inputs are the same value. */
 static void ask_input(struct query *q, const struct op *op, int i)
 {
   const struct value *v = &graph->value[op->in[i]];
@@ -126,7 +126,7 @@ static void ask_op(struct query *q, const struct op *op)
   }
 }
 
-/* And what the operation ahead depends on. */
+/* The same for the next operation. */
 static void ask_with_ahead(struct query *q, const struct op *op)
 {
   const struct op *ahead = op_ahead(op);
@@ -153,7 +153,8 @@ static bool may_be_cut(const struct op *op, const struct letters *l, const struc
   return false;
 }
 
-/* A sharded input is made whole because nothing else is legal: the plan has to say so itself. */
+/* A sharded input would be made whole because nothing else is legal: the plan has to ask for
+   that. */
 static void forbid_silence(const struct op *op, const struct letters *l, const struct choice *list,
                            int n, const struct way *way)
 {

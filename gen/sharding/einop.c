@@ -1,18 +1,18 @@
-/* einop.c: DTensor's two rules for operations whose dimensions have letters. Takes the layouts of
-   an operation's inputs and gives the layout of its output; or those that the inputs should have
-   instead; or says why there are none. Reads the graph's mesh and changes nothing.
+/* einop.c: DTensor's two rules for operations whose dimensions have letters. They take the layouts
+   of an operation's inputs and give the layout of its output; or the layouts that the inputs should
+   have instead; or the reason why there are none. They read the graph's mesh and change nothing.
 
-   A letter is sharded over one dimension of the mesh at most, the same wherever it stands: an input
-   that is whole there follows one that is not, and two that differ are an error. Of the letters
-   that one dimension of the mesh shards, the one along which the larger inputs are cut remains.
-   Pending sums pass through a linear operation, whose inputs then all hold them; before any other
-   they are done.
+   A letter is sharded over at most one dimension of the mesh, the same in every operand. An input
+   that is whole there follows one that is cut; two that differ are an error. If one dimension of
+   the mesh shards several letters, the letter of the larger inputs keeps it. Pending sums pass
+   through a linear operation, whose inputs must then all be pending. Before any other operation
+   they are reduced.
 
-   This follows PyTorch's _common_rules.py (tests/golden/einop_rule.tsv, pointwise_rule.tsv) also
-   where that is odd: "1" is a letter like others except in an output, so that a cut dimension of
-   size 1 that is stretched leaves a pending sum. Whether the operation can run as these rules say
-   is for rule.c to tell. Two things that PyTorch's rules overlook are not followed: a pending
-   maximum or minimum is no sum, and strided shards are refused.  */
+   This follows PyTorch's _common_rules.py (tests/golden/einop_rule.tsv, pointwise_rule.tsv) even
+   where that is odd: "1" is a letter like others except in an output, so a cut dimension of size 1
+   that is broadcast leaves a pending sum. Whether the operation can run so is decided by rule.c.
+   Two oversights of PyTorch's rules are not followed: a pending maximum or minimum is no sum, and
+   strided shards are refused. */
 #include "sharding/sharding.h"
 
 #include <ctype.h>
@@ -21,15 +21,25 @@
 
 enum { LETTERS = 128, UNSEEN = -2 };
 
-/* An operation, and what its inputs say so far. */
+/* An operation, and what its inputs have shown so far. */
 struct reading {
   const struct ruled *op;
   const int *enforce;
-  char in[MAX_INPUTS][MAX_DIMS + 1], out[MAX_DIMS + 1]; /* the equation, a letter a dimension */
-  int map[MAX_INPUTS][MAX_DIMS]; /* of the inputs' dimensions: the mesh dimension, or NONE */
+  char in[MAX_INPUTS][MAX_DIMS + 1], out[MAX_DIMS + 1]; /* the equation, with a letter for each
+                                                           d
+                                                           i
+                                                           m
+                                                           e
+                                                           n
+                                                           s
+                                                           i
+                                                           o
+                                                           n */
+  int map[MAX_INPUTS][MAX_DIMS]; /* by letter, from the inputs' dimensions: the mesh dimension,
+                                    or NONE */
   int sharding[LETTERS];         /* the mesh dimension, NONE, or UNSEEN */
   int64_t size[LETTERS];
-  int pending[MAX_MESH]; /* how many inputs hold a pending sum */
+  int pending[MAX_MESH]; /* how many inputs are pending sums */
   /* The letters that a mesh dimension shards, as they were met, some twice; before them
      '+' for a pending sum. */
   char seen[MAX_MESH][1 + MAX_INPUTS * MAX_DIMS + 1];
@@ -37,7 +47,7 @@ struct reading {
   struct ruling ruling;
 };
 
-/* False, and the ruling is an error. */
+/* Returns false, and makes the ruling an error. */
 __attribute__((format(printf, 2, 3))) static bool fails(struct ruling *ruling, const char *format,
                                                         ...)
 {
@@ -76,7 +86,7 @@ static bool dim_map(struct layout layout, int ndim, int *map, struct ruling *rul
   return true;
 }
 
-/* The way back: sums has a bit for each mesh dimension over which a sum is pending. */
+/* The reverse: sums has a bit for each mesh dimension over which a sum is pending. */
 static bool from_dim_map(const int *map, int ndim, unsigned sums, struct layout *layout,
                          struct ruling *ruling)
 {
@@ -99,8 +109,7 @@ static bool from_dim_map(const int *map, int ndim, unsigned sums, struct layout 
 
 /* --------------------------------------------------------------------------------- the equation */
 
-/* The letters up to one of the ends; NULL if they are none, or more than a tensor has
-   dimensions. */
+/* The letters before one of these ends; NULL if there are none, or more than a tensor can have. */
 static const char *read_letters(const char *from, const char *ends, char *letters)
 {
   size_t n = strcspn(from, ends);
@@ -134,7 +143,7 @@ static void note_pending_sums(struct reading *r, int input)
   }
 }
 
-/* The letter is sharded so in one more place. */
+/* The letter is sharded over this mesh dimension in one more operand. */
 static bool merge_sharding(struct reading *r, int letter, int mesh_dim)
 {
   int *sharding = &r->sharding[letter];
@@ -162,7 +171,7 @@ static bool note_sharding(struct reading *r, int letter, int64_t size, int mesh_
                (long long)r->size[letter], (long long)size);
 }
 
-/* A mesh dimension should shard one letter and nothing else. */
+/* A mesh dimension may shard only one letter. */
 static void note_seen(struct reading *r, int letter)
 {
   if (r->sharding[letter] == NONE) return;
@@ -204,7 +213,7 @@ static bool only_sums(const struct ruled *op)
   return true;
 }
 
-/* What it would cost to gather the inputs that this mesh dimension cuts along the letter. */
+/* The cost of gathering the inputs that this mesh dimension cuts along the letter. */
 static int64_t cost(const struct reading *r, char letter, int mesh_dim)
 {
   static const int origin[MAX_MESH];
@@ -218,7 +227,7 @@ static int64_t cost(const struct reading *r, char letter, int mesh_dim)
   return sum;
 }
 
-/* Of what a mesh dimension shards the costliest remains, the first of equals. */
+/* Of the letters that a mesh dimension shards the costliest keeps it, the first of equals. */
 static void keep_costliest(struct reading *r, int mesh_dim)
 {
   const char *seen = r->seen[mesh_dim];
@@ -243,7 +252,7 @@ static struct ruling suggest(struct reading *r, unsigned sums)
   return r->ruling;
 }
 
-/* Every input lies well. A sharded letter that the output lacks leaves a sum to do. */
+/* All inputs fit. A sharded letter that the output lacks leaves a pending sum. */
 static struct ruling conclude(struct reading *r, unsigned sums)
 {
   int map[MAX_DIMS], ndim = 0;
@@ -280,7 +289,7 @@ struct ruling einop_rule(const char *equation, const struct ruled *op, const int
 
 /* ------------------------------------------------------------------------------- pointwise_rule */
 
-/* The letter of the output's dimension k; "1" where no one of several inputs is larger than 1. */
+/* The letter of the output's dimension k; "1" if all of several inputs have size 1. */
 static char output_letter(const struct ruled *op, int ndim, int k)
 {
   for (int i = 0; i < op->nin; i++) {
@@ -290,7 +299,7 @@ static char output_letter(const struct ruled *op, int ndim, int k)
   return '1';
 }
 
-/* "ab,1b->ab": aligned at the last dimension, and "1" where an input is stretched. */
+/* "ab,1b->ab": aligned at the last dimension, with "1" for a broadcast dimension. */
 static void write_equation(const struct ruled *op, int ndim, char *to)
 {
   for (int i = 0; i < op->nin; i++) {

@@ -1,15 +1,15 @@
-/* exchange.c: the direct exchange: who gives which piece of a tensor to whom.
+/* exchange.c: the direct exchange: who sends which piece of a tensor to whom.
 
-   Takes   a move from one layout to another, of plain shards, over a group; what is pending on
-           other dimensions of the mesh stays so, and cuts by these come before those of the group.
-   Leaves  the pieces that a rank gives and gets: boxes, at most one for each pair of ranks.
+   Takes   a move between two layouts of plain shards, over a group. Values pending on other mesh
+           dimensions stay pending; cuts by other dimensions come before those of the group.
+   Leaves  the pieces that a rank sends and receives: boxes, at most one for each pair of ranks.
 
-   A rank that gets a part holds some of it already; of every other part of the source that meets
-   it, one holder in the group sends the piece. Of several holders it is the one over the quickest
-   links; of equals the one that has the least to send so far, in the order of the receivers. So
-   all ranks come to the same pieces by themselves.
+   A rank that needs a part may hold some of it already. Each other part of the source that overlaps
+   it comes from one holder in the group: the one over the fastest links; of equals, the one that
+   sends least so far, in the order of the receivers. So all ranks find the same pieces by
+   themselves.
 
-   Groups whose ranks share parts of one size deal out the same pieces: a deal is made once for all
+   Groups whose ranks share parts of one size have the same pieces: these are computed once for all
    of them. */
 #include "sharding/sharding.h"
 
@@ -28,7 +28,7 @@ static int tier_between(const struct deal *d, const struct member *a, const stru
   return tier;
 }
 
-/* Who of those that hold what `first` does gives to `to`. */
+/* Which of the members that hold the same as `first` sends to `to`. */
 static int giver(const struct deal *d, int first, const struct member *to)
 {
   int best = NONE, quickest = NONE;
@@ -42,10 +42,10 @@ static int giver(const struct deal *d, int first, const struct member *to)
   return best;
 }
 
-/* Whether where the boxes meet lies in one run of the first. */
+/* Whether the boxes overlap in one contiguous run of the first. */
 static bool meets_in_run(int ndim, const struct box *of, const struct box *with)
 {
-  bool inside = false; /* a dimension outside of this one takes more than one place */
+  bool inside = false; /* a dimension outside of this one has more than one index */
   for (int d = 0; d < ndim; d++) {
     int64_t n = lesser(of->last[d], with->last[d]) - greater(of->first[d], with->first[d]);
     if (inside && n != of->last[d] - of->first[d]) return false;
@@ -87,19 +87,19 @@ void deal_out(struct deal *d, const struct compact_layout *from, const struct co
 
 /* --------------------------------------------------------------------------- what was dealt out */
 
-/* A deal, found again by what it follows from. */
+/* The pieces of a group, cached by what they depend on. */
 struct kept {
   struct mesh mesh;
   struct shape whole; /* that the group shares */
   struct move_step step;
   struct compact_layout from, to;
   struct deal deal;
-  int *got;             /* by member: where the pieces that it gets begin */
-  int *gave, *by_giver; /* by member: where those that it gives begin in the list by_giver */
+  int *got;             /* by member: where the pieces that it receives begin */
+  int *gave, *by_giver; /* by member: where those that it sends begin in the list by_giver */
   struct kept *next;
 };
 
-/* Where each member's begin, those of a member further than the last among them. */
+/* Where each member's pieces begin; those of the member after the last are the end. */
 static int *begins(const struct deal *d, bool of_givers)
 {
   int *at = alloc((size_t)(d->n + 1) * sizeof *at);
@@ -108,7 +108,7 @@ static int *begins(const struct deal *d, bool of_givers)
   return at;
 }
 
-/* The pieces stand in the order of the receivers; so they do for each giver. */
+/* The pieces are in the order of the receivers, also among those of each sender. */
 static void index_pieces(struct kept *k)
 {
   const struct deal *d = &k->deal;
@@ -133,7 +133,7 @@ static struct kept *make_deal(struct kept question)
   return k;
 }
 
-/* What the ranks of a group hold together: cut as it is by the other dimensions of the mesh. */
+/* What the ranks of a group hold together, as the other mesh dimensions cut it. */
 static struct shape shared_part(const struct move *m, struct shape whole, const int *coordinate)
 {
   struct layout layout = m->from;
@@ -165,7 +165,7 @@ static const struct kept *deal_of(const struct move *m, struct shape whole, cons
 
 /* -------------------------------------------------------------------------- what a rank is told */
 
-/* Where the boxes of giver and receiver meet, from where `own` begins. */
+/* The overlap of the sender's and the receiver's box, counted from the start of `own`. */
 static struct piece piece_of(const struct deal *d, struct given g, int member,
                              const struct box *own)
 {
@@ -208,7 +208,7 @@ int pieces_got(const struct move *m, struct shape whole, int rank, struct piece 
   return n;
 }
 
-/* What is asked of every group's pieces: whether it holds for all of them. */
+/* Whether a condition holds for all pieces of every group. */
 typedef bool question(const struct deal *d);
 
 static bool all_groups(const struct move *m, struct shape whole, question *holds)

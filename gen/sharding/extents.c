@@ -1,10 +1,10 @@
-/* extents.c: how many bytes the busiest rank must receive from one layout of plain shards to
-   another, at least and on the greedy way, without a plan. Propagation asks it of each pair of
-   layouts that it weighs.
+/* extents.c: how many bytes the busiest rank must receive between two layouts of plain shards: the
+   lower bound, and on the greedy way, without planning steps. Propagation asks this for each pair
+   of layouts that it weighs.
 
-   A part is a box: an extent along each dimension of the tensor, which follows from the dimension's
-   size and from what of the mesh cuts it, in turn. The same few come again and again, and are
-   worked out once for all sampled ranks. */
+   A part is a box: an extent along each dimension of the tensor. The extent depends on the size of
+   the dimension and on the mesh dimensions that cut it, in their order. The same few recur, and are
+   computed once for all sampled ranks. */
 #include "sharding/sharding.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ struct extent {
   int64_t first, last;
 };
 
-/* What cuts one dimension, in turn: a digit each. */
+/* The mesh dimensions that cut one dimension, in order: a digit each. */
 typedef uint32_t cuts_told;
 
 /* The extents along one dimension, by sampled rank. */
@@ -28,8 +28,8 @@ enum { RULER_BITS = 10, RULERS = 1 << RULER_BITS, EXTENTS = 1 << 16 };
 /* In one question: of both ends at least, or of two dimensions for each step. */
 enum { MOST_EXTENTS = 2 * MAX_DIMS * MANY_RANKS, MOST_RULERS = MAX_DIMS + 2 * MAX_MOVES };
 
-/* Those that are known, and the room that they share. When a question begins there is room for all
-   that it may ask: else all are forgotten. */
+/* The known extents, in a shared buffer. Each question begins with room for all that it may
+   need; otherwise all are forgotten. */
 static struct {
   struct ruler ruler[RULERS];
   int n, used;
@@ -69,8 +69,7 @@ static void measure(struct ruler *r)
   }
 }
 
-/* The extents of a dimension of this size, of all sampled ranks. They last until the next question.
- */
+/* The extents of a dimension of this size, for all sampled ranks: valid until the next question. */
 static const struct extent *extents(int64_t size, cuts_told cuts)
 {
   uint64_t hash = (uint64_t)size * UINT64_C(0x9e3779b97f4a7c15);
@@ -98,15 +97,15 @@ static int64_t common(const struct extent *a, const struct extent *b)
   return greater(0, lesser(a->last, b->last) - greater(a->first, b->first));
 }
 
-/* The dimensions of the tensor that two layouts do not cut alike, and what cuts these. */
+/* The dimensions of the tensor that the two layouts cut differently, and their cuts. */
 struct extent_change {
   int n;
   const struct extent *has[MAX_DIMS], *wants[MAX_DIMS];
   unsigned by;
 };
 
-/* The most that a sampled rank lacks. What cuts the other dimensions cuts these no more: there the
-   first part is the largest, and had already. */
+/* The most that a sampled rank lacks. Other dimensions are cut equally in both layouts: there
+   the first part is the largest. */
 static int64_t most_lacked(const struct extent_change *c, int64_t others)
 {
   int64_t worst = 0;
@@ -173,7 +172,7 @@ static int64_t kept_in(const struct extent *const *has, const struct extent *con
   return n;
 }
 
-/* Adds what a step lets each sampled rank receive: see traffic.c. */
+/* Adds what each sampled rank receives in a step: see traffic.c. */
 static void receive(struct received *r, const struct leap *l)
 {
   const struct extent *gets[MAX_DIMS];

@@ -1,5 +1,5 @@
-/* legs.c: a redistribution taken apart into legs, each of which moves of whole dimensions can
-   do; what it costs. */
+/* legs.c: divides a redistribution into legs, each between layouts of plain shards; and the cost of
+   a redistribution. */
 #include "sharding/sharding.h"
 
 #include <inttypes.h>
@@ -11,8 +11,7 @@ static bool is_cut(struct placement p, int dim)
   return p.kind == SHARD && p.dim == dim;
 }
 
-/* The least stride of either layout's cuts of the dimension that is more than `least`; or
-   `size`. */
+/* The smallest outer factor above `least` among both layouts' cuts of the dimension; or `size`. */
 static int64_t next_stride(struct layout a, struct layout b, int dim, int64_t least, int64_t size)
 {
   int64_t next = size;
@@ -24,8 +23,8 @@ static int64_t next_stride(struct layout a, struct layout b, int dim, int64_t le
   return next;
 }
 
-/* Whether cutting a dimension of outer * inner elements over these n mesh dimensions, one after the
-   other, leaves each rank what cutting its outer factor alone does. */
+/* Whether cutting a dimension of outer * inner elements over these n mesh dimensions, one after
+   the other, gives each rank the same as cutting its outer factor alone. */
 static bool is_aligned(int64_t outer, int64_t inner, const int *cut, int n)
 {
   if (!n || !outer) return true;
@@ -35,8 +34,8 @@ static bool is_aligned(int64_t outer, int64_t inner, const int *cut, int n)
          is_aligned(outer % chunk, inner, cut + 1, n - 1);
 }
 
-/* Whether the layout's cuts of a dimension are cuts of its factors where it is taken apart at the
-   strides of `other` too. */
+/* Whether the layout's cuts of a dimension remain cuts of its factors if it is split at the
+   outer factors of `other`, too. */
 static bool goes_apart(struct layout layout, struct layout other, int dim, int64_t size)
 {
   int cut[MAX_MESH], ncut = cuts_of(&graph->mesh, layout, dim, cut);
@@ -61,7 +60,7 @@ static bool differ(struct layout a, struct layout b, int dim)
   return false;
 }
 
-/* The dimensions that have to be taken apart between two layouts. */
+/* The dimensions that must be split into factors between two layouts. */
 static unsigned strided_dims(struct shape whole, struct layout a, struct layout b)
 {
   unsigned dims = 0;
@@ -111,7 +110,7 @@ struct layout on_factors(const struct factors *f, struct layout layout)
   return usual_turns(layout);
 }
 
-/* The layout with everything whole that cuts one of these dimensions. */
+/* The layout without its cuts of these dimensions. */
 static struct layout whole_along(struct layout layout, unsigned dims)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
@@ -178,8 +177,8 @@ static bool is_pending(struct layout layout)
   return false;
 }
 
-/* Of plain shards. Where nothing is pending the fastest way is taken to need the least there can
-   be, as it does where links are equal; else what the greedy one does. */
+/* For plain shards. If nothing is pending, the fastest way is assumed to reach the lower bound,
+   as it does where links are equal; else to cost what the greedy way costs. */
 static int64_t plain_cost(struct shape whole, enum type type, struct layout from, struct layout to)
 {
   bool least = !plan_options->greedy && !is_pending(from) && !is_pending(to);
@@ -201,7 +200,7 @@ static double find_cost(struct shape whole, enum type type, struct layout from, 
   return bytes;
 }
 
-/* What a cost follows from, in numbers. */
+/* Everything that a cost depends on, as numbers. */
 enum { ASKED = 4 + MAX_MESH + MAX_DIMS + 2 * MAX_MESH };
 struct asked {
   int n;
@@ -228,7 +227,7 @@ static void ask_cost(struct asked *q, struct shape whole, enum type type, struct
   for (int i = 0; i < ndim; i++) q->at[q->n++] = in_a_number(to.on[i]);
 }
 
-/* The engine asks very often, and mostly what it asked before: the last answers are kept. */
+/* The engine asks this very often, mostly with repeats: the last answers are kept. */
 double move_cost(struct shape whole, enum type type, struct layout from, struct layout to)
 {
   enum { KEPT_BITS = 14 };

@@ -1,41 +1,42 @@
 /* moves.c: the steps from one layout to another.
 
-   Takes   a tensor's whole shape, its type and two layouts of plain shards. What is pending in one
-           layout is pending of one reduction: of more than one there is no way, and nobody asks.
-   Leaves  the steps of DTensor's greedy planner, or those that take the least time by the model of
-           the links in traffic.c.
+   Takes   a tensor's whole shape, its type, and two layouts of plain shards. All pending dimensions
+           of a layout have one reduction; no caller asks for several.
+   Leaves  the steps of DTensor's greedy planner, or the fastest ones by the cost model of
+           traffic.c.
 
-   The fastest way is found best first over all layouts, in whatever order they cut. Where these are
-   too many it is found over those that cut what one end of the way cuts; where these are too many,
-   over those that have on each dimension of the mesh what one end has, or nothing. What is pending
-   on the way is so at one end. No way is dearer than the greedy one, whose steps are among them.
-   Among more than 1024 ranks there are no exchanges: they would have too many pieces.
+   The fastest way comes from a best-first search over all layouts, with cuts in any order. If these
+   are too many, the search covers layouts that cut the dimensions which either end cuts; if these
+   are too many, those that on each mesh dimension equal one of the ends or cut nothing. A value is
+   pending on the way only where it is at an end. No result is slower than the greedy one, whose
+   steps are part of the search. Among more than 1024 ranks there are no exchanges: they would have
+   too many pieces.
 
-   Where all links are of one bandwidth no rank may receive more than it has to; where something is
-   pending, not more than on the greedy way. Of ways that take equal time that of the more familiar
-   collectives is taken, and of the fewer steps. */
+   If all links have one bandwidth, no rank may receive more than the lower bound; with a pending
+   value, no more than on the greedy way. Among ways of equal time, the one with the more familiar
+   collectives wins, then the one with fewer steps. */
 #include "sharding/sharding.h"
 
 #include <string.h>
 
 /* ---------------------------------------------------------------------------------- all layouts */
 
-/* A layout on the way. What follows from it is worked out when it is first asked for. */
+/* A layout on the way. Its properties are computed on first use. */
 struct state {
   struct compact_layout compact;
-  bool far;             /* from here to the target something has to be sent */
-  int gone_on;          /* the last label here that was gone on from, or NONE */
-  int64_t rest;         /* the time that the way from here takes at least */
+  bool far;             /* from here to the target something must be sent */
+  int gone_on;          /* the last expanded label of this layout, or NONE */
+  int64_t rest;         /* lower bound of the time from here to the target */
   const int64_t *lacks; /* what each sampled rank lacks */
   const struct box *box;
 };
 
 enum { START, TARGET, MAX_STATES = 600 };
 
-/* The search, of one plan after the other. */
+/* The search, for one plan at a time. */
 static struct {
   struct compact_layout from, to;
-  bool limited; /* in what a rank may receive: to these elements */
+  bool limited; /* tolerance of what a rank may receive, in elements */
   int64_t limit;
   int64_t shortest; /* latency */
   double bandwidth; /* of all tiers */
@@ -63,7 +64,7 @@ static void add_state(const struct compact_layout *b)
   way.states++;
 }
 
-/* All layouts that are as `b` on the dimensions of the mesh before i, and on the others cut these
+/* All layouts that equal `b` on the mesh dimensions before i. On the others they cut these
    dimensions of the tensor, in every order, or are pending where one end of the way is. */
 static void add_states(struct compact_layout b, int i, unsigned dims)
 {
@@ -90,7 +91,7 @@ static void add_states(struct compact_layout b, int i, unsigned dims)
     }
 }
 
-/* Cuts in the order in which they stand at one end of the way, then the others. */
+/* Cuts in their order at one end of the way, then the others. */
 static void add_in_order_of(struct compact_layout b, const struct compact_layout *end)
 {
   int key[MAX_MESH];
@@ -104,8 +105,8 @@ static void add_in_order_of(struct compact_layout b, const struct compact_layout
   add_state(&b);
 }
 
-/* All layouts that are as `b` on the dimensions of the mesh before i, and on the others as one end
-   of the way is, or whole; what is pending there may cut dimension `dim` of the tensor too. */
+/* All layouts that equal `b` on the mesh dimensions before i, and on the others equal one end of
+   the way or are whole; a pending dimension may cut dimension `dim` of the tensor, too. */
 static void add_mixtures(struct compact_layout b, int i, int dim)
 {
   if (way.states > MAX_STATES) return;
@@ -140,7 +141,8 @@ static unsigned dims_to_cut(bool all)
   return dims;
 }
 
-/* As many layouts as there is room for: all, all on dimensions that are cut, or mixtures. */
+/* The largest set of layouts that there is room for: all; all on dimensions that are cut;
+   mixtures. */
 static void find_states(unsigned fixed_dims)
 {
   struct compact_layout whole;
@@ -162,7 +164,7 @@ static void find_states(unsigned fixed_dims)
   way.states = MAX_STATES;
 }
 
-/* Works out what is not known of a state yet. */
+/* Computes the missing properties of a state. */
 static const struct state *know(int which)
 {
   static struct box box[MAX_STATES][MAX_SEATS];
@@ -180,11 +182,11 @@ static const struct state *know(int which)
 
 /* ------------------------------------------------------------------------------ the fastest way */
 
-/* A way from the source to a state. `time` is that of its steps, `least` what it will be at the
-   target at least. Of a rough one the last step, an exchange, is not dealt out yet. */
+/* A way from the source to a state. `time` is the time of its steps, `least` the lower bound at
+   the target. For a rough label, the pieces of the last step, an exchange, are not computed yet. */
 struct label {
   int state, before, steps, strangeness;
-  int next; /* here that was gone on from before */
+  int next; /* the expanded label before this one */
   bool rough;
   struct move_step step;
   int64_t time, least;
@@ -199,7 +201,7 @@ static struct {
   struct label best;                  /* at the target */
 } search;
 
-/* How little a step is known to those who read it. */
+/* How unfamiliar a step is to readers. */
 static int strangeness(const struct move_step *s, bool one_to_one)
 {
   if (!is_collective(s->kind)) return 1;
@@ -212,7 +214,7 @@ static bool is_better(const struct label *a, const struct label *b)
   return a->strangeness < b->strangeness;
 }
 
-/* Whether it cannot end better than what was found already. */
+/* Whether it cannot become better than the best way so far. */
 static bool is_hopeless(const struct label *l)
 {
   if (l->least != search.best.least) return l->least > search.best.least;
@@ -246,7 +248,7 @@ static int pop(void)
   return first;
 }
 
-/* Works out the label's last step; false if a rank receives more than it may on this way. */
+/* Computes the label's last step; false if a rank receives more than it may on this way. */
 static bool finish(struct label *l, int64_t *got)
 {
   const struct label *b = &search.label[l->before];
@@ -266,7 +268,7 @@ static bool finish(struct label *l, int64_t *got)
   return true;
 }
 
-/* The same for an exchange, before it is known who gives what: no less than in the end. */
+/* The same for an exchange whose pieces are not known yet: a lower bound. */
 static bool guess(struct label *l, int64_t *got)
 {
   const struct label *b = &search.label[l->before];
@@ -289,7 +291,7 @@ static bool guess(struct label *l, int64_t *got)
   return true;
 }
 
-/* Considers the way on from a label by a step to a state. */
+/* Considers extending a label by a step to a state. */
 static void consider(int before, int state, const struct move_step *s)
 {
   const struct label *b = &search.label[before];
@@ -310,7 +312,7 @@ static void consider(int before, int state, const struct move_step *s)
   search.n++;
 }
 
-/* Whether a way to the same state that was gone on from before is as good in everything. */
+/* Whether an expanded label of the same state is as good in every respect. */
 static bool is_dominated(int label)
 {
   const struct label *l = &search.label[label];
@@ -326,7 +328,7 @@ static bool is_dominated(int label)
   return false;
 }
 
-/* Whether b may be reached from a without sending anything: it has what a has, and more. */
+/* Whether b can be reached from a without sending: it holds what a holds, and more. */
 static bool adds_to(const struct compact_layout *a, const struct compact_layout *b)
 {
   for (int i = 0; i < world.mesh.ndim; i++) {
@@ -338,8 +340,8 @@ static bool adds_to(const struct compact_layout *a, const struct compact_layout 
 
 enum { MOST_DEALT = 1024 };
 
-/* Considers all states from here; not those from which something has to be sent again, where that
-   is hopeless, but by what sends nothing. */
+/* Considers all states from here. If sending again is hopeless, only states that need no
+   sending. */
 static void go_on(int label)
 {
   struct move_step s;
@@ -361,7 +363,7 @@ static void go_on(int label)
   }
 }
 
-/* Leaves the best label at the target, unless none is better than `best`. */
+/* Returns the best label at the target, unless none is better than `best`. */
 static void find_way(struct label best, int most_steps)
 {
   for (int i = 0; i < way.states; i++) way.state[i].gone_on = NONE;
@@ -385,7 +387,7 @@ static void find_way(struct label best, int most_steps)
 
 /* ------------------------------------------------------------------------------------- the plan */
 
-/* The label that stands for these steps, and the elements that the busiest rank receives. */
+/* A label for these steps, and the elements that the busiest rank receives. */
 static struct label assess(const struct walk *w, int64_t *busiest)
 {
   int64_t got[MAX_SEATS] = {0};
@@ -463,7 +465,7 @@ static void walk_fastest(struct walk *w, const struct compact_layout *to)
   w->now = *to;
 }
 
-/* Without what is on dimensions of one rank. */
+/* Without the placements on mesh dimensions of size 1. */
 static struct compact_layout trimmed(struct compact_layout b)
 {
   for (int i = 0; i < world.mesh.ndim; i++)
@@ -471,7 +473,7 @@ static struct compact_layout trimmed(struct compact_layout b)
   return b;
 }
 
-/* Where a dimension of the mesh has one rank, what is on it comes off first and goes on last. */
+/* On a mesh dimension of size 1 the placement is removed first and added last. */
 static void walk_around(struct walk *w, const struct compact_layout *to)
 {
   struct compact_layout nearly = trimmed(*to);
@@ -486,9 +488,9 @@ static void walk_around(struct walk *w, const struct compact_layout *to)
 
 /* ------------------------------------------------------------------------ what was asked before */
 
-/* What a plan follows from. */
+/* Everything that a plan depends on. */
 struct question {
-  int mesh; /* which of those that there were */
+  int mesh; /* the number of the mesh */
   bool greedy;
   struct shape whole;
   int64_t bytes; /* of an element */
@@ -496,7 +498,7 @@ struct question {
   struct fixed_part fixed_part;
 };
 
-/* Those with one hash are a chain. */
+/* Those with the same hash form a chain. */
 struct remembered {
   struct question question;
   struct moves moves;

@@ -1,5 +1,4 @@
-/* operand_price.c: what it takes to bring an operand to a layout, as things stand around an
-   operation. */
+/* operand_price.c: the price of bringing an operand of an operation to a layout. */
 #include "sharding/sharding.h"
 
 #include <math.h>
@@ -14,14 +13,14 @@ struct layout layout_after(const struct op *op, struct layout now)
   return usual_turns(now);
 }
 
-/* Not from a shard to a pending sum, nor from one kind of pending value to another: it moves
-   nothing, but each rank would work on all of it then, most of it zeros. */
+/* Not from a shard to a pending sum, nor from one kind of pending value to another: that moves
+   nothing, but each rank would then work on the whole value, which is mostly zeros. */
 bool leads_to(struct placement from, struct placement to)
 {
   return to.kind != PARTIAL || same_placement(from, to) || from.kind == REPLICATE;
 }
 
-/* A redistribution that changes no type, of the gradient neither. */
+/* A redistribution that changes no type, neither of the value nor of its gradient. */
 static bool is_plain_move(const struct op *op)
 {
   enum type type = graph->value[op->in[0]].type;
@@ -36,14 +35,14 @@ int moved_before_to(const struct surroundings *around, int value, struct layout 
   return NONE;
 }
 
-/* Whether the value is at hand in this layout. */
+/* Whether the value already exists in this layout. */
 static bool is_there(int value, struct layout layout)
 {
   if (same_layout(graph->value[value].layout, layout)) return true;
   return moved_before_to(decision_around, value, layout) != NONE;
 }
 
-/* The gathers of the backward that this way leads to where an operation of the forward takes or
+/* The gathers in the backward that this way causes: where an operation of the forward takes or
    leaves a value that is cut after, and was of this kind before. */
 static double gathered_again(const struct op *op, enum placement_kind kind, struct layout from,
                              struct layout to)
@@ -56,7 +55,7 @@ static double gathered_again(const struct op *op, enum placement_kind kind, stru
   return bytes;
 }
 
-/* What the plan asks of an output: one redistribution after another, each in its type. */
+/* What the plan asks of an output: a chain of redistributions, each in its type. */
 static void add_asked(struct price *p, const struct op *op, int value, struct layout out)
 {
   for (int r = decision_around->asked_of[value]; r != NONE;

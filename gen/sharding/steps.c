@@ -1,8 +1,8 @@
-/* steps.c: layouts told briefly, the steps between them, and the steps of DTensor's greedy planner.
+/* steps.c: compact layouts, the steps between them, and the steps of DTensor's greedy planner.
 
-   Takes   layouts of plain shards. What is pending in one is pending of one reduction.
-   Leaves  steps that are legal as struct move says: a cut that goes, or comes, is the last of its
-           dimension. */
+   Takes   layouts of plain shards. All pending dimensions of one have one reduction.
+   Leaves  legal steps, as struct move defines them: a cut that a step removes or adds is the last
+           of its dimension. */
 #include "sharding/sharding.h"
 
 #include <string.h>
@@ -118,7 +118,7 @@ static enum placement_kind placement_of(int at)
   return at >= 0 ? SHARD : at == WHOLE ? REPLICATE : PARTIAL;
 }
 
-/* What leads from one to the other on a dimension of the mesh. */
+/* The kind of step between two placements on a mesh dimension. */
 static enum op_kind kind_of(int from, int to)
 {
   static const enum op_kind kind[ANY_PLACEMENT + 1][ANY_PLACEMENT + 1] = {
@@ -133,7 +133,7 @@ static enum op_kind kind_of(int from, int to)
   return kind[placement_of(from)][placement_of(to)];
 }
 
-/* Adds a dimension to the group, at the place that its turn gives it. */
+/* Adds a mesh dimension to the group, at the place given by its turn. */
 static void join(struct move_step *s, int i, const int8_t *turn)
 {
   int at = s->n++;
@@ -141,7 +141,7 @@ static void join(struct move_step *s, int i, const int8_t *turn)
   s->dim[at] = i;
 }
 
-/* Cuts that stay keep their turns: so those that go, or come, are the last. */
+/* Cuts that stay keep their turns, so that those removed or added are the last. */
 bool step_between(const struct compact_layout *a, const struct compact_layout *b,
                   struct move_step *s)
 {
@@ -167,7 +167,7 @@ bool step_between(const struct compact_layout *a, const struct compact_layout *b
   return true;
 }
 
-/* The mesh dimension that is the turn-th to cut `dim`; NONE: nothing is. */
+/* The mesh dimension that is the turn-th to cut `dim`; NONE: there is none. */
 static int cut_at(const struct compact_layout *b, int dim, int turn)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
@@ -251,9 +251,9 @@ static unsigned differing_dims(const struct compact_layout *a, const struct comp
   return dims;
 }
 
-/* DTensor knows no order but that of the mesh, and no two reductions. What one of the two layouts
-   cuts in another order is made whole before and cut after; what is pending, and asked for of
-   another reduction, is reduced before. */
+/* DTensor knows only the order of the mesh, and one reduction. A dimension that either layout
+   cuts in another order is made whole before and cut after. A value to be pending with another
+   reduction is reduced before. */
 void walk_greedily(struct walk *w, const struct compact_layout *to)
 {
   struct compact_layout nearly = *to;

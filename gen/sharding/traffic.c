@@ -1,24 +1,22 @@
-/* traffic.c: what a step of a redistribution moves, how long it takes, and what no way can do
-   without.
+/* traffic.c: what a step of a redistribution moves, how long it takes, and lower bounds.
 
-   The model of the links. A rank has a link along each dimension of the mesh, of the plan's
-   bandwidth and latency, or of 100 GB/s and 10 us; links of one bandwidth are one link. A
-   collective takes the longest latency of its dimensions, and what its busiest rank sends, or
-   receives, if that is more, over the slowest of their links:
+   The cost model is alpha-beta. A rank has a link along each dimension of the mesh, with the plan's
+   bandwidth and latency, or 100 GB/s and 10 us; links of one bandwidth count as one link. A
+   collective takes the largest latency of its dimensions, plus what its busiest rank sends or
+   receives, whichever is more, over the slowest of their links:
      all_gather      sends its part to each other member, receives theirs
      reduce_scatter  sends what it does not keep, receives its part from each other member
      all_reduce      both, with its torch.chunk of the elements as its part
      all_to_all, exchange
-                     each piece over the slowest link between the two, all links at once
-   A copy within a rank goes by what its memory carries (device.c), read and written: a slice, what
-   becomes a pending sum, what a rank keeps of its part in a gather, an all_to_all or an exchange,
-   and all that is packed before a collective or unpacked after it because the parts along its
-   dimension do not lie one after the other. Dimensions of one rank cost nothing.
+                     each piece over the slowest link between the two ranks, all links at once
+   A copy within a rank reads and writes at the memory's bandwidth (device.c): a slice; a conversion
+   to a pending sum; what a rank keeps of its part in a gather, an all_to_all or an exchange; and
+   packing before or unpacking after a collective along a dimension whose parts are not contiguous.
+   Dimensions of size 1 cost nothing.
 
-   Where there are more than 32 ranks a plan looks at some of them, at places along each dimension
-   of the mesh from the first to the last. In a group of more than 64 the pieces of an exchange are
-   not dealt out for a plan: each rank is taken to send as much as it receives, and to copy all of
-   it. */
+   With more than 32 ranks a plan samples some of them, along each dimension of the mesh from the
+   first to the last. In a group of more than 64 the pieces of an exchange are not computed for a
+   plan: each rank is assumed to send as much as it receives, and to copy all of it. */
 #include "sharding/sharding.h"
 
 #include <string.h>
@@ -34,8 +32,8 @@ void find_boxes(const struct compact_layout *b, struct box *box)
 
 /* ------------------------------------------------------------------------- what a rank must get */
 
-/* What each sampled rank lacks of its part, and the most of it. What is pending in the end is
-   nobody's alone; a term of a sum is not the sum. */
+/* What each sampled rank lacks of its part, and the maximum. If the target is pending, no rank
+   needs a particular part; a term of a sum does not count as the sum. */
 static int64_t find_lacks(const struct compact_layout *a, const struct compact_layout *b,
                           const struct box *has, const struct box *wants, int64_t *lacks)
 {
@@ -53,7 +51,7 @@ static int64_t find_lacks(const struct compact_layout *a, const struct compact_l
   return worst;
 }
 
-/* How many elements one of the ranks that want it has of its part, or of a term of it, already. */
+/* How many elements of its part, or of a term of it, one of the target's ranks holds already. */
 static int64_t met_elements(const struct compact_layout *a, const struct compact_layout *b,
                             const struct box *has, const struct box *wants)
 {
@@ -68,11 +66,11 @@ static int64_t met_elements(const struct compact_layout *a, const struct compact
   return met;
 }
 
-/* What all ranks must get together. Ranks that differ only where the target is pending count as
-   one: each element must come to one of them. An element of which there are `terms`, and that
-   `wanted` of these have to have, goes from rank to rank terms + wanted - 1 times, or once less if
-   one who wants it has a term: until somebody has the sum it is sent once by all others that have a
-   term, or by all if it is none of them, and then once to each that wants it and is not the one. */
+/* What all ranks must receive together. Ranks that differ only where the target is pending count
+   as one: each element must reach one of them. An element with `terms` terms that `wanted` ranks
+   need is sent terms + wanted - 1 times, or once less if a rank that needs it has a term: every
+   other holder of a term sends once until one rank has the sum, and then each other rank that
+   needs it receives it once. */
 static int64_t least_in_all(const struct compact_layout *a, const struct compact_layout *b,
                             const struct box *has, const struct box *wants)
 {
@@ -144,7 +142,7 @@ static int64_t sent_by(const struct traffic *t, int sampled_rank)
   return sum;
 }
 
-/* What the ranks of a group share: their part by the cuts of other dimensions of the mesh. */
+/* What the ranks of a group share: their part by the cuts of other mesh dimensions. */
 static struct shape shared_shape(const struct stage *g, const int coordinate[MAX_MESH])
 {
   struct compact_layout b = *g->from;
@@ -157,7 +155,7 @@ static struct shape shared_shape(const struct stage *g, const int coordinate[MAX
   return shape;
 }
 
-/* To the sampled ranks of the members, if all ranks are looked at; else to that of the first. */
+/* To the sampled ranks among the members, if all ranks are sampled; else to that of the first. */
 static void add_deal(const struct deal *d, const int base[MAX_MESH], struct traffic *t)
 {
   for (int k = 0; k < d->n; k++) {
@@ -173,8 +171,8 @@ static void add_deal(const struct deal *d, const int base[MAX_MESH], struct traf
   }
 }
 
-/* What the pieces of all groups come to, and what is true of all of them. Groups that share parts
-   of one size deal out alike: for a plan only one is asked. */
+/* The pieces of all groups together, and properties that hold for all. Groups that share parts
+   of one size have the same pieces: a plan looks at one of them. */
 static struct deal add_pieces(const struct stage *g, bool planning, struct traffic *t)
 {
   static struct scratch room, holders;
@@ -197,7 +195,7 @@ static struct deal add_pieces(const struct stage *g, bool planning, struct traff
   return all;
 }
 
-/* In a big group, for a plan: all over the slowest link, and as much sent as received. */
+/* In a big group, for a plan: everything over the slowest link, and as much sent as received. */
 static struct deal guess_pieces(const struct stage *g, struct traffic *t)
 {
   for (int k = 0; k < world.sampled_ranks; k++) {
@@ -226,7 +224,7 @@ static void add_exchange(const struct stage *g, bool planning, struct traffic *t
   }
 }
 
-/* Whether no rank has parts along `dim` that do not lie one after the other. The first has most. */
+/* Whether the parts along `dim` are contiguous on every rank. The first rank has the largest. */
 static bool outermost(const struct box *box, int dim)
 {
   for (int d = 0; d < dim; d++)
@@ -301,7 +299,7 @@ struct traffic traffic_of_move(const struct move *m, const struct fixed_part *u,
   return traffic_of(&(struct stage){&s, &from, &to, has, gets}, planning);
 }
 
-/* What stays as it is leaves several worlds, in which ranks differ in the rest alone. */
+/* With fixed cuts there are several contexts, in each of which ranks differ only in the rest. */
 void add_traffic(const struct move *m, struct shape whole, enum type type, int64_t *sent,
                  int64_t *received)
 {

@@ -1,8 +1,8 @@
-/* volume.c: what ranks send and receive in collectives, counted for each rank, and the most of it.
+/* volume.c: what ranks send and receive in collectives: for each rank, and the maximum.
 
    Takes   collectives of the finished graph.
-   Leaves  them as they are, and remembers of each what it moves: as one pair of numbers where that
-           is the same on all ranks, else by rank. */
+   Leaves  them unchanged. The volume of each is cached: one pair of numbers if it is the same on
+           all ranks, else a list by rank. */
 #include "sharding/sharding.h"
 
 #include <string.h>
@@ -18,8 +18,7 @@ enum type moved_type(const struct op *op)
   return graph->value[op->nbody ? graph->op[op->body[0]].out : op->in[0]].type;
 }
 
-/* Where each member begins: found once for all of a bucket's, which are asked for one after the
-   other. */
+/* Where each member begins: computed once for a bucket, whose members are asked in turn. */
 static const int64_t *chunk_begins(const struct op *op)
 {
   static const struct graph *of;
@@ -71,7 +70,7 @@ int64_t elements_of_rank(int value, int rank)
   return elements(local_shape(value, rank));
 }
 
-/* By rank the elements of a value's part, or its size along a dimension; counted once. */
+/* The elements of a value's part by rank, or its size along a dimension; cached. */
 struct known_sizes {
   const struct graph *of;
   int value, dim;
@@ -95,8 +94,8 @@ static const int64_t *sizes_by_rank(int value, int dim)
   return size;
 }
 
-/* What `rank` sends each member in an all-to-all, and gets: a part, cut as the other will hold, or
-   holds, dimension dim_to. */
+/* What `rank` sends to each member in an all-to-all, and receives: a part, cut along dimension
+   dim_to as the other rank will hold it, or holds it. */
 static void count_all_to_all(const struct op *op, int rank, const int *member, int n, int64_t *give,
                              int64_t *get)
 {
@@ -109,7 +108,7 @@ static void count_all_to_all(const struct op *op, int rank, const int *member, i
   }
 }
 
-/* Where a box begins in an array of this shape, in elements. */
+/* The offset of a box in an array of this shape, in elements. */
 static int64_t offset_of(struct part box, struct shape of)
 {
   int64_t at = 0;
@@ -197,7 +196,7 @@ int64_t collective_bytes(const struct op *op, int rank)
   return op->pieces ? bytes / op->pieces : bytes;
 }
 
-/* Parts do not grow from a member to the next: the first and the last tell. */
+/* Parts never grow from one member to the next, so the first and the last suffice. */
 bool equal_parts(const struct op *op, int rank)
 {
   if (op->kind == OP_exchange) return traits_of(exchange_of(op))->permutes;
@@ -229,8 +228,7 @@ bool lies_in_buffer(const struct op *op)
   return true;
 }
 
-/* The parameter whose place, or whose gradient's, is that of the k-th bucket_member's part; or
- * NONE. */
+/* The parameter whose bytes, or whose gradient's bytes, the k-th member's part uses; or NONE. */
 static int parameter_at(const struct op *op, int k)
 {
   int shard = sharded_value(bucket_member(op, k));
@@ -263,8 +261,8 @@ bool is_copied_out(const struct op *op)
   return op->packed && !lies_in_buffer(op) && !(scatters_sum(op->kind) && lies_as_chunk(op));
 }
 
-/* Whether one call takes each bucket_member to its place: on a CPU, where copies cost as much as
-   the way. What is small had better travel in one message. */
+/* Whether one call moves each bucket_member to its place: on a CPU, where copies cost as much as
+   the network. Small members are better in one message. */
 bool goes_by_parcels(const struct op *op)
 {
   const int64_t large = 1 << 18;
@@ -279,12 +277,12 @@ bool goes_by_parcels(const struct op *op)
 /* What the ranks move in one operation. */
 struct moved {
   const struct graph *of;
-  bool alike;               /* all ranks as much as rank 0 */
-  int64_t *sent, *received; /* by rank; of rank 0 alone where all are alike */
+  bool alike;               /* all ranks move as much as rank 0 */
+  int64_t *sent, *received; /* by rank; only of rank 0 if all are equal */
 };
 
-/* Of a bucket: one run of elements to its ranks, so their parts of it are not those of each
-   gradient. No part is larger on a later rank: where the last has as much, all have. */
+/* For a bucket: its ranks share one run of elements, so their parts are not those of each
+   gradient. No later rank has a larger part: if the last has as much as the first, all have. */
 static void add_bucket(const struct op *op, int64_t *sent, int64_t *received)
 {
   int n = group_size(op->group), world = world_size();
@@ -346,7 +344,7 @@ static void count_moved(struct moved *m, const struct op *op)
   m->received = memcpy(alloc(kept), received, kept);
 }
 
-/* Counted once for each operation of the graph. */
+/* Computed once for each operation of the graph. */
 static const struct moved *moved_by(int id)
 {
   static struct moved **known;
