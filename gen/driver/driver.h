@@ -17,8 +17,7 @@
 
 /* -------------------------------------------------------------------------------- move_query.c */
 
-/* --move: what moving a tensor takes, for a person or, with --json, for a program; then ends tpgen.
-   move_query.c. */
+/* --move: prints what moving a tensor takes, as text or, with --json, as JSON; then ends tpgen. */
 void ask(void);
 
 /* ----------------------------------------------------------------------------------- program.c */
@@ -27,12 +26,12 @@ void emit(void);
 
 /* -------------------------------------------------------------------------------- run_passes.c */
 
-/* Runs the passes from the first to the last, both included; behind each one its check, and its
-   dump, which ends tpgen where --dump asks for it. */
+/* Runs the passes from the first to the last, both included. After each one comes its check, and
+   its dump, which ends tpgen if --dump asks for it. */
 void run_passes(enum pass first, enum pass last);
 /* From the plan on. */
 void run_until(enum pass last);
-/* All passes: from the plan on, or with --from behind the pass whose dump is read. */
+/* All passes: from the plan on or, with --from, after the pass whose dump is read. */
 void run_all(void);
 
 #endif

@@ -117,7 +117,7 @@ static int place_of_pass(const char *name)
   return i;
 }
 
-/* What is left goes together: a plan, or --move, with the options of either. */
+/* The remaining options must fit together: a plan, or --move, with the options of either. */
 static void check_options(int argc)
 {
   bool makes = options.out || options.dump || options.explain;
@@ -160,7 +160,7 @@ static void read_options(int argc, char **argv)
     {"version", no_argument, NULL, VERSION},
     {0},
   };
-  opterr = 0; /* its own messages would show any byte to the terminal */
+  opterr = 0; /* getopt's own messages would show any byte to the terminal */
   for (int c; (c = getopt_long(argc, argv, ":o:D:", list, NULL)) != -1;) {
     const char letter[] = {'-', (char)optopt, 0};
     const char *given = optopt > 0 && optopt < TARGET ? letter : argv[optind - 1];

@@ -5,13 +5,13 @@
            are f32 bf16 i32 i64 bool. The placements are R, S(dim), P or P(sum), P(max), P(min);
            S(dim)[turn] where several mesh dimensions cut the same one, but not in the mesh's order;
            S(dim/outer) for a strided shard. A negative dim counts from the end. Commas between
-           sizes, and space, may be left out or added where nothing runs together.
-   Leaves  nothing: prints the steps, what each rank sends and receives, and what no way can do
-           without; ends tpgen. With options.json it prints one object:
+           sizes, and space, may be left out or added where the meaning stays clear.
+   Leaves  nothing: prints the steps, what each rank sends and receives, and the lower bound; ends
+           tpgen. With options.json it prints one object:
              {"steps": [{"kind", "over", "shape", "from", "to", "bytes", "sent", "received"}, ...],
               "sent": [bytes of rank 0, ...], "received": [...], "bound": bytes}
-           A step's "bytes" are those of the rank that receives most. Its "shape" is the tensor's,
-           but where a strided shard is moved, with its dimension taken apart. */
+           A step's "bytes" are those of the rank that receives most. Its "shape" is the tensor's;
+           for a strided shard, with its dimension split into factors. */
 #include "driver/driver.h"
 
 #include <ctype.h>
@@ -21,10 +21,10 @@
 
 enum { MOST_RANKS = 1024 };
 static const int64_t MOST_OUTER = (int64_t)1 << 42; /* struct placement has no more room */
-/* Bytes of the tensor times ranks: so that no sum of what is sent can overflow. */
+/* Bytes of the tensor times ranks: so no sum of bytes sent can overflow. */
 static const int64_t MOST_BYTES = (int64_t)1 << 58;
 
-/* What is asked. */
+/* The query. */
 static struct shape whole;
 static enum type type;
 static struct layout from, to;
@@ -53,7 +53,7 @@ static void skip_space(void)
   while (isspace((unsigned char)*at)) at++;
 }
 
-/* Goes past the word, if it stands here. */
+/* Skips the word, if it comes here. */
 static bool comes(const char *word)
 {
   skip_space();
@@ -197,7 +197,7 @@ static struct placement read_placement(bool *has_turn)
   return (struct placement){.kind = PARTIAL, .reduction = read_reduction()};
 }
 
-/* How the i-th placement goes with those before it. NULL: well. */
+/* What is wrong with the i-th placement after those before it. NULL: nothing. */
 static const char *misfit(const struct layout *l, unsigned with_turn, int i)
 {
   struct placement p = l->on[i];
@@ -226,7 +226,7 @@ static const char *misturned(const struct layout *l)
   return NULL;
 }
 
-/* Along a mesh dimension of one rank everything is whole. */
+/* Along a mesh dimension of size 1 everything is whole. */
 static struct layout read_layout(const char *which)
 {
   struct layout l = {0};
@@ -311,7 +311,7 @@ static void read_question(void)
 
 /* ----------------------------------------------------------------------------------- the answer */
 
-/* A step, of the tensor seen in this shape, and what each rank sends and receives in it. */
+/* A step, of the tensor viewed in this shape, and what each rank sends and receives in it. */
 struct step {
   const char *kind;
   struct shape whole;
@@ -372,8 +372,8 @@ static void add_step(struct answer *a, struct step s)
   }
 }
 
-/* Between strided shards that do not come apart alike: at least what a rank comes to hold more. Of
-   a pending sum it may make what it holds itself. */
+/* Between strided shards with different outer factors: at least the bytes that a rank holds more
+   than before. It may make its part of a pending sum itself. */
 static int64_t bytes_gained(void)
 {
   int64_t most_gained = 0;
@@ -472,8 +472,8 @@ static int wider(int width, const char *shown)
   return n > width ? n : width;
 }
 
-/* The steps in columns: what, the layouts before and after, and the bytes of the rank that sends,
-   and of the one that receives, most. */
+/* The steps in columns: kind, the layouts before and after, and the bytes of the ranks that send
+   and receive most. */
 static void print_steps(const struct answer *a)
 {
   int what = 0, before = 0, after = 0;

@@ -1,12 +1,11 @@
-/* program.c: the pass `emit`: the files of out/.
+/* program.c: the pass `emit`: the files of a program.
 
    Takes   the finished graph, and the templates.
-   Leaves  the text of every file, for output_files.c. Only this pass, with the files that it is
-   made of, knows the target.
+   Leaves  the text of every file, for output_files.c.
 
    Ranks whose parts have the same shapes run the same text: a class of ranks shares a step file.
-   What is a rank's alone, where its parts begin and whom it meets, is in its own file, as
-   constants. */
+   What differs between its ranks (where parts begin, which ranks form a group) is in a file for
+   each rank, as constants. */
 #include "driver/driver.h"
 
 #include <inttypes.h>
@@ -84,8 +83,8 @@ static const char *const last_batch_name[] = {[LAST_UNTOLD] = "LAST_UNTOLD",
                                               [LAST_SMALLER] = "LAST_SMALLER",
                                               [LAST_DROPPED] = "LAST_DROPPED"};
 
-/* What the runtime is told of the program, and what it needs for streams, tables and recorded
- * steps. */
+/* What the runtime must know of the program, and the text for streams, tables and recorded
+   steps. */
 static char *program_text(const struct families *tensors)
 {
   const char *products = text("const struct products products = {\n%s};\n\n", product_list());
@@ -113,7 +112,7 @@ static char *program_text(const struct families *tensors)
       graph->norm == NONE ? "-1" : "offsetof(struct memory, grad_norm)", NULL);
 }
 
-/* The end of a step file's head: what the program has for numbers that are used as indices. */
+/* The end of a step file's head: the text for numbers that are used as indices. */
 static const char *indices_legend(void)
 {
   if (!graph->nindex_use) return "";
@@ -141,7 +140,7 @@ static struct class_files files_of(int class)
                               .tensors = text("tensors%s.h", number)};
 }
 
-/* The step's files, but for the table of tensors. */
+/* The step's files, except the table of tensors. */
 static void add_step(const struct class_files *names, int rank, const char *ranks,
                      const struct families *tensors)
 {
@@ -170,8 +169,7 @@ static void add_tensors(const struct class_files *names, int rank, const struct 
                                 "index_uses", index_uses_text(tensors), NULL));
 }
 
-/* What the rank moves in a function, but in exchanges: what it gives there stands in its own
-   file. */
+/* What the rank moves in a function, except in exchanges: those are in the rank's own file. */
 static uint64_t hash_issued(uint64_t h, const struct function *f, int rank)
 {
   struct sequence s = issued_by(f->op, f->nop, rank);
@@ -184,8 +182,8 @@ static uint64_t hash_issued(uint64_t h, const struct function *f, int rank)
   return h;
 }
 
-/* What decides the text of a rank's step: the shapes of all its parts, by which it is of a class,
-   and of those that it moves. */
+/* What decides the text of a rank's step: its class, by the shapes of all its parts, and what it
+   moves. */
 static uint64_t signature(int rank)
 {
   const int *class = &graph->kernel_forms->ranks.of[rank];
@@ -199,7 +197,7 @@ static char *step_name(int class)
   return class ? text("step_%d", class) : copy_text("step");
 }
 
-/* Whether there is a product that is worth loading oneDNN for: it takes a hundredth of a second,
+/* Whether there is a product for which loading oneDNN pays: that takes a hundredth of a second,
    and some MiB. */
 static bool multiplies_by_onednn(void)
 {
@@ -223,7 +221,7 @@ static bool is_of_other_target(const char *file)
   return false;
 }
 
-/* What is another target's stays behind; so does what multiplies by oneDNN where nothing does. */
+/* Files of another target stay behind, and so do those for oneDNN if no product uses it. */
 static void add_runtime(void)
 {
   bool onednn = multiplies_by_onednn();
@@ -262,7 +260,7 @@ static void add_launcher(const char *ranks)
   add_file("run.sh", run, strlen(run), true);
 }
 
-/* The files of a class of ranks: its step, and its ranks'. */
+/* The files of a class of ranks: its step, and the files of its ranks. */
 static void add_class(int class, int first, const int *class_of)
 {
   struct class_files names = files_of(class);
@@ -275,13 +273,12 @@ static void add_class(int class, int first, const int *class_of)
     if (class_of[r] == class)
       add_text(text("rank%d.%s", r, target->source),
                rank_text(r, names.step, &tensors, shown, states));
-  add_tensors(&names, first, &tensors); /* while names are those of no function */
+  add_tensors(&names, first, &tensors); /* while names belong to no function */
   add_step(&names, first, ranks_text(class_of, class), &tensors);
   if (target->streams) check_issued(first, statements());
 }
 
-/* Uneven ranks have programs of their own. How many of these there is room for, the first few tell.
- */
+/* Uneven ranks have programs of their own. The first few tell how many there is room for. */
 static void add_classes(int n, const int *first_of, const int *class_of)
 {
   enum { FEW = 4 };

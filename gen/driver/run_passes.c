@@ -1,4 +1,4 @@
-/* run_passes.c: the passes one after the other, in the order of ir/passes.h. */
+/* run_passes.c: runs the passes one after the other, in the order of ir/passes.h. */
 #include "driver/driver.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ void run_passes(enum pass first, enum pass last)
 {
   for (enum pass pass = first; pass <= last; pass++) {
     if (pass == PASS_OUTLINE && options.explain) {
-      leave_out_dead(); /* as outline does first */
+      leave_out_dead(); /* outline does this first, too */
       gather_explained();
     }
     run[pass]();
@@ -34,7 +34,7 @@ static enum pass pass_of(const char *name)
   return pass;
 }
 
-/* The file's text, which is no longer than any dump. */
+/* The text of the file, which is no longer than any dump. */
 static const char *dump_file(const char *path)
 {
   const size_t most = (size_t)1 << 28;

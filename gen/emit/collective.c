@@ -1,8 +1,8 @@
 /* collective.c: the calls of collectives, whose forms are in the rows of ir/collectives.h.
 
-   Sizes are written into the call, and ranks of equal shapes run the same text. But what a rank
-   gives in an exchange, and to whom, may differ between such ranks: that is a table in its rank<N>,
-   and the call names it. */
+   Sizes are literals in the call, and ranks of equal shapes run the same text. But what a rank
+   sends in an exchange, and to whom, may differ between such ranks: that is a table in rank<N>.c,
+   which the call names. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
@@ -56,8 +56,8 @@ static void check_count(int line, int64_t total)
 
 /* ------------------------------------------------------------------------------------ exchanges */
 
-/* By library. $x is the rank's table. $in_at and $out_at are where the one piece
-   begins that it gives, or gets; $kept_in and $kept_out where what stays begins. */
+/* By library. $x is the rank's table. $in_at and $out_at are where the one piece begins that it
+   sends, or receives; $kept_in and $kept_out where the piece begins that stays. */
 static const struct {
   const char *all, *permutation, *kept;
 } exchange_row[LIBRARIES] = {
@@ -89,7 +89,7 @@ static const struct {
      "    CHECK_CUDA(cudaMemcpyAsync($kept_out$, $kept_in$, $x$.give[1] * $bytes$, "
      "cudaMemcpyDeviceToDevice, $stream$));"}};
 
-/* Whether some rank keeps a piece of what it has. */
+/* Whether some rank keeps a piece of its part. */
 static bool is_kept(const struct exchange *x)
 {
   struct piece *list = counts_room(PIECES, group_size(x->group), sizeof *list);
@@ -101,7 +101,7 @@ static bool is_kept(const struct exchange *x)
   return false;
 }
 
-/* "x + rank.exchange[0].give_at[1]"; no part is not pointed into. */
+/* "x + rank.exchange[0].give_at[1]"; no pointer into an empty part. */
 static const char *advanced(int value, const char *x, const char *by)
 {
   return c_name(value) ? text("%s + %s.%s", c_name(value), x, by) : pointer(value);
@@ -141,7 +141,7 @@ static void put_counts(struct buffer *b, const char *name, int k, const int64_t 
   put(b, "%s\n", wrapped(line.text, ", ", "    "));
 }
 
-/* Of a permutation: the other's number, then the rank's own. Gives the other, or NONE. */
+/* For a permutation: the other rank's number, then the rank's own. Returns the other, or NONE. */
 static int two_of(int64_t *count, int64_t *starts, int n, int own)
 {
   int other = NONE;
@@ -161,7 +161,7 @@ static void put_sizes(struct buffer *b, const int64_t *size, int ndim)
   put(b, ndim ? "}" : "0}");
 }
 
-/* The boxes that are packed, or unpacked; and how the table of the exchange speaks of them. */
+/* The boxes that are packed, or unpacked; and how the table of the exchange refers to them. */
 static char *put_boxes(struct buffer *b, const struct exchange *x, int k, int rank, bool gives)
 {
   const char *name = gives ? "pack" : "unpack";
@@ -194,7 +194,7 @@ static char *put_boxes(struct buffer *b, const struct exchange *x, int k, int ra
   return tells.text;
 }
 
-/* The plan's line of the first operation that is this exchange. */
+/* The plan's line of the first operation with this exchange. */
 static int line_of(int k)
 {
   for (int i = 0; i < graph->nop; i++)
@@ -248,7 +248,7 @@ char *exchanges_text(int rank)
 
 /* ----------------------------------------------------------------------------------- the others */
 
-/* The elements that this rank names in the call of equal parts, and what it gives otherwise. */
+/* The elements that this rank passes to the call for equal parts, and what it sends otherwise. */
 static int64_t own_count(const struct op *op, int rank, const int64_t *give)
 {
   if (has_chunks(op)) return give[0];
@@ -257,7 +257,7 @@ static int64_t own_count(const struct op *op, int rank, const int64_t *give)
   return give[0];
 }
 
-/* What a collective leaves, or where a bucket begins. */
+/* The result of a collective, or the start of a bucket. */
 static int reduced_at(const struct op *op)
 {
   if (op->packed) return op->buffer;
@@ -271,18 +271,19 @@ static int reduced_at(const struct op *op)
   return first;
 }
 
-/* What the call takes and what it leaves, in C. */
+/* The operands of the call, in C. */
 struct ends {
   const char *in, *out;
 };
 
-/* A part of a packed collective that lies in memory as its chunk does: its members one by one. */
+/* A part of a packed collective that is already in memory like its chunk: its members one by
+   one. */
 static const char *chunk_in_memory(const struct op *op, int value)
 {
   return member_run(value, c_name(value), bucket_chunk(op, op->nbody));
 }
 
-/* Of chunks: NCCL works in place where a rank's chunk is, MPI where it is told so. */
+/* For chunks: NCCL works in place if the pointers are equal, MPI if MPI_IN_PLACE says so. */
 static struct ends ends_of_chunks(const struct op *op)
 {
   bool gather = gathers_shards(op->kind), elsewhere = lies_as_chunk(op);
@@ -316,7 +317,7 @@ static const char *equal_form(const struct calls *calls, int64_t n, int ranks, e
   return large && calls->large ? calls->large : calls->equal;
 }
 
-/* The call of one piece; n: the elements that each member gives, or gets, with it. */
+/* The call for one chunk; n: the elements that each member sends, or receives, with it. */
 static char *piece_call_text(const struct op *op, int64_t n)
 {
   const struct calls *calls = calls_of(op->kind);
@@ -344,7 +345,7 @@ static char *piece_call_text(const struct op *op, int64_t n)
   return b.text;
 }
 
-/* Whether the rank calls nothing: a sum of no elements. */
+/* Whether the rank makes no call: a sum of no elements. */
 static bool moves_nothing(const struct op *op, int rank)
 {
   if (moves_shards(op->kind)) return false;
@@ -392,7 +393,7 @@ static char *call_text(const struct op *op, int rank)
   return b.text;
 }
 
-/* "done[3]", of one that is begun several rounds ahead "done[3 + l % 2]". */
+/* "done[3]"; with several iterations in flight "done[3 + l % 2]". */
 static char *event_text(const struct op *begun)
 {
   if (scheduled(begun)->prefetch_distance < 2) return text("done[%d]", scheduled(begun)->event);
@@ -401,15 +402,15 @@ static char *event_text(const struct op *begun)
                                  : text("done[l %% %d]", scheduled(begun)->prefetch_distance);
 }
 
-/* The collective, or, where this rank has nothing to move in it, the one that it follows: which the
-   rank calls last. NULL: it calls none. */
+/* The collective or, if this rank has nothing to move in it, its predecessor: the last one that
+   the rank calls. NULL: it calls none. */
 static const struct op *last_called(const struct op *op, int rank)
 {
   while (op && moves_nothing(op, rank)) op = predecessor_of(op);
   return op;
 }
 
-/* The call, begun on the group's stream when what it works on is there. */
+/* The call, begun on the group's stream when its operands are there. */
 static char *begun_text(const struct op *op, const char *call, int rank)
 {
   const char *on = stream_name(op->group);

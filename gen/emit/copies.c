@@ -1,15 +1,15 @@
-/* copies.c: moves within a rank's memory, as text.
+/* copies.c: the text of moves within a rank's memory.
 
-   Takes   an operation that moves no bytes between ranks, or packs them for one that does.
-   Leaves  its statement: calls of what runtime/cpu_copies.h and runtime/cuda_copies.h have, the
-           sizes written in. Where a rank's part begins is an expression in its coordinates, the
-           same text for all ranks. */
+   Takes   an operation that moves bytes within a rank, or packs them for a collective.
+   Leaves  its statement: calls of runtime/cpu_copies.h and runtime/cuda_copies.h, with sizes as
+           literals. Where a rank's part begins is an expression in its coordinates, the same text
+           for all ranks. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* The rank's part, its dimensions in the order in which they lie in memory. */
+/* The rank's part, with its dimensions in memory order. */
 static struct shape shape_in_memory(int value, int rank)
 {
   struct shape here = local_shape(value, rank), laid = here;
@@ -17,7 +17,7 @@ static struct shape shape_in_memory(int value, int rank)
   return laid;
 }
 
-/* In memory a part is rows of which each has dimension `dim` outermost. */
+/* In memory a part is rows, of which each has dimension `dim` outermost. */
 static int64_t row_bytes(int value, int rank, int dim)
 {
   struct shape laid = shape_in_memory(value, rank);
@@ -34,7 +34,7 @@ static int64_t rows(int value, int rank, int dim)
   return n;
 }
 
-/* The value's own bytes, where they are not those of the input; "" where they are. */
+/* The value's own bytes, if they are not those of the input; else "". */
 static char *same_bytes_text(const struct op *op, int rank)
 {
   if (!c_name(op->out) || same_place(op->in[0], op->out)) return "";
@@ -45,7 +45,7 @@ static char *same_bytes_text(const struct op *op, int rank)
 
 /* ------------------------------------------------------------------- a part within a larger one */
 
-/* The mesh dimensions that cut `dim` of a value, without those of one rank. */
+/* The mesh dimensions that cut `dim` of a value, without those of size 1. */
 static int real_cuts(int value, int dim, int cut[MAX_MESH])
 {
   int n = cuts_of(&graph->mesh, graph->value[value].layout, dim, cut), left = 0;
@@ -65,8 +65,8 @@ static int new_cuts(const struct op *op, int larger, int smaller, int dim, int *
   return b - a;
 }
 
-/* The copy between a part and the box that it is of a larger one: "slice" takes it out, "put" puts
-   it in. Where one dimension alone is cut, rows do. */
+/* The copy between a part and its box in a larger part: "slice" takes it out, "put" puts it in.
+   If one dimension alone is cut, as rows. */
 static char *box_text(const struct op *op, int rank, const char *verb, int larger, int smaller)
 {
   struct shape of = shape_in_memory(larger, rank), size = shape_in_memory(smaller, rank);
@@ -92,7 +92,7 @@ static char *box_text(const struct op *op, int rank, const char *verb, int large
               type_bytes(graph->value[larger].type), of.ndim);
 }
 
-/* This rank's part of what it has: where it begins depends on the rank alone. */
+/* This rank's part of what it has: its start depends on the rank alone. */
 static char *slice_text(const struct op *op, int rank)
 {
   return c_name(op->out) ? box_text(op, rank, "slice", op->in[0], op->out) : "";
@@ -100,7 +100,7 @@ static char *slice_text(const struct op *op, int rank)
 
 /* --------------------------------------------------------------------------- pending reductions */
 
-/* What adds nothing to a maximum or minimum, in C. */
+/* The neutral element of a maximum or minimum, in C. */
 static const char *least_text(enum type type, bool of_max)
 {
   switch (type) {
@@ -117,7 +117,7 @@ static const char *least_text(enum type type, bool of_max)
   }
 }
 
-/* All of the output as if this rank had nothing to give. */
+/* The whole output as if this rank contributed nothing. */
 static char *neutral_fill_text(const struct op *op, int rank)
 {
   if (op->reduction == SUM) return zero_text(op->out, rank);
@@ -128,8 +128,8 @@ static char *neutral_fill_text(const struct op *op, int rank)
   return text("{\n    const %s least = %s;\n    %s\n  }", c_type(type), least, filled);
 }
 
-/* "rank.coordinate[0] == 0 && rank.coordinate[1] == 0", or with != and ||: whether a rank is, of
-   those that hold the same, the one that gives it to a sum. NULL where no two hold the same. */
+/* "rank.coordinate[0] == 0 && rank.coordinate[1] == 0", or with != and ||: whether a rank is the
+   one of those with the same data that contributes it to a sum. NULL if no two have the same. */
 static char *first_of_equals(const struct op *op, const char *is, const char *and)
 {
   struct buffer b = {0};
@@ -140,8 +140,8 @@ static char *first_of_equals(const struct op *op, const char *is, const char *an
   return b.text;
 }
 
-/* A sum of which the first of those that hold the same has it, a maximum or minimum of which each
-   has it; where the input is cut, among what adds nothing. */
+/* A sum, to which the first of the ranks with the same data contributes it; a maximum or
+   minimum, to which each does. If the input is cut, neutral elements surround it. */
 static char *to_partial_text(const struct op *op, int rank)
 {
   struct shape in = local_shape(op->in[0], rank), out = local_shape(op->out, rank);
@@ -164,7 +164,7 @@ static char *to_partial_text(const struct op *op, int rank)
 
 /* -------------------------------------------------------------------------------------- packing */
 
-/* The array of the sizes in bytes of the parts along op->dim that the members of the group hold. */
+/* The array of the sizes in bytes of the members' parts along op->dim. */
 static char *part_bytes(const struct op *op, int rank)
 {
   int coordinate[MAX_MESH], value = op->in[0], n = group_size(op->group);
@@ -189,7 +189,7 @@ static char *pack_text(const struct op *op, int rank)
               rows(op->in[0], rank, op->dim), group_size(op->group));
 }
 
-/* Which boxes it takes, from where, is the rank's own: rank<N> has the table. */
+/* Its boxes, and their offsets, depend on the rank: rank<N>.c has the table. */
 static char *pieces_text(const struct op *op)
 {
   bool packs = op->kind == OP_pack_pieces;

@@ -1,4 +1,4 @@
-/* describe.c: what a reader is told of an operation: the comment above its statement. */
+/* describe.c: the comment above a statement. */
 #include "emit/emit.h"
 
 static char *layout_at(int value)
@@ -25,7 +25,7 @@ static char *where(int line)
   return line > 0 ? text("%s:%d", plan_shown(), line) : copy_text(plan_shown());
 }
 
-/* "plans/toy.lua:14, 34": where the operations of a kernel come from. */
+/* "plans/toy.lua:14, 34": the plan's lines of the operations of a kernel. */
 static char *lines_of(const struct op *op)
 {
   if (!op_row[op->kind].composed) return where(op->line);
@@ -71,7 +71,7 @@ static char *move_text(const struct op *op)
               over.length ? over.text : "");
 }
 
-/* What a packing is for. */
+/* The purpose of a packing. */
 static char *packing_text(const struct op *op)
 {
   switch (op->kind) {
@@ -93,8 +93,8 @@ static bool is_packing(enum op_kind k)
   return op_row[k].step == PACKING || op_row[k].step == PIECES_PACKING;
 }
 
-/* How much a collective moves: the value that rank 0 brings; of an exchange, whose ranks differ,
-   the most that one gives, and gets. */
+/* How much a collective moves: the value that rank 0 brings; for an exchange, whose ranks
+   differ, the most that one sends, and receives. */
 static char *bytes_text(const struct op *op)
 {
   if (op->kind != OP_exchange) return text("%s bytes", grouped(collective_bytes(op, 0)));
@@ -169,7 +169,7 @@ static char *piece_text(const struct op *op)
   return op->pieces ? text("Piece %d of %d: ", op->piece + 1, op->pieces) : copy_text("");
 }
 
-/* What a reader wants to know of an operation before its statement. */
+/* The facts that a reader needs before the statement of an operation. */
 char *comment_text(const struct op *op)
 {
   if (is_update(op))
@@ -205,7 +205,8 @@ static const struct function *function_with(int id)
   bug_at("emit", id, "no function runs it");
 }
 
-/* Where the function runs the operation, or the part that does, or what calls that; NONE if not. */
+/* The place in the function of the operation, of the part that runs it, or of the call of that;
+   NONE if there is none. */
 static int place_in(const struct function *f, int id)
 {
   for (int k = 0; k < f->nop; k++) {
@@ -216,7 +217,8 @@ static int place_in(const struct function *f, int id)
   return NONE;
 }
 
-/* Whether the operation awaits the collective, or one that follows it, or what it calls does. */
+/* Whether the operation awaits the collective, or a successor of it, or calls something that
+   does. */
 static bool awaits(const struct op *op, int id)
 {
   if (op->kind == OP_round) op = &graph->op[graph->function[op->function].op[0]];
@@ -229,8 +231,8 @@ static bool is_work(const struct op *op)
   return !op_row[op->kind].idle && !is_collective(op->kind);
 }
 
-/* What is pending between rounds runs beside what follows its begin, and, in the next round, beside
-   what comes before its await. */
+/* A collective in flight between iterations overlaps with what follows its begin and, in the
+   next iteration, with what comes before its await. */
 struct list beside(const struct op *op)
 {
   struct list found = {0};

@@ -10,10 +10,10 @@
 #include "names/names.h"
 #include "kernel/kernel.h"
 
-/* What a library calls types and reductions. */
+/* A library's names of types and reductions. */
 struct library_words {
   const char *type[F64 + 1], *reduction[MIN + 1], *reduction_of_bf16[MIN + 1];
-  const char *in_place; /* the input of a call that works in place; "": the place itself */
+  const char *in_place; /* the input of an in-place call; "": the place itself */
   const char *count;    /* the type of a count */
 };
 
@@ -22,12 +22,12 @@ struct library_words {
 /* The statement of a collective, and of its await. */
 char *collective_text(const struct op *op, int rank);
 char *await_text(const struct op *op, int rank);
-/* Whether the await has more to do: what came in a bucket is copied out of it. */
+/* Whether the await of a bucket copies its chunks to their places. */
 bool awaits_copies(const struct op *op);
 /* The tables of a rank's exchanges. */
 char *exchanges_text(int rank);
-/* The definition of an array in the program: by member a count, or, `starts`, where it begins. Of
-   many members at the end that have nothing neither is told: C makes them 0. */
+/* The definition of an array in the program: by member a count, or, with `starts`, an offset.
+   Members with nothing at the end of the list are left out: C makes them 0. */
 char *list_text(const char *type, const char *name, const int64_t *n, int ranks, bool starts);
 
 /* ------------------------------------------------------------------------------------ copies.c */
@@ -40,15 +40,15 @@ char *copies_text(const struct op *op, int rank);
 /* What runs beside a collective, for a reader: "d_wq, d_wk and 2 more", each by what it
    makes as `name` calls it; "nothing". */
 char *beside_text(const struct op *op, const char *(*name)(int value));
-/* Layouts of what an operation takes and makes: "S(1), S(0) -> S(1)". */
+/* Layouts of an operation's inputs and outputs: "S(1), S(0) -> S(1)". */
 char *layouts_text(const struct op *op);
-/* What a reader wants to know of an operation before its statement. */
+/* The facts that a reader needs before the statement of an operation. */
 char *comment_text(const struct op *op);
 /* What a bucket reduces: "7 gradients", or the names of other values. */
 char *reduced_text(const struct op *op);
 /* The operations between a collective and its await that compute something. */
 struct list beside(const struct op *op);
-/* What a report calls an operation: a loop by its function, all others by what they make. */
+/* An operation in reports: a loop by its function, all others by their results. */
 const char *called(const struct op *op, const char *(*name)(int value));
 
 /* ---------------------------------------------------------------------------------- functions.c */
@@ -61,8 +61,8 @@ bool can_validate(void);
 
 /* -------------------------------------------------------------------------------- gemm_table.c */
 
-/* Of a CUDA program. Empties the table; gives the row of these fields its name, which begins with
-   the one wanted; the table, and how the runtime is told of it. */
+/* For a CUDA program. Empties the table; gives the row of these fields its name, which begins
+   with the desired one; the table, and the text that hands it to the runtime. */
 void forget_products(void);
 const char *add_product(const char *wanted, const char *fields);
 char *product_table(void);
@@ -84,9 +84,8 @@ char *epilogue_text(const struct op *op, int rank);
 
 /* ----------------------------------------------------------------------------------- packing.c */
 
-/* How many parcels a packed collective has, and the call with their table; where the rank's own
-   chunk begins; the copies, and the call with those before it and, where `out` says so, behind it.
- */
+/* The number of parcels of a packed collective, and the call with their table; where the rank's
+   own chunk begins; the copies, and the call with those before it and, with `out`, after it. */
 int count_parcels(const struct op *op, int rank);
 char *with_parcels(const struct op *op, int rank, const char *call);
 const char *own_chunk_text(const struct op *op);
@@ -101,32 +100,33 @@ char *prepare_text(void);
 
 /* --------------------------------------------------------------------------------- rank_file.c */
 
-/* rank<N>.c of a rank. `step`: the file of its program; `shown`: the tensors' names as comments
-   have them; `states`: see find_state_rows. */
+/* rank<N>.c of a rank. `step`: the file of its program; `shown`: the tensors' names in comments;
+   `states`: see find_state_rows. */
 char *rank_text(int rank, const char *step, const struct families *tensors,
                 const char *const *shown, const int *states);
 
 /* --------------------------------------------------------------------------------- statement.c */
 
-/* The statement that runs a fused operation or an update, and the kernel's text added to those of
-   the program. A kernel that is there already is used again. */
+/* The statement that runs a fused operation or an update. It adds the kernel to the program,
+   unless it is there already. */
 char *kernel_call(const struct op *op, int rank);
-/* Reserves the names that kernels of the rank's program want: before its functions are written. */
+/* Reserves the names of the kernels of the rank's program, before its functions are written. */
 void reserve_kernel_names(int rank);
 /* The statement of any operation, "" where this rank has nothing to do. */
 char *statement_text(const struct op *op, int rank);
 
 /* ------------------------------------------------------------------------------ tensor_table.c */
 
-/* What the runtime fills, reads and writes, of the class of ranks whose names are known: in the
-   order of its table. */
+/* The tensors that the runtime fills, reads and writes, for the class of ranks whose names are
+   known, in the order of its table. */
 struct families find_tensors(void);
 char *tensors_text(const struct families *tensors, int rank);
-/* By tensor how many states begin there that are one row, those of a parameter; 0: it is a row. */
+/* By tensor, how many states that begin there share one row, those of a parameter; 0: it has its
+   own. */
 const int *find_state_rows(const struct families *tensors, int rank);
 /* The macros that its rows of the optimizer's states are written with. */
 char *states_macro(const struct families *tensors);
-/* The table of the numbers that are used as indices, "" where there are none. */
+/* The table of index uses: the numbers that are used as indices; "" if there are none. */
 char *index_uses_text(const struct families *tensors);
 /* A name as it stands in files, as a C string: bytes that are not plain are escaped. */
 char *string_text(const char *s);
@@ -138,7 +138,7 @@ char *sizes_text(struct shape s);
 /* The statements that sum the squares of gradients, and that make the norm of their sum. */
 char *squares_text(const struct op *op, int rank);
 char *norm_text(const struct op *op);
-/* The call that updates parameters, and what its kernel is called, but for the size. */
+/* The call that updates parameters, and the name of its kernel without the size. */
 const char *update_name(void);
 char *update_call(const struct op *op, int rank);
 

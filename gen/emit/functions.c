@@ -1,4 +1,4 @@
-/* functions.c: the functions of a step: for each phase one, and for each loop body; and `step`,
+/* functions.c: the functions of a step: one for each phase, and one for each loop body; and `step`,
    which calls them. */
 #include "emit/emit.h"
 
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The learning rate depends on the number of the step, and so do random numbers: where a step takes
-   several batches, on that of the batch. On a GPU the rates lie in memory, and the number does. */
+/* The learning rate depends on the number of the step, and so do random numbers: with several
+   batches in a step, on the batch's number. On a GPU both are in memory. */
 static bool takes_step(const struct function *f)
 {
   for (int k = 0; k < f->nop; k++) {
@@ -18,7 +18,7 @@ static bool takes_step(const struct function *f)
   return false;
 }
 
-/* By operation its statement in the functions that were written last. */
+/* By operation, its statement in the functions that were written last. */
 static const char **statement;
 
 const char *const *statements(void)
@@ -33,7 +33,7 @@ static char *stated(int op, int rank)
   return does;
 }
 
-/* Whether a part does no more than to await a collective: then it is no function. */
+/* Whether a part only awaits a collective: then it is no function. */
 static bool is_await_alone(const struct function *f)
 {
   const struct op *op = &graph->op[f->op[0]];
@@ -47,8 +47,8 @@ static char *loop_text(const struct function *f)
   return text("for (int l = %s; %s) %s(l%s);", from, next, f->name, takes_step(f) ? ", t" : "");
 }
 
-/* "if (l < 3) layers_forward_ahead(l + 1);", or what it does there, where it does so for any module
-   alike: "if (l < 3) await(done[0]);". */
+/* "if (l < 3) layers_forward_ahead(l + 1);", or the part's only statement, if it is the same for
+   every module: "if (l < 3) await(done[0]);". */
 static char *round_text(const struct op *op, int rank)
 {
   const struct function *f = &graph->function[op->function], *body = &graph->function[f->body];
@@ -72,7 +72,7 @@ static const char *function_parameters(const struct function *f)
   return takes_step(f) ? t : "void";
 }
 
-/* A statement, each of its lines broken where it is too long. */
+/* A statement, with each long line broken. */
 static char *statement_lines(const char *does)
 {
   struct buffer b = {0};
@@ -109,7 +109,7 @@ static char *function_text(const struct function *f, int rank)
     put(&body, "%s%s", declared, statement_lines(does));
     put(&code, "%s%s\n", declared, does);
   }
-  /* A rank that has no part of anything here has nothing to do. */
+  /* A rank that has no part of any operand has nothing to do. */
   const char *l = f->count > 1 && !has_word(code.text, "l") ? "  (void)l;\n" : "";
   const char *t = takes_step(f) && !has_word(code.text, "t") ? "  (void)t;\n" : "";
   const char *range = fill(forms()->open_function, "name", f->name, NULL);
@@ -118,8 +118,8 @@ static char *function_text(const struct function *f, int rank)
   return b.text;
 }
 
-/* Calls the functions of some phases, in order; `t`: how the number of the step, or of the batch,
-   is told. */
+/* Calls the functions of some phases, in order; `t`: the text for the number of the step, or of
+   the batch. */
 static void put_phases(struct buffer *b, enum phase from, enum phase to, const char *t, int indent)
 {
   for (int i = 0; i < graph->nfunction; i++) {
@@ -135,7 +135,7 @@ static void put_zero(struct buffer *b, const char *what)
   put(b, "%s", fill(forms()->zero_member, "member", what, NULL));
 }
 
-/* A step of several batches: their mean loss and gradients are added up, then there is an
+/* In a step of several batches, mean loss and gradients are accumulated, then there is an
    update. */
 static void put_batches(struct buffer *b)
 {

@@ -1,4 +1,5 @@
-/* library.c: what a library of collectives calls types, reductions and counts: a row for each. */
+/* library.c: a library's names of types, reductions and counts: a row for each library of
+   collectives. */
 #include "emit/emit.h"
 
 static const struct library_words library_words[LIBRARIES] = {

@@ -1,22 +1,22 @@
 /* matmul.c: a product of two tensors as calls of BLAS, or of cuBLASLt by the runtime's matmul.
 
-   Takes   an einsum of two operands, a letter at most once in each; the parts that a rank holds
-           lie without gaps, their dimensions in the order that assign_dim_order.c chose.
-   Leaves  its statement.
+   Takes   an einsum of two operands, with a letter at most once in each; the parts that a rank
+   holds have no gaps, and their dimensions have the order that assign_dim_order.c chose. Leaves its
+   statement.
 
-   Where a letter occurs says what it is: in a and the output it is a row of the output (m), in b
-   and the output a column (n), in both operands it is summed (k), in all three it is a batch. A
-   letter of one operand alone is summed too. Letters that follow each other in every operand that
-   has them are folded into one run, with one size and one stride in each operand; letters of size
-   1 vanish.
+   A letter's operands say what it is: in a and the output it is a row of the output (m), in b and
+   the output a column (n), in both operands it is summed (k), in all three it is a batch. A letter
+   of one operand alone is summed, too. Letters that follow each other in every operand that has
+   them are folded into one run, with one size and one stride in each operand; letters of size 1
+   vanish.
 
-   A call of BLAS takes one run of m, of n and of k each, or none, and wants stride 1 of one of the
-   two sides of every matrix. Of all the calls that this allows the one that does most work is
-   taken. The runs that are left become loops around it, the largest that is not summed a batch.
-   In loops that sum, every call but the first adds to the output.
+   A call of BLAS takes at most one run each of m, of n and of k, and needs stride 1 on one of the
+   two sides of every matrix. Of all calls that this allows, the one that does most work is taken.
+   The other runs become loops around it, the largest that is not summed a batch. In loops that sum,
+   every call but the first adds to the output.
 
-   Operands are of float32, or of bfloat16, whose products are summed as float32; the output is as
-   they are, or float32. One of bfloat16 is rounded by each call that adds to it.  */
+   Operands are float32, or bfloat16, whose products are summed in float32; the output has their
+   type, or float32. A bfloat16 output is rounded by each call that adds to it. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
@@ -34,8 +34,8 @@ static bool is_free(const struct product *p, char letter)
   return true;
 }
 
-/* What a loop counts with: the run's own letter, where generated functions have no other use for
-   it, else one that the equation has not, else any. Those that they do speak come first. */
+/* A loop's variable: the run's own letter, if generated functions do not use it; else one that
+   the equation lacks; else any. Letters that they do use come first. */
 static char counter(const struct product *p, char own)
 {
   static const char list[] = "ijpqrsbknacdefghouvwxyz";
@@ -63,8 +63,8 @@ static char *address(const struct product *p, enum gemm_operand o)
   return b.text;
 }
 
-/* Whether the call adds to what the output holds: "i > 0 || j > 0", "false"; "true" where that is
-   the operation's third input. */
+/* Whether the call adds to the output: "i > 0 || j > 0", "false"; "true" if the output is the
+   operation's third input. */
 static char *adds_text(const struct product *p)
 {
   struct buffer b = {0};
@@ -74,24 +74,24 @@ static char *adds_text(const struct product *p)
   return b.length ? b.text : copy_text("false");
 }
 
-/* ", 12": its leading dimension, and where there is a batch how far its matrices are apart. */
+/* ", 12": its leading dimension and, for a batch, the stride between its matrices. */
 static char *strides_text(const struct product *p, enum gemm_operand o)
 {
   char *ld = text(", %" PRId64, p->call.matrix[o].ld);
   return p->batch ? text("%s, %" PRId64, ld, p->batch->stride[o]) : ld;
 }
 
-/* What is behind a function's name: of which type the operands are, and what they make. */
+/* The suffix of a function's name: the types of operands and result. */
 static const char *type_suffix(const struct op *op)
 {
   if (type_at(op, GEMM_A) == F32) return "";
   return type_at(op, GEMM_C) == F32 ? "_bf16_f32" : "_bf16";
 }
 
-/* The call as it is written. An output that is transposed is computed as C^T = B^T A^T. */
+/* The text of the call. A transposed output is computed as C^T = B^T A^T. */
 struct written {
   enum gemm_operand a, b;
-  char form[3]; /* "nt": a as it is, b stored transposed */
+  char form[3]; /* "nt": a as it is, b transposed */
   int64_t m, n, k;
   bool has_gaps;
   const char *adds;
@@ -150,8 +150,8 @@ static char *lower(const char *s)
   return t;
 }
 
-/* ", m->w.up.bias, up": the bias, or its gradient, and what gelu is applied to, which lies as the
-   result does. */
+/* ", m->w.up.bias, up": the bias, or its gradient, and gelu's input, which has the layout of the
+   result. */
 static char *epilogue_operands(const struct product *p)
 {
   const struct epilogue *e = p->then;
@@ -161,8 +161,8 @@ static char *epilogue_operands(const struct product *p)
   return text("%s, %s%s", bias, c_name(e->kept), moved);
 }
 
-/* ".a = 't', .b = 'n', .m = 256, .n = 64, .k = 128": what the runtime has to know of it, besides
-   the operands' addresses. */
+/* ".a = 't', .b = 'n', .m = 256, .n = 64, .k = 128": what the runtime needs, besides the
+   operands' addresses. */
 static char *fields_text(const struct product *p, const struct written *w)
 {
   const struct matrix *x = p->call.matrix;
@@ -201,7 +201,7 @@ static char *table_call_text(const struct product *p)
               strcmp(w.adds, "true") ? w.adds : "");
 }
 
-/* Loops around a call are more than a line, which emit leaves as they are. */
+/* Loops around a call are several lines, which emit does not break. */
 static char *nested_loops(const struct product *p, const char *call)
 {
   if (!p->nloop) return copy_text(call);
@@ -221,8 +221,8 @@ static char *nested_loops(const struct product *p, const char *call)
   return b.text;
 }
 
-/* What a product of no terms makes: zeros, in its piece alone where it has one. That lies in as
-   many blocks, equally far apart, as the dimensions before the one in pieces say; see add_piece. */
+/* The result of a product without terms: zeros, in its chunk alone if it has one. That is as
+   many blocks, equally far apart, as the dimensions before the chunked one give; see add_piece. */
 static char *zeros_text(const struct op *op, int rank)
 {
   struct shape here = local_shape(op->out, rank);
@@ -252,8 +252,8 @@ char *matmul_text(const struct op *op, int rank)
   return nested_loops(p, target->product_table ? table_call_text(p) : call_text(p));
 }
 
-/* Whether cuBLASLt's one call can do what follows. To the rows of the result it does it only where
-   they are rows of the call's; an operand is summed over the terms however the result lies. */
+/* Whether one call of cuBLASLt can do the epilogue. It works on rows of the result only if they
+   are rows of the call; an operand is summed over the terms whatever the result's layout. */
 static bool takes_epilogue(const struct product *p, const struct epilogue *then)
 {
   const struct matrix *result = &p->call.matrix[GEMM_C];
@@ -262,7 +262,7 @@ static bool takes_epilogue(const struct product *p, const struct epilogue *then)
          (!result->transposed || sums_alone);
 }
 
-/* epilogue.c lets through what is one call; see there. A sum of no rows is zero. */
+/* epilogue.c admits only one call; see there. A sum of no rows is zero. */
 char *epilogue_text(const struct op *op, int rank)
 {
   const struct op *product = &graph->op[op->body[0]];

@@ -1,21 +1,21 @@
-/* packing.c: what travels together in a buffer, as text: the copies into it, and those out of it.
+/* packing.c: the text of the copies into and out of the buffer of a packed collective.
 
    Takes   a packed collective (bucket.c), every value in its place.
-   Leaves  the statements around its call: tables of what is copied (runtime/parcels.h), with the
-           sizes and the places written in. Members that follow one another in memory are one run;
-           runs of the modules of a list, each as long as the others, are the rows of one parcel.
+   Leaves  the statements around its call: tables of copies (runtime/parcels.h), with sizes and
+           offsets as literals. Members that are adjacent in memory are one run; runs of the modules
+           of a list, all of one length, are the rows of one parcel.
 
-   The buffer of a gather or a scatter has a chunk for each rank of the group. There the parts of
-   the members lie one after the other, each in room for the largest that any rank has of it, so
-   that the chunks are of one size. A rank's own chunk begins where its place in the group says.
-   What is gathered needs no copy where parameters lie side by side as they would in the chunk, nor
-   does what is scattered where gradients do. What pads a chunk that is reduced is zero. */
+   The buffer of a gather or a scatter has a chunk for each rank of the group. In a chunk the parts
+   of the members follow one another, each with room for the largest part of any rank, so that
+   chunks have one size. A rank's own chunk is the one of its place in the group. A gather needs no
+   copy if the parameters are adjacent as in the chunk, nor does a scatter if the gradients are.
+   Padding in a chunk that is reduced is zero. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* What is copied at once; see runtime/parcels.h. */
+/* One copy; see runtime/parcels.h. */
 struct parcel {
   const char *at;
   enum type type;
@@ -25,7 +25,7 @@ struct parcel {
 
 /* ------------------------------------------------------------------------------ one run of each */
 
-/* Whether the gradient of the k-th member lies behind that of the one before. */
+/* Whether the gradient of the k-th member directly follows that of the one before. */
 static bool follows(const struct op *op, int k)
 {
   const struct value *a = &graph->value[bucket_member(op, k - 1)->out];
@@ -35,13 +35,13 @@ static bool follows(const struct op *op, int k)
          same_place(bucket_member(op, k)->in[0], bucket_member(op, k)->out);
 }
 
-/* What is copied of the member: in or out. */
+/* What is copied for the member: in or out. */
 static int copied(const struct op *op, int k, bool in)
 {
   return in ? bucket_member(op, k)->in[0] : bucket_member(op, k)->out;
 }
 
-/* The members from the k-th on that lie one after the other; how many. */
+/* The members from the k-th on that are adjacent; how many. */
 static int find_run(const struct op *op, int k, int rank, bool in, struct parcel *p)
 {
   int n = 0;
@@ -59,8 +59,7 @@ static int find_run(const struct op *op, int k, int rank, bool in, struct parcel
   return n;
 }
 
-/* "m->grad.layers[" and the number, of "m->grad.layers[3].norm.weight"; NONE where there is
-   none. */
+/* "m->grad.layers[" and the number, of "m->grad.layers[3].norm.weight"; NONE if there is none. */
 static int number_in(const char *name, size_t *before)
 {
   const char *bracket = name ? strchr(name, '[') : NULL;
@@ -102,7 +101,7 @@ static void put_parcel(struct buffer *b, const struct parcel *p)
       p->at, type_bytes(p->type), p->place, p->parts, p->rows, p->run, p->of);
 }
 
-/* Of a reduction to the whole: one member behind the other. */
+/* For a reduction to the whole: one member after the other. */
 static void put_runs(struct buffer *b, const struct op *op, int rank, bool in)
 {
   int64_t place = 0;
@@ -130,8 +129,8 @@ static void put_own(struct buffer *b, const struct op *op, int k, int rank)
   if (p.at) put_parcel(b, &p);
 }
 
-/* What the group's ranks have of a member: sizes along its dimension, and, in memory, how many rows
-   hold parts side by side, and how many elements are in one place of the dimension. */
+/* Sizes of the ranks' parts of a member along its dimension and, in memory, the number of rows
+   that hold parts side by side, and the elements in one place of the dimension. */
 struct spread {
   int64_t *size, rows, inner, all;
 };
@@ -165,8 +164,8 @@ static const char *moved_on(const char *name, int64_t n)
   return n ? text("%s + %" PRId64, name, n) : name;
 }
 
-/* All ranks' parts of the member, of a scatter with zeros behind them. Parts are equal but
-   for the last ones. */
+/* All ranks' parts of the member, for a scatter with zeros after them. Only the last parts may
+   be smaller. */
 static void put_parts(struct buffer *b, const struct op *op, int k, int rank)
 {
   int value = whole_value(bucket_member(op, k));
@@ -210,8 +209,8 @@ const char *own_chunk_text(const struct op *op)
   return text("%s%s", c_name(op->buffer), b.length ? b.text : "");
 }
 
-/* Where what is copied lies in the buffer: MPI leaves what it scatters in place where the buffer
-   begins, and NCCL where the rank's chunk is. */
+/* Where it is in the buffer: MPI leaves an in-place scatter's result at the start of the buffer,
+   NCCL in the rank's chunk. */
 static const char *place_in_buffer(const struct op *op, bool in)
 {
   bool own = gathers_shards(op->kind) ? in : scatters_sum(op->kind) && !in && !*library()->in_place;
@@ -277,7 +276,7 @@ char *copies_out_text(const struct op *op, int rank)
   return *copy ? text("\n  %s", copy) : "";
 }
 
-/* Each line two further in. */
+/* Indents each line by two more. */
 static char *further_in(const char *lines)
 {
   struct buffer b = {0};

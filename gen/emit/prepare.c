@@ -1,5 +1,5 @@
-/* prepare.c: the function `prepare`: what the host does before each step where a
-   step finds what changes in memory. */
+/* prepare.c: the function `prepare`, by which the host writes into memory what changes from step to
+   step. */
 #include "emit/emit.h"
 
 static void put_constants(struct buffer *b)

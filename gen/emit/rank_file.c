@@ -1,4 +1,4 @@
-/* rank_file.c: rank<N>.c: what is one rank's alone, as constants. */
+/* rank_file.c: rank<N>.c: the constants of one rank. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ static char *mesh_names(void)
   return b.text;
 }
 
-/* The first rank, of those that hold the same part, is the one that writes it. */
+/* Of the ranks that hold the same part, the first one writes it. */
 static bool owns(int value, int rank)
 {
   int coordinate[MAX_MESH];
@@ -51,7 +51,8 @@ static bool owns(int value, int rank)
   return elements(local_shape(value, rank)) > 0;
 }
 
-/* The macro by which the states of a parameter are one row: they begin where it does. */
+/* The macro by which the states of a parameter are one row: their parts begin where its part
+   does. */
 static char *states_macro_text(int n)
 {
   struct buffer b = {0};
@@ -73,7 +74,7 @@ char *rank_text(int rank, const char *step, const struct families *tensors,
   coordinate_of(rank, coordinate);
   enum { OWNS_IN_A_ROW = 32 };
   struct buffer first = {0}, own = {0};
-  int kinds = 0, told = 0; /* told: of how many tensors a row has said it */
+  int kinds = 0, told = 0; /* told: the number of tensors that a row has already shown it for */
   for (int i = 0; i < tensors->n; i++) {
     int value = tensors->at[i].member.at[0];
     const struct value *v = &graph->value[value];

@@ -1,4 +1,4 @@
-/* statement.c: one operation as text: its C, and the comment that stands above it. */
+/* statement.c: one operation as text: its C, and the comment above it. */
 #include "emit/emit.h"
 
 char *kernel_call(const struct op *op, int rank)

@@ -1,13 +1,13 @@
-/* tensor_table.c: the table of the tensors that the runtime fills, reads and writes, and of the
-   numbers that a program uses as indices. */
+/* tensor_table.c: the table of the tensors that the runtime fills, reads and writes, and the table
+   of the numbers that a program uses as indices. */
 #include "emit/emit.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "m->w.layers[31].wq" for "m->w.layers[0].wq": how much of the first stands before the number; 0
-   where it is no such thing. */
+/* "m->w.layers[31].wq" for "m->w.layers[0].wq": the length of the text before the number; 0 if
+   the second is no such name. */
 static size_t before_number(const char *first, const char *at, int number)
 {
   size_t n = 0;
@@ -17,7 +17,7 @@ static size_t before_number(const char *first, const char *at, int number)
   return strtol(at + n, &rest, 10) == number && !strcmp(rest, first + n + 1) ? n : 0;
 }
 
-/* Whether the value lies in memory behind the family's others, as they lie behind each other. */
+/* Whether the value follows the family's others in memory at the same stride. */
 static bool lies_behind(const struct family *f, int value)
 {
   const char *first = c_name(f->member.at[0]), *at = c_name(value);
@@ -25,8 +25,8 @@ static bool lies_behind(const struct family *f, int value)
   return first && at ? before_number(first, at, f->member.n) > 0 : first == at;
 }
 
-/* What the runtime fills, reads and writes, in this order, of the class of ranks whose names are
-   known. */
+/* The tensors that the runtime fills, reads and writes, in this order, for the class of ranks
+   whose names are known. */
 struct families find_tensors(void)
 {
   int n = 0, *list = alloc((size_t)(graph->nvalue + 1) * sizeof *list);
@@ -75,7 +75,7 @@ static char *alias_text(const struct family *f)
   return name ? name_text(name, rest) : copy_text("{NULL, NULL}");
 }
 
-/* Where the family begins in memory, and how far it is from one to the next. */
+/* Where the family begins in memory, and its stride. */
 static char *tensor_place_text(const struct family *f)
 {
   const char *first = c_name(f->member.at[0]), *member = first ? first + strlen("m->") : NULL;
@@ -85,7 +85,8 @@ static char *tensor_place_text(const struct family *f)
   return text("offsetof(struct memory, %s), sizeof %.*s0]", member, n, first);
 }
 
-/* A row of the table, broken behind commas, but within no name: those have their quotes escaped. */
+/* A row of the table, broken after commas, but not within a name: names have their quotes
+   escaped. */
 static const char *row_lines(char *row)
 {
   bool named = false;
@@ -116,7 +117,8 @@ static char *full_row(const struct family *f, int rank)
               sizes_text(here), how[v->init.kind], v->init.a, v->init.b);
 }
 
-/* "exp_avg" of a state that is named, placed and filled as the macro STATE_ROW says; else NULL. */
+/* "exp_avg" for a state whose name, place and initial value the macro STATE_ROW gives; else
+   NULL. */
 static const char *state_kind(const struct family *f)
 {
   const struct value *v = &graph->value[f->member.at[0]];
@@ -129,7 +131,7 @@ static const char *state_kind(const struct family *f)
   return strncmp(f->name, start, strlen(start)) ? NULL : kind;
 }
 
-/* What STATE_ROW takes but the kind: what is equal in all states of a parameter. */
+/* The arguments of STATE_ROW besides the kind: equal for all states of a parameter. */
 static char *state_arguments(const struct family *f, const char *kind, int rank)
 {
   const char *at = c_name(f->member.at[0]) + strlen("m->") + strlen(kind) + 1;
@@ -147,7 +149,7 @@ static char *state_arguments(const struct family *f, const char *kind, int rank)
               sizes_text(graph->value[f->member.at[0]].shape), sizes_text(here));
 }
 
-/* How many states from the i-th tensor on are those of one parameter, the kinds that all have. */
+/* How many states from the i-th tensor on belong to one parameter, with the kinds that all have. */
 static int states_at(const struct families *tensors, int i, int rank, const char *const *kind,
                      int n)
 {
@@ -205,7 +207,7 @@ char *tensors_text(const struct families *tensors, int rank)
   return b.text;
 }
 
-/* The macro STATES, of these kinds: "" where there are none. */
+/* The macro STATES, of these kinds; "" if there are none. */
 char *states_macro(const struct families *tensors)
 {
   struct buffer rows = {0};
@@ -215,7 +217,7 @@ char *states_macro(const struct families *tensors)
   return n ? fill(embedded_text("templates/state_rows.h"), "rows", rows.text, NULL) : "";
 }
 
-/* Which of the tensors the value is. */
+/* The index of the value among the tensors. */
 static int row_of_tensor(const struct families *tensors, int value)
 {
   for (int i = 0; i < tensors->n; i++)

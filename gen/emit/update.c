@@ -1,5 +1,5 @@
-/* update.c: what a step does with the gradients, as text: the kernels that update parameters, which
-   are templates with the optimizer's numbers and how many elements a rank has; the sum of the
+/* update.c: the text of what a step does with the gradients: the kernels that update parameters,
+   which are templates filled with the optimizer's numbers and a rank's sizes; the sum of the
    gradients' squares; and the learning rate. */
 #include "emit/emit.h"
 
@@ -18,10 +18,10 @@ const char *update_name(void)
 
 /* ---------------------------------------------------------------------------------- its kernels */
 
-/* Elements from which on threads are worth their start. */
+/* From this number of elements on, starting threads pays. */
 static const int64_t MANY = 1 << 15;
 
-/* How many elements can be read at once from where the parameter, or its gradient, begins. */
+/* How many elements can be loaded at once from the start of the parameter, or of its gradient. */
 static int width_at(int parameter, int rank, int64_t n)
 {
   int width = target->widest_vector < 4 ? target->widest_vector : 4;
@@ -95,7 +95,8 @@ char *update_call(const struct op *op, int rank)
 
 /* ------------------------------------------------------------------------------------- the norm */
 
-/* On how many ranks, of those over which the squares are summed, each element of a gradient is. */
+/* On how many of the ranks over which the squares are summed each element of a gradient is
+   present. */
 static int copies_of(int gradient, struct layout pending)
 {
   int n = 1;
@@ -105,23 +106,23 @@ static int copies_of(int gradient, struct layout pending)
   return n;
 }
 
-/* Gradients that follow one another in memory and are on as many ranks. */
+/* Gradients that are adjacent in memory and present on equally many ranks. */
 struct run {
-  const char *name; /* where it begins */
+  const char *name; /* its start */
   int value;
   int64_t n;        /* elements; 0: there is none */
   int copies, last; /* last: the parameter of the last of them */
 };
 
-/* The gradients body[from .. to) of the sum, in as few runs as there are. In a loop over modules a
-   run is called as that of module l. */
+/* The gradients body[from .. to) of the sum, in as few runs as possible. In a loop over modules
+   a run has the name that it has for module l. */
 struct sum {
   const struct op *op;
   int rank;
   int width; /* elements that are read at once */
   struct buffer text;
   struct run run;
-  const char *kernel; /* that makes the sum */
+  const char *kernel; /* the operation that makes the sum */
 };
 
 static void put_run(struct sum *s, int indent)
@@ -157,8 +158,8 @@ static int copies_at(const struct sum *s, int k)
   return copies_of(gradient_at(s, k), graph->value[s->op->out].layout);
 }
 
-/* "m->grad.layers[l].wq" from "m->grad.layers[0].wq" and "m->grad.layers[1].wq"; NULL where the two
-   do not differ so. */
+/* "m->grad.layers[l].wq" from "m->grad.layers[0].wq" and "m->grad.layers[1].wq"; NULL if the two
+   differ otherwise. */
 static const char *name_in_loop(const char *first, const char *second)
 {
   size_t at = 0;
@@ -167,7 +168,7 @@ static const char *name_in_loop(const char *first, const char *second)
   return text("%.*sl%s", (int)at, first, first + at + 1);
 }
 
-/* period: from a module's gradient to the same of the next, in a loop; or 0. */
+/* period: from a module's gradient to the same one of the next, in a loop; or 0. */
 static void add_gradient(struct sum *s, int k, int period, int indent)
 {
   int gradient = gradient_at(s, k), of = graph->value[gradient].of, copies = copies_at(s, k);
@@ -183,8 +184,8 @@ static void add_gradient(struct sum *s, int k, int period, int indent)
   run->last = of;
 }
 
-/* If the gradients from `from` on are those of a list's modules, alike in each, and not all on as
-   many ranks: how many a module has, and how many modules there are in *count; else 0. */
+/* If the gradients from `from` on are those of a list's modules, equal in each, but not all
+   present on equally many ranks: how many a module has, and how many modules in *count; else 0. */
 static int find_loop(const struct sum *s, int from, int *count)
 {
   const struct value *first = parameter_at(s, from);

@@ -1,27 +1,28 @@
-/* async_tp.c: the pass `async_tp`: where the plan asks for async_tp, collectives along a dimension
-   that lies outermost are cut in pieces, and so are the products of matrices beside them.
+/* async_tp.c: the pass `async_tp`: decomposed collective matmuls. Where the plan asks for async_tp,
+   collectives along an outermost dimension are cut into chunks, and so are the matrix products next
+   to them.
 
-   Takes   functions, whose collectives and products are whole.
-   Leaves  an all_gather whose value products read row by row as one all_gather for each piece, then
-           the products, each one piece after the other: a piece's rows are computed while the next
-           pieces travel. And the products of whose sum a reduce_scatter is as a piece of each, then
-           that piece's reduce_scatter: it travels while the next piece is computed. What is added
-           up so is added by the products themselves. overlap.c has the pieces run beside each
-           other.
+   Takes   functions with whole collectives and products.
+   Leaves  an all_gather whose value products read row by row as one all_gather for each chunk, then
+           the products, one chunk after the other: the rows of a chunk are computed while the next
+           chunks travel. And products whose sum a reduce_scatter reduces as one product for each
+           chunk, followed by the reduce_scatter of that chunk: it travels while the next chunk is
+           computed. The products themselves add up the sum. overlap.c overlaps the chunks.
 
-   Of n members and in C pieces, the dimension is seen as [n, C, size / n / C]: a piece is what the
-   second of these counts, so that each member gives, or gets, a C-th of its part with each. All
-   operations of a line take and make the same values as before, each its piece of them. A value
-   that is gathered so lies as before, and what wants all of it reads it as before. One that is
-   reduced is read by nothing else, and lies as [C, n, size / n / C]: each piece of it without gaps.
+   With n members and C chunks, the dimension is seen as [n, C, size / n / C]: the second index is
+   the number of the chunk, so that each member sends, or receives, a C-th of its part with each.
+   All chunked operations take and make the same values as before, each a chunk of them. A gathered
+   value has the same layout in memory as before, and readers of all of it are unchanged. A value to
+   be reduced has no other reader, and is stored as [C, n, size / n / C]: each chunk is contiguous.
 
-   Rows of a product do not depend on each other: what is made is the same, but for how the products
-   of a sum are added up, and what rounding a library's call does for fewer rows.
+   Rows of a product do not depend on each other. So the results are the same, except for the order
+   in which the products of a sum are added, and for a library's rounding with fewer rows.
 
-   In how many pieces: as the plan says; else what the model of cost.c finds quickest, and whole
-   where it finds none quicker: where the products are small, links are quick, or other products run
-   beside a reduce_scatter anyway. What cannot be cut is left whole, too; where nothing can be that
-   the plan's line is about, that is an error. graph->async_tp_result says what became of each. */
+   The number of chunks is the plan's; else what the model of cost.c finds quickest. A collective
+   stays whole if no number is quicker: where products are small, links are fast, or other products
+   overlap with a reduce_scatter anyway. What cannot be cut stays whole, too; if that holds for
+   everything that a line of the plan asks for, it is an error. graph->async_tp_result has the
+   outcome for each. */
 #include "folded/folded.h"
 
 #include <inttypes.h>
@@ -29,19 +30,20 @@
 
 enum { MOST_PRODUCTS = 8, MOST_PIECES = 16 };
 
-/* A collective and the products that go with it. */
+/* A collective and the products that are cut with it. */
 struct line {
-  int collective, value; /* value: that is gathered, or reduced */
+  int collective, value; /* value: the one that is gathered, or reduced */
   const struct async *asked;
   int nproduct, product[MOST_PRODUCTS]; /* in the order of the sum, or of the program */
-  int64_t adding, besides; /* adding: the terms up, where they are whole; besides: others' time */
+  int64_t adding, besides; /* adding: time of adding up whole terms; besides: time of other
+                              products */
 };
 
 static struct function *f;
-static int *place;          /* by operation: where it stands in the function, or NONE */
+static int *place;          /* by operation: its place in the function, or NONE */
 static int *readers;        /* by value: the operations that read it, anywhere */
 static int *times_of;       /* by operation: how often it runs in a step */
-static const char *why_not; /* what the last one that was looked at lacks */
+static const char *why_not; /* what the last collective that was tried lacks */
 
 /* ---------------------------------------------------------------------------- what is asked for */
 
@@ -51,7 +53,7 @@ static bool is_in_module(int module, int root)
   return module == root;
 }
 
-/* Which of plan_options->async, or NONE. */
+/* The index in plan_options->async, or NONE. */
 static int asked_for(const struct op *op)
 {
   const struct group *g = &graph->group[op->group];
@@ -62,7 +64,7 @@ static int asked_for(const struct op *op)
   return NONE;
 }
 
-/* What has been noted of the operation, or NULL. */
+/* The result recorded for the operation, or NULL. */
 static struct async_tp_result *noted(int op)
 {
   for (int i = 0; i < graph->nasync_tp_result; i++)
@@ -76,8 +78,8 @@ static bool refuse(const char *why)
   return false;
 }
 
-/* Whether the members' parts along the dimension are equal on all ranks, and lie one after the
-   other. */
+/* Whether the members' parts along the dimension have equal size on all ranks, and are
+   contiguous. */
 static bool has_outer_parts(int whole, int part, int dim)
 {
   const struct value *v = &graph->value[whole], *p = &graph->value[part];
@@ -99,8 +101,8 @@ static bool is_plain(int value)
   return v->role == ACTIVATION && !v->is_output && !v->step && !v->pieces;
 }
 
-/* Which letter of the equation dimension `dim` of input i is, if it is one of the rows or columns
-   of what is made; then `*to` is the dimension there. */
+/* The letter of dimension `dim` of input i in the equation, if it is one of the rows or columns
+   of the result; `*to` is the dimension there. */
 static bool stays_in_output(const struct op *op, int i, int dim, int *to)
 {
   const char *a = op->equation, *b = strchr(a, ',') + 1, *c = strchr(b, '>') + 1;
@@ -120,7 +122,7 @@ static bool is_whole_product(const struct op *op)
 
 /* ----------------------------------------------------------------------------------- the pieces */
 
-/* The operation as one of so many pieces. */
+/* The operation for one of so many chunks. */
 static struct op piece_of_op(const struct line *l, int id, int pieces, int piece)
 {
   const struct op *c = &graph->op[l->collective];
@@ -142,7 +144,7 @@ static int64_t part_size(const struct line *l)
   return local_shape(l->value, 0).size[c->dim] / group_size(c->group);
 }
 
-/* Whether each product's piece is one call, with a batch of the members. */
+/* Whether a chunk of each product is one call, with a batch over the members. */
 static bool has_simple_calls(const struct line *l, int pieces)
 {
   const struct op *c = &graph->op[l->collective];
@@ -155,8 +157,8 @@ static bool has_simple_calls(const struct line *l, int pieces)
   return simple;
 }
 
-/* How long the collective and its products take in so many pieces, or as one, and those that run
-   beside it anyway: these behind the products, so that all of them wait for nothing. */
+/* The time of the collective and its products in so many chunks, or whole, with other products
+   that overlap anyway: these run after the products, so that nothing waits for them. */
 static int64_t time_in_pieces(const struct line *l, int pieces)
 {
   struct op c = pieces > 1 ? piece_of_op(l, l->collective, pieces, 0) : graph->op[l->collective];
@@ -172,7 +174,7 @@ static int64_t time_in_pieces(const struct line *l, int pieces)
   return greater(in_turn, pieces * computing + l->besides);
 }
 
-/* As many as are quickest, of 2 and more; 0 where none can be. */
+/* The quickest number of chunks, 2 or more; 0 if none is possible. */
 static int quickest_pieces(const struct line *l, int64_t *least)
 {
   int64_t part = part_size(l);
@@ -199,7 +201,7 @@ static bool choose_by_model(const struct line *l, struct async_tp_result *p)
   return true;
 }
 
-/* In how many pieces; false where it cannot be in any, or not in as many as the plan says. */
+/* The number of chunks; false if no number is possible, or not the plan's. */
 static bool choose_pieces(const struct line *l, struct async_tp_result *p)
 {
   int64_t part = part_size(l);
@@ -245,8 +247,8 @@ static void put_pieces(struct list *to, const struct line *l, int pieces)
 
 /* ----------------------------------------------------------------------------------- all_gather */
 
-/* Marks what has to run before the operation, of what stands behind place `first`; false where that
-   cannot be before what is marked `made`. */
+/* Marks what must run before the operation, of the operations after place `first`; false if that
+   depends on something marked `made`. */
 static bool mark_needed(int id, int first, int except, bool *needed, const bool *made)
 {
   static int *list, room;
@@ -265,8 +267,8 @@ static bool mark_needed(int id, int first, int except, bool *needed, const bool 
   return true;
 }
 
-/* The products that read what is gathered row by row, and can all run before anything else does
-   that reads it, or them. Marks what has to come before. */
+/* The products that read the gathered value row by row, and can all run before any other reader
+   of it, or of them. Marks what must come before. */
 static void find_products(struct line *l, bool *needed)
 {
   int first = place[l->collective], to;
@@ -286,7 +288,7 @@ static void find_products(struct line *l, bool *needed)
   }
 }
 
-/* The function's operations, with the pieces where the gather was, and before it what its
+/* The function's operations, with the chunks in the place of the gather, and before it what its
    products need. */
 static void write_gather(const struct line *l, int pieces, const bool *needed)
 {
@@ -320,8 +322,8 @@ static bool decompose_gather(int id, const struct async *asked, struct async_tp_
 
 /* ------------------------------------------------------------------------------- reduce_scatter */
 
-/* The products of which the value is the sum; false where it is the sum of other things too, or
-   anything else reads one of them. gone: the places of what adds them. */
+/* The products whose sum the value is; false if the sum has other terms, or a product has
+   another reader. gone: the places of the operations that add them. */
 static bool find_terms(struct line *l, int value, int dim, bool *gone)
 {
   const struct value *v = &graph->value[value];
@@ -367,7 +369,7 @@ static void write_scatter(const struct line *l, int pieces, const bool *gone)
   f->nop = all.n;
 }
 
-/* Whether a product of the line reads the value, an activation. */
+/* Whether a product of these reads the value, an activation. */
 static bool reads(const struct line *l, int value)
 {
   if (graph->value[value].role != ACTIVATION) return false;
@@ -378,9 +380,9 @@ static bool reads(const struct line *l, int value)
   return false;
 }
 
-/* Of the line's operations the time of those that only add its products up; and of other products
-   that of those that read what these read, and not what is reduced: a weight's gradient where these
-   make that of its input. They can run beside the whole collective. */
+/* The time of operations that only add up the products; and of other products that read what
+   these read, and not the reduced value: a weight's gradient, where these make the gradient of
+   its input. They can overlap with the whole collective. */
 static void time_others(struct line *l, const bool *gone)
 {
   bool *mine = alloc((size_t)f->nop + 1), *after = alloc((size_t)graph->nvalue + 1);
@@ -431,7 +433,7 @@ static void count_uses(void *unused, int id, int times)
   }
 }
 
-/* Whether the function has changed for it. */
+/* Whether the function was changed for it. */
 static bool decompose_collective(int id, int async)
 {
   struct async *asked = &plan_options->async[async];
@@ -458,7 +460,7 @@ static void decompose_function(void)
   }
 }
 
-/* What a line asks for has to be possible somewhere. */
+/* Checks that what a line of the plan asks for is possible somewhere. */
 static void refuse_unmet(const struct async *a)
 {
   const struct async_tp_result *first = NULL;

@@ -1,32 +1,31 @@
-/* bucket.c: the pass `bucket`: few large collectives in the place of many small ones.
+/* bucket.c: the pass `bucket`: few large collectives instead of many small ones.
 
    Takes   functions with single collectives.
-   Leaves  every gradient that the ranks sum in one go summed in its own place; and collectives of
-           the same kind over the same group as one: an all_gather, reduce_scatter or all_reduce
-           whose body is the operations it stands for (bucket_merge.c). Values keep their layouts;
-   what is computed is unchanged. No member needs what another makes, and all ranks run the same
+   Leaves  every gradient that the ranks reduce in one collective reduced in its own place; and
+           collectives of one kind over one group merged: an all_gather, reduce_scatter or
+           all_reduce whose body is the operations that it replaces (bucket_merge.c). Layouts and
+           results are unchanged. No member needs the result of another, and all ranks run the same
            buckets in the same order, since all run one graph.
 
-   What travels together by default:
+   Merged by default:
 
-     the gathers of a unit's parameters, and the reductions of their gradients (fully_shard), where
-     a function has several of one kind; under the plan's caps, or all of them
+     the gathers of a unit's parameters, and the reductions of their gradients (fully_shard), if a
+     function has several of one kind; within the plan's caps, or all of them
 
-     gradients that are summed over ranks and follow one another in memory, where they lie
-     (contiguous_gradients.c); the gradients of a rank lie in one block in the order of the
-   parameters
+     gradients that are summed over ranks and follow one another in memory: reduced in place
+     (contiguous_gradients.c); a rank's gradients are one block, in the order of the parameters
 
-     what is small, so that to start a collective takes longer than to send it: packed one after the
-     other in a buffer before, and unpacked after, but where memory.c lets them lie in it anyway.
-     Small gradients of a list's modules leave their loop for it (hoist_reductions.c)
+     small values, for which latency exceeds transfer time: packed into a buffer before, and
+     unpacked after, unless memory.c places them in the buffer anyway. Small gradients of a list's
+     modules leave their loop for this (hoist_reductions.c)
 
-   With bucketing = "greedy" it is collectives of a kind that follow one another (bucket_select.c),
-   in each function; what is a unit, or small, then does not matter. */
+   With bucketing = "greedy", consecutive collectives of one kind are merged in each function
+   (bucket_select.c), whatever their units and sizes. */
 #include "folded/folded.h"
 
 /* -------------------------------------------------------------------------------- plain choices */
 
-/* Of what it takes or makes, whichever is more; on the rank that has most. */
+/* Of the larger of input and output; on the rank that has most. */
 static int64_t moved_bytes(const struct op *op)
 {
   int value = whole_value(op);
@@ -38,15 +37,15 @@ static bool is_bucketable(const struct function *f, int id)
   return collective_row[graph->op[id].kind].buckets && is_mergeable(f, id);
 }
 
-/* What units gather or reduce; gradients that are summed where they lie are
- * contiguous_gradients.c's. */
+/* Gathers and reductions of units. contiguous_gradients.c handles gradients that are reduced in
+   place. */
 static bool is_of_unit(const struct function *f, int id)
 {
   const struct op *op = &graph->op[id];
   return is_bucketable(f, id) && unit_of(op) != NONE && !is_gradient_sum(op);
 }
 
-/* The collectives of a function that are such, in its order. */
+/* The collectives of this kind in a function, in its order. */
 static struct list find_singles(const struct function *f,
                                 bool (*is_such)(const struct function *f, int id))
 {
@@ -72,7 +71,8 @@ static struct single *as_singles(const struct function *f, const struct list *op
   return s;
 }
 
-/* Puts them in the order of their parameters; whether they are gradients that lie side by side. */
+/* Sorts them by their parameters; returns whether they are gradients that are adjacent in
+   memory. */
 static bool lie_side_by_side(int *op, int n)
 {
   for (int k = 0; k < n; k++)
@@ -85,7 +85,7 @@ static bool lie_side_by_side(int *op, int n)
   return true;
 }
 
-/* That the plan's bucket has come to be several. */
+/* Records that a bucket of the plan was divided. */
 static void tell_split(int part, int n, int all)
 {
   struct op *op = &graph->op[part];
@@ -94,8 +94,8 @@ static void tell_split(int part, int n, int all)
                  op->why ? op->why : "", these, all);
 }
 
-/* Makes one of them; where the buckets made before have put some in each other's way, several, of
-   as many of them as can run as one. */
+/* Merges them into one collective. If buckets made before conflict, into several, each of as
+   many as can be merged. */
 static void merge_most(struct function *f, const struct list *numbers, const struct list *op)
 {
   struct list left = {0};
@@ -116,7 +116,7 @@ static void merge_all(struct function *f, const struct buckets *found, const str
   for (int i = 0; i < found->n; i++) merge_most(f, &found->at[i], op);
 }
 
-/* The bytes of a unit in the singles that travel like this one. */
+/* The bytes of a unit in collectives of this kind. */
 static int64_t bytes_of_unit(const struct single *s, int n, const struct single *like, int unit)
 {
   int64_t bytes = 0;
@@ -125,8 +125,8 @@ static int64_t bytes_of_unit(const struct single *s, int n, const struct single 
   return bytes;
 }
 
-/* A unit whose share is quicker sent than begun travels with the one before it, if that is small
-   too and there is less work between them than would hide a start: they are one unit then. */
+/* A unit whose transfer takes less than the latency joins the one before it, if that one is
+   small, too, and the work between them would not hide a latency: they then count as one unit. */
 static void join_small_units(struct single *s, const struct list *op, const int64_t *done)
 {
   for (int i = 1; i < op->n; i++) {
@@ -155,8 +155,8 @@ static void bucket_units(struct function *f)
   merge_all(f, &found, &op);
 }
 
-/* Of one kind, chosen where the kinds before have been merged already: what needs a member of a
-   bucket by way of another bucket is not of it. */
+/* Of one kind, chosen after the kinds before were merged: what needs a member of a bucket
+   through another bucket cannot join it. */
 static void bucket_kind_greedily(struct function *f, enum op_kind kind, const struct caps *caps)
 {
   struct list all = find_singles(f, is_bucketable), op = {0};
@@ -167,7 +167,7 @@ static void bucket_kind_greedily(struct function *f, enum op_kind kind, const st
   merge_all(f, &found, &op);
 }
 
-/* Without caps as the seed has it: 2,000 MiB, which is all there is. */
+/* Without caps as in PyTorch: 2,000 MiB. */
 static void bucket_greedily(struct function *f)
 {
   static const int64_t most = INT64_C(2000) << 20;
@@ -186,8 +186,8 @@ static bool is_small_sum(int id)
          is_small(op->group, largest_bytes(op->out));
 }
 
-/* The members that can run as one with the first, until one cannot: where the last of them
-   stands. */
+/* The members that can be merged with the first, up to the first that cannot; the place of the
+   last. */
 static void gather_small(const struct function *f, int first, struct list *member)
 {
   int64_t bytes = 0;

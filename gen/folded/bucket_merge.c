@@ -1,14 +1,13 @@
-/* bucket_merge.c: several collectives as one, for the pass `bucket`.
+/* bucket_merge.c: merges several collectives into one, for the pass `bucket`.
 
    Takes   collectives of a function that are of one kind (same_kind).
-   Leaves  one operation in their place, whose body is the members that it stands for. Where they
-           travel in a buffer the members take in what stands around them: a cast before or behind
-           it is done by the copy into the buffer or out of it, and so is what packs the parts one
-           after the other, or unpacks them: a member reads and writes values that lie as their
-           dimensions do.
+   Leaves  one operation in their place, whose body is its members. Members that travel in a buffer
+           absorb the operations around them: the copy into or out of the buffer does an adjacent
+           cast, and the packing of parts, so that a member reads and writes values in their own
+           layout in memory.
 
-   A gather stands where the first of its members stood, and what the others need is brought before
-   it; a reduction stands where the last did, and what needs the others goes behind it. */
+   A merged gather is at the place of its first member, and what the others need moves before it. A
+   merged reduction is at the place of the last member, and what needs the others moves after it. */
 #include "folded/folded.h"
 
 #include <limits.h>
@@ -46,12 +45,12 @@ static void visit_op(const struct op *op, visitor *visit, void *to)
   if (op->out == NONE && op->nin) visit(to, alias_root(op->in[0]), true);
 }
 
-/* What the operations of a pass over a function read and write that have to stay in their order:
-   the number of the last pass that has noted it. */
+/* The reads and writes of marked operations in one walk over a function: the number of the last
+   walk that recorded it. */
 struct touched {
   int read, written;
 };
-static struct touched *touched; /* by value; one of a family speaks for all of it */
+static struct touched *touched; /* by value; one member of a family represents all */
 static int touched_room, pass_now;
 static bool found;
 
@@ -93,15 +92,15 @@ bool is_in_the_way(const struct op *op, bool back)
               : touched[alias_root(op->in[0])].written == pass_now;
 }
 
-/* Which function runs an operation, at which place; NONE: none. */
+/* The function that runs an operation, and its place there; NONE: none. */
 struct running {
   int function, place;
 };
 static struct running *running; /* by operation */
 static int running_room;
 
-/* How often operations read a value, or one of its family; how many of these unpack it; and the sum
-   of their numbers: that of the only one, where it is read once. */
+/* How many operations read a value, or a member of its family; how many of them unpack it; and
+   the sum of their numbers: with one reader, its number. */
 struct readers {
   int count, unpacks;
   int64_t sum;
@@ -182,7 +181,7 @@ int readers_of(int value)
   return readers[alias_root(value)].count;
 }
 
-/* By operation: the number of the last pass of which it is a member. */
+/* By operation: the number of the last walk of which it is a member. */
 static bool is_member(const int *member_in, int id)
 {
   return member_in[id] == pass_now;
@@ -227,9 +226,9 @@ static void turn_around(struct list *list)
   }
 }
 
-/* Whether the members can run as one: at the place of the last, or, where they gather, of the
-   first. What depends on the others of those between, or they on it, goes to its other side. Leaves
-   the order from the first to the last, in which that member stands for all. */
+/* Whether the members can be merged: at the place of the last or, for gathers, of the first.
+   Operations between them that depend on the others, or on which the others depend, move to the
+   other side. Leaves the order from the first member to the last, with one member for all. */
 static bool gather(const struct function *f, const int *member, int n, struct list *order)
 {
   static struct list beyond;
@@ -260,7 +259,7 @@ static bool gather(const struct function *f, const int *member, int n, struct li
   return true;
 }
 
-/* The order that gather leaves, in memory that serves again. */
+/* The order that gather leaves, in memory that is reused. */
 static struct list *new_order(void)
 {
   static struct list order;
@@ -286,7 +285,7 @@ static void take_one_by_one(const struct function *f, const struct list *all, st
   }
 }
 
-/* As gather goes, forth, from the first of them on. */
+/* Like gather, but forwards, from the first of them. */
 static void take_in_order(const struct function *f, const struct list *all, struct list *member,
                           struct list *rest)
 {
@@ -315,9 +314,9 @@ void take_alike(const struct function *f, const struct list *all, struct list *m
   (forth && stand_in_order(all) ? take_in_order : take_one_by_one)(f, all, member, rest);
 }
 
-/* By value which of the singles have to be there before it, a bit for each, NULL for none; and of
-   the operation under work, with the set that has just these, or NULL. A set does not change any
-   more when it has been handed on, so that many share one. */
+/* By value, the collectives that must come before it, a bit for each, NULL for none; the same
+   for the current operation; and the set that has just these, or NULL. Sets are shared, so one
+   never changes after it was handed on. */
 struct ancestry {
   const uint64_t **of, *same;
   uint64_t *now;
@@ -339,7 +338,7 @@ static void collect(void *ancestry, int value, bool writes)
   if (grows) a->same = none ? set : NULL;
 }
 
-/* The set of the singles that are there now. */
+/* The set of the collectives recorded now. */
 static const uint64_t *set_now(struct ancestry *a)
 {
   bool none = true;
@@ -397,7 +396,7 @@ static bool keeps_order(const struct op *op)
   return graph->value[op->in[0]].order == graph->value[op->out].order;
 }
 
-/* The operation of this function that makes what the collective takes, if that is of the kind. */
+/* The operation of this function that makes the collective's input, if it is of this kind. */
 static int maker_of(const struct function *f, int value, enum op_kind kind)
 {
   int id = graph->value[value].op;
@@ -405,7 +404,7 @@ static int maker_of(const struct function *f, int value, enum op_kind kind)
   return kind != OP_cast || is_cast(&graph->op[id]) ? id : NONE;
 }
 
-/* The one that takes what the collective makes, if nothing else does and it is of the kind. */
+/* The only reader of the collective's result, if it is of this kind. */
 static int taker_of(const struct function *f, int value, enum op_kind kind)
 {
   const struct value *v = &graph->value[value];
@@ -426,8 +425,8 @@ bool is_mergeable(const struct function *f, int id)
   return !readers[alias_root(op->out)].unpacks || taker_of(f, op->out, OP_unpack) != NONE;
 }
 
-/* The collective as a member of a packed bucket: with the casts and packings around it. Those whose
-   values nobody reads any more are added to `gone`, if nobody else does. */
+/* The collective as a member of a packed bucket, with the casts and packings around it. Those
+   whose values have no other reader are added to `gone`. */
 static int with_surroundings(const struct function *f, int id, struct list *gone)
 {
   struct op op = graph->op[id];
@@ -443,7 +442,7 @@ static int with_surroundings(const struct function *f, int id, struct list *gone
   return graph->value[op.out].op = store_op(op);
 }
 
-/* Takes out of the function what has been taken in, but for what others still read. */
+/* Removes absorbed operations from the function, unless others read their values. */
 static void leave_out(struct function *f, const struct list *gone)
 {
   int first = f->nop;
@@ -465,8 +464,8 @@ static void leave_out(struct function *f, const struct list *gone)
 
 /* ----------------------------------------------------------------------------------- the bucket */
 
-/* Room for the members' parts: of a reduction those of a rank, one after the other; else a chunk
-   for each of the group. No rank has more than the first. */
+/* Room for the members' parts: for a reduction, those of a rank, one after the other; else a
+   chunk for each rank of the group. No rank has more than the first. */
 static int buffer_for(const struct op *op, enum type type, const char *name)
 {
   struct shape most = {.ndim = 1, .size = {0}};
@@ -478,7 +477,7 @@ static int buffer_for(const struct op *op, enum type type, const char *name)
   return buffer;
 }
 
-/* Why the members are there, each reason once. */
+/* The reasons of the members, each once. */
 static const char *reasons(const int *member, int n)
 {
   struct buffer b = {0};
@@ -509,7 +508,8 @@ static const char *why_together(const struct op *op)
   return op->packed ? "they are small: one bucket" : "they are contiguous: one bucket";
 }
 
-/* The parameter that a member gathers, or whose gradient it makes; of others none, behind all. */
+/* The parameter that a member gathers, or whose gradient it makes; members without one come
+   last. */
 static int parameter_of(int id)
 {
   const struct op *op = &graph->op[id];
@@ -528,7 +528,7 @@ static int by_parameter(const void *a, const void *b)
   return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* What is copied then lies in one run, mostly. */
+/* Then what is copied is mostly one contiguous run. */
 void put_in_order(int *member, int n)
 {
   struct ranked *ranked = alloc((size_t)(n + 1) * sizeof *ranked);
@@ -556,7 +556,7 @@ static int bucket_of(const int *member, int n, bool packed, enum type type)
   return bucket;
 }
 
-/* Puts the order of a stretch, in which one of the members stands, in its place. */
+/* Replaces the order of the section that contains the members. */
 static void replace_stretch(struct function *f, struct stretch s, const struct list *order)
 {
   int end = s.first + order->n, behind = f->nop - s.last - 1;

@@ -1,13 +1,13 @@
-/* bucket_select.c: which collectives travel together, chosen on a plain list.
+/* bucket_select.c: which collectives are merged, chosen on a plain list.
 
-   Takes   singles, in the order in which they run, and for each which of those before it it needs;
-           and caps.
+   Takes   single collectives in the order in which they run, and for each the earlier ones that it
+           needs; and caps.
    Leaves  buckets of two or more.
 
-   choose_in_order is the greedy way of seed 004, as PyTorch has it today: of each kind those that
-   follow one another with none of another group or type between, until the cap would be passed;
-   then the next bucket begins, whose cap is the next. What needs a member of the bucket stays
-   alone. So no collective overtakes another of its kind. choose_alike goes on behind others. */
+   choose_in_order is greedy, as in PyTorch: it takes consecutive collectives of one kind, with none
+   of another group or type between them, up to the cap. Then the next bucket begins, with the next
+   cap. A collective that needs a member of the bucket stays alone. So no collective overtakes
+   another of its kind. choose_alike may skip others. */
 #include "folded/folded.h"
 
 bool travels_like(const struct single *a, const struct single *b)
@@ -35,7 +35,7 @@ static bool needs_any(const struct single *s, int i, const struct list *taken)
   return false;
 }
 
-/* Adds one of two members or more. */
+/* Adds a bucket of two members or more. */
 static void add_bucket(struct buckets *found, const struct list *member)
 {
   if (member->n < 2) return;
@@ -43,7 +43,7 @@ static void add_bucket(struct buckets *found, const struct list *member)
   found->at[found->n++] = *member;
 }
 
-/* The buckets of some, which travel alike. */
+/* The buckets of some collectives of one kind. */
 static void choose_among(const struct single *s, const struct list *some, const struct caps *caps,
                          struct buckets *found)
 {

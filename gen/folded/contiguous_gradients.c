@@ -1,19 +1,19 @@
-/* contiguous_gradients.c: of the pass `bucket`: gradients that are summed over ranks where they
-   lie.
+/* contiguous_gradients.c: part of the pass `bucket`: gradients that are reduced over ranks in
+   place.
 
-   Takes   a function whose gradients are summed one by one, each in its place.
-   Leaves  those of one kind that follow one another in memory summed as one, with no copy in or
-           out; and small ones, which lie elsewhere, packed into a buffer with others.
+   Takes   a function whose gradients are reduced one by one, each in its place.
+   Leaves  gradients of one kind that are adjacent in memory reduced together, without copies; and
+           small ones elsewhere, packed into a buffer with others.
 
-   The backward makes the last parameters' gradients first, so that the first bucket of a kind is
-   that of the last parameters, and can travel while the rest is still computed. Where the plan does
-   not say how large buckets are, they are as large as is best by the model of the links: large ones
-   start few collectives, small ones start early, and leave little to wait for at the end. */
+   The backward makes the gradients of the last parameters first, so the first bucket of a kind has
+   the last parameters, and can travel while the rest is computed. If the plan gives no caps, the
+   cost model chooses them: large buckets have few latencies; small ones start early, and leave
+   little to wait for at the end. */
 #include "folded/folded.h"
 
 #include <stdlib.h>
 
-/* Sums of gradients that follow one another in memory, in the order of the parameters. */
+/* Reductions of gradients that are adjacent in memory, in the order of the parameters. */
 struct run {
   const int *member;
   int n;
@@ -29,8 +29,8 @@ static int parameter_of(const struct run *r)
   return graph->value[graph->op[r->member[0]].out].of;
 }
 
-/* By parameter the all-reduce of its gradient in this function, or NONE; no list where there is
-   none. */
+/* By parameter, the all-reduce of its gradient in this function, or NONE; NULL if there is none
+   at all. */
 static int *sums_in(const struct function *f)
 {
   int *sum = NULL;
@@ -46,7 +46,7 @@ static int *sums_in(const struct function *f)
   return sum;
 }
 
-/* How many runs there are of the kind. */
+/* How many runs of the kind there are. */
 static int runs_like(const struct runs *runs, int op)
 {
   int n = 0;
@@ -66,7 +66,7 @@ static struct runs find_runs(const struct function *f, const int *sum, const str
 {
   int *member = alloc((size_t)(f->nop + 1) * sizeof *member), first = f->nop;
   struct runs runs = {.at = alloc((size_t)(f->nop + 1) * sizeof *runs.at)};
-  bool open = false; /* the last may go on */
+  bool open = false; /* others may join the last one */
   for (int p = graph->nvalue; p-- > 0;) {
     if (graph->value[p].role != PARAMETER) continue;
     bool goes_on = open && sum[p] != NONE && joins(&runs, sum[p], caps);
@@ -117,8 +117,8 @@ static int by_begin(const void *a, const void *b)
   return x[0] < y[0] ? -1 : x[0] > y[0];
 }
 
-/* When the last of the runs has been summed, if they travel one after the other, each from when the
-   last of its members is made. */
+/* When the last run is reduced, if they travel one after the other, each as soon as its last
+   member is made. */
 static int64_t end_of(const struct runs *runs, const int64_t *done)
 {
   int64_t(*run)[2] = alloc((size_t)(runs->n + 1) * sizeof *run), end = 0; /* begin, time */
@@ -138,7 +138,7 @@ static int64_t end_of(const struct runs *runs, const int64_t *done)
   return end;
 }
 
-/* The plan's caps; else the one under which the sums are done first, and of equals the largest. */
+/* The plan's caps; else those that end the reductions first; of equals, the largest. */
 static struct runs best_runs(const struct function *f, const int *sum)
 {
   if (plan_options->ncap)
@@ -159,7 +159,7 @@ static struct runs best_runs(const struct function *f, const int *sum)
 
 /* ------------------------------------------------------------------------------------- the sums */
 
-/* Those of the modules of a list, which can be copied at once, after one another. */
+/* Those of the modules of a list, which can be copied together, are adjacent. */
 static int by_family(const void *a, const void *b)
 {
   int p = parameter_of(a), q = parameter_of(b), x = alias_root(p), y = alias_root(q);
@@ -167,7 +167,7 @@ static int by_family(const void *a, const void *b)
   return p < q ? -1 : p > q;
 }
 
-/* The small ones of one kind, packed into as few as their bytes allow. */
+/* The small ones of one kind, packed into as few buckets as their bytes allow. */
 static void pack_runs(struct function *f, struct run *run, int n)
 {
   qsort(run, (size_t)n, sizeof *run, by_family);

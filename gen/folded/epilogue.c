@@ -1,26 +1,25 @@
-/* epilogue.c: the pass `epilogue`: what a product of matrices may do to its result before it stores
-   it.
+/* epilogue.c: the pass `epilogue`: what a matrix product does to its result before it stores it.
 
-   Takes   functions with fused kernels, of which some read a product and do no more than cuBLASLt's
+   Takes   functions with fused kernels, some of which read a product and do only what cuBLASLt's
            epilogues can.
-   Leaves  these and the product as one operation, whose body is the product and what follows it:
-           a bias is added, relu or the tanh form of gelu applied, and what gelu was applied to
-           kept; gelu's gradient; and with any product the sum of one of its operands over the
-           product's terms: a bias's gradient with that of its weight. A kernel may be left with
-           less to do, or vanish.
+   Leaves  such a kernel and its product as one operation, whose body is the product and what
+           follows it: a bias is added, relu or the tanh form of gelu applied, and gelu's input
+           kept; gelu's gradient; and, with any product, the sum of one of its operands over the
+           product's terms: a bias's gradient with that of its weight. A kernel may keep the rest of
+           its operations, or vanish.
 
-   Only a program for GPUs has them: there a kernel less is memory read and written once less, and
-   on a CPU the same loops would run after BLAS's call. relu's gradient stays a kernel: as an
-   epilogue it wants a mask of bits that relu would have to store besides its result, from which it
-   is computed here. cuBLASLt's relu makes 0 of what is not a number.
+   Only programs for GPUs have epilogues: there each saves a pass over memory, while on a CPU the
+   same loops would run after BLAS's call. relu's gradient stays a kernel: as an epilogue it needs a
+   bit mask, which relu would have to store besides its result; the kernel uses the result.
+   cuBLASLt's relu turns NaN into 0.
 
-   Of a product that is made in pieces (async_tp.c) each piece does what follows to its rows, where
-   it stands, and so what follows is made in pieces too: that takes what is there before the first
-   of them. A sum over rows is not theirs.
+   In a product cut into chunks (async_tp.c) each chunk has the epilogue for its rows, in place. So
+   what follows is cut, too, and its operands must exist before the first chunk. Sums over rows are
+   excluded.
 
-   A product goes so where its letters stand as in x[.. k] w[n k] -> y[.. n], or w[k n], and all
-   operands lie in that order: then it is one call on every rank, and the bias and what is kept lie
-   as cuBLASLt wants them. */
+   A product qualifies if its letters are x[.. k] w[n k] -> y[.. n], or w[k n], and all operands are
+   stored in that order: then it is one call on every rank, and the bias and the kept input have the
+   layout that cuBLASLt needs. */
 #include "folded/folded.h"
 
 #include <string.h>

@@ -1,19 +1,20 @@
 /* fuse.c: the pass `fuse`: one kernel for operations on the same elements, and on the same rows.
 
-   Takes   functions whose pointwise and reduce operations stand alone.
-   Leaves  those that one kernel can run (row_passes.c) as one fused operation, each of them behind
-           those whose values it reads. Inside it a value that nothing else reads is not stored.
-           Updates of parameters that follow one another in memory are one operation too. A value is
-           marked `stored` if it takes memory at all.
+   Takes   functions whose pointwise and reduce operations are single.
+   Leaves  operations that one kernel can run (row_passes.c) as one fused operation, in which each
+           comes after those whose values it reads. A value that only the kernel reads is not
+           stored. Updates of parameters that are adjacent in memory are one operation, too. A value
+           is marked `stored` if it takes memory.
 
-   The sum over a row may be read in its kernel, by what goes over the same row. Every other sum is
-   complete only when its kernel ends: what reads it begins another. So does what reads elements of
-   a value other than the one at hand. */
+   Operations over the same row may read the sum over a row in the same kernel. Every other sum is
+   complete only when its kernel ends: a reader of it begins another kernel. So does a reader of
+   other elements of a value than the current one. */
 #include "folded/folded.h"
 
 #include <string.h>
 
-static bool *in_memory; /* by value, of a family what stands for it: not only kernels read it */
+static bool *in_memory; /* by value, at the representative of a family: others than kernels read
+                           it */
 
 static bool is_elementwise(const struct op *op)
 {
@@ -35,14 +36,14 @@ static int fused(const int *run, int n)
   return store_op(op);
 }
 
-/* What stands for all of its family, or the value itself. */
+/* The representative of its family, or the value itself. */
 static int family_of(int value)
 {
   const struct value *v = &graph->value[value];
   return v->family == NONE ? value : v->family;
 }
 
-/* A constant of one element needs no kernel: whoever reads it writes the number (program.c). */
+/* A constant of one element needs no kernel: readers write the number itself (program.c). */
 static bool is_literal(const struct op *op)
 {
   return op->kind == OP_full && elements(graph->value[op->out].shape) == 1 &&
@@ -50,7 +51,7 @@ static bool is_literal(const struct op *op)
          !in_memory[family_of(op->out)];
 }
 
-/* What collectives, matmuls and copies read has to lie in memory. */
+/* Operands of collectives, matmuls and copies must be in memory. */
 static void find_in_memory(void)
 {
   in_memory = alloc((size_t)(graph->nvalue + 1) * sizeof *in_memory);
@@ -82,7 +83,7 @@ static struct bundle **bundle; /* of a function, in the order in which they run 
 static int nbundle;
 static int *maker;  /* by value: the operation of this function that makes it, or NONE */
 static int *place;  /* by operation: the place of its bundle in the order */
-static bool *after; /* by place, while two bundles are looked at: it has to run behind the first */
+static bool *after; /* by place, while two bundles are compared: it must run after the first */
 static int *list, list_room;
 
 static int reads_of(int op)
@@ -91,7 +92,7 @@ static int reads_of(int op)
   return op_reads(&graph->op[op], list);
 }
 
-/* Whether the bundle reads what one makes that stands at a place from `first` on, and is marked. */
+/* Whether the bundle reads a value made at a marked place from `first` on. */
 static bool reads_after(const struct bundle *u, int first)
 {
   for (int k = 0; k < u->n; k++)
@@ -102,7 +103,7 @@ static bool reads_after(const struct bundle *u, int first)
   return false;
 }
 
-/* Whether what stands between two bundles can stand before or behind both. */
+/* Whether the operations between two bundles can move before or after both. */
 static bool can_meet(int a, int b)
 {
   after[a] = true;
@@ -112,7 +113,7 @@ static bool can_meet(int a, int b)
   return !reads_after(bundle[b], a);
 }
 
-/* What an operation takes or makes that is as large as its space, and the bundle too. */
+/* An operand of the operation that has the size of its space, and that the bundle has, too. */
 static bool shares_value(const struct bundle *a, const struct op *op)
 {
   int64_t most = elements(graph->value[space_of(op)].shape);
@@ -151,7 +152,7 @@ static bool can_be_one(int a, int b)
   return can_meet(a, b);
 }
 
-/* Makes one of the bundles at a and b, and gives its place. */
+/* Merges the bundles at a and b, and returns the place of the result. */
 static int make_one(int a, int b)
 {
   struct bundle *one = bundle[a], *gone = bundle[b],
@@ -176,7 +177,7 @@ static int make_one(int a, int b)
 
 static void join_others(int b)
 {
-  enum { FARTHEST = 48 }; /* so far back it is looked */
+  enum { FARTHEST = 48 }; /* how far back the search goes */
   for (int a = b - 1; a >= 0 && b - a <= FARTHEST; a--) {
     if (graph->op[bundle[a]->op[0]].kind == OP_loop) return;
     if (!can_be_one(a, b)) continue;
@@ -196,7 +197,7 @@ static void add_bundle(int op)
   const struct op *o = &graph->op[op];
   *u = (struct bundle){.element = is_elementwise(o), .n = 1, .op = {op}};
   place[op] = nbundle;
-  /* Of pieces the first: all of a value's make and read the same, and stay in their order. */
+  /* Of chunks the first: all chunks of a value make and read the same, and stay in their order. */
   for (int k = 0; k < o->nout && !is_later_piece(o); k++) maker[o->out + k] = op;
   for (int k = 0; k < o->nbody; k++)
     if (graph->op[o->body[k]].out != NONE) maker[graph->op[o->body[k]].out] = op;
@@ -228,7 +229,7 @@ static void fuse_elements(struct function *f)
 
 /* -------------------------------------------------------------------------------------- updates */
 
-/* Whether no parameter lies between the two that `a` and `b` update. */
+/* Whether no parameter is between the two that `a` and `b` update. */
 static bool neighbours(const struct op *a, const struct op *b)
 {
   if (a->kind != b->kind || graph->value[a->in[0]].type != graph->value[b->in[0]].type)
@@ -258,8 +259,8 @@ static void fuse_updates(struct function *f)
   f->nop = kept;
 }
 
-/* What is read is stored, and what a kernel file writes: of a family what stands for it, and where
-   a carried value begins. */
+/* Values that are read are stored, and results of kernel files: the representative of a family,
+   and the initial value of a carried one. */
 static void store(int value)
 {
   struct value *v = &graph->value[value];

@@ -1,9 +1,9 @@
-/* hoist_reductions.c: the gradients that the ranks sum, made ready for the pass `bucket`.
+/* hoist_reductions.c: prepares the gradients that ranks sum, for the pass `bucket`.
 
    Takes   functions with single collectives.
-   Leaves  every gradient that is summed over ranks summed in its own place: where others read what
-           it is made of, it gets a copy. Small gradients of a list's modules are summed behind the
-           loop that makes them, where they can travel with others. */
+   Leaves  every gradient that is summed over ranks summed in its own place: if its input has other
+           readers, it gets a copy. Small gradients of a list's modules are summed after the loop
+           that makes them, where they can be merged with others. */
 #include "folded/folded.h"
 
 /* ------------------------------------------------------------- gradients that nobody else reads */
@@ -25,20 +25,20 @@ static int copy_of(int value, const struct op *reader)
   return id;
 }
 
-/* Whether the value's bytes are made here, and read by one operation alone: they may be changed. A
-   view's are those of what it shows. */
+/* Whether the value's bytes are made here and have one reader: they may be overwritten. A view
+   has the bytes of its input. */
 static bool is_own(const struct function *f, int value)
 {
   const struct value *v = &graph->value[value];
-  if (is_gradient(value)) return true; /* what batches have added up */
+  if (is_gradient(value)) return true; /* the sum over batches */
   if (readers_of(value) > 1 || !runs_in(f, v->op)) return false;
   if (v->role != ACTIVATION || v->is_output) return false;
   const struct op *op = &graph->op[v->op];
   return op->kind != OP_view || is_own(f, op->in[0]);
 }
 
-/* Parameters that are added to each other have one gradient, which may also travel on to what lies
-   before them. A sum in place would spoil it for the others: it gets a copy. */
+/* Parameters that are added to each other share one gradient, which may also flow on to earlier
+   values. An in-place sum would corrupt it for the others: it gets a copy. */
 static void own_inputs(struct function *f)
 {
   int *op = alloc((size_t)(2 * f->nop + 1) * sizeof *op), n = 0;
@@ -60,8 +60,8 @@ static void own_inputs(struct function *f)
 
 /* --------------------------------------------------------------------------------- out of loops */
 
-/* Whether it sums what each module of a list makes for itself, and nothing in the loop reads
-   that. */
+/* Whether it sums what each module of a list makes for itself, and nothing in the loop reads the
+   result. */
 static bool may_leave(const struct function *body, int id)
 {
   const struct op *op = &graph->op[id];
@@ -76,7 +76,7 @@ static bool may_leave(const struct function *body, int id)
   return true;
 }
 
-/* What a round of the loop sums of this kind. */
+/* What an iteration of the loop sums of this kind. */
 static int64_t bytes_of_round(const struct function *body, int like)
 {
   int64_t bytes = 0;
@@ -109,7 +109,7 @@ static void bring_out(struct function *body, struct list *order)
   body->nop = n;
 }
 
-/* What leaves a loop stands behind its call, or in its place where nothing is left. */
+/* What leaves a loop comes after its call, or replaces the call if nothing is left. */
 static void bring_out_of_loops(struct function *f)
 {
   struct list order = {0};

@@ -1,23 +1,23 @@
-/* last_iteration.c: a part of the pass `schedule`: what follows a loop is gathered in its last
+/* last_iteration.c: part of the pass `schedule`: what follows a loop is gathered in its last
    iteration.
 
-   Takes   a phase's function, whose loops' bodies have their order (overlap.c, loop_carried.c).
-   Leaves  each gather of a unit's parameters that stands behind a loop, and needs nothing of it,
-           issued in the loop's last iteration, as the modules' own gathers are in the iterations
-           before: it is awaited at its place, and issued by a part of the body that touches no
-           module's values:
+   Takes   a phase's function, whose loops' bodies are ordered (overlap.c, loop_carried.c).
+   Leaves  each gather of a unit's parameters after a loop, which needs nothing of the loop, issued
+           in the loop's last iteration, like the gathers of the modules in the iterations before.
+           It is awaited at its place, and issued by a part of the body that uses no module's
+           values:
 
-             body     ...  await v12;  body_ahead for the next round;
-                           forward_ahead in the last round;  ...
+             body     ...  await v12;  body_ahead for the next iteration;
+                           forward_ahead in the last iteration;  ...
              part     forward_ahead { v40 = all_gather(weight) }
              forward  the loop;  await v40;  what reads v40  ...
 
-   So it overlaps with the last module's arithmetic, and takes memory for no longer than that. What
-   takes longer than an iteration is left to overlap.c, which may issue it before the loop, if there
-   is room for it all the time. */
+   So it overlaps with the arithmetic of the last module, and its memory lives no longer than that.
+   A gather that takes longer than an iteration is left to overlap.c, which may issue it before the
+   loop, if there is room for it all the time. */
 #include "folded/folded.h"
 
-/* What goes along: before the loop, and into the part; in their order. */
+/* What moves with it: before the loop, and into the part; in their order. */
 struct along {
   struct list before, part;
 };
@@ -30,7 +30,7 @@ static bool makes(const struct op *op, int value)
   return false;
 }
 
-/* The place in the function of what makes the value, or NONE. */
+/* The place in the function of the operation that makes the value, or NONE. */
 static int maker_of(const struct function *f, int value)
 {
   for (int k = 0; k < f->nop; k++)
@@ -38,8 +38,9 @@ static int maker_of(const struct function *f, int value)
   return NONE;
 }
 
-/* Whether all that the operation reads is there before the loop, or made behind it of such: what
-   collectives make and need for that is brought before the loop, the rest goes along. */
+/* Whether all inputs of the operation exist before the loop, or are made after it from such:
+   collectives among them, and what these need, move before the loop; the others move into the
+   part. */
 static bool needs_no_loop(const struct function *f, int loop, const struct op *op, bool before,
                           struct along *along)
 {
@@ -62,8 +63,8 @@ static bool needs_no_loop(const struct function *f, int loop, const struct op *o
   return true;
 }
 
-/* Where in the body's last iteration it can be issued: behind what the group does there among
-   arithmetic, and behind what is issued for later iterations. */
+/* The place in the body's last iteration for the issue: after what the group does there among
+   arithmetic, and after what is issued for later iterations. */
 static int place_in_body(const struct function *body, int group)
 {
   int place = 0;
@@ -97,7 +98,7 @@ static void apply(int function, int loop, int id, const struct along *along)
   insert(b, place_in_body(b, graph->op[id].group), call);
 }
 
-/* Issues the gather in the last iteration, if that has time for it, and there is room. */
+/* Issues the gather in the last iteration, if there is time and room for it. */
 static bool try_in_last_iteration(struct overlap *o, int function, int loop, int id,
                                   int64_t most_live)
 {
@@ -128,7 +129,7 @@ static bool try_in_last_iteration(struct overlap *o, int function, int loop, int
   return false;
 }
 
-/* What stands behind the loop, up to the next one. */
+/* The operations after the loop, up to the next one. */
 static void issue_in_last_iteration(struct overlap *o, int function, int loop, int64_t most_live)
 {
   const struct function *f = &graph->function[function];

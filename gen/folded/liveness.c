@@ -1,14 +1,14 @@
-/* liveness.c: in which order the operations of a function run so that little is alive at once,
-   and how much that is. */
+/* liveness.c: an order of a function's operations in which little is alive at once, and how much
+   that is. */
 #include "folded/folded.h"
 
 #include <string.h>
 
-static int *readers; /* of each value: operations still to come that read its bytes */
-static int *missing; /* of each value: operations still to come that make it, or a piece of it */
+static int *readers; /* by value: later operations that read its bytes */
+static int *missing; /* by value: later operations that make it, or a chunk of it */
 static bool *leaves; /* another function reads it: it is not freed here */
-static int *shown;   /* the value whose bytes it is: a view has none of its own */
-static bool *wanted; /* anything reads it: a kernel's other outputs are gone at once */
+static int *shown;   /* the value whose bytes it shows: a view has none of its own */
+static bool *wanted; /* it has readers: a kernel's other outputs die at once */
 
 int *read_list, *write_list;
 
@@ -40,7 +40,7 @@ static int shown_by(int value)
   return has_no_bytes(value) ? shown_by(graph->op[graph->value[value].op].in[0]) : value;
 }
 
-/* The values come one after the other: mostly it is known already what a view is a view of. */
+/* Values come in order, so it is mostly known already what a view shows. */
 static void find_shown(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
@@ -49,17 +49,17 @@ static void find_shown(void)
   }
 }
 
-/* The values whose bytes are needed until an operation is done. What is reduced in its place is
-   there under its new name alone. */
+/* The values whose bytes are needed until an operation is done. A value that is reduced in place
+   has only its new name then. */
 static int needed_by(const struct op *op, int *list)
 {
   const struct op *begun = op->kind == OP_await ? &graph->op[op->awaits] : NULL;
   return begun && begun->kind == OP_all_reduce ? op_writes(begun, list) : op_reads(op, list);
 }
 
-static int *met_in, met_now; /* of each value: the last call of reads_of that met it */
+static int *met_in, met_now; /* by value: the last call of reads_of that met it */
 
-/* The values that the operation reads, each that several views of it show once. */
+/* The values that the operation reads, each once even if several views show it. */
 static int reads_of(const struct op *op)
 {
   int n = 0;
@@ -73,7 +73,7 @@ static int reads_of(const struct op *op)
   return n;
 }
 
-static int64_t *weights; /* of each value, or NONE where nobody has asked yet */
+static int64_t *weights; /* by value, or NONE if nothing asked yet */
 
 static int64_t find_weight(int value)
 {
@@ -89,7 +89,7 @@ static int64_t weight(int value)
   return weights[value];
 }
 
-/* What it adds to what is alive as the operation begins to make it: the first of its pieces
+/* What it adds to the live bytes when the operation begins to make it: the first of its chunks
    does. */
 static int64_t weight_made(const struct op *op, int value)
 {
@@ -98,7 +98,7 @@ static int64_t weight_made(const struct op *op, int value)
   return begins ? weight(value) : 0;
 }
 
-/* What running the operation would add to what is alive. */
+/* What running the operation would add to the live bytes. */
 static int64_t growth(const struct op *op)
 {
   widen_lists(op);
@@ -115,8 +115,8 @@ static bool dies(int value)
   return readers[shown[value]] == 1 && !leaves[shown[value]];
 }
 
-/* The bytes of what the operation makes in the place of what it reads for the last time: of the
-   first nin of read_list. */
+/* The bytes of results in the place of inputs that are read for the last time: of the first nin
+   of read_list. */
 static int64_t find_replaced(const struct op *op, int nin)
 {
   int64_t sum = 0;
@@ -133,7 +133,7 @@ static int64_t find_replaced(const struct op *op, int nin)
   return sum;
 }
 
-/* What an operation replaced when these of what it reads died, the last time that it was asked. */
+/* What an operation replaced when these of its inputs died, at the last question. */
 struct replaced {
   bool known;
   struct list dying;
@@ -142,7 +142,7 @@ struct replaced {
 static struct replaced *last_replaced; /* by operation */
 static int replaced_room;
 
-/* Whether those that die are the same as the last time; notes them. */
+/* Whether the same inputs die as at the last question; records them. */
 static bool die_as_before(struct replaced *last, int nin)
 {
   int n = 0;
@@ -186,7 +186,7 @@ static int64_t run(const struct op *op)
   return sum;
 }
 
-/* Counts the readers of a interval of operations; nothing it makes is there yet. */
+/* Counts the readers in a section of operations; nothing that it makes exists yet. */
 static void begin(const int *op, int n)
 {
   for (int i = 0; i < n; i++) {
@@ -210,12 +210,12 @@ int64_t peak_of(const int *op, int n)
   return peak;
 }
 
-static int64_t lives; /* the program's live_bytes, as it stands */
-static int64_t asked; /* of how many operations that was asked, of one order after the other */
+static int64_t lives; /* live_bytes of the program as it is */
+static int64_t asked; /* how many operations were looked at in such questions */
 
-/* Takes the better order, unless more is alive in it all the same, somewhere in the program: what
-   shares whose bytes memory.c alone knows. Each time that goes through all of the program: a very
-   long one keeps the rest as it is. */
+/* Takes the better order, unless more is alive in it, somewhere in the program: only memory.c
+   knows which values share bytes. Each question walks the whole program, so a very long one
+   keeps the rest as it is. */
 static void take_over(int *op, const int *better, int n)
 {
   enum { MOST_ASKED = 500000 };
@@ -241,7 +241,7 @@ static void order_stretch(int *op, int n)
   for (int turn = 0; turn < n; turn++) {
     int best = NONE;
     int64_t least = 0;
-    bool follows = false; /* pieces run in their order */
+    bool follows = false; /* chunks keep their order */
     for (int i = 0; i < n; i++) {
       bool waits = follows && graph->op[op[i]].pieces;
       follows |= !gone[i] && graph->op[op[i]].pieces;
@@ -258,8 +258,8 @@ static void order_stretch(int *op, int n)
   if (peak_of(better, n) < peak_of(op, n)) take_over(op, better, n);
 }
 
-/* Of a value, by whom it is read before functions are changed: by one function, or by several; and
-   whether any reads it from another round. */
+/* Which functions read a value before functions are changed: one, or several; and whether
+   another iteration reads it. */
 struct reading {
   enum { BY_NONE, BY_ONE, BY_SEVERAL } by;
   int function;
@@ -291,7 +291,7 @@ static void find_reading(void)
     }
 }
 
-/* As mark_leaving, while functions are as find_reading found them. */
+/* Like mark_leaving, while functions are as find_reading found them. */
 static void mark_leaving_in_order(int mine)
 {
   for (int i = 0; i < graph->nvalue; i++) {
@@ -300,7 +300,8 @@ static void mark_leaving_in_order(int mine)
   }
 }
 
-/* Marks what others than `mine` read: a value outlives the function, or the round of a loop. */
+/* Marks values that others than `mine` read: they outlive the function, or the iteration of a
+   loop. */
 static void mark_leaving(const struct function *mine)
 {
   memset(leaves, 0, (size_t)graph->nvalue);
@@ -329,7 +330,7 @@ void enter_function(const struct function *f)
 
 static void order_function(struct function *f)
 {
-  enum { LONGEST = 512 }; /* the search is quadratic: longer stretches are cut */
+  enum { LONGEST = 512 }; /* the search is quadratic: longer functions are divided */
   mark_leaving_in_order((int)(f - graph->function));
   for (int first = 0; first < f->nop;) {
     int n = 0;
@@ -386,9 +387,9 @@ bool is_worth_it(const struct op *op)
   return !op->pieces && time_taken(op) > 2 * events_time();
 }
 
-/* Whether the operation, or one that it calls, touches the gradients of parameters that the modules
-   of the loop have alike with these, or what becomes them; or those of what the reduction follows,
-   which is awaited with it. */
+/* Whether the operation, or one that it calls, touches the gradients, or values that become
+   gradients, of the same parameters in any module of the loop; or those of the collective to
+   which the reduction is chained, which is awaited with it. */
 bool touches_gradients_of(const struct op *op, const struct op *reduction)
 {
   if (op->kind == OP_round) {

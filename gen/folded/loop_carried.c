@@ -1,38 +1,38 @@
-/* loop_carried.c: a part of the pass `schedule`: collectives that are in flight from one iteration
-   of a loop to another.
+/* loop_carried.c: part of the pass `schedule`: collectives that are in flight from one iteration of
+   a loop to another.
 
    Takes   a loop's body, and the function that calls the loop.
-   Leaves  each collective of the body that needs nothing that the loop makes (the gather of a
+   Leaves  each collective of the body whose inputs the loop does not make (the gather of a
            parameter) prefetched: it is awaited at its place, and issued there for the next
-           iteration, or, if the plan has more modules prefetched, for one so many iterations later;
-           for the first iterations it is issued before the loop. And each one whose result nothing
-           in the loop needs (the reduction of a gradient) awaited in the next iteration: it is
-           issued at its place, and awaited in the next iteration where what it works on is written
-           anew; that of the last iteration is awaited behind the loop. What is issued, or awaited,
-           for another iteration is a part of the body, a function of its own:
+           iteration, or, with a larger prefetch distance, for a later one. For the first iterations
+           it is issued before the loop. And each collective whose result nothing in the loop needs
+           (the reduction of a gradient) awaited in the next iteration: it is issued at its place,
+           and awaited in the next iteration before its operands are written again; that of the last
+           iteration is awaited after the loop. What is issued, or awaited, for another iteration is
+           a part of the body, a function of its own:
 
-             body     ...  await v12;  body_ahead for the next round;  ...  what reads v12  ...
+             body     ...  await v12;  body_ahead for the next iteration;  ...  what reads v12  ...
              part     body_ahead { v12 = all_gather(weight) }
-             forward  body_ahead for the first round;  ...  the loop
+             forward  body_ahead for the first iteration;  ...  the loop
 
    So a collective has the time of a whole iteration, or of several. A prefetched value is kept once
-   for each iteration of the prefetch distance, and once for the present one; it lives from before
-   the loop to its end. What the next iteration awaits lives as long. That must fit what device_mesh
-   says that a rank has, or, where it says nothing, cost no more than half of what lives at once
-   without.
+   for each iteration of the prefetch distance, and once for the current one; it lives from before
+   the loop to its end. A collective that the next iteration awaits lives as long. That must fit the
+   memory that device_mesh gives a rank. If it gives none, it may cost at most half of what lives at
+   once without it.
 
-   Programs for the CPU call their collectives where they are issued: they would gain nothing. */
+   Targets without streams call their collectives where they are issued: they would gain nothing. */
 #include "folded/folded.h"
 
 #include <string.h>
 
-/* A collective of a body that can be loop-carried, with what only it needs. */
+/* A collective of a body that can be loop-carried, with the operations that only it needs. */
 struct carried_collective {
   int op;
   int predecessor; /* awaited_next: the collective of the body that it is chained to, or NONE */
   bool awaited_next;
-  struct list before; /* operations that make its input of parameters alone: they go along */
-  struct list after;  /* awaited_next: that add what it makes to the sum of the batches before */
+  struct list before; /* operations that make its input from parameters alone: they move with it */
+  struct list after;  /* awaited_next: operations that add its result to the sum of the batches */
 };
 
 struct carried_list {
@@ -42,7 +42,7 @@ struct carried_list {
 
 /* ------------------------------------------------------------------------- which of them can be */
 
-/* How many operations of the program read the value, or one of its family, or a view of it. */
+/* How many operations of the program read the value, a member of its family, or a view of it. */
 static int count_readers(int value)
 {
   int count = 0;
@@ -69,7 +69,7 @@ static int maker_in(const struct function *f, int value, bool *alone)
   return NONE;
 }
 
-/* Whether another loop has made the value for every module, of the same list. */
+/* Whether another loop over the same list made the value for every module. */
 static bool is_kept_for_all(const struct function *f, int value)
 {
   const struct value *v = &graph->value[value];
@@ -82,8 +82,8 @@ static bool is_kept_for_all(const struct function *f, int value)
   return false;
 }
 
-/* Whether what the operation reads is there before the loop begins; of what the body makes only
-   what parameters alone go into, by operations that nothing else needs: these are added to
+/* Whether the inputs of the operation exist before the loop. Values of the body count if they
+   are made from parameters alone, by operations that nothing else needs: these are added to
    `before`, in their order. */
 static bool needs_no_iteration(const struct function *f, const struct op *op, struct list *before)
 {
@@ -106,8 +106,8 @@ static bool needs_no_iteration(const struct function *f, const struct op *op, st
   return true;
 }
 
-/* Whether the operation touches what has the bytes of this value, which another makes, of any
-   module; of a gradient, whatever is its parameter's. */
+/* Whether the operation touches the bytes of this value, which another operation makes, for any
+   module; for a gradient, all bytes of its parameter's gradients. */
 static bool touches(const struct op *op, int value)
 {
   const struct value *v = &graph->value[value];
@@ -122,7 +122,7 @@ static bool touches(const struct op *op, int value)
   return false;
 }
 
-/* Whether nothing else in the body touches what has the bytes of these values. */
+/* Whether nothing else in the body touches the bytes of these values. */
 static bool alone_touches(const struct function *f, const struct op *op, const int *value, int n)
 {
   for (int i = 0; i < n; i++)
@@ -133,10 +133,8 @@ static bool alone_touches(const struct function *f, const struct op *op, const i
   return true;
 }
 
-/* Whether the operation does no more than to add what a collective makes to gradients, where they
-   lie, which nothing else in the body touches: it can as well do so when a later iteration awaits
-   it.
- */
+/* Whether the operation only adds the collective's result to gradients in place, which nothing
+   else in the body touches: it can as well run when a later iteration awaits the collective. */
 static bool adds_up(const struct function *f, const struct op *op, const struct op *collective)
 {
   int *list = alloc((size_t)op_width(op) * sizeof *list), n = op_reads(op, list);
@@ -156,7 +154,7 @@ static bool adds_up(const struct function *f, const struct op *op, const struct 
   return op->kind == OP_fused && n && alone_touches(f, op, list, n);
 }
 
-/* Those of the list in the order in which the function runs them. */
+/* The operations of the list, in the order in which the function runs them. */
 static void in_order(const struct function *f, struct list *list)
 {
   int n = 0;
@@ -168,9 +166,9 @@ static void in_order(const struct function *f, struct list *list)
       }
 }
 
-/* Whether nothing else in the body touches what the operation leaves, except one that is chained to
-   it and what adds it up. What it leaves has a place of its own in every module: a gradient, or
-   what becomes one behind the loop. after: what adds it up, NULL: nothing may. */
+/* Whether nothing else in the body touches the operation's result, except a chained collective
+   and what accumulates it. The result has its own place in every module: it is a gradient, or
+   becomes one after the loop. after: what accumulates it; NULL: nothing may. */
 static bool serves_no_iteration(const struct function *f, const struct op *op, int successor,
                                 struct list *after)
 {
@@ -193,10 +191,9 @@ static bool serves_no_iteration(const struct function *f, const struct op *op, i
   return n > 0;
 }
 
-/* The one collective of the body that works on what this one leaves, and on nothing else (the sum
-   over copies of what is reduced over parts): it can be chained to it, and be awaited for both; or
-   NONE.
- */
+/* The only collective of the body that works on this one's result and on nothing else (the sum
+   over replicas of what is reduced over shards): it can be chained to this one, and one await
+   then serves both; or NONE. */
 static int successor_in(const struct function *f, int id, struct list *after)
 {
   const struct op *op = &graph->op[id];
@@ -260,9 +257,9 @@ static bool is_loop(int op)
   return graph->op[op].kind == OP_loop;
 }
 
-/* Where that of one of the first iterations is issued: behind the loop before this one, or where
-   the function begins; behind those of this loop that are there already, except later iterations'.
- */
+/* The place of the issue for one of the first iterations: after the loop before this one, or
+   where the function begins; after earlier issues for this loop, but not those of later
+   iterations. */
 static int place_of_first_issue(const struct function *f, int loop, int iteration)
 {
   int at = loop;
@@ -274,7 +271,7 @@ static int place_of_first_issue(const struct function *f, int loop, int iteratio
   return at;
 }
 
-/* Where the last iteration's reduction is awaited: as late as can be. */
+/* The place at which the last iteration's reduction is awaited: as late as possible. */
 static int place_of_last_await(const struct function *f, int loop,
                                const struct carried_collective *c)
 {
@@ -287,14 +284,14 @@ static int place_of_last_await(const struct function *f, int loop,
   return f->nop;
 }
 
-/* What the plan asks for, at most as many as there are other modules. */
+/* The plan's prefetch distance, at most the number of the other modules. */
 static int prefetch_distance(int body)
 {
   int others = graph->function[body].count - 1;
   return plan_options->prefetched < others ? plan_options->prefetched : others;
 }
 
-/* Of several that are in flight each has a buffer of its own, as it has a value of its own. */
+/* Each of several in flight has a buffer of its own, and so a value of its own. */
 static void stack_buffer(const struct op *op)
 {
   if (!op->packed) return;
@@ -330,8 +327,8 @@ static void prefetch_in(int body, const struct carried_collective *c)
   }
 }
 
-/* Where what the reduction of the iteration before, or its predecessor, works on is touched first;
-   or the place of the first of them. */
+/* The first place that touches operands of the previous iteration's reduction, or of its
+   predecessor; or the place of the first of the two. */
 static int first_touch(const struct function *f, const struct carried_collective *c, int await)
 {
   int first = c->predecessor == NONE ? c->op : c->predecessor;
@@ -347,7 +344,7 @@ static int first_touch(const struct function *f, const struct carried_collective
   return runs_at(f, first);
 }
 
-/* Issues the one right behind the other. */
+/* Issues the one directly after the other. */
 static void chain(struct function *f, const struct carried_collective *c)
 {
   struct scheduled *predecessor = schedule_of(c->predecessor);
@@ -380,8 +377,7 @@ static void await_in_next(int body, const struct carried_collective *c)
 
 /* ----------------------------------------------------------------------------------- the choice */
 
-/* The bytes that the arena may have: what device_mesh's figure leaves beside all that has a place
-   of its own. */
+/* The bytes that the arena may have: device_mesh's figure, less what has a place of its own. */
 static int64_t room_in_arena(int64_t lives)
 {
   if (!graph->mesh.memory) return lives + lives / 2;
@@ -395,7 +391,7 @@ static int64_t room_in_arena(int64_t lives)
     if (v->role == GRADIENT) counted[of] = true;
     room -= largest_bytes(i);
   }
-  return room - room / 128; /* what placing costs */
+  return room - room / 128; /* the loss of fitting values into the arena */
 }
 
 static void apply(int body, const struct carried_list *all)
@@ -426,7 +422,7 @@ static bool can_carry(int body)
   return target->streams && is_of_batch(f->phase) && is_short && loop != NONE;
 }
 
-/* Those of all that are prefetched, or awaited in the next iteration. */
+/* The bytes of all that are prefetched, or awaited in the next iteration. */
 static struct carried_list of_kind(const struct carried_list *all, bool prefetched,
                                    bool awaited_next)
 {
@@ -455,8 +451,8 @@ static _Noreturn void refuse(int body, int64_t lives, int64_t room)
       size_text(lives), size_text(room), plan_options->prefetched - 1);
 }
 
-/* Lets these be loop-carried, if there is room for that and the loop is quicker with them or the
-   plan asks for them. Gives what lives at once then, NONE where they stay as they were. */
+/* Makes these loop-carried, if there is room and the loop is quicker with them or the plan asks
+   for them. Returns what then lives at once, NONE if they stay as they were. */
 static int64_t try_carried(struct overlap *o, int body, const struct carried_list *some, bool asked,
                            int64_t room, int64_t time)
 {
@@ -469,7 +465,7 @@ static int64_t try_carried(struct overlap *o, int body, const struct carried_lis
   return NONE;
 }
 
-/* What the plan asks for is bounded by nothing but the plan's own limit. */
+/* What the plan asks for is bounded only by the plan's own limit. */
 static int64_t prefetch(struct overlap *o, int body, const struct carried_list *all, int64_t room)
 {
   struct carried_list prefetched = of_kind(all, true, false);
@@ -497,7 +493,8 @@ static int64_t carry_or_overlap(struct overlap *o, int body, int64_t most_live)
   }
   if (plan_options->prefetch == PREFETCH_ALL && of_kind(&all, true, false).n)
     return prefetch(o, body, &all, room);
-  for (int kinds = 3; kinds > 0 && lives == NONE; kinds--) { /* both, the prefetched, the others */
+  /* both; the prefetched ones; the others */
+  for (int kinds = 3; kinds > 0 && lives == NONE; kinds--) {
     struct carried_list some = of_kind(&all, kinds != 1, kinds != 2);
     if (kinds == 3 || some.n < all.n) lives = try_carried(o, body, &some, false, room, time);
   }

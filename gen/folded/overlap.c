@@ -1,28 +1,28 @@
-/* overlap.c: a part of the pass `schedule`: which collectives are asynchronous, and which
-   operations run while they are in flight.
+/* overlap.c: part of the pass `schedule`: which collectives are asynchronous, and which operations
+   run while they are in flight.
 
    Takes   a function in an order in which little is alive at once.
    Leaves  some of its collectives `overlapped`: such a collective is issued at its place, on its
-   group's stream, and awaited by an `await` further on, right before the first operation that
-           depends on it, at the latest at the function's end. Independent operations have moved
-           between the two. Every other collective blocks where it stands. The order and the awaits
-           are the same on every rank.
+           group's stream, and awaited by an `await` further on, directly before the first operation
+           that depends on it, at the latest at the end of the function. Independent operations have
+           moved between the two. Every other collective blocks at its place. The order and the
+           awaits are the same on every rank.
 
    Each collective in turn is given work to overlap with, until none of it is exposed by the model
-   of stream_model.c: of the operations that stand shortly before it and shortly after its await the
-   one moves that makes the function quickest. The collective stays as it was if the function is not
-   quicker then, the cost of an event included.
+   of stream_model.c. Of the operations shortly before it and shortly after its await, the search
+   moves the one that makes the function quickest. If the function is not quicker in the end, with
+   the cost of an event, the collective stays as it was.
 
-   An asynchronous collective keeps its operands alive for longer. The order may need a
-   thirty-second more than the most that lives in the program, and no more. The search asks
-   peak_of(), which estimates. In the end it asks memory.c. If the function then needs more, the
-   search starts again and asks memory.c about each collective.
+   An asynchronous collective keeps its operands alive for longer. The order may need at most a
+   thirty-second more than what lives at once in the program. The search asks peak_of(), which
+   estimates. In the end it asks memory.c. If the function then needs more, the search starts again
+   and asks memory.c about each collective.
 
    The nodes of collectives that are in flight between iterations (loop_carried.c) do not move.
    Others move around them.
 
-   The search is bounded by the number of nodes that it visits, far above what a program takes whose
-   layers are loops. In a very long program the last collectives stay as they are. */
+   The number of nodes that the search visits is bounded, far above what a program with folded
+   layers takes. In a very long program the last collectives stay as they are. */
 #include "folded/folded.h"
 
 #include <string.h>
@@ -35,7 +35,8 @@ struct search {
   struct overlap *program;
   struct function *function;
   int64_t most_live; /* in the program */
-  int64_t more;      /* that may live in a segment than before the search; NONE: no overlap */
+  int64_t more;      /* more bytes than before the search that may live in a segment; NONE: no
+                        overlap */
   bool asks_memory;  /* about each collective */
   int nasked;
   struct list done; /* operations of the segments that have their order */
@@ -46,7 +47,7 @@ struct search {
   bool *barred;                 /* by node: too much lives if it moves */
   bool *along;                  /* by node: it moves along with another one */
   int nalong;
-  int *moved, *op; /* lists that are filled anew each time */
+  int *moved, *op; /* lists that are refilled each time */
 };
 
 static void open_search(struct search *t)
@@ -125,9 +126,9 @@ static bool any_along(const struct search *t, const struct list *list)
   return false;
 }
 
-/* Finds what has to move along with the node at `from` if it moves to `to`: between the two, what
-   depends on it, or what it depends on. Gives false if that is more than a few nodes, has the node
-   at `to` or a barrier in it, or would bring a collective across a loop. */
+/* Finds what must move with the node at `from` if it moves to `to`: between the two, what
+   depends on it, or what it depends on. Returns false if that is more than a few nodes, includes
+   the node at `to` or a barrier, or would bring a collective across a loop. */
 static bool find_along(struct search *t, int from, int to)
 {
   enum { FEW = 4 };
@@ -221,8 +222,8 @@ static bool can_move(struct search *t, int from, int to)
   return t->s->node[n].movable && !t->barred[n] && find_along(t, from, to);
 }
 
-/* The move by which the function is quickest: of an operation that stands shortly before the
-   collective, or after its await, to between the two. time: without a move. */
+/* The move that makes the function quickest: an operation shortly before the collective, or
+   after its await, moves between the two. time: without a move. */
 static struct candidate best_move(struct search *t, int c, int64_t time)
 {
   enum { NEAR = 48, MOST_TRIED = 6 };
@@ -273,8 +274,8 @@ static bool give_work(struct search *t, int c, int64_t most)
   return false;
 }
 
-/* Issues a collective that stands behind a loop, and is independent of it, before the loop, if that
-   is quicker: the parameters of what follows the layers are gathered while the layers run. */
+/* Issues a collective after a loop, if independent of the loop, before it, if that is quicker:
+   the parameters for what follows the layers are gathered while the layers run. */
 static void issue_before_loop(struct search *t, int c, int64_t most)
 {
   struct segment *s = t->s;
@@ -314,8 +315,8 @@ static void give_all_work(struct search *t)
       if (is_open(t, n) && !give_work(t, n, most) && t->asks_memory) give_work(t, n, least);
 }
 
-/* Moves the issue of a first iteration's collective behind the collectives of its group that stand
-   before the loop, as far as the function is no slower for it. */
+/* Moves the issue of a first iteration's collective after the collectives of its group before
+   the loop, as far as the function becomes no slower. */
 static void place_first_issue(struct segment *s, int n)
 {
   int first = s->place[n], best = first;
@@ -334,8 +335,8 @@ static void place_first_issue(struct segment *s, int n)
 /* ---------------------------------------------------------------------------------- the function
  */
 
-/* Notes in each collective what the search has found, and how long it takes and is exposed; and
-   what is in flight when the function ends. Gives how long the segment takes. */
+/* Records for each collective what the search found: its time and its exposed time; and what is
+   in flight when the function ends. Returns how long the segment takes. */
 static int64_t note_times(struct segment *s, int function)
 {
   struct overlap *o = s->program;
@@ -359,9 +360,9 @@ static int64_t note_times(struct segment *s, int function)
   return time;
 }
 
-/* The pieces of a collective are asynchronous before the search: one alone would gain nothing while
-   the next one blocks. The first issues of later iterations find their places first, and so stay in
-   their order. */
+/* The chunks of a collective are asynchronous before the search: a single one would gain nothing
+   while the next one blocks. The first issues of later iterations get their places first, and so
+   keep their order. */
 static int64_t order_segment(struct search *t, const int *op, int n)
 {
   struct segment *s = t->s = find_segment(t->program, op, n);
@@ -424,7 +425,7 @@ int64_t overlap_function(struct overlap *o, struct function *f, int64_t most_liv
   return o->time[f - graph->function];
 }
 
-/* Functions that are made later are parts of loops' bodies, and are not ordered. */
+/* Functions made later are parts of loops' bodies, and are not ordered. */
 struct overlap *open_overlap(void)
 {
   struct overlap *o = alloc(sizeof *o);

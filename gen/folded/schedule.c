@@ -1,18 +1,18 @@
-/* schedule.c: the pass `schedule`: in which order the operations run.
+/* schedule.c: the pass `schedule`: the order in which operations run.
 
    Takes   functions whose order respects every dependence.
    Leaves  the same operations, each value still made before it is read, in an order in which less
-           is alive at once, or in the old one where none better was found; then with collectives
-           that run beside arithmetic, and their awaits: overlap.c. The order is the same on every
+           is alive at once, or in the old order if none better was found; then with collectives
+           that overlap with arithmetic, and their awaits: overlap.c. The order is the same on every
            rank: sizes are those of rank 0.
 
-   At each turn, of the operations whose inputs are there, the one goes first that frees the most
-   over what it takes (what is written in place counts once), so that a gradient of a weight is
-   computed while its input is at hand. A loop is passed by nothing. Better orders are taken over as
-   often as all of the program may be gone through for it. */
+   At each point, of the operations whose inputs exist, the next is the one that frees most, less
+   what it allocates (an in-place result counts once). So the gradient of a weight is computed while
+   its input is still there. Nothing moves across a loop. Better orders are taken as long as the
+   bound on walks through the whole program allows. */
 #include "folded/folded.h"
 
-/* What is in flight from one iteration to another meets all that is in an iteration: its event is
+/* A collective in flight between iterations meets everything in an iteration, so its event is
    its own, one for each iteration of its prefetch distance. `taken` has for each event the
    collective that holds it, or NONE. */
 static void number_carried(void *taken, int id, int times)
@@ -24,7 +24,7 @@ static void number_carried(void *taken, int id, int times)
   for (int k = 0; k < event_slots(op); k++) add(taken, id);
 }
 
-/* A predecessor may have been awaited before what is chained to it. */
+/* The predecessor may have been awaited before the collective that is chained to it. */
 static void free_event(struct list *holder, const struct op *ended)
 {
   int *held_by = &holder->at[scheduled(ended)->event];
@@ -48,7 +48,7 @@ static void number_event(void *taken, int id, int times)
   schedule_of(id)->event = event;
 }
 
-/* Each other overlapped collective gets the first event that none in flight has. */
+/* Each other overlapped collective gets the first event that no collective in flight holds. */
 static void number_events(void)
 {
   struct list taken = {0};

@@ -1,8 +1,8 @@
 /* travel.c: which collectives are of one kind, and which are small: what may share a bucket. */
 #include "folded/folded.h"
 
-/* Whether a step of several batches has summed the value over some of the ranks, of a gradient that
-   they have added up in its own place: that place is not given to it (memory.c). */
+/* Whether, in a step of several batches, the value is the sum over some ranks of a gradient
+   accumulated in its own place: memory.c does not give it that place. */
 static bool is_summed_in_part(int value)
 {
   if (graph->value[value].role != ACTIVATION) return false;
@@ -27,7 +27,8 @@ bool same_kind(int a, int b)
          moved_type(x) == moved_type(y);
 }
 
-/* Units that keep nothing cut have no bounds: all of a model's gradients are summed alike. */
+/* Units that keep nothing sharded have no bounds: all gradients of a model are reduced in the
+   same way. */
 static int bounds_of(const struct op *op)
 {
   int unit = unit_of(op);

@@ -1,20 +1,20 @@
 /* activation_table.c: the activations of a rank as a table: for each a function at_NAME() that
-   points to it in the arena, with its shape, its placement, its life, and whose bytes it takes.
+   points to it in the arena, with its shape, its placement, its life, and whose bytes it reuses.
 
-   A value of a loop's body is one row for all modules; its function takes the module's number. A
-   row is made when the text of a function first asks for it, so that the table has the order of the
+   A value of a loop's body is one row for all modules; its function takes the module's number. The
+   text of a function makes a row when it first asks for it, so the table has the order of the
    program. */
 #include "names/names.h"
 
 #include <string.h>
 
 struct row {
-  int value;     /* of a family: module 0's */
-  int count;     /* modules that have one; 1: it is of no family */
-  int64_t bytes; /* of one */
+  int value;     /* of a family: that of module 0 */
+  int count;     /* modules that have one; 1: no family */
+  int64_t bytes; /* bytes of one */
   struct allocation at;
-  int64_t stride;            /* from one slot to the next */
-  const char *wanted, *name; /* the name without and with a number that tells it from others */
+  int64_t stride;            /* stride from one slot to the next */
+  const char *wanted, *name; /* the name without and with the number that makes it unique */
   const char *function;
 };
 
@@ -24,7 +24,7 @@ static int *row_of;     /* by value: its row, from 1 on; 0: none yet */
 static int *modules_of; /* by family: how many modules have one */
 static struct scope row_names;
 
-/* The phases' functions, in their order: each with the place in the program where it ends. */
+/* The functions of phases, in their order, each with the program point at which it ends. */
 struct phase_end {
   int function, place;
 };
@@ -89,7 +89,7 @@ static int slots(const struct row *r)
   return r->at.depth < r->count ? r->at.depth : r->count;
 }
 
-/* Whether the value lies where the row of its family says that its module's does. */
+/* Whether the value is where the row of its family says that its module's is. */
 static bool is_in_family_row(int value)
 {
   const struct value *v = &graph->value[value];
@@ -99,8 +99,8 @@ static bool is_in_family_row(int value)
   return v->type == graph->value[v->family].type && allocation_of(value).offset == at;
 }
 
-/* "layers_attention_wq": the list that it is of, and what its module calls it; of a bucket, which
-   has no module, "layers_forward_gathered". */
+/* "layers_attention_wq": the list, and the module's name for it; for a bucket, which has no
+   module, "layers_forward_gathered". */
 static const char *row_name(int value, const char *function)
 {
   const struct value *v = &graph->value[value];
@@ -112,7 +112,7 @@ static const char *row_name(int value, const char *function)
   return text("%s%s%s", name, moved_suffix(value), again);
 }
 
-/* A row that is the same bytes under the same name: of what the value is a view of, say. */
+/* A row with the same bytes and the same name: of the value that this one is a view of, say. */
 static const struct row *same_row(const struct row *new)
 {
   for (const struct row *r = row; r < row + nrow; r++)
@@ -153,7 +153,7 @@ const char *arena_pointer(int value, const char *module, const char *function)
 
 /* ---------------------------------------------------------------------------------------- about */
 
-/* "forward", "forward .. backward": in which phases it is needed. */
+/* "forward", "forward .. backward": the phases in which it lives. */
 static const char *lifetime(int value)
 {
   static const char *const phase[] = {"forward", "backward", "update", "gather"};
@@ -173,7 +173,7 @@ static bool overlap(const struct row *a, const struct row *b)
   return a->at.offset < b_end && b->at.offset < a_end;
 }
 
-/* "; reuses the bytes of wq and others": of what was made before it, the last one first. */
+/* "; reuses the bytes of wq and others": of values that died before, the last one first. */
 static void put_reused(struct buffer *b, const struct row *r)
 {
   const struct row *last = NULL;

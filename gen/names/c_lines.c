@@ -1,5 +1,5 @@
-/* c_lines.c: how the lines of kernels are laid out: where one is too long it is broken, as a person
-   would break it, and a loop of one statement needs no braces. */
+/* c_lines.c: breaks the lines of generated C where they are too long, as a person would, and
+   removes the braces around a loop's only statement. */
 #include "names/names.h"
 
 #include <ctype.h>
@@ -15,7 +15,7 @@ static const char *next_assignment(const char *s)
   return s + strlen(s);
 }
 
-/* A line of a comment, which goes on further in where it is too long. */
+/* A line of a comment; a continuation is indented further. */
 static void put_comment(struct buffer *b, const char *s, int length, int indent)
 {
   char *line = text("%*s// %.*s", indent, "", length, s);
@@ -24,8 +24,8 @@ static void put_comment(struct buffer *b, const char *s, int length, int indent)
   put(b, "%s\n", wrapped(line, " ", text("%*s//     ", indent, "")));
 }
 
-/* A comment as lines. Where one line does not hold it each assignment has its own, and what follows
-   them, in fields set apart by four blanks, as few as hold it. */
+/* A comment as lines. If one line is too short, each assignment has its own, and what follows
+   them is in columns with four blanks between, on as few lines as possible. */
 char *comment_lines(const char *s, int indent)
 {
   enum { COLUMNS = 100, GAP = 4 };
@@ -66,7 +66,7 @@ static bool is_too_long(const char *lines)
   return false;
 }
 
-/* Where a mark stands outside of all brackets, or NULL. */
+/* The place of a mark outside of all brackets, or NULL. */
 static const char *outside(const char *s, const char *mark)
 {
   int depth = 0;
@@ -77,8 +77,8 @@ static const char *outside(const char *s, const char *mark)
   return NULL;
 }
 
-/* An arm of a choice, which begins in this column: on two lines, broken at a sum, where one does
-   not hold it. NULL where two do not. */
+/* An arm of a choice, which begins in this column: broken at a sum into two lines if one is too
+   short. NULL if two are. */
 static char *arm_lines(const char *arm, int length, int column)
 {
   char *all = text("%.*s", length, arm);
@@ -90,8 +90,8 @@ static char *arm_lines(const char *arm, int length, int column)
   return text("%.*s\n%*s%s", (int)(at - all), all, column + 4, "", at + 1);
 }
 
-/* "x = is_first ? a" with ": b" below the sign; or all of the choice on lines of its own. NULL
-   where there is none, or a line would be too long. */
+/* "x = is_first ? a" with ": b" below the sign; or the whole choice on lines of its own. NULL if
+   there is none, or a line would be too long. */
 static char *choice_lines(const char *line, int indent)
 {
   const char *becomes = outside(line, " = "), *yes = outside(line, " ? ");
@@ -100,7 +100,7 @@ static char *choice_lines(const char *line, int indent)
   for (int below = 0; below < 2; below++) {
     const char *from = below ? becomes + strlen(" = ") : line;
     int column = (int)(yes + 1 - from) + (below ? indent + 4 : 0);
-    bool split = below != 0; /* an arm is broken only where the choice stands alone */
+    bool split = below != 0; /* an arm is broken only if the choice has its own lines */
     char *one = arm_lines(yes + 3, (int)(no - yes) - 3, column + 2);
     char *other = arm_lines(no + 3, (int)strlen(no + 3), column + 2);
     if (!one || !other || (!split && (strchr(one, '\n') || strchr(other, '\n')))) continue;
@@ -110,7 +110,7 @@ static char *choice_lines(const char *line, int indent)
   return NULL;
 }
 
-/* The same behind the sign of an assignment, where that is enough. */
+/* The same after the sign of an assignment, if that is enough. */
 static char *lines_of_assignment(const char *line, int indent)
 {
   const char *becomes = outside(line, " = ");
@@ -118,8 +118,8 @@ static char *lines_of_assignment(const char *line, int indent)
   return text("%.*s\n%*s%s", (int)(becomes + 2 - line), line, indent + 4, "", becomes + 3);
 }
 
-/* Outside of brackets but those of a rounding, wherever a line is full: behind a sign, of
-   `signs` alone where they are given. */
+/* Outside of brackets, except those of a rounding, wherever a line is full: after a sign, after
+   one of `signs` if they are given. */
 static char *filled_lines(const char *statement, int indent, const char *signs)
 {
   char *line = copy_text(statement);
@@ -146,7 +146,7 @@ void put_statement(struct buffer *b, int indent, const char *statement)
 
 /* ---------------------------------------------------------------------------------- whole texts */
 
-/* A line of C, broken behind commas; else behind the first bracket; else as a statement. */
+/* A line of C, broken after commas; else after the first bracket; else as a statement. */
 static const char *wrapped_line(const char *line, int indent)
 {
   const char *lead = text("%*s", indent + 4, ""), *lines = wrapped(line, ", ", lead);
@@ -174,8 +174,8 @@ char *wrapped_lines(const char *s, bool ours)
   return b.text;
 }
 
-/* Where the statement ends that begins on this line: the line behind it, which closes its brackets
-   and does not end in the sign of an assignment. */
+/* The end of the statement that begins on this line: the line after it, on which its brackets
+   are closed and which does not end in the sign of an assignment. */
 static const char *statement_end(const char *line)
 {
   int open = 0;
@@ -208,7 +208,7 @@ static char *join_statements(const char *file)
   return b.text;
 }
 
-/* Each kernel of each rank that differs is made of one: what has been joined is kept. */
+/* Kernels of several classes of ranks come from the same text: joined text is cached. */
 const char *joined_statements(const char *file)
 {
   static const struct graph *of;

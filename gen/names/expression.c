@@ -14,8 +14,8 @@ const char *shown_operand(int value)
   return printable(spoken_name(value));
 }
 
-/* The operation that makes a value within the same kernel without storing it, or NULL: such a value
-   is shown as what makes it. */
+/* The operation that makes a value within the same kernel without storing it, or NULL: such a
+   value is shown as its expression. */
 static const struct op *inner_maker(const struct op *group, int value)
 {
   for (int k = 0; k < group->nbody; k++) {
@@ -25,8 +25,8 @@ static const struct op *inner_maker(const struct op *group, int value)
   return NULL;
 }
 
-/* So many operations the expression at hand still tells: what is read twice is told twice, and all
-   that it is made of. */
+/* How many operations the expression may still show: what is read twice is shown twice, with
+   everything that it is made of. */
 static int left;
 
 static char *factor_text(double factor)
@@ -49,7 +49,7 @@ static void put_call(struct buffer *b, const struct op *group, const struct op *
   put(b, "%s", infix && !within ? "" : ")");
 }
 
-/* The number that the operation multiplies by without its name telling. */
+/* The number that the operation multiplies by, where its name does not show it. */
 static double factor_of(const struct op *op)
 {
   bool has_factor = op->kind == OP_scale || op->kind == OP_expand ||
@@ -90,7 +90,7 @@ static void put_operand(struct buffer *b, const struct op *group, int value, boo
     put(b, "%s", shown_operand(value));
 }
 
-/* What is stretched is told as what it was; times a number, it may be that. */
+/* A broadcast value is shown as its input; possibly times a number. */
 static void put_stretched(struct buffer *b, const struct op *group, const struct op *op,
                           bool within)
 {
@@ -117,8 +117,7 @@ static char *nested_text(const struct op *op)
   return b.text;
 }
 
-/* "x @ w    ak,nk->an", or "d_w + (x @ y)    ab,ac->bc" where the product is added to its
-   output. */
+/* "x @ w    ak,nk->an", or "d_w + (x @ y)    ab,ac->bc" if the product adds to its output. */
 static char *product_text(const struct op *op)
 {
   struct op two = *op;

@@ -1,4 +1,4 @@
-/* forms.c: how a target's programs say things, one row for each target. Holes are named. */
+/* forms.c: the text forms of each target's programs, one row for each target. Holes have names. */
 #include "names/names.h"
 
 static const struct forms rows[TARGETS] = {

@@ -1,4 +1,4 @@
-/* group_names.c: what communicators and streams of a group are called. */
+/* group_names.c: the names of a group's communicator and stream. */
 #include "names/names.h"
 
 #include <string.h>

@@ -1,7 +1,6 @@
-/* member_runs.c: several members of a rank's memory that follow each other, as one array. A pointer
-   to the first of them would end with that member: what is handed over is the struct that holds
-   them all, or, where there is none, a pointer into all of the memory. memory.h asserts that
-   nothing lies between them. */
+/* member_runs.c: adjacent members of a rank's memory as one array. A pointer to the first of them
+   would end with that member. So the call gets a pointer to the struct that contains them all or,
+   if there is none, a pointer into the whole memory. memory.h asserts that there are no gaps. */
 #include "names/names.h"
 
 #include <inttypes.h>
@@ -26,21 +25,21 @@ static void assert_once(const char *condition, const char *why)
   if (!strstr(asserts.text, line)) put(&asserts, "%s\n", line);
 }
 
-/* The parameter that a member is of, or that it is. */
+/* The parameter that a member belongs to, or that it is. */
 static int parameter_of(int value)
 {
   const struct value *v = &graph->value[value];
   return v->role == PARAMETER ? value : v->of;
 }
 
-/* A member is as large as its parameter; what batches sum up has a shape of its own. */
+/* A member has the size of its parameter; the sum over batches has a shape of its own. */
 static int64_t member_elements(int value)
 {
   bool own = graph->value[value].role == SUMS;
   return elements(local_shape(own ? value : parameter_of(value), named_rank));
 }
 
-/* The members of the struct that a value is in, by parameter, whose order they have; or NONE. */
+/* The members of the value's struct, by parameter, whose order they have; or NONE. */
 static const int *struct_members(int value)
 {
   int *member = alloc((size_t)(graph->nvalue + 1) * sizeof *member);
@@ -60,8 +59,8 @@ static bool is_below(int value, const char *path, size_t length)
          memory_name[value][length] == '.';
 }
 
-/* Whether the struct that ends there in a name has a member for this parameter. The gradients and
-   the states have one for each parameter, also for one that has none of them; the sums do not. */
+/* Whether the struct that ends there in a name has a member for this parameter. Gradients and
+   states have one for each parameter, even an empty one; the sums do not. */
 static bool has_member(int value, int parameter, size_t length)
 {
   const char *name = memory_name[value], *of = memory_name[parameter];
@@ -73,7 +72,7 @@ static bool has_member(int value, int parameter, size_t length)
   return !strncmp(of, name + from, length - from) && of[length - from] == '.';
 }
 
-/* Where the struct ends in a name that is all of the run; 0: none is. */
+/* Where the struct that is exactly the run ends in a name; 0: there is none. */
 static size_t enclosing_struct(int value, const int *member, int64_t n)
 {
   const char *name = memory_name[value];

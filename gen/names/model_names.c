@@ -1,5 +1,5 @@
-/* model_names.c: what a value is called in the model's words, without its function's: the name that
-   its module gives it, and what tells it from others of that name. */
+/* model_names.c: the model's name for a value, without the function that uses it: the name that its
+   module gives, and what tells it from others of that name. */
 #include "names/names.h"
 
 #include <stdlib.h>
@@ -23,8 +23,8 @@ int viewed_value(int value)
   return same_place(in, value) ? in : NONE;
 }
 
-/* What a value of a loop's body is called in it: by its place in the module. "layers.1.wq", with
-   "layers" the list, is "wq"; what the module makes is "out", and what it is given "in". */
+/* The name of a value in its loop's body: relative to the module. "layers.1.wq", with "layers"
+   the list, is "wq"; the module's output is "out", and its input "in". */
 static const char *name_in_module(int value, bool in_loop)
 {
   const struct value *v = &graph->value[value];
@@ -43,7 +43,7 @@ static const char *name_in_module(int value, bool in_loop)
   return value_name(value);
 }
 
-/* Whether it is made on the way to a gradient and has no name but its module's. */
+/* Whether it belongs to the making of a gradient and has only its module's name. */
 static bool is_on_the_way(const struct value *v)
 {
   const struct op *op = v->op == NONE ? NULL : &graph->op[v->op];

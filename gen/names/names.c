@@ -1,7 +1,6 @@
-/* names.c: what things are called in the program of one class of ranks, and the declarations of its
-   memory. Names come from the model: a struct mirrors the module tree, gradients and the
-   optimizer's state are the same struct again, and an activation is called after the module that
-   made it. */
+/* names.c: names in the program of one class of ranks, and the declarations of its memory. Names
+   come from the model: a struct mirrors the module tree, gradients and the optimizer's state are
+   the same struct again, and an activation is named after the module that made it. */
 #include "names/names.h"
 
 #include <stdlib.h>
@@ -11,10 +10,10 @@
 
 static const struct function *speaking; /* the function whose names are given, or NULL */
 static const char **local;              /* by value: its name in that function, or NULL */
-static bool *declares;                  /* by value: it is the first of that name */
+static bool *declares;                  /* by value: it is the first with this name */
 
-/* The variables of that function: their names as a memo numbers them, by number the value that
-   declares it, and whether it is declared. */
+/* The variables of that function: a number for each name; by number, the value that declares it,
+   and whether it is declared. */
 static struct memo variables;
 static struct list declarers;
 static bool *declared;
@@ -57,8 +56,8 @@ bool has_some_of(enum role role)
   return false;
 }
 
-/* What comments call a value: as its module does, with the number by which the function that is
-   being written tells it from others of that name. */
+/* The name of a value in comments: its module's name for it, with the number by which the
+   current function tells it from others of that name. */
 const char *spoken_name(int value)
 {
   const char *name = local_name(value);
@@ -82,14 +81,14 @@ void name_values(int of_rank)
 
 /* ---------------------------------------------------------------------------------- activations */
 
-/* The pointer to one certain value, of whatever family. */
+/* The pointer to one particular value, of any family. */
 static const char *own_address(int value)
 {
   if (!is_activation(value)) return memory_name[memory_name[value] ? value : storage_of(value)];
   return arena_pointer(value, NULL, speaking->name);
 }
 
-/* What a carried value is: the family's of the module before, or behind, in the loop. */
+/* A carried value: the family's value of the module before, or after, in the loop. */
 static char *carried_address(const struct value *v)
 {
   const char *module = v->step < 0 ? "l - 1" : "l + 1";
@@ -106,8 +105,8 @@ static const char *address(int value)
   return own_address(value);
 }
 
-/* "// [2, 64], in place of x": what a reader of the function wants to know; the arena's table has
-   the rest. */
+/* "// [2, 64], in place of x": what a reader of the function needs; the arena's table has the
+   rest. */
 static void put_local(struct buffer *b, int value)
 {
   const struct value *v = &graph->value[value];
@@ -128,7 +127,7 @@ static void put_local(struct buffer *b, int value)
         wrapped(text("      %s;", address(value)), " : ", "          "));
 }
 
-/* The values that the function at hand reads or writes, in their order; and by value whether it
+/* The values that the current function reads or writes, in their order; and by value whether it
    does. */
 static struct list used_values;
 static bool *used;
@@ -158,7 +157,7 @@ static void find_used(const struct function *f)
   qsort(used_values.at, (size_t)used_values.n, sizeof *used_values.at, by_number);
 }
 
-/* Forgets the names of the function before. */
+/* Forgets the names of the previous function. */
 static void forget_locals(void)
 {
   if (!local) {
@@ -175,7 +174,7 @@ static void forget_locals(void)
   used_values.n = 0;
 }
 
-/* Whether the value is the other's bytes as they are: then one variable is both. */
+/* Whether the value has exactly the other's bytes: then one variable serves both. */
 static bool is_same_variable(int a, int b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
@@ -183,8 +182,8 @@ static bool is_same_variable(int a, int b)
          allocation_of(a).depth == allocation_of(b).depth;
 }
 
-/* The variable that stands for a value: what is made in place under the same name is the same one,
-   and so is a view of what the function uses too. */
+/* The variable for a value: an in-place result of the same name has the variable of its operand,
+   and so has a view of a value that the function uses, too. */
 static const char *variable(int value, struct scope *scope)
 {
   if (local[value]) return local[value];
@@ -227,7 +226,7 @@ void name_locals(const struct function *f)
   find_variables();
 }
 
-/* A word of the function's text: declares the variable that it is, if it is one. */
+/* A word of the function's text: declares the variable of this name, if there is one. */
 static void declare(struct buffer *b, const char *word, size_t n)
 {
   static struct query q;
@@ -239,7 +238,7 @@ static void declare(struct buffer *b, const char *word, size_t n)
   put_local(b, declarers.at[number]);
 }
 
-/* Goes through the words of the code that has_word finds in it. */
+/* Calls has_word for the words of the code. */
 char *local_declarations(const char *code)
 {
   struct buffer b = {0};

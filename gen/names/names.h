@@ -10,39 +10,39 @@
 
 struct name {
   const char *text;
-  int again; /* the last number that was tried behind it */
+  int again; /* the last number that was appended to it */
 };
 
-/* The names given out in a scope, found by their hash; a second comer gets a number. Local: of
+/* The names given in a scope, in a hash table; a name that is taken gets a number. Local: of
    variables. */
 struct scope {
   bool local;
   int n, room;
   struct name *name;
-  int places, *at; /* open addressing: which of `name`, or NONE */
+  int places, *at; /* open addressing: an index into `name`, or NONE */
 };
 
 struct kernel {
   const char *name, *comment;
-  const char *prototypes, *definition;             /* as written */
+  const char *prototypes, *definition;             /* before `$name$` is filled in */
   const char *given_prototypes, *given_definition; /* with the hole `$name$` */
-  /* Of a fused operation, what the definition was printed from, or NULL. */
+  /* Of a fused operation, the code that the definition was printed from, or NULL. */
   const struct draft *draft;
   const struct code *code;
 };
 
 /* -------------------------------------------------------------------------- activation_table.c */
 
-/* Whether the value's bytes are in the arena, whoever's they are. */
+/* Whether the value is in the arena, in its own bytes or another's. */
 bool is_activation(int value);
-/* The call that points to such a value, "at_layers_wq(l)": of a family, its `module`'s, or, NULL,
-   its own. `function`: which one asks. */
+/* The call that points to such a value, "at_layers_wq(l)": for a family, `module`'s, or, with
+   NULL, its own. `function`: the one that asks. */
 const char *arena_pointer(int value, const char *module, const char *function);
-/* The table of all that were asked for, "" without any; and what empties it. */
+/* The table of all that were asked for, "" if none; and what empties it. */
 char *activation_table(void);
 void forget_activations(void);
 
-/* How programs of a target say things; in a form stand holes, as fill() has them. */
+/* The text forms of a target's programs; holes are those of fill(). */
 struct forms {
   /* Kernels. */
   const char *kernel_mark;   /* before a prototype */
@@ -59,35 +59,35 @@ struct forms {
                                                             $blocks$, $threads$; $divided$, or
                                                             $weight$; NULL: there is none */
   const char *squares_head;
-  const char *norm, *norm_kernel, *norm_head; /* $norm$: the pointer, $number$: what is there */
+  const char *norm, *norm_kernel, *norm_head; /* $norm$: the pointer, $number$: its value */
   /* The functions of a step. */
   const char *step_parameter;             /* its number, as functions take it */
   const char *step_parameters;            /* of the step itself */
-  const char *step_number, *batch_number; /* what random numbers depend on */
+  const char *step_number, *batch_number; /* the source of random numbers */
   const char *batches;                    /* the head of the loop over $n$ */
   const char *open_function;              /* $name$ */
-  const char *memory_is;                  /* behind the pointer to the struct memory */
-  const char *stream_type, *event_type;   /* where there are streams */
+  const char *memory_is;                  /* follows the pointer to struct memory */
+  const char *stream_type, *event_type;   /* if there are streams */
 };
 
 /* ----------------------------------------------------------------------------------- c_lines.c */
 
-/* A file of ours with every statement that has a hole on one line, which is broken again when it is
-   known what is in the holes. */
+/* A file of ours with each statement that has a hole joined to one line. The line is broken
+   again when the holes are filled. */
 const char *joined_statements(const char *file);
 /* A text as a C comment, indented, its lines broken. */
 char *comment_lines(const char *text, int indent);
-/* A statement, broken where it is too long for a line. */
+/* A statement, broken if it is too long for a line. */
 void put_statement(struct buffer *b, int indent, const char *statement);
-/* A body without the braces around one statement that a line holds. */
+/* A body without the braces around one statement, if a line can hold it. */
 char *without_braces(const char *body);
-/* A text, of which the lines that are too long are broken, but for comments and those of the
-   preprocessor; of what is not ours, only the heads of functions. */
+/* A text with its long lines broken, except comments and preprocessor lines; in text that is not
+   ours, only heads of functions. */
 char *wrapped_lines(const char *s, bool ours);
 
 /* -------------------------------------------------------------------------------- expression.c */
 
-/* The plan's path as it may stand in comments and files: of an absolute one only the last name. */
+/* The plan's path as comments and files show it: of an absolute path only the last name. */
 const char *plan_shown(void);
 /* An operation in the model's words: "relu = relu(in_proj + in_proj.bias)". */
 char *expression_text(const struct op *op);
@@ -106,8 +106,8 @@ const char *stream_name(int group);
 
 /* ------------------------------------------------------------------------------- member_runs.c */
 
-/* The pointer to n elements from a value on, which go on in the members of struct memory behind it:
-   "(float *)&m->w.layers[l]". `shown`: the value's name in the function. */
+/* The pointer to n elements from a value on, which continue in the following members of struct
+   memory: "(float *)&m->w.layers[l]". `shown`: the value's name in the function. */
 const char *member_run(int value, const char *shown, int64_t n);
 /* What memory.h asserts for these; and what forgets it. */
 char *member_run_asserts(void);
@@ -115,61 +115,60 @@ void forget_member_runs(void);
 
 /* ------------------------------------------------------------------------------- model_names.c */
 
-/* What a value is called; in a loop's body by its place in the module. */
+/* The name of a value; in a loop's body relative to the module. */
 const char *model_name(int value, bool in_loop);
-/* What it is called among those of all functions: that of a list without a number. */
+/* Its name among those of all functions: in a list without a number. */
 const char *name_in_list(int value);
-/* What tells a value that was moved from the one of the same name that it was. */
+/* What tells a moved value from the value of the same name that it was. */
 const char *moved_suffix(int value);
 /* Whether it is the buffer of a packed collective. */
 bool is_buffer(int value);
-/* What a view shows where it lies, and what became whole in a bucket; NONE of any other value. */
+/* The value that a view shows, and that became whole in a bucket; NONE for any other value. */
 int viewed_value(int value);
 
 /* ------------------------------------------------------------------------------------- names.c */
 
-/* Gives every stored value its name in the program of `rank` and of all ranks like it. */
+/* Gives every stored value its name in the program of `rank` and of all ranks of its class. */
 void name_values(int rank);
 /* The address of a value's first element: "m->w.in_proj.weight", "relu". NULL where this rank
    has no part of it. */
 const char *c_name(int value);
 /* Whether this rank has a part of any value with this role that no operation computes. */
 bool has_some_of(enum role role);
-/* The value's name for a reader of the function that c_name speaks of; a view has another's. */
+/* The name of the value for a reader of c_name's function; a view has its own. */
 const char *local_name(int value);
 const char *spoken_name(int value);
-/* From here on c_name and local_name speak of values as this function names them. */
+/* From here on c_name and local_name use the names of this function. */
 void name_locals(const struct function *f);
-/* A line for each activation that a statement names and none before it in its function:
-   `float *const relu = at_relu();`. */
+/* A line for each activation that a statement is the first to name in its function: `float
+ *const relu = at_relu();`. */
 char *local_declarations(const char *code);
 
 /* ---------------------------------------------------------------------------------- registry.c */
 
-/* Adds a kernel; gives the name that it has in the end, which replaces `$name$` in both texts. The
-   prototypes are the heads of the functions that are called, one a line; the definition is all of
-   the text, of which every line is broken that is too long, if it is ours: of what a plan's author
-   wrote only the heads. A kernel of the same texts is used again, whatever its comment says. */
+/* Adds a kernel; returns its final name, which replaces `$name$` in both texts. The prototypes
+   are the heads of the functions that are called, one a line. The definition is the whole text;
+   its long lines are broken if it is ours, and of a plan author's text only the heads. A kernel
+   with the same texts is used again, whatever its comment says. */
 const char *add_kernel(const char *wanted, const char *prototypes, const char *comment,
                        const char *definition, bool ours);
-/* All kernels, their prototypes, and the headers that these ask for. */
+/* All kernels, their prototypes, and the headers that these need. */
 char *kernel_definitions(void);
 char *kernel_prototypes(void);
 const char *kernel_includes(void);
 /* The kernels of the program, in the order in which they were added. */
 extern struct kernel *kernels;
 extern int nkernels, kernel_room;
-/* By the text of a fused kernel without names: where the number of that kernel, from 1 on, is kept;
-   0: there is none yet. */
+/* Where the number of a fused kernel is kept, from 1 on, by its text without names; 0: none yet. */
 int *planned(const char *plan);
 
 /* ---------------------------------------------------------------------------- reserved_names.c */
 
 /* Whether generated statements use the name themselves: no variable or parameter may have it. */
 bool is_spoken(const char *name);
-/* Kernels have a name space of their own. No variable that is named from here on has this name,
-   or one that begins so and goes on with a number behind a `_`: what becomes of it where several
-   kernels want it, or where a kernel is several functions. */
+/* Kernels have a name space of their own. From here on no variable gets this name, nor one that
+   continues it with `_` and a number: a kernel gets such a name if several want this one, or if
+   it is several functions. */
 void reserve_kernel_name(const char *name);
 bool is_kernel_name(const char *name);
 
@@ -178,13 +177,13 @@ bool is_kernel_name(const char *name);
 /* Whether the scope has given the name; gives it. */
 bool is_name_given(const struct scope *s, const char *name);
 void give_name(struct scope *s, const char *name);
-/* Gives a name that no other has: the wanted one, or with a number behind it. */
+/* Gives a unique name: the desired one, or with a number appended. */
 const char *unique_name(struct scope *s, const char *wanted);
 
 /* ---------------------------------------------------------------------------- step_constants.c */
 
-/* The number of the step, or batch, that random numbers depend on, or where it lies; the struct of
-   what changes from step to step, "" where a program needs none. */
+/* The number of the step, or batch, for random numbers, or where it is stored; the struct of
+   what changes from step to step, "" if a program needs none. */
 const char *batch_number(void);
 char *constants_text(void);
 
@@ -200,7 +199,8 @@ bool has_part(int value);
 /* Makes the declarations, and the names of members. */
 void declare_memory(void);
 
-/* ------------------------------------------------------------------------------ update_rates.c */
+/* The lines that begin the update, or that compute the constants of a step: these are named in
+   update_rates; the function that gives the learning rate. */
 
 /* The lines that begin the update, or that compute the constants of a step: these are named in
    update_rates; the function that gives the learning rate. */

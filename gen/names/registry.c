@@ -21,11 +21,11 @@ char *kernel_definitions(void)
   put_text(&b, "", 0);
   for (int i = 0; i < nkernels; i++)
     put(&b, "%s%s%s", i ? "\n" : "", kernels[i].comment, kernels[i].definition);
-  if (b.length) b.text[b.length - 1] = 0; /* the line's end is the template's */
+  if (b.length) b.text[b.length - 1] = 0; /* the template has the end of the line */
   return b.text;
 }
 
-/* Whether a kernels says something that runtime/elements.h defines. */
+/* Whether a kernel uses something that runtime/elements.h defines. */
 static bool uses_elements(const struct kernel *k)
 {
   static const char *const words[] = {"random_stream", "larger",  "smaller",  "gelu_tanh_slope",
@@ -35,7 +35,7 @@ static bool uses_elements(const struct kernel *k)
   return false;
 }
 
-/* Whether anything in the program is of the type that runtime/elements.h names. */
+/* Whether anything in the program has the type that runtime/elements.h defines. */
 static bool has_bf16(void)
 {
   for (int i = 0; i < graph->nvalue; i++)
@@ -71,8 +71,8 @@ static char *declared(const char *heads)
   return b.text;
 }
 
-/* Of a name the number, from 1 on, of the kernel that has it, 0: none does; and the last number
-   that was tried behind it. */
+/* By name, the number, from 1 on, of the kernel that has it, 0: none; and the last number that
+   was appended to it. */
 struct named {
   int kernel, again;
 };
@@ -97,7 +97,7 @@ int *planned(const char *plan)
   return answer_to(&plans, &q, sizeof(int), &is_new);
 }
 
-/* The name that was given to a kernel of these texts. */
+/* The name of a kernel with these texts. */
 static const char **given_name(const char *wanted, const char *prototypes, const char *definition)
 {
   static struct memo texts;
@@ -110,7 +110,7 @@ static const char **given_name(const char *wanted, const char *prototypes, const
   return answer_to(&texts, &q, sizeof(char *), &is_new);
 }
 
-/* A name that none has, or one that has the same texts. */
+/* A name that no kernel has, or that of one with the same texts. */
 static const char *name_for(const char *wanted, const char *prototypes, const char *definition)
 {
   struct named *first = named(wanted);

@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* What the statements of generated functions and kernels say themselves. */
+/* Identifiers in the statements of generated functions and kernels. */
 static const char *const spoken[] = {"abs",
                                      "await",
                                      "b",
@@ -187,7 +187,7 @@ static const char *const spoken[] = {"abs",
                                      "validate",
                                      NULL};
 
-/* By name: whether a kernel is to have it, or has it. */
+/* By name: whether a kernel has it, or will have it. */
 static bool *reserved(const char *name, size_t length)
 {
   static struct memo names;

@@ -1,9 +1,9 @@
-/* scope.c: names that are given out once in a scope. */
+/* scope.c: unique names in a scope. */
 #include "names/names.h"
 
 #include <string.h>
 
-/* Where the name is, or would be. */
+/* The place of the name, or of an absent one. */
 static int *place_of(const struct scope *s, const char *name)
 {
   size_t mask = (size_t)s->places - 1, i = hash_bytes(HASH_START, name, strlen(name)) & mask;

@@ -1,6 +1,6 @@
-/* step_constants.c: what a program on a GPU has of a step's number in memory. What a step does on
-   the device is the same at every step, so that it can be one graph; what changes from one to the
-   next, the batch and what depends on the step's number, the host puts into memory before. */
+/* step_constants.c: the constants of a step that a GPU's program reads from memory. The work of a
+   step on the device is the same at every step, so that it can be one CUDA graph. The host writes
+   what changes (the batch, and what depends on the step's number) into memory before each step. */
 #include "names/names.h"
 
 const char *batch_number(void)

@@ -17,7 +17,7 @@ static char *product_text(struct shape s)
   return b.text;
 }
 
-/* A parameter, and how far its dotted name has been taken apart. */
+/* A parameter, and how far its dotted name has been walked. */
 struct leaf {
   int value;
   const char *rest;
@@ -43,7 +43,7 @@ static size_t first_word(const char *s)
   return strcspn(s, ".");
 }
 
-/* Where each child of a module begins among its leaves; gives how many children. */
+/* Where each child of a module begins among its leaves; returns how many children. */
 static int children(const struct leaf *leaf, int n, int *begin)
 {
   int count = 0;
@@ -57,7 +57,7 @@ static int children(const struct leaf *leaf, int n, int *begin)
   return count;
 }
 
-/* The leaves with their first word taken off. */
+/* The leaves without their first word. */
 static struct leaf *below(const struct leaf *leaf, int n)
 {
   struct leaf *copy = alloc((size_t)n * sizeof *copy);
@@ -67,7 +67,7 @@ static struct leaf *below(const struct leaf *leaf, int n)
   return copy;
 }
 
-/* Whether two children hold the same, leaf by leaf. */
+/* Whether two children have the same members. */
 static bool same_leaves(const struct leaf *a, const struct leaf *b, int n)
 {
   for (int i = 0; i < n; i++) {
@@ -79,7 +79,8 @@ static bool same_leaves(const struct leaf *a, const struct leaf *b, int n)
   return true;
 }
 
-/* Whether the leaves are those of `count` children called 0, 1, ..., m each, that hold the same. */
+/* Whether the leaves are those of `count` children called 0, 1, ..., m each, with the same
+   members. */
 static bool is_list(const struct leaf *leaf, const int *begin, int count)
 {
   int m = begin[1] - begin[0];
@@ -95,7 +96,8 @@ static bool is_list(const struct leaf *leaf, const int *begin, int count)
 }
 static char *tree_text(const struct leaf *leaf, int n, const char *path, int indent);
 
-/* A list of modules called 0, 1, ... that hold the same: an array of structs. False if it isn't. */
+/* A list of modules called 0, 1, ... with the same members: an array of structs. False if it is
+   none. */
 static bool put_array(struct buffer *b, const struct leaf *leaf, int n, const char *path,
                       const char *name, int indent)
 {
@@ -114,7 +116,7 @@ static bool put_array(struct buffer *b, const struct leaf *leaf, int n, const ch
   return true;
 }
 
-/* The members for leaf[0 .. n-1], which stand in the order of the tree. */
+/* The members for leaf[0 .. n-1], which are in the order of the tree. */
 static void put_tree(struct buffer *b, const struct leaf *leaf, int n, const char *path, int indent)
 {
   int *begin = alloc((size_t)(n + 1) * sizeof *begin), count = children(leaf, n, begin);
@@ -158,7 +160,7 @@ static bool is_role(int value, enum role role)
   return v->role == role && !(role == ACTIVATION && !v->is_output);
 }
 
-/* A struct of all values with this role, outputs for ACTIVATION. False if this rank has none. */
+/* A struct of all values with this role, of outputs for ACTIVATION. False if this rank has none. */
 static bool put_struct(struct buffer *b, const char *name, enum role role, const char *path)
 {
   int n = 0, room = 0;
@@ -174,7 +176,8 @@ static bool put_struct(struct buffer *b, const char *name, enum role role, const
   return true;
 }
 
-/* The gradients and states of a parameter lie in their structs where it lies in its own. */
+/* The gradients and states of a parameter have the same place in their structs as it has in its
+   own. */
 static void name_followers(struct buffer *members)
 {
   struct scope kinds = {0};
@@ -189,7 +192,7 @@ static void name_followers(struct buffer *members)
   }
 }
 
-/* What batches add up lies in a struct of its own where it takes more room than the gradients. */
+/* Sums over batches have a struct of their own if they are larger than the gradients. */
 static bool put_sums(struct buffer *b)
 {
   const int *first = sums_by_parameter();

@@ -1,4 +1,5 @@
-/* update_rates.c: the learning rate and what else changes from step to step in an update. */
+/* update_rates.c: the learning rate and the other numbers of an update that change from step to
+   step. */
 #include "names/names.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* async_tp.c: what became of the collectives that async_tp asks for, for the reports.
+/* async_tp.c: the outcome for the collectives that async_tp asks for, for the reports.
 
-   Takes   graph->async_tp_result, which async_tp.c has left. */
+   Takes   graph->async_tp_result, which the pass async_tp leaves. */
 #include "report/report.h"
 
 static const struct op *op_of(const struct async_tp_result *p)
@@ -8,7 +8,7 @@ static const struct op *op_of(const struct async_tp_result *p)
   return &graph->op[p->op];
 }
 
-/* Of those that one line of the plan asks for over one dimension of the mesh. */
+/* Those that one line of the plan asks for over one dimension of the mesh. */
 static bool is_asked_alike(const struct async *a, const struct async *b)
 {
   return a->line == b->line && a->mesh_dim == b->mesh_dim;
@@ -24,7 +24,7 @@ static char *model_time(int64_t picoseconds)
   return seconds_text((double)picoseconds * 1e-12);
 }
 
-/* What it and its products take by themselves, as it is and as it could be; or why it is whole. */
+/* The time of it and its products alone, as it is and as it could be; or why it is whole. */
 static char *reason(const struct async_tp_result *p)
 {
   if (p->why_not) return printable(p->why_not);
@@ -42,7 +42,7 @@ static void put_fate(struct buffer *b, const struct async_tp_result *p)
       printable(value_name(op->in[0])), p->times > 1 ? text(", %d times", p->times) : "");
 }
 
-/* Whether any is cut, and who has decided that. */
+/* Whether any is cut, and what decided that. */
 static char *outcome_text(const struct async *asked, int cut, int of)
 {
   if (!cut && !asked->pieces)

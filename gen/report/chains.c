@@ -1,4 +1,4 @@
-/* chains.c: what became of each redistribution, for the reports: the steps that follow one another.
+/* chains.c: the steps of each redistribution, for the reports.
 
    Takes   the finished program.
    Leaves  its moves, gathered into chains: each step works on what the one before has made. */
@@ -13,7 +13,7 @@ static bool is_move(const struct op *op)
   return is_collective(op->kind) || (op->why && is_copy(op->kind));
 }
 
-/* The chain that an operation goes on with, or NONE. */
+/* The chain that an operation continues, or NONE. */
 static int continued(const struct op *op)
 {
   int maker = op->nbody ? NONE : graph->value[op->in[0]].op;

@@ -1,12 +1,12 @@
-/* communication.c: plan.txt's sums of what collectives move: by kind and group, and by function of
-   the program, where a function of layers is called once for each. */
+/* communication.c: plan.txt's totals of what collectives move: by kind and group, and by function
+   of the program, where a function of layers counts once for each call. */
 #include "report/report.h"
 
 #include <string.h>
 
 struct sum {
   const char *name; /* "all_gather dp", "layers_forward" */
-  int layers;       /* that a function is called for; 1: it is none's */
+  int layers;       /* for which a function is called; 1: no loop */
   int count;
   int64_t bytes, picoseconds;
 };
@@ -34,7 +34,7 @@ static void add_to(struct sum *sum, int op, int times)
   sum->picoseconds = plus_times(sum->picoseconds, times, takes);
 }
 
-/* By operation the function that runs it; a part of a loop's body is the body's. */
+/* By operation, the function that runs it; a part of a loop's body counts as the body. */
 static const struct function **find_functions(void)
 {
   const struct function **of = alloc((size_t)(graph->nop + 1) * sizeof *of);

@@ -1,7 +1,7 @@
-/* explain.c: --explain: what becomes of a value, and why.
+/* explain.c: --explain: the layouts and moves of a value, with reasons.
 
-   It is told of the flat program, where each module's value is one of its own, and printed when all
-   passes have run as they always do. */
+   Recorded from the flat program, where each module has values of its own, and printed after all
+   passes have run as usual. */
 #include "report/report.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 static struct buffer told;
 static bool is_gathered;
 
-/* Whether the value is one of the program's own: made by something that is still there, and no
+/* Whether the value is the program's own: an operation that still exists makes it, and it is no
    buffer of pieces. */
 static bool is_there(int value)
 {

@@ -1,4 +1,4 @@
-/* format.c: how the reports write kinds, bytes, times and layouts. */
+/* format.c: the notation of kinds, bytes, times and layouts in reports. */
 #include "report/report.h"
 
 int64_t bytes_brought(const struct op *op)

@@ -1,5 +1,6 @@
-/* idle.c: dimensions of the mesh along which nothing is cut: all ranks along one do the same work,
-   which is right and of no use, and seldom meant. plan.txt says so, and tpgen when it is done. */
+/* idle.c: dimensions of the mesh along which nothing is cut: all ranks along one do the same work.
+   That is correct but useless, and seldom intended. plan.txt says so, and so does tpgen at its end.
+ */
 #include "report/report.h"
 
 static bool is_idle(int dim)

@@ -1,13 +1,13 @@
 /* order.c: adds to plan.txt the order in which every rank issues the collectives, which the pass
-   `emit` has proved: a paragraph for each phase, a loop's rounds on lines of their own. */
+   `emit` has proved: a paragraph for each phase, and separate lines for a loop's iterations. */
 #include "report/report.h"
 
 enum { LABEL = 13 }; /* columns before the collectives */
 
-/* A line as it grows: it breaks where it is too long. */
+/* A line as it grows; it is broken if it becomes too long. */
 struct line {
   struct buffer *to, items;
-  const char *label; /* what stands before its first item */
+  const char *label; /* the text before its first item */
 };
 
 static void end_line(struct line *line)
@@ -19,7 +19,7 @@ static void end_line(struct line *line)
   line->label = "";
 }
 
-/* For which of a loop's rounds another one issues it. */
+/* The iterations of a loop for which another one issues it. */
 static char *round_words(const struct op *call)
 {
   switch (call->iteration) {

@@ -1,7 +1,7 @@
 /* plan_json.c: plan.json, for programs: what plan.txt tells people. */
 #include "report/report.h"
 
-/* Of the form that plans/plan.schema.json describes. */
+/* In the form that plans/plan.schema.json describes. */
 enum { PLAN_VERSION = 1 };
 
 json_t *json_shape(struct shape s)
@@ -19,7 +19,7 @@ static json_t *json_layout(struct layout layout)
   return object;
 }
 
-/* On which stream it runs, and beside what; how long it takes by the model, and is waited for. */
+/* Its stream and what overlaps with it; its time by the model, and its exposed time. */
 static void add_stream(json_t *object, const struct op *op)
 {
   json_t *list = json_array();
@@ -109,8 +109,7 @@ static char *ranks_with(int value, struct shape here)
   return b.text;
 }
 
-/* The shapes of a value's parts, each with the ranks that hold one: [{"ranks": "0-1", "shape":
-   [11]}]. */
+/* The shapes of a value's parts, each with its ranks: [{"ranks": "0-1", "shape": [11]}]. */
 static json_t *json_parts(int value)
 {
   struct shape *seen = NULL;

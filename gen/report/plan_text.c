@@ -1,4 +1,4 @@
-/* plan_text.c: what was decided: plan.txt, for people; a step file's head; --explain. */
+/* plan_text.c: plan.txt for people, the head of a step file, and --explain. */
 #include "report/report.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ char *summary_text(int rank)
 
 /* ------------------------------------------------------------------------------------- plan.txt */
 
-/* Where not all is float32. */
+/* If not everything is float32. */
 static void put_precision(struct buffer *b)
 {
   const struct value *mixed = NULL;
@@ -93,7 +93,7 @@ static int unit_line(int parameter)
   return unit == NONE ? 0 : graph->unit[unit].line;
 }
 
-/* Whether all is told of the parameter that is told of the family's. */
+/* Whether the parameter's row would equal that of the family. */
 static bool is_told_alike(const struct family *f, int value)
 {
   int first = f->member.at[0], a = graph->value[first].style, b = graph->value[value].style;
@@ -159,7 +159,7 @@ static void put_move(struct buffer *b, const struct op *op)
   put(b, "   %s\n", step_layouts(op));
 }
 
-/* The step that is no packing, where there is one alone; else NULL. */
+/* The only step besides packings; NULL if there are several. */
 static const struct op *only_step(const struct chain *c)
 {
   const struct op *only = NULL;

@@ -17,21 +17,22 @@
 struct ran {
   int op, module;                        /* module: the number of the loop's, or NONE */
   enum { COMPUTES, COPIES, MOVES } what; /* COPIES: before and after a bucket's collective */
-  int stream;                            /* NONE: the arithmetic's; else of this group */
+  int stream;                            /* NONE: the stream of arithmetic; else that of this
+                                            group */
   int64_t begin, end;
   int64_t waited; /* how long the arithmetic has waited for it */
 };
 
-/* A step of rank 0; of several batches `ran` has the first one, then the update. */
+/* A step of rank 0; with several batches `ran` has the first one, then the update. */
 struct simulated {
   int n, room;
   struct ran *ran;
-  double step, computing, moving, waiting; /* seconds; moving: of all collectives together */
+  double step, computing, moving, waiting; /* seconds; moving: all collectives together */
 };
 
 struct json_t;
 
-/* What became of one redistribution. A bucket of all-reduces stands alone. */
+/* A redistribution as it is in the program. A bucket of all-reduces has its own chain. */
 struct chain {
   int times; /* it runs in a step of the program */
   int nstep, room, *step;
@@ -39,68 +40,67 @@ struct chain {
 
 /* ---------------------------------------------------------------------------------- async_tp.c */
 
-/* Adds to plan.txt what became of each collective that async_tp asks for; the same for
+/* Adds to plan.txt the outcome for each collective that async_tp asks for; the same for
    plan.json. */
 void put_async_tp(struct buffer *b);
 struct json_t *json_async_tp(void);
 
 /* ------------------------------------------------------------------------------------ chains.c */
 
-/* All of the program, in the order in which they begin; gives how many in *n. */
+/* All chains of the program, in the order in which they begin; *n: how many. */
 const struct chain *find_chains(int *n);
 const struct op *first_step(const struct chain *c);
 const struct op *last_step(const struct chain *c);
-/* The value that is moved; how it lies before, and after. */
+/* The value that is moved; its layout before, and after. */
 const struct value *moved_value(const struct chain *c);
 struct layout layout_before(const struct chain *c);
 struct layout layout_reached(const struct chain *c);
-/* Steps in which something moves or is put in its place, without the packing before and after. */
+/* Steps that move something or put it in its place, without the packing before and after. */
 int count_steps(const struct chain *c);
-/* The lower bound of its bytes, of a piece its share; or NONE where it is not known: of a
-   bucket, and of what is cut in strides. */
+/* The lower bound of its bytes, for a chunk its share; NONE if it is not known: for a bucket,
+   and for strided shards. */
 int64_t bound_of(const struct chain *c);
-/* The seconds that it takes by the model of the links, or 0 where the model has another way. */
+/* Its seconds by the cost model, or 0 if the model has another way. */
 double seconds_of(const struct chain *c);
 
 /* ----------------------------------------------------------------------------- communication.c */
 
-/* Adds to plan.txt what collectives move in all, by kind and by function. */
+/* Adds to plan.txt the totals of what collectives move, by kind and by function. */
 void put_communication(struct buffer *b);
 
 /* ----------------------------------------------------------------------------------- explain.c */
 
-/* --explain NAME: what becomes of the values of that name, and why: from the flat program, before
-   `outline`. */
+/* --explain NAME: records the layouts and moves of the values of that name, with reasons, from
+   the flat program before `outline`. */
 void gather_explained(void);
 /* Prints it, and ends tpgen. */
 void explain(void);
 
 /* ------------------------------------------------------------------------------------ format.c */
 
-/* What reports call the value. */
+/* The name of the value in reports. */
 const char *shown_name(int value);
-/* A collective's kind; an exchange in which each rank has one partner at most is a permute. */
+/* A collective's kind; an exchange in which each rank has at most one partner is a permute. */
 const char *kind_of(const struct op *op);
-/* "a_b" of a collective; of another step the dimensions of the mesh on which it changes the
-   layout. */
+/* "a_b" of a collective; of another step, the mesh dimensions on which it changes the layout. */
 char *over_text(const struct op *op);
-/* "S(0) R -> R R" of a step; "" of one that only packs. */
+/* "S(0) R -> R R" of a step; "" for a mere packing. */
 char *step_layouts(const struct op *op);
 char *seconds_text(double seconds);
-/* The value that a rank brings to a collective; of an exchange, whose ranks differ, what the
-   busiest sends. */
+/* The value that a rank brings to a collective; for an exchange, whose ranks differ, what the
+   busiest one sends. */
 int64_t bytes_brought(const struct op *op);
 
 /* -------------------------------------------------------------------------------------- idle.c */
 
-/* What is said of a dimension of the mesh along which nothing is cut, or NULL; and that of
-   all of them, on standard error. */
+/* The note about a dimension of the mesh along which nothing is cut, or NULL; and the notes
+   about all of them, on standard error. */
 char *idle_text(int dim);
 void tell_idle(void);
 
 /* ------------------------------------------------------------------------------------- order.c */
 
-/* Adds to plan.txt in which order collectives are issued. */
+/* Adds to plan.txt the order in which collectives are issued. */
 void put_order(struct buffer *b);
 
 /* --------------------------------------------------------------------------------- plan_json.c */
@@ -115,34 +115,34 @@ void report_json(struct buffer *b);
 char *summary_text(int rank);
 /* plan.txt. */
 void report_text(struct buffer *b);
-/* The parameters; those that all is told of alike are a family. */
+/* The parameters; those with equal rows are a family. */
 struct families find_parameters(void);
 char *asked_by(int value);
 
 /* ---------------------------------------------------------------------------------- simulate.c */
 
-/* Of the finished program, once. */
+/* For the finished program, once. */
 const struct simulated *simulated(void);
-/* What a collective takes, and how long it is waited for, on the average of its runs. */
+/* The time of a collective, and its exposed time, averaged over its runs. */
 void simulated_mean(int op, int64_t *takes, int64_t *waited);
-/* How much of what a rank could multiply it does, by step_flops; 0: it is not known. */
+/* The share of a rank's peak that it reaches, by step_flops; 0: not known. */
 double step_mfu(void);
 
 /* ----------------------------------------------------------------------------------- streams.c */
 
-/* Adds to plan.txt on which stream each collective runs, and beside what. */
+/* Adds to plan.txt on which stream each collective runs, and what overlaps with it. */
 void put_streams(struct buffer *b);
 
 /* ---------------------------------------------------------------------------------- timeline.c */
 
-/* Adds to plan.txt how long a step takes, and what runs when; the same for plan.json,
-   without the when. */
+/* Adds to plan.txt how long a step takes, and what runs when; plan.json gets the figures without
+   the chart. */
 void put_step(struct buffer *b);
 struct json_t *json_step(void);
 
 /* ------------------------------------------------------------------------------------- trace.c */
 
-/* The file trace.json, where it is asked for. */
+/* The file trace.json, if --trace asks for it. */
 void add_trace(void);
 
 #endif

@@ -1,19 +1,19 @@
-/* simulate.c: how long a step takes on rank 0, by the model that the schedule is decided by.
+/* simulate.c: how long a step takes on rank 0, by the model that also decides the schedule.
 
    Takes   the finished program.
-   Leaves  it as it is, and when each operation begins and ends.
+   Leaves  it unchanged, and when each operation begins and ends.
 
-   The arithmetic's stream runs the operations in their order, as long each as cost.c says. A
-   collective that runs beside them runs on its group's stream, behind the last one there; what
-   awaits it waits. One that does not runs on the arithmetic's stream, which waits for all of it, as
-   on the CPU target every one does. Loops are gone through round by round. What streams take from
-   each other (multiprocessors, memory, links that two groups share) and that ranks are not equally
-   fast is left out. */
+   The stream of arithmetic runs the operations in their order, for the times of cost.c. An
+   asynchronous collective runs on its group's stream, after the last one there; its await waits for
+   it. A blocking one runs on the stream of arithmetic, which waits for all of it: on the CPU target
+   all are blocking. Loops are simulated iteration by iteration. Not modelled: what streams take
+   from each other (multiprocessors, memory, links that two groups share), and differences in speed
+   between ranks. */
 #include "report/report.h"
 
 #include <string.h>
 
-/* What cost.c says of an operation. */
+/* The figures of cost.c for an operation. */
 struct costs {
   bool known;
   int64_t takes, copies_in, copies_out;
@@ -22,12 +22,12 @@ struct costs {
 static struct {
   const struct graph *of;
   struct simulated told;
-  int64_t now, *until; /* until: by group, when its stream has no more work */
-  int *pending;        /* by operation, and as many modules as one is ahead by: of a collective that
-                          is not awaited yet, which of `ran` */
+  int64_t now, *until; /* until: by group, when its stream is free */
+  int *pending;        /* by operation, and prefetch distance: the index in `ran` of a collective
+                          that is not awaited yet */
   int64_t *taken, *waited;
-  int *times;         /* by operation, as the two before */
-  struct costs *cost; /* by operation, so too: loops come to each a hundred times */
+  int *times;         /* by operation, like the two before */
+  struct costs *cost; /* by operation, too: loops run each a hundred times */
 } run;
 
 static const struct costs *cost_of(int id)
@@ -73,7 +73,7 @@ static int *pending_of(int id, int module)
   return &run.pending[id * MOST_PREFETCHED + (module == NONE ? 0 : module % MOST_PREFETCHED)];
 }
 
-/* When the collective is done that this one follows. */
+/* When the predecessor of this collective ends. */
 static int64_t end_of_leader(const struct op *op, int module)
 {
   int leader = scheduled(op)->chained_to;
@@ -130,7 +130,7 @@ static void run_op(void *unused, int id, int module)
     compute(id, module, cost_of(id)->takes, false);
 }
 
-/* Where a step takes several batches its forward and backward run as often. */
+/* With several batches in a step, its forward and backward run as often. */
 static void add_up(int64_t of_batch)
 {
   struct simulated *t = &run.told;

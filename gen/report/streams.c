@@ -1,6 +1,6 @@
-/* streams.c: what runs on which stream of the CUDA target: for those that write it, and plan.txt.
+/* streams.c: what runs on which stream of the CUDA target, for plan.txt.
 
-   Takes   functions with collectives that run beside others, and their awaits. */
+   Takes   functions with asynchronous collectives, and their awaits. */
 #include "report/report.h"
 
 /* ---------------------------------------------------------------------------------- in plan.txt */
@@ -8,7 +8,7 @@
 struct sums {
   struct buffer *to;
   double taken, exposed;       /* picoseconds */
-  double of_gather, of_update; /* of what is exposed, where several batches have them once */
+  double of_gather, of_update; /* exposed time of collectives that several batches share */
 };
 
 static char *time_text(double picoseconds)
@@ -16,7 +16,7 @@ static char *time_text(double picoseconds)
   return picoseconds > 0 ? seconds_text(picoseconds * 1e-12) : copy_text("0");
 }
 
-/* The value that a collective moves, or what it moves several of. */
+/* The value that a collective moves, or the name of what a bucket moves. */
 static const char *moved_name(const struct op *op)
 {
   return op->nbody ? reduced_text(op) : shown_name(op->in[0]);
@@ -49,7 +49,7 @@ static void put_stream(void *to, int id, int times)
   put(sums->to, "\n%s\n", wrapped(what, " ", "          "));
 }
 
-/* Why what the batches of a step have once is not hidden, where that is worth a word. */
+/* Why collectives that all batches share are not hidden, if that is worth a line. */
 static void put_once(struct buffer *b, const struct sums *s)
 {
   double once = s->of_gather + s->of_update;

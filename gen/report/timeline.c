@@ -1,5 +1,5 @@
-/* timeline.c: the simulated step for a reader of plan.txt: how long it takes, and what of it,
-   module by module, on each stream; then one round of each loop. And its figures for plan.json.
+/* timeline.c: the simulated step for a reader of plan.txt: how long it takes, and, module by
+   module, what each stream does; then one iteration of each loop. And its figures for plan.json.
 
    Takes   what simulate.c has found. */
 #include "report/report.h"
@@ -73,7 +73,7 @@ json_t *json_step(void)
 
 /* ------------------------------------------------------------------------------------ the chart */
 
-/* What stands in one line: operations that follow one another on a stream. */
+/* What one line shows: operations that follow one another on a stream. */
 struct row {
   const char *phase, *name;
   int stream;
@@ -83,10 +83,10 @@ struct row {
 static struct {
   int n, room;
   struct row *row;
-  int64_t begin, end; /* of what the bars show */
+  int64_t begin, end; /* the range that the bars show */
 } chart;
 
-static int *loop_of; /* by operation: the body of a loop that it is in, or NONE */
+static int *loop_of; /* by operation: the body of a loop that contains it, or NONE */
 
 static void find_shown_loops(void)
 {
@@ -114,7 +114,7 @@ static const char *list_path(int function)
   return call && call->module != NONE ? graph->module[call->module].path : "";
 }
 
-/* Of "layers.0.attention.wq" in the loop over "layers" what follows the number. */
+/* In the loop over "layers", the text after the number of "layers.0.attention.wq". */
 static const char *path_in(const char *path, int function)
 {
   const char *list = list_path(function);
@@ -167,7 +167,7 @@ static const char *name_of(const struct ran *r)
   return *name ? name : text("%s.*", printable(list_path(loop)));
 }
 
-/* In the chart of a step a loop is told as one; by stream what runs outside of them. */
+/* In the chart of a step a loop is one line; by stream, what runs outside of loops. */
 static const char *name_in_step(const struct ran *r)
 {
   int loop = loop_of[r->op];
@@ -215,7 +215,7 @@ static bool is_small_row(const struct row *row)
   return row->busy < (chart.end - chart.begin) / 250;
 }
 
-/* Lines that follow each other and are too short to be seen in a bar become one. */
+/* Consecutive lines that are too short to be seen in a bar become one. */
 static void join_small_rows(void)
 {
   int left = 0, joined = 0;
@@ -255,7 +255,7 @@ static void cover(double column[BAR], const struct row *row, bool collectives)
   }
 }
 
-/* # arithmetic, = a collective, whichever is more; of both together less than half: . */
+/* # arithmetic, = a collective, whichever is more; together less than half: . */
 static char *bar_text(const struct row *row)
 {
   double works[BAR] = {0}, moves[BAR] = {0};
@@ -271,7 +271,7 @@ static char *bar_text(const struct row *row)
   return text("%.*s", last, bar);
 }
 
-/* As they begin: a collective may wait long behind others of its stream. */
+/* In the order in which they begin: a collective may wait long after others of its stream. */
 static void sort_rows(void)
 {
   for (int i = 1; i < chart.n; i++) {
@@ -320,8 +320,8 @@ static void put_whole(struct buffer *b)
   put_rows(b);
 }
 
-/* From where the arithmetic of a round begins to where that of the next one does: the round in the
-   middle, as what the first and the last do besides is no other's. */
+/* From the start of an iteration's arithmetic to that of the next: an iteration in the middle,
+   since the first and the last do additional work. */
 static void find_window(int function)
 {
   const struct simulated *s = simulated();

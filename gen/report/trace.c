@@ -1,5 +1,5 @@
-/* trace.c: the simulated step as trace.json, for Perfetto or chrome://tracing, where --trace asks
-   for it: a process of one thread for each stream, in microseconds.
+/* trace.c: the simulated step as trace.json, for Perfetto or chrome://tracing, if --trace asks for
+   it: a process with a thread for each stream, in microseconds.
 
    Takes   what simulate.c has found. */
 #include "report/report.h"
