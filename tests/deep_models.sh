@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Depth costs nothing to read, and little to compile: the program of 126 layers is that of 32 in other
-# numbers, and as long as that of 2; tpgen takes as much longer for it as it has more layers.
+# Deep models: the programs of 126 and of 32 layers differ in numbers alone. The program of 126 layers is as
+# long as that of 2. tpgen's time grows at most in proportion to the layers.
 . "$(dirname "$0")/common.sh"
 
-# compile NAME LAYERS ARGUMENTS...: Llama's largest plan, that deep, into $WORK/NAME. Adds to
-# NAME.took how many milliseconds of a processor's time that took, and how many KiB.
+# compile NAME LAYERS ARGUMENTS...: writes the program of Llama's largest preset with so many layers into
+# $WORK/NAME. Adds a line to NAME.took: milliseconds of processor time, and KiB.
 compile() {
   local name=$1 layers=$2
   shift 2
@@ -15,17 +15,15 @@ compile() {
   echo "$milliseconds $kib" >> "$WORK/$name.took"
 }
 
-# A report but for what it says of searches that ended early: which do depends on the depth.
-without_ends() {
-  sed '/^ended early$/,/^$/d; /"ended_early": \[/,/^  \]/d' "$1" | sed -E '$!N; s/,(\n\})/\1/; P; D' | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
-}
-# numberless DIRECTORY FILE: what it says but for its numbers, the plan's hash, comments, and where its lines
-# and columns break. (A comment stands behind a declaration, or above it where that is too long.)
+# without_ends FILE: the file without its list of searches that ended early. That list depends on the depth.
+without_ends() { sed '/^ended early$/,/^$/d; /"ended_early": \[/,/^  \]/d' "$1"; }
+# numberless DIRECTORY FILE: the file without its numbers, the plan's hash, comments, and breaks of lines and
+# columns. (A comment follows a declaration, or is above it where the declaration is too long.)
 numberless() {
   local hash
   hash=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$1/step.c")
-  sed "s/$hash//; s#//.*##" <(without_ends "$1/$2") | tr -d ' \n' |
-    sed -E 's/[0-9]+([.,][0-9]+)*(e[-+]?[0-9]+)?/0/g; s/[;{}]/&\n/g'
+  without_ends "$1/$2" | sed "s/$hash//; s#//.*##" | tr -d ' \n' |
+    sed -E 's/,}$/}/; s/[0-9]+([.,][0-9]+)*(e[-+]?[0-9]+)?/0/g; s/[;{}]/&\n/g'
 }
 lines() { without_ends "$1" | wc -l; }
 least() { sort -n "$1" | head -n 1; }
@@ -44,8 +42,8 @@ for way in 'plain -D tp=8' 'micro -D dp=2 -D tp=4 -D accumulate=2'; do
   [ "$(lines "$WORK/${way[0]}126/step.c")" -lt 1500 ] || fail "${way[0]}: step.c is too long"
 done
 
-# Noise is one-sided. Four times the layers take four times as long at most, but for what is constant;
-# where a pass is quadratic, sixteen.
+# Noise only adds time, so the least of five runs counts. Four times the layers may take four times as long,
+# plus a constant. With a quadratic pass they would take sixteen times as long.
 for _ in 1 2 3 4; do
   compile plain32 32 -D tp=8
   compile plain126 126 -D tp=8
@@ -55,7 +53,7 @@ read -r some _ <<< "$(least "$WORK/plain32.took")"
 read -r many kib <<< "$(least "$WORK/plain126.took")"
 read -r _ sharded <<< "$(least "$WORK/sharded.took")"
 [ "$many" -le $((7 * some + 100)) ] || fail "32 layers take $some ms, 126 take $many ms"
-# Twice what it takes on an idle machine; and in 64 MiB, fully sharded over 64 ranks too.
+# Twice the time on an idle machine; at most 64 MiB, also fully sharded over 64 ranks.
 if ! grep -q __asan_init "$TPGEN"; then
   [ "$many" -le 320 ] || fail "126 layers take $many ms"
   [ "$kib" -le 65536 ] || fail "126 layers take $kib KiB"

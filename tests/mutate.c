@@ -3,6 +3,8 @@
    and 512 MiB, with status 0 and an output of plain file names, or with status 1, a message of
    which a line begins with the plan's path, and no output; and it must touch nothing outside its
    output. With ONLY, just the mutant of that number, and its plan is kept. Two run at a time.  */
+#include "splitmix64.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,16 +28,9 @@ enum { WORKERS = 2, SECONDS = 3, KIB = 512 * 1024, MAX_PLAN = 1 << 20 };
 
 static uint64_t state;
 
-static uint64_t next(void) /* splitmix64 */
-{
-  uint64_t z = (state += UINT64_C(0x9e3779b97f4a7c15));
-  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-  return z ^ (z >> 31);
-}
 static size_t below(size_t n)
 {
-  return n ? (size_t)(next() % n) : 0;
+  return n ? (size_t)(splitmix64(&state) % n) : 0;
 }
 
 /* ------------------------------------------------------------------------------------ mutations */
@@ -56,7 +51,7 @@ static void flip_bytes(void)
 {
   for (size_t n = 1 + below(4); n > 0 && length > 0; n--) {
     size_t at = below(length);
-    plan[at] = below(2) ? (char)(plan[at] ^ (1 << below(8))) : (char)next();
+    plan[at] = below(2) ? (char)(plan[at] ^ (1 << below(8))) : (char)splitmix64(&state);
   }
 }
 

@@ -2,6 +2,8 @@
    pass that its first line names, and looks at what becomes of each. A mutant is a function of its
    number. tpgen must end by itself, with status 0, or with status 1 and a message of one line that
    begins with a file. With ONLY, just the mutant of that number, which is kept. */
+#include "splitmix64.h"
+
 #include <ctype.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,17 +18,10 @@
 enum { SECONDS = 60, MOST_BYTES = 1 << 21, MOST_WORDS = 1 << 17 };
 
 static uint64_t state;
-static uint64_t next(void) /* splitmix64 */
-{
-  uint64_t z = (state += UINT64_C(0x9e3779b97f4a7c15));
-  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-  return z ^ (z >> 31);
-}
 
 static size_t below(size_t n)
 {
-  return n ? (size_t)(next() % n) : 0;
+  return n ? (size_t)(splitmix64(&state) % n) : 0;
 }
 
 static char dump[MOST_BYTES], mutant[2 * MOST_BYTES];

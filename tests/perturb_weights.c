@@ -1,6 +1,8 @@
-/* perturb_weights FROM TO SEED [bfloat16]: a safetensors file of float32 tensors, with every value
-   up to two units in the last place away from what it was, or half of a bfloat16's unit: as far as
-   rounding could have moved it.  */
+/* perturb_weights FROM TO SEED [bfloat16]: copies a safetensors file of float32 tensors, and changes
+   every value by as much as rounding could: by at most two units in the last place, or by half of a
+   unit in the last place of bfloat16. */
+#include "splitmix64.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,26 +15,23 @@ static _Noreturn void die(const char *path)
   exit(1);
 }
 
-/* -1 ... 1, by splitmix64. */
+/* -1 ... 1. */
 static double any(uint64_t *state)
 {
-  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-  return (double)((z ^ z >> 31) >> 11) / (double)(UINT64_C(1) << 52) - 1;
+  return (double)(splitmix64(state) >> 11) / (double)(UINT64_C(1) << 52) - 1;
 }
 
 int main(int argc, char **argv)
 {
   bool narrow = argc == 5 && !strcmp(argv[4], "bfloat16");
   if (argc != 4 && !narrow) {
-    fprintf(stderr, "usage: perturb FROM TO SEED [bfloat16]\n");
+    fprintf(stderr, "usage: perturb_weights FROM TO SEED [bfloat16]\n");
     return 2;
   }
   FILE *from = fopen(argv[1], "rb"), *to = fopen(argv[2], "wb");
   if (!from) die(argv[1]);
   if (!to) die(argv[2]);
-  /* Eight bytes say how long the header is; what follows it are numbers. */
+  /* Eight bytes give the length of the header. Numbers follow the header. */
   unsigned char length[8];
   size_t header = 8;
   if (fread(length, 1, 8, from) != 8) die(argv[1]);

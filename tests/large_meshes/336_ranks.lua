@@ -1,33 +1,7 @@
 local mesh = device_mesh{ {"a", 2, bandwidth = 4e11, latency = 1e-6}, {"b", 7, bandwidth = 4e11, latency = 1e-6}, {"c", 6}, {"d", 4, bandwidth = 4e11, latency = 1e-6} }
-local Block = nn.module("Block", function(self)
-  self.norm = nn.LayerNorm(24)
-  self.wq, self.wk, self.wv, self.wo = nn.Linear(24, 24), nn.Linear(24, 24), nn.Linear(24, 24), nn.Linear(24, 24)
-  self.up, self.down = nn.Linear(24, 24), nn.Linear(24, 24)
-  function self:forward(x)
-    local h = self.norm(x)
-
-    local q = self.wq(h):view(16, 4, 4, 6):transpose(1, 2)
-    local k = self.wk(h):view(16, 4, 4, 6):transpose(1, 2)
-    local v = self.wv(h):view(16, 4, 4, 6):transpose(1, 2)
-    h = F.scaled_dot_product_attention(q, k, v):transpose(1, 2):reshape(16, 4, 24)
-
-    x = x + self.wo(h)
-    x = x + self.down(F.gelu(self.up(self.norm(x))))
-
-    x = x:softmax(-1)
-
-    return x
-  end
-end)
-local Model = nn.module("Model", function(self)
-  self.layers = nn.ModuleList{Block(), Block()}
-  self.out = nn.Linear(24, 24)
-  function self:forward(x)
-    for _, l in ipairs(self.layers) do x = l(x) end
-    return self.out(x)
-  end
-end)
-local model = Model()
+local Block = attention_block{batch = 16, seq = 4, heads = 4, dim = 24, hidden = 24,
+  last = function(x) return x:softmax(-1) end}
+local model = stacked(Block, 2, 24, 24)
 model = parallelize(model, mesh.c, {["layers.*.wq"] = Colwise(), ["layers.*.up"] = Colwise(), ["layers.*.wo"] = Rowwise{output_layouts = Shard(0)}, ["layers.*.norm"] = SequenceParallel{sequence_dim = 1}, ["out"] = Rowwise()})
 model = parallelize(model, mesh.b, {["layers.*.wq"] = Colwise(), ["layers.*.wk"] = Rowwise(), ["layers.*.wv"] = Colwise(), ["layers.*.up"] = Colwise(), ["layers.*.wo"] = Rowwise(), ["layers.*.down"] = Rowwise(), ["layers.*.norm"] = SequenceParallel{sequence_dim = 1}, ["out"] = Colwise()})
 model = parallelize(model, mesh.d, {["layers.*.wq"] = Rowwise(), ["layers.*.wk"] = Rowwise(), ["layers.*.wv"] = Colwise(), ["layers.*.up"] = Rowwise(), ["layers.*.wo"] = Rowwise(), ["layers.*.down"] = Colwise(), ["layers.*.norm"] = SequenceParallel{sequence_dim = 1}})

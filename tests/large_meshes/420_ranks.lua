@@ -1,33 +1,7 @@
 local mesh = device_mesh{ {"a", 5, bandwidth = 25e9}, {"b", 7, bandwidth = 25e9}, {"c", 3, bandwidth = 4e11, latency = 1e-6}, {"d", 2, bandwidth = 4e11, latency = 1e-6}, {"e", 1, bandwidth = 25e9}, {"f", 2} }
-local Block = nn.module("Block", function(self)
-  self.norm = nn.LayerNorm(60)
-  self.wq, self.wk, self.wv, self.wo = nn.Linear(60, 60), nn.Linear(60, 60), nn.Linear(60, 60), nn.Linear(60, 60)
-  self.up, self.down = nn.Linear(60, 16), nn.Linear(16, 60)
-  function self:forward(x)
-    local h = self.norm(x)
-
-    local q = self.wq(h):view(6, 6, 2, 30):transpose(1, 2)
-    local k = self.wk(h):view(6, 6, 2, 30):transpose(1, 2)
-    local v = self.wv(h):view(6, 6, 2, 30):transpose(1, 2)
-    h = F.scaled_dot_product_attention(q, k, v):transpose(1, 2):reshape(6, 6, 60)
-
-    x = x + self.wo(h)
-    x = x + self.down(F.gelu(self.up(self.norm(x))))
-
-    x = x + x:cumsum(1)
-
-    return x
-  end
-end)
-local Model = nn.module("Model", function(self)
-  self.layers = nn.ModuleList{Block(), Block(), Block(), Block()}
-  self.out = nn.Linear(60, 60)
-  function self:forward(x)
-    for _, l in ipairs(self.layers) do x = l(x) end
-    return self.out(x)
-  end
-end)
-local model = Model()
+local Block = attention_block{batch = 6, seq = 6, heads = 2, dim = 60, hidden = 16,
+  last = function(x) return x + x:cumsum(1) end}
+local model = stacked(Block, 4, 60, 60)
 model = parallelize(model, mesh.a, {["layers.*.wq"] = Colwise(), ["layers.*.up"] = Colwise(), ["layers.*.wo"] = Rowwise(), ["layers.*.norm"] = SequenceParallel{sequence_dim = 1}})
 model = parallelize(model, mesh.d, {["layers.*.wq"] = Colwise(), ["layers.*.wk"] = Rowwise(), ["layers.*.up"] = Colwise(), ["layers.*.wo"] = Rowwise{output_layouts = Shard(1)}, ["layers.*.norm"] = SequenceParallel{sequence_dim = 1}, ["out"] = Rowwise()})
 model = parallelize(model, mesh.b, {["layers.*.wq"] = Colwise(), ["layers.*.wk"] = Rowwise(), ["layers.*.wv"] = Rowwise(), ["layers.*.up"] = Colwise(), ["layers.*.wo"] = Rowwise()})

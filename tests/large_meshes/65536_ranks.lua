@@ -18,13 +18,5 @@ local Block = nn.module("Block", function(self)
     return x:to("float32")
   end
 end)
-local Model = nn.module("Model", function(self)
-  self.layers = nn.ModuleList{Block(), Block()}
-  self.out = nn.Linear(8, 3)
-  function self:forward(x)
-    for _, l in ipairs(self.layers) do x = l(x) end
-    return self.out(x)
-  end
-end)
-local model = Model()
+local model = stacked(Block, 2, 8, 3)
 return train{ model = model, batch = distribute({input = randn{8, 4, 8}, target = randn{8, 4, 3}}, mesh.a, Shard(0)), loss = function(out, batch) return out:var() end, optimizer = SGD{lr = 0.1}, steps = 10, planner = "greedy" }

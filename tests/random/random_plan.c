@@ -10,6 +10,8 @@
    cancels and a wrong number shows.  */
 #include "random.h"
 
+#include "../splitmix64.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,13 +23,10 @@ int ninput, mesh[MAX_MESH], nmesh, rounds, is_even, is_exact;
 const char *type = "float32";
 static uint64_t state;
 
-/* 0 ... n - 1, by splitmix64. */
+/* 0 ... n - 1. */
 int any(int n)
 {
-  uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-  return (int)((z ^ z >> 31) >> 33) % n;
+  return (int)(splitmix64(&state) >> 33) % n;
 }
 
 int any_size(void)

@@ -340,9 +340,7 @@ static bool run_index_within(const struct op *op, const struct array *in, struct
 static double random_at(int64_t stream, int64_t flat)
 {
   uint64_t x = (uint64_t)stream * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)flat;
-  x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-  return (double)((x ^ (x >> 31)) >> 11) / (double)(UINT64_C(1) << 53);
+  return (double)(splitmix64(&x) >> 11) / (double)(UINT64_C(1) << 53);
 }
 
 static bool run_dropout(const struct op *op, const struct array *in, struct array *out,

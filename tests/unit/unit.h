@@ -5,6 +5,7 @@
 #ifndef UNIT_H
 #define UNIT_H
 
+#include "../splitmix64.h"
 #include "lua/lua.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -254,11 +255,7 @@ static uint64_t unit_seed = 1;
 
 __attribute__((unused)) static uint64_t draw(void)
 {
-  unit_seed += UINT64_C(0x9e3779b97f4a7c15);
-  uint64_t x = unit_seed;
-  x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-  return x ^ (x >> 31);
+  return splitmix64(&unit_seed);
 }
 
 /* From 0 to n - 1. */
