@@ -123,7 +123,7 @@ static bool write_part(const struct save *s, size_t i, void *stage, struct failu
                   path, strerror(errno));
   bool ok = true;
   for (size_t k = p->first; ok && k < p->first + p->count; k++)
-    if (rank.owns[s->saved[k]->row])
+    if (rank.parts[s->saved[k]->row].saves)
       ok = write_tensor(s, k, p->length + s->entries[k].begin, fd, path, stage, why);
   return finish(fd, ok, path, why);
 }
@@ -131,7 +131,7 @@ static bool write_part(const struct save *s, size_t i, void *stage, struct failu
 static bool has_some(const struct save *s, const struct part *p)
 {
   for (size_t k = p->first; k < p->first + p->count; k++)
-    if (rank.owns[s->saved[k]->row]) return true;
+    if (rank.parts[s->saved[k]->row].saves) return true;
   return false;
 }
 

@@ -158,12 +158,18 @@ struct exchange {
   struct pieces pack, unpack; // boxes of what it has, and of what it comes to have
 };
 
+// A rank's part of a tensor: where it begins in the whole; of the ranks with the same part, one
+// saves it.
+struct own_part {
+  long first[MAX_DIMS];
+  bool saves;
+};
+
 struct rank {
   int id;
   const int *coordinate;           // on each dimension of the mesh
   const int *const *members;       // for each group: the ranks in it, in its order, then -1
-  const long (*first)[MAX_DIMS];   // for each tensor: where its shard begins in the whole
-  const char *owns;                // for each tensor: 1 where this rank is the one that writes it
+  const struct own_part *parts;    // for each tensor
   const struct exchange *exchange; // the program's exchanges
   const char *plan;                // the program's: a rank of another plan is not linked with it
 };

@@ -28,7 +28,7 @@ static inline struct type_row table_type(enum type type)
 static inline struct slice table_slice(int row)
 {
   const struct tensor *t = &program.tensors[row];
-  return (struct slice){(size_t)t->ndim, t->of, t->here, rank.first[row]};
+  return (struct slice){(size_t)t->ndim, t->of, t->here, rank.parts[row].first};
 }
 
 // One tensor: member `k` of the family in a row of the program's table.

@@ -309,7 +309,7 @@ static bool is_checked(const struct filling *f, size_t i)
   const struct kept *kept = f->from[i];
   const int row = f->members.all[i].row;
   return f->checks && kept && kept->entry->has_crc && program.tensors[row].role != BATCH &&
-         rank.owns[row];
+         rank.parts[row].saves;
 }
 
 static bool fill_all(const struct filling *f, struct failure *why)

@@ -1,4 +1,4 @@
-// Adds up what each of $n$ sums has $parts$ parts of, always in the same order.
+// Adds up the $parts$ parts of each of $n$ sums, in a fixed order.
 __global__ __launch_bounds__(1024)
 void $name$($type$ *__restrict__ sums, const float *__restrict__ parts)
 {

@@ -1,7 +1,7 @@
 
-// The arena: a pointer to each activation, with its offset in bytes, and, where each module of a
-// list has one, with the bytes from one module's to the next. Where fewer are kept than there are
-// modules, the last number says how many: these take turns.
+// The arena: a pointer to each activation, with its offset in bytes. If each module of a list has
+// one, `stride` is the bytes from one module's to the next. If only some modules' are kept at once,
+// `kept` is how many: they take turns.
 #define ACTIVATION(type, name, offset)                                                             \
   static inline type *at_##name(void) { return (type *)(m->arena + offset); }
 #define STACKED(type, name, offset, stride)                                                        \
@@ -12,7 +12,7 @@
     return (type *)(m->arena + offset + (long)(l % kept) * stride);                                \
   }
 
-// Below each: its shape, its placement, and in which phases it is needed: another may have its
-// bytes before and after. In the order of the program, function by function.
+// Below each: its shape, its placement, and the phases in which it lives. Before and after, others
+// may have its bytes. The order is that of the program, function by function.
 
 $rows$

@@ -2,7 +2,8 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
-$includes$// The plan's path, by which all that is linked is known to be of one plan.
+// The plan's path. Its name has the plan's hash, so that files of different plans do not link.
+$includes$
 extern const char plan_$hash$[];
 
 $prototypes$

@@ -1,4 +1,4 @@
-// The same at every step.
+// The learning rate, the same at every step.
 static double learning_rate(int t)
 {
   (void)t;

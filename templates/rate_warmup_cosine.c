@@ -1,4 +1,4 @@
-// Of step t, which counts from 1: $up$down along a cosine until step $steps$.
+// The learning rate of step t, counted from 1: $up$a cosine down to step $steps$.
 static double learning_rate(int t)
 {
   const double most = $most$, least = $least$, pi = 3.14159265358979323846;

@@ -2,8 +2,9 @@
 //
 $summary$//   this is the program of ranks: $ranks$
 //
-// Above each statement stand what it computes, in the model's names (d_x is the gradient of x), the
-// line of the plan that asks for it, and how what it takes and makes lies along each dimension of
-// the mesh that has several ranks: R, whole on each; S(0), cut along dimension 0 (of two that cut
-// the same one, [0] goes before [1]); P(sum), still to be summed over them. A pointer into the
-// arena is declared where it is first needed; $memory$ has the table of all.$indices$
+// The comment above a statement has what it computes, in the model's names (d_x is the gradient of
+// x), the line of the plan that asks for it, and the placements of its inputs and outputs, one for
+// each dimension of the mesh with several ranks: R, replicated; S(0), sharded along dimension 0
+// (where two shard the same one, [0] cuts before [1]); P(sum), pending: the ranks' terms of a sum.
+// A pointer into the arena is declared where it is first used; $memory$ has the table of them
+// all.$indices$

@@ -1,7 +1,8 @@
 static const struct group groups[] = {
 $groups$};
 
-$products$const struct program program = {
+$products$// program.h explains the fields.
+const struct program program = {
     .plan = plan_$hash$,
     .hash = "$hash$",
     .world = $world$,

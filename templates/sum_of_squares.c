@@ -1,4 +1,5 @@
-// The sum of g[i] * g[i]: of parts, so that it does not depend on the number of threads.
+// The sum of g[i] * g[i], in a fixed number of parts, so that it does not depend on the number of
+// threads.
 double $name$(const float *g, long n)
 {
   enum { PARTS = 64, MANY = 1 << 15 };

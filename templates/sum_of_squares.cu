@@ -1,5 +1,5 @@
-// The sum of the squares of gradients, block by block; put together, always in one order, and begun
-// anew by $name$.
+// The sum of the squares of gradients, by blocks. $name$ adds up the blocks' parts in a fixed
+// order, and resets them.
 static __device__ double $name$_of_block[1024];
 
 __global__ __launch_bounds__(256)

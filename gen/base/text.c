@@ -8,17 +8,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Whether a comment, up to the line's end, has begun before this. */
+/* Whether this is in a comment: one to the end of the line, or a short one within the line. */
 static bool in_comment(const char *text, const char *at)
 {
   const char *line = at;
   while (line > text && line[-1] != '\n') line--;
-  bool quoted = false;
+  bool quoted = false, within = false;
   for (; line < at; line++) {
-    if (*line == '"') quoted = !quoted;
-    if (!quoted && line[0] == '/' && line[1] == '/') return true;
+    if (*line == '"' && !within) quoted = !quoted;
+    if (quoted || line[0] != '/') continue;
+    if (line[1] == '/' && !within) return true;
+    within = within ? line[-1] != '*' : line[1] == '*';
   }
-  return false;
+  return within;
 }
 
 const char word_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";

@@ -28,9 +28,9 @@ static void declare_streams(struct buffer *b)
     put(b, "%s%s", any ? ", " : text("static %s ", forms()->stream_type), stream_name(g));
     any = true;
   }
-  if (any) put(b, "; // for what runs beside arithmetic\n");
+  if (any) put(b, "; // of collectives that overlap with arithmetic\n");
   if (graph->schedule->nevent)
-    put(b, "static %s done[%d]; // of collectives beside it: their ends\n", forms()->event_type,
+    put(b, "static %s done[%d]; // recorded when such a collective ends\n", forms()->event_type,
         graph->schedule->nevent);
 }
 
@@ -43,7 +43,8 @@ static char *communicators_text(void)
   const char *list = wrapped(text("%s;", b.text), ", ", "    ");
   b = (struct buffer){0};
   put_text(&b, "", 0);
-  if (graph->ngroup) put(&b, "// The runtime makes them from the members in rank<N>.\n%s\n", list);
+  if (graph->ngroup)
+    put(&b, "// The runtime creates them from the members in rank<N>.\n%s\n", list);
   if (target->streams) declare_streams(&b);
   return b.text;
 }
@@ -117,12 +118,11 @@ static const char *indices_legend(void)
 {
   if (!graph->nindex_use) return "";
   const char *inputs =
-      "index_uses[], near the end, lists the numbers that are used as indices, and "
-      "what they must be below. Those of an input the runtime checks as it is read.";
+      "index_uses[], in the file of tensors[], lists the numbers that are used as indices, and "
+      "their bounds. The runtime checks those of an input when it reads the input.";
   const char *computed =
-      " Those that the step computes are checked by the kernels that use them: "
-      "noted[], in struct memory, has a place for each of index_uses[], which is "
-      "0 as long as all were right.";
+      " Kernels check those that the step computes: noted[i], in struct memory, is 0 as long as "
+      "all numbers of index_uses[i] are in range.";
   return text("\n//\n%s",
               wrapped(text("// %s%s", inputs, notes_indices() ? computed : ""), " ", "// "));
 }

@@ -215,10 +215,10 @@ static char *put_exchange(struct buffer *b, int k, int rank)
   for (int r = 0; r < n; r++) given += give[r], got += get[r];
   check_count(line_of(k), given > got ? given : got);
   bool permutes = traits_of(x)->permutes;
-  const char *title =
-      text("// Exchange %d, of %s%s over %s: %s -> %s.%s", k, type_name(x->type),
-           shape_text(x->whole), printable(graph->group[x->group].name), layout_text(x->move.from),
-           layout_text(x->move.to), permutes ? " With one other each, and what stays." : "");
+  const char *title = text("// Exchange %d, of %s%s over %s: %s -> %s.%s", k, type_name(x->type),
+                           shape_text(x->whole), printable(graph->group[x->group].name),
+                           layout_text(x->move.from), layout_text(x->move.to),
+                           permutes ? " For one other rank each, and for what stays." : "");
   put(b, "\n%s\n", wrapped(title, " ", "// "));
   if (permutes) {
     to = two_of(give, give_at, n, own);
@@ -238,9 +238,9 @@ char *exchanges_text(int rank)
 {
   struct buffer b = {0}, rows = {0};
   if (!graph->nexchange) return "";
-  put(&b, "\n// What it gives in exchanges and gets, to and from each member of the group: ");
-  put(&b, "how many elements,\n// and where they begin. And the boxes that these are of ");
-  put(&b, "what it has, and comes to have.\n");
+  put(&b, "\n// What it sends and receives in exchanges, for each member of the group: ");
+  put(&b, "how many elements,\n// and where they begin; and the boxes of ");
+  put(&b, "its parts before and after.\n");
   for (int k = 0; k < graph->nexchange; k++) put(&rows, "%s", put_exchange(&b, k, rank));
   put(&b, "\nstatic const struct exchange exchange[] = {\n%s};\n", rows.text);
   return b.text;

@@ -39,8 +39,9 @@ static char *same_bytes_text(const struct op *op, int rank)
 {
   if (!c_name(op->out) || same_place(op->in[0], op->out)) return "";
   int64_t bytes = all_bytes(op->out, rank);
-  return text("slice_rows(%s, %s, 1, %" PRId64 ", %" PRId64 ", 0);", c_name(op->out),
-              c_name(op->in[0]), bytes, bytes);
+  return text("slice_rows(%s, %s, /* rows */ 1, /* bytes */ %" PRId64 ", /* of */ %" PRId64
+              ", /* begin */ 0);",
+              c_name(op->out), c_name(op->in[0]), bytes, bytes);
 }
 
 /* ------------------------------------------------------------------- a part within a larger one */
@@ -81,8 +82,9 @@ static char *box_text(const struct op *op, int rank, const char *verb, int large
   if (ndims == 1) {
     int64_t n = local_shape(larger, rank).size[dim], inner = row_bytes(larger, rank, dim) / n;
     int ncut = new_cuts(op, larger, smaller, dim, cut);
-    return text("%s_rows(%s, %s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %s);", verb, to, from,
-                rows(larger, rank, dim), row_bytes(smaller, rank, dim),
+    return text("%s_rows(%s, %s, /* rows */ %" PRId64 ", /* bytes */ %" PRId64 ", /* of */ %" PRId64
+                ", /* begin */ %s);",
+                verb, to, from, rows(larger, rank, dim), row_bytes(smaller, rank, dim),
                 row_bytes(larger, rank, dim), begin_text(cut, ncut, n, inner));
   }
   return text("{\n    static const long size[] = {%s}, of[] = {%s};\n"
@@ -211,7 +213,9 @@ static char *cat_text(const struct op *op, int rank)
   if (!c_name(op->out)) return "";
   for (int i = 0; i < op->nin; i++) {
     int64_t bytes = row_bytes(op->in[i], rank, dim);
-    put(&b, "%sput_rows(%s, %s, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ");",
+    put(&b,
+        "%sput_rows(%s, %s, /* rows */ %" PRId64 ", /* bytes */ %" PRId64 ", /* of */ %" PRId64
+        ", /* begin */ %" PRId64 ");",
         i ? "\n  " : "", c_name(op->out), c_name(op->in[i]), rows(op->out, rank, dim), bytes,
         row_bytes(op->out, rank, dim), begin);
     begin += bytes;

@@ -76,15 +76,15 @@ static char *packing_text(const struct op *op)
 {
   switch (op->kind) {
   case OP_pack:
-    return text("its parts along dimension %d, one after the other, for %s", op->dim,
+    return text("its parts along dimension %d, contiguous, for %s", op->dim,
                 printable(graph->group[op->group].name));
   case OP_unpack:
-    return text("the parts of %s, put together along dimension %d",
+    return text("the parts of %s, joined along dimension %d",
                 printable(graph->group[op->group].name), op->dim);
   case OP_pack_pieces:
-    return copy_text("the pieces that others need, one after the other");
+    return copy_text("the pieces for other ranks, one after the other");
   default:
-    return copy_text("the pieces that came, each to its place");
+    return copy_text("the pieces of other ranks, each in its place");
   }
 }
 
@@ -107,7 +107,7 @@ static char *squares_comment(const struct op *op)
 {
   bool whole = same_layout(graph->value[op->out].layout, (struct layout){0});
   return text("the squares of all %d gradients, summed%s", op->nbody,
-              whole ? "" : "; of what several ranks hold each brings its share");
+              whole ? "" : "; elements that several ranks hold count once");
 }
 
 /* Whether the backward runs all of it once more. */
@@ -118,14 +118,14 @@ static bool is_again(const struct op *op)
   return op->again || op->nbody;
 }
 
-/* "On tp's stream, beside d_wq, d_wk." */
+/* "On tp's stream, overlapping with d_wq, d_wk." */
 static char *stream_text(const struct op *op)
 {
   const char *group = printable(graph->group[op->group].name);
   const struct op *leader = predecessor_of(op);
   if (leader && leader->group != op->group)
-    group = text("%s's stream, behind %s", group, printable(graph->group[leader->group].name));
-  return text("On %s's stream, beside %s.", group, beside_text(op, shown_operand));
+    group = text("%s's stream, after %s", group, printable(graph->group[leader->group].name));
+  return text("On %s's stream, overlapping with %s.", group, beside_text(op, shown_operand));
 }
 
 static char *await_comment(const struct op *begun)
@@ -146,27 +146,27 @@ static char *round_comment(const struct op *op)
   int module = module_of_iteration(part, iteration_called(op, 0));
   switch (op->iteration) {
   case FIRST_ITERATION:
-    return text("%s of module %d, for the %s round", what, module, nth[op->first]);
+    return text("%s of module %d, for the %s iteration", what, module, nth[op->first]);
   case LAST_ITERATION:
-    return text("%s of module %d, of the last round: from %s's stream", what, module,
+    return text("%s of module %d, of the last iteration: from %s's stream", what, module,
                 printable(graph->group[c->group].name));
   case IN_LAST_ITERATION:
-    return text("%s of what follows the loop, in its last round", what);
+    return text("%s of what follows the loop, in its last iteration", what);
   case NEXT_ITERATION:
     if (op->ahead > 1)
-      return text("%s of module l %c %d, %d rounds ahead", what, part->upward ? '+' : '-',
+      return text("%s of module l %c %d, %d iterations ahead", what, part->upward ? '+' : '-',
                   op->ahead, op->ahead);
-    return text("%s of the next module, a round ahead", what);
+    return text("%s of the next module, one iteration ahead", what);
   default:
     return text("%s of the module before: from %s's stream", what,
                 printable(graph->group[c->group].name));
   }
 }
 
-/* "Piece 1 of 4: ", counted from 1. */
+/* "Chunk 1 of 4: ", counted from 1. */
 static char *piece_text(const struct op *op)
 {
-  return op->pieces ? text("Piece %d of %d: ", op->piece + 1, op->pieces) : copy_text("");
+  return op->pieces ? text("Chunk %d of %d: ", op->piece + 1, op->pieces) : copy_text("");
 }
 
 /* The facts that a reader needs before the statement of an operation. */

@@ -36,7 +36,7 @@ char *product_table(void)
   struct buffer b = {0};
   put_text(&b, "", 0);
   if (!nrow) return b.text;
-  put(&b, "\n// The products of matrices: c[m, n] = a[m, k] b[k, n]. What is 't' is stored "
+  put(&b, "\n// The matrix products c[m, n] = a[m, k] b[k, n]. 't': this operand is stored "
           "transposed.\n"
           "static struct {\n");
   for (int i = 0; i < nrow; i++)

@@ -243,19 +243,19 @@ static int count_rows(const char *table)
 static char *table_lines(const char *table)
 {
   const char *head =
-      "// bytes of an element, place; parts, rows of each, elements of a row; row to row";
+      "// value, bytes of an element, place in a chunk; parts, rows, elements of a row, row stride";
   return text("    const struct parcel parcel[] = {\n        %s%s\n    };\n", head, table);
 }
 
-/* "pack_parcels(gradients, 4, 0, 3, parcel);" */
+/* "pack_parcels(gradients, [bytes] 4, [chunk] 0, 3, parcel);" */
 static char *copying(const struct op *op, const char *table, bool in)
 {
   int64_t chunk = has_chunks(op) ? bucket_chunk(op, op->nbody) : 0;
   const char *on =
       scheduled(op)->has_chained && !in ? text("_on(%s, ", stream_name(op->group)) : "(";
-  return text("%s_parcels%s%s, %" PRId64 ", %" PRId64 ", %d, parcel);", in ? "pack" : "unpack", on,
-              place_in_buffer(op, in), type_bytes(graph->value[op->buffer].type), chunk,
-              count_rows(table));
+  return text("%s_parcels%s%s, /* bytes */ %" PRId64 ", /* chunk */ %" PRId64 ", %d, parcel);",
+              in ? "pack" : "unpack", on, place_in_buffer(op, in),
+              type_bytes(graph->value[op->buffer].type), chunk, count_rows(table));
 }
 
 static char *copies(const struct op *op, int rank, bool in)

@@ -36,7 +36,7 @@ char *prepare_text(void)
   if (takes_batches()) put_next_batches(&b);
   if (*constants_text()) put_constants(&b);
   if (!b.length) return b.text;
-  return text("// What the host does before step t: the device's part is the same at every "
+  return text("// Runs on the host before step t. The device's work is the same at every "
               "step.\nstatic void prepare(int t)\n{\n  begin_with_memory();\n%s}\n\n",
               b.text);
 }

@@ -41,8 +41,8 @@ static char *mesh_names(void)
   return b.text;
 }
 
-/* Of the ranks that hold the same part, the first one writes it. */
-static bool owns(int value, int rank)
+/* Of the ranks that hold the same part, the first one saves it. */
+static bool saves(int value, int rank)
 {
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
@@ -57,8 +57,8 @@ static char *states_macro_text(int n)
 {
   struct buffer b = {0};
   put(&b, "#define STATES(...) ");
-  for (int k = 0; k < n; k++) put(&b, "%s__VA_ARGS__,", k ? " " : "");
-  return text("// The optimizer's states of a parameter begin where it does.\n%s\n", b.text);
+  for (int k = 0; k < n; k++) put(&b, "%s{__VA_ARGS__},", k ? " " : "");
+  return text("// The optimizer's states of a parameter have parts like its own.\n%s\n", b.text);
 }
 
 /* "layers.*.wq" of "optim.exp_avg.layers.*.wq". */
@@ -72,8 +72,7 @@ char *rank_text(int rank, const char *step, const struct families *tensors,
 {
   int coordinate[MAX_MESH];
   coordinate_of(rank, coordinate);
-  enum { OWNS_IN_A_ROW = 32 };
-  struct buffer first = {0}, own = {0};
+  struct buffer parts = {0};
   int kinds = 0, told = 0; /* told: the number of tensors that a row has already shown it for */
   for (int i = 0; i < tensors->n; i++) {
     int value = tensors->at[i].member.at[0];
@@ -83,20 +82,16 @@ char *rank_text(int rank, const char *step, const struct families *tensors,
     memcpy(at.size, p.first, sizeof at.size);
     if (!at.ndim) at = (struct shape){.ndim = 1};
     if (states[i]) kinds = states[i];
-    if (i >= told && states[i])
-      put(&first, "    %-14s // %s\n", text("STATES({%s})", sizes_text(at)), after_kind(shown[i]));
-    else if (i >= told)
-      put(&first, "    %-14s // %s\n", text("{%s},", sizes_text(at)), shown[i]);
-    if (i >= told) told = i + (states[i] ? states[i] : 1);
-    const char *row_end = i % OWNS_IN_A_ROW ? " " : "\n    ";
-    put(&own, "%s%d", !i ? "" : text(",%s", row_end), owns(value, rank));
+    if (i < told) continue;
+    const char *row = text("{%s}, %s", sizes_text(at), saves(value, rank) ? "true" : "false");
+    put(&parts, "    %-22s // %s\n", text(states[i] ? "STATES(%s)" : "{%s},", row),
+        states[i] ? after_kind(shown[i]) : shown[i]);
+    told = i + (states[i] ? states[i] : 1);
   }
-  if (tensors->n > OWNS_IN_A_ROW) own.text = text("\n    %s,\n", own.text);
-  if (!tensors->n) put(&first, "    {0},\n"), put(&own, "0");
+  if (!tensors->n) put(&parts, "    {{0}, false},\n");
   return fill(embedded_text("templates/rank.c"), "version", TPGEN_VERSION, "plan", plan_shown(),
               "hash", plan_options->hash, "rank", text("%d", rank), "step", step, "coordinate",
               coordinate_text(rank), "mesh", mesh_names(), "members", members_text(rank), "states",
-              kinds ? states_macro_text(kinds) : "", "first", first.text, "owns", own.text,
-              "exchanges", exchanges_text(rank), "exchange", graph->nexchange ? "exchange" : "NULL",
-              NULL);
+              kinds ? states_macro_text(kinds) : "", "parts", parts.text, "exchanges",
+              exchanges_text(rank), "exchange", graph->nexchange ? "exchange" : "NULL", NULL);
 }

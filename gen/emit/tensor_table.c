@@ -229,11 +229,14 @@ char *index_uses_text(const struct families *tensors)
 {
   struct buffer b = {0};
   if (!graph->nindex_use) return "";
-  put(&b,
-      "\n// Whole numbers that are used as indices, and that may be out of range:\n"
-      "// by what, its line of the plan, below what they must be, which other one is ignored;\n"
-      "// the input that they are of, or -1: the step computes them; which part of that it is.\n"
-      "static const struct index_use index_uses[] = {\n");
+  put(&b, "\n// Numbers that are used as indices, and may be out of range. A row: the operator, "
+          "its line\n"
+          "// in the plan, the bound below which they must be, whether one more number is ignored, "
+          "and\n"
+          "// which; the row in tensors[] of the input that has them, and the start and shape of "
+          "the part\n"
+          "// that is used; row -1: the step computes them.\n"
+          "static const struct index_use index_uses[] = {\n");
   for (int i = 0; i < graph->nindex_use; i++) {
     const struct index_use *use = &graph->index_use[i];
     struct shape first = {.ndim = use->part.ndim};

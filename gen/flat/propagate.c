@@ -48,7 +48,7 @@ static void remember(int op)
 static void tell_why(struct op *op, const struct op *user)
 {
   op->line = user->line;
-  op->why = text("%s takes it so", printable(op_name(user)));
+  op->why = text("%s's input layout", printable(op_name(user)));
   int asked = user->nout == 1 ? around.asked_of[user->out] : NONE;
   if (asked == NONE) return;
   const struct op *by = &graph->op[asked];
@@ -237,7 +237,7 @@ void propagate(void)
     graph->value[i].layout = usual_turns(graph->value[i].layout);
   propagate_from(0);
   if (graph->loss != NONE) {
-    graph->loss = finish(graph->loss, true, "the loss is told by every rank");
+    graph->loss = finish(graph->loss, true, "the loss on every rank");
     graph->value[graph->loss].role = LOSS;
   }
   for (int i = 0, n = graph->nvalue; i < n; i++) {

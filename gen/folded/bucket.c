@@ -90,7 +90,7 @@ static void tell_split(int part, int n, int all)
 {
   struct op *op = &graph->op[part];
   const char *these = n > 1 ? text("%d", n) : "one";
-  op->why = text("%s; %s of %d that bucketing = greedy has together: the others are in its way",
+  op->why = text("%s; %s of the %d of a greedy bucket: the others conflict with earlier buckets",
                  op->why ? op->why : "", these, all);
 }
 

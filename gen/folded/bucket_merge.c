@@ -501,11 +501,11 @@ static bool makes_gradients(const struct op *op)
 
 static const char *why_together(const struct op *op)
 {
-  if (scatters_sum(op->kind) && makes_gradients(op)) return "their parameters are kept so";
+  if (scatters_sum(op->kind) && makes_gradients(op)) return "the layout of their parameters";
   if (op->packed && plan_options->bucketing == BUCKETS_GREEDY && makes_gradients(op))
-    return "bucketing = greedy, and they follow one another";
+    return "bucketing = greedy, consecutive";
   if (op->kind != OP_all_reduce || !makes_gradients(op)) return reasons(op->body, op->nbody);
-  return op->packed ? "they are small: one bucket" : "they are contiguous: one bucket";
+  return op->packed ? "small values in one bucket" : "contiguous values in one bucket";
 }
 
 /* The parameter that a member gathers, or whose gradient it makes; members without one come

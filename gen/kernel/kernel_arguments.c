@@ -161,6 +161,10 @@ char *arguments_text(const struct draft *k)
   struct buffer b = {0};
   for (int i = 0; i < k->nargument; i++)
     put(&b, "%s%s", i ? ", " : "", c_name(k->argument[i].value));
-  for (int i = 0; i < k->nextra; i++) put(&b, "%s%s", b.length ? ", " : "", k->extra[i].call);
+  for (int i = 0; i < k->nextra; i++) {
+    const struct extra *e = &k->extra[i];
+    const char *name = strncmp(e->name, "first", 5) ? "" : text("/* %s */ ", e->name);
+    put(&b, "%s%s%s", b.length ? ", " : "", name, e->call);
+  }
   return b.text;
 }

@@ -581,7 +581,7 @@ static void put_first(struct buffer *b, const char *parameter)
     fault(text("parameter '%s' is too much: behind %d outputs and %d inputs may only stand "
                "'long first_x' for a letter x that the rule %s marks with @",
                printable(parameter), op->nout, op->nin, printable(rule_of(op))));
-  put(b, "%s%s", b->length ? ", " : "", first_of(*letter));
+  put(b, "%s/* %s */ %s", b->length ? ", " : "", parameter + strlen("long "), first_of(*letter));
 }
 
 /* The arguments for the head's parameters. */

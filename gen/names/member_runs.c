@@ -21,7 +21,8 @@ char *member_run_asserts(void)
 
 static void assert_once(const char *condition, const char *why)
 {
-  const char *line = wrapped(text("static_assert(%s, \"%s\");", condition, why), " == ", "    ");
+  const char *line = text("static_assert(%s, \"%s\");", condition, why);
+  if (!strchr(line, '\n')) line = wrapped(line, " == ", "    ");
   if (!strstr(asserts.text, line)) put(&asserts, "%s\n", line);
 }
 
@@ -127,10 +128,9 @@ const char *member_run(int value, const char *shown, int64_t n)
   }
   int last = last_of_run(value, member, n);
   if (last == NONE) bug_at("emit", value, "a run of %" PRId64 " elements ends in no member", n);
-  assert_once(
-      text("offsetof(struct memory, %s) + sizeof %s - offsetof(struct memory, %s) == %" PRId64
-           " * sizeof(%s)",
-           memory_name[last] + 3, memory_name[last], name + 3, n, type),
-      "no padding");
+  assert_once(text("offsetof(struct memory, %s) + sizeof %s -\n"
+                   "        offsetof(struct memory, %s) == %" PRId64 " * sizeof(%s)",
+                   memory_name[last] + 3, memory_name[last], name + 3, n, type),
+              "no padding");
   return text("(%s *)run_from(%s)", type, shown);
 }

@@ -251,8 +251,8 @@ char *local_declarations(const char *code)
     c += n;
     if (n || !*c) continue;
     if (*c == '"') quoted = !quoted;
-    if (!quoted && c[0] == '/' && c[1] == '/') comment = true;
-    if (*c == '\n') quoted = comment = false;
+    if (!quoted && c[0] == '/' && (c[1] == '/' || c[1] == '*')) comment = true;
+    if (*c == '\n' || (c[0] == '*' && c[1] == '/')) quoted = comment = false;
     c++;
   }
   return b.text;

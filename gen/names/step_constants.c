@@ -19,7 +19,7 @@ char *constants_text(void)
   else if (step_has(is_random))
     put(&b, "  int step; // its number\n");
   if (!b.length) return b.text;
-  return text("// What is the same in all of a step, and another at the next.\n"
+  return text("// What changes from step to step: the host writes it before each step.\n"
               "struct constants {\n%s};\n\n",
               b.text);
 }

@@ -205,7 +205,9 @@ static bool put_sums(struct buffer *b)
   }
   char *members = n ? tree_text(leaf, n, "m->sum.", 2) : "";
   if (!*members) return false;
-  put(b, "// What the batches of a step add up, before it is reduced.\nstruct sums {\n%s};\n\n",
+  put(b,
+      "// Sums of gradients over the batches of a step, before they are reduced.\nstruct sums "
+      "{\n%s};\n\n",
       members);
   for (int i = 0; i < graph->nvalue; i++)
     if (graph->value[i].role == SUMS) memory_name[i] = memory_name[first[graph->value[i].of]];
@@ -249,7 +251,7 @@ void declare_memory(void)
   if (arena_bytes())
     put(&members, "  alignas(64) unsigned char arena[%lld];\n", (long long)arena_bytes());
   if (product_workspace())
-    put(&members, "  alignas(256) unsigned char workspace[%lld]; // of the products of matrices\n",
+    put(&members, "  alignas(256) unsigned char workspace[%lld]; // of matrix products\n",
         (long long)product_workspace());
   put(&declaration, "// All of a rank's memory.\nstruct memory {\n%s};\n", members.text);
 }

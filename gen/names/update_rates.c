@@ -52,7 +52,7 @@ char *learning_rate_text(void)
     return fill(embedded_text("templates/rate_constant.c"), "lr", double_text(most), NULL);
   char *up = "", *climb = "", *down = text("t / %d", r->steps);
   if (r->warmup) {
-    up = text("up along a line until step %d,\n// ", r->warmup);
+    up = text("a line up to step %d,\n// ", r->warmup);
     climb = text("  if (t <= %d) return most * t / %d;\n", r->warmup, r->warmup);
     down = text("(t - %d) / %d", r->warmup, r->steps - r->warmup);
   }

@@ -46,8 +46,8 @@ static void put_fate(struct buffer *b, const struct async_tp_result *p)
 static char *outcome_text(const struct async *asked, int cut, int of)
 {
   if (!cut && !asked->pieces)
-    return text("none of %d collectives travels in pieces: by the model that would be slower", of);
-  return text("%d of %d collectives travel%s in pieces, %s", cut, of, cut == 1 ? "s" : "",
+    return text("none of %d collectives is in chunks: by the model that would be slower", of);
+  return text("%d of %d collectives %s in chunks, %s", cut, of, cut == 1 ? "is" : "are",
               asked->pieces ? "as the plan says" : "as many as the model finds quickest");
 }
 

@@ -16,7 +16,7 @@ static bool is_idle(int dim)
 char *idle_text(int dim)
 {
   if (!is_idle(dim)) return NULL;
-  return text("nothing is cut along %s: its %d ranks do all the same",
+  return text("nothing is sharded along %s: its %d ranks all do the same work",
               printable(graph->mesh.name[dim]), graph->mesh.size[dim]);
 }
 

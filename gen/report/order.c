@@ -24,11 +24,12 @@ static char *round_words(const struct op *call)
 {
   switch (call->iteration) {
   case NEXT_ITERATION:
-    return call->ahead > 1 ? text(" %d rounds ahead", call->ahead) : copy_text(" a round ahead");
+    return call->ahead > 1 ? text(" %d iterations ahead", call->ahead)
+                           : copy_text(" one iteration ahead");
   case PREVIOUS_ITERATION:
-    return copy_text(" of the round before");
+    return copy_text(" of the iteration before");
   case IN_LAST_ITERATION:
-    return copy_text(" in the last");
+    return copy_text(" in the last iteration");
   default:
     return copy_text("");
   }
@@ -43,7 +44,7 @@ static void put_function(struct line *line, const struct function *f, const char
     } else if (op->kind == OP_loop) {
       const struct function *body = &graph->function[op->function];
       end_line(line);
-      line->label = text("%*s ", LABEL - 1, text("%d rounds", body->count));
+      line->label = text("%*s ", LABEL - 1, text("%d times", body->count));
       put_function(line, body, "");
       end_line(line);
       line->label = text("%*s ", LABEL - 1, "then");
@@ -57,7 +58,7 @@ static void put_function(struct line *line, const struct function *f, const char
 void put_order(struct buffer *b)
 {
   size_t before;
-  put(b, "\norder        what every rank issues, and the bytes that it brings; ");
+  put(b, "\norder        of the collectives on every rank, with the bytes that it brings; ");
   put(b, "proved free of deadlock on %d ranks:\n", world_size());
   before = b->length;
   for (int i = 0; i < graph->nfunction; i++) {

@@ -61,10 +61,11 @@ static void put_precision(struct buffer *b)
   }
   if (mixed)
     put(b,
-        "precision    %s%d parameters of %s are computed with as %s, their gradients move as %s\n",
+        "precision    %s%d parameters of %s are used as %s, their gradients are communicated as "
+        "%s\n",
         of < all ? text("%d of ", of) : "", all, type_name(mixed->type), type_name(mixed->used_as),
         type_name(mixed->reduced_as));
-  if (plan_options->tf32) put(b, "precision    products of f32 may round what they take to TF32\n");
+  if (plan_options->tf32) put(b, "precision    products of f32 may round their operands to TF32\n");
 }
 
 char *asked_by(int value)
@@ -123,7 +124,7 @@ static void put_parameters(struct buffer *b)
   }
   put(b, "\n%-*s %-14s %-14s ", width + 2, "parameters", "here", "of");
   for (int d = 0; d < graph->mesh.ndim; d++) put(b, "%-6s ", printable(graph->mesh.name[d]));
-  put(b, "asked for by, plan's line\n");
+  put(b, "requested by, line of the plan\n");
   for (int i = 0; i < parameters.n; i++) {
     int first = parameters.at[i].member.at[0];
     const struct value *v = &graph->value[first];
@@ -230,7 +231,7 @@ static void put_chains(struct buffer *b)
   put(b, "  %d collective%s of %s bytes; the busiest rank sends %s bytes and receives %s\n",
       t.collectives, t.collectives == 1 ? "" : "s", grouped(t.bytes), grouped(most.sent),
       grouped(most.received));
-  if (n) put(b, "  sent, received: bytes of the rank that has most\n");
+  if (n) put(b, "  sent, received: bytes, the maximum over ranks\n");
 }
 
 static void put_memory(struct buffer *b)
@@ -241,18 +242,17 @@ static void put_memory(struct buffer *b)
     int64_t bytes = held_bytes[memory_part[i].role];
     if (bytes) put(b, "  %-12s %16s B\n", memory_part[i].name, grouped(bytes));
   }
-  put(b, "  %-12s %16s B   %.3f of the lower bound, what lives at once\n", "activations",
+  put(b, "  %-12s %16s B   %.3f of the lower bound: the most that lives at once\n", "activations",
       grouped(arena_bytes()),
       graph->memory->live_bytes ? (double)arena_bytes() / (double)graph->memory->live_bytes : 1.0);
   if (parts_bytes())
-    put(b, "  %-12s %16s B   of sums that many blocks add up\n", "parts", grouped(parts_bytes()));
+    put(b, "  %-12s %16s B   of the sums in kernels\n", "partial sums", grouped(parts_bytes()));
   if (product_workspace())
-    put(b, "  %-12s %16s B   of the products of matrices\n", "workspace",
-        grouped(product_workspace()));
+    put(b, "  %-12s %16s B   of matrix products\n", "workspace", grouped(product_workspace()));
   put(b, "  %-12s %16s B\n", "in all", grouped(held_in_all()));
   if (target->libraries)
-    put(b, "  %-12s %16s B   what %s keep for themselves: an allowance\n", "besides",
-        grouped(library_reserve()), target->libraries);
+    put(b, "  %-12s %16s B   an allowance for %s\n", "libraries", grouped(library_reserve()),
+        target->libraries);
   if (graph->mesh.memory)
     put(b, "  %-12s %16s B   of a rank, %s:%d\n", "limit", grouped(graph->mesh.memory),
         plan_shown(), graph->mesh.line);

@@ -38,14 +38,14 @@ static void put_stream(void *to, int id, int times)
       printable(graph->group[op->group].name), on, time_text((double)takes),
       time_text((double)waited));
   const char *from = scheduled(op)->prefetch_distance > 1
-                         ? text(", %d rounds ahead", scheduled(op)->prefetch_distance)
-                     : scheduled(op)->prefetch_distance        ? ", a round ahead"
-                     : scheduled(op)->issued_in_last_iteration ? ", begun in the last round"
-                     : scheduled(op)->awaited_next_iteration   ? ", awaited a round behind"
+                         ? text(", %d iterations ahead", scheduled(op)->prefetch_distance)
+                     : scheduled(op)->prefetch_distance        ? ", one iteration ahead"
+                     : scheduled(op)->issued_in_last_iteration ? ", issued in the last iteration"
+                     : scheduled(op)->awaited_next_iteration   ? ", awaited in the next iteration"
                                                                : "";
   if (times > 1) put(sums->to, "   %d times", times);
   const char *what =
-      text("      %s%s: beside %s", moved_name(op), from, beside_text(op, shown_name));
+      text("      %s%s: overlaps with %s", moved_name(op), from, beside_text(op, shown_name));
   put(sums->to, "\n%s\n", wrapped(what, " ", "          "));
 }
 
@@ -55,11 +55,11 @@ static void put_once(struct buffer *b, const struct sums *s)
   double once = s->of_gather + s->of_update;
   if (plan_options->accumulate == 1 || once < s->exposed / 100) return;
   bool can_reduce = s->of_update > once / 2 && !plan_options->reduce_each_batch;
-  put(b,
-      "  %s of these: gathered before the first batch or reduced behind the last, where next to\n",
+  put(b, "  %s of these: gathered before the first batch or reduced after the last, where little\n",
       time_text(once));
-  put(b, "  nothing is computed beside it%s\n",
-      can_reduce ? "; with reduce_each_batch each batch's backward is beside its reductions" : "");
+  put(b, "  arithmetic can overlap%s\n",
+      can_reduce ? "; with reduce_each_batch each batch's backward overlaps with its reductions"
+                 : "");
 }
 
 void put_streams(struct buffer *b)
@@ -70,7 +70,7 @@ void put_streams(struct buffer *b)
   if (!rows.length) return;
   put(b, "\n%-33s %15s %15s %15s\n%s", "streams, times by the model", "on", "takes", "waited for",
       rows.text);
-  put(b, "  collectives take %s in a step, arithmetic waits %s for them\n", time_text(sums.taken),
+  put(b, "  collectives take %s of a step, of which %s is exposed\n", time_text(sums.taken),
       time_text(sums.exposed));
   put_once(b, &sums);
 }

@@ -39,7 +39,7 @@ static void put_machine(struct buffer *b)
     if (graph->mesh.size[i] > 1)
       put(&line, ", %s over links of %s and %s", printable(graph->mesh.name[i]),
           scaled_text(link_bandwidth(i), "B/s"), time_text(link_latency(i)));
-  put(&line, "%s", target->streams ? "" : ", nothing beside anything");
+  put(&line, "%s", target->streams ? "" : ", nothing overlaps");
   put(b, "\n%s\n", wrapped(line.text, ", ", "    "));
 }
 
@@ -55,7 +55,7 @@ static void put_figures(struct buffer *b)
         scaled_text(step_flops() / world_size() / s->step, "FLOP/s"), 100 * step_mfu());
   put(b, "\n  %-12s %12s   %s of the step\n", "arithmetic", time_text(s->computing),
       share_text(s->computing, s->step));
-  put(b, "  %-12s %12s   of which arithmetic waits for %s, %s of the step\n", "collectives",
+  put(b, "  %-12s %12s   of which %s is exposed, %s of the step\n", "collectives",
       time_text(s->moving), time_text(s->waiting), share_text(s->waiting, s->step));
 }
 
@@ -172,7 +172,8 @@ static const char *name_in_step(const struct ran *r)
 {
   int loop = loop_of[r->op];
   if (loop == NONE) return name_of(r);
-  return text("%s, %d rounds", printable(graph->function[loop].name), graph->function[loop].count);
+  return text("%s, %d iterations", printable(graph->function[loop].name),
+              graph->function[loop].count);
 }
 
 static void put_in(struct row *row, int which)
@@ -351,7 +352,7 @@ static void put_round(struct buffer *b, int function)
     if (loop_of[r->op] == function && r->begin < chart.end && r->end > chart.begin)
       put_in_row(i, name_of(r));
   }
-  put_head(b, text("%s, round %d of %d", printable(f->name), f->count / 2 + 1, f->count));
+  put_head(b, text("%s, iteration %d of %d", printable(f->name), f->count / 2 + 1, f->count));
   put_rows(b);
 }
 

@@ -2,7 +2,8 @@
 #ifndef KERNELS_H
 #define KERNELS_H
 
-// The plan's path, by which all that is linked is known to be of one plan.
+// The plan's path. Its name has the plan's hash, so that files of different plans do not link.
+
 extern const char plan_3aee6ce511a501db[];
 
 void add_relu_20x16_inplace(float *restrict relu, const float *restrict bias);

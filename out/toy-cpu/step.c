@@ -5,11 +5,12 @@
 //   a step       1 collective, 400 bytes
 //   this is the program of ranks: 0-1
 //
-// Above each statement stand what it computes, in the model's names (d_x is the gradient of x), the
-// line of the plan that asks for it, and how what it takes and makes lies along each dimension of
-// the mesh that has several ranks: R, whole on each; S(0), cut along dimension 0 (of two that cut
-// the same one, [0] goes before [1]); P(sum), still to be summed over them. A pointer into the
-// arena is declared where it is first needed; memory.h has the table of all.
+// The comment above a statement has what it computes, in the model's names (d_x is the gradient of
+// x), the line of the plan that asks for it, and the placements of its inputs and outputs, one for
+// each dimension of the mesh with several ranks: R, replicated; S(0), sharded along dimension 0
+// (where two shard the same one, [0] cuts before [1]); P(sum), pending: the ranks' terms of a sum.
+// A pointer into the arena is declared where it is first used; memory.h has the table of them
+// all.
 #include "cpu_copies.h"
 #include "cpu_math.h"
 #include "cpu_parcels.h"
@@ -20,10 +21,10 @@
 
 #include <math.h>
 
-// The runtime makes them from the members in rank<N>.
+// The runtime creates them from the members in rank<N>.
 static communicator over_tp;
 
-// The same at every step.
+// The learning rate, the same at every step.
 static double learning_rate(int t)
 {
   (void)t;
@@ -87,9 +88,9 @@ static void backward(void)
 static void update(int t)
 {
   const double lr = learning_rate(t);
-  const float keep = (float)(1 - lr * 0.01); // what its decay leaves of a weight
-  const float rate = (float)(lr / (1 - pow(0.9, t))); // for m, which begins as 0
-  const float root = (float)(1 / sqrt(1 - pow(0.999, t))); // and for the root of v
+  const float keep = (float)(1 - lr * 0.01); // weight decay
+  const float rate = (float)(lr / (1 - pow(0.9, t))); // step size, bias-corrected for m
+  const float root = (float)(1 / sqrt(1 - pow(0.999, t))); // bias correction for the root of v
 
   // AdamW over 4 parameters at once, contiguous in memory    plans/toy.lua:35
   adamw_261((float *)&m->w, (float *)&m->grad, (float *)&m->exp_avg, (float *)&m->exp_avg_sq, keep,
@@ -116,6 +117,7 @@ static const struct group groups[] = {
     {"tp", &over_tp},
 };
 
+// program.h explains the fields.
 const struct program program = {
     .plan = plan_3aee6ce511a501db,
     .hash = "3aee6ce511a501db",

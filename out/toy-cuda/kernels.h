@@ -4,10 +4,11 @@
 
 #include <cuda_runtime.h>
 
-// The plan's path, by which all that is linked is known to be of one plan.
+// The plan's path. Its name has the plan's hash, so that files of different plans do not link.
+
 extern const char plan_0b905dc2cd22d2d6[];
 
-// What is the same in all of a step, and another at the next.
+// What changes from step to step: the host writes it before each step.
 struct constants {
   float keep, rate, root;
 };

@@ -5,11 +5,12 @@
 //   a step       1 collective, 400 bytes
 //   this is the program of ranks: 0-1
 //
-// Above each statement stand what it computes, in the model's names (d_x is the gradient of x), the
-// line of the plan that asks for it, and how what it takes and makes lies along each dimension of
-// the mesh that has several ranks: R, whole on each; S(0), cut along dimension 0 (of two that cut
-// the same one, [0] goes before [1]); P(sum), still to be summed over them. A pointer into the
-// arena is declared where it is first needed; memory.h has the table of all.
+// The comment above a statement has what it computes, in the model's names (d_x is the gradient of
+// x), the line of the plan that asks for it, and the placements of its inputs and outputs, one for
+// each dimension of the mesh with several ranks: R, replicated; S(0), sharded along dimension 0
+// (where two shard the same one, [0] cuts before [1]); P(sum), pending: the ranks' terms of a sum.
+// A pointer into the arena is declared where it is first used; memory.h has the table of them
+// all.
 #include "cuda_copies.h"
 #include "cuda_math.h"
 #include "cuda_parcels.h"
@@ -20,10 +21,10 @@
 #include "memory.h"
 #include "tensors.h"
 
-// The runtime makes them from the members in rank<N>.
+// The runtime creates them from the members in rank<N>.
 static communicator over_tp;
 
-// The products of matrices: c[m, n] = a[m, k] b[k, n]. What is 't' is stored transposed.
+// The matrix products c[m, n] = a[m, k] b[k, n]. 't': this operand is stored transposed.
 static struct {
   struct product nt_20x16x10_bias_relu = {.a = 'n', .b = 't', .m = 20, .n = 16, .k = 10,
       .then = BIAS_RELU};
@@ -35,7 +36,7 @@ static struct {
       .then = SUMS_OF_A};
 } product;
 
-// The same at every step.
+// The learning rate, the same at every step.
 static double learning_rate(int t)
 {
   (void)t;
@@ -107,16 +108,16 @@ static void update(void)
       (float *)&m->exp_avg_sq, &m->now);
 }
 
-// What the host does before step t: the device's part is the same at every step.
+// Runs on the host before step t. The device's work is the same at every step.
 static void prepare(int t)
 {
   begin_with_memory();
   next_batch(t - 1);
   struct constants now;
   const double lr = learning_rate(t);
-  now.keep = (float)(1 - lr * 0.01); // what its decay leaves of a weight
-  now.rate = (float)(lr / (1 - pow(0.9, t))); // for m, which begins as 0
-  now.root = (float)(1 / sqrt(1 - pow(0.999, t))); // and for the root of v
+  now.keep = (float)(1 - lr * 0.01); // weight decay
+  now.rate = (float)(lr / (1 - pow(0.9, t))); // step size, bias-corrected for m
+  now.root = (float)(1 / sqrt(1 - pow(0.999, t))); // bias correction for the root of v
   target_put(&m->now, &now, sizeof now);
 }
 
@@ -146,6 +147,7 @@ const struct products products = {
     .workspace_bytes = sizeof m->workspace,
 };
 
+// program.h explains the fields.
 const struct program program = {
     .plan = plan_0b905dc2cd22d2d6,
     .hash = "0b905dc2cd22d2d6",

@@ -1,8 +1,8 @@
-// Where the largest element along the middle dimension stands, the first of equal ones; a NaN is
-// more than any number.
+// The index of the largest element along the middle dimension: the first of equal ones. NaN is
+// larger than any number.
 void $name$(int *restrict out, const $type_a$ *restrict a)
 {
-  enum { WIDE = 16 }; // so many searches run side by side
+  enum { WIDE = 16 }; // searches that run side by side
   const long before = $before$, size = $D$, after = $after$;
   for (long i = 0; i < before; i++) {
     for (long k = 0; k < after; k += WIDE) {

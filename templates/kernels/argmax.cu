@@ -1,12 +1,12 @@
-// Whether x at place i is more than y at place j: the first of equal ones is; a NaN is more than
-// any number.
+// Whether x at index i beats y at index j: of equal elements the first. NaN is larger than any
+// number.
 __device__ static inline bool $name$_more(float x, int i, float y, int j)
 {
   if (x != x || y != y) return x != x && (y == y || i < j);
   return x > y || (x == y && i < j);
 }
 
-// Where the largest element along the middle dimension stands: a block for each row.
+// The index of the largest element along the middle dimension: a block for each row.
 // launch: $before$ * $after$, 256
 __global__ void $name$(int *__restrict__ out, const $type_a$ *__restrict__ a)
 {

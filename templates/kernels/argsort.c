@@ -1,11 +1,11 @@
-// Whether x comes before y, and not beside it; a NaN is more than any number.
+// Whether x comes before y; false if they are equal. NaN is larger than any number.
 static inline int $name$_before(float x, float y)
 {
   return $descending$ ? x > y || (x != x && y == y) : x < y || (x == x && y != y);
 }
 
-// For each row along the middle dimension, where its elements stand in order; equal ones stay in
-// the order in which they are. Sorted runs are merged, two by two, to longer ones.
+// For each row along the middle dimension, the indices of its elements in sorted order; equal ones
+// keep their order. A merge sort.
 void $name$(int *restrict out, const $type_a$ *restrict a)
 {
   static float key[$D$];

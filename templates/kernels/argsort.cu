@@ -1,12 +1,12 @@
-// Whether x comes before y, and not beside it; a NaN is more than any number.
+// Whether x comes before y; false if they are equal. NaN is larger than any number.
 __device__ static inline bool $name$_before(float x, float y)
 {
   return $descending$ ? x > y || (x != x && y == y) : x < y || (x == x && y != y);
 }
 
-// For each row along the middle dimension, where its elements stand in order; equal ones stay in
-// the order in which they are. A block for each row: a bitonic network whose comparators all put
-// the first of two at the lower place, so that a size need not be a power of two.
+// For each row along the middle dimension, the indices of its elements in sorted order; equal ones
+// keep their order. A block for each row: a bitonic network whose comparators all put the smaller
+// element at the lower place, so the size need not be a power of two.
 // launch: $before$ * $after$, 256
 __global__ void $name$(int *__restrict__ out, const $type_a$ *__restrict__ a)
 {

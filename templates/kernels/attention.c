@@ -1,10 +1,9 @@
-// softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. Some queries of
-// a head are taken together and go over the keys that they see, some at a time; what a query has
-// summed up is scaled down when it meets a greater score. Scores lie by keys, the queries of one
-// side by side.
+// softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. A tile of
+// queries of a head goes over the keys that they see, tile by tile. When a query meets a larger
+// score, its sums so far are rescaled. In a tile of scores the queries of one key are contiguous.
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
 
-// Scores become weights; what the queries have summed up before is scaled to the same base.
+// Turns scores into weights, and rescales the queries' earlier sums to the same base.
 static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, float *restrict most,
                          float *restrict total, float (*restrict sum)[$e$])
 {
@@ -62,7 +61,7 @@ void $name$(float *restrict out, float *restrict lse, const float *restrict q,
                    some, QUERIES, DEPTH, false);
       for (int j = 0; causal && j < some; j++) {
         const long before = key + j - first_q - first, blind = before < QUERIES ? before : QUERIES;
-        for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // these do not see the key
+        for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // hidden by the causal mask
       }
       $name$_weigh(score, some, most, total, sum);
       tile_product(sum[0], WIDTH, score[0], 1, QUERIES, some_v + key * $step_v_k$, $step_v_k$, here,

@@ -1,6 +1,6 @@
-// softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. A block takes 64
-// queries of a head and goes over the keys that they see, 64 at a time, a thread 4 of each; what a
-// row has summed up is scaled down when it meets a greater score. The last queries come first: they
+// softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials. A block has 64
+// queries of a head and goes over the keys that they see, 64 at a time; a thread has 4 of each.
+// When a row meets a larger score, its sums so far are rescaled. The last queries come first: they
 // see the most keys.
 
 // launch: $b$ * $g$ * $r$ * (($q$ + 63) / 64), 256

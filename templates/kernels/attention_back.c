@@ -1,11 +1,11 @@
-// From the gradient of attention's output those of q, k and v. The weights are computed anew from
-// the logarithms of their rows' sums; a row's mean of the gradients of its weights is taken off
-// from each. Heads that share keys and values are one thread's. Some queries of a head are taken
-// together and go over the keys that they see, some at a time; scores lie by keys, the queries of
-// one side by side.
+// The gradients of q, k and v from that of attention's output. The weights are computed again from
+// the logarithms of their rows' sums; the mean of the gradients of a row's weights is subtracted
+// from each. One thread has the heads that share keys and values. A tile of queries of a head goes
+// over the keys that they see, tile by tile; in a tile of scores the queries of one key are
+// contiguous.
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
 
-// Rows as columns, times the factor; zero beyond those that are here.
+// Transposes rows, times the factor; zeros beyond the rows that exist.
 static void $name$_turn(float (*restrict turned)[$name$_QUERIES], const float *restrict row,
                         long step, int here, int width, float factor)
 {
@@ -18,7 +18,7 @@ static void $name$_clear(float *restrict row, long step, long here, int width)
   for (long i = 0; i < here; i++) memset(row + i * step, 0, (size_t)width * sizeof *row);
 }
 
-// Scores become weights, and the gradients of weights those of scores.
+// Turns scores into weights, and the gradients of weights into those of scores.
 static void $name$_weigh(float (*restrict score)[$name$_QUERIES],
                          float (*restrict slope)[$name$_QUERIES], int keys,
                          const float *restrict log_sum, const float *restrict mean)
@@ -71,7 +71,7 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
         for (int c = 0; i < here && c < WIDTH; c++)
           sum += (double)some_dout[i * $step_dout_q$ + c] * (double)some_out[i * $step_out_q$ + c];
         mean[i] = (float)sum;
-        log_sum[i] = known == -INFINITY ? INFINITY : known; // a query that sees nothing
+        log_sum[i] = known == -INFINITY ? INFINITY : known; // a query that sees no key
       }
       for (long key = 0; key < last; key += KEYS) {
         const int some = last - key < KEYS ? (int)(last - key) : KEYS;
@@ -84,7 +84,7 @@ void $name$(float *restrict dq, float *restrict dk, float *restrict dv, const fl
         for (int j = 0; causal && j < some; j++) {
           const long before = first_k + key + j - first_q - first;
           const long blind = before < QUERIES ? before : QUERIES;
-          for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // these do not see the key
+          for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // hidden by the causal mask
         }
         $name$_weigh(score, slope, some, log_sum, mean);
         tile_product(group_dv + key * $step_dv_k$, $step_dv_k$, score[0], QUERIES, 1, some_dout,

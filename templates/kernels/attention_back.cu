@@ -1,11 +1,11 @@
-// From the gradient of attention's output those of q, k and v. The weights are computed anew from
-// the logarithms of their rows' sums; a row's mean of the gradients of its weights is taken off
-// from each. Every sum is one thread's, in an order of its own, so that the same bits come out each
-// time: the gradients of k and v go over the queries, that of q over the keys, and scores are
-// computed for both.
+// The gradients of q, k and v from that of attention's output. The weights are computed again from
+// the logarithms of their rows' sums; the mean of the gradients of a row's weights is subtracted
+// from each. One thread computes each sum, in a fixed order, so results repeat bit for bit: the
+// gradients of k and v go over the queries, that of q over the keys, and scores are computed for
+// both.
 
-// Of up to 64 rows the logarithms of their sums and the means of the gradients of their weights, by
-// 4 threads each.
+// For up to 64 rows, the logarithms of their sums and the means of the gradients of their weights,
+// by 4 threads each.
 static __device__ void $name$_means(float *log_sum, float *mean, const float *lse,
                                     const $type_q$ *dout, const $type_q$ *out, long rows)
 {
@@ -18,10 +18,10 @@ static __device__ void $name$_means(float *log_sum, float *mean, const float *ls
   sum += __shfl_xor_sync(0xffffffffu, sum, 2);
   if (threadIdx.x % 4 || row >= rows) return;
   mean[row] = sum;
-  log_sum[row] = lse[row] == -INFINITY ? INFINITY : lse[row]; // a query that sees nothing
+  log_sum[row] = lse[row] == -INFINITY ? INFINITY : lse[row]; // a query that sees no key
 }
 
-// The gradients of k and v. A block takes 64 keys and goes over the queries that see them, of all
+// The gradients of k and v. A block has 64 keys and goes over the queries that see them, of all
 // heads that share them, 64 at a time; a thread has 4 of each.
 // launch: $b$ * $g$ * (($k$ + 63) / 64), 256
 __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
@@ -47,7 +47,7 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   dout += b * $step_dout_b$ + g * $step_dout_g$;
   dk += b * $step_dk_b$ + g * $step_dk_g$ + first * $step_dk_k$;
   dv += b * $step_dv_b$ + g * $step_dv_g$ + first * $step_dv_k$;
-  // The queries before these see none of the keys.
+  // Earlier queries see none of the keys.
   const long blind = causal && first_k + first > first_q ? first_k + first - first_q : 0;
   const matrix_rows<element> some_k = {k, $step_k_k$, keys - first, $d$};
   const matrix_rows<element> some_v = {v, $step_v_k$, keys - first, $e$};
@@ -97,8 +97,8 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   }
 }
 
-// The gradient of q. A block takes 64 queries of a head and goes over the keys that they see, 64 at
-// a time; a thread has 4 of each. The last queries come first: they see the most keys.
+// The gradient of q. A block has 64 queries of a head and goes over the keys that they see, 64 at a
+// time; a thread has 4 of each. The last queries come first: they see the most keys.
 // launch: $b$ * $g$ * $r$ * (($q$ + 63) / 64), 256
 __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                            $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,

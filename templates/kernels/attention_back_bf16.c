@@ -1,8 +1,8 @@
-// From the gradient of attention's output those of q, k and v, of bfloat16, summed as floats. The
-// weights are computed anew from the logarithms of their rows' sums; a row's mean of the gradients
-// of its weights is taken off from each. Sums are rounded once, when they are whole: those of some
-// keys go over all queries that see them, those of some queries over all keys that they see, so
-// that weights are computed for both.
+// The gradients of bfloat16 q, k and v from that of attention's output, summed in float32. The
+// weights are computed again from the logarithms of their rows' sums; the mean of the gradients of
+// a row's weights is subtracted from each. Each sum is rounded once, when it is complete: a tile of
+// keys goes over all queries that see it, and a tile of queries over all keys that it sees, so
+// weights are computed for both.
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
 
 static void $name$_narrow(bf16 *restrict row, long step, const float *restrict from, int rows,
@@ -23,7 +23,7 @@ static float $name$_dot(const bf16 *restrict x, const bf16 *restrict y, int n)
   return sum;
 }
 
-// What the weights of some queries are computed with; those beyond `here` weigh nothing.
+// What the weights of a tile of queries need; queries from `here` on get weight 0.
 struct $name$_sums {
   float log_sum[$name$_QUERIES], mean[$name$_QUERIES];
 };
@@ -35,7 +35,7 @@ static struct $name$_sums $name$_sums_of(const float *lse, const bf16 *dout, con
   for (int i = 0; i < $name$_QUERIES; i++) {
     const float known = i < here ? lse[i] : -INFINITY;
     of.mean[i] = i < here ? $name$_dot(dout + i * $step_dout_q$, out + i * $step_out_q$, $e$) : 0;
-    of.log_sum[i] = known == -INFINITY ? INFINITY : known; // a query that sees nothing
+    of.log_sum[i] = known == -INFINITY ? INFINITY : known; // a query that sees no key
   }
   return of;
 }
@@ -47,8 +47,9 @@ static inline void $name$_weigh(float *score, float *slope, float log_sum, float
   *slope = $s$ * *score * (*slope - mean);
 }
 
-// Adds what some queries give to the gradients of some keys and values, which are given as columns.
-// Scores lie by queries. `behind`: by how much the first of the keys lies behind the first query.
+// Adds the share of a tile of queries to the gradients of a tile of keys and values, which are
+// transposed. In the scores, the keys of one query are contiguous. `behind`: the first key's index
+// minus the first query's.
 static void $name$_add(float (*restrict sum_k)[$d$], float (*restrict sum_v)[$e$],
                        const bf16_pair *restrict turned_k, const bf16_pair *restrict turned_v,
                        int keys, const bf16 *q, const bf16 *dout, const bf16 *out, const float *lse,
@@ -83,8 +84,8 @@ static void $name$_add(float (*restrict sum_k)[$d$], float (*restrict sum_v)[$e$
                     (here + 1) / 2, true);
 }
 
-// Adds what some keys and values give to the gradients of some queries, which are given as columns,
-// and so are those of their outputs. Scores lie by keys.
+// Adds the share of a tile of keys and values to the gradients of a tile of queries; these and the
+// outputs' gradients are transposed. In the scores, the queries of one key are contiguous.
 static void $name$_add_to_queries(float (*restrict sum)[$d$], const bf16_pair *restrict turned_q,
                                   const bf16_pair *restrict turned_dout,
                                   const struct $name$_sums *by, int here, const bf16 *k,
@@ -104,10 +105,11 @@ static void $name$_add_to_queries(float (*restrict sum)[$d$], const bf16_pair *r
   tile_product_bf16(slope[0], QUERIES, some_v[0], PAIRS_V, 1, turned_dout, QUERIES, keys, QUERIES,
                     PAIRS_V, false);
   for (int j = 0; j < keys; j++) {
-    const long blind = causal ? behind + j : 0; // fewer than all: the last one sees every key here
+    // fewer than all: the last one sees every key of the tile
+    const long blind = causal ? behind + j : 0;
     for (int i = 0; i < QUERIES; i++)
       $name$_weigh(&score[j][i], &slope[j][i], by->log_sum[i], by->mean[i]);
-    for (long i = 0; i < blind; i++) slope[j][i] = 0; // these do not see the key
+    for (long i = 0; i < blind; i++) slope[j][i] = 0; // hidden by the causal mask
   }
   pair_down_floats(slopes[0], slope[0], keys, QUERIES);
   tile_product_bf16(sum[0], DEPTH, slopes[0], 1, QUERIES, below_k[0], DEPTH, here, DEPTH,

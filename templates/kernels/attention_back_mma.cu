@@ -1,13 +1,14 @@
-// From the gradient of attention's output those of q, k and v, on the tensor cores. The weights are
-// computed anew from the logarithms of their rows' sums; a row's mean of the gradients of its
-// weights is taken off from each.
+// The gradients of q, k and v from that of attention's output, on the tensor cores. The weights are
+// computed again from the logarithms of their rows' sums; the mean of the gradients of a row's
+// weights is subtracted from each.
 //
-// Every sum is one warp's, in an order of its own, so that the same bits come out each time: the
-// gradients of k and v go over the queries, that of q over the keys, and scores are computed for
-// both. Adding to q's from all blocks of keys would spare two of seven products, but needs atomic
-// additions or memory for each block's part.
+// One warp computes each sum, in a fixed order, so results repeat bit for bit: the gradients of k
+// and v go over the queries, that of q over the keys, and scores are computed for both. Adding to
+// q's gradient from all blocks of keys would save two of seven products, but needs atomic
+// additions, or memory for each block's share.
 
-// The means. They wait where q's gradients will be, at the beginning of each row. 8 threads a row.
+// The means, with 8 threads a row. They are kept at the start of each row of q's gradient until
+// that is written.
 // launch: ($b$ * $g$ * $r$ * $q$ + 31) / 32, 256
 __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                        $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
@@ -33,11 +34,10 @@ __global__ void $name$($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   if (threadIdx.x % 8 == 0 && row < rows) memcpy((void *)dq, &mean, sizeof mean);
 }
 
-// The gradients of k and v. A block takes some keys, a warp some strips of 16 of them, and goes
-// over the queries that see them, of all heads that share them, some at a time: while it multiplies
-// with some, the next are copied to shared memory. A score's row is a key, its column a query.
-// Where both gradients of a strip would be too wide for its registers, each of $parts$ blocks has
-// some columns.
+// The gradients of k and v. A block has some keys, a warp some strips of 16 of them. It goes over
+// the queries that see them, of all heads that share them, tile by tile: while it multiplies with
+// one tile, the next is copied to shared memory. A score's row is a key, its column a query. If
+// both gradients of a strip do not fit its registers, each of $parts$ blocks has some columns.
 // launch: $b$ * $g$ * $parts$ * (($k$ + $rows_2nd$ - 1) / $rows_2nd$), 2 * $rows_2nd$ / $strips_2nd$, $shared_2nd$
 __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                            $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
@@ -57,7 +57,8 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   DYNAMIC_SHARED(element, some_k);
   element *const some_v = some_k + ROWS * PITCH<element, DEPTH>;
   element *const stages = some_v + ROWS * PITCH<element, WIDTH>;
-  float *const numbers = (float *)(stages + 2 * STAGE); // the logarithms and the means, by stages
+  // the logarithms and the means, by stage of the copies
+  float *const numbers = (float *)(stages + 2 * STAGE);
   const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, in = lane % 4 * 2;
   constexpr int queries = $q$, keys = $k$, tiles = (keys + ROWS - 1) / ROWS;
   const int part = (int)blockIdx.x % PARTS, group = (int)blockIdx.x / PARTS / tiles;
@@ -72,7 +73,7 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   k += b * $step_k_b$ + g * $step_k_g$ + (long)first * $step_k_k$;
   v += b * $step_v_b$ + g * $step_v_g$ + (long)first * $step_v_k$;
   lse += (long)group * $r$ * queries;
-  // The queries before these see none of the keys.
+  // Earlier queries see none of the keys.
   const int shift = (int)(first_k - first_q), blind = causal ? max(0, shift + first) : 0;
   const int begin = blind / QUERIES * QUERIES;
   const auto copy_stage = [&](int stage, long r, int query) {
@@ -115,7 +116,7 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     const element *const some_q = stages + stage * STAGE;
     const element *const some_dout = some_q + QUERIES * PITCH<element, DEPTH>;
     const float *const logs = numbers + stage * 2 * QUERIES, *const means = logs + QUERIES;
-    // By how much the warp's first key lies behind the first of these queries.
+    // The warp's first key's index minus that of the first of these queries.
     const int behind = shift + first + strip - query;
     if (first + strip < keys && (!causal || behind < QUERIES)) {
       float weight[STRIPS][QUERIES / 8][4] = {}, slope[STRIPS][QUERIES / 8][4] = {};
@@ -163,9 +164,8 @@ __global__ void $name$_2nd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
   }
 }
 
-// The gradient of q. A block takes some queries of a head, a warp some strips of 16 of them, and
-// goes over the keys that they see, some at a time. The last queries, which see the most, come
-// first.
+// The gradient of q. A block has some queries of a head, a warp some strips of 16 of them. It goes
+// over the keys that they see, tile by tile. The last queries come first: they see the most keys.
 // launch: $b$ * $g$ * $r$ * (($q$ + $rows_3rd$ - 1) / $rows_3rd$), 2 * $rows_3rd$ / $strips_3rd$, $shared_3rd$
 __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
                            $type_q$ *__restrict__ dv, const $type_q$ *__restrict__ dout,
@@ -235,7 +235,7 @@ __global__ void $name$_3rd($type_q$ *__restrict__ dq, $type_q$ *__restrict__ dk,
     }
     const element *const some_k = stages + key / KEYS % 2 * STAGE;
     const element *const some_v = some_k + KEYS * PITCH<element, DEPTH>;
-    // By how much the first of these keys lies behind the warp's first row.
+    // The first of these keys' index minus that of the warp's first row.
     const int behind = shift + key - row;
     if (row < queries && (!causal || behind < 16 * STRIPS)) {
       float weight[STRIPS][KEYS / 8][4] = {}, slope[STRIPS][KEYS / 8][4] = {};

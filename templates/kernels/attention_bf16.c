@@ -1,11 +1,11 @@
-// softmax(scale q k^T) v of bfloat16, summed as floats, and the logarithm of the sum of each row's
-// exponentials. Some queries of a head are taken together and go over the keys that they see, some
-// at a time; what a query has summed up is scaled down when it meets a greater score. Scores lie by
-// keys, the queries of one side by side.
+// softmax(scale q k^T) v of bfloat16, summed in float32, and the logarithm of the sum of each row's
+// exponentials. A tile of queries of a head goes over the keys that they see, tile by tile. When a
+// query meets a larger score, its sums so far are rescaled. In a tile of scores the queries of one
+// key are contiguous.
 enum { $name$_QUERIES = 64, $name$_KEYS = 64 };
 
-// Products become scores, and these weights; what the queries have summed up before is scaled to
-// the same base. `behind`: by how much the first of the keys lies behind the first of the queries.
+// Turns products into scores and these into weights, and rescales the queries' earlier sums to the
+// same base. `behind`: the first key's index minus the first query's.
 static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, long behind,
                          float *restrict most, float *restrict total, float (*restrict sum)[$e$])
 {
@@ -14,9 +14,10 @@ static void $name$_weigh(float (*restrict score)[$name$_QUERIES], int keys, long
   float base[QUERIES], less[QUERIES];
   for (int i = 0; i < QUERIES; i++) base[i] = most[i];
   for (int j = 0; j < keys; j++) {
-    const long blind = causal ? behind + j : 0; // fewer than all: the last one sees every key here
+    // fewer than all: the last one sees every key of the tile
+    const long blind = causal ? behind + j : 0;
     for (int i = 0; i < QUERIES; i++) score[j][i] *= $s$;
-    for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // these do not see the key
+    for (long i = 0; i < blind; i++) score[j][i] = -INFINITY; // hidden by the causal mask
     for (int i = 0; i < QUERIES; i++) base[i] = score[j][i] > base[i] ? score[j][i] : base[i];
   }
   for (int i = 0; i < QUERIES; i++) {

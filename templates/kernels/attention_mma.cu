@@ -1,8 +1,9 @@
 // softmax(scale q k^T) v, and the logarithm of the sum of each row's exponentials, on the tensor
-// cores. A block takes some queries of a head, a warp some strips of 16 of them, and goes over the
-// keys that they see, some at a time: while it multiplies with keys, values are copied to shared
-// memory, and with values, the next keys. Scores stay in registers; what a row has summed up is
-// scaled down when it meets a greater one. The last queries, which see the most keys, come first.
+// cores. A block has some queries of a head, a warp some strips of 16 of them. It goes over the
+// keys that they see, tile by tile: while it multiplies with keys, values are copied to shared
+// memory, and while it multiplies with values, the next keys. Scores stay in registers. When a row
+// meets a larger score, its sums so far are rescaled. The last queries come first: they see the
+// most keys.
 
 // launch: $b$ * $g$ * $r$ * (($q$ + $rows$ - 1) / $rows$), 2 * $rows$ / $strips$, $shared$
 __global__ void $name$($type_q$ *__restrict__ out, float *__restrict__ lse,

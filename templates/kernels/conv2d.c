@@ -1,4 +1,4 @@
-// A convolution of each group of channels; beyond the edges of the input there are zeros.
+// A convolution of each group of channels, with zeros beyond the edges of the input.
 void $name$(float *restrict out, const $type_a$ *restrict a, const $type_w$ *restrict w)
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
@@ -15,7 +15,7 @@ void $name$(float *restrict out, const $type_a$ *restrict a, const $type_w$ *res
         const long down = n / kernel_x % kernel_y * dilation_y - pad_y;
         const long right = l * dilation_x - pad_x;
         const float weight = $float_w$(w[channel * ins * kernel_y * kernel_x + n]);
-        // the first column that has an input, and the first that has none any more
+        // the first column that has an input, and the first one after these that has none
         const long begin = right < 0 ? (stride_x - 1 - right) / stride_x : 0;
         const long inside = right < width ? (width - 1 - right) / stride_x + 1 : 0;
         const long end = inside < columns ? inside : columns;

@@ -1,5 +1,5 @@
-// A convolution of each group of channels; beyond the edges of the input there are zeros. A thread
-// for each element of the output.
+// A convolution of each group of channels, with zeros beyond the edges of the input. A thread for
+// each element of the output.
 // launch: ($n$ * $g$ * $o$ * $p$ * $q$ + 255) / 256, 256
 __global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
                        const $type_w$ *__restrict__ w)

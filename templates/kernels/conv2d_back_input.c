@@ -1,5 +1,5 @@
-// The gradient of a convolution's input: each element of the output's goes back to those which it
-// came from.
+// The gradient of a convolution's input: each element of the output's gradient is added to the
+// inputs that it was computed from.
 void $name$(float *restrict da, const $type_dout$ *restrict dout, const $type_w$ *restrict w)
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
@@ -16,7 +16,7 @@ void $name$(float *restrict da, const $type_dout$ *restrict dout, const $type_w$
         const long down = n / kernel_x % kernel_y * dilation_y - pad_y;
         const long right = l * dilation_x - pad_x;
         const float weight = $float_w$(w[channel * ins * kernel_y * kernel_x + n]);
-        // the first column that has an input, and the first that has none any more
+        // the first column that has an input, and the first one after these that has none
         const long begin = right < 0 ? (stride_x - 1 - right) / stride_x : 0;
         const long inside = right < width ? (width - 1 - right) / stride_x + 1 : 0;
         const long end = inside < columns ? inside : columns;

@@ -1,5 +1,5 @@
-// The gradient of a convolution's input: a thread for each of its elements looks for those of the
-// output to which it went.
+// The gradient of a convolution's input: a thread for each of its elements adds up its share of the
+// output's gradient.
 // launch: ($n$ * $g$ * $c$ * $y$ * $x$ + 255) / 256, 256
 __global__ void $name$(float *__restrict__ da, const $type_dout$ *__restrict__ dout,
                        const $type_w$ *__restrict__ w)

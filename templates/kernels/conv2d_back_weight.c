@@ -1,5 +1,5 @@
-// The gradient of a convolution's weights: for each, the sum over all places at which it met an
-// element of the input, of that times the output's gradient there.
+// The gradient of a convolution's weights: for each, the sum, over all places where it met an
+// element of the input, of that element times the output's gradient.
 void $name$(float *restrict dw, const $type_dout$ *restrict dout, const $type_a$ *restrict a)
 {
   const long images = $n$, groups = $g$, ins = $c$, outs = $o$;
@@ -12,7 +12,7 @@ void $name$(float *restrict dw, const $type_dout$ *restrict dout, const $type_a$
       const long c = channel / outs * ins + n / (kernel_y * kernel_x), l = n % kernel_x;
       const long down = n / kernel_x % kernel_y * dilation_y - pad_y;
       const long right = l * dilation_x - pad_x;
-      // the first column that has an input, and the first that has none any more
+      // the first column that has an input, and the first one after these that has none
       const long begin = right < 0 ? (stride_x - 1 - right) / stride_x : 0;
       const long inside = right < width ? (width - 1 - right) / stride_x + 1 : 0;
       const long end = inside < columns ? inside : columns;

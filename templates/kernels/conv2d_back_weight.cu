@@ -1,4 +1,4 @@
-// The gradient of a convolution's weights: a block for each sums over all places at which it met an
+// The gradient of a convolution's weights: for each, a block sums over all places where it met an
 // element of the input.
 // launch: $g$ * $o$ * $c$ * $k$ * $l$, 256
 __global__ void $name$(float *__restrict__ dw, const $type_dout$ *__restrict__ dout,

@@ -1,7 +1,7 @@
-// Running sums along the middle dimension, from the last element where it is reversed.
+// Running sums along the middle dimension; reversed: from its last element.
 void $name$(float *restrict out, const $type_a$ *restrict a)
 {
-  enum { WIDE = 16 }; // so many sums run side by side
+  enum { WIDE = 16 }; // sums that run side by side
   const long before = $before$, size = $D$, after = $after$;
   const int reverse = $reverse$;
   for (long i = 0; i < before; i++) {

@@ -1,5 +1,5 @@
-// Running sums along the middle dimension, from the last element where it is reversed: a block for
-// each row, which goes over it by 256 elements.
+// Running sums along the middle dimension; reversed: from its last element. A block for each row
+// goes over it, 256 elements at a time.
 // launch: $before$ * $after$, 256
 __global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a)
 {

@@ -1,5 +1,5 @@
-// Adds each token's gradient to its row of the table, in the order of the tokens: a thread takes
-// some columns. Tokens whose rows are not here are passed over.
+// Adds each token's gradient to its row of the table, in the order of the tokens. Each thread has
+// some columns. Tokens whose rows are on other ranks are skipped.
 void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict token,
             long first_v)
 {

@@ -1,11 +1,11 @@
 // Adds each token's gradient to its row of the table, in the order of the tokens. A block has 32
-// rows: it lists their tokens among 2048, a warp those of 256, and goes over the list.
+// rows. It lists their tokens among 2048 at a time, each warp among 256, and goes over the list.
 // launch: ($v$ + 31) / 32, 256
 __global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
                        const int *__restrict__ token, long first_v)
 {
   __shared__ int of_warp[8];
-  __shared__ short listed[2048], row_of[2048]; // which token of those at hand, and its row
+  __shared__ short listed[2048], row_of[2048]; // the listed tokens, and their rows
   const long tokens = $batch$, width = $d$, first = (long)blockIdx.x * 32;
   const int rows = $v$ - first < 32 ? (int)($v$ - first) : 32;
   const int t = (int)threadIdx.x, lane = t % 32, warp = t / 32;
@@ -21,7 +21,7 @@ __global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
       found[u] = __ballot_sync(0xffffffffu, row[u] >= 0);
       mine += __popc(found[u]);
     }
-    __syncthreads(); // the list before is read
+    __syncthreads(); // the previous list has been read
     if (lane == 0) of_warp[warp] = mine;
     __syncthreads();
     for (int w = 0; w < 8; w++) {

@@ -1,4 +1,4 @@
-// A maximum or a minimum of no element.
+// A maximum or minimum over no elements.
 void $name$(float *restrict out)
 {
   for (long i = 0; i < $n$; i++) out[i] = $value$;

@@ -1,4 +1,4 @@
-// A maximum or a minimum of no element.
+// A maximum or minimum over no elements.
 // launch: ($n$ + 255) / 256, 256
 __global__ void $name$(float *__restrict__ out)
 {

@@ -1,5 +1,5 @@
-// Adds each slice across the middle dimension to that of the output which its index names. Indices
-// of what is not here are passed over.
+// Adds each slice across the middle dimension to the slice of the output that its index names.
+// Indices outside of this rank's part are skipped.
 void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict index,
             long first_D)
 {

@@ -1,5 +1,6 @@
-// Adds each slice across the middle dimension to that of the output which its index names. A block
-// for each slice of the output looks for its index among 256 at once, and adds in their order.
+// Adds each slice across the middle dimension to the slice of the output that its index names. A
+// block for each slice of the output looks for its index among 256 at once, and adds in their
+// order.
 // launch: $D$, 256
 __global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
                        const int *__restrict__ index, long first_D)

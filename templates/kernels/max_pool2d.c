@@ -1,4 +1,4 @@
-// The largest element of each window; a NaN is more than any number.
+// The largest element of each window. NaN is larger than any number.
 void $name$(float *restrict out, const $type_a$ *restrict a)
 {
   const long planes = $batch$, height = $y$, width = $x$, rows = $p$, columns = $q$;

@@ -1,4 +1,4 @@
-// The largest element of each window; a NaN is more than any number. A thread for each window.
+// The largest element of each window. NaN is larger than any number. A thread for each window.
 // launch: ($batch$ * $p$ * $q$ + 255) / 256, 256
 __global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a)
 {

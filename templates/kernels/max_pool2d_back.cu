@@ -1,5 +1,5 @@
 // Each window's gradient goes to the first of its largest elements, or to its last NaN: a thread
-// for each element of the input asks the windows in which it lies.
+// for each element of the input checks the windows that contain it.
 // launch: ($batch$ * $y$ * $x$ + 255) / 256, 256
 __global__ void $name$(float *__restrict__ da, const $type_dout$ *__restrict__ dout,
                        const $type_a$ *__restrict__ a, const $type_out$ *__restrict__ out)

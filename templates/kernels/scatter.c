@@ -1,5 +1,5 @@
-// A copy of a in which elements of b stand where their indices along the middle dimension say, the
-// last of those that go to one place. Indices of what is not here are passed over.
+// A copy of a, with elements of b at their indices along the middle dimension; of several for one
+// place, the last one. Indices outside of this rank's part are skipped.
 void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict index,
             const $type_b$ *restrict b, long first_D)
 {

@@ -1,6 +1,6 @@
-// A copy of a in which elements of b stand where their indices along the middle dimension say, the
-// last of those that go to one place: a thread for each element of the output looks for it, from
-// the last on. Indices of what is not here are passed over.
+// A copy of a, with elements of b at their indices along the middle dimension; of several for one
+// place, the last one: a thread for each element of the output searches for it, from the last on.
+// Indices outside of this rank's part are skipped.
 // launch: ($before$ * $D$ * $after$ + 255) / 256, 256
 __global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
                        const int *__restrict__ index, const $type_b$ *__restrict__ b, long first_D)

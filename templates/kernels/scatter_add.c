@@ -1,5 +1,5 @@
-// Adds each element to where its index along the middle dimension says. Indices of what is not here
-// are passed over.
+// Adds each element at its index along the middle dimension. Indices outside of this rank's part
+// are skipped.
 void $name$(float *restrict out, const $type_a$ *restrict a, const int *restrict index,
             long first_D)
 {

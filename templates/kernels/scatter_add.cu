@@ -1,5 +1,5 @@
-// Adds each element to where its index along the middle dimension says: a thread for each element
-// of the output looks for those that come to it. Indices of what is not here are passed over.
+// Adds each element at its index along the middle dimension: a thread for each element of the
+// output searches for those that go there. Indices outside of this rank's part are skipped.
 // launch: ($before$ * $D$ * $after$ + 255) / 256, 256
 __global__ void $name$(float *__restrict__ out, const $type_a$ *__restrict__ a,
                        const int *__restrict__ index, long first_D)

@@ -87,8 +87,7 @@ static struct tensor tensors[TENSORS] = {
 // Which dimension is cut over the ranks; -1: each has the whole.
 static const int cut[TENSORS] = {0, -1, 1, 1, 0, 1, 0, 0, -1};
 
-static long firsts[TENSORS][MAX_DIMS];
-static char owned[TENSORS];
+static struct own_part own[TENSORS];
 static char memories[MOST_RANKS][MEMORY];
 static void *memory;
 
@@ -101,7 +100,7 @@ const struct program program = {.plan = "plan.lua",
                                 .loss = 2048,
                                 .tensors = tensors,
                                 .ntensors = TENSORS};
-const struct rank rank = {.first = (const long (*)[MAX_DIMS])firsts, .owns = owned};
+const struct rank rank = {.parts = own};
 
 void target_put(void *to, const void *from, size_t bytes)
 {
@@ -125,11 +124,11 @@ static void become(int id, int ranks)
   for (int i = 0; i < TENSORS; i++) {
     struct tensor *t = &tensors[i];
     memcpy(t->here, t->of, sizeof t->here);
-    memset(firsts[i], 0, sizeof firsts[i]);
-    owned[i] = cut[i] >= 0 || id == 0;
+    memset(own[i].first, 0, sizeof own[i].first);
+    own[i].saves = cut[i] >= 0 || id == 0;
     if (cut[i] < 0) continue;
     long size = t->of[cut[i]], part = (size + ranks - 1) / ranks, first = id * part;
-    firsts[i][cut[i]] = first < size ? first : size;
+    own[i].first[cut[i]] = first < size ? first : size;
     t->here[cut[i]] = first >= size ? 0 : first + part < size ? part : size - first;
   }
 }

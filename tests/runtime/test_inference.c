@@ -17,7 +17,7 @@ static const struct tensor tensors[] = {
     {{"input", NULL}, {NULL, NULL}, 1, BATCH, F32, 8, 0, 1, {2}, {2}, {UNIFORM, 0, 1}},
     {{"output", NULL}, {NULL, NULL}, 1, OUTPUT, F32, 16, 0, 1, {2}, {2}, {CONSTANT, 0, 0}},
 };
-static const long firsts[3][MAX_DIMS];
+static const struct own_part parts[3] = {{{0}, true}, {{0}, true}, {{0}, true}};
 static float values[6];
 static void *memory = values;
 
@@ -28,7 +28,7 @@ const struct program program = {.hash = "0123456789abcdef",
                                 .loss = -1,
                                 .tensors = tensors,
                                 .ntensors = 3};
-const struct rank rank = {.first = firsts, .owns = (const char[]){1, 1, 1}};
+const struct rank rank = {.parts = parts};
 
 void target_put(void *to, const void *from, size_t bytes)
 {

@@ -46,8 +46,8 @@ static struct program this_program = {.plan = "plan.lua",
                                       .index_uses = uses,
                                       .nindex_uses = 3,
                                       .noted = offsetof(__typeof__(space), noted)};
-static long firsts[TENSORS][MAX_DIMS];
-static struct rank this_rank = {.first = (const long (*)[MAX_DIMS])firsts};
+static struct own_part own[TENSORS];
+static struct rank this_rank = {.parts = own};
 
 // As it is, but for whose program it is.
 #define program this_program
@@ -188,10 +188,10 @@ static void parts(void **state)
 {
   (void)state;
   write_file("narrow", "I64", 8, (const int64_t[]){0, 0, 0, 50, 0, 60});
-  firsts[NARROW][0] = 2;
+  own[NARROW].first[0] = 2;
   tensors[NARROW].here[0] = 1;
   take(NARROW, NULL, "narrow[2, 1] (sample 2) is 60, but");
-  firsts[NARROW][0] = 0;
+  own[NARROW].first[0] = 0;
   take(NARROW, NULL, NULL);
   tensors[NARROW].here[0] = ROWS;
 }

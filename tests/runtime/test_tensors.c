@@ -124,7 +124,7 @@ static float element(int row, int k, int ranks, long i)
     long columns = t->ndim == 2 ? t->of[1] : 1, at[2] = {i / columns, i % columns};
     bool here = true;
     for (int d = 0; d < t->ndim; d++) {
-      at[d] -= firsts[row][d];
+      at[d] -= own[row].first[d];
       here = here && at[d] >= 0 && at[d] < t->here[d];
     }
     if (here)

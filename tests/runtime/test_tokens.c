@@ -40,13 +40,13 @@ static struct tensor tensors[TENSORS] = {
                 {TOKENS, 300, 1}},
     [MASK] = {{"mask", NULL}, {NULL, NULL}, 1, BATCH, F32, 2048, 0, 1, {4}, {4}, {CONSTANT, 0, 0}},
 };
-static long firsts[TENSORS][MAX_DIMS];
+static struct own_part own[TENSORS];
 static char space[MEMORY];
 static void *memory = space;
 
 static struct program this_program = {
     .world = 1, .memory = &memory, .bytes = MEMORY, .tensors = tensors, .ntensors = TENSORS};
-static struct rank this_rank = {.first = (const long (*)[MAX_DIMS])firsts};
+static struct rank this_rank = {.parts = own};
 
 // As it is, but for whose program it is.
 #define program this_program
@@ -79,7 +79,7 @@ static void become(int id, int rows, int columns)
   this_rank.id = id;
   for (int t = INPUT; t <= TARGET; t++)
     for (int d = 0; d < 2; d++) {
-      firsts[t][d] = part_first(tensors[t].of[d], parts[d], at[d]);
+      own[t].first[d] = part_first(tensors[t].of[d], parts[d], at[d]);
       tensors[t].here[d] = part_size(tensors[t].of[d], parts[d], at[d]);
     }
 }
@@ -171,7 +171,7 @@ static void check_batch_at(size_t begin, long i, size_t length, size_t size)
   if (!tokens_fill(&text, begin, &why)) fail_msg("%s", why.text);
   (void)i;
   for (int t = INPUT; t <= TARGET; t++) {
-    const long *here = tensors[t].here, *first = firsts[t];
+    const long *here = tensors[t].here, *first = own[t].first;
     for (long k = 0; k < here[0] * here[1]; k++) {
       long row = first[0] + k / here[1], column = first[1] + k % here[1];
       size_t place = (begin + (size_t)(row * COLUMNS + column)) % period;

@@ -85,8 +85,7 @@ static void small_stays_whole(const void *unused)
   for (int i = 0; i < graph->nop; i++) must(!graph->op[i].pieces, "operation %d is cut", i);
   struct buffer told = {0};
   put_async_tp(&told);
-  must(strstr(told.text, "none of 12 collectives travels in pieces: by the model"), "%s",
-       told.text);
+  must(strstr(told.text, "none of 12 collectives is in chunks: by the model"), "%s", told.text);
   check(PASS_ASYNC_TP);
 }
 

@@ -301,8 +301,7 @@ static void split_in_two(const void *with)
     must(op->nbody == 2, "%d members", op->nbody);
     for (int k = 0; k < 2; k++)
       must(graph->op[op->body[k]].out == made[2 * n + k], "member %d of %d is another", k, n);
-    must(strstr(op->why, "it is used whole; 2 of 4 that bucketing = greedy has together"), "%s",
-         op->why);
+    must(strstr(op->why, "it is used whole; 2 of the 4 of a greedy bucket"), "%s", op->why);
     n++;
   }
   must(n == 2, "%d gathers", n);

@@ -43,8 +43,9 @@ static struct table read_table(const char *text, const char *call)
     must(t.n < MOST_ROWS, "a long table");
     t.row[t.n++] = read_row(line + 1);
   }
-  must(sscanf(strstr(text, call) + strlen(call), "(%255[^,], %lld, %lld, %lld, parcel)", t.at,
-              &bytes, &t.chunk, &told) == 4 &&
+  must(sscanf(strstr(text, call) + strlen(call),
+              "(%255[^,], /* bytes */ %lld, /* chunk */ %lld, %lld, parcel)", t.at, &bytes,
+              &t.chunk, &told) == 4 &&
            told == t.n,
        "%s", text);
   return t;

@@ -142,7 +142,7 @@ static void move_once(const void *with)
   lies(taken(a, 0), "S(0)");
   lies(c, "S(0)");
   const struct op *op = &graph->op[graph->value[taken(a, 0)].op];
-  must(!strcmp(op->why, "exp takes it so") && op->line == 4, "the reason: %s", op->why);
+  must(!strcmp(op->why, "exp's input layout") && op->line == 4, "the reason: %s", op->why);
 }
 
 /* A redistribution that the plan has asked for is used by others too. */
