@@ -137,10 +137,10 @@ echo "mine" > "$out/notes.txt"
 [ "$(cd "$out" && echo rank*.c)" = "rank1.c rank2.c" ] || fail "--ranks 1-2 wrote $(ls "$out")"
 [ -e "$out/notes.txt" ] || fail "a file that is not tpgen's was taken away"
 
-# A dimension of the mesh that cuts nothing is told of, one of a single rank is not.
-"$TPGEN" tests/dump/idle.lua -o "$WORK/idle" -D tp=2 2>&1 | grep -q 'idle.lua:3: note: nothing is cut along tp' ||
-  fail "a mesh dimension that cuts nothing is not told of"
-[ -z "$("$TPGEN" tests/dump/idle.lua -o "$WORK/idle" -D tp=1 2>&1)" ] || fail "a program without a fault is told of"
+# A note names a dimension of the mesh that shards nothing, but not one of a single rank.
+"$TPGEN" tests/dump/idle.lua -o "$WORK/idle" -D tp=2 2>&1 | grep -q 'idle.lua:3: note: nothing is sharded along tp' ||
+  fail "there is no note of a mesh dimension that shards nothing"
+[ -z "$("$TPGEN" tests/dump/idle.lua -o "$WORK/idle" -D tp=1 2>&1)" ] || fail "there is a note without a reason"
 
 # What cannot be written leaves the old output whole and nothing beside it.
 "$TPGEN" "$toy" -o "$out" -D tp=2

@@ -121,8 +121,8 @@ static const char *indices_legend(void)
       "index_uses[], in the file of tensors[], lists the numbers that are used as indices, and "
       "their bounds. The runtime checks those of an input when it reads the input.";
   const char *computed =
-      " Kernels check those that the step computes: noted[i], in struct memory, is 0 as long as "
-      "all numbers of index_uses[i] are in range.";
+      " Kernels check those that the step computes: noted[], in struct memory, has an element for "
+      "each of index_uses[], which is 0 as long as all numbers are in range.";
   return text("\n//\n%s",
               wrapped(text("// %s%s", inputs, notes_indices() ? computed : ""), " ", "// "));
 }
