@@ -216,7 +216,7 @@ static void fill_present(uint64_t count)
     const struct tensor *t = &program.tensors[row];
     if (t->role != BATCH || t->init.how != PRESENT) continue;
     for (long i = 0; i < t->here[0]; i++) {
-      const float x = (uint64_t)(rank.first[row][0] + i) < count ? 1 : 0;
+      const float x = (uint64_t)(rank.parts[row].first[0] + i) < count ? 1 : 0;
       target_put((char *)*program.memory + t->offset + (size_t)i * sizeof x, &x, sizeof x);
     }
   }

@@ -310,7 +310,7 @@ void rows_pad(int row, long first, void *stage)
 {
   const struct tensor *t = &program.tensors[row];
   const struct index_use *use = numbers_ignoring(row);
-  const long mine = t->ndim > 0 ? rank.first[row][0] : 0, rows = t->ndim > 0 ? t->here[0] : 0;
+  const long mine = t->ndim > 0 ? rank.parts[row].first[0] : 0, rows = t->ndim > 0 ? t->here[0] : 0;
   if (first < mine) first = mine;
   if (first >= mine + rows) return;
   char *to = (char *)*program.memory + t->offset + (size_t)(first - mine) * row_bytes(row);
@@ -337,7 +337,7 @@ static void put_piece(const struct read *piece, void *to)
   const int row = piece->input->row;
   const size_t size = table_type(program.tensors[row].type).bytes;
   target_put(p->memory + piece->from * size, piece->elements, piece->count * size);
-  if (p->labels && rank.owns[row])
+  if (p->labels && rank.parts[row].saves)
     *p->labels += numbers_counted(row, &piece->slice, piece->shift, piece->from, piece->count,
                                   piece->elements);
 }
@@ -374,7 +374,7 @@ static bool fill_input(const struct data_set *set, const struct set_input *input
 {
   const struct tensor *t = tensor_of(input);
   if (input->is_fixed) return fill_fixed(set, input, why);
-  const long begin = rank.first[input->row][0], own = begin + t->here[0];
+  const long begin = rank.parts[input->row].first[0], own = begin + t->here[0];
   const long end = (long)least_of((uint64_t)own, of->count);
   for (long row = begin; row < end;) {
     const struct rows rows = next_rows(input, order, of, row, end);

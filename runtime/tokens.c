@@ -372,7 +372,7 @@ static long rows_there(const struct source *from, int row)
 {
   const struct tensor *t = &program.tensors[row];
   if (!from->order) return t->here[0];
-  const long left = (long)from->of->count - rank.first[row][0];
+  const long left = (long)from->of->count - rank.parts[row].first[0];
   return left < 0 ? 0 : left < t->here[0] ? left : t->here[0];
 }
 

@@ -64,10 +64,10 @@ void rows_pad(int row, long first, void *stage)
 {
   const struct tensor *t = &tensors[row];
   (void)stage;
-  for (long r = first < firsts[row][0] ? firsts[row][0] : first; r < firsts[row][0] + t->here[0];
-       r++)
+  for (long r = first < own[row].first[0] ? own[row].first[0] : first;
+       r < own[row].first[0] + t->here[0]; r++)
     memset(space + t->offset +
-               (size_t)((r - firsts[row][0]) * t->here[1]) * (t->type == I64 ? 8 : 4),
+               (size_t)((r - own[row].first[0]) * t->here[1]) * (t->type == I64 ? 8 : 4),
            0xff, (size_t)t->here[1] * (t->type == I64 ? 8 : 4));
 }
 
@@ -291,8 +291,8 @@ static void windows(void **state)
       if (!tokens_fill_windows(&text, &order, &of, &why)) fail_msg("%s", why.text);
       for (int t = INPUT; t <= TARGET; t++)
         for (long k = 0; k < tensors[t].here[0] * tensors[t].here[1]; k++) {
-          const long row = firsts[t][0] + k / tensors[t].here[1];
-          const long column = firsts[t][1] + k % tensors[t].here[1];
+          const long row = own[t].first[0] + k / tensors[t].here[1];
+          const long column = own[t].first[1] + k % tensors[t].here[1];
           const long long got = t == INPUT
                                     ? ((int32_t *)(void *)space)[k]
                                     : ((int64_t *)(void *)(space + tensors[TARGET].offset))[k];
