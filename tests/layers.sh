@@ -8,8 +8,9 @@ sources=$(cd gen && printf '%s\n' */*.c | grep -v '^tools/\|^driver/main.c')
 # Each line: FOLDER/FILE.c.o FOLDER/FILE.c.o, of which the first needs the second.
 (cd "$objects" && for source in $sources; do nm -A "$source.o"; done) | sed 's/:/ /' |
   awk '$3 ~ /^[TDBRV]$/ { home[$4] = $1 } $2 == "U" { uses[$1 " " $3] }
-    END { for (u in uses) { split(u, p, " "); if (home[p[2]] != "" && home[p[2]] != p[1]) print p[1], home[p[2]] } }' |
-  LC_ALL=C sort -u > "$WORK/needs"
+    END { for (u in uses) { split(u, p, " "); if (home[p[2]] != "" && home[p[2]] != p[1]) print p[1], home[p[2]], p[2] } }' |
+  LC_ALL=C sort -u > "$WORK/uses"
+cut -d ' ' -f 1,2 "$WORK/uses" | LC_ALL=C sort -u > "$WORK/needs"
 [ "$(wc -l < "$WORK/needs")" -gt 300 ] || fail "only $(wc -l < "$WORK/needs") needs were found in $objects"
 tsort "$WORK/needs" > /dev/null 2> "$WORK/circles" || true
 [ ! -s "$WORK/circles" ] || fail "files that need each other: $(head -n 4 "$WORK/circles" | sed 's/.*: //')"
@@ -19,6 +20,11 @@ upward=$(awk 'NR == FNR { if (NF) floor[$1] = NR; next }
   { split($1, a, "/"); split($2, b, "/"); if (!(a[1] in floor)) print $1 " lies in no layer"
     if (floor[b[1]] > floor[a[1]]) print $1 " needs " $2 }' gen/LAYERS "$WORK/needs")
 [ -z "$upward" ] || fail "$(head -n 8 <<< "$upward")"
+
+# The checks ask nothing of the passes that they check. limits.c is none: it tells the plan what a rank needs.
+asked=$(awk '$1 ~ /^check\// && $1 !~ /limits/ && $2 ~ /^(flat|folded|target)\// && $3 != "takes_steps" {
+  print $1 " asks " $3 " of " $2 }' "$WORK/uses")
+[ -z "$asked" ] || fail "$(head -n 8 <<< "$asked")"
 
 awk '{ print $1, NR }' gen/LAYERS > "$WORK/floors"
 for file in gen/*/*.c gen/*/*.h; do

@@ -120,7 +120,9 @@ static void check_rule(const struct op *op)
        "there is no such operator");
   bool has_equation = op->kind != OP_custom && !strcmp(op_row[op->kind].rule, "equation");
   need(!has_equation || op->equation, "its rule is missing");
-  if (!*rule_of(op) || op->nbody || !op->nout) return;
+  if (!*rule_of(op)) return;
+  need(scanned_rule(rule_of(op)), "its rule is none");
+  if (op->nbody || !op->nout) return;
   if (!op->nin) return; /* full: its shape is its own */
   op_letters(&here, &l);
   need(l.nout == op->nout, "it makes another number of values");

@@ -349,7 +349,9 @@ static void find_letters(const struct op *of, struct letters *l)
   put_operands();
   for (int k = 0; k < op->nout; k++)
     if (l->ndim_out[k] != graph->value[op->out + k].shape.ndim)
-      bug("rule", "%s: output %d does not have the dimensions of its rule", op_name(op), k);
+      plan_error(op->line, "%s: output %d has shape %s, which does not fit the rule %s",
+                 printable(op_name(op)), k, shape_text(graph->value[op->out + k].shape),
+                 printable(rule_of(op)));
   find_sizes();
   for (int i = 0; i < op->nin; i++)
     for (int d = 0; d < l->ndim_in[i]; d++)
