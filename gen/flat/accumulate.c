@@ -155,12 +155,8 @@ static int accumulate(int id, struct list *order, struct list *later)
 void accumulate_gradients(int *gradient)
 {
   struct list order = {0}, later = {0};
-  readers = alloc((size_t)graph->nvalue * sizeof *readers);
+  readers = count_readers();
   unused = alloc((size_t)graph->nop + 1);
-  for (int i = 0; i < graph->norder; i++) {
-    const struct op *op = &graph->op[graph->order[i]];
-    for (int k = 0; k < op->nin; k++) readers[op->in[k]]++;
-  }
   int nop = graph->nop;
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
@@ -181,22 +177,6 @@ void accumulate_gradients(int *gradient)
 }
 
 /* ---------------------------------------------------------------------- products add themselves */
-
-static void count_readers(void)
-{
-  int *list = NULL, room = 0;
-  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++) {
-      const struct op *op = &graph->op[graph->function[i].op[k]];
-      while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
-      for (int n = op_reads(op, list); n--;) {
-        int family = graph->value[list[n]].family;
-        readers[list[n]]++;
-        if (family != NONE && family != list[n]) readers[family]++;
-      }
-    }
-}
 
 /* The product that only this addition reads, and that is made directly before it; or NONE. */
 static int product_added_by(const struct function *f, const struct op *add)
@@ -233,6 +213,6 @@ static void add_products_of(struct function *f)
 void add_products_in_place(void)
 {
   if (plan_options->accumulate == 1) return;
-  count_readers();
+  readers = count_readers();
   for (int i = 0; i < graph->nfunction; i++) add_products_of(&graph->function[i]);
 }

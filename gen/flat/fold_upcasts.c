@@ -36,13 +36,12 @@ static bool is_unread_cast(const struct op *op, const int *readers)
 
 void fold_upcasts(void)
 {
-  int *readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers), kept = 0;
+  int kept = 0;
   for (int at = 0; at < graph->norder; at++) {
     struct op *op = &graph->op[graph->order[at]];
     if (is_pointwise(op->kind) || is_reduce(op->kind)) read_narrow(op);
-    for (int i = 0; i < op->nin; i++) readers[op->in[i]]++;
-    for (int k = 0; k < op->nbody; k++) readers[graph->op[op->body[k]].in[0]]++;
   }
+  const int *readers = count_readers();
   for (int at = 0; at < graph->norder; at++)
     if (!is_unread_cast(&graph->op[graph->order[at]], readers))
       graph->order[kept++] = graph->order[at];

@@ -27,7 +27,6 @@ static void mark_wanted(void)
     wanted[i] = graph->value[i].role == PARAMETER && is_floating(graph->value[i].type);
   for (int i = 0; i < graph->norder; i++) {
     const struct op *op = &graph->op[graph->order[i]];
-    for (int k = 0; k < op->nin; k++) readers[op->in[k]]++;
     if (stays(op) && stays_at[op->in[0]] == NONE) stays_at[op->in[0]] = graph->order[i];
     mark_outputs(op);
   }
@@ -172,7 +171,7 @@ void grad(void)
   int known = graph->nvalue, norder = graph->norder;
   gradient = alloc((size_t)known * sizeof *gradient);
   wanted = alloc((size_t)known * sizeof *wanted);
-  readers = alloc((size_t)known * sizeof *readers);
+  readers = count_readers();
   stays_at = alloc((size_t)known * sizeof *stays_at);
   for (int i = 0; i < known; i++) gradient[i] = stays_at[i] = NONE;
   mark_wanted();

@@ -203,6 +203,7 @@ void plan(void)
   place_units();
   name_inner_values();
   int known = graph->nvalue;
+  new_order = (struct list){0};
   now = alloc((size_t)known * sizeof *now);
   for (int i = 0; i < known; i++) now[i] = i;
   styles_of = alloc((size_t)(graph->nmodule + 1) * sizeof *styles_of);

@@ -68,7 +68,6 @@ static int taken_room;
 
 static void find_elements(void)
 {
-  if (element_of) return;
   element_of = alloc((size_t)(graph->nmodule + 1) * sizeof *element_of);
   for (int i = 0; i < graph->nmodule; i++) {
     int parent = graph->module[i].parent;

@@ -343,13 +343,10 @@ static int *readers, *reader; /* by value: how many operations read it, and the 
 static void find_readers(void)
 {
   reader = alloc((size_t)(graph->nvalue + 1) * sizeof *reader);
-  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
+  readers = count_readers();
   for (int at = 0; at < graph->norder; at++) {
     const struct op *op = &graph->op[graph->order[at]];
-    for (int i = 0; i < op->nin; i++) {
-      reader[op->in[i]] = graph->order[at];
-      readers[op->in[i]]++;
-    }
+    for (int i = 0; i < op->nin; i++) reader[op->in[i]] = graph->order[at];
   }
 }
 

@@ -251,8 +251,8 @@ static void put_pieces(struct list *to, const struct line *l, int pieces)
    depends on something marked `made`. */
 static bool mark_needed(int id, int first, int except, bool *needed, const bool *made)
 {
-  static int *list, room;
-  while (room < op_width(&graph->op[id])) list = grow(list, 0, &room, sizeof *list);
+  static struct kept_list kept;
+  int *list = kept_room(&kept, op_width(&graph->op[id]));
   int n = op_reads(&graph->op[id], list), reads[MAX_INPUTS];
   if (graph->op[id].kind == OP_loop || n > MAX_INPUTS) return false;
   memcpy(reads, list, (size_t)n * sizeof *reads);
@@ -421,16 +421,10 @@ static void note_places(void)
   for (int at = 0; at < f->nop; at++) place[f->op[at]] = at;
 }
 
-static void count_uses(void *unused, int id, int times)
+static void note_times(void *unused, int id, int times)
 {
   (void)unused;
-  const struct op *op = &graph->op[id];
   times_of[id] = times;
-  for (int i = 0; i < op->nin; i++) {
-    const struct value *v = &graph->value[op->in[i]];
-    readers[op->in[i]]++;
-    if (v->family != NONE && v->family != op->in[i]) readers[v->family]++;
-  }
 }
 
 /* Whether the function was changed for it. */
@@ -483,9 +477,9 @@ static void refuse_unmet(const struct async *a)
 void async_tp(void)
 {
   if (!plan_options->nasync) return;
-  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
+  readers = count_readers();
   times_of = alloc((size_t)(graph->nop + 1) * sizeof *times_of);
-  each_op(count_uses, NULL);
+  each_op(note_times, NULL);
   for (int i = 0; i < graph->nfunction; i++) {
     f = &graph->function[i];
     if (f->phase != UPDATE) decompose_function();

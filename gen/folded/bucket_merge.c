@@ -26,13 +26,13 @@ typedef void visitor(void *to, int value, bool writes);
 
 static void visit_op(const struct op *op, visitor *visit, void *to)
 {
-  static int *list, room;
+  static struct kept_list kept;
   if (op->kind == OP_loop) {
     const struct function *body = &graph->function[op->function];
     for (int i = 0; i < body->nop; i++) visit_op(&graph->op[body->op[i]], visit, to);
     return;
   }
-  while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
+  int *list = kept_room(&kept, op_width(op));
   for (int n = op_reads(op, list); n--;) {
     visit(to, alias_root(list[n]), false);
     if (graph->value[list[n]].step) visit(to, alias_root(graph->value[list[n]].initial), false);

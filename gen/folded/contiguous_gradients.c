@@ -101,8 +101,7 @@ int64_t *times_in(const struct function *f)
   static int64_t *done;
   static int room;
   int64_t now = 0;
-  if (of != graph) room = 0;
-  of = graph;
+  if (is_other_graph(&of)) room = 0;
   while (room <= graph->nop) done = grow(done, 0, &room, sizeof *done);
   for (int i = 0; i < f->nop; i++) {
     now = plus_times(now, 1, time_of(&graph->op[f->op[i]]));

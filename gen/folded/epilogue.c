@@ -26,24 +26,6 @@
 
 static int *readers; /* by value: the operations that read it, in kernels and out of them */
 
-static void count_reader(const struct op *op)
-{
-  for (int i = 0; i < op->nin && !op->nbody; i++) {
-    const struct value *v = &graph->value[op->in[i]];
-    readers[op->in[i]]++;
-    if (v->family != NONE && v->family != op->in[i]) readers[v->family]++;
-  }
-  for (int k = 0; k < op->nbody; k++) count_reader(&graph->op[op->body[k]]);
-}
-
-static void count_readers(void)
-{
-  readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop; k++)
-      count_reader(&graph->op[graph->function[i].op[k]]);
-}
-
 /* ------------------------------------------------------------------------------- what can go so */
 
 static bool lies_as_written(int value)
@@ -393,7 +375,7 @@ static void give_sums(struct function *f)
 void epilogue(void)
 {
   if (!target->epilogues) return;
-  count_readers();
+  readers = count_readers();
   for (int i = 0; i < graph->nfunction; i++) {
     give_sums(&graph->function[i]);
     join_kernels(&graph->function[i]);

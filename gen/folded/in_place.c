@@ -73,8 +73,7 @@ static const struct outer_reads *outer_reads_of(const struct op *kernel)
   static const struct graph *of;
   static struct outer_reads *known; /* by operation */
   static int count;
-  if (of != graph) count = 0;
-  of = graph;
+  if (is_other_graph(&of)) count = 0;
   while (count <= kernel - graph->op) known = grow(known, count, &count, sizeof *known);
   struct outer_reads *reads = &known[kernel - graph->op];
   if (reads->body == kernel->body) return reads;

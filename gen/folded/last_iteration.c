@@ -112,8 +112,7 @@ static bool try_in_last_iteration(struct overlap *o, int function, int loop, int
   if (!gathers_shards(op->kind) || unit_of(op) == NONE || !is_worth_it(op)) return false;
   if (takes > iteration) return false;
   if (!needs_no_loop(&graph->function[function], loop, op, false, &along)) return false;
-  if (of != graph) asked = 0;
-  of = graph;
+  if (is_other_graph(&of)) asked = 0;
   if (!within_budget(&asked, MOST_ASKED)) {
     ended_early("schedule", "gathers in a loop's last iteration", MOST_ASKED,
                 "operations looked at");

@@ -43,7 +43,6 @@ static void clear_tables(struct lifetimes *l)
   clear_memory_plan(l->plan);
   for (size_t i = 0; i < values; i++)
     l->note[i] = (struct value_note){.gradient = NONE, .sum = NONE};
-  memset(l->function_of, 0, ops * sizeof *l->function_of);
 }
 
 static void widen_value_lists(struct lifetimes *l)
@@ -68,10 +67,8 @@ void find_program_points(struct lifetimes *l)
   each_op(add_point, l);
   widen_value_lists(l);
   l->end_of_batches = 0;
-  for (int i = 0; i < graph->nfunction; i++) {
-    l->loop_first[i] = NONE;
-    for (int k = 0; k < graph->function[i].nop; k++) l->function_of[graph->function[i].op[k]] = i;
-  }
+  for (int i = 0; i < graph->nfunction; i++) l->loop_first[i] = NONE;
+  functions_of_ops(l->function_of);
   for (int at = 0; at < l->op.n; at++) l->await_at[l->op.at[at]] = NONE;
   for (int at = 0; at < l->op.n; at++) {
     const struct op *op = op_at(l, at);

@@ -15,6 +15,8 @@ int *read_list, *write_list;
 void widen_lists(const struct op *op)
 {
   static int list_room;
+  static const struct graph *of;
+  if (is_other_graph(&of)) list_room = 0;
   while (list_room < op_width(op)) {
     int room = list_room;
     read_list = grow(read_list, 0, &room, sizeof *read_list);

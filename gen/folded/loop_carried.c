@@ -42,8 +42,8 @@ struct carried_list {
 
 /* ------------------------------------------------------------------------- which of them can be */
 
-/* How many operations of the program read the value, a member of its family, or a view of it. */
-static int count_readers(int value)
+/* How many operations of the program read the value in memory, or a member of its family. */
+static int reads_in_memory(int value)
 {
   int count = 0;
   for (int i = 0; i < graph->nfunction; i++)
@@ -99,7 +99,7 @@ static bool needs_no_iteration(const struct function *f, const struct op *op, st
     int id = maker_in(f, reads[i], &alone);
     if (id == NONE || !alone || before->n == FEW) return false;
     const struct op *maker = &graph->op[id];
-    if (is_collective(maker->kind) || count_readers(reads[i]) != 1) return false;
+    if (is_collective(maker->kind) || reads_in_memory(reads[i]) != 1) return false;
     if (!needs_no_iteration(f, maker, before)) return false;
     add(before, id);
   }

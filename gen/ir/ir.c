@@ -4,6 +4,20 @@
 struct graph *graph;
 struct plan_options *plan_options;
 
+bool is_other_graph(const struct graph **of)
+{
+  bool other = *of != graph;
+  *of = graph;
+  return other;
+}
+
+int *kept_room(struct kept_list *list, int n)
+{
+  if (is_other_graph(&list->of)) list->room = 0;
+  if (list->room < n) list->at = alloc((size_t)(list->room = 2 * n) * sizeof *list->at);
+  return list->at;
+}
+
 void graph_open(void)
 {
   arena_open(TABLE_ROOM * (sizeof(struct value) + sizeof(struct op)));

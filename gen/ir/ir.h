@@ -138,6 +138,15 @@ bool is_next_parameter(int one, int next);
    the plan. */
 extern struct graph *graph;
 extern struct plan_options *plan_options;
+/* Whether there is another graph than when this was asked last with the same `of`: what a file
+   keeps from call to call is of that one, and is to be forgotten. */
+bool is_other_graph(const struct graph **of);
+/* A list that serves from call to call, with room for n numbers. */
+struct kept_list {
+  const struct graph *of;
+  int room, *at;
+};
+int *kept_room(struct kept_list *list, int n);
 /* Opens the arena and creates the empty graph and default options in it. */
 void graph_open(void);
 
@@ -360,6 +369,13 @@ const char *identity_equation(int ndim);
 bool notes_indices(void);
 /* Whether it runs once for each batch of a step. */
 bool is_of_batch(enum phase phase);
+/* By value: how many operations read it, in kernels and buckets and out of them; of a family's
+   first value also those that read the others'. */
+int *count_readers(void);
+/* By operation: the function that runs it, or NONE. And of a function: the body of a loop that it
+   is, or is a part of, or NONE. */
+void functions_of_ops(int *function_of);
+int loop_of(int function);
 /* The place of the operation in the function, or NONE. */
 int runs_at(const struct function *f, int op);
 /* Calls `visit` for every operation in the order of the program, and tells how many times it

@@ -9,6 +9,39 @@ bool is_of_batch(enum phase phase)
   return phase == FORWARD || phase == BACKWARD;
 }
 
+static void count_reads(const struct op *op, int *readers)
+{
+  for (int i = 0; i < op->nin && !op->nbody; i++) {
+    int family = graph->value[op->in[i]].family;
+    readers[op->in[i]]++;
+    if (family != NONE && family != op->in[i]) readers[family]++;
+  }
+  for (int k = 0; k < op->nbody; k++) count_reads(&graph->op[op->body[k]], readers);
+}
+
+int *count_readers(void)
+{
+  int *readers = alloc((size_t)(graph->nvalue + 1) * sizeof *readers);
+  for (int i = 0; i < graph->norder; i++) count_reads(&graph->op[graph->order[i]], readers);
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++)
+      count_reads(&graph->op[graph->function[i].op[k]], readers);
+  return readers;
+}
+
+void functions_of_ops(int *function_of)
+{
+  for (int i = 0; i < graph->nop; i++) function_of[i] = NONE;
+  for (int i = 0; i < graph->nfunction; i++)
+    for (int k = 0; k < graph->function[i].nop; k++) function_of[graph->function[i].op[k]] = i;
+}
+
+int loop_of(int function)
+{
+  const struct function *f = function == NONE ? NULL : &graph->function[function];
+  return !f || f->count == 1 ? NONE : f->is_part ? f->body : function;
+}
+
 int runs_at(const struct function *f, int op)
 {
   for (int k = 0; k < f->nop; k++)

@@ -34,19 +34,8 @@ static void add_to(struct sum *sum, int op, int times)
   sum->picoseconds = plus_times(sum->picoseconds, times, takes);
 }
 
-/* By operation, the function that runs it; a part of a loop's body counts as the body. */
-static const struct function **find_functions(void)
-{
-  const struct function **of = alloc((size_t)(graph->nop + 1) * sizeof *of);
-  for (int i = 0; i < graph->nfunction; i++) {
-    const struct function *f = &graph->function[i];
-    for (int k = 0; k < f->nop; k++) of[f->op[k]] = f->is_part ? &graph->function[f->body] : f;
-  }
-  return of;
-}
-
 struct both {
-  const struct function **of;
+  int *of; /* by operation: the function that runs it */
   struct sums kinds, functions;
 };
 
@@ -56,7 +45,8 @@ static void add_collective(void *to, int id, int times)
   const struct op *op = &graph->op[id];
   if (!is_collective(op->kind)) return;
   const char *kind = text("%s %s", kind_of(op), printable(graph->group[op->group].name));
-  const struct function *f = both->of[id];
+  const struct function *f = &graph->function[both->of[id]];
+  if (f->is_part) f = &graph->function[f->body];
   add_to(sum_called(&both->kinds, kind, 1), id, times);
   add_to(sum_called(&both->functions, f->name, f->count), id, times);
 }
@@ -75,7 +65,8 @@ static void put_sums(struct buffer *b, const char *title, const struct sums *s)
 
 void put_communication(struct buffer *b)
 {
-  struct both both = {.of = find_functions()};
+  struct both both = {.of = alloc((size_t)(graph->nop + 1) * sizeof *both.of)};
+  functions_of_ops(both.of);
   each_op(add_collective, &both);
   if (!both.kinds.n) return;
   put_sums(b, "communication by kind", &both.kinds);

@@ -86,15 +86,13 @@ static struct {
   int64_t begin, end; /* the range that the bars show */
 } chart;
 
-static int *loop_of; /* by operation: the body of a loop that contains it, or NONE */
+static int *loop_at; /* by operation: the body of a loop that contains it, or NONE */
 
 static void find_shown_loops(void)
 {
-  loop_of = alloc((size_t)graph->nop * sizeof *loop_of);
-  for (int i = 0; i < graph->nop; i++) loop_of[i] = NONE;
-  for (int i = 0; i < graph->nfunction; i++)
-    for (int k = 0; k < graph->function[i].nop && graph->function[i].count > 1; k++)
-      loop_of[graph->function[i].op[k]] = graph->function[i].is_part ? graph->function[i].body : i;
+  loop_at = alloc((size_t)(graph->nop + 1) * sizeof *loop_at);
+  functions_of_ops(loop_at);
+  for (int i = 0; i < graph->nop; i++) loop_at[i] = loop_of(loop_at[i]);
 }
 
 /* The operation that calls the loop's body, or NULL. */
@@ -135,7 +133,7 @@ static const char *module_path(const struct op *op)
 static const char *path_of_op(const struct ran *r)
 {
   const char *path = module_path(&graph->op[r->op]);
-  int loop = loop_of[r->op];
+  int loop = loop_at[r->op];
   return path && loop != NONE ? path_in(path, loop) : path;
 }
 
@@ -144,7 +142,7 @@ static const char *name_of_collective(const struct ran *r)
 {
   const struct op *op = &graph->op[r->op];
   const char *path = path_of_op(r), *of = path && *path ? printable(path) : NULL;
-  if (of && loop_of[r->op] == NONE) of = text("%.*s", (int)strcspn(of, "."), of);
+  if (of && loop_at[r->op] == NONE) of = text("%.*s", (int)strcspn(of, "."), of);
   const char *plain = text("%s %s", kind_of(op), printable(graph->group[op->group].name));
   if (r->what == COPIES) plain = text("copies, %s", plain);
   if (op->nbody) of = text("bucket of %d", op->nbody);
@@ -157,11 +155,11 @@ static const char *name_of(const struct ran *r)
   const char *path = path_of_op(r);
   if (is_collective(op->kind)) return name_of_collective(r);
   if (is_update(op)) return plan_options->optimizer.name;
-  if (path && *path && loop_of[r->op] == NONE)
+  if (path && *path && loop_at[r->op] == NONE)
     return text("%.*s", (int)strcspn(path, "."), printable(path));
   if (path && *path) return printable(path);
   const char *name = called(op, shown_name);
-  int loop = loop_of[r->op];
+  int loop = loop_at[r->op];
   if (loop == NONE) return name;
   name = path_in(name, loop);
   return *name ? name : text("%s.*", printable(list_path(loop)));
@@ -170,7 +168,7 @@ static const char *name_of(const struct ran *r)
 /* In the chart of a step a loop is one line; by stream, what runs outside of loops. */
 static const char *name_in_step(const struct ran *r)
 {
-  int loop = loop_of[r->op];
+  int loop = loop_at[r->op];
   if (loop == NONE) return name_of(r);
   return text("%s, %d iterations", printable(graph->function[loop].name),
               graph->function[loop].count);
@@ -313,7 +311,7 @@ static void put_whole(struct buffer *b)
   const char **name = alloc((size_t)graph->nop * sizeof *name);
   for (int i = 0; i < s->n; i++) {
     const struct ran *r = &s->ran[i];
-    bool told = loop_of[r->op] != NONE && name[r->op]; /* round by round the same */
+    bool told = loop_at[r->op] != NONE && name[r->op]; /* round by round the same */
     if (!told) name[r->op] = name_in_step(r);
     put_in_row(i, name[r->op]);
   }
@@ -332,7 +330,7 @@ static void find_window(int function)
   int64_t end = 0;
   for (int i = 0; i < s->n; i++) {
     const struct ran *r = &s->ran[i];
-    if (loop_of[r->op] != function || r->stream != NONE || r->what == COPIES) continue;
+    if (loop_at[r->op] != function || r->stream != NONE || r->what == COPIES) continue;
     if (r->module == middle && r->begin < chart.begin) chart.begin = r->begin;
     if (r->module == middle && r->end > end) end = r->end;
     if (r->module == next && r->begin < chart.end) chart.end = r->begin;
@@ -349,7 +347,7 @@ static void put_round(struct buffer *b, int function)
   if (chart.begin == INT64_MAX) return;
   for (int i = 0; i < s->n; i++) {
     const struct ran *r = &s->ran[i];
-    if (loop_of[r->op] == function && r->begin < chart.end && r->end > chart.begin)
+    if (loop_at[r->op] == function && r->begin < chart.end && r->end > chart.begin)
       put_in_row(i, name_of(r));
   }
   put_head(b, text("%s, iteration %d of %d", printable(f->name), f->count / 2 + 1, f->count));

@@ -566,6 +566,8 @@ static void weigh_with_ahead(struct search *s, const struct candidate *cheapest_
 struct way cheapest(const struct op *op, const struct letters *l)
 {
   static struct search s;
+  static const struct graph *of;
+  if (is_other_graph(&of)) memset(&s, 0, sizeof s);
   struct least least = {.found = false};
   int at[MAX_MESH];
   begin_combinations(&s.combinations, op, l, MOST_COMBINATIONS, false);

@@ -38,6 +38,7 @@ bool same_mesh(const struct mesh *a, const struct mesh *b)
 
 void *scratch_alloc(struct scratch *s, size_t size)
 {
+  if (is_other_graph(&s->of)) s->size = 0;
   if (size > s->size) {
     s->size = 2 * size;
     s->at = alloc(s->size);
@@ -101,6 +102,8 @@ void enter_context(struct shape whole, enum type type, const struct fixed_part *
 {
   static struct world kept[2];
   static bool now;
+  static const struct graph *of;
+  if (is_other_graph(&of)) kept[0] = kept[1] = world = (struct world){0};
   if (all != now) {
     kept[now] = world;
     world = kept[all];

@@ -145,6 +145,8 @@ static const struct kept *deal_of(const struct move *m, struct shape whole, cons
 {
   enum { BUCKETS = 256 };
   static struct kept *bucket[BUCKETS];
+  static const struct graph *of;
+  if (is_other_graph(&of)) memset(bucket, 0, sizeof bucket);
   struct fixed_part u = fixed_part_of(m->from, m->to);
   enter_context(whole, F32, &u, coordinate, false);
   struct kept q = {.mesh = graph->mesh, .whole = shared_part(m, whole, coordinate)};

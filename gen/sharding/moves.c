@@ -510,6 +510,8 @@ static int mesh_number(void)
 {
   static int n, room;
   static struct mesh *known;
+  static const struct graph *of;
+  if (is_other_graph(&of)) n = room = 0;
   int at = n;
   while (at > 0 && !same_mesh(&known[at - 1], &graph->mesh)) at--;
   if (at > 0) return at - 1;
@@ -563,6 +565,8 @@ const struct moves *plan_moves(struct shape whole, enum type type, struct layout
   enum { BUCKETS = 4096 };
   static struct remembered *bucket[BUCKETS];
   static const int origin[MAX_MESH];
+  static const struct graph *of;
+  if (is_other_graph(&of)) memset(bucket, 0, sizeof bucket);
   struct question q = {mesh_number(), plan_options->greedy, whole, type_bytes(type),
                        .fixed_part = fixed_part_of(from, to)};
   q.from = compact_of(from, &q.fixed_part);

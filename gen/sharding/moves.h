@@ -146,6 +146,7 @@ struct traffic {
 
 /* Memory that is used again: what it held before is lost. All zeros. */
 struct scratch {
+  const struct graph *of;
   size_t size;
   void *at;
 };

@@ -25,10 +25,10 @@ static const int64_t *chunk_begins(const struct op *op)
   static const int *body;
   static int64_t *begin;
   static int room;
-  if (of == graph && body == op->body) return begin;
-  if (of != graph) room = 0;
+  bool other = is_other_graph(&of);
+  if (!other && body == op->body) return begin;
+  if (other) room = 0;
   while (room <= op->nbody) begin = grow(begin, 0, &room, sizeof *begin);
-  of = graph;
   body = op->body;
   begin[0] = 0;
   for (int k = 0; k < op->nbody; k++) {
@@ -50,6 +50,8 @@ void *counts_room(int what, int n, size_t size)
     void *at;
     size_t size;
   } room[ROOMS];
+  static const struct graph *of;
+  if (is_other_graph(&of)) memset(room, 0, sizeof room);
   size_t wanted = (size_t)n * size;
   if (room[what].size < wanted) {
     room[what].at = alloc(wanted);
@@ -72,7 +74,6 @@ int64_t elements_of_rank(int value, int rank)
 
 /* The elements of a value's part by rank, or its size along a dimension; cached. */
 struct known_sizes {
-  const struct graph *of;
   int value, dim;
   int64_t *size;
 };
@@ -81,16 +82,17 @@ static const int64_t *sizes_by_rank(int value, int dim)
 {
   static struct known_sizes *known;
   static int n, room;
+  static const struct graph *of;
+  if (is_other_graph(&of)) n = room = 0;
   for (int i = 0; i < n; i++)
-    if (known[i].of == graph && known[i].value == value && known[i].dim == dim)
-      return known[i].size;
+    if (known[i].value == value && known[i].dim == dim) return known[i].size;
   int64_t *size = alloc((size_t)world_size() * sizeof *size);
   for (int r = 0; r < world_size(); r++) {
     struct shape here = local_shape(value, r);
     size[r] = dim == NONE ? elements(here) : here.size[dim];
   }
   GROW(known, n, room);
-  known[n++] = (struct known_sizes){graph, value, dim, size};
+  known[n++] = (struct known_sizes){value, dim, size};
   return size;
 }
 
@@ -120,6 +122,8 @@ const struct traits *traits_of(const struct exchange *x)
 {
   static struct traits *known;
   static int room;
+  static const struct graph *of;
+  if (is_other_graph(&of)) room = 0;
   while (room < graph->nexchange) known = grow(known, room, &room, sizeof *known);
   struct traits *t = &known[x - graph->exchange];
   if (t->of != x)
@@ -276,7 +280,6 @@ bool goes_by_parcels(const struct op *op)
 
 /* What the ranks move in one operation. */
 struct moved {
-  const struct graph *of;
   bool alike;               /* all ranks move as much as rank 0 */
   int64_t *sent, *received; /* by rank; only of rank 0 if all are equal */
 };
@@ -329,6 +332,8 @@ static void count_moved(struct moved *m, const struct op *op)
 {
   static int64_t *sent, *received;
   static int room;
+  static const struct graph *of;
+  if (is_other_graph(&of)) room = 0;
   if (room < world_size()) {
     room = world_size();
     sent = by_rank(), received = by_rank();
@@ -336,7 +341,7 @@ static void count_moved(struct moved *m, const struct op *op)
   size_t bytes = (size_t)world_size() * sizeof *sent;
   memset(sent, 0, bytes), memset(received, 0, bytes);
   add_bytes(op, sent, received);
-  *m = (struct moved){.of = graph, .alike = true};
+  *m = (struct moved){.alike = true};
   for (int r = 1; r < world_size() && m->alike; r++)
     m->alike = sent[r] == sent[0] && received[r] == received[0];
   size_t kept = m->alike ? sizeof *sent : bytes;
@@ -349,9 +354,10 @@ static const struct moved *moved_by(int id)
 {
   static struct moved **known;
   static int room;
+  static const struct graph *of;
+  if (is_other_graph(&of)) room = 0;
   while (room < graph->nop) known = grow(known, room, &room, sizeof *known);
-  if (!known[id]) known[id] = alloc(sizeof **known);
-  if (known[id]->of != graph) count_moved(known[id], &graph->op[id]);
+  if (!known[id]) count_moved(known[id] = alloc(sizeof **known), &graph->op[id]);
   return known[id];
 }
 

@@ -109,9 +109,9 @@ static double pieces_read(const struct op *op, int value)
 /* All that an operation reads and writes. */
 static double bytes_of(const struct op *op)
 {
-  static int *list, room;
+  static struct kept_list kept;
+  int *list = kept_room(&kept, op_width(op));
   double bytes = 0;
-  while (room < op_width(op)) list = grow(list, 0, &room, sizeof *list);
   for (int n = op_reads(op, list); n--;) bytes += local_bytes(list[n]) / pieces_read(op, list[n]);
   for (int n = op_writes(op, list); n--;)
     bytes += local_bytes(list[n]) / (op->pieces ? op->pieces : 1);

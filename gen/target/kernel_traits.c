@@ -46,6 +46,9 @@ bool takes_steps(const struct op *of, int i)
 {
   enum { UNKNOWN, NO, YES };
   static unsigned char known[OP_COUNT][MAX_INPUTS + MAX_OUTPUTS];
+  static const struct target *files_of;
+  if (files_of != target) memset(known, UNKNOWN, sizeof known);
+  files_of = target;
   if (of->kind == OP_custom) return asks_for_steps(of, i);
   unsigned char *answer = &known[of->kind][i];
   if (*answer == UNKNOWN) *answer = asks_for_steps(of, i) ? YES : NO;

@@ -1,5 +1,5 @@
 /* unit.h: what the unit tests share: graphs made by hand, golden tables, and cases that run in a
-   child process because the passes keep what they know of the one graph, or because they end tpgen.
+   child process because they may end tpgen, or crash.
 
    Each test is one program; it includes this header once. */
 #ifndef UNIT_H
