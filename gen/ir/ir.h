@@ -150,20 +150,6 @@ int *kept_room(struct kept_list *list, int n);
 /* Opens the arena and creates the empty graph and default options in it. */
 void graph_open(void);
 
-/* ------------------------------------------------------------------------------ kernel_forms.c */
-
-/* The classes of rank 0 and of the ranks from the first to the last, by the shapes of their parts.
- */
-struct rank_classes find_rank_classes(int first, int last);
-/* What is decided about a fused operation's kernel on a rank. */
-const struct kernel_form *kernel_form(const struct op *op, int rank);
-/* How many floats the kernels of a rank need for parts of sums: those of one at a time. */
-int64_t kernel_scratch(int rank);
-/* The power of two, up to 64, that a value's address on the rank is a multiple of. Before the pass,
-   and for rank NONE: of one that is aligned well. */
-enum { MOST_ALIGNED = 64 };
-int64_t alignment_of(int value, int rank);
-
 /* ------------------------------------------------------------------------------- memory_plan.c */
 
 /* A plan in which every value has its own storage and lives at no time; resets a plan to that. */

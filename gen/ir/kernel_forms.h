@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct op;
+
 /* kernel/build.c and build_rows.c have the code of each. */
 enum kernel_scheme {
   NO_KERNEL, /* the rank has no element of it: only reductions over nothing have a result */
@@ -50,5 +52,19 @@ struct kernel_forms {
     int64_t scratch;          /* the most floats that a kernel needs: they run one by one */
   } * of;                     /* by class */
 };
+
+/* ------------------------------------------------------------------------------ kernel_forms.c */
+
+/* The classes of rank 0 and of the ranks from the first to the last, by the shapes of their parts.
+ */
+struct rank_classes find_rank_classes(int first, int last);
+/* What is decided about a fused operation's kernel on a rank. */
+const struct kernel_form *kernel_form(const struct op *op, int rank);
+/* How many floats the kernels of a rank need for parts of sums: those of one at a time. */
+int64_t kernel_scratch(int rank);
+/* The power of two, up to 64, that a value's address on the rank is a multiple of. Before the pass,
+   and for rank NONE: of one that is aligned well. */
+enum { MOST_ALIGNED = 64 };
+int64_t alignment_of(int value, int rank);
 
 #endif
