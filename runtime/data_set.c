@@ -129,13 +129,27 @@ static bool is_of_one_batch(const struct set_input *input)
   return t->ndim == 0 || (input->nparts == 1 && samples_of(input) == (uint64_t)t->of[0]);
 }
 
-// Inputs of one batch are fixed where others have more samples, or fewer.
+// Whether the first dimensions of all inputs are samples, by their sizes.
+static bool are_alike(const struct data_set *set)
+{
+  const struct tensor *first = NULL;
+  for (size_t i = 0; i < set->ninputs; i++) {
+    const struct tensor *t = tensor_of(&set->inputs[i]);
+    if (t->ndim == 0) continue;
+    if (first && t->of[0] != first->of[0]) return false;
+    first = t;
+  }
+  return true;
+}
+
+// Inputs of one batch are fixed where others have more samples, or fewer; and all of them, where
+// their first dimensions are no samples.
 static bool count_samples(struct data_set *set, struct failure *why)
 {
   const struct set_input *varying = NULL;
   for (size_t i = 0; i < set->ninputs; i++)
     if (!is_of_one_batch(&set->inputs[i])) varying = &set->inputs[i];
-  const bool some_vary = varying != NULL;
+  const bool some_vary = varying != NULL || !are_alike(set);
   for (size_t i = 0; i < set->ninputs; i++) {
     struct set_input *input = &set->inputs[i];
     input->is_fixed = tensor_of(input)->ndim == 0 || (some_vary && is_of_one_batch(input));
