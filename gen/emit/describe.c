@@ -172,6 +172,8 @@ static char *piece_text(const struct op *op)
 /* The facts that a reader needs before the statement of an operation. */
 char *comment_text(const struct op *op)
 {
+  if (op->kind == OP_buffer)
+    return text("%d buffer%s at once, contiguous in memory", op->nbody, op->nbody > 1 ? "s" : "");
   if (is_update(op))
     return text("%s over %d parameters at once, contiguous in memory    %s",
                 plan_options->optimizer.name, op->nbody, where(plan_options->optimizer.line));

@@ -139,7 +139,7 @@ char *sizes_text(struct shape s);
 char *squares_text(const struct op *op, int rank);
 char *norm_text(const struct op *op);
 /* The call that updates parameters, and the name of its kernel without the size. */
-const char *update_name(void);
+const char *update_name(enum op_kind kind);
 char *update_call(const struct op *op, int rank);
 
 #endif

@@ -8,9 +8,10 @@
 
 /* ------------------------------------------------------------------------- the optimizer's text */
 
-/* "adamw", "sgd", "sgd_momentum", "sgd_nesterov": the template, and the kernel's name. */
-const char *update_name(void)
+/* "adamw", "sgd", "sgd_momentum", "sgd_nesterov", "buffer": the template, and the kernel's name. */
+const char *update_name(enum op_kind kind)
 {
+  if (kind == OP_buffer) return "buffer";
   if (is_adamw()) return "adamw";
   if (plan_options->optimizer.momentum == 0) return "sgd";
   return plan_options->optimizer.nesterov ? "sgd_nesterov" : "sgd_momentum";
@@ -29,7 +30,7 @@ static int width_at(int parameter, int rank, int64_t n)
   return width;
 }
 
-static char *update_definition(int64_t n, int width)
+static char *update_definition(enum op_kind kind, int64_t n, int width)
 {
   const struct optimizer *o = &plan_options->optimizer;
   bool clips = plan_options->clip > 0;
@@ -40,9 +41,9 @@ static char *update_definition(int64_t n, int width)
   char *clip = !clips ? ""
                       : fill(embedded_text("templates/clip.c"), "clip",
                              number_text(plan_options->clip), NULL);
-  return fill(update_template(update_name()), "n", text("%" PRId64, n), "number", number, "counter",
-              counter, "width", text("%d", width), "beta1", number_text(o->beta1), "take1",
-              number_text(1 - o->beta1), "beta2", number_text(o->beta2), "take2",
+  return fill(update_template(update_name(kind)), "n", text("%" PRId64, n), "number", number,
+              "counter", counter, "width", text("%d", width), "beta1", number_text(o->beta1),
+              "take1", number_text(1 - o->beta1), "beta2", number_text(o->beta2), "take2",
               number_text(1 - o->beta2), "eps", number_text(o->eps), "decay",
               o->weight_decay
                   ? text(" + %s * %s", number_text(o->weight_decay), forms()->updated_weight)
@@ -75,20 +76,22 @@ char *update_call(const struct op *op, int rank)
                plan_options->optimizer.name, printable(value_name(first->in[0])),
                type_name(graph->value[first->in[0]].type));
   int width = width_at(first->in[0], rank, n);
-  char *definition = update_definition(n, width);
+  char *definition = update_definition(op->kind, n, width);
   /* The template is a whole function: its head up to the brace is the prototype. */
   size_t head = strcspn(definition, "{");
   while (head && (definition[head - 1] == '\n' || definition[head - 1] == ' ')) head--;
-  const char *comment =
-      wrapped(text("// %s: %s", plan_options->optimizer.name, optimizer_text()), " ", "// ");
+  const char *about = op->kind == OP_buffer
+                          ? "// A buffer, less how far it is to go back."
+                          : text("// %s: %s", plan_options->optimizer.name, optimizer_text());
+  const char *comment = wrapped(about, " ", "// ");
   const char *mark = forms()->kernel_mark;
   const char *bounds = fill(forms()->kernel_bounds, "threads", text("%d", BLOCK), NULL);
-  const char *name =
-      add_kernel(text("%s_%" PRId64, update_name(), n), text("%s%.*s", mark, (int)head, definition),
-                 text("%s\n", comment), text("%s%s", bounds, definition), true);
+  const char *name = add_kernel(text("%s_%" PRId64, update_name(op->kind), n),
+                                text("%s%.*s", mark, (int)head, definition), text("%s\n", comment),
+                                text("%s%s", bounds, definition), true);
   struct buffer b = {0};
-  for (int i = 0; i < first->nin; i++) put(&b, "%s, ", update_operand(first, i, n));
-  put(&b, "%s", target->steps_in_memory ? "&m->now" : update_rates());
+  for (int i = 0; i < first->nin; i++) put(&b, "%s%s", i ? ", " : "", update_operand(first, i, n));
+  if (op->kind != OP_buffer) put(&b, ", %s", target->steps_in_memory ? "&m->now" : update_rates());
   char *blocks = text("%" PRId64, (n / width + BLOCK - 1) / BLOCK);
   return kernel_call_text(name, blocks, BLOCK, b.text);
 }

@@ -16,6 +16,15 @@ void sub_grad(int g)
   if (needs_gradient(1)) give_gradient(1, backward_unary(OP_neg, g));
 }
 
+/* Of the buffer no derivative, but how far it is to go back. */
+void running_grad(int g)
+{
+  int value = forward_op->in[0], buffer = forward_op->in[1];
+  if (needs_gradient(0)) give_gradient(0, g);
+  if (needs_gradient(1))
+    give_gradient(1, backward_scale(backward_binary(OP_sub, buffer, value), forward_op->scalar));
+}
+
 void mul_grad(int g)
 {
   for (int i = 0; i < 2; i++)

@@ -2,9 +2,9 @@
 
    Takes   the graph with its gradients.
    Leaves  for each parameter that has a gradient, the optimizer's state, in the layout of the
-           parameter, and an operation that updates both in place. Before these, if the plan asks
-           for it, the norm of all gradients together. In a step of several batches, their gradients
-           are accumulated (accumulate.c). */
+           parameter, and an operation that updates both in place; for a buffer, one that updates
+           it alone. Before these, if the plan asks for it, the norm of all gradients together. In a
+           step of several batches, their gradients are accumulated (accumulate.c). */
 #include "flat/flat.h"
 
 #include <string.h>
@@ -90,6 +90,33 @@ static int state_of(int parameter, const char *what)
   return s;
 }
 
+/* Which parameters are buffers: what the forward holds as `running`. */
+static bool *find_buffers(int known)
+{
+  bool *is_buffer = alloc((size_t)known * sizeof *is_buffer);
+  for (int i = 0; i < known; i++) is_buffer[i] = false;
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = &graph->op[graph->order[i]];
+    if (op->kind != OP_running || op->phase != FORWARD) continue;
+    int buffer = op->in[1];
+    while (graph->value[buffer].op != NONE) buffer = graph->op[graph->value[buffer].op].in[0];
+    is_buffer[buffer] = true;
+    if (plan_options->accumulate > 1)
+      plan_error(op->line, "%s follows the batches of a step: it does not go with accumulate",
+                 printable(graph->value[buffer].name));
+  }
+  return is_buffer;
+}
+
+static void update_buffer(int buffer, int gradient)
+{
+  struct op op = in_update(OP_buffer);
+  op.module = graph->value[buffer].module;
+  op.in[op.nin++] = buffer;
+  op.in[op.nin++] = gradient;
+  append_update(op);
+}
+
 static void update(int parameter, int gradient)
 {
   struct op op = in_update(strcmp(plan_options->optimizer.name, "AdamW") ? OP_sgd : OP_adamw);
@@ -114,8 +141,16 @@ void optimize(void)
   for (int i = 0; i < known; i++) gradient[i] = NONE;
   for (int i = 0; i < known; i++)
     if (graph->value[i].role == GRADIENT) gradient[graph->value[i].of] = i;
+  const bool *is_buffer = find_buffers(known);
+  int *of_buffer = alloc((size_t)known * sizeof *of_buffer);
+  for (int i = 0; i < known; i++) {
+    of_buffer[i] = is_buffer[i] ? gradient[i] : NONE;
+    if (is_buffer[i]) gradient[i] = NONE;
+  }
   if (plan_options->accumulate > 1) accumulate_gradients(gradient);
   if (plan_options->wants_norm) find_norm(gradient, known);
-  for (int i = 0; i < known; i++)
+  for (int i = 0; i < known; i++) {
     if (gradient[i] != NONE) update(i, gradient[i]);
+    if (of_buffer[i] != NONE) update_buffer(i, of_buffer[i]);
+  }
 }

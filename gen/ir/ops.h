@@ -179,6 +179,10 @@ OP(logical_or,     "...,...->...:bool",    "",             no_grad,            "
 OP(logical_not,    "...->...:bool",        "",             no_grad,            "", "!$a", "")
 OP(cast,           "...->...",             "a|a:max|a:min", cast_grad,         "", "$a", "",
    .type = "given", .elements = ALL_OF_FIRST)
+/* The values a. b is a buffer: each step takes it $s of the way to them (`buffer`, below), by what
+   stands as its gradient. */
+OP(running,        "...,...->...",         "a|a:max|a:min", running_grad,      "", "$a", "",
+   .type = "a")
 OP(dropout,        "...@->...@",           "a|a:max|a:min", dropout_grad,      "stream",
    "dropped($a, $random, $s)", "")
 OP(tril,           "...y@x@->...y@x@",     "a|a:max|a:min", tril_grad,         "diagonal",
@@ -289,6 +293,9 @@ OP(norm,           "",                     "",             no_grad,            "
 OP(adamw,          "",                     "",             no_grad,            "", "", "",
    .updates = true)
 OP(sgd,            "",                     "",             no_grad,            "", "", "",
+   .updates = true)
+/* A buffer, less what stands as its gradient. */
+OP(buffer,         "",                     "",             no_grad,            "", "", "",
    .updates = true)
 /* From one layout to another. The plan and propagate ask for it, the pass of its name makes
    it collectives and local work. */

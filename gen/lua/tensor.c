@@ -172,6 +172,16 @@ static void read_attributes(lua_State *L, struct op *op)
   read_numbers(L, op);
 }
 
+/* A buffer is a parameter of its own type. */
+static int buffer_value(lua_State *L)
+{
+  int value = argument_value(L, -1);
+  if (graph->value[value].role != PARAMETER)
+    plan_fails("%s: what follows the batches must be a parameter: nn.Parameter",
+               called_or("running"));
+  return value;
+}
+
 /* Of a table few rows are read: they are cast, not the table. */
 static bool picks_rows(enum op_kind kind)
 {
@@ -188,7 +198,10 @@ static void read_inputs(lua_State *L, struct op *op)
   for (; op->nin < (int)n; op->nin++) {
     lua_rawgeti(L, 2, op->nin + 1);
     bool table = op->nin == 0 && picks_rows(op->kind);
-    op->in[op->nin] = table ? argument_value(L, -1) : argument_operand(L, -1);
+    bool buffer = op->nin == 1 && op->kind == OP_running;
+    op->in[op->nin] = buffer  ? buffer_value(L)
+                      : table ? argument_value(L, -1)
+                              : argument_operand(L, -1);
     lua_pop(L, 1);
   }
   if (op->nin == 0 || !picks_rows(op->kind) || !is_cast_for_use(op->in[0])) return;

@@ -70,6 +70,7 @@ static const struct instance instances[] = {
     BINARY(OP_add),
     {OP_add, .in = {"#ab", "#ab"}},
     BINARY(OP_sub),
+    BINARY(OP_running),
     BINARY(OP_mul),
     BINARY(OP_div),
     BINARY(OP_maximum),

@@ -104,6 +104,9 @@ static bool arithmetic(enum op_kind kind, const double *x, double s, double *y)
   case OP_sub:
     *y = x[0] - x[1];
     return true;
+  case OP_running:
+    *y = x[0];
+    return true;
   case OP_mul:
     *y = x[0] * x[1];
     return true;

@@ -37,6 +37,12 @@ static const struct left_out {
     {"log1p", "P(min) -> P(min)", POSITIVE},
     {"sqrt", "P(min) -> P(min)", POSITIVE},
     {"rsqrt", "P(min) -> P(max)", TURNS},
+    {"running",
+     "R,P(sum) -> R; R,P(max) -> R; R,P(min) -> R; P(sum),P(sum) -> P(sum); P(sum),P(max) -> "
+     "P(sum); P(sum),P(min) -> P(sum); P(max),P(sum) -> P(max); P(max),P(max) -> P(max); "
+     "P(max),P(min) -> P(max); P(min),P(sum) -> P(min); P(min),P(max) -> P(min); P(min),P(min) -> "
+     "P(min); S(0),P(sum) -> S(0); S(0),P(max) -> S(0); S(0),P(min) -> S(0)",
+     "a buffer is never pending"},
     {"relu_back", "P(max),R -> P(max); P(min),R -> P(min)", EXTREMES},
     {"expm1_back", "P(max),R -> P(max); P(min),R -> P(min)", EXTREMES},
     {"log1p_back", "R,P(min) -> P(max); P(max),R -> P(max); P(min),R -> P(min)", EXTREMES},

@@ -439,7 +439,10 @@ static void test_rows_fit_together(void **state)
     int nin = own ? MAX_INPUTS : inputs_of(row->rule), families = 0;
     unsigned used = operands(row->element, nin);
     must(!(used & (used + 1)), "%s leaves out an operand", row->name);
-    must(!*row->element || own || used + 1 == 1u << nin, "%s does not use all operands", row->name);
+    /* The buffer of `running` is read in its gradient alone. */
+    int read = nin - (k == OP_running);
+    must(!*row->element || own || used + 1 == 1u << read, "%s does not use all operands",
+         row->name);
     must(*row->rule || (!*row->linear && !*row->element), "%s has no rule", row->name);
     check_words(row);
     check_linear(row, nin);

@@ -209,6 +209,31 @@ static void test_accumulation(void **state)
   }
 }
 
+/* A buffer has no state, no part in the norm, and is not clipped. */
+static void test_buffer(void **state)
+{
+  (void)state;
+  model("AdamW");
+  plan_options->clip = 1;
+  plan_options->wants_norm = true;
+  int mean = given(ACTIVATION, "mean", parse_shape("4x6"), parse_layout("R S(1)"));
+  append_op((struct op){
+      .kind = OP_running, .nin = 2, .in = {mean, weight[0]}, .scalar = 0.1, .module = NONE});
+  optimize();
+  const struct op *squares = NULL, *update = NULL;
+  for (int i = 0; i < graph->norder; i++) {
+    const struct op *op = nth(i);
+    if (op->kind == OP_squares) squares = op;
+    must(op->kind != OP_adamw || op->in[0] == weight[2], "a buffer is trained");
+    if (op->kind == OP_buffer) update = op;
+  }
+  must(squares && squares->nbody == 1 && graph->op[squares->body[0]].in[0] == gradient[2],
+       "the norm is not that of the trained parameter");
+  must(update && update->nin == 2 && update->in[0] == weight[0] && update->in[1] == gradient[0],
+       "the buffer is not updated");
+  assert_int_equal(update->phase, UPDATE);
+}
+
 static void test_nothing_is_trained(void **state)
 {
   (void)state;
@@ -227,6 +252,7 @@ int main(void)
       cmocka_unit_test(test_clipping),
       cmocka_unit_test(test_norm_of_whole_gradients),
       cmocka_unit_test(test_accumulation),
+      cmocka_unit_test(test_buffer),
       cmocka_unit_test(test_nothing_is_trained),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

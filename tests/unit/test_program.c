@@ -840,6 +840,7 @@ static void run_one(const struct op *op, const struct function *f, int l)
     break;
   case OP_adamw:
   case OP_sgd:
+  case OP_buffer:
     check_update(op, f);
     break;
   case OP_await:

@@ -1,4 +1,4 @@
--- nn_layers.lua: modules of images, as in torch.nn.
+-- nn_layers.lua: modules of images and of normalization, as in torch.nn.
 local core, base, plan = ...
 local fail = base.fail
 local nn, F = plan.nn, base.F
@@ -60,6 +60,137 @@ for n = 1, 2 do
   plain("MaxPool" .. n .. "d", "max_pool" .. n .. "d",
     function(kernel_size, stride, padding, dilation, return_indices, ceil_mode)
       return {}, table.pack(kernel_size, stride, padding, dilation, ceil_mode)
+    end)
+end
+
+-- nn.ConvTranspose1d, nn.ConvTranspose2d(in_channels, out_channels, kernel_size, stride, padding,
+-- output_padding, groups, bias, dilation)
+for n = 1, 2 do
+  local who = "ConvTranspose" .. n .. "d"
+  local convolve = of["conv_transpose" .. n .. "d"]
+  nn[who] = own_class(who, {"weight", "bias"},
+    function(in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation,
+        padding_mode, device, dtype)
+      base.only_float32(dtype, who)
+      local inputs = base.integer(in_channels, who .. "'s number of input channels", 1, LARGEST)
+      local outputs = base.integer(out_channels, who .. "'s number of output channels", 1, LARGEST)
+      local kernel, taps = sizes_of(kernel_size, n, who .. "'s kernel"), 1
+      groups = base.integer(groups == nil and 1 or groups, who .. "'s groups", 1, LARGEST)
+      if inputs % groups ~= 0 or outputs % groups ~= 0 then
+        fail("%s: %d channels in and %d out do not part into %d groups", who, inputs, outputs, groups)
+      end
+      local shape = {inputs, outputs // groups}
+      for i, k in ipairs(kernel) do
+        if k < 1 then fail("%s's kernel must be at least 1", who) end
+        shape[i + 2], taps = k, taps * k
+      end
+      local bound = 1 / math.sqrt(outputs // groups * taps)
+      local self = {weight = core.parameter(who, shape, "uniform", -bound, bound)}
+      if flag(bias, who .. "'s bias") then
+        self.bias = core.parameter(who, {outputs}, "uniform", -bound, bound)
+      end
+      return self, table.pack(stride, padding, output_padding, groups, dilation)
+    end,
+    function(self, how, x)
+      base.check_input(x, who)
+      return convolve(x, self.weight, self.bias, table.unpack(how, 1, how.n))
+    end)
+end
+
+plain("AvgPool1d", "avg_pool1d", function(kernel_size, stride, padding, ceil_mode, count_include_pad)
+  return {}, table.pack(kernel_size, stride, padding, ceil_mode, count_include_pad)
+end)
+plain("AvgPool2d", "avg_pool2d",
+  function(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return {}, table.pack(kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+  end)
+plain("AdaptiveAvgPool1d", "adaptive_avg_pool1d", function(output_size) return {}, table.pack(output_size) end)
+plain("AdaptiveAvgPool2d", "adaptive_avg_pool2d", function(output_size) return {}, table.pack(output_size) end)
+plain("Upsample", "interpolate", function(size, scale_factor, mode, align_corners, recompute_scale_factor)
+  return {}, table.pack(size, scale_factor, mode, align_corners, recompute_scale_factor)
+end)
+
+-- ---------------------------------------------------------------------------------- normalization
+
+-- nn.GroupNorm(num_groups, num_channels, eps, affine)
+nn.GroupNorm = own_class("GroupNorm", {"weight", "bias"},
+  function(num_groups, num_channels, eps, affine, device, dtype, bias)
+    base.only_float32(dtype, "GroupNorm")
+    local groups = base.integer(num_groups, "GroupNorm's number of groups", 1, LARGEST)
+    local channels = base.integer(num_channels, "GroupNorm's number of channels", 1, LARGEST)
+    if channels % groups ~= 0 then
+      fail("GroupNorm: %d channels do not part into %d groups", channels, groups)
+    end
+    local self = {}
+    if flag(affine, "GroupNorm's affine") then
+      self.weight = base.filled_parameter("GroupNorm", {channels}, 1.0)
+      if flag(bias, "GroupNorm's bias") then self.bias = base.filled_parameter("GroupNorm", {channels}, 0.0) end
+    end
+    return self, {groups = groups, eps = base.epsilon_of(eps, "GroupNorm", 1e-5)}
+  end,
+  function(self, how, x)
+    base.check_input(x, "GroupNorm")
+    return of.group_norm(x, how.groups, self.weight, self.bias, how.eps)
+  end)
+
+-- The images' dimensions beside [n, channels], at most: of 1d none or one.
+local function check_dimensions(x, who, n)
+  local dims = #core.shape(x)
+  if dims ~= n + 2 and not (n == 1 and dims == 2) then
+    fail("%s takes [n, channels, %s], not the shape %s", who, n == 1 and "x" or "y, x",
+      base.shape_text(core.shape(x)))
+  end
+end
+
+-- nn.BatchNorm1d, nn.BatchNorm2d(num_features, eps, momentum, affine, track_running_stats): in train by the
+-- whole batch, which running_mean and running_var follow; in infer by these.
+for n = 1, 2 do
+  local who = "BatchNorm" .. n .. "d"
+  nn[who] = own_class(who, {"weight", "bias", "running_mean", "running_var"},
+    function(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+      base.only_float32(dtype, who)
+      local channels = base.integer(num_features, who .. "'s number of features", 1, LARGEST)
+      local self = {}
+      if flag(affine, who .. "'s affine") then
+        self.weight = base.filled_parameter(who, {channels}, 1.0)
+        if flag(bias, who .. "'s bias") then self.bias = base.filled_parameter(who, {channels}, 0.0) end
+      end
+      if flag(track_running_stats, who .. "'s track_running_stats") then
+        self.running_mean = base.filled_parameter(who, {channels}, 0.0)
+        self.running_var = base.filled_parameter(who, {channels}, 1.0)
+      end
+      return self, {eps = base.epsilon_of(eps, who, 1e-5),
+        momentum = base.number(momentum == nil and 0.1 or momentum, who .. "'s momentum", 0, 2)}
+    end,
+    function(self, how, x)
+      base.check_input(x, who)
+      check_dimensions(x, who, n)
+      return of.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias,
+        base.training or self.running_mean == nil, how.momentum, how.eps)
+    end)
+
+  local instance = "InstanceNorm" .. n .. "d"
+  nn[instance] = own_class(instance, {"weight", "bias"},
+    function(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+      base.only_float32(dtype, instance)
+      local channels = base.integer(num_features, instance .. "'s number of features", 1, LARGEST)
+      if track_running_stats ~= nil and flag(track_running_stats, instance .. "'s track_running_stats") then
+        fail("%s does not take 'track_running_stats': each image has its own mean", instance)
+      end
+      base.number(momentum == nil and 0.1 or momentum, instance .. "'s momentum", 0, 2)
+      local self = {}
+      if affine ~= nil and flag(affine, instance .. "'s affine") then
+        self.weight = base.filled_parameter(instance, {channels}, 1.0)
+        if flag(bias, instance .. "'s bias") then
+          self.bias = base.filled_parameter(instance, {channels}, 0.0)
+        end
+      end
+      return self, {eps = base.epsilon_of(eps, instance, 1e-5)}
+    end,
+    function(self, how, x)
+      base.check_input(x, instance)
+      check_dimensions(x, instance, n)
+      return of.instance_norm(x, nil, nil, self.weight, self.bias, true, 0.1, how.eps)
     end)
 end
 

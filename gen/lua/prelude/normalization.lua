@@ -5,11 +5,6 @@ local append, raw, method = core.append, base.raw, base.method
 local misfit, shape_text, dimension = base.misfit, base.shape_text, base.dimension
 local view, reduced, wide, narrowed = base.view, base.reduced, base.wide, base.narrowed
 
--- buffer <- (1 - momentum) buffer + momentum value, after the step.
-function base.follow(buffer, value, momentum)
-  misfit("running_mean and running_var do not change here: nn.BatchNorm1d and nn.BatchNorm2d keep them")
-end
-
 local function epsilon(eps)
   eps = base.number_or(eps, 1e-5, "eps")
   if not (eps >= 0 and eps < math.huge) then misfit("eps must be a number of 0 or more, not %s", eps) end
@@ -87,31 +82,47 @@ local function beside_channels(shape)
   return dims, n
 end
 
+-- v [1, channels, 1, ...] of the whole batch, which a buffer follows, if there is one: after the step that
+-- is (1 - momentum) buffer + momentum times v.
+local function followed(v, buffer, momentum, times, what)
+  if buffer == nil then return v end
+  local shape = core.shape(v)
+  across(buffer, what, shape)
+  local value = core.finish(view(v, {shape[2]}), what)
+  if times ~= 1 then value = raw.mul(value, times) end
+  value = append("running", {value, buffer}, {scalar = momentum})
+  return view(times ~= 1 and raw.mul(value, 1 / times) or value, shape)
+end
+
+-- x as its own mean and variance over the batch have it.
+local function by_batch(x, shape, running_mean, running_var, momentum, eps)
+  local dims, n = beside_channels(shape)
+  if n < 2 then misfit("one element for each channel has no variance; the shape is %s", shape_text(shape)) end
+  local mean = reduced("sum", x, dims, true, 1 / n)
+  local y = raw.sub(x, followed(mean, running_mean, momentum, 1, "running_mean"))
+  local variance = reduced("sum", raw.square(y), dims, true, 1 / n)
+  variance = followed(variance, running_var, momentum, n / (n - 1), "running_var")
+  return raw.mul(y, raw.rsqrt(raw.add(variance, eps)))
+end
+
 -- batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps): x [n, channels, ...].
--- Means and variances are those of the whole batch, however it is cut.
+-- Means and variances are those of the whole batch, however it is cut. In training running_mean and
+-- running_var are parameters that follow them.
 method("batch_norm", function(input, running_mean, running_var, weight, bias, training, momentum, eps)
   local shape = need_channels(input)
   if training ~= nil and type(training) ~= "boolean" then
     misfit("training must be true or false, not %s", base.a(training))
   end
-  momentum = base.number_or(momentum, 0.1, "momentum")
+  momentum, eps = base.number_or(momentum, 0.1, "momentum"), epsilon(eps)
   local x, y = wide(input), nil
   if training then
-    local dims, n = beside_channels(shape)
-    if n < 2 then misfit("one element for each channel has no variance; the shape is %s", shape_text(shape)) end
-    local variance, mean
-    y, variance, mean = centred(x, dims, n)
-    y = raw.mul(y, raw.rsqrt(raw.add(variance, epsilon(eps))))
-    if running_mean ~= nil then base.follow(running_mean, view(mean, {shape[2]}), momentum) end
-    if running_var ~= nil then
-      base.follow(running_var, raw.mul(view(variance, {shape[2]}), n / (n - 1)), momentum)
-    end
+    y = by_batch(x, shape, running_mean, running_var, momentum, eps)
   else
     if running_mean == nil or running_var == nil then
       misfit("without training it takes running_mean and running_var")
     end
-    local factor = raw.rsqrt(raw.add(across(running_var, "running_var", shape), epsilon(eps)))
-    y = raw.mul(raw.sub(x, across(running_mean, "running_mean", shape)), factor)
+    local mean, variance = across(running_mean, "running_mean", shape), across(running_var, "running_var", shape)
+    y = raw.mul(raw.sub(x, mean), raw.rsqrt(raw.add(variance, eps)))
   end
   return narrowed(affine(y, weight, bias, shape), input)
 end)

@@ -31,7 +31,6 @@ for _, row in ipairs{
   {"implicit", "false", "it is of PyTorch's own calls"},
   {"min_value", "", "PyTorch calls it min_val now"},
   {"max_value", "", "PyTorch calls it max_val now"},
-  {"track_running_stats", "true", "batch_norm of training without buffers is F.batch_norm(x, nil, nil, ...)"},
 } do
   core.refuse(row[1], row[2], row[3])
 end

@@ -71,7 +71,7 @@ local function function_of(row)
 end
 
 -- What has a function by another name, which checks what the rule leaves open.
-local elsewhere = {attention = true, index_within = true}
+local elsewhere = {attention = true, index_within = true, running = true}
 
 for _, row in ipairs(core.rows()) do
   local takes_tensors = string.sub(row.rule, 1, 2) ~= "->"
