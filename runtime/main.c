@@ -21,6 +21,7 @@
 #include "tokens.h"
 #include "validation.h"
 #include "checksums.h"
+#include "dry_run.h"
 
 enum { WRONG_USAGE = 2 };
 enum { FILES = 10 }; // deadlines: some ranks have much to read or write, and others nothing
@@ -280,7 +281,7 @@ static bool prepare(const struct options *o, int *step)
   if (!all_ok(*program.memory != NULL, &why)) return false;
   if (me.rank == 0) folder_token(token);
   target_share(token, sizeof token);
-  if (!all_ok(take_folders(o, &why), &why)) return false;
+  if (!o->dry_run && !all_ok(take_folders(o, &why), &why)) return false;
   if (o->data[0] || o->weights || o->load) watch_patience(FILES);
   return all_ok(open_data(o, &why), &why) && fill_and_check(o, step) &&
          all_ok(
@@ -295,6 +296,10 @@ static bool run(const struct options *o)
   int step = 0, saved = -1;
   bool prepared = prepare(o, &step);
   watch_patience(1);
+  if (prepared && o->dry_run) {
+    dry_run(o, step);
+    return indices_are_right(step);
+  }
   if (!prepared || !all_ok(metrics_open(o, step + 1, o->steps, &why), &why)) return false;
   int last = step;
   if (!run_steps(o, step + 1, &saved, &last)) return false;

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "batches.h"
+#include "events.h"
 #include "open_input.h"
 #include "program.h"
 #include "target.h"
@@ -27,7 +28,8 @@ struct told {
 
 static struct {
   const struct options *options;
-  FILE *file;
+  FILE *file, *events;
+  char events_name[EVENTS_NAME];
   long whole;          // so many bytes of it are there for good: whole lines
   bool silent;         // standard output has failed
   struct failure lost; // what was lost of what was told; empty: nothing was
@@ -57,6 +59,21 @@ static bool tells(void)
   return rank.id == 0;
 }
 
+// ---- numbers -----------------------------------------------------------------------------------
+
+// "6,667"
+static const char *with_commas(double x, char to[32])
+{
+  char digits[24];
+  int n = snprintf(digits, sizeof digits, "%.0f", x < 1e15 ? x : 1e15), used = 0;
+  for (int i = 0; i < n; i++) {
+    if (i > 0 && (n - i) % 3 == 0) to[used++] = ',';
+    to[used++] = digits[i];
+  }
+  to[used] = 0;
+  return to;
+}
+
 // ---- the bar -----------------------------------------------------------------------------------
 
 // run.sh says where a terminal is and how wide: "1 80" for standard output. A rank cannot see it:
@@ -78,17 +95,41 @@ static void erase_bar(void)
   run.drawn = 0;
 }
 
-// "[=====>         ]  412/1000  3:12 left", ten times a second at most.
+static const char *rate_text(double x, char to[32])
+{
+  if (x >= 10) return with_commas(x, to);
+  snprintf(to, 32, "%.1f", x);
+  return to;
+}
+
+// What is behind the bar: "  412/1000  3:12 left  5.2 steps/s  6,667 tokens/s".
+static int print_after(int t, double time, bool rates, char to[120])
+{
+  char rate[32];
+  const double steps = (t - run.first + 1) / fmax(time - run.begun, 1e-9);
+  const double left = (run.last - t) / steps;
+  const double tokens = (double)program.batches * (double)tokens_of_batch() * steps;
+  const int minutes = left < 6e6 ? (int)(left / 60) : 99999;
+  int n = snprintf(to, 120, "  %d/%d  %d:%02d left", t, run.last, minutes, (int)fmod(left, 60));
+  if (!rates) return n;
+  if (steps < 1)
+    n += snprintf(to + n, 120 - (size_t)n, "  %.3g s/step", 1 / steps);
+  else
+    n += snprintf(to + n, 120 - (size_t)n, "  %s steps/s", rate_text(steps, rate));
+  if (tokens > 0)
+    n += snprintf(to + n, 120 - (size_t)n, "  %s tokens/s", rate_text(tokens, rate));
+  return n;
+}
+
+// "[=====>         ]  412/1000  3:12 left  5.2 steps/s", ten times a second at most.
 static void draw_bar(int t, double time)
 {
-  char after[64];
+  char after[120];
   static double last;
   if (!run.bar || time - last < 0.1) return;
   last = time;
-  double left = (time - run.begun) / (t - run.first + 1) * (run.last - t);
-  int minutes = left < 6e6 ? (int)(left / 60) : 99999;
-  snprintf(after, sizeof after, "  %d/%d  %d:%02d left", t, run.last, minutes, (int)fmod(left, 60));
-  int width = run.columns - (int)strlen(after) - 4;
+  int width = run.columns - print_after(t, time, true, after) - 4;
+  if (width < 12) width = run.columns - print_after(t, time, false, after) - 4;
   int full = (int)((double)width * t / run.last);
   if (width < 5) return;
   fprintf(run.bar, "\r[%.*s>%*s]%s", full > 0 ? full - 1 : 0,
@@ -131,19 +172,6 @@ static struct told measure(int t)
   return told;
 }
 
-// "6,667"
-static const char *with_commas(double x, char to[32])
-{
-  char digits[24];
-  int n = snprintf(digits, sizeof digits, "%.0f", x < 1e15 ? x : 1e15), used = 0;
-  for (int i = 0; i < n; i++) {
-    if (i > 0 && (n - i) % 3 == 0) to[used++] = ',';
-    to[used++] = digits[i];
-  }
-  to[used] = 0;
-  return to;
-}
-
 // As torchtitan's, but for numbers that four places do not show.
 static void print_float(const char *name, float x)
 {
@@ -181,18 +209,32 @@ static void warn_of_nan(const struct told *told)
   fprintf(stderr, "; training goes on\n");
 }
 
-// A number of JSON, which has no NaN.
+// A line of JSON and an event begin, get their numbers, and end.
+static void begin_numbers(int step)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  if (run.file) fprintf(run.file, "{\"step\":%d", step);
+  if (run.events) events_begin((double)t.tv_sec + 1e-9 * (double)t.tv_nsec, step);
+}
+
+// JSON has no NaN.
 static void write_number(const char *name, double x)
 {
-  if (isfinite(x))
-    fprintf(run.file, ",\"%s\":%.9g", name, x);
-  else
-    fprintf(run.file, ",\"%s\":null", name);
+  if (run.file && isfinite(x)) fprintf(run.file, ",\"%s\":%.9g", name, x);
+  if (run.file && !isfinite(x)) fprintf(run.file, ",\"%s\":null", name);
+  if (run.events) events_number(name, x);
+}
+
+static void end_numbers(void)
+{
+  if (run.file) fprintf(run.file, "}\n");
+  if (run.events) events_end(run.events);
 }
 
 static void write_told(const struct told *told)
 {
-  fprintf(run.file, "{\"step\":%d", told->step);
+  begin_numbers(told->step);
   write_number("loss", (double)told->loss);
   if (program.grad_norm >= 0) write_number("grad_norm", (double)told->grad_norm);
   write_number("seconds", told->seconds);
@@ -202,9 +244,10 @@ static void write_told(const struct told *told)
   }
   if (program.flops > 0) write_number("tflops", told->tflops);
   if (program.flops > 0 && told->mfu > 0) write_number("mfu", told->mfu);
-  fprintf(run.file, ",\"memory\":%zu", told->memory);
+  if (run.file) fprintf(run.file, ",\"memory\":%zu", told->memory);
+  if (run.events) events_number("memory", (double)told->memory);
   if (program.learning_rate) write_number("lr", told->lr);
-  fprintf(run.file, "}\n");
+  end_numbers();
 }
 
 // ---- what cannot be told -----------------------------------------------------------------------
@@ -247,10 +290,20 @@ static void flush_file(int t)
   run.file = NULL;
 }
 
+static void flush_events(int t)
+{
+  if (!run.events || flushed(run.events)) return;
+  lose(run.events_name, t);
+  __fpurge(run.events);
+  fclose(run.events);
+  run.events = NULL;
+}
+
 static void flush_all(int t)
 {
   flush_output(t);
   flush_file(t);
+  flush_events(t);
 }
 
 // Lines reach their readers at once when steps are slow, and cost little when they are quick.
@@ -311,6 +364,8 @@ bool metrics_open(const struct options *o, int first, int last, struct failure *
   run.told = first - 1;
   if (!tells()) return true;
   if (o->metrics && !(run.file = create_stream(o->metrics, why))) return false;
+  if (o->tensorboard && !(run.events = events_open(o->tensorboard, run.events_name, why)))
+    return false;
   run.peak_tflops = o->peak_tflops > 0 ? o->peak_tflops : target_peak_tflops();
   find_terminal();
   print_what_runs();
@@ -326,7 +381,7 @@ void metrics_step(int t)
     struct told told = measure(t);
     erase_bar();
     if (!run.silent) print_told(&told);
-    if (run.file) write_told(&told);
+    write_told(&told);
     warn_of_nan(&told);
     run.told = t;
     run.since = now();
@@ -346,12 +401,11 @@ void metrics_validation(void)
     print_float("best", (float)v->best);
     printf(" of step %d\n", v->best_step);
   }
-  if (run.file) {
-    fprintf(run.file, "{\"step\":%d", v->step);
-    write_number("validation_loss", v->loss);
-    write_number("best_validation_loss", v->best);
-    fprintf(run.file, ",\"best_step\":%d}\n", v->best_step);
-  }
+  begin_numbers(v->step);
+  write_number("validation_loss", v->loss);
+  write_number("best_validation_loss", v->best);
+  write_number("best_step", v->best_step);
+  end_numbers();
   flush_all(v->step);
 }
 
@@ -392,6 +446,8 @@ bool metrics_close(struct failure *why)
 {
   if (run.file && fclose(run.file) != 0) lose(run.options->metrics, run.last);
   run.file = NULL;
+  if (run.events && fclose(run.events) != 0) lose(run.events_name, run.last);
+  run.events = NULL;
   return !*run.lost.text ||
          failed(why, "%.500s: what was to be saved is saved, but not all was told", run.lost.text);
 }

@@ -111,6 +111,12 @@ static bool read_option(struct options *o, int option)
   case 'm':
     o->metrics = optarg;
     return true;
+  case 'B':
+    o->tensorboard = optarg;
+    return true;
+  case 'u':
+    o->dry_run = true;
+    return true;
   case 'r':
     o->load = optarg;
     return true;
@@ -143,6 +149,7 @@ static const char *contradiction(const struct options *o)
   if ((o->validate_every || o->validate_steps) && !validates)
     return "--validate-every and --validate-steps want --validate FILE";
   if (o->stop_after && !validates) return "--stop-after wants --validate FILE";
+  if (o->dry_run && o->verify) return "--verify looks at a checkpoint, and nothing else";
   if (o->keep_best && !validates) return "--keep best wants --validate FILE";
   if ((o->keep_best || o->keep) && !o->save) return "--keep wants --save DIR";
   if (o->save_every && !o->save) return "--save-every wants --save DIR";
@@ -175,6 +182,8 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
       {"stop-after", required_argument, NULL, 'x'},
       {"deadline", required_argument, NULL, 'D'},
       {"metrics", required_argument, NULL, 'm'},
+      {"tensorboard", required_argument, NULL, 'B'},
+      {"dry-run", no_argument, NULL, 'u'},
       {"load", required_argument, NULL, 'r'},
       {"save", required_argument, NULL, 'o'},
       {"export", required_argument, NULL, 'e'},

@@ -11,7 +11,7 @@ struct options {
   int steps, log_every;
   int save_every; // 0: only at the end
   int deadline;   // in seconds; 0: none
-  const char *weights, *tokens, *metrics, *load, *save, *export_to;
+  const char *weights, *tokens, *metrics, *tensorboard, *load, *save, *export_to;
   const char *data[MOST_DATA + 1]; // each --data, then NULL
   const char *validate[MOST_DATA + 1];
   int validate_every, validate_steps; // 0: as the plan says
@@ -24,6 +24,7 @@ struct options {
   double peak_tflops;                 // 0: not told
   bool profile;                       // where a step's time goes on the GPU is to be told
   bool graph;                         // each step is to be one graph on the GPU
+  bool dry_run;                       // what it takes is told, and nothing is trained
   bool help;
 };
 

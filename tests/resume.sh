@@ -18,15 +18,16 @@ make() {
   shift
   "$TPGEN" tests/resume/tiny.lua -o "$to" "$@" && make_ranks "$to" plain || { fail "$to"; exit 1; }
 }
-# The command that runs all of a program's ranks on the text; one rank needs no launcher.
+# The command that runs all of a program's ranks, on the text where no data is told; one rank needs no launcher.
 command_of() {
-  local to=$WORK/$1 rank
+  local to=$WORK/$1 rank text=(--data "$WORK/text.txt")
   shift
-  command=("$to/rank0" --data "$WORK/text.txt" "$@")
+  [[ " $* " != *" --data "* ]] || text=()
+  command=("$to/rank0" "${text[@]}" "$@")
   [ -e "$to/rank1" ] || return 0
   command=("${launch[@]}" -n 1 "${command[@]}")
   for ((rank = 1; rank < $(find "$to" -name 'rank*.o' | wc -l); rank++)); do
-    command+=(: -n 1 "$to/rank$rank" --data "$WORK/text.txt" "$@")
+    command+=(: -n 1 "$to/rank$rank" "${text[@]}" "$@")
   done
 }
 # job NAME RESULT ARGUMENTS...: what it says is in RESULT.out.

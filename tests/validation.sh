@@ -111,6 +111,26 @@ echo mine > "$WORK/foreign.saved/best/notes"
 grep -q 'best: no checkpoint is kept in its place: it holds notes' "$WORK/foreign.out" || fail "foreign: $(tail -n 2 "$WORK/foreign.out")"
 [ "$(cat "$WORK/foreign.saved/best/notes")" = mine ] || fail "foreign: it has removed what is not its own"
 
+# ---- what a job takes, and what TensorBoard reads -----------------------------------------------------------
+
+# dry NAME KIND: it tells what it takes, and leaves nothing.
+dry() {
+  start "$WORK/$1" "$WORK/$1.dry" "${given[@]}" "${held[@]}" --keep best,3 --dry-run > /dev/null || fail "$1: a dry run"
+  local words
+  for words in 'nothing is trained or saved' '^memory: .* of this rank.s are the program.s, .* all that it has had$' \
+    '^time: .* a step (3 measured), .* for 18 steps$' '^reads: .*model.safetensors$' '^reads: .*data.safetensors, 22 samples$' \
+    '^reads: .*validation.safetensors, 10 samples, for [0-9]* batches a validation$' \
+    '^writes: .*dry.saved: [0-9]* bytes a checkpoint, at most 5 at once; .* are free there$'; do
+    grep -q -- "$words" "$WORK/$1.dry.out" || fail "$1: a dry run does not say '$words': $(cat "$WORK/$1.dry.out")"
+  done
+  [ ! -e "$WORK/$1.dry.saved" ] && [ ! -e "$WORK/$1.dry.jsonl" ] || fail "$1: a dry run leaves files"
+}
+dry mesh
+dry on_stand_in
+start "$WORK/one" "$WORK/events" "${given[@]}" "${held[@]}" --tensorboard "$WORK/events" --steps 3 || fail "events"
+[ "$(cat "$WORK"/events/events.out.tfevents.* | grep -ao loss | wc -l)" -eq 5 ] ||
+  fail "events: not the losses of three steps, that of a validation and the best"
+
 # ---- what is refused -------------------------------------------------------------------------------------
 
 # refuses NAME WORDS ARGUMENTS...
