@@ -248,6 +248,7 @@ void close_steps()
     cudaFreeHost(stages[i].memory);
   }
   if (passed) cudaFreeHost(passed);
+  close_finite();
   free(place);
   free(ends_at);
 }

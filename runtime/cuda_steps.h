@@ -8,4 +8,7 @@ bool wants_graph();
 // Gives back what steps have taken.
 void close_steps();
 
+// Gives back what finite.h notes in.
+void close_finite();
+
 #endif

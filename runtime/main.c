@@ -183,6 +183,25 @@ static void validate(const struct options *o, int t, struct turn *turn)
   if (turn->ends) metrics_stop(t);
 }
 
+// Says it once, of the first step in which there is one, or some steps later.
+static void tell_not_finite(int t)
+{
+  static bool told;
+  struct not_finite first;
+  if (told || !target_not_finite(&first)) return;
+  told = true;
+  char name[200];
+  const char *star = strchr(first.name, '*');
+  const int before = star ? (int)(star - first.name) : (int)strlen(first.name);
+  snprintf(name, sizeof name, "%.*s", before, first.name);
+  if (star) snprintf(name, sizeof name, "%.*s%d%s", before, first.name, first.module, star + 1);
+  fflush(stdout);
+  fprintf(stderr,
+          "rank %d: warning: by step %d, %s (%s:%d) is %s at element %ld of this rank's part: the "
+          "first value that is not finite\n",
+          me.rank, t, name, program.plan, first.line, first.is_nan ? "nan" : "infinite", first.at);
+}
+
 // The step `*saved` is in the folder already; *last is the one that was done last.
 static bool run_steps(const struct options *o, int first, int *saved, int *last)
 {
@@ -193,6 +212,7 @@ static bool run_steps(const struct options *o, int first, int *saved, int *last)
     watch_step(t);
     target_step(t);
     if ((turn.saves || turn.tells || turn.validates) && !indices_are_right(t)) return false;
+    if (turn.tells) tell_not_finite(t);
     metrics_step(t);
     *last = t;
     if (!turn.validates && !turn.saves) continue;

@@ -116,8 +116,7 @@ static int print_after(int t, double time, bool rates, char to[120])
     n += snprintf(to + n, 120 - (size_t)n, "  %.3g s/step", 1 / steps);
   else
     n += snprintf(to + n, 120 - (size_t)n, "  %s steps/s", rate_text(steps, rate));
-  if (tokens > 0)
-    n += snprintf(to + n, 120 - (size_t)n, "  %s tokens/s", rate_text(tokens, rate));
+  if (tokens > 0) n += snprintf(to + n, 120 - (size_t)n, "  %s tokens/s", rate_text(tokens, rate));
   return n;
 }
 

@@ -54,6 +54,17 @@ void target_step(int t);
 // Runs program.validate, to its end.
 void target_validate(void);
 
+// Of a program that tpgen --check-finite wrote: the first value of all steps so far that is NaN or
+// infinity, as this rank has met it. False where there is none.
+struct not_finite {
+  const char *name; // "layers.*.attention.wq": of a module of a list
+  int line;         // of the plan
+  int module;       // which one of the list
+  long at;          // its element in this rank's part
+  bool is_nan;
+};
+bool target_not_finite(struct not_finite *first);
+
 // Copies to and from the program's memory, in the order of its work. What was put may change at
 // once; getting waits for all work before it.
 void target_put(void *memory, const void *from, size_t bytes);

@@ -5,7 +5,7 @@
 #include "program.h"
 #include "$memory$"
 #include "$tensors$"
-
+$finite$
 #include <math.h>
 
 $communicators$

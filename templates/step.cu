@@ -7,6 +7,6 @@
 #include "target.h"
 #include "$memory$"
 #include "$tensors$"
-
+$finite$
 $communicators$$products$
 $learning_rate$$functions$

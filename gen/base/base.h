@@ -55,6 +55,7 @@ struct definition {
 struct options {
   const char *plan, *out;
   bool check, trace;
+  bool check_finite;   /* what a step makes is looked at */
   const char *dump;    /* a pass, or NULL */
   const char *from;    /* a pass: the plan is what `dump` printed after it; or NULL */
   const char *explain; /* a value, or NULL */

@@ -15,6 +15,8 @@ static const char usage[] =
     "                        NCCL\n"
     "  -D NAME=VALUE         what the plan reads as args.NAME\n"
     "  --ranks FIRST-LAST    write only these ranks' programs\n"
+    "  --check-finite        the programs look for the first value that is not finite, and say\n"
+    "                        which it is; they are slower\n"
     "  --trace               write trace.json, too: the simulated step, for Perfetto\n"
     "  --check               write nothing: fail if DIRECTORY is not what the plan gives\n"
     "  --from=PASS           the plan is a file that --dump=PASS printed: go on from there\n"
@@ -142,7 +144,8 @@ static void check_options(int argc)
 static void read_options(int argc, char **argv)
 {
   enum {
-    TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, EXPLAIN, MOVE, PLANNER, LINK, JSON, HELP, VERSION
+    TARGET = 256, RANKS, DUMP, FROM, TRACE, CHECK, FINITE, EXPLAIN, MOVE, PLANNER, LINK, JSON, HELP,
+    VERSION
   };
   static const struct option list[] = {
     {"target", required_argument, NULL, TARGET},
@@ -151,6 +154,7 @@ static void read_options(int argc, char **argv)
     {"from", required_argument, NULL, FROM},
     {"trace", no_argument, NULL, TRACE},
     {"check", no_argument, NULL, CHECK},
+    {"check-finite", no_argument, NULL, FINITE},
     {"explain", required_argument, NULL, EXPLAIN},
     {"move", required_argument, NULL, MOVE},
     {"planner", required_argument, NULL, PLANNER},
@@ -173,6 +177,7 @@ static void read_options(int argc, char **argv)
     case FROM: options.from = known_pass("from", optarg); break;
     case TRACE: options.trace = true; break;
     case CHECK: options.check = true; break;
+    case FINITE: options.check_finite = true; break;
     case EXPLAIN: options.explain = optarg; break;
     case MOVE: options.move = optarg; break;
     case PLANNER: set_planner(optarg); break;

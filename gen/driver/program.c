@@ -151,7 +151,8 @@ static void add_step(const struct class_files *names, int rank, const char *rank
                     "ranks", ranks, "memory", names->memory, "indices", indices_legend(), NULL);
   char *body = fill(embedded_text(text("templates/step.%s", target->source)), "memory",
                     names->memory, "tensors", names->tensors, "communicators", communicators_text(),
-                    "functions", functions, "products", product_table(), "learning_rate",
+                    "finite", options.check_finite ? "#include \"finite.h\"\n" : "", "functions",
+                    functions, "products", product_table(), "learning_rate",
                     graph->loss == NONE ? "" : text("%s\n", learning_rate_text()), NULL);
   add_text(names->step, text("%s%s%s", head, body, program_text(tensors)));
   const char *on_device = forms()->memory_is;

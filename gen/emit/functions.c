@@ -86,6 +86,42 @@ static char *statement_lines(const char *does)
   return b.text;
 }
 
+/* The path of the list whose modules the loop goes through, or NULL. */
+static const char *list_of(const struct function *f)
+{
+  const struct function *loop = f->is_part ? &graph->function[f->body] : f;
+  for (int i = 0; i < graph->nop; i++)
+    if (graph->op[i].kind == OP_loop && &graph->function[graph->op[i].function] == loop)
+      return graph->module[graph->op[i].module].path;
+  return NULL;
+}
+
+/* "layers.*.attention.wq", or "norm" where no loop is around it: of what a statement makes. */
+static const char *made_name(const struct function *f, int value)
+{
+  const char *list = f->count > 1 ? list_of(f) : NULL, *name = local_name(value);
+  return list ? text("%s%s*.%s", list, *list ? "." : "", name) : name;
+}
+
+/* Behind a statement that computes: CHECK_FINITE(relu, 320, l, "layers.*.relu", 14); of
+   each number in memory that it makes. */
+static char *checks_text(const struct function *f, const struct op *op, int rank)
+{
+  struct buffer b = {0};
+  int *made = alloc((size_t)op_width(op) * sizeof *made), n = op_writes(op, made);
+  put_text(&b, "", 0);
+  if (op->why || is_update(op) || is_collective(op->kind)) return b.text;
+  for (int i = 0; i < n; i++) {
+    const struct value *v = &graph->value[made[i]];
+    const char *at = c_name(made[i]);
+    const int64_t count = elements(local_shape(made[i], rank));
+    if (!at || count == 0 || (v->type != F32 && v->type != BF16)) continue;
+    put(&b, "\n  CHECK_FINITE(%s, %" PRId64 ", %s, %s, %d);", at, count, f->count > 1 ? "l" : "0",
+        string_text(made_name(f, made[i])), op->line);
+  }
+  return b.text;
+}
+
 static char *function_text(const struct function *f, int rank)
 {
   struct buffer body = {0}, code = {0}, b = {0};
@@ -99,6 +135,7 @@ static char *function_text(const struct function *f, int rank)
                  : op->kind == OP_round ? round_text(op, rank)
                                         : stated(f->op[k], rank);
     if (!*does) continue;
+    if (options.check_finite) does = text("%s%s", does, checks_text(f, op, rank));
     if (is_update(op) && !constants && !target->steps_in_memory) {
       put(&body, "%s%s", body.length ? "\n" : "", update_constants());
       put(&code, "%s", update_constants());

@@ -103,6 +103,7 @@ static void hash_input(void)
   uint64_t hash = hash_text(HASH_START, TPGEN_VERSION);
   hash = hash_text(hash, target->name);
   hash = hash_bytes(hash, plan_text, plan_length);
+  if (options.check_finite) hash = hash_text(hash, "--check-finite");
   for (int i = 0; i < options.ndefinition; i++) {
     hash = hash_text(hash, options.definition[i].name);
     hash = hash_text(hash, options.definition[i].value);

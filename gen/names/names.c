@@ -247,7 +247,7 @@ char *local_declarations(const char *code)
   for (const char *c = code; *c;) {
     size_t n = strspn(c, word_letters);
     bool member = c > code && (c[-1] == '.' || (c > code + 1 && c[-1] == '>' && c[-2] == '-'));
-    if (n && !comment && !member && !(c > code && c[-1] == '\'')) declare(&b, c, n);
+    if (n && !quoted && !comment && !member && !(c > code && c[-1] == '\'')) declare(&b, c, n);
     c += n;
     if (n || !*c) continue;
     if (*c == '"') quoted = !quoted;
