@@ -49,7 +49,7 @@ for layers in 1 2 5; do
   done
 done
 # Classes and a sequence that do not divide, ranks without classes: the same.
-check 2 0 0 3 tp=4 vocab=9 seq=9
+check 2 0 0 3 tp=4 vocab=9 seq=11
 # Where heads do not divide over tp: of fewer key-value heads than ranks all have all; else each rank has all
 # heads of some queries, or, where there are as many, of some sequences.
 heads() {

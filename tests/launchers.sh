@@ -42,6 +42,9 @@ for rank in 0 1; do
   is 0 "rank $rank of $alone: --steps 3" RANK=$rank "${torchrun[@]}" SLURM_PROCID=1 SLURM_STEP_ID=0 SLURM_NTASKS=4
   is 0 "rank $rank of $half: --steps 3" OMPI_COMM_WORLD_RANK=$rank "${open_mpi[@]}" SLURM_PROCID=1 SLURM_NTASKS=4
 done
+# One of them on each machine.
+is 0 "rank 1 of $alone: --steps 3" OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1
+is 0 "rank 1 of $alone: --steps 3" PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=1
 is 0 "rank 1 of 7: --steps 3" SLURM_PROCID=1 SLURM_STEP_ID=0 "${slurm[@]}" SLURM_CPUS_PER_TASK=7
 is 0 "rank 1 of 5: --steps 3" RANK=1 "${torchrun[@]}" OMP_NUM_THREADS=5
 

@@ -222,6 +222,42 @@ static void silent_strangers(void **state)
   for (int i = 0; i < STRANGERS; i++) close(fd[i]);
 }
 
+// Somebody who says nothing is sent away while rank 0 waits for the others.
+static void silent_ones_are_sent_away(void **state)
+{
+  (void)state;
+  struct place place;
+  struct failure why;
+  char word;
+  set_place();
+  pid_t first = start(0, 2);
+  assert_true(find_place(&place, &why));
+  int fd = connect_to(&place, now_ms() + SECONDS * 1000, &why);
+  assert_true(fd >= 0);
+  assert_false(receive(fd, &word, 1, now_ms() + SECONDS * 1000 / 2));
+  assert_int_equal(errno, ECONNRESET);
+  close(fd);
+  assert_int_equal(live(1, 2), 0);
+  wait_for(first, 0);
+}
+
+// A rank that was hung up on without a word, by what had the port before, asks again.
+static void asks_once_more(void **state)
+{
+  (void)state;
+  struct place place;
+  struct failure why;
+  set_place();
+  assert_true(find_place(&place, &why));
+  pid_t second = start(1, 2); // which does not inherit the listener
+  int listener = listen_there(&place);
+  assert_true(ready(listener, POLLIN, now_ms() + SECONDS * 1000));
+  close(accept(listener, NULL, NULL));
+  close(listener);
+  assert_int_equal(live(0, 2), 0);
+  wait_for(second, 0);
+}
+
 // Who listens in rank 0's place, and says what a rank has said to it, is not believed.
 static void wrong_rank_0(void **state)
 {
@@ -519,6 +555,8 @@ int main(void)
       cmocka_unit_test(strangers_are_turned_away),
       cmocka_unit_test(odd_greetings),
       cmocka_unit_test(silent_strangers),
+      cmocka_unit_test(silent_ones_are_sent_away),
+      cmocka_unit_test(asks_once_more),
       cmocka_unit_test(wrong_rank_0),
       cmocka_unit_test(tokens),
       cmocka_unit_test(agreements_end),

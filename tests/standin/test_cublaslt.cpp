@@ -394,6 +394,7 @@ static void commit_misuse()
   if (is("unaligned")) from = a.at + 4;
   if (is("into itself")) from = c.at;
   if (is("dead layout")) cublasLtMatrixLayoutDestroy(p.b);
+  if (is("batches")) p.a = layout(false, 4, 4, 4, 2, 0);
   size_t bytes = is("workspace too small") ? 64 : workspace_bytes;
   char *work = is("workspace out of bounds") ? workspace + 256 : workspace;
   if (is("workspace unaligned")) work += 16, bytes -= 16;
@@ -410,6 +411,7 @@ static const struct {
     {"leading dimension", "leading dimension 3 of a, which has 4 rows"},
     {"out of bounds", "b is out of bounds: 76 bytes"},
     {"interleaved results", "d overlaps d of another batch"},
+    {"batches", "batches of 2, 1 and 1"},
     {"no bias", "epilogue 4 without bias"},
     {"aux layout", "whose leading dimension is 12"},
     {"types", "types 0 and 0 make 14"},
