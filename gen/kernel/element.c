@@ -1,8 +1,8 @@
-/* element.c: what a kernel is given, and the elements of its operations in C.
+/* element.c: the elements of a kernel's operations as expressions in C.
 
    Takes   a kernel whose loops are known; the expressions of the table of operators.
-   Leaves  a line for each operation, in terms of the loops' variables; the names of parameters and
-           temporaries. Numbers that are a rank's alone, or a step's, become parameters.
+   Leaves  an expression for each operation, in terms of the loops' variables. Numbers that are a
+           rank's alone, or a step's, become parameters.
 
    Types are C's: where an operation computes in float, whole numbers are made float, and what is
    stored as a narrower type is made that. A bfloat16 is a float wherever it is computed with, and
@@ -149,27 +149,6 @@ static enum type type_of_text(const struct writing *w, const char *written)
 }
 
 /* ------------------------------------------------------------------------------------- operands */
-
-static const char *temporary_of(const struct draft *k, int value)
-{
-  for (int i = 0; i < k->ntemporary; i++)
-    if (k->temporary[i].value == value) return k->temporary[i].name;
-  return NULL;
-}
-
-static void name_temporary(struct draft *k, int value, const char *name)
-{
-  GROW(k->temporary, k->ntemporary, k->temporary_room);
-  k->temporary[k->ntemporary++] = (struct temporary){value, name};
-}
-
-/* From here on an inner value is called so: "const float mean = ". */
-static const char *new_temporary(struct draft *k, int value, const char *wanted)
-{
-  const char *name = free_name(k, wanted);
-  name_temporary(k, value, name);
-  return name;
-}
 
 /* The number that input i is, which has no place in memory. */
 static char *literal_text(const struct writing *w, int i)
@@ -502,130 +481,4 @@ char *element_text(struct code *before, struct draft *k, const struct op *op)
   }
   if (is_reduce(op->kind)) return b.text;
   return converted(b.text, type_of_text(&w, b.text), graph->value[op->out].type);
-}
-
-static bool reads(const struct op *op, int value)
-{
-  for (int i = 0; i < op->nin; i++)
-    if (op->in[i] == value) return true;
-  return false;
-}
-
-/* Where rows are empty nothing reads what is for their elements alone. */
-bool is_read_by_rows(const struct draft *k, int value)
-{
-  bool empty = !row_elements(&k->loops), live[MOST_IN_KERNEL] = {false};
-  for (int n = k->group->nbody; n-- > 0;) {
-    const struct op *op = &graph->op[k->group->body[n]];
-    live[n] = !empty ||
-              (k->stages.task[n].of_row && (is_reduce(op->kind) || graph->value[op->out].stored));
-    for (int r = n + 1; r < k->group->nbody && !live[n]; r++)
-      live[n] =
-          k->stages.task[n].of_row && live[r] && reads(&graph->op[k->group->body[r]], op->out);
-    if (live[n] && reads(op, value)) return true;
-  }
-  return false;
-}
-
-/* Whether one of those that are made with it reads it. */
-static bool is_read(const struct draft *k, int value, const bool *made)
-{
-  for (int n = 0; n < k->group->nbody; n++)
-    if (made[n] && reads(&graph->op[k->group->body[n]], value)) return true;
-  return false;
-}
-
-/* Whether an element needs no name of its own: it has one, or is a number. */
-static bool is_plain(const char *element)
-{
-  const char *c = element + strspn(element, "(1.0f / 23456789)");
-  if (*element == '(' && !*c) return true; /* "(1.0f / 96)" */
-  for (c = element; isalnum((unsigned char)*c) || *c == '_' || *c == '.';) c++;
-  return !*c;
-}
-
-/* Whether the operation asks for the value's element at one place of its expression. */
-static bool asks_once(const struct op *op, int value)
-{
-  int times = 0;
-  for (const char *c = op_row[op->kind].element; (c = strchr(c, '$')); c++) {
-    int i = c[1] - 'a';
-    if (isalpha((unsigned char)c[2]) || i < 0 || i >= op->nin || op->in[i] != value) continue;
-    times += c[2] == '(' ? 2 : 1;
-  }
-  return times == 1;
-}
-
-/* How many signs stand between the operands, but for those of indices. */
-static int signs(const char *s)
-{
-  int depth = 0, n = 0;
-  for (; *s; s++) {
-    depth += (*s == '[') - (*s == ']');
-    n += !depth && s[0] == ' ' && s[1] && s[2] == ' ';
-  }
-  return n;
-}
-
-/* Whether the element that body[n] makes stands where it is read, once, without a name: it is short
-   and what it is made of is still there. */
-static bool is_read_in_place(const struct draft *k, int n, const bool *made, const char *element)
-{
-  enum { MOST_SIGNS = 4, LONGEST = 100 };
-  const struct op *op = &graph->op[k->group->body[n]];
-  bool one_element = kept_outside(&k->loops) == k->loops.n; /* what is made stays for all stages */
-  bool of_row = k->stages.task[n].of_row, everywhere = of_row || one_element;
-  int reader = NONE;
-  if (graph->value[op->out].type != F32 || graph->value[op->out].stored) return false;
-  if (signs(element) > MOST_SIGNS || strlen(element) > LONGEST) return false;
-  for (int r = n + 1; r < k->group->nbody; r++) {
-    if ((!made[r] && !everywhere) || !reads(&graph->op[k->group->body[r]], op->out)) continue;
-    if (reader != NONE || !made[r] || k->stages.task[r].of_row != of_row) return false;
-    reader = r;
-  }
-  if (reader == NONE || !asks_once(&graph->op[k->group->body[reader]], op->out)) return false;
-  bool reduces = is_reduce(graph->op[k->group->body[reader]].kind);
-  if (reduces && of_row) return false; /* that comes behind the row */
-  if (reduces) reader = k->group->nbody;
-  for (int r = n + 1; r < reader; r++) {
-    const struct op *other = &graph->op[k->group->body[r]];
-    if (made[r] && !is_reduce(other->kind) && graph->value[other->out].stored) return false;
-  }
-  return true;
-}
-
-/* The variable is called after the operation or, where a parameter is, after what it becomes an
-   element of. */
-const char *named_element(struct code *c, struct draft *k, const struct op *op, const char *element)
-{
-  if (is_plain(element)) {
-    name_temporary(k, op->out, element);
-    return element;
-  }
-  const char *wanted = op->kind == OP_expand ? "scale" : op_name(op);
-  const char *stored = argument_if_any(k, op->out), *type = c_type(graph->value[op->out].type);
-  bool taken = strcmp(free_name(k, wanted), spared_name(wanted)) != 0;
-  const char *name = new_temporary(k, op->out, stored && taken ? text("new_%s", stored) : wanted);
-  add_declaration(c, text("const %s", type), name, element);
-  return name;
-}
-
-void add_elements(struct code *c, struct draft *k, const bool *made)
-{
-  for (int n = 0; n < k->group->nbody; n++) {
-    const struct op *op = body_op(k->group, n);
-    if (!made[n] || is_reduce(op->kind)) continue;
-    const struct value *out = &graph->value[op->out];
-    if (temporary_of(k, op->out)) continue; /* of a row of one element, it is there already */
-    bool of_row = k->stages.task[n].of_row;
-    if (of_row && !out->stored && !is_read_by_rows(k, op->out)) continue;
-    const char *element = element_text(c, k, op);
-    bool read = of_row ? is_read_by_rows(k, op->out) : is_read(k, op->out, made);
-    if (read && is_read_in_place(k, n, made, element))
-      name_temporary(k, op->out, element);
-    else if (read)
-      element = named_element(c, k, op, element);
-    if (out->stored)
-      add_assignment(add_condition(c, of_row ? k->guard : ""), output_text(k, op), element);
-  }
 }

@@ -31,6 +31,9 @@ void add_rows(struct code *c, struct draft *k);
 char *output_text(struct draft *k, const struct op *op);
 /* An operation's element in C. The statements that it needs before go into `before`. */
 char *element_text(struct code *before, struct draft *k, const struct op *op);
+
+/* ------------------------------------------------------------------------- element_statements.c */
+
 /* A statement for each pointwise operation of those that are `made`; of elements, or of rows. */
 void add_elements(struct code *c, struct draft *k, const bool *made);
 /* Whether anything in the kernel reads what rows have one of. */
@@ -91,13 +94,40 @@ char *arguments_text(const struct draft *k);
 const char *add_extra(struct draft *k, const char *type, const char *wanted, const char *call);
 /* A name that is no other's within the kernel. */
 const char *free_name(const struct draft *k, const char *wanted);
+/* What an inner value's element is called, or NULL; from here on it is called `name`; from here on
+   it has a name of its own, like `wanted`. value NONE: an index. */
+const char *temporary_of(const struct draft *k, int value);
+void name_temporary(struct draft *k, int value, const char *name);
+const char *new_temporary(struct draft *k, int value, const char *wanted);
 
 /* ------------------------------------------------------------------------------- kernel_file.c */
 
 /* The statement of an operation that has a kernel of its own. */
 char *file_kernel_call(const struct op *op, int rank);
 void reserve_file_name(const struct op *of, int on);
-/* The author of the file at hand is told what is wrong with it. */
+
+/* ------------------------------------------------------------------------- kernel_file_holes.c */
+
+/* The operation whose kernel is written, on which rank, what its rule says of it, and how much of
+   each letter the rank has: from one begin_file_kernel to the next. */
+struct file_kernel {
+  const struct op *op;
+  int rank;
+  struct letters letters;
+  int64_t local[MAX_LETTERS]; /* behind find_local_sizes */
+};
+extern struct file_kernel file_kernel;
+void begin_file_kernel(const struct op *op, int rank);
+/* Finds how much of each letter the rank has: no part is empty. */
+void find_local_sizes(void);
+/* Its operands one after the other, the inputs, then the outputs: how many, a value, and the
+   letters of its dimensions. */
+int file_operands(void);
+int file_operand(int i);
+const struct axis *file_axes(int i);
+/* The text of its file with the holes filled. */
+char *filled_file(void);
+/* The author of the file is told what is wrong with it. */
 _Noreturn void fault(const char *what);
 
 /* --------------------------------------------------------------------------------- kernel_ir.c */

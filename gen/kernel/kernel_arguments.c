@@ -168,3 +168,25 @@ char *arguments_text(const struct draft *k)
   }
   return b.text;
 }
+
+/* ------------------------------------------------------------------------------ inner values */
+
+const char *temporary_of(const struct draft *k, int value)
+{
+  for (int i = 0; i < k->ntemporary; i++)
+    if (k->temporary[i].value == value) return k->temporary[i].name;
+  return NULL;
+}
+
+void name_temporary(struct draft *k, int value, const char *name)
+{
+  GROW(k->temporary, k->ntemporary, k->temporary_room);
+  k->temporary[k->ntemporary++] = (struct temporary){value, name};
+}
+
+const char *new_temporary(struct draft *k, int value, const char *wanted)
+{
+  const char *name = free_name(k, wanted);
+  name_temporary(k, value, name);
+  return name;
+}

@@ -132,310 +132,6 @@ static char *launch_text(const char *line)
   return bytes ? text("%s, %" PRId64, places, bytes) : places;
 }
 
-/* The operation at hand, what its rule says of it, and how much of each letter this rank has. */
-static const struct op *op;
-static int rank;
-static struct letters letters;
-static int64_t local[MAX_LETTERS];
-
-_Noreturn void fault(const char *what)
-{
-  if (op->kind != OP_custom)
-    bug("emit", "templates/kernels/%s%s.%s: %s", op_row[op->kind].name, attention_variant(op, rank),
-        target->source, what);
-  const struct custom *custom = &graph->custom[op->custom];
-  plan_error(custom->line, "operator %s: its %s kernel: %s", printable(custom->name),
-             language_name[target->language], what);
-}
-
-static const char *file_text(void)
-{
-  const char *file = kernel_file(op, rank);
-  if (!file) fault("the plan names no file for it");
-  return file;
-}
-
-/* ------------------------------------------------------------------------------ the local sizes */
-
-/* The operands one after the other: the inputs, then the outputs. */
-static int operands(void)
-{
-  return op->nin + op->nout;
-}
-
-static int operand(int i)
-{
-  return i < op->nin ? op->in[i] : op->out + i - op->nin;
-}
-
-static const struct axis *axes(int i)
-{
-  return i < op->nin ? letters.in[i] : letters.out[i - op->nin];
-}
-
-static bool is_empty(int i)
-{
-  return elements(local_shape(operand(i), rank)) == 0;
-}
-
-static void learn(int letter, int64_t size)
-{
-  if (local[letter] != NONE && local[letter] != size)
-    plan_error(op->line, "%s: by its rule %s the sizes %" PRId64 " and %" PRId64 " must be equal",
-               printable(op_name(op)), printable(rule_of(op)), local[letter], size);
-  local[letter] = size;
-}
-
-/* Of a merged dimension, the letter that is not known yet while all others are. */
-static void learn_merged(const struct axis *axis, int64_t size)
-{
-  int64_t known = 1;
-  int unknown = NONE;
-  for (int k = 0; k < axis->n; k++) {
-    if (local[axis->letter[k]] != NONE)
-      known *= local[axis->letter[k]];
-    else if (unknown == NONE)
-      unknown = axis->letter[k];
-    else
-      return;
-  }
-  if (unknown != NONE) local[unknown] = size / known;
-  if (size % known || (unknown == NONE && size != known))
-    bug("emit", "%s: a part of %" PRId64 " is no multiple of %" PRId64, op_name(op), size, known);
-}
-
-/* Whether a cut of the value's dimension d cuts the k-th letter of it. */
-static bool is_cut_letter(int value, int d, const struct axis *axis, int k)
-{
-  int64_t outside = 1;
-  for (int i = 0; i < k; i++) outside *= letters.size[axis->letter[i]];
-  for (int m = 0; m < graph->mesh.ndim; m++) {
-    const struct placement *p = &graph->value[value].layout.on[m];
-    if (p->kind == SHARD && p->dim == d && (p->outer ? p->outer : 1) == outside) return true;
-  }
-  return false;
-}
-
-/* Letters that are always merged with each other: those that are not cut are whole. */
-static void learn_uncut(void)
-{
-  for (int i = 0; i < operands(); i++)
-    for (int d = 0; d < graph->value[operand(i)].shape.ndim; d++)
-      for (int k = 0; k < axes(i)[d].n; k++) {
-        int letter = axes(i)[d].letter[k];
-        if (local[letter] == NONE && !is_cut_letter(operand(i), d, &axes(i)[d], k))
-          local[letter] = letters.size[letter];
-      }
-}
-
-static void find_local_sizes(void)
-{
-  for (int k = 0; k < letters.n; k++) local[k] = letters.size[k] == 1 ? 1 : NONE;
-  for (int round = 0; round < 4; round++) {
-    for (int i = 0; i < operands(); i++) {
-      struct shape here = local_shape(operand(i), rank);
-      for (int d = 0; d < here.ndim; d++) {
-        const struct axis *axis = &axes(i)[d];
-        if (axis->n == 1) learn(axis->letter[0], here.size[d]);
-        if (axis->n > 1) learn_merged(axis, here.size[d]);
-      }
-    }
-    if (round == 1) learn_uncut();
-  }
-  for (int k = 0; k < letters.n; k++)
-    if (local[k] == NONE)
-      bug("emit", "%s: a part of letter %c has no size", op_name(op), letters.name[k]);
-}
-
-/* ------------------------------------------------------------------------- what holes stand for */
-
-/* The product of all letters of a name; NONE if there is none. */
-static int64_t product_of(char name, const int64_t *size)
-{
-  int64_t product = 1;
-  bool found = false;
-  for (int k = 0; k < letters.n; k++) {
-    if (letters.name[k] != name) continue;
-    found = true;
-    product *= size[k];
-  }
-  return found ? product : NONE;
-}
-
-static bool has_named(const struct axis *axis, bool (*is)(char))
-{
-  return axis->n == 1 && is(letters.name[axis->letter[0]]);
-}
-
-static bool is_capital(char name)
-{
-  return isupper((unsigned char)name);
-}
-
-static bool is_rest(char name)
-{
-  return name == '.';
-}
-
-/* The sizes of `...` before, between and after the capital letter's dimensions in operand i; false
-   where it has none of size more than 1. */
-static bool measure(int i, int64_t around[3])
-{
-  int first = NONE, last = NONE, ndim = graph->value[operand(i)].shape.ndim;
-  for (int d = 0; d < ndim; d++) {
-    if (!has_named(&axes(i)[d], is_capital)) continue;
-    if (first == NONE) first = d;
-    last = d;
-  }
-  if (first == NONE) return false;
-  around[0] = around[1] = around[2] = 1;
-  for (int d = 0; d < ndim; d++)
-    if (has_named(&axes(i)[d], is_rest))
-      around[d < first ? 0 : d < last ? 1 : 2] *= local[axes(i)[d].letter[0]];
-  return true;
-}
-
-static int64_t batch(void)
-{
-  int64_t product = product_of('.', local);
-  return product == NONE ? 1 : product;
-}
-
-static int64_t size_around(bool after)
-{
-  int64_t around[3] = {batch(), 1, 1};
-  for (int i = 0; i < operands(); i++)
-    if (measure(i, around)) break;
-  if (around[1] != 1)
-    plan_error(op->line, "%s: its dimensions must be neighbours: permute them first",
-               printable(op_name(op)));
-  return around[after ? 2 : 0];
-}
-
-static char *int_text(int64_t n)
-{
-  return text("%" PRId64, n);
-}
-
-/* How far apart elements are in operand i that are neighbours along the letter: 0 where it has one;
-   NONE where the operand does not have the letter. */
-static int64_t step_along(int i, char letter)
-{
-  int64_t stride[MAX_DIMS];
-  local_strides(operand(i), rank, stride);
-  for (int d = 0; d < graph->value[operand(i)].shape.ndim; d++) {
-    int64_t step = stride[d];
-    for (int k = axes(i)[d].n; k-- > 0; step *= local[axes(i)[d].letter[k]])
-      if (letters.name[axes(i)[d].letter[k]] == letter) return step;
-  }
-  return product_of(letter, local) == 1 ? 0 : NONE;
-}
-
-/* "step_q_b" */
-static int64_t step_of_hole(const char *name)
-{
-  static const char start[] = "step_";
-  size_t n = strlen(name);
-  if (strncmp(name, start, strlen(start)) || n < strlen("step_a_x") || name[n - 2] != '_')
-    return NONE;
-  char *parameter = text("%.*s", (int)(n - strlen("step__x")), name + strlen(start));
-  for (int i = 0; i < operands(); i++)
-    if (!strcmp(parameter, kernel_parameter(op, file_text(), i))) return step_along(i, name[n - 1]);
-  return NONE;
-}
-
-/* The operand whose parameter the hole's name tells behind `start`, or NONE. */
-static int operand_of_hole(const char *name, const char *start)
-{
-  if (strncmp(name, start, strlen(start))) return NONE;
-  for (int i = 0; i < operands(); i++)
-    if (!strcmp(name + strlen(start), kernel_parameter(op, file_text(), i))) return i;
-  return NONE;
-}
-
-static bool is_bf16(int i)
-{
-  return graph->value[operand(i)].type == BF16;
-}
-
-static bool has_number(const char *name)
-{
-  size_t n = strlen(name);
-  for (const char *c = op_row[op->kind].numbers; (c = strstr(c, name)); c += n)
-    if ((c == op_row[op->kind].numbers || c[-1] == ' ') && (c[n] == ' ' || !c[n])) return true;
-  return false;
-}
-
-/* What the hole is filled with, or NULL. */
-static const char *hole_text(const char *name)
-{
-  static const char whole[] = "whole_";
-  int64_t size = NONE;
-  if (!strcmp(name, "name")) return "$name$";
-  if (!strcmp(name, "batch")) return int_text(batch());
-  if (!strcmp(name, "before")) return int_text(size_around(false));
-  if (!strcmp(name, "after")) return int_text(size_around(true));
-  if (strlen(name) == 1 && *name != '.') size = product_of(*name, local);
-  if (!strncmp(name, whole, strlen(whole)) && strlen(name) == strlen(whole) + 1)
-    size = product_of(name[strlen(whole)], letters.size);
-  if (size == NONE) size = step_of_hole(name);
-  if (size != NONE) return int_text(size);
-  int i = operand_of_hole(name, "type_");
-  if (i != NONE) return c_type(graph->value[operand(i)].type);
-  i = operand_of_hole(name, "float_");
-  if (i != NONE) return is_bf16(i) ? "bf16_to_float" : "";
-  const char *of_tiles =
-      attention_hole(op, rank, name, product_of('d', local), product_of('e', local));
-  if (of_tiles) return of_tiles;
-  if (!strcmp(name, "s")) return number_text(op->scalar);
-  return has_number(name) ? int_text(number_of(op, name)) : NULL;
-}
-
-/* The end of what stands in the brackets that open at c, or NULL. */
-static const char *closing(const char *c)
-{
-  int depth = 0;
-  for (; *c; c++) {
-    depth += (*c == '(') - (*c == ')');
-    if (!depth) return c;
-  }
-  return NULL;
-}
-
-/* Puts the text up to `end`, or to its own, with its holes filled. */
-static void put_filled(struct buffer *b, const char *c, const char *end)
-{
-  while (*c && c != end) {
-    size_t plain = strcspn(c, "$");
-    if (end && plain > (size_t)(end - c)) plain = (size_t)(end - c);
-    put_text(b, c, plain);
-    c += plain;
-    if (*c != '$' || c == end) continue;
-    size_t n = strspn(c + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-    if (n == 0 || c[n + 1] != '$')
-      fault(text("a '$' begins no hole: '%s'", printable(text("%.20s", c))));
-    const char *value = hole_text(text("%.*s", (int)n, c + 1));
-    if (!value)
-      fault(text("it has a hole $%.*s$, which is no letter of the rule %s and no number", (int)n,
-                 c + 1, printable(rule_of(op))));
-    put(b, "%s", value);
-    c += n + 2;
-    const char *close = *value || *c != '(' ? NULL : closing(c);
-    if (!close) continue; /* of a float element there is nothing to convert, nor to hold together */
-    put_filled(b, c + 1, close);
-    c = close + 1;
-  }
-}
-
-static char *filled(const char *file)
-{
-  struct buffer b = {0};
-  put_text(&b, "", 0);
-  put_filled(&b, op->kind == OP_custom ? file : joined_statements(file), NULL);
-  if (b.length && b.text[b.length - 1] != '\n') put_text(&b, "\n", 1);
-  return b.text;
-}
-
 /* -------------------------------------------------------------------------------- the functions */
 
 /* A function that the program calls. */
@@ -533,25 +229,26 @@ static char *definition_of(const char *file, const struct function_text *list, i
 
 static void refuse_bf16(void)
 {
-  for (int i = 0; i < op->nin; i++)
-    if (graph->value[op->in[i]].type == BF16)
-      plan_error(op->line,
+  for (int i = 0; i < file_kernel.op->nin; i++)
+    if (graph->value[file_kernel.op->in[i]].type == BF16)
+      plan_error(file_kernel.op->line,
                  "%s: %s is bfloat16, which its kernel does not take: cast it to float32 first, "
                  "with x:to(\"float32\")",
-                 printable(op_name(op)), printable(value_name(op->in[i])));
+                 printable(op_name(file_kernel.op)), printable(value_name(file_kernel.op->in[i])));
 }
 
 /* The address of operand i, whose parameter must be of its type. */
 static void put_operand(struct buffer *b, int i, const char *parameter)
 {
-  int value = operand(i);
-  bool output = i >= op->nin;
+  int value = file_operand(i);
+  bool output = i >= file_kernel.op->nin;
   char *type = text("%s%s *", output ? "" : "const ", c_type(graph->value[value].type));
   bool fits = !strncmp(parameter, type, strlen(type));
   if (!fits) refuse_bf16();
   if (!fits)
-    plan_error(op->line, "%s: its kernel takes %s%s as '%s', which is %s", printable(op_name(op)),
-               output ? "output " : "", printable(value_name(value)), printable(parameter),
+    plan_error(file_kernel.op->line, "%s: its kernel takes %s%s as '%s', which is %s",
+               printable(op_name(file_kernel.op)), output ? "output " : "",
+               printable(value_name(value)), printable(parameter),
                type_name(graph->value[value].type));
   put(b, "%s%s", b->length ? ", " : "", c_name(value));
 }
@@ -559,17 +256,18 @@ static void put_operand(struct buffer *b, int i, const char *parameter)
 /* Where the rank's part of the letter begins. */
 static char *first_of(char name)
 {
-  for (int i = 0; i < operands(); i++)
-    for (int d = 0; d < graph->value[operand(i)].shape.ndim; d++)
-      if (axes(i)[d].n == 1 && letters.name[axes(i)[d].letter[0]] == name)
-        return first_text(operand(i), d);
+  for (int i = 0; i < file_operands(); i++)
+    for (int d = 0; d < graph->value[file_operand(i)].shape.ndim; d++)
+      if (file_axes(i)[d].n == 1 && file_kernel.letters.name[file_axes(i)[d].letter[0]] == name)
+        return first_text(file_operand(i), d);
   return copy_text("0");
 }
 
 static bool is_told(char name)
 {
-  for (int k = 0; k < letters.n; k++)
-    if (letters.name[k] == name && letters.told[k] && name != '.') return true;
+  for (int k = 0; k < file_kernel.letters.n; k++)
+    if (file_kernel.letters.name[k] == name && file_kernel.letters.told[k] && name != '.')
+      return true;
   return false;
 }
 
@@ -580,7 +278,8 @@ static void put_first(struct buffer *b, const char *parameter)
   if (strncmp(parameter, start, strlen(start)) || strlen(letter) != 1 || !is_told(*letter))
     fault(text("parameter '%s' is too much: behind %d outputs and %d inputs may only stand "
                "'long first_x' for a letter x that the rule %s marks with @",
-               printable(parameter), op->nout, op->nin, printable(rule_of(op))));
+               printable(parameter), file_kernel.op->nout, file_kernel.op->nin,
+               printable(rule_of(file_kernel.op))));
   put(b, "%s/* %s */ %s", b->length ? ", " : "", parameter + strlen("long "), first_of(*letter));
 }
 
@@ -596,13 +295,14 @@ static char *arguments(const char *head)
     size_t length = strcspn(c, ",)");
     char *parameter = text("%.*s", (int)length, c);
     c += length;
-    if (n < operands())
-      put_operand(&b, operand_of_parameter(op, n), parameter);
+    if (n < file_operands())
+      put_operand(&b, operand_of_parameter(file_kernel.op, n), parameter);
     else
       put_first(&b, parameter);
   }
-  if (n < operands())
-    fault(text("it has %d parameters for %d outputs and %d inputs", n, op->nout, op->nin));
+  if (n < file_operands())
+    fault(text("it has %d parameters for %d outputs and %d inputs", n, file_kernel.op->nout,
+               file_kernel.op->nin));
   return b.text;
 }
 
@@ -612,8 +312,9 @@ static char *arguments(const char *head)
 static char *kernel_name(void)
 {
   struct buffer b = {0};
-  struct shape here = local_shape(op->nin ? op->in[0] : op->out, rank);
-  put(&b, "%s", identifier(op_name(op)));
+  struct shape here = local_shape(file_kernel.op->nin ? file_kernel.op->in[0] : file_kernel.op->out,
+                                  file_kernel.rank);
+  put(&b, "%s", identifier(op_name(file_kernel.op)));
   for (int d = 0; d < here.ndim; d++) put(&b, "%s%" PRId64, d ? "x" : "_", here.size[d]);
   return b.text;
 }
@@ -626,7 +327,8 @@ static const char *add_functions(const char *file, const char *wanted, struct fu
                                          : find_c_function(file, list);
   struct buffer heads = {0};
   for (int i = 0; i < *n; i++) put(&heads, "%s%s", i ? "\n" : "", list[i].head);
-  return add_kernel(wanted, heads.text, "", definition_of(file, list, *n), op->kind != OP_custom);
+  return add_kernel(wanted, heads.text, "", definition_of(file, list, *n),
+                    file_kernel.op->kind != OP_custom);
 }
 
 static char *call_text(const struct function_text *f, const char *name, const char *given)
@@ -640,17 +342,23 @@ static char *call_text(const struct function_text *f, const char *name, const ch
 /* Sets output k, a maximum or a minimum, to what that is of no element. */
 static char *fill_text(int k)
 {
-  int value = op->out + k, n;
+  int value = file_kernel.op->out + k, n;
   if (graph->value[value].type != F32)
-    plan_error(op->line, "%s: a rank has an empty part of its inputs; output %d must be f32 then",
-               printable(op_name(op)), k);
-  const char *least = letters.reduction[k] == MAX ? "-INFINITY" : "INFINITY";
+    plan_error(file_kernel.op->line,
+               "%s: a rank has an empty part of its inputs; output %d must be f32 then",
+               printable(op_name(file_kernel.op)), k);
+  const char *least = file_kernel.letters.reduction[k] == MAX ? "-INFINITY" : "INFINITY";
   const char *file = text("templates/kernels/fill.%s", target->source);
-  char *size = int_text(elements(local_shape(value, rank)));
+  char *size = text("%" PRId64, elements(local_shape(value, file_kernel.rank)));
   struct function_text list[MOST_FUNCTIONS];
   const char *name = add_functions(fill(embedded_text(file), "n", size, "value", least, NULL),
                                    text("fill_%s", size), list, &n);
   return call_text(list, name, c_name(value));
+}
+
+static bool is_empty(int i)
+{
+  return elements(local_shape(file_operand(i), file_kernel.rank)) == 0;
 }
 
 /* Outputs of an empty part: sums, maxima or minima of nothing. */
@@ -658,10 +366,11 @@ static char *nothing_text(void)
 {
   struct buffer b = {0};
   put_text(&b, "", 0);
-  for (int k = 0; k < op->nout; k++) {
-    if (is_empty(op->nin + k)) continue;
-    bool sum = letters.reduction[k] == SUM;
-    put(&b, "%s%s", b.length ? "\n  " : "", sum ? zero_text(op->out + k, rank) : fill_text(k));
+  for (int k = 0; k < file_kernel.op->nout; k++) {
+    if (is_empty(file_kernel.op->nin + k)) continue;
+    bool sum = file_kernel.letters.reduction[k] == SUM;
+    put(&b, "%s%s", b.length ? "\n  " : "",
+        sum ? zero_text(file_kernel.op->out + k, file_kernel.rank) : fill_text(k));
   }
   return b.text;
 }
@@ -680,21 +389,18 @@ static char *calls_text(const struct function_text *list, int n, const char *nam
 
 void reserve_file_name(const struct op *of, int on)
 {
-  op = of;
-  rank = on;
+  begin_file_kernel(of, on);
   reserve_kernel_name(kernel_name());
 }
 
 char *file_kernel_call(const struct op *of, int on)
 {
-  op = of;
-  rank = on;
-  op_letters(op, &letters);
-  for (int i = 0; i < operands(); i++)
+  begin_file_kernel(of, on);
+  for (int i = 0; i < file_operands(); i++)
     if (is_empty(i)) return nothing_text();
   find_local_sizes();
   struct function_text list[MOST_FUNCTIONS];
   int n;
-  const char *name = add_functions(filled(file_text()), kernel_name(), list, &n);
+  const char *name = add_functions(filled_file(), kernel_name(), list, &n);
   return calls_text(list, n, name);
 }

@@ -1,0 +1,320 @@
+/* kernel_file_holes.c: what the holes of a kernel's file stand for (kernel_file.c says which there
+   are), by the operation's rule and by the sizes of a rank's parts. */
+#include "kernel/kernel.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+struct file_kernel file_kernel;
+
+void begin_file_kernel(const struct op *op, int rank)
+{
+  file_kernel = (struct file_kernel){.op = op, .rank = rank};
+  op_letters(op, &file_kernel.letters);
+}
+
+_Noreturn void fault(const char *what)
+{
+  if (file_kernel.op->kind != OP_custom)
+    bug("emit", "templates/kernels/%s%s.%s: %s", op_row[file_kernel.op->kind].name,
+        attention_variant(file_kernel.op, file_kernel.rank), target->source, what);
+  const struct custom *custom = &graph->custom[file_kernel.op->custom];
+  plan_error(custom->line, "operator %s: its %s kernel: %s", printable(custom->name),
+             language_name[target->language], what);
+}
+
+static const char *file_text(void)
+{
+  const char *file = kernel_file(file_kernel.op, file_kernel.rank);
+  if (!file) fault("the plan names no file for it");
+  return file;
+}
+
+/* ------------------------------------------------------------------------------ the local sizes */
+
+/* The operands one after the other: the inputs, then the outputs. */
+int file_operands(void)
+{
+  return file_kernel.op->nin + file_kernel.op->nout;
+}
+
+int file_operand(int i)
+{
+  return i < file_kernel.op->nin ? file_kernel.op->in[i]
+                                 : file_kernel.op->out + i - file_kernel.op->nin;
+}
+
+const struct axis *file_axes(int i)
+{
+  return i < file_kernel.op->nin ? file_kernel.letters.in[i]
+                                 : file_kernel.letters.out[i - file_kernel.op->nin];
+}
+
+static void learn(int letter, int64_t size)
+{
+  if (file_kernel.local[letter] != NONE && file_kernel.local[letter] != size)
+    plan_error(file_kernel.op->line,
+               "%s: by its rule %s the sizes %" PRId64 " and %" PRId64 " must be equal",
+               printable(op_name(file_kernel.op)), printable(rule_of(file_kernel.op)),
+               file_kernel.local[letter], size);
+  file_kernel.local[letter] = size;
+}
+
+/* Of a merged dimension, the letter that is not known yet while all others are. */
+static void learn_merged(const struct axis *axis, int64_t size)
+{
+  int64_t known = 1;
+  int unknown = NONE;
+  for (int k = 0; k < axis->n; k++) {
+    if (file_kernel.local[axis->letter[k]] != NONE)
+      known *= file_kernel.local[axis->letter[k]];
+    else if (unknown == NONE)
+      unknown = axis->letter[k];
+    else
+      return;
+  }
+  if (unknown != NONE) file_kernel.local[unknown] = size / known;
+  if (size % known || (unknown == NONE && size != known))
+    bug("emit", "%s: a part of %" PRId64 " is no multiple of %" PRId64, op_name(file_kernel.op),
+        size, known);
+}
+
+/* Whether a cut of the value's dimension d cuts the k-th letter of it. */
+static bool is_cut_letter(int value, int d, const struct axis *axis, int k)
+{
+  int64_t outside = 1;
+  for (int i = 0; i < k; i++) outside *= file_kernel.letters.size[axis->letter[i]];
+  for (int m = 0; m < graph->mesh.ndim; m++) {
+    const struct placement *p = &graph->value[value].layout.on[m];
+    if (p->kind == SHARD && p->dim == d && (p->outer ? p->outer : 1) == outside) return true;
+  }
+  return false;
+}
+
+/* Letters that are always merged with each other: those that are not cut are whole. */
+static void learn_uncut(void)
+{
+  for (int i = 0; i < file_operands(); i++)
+    for (int d = 0; d < graph->value[file_operand(i)].shape.ndim; d++)
+      for (int k = 0; k < file_axes(i)[d].n; k++) {
+        int letter = file_axes(i)[d].letter[k];
+        if (file_kernel.local[letter] == NONE &&
+            !is_cut_letter(file_operand(i), d, &file_axes(i)[d], k))
+          file_kernel.local[letter] = file_kernel.letters.size[letter];
+      }
+}
+
+void find_local_sizes(void)
+{
+  for (int k = 0; k < file_kernel.letters.n; k++)
+    file_kernel.local[k] = file_kernel.letters.size[k] == 1 ? 1 : NONE;
+  for (int round = 0; round < 4; round++) {
+    for (int i = 0; i < file_operands(); i++) {
+      struct shape here = local_shape(file_operand(i), file_kernel.rank);
+      for (int d = 0; d < here.ndim; d++) {
+        const struct axis *axis = &file_axes(i)[d];
+        if (axis->n == 1) learn(axis->letter[0], here.size[d]);
+        if (axis->n > 1) learn_merged(axis, here.size[d]);
+      }
+    }
+    if (round == 1) learn_uncut();
+  }
+  for (int k = 0; k < file_kernel.letters.n; k++)
+    if (file_kernel.local[k] == NONE)
+      bug("emit", "%s: a part of letter %c has no size", op_name(file_kernel.op),
+          file_kernel.letters.name[k]);
+}
+
+/* ------------------------------------------------------------------------- what holes stand for */
+
+/* The product of all letters of a name; NONE if there is none. */
+static int64_t product_of(char name, const int64_t *size)
+{
+  int64_t product = 1;
+  bool found = false;
+  for (int k = 0; k < file_kernel.letters.n; k++) {
+    if (file_kernel.letters.name[k] != name) continue;
+    found = true;
+    product *= size[k];
+  }
+  return found ? product : NONE;
+}
+
+static bool has_named(const struct axis *axis, bool (*is)(char))
+{
+  return axis->n == 1 && is(file_kernel.letters.name[axis->letter[0]]);
+}
+
+static bool is_capital(char name)
+{
+  return isupper((unsigned char)name);
+}
+
+static bool is_rest(char name)
+{
+  return name == '.';
+}
+
+/* The sizes of `...` before, between and after the capital letter's dimensions in operand i; false
+   where it has none of size more than 1. */
+static bool measure(int i, int64_t around[3])
+{
+  int first = NONE, last = NONE, ndim = graph->value[file_operand(i)].shape.ndim;
+  for (int d = 0; d < ndim; d++) {
+    if (!has_named(&file_axes(i)[d], is_capital)) continue;
+    if (first == NONE) first = d;
+    last = d;
+  }
+  if (first == NONE) return false;
+  around[0] = around[1] = around[2] = 1;
+  for (int d = 0; d < ndim; d++)
+    if (has_named(&file_axes(i)[d], is_rest))
+      around[d < first ? 0 : d < last ? 1 : 2] *= file_kernel.local[file_axes(i)[d].letter[0]];
+  return true;
+}
+
+static int64_t batch(void)
+{
+  int64_t product = product_of('.', file_kernel.local);
+  return product == NONE ? 1 : product;
+}
+
+static int64_t size_around(bool after)
+{
+  int64_t around[3] = {batch(), 1, 1};
+  for (int i = 0; i < file_operands(); i++)
+    if (measure(i, around)) break;
+  if (around[1] != 1)
+    plan_error(file_kernel.op->line, "%s: its dimensions must be neighbours: permute them first",
+               printable(op_name(file_kernel.op)));
+  return around[after ? 2 : 0];
+}
+
+static char *int_text(int64_t n)
+{
+  return text("%" PRId64, n);
+}
+
+/* How far apart elements are in operand i that are neighbours along the letter: 0 where it has one;
+   NONE where the operand does not have the letter. */
+static int64_t step_along(int i, char letter)
+{
+  int64_t stride[MAX_DIMS];
+  local_strides(file_operand(i), file_kernel.rank, stride);
+  for (int d = 0; d < graph->value[file_operand(i)].shape.ndim; d++) {
+    int64_t step = stride[d];
+    for (int k = file_axes(i)[d].n; k-- > 0; step *= file_kernel.local[file_axes(i)[d].letter[k]])
+      if (file_kernel.letters.name[file_axes(i)[d].letter[k]] == letter) return step;
+  }
+  return product_of(letter, file_kernel.local) == 1 ? 0 : NONE;
+}
+
+/* "step_q_b" */
+static int64_t step_of_hole(const char *name)
+{
+  static const char start[] = "step_";
+  size_t n = strlen(name);
+  if (strncmp(name, start, strlen(start)) || n < strlen("step_a_x") || name[n - 2] != '_')
+    return NONE;
+  char *parameter = text("%.*s", (int)(n - strlen("step__x")), name + strlen(start));
+  for (int i = 0; i < file_operands(); i++)
+    if (!strcmp(parameter, kernel_parameter(file_kernel.op, file_text(), i)))
+      return step_along(i, name[n - 1]);
+  return NONE;
+}
+
+/* The operand whose parameter the hole's name tells behind `start`, or NONE. */
+static int operand_of_hole(const char *name, const char *start)
+{
+  if (strncmp(name, start, strlen(start))) return NONE;
+  for (int i = 0; i < file_operands(); i++)
+    if (!strcmp(name + strlen(start), kernel_parameter(file_kernel.op, file_text(), i))) return i;
+  return NONE;
+}
+
+static bool is_bf16(int i)
+{
+  return graph->value[file_operand(i)].type == BF16;
+}
+
+static bool has_number(const char *name)
+{
+  size_t n = strlen(name);
+  for (const char *c = op_row[file_kernel.op->kind].numbers; (c = strstr(c, name)); c += n)
+    if ((c == op_row[file_kernel.op->kind].numbers || c[-1] == ' ') && (c[n] == ' ' || !c[n]))
+      return true;
+  return false;
+}
+
+/* What the hole is filled with, or NULL. */
+static const char *hole_text(const char *name)
+{
+  static const char whole[] = "whole_";
+  int64_t size = NONE;
+  if (!strcmp(name, "name")) return "$name$";
+  if (!strcmp(name, "batch")) return int_text(batch());
+  if (!strcmp(name, "before")) return int_text(size_around(false));
+  if (!strcmp(name, "after")) return int_text(size_around(true));
+  if (strlen(name) == 1 && *name != '.') size = product_of(*name, file_kernel.local);
+  if (!strncmp(name, whole, strlen(whole)) && strlen(name) == strlen(whole) + 1)
+    size = product_of(name[strlen(whole)], file_kernel.letters.size);
+  if (size == NONE) size = step_of_hole(name);
+  if (size != NONE) return int_text(size);
+  int i = operand_of_hole(name, "type_");
+  if (i != NONE) return c_type(graph->value[file_operand(i)].type);
+  i = operand_of_hole(name, "float_");
+  if (i != NONE) return is_bf16(i) ? "bf16_to_float" : "";
+  const char *of_tiles =
+      attention_hole(file_kernel.op, file_kernel.rank, name, product_of('d', file_kernel.local),
+                     product_of('e', file_kernel.local));
+  if (of_tiles) return of_tiles;
+  if (!strcmp(name, "s")) return number_text(file_kernel.op->scalar);
+  return has_number(name) ? int_text(number_of(file_kernel.op, name)) : NULL;
+}
+
+/* The end of what stands in the brackets that open at c, or NULL. */
+static const char *closing(const char *c)
+{
+  int depth = 0;
+  for (; *c; c++) {
+    depth += (*c == '(') - (*c == ')');
+    if (!depth) return c;
+  }
+  return NULL;
+}
+
+/* Puts the text up to `end`, or to its own, with its holes filled. */
+static void put_filled(struct buffer *b, const char *c, const char *end)
+{
+  while (*c && c != end) {
+    size_t plain = strcspn(c, "$");
+    if (end && plain > (size_t)(end - c)) plain = (size_t)(end - c);
+    put_text(b, c, plain);
+    c += plain;
+    if (*c != '$' || c == end) continue;
+    size_t n = strspn(c + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+    if (n == 0 || c[n + 1] != '$')
+      fault(text("a '$' begins no hole: '%s'", printable(text("%.20s", c))));
+    const char *value = hole_text(text("%.*s", (int)n, c + 1));
+    if (!value)
+      fault(text("it has a hole $%.*s$, which is no letter of the rule %s and no number", (int)n,
+                 c + 1, printable(rule_of(file_kernel.op))));
+    put(b, "%s", value);
+    c += n + 2;
+    const char *close = *value || *c != '(' ? NULL : closing(c);
+    if (!close) continue; /* of a float element there is nothing to convert, nor to hold together */
+    put_filled(b, c + 1, close);
+    c = close + 1;
+  }
+}
+
+char *filled_file(void)
+{
+  struct buffer b = {0};
+  const char *file = file_text();
+  put_text(&b, "", 0);
+  put_filled(&b, file_kernel.op->kind == OP_custom ? file : joined_statements(file), NULL);
+  if (b.length && b.text[b.length - 1] != '\n') put_text(&b, "\n", 1);
+  return b.text;
+}
