@@ -143,6 +143,14 @@ static void put_batch(void)
 
 /* ------------------------------------------------------------------------------ what it is for */
 
+/* Whether the targets' shape tells which dimension is of the classes: the last, not dimension 1. */
+static int has_classes_last(const struct tensor *t)
+{
+  int differ = t->ndim == 2;
+  for (int d = 1; d + 1 < t->ndim; d++) differ |= t->size[d] != t->size[d + 1];
+  return differ;
+}
+
 /* What nothing has read yet, each with a say in the loss. */
 static void say_loss(void)
 {
@@ -154,7 +162,7 @@ static void say_loss(void)
     int last = t->ndim - 1;
     SAY(now.forward, "    loss = loss + ");
     snprintf(x, sizeof x, strcmp(type, "float32") ? "t%d:to(\"float32\")" : "t%d", i);
-    switch (any(t->ndim > 1 ? 4 : 2)) {
+    switch (any(has_classes_last(t) ? 4 : 2)) {
     case 0:
       SAY(now.forward, "(%s^2):mean()\n", x);
       break;
