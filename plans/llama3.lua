@@ -310,7 +310,7 @@ end
 
 -- ------------------------------------------------------------------------------------ the training
 
-local warmup = setting("warmup")
+local warmup, validate_every = setting("warmup"), setting("validate_every")
 
 local batch = distribute({
   input = tokens(vocab){batch_size, seq},
@@ -334,6 +334,8 @@ return train{
   bucketing  = setting("bucketing"),
   bucket_mb  = setting("bucket_mb"),
   prefetch   = setting("prefetch"),
+  shuffle    = setting("shuffle"),
+  validate   = validate_every and {every = validate_every},
   steps      = setting("steps", 20),
   seed       = setting("seed", 0),
   matmul_precision = dtype == "tf32" and "tf32" or nil,
