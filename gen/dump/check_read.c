@@ -286,11 +286,9 @@ static void check_calls(void)
 /* Where values are updated, or will be. */
 static void check_optimizer(void)
 {
-  const char *name = plan_options->optimizer.name;
   bool updates = r.after < PASS_OPTIMIZE && graph->loss != NONE;
   for (int i = 0; i < graph->nop; i++) updates |= is_update(&graph->op[i]);
-  need(!updates || (name && (!strcmp(name, "AdamW") || !strcmp(name, "SGD"))),
-       "there is no optimizer that it could be trained by");
+  need(!updates || update_rule(), "there is no optimizer that it could be trained by");
 }
 
 static void check_others(void)

@@ -29,9 +29,6 @@ char *statement_text(const struct op *op, int rank)
   case OP_epilogue:
     return epilogue_text(op, rank);
   case OP_fused:
-  case OP_adamw:
-  case OP_sgd:
-  case OP_buffer:
     return kernel_call(op, rank);
   case OP_squares:
     return squares_text(op, rank);
@@ -40,6 +37,7 @@ char *statement_text(const struct op *op, int rank)
   case OP_await:
     return await_text(op, rank);
   default:
+    if (is_update(op)) return kernel_call(op, rank);
     if (is_copy(op->kind)) return copies_text(op, rank);
     return has_kernel(op->kind) ? file_kernel_call(op, rank) : collective_text(op, rank);
   }

@@ -8,13 +8,10 @@
 
 /* ------------------------------------------------------------------------- the optimizer's text */
 
-/* "adamw", "sgd", "sgd_momentum", "sgd_nesterov", "buffer": the template, and the kernel's name. */
+/* "adamw", "sgd_nesterov", "buffer": the template, and the kernel's name. */
 const char *update_name(enum op_kind kind)
 {
-  if (kind == OP_buffer) return "buffer";
-  if (is_adamw()) return "adamw";
-  if (plan_options->optimizer.momentum == 0) return "sgd";
-  return plan_options->optimizer.nesterov ? "sgd_nesterov" : "sgd_momentum";
+  return kind == OP_buffer ? "buffer" : update_rule()->kernel;
 }
 
 /* ---------------------------------------------------------------------------------- its kernels */
@@ -91,7 +88,8 @@ char *update_call(const struct op *op, int rank)
                                 text("%s%s", bounds, definition), true);
   struct buffer b = {0};
   for (int i = 0; i < first->nin; i++) put(&b, "%s%s", i ? ", " : "", update_operand(first, i, n));
-  if (op->kind != OP_buffer) put(&b, ", %s", target->steps_in_memory ? "&m->now" : update_rates());
+  const char *rates = target->steps_in_memory ? "&m->now" : update_rule()->rate_names;
+  if (op->kind != OP_buffer) put(&b, ", %s", rates);
   char *blocks = text("%" PRId64, (n / width + BLOCK - 1) / BLOCK);
   return kernel_call_text(name, blocks, BLOCK, b.text);
 }

@@ -119,16 +119,13 @@ static void update_buffer(int buffer, int gradient)
 
 static void update(int parameter, int gradient)
 {
-  struct op op = in_update(strcmp(plan_options->optimizer.name, "AdamW") ? OP_sgd : OP_adamw);
+  const struct update_rule *rule = update_rule();
+  struct op op = in_update(rule->kind);
   op.module = graph->value[parameter].module;
   op.in[op.nin++] = parameter;
   op.in[op.nin++] = gradient;
-  if (op.kind == OP_adamw) {
-    op.in[op.nin++] = state_of(parameter, "exp_avg");
-    op.in[op.nin++] = state_of(parameter, "exp_avg_sq");
-  } else if (plan_options->optimizer.momentum > 0) {
-    op.in[op.nin++] = state_of(parameter, "momentum");
-  }
+  for (int k = 0; k < MAX_OPTIMIZER_STATES && rule->state[k]; k++)
+    op.in[op.nin++] = state_of(parameter, rule->state[k]);
   if (plan_options->clip > 0) op.in[op.nin++] = graph->norm;
   append_update(op);
 }

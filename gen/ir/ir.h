@@ -202,6 +202,11 @@ bool reads_by_index(const struct op *op, int i);
 int indexed_dimension(const struct op *op, int i);
 const struct axis *space_axes(const struct op *op, const struct letters *l);
 
+/* -------------------------------------------------------------------------------- optimizers.c */
+
+/* How the plan's optimizer updates a parameter; NULL: there is no such optimizer. */
+const struct update_rule *update_rule(void);
+
 /* --------------------------------------------------------------------------------- ops_table.c */
 
 /* Like bug(), but names the operation, unless it is NONE. */

@@ -12,6 +12,18 @@ struct optimizer {
   int line;
 };
 
+/* How an optimizer updates a parameter: a row of optimizers.c. */
+enum { MAX_OPTIMIZER_STATES = 4 };
+struct update_rule {
+  const char *optimizer;   /* its name in plans */
+  enum op_kind kind;       /* a row of ops.h with `.updates` */
+  bool momentum, nesterov; /* the row is for an optimizer with these, or without */
+  const char *kernel;      /* the kernel's name; its templates are KERNEL.c and KERNEL.cu */
+  const char *rates;       /* templates RATES.c and RATES.cu: what changes from step to step */
+  const char *rate_names;  /* the numbers that these compute, as the kernel takes them */
+  const char *state[MAX_OPTIMIZER_STATES]; /* a parameter's states, as the kernel takes them */
+};
+
 /* The schedule of the learning rate: linear up to the optimizer's rate in the steps 1 to
    `warmup`, then along a cosine down to its part `least` in the steps to `steps`. steps 0:
    constant. */

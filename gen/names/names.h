@@ -199,15 +199,12 @@ bool has_part(int value);
 /* Makes the declarations, and the names of members. */
 void declare_memory(void);
 
-/* The lines that begin the update, or that compute the constants of a step: these are named in
-   update_rates; the function that gives the learning rate. */
+/* ------------------------------------------------------------------------------ update_rates.c */
 
-/* The lines that begin the update, or that compute the constants of a step: these are named in
-   update_rates; the function that gives the learning rate. */
+/* The lines that begin the update, or that compute the constants of a step; the function that gives
+   the learning rate. */
 char *update_constants(void);
-const char *update_rates(void);
 char *learning_rate_text(void);
-bool is_adamw(void);
 /* "lr 0.1, betas 0.9 0.95, ...": above a kernel. */
 char *optimizer_text(void);
 const char *update_template(const char *name);

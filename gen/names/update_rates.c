@@ -4,19 +4,14 @@
 
 #include <string.h>
 
-bool is_adamw(void)
-{
-  return !strcmp(plan_options->optimizer.name, "AdamW");
-}
-
 char *optimizer_text(void)
 {
   const struct optimizer *o = &plan_options->optimizer;
   struct buffer b = {0};
   put(&b, "lr %s", double_text(o->lr));
-  if (is_adamw())
-    put(&b, ", betas %s %s, eps %s", double_text(o->beta1), double_text(o->beta2),
-        double_text(o->eps));
+  if (o->beta1 > 0 || o->beta2 > 0)
+    put(&b, ", betas %s %s", double_text(o->beta1), double_text(o->beta2));
+  if (o->eps > 0) put(&b, ", eps %s", double_text(o->eps));
   if (o->momentum > 0)
     put(&b, ", momentum %s%s", double_text(o->momentum), o->nesterov ? ", nesterov" : "");
   put(&b, ", weight decay %s", double_text(o->weight_decay));
@@ -34,14 +29,8 @@ const char *update_template(const char *name)
 char *update_constants(void)
 {
   const struct optimizer *o = &plan_options->optimizer;
-  const char *name = is_adamw() ? "adamw_rates" : "sgd_rates";
-  return fill(update_template(name), "decay", double_text(o->weight_decay), "beta1",
+  return fill(update_template(update_rule()->rates), "decay", double_text(o->weight_decay), "beta1",
               double_text(o->beta1), "beta2", double_text(o->beta2), NULL);
-}
-
-const char *update_rates(void)
-{
-  return is_adamw() ? "keep, rate, root" : "rate";
 }
 
 char *learning_rate_text(void)
