@@ -208,7 +208,7 @@ static bool choose_pieces(const struct line *l, struct async_tp_result *p)
   int asked = l->asked->pieces;
   if (!asked) return choose_by_model(l, p);
   if (part % asked) return refuse(text("a part of %" PRId64 " is not cut in %d", part, asked));
-  if (!has_simple_calls(l, asked)) return refuse("a piece of a product would not be one call");
+  if (!has_simple_calls(l, asked)) return refuse("a chunk of a product would not be one call");
   p->pieces = asked;
   return true;
 }
@@ -470,7 +470,7 @@ static void refuse_unmet(const struct async *a)
   if (first)
     why = text("%s of %s: %s", op_row[graph->op[first->op].kind].name,
                printable(value_name(graph->op[first->op].in[0])), first->why_not);
-  plan_error(a->line, "async_tp: over %s nothing can be cut in pieces: %s",
+  plan_error(a->line, "async_tp: over %s nothing can be cut into chunks: %s",
              printable(graph->mesh.name[a->mesh_dim]), why);
 }
 

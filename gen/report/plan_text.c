@@ -114,6 +114,16 @@ struct families find_parameters(void)
   return find_families(n, list, is_told_alike);
 }
 
+/* A row of a table; its last column is on a line of its own if the row would be too wide. */
+static void put_row(struct buffer *b, const struct buffer *row, const char *last)
+{
+  enum { WIDEST = 120 };
+  int length = (int)row->length;
+  bool fits = row->length + strlen(last) <= WIDEST;
+  while (!fits && length && row->text[length - 1] == ' ') length--;
+  put(b, "%.*s%s%s\n", length, row->text, fits ? "" : "\n          ", last);
+}
+
 static void put_parameters(struct buffer *b)
 {
   struct families parameters = find_parameters();
@@ -122,18 +132,22 @@ static void put_parameters(struct buffer *b)
     int length = (int)strlen(printable(family_text(&parameters.at[i])));
     if (width < length) width = length;
   }
-  put(b, "\n%-*s %-14s %-14s ", width + 2, "parameters", "here", "of");
-  for (int d = 0; d < graph->mesh.ndim; d++) put(b, "%-6s ", printable(graph->mesh.name[d]));
-  put(b, "requested by, line of the plan\n");
+  struct buffer head = {0};
+  put(&head, "%-*s %-14s %-14s ", width + 2, "parameters", "here", "of");
+  for (int d = 0; d < graph->mesh.ndim; d++) put(&head, "%-6s ", printable(graph->mesh.name[d]));
+  put(b, "\n");
+  put_row(b, &head, "requested by, line of the plan");
   for (int i = 0; i < parameters.n; i++) {
     int first = parameters.at[i].member.at[0];
     const struct value *v = &graph->value[first];
-    put(b, "  %-*s %-14s %-14s ", width, printable(family_text(&parameters.at[i])),
+    struct buffer row = {0};
+    put(&row, "  %-*s %-14s %-14s ", width, printable(family_text(&parameters.at[i])),
         shape_text(local_shape(first, 0)), shape_text(v->shape));
-    for (int d = 0; d < graph->mesh.ndim; d++) put(b, "%-6s ", placement_text(v->layout.on[d]));
+    for (int d = 0; d < graph->mesh.ndim; d++) put(&row, "%-6s ", placement_text(v->layout.on[d]));
     bool lost = graph->loss != NONE && !trained[first];
-    put(b, "%s%s\n", asked_by(first) + strlen(plan_shown()),
-        lost ? "; not trained: the loss does not depend on it" : "");
+    put_row(b, &row,
+            text("%s%s", asked_by(first) + strlen(plan_shown()),
+                 lost ? "; not trained: the loss does not depend on it" : ""));
   }
   put(b, "  %s of %s elements here\n", grouped(held_elements(PARAMETER, 0)),
       grouped(held_elements(PARAMETER, NONE)));
@@ -147,17 +161,19 @@ static void put_bytes(struct buffer *b, struct busiest most, int64_t bound)
 
 static void put_move(struct buffer *b, const struct op *op)
 {
-  put(b, "    %s", kind_of(op));
+  struct buffer row = {0};
+  put(&row, "    %s", kind_of(op));
   if (!*step_layouts(op)) {
-    put(b, "\n");
+    put_row(b, &row, "");
     return;
   }
-  put(b, "%*s %-10s", 18 - (int)strlen(kind_of(op)), "", over_text(op));
+  put(&row, "%*s %-10s", 18 - (int)strlen(kind_of(op)), "", over_text(op));
   if (is_collective(op->kind))
-    put_bytes(b, busiest_of(op), NONE), put(b, "%16s", "");
+    put_bytes(&row, busiest_of(op), NONE), put(&row, "%16s", "");
   else
-    put(b, "%48s", "");
-  put(b, "   %s\n", step_layouts(op));
+    put(&row, "%48s", "");
+  put(&row, "   ");
+  put_row(b, &row, step_layouts(op));
 }
 
 /* The only step besides packings; NULL if there are several. */
