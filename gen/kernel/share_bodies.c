@@ -8,8 +8,9 @@
    that are neither are "size_1", "size_2". What is the same in all of the kernels stays as it is.
 
    In C there are no templates. A static inline function with the sizes as parameters is several
-   times slower there where compilers see the constants too late: OpenMP's loops have become
-   functions by then, and conditional loads gathers. */
+   times slower there where gcc sees the constants too late: OpenMP's loops have become functions by
+   then, and conditional loads gathers. The latter is so too where only what is under the parallel
+   loop is such a function. */
 #include "kernel/kernel.h"
 
 #include <inttypes.h>
