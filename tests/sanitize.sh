@@ -11,7 +11,7 @@ apart='^unit\.(kernel|kernel_file|matmul|bf16|offers)$'
 targets() {
   cmake --build "$build" --target help | sed -nE 's/^((unit|runtime)_[a-z0-9_]+):.*/\1/p' |
     while read -r name; do [[ ${name/_/.} =~ $apart ]] || echo "$name"; done
-  echo tpgen mutate
+  echo tpgen mutate mutate_dump
 }
 
 cmake --preset sanitize -B "$build" > "$WORK/log" 2>&1 &&
@@ -39,6 +39,12 @@ mutants=${SOAK:+1000}
 MUTANTS=${mutants:-200} ctest --test-dir "$build" --output-on-failure -R '^(pairs|mutate)$' > "$WORK/log" 2>&1 || {
   cat "$WORK/log"
   fail "scripts"
+}
+# 34 times as many dumps: after each pass of two plans.
+dumps=${SOAK:+300}
+TPGEN="$build/tpgen" TOOLS="$build/tests" WORK="$WORK/dumps" MUTANTS=${dumps:-5} bash tests/mutated_dumps.sh > "$WORK/log" 2>&1 || {
+  cat "$WORK/log"
+  fail "mutants of dumps"
 }
 # generate_all PLAN ARGUMENTS...
 generate_all() {

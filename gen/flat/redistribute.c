@@ -46,7 +46,7 @@ static bool is_reached(int value)
 /* Adds one local or collective operation on `value`, which leaves it in `layout`. */
 static int moved(struct op op, int value, struct layout layout)
 {
-  op.continues = is_reached(value);
+  op.continues = op.kind != OP_cast && is_reached(value);
   op.nin = 1;
   op.in[0] = value;
   int i = make_op(op);

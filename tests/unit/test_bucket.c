@@ -1,4 +1,5 @@
-/* Which sums of gradients travel together, where in the program, and how much. */
+/* How much a bucket moves, and how large it is. Which sums travel together, and where in the
+   program: tests/passes/NAME.bucket.in. */
 #include "folded/folded.h"
 #include "functions.h"
 
@@ -33,14 +34,6 @@ static int sum_gradient(int of, unsigned dims)
   return sum_into(of, made_of(x), dims);
 }
 
-static int something(void)
-{
-  int x = given(BATCH, "x", parse_shape("3"), (struct layout){0});
-  return graph
-      ->value[run_in_phase((struct op){.kind = OP_exp, .nin = 1, .in = {x}, .phase = BACKWARD})]
-      .op;
-}
-
 /* The i-th operation, but for those that compute pending gradients; NONE if there is none. */
 static int at(int i)
 {
@@ -72,32 +65,46 @@ static void is_op(int i, int op)
   assert_int_equal(at(i), op);
 }
 
-/* They are summed together where the last of them was, in the order in which they lie in memory. */
-static void test_neighbours_travel_together(void **state)
+/* What a bucket where its values lie reads and writes, and how much. */
+static void test_bytes_in_place(void **state)
 {
   (void)state;
   new_graph(1, (int[]){2});
   int a = parameter("4x3", "R"), b = parameter("5", "R"), c = parameter("2x2", "R");
-  int of_c = sum_gradient(c, 1), between = something(), of_a = sum_gradient(a, 1);
-  int of_b = sum_gradient(b, 1), last = something();
+  int of_a = sum_gradient(a, 1), list[64];
+  sum_gradient(b, 1);
+  sum_gradient(c, 1);
   bucket();
-  are(3);
-  is_op(0, between);
-  is_bucket(1, (int[]){of_a, of_b, of_c, NONE});
-  is_op(2, last);
-
   int64_t give[2], get[2];
-  const struct op *op = &graph->op[at(1)];
+  const struct op *op = &graph->op[at(0)];
   collective_counts(op, 0, give, get);
   assert_int_equal(give[0], 12 + 5 + 4);
   assert_int_equal(get[1], 12 + 5 + 4);
   assert_int_equal(collective_bytes(op, 0), 4 * (12 + 5 + 4));
-  int list[64];
   assert_int_equal(op_reads(op, list), 3);
   assert_int_equal(list[0], graph->op[of_a].in[0]);
   assert_int_equal(op_writes(op, list), 0);
   for (int i = 0; i < graph->nvalue; i++) graph->value[i].stored = true;
   assert_int_equal(op_writes(op, list), 3);
+}
+
+/* So too of one that is packed: a rank's parts of its values, and the buffer. */
+static void test_bytes_packed(void **state)
+{
+  (void)state;
+  new_graph(2, (int[]){2, 3});
+  sum_gradient(parameter("7x3", "R S(0)"), 1);
+  parameter("4", "R R");
+  sum_gradient(parameter("5", "R R"), 1);
+  bucket();
+  int64_t give[2], get[2];
+  const struct op *op = &graph->op[at(0)];
+  assert_true(op->packed);
+  assert_int_equal(elements(graph->value[op->buffer].shape), 3 * 3 + 5);
+  collective_counts(op, 2, give, get);
+  assert_int_equal(give[0], 1 * 3 + 5);
+  int list[64], n = op_writes(op, list);
+  assert_int_equal(list[n - 1], op->buffer);
 }
 
 /* A rank's parts of them are what is counted. */
@@ -113,87 +120,6 @@ static void test_parts_are_counted(void **state)
   assert_int_equal(give[0], 1 * 3 + 4);
   collective_counts(&graph->op[at(0)], 3, give, get);
   assert_int_equal(give[0], 3 * 3 + 4);
-}
-
-static void test_one_stays_as_it_is(void **state)
-{
-  (void)state;
-  new_graph(1, (int[]){2});
-  int op = sum_gradient(parameter("4", "R"), 1);
-  bucket();
-  are(1);
-  is_op(0, op);
-}
-
-static void test_other_groups_stay_apart(void **state)
-{
-  (void)state;
-  new_graph(2, (int[]){2, 2});
-  int a = sum_gradient(parameter("4", "R R"), 1), b = sum_gradient(parameter("4", "R R"), 1);
-  int c = sum_gradient(parameter("4", "R R"), 2), d = sum_gradient(parameter("4", "R R"), 3);
-  bucket();
-  are(3);
-  is_bucket(0, (int[]){a, b, NONE});
-  is_op(1, c);
-  is_op(2, d);
-}
-
-static void test_other_types_and_reductions_stay_apart(void **state)
-{
-  (void)state;
-  new_graph(1, (int[]){2});
-  int a = sum_gradient(parameter("4", "R"), 1), b = sum_gradient(parameter("4", "R"), 1);
-  int c = sum_gradient(parameter("4", "R"), 1);
-  graph->value[graph->op[b].in[0]].type = graph->value[graph->op[b].out].type = BF16;
-  graph->op[c].reduction = MAX;
-  bucket();
-  are(3);
-  is_op(0, a);
-  is_op(1, b);
-  is_op(2, c);
-}
-
-/* A parameter whose gradient is not summed lies between them: in place they are two. */
-static void test_gaps_stay_apart(void **state)
-{
-  (void)state;
-  const char *large = "1024x512";
-  new_graph(1, (int[]){2});
-  int a = sum_gradient(parameter(large, "R"), 1), b = sum_gradient(parameter(large, "R"), 1);
-  parameter("4", "R");
-  int c = sum_gradient(parameter(large, "R"), 1), d = sum_gradient(parameter(large, "R"), 1);
-  bucket();
-  are(2);
-  is_bucket(0, (int[]){a, b, NONE});
-  is_bucket(1, (int[]){c, d, NONE});
-  assert_false(graph->op[at(0)].packed);
-}
-
-/* What is quicker sent than begun is packed; what is not stays where it lies. */
-static void test_small_ones_travel_over_gaps(void **state)
-{
-  (void)state;
-  new_graph(2, (int[]){2, 3});
-  int a = sum_gradient(parameter("7x3", "R S(0)"), 1);
-  parameter("4", "R R");
-  int large = sum_gradient(parameter("1024x512", "R R"), 1);
-  parameter("4", "R R");
-  int b = sum_gradient(parameter("5", "R R"), 1), c = sum_gradient(parameter("2", "R R"), 1);
-  int over_both = sum_gradient(parameter("3", "R R"), 3);
-  bucket();
-  are(3);
-  is_op(0, large);
-  is_bucket(1, (int[]){a, b, c, NONE});
-  is_op(2, over_both);
-  const struct op *op = &graph->op[at(1)];
-  assert_true(op->packed);
-  assert_int_equal(graph->value[op->buffer].op, at(1));
-  assert_int_equal(elements(graph->value[op->buffer].shape), 3 * 3 + 5 + 2);
-  int64_t give[2], get[2];
-  collective_counts(op, 2, give, get);
-  assert_int_equal(give[0], 1 * 3 + 5 + 2);
-  int list[64], n = op_writes(op, list);
-  assert_int_equal(list[n - 1], op->buffer);
 }
 
 /* ------------------------------------------------------------------------------- other values */
@@ -217,59 +143,6 @@ static int sum_of(int value, enum reduction reduction)
 static int maker(int value)
 {
   return graph->value[value].op;
-}
-
-static int exp_of(int value)
-{
-  return run_in_phase((struct op){.kind = OP_exp, .nin = 1, .in = {value}, .phase = BACKWARD});
-}
-
-/* What needs the first goes behind the second; what does not stays before. */
-static void test_small_values_travel_together(void **state)
-{
-  (void)state;
-  new_graph(1, (int[]){2});
-  int a = sum_of(pending("4"), SUM), needs_a = exp_of(a), needs_that = exp_of(needs_a);
-  int other = something(), b = sum_of(pending("2x3"), SUM), needs_b = exp_of(b);
-  bucket();
-  are(5);
-  is_op(0, other);
-  is_bucket(1, (int[]){maker(a), maker(b), NONE});
-  is_op(2, maker(needs_a));
-  is_op(3, maker(needs_that));
-  is_op(4, maker(needs_b));
-  assert_true(graph->op[at(1)].packed);
-}
-
-static void test_others_stay_apart(void **state)
-{
-  (void)state;
-  new_graph(1, (int[]){2});
-  int a = sum_of(pending("4"), SUM), b = sum_of(pending("4"), MAX);
-  int large = sum_of(pending("1024x256"), SUM);
-  int gathered = run_in_phase((struct op){.kind = OP_all_gather,
-                                          .nin = 1,
-                                          .in = {pending("4")},
-                                          .phase = BACKWARD,
-                                          .group = add_group(1)});
-  bucket();
-  are(4);
-  is_op(0, maker(a));
-  is_op(1, maker(b));
-  is_op(2, maker(large));
-  is_op(3, maker(gathered));
-}
-
-static void test_what_depends_stays_apart(void **state)
-{
-  (void)state;
-  new_graph(1, (int[]){2});
-  int a = sum_of(pending("4"), SUM), between = exp_of(a), b = sum_of(between, SUM);
-  bucket();
-  are(3);
-  is_op(0, maker(a));
-  is_op(1, maker(between));
-  is_op(2, maker(b));
 }
 
 /* As many as that; the backward makes the last ones first, and so the first bucket is theirs. */
@@ -302,23 +175,6 @@ static void test_buckets_have_a_size(void **state)
   are(2);
   is_op(0, op[0]);
   is_bucket(1, (int[]){op[1], op[2], NONE});
-}
-
-/* The i-th has the i-th cap, and all that follow the last. */
-static void test_caps_follow_one_another(void **state)
-{
-  (void)state;
-  int op[9];
-  new_graph(1, (int[]){2});
-  cap(3, (int64_t[]){1, 3, 2});
-  for (int i = 0; i < 9; i++) op[i] = sum_gradient(parameter("512x512", "R"), 1);
-  bucket();
-  are(5);
-  is_op(0, op[0]);
-  is_bucket(1, (int[]){op[1], op[2], NONE});
-  is_bucket(2, (int[]){op[3], op[4], NONE});
-  is_bucket(3, (int[]){op[5], op[6], op[7], NONE});
-  is_op(4, op[8]);
 }
 
 /* A product that takes some hundred microseconds. */
@@ -579,18 +435,10 @@ static void test_what_others_read_is_copied(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_neighbours_travel_together),
+      cmocka_unit_test(test_bytes_in_place),
+      cmocka_unit_test(test_bytes_packed),
       cmocka_unit_test(test_parts_are_counted),
-      cmocka_unit_test(test_one_stays_as_it_is),
-      cmocka_unit_test(test_other_groups_stay_apart),
-      cmocka_unit_test(test_other_types_and_reductions_stay_apart),
-      cmocka_unit_test(test_gaps_stay_apart),
-      cmocka_unit_test(test_small_ones_travel_over_gaps),
-      cmocka_unit_test(test_small_values_travel_together),
-      cmocka_unit_test(test_others_stay_apart),
-      cmocka_unit_test(test_what_depends_stays_apart),
       cmocka_unit_test(test_buckets_have_a_size),
-      cmocka_unit_test(test_caps_follow_one_another),
       cmocka_unit_test(test_small_values_keep_to_the_cap),
       cmocka_unit_test(test_caps_by_the_links),
       cmocka_unit_test(test_greedily),
