@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
 # How the sources are laid out: no line of C, of CUDA or of a kernel's template has more than 100 columns, and
-# .clang-format would change none of them. (A table that is kept by hand says so.) Other versions of
-# clang-format lay out some lines differently: the latter is skipped loudly where there is none of version 14.
+# .clang-format would change none of them. (A table that is kept by hand says so.) No file of gen/ has more than
+# 600 lines, no header more than 400. Other versions of clang-format lay out some lines differently: they are
+# not asked, and the test is skipped loudly.
 . "$(dirname "$0")/common.sh"
 
 mapfile -t files < <(find gen runtime tests templates/kernels -regex '.*\.\(c\|h\|cu\|cpp\)' | LC_ALL=C sort)
 # How a template's kernel is launched is one line, and no part of what is generated.
 long=$(awk 'length > 100 && !/^\/\/ launch:/ { print FILENAME ":" FNR }' "${files[@]}")
 [ -z "$long" ] || fail "more than 100 columns:" $long
+
+# A file that is longer holds more than one subject.
+while read -r lines file; do
+  most=600
+  [[ $file != *.h ]] || most=400
+  [ "$lines" -le $most ] || fail "$file has $lines lines, more than $most"
+done < <(wc -l gen/*/*.c gen/*/*.h | grep -v ' total$')
 
 case $(clang-format --version 2> /dev/null) in
 *"version 14."*) clang-format --dry-run -Werror "${files[@]}" || fail "clang-format -i lays these out anew" ;;
