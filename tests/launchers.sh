@@ -107,6 +107,13 @@ for signal in TERM INT HUP; do
   nobody_is_left $signal
 done
 
+# It goes on where nobody reads what it prints: mpirun would end the job.
+script mpirun 'for i in $(seq 50); do echo "line $i"; sleep 0.02; done' 'touch "$0.ended"'
+rm -f "$build/mpirun.ended"
+"$WORK/toy/run.sh" --steps 3 < /dev/null 2> "$WORK/unread.err" | head -n 1 > /dev/null || true
+[ -e "$build/mpirun.ended" ] || fail "nobody reads standard output: mpirun has ended: $(cat "$WORK/unread.err")"
+grep -q "nobody reads standard output" "$WORK/unread.err" || fail "it says nothing of its output: $(cat "$WORK/unread.err")"
+
 # Without MPI the ranks are its own: they have one token, and one that fails ends the others, stopped or not.
 built none
 for rank in 0 1; do script rank$rank "echo \$TPGEN_TOKEN > $WORK/token$rank" "exit 0"; done

@@ -308,6 +308,18 @@ watch() {
   exit "${status}"
 }
 
+# Open MPI's mpirun ends the job when nobody reads its output any more, as in "run.sh | head". What it
+# prints into a pipe goes through a process that stays, and training goes on.
+keep_output() {
+  [[ -p /dev/fd/1 ]] || return 0
+  exec > >(
+    trap '' INT TERM HUP PIPE
+    cat 2>/dev/null 8>&- && exit
+    echo "run.sh: nobody reads standard output any more; the job goes on" >&2
+    exec cat >/dev/null 8>&-
+  )
+}
+
 start_all() {
   local r options=() ranks=()
   share_cores "${world}"
@@ -329,6 +341,7 @@ start_all() {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   fi
   need "${launcher}" "MPI's mpirun" openmpi-bin
+  keep_output
   watch "${launcher}" "${options[@]}" "${ranks[@]}"
 }
 
