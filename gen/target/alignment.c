@@ -1,24 +1,24 @@
-/* alignment.c: how the places of values in a rank's memory are aligned.
+/* alignment.c: how values are aligned in a rank's memory.
 
-   Takes   which values share bytes, and where in the arena they lie, or where each begins in the
-           storage that it shares: storages in the arena begin at multiples of 64 bytes; struct
-           memory as names.c declares it, in which each struct and the arena begin at a multiple of
-           64 bytes in programs for a device.
-   Leaves  of each value the largest power of two, up to 64, that its address is a multiple of, in
-           every module that the value stands for.
+   Takes   which values share bytes, and their offsets in the arena or in the storage that they
+           share: storages in the arena begin at multiples of 64 bytes; struct memory as names.c
+           declares it: in programs for a device each struct and the arena begin at a multiple of
+           64 bytes.
+   Leaves  for each value the largest power of two, up to 64, that divides its address in every
+           module for which the value stands.
 
-   Within a struct members lie one after the other, in the order of the values: behind one whose
-   bytes are odd all others are, until they happen to be even again. */
+   Within a struct members are contiguous, in the order of the values: after a member with an odd
+   number of bytes all others are misaligned, until the sum happens to be even again. */
 #include "target/target.h"
 
 #include <string.h>
 
-/* What is known of a rank's memory. */
+/* The known facts about a rank's memory. */
 struct places {
   const struct memory_plan *plan;
   int rank;
   int64_t *begin;                 /* by value that is a member of a struct: its offset in it */
-  unsigned char *least[NORM + 1]; /* by role and family: the least of those of its members */
+  unsigned char *least[NORM + 1]; /* by role and family: the smallest alignment of its members */
 };
 
 static int64_t power_in(int64_t bytes)
@@ -26,7 +26,7 @@ static int64_t power_in(int64_t bytes)
   return bytes % MOST_ALIGNED ? bytes & -bytes : MOST_ALIGNED;
 }
 
-/* A struct, as far as its members are known; where they are of one size no gaps are between. */
+/* A struct, as far as its members are known; members of one size have no gaps between them. */
 struct members {
   int64_t at, size;
 };
@@ -34,7 +34,7 @@ struct members {
 static void add_member(struct places *p, struct members *m, int value)
 {
   int64_t each = type_bytes(graph->value[value].type);
-  if (m->size && m->size != each) m->at |= 1; /* so it is not known how they lie */
+  if (m->size && m->size != each) m->at |= 1; /* their offsets are not known */
   m->size = each;
   p->begin[value] = m->at;
   m->at += elements(local_shape(value, p->rank)) * each;

@@ -1,26 +1,24 @@
-/* attention_tiles.c: which of its files a kernel of attention is made of, and how large its tiles
-   are.
+/* attention_tiles.c: the file that a kernel of attention is made from, and the sizes of its tiles.
 
-   On CUDA attention has two: NAME_mma.cu multiplies on the tensor cores, bfloat16 or TF32; NAME.cu
-   computes in float32, and whatever the other does not take. On the CPU NAME_bf16.c is for
+   On CUDA attention has two files: NAME_mma.cu multiplies on the tensor cores, bfloat16 or TF32;
+   NAME.cu computes in float32, and does what the other cannot. On the CPU NAME_bf16.c is for
    bfloat16.
 
-   The tensor cores' kernels work by strips: 16 rows of a matrix, which one warp has. The more
-   strips a warp has, the less often it loads the other side of a product, until its registers are
-   full: 255 floats, of which the sums take 16 COLUMNS / 32 for each strip and matrix, and the
-   scores as many for theirs. The tables say what fits, by how many bytes a row has; `nvcc
-   -Xptxas=-v` shows it. A block's shared memory stays below the 163 KiB that sm_80 has, and mostly
-   below half of that, so that two blocks share a multiprocessor and one computes while the other
-   waits. */
+   The tensor cores' kernels work by strips: 16 rows of a matrix, owned by one warp. The more strips
+   a warp has, the less often it loads the other side of a product, until its registers are full:
+   255 floats. The sums take 16 COLUMNS / 32 of them for each strip and matrix, and the scores as
+   many for theirs. The tables give what fits, by the bytes of a row; `nvcc -Xptxas=-v` shows it. A
+   block's shared memory stays below the 163 KiB of sm_80, and mostly below half of that, so that
+   two blocks share a multiprocessor and one computes while the other waits. */
 #include "target/target.h"
 
 #include <string.h>
 
-/* Of a kernel: rows of a block and strips of a warp, how many rows of the other side are taken at a
-   time, whether the left side stays in registers, and over how many blocks the columns are
-   spread. */
+/* The tiles of a kernel: rows of a block, strips of a warp, rows of the other side that are loaded
+   at a time, whether the left side stays in registers, and the number of blocks that share the
+   columns. */
 struct tiles {
-  int row_bytes; /* at most */
+  int row_bytes; /* the largest size */
   int rows, strips, some;
   bool kept;
   int parts;
@@ -49,7 +47,7 @@ static int64_t whole_strips(int64_t n)
   return (n + 15) / 16 * 16;
 }
 
-/* Rows are copied by 16 bytes, which begin at multiples of 16. */
+/* Rows are copied in chunks of 16 bytes, which begin at multiples of 16. */
 static bool fits_tensor_cores(const struct op *op, int rank, int64_t depth, int64_t width)
 {
   int64_t size = type_bytes(graph->value[op->in[0]].type), unit = 16 / size;
@@ -78,7 +76,7 @@ const char *attention_variant(const struct op *op, int rank)
   return is_narrow && fits_tensor_cores(op, rank, depth, width) ? "_mma" : "";
 }
 
-/* The kernel that the hole is for: the forward one, "_2nd" for the keys' gradients, "_3rd". */
+/* The kernel with this hole: the forward one, "_2nd" for the keys' gradients, "_3rd". */
 static const struct tiles *table_of(const struct op *op, const char *hole)
 {
   static const char *const keys[] = {"rows_2nd", "strips_2nd",   "shared_2nd",
@@ -89,8 +87,8 @@ static const struct tiles *table_of(const struct op *op, const char *hole)
   return of_queries;
 }
 
-/* What a block has in shared memory: its rows, one stage of the other side or two, and of the
-   queries' logarithms and means two stages. */
+/* The shared memory of a block: its rows, one stage of the other side or two, and two stages of the
+   queries' logarithms and means. */
 static int64_t shared_bytes(const struct tiles *table, const struct tiles *t, int64_t size,
                             int64_t depth, int64_t width)
 {

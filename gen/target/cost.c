@@ -1,16 +1,16 @@
-/* cost.c: how long an operation takes, by a model that is good for comparing: what is worth having
-   beside what. In picoseconds: whole numbers, so that equal times are equal on every machine.
+/* cost.c: a cost model of operations, good for comparing what to overlap with what. Times are whole
+   picoseconds, so that equal times are equal on every machine.
 
-   The model. The plan's device (device.c) multiplies so many numbers and moves so many bytes of its
-   memory a second, one thing at a time, whichever takes longer; a collective takes the links'
-   latency and bandwidth (traffic.c), and sends what its kind does with equal parts in a ring. Sizes
-   are those of rank 0. */
+   The plan's device (device.c) has a rate of arithmetic and a memory bandwidth; a kernel takes the
+   longer of the two times, and kernels run one after the other. A collective takes the links'
+   latency and bandwidth (traffic.c), and sends what its kind sends in a ring with equal parts.
+   Sizes are those of rank 0. */
 #include "target/target.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Starting a kernel, and having a collective on another stream than what it works on: an event
+/* The start of a kernel; and a collective on another stream than its inputs and outputs: an event
    there and one back. */
 static const double KERNEL_SECONDS = 3e-6, EVENTS_SECONDS = 4e-6;
 
@@ -24,8 +24,8 @@ static double local_bytes(int value)
   return local_size(value) * (double)type_bytes(graph->value[value].type);
 }
 
-/* How the letters of its operands make it one: those of both and the result count products, those
-   of the first alone rows, of the second alone columns, and what is summed over terms. */
+/* The role of each letter of its operands: a letter in both and the result counts products, one in
+   the first alone rows, one in the second alone columns; one that is summed counts terms. */
 static struct product_sizes product_of(const struct op *op)
 {
   struct product_sizes p = {1, 1, 1, 1};
@@ -53,7 +53,8 @@ double multiplications(const struct op *op)
   return p.rows * p.columns * p.terms;
 }
 
-/* Under a causal mask of the half that is not masked; its backward has five products for two. */
+/* With a causal mask, only the half that is not masked counts; the backward has five products
+   instead of two. */
 static double attention_flops(const struct op *op)
 {
   int q = op->in[op->kind == OP_attention_back], k = op->in[1 + (op->kind == OP_attention_back)];
@@ -69,7 +70,7 @@ static enum arithmetic arithmetic_of(const struct op *op)
   return plan_options->tf32 ? IN_TFLOAT32 : IN_FLOAT32;
 }
 
-/* Over how many ranks the work is cut. */
+/* The number of ranks that share the work. */
 static double ranks_that_share(const struct op *op)
 {
   double ranks = 1;
@@ -93,7 +94,8 @@ static double computing_seconds(const struct op *op)
   return product_seconds(&p, arithmetic_of(op));
 }
 
-/* In how many pieces the operation reads the value: a product all of what has not its rows. */
+/* The number of pieces in which the operation reads the value: a product reads an operand without
+   the dimension in pieces as a whole. */
 static double pieces_read(const struct op *op, int value)
 {
   if (op->kind == OP_epilogue) op = &graph->op[op->body[0]];
@@ -124,7 +126,7 @@ static int64_t arithmetic_time(const struct op *op)
   return picoseconds(KERNEL_SECONDS) + greater(picoseconds(computing_seconds(op)), moving);
 }
 
-/* What a rank of n sends, or receives, of the bytes that are whole in the end, or were before. */
+/* The bytes that a rank of n sends, or receives, of the whole value after or before. */
 static double bytes_sent(const struct op *op, double n)
 {
   if (op->kind == OP_exchange) return local_bytes(op->in[0]);
@@ -154,7 +156,7 @@ int64_t time_taken(const struct op *op)
   return op_row[op->kind].idle ? 0 : lesser(arithmetic_time(op), LONGEST_TIME);
 }
 
-/* A kernel that reads and writes so many bytes, each once. */
+/* The time of a kernel that reads and writes so many bytes, each once. */
 static int64_t copying_time(double bytes)
 {
   return picoseconds(KERNEL_SECONDS) + picoseconds(memory_seconds(2 * bytes));

@@ -20,7 +20,7 @@ double flops_of(const struct op *op)
   return op->pieces ? all / op->pieces : all;
 }
 
-/* By the type of what is multiplied. */
+/* By the type of the factors. */
 static void add_flops(void *to, int id, int times)
 {
   const struct op *op = &graph->op[id];

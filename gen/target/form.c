@@ -1,5 +1,5 @@
 /* form.c: the form of a fused kernel: its scheme, and on a device the width of its vectors, its
-   threads and blocks, and the parts in which it makes sums. The pass `kernel_forms` asks for it. */
+   threads and blocks, and the number of parts of its sums. The pass `kernel_forms` calls it. */
 #include "target/target.h"
 
 const struct op *body_op(const struct op *group, int k)
@@ -57,7 +57,7 @@ int64_t sum_room(int64_t sums, int64_t parts)
   return (sums * parts + 3) / 4 * 4;
 }
 
-/* How many floats a kernel stores in as many parts. */
+/* The floats that a kernel stores for so many parts. */
 static int64_t room_of_parts(const struct draft *k, int64_t parts)
 {
   int64_t room = 0;
@@ -81,7 +81,7 @@ bool fits_vector(const struct draft *k, int value, const struct operand *operand
   return alignment_of(value, k->rank) % (bytes < 16 ? bytes : 16) == 0;
 }
 
-/* Calls `each` with every operand of the operations on elements that is read at its own place. */
+/* Calls `each` for every operand of the operations on elements that is read at its own index. */
 static void each_operand(const struct draft *k, int *width,
                          void (*each)(const struct draft *, int, const struct operand *, int *))
 {
@@ -101,7 +101,7 @@ static void each_operand(const struct draft *k, int *width,
   }
 }
 
-/* 16 bytes of the smallest elements, but of those of one byte. */
+/* 16 bytes of the smallest elements, except those of one byte. */
 static void find_widest(const struct draft *k, int value, const struct operand *operand, int *width)
 {
   (void)k, (void)operand;
@@ -129,7 +129,7 @@ bool is_kept_in_vector(const struct vector *v)
   return v->until > v->from;
 }
 
-/* How many floats a thread keeps from one stage to the next. */
+/* The floats that a thread keeps from one stage to the next. */
 static int64_t kept_elements(const struct draft *k)
 {
   int64_t n = 0;
@@ -138,7 +138,8 @@ static int64_t kept_elements(const struct draft *k)
   return n;
 }
 
-/* So many threads, or blocks, keep a large device busy; fewer rows are not worth a part. */
+/* So many threads, or blocks, keep a large device busy; fewer rows than LEAST_ROWS are not worth a
+   part. */
 enum { ENOUGH_THREADS = 1 << 17, ENOUGH_BLOCKS = 512, MOST_PARTS = 1024, LEAST_ROWS = 8 };
 
 static bool only_float_sums(const struct draft *k)
@@ -196,8 +197,8 @@ static int count_columns(const struct draft *k)
 /* ------------------------------------------------------------------------------------ the schemes
  */
 
-/* Whether neighbours are of several rows, as rows have one element each, and what rows have one of
-   is computed. */
+/* Whether a vector spans several rows: rows have one element each, and the kernel computes per-row
+   values. */
 static bool is_vector_of_rows(const struct draft *k)
 {
   int last = innermost_loop(&k->loops);
@@ -212,14 +213,14 @@ static int64_t divided(int64_t n, int64_t by)
   return (n + by - 1) / by;
 }
 
-/* Blocks of threads, each with a vector of the elements. */
+/* Blocks of threads; each thread has a vector of the elements. */
 static void spread_elements(const struct draft *k, struct kernel_form *f)
 {
   f->width = is_vector_of_rows(k) ? 1 : vector_width(k);
   f->blocks = divided(count_of(&k->loops, false) * count_of(&k->loops, true) / f->width, BLOCK);
 }
 
-/* Rows among blocks, or warps where a row is short. */
+/* Rows are distributed over blocks, or over warps if a row is short. */
 static void spread_rows(const struct draft *k, struct kernel_form *f)
 {
   int last = innermost_loop(&k->loops);
@@ -242,7 +243,7 @@ static void spread_rows(const struct draft *k, struct kernel_form *f)
   if (f->columns) f->scratch = room_of_parts(k, f->parts);
 }
 
-/* A block for each result; for one result alone, for each part of it. */
+/* A block for each result; if there is only one result, for each part of it. */
 static void spread_results(const struct draft *k, struct kernel_form *f)
 {
   int64_t results = count_of(&k->loops, false);

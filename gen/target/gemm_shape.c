@@ -1,5 +1,5 @@
-/* gemm_shape.c: a product of matrices as calls of a library see it: operands folded to matrices,
-   batches, leading dimensions, how many calls. */
+/* gemm_shape.c: a product of matrices as calls of a library: operands folded to matrices, batches,
+   leading dimensions, the number of calls. */
 #include "target/target.h"
 
 #include <string.h>
@@ -38,8 +38,8 @@ static struct letter_run *run_of(struct product *p, char letter)
   return &p->run[p->nrun++];
 }
 
-/* The dimension that is cut in pieces: seen as [parts, pieces, size], of which a piece has the
-   first and the last. It may lie as [pieces, parts, size]. */
+/* The dimension that is cut in pieces: seen as [parts, pieces, size]; a piece has the first and the
+   last. In memory it may be [pieces, parts, size]. */
 static void add_piece(struct product *p, enum gemm_operand o, char letter, int64_t size,
                       int64_t stride)
 {
@@ -99,7 +99,7 @@ static bool fold_two(struct product *p)
   return false;
 }
 
-/* No part is empty. The runs stand in the order of the output's letters, then of a's and b's. */
+/* No part is empty. The runs are in the order of the output's letters, then of a's and b's. */
 static void find_runs(struct product *p, int rank)
 {
   static const enum gemm_operand order[] = {GEMM_C, GEMM_A, GEMM_B};
@@ -107,7 +107,7 @@ static void find_runs(struct product *p, int rank)
   while (fold_two(p)) continue;
 }
 
-/* Where a call takes no run: one row, one column, or one term. */
+/* For a side of a call without a run: one row, one column, or one term. */
 static const struct letter_run single = {.size = 1};
 
 static unsigned operands_with(const struct product *p, char letter)
@@ -118,8 +118,8 @@ static unsigned operands_with(const struct product *p, char letter)
   return in;
 }
 
-/* Whether the equation has the rows' letters behind the columns': where the sizes leave it open, a
-   matrix is named as the equation has it. */
+/* Whether the equation has the rows' letters after the columns'. If the sizes leave open whether a
+   matrix is transposed, the equation decides. */
 static bool reads_transposed(const struct product *p, enum gemm_operand o, unsigned rows,
                              unsigned columns)
 {
@@ -151,7 +151,7 @@ static struct matrix lay(enum gemm_operand o, const struct letter_run *rows,
   return (struct matrix){.transposed = transposed, .tight = ld == inner, .ld = ld};
 }
 
-/* Whether BLAS can do it. */
+/* Whether BLAS supports it. */
 static bool lay_out(const struct product *p, struct gemm *call)
 {
   struct matrix *x = call->matrix;
@@ -161,7 +161,7 @@ static bool lay_out(const struct product *p, struct gemm *call)
   return x[GEMM_A].ld && x[GEMM_B].ld && x[GEMM_C].ld;
 }
 
-/* The runs that may be this side of the call, from the last on, and none. */
+/* The runs that may be this side of the call, from the last on, then none. */
 static int sides(const struct product *p, unsigned in, const struct letter_run **list)
 {
   int n = 0;
@@ -178,7 +178,7 @@ static bool is_better(const struct gemm *x, const struct gemm *y)
   return work_x > work_y || (work_x == work_y && x->k->size > y->k->size);
 }
 
-/* With no run on any side there is always one: a product of two numbers. */
+/* With no run on any side there is always a call: a product of two numbers. */
 static void choose_call(struct product *p)
 {
   const struct letter_run *m[MAX_RUNS + 1], *n[MAX_RUNS + 1], *k[MAX_RUNS + 1];

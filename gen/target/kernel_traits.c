@@ -1,11 +1,11 @@
-/* kernel_traits.c: what the file of a kernel says of it: its parameters, and whether it takes
-   any order of dimensions. */
+/* kernel_traits.c: what a kernel's file declares: its parameters, and whether it takes any order of
+   dimensions. */
 #include "target/target.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* The file's text, or NULL where the plan names none. */
+/* The file's text, or NULL if the plan names none. */
 const char *kernel_file(const struct op *of, int rank)
 {
   if (of->kind != OP_custom)
@@ -14,13 +14,13 @@ const char *kernel_file(const struct op *of, int rank)
   return graph->custom[of->custom].kernel[target->language];
 }
 
-/* The operand that is the functions' n-th parameter: the outputs stand first. */
+/* The operand for the functions' n-th parameter: the outputs come first. */
 int operand_of_parameter(const struct op *of, int n)
 {
   return n < of->nout ? of->nin + n : n - of->nout;
 }
 
-/* The name of the parameter for operand i, as the file has it. */
+/* The name of operand i's parameter in the file. */
 const char *kernel_parameter(const struct op *of, const char *file, int i)
 {
   const char *c = strstr(file, "$name$(");

@@ -1,11 +1,11 @@
-/* loops.c: the loops over the elements of a kernel: their sizes and order, and how operands lie
-   along them. */
+/* loops.c: the loops over the elements of a kernel: their sizes and order, and the operands'
+   strides along them. */
 #include "target/target.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* Rows may have no elements, but what is reduced over them is read. */
+/* Rows may have no elements, but the values that are reduced over them are still read. */
 bool has_rows(const struct draft *k)
 {
   struct shape here = local_shape(k->stages.space, k->rank);
@@ -71,18 +71,18 @@ int space_dimension(const struct op *op, const struct letters *l, char name)
   return NONE;
 }
 
-/* Places in the order of the loops at which one must begin: the dimension that stands there may not
-   be one loop with the one before. */
+/* Places in the order of the loops at which a loop must begin: the dimension there cannot be merged
+   with the one before. */
 typedef bool borders[MAX_DIMS + 1];
 
-/* Whether the value's elements, all of them, are those of the kernel's space. */
+/* Whether the value has exactly the elements of the kernel's space. */
 static bool fills(const struct draft *k, int value)
 {
   return same_shape(local_shape(value, k->rank), k->loops.space);
 }
 
-/* The value whose order in memory the loops follow: what is written, else what is read; NONE where
-   nothing has the shape of the space. */
+/* The value whose order in memory the loops follow: one that is written, else one that is read;
+   NONE if nothing has the shape of the space. */
 static int leader(const struct draft *k)
 {
   int *list = alloc((size_t)op_width(k->group) * sizeof *list);
@@ -93,7 +93,8 @@ static int leader(const struct draft *k)
   return NONE;
 }
 
-/* By rows, those of a row are the innermost. */
+/* The number of pieces in which the operation reads the value: a product reads an operand without
+   the dimension in pieces as a whole. */
 static void find_order(struct draft *k)
 {
   int value = leader(k), n = 0, ndim = k->loops.space.ndim;
@@ -105,7 +106,7 @@ static void find_order(struct draft *k)
     }
 }
 
-/* The dimensions whose loops are told apart from the others: a row's, or those that are reduced. */
+/* The dimensions that do not share a loop with others: a row's, or those that are reduced. */
 static unsigned marked_dims(const struct draft *k)
 {
   unsigned dims = 0;
@@ -118,7 +119,7 @@ static unsigned marked_dims(const struct draft *k)
   return dims;
 }
 
-/* Where an operand does not lie row by row. */
+/* A loop begins where an operand's rows are not contiguous. */
 static void part_at_operand(const struct loops *loops, const struct operand *o, int replaced,
                             borders apart)
 {
@@ -138,7 +139,7 @@ bool names_letter(const struct op *op, const char *name)
          name[0] != 's';
 }
 
-/* An index that the expression asks for has a loop of its own. */
+/* An index that the expression uses has a loop of its own. */
 static void part_at_letters(const struct loops *loops, const struct op *op, const struct letters *l,
                             borders apart)
 {
@@ -149,7 +150,7 @@ static void part_at_letters(const struct loops *loops, const struct op *op, cons
   }
 }
 
-/* The random number of an element goes by its place in the whole. */
+/* An element's random number depends on its index in the whole tensor. */
 static void part_at_cuts(const struct loops *loops, int value, borders apart)
 {
   for (int at = 1; at < loops->space.ndim; at++) {
@@ -177,7 +178,7 @@ static bool is_whole_counted(const struct op *op)
   return strstr(op_row[op->kind].element, "$random") != NULL;
 }
 
-/* The most elements that an index counts to. */
+/* The largest index. */
 static int64_t farthest(const struct draft *k)
 {
   int64_t most = 0;
@@ -218,7 +219,7 @@ static struct loops kept_first(const struct loops *loops)
   return sorted;
 }
 
-/* On the CPU what is rounded when it is stored can only be stored once. */
+/* On the CPU a value that is rounded when it is stored can only be stored once. */
 void find_loops(struct draft *k)
 {
   struct loops *loops = &k->loops;

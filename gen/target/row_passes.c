@@ -1,16 +1,16 @@
 /* row_passes.c: how one kernel runs several operations that are pointwise or reductions.
 
-   Takes   the operations, each behind those whose values it reads.
-   Leaves  whether one kernel can run them and, of each, where in it.
+   Takes   the operations, each after those whose values it reads.
+   Leaves  whether one kernel can run them and, for each, its stage.
 
-   A kernel walks over a space, the shape of one value. In the plain way every operation makes, or
-   reduces, elements of that space, and the reductions end with the kernel: none is read in it.
+   A kernel walks over a space, the shape of one value. In the plain scheme every operation makes,
+   or reduces, elements of that space; reductions end with the kernel, which reads none of them.
 
-   By rows: the last dimensions of the space are those of a row. An operation is then either one of
-   elements, or one of rows: it makes one element for each row. What a row is reduced to is complete
-   when the row has been gone through, and what reads it belongs to a later stage: the row is gone
-   through once in each. Values of an earlier stage are read where they are stored, else made again.
-   What is reduced over the rows, for each place in them (columns) or over them all, ends with the
+   By rows: the last dimensions of the space form a row. An operation is then either one of
+   elements, or one of rows: it makes one element for each row. A row's reduction is complete after
+   a pass over the row; operations that read it belong to a later stage. Each stage is one pass over
+   the row. Values of an earlier stage are loaded if they are stored, else computed again.
+   Reductions over the rows, for each place in them (columns) or over them all, end with the
    kernel. */
 #include "target/target.h"
 
@@ -32,7 +32,7 @@ static int innermost(const struct value *v)
   return v->order ? (int)(v->order >> 3 * last & 7) : last;
 }
 
-/* Whether one walk goes through both along the neighbours in memory. */
+/* Whether one walk goes along the contiguous dimension of both. */
 static bool same_rows(const struct value *x, const struct value *y)
 {
   int last = x->shape.ndim - 1;
@@ -44,7 +44,7 @@ static bool same_space(const struct value *x, const struct value *y)
   return same_shape(x->shape, y->shape) && same_rows(x, y) && cut_alike(x, y, MAX_DIMS);
 }
 
-/* How many dimensions of x come before those of a row, where y has one element for each row; else
+/* The number of dimensions of x before those of a row, if y has one element for each row; else
    NONE. The dimensions of a row are absent from y, or of size 1. */
 static int rows_in(const struct value *x, const struct value *y)
 {
@@ -83,7 +83,7 @@ static bool set_rows(struct stages *s, int rows)
   return fits;
 }
 
-/* Which operations are of rows, and how many dimensions come before those of a row. */
+/* Finds the operations of rows, and the number of dimensions before those of a row. */
 static bool find_rows(const int *body, struct stages *s)
 {
   const struct value *space = &graph->value[s->space];
@@ -116,15 +116,15 @@ static int64_t row_size(const struct stages *s)
   return n;
 }
 
-/* Whether a kernel by rows may reduce columns on the way: threads keep sums of their own for all of
-   them. */
+/* Whether a kernel by rows may reduce columns: each thread keeps sums of its own for all of them.
+ */
 static bool takes_columns(const struct stages *s, const struct op *op)
 {
   enum { MOST = 8192 };
   bool floats = graph->value[op->in[0]].type == F32 && graph->value[op->out].type == F32;
   struct letters l;
   op_letters(op, &l);
-  bool fits = !target->thread_grids || l.reduction[0] == SUM; /* what partial_sums.c adds up */
+  bool fits = !target->thread_grids || l.reduction[0] == SUM; /* what partial_sums.c can sum */
   return floats && fits && row_size(s) <= MOST;
 }
 
@@ -134,10 +134,10 @@ static bool reduces_columns(const struct op *op, int ndim)
   return rows && rows < ndim && op->dims == dims_from(0, rows);
 }
 
-/* Where every operation is of elements and all that is reduced are columns, they go by rows too. */
+/* If every operation is of elements and all reductions are of columns, they go by rows too. */
 static void find_columns(const int *body, struct stages *s)
 {
-  if (target->thread_grids) return; /* rows that have nothing in common are tiles (build.c) */
+  if (target->thread_grids) return; /* rows that share nothing are tiles (build.c) */
   int ndim = graph->value[s->space].shape.ndim;
   for (int k = 0; k < s->n && s->rows == NONE; k++) {
     const struct op *op = &graph->op[body[k]];
@@ -152,7 +152,7 @@ static enum reach reach_by_rows(const struct stages *s, int k, const struct op *
 {
   int ndim = graph->value[s->space].shape.ndim;
   unsigned all = dims_from(0, ndim), of_row = dims_from(s->rows, ndim);
-  bool no_rows = s->rows == 0; /* but one, which no thread could share */
+  bool no_rows = s->rows == 0; /* only one, which threads cannot share */
   if (no_rows || (target->thread_grids && s->task[k].of_row)) return UNFIT;
   if (s->task[k].of_row) {
     unsigned rest = dims_from(0, s->rows) & ~op->dims;
@@ -178,7 +178,7 @@ static bool find_reach(const int *body, struct stages *s)
 
 /* ------------------------------------------------------------------------------- who reads what */
 
-/* Whether an operation reads input i, one number for each row, as that of the row at hand. */
+/* Whether an operation reads input i, one number for each row, only for the current row. */
 static bool reads_its_row(const struct op *op, int i, int rows)
 {
   struct letters l;
@@ -208,7 +208,7 @@ bool stays_in_row(const struct op *op, int i, int rows)
   return true;
 }
 
-/* Whether member k may read what member m makes in the same kernel. */
+/* Whether member k may read the output of member m in the same kernel. */
 static bool may_read(const struct stages *s, int k, const struct op *op, int i, int m)
 {
   const struct task *maker = &s->task[m];
@@ -252,7 +252,7 @@ static bool is_stored(const struct op *op)
   return graph->value[op->out].stored;
 }
 
-/* What has to be there when the row is gone through in this stage, for its own sake. */
+/* What a pass over the row in this stage must compute for its own sake. */
 static bool is_due(const int *body, const struct stages *s, int k, int stage)
 {
   const struct task *m = &s->task[k];

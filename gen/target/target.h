@@ -1,4 +1,4 @@
-/* target.h: what a target can do and what it costs. No text of a program is written here. */
+/* target.h: the capabilities and costs of a target. No text of a program is written here. */
 #ifndef TPGEN_TARGET_H
 #define TPGEN_TARGET_H
 
@@ -6,44 +6,43 @@
 #include "ir/ir.h"
 #include "sharding/sharding.h"
 
-/* How long an operation takes, but a loop, and what it costs to run a collective beside
-   others, by a model; in picoseconds. No more than LONGEST_TIME, so that the times of some thousand
-   can be added up. */
+/* The time of an operation, except a loop, and the cost of overlapping a collective, by a model; in
+   picoseconds. At most LONGEST_TIME, so that the sum of some thousand fits. */
 #define LONGEST_TIME INT64_C(1000000000000000)
 
-/* What such an operation does; NONE where there is no such value. */
+/* The function of such an operation; NONE where there is no such value. */
 struct epilogue {
   enum op_kind function; /* relu, gelu_tanh, gelu_tanh_back; matmul: none */
-  int bias;              /* that is added first; or, with `summed`, its gradient, which is made */
-  int kept;              /* what gelu is applied to: stored, or for the gradient read */
-  int summed;            /* what is summed into bias: the result, or an operand over the terms */
+  int bias;              /* added first; or, with `summed`, its gradient, which is an output */
+  int kept;              /* the input of gelu: stored, or for the gradient read */
+  int summed;            /* the value summed into bias: the result, or an operand, over the terms */
   int result;
 };
 
 enum { BLOCK = 256 }; /* threads */
 
 /* The loops of a kernel, over the dimensions of its space: the local shape of the value whose
-   elements it walks over. Neighbouring dimensions that lie behind one another in every operand are
-   one loop. */
+   elements it walks over. Neighbouring dimensions that are contiguous in every operand share one
+   loop. */
 struct loops {
   struct shape space;
   int order[MAX_DIMS]; /* its dimensions, from the outermost loop's to the innermost */
   int n;
   int64_t size[MAX_DIMS];
   int first[MAX_DIMS], last[MAX_DIMS]; /* the dimensions that it runs over */
-  bool reduced[MAX_DIMS];              /* or, by rows, a row's own */
-  const char *type;  /* of indices: "int" where that counts to every element, else "long" */
-  const char *inner; /* the innermost loop's variable, where it is not the usual one: "j + v" */
+  bool reduced[MAX_DIMS];              /* or, by rows, within a row */
+  const char *type;  /* of indices: "int" if it can count all elements, else "long" */
+  const char *inner; /* the innermost loop's variable, if it is not the usual one: "j + v" */
 };
 
-/* A place in memory that the kernel is given. */
+/* A pointer parameter of the kernel. */
 struct argument {
   int value;
   bool written;
-  bool in_place;    /* what is read there first is another value, or the same before the kernel */
+  bool in_place;    /* its first read sees another value, or the same one from before the kernel */
   const char *name; /* within the kernel */
 };
-/* What it is given besides: a number, or a stream of random ones. */
+/* A further parameter: a number, or a stream of random ones. */
 struct extra {
   const char *type, *name, *call;
 };
@@ -56,34 +55,34 @@ struct temporary {
 /* Neighbours in memory that a thread of a CUDA kernel reads, or writes, at once. */
 struct vector {
   int value;
-  const char *first;    /* where its first element is: "in + i * 2048 + j" */
+  const char *first;    /* the address of its first element: "in + i * 2048 + j" */
   const char *name;     /* the variable */
-  int from, until;      /* the first and the last stage that speak of it */
-  bool indexed;         /* by an index that is made in its stage */
-  const char *where;    /* the condition under which it is there, else it is zero; "": always */
-  bool written, spoken; /* spoken: in the stage that is written now */
+  int from, until;      /* the first and the last stage that use it */
+  bool indexed;         /* by an index that its stage computes */
+  const char *where;    /* the condition under which it exists, else it is zero; "": always */
+  bool written, spoken; /* spoken: used in the current stage */
 };
 struct vectors {
-  int width;     /* elements of each; 1: there are none */
-  bool inside;   /* what is written now stands in the loop over a vector's elements */
-  int stage;     /* in which it stands */
-  bool kept;     /* from a stage to the next, in registers */
-  bool several;  /* a thread has more than one of a row: "[part]" */
-  bool declared; /* those that are kept, before they are read: in a loop, or under a condition */
-  struct code *lead; /* statements before the loads that the loop asks for */
-  int temporaries;   /* how many there were before the loop: later ones are known in it alone */
+  int width;         /* elements of each; 1: no vectors */
+  bool inside;       /* the current statement is in the loop over a vector's elements */
+  int stage;         /* the current stage */
+  bool kept;         /* from a stage to the next, in registers */
+  bool several;      /* a thread has more than one of a row: "[part]" */
+  bool declared;     /* the kept ones, before they are read: in a loop, or under a condition */
+  struct code *lead; /* statements that the loop needs before the loads */
+  int temporaries;   /* the number before the loop: later ones are valid in the loop alone */
   int n, room;
   struct vector *list;
 };
 
-/* A kernel while it is written. */
+/* A kernel under construction. */
 struct draft {
   const struct op *group;
   int rank;
   const char *words; /* of the kernel's name, without sizes: "add_relu" */
   struct launch *launch;
   struct stages stages;
-  const char *guard; /* the condition under which a thread stores what a row has one of */
+  const char *guard; /* the condition under which a thread stores per-row values */
   const struct kernel_form *form;
   bool parted; /* sums of columns are in parts, which threads share */
   struct loops loops;
@@ -94,8 +93,8 @@ struct draft {
   struct vectors vectors;
 };
 
-/* How one operand lies in the rank's memory: along which dimension of the space each of its own
-   runs, or NONE. */
+/* The layout of one operand in the rank's memory: for each of its dimensions the dimension of the
+   space that it runs along, or NONE. */
 struct operand {
   int value, ndim, along[MAX_DIMS];
   int64_t size[MAX_DIMS], stride[MAX_DIMS];
@@ -104,13 +103,13 @@ struct operand {
 enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_OPERANDS };
 
 struct letter_run {
-  char letter; /* the first of those folded into it */
+  char letter; /* the first of the letters folded into it */
   unsigned in; /* a bit for each operand that has it */
   int64_t size, stride[GEMM_OPERANDS];
 };
 
-/* A matrix as it lies in memory: its rows, or where it is transposed its columns, are `ld` elements
-   apart; tight: without gaps. ld 0: no such matrix. */
+/* A matrix in memory: its rows, or if it is transposed its columns, are `ld` elements apart; tight:
+   without gaps. ld 0: no such matrix. */
 struct matrix {
   bool transposed, tight;
   int64_t ld;
@@ -132,7 +131,7 @@ struct product {
   struct letter_run run[MAX_RUNS];
   struct gemm call;
   const struct letter_run *batch; /* or NULL */
-  int64_t offset[GEMM_OPERANDS];  /* of a piece, where it begins */
+  int64_t offset[GEMM_OPERANDS];  /* the offset of a piece */
   int nloop;
   const struct letter_run *loop[MAX_RUNS]; /* from the outermost to the innermost */
   char variable[MAX_RUNS];
@@ -141,67 +140,67 @@ struct product {
 enum {
   WARP = 32,
   WIDEST = 1024,     /* threads of a block */
-  OF_THREAD = 8,     /* elements of a row that a thread has, if there are threads enough */
-  OF_LANE = 16,      /* where a warp goes through it */
-  MOST_UNROLLED = 8, /* vectors that are kept side by side in registers */
-  BLOCKS = 512       /* that share the rows, where there are columns: some for each processor */
+  OF_THREAD = 8,     /* elements of a row that a thread has, if there are enough threads */
+  OF_LANE = 16,      /* if a warp has the row */
+  MOST_UNROLLED = 8, /* vectors side by side in registers */
+  BLOCKS = 512       /* that share the rows, if there are columns: some for each processor */
 };
 
 /* --------------------------------------------------------------------------------- alignment.c */
 
-/* By value: the power of two, up to 64, that the value's address is a multiple of on a rank. The
-   plan says which values share bytes; its offsets in the arena may be found later. */
+/* By value: the power of two, up to 64, that divides the value's address on a rank. The plan gives
+   which values share bytes; offsets in the arena may be found later. */
 unsigned char *find_alignments(const struct memory_plan *plan, int rank);
 
 /* --------------------------------------------------------------------------- attention_tiles.c */
 
 /* Whether it is attention or its gradient. */
 bool is_attention(const struct op *op);
-/* Of attention, which of its files the kernel on the rank is ("_mma": NAME_mma.cu); and what a hole
-   for the sizes of its tiles is filled with, or NULL. Of other operations "" and NULL. rank NONE:
-   of one whose values are aligned well. */
+/* The file of a kernel of attention on the rank ("_mma": NAME_mma.cu); and the text for a hole for
+   the sizes of its tiles, or NULL. For other operations "" and NULL. rank NONE: a rank with
+   well-aligned values. */
 const char *attention_variant(const struct op *op, int rank);
 const char *attention_hole(const struct op *op, int rank, const char *hole, int64_t depth,
                            int64_t width);
 
 /* ----------------------------------------------------------------------------------- c_types.c */
 
-/* "int" or "long": what counts to n. */
+/* "int" or "long": a type that can count to n. */
 const char *counter_type(int64_t n);
 const char *c_type(enum type t);
 
 /* -------------------------------------------------------------------------------------- cost.c */
 
 int64_t time_taken(const struct op *op);
-/* How many numbers rank 0 multiplies in a matmul's product, or in each of them. */
+/* The multiplications of rank 0 in a matmul's product, or in each of several. */
 double multiplications(const struct op *op);
 int64_t events_time(void);
-/* The kernels that fill a bucket's buffer, and that empty it; 0 where there are none. */
+/* The time of the kernels that fill and empty a bucket's buffer; 0 if there are none. */
 int64_t copies_in_time(const struct op *op);
 int64_t copies_out_time(const struct op *op);
 
 /* ------------------------------------------------------------------------------------- flops.c */
 
 /* The floating-point operations of one operation, of all ranks together, by its row: two for each
-   product of two numbers. Attention is counted as if nothing were masked. */
+   product of two numbers. Attention counts as if nothing were masked. */
 double flops_of(const struct op *op);
-/* The floating-point operations of the products of a step, of all ranks together: where it trains,
+/* The floating-point operations of the products of a step, of all ranks together: in training,
    three times those of the forward. */
 double step_flops(void);
-/* What most of them are done in. */
+/* The arithmetic of most of them. */
 enum arithmetic step_arithmetic(void);
 /* The tokens of a step, of all ranks together; 0: no input is tokens. */
 double step_tokens(void);
 
 /* -------------------------------------------------------------------------------------- form.c */
 
-/* The form of a fused operation's kernel on the rank. It asks for alignments. */
+/* The form of a fused operation's kernel on the rank. It uses the alignments. */
 struct kernel_form form_of(const struct op *group, int rank);
 /* Whether the kernel reduces anything. */
 bool has_reductions(const struct op *group);
 /* Whether a reduction adds up floats. */
 bool is_float_sum(const struct op *op);
-/* Whether body[n] is a sum that ends with the kernel, which is in parts where any is. */
+/* Whether body[n] is a sum that ends with the kernel; if any is in parts, all these are. */
 bool ends_in_parts(const struct draft *k, int n);
 /* The k-th operation of a kernel. */
 const struct op *body_op(const struct op *group, int k);
@@ -209,43 +208,43 @@ enum reduction reduction_of(const struct op *op);
 enum type type_reduced(const struct op *op);
 int64_t partial_sums_of(const struct draft *k, int n);
 struct operand sum_operand(const struct draft *k, int n);
-/* How many floats so many parts of sums take: each part begins at 16 bytes. */
+/* The floats that so many parts of sums take: each part begins at 16 bytes. */
 int64_t sum_room(int64_t sums, int64_t parts);
 bool is_vector(const struct draft *k, int value, const struct operand *operand);
-/* Whether `width` elements lie in one piece, from wherever the other loops stand. */
+/* Whether `width` elements are always contiguous, whatever the other loops' indices are. */
 bool fits_vector(const struct draft *k, int value, const struct operand *operand, int width);
 bool is_kept_in_vector(const struct vector *v);
 bool find_row_sums(const struct draft *k, enum reach reach, int stage, bool *these);
 void find_sums_of_rows(const struct draft *k, int stage, bool *these);
-/* Whether the vectors that several stages speak of find room in registers. */
+/* Whether the vectors that several stages use fit in registers. */
 bool fits_in_registers(const struct draft *k, const struct kernel_form *f);
 
 /* -------------------------------------------------------------------------------- gemm_shape.c */
 
-/* How many calls of a library a product takes, as its operands lie now. */
+/* The number of library calls for a product, with its operands' current layouts. */
 double matmul_calls(const struct op *op, int rank);
-/* The same of a piece whose result would lie as struct value's `apart` says, or not. */
+/* The same for a piece whose result has the layout of struct value's `apart`, or not. */
 double piece_calls(const struct op *op, int rank, bool apart);
 /* Whether a product is one call on the rank, with a batch or without, that writes rows without
- * gaps. */
+   gaps. */
 bool matmul_is_one_call(const struct op *op, int rank);
 int product_value(const struct op *op, enum gemm_operand o);
 bool is_summed(const struct letter_run *r);
 enum type type_at(const struct op *op, enum gemm_operand o);
-/* Operands are of one type; of bfloat16 they may make float32. Else tpgen itself is wrong. */
+/* Operands have one type; bfloat16 operands may make float32. A violation is an error in tpgen. */
 void check_types(const struct op *op);
-/* The plan's error where a size of the call does not fit into an int. */
+/* The plan's error if a size of the call does not fit into an int. */
 void check_sizes(const struct product *p);
 bool is_empty_product(const struct op *op, int rank);
 void choose_product(struct product *p, const struct op *op, int rank);
 
 /* ----------------------------------------------------------------------------- kernel_traits.c */
 
-/* Whether the kernel of the operation asks how operand i lies, and takes it in any order that
-   leaves the last dimension innermost. */
+/* Whether the operation's kernel takes strides of operand i, and so any order of dimensions in
+   which the last is innermost. */
 bool takes_steps(const struct op *op, int i);
-/* The text of the operation's kernel file, or NULL where the plan names none; which operand its
-   n-th parameter is; the name that the parameter for operand i has in the file. */
+/* The text of the operation's kernel file, or NULL if the plan names none; the operand of its n-th
+   parameter; the name of operand i's parameter in the file. */
 const char *kernel_file(const struct op *op, int rank);
 int operand_of_parameter(const struct op *op, int n);
 const char *kernel_parameter(const struct op *op, const char *file, int i);
@@ -260,20 +259,20 @@ void find_loops(struct draft *k);
 int space_dimension(const struct op *op, const struct letters *l, char name);
 /* Whether a name in a row's expression, behind its `$`, is a letter of the rule. */
 bool names_letter(const struct op *op, const char *name);
-/* By rows: how many elements the rank has of one. */
+/* By rows: the elements of a row on the rank. */
 int64_t row_elements(const struct loops *loops);
-/* The innermost loop, or NONE; how far apart an operand's neighbours along a loop are. */
+/* The innermost loop, or NONE; the stride of an operand along a loop. */
 int innermost_loop(const struct loops *loops);
 int64_t stride_along(const struct loops *loops, const struct operand *operand, int n);
 /* Whether a dimension is cut. */
 bool is_cut(int value, int dim);
-/* Whether there is anything to do for this rank. */
+/* Whether this rank has work. */
 bool has_rows(const struct draft *k);
-/* How many loops are outside all reduced ones, or NONE if a reduced loop is around a kept one. */
+/* The number of loops outside all reduced ones, or NONE if a reduced loop is around a kept one. */
 int kept_outside(const struct loops *loops);
-/* The product of the sizes of the loops that are reduced, or not. */
+/* The product of the sizes of the reduced, or the kept, loops. */
 int64_t count_of(const struct loops *loops, bool reduced);
-/* In C: a kernel over as many elements is shared among threads. */
+/* In C: threads share a kernel over at least so many elements. */
 extern int64_t worth_threads;
 bool has_threads(const struct loops *loops);
 extern const char loop_variable[][2];
@@ -283,13 +282,13 @@ int loop_that_ends(const struct loops *loops, int dim);
 
 /* Whether one kernel can run them, and how. */
 bool find_stages(const int *body, int n, struct stages *stages);
-/* Which of the operations on elements are computed while a row is gone through in this stage;
-   gives whether the stage goes through it at all. Values are marked `stored` already. */
+/* Finds the operations on elements that a pass over the row computes in this stage; returns whether
+   the stage has such a pass. Values are already marked `stored`. */
 bool made_in_stage(const int *body, const struct stages *stages, int stage, bool *made);
 /* The last stage in which body[k] is computed. */
 int last_stage(const int *body, const struct stages *stages, int k);
-/* Whether the operation on rows reads no other than its own row of input i, `rows` dimensions of
-   which come before those of a row. */
+/* Whether the operation on rows reads only its own row of input i; `rows`: the number of its
+   dimensions before those of a row. */
 bool stays_in_row(const struct op *op, int i, int rows);
 
 #endif
