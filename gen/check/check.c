@@ -1,9 +1,9 @@
-/* check.c: after every pass, what it promises to leave. A failure is a mistake of tpgen's, but for
-   the pass `lua`: its graph comes from another process, and is looked at as a stranger's.
+/* check.c: checks after every pass what it promises to leave. A failure is a bug of tpgen, except
+   after the pass `lua`: its graph comes from another process and is not trusted.
 
-   What a pass promises of the flat program those behind it keep. A long one is looked at when it
-   has come, and once more before it is folded, for all passes in between; a shorter one after each
-   of them, which tells whose mistake it is. */
+   Later passes keep what a pass promises of the flat program. A long program is checked when it is
+   new, and once more before it is folded, for all passes in between. A shorter one is checked after
+   each pass, which tells the pass with the bug. */
 #include "check/check.h"
 
 #include <float.h>
@@ -16,7 +16,7 @@ static bool is_value(int v)
   return v >= 0 && v < graph->nvalue;
 }
 
-/* As it is written, or each dimension once in another order. */
+/* 0, or a permutation of the dimensions other than the written order. */
 static bool is_sane_order(unsigned order, int ndim)
 {
   unsigned seen = 0;
@@ -25,7 +25,7 @@ static bool is_sane_order(unsigned order, int ndim)
   return seen == (1u << ndim) - 1 && !(order >> 3 * ndim) && order != moved_to_front(0, ndim);
 }
 
-/* What a value says of other things. */
+/* The indices in a value's fields. */
 static void sane_links(const struct value *v)
 {
   require(v->op >= NONE && v->op < graph->nop, NONE, "a value is made by no operation");
@@ -38,7 +38,7 @@ static void sane_links(const struct value *v)
     require(is_value(v->of), v->op, "it belongs to nothing");
 }
 
-/* What it is itself: nothing is looked at here but what mark_of_value tells apart. */
+/* The value's own fields: reads only what mark_of_value hashes. */
 static void sane_form(const struct value *v)
 {
   for (int d = 0; d < v->shape.ndim; d++)
@@ -64,7 +64,7 @@ static void sane_op(int id)
   require(op->module >= NONE && op->module < graph->nmodule, id, "it lies in no module");
 }
 
-/* Of an operation that runs, and what it does inside. */
+/* An operation of the program and its body. */
 static void sane_run(int id)
 {
   sane_op(id);
@@ -74,8 +74,8 @@ static void sane_run(int id)
 
 /* ---------------------------------------------------------------------- facts about the program */
 
-/* A value of a family is made by the loop, a carried one where its initial value is. What no
-   operation makes is marked from the beginning: see check_values. */
+/* The loop makes the values of a family. A carried value is made where its initial value is. Values
+   without an operation are marked from the start: see check_values. */
 static bool is_made(int value, const bool *made)
 {
   if (made[value]) return true;
@@ -84,7 +84,7 @@ static bool is_made(int value, const bool *made)
   return v->family != NONE && made[v->family];
 }
 
-/* Marks what `op` makes, having seen that what it takes is there. */
+/* Asserts that the inputs of `op` are made, and marks its outputs. */
 static void run(int id, bool *made)
 {
   const struct op *op = &graph->op[id];
@@ -96,8 +96,8 @@ static void run(int id, bool *made)
   for (int k = 0; k < op->nout; k++) made[op->out + k] = true;
 }
 
-/* A gradient is added to those of the batches before it as it lies: its parameter may be cut along
-   a dimension of size 1, which no way of a rule does. */
+/* A gradient is added to those of earlier batches in its own layout. Its parameter may be sharded
+   along a dimension of size 1, which no way of a rule does. */
 static bool adds_batch(const struct op *op)
 {
   if (op->kind != OP_add || !is_gradient(op->out)) return false;
@@ -106,9 +106,9 @@ static bool adds_batch(const struct op *op)
          same_layout(graph->value[op->in[1]].layout, layout);
 }
 
-/* A copy, to another order in memory or type too, lies as what it is of. That may be cut along a
-   dimension of size 1, or it is a pending sum that a plan has moved in a narrower type: then it is
-   rounded as it lies. No way of a rule does either. */
+/* A copy, also to another order in memory or another type, has the layout of its source. That may
+   be sharded along a dimension of size 1, or be a pending sum that the plan moves in a narrower
+   type and that is rounded while pending. No way of a rule does either. */
 static bool is_plain_copy(const struct op *op)
 {
   const struct value *in = &graph->value[op->in[0]], *out = &graph->value[op->out];
@@ -118,13 +118,13 @@ static bool is_plain_copy(const struct op *op)
   return op->kind == OP_view || (is_floating(in->type) && is_floating(out->type));
 }
 
-/* Whether no way of its rule tells how the operation lies, and need not. */
+/* Whether the layouts need not follow a way of the operation's rule. */
 static bool lies_in_no_way(const struct op *op)
 {
   return op->nout == 0 || !*rule_of(op) || adds_batch(op) || is_plain_copy(op);
 }
 
-/* What the operation makes lies as one way of its rule leaves it, its inputs as that way asks. */
+/* One way of the rule takes the inputs in their layouts and leaves the outputs in theirs. */
 static void check_placed(int id)
 {
   const struct op *op = &graph->op[id];
@@ -160,7 +160,7 @@ static bool has_usual_turns(const struct layout *layout)
   return true;
 }
 
-/* Of a gradient, and of what leaves the program. */
+/* A gradient, or a value that leaves the program. */
 static void check_end(int value)
 {
   const struct value *v = &graph->value[value];
@@ -188,7 +188,7 @@ static bool is_laid_out(enum pass after)
   return after >= PASS_PROPAGATE && after <= PASS_OUTLINE;
 }
 
-/* There are many values and operations: each is looked at once, for all that is to be seen. */
+/* There are many values and operations: one loop makes all checks of each. */
 static void check_values(enum pass after, bool *made, struct list *ends)
 {
   bool laid_out = is_laid_out(after);
@@ -214,7 +214,7 @@ static void check_laid_out(enum pass after, int id)
   const struct op *op = &graph->op[id];
   bool are_steps = after >= PASS_REDISTRIBUTE;
   require(!are_steps || op->kind != OP_redistribute, id, "a redistribution is left");
-  /* What was found true of it, and of what it takes and makes, is so as long as they stay. */
+  /* A check that passed stays true while the operation and its operands stay the same. */
   uint64_t mark = mark_of_op(op, are_steps);
   if (marks.op[id] == mark) return;
   marks.op[id] = mark;
@@ -237,14 +237,14 @@ static void check_flat(enum pass after, bool *made)
 {
   struct list ends = {0};
   check_values(after, made, &ends);
-  /* Those that no pass will run are looked at where they come from another process. */
+  /* Operations that never run are checked only in a graph from another process. */
   for (int i = 0; i < graph->nop && after == PASS_LUA; i++) sane_op(i);
   for (int i = 0; i < graph->norder; i++) check_op(after, graph->order[i], made);
   for (int i = 0; i < ends.n; i++) check_end(ends.at[i]);
   for (int i = 0; i < marks.changed.n; i++) check_moves_of(marks.changed.at[i]);
 }
 
-/* What is seen of a program's operations while each_op goes through them. */
+/* The arguments of the callback for each_op. */
 struct looks {
   enum pass after;
   bool *made;
@@ -260,7 +260,7 @@ static void check_in_program(void *to, int id, int times)
   check_moves_of(id);
 }
 
-/* Once equal modules are folded, what only the others of a list do is looked at no more. */
+/* Once equal modules are folded, operations of the other modules of a list are not checked. */
 static void check_folded(enum pass after, bool *made)
 {
   struct list ends = {0};
@@ -272,7 +272,7 @@ static void check_folded(enum pass after, bool *made)
 
 /* ----------------------------------------------------------------------- what is computed again */
 
-/* The module of the outermost ModuleList in which `module` lies, or NONE. */
+/* The element of the outermost ModuleList that contains `module`, or NONE. */
 static int layer_of(int module)
 {
   int layer = NONE;
@@ -283,16 +283,16 @@ static int layer_of(int module)
   return layer;
 }
 
-/* Whether a unit's parameter, which is gathered by the operation, is given up after the forward. */
+/* Whether the operation gathers a unit's parameter that is freed after the forward. */
 static bool gives_up_gathered(const struct op *op)
 {
   return op->of_unit && op->unit >= 0 && op->unit < graph->nunit && graph->unit[op->unit].again &&
          !op->held;
 }
 
-/* What is run again for each value costs no more than to read and write it, by the operator's row:
-   it has an expression for each element that sums nothing and looks nothing up, or it moves
-   nothing; or it gathers what was given up. */
+/* Recomputing a value costs no more than reading and writing it. By the operator's row: it has an
+   expression per element without a sum or a look-up, or it moves nothing. Or it gathers a parameter
+   that was freed. */
 static bool costs_little(const struct op *op)
 {
   if (gives_up_gathered(op) || op->kind == OP_view || op->kind == OP_slice) return true;
@@ -303,7 +303,8 @@ static bool costs_little(const struct op *op)
   return *row->element && !*row->flops && !sums && !looks_up;
 }
 
-/* Whether the backward keeps the value for the module of a list that made it. */
+/* Whether the value is made in the forward of the reader's own list element: it must be
+   recomputed. */
 static bool is_kept_inside(int value, const struct op *reader)
 {
   const struct value *v = &graph->value[value];
@@ -328,8 +329,8 @@ static void check_recomputed(void)
   }
 }
 
-/* The parameters of a module and of all below it follow one another: the structs of names.c, and
-   the runs that bucket and fuse make, rely on it. */
+/* The parameters of a module and of all below it are consecutive: the structs of names.c rely on
+   it, and so do the runs that bucket and fuse make. */
 static bool is_under(int value, int module)
 {
   for (int m = graph->value[value].module; m != NONE; m = graph->module[m].parent)
@@ -339,7 +340,7 @@ static bool is_under(int value, int module)
 
 static void check_parameter_order(void)
 {
-  bool *ended = alloc((size_t)graph->nmodule + 1); /* by module: all of its parameters were there */
+  bool *ended = alloc((size_t)graph->nmodule + 1); /* by module: all of its parameters were met */
   int before = NONE;
   for (int v = 0; v < graph->nvalue; v++) {
     if (graph->value[v].role != PARAMETER) continue;
@@ -352,7 +353,7 @@ static void check_parameter_order(void)
   }
 }
 
-/* The numbers of the training are what train.lua lets through. */
+/* The training options have values that train.lua allows. */
 static void check_training(void)
 {
   const struct rates *r = &plan_options->rates;
@@ -369,7 +370,7 @@ static void check_training(void)
           "the learning rate goes nowhere");
 }
 
-/* They come from another process. */
+/* Units come from another process. */
 static void check_units(void)
 {
   unsigned all = (1u << graph->mesh.ndim) - 1;
@@ -401,7 +402,7 @@ static void check_program(enum pass after)
   if (graph->loss != NONE) require(made[graph->loss], NONE, "the loss is not made");
 }
 
-/* What else is true, behind the passes from the first to the last. */
+/* Further promises of passes; each holds from its first to its last pass. */
 static const struct promise {
   enum pass first, last;
   void (*check)(void);

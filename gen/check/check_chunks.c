@@ -1,13 +1,13 @@
-/* check_chunks.c: a part of check.c: what is made in pieces is whole before it is read whole.
+/* check_chunks.c: a part of check.c: a chunked value is complete before it is read whole.
 
-   Takes   functions in which async_tp.c has cut collectives and products.
-   Holds   each piece of a value is made once, none of them left out, all in one function and for as
-           many pieces as the value has; where products add to a piece, it is there. What touches
-           one piece of a value stands behind what makes it, what reads all of it behind all of
-           them. In which order they are made is the schedule's. */
+   Takes   functions in which async_tp.c has decomposed collectives and products.
+   Holds   each piece of a value is made exactly once, all pieces in one function, and as many as
+           the value has. If products add to a piece, it is made before. An operation that touches
+           one piece comes after the operation that makes it; one that reads the whole value comes
+           after all of them. The order of the pieces is the schedule's. */
 #include "check/check.h"
 
-static uint64_t *made; /* by value: which of its pieces are there, a bit for each */
+static uint64_t *made; /* by value: a bit for each of its pieces that is made */
 
 static void hold_piece(bool ok, int op, const char *what)
 {
@@ -44,13 +44,13 @@ static void check_made(int id, int value)
   made[value] |= bit(op->piece);
 }
 
-/* The operation with the values that it makes a piece of. */
+/* The values that the operation makes a piece of. */
 static int pieces_made(const struct op *op, int *list)
 {
   return op->pieces ? op_makes(op, list) : 0;
 }
 
-/* What one function makes in pieces: a body's values are made anew in every round. */
+/* The pieces that one function makes: a body makes its values anew in every round. */
 static void check_function(const struct function *f)
 {
   int *list = NULL, room = 0;

@@ -1,16 +1,16 @@
 /* check_kernels.c: a part of check.c: a kernel for several operations computes what they do.
 
-   Takes   the program from the pass `fuse` on: of each fused operation the space that its kernel
-           goes through, the dimensions before those of a row, and of each member whether it makes
-           one element for each row, how far it reduces, and in which passage through the row.
-   Holds   each member goes through that space, or has one element for each of its rows; a reduction
-           is over the dimensions that its reach says; and what a member reads of another was made
-           by then, at its own place or for its own row.
+   Takes   the program from the pass `fuse` on: for each fused operation the iteration space of its
+           kernel and the dimensions outside of a row; for each member whether it makes one element
+           per row, over what it reduces, and in which pass over the row.
+   Holds   each member has the kernel's iteration space, or one element for each of its rows. A
+           reduction is over the dimensions that its reach says. What a member reads of another is
+           already made, at the same place or for the same row.
 
-   By rules of its own: row_passes.c says what one kernel can do. */
+   The rules are its own: row_passes.c decides what one kernel can do. */
 #include "check/check.h"
 
-/* A fused operation, and the member that is looked at. */
+/* A fused operation, and the member that is checked. */
 struct looked_at {
   int id;
   const struct op *kernel;
@@ -24,7 +24,7 @@ static bool is_row_kernel(const struct stages *s)
   return s->rows != NONE;
 }
 
-/* Of the first and the last rank: they have the largest parts and the smallest. */
+/* Compares the first and the last rank: they have the largest and the smallest parts. */
 static bool same_parts(int a, int b, int dims)
 {
   int last = world_size() - 1;
@@ -65,7 +65,7 @@ static void check_reduction(const struct looked_at *m, unsigned *some)
   case OVER_COLUMN:
     fits = is_row_kernel(m->stages) && !m->task->of_row && dims == bits(0, rows);
     break;
-  case OVER_ROWS: /* all elements that there are, one for each row */
+  case OVER_ROWS: /* all elements, one for each row */
     fits = is_row_kernel(m->stages) && m->task->of_row && (dims & bits(0, rows)) == bits(0, rows);
     break;
   case OVER_SOME:
@@ -78,8 +78,8 @@ static void check_reduction(const struct looked_at *m, unsigned *some)
   require(fits, m->id, "what is fused in it reduces other dimensions than its kernel does");
 }
 
-/* Whether input i varies along the first dimensions of the member's space alone, in each by the
-   index at which the kernel is. */
+/* Whether input i varies only along the first dimensions of the member's space, and is indexed in
+   each by the kernel's own index. */
 static bool reads_own_place(const struct op *op, int i, int dims)
 {
   struct letters l;
@@ -96,7 +96,7 @@ static bool reads_own_place(const struct op *op, int i, int dims)
   return true;
 }
 
-/* Input i of the member is what another made in the same kernel. */
+/* Input i of the member is the output of another member of the same kernel. */
 static void check_reading(const struct looked_at *m, int i, const struct task *maker)
 {
   bool is_complete = maker->reach == NO_REDUCTION || maker->reach == OVER_ROW;
@@ -142,8 +142,8 @@ static void check_fused(int id, const struct op *kernel)
   }
 }
 
-/* Each of them works on what the one before has left, which nobody else can see, unless gelu's
-   input is kept for its gradient; a sum is the last, for a bias's gradient. */
+/* Each member reads the result of the one before, which nothing else reads, except gelu's input,
+   which may be kept for its gradient. A sum comes last, for a bias's gradient. */
 static void check_epilogue(int id, const struct op *op)
 {
   const struct op *product = &graph->op[op->body[0]];
@@ -180,7 +180,7 @@ void check_kernels(void)
 
 /* ----------------------------------------------------------------------------- kernels' forms */
 
-/* What a device can launch; whole vectors of what the rank has; scratch for all. */
+/* Checks what a device can launch, vectors that divide the rank's part, and scratch memory. */
 static void check_form(int id, int rank)
 {
   const struct op *op = &graph->op[id];
@@ -202,7 +202,7 @@ static void check_forms_of(void *unused, int id, int times)
   for (int i = 0; i < c->n && graph->op[id].kind == OP_fused; i++) check_form(id, c->first[i]);
 }
 
-/* Where a dump was read they are decided behind the check of what was read. */
+/* For a graph from a dump the forms are decided after the check of that graph. */
 void check_forms(void)
 {
   if (graph->kernel_forms) each_op(check_forms_of, NULL);

@@ -1,19 +1,19 @@
 /* check_memory.c: a part of check.c: every value is found where it is read.
 
-   Takes   the program, every value in its place.
-   Holds   the step is run as a rank will run it, but for the arithmetic, one operation after the
-           other: each leaves a number of its own in the bytes that it writes, and has to find in
-           those that it reads the number of the very value, of this module, of this batch, or of
-           what stays over batches. What a kernel writes over what it reads it may. That streams
-           come to no other end than this order check_order.c sees to. */
+   Takes   the program with storage for every value.
+   Holds   the check executes the step as a rank does, without the arithmetic, one operation after
+           the other. Each operation leaves a number of its own in the bytes that it writes. In the
+           bytes that it reads it must find the number of that value, of this module and of this
+           batch, or of values that persist over batches. A kernel may overwrite its inputs by rules
+           of its own. check_order.c proves that streams give the same result as this order. */
 #include "check/check.h"
 
 #include <string.h>
 
-/* Of which bytes it is known what was left there: a number, or 0. */
+/* The number that was left in each byte; 0: not known. */
 static struct bytes bytes;
 
-/* What is written alike is one interval. */
+/* Bytes that are written together become one interval. */
 static void leave(struct intervals s, int number)
 {
   if (!s.n) return;
@@ -23,7 +23,7 @@ static void leave(struct intervals s, int number)
 
 /* --------------------------------------------------------------------------- what is left there */
 
-enum { LEFT_OUT = -1 }; /* what a module would have left that is not run */
+enum { LEFT_OUT = -1 }; /* left by a module that is not run */
 
 static struct list left; /* by value, module and piece: the number left for it last, or 0 */
 static struct {
@@ -56,22 +56,22 @@ static int new_number(int value)
 
 /* -------------------------------------------------------------------------- reading and writing */
 
-/* The operation at work. */
+/* The operation that runs now. */
 static struct {
   const struct op *op;
   int id, module;
-  bool replaces; /* it has written over what it reads */
+  bool replaces; /* it has overwritten its input */
 } now;
 
-/* Whether its bytes are not looked at: of no module that is run, or in no memory, as a number that
-   is written out. */
+/* Whether its bytes are not checked: its module is not run, or it has no storage because it is a
+   literal. */
 static bool is_passed_over(int value, struct one one)
 {
   return !graph->value[value].stored || one.index == NONE || *number_for(one, 0) == LEFT_OUT;
 }
 
-/* What nobody makes in a step was there before it; what batches add up is what the one before has
-   left. */
+/* A value that no operation of the step makes exists before it; sums over batches hold those of the
+   batch before. */
 static int number_before(int value, struct place p)
 {
   int *number = row_of(intervals_of(&bytes, p, true), 0);
@@ -88,7 +88,7 @@ static bool all_hold(struct intervals s, int number)
   return true;
 }
 
-/* What the modules of a list hand on is, for the first of them, the value that they began with. */
+/* A carried value is, for the first module of a list, its initial value. */
 static void read_piece(int value, int *number, struct place p)
 {
   int meant = one_of(value, now.module).value;
@@ -128,9 +128,9 @@ static bool overlap(int a, int b)
   return p.own == q.own && p.from < q.from + q.bytes && q.from < p.from + p.bytes;
 }
 
-/* Whether the operation may leave `out` where `in` lies, which it reads: a sum is added to, a
-   bucket has read all its members before it leaves one, but copies them where they do not lie in
-   its buffer, or a kernel is done with each element when it writes it. */
+/* Whether the operation may write `out` over its input `in`. A sum is added to. A bucket reads all
+   its members before it writes one, except those that it copies because they are not in its buffer.
+   A kernel has read each element when it writes it. */
 static bool may_replace(const struct op *op, int in, int out)
 {
   const struct value *v = &graph->value[in], *w = &graph->value[out];
@@ -159,14 +159,14 @@ static void check_written(int value, int *number, struct place p)
 
 /* ---------------------------------------------------------------------------------- the program */
 
-static int *list, list_room; /* of an operation's values */
+static int *list, list_room; /* values of an operation */
 
 static void make_room(const struct op *op)
 {
   while (list_room < op_width(op)) list = grow(list, 0, &list_room, sizeof *list);
 }
 
-/* An await has read the buffer out of which it copies. */
+/* An await reads the buffer from which it copies. */
 static int reads_of(const struct op *op, int *read)
 {
   if (op->kind != OP_await) return op_reads(op, read);
@@ -176,8 +176,8 @@ static int reads_of(const struct op *op, int *read)
   return 1;
 }
 
-/* What a collective writes, of a bucket that is scattered not what is copied out of its buffer when
-   it is awaited. */
+/* The values that a collective writes. A scattered bucket does not write those that are copied out
+   of its buffer when it is awaited. */
 static int writes_of(const struct op *op, int *written)
 {
   int n = scheduled(op)->overlapped ? pending_writes(op, written) : op_writes(op, written);
@@ -187,7 +187,7 @@ static int writes_of(const struct op *op, int *written)
   return 1;
 }
 
-/* Writes nothing: what it makes is what it reads, where that lies. */
+/* Whether it writes nothing: its output is its input, in the same storage. */
 static bool shows(const struct op *op)
 {
   int in = op->in[0], out = op->out;
@@ -209,7 +209,7 @@ static void name_anew(int value, int *number, struct place p)
   *number = mark.n - 1;
 }
 
-/* The number of what it shows is its own too; pieces become one. */
+/* The output of a view also has the number of its input; pieces become one. */
 static void show(const struct op *op)
 {
   int in = op->in[0], out = op->out;
@@ -240,7 +240,7 @@ static void run_op(void *unused, int id, int module)
   }
   for (int n = reads_of(op, list); n--;) each_piece(list[n], read_piece);
   int written = writes_of(op, list);
-  for (int n = written; n--;) each_piece(list[n], write_piece); /* a buffer, then what is in it */
+  for (int n = written; n--;) each_piece(list[n], write_piece); /* a buffer, then its members */
   for (int n = written > 1 ? written : 0; n--;) each_piece(list[n], check_written);
   for (int n = now.replaces ? reads_of(op, list) : 0; n--;) each_piece(list[n], check_replaced);
 }
@@ -264,7 +264,7 @@ static void run_phases(bool of_batch, enum phase first, enum phase last)
   }
 }
 
-/* What is read when the step is over. */
+/* Checks the values that are read after the step. */
 static void check_ends(void)
 {
   now.id = now.module = NONE;

@@ -1,14 +1,14 @@
-/* check_moves.c: a part of check.c: what moves data does what it says.
+/* check_moves.c: a part of check.c: an operation that moves data does what it says.
 
    Takes   the program from the pass `redistribute` on.
-   Holds   between the layouts of what each step of a redistribution takes and makes there is what
-           an operation of its kind does, over its group, and no more; its operands lie in orders
-           that it takes; and a bucket's one call can do what all of its members would. */
+   Holds   each step of a redistribution changes the layout exactly as an operation of its kind
+           does, over its group. It takes its operands' orders in memory. The one call of a bucket
+           can do what all of its members would. */
 #include "check/check.h"
 
 #include <string.h>
 
-/* An operation that redistribute left, the layouts of what it takes and makes, and its group. */
+/* An operation that redistribute left, the layouts of its input and output, and its group. */
 struct step {
   const struct op *op;
   const struct value *in, *out;
@@ -16,8 +16,8 @@ struct step {
   const struct group *group; /* of a collective, pack and unpack */
 };
 
-/* Whether dimension `dim` is cut alike, but for the last cuts of the first layout: how many more
-   it has is in *more. */
+/* Whether both layouts cut dimension `dim` equally, except for the last cuts of the first layout,
+   which *more counts. */
 static bool cut_alike(const struct layout *a, const struct layout *b, int dim, int *more)
 {
   int x[MAX_MESH], y[MAX_MESH];
@@ -39,8 +39,8 @@ static bool is_cut_in(const struct layout *a, const struct layout *b, int dim)
   return false;
 }
 
-/* Whether the second layout lacks nothing but the last cuts of some plain dimensions; other ones,
-   `except`, are not looked at. */
+/* Whether the second layout is the first without the last cuts of some plain dimensions. The
+   dimensions `except` are not compared. */
 static bool lacks_last_cuts(const struct layout *a, const struct layout *b, unsigned except)
 {
   int more;
@@ -79,8 +79,8 @@ static unsigned changed(const struct step *s)
   return dims;
 }
 
-/* Whether the layout is of this kind, and where it is pending of this reduction, on all of these
-   mesh dimensions. */
+/* Whether the layout has this kind, and if pending this reduction, on all of these mesh
+   dimensions. */
 static bool all_on(struct layout layout, unsigned dims, enum placement_kind kind, enum reduction r)
 {
   for (int i = 0; i < graph->mesh.ndim; i++)
@@ -147,7 +147,8 @@ static bool is_packing(const struct step *s)
          ends_with(s->op->to, s->op->dim, s->group, rest);
 }
 
-/* Whether the pieces of each exchange are given and got in runs: asked once in a check. */
+/* Whether the pieces of each exchange are contiguous for sender and receiver; found once a
+   check. */
 static struct runs {
   bool known, given, got;
 } * runs;
@@ -166,8 +167,8 @@ static bool is_flat(const struct value *v)
   return v->shape.ndim == 1 && same_layout(v->layout, (struct layout){0});
 }
 
-/* Whether the value lies as the exchange has it on this side, or in a flat buffer where its pieces
-   are no runs. */
+/* Whether the value has the exchange's layout on this side, or is a flat buffer because the pieces
+   are not contiguous. */
 static bool is_side(const struct exchange *e, const struct value *v, struct layout side, bool runs)
 {
   if (v->type != e->type) return false;
@@ -175,8 +176,8 @@ static bool is_side(const struct exchange *e, const struct value *v, struct layo
   return same_shape(v->shape, e->whole) && same_layout(v->layout, side);
 }
 
-/* Whether among the members of its group all is there that any of them is to have: in every
-   dimension, behind the cuts that stay, all are the group's. */
+/* Whether the members of a group together have everything that any of them receives: in every
+   dimension, after the cuts that stay, all cuts are the group's. */
 static bool is_complete(const struct exchange *e)
 {
   const struct group *g = &graph->group[e->group];
@@ -246,7 +247,7 @@ static bool is_what_it_says(const struct step *s)
   }
 }
 
-/* Whether a copy between a value of one type and one of the other is a cast that a bucket does. */
+/* Whether a copy between these types is a cast that a bucket does. */
 static bool is_copied_as(enum type type, enum type travels)
 {
   return type == travels || ((type == F32 || type == BF16) && (travels == F32 || travels == BF16));
@@ -261,9 +262,9 @@ static int64_t largest_sum(const struct op *bucket)
   return sum;
 }
 
-static int buckets; /* that have been looked at */
+static int buckets; /* number of buckets checked */
 
-/* By value: the last bucket looked at of which a member makes it. */
+/* By value: the last checked bucket with a member that makes it. */
 static const int *made_in(const struct op *bucket)
 {
   static const struct graph *of;
@@ -307,8 +308,8 @@ static void check_bucket(int id)
 
 /* ------------------------------------------------------------------------------------ in memory */
 
-/* The size of a letter on the first rank, from an operand that has it as a dimension; else that in
-   the whole tensor, of which then no inner part is cut. */
+/* The size of a letter on the first rank, from an operand that has it as a dimension; else its size
+   in the whole tensor, of which no inner part is cut then. */
 static int64_t letter_size(const struct op *view, const struct letters *l, int letter)
 {
   for (int i = 0; i < operand_count(view); i++) {
@@ -320,8 +321,7 @@ static int64_t letter_size(const struct op *view, const struct letters *l, int l
   return l->size[letter];
 }
 
-/* How far apart in memory the neighbours along a letter of operand i are, on the first rank; 0
-   where it has no two. */
+/* The stride of a letter of operand i in memory, on the first rank; 0 if its size there is 1. */
 static int64_t letter_stride(const struct op *view, const struct letters *l, int i, int letter)
 {
   int64_t stride[MAX_DIMS];
@@ -336,7 +336,7 @@ static int64_t letter_stride(const struct op *view, const struct letters *l, int
   return 0;
 }
 
-/* A view leaves each element where it is: a step along any letter is one of as many elements. */
+/* A view leaves each element in place: a letter has the same stride in both operands. */
 static bool keeps_bytes(const struct op *view)
 {
   struct letters l;
@@ -346,8 +346,8 @@ static bool keeps_bytes(const struct op *view)
   return graph->value[view->in[0]].type == graph->value[view->out].type;
 }
 
-/* Whether the parts of a value along a dimension lie one after the other; where others are written
-   before it, a packing beside the collective has made them so. */
+/* Whether the parts of a value along a dimension are contiguous. If other dimensions are written
+   before it, a packing next to the collective has made them so. */
 static bool has_parts_in_turn(int value, int dim)
 {
   struct shape here = local_shape(value, 0);
@@ -358,9 +358,9 @@ static bool has_parts_in_turn(int value, int dim)
   return here.size[dim] <= 1 || stride[dim] * here.size[dim] == elements(here);
 }
 
-/* Whether the operation can do with its operands as their dimensions lie in memory. Kernels that
-   are generated go by strides, and so do products; those of files where they ask for them, and then
-   along neighbours. A move leaves the order as it is. */
+/* Whether the operation takes its operands' orders in memory. Generated kernels and products use
+   strides. Kernels from files use strides only if they ask for them, and then along neighbours. A
+   move keeps the order. */
 static bool takes_orders(const struct op *op)
 {
   bool written = true;
@@ -386,7 +386,7 @@ static bool takes_orders(const struct op *op)
          (from != SHARD || has_parts_in_turn(op->out, op->dim));
 }
 
-/* In a packed bucket a member may lie in any order: it is copied. */
+/* A member of a packed bucket may have any order: it is copied. */
 static void check_step(int id, bool is_copied)
 {
   const struct op *op = &graph->op[id];

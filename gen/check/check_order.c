@@ -1,54 +1,55 @@
-/* check_order.c: a part of check.c: what two streams touch is touched in one order on every device.
+/* check_order.c: a part of check.c: operations of two streams touch the same bytes in one order on
+   every device.
 
-   Takes   the program, every value in its place.
-   Holds   of any two operations that touch the same byte, and of which one writes it, the one that
-           is issued later waits for the other: both run on one stream, or events and waits lead
-           from the one to the other.
+   Takes   the program with storage for every value.
+   Holds   if two operations touch the same byte and one of them writes it, the one that is issued
+           later waits for the other: both run on one stream, or events and waits lead from the one
+           to the other.
 
-   The step is run as a rank issues it, in check_places.c's rounds of each loop, but for the
-   arithmetic. What is issued to a stream, `stream` itself or a group's, is numbered. A clock says
-   of a stream up to which number of each stream all is done when it begins its next: a collective
-   that runs beside others joins the clock of `stream` to its group's as begin_on does, or that of
-   the event that begin_behind waits for; an await joins its event's clock to that of `stream`. Of
-   each byte it is known who wrote it last, and who has read it since on each stream: that has to be
-   over by the clock of whoever touches it next. So nothing is asked of when values live, or why a
-   wait stands where it does: neither schedule's passes nor memory's are believed.
+   The check issues the step as a rank does, with check_places.c's rounds of each loop, without the
+   arithmetic. It numbers what is issued to each stream (`stream`, and those of groups). A stream's
+   clock holds, for each stream, the number up to which all is done before its next operation. An
+   overlapped collective joins the clock of `stream` to its group's, as begin_on does, or the clock
+   of the event that begin_behind waits for. An await joins its event's clock to that of `stream`.
+   Each byte keeps its last writer, and its last reader since then on each stream. These must be
+   done by the clock of whatever touches the byte next. So the check uses neither live ranges nor
+   the reasons for a wait: it does not rely on the passes schedule and memory.
 
-   Of a group's communicator it is the same as of a byte that all of its collectives write: they are
-   in one order on the device, as ranks call them in one order.
+   A group's communicator counts as a byte that all of its collectives write: they have one order on
+   the device, as ranks call them in one order.
 
-   Besides, each collective that runs beside others is awaited once, later in its function, or, if
-   it is pending between the rounds of a loop, in another round, or behind the loop; and its event
-   is no other's that is pending. So all that has left `stream` has come back to it where a phase
-   ends, and phases need not be looked at together.
+   Each overlapped collective is awaited exactly once: later in its function, or, if it is pending
+   between the rounds of a loop, in another round or after the loop. Its event belongs to no other
+   pending collective. So at the end of a phase `stream` has waited for all other streams, and each
+   phase can be checked by itself.
 
-   All this is held of the graph, as if each rank had a part of every value. Where a rank has none
-   it issues less, and what others have in order by that is in no order there. So of each class of
-   ranks that has a program for CUDA the same is held of its statements: what they issue to which
-   stream, which events they record and wait for is read in their text, and nobody is asked why. */
+   All this is checked on the graph, as if each rank had a part of every value. A rank without a
+   part issues less, and loses the order that such an operation gives others. So for each class of
+   ranks that has a program for CUDA the check runs again on the text of its statements: the streams
+   they issue to, and the events they record and wait for. */
 #include "check/check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAIN };                  /* the first stream: `stream`; then those of groups */
-static int nstream, *stream_of; /* by group: MAIN where none of its collectives has another */
+static int nstream, *stream_of; /* by group: MAIN if all of its collectives run on `stream` */
 static int *clock_of;           /* by stream, of each stream: rows of nstream numbers */
 static int *event_clock;        /* by event, likewise */
 static int *call;               /* by group: the stream and the number of its last collective */
 
-/* An interval's row: the stream that wrote it last and the number of that there, 0: nobody; then
-   the number of the last that has read it on each stream since. */
+/* An interval's row: the stream that wrote it last (0: none) and the number of that operation; then
+   for each stream the number of its last reader since. */
 enum { WRITER, WRITTEN, READ };
 static struct bytes bytes;
 static bool *is_made; /* by value: something has written it */
 
-/* By operation its statement in the program of a class of ranks, and one of these; NULL: all that
-   the graph has is issued. */
+/* The statement of each operation in the program of a class of ranks, and one of these ranks. NULL:
+   all operations of the graph are issued. */
 static const char *const *statement;
 static int rank;
 
-/* What is issued now: by this operation, for this module, NONE: outside of loops. */
+/* What is issued now: by this operation, for this module; NONE: outside of loops. */
 static struct {
   const struct op *op;
   int id, module, stream;
@@ -78,7 +79,7 @@ static bool is_over(int stream, int number)
   return clock_at(now.stream)[stream] >= number;
 }
 
-/* What stands in the place of `touches` and `touched` names: by what is issued now, and before. */
+/* The texts `touches` and `touched` name the operation issued now, and the earlier one. */
 static void wait_for(int stream, int number, const char *touches, const char *touched)
 {
   if (is_over(stream, number)) return;
@@ -116,8 +117,8 @@ static void write_bytes(struct place p)
   row[WRITTEN] = clock_at(now.stream)[now.stream];
 }
 
-/* Whether it has no bytes that are looked at: it is not stored, or of a module that is not run, or
-   a number that is written out. */
+/* Whether it has no bytes to check: it has no storage, its module is not run, or it is a
+   literal. */
 static bool is_passed_over(int value)
 {
   const struct value *v = &graph->value[value];
@@ -130,7 +131,7 @@ static int64_t elements_here(int value)
   return elements(local_shape(value, rank));
 }
 
-/* Whether the statement of a product's piece makes more of it zeros than this piece. */
+/* Whether the statement for a product's piece also zeroes other pieces. */
 static bool zeroes_others(const struct op *op)
 {
   const char *zeros = statement ? strstr(statement[now.id], "cudaMemsetAsync(") : NULL;
@@ -153,7 +154,7 @@ static void touch(int value, bool writes)
     (writes ? write_bytes : read_bytes)(piece_of(p, k, pieces.all));
 }
 
-static int *list, list_room; /* of an operation's values */
+static int *list, list_room; /* values of an operation */
 
 static void read_all(int (*of)(const struct op *op, int *list), const struct op *op)
 {
@@ -165,7 +166,7 @@ static void write_all(int (*of)(const struct op *op, int *list), const struct op
   for (int n = of(op, list); n--;) touch(list[n], true);
 }
 
-/* The values that a bucket's members are made of, and that they make. */
+/* The inputs and outputs of a bucket's members. */
 static int members_in(const struct op *op, int *to)
 {
   for (int k = 0; k < op->nbody; k++) to[k] = graph->op[op->body[k]].in[0];
@@ -196,8 +197,8 @@ static void copy_out(const struct op *op, int stream)
   write_all(members_out, op);
 }
 
-/* What the call itself touches: of a bucket its buffer, and those members that lie in it, or take
-   its place. */
+/* What the call itself touches: for a bucket its buffer, and the members that are in it or are used
+   in its place. */
 static void call_it(const struct op *op, int stream)
 {
   int *last = call + 2 * op->group;
@@ -217,7 +218,7 @@ static void call_it(const struct op *op, int stream)
   if (!is_copied_out(op)) write_all(members_out, op);
 }
 
-/* A collective that is pending, and of which module. */
+/* A pending collective, and its module. */
 static struct {
   int n, room;
   struct begun {
@@ -225,7 +226,7 @@ static struct {
   } * at;
 } pending;
 
-/* The event that tells that the module's collective is done. */
+/* The event that the module's collective records when done. */
 static int event_in(const struct op *op, int module)
 {
   return scheduled(op)->event + (event_slots(op) > 1 ? module % event_slots(op) : 0);
@@ -269,7 +270,7 @@ static bool end_pending(int op)
   return true;
 }
 
-/* It awaits that of its own module, and what that follows. */
+/* Awaits the collective of its own module, and its predecessor in the chain. */
 static void await(int begun)
 {
   const struct op *op = &graph->op[begun];
@@ -317,7 +318,7 @@ static bool is_call(const char *s, const char *name)
   return !strncmp(s, name, n) && s[n] == '(';
 }
 
-/* The call that stands here, if it is one that has to do with streams. */
+/* The call at this place, if it concerns streams. */
 static void issue_call(const struct op *op, const char *call)
 {
   const char *given = strchr(call, '(') + 1, *rest = strchr(call, ';');
@@ -358,7 +359,7 @@ static void run_statement(const struct op *op)
 
 /* ---------------------------------------------------------------------------------- the program */
 
-/* What shows the bytes of another is no operation on a device. */
+/* A view is not an operation on a device. */
 static bool shows_its_input(const struct op *op)
 {
   if (!shows_bytes(op) || is_passed_over(op->in[0]) || is_passed_over(op->out))
@@ -427,7 +428,7 @@ static void find_streams(void)
   call = alloc((size_t)(2 * graph->ngroup + 1) * sizeof *call);
 }
 
-/* Where a phase ends. */
+/* At the end of a phase. */
 static void check_end(void)
 {
   require(!pending.n, pending.n ? pending.at[0].op : NONE,

@@ -1,16 +1,15 @@
-/* check_places.c: a part of check.c: which bytes a value has while the program is run.
+/* check_places.c: a part of check.c: the bytes of a value while the program is run.
 
-   Takes   the program, every value in its place.
-   Gives   where each value lies, of each module and of each piece. Of what the pass memory has
-           decided only the places are used, nothing of from when to when it says that values live.
+   Takes   the program with storage for every value.
+   Gives   the bytes of each value, of each module and of each piece. It uses only the offsets that
+           the pass memory decided, not its live ranges.
 
-   Where a loop's modules are many the same program is run with fewer: as many as it takes until
-   nothing new comes, such that each value of the last ones lies as it does.
+   A loop with many modules is run with fewer: as many as it takes until nothing new occurs, such
+   that the storage of each value of the last ones is as in the full loop.
 
-   What a checker knows of bytes it keeps by intervals that are alike: those of the arena, and those
-   of places of their own, which lie one behind the other. A value that is made in pieces is as many
-   one after the other, though its pieces may lie otherwise: what else touches it is alien to all of
-   them. */
+   Facts about bytes are kept by interval: those of the arena, and then those of storage outside of
+   it, one after the other. A chunked value counts as consecutive pieces, even where its pieces are
+   stored otherwise: then any other value in these bytes counts as foreign to all of them. */
 #include "check/check.h"
 
 #include <string.h>
@@ -54,7 +53,7 @@ static void move_stretches(struct space *in, int first, int to)
   in->n += to - first;
 }
 
-/* The interval that begins at this byte: one is cut in two where there is none. */
+/* The interval that begins at this byte; splits one if there is none. */
 static int begin_at(struct space *in, int64_t byte)
 {
   int k = interval_at(in, byte);
@@ -94,7 +93,7 @@ void make_one(struct intervals s)
 
 /* ----------------------------------------------------------------- fewer modules than there are */
 
-static int *known_at; /* by value: where it is known, and 1 */
+static int *known_at; /* by value: 1 + its index among the known ones */
 static struct {
   int n, room;
   struct known *at;
@@ -114,11 +113,11 @@ static int modules_of(int family)
   return known_of(family)->modules;
 }
 
-/* After so many modules of a list all lie as they did, but for what each keeps; and by how many
-   rounds one reaches into others, at most. */
+/* The offsets of a list repeat after this many modules, except for values that each module keeps;
+   and the most rounds by which one reaches into others. */
 static int period, ahead;
 
-/* How many modules are run of a list of so many. */
+/* The number of modules that are run of a list with `count`. */
 static int run_of(int count)
 {
   int few = 2 * ahead + 2;
@@ -126,7 +125,7 @@ static int run_of(int count)
   return few < count ? few : count;
 }
 
-/* The place that a module of the list has among those that are run; NONE: it is left out. */
+/* The index of a module of the list among those that are run; NONE: it is left out. */
 static int index_in_run(int family, int index)
 {
   int all = modules_of(family), few = run_of(all), last = few - few / 2;
@@ -147,7 +146,7 @@ static int least_common_multiple(int a, int b)
 
 static void find_period(void)
 {
-  enum { LONGEST = 60 }; /* of 1, 2, ... MOST_PREFETCHED + 1 */
+  enum { LONGEST = 60 }; /* a multiple of 1, 2, ... MOST_PREFETCHED + 1 */
   period = ahead = 1;
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
@@ -170,7 +169,7 @@ static bool has_own_place(int value)
   return v->role != ACTIVATION || v->is_output || (v->op == NONE && !v->step);
 }
 
-/* As many as its list has: of what most of them make the graph keeps nothing (drop.c). */
+/* As many as its list has: the graph does not keep most of their values (drop.c). */
 static void count_modules(void)
 {
   int *count = alloc((size_t)(graph->nmodule + 1) * sizeof *count); /* by module: in it */
@@ -214,7 +213,7 @@ static struct {
   struct place *at;
 } own_places;
 
-/* Behind the others, and never empty: what lies there before a step is noted there. */
+/* Storage after all others. It is never empty: a value that exists before a step is noted there. */
 static int add_own_place(int64_t bytes)
 {
   int64_t from = own_places.n ? own_places.at[own_places.n - 1].to : 0;
@@ -225,8 +224,8 @@ static int add_own_place(int64_t bytes)
   return own_places.n++;
 }
 
-/* A parameter's gradients lie in one place, whichever operation leaves them; so do what batches add
-   up for it, and losses. */
+/* All gradients of a parameter share one storage, whichever operation leaves them; so do its sums
+   over batches, and losses. */
 static struct place own_place(int value)
 {
   const struct value *v = &graph->value[value];
@@ -237,7 +236,7 @@ static struct place own_place(int value)
   return own_places.at[*place];
 }
 
-/* Of a value whose bytes are another's that has a place of its own, or who has one. */
+/* For a value with storage of its own, or whose bytes are those of such a value. */
 static struct place outside(int value, int module)
 {
   int where = has_own_place(value) ? value : storage_of(value), index = NONE;
@@ -247,7 +246,7 @@ static struct place outside(int value, int module)
   return own_place(index == NONE ? where : known_of(w->family)->members[index]);
 }
 
-/* Of what each module keeps the last one before those that are left out has these' bytes too. */
+/* The last module before those that are left out also has their bytes of what each module keeps. */
 static struct place inside(int value, int module)
 {
   const struct value *v = &graph->value[value];
@@ -294,7 +293,7 @@ struct pieces pieces_of(const struct op *op, int value, struct one one)
 
 /* -------------------------------------------------------------------------------------- the run */
 
-static int *counts; /* by function, as they were */
+static int *counts; /* by function: the original counts */
 
 int begin_run(void)
 {

@@ -1,16 +1,16 @@
-/* check_replace.c: a part of check_memory.c: whether an operation may leave a result where what it
-   reads lies. The pass `memory` has rules of its own for that (folded/in_place.c); these here share
+/* check_replace.c: a part of check_memory.c: whether an operation may write a result over its
+   input. The pass `memory` has rules of its own for that (folded/in_place.c). The rules here share
    nothing with them, and follow from how a kernel runs.
 
-   A kernel goes through the elements of its space, or through the rows of it, one or several times:
-   in stages. Threads do elements, or rows, in any order. What is written over has to be read for
-   the last time by the thread that writes, before it writes: the same element in an earlier stage,
-   or in the same one by an operation that stands no later; or any element of the row in an earlier
-   stage. An operation whose results stay nowhere is run again in each stage that needs them. */
+   A kernel goes through the elements or the rows of its space one or several times: in stages.
+   Threads do elements, or rows, in any order. The thread that writes must have read the overwritten
+   data for the last time: the same element in an earlier stage, or in the same stage by an
+   operation that comes no later; or any element of the row in an earlier stage. An operation whose
+   results are not stored runs again in each stage that needs them. */
 #include "check/check.h"
 
-/* Whether a rank's parts are alike in number, size and order of elements: on the first ranks, and
-   on the last, which has the smallest. */
+/* Whether a rank's parts of both are equal in size and order of elements, on the first ranks and on
+   the last, which has the smallest parts. */
 static bool are_alike(int a, int b)
 {
   enum { LOOKED_AT = 64 };
@@ -22,7 +22,7 @@ static bool are_alike(int a, int b)
   return same_shape(local_shape(a, last), local_shape(b, last));
 }
 
-/* Whether the expression of the operator asks for the input by an index: "$a(". */
+/* Whether the operator's expression reads the input by an index: "$a(". */
 static bool asks_by_index(const struct op *op, int i)
 {
   for (const char *c = op_row[op->kind].element; *c; c++)
@@ -30,8 +30,8 @@ static bool asks_by_index(const struct op *op, int i)
   return false;
 }
 
-/* How many of the dimensions, from the first on, input i has as that over which the operation runs:
-   the same letters, or none. */
+/* The number of leading dimensions in which input i has the same letters as the space of the
+   operation. */
 static int dimensions_in_step(const struct op *op, int i)
 {
   struct letters l;
@@ -48,8 +48,8 @@ static int dimensions_in_step(const struct op *op, int i)
   return d;
 }
 
-/* By operation of the kernel the last stage in which it is run: what is stored, a row's result and
-   what is reduced stay; anything else is made again for its readers. */
+/* By operation of the kernel the last stage in which it runs. A stored value, a row's result and a
+   reduced value stay; anything else is computed again for its readers. */
 static void find_ends(const struct op *kernel, int last[MOST_IN_KERNEL])
 {
   const struct task *task = kernel->stages->task;
@@ -65,15 +65,14 @@ static void find_ends(const struct op *kernel, int last[MOST_IN_KERNEL])
   }
 }
 
-/* Whether the read of input i by the k-th operation is over when the w-th writes what lies there.
- */
+/* Whether operation k has read input i for the last time when operation w overwrites it. */
 static bool is_read_before(const struct op *kernel, int last, int k, int i, int w)
 {
   const struct task *task = kernel->stages->task;
   const struct op *op = &graph->op[kernel->body[k]];
   int now = task[w].stage, rows = kernel->stages->rows;
   int in_step = dimensions_in_step(op, i);
-  int indexed = op->dims ? __builtin_ctz(op->dims) : 0; /* the first that may be */
+  int indexed = op->dims ? __builtin_ctz(op->dims) : 0; /* first that may be indexed */
   if (asks_by_index(op, i) && in_step > indexed) in_step = indexed;
   int ndim = graph->value[op->in[i]].shape.ndim;
   if (last < now && task[k].of_row && rows != NONE && in_step >= rows) return true;
@@ -88,7 +87,7 @@ static bool is_made_within(const struct op *kernel, int value, int before)
   return false;
 }
 
-/* overlaps: whether a value lies on bytes of `out`, which the kernel makes. */
+/* overlaps: whether a value shares bytes with `out`, which the kernel makes. */
 bool kernel_may_replace(const struct op *kernel, int out, bool (*overlaps)(int value, int out))
 {
   int w = 0, last[MOST_IN_KERNEL];
@@ -106,8 +105,7 @@ bool kernel_may_replace(const struct op *kernel, int out, bool (*overlaps)(int v
   return true;
 }
 
-/* A collective that sums, and a sum's part that is one rank's, leave the value of what they take.
- */
+/* An all_reduce and a to_partial may write a result over the input of the same member. */
 bool move_may_replace(const struct op *op, int in, int out)
 {
   bool leaves = op->kind == OP_all_reduce || op->kind == OP_to_partial;

@@ -1,4 +1,4 @@
-/* facts.c: what the checks share: the pass that is checked, and which sums every value still
+/* facts.c: what the checks share: the pass that is checked, and which sums each value still
    lacks. */
 #include "check/check.h"
 
@@ -13,7 +13,7 @@ void require(bool fact, int op, const char *what)
   if (!fact) bug_at(checked_pass, op, "%s", what);
 }
 
-/* A view; and of a maximum or minimum, each rank's whole value as a pending one. */
+/* A view; or a step that makes each rank's whole value a pending maximum or minimum. */
 bool shows_bytes(const struct op *op)
 {
   if (op->kind == OP_view) return true;
@@ -44,14 +44,14 @@ int choice_taken(const struct op *op, const struct choice *list, int n, int d)
   return NONE;
 }
 
-/* The numbers of a list are the coefficients of a polynomial, the factor is where its value is
-   taken: one multiplication each. */
+/* The numbers of a list are the coefficients of a polynomial, evaluated at the factor: one
+   multiplication each. */
 static uint64_t mixed(uint64_t hash, uint64_t n)
 {
   return hash * UINT64_C(0x9e3779b97f4a7c15) + n;
 }
 
-/* Its fields fill 64 bits. */
+/* The fields of a placement fill 64 bits. */
 static uint64_t mark_of_placement(uint64_t h, const struct placement *p)
 {
   uint64_t bits;

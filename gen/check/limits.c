@@ -1,8 +1,8 @@
-/* limits.c: the plan may state which collectives a step has at most, by expect = {all_gather = 10};
-   of a kind that it does not name, none. What is beyond that is the plan's error.
+/* limits.c: the limits that a plan states. expect = {all_gather = 10} gives the most collectives of
+   a step; of a kind that it does not name, none. More is the plan's error.
 
    Takes   the finished graph.
-   Leaves  it as it is. */
+   Leaves  the graph unchanged. */
 #include "check/check.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ void fit(void)
 
 enum { TOLD = 4 }; /* reasons in a message */
 
-/* The collectives of one kind, by who asks for them. */
+/* The collectives of one kind, by the operation that requires them. */
 struct reason {
   const char *why;
   int line, times;

@@ -1,25 +1,24 @@
-/* prove.c: no program that could hang is written.
+/* prove.c: proves that a program cannot hang; one that could is not written.
 
-   A job hangs when a rank waits in a collective that another of the group never enters, or enters
-   with another one before it. So the ranks' sequences are run against each other, as they will run:
-   a collective is done when every member of its group stands before it, and all must then mean the
-   same one. If the sequences can be run to their ends in one way they can be in every way, since
-   each rank does one thing at a time.
+   A job hangs when a rank waits in a collective that another member of the group never enters, or
+   enters after a different one. So the ranks' sequences are run against each other: a collective is
+   done when every member of its group has reached it, and all must mean the same one. If the
+   sequences reach their ends in one order they do in every order, since each rank does one thing at
+   a time.
 
-   A interval of operations without a call is run by itself. All ranks run the same intervals, one
-   after the other and a loop's as often: a function differs from rank to rank in counts alone. So
-   where every interval, begun by all, comes to its end on all, so does the program, and a body
-   needs no more than one round of its loop, and what its rounds do for each other is an interval as
-   well. Of that round every rank's sequence is run, its counts as they stand in its program; ranks
-   whose counts are equal share one sequence in memory, no more. */
+   An interval of operations without a call is run by itself. All ranks run the same intervals in
+   the same order and equally often: a function differs from rank to rank only in counts. So if
+   every interval ends on all ranks once all enter it, the program ends too. A body needs only one
+   round of its loop; operations for other rounds are intervals as well. The proof runs every rank's
+   sequence with the counts of its program; ranks with equal counts share one sequence in memory. */
 #include "check/check.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* What the members give each other is the same seen from any of them, but where each pair has its
-   own, or where each tells but what it has itself: it is counted once for each operation and each
-   set of ranks that meet, told apart by its first, and there once for all that have as much. */
+/* The members' counts look the same from each member, unless each pair has its own, or each member
+   states only its own part. They are computed once for each operation and each set of ranks that
+   meet, identified by its first rank, and stored once for all sets with equal counts. */
 struct counted {
   const int64_t *give, *get;
   bool equal;
@@ -46,7 +45,7 @@ static uint64_t hash_counts(const int64_t *count, int n)
   return h;
 }
 
-/* Equal lists of counts are one: those of ranks that do alike, mostly. */
+/* Equal lists of counts are stored once: most ranks have equal ones. */
 static const int64_t *shared_counts(const int64_t *count, int n)
 {
   enum { LISTS = 4096 };
@@ -61,8 +60,8 @@ static const int64_t *shared_counts(const int64_t *count, int n)
   return l->count;
 }
 
-/* Of an all-reduce a member tells its own part alone. No rank has a larger one than the first, and
-   none a smaller one than the last. */
+/* A member of an all-reduce states only its own part. The first rank has the largest part, the last
+   one the smallest. */
 static bool counts_alone(const struct op *op)
 {
   const struct collective_row *row = &collective_row[op->kind];
@@ -70,15 +69,14 @@ static bool counts_alone(const struct op *op)
   return collective_bytes(op, 0) != collective_bytes(op, world_size() - 1);
 }
 
-/* Of a value, how large a rank's part is. */
+/* The size of a rank's part of a value. */
 static void ask_size(struct query *q, int value, int rank)
 {
   struct shape here = local_shape(value, rank);
   for (int d = 0; d < here.ndim; d++) ask_number(q, here.size[d]);
 }
 
-/* All that the counts of a rank follow from in a collective; an exchange's, from where it stands.
- */
+/* Everything that determines a rank's counts in a collective; for an exchange its position. */
 static void ask_counts(struct query *q, int id, bool alone, int rank)
 {
   const struct op *op = &graph->op[id];
@@ -151,7 +149,7 @@ struct sequence issued_by(const int *op, int n, int rank)
   return s;
 }
 
-/* The same, but kept once for all ranks that have the same counts. */
+/* The same, stored once for all ranks with the same counts. */
 static struct sequence shared_sequence(struct memo *memo, const int *op, int n, int rank)
 {
   static struct query q;
@@ -175,14 +173,14 @@ static char *issue_text(const struct issue *x, int members)
   return b.text;
 }
 
-/* But for the counts. */
+/* Equal except for the counts. */
 static bool same_call(const struct issue *x, const struct issue *y)
 {
   return x->group == y->group && x->kind == y->kind && x->type == y->type &&
          x->reduction == y->reduction && x->equal == y->equal;
 }
 
-/* Whether member a's and member b's calls, the a-th and b-th of the group, are two ends of one. */
+/* Whether the calls of members a and b, the a-th and b-th of the group, match. */
 static bool agree(const struct issue *x, const struct issue *y, int a, int b, int members)
 {
   if (!same_call(x, y)) return false;
@@ -190,7 +188,7 @@ static bool agree(const struct issue *x, const struct issue *y, int a, int b, in
   return x->give == y->give || !memcmp(x->give, y->give, (size_t)members * sizeof *x->give);
 }
 
-/* The members' counts, where every pair agreed: a loop comes to the same ones again and again. */
+/* The members' counts for which every pair agreed: a loop meets the same ones repeatedly. */
 struct agreement {
   int n;
   const int64_t **give, **get;
@@ -226,7 +224,7 @@ static void note_agreement(const struct issue *const *x, int n)
   *list = a;
 }
 
-/* The classes of members that give and get alike. */
+/* The classes of members with equal counts. */
 struct alike {
   int n, *class_of; /* by member */
   int *one;         /* by class: its first member */
@@ -249,8 +247,8 @@ static struct alike find_alike(const struct issue *const *x, int n)
   return a;
 }
 
-/* Whether what any member gives any other is what that one gets: so each of one class gives each of
-   another as much. */
+/* Whether each member receives from every other what that one sends: so all members of one class
+   send equal counts to those of another. */
 static bool pairs_agree(const struct issue *const *x, int n)
 {
   for (int b = 1; b < n; b++)
@@ -267,9 +265,9 @@ static bool pairs_agree(const struct issue *const *x, int n)
   return true;
 }
 
-/* Whether the members' calls are one collective; else says which two are not. Who agrees with the
-   first agrees with all, but for pairs that have counts of their own, and each member its own with
-   itself. */
+/* Whether the members' calls are one collective; else a text names the two that differ. A call that
+   agrees with the first one agrees with all, except for pairs with counts of their own, and a
+   member's count with itself. */
 static const char *misfit(const struct issue *const *x, const int *member, int n)
 {
   bool pairwise = collective_row[x[0]->kind].pairwise, known = pairwise && have_agreed(x, n);
@@ -283,7 +281,7 @@ static const char *misfit(const struct issue *const *x, const int *member, int n
   return NULL;
 }
 
-/* Runs the collective at which `rank` stands, if all its members stand at it. */
+/* Runs the collective at which `rank` waits, if all its members have reached it. */
 static const char *advance(const struct sequence *of_rank, int *next, int rank, bool *done)
 {
   const struct issue *mine = &of_rank[rank].issue[next[rank]];
@@ -309,8 +307,8 @@ static const char *advance(const struct sequence *of_rank, int *next, int rank, 
   return NULL;
 }
 
-/* One member looks for its group whether all are there: the first, or, where that has come to its
-   end, each of the others. */
+/* Only one member tests whether its group is complete: the first, or, if that has reached its end,
+   each of the others. */
 static bool speaks(const struct sequence *of_rank, const int *next, int rank)
 {
   int first = first_member(of_rank[rank].issue[next[rank]].group, rank);
@@ -339,7 +337,7 @@ const char *prove_order(const struct sequence *of_rank)
   return NULL;
 }
 
-/* Proves a interval of operations, which all ranks enter together. */
+/* Proves an interval of operations, which all ranks enter together. */
 static void prove_interval(const int *op, int n)
 {
   struct memo memo = {0};
