@@ -1,10 +1,10 @@
-/* check_read.c: whether passes can go on from what a dump says: that numbers lie in their ranges,
-   chains end, and shapes fit. What a pass promises besides is check.c's to look at. */
+/* check_read.c: whether passes can continue from a dump: numbers are in range, chains end, and
+   shapes fit. check.c checks what a pass promises beyond that. */
 #include "dump/dump.h"
 
 #include <string.h>
 
-static int line; /* of the record under work */
+static int line; /* of the current record */
 
 static void need(bool fact, const char *what)
 {
@@ -50,7 +50,7 @@ static bool is_order(unsigned order, int ndim)
   return !order || (seen == (1u << ndim) - 1 && !(order >> 3 * ndim));
 }
 
-/* Whether the way from value to value, by what each carries or shares, ends. */
+/* Whether the chain of values that `next` follows ends. */
 static bool ends(int value, int (*next)(int value))
 {
   int steps = 0;
@@ -109,13 +109,13 @@ static void check_value(int value)
 /* ------------------------------------------------------------------------------------ operations
  */
 
-/* Whether one of the operators with a rule of its own fits what it takes and makes. */
+/* Whether an operator with a rule of its own fits its inputs and outputs. */
 static void check_rule(const struct op *op)
 {
   struct letters l;
   struct op here = *op;
   here.line = line;
-  if (op->kind == OP_matmul && op->nin == 3) here.nin = 2; /* it adds to the third */
+  if (op->kind == OP_matmul && op->nin == 3) here.nin = 2; /* the third is an accumulator */
   need(op->kind != OP_custom || (op->custom >= 0 && op->custom < graph->ncustom),
        "there is no such operator");
   bool has_equation = op->kind != OP_custom && !strcmp(op_row[op->kind].rule, "equation");
@@ -147,7 +147,7 @@ static void check_body(const struct op *op)
     need(s->task[k].stage >= 0 && s->task[k].stage < MOST_IN_KERNEL, "there is no such stage");
 }
 
-/* A phase calls loops and parts, a loop's body parts, and a part nothing. */
+/* A phase calls loops and parts, a loop calls body parts, and a part calls nothing. */
 static int rank_of(const struct function *f)
 {
   return is_phase(f) ? 2 : !f->is_part;
@@ -283,7 +283,7 @@ static void check_calls(void)
   }
 }
 
-/* Where values are updated, or will be. */
+/* For programs in which values are or will be updated. */
 static void check_optimizer(void)
 {
   bool updates = r.after < PASS_OPTIMIZE && graph->loss != NONE;

@@ -1,4 +1,4 @@
-/* dump.h: the graph as text, and the text as a graph: --dump and --from. read.c has the grammar. */
+/* dump.h: the graph as text, and back: --dump and --from. read.c has the grammar. */
 #ifndef TPGEN_DUMP_H
 #define TPGEN_DUMP_H
 
@@ -12,7 +12,7 @@ enum { MOST_VALUES = 1 << 20, MOST_RANKS_READ = 1 << 20, MOST_CARRIED = 8 };
 #define LABEL(n)    (-2 - (n))
 #define IS_LABEL(x) ((x) < -2)
 
-/* How many of the values that are told so far have a name, and the last of them. */
+/* How many of the values so far have a name, and the last of them. */
 struct bearer {
   int n, value;
 };
@@ -21,33 +21,33 @@ struct bearers {
   struct memo names, relatives;
 };
 
-/* What one dump knows of the graph. */
+/* The state while a dump is written. */
 struct writing {
   struct buffer b;
   enum pass after;
   bool *kept, *is_told; /* by value: it is in the dump; its line is written */
-  bool *made;           /* by value: the line of an operation tells it */
+  bool *made;           /* by value: the line of an operation states it */
   bool *op_kept;
   bool *has_line; /* by operation */
   int *sibling;   /* by value: that of module 1 in its family */
-  int *label;     /* by operation: 1 and more where another line speaks of it */
+  int *label;     /* by operation: at least 1 if another line refers to it */
   struct bearers bearers;
 };
 extern struct writing d;
 
-/* What is known of one that is read. */
+/* The state while a dump is read. */
 struct reading {
   enum pass after;
-  int *value_line, *wanted_line; /* by value: where it is told; where another line speaks of it */
+  int *value_line, *wanted_line; /* by value: line that states it; line that refers to it */
   struct list op_line;           /* by operation */
-  const char **told;             /* by value: what its line calls it */
+  const char **told;             /* by value: its name in its line */
   struct allocation *allocation;
-  struct memory_plan arena; /* its sizes alone */
+  struct memory_plan arena; /* only its sizes */
   struct bearers bearers;
-  struct list labels, label_lines; /* by label the operation; where it is spoken of */
+  struct list labels, label_lines; /* by label the operation; the line that refers to it */
   struct schedule schedule;
   int schedule_room;
-  int gap; /* the operation that made what is no more */
+  int gap; /* the operation of values that no longer exist */
 };
 extern struct reading r;
 
@@ -56,19 +56,19 @@ extern struct reading r;
 /* The values with a name; those of a family that are carried, or of another module (step 0). */
 struct bearer *bearer_of(struct bearers *known, const char *name);
 struct bearer *relative_of(struct bearers *known, int family, int step, int which);
-/* The values that are called as this one is; NULL where it has its number alone. */
+/* The values with the same name as this one; NULL if it is called by its number. */
 struct bearer *bearer_of_value(struct bearers *known, const struct value *v);
 void note_bearer(struct bearers *known, int value);
 
 /* -------------------------------------------------------------------------------- check_read.c */
 
-/* Ends tpgen with the file's error where passes could not go on from what a dump says. By operation
-   and by value the line that tells it. */
+/* Ends tpgen with the file's error if passes cannot continue from the dump. The arguments have, by
+   operation and by value, the line that states it. */
 void check_dump(const int *op_line, const int *value_line);
 
 /* -------------------------------------------------------------------------------------- read.c */
 
-/* The graph after the pass from what `dump` printed: the text of the file. */
+/* The graph after the pass, from the text of the file `dump`. */
 void read_dump(const char *path, const char *dump, enum pass after);
 
 /* ------------------------------------------------------------------------------- read_fields.c */
@@ -76,7 +76,7 @@ void read_dump(const char *path, const char *dump, enum pass after);
 #define RECORD(name, type, ROWS) bool read_##name##_field(type *x);
 RECORDS(RECORD)
 #undef RECORD
-/* What stands next, or the file's error. */
+/* The next item, or the file's error. */
 int read_VALUE(void);
 int read_MODULE(void);
 int read_MESH_DIM(void);
@@ -90,7 +90,7 @@ struct shape read_SHAPE(void);
 struct placement read_PLACEMENT(void);
 struct layout read_LAYOUT(void);
 int function_named(const char *name); /* or NONE */
-/* Whether a value's number stands next, and no name that begins so. */
+/* Whether the next item is a value's number, and not a name that begins like one. */
 bool is_value_number(void);
 int take_value_number(void);
 void reach_value(int value);
@@ -100,12 +100,12 @@ void reach_value(int value);
 void read_value_line(void);
 enum op_kind read_op_kind(void);
 void note_scheduled(struct scheduled decided);
-/* Up to the bracket's end: puts the operations into the list. */
+/* Up to the closing bracket: appends the operations to the list. */
 void read_ops(enum phase phase, struct list *into, struct stages *stages);
 
 /* ------------------------------------------------------------------------------------ tokens.c */
 
-/* The place in a dump that is read: steps over blanks within a line, never over its end. */
+/* Opens the dump to read. Tokens skip blanks within a line, but never its end. */
 void open_tokens(const char *path, const char *dump);
 _Noreturn void dump_error(int line, const char *format, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void unexpected(const char *wanted);
@@ -113,8 +113,8 @@ int token_line(void);
 bool tokens_end(void); /* the file's end */
 bool at_line_end(void);
 void to_next_line(void);
-bool take_sign(char sign);        /* the sign, if it is the next */
-bool take_word(const char *word); /* the word, up to a blank or the line's end, if it is the next */
+bool take_sign(char sign);        /* the sign, if it is next */
+bool take_word(const char *word); /* the word, up to a blank or the line's end, if it is next */
 void need_sign(char sign);
 int64_t token_number(int64_t least, int64_t most);
 uint64_t token_bits(void);
@@ -123,29 +123,29 @@ bool is_quoted(void);
 char *token_name(void);
 char *token_text(void);
 int take_word_of(const char *const *words, int n); /* or NONE */
-/* What stands next, for a look ahead, and the place again. */
+/* The rest of the text, for a look ahead, and a return to it. */
 const char *token_place(void);
 void return_to(const char *place);
 
 /* ------------------------------------------------------------------------------------- usual.c */
 
-/* Records as most are. maker: NULL where no operation makes the value. */
+/* Records with usual values. maker: NULL if no operation makes the value. */
 struct op usual_op(enum op_kind kind, enum phase phase);
 struct value usual_value(const struct op *maker, enum type type, enum pass after);
 struct allocation usual_allocation(int value);
-/* Whether it is what a module behind the first has of a family: such are made by the operation that
-   makes the first's, and that of module 1 is the first's sibling. */
+/* Whether the value belongs to a family and to a module after the first. The operation that makes
+   the first module's value makes it too. The value of module 1 is the first one's sibling. */
 bool is_other_of_family(const struct value *v);
-/* Whether a name that is its operation's is no name of its own. */
+/* Whether a name that its operation gives is no name of its own. */
 bool takes_usual_name(const struct value *v);
 struct module usual_module(const char *path, int index);
 struct graph usual_graph(void);
 
 /* ------------------------------------------------------------------------------------- write.c */
 
-/* The graph as it stands after this pass. */
+/* The text of the graph after this pass. */
 const char *dump_text(enum pass after);
-/* Prints it, where --dump asks for this pass, and ends tpgen. */
+/* If --dump asks for this pass: prints it, and ends tpgen. */
 void dump(enum pass after);
 
 /* ------------------------------------------------------------------------------ write_fields.c */
@@ -160,7 +160,7 @@ void put_module(int module);
 void put_placement(struct placement p);
 void put_layout(const struct layout *layout);
 void put_shape(const struct shape *s);
-/* The word and the field, where it is not as usual. */
+/* Writes the word and the field, unless it is usual. */
 void put_LONG(const char *word, int64_t x, int64_t usual);
 void put_REAL(const char *word, double x, double usual);
 void put_TEXT(const char *word, const char *x, const char *usual);

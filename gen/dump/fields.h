@@ -1,20 +1,20 @@
 /* clang-format off */
-/* fields.h: what a dump says of each record, one row a field. write_fields.c writes by these rows
-   and read_fields.c reads by them: a field that a later pass needs is a row here, and nothing else.
+/* fields.h: what a dump states of each record, one row a field. write_fields.c writes by these rows
+   and read_fields.c reads by them: a field that a later pass needs is only a row here.
 
      FIELD(KIND, member, word)
 
    KIND    How the field is written and read; `put_KIND` and `read_KIND` of the two files.
-             FLAG            `word` where it is set; `no_word` where it is not, and usually is
+             FLAG            `word` if it is set; `no_word` if it is not, and usually is
              INT LONG REAL   a number
              BITS            a number in hexadecimal: a bit for each dimension
-             TEXT            a text, in quotes where it is more than a plain word
-             VALUE MODULE FUNCTION OP   what it is called; OP by the label @1 of its line
-             ORDER           dimensions from the outermost on: 1,0,2
+             TEXT            a text, in quotes unless it is a plain word
+             VALUE MODULE FUNCTION OP   its name in the dump; for OP the label @1 of its line
+             ORDER           dimensions, outermost first: 1,0,2
              SHAPE PLACEMENT LAYOUT
              the others      a word of an enum
    member  In the struct.
-   word    Before the field. A field that is as usual is left out: see usual_op and usual_value. */
+   word    Before the field. A usual field is left out: see usual_op and usual_value. */
 #ifndef TPGEN_DUMP_FIELDS_H
 #define TPGEN_DUMP_FIELDS_H
 
@@ -147,7 +147,7 @@
   FIELD(FLAG,      is_part,       "part")   \
   FIELD(FUNCTION,  body,          "of")
 
-/* Beside what a line says by its place: `to dp=S(0)` of a redistribute. */
+/* In addition to the parts of a line without a word: `to dp=S(0)` of a redistribute. */
 #define OP_FIELDS(FIELD)                    \
   FIELD(TEXT,      equation,      "rule")   \
   FIELD(INT,       custom,        "operator") \
@@ -243,7 +243,7 @@
   FIELD(INT,       made,          "made_at") \
   FIELD(FUNCTION,  made_by,       "made_in")
 
-/* What a name has, and a text, beside letters and digits, where it is in no quotes. */
+/* The characters of a name, and of a text, without quotes, in addition to letters and digits. */
 #define NAME_SIGNS      "_.-/"
 #define TEXT_SIGNS      "_.-/,()*!@:+>"
 

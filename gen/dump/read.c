@@ -1,36 +1,41 @@
-/* read.c: reads what write.c prints: `tpgen --from=PASS FILE` goes on behind the pass. The
-   words of fields are rows of fields.h; a field that is as usual (usual.c) is left out.
+/* read.c: reads what write.c prints: `tpgen --from=PASS FILE` continues after the pass. The words
+   of fields are rows of fields.h; a usual field (usual.c) is left out.
 
      file     = "after" PASS "plan" TEXT "for" ("cpu" | "cuda") { line }
      line     = "mesh" NAME SIZE fields               a dimension of the mesh
               | "device" NAME fields
               | "group" "over" NAME {"," NAME}        of ranks
-              | "module" PATH fields                  those above it before it
+              | "module" PATH fields                  parents first
               | "unit" NAME fields
               | "operator" NAME "backward" NUMBER {"," NUMBER} fields
               | "exchange" TYPE SHAPE "over" GROUP "by" KIND {"among" NAME} fields
               | "function" NAME fields                its operations come below
-              | VALUE NAME "=" kind                   one that no operation's line makes
-              | "style" NAME fields "{" { ("parameter" VALUE | "input" N | "output" N) PLACEMENT }
-   "}" | "async_tp" fields | "call" PATH fields {"in" VALUE} {"out" VALUE} | "index_use" NAME fields
-   "first" SHAPE | "program" fields ["events" N] {"bucket" BYTES} | "optimizer" NAME fields |
-   "expect" fields how many of which collective | PHASE "{" { operation } "}"           of the flat
-   program | FUNCTION
-   "{" { operation } "}"        of a function | "aside" "{" { operation } "}"         what nothing
-   runs, but something speaks of | "cut" fields                          what became of a collective
-   under async_tp operation = ["@" N] [VALUE [NAME] {"," VALUE [NAME]} "="] KIND ["(" [VALUE {","
-   VALUE}] ")"] { field | "to" {NAME "=" PLACEMENT} | "as" LAYOUT | "numbers" N {"," N} } { kind }
-   ["{" fields of its stages NEWLINE { operation } "}"] kind     = [ROLE] TYPE SHAPE [LAYOUT] fields
-   of an output with a name, in their order VALUE    = "v" N | NAME | "nothing"              NAME:
-   of a line above, where one has it alone LAYOUT   = a PLACEMENT for each dimension of the mesh
+              | VALUE NAME "=" kind                   a value that no operation's line makes
+              | "style" NAME fields
+                  "{" { ("parameter" VALUE | "input" N | "output" N) PLACEMENT } "}"
+              | "async_tp" fields
+              | "call" PATH fields {"in" VALUE} {"out" VALUE}
+              | "index_use" NAME fields "first" SHAPE
+              | "program" fields ["events" N] {"bucket" BYTES}
+              | "optimizer" NAME fields
+              | "expect" fields                       the most collectives of each kind
+              | PHASE "{" { operation } "}"           of the flat program
+              | FUNCTION "{" { operation } "}"        of a function
+              | "aside" "{" { operation } "}"         never run, but another line refers to them
+              | "cut" fields                          the result for a collective under async_tp
+     operation = ["@" N] [VALUE [NAME] {"," VALUE [NAME]} "="] KIND ["(" [VALUE {"," VALUE}] ")"]
+                 { field | "to" {NAME "=" PLACEMENT} | "as" LAYOUT | "numbers" N {"," N} }
+                 { kind } ["{" fields of its stages NEWLINE { operation } "}"]
+     kind     = [ROLE] TYPE SHAPE [LAYOUT] fields     of each output with a name, in order
+     VALUE    = "v" N | NAME | "nothing"              NAME: of a line above, if it is unique
+     LAYOUT   = a PLACEMENT for each dimension of the mesh
      PLACEMENT = "R" | "S(" DIM ["/" OUTER] ")" ["[" TURN "]"] | "P(" ("sum" | "max" | "min") ")"
      SHAPE    = "[" [N {"," N}] "]"
      NAME     = letters, digits and _ . - / ; or in quotes, with \n and \xNN
 
-   A line that begins with -- is a comment. An operation's `line` and `in`, its phase and that of
-   the block are its values', too, where their own lines do not say else. Which number an operation
-   has follows from the values that it makes.
- */
+   A line that begins with -- is a comment. An operation's values have its `line` and `in`, its
+   phase and that of the block, unless their own lines state others. The number of an operation
+   follows from the values that it makes. */
 #include "dump/dump.h"
 
 #include <stdlib.h>
@@ -248,7 +253,7 @@ static void read_cut(void)
   graph->async_tp_result[graph->nasync_tp_result++] = c;
 }
 
-/* The operations of a phase of the flat program, of a function, or of none. */
+/* The operations of a phase of the flat program, of a function, or of `aside`. */
 static void read_block(const char *name)
 {
   static const char *const phases[] = {PHASE_WORDS};
@@ -320,8 +325,8 @@ static void check_wanted(void)
       dump_error(r.label_lines.at[i], "@%d: no line has this label", i);
 }
 
-/* The operations in the order in which they were made, as their values are numbered; behind them
-   those that make none of their own. */
+/* The order in which the operations were made, by the numbers of their values; then the operations
+   that make none of their own. */
 static int by_value(const void *a, const void *b)
 {
   int x = *(const int *)a, y = *(const int *)b;
@@ -353,7 +358,7 @@ static void move_op(const int *to, struct op *op)
   if (op->nbody) op->body = body;
 }
 
-/* What follows from the families. */
+/* Sets what follows from the families. */
 static void give_families(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
@@ -376,7 +381,7 @@ static void give_schedule(const int *at, const int *to)
   }
 }
 
-/* Puts the operations in order, and numbers in the place of labels. */
+/* Sorts the operations, and replaces labels by numbers. */
 static void number_ops(void)
 {
   int n = graph->nop, *at = alloc((size_t)(n + 1) * sizeof *at),
@@ -401,7 +406,7 @@ static void number_ops(void)
     graph->async_tp_result[i].op = moved(to, graph->async_tp_result[i].op);
 }
 
-/* A value has its module's path, and where the line calls it otherwise that. */
+/* A value's name is made of its module's path, unless its line gives another. */
 static void name_values(void)
 {
   for (int i = 0; i < graph->nvalue; i++)

@@ -8,7 +8,7 @@ struct reading r;
 
 /* --------------------------------------------------------------------------------------- values */
 
-/* What had the number once, and is no more. */
+/* A value that had the number and no longer exists. */
 static void add_gap(void)
 {
   struct value v = usual_value(NULL, F32, r.after);
@@ -29,7 +29,7 @@ int take_value_number(void)
   return take_sign('v') ? (int)token_number(0, MOST_VALUES - 1) : NONE;
 }
 
-/* Whether a value's number stands next, and no name that begins so. */
+/* Whether the next item is a value's number, and not a name that begins like one. */
 bool is_value_number(void)
 {
   const char *s = token_place();
@@ -37,7 +37,7 @@ bool is_value_number(void)
   return digits && (!s[1 + digits] || strchr(" \n,)=[", s[1 + digits]));
 }
 
-/* Behind `v29`: [-1]|v23 or [2]. */
+/* After `v29`: [-1]|v23 or [2]. */
 static int read_relative(int family)
 {
   static int depth;
@@ -241,7 +241,7 @@ WORDS(BUCKETING, enum bucketing)
 WORDS(REACH, enum reach)
 #undef WORDS
 
-/* A field of the record, if its word stands next. A flag has no more than its word. */
+/* A field of the record, if its word is next. A flag is only its word. */
 #define FIELD(KIND, member, word) TAKE_##KIND(KIND, member, word)
 #define TAKE(KIND, member, word)                                                                   \
   if (take_word(word)) {                                                                           \

@@ -1,5 +1,4 @@
-/* read_ops.c: the lines of a dump that tell values, and those that tell operations: read.c has the
-   grammar. */
+/* read_ops.c: the lines of a dump for values and for operations: read.c has the grammar. */
 #include "dump/dump.h"
 
 #include <string.h>
@@ -35,8 +34,8 @@ static bool read_role(enum role *role)
   return which != NONE;
 }
 
-/* The beginning of a value's kind: the role, the type, the shape and the layout. False, and nothing
-   is taken, where it is none. */
+/* The start of a value's kind: the role, the type, the shape and the layout. Returns false, and
+   consumes nothing, if there is none. */
 static bool read_kind(int value, const struct op *maker)
 {
   const char *place = token_place();
@@ -90,7 +89,7 @@ enum op_kind read_op_kind(void)
   dump_error(token_line(), "%s: no operation is called so", printable(name));
 }
 
-/* Where `v12 name, v13 name =` stands, the outputs; else nothing is taken. */
+/* The outputs in `v12 name, v13 name =`; if there are none, consumes nothing. */
 static int read_outputs(int *out)
 {
   int n = 0;
@@ -173,7 +172,7 @@ static void read_body(int id)
   if (any) graph->op[id].stages = stages;
 }
 
-/* The kind of each output that this line tells. */
+/* The kind of each output that this line states. */
 static void read_outputs_kinds(int id)
 {
   const struct op *op = &graph->op[id];
@@ -220,7 +219,7 @@ static int read_op(enum phase phase, struct task *task)
   return id;
 }
 
-/* Up to the bracket's end: puts the operations into the list. */
+/* Up to the closing bracket: appends the operations to the list. */
 void read_ops(enum phase phase, struct list *into, struct stages *stages)
 {
   static int depth;

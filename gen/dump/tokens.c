@@ -10,7 +10,7 @@
 static const char *at;
 static int line;
 
-/* Steps over lines of blanks, and of what follows --. */
+/* Skips blank lines, and comments after --. */
 static void skip_comments(void)
 {
   for (;;) {

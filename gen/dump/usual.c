@@ -1,4 +1,4 @@
-/* usual.c: records as most are: what a dump leaves out, and what its reader begins with. */
+/* usual.c: usual records: a dump leaves their fields out, and its reader starts with them. */
 #include "dump/dump.h"
 
 #include <string.h>

@@ -1,11 +1,11 @@
-/* write.c: the graph as text, in one form after every pass: `tpgen --dump=PASS plan.lua`.
-   dump_read.c reads it, and has the grammar in its head comment.
+/* write.c: the graph as text, in one form after every pass: `tpgen --dump=PASS plan.lua`. read.c
+   reads it, and has the grammar in its head comment.
 
      v0 in_proj.weight = parameter f32[32, 10] S(0) its_line 14
      v12 in_proj = matmul(input, in_proj.weight) rule mk,nk->mn  f32[20, 32] S(1)  line 8 in in_proj
 
-   What is written: the operations that the program runs, the values that they touch, all that lie
-   outside of the arena, and what such speak of. Values keep their numbers. */
+   It writes the operations that the program runs, the values that they touch, all values outside of
+   the arena, and what those refer to. Values keep their numbers. */
 #include "dump/dump.h"
 
 #include <inttypes.h>
@@ -13,13 +13,13 @@
 
 /* --------------------------------------------------------------------------------------- values */
 
-/* The operation that makes what the modules behind the first have of a family; else NONE. */
+/* The operation that makes the family's values of modules after the first; else NONE. */
 static int maker_by_family(const struct value *v)
 {
   return is_other_of_family(v) ? graph->value[v->family].op : NONE;
 }
 
-/* The role, the type, the shape, the layout, and what else is not usual of such a value. */
+/* The role, the type, the shape, the layout, and the unusual fields of a value. */
 static void put_kind(int value, const struct op *maker)
 {
   static const char *const role[] = {ROLE_WORDS};
@@ -37,7 +37,7 @@ static void put_kind(int value, const struct op *maker)
   if (d.after == PASS_MEMORY) put_allocation_fields(&a, &own);
 }
 
-/* What the value's line calls it: its own name, or what follows from its operation. */
+/* The name in the value's line: its own, or one that follows from its operation. */
 static void put_value_name(int value, const struct op *maker)
 {
   const struct value *v = &graph->value[value];
@@ -62,8 +62,7 @@ static void put_values(void)
 
 /* ----------------------------------------------------------------------------------- operations */
 
-/* `to dp=S(0)[1]` on the dimensions that are asked of a redistribute; of others the whole layout.
- */
+/* `to dp=S(0)[1]` on the dimensions that a redistribute changes; for others the whole layout. */
 static void put_wanted(const struct op *op)
 {
   if (op->asked) put(&d.b, " to");
@@ -166,7 +165,7 @@ static void put_folded(void)
   }
 }
 
-/* What nothing runs, and something speaks of. */
+/* Operations that never run, but that other lines refer to. */
 static void put_aside(void)
 {
   bool any = false;
@@ -329,7 +328,7 @@ static void put_styles(void)
   }
 }
 
-/* Only the pass `plan` asks for them. */
+/* Only the pass `plan` uses them. */
 static void put_calls(void)
 {
   for (int i = 0; i < graph->ncall && d.after == PASS_LUA; i++) {
@@ -371,7 +370,7 @@ static void put_results(void)
   }
 }
 
-/* What follows from the rest, for people: a line of comment for each kernel and class of ranks. */
+/* For readers, not for read.c: a comment line for each kernel and class of ranks. */
 static void put_kernel_forms(void)
 {
   static const char *const scheme[] = {
@@ -477,7 +476,7 @@ static void label_op(int id)
   if (id != NONE) d.label[id] = 1;
 }
 
-/* The first line that makes a value is that of its operation, where nothing else is said. */
+/* By default a value's operation is the one in the first line that makes it. */
 static void note_maker(int *maker, int id)
 {
   const struct op *op = &graph->op[id];

@@ -43,7 +43,8 @@ void put_name(const char *s)
     put_quoted(s);
 }
 
-/* `v29[-1]|v23`, carried from the module before, at first v23; `v79[2]`, that of module 2. */
+/* `v29[-1]|v23`: carried from the module before, with the initial value v23; `v79[2]`: of module
+   2. */
 static void put_relative(const struct value *v)
 {
   put(&d.b, v->step ? "v%d[%+d]" : "v%d[%d]", v->family, v->step ? v->step : v->index);
@@ -91,7 +92,7 @@ void put_placement(struct placement p)
   if (p.kind == SHARD && p.turn) put(&d.b, "[%d]", p.turn);
 }
 
-/* A placement for each dimension of the mesh, those of one rank, too. */
+/* A placement for each dimension of the mesh, also for those of one rank. */
 void put_layout(const struct layout *layout)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
@@ -109,7 +110,7 @@ void put_shape(const struct shape *s)
 
 /* --------------------------------------------------------------------------------------- fields */
 
-/* Each writes the word and the field, where it is not as usual. */
+/* Each writes the word and the field, unless it is usual. */
 void put_LONG(const char *word, int64_t x, int64_t usual)
 {
   if (x != usual) put(&d.b, " %s %" PRId64, word, x);
