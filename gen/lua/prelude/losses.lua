@@ -87,9 +87,8 @@ local function with_classes_last(x, there)
   end
   if last then return x end
   if not second then
-    misfit("targets of shape %s do not fit the shape %s: they are the number of a class for each of its "
-      .. "dimensions but that of the classes, which is dimension 1, or the last one", shape_text(there),
-      shape_text(shape))
+    misfit("targets of shape %s do not fit the shape %s: targets have its dimensions without that of the "
+      .. "classes, which is dimension 1 or the last one", shape_text(there), shape_text(shape))
   end
   local order = {0}
   for d = 2, #shape - 1 do order[d] = d end
@@ -136,12 +135,12 @@ local function picked(x, targets)
   return gathered(x, #core.shape(x) - 1, raw.unsqueeze(targets, -1))
 end
 
--- Of targets that are shares of classes, [n, classes]: their loss.
+-- The loss of targets that are probabilities of classes, [n, classes].
 local function loss_of_shares(logits, target, weight, how, smoothing)
   local shape = core.shape(logits)
   if not base.same_shape(shape, core.shape(target)) or #shape ~= 2 then
-    misfit("targets of shape %s for the shape %s: shares of classes are of one shape [n, classes] with the "
-      .. "logits", shape_text(core.shape(target)), shape_text(shape))
+    misfit("float targets are probabilities: they and the logits have one shape [n, classes], not %s and %s",
+      shape_text(core.shape(target)), shape_text(shape))
   end
   local classes = shape[2]
   target = wide(target)
