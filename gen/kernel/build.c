@@ -1,25 +1,25 @@
-/* build.c: the code of a fused kernel. By rows, build_rows.c has it.
+/* build.c: the code of a fused kernel; for kernels by rows see build_rows.c.
 
-   Without reductions, a loop makes every element: on the CPU threads and the lanes of vectors share
-   it, on a GPU a thread has a vector of neighbouring elements, or one.
+   Without reductions, a loop makes every element: on the CPU threads and vector lanes share it, on
+   a GPU a thread has a vector of neighbouring elements, or one.
 
-   Where all kept loops are outside, a reduction is finished before the next element of its output
-   begins: within the kept loops, on a GPU in a block for each result, whose threads share the
-   reduced loops. All becomes one number in parts, which threads, or blocks, share: a fixed number
-   of them, so that the result is the same in every run.
+   If all kept loops are outside, a reduction ends before the next element of its output begins: on
+   the CPU within the kept loops; on a GPU a block has one result, and its threads share the reduced
+   loops. A reduction to one number is made in parts, which threads, or blocks, share: their number
+   is fixed, so that the result is the same in every run.
 
-   Else, on the CPU, outputs begin as they are over nothing, and every element is added to its own:
-   the loops go through memory in order. What is rounded when it is stored can only be stored once:
-   then the kept loops are put outside. A GPU has a thread for each result, so that neighbours read
-   neighbouring elements, and where these are too few for a whole device makes sums in parts
-   (partial_sums.c). */
+   Else, on the CPU, outputs start with the neutral element, and every element is added to its
+   output: the loops follow the order of memory. A value that is rounded when it is stored can only
+   be stored once: then the kept loops are put outside. A GPU has a thread for each result, so that
+   neighbours read neighbouring elements; if these threads are too few for the device, sums are made
+   in parts (partial_sums.c). */
 #include "kernel/kernel.h"
 
 #include <inttypes.h>
 
 /* --------------------------------------------------------------------------- without reductions */
 
-/* Each thread computes for itself what its row has one of; the row's first one stores that. */
+/* Each thread computes its row's values for itself; the row's first thread stores them. */
 static void add_flat(struct code *c, struct draft *k)
 {
   struct loops every = k->loops;
@@ -53,7 +53,7 @@ static void add_parts_of_blocks(struct code *c, struct draft *k, int64_t parts)
       add_assignment(c, text("%s[blockIdx.x]", add_parts(k, n, parts)), result_name(k, n));
 }
 
-/* The kept loops, or the block that has one result, or a part of it. */
+/* The kept loops, or the block that has one result or a part of it. */
 static struct code *open_kept(struct code *c, struct draft *k)
 {
   if (!has_blocks()) return open_shared_loops(c, &k->loops, kept_outside(&k->loops));
@@ -85,7 +85,7 @@ static void add_inner_reductions(struct code *c, struct draft *k, const bool *al
     add_parts_of_blocks(c, k, parts);
 }
 
-/* All becomes one number: that of each part first. */
+/* Reduces all to one number: first each part. */
 static void add_reductions_in_parts(struct code *c, struct draft *k, const bool *all)
 {
   const struct loops *loops = &k->loops;
@@ -119,14 +119,14 @@ static void add_reductions_in_place(struct code *c, struct draft *k, const bool 
   add_terms(c, k, all, output_place);
 }
 
-/* The variable of a thread's results, and what it is before the loops. */
+/* The variable of a thread's results. */
 static const char *thread_result(struct draft *k, int n)
 {
   return text("%s%s", result_name(k, n), k->vectors.width > 1 ? "[v]" : "");
 }
 
-/* A thread for each vector of results, in each row of blocks, which has its part of the outermost
-   reduced loop. */
+/* A thread for each vector of results; each row of blocks has its part of the outermost reduced
+   loop. */
 static void add_reductions_of_threads(struct code *c, struct draft *k, const bool *all)
 {
   const struct loops *loops = &k->loops;

@@ -1,15 +1,14 @@
-/* build_rows.c: the code of a kernel by rows (row_passes.c): loops over the rows; within them what
-   rows have one of, and for each stage the loops over a row.
+/* build_rows.c: the code of a kernel by rows (row_passes.c): loops over the rows; within them the
+   per-row values, and for each stage the loops over a row.
 
-   On the CPU threads share the rows. What is reduced over the rows has a place in each of a fixed
-   number of parts of them, so that threads which take a part each come to the same result in every
-   run.
+   On the CPU threads share the rows. Reductions over the rows have partial results, one for each of
+   a fixed number of parts of the rows, so that every run gives the same result.
 
-   On a GPU a short row is a warp's, a longer one a block's; a thread has every 32nd, or 256th,
-   vector of it. It goes through its part once in each stage, and what several stages read stays in
-   registers, unless that is too much: then the part is read anew. With sums over the rows, for each
-   place in them (columns), a warp or a block takes many rows, and every thread adds up its own
-   places of them all; what it has in the end is a part (partial_sums.c). */
+   On a GPU a warp has a short row, a block a longer one; a thread has every 32nd, or 256th, vector
+   of it. It loops over its vectors once in each stage. Vectors that several stages read stay in
+   registers, unless they are too many: then each stage loads them. With sums over the rows, for
+   each place in them (columns), a warp or a block has many rows, and every thread sums the places
+   that it has over all these rows; its results are a part (partial_sums.c). */
 #include "kernel/kernel.h"
 
 #include <inttypes.h>
@@ -29,8 +28,8 @@ static const char *thread_text(const struct kernel_form *f)
   return f->threads == WARP ? "lane" : "(int)threadIdx.x";
 }
 
-/* The variable that counts over a row's elements, if it has one loop; else that from which those of
-   its loops are made. */
+/* The variable that counts over a row's elements: its loop's variable, if it has one loop; else the
+   variables of its loops are computed from it. */
 static const char *row_variable(const struct loops *loops)
 {
   int n = innermost_loop(loops);
@@ -43,13 +42,13 @@ static const char *times(const char *number, int factor)
   return factor == 1 ? number : text("%s * %d", number, factor);
 }
 
-/* The variables of the row's loops out of the one that counts over its elements. */
+/* The variables of the row's loops, computed from the one that counts over its elements. */
 static void declare_row_variables(struct code *c, const struct draft *k)
 {
   if (*row_variable(&k->loops) == 'n') declare_variables(c, &k->loops, true, "n", 1, true);
 }
 
-/* Where a thread's part begins. */
+/* The start of a thread's part. */
 static void declare_row_index(struct code *c, const struct draft *k)
 {
   const struct kernel_form *f = k->form;
@@ -83,8 +82,8 @@ static struct code *open_row_of_threads(struct code *c, const struct draft *k)
 /* --------------------------------------------------------------------------------------- columns
  */
 
-/* What a column is added up in: on the CPU the output, or a part's place; on a GPU what a thread
-   has of it, "sum_of[part][v]". */
+/* The accumulator of a column: on the CPU the output, or an element of the part; on a GPU the
+   thread's own, "sum_of[part][v]". */
 static const char *column_place(struct draft *k, int n)
 {
   const struct kernel_form *f = k->form;
@@ -119,7 +118,7 @@ static void add_row(struct code *c, struct draft *k, const bool *made, const boo
   add_terms(body, k, sums, result_name);
   add_terms(body, k, columns, has_blocks() || k->parted ? column_place : output_place);
   end_vector(within, k, body);
-  if (has_blocks() || within != c) k->ntemporary = known; /* they were the loop's own */
+  if (has_blocks() || within != c) k->ntemporary = known; /* they are the loop's own */
 }
 
 static void add_stages_once(struct code *c, struct draft *k)
@@ -143,7 +142,7 @@ static void add_stages_once(struct code *c, struct draft *k)
   }
 }
 
-/* The first time it is seen which vectors several stages speak of. */
+/* A first run, into code that is dropped, finds the vectors that several stages use. */
 static void add_stages(struct code *c, struct draft *k)
 {
   if (has_blocks()) {
@@ -213,7 +212,7 @@ static char *group_text(const struct draft *k)
   return text("(%s)blockIdx.x * %d + (%s)threadIdx.x / %d", type, BLOCK / WARP, type, WARP);
 }
 
-/* What counts over the rows: their loop's variable, if it is one. */
+/* The counter over the rows: their loop's variable, if there is one loop. */
 static const char *count_variable(const struct loops *loops)
 {
   bool one = loops->n && !loops->reduced[0] && (loops->n == 1 || loops->reduced[1]);

@@ -1,12 +1,12 @@
 /* element.c: the elements of a kernel's operations as expressions in C.
 
    Takes   a kernel whose loops are known; the expressions of the table of operators.
-   Leaves  an expression for each operation, in terms of the loops' variables. Numbers that are a
-           rank's alone, or a step's, become parameters.
+   Leaves  an expression for each operation, in terms of the loops' variables. Numbers that depend
+           on the rank, or the step, become parameters.
 
-   Types are C's: where an operation computes in float, whole numbers are made float, and what is
-   stored as a narrower type is made that. A bfloat16 is a float wherever it is computed with, and
-   rounded wherever an operation makes one, whether that is stored or not. */
+   Types are C's: if an operation computes in float, whole numbers are converted to float; a value
+   that is stored in a narrower type is converted to that. A bfloat16 is a float in all arithmetic,
+   and is rounded wherever an operation makes one, stored or not. */
 #include "kernel/kernel.h"
 
 #include <ctype.h>
@@ -22,7 +22,7 @@ static bool is_float(enum type type)
   return type == F32 || type == BF16;
 }
 
-/* As float_to_bf16 of runtime/elements.h. */
+/* Like float_to_bf16 of runtime/elements.h. */
 static double rounded_to_bf16(double x)
 {
   float f = (float)x;
@@ -40,7 +40,7 @@ static char *typed_number(double x, enum type type)
   return type == BOOL ? copy_text(x != 0 ? "1" : "0") : text("%" PRId64, (int64_t)x);
 }
 
-/* The end of what is in the brackets that open at c. */
+/* The end of the text in the brackets that open at c. */
 static const char *closing(const char *c)
 {
   int depth = 0;
@@ -49,7 +49,7 @@ static const char *closing(const char *c)
   return c;
 }
 
-/* A float as a bfloat16; one that was read as such and not computed with is that again. */
+/* A float as a bfloat16; one that was loaded as bfloat16 and not computed with is left as it is. */
 static char *rounded(const char *s)
 {
   static const char widened[] = "bf16_to_float";
@@ -72,17 +72,17 @@ static char *converted(char *s, enum type from, enum type to)
 
 /* ------------------------------------------------------------------------- types of expressions */
 
-/* An operation's expression while it is written in C. */
+/* An operation's expression under construction. */
 struct writing {
   struct draft *k;
   const struct op *op;
   struct letters l;
   enum type type;      /* in which it computes */
-  struct code *before; /* gets the statements that have to come before */
+  struct code *before; /* gets the statements that must come first */
 };
 
-/* Whether input i's element is computed with: it is neither an index, nor is only its truth
-   asked. */
+/* Whether the expression computes with input i's element: it is no index, and more than its truth
+   value is used. */
 static bool counts(const struct op *op, int i)
 {
   if (op->kind == OP_logical_and || op->kind == OP_logical_or || op->kind == OP_logical_not)
@@ -137,7 +137,7 @@ static enum type type_of_computing(const struct op *op)
   return op->nin || is_letter_row(op) ? type : out;
 }
 
-/* The type of the expression as C sees it. */
+/* The type of the expression in C. */
 static enum type type_of_text(const struct writing *w, const char *written)
 {
   if (rule_type(w->op, 0) == BOOL) return BOOL;
@@ -150,7 +150,7 @@ static enum type type_of_text(const struct writing *w, const char *written)
 
 /* ------------------------------------------------------------------------------------- operands */
 
-/* The number that input i is, which has no place in memory. */
+/* The number that input i is: it is not in memory. */
 static char *literal_text(const struct writing *w, int i)
 {
   const struct value *v = &graph->value[w->op->in[i]];
@@ -159,7 +159,7 @@ static char *literal_text(const struct writing *w, int i)
   return typed_number(number, counts(w->op, i) ? w->type : v->type);
 }
 
-/* Input i's element as it is computed with. */
+/* Input i's element, converted to the type of the computation. */
 static char *typed_element(const struct writing *w, int i, char *s)
 {
   enum type type = graph->value[w->op->in[i]].type;
@@ -167,7 +167,7 @@ static char *typed_element(const struct writing *w, int i, char *s)
   return is_float(w->type) ? converted(s, type, F32) : s;
 }
 
-/* Input i's element, in dimension `dim` at the index `at` unless dim is NONE. */
+/* Input i's element; in dimension `dim` at the index `at`, unless dim is NONE. */
 static char *element_of(const struct writing *w, int i, int dim, const char *at)
 {
   int value = w->op->in[i];
@@ -230,7 +230,7 @@ static char *random_text(const struct writing *w)
 
 /* --------------------------------------------------------------------------- `$a(i)`: elsewhere */
 
-/* An index in the whole tensor, and between which numbers it is. */
+/* An index in the whole tensor, and its bounds. */
 struct index {
   char *text;
   int64_t low, high;
@@ -305,7 +305,7 @@ static struct index scaled(struct index a, char sign, int64_t by)
   return (struct index){s, low, high, a.data, a.type};
 }
 
-/* Terms with operators between them, from the left to the right. */
+/* Terms with operators between them, from left to right. */
 static struct index read_index(struct writing *w, const char *c, const char *end)
 {
   struct index index, term;
@@ -318,13 +318,13 @@ static struct index read_index(struct writing *w, const char *c, const char *end
   return index;
 }
 
-/* Rows that ask for an index only where it is one. */
+/* Rows whose index is read only if it is in range. */
 static bool looks_ahead(enum op_kind kind)
 {
   return kind == OP_rotary || kind == OP_rotary_pairs;
 }
 
-/* Whether input i's elements are neighbours in all of a vector, at this index of another
+/* Whether input i's elements are neighbours throughout a vector, at this index of another
    dimension. */
 static bool is_read_at_once(const struct writing *w, int i, int dim, const char *index)
 {
@@ -334,7 +334,7 @@ static bool is_read_at_once(const struct writing *w, int i, int dim, const char 
     return false; /* another in each of its elements */
   const struct draft *k = w->k;
   for (int t = k->vectors.temporaries; t < k->ntemporary; t++)
-    if (has_word(index, k->temporary[t].name)) return false; /* it is known in their loop alone */
+    if (has_word(index, k->temporary[t].name)) return false; /* it is valid in their loop alone */
   find_operand(w->op, &w->l, i, w->k->rank, &operand);
   return operand.stride[dim] != 1 && reads_vector_at(w->k, w->op->in[i], &operand, dim);
 }
@@ -347,8 +347,8 @@ static char *vector_at(const struct writing *w, int i, int dim, const char *at, 
   return typed_element(w, i, indexed_vector(w->k, w->op->in[i], &operand, dim, at, where));
 }
 
-/* Input i's element at another index of one dimension: 0 where there is none, or another rank has
-   it. */
+/* Input i's element at another index of one dimension: 0 if there is no such index, or another rank
+   has it. */
 static char *indexed_text(struct writing *w, int i, const char *from, const char *to, bool last)
 {
   int value = w->op->in[i], dim = indexed_dimension(w->op, i);
@@ -385,7 +385,7 @@ static char *scalar_text(const struct writing *w)
   return typed_number(w->op->scalar, w->type == BOOL ? I32 : w->type);
 }
 
-/* Whether input i is the number 1, which multiplies nothing. */
+/* Whether input i is the number 1, so that the product is the other factor. */
 static bool is_one(const struct op *op, int i)
 {
   const struct value *v = &graph->value[op->in[i]];
@@ -393,8 +393,8 @@ static bool is_one(const struct op *op, int i)
          graph->op[v->op].scalar == 1;
 }
 
-/* An operand as it stands behind what b holds and before the rest of the expression: in brackets
-   where another one of its neighbours' signs would come first, or the order of sums change. */
+/* An operand between the text in b and the rest of the expression: in brackets if a neighbouring
+   sign would bind first, or the order of sums would change. */
 static char *operand_text(const struct buffer *b, const char *rest, char *s)
 {
   const char *last = b->length ? b->text + b->length - 1 : "(";
@@ -407,7 +407,7 @@ static char *operand_text(const struct buffer *b, const char *rest, char *s)
   return binding(s) < least ? text("(%s)", s) : s;
 }
 
-/* Puts what stands for the name at c, behind its `$`; gives its end. */
+/* Puts the text for the name at c, after its `$`; returns the name's end. */
 static const char *put_name(struct buffer *b, struct writing *w, const char *c)
 {
   char name[32], *s;
@@ -439,8 +439,8 @@ static const char *put_name(struct buffer *b, struct writing *w, const char *c)
   return end;
 }
 
-/* The half of a row that a vector is in is the same for all of it: x cos - y sin in the first half,
-   with y from the second, and x cos + y sin in that, with y from the first. */
+/* A vector is in one half of a row: x cos - y sin in the first half, with y from the second, and x
+   cos + y sin in the second, with y from the first. */
 static char *rotary_text(struct writing *w)
 {
   struct loops *loops = &w->k->loops;

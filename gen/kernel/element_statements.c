@@ -1,6 +1,6 @@
 /* element_statements.c: the statements that make the elements of a kernel, one for each operation
-   (element.c has the expressions): which elements get a variable, which stand where they are read,
-   and which are stored. */
+   (element.c has the expressions). It decides which elements get a variable, which are put into the
+   expression that reads them, and which are stored. */
 #include "kernel/kernel.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@ static bool reads(const struct op *op, int value)
   return false;
 }
 
-/* Where rows are empty nothing reads what is for their elements alone. */
+/* Where rows are empty nothing reads the values that only their elements need. */
 bool is_read_by_rows(const struct draft *k, int value)
 {
   bool empty = !row_elements(&k->loops), live[MOST_IN_KERNEL] = {false};
@@ -29,7 +29,7 @@ bool is_read_by_rows(const struct draft *k, int value)
   return false;
 }
 
-/* Whether one of those that are made with it reads it. */
+/* Whether one of the operations that are made with it reads it. */
 static bool is_read(const struct draft *k, int value, const bool *made)
 {
   for (int n = 0; n < k->group->nbody; n++)
@@ -46,7 +46,7 @@ static bool is_plain(const char *element)
   return !*c;
 }
 
-/* Whether the operation asks for the value's element at one place of its expression. */
+/* Whether the operation's expression has the value's element exactly once. */
 static bool asks_once(const struct op *op, int value)
 {
   int times = 0;
@@ -58,7 +58,7 @@ static bool asks_once(const struct op *op, int value)
   return times == 1;
 }
 
-/* How many signs stand between the operands, but for those of indices. */
+/* The number of operators in the expression, without those of indices. */
 static int signs(const char *s)
 {
   int depth = 0, n = 0;
@@ -69,13 +69,13 @@ static int signs(const char *s)
   return n;
 }
 
-/* Whether the element that body[n] makes stands where it is read, once, without a name: it is short
-   and what it is made of is still there. */
+/* Whether body[n]'s element is put, without a name, into the one expression that reads it: it is
+   short and its operands are still valid there. */
 static bool is_read_in_place(const struct draft *k, int n, const bool *made, const char *element)
 {
   enum { MOST_SIGNS = 4, LONGEST = 100 };
   const struct op *op = &graph->op[k->group->body[n]];
-  bool one_element = kept_outside(&k->loops) == k->loops.n; /* what is made stays for all stages */
+  bool one_element = kept_outside(&k->loops) == k->loops.n; /* all stages share what is made */
   bool of_row = k->stages.task[n].of_row, everywhere = of_row || one_element;
   int reader = NONE;
   if (graph->value[op->out].type != F32 || graph->value[op->out].stored) return false;
@@ -87,7 +87,7 @@ static bool is_read_in_place(const struct draft *k, int n, const bool *made, con
   }
   if (reader == NONE || !asks_once(&graph->op[k->group->body[reader]], op->out)) return false;
   bool reduces = is_reduce(graph->op[k->group->body[reader]].kind);
-  if (reduces && of_row) return false; /* that comes behind the row */
+  if (reduces && of_row) return false; /* it comes after the row */
   if (reduces) reader = k->group->nbody;
   for (int r = n + 1; r < reader; r++) {
     const struct op *other = &graph->op[k->group->body[r]];
@@ -96,8 +96,8 @@ static bool is_read_in_place(const struct draft *k, int n, const bool *made, con
   return true;
 }
 
-/* The variable is called after the operation or, where a parameter is, after what it becomes an
-   element of. */
+/* The variable has the operation's name; if the element becomes one of a parameter, the
+   parameter's. */
 const char *named_element(struct code *c, struct draft *k, const struct op *op, const char *element)
 {
   if (is_plain(element)) {
@@ -118,7 +118,7 @@ void add_elements(struct code *c, struct draft *k, const bool *made)
     const struct op *op = body_op(k->group, n);
     if (!made[n] || is_reduce(op->kind)) continue;
     const struct value *out = &graph->value[op->out];
-    if (temporary_of(k, op->out)) continue; /* of a row of one element, it is there already */
+    if (temporary_of(k, op->out)) continue; /* of a row of one element: it exists already */
     bool of_row = k->stages.task[n].of_row;
     if (of_row && !out->stored && !is_read_by_rows(k, op->out)) continue;
     const char *element = element_text(c, k, op);

@@ -1,12 +1,11 @@
-/* index_text.c: the space of elements that a kernel walks over: its loops, and where in memory an
-   operand's element is at each step.
+/* index_text.c: indices of operands' elements, for the loops over a kernel's space.
 
    Takes   a fused operation; the letters of the operations in it (rule.c).
    Leaves  the loops over a rank's part; indices as text, in terms of the loops' variables.
 
-   An operand's letters may stand in any order, and some of them be missing: each of its dimensions
-   runs along one of the space with a stride of its own, along none where it is stretched. The loops
-   go through what is written in the order in which it lies in memory. */
+   An operand's letters may be in any order, and some may be missing: each of its dimensions runs
+   along one of the space with a stride of its own, or along none if it is broadcast. The loops
+   follow the memory order of the value that is written. */
 #include "kernel/kernel.h"
 
 #include <inttypes.h>
@@ -108,7 +107,7 @@ char *begin_text(const int *cut, int ncut, int64_t n, int64_t factor)
   return b.text ? b.text : "0";
 }
 
-/* Adds `factor` times the first index of a rank's part in dimension `dim`. */
+/* Adds `factor` times the start of a rank's part in dimension `dim`. */
 static void put_first(struct buffer *b, int value, int dim, int64_t factor)
 {
   const struct value *v = &graph->value[value];

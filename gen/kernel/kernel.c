@@ -1,7 +1,7 @@
 /* kernel.c: the kernels of fused operations, and the statements that call them. The code of a
    kernel (kernel_ir.h, build.c) is a loop over the elements of a rank's part, with a statement for
-   each operation, made from the expressions of the table of operators. Kernels with the same code
-   are one, whatever the names within them. Those of other operators are templates: update.c,
+   each operation, made from the expressions of the table of operators. Kernels that differ only in
+   the names within them are one. Kernels of other operators are templates: update.c,
    kernel_file.c. */
 #include "kernel/kernel.h"
 
@@ -10,7 +10,7 @@
 
 /* --------------------------------------------------------------------------- all of the kernels */
 
-/* A kernel that is one function: its name. */
+/* Adds a kernel that is one function; returns its name. */
 static const char *add_function(const char *name, const char *parameters, const char *comment,
                                 const char *body, const struct launch *launch)
 {
@@ -36,8 +36,8 @@ static char *call_text(const char *name, const struct launch *launch, const char
 
 /* ----------------------------------------------------------------------------- fused operations */
 
-/* The function of the plan that the operation is a part of, "rms_norm"; where that is an operator
-   that Lua writes as a sign, the operation's own name. */
+/* The plan's function to which the operation belongs, "rms_norm"; for an operator that Lua writes
+   as a sign, the operation's own name. */
 static const char *part_name(const struct op *op)
 {
   bool word = op->part_of && *op->part_of >= 'a' && *op->part_of <= 'z';
@@ -51,8 +51,8 @@ static bool is_told(const char **word, int n, const char *name)
   return false;
 }
 
-/* The words of a long kernel's name: each function of the plan once, with "_back" where it is of
-   the backward, which may compute some of the forward again. Gives how many. */
+/* The words of a long kernel's name: each function of the plan once, with "_back" in the backward,
+   which may recompute some of the forward. Returns their number. */
 static int name_parts(const struct op *group, const char **word)
 {
   int n = 0;
@@ -75,8 +75,8 @@ static bool is_in_place(const struct draft *k)
   return false;
 }
 
-/* "add_relu": what a kernel computes, each operation by its name; or, of many, by the functions
-   that they are parts of, "add_rms_norm"; of many of these, the first few. */
+/* "add_relu": the names of a kernel's operations; if they are many, the functions to which they
+   belong, "add_rms_norm"; if these are many, the first few. */
 static char *kernel_words(const struct op *group)
 {
   struct buffer b = {0};
@@ -111,7 +111,7 @@ static char *kernel_name(const char *words, struct shape space, bool in_place)
   return b.text;
 }
 
-/* Whether the value lies where another is that the kernel reads, of another name: which. */
+/* The value, read by the kernel and of another name, whose memory `value` takes; or NONE. */
 static int overwritten_by(int value, const int *read, int n)
 {
   for (int i = 0; i < n; i++)
@@ -121,7 +121,7 @@ static int overwritten_by(int value, const int *read, int n)
   return NONE;
 }
 
-/* What the kernel computes, and in place of what. */
+/* What the kernel computes, and what it overwrites. */
 static char *kernel_comment(const struct op *group)
 {
   int *written = alloc((size_t)op_width(group) * sizeof *written);
@@ -140,7 +140,7 @@ static char *kernel_comment(const struct op *group)
   return b.text;
 }
 
-/* The output of a reduction over no element. */
+/* The output of a reduction over no elements. */
 static char *neutral_call(const struct op *op, int rank)
 {
   const char *neutral = neutral_text(op), *type = c_type(graph->value[op->out].type);
@@ -162,7 +162,7 @@ static char *neutral_call(const struct op *op, int rank)
   return call_text(name, &launch, c_name(op->out));
 }
 
-/* A kernel over no element leaves nothing but its reductions' outputs. */
+/* A kernel over no elements sets only its reductions' outputs. */
 static char *empty_call(const struct op *group, int rank)
 {
   struct buffer b = {0};
@@ -175,8 +175,8 @@ static char *empty_call(const struct op *group, int rank)
   return b.text;
 }
 
-/* Known by its code, without the names within it, and by what it is given: 0, or one more than the
-   number of the kernel. */
+/* The entry for a kernel with this code, apart from the names within it, and these parameters: 0,
+   or one more than the number of the kernel. */
 static int *known_kernel(const struct draft *k, const char *name, const struct code *body)
 {
   return planned(text("%s %d %s", name, k->launch->threads, signature_of(k, body, true)));

@@ -1,5 +1,4 @@
-/* kernel_arguments.c: what a kernel is given, in its prototype and in its call, and the names
- * within it.
+/* kernel_arguments.c: the parameters of a kernel, its arguments in a call, and the names within it.
  */
 #include "kernel/kernel.h"
 
@@ -12,7 +11,7 @@ static const char *leaf(const char *name)
   return dot && dot[1] ? dot + 1 : name;
 }
 
-/* What kernels on a device say besides. */
+/* Further words that kernels on a device use. */
 static bool is_spoken_on_device(const char *name)
 {
   static const char *const words[] = {"add_parts", "e",   "lane",     "load",     "store",
@@ -27,7 +26,7 @@ static bool is_spoken_in_kernel(const char *name)
   return is_spoken(name) || (target->thread_grids && is_spoken_on_device(name));
 }
 
-/* Which of "sum", "sum_2", "sum_3" ... are names already. */
+/* Which of "sum", "sum_2", "sum_3" ... are in use. */
 struct numbers {
   const char *wanted;
   size_t length;
@@ -68,7 +67,8 @@ const char *free_name(const struct draft *k, const char *wanted)
   bug("emit", "a kernel has more than %d names like '%s'", (int)sizeof n.taken, wanted);
 }
 
-/* As comments call it: "d_norm_cut"; but by no number, which tells it from others elsewhere. */
+/* The value's name in comments, "d_norm_cut", without the number that tells it from others
+   elsewhere. */
 static const char *name_in_kernel(int value)
 {
   const char *spoken = spoken_name(value), *end = spoken + strlen(spoken);
@@ -76,8 +76,8 @@ static const char *name_in_kernel(int value)
   return *end && end > spoken && end[-1] == '_' ? local_name(value) : spoken;
 }
 
-/* What a value is called as an argument: by the last word of its name, "weight", "d_weight"; of
-   "layers.1" by both. */
+/* A value's name as an argument: the last word of its name, "weight", "d_weight"; both words of
+   "layers.1". */
 static char *argument_word(int value)
 {
   const char *name = name_in_kernel(value), *last = leaf(name);

@@ -1,5 +1,5 @@
-/* kernel_file_holes.c: what the holes of a kernel's file stand for (kernel_file.c says which there
-   are), by the operation's rule and by the sizes of a rank's parts. */
+/* kernel_file_holes.c: the values of the holes of a kernel's file (kernel_file.c lists the holes),
+   from the operation's rule and the sizes of a rank's parts. */
 #include "kernel/kernel.h"
 
 #include <ctype.h>
@@ -61,7 +61,7 @@ static void learn(int letter, int64_t size)
   file_kernel.local[letter] = size;
 }
 
-/* Of a merged dimension, the letter that is not known yet while all others are. */
+/* The last unknown letter of a merged dimension. */
 static void learn_merged(const struct axis *axis, int64_t size)
 {
   int64_t known = 1;
@@ -80,7 +80,7 @@ static void learn_merged(const struct axis *axis, int64_t size)
         size, known);
 }
 
-/* Whether a cut of the value's dimension d cuts the k-th letter of it. */
+/* Whether a cut of the value's dimension d cuts its k-th letter. */
 static bool is_cut_letter(int value, int d, const struct axis *axis, int k)
 {
   int64_t outside = 1;
@@ -196,8 +196,8 @@ static char *int_text(int64_t n)
   return text("%" PRId64, n);
 }
 
-/* How far apart elements are in operand i that are neighbours along the letter: 0 where it has one;
-   NONE where the operand does not have the letter. */
+/* The stride of operand i along the letter: 0 if its size is one; NONE if the operand does not have
+   the letter. */
 static int64_t step_along(int i, char letter)
 {
   int64_t stride[MAX_DIMS];
@@ -224,7 +224,7 @@ static int64_t step_of_hole(const char *name)
   return NONE;
 }
 
-/* The operand whose parameter the hole's name tells behind `start`, or NONE. */
+/* The operand whose parameter the hole names after `start`, or NONE. */
 static int operand_of_hole(const char *name, const char *start)
 {
   if (strncmp(name, start, strlen(start))) return NONE;
@@ -247,7 +247,7 @@ static bool has_number(const char *name)
   return false;
 }
 
-/* What the hole is filled with, or NULL. */
+/* The value of the hole, or NULL. */
 static const char *hole_text(const char *name)
 {
   static const char whole[] = "whole_";
@@ -273,7 +273,7 @@ static const char *hole_text(const char *name)
   return has_number(name) ? int_text(number_of(file_kernel.op, name)) : NULL;
 }
 
-/* The end of what stands in the brackets that open at c, or NULL. */
+/* The end of the text in the brackets that open at c, or NULL. */
 static const char *closing(const char *c)
 {
   int depth = 0;
@@ -284,7 +284,7 @@ static const char *closing(const char *c)
   return NULL;
 }
 
-/* Puts the text up to `end`, or to its own, with its holes filled. */
+/* Puts the text up to `end`, or to its own end, with its holes filled. */
 static void put_filled(struct buffer *b, const char *c, const char *end)
 {
   while (*c && c != end) {
@@ -303,7 +303,7 @@ static void put_filled(struct buffer *b, const char *c, const char *end)
     put(b, "%s", value);
     c += n + 2;
     const char *close = *value || *c != '(' ? NULL : closing(c);
-    if (!close) continue; /* of a float element there is nothing to convert, nor to hold together */
+    if (!close) continue; /* a float element needs no conversion, and so no brackets */
     put_filled(b, c + 1, close);
     c = close + 1;
   }

@@ -1,4 +1,4 @@
-/* kernel_ir.c: the code of kernels: how it is put together, asked, and compared. */
+/* kernel_ir.c: the code of kernels: construction, queries, comparison. */
 #include "kernel/kernel.h"
 
 #include <ctype.h>
@@ -140,9 +140,9 @@ void drop_unnamed(struct code *c)
 
 struct signature {
   struct buffer b;
-  const char **name; /* so many, as they come */
+  const char **name; /* in the order in which they occur */
   int n, room;
-  bool sizes; /* or the same without them */
+  bool sizes; /* else sizes are left out */
 };
 
 static void add_name(struct signature *s, const char *name)
@@ -151,7 +151,7 @@ static void add_name(struct signature *s, const char *name)
   s->name[s->n++] = text("%.*s", (int)strcspn(name, "["), name);
 }
 
-/* The name's number: of two that are the same the later one's. */
+/* The number of the name; for equal names the latest one's. */
 static int number_of_name(const struct signature *s, const char *word, size_t length)
 {
   for (int i = s->n; i-- > 0;)

@@ -1,9 +1,9 @@
 /* kernel_ir.h: a kernel before it is text.
 
-   A kernel is a block of code: declarations, assignments, reductions, conditions, and loops that
-   are marked with who goes through them. Expressions are C, made from the rows of ir/ops.h: they
-   are the same on every target. build.c makes the code of a fused operation, print_kernel.c prints
-   it, kernel_ir.c walks over it and compares it. */
+   A kernel is a block of code: declarations, assignments, reductions, conditions, and loops with
+   marks for their parallelism. Expressions are C, made from the rows of ir/ops.h, and the same on
+   every target. build.c makes the code of a fused operation, print_kernel.c prints it, kernel_ir.c
+   walks over it and compares it. */
 #ifndef TPGEN_KERNEL_IR_H
 #define TPGEN_KERNEL_IR_H
 
@@ -12,28 +12,28 @@
 enum statement_kind {
   DECLARE, /* type to = value; or without a value: type to; */
   SET,     /* to = value; */
-  REDUCE,  /* to becomes the sum, the maximum or the minimum of itself and the value */
-  COMBINE, /* the same of a number of each of `threads` threads, which all get the result */
+  REDUCE,  /* to = the sum, the maximum or the minimum of itself and the value */
+  COMBINE, /* the same over one number of each of `threads` threads, which all get the result */
   RUN,     /* value; */
   WHEN,    /* if (value) body */
   LOOP     /* for (type to = value; to < below; to += step) body */
 };
 
-/* Who goes through a loop; without a mark one thread does, one iteration after the other. */
+/* How a loop runs; without a mark one thread runs it sequentially. */
 enum loop_mark {
-  PARALLEL = 1, /* threads share the iterations, and those of the loops right within: `collapse` */
+  PARALLEL = 1, /* threads share the iterations, and those of the next inner loops: `collapse` */
   VECTOR = 2,   /* several iterations at once, in the lanes of a vector */
-  UNROLLED = 4  /* a thread goes through the iterations side by side, in registers */
+  UNROLLED = 4  /* unrolled, with the iterations' values in registers */
 };
 
 struct statement {
   enum statement_kind kind;
   const char *type, *to, *value, *below, *step; /* step: NULL is 1 */
-  bool lazy;             /* DECLARE: left out where nothing behind it names it */
-  unsigned marks;        /* of a LOOP */
-  int collapse, threads; /* of a LOOP; of a COMBINE */
-  enum reduction how;    /* of a REDUCE or a COMBINE */
-  enum type of;          /* of the values that are reduced */
+  bool lazy;                                    /* DECLARE: dropped if no later code names it */
+  unsigned marks;                               /* of a LOOP */
+  int collapse, threads;                        /* of a LOOP; of a COMBINE */
+  enum reduction how;                           /* of a REDUCE or a COMBINE */
+  enum type of;                                 /* of the values that are reduced */
   struct code *body;
 };
 
