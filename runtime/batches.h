@@ -1,7 +1,8 @@
-// Where a program's inputs come from, batch by batch: files of tokens, or of samples. next_batch
-// (program.h) hands out the training's.
+// Batches of a program's inputs, read from files of tokens or of samples. next_batch (program.h)
+// fills the inputs with the batches of the training.
 //
-// Tokens are a stream where nothing shuffles them: tokens.h. All else goes epoch by epoch: order.h.
+// Tokens that are not shuffled are read as a stream (tokens.h); all other data epoch by epoch
+// (order.h).
 #ifndef BATCHES_H
 #define BATCHES_H
 
@@ -11,40 +12,42 @@
 
 enum purpose { TRAINING, VALIDATION, PURPOSES };
 
-// Opens the files told, up to a NULL; `form` is what --tokens says, or NULL. False, and why.
+// Opens the files of the NULL-terminated list; `form` is the value of --tokens, or NULL. False, and
+// why.
 bool batches_open(enum purpose purpose, const char *const *told, const char *form,
                   struct failure *why);
 bool batches_are_open(enum purpose purpose);
 
-// Whether they give the training all of the program's inputs; tokens are only some of them.
+// Whether the data sets all inputs of the program; token files set only some of them.
 bool batches_give_all(void);
 void batches_close(void);
 
-// What is open, for people to read: "text.txt, 65,536 bytes"; "" where nothing is.
+// A description of the open files: "text.txt, 65,536 bytes"; "" if none is open.
 const char *batches_summary(enum purpose purpose);
 
-// Looks at the whole numbers of the batches first .. last - 1, this rank at its share of them.
-// False, and why, where one is none that the program takes.
+// Checks this rank's share of the integers of the batches first .. last - 1. False, and why, if one
+// is out of range.
 bool batches_check(enum purpose purpose, long first, long last, struct failure *why);
 
-// How many batches all of what is open for validation are.
+// The number of batches in the whole validation data.
 long batches_of_validation(void);
 
-// Fills this rank's part of the inputs with batch number i, counted from 0. *weight: how many
-// labels count in it that this rank tells of; where no labels are ignored it is samples, of which
-// rank 0 tells. The sum over the ranks is the batch's weight in a mean. False, and why.
+// Fills this rank's part of the inputs with batch number i, counted from 0. *weight: the number of
+// labels of the batch that are not ignored, as counted by this rank; if no labels are ignored, the
+// number of samples, which rank 0 alone counts. The sum over the ranks is the batch's weight in a
+// mean. False, and why.
 bool batches_fill(enum purpose purpose, long i, long *weight, struct failure *why);
 
-// Where a batch of the training begins: behind so many tokens, however often the text has begun
-// again; or at a sample of an epoch.
+// The start of a training batch: the number of tokens before it, over all passes through the text;
+// or an epoch and a sample of it.
 struct position {
   bool of_samples;
   uint64_t tokens, epoch, sample;
 };
 struct position batches_position(long batch);
 
-// Batch number `batch` begins there, and the others lie before and behind it: what a checkpoint
-// says. It may come before batches_open.
+// Sets the position of batch number `batch`, as a checkpoint states it; the others lie before and
+// after it. May be called before batches_open.
 void batches_go_on(long batch, const struct position *at);
 
 #endif

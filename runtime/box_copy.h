@@ -1,4 +1,4 @@
-// Boxes of arrays, and how one is copied from array to array: both targets' copies go by this.
+// Boxes of arrays, and the copy of one from array to array; both targets use it.
 #ifndef BOX_COPY_H
 #define BOX_COPY_H
 
@@ -6,8 +6,8 @@
 
 enum { MAX_DIMS = 8 };
 
-// A box of an array: where it begins, and its sizes. Its elements lie together in a flat buffer,
-// from `at` on.
+// A box of an array: its start and its sizes. In a flat buffer its elements are contiguous, from
+// `at` on.
 struct piece {
   long at;
   long first[MAX_DIMS], size[MAX_DIMS];
@@ -19,22 +19,22 @@ struct pieces {
   const struct piece *piece;
 };
 
-// Runs of `bytes` bytes: n[0] times n[1] times ... of them. The next one along dimension d begins
-// to_step[d] bytes further in the one array and from_step[d] in the other; the first one `to` and
-// `from` bytes from where the arrays begin. The innermost dimension comes first.
+// n[0] times n[1] times ... runs of `bytes` bytes. The next run along dimension d begins to_step[d]
+// bytes further in the destination and from_step[d] in the source; the first begins at byte `to`
+// and `from` of the arrays. The innermost dimension comes first.
 struct box {
   long to, from, bytes;
   int ndim;
   long n[MAX_DIMS], to_step[MAX_DIMS], from_step[MAX_DIMS];
 };
 
-// An array of elements, row by row, and where in it a box begins; without `first` at its beginning.
+// A row-major array of elements, and the start of a box in it; NULL for `first`: at its beginning.
 struct within {
   const long *of, *first;
 };
 
-// A box of `size` elements of so many bytes each. What lies without a gap in both arrays becomes
-// one run, or one dimension.
+// A box of `size` elements of `element` bytes each. Dimensions that are contiguous in both arrays
+// become one run, or one dimension.
 static inline struct box box_of(int ndim, const long *size, struct within to, struct within from,
                                 long element)
 {
@@ -60,7 +60,7 @@ static inline struct box box_of(int ndim, const long *size, struct within to, st
   return b;
 }
 
-// One of the pieces, from the array to the flat buffer that holds them, or back.
+// The copy of one piece from the array into the flat buffer, or back.
 static inline struct box packed(const struct pieces *p, int i, long element)
 {
   const struct piece *piece = &p->piece[i];

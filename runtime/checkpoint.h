@@ -1,17 +1,17 @@
-// Checkpoints and exports: written beside, synced, renamed, so that a folder holds the old one or
-// the new one, whole, whenever the job dies.
+// Checkpoints and exports: written under other names, synced, then renamed. Whenever the job dies,
+// a folder holds either the old one or the new one, whole.
 //
-// Small ones are one file, model.safetensors. Larger ones are several, and their commit point is
-// the index that names them:
+// A small one is one file, model.safetensors. A larger one is several files, and its commit point
+// is the index that names them:
 //
 //   model-00001-of-00002.safetensors  model-00002-of-00002.safetensors model.safetensors.index.json
 //
-// Where both model.safetensors and an index are there, the one file counts. Files that the last
-// save left without a reader go after its commit.
+// If both model.safetensors and an index exist, the one file is valid. Files of the previous save
+// that no index names any more are removed after the commit.
 //
-// What is written counts when it has been read back, and only where the folder is still this job's
-// (save_folder.h). Each tensor of a checkpoint has a checksum in its file's metadata,
-// "crc32c:NAME", and so have the header, "crc32c", and all tensors together, "crc32c_of_all".
+// A save is valid after it has been read back, and only if the folder still belongs to this job
+// (save_folder.h). The metadata of a file has a checksum for each tensor of a checkpoint,
+// "crc32c:NAME", one for the header, "crc32c", and one for all tensors together, "crc32c_of_all".
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
 
@@ -20,25 +20,25 @@
 #include "save_folder.h"
 
 // CHECKPOINT: parameters and state, or the outputs of an inference program (always one file,
-// outputs.safetensors). EXPORT: parameters alone, under their aliases where they have one.
+// outputs.safetensors). EXPORT: parameters alone, under their aliases if they have one.
 enum save_kind { CHECKPOINT, EXPORT };
 
 struct saving {
   const char *directory;
   enum save_kind kind;
   int step;              // the last one done
-  uint64_t shard_bytes;  // more than this is spread over several files; 0: never
-  const char *token;     // the job's, the same on all ranks
+  uint64_t shard_bytes;  // a larger save is split into several files; 0: never
+  const char *token;     // of the job, the same on all ranks
   struct folder *folder; // held by rank 0; NULL on the others
 };
 
-// A save in parts, each to be agreed on by all ranks before the next:
-//   plan    every rank lays out the files
-//   create  rank 0 makes them beside the old ones, of full size
-//   write   each rank puts its shards into them
-//   shares  rank 0 gets the exclusive or of these numbers of all ranks, which make the checksums
-//   commit  rank 0 puts the headers before them and gives them their names
-// abandon: rank 0 removes what create made, after a part has failed anywhere. end: always.
+// The parts of a save; all ranks agree on the outcome of each before the next:
+//   plan    every rank computes the layout of the files
+//   create  rank 0 creates them under other names, at full size
+//   write   each rank writes its shards
+//   shares  rank 0 gets the exclusive or of these numbers over all ranks, and so the checksums
+//   commit  rank 0 writes the headers and renames the files
+// abandon: after a part has failed on any rank, rank 0 removes the files of create. end: always.
 struct save;
 struct save *save_plan(const struct saving *what, struct failure *why); // NULL, and why
 bool save_create(struct save *save, struct failure *why);

@@ -1,5 +1,5 @@
-// Whether what is read is what was saved: by the checksums that a checkpoint has of its tensors'
-// bytes, of its headers (so of the step and the place in the data), and of its files together.
+// Verifies loaded data by the checksums of a checkpoint: of its tensors' bytes, of its headers
+// (thus of the step and the position in the data), and of all its files together.
 #ifndef CHECKSUMS_H
 #define CHECKSUMS_H
 
@@ -7,36 +7,36 @@
 
 // A tensor whose bytes several ranks read.
 struct check {
-  char *where; // "FILE: NAME", or NULL: it has no checksum
+  char *where; // "FILE: NAME", or NULL: no checksum
   uint64_t bytes;
-  uint32_t crc; // as it was saved
+  uint32_t crc; // from the file
 };
 
-// The same number of them on all ranks.
+// All ranks have the same number of checks.
 struct checks {
   size_t count;
   struct check *all;
-  uint32_t *shares; // what this rank's bytes add to each checksum; in the end what all ranks' do
+  uint32_t *shares; // this rank's contribution to each checksum; finally that of all ranks
 };
 
-// Room for so many tensors, none of which has a checksum. False, and why, where memory ends.
+// Allocates `count` checks, each without a checksum. False, and why, if out of memory.
 bool checks_make(struct checks *checks, size_t count, struct failure *why);
 void checks_free(struct checks *checks);
 
-// Tensor i is this one of a file. False, and why, where memory ends.
+// Sets the expected checksum of tensor i from its file. False, and why, if out of memory.
 bool checks_expect(struct checks *checks, size_t i, const struct kept *kept, struct failure *why);
 
-// With all ranks' shares: whether tensor i is as it was saved. False, and why, where it is not.
+// Once all ranks' shares are combined: whether tensor i is unchanged. False, and why, if not.
 bool checks_hold(const struct checks *checks, size_t i, struct failure *why);
 
-// What has changed, with the way to load it all the same. Returns false.
+// The message that the data has changed, and how to load it nevertheless. Returns false.
 bool verify_refuse(const struct failure *changed, struct failure *why);
 
-// Are the headers as they were written, and the files of one save? *has: they have checksums; where
-// no file has, there is nothing to compare. False, and why, where they are not.
+// Verifies that the headers are unchanged and the files belong to one save. *has: the files have
+// checksums; if none has, nothing is compared. False, and why.
 bool verify_headers(const struct archive *archive, bool *has, struct failure *why);
 
-// Reads part `index` of `parts` of each tensor, for checks of archive->count tensors.
+// Reads part `index` of `parts` of each tensor into the checks of the archive->count tensors.
 bool verify_read(const struct archive *archive, int index, int parts, struct checks *checks,
                  struct failure *why);
 

@@ -1,9 +1,9 @@
-// Products of bfloat16 matrices, row-major, whose sums are float32: for generated C.
+// Products of row-major bfloat16 matrices with float32 sums, for generated C.
 //
-// BLAS knows no bfloat16, and operands that became float32 before it multiplies them would be
-// copied twice: cpu_products.h copies them once. The result is cut into parts, which are dealt out
-// to the threads; in which order it is summed does not depend on how many there are. A processor
-// that multiplies bfloat16 itself is left to oneDNN, where that is installed (cpu_onednn.c).
+// BLAS has no bfloat16, and converting operands to float32 before BLAS packs them would copy them
+// twice: cpu_products.h copies them once. The result is cut into parts, one for each thread; the
+// order of summation does not depend on the number of threads. On a processor with bfloat16
+// instructions oneDNN computes the products, if it is installed (cpu_onednn.c).
 #ifndef CPU_BF16_H
 #define CPU_BF16_H
 
@@ -13,8 +13,8 @@
 struct bf16_product {
   char a_is, b_is; // 't': stored transposed, 'n': not
   const bf16 *a, *b;
-  bf16 *c;     // or NULL: the result is
-  float *wide; // of float32
+  bf16 *c;     // the result; NULL: it is
+  float *wide; // this one, of float32
   long lda, ldb, ldc;
   int m, n, k, batch;
   long step_a, step_b, step_c;
@@ -22,15 +22,14 @@ struct bf16_product {
 };
 
 #ifdef TPGEN_ONEDNN
-// Computes it and is true; or is false, where the parts below are quicker or oneDNN does not know
-// how.
+// Computes it and returns true; false if the parts below are faster or oneDNN does not support it.
 bool multiply_by_onednn(const struct bf16_product *p);
 #endif
 
-// The columns of a result of bfloat16 that are summed at a time.
+// The number of columns of a bfloat16 result that are summed at a time.
 enum { BF16_COLUMNS = 1024 };
 
-// Some rows and columns of the result, summed in float32 elsewhere where they are bfloat16.
+// Some rows and columns of a bfloat16 result, summed in a float32 buffer.
 static inline void bf16_narrow_part(const struct bf16_product *p, bf16 *c, struct stored a,
                                     struct stored b, int rows, int columns)
 {
@@ -42,7 +41,7 @@ static inline void bf16_narrow_part(const struct bf16_product *p, bf16 *c, struc
     for (int j = 0; j < columns; j++) c[i * p->ldc + j] = float_to_bf16(sums[i * columns + j]);
 }
 
-// Of one of its products, rows and columns from i and j on.
+// In product number `of`, rows and columns from i and j on.
 static inline void bf16_part(const struct bf16_product *p, int of, int i, int j, int rows,
                              int columns)
 {
@@ -61,8 +60,8 @@ static inline void bf16_part(const struct bf16_product *p, int of, int i, int j,
                        columns - x < BF16_COLUMNS ? columns - x : BF16_COLUMNS);
 }
 
-// Each product is cut into as many parts as there are threads, or none of them is where there are
-// as many products.
+// Cuts each product into as many parts as there are threads; into one part if there are at least as
+// many products as threads.
 static inline void multiply_by_parts(const struct bf16_product *p)
 {
   const int threads = threads_for((long)p->m * p->n * p->k * p->batch);
@@ -87,7 +86,7 @@ static inline void multiply_bf16(const struct bf16_product *p)
   multiply_by_parts(p);
 }
 
-// As gemm and gemm_batch of cpu_math.h, of bfloat16.
+// Like gemm and gemm_batch of cpu_math.h, for bfloat16.
 static inline void gemm_batch_bf16(char a_is, char b_is, bf16 *c, int ldc, long step_c,
                                    const bf16 *a, int lda, long step_a, const bf16 *b, int ldb,
                                    long step_b, int m, int n, int k, int batch, bool add)
@@ -102,7 +101,7 @@ static inline void gemm_bf16(char a_is, char b_is, bf16 *c, int ldc, const bf16 
   gemm_batch_bf16(a_is, b_is, c, ldc, 0, a, lda, 0, b, ldb, 0, m, n, k, 1, add);
 }
 
-// The same with a result of float32.
+// The same with a float32 result.
 static inline void gemm_batch_bf16_f32(char a_is, char b_is, float *c, int ldc, long step_c,
                                        const bf16 *a, int lda, long step_a, const bf16 *b, int ldb,
                                        long step_b, int m, int n, int k, int batch, bool add)
@@ -117,7 +116,7 @@ static inline void gemm_bf16_f32(char a_is, char b_is, float *c, int ldc, const 
   gemm_batch_bf16_f32(a_is, b_is, c, ldc, 0, a, lda, 0, b, ldb, 0, m, n, k, 1, add);
 }
 
-// As those of cpu_math.h, of bfloat16; c is of bfloat16, or of float32.
+// Like those of cpu_math.h, for bfloat16; c is bfloat16 or float32.
 static inline void matmul_nn_bf16(bf16 *c, const bf16 *a, const bf16 *b, int m, int n, int k)
 {
   gemm_bf16('n', 'n', c, n, a, k, b, n, m, n, k, false);

@@ -1,4 +1,4 @@
-// What generated C copies within a rank's own memory with.
+// Copies within a rank's memory, for generated C.
 #ifndef CPU_COPIES_H
 #define CPU_COPIES_H
 
@@ -9,8 +9,8 @@
 #include <string.h>
 
 // Copies rows of `bytes` bytes; the next one begins to_row and from_row bytes further. Not inline:
-// where a compiler knows the sizes of arrays, but not that of a row, it warns of copies that are
-// never made.
+// a compiler that knows the sizes of the arrays, but not of a row, would warn of copies that never
+// happen.
 #ifdef __GNUC__
 __attribute__((noinline, unused))
 #endif
@@ -33,23 +33,23 @@ copy_rows(char *to, const char *from, long rows, long bytes, long to_row, long f
   }
 }
 
-// Takes `bytes` bytes of each of the rows of `from`, from `begin` on; a row of `from` has `of`
-// bytes.
+// Copies `bytes` bytes of each row of `from`, from byte `begin` of the row on; a row of `from` has
+// `of` bytes.
 static inline void slice_rows(void *to, const void *from, long rows, long bytes, long of,
                               long begin)
 {
   copy_rows(to, (const char *)from + begin, rows, bytes, bytes, of);
 }
 
-// The way back: each of the rows of `from`, of `bytes` bytes, becomes those of `to` from `begin`
+// The reverse: copies each row of `from`, of `bytes` bytes, into a row of `to`, from byte `begin`
 // on; a row of `to` has `of` bytes.
 static inline void put_rows(void *to, const void *from, long rows, long bytes, long of, long begin)
 {
   copy_rows((char *)to + begin, from, rows, bytes, of, bytes);
 }
 
-// From rows that hold part[0] bytes of the first part, part[1] of the second ... to the parts one
-// after the other, each with its rows; unpack_parts is the way back.
+// Each row holds part[0] bytes of the first part, part[1] of the second ...; copies them to the
+// parts, stored one after the other, each row by row. unpack_parts is the reverse.
 static inline void pack_parts(void *to, const void *from, long rows, int parts, const long *part)
 {
   long of = 0, begin = 0;
@@ -88,7 +88,7 @@ static inline void copy_box(void *to, const void *from, const struct box *b)
   copy_dimensions((char *)to + b->to, (const char *)from + b->from, b, b->ndim);
 }
 
-// Takes the box of these sizes that begins at `first` in `from`, whose shape is `of`.
+// Copies the box of these sizes at `first` of `from`, whose shape is `of`.
 static inline void slice_box(void *to, const void *from, long element, int ndim, const long *size,
                              const long *of, const long *first)
 {
@@ -97,7 +97,7 @@ static inline void slice_box(void *to, const void *from, long element, int ndim,
   copy_box(to, from, &b);
 }
 
-// The way back: `from` becomes the box of these sizes that begins at `first` in `to`.
+// The reverse: copies `from` into the box of these sizes at `first` of `to`.
 static inline void put_box(void *to, const void *from, long element, int ndim, const long *size,
                            const long *of, const long *first)
 {
@@ -106,7 +106,7 @@ static inline void put_box(void *to, const void *from, long element, int ndim, c
   copy_box(to, from, &b);
 }
 
-// The pieces of the array `from`, one after the other; unpack_pieces is the way back.
+// Copies the pieces of the array `from` one after the other; unpack_pieces is the reverse.
 static inline void pack_pieces(void *to, const void *from, long element, const struct pieces *p)
 {
   for (int i = 0; i < p->n; i++) {
@@ -123,7 +123,7 @@ static inline void unpack_pieces(void *to, const void *from, long element, const
   }
 }
 
-// n elements of so many bytes, all equal to this one.
+// Sets n elements of `element` bytes to this value.
 static inline void fill(void *to, long n, long element, const void *value)
 {
   for (long i = 0; i < n; i++) memcpy((char *)to + i * element, value, (size_t)element);

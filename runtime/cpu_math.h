@@ -1,10 +1,9 @@
-// The matrix products that generated C calls. Matrices are row-major, of float32; those of bfloat16
-// are in cpu_bf16.h.
+// Products of row-major float32 matrices, for generated C; cpu_bf16.h has those of bfloat16.
 //
-// Each is dealt out to the threads that the kernels run on too, in parts that BLAS, or oneDNN where
-// that is quicker, computes on one thread: threads of BLAS's own would stand in the way of those
-// (run.sh sets them to one), and oneDNN takes none where several run already. Which part is which
-// depends on the number of threads alone, and so do the sums, to the bit.
+// Each product is cut into parts for the threads of the kernels. BLAS, or oneDNN if it is faster,
+// computes a part on one thread: BLAS's own threads would compete with the kernels' (run.sh sets
+// them to one), and oneDNN uses none if several threads run already. The parts, and so the sums to
+// the bit, depend on the number of threads alone.
 #ifndef CPU_MATH_H
 #define CPU_MATH_H
 
@@ -15,7 +14,7 @@
 #endif
 
 #ifdef TPGEN_ONEDNN
-// Computes it and is true; or is false, where BLAS is quicker.
+// Computes it and returns true; false if BLAS is faster.
 bool multiply_floats_by_onednn(char a_is, char b_is, float *c, int ldc, const float *a, int lda,
                                const float *b, int ldb, int m, int n, int k, bool add);
 #endif
@@ -32,7 +31,7 @@ static inline void gemm_on_one_thread(char a_is, char b_is, float *c, int ldc, c
               ldc);
 }
 
-// How many threads it is worth to multiply and add so often.
+// The number of threads that pays off for so many multiply-adds.
 static inline int threads_for(long products)
 {
 #ifdef _OPENMP
@@ -43,7 +42,7 @@ static inline int threads_for(long products)
 #endif
 }
 
-// Where the i-th of some parts of n rows or columns begins, at a multiple of what is quick.
+// The start of the i-th of `parts` parts of n rows or columns, at a multiple that is fast.
 static inline int part_begin(int n, int parts, int i)
 {
   enum { UNIT = 16 };
@@ -51,8 +50,8 @@ static inline int part_begin(int n, int parts, int i)
   return each * i < n ? (int)(each * i) : n;
 }
 
-// Into how many parts the rows of a result are cut, its columns into threads / that: so that the
-// parts are nearest to squares, and all threads have one.
+// Into how many parts the rows of a result are cut; its columns into threads / that number. The
+// parts are as square as possible, and every thread has one.
 static inline int parts_of_rows(int m, int n, int threads)
 {
   int best = 1;
@@ -63,8 +62,8 @@ static inline int parts_of_rows(int m, int n, int threads)
   return best;
 }
 
-// c[m, n] = a[m, k] b[k, n], or c += a b where `add` is true. An operand that is 't' is stored
-// transposed, one that is 'n' is not; from each stored row to the next there are ld elements.
+// c[m, n] = a[m, k] b[k, n], or c += a b if `add` is true. An operand 't' is stored transposed, one
+// 'n' is not; ld is the distance of stored rows in elements.
 static inline void gemm(char a_is, char b_is, float *c, int ldc, const float *a, int lda,
                         const float *b, int ldb, int m, int n, int k, bool add)
 {
@@ -82,7 +81,7 @@ static inline void gemm(char a_is, char b_is, float *c, int ldc, const float *a,
   }
 }
 
-// As gemm for each of `batch` products, whose matrices begin `step` elements after each other's.
+// gemm for each of `batch` products; `step` is the distance of their matrices in elements.
 static inline void gemm_batch(char a_is, char b_is, float *c, int ldc, long step_c, const float *a,
                               int lda, long step_a, const float *b, int ldb, long step_b, int m,
                               int n, int k, int batch, bool add)
@@ -99,7 +98,7 @@ static inline void gemm_batch(char a_is, char b_is, float *c, int ldc, long step
                        n, k, add);
 }
 
-// Without gaps: c[m, n] = a[m, k] b[k, n]; with a t, the operand is stored transposed.
+// Without gaps: c[m, n] = a[m, k] b[k, n]; a t says that the operand is stored transposed.
 static inline void matmul_nn(float *c, const float *a, const float *b, int m, int n, int k)
 {
   gemm('n', 'n', c, n, a, k, b, n, m, n, k, false);
@@ -120,7 +119,7 @@ static inline void matmul_tt(float *c, const float *a, const float *b, int m, in
   gemm('t', 't', c, n, a, m, b, k, m, n, k, false);
 }
 
-// The same for each of `batch` products, whose matrices begin `step` elements after each other's.
+// The same for each of `batch` products; `step` is the distance of their matrices in elements.
 static inline void matmul_nn_batch(float *c, const float *a, const float *b, int m, int n, int k,
                                    int batch, long step_c, long step_a, long step_b)
 {
@@ -147,9 +146,9 @@ static inline void matmul_tt_batch(float *c, const float *a, const float *b, int
 
 #include "cpu_bf16.h"
 
-// The sizes of a product are named where it is called: matmul_nn(c, a, b, .m = 2, .n = 4, .k = 3).
-// Matrices of a batch are `step` elements after each other. gemm and gemm_batch take with each
-// matrix its leading dimension, and its step; they may add to c.
+// Calls name the sizes of a product: matmul_nn(c, a, b, .m = 2, .n = 4, .k = 3). `step` is the
+// distance of a batch's matrices in elements. gemm and gemm_batch take the leading dimension and
+// the step of each matrix; they may add to c.
 struct product_sizes {
   int m, n, k, batch;
   long step_c, step_a, step_b;

@@ -1,4 +1,4 @@
-// What generated C fills the buffers of collectives with, and empties them.
+// Packs and unpacks the buffers of collectives, for generated C.
 #ifndef CPU_PARCELS_H
 #define CPU_PARCELS_H
 
@@ -10,7 +10,7 @@
 #endif
 #include <string.h>
 
-// n elements, of so many bytes there and here; from NULL they are zeros.
+// Copies n elements, of to_bytes and from_bytes each; from NULL: zeros.
 static inline void copy_run(void *to, long to_bytes, const void *from, long from_bytes, long n)
 {
   if (!from) {
@@ -24,13 +24,13 @@ static inline void copy_run(void *to, long to_bytes, const void *from, long from
   }
 }
 
-// A buffer whose elements have so many bytes.
+// A buffer and the bytes of its elements.
 struct parcel_buffer {
   char *at;
   long bytes, chunk;
 };
 
-// The elements first, first + 1, ... last - 1 of a parcel, into the buffer or out of it.
+// Copies the elements first .. last - 1 of a parcel into the buffer, or out of it.
 static inline void copy_elements(struct parcel_buffer b, const struct parcel *p, long first,
                                  long last, int in)
 {
@@ -46,7 +46,7 @@ static inline void copy_elements(struct parcel_buffer b, const struct parcel *p,
   }
 }
 
-// Pieces of this many elements are dealt out to the threads.
+// The threads share the work in pieces of this many elements.
 enum { PARCEL_PIECE = 1 << 15 };
 
 static inline long pieces_of(const struct parcel *p)
@@ -69,8 +69,8 @@ static inline void copy_parcels(struct parcel_buffer b, int n, const struct parc
   }
 }
 
-// Copies n parcels into the buffer, from `at` on, whose elements have `bytes` bytes and each chunk
-// so many elements; unpack_parcels is the way back.
+// Copies n parcels into the buffer at `at`, whose elements have `bytes` bytes and whose chunks have
+// `chunk` elements; unpack_parcels is the reverse.
 static inline void pack_parcels(void *at, long bytes, long chunk, int n, const struct parcel *p)
 {
   copy_parcels((struct parcel_buffer){at, bytes, chunk}, n, p, 1);

@@ -1,8 +1,8 @@
-// Products of large matrices of bfloat16 on one thread, whose sums are float32.
+// Products of large bfloat16 matrices on one thread, with float32 sums.
 //
-// Both operands are copied, a part at a time, into the order in which they are read, and become
-// float32 on the way: of a, panels of some rows; of b, strips of some columns. A block of the
-// result, of a panel by a strip, is summed in registers over the terms of a part. In which order an
+// Both operands are packed, a part at a time, in the order in which they are read, and converted to
+// float32: a into panels of some rows, b into strips of some columns. A block of the result, a
+// panel times a strip, is summed in registers over the terms of a part. The order in which an
 // element is summed depends on the number of terms alone.
 #ifndef CPU_PRODUCTS_H
 #define CPU_PRODUCTS_H
@@ -14,7 +14,7 @@
 #include <immintrin.h>
 #endif
 
-// The rows of a panel, and the columns of a strip: as much of a result as the registers hold.
+// Rows of a panel, and columns of a strip: the registers hold a block of the result of this size.
 #if defined(__AVX512F__)
 enum { PANEL = 14, STRIP = 2 * LANES };
 #elif defined(__AVX__)
@@ -23,14 +23,14 @@ enum { PANEL = 6, STRIP = 2 * LANES };
 enum { PANEL = 4, STRIP = 2 * LANES };
 #endif
 
-// What is copied at a time: terms, and rows of a. Both copies are to lie in a core's cache.
+// Terms, and rows of a, that are packed at a time: both copies fit a core's cache.
 enum { PART_TERMS = 352, PART_ROWS = 518 / PANEL * PANEL };
 
-// A matrix as it is stored: from a row to the next there are ld elements.
+// A stored matrix; ld is the distance of its rows in elements.
 struct stored {
   const bf16 *at;
   long ld;
-  bool turned; // it is stored transposed
+  bool turned; // stored transposed
 };
 
 static inline struct stored stored_from(struct stored s, long row, long column)
@@ -41,7 +41,7 @@ static inline struct stored stored_from(struct stored s, long row, long column)
 
 // ---- copies -------------------------------------------------------------------------------------
 
-// To rows of `wide` elements, one for each term; zeros behind the n of them that there are.
+// Copies n lines to rows of `wide` elements, one row for each term; pads with zeros.
 static inline __attribute__((always_inline)) void copy_lines(float *to, int wide, const bf16 *from,
                                                              long ld, int n, int terms)
 {
@@ -49,7 +49,7 @@ static inline __attribute__((always_inline)) void copy_lines(float *to, int wide
     for (int i = 0; i < wide; i++) to[k * wide + i] = i < n ? bf16_to_float(from[k * ld + i]) : 0;
 }
 
-// The same from n rows of a term's elements each, from the term `first` on.
+// The same from n rows that each hold the terms of a line, from the term `first` on.
 static inline void turn_some(float *to, int wide, const bf16 *from, long ld, int n, int first,
                              int terms)
 {
@@ -65,7 +65,7 @@ static inline __m512 load_lanes(const bf16 *from)
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
-// Of each two blocks of step x step beside each other, the ones off the diagonal change places.
+// Swaps the off-diagonal blocks of each 2 x 2 group of blocks of step x step.
 static inline __attribute__((always_inline)) void turn_blocks(__m512 row[16], int step)
 {
   const __m512i count = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
@@ -81,8 +81,8 @@ static inline __attribute__((always_inline)) void turn_blocks(__m512 row[16], in
   }
 }
 
-// Sixteen rows of sixteen terms at a time. What is too much of a row is overwritten by the next,
-// and behind the last one there is room.
+// Sixteen rows of sixteen terms at a time. The excess of a row is overwritten by the next one;
+// there is room after the last.
 static inline void turn_lines(float *to, int wide, const bf16 *from, long ld, int n, int terms)
 {
   int k = 0;
@@ -106,14 +106,14 @@ static inline void turn_lines(float *to, int wide, const bf16 *from, long ld, in
 }
 #endif
 
-// n rows of a, or columns of b, become `wide` of them side by side. along: the terms of each follow
-// one another in memory.
+// Packs n rows of a, or columns of b, `wide` of them side by side. along: the terms of each are
+// contiguous in memory.
 static inline __attribute__((always_inline)) void
 copy_operand(float *to, int wide, struct stored from, int n, int terms, bool along)
 {
   if (along)
     turn_lines(to, wide, from.at, from.ld, n, terms);
-  else if (n == wide) // a constant, once this is part of its caller
+  else if (n == wide) // a constant after inlining
     copy_lines(to, wide, from.at, from.ld, wide, terms);
   else
     copy_lines(to, wide, from.at, from.ld, n, terms);
@@ -131,7 +131,7 @@ static inline void copy_strip(float *to, struct stored b, int columns, int terms
 
 // ---- sums ---------------------------------------------------------------------------------------
 
-// A panel by a strip.
+// A panel times a strip.
 static inline void block_of(float *c, long ldc, const float *a, const float *b, int terms, bool add)
 {
   lanes sum[PANEL][2] = {{{0}}};
@@ -153,7 +153,7 @@ static inline void block_of(float *c, long ldc, const float *a, const float *b, 
   }
 }
 
-// The same where the result has fewer rows, or columns.
+// The same for a result with fewer rows or columns.
 static inline void edge_of(float *c, long ldc, const float *a, const float *b, int terms, bool add,
                            int rows, int columns)
 {
@@ -164,7 +164,7 @@ static inline void edge_of(float *c, long ldc, const float *a, const float *b, i
       c[i * ldc + j] = block[i * STRIP + j] + (add ? c[i * ldc + j] : 0);
 }
 
-// All panels by a strip of as many columns; a panel has room for so many terms.
+// All panels times a strip; a panel has room for `room` terms.
 static inline void strip_of(float *c, long ldc, const float *panels, const float *strip, int m,
                             int columns, int terms, bool add)
 {
@@ -177,7 +177,7 @@ static inline void strip_of(float *c, long ldc, const float *panels, const float
   }
 }
 
-// Of at most PART_ROWS rows.
+// For at most PART_ROWS rows.
 static inline void product_of_rows(float *c, long ldc, struct stored a, struct stored b, int m,
                                    int n, int k, bool add)
 {
@@ -199,7 +199,7 @@ static inline void product_of_rows(float *c, long ldc, struct stored a, struct s
   } while (first < k);
 }
 
-// c[m, n] = a[m, k] b[k, n], or c += a b where `add` is true.
+// c[m, n] = a[m, k] b[k, n], or c += a b if `add` is true.
 static inline void product_on_one_thread(float *c, long ldc, struct stored a, struct stored b,
                                          int m, int n, int k, bool add)
 {

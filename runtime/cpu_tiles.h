@@ -1,4 +1,4 @@
-// Products of small matrices, which lie in the cache: for kernels that work tile by tile.
+// Products of small matrices, which are in the cache: for kernels that work tile by tile.
 #ifndef CPU_TILES_H
 #define CPU_TILES_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include "elements.h"
 
-// As many floats as a register holds, and the block of a result that is kept in registers.
+// The floats of a register, and the block of a result that is kept in registers.
 #if defined(__AVX512F__)
 enum { LANES = 16, DOWN = 8, ACROSS = 2 };
 #elif defined(__AVX__)
@@ -43,7 +43,7 @@ static inline bf16_pair pair_of(bf16 first, bf16 second)
   return first | (bf16_pair)second << 16;
 }
 
-// sum + a b, of one element with each of a register's.
+// sum + a b, with one element a and a register b.
 static inline __attribute__((always_inline)) lanes
 plus_product(bool paired, lanes sum, const tile_word *a, const tile_word *b)
 {
@@ -74,7 +74,7 @@ tile_block(bool paired, int down, int across, float *c, long step_c, const tile_
     for (int j = 0; j < across; j++) *(lanes *)(c + i * step_c + j * LANES) = sum[i][j];
 }
 
-// All rows of some of its columns.
+// All rows of some columns.
 static inline __attribute__((always_inline)) void
 tile_columns(bool paired, int across, float *c, long step_c, const tile_word *a, long row,
              long column, const tile_word *b, long step_b, int m, int terms, bool add)
@@ -109,8 +109,8 @@ tile_elements(bool paired, float *c, long step_c, const tile_word *a, long row, 
     }
 }
 
-// c[m, n] = a[m, terms] b[terms, n], or c += a b where `add` is true. The rows of c and of b are
-// step_c and step_b elements apart; a's element i, k lies at i * row + k * column.
+// c[m, n] = a[m, terms] b[terms, n], or c += a b if `add` is true. The rows of c and b are step_c
+// and step_b elements apart; element i, k of a is at i * row + k * column.
 static inline void tile_product(float *c, long step_c, const float *a, long row, long column,
                                 const float *b, long step_b, int m, int n, int terms, bool add)
 {
@@ -118,8 +118,7 @@ static inline void tile_product(float *c, long step_c, const float *a, long row,
                 m, n, terms, add);
 }
 
-// The same of bfloat16: an element of a and of b is a pair of terms, of which there are 2
-// `pairs`.
+// The same for bfloat16: an element of a and of b is a pair of terms; there are 2 `pairs` terms.
 static inline void tile_product_bf16(float *c, long step_c, const bf16_pair *a, long row,
                                      long column, const bf16_pair *b, long step_b, int m, int n,
                                      int pairs, bool add)
@@ -128,8 +127,8 @@ static inline void tile_product_bf16(float *c, long step_c, const bf16_pair *a, 
                 n, pairs, add);
 }
 
-// Rows of bfloat16 as pairs, zero where there is no second and beyond the rows up to `room`. Each
-// row's elements: to[room][width / 2].
+// Packs rows of bfloat16 as pairs along the row: to[room][width / 2]. A missing second element, and
+// the rows beyond the last up to `room`, are zero.
 static inline void pair_along(bf16_pair *restrict to, int room, const bf16 *restrict from,
                               long step, int rows, int width)
 {
@@ -141,7 +140,7 @@ static inline void pair_along(bf16_pair *restrict to, int room, const bf16 *rest
     }
 }
 
-// The same as columns: to[width / 2][room].
+// The same transposed: to[width / 2][room].
 static inline void pair_turned(bf16_pair *restrict to, int room, const bf16 *restrict from,
                                long step, int rows, int width)
 {
@@ -152,7 +151,7 @@ static inline void pair_turned(bf16_pair *restrict to, int room, const bf16 *res
     }
 }
 
-// Each row with the one below it: to[room / 2][width].
+// Pairs each row with the next one: to[room / 2][width].
 static inline void pair_down(bf16_pair *restrict to, int room, const bf16 *restrict from, long step,
                              int rows, int width)
 {
@@ -163,7 +162,7 @@ static inline void pair_down(bf16_pair *restrict to, int room, const bf16 *restr
     }
 }
 
-// The same of floats, rounded, without what is beyond the rows.
+// The same for floats, rounded, without padding rows.
 static inline void pair_down_floats(bf16_pair *restrict to, const float *restrict from, int rows,
                                     int width)
 {
@@ -175,8 +174,8 @@ static inline void pair_down_floats(bf16_pair *restrict to, const float *restric
     }
 }
 
-// The exponential, within a unit in the last place; 0 where it is less than 1e-37, and never more
-// than that of 88. In line, so that a loop over scores needs no calls.
+// The exponential, within a unit in the last place; 0 if it is less than 1e-37, and at most
+// exp(88). Inline, so that a loop over scores makes no calls.
 static inline float tile_exp(float x)
 {
   const float least = -87, most = 88, high = least > x ? least : x; // so that NaN stays

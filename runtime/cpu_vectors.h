@@ -1,6 +1,6 @@
-// So that loops which call these functions run over several elements at once: glibc has them for
-// vectors, and says so in its own headers only where the compiler may be careless with numbers.
-// They are within 4 units in the last place, and treat infinity and NaN as the others do.
+// Declares glibc's vector versions of these functions, so that loops that call them are vectorised;
+// glibc's own headers declare them only under fast-math. They are accurate to 4 units in the last
+// place, and treat infinity and NaN like the scalar ones.
 #ifndef CPU_VECTORS_H
 #define CPU_VECTORS_H
 

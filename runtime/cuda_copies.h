@@ -1,4 +1,4 @@
-// What generated CUDA copies within a rank's own device memory with, on the program's stream.
+// Copies within a rank's device memory on the program's stream, for generated CUDA.
 #ifndef CUDA_COPIES_H
 #define CUDA_COPIES_H
 
@@ -16,15 +16,15 @@ static inline void copy_rows(void *to, const void *from, long rows, long bytes, 
                                (size_t)rows, cudaMemcpyDeviceToDevice, stream));
 }
 
-// Takes `bytes` bytes of each of the rows of `from`, from `begin` on; a row of `from` has `of`
-// bytes.
+// Copies `bytes` bytes of each row of `from`, from byte `begin` of the row on; a row of `from` has
+// `of` bytes.
 static inline void slice_rows(void *to, const void *from, long rows, long bytes, long of,
                               long begin)
 {
   copy_rows(to, (const char *)from + begin, rows, bytes, bytes, of);
 }
 
-// The way back: each of the rows of `from`, of `bytes` bytes, becomes those of `to` from `begin`
+// The reverse: copies each row of `from`, of `bytes` bytes, into a row of `to`, from byte `begin`
 // on; a row of `to` has `of` bytes.
 static inline void put_rows(void *to, const void *from, long rows, long bytes, long of, long begin)
 {
@@ -33,14 +33,14 @@ static inline void put_rows(void *to, const void *from, long rows, long bytes, l
 
 // ---- boxes -------------------------------------------------------------------------------------
 
-// As many as a kernel's arguments have room for.
+// The most that fit a kernel's arguments.
 enum { MOST_BOXES = 16 };
 struct boxes {
   int n;
   struct box box[MOST_BOXES];
 };
 
-// Copies a box for each row of blocks, in units of T.
+// Each row of blocks copies a box, in units of T.
 template <class T> __global__ void copy_units(char *to, const char *from, struct boxes boxes)
 {
   const struct box &b = boxes.box[blockIdx.y];
@@ -74,7 +74,7 @@ template <class T> static inline void copy_in(void *to, const void *from, const 
   CHECK_CUDA(cudaGetLastError());
 }
 
-// By the widest units in which everything begins and ends.
+// Uses the widest unit to which all starts and ends are aligned.
 static inline void copy_boxes(void *to, const void *from, const struct boxes &boxes)
 {
   size_t all = (size_t)to | (size_t)from;
@@ -96,7 +96,7 @@ static inline void copy_boxes(void *to, const void *from, const struct boxes &bo
     copy_in<unsigned char>(to, from, boxes);
 }
 
-// Boxes that are copied together, in as many launches as it takes.
+// Adds a box to those that are copied together, in as many launches as needed.
 static inline void add_box(struct boxes *boxes, void *to, const void *from, struct box b)
 {
   boxes->box[boxes->n++] = b;
@@ -105,8 +105,8 @@ static inline void add_box(struct boxes *boxes, void *to, const void *from, stru
   boxes->n = 0;
 }
 
-// From rows that hold part[0] bytes of the first part, part[1] of the second ... to the parts one
-// after the other, each with its rows; unpack_parts is the way back.
+// Each row holds part[0] bytes of the first part, part[1] of the second ...; copies them to the
+// parts, stored one after the other, each row by row. unpack_parts is the reverse.
 static inline void pack_parts(void *to, const void *from, long rows, int parts, const long *part)
 {
   struct boxes boxes;
@@ -131,7 +131,7 @@ static inline void unpack_parts(void *to, const void *from, long rows, int parts
   copy_boxes(to, from, boxes);
 }
 
-// Takes the box of these sizes that begins at `first` in `from`, whose shape is `of`.
+// Copies the box of these sizes at `first` of `from`, whose shape is `of`.
 static inline void slice_box(void *to, const void *from, long element, int ndim, const long *size,
                              const long *of, const long *first)
 {
@@ -142,7 +142,7 @@ static inline void slice_box(void *to, const void *from, long element, int ndim,
   copy_boxes(to, from, boxes);
 }
 
-// The way back: `from` becomes the box of these sizes that begins at `first` in `to`.
+// The reverse: copies `from` into the box of these sizes at `first` of `to`.
 static inline void put_box(void *to, const void *from, long element, int ndim, const long *size,
                            const long *of, const long *first)
 {
@@ -153,7 +153,7 @@ static inline void put_box(void *to, const void *from, long element, int ndim, c
   copy_boxes(to, from, boxes);
 }
 
-// The pieces of the array `from`, one after the other; unpack_pieces is the way back.
+// Copies the pieces of the array `from` one after the other; unpack_pieces is the reverse.
 static inline void pack_pieces(void *to, const void *from, long element, const struct pieces *p)
 {
   struct boxes boxes;
@@ -178,7 +178,7 @@ template <class T> __global__ void fill_with(T *to, long n, T value)
   if (i < n) to[i] = value;
 }
 
-// n elements, all equal to this one.
+// Sets n elements to this value.
 template <class T> static inline void fill(T *to, long n, T value)
 {
   LAUNCH(fill_with<T>, (unsigned)((n + 255) / 256), 256, stream)(to, n, value);

@@ -1,11 +1,11 @@
-// What generated kernels share.
+// Shared by the generated kernels.
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H
 
 #include "cuda_squares.h"
 #include "cuda_tiles.h"
 
-// A pointer to the dynamic shared memory that LAUNCH_SHARED gave the block, aligned to 16 bytes:
+// A pointer to the dynamic shared memory of LAUNCH_SHARED, aligned to 16 bytes:
 // DYNAMIC_SHARED(float, tile);
 #ifdef __CUDACC__
 #define DYNAMIC_SHARED(type, name)                                                                 \
@@ -26,7 +26,7 @@ template <class T> __device__ static inline T less(T a, T b)
   return a < b || a != a ? a : b;
 }
 
-// Neighbouring elements that a thread reads, or writes, at once: 16 bytes in one instruction.
+// Adjacent elements that a thread loads or stores at once: 16 bytes in one instruction.
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) vec {
   T element[N];
   __device__ T &operator[](int i)
@@ -47,7 +47,7 @@ template <int N, class T> __device__ static inline void store(T *to, const vec<T
   *(vec<T, N> *)to = x;
 }
 
-// One of all x over a warp, in each of its threads; always put together in the same order.
+// Reduces x over a warp, for each of its threads; always in the same order.
 template <class T, T (*two)(T, T)> __device__ static inline T over_warp(T x)
 {
   for (int d = 16; d; d /= 2) x = two(x, __shfl_xor_sync(0xffffffffu, x, d));
@@ -67,7 +67,7 @@ template <int THREADS, class T, T (*two)(T, T)> __device__ static inline T over_
   return all;
 }
 
-// The sum, the greatest and the least; NaN where one of them is.
+// The sum, the maximum and the minimum; NaN if one of the values is.
 template <class T> __device__ static inline T warp_sum(T x)
 {
   return over_warp<T, plus<T>>(x);
@@ -93,8 +93,8 @@ template <int THREADS = 256, class T> __device__ static inline T block_min(T x)
   return over_block<THREADS, T, less<T>>(x);
 }
 
-// Of a block of 32 warps: the sum of what the threads of one place in their warps have, in each
-// thread of the first warp.
+// For a block of 32 warps: the sum over the warps of the threads in the same lane, in each thread
+// of the first warp.
 __device__ static inline float columns_sum(float x)
 {
   __shared__ float part[32][32];

@@ -1,14 +1,14 @@
-// The products of matrices that generated CUDA calls: cuBLASLt's, on the program's stream.
+// Products of matrices by cuBLASLt on the program's stream, for generated CUDA.
 #ifndef CUDA_MATH_H
 #define CUDA_MATH_H
 
 #include "program.h"
 
-// What is done to a product's result before it is stored. BIAS: what is `n` long is added to each
-// row. RELU, GELU: the function of that; gelu in its tanh form. KEPT: what gelu was applied to is
-// stored, too, in another matrix like c. GELU_BACK: the result times gelu's slope at what was kept.
-// SUMS: the sum of all rows of this is stored, too. SUMS_OF_A, SUMS_OF_B: c is the plain product;
-// the sum over k of a, which is m long, or of b, which is n long, is stored, too.
+// The operation on a product's result before it is stored. BIAS: adds a vector of length n to each
+// row. RELU, GELU: that function of the sum; gelu in its tanh form. KEPT: also stores the argument
+// of gelu in another matrix like c. GELU_BACK: the result times gelu's derivative at the kept
+// argument. SUMS: also stores the sum of all rows of this. SUMS_OF_A, SUMS_OF_B: c is the plain
+// product; also stores the sum over k of a, of length m, or of b, of length n.
 enum epilogue {
   NOTHING_MORE,
   BIAS,
@@ -24,21 +24,21 @@ enum epilogue {
   SUMS_OF_B,
 };
 
-// c[m, n] = a[m, k] b[k, n], row-major. What is 0 here: an operand has no gaps between its rows,
-// and there is one product, not a batch of them.
+// c[m, n] = a[m, k] b[k, n], row-major. A leading dimension of 0: no gaps between the rows; a batch
+// of 0: one product.
 struct product {
   char a = 'n', b = 'n'; // 't': stored transposed
   int m = 0, n = 0, k = 0;
   enum type of = F32, makes = of;          // a and b; c, and what else is stored or added
-  bool tf32 = false;                       // of float32 operands 10 bits of the fraction are read
-  int ld_c = 0, ld_a = 0, ld_b = 0;        // elements from a stored row to the next
-  int batch = 0;                           // so many products, whose matrices begin
-  long step_c = 0, step_a = 0, step_b = 0; // so many elements after each other's
+  bool tf32 = false;                       // reads 10 fraction bits of float32 operands
+  int ld_c = 0, ld_a = 0, ld_b = 0;        // distance of stored rows in elements
+  int batch = 0;                           // number of products, whose matrices are
+  long step_c = 0, step_a = 0, step_b = 0; // so many elements apart
   enum epilogue then = NOTHING_MORE;
   struct prepared *prepared = NULL; // the runtime's
 };
 
-// What step.cu says of its products, and where in the rank's memory cuBLASLt may work.
+// The products of step.cu, and cuBLASLt's workspace in the rank's memory.
 struct products {
   struct product *list;
   int count;
@@ -46,12 +46,12 @@ struct products {
 };
 extern const struct products products;
 
-// Before the first step, and after the last: chooses an algorithm for each.
+// Chooses an algorithm for each, before the first step; forget_products releases them.
 void prepare_products();
 void forget_products();
 
-// c = a b, or c += a b where `add` is true. bias: what is added, or the sums; kept: what gelu is,
-// or was, applied to.
+// c = a b, or c += a b if `add` is true. bias: the vector that is added, or the sums; kept: the
+// argument of gelu.
 void multiply(const struct product *p, void *c, const void *a, const void *b, bool add, void *bias,
               void *kept);
 

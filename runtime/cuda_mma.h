@@ -1,13 +1,13 @@
 // The instructions by which a warp multiplies small matrices on the tensor cores, and those that
-// bring the matrices to it: one function for each, with the place of every element in the registers
-// of the 32 lanes as PTX's manual has it. Every lane of the warp must take part. group = lane / 4
-// and in = lane % 4 below; an element of bfloat16 takes half a register, the lower half first.
+// load their operands: one function each, with the place of every element in the registers of the
+// 32 lanes as in PTX's manual. All lanes of the warp must take part. Below, group = lane / 4 and in
+// = lane % 4; a bfloat16 element takes half a register, the lower half first.
 //
-// They need sm_80. Without nvcc the stand-in for CUDA declares the same functions.
+// They need sm_80. Without nvcc the CUDA stand-in declares the same functions.
 #ifndef CUDA_MMA_H
 #define CUDA_MMA_H
 
-// A loop whose count is known, its turns one after the other, so that arrays lie in registers.
+// A loop with a known trip count, unrolled, so that arrays stay in registers.
 #ifdef __CUDACC__
 #define UNROLL_FOR _Pragma("unroll") for
 #else
@@ -36,7 +36,7 @@ static __device__ __forceinline__ void mma_bf16(float (&d)[4], const unsigned (&
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// d[16, 8] += a[16, 8] b[8, 8] of TF32, which to_tf32 makes, summed in float (mma.m16n8k8).
+// d[16, 8] += a[16, 8] b[8, 8] of TF32 (from to_tf32), summed in float (mma.m16n8k8).
 //   d           as above
 //   a[0]        row group,     column in
 //   a[1]        row group + 8, column in
@@ -58,8 +58,9 @@ static __device__ __forceinline__ unsigned address_in_shared(const void *p)
   return (unsigned)__cvta_generic_to_shared(p);
 }
 
-// Four matrices of 8 rows of 16 bytes from shared memory (ldmatrix). Lane l names row l % 8 of
-// matrix l / 8, at a multiple of 16 bytes. d[i] is of matrix i: row group, bytes 4 in to 4 in + 3.
+// Loads four matrices of 8 rows of 16 bytes from shared memory (ldmatrix). Lane l passes the
+// address of row l % 8 of matrix l / 8, a multiple of 16 bytes. d[i] is of matrix i: row group,
+// bytes 4 in to 4 in + 3.
 static __device__ __forceinline__ void load_matrices(unsigned (&d)[4], const void *row)
 {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -68,7 +69,7 @@ static __device__ __forceinline__ void load_matrices(unsigned (&d)[4], const voi
                : "memory");
 }
 
-// The same of elements of two bytes, turned: d[i] is rows 2 in and 2 in + 1, column group.
+// The same for elements of two bytes, transposed: d[i] is rows 2 in and 2 in + 1, column group.
 static __device__ __forceinline__ void load_matrices_turned(unsigned (&d)[4], const void *row)
 {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -77,8 +78,8 @@ static __device__ __forceinline__ void load_matrices_turned(unsigned (&d)[4], co
                : "memory");
 }
 
-// Copies 16 bytes, or 4, from global to shared memory beside the thread (cp.async), both at
-// multiples of as many; zeros where it is not filled, and then the source is not read.
+// Copies 16 bytes, or 4, asynchronously from global to shared memory (cp.async), both aligned to
+// that size; if not `filled`, writes zeros and does not read the source.
 static __device__ __forceinline__ void copy_16(void *shared, const void *global, bool filled)
 {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address_in_shared(shared)),
@@ -98,8 +99,8 @@ static __device__ __forceinline__ void end_copies()
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Waits until all of this thread's groups but the last LATER have arrived. Others' copies are there
-// behind a barrier after their waiting.
+// Waits until all of this thread's groups but the last LATER have arrived. Copies of other threads
+// are visible after a barrier that follows their waits.
 template <int LATER> static __device__ __forceinline__ void wait_for_copies()
 {
   asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");

@@ -1,5 +1,5 @@
-// What generated CUDA fills the buffers of collectives with, and empties them: all parcels of a
-// buffer in one launch.
+// Packs and unpacks the buffers of collectives, for generated CUDA: all parcels of a buffer in one
+// launch.
 #ifndef CUDA_PARCELS_H
 #define CUDA_PARCELS_H
 
@@ -7,8 +7,8 @@
 #include "parcels.h"
 #include "program.h"
 
-// The parcels as a kernel's arguments: the blocks first[k], first[k] + 1, ... copy the k-th, by
-// vectors where `wide` says that all of it begins and ends where vectors may.
+// The parcels as a kernel's arguments: the blocks from first[k] on copy the k-th, by vectors if
+// `wide` says that all its starts and ends are aligned to vectors.
 template <int N> struct parcels {
   struct parcel parcel[N];
   unsigned first[N + 1];
@@ -17,14 +17,14 @@ template <int N> struct parcels {
 
 enum {
   PARCEL_THREADS = 256,
-  PARCEL_VECTORS = 4 // that a thread copies: it reads all before it writes any
+  PARCEL_VECTORS = 4 // copied by a thread: it reads all before it writes any
 };
 
 template <class T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) elements_of {
   T at[N];
 };
 
-// A value of the one type as the other.
+// Converts a value from one type to the other.
 __device__ static inline void convert(float *to, bf16 from)
 {
   *to = bf16_to_float(from);
@@ -43,7 +43,7 @@ __device__ static inline unsigned long quotient(unsigned long a, unsigned long b
   return (a | b) >> 32 ? a / b : (unsigned)a / (unsigned)b;
 }
 
-// Where the i-th element of a parcel lies in the value, and in the buffer.
+// The position of the i-th element of a parcel in the value, and in the buffer.
 struct parcel_place {
   long here, there;
 };
@@ -90,7 +90,7 @@ __device__ static inline void copy_parcel(T *buffer, const struct parcel &p, lon
   }
 }
 
-// The type that a value may have whose elements are cast on the way; of the others their own.
+// The type of values that are cast to or from T in the copy; for the other types T itself.
 template <class T> struct cast_of {
   typedef T type;
 };
@@ -101,7 +101,7 @@ template <> struct cast_of<bf16> {
   typedef float type;
 };
 
-// Elements of a vector: of the narrower of two types 16 bytes.
+// Elements of a vector: 16 bytes of the narrower of two types.
 template <class T, class Here> struct vector_of {
   enum { SIZE = 16 / (sizeof(T) < sizeof(Here) ? sizeof(T) : sizeof(Here)) };
 };
@@ -129,7 +129,7 @@ __launch_bounds__(PARCEL_THREADS) void copy_parcels(T *buffer, long chunk,
   }
 }
 
-// Whether vectors of V elements begin and end wherever a run of the parcel does.
+// Whether the starts and ends of all runs of the parcel are aligned to vectors of V elements.
 static inline bool fits_vectors(const void *buffer, const struct parcel &p, long chunk, long v)
 {
   const long steps = (p.parts > 1 ? chunk : 0) | (p.rows > 1 ? p.of : 0) | p.place | p.run;
@@ -156,7 +156,7 @@ static inline void launch_parcels(cudaStream_t on, T *buffer, long chunk,
   CHECK_CUDA(cudaGetLastError());
 }
 
-// As many as a kernel's arguments have room for, in each of a few launches where there are more.
+// The most that fit a kernel's arguments; more parcels take several launches.
 enum { MOST_PARCELS = 400 };
 
 template <class T, int N, bool IN>
@@ -169,9 +169,8 @@ static inline void launch_all_parcels(cudaStream_t on, T *buffer, long chunk,
   if (LAST) launch_parcels<T, LAST ? LAST : 1, IN>(on, buffer, chunk, parcel + N - LAST);
 }
 
-// Copies n parcels into the buffer, from `at` on, each of whose chunks has so many elements;
-// unpack_parcels is the way back; unpack_parcels_on on the stream of the collective that brought
-// them.
+// Copies n parcels into the buffer at `at`, whose chunks have `chunk` elements; unpack_parcels is
+// the reverse; unpack_parcels_on is the reverse on the stream of the collective that brought them.
 template <class T, int N>
 static inline void pack_parcels(T *at, long bytes, long chunk, int n, const struct parcel (&p)[N])
 {

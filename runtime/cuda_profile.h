@@ -1,14 +1,14 @@
-// Where the time of a step goes, by the device's own clock: --profile.
+// --profile: the time of each part of a step, by the device's clock.
 //
-// Each piece of work is noted on its stream before it begins (note, in program.h); it lasted until
-// the next note there. What it waited for counts as its own.
+// note (program.h) marks the start of each piece of work on its stream; the piece ends at the next
+// mark there. Its time includes its waits.
 #ifndef CUDA_PROFILE_H
 #define CUDA_PROFILE_H
 
-// The step is begun: waits for it, and counts it.
+// Waits for the issued step, and adds it to the profile.
 void profile_step();
 
-// Of a step the milliseconds, the calls and the names, the longest first, to standard output.
+// Writes the milliseconds, calls and names of a step to standard output, the longest first.
 void profile_tell();
 
 #endif

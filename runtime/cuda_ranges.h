@@ -1,6 +1,6 @@
-// What a profiler shows above the kernels (Nsight Systems, by NVTX): the functions of a step and,
-// with the plan's line, its collectives. Without a profiler a range costs some nanoseconds; a step
-// that runs as a graph has none.
+// Ranges that a profiler shows above the kernels (Nsight Systems, by NVTX): the functions of a step
+// and, with the plan's line, its collectives. Without a profiler a range costs some nanoseconds; a
+// step that runs as a graph has none.
 #ifndef CUDA_RANGES_H
 #define CUDA_RANGES_H
 
@@ -12,7 +12,7 @@
 #endif
 
 #ifdef __cplusplus
-// From where it is made to the end of the block.
+// From its declaration to the end of the block.
 struct range {
   explicit range(const char *name)
   {

@@ -1,7 +1,8 @@
 // Products of squares of 64 x 64 floats by a block of 256 threads, without tensor cores: for
-// kernels that work square by square. What is summed up lies in registers: a thread has 4 rows and
-// 4 columns, those from 4 (t / 16) and from 4 (t % 16) on. In shared memory a square's rows are 68
-// floats apart, so that threads store columns side by side without conflicts and load four at once.
+// kernels that work square by square. The sums are in registers: a thread has 4 rows and 4 columns,
+// those from 4 (t / 16) and from 4 (t % 16) on. In shared memory a square's rows are 68 floats
+// apart, so that threads store columns side by side without bank conflicts and load four floats at
+// once.
 #ifndef CUDA_SQUARES_H
 #define CUDA_SQUARES_H
 
@@ -29,7 +30,7 @@ __device__ static inline void put_float(bf16 *to, float x)
   *to = float_to_bf16(x);
 }
 
-// 32 columns of 64 rows, turned: to[column][row]; zeros beyond `rows` and `columns`.
+// 32 columns of 64 rows, transposed: to[column][row]; zeros beyond `rows` and `columns`.
 template <class T>
 __device__ static inline void load_turned(square_row *to, const T *from, long step, long rows,
                                           int columns)
@@ -67,14 +68,14 @@ __device__ static inline void add_outer(float (&sum)[4][4], const square_row *a,
   }
 }
 
-// Rows of a matrix: of `rows` elements `columns`, `step` apart.
+// Rows of a matrix: `rows` of `columns` elements, `step` apart.
 template <class T> struct matrix_rows {
   const T *at;
   long step, rows;
   int columns;
 };
 
-// sum += a b^T for 64 rows of each, which have equally many columns. `room`: two halves of a
+// sum += a b^T for 64 rows of each, with the same number of columns. `room`: two halves of a
 // square.
 template <class T>
 __device__ static inline void add_rows_by_rows(float (&sum)[4][4], matrix_rows<T> a,
@@ -89,7 +90,7 @@ __device__ static inline void add_rows_by_rows(float (&sum)[4][4], matrix_rows<T
   }
 }
 
-// A square whose sums the threads have, turned.
+// Stores the threads' sums as a square, transposed.
 __device__ static inline void store_turned(square_row *to, const float (&sum)[4][4])
 {
   const int t = (int)threadIdx.x, row = t / 16 * 4, column = t % 16 * 4;
@@ -97,7 +98,7 @@ __device__ static inline void store_turned(square_row *to, const float (&sum)[4]
     *(float4 *)&to[column + j][row] = make_float4(sum[0][j], sum[1][j], sum[2][j], sum[3][j]);
 }
 
-// sum[n] += a b for the n-th 64 columns of b, of which 64 rows are summed up; a lies turned.
+// sum[n] += a b for the n-th 64 columns of b, over 64 rows of b; a is stored transposed.
 template <class T, int N>
 __device__ static inline void add_square_by_rows(float (&sum)[N][4][4], const square_row *a,
                                                  matrix_rows<T> b, square_row *room)

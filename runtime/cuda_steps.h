@@ -1,14 +1,14 @@
-// What cuda.cu and cuda_steps.cu know of each other.
+// The interface between cuda.cu and cuda_steps.cu.
 #ifndef CUDA_STEPS_H
 #define CUDA_STEPS_H
 
-// Whether steps are to be graphs.
+// Whether steps run as graphs.
 bool wants_graph();
 
-// Gives back what steps have taken.
+// Releases the resources of steps.
 void close_steps();
 
-// Gives back what finite.h notes in.
+// Releases the notes of finite.h.
 void close_finite();
 
 #endif

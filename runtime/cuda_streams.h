@@ -1,16 +1,16 @@
-// Collectives that run beside arithmetic, on their group's stream: what generated CUDA calls around
-// them.
+// Collectives that overlap with arithmetic, on their group's stream: the calls around them in
+// generated CUDA.
 //
-//   begin_on(tp_stream);        what tp_stream is given now waits for all that `stream` was given
+//   begin_on(tp_stream);        later work on tp_stream waits for all earlier work on `stream`
 //   ncclReduceScatter(..., tp_stream);
 //   end_on(tp_stream, done[0]);
-//   ...                         arithmetic, on `stream`, of other bytes
+//   ...                         arithmetic on `stream` that uses other bytes
 //   await(done[0]);             `stream` waits for the collective
 //
-// To wait for an event is to wait for what it was last recorded behind when the wait was issued:
-// `ready` can be recorded again at once, and done[0] by the next collective after its await, in
-// every round of a loop and in every step. No collective is pending where a function ends, so that
-// a step can be captured as one graph: all that left `stream` has come back to it.
+// A wait refers to the last record of the event before the wait was issued: so `ready` can be
+// recorded again at once, and done[0] by the next collective after its await, in every iteration of
+// a loop and in every step. No collective is pending at the end of a function, so a step can be
+// captured as one graph: all work that forked from `stream` has joined it again.
 #ifndef CUDA_STREAMS_H
 #define CUDA_STREAMS_H
 
@@ -22,8 +22,8 @@ static inline void begin_on(cudaStream_t on)
   CHECK_CUDA(cudaStreamWaitEvent(on, ready, 0));
 }
 
-// As begin_on, of what works on nothing but the result of the collective that this event tells the
-// end of: it waits for that alone, and so does the await of what is begun here.
+// Like begin_on, for a collective that uses only the result of the collective that `event` ends: it
+// waits for that event alone, and so does the await of this collective.
 static inline void begin_behind(cudaStream_t on, cudaEvent_t event)
 {
   CHECK_CUDA(cudaStreamWaitEvent(on, event, 0));

@@ -1,11 +1,11 @@
 // Tiles of matrices in shared memory, and a warp's products of them on the tensor cores: of
-// bfloat16, or of float, which they take as TF32. For kernels that work tile by tile.
+// bfloat16, or of float, computed as TF32. For kernels that work tile by tile.
 //
-// A tile's rows are a little longer than what they hold, so that the rows that a warp loads at once
-// lie in different banks. All sizes are multiples of 16. What a warp sums up, [16 STRIPS, COLUMNS],
-// is in each lane float[STRIPS][COLUMNS / 8][4]: of every 16 rows and 8 columns the four elements
-// that mma gives the lane (cuda_mma.h): i = 0, 1 of row lane / 4, i = 2, 3 of the row 8 below it,
-// columns 2 (lane % 4) and the next.
+// A tile's rows are padded, so that the rows that a warp loads at once are in different banks. All
+// sizes are multiples of 16. A warp's sums, [16 STRIPS, COLUMNS], are in each lane
+// float[STRIPS][COLUMNS / 8][4]: for every 16 rows and 8 columns the four elements that mma assigns
+// to the lane (cuda_mma.h): i = 0, 1 of row lane / 4, i = 2, 3 of the row 8 below it, columns 2
+// (lane % 4) and the next.
 #ifndef CUDA_TILES_H
 #define CUDA_TILES_H
 
@@ -15,16 +15,16 @@
 
 #include "cuda_mma.h"
 
-// How many elements 16 bytes hold, how many terms one instruction sums up, and how many elements
-// the rows of a tile lie apart.
+// The elements in 16 bytes, the terms that one instruction sums, and the distance of a tile's rows
+// in elements.
 template <class T> constexpr int UNIT = 16 / (int)sizeof(T);
 template <class T> constexpr int TERMS = 32 / (int)sizeof(T);
 template <class T, int COLUMNS> constexpr int PITCH = COLUMNS + UNIT<T>;
 template <int N> constexpr int WHOLE = (N + 15) / 16 * 16;
 
 // Begins to copy ROWS rows of COLUMNS elements, `step` apart, to a tile; the block has THREADS
-// threads. Rows from `rows` on, and columns from `columns` on, become zeros. Both matrices' rows
-// lie at multiples of 16 bytes.
+// threads. Rows from `rows` on, and columns from `columns` on, become zeros. The rows of both
+// matrices are aligned to 16 bytes.
 template <class T, int ROWS, int COLUMNS, int THREADS>
 __device__ static inline void copy_tile(T *to, const T *from, long step, int rows, int columns)
 {
@@ -44,7 +44,7 @@ template <class T> __device__ static inline void round_loaded(unsigned (&x)[4])
   }
 }
 
-// 16 rows of TERMS elements of a tile, as the left side of a product.
+// 16 rows of TERMS elements of a tile, as the left operand of a product.
 template <class T>
 __device__ static inline void load_left(unsigned (&a)[4], const T *tile, int pitch)
 {
@@ -53,7 +53,7 @@ __device__ static inline void load_left(unsigned (&a)[4], const T *tile, int pit
   round_loaded<T>(a);
 }
 
-// The same as the right side: two times 8 columns, which are rows of the tile.
+// The same as the right operand: two times 8 columns, which are rows of the tile.
 template <class T>
 __device__ static inline void load_right(unsigned (&b)[4], const T *tile, int pitch)
 {
@@ -62,8 +62,8 @@ __device__ static inline void load_right(unsigned (&b)[4], const T *tile, int pi
   round_loaded<T>(b);
 }
 
-// TERMS rows of 16 elements of a tile as the right side: two times 8 columns. Of floats the order
-// of the terms is that of sums_as_left.
+// TERMS rows of 16 elements of a tile as the right operand: two times 8 columns. For floats the
+// order of the terms is that of sums_as_left.
 template <class T>
 __device__ static inline void load_right_turned(unsigned (&b)[4], const T *tile, int pitch)
 {
@@ -76,9 +76,9 @@ __device__ static inline void load_right_turned(unsigned (&b)[4], const T *tile,
   }
 }
 
-// TERMS columns of what a warp has summed up, from the k-th on, as the left side of a product. Of
-// bfloat16 the lane holds what mma asks for. Of floats it holds columns 2 in and 2 in + 1 where mma
-// asks for in and in + 4: these change places, here and in load_right_turned.
+// TERMS columns of a warp's sums, from the k-th on, as the left operand of a product. For bfloat16
+// the lane holds what mma requires. For floats it holds columns 2 in and 2 in + 1, and mma requires
+// in and in + 4: the terms are permuted, here and in load_right_turned.
 template <class T, int N>
 __device__ static inline void sums_as_left(unsigned (&a)[4], const float (&sum)[N][4], int k)
 {
@@ -100,8 +100,8 @@ __device__ static inline void multiply(float (&d)[4], const unsigned (&a)[4], un
     mma_bf16(d, a, b0, b1);
 }
 
-// The rows of a warp, 16 STRIPS of a tile of COLUMNS, as the left side of many products. KEPT: in
-// registers, from keep() on; else they are loaded anew each time.
+// The rows of a warp, 16 STRIPS of a tile of COLUMNS, as the left operand of many products. KEPT:
+// in registers, from keep() on; else they are loaded again each time.
 template <class T, int STRIPS, int COLUMNS, bool KEPT> struct left_rows {
   const T *tile;
   unsigned kept[KEPT ? COLUMNS / TERMS<T> : 1][STRIPS][4];
@@ -129,7 +129,7 @@ template <class T, int STRIPS, int COLUMNS, bool KEPT> struct left_rows {
   }
 };
 
-// sum += rows * right^T, where the right side is a tile [8 N, COLUMNS].
+// sum += rows * right^T, where the right operand is a tile [8 N, COLUMNS].
 template <class T, int STRIPS, int N, int COLUMNS, bool KEPT>
 __device__ static inline void add_product(float (&sum)[STRIPS][N][4],
                                           const left_rows<T, STRIPS, COLUMNS, KEPT> &rows,
@@ -149,8 +149,8 @@ __device__ static inline void add_product(float (&sum)[STRIPS][N][4],
   }
 }
 
-// sum += left * right, where the left side is what the warp has summed up, [16 STRIPS, 8 K], and
-// the right side the first 8 N columns of a tile [8 K, COLUMNS].
+// sum += left * right, where the left operand is the warp's sums, [16 STRIPS, 8 K], and the right
+// operand the first 8 N columns of a tile [8 K, COLUMNS].
 template <class T, int COLUMNS, int STRIPS, int K, int N>
 __device__ static inline void add_product_of_sums(float (&sum)[STRIPS][N][4],
                                                   const float (&left)[STRIPS][K][4], const T *right)
@@ -169,7 +169,7 @@ __device__ static inline void add_product_of_sums(float (&sum)[STRIPS][N][4],
   }
 }
 
-// Two neighbours, to an even place.
+// Stores two adjacent elements at an even index.
 __device__ static inline void store_two(bf16 *to, float x, float y)
 {
   *(__nv_bfloat162 *)to = __floats2bfloat162_rn(x, y);
@@ -179,7 +179,7 @@ __device__ static inline void store_two(float *to, float x, float y)
   *(float2 *)to = make_float2(x, y);
 }
 
-// 16 bytes of elements, which lie at a multiple of 16 bytes.
+// 16 bytes of elements, aligned to 16 bytes.
 template <class T> struct alignas(16) unit {
   T at[UNIT<T>];
 };

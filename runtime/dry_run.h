@@ -1,11 +1,11 @@
-// What a job takes, told without training: memory, time and files.
+// Reports the memory, time and files of a job without training.
 #ifndef DRY_RUN_H
 #define DRY_RUN_H
 
 #include "options.h"
 
-// Collective. Everything is prepared, and training stands at step `step`: runs a few steps to
-// measure them, saves nothing, and rank 0 tells.
+// Collective. Requires that everything is prepared and training is at step `step`. Runs a few steps
+// to measure them, saves nothing; rank 0 reports.
 void dry_run(const struct options *o, int step);
 
 #endif

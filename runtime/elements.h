@@ -1,4 +1,4 @@
-// What generated kernels say of elements, in C and in CUDA.
+// Operations on elements in generated kernels, for C and CUDA.
 #ifndef ELEMENTS_H
 #define ELEMENTS_H
 
@@ -17,8 +17,8 @@
 #define ELEMENT static inline
 #endif
 
-// bfloat16, the upper half of a float: it is kept in memory, and computed with as a float.
-// Rounded to the nearest, of two as near to the even one; NaN stays NaN.
+// bfloat16, the upper half of a float: stored as such, computed with as a float. Rounded to
+// nearest, ties to even; NaN stays NaN.
 #ifdef __cplusplus
 typedef __nv_bfloat16 bf16;
 ELEMENT float bf16_to_float(bf16 x)
@@ -47,7 +47,7 @@ ELEMENT bf16 float_to_bf16(float x)
 }
 #endif
 
-// Of two numbers; NaN where one of them is.
+// The maximum of two numbers; NaN if one of them is.
 ELEMENT float larger(float a, float b)
 {
   return a > b || a != a ? a : b;
@@ -73,10 +73,10 @@ ELEMENT float gelu_tanh_slope(float x)
   return 0.5f * (1 + tanh_u) + 0.5f * x * (1 - tanh_u * tanh_u) * u_slope;
 }
 
-// Random numbers that depend on the seed, a number of their own, the step and an index alone: on no
-// rank, and not on the order in which they are asked for.
+// Random numbers that depend only on the seed, a number of the stream, the step and an index: not
+// on the rank, nor on the order of the calls.
 #ifdef __cplusplus
-typedef const int *step_number; // in the rank's memory: at a launch it need not be known
+typedef const int *step_number; // in the rank's memory: a launch need not know it
 #define NUMBER_OF(step) (*(step))
 #else
 typedef int step_number;
@@ -92,8 +92,8 @@ ELEMENT struct random_stream stream_of(unsigned long long seed, long number, ste
   struct random_stream s = {{(uint32_t)seed, (uint32_t)(seed >> 32)}, (uint32_t)number, step};
   return s;
 }
-// 0 <= x < 1, in steps of 2^-24: the first word of the block that the index counts. It is 1 at step
-// 0, which is none of a training: a validation drops nothing.
+// 0 <= x < 1, in steps of 2^-24: the first word of the block numbered by the index. At step 0,
+// which is not a training step, it is 1: a validation drops nothing.
 ELEMENT float random_at(struct random_stream s, long index)
 {
   if (NUMBER_OF(s.step) == 0) return 1;
@@ -103,8 +103,8 @@ ELEMENT float random_at(struct random_stream s, long index)
   philox4x32(counter, s.key, words);
   return (float)(words[0] >> 8) * 5.9604645e-8f;
 }
-// An element of a dropout, by its random number: with the probability p it is 0, and the others
-// grow, so that their mean stays.
+// An element after dropout, by its random number: 0 with the probability p; the others are scaled
+// so that the mean stays.
 ELEMENT float dropped(float x, float random, float p)
 {
   return random < p ? 0 : random < 1 ? x / (1 - p) : x;

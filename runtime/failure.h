@@ -1,4 +1,4 @@
-// One clear message for the person who started the program.
+// One clear message for the user of the program.
 #ifndef FAILURE_H
 #define FAILURE_H
 
@@ -11,7 +11,7 @@ struct failure {
 };
 
 // Writes the message and returns false, so that a function can end with `return failed(why, ...)`.
-// Control characters become '?': names come from files, and a terminal obeys them.
+// Control characters become '?': names come from files, and a terminal would interpret them.
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif

@@ -1,14 +1,14 @@
-// Of a program that tpgen --check-finite wrote: looks for the first value that is not finite.
+// For programs by tpgen --check-finite: finds the first value that is not finite.
 //
-// Behind each statement CHECK_FINITE looks at what it made: for NaN and infinity. Minus infinity is
-// none of them: masks are made of it. The first value that a rank finds stays noted until the
-// runtime asks for it (target.h).
+// After each statement CHECK_FINITE checks its result for NaN and infinity. Minus infinity is
+// allowed: masks consist of it. The first value that a rank finds stays recorded until the runtime
+// asks for it (target.h).
 #ifndef FINITE_H
 #define FINITE_H
 
 #include "elements.h"
 
-// A value as the plan's author knows it: "layers.*.attention.wq", and its line of the plan.
+// A value in the plan's terms: "layers.*.attention.wq", and its line of the plan.
 struct made {
   const char *name;
   int line;
@@ -17,8 +17,8 @@ struct made {
 #ifdef __cplusplus
 #include "program.h"
 
-// A note says of which statement the value is, of which module, at which element of the rank's
-// part, and whether it is NaN. 0: there is none.
+// A note holds the statement of the value, the module, the element within the rank's part, and
+// whether it is NaN. 0: none.
 enum { NAN_BIT = 1, PLACE_BITS = 36, MODULE_BITS = 12, NUMBER_AT = NAN_BIT + PLACE_BITS };
 int finite_number(const struct made *made); // of a statement, from 1 on: the same in every step
 unsigned long long *finite_noted(void);     // on the device
@@ -32,14 +32,13 @@ __device__ static inline float as_float(bf16 x)
   return bf16_to_float(x);
 }
 
-// By one block: its first element that is not finite is noted, where no kernel before has noted
-// one.
+// One block records the first element that is not finite, if no kernel before has recorded one.
 enum { FINDERS = 256 };
 template <class T>
 __global__ void find_not_finite(const T *x, long n, int number, int module,
                                 unsigned long long *noted)
 {
-  __shared__ unsigned long long left; // elements from the first one on, 0: there is none; its bit
+  __shared__ unsigned long long left; // elements from the first one found on, 0: none; its bit
   if (threadIdx.x == 0) left = 0;
   __syncthreads();
   for (long i = threadIdx.x; i < n; i += FINDERS) {

@@ -1,4 +1,4 @@
-// What the options mean. run.sh prints what stands between the quotation marks here.
+// The meaning of the options. run.sh prints the text between the quotation marks.
 static const char HELP[] =
     "usage: run.sh [OPTION]...\n"
     "\n"

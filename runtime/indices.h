@@ -1,8 +1,8 @@
-// Indices that a step computes: what is no index is noted where the runtime looks
+// Checks the indices that a step computes, and records an invalid one for the runtime
 // (integer_inputs.h).
 //
-// A note is 0 where nothing was noted; else the least number that was no index, as the greatest of
-// what index_note makes of them: in whatever order they are met, the same one stays.
+// A note is 0 if none was recorded; else it stands for the least invalid index, as the maximum over
+// the values of index_note: so the result does not depend on the order.
 #ifndef INDICES_H
 #define INDICES_H
 
@@ -25,7 +25,7 @@ static inline void note_index(unsigned long long note, unsigned long long *noted
 }
 #endif
 
-// x where it is from 0 to below - 1, or `ignored`; else it is noted, and -1 comes of it.
+// x if it is in 0 .. below - 1, or `ignored`; else records it and returns -1.
 IN_KERNELS int index_within(long long x, int below, int ignored, unsigned long long *noted)
 {
   if ((x >= 0 && x < below) || x == ignored) return (int)x;
@@ -34,7 +34,7 @@ IN_KERNELS int index_within(long long x, int below, int ignored, unsigned long l
   return -1;
 }
 
-// The number that a note, which isn't 0, tells of; where it is beyond 2^61, that.
+// The index that a note, not 0, stands for; one beyond 2^61 is returned as that.
 static inline long long noted_index(unsigned long long note)
 {
   return (1ll << 61) - (long long)(note - (1ull << 63));

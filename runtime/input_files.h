@@ -6,18 +6,18 @@
 #include "failure.h"
 
 struct input_file {
-  const char *input; // whose it is, where that was told: "target=labels.npy"; else NULL
+  const char *input; // the input it belongs to, if given: "target=labels.npy"; else NULL
   char *path;
 };
 
 struct input_files {
-  struct input_file *all; // in the order told; of a pattern by their names
+  struct input_file *all; // in the given order; those of a pattern by name
   size_t count;
 };
 
-// Each of what is told, up to a NULL, is a file; or a pattern of files, as "shards/*.bin"; either
-// with the name of an input before it, as "target=labels.npy". False, and why, where a pattern fits
-// no file or memory ends.
+// Each entry of the NULL-terminated list is a file, or a pattern of files, such as "shards/*.bin";
+// either may follow the name of an input, as in "target=labels.npy". False, and why, if a pattern
+// matches no file or out of memory.
 bool input_files_find(struct input_files *files, const char *const *told, struct failure *why);
 void input_files_free(struct input_files *files);
 

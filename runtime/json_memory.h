@@ -1,15 +1,15 @@
-// The memory of jansson, which does not always tell when it had none: a name is left out, a text
-// is cut.
+// Memory of jansson, which does not always report that it ran out: it may drop a name or truncate a
+// text.
 #ifndef JSON_MEMORY_H
 #define JSON_MEMORY_H
 
 #include <stdbool.h>
 
-// Once, before jansson is used: what it takes is looked at from here on.
+// Once, before jansson is used: replaces its allocator by one that records failures.
 void json_memory_start(void);
 
-// Whether jansson has been refused memory since it was asked last. Ask behind what was built, read
-// or written with it: if so, the result is not to be used.
+// Whether an allocation of jansson has failed since the last call. Call it after building, reading
+// or writing a value: if true, do not use the result.
 bool json_memory_ended(void);
 
 #endif

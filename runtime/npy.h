@@ -4,12 +4,12 @@
 
 #include "safetensors.h"
 
-// Whether a file of this name is one.
+// Whether the file has such a name.
 bool npy_is_named(const char *path);
 
-// Opens it: its array is the file's one entry, under this name, which must stay. To be closed by
-// safetensors_close. False, and why, where it is none, or its elements are of a type or in an order
-// that is not read; then nothing is left open.
+// Opens it: its array is the file's one entry, under this name, which must stay valid. Close it
+// with safetensors_close. False, and why, if it is no such file, or the type or the order of its
+// elements is not supported; then nothing is left open.
 bool npy_open(struct safetensors *file, const char *path, const char *name, struct failure *why);
 
 #endif

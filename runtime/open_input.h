@@ -1,5 +1,4 @@
-// Opens what a command line names, without ever waiting for it: a path may lead to a FIFO or a
-// device.
+// Opens paths of the command line without blocking: a path may lead to a FIFO or a device.
 #ifndef OPEN_INPUT_H
 #define OPEN_INPUT_H
 
@@ -11,14 +10,15 @@
 extern "C" {
 #endif
 
-// A regular file, to be read: its descriptor, and its size in bytes. -1, and why, where it is none.
+// Opens a regular file for reading: its descriptor, and its size in bytes. -1, and why, if it is
+// not one.
 int open_regular(const char *path, uint64_t *size, struct failure *why);
 
-// A file to be written anew, or a device or FIFO that takes it; NULL, and why, where it cannot be,
-// or where nobody reads the FIFO.
+// Creates or truncates a file for writing, or opens a device or FIFO; NULL, and why, if that fails,
+// or if the FIFO has no reader.
 FILE *create_stream(const char *path, struct failure *why);
 
-// Lets so many files and sockets be open at once, as far as the system allows.
+// Raises the limit of open files and sockets to this number, as far as the system allows.
 void raise_file_limit(size_t files);
 
 #ifdef __cplusplus

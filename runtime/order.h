@@ -1,7 +1,7 @@
-// In which order a data set's samples come: epoch by epoch, in each of them every sample once.
+// The order of a data set's samples: epoch by epoch, each sample once per epoch.
 //
-// Which sample comes when is a function of the seed, the epoch and the place in it: every rank of
-// every mesh knows it without asking, and a resumed job goes on at any place.
+// The sample at a position is a function of the seed, the epoch and the position in it: every rank
+// of every mesh knows it without communication, and a resumed job continues at any position.
 #ifndef ORDER_H
 #define ORDER_H
 
@@ -10,16 +10,16 @@
 
 struct order {
   uint64_t samples; // of the data set, at least 1
-  uint64_t batch;   // so many of them are a batch
-  bool drops;       // what is left behind an epoch's last whole batch is left out
-  bool shuffles;    // each epoch has an order of its own, by the seed
+  uint64_t batch;   // samples of a batch
+  bool drops;       // drops the incomplete batch at the end of an epoch
+  bool shuffles;    // each epoch has its own order, by the seed
   unsigned long long seed;
-  // Batch number `first` begins at this sample of this epoch; all are 0 where training begins.
+  // Batch number `first` begins at this sample of this epoch; all are 0 at the start of training.
   long first;
   uint64_t epoch, sample;
 };
 
-// What a batch is of: samples sample .. sample + count - 1 of an epoch's order.
+// The samples of a batch: sample .. sample + count - 1 of an epoch's order.
 struct stretch {
   uint64_t epoch, sample, count;
 };
@@ -30,7 +30,7 @@ bool order_has_batches(const struct order *o);
 // Batch number `batch`, which is not before `first`.
 struct stretch order_batch(const struct order *o, long batch);
 
-// Which sample of the data set is the one at a place of an epoch's order.
+// The sample of the data set at a position of an epoch's order.
 uint64_t order_sample(const struct order *o, uint64_t epoch, uint64_t place);
 
 #endif

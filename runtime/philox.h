@@ -1,8 +1,8 @@
 // Random numbers by Philox4x32-10: a function of seed, name and index, with no state.
 //
 // Key: the seed. Counter: the low half is the block, the high half is the FNV-1a hash of the
-// tensor's name. A block gives four numbers of 32 bits: element i of a tensor takes number i % 4
-// of block i / 4. So an element's value depends on seed, name and its global index alone.
+// tensor's name. A block has four numbers of 32 bits: element i of a tensor takes number i % 4 of
+// block i / 4. So an element's value depends on seed, name and its global index alone.
 #ifndef PHILOX_H
 #define PHILOX_H
 
@@ -18,7 +18,7 @@ struct philox {
 // FNV-1a of the name's bytes, 64 bits.
 uint64_t philox_hash(const char *name);
 
-// The numbers that belong to a tensor's name.
+// The random numbers of a tensor, by its name.
 struct philox philox_named(unsigned long long seed, const char *name);
 
 // Elements first .. first + count - 1: 0 <= x < 1, in steps of 2^-32.

@@ -1,9 +1,9 @@
-// What a generated program and the runtime know of each other.
+// The interface between a generated program and the runtime.
 //
-// step.c    defines `program`: the step, the table of tensors, the groups that its collectives use
-// rank<N>.c defines `rank`: what is that rank's alone, constants only
-// the runtime (main.c and the files beside it) reads both; it holds no size and no name of any
-// model
+// step.c    defines `program`: the step, the table of tensors, the groups of its collectives
+// rank<N>.c defines `rank`: the constants that differ between ranks
+//
+// The runtime (main.c and the files beside it) reads both; it has no size and no name of any model.
 //
 // Compiled as C11 for the CPU target and, with TPGEN_CUDA defined, as C++ for the CUDA target.
 #ifndef PROGRAM_H
@@ -19,7 +19,7 @@
 #include <nccl.h>
 #include "cuda_ranges.h"
 typedef ncclComm_t communicator;
-typedef size_t counted; // how the library counts elements
+typedef size_t counted; // the library's type of element counts
 #else
 #include <mpi.h>
 typedef MPI_Comm communicator;
@@ -34,119 +34,119 @@ enum { MAX_MESH = 6 };
 
 enum type { F32, BF16, I32, I64, BOOL }; // BOOL: one byte, 0 or 1
 
-// What a tensor is for. A file of weights must hold every PARAMETER, a file of data every BATCH.
+// The role of a tensor. A file of weights must hold every PARAMETER, a file of data every BATCH.
 enum role { PARAMETER, STATE, BATCH, OUTPUT };
 
-// How a tensor is filled where no file gives it: by Philox, counted by the element's global index,
-// so that it is the same on every mesh. UNIFORM: a <= x < b. NORMAL: mean a, deviation b.
-// CONSTANT: a. Whole numbers are these, rounded down; a BOOL says whether they are not 0.
-// TOKENS: of a BATCH: the tokens of the data, b further on than where the batch begins; each of
-// them is below a. Without data: UNIFORM from 0 to a. PRESENT: of a BATCH, a float for each sample:
-// 1 where it is there, 0 where the data's last batch has fewer. Without data: 1.
+// How a tensor is filled if no file has it: by Philox, with the element's global index as counter,
+// so that it is the same on every mesh. UNIFORM: a <= x < b. NORMAL: mean a, deviation b. CONSTANT:
+// a. Integers are these, rounded down; a BOOL is whether they are not 0. TOKENS, for a BATCH: the
+// tokens of the data, shifted by b from the start of the batch; each is below a. Without data:
+// UNIFORM from 0 to a. PRESENT, for a BATCH: a float per sample, 1 for a sample that exists, 0 for
+// one that the data's last batch lacks. Without data: 1.
 enum how { CONSTANT, UNIFORM, NORMAL, TOKENS, PRESENT };
 struct init {
   enum how how;
   double a, b;
 };
 
-// A tensor's name in files. Of a family, of which the modules of a list hold one each: what stands
-// before the module's number and behind it, as in "layers.0.wq.weight".
+// A tensor's name in files. For a family, whose tensors belong to the modules of a list: the text
+// before the module's number and after it, as in "layers.0.wq.weight".
 struct file_name {
   const char *name; // NULL: none
   const char *rest; // of a family
 };
 
-// A tensor, or a family of `count` of them that differ in their names and places only.
+// A tensor, or a family of `count` tensors that differ in names and offsets only.
 struct tensor {
   struct file_name name;
-  struct file_name alias; // what others call it: Hugging Face's name, say
+  struct file_name alias; // a name used by others, such as Hugging Face's
   int count;
   enum role role;
   enum type type;
   size_t offset; // of its shard, in bytes from the start of the rank's memory
-  size_t stride; // from one of a family to the next
+  size_t stride; // between the tensors of a family
   int ndim;
   long of[MAX_DIMS];   // the whole tensor's shape
   long here[MAX_DIMS]; // this rank's shard's shape; a size may be 0
   struct init init;
 };
 
-// Whole numbers that are used as indices: each is at least 0 and less than `below`, or `ignored`.
+// Integers that are used as indices: each is at least 0 and less than `below`, or `ignored`.
 struct index_use {
   const char *what; // "embedding"
   int line;         // of the plan
   long below;
   bool ignores;
   long ignored;
-  int input; // the tensor that they are of, looked at when it is filled; or -1: the step computes
-             // them, and notes what is no index
-  long first[MAX_DIMS], part[MAX_DIMS]; // of an input: where the part of it begins; its shape
+  int input; // their tensor, checked when it is filled; or -1: the step computes them, and records
+             // invalid ones
+  long first[MAX_DIMS], part[MAX_DIMS]; // of an input: the start of this part; its shape
 };
 
-// The ranks that meet in a collective: one or more dimensions of the mesh, in an order of their
-// own.
+// The ranks of a collective: one or more dimensions of the mesh, in the group's own order.
 struct group {
   const char *name;   // "tp", "dp_tp"
-  communicator *comm; // the runtime makes it before the first step
+  communicator *comm; // made by the runtime before the first step
 #ifdef TPGEN_CUDA
-  cudaStream_t *stream; // and this, for its collectives that run beside arithmetic; NULL: none do
+  cudaStream_t *stream; // likewise, for its collectives that overlap with arithmetic; NULL: none do
 #endif
 };
 
-// What becomes of a data set's last samples where they are no whole batch.
+// What happens to the last samples of a data set that do not fill a batch.
 enum last_batch { LAST_UNTOLD, LAST_SMALLER, LAST_DROPPED };
 
-// What is multiplied: TFLOAT32: a float, of which a tensor core takes 10 bits behind the point.
+// The type of multiplication. TFLOAT32: a float, of which a tensor core uses 10 fraction bits.
 enum arithmetic { FLOAT32, TFLOAT32, BFLOAT16 };
 
 struct program {
   const char *plan; // the plan's path, as it was given
-  const char *hash; // of the plan and all that decides the output: 16 hexadecimal digits
+  const char *hash; // of the plan and all other inputs of tpgen: 16 hexadecimal digits
   int world;        // ranks in the whole job
   unsigned long long seed;
-  int steps; // the last one, unless --steps says otherwise; an inference program has 1
-  // Of step t, counted from 1. On a GPU `prepare` puts what the step needs of the host into memory
-  // (NULL: it needs nothing), and `step` only sets the device to work, the same at every step.
+  int steps; // the last step, unless --steps is given; an inference program has 1
+  // Of step t, counted from 1. On a GPU `prepare` copies the host's data for the step to memory
+  // (NULL: none), and `step` only issues work, the same at every step.
   void (*prepare)(int t);
 #ifdef TPGEN_CUDA
   void (*step)(void);
 #else
   void (*step)(int t);
 #endif
-  long batches;               // that a step takes by next_batch
-  bool shuffles;              // each epoch of a data set has an order of its own
-  unsigned long long shuffle; // by this seed
+  long batches;               // taken by a step by next_batch
+  bool shuffles;              // each epoch of a data set has its own order
+  unsigned long long shuffle; // the seed of the order
   enum last_batch last_batch;
-  // Makes the loss of the inputs, of one batch: where a step takes several, the part of a step's
-  // loss. Else it changes only what a step makes anew. NULL: it cannot. Where the data for it is,
-  // or NULL; after how many steps it runs, 0: it is not told; of how many batches, 0: of all.
+  // Computes the loss of one batch of inputs; if a step takes several, that batch's part of a
+  // step's loss. Else it changes only values that a step recomputes. NULL: not possible. Then the
+  // path of the validation data, or NULL; the steps between validations, 0: not given; their
+  // batches, 0: all.
   void (*validate)(void);
   const char *validation_data;
   int validate_every, validate_steps;
-  double flops; // of the products of a step, forward and backward, of all ranks together
-  enum arithmetic arithmetic;     // of most of them
+  double flops; // of the products of a step, forward and backward, on all ranks together
+  enum arithmetic arithmetic;     // of most products
   double (*learning_rate)(int t); // NULL: an inference program
-  void **memory;                  // where the program looks for its memory
-  size_t bytes;                   // of that memory; it begins zeroed
+  void **memory;                  // the program's pointer to its memory
+  size_t bytes;                   // of that memory, which is zeroed at the start
   ptrdiff_t loss;      // offset of the float32 loss in memory, or -1: an inference program
-  ptrdiff_t grad_norm; // offset of the float32 norm of all gradients, or -1 where nothing needs it
+  ptrdiff_t grad_norm; // offset of the float32 norm of all gradients in memory, or -1 if unused
   const struct tensor *tensors;
   int ntensors;
   const struct index_use *index_uses;
   int nindex_uses;
-  ptrdiff_t noted; // offset of a number for each of these, 0 where nothing was noted, of
-                   // index_within (indices.h); or -1 where the step computes none
+  ptrdiff_t noted; // offset of a note (indices.h) for each of these, 0: none yet; or -1 if the step
+                   // computes none
   const struct group *groups;
   int ngroups;
 #ifdef TPGEN_CUDA
-  cudaEvent_t *events; // of collectives that run beside arithmetic: the runtime makes them
+  cudaEvent_t *events; // of overlapped collectives; made by the runtime
   int nevents;
 #endif
 };
 
-// What a rank gives in an exchange, and gets: so many elements to and from each member of the
-// group, and where they begin. Where no rank meets more than one other, there are two of each
-// number: for the members that it gives `to` and gets `from`, or NOBODY, and for what it keeps.
+// What a rank sends and receives in an exchange: the numbers of elements to and from each member of
+// the group, and their offsets. If no rank exchanges with more than one other, there are two of
+// each number: for the members `to` and `from`, or NOBODY, and for the part that stays.
 #ifdef TPGEN_CUDA
 enum { NOBODY = -1 };
 #else
@@ -155,11 +155,10 @@ enum { NOBODY = -1 };
 struct exchange {
   const counted *give, *give_at, *get, *get_at;
   int to, from;
-  struct pieces pack, unpack; // boxes of what it has, and of what it comes to have
+  struct pieces pack, unpack; // boxes of its old part, and of its new part
 };
 
-// A rank's part of a tensor: where it begins in the whole; of the ranks with the same part, one
-// saves it.
+// A rank's part of a tensor: its start in the whole; of the ranks with the same part, one saves it.
 struct own_part {
   long first[MAX_DIMS];
   bool saves;
@@ -170,18 +169,18 @@ struct rank {
   const int *coordinate;           // on each dimension of the mesh
   const int *const *members;       // for each group: the ranks in it, in its order, then -1
   const struct own_part *parts;    // for each tensor
-  const struct exchange *exchange; // the program's exchanges
-  const char *plan;                // the program's: a rank of another plan is not linked with it
+  const struct exchange *exchange; // one for each of the program's exchanges
+  const char *plan;                // the program's: prevents linking with a rank of another plan
 };
 
 extern const struct program program;
 extern const struct rank rank;
 
-// Fills the inputs with batch number i of the data, counted from 0. Without data they stay as they
-// are.
+// Fills the inputs with batch number i of the data, counted from 0. Without data they are
+// unchanged.
 void next_batch(long i);
 
-// This rank's place in a group: its rank in the communicator.
+// This rank's index in a group: its rank in the communicator.
 static inline int place_in(const int *members)
 {
   int i = 0;
@@ -189,7 +188,7 @@ static inline int place_in(const int *members)
   return i;
 }
 
-// Of n elements cut into parts as torch.chunk does: where part `index` begins, and its size.
+// Parts of n elements, cut like torch.chunk: the start of part `index`, and its size.
 static inline long part_first(long n, int parts, int index)
 {
   long first = (n + parts - 1) / parts * index;
@@ -200,19 +199,18 @@ static inline long part_size(long n, int parts, int index)
   return part_first(n, parts, index + 1) - part_first(n, parts, index);
 }
 
-// A collective in the program's text, and the line of the plan that asks for it; 0: the runtime
-// does.
+// A collective in the program's text, and its line of the plan; 0: the runtime's own.
 struct place {
   const char *call, *file;
   int line, plan_line;
 };
 
-// The collective whose call this rank is in, or NULL, and how many it has begun. The watch
-// (watchdog.h) reads both.
+// The collective whose call this rank is in, or NULL, and the number of calls begun. Read by the
+// watchdog (watchdog.h).
 extern const struct place *pending;
 extern unsigned long collectives;
 
-// Says on standard error what failed and where in the generated program, then ends the whole job
+// Reports on standard error what failed and where in the generated program, then ends the whole job
 // with a non-zero status. Never returns.
 #ifdef __GNUC__
 __attribute__((noreturn))
@@ -220,29 +218,28 @@ __attribute__((noreturn))
 void fail_call(const char *file, int line, const char *call, const char *why);
 
 #ifdef TPGEN_CUDA
-// Where a collective is behind, its end is told by an event, and that is awaited: the host knows so
-// which one the GPU waits in.
+// Records an event after a collective and waits for it: so the host knows in which one the GPU
+// waits.
 void mark_collective(const struct place *at, cudaStream_t on);
 void mark_end(cudaEvent_t event);
 void mark_awaited(cudaEvent_t event);
 
-// With --profile: what is to be done next on the stream is called so, in a text that stays; NULL:
-// nothing is.
+// With --profile: names the next work on the stream; the text must stay valid; NULL: no work.
 extern bool profiling;
 void note_work(const char *what, cudaStream_t on);
 
-extern cudaStream_t stream; // of all work of a step, but collectives that run beside it
-extern cudaEvent_t ready;   // what those begin after: cuda_streams.h
+extern cudaStream_t stream; // of all work of a step but overlapped collectives
+extern cudaEvent_t ready;   // the start of those: cuda_streams.h
 #else
-extern MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI does not know
+extern MPI_Op bf16_sum, bf16_max, bf16_min; // of bfloat16, which MPI does not have
 
-// As MPI_Reduce_scatter_block, and quicker where much is summed. It gives MPI's error. The parts
-// are added in an order that is the same every time.
+// Like MPI_Reduce_scatter_block, and faster for large sums. Returns MPI's error. The parts are
+// always added in the same order.
 int reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm group);
 
-// As MPI_Allgather and reduce_scatter of all that n parcels have in their buffers' chunks, whose
-// own one lies at `own`; but each goes to its value, or comes from it, without a copy in the buffer
-// where its rows are one. The others go through `room`, which is as large as all chunks.
+// Like MPI_Allgather and reduce_scatter of the chunks of n parcels; this rank's chunk is at `own`.
+// A parcel whose rows are contiguous is sent from, or received into, its value without a copy in
+// the buffer. The others pass through `room`, which is as large as all chunks.
 struct parcel;
 int gather_parcels(const void *own, void *room, int n, const struct parcel *p, MPI_Datatype type,
                    MPI_Comm group);
@@ -264,7 +261,7 @@ static inline void end_waiting(void)
   __atomic_store_n(&pending, (const struct place *)NULL, __ATOMIC_RELEASE);
 }
 
-// What waits for other ranks though no plan asks for it: WAITING("MPI_Finalize", MPI_Finalize()).
+// A wait for other ranks that is in no plan: WAITING("MPI_Finalize", MPI_Finalize()).
 #define WAITING(name, statement)                                                                   \
   do {                                                                                             \
     static const struct place here_ = {name, __FILE__, __LINE__, 0};                               \
@@ -284,8 +281,8 @@ static inline void end_waiting(void)
     ncclResult_t error_ = (call);                                                                  \
     if (error_ != ncclSuccess) fail_call(__FILE__, __LINE__, #call, ncclGetErrorString(error_));   \
   } while (0)
-// A collective: COLLECTIVE(.plan_line = 25, the stream that it runs on, call). Of those that are
-// sent off in a group it is the group's end.
+// A collective: COLLECTIVE(.plan_line = 25, the stream that it runs on, call). For collectives that
+// are issued as a group it is the end of the group.
 #define COLLECTIVE(asked_at, on, statement)                                                        \
   do {                                                                                             \
     static const struct place here_ = {                                                            \
@@ -301,12 +298,12 @@ static inline void note(const char *what, cudaStream_t on)
 {
   if (profiling) note_work(what, on);
 }
-// A kernel's launch: LAUNCH(kernel, blocks, threads, stream)(arguments); and of one that takes so
-// many bytes of dynamic shared memory: LAUNCH_SHARED(kernel, blocks, threads, bytes, stream).
+// A kernel's launch: LAUNCH(kernel, blocks, threads, stream)(arguments); with so many bytes of
+// dynamic shared memory: LAUNCH_SHARED(kernel, blocks, threads, bytes, stream).
 #ifdef __CUDACC__
 #define LAUNCH_WITH(kernel, blocks, threads, bytes, on)                                            \
   with_shared(kernel, bytes)<<<blocks, threads, bytes, on>>>
-// More than 48 KiB of it are a block's only where the kernel's attribute says so.
+// A block gets more than 48 KiB of it only if the kernel's attribute allows that.
 template <class... P> static inline auto with_shared(void (*kernel)(P...), int bytes)
 {
   if (bytes > 48 * 1024)

@@ -1,4 +1,4 @@
-// safetensors files: a strict reader of what others wrote, and a writer by slices.
+// safetensors files: a strict reader, and a writer by slices.
 //
 // A file is a little-endian u64 length, a JSON header of that many bytes, and the tensors' data:
 //
@@ -21,10 +21,10 @@ struct entry {
   const long *shape;
   uint64_t begin, end; // bytes, from the start of the data
   bool has_crc;
-  uint32_t crc; // CRC-32C of its bytes, where the file says it
+  uint32_t crc; // CRC-32C of its bytes, if the file has it
 };
 
-// What a header's own checksum says of it: a checkpoint has one.
+// The state of a header's own checksum; checkpoints have one.
 enum seal { UNSEALED, INTACT, BROKEN };
 
 struct safetensors {
@@ -37,24 +37,24 @@ struct safetensors {
   enum seal seal;
 };
 
-// A rank's part of a tensor: `here` elements from `first` on, of `of`; row-major, all of ndim.
-// A size of `here` may be 0.
+// A rank's part of a tensor: `here` elements from `first` on, of `of`; row-major, all with ndim
+// dimensions. A size of `here` may be 0.
 struct slice {
   size_t ndim;
   const long *of, *here, *first;
 };
 
-// Elements that lie side by side in the whole tensor and in the slice.
+// Elements that are contiguous both in the whole tensor and in the slice.
 struct run {
   uint64_t first; // in the whole tensor
   size_t count;
 };
 
-// Bits of an element, 0 where the name is no dtype.
+// Bits of an element; 0 for an unknown dtype.
 unsigned safetensors_bits(const char *dtype);
 
-// Opens and judges a file as the reference library does, and refuses duplicate keys besides.
-// False, and why with the file's name, where it is not one; then nothing is left open.
+// Opens and validates a file like the reference library; also refuses duplicate keys. False, and
+// why, with the file's name, if it is invalid; then nothing is left open.
 bool safetensors_open(struct safetensors *file, const char *path, struct failure *why);
 void safetensors_close(struct safetensors *file);
 
@@ -74,21 +74,21 @@ bool safetensors_read(const struct safetensors *file, const struct entry *entry,
                       const struct slice *slice, size_t from, size_t count, void *to,
                       struct failure *why);
 
-// Adds them to the checksum of the whole tensor; an element has `size` bytes. Of a slice all
-// elements, upwards.
+// Adds them to the checksum of the whole tensor; an element has `size` bytes. All elements of a
+// slice must be added, in ascending order.
 void slice_checksum(struct checksum *sum, const struct slice *slice, size_t size, size_t from,
                     size_t count, const void *data);
 
-// Lays out the tensors of a new file: fills in begin and end of each, wide elements first so that
-// all are aligned, and makes all bytes before the data: *head, for the caller to free, of *length.
-// `metadata` holds `pairs` keys and values. Where tensors have checksums these follow, and one of
-// the header; *length does not depend on what they are. False, and why, where a name is no UTF-8 or
-// memory ends.
+// Computes the layout of a new file: sets begin and end of each tensor, wide elements first so that
+// all are aligned, and makes all bytes before the data: *head, to be freed by the caller, of
+// *length. `metadata` has `pairs` keys and values. If tensors have checksums, these follow, and one
+// of the header; *length does not depend on their values. False, and why, if a name is not UTF-8 or
+// out of memory.
 bool safetensors_layout(struct entry *entries, size_t count, const char *const (*metadata)[2],
                         size_t pairs, char **head, size_t *length, struct failure *why);
 
-// Writes the slice's own elements from .. from + count - 1 into the tensor whose data starts at
-// byte `at` of the file; an element has `size` bytes.
+// Writes the slice's own elements from .. from + count - 1 of the tensor whose data starts at byte
+// `at` of the file; an element has `size` bytes.
 bool safetensors_write(int fd, const char *path, uint64_t at, size_t size,
                        const struct slice *slice, size_t from, size_t count, const void *data,
                        struct failure *why);

@@ -1,7 +1,7 @@
-// What the runtime asks of a target. cpu.c answers with MPI, cuda.cu with CUDA and NCCL.
+// The interface of a target. cpu.c implements it with MPI, cuda.cu with CUDA and NCCL.
 //
-// "Collective": every rank of the job calls it, in the same order. Once target_start has succeeded,
-// a call that cannot do its work ends the whole job by fail_call.
+// "Collective": every rank of the job calls it, in the same order. After target_start has
+// succeeded, a call that fails ends the whole job by fail_call.
 #ifndef TARGET_H
 #define TARGET_H
 
@@ -14,80 +14,79 @@
 extern "C" {
 #endif
 
-// Asks for each step to be one graph, before target_start. False, and why, where the target has
-// none.
+// Requests, before target_start, that each step runs as one graph. False, and why, if the target
+// has no graphs.
 bool target_capture(struct failure *why);
 
-// Asks, before target_start, to tell at the end where the time of a step goes. False, and why,
-// where the target cannot.
+// Requests, before target_start, a report at the end on the time of the parts of a step. False, and
+// why, if the target cannot.
 bool target_profile(struct failure *why);
 
-// Collective. Finds the other ranks; where no launcher's variable told `me` who it is, the target
-// may. False, and why, where they cannot be found; `why` is empty where another rank says it.
+// Collective. Finds the other ranks; if no launcher's variable set `me`, the target may. False, and
+// why, if they cannot be found; `why` is empty if another rank reports it.
 bool target_start(struct identity *me, struct failure *why);
 
-// Collective. The ranks on this machine, this one among them, in a list to be freed: how many; 0
-// where the target does not know them.
+// Collective. The ranks on this machine, this one among them, in a list to be freed; returns their
+// number; 0 if the target does not know them.
 int target_neighbours(struct neighbour **list);
 
-// Collective. The lowest rank that is not ok, or -1; a barrier, too.
+// Collective. The lowest rank that is not ok, or -1. Also a barrier.
 int target_first_failure(bool ok);
 
-// Collective. False, and why, where this rank carries another program than rank 0.
+// Collective. False, and why, if this rank runs another program than rank 0.
 bool target_same_program(struct failure *why);
 
-// Collective. Rank 0's bytes, to each.
+// Collective. Copies rank 0's bytes to all ranks.
 void target_share(void *bytes, size_t count);
 
-// Collective. Each number becomes the exclusive or of what all ranks have there.
+// Collective. Each number becomes its exclusive or over all ranks.
 void target_combine(uint32_t *numbers, size_t count);
 
 // Collective. Makes the communicators of program.groups.
 void target_groups(void);
 
-// Zeroed memory for the program, aligned for any use; NULL, and why, where there is none.
+// Zeroed memory for the program, aligned for any use; NULL, and why, if it cannot be had.
 void *target_allocate(size_t bytes, struct failure *why);
 
-// Step t, counted from 1: done, or on a GPU given to it to do.
+// Step t, counted from 1: runs it, or on a GPU issues it.
 void target_step(int t);
 
-// Runs program.validate, to its end.
+// Runs program.validate to completion.
 void target_validate(void);
 
-// Of a program that tpgen --check-finite wrote: the first value of all steps so far that is NaN or
-// infinity, as this rank has met it. False where there is none.
+// For programs by tpgen --check-finite: the first value of all steps so far on this rank that is
+// NaN or infinity. False if there is none.
 struct not_finite {
-  const char *name; // "layers.*.attention.wq": of a module of a list
+  const char *name; // "layers.*.attention.wq" for a module of a list
   int line;         // of the plan
-  int module;       // which one of the list
+  int module;       // the index in the list
   long at;          // its element in this rank's part
   bool is_nan;
 };
 bool target_not_finite(struct not_finite *first);
 
-// Copies to and from the program's memory, in the order of its work. What was put may change at
-// once; getting waits for all work before it.
+// Copies to and from the program's memory, in the order of its work. After target_put the source
+// may change at once; target_get waits for all work before it.
 void target_put(void *memory, const void *from, size_t bytes);
 void target_get(void *to, const void *memory, size_t bytes);
 
-// Waits until all work of the steps before is done.
+// Waits for all work of the previous steps.
 void target_wait(void);
 
-// From the watch's thread: what this rank waits in.
+// From the watchdog's thread: what this rank waits for.
 struct waiting target_waiting(void);
 
-// From the watch's thread: whether the way to the other ranks is broken, and what is known of it.
+// From the watchdog's thread: whether the connection to the other ranks is broken, and the details.
 bool target_trouble(struct failure *what);
 
-// From the watch's thread, which is about to end the process: tells the other ranks, as far as it
-// can.
+// From the watchdog's thread, which is about to end the process: notifies the other ranks, if
+// possible.
 void target_abandon(void);
 
-// The most memory that this rank has had so far, in bytes; 0 where it cannot be told.
+// The peak memory of this rank so far, in bytes; 0 if unknown.
 size_t target_peak(void);
 
-// What the device can reach in the program's arithmetic, in 10^12 operations a second, or 0 where
-// that is not known.
+// The device's peak in the program's arithmetic, in 10^12 operations a second, or 0 if unknown.
 double target_peak_tflops(void);
 
 // Collective.

@@ -1,4 +1,4 @@
-// The program's table of tensors, each member of its families on its own.
+// The program's table of tensors, with the members of families listed one by one.
 #ifndef TENSOR_TABLE_H
 #define TENSOR_TABLE_H
 
@@ -6,7 +6,7 @@
 #include "program.h"
 #include "safetensors.h"
 
-// Shards pass between files and the program's memory in pieces of at most so much.
+// Shards are copied between files and the program's memory in pieces of at most this size.
 enum { STAGED_BYTES = 4 << 20 };
 
 struct type_row {
@@ -24,7 +24,7 @@ static inline struct type_row table_type(enum type type)
   return rows[type];
 }
 
-// This rank's part of a tensor, or of each of a family.
+// This rank's part of a tensor, or of each tensor of a family.
 static inline struct slice table_slice(int row)
 {
   const struct tensor *t = &program.tensors[row];
@@ -38,7 +38,7 @@ struct member {
   const char *alias; // NULL: none
 };
 
-// Where this rank's shard of it lies.
+// The address of this rank's shard of it.
 static inline char *table_memory(const struct member *m)
 {
   const struct tensor *t = &program.tensors[m->row];
@@ -51,18 +51,18 @@ struct called {
 };
 
 struct members {
-  struct member *all; // in the order of the table, a family's by their numbers
+  struct member *all; // in the order of the table; a family's by their numbers
   size_t count;
   struct called *names; // all names and aliases, ascending
   size_t nnames;
-  char *text; // owns them
+  char *text; // storage of the names
 };
 
-// Lists all tensors. False, and why, where memory ends.
+// Lists all tensors. False, and why, if out of memory.
 bool table_members(struct members *members, struct failure *why);
 void table_free(struct members *members);
 
-// The tensor that has this name or this alias, or NULL.
+// The tensor with this name or alias, or NULL.
 const struct member *table_find(const struct members *members, const char *name);
 
 #endif

@@ -5,22 +5,22 @@
 #include "failure.h"
 #include "checksums.h"
 
-// Where tensors come from; NULL: no file.
+// The sources of tensors; NULL: no file.
 struct origins {
   const char *weights;   // parameters, under the program's names or their aliases
-  const char *load;      // parameters and state, as a checkpoint has them
+  const char *load;      // parameters and state, from a checkpoint
   const char *data;      // the inputs, of one batch
-  bool without_inputs;   // they are filled batch by batch, and not here
-  struct checks *checks; // what is read of weights and load is checked; NULL: it is not
+  bool without_inputs;   // they are filled later, batch by batch
+  struct checks *checks; // verifies weights and load; NULL: does not
 };
 
-// Fills every PARAMETER, STATE and BATCH tensor of this rank. What no file gives comes from its
-// init. *step is where training stands: the step that `load` was saved after, else 0. The checks
-// are made here, one for each tensor of the program, and hold once their shares are those of all
+// Fills every PARAMETER, STATE and BATCH tensor of this rank. Tensors that are in no file are
+// filled by their init. *step is the step of training: that of the checkpoint `load`, else 0. Makes
+// the checks, one for each tensor of the program; they hold once their shares are combined over all
 // ranks.
 bool tensors_fill(const struct origins *from, int *step, struct failure *why);
 
-// Fills the inputs as tensors_fill does where no file gives them.
+// Fills the inputs as tensors_fill does without a file.
 bool tensors_draw_inputs(struct failure *why);
 
 #endif

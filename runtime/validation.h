@@ -1,4 +1,4 @@
-// Validations: the loss of other data, with what training has made of the weights so far.
+// Validation: the loss on other data, with the current weights.
 #ifndef VALIDATION_H
 #define VALIDATION_H
 
@@ -7,17 +7,17 @@
 #include "options.h"
 #include "validations.h"
 
-// Opens the data, where options or plan tell of any. False, and why.
+// Opens the data that the options or the plan name, if any. False, and why.
 bool validation_open(const struct options *o, struct failure *why);
 
-// Looks at its whole numbers, this rank at its share of them. False, and why.
+// Checks this rank's share of its integers. False, and why.
 bool validation_check(struct failure *why);
 
-// Is there one after step t? The last step always has one.
+// Whether one is due after step t; always true after the last step.
 bool validation_is_due(const struct options *o, int t, bool is_last);
 
-// Collective. Runs one after step t, and notes it in `validations`: the mean over all labels that
-// count, or over all samples where none are ignored.
+// Collective. Runs one after step t, and records it in `validations`: the mean over all labels that
+// are not ignored, or over all samples if labels cannot be ignored.
 void validation_run(int t);
 
 #endif

@@ -1,17 +1,17 @@
-// What a job's validations have told so far: a checkpoint has it.
+// The results of a job's validations so far; saved in checkpoints.
 #ifndef VALIDATIONS_H
 #define VALIDATIONS_H
 
 struct validations {
-  int step; // of the last one; 0: there was none
+  int step; // of the last one; 0: none yet
   double loss;
-  int best_step; // of the one with the least loss
+  int best_step; // of the one with the lowest loss
   double best;
-  int without; // so many behind it were no better
+  int without; // the number of later ones that were no better
 };
 extern struct validations validations;
 
-// Notes one.
+// Records one.
 void validations_note(int step, double loss);
 
 #endif

@@ -1,10 +1,10 @@
-// Watches over the job from a thread of its own, so that a lost rank ends it with one clear message
-// and never hangs it.
+// Watches the job from a thread of its own, so that a lost rank ends it with one clear message
+// instead of a hang.
 //
-// A rank that dies is noticed by its launcher, which ends the others by SIGTERM: the lowest of them
-// on a machine then says which rank is gone, and in which collective it was waiting. A rank that is
-// there but does not go on is noticed by the others: none waits in one collective for longer than
-// the deadline, and where the ranks start or end in no call that waits for others, either.
+// The launcher notices a rank that dies, and ends the others by SIGTERM: the lowest of them on a
+// machine then reports which rank is gone, and in which collective it was waiting itself. The other
+// ranks notice a rank that hangs: none waits in one collective, or at the start or end of the job,
+// for longer than the deadline.
 #ifndef WATCHDOG_H
 #define WATCHDOG_H
 
@@ -14,8 +14,8 @@
 extern "C" {
 #endif
 
-// What this rank waits in, or NULL; at which step, 0 where that is what watch_step told; and a
-// number that grows while it gets on.
+// What this rank waits for, or NULL; its step, 0: that of watch_step; and a counter that grows as
+// the rank makes progress.
 struct place;
 struct waiting {
   const struct place *at;
@@ -23,27 +23,27 @@ struct waiting {
   unsigned long moved;
 };
 
-// As the host knows of itself.
+// According to the host's own calls.
 struct waiting waiting_in_call(void);
 
 // Starts the thread. deadline: in seconds, or 0 for none.
 void watch_start(int deadline);
 
-// For how many seconds a rank may be waited for now; 0: for ever.
+// The most seconds that a rank may be waited for now; 0: for ever.
 int watch_limit(void);
 
-// From here on ranks may keep each other waiting for so many deadlines: 1, or more where they read
-// and write files.
+// From now on ranks may wait for each other for so many deadlines: 1, or more while they read and
+// write files.
 void watch_patience(int deadlines);
 
-// The step at which the program is.
+// The current step of the program.
 void watch_step(int t);
 
-// From here on ranks leave one by one: none of them is lost, but none is waited for beyond the
-// deadline, either.
+// From now on ranks may leave one by one, and none counts as lost; but none is waited for beyond
+// the deadline, either.
 void watch_parting(void);
 
-// From here on nobody is missed.
+// From now on no rank is missed.
 void watch_stop(void);
 
 #ifdef __cplusplus
