@@ -1,41 +1,39 @@
-/* assign_dim_order.c: the pass `assign_dim_order`: in which order the dimensions of a value lie in
-   memory.
+/* assign_dim_order.c: the pass `assign_dim_order`: the order of a value's dimensions in memory.
 
-   Takes   the flat local program, with a packing at every collective along a dimension that is not
+   Takes   the flat local program, with a packing at every collective along a dimension other than
            the first.
-   Leaves  activations whose dimensions lie in another order in memory where that saves copies, and
-           the program without the packings and permutes that this makes needless. Other packings
-           have become copies from one order to another: permute, which fuses with its neighbours.
+   Leaves  activations with another order of dimensions in memory where that saves copies, and the
+           program without the packings and permutes that this makes redundant. Other packings
+           become copies from one order to another: permute, which fuses with its neighbours.
 
-   A gather along the sequence of [batch, sequence, width] puts the members' parts one after the
-   other: where the sequence lies outermost that is the value itself, and so is what a
-   reduce-scatter along it takes; an all-to-all is left with one packing of two. Kernels that are
-   generated read and write any order, a product of matrices those in which it stays one call, a
-   view what is the same bytes; moves keep the order; a kernel from a file takes those operands in
-   any order for which it asks how they lie. All else, and what lies outside of the arena, is as it
-   is written.
+   A gather along the sequence of [batch, sequence, width] concatenates the members' parts. If the
+   sequence is outermost, the result is the value itself, and a reduce-scatter along it takes the
+   value itself. An all-to-all keeps one packing of two. Orders that operations take: generated
+   kernels any; a product of matrices those in which it stays one call; a view those in which it is
+   the same bytes; a move keeps the order; a kernel from a file takes any for the operands whose
+   strides it asks for. All else, and values outside of the arena, keep the written order.
 
-   First every value that a packing's dimension reaches through such operations has it moved to the
-   front, that is outermost. Then the operands of kernels that take any order get that in which a
-   permute before or behind them moves nothing: attention finds its heads where the products leave
-   them. A value is lowered again, to the written order, wherever that cannot be, and with it all
-   that has to agree. Of what is left that is moved to the front which saves most: a least cut
-   between the moved to the front and the others, where a packing is paid for that stays, and a
-   kernel for what it does not read or write in the order of memory. With no gain nothing is moved
-   to the front. Operations that equal modules have in the same place are twins, and decided alike:
-   outline.c can fold them afterwards.
+   First, every value that a packing's dimension reaches through such operations gets it moved to
+   the front, that is outermost. Then the operands of kernels that take any order get the one in
+   which a permute before or after them moves nothing: attention finds its heads where the products
+   leave them. Where that is impossible a value returns to the written order ("is lowered"), and
+   with it all that have to agree. A minimum cut then selects, among the values still moved to the
+   front, those that save most: the price of a cut is that of the packings that stay, and of kernels
+   that read or write out of memory order. Without a gain nothing is moved to the front. Operations
+   at the same place in equal modules are twins and get one decision, so that outline.c can fold
+   them.
 
-   Costs are bytes read and written. A kernel that does not go along the rows of an operand costs as
-   if it took whole lines for each element. */
+   Costs are bytes read and written. A kernel that does not walk along an operand's rows is charged
+   a whole cache line for each element. */
 #include "flat/flat.h"
 
 #include <string.h>
 
-/* Dearer than all that a program can move. */
+/* More than the cost of all moves of a program. */
 #define NEVER (INT64_MAX / 4)
 
-static unsigned *wanted;   /* by value: the order that it would have, or 0 */
-static struct list *users; /* by value: the operations that take or make it */
+static unsigned *wanted;   /* by value: its requested order, or 0 */
+static struct list *users; /* by value: the operations that read or make it */
 static int *next_twin;     /* by operation: a ring */
 static double
     *plain_calls; /* by operation, a matmul: its products if nothing is moved to the front */
@@ -54,8 +52,8 @@ static bool is_packing(const struct op *op)
   return op_row[op->kind].step == PACKING;
 }
 
-/* Whether the operation can be done with its operands as they lie now; a packing also as a copy to
-   where its dimension is outermost, or from there. */
+/* Whether the operation is possible with its operands' present orders; a packing also as a copy to
+   an order with its dimension outermost, or from one. */
 static bool is_possible(int id)
 {
   const struct op *op = &graph->op[id];
@@ -74,8 +72,8 @@ static bool is_needless(const struct op *op)
 
 /* -------------------------------------------------------------------------------- what it costs */
 
-/* Whether operand i has the letters that it shares with operand `space` in the same order. The last
-   of them is told, and that of the space. */
+/* Whether operand i has the letters that it shares with operand `space` in the same order. *last is
+   the last of them, *last_walked that of the space. */
 static bool walks_alike(const struct op *op, const struct letters *l, int space, int i, int *last,
                         int *last_walked)
 {
@@ -93,8 +91,8 @@ static bool walks_alike(const struct op *op, const struct letters *l, int space,
   return met == shared;
 }
 
-/* What a kernel that goes through memory as `space` lies has to read or write in vain of operand i,
-   in bytes; a permute that has nothing to do costs less than one that moves. */
+/* The bytes of operand i that a kernel walking in the memory order of `space` reads or writes in
+   vain. A permute that moves nothing costs less than one that moves. */
 static int64_t kernel_waste(const struct op *op, const struct letters *l, int space, int i)
 {
   enum { LINE = 64, SHARE = 16 };
@@ -109,8 +107,8 @@ static int64_t kernel_waste(const struct op *op, const struct letters *l, int sp
 
 /* ---------------------------------------------------------------------- raising all that can be */
 
-/* Whether the value's order is ours to choose: it lies in the arena, and whatever takes or makes it
-   may do so in another. */
+/* Whether the pass may choose the value's order: it is in the arena, and all its readers and its
+   maker take another order. */
 static bool is_free(int value)
 {
   const struct value *v = &graph->value[value];
@@ -135,8 +133,8 @@ static void find_users(void)
   }
 }
 
-/* The dimension of operand j that goes with dimension `dim` of operand i; 0 where there is none, or
-   it is the first in any case. */
+/* The dimension of operand j for dimension `dim` of operand i; 0 if there is none, or it is the
+   first. */
 static int dimension_with(const struct op *op, const struct letters *l, int i, int dim, int j)
 {
   const struct axis *a = &operand_axes(op, l, i)[dim], *b = operand_axes(op, l, j);
@@ -146,7 +144,7 @@ static int dimension_with(const struct op *op, const struct letters *l, int i, i
   return 0;
 }
 
-/* Where the first of the dimension's letters stands in the list; NONE: nowhere. */
+/* The index in the list of the first of the dimension's letters; NONE if there is none. */
 static int place_of(const struct axis *axis, const int *letter, int n)
 {
   for (int at = 0; at < n; at++)
@@ -155,8 +153,8 @@ static int place_of(const struct axis *axis, const int *letter, int n)
   return NONE;
 }
 
-/* The order in which the dimensions that have letters of the list follow each other as there; the
-   others stay where they are. */
+/* The order in which the dimensions with letters of the list follow the list; the others stay in
+   place. */
 static unsigned order_along(const struct axis *axis, int ndim, const int *letter, int n)
 {
   int dim[MAX_DIMS], place[MAX_DIMS], shared = 0, taken = 0;
@@ -173,7 +171,7 @@ static unsigned order_along(const struct axis *axis, int ndim, const int *letter
   return is_written(order, ndim) ? 0 : order;
 }
 
-/* The order of operand j that goes with the one that is wanted for operand i. */
+/* The order of operand j for the one requested for operand i. */
 static unsigned order_with(const struct op *op, const struct letters *l, int i, int j)
 {
   int value = nth_operand(op, i), letter[MAX_LETTERS];
@@ -194,7 +192,7 @@ static void want(struct list *reached, int value, unsigned order)
   wanted[value] = order;
   add(reached, value);
 }
-/* Carries the request of a value on to all that its operations take and make. */
+/* Propagates the request for a value to all operands of its operations. */
 static void carry_on(struct list *reached, int value)
 {
   for (int k = 0; k < users[value].n; k++) {
@@ -209,8 +207,8 @@ static void carry_on(struct list *reached, int value)
   }
 }
 
-/* Wishes begin at the packings along a dimension that is not the last, then at the others: rows
-   that stay rows suit more operations. */
+/* Requests begin at the packings along a dimension that is not the last, then at the others: more
+   operations can use rows that stay rows. */
 static void want_packed(bool last)
 {
   struct list reached = {0};
@@ -225,7 +223,7 @@ static void want_packed(bool last)
   }
 }
 
-/* The order of operand j, one side of a permute, in which it moves nothing. */
+/* The order of operand j, one side of a permute, in which the permute moves nothing. */
 static unsigned order_unmoved(const struct op *permute, int j)
 {
   struct letters l;
@@ -236,15 +234,15 @@ static unsigned order_unmoved(const struct op *permute, int j)
                      letter, n);
 }
 
-/* Whether an element of the output comes of those at its own place. */
+/* Whether each element of the output depends only on input elements at its own place. */
 static bool keeps_places(const struct op *op)
 {
   return is_pointwise(op->kind) && op->nin &&
          same_shape(graph->value[op->in[0]].shape, graph->value[op->out].shape);
 }
 
-/* The order in which the permute that the value comes from, or goes to, over kernels that keep all
-   elements at their places, would move nothing; 0 where there is none. */
+/* The order in which a permute would move nothing: one that makes the value, or reads it, through
+   kernels that keep all elements in place; 0 if there is none. */
 static unsigned order_of_source(int value)
 {
   for (;;) {
@@ -270,7 +268,7 @@ static unsigned order_of_target(int value, int depth)
   return 0;
 }
 
-/* Wishes begin as well at kernels that take their operands in any order. */
+/* Requests also begin at kernels that take their operands in any order. */
 static void want_permuted(void)
 {
   enum { DEPTH = 4 };
@@ -318,7 +316,7 @@ static void lower(struct list *lowered, int value)
   add(lowered, value);
 }
 
-/* Lowers what stands where `value` does in the operation's twins. */
+/* Lowers the values in the place of `value` in the operation's twins. */
 static void lower_twins(struct list *lowered, int id, int value)
 {
   for (int i = 0; i < operand_count(&graph->op[id]); i++) {
@@ -335,7 +333,7 @@ static void settle_op(struct list *lowered, int id)
     for (int i = 0; i < operand_count(op); i++) lower(lowered, nth_operand(op, i));
 }
 
-/* Lowers what those that were lowered, from `from` on, leave no other choice. */
+/* Lowers the values for which the lowered ones, from `from` on, leave no other choice. */
 static void settle(struct list *lowered, int from)
 {
   for (int i = from; i < lowered->n; i++) {
@@ -367,7 +365,7 @@ static void lower_impossible(void)
 /* ----------------------------------------------------------------------------------- the choice */
 
 static struct cut *choice; /* near: moved to the front */
-static int *node_of;       /* by value: its node; twins' have one */
+static int *node_of;       /* by value: its node; twins share one */
 static int *same_as;       /* by value: an earlier one of the same node, or itself */
 
 static int first_of(int value)
@@ -398,10 +396,10 @@ static void find_nodes(void)
     node_of[v] = same_as[v] == v ? add_node(choice) : node_of[first_of(v)];
 }
 
-/* How many operations the one at hand is priced for: with its twins, which have the same nodes. */
+/* The number of operations priced at once: an operation and its twins, which share nodes. */
 static int64_t alike;
 
-/* What it wastes if the space, and operand i, are moved to the front or not. */
+/* The waste if the space, and operand i, are moved to the front or not. */
 static int64_t waste_if(const struct op *op, const struct letters *l, int space, int i,
                         bool space_raised, bool other_raised)
 {
@@ -447,7 +445,7 @@ static void price_kernel(const struct op *op)
       price_operand(op, &l, space, i);
 }
 
-/* A packing is spared where both sides are moved to the front. */
+/* A packing is saved if both sides are moved to the front. */
 static void price_packing(const struct op *op)
 {
   if (!is_needless(op)) return;
@@ -457,7 +455,7 @@ static void price_packing(const struct op *op)
   add_price(choice, spared, node_of[op->out], NEVER);
 }
 
-/* What cannot stay moved to the front if operand i is lowered. */
+/* Ties the values that cannot stay moved to the front if operand i is lowered. */
 static void tie_operands(int id)
 {
   const struct op *op = &graph->op[id];
@@ -518,7 +516,7 @@ static void take_packings_out(void)
   graph->norder = kept;
 }
 
-/* Whether there is a packing, or a kernel that takes other orders beside a permute. */
+/* Whether there is a packing, or a kernel that takes other orders next to a permute. */
 static bool has_work(void)
 {
   bool permutes = false, kernels = false;

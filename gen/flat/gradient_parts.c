@@ -1,11 +1,12 @@
-/* gradient_parts.c: what the gradients of rows are put together of: operations of the backward, and
-   the giving of a gradient to an input. gradients.c and gradients_by_element.c have the rows. */
+/* gradient_parts.c: the parts of which gradients of rows are made: operations of the backward, and
+   give_gradient, which adds a gradient to an input. gradients.c and gradients_by_element.c have the
+   rows. */
 #include "flat/flat.h"
 
 #include <ctype.h>
 #include <string.h>
 
-const struct op *forward_op; /* module and line of what it leads to */
+const struct op *forward_op; /* module and line of the new operations */
 static const bool *wanted;   /* of each value */
 static int *gradient;        /* of each value, or NONE */
 
@@ -83,7 +84,7 @@ struct op like_forward(enum op_kind kind, int nin, const int *in)
   return op;
 }
 
-/* The gradient of a value that was broadcast is the sum over the dimensions in which it was. */
+/* The gradient of a broadcast value is the sum over the broadcast dimensions. */
 static int unbroadcast(int g, int value)
 {
   struct shape from = graph->value[g].shape, to = graph->value[value].shape;
@@ -112,8 +113,8 @@ void name_gradient(int g, int value)
       text("d_%s", value_name(used ? in : value)); /* of a parameter's cast: the parameter's */
 }
 
-/* One of the terms of a value's gradient is told from the others by the module that it comes from:
-   "d_norm_from_wq". The sum of some has the name of them all. */
+/* A term of a value's gradient is named after the module that it comes from, to tell it from
+   others: "d_norm_from_wq". A sum of terms has the plain name. */
 static void name_term(int g, int value)
 {
   struct value *v = &graph->value[g];
@@ -126,7 +127,7 @@ static void name_term(int g, int value)
   if (isalpha((unsigned char)*last)) v->name = text("%s_from_%s", whole, last);
 }
 
-/* The parameter that the value is, or is cast, moved or seen in another shape; or NONE. */
+/* The parameter that the value is, perhaps after casts, moves or views; or NONE. */
 int parameter_in(int value)
 {
   for (;; value = graph->op[graph->value[value].op].in[0]) {

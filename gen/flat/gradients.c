@@ -1,27 +1,27 @@
-/* gradients.c: the gradient of every row of the table of operators that has one; those by element
-   are in gradients_by_element.c, and gradient_parts.c has what they are put together of.
+/* gradients.c: the gradient of every row of the table of operators that has one. Those by element
+   are in gradients_by_element.c; gradient_parts.c has the parts of which they are made.
 
-   Takes   an operation, and the gradient of what it made.
-   Leaves  operations at the end of the order that make the gradients of what it took, each added to
-           what had reached that input before.
+   Takes   an operation, and the gradient of its output.
+   Leaves  operations at the end of the order that make the gradients of its inputs, each added to
+           the earlier gradient of that input.
 
-   A gradient has the shape and the type of its value: what was broadcast is summed, and what has
-   another type is cast, in one place (give_gradient). Only the gradient of a parameter's cast has
-   the parameter's type at once: products and sums of narrow numbers make it so, and it is never
-   rounded. So the functions below may think in the output's shape.
+   A gradient has the shape and the type of its value: give_gradient, and only that, sums over
+   broadcast dimensions and casts to another type. Only the gradient of a parameter's cast has the
+   parameter's type at once: products and sums of narrow numbers produce it without rounding. So the
+   functions below may use the output's shape.
 
-   A sum over the ranks that is still pending may pass only through inputs in which an operation is
-   linear. Where a row could be written in several ways, it is written so that the incoming gradient
-   takes such a way, and that factors are made apart from it: g * f(x), not f(g, x).
+   A pending sum over the ranks may pass only through inputs in which an operation is linear. If a
+   row could be written in several ways, it is written so that the incoming gradient is such an
+   input and the factors are computed apart from it: g * f(x), not f(g, x).
 
-   The plan's own operators: graph->custom[op->custom].backward[i] makes the gradient of input i. It
-   is given the gradient of the first output, then all that the forward operation took, in order,
-   then all that it made. */
+   The plan's own operators: graph->custom[op->custom].backward[i] makes the gradient of input i.
+   Its inputs are the gradient of the first output, then all inputs of the forward operation, then
+   all its outputs, in order. */
 #include "flat/flat.h"
 
 #include <string.h>
 
-int *stays_at; /* of each value: a redistribution that leaves it where it lies, or NONE */
+int *stays_at; /* of each value: a redistribution that keeps its layout, or NONE */
 
 bool stays(const struct op *op)
 {
@@ -36,7 +36,7 @@ static struct shape shape_of(int value)
   return graph->value[value].shape;
 }
 
-/* The shape of g, but in the dimensions that the operation names, where `value` lends its sizes. */
+/* The shape of g, with the sizes of `value` in the dimensions that the operation names. */
 static struct shape named_as_in(int value, int g)
 {
   struct shape shape = shape_of(g), named = shape_of(value);
@@ -54,7 +54,7 @@ static const char *swapped(const char *equation)
 
 /* ------------------------------------------------------------------------------------- products */
 
-/* The operands of "A,B->C" apart. */
+/* Splits "A,B->C" into its operands. */
 static void take_apart(const char *equation, const char *part[3])
 {
   size_t a = strcspn(equation, ","), b = strcspn(equation + a + 1, "-");
@@ -63,7 +63,7 @@ static void take_apart(const char *equation, const char *part[3])
   part[2] = equation + a + 1 + b + strlen("->");
 }
 
-/* The gradient of a number is a factor of matmul as a vector of one element. Gives its letters. */
+/* In matmul the gradient of a number is a vector of one element. Returns its letters. */
 static const char *as_operand(int *g, const char *letters)
 {
   if (*letters) return letters;
@@ -74,7 +74,7 @@ static const char *as_operand(int *g, const char *letters)
 }
 
 /* C = A B under "A,B->C": the gradient of A is "C,B->A", of B "C,A->B". A letter of A that neither
-   B nor C has was summed: its gradient is the same all along it. */
+   B nor C has was summed: the gradient is constant along it. */
 static int matmul_side(int g, const char *const part[3], int i)
 {
   struct op product = {.kind = OP_matmul, .nin = 2, .in = {g, forward_op->in[1 - i]}};
@@ -203,14 +203,14 @@ void spread_grad(int g)
 
 /* ----------------------------------------------------------------------- by indices of elements */
 
-/* The way back of what reads elements by index: adds them up where they were read. */
+/* The gradient of a read by index: adds elements up where they were read. */
 static void give_added(int g, enum op_kind kind)
 {
   struct op op = like_forward(kind, 2, (int[]){g, forward_op->in[1]});
   give_gradient(0, append_backward_shaped(op, named_as_in(forward_op->in[0], g)));
 }
 
-/* Of a single element of each row the way back goes element by element. */
+/* A read of a single element of each row has a gradient by element. */
 void gather_grad(int g)
 {
   struct shape picked = shape_of(forward_op->in[1]);
@@ -224,7 +224,7 @@ void gather_grad(int g)
   give_added(g, OP_scatter_add);
 }
 
-/* The value with the dimension that the operation names, of size 1. */
+/* The value with the operation's dimension added, of size 1. */
 static int with_dimension(int value)
 {
   struct shape shape = shape_of(forward_op->out);
@@ -261,7 +261,7 @@ void index_add_grad(int g)
                 append_backward(like_forward(OP_index_select, 2, (int[]){g, forward_op->in[1]})));
 }
 
-/* What was overwritten has none. */
+/* Overwritten elements have no gradient. */
 void scatter_grad(int g)
 {
   int index = forward_op->in[1];
@@ -331,7 +331,7 @@ void max_pool2d_grad(int g)
   give_gradient(0, append_backward_shaped(op, shape_of(forward_op->in[0])));
 }
 
-/* What makes a gradient must have the dimensions of its input. */
+/* The gradient of an input must have the input's dimensions. */
 static void check_backward(const struct op *op, const struct custom *of, int i)
 {
   struct letters l;
@@ -372,8 +372,8 @@ void custom_grad(int g)
 
 /* ------------------------------------------------------------------------------- without a rule */
 
-/* DTensor's: back to where the input lay, pending sums made whole, in the type that was asked for.
-   Where nothing changes, that is left to grad.c, once for all that is added to the gradient. */
+/* As in DTensor: back to the input's layout, pending sums reduced, in the requested type. If
+   nothing changes, grad.c does it once, for the whole gradient. */
 void redistribute_grad(int g)
 {
   if (stays(forward_op)) {

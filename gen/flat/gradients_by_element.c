@@ -1,5 +1,6 @@
 /* gradients_by_element.c: the gradients of the rows that compute each element from those at its
-   place, and of the few that drop or turn elements: gradients.c has what all gradients keep to. */
+   place, and of the few that drop or rotate elements. gradients.c has the rules for all
+   gradients. */
 #include "flat/flat.h"
 
 /* --------------------------------------------------------------------------- element by element */
@@ -16,7 +17,7 @@ void sub_grad(int g)
   if (needs_gradient(1)) give_gradient(1, backward_unary(OP_neg, g));
 }
 
-/* Of the buffer no derivative, but how far it is to go back. */
+/* The buffer gets no derivative, but the amount that the update subtracts from it. */
 void running_grad(int g)
 {
   int value = forward_op->in[0], buffer = forward_op->in[1];
@@ -40,7 +41,7 @@ void div_grad(int g)
                                                 forward_op->in[1])));
 }
 
-/* 1 where `chosen` says that the input was taken over the other, a half where they are equal. */
+/* 1 where `chosen` selected the input over the other, 1/2 where they are equal. */
 static void choice_grad(int g, enum op_kind chosen)
 {
   for (int i = 0; i < 2; i++) {
@@ -63,8 +64,7 @@ void minimum_grad(int g)
   choice_grad(g, OP_lt);
 }
 
-/* b a^(b - 1), and a^b log a; both are 0 where a product with infinity would make them no
-   number. */
+/* b a^(b - 1), and a^b log a; both are 0 where a product with infinity would give NaN. */
 void pow_grad(int g)
 {
   int a = forward_op->in[0], b = forward_op->in[1];
@@ -83,7 +83,7 @@ void pow_grad(int g)
   }
 }
 
-/* s a^(s - 1); of a^0 it is 0, in a = 0 too. */
+/* s a^(s - 1); the gradient of a^0 is 0, also for a = 0. */
 void power_grad(int g)
 {
   double s = forward_op->scalar;
@@ -145,7 +145,7 @@ void sqrt_grad(int g)
   give_gradient(0, backward_scale(backward_binary(OP_div, g, forward_op->out), 0.5));
 }
 
-/* The slope of 1 / sqrt(a) is -1/2 of its third power. */
+/* The derivative of 1 / sqrt(a) is -1/2 of its third power. */
 void rsqrt_grad(int g)
 {
   give_product(
@@ -200,7 +200,7 @@ void gelu_tanh_grad(int g)
   give_gradient(0, backward_binary(OP_gelu_tanh_back, g, forward_op->in[0]));
 }
 
-/* Not a product: what was not chosen may have an infinite gradient, which must not reach it. */
+/* Not a product: the side not chosen may have an infinite gradient, which must not reach it. */
 void where_grad(int g)
 {
   int condition = forward_op->in[0];
@@ -214,7 +214,7 @@ void cast_grad(int g)
   give_gradient(0, g);
 }
 
-/* The same elements are dropped: the mask depends on the stream and the place alone. */
+/* The same elements are dropped: the mask depends only on the stream and the place. */
 void dropout_grad(int g)
 {
   give_gradient(0, append_backward(like_forward(OP_dropout, 1, &g)));
@@ -230,7 +230,7 @@ void triu_grad(int g)
   give_gradient(0, append_backward(like_forward(OP_triu, 1, &g)));
 }
 
-/* Minus the value: the operation before of the same module that computes it, if there is one. */
+/* Minus the value: an earlier operation of the same module that computes it, if there is one. */
 static int negated(int value)
 {
   for (int i = graph->norder; i-- > 0;) {
@@ -241,7 +241,7 @@ static int negated(int value)
   return backward_unary(OP_neg, value);
 }
 
-/* Turned back: by an angle with the same cosine and minus the sine. */
+/* Rotates back: by an angle with the same cosine and minus the sine. */
 static void turn_back(int g)
 {
   if (needs_gradient(1) || needs_gradient(2))

@@ -1,16 +1,16 @@
-/* orders_taken.c: of the pass `assign_dim_order`: in which orders in memory of its operands an
-   operation can be done. */
+/* orders_taken.c: a part of the pass `assign_dim_order`: the orders in memory of its operands that
+   an operation takes. */
 #include "flat/flat.h"
 
 #include <string.h>
 
-/* Whether its dimensions lie in another order than they are written in. */
+/* Whether the order of its dimensions in memory is not the written one. */
 bool lies_in_other_order(int value)
 {
   return graph->value[value].order != 0;
 }
 
-/* Whether any of its operands lies in another order than it is written in. */
+/* Whether the order of any operand is not the written one. */
 bool has_other_orders(const struct op *op)
 {
   for (int i = 0; i < operand_count(op); i++)
@@ -18,14 +18,14 @@ bool has_other_orders(const struct op *op)
   return false;
 }
 
-/* Whether it moves or reduces elements without a rule: dimensions stay what they are. */
+/* Whether it moves or reduces elements without a rule and keeps its dimensions. */
 bool keeps_dimensions(const struct op *op)
 {
   return op_row[op->kind].step == PACKING || op_row[op->kind].step == LOCAL_STEP ||
          (is_collective(op->kind) && op->kind != OP_exchange);
 }
 
-/* Whether operand i, or with NONE any, may lie in another order. */
+/* Whether operand i (NONE: any) may have another order in memory. */
 bool takes_other_orders(const struct op *op, int i)
 {
   if (has_kernel(op->kind)) return i == NONE || takes_steps(op, i);
@@ -33,7 +33,7 @@ bool takes_other_orders(const struct op *op, int i)
          op->kind == OP_view || keeps_dimensions(op);
 }
 
-/* The letters of a value's dimensions in the order in which they lie in memory. */
+/* The letters of a value's dimensions in their order in memory. */
 int letters_in_memory(const struct axis *axis, int value, int *letter)
 {
   int n = 0;
@@ -57,9 +57,8 @@ bool is_same_bytes(const struct op *view)
          !memcmp(in, out, (size_t)n * sizeof *in);
 }
 
-/* Whether the parts along `dim` that a collective takes from the value, or leaves in it, lie one
-   after the other. Where they would not as the value is written, there is a packing, which makes
-   them so in any order. */
+/* Whether the parts along `dim` that a collective reads or writes are contiguous in the value. If
+   they are not in the written order, a packing makes them so in any order. */
 static bool has_parts(int value, int dim)
 {
   if (!lies_in_other_order(value) || dimension_at(value, 0) == dim) return true;
@@ -69,7 +68,7 @@ static bool has_parts(int value, int dim)
   return false;
 }
 
-/* Whether a kernel from a file, which asks how some operands lie, takes all as they do. */
+/* Whether a kernel from a file, which asks for the strides of some operands, takes all orders. */
 static bool suits_kernel(const struct op *op)
 {
   for (int i = 0; i < operand_count(op); i++) {

@@ -33,8 +33,7 @@
 #define NEVER (INT64_MAX / 4)
 
 static int known;       /* how many values there were before the first copy */
-static int *element;    /* by module: the module of a list that it is, or that contains it; or
-                           NONE */
+static int *element;    /* by module: itself or its ancestor that is in a list; or NONE */
 static int *checkpoint; /* the same for the outermost ModuleList */
 static bool *again;     /* by value: the backward makes it again */
 static int *copy;       /* by value: its copy, or NONE */
@@ -299,8 +298,8 @@ static void mark_cheap(void)
   for (int k = 0; k < n.list.n; k++) again[n.list.at[k]] = near[n.node[n.list.at[k]] + 1];
 }
 
-/* The value that the backward reads. If it is made again, its copy, which is written now, with
-   the copies of its inputs, unless it is there already. */
+/* The value for the backward to read. If it is made again: its copy, which is appended here with
+   the copies of its inputs, unless it exists. */
 static int bring(int value)
 {
   if (value >= known || !again[value]) return value;

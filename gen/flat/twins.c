@@ -1,17 +1,16 @@
-/* twins.c: operations that equal modules have in the same place of a phase: they are decided alike,
-   so that outline.c can fold the modules afterwards. */
+/* twins.c: finds twins, the operations at the same place of a phase in equal modules. Passes decide
+   them together, so that outline.c can fold the modules afterwards. */
 #include "flat/flat.h"
 
 #include <string.h>
 
-/* Where an operation stands: in modules of this class of paths, as the place-th of its phase; class
+/* The place of an operation: in modules of this class of paths, as the place-th of its phase; class
    NONE: in no such module. */
 struct spot {
   int class, phase, place;
 };
 
-/* The number of the class of the path: of "layers.*.attention", say. NONE where it has no
-   number. */
+/* The number of the path's class, such as "layers.*.attention". NONE if the path has no number. */
 static int class_of_path(struct memo *classes, const char *path)
 {
   static struct query q;
@@ -38,7 +37,7 @@ static bool are_alike(const struct op *a, const struct op *b)
   return true;
 }
 
-/* By operation; gives how many classes there are. */
+/* By operation; returns the number of classes. */
 static int find_spots(struct spot *spot)
 {
   struct memo classes = {0};
@@ -56,7 +55,7 @@ static int find_spots(struct spot *spot)
   return classes.n;
 }
 
-/* The last operation met in this spot, which is the next one's twin, if they are alike. */
+/* The last operation met in this spot: the twin of the next one, if they are equal. */
 static int *last_in(struct list *places, const struct spot *s)
 {
   struct list *list = &places[s->class * PHASES + s->phase];

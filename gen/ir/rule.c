@@ -1,20 +1,20 @@
-/* rule.c: the row language of ops.h. Puts a rule (rule_text.c) to an operation's operands as
-   letters: which dimension of each is which, and of what size. choices.c derives from the letters
-   how the operation may be cut. */
+/* rule.c: the rules of ops.h. Applies a rule (rule_text.c) to an operation's operands: finds the
+   letters and the size of each dimension. choices.c derives from the letters how the operation may
+   be cut. */
 #include "ir/ir.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
-/* An operation's rule: the operand of each of its inputs, where one is repeated, too. */
+/* An operation's rule: the rule's operand for each input, also where one is repeated. */
 struct reading {
   const struct rule *rule;
   int nin;
   const struct rule_operand *in[MAX_INPUTS];
 };
 
-/* What a scalar alone is by a rule without inputs. */
+/* The operand of a lone scalar in a rule without inputs. */
 static const struct rule_operand nothing = {.type = NONE};
 
 static struct reading read_rule(const struct op *op)
@@ -47,12 +47,12 @@ struct place {
   int *ndim;
 };
 
-/* What find_letters works on. */
+/* The state of find_letters. */
 static const struct op *op;
 static struct letters *found;
 static struct reading rule;
-static int number[MAX_LETTERS]; /* of letters with one name: which of them */
-static int nbatch, ncapital; /* dimensions of `...`, and those that a capital letter stands for */
+static int number[MAX_LETTERS];  /* of letters with one name: their index */
+static int nbatch, ncapital;     /* dimensions of `...`, and of a capital letter */
 static int seen_in[MAX_LETTERS]; /* the input that gave the size */
 
 static bool rule_has_capital(void)
@@ -64,9 +64,9 @@ static bool rule_has_capital(void)
   return false;
 }
 
-/* How many of an operand's dimensions are not those of `...`. A capital letter beside `...` stands
-   for as many as the operation names; alone, for one. An operand without the capital letter has
-   ones there, where the operation keeps them. */
+/* The number of an operand's dimensions outside `...`. A capital letter next to `...` stands for as
+   many as the operation names; otherwise for one. An operand without the capital letter has
+   dimensions of size 1 there, if the operation keeps them. */
 static int named_dimensions(const struct rule_operand *o)
 {
   bool rest = operand_has(o, is_rest_dimension);
@@ -79,7 +79,7 @@ static int named_dimensions(const struct rule_operand *o)
   return n;
 }
 
-/* A kernel of an operator's own goes over `...` as over one dimension. */
+/* A kernel of an operator's own treats `...` as one dimension. */
 static _Noreturn void no_stretching(int i)
 {
   plan_error(
@@ -137,7 +137,7 @@ static void put_axis(const struct place *p, const struct rule_dimension *d, int 
   for (int i = 0; i < d->n; i++) axis->letter[i] = letter_of(&d->term[i], which);
 }
 
-/* `...` with the capital letter among it: `rest` dimensions and those at op->dims. */
+/* `...` with the capital letter in it: `rest` dimensions and those at op->dims. */
 static void put_rest(const struct place *p, const struct rule_dimension *d, int rest)
 {
   static const struct rule_dimension one = {0};
@@ -181,7 +181,7 @@ static void put_output(int k)
   found->type[k] = p.operand->type;
 }
 
-/* The operand that the operation walks over is first, so that its letters are in order. */
+/* The operand that gives the iteration space is first, so that its letters are in order. */
 static void put_operands(void)
 {
   bool reduces = is_reduce(op->kind);
@@ -193,7 +193,7 @@ static void put_operands(void)
 
 /* ------------------------------------------------------------------------------- letters' sizes */
 
-/* Of the operands one after the other: the inputs, then the outputs as far as they are made. */
+/* The i-th operand's shape: the inputs, then the outputs as far as they are made. */
 static struct shape operand_shape(int i)
 {
   return graph->value[nth_operand(op, i)].shape;
@@ -218,7 +218,7 @@ static _Noreturn void misfit(int letter, int i, int64_t size)
              printable(op_name(op)), shape_text(a), shape_text(b), found->size[letter], size);
 }
 
-/* The sizes of a repeated operand may differ: where parts are joined, one behind the other. */
+/* The sizes of a repeated operand may differ in the dimension along which parts are joined. */
 static bool may_differ(int letter)
 {
   for (int i = 0; i < rule.nin; i++)
@@ -226,7 +226,7 @@ static bool may_differ(int letter)
   return false;
 }
 
-/* The letter's size from one dimension of operand i. Of `...` a size of 1 stretches. */
+/* Sets the letter's size from one dimension of operand i. In `...` a size of 1 broadcasts. */
 static void meet(int letter, int64_t size, int i)
 {
   int64_t *known = &found->size[letter];
@@ -241,8 +241,7 @@ static void meet(int letter, int64_t size, int i)
   }
 }
 
-/* What is known of a merged dimension's letters, and the one that is not; false if several are
-   not. */
+/* Solves a merged dimension for its one unknown letter; false if several are unknown. */
 static bool solve_merged(const struct axis *axis, int64_t size, int i)
 {
   int64_t known = 1;
@@ -295,7 +294,7 @@ static void drop_ones(struct axis *axis, int64_t size)
   axis->n = n;
 }
 
-/* In one operand the letter becomes two, the inner one behind it. */
+/* In one operand the letter becomes two, outer and inner. */
 static void split_in(struct axis *axis, int ndim, int letter, int inner)
 {
   for (int d = 0; d < ndim; d++)
@@ -306,7 +305,7 @@ static void split_in(struct axis *axis, int ndim, int letter, int inner)
     }
 }
 
-/* A view of what is cut in strides: letters end where the strides do. */
+/* A view of a strided shard: letters end where the strides do. */
 static void split_letter(int letter, int64_t outer)
 {
   if (found->n == MAX_LETTERS) return;
@@ -361,7 +360,7 @@ static void find_letters(const struct op *of, struct letters *l)
   if (op->kind == OP_view) split_at_strides();
 }
 
-/* All that an operation's letters depend on. */
+/* Everything that determines an operation's letters. */
 static void ask_letters(struct query *q, const struct op *of)
 {
   begin_query(q);

@@ -1,5 +1,5 @@
-/* rule_text.c: the text of a rule, as ops.h has the grammar, taken apart into operands, dimensions
-   and letters; and whether a rule that a plan writes is one. */
+/* rule_text.c: parses the text of a rule (ops.h has the grammar) into operands, dimensions and
+   letters, and checks a rule that a plan writes. */
 #include "ir/ir.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@ static const char *scan_marks(const char *c, struct rule_letter *t)
   return c;
 }
 
-/* A letter, its size and its marks; NULL where there is none. */
+/* A letter, its size and its marks; NULL if there is none. */
 static const char *scan_letter(const char *c, struct rule_letter *t)
 {
   if (!isalpha((unsigned char)*c)) return NULL;
@@ -118,7 +118,7 @@ static bool scan_rule(const char *text, struct rule *r)
   return c && !*c;
 }
 
-/* Rules that were taken apart: each is so once. By the hash of its text. */
+/* The parsed rules: each text is parsed once. By the hash of its text. */
 struct known {
   const char *text;
   const struct rule *rule;
