@@ -1,4 +1,4 @@
-/* ways.h: in which layouts an operation may run, and what that costs. */
+/* ways.h: the layouts in which an operation may run, and their cost. */
 #ifndef TPGEN_SHARDING_WAYS_H
 #define TPGEN_SHARDING_WAYS_H
 
@@ -8,30 +8,30 @@
 /* One way in which an operation may run on one dimension of the mesh. */
 struct choice {
   struct placement in[MAX_INPUTS], out[MAX_OUTPUTS];
-  int letter; /* that is cut, or NONE */
+  int letter; /* the letter that is cut, or NONE */
 };
-/* All legal ways, the one with everything replicated first; gives how many. Cuts in strides, and
-   those in another order than the mesh's, are among them where an input lies so. */
+/* All legal ways, the one with everything replicated first; returns their number. They include
+   strided cuts, and cuts in another order than the mesh's, if an input has them. */
 enum { MAX_CHOICES = 64 };
 
-/* How an operation runs: where it takes its inputs, and where its outputs lie. */
+/* How an operation runs: the layouts of its inputs and outputs. */
 struct way {
   struct layout in[MAX_INPUTS], out[MAX_OUTPUTS];
 };
-/* What is known around it, while `propagate` goes through the program; NONE where there is none. */
+/* The surroundings of the operation, while `propagate` walks the program; NONE for none. */
 struct surroundings {
   int *asked_of;     /* by value: the plan's redistribute of it */
-  int *taken_by;     /* by value: the first operation that takes it, but redistributes */
+  int *taken_by;     /* by value: the first reader that is not a redistribute */
   int *moved_to;     /* by value: the last redistribute already made of it */
   int *moved_before; /* by operation: the redistribute before it, of the same value */
 };
 
-/* What DTensor's rules say of an operation: it runs as its inputs lie, or on other layouts, or
-   not. */
+/* What DTensor's rules decide for an operation: it runs on its inputs' layouts, or on other
+   layouts, or not. */
 struct ruling {
   enum { RULE_RUNS, RULE_RESHARDS, RULE_ERROR } what;
   struct layout out;            /* RULE_RUNS */
-  struct layout in[MAX_INPUTS]; /* RULE_RESHARDS: what the inputs should become */
+  struct layout in[MAX_INPUTS]; /* RULE_RESHARDS: the layouts that the inputs should get */
   char error[96];               /* RULE_ERROR */
 };
 /* An operation as the rules see it. */
@@ -40,15 +40,15 @@ struct ruled {
   struct shape shape[MAX_INPUTS];
   struct layout layout[MAX_INPUTS];
   bool linear;
-  const struct layout *enforce; /* pointwise_rule: of what is written in place; or NULL */
+  const struct layout *enforce; /* pointwise_rule: of the operand written in place; or NULL */
 };
 
-/* What a way costs, or a part of it. */
+/* The cost of a way, or a part of it. */
 struct price {
   double bytes;
   int sums, moves;
-  int apart;   /* dimensions of the mesh on which a gradient does not lie as its value */
-  int refused; /* what the plan asks of the output that cannot be made of it */
+  int apart;   /* mesh dimensions where a gradient's layout differs from its value's */
+  int refused; /* the plan's requests for the output that cannot be met */
 };
 
 #endif
