@@ -1,54 +1,54 @@
 /* kernel_file.c: operators whose kernels are files: templates/kernels/NAME.c and NAME.cu, for the
    rows of ops.h that have a rule and no element; and the files that a plan names for its own
-   operators. This comment is the page for whoever writes one.
+   operators. This comment is the manual for authors of such files.
 
-   A file is C or CUDA text with holes. It is filled in with the sizes of a rank's parts and goes
-   into the program's kernels; kernels that come out alike are one.
+   A file is C or CUDA text with holes. The sizes of a rank's parts fill them, and the text becomes
+   a part of the program's kernels; kernels with the same text are one.
 
      C      A function  void $name$(...)  at the beginning of a line, and before it, if need be,
             static functions whose names begin with $name$_.
      CUDA   One or more functions  __global__ void $name$(...), $name$_2nd(...)  and so on, all with
-            the same parameters, each right behind a line  // launch: BLOCKS, THREADS  of whole
-            numbers, holes and + - * / % ( ); behind them may stand how many BYTES of dynamic shared
-            memory a block takes. They run in the order in which they stand. Static __device__
-            functions may stand among them. There are cuda_kernels.h and cuda_tiles.h.
+            the same parameters, each after a line  // launch: BLOCKS, THREADS  of whole numbers,
+            holes and + - * / % ( ); a third number, BYTES, is the dynamic shared memory of a
+            block. They run in the order of the file. Static __device__ functions may be among
+            them. They may use cuda_kernels.h and cuda_tiles.h.
 
    The parameters are the outputs and then the inputs in the order of the rule, each the rank's
-   part, its elements one after the other, the last dimension's neighbours adjacent:
+   part, contiguous, in row-major order:
 
      float *restrict out, const int *restrict a      in CUDA  float *__restrict__ out
 
-   A parameter for which the file asks how far apart its elements are, $step_a_x$, may have its
-   dimensions in another order in memory, which spares copies; but the neighbours of the last are
-   adjacent in any case.
+   If the file uses a stride of a parameter, $step_a_x$, the parameter may have its dimensions in
+   another order in memory, which saves copies; the last dimension is still innermost.
 
-   float, int or, of truth values, unsigned char, 0 or 1; bf16, with bf16_to_float and float_to_bf16
-   of runtime/elements.h, where it takes bfloat16. A parameter that may be float or bf16 is declared
-   const $type_a$ *restrict a, and its elements are read as $float_a$(a[i]); our own kernels take
-   every floating input so, and make floats, but for attention. Behind them the kernel may ask, for
-   letters of the rule that are marked @, for the index in the whole tensor at which the rank's part
-   begins: long first_x  for letter x. (Sizes differ between ranks only where they must; where a
-   part begins differs always, so it is no hole: most ranks share one kernel.)
+   Types are float, int or, for truth values, unsigned char, 0 or 1; bf16, with bf16_to_float and
+   float_to_bf16 of runtime/elements.h, if the kernel takes bfloat16. A parameter that may be float
+   or bf16 is declared const $type_a$ *restrict a, and its elements are read as $float_a$(a[i]);
+   our own kernels take every floating input so, and make floats, except attention. After these
+   parameters the kernel may have, for letters of the rule that are marked @, the index in the whole
+   tensor at which the rank's part begins: long first_x  for letter x. (Sizes differ between ranks
+   only if they must; the beginning of a part always differs, so it is no hole: most ranks share one
+   kernel.)
 
-   Holes, of the rule  ...x,...y->...xy :
+   Holes, for the rule  ...x,...y->...xy :
 
-     $x$        The size of letter x in this rank's part. Of a capital letter: the product of all
+     $x$        The size of letter x in this rank's part. For a capital letter: the product of all
                 dimensions for which it stands.
      $whole_x$  Its size in the whole tensor.
      $batch$    The product of all dimensions of `...`: they are equal in all operands that have
-   them; only element-wise operators stretch. $before$   Of those that stand before the capital
-   letter's dimensions, and of those after them: $after$    the operand is [$before$, $D$, $after$].
-     $step_a_x$ How many elements neighbours along letter x lie apart in parameter a.
+                them; only element-wise operators broadcast.
+     $before$, $after$  The product of those before, and of those after, the capital letter's
+                dimensions: the operand is [$before$, $D$, $after$].
+     $step_a_x$ The stride, in elements, of letter x in parameter a.
      $type_a$   The type of parameter a's elements.
      $float_a$(x)  x, an element of parameter a, as a float: x, or bf16_to_float(x).
-     $s$        The operation's scalar, where no letter of the rule is called s.
+     $s$        The operation's scalar, if no letter of the rule is called s.
      $stride_y$ A number of the row, by its name.
 
-   No size is 0: where a part is empty there is nothing to compute, and outputs that are there
-   all the same are sums, maxima or minima of nothing. What a kernel adds up it adds up in the same
-   order every time: no atomic additions of floats. Programs may be large: sizes are int literals,
-   so multiply as long. The text is compiled with -Wall -Wextra -Wconversion -Wshadow, and by nvcc,
-   for all of whose warnings it must give no cause. */
+   No size is 0: an empty part needs no kernel; tpgen itself sets outputs that are sums, maxima or
+   minima of nothing. A kernel must add in the same order every time: no atomic additions of floats.
+   Programs may be large: sizes are int literals, so multiply as long. The text is compiled with
+   -Wall -Wextra -Wconversion -Wshadow, and by nvcc, and must not cause any of their warnings. */
 #include "kernel/kernel.h"
 
 #include <ctype.h>
@@ -113,7 +113,7 @@ static int64_t atom_at(const char **c)
   return value;
 }
 
-/* "12, 256" of what stands behind "// launch:", which may be "BLOCKS, THREADS, BYTES", too. */
+/* "12, 256", the text after "// launch:"; it may be "BLOCKS, THREADS, BYTES", too. */
 static char *launch_text(const char *line)
 {
   const char *c = line;
@@ -142,7 +142,7 @@ struct function_text {
   const char *launch;      /* CUDA: blocks and threads, and bytes of shared memory if any */
 };
 
-/* Its words, parted by one blank each. */
+/* Its words, separated by one blank each. */
 static char *in_one_line(const char *begin, const char *end)
 {
   struct buffer b = {0};
@@ -169,7 +169,7 @@ static struct function_text function_at(const char *begin, const char *start)
   return f;
 }
 
-/* Where the line begins that starts so, from `from` on, or NULL. */
+/* The next line from `from` on that begins with `start`, or NULL. */
 static const char *line_with(const char *file, const char *from, const char *start)
 {
   for (const char *c = from; (c = strstr(c, start)); c++)
@@ -207,7 +207,7 @@ static int find_cuda_functions(const char *file, struct function_text *list)
   return n;
 }
 
-/* The text that goes into the program: without the lines on launching, and each head in one line,
+/* The program's text of the functions: without the lines on launches, and each head in one line,
    which add_kernel breaks when it knows the name. */
 static char *definition_of(const char *file, const struct function_text *list, int n)
 {
@@ -253,7 +253,7 @@ static void put_operand(struct buffer *b, int i, const char *parameter)
   put(b, "%s%s", b->length ? ", " : "", c_name(value));
 }
 
-/* Where the rank's part of the letter begins. */
+/* The start of the rank's part along the letter. */
 static char *first_of(char name)
 {
   for (int i = 0; i < file_operands(); i++)
@@ -319,7 +319,7 @@ static char *kernel_name(void)
   return b.text;
 }
 
-/* The functions of a filled file, which are added to the program's kernels; gives their name. */
+/* Adds the functions of a filled file to the program's kernels; returns their name. */
 static const char *add_functions(const char *file, const char *wanted, struct function_text *list,
                                  int *n)
 {
@@ -339,7 +339,7 @@ static char *call_text(const struct function_text *f, const char *name, const ch
               f->launch, given);
 }
 
-/* Sets output k, a maximum or a minimum, to what that is of no element. */
+/* Sets output k, a maximum or a minimum, to its value over no elements. */
 static char *fill_text(int k)
 {
   int value = file_kernel.op->out + k, n;
@@ -375,7 +375,8 @@ static char *nothing_text(void)
   return b.text;
 }
 
-/* Of several statements emit does not break the lines. */
+/* The calls. This function wraps several calls: emit does not wrap the lines of several statements.
+ */
 static char *calls_text(const struct function_text *list, int n, const char *name)
 {
   struct buffer b = {0};

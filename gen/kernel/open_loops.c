@@ -1,6 +1,6 @@
-/* open_loops.c: who goes through the loops of a kernel. On the CPU threads share the outer ones,
-   the lanes of vectors the innermost. On a GPU a thread has iterations by its number in the block,
-   and by the block's. */
+/* open_loops.c: the distribution of a kernel's loops. On the CPU threads share the outer ones,
+   vector lanes the innermost. On a GPU a thread's iterations follow from its number in the block
+   and from the block's number. */
 #include "kernel/kernel.h"
 
 #include <inttypes.h>

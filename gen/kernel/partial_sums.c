@@ -1,15 +1,15 @@
-/* partial_sums.c: sums of which the blocks of a CUDA kernel have parts.
+/* partial_sums.c: sums that the blocks of a CUDA kernel make in parts.
 
-   There is no order in which blocks would add to one number. So each stores its part of every sum,
-   one part of them all behind the other, and a second kernel, made from templates/add_parts.cu,
-   adds them up in the order of the parts. They lie in a place of their own in struct memory, which
-   every kernel takes anew: kernels run one after the other. */
+   Blocks have no fixed order in which they could add to one number. So each stores its part of
+   every sum, part after part, and a second kernel, made from templates/add_parts.cu, adds them in
+   the order of the parts. The parts are in scratch of struct memory, which every kernel reuses:
+   kernels run one after the other. */
 #include "kernel/kernel.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* The statement that adds them up, and its kernel. */
+/* The statement that adds the parts, and its kernel. */
 static char *adding_call(const struct draft *k, int n, int64_t parts, const char *from)
 {
   const struct op *op = &graph->op[k->group->body[n]];
@@ -41,7 +41,7 @@ const char *add_parts(struct draft *k, int n, int64_t parts)
   return add_extra(k, "float *__restrict__", text("%s_parts", sums), place);
 }
 
-/* Where the sum at hand is in a part, which begins at `start`. */
+/* The place of the current sum in a part, which begins at `start`. */
 static char *place_in_part(const struct draft *k, const struct operand *operand, const char *start)
 {
   return place_text(start, index_text(&k->loops, operand, NONE, NULL));
@@ -57,7 +57,7 @@ void store_part(struct code *c, struct draft *k, int n, const char *parts, const
     add_assignment(c, text("%s[%s]", parts, at), sum);
   } else if (stride_along(&k->loops, &operand, last) == 1) {
     add_statement(c, text("store(%s, %s)", place_text(parts, at), sum));
-  } else { /* the sums' neighbours lie elsewhere */
+  } else { /* the sums are not contiguous */
     k->loops.inner = text("%s + v", variable_text(&k->loops, k->loops.last[last]));
     at = place_in_part(k, &operand, start);
     k->loops.inner = NULL;

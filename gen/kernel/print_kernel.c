@@ -1,5 +1,5 @@
 /* print_kernel.c: the code of a kernel as C or CUDA. They differ in the marks of loops: OpenMP's
-   pragmas, or unrolling; what blocks and threads of a GPU do is in the code already. */
+   pragmas, or unrolling; the code has the work of a GPU's blocks and threads already. */
 #include "kernel/kernel.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static char *term_text(const struct statement *n)
               n->value);
 }
 
-/* "reduction(+ : sum_of)" of each variable that the loop reduces into: its lanes have a part each.
+/* "reduction(+ : sum_of)" for each variable that the loop reduces into: each lane has a part of it.
  */
 static void put_clauses(struct buffer *b, const struct code *body)
 {

@@ -1,8 +1,8 @@
 /* reduction.c: the reductions of a kernel, as statements before, in and after its loops.
 
-   A bfloat16 is reduced as a float, and rounded at the end. Sums of floats are added up in double
-   on the CPU, in float by each thread on CUDA and, where they go on in memory, over columns; sums
-   of whole numbers in long. The greatest and the least number is NaN where one of them is. */
+   A bfloat16 is reduced as a float, and rounded at the end. Sums of floats are accumulated in
+   double on the CPU, in float by each thread on CUDA and, for columns, in memory; sums of whole
+   numbers in long. A maximum or minimum is NaN if one of the numbers is. */
 #include "kernel/kernel.h"
 
 #include <string.h>
@@ -21,7 +21,8 @@ const char *neutral_text(const struct op *op)
   return reduction == MAX ? least[type_reduced(op)] : greatest[type_reduced(op)];
 }
 
-/* "mean_sum", "d_weight_sum" after what becomes of it; where that says it already, "sum_of". */
+/* "mean_sum", "d_weight_sum", after the value made from it; "sum_of" if that name says so already.
+ */
 static const char *accumulator(const struct draft *k, int n)
 {
   static const char *const word[] = {[SUM] = "sum", [MAX] = "max", [MIN] = "min"};

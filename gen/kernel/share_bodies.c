@@ -1,16 +1,17 @@
 /* share_bodies.c: kernels that differ by sizes alone become instances of one template.
 
-   Takes   all kernels of a CUDA program, the code of those of fused operations with them.
-   Leaves  one body for each code before the first of its kernels, its sizes parameters of a
-   template; each of the kernels is a call of it with its sizes. So compilers still see constants.
+   Takes   all kernels of a CUDA program, those of fused operations with their code.
+   Leaves  one body for kernels with the same code except sizes, before the first of them; the sizes
+           are parameters of a template. Each kernel calls it with its sizes, so that compilers
+           still see constants.
 
-   Sizes are named by the loops that they are of: "ni", "nj"; a stride is a product of them. Numbers
-   that are neither are "size_1", "size_2". What is the same in all of the kernels stays as it is.
+   A size has the name of its loop: "ni", "nj"; a stride is a product of sizes. Other numbers are
+   "size_1", "size_2". Numbers that all the kernels share stay as they are.
 
-   In C there are no templates. A static inline function with the sizes as parameters is several
-   times slower there where gcc sees the constants too late: OpenMP's loops have become functions by
-   then, and conditional loads gathers. The latter is so too where only what is under the parallel
-   loop is such a function. */
+   C has no templates. A static inline function with the sizes as parameters is several times
+   slower there, because gcc sees the constants too late: it has already turned OpenMP's loops into
+   functions, and conditional loads into gathers. The latter also happens if only the body of the
+   parallel loop is such a function. */
 #include "kernel/kernel.h"
 
 #include <inttypes.h>
@@ -19,7 +20,7 @@
 
 enum { MOST_PARAMETERS = 8, MOST_OTHER = 4 };
 
-/* One number for each of the kernels. */
+/* One number in each of the kernels. */
 struct parameter {
   const char *name;
   const int64_t *size;
@@ -30,10 +31,10 @@ struct template
   const struct kernel **member;
   int n;
   int64_t **size; /* by member: the whole numbers of its code, in their order */
-  int position;   /* how many of them have been replaced */
+  int position;   /* how many of them are replaced */
   struct parameter parameter[MOST_PARAMETERS];
   int nparameter, nother;
-  bool fails; /* it would take too many parameters */
+  bool fails; /* it needs too many parameters */
 };
 
 /* ---------------------------------------------------------------------------------- the numbers */
@@ -79,7 +80,7 @@ static const char *parameter_name(struct template *t, const char *name, const in
   return name;
 }
 
-/* The sizes of a loop in all kernels. */
+/* The size of a loop, in all kernels. */
 static int64_t *loop_sizes(const struct template *t, int loop)
 {
   int64_t *size = alloc((size_t)t->n * sizeof *size);
@@ -115,7 +116,7 @@ static const char *product_text(struct template *t, int from, int to, int diviso
   return b.text;
 }
 
-/* The text for a number that is not the same in all kernels. */
+/* The text for a number that differs between the kernels. */
 static const char *size_as_text(struct template *t, const int64_t *number)
 {
   const struct draft *k = t->member[0]->draft;
@@ -194,7 +195,7 @@ static char *template_comment(const struct template *t)
   return comment_lines(text("%s.", b.text), 0);
 }
 
-/* Whether something in the kernel has the name of a parameter already. */
+/* Whether a name in the kernel equals that of a parameter. */
 static bool clashes(const struct template *t, const struct code *code)
 {
   const struct draft *k = t->member[0]->draft;

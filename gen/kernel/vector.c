@@ -1,12 +1,12 @@
-/* vector.c: neighbours in memory, which a thread of a CUDA kernel reads and writes at once.
+/* vector.c: neighbours in memory that a thread of a CUDA kernel reads and writes at once.
 
-   Takes   a kernel whose loops are known; how its operands are aligned (alignment.c).
-   Leaves  how many elements a vector has, and in the kernel's text the vectors: their loads before
-           the loop over their elements, and their stores behind it.
+   Takes   a kernel whose loops are known; the alignment of its operands (alignment.c).
+   Leaves  the number of elements of a vector and, in the kernel's code, the vectors: their loads
+           before the loop over their elements, and their stores after it.
 
-   What runs along the innermost loop with a stride of one is vectors; what all of them have in
-   common, or lies otherwise, is read where it is asked for. A kernel by rows goes over the row in
-   several stages: vectors that more than one of them speaks of are kept, where there is room. */
+   Operands with stride one along the innermost loop are vectors; others are loaded where they are
+   used. A kernel by rows makes a pass over the row for each stage: vectors that several stages use
+   are kept in registers, if there is room. */
 #include "kernel/kernel.h"
 
 #include <inttypes.h>
@@ -24,8 +24,8 @@ char *place_text(const char *base, const char *index)
   return strcmp(index, "0") ? text("%s + %s", base, index) : copy_text(base);
 }
 
-/* Of a place there is one vector in each stage, or in all of them where they are kept; of one that
-   an index names, in each stage. What is stored where something was read is "new_add_v". */
+/* A place in memory has one vector in each stage, or one for all stages if vectors are kept; if an
+   index names the place, one in each stage. A result stored over an input is "new_add_v". */
 static struct vector *find_vector(struct draft *k, int value, const char *first, bool indexed,
                                   bool written)
 {
@@ -56,7 +56,7 @@ static char *spoken_element(const struct vectors *all, struct vector *v)
   return text("%s%s[v]", v->name, is_kept_in_vector(v) && all->several ? "[part]" : "");
 }
 
-/* The index of the vector's first element: outside of the loop over its elements. */
+/* The index of the vector's first element, valid outside the loop over its elements. */
 static char *first_index(struct draft *k, const struct operand *operand, int dim, const char *at)
 {
   const char *inner = k->loops.inner;
@@ -108,7 +108,7 @@ static void add_load(struct code *c, const struct draft *k, const struct vector 
     add_declaration(c, text("const %s", type), v->name, load);
 }
 
-/* Whether this stage makes it: what is written is not read before. */
+/* Whether this stage makes it: no stage reads a written value before it is written. */
 static bool is_made(const struct vectors *all, const struct vector *v)
 {
   return v->written && v->from == all->stage;
