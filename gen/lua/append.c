@@ -1,5 +1,4 @@
-/* append.c: what the Lua side holds of a tensor, and operations appended where the plan is at
-   work. */
+/* append.c: what Lua holds of a tensor, and operations appended for the plan's current line. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
@@ -38,7 +37,7 @@ struct tensor *tensor_at(lua_State *L, int at)
 struct tensor *argument_tensor(lua_State *L, int at)
 {
   struct tensor *t = tensor_at(L, at);
-  return t ? t : luaL_checkudata(L, at, "tensor"); /* which says what is wrong */
+  return t ? t : luaL_checkudata(L, at, "tensor"); /* this names the mistake */
 }
 
 int tensor_value(const struct tensor *t)
@@ -55,8 +54,8 @@ int argument_value(lua_State *L, int at)
   return tensor_value(argument_tensor(L, at));
 }
 
-/* The cast of each parameter, and the call of a module in which it was made: another makes its own,
-   so that no cast lives longer than it is needed. By value. */
+/* By value: the cast of each parameter, and the module call in which it was made. Another call
+   makes its own cast, so that none lives longer than it is needed. */
 static struct cast {
   int value, call;
 } * casts;
@@ -174,7 +173,7 @@ struct op op_here(struct op op)
   return op;
 }
 
-/* What was appended makes; refused where it is too large. */
+/* The value of an appended operation; an error if it is too large. */
 static int checked(int value)
 {
   const struct op *op = &graph->op[graph->value[value].op];

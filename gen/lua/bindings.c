@@ -1,6 +1,6 @@
-/* bindings.c: what the Lua files in gen/ call to build the graph around its operations: parameters
-   and inputs, the mesh and the styles. The tree of modules is modules.c's, what is trained
-   training.c's. */
+/* bindings.c: the functions with which our Lua files build the graph around its operations:
+   parameters and inputs, the mesh and the styles. modules.c has those for the tree of modules,
+   training.c those for training. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
@@ -52,11 +52,11 @@ static int partial(lua_State *L)
 
 /* ---------------------------------------------------------------------- layouts, redistribution */
 
-/* What the plan says of where a tensor is to lie. */
+/* The layout that the plan requests for a tensor. */
 struct asked {
   struct layout to;
-  unsigned dims;   /* a bit for each mesh dimension that it speaks of */
-  unsigned turned; /* and for each whose turn it tells */
+  unsigned dims;   /* a bit for each mesh dimension with a request */
+  unsigned turned; /* and for each with an explicit turn */
   int line;
   const char *who;
 };
@@ -66,7 +66,8 @@ static const char *mesh_name(int mesh_dim)
   return printable(graph->mesh.name[mesh_dim]);
 }
 
-/* Two dimensions of the mesh that the plan knows as one cut in one turn. */
+/* An error if the turn is too large, or if an earlier mesh dimension has the same one, unless both
+   were split from one. */
 static void check_turn(const struct asked *a, int i)
 {
   int dim = a->to.on[i].dim, turn = a->to.on[i].turn, cuts = 0;
@@ -109,8 +110,8 @@ static void check_asked(struct asked *a)
     if (graph->mesh.size[i] == 1) a->to.on[i] = (struct placement){0};
 }
 
-/* {[mesh dimension] = placement} at `at`, for a tensor of this shape; a->line and a->who are
-   told. */
+/* {[mesh dimension] = placement} at `at`, for a tensor of this shape; the caller sets a->line and
+   a->who. */
 static void read_layout(lua_State *L, int at, struct shape shape, struct asked *a)
 {
   for (int i = 0; i < graph->mesh.ndim; i++) {
@@ -131,7 +132,7 @@ static void read_layout(lua_State *L, int at, struct shape shape, struct asked *
 }
 
 /* redistribute(tensor, {[mesh dimension] = placement}, type or nil, type of its gradient or nil,
-   why): the same values, moved and left in that type. */
+   why): the same values in another layout, moved and left in that type. */
 static int redistribute_tensor(lua_State *L)
 {
   int value = argument_operand(L, 1);
@@ -156,7 +157,7 @@ static int redistribute_tensor(lua_State *L)
   return 1;
 }
 
-/* finish(tensor, why): the same values; what is pending in them is reduced, on every rank. */
+/* finish(tensor, why): the same values, with pending sums reduced, on every rank. */
 static int finish_tensor(lua_State *L)
 {
   int value = argument_operand(L, 1);
@@ -176,7 +177,7 @@ static int finish_tensor(lua_State *L)
 
 /* ------------------------------------------------------------- parameters, and a step's inputs */
 
-/* Keeps the tensor at the top as long as Lua lives: styles that are pending point to it. */
+/* Keeps the tensor at the top alive until Lua ends: pending styles point to it. */
 static void keep(lua_State *L)
 {
   static const char kept; /* its address: the list of them, in Lua's registry */
@@ -191,7 +192,7 @@ static void keep(lua_State *L)
   lua_pop(L, 1);
 }
 
-/* parameter(what, shape, init kind, a, b): one that is not part of a model yet. */
+/* parameter(what, shape, init kind, a, b): a parameter that is not part of a model yet. */
 static int parameter(lua_State *L)
 {
   struct shape s = argument_shape(L, 2, luaL_checkstring(L, 1));
@@ -240,7 +241,7 @@ static double number_at(lua_State *L, int list, int i)
   return n;
 }
 
-/* set_mesh(names, sizes, bandwidths, latencies, memory): 0 where they are not told. */
+/* set_mesh(names, sizes, bandwidths, latencies, memory): 0 for those not given. */
 static int set_mesh(lua_State *L)
 {
   struct mesh *m = &graph->mesh;
@@ -277,8 +278,8 @@ static int set_device(lua_State *L)
   return 0;
 }
 
-/* split_mesh(dimension, ranks, name, inner name): the dimension is two from here on: that of groups
-   of so many ranks, and that within a group. */
+/* split_mesh(dimension, ranks, name, inner name): splits the dimension in two: one over groups of
+   `ranks` ranks, one within a group. */
 static int split_mesh(lua_State *L)
 {
   struct mesh *m = &graph->mesh;
@@ -341,8 +342,8 @@ void place_by_style(struct style s)
   graph->style[graph->nstyle++] = s;
 }
 
-/* place_parameter(parameter, {[mesh dimension] = placement}, line): it lies so, as if by a style of
-   its module. */
+/* place_parameter(parameter, {[mesh dimension] = placement}, line): sets its layout, as a style of
+   its module would. */
 static int place_parameter(lua_State *L)
 {
   int value = argument_value(L, 1);
@@ -381,7 +382,7 @@ static int add_async(lua_State *L)
   return 0;
 }
 
-/* argument_name(name, what): refuses what cannot be one. */
+/* argument_name(name, what): an error if it cannot be an argument's name. */
 static int check_plain_name(lua_State *L)
 {
   check_name(L, 1, luaL_checkstring(L, 2));
@@ -397,7 +398,7 @@ static int line(lua_State *L)
   return 1;
 }
 
-/* kind(anything): "tensor", "placement", or what type says. */
+/* kind(anything): "tensor", "placement", or the result of type. */
 static int kind(lua_State *L)
 {
   luaL_checkany(L, 1);

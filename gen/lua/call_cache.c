@@ -1,9 +1,9 @@
-/* call_cache.c: calls of F's functions, and of tensors' methods and signs, that were made before.
+/* call_cache.c: replays earlier calls of F's functions, and of tensors' methods and operators.
 
-   What such a function appends follows from the shapes and types of its tensors and from the
-   numbers and texts that it is given. A model of a hundred equal layers calls each of them a
-   hundred times with the same ones. The first call is noted: the operations that it appended, and
-   what each of them takes. For the next one like it they are appended anew, and no Lua runs. */
+   What such a function appends follows from the shapes and types of its tensors, and from its
+   numbers and texts. A model of a hundred equal layers calls each of them a hundred times with the
+   same ones. The first call is recorded: the operations that it appended, and their operands. An
+   equal call appends them again and runs no Lua. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
@@ -12,8 +12,9 @@
 
 enum { MOST_TENSORS = 16, MOST_STEPS = 64, MOST_ENTRIES = 32, MOST_RESULTS = 8 };
 
-/* What an operation of a noted call takes, or the call gives: the k-th tensor that the call is
-   given; as the model computes with it; the k-th value that the call's operations make. */
+/* An operand of a recorded operation, or a result of the call: the k-th tensor argument of the
+   call; that argument in the type that the model computes with; the k-th value that the call's
+   operations make. */
 enum { GIVEN = 0, OPERAND = MOST_TENSORS, MADE_BY_CALL = 2 * MOST_TENSORS };
 
 struct noted_call {
@@ -26,14 +27,14 @@ struct noted_call {
   int result[MOST_RESULTS];
 };
 
-/* The tensors of the call that is asked about: their values, and where they are among the
-   arguments; 0: in a table. */
+/* The tensors of the current call: their values, and their indices among the arguments; 0: in a
+   table. */
 static int given[MOST_TENSORS], place[MOST_TENSORS], ngiven;
 static struct query question;
 
 /* --------------------------------------------------------------------------------- is it known? */
 
-/* Which of the call's tensors has the value, or NONE. */
+/* The number of the call's tensor that has the value, or NONE. */
 static int number_given(int value)
 {
   for (int k = 0; k < ngiven; k++)
@@ -54,7 +55,7 @@ static bool ask_tensor(const struct tensor *t, int at)
   return true;
 }
 
-/* at: of the argument, or 0 of what a table holds. */
+/* at: the argument's index, or 0 for an element of a table. */
 static bool ask_thing(lua_State *L, int at)
 {
   int type = lua_type(L, at ? at : -1);
@@ -92,7 +93,7 @@ static bool ask_thing(lua_State *L, int at)
   }
 }
 
-/* Entries may come in another order in an equal table: then the call counts as another. */
+/* Equal tables may have their entries in another order: then the calls count as different. */
 static bool ask_table(lua_State *L, int at)
 {
   int n = 0;
@@ -133,8 +134,8 @@ struct noted_call *noted_call(lua_State *L, int function)
 
 /* ------------------------------------------------------------------------------------ it is not */
 
-/* The value as a noted call tells it, `made` those that its operations have made so far; NONE: it
-   cannot be told. */
+/* How a recorded call refers to the value; `made` are the values of its operations so far. NONE: it
+   cannot. */
 static int told(int value, const int *made, int nmade)
 {
   int k = number_given(value);
@@ -146,7 +147,7 @@ static int told(int value, const int *made, int nmade)
   return NONE;
 }
 
-/* A name of its own would not be given again. */
+/* A replay would not set a name of its own. */
 static bool has_plain_name(int value)
 {
   const struct value *v = &graph->value[value];

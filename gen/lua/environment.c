@@ -1,7 +1,7 @@
-/* environment.c: what of Lua a plan may use.
+/* environment.c: the part of Lua that a plan may use.
 
-   A list of what is allowed, not of what is forbidden. Nothing that is left can reach a file, load
-   code, tell an address, a time or a random number, or depend on the order of a hash table: the
+   This is a list of what is allowed, not of what is forbidden. Nothing in it can reach a file, load
+   code, reveal an address, a time or a random number, or depend on the order of a hash table: the
    same plan gives the same graph in every process. */
 #include "lua/lua.h"
 
@@ -39,7 +39,7 @@ static int least(int a, int b)
   return a < b ? a : b;
 }
 
-/* Letters to add, drop, change or swap with their neighbour. */
+/* The number of letters to add, drop, change or swap with their neighbour. */
 static int distance(const char *a, const char *b)
 {
   int n = (int)strnlen(a, COMPARED), m = (int)strnlen(b, COMPARED);
@@ -91,7 +91,7 @@ static int nearer(const void *a, const void *b)
   return (x->index > y->index) - (x->index < y->index);
 }
 
-/* nearest(name, list): the list, the nearest first. */
+/* nearest(name, list): the list, sorted by distance from the name. */
 static int nearest(lua_State *L)
 {
   const char *name = luaL_checkstring(L, 1);
@@ -111,8 +111,8 @@ static int nearest(lua_State *L)
   return 1;
 }
 
-/* all_known(table, names): whether each of the table's keys is one of these; false, too, of a table
-   that may have more to say of its keys. */
+/* all_known(table, names): whether each of the table's keys is one of these; false also for a table
+   with a metatable. */
 static int all_known(lua_State *L)
 {
   int n = (int)lua_rawlen(L, 2);
@@ -207,7 +207,7 @@ void push_keys(lua_State *L, int table)
   lua_remove(L, -2);
 }
 
-/* Upvalues: the table, its keys in order, how many were given. */
+/* Upvalues: the table, its keys in order, how many were visited. */
 static int next_pair(lua_State *L)
 {
   lua_Integer i = lua_tointeger(L, lua_upvalueindex(3));
@@ -216,7 +216,7 @@ static int next_pair(lua_State *L)
     if (lua_rawgeti(L, lua_upvalueindex(2), i) == LUA_TNIL) return 1;
     lua_pushvalue(L, -1);
     if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL) break;
-    lua_pop(L, 2); /* it has gone while the loop ran */
+    lua_pop(L, 2); /* its key was removed while the loop ran */
   }
   lua_pushinteger(L, i);
   lua_replace(L, lua_upvalueindex(3));
@@ -289,7 +289,7 @@ static int print(lua_State *L)
   return 0;
 }
 
-/* string.format, upvalue 1, where "%s" says what tostring says and "%p" is not known. */
+/* string.format, upvalue 1, where "%s" uses our tostring and "%p" does not exist. */
 static int format(lua_State *L)
 {
   const char *c = luaL_checkstring(L, 1);
@@ -311,7 +311,7 @@ static int format(lua_State *L)
   return 1;
 }
 
-/* string.rep, upvalue 1, of a length that fits in memory. */
+/* string.rep, upvalue 1, if the result fits in memory. */
 static int repeat(lua_State *L)
 {
   size_t length, between;
@@ -362,7 +362,7 @@ static bool is_absent(const char *name)
   return false;
 }
 
-/* __index of a table that knows all its names; upvalue 1: whose names they are. */
+/* __index of a table with fixed names; upvalue 1: what the table is, for the message. */
 static int absent_name(lua_State *L)
 {
   if (lua_type(L, 2) != LUA_TSTRING) return 0;
@@ -388,7 +388,7 @@ void forbid_absent(lua_State *L, const char *what)
   lua_setmetatable(L, -2);
 }
 
-/* forbid_absent(table, what): the table. */
+/* forbid_absent(table, what): the table, in which reading an absent name is an error. */
 static int forbid(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);

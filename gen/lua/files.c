@@ -1,4 +1,4 @@
-/* files.c: reading files for a plan, and whether they lie below it. */
+/* files.c: reads files for a plan, and checks whether they are below it. */
 #include "lua/lua.h"
 
 #include <errno.h>

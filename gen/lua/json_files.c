@@ -1,9 +1,9 @@
-/* json_files.c: read_json, by which a plan reads a file of JSON: a model's config.json, say.
+/* json_files.c: read_json, by which a plan reads a JSON file, such as a model's config.json.
 
-   The process that reads the plan can open no file. Where the plan asks for one that is not there
-   yet, the process leaves its path and ends; the parent reads the file, if it is one that the plan
-   may see, and the plan is read anew, from its first line, with the file at hand. A plan may see
-   what the command line names, as in -D config=FILE, and what lies beside the plan or below it. */
+   The process that reads the plan can open no file. If the plan requests a file that was not read
+   yet, the process stores its path and ends. The parent reads the file, if the plan may see it, and
+   the plan starts again with the file at hand. A plan may see the files that the command line
+   names, as in -D config=FILE, and those in or below its own directory. */
 #include "lua/lua.h"
 
 #include <jansson.h>
@@ -22,7 +22,7 @@ static int nknown;
 
 /* ----------------------------------------------------------------------------------- the parent */
 
-/* Whether it is, letter by letter, what a definition of the command line says. */
+/* Whether a definition of the command line is exactly this path. */
 static bool is_defined(const char *path)
 {
   for (int i = 0; i < options.ndefinition; i++)
@@ -72,7 +72,7 @@ static void push_object(lua_State *L, const char *path, json_t *json, int depth)
 }
 static void push_list(lua_State *L, const char *path, const json_t *json, int depth);
 
-/* null is nothing; in a list it is false, so that the list has no holes. */
+/* null becomes nil; in a list it becomes false, so that the list has no holes. */
 static void push_json(lua_State *L, const char *path, const json_t *json, int depth)
 {
   if (depth == MAX_DEPTH) plan_fails("read_json: %s is nested deeper than %d", path, MAX_DEPTH);
@@ -128,7 +128,7 @@ static int ask_for(const char *path)
   _exit(0);
 }
 
-/* read_json(path): what the file holds: an object as a table by name, a list as a list. */
+/* read_json(path): the file's content: an object as a table by name, a list as a list. */
 static int read_json(lua_State *L)
 {
   size_t length;

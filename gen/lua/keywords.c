@@ -1,10 +1,10 @@
-/* keywords.c: arguments by name, and arguments that are not taken.
+/* keywords.c: arguments by name, and refused arguments.
 
    The names are those of the function's parameters, so that there is no second list of them. A
    function has PyTorch's names, in PyTorch's order: softmax(input, dim). The last argument of a
-   call may be a table of names: x:softmax{dim = 1}. A parameter whose name is a word of Lua's ends
-   with "_", which callers leave out: ["end"] = 5. Parameters that every function of PyTorch may
-   have and none of these takes are refused by name, here, for all functions. */
+   call may be a table of names: x:softmax{dim = 1}. A parameter whose name is a keyword of Lua ends
+   with "_", which callers leave out: ["end"] = 5. Parameters that PyTorch's functions have and ours
+   do not support are refused by name, here, for all functions. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
@@ -13,8 +13,8 @@
 
 enum { MOST_REFUSED = 64 };
 
-/* An argument that no function takes: the values that change nothing, parted by blanks, beside nil;
-   and why. */
+/* An argument that no function supports: the values that change nothing, separated by blanks, in
+   addition to nil; and the reason. */
 static struct refused {
   const char *name, *harmless, *why;
 } refused[MOST_REFUSED];
@@ -57,7 +57,7 @@ void push_behind(lua_State *L, int at)
   while (lua_iscfunction(L, -1) && lua_getupvalue(L, -1, 1)) lua_remove(L, -2);
 }
 
-/* The name of the parameter, from 1, as callers write it; NULL: there is none. */
+/* The name of parameter i, counted from 1, as callers write it; NULL if there is none. */
 static const char *parameter(lua_State *L, int function, int i)
 {
   push_behind(L, function);
@@ -96,7 +96,7 @@ static bool is_keywords(lua_State *L, int at)
   return all;
 }
 
-/* Pushes the names of the function's parameters behind `skipped`, but for refused ones. */
+/* Pushes the names of the function's parameters after the first `skipped`, without refused ones. */
 static void push_parameters(lua_State *L, int function, int skipped, const char *rest)
 {
   const char *name;
@@ -128,7 +128,7 @@ static _Noreturn void unknown_name(lua_State *L, const char *what, const char *n
   plan_fails("%s knows no '%s'; it knows %s", what, name, b.text);
 }
 
-/* The place of the parameter of that name, from 1; 0: there is none. */
+/* The index of the parameter of that name, from 1; 0 if there is none. */
 static int place_of(lua_State *L, int function, const char *wanted)
 {
   const char *name;
@@ -137,8 +137,8 @@ static int place_of(lua_State *L, int function, const char *wanted)
   return 0;
 }
 
-/* Where a named argument goes: the place of its parameter; 0: it is one that no function takes, and
-   harmless. Its value is at the top. */
+/* The index of the parameter for a named argument; 0 for a refused one with a harmless value. Its
+   value is at the top. */
 static int place_of_named(lua_State *L, const char *what, const char *name, int function,
                           int skipped, const char *rest)
 {
@@ -154,8 +154,8 @@ static int place_of_named(lua_State *L, const char *what, const char *name, int 
   return 0;
 }
 
-/* Fills the table at `row` with the values of the table `named`, by the places of the parameters;
-   gives the last place. */
+/* Fills the table at `row` with the values of the table `named`, by the indices of the parameters;
+   returns the last index. */
 static int sort_by_place(lua_State *L, const char *what, int function, int skipped,
                          const char *rest, int named, int given)
 {

@@ -1,12 +1,12 @@
 /* lua.c: the pass `lua`: the plan becomes the global graph.
 
    Takes   the plan's file and the definitions of the command line.
-   Leaves  the graph's values, operations, modules, calls and styles; its mesh, its own operators
-           with the texts of their kernels, and what is to be trained or computed. Or the plan's
-           error, at the line where the plan was at work.
+   Leaves  the graph's values, operations, modules, calls and styles; its mesh; its own operators
+           with the texts of their kernels; and what is to be trained or computed. Or the plan's
+           error, with the plan's current line.
 
-   Files are read here, by the parent: the plan, and after it the kernels that it names. All that
-   the plan's text decides happens in the sandbox. */
+   The parent process reads the files: the plan, and after it the kernels that it names. Everything
+   that the plan's text decides happens in the sandbox. */
 #include "lua/lua.h"
 
 #include <errno.h>
@@ -97,7 +97,7 @@ static uint64_t hash_text(uint64_t hash, const char *s)
   return hash_bytes(hash, s, strlen(s) + 1);
 }
 
-/* Of all that decides the output. */
+/* A hash of everything that decides the output. */
 static void hash_input(void)
 {
   uint64_t hash = hash_text(HASH_START, TPGEN_VERSION);
@@ -118,7 +118,7 @@ static void hash_input(void)
 
 /* --------------------------------------------------------------------------------------- errors */
 
-/* Steps over "(plan):14: " and leaves the line. */
+/* Skips "(plan):14: " and stores the line. */
 static const char *without_place(const char *message, int *line)
 {
   bool plans = !strncmp(message, PLAN_NAME ":", strlen(PLAN_NAME ":"));
@@ -132,9 +132,9 @@ static const char *without_place(const char *message, int *line)
   return rest + 2;
 }
 
-static bool is_refused; /* the system has no memory, where the plan may have more */
+static bool is_refused; /* the system has no memory, though the plan's limit is not reached */
 
-/* Tells the error at the top of the stack, and ends. */
+/* Reports the error at the top of the stack, and ends. */
 _Noreturn static void tell(lua_State *L, int status)
 {
   int line = sandbox->line;
@@ -154,7 +154,7 @@ static int handle(lua_State *L)
   tell(L, LUA_ERRRUN);
 }
 
-/* Runs the function below its n arguments; what fails is told from where it fails. */
+/* Calls the function below its n arguments; reports an error with the line where it occurred. */
 static void run(lua_State *L, int n, int results)
 {
   int at = lua_gettop(L) - n;
@@ -167,7 +167,7 @@ static void run(lua_State *L, int n, int results)
 
 /* ------------------------------------------------------------------------ args: the definitions */
 
-/* Lua takes 1e999 for infinity, and of 0x10000000000000002 the lowest 64 bits. */
+/* Lua reads 1e999 as infinity, and keeps only the lowest 64 bits of 0x10000000000000002. */
 static bool is_in_range(lua_State *L, const char *value)
 {
   if (!lua_isinteger(L, -1)) return isfinite(lua_tonumber(L, -1));
@@ -207,7 +207,7 @@ static int write_arg(lua_State *L)
   return luaL_error(L, "args holds what the command line defines: a plan cannot change it");
 }
 
-/* pairs(args) reads them all. */
+/* pairs(args) reads all of them. */
 static int list_args(lua_State *L)
 {
   lua_newtable(L);
@@ -291,7 +291,7 @@ static void *allocate(void *used, void *block, size_t before, size_t size)
   return at;
 }
 
-/* Pushes a copy of the table at `from`, and of the tables in it as far as `levels` says. */
+/* Pushes a copy of the table at `from`, with copies of the tables in it down to `levels` levels. */
 static void push_copy(lua_State *L, int from, int levels)
 {
   lua_newtable(L);
@@ -314,8 +314,8 @@ static const struct embedded *compiled_file(const char *name)
   return NULL;
 }
 
-/* Pushes one of our own files, as a function: as the build compiled it, where it did so with the
-   Lua that runs now; its text has to be compiled elsewhere. */
+/* Pushes one of our own files as a function: precompiled, if the build used the Lua that runs now;
+   else compiled from its text. */
 static void push_own_file(lua_State *L, const char *name)
 {
   const struct embedded *e = !strcmp(lua_ident, compiled_by) ? compiled_file(name) : NULL;
@@ -341,9 +341,9 @@ static void push_bindings(lua_State *L)
   set_keyword_bindings(L);
 }
 
-/* Our own files: each is given the bindings, what they share, and the plan's variables. Their own
-   variables are a copy, so that a plan may name its own things `pairs` or change string.format;
-   their setmetatable is Lua's, which refuses nothing. */
+/* Runs our own files. Each gets the bindings, the table that they share, and the plan's variables.
+   Their own globals are a copy: a plan may define its own `pairs` or change string.format. Their
+   setmetatable is Lua's original. */
 static void run_own_files(lua_State *L, int env)
 {
   push_bindings(L);
@@ -379,7 +379,7 @@ static void run_plan(lua_State *L, int env)
   sandbox->line = 0;
 }
 
-/* In protected mode: setting up may run out of memory too. */
+/* In protected mode: the set-up may run out of memory too. */
 static int evaluate(lua_State *L)
 {
   push_environment(L);
@@ -391,7 +391,7 @@ static int evaluate(lua_State *L)
   forbid_absent(L, NULL);
   lua_settop(L, read + 2);
   run_plan(L, env);
-  lua_getfield(L, read + 2, "finish"); /* of what our files share: base.finish */
+  lua_getfield(L, read + 2, "finish"); /* of the table that our files share: base.finish */
   run(L, 0, 0);
   check_args_read(L, read);
   return 0;

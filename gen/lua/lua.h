@@ -6,18 +6,17 @@
 #include "ir/ir.h"
 #include "sharding/sharding.h"
 
-/* What the process that reads the plan leaves for its parent, whatever becomes of it. */
+/* What the process that reads the plan leaves for its parent, however it ends. */
 struct sandbox {
-  volatile int line; /* of the plan, where it is at work; 0: nowhere */
-  char wanted[1024]; /* the path of a file without which it could not go on, or "": see json_files.c
-                      */
+  volatile int line; /* the plan's current line; 0: none */
+  char wanted[1024]; /* path of a file that it needs, or "": see json_files.c */
   size_t printed;
   char print[1 << 16];
 };
 
 struct lua_State;
 
-/* How many arguments the function at `at` takes; or ANY_NUMBER. */
+/* The number of arguments that the function at `at` takes; or ANY_NUMBER. */
 enum { ANY_NUMBER = -1 };
 
 /* What Lua holds of a tensor. */
@@ -27,41 +26,40 @@ struct tensor {
   struct init init;
   int line;
 };
-/* Whether train or infer runs the model now, and in which call of a module, or NONE. */
+/* Whether train or infer is running the model, and in which call of a module, or NONE. */
 extern struct recording {
   bool on;
   int call;
 } recording;
 
-/* The least and the largest number that an element of the value may be, as far as the plan
-   tells: INT64_MIN and INT64_MAX where it doesn't. declared_range: of an input, by randint or
-   tokens. */
+/* The least and the greatest number that an element of the value may be, by what the plan declares;
+   INT64_MIN and INT64_MAX if it does not. declared_range: of an input, by randint or tokens. */
 struct range {
   int64_t low, high;
-  bool taken; /* some elements may well be either: no condition of the plan's keeps them from it */
+  bool taken; /* some elements may reach either end: no condition of the plan's prevents it */
   bool alike; /* that holds for every element */
 };
 
-/* What is known of calls like that of the function of this number with the arguments on
-   the stack; NULL: nothing, and nothing can be. Either it is noted already: then `replay` appends
-   what the first one did and pushes what it gave, and says how many. Or it is to be noted when it
-   has run, what it gave on the stack, its operations from first_op on; unless it must not be. */
+/* The record of calls of function `number` with equal arguments to those on the stack; NULL: such
+   calls cannot be recorded. If it is recorded already, `replay` appends the operations of the first
+   call, pushes its results and returns their number. Otherwise the caller runs the function and
+   then records it, with its results on the stack and its operations from first_op on, unless it
+   must not be. */
 struct noted_call;
 
 struct made {
   int number, line;
   const char *class_name;
   int index;          /* in the graph, or NONE */
-  int taken;          /* by which call of fully_shard or replicate, from 1; 0: by none */
-  struct made *queue; /* behind it, where modules stand in line to be looked at */
-  unsigned looked;    /* at which look its members were noted: they are as they were only while
-                         nothing of the plan's runs */
-  int n, room;        /* its members, in the order in which they were given */
+  int taken;          /* the call of fully_shard or replicate that took it, from 1; 0: none */
+  struct made *queue; /* next in a queue of modules to visit */
+  unsigned looked;    /* the look that recorded its members: valid until the plan's code runs */
+  int n, room;        /* its members, in the order of assignment */
   struct held *held;
-  bool unnamed, numbered, named; /* some of their keys are no names; are numbers; are texts */
+  bool unnamed, numbered, named; /* it has keys that are no names; numbers; texts */
 };
 
-/* What a module holds: another one, or a tensor. Lua's is the name, or the arena's. */
+/* A member of a module: a module or a tensor. The name is Lua's, or the arena's. */
 struct held {
   const char *name;
   size_t length;
@@ -69,7 +67,7 @@ struct held {
   struct tensor *tensor;
 };
 
-/* Where the functions that are given the tables of modules.c find them: their upvalues. */
+/* Upvalues of the functions that use the tables of modules.c. */
 #define KINDS    lua_upvalueindex(1)
 #define KEYS_OF  lua_upvalueindex(2)
 #define SEEN_OF  lua_upvalueindex(3)
@@ -78,10 +76,10 @@ struct held {
 #define CLASS_OF lua_upvalueindex(6)
 enum { TABLES = 6 };
 
-/* What Lua calls the plan in its messages, which begin "name:line: "; OWN_NAME: our own files. */
+/* The plan's name in Lua's messages, which begin "name:line: "; OWN_NAME: our own files. */
 #define PLAN_NAME "(plan)"
 
-/* As Lua holds it: whether the plan told the turn, too. */
+/* A placement as Lua holds it: whether the plan gave the turn, too. */
 struct placed_at {
   struct placement placement;
   bool turned;
@@ -92,44 +90,44 @@ enum { MAX_OPS = 1 << 15, MAX_CUSTOM = 256 };
 /* ------------------------------------------------------------------------------------ append.c */
 
 struct tensor *push_tensor(struct lua_State *L, int value);
-/* What lies there as a tensor, or NULL. */
+/* The tensor at this index, or NULL. */
 struct tensor *tensor_at(struct lua_State *L, int at);
-/* The tensor that is the argument `at`; its value, which it must have already. */
+/* The tensor that is the argument `at`; and its value, which must exist already. */
 struct tensor *argument_tensor(struct lua_State *L, int at);
 int argument_value(struct lua_State *L, int at);
 int tensor_value(const struct tensor *t);
-/* The argument's value in the type that the model computes with: a parameter may be kept in
- * another. */
+/* The argument's value in the type that the model computes with: a parameter may be stored in
+   another. */
 int argument_operand(struct lua_State *L, int at);
 int operand_of(int value);
-/* The function of the plan that runs now does more than its arguments' shapes and types say: a call
-   like it is not replayed. */
+/* The current function of the plan depends on more than its arguments' shapes and types: its calls
+   are not replayed. */
 void call_is_unlike(void);
-/* The cast that operand_of has made of the parameter for the module that runs now, or NONE. */
+/* The cast that operand_of made of the parameter for the current module, or NONE. */
 int known_cast(int value);
-/* A list of sizes; `what` takes it. */
+/* A list of sizes; `what` is the function that takes it. */
 struct shape argument_shape(struct lua_State *L, int at, const char *what);
 /* A type's name, such as "int32". */
 enum type argument_type(struct lua_State *L, int at);
-/* Adds an operation where the plan is at work; gives its value. */
+/* Appends an operation for the plan's current line; returns its value. */
 int append_here(struct op op);
-/* Adds one like the operation `number`, there, which takes these values; gives the first that it
-   makes. */
+/* Appends a copy of the operation `number` for the current line, with these inputs; returns its
+   first output. */
 int append_again(int number, const int *in);
 /* The function that the plan has called, for messages: "softmax", "+"; NULL: none. In the arena. */
 extern const char *called_function;
 extern const char *const type_names[];
-/* The metatable of tensors: in the registry under this address, and where it lies. */
+/* The metatable of tensors: the key of the registry, and its address. */
 extern const void *metatable;
 bool is_cast_for_use(int value);
-/* The size at the top of the stack; else it is the plan's error. `what` is what has that size. */
+/* Checks the size at the top of the stack; the plan's error names `what`. */
 int64_t check_tensor_size(struct lua_State *L, const char *what);
 void check_elements(const char *what, struct shape s);
 /* The name of the function that the plan has called, or `otherwise`. */
 const char *called_or(const char *otherwise);
-/* The function that runs now does not do the same for equal arguments. */
+/* The current function does not append the same for equal arguments. */
 extern bool is_unlike;
-/* The operation with the plan's line and module. */
+/* The operation with the plan's current line and module. */
 struct op op_here(struct op op);
 
 /* --------------------------------------------------------------------------------- arguments.c */
@@ -140,14 +138,15 @@ void check_name_text(const char *name, size_t length, const char *what);
 struct placement placement_at(struct lua_State *L, int at);
 struct placed_at *check_placement(struct lua_State *L, int at);
 extern const char *const reduction_names[];
-/* As the plan has it. */
+/* A placement as the plan writes it. */
 int placement_name(struct lua_State *L);
 
 /* ---------------------------------------------------------------------------------- bindings.c */
 
 /* Adds the mesh, placement and parameter functions to the table at the top of the stack. */
 void set_plan_bindings(struct lua_State *L);
-/* Of a module, whose styles so far do not place the same: else it is the plan's error. */
+/* Gives   a module a style. Earlier styles must not place the same thing: else it is the plan's
+           error. */
 void place_by_style(struct style s);
 
 /* -------------------------------------------------------------------------------- call_cache.c */
@@ -160,15 +159,15 @@ void never_note(struct noted_call *call);
 
 /* ------------------------------------------------------------------------------- environment.c */
 
-/* Pushes the table of all that a plan may name, as far as it is Lua's own. */
+/* Pushes the table of what a plan may use of Lua's own names. */
 void push_environment(struct lua_State *L);
 /* Makes reading an absent name of the table at the top an error. what: "math", or NULL: a
    variable. */
 void forbid_absent(struct lua_State *L, const char *what);
-/* Pushes what tostring gives of the thing at `at`, an index from the bottom. */
+/* Pushes the result of tostring for the thing at `at`, an index from the bottom. */
 void push_text(struct lua_State *L, int at);
-/* Pushes "; did you mean 'x'?" for the text in the list at `list` that is nearest to the name, or
-   nothing in particular: "". */
+/* Pushes "; did you mean 'x'?" for the nearest name in the list at `list`, or "" if none is
+   near. */
 void push_suggestion(struct lua_State *L, const char *name, int list);
 /* Pushes a list of the table's keys in the order of `pairs`. */
 void push_keys(struct lua_State *L, int table);
@@ -177,16 +176,16 @@ void set_name_bindings(struct lua_State *L);
 
 /* ------------------------------------------------------------------------------------- files.c */
 
-/* Reads a file of at most `most` bytes into the arena, with a zero behind it. NULL, and why,
-   where that cannot be. */
+/* Reads a file of at most `most` bytes into the arena, with a zero after it. On failure NULL, and
+   why. */
 char *read_file(const char *path, size_t most, size_t *length, const char **why);
-/* Whether the file lies in the plan's directory or below it, whatever links lead there. */
+/* Whether the file is in the plan's directory or below it, with all links resolved. */
 bool is_below_plan(const char *directory, const char *path);
 
 /* -------------------------------------------------------------------------------- json_files.c */
 
-/* Where the sandbox has left its request for a file, reads it, so that the plan can be read
-   anew; false where there is no request. A file that the plan may not see is the plan's error. */
+/* If the sandbox has requested a file, reads it, so that the plan can start again; false if there
+   is no request. A file that the plan may not see is the plan's error. */
 bool read_wanted_file(void);
 uint64_t hash_files(uint64_t hash);
 /* Adds the file functions to the table at the top of the stack. */
@@ -194,33 +193,34 @@ void set_file_bindings(struct lua_State *L);
 
 /* ---------------------------------------------------------------------------------- keywords.c */
 
-/* Where the last argument is a plain table of names, puts its values where the function's
-   parameters of these names are. what: the function, in messages; skipped: its first parameters,
-   which have no names for callers; rest: what its arguments behind all parameters are called, or
-   NULL. An empty table is such a table, unless there is a rest: then it may be a list. */
+/* If the last argument is a plain table of names, moves its values to the places of the function's
+   parameters. what: the function, in messages; skipped: its first parameters, which have no names
+   for callers; rest: the name of the arguments after all parameters, or NULL. An empty table is
+   such a table, unless there is a rest: then it may be a list. */
 void place_keywords(struct lua_State *L, const char *what, int function, int skipped,
                     const char *rest);
-/* Which parameters of the function are refused, a bit for each, counted from 1. */
+/* The refused parameters of the function: a bit for each, counted from 1. */
 unsigned refused_parameters(struct lua_State *L, int function);
-/* Fails where one of these is among the arguments, with a value that would change something. */
+/* Fails if one of these is among the arguments with a value that would change something. */
 void check_refused_parameters(struct lua_State *L, const char *what, int function, unsigned mask);
-/* Pushes the function of Lua's behind the one at `at`: ours of C keep it as their first upvalue. */
+/* Pushes the Lua function that the one at `at` wraps: our C functions keep it as their first
+   upvalue. */
 void push_behind(struct lua_State *L, int at);
-/* Adds the function that names refused arguments to the table at the top of the stack. */
+/* Adds the function that registers refused arguments to the table at the top of the stack. */
 void set_keyword_bindings(struct lua_State *L);
 
 /* --------------------------------------------------------------------------------------- lua.c */
 
-/* The plan, evaluated in its sandbox: leaves the global graph, its modules, calls and styles. */
+/* Evaluates the plan in its sandbox: leaves the global graph, its modules, calls and styles. */
 void lua(void);
-/* Ends tpgen where --ranks names ranks that the mesh has not, or where more programs are to be
-   written than it writes at once: before anything is planned. */
+/* Ends tpgen if --ranks names ranks that the mesh does not have, or requests more programs than
+   tpgen writes at once: before anything is planned. */
 void check_ranks(void);
 
 /* -------------------------------------------------------------------------------- lua_memory.c */
 
-/* Memory that Lua asks for: a block that had `before` bytes, or NULL, as one of `size`, at
-   least 1; NULL where there is no more. The same block stays good then. */
+/* Lua's memory: returns a block of at least 1 byte, of `size`, in the place of one with `before`
+   bytes or of NULL; NULL if there is no more. Then the old block stays valid. */
 void *pool_move(void *block, size_t before, size_t size);
 void pool_free(void *block, size_t size);
 
@@ -233,12 +233,12 @@ void set_model_bindings(struct lua_State *L);
 
 /* The module that is the argument `at`. */
 struct made *argument_module(struct lua_State *L, int at);
-/* Pushes it. */
+/* Pushes the module's table. */
 void push_module(struct lua_State *L, const struct made *m);
-/* From here on what modules hold is to be looked at anew. */
+/* From here on the members of modules must be looked up again. */
 void look_anew(void);
-/* Notes what it holds, unless that is known. What lies under a key that is no name has none: that
-   it is a module, or a tensor, is the plan's error. */
+/* Records the module's members, unless they are known. A module or tensor under a key that is no
+   name has no name: that is the plan's error. */
 void look(struct lua_State *L, struct made *m);
 void refuse_bad_keys(struct lua_State *L, const struct made *m, bool of_modules);
 /* Adds this file's functions to the table at the top, and pushes the TABLES tables that they, and
@@ -247,33 +247,33 @@ void set_module_bindings(struct lua_State *L);
 
 /* ---------------------------------------------------------------------------------- patterns.c */
 
-/* What stands in a name where a pattern has a star. */
+/* The part of a name that matches a star. */
 struct starred {
   const char *at;
   size_t n;
 };
 enum { MOST_STARS = 16 };
-/* Whether the name fits the pattern; what its stars stand for, if asked: the first MOST_STARS, and
-   how many. */
+/* Whether the name matches the pattern. On request also the matches of the first MOST_STARS stars,
+   and their number. */
 bool fits_pattern(const char *name, const char *pattern, struct starred *part, int *n);
 bool is_pattern(const char *text);
 
 /* ---------------------------------------------------------------------------------- position.c */
 
-/* The plan's error, at the line where the plan is at work. */
+/* The plan's error, at its current line. */
 _Noreturn void plan_fails(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Opens the stack of frames. To be called before a plan runs. */
+/* Creates the stack of frames. Must be called before a plan runs. */
 void open_frames(void);
-/* Calls the function below its arguments, one of ours that calls none of the plan's, at full speed:
-   what happens in it happens at the plan's line that called it. Leaves what it gives. */
+/* Calls the function below its arguments, one of ours that calls none of the plan's, without line
+   hooks: all of it happens at the plan's line that called it. Leaves its results. */
 void call_unwatched(struct lua_State *L, int arguments);
 void follow_lines(struct lua_State *L, bool follow);
 
 /* ----------------------------------------------------------------------------------- sandbox.c */
 
 extern struct sandbox *sandbox;
-/* Runs body in a child process that can reach nothing; all such together last two seconds. Comes
-   back only where it ended well, or wants a file; else tells the plan's error. */
+/* Runs body in a child process that can reach nothing; all children together have two seconds.
+   Returns only if it ended well, or needs a file; else reports the plan's error. */
 void in_sandbox(void (*body)(void));
 
 /* ----------------------------------------------------------------------------------- surplus.c */
@@ -281,8 +281,8 @@ void in_sandbox(void (*body)(void));
 /* Adds the functions that refuse surplus arguments to the table at the top of the stack. */
 void set_surplus_bindings(struct lua_State *L);
 int most_arguments(struct lua_State *L, int at);
-/* Fails where the arguments from `first` to the top are more than the function takes behind its
-   first parameters, `skipped`. what: the function, in messages. */
+/* Fails if the arguments from `first` to the top are more than the function has parameters after
+   the first `skipped`. what: the function, in messages. */
 void forbid_surplus(struct lua_State *L, const char *what, int function, int skipped, int first);
 
 /* ------------------------------------------------------------------------------------ tensor.c */
@@ -297,7 +297,7 @@ void set_training_bindings(struct lua_State *L);
 
 /* ------------------------------------------------------------------------------- value_range.c */
 
-/* Adds the functions that concern ranges of values to the table at the top. */
+/* Adds the functions for ranges of values to the table at the top. */
 void set_range_bindings(struct lua_State *L);
 
 #endif

@@ -1,8 +1,8 @@
 /* lua_memory.c: the memory of the Lua that reads a plan.
 
-   A plan makes a hundred thousand small things, most of which stay to the end. They are cut from
-   large pieces, one behind the other; one that is given back is used again for the next of its
-   size. What is larger comes from malloc. */
+   A plan allocates a hundred thousand small blocks, most of which live to the end. They are cut
+   from large pieces, one after the other; a freed block is reused for the next one of its size.
+   Larger blocks come from malloc. */
 #include "lua/lua.h"
 
 #include <lua.h>
@@ -17,7 +17,7 @@ struct spare {
   struct spare *next;
 };
 static struct spare *spare[SMALL / UNIT + 1]; /* by size, in units */
-static char *rest, *end;                      /* of the piece that is cut now */
+static char *rest, *end;                      /* of the current piece */
 
 static size_t units(size_t size)
 {

@@ -1,5 +1,5 @@
-/* model.c: the model becomes part of the graph: its modules, units of parameters and parameters,
-   and the styles that were given to its modules; and the calls of modules. */
+/* model.c: makes the model part of the graph: its modules, units and parameters, the styles of its
+   modules, and the calls of modules. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
@@ -7,7 +7,7 @@
 
 enum { MAX_CALLS = 1 << 15, MAX_MODULES = 1 << 15, MAX_PATH = 1024 };
 
-static bool has_model; /* train or infer has begun to take it up */
+static bool has_model; /* train or infer has begun to add it to the graph */
 
 /* -------------------------------------------------------------------------------------- units */
 
@@ -22,9 +22,9 @@ static unsigned dims_at(lua_State *L, int list)
   return dims;
 }
 
-/* add_unit(its first module, who makes it, line, {mesh dimension ...} that cut, {...} that have
-   copies, {...} over which it is gathered again, the dimension that is cut or nil, whether it is
-   gathered once a step, whether each batch's gradients are reduced): its index. */
+/* add_unit(its first module, the function that makes it, line, {mesh dimension ...} that cut, {...}
+   that replicate, {...} over which it is gathered again, the dimension that is cut or nil, whether
+   it is gathered once a step, whether each batch's gradients are reduced): its index. */
 static int add_unit(lua_State *L)
 {
   GROW(graph->unit, graph->nunit, graph->unit_room);
@@ -45,7 +45,7 @@ static int add_unit(lua_State *L)
 
 /* ------------------------------------------------------------------------------------ take up */
 
-/* What holds for a module and for what is in it, as far as nothing else is told there. */
+/* What a module inherits and passes on to its children, unless they have their own. */
 struct inherited {
   int unit;
   bool has_policy;
@@ -75,7 +75,7 @@ static void inherit_policy(lua_State *L, struct inherited *from)
   lua_pop(L, 1);
 }
 
-/* And be the first of a unit. */
+/* It may also be the first of a unit. */
 static void inherit_unit(lua_State *L, int index, struct inherited *from)
 {
   lua_pushvalue(L, -1);
@@ -165,10 +165,10 @@ static void take_up_module(lua_State *L, const struct held *h, int parent, struc
     if (m->held[i].module) take_up_module(L, &m->held[i], m->index, from);
 }
 
-/* take_up(model, policies by module, calls that make units by module, function that gives the unit
-   of one of these modules and its index): the model's modules and parameters become part of the
-   graph. A policy is {used = type that the model computes with, reduced = type that gradients are
-   moved in}. */
+/* take_up(model, policies by module, calls that make units by module, function that returns the
+   unit of one of these modules, given its index): makes the model's modules and parameters part of
+   the graph. A policy is {used = type that the model computes with, reduced = type of gradients in
+   collectives}. */
 static int take_up(lua_State *L)
 {
   lua_settop(L, UNIT_OF);
@@ -179,8 +179,7 @@ static int take_up(lua_State *L)
   return 0;
 }
 
-/* parameters(): the names of all that the graph has so far, in its order; the graph has nothing
-   else yet. */
+/* parameters(): the names of all the graph's values so far, in order; these are the parameters. */
 static int parameters(lua_State *L)
 {
   lua_createtable(L, graph->nvalue, 0);
@@ -191,7 +190,7 @@ static int parameters(lua_State *L)
   return 1;
 }
 
-/* Pushes the text with its stars replaced. One that stands for no part takes its dot along. */
+/* Pushes the text with its stars replaced. A star that matches no part also drops its dot. */
 static void push_replaced(lua_State *L, const char *pattern, const struct starred *part, int n)
 {
   luaL_Buffer b;
@@ -211,9 +210,9 @@ static void push_replaced(lua_State *L, const char *pattern, const struct starre
 
 #define ALIAS_NAME "a parameter's other name"
 
-/* set_aliases(who, pattern, other, given, taken): what files of others call the parameters that fit
-   the pattern, with as many stars: given has the pattern that named a parameter, by its name;
-   taken whose name a name is. Gives how many fit. */
+/* set_aliases(who, pattern, other, given, taken): gives the parameters that match the pattern their
+   names in foreign files; `other` has as many stars. given: by parameter name the pattern that
+   named it; taken: by foreign name the parameter that has it. Returns how many match. */
 static int set_aliases(lua_State *L)
 {
   enum { WHO = 1, PATTERN, OTHER, GIVEN, TAKEN, PATH, ALIAS };
@@ -221,7 +220,7 @@ static int set_aliases(lua_State *L)
   struct starred part[MOST_STARS];
   int found = 0, n;
   if (strlen(lua_tostring(L, OTHER)) != lua_rawlen(L, OTHER)) check_name(L, OTHER, ALIAS_NAME);
-  bool is_text = strlen(pattern) == lua_rawlen(L, PATTERN); /* else nothing is called so */
+  bool is_text = strlen(pattern) == lua_rawlen(L, PATTERN); /* else no name can match */
   for (int i = 0; is_text && i < graph->nvalue; i++, lua_settop(L, TAKEN)) {
     struct value *v = &graph->value[i];
     if (!fits_pattern(v->name, pattern, part, &n)) continue;
@@ -250,14 +249,14 @@ static int set_aliases(lua_State *L)
 
 /* --------------------------------------------------------------------------------------- styles */
 
-/* What a style asks of a module, until that is part of the graph. */
+/* A style's request for a module, until the module is part of the graph. */
 struct pending_request {
   struct layout_request request; /* without the value */
   const struct tensor *parameter;
 };
 struct pending_style {
   const char *name;
-  int line, dim; /* as the plan counts the mesh's dimensions */
+  int line, dim; /* by the plan's count of the mesh dimensions */
   const struct made *module;
   int nrequest;
   struct pending_request request[];
@@ -288,7 +287,7 @@ static struct pending_request request_at_top(lua_State *L)
   return (struct pending_request){.request = w};
 }
 
-/* Whether the parameter has a place: that at `places`, or what the table there says of the name. */
+/* Whether the parameter has a placement: `places` is one, or a table of them by name. */
 static bool has_place(lua_State *L, int places, const char *name, struct placement *place)
 {
   bool is_table = lua_istable(L, places);
@@ -302,7 +301,8 @@ static bool has_place(lua_State *L, int places, const char *name, struct placeme
   return has;
 }
 
-/* Pushes what is asked of the module: the places of its parameters, and the requests of a list. */
+/* Pushes the requests for the module: the placements of its parameters, and the requests of a
+   list. */
 static struct pending_style *push_style(lua_State *L, const struct made *m, int places, int others)
 {
   int nothers = (int)lua_rawlen(L, others), most = m->n + nothers;
@@ -322,8 +322,8 @@ static struct pending_style *push_style(lua_State *L, const struct made *m, int 
 }
 static int apply_style(lua_State *L);
 
-/* lower_styles({[dimension] = {dimension of the graph's mesh ...}}): the styles become the graph's.
- */
+/* lower_styles({[dimension] = {dimension of the graph's mesh ...}}): adds the styles to the
+   graph. */
 static int lower_styles(lua_State *L)
 {
   enum { DIMS = 1, ALL };
@@ -352,9 +352,9 @@ static int lower_styles(lua_State *L)
   return 0;
 }
 
-/* apply_style(modules, dimension, name, line, function): what the style asks of the modules. The
-   function is given a class and one of its modules, and gives what it asks of these: where
-   parameters lie, a table by their names, or a placement for all, or nil; and a list of its other
+/* apply_style(modules, dimension, name, line, function): applies the style to the modules. The
+   function gets a class and one of its modules, and returns the style's requests for these: the
+   placement of parameters (a table by name, one for all, or nil), and a list of its other
    requests. */
 static int apply_style(lua_State *L)
 {
@@ -389,7 +389,7 @@ static int apply_style(lua_State *L)
 
 /* -------------------------------------------------------------------------------------- calls */
 
-/* Notes the tensors among the arguments from `first` on; gives how many. */
+/* Records the tensors among the arguments from `first` on; returns how many. */
 static int note_tensors(lua_State *L, int first, int *noted, const char *what)
 {
   int n = 0, top = lua_gettop(L);
@@ -401,7 +401,7 @@ static int note_tensors(lua_State *L, int first, int *noted, const char *what)
   return n;
 }
 
-/* The module can be called now. */
+/* An error if the module cannot be called now. */
 static void check_callable(const struct made *m)
 {
   if (m->index != NONE && recording.on) return;
@@ -420,7 +420,7 @@ static int check_module_callable(lua_State *L)
   return 0;
 }
 
-/* enter(module, arguments...): the call. */
+/* enter(module, arguments...): begins a call of the module. */
 static int enter(lua_State *L)
 {
   const struct made *m = argument_module(L, 1);
@@ -435,7 +435,7 @@ static int enter(lua_State *L)
   return 0;
 }
 
-/* leave(results...): of the call that began last. */
+/* leave(results...): ends the call that began last. */
 static int leave(lua_State *L)
 {
   struct call *c = &graph->call[recording.call];
@@ -445,8 +445,8 @@ static int leave(lua_State *L)
   return lua_gettop(L);
 }
 
-/* Upvalues: what calls an instance of a class of ours, whose forward calls no function of the
-   plan's; and what does where the plan has put a forward of its own into it. */
+/* Upvalues: a function that calls an instance of one of our classes, whose forward calls no
+   function of the plan's; and one for an instance with a forward that the plan assigned. */
 static int call_instance(lua_State *L)
 {
   lua_pushliteral(L, "forward");

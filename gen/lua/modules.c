@@ -1,11 +1,11 @@
-/* modules.c: the modules that a plan has made: what they hold, in the order in which it was given,
-   and which of them a pattern of names finds. What becomes of them in the graph is model.c's.
+/* modules.c: the modules that a plan has made: their members, in the order of assignment, and the
+   modules that match a pattern of names. model.c adds them to the graph.
 
-   A module is a table of Lua's. Tables of ours, which a plan cannot reach, say more of it:
+   A module is a Lua table. Tables of ours, which a plan cannot reach, hold more about it:
 
-   kinds     by each thing that our Lua files make for a plan, what it is: "module", "mesh" ...
-   keys_of   by module: the list of the keys under which it was given something, in this order. The
-             instances of a class of ours share one; some of its keys may lead to nothing
+   kinds     what each thing is that our Lua files make for a plan: "module", "mesh" ...
+   keys_of   by module: the list of its members' keys, in the order of assignment. The instances of
+             a class of ours share one; some of its keys may have no member
    seen_of   by module: the same keys as a set, of those with a list of their own
    made      by module: its struct made
    modules   by its number there: the module
@@ -18,14 +18,14 @@
 
 /* ---------------------------------------------------------------------- what a module is given */
 
-/* Pushes what the table has for the thing at `at`. */
+/* Pushes the table's entry for the thing at `at`. */
 static int push_known(lua_State *L, int table, int at)
 {
   lua_pushvalue(L, at);
   return lua_rawget(L, table);
 }
 
-/* Notes the key at the top, and takes it away. */
+/* Records the key at the top, and pops it. */
 static void note_key(lua_State *L, int keys, int seen)
 {
   lua_pushvalue(L, -1);
@@ -34,7 +34,7 @@ static void note_key(lua_State *L, int keys, int seen)
   lua_rawseti(L, keys, (lua_Integer)lua_rawlen(L, keys) + 1);
 }
 
-/* Pushes the module's own list of keys and the same as a set; it begins with those of its class
+/* Pushes the module's own list of keys and the same as a set; it starts with those of its class
    that it has. */
 static void push_own_keys(lua_State *L, int module)
 {
@@ -64,8 +64,8 @@ static void push_own_keys(lua_State *L, int module)
 
 static int set_attribute(lua_State *L);
 
-/* make_module(table, class, its name, list of its class's keys or nil): the table is a module now,
-   made at the plan's line. */
+/* make_module(table, class, its name, list of its class's keys or nil): turns the table into a
+   module, made at the plan's line. */
 static int make_module(lua_State *L)
 {
   enum { MODULE = 1, CLASS, NAME, KEYS };
@@ -93,7 +93,7 @@ static int make_module(lua_State *L)
   return 0;
 }
 
-/* set_attribute(module, key, thing), of a key under which it has nothing: __newindex of modules. */
+/* set_attribute(module, key, thing), for a key without a member: __newindex of modules. */
 static int set_attribute(lua_State *L)
 {
   enum { MODULE = 1, KEY, THING, KEYS, SEEN };
@@ -170,7 +170,7 @@ void look_anew(void)
   look_now++;
 }
 
-/* look_anew(): a function begins in which nothing of the plan's runs. */
+/* look_anew(): called at the start of a function during which no code of the plan runs. */
 static int begin_look(lua_State *L)
 {
   (void)L;
@@ -178,7 +178,7 @@ static int begin_look(lua_State *L)
   return 0;
 }
 
-/* Whether the thing at the top is a member; notes which. */
+/* Whether the thing at the top can be a member; records which. */
 static bool is_member(lua_State *L, struct held *h)
 {
   int type = lua_type(L, -1);
@@ -187,8 +187,8 @@ static bool is_member(lua_State *L, struct held *h)
   return h->tensor || h->module;
 }
 
-/* The name that what lies under the key has in paths and files: members of lists count from 0
-   there; or NULL. before: what is known to have been its name at the last look, or NULL. */
+/* The name of the key's member in paths and files: members of lists count from 0 there; or NULL.
+   before: its name at the last look, or NULL. */
 static const char *name_of_key(lua_State *L, int at, const char *before, size_t *length)
 {
   if (lua_isinteger(L, at) && lua_tointeger(L, at) >= 1) {
@@ -210,7 +210,7 @@ _Noreturn static void refuse_key(lua_State *L, const struct made *m, int key)
              lua_tostring(L, -1));
 }
 
-/* Room for so many members. */
+/* Makes room for n members. */
 static void make_room(lua_State *L, struct made *m, int module, int n)
 {
   if (n <= m->room) return;
@@ -264,7 +264,7 @@ void refuse_bad_keys(lua_State *L, const struct made *m, bool of_modules)
   }
 }
 
-/* The same, and that it has no module under a key that is no name. */
+/* Like look, and an error if it has a module under a key that is no name. */
 static void look_at_modules(lua_State *L, struct made *m)
 {
   look(L, m);
@@ -288,14 +288,14 @@ static int children(lua_State *L)
   return 1;
 }
 
-/* taken(module): by which call; 0: by none. */
+/* taken(module): the call that took it; 0: none. */
 static int taken(lua_State *L)
 {
   lua_pushinteger(L, argument_module(L, 1)->taken);
   return 1;
 }
 
-/* take(module, call): it and those below it that are taken by none are the call's. */
+/* take(module, call): the call takes the module and those below it that no call has taken. */
 static int take(lua_State *L)
 {
   struct made *first = argument_module(L, 1), *last = first;
@@ -318,8 +318,8 @@ static int take(lua_State *L)
 
 /* -------------------------------------------------------------------------- patterns of names */
 
-/* Pushes a list of the modules in the list at the top whose members' names fit, and takes the list
-   away. */
+/* Pushes a list of the members with matching names of the modules in the list at the top, and pops
+   that list. */
 static void push_fitting(lua_State *L, const char *wanted)
 {
   bool by_pattern = is_pattern(wanted);
@@ -342,7 +342,7 @@ static void push_fitting(lua_State *L, const char *wanted)
   lua_remove(L, from);
 }
 
-/* Modules of a walk through all paths: the list at `list`, each once. */
+/* A walk through all paths: the modules in the list at `list`, each once. */
 struct path_walk {
   const char *pattern;
   int list, visits;
@@ -358,7 +358,7 @@ static bool is_listed(lua_State *L, int list, const struct made *m)
   return is;
 }
 
-/* Adds what lies below the module, whose path is told, and fits. */
+/* Adds the modules below this one, whose path is given, that match. */
 static void add_below(lua_State *L, struct path_walk *w, struct made *m, const char *path,
                       int depth)
 {
@@ -378,7 +378,7 @@ static void add_below(lua_State *L, struct path_walk *w, struct made *m, const c
   }
 }
 
-/* The same, of patterns that are no parts one behind the other. */
+/* Matches patterns that do not consist of one pattern for each part. */
 static int match_paths(lua_State *L, const char *pattern)
 {
   lua_newtable(L);
@@ -389,7 +389,7 @@ static int match_paths(lua_State *L, const char *pattern)
   return 1;
 }
 
-/* matching(modules, pattern): the modules below these that fit the pattern (patterns.c). */
+/* matching(modules, pattern): the modules below these that match the pattern (patterns.c). */
 static int matching(lua_State *L)
 {
   const char *pattern = luaL_checkstring(L, 2);

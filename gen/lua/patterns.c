@@ -1,13 +1,14 @@
 /* patterns.c: the one language of patterns, for names of modules and of parameters. Names have
-   parts, parted by dots: layers.0.attention.wq.weight.
+   parts, separated by dots: layers.0.attention.wq.weight.
 
      *      any letters of a part, or none
      **     any letters, dots too; "**." also stands for no part at all: **.bias fits bias
      ?      one letter of a part
-     [a-c]  one of these letters; [!a-c]: one of no others
+     [a-c]  one of these letters; [!a-c]: any other letter
      a|b    either pattern: the whole of it, not a part
 
-   Where a name fits in several ways a star stands for as little as can be, the first one first. */
+   If a name matches in several ways each star stands for as little as possible, the first one
+   first. */
 #include "lua/lua.h"
 
 #include <string.h>
@@ -15,13 +16,13 @@
 struct match {
   const char *pattern, *end, *name;
   size_t length;       /* of the name */
-  unsigned char *dead; /* by the star's place and the name's: it leads nowhere from there */
+  unsigned char *dead; /* by the indices of the star and the letter: no match from there */
   struct starred *part;
   int n;
 };
 
-/* Whether the set that begins at p, a '[', has the letter; *behind: where the set ends. A '[' that
-   nothing closes is a letter. */
+/* Whether the set that begins at p, a '[', contains the letter; *behind: the end of the set. A '['
+   without an end is a letter. */
 static bool set_has(const char *p, const char *end, char c, const char **behind)
 {
   const char *at = p + 1;
@@ -40,7 +41,7 @@ static bool set_has(const char *p, const char *end, char c, const char **behind)
 
 static bool fits_from(struct match *m, const char *p, const char *s);
 
-/* What stands for the star at p is from s on. */
+/* Matches the star at p with the text from s on. */
 static bool fits_star(struct match *m, const char *p, const char *s)
 {
   unsigned char *dead =

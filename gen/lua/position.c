@@ -1,15 +1,14 @@
-/* position.c: at which line the plan is at work, for how many steps it runs, and its errors
-   there. */
+/* position.c: the plan's current line, the limit of its steps, and its errors at that line. */
 #include "lua/lua.h"
 
 #include <lua.h>
 #include <stdarg.h>
 #include <string.h>
 
-/* A frame for each function that runs: the line of the plan at work in it or, in a function of ours
-   or of Lua's, the line that called it. A tail call takes its caller's frame away from Lua's own
-   stack, and so the line; here it stays. Lines are followed in the plan's functions alone; most of
-   ours are not followed at all. */
+/* A frame for each function that runs: its current line in the plan or, for a function of ours or
+   Lua's, the line that called it. A tail call removes its caller's frame, with its line, from Lua's
+   own stack; here it stays. Lines are tracked only in the plan's functions; most of ours are not
+   tracked at all. */
 struct frame {
   int line;
   bool of_plan;
@@ -17,10 +16,10 @@ struct frame {
 static struct frame *frame;
 static int depth, frame_room;
 static const int MOST_STEPS = 10000000;
-static int steps; /* lines that the plan ran, and calls: no loop is without one */
+static int steps; /* lines that the plan ran, and calls: every loop has one */
 static bool follows_lines;
 
-/* Most functions that run are C's, of which nothing needs to be known. */
+/* Most functions that run are C's and need no frame. */
 static bool is_of_c(lua_State *L, lua_Debug *about)
 {
   lua_getinfo(L, "f", about);
@@ -96,7 +95,7 @@ void plan_fails(const char *format, ...)
   va_start(list, format);
   vsnprintf(raw, sizeof raw, format, list);
   va_end(list);
-  /* One line of plain letters, whatever names the plan has: no terminal's command. */
+  /* Prints one line of plain letters, whatever the plan's names contain: no terminal commands. */
   for (const char *c = raw; *c; c++) {
     unsigned char byte = (unsigned char)*c;
     bool plain = byte >= 0x20 && byte < 0x7f;

@@ -1,9 +1,9 @@
 /* sandbox.c: the process in which a plan is read.
 
-   A plan is a program, and not always a friend's. It runs in a child of tpgen that has given up,
-   before the first line is read, files, processes and network, and that ends soon whatever it does:
-   a loop inside the pattern matcher, say, where no hook of Lua's comes by. What it builds lies in
-   the arena, which parent and child share. */
+   A plan is a program, and it may be hostile. It runs in a child of tpgen that has given up files,
+   processes and network before the first line, and that always ends soon, even in a loop inside the
+   pattern matcher, where no hook of Lua's runs. What it builds is in the arena, which parent and
+   child share. */
 #include "lua/lua.h"
 
 #include <errno.h>
@@ -36,8 +36,8 @@
 #include <sys/mman.h>
 #endif
 
-/* Of a processor, which a busy machine may give it late; and by the clock, which ends what waits
-   for ever where there is no filter. */
+/* Limits of processor time, which a busy machine may give late, and of wall time, which ends a
+   process that waits for ever if there is no filter. */
 enum { SECONDS = 1, WALL_SECONDS = 30 };
 
 struct sandbox *sandbox;
@@ -54,7 +54,7 @@ struct sandbox *sandbox;
 
 enum { REFUSE = SECCOMP_RET_ERRNO | EPERM };
 
-/* What memory, time, an abort and the end need. */
+/* Calls for memory, time, an abort and the end. */
 static const unsigned harmless[] = {SYS_brk,          SYS_munmap,         SYS_mremap,
                                     SYS_madvise,      SYS_futex,          SYS_clock_gettime,
                                     SYS_gettimeofday, SYS_exit,           SYS_exit_group,
@@ -81,7 +81,7 @@ static void answer(unsigned verdict)
   instruct(BPF_RET | BPF_K, verdict, 0, 0);
 }
 
-/* The call `number` is allowed where its argument i passes one test; else it is refused. */
+/* The call `number` is allowed if its argument i passes one test; else it is refused. */
 static void allow_where(unsigned number, unsigned i, unsigned short test, unsigned k)
 {
   instruct(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 4);
@@ -101,7 +101,7 @@ static void build_filter(void)
     instruct(BPF_JMP | BPF_JEQ | BPF_K, harmless[i], 0, 1);
     answer(SECCOMP_RET_ALLOW);
   }
-  /* Memory that is no file's, and never to be executed. */
+  /* Memory without a file that cannot be executed. */
   instruct(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 6);
   load_argument(2);
   instruct(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 3, 0);
@@ -120,7 +120,7 @@ static void build_filter(void)
   answer((unsigned)REFUSE);
 }
 
-/* Where the kernel knows no filters, the limits still hold. */
+/* If the kernel has no filters, the limits still hold. */
 static void filter_calls(void)
 {
   build_filter();
@@ -143,7 +143,7 @@ static rlim_t least(rlim_t a, rlim_t b)
   return a < b ? a : b;
 }
 
-/* Where a limit is stricter already, it stays. */
+/* A limit that is stricter already stays. */
 static void limit(int resource, rlim_t soft, rlim_t hard)
 {
   struct rlimit r = {RLIM_INFINITY, RLIM_INFINITY};
@@ -154,7 +154,7 @@ static void limit(int resource, rlim_t soft, rlim_t hard)
     usage_error(3, "cannot limit the process that reads the plan: %s", strerror(errno));
 }
 
-/* Microseconds of a processor that this plan has taken before: see in_sandbox. */
+/* Microseconds of processor time that earlier runs of this plan took: see in_sandbox. */
 static long spent;
 
 static void give_up_rights(void)
@@ -184,10 +184,10 @@ static void give_up_rights(void)
 
 /* ----------------------------------------------------------------------------------- the parent */
 
-/* A plan that is not read by then is a long one, and what it needs of memory is made ready. */
+/* A plan that takes longer is a long one: the memory that it needs is prepared. */
 enum { SHORT_MILLISECONDS = 15 };
 
-static int watched; /* the child, as a file that can be read from when it has come to its end */
+static int watched; /* the child, as a file that becomes readable when it ends */
 
 static bool ends_within(int ms)
 {
@@ -225,9 +225,9 @@ static void judge(int status)
 {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
   report_child_error();
-  if (WIFEXITED(status)) fail_with(WEXITSTATUS(status)); /* it has said why */
+  if (WIFEXITED(status)) fail_with(WEXITSTATUS(status)); /* it has reported the error */
   int sign = WTERMSIG(status);
-  if (sign == SIGABRT) fail_by_abort(); /* the same */
+  if (sign == SIGABRT) fail_by_abort(); /* likewise */
   if (sign == SIGXCPU || sign == SIGPROF || sign == SIGALRM)
     plan_error(sandbox->line, "the plan took more than %d s to read: does it end?",
                sign == SIGALRM ? WALL_SECONDS : SECONDS);
@@ -236,7 +236,7 @@ static void judge(int status)
   plan_error(sandbox->line, "the plan crashed the Lua that reads it (signal %d)", sign);
 }
 
-/* Microseconds of a processor that all children have taken that have ended. */
+/* Microseconds of processor time of all children that have ended. */
 static long taken(void)
 {
   struct rusage r;
@@ -245,7 +245,8 @@ static long taken(void)
          r.ru_stime.tv_usec;
 }
 
-/* What the plan has printed: its lines and tabs, and else plain letters, no terminal's command. */
+/* What the plan has printed: line ends and tabs, otherwise only plain letters, no terminal
+   commands. */
 static void show_printed(void)
 {
   size_t n = sandbox->printed < sizeof sandbox->print ? sandbox->printed : sizeof sandbox->print;
@@ -260,7 +261,7 @@ static void show_printed(void)
 void in_sandbox(void (*body)(void))
 {
   sandbox = alloc(sizeof *sandbox);
-  signal(SIGCHLD, SIG_DFL); /* ignored, as some launchers leave it, no child could be waited for */
+  signal(SIGCHLD, SIG_DFL); /* if ignored (some launchers do), no wait would work */
   fflush(NULL);
   long before = taken();
   pid_t child = fork();
@@ -274,7 +275,7 @@ void in_sandbox(void (*body)(void))
   }
   int status = wait_for(child);
   spent += taken() - before;
-  if (*sandbox->wanted && !status) return; /* what it printed it will print again */
+  if (*sandbox->wanted && !status) return; /* the next run will print it again */
   spent = 0;
   show_printed();
   judge(status);

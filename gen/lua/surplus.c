@@ -1,6 +1,6 @@
-/* surplus.c: what a plan gives beyond what is taken. Lua drops arguments for which a function has
-   no parameter, and nobody asks a list for its other keys: here a plan is told of them. How many
-   arguments a function takes is what Lua knows of its parameters. A nil at the end says nothing. */
+/* surplus.c: reports surplus arguments and keys. Lua drops arguments for which a function has no
+   parameter, and unused keys of a list go unnoticed: here both are the plan's error. Lua knows the
+   number of a function's parameters. A nil at the end is ignored. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
@@ -18,7 +18,7 @@ int most_arguments(lua_State *L, int at)
   return about.isvararg ? ANY_NUMBER : about.nparams;
 }
 
-/* "x, dim": the parameters behind the first `skipped`. */
+/* "x, dim": the parameters after the first `skipped`. */
 static const char *parameters_text(lua_State *L, int function, int skipped, int most)
 {
   struct buffer b = {0};
@@ -46,16 +46,15 @@ void forbid_surplus(lua_State *L, const char *what, int function, int skipped, i
              parameters_text(L, function, skipped, most), hint);
 }
 
-/* check_given(what, function, skipped, arguments...): fails where these are more than the function
-   takes behind its first parameters, so many. */
+/* check_given(what, function, skipped, arguments...): fails if these are more than the function has
+   parameters after the first `skipped`. */
 static int check_given(lua_State *L)
 {
   forbid_surplus(L, luaL_checkstring(L, 1), 2, (int)luaL_checkinteger(L, 3), 4);
   return 0;
 }
 
-/* Upvalues: the function, what it is called, whether it takes arguments by name, which of its
-   parameters it refuses. */
+/* Upvalues: the function, its name, whether it takes arguments by name, its refused parameters. */
 static int call_counted(lua_State *L)
 {
   int function = lua_upvalueindex(1);
@@ -71,8 +70,8 @@ static int call_counted(lua_State *L)
   return lua_gettop(L);
 }
 
-/* counted(name, function[, by_name]): the function, which fails where it is given more than it
-   takes. by_name: its last argument may be a table of arguments by name. */
+/* counted(name, function[, by_name]): the function, which fails on surplus arguments. by_name: its
+   last argument may be a table of arguments by name. */
 static int counted(lua_State *L)
 {
   luaL_checkstring(L, 1);
@@ -94,7 +93,7 @@ static bool is_in_list(lua_State *L, int key, lua_Integer n)
   return lua_isinteger(L, key) && lua_tointeger(L, key) >= 1 && lua_tointeger(L, key) <= n;
 }
 
-/* stray_key(table): of its keys that are none of 1 to its length one, always the same; or nil. */
+/* stray_key(table): a key that is not in 1 to its length, always the same one; or nil. */
 static int stray_key(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);

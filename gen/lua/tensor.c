@@ -1,8 +1,9 @@
 /* tensor.c: tensors as a plan computes with them.
 
-   A tensor is an index into graph->value, held by Lua as userdata. What a plan does with it adds an
-   operation to the graph at once: our Lua files say which, and `append` adds it. A parameter that
-   no model has taken up yet is only described: it becomes a value in train or infer.  */
+   A tensor is an index into graph->value, held by Lua as userdata. Each function of the plan on
+   tensors appends operations to the graph at once: our Lua files say which, and `append` adds them.
+   A parameter that belongs to no model yet is only described: it becomes a value in train or
+   infer. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
@@ -19,7 +20,7 @@ static int unlike(lua_State *L)
   return 0;
 }
 
-/* Runs the function of the closure, or appends what it did for arguments like these. */
+/* Runs the function of the closure, or appends what it did for equal arguments. */
 static int run_function(lua_State *L, bool is_outer)
 {
   struct noted_call *call =
@@ -38,8 +39,8 @@ static int run_function(lua_State *L, bool is_outer)
 }
 
 /* Upvalues: the name, the function, whether it takes a tensor first, a number of its own, how many
-   arguments it takes, whether it takes arguments by name, what those behind its parameters are
-   called then, and which parameters it refuses. */
+   arguments it takes, whether it takes arguments by name, the name of those after its parameters,
+   and the refused parameters. */
 static int call_function(lua_State *L)
 {
   const char *outer = called_function;
@@ -62,8 +63,8 @@ static int call_function(lua_State *L)
 }
 
 /* named(name, function, takes a tensor first, by_name): the function, whose messages begin with the
-   name. Those that it calls itself speak of it, too. by_name: its last argument may be a table of
-   arguments by name; a text: what those behind its parameters are called there. */
+   name, also those of functions that it calls. by_name: its last argument may be a table of
+   arguments by name; a text: the name there of the arguments after its parameters. */
 static int named(lua_State *L)
 {
   static int functions;
@@ -93,7 +94,7 @@ static int run_unwatched(lua_State *L)
   return lua_gettop(L);
 }
 
-/* unwatched(function): the same, at full speed, which calls no function of the plan's. */
+/* unwatched(function): the same without line hooks; it must call no function of the plan's. */
 static int unwatched(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TFUNCTION);
@@ -106,7 +107,7 @@ static int unwatched(lua_State *L)
 
 static enum op_kind check_kind(lua_State *L, int at)
 {
-  /* Equal names are mostly one text in Lua: by where it lies, the operator that it was before. */
+  /* Equal names are mostly one string in Lua: a cache of operators by the string's address. */
   enum { PLACES = 256 };
   static enum op_kind found[PLACES];
   const char *name = luaL_checkstring(L, at);
@@ -182,7 +183,7 @@ static int buffer_value(lua_State *L)
   return value;
 }
 
-/* Of a table few rows are read: they are cast, not the table. */
+/* Few rows of a table are read: the rows are cast, not the table. */
 static bool picks_rows(enum op_kind kind)
 {
   return !strcmp(op_row[kind].element, "$a($b)");
@@ -209,7 +210,7 @@ static void read_inputs(lua_State *L, struct op *op)
   op->type = graph->value[op->in[0]].used_as;
 }
 
-/* The field shapes: a list of them; gives how many. */
+/* The field shapes, a list of shapes; returns how many. */
 static int read_shapes(lua_State *L, struct shape list[MAX_OUTPUTS])
 {
   int n = 0;
@@ -239,7 +240,7 @@ static struct shape shape_in_letters(const struct op *op, const struct letters *
   return s;
 }
 
-/* The field sizes: of letters. The shapes that follow from it and the inputs, or none. */
+/* The field sizes, by letter. Returns the shapes that follow from it and the inputs, or none. */
 static int solve_shapes(lua_State *L, const struct op *op, struct shape list[MAX_OUTPUTS])
 {
   if (!has_field(L, "sizes")) return 0;
@@ -262,9 +263,9 @@ static int push_outputs(lua_State *L, int value)
   return n;
 }
 
-/* append(operator, {tensors}, {attributes}): adds the operation; gives what it makes. The
-   attributes are those of struct op, and the row's numbers, by name. shapes: of what it makes,
-   where they do not follow from the inputs. */
+/* append(operator, {tensors}, {attributes}): appends the operation; returns its outputs. The
+   attributes are those of struct op, and the row's numbers, by name. shapes: those of the outputs,
+   if they do not follow from the inputs. */
 static int append(lua_State *L)
 {
   struct op op = {.kind = check_kind(L, 1)};
@@ -282,8 +283,8 @@ static int append(lua_State *L)
   return push_outputs(L, nout ? append_op_outputs(op, list, nout) : append_here(op));
 }
 
-/* rows(): the operators with a rule of their own: {name =, rule =, numbers =} each. Those of the
-   backward alone are left out. */
+/* rows(): the operators with a rule of their own: {name =, rule =, numbers =} each, without those
+   only for the backward. */
 static int rows(lua_State *L)
 {
   lua_newtable(L);
@@ -329,7 +330,8 @@ static void forbid_known(const char *name)
 }
 
 /* declare_operator(name, rule, linear, kernel, kernel for CUDA, {index of each input's gradient, or
-   -1}): its index. The files are only named here: the process that reads the plan reaches none. */
+   -1}): its index. The kernels are only paths here: the process that reads the plan cannot open
+   files. */
 static int declare_operator(lua_State *L)
 {
   struct custom c = {
@@ -360,7 +362,7 @@ static int declare_operator(lua_State *L)
   return 1;
 }
 
-/* apply_operator(index, {tensors}, {scalar =}): what it makes. */
+/* apply_operator(index, {tensors}, {scalar =}): its outputs. */
 static int apply_operator(lua_State *L)
 {
   struct op op = {.kind = OP_custom, .custom = (int)luaL_checkinteger(L, 1)};
@@ -390,7 +392,7 @@ static int shape_of(lua_State *L)
   return 1;
 }
 
-/* type(tensor): the name of the type that it is computed with. */
+/* type(tensor): the name of the type in which it is used. */
 static int type_of_tensor(lua_State *L)
 {
   const struct tensor *t = argument_tensor(L, 1);
@@ -421,7 +423,7 @@ static int describe(lua_State *L)
   return 1;
 }
 
-/* Of a shape that a plan reads: its list begins at 1, as Lua's do. */
+/* An index into a shape's list: it begins at 1, as Lua's lists do. */
 static int no_such_size(lua_State *L)
 {
   if (lua_isinteger(L, 2) && lua_tointeger(L, 2) < 1)
@@ -443,7 +445,7 @@ static void push_shape_for_plan(lua_State *L, struct shape s)
   lua_setmetatable(L, -2);
 }
 
-/* upvalue 1: the methods, which know all their names. */
+/* upvalue 1: the methods, where an absent name is an error. */
 static int field(lua_State *L)
 {
   const struct tensor *t = argument_tensor(L, 1);
@@ -489,7 +491,7 @@ static int is_recording(lua_State *L)
 
 /* ----------------------------------------------------------------------------------- the tables */
 
-/* Sets, in the table at the top, `methods` and `events`: what x.name and x + y find; our Lua files
+/* Sets, in the table at the top, `methods` and `events`, for x.name and for x + y; our Lua files
    fill both. */
 static void make_tensors(lua_State *L)
 {

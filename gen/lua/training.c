@@ -1,11 +1,11 @@
-/* training.c: what the Lua files in gen/ call to say what becomes of a model that has been run: its
-   loss or its outputs, and how it is trained. */
+/* training.c: the functions with which our Lua files say what to do with a model that has been run:
+   its loss or its outputs, and how it is trained. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
 #include <lua.h>
 
-/* A value of its own for what would be an input, a parameter, or an output already. */
+/* The value, or a copy if it is an input, a parameter, or an output already. */
 static int own_value(int value)
 {
   const struct value *v = &graph->value[value];
@@ -71,7 +71,7 @@ static int collectives(lua_State *L)
   return 1;
 }
 
-/* set_expected({[collective] = at most}): their names are those of the table of operators. */
+/* set_expected({[collective] = at most}): the names are those of the table of operators. */
 static int set_expected(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -136,7 +136,7 @@ static int set_tf32(lua_State *L)
   return 0;
 }
 
-/* set_checkpoint(whether modules of lists are computed again from their inputs) */
+/* set_checkpoint(whether modules of lists are recomputed from their inputs) */
 static int set_checkpoint(lua_State *L)
 {
   plan_options->checkpoint = lua_toboolean(L, 1);
@@ -158,7 +158,7 @@ static int set_training(lua_State *L)
   return 0;
 }
 
-/* set_data{shuffle = a seed or nil, last = 0: untold, 1: smaller, 2: dropped} */
+/* set_data{shuffle = a seed or nil, last = 0: not given, 1: smaller, 2: dropped} */
 static int set_data(lua_State *L)
 {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -195,7 +195,7 @@ static int set_buckets(lua_State *L)
   return 0;
 }
 
-/* set_prefetch(modules ahead, or -1: it is for tpgen to say) */
+/* set_prefetch(modules ahead, or -1: tpgen decides) */
 static int set_prefetch(lua_State *L)
 {
   lua_Integer n = luaL_checkinteger(L, 1);

@@ -1,11 +1,11 @@
-/* value_range.c: between which numbers the elements of a tensor of whole numbers lie, and which of
-   them must be looked at when they are used as indices.
+/* value_range.c: the range of the elements of an integer tensor, and which of them must be checked
+   before they are used as indices.
 
-   Takes   the graph as it is while the plan is read: what randint and tokens declare of an input,
-           followed through the operations that keep, choose or compute whole numbers. The runtime
-           holds a file to what is declared, so that what follows from it is so at run time.
-   Leaves  graph->index_use: of an input whose numbers may be no indices, for the runtime to look at
-           them as it fills it; of computed ones, for an operation index_within in the step. */
+   Takes   the graph while the plan is read: the ranges that randint and tokens declare of inputs,
+           followed through the operations that keep, choose or compute integers. The runtime checks
+           that a file is within its declared range, so that the derived ranges hold at run time.
+   Leaves  graph->index_use: for an input that may be out of range, a check when the runtime fills
+           it; for computed indices, an operation index_within in the step. */
 #include "lua/lua.h"
 
 #include <lauxlib.h>
@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of an operation that is asked, so many of those before it: what is further away is not known. */
+/* A query visits at most this many earlier operations: beyond, the range is unknown. */
 enum { MOST_ASKED = 64 };
 
 static const struct range unknown = {.low = INT64_MIN, .high = INT64_MAX};
@@ -23,7 +23,7 @@ static bool is_known(struct range r)
   return r.low > INT32_MIN - (int64_t)1 && r.high < INT32_MAX + (int64_t)1;
 }
 
-/* What int32 cannot hold may have become anything. */
+/* A range that int32 cannot hold becomes unknown. */
 static struct range between(int64_t low, int64_t high)
 {
   struct range r = {.low = low, .high = high};
@@ -130,8 +130,8 @@ static struct range range_of_made(const struct op *op, const struct range *in)
   }
 }
 
-/* Whether what the operation makes takes both ends of its range, and whether each element does, as
-   far as that is sure: what it takes lies in these. */
+/* Whether the output reaches both ends of its range, and whether each element does, as far as that
+   is certain; `in` are the ranges of the inputs. */
 static void find_taken(const struct op *op, const struct range *in, struct range *made)
 {
   bool constant[2] = {in[0].alike && in[0].low == in[0].high,
@@ -187,8 +187,8 @@ static struct range range_of(int value)
   return range_within(value, &asked);
 }
 
-/* may_be(tensor of whole numbers, number): whether an element may be the number, as far as is
-   known. It depends on more than the tensor's shape and type: the call is not replayed. */
+/* may_be(integer tensor, number): whether an element may be the number, as far as is known. It
+   depends on more than the tensor's shape and type: the call is not replayed. */
 static int may_be(lua_State *L)
 {
   struct range r = range_of(argument_value(L, 1));
@@ -198,9 +198,8 @@ static int may_be(lua_State *L)
   return 1;
 }
 
-/* numbers_taken(tensor of whole numbers): the least and the greatest number that its elements may
-   well be; or nothing, where that is not known, or a condition of the plan's may keep them from it.
- */
+/* numbers_taken(integer tensor): the least and the greatest number that its elements can reach; or
+   nothing, if that is not known or a condition of the plan's may prevent it. */
 static int numbers_taken(lua_State *L)
 {
   struct range r = range_of(argument_value(L, 1));
@@ -213,8 +212,8 @@ static int numbers_taken(lua_State *L)
 
 /* --------------------------------------------------------------------------- uses of indices */
 
-/* Follows the value to the input whose elements it has, unchanged, all of them or those of one
-   part. False where it is computed. */
+/* Follows the value to the input whose elements it has, unchanged, all or those of one part. False
+   if it is computed. */
 static bool find_input(int value, struct index_use *use)
 {
   bool is_part = false;
@@ -238,7 +237,7 @@ static bool find_input(int value, struct index_use *use)
   return graph->value[value].role == BATCH && !is_floating(graph->value[value].type);
 }
 
-/* Equal modules use indices at the same line: they share what is said of it. */
+/* Equal modules use indices at the same line: they share one record. */
 static int number_of_use(const struct index_use *use)
 {
   for (int i = 0; i < graph->nindex_use; i++) {
@@ -254,8 +253,8 @@ static int number_of_use(const struct index_use *use)
   return graph->nindex_use++;
 }
 
-/* index_use(tensor, below, ignored or nil, the function): its elements are used as indices. Gives
-   the number of the use where index_within has to look at them in the step; else nothing. */
+/* index_use(tensor, below, ignored or nil, the function): its elements are used as indices. Returns
+   the number of the use if index_within has to check them in the step; else nothing. */
 static int index_use(lua_State *L)
 {
   int value = argument_value(L, 1);
