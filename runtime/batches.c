@@ -19,13 +19,13 @@ static struct source {
   struct order order;
 } sources[PURPOSES];
 
-// Where the training goes on; batch 0 at the beginning where nothing says so.
+// The position of the training; batch 0 at the beginning by default.
 static struct {
   long batch;
   struct position at;
 } start;
 
-// What the inputs hold: these samples; or what was drawn.
+// The samples that the inputs hold, or that they were drawn.
 static struct {
   bool is_known;
   enum purpose purpose;
@@ -48,13 +48,13 @@ static bool ignores_labels(void)
   return false;
 }
 
-// Whether the program can tell which samples of a batch are there.
+// Whether the program can be told which samples of a batch exist.
 static bool takes_smaller(void)
 {
   return has_present() || ignores_labels();
 }
 
-// An epoch's last samples that are no whole batch: what becomes of them is the plan's to say.
+// Decides by the plan what happens to an epoch's last, incomplete batch.
 static bool decide_last(struct source *s, enum purpose purpose, struct failure *why)
 {
   struct order *o = &s->order;
@@ -209,7 +209,7 @@ bool batches_check(enum purpose purpose, long first, long last, struct failure *
 
 // ---- batches -----------------------------------------------------------------------------------
 
-// 1 for a sample that is there, 0 for one that is not.
+// Writes 1 for a sample that exists, 0 for one that does not.
 static void fill_present(uint64_t count)
 {
   for (int row = 0; row < program.ntensors; row++) {
@@ -263,7 +263,7 @@ void next_batch(long i)
   bool ok = true;
   if (batches_are_open(TRAINING))
     ok = batches_fill(TRAINING, i, &weight, &why);
-  else if (held.is_known) // by a validation: what was drawn comes back
+  else if (held.is_known) // after a validation: restores the drawn inputs
     ok = tensors_draw_inputs(&why);
   if (!ok) fail_call(__FILE__, __LINE__, "next_batch", why.text);
   if (!batches_are_open(TRAINING)) held.is_known = false;

@@ -18,7 +18,7 @@
 
 static const char *path_of(const struct save *s, const char *name, char to[PATH_MAX])
 {
-  snprintf(to, PATH_MAX, "%s/%s", s->directory, name); // save_layout has seen that it fits
+  snprintf(to, PATH_MAX, "%s/%s", s->directory, name); // save_layout has checked that it fits
   return to;
 }
 
@@ -41,7 +41,7 @@ void save_end(struct save *s)
 
 // ---- new files ---------------------------------------------------------------------------------
 
-// Closes the file: an error that waited until now counts.
+// Closes the file; reports a deferred write error.
 static bool finish(int fd, bool ok, const char *path, struct failure *why)
 {
   if (ok && fsync(fd) != 0) ok = failed(why, "%s: cannot sync: %s", path, strerror(errno));
@@ -51,7 +51,7 @@ static bool finish(int fd, bool ok, const char *path, struct failure *why)
 
 static int create_new(const char *path, struct failure *why)
 {
-  unlink(path); // what this job's own last save left when it failed
+  unlink(path); // from this job's own last save, if it failed
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) failed(why, "%s: cannot create: %s", path, strerror(errno));
   return fd;
@@ -153,7 +153,7 @@ uint32_t *save_shares(struct save *s, size_t *count)
 
 // ---- what was made, seen again -----------------------------------------------------------------
 
-// Is it the file that create made, and no other job's?
+// Whether it is the file that create made, and not another job's.
 static bool is_made(const struct part *p, const char *path)
 {
   struct stat about;
@@ -182,7 +182,7 @@ static bool read_back(const struct save *s, const struct part *p, const char *pa
   return same || failed(why, "%s: its header is not what was written", path);
 }
 
-// Puts the header before the data, whose checksums are known now.
+// Writes the header before the data: the checksums are known now.
 static bool write_head(struct save *s, size_t i, struct failure *why)
 {
   char name[NAME], path[PATH_MAX];
@@ -218,7 +218,7 @@ static bool sync_directory(const struct save *s, struct failure *why)
   return finish(fd, true, s->directory, why);
 }
 
-// In the place of what has the name.
+// Renames, replacing an existing file.
 static bool give_name(const struct save *s, const char *from, const char *to, struct failure *why)
 {
   char old[PATH_MAX], new[PATH_MAX];
@@ -226,7 +226,7 @@ static bool give_name(const struct save *s, const char *from, const char *to, st
   return failed(why, "%s: cannot rename to %s: %s", old, new, strerror(errno));
 }
 
-// A name that nothing has; some file systems know no links.
+// Renames only if the new name is free; some file systems have no links.
 static bool give_free_name(const struct save *s, const char *from, const char *to,
                            struct failure *why)
 {
@@ -247,7 +247,7 @@ static bool is_there(const struct save *s, const char *name)
   return lstat(path_of(s, name, path), &about) == 0;
 }
 
-// Parts must not take the names of those that the last index still needs.
+// New parts must not take the names of files that the last index still needs.
 static void choose_turn(struct save *s)
 {
   char name[NAME];
@@ -289,8 +289,8 @@ static bool write_index(const struct save *s, const char *name, struct failure *
   return ok;
 }
 
-// Removes what nothing leads to any more, of what such programs wrote. Where it cannot be removed
-// it does no harm.
+// Removes such programs' files that nothing names any more. A file that cannot be removed does no
+// harm.
 static void remove_old(const struct save *s)
 {
   char path[PATH_MAX];
@@ -304,7 +304,7 @@ static void remove_old(const struct save *s)
   if (directory) closedir(directory);
 }
 
-// A file that came while the job ran.
+// For a file that appeared while the job ran.
 static bool is_replaceable(const struct save *s, const char *name, struct failure *why)
 {
   struct failure reason;
@@ -335,8 +335,8 @@ static bool name_parts(struct save *s, struct failure *why)
   return true;
 }
 
-// The index counts from when it has its name, or, where a single file was there, from when that is
-// gone.
+// The index is valid from its renaming on or, if there was a single file, from the removal of that
+// file on.
 static bool commit_parts(struct save *s, struct failure *why)
 {
   char index[NAME], path[PATH_MAX];

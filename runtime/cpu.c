@@ -1,4 +1,4 @@
-// The CPU target: memory is the process's own, ranks meet in MPI.
+// The CPU target: memory is the process's own, ranks communicate by MPI.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void remember_error(MPI_Comm *comm, int *error, ...)
 
 static MPI_Errhandler handler;
 static int groups_made;
-static int here, size; // this rank, and all, as MPI counts
+static int here, size; // this rank, and the number of ranks, in MPI
 
 void fail_call(const char *file, int line, const char *call, const char *why)
 {
@@ -44,7 +44,7 @@ void fail_call(const char *file, int line, const char *call, const char *why)
 
 MPI_Op bf16_sum, bf16_max, bf16_min;
 
-// Each is a step of a reduction, as MPI wants it: `to` becomes that of `from` and `to`.
+// A step of a reduction in MPI's form: combines `from` into `to`.
 static void sum_bf16(void *from, void *to, int *n, MPI_Datatype *type)
 {
   const bf16 *a = from;
@@ -90,12 +90,12 @@ bool target_profile(struct failure *why)
   return failed(why, "--profile: programs for GPUs alone tell it; perf tells it of others");
 }
 
-// MPI takes room for what it sums in every call of a reduction: what it gives back is kept for the
-// next. The system would clear these pages anew, which takes as long as the sum.
+// MPI allocates a buffer in every call of a reduction: keeps freed memory for the next one.
+// Otherwise the system would clear these pages again, which takes as long as the sum.
 static void keep_room(void)
 {
 #ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 32 << 20); // no more is allowed
+  mallopt(M_MMAP_THRESHOLD, 32 << 20); // the most that is allowed
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
 #endif
 }
@@ -190,7 +190,7 @@ void *target_allocate(size_t bytes, struct failure *why)
     failed(why, "no memory for the program's %zu bytes", bytes);
     return NULL;
   }
-  if (align == HUGE) madvise(memory, bytes, MADV_HUGEPAGE); // a wish; it may be refused
+  if (align == HUGE) madvise(memory, bytes, MADV_HUGEPAGE); // a hint; it may be refused
   memset(memory, 0, bytes);
   return memory;
 }
@@ -235,7 +235,7 @@ void target_abandon(void)
 {
 }
 
-// The kernel's own count: getrusage would count what the launcher had before this program, too.
+// From /proc: getrusage would include the peak of the launcher before it started this program.
 size_t target_peak(void)
 {
   char line[128];

@@ -1,32 +1,32 @@
-// Collectives of the CPU target that are quicker than MPI's own where much is moved.
+// Collectives of the CPU target that are faster than MPI's own for large data.
 #include <stdbool.h>
 #include <string.h>
 #include "cpu_parcels.h"
 #include "program.h"
 
-// What is moved at a time, in bytes: it is still in a core's cache when it is added. Ranks wait for
-// each other at every piece, which costs little where each has a core.
+// The bytes that are moved at a time: they are still in a core's cache when they are added. Ranks
+// wait for each other at every piece, which costs little if each has a core.
 enum { PIECE = 1 << 20 };
 
-// A tag that no other message in a group has.
+// A tag that no other message in a group uses.
 enum { TAG = 1 };
 
-// A rank's place in a group.
+// A rank's position in a group.
 struct among {
   MPI_Comm group;
   int place, members;
 };
 
-// What is the same of all parts: a piece of n elements.
+// A piece of n elements, at the same place in all parts.
 struct piece_of_parts {
-  const char *in; // where it is in the first member's part
-  size_t part;    // from there to where it is in the next one's, in bytes
-  char *sum;      // where that of this rank's part comes to lie
+  const char *in; // its address in the first member's part
+  size_t part;    // the distance to the next member's part, in bytes
+  char *sum;      // the address of the sum for this rank's part
   int n;
 };
 
-// Each sends the piece to the member behind it, then to the one behind that, and adds what comes:
-// no two send to the same one at a time, and what is added is added in the same order every time.
+// In each step a rank sends the piece to the next member in turn, and adds what it receives: no two
+// ranks send to the same one at a time, and the order of addition is always the same.
 static int reduce_pieces(struct among of, struct piece_of_parts p, MPI_Datatype type, MPI_Op op)
 {
   static char room[PIECE];
@@ -34,7 +34,8 @@ static int reduce_pieces(struct among of, struct piece_of_parts p, MPI_Datatype 
   for (int step = 1; step < of.members; step++) {
     const int to = (of.place + step) % of.members;
     const int from = (of.place + of.members - step) % of.members;
-    // What comes first may come where the sum will be, and be what the rank's own is added to.
+    // The first message may be received at the address of the sum; the rank's own piece is then
+    // added to it.
     const bool begins = step == 1 && own != p.sum;
     int error = MPI_Sendrecv(p.in + (size_t)to * p.part, p.n, type, to, TAG, begins ? p.sum : room,
                              p.n, type, from, TAG, of.group, MPI_STATUS_IGNORE);
@@ -51,7 +52,7 @@ static int place_among(MPI_Comm group, struct among *of)
   return error == MPI_SUCCESS ? MPI_Comm_size(group, &of->members) : error;
 }
 
-// Each member's part has n elements, of so many bytes each.
+// Each member's part has n elements of `bytes` bytes.
 static int reduce_parts(struct among of, const char *in, char *sum, int n, int bytes,
                         MPI_Datatype type, MPI_Op op)
 {
@@ -84,13 +85,14 @@ int reduce_scatter(const void *in, void *out, int n, MPI_Datatype type, MPI_Op o
 
 // ---- buckets: several values in one message -----------------------------------------------------
 
-// Where the parts of a value lie one after the other: in itself, if it has them so, else here.
+// The address of a value's parts one after the other: in the value, if they are contiguous there,
+// else in `room`.
 static char *parts_at(const struct parcel *p, void *room)
 {
   return p->rows == 1 ? p->at : room;
 }
 
-// From there to the value, or back.
+// Copies from there to the value, or back.
 static void copy_parts(struct parcel p, long bytes, void *room, bool in)
 {
   const long part = p.rows * p.run;

@@ -1,4 +1,4 @@
-// The first value that is not finite, on the CPU: noted as it is met.
+// Records the first value that is not finite, on the CPU.
 #include "finite.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include "target.h"
 
 static struct {
-  const struct made *made; // NULL: there is none
+  const struct made *made; // NULL: none
   int module;
   long at;
   bool is_nan;

@@ -1,11 +1,11 @@
-// Products by oneDNN: in programs that multiply bfloat16, or large matrices of float32, where it is
-// installed.
+// Products by oneDNN, if it is installed: for programs that multiply bfloat16, or large matrices of
+// float32.
 //
-// Those of bfloat16 are its own where the processor multiplies bfloat16 (AVX-512 BF16, AMX):
-// elsewhere the parts of cpu_bf16.h are quicker. Those of float32 are where it has AVX-512.
-// TPGEN_ONEDNN=1 in the environment has oneDNN used wherever it has code of its own (for bfloat16
-// from AVX-512 on), TPGEN_ONEDNN=0 nowhere. What it makes for products of bfloat16 of some sizes is
-// made at the first of them, and kept; its threads are OpenMP's, as all of the program's.
+// oneDNN computes those of bfloat16 if the processor has bfloat16 instructions (AVX-512 BF16, AMX):
+// on others the parts of cpu_bf16.h are faster. It computes those of float32 if the processor has
+// AVX-512. TPGEN_ONEDNN=1 in the environment selects oneDNN wherever it has optimised code (for
+// bfloat16 from AVX-512 on), TPGEN_ONEDNN=0 never. Primitives for bfloat16 are created at the first
+// product of some sizes, and kept; oneDNN's threads are OpenMP's, like all of the program's.
 #include <dnnl.h>
 #include <dnnl_debug.h>
 #include <stdlib.h>
@@ -15,13 +15,13 @@
 
 enum { A, B, C, MATRICES };
 
-// What one product has in common with others. Sizes and strides: batch, row, column.
+// The key of a method. Sizes and strides: batch, row, column.
 struct kind {
   int64_t size[MATRICES][3], stride[MATRICES][3];
-  int64_t wide, add; // is c of float32? is it added to?
+  int64_t wide, add; // is c float32? is the product added to it?
 };
 
-// How oneDNN computes these; `primitive` is NULL where it does so no better than anyone.
+// How oneDNN computes these; `primitive` is NULL if it has no fast code for them.
 struct method {
   struct kind kind;
   dnnl_primitive_t primitive;
@@ -95,7 +95,7 @@ static void forget(dnnl_memory_desc_t *d)
 
 // ---- a method for each kind ---------------------------------------------------------------------
 
-// Its reference code takes any strides, and a long time.
+// oneDNN's reference code takes any strides, but is slow.
 static bool is_quick(dnnl_primitive_desc_t plan)
 {
   const char *name = "";
@@ -121,7 +121,7 @@ static void make_primitive(struct method *m, const dnnl_memory_desc_t d[MATRICES
   dnnl_primitive_attr_destroy(how);
 }
 
-// Of a single product there are rows and columns alone.
+// A single product has rows and columns only.
 static bool describe_matrix(dnnl_memory_desc_t *d, const struct kind *kind, int n)
 {
   const int first = kind->size[C][0] == 1, ndim = 3 - first;
@@ -142,7 +142,7 @@ static void make_method(struct method *m)
   while (n-- > 0) forget(&d[n]);
 }
 
-// NULL where there is none.
+// NULL if there is none.
 static const struct method *method_for(struct kind kind)
 {
   enum { SLOTS = 512 };
@@ -164,7 +164,7 @@ static const struct method *method_for(struct kind kind)
 
 // ---- a product of bfloat16 ----------------------------------------------------------------------
 
-// As the environment says; else where the processor has these instructions.
+// As the environment says; else whether the processor has these instructions.
 static bool is_wanted(unsigned instructions)
 {
   const char *asked = getenv("TPGEN_ONEDNN");
@@ -184,7 +184,7 @@ static bool is_used(void)
   return answer == USED;
 }
 
-// Of `batch` of its products at once. A matrix that all of them share is there once.
+// `batch` of its products at once. A matrix that all of them share is stored once.
 static struct kind kind_of(const struct bf16_product *p, int batch)
 {
   const bool ta = p->a_is == 't', tb = p->b_is == 't', one = batch == 1;
@@ -200,7 +200,7 @@ static struct kind kind_of(const struct bf16_product *p, int batch)
   };
 }
 
-// The i-th of its products, and those behind it that the method computes with it.
+// Product number i, and the next ones that the method computes with it.
 static void execute(const struct method *m, const struct bf16_product *p, int i)
 {
   void *const at[] = {(void *)(uintptr_t)(p->a + i * p->step_a),
@@ -229,7 +229,7 @@ bool multiply_by_onednn(const struct bf16_product *p)
 
 // ---- a product of float32 -----------------------------------------------------------------------
 
-// Threads may ask at once; each finds the same answer.
+// Threads may call it at the same time; all find the same answer.
 static bool multiplies_floats(void)
 {
   enum { UNKNOWN, DOES, DOES_NOT };
@@ -238,22 +238,22 @@ static bool multiplies_floats(void)
   return answer == DOES;
 }
 
-// BLAS is quicker for small matrices; and for those whose columns oneDNN has to go down where these
-// lie so many whole pages apart that a cache keeps few of their elements.
+// BLAS is faster for small matrices; and for those that oneDNN reads by columns whose elements are
+// so many whole pages apart that a cache keeps few of them.
 static bool is_quicker(char a_is, int lda, int m, int n, int k)
 {
   enum { LEAST = 1 << 20, APART = 2048 };
   return (double)m * n * k >= LEAST && !(a_is == 't' && lda % APART == 0);
 }
 
-// How many of n are worked on at a time: at most so many, and in parts about as large.
+// How many of n are computed at a time: at most `most`, in parts of about the same size.
 static int at_a_time(int n, int most)
 {
   enum { UNIT = 32 };
   return ((n - 1) / ((n - 1) / most + 1) / UNIT + 1) * UNIT;
 }
 
-// Of more terms at a time oneDNN makes no quick work, and of more columns large copies.
+// With more terms at a time oneDNN is slow, and with more columns it makes large copies.
 bool multiply_floats_by_onednn(char a_is, char b_is, float *c, int ldc, const float *a, int lda,
                                const float *b, int ldb, int m, int n, int k, bool add)
 {

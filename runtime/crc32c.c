@@ -1,7 +1,7 @@
-// By the processor's instruction where it has one, else by tables of eight bytes at a time.
+// By the processor's instruction if it has one, else by tables for eight bytes at a time.
 //
 // A state is a polynomial over GF(2), its highest power in the lowest bit, modulo the Castagnoli
-// polynomial. n bytes of 0 behind it multiply it by x^(8n).
+// polynomial. Appending n zero bytes multiplies it by x^(8n).
 #include "crc32c.h"
 
 #include <stdbool.h>
@@ -79,7 +79,7 @@ WITH_INSTRUCTION static inline uint32_t add_8(uint32_t state, const unsigned cha
   return ADD_8(state, x);
 }
 
-// Three at a time: the instruction takes three cycles, and one may begin in each.
+// Three at a time: the instruction has a latency of three cycles and a throughput of one a cycle.
 WITH_INSTRUCTION static uint32_t add_by_instruction(uint32_t state, const unsigned char *bytes,
                                                     size_t count)
 {
@@ -129,7 +129,7 @@ static uint32_t add(uint32_t state, const unsigned char *bytes, size_t count)
 
 // ---- checksums ---------------------------------------------------------------------------------
 
-// Rows of a slice are equally far apart: the factor of one is that of the next.
+// Rows of a slice are equally far apart: the factor of one gap is reused for the next.
 static void leave_out(struct checksum *sum, uint64_t gap)
 {
   if (gap == 0) return;
@@ -152,7 +152,7 @@ uint32_t checksum_share(struct checksum *sum, uint64_t size)
   return sum->state;
 }
 
-// It begins with all bits set, and ends with all of them turned over.
+// A CRC-32C begins with all bits set, and is complemented at the end.
 uint32_t checksum_whole(uint32_t shares, uint64_t size)
 {
   return ~(shares ^ multiply(UINT32_MAX, power(size)));

@@ -1,4 +1,5 @@
-// The CUDA target: memory is a GPU's, ranks meet in NCCL, and before that through MPI or over TCP.
+// The CUDA target: memory is a GPU's, ranks communicate by NCCL, and before that by MPI or over
+// TCP.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +25,12 @@ static bool one_stream; // the groups' streams are `stream`
 static struct meeting meeting;
 static bool have_met; // over TCP: `meeting` changes no more
 #ifdef TPGEN_MPI
-static bool over_mpi; // the ranks meet through MPI, not over TCP
+static bool over_mpi; // the ranks use MPI, not TCP
 #endif
 
 // ---- failing -----------------------------------------------------------------------------------
 
-// NCCL is watched from when its communicators are made until they are given back.
+// NCCL is watched from the creation of its communicators to their release.
 static bool communicating;
 
 static void abort_communicators()
@@ -91,7 +92,7 @@ void fail_call(const char *file, int line, const char *call, const char *why)
 
 #ifdef TPGEN_MPI
 
-// MPI's default error handler ends the job, which is right for a meeting.
+// MPI's default error handler ends the job, which is right at this stage.
 static bool start_mpi(struct identity *me, struct failure *why)
 {
   int mpi_rank, mpi_size;
@@ -111,7 +112,7 @@ static bool start_mpi(struct identity *me, struct failure *why)
   return true;
 }
 
-// torchrun and plain srun leave the ranks to find each other; MPI's launchers do not.
+// torchrun and plain srun leave it to the ranks to find each other; MPI's launchers do not.
 static bool wants_mpi(const struct identity *me)
 {
   bool torchrun = me->launcher && strcmp(me->launcher, "torchrun") == 0;
@@ -140,7 +141,7 @@ static bool meet(struct identity *me, struct failure *why)
   if (!launch_fits(me, program.world, rank.id, why)) return false;
   const int limit = watch_limit();
   bool met;
-  watch_patience(2); // who meets says more of who is missing than the watch
+  watch_patience(2); // the rendezvous reports more about a missing rank than the watchdog
   WAITING("meet_start",
           met = meet_start(&meeting, me, program.hash,
                            limit && limit < MEETING_SECONDS ? limit : MEETING_SECONDS, why));
@@ -149,7 +150,7 @@ static bool meet(struct identity *me, struct failure *why)
   return met;
 }
 
-// The watch comes before: this is for where it does not run.
+// The watchdog acts first: this is for times when it does not run.
 static const struct meeting *met_ranks()
 {
   const int limit = watch_limit();
@@ -188,7 +189,7 @@ static int lowest_of_all(int value)
   return lowest;
 }
 
-// What each rank gives, to all of them, in their order.
+// Gathers bytes of each rank on all ranks, in their order.
 static void gather(void *given, size_t bytes, void *all)
 {
   struct failure why;
@@ -206,8 +207,8 @@ static void gather(void *given, size_t bytes, void *all)
   if (!gathered) fail_call(__FILE__, __LINE__, "meet_gather", why.text);
 }
 
-// The same for processes that see each other by their numbers: of one boot of one machine, in one
-// space of numbers.
+// The same for processes that see each other's process ids: of one boot of one machine, in one PID
+// namespace.
 static unsigned long long machine()
 {
   unsigned long long hash = 14695981039346656037ull;
@@ -228,7 +229,7 @@ int target_first_failure(bool ok)
   return lowest < program.world ? lowest : -1;
 }
 
-// What all ranks give in pieces, each of which is gathered.
+// Gathers the numbers of all ranks, in pieces.
 void target_combine(uint32_t *numbers, size_t count)
 {
   const size_t AT_ONCE = 1024;
@@ -251,20 +252,20 @@ bool target_same_program(struct failure *why)
   if (over_mpi) return same_over_mpi(why);
 #endif
   (void)why;
-  return true; // the greeting over TCP has compared them
+  return true; // the rendezvous over TCP has compared them
 }
 
-// What each rank tells of itself.
+// What each rank reports about itself.
 static struct process {
   unsigned long long machine;
   long long pid;
-  char gpu[16]; // its place in the machine: "0000:3B:00.0"
+  char gpu[16]; // its PCI address: "0000:3B:00.0"
 } * processes;
 
 // ---- the device --------------------------------------------------------------------------------
 
-// NCCL refuses two ranks of one host on one GPU. With host names of their own they talk over the
-// loopback: slow, and good enough to try a program.
+// NCCL refuses two ranks of one host on one GPU. With different host names they communicate over
+// the loopback: slow, but enough to try a program.
 static void share_device()
 {
   char host[32];
@@ -288,7 +289,7 @@ static bool choose_device(const struct identity *me, struct failure *why)
   return failed(why, "cannot use GPU %d: %s", local % count, cudaGetErrorString(error));
 }
 
-// Collective. Sees which ranks are on this machine, and whether one has this rank's GPU, too.
+// Collective. Finds the ranks on this machine, and whether one shares this rank's GPU.
 static void see_neighbours()
 {
   struct process me = {machine(), getpid(), ""};
@@ -331,24 +332,24 @@ static void open_nccl()
   WAITING("ncclCommInitRank", CHECK_NCCL(ncclCommInitRank(&everyone, program.world, id, rank.id)));
 }
 
-// Collective. False on every rank where one is not ok; `why` stays empty on those that are.
+// Collective. False on every rank if one is not ok; `why` stays empty on those that are.
 static bool all(bool ok, struct failure *why)
 {
   if (ok) why->text[0] = 0;
   return lowest_of_all(ok) == 1;
 }
 
-// A collective is captured by all of its ranks, or by none.
+// Either all ranks capture a collective, or none.
 static bool is_graph_for_all(struct failure *why)
 {
   int all_want = lowest_of_all(wants_graph()), none_wants = lowest_of_all(!wants_graph());
   if (all_want || none_wants) return true;
   why->text[0] = 0;
-  if (rank.id > 0) return false; // rank 0 says it
+  if (rank.id > 0) return false; // rank 0 reports it
   return failed(why, "--graph: some ranks were started with it and others were not");
 }
 
-// A rank that cannot start must say so here: in NCCL the others would wait for it.
+// A rank that cannot start must report it here: in NCCL the others would wait for it.
 bool target_start(struct identity *me, struct failure *why)
 {
   if (!meet(me, why)) return false;
@@ -361,13 +362,14 @@ bool target_start(struct identity *me, struct failure *why)
   return true;
 }
 
-// A stream for each group whose collectives run beside arithmetic: of the highest priority, so that
-// they come in between the blocks of kernels that are running.
+// A stream for each group with overlapped collectives: of the highest priority, so that they start
+// between the blocks of running kernels.
 //
-// Collectives of several groups may then run at the same time, and each holds its part of the GPU
-// until the others of its group have come. All is well as long as those that were issued first, on
-// all ranks alike, are never kept out by later ones: NCCL sees to it, from 2.26 on, where
-// NCCL_LAUNCH_ORDER_IMPLICIT is set. With an older one all run on the one stream, one by one.
+// Collectives of several groups may then run at the same time, and each occupies its part of the
+// GPU until the others of its group have started. There is no deadlock if those that were issued
+// first, in the same order on all ranks, are never kept out by later ones: NCCL ensures this from
+// 2.26 on, if NCCL_LAUNCH_ORDER_IMPLICIT is set. With an older version all run on one stream, one
+// by one.
 static void make_streams()
 {
   enum { LAUNCHES_IN_ORDER = 22600 };
@@ -404,7 +406,7 @@ void target_groups()
 
 // ---- memory ------------------------------------------------------------------------------------
 
-static bool of_nccl; // memory is NCCL's to free
+static bool of_nccl; // memory was allocated by NCCL
 
 // "78.3 GiB", "0.21 MiB"
 static const char *size_text(size_t bytes, char to[32])
@@ -416,7 +418,7 @@ static const char *size_text(size_t bytes, char to[32])
   return to;
 }
 
-// What CUDA, NCCL and other processes have taken is taken: what is free now is all there is.
+// Only the memory that is free now is available: CUDA, NCCL and other processes have taken theirs.
 static bool is_free(size_t bytes, struct failure *why)
 {
   size_t free_bytes = 0, total = 0;
@@ -433,8 +435,8 @@ static bool is_free(size_t bytes, struct failure *why)
       size_text(bytes, a), device, size_text(total, b), size_text(free_bytes, c));
 }
 
-// NCCL's own memory: ranks of one machine can reach it directly, and it can be registered. All that
-// a rank has lies in one piece, at the same offsets on all ranks.
+// NCCL's own memory: ranks of one machine can access it directly, and it can be registered. All of
+// a rank's memory is one block, at the same offsets on all ranks.
 void *target_allocate(size_t bytes, struct failure *why)
 {
   void *memory = NULL;
@@ -442,7 +444,7 @@ void *target_allocate(size_t bytes, struct failure *why)
   if (!is_free(some, why)) return NULL;
   of_nccl = ncclMemAlloc(&memory, some) == ncclSuccess;
   if (!of_nccl) {
-    cudaGetLastError(); // it was ncclMemAlloc's
+    cudaGetLastError(); // of ncclMemAlloc
     cudaError_t error = cudaMalloc(&memory, some);
     if (error != cudaSuccess) {
       failed(why, "no GPU memory for the program's %zu bytes: ncclMemAlloc says %s, cudaMalloc %s",
@@ -465,11 +467,11 @@ static void free_memory()
 
 size_t target_peak()
 {
-  return program.bytes; // all that is ever allocated
+  return program.bytes; // nothing else is allocated
 }
 
-// NVIDIA's data sheets, of products of matrices that are not sparse: FLOAT32, TFLOAT32, BFLOAT16.
-// Of two that a device's name holds the first counts.
+// From NVIDIA's data sheets, for dense products: FLOAT32, TFLOAT32, BFLOAT16. If a device's name
+// contains two of these names, the first one is used.
 static const struct {
   const char *name;
   double tflops[3];

@@ -1,4 +1,4 @@
-// The first value that is not finite, on a GPU: kernels note it in memory of the device.
+// Records the first value that is not finite, on a GPU: in device memory.
 #include "finite.h"
 
 #include <vector>
@@ -13,7 +13,7 @@ int finite_number(const struct made *made)
   return (int)numbered.size();
 }
 
-// The first step asks for it, which is not captured.
+// Allocated in the first step, which is not captured.
 unsigned long long *finite_noted(void)
 {
   if (noted) return noted;

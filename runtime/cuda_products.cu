@@ -1,10 +1,10 @@
-// The products of matrices of a CUDA program (cuda_math.h), as cuBLASLt has them.
+// The products of a CUDA program (cuda_math.h), by cuBLASLt.
 //
-// cuBLASLt takes columns first: of row-major matrices it is given the transposed product,
-// C^T = B^T A^T, so that its A is our b and its B is our a. The algorithm of each product is chosen
-// once, by cuBLASLt's heuristics, the same on all ranks with the same GPU; it sums in one order, so
-// that runs repeat bit for bit. Where they know none for an epilogue, kernels here do what it
-// would.
+// cuBLASLt is column-major: for row-major matrices it computes the transposed product, C^T = B^T
+// A^T, so its A is our b and its B is our a. cuBLASLt's heuristics choose the algorithm of each
+// product once, the same on all ranks with the same GPU; it sums in one order, so that runs repeat
+// bit for bit. If they have no algorithm with an epilogue, kernels of this file compute the
+// epilogue.
 #include <cublasLt.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,15 +19,15 @@
       fail_call(__FILE__, __LINE__, #call, cublasLtGetStatusString(error_));                       \
   } while (0)
 
-enum { ALIGNED = 16, BLOCK = 256 }; // bytes: what the quick algorithms ask of matrices; threads
+enum { ALIGNED = 16, BLOCK = 256 }; // bytes, required by the fast algorithms; threads
 
 struct prepared {
   cublasLtMatmulDesc_t operation;
   cublasLtMatrixLayout_t a, b, c;
-  cublasLtMatmulAlgo_t aligned, any; // where all matrices begin at multiples of that, or anywhere
+  cublasLtMatmulAlgo_t aligned, any; // for matrices with that alignment, and for any
   bool takes_any;
-  char told[96]; // which product it is
-  bool apart;    // the epilogue is done by kernels
+  char told[96]; // a description of the product
+  bool apart;    // kernels compute the epilogue
 };
 
 static cublasLtHandle_t library;
@@ -39,7 +39,7 @@ static uint32_t bytes_of(enum type t)
   return t == BF16 ? 2 : 4;
 }
 
-// A matrix of so many rows, as it is stored, and columns.
+// A stored matrix of so many rows and columns.
 static cublasLtMatrixLayout_t layout(enum type type, int rows, int columns, int ld, int batch,
                                      int64_t step)
 {
@@ -79,7 +79,7 @@ static bool keeps(enum epilogue e)
   return e == GELU_KEPT || e == BIAS_GELU_KEPT || e == GELU_BACK || e == GELU_BACK_SUMS;
 }
 
-// The heuristics want to know how the bias and what is kept are aligned.
+// The heuristics take the alignment of the bias and of the kept argument into account.
 static void describe_epilogue(const struct product *p, struct prepared *made, uintptr_t aligned)
 {
   static const cublasLtEpilogue_t known[] = {
@@ -88,7 +88,7 @@ static void describe_epilogue(const struct product *p, struct prepared *made, ui
       CUBLASLT_EPILOGUE_GELU_AUX,    CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU,
       CUBLASLT_EPILOGUE_DGELU_BGRAD, CUBLASLT_EPILOGUE_BGRADB,        CUBLASLT_EPILOGUE_BGRADA};
   const uint32_t epilogue = made->apart ? CUBLASLT_EPILOGUE_DEFAULT : known[p->then];
-  const int64_t ld = p->n, step = p->step_c; // what is kept lies as c does
+  const int64_t ld = p->n, step = p->step_c; // the kept argument has the layout of c
   set(made->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
   if (made->apart) return;
   if (has_bias(p->then))
@@ -118,8 +118,8 @@ static void prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferen
   CHECK_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, what, is, bytes));
 }
 
-// The first that cuBLASLt's heuristics name; false where they name none. Parts of a sum are kept as
-// float32, and put together in one order.
+// The first that cuBLASLt's heuristics return; false if they return none. Split sums are kept as
+// float32, and added in one order.
 static bool choose(const struct product *p, struct prepared *made, uint32_t aligned,
                    cublasLtMatmulAlgo_t *algorithm)
 {
@@ -212,7 +212,7 @@ __device__ static inline void write(bf16 *x, float y)
   *x = float_to_bf16(y);
 }
 
-// Of `count` elements, in rows of n.
+// For `count` elements, in rows of n.
 template <class T>
 __global__ void finish(T *c, const T *bias, T *kept, long count, int n, enum epilogue then)
 {

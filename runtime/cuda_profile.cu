@@ -1,4 +1,4 @@
-// Where the time of a step goes: cuda_profile.h.
+// The profile of a step: cuda_profile.h.
 #include "cuda_profile.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ bool profiling;
 
 namespace
 {
-const int WARM = 2; // first steps, which load kernels and pick algorithms, are not counted
+const int WARM = 2; // warm-up steps, which load kernels and choose algorithms, are not counted
 
 struct noted {
-  const char *what; // null: nothing is done until the next note
+  const char *what; // null: no work until the next note
   cudaStream_t on;
   cudaEvent_t at;
 };
@@ -28,8 +28,8 @@ struct share {
   long calls;
 };
 
-std::vector<noted> notes;        // of the step that is being begun
-std::vector<cudaEvent_t> events; // the notes have the first of them
+std::vector<noted> notes;        // of the step that is being issued
+std::vector<cudaEvent_t> events; // a pool; the notes use the first ones
 std::vector<share> shares;
 int steps;
 

@@ -1,9 +1,9 @@
-// The steps of a CUDA program: what goes to the GPU and comes back, one graph of all of a step, and
-// what is known of where the GPU is.
+// The steps of a CUDA program: copies to the GPU and back, a graph of a whole step, and the
+// position of the GPU in it.
 //
-// Where `stream` has passed a collective a mark is set: the GPU counts there how many those are, in
-// memory of the host's. Every step issues the same collectives, so the count says which one of them
-// the GPU waits in, of which step, however far ahead of it the host is.
+// Whenever `stream` has passed a collective, the GPU increments a count of these marks in host
+// memory. Every step issues the same collectives, so the count tells which collective of which step
+// the GPU waits in, however far ahead of it the host is.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +14,16 @@
 
 // ---- marks -------------------------------------------------------------------------------------
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // the watch's thread reads
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // the watchdog's thread reads
 static const struct place **place;        // the collectives of a step, in the order of their marks
-static unsigned long count, room, issued; // in a step; marks that were given to the GPU in all
+static unsigned long count, room, issued; // in a step; marks issued to the GPU in all
 static int first_step;
-static bool known;                   // a first step has shown what is issued
-static unsigned long long *passed;   // marks that the GPU has passed: on the host, which it writes
-static bool validates;               // what is issued is of a validation, which has no marks
-static bool captures;                // what is issued becomes a graph, and does not run
-static const struct place *beside;   // the last collective that runs beside arithmetic
-static const struct place **ends_at; // which one it is that ends at each of program.events
+static bool known;                   // the first step has recorded the marks
+static unsigned long long *passed;   // marks that the GPU has passed, in host memory
+static bool validates;               // a validation is being issued, which has no marks
+static bool captures;                // work is being captured into a graph, and does not run
+static const struct place *beside;   // the last overlapped collective
+static const struct place **ends_at; // the collective that ends at each of program.events
 static __device__ unsigned long long passed_so_far;
 
 static __global__ void mark(unsigned long long *seen)
@@ -55,8 +55,8 @@ static void add_place(const struct place *at)
   place[count++] = at;
 }
 
-// All marks are on `stream`: on one that runs beside it, where kernels fill the GPU, a mark would
-// wait for room and what waits for the collective with it.
+// All marks are on `stream`: on an overlapped stream, while kernels fill the GPU, a mark would wait
+// for room, and the work that awaits the collective would wait with it.
 static void set_mark(const struct place *at)
 {
   if (validates) return;
@@ -96,7 +96,7 @@ void mark_awaited(cudaEvent_t event)
   if (at) set_mark(at);
 }
 
-// The first collective that is not passed; else what the host itself waits in.
+// The first collective that the GPU has not passed; else what the host itself waits in.
 struct waiting target_waiting()
 {
   struct waiting w = waiting_in_call();
@@ -125,13 +125,13 @@ bool target_capture(struct failure *why)
 {
   (void)why;
   wants = true;
-  // What runs is either one graph after another, or none: communicators need not be ready for both.
+  // Steps run either all as graphs or none: communicators need not support a mix.
   setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);
   return true;
 }
 
-// All ranks capture at the same step. What libraries do at their first call, such as to connect, no
-// graph can hold: the step before was not captured, and has ended.
+// All ranks capture at the same step. A graph cannot hold what libraries do at their first call,
+// such as connecting: so the step before was not captured, and has ended.
 static void capture_step()
 {
   cudaGraph_t captured;
@@ -168,7 +168,8 @@ void target_step(int t)
   profile_step();
 }
 
-// Collectives of a forward may end on a stream of their own, and be awaited in the backward only.
+// Collectives of a forward pass may end on their own streams, and be awaited only in the backward
+// pass.
 static void wait_for_all_streams()
 {
   target_wait();
@@ -188,10 +189,10 @@ void target_validate()
 
 // ---- to the GPU and back -----------------------------------------------------------------------
 
-// From memory of any kind a copy to the GPU may wait for all that was given to it before
-// ("API synchronization behavior" in CUDA's documentation). From pinned memory it does not: what is
-// put goes through some stages of that, each of which waits for its own copy alone. So the host can
-// prepare a step while the GPU is at the one before.
+// A copy to the GPU from pageable memory may wait for all earlier work ("API synchronization
+// behavior" in CUDA's documentation); one from pinned memory does not. Data passes through some
+// pinned stages, each of which waits for its own copy alone. So the host can prepare a step while
+// the GPU runs the one before.
 enum { STAGES = 4, STAGE_BYTES = 4 << 20 };
 
 static struct stage {
@@ -233,7 +234,7 @@ void target_get(void *to, const void *memory, size_t bytes)
   target_wait();
 }
 
-// However long that takes: the watch ends the job where it is in vain.
+// Without a limit: the watchdog ends the job if it is in vain.
 void target_wait()
 {
   CHECK_CUDA(cudaStreamSynchronize(stream));

@@ -1,4 +1,4 @@
-// Batches of samples: each rank reads its own rows of each input, neighbours in one go.
+// Batches of samples: each rank reads its own rows of each input, adjacent rows in one read.
 #include "data_set.h"
 
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 #include "npy.h"
 #include "target.h"
 
-// What one file has of an input: samples first .. first + count - 1 of the set.
+// An input's samples in one file: first .. first + count - 1 of the set.
 struct set_part {
   struct kept kept;
   uint64_t first, count;
 };
 
 struct set_input {
-  int row;       // of the program's table
+  int row;       // in the program's table
   bool is_fixed; // the same in every batch
   struct set_part *parts;
   size_t nparts;
@@ -42,7 +42,7 @@ static const struct tensor *tensor_of(const struct set_input *input)
   return &program.tensors[input->row];
 }
 
-// The input that an .npy file is of: the one told, or that of the file's name. NULL, and why.
+// The input of an .npy file: the given one, or the one with the file's name. NULL, and why.
 static const char *input_of(const struct input_file *file, struct failure *why)
 {
   const char *slash = strrchr(file->path, '/'), *base = slash ? slash + 1 : file->path;
@@ -60,7 +60,7 @@ static const char *input_of(const struct input_file *file, struct failure *why)
   return NULL;
 }
 
-// An archive of the one array.
+// An archive with this array alone.
 static bool open_npy(struct archive *archive, const struct input_file *from, struct failure *why)
 {
   const char *name = input_of(from, why);
@@ -83,7 +83,7 @@ static bool open_file(struct archive *archive, const struct input_file *from, st
                 from->input);
 }
 
-// Everything but the number of samples is as the program has it.
+// Whether all but the number of samples matches the program.
 static bool fits(const struct kept *kept, const struct tensor *t, struct failure *why)
 {
   const struct entry *e = kept->entry;
@@ -142,8 +142,8 @@ static bool are_alike(const struct data_set *set)
   return true;
 }
 
-// Inputs of one batch are fixed where others have more samples, or fewer; and all of them, where
-// their first dimensions are no samples.
+// Inputs of one batch are fixed if others have more samples, or fewer; all inputs are, if their
+// first dimensions are no samples.
 static bool count_samples(struct data_set *set, struct failure *why)
 {
   const struct set_input *varying = NULL;
@@ -217,14 +217,14 @@ static const struct set_part *part_with(const struct set_input *input, uint64_t 
 }
 
 // Rows of an input, all in one file: samples sample .. sample + count - 1 are rows row .. of the
-// batch. Of each row the part that `part` says is read: this rank's, or all.
+// batch. `part` is the part of each row that is read: this rank's, or all.
 struct rows {
   uint64_t sample, count;
   long row;
   struct slice part;
 };
 
-// What was read: the elements from .. from + count - 1 of a slice of the file.
+// Elements read: from .. from + count - 1 of a slice of the file.
 struct read {
   const struct set_input *input;
   const struct kept *kept;
@@ -244,7 +244,7 @@ static bool read_elements(const struct read *piece, void *stage, struct failure 
                                           piece->count, stage, why));
 }
 
-// Reads the rows, and does `with` each piece of them.
+// Reads the rows, and calls `with` for each piece of them.
 static bool read_rows(const struct data_set *set, const struct set_input *input,
                       const struct rows *rows, void (*with)(const struct read *piece, void *to),
                       void *to, struct failure *why)
@@ -311,7 +311,7 @@ bool data_set_check(const struct data_set *set, uint64_t first, uint64_t last, s
 
 // ---- batches -----------------------------------------------------------------------------------
 
-// Of each of this rank's rows of an input, in bytes.
+// The bytes of each of this rank's rows of an input.
 static size_t row_bytes(int row)
 {
   const struct tensor *t = &program.tensors[row];
@@ -341,7 +341,7 @@ void rows_pad(int row, long first, void *stage)
 }
 
 struct placing {
-  char *memory; // where the rows go
+  char *memory; // destination of the rows
   long *labels;
 };
 
@@ -356,8 +356,7 @@ static void put_piece(const struct read *piece, void *to)
                                   piece->elements);
 }
 
-// The rows of an input from row `first` on, of those before `end`, that follow one another in a
-// file.
+// The rows of an input from row `first` on, before `end`, that are contiguous in a file.
 static struct rows next_rows(const struct set_input *input, const struct order *order,
                              const struct stretch *of, long first, long end)
 {

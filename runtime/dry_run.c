@@ -11,7 +11,7 @@
 #include "target.h"
 #include "tensor_table.h"
 
-enum { MEASURED = 4 }; // steps, of which the first does not count
+enum { MEASURED = 4 }; // steps; the first is a warm-up
 
 static double now(void)
 {
@@ -49,7 +49,7 @@ static const char *time_text(double seconds, char to[48])
   return to;
 }
 
-// Of all tensors of some roles, whole.
+// The bytes of all whole tensors of some roles.
 static double bytes_of(bool with_state)
 {
   double bytes = 0;
@@ -62,7 +62,7 @@ static double bytes_of(bool with_state)
   return bytes;
 }
 
-// What is free where the folder is, or is going to be.
+// The free space at the folder, which may not exist yet.
 static double free_at(const char *folder)
 {
   char path[PATH_MAX];
@@ -127,7 +127,7 @@ void dry_run(const struct options *o, int step)
     target_wait();
     if (t == step + 1) begun = now();
   }
-  target_first_failure(true); // the others have come as far
+  target_first_failure(true); // waits for the others
   const double seconds = now() - begun;
   if (rank.id != 0) return;
   printf("%s: %d rank%s; nothing is trained or saved\n", program.plan, program.world,

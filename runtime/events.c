@@ -9,7 +9,7 @@
 #include "open_input.h"
 #include "save_folder.h"
 
-// An event, and the numbers in it; what has no room any more is left out.
+// An event, and its numbers; excess bytes are dropped.
 struct bytes {
   unsigned char at[4096];
   size_t count;
@@ -50,7 +50,7 @@ static void put_text(struct bytes *b, unsigned number, const void *text, size_t 
 
 // ---- records -----------------------------------------------------------------------------------
 
-// The checksum of bytes that may have checksums in them.
+// TensorBoard's masked checksum, for bytes that may contain checksums.
 static uint32_t masked(const unsigned char *bytes, size_t count)
 {
   const uint32_t crc = crc32c(bytes, count);

@@ -1,4 +1,4 @@
-// Conversions of what is read: 16 bits to floats, doubles to floats, whole numbers to each other.
+// Conversions of file elements: 16 bits to floats, doubles to floats, integers to each other.
 #include "file_elements.h"
 
 #include <string.h>
@@ -7,13 +7,13 @@
 
 // ---- types -------------------------------------------------------------------------------------
 
-// Is it of 16 bits in the file, but float32 in the program? That loses nothing.
+// Whether it has 16 bits in the file and is float32 in the program: a lossless conversion.
 static bool widens(const struct tensor *t, const char *dtype)
 {
   return t->type == F32 && (strcmp(dtype, "BF16") == 0 || strcmp(dtype, "F16") == 0);
 }
 
-// NumPy's own floats are doubles.
+// NumPy's default floats are doubles.
 static bool narrows(const struct tensor *t, const char *dtype)
 {
   return t->type == F32 && t->role == BATCH && strcmp(dtype, "F64") == 0;
@@ -52,7 +52,7 @@ size_t elements_staged(const struct kept *kept, const struct tensor *t)
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// IEEE's binary16: a sign, 5 bits of exponent, 10 of fraction.
+// IEEE binary16: a sign, 5 bits of exponent, 10 of fraction.
 static float half_to_float(uint16_t x)
 {
   uint32_t exponent = x >> 10 & 31, fraction = x & 1023, bits = fraction << 13;
@@ -71,7 +71,7 @@ static bool read_as_is(const struct kept *from, const struct slice *slice, size_
   return true;
 }
 
-// Elements of 16 bits in the file as floats: they are read behind where the floats end up.
+// Converts elements of 16 bits to floats: reads them into the end of the buffer.
 static bool read_widened(const struct kept *from, const struct slice *slice, size_t first,
                          size_t count, void *to, struct checksum *sum, struct failure *why)
 {

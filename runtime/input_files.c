@@ -12,7 +12,7 @@ static bool is_there(const char *path)
   return stat(path, &about) == 0;
 }
 
-// The input whose name and '=' the text begins with, or NULL.
+// The input whose name and '=' begin the text, or NULL.
 static const char *input_named(const char *text)
 {
   for (int i = 0; i < program.ntensors; i++) {

@@ -1,4 +1,4 @@
-// Whole numbers of inputs: converted from the types of files, and held to what the plan says.
+// Integers of inputs: converts them from the types of files, and checks them against the plan.
 #include "integer_inputs.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 // ---- where an element is ------------------------------------------------------------------------
 
-// The indices in the whole tensor of the slice's own element i.
+// The indices of the slice's own element i in the whole tensor.
 static void find_place(const struct slice *slice, size_t i, long at[MAX_DIMS])
 {
   for (size_t d = slice->ndim; d-- > 0;) {
@@ -18,7 +18,7 @@ static void find_place(const struct slice *slice, size_t i, long at[MAX_DIMS])
   }
 }
 
-// "y[2, 5] (sample 2)", of the slice's own element i; `at`: its indices in the whole tensor.
+// "y[2, 5] (sample 2)", for the slice's own element i; `at`: its indices in the whole tensor.
 static const char *place_text(const struct member *m, const struct slice *slice, size_t i,
                               long at[MAX_DIMS], char text[300])
 {
@@ -58,7 +58,7 @@ bool numbers_take(const struct tensor *t, const char *dtype)
   return numbers_are(t) && kind_of(dtype);
 }
 
-// Little-endian, as the files are.
+// Little-endian, like the files.
 static int64_t number_at(const unsigned char *bytes, const struct kind *kind, bool *fits)
 {
   uint64_t value = 0;
@@ -105,7 +105,7 @@ bool numbers_read(const struct kept *kept, const struct member *m, const struct 
   const enum type type = program.tensors[m->row].type;
   const struct kind *kind = kind_of(kept->entry->dtype);
   const size_t size = table_type(type).bytes;
-  // Narrower ones are read behind where they end up, so that none is overwritten too early.
+  // Narrower ones are read into the end of the buffer, so that none is overwritten too early.
   unsigned char *read = to;
   if (kind->bytes < size) read += count * (size - kind->bytes);
   if (!safetensors_read(kept->file, kept->entry, slice, from, count, read, why)) return false;

@@ -12,7 +12,7 @@
 
 static const char *path_in(const char *folder, const char *name, char to[PATH_MAX])
 {
-  if (snprintf(to, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX) to[0] = 0; // there is no such file
+  if (snprintf(to, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX) to[0] = 0; // no such file exists
   return to;
 }
 
@@ -21,7 +21,7 @@ static bool is_of_checkpoint(const char *name)
   return strcmp(name, SINGLE) == 0 || strcmp(name, INDEX) == 0 || folder_names_part(name);
 }
 
-// Whether the folder, where it is there, holds nothing but a kept checkpoint.
+// Whether the folder, if it exists, holds nothing but a kept checkpoint.
 static bool is_ours(const char *path, struct failure *why)
 {
   struct failure reason;
@@ -37,7 +37,7 @@ static bool is_ours(const char *path, struct failure *why)
   return ours;
 }
 
-// Removes a kept checkpoint: its own files alone, and then the folder.
+// Removes a kept checkpoint: its own files only, then the folder.
 static bool remove_kept(const char *path, struct failure *why)
 {
   char file[PATH_MAX];
@@ -51,7 +51,7 @@ static bool remove_kept(const char *path, struct failure *why)
   return rmdir(path) == 0 || failed(why, "%s: cannot remove: %s", path, strerror(errno));
 }
 
-// Links what a save wrote into the new folder.
+// Links the files of a save into the new folder.
 static bool link_files(const char *folder, const char *to, struct failure *why)
 {
   char old[PATH_MAX], new[PATH_MAX];
@@ -68,8 +68,8 @@ static bool link_files(const char *folder, const char *to, struct failure *why)
   return ok;
 }
 
-// What is there goes out of the way, the new one takes its name, and the old one is removed: if the
-// job is killed meanwhile, one of the two is there, if only under a name with a dot.
+// Renames the old checkpoint, gives its name to the new one, then removes the old one. If the job
+// is killed in between, one of the two exists, perhaps under a name that begins with a dot.
 bool keep_checkpoint(const char *folder, const char *name, struct failure *why)
 {
   char hidden[KEPT_NAME + 8], new[PATH_MAX], old[PATH_MAX], path[PATH_MAX];
@@ -103,7 +103,7 @@ static bool is_kept_name(const char *name)
   return true;
 }
 
-// The least of the names behind `least`, or all: steps in their order. How many there are.
+// The number of kept checkpoints by step, and the least name after `least`: names sort like steps.
 static int count_kept(const char *folder, char least[KEPT_NAME])
 {
   int count = 0;

@@ -1,4 +1,4 @@
-// Who am I? The launchers' variables, in the order in which they are believed.
+// The rank's identity, by the launchers' variables in order of precedence.
 #include "launch.h"
 
 #include <errno.h>

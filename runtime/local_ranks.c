@@ -1,5 +1,5 @@
-// Ranks of one machine see each other in /proc, and speak to each other by a signal that does
-// nothing to a process that does not wait for it.
+// Ranks of one machine see each other in /proc, and notify each other by a signal that is ignored
+// by default.
 #include "local_ranks.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HUSH = 0x74706765 }; // comes with SIGURG, which others may send, too
+enum { HUSH = 0x74706765 }; // sent with SIGURG, which others may send, too
 
 static struct identity me;
 static struct neighbour *neighbours; // as the ranks have told each other
@@ -19,11 +19,11 @@ static volatile sig_atomic_t hushed;
 
 // ---- by their environments ---------------------------------------------------------------------
 
-// All processes of a job have the same value of one of these, and no other job's have: run.sh's
-// number as a process, or the name that Open MPI and Slurm give the job.
+// All processes of a job have the same value of one of these, and no other job has it: run.sh's
+// process id, or the job's name in Open MPI and Slurm.
 static const char *const jobs[] = {"TPGEN_RUN", "PMIX_NAMESPACE"};
 
-// The value of a variable in a text of "NAME=value" that end with 0; NULL where it is not there.
+// The value of a variable in a block of zero-terminated "NAME=value"; NULL if it is missing.
 static const char *value_in(const char *text, size_t size, const char *name)
 {
   size_t length = strlen(name);
@@ -32,7 +32,7 @@ static const char *value_in(const char *text, size_t size, const char *name)
   return NULL;
 }
 
-// What /proc/PID/environ holds, with a 0 behind it; NULL where it cannot be read.
+// The contents of /proc/PID/environ, zero-terminated; NULL if it cannot be read.
 static char *read_environment(const char *pid, size_t *size)
 {
   enum { MOST = 4 << 20 };
@@ -46,7 +46,7 @@ static char *read_environment(const char *pid, size_t *size)
   return text;
 }
 
-// Which rank of this job a process is, or -1.
+// The rank of a process in this job, or -1.
 static int rank_of(const char *pid)
 {
   size_t size;
@@ -61,7 +61,7 @@ static int rank_of(const char *pid)
   return rank;
 }
 
-// "rank3": the process is the rank itself, and no shell or debugger that has started it.
+// "rank3": the process is the rank itself, not a shell or debugger that has started it.
 static bool is_program(const char *pid, int rank)
 {
   char path[64], wanted[32], found[4096];
@@ -73,7 +73,7 @@ static bool is_program(const char *pid, int rank)
   return strcmp(found + n - (ssize_t)strlen(wanted), wanted) == 0;
 }
 
-// Where all ranks are on this machine, one that is not found is gone.
+// If all ranks run on this machine, a rank that is not found is gone.
 static int find(struct neighbour **list)
 {
   bool all_here = me.local_size == me.size;
@@ -87,7 +87,7 @@ static int find(struct neighbour **list)
     if (!(*list)[r].pid || is_program(d->d_name, r)) (*list)[r].pid = (int)atol(d->d_name);
   }
   if (processes) closedir(processes);
-  // This process is there: where it is not found, the environment names no job.
+  // This process exists: if it is not found, the environment names no job.
   if (!*list || !(*list)[me.rank].pid) return 0;
   for (int r = 0; r < me.size; r++)
     if (all_here || (*list)[r].pid) (*list)[n++] = (*list)[r];
@@ -112,7 +112,7 @@ int neighbours_list(struct neighbour **list)
   return *list ? n : 0;
 }
 
-// From /proc: "12345 (rank1) T ...". A name may hold anything, a parenthesis too.
+// From /proc: "12345 (rank1) T ...". A name may contain any character, a parenthesis too.
 enum state neighbour_state(const struct neighbour *n)
 {
   char path[64], line[512];
@@ -149,7 +149,7 @@ void neighbours_hush(void)
   for (int i = 0; i < n; i++) {
     if (list[i].pid <= 0 || list[i].pid == (int)getpid()) continue;
     sigqueue(list[i].pid, SIGURG, (union sigval){.sival_int = HUSH});
-    // One that is stopped may not have begun to hear: it is to end when it goes on.
+    // A stopped one may not have installed its handler: it ends when it continues.
     if (neighbour_state(&list[i]) == STOPPED) kill(list[i].pid, SIGTERM);
   }
   if (run && atol(run) > 1) kill((pid_t)atol(run), SIGURG);

@@ -1,4 +1,5 @@
-// The main of every generated program: who am I, fill the tensors, run the steps, save.
+// The main of every generated program: finds the identity, fills the tensors, runs the steps,
+// saves.
 #include <signal.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@
 #include "dry_run.h"
 
 enum { WRONG_USAGE = 2 };
-enum { FILES = 10 }; // deadlines: some ranks have much to read or write, and others nothing
+enum { FILES = 10 }; // deadlines: some ranks may have much to read or write, and others nothing
 
 static struct identity me;
 
@@ -32,14 +33,14 @@ static struct identity me;
 
 static void complain(const struct failure *why)
 {
-  if (!*why->text) return; // another rank says it
+  if (!*why->text) return; // another rank reports it
   fflush(stdout);
   fprintf(stderr, "rank %d: error: %s\n", me.rank, why->text);
   neighbours_hush();
 }
 
-// Collective. True where all ranks are ok; else the first that is not says why. None leaves before
-// it has: the launcher then ends the others.
+// Collective. True if all ranks are ok; else the first that is not reports why. No rank returns
+// before that: the launcher ends the others when one exits.
 static bool all_ok(bool ok, const struct failure *why)
 {
   int first = target_first_failure(ok);
@@ -52,7 +53,7 @@ static bool all_ok(bool ok, const struct failure *why)
 
 // ---- saving ------------------------------------------------------------------------------------
 
-// Rank 0 holds them until the end: others' jobs do not write there meanwhile.
+// Rank 0 holds them until the end, so that no other job writes there.
 static struct folder save_folder = {.fd = -1}, export_folder = {.fd = -1};
 static char token[TOKEN];
 
@@ -136,8 +137,8 @@ static bool take_folder(struct folder *folder, const char *path, const char *wei
   return true;
 }
 
-// Before there is work to lose. An export in the checkpoint's folder would replace it; beside
-// outputs it would not.
+// Called before there is work to lose. An export in the checkpoint's folder would replace the
+// checkpoint; with outputs there is no conflict.
 static bool take_folders(const struct options *o, struct failure *why)
 {
   char path[PATH_MAX];
@@ -153,14 +154,14 @@ static bool take_folders(const struct options *o, struct failure *why)
 
 // ---- the steps ---------------------------------------------------------------------------------
 
-// Collective where the program computes indices: were they right in all steps up to t?
+// Collective if the program computes indices: whether all of the steps up to t were valid.
 static bool indices_are_right(int t)
 {
   struct failure why = {""};
   return program.noted < 0 || all_ok(numbers_computed(t, &why), &why);
 }
 
-// What is done after a step, beside telling of it.
+// The work after a step, apart from reports.
 struct turn {
   bool tells, validates, saves, ends;
 };
@@ -173,7 +174,7 @@ static struct turn turn_of(const struct options *o, int t)
                        .saves = o->save_every && t % o->save_every == 0};
 }
 
-// Collective. Whether training has come to its end depends on what it tells.
+// Collective. The result may end the training.
 static void validate(const struct options *o, int t, struct turn *turn)
 {
   validation_run(t);
@@ -183,7 +184,7 @@ static void validate(const struct options *o, int t, struct turn *turn)
   if (turn->ends) metrics_stop(t);
 }
 
-// Says it once, of the first step in which there is one, or some steps later.
+// Reports it once, at the first such step or some steps later.
 static void tell_not_finite(int t)
 {
   static bool told;
@@ -202,7 +203,7 @@ static void tell_not_finite(int t)
           me.rank, t, name, program.plan, first.line, first.is_nan ? "nan" : "infinite", first.at);
 }
 
-// The step `*saved` is in the folder already; *last is the one that was done last.
+// Step `*saved` is already in the folder; *last is the last step that was run.
 static bool run_steps(const struct options *o, int first, int *saved, int *last)
 {
   struct turn none = {0};
@@ -228,7 +229,7 @@ static bool run_steps(const struct options *o, int first, int *saved, int *last)
 
 // ---- the whole ---------------------------------------------------------------------------------
 
-// The one batch of a program that only goes forward is read with the weights.
+// An inference program has one batch, which is read with the weights.
 static bool is_of_one_batch(const struct options *o)
 {
   const char *path = o->data[0];
@@ -262,7 +263,7 @@ static bool fill(const struct options *o, int *step, struct checks *checks, stru
                 o->load, *step, o->steps);
 }
 
-// What was read is what was saved: all ranks have read their parts.
+// Whether the files are unchanged; all ranks have read their parts.
 static bool checks_pass(const struct checks *checks, struct failure *why)
 {
   struct failure changed;
@@ -330,7 +331,7 @@ static bool run(const struct options *o)
 
 // ---- looking at a checkpoint -------------------------------------------------------------------
 
-// Rank 0 says all that is wrong, or that nothing is.
+// Rank 0 reports all that is wrong, or that nothing is.
 static bool tell_of_checks(const struct archive *archive, const struct checks *checks, bool has)
 {
   struct failure why;
@@ -357,7 +358,7 @@ static bool look_at(const char *path)
   struct checks checks = {0};
   bool has = false;
   if (!is_one_job(&why)) return false;
-  target_groups(); // target_stop takes them back
+  target_groups(); // target_stop releases them
   bool ok = all_ok(archive_open(&archive, path, &why) && verify_headers(&archive, &has, &why) &&
                        checks_make(&checks, archive.count, &why) &&
                        verify_read(&archive, me.rank, program.world, &checks, &why),
@@ -387,8 +388,8 @@ int main(int argc, char **argv)
   _mm_setcsr(_mm_getcsr() |
              0x8040); // flush denormals to zero, and read them as zero: they are slow
 #endif
-  signal(SIGXFSZ, SIG_IGN); // a file above the limit is an error to report, not a death
-  signal(SIGPIPE, SIG_IGN); // and so is a reader that has gone
+  signal(SIGXFSZ, SIG_IGN); // a file above the limit is an error to report, not a reason to die
+  signal(SIGPIPE, SIG_IGN); // so is a pipe without a reader
   json_memory_start();
   bool known = launch_identity(&me, &why);
   if (known && !options_read(&options, argc, argv, me.rank == 0)) return WRONG_USAGE;

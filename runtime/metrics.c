@@ -1,4 +1,4 @@
-// Loss, speed and memory of the steps, as torchtitan tells them, and one JSON object a line.
+// Loss, speed and memory of the steps in torchtitan's format, and one JSON object a line.
 #include "metrics.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "tokens.h"
 #include "validations.h"
 
-// What is told of the steps since the line before.
+// The numbers of the steps since the last line.
 struct told {
   int step;
   float loss, grad_norm;
@@ -30,21 +30,21 @@ static struct {
   const struct options *options;
   FILE *file, *events;
   char events_name[EVENTS_NAME];
-  long whole;          // so many bytes of it are there for good: whole lines
+  long whole;          // bytes of complete lines, already written
   bool silent;         // standard output has failed
-  struct failure lost; // what was lost of what was told; empty: nothing was
-  FILE *bar;           // where a bar is drawn, or NULL
+  struct failure lost; // the first lost report; empty: none
+  FILE *bar;           // where the bar is drawn, or NULL
   int columns;         // of the terminal
   int first, last;
-  int told;     // the last step told of
+  int told;     // the last step reported
   double begun; // when the run began, and the first step since the last line
   double since;
   double paused; // when other work began
   size_t memory;
-  double looked; // when memory was last looked at
+  double looked; // when memory was last read
   double flushed, drawn;
-  double peak_tflops; // of the device; 0: not known
-  bool warned;        // that the loss is no number
+  double peak_tflops; // of the device; 0: unknown
+  bool warned;        // that the loss is NaN
 } run;
 
 static double now(void)
@@ -76,8 +76,8 @@ static const char *with_commas(double x, char to[32])
 
 // ---- the bar -----------------------------------------------------------------------------------
 
-// run.sh says where a terminal is and how wide: "1 80" for standard output. A rank cannot see it:
-// its launcher's pipe or pseudo-terminal is between them.
+// run.sh says whether there is a terminal and how wide it is: "1 80" for standard output. A rank
+// cannot see it: its launcher's pipe or pseudo-terminal is between them.
 static void find_terminal(void)
 {
   const char *text = getenv("TPGEN_TERMINAL");
@@ -102,7 +102,7 @@ static const char *rate_text(double x, char to[32])
   return to;
 }
 
-// What is behind the bar: "  412/1000  3:12 left  5.2 steps/s  6,667 tokens/s".
+// The text after the bar: "  412/1000  3:12 left  5.2 steps/s  6,667 tokens/s".
 static int print_after(int t, double time, bool rates, char to[120])
 {
   char rate[32];
@@ -120,7 +120,7 @@ static int print_after(int t, double time, bool rates, char to[120])
   return n;
 }
 
-// "[=====>         ]  412/1000  3:12 left  5.2 steps/s", ten times a second at most.
+// "[=====>         ]  412/1000  3:12 left  5.2 steps/s", at most ten times a second.
 static void draw_bar(int t, double time)
 {
   char after[120];
@@ -148,7 +148,7 @@ static float get_float(ptrdiff_t offset)
   return x;
 }
 
-// Asking costs more than a small step does.
+// A query costs more than a small step.
 static size_t peak_memory(double time)
 {
   if (time - run.looked < 0.1 && run.memory > 0) return run.memory;
@@ -171,7 +171,7 @@ static struct told measure(int t)
   return told;
 }
 
-// As torchtitan's, but for numbers that four places do not show.
+// In torchtitan's format, except for numbers that four decimals do not show.
 static void print_float(const char *name, float x)
 {
   bool small = fabsf(x) < 0.1f && fpclassify(x) != FP_ZERO;
@@ -194,7 +194,7 @@ static void print_told(const struct told *told)
   printf("\n");
 }
 
-// Once, where training has gone astray: it goes on, as what diverged may be wanted.
+// Once, when training has diverged: it continues, as that may be intended.
 static void warn_of_nan(const struct told *told)
 {
   const bool loss = !isfinite(told->loss);
@@ -251,7 +251,7 @@ static void write_told(const struct told *told)
 
 // ---- what cannot be told -----------------------------------------------------------------------
 
-// Training is worth more than what is told of it: it goes on, and its end says so.
+// Training is worth more than its reports: it continues, and the end of the job reports the loss.
 static void lose(const char *name, int t)
 {
   failed(&run.lost, "%s: cannot write: %s", name, errno ? strerror(errno) : "a line was lost");
@@ -274,7 +274,7 @@ static void flush_output(int t)
   if (run.bar == stdout) run.bar = NULL;
 }
 
-// Behind a failure the file ends with its last whole line.
+// After a failure the file ends with its last complete line.
 static void flush_file(int t)
 {
   if (!run.file) return;
@@ -284,7 +284,7 @@ static void flush_file(int t)
   }
   lose(run.options->metrics, t);
   __fpurge(run.file);
-  if (run.whole >= 0 && ftruncate(fileno(run.file), run.whole) != 0) errno = 0; // it is no file
+  if (run.whole >= 0 && ftruncate(fileno(run.file), run.whole) != 0) errno = 0; // no regular file
   fclose(run.file);
   run.file = NULL;
 }
@@ -305,7 +305,7 @@ static void flush_all(int t)
   flush_events(t);
 }
 
-// Lines reach their readers at once when steps are slow, and cost little when they are quick.
+// Lines are flushed at once if steps are slow, and in groups if they are fast.
 static void flush_now_and_then(double time, int t)
 {
   if (time - run.flushed < 0.1) return;
@@ -327,7 +327,7 @@ static double parameters(void)
   return count;
 }
 
-// Has the program inputs that are random where no file gives them?
+// Whether the program has inputs that are drawn at random without a file.
 static bool draws_inputs(void)
 {
   for (int i = 0; i < program.ntensors; i++)

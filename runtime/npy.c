@@ -34,7 +34,7 @@ static bool read_at(const struct safetensors *file, uint64_t at, void *to, size_
   return pread(file->fd, to, count, (off_t)at) == (ssize_t)count || not_npy(file, why);
 }
 
-// Behind "'key':" and blanks, or NULL.
+// The text after "'key':" and blanks, or NULL.
 static const char *value_of(const char *text, const char *key)
 {
   const char *at = strstr(text, key);
@@ -91,7 +91,7 @@ static bool read_text(const struct safetensors *file, struct entry *e, const cha
   return read_dtype(file, e, text, why) && read_shape(file, e, text, why);
 }
 
-// The data is as long as type and shape say.
+// Checks that the size of the data matches type and shape.
 static bool check_size(const struct safetensors *file, struct entry *e, uint64_t size,
                        struct failure *why)
 {

@@ -18,8 +18,8 @@ static bool is_regular(const char *path, const struct stat *about, struct failur
                                  : "a device");
 }
 
-// Looks before it opens: to open a device may do something. And again after, for what the path
-// leads to may have changed.
+// Checks before it opens: opening a device may have an effect. Checks again afterwards: the path
+// may have changed.
 int open_regular(const char *path, uint64_t *size, struct failure *why)
 {
   struct stat about;
@@ -44,7 +44,7 @@ FILE *create_stream(const char *path, struct failure *why)
     failed(why, "%s: nobody reads this FIFO: start its reader first", path);
     return NULL;
   }
-  // From here on writing may wait.
+  // From here on writes may block.
   FILE *file = fd >= 0 && fcntl(fd, F_SETFL, 0) == 0 ? fdopen(fd, "w") : NULL;
   if (file) return file;
   failed(why, "%s: cannot create: %s", path, strerror(fd < 0 ? error : errno));
@@ -58,5 +58,5 @@ void raise_file_limit(size_t files)
   enum { OTHERS = 200 };
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= files + OTHERS) return;
   limit.rlim_cur = limit.rlim_max < files + OTHERS ? limit.rlim_max : files + OTHERS;
-  setrlimit(RLIMIT_NOFILE, &limit); // where it is refused, opening says so
+  setrlimit(RLIMIT_NOFILE, &limit); // if it is refused, opening reports that
 }

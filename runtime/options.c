@@ -138,7 +138,7 @@ static bool read_option(struct options *o, int option)
   }
 }
 
-// Of two options that do not go together, or one that says nothing alone.
+// The message for two options that exclude each other, or one that needs another; or NULL.
 static const char *contradiction(const struct options *o)
 {
   if (o->weights && o->load) return "--weights and --load: a checkpoint has its own parameters";
@@ -198,7 +198,7 @@ bool options_read(struct options *o, int argc, char **argv, bool says)
   *o = (struct options){.steps = program.steps, .log_every = 1, .deadline = DEADLINE};
   opterr = says;
   while ((option = getopt_long(argc, argv, "", known, &index)) != -1) {
-    if (option == '?') return false; // getopt has said it
+    if (option == '?') return false; // getopt has reported it
     if (read_option(o, option)) continue;
     if (says) fprintf(stderr, "--%s %s: not a number that it can be\n", known[index].name, optarg);
     return false;

@@ -5,7 +5,7 @@
 
 // ---- batches -----------------------------------------------------------------------------------
 
-// Of an epoch from this sample on.
+// The batches of an epoch from this sample on.
 static uint64_t batches_from(const struct order *o, uint64_t sample)
 {
   const uint64_t left = o->samples - sample;
@@ -38,8 +38,8 @@ struct stretch order_batch(const struct order *o, long batch)
 
 enum { ROUNDS = 8 };
 
-// A permutation of the numbers of 2 * half bits: each round adds to the one half what Philox makes
-// of the other, the round, the epoch and the seed.
+// A permutation of the numbers of 2 * half bits: each round adds to one half Philox of the other
+// half, the round, the epoch and the seed.
 static uint64_t permuted(const struct order *o, uint64_t epoch, int half, uint64_t x)
 {
   const uint32_t key[2] = {(uint32_t)o->seed, (uint32_t)(o->seed >> 32)};
@@ -56,8 +56,8 @@ static uint64_t permuted(const struct order *o, uint64_t epoch, int half, uint64
   return left << half | right;
 }
 
-// The permutation is of up to four times as many numbers: those that are no samples are passed
-// over, each by what it leads to.
+// The permutation is of up to four times as many numbers: a number that is no sample is permuted
+// again (cycle walking).
 uint64_t order_sample(const struct order *o, uint64_t epoch, uint64_t place)
 {
   int half = 1;

@@ -1,4 +1,4 @@
-// Numbers of a name, one block of four after the other.
+// The numbers of a name, one block of four after the other.
 #include "philox.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-// How the ranks of a job meet over TCP. Every message has a fixed size; a text in it ends with 0.
+// The rendezvous of a job's ranks over TCP. Every message has a fixed size; a text in it is
+// zero-terminated.
 #include "rendezvous.h"
 
 #include <ctype.h>
@@ -25,9 +26,8 @@ struct place {
   char port[8];
 };
 
-// What the ranks of a job know, and others do not: a rank says the first half, and rank 0 answers
-// with the second, so that who listens in rank 0's place learns too little to answer. Behind each
-// half there are zeros.
+// A secret of the job's ranks: a rank sends the first half, and rank 0 answers with the second, so
+// that an impostor in rank 0's place learns too little to answer. Each half is padded with zeros.
 struct token {
   char first[HALF + 1], second[HALF + 1];
 };
@@ -41,8 +41,8 @@ static long long now_ms(void)
 
 // ---- bytes -------------------------------------------------------------------------------------
 
-// Waits until the socket can be read or written. Where the deadline (of now_ms, or -1: none) is
-// past before that, errno is ETIMEDOUT.
+// Waits until the socket can be read or written. If the deadline (of now_ms, or -1: none) passes,
+// errno is ETIMEDOUT.
 static bool ready(int fd, short events, long long deadline)
 {
   for (;;) {
@@ -133,7 +133,7 @@ static void halve(const char *text, struct token *token)
   memcpy(token->second, text + first, length - first);
 }
 
-// TPGEN_TOKEN is a secret. Without it jobs are told apart by what their launchers call them, which
+// TPGEN_TOKEN is a secret. Without it jobs are identified by their names in their launchers, which
 // others may know.
 static bool find_token(struct token *token, struct failure *why)
 {
@@ -159,7 +159,7 @@ static bool find_token(struct token *token, struct failure *why)
   return true;
 }
 
-// It takes as long wherever they differ.
+// In constant time, wherever they differ.
 static bool is_same_half(const char a[HALF + 1], const char b[HALF + 1])
 {
   volatile unsigned char differ = 0;
@@ -169,7 +169,7 @@ static bool is_same_half(const char a[HALF + 1], const char b[HALF + 1])
 
 // ---- rank 0 ------------------------------------------------------------------------------------
 
-// Somebody who has connected, and has not yet said all of a greeting.
+// A connection that has not yet sent all of its greeting.
 struct caller {
   int fd;
   size_t got;
@@ -177,20 +177,20 @@ struct caller {
   char greeting[MESSAGE];
 };
 
-// Where rank 0 lets the others in.
+// Rank 0's side of the rendezvous.
 struct door {
   struct meeting *meeting;
   const char *hash;
   struct token token;
   int listeners[LISTENERS];
   int nlisteners, missing;
-  struct caller callers[CALLERS]; // the first has come first
+  struct caller callers[CALLERS]; // in the order of arrival
   int ncallers;
   char refusal[MESSAGE]; // the last one
 };
 
-// The system keeps as many connections waiting as it can: one that it drops is tried again after a
-// second at the earliest, and strangers may fill a short list.
+// The longest backlog that the system allows: a dropped connection is tried again after a second at
+// the earliest, and strangers may fill a short list.
 static int listen_at(const struct addrinfo *address)
 {
   int on = 1, off = 0;
@@ -214,7 +214,8 @@ static bool is_loopback(const struct addrinfo *a)
   return a->ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
 }
 
-// A machine may know its own name as a loopback's, while the others know its address.
+// A machine may resolve its own name to a loopback address, while the others resolve it to its real
+// one.
 static bool is_for_others(const struct place *place, const struct addrinfo *a)
 {
   bool said = strcmp(place->host, "localhost") == 0 || strchr(place->host, ':') ||
@@ -222,7 +223,7 @@ static bool is_for_others(const struct place *place, const struct addrinfo *a)
   return said || !is_loopback(a);
 }
 
-// Listens at all addresses of this machine. One of IPv6 takes both kinds of caller, so it comes
+// Listens at all addresses of this machine. IPv6 sockets accept both kinds of caller, so they come
 // first.
 static void listen_everywhere(struct door *door, const struct addrinfo *all)
 {
@@ -234,8 +235,8 @@ static void listen_everywhere(struct door *door, const struct addrinfo *all)
   if (fd >= 0) door->listeners[door->nlisteners++] = fd;
 }
 
-// Listens where MASTER_ADDR says, and nowhere else where that is of this machine; a translated
-// address is of none. `alone`: all ranks are on this machine.
+// Listens at MASTER_ADDR only, if that is an address of this machine; an address behind NAT is not.
+// `alone`: all ranks are on this machine.
 static bool open_door(struct door *door, const struct place *place, bool alone, struct failure *why)
 {
   struct addrinfo *all = look_up(place->host, place->port, why);
@@ -263,8 +264,8 @@ static void close_door(struct door *door)
   for (int i = 0; i < door->ncallers; i++) close(door->callers[i].fd);
 }
 
-// Reads a caller's greeting: its rank, or -1 and the refusal's text where it is not of this job.
-// Who does not have the token is told nothing of the job.
+// Checks a caller's greeting: its rank, or -1 and the text of the refusal if it is not of this job.
+// A caller without the token learns nothing about the job.
 static int judge(const struct door *door, char greeting[MESSAGE], char refusal[MESSAGE])
 {
   const struct meeting *meeting = door->meeting;
@@ -296,8 +297,8 @@ static void drop_caller(struct door *door, int i)
           (size_t)(door->ncallers - i) * sizeof *door->callers);
 }
 
-// Lets a caller in that has said all of its greeting, or turns it away. An answer fits into what a
-// new connection keeps.
+// Accepts a caller that has sent all of its greeting, or refuses it. An answer fits the send buffer
+// of a new connection.
 static void answer(struct door *door, struct caller *caller)
 {
   char text[MESSAGE] = "";
@@ -314,7 +315,7 @@ static void answer(struct door *door, struct caller *caller)
   }
 }
 
-// Takes what a caller has said so far. False where nothing more is to come.
+// Reads what a caller has sent so far. False at the end of its data.
 static bool hear(struct door *door, struct caller *caller)
 {
   ssize_t n = recv(caller->fd, caller->greeting + caller->got, MESSAGE - caller->got, MSG_DONTWAIT);
@@ -328,7 +329,7 @@ static bool hear(struct door *door, struct caller *caller)
   return false;
 }
 
-// Where there are too many callers the one that was silent the longest goes.
+// If there are too many callers, closes the one that was silent the longest.
 static void let_in(struct door *door, int listener)
 {
   for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
@@ -341,7 +342,8 @@ static void let_in(struct door *door, int listener)
   }
 }
 
-// What is waited for: the listeners, the callers, and whether a rank that is here goes away again.
+// The descriptors to poll: the listeners, the callers, and the connected ranks, which may leave
+// again.
 static int list_polls(const struct door *door, struct pollfd *polls)
 {
   int n = 0;
@@ -354,7 +356,7 @@ static int list_polls(const struct door *door, struct pollfd *polls)
   return n;
 }
 
-// Serves all that have something to say, one round. False, and why, where a rank has gone away.
+// Serves all ready descriptors once. False, and why, if a rank has left.
 static bool serve(struct door *door, struct pollfd *polls, long long deadline, struct failure *why)
 {
   long long until = deadline;
@@ -457,7 +459,7 @@ static int connect_to(const struct place *place, long long deadline, struct fail
   }
 }
 
-// Asks once to be let in. *once_more: whoever was there has left without a word.
+// Asks once to be accepted. *once_more: the peer has closed the connection without an answer.
 static bool ask(struct meeting *meeting, const char *greeting, const struct token *token,
                 const struct place *place, long long deadline, bool *once_more, struct failure *why)
 {
@@ -511,7 +513,7 @@ bool meet_start(struct meeting *meeting, const struct identity *me, const char *
   if (!find_place(&place, why) || !find_token(&token, why)) return false;
   meeting->peers = malloc((size_t)me->size * sizeof *meeting->peers);
   if (!meeting->peers) return failed(why, "out of memory");
-  memset(meeting->peers, -1, (size_t)me->size * sizeof *meeting->peers); // nobody yet
+  memset(meeting->peers, -1, (size_t)me->size * sizeof *meeting->peers); // not connected
   bool alone = me->local_size == me->size;
   bool ok = me->rank == 0 ? receive_all(meeting, hash, &token, &place, alone, seconds, why)
                           : greet(meeting, hash, &token, &place, seconds, why);

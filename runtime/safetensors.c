@@ -1,4 +1,4 @@
-// safetensors files: judged whole before anything of them is believed.
+// safetensors files: a file is validated as a whole before any of it is used.
 #include "safetensors.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@ enum { LONGEST_HEADER = 100000000 };
 
 static const char METADATA[] = "__metadata__";
 
-// In the metadata of a checkpoint: what the header's own checksum stands behind, where all digits
-// count as 0; and what a tensor's name stands behind.
+// In the metadata of a checkpoint: the text before the header's own checksum, which is computed
+// with all of its digits as 0; and the text before a tensor's name.
 static const char SEAL[] = "\"crc32c\":\"";
 static const char OF_TENSOR[] = "crc32c:";
 
@@ -41,7 +41,7 @@ unsigned safetensors_bits(const char *dtype)
   return 0;
 }
 
-// The bytes of a tensor, or false where they are more than can be counted or end within a byte.
+// The bytes of a tensor; false if they overflow or do not fill whole bytes.
 static bool count_bytes(const struct entry *e, uint64_t *bytes)
 {
   uint64_t bits = 1;
@@ -65,8 +65,8 @@ static bool read_crc(const char *digits, uint32_t *crc)
   return !digits[CRC_DIGITS] || digits[CRC_DIGITS] == '"';
 }
 
-// The digits of the header's own checksum, or NULL. Within a name or a value there would be a
-// backslash before the quotation mark.
+// The digits of the header's own checksum, or NULL. Within a name or a value a backslash would
+// precede the quotation mark.
 static char *find_seal(char *text, size_t length)
 {
   char *at = memmem(text, length, SEAL, strlen(SEAL));
@@ -93,7 +93,7 @@ static enum seal judge_seal(char *text, size_t length)
   return read_crc(digits, &said) && said == header_crc(text, length, digits) ? INTACT : BROKEN;
 }
 
-// What the metadata says of tensors.
+// The tensors' checksums in the metadata.
 static void read_checksums(struct safetensors *file)
 {
   const char *key;
@@ -101,10 +101,10 @@ static void read_checksums(struct safetensors *file)
   json_object_foreach(json_object_get(file->header, METADATA), key, value)
   {
     if (strncmp(key, OF_TENSOR, strlen(OF_TENSOR)) != 0) continue;
-    // The entries are the file's own, which it may change.
+    // The entries are the file's own, so it may change them.
     struct entry *e = (struct entry *)(uintptr_t)safetensors_find(file, key + strlen(OF_TENSOR));
     if (e) e->has_crc = read_crc(json_string_value(value), &e->crc);
-    if (file->seal == UNSEALED) file->seal = BROKEN; // the header's own was there
+    if (file->seal == UNSEALED) file->seal = BROKEN; // the header's own is missing
   }
 }
 
@@ -161,7 +161,7 @@ static bool read_shape(struct entry *e, const json_t *shape, const char *path, s
   return true;
 }
 
-// What is told of a tensor, by its name, or in an array by its place.
+// A member of a tensor's description, by name, or by index in an array.
 static const json_t *part_of(const json_t *info, const char *name, size_t place)
 {
   return json_is_array(info) ? json_array_get(info, place) : json_object_get(info, name);
@@ -236,7 +236,7 @@ static int by_name(const void *a, const void *b)
   return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
 }
 
-// The tensors fill the data from its first byte to its last, each byte once.
+// Checks that the tensors fill the data from its first byte to its last, each byte once.
 static bool check_places(struct safetensors *file, uint64_t size, struct failure *why)
 {
   uint64_t end = 0;
@@ -256,7 +256,7 @@ static bool check_places(struct safetensors *file, uint64_t size, struct failure
   return true;
 }
 
-// What the reference library refuses and jansson does not: deep nesting, and -0 for a size.
+// Rejects what the reference library rejects and jansson accepts: deep nesting, and -0 for a size.
 static bool check_text(const char *path, const char *text, size_t length, struct failure *why)
 {
   enum { DEEPEST = 127 };
@@ -368,8 +368,8 @@ size_t slice_elements(const struct slice *slice)
   return elements;
 }
 
-// Behind dimension `cut` the slice is whole, so a run goes from an index of `cut` to its end; the
-// dimensions before `cut` say where the run begins.
+// After dimension `cut` the slice is whole, so a run goes from an index of `cut` to its end; the
+// dimensions before `cut` determine where the run begins.
 struct run slice_run(const struct slice *slice, size_t from, size_t most)
 {
   size_t cut = slice->ndim, length = 1;
@@ -468,8 +468,8 @@ static json_t *describe(const struct entry *e)
   return NULL;
 }
 
-// "crc32c": of the header, for now 0; "crc32c:w": "1a2b3c4d", and so on. Nothing where no tensor
-// has a checksum.
+// "crc32c": of the header, for now 0; "crc32c:w": "1a2b3c4d", and so on. Nothing if no tensor has a
+// checksum.
 static bool add_checksums(json_t *strings, const struct entry *entries, size_t count)
 {
   bool ok = true, first = true;
@@ -509,7 +509,7 @@ static json_t *make_header(const struct entry *entries, size_t count,
   return NULL;
 }
 
-// Puts the header's own checksum in it, where it is to have one.
+// Writes the header's own checksum, if it has one.
 static void seal_header(char *text, size_t length)
 {
   char crc[CRC_DIGITS + 1], *digits = find_seal(text, length);

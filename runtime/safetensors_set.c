@@ -29,7 +29,7 @@ static bool exists(const char *path)
   return stat(path, &about) == 0;
 }
 
-// The file or the index that is meant by `path`.
+// The file or the index that `path` stands for.
 static bool resolve(const char *path, char to[PATH_MAX], struct failure *why)
 {
   struct stat about;
@@ -74,13 +74,13 @@ static json_t *read_index(const char *path, struct failure *why)
   return NULL;
 }
 
-// A file of the index lies beside it: its name leads to no other folder.
+// A file of the index is in the same folder: its name has no path.
 static bool plain_name(const char *file)
 {
   return file && *file && *file != '.' && !strchr(file, '/');
 }
 
-// The files that the index names, each once: as keys of an object, whose values are their numbers.
+// The files that the index names, each once: keys of an object, whose values are their numbers.
 static json_t *list_files(const char *path, json_t *map, struct failure *why)
 {
   const char *name;
@@ -121,7 +121,7 @@ static bool open_files(struct archive *archive, json_t *files, struct failure *w
   return true;
 }
 
-// Both ways: what the index says is there, and what is there the index says.
+// Checks that the index and its files list the same tensors.
 static bool check_index(const struct archive *archive, json_t *map, json_t *files,
                         struct failure *why)
 {

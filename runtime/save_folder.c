@@ -24,7 +24,7 @@ static const char LOCK[] = ".tpgen.lock";
 static const char *path_in(const char *folder, const char *name, char to[PATH_MAX])
 {
   to[0] = 0;
-  if (snprintf(to, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX) to[0] = 0; // there is no such file
+  if (snprintf(to, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX) to[0] = 0; // no such file exists
   return to;
 }
 
@@ -35,7 +35,7 @@ bool folder_make(const char *directory, struct failure *why)
     return failed(why, "%s: the path is too long", directory);
   for (char *slash = path + 1; *path && (slash = strchr(slash, '/')); slash++) {
     *slash = 0;
-    mkdir(path, 0777); // where this fails, the last one does
+    mkdir(path, 0777); // if this fails, so does the last one
     *slash = '/';
   }
   struct stat about;
@@ -70,7 +70,7 @@ void folder_token(char token[TOKEN])
   snprintf(token, TOKEN, "%.40s-%ld-%016llx", host, (long)getpid(), (unsigned long long)number);
 }
 
-// Behind the digits that the text begins with, or NULL where they are fewer than `least`.
+// The text after its leading digits, or NULL if they are fewer than `least`.
 static const char *behind_digits(const char *text, int least)
 {
   int n = 0;
@@ -90,7 +90,7 @@ bool folder_names_part(const char *name)
   return end && strcmp(end, ".safetensors") == 0;
 }
 
-// .model.safetensors.TOKEN.tmp and the like: what a job makes before it counts.
+// .model.safetensors.TOKEN.tmp and the like: a job's files before the commit.
 static bool names_unfinished(const char *name)
 {
   size_t length = strlen(name);
@@ -112,7 +112,7 @@ static void remove_unfinished(const char *folder)
 
 // ---- the lock ----------------------------------------------------------------------------------
 
-// What the file says: who holds the folder, for people to read, and its token.
+// The contents of the file: the holder of the folder, for people to read, and its token.
 struct holder {
   char who[200];
   char token[TOKEN];
@@ -140,7 +140,7 @@ static bool write_holder(const struct folder *f, struct failure *why)
   return failed(why, "%s/%s: cannot write: %s", f->path, LOCK, strerror(errno));
 }
 
-// Where there are no locks: of a process of this machine it can be told whether it is there.
+// Without locks: whether a process of this machine has exited can be determined.
 static bool seems_gone(const struct holder *holder)
 {
   long pid;
@@ -171,7 +171,7 @@ static bool is_at(const struct folder *f)
          own.st_dev == there.st_dev && own.st_ino == there.st_ino;
 }
 
-// The holder writes itself into the file behind locking it: not at the same instant.
+// The holder writes its name into the file after it locks it, not at the same instant.
 static void wait_for_holder(int fd, struct holder *holder)
 {
   const struct timespec some = {.tv_nsec = 20000000};
@@ -195,7 +195,7 @@ static bool open_lock(struct folder *f, struct failure *why)
   return failed(why, "%s: not a file", path);
 }
 
-// Whoever gives the folder back removes the file: what is locked must be the one that is there.
+// A job that releases the folder removes the file: checks that the locked file is the existing one.
 static bool lock(struct folder *f, struct failure *note, struct failure *why)
 {
   struct holder holder;
@@ -236,7 +236,7 @@ bool folder_take(struct folder *f, const char *path, const char *token, struct f
   if (!f->path) return failed(why, "out of memory");
   snprintf(f->token, sizeof f->token, "%s", token);
   if (!take(f, note, why)) return false;
-  if (!note->text[0]) remove_unfinished(path); // else there may be somebody who needs it
+  if (!note->text[0]) remove_unfinished(path); // else another job may need it
   return true;
 }
 
@@ -286,7 +286,7 @@ static bool wrote_tensors(const char *path, struct failure *why)
          failed(why, "%s: its metadata have neither %s nor %s", path, PLAN_HASH, WRITTEN_BY);
 }
 
-// An index says so itself; those of former versions name only files that do.
+// An index says so itself; an index of a former version names only files that do.
 static bool wrote_index(const char *folder, const char *path, struct failure *why)
 {
   char part[PATH_MAX];

@@ -95,7 +95,7 @@ static uint64_t whole_bytes(const struct tensor *t)
   return bytes;
 }
 
-// Tensors side by side go into one file until it would have more than shard_bytes.
+// Adjacent tensors share a file until it would exceed shard_bytes.
 static bool cut_into_parts(struct save *s, struct failure *why)
 {
   s->parts = calloc(s->count + 1, sizeof *s->parts);
@@ -116,8 +116,8 @@ static bool cut_into_parts(struct save *s, struct failure *why)
 
 // ---- texts -------------------------------------------------------------------------------------
 
-// A checkpoint says which program wrote it and where training stands; an export, which is the same
-// of every program of a model, only that it is of such a program.
+// A checkpoint names its program and its step; an export, which is the same for every program of a
+// model, only says that such a program wrote it.
 char *make_head(struct save *s, size_t i, size_t *length, struct failure *why)
 {
   char step[16], tokens[24], epoch[24], sample[24], best[32], best_step[16], without[16],
@@ -177,7 +177,7 @@ json_t *make_index(const struct save *s, struct failure *why)
   return NULL;
 }
 
-// Where each file's data begins: the length of a header does not depend on the checksums in it.
+// The start of each file's data: the length of a header does not depend on its checksums.
 static bool measure_heads(struct save *s, struct failure *why)
 {
   for (size_t i = 0; i < s->nparts; i++) {

@@ -12,7 +12,7 @@ static size_t longest(const struct file_name *name)
   return strlen(name->name) + (name->rest ? DIGITS + strlen(name->rest) : 0) + 1;
 }
 
-// Writes a member's name at *to, which moves on behind it.
+// Writes a member's name at *to, and advances *to.
 static const char *write_name(const struct file_name *name, int k, char **to)
 {
   const char *text = *to;

@@ -71,7 +71,7 @@ static void draw_some(const struct tensor *t, const struct philox *named, uint64
   }
 }
 
-// Any number of them. Each is a function of its index alone: threads may share the work.
+// Any number of elements. Each is a function of its index alone: threads may share the work.
 static void draw(const struct member *m, uint64_t first, size_t count, void *to)
 {
   const struct tensor *t = &program.tensors[m->row];
@@ -87,8 +87,8 @@ static void draw(const struct member *m, uint64_t first, size_t count, void *to)
 
 // ---- piece by piece ----------------------------------------------------------------------------
 
-// Makes the shard's own elements from .. from + count - 1 in `to`: read where `kept` says where
-// they are, and added to the checksum, else drawn.
+// Makes the shard's own elements from .. from + count - 1 in `to`: reads them and adds them to the
+// checksum, if `kept` is not NULL; else draws them.
 static bool make_piece(const struct kept *kept, const struct member *m, size_t from, size_t count,
                        void *to, struct checksum *sum, struct failure *why)
 {
@@ -104,7 +104,7 @@ static bool make_piece(const struct kept *kept, const struct member *m, size_t f
   return !numbers_are(t) || numbers_hold(kept, m, &slice, 0, from, count, to, why);
 }
 
-// *share: what this rank's slice adds to the tensor's checksum; NULL: nobody asks.
+// *share: the contribution of this rank's slice to the tensor's checksum; NULL: not needed.
 static bool fill_tensor(const struct kept *kept, const struct member *m, void *stage,
                         uint32_t *share, struct failure *why)
 {
@@ -126,18 +126,18 @@ static bool fill_tensor(const struct kept *kept, const struct member *m, void *s
 
 // ---- from files --------------------------------------------------------------------------------
 
-// Memory begins as zeros.
+// Memory is zeroed at the start.
 static bool is_zero(const struct tensor *t)
 {
   return t->init.how == CONSTANT && fpclassify(t->init.a) == FP_ZERO;
 }
 
-// What fills each of the members: NULL where it is drawn.
+// The source of each member: NULL if it is drawn.
 struct filling {
   struct members members;
   const struct kept **from;
   struct archive weights, data;
-  struct checks *checks; // NULL: what is read is taken as it is
+  struct checks *checks; // NULL: does not verify
   bool without_inputs;
 };
 
@@ -197,13 +197,13 @@ static bool is_state(const char *name)
   return strncmp(name, "optim.", strlen("optim.")) == 0;
 }
 
-// A tensor that the program does not know would be dropped in silence.
+// Rejects a tensor that the program does not know, instead of ignoring it.
 static bool surplus(const struct archive *archive, const char *name, struct failure *why)
 {
   return failed(why, "%s: it holds %s, which the program does not know", archive->path, name);
 }
 
-// Where there is nothing to check them by, the note says so.
+// If there are no checksums, says so with `note`.
 static bool check_headers(const struct filling *f, const char *note, struct failure *why)
 {
   bool has = true;
@@ -214,8 +214,8 @@ static bool check_headers(const struct filling *f, const char *note, struct fail
   return true;
 }
 
-// Parameters alone. The optimizer's state may be there, and the inputs where the file is that of
-// the data, too.
+// Parameters only. The file may also have the optimizer's state, and the inputs if it is also the
+// file of data.
 static bool take_weights(struct filling *f, const char *path, bool data_too, struct failure *why)
 {
   if (!archive_open(&f->weights, path, why) || !check_headers(f, NULL, why)) return false;
@@ -229,7 +229,7 @@ static bool take_weights(struct filling *f, const char *path, bool data_too, str
   return take(f, &f->weights, PARAMETER, why);
 }
 
-// A whole number from 0 to `most` of the checkpoint's metadata. False, and why, where it is none.
+// An integer from 0 to `most` in the checkpoint's metadata. False, and why, if it is not one.
 static bool read_count(const struct archive *checkpoint, const char *key, long long most,
                        long long *n, struct failure *why)
 {
@@ -241,7 +241,7 @@ static bool read_count(const struct archive *checkpoint, const char *key, long l
   return failed(why, "%s: its %s \"%s\" is not a number of %ss", checkpoint->path, key, text, key);
 }
 
-// Data goes on behind what the checkpoint has seen, whatever size its batches had.
+// Data continues after what the checkpoint has consumed, whatever its batch size was.
 static bool take_position(const struct archive *checkpoint, long long step, struct failure *why)
 {
   long long tokens = 0, epoch = 0, sample = 0;
@@ -258,7 +258,7 @@ static bool take_position(const struct archive *checkpoint, long long step, stru
   return true;
 }
 
-// What its validations have told.
+// The results of its validations.
 static bool take_validations(const struct archive *checkpoint, struct failure *why)
 {
   const char *best = archive_metadata(checkpoint, "best_validation_loss");
@@ -275,7 +275,7 @@ static bool take_validations(const struct archive *checkpoint, struct failure *w
          failed(why, "%s: its best_validation_loss \"%s\" is no number", checkpoint->path, best);
 }
 
-// Parameters, state and step: no more and no less.
+// Exactly the parameters, the state and the step.
 static bool take_checkpoint(struct filling *f, const char *path, int *step, struct failure *why)
 {
   const char *note = "was saved without checksums: whether it has changed since cannot be told";
@@ -303,7 +303,7 @@ static bool take_data(struct filling *f, const char *path, struct failure *why)
   return archive_open(&f->data, path, why) && take(f, &f->data, BATCH, why);
 }
 
-// Each byte of a file counts once in its checksum: as that of the rank which would write it.
+// Each byte of a file counts once in its checksum: on the rank that would save it.
 static bool is_checked(const struct filling *f, size_t i)
 {
   const struct kept *kept = f->from[i];

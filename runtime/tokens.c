@@ -1,4 +1,4 @@
-// Tokens: judged before the first step, then read batch by batch, each rank its own slices.
+// Tokens: checked before the first step, then read batch by batch, each rank its own slices.
 #include "tokens.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ long tokens_of_batch(void)
   return most;
 }
 
-// How far behind the batch's beginning the furthest input begins.
+// The largest offset of an input from the start of the batch.
 static long furthest(void)
 {
   long shift = 0;
@@ -74,8 +74,8 @@ static double smallest_vocabulary(void)
   return least;
 }
 
-// The use of tokens as indices that takes the fewest of them, where that is fewer than the
-// vocabulary has; or NULL.
+// The use of tokens as indices with the smallest range, if that is smaller than the vocabulary; or
+// NULL.
 static const struct index_use *strictest_use(void)
 {
   const struct index_use *strictest = NULL;
@@ -98,7 +98,7 @@ static bool ends_with(const char *text, const char *end)
   return tail > 0 && length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-// Reads exactly so many bytes, or says why not.
+// Reads exactly `count` bytes, or says why not.
 static bool read_at(const struct token_file *f, uint64_t at, void *to, size_t count,
                     struct failure *why)
 {
@@ -114,7 +114,7 @@ static bool read_at(const struct token_file *f, uint64_t at, void *to, size_t co
   return true;
 }
 
-// Little-endian, as all of these files are.
+// Little-endian, like all of these files.
 static uint32_t number_at(const unsigned char *bytes, size_t size)
 {
   uint32_t value = 0;
@@ -122,7 +122,7 @@ static uint32_t number_at(const unsigned char *bytes, size_t size)
   return value;
 }
 
-// llm.c's: 256 int32 of header, of which the first are magic, version and count.
+// llm.c's format: a header of 256 int32, which begins with magic, version and count.
 static bool read_llmc(struct token_file *f, uint64_t size, struct failure *why)
 {
   enum { OF_UINT16 = 20240520, OF_UINT32 = 20240801 };
@@ -191,7 +191,7 @@ static bool find_period(struct tokens *t, struct failure *why)
                 (unsigned long long)(batch + shift));
 }
 
-// The elements of a row: all inputs of tokens have rows of one length, or 0.
+// The length of a row, if all inputs of tokens have the same; else 0.
 static uint64_t window_of_inputs(void)
 {
   uint64_t window = 0;
@@ -252,7 +252,7 @@ void tokens_close(struct tokens *t)
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// Of `count` tokens that are read, of which the first is token `first` of the file.
+// Checks `count` tokens that were read, the first of which is token `first` of the file.
 static bool below_vocabulary(const struct tokens *t, const struct token_file *f,
                              const unsigned char *read, uint64_t first, size_t count,
                              struct failure *why)
@@ -297,7 +297,7 @@ bool tokens_check(const struct tokens *t, uint64_t first, uint64_t last, struct 
 {
   if (first >= last || t->vocabulary >= ldexp(1, 8 * (int)t->form->bytes)) return true;
   uint64_t from = first % t->period, length = last - first + (uint64_t)furthest();
-  // Where the text begins again, some are read of both its ends.
+  // If the text begins again here, this range has tokens of both its ends.
   if (length > t->length || from > t->length - length) {
     from = 0;
     length = t->length;
@@ -315,7 +315,7 @@ bool tokens_check(const struct tokens *t, uint64_t first, uint64_t last, struct 
 
 // ---- batches -----------------------------------------------------------------------------------
 
-// Where a batch's tokens are in the text.
+// The position of a batch's tokens in the text.
 struct source {
   const struct tokens *tokens;
   uint64_t begin;            // of a stream: the batch's first token
@@ -335,8 +335,8 @@ static void store_tokens(const struct tokens *t, enum type type, size_t count)
   }
 }
 
-// Elements of a whole batch from its element `at` on, as many as follow one another in the text:
-// their first one there, and how many, at most `count`.
+// A run of a batch's elements, from its element `at` on, that is contiguous in the text: its start
+// there, and its length, at most `count`.
 static struct run run_in_text(const struct source *from, uint64_t at, size_t count)
 {
   const struct tokens *t = from->tokens;
@@ -349,7 +349,7 @@ static struct run run_in_text(const struct source *from, uint64_t at, size_t cou
   return (struct run){first, count < left ? count : (size_t)left};
 }
 
-// The input's own elements at .. at + count - 1, into the stage.
+// Reads the input's own elements at .. at + count - 1 into the stage.
 static bool read_piece(const struct source *from, int row, const struct slice *slice, size_t at,
                        size_t count, struct failure *why)
 {
@@ -367,7 +367,7 @@ static bool read_piece(const struct source *from, int row, const struct slice *s
   return true;
 }
 
-// The rows that a batch has of this rank's part of an input.
+// The rows of this rank's part of an input that exist in the batch.
 static long rows_there(const struct source *from, int row)
 {
   const struct tensor *t = &program.tensors[row];

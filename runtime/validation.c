@@ -1,4 +1,4 @@
-// Batches of the data for validation, weighted by what counts in each.
+// Batches of validation data; each is weighted by its number of labels or samples that count.
 #include "validation.h"
 
 #include <math.h>
@@ -42,7 +42,7 @@ bool validation_is_due(const struct options *o, int t, bool is_last)
 
 // ---- the mean ----------------------------------------------------------------------------------
 
-// Collective. Each rank's numbers of some batches become their sums over the ranks.
+// Collective. Sums each rank's numbers for some batches over the ranks.
 static void add_up(uint32_t *weight, long count)
 {
   const size_t ranks = (size_t)program.world, each = (size_t)count;
@@ -68,7 +68,7 @@ static float loss_of_batch(long i, uint32_t *weight)
   return loss * (float)program.batches;
 }
 
-// Collective. All ranks come to the same number: losses and weights are the same on all.
+// Collective. The same number on all ranks: losses and weights are the same on all.
 static double mean_loss(void)
 {
   enum { AT_ONCE = 64 };

@@ -2,7 +2,7 @@
 
 struct validations validations;
 
-// A loss that is no number is no better than any.
+// A loss of NaN is never an improvement.
 void validations_note(int step, double loss)
 {
   struct validations *v = &validations;

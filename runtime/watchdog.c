@@ -31,7 +31,7 @@ struct waiting waiting_in_call(void)
 
 // ---- what has become of the others -------------------------------------------------------------
 
-// "rank 1 is gone", "ranks 1, 3 are stopped"; nothing where none is.
+// "rank 1 is gone", "ranks 1, 3 are stopped"; nothing if there is none.
 static void put_those(FILE *to, const struct neighbour *list, int n, enum state state,
                       const char *what)
 {
@@ -44,7 +44,7 @@ static void put_those(FILE *to, const struct neighbour *list, int n, enum state 
   fprintf(to, " %s %s", some > 1 ? "are" : "is", what);
 }
 
-// How many lower ranks of this machine run.
+// The number of lower ranks of this machine that run.
 static int lower_ranks(void)
 {
   struct neighbour *list = NULL;
@@ -65,7 +65,7 @@ static void put_place(FILE *to, const struct place *at)
   if (at->plan_line > 0) fprintf(to, ", which %s:%d asks for", program.plan, at->plan_line);
 }
 
-// One write, so that the lines of several ranks do not run into each other.
+// One write, so that the lines of several ranks do not mix.
 static void tell(const char *what, const struct waiting *w)
 {
   char *text = NULL;
@@ -92,13 +92,13 @@ static void nap(long milliseconds)
   nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
 }
 
-// The others are not to take this rank for the one that was lost: they look first.
+// Lets the others leave first, so that they do not report this rank as the lost one.
 static void leave_last(void)
 {
   nap(200);
 }
 
-// Who leaves has no target any more.
+// A rank that is leaving has no target any more.
 static struct waiting waits(void)
 {
   return parting ? waiting_in_call() : target_waiting();
@@ -108,9 +108,9 @@ static void end_by_signal(void)
 {
   enum { TICK = 20, TICKS = 10 };
   const struct waiting w = waits();
-  // A lower rank tells, unless it was too early for it to do so, or it was not asked to end.
+  // A lower rank reports, unless it was too early for that, or got no SIGTERM.
   int ticks = 0;
-  nap(TICK); // who was stopped hears now what others have said meanwhile
+  nap(TICK); // a rank that was stopped now receives the others' signals
   while (ticks < TICKS && !neighbours_hushed() && lower_ranks() > 0) {
     nap(TICK);
     ticks++;
@@ -122,7 +122,7 @@ static void end_by_signal(void)
   raise(SIGTERM);
 }
 
-// What a library does to leave may wait for the others, too: not for long.
+// A library's exit handlers may wait for the others, too: limits that wait.
 static void leave(void)
 {
   enum { SECONDS = 3 };
@@ -137,7 +137,7 @@ static void end_by_deadline(const struct waiting *w, double waited)
 {
   enum { TURN = 500 };
   char what[64];
-  // A lower rank that waits, too, has the first word.
+  // A lower rank that also waits reports first.
   for (int lower = lower_ranks(); lower > 0 && !neighbours_hushed(); lower--) nap(TURN);
   snprintf(what, sizeof what, "nothing has moved for %.0f s", floor(waited));
   if (!neighbours_hushed()) tell(what, w);
@@ -168,7 +168,7 @@ static void on_signal(int number)
   sem_post(&wake);
 }
 
-// Until the tick is over, or something is to be done.
+// Until the end of the tick, or until there is something to do.
 static void doze(void)
 {
   enum { TICK = 250000000, SECOND = 1000000000 };
