@@ -1,8 +1,8 @@
 /* alias.c: which values share bytes.
 
-   Values that share bytes have one representative: the storage. A view shares the bytes of what it
-   shows, a result those of the input that it overwrites, a member of a bucket those of the bucket's
-   buffer. Gradients that several batches add up share one place, so do losses. */
+   Values that share bytes have one representative: the storage. A view shares the bytes of its
+   input, a result those of the input that it overwrites, a member of a bucket those of the bucket's
+   buffer. Gradients that several batches accumulate share one place, and so do losses. */
 #include "folded/folded.h"
 
 static int root(const struct lifetimes *l, int value)
@@ -13,8 +13,7 @@ static int root(const struct lifetimes *l, int value)
 /* ------------------------------------------------------------------------------------------- sums
  */
 
-/* What several batches add up lies in one place, before and after: a parameter's gradient, and the
-   loss. */
+/* An accumulator over several batches, a parameter's gradient or the loss, is one place. */
 static void share_sums(struct lifetimes *l)
 {
   int loss = NONE; /* the first one */
@@ -30,7 +29,7 @@ static void share_sums(struct lifetimes *l)
   }
 }
 
-/* Whether what lies there is kept from batch to batch. */
+/* Whether the value there is kept from batch to batch. */
 static bool is_added_up(const struct lifetimes *l, int value)
 {
   const struct value *v = &graph->value[value];
@@ -40,9 +39,9 @@ static bool is_added_up(const struct lifetimes *l, int value)
 /* ------------------------------------------------------------------------------------------ views
  */
 
-/* Whether a view made by this function may show the bytes of `in` themselves, wherever the view is
-   read. What is carried has no place of its own; what lies outside the arena is called by its name,
-   and so not known by a module's number. */
+/* Whether a view made by this function may share the bytes of `in` wherever the view is read. A
+   loop-carried value has no place of its own; a value outside the arena has a name, and so no place
+   by module index. */
 static bool can_show(const struct lifetimes *l, int in, int out, int function)
 {
   const struct value *a = &graph->value[in], *b = &graph->value[out];
@@ -74,7 +73,7 @@ static void share_views(struct lifetimes *l)
   }
 }
 
-/* The storage lives as long as each of its views, and each of them has its depth. */
+/* The storage lives as long as each of its views, and each view has its depth. */
 static void join_lifetimes(struct lifetimes *l)
 {
   struct allocation *of = l->plan->of;
@@ -93,9 +92,9 @@ static void join_lifetimes(struct lifetimes *l)
 /* --------------------------------------------------------------------------------------- in place
  */
 
-/* Whether a value of the arena may give its place to `out`, made at `at`, which lies at `to`. A
-   round of a loop may only take the place of what the same round made, and where as many rounds'
-   values are kept. What batches add up keeps its own place. */
+/* Whether a value of the arena may give its place to `out`, made at `at`, whose place is `to`. In a
+   loop an iteration may only take the place of a value of the same iteration, with the same number
+   of slots. Accumulators over batches keep their own place. */
 static bool may_give_way(const struct lifetimes *l, int in, int out, int to)
 {
   const struct allocation *a = &l->plan->of[in], *b = &l->plan->of[out],
@@ -106,8 +105,8 @@ static bool may_give_way(const struct lifetimes *l, int in, int out, int to)
   return from->depth == (in_arena(to) ? b->depth : 1);
 }
 
-/* Lets `out`, made at `at`, take the bytes of `in`, as many, which nobody reads later. What lies
-   outside the arena keeps its place. */
+/* Lets `out`, made at `at`, take the bytes of `in`, of the same size, which nothing reads later.
+   Values outside the arena keep their place. */
 static bool share(struct lifetimes *l, int in, int out, int at)
 {
   const struct allocation *b = &l->plan->of[out];
@@ -128,9 +127,9 @@ static bool share(struct lifetimes *l, int in, int out, int at)
   return true;
 }
 
-/* What each module of a list makes for the sum that becomes its gradient, which is run for all of
-   them behind their loop, lies where the gradient will: bucket.c saw to it that nothing else reads
-   it. */
+/* Each module of a list makes a term of a sum, which runs for all of them after their loop and
+   becomes the gradient. The term takes the place of the gradient: bucket.c has made sure that
+   nothing else reads it. */
 static void share_gradient(struct lifetimes *l, int in, int out)
 {
   const struct value *a = &graph->value[in], *b = &graph->value[out];
@@ -209,8 +208,8 @@ static bool equal_on_all_ranks(int value)
   return true;
 }
 
-/* Whether a member of a bucket, which is reduced where it lies, can lie anywhere: nothing else has
-   a part in its bytes. */
+/* Whether a member of a bucket, which is reduced in place, can be put anywhere: nothing else shares
+   its bytes. */
 static bool is_free(const struct lifetimes *l, const struct op *member)
 {
   int storage = root(l, member->in[0]);
@@ -233,7 +232,7 @@ static bool are_free(struct lifetimes *l, const struct op *op)
   return n == op->nbody;
 }
 
-/* Members of a packed bucket that can lie anywhere are its parts, so that nothing is copied. */
+/* Members of a packed bucket that can be put anywhere become its parts, which saves copies. */
 static void share_buffer(struct lifetimes *l, const struct op *op)
 {
   if (!op->packed || !are_free(l, op)) return;

@@ -1,11 +1,10 @@
-/* arena_offsets.c: where in the arena values lie, of which memory.c says how large they are and
-   from when to when they live.
+/* arena_offsets.c: the offsets of values in the arena. memory.c finds their sizes and lifetimes.
 
-   Each is placed as low as it fits beside those that live with it: from the largest to the
-   smallest, the longest living or the first made, or what lives where most does before all else;
-   what then lies beyond the bound, the largest sum of what lives at once, is placed earlier in the
-   next try, and where that does not help orders near to these are tried. The more there is to place
-   the fewer are tried: what is done for it is counted, and bounded. */
+   Each value gets the lowest offset that does not conflict with values placed before. The orders
+   are: largest first, longest-lived first, first-made first, or those at the peak before all
+   others. A value that ends above the bound, the largest sum of live bytes, is placed earlier in
+   the next try; if that does not help, orders near to these are tried. The more values, the fewer
+   tries: the work is counted and bounded. */
 #include "folded/folded.h"
 
 #include <stdlib.h>
@@ -26,21 +25,21 @@ int64_t arena_size(const struct memory_plan *plan, int value)
 /* A storage that is placed. */
 struct item {
   int value, first, last;
-  bool at_peak; /* it lives when most does */
+  bool at_peak; /* it lives at the peak */
   int64_t size, offset;
-  int64_t key; /* where it is to stand in a shuffled order */
+  int64_t key; /* its place in a shuffled order */
 };
 
-/* What is placed already, in the order in which it lies: all that is asked of it, side by side, as
-   each value that is placed goes through them. */
+/* The values that are placed, by offset: in arrays of their own, as each value that is placed scans
+   them. */
 struct lying {
   int64_t at, end;
   int first, last;
 };
 
-/* How many lying values may be looked at. What is looked for takes the longer the more there is
-   to place: it ends after so many, for all placings that are tried out together, and for one that
-   is done well. */
+/* The most placed values that a search may look at; it ends after so many. The work grows with the
+   number of values. One bound is for all trial placements together, one for a thorough placement.
+   */
 enum { MOST_IN_TRIALS = 200000000, MOST_IN_ONE = 150000000 };
 
 static void make_room(struct placing *p, int n)
@@ -90,8 +89,8 @@ static int by_start(const struct item *x, const struct item *y)
   return by_size(x, y);
 }
 
-/* What lives where most does is one pile, the longest living below; the rest finds its place in
-   what that leaves free before and after. */
+/* The values that live at the peak are one pile, the longest-lived lowest; the rest goes into the
+   free places before and after. */
 static int by_peak(const struct item *x, const struct item *y)
 {
   if (x->at_peak != y->at_peak) return x->at_peak ? -1 : 1;
@@ -128,7 +127,7 @@ static void sort(struct placing *p, int (*compare)(const void *, const void *))
   if (p->n) qsort(p->order, (size_t)p->n, sizeof *p->order, compare);
 }
 
-/* Moves what lies beyond the bound to the front of the order, so that it is placed first. */
+/* Moves values above the bound to the front of the order, so that they are placed first. */
 static void hurry(struct placing *p, int64_t bound)
 {
   int nlate = 0, front = p->n;
@@ -142,7 +141,8 @@ static void hurry(struct placing *p, int64_t bound)
   for (int k = 0; k < nlate; k++) p->order[nlate - 1 - k] = p->late[k];
 }
 
-/* Moves each value forth or back by up to a third of its place; the same in every run of tpgen. */
+/* Moves each value forth or back by up to a third of its position; the same in every run of tpgen.
+ */
 static void shuffle(struct placing *p)
 {
   for (int k = 0; k < p->n; k++) {
@@ -155,7 +155,7 @@ static void shuffle(struct placing *p)
 /* ----------------------------------------------------------------------------------------- places
  */
 
-/* The lowest place at which so many bytes are free as long as the item lives, beside n that lie. */
+/* The lowest offset with so many free bytes during the item's lifetime, given n placed values. */
 static int64_t lowest_place(struct placing *p, int n, const struct item *item)
 {
   int64_t at = 0;
@@ -166,7 +166,7 @@ static int64_t lowest_place(struct placing *p, int n, const struct item *item)
   return at;
 }
 
-/* How many of n begin no later. */
+/* The number of the first n that begin no later than `at`. */
 static int count_below(const struct lying *lying, int n, int64_t at)
 {
   int low = 0;
@@ -180,8 +180,8 @@ static int count_below(const struct lying *lying, int n, int64_t at)
   return low;
 }
 
-/* Places each value of the order as low as it fits beside those before it that live with it. Gives
-   where the last one ends. */
+/* Places each value of the order at the lowest offset that does not conflict with those before.
+   Returns the end of the last one. */
 static int64_t place_in_order(struct placing *p)
 {
   int64_t peak = 0;
@@ -201,8 +201,7 @@ static int64_t place_in_order(struct placing *p)
 /* ------------------------------------------------------------------------------- what lives at
  * once */
 
-/* By time, how many bytes more live then than before it: for all times until the last of these
-   values. */
+/* By time, the change of the live bytes: for all times until the last of these values. */
 static int64_t *changes(struct placing *p, int *end)
 {
   *end = 0;
@@ -219,7 +218,7 @@ static int64_t *changes(struct placing *p, int *end)
   return p->change;
 }
 
-/* When most lives, the first time; `most`: how much, in bytes. */
+/* The first time with the most live bytes; `most`: how many. */
 static int find_peak(struct placing *p, int64_t *most)
 {
   int first = 0, end;
@@ -251,10 +250,10 @@ static void mark_peak(struct placing *p)
 /* ------------------------------------------------------------------------------------------ tries
  */
 
-/* Tries orders until one comes to the bound: as they are, then each with what does not fit below
-   the bound placed earlier, and, if it is to be done well, orders near to them: the fewer the more
-   there is to place. If not, what lies a little beyond the bound will do. Leaves the best places,
-   and gives where they end: INT64_MAX where it was not to look any more. */
+/* Tries orders until one reaches the bound: the plain orders; then each with the values above the
+   bound placed earlier; and, if `well`, orders near to these, fewer if there are more values. If
+   not `well`, an end a little above the bound is enough. Leaves the best offsets, and returns their
+   end: INT64_MAX if the work ended before the first try. */
 int64_t place_values(struct placing *p, int64_t bound, bool well)
 {
   static int (*const orders[])(const void *, const void *) = {compare_by_size, compare_by_length,

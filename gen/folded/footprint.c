@@ -1,5 +1,5 @@
-/* footprint.c: how many bytes a rank needs, by what they are for: the one account that the
-   limits, the reports and the generated program share. */
+/* footprint.c: the bytes that a rank needs, by purpose: the one account that the limits, the
+   reports and the generated program share. */
 #include "folded/folded.h"
 
 #include <inttypes.h>
@@ -10,8 +10,8 @@ int64_t parts_bytes(void)
   return graph->memory ? graph->memory->scratch_bytes : 0;
 }
 
-/* A product may be cut along its terms, and the sums of the parts be put together: there is room
-   for sixteen of them of the largest result, within what the library makes use of. */
+/* The library may split a product along its terms and then add the partial results: there is room
+   for sixteen of the largest result, up to the most that the library uses. */
 static int64_t workspace_for(const struct op *op)
 {
   enum { PARTS = 16, LEAST = 1 << 20 };
@@ -51,7 +51,7 @@ void find_held(void)
   for (int i = 0; i < graph->nvalue; i++) {
     const struct value *v = &graph->value[i];
     if (v->role == ACTIVATION && !v->is_output) continue;
-    if (is_gradient(i) && storage_of(i) != i) continue; /* added up in its own place */
+    if (is_gradient(i) && storage_of(i) != i) continue; /* accumulated in its own place */
     held_bytes[v->role == SUMS ? GRADIENT : v->role] +=
         elements(local_shape(i, 0)) * type_bytes(v->type);
   }

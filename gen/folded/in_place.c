@@ -1,10 +1,10 @@
 /* in_place.c: which operations may write a result over what they read.
 
-   A view shows the bytes of its input. An all_reduce may sum in place. A fused kernel may, where
-   each of its threads is done with an element of the input when it writes that of the output. */
+   A view shares the bytes of its input. An all_reduce may sum in place. A fused kernel may, if each
+   of its threads has finished with the input's element when it writes the output's. */
 #include "folded/folded.h"
 
-/* Whether the two are as large on every rank, element for element. */
+/* Whether the two have parts of the same shape on every rank. */
 bool have_same_parts(int a, int b)
 {
   const struct value *v = &graph->value[a], *w = &graph->value[b];
@@ -29,8 +29,8 @@ static bool is_made_in(const struct op *kernel, int value)
   return false;
 }
 
-/* Whether they lie beside each other in one buffer, as members of a bucket do. That is known when
-   all have an offset. */
+/* Whether their bytes are disjoint in one buffer, like those of members of a bucket. Valid when all
+   have an offset. */
 static bool lie_apart(const struct memory_plan *plan, int a, int b)
 {
   if (!plan || !plan->placed) return false;
@@ -38,17 +38,17 @@ static bool lie_apart(const struct memory_plan *plan, int a, int b)
   return from + largest_bytes(a) <= other || other + largest_bytes(b) <= from;
 }
 
-/* A read in a kernel of what the kernel doesn't make itself: all that is asked of it but where the
-   value lies, which is asked for each pair of what a kernel reads and writes. */
+/* A read in a kernel of a value from outside: all facts but the value's place, which is asked for
+   each pair of a kernel's reads and writes. */
 struct outer_read {
   int value, n;       /* of body[n] */
-  int last;           /* stage in which it reads it */
-  bool ends_with_row; /* it is done with its row when the next stage begins */
-  bool elsewhere;     /* or of a part of the space: other elements than the one at hand */
+  int last;           /* the last stage that reads it */
+  bool ends_with_row; /* the read is over with its row when the next stage begins */
+  bool elsewhere;     /* or of a part of the space: other elements than the current one */
   bool reduces;
 };
 struct outer_reads {
-  const int *body; /* of which they are */
+  const int *body; /* the operations that the reads are in */
   int n;
   struct outer_read *at;
 };
@@ -67,7 +67,7 @@ static struct outer_read outer_read(const struct op *kernel, int n, int i)
                              .reduces = is_reduce(op->kind)};
 }
 
-/* Those of a kernel of the graph: found once. */
+/* The reads of a kernel of the graph, found once. */
 static const struct outer_reads *outer_reads_of(const struct op *kernel)
 {
   static const struct graph *of;
@@ -87,10 +87,9 @@ static const struct outer_reads *outer_reads_of(const struct op *kernel)
   return reads;
 }
 
-/* Whether a kernel that writes over `value` when it has come to body[k] still finds what it needs:
-   every read of these bytes is of the element that is written, and comes no later. A view may find
-   another element in these bytes. The kernel has what it makes itself at hand, wherever it leaves
-   it. */
+/* Whether a kernel that overwrites `value` at body[k] still reads right: every read of these bytes
+   is of the element that is written, and comes no later. A view may have another element at these
+   bytes. Values that the kernel makes itself are in registers, wherever it stores them. */
 static bool read_in_step(const struct memory_plan *plan, const struct op *op, int k, int value)
 {
   const struct outer_reads *reads = outer_reads_of(op);
@@ -124,7 +123,7 @@ bool overwrites(const struct op *op, int out, int *in)
   *in = NONE;
   if (op->kind == OP_fused) return true;
   if (!collective_row[op->kind].in_place && op->kind != OP_to_partial) return false;
-  /* A bucket makes each of its values of one. */
+  /* Each result of a bucket is made from one input. */
   *in = graph->op[graph->value[out].op].in[0];
   return true;
 }

@@ -2,13 +2,13 @@
 
    Takes   functions in their final order, each value marked if it is stored.
    Leaves  graph->kernel_forms: for each class of ranks whose parts have the same shapes, and each
-           fused operation, the scheme by which its kernel goes over the elements, the width of its
-           vectors, its threads and blocks, and the scratch that it needs (target/form.c); and how
-           every value is aligned, which the width follows from.
+           fused operation, the scheme of its kernel, the width of its vectors, its threads and
+           blocks, and its scratch (target/form.c); and the alignment of every value, which
+           determines the width.
 
-   It runs before the pass `memory`, as that adds up the scratch. Alignments need no offsets of the
-   arena: storages begin at multiples of 64 bytes there. A dump tells of the forms in comments, and
-   they are decided anew when it has been read. */
+   It runs before the pass `memory`, which adds up the scratch. Alignments need no offsets in the
+   arena: storages begin at multiples of 64 bytes there. A dump has the forms in comments; a program
+   read from a dump gets them anew. */
 #include "folded/folded.h"
 
 /* The fused operations that functions run. */

@@ -1,7 +1,7 @@
-/* lifetimes.c: from when to when each value lives, and how many of a family are kept.
+/* lifetimes.c: the lifetimes of values, and how many of a family are kept.
 
    A program point is the index of an operation in the order of each_op. A value lives from the
-   point that makes it to the last one that reads it. What a loop reads and did not make itself
+   point that makes it to the last one that reads it. A value that a loop reads but does not make
    lives until the loop ends. An asynchronous collective reads and writes until its await. */
 #include "folded/folded.h"
 
@@ -16,7 +16,7 @@ static void add_point(void *to, int op, int times)
   add(&l->op, op);
 }
 
-/* Tables that have room for the graph as it is now, all zero. */
+/* All-zero tables with room for the current graph. */
 static void clear_tables(struct lifetimes *l)
 {
   size_t values = (size_t)graph->nvalue + 1, ops = (size_t)graph->nop + 1,
@@ -98,8 +98,8 @@ bool is_loop_body(int function)
 /* -------------------------------------------------------------------------- what a point touches
  */
 
-/* An await stands for the end of what it awaits, and of what that follows, if that has not been
-   awaited before. */
+/* An await is the end of its collective, and of that one's predecessors that have not been awaited
+   before. */
 int reads_at(const struct lifetimes *l, int at, int *list)
 {
   const struct op *op = op_at(l, at);
@@ -154,15 +154,15 @@ static bool is_part_of(int function, int body)
   return graph->function[function].is_part && graph->function[function].body == body;
 }
 
-/* How many iterations ahead the part of a loop's body is called. */
+/* The number of iterations by which the part of a loop's body is called ahead. */
 static int prefetch_distance_of(int part)
 {
   const struct function *f = &graph->function[part];
   return scheduled(&graph->op[f->op[f->nop - 1]])->prefetch_distance;
 }
 
-/* How much of a family must be kept for a reader: only this module's value, the neighbour's too, or
-   all. Outside the loop only what the last module made is there without keeping more. */
+/* How many values of a family a reader needs: only this module's, the neighbour's too, or all.
+   Outside the loop the last module's value exists without keeping more. */
 static int depth_for(int value, int maker, int reader)
 {
   const struct value *v = &graph->value[value];
@@ -170,7 +170,7 @@ static int depth_for(int value, int maker, int reader)
   int count = graph->function[maker].count;
   if (v->step) return reader == maker ? 2 : count;
   if (reader == maker || is_part_of(reader, maker)) return 1;
-  /* What is issued for later iterations is written while this iteration's is read. */
+  /* A value issued for later iterations is written while this iteration's is read. */
   if (is_part_of(maker, reader)) return 1 + prefetch_distance_of(maker);
   int last = graph->function[maker].upward ? count - 1 : 0;
   return !is_loop_body(reader) && v->index == last ? 1 : count;
@@ -187,9 +187,9 @@ static void widen(struct lifetimes *l, int value, int reader)
   if (v->step) widen(l, v->initial, reader);
 }
 
-/* A collective may be issued for a later iteration, and awaited. Its input needs no second place:
-   that of the iteration before is done when it is made. It needs one for each iteration of its
-   prefetch distance. */
+/* A collective may be issued for a later iteration, and awaited there. Its input needs no second
+   place: the previous iteration's is dead when it is made. Its result needs one for each iteration
+   of its prefetch distance. */
 static void widen_at(struct lifetimes *l, int value, int at)
 {
   const struct op *op = op_at(l, at);
@@ -205,7 +205,7 @@ static void widen_at(struct lifetimes *l, int value, int at)
 /* ------------------------------------------------------------------------------------- lifetimes
  */
 
-/* What is gathered for all batches of a step is there until the last has read it. */
+/* A value gathered for all batches of a step lives until the last batch has read it. */
 static int until_batches_end(const struct lifetimes *l, int kept, int reader)
 {
   int op = graph->value[kept].op;
@@ -213,7 +213,7 @@ static int until_batches_end(const struct lifetimes *l, int kept, int reader)
   return gathered && is_of_batch(graph->function[reader].phase) ? l->end_of_batches : 0;
 }
 
-/* A loop reads what it did not make itself in each of its rounds: that lives until the last. */
+/* Each iteration of a loop reads what the loop did not make: that lives until the last one. */
 static void read_at(struct lifetimes *l, int value, int at)
 {
   const struct value *v = &graph->value[value];
@@ -227,8 +227,8 @@ static void read_at(struct lifetimes *l, int value, int at)
   if (a->last < until) a->last = until;
 }
 
-/* each_op meets a part of a loop's body once, but each call of it runs what it does for another
-   round. What the part makes and reads itself is there as long as it runs. */
+/* each_op meets a part of a loop's body once, but each call of it runs the part for another
+   iteration. Values that the part itself makes and reads live as long as it runs. */
 static void run_part_at(struct lifetimes *l, int part, int at)
 {
   const struct function *f = &graph->function[part];
@@ -290,13 +290,13 @@ void widen_lifetimes(struct lifetimes *l)
   }
 }
 
-/* Where the operation at `at` is asynchronous it ends at its await. */
+/* An asynchronous operation at `at` ends at its await. */
 bool ends_at(const struct lifetimes *l, int value, int at)
 {
   int last = l->plan->of[value].last, await = l->await_at[l->op.at[at]];
   if (last == at) return true;
   if (await == NONE || last != await) return false;
-  int predecessor = scheduled(op_at(l, at))->chained_to; /* it is done when this one starts */
+  int predecessor = scheduled(op_at(l, at))->chained_to; /* it ends before this one starts */
   int storage = representative(l->plan, value);
   for (int k = at + 1; k < await; k++) {
     if (op_at(l, k)->kind == OP_await && op_at(l, k)->awaits == predecessor) continue;

@@ -1,13 +1,13 @@
-/* liveness.c: an order of a function's operations in which little is alive at once, and how much
-   that is. */
+/* liveness.c: an order of a function's operations with few live bytes, and the number of live
+   bytes. */
 #include "folded/folded.h"
 
 #include <string.h>
 
 static int *readers; /* by value: later operations that read its bytes */
 static int *missing; /* by value: later operations that make it, or a chunk of it */
-static bool *leaves; /* another function reads it: it is not freed here */
-static int *shown;   /* the value whose bytes it shows: a view has none of its own */
+static bool *leaves; /* another function reads it: it does not die here */
+static int *shown;   /* the value whose bytes it shares: a view has none of its own */
 static bool *wanted; /* it has readers: a kernel's other outputs die at once */
 
 int *read_list, *write_list;
@@ -42,7 +42,7 @@ static int shown_by(int value)
   return has_no_bytes(value) ? shown_by(graph->op[graph->value[value].op].in[0]) : value;
 }
 
-/* Values come in order, so it is mostly known already what a view shows. */
+/* Values come in order, so the value that a view shares is mostly known already. */
 static void find_shown(void)
 {
   for (int i = 0; i < graph->nvalue; i++) {
@@ -51,8 +51,8 @@ static void find_shown(void)
   }
 }
 
-/* The values whose bytes are needed until an operation is done. A value that is reduced in place
-   has only its new name then. */
+/* The values whose bytes are needed until an operation is done. After an in-place reduction a value
+   has only its new name. */
 static int needed_by(const struct op *op, int *list)
 {
   const struct op *begun = op->kind == OP_await ? &graph->op[op->awaits] : NULL;
@@ -91,8 +91,8 @@ static int64_t weight(int value)
   return weights[value];
 }
 
-/* What it adds to the live bytes when the operation begins to make it: the first of its chunks
-   does. */
+/* The live bytes that the operation adds by starting `value`: only the first of its chunks adds
+   any. */
 static int64_t weight_made(const struct op *op, int value)
 {
   bool adds = op->nin && op->in[op->nin - 1] == value;
@@ -100,7 +100,7 @@ static int64_t weight_made(const struct op *op, int value)
   return begins ? weight(value) : 0;
 }
 
-/* What running the operation would add to the live bytes. */
+/* The live bytes that the operation would add. */
 static int64_t growth(const struct op *op)
 {
   widen_lists(op);
@@ -117,8 +117,8 @@ static bool dies(int value)
   return readers[shown[value]] == 1 && !leaves[shown[value]];
 }
 
-/* The bytes of results in the place of inputs that are read for the last time: of the first nin
-   of read_list. */
+/* The bytes of results that take the place of inputs read for the last time: of the first nin of
+   read_list. */
 static int64_t find_replaced(const struct op *op, int nin)
 {
   int64_t sum = 0;
@@ -135,7 +135,7 @@ static int64_t find_replaced(const struct op *op, int nin)
   return sum;
 }
 
-/* What an operation replaced when these of its inputs died, at the last question. */
+/* The bytes that an operation replaced when these of its inputs died, as last computed. */
 struct replaced {
   bool known;
   struct list dying;
@@ -144,7 +144,7 @@ struct replaced {
 static struct replaced *last_replaced; /* by operation */
 static int replaced_room;
 
-/* Whether the same inputs die as at the last question; records them. */
+/* Whether the same inputs die as last time; records them. */
 static bool die_as_before(struct replaced *last, int nin)
 {
   int n = 0;
@@ -188,7 +188,7 @@ static int64_t run(const struct op *op)
   return sum;
 }
 
-/* Counts the readers in a section of operations; nothing that it makes exists yet. */
+/* Counts the readers in a section of operations; nothing that it makes is live yet. */
 static void begin(const int *op, int n)
 {
   for (int i = 0; i < n; i++) {
@@ -212,12 +212,12 @@ int64_t peak_of(const int *op, int n)
   return peak;
 }
 
-static int64_t lives; /* live_bytes of the program as it is */
-static int64_t asked; /* how many operations were looked at in such questions */
+static int64_t lives; /* live_bytes of the current program */
+static int64_t asked; /* the operations visited in such queries */
 
-/* Takes the better order, unless more is alive in it, somewhere in the program: only memory.c
-   knows which values share bytes. Each question walks the whole program, so a very long one
-   keeps the rest as it is. */
+/* Takes the better order, unless it has more live bytes anywhere in the program: only memory.c
+   knows which values share bytes. Each query walks the whole program, so a very long one keeps the
+   rest of its order. */
 static void take_over(int *op, const int *better, int n)
 {
   enum { MOST_ASKED = 500000 };
@@ -260,14 +260,14 @@ static void order_stretch(int *op, int n)
   if (peak_of(better, n) < peak_of(op, n)) take_over(op, better, n);
 }
 
-/* Which functions read a value before functions are changed: one, or several; and whether
-   another iteration reads it. */
+/* Which functions read a value before functions are changed: one, or several; and whether another
+   iteration reads it. */
 struct reading {
   enum { BY_NONE, BY_ONE, BY_SEVERAL } by;
   int function;
   bool steps;
 };
-static struct reading *reading; /* by value whose bytes they are */
+static struct reading *reading; /* by the value that owns the bytes */
 
 static void note_reading(int value, int function, bool steps)
 {
@@ -293,7 +293,7 @@ static void find_reading(void)
     }
 }
 
-/* Like mark_leaving, while functions are as find_reading found them. */
+/* Like mark_leaving, for functions as find_reading found them. */
 static void mark_leaving_in_order(int mine)
 {
   for (int i = 0; i < graph->nvalue; i++) {
@@ -302,8 +302,8 @@ static void mark_leaving_in_order(int mine)
   }
 }
 
-/* Marks values that others than `mine` read: they outlive the function, or the iteration of a
-   loop. */
+/* Marks values that other functions than `mine` read: they outlive the function, or the iteration
+   of a loop. */
 static void mark_leaving(const struct function *mine)
 {
   memset(leaves, 0, (size_t)graph->nvalue);

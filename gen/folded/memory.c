@@ -1,17 +1,17 @@
-/* memory.c: the pass `memory`: where every value lies.
+/* memory.c: the pass `memory`: the place of every value in memory.
 
    Takes   functions in their final order, each value marked if it is stored; the forms of kernels,
-           for the scratch that they need beside the arena.
+           for the scratch that they need outside the arena.
    Leaves  graph->memory: for each stored activation a range of bytes in the arena, such that no two
-           which live at the same time overlap; the same on every rank (sizes are those of the
-           largest shard, on rank 0). Values that alias share bytes (alias.c): a result lies in the
-           place of an input that it overwrites, a view in that of what it shows. Parameters,
-           gradients, states, batch, loss and outputs have places of their own. Of a value that the
-           modules of a list make alike, one is kept for all of them, two where the neighbour reads
-           it, or one for each where the backward does. Which range, arena_offsets.c finds.
+           with overlapping lifetimes overlap; the same on every rank (sizes are those of the
+           largest shard, on rank 0). Values that alias share bytes (alias.c): a result those of an
+           input that it overwrites, a view those of its input. Parameters, gradients, states,
+           batch, loss and outputs have places of their own. A family of equal modules' values has
+           one place for all, two if a neighbour reads it, or one for each if the backward does.
+           arena_offsets.c finds the ranges.
 
-   Other passes ask what would live at once. That is found in a memory plan of its own, and changes
-   nothing in the graph. */
+   Other passes query the live bytes of their candidates. Such a query has a memory plan of its own,
+   and does not change the graph. */
 #include "folded/folded.h"
 
 static void find_storages(struct lifetimes *l)
@@ -29,7 +29,7 @@ static void find_storages(struct lifetimes *l)
 /* ------------------------------------------------------------------------------------------ trials
  */
 
-/* The last question, for its tables, which serve the next one too. */
+/* The last query; its tables serve the next one. */
 struct trial {
   const struct graph *of;
   struct lifetimes lifetimes;
@@ -56,8 +56,8 @@ static void touch_values_of(void *to, int id, int times)
   if (op->packed) touch(to, op->buffer);
 }
 
-/* The values that the program touches: of a list of modules few but the first one's. Sums have one
-   place, whether or not the program touches all of them. */
+/* The values that the program touches: few in a list of modules except the first one's.
+   Accumulators have one place, whether or not the program touches all of them. */
 static void list_touched(struct trial *t)
 {
   struct lifetimes *l = &t->lifetimes;
@@ -78,7 +78,7 @@ static struct trial *begin_trial(void)
   return &trial;
 }
 
-/* The storages of the program as it stands, ready to be placed. */
+/* The storages of the current program, ready to be placed. */
 static struct trial *run_trial(void)
 {
   struct trial *t = begin_trial();
@@ -120,7 +120,7 @@ static int **gradients_of_families(void)
   return gradient;
 }
 
-/* Where a value lies in the end; the offset of its storage is known. */
+/* The final place of a value; the offset of its storage is known. */
 static void find_place(struct lifetimes *l, int value, int *const *gradient)
 {
   const struct value *v = &graph->value[value];
@@ -159,7 +159,7 @@ static struct memory_plan *finished_plan(struct lifetimes *l)
   struct memory_plan *plan = l->plan;
   int *const *gradient = gradients_of_families();
   for (int i = 0; i < graph->nvalue; i++) find_place(l, i, gradient);
-  l->plan = NULL; /* the next question makes one of its own */
+  l->plan = NULL; /* the next query makes one of its own */
   return plan;
 }
 
