@@ -1,11 +1,10 @@
-// A stand-in for CUDA that exists for tests only: how the ranks of its NCCL make sure of one
-// another.
+// A stand-in for CUDA, for tests only: the checks between the ranks of its NCCL.
 //
-// Before ranks do anything together they tell one another what they are about to do, over a
-// communicator of MPI that serves nothing else and that all communicators of NCCL share. So what
-// one rank tells another arrives in the order of the calls, and a rank that is in another
-// collective, or in one of another communicator, count, type or operation, is found at once. One
-// that never comes is found after CUDA_ON_CPU_DEADLINE seconds (60 unless set).
+// Before every common operation the ranks exchange notices about it, over an MPI communicator that
+// serves nothing else and that all NCCL communicators share. So notices arrive in the order of the
+// calls, and a rank that is in another collective, or in one of another communicator, count, type
+// or operation, is detected at once. A rank that never comes is detected after CUDA_ON_CPU_DEADLINE
+// seconds (60 unless set).
 #include "nccl_inside.h"
 
 #include <cstdio>
@@ -33,7 +32,7 @@ template <> void divide<__nv_bfloat16>(void *data, size_t count, int by)
   for (size_t i = 0; i < count; i++) x[i] = __float2bfloat16_rn(__bfloat162float(x[i]) / (float)by);
 }
 
-// MPI knows no bfloat16: each step of a reduction is done in float, and rounded.
+// MPI has no bfloat16: each step of a reduction is computed in float, and rounded.
 template <float (*two)(float, float)>
 void reduce_bfloat16(void *from, void *to, int *count, MPI_Datatype *)
 {
@@ -67,8 +66,8 @@ MPI_Op make_op(MPI_User_function *reduce)
   return op;
 }
 
-// Where the program did not begin MPI itself, it need not end it either. A program that fails must
-// not wait for ranks that go on.
+// A program that did not initialise MPI itself need not finalise it either. A program that fails
+// must not wait for the ranks that continue.
 void end_mpi(int status, void *)
 {
   int ended;

@@ -1,5 +1,5 @@
-// A stand-in for CUDA that exists for tests only: the arithmetic that nvcc gives to device code
-// beyond what <math.h> has. Rounding is the nearest throughout, as the names with _rn ask.
+// A stand-in for CUDA, for tests only: the arithmetic of device code that <math.h> lacks. Rounding
+// is to nearest throughout, as the names with _rn say.
 #include "cuda_runtime.h"
 
 #include <climits>
@@ -90,7 +90,7 @@ float __saturatef(float x) noexcept
   return x > 0 ? (x < 1 ? x : 1) : 0; // NaN gives 0
 }
 
-// Beyond the range of the result the nearest that there is; NaN gives 0.
+// Saturates beyond the range of the result; NaN gives 0.
 static int to_int(float x)
 {
   if (x != x) return 0;
@@ -175,7 +175,7 @@ unsigned __brev(unsigned x) noexcept
   for (int i = 0; i < 32; i++) y |= (x >> i & 1) << (31 - i);
   return y;
 }
-// Each nibble of the selector names one of the eight bytes of x and y, or its sign's repetition.
+// Each nibble of the selector selects one of the eight bytes of x and y, or its replicated sign.
 unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) noexcept
 {
   const uint64_t bytes = (uint64_t)y << 32 | x;

@@ -1,4 +1,4 @@
-// A stand-in for CUDA that exists for tests only: the communicators of its NCCL.
+// A stand-in for CUDA, for tests only: the communicators of its NCCL.
 #include "nccl_inside.h"
 
 #include <cstdio>
@@ -35,7 +35,7 @@ ncclComm_t new_comm(MPI_Comm mpi, uint64_t id, const char *name)
   return comm;
 }
 
-// NCCL takes one rank for each GPU of a host; NCCL_HOSTID makes a process another host.
+// NCCL accepts one rank per GPU of a host; NCCL_HOSTID makes a process count as another host.
 void name_host(char *text, size_t bytes)
 {
   const char *given = getenv("NCCL_HOSTID");
@@ -49,7 +49,7 @@ void name_host(char *text, size_t bytes)
 
 const char MARK[] = "cuda_on_cpu unique id";
 
-// What a config, or none, says; `parent` is the communicator that is split.
+// The settings of a config, or the defaults; `parent` is the communicator that is split.
 struct settings {
   bool blocking;
   std::string name;
@@ -71,7 +71,7 @@ settings read_config(const char *call, const ncclConfig_t *config, ncclComm_t pa
   return s;
 }
 
-// One that does not block is made when ncclCommGetAsyncError has said so, at the second question.
+// A non-blocking communicator is ready when ncclCommGetAsyncError says so, at its second call.
 void heed(ncclComm_t comm, const settings &s)
 {
   comm->blocking = s.blocking;
@@ -138,7 +138,7 @@ void free_comm(const char *call, ncclComm_t comm)
 {
   check_alive(call, comm);
   comms.erase(comm);
-  delete comm; // MPI's own is kept: to free it would take all members at once
+  delete comm; // MPI's own stays: freeing it is collective
 }
 } // namespace
 

@@ -1,8 +1,8 @@
-// A stand-in for CUDA that exists for tests only: cuBLASLt over CBLAS, of float32 and bfloat16.
+// A stand-in for CUDA, for tests only: cuBLASLt over CBLAS, for float32 and bfloat16.
 //
-// The one algorithm that its heuristics name remembers for what it was asked: cublasLtMatmul takes
-// it for that product alone, of matrices that begin where it was told that they may. It scribbles
-// over the workspace that it asked for.
+// Its heuristics return one algorithm, which records the request: cublasLtMatmul accepts it for
+// that product alone, with matrices of the requested alignment. It overwrites the workspace that it
+// requested with garbage.
 #include "cublasLt.h"
 #include "stand_in.h"
 
@@ -29,7 +29,7 @@ struct cublasLtOperation {
   cublasOperation_t op_a, op_b;
   cublasLtEpilogue_t epilogue;
   void *bias, *aux;
-  long long aux_ld, aux_step; // aux_step: from one of a batch to the next
+  long long aux_ld, aux_step; // aux_step: distance within a batch
 };
 
 struct cublasLtPreference {
@@ -62,7 +62,7 @@ template <class T> cublasStatus_t destroy(const char *call, const char *what, T 
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// An attribute's new value, of the size that it has.
+// An attribute's new value, with a check of its size.
 template <class T> T attribute(const char *call, int which, const void *from, size_t bytes)
 {
   T value;
@@ -83,7 +83,7 @@ size_t size_of(const char *call, cudaDataType type)
 CBLAS_TRANSPOSE transpose(const char *call, cublasOperation_t op)
 {
   if (op == CUBLAS_OP_N) return CblasNoTrans;
-  if (op == CUBLAS_OP_T || op == CUBLAS_OP_C) return CblasTrans; // of real numbers
+  if (op == CUBLAS_OP_T || op == CUBLAS_OP_C) return CblasTrans; // real numbers
   fail(call, "unknown operation %d", (int)op);
 }
 
@@ -96,7 +96,7 @@ float read_number(const char *at, size_t bytes)
   return x;
 }
 
-// To the nearest with so few bits of the fraction, of two as near to the even one.
+// To the nearest with so many bits of the fraction, ties to even.
 float rounded(float x, int bits)
 {
   uint32_t u, below = 1u << (23 - bits);
@@ -143,7 +143,7 @@ struct matrix {
   {
     return {element(of, 0, 0), (size_t)is.rows * size, (size_t)is.ld * size, (size_t)is.columns};
   }
-  // One of the batch without gaps, as float32.
+  // One matrix of the batch without gaps, as float32.
   std::vector<float> widened(int of, bool tf32) const
   {
     std::vector<float> x((size_t)(is.rows * is.columns));
@@ -205,7 +205,7 @@ void check_layout(const char *call, const matrix &x)
     fail(call, "leading dimension %lld of %s, which has %lld rows", is.ld, x.name, is.rows);
 }
 
-// What the descriptors say, before it is known where the matrices lie.
+// The product of the descriptors, without the addresses of the matrices.
 product described(const char *call, cublasLtMatmulDesc_t operation, const matrix &a,
                   const matrix &b, const matrix &c, const matrix &d)
 {
@@ -257,7 +257,7 @@ uint64_t hash_of(const product &p)
   return h;
 }
 
-// data: magic, the product, alignments, that of the bias, that of aux, the workspace
+// data: magic, the product, alignments of the matrices, of the bias and of aux, the workspace
 uint64_t alignment_of(const void *p)
 {
   const uint64_t at = reinterpret_cast<uintptr_t>(p), lowest = at & (~at + 1);
@@ -304,7 +304,7 @@ size_t bias_bytes(const product &p)
   return (size_t)(p.is.epilogue == CUBLASLT_EPILOGUE_BGRADB ? p.n : p.m) * p.d.size;
 }
 
-// Of one of the batch.
+// For one product of the batch.
 stretches aux_of(const product &p, int of)
 {
   bool has = has_aux(p.is.epilogue);
@@ -335,7 +335,7 @@ void check_places(const char *call, const product &p)
 
 // ---- computing
 
-// The sums of one of the batch, without gaps.
+// The sums of one product of the batch, without gaps.
 std::vector<float> sums_of(const product &p, int of, float alpha, float beta)
 {
   const bool tf32 = p.is.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -370,7 +370,7 @@ void finish_column(const product &p, int of, float *x, int j, std::vector<double
     char *aux = static_cast<char *>(p.is.aux) +
                 (size_t)(of * p.is.aux_step + j * p.is.aux_ld + i) * p.d.size;
     if (e & CUBLASLT_EPILOGUE_BIAS) x[i] += read_number(bias, p.d.size);
-    if (e & CUBLASLT_EPILOGUE_RELU) x[i] = x[i] > 0 ? x[i] : 0; // of NaN, too
+    if (e & CUBLASLT_EPILOGUE_RELU) x[i] = x[i] > 0 ? x[i] : 0; // NaN becomes 0, too
     if ((e & CUBLASLT_EPILOGUE_GELU_AUX) == CUBLASLT_EPILOGUE_GELU_AUX)
       write_number(aux, p.d.size, x[i]);
     if (e & CUBLASLT_EPILOGUE_GELU) x[i] = gelu(x[i]);

@@ -1,4 +1,4 @@
-// A stand-in for CUDA that exists for tests only: devices and errors.
+// A stand-in for CUDA, for tests only: devices and errors.
 #include "nvtx3/nvToolsExt.h"
 #include "stand_in.h"
 

@@ -1,4 +1,4 @@
-// A stand-in for CUDA that exists for tests only: how it fails.
+// A stand-in for CUDA, for tests only: its failures.
 #define OMPI_SKIP_MPICXX  1
 #define MPICH_SKIP_MPICXX 1
 #include "stand_in.h"

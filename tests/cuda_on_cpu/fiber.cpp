@@ -1,8 +1,8 @@
-// A stand-in for CUDA that exists for tests only: fibers, of which each thread of a block is one.
+// A stand-in for CUDA, for tests only: fibers; each thread of a block is one.
 //
-// A switch keeps the registers that a call leaves alone on the stack and changes stacks: some ten
-// instructions. Where they are not x86-64's, _setjmp and _longjmp do it, and ucontext begins a
-// fiber. The address sanitizer is told of every switch.
+// A switch saves the callee-saved registers on the stack and changes stacks: some ten instructions.
+// On processors other than x86-64 _setjmp and _longjmp do it, and ucontext begins a fiber. The
+// address sanitizer is notified of every switch.
 #undef _FORTIFY_SOURCE // its longjmp refuses to change stacks
 #include "stand_in.h"
 
@@ -27,14 +27,14 @@ namespace cuda_on_cpu
 {
 struct fiber {
 #ifdef __x86_64__
-  void *top; // of its stack, while another one runs
+  void *top; // of its stack, while another fiber runs
 #else
   jmp_buf registers;
   ucontext_t beginning;
   bool begun;
 #endif
   char *guard;       // one page below the stack
-  const void *stack; // its lowest address; the host's is learnt at the first switch from it
+  const void *stack; // its lowest address; the host's is set at the first switch from it
   size_t bytes;
   void *fake_stack; // the sanitizer's
   void (*body)();
@@ -84,7 +84,7 @@ static void begin()
 }
 
 #ifdef __x86_64__
-// Leaves its registers and the stack's top at *from, and goes on where `to` was left.
+// Saves the registers and the stack's top at *from, and continues at `to`.
 extern "C" void cuda_on_cpu_change_stack(void **from, void *to);
 __asm__(R"(
 .text
@@ -110,10 +110,10 @@ cuda_on_cpu_change_stack:
 .size cuda_on_cpu_change_stack, . - cuda_on_cpu_change_stack
 )");
 
-// A stack that looks as if `begin` had been left at its first instruction, called by nobody.
+// Builds a stack as if a switch had left `begin` at its first instruction, without a caller.
 static void prepare(fiber *f)
 {
-  // Stacks that begin at the same place of a page would meet in the same few lines of the cache.
+  // Stacks with the same offset in a page would share the same few cache lines.
   const size_t shift = fibers.size() % 32 * 128;
   void **top = reinterpret_cast<void **>(stack_of(f) + f->bytes - shift);
   top[-1] = nullptr;

@@ -1,9 +1,9 @@
-// A stand-in for CUDA that exists for tests only: capturing work into a graph, and running it.
+// A stand-in for CUDA, for tests only: captures work into a graph, and runs it.
 //
-// A stream that captures does nothing: what it is given becomes nodes, each after those that its
-// stream had come to. Events carry that to other streams, which so come into the capture. A launch
-// runs the nodes in the order of their capture. For the order that is checked (order.cpp) they are
-// ordered by their edges alone: each captured stream is an actor of its own.
+// Work on a capturing stream does not run: it becomes nodes, each after those that its stream has
+// reached. Events carry that to other streams, which so join the capture. A launch runs the nodes
+// in the order of their capture. The order that is checked (order.cpp) has only their edges: each
+// captured stream is an actor of its own.
 #include "streams_inside.h"
 
 #include <algorithm>
@@ -19,14 +19,14 @@ struct CUgraph_st {
 struct CUgraphExec_st {
   CUgraph_st graph;
   std::vector<unsigned> actors; // one for each lane
-  clocks done;                  // what its last launch was over with
+  clocks done;                  // the clock at the end of its last launch
 };
 
 namespace
 {
 std::set<cudaGraph_t> graphs;
 std::set<cudaGraphExec_t> executables;
-std::set<std::shared_ptr<capture>> captures; // that are open
+std::set<std::shared_ptr<capture>> captures; // open captures
 
 size_t lane_of(capture &c, cudaStream_t stream)
 {
@@ -40,7 +40,7 @@ void add_tips(tips &to, const tips &from)
     if (std::find(to.begin(), to.end(), t) == to.end()) to.push_back(t);
 }
 
-// Fails where a piece of work is not followed by what the first stream has come to.
+// Fails if the first stream has not joined a piece of work.
 void check_joined(const capture &c)
 {
   std::vector<bool> followed(c.nodes.size());
@@ -198,8 +198,8 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream)
   return cudaSuccess;
 }
 
-// All of the graph comes after what the stream has come to, and after its own last launch; what
-// the stream does next comes after all of it.
+// The whole graph comes after the earlier work of the stream, and after its own last launch; later
+// work of the stream comes after the whole graph.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
 {
   const char *call = "cudaGraphLaunch";

@@ -1,9 +1,9 @@
-// A stand-in for CUDA that exists for tests only: runs a kernel's threads over its grid and block.
+// A stand-in for CUDA, for tests only: runs a kernel's threads over its grid and block.
 //
-// Blocks run one after another. Within a block each warp runs as far as it can before the next one
-// does, so that a missing barrier shows. A fiber runs a warp's threads in a row for as long as none
-// of them waits; a thread that waits keeps its fiber, and hands on to the next thread that can run.
-// Where no thread can, the block is stuck, and the message says who waits where.
+// Blocks run one after another. Within a block each warp runs as far as it can before the next one,
+// so that a missing barrier shows. A fiber runs a warp's threads in a row as long as none of them
+// waits; a waiting thread keeps its fiber, and another fiber runs the next thread that can run. If
+// no thread can run, the block is stuck, and the message says which threads wait where.
 // CUDA_ON_CPU_ORDER=backward runs blocks, warps and threads from the last to the first.
 #include "kernel_inside.h"
 
@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <vector>
 
-// Where the shared variables lie, if there are any.
+// The shared variables, if there are any.
 extern char __start_cuda_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_cuda_shared[] __attribute__((weak, visibility("hidden")));
 
@@ -30,7 +30,7 @@ unsigned current;
 
 namespace
 {
-const size_t SHARED = 48 * 1024, MOST_SHARED = 227 * 1024; // dynamic: of any kernel, when asked for
+const size_t SHARED = 48 * 1024, MOST_SHARED = 227 * 1024; // dynamic: of any kernel, on request
 const unsigned NOBODY = MAX_THREADS, POISONED_BLOCKS = 8;
 
 const std::function<void()> *kernel_body;
@@ -39,10 +39,10 @@ uint64_t blocks_begun;
 unsigned live; // threads of the block that have not ended
 std::vector<fiber *> idle;
 bool backward;
-int counted, last_counted;              // predicates at the barrier, and at the last one
+int counted, last_counted;              // predicates at the current barrier, and at the last one
 std::map<const void *, size_t> allowed; // dynamic shared memory, by kernel
-size_t shared_bytes;                    // that the block has
-char *shared_end;                       // behind which nobody may touch
+size_t shared_bytes;                    // of the block
+char *shared_end;                       // the end of accessible memory
 
 void live_on();
 
@@ -75,7 +75,7 @@ bool waits(unsigned t)
 
 // ---- who runs
 
-// Lets all go on if every live thread waits at the block's barrier; false if one does not.
+// Opens the barrier if every live thread of the block waits at it; else returns false.
 bool open_barrier()
 {
   unsigned first = NOBODY;
@@ -98,13 +98,13 @@ bool open_barrier()
   return true;
 }
 
-// The first of a warp's lanes to run, of these, in the order in which threads run.
+// The first of these lanes of a warp in the order in which threads run.
 unsigned first_of(unsigned lanes)
 {
   return backward ? WARP - 1 - (unsigned)__builtin_clz(lanes) : (unsigned)__builtin_ctz(lanes);
 }
 
-// The thread that runs next in a warp, the lanes behind the current one first, or NOBODY.
+// The thread that runs next in a warp, starting after the current lane, or NOBODY.
 unsigned next_in(unsigned w, unsigned lane)
 {
   const unsigned lanes = warps[w].unstarted | warps[w].ready;
@@ -113,7 +113,7 @@ unsigned next_in(unsigned w, unsigned lane)
   return w * WARP + first_of(behind ? behind : lanes);
 }
 
-// The thread that runs next in the block, from a warp on; NOBODY where all have ended.
+// The thread that runs next in the block, starting at warp w; NOBODY if all have ended.
 unsigned next_from(unsigned w)
 {
   for (;;) {
@@ -152,7 +152,7 @@ void run_thread(unsigned t, fiber *self)
   if (w.in_call) try_calls(w);
 }
 
-// Goes on with a thread on its own fiber, or on an idle one.
+// Continues a thread on its own fiber, or starts it on an idle one.
 void switch_to(fiber *self, unsigned t)
 {
   const unsigned bit = 1u << t % WARP;
@@ -170,8 +170,8 @@ void switch_to(fiber *self, unsigned t)
   switch_fiber(self, f);
 }
 
-// A fiber's life: the thread that it was woken for, and then whichever is next. Where that one has
-// begun on another fiber, or where none is left, this one is idle.
+// The loop of a fiber: runs the thread that it was started for, then the next ones. If the next one
+// has a fiber already, or none is left, this fiber becomes idle.
 void live_on()
 {
   fiber *const self = threads[current].on;
@@ -225,7 +225,7 @@ void run_block()
   switch_to(host_fiber(), next_from(backward ? warp_count - 1 : 0));
 }
 
-// The dynamic shared memory ends where nobody may touch; it begins aligned to 16 bytes.
+// The dynamic shared memory ends at an inaccessible page; it begins aligned to 16 bytes.
 void make_shared(size_t bytes)
 {
   static const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = 256 * 1024;

@@ -1,10 +1,10 @@
-// A stand-in for CUDA that exists for tests only: device memory.
+// A stand-in for CUDA, for tests only: device memory.
 //
-// An allocation is a mapping of its own between two stretches of addresses that nobody may touch,
-// placed so that it ends as close to the second as its alignment of 256 bytes lets it. It begins as
-// bytes of 0xff, which read as NaN, and so do the few bytes left on its page before and behind it:
-// a change of those is an overrun. Outside kernels and library calls nobody may touch it either, so
-// that a host that forgets a copy is caught by the processor.
+// An allocation is a mapping of its own between two inaccessible ranges of addresses. It ends as
+// close to the second as its alignment of 256 bytes allows. Its bytes begin as 0xff, which reads as
+// NaN, and so do the few bytes before and after it on its pages: a change of those is an overrun.
+// Outside kernels and library calls it is inaccessible, too, so that the processor catches a host
+// that forgets a copy.
 #include "cells.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ const size_t GUARD = 64 << 20; // addresses only
 const size_t POISON = 2 << 20; // the file's length
 
 struct allocation {
-  char *mapping; // begins and ends with GUARD bytes that are always closed
+  char *mapping; // begins and ends with GUARD inaccessible bytes
   size_t mapped;
   char *inner; // the pages between
   size_t inner_bytes;
@@ -48,7 +48,7 @@ size_t total_memory()
   return (size_t)setting("CUDA_ON_CPU_MEMORY_MIB", 16 * 1024) << 20;
 }
 
-// The allocation that begins at or last before p, or end().
+// The allocation with the highest start that is at most p, or end().
 std::map<char *, allocation>::iterator at_or_before(const void *p)
 {
   auto next = allocations.upper_bound(static_cast<char *>(const_cast<void *>(p)));
@@ -72,7 +72,7 @@ int poison_file()
   return file;
 }
 
-// The addresses of all device memory, and those of its cells. Nothing is behind them yet.
+// Reserves the addresses of all device memory, and of its cells. Nothing is mapped yet.
 bool reserve_addresses()
 {
   if (device_bytes) return true;
@@ -87,7 +87,7 @@ bool reserve_addresses()
   return true;
 }
 
-// Where so many addresses are free, behind the last that were given, or null.
+// The start of so many free addresses, after the last allocation, or null.
 char *find_addresses(size_t bytes)
 {
   static char *next;
@@ -111,7 +111,7 @@ char *end_of_pages(const allocation &a)
   return a.inner + a.inner_bytes;
 }
 
-// Maps an allocation of a.bytes and gives where it begins; null where there are no addresses left.
+// Maps an allocation of a.bytes and returns its start; null if there are no addresses left.
 char *map(allocation &a)
 {
   a.inner_bytes = round_up(round_up(a.bytes, ALIGNMENT), (size_t)sysconf(_SC_PAGESIZE));
@@ -132,7 +132,7 @@ char *map(allocation &a)
   return start;
 }
 
-// The addresses are given back for another allocation, and nobody may touch them.
+// Releases the addresses for another allocation; until then they are inaccessible.
 void unmap(const allocation &a)
 {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
@@ -153,7 +153,7 @@ void explain(const char *address)
 {
   char where[512];
   bool kernel = in_kernel(where, sizeof where);
-  if (in_cells(address)) // those of what a kernel was about to touch
+  if (in_cells(address)) // the cells of memory that a kernel was about to access
     address = reinterpret_cast<char *>(device_begin +
                                        (reinterpret_cast<uintptr_t>(address) - cells_begin) / 4);
   if (fiber_that_overflowed(address))
@@ -180,11 +180,11 @@ void explain(const char *address)
 void on_fault(int number, siginfo_t *info, void *)
 {
   explain(static_cast<const char *>(info->si_addr));
-  // Not ours: the same fault again, for whoever was there before.
+  // Not ours: repeats the fault for the previous handler.
   sigaction(number, number == SIGSEGV ? &before_segv : &before_bus, nullptr);
 }
 
-// The handler needs a stack of its own: the fault may be that there is none left.
+// The handler needs a stack of its own: the fault may be a stack overflow.
 void catch_faults()
 {
   static bool done;
@@ -252,7 +252,7 @@ void copy_stretches(const stretches &to, const stretches &from)
     memcpy(const_cast<char *>(to.at) + i * to.pitch, from.at + i * from.pitch, to.bytes);
 }
 
-// What a copy brings into pinned memory is not there before the host has waited for it: until then
+// Data that is copied into pinned memory is not there until the host has waited for it: until then
 // it reads as NaN.
 void bring_later(const stretches &to, const stretches &from)
 {
@@ -264,7 +264,7 @@ void bring_later(const stretches &to, const stretches &from)
   when_host_knows([=] { copy_stretches(to, {held->data(), to.bytes, to.bytes, to.count}); });
 }
 
-// What a copy takes from pinned memory must be there until the host has waited for it.
+// Data that is copied from pinned memory must stay until the host has waited for the copy.
 void must_stay(const char *call, const stretches &from)
 {
   auto held = std::make_shared<std::vector<char>>(from.bytes * from.count);
@@ -289,7 +289,7 @@ void copy_now(const char *call, const stretches &to, const stretches &from, side
   if (!later && s.from != s.to) host_waits_for_this();
 }
 
-// Copies `to.count` stretches, each of `to.bytes`; `from` has as many of the same size.
+// Copies `to.count` ranges of `to.bytes` each; `from` has as many of the same size.
 cudaError_t copy(const char *call, const stretches &to, const stretches &from, cudaMemcpyKind kind,
                  cudaStream_t stream)
 {

@@ -1,7 +1,6 @@
-// A stand-in for CUDA that exists for tests only: what a warp's tensor cores do, and copies from
-// global to shared memory that go on beside a thread. Each lane brings its registers, and the last
-// to come computes for all: the layouts are those of PTX's manual (mma.m16n8k16, mma.m16n8k8,
-// ldmatrix), of which runtime/cuda_mma.h has drawings.
+// A stand-in for CUDA, for tests only: a warp's tensor cores, and asynchronous copies from global
+// to shared memory. Each lane passes its registers, and the last lane computes for all: the layouts
+// are those of PTX's manual (mma.m16n8k16, mma.m16n8k8, ldmatrix), as in runtime/cuda_mma.h.
 #include "stand_in.h"
 
 #include <cuda_bf16.h>
@@ -35,13 +34,13 @@ struct product {
   unsigned b[2];
 };
 
-// The element of bfloat16 that a register holds in its lower or upper half.
+// The bfloat16 element in the lower or upper half of a register.
 float half_of(unsigned bits, int upper)
 {
   return as_float(upper ? bits & 0xffff0000u : bits << 16);
 }
 
-// A lane has rows lane / 4 and 8 below it, and two neighbouring columns.
+// A lane has rows lane / 4 and 8 below it, and two adjacent columns.
 void add_products(void *const *lanes, const float (*a)[16], const float (*b)[8], int terms)
 {
   for (int lane = 0; lane < 32; lane++)
@@ -67,7 +66,7 @@ void multiply_bf16(void *const *lanes)
   add_products(lanes, a, b, 16);
 }
 
-// The 13 lowest bits of a float are not part of a number for the tensor cores.
+// Tensor cores ignore the 13 lowest bits of a float.
 float tf32_of(unsigned bits)
 {
   if (bits & 0x1fff) fail("mma_tf32", "%a is not rounded: to_tf32 does it", (double)as_float(bits));
@@ -181,7 +180,7 @@ unsigned bf16_pair(float low, float high)
   return bits;
 }
 
-// To the nearest, of two as near to the one farther from 0.
+// To nearest, ties away from 0.
 unsigned to_tf32(float x)
 {
   const unsigned bits = as_bits(x);

@@ -1,4 +1,4 @@
-// A stand-in for CUDA that exists for tests only: the collectives of its NCCL, done by MPI.
+// A stand-in for CUDA, for tests only: the collectives of its NCCL, over MPI.
 #include "nccl_inside.h"
 
 #include <algorithm>
@@ -47,14 +47,14 @@ void check_transfer(const transfer &t)
 notice notice_of(const transfer &t)
 {
   notice n = about("ncclSend", t.comm);
-  n.number = 0; // sends and receives of a pair are counted by their order alone
+  n.number = 0; // sends and receives of a pair are matched by their order alone
   n.count = t.count;
   n.type = t.type;
   return n;
 }
 
-// First the notices of all, so that a receiver knows what is coming; then the data, with sends that
-// complete only once they are received, as those of NCCL may.
+// First exchanges all notices, so that a receiver knows what comes; then the data, with sends that
+// complete only when they are received, as NCCL's may.
 void run_transfers(const std::vector<transfer> &all)
 {
   std::vector<MPI_Request> requests(all.size());
@@ -87,7 +87,7 @@ void run_transfers(const std::vector<transfer> &all)
   wait_all(call, requests, peers, [](size_t) {});
 }
 
-// All transfers of a group are one piece of work on the streams of all of them, as with NCCL.
+// Like in NCCL, all transfers of a group are one piece of work on all of their streams.
 void start_transfers(const std::vector<transfer> &all)
 {
   std::vector<cudaStream_t> streams;
@@ -123,13 +123,13 @@ struct collective {
   size_t receive_count;
   size_t count; // as the caller gave it
   ncclDataType_t type;
-  int op, root; // -1 where there is none
+  int op, root; // -1: none
   ncclComm_t comm;
   cudaStream_t stream;
 };
 
-// Whether the shorter buffer is the rank's own part of the longer: NCCL's way to work in place.
-// Any other overlap is a mistake.
+// Whether the shorter buffer is the rank's own part of the longer: NCCL's in-place form. Any other
+// overlap is an error.
 bool in_place(const collective &c, size_t offset_in_send, size_t offset_in_receive)
 {
   size_t bytes = find_type(c.call, c.type).bytes;
@@ -140,7 +140,7 @@ bool in_place(const collective &c, size_t offset_in_send, size_t offset_in_recei
   return false;
 }
 
-// Checks the arguments, then runs `work` on the stream once all ranks have said the same.
+// Checks the arguments, then runs `work` on the stream after all ranks have agreed.
 ncclResult_t collect(const collective &c, const std::function<void()> &work)
 {
   check_comm(c.call, c.comm);
@@ -236,7 +236,8 @@ ncclResult_t ncclReduceScatter(const void *send, void *receive, size_t count, nc
                   comm,
                   stream};
   return collect(c, [=] {
-    // MPI in place would leave its result at the front of the sent: reduce into a copy instead.
+    // MPI's in-place form would leave the result at the start of the send buffer: reduces into a
+    // copy instead.
     std::vector<char> result(count * find_type(c.call, type).bytes);
     in_place(c, (size_t)comm->rank * count, 0);
     MPI_Reduce_scatter_block(send, result.data(), (int)count, mpi_type(c), mpi_op(c), comm->mpi);
@@ -250,7 +251,7 @@ ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDa
 {
   check_comm("ncclBroadcast", comm);
   if (root < 0) fail("ncclBroadcast", "root %d of a communicator of %d", root, comm->ranks);
-  bool sends = root == comm->rank; // the others' send buffer means nothing
+  bool sends = root == comm->rank; // the others' send buffer is ignored
   collective c = {"ncclBroadcast",
                   sends ? send : nullptr,
                   sends ? count : 0,
@@ -273,7 +274,7 @@ ncclResult_t ncclReduce(const void *send, void *receive, size_t count, ncclDataT
 {
   check_comm("ncclReduce", comm);
   if (root < 0) fail("ncclReduce", "root %d of a communicator of %d", root, comm->ranks);
-  bool receives = root == comm->rank; // the others' receive buffer means nothing
+  bool receives = root == comm->rank; // the others' receive buffer is ignored
   collective c = {"ncclReduce",
                   send,
                   count,
@@ -315,7 +316,7 @@ ncclResult_t ncclGroupStart(void)
   return ncclSuccess;
 }
 
-// The sends and receives of the group meet first, all at once; then the rest, in its order.
+// Runs the sends and receives of the group first, all at once; then the rest, in its order.
 ncclResult_t ncclGroupEnd(void)
 {
   host_call("ncclGroupEnd");

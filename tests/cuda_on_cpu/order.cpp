@@ -1,12 +1,11 @@
-// A stand-in for CUDA that exists for tests only: the order of work on streams, and of what it does
-// to memory.
+// A stand-in for CUDA, for tests only: the order of work on streams, and of its memory accesses.
 //
 // The host, each stream and each captured stream of a graph is an actor that counts its operations.
-// A clock says of every actor how many of them are over: an operation knows the clock of all that
-// must be over before it, which streams' order, events, waiting hosts and graphs' edges have joined
-// together. For every two bytes of device memory a cell keeps the operation that wrote them last
-// and those that have read them since. One that touches them and is not ordered after these would,
-// on a device, race with them, and ends the job.
+// A vector clock says for every actor how many of them are over: an operation has the clock of all
+// operations that must be over before it, joined from the order of streams, events, waits of the
+// host and edges of graphs. For every two bytes of device memory a cell keeps the operation that
+// wrote them last and those that have read them since. An operation that accesses them and is not
+// ordered after these would race with them on a device; it ends the job.
 #include "cells.h"
 
 #include <algorithm>
@@ -28,11 +27,12 @@ struct operation {
   const char *call;
   uint32_t actor, count;
 };
-std::vector<operation> operations = {{"nothing", 0, 0}}; // those that cells name
+std::vector<operation> operations = {{"nothing", 0, 0}}; // cells refer to them
 
-const clocks *known; // what it comes after
+const clocks *known; // the clock of all before it
 
-// What reaches the host's memory, or is looked at there, once the host knows an operation over.
+// An effect on the host's memory, or a check of it, that happens once the host knows an operation
+// to be over.
 struct later {
   uint32_t actor, count;
   std::function<void()> work;
@@ -46,9 +46,9 @@ bool is_over(const clocks &when, uint32_t actor, uint32_t count)
 
 // ---- cells
 
-// In a cell's `read`: several operations have, and which row of `readers` they are.
+// In a cell's `read`: several operations have read it; the other bits are their row of `readers`.
 const uint32_t SEVERAL = 0x80000000u;
-const uint32_t OUTSIDE = 0x7fffffffu; // in its `write`: nobody may touch it
+const uint32_t OUTSIDE = 0x7fffffffu; // in its `write`: inaccessible
 
 std::vector<std::vector<uint32_t>> readers;
 std::map<std::vector<uint32_t>, uint32_t> rows_of_readers;
@@ -98,7 +98,7 @@ uint32_t with_reader(uint32_t read)
   return all.size() == 1 ? now : row_of(std::move(all));
 }
 
-// What becomes of a cell that is read or written now; fails where that is not safe.
+// The new state of a cell that is read or written now; fails if that is a race.
 cell after_read(cell c, const void *p, size_t bytes)
 {
   if (c.write == OUTSIDE) report_outside("reads", p, bytes);
@@ -120,7 +120,7 @@ cell after_write(cell c, const void *p, size_t bytes)
   return {now, 0};
 }
 
-// How many bytes from a cell on are as it is, up to an end: what a message tells.
+// The number of bytes from a cell on, up to an end, in the same state: for the message.
 size_t alike(const cell *c, const cell *end)
 {
   const cell *other = c;
@@ -128,7 +128,8 @@ size_t alike(const cell *c, const cell *end)
   return (size_t)(other - c) * 2;
 }
 
-// Neighbours are mostly alike: each that is seen again becomes what the one before it became.
+// Adjacent cells mostly have the same state: a state that was seen before becomes what it became
+// then.
 template <cell after(cell, const void *, size_t)> void touch(const char *p, size_t bytes)
 {
   if (!bytes || !now) return;
@@ -170,7 +171,7 @@ bool host_has(const clocks &done)
   return true;
 }
 
-// Does what waits for no more than that.
+// Runs the effects that wait for no more than that.
 static void deliver(const clocks &done)
 {
   for (size_t i = 0; i < at_host.size();) {

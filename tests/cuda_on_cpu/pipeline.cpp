@@ -1,4 +1,4 @@
-// A stand-in for CUDA that exists for tests only: copies to shared memory beside a thread's work.
+// A stand-in for CUDA, for tests only: asynchronous copies to shared memory.
 #include "cuda_pipeline.h"
 #include "stand_in.h"
 
@@ -14,7 +14,7 @@ struct part {
   size_t count;
 };
 
-// What a thread has asked for and not yet waited for, commit by commit; the last is still open.
+// A thread's copies that it has not yet waited for, commit by commit; the last one is open.
 struct pipeline {
   std::vector<std::vector<part>> commits;
 };

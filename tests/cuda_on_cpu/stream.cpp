@@ -1,7 +1,7 @@
-// A stand-in for CUDA that exists for tests only: streams and events.
+// A stand-in for CUDA, for tests only: streams and events.
 //
-// Work is done at once, in the order of the calls; what would happen on a device that does it later
-// is followed by clocks (order.cpp).
+// Work is done at once, in the order of the calls; clocks track what a device could do later
+// (order.cpp).
 #include "streams_inside.h"
 
 #include <algorithm>
@@ -16,8 +16,8 @@ std::set<cudaStream_t> streams;
 std::set<cudaEvent_t> events;
 int streams_made;
 
-// The default stream, whose handle is null: it waits for all streams that were not made with
-// cudaStreamNonBlocking, and they wait for it.
+// The default stream, whose handle is null: it waits for all streams without cudaStreamNonBlocking,
+// and they wait for it.
 CUstream_st &default_stream()
 {
   static CUstream_st *one;
@@ -59,8 +59,8 @@ double now_in_milliseconds()
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-// Whether the host may go on: what it asks about is not ready at the first question, so that a
-// program's way to wait is tested too.
+// The answer to a query of the host: not ready at the first query, so that a program's way to wait
+// is tested, too.
 cudaError_t answer(const clocks &asked_about, bool &asked)
 {
   if (!host_has(asked_about) && !asked) {

@@ -1,9 +1,9 @@
-// A stand-in for CUDA that exists for tests only: what kernels touch.
+// A stand-in for CUDA, for tests only: the memory accesses of kernels.
 //
-// Text that is compiled with -fsanitize=thread calls a function before each load and store. Here
-// they are, in place of that sanitizer's own library (so it must not be linked): loads and stores
-// of device memory go to order.cpp, all others are nobody's business. What the host touches, too:
-// the processor closes device memory to it.
+// Code that is compiled with -fsanitize=thread calls a function before each load and store. These
+// functions are here, instead of in the sanitizer's own library (which must not be linked): they
+// report loads and stores of device memory to order.cpp and ignore all others, the host's too: the
+// processor traps the host's accesses to device memory.
 #include "cells.h"
 
 #if !defined(__SANITIZE_THREAD__)
@@ -12,7 +12,7 @@ namespace
 {
 using namespace cuda_on_cpu;
 
-// Of cells that all became the same by the operation that is done now: what they were before.
+// The old state of cells that the current operation has all brought to the same new state.
 struct seen_before {
   uint32_t by;
   cell was, is;
@@ -141,7 +141,7 @@ void *__tsan_memset(void *to, int byte, size_t bytes)
   return memset(to, byte, bytes);
 }
 
-// Atomics are the host's (program.h keeps what the watch reads by them): done, and not looked at.
+// Atomics are the host's (program.h has some for the watchdog): executed, and not checked.
 #define ATOMIC(bits, T)                                                                            \
   T __tsan_atomic##bits##_load(const volatile T *at, int order);                                   \
   T __tsan_atomic##bits##_load(const volatile T *at, int)                                          \

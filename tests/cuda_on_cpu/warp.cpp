@@ -1,9 +1,9 @@
-// A stand-in for CUDA that exists for tests only: what a warp's lanes do together.
+// A stand-in for CUDA, for tests only: operations of a warp's lanes together.
 //
-// Where the mask names all lanes, a lane that comes to such a call leaves what it gives, and goes
-// on as soon as it can have what it gets: a shuffle when the lane has come that it gets it from,
-// any other call when all have. So most shuffles are no switch between threads. A barrier and a
-// thread's end wait for all. Where the mask names some, the last of them hands out what each gets.
+// If the mask has all lanes, a lane that reaches such a call leaves its value, and continues as
+// soon as its result is available: for a shuffle when its source lane has come, for any other call
+// when all have. So most shuffles need no switch between threads. A barrier and a thread's end wait
+// for all. If the mask has some lanes, the last of them computes the results of all.
 #include "kernel_inside.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ const char *name_of(warp_call call)
   return "a call of the whole warp";
 }
 
-// The lane whose value a lane gets, by CUDA's rules; its own where the rule leads out of reach.
+// The source lane of a lane, by CUDA's rules; the lane itself if the source is out of range.
 unsigned source_lane(warp_call call, unsigned lane, unsigned by, unsigned width)
 {
   const unsigned in = lane & (width - 1), first = lane - in;
@@ -106,7 +106,7 @@ std::string place_of_call(const char *name, const place &at)
   return std::string(name) + " at " + at.file + ":" + std::to_string(at.line);
 }
 
-// What all lanes of a warp do at once, each with what it has brought.
+// An operation of all lanes of a warp at once, each with its own operands.
 void work_together(const thread &t, unsigned members, const uint64_t *given)
 {
   if (members != 0xffffffffu)
@@ -117,7 +117,7 @@ void work_together(const thread &t, unsigned members, const uint64_t *given)
   t.work(lanes);
 }
 
-// What is the same for all members, or done for all at once.
+// The part of the result that is the same for all members, or computed for all at once.
 uint64_t make(const thread &t, unsigned members, const uint64_t *given)
 {
   uint64_t made = 0;
@@ -134,7 +134,7 @@ uint64_t make(const thread &t, unsigned members, const uint64_t *given)
   return made;
 }
 
-// What one lane gets.
+// The result of one lane.
 uint64_t take(const thread &t, unsigned lane, unsigned members, const uint64_t *given,
               uint64_t made)
 {
@@ -171,7 +171,7 @@ bool complete(const warp &w, const meeting &m)
   return (m.arrived & w.live) == w.live;
 }
 
-// All have come, or those that have not have ended.
+// All lanes have come, or have ended.
 void finish(warp &w, meeting &m)
 {
   if (needs_all(m.call) && m.waiting_for_all) m.made = make(threads[m.first], m.arrived, m.given);
@@ -186,10 +186,11 @@ void wait_for_all(warp &w, meeting &m, unsigned bit)
   if (w.in_call & bit)
     wait_here();
   else
-    w.ready &= ~bit; // it goes on at once
+    w.ready &= ~bit; // it continues at once
 }
 
-// The meeting that the lane comes to next. Its place is free when all have taken what was there.
+// The meeting that the lane comes to next. Its slot is free when all lanes have taken the previous
+// results.
 meeting &next_meeting(warp &w, unsigned t)
 {
   const unsigned lane = t % WARP, number = w.meetings[lane] + 1;
@@ -201,7 +202,7 @@ meeting &next_meeting(warp &w, unsigned t)
   }
   if (m.number && (m.taken & w.live) != w.live) {
     wait_for_warp();
-    return next_meeting(w, t); // another lane may have begun it by now
+    return next_meeting(w, t); // another lane may have begun it meanwhile
   }
   m.number = number;
   m.arrived = m.taken = m.waiting_for_all = 0;
@@ -244,7 +245,7 @@ bool agree(unsigned a, unsigned b)
   return threads[a].call == threads[b].call && same_place(threads[a].at, threads[b].at);
 }
 
-// Lets the lanes of a waiting thread's mask go on once all of them that live are there.
+// Lets the lanes of a waiting thread's mask continue once all of them that live have come.
 void try_part(warp &w, unsigned t)
 {
   const unsigned begin = t / WARP * WARP, mask = threads[t].mask, members = mask & w.live;
@@ -275,7 +276,7 @@ uint64_t meet_part(warp &w, unsigned t, uint64_t given)
   if (w.in_call & bit)
     wait_here();
   else
-    w.ready &= ~bit; // it goes on at once
+    w.ready &= ~bit; // it continues at once
   return threads[t].taken;
 }
 } // namespace
