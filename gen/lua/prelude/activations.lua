@@ -1,5 +1,5 @@
--- activations.lua: functions of one element, and a few of two, that are made of other operators, with the
--- names, arguments, defaults and gradients of torch.nn.functional. One kernel computes each (fuse).
+-- activations.lua: functions of one element, and a few of two, made of other operators, with the
+-- names, arguments, defaults and gradients of torch.nn.functional. Each is one kernel (fuse).
 local core, base = ...
 local raw, method = base.raw, base.method
 local misfit, dimension, floating = base.misfit, base.dimension, base.floating
@@ -19,7 +19,7 @@ end
 method("clamp", clamp)
 method("clip", clamp)
 
--- Between two numbers, where the gradient does not pass at the bounds.
+-- Between two numbers; the gradient does not pass at the bounds.
 local function between(x, low, high)
   return raw.where(raw.le(x, low), low, raw.where(raw.ge(x, high), high, x))
 end
@@ -37,7 +37,7 @@ end)
 
 -- ------------------------------------------------------------------------------ kinds of rectifier
 
--- f(x) below 0, x above. What f is given is never above 0: it cannot overflow.
+-- f(x) below 0, x above. The argument of f is never above 0: it cannot overflow.
 local function below_zero(x, f)
   local above = raw.gt(x, 0)
   return raw.where(above, x, f(raw.where(above, 0.0, x)))

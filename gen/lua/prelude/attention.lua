@@ -1,4 +1,4 @@
--- attention.lua: attention, and the turning of its queries and keys by their places.
+-- attention.lua: attention, and the rotary embedding of its queries and keys.
 local core, base = ...
 local append, raw, define, method = core.append, base.raw, base.define, base.method
 local misfit, shape_text, view = base.misfit, base.shape_text, base.view
@@ -25,14 +25,14 @@ local function grouped_mask(mask, groups)
   return view(mask, shape)
 end
 
-local LEAST = -3.4028234663852886e38 -- of float32: what the score of a key that isn't seen becomes
+local LEAST = -3.4028234663852886e38 -- of float32: the score of a masked key
 
 local function both(a, b)
   if a == nil or b == nil then return a == nil and b or a end
   return raw.logical_and(a, b)
 end
 
--- Which keys a query sees by its place alone: [q, k], or nil: all.
+-- The keys that a query sees by position alone: [q, k], or nil: all.
 local function seen_by_place(q, k, how)
   if not how.causal and not how.window then return nil end
   local places, keys = base.index_row(core.shape(q)[3]), base.index_row(core.shape(k)[3])
@@ -43,8 +43,8 @@ local function seen_by_place(q, k, how)
   return both(sees, raw.gt(ahead, -how.window))
 end
 
--- Scores that stand in memory: for what the kernel of `attention` does not do. how: {mask =, scale =,
--- causal =, window =, softcap =, dropout =}.
+-- Attention with its scores in memory: for options that the kernel of `attention` does not support.
+-- how: {mask =, scale =, causal =, window =, softcap =, dropout =}.
 local function attention_of_scores(q, k, v, how)
   local heads, groups, shape, mask = core.shape(q)[2], core.shape(k)[2], core.shape(q), how.mask
   local in_groups = groups < heads
@@ -62,7 +62,7 @@ local function attention_of_scores(q, k, v, how)
   end
   if sees ~= nil then scores = raw.where(sees, scores, LEAST) end
   local shares = raw.softmax(scores, -1)
-  -- Where a query sees no key its shares are zeros, as PyTorch has them.
+  -- A query that sees no key gets zero weights, as in PyTorch.
   if sees ~= nil then shares = raw.where(sees, shares, 0.0) end
   shares = base.narrowed(raw.dropout(shares, how.dropout), v)
   local y = base.product(shares, v, string.format("bg%sqk,bgke->bg%sqe", r, r))
@@ -70,7 +70,7 @@ local function attention_of_scores(q, k, v, how)
   return view(y, shape)
 end
 
--- softmax(scale q k^T) v. causal: a query sees the keys up to its own place.
+-- softmax(scale q k^T) v. causal: a query sees the keys up to its own position.
 local function whole_attention(q, k, v, causal, scale)
   local s = core.shape(q)
   if core.type(q) ~= core.type(k) or core.type(q) ~= core.type(v) then
@@ -123,12 +123,13 @@ local function flag(value, what)
   return value
 end
 
--- scaled_dot_product_attention(q, k, v, {is_causal =, attn_mask =, scale =, window =, softcap =}), each of
--- shape [batch, heads, sequence, size]; keys and values may have fewer heads, each for a group of the
--- queries'. attn_mask: true where a query sees a key, or what is added to the scores: -inf where it sees
--- none. A query that sees no key at all gets zeros. window: the keys within that many places of the
--- query's, itself among them; with is_causal, the last so many. softcap: scores become softcap *
--- tanh(score / softcap). causal and mask are other names of is_causal and attn_mask.
+-- scaled_dot_product_attention(q, k, v, {is_causal =, attn_mask =, scale =, window =, softcap =}),
+-- each of shape [batch, heads, sequence, size]; keys and values may have fewer heads, each for a
+-- group of the queries' heads. attn_mask: true where a query sees a key, or what is added to the
+-- scores: -inf where it sees none. A query that sees no key at all gets zeros. window: a query sees
+-- the keys within that many positions, its own included; with is_causal, only the last so many.
+-- softcap: scores become softcap * tanh(score / softcap). causal and mask are other names of
+-- is_causal and attn_mask.
 method("scaled_dot_product_attention", function(query, key, value, attn_mask, dropout_p, is_causal, scale,
     enable_gqa, causal, mask, window, softcap)
   local q, k, v = query, key, value
@@ -171,16 +172,16 @@ local function positive(v, what)
   return v + 0.0
 end
 
--- Of each pair the angle from one place to the next, in float32 and in the order of operations of
--- Hugging Face's tables, so that theirs are these, to the last bit but one.
+-- The angle of each pair from one position to the next, in float32 and in the order of operations
+-- of Hugging Face's tables: equal to theirs to the last bit but one.
 local function turns(size, theta)
   local even = raw.to(raw.mul(base.index_row(size // 2), 2), "float32")
   local exponent = append("div", {even, raw.full({}, size + 0.0)})
   return raw.div(1, raw.pow(theta, exponent))
 end
 
--- Llama 3.1's: those that turn slowly turn yet slower by `factor`, and between the two frequencies
--- there is a passage.
+-- Llama 3.1's scaling: low frequencies become lower by `factor`, with a smooth transition between
+-- two frequencies.
 local function stretched_as_llama3(turn, s)
   local factor, low, high = s.factor, s.low_freq_factor, s.high_freq_factor
   local length = s.original_max_position_embeddings
@@ -233,7 +234,7 @@ define("rotary_tables", function(length, size, theta, scaling)
   return raw.cos(angle), raw.sin(angle)
 end, false)
 
--- Cosines or sines broadcast to half of x, and do not stretch it.
+-- Cosines or sines must broadcast to half of x without broadcasting x.
 local function check_turn(half, v, what)
   local shape = core.shape(base.need_floating(base.tensor(v, "the " .. what)))
   local fits = #shape >= 1 and #shape <= #half and shape[#shape] == half[#half]
@@ -247,7 +248,7 @@ local function check_turn(half, v, what)
   end
 end
 
--- rotary(x, cos, sin[, {pairs = true}]): turns pairs of the last dimension: i and i + half of it,
+-- rotary(x, cos, sin[, {pairs = true}]): rotates pairs of the last dimension: i and i + half of it,
 -- or neighbours. cos and sin broadcast to x, with half its last dimension.
 method("rotary", function(input, cos, sin, pairs)
   if pairs ~= nil and type(pairs) ~= "boolean" then

@@ -1,7 +1,7 @@
--- base.lua: what the other Lua files share: checks of arguments, and what is sorted.
+-- base.lua: what the other Lua files share: checks of arguments, and sorting.
 --
 -- Each of these files is called with the bindings (bindings.c), with the table that they share, and
--- with the plan's variables. An error is told at the plan's line, wherever it is found.
+-- with the plan's variables. An error is reported at the plan's line, wherever it is found.
 local core, base, plan = ...
 
 function base.fail(format, ...)
@@ -11,8 +11,8 @@ local fail = base.fail
 
 -- ------------------------------------------------------------------------------- kinds of things
 
--- The tables that these files make for the plan, by what they are: "module", "mesh", "style" ...
--- Their contents are kept apart too, in tables of the files: a plan cannot change or forge them.
+-- The kinds of the tables that these files make for the plan: "module", "mesh", "style" ... Their
+-- contents are also kept in tables of the files: a plan cannot change or forge them.
 local kinds = core.kinds
 
 function base.make(kind, object)
@@ -36,7 +36,7 @@ function base.a_kind(kind)
   return (vowel and "an " or "a ") .. kind
 end
 
--- What a function gives for tostring: "Colwise", "mesh".
+-- The result of tostring for a function: "Colwise", "mesh".
 local named = {}
 
 function base.named(name)
@@ -83,7 +83,7 @@ function base.boolean(v, what)
   return v
 end
 
--- Says which of the table's keys is none of `allowed`, if there is one.
+-- An error if one of the table's keys is not in `allowed`.
 local function forbid_unknown(t, what, allowed)
   local known = {}
   for _, name in ipairs(allowed) do known[name] = true end
@@ -97,7 +97,7 @@ local function forbid_unknown(t, what, allowed)
   end
 end
 
--- The named arguments of a function: a table with no other keys than `allowed`, a list.
+-- The named arguments of a function: a table with only keys in the list `allowed`.
 function base.options(t, what, allowed)
   if t == nil then return {} end
   if type(t) ~= "table" or kinds[t] then
@@ -107,14 +107,14 @@ function base.options(t, what, allowed)
   return t
 end
 
--- How long a list is, which has no other keys: `what` is its name in messages.
+-- The length of a list without other keys; `what` is its name in messages.
 function base.length(list, what)
   local key = core.stray_key(list)
   if key ~= nil then fail("%s is a list: it has no '%s'", what, tostring(key)) end
   return rawlen(list)
 end
 
--- The sizes in the unnamed part of a table; C says what is wrong with them.
+-- The sizes in the unnamed part of a table; C reports errors in them.
 function base.sizes(t, what)
   local sizes, n = {}, rawlen(t)
   if n > 8 then fail("%s: a tensor has at most 8 dimensions, not %d", what, n) end
@@ -127,8 +127,8 @@ end
 
 -- ------------------------------------------------------------------------------------- sorting
 
--- Lua's own table.sort draws its pivots by the clock, so that equal elements could come out in
--- another order each time. This one merges; equal elements stay as they were.
+-- Lua's own table.sort may pick pivots by the clock, so that equal elements could come out in
+-- another order each time. This one merges; equal elements keep their order.
 local function merge(t, first, middle, last, less)
   local left = table.move(t, first, middle, 1, {})
   local i, j, n = 1, middle + 1, middle - first + 1
@@ -156,7 +156,7 @@ end
 
 -- ------------------------------------------------------------------------------------ the end
 
--- Called when the plan has come to its end.
+-- Called at the end of the plan.
 function base.finish()
   if not base.begun then
     fail("the plan says neither train{...} nor infer{...}: there is nothing to compile")

@@ -1,10 +1,10 @@
--- files.lua: what a plan may read beside itself, and what its parameters are called in files of
--- others.
+-- files.lua: the files that a plan may read, and the names of its parameters in foreign files.
 local core, base, plan = ...
 local fail = base.fail
 
--- read_json(path): what the file holds. The path is one that the command line names, as in
--- -D config=FILE, or that of a file beside the plan or below it. Comes before train and infer.
+-- read_json(path): the file's content. The path is one that the command line names, as in -D
+-- config=FILE, or that of a file in or below the plan's directory. Must come before train and
+-- infer.
 function plan.read_json(path)
   base.expect(path, "string", "the path that read_json is given")
   if base.begun then fail("read_json comes before train and infer") end
@@ -40,8 +40,9 @@ local function matches_nothing(who, pattern, paths)
     table.concat(list, ", "))
 end
 
--- names = {["layers.*.wq.weight"] = "model.layers.*.self_attn.q_proj.weight", ...}: what files of
--- others call the parameters: a * there is what the pattern's is here (patterns.c). No two of them may come to one name.
+-- names = {["layers.*.wq.weight"] = "model.layers.*.self_attn.q_proj.weight", ...}: the names of
+-- parameters in foreign files: a * stands for what the pattern's * matches (patterns.c). No two
+-- parameters may get one name.
 base.set_names = core.unwatched(function(who, names)
   if names == nil then return end
   base.expect(names, "table", who .. "'s names")

@@ -1,31 +1,31 @@
--- fully_shard.lua: fully_shard, as in torch.distributed.fsdp: a model's parameters, their gradients
--- and what the optimizer keeps of them are cut over the ranks that share the batch; and below it
--- replicate: they are copies on these, but for what ZeRO cuts.
+-- fully_shard.lua: fully_shard, as in torch.distributed.fsdp: shards a model's parameters, their
+-- gradients and the optimizer's state over the ranks that share the batch. Also replicate: all
+-- ranks have copies, except of what ZeRO shards.
 --
 --   for _, layer in ipairs(model.layers) do fully_shard(layer, mesh.dp) end
 --   fully_shard(model, mesh.dp)
 --
--- Each call makes a unit: of the parameters of its module, or of a list of modules, those that are
--- in no unit yet. They are gathered where the unit uses them, together, and their gradients are
--- reduced together; so modules inside come before what holds them.
+-- Each call makes a unit: the parameters of its module, or of a list of modules, that are in no
+-- unit yet. They are gathered together where the unit uses them, and their gradients are reduced
+-- together. So calls for inner modules come first.
 --
--- The mesh is one dimension; or two, as mesh{"replicate", "shard"}: the parameters are cut over the
--- second, and every index of the first has a copy (hybrid: HSDP).
+-- The mesh is one dimension; or two, as mesh{"replicate", "shard"}: the second one shards the
+-- parameters, and every index of the first has a copy (hybrid: HSDP).
 --
---   reshard_after_forward  true: what was gathered is given up after the forward, and gathered again
---                          for the backward; false: it is kept in between; a number: a part of it is
---                          kept, cut over groups of so many ranks, which gather it for the backward
---                          among themselves
---   shard_dim              the dimension of the parameters that is cut, where they have it; negative
---                          ones count from the last. Where it is not told it is the first that all
---                          ranks can have as much of, or else dimension 0
+--   reshard_after_forward  true: gathered parameters are freed after the forward and gathered again
+--                          for the backward; false: they are kept in between; a number: a part of
+--                          them is kept, sharded over groups of so many ranks, which gather it for
+--                          the backward among themselves
+--   shard_dim              the dimension of the parameters that is sharded, if they have it; negative
+--                          ones count from the last. Default: the first one that divides evenly over
+--                          the ranks, else dimension 0
 --   and those of mixed_precision (precision.lua)
 local core, base, plan = ...
 local fail = base.fail
 
 local OPTIONS = {"reshard_after_forward", "shard_dim", table.unpack(base.policy_keys)}
 
-local calls = {}         -- in the plan's order: what each was given, and the index of its unit;
+local calls = {}         -- in the plan's order: the arguments of each, and the index of its unit;
                          -- core.taken: which of them has taken a module's parameters
 local call_of = {}       -- by module that was given to one
 base.calls_of_modules = call_of
@@ -43,7 +43,7 @@ local function modules_of(what, who)
   return list
 end
 
--- That the module may be given to a call.
+-- An error if the module cannot be given to a call.
 local function check_module(module, call)
   local who, name = call.who, base.class_name(module)
   local before, outer = call_of[module], calls[core.taken(module)]
@@ -66,7 +66,7 @@ local function check_module(module, call)
   end
 end
 
--- What of the mesh cuts the parameters, and what has copies of the parts.
+-- The mesh dimensions that shard the parameters, and those that replicate the parts.
 local function mesh_of(mesh, who)
   local dims, own = base.mesh_dimensions(mesh, who)
   if #dims == 1 then return {dims[1]}, {} end
@@ -75,9 +75,9 @@ local function mesh_of(mesh, who)
     .. 'mesh{"%s", "%s"}; not %d', who, own[1], own[1], own[2], #dims)
 end
 
--- Whether the unit gathers its parameters again for the backward; or within groups of how many ranks
--- of the dimension of the mesh that cuts them. Groups of one have nothing to gather, and one of all
--- ranks is none.
+-- Whether the unit gathers its parameters again for the backward; or the size of the groups within
+-- the sharding mesh dimension that do so. Groups of one have nothing to gather, and a group of all
+-- ranks is no group.
 local function resharding(options, dim)
   local reshard, what = options.reshard_after_forward, "fully_shard's reshard_after_forward"
   if reshard == nil then return true end
@@ -94,7 +94,7 @@ local function resharding(options, dim)
   return reshard
 end
 
--- Makes these modules, as far as they are in no unit yet, a unit of the call.
+-- Makes these modules, without those that are in a unit, a unit of the call.
 local function make_unit(modules, call)
   calls[#calls + 1] = call
   for _, module in ipairs(modules) do
@@ -105,13 +105,13 @@ local function make_unit(modules, call)
   call.modules = modules
 end
 
--- The dimension of the parameters that the options say is cut, or nil.
+-- The dimension of the parameters to shard, by the options, or nil.
 local function dim_option(options, who)
   if options.shard_dim == nil then return nil end
   return base.integer(options.shard_dim, who .. "'s shard_dim", -8, 7)
 end
 
--- The policy among the options, if there is one, is that of these modules.
+-- Sets the policy among the options, if there is one, for these modules.
 local function set_policies(modules, options, who)
   local precision = base.policy_options(options)
   for _, module in ipairs(precision and modules or {}) do
@@ -119,7 +119,7 @@ local function set_policies(modules, options, who)
   end
 end
 
--- fully_shard(module or {modules}, mesh.dp, {...}): what it was given.
+-- fully_shard(module or {modules}, mesh.dp, {...}): returns its first argument.
 plan.fully_shard = core.unwatched(function(what, mesh, options)
   if base.begun then fail("fully_shard comes before train and infer") end
   core.look_anew()
@@ -136,24 +136,24 @@ end)
 
 -- ------------------------------------------------------------------------------------- replicate
 
--- replicate(model, mesh.dp, {zero = 1}): the model, or the list of modules. Every rank along the mesh
--- has all of the parameters while it computes, and its own part of the batch, which `distribute`
--- cuts; their gradients are reduced over the ranks: data parallel, as in
+-- replicate(model, mesh.dp, {zero = 1}): the model, or the list of modules. Every rank along the
+-- mesh has all of the parameters while it computes, and its own part of the batch, which
+-- `distribute` shards; gradients are reduced over the ranks: data parallel, as in
 -- torch.distributed._composable.replicate. Over several dimensions: mesh{"a", "b"}.
 --
---   zero  0   parameters, gradients and what the optimizer keeps are on all ranks (DDP)
---         1   each rank keeps and updates its part of the parameters, with its part of what the
---             optimizer keeps; they are gathered once a step. What several batches add up is whole
---             until it is reduced, once
---         2   each batch's gradients are reduced into the part that the rank keeps, so that nothing
---             of them is whole but within a batch's backward
+--   zero  0   parameters, gradients and the optimizer's state are on all ranks (DDP)
+--         1   each rank keeps and updates its part of the parameters, with its part of the
+--             optimizer's state; they are gathered once a step. The sum over several batches is
+--             whole until it is reduced, once
+--         2   each batch's gradients are reduced into the part that the rank keeps: they are whole
+--             only within a batch's backward
 --
--- Under zero the last dimension of the mesh cuts, and shard_dim is fully_shard's: it is fully sharded
--- but for what is gathered, which stays for the backward. Each module of a ModuleList is a unit, and
--- the rest of the model is. The options of mixed_precision may stand here too.
+-- With zero the last mesh dimension shards, and shard_dim is fully_shard's: it is fully sharded,
+-- but gathered parameters stay for the backward. Each module of a ModuleList is a unit, and so is
+-- the rest of the model. The options of mixed_precision are allowed too.
 local REPLICATE_OPTIONS = {"zero", "shard_dim", table.unpack(base.policy_keys)}
 
--- The modules of the ModuleLists below, that are in no unit yet.
+-- The modules of the ModuleLists below that are in no unit yet.
 local function members_of_lists(module, found)
   local children = base.children(module)
   for i = 2, #children, 2 do
@@ -192,7 +192,7 @@ end)
 
 -- --------------------------------------------------------------------------------- into the graph
 
--- The unit of a module that was given to a call, which the graph has under this index.
+-- The unit of a module that was given to a call; the graph has the module under this index.
 function base.unit_of(module, index)
   local call = call_of[module]
   if not call.unit then
@@ -204,7 +204,7 @@ function base.unit_of(module, index)
   return call.unit
 end
 
--- When the model is part of the graph, so are all modules that were made units.
+-- An error if a module of a unit is not in the model; called when the graph has the model.
 function base.check_units()
   for _, call in ipairs(calls) do
     for _, module in ipairs(call.modules) do

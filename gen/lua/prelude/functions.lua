@@ -1,4 +1,4 @@
--- functions.lua: sums and the like, and products.
+-- functions.lua: reductions and products.
 local core, base = ...
 local append, raw, define, method = core.append, base.raw, base.define, base.method
 local misfit, shape_text, dimension = base.misfit, base.shape_text, base.dimension
@@ -50,8 +50,8 @@ local function correction_of(unbiased, correction)
   return unbiased == false and 0 or 1
 end
 
--- x:var(dim, unbiased, keepdim), x:var(dim, {correction = 1, keepdim = false}). As in PyTorch false alone
--- is no dimension but `unbiased`.
+-- x:var(dim, unbiased, keepdim), x:var(dim, {correction = 1, keepdim = false}). As in PyTorch a
+-- lone false is `unbiased`, not a dimension.
 local function var(x, dims, unbiased, keep, correction)
   if type(dims) == "boolean" then
     if unbiased ~= nil or keep ~= nil then
@@ -66,7 +66,7 @@ local function var(x, dims, unbiased, keep, correction)
     misfit("the variance of %d number%s with a correction of %s is not defined; the shape is %s", n,
       n > 1 and "s" or "", correction, shape_text(shape))
   end
-  -- A mean of all lines up without its dimensions.
+  -- A mean over all dimensions broadcasts without keeping them.
   local stays = #list < #shape or keeps(keep)
   x = base.wide(given)
   local mean = reduced("sum", x, list, stays, 1 / n, true)
@@ -77,7 +77,7 @@ method("var", function(input, dim, unbiased, keepdim, correction)
   return var(input, dim, unbiased, keepdim, correction)
 end)
 
--- x:std(...): as var. Where all are equal no gradient flows.
+-- x:std(...): as var. If all are equal no gradient flows.
 method("std", function(input, dim, unbiased, keepdim, correction)
   local variance = var(input, dim, unbiased, keepdim, correction)
   local none = raw.eq(variance, 0)
@@ -150,7 +150,7 @@ local function norm(x, p, dims, keep)
   if p == 0 then return reduced("sum", raw.to(raw.ne(x, 0), "float32"), list, keeps(keep)) end
   if p == 1 then return reduced("sum", raw.abs(x), list, keeps(keep)) end
   local sum = reduced("sum", p == 2 and raw.square(x) or raw.pow(raw.abs(x), p), list, keeps(keep))
-  -- The root has no slope at 0; where all are 0, neither has the norm.
+  -- The root has gradient 0 at 0: if all are 0, the norm has none.
   local none = raw.eq(sum, 0)
   return raw.where(none, 0.0, raw.pow(raw.where(none, 1.0, sum), 1 / p))
 end
@@ -211,8 +211,8 @@ method("linear", function(input, weight, bias)
   return raw.add(y, bias)
 end)
 
--- The batch dimensions of one operand of matmul: their letters, without those of size 1 where the
--- other operand has more; and the tensor without these.
+-- The letters of the batch dimensions of one operand of matmul, without those of size 1 where the
+-- other operand has more; and the tensor without these dimensions.
 local function batch_letters(x, shape, other, all)
   local letters, kept = {}, {}
   local n, behind = #shape - 2, #other - #shape
@@ -247,7 +247,7 @@ method("matmul", function(input, other)
     local x, y = left[#left - 2 - i], right[#right - 2 - i]
     if x ~= y and x ~= 1 and y ~= 1 then no_fit() end
   end
-  -- A vector keeps its one letter: nothing has to be viewed.
+  -- A vector keeps its one letter and needs no view.
   local before, x = "", a
   if not row then before, x = batch_letters(a, left, right, all) end
   local behind, y = "", b
@@ -292,7 +292,7 @@ local function without_own(x, text, elsewhere)
   return reduced("sum", x, dims), table.concat(kept)
 end
 
--- The dimensions of x, called `from`, in the order of `to`.
+-- x with its dimensions, whose letters are `from`, in the order of `to`.
 local function ordered(x, from, to)
   local order = {}
   for letter in string.gmatch(to, ".") do

@@ -5,7 +5,7 @@ local misfit, shape_text, view = base.misfit, base.shape_text, base.view
 
 local MOST = 1 << 20
 
--- A number for all of n dimensions, or a list of one for each, {y, x}, or of one for all.
+-- A number for all n dimensions, or a list of one for each, {y, x}, or of one for all.
 local function sizes_of(v, n, what, least, otherwise)
   if v == nil then v = otherwise end
   if base.kind(v) ~= "table" then v = {v} end
@@ -18,7 +18,7 @@ local function sizes_of(v, n, what, least, otherwise)
   return list
 end
 
--- How often a window fits. ceil_mode: also one that begins inside and ends outside.
+-- The number of windows that fit. ceil_mode: also one that begins inside and ends outside.
 local function windows(x, size, window, stride, before, after, dilation, ceil_mode)
   local room = size + before + after - dilation * (window - 1) - 1
   local n = room // stride + 1
@@ -87,7 +87,7 @@ local function with_bias(y, x, bias, weight, channels)
   return base.narrowed(raw.add(y, view(bias, across)), x)
 end
 
--- As images: with a dimension of size 1 ahead of the last, where there is one dimension.
+-- As an image: one-dimensional input gets a dimension of size 1 before the last.
 local function as_image(x, n)
   return n == 2 and x or raw.unsqueeze(x, -2)
 end
@@ -104,7 +104,7 @@ local function convolution(input, weight, bias, stride, padding, dilation, group
   stride = sizes_of(stride, n, "the stride", 1, 1)
   dilation = sizes_of(dilation, n, "the dilation", 1, 1)
   local borders = borders_of(padding, kernel, stride, dilation)
-  -- The operator has as much on both sides.
+  -- The operator pads equally on both sides.
   local even, outer = {}, {}
   for i, b in ipairs(borders) do
     even[i] = math.min(b[1], b[2])
@@ -140,7 +140,7 @@ local function true_or_false(v, what)
   return v
 end
 
--- What windows over the last n dimensions are given: {kernel =, stride =, pad =, sizes =}.
+-- The options for windows over the last n dimensions: {kernel =, stride =, pad =, sizes =}.
 local function pooled(x, kernel_size, stride, padding, ceil_mode, n)
   local s = core.shape(base.need_floating(x))
   if #s <= n then
@@ -159,8 +159,7 @@ local function pooled(x, kernel_size, stride, padding, ceil_mode, n)
   return kernel, by, pad, shape
 end
 
--- max_pool1d, max_pool2d(x, kernel_size, stride, padding): the stride is the kernel's size unless it is
--- given.
+-- max_pool1d, max_pool2d(x, kernel_size, stride, padding): the default stride is the kernel's size.
 for n = 1, 2 do
   method("max_pool" .. n .. "d", function(input, kernel_size, stride, padding, dilation, ceil_mode,
       return_indices)
@@ -177,7 +176,7 @@ for n = 1, 2 do
   end)
 end
 
--- The mean of windows that lie side by side and fill dimension d: its elements in groups, brought together.
+-- The mean of adjacent windows that fill dimension d: its elements in blocks.
 local function mean_of_blocks(x, d, size)
   local shape = core.shape(x)
   if size == 1 then return x end
@@ -197,12 +196,13 @@ local function product_along(x, d, matrix)
   return base.product(x, matrix, string.format("%s,n%s->%s", letters, own, out))
 end
 
--- Column [n, 1] and row [m] of the numbers from 0 on, in float32.
+-- Column [n, 1] and row [m] of the integers from 0 on, in float32.
 local function places(n) return raw.to(base.index_row(n), "float32") end
 local function column(x) return view(x, {core.shape(x)[1], 1}) end
 
--- The mean over windows with zeros around them: a matrix of shares. As PyTorch counts a window's elements:
--- those of x and, if count_include_pad, of the padding too, but none beyond it.
+-- The mean over windows with zeros around them: a product with a matrix of weights. The count of a
+-- window's elements is PyTorch's: those of x and, if count_include_pad, of the padding too, but
+-- none beyond it.
 local function mean_of_windows(x, d, kernel, stride, pad, to, count_include_pad, divisor)
   local from = core.shape(x)[d + 1]
   local first = raw.sub(raw.mul(base.index_row(to), stride), pad)
@@ -241,7 +241,7 @@ method("avg_pool2d", function(input, kernel_size, stride, padding, ceil_mode, co
   return avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, 2)
 end)
 
--- From dimension d `to` means, of windows that overlap where `to` does not divide it.
+-- `to` means along dimension d, of windows that overlap if `to` does not divide it.
 local function adaptive_mean(x, d, to)
   local from = core.shape(x)[d + 1]
   if from % to == 0 then return mean_of_blocks(x, d, from // to) end
@@ -253,7 +253,7 @@ local function adaptive_mean(x, d, to)
   return product_along(x, d, raw.to(raw.div(raw.to(inside, "float32"), count), core.type(x)))
 end
 
--- adaptive_avg_pool1d, adaptive_avg_pool2d(x, output_size): nil of a dimension leaves it.
+-- adaptive_avg_pool1d, adaptive_avg_pool2d(x, output_size): nil keeps a dimension's size.
 for n = 1, 2 do
   method("adaptive_avg_pool" .. n .. "d", function(input, output_size)
     local x, sizes = base.need_floating(input), output_size
@@ -309,7 +309,7 @@ end
 
 -- ---------------------------------------------------------------------------------- interpolation
 
--- Where each of `to` places lies among those of x, in float32: `scale` of these apart.
+-- The position of each of `to` elements among those of x, in float32; they are `scale` apart.
 local function sources(to, scale, align_corners)
   if align_corners then return raw.mul(places(to), scale) end
   return raw.maximum(raw.sub(raw.mul(raw.add(places(to), 0.5), scale), 0.5), 0.0)

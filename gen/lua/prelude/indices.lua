@@ -17,7 +17,7 @@ local function sorted_dim(x, dim)
   return dimension(core.shape(x), dim == nil and -1 or dim)
 end
 
--- The order of equal elements stays, whether it is asked for or not.
+-- Equal elements keep their order, requested or not.
 local function check_stable(stable)
   if stable ~= nil and type(stable) ~= "boolean" then
     misfit("stable must be true or false, not %s", base.a(stable))
@@ -56,7 +56,7 @@ end)
 
 -- --------------------------------------------------------------------------------------- choosing
 
--- Checks an index that has x's dimensions and elsewhere than at d is no larger.
+-- Checks that an index has x's number of dimensions and is no larger, except at d.
 local function check_index(x, d, index)
   local a, b = core.shape(x), core.shape(index)
   local fits = #a == #b
@@ -67,7 +67,7 @@ local function check_index(x, d, index)
   end
 end
 
--- The corner of x that has the sizes of `shape`, but along d.
+-- The corner of x with the sizes of `shape`, except along d.
 local function corner(x, d, shape)
   for i, size in ipairs(shape) do
     if i ~= d + 1 then x = base.narrow(x, i - 1, 0, size) end
@@ -84,7 +84,7 @@ method("gather", function(input, dim, index, sparse_grad)
   return gathered(corner(x, d, core.shape(index)), d, index)
 end)
 
--- What is put in place of x's corner: a part of the source of the index's shape, of x's type.
+-- The values to put into x's corner: a part of the source of the index's shape, of x's type.
 local function source(x, index, src)
   local shape = core.shape(index)
   if type(src) == "number" then src = raw.full(shape, src, core.type(x)) end
@@ -101,7 +101,8 @@ local function source(x, index, src)
   return src
 end
 
--- x with f's result in the corner, which has the sizes of `shape` but along d; from dimension i on.
+-- x with f's result in the corner, which has the sizes of `shape`, except along d; from dimension i
+-- on.
 local function in_corner(x, d, shape, i, f)
   local own = core.shape(x)
   while i <= #shape and (i == d + 1 or own[i] == shape[i]) do i = i + 1 end
@@ -111,7 +112,7 @@ local function in_corner(x, d, shape, i, f)
   return base.joined({part, rest}, i - 1)
 end
 
--- x:scatter(dim, index, source): the source's elements where the index says, a number too.
+-- x:scatter(dim, index, source): puts the source's elements, or a number, at the indices.
 method("scatter", function(input, dim, index, src, value, reduce)
   local x = input
   if src ~= nil and value ~= nil then misfit("it takes src or value, not both") end

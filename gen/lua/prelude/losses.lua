@@ -1,4 +1,4 @@
--- losses.lua: softmax and what is made of it, losses, normalisation and dropout, as in
+-- losses.lua: softmax and functions made of it, losses, normalization and dropout, as in
 -- torch.nn.functional.
 local core, base = ...
 local append, raw, method = core.append, base.raw, base.method
@@ -8,15 +8,15 @@ local floating, wide, narrowed = base.floating, base.wide, base.narrowed
 
 -- ----------------------------------------------------------------------------- softmax and losses
 
--- x - max(x) along the dimension: its exponents do not overflow. The maximum falls out of every
+-- x - max(x) along the dimension: its exponentials do not overflow. The maximum cancels in every
 -- result, so that no gradient has to flow through it.
 local function shifted(x, d)
   local most = reduced("amax", x, {d}, true, nil, true)
   return raw.sub(x, most), most
 end
 
--- What follows computes in float32, and gives the type that it was given; but losses are float32.
--- There is no default: the one that PyTorch warns of is dimension 0 or 1, by how many there are.
+-- The following compute in float32 and return the input's type; but losses are float32. There is no
+-- default dimension: PyTorch's, with its warning, is 0 or 1, by the number of dimensions.
 local function softmax_input(x, dim)
   if dim == nil then misfit("say over which dimension it goes: -1 is the last") end
   return wide(x), dimension(core.shape(x), dim)
@@ -58,7 +58,7 @@ local function reduction_of(reduction)
   return how
 end
 
--- The class whose targets are ignored: PyTorch's default unless it is told.
+-- The class whose targets are ignored: PyTorch's default unless given.
 local function ignored_of(ignore_index)
   if ignore_index == nil then return -100 end
   return base.whole(ignore_index, "ignore_index", -2^31 | 0, 2^31 - 1 | 0)
@@ -75,8 +75,8 @@ local function without_dimension(shape, d)
   return rest
 end
 
--- x with the classes last, where PyTorch has them as dimension 1 of [n, classes, ...]: the targets' shape
--- tells which it is.
+-- x with the classes last, where PyTorch has them as dimension 1 of [n, classes, ...]: the targets'
+-- shape decides.
 local function with_classes_last(x, there)
   local shape = core.shape(x)
   local last = #shape > 0 and base.same_shape(there, without_dimension(shape, #shape - 1))
@@ -103,7 +103,7 @@ local function classes_and_targets(x, targets, ignored)
   return x, base.indices(targets, "the targets", shape[#shape], ignored)
 end
 
--- The weight of each target's class: [..., 1]; nil where classes have none.
+-- The weight of each target's class: [..., 1]; nil if classes have none.
 local function weights_of(targets, weight, classes)
   if weight == nil then return nil end
   local shape = core.shape(base.need_floating(base.tensor(weight, "the weight")))
@@ -116,8 +116,8 @@ local function weights_of(targets, weight, classes)
   return base.view(found, across)
 end
 
--- What is lost of each target, x [..., 1], brought together: where it is the class to be ignored,
--- nothing, and it doesn't count. Targets that are never that class all count; each as its weight says.
+-- The loss of each target, x [..., 1], reduced: an ignored class has no loss and does not count.
+-- Other targets all count; each by its weight.
 local function lost(x, targets, how, ignored, weights)
   local counts = weights
   if core.may_be(targets, ignored) then
@@ -150,9 +150,10 @@ local function loss_of_shares(logits, target, weight, how, smoothing)
   return finished(y, how)
 end
 
--- cross_entropy(logits, targets, {weight =, ignore_index =, reduction =, label_smoothing =}): logits
--- [..., classes], or as PyTorch has them [n, classes, ...]. Where the classes are cut over ranks, each has
--- a part of the sums and some of the targets; as these are few, every rank is told all of them at once.
+-- cross_entropy(logits, targets, {weight =, ignore_index =, reduction =, label_smoothing =}):
+-- logits [..., classes], or as PyTorch has them [n, classes, ...]. If the classes are sharded over
+-- ranks, each has a part of the sums and some of the targets' logits; as these are few, every rank
+-- gets all of them at once.
 method("cross_entropy", function(input, target, weight, size_average, ignore_index, reduce, reduction,
     label_smoothing)
   local how, ignored = reduction_of(reduction), ignored_of(ignore_index)
@@ -200,7 +201,7 @@ local function same_sizes(input, target)
   return wide(input), wide(target)
 end
 
--- Of each element's loss, each as its weight says.
+-- The loss by element, multiplied by the weight, reduced.
 local function weighted(y, weight, how)
   if weight == nil then return finished(y, how) end
   weight = wide(base.tensor(weight, "the weight"))
@@ -243,7 +244,7 @@ method("smooth_l1_loss", function(input, target, size_average, reduce, reduction
   return finished(raw.div(huber(input, target, beta), beta), how)
 end)
 
--- Of logits and targets from 0 to 1: -y log(sigmoid(x)) - (1 - y) log(1 - sigmoid(x)).
+-- For logits and targets from 0 to 1: -y log(sigmoid(x)) - (1 - y) log(1 - sigmoid(x)).
 method("binary_cross_entropy_with_logits", function(input, target, weight, size_average, reduce, reduction,
     pos_weight)
   local how = reduction_of(reduction)
@@ -320,7 +321,7 @@ end)
 
 -- ---------------------------------------------------------------------------------------- dropout
 
-local dropouts = 0           -- so far: each draws numbers of its own
+local dropouts = 0           -- so far: each has random numbers of its own
 
 -- dropout(x, p): only in training.
 method("dropout", function(input, p, training, inplace)

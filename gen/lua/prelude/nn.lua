@@ -2,7 +2,7 @@
 local core, base, plan = ...
 local fail = base.fail
 
-local state_of = {}  -- of instances of our classes: what their forward needs beside attributes
+local state_of = {}  -- of instances of our classes: what their forward needs besides attributes
 
 local nn, F = {}, base.F
 local of = {}        -- the functions, whatever a plan does to F
@@ -10,7 +10,7 @@ for name, f in pairs(F) do of[name] = f end
 
 -- --------------------------------------------------------------------------------- module classes
 
--- Notes the call in the graph around the module's forward.
+-- Records the call in the graph around the module's forward.
 local function run(self, forward, ...)
   core.enter(self, ...)
   return core.leave(forward(self, ...))
@@ -41,7 +41,7 @@ local function make_class(name, new)
   })
 end
 
--- nn.module("Name", function(self, ...) ... end): a class. Called, it makes an instance.
+-- nn.module("Name", function(self, ...) ... end): a class. A call of it makes an instance.
 function nn.module(name, init)
   base.expect(name, "string", "the name of nn.module")
   core.check_name(name, "the name of nn.module")
@@ -57,8 +57,8 @@ function nn.module(name, init)
 end
 
 -- A class of ours. keys: the names of its attributes, in order. new(...): an instance's attributes,
--- and what it keeps for forward(self, what it kept, ...). Neither calls functions of the plan's; an
--- instance that the plan gives a forward of its own is called as the plan's are.
+-- and the state for forward(self, state, ...). Neither calls functions of the plan's. An instance
+-- to which the plan assigns a forward is called like the plan's own.
 local function own_class(name, keys, new, forward)
   local made = core.counted(name, new, true)
   local function forward_of(self, ...)
@@ -86,8 +86,8 @@ end
 
 -- ------------------------------------------------------------------------------------- parameters
 
--- randn{20, 10} and the like: what is to be filled how. Of a batch, or of an nn.Parameter. Of a
--- batch it may be of another type: zeros{20, 10, dtype = "bool"}.
+-- randn{20, 10} and the like: descriptions of tensors to fill, for a batch or an nn.Parameter. In a
+-- batch it may have another type: zeros{20, 10, dtype = "bool"}.
 local described = {}
 
 local function keys_of(sizes, what)
@@ -98,7 +98,7 @@ local function keys_of(sizes, what)
   end
 end
 
--- The type that the sizes name, one of `types`, or the first of these.
+-- The type that the sizes name, one of `types`; the default is the first of these.
 local function type_among(types, sizes, what)
   local name = rawget(sizes, "dtype")
   if name == nil then return types[1] end
@@ -138,7 +138,7 @@ plan.rand  = describe("rand", "uniform", 0.0, 1.0, FLOATING)
 plan.zeros = describe("zeros", "constant", 0.0, 0.0, ANY)
 plan.ones  = describe("ones", "constant", 1.0, 0.0, ANY)
 
--- randint(high){20, 10}: whole numbers from 0 to high - 1; or from low on: randint(low, high){...}.
+-- randint(high){20, 10}: integers from 0 to high - 1; or randint(low, high){...}: from low on.
 function plan.randint(low, high)
   if high == nil then low, high = 0, low end
   local most = 1 << 31
@@ -147,22 +147,22 @@ function plan.randint(low, high)
   return describe("randint", "uniform", low + 0.0, high + 0.0, {"int32", "int64", "bool"})
 end
 
--- tokens(words){batch, sequence}: of the text or the file of tokens that the program is given, so
--- many in every step, on from where the step before ended; tokens(words, 1): each one token
--- further, which is what a language model is to tell. Their numbers are below `words`.
+-- tokens(words){batch, sequence}: tokens of the text or the file that the program is given, the
+-- next so many in every step; tokens(words, 1): each one token further, which is the target of a
+-- language model. Their numbers are below `words`.
 function plan.tokens(words, shift)
   words = base.integer(words, "the number of words that tokens is given", 1, (1 << 31) - 1)
   shift = base.integer(shift == nil and 0 or shift, "the shift that tokens is given", 0, 1 << 20)
   return describe("tokens", "tokens", words + 0.0, shift + 0.0, {"int32"})
 end
 
--- present{batch}: a number for each sample of the batch, 1 where the sample is there. It is 0 for
--- those that the last batch of a data set lacks, so that a loss can leave them out.
+-- present{batch}: a number for each sample of the batch: 1, or 0 for samples that the last batch of
+-- a data set lacks, so that a loss can leave them out.
 plan.present = describe("present", "present", 1.0, 0.0, {"float32"})
 
 function base.described(d) return described[d] end
 
--- How a parameter begins: nn.Parameter{32, 10, init = nn.init.normal(0, 0.02)}.
+-- The initial values of a parameter: nn.Parameter{32, 10, init = nn.init.normal(0, 0.02)}.
 local starts = {}
 
 local START_NAMES = {constant = "nn.init.constant", uniform = "nn.init.uniform",
@@ -197,7 +197,7 @@ nn.init = core.forbid_absent({
 
 local distributed = {}       -- parameters that distribute placed: {tensor =, placed =, line =} each
 
--- One that begins as this says, and lies as distribute did.
+-- A parameter with this description, and with the layout that distribute gave it.
 local function parameter_as(d)
   if d.type ~= "float32" then fail("nn.Parameter must be float32, not %s", d.type) end
   local tensor = core.parameter("nn.Parameter", d.shape, d.init, d.a, d.b)
@@ -207,7 +207,7 @@ local function parameter_as(d)
   return tensor
 end
 
--- When the model is part of the graph.
+-- Called when the model is part of the graph.
 function base.place_parameters()
   for _, p in ipairs(distributed) do
     core.place_parameter(p.tensor, base.placed_in_graph(p.placed), p.line)
@@ -234,7 +234,7 @@ end
 
 local LARGEST = 1 << 40
 
--- What an argument `init` says of how a weight begins, as core.parameter takes it; else this.
+-- The initial values that an argument `init` gives, as core.parameter takes them; else the default.
 local function beginning(init, who, kind, a, b)
   if init == nil then return kind, a, b end
   local s = starts[base.expect(init, "initializer",
@@ -256,7 +256,7 @@ local function only_float32(dtype, who)
   end
 end
 
--- nn.Linear(in_features, out_features, bias, {init =}): init is of the weight.
+-- nn.Linear(in_features, out_features, bias, {init =}): init is for the weight.
 nn.Linear = own_class("Linear", {"in_features", "out_features", "weight", "bias"},
   function(in_features, out_features, bias, device, dtype, init)
     local inputs = base.integer(in_features, "Linear's number of inputs", 1, LARGEST)
@@ -296,7 +296,7 @@ nn.Embedding = own_class("Embedding", {"num_embeddings", "embedding_dim", "weigh
     return of.embedding(ids, self.weight)
   end)
 
--- What the styles know, whatever a plan does to nn.
+-- For the styles, whatever a plan does to nn.
 base.Linear, base.Embedding = nn.Linear, nn.Embedding
 
 -- Sizes of the last dimensions: a number, or a list of them.
@@ -350,8 +350,8 @@ nn.RMSNorm = own_class("RMSNorm", {"weight"},
     return of.rms_norm(x, kept.sizes, self.weight, kept.eps)
   end)
 
--- Modules without parameters, each a call of one function with the module's arguments: `new` gives
--- them a table and what it was given.
+-- Modules without parameters, each a call of one function with the module's arguments: `new`
+-- returns a table of attributes and those arguments.
 local function plain(class_name, name, new)
   nn[class_name] = own_class(class_name, {}, new,
     function(_, given, x)
@@ -390,7 +390,7 @@ for class_name, name in pairs{Softmax = "softmax", LogSoftmax = "log_softmax"} d
     return {}, table.pack(dim)
   end)
 end
--- Nothing where the plan only computes.
+-- No dropout if the plan only computes.
 plain("Dropout", "dropout", function(p, inplace) return {}, table.pack(p) end)
 
 -- nn.PReLU(num_parameters, init): one slope, or one for each index of dimension 1.
@@ -405,7 +405,7 @@ nn.PReLU = own_class("PReLU", {"weight"},
     return of.prelu(x, self.weight)
   end)
 
--- nn.Flatten(start_dim, end_dim): all but the first dimension, unless it is told otherwise.
+-- nn.Flatten(start_dim, end_dim): by default all but the first dimension.
 nn.Flatten = own_class("Flatten", {},
   function(start_dim, end_dim) return {}, {first = start_dim == nil and 1 or start_dim, last = end_dim} end,
   function(_, dims, x)
@@ -416,7 +416,7 @@ nn.Flatten = own_class("Flatten", {},
 nn.Identity = own_class("Identity", {}, function(...) return {} end,
   function(_, _, ...) return ... end)
 
--- What nn_layers.lua makes its classes with.
+-- With these nn_layers.lua makes its classes.
 base.own_class, base.plain_class, base.filled_parameter = own_class, plain, filled
 base.checked_flag, base.only_float32, base.check_input = checked_flag, only_float32, check_input
 base.epsilon_of = epsilon
@@ -436,8 +436,8 @@ nn.Sequential = nn.module("Sequential", function(self, ...)
   end
 end)
 
--- nn.ModuleList{a, b, ...}: list[1], #list and ipairs(list) as of any list in Lua; the names of its
--- modules are "0", "1" ..., as in PyTorch.
+-- nn.ModuleList{a, b, ...}: list[1], #list and ipairs(list) as for any list in Lua; the names of
+-- its modules are "0", "1" ..., as in PyTorch.
 nn.ModuleList = nn.module("ModuleList", function(self, members)
   members = members or {}
   base.expect(members, "table", "what nn.ModuleList is given")

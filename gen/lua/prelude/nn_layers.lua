@@ -1,4 +1,4 @@
--- nn_layers.lua: modules of images and of normalization, as in torch.nn.
+-- nn_layers.lua: modules for images and for normalization, as in torch.nn.
 local core, base, plan = ...
 local fail = base.fail
 local nn, F = plan.nn, base.F
@@ -133,7 +133,7 @@ nn.GroupNorm = own_class("GroupNorm", {"weight", "bias"},
     return of.group_norm(x, how.groups, self.weight, self.bias, how.eps)
   end)
 
--- The images' dimensions beside [n, channels], at most: of 1d none or one.
+-- At most n dimensions of the images after [n, channels]; for 1d none or one.
 local function check_dimensions(x, who, n)
   local dims = #core.shape(x)
   if dims ~= n + 2 and not (n == 1 and dims == 2) then
@@ -142,8 +142,9 @@ local function check_dimensions(x, who, n)
   end
 end
 
--- nn.BatchNorm1d, nn.BatchNorm2d(num_features, eps, momentum, affine, track_running_stats): in train by the
--- whole batch, which running_mean and running_var follow; in infer by these.
+-- nn.BatchNorm1d, nn.BatchNorm2d(num_features, eps, momentum, affine, track_running_stats): train
+-- uses the statistics of the whole batch and updates running_mean and running_var; infer uses
+-- these.
 for n = 1, 2 do
   local who = "BatchNorm" .. n .. "d"
   nn[who] = own_class(who, {"weight", "bias", "running_mean", "running_var"},

@@ -1,5 +1,5 @@
--- normalization.lua: normalization of groups of channels and of batches, as in torch.nn.functional; products along
--- a dimension, and counts.
+-- normalization.lua: normalization of groups of channels and of batches, as in torch.nn.functional;
+-- products along a dimension, and counts.
 local core, base = ...
 local append, raw, method = core.append, base.raw, base.method
 local misfit, shape_text, dimension = base.misfit, base.shape_text, base.dimension
@@ -30,7 +30,7 @@ local function affine(y, weight, bias, shape)
   return y
 end
 
--- x less its mean over dimensions, and the mean of the squares of that.
+-- x minus its mean over dimensions, and the mean of the squares of that.
 local function centred(x, dims, n)
   local mean = reduced("sum", x, dims, true, 1 / n)
   local y = raw.sub(x, mean)
@@ -73,7 +73,7 @@ method("instance_norm", function(input, running_mean, running_var, weight, bias,
   return group_norm(input, need_channels(input)[2], weight, bias, eps)
 end)
 
--- All dimensions but that of the channels, and how many elements they have.
+-- All dimensions except that of the channels, and their number of elements.
 local function beside_channels(shape)
   local dims, n = {}, 1
   for d = 0, #shape - 1 do
@@ -82,8 +82,8 @@ local function beside_channels(shape)
   return dims, n
 end
 
--- v [1, channels, 1, ...] of the whole batch, which a buffer follows, if there is one: after the step that
--- is (1 - momentum) buffer + momentum times v.
+-- v [1, channels, 1, ...] of the whole batch, and the update of its buffer, if there is one: after
+-- the step the buffer is (1 - momentum) buffer + momentum times v.
 local function followed(v, buffer, momentum, times, what)
   if buffer == nil then return v end
   local shape = core.shape(v)
@@ -94,7 +94,7 @@ local function followed(v, buffer, momentum, times, what)
   return view(times ~= 1 and raw.mul(value, 1 / times) or value, shape)
 end
 
--- x as its own mean and variance over the batch have it.
+-- x normalized by its own mean and variance over the batch.
 local function by_batch(x, shape, running_mean, running_var, momentum, eps)
   local dims, n = beside_channels(shape)
   if n < 2 then misfit("one element for each channel has no variance; the shape is %s", shape_text(shape)) end
@@ -105,9 +105,9 @@ local function by_batch(x, shape, running_mean, running_var, momentum, eps)
   return raw.mul(y, raw.rsqrt(raw.add(variance, eps)))
 end
 
--- batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps): x [n, channels, ...].
--- Means and variances are those of the whole batch, however it is cut. In training running_mean and
--- running_var are parameters that follow them.
+-- batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps): x [n, channels,
+-- ...]. Means and variances are those of the whole batch, however it is sharded. In training
+-- running_mean and running_var are parameters that the step updates.
 method("batch_norm", function(input, running_mean, running_var, weight, bias, training, momentum, eps)
   local shape = need_channels(input)
   if training ~= nil and type(training) ~= "boolean" then

@@ -6,15 +6,15 @@
 --   }
 --   y = swish(x)                      in forward; swish(x, {scalar = 0.5}) sets the kernel's scalar
 --
--- The rule says how it shards (ops.h). backward: an operator for each input, or false where it has
--- no gradient: it is given the gradient of the first output, all inputs, then all outputs. The
--- files are beside the plan or below it.
+-- The rule says how it shards (ops.h). backward: an operator for each input, or false for none. Its
+-- inputs are the gradient of the first output, all inputs, then all outputs. The files are in or
+-- below the plan's directory.
 local core, base, plan = ...
 local fail = base.fail
 
 local LONGEST_RULE, LONGEST_NAME, LONGEST_PATH, MOST_INPUTS = 200, 40, 200, 8
 
-local index_of = {}          -- of each operator, by what the plan holds of it
+local index_of = {}          -- of each operator, by the table that the plan holds
 
 local function name_of(options)
   local name = base.expect(options.name, "string", "operator's name")
@@ -49,7 +49,7 @@ local function path_of(options, key, ending, name)
   return path
 end
 
--- The operators that make the gradients, as their indices, -1 where there is none.
+-- The indices of the operators that make the gradients; -1 for none.
 local function backward_of(options, name)
   local given, list = options.backward, {}
   if given == nil then return list end

@@ -1,5 +1,5 @@
--- parallel.lua: the mesh, placements, what moves a tensor to others, and parallelize, which gives a
--- model's modules their styles (styles.lua), as in torch.distributed.tensor.parallel.
+-- parallel.lua: the mesh, placements, redistributions, and parallelize, which gives a model's
+-- modules their styles (styles.lua), as in torch.distributed.tensor.parallel.
 local core, base, plan = ...
 local fail = base.fail
 
@@ -11,7 +11,7 @@ local REPLICATE = core.Replicate()
 local names, sizes          -- of the dimensions of the one mesh
 local dims_of = {}          -- of a mesh or a part of it: its dimensions, counted from 0
 
--- The one of these dimensions of the mesh that has the name.
+-- The dimension with this name among `dims`.
 local function dimension_named(dims, name)
   local own = {}
   for i, d in ipairs(dims) do
@@ -44,9 +44,9 @@ local function part_of_mesh(dims)
   }))
 end
 
--- {{"dp", 2}, {"tp", 4}} as it stands; {dp = 2, tp = 4} by name. Each as {name =, size =, link =}:
--- of what stands beside the size, {"dp", 2, bandwidth = 25e9, latency = 10e-6}, {dp = {2, ...}}.
--- What a rank has of memory, and what it computes with, is no dimension.
+-- {{"dp", 2}, {"tp", 4}} in this order; {dp = 2, tp = 4} sorted by name. Each as {name =, size =,
+-- link =}: the link from the options next to the size, {"dp", 2, bandwidth = 25e9, latency =
+-- 10e-6}, {dp = {2, ...}}. The memory and the device of a rank are no dimensions.
 local function dimensions(t)
   local list = {}
   for key, value in pairs(t) do
@@ -66,8 +66,8 @@ local function dimensions(t)
   return list
 end
 
--- Bytes a second that the link of a rank along the dimension carries, and seconds that a collective
--- over it takes besides; 0 where the plan does not tell.
+-- The bandwidth of a rank's link along the dimension, in bytes a second, and the latency of a
+-- collective over it, in seconds; 0 if not given.
 local function link_of(entry, what)
   for key in pairs(entry.link) do
     local plain = math.type(key) == "integer" and key >= 1 and key <= entry.plain
@@ -87,7 +87,7 @@ local function link_of(entry, what)
   return bandwidth or 0, latency or 0
 end
 
--- The bytes that a rank has: device_mesh{ ..., memory = "80GiB" }; 0 where the plan does not tell.
+-- The memory of a rank in bytes: device_mesh{ ..., memory = "80GiB" }; 0 if not given.
 local function memory_of(t)
   local units = {[""] = 1, K = 1e3, M = 1e6, G = 1e9, T = 1e12, Ki = 2^10, Mi = 2^20, Gi = 2^30, Ti = 2^40}
   local told = rawget(t, "memory")
@@ -102,9 +102,9 @@ local function memory_of(t)
   return math.floor(bytes)
 end
 
--- What a rank computes with: device_mesh{ ..., device = "H100" }, or {flops = 989e12,
--- memory_bandwidth = 3.35e12}: multiplications and additions a second in products of matrices, at
--- the peak, and bytes a second. By these the schedule is decided and the step simulated.
+-- The device of a rank: device_mesh{ ..., device = "H100" }, or {flops = 989e12, memory_bandwidth =
+-- 3.35e12}: the peak of multiplications and additions a second in products of matrices, and bytes a
+-- second. The schedule and the simulation of the step depend on them.
 local function set_device(t)
   local told = rawget(t, "device")
   if told == nil then return end
@@ -167,15 +167,15 @@ end
 
 -- ------------------------------------------------------------------------ dimensions that are split
 
--- Where a plan wants groups of ranks within a dimension of the mesh (reshard_after_forward = 4 of a
--- "dp" of 8), the graph has two dimensions for it: that of the groups, "dp_across" of 2, and that
--- within a group, "dp_within" of 4. The plan goes on to speak of mesh.dp: dimensions are counted as it
--- does, up to where the graph is told of them.
-local groups = {}           -- by dimension: how many ranks a group has, and the line that says so
+-- If a plan wants groups of ranks within a mesh dimension (reshard_after_forward = 4 of a "dp" of
+-- 8), the graph has two dimensions for it: one over the groups, "dp_across" of 2, and one within a
+-- group, "dp_within" of 4. The plan still refers to mesh.dp: dimensions are counted as in the plan
+-- until they are passed to the graph.
+local groups = {}           -- by dimension: the size of its groups, and the line that requested them
 
 function base.size_of_dimension(dim) return sizes[dim + 1] end
 
--- The dimension goes in groups of n ranks, the option `what` says.
+-- Splits the dimension in groups of n ranks, as the option `what` requests.
 function base.split(dim, n, what)
   local name, size, before = names[dim + 1], sizes[dim + 1], groups[dim]
   if size % n ~= 0 then
@@ -188,7 +188,7 @@ function base.split(dim, n, what)
   groups[dim] = before or {ranks = n, line = core.line()}
 end
 
--- The dimensions of the graph for one that the plan means: one, or that of groups and that within.
+-- The dimensions of the graph for one of the plan's: one, or the outer and the inner one.
 local function in_graph(dim)
   local first = dim
   for d = 0, dim - 1 do first = first + (groups[d] and 1 or 0) end
@@ -196,7 +196,7 @@ local function in_graph(dim)
   return first
 end
 
--- The same of a list. within: of those that are split only the inner ones.
+-- The same for a list. within: for split dimensions only the inner ones.
 function base.dims_in_graph(dims, within)
   local list = {}
   for _, dim in ipairs(dims) do
@@ -224,7 +224,7 @@ local function every_dimension()
   return list
 end
 
--- When all of the plan's groups are known: the graph has them.
+-- Called when all of the plan's groups are known: splits the graph's dimensions.
 function base.split_mesh()
   for dim = 0, #names - 1 do
     local g, name = groups[dim], names[dim + 1]
@@ -256,16 +256,16 @@ end
 
 -- ------------------------------------------------------------------------------------- placements
 
--- Shard(0), or Shard(0, turn): of the dimensions of the mesh that cut the same one of a tensor that
--- of turn 0 cuts first, and the next one cuts its parts. Where no turn is told it is 0; of equal
--- turns the mesh has the order.
+-- Shard(0), or Shard(0, turn): if several mesh dimensions shard the same dimension of a tensor, the
+-- one of turn 0 cuts it first, and the next one cuts its parts. The default turn is 0; equal turns
+-- are in the order of the mesh.
 local function shard(dim, turn)
   dim = base.integer(dim, "Shard's dimension", -8, 7)
   if turn ~= nil then turn = base.integer(turn, "Shard's turn", 0, MAX_DIMS - 1) end
   return core.Shard(dim, turn)
 end
 
--- Partial(), Partial("sum"), "max" or "min": the value is that of what the ranks along it hold.
+-- Partial(), Partial("sum"), "max" or "min": the value is the reduction of the ranks' values.
 local function partial(reduction)
   if reduction ~= nil and reduction ~= "sum" and reduction ~= "max" and reduction ~= "min" then
     fail('Partial\'s reduction is "sum", "max" or "min", not %s', base.a(reduction))
@@ -277,8 +277,8 @@ plan.Shard, plan.Partial = shard, partial
 function plan.Replicate() return core.Replicate() end
 base.shard = shard
 
--- What is given for a mesh or a part of it, by the mesh's dimensions, counted from 0: a list of a
--- placement for each, where false says nothing; for one dimension a placement alone, too.
+-- The placements given for a mesh or a part of it, by the mesh's dimensions, counted from 0: a list
+-- with one for each, where false leaves it open; for one dimension also a lone placement.
 local function placements_over(mesh, given, who)
   base.expect(mesh, "mesh", "the mesh given to " .. who)
   local dims, placed, n = dims_of[mesh], {}, 0
@@ -319,8 +319,9 @@ local function distribute_one(what, placed)
   return what
 end
 
--- distribute(description, mesh.dp, Shard(0)): that input of the step lies so. Or a table of them.
--- For several dimensions of the mesh a list of placements: distribute(x, mesh, {Shard(0), false}).
+-- distribute(description, mesh.dp, Shard(0)): the layout of that input of the step. Or a table of
+-- them. For several dimensions of the mesh a list of placements: distribute(x, mesh, {Shard(0),
+-- false}).
 function plan.distribute(what, mesh, placements)
   return distribute_one(what, placements_over(mesh, placements, "distribute"))
 end
@@ -329,7 +330,7 @@ end
 
 local MOVED_TYPES = {"float32", "bfloat16"}
 
--- The type that a value, or its gradient, is moved in; nil: its own.
+-- The type in which a value, or its gradient, is moved; nil: its own.
 local function type_option(options, key, x)
   local name = options[key]
   if name == nil then return nil end
@@ -342,10 +343,10 @@ local function type_option(options, key, x)
   base.misfit("%s is one of %s, not %s", key, table.concat(MOVED_TYPES, ", "), base.a(name))
 end
 
--- x:redistribute(mesh, {Shard(0), Replicate()}): the same values, lying so. false in the list: as
--- they lie there. x:redistribute(mesh.tp, Shard(1)): along tp, and as it is along the others.
--- {forward_dtype =, backward_dtype =}: the type in which the values are moved, and stay; that in
--- which their gradient is moved.
+-- x:redistribute(mesh, {Shard(0), Replicate()}): the same values in this layout; false in the list
+-- keeps the placement. x:redistribute(mesh.tp, Shard(1)): along tp, and unchanged along the others.
+-- {forward_dtype =, backward_dtype =}: the type in which the values are moved, and which they keep;
+-- the type in which their gradient is moved.
 base.method("redistribute", function(x, mesh, placements, options)
   options = base.options_of(options, {"forward_dtype", "backward_dtype"})
   local placed = placements_over(mesh, placements, "redistribute")
@@ -353,7 +354,7 @@ base.method("redistribute", function(x, mesh, placements, options)
     type_option(options, "backward_dtype", x), "redistribute")
 end, false)
 
--- The same values, whole on every rank: so a plan allows what could not be computed in parts.
+-- The same values, whole on every rank: with it a plan allows operations that no rule can shard.
 base.method("replicate", function(x)
   local placed = {}
   for _, dim in ipairs(names and every_dimension() or {}) do placed[dim] = REPLICATE end
@@ -364,7 +365,7 @@ end)
 
 local MOST_PATHS = 2000
 
--- The paths below the module, for the list of what a pattern might have meant.
+-- The paths below the module, for a list of suggestions.
 local function all_paths(module, prefix, list)
   local children = base.children(module)
   for i = 1, #children, 2 do
@@ -391,8 +392,8 @@ local function apply(modules, dim, s)
   core.apply_style(modules, dim, style.name, style.line, style.wishes)
 end
 
--- A plan inside a plan is for the modules that its key matches: below those in `inside`, which
--- the prefix did.
+-- A nested plan is for the modules that its key matches: below those in `inside`, which matched the
+-- prefix.
 local function walk(module, dim, t, prefix, inside)
   for key, value in pairs(t) do
     if type(key) ~= "string" then
@@ -418,8 +419,8 @@ local function walk(module, dim, t, prefix, inside)
   end
 end
 
--- Of the modules given to parallelize: those whose gathers and reductions over the dimension are cut in
--- pieces, which travel while the products beside them are computed.
+-- The modules given to parallelize whose gathers and reductions over the dimension are decomposed
+-- into pieces, which overlap with the products next to them.
 local asynchronous = {}
 
 local function note_async(module, dim, options)
@@ -435,8 +436,8 @@ local function note_async(module, dim, options)
     {module = module, dim = dim, pieces = pieces == true and 0 or pieces, line = core.line()}
 end
 
--- parallelize(model, mesh.tp, {["layers.*.w1"] = Colwise(), ...}, {async_tp = true}): the model.
--- Or a style alone, for the module itself.
+-- parallelize(model, mesh.tp, {["layers.*.w1"] = Colwise(), ...}, {async_tp = true}): the model. Or
+-- a lone style, for the module itself.
 plan.parallelize = core.unwatched(function(module, mesh, styles, options)
   base.expect(module, "module", "the first argument of parallelize")
   local dim = one_dimension(mesh, "parallelize")
@@ -455,7 +456,7 @@ plan.parallelize = core.unwatched(function(module, mesh, styles, options)
   return module
 end)
 
--- When the model is part of the graph, so are the styles of its modules.
+-- Called when the model is part of the graph: adds the styles of its modules.
 base.lower_styles = core.unwatched(function()
   local dims = {}
   for _, dim in ipairs(every_dimension()) do dims[dim] = base.dims_in_graph{dim} end

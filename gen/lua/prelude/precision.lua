@@ -4,16 +4,15 @@
 --
 -- The names and their meaning are those of torch.distributed.fsdp.MixedPrecisionPolicy:
 --
---   param_dtype          each use of a parameter in a forward is of its cast to this type; the
---                        parameter, its gradient and the optimizer's state stay float32
---   reduce_dtype         in which parameters' gradients are summed over ranks: param_dtype, unless
---                        it is told
---   output_dtype         what the module gives is cast to this type; it stays as it is
---   cast_forward_inputs  false: the floating tensors that the module is called with stay as they
---                        are; else they are cast to param_dtype
+--   param_dtype          a forward uses each parameter cast to this type; the parameter, its gradient
+--                        and the optimizer's state stay float32
+--   reduce_dtype         the type in which gradients of parameters are reduced over ranks; by default
+--                        param_dtype
+--   output_dtype         the module's output is cast to this type; by default it is not cast
+--   cast_forward_inputs  false: floating inputs of the module stay as they are; else they are cast
+--                        to param_dtype
 --
--- A policy is a module's and holds for all that is in it, but for modules with a policy of their
--- own.
+-- A policy is for a module and everything in it, except for modules with a policy of their own.
 local core, base, plan = ...
 local fail = base.fail
 
@@ -22,7 +21,7 @@ local TYPES = {"float32", "bfloat16"}
 
 local policies = {}          -- of each module to which the plan gave one
 base.policies = policies
-local with_policy = {}       -- these modules, in the order in which it did
+local with_policy = {}       -- these modules, in the order of the plan
 
 local function type_option(options, key, who)
   local name = options[key]
@@ -34,7 +33,7 @@ local function type_option(options, key, who)
   fail("%s's %s is %s, not %s%s", who, key, table.concat(TYPES, " or "), base.a(name), hint)
 end
 
--- What a table of these keys says: mixed_precision's, and that of whatever else takes such a table.
+-- The policy that a table of these keys states: mixed_precision's, or another function's options.
 function base.policy(options, who)
   base.expect(options, "table",
     'what ' .. who .. ' is told, as in {param_dtype = "bfloat16", reduce_dtype = "float32"},')
@@ -64,7 +63,7 @@ end
 
 function base.policy_of(module) return policies[module] end
 
--- Of a table of options those that tell a policy, or nil where there is none.
+-- Those of a table of options that state a policy, or nil if there are none.
 function base.policy_options(options)
   local own
   for _, key in ipairs(KEYS) do
@@ -77,7 +76,7 @@ function base.policy_options(options)
 end
 base.policy_keys = KEYS
 
--- When the model is part of the graph, all of these modules are in it.
+-- Called when the model is part of the graph: an error if one of these modules is not in it.
 function base.check_policies()
   for _, module in ipairs(with_policy) do
     if not base.index(module) then
@@ -94,7 +93,7 @@ function plan.mixed_precision(model, options)
   return model
 end
 
--- The floating tensors among these as this type; with none told, as they are.
+-- The floating tensors among these, cast to the type; without a type, unchanged.
 function base.as_type(name, ...)
   local all = table.pack(...)
   for i = 1, name and all.n or 0 do
@@ -104,8 +103,8 @@ function base.as_type(name, ...)
   return table.unpack(all, 1, all.n)
 end
 
--- train's and infer's matmul_precision: whether products of float32 tensors may round what they take
--- to TF32, as torch.set_float32_matmul_precision("high") allows it there.
+-- matmul_precision of train and infer: whether products of float32 tensors may round their operands
+-- to TF32, as torch.set_float32_matmul_precision("high") does.
 function base.is_tf32(options, who)
   local precision = options.matmul_precision
   if precision == nil or precision == "float32" then return false end

@@ -15,7 +15,7 @@ method("flip", function(input, ...)
   return x
 end, "dims")
 
--- Dimension d, shift places to the right; what falls out comes in at the left.
+-- Shifts dimension d to the right by `shift`; elements that leave enter at the left.
 local function rolled(x, d, shift)
   local n = core.shape(x)[d + 1]
   shift = n > 0 and shift % n or 0
@@ -38,7 +38,7 @@ method("roll", function(input, shifts, dims)
   return x
 end)
 
--- Each block of x along dimension d, `block` of its elements, n times one behind another.
+-- Repeats each block of x along dimension d, of `block` elements, n times.
 local function repeated(x, d, block, n)
   local shape = core.shape(x)
   if n == 1 then return x end
@@ -53,7 +53,7 @@ local function repeated(x, d, block, n)
   return base.view(raw.expand(base.view(x, split), across), merged)
 end
 
--- x:repeat_interleave(n, dim): each element n times; without dim those of the flattened tensor.
+-- x:repeat_interleave(n, dim): each element n times; without dim the flattened tensor.
 method("repeat_interleave", function(input, repeats, dim, output_size)
   local x, n = input, base.whole(repeats, "the number of repetitions", 1, 1 << 31)
   local before = dim == nil and base.elements(core.shape(x)) or core.shape(x)[dimension(core.shape(x), dim) + 1]
@@ -64,8 +64,8 @@ method("repeat_interleave", function(input, repeats, dim, output_size)
   return repeated(x, dimension(core.shape(x), dim), 1, n)
 end)
 
--- x:tile(2, 3), x:tile{2, 3}: the tensor, so many times along the last dimensions. Lua keeps the
--- word "repeat" for itself.
+-- x:tile(2, 3), x:tile{2, 3}: repeats the tensor so many times along the last dimensions. "repeat"
+-- is a keyword of Lua.
 method("tile", function(input, ...)
   local x = input
   local times, shape = base.integers("number of repetitions", ...), core.shape(x)

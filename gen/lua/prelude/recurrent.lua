@@ -6,7 +6,7 @@ local select_of, stack = F.select, F.stack -- whatever a plan does to F
 
 local MOST_STEPS = 4096
 
--- A tensor, or a table of them: f of each.
+-- f of a tensor, or of each in a table of them.
 local function of_each(v, what, f)
   if base.is_tensor(v) then return f(v) end
   if base.kind(v) ~= "table" then
@@ -20,7 +20,7 @@ local function of_each(v, what, f)
   return made
 end
 
--- How many steps there are: dimension dim of all of xs is so long.
+-- The number of steps: the size of dimension dim, equal in all of xs.
 local function steps_of(xs, dim)
   local n
   of_each(xs, "what it goes over", function(x)
@@ -41,9 +41,9 @@ local function check_output(output, first, step)
   if not same then fail("scan: step %d gives another kind of output than the first", step) end
 end
 
--- scan(f, carry, xs[, dim]): carry, output = f(carry, x) for each index of dimension dim (0) of xs, in
--- turn; gives the last carry, and the outputs stacked along dim. carry, xs and outputs are tensors or
--- tables of them. The steps stand in the program one after the other.
+-- scan(f, carry, xs[, dim]): carry, output = f(carry, x) for each index of dimension dim (0) of xs,
+-- in turn; returns the last carry, and the outputs stacked along dim. carry, xs and outputs are
+-- tensors or tables of them. The program contains the steps one after the other.
 function F.scan(f, carry, xs, dim)
   base.expect(f, "function", "what scan is given first")
   dim = dim == nil and 0 or dim

@@ -1,5 +1,5 @@
--- refused.lua: arguments of PyTorch's that no function here takes. A function whose parameter has such a
--- name has PyTorch's places, and an error that says why (keywords.c).
+-- refused.lua: arguments of PyTorch's that no function here supports. A parameter of such a name
+-- keeps PyTorch's order of arguments, and its use is an error that gives the reason (keywords.c).
 local core = ...
 
 -- name, values that change nothing, why

@@ -1,10 +1,10 @@
--- rows.lua: operators of the table (ops.h) for which no file before has a function. So a new row is
--- a new function:
+-- rows.lua: a function for each operator of the table (ops.h) for which no earlier file has one. So
+-- a new row is a new function:
 --
 --   F.NAME(a, b, ...[, {scalar =, NUMBER =, dim = or dims =, keep =, sizes = {E = 8}}])
 --
--- NUMBER: the row's numbers by name. dims: what a capital letter stands for. sizes: of the output's
--- letters that no input has.
+-- NUMBER: the row's numbers by name. dims: the dimensions of a capital letter. sizes: of the
+-- output's letters that no input has.
 local core, base = ...
 local misfit = base.misfit
 
@@ -37,7 +37,7 @@ local function checked_dims(row, options, first)
   return (base.dimensions(core.shape(first), dims))
 end
 
--- What struct op is given beside the inputs.
+-- The attributes of struct op, without the inputs.
 local function attributes(row, options, first)
   local a = {scalar = 0, keep = options.keep, dims = checked_dims(row, options, first),
     sizes = checked_sizes(row, options.sizes)}
@@ -70,7 +70,7 @@ local function function_of(row)
   end
 end
 
--- What has a function by another name, which checks what the rule leaves open.
+-- Operators with a function of another name, which checks what the rule leaves open.
 local elsewhere = {attention = true, index_within = true, running = true}
 
 for _, row in ipairs(core.rows()) do

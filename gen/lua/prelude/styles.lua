@@ -2,24 +2,23 @@
 -- Colwise, Rowwise, SequenceParallel, PrepareModuleInput, PrepareModuleOutput and
 -- PrepareModuleInputOutput.
 --
---   output_layouts         of Colwise and Rowwise: how the module's output is to lie
---   desired_..._layouts    how inputs or outputs are to lie: a placement, or a list of one for each
---                          tensor, with false where it may lie as it does
---   input_layouts, and PrepareModuleOutput's output_layouts: how they lie before that. They decide
---                          nothing, as in PyTorch where a tensor is a DTensor already: tpgen knows
---                          how every tensor lies
---   use_local_output, use_local_input: whether what comes of it counts, on each rank, as a tensor
---                          of its own. Nothing does in a plan, which speaks of whole tensors alone:
---                          true says something of what is whole on every rank, and is refused
---                          elsewhere
+--   output_layouts         of Colwise and Rowwise: the layout of the module's output
+--   desired_..._layouts    the requested layouts of inputs or outputs: a placement, or a list of one
+--                          for each tensor, with false for no request
+--   input_layouts, and PrepareModuleOutput's output_layouts: the layouts before that. They have no
+--                          effect, as in PyTorch for a tensor that is a DTensor already: tpgen knows
+--                          the layout of every tensor
+--   use_local_output, use_local_input: whether each rank treats the result as a tensor of its own.
+--                          A plan has only whole tensors: true is allowed for a value that is whole
+--                          on every rank, and refused elsewhere
 local core, base, plan = ...
 local fail = base.fail
 
 local REPLICATE = core.Replicate()
 
--- What each style that the plan makes asks for: its name, its line, and a function that gives, for
--- a class and one of its modules, where parameters are to lie, by their names, or one placement for
--- all, or nil; and a list of what else it wishes, each {"input" or "output", index, placement}.
+-- The requests of each style that the plan makes: its name, its line, and a function of a class and
+-- one of its modules. It returns the layouts of parameters (by name, one placement for all, or
+-- nil), and a list of other requests, each {"input" or "output", index, placement}.
 local asked = {}
 
 local function style(name, wishes)
@@ -30,7 +29,7 @@ end
 
 function base.style(s) return asked[s] end
 
--- A placement among a style's options, or another where there is none.
+-- A placement among a style's options, or the default.
 local function placement_option(options, key, name, otherwise)
   if options[key] == nil then return otherwise end
   return base.expect(options[key], "placement", name .. "'s " .. key)
@@ -53,7 +52,7 @@ end
 
 -- -------------------------------------------------------------------------------- Colwise, Rowwise
 
--- Where the parameters of each class lie under the styles that know it.
+-- The placements of each class's parameters, under the styles that know the class.
 local COLWISE = {
   [base.Linear] = {weight = core.Shard(0), bias = core.Shard(0)},
   [base.Embedding] = {weight = core.Shard(1)},
@@ -88,8 +87,9 @@ plan.Rowwise = linear_style("Rowwise", ROWWISE, core.Shard(-1), REPLICATE)
 
 -- -------------------------------------------------------------------------------- SequenceParallel
 
--- SequenceParallel{sequence_dim = 1}: whole parameters; input and output cut along the sequence.
--- For RMSNorm, LayerNorm, Dropout, and whatever else goes place by place.
+-- SequenceParallel{sequence_dim = 1}: whole parameters; input and output sharded along the
+-- sequence. For RMSNorm, LayerNorm, Dropout, and other modules that work on each position by
+-- itself.
 function plan.SequenceParallel(options)
   options = base.options(options, "SequenceParallel", {"sequence_dim", "use_local_output"})
   local dim = options.sequence_dim == nil and 1 or options.sequence_dim
@@ -102,7 +102,7 @@ end
 
 -- ----------------------------------------------------------------------------------- PrepareModule
 
--- A placement, or a list of one for each tensor: false where it may lie as it does.
+-- A placement, or a list of one for each tensor: false for no request.
 local function layouts(v, what)
   if base.kind(v) == "placement" then return {v} end
   if base.kind(v) ~= "table" then
@@ -114,8 +114,8 @@ local function layouts(v, what)
   return v
 end
 
--- The wishes that two options make: how the inputs or outputs lie, and how they are to lie.
--- use_local: the name of the third.
+-- The requests of two options: the layout of the inputs or outputs, and the requested one.
+-- use_local: the name of the third option.
 local function prepared(options, name, side, use_local)
   local given, desired = side .. "_layouts", "desired_" .. side .. "_layouts"
   if options[desired] == nil then fail("%s needs %s", name, desired) end
@@ -147,7 +147,7 @@ local function forbid_named_arguments(options, name)
   end
 end
 
--- sides: "input", "output", each with the name of what says whether it counts as local.
+-- sides: "input", "output", each with the name of the option that makes it local.
 local function prepare(name, sides)
   local allowed = {}
   for side, use_local in pairs(sides) do
@@ -167,7 +167,7 @@ local function prepare(name, sides)
   end
 end
 
--- PyTorch's name for the first one's local input is use_local_output.
+-- In PyTorch too, this option for a local input has the name use_local_output.
 plan.PrepareModuleInput = prepare("PrepareModuleInput", {input = "use_local_output"})
 plan.PrepareModuleOutput = prepare("PrepareModuleOutput", {output = "use_local_output"})
 plan.PrepareModuleInputOutput = prepare("PrepareModuleInputOutput",

@@ -1,8 +1,8 @@
--- surplus.lua: the last of these files: each function that a plan calls by a name refuses more
--- arguments than it takes (surplus.c). Those of F do so by themselves (core.named).
+-- surplus.lua: the last of these files: makes each function that a plan calls by a name refuse
+-- surplus arguments (surplus.c). Those of F do so by themselves (core.named).
 local core, _, plan = ...
 
--- The functions among these, but for Lua's own, which are also ours.
+-- Wraps the functions among these, except Lua's own.
 local function count_all(functions, prefix)
   for name, f in pairs(functions) do
     if type(f) == "function" and rawget(_ENV, name) ~= f then

@@ -1,17 +1,17 @@
--- tensors.lua: how the functions of F, which are the methods of tensors too, are declared; what
--- they take; arithmetic, comparisons, types, and tensors made of nothing.
+-- tensors.lua: the declaration of F's functions, which are also the methods of tensors; their
+-- arguments; arithmetic, comparisons, types, and tensors made of nothing.
 --
--- A function adds operations (ops.h) by append(operator, {tensors}, {attributes}). What it says of
--- a mistake begins with the name of the function that the plan has called, whichever found it.
+-- A function appends operations (ops.h) by append(operator, {tensors}, {attributes}). Its error
+-- messages begin with the name of the function that the plan has called.
 local core, base = ...
 local fail, append = base.fail, core.append
 
 local F, raw = {}, {}
-base.F = F           -- what a plan calls
-base.raw = raw       -- the same functions, for each other
+base.F = F           -- the functions that a plan calls
+base.raw = raw       -- the same functions, for use by each other
 
--- The names of f's parameters are those of its arguments by name (keywords.c); they, and their order,
--- are PyTorch's. rest: the name of what stands behind all parameters; false: nothing goes by name.
+-- The names of f's parameters are the names of arguments (keywords.c); they, and their order, are
+-- PyTorch's. rest: the name of the arguments after all parameters; false: no arguments by name.
 local function by_name(rest) return rest == nil or rest end
 
 -- define("cat", f): F.cat(...)
@@ -20,7 +20,7 @@ local function define(name, f, rest)
   F[name] = core.named(name, f, false, by_name(rest))
 end
 
--- Of x:NAME(...) alone, where PyTorch's method takes other arguments than its function.
+-- Only x:NAME(...), if PyTorch's method takes other arguments than its function.
 local function as_method(name, f, rest)
   core.methods[name] = core.named(name, f, true, by_name(rest))
 end
@@ -81,8 +81,7 @@ function base.whole(v, what, least, most)
   return n
 end
 
--- A dimension of a shape, from 0, or from the end where it is negative; so many more may be named
--- as `more` says.
+-- A dimension of a shape, from 0, or from the end if negative; `more` dimensions more are allowed.
 function base.dimension(shape, dim, more)
   local n, d = #shape + (more or 0), base.whole(dim, "a dimension")
   if d < -n or d >= n then
@@ -91,12 +90,13 @@ function base.dimension(shape, dim, more)
   return d < 0 and d + n or d
 end
 
--- How long a list is, which has no other keys.
+-- The length of a list without other keys.
 function base.list(list, what)
   return base.length(list, core.called() .. ": " .. what)
 end
 
--- A dimension, a list of them, or nothing: all. A list, from 0, in their order; and its elements.
+-- A dimension, a list of them, or nil for all. Returns a sorted list, from 0, and the product of
+-- their sizes.
 function base.dimensions(shape, dims)
   local named, list, count = {}, {}, 1
   if dims == nil then dims = {} end
@@ -121,7 +121,7 @@ function base.dimensions(shape, dims)
   return list, count
 end
 
--- Whole numbers: a list of them, or one after the other as arguments.
+-- Integers: a list of them, or as separate arguments.
 function base.integers(what, first, ...)
   local list, given, n = {}, {first, ...}, select("#", first, ...)
   if base.kind(first) == "table" then
@@ -153,19 +153,18 @@ local function cast(x, to)
   return append("cast", {x}, {type = to})
 end
 
--- Where a function makes no whole numbers of whole ones.
+-- For functions that do not return integers for integers.
 local function floating(x)
   return is_floating(x) and x or cast(x, "float32")
 end
 base.floating = floating
 
--- The same in float32: for what computes in it whatever it is given; and what it made, y, in the
--- type that x came in.
+-- x in float32, for functions that compute in it; and their result y in x's type.
 local function wide(x) return cast(x, "float32") end
 local function narrowed(y, x) return cast(y, is_floating(x) and core.type(x) or "float32") end
 base.wide, base.narrowed = wide, narrowed
 
--- Where bools count as 0 and 1.
+-- For functions that count bools as 0 and 1.
 local function counting(x)
   return core.type(x) == "bool" and cast(x, "int32") or x
 end
@@ -178,7 +177,7 @@ function base.need_floating(x)
   return x
 end
 
--- That two tensors are of one type, as products and what puts elements among others want it.
+-- Checks that two tensors have one type, for products and for functions that insert elements.
 function base.check_types(a, what_a, b, what_b)
   local s, t = core.type(a), core.type(b)
   if s == t then return end
@@ -195,7 +194,7 @@ function base.need_whole(x, what)
   return x
 end
 
--- What the plan itself tells of indices is looked at while it is read.
+-- Checks indices whose range the plan declares, while it is read.
 local function check_taken(x, what, below, ignored)
   local low, high = core.numbers_taken(x)
   if not low then return end
@@ -207,8 +206,8 @@ local function check_taken(x, what, below, ignored)
   end
 end
 
--- Indices from 0 to below - 1, or `ignored`, if that is given. They are int32 everywhere: a dimension
--- has fewer elements. Computed ones that may be out of range are looked at in the step.
+-- Indices from 0 to below - 1, or `ignored`, if given. They are int32 everywhere: a dimension has
+-- fewer elements. Computed ones that may be out of range are checked in the step.
 function base.indices(x, what, below, ignored)
   base.need_whole(x, what)
   check_taken(x, what, below, ignored)
@@ -217,7 +216,7 @@ function base.indices(x, what, below, ignored)
   return append("index_within", {x}, {below = below, ignored = ignored or 0, use = use})
 end
 
--- A number that a tensor meets: whole ones fit any type, others make float32 of whole numbers.
+-- A number in an operation with a tensor: integers fit any type; others turn integers into float32.
 local function number_rank(v)
   if v ~= v then misfit("a tensor cannot be computed with the number nan") end
   if math.type(v) ~= "integer" then return RANK.float32 end
@@ -239,7 +238,7 @@ local function full(v, type_name, shape)
   return append("full", {}, {scalar = v, type = type_name, shapes = {shape or {}}})
 end
 
--- A floating tensor without dimensions makes one that has some no wider, as in PyTorch.
+-- A floating tensor without dimensions does not widen one with dimensions, as in PyTorch.
 local function without_numbers(a, b, high)
   local m, n = #core.shape(a), #core.shape(b)
   if m == 0 and n > 0 and is_floating(b) then return rank(b) end
@@ -247,8 +246,8 @@ local function without_numbers(a, b, high)
   return high
 end
 
--- Two operands, tensors or one of them a number, as tensors of one type: of the higher one. Where no
--- tensor is floating it is at least the given one, and the number's.
+-- Two operands, tensors or one of them a number, as tensors of one type: the higher one. If no
+-- tensor is floating it is at least `least`, and the number's.
 local function operands(a, b, least)
   local high, at_least = RANK.bool, RANK[least or "bool"]
   local x, y = is_tensor(a), is_tensor(b)
@@ -282,7 +281,7 @@ local function check_operands(a, b)
   if not is_tensor(a) and not is_tensor(b) then misfit("one of the two must be a tensor") end
 end
 
--- Whether two shapes broadcast, for functions of several operations: which says it in its own name.
+-- Checks that two shapes broadcast, for functions of several operations: the error has their name.
 function base.check_broadcast(a, b, what)
   for i = 0, math.min(#a, #b) - 1 do
     local x, y = a[#a - i], b[#b - i]
@@ -294,7 +293,7 @@ end
 
 -- -------------------------------------------------------------------------------------- arithmetic
 
--- A number, or this where it is nil.
+-- A number, or the default for nil.
 local function number(value, default, what)
   if value == nil then return default end
   if type(value) ~= "number" or value ~= value then
@@ -304,7 +303,7 @@ local function number(value, default, what)
 end
 base.number_or = number
 
--- Both F.add(a, b) and a + b. by_name: the function as plans call it, if it takes more.
+-- Both F.add(a, b) and a + b. by_name: the function for plans, if it takes more arguments.
 local function arithmetic(name, sign, event, f, by_name)
   local function checked(input, other)
     check_operands(input, other)
@@ -316,7 +315,7 @@ local function arithmetic(name, sign, event, f, by_name)
   core.events[event] = core.named(sign, checked, false)
 end
 
--- A number in whole or floating arithmetic; bools count as 0 and 1.
+-- A number in integer or floating arithmetic; bools count as 0 and 1.
 local function simple(operator)
   return function(a, b)
     if type(a) == "number" then finite(a) end
@@ -330,7 +329,7 @@ local function scaled(x, by)
 end
 base.scaled = scaled
 
--- Whole numbers times a whole number stay whole.
+-- An integer tensor times an integer stays integer.
 local function is_scaling(x, number)
   return type(number) == "number" and (is_floating(x) or math.type(number) == "float")
 end
@@ -372,7 +371,7 @@ arithmetic("pow", "^", "__pow", function(a, b)
   return append("power", {floating(a)}, {scalar = b})
 end, function(input, exponent) return raw.pow(input, exponent) end)
 
--- Whole numbers are never "not a number", for which the row of floating ones looks.
+-- Integers are never NaN, which the row for floating types tests.
 for name, better in pairs{maximum = "gt", minimum = "lt"} do
   method(name, function(input, other)
     check_operands(input, other)
@@ -386,7 +385,7 @@ method("relu", function(input, inplace) return append("relu", {counting(input)})
 for _, name in ipairs{"square", "neg"} do
   method(name, function(input) return append(name, {counting(input)}) end)
 end
--- Lua gives the operand twice.
+-- Lua passes the operand twice.
 core.events.__unm = core.named("-", function(x, _) return raw.neg(x) end, true)
 
 for _, name in ipairs{"exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "erf", "sigmoid", "tanh"} do
@@ -416,7 +415,8 @@ for _, name in ipairs{"eq", "ne", "lt", "le", "gt", "ge"} do
   end)
 end
 
--- Signs that Lua has, and tensors have not: these are to be written so. Of > and >= Lua makes < and <=.
+-- Operators that Lua has and tensors do not: the error names the function. Lua turns > and >= into
+-- < and <=.
 for event, meant in pairs{
   __lt = "< and > give one true or false: write x:lt(y) or x:gt(y)",
   __le = "<= and >= give one true or false: write x:le(y) or x:ge(y)",
@@ -492,7 +492,7 @@ method("to", function(input, dtype, non_blocking, copy, memory_format, other, de
 end)
 method("cast", to)
 
--- In the type that an argument dtype names, if it does.
+-- Casts to the type of an argument dtype, if there is one.
 function base.typed(x, dtype)
   if dtype == nil then return x end
   return to(x, dtype)
@@ -514,7 +514,7 @@ method("dim", function(input) return #core.shape(input) end)
 
 local MAX_SIZE = 1 << 40
 
--- Sizes, as a list or one after the other.
+-- Sizes, as a list or as separate arguments.
 function base.given_sizes(...)
   local list = base.integers("size", ...)
   for _, size in ipairs(list) do
@@ -526,7 +526,7 @@ function base.given_sizes(...)
   return list
 end
 
--- full(sizes, value[, type]); the value's own type is float32, or int32 where it is whole.
+-- full(size, value[, type]); the default type is float32, or int32 for an integer.
 define("full", function(size, fill_value, dtype, layout, device, requires_grad, pin_memory)
   local sizes, value, name = size, fill_value, dtype
   if type(value) ~= "number" then misfit("the value must be a number, not %s", base.a(value)) end
@@ -565,7 +565,7 @@ local function index(n)
 end
 base.index_row = index
 
--- arange(n), arange(from, to[, step]): without `to`. Whole numbers are int32, others float32.
+-- arange(n), arange(from, to[, step]): without `to`. Integers give int32, others float32.
 define("arange", function(start, end_, step, dtype, layout, device, requires_grad, pin_memory)
   local from, to = start, end_
   if to == nil then from, to = 0, from end

@@ -1,5 +1,4 @@
--- train.lua: what is to be done with a model: train it, or compute with it; the optimizers and how
--- their learning rate goes up and down.
+-- train.lua: train and infer, the optimizers, and the schedule of the learning rate.
 local core, base, plan = ...
 local fail = base.fail
 
@@ -59,8 +58,9 @@ local schedules = {}
 --   t / warmup                                                             while t <= warmup
 --   least + (1 - least) (1 + cos(pi (t - warmup) / (steps - warmup))) / 2  while t <= steps
 --   least                                                                  from then on
--- as torchtitan has it. steps is train's where it is not given, warmup 0, least 0. With least = 1 it
--- stays up after the warm-up.
+--
+-- as in torchtitan. By default steps is train's, warmup 0, least 0. With least = 1 it stays up
+-- after the warm-up.
 function plan.WarmupCosine(options)
   options = base.options(options, "WarmupCosine", {"warmup", "steps", "least"})
   local least = base.number(options.least or 0, "WarmupCosine's least", 0, HUGE)
@@ -74,7 +74,7 @@ function plan.WarmupCosine(options)
   return schedule
 end
 
--- Where there is none the rate stays as it is: steps 0.
+-- Without a schedule the rate is constant: steps 0.
 local function rates(schedule, steps)
   if schedule == nil then return {warmup = 0, steps = 0, least = 0} end
   local s = schedules[base.expect(schedule, "schedule", "train's schedule")]
@@ -97,7 +97,7 @@ local function optional(options, who, key, kind)
   return base.expect(options[key], kind, who .. "'s " .. key)
 end
 
--- All inputs that are tokens begin at one place of the data, and the next step's where they end.
+-- All inputs of tokens start at one place of the data; the next step continues after it.
 local function check_tokens(name, d, first)
   if d.init ~= "tokens" then return first end
   local n = base.elements(d.shape)
@@ -125,7 +125,7 @@ local function take_batch(batch, who)
   return core.forbid_absent(tensors, "the batch")
 end
 
--- How redistributions are planned: the fastest way, or step by step as DTensor does.
+-- The planner of redistributions: the fastest way, or step by step as in DTensor.
 local function is_greedy(options, who)
   local planner = options.planner
   if planner ~= nil and planner ~= "greedy" and planner ~= "fastest" then
@@ -138,7 +138,7 @@ local BUCKETINGS = {units = 0, greedy = 1, none = 2}
 local MAX_CAPS, MAX_CAP_MB = 16, 1 << 20
 
 -- bucketing = "units", "greedy" or "none"; bucket_mb = 25, or {1, 5, 25}: the most MiB of the first
--- bucket of a kind, of the second, of all that follow.
+-- bucket of a kind, of the second, of all later ones.
 local function take_buckets(options, who)
   local way, caps = options.bucketing, options.bucket_mb
   if way == nil then way = "units" end
@@ -170,16 +170,16 @@ local function take_buckets(options, who)
   core.set_buckets(BUCKETINGS[way], bytes)
 end
 
--- prefetch = 0 to 4: how many modules ahead what the modules of a list need of all ranks is gathered:
--- with 1 while the module before is at work. Left out: 1 where it pays, and fits. Programs for the
--- CPU gather where they need it in any case.
+-- prefetch = 0 to 4: how many modules ahead the modules of a list gather their parameters: with 1
+-- while the module before runs. Default: 1 if it pays and fits. Programs for the CPU never
+-- prefetch.
 local function take_prefetch(options, who)
   local modules = options.prefetch
   if modules ~= nil then base.integer(modules, who .. "'s prefetch, in modules,", 0, 4) end
   core.set_prefetch(modules and math.tointeger(modules) or -1)
 end
 
--- Whether each module of a list is computed again before its backward, from its inputs.
+-- Whether each module of a list is recomputed from its inputs before its backward.
 local function has_checkpoints(options)
   local checkpoint = options.checkpoint
   if checkpoint ~= nil and checkpoint ~= "layer" then
@@ -190,7 +190,7 @@ end
 
 local COLLECTIVES = core.collectives()
 
--- expect = {all_gather = 10}: which collectives a step has at most; of a kind not named, none.
+-- expect = {all_gather = 10}: the most collectives of a step; of a kind not named, none.
 local function take_expectation(options, who)
   if options.expect == nil then return end
   local most = base.options(options.expect, who .. "'s expect", COLLECTIVES)
@@ -204,7 +204,7 @@ local function model_of_input(model, batch)
   return model(batch.input)
 end
 
--- What a function of the plan's gives, which is one thing: Lua would drop the others.
+-- The result of a plan's function, which must be one: Lua would drop the others.
 local function one(what, ...)
   local n = select("#", ...)
   if n > 1 then
@@ -242,7 +242,7 @@ end
 
 -- -------------------------------------------------------------------------------- the two programs
 
--- How gradients become a step's, and what becomes of them: set_training's table.
+-- The options of gradients and of the learning rate: set_training's table.
 local function training(options, steps)
   local t = rates(options.schedule, steps)
   t.clip = base.number(options.clip or 0, "train's clip", 0, HUGE)
@@ -259,8 +259,8 @@ local function training(options, steps)
   return t
 end
 
--- shuffle = a seed, or true: by the seed of train; drop_last = true or false: what becomes of a data
--- set's last samples where they are no whole batch.
+-- shuffle = a seed, or true: by the seed of train; drop_last = true or false: whether a data set's
+-- last samples are dropped if they do not fill a batch.
 local function take_data(options, seed)
   local shuffle, last = options.shuffle, options.drop_last
   if shuffle == true then shuffle = seed end
@@ -285,26 +285,26 @@ end
 -- train{model =, batch =, loss = function(output, batch), optimizer =, steps =, seed =,
 --       forward = function(model, batch), planner =, checkpoint =, names =, schedule =, clip =,
 --       grad_norm =, accumulate =, reduce_each_batch =, expect =, matmul_precision =,
---       bucketing =, bucket_mb =, prefetch =, shuffle =, drop_last =, validate =}: steps that bring
---       the loss down.
---   names       what files of others call the parameters (files.lua)
---   schedule    how the learning rate goes up and down; it stays as it is
+--       bucketing =, bucket_mb =, prefetch =, shuffle =, drop_last =, validate =}: steps that reduce
+--       the loss.
+--   names       the names of parameters in foreign files (files.lua)
+--   schedule    of the learning rate; by default it is constant
 --   clip        scales the gradients so that the norm of them all is at most this
---   grad_norm   true: the norm is told in the metrics without clipping too
+--   grad_norm   true: the metrics show the norm even without clipping
 --   accumulate  so many batches a step: their mean loss and gradient. Ranks reduce the gradients once,
---               after the last batch: where fully_shard keeps parts of the parameters, whole gradients
---               are added up until then
---   reduce_each_batch  true: they are reduced after each batch, and the parts added up: less memory,
---               and a reduction for each batch
---   expect      which collectives a step has at most, such as {all_reduce = 1}: more are an error
---   matmul_precision  "tf32": products of float32 tensors may round what they take to TF32
---   bucketing   "units": what fully_shard names together travels together, and small sums;
---               "greedy": collectives that follow one another; "none"
---   bucket_mb   the most that travels together, in MiB; or a list: first, second, ..., all others
---   prefetch    1: a layer's parameters are gathered while the layer before it is at work; 2 to 4:
---               so many layers ahead; 0: not ahead. Left out: 1 where that pays, and fits
+--               after the last batch: where fully_shard shards the parameters, whole gradients are
+--               accumulated until then
+--   reduce_each_batch  true: gradients are reduced after each batch, and the parts accumulated: less
+--               memory, and a reduction for each batch
+--   expect      the most collectives of a step by kind, such as {all_reduce = 1}: more are an error
+--   matmul_precision  "tf32": products of float32 tensors may round their operands to TF32
+--   bucketing   "units": one collective for each group that fully_shard makes, and for small sums;
+--               "greedy": for collectives that follow one another; "none"
+--   bucket_mb   the most MiB of one bucket; or a list: first, second, ..., all others
+--   prefetch    1: a layer's parameters are gathered while the layer before it runs; 2 to 4: so many
+--               layers ahead; 0: not ahead. Default: 1 if that pays and fits
 --   shuffle     a seed: each epoch of a data set has an order of its own
---   drop_last   true: what is no whole batch at the end of an epoch is left out; false: it is a smaller one
+--   drop_last   true: an incomplete batch at the end of an epoch is dropped; false: it is a smaller one
 --   validate    {data =, every =, steps =}: the loss of other data, every so many steps
 function plan.train(options)
   base.expect(options, "table", "what train is given")
@@ -333,9 +333,9 @@ function plan.train(options)
   core.end_()
 end
 
--- infer{model =, batch =, outputs = function(model, batch), seed =, planner =, names =,
--- expect =, matmul_precision =, bucketing =, bucket_mb =, prefetch =}: one step forward, whose outputs, a table
--- of tensors by name, are written to a file.
+-- infer{model =, batch =, outputs = function(model, batch), seed =, planner =, names =, expect =,
+-- matmul_precision =, bucketing =, bucket_mb =, prefetch =}: one forward step, whose outputs, a
+-- table of tensors by name, are written to a file.
 function plan.infer(options)
   base.expect(options, "table", "what infer is given")
   base.options(options, "infer", {"model", "batch", "outputs", "seed", "planner", "names", "expect",

@@ -1,4 +1,4 @@
--- views.lua: functions that put elements elsewhere: other shapes, other orders, parts, and joins.
+-- views.lua: functions that move elements: other shapes, other orders, parts, and joins.
 local core, base = ...
 local append, raw, define, method = core.append, base.raw, base.define, base.method
 local misfit, shape_text, dimension = base.misfit, base.shape_text, base.dimension
@@ -11,14 +11,14 @@ local function ones(n)
   return list
 end
 
--- The tensor in another shape of as many elements.
+-- The tensor in another shape with as many elements.
 local function view(x, shape)
   if base.same_shape(core.shape(x), shape) then return x end
   return append("view", {x}, {shapes = {shape}})
 end
 base.view = view
 
--- Sizes of which one may be -1: what is left of `count` elements.
+-- Sizes, of which one may be -1: it is computed from `count` elements.
 local function filled_sizes(count, of, ...)
   local sizes = base.integers("size", ...)
   if #sizes > 8 then misfit("a tensor has at most 8 dimensions, not %d", #sizes) end
@@ -51,7 +51,7 @@ method("view", function(input, ...)
 end, "size")
 method("reshape", reshape, "shape")
 
--- The shape with `sizes` where dimensions first .. last were.
+-- The shape with `sizes` in the place of dimensions first .. last.
 local function replaced(shape, first, last, sizes)
   local new = {}
   for d = 0, first - 1 do new[#new + 1] = shape[d + 1] end
@@ -81,7 +81,7 @@ method("unflatten", function(input, dim, ...)
   return view(input, replaced(shape, d, d, filled_sizes(shape[d + 1], of, ...)))
 end, "sizes")
 
--- x:squeeze(dim), or all dimensions of size 1; one of another size stays, as in PyTorch.
+-- x:squeeze(dim), or all dimensions of size 1; a dimension of another size stays, as in PyTorch.
 method("squeeze", function(input, dim)
   local x, shape, new = input, core.shape(input), {}
   local dims = {}
@@ -149,7 +149,7 @@ end)
 
 -- -------------------------------------------------------------------------------------- stretching
 
--- x:expand(sizes): sizes of 1 stretch, new dimensions come first; -1 leaves a size as it is.
+-- x:expand(sizes): sizes of 1 broadcast, new dimensions come first; -1 keeps a size.
 method("expand", function(input, ...)
   local x = input
   local shape, sizes = core.shape(x), base.integers("size", ...)
@@ -251,7 +251,7 @@ local function parts(x, d, sizes)
   return table.unpack(list)
 end
 
--- Parts of `size`, the last one smaller where it does not divide.
+-- Parts of `size`; the last one is smaller if `size` does not divide.
 local function equal_parts(x, d, size)
   local n = core.shape(x)[d + 1]
   if (n - 1) // size >= MOST_PARTS then
@@ -262,7 +262,7 @@ local function equal_parts(x, d, size)
   return parts(x, d, sizes)
 end
 
--- x:split(size or {sizes}, dim): the parts, as so many results.
+-- x:split(size or {sizes}, dim): the parts, as separate results.
 local function split(x, sizes, dim)
   local shape = core.shape(x)
   local d = dimension(shape, dim == nil and 0 or dim)
@@ -317,7 +317,7 @@ local function check_joined(list, d)
   end
 end
 
--- At most AT_ONCE at a time: more go in several steps.
+-- At most AT_ONCE in one operation: more take several.
 local function joined(list, d)
   if #list == 1 then return list[1] end
   local sum, inputs = 0, {}
@@ -362,7 +362,7 @@ end)
 
 local MOST_BORDER = 1 << 40
 
--- Zeros before and after, along dimension d; less than nothing cuts off.
+-- Zeros before and after, along dimension d; negative counts crop.
 local function padded(x, d, before, after)
   local shape = core.shape(x)
   local n = shape[d + 1]
@@ -377,7 +377,7 @@ local function padded(x, d, before, after)
     shapes = {resized(shape, d, before + stop - start + after)}})
 end
 
--- The value where dimension d of x lies outside of what was padded.
+-- The value where dimension d of x is in the padding.
 local function filled(x, d, before, n, value)
   local shape = core.shape(x)
   local i = base.index_row(shape[d + 1])
@@ -388,7 +388,7 @@ local function filled(x, d, before, n, value)
 end
 
 -- {[dim] = {before, after}}, or PyTorch's {before the last, after it, before the one ahead, ...}.
--- Gives {dim, before, after} in the order of the dimensions.
+-- Returns {dim, before, after} in the order of the dimensions.
 local function borders(shape, given)
   if base.kind(given) ~= "table" then
     misfit("it takes {[dim] = {before, after}}, not %s", base.a(given))
